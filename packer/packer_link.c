@@ -181,6 +181,13 @@ static void nack(struct packer_link *link, uint64_t request, uint64_t first,
                          NULL); /* if it is lost, the request times out */
 }
 
+/* Whether a plan is one of this corpus, as far as it says so. */
+static bool is_for(const struct plm_plan_parameters *plan, struct plm_hash fingerprint)
+{
+  static const struct plm_hash any = {0};
+  return plm_hash_equal(plan->source, any) || plm_hash_equal(plan->source, fingerprint);
+}
+
 static bool take_welcome(struct packer_link *link, struct packer_context *context,
                          struct plm_message *message, int64_t now)
 {
@@ -190,11 +197,12 @@ static bool take_welcome(struct packer_link *link, struct packer_context *contex
                          &error) != PLM_OK ||
       plm_plan_parameters_check(&welcome.plan, &error) != PLM_OK ||
       !plm_hash_equal(plm_plan_hash(&welcome.plan), message->header.plan) ||
-      welcome.plan.tokenizer != context->hello.tokenizer) {
+      welcome.plan.tokenizer != context->hello.tokenizer ||
+      !is_for(&welcome.plan, context->hello.fingerprint)) {
     context->counters.invalid++;
     if (may_say(link, now))
       plm_warning("%s sent an invalid WELCOME: %s", link->endpoint,
-                  error.what[0] != '\0' ? error.what : "another plan or tokenizer");
+                  error.what[0] != '\0' ? error.what : "another plan, corpus or tokenizer");
     return false;
   }
   if (link->state == LINK_SERVING && link->consumer != message->header.consumer) return false;
@@ -296,7 +304,12 @@ static void take_reject(struct packer_link *link, const struct plm_message *mess
   char text[PLM_WIRE_TEXT + 1];
   plm_reject_decode(zmq_msg_data((zmq_msg_t *)&message->payload),
                     (size_t)message->header.payload_bytes, text);
-  if (may_say(link, now)) plm_warning("%s refuses this packer: %s", link->endpoint, text);
+  if (message->header.request == PLM_REJECT_NOT_NEEDED) {
+    plm_debug("%s needs no chunks of this corpus: %s", link->endpoint, text);
+    link->backoff_ms = BACKOFF_MOST_MS;
+  } else if (may_say(link, now)) {
+    plm_warning("%s refuses this packer: %s", link->endpoint, text);
+  }
   retry_later(link, now);
 }
 

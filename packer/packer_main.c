@@ -5,6 +5,7 @@
 
 #include "common/base/log.h"
 #include "common/cli/program.h"
+#include "common/config/corpus_paths.h"
 #include "common/run/run.h"
 #include "common/run/stop.h"
 #include "common/wire/security.h"
@@ -12,8 +13,9 @@
 
 static const struct plm_option program_options[] = {
     {.name = "corpus",
-     .argument = "DIR",
-     .help = "the corpus to serve (default: corpus: in the configuration)"},
+     .argument = "DIR,...",
+     .help = "the corpora to serve (default: corpus: in the configuration; of a list, those that "
+             "are there)"},
     {.name = "connect",
      .argument = "ENDPOINT,...",
      .help = "a consumer of the run, which names the others (default: endpoints.json in the run "
@@ -51,17 +53,6 @@ static plm_status split_endpoints(char *text, const char *keys, struct packer_op
   return PLM_OK;
 }
 
-/* Checks before anything starts that the keys exist and can be read. */
-static plm_status check_keys(const char *keys, struct plm_error *error)
-{
-  struct plm_keypair pair;
-  char server[PLM_KEY_TEXT];
-  plm_status status = plm_keys_client(keys, &pair, server, error);
-  plm_keypair_wipe(&pair);
-  if (status == PLM_NOT_FOUND || status == PLM_FORMAT) status = error->status = PLM_CONFIG;
-  return status;
-}
-
 /* Finds the keys: those of --keys, of network.keys, or the run's own. A run that is reached with
  * --connect has made its keys already, if it is on this host at all. */
 static plm_status find_keys(const char *given, const struct plm_config *config,
@@ -80,19 +71,59 @@ static plm_status find_keys(const char *given, const struct plm_config *config,
     }
   }
   PLM_TRY(plm_run_keys(config->run, given, keys, error));
-  return check_keys(keys, error);
+  return plm_keys_check_client(keys, error);
 }
 
-static plm_status open_and_serve(const struct plm_arguments *arguments, const char *directory,
-                                 struct packer_options *options, struct plm_error *error)
+/* A process opens a corpus once, and says HELLO once for each. */
+static plm_status check_twice(const struct packer_options *options,
+                              const struct plm_corpus_paths *corpora, struct plm_error *error)
+{
+  const uint32_t last = options->corpus_count - 1;
+  const struct plm_hash fingerprint = plm_corpus_info(options->corpora[last])->fingerprint;
+  for (uint32_t c = 0; c < last; c++)
+    if (plm_hash_equal(plm_corpus_info(options->corpora[c])->fingerprint, fingerprint))
+      return plm_error_set(error, PLM_USAGE, "two of the packer's corpora are the same: %s",
+                           corpora->paths[last]);
+  return PLM_OK;
+}
+
+static plm_status open_corpora(const struct plm_arguments *arguments,
+                               const struct plm_corpus_paths *corpora,
+                               struct packer_options *options, struct plm_error *error)
 {
   const struct plm_corpus_options opening = {
       .allow_remote = plm_arguments_has(arguments, "allow-remote"),
       .cache_dir = plm_arguments_get(arguments, "cache"),
   };
-  PLM_TRY(plm_corpus_open(directory, &opening, &options->corpus, error));
-  const plm_status status = packer_serve(options, &plm_stop_requested, error);
-  plm_corpus_close(options->corpus);
+  /* a packer of a configuration's list may hold only some of it */
+  const bool given = plm_arguments_has(arguments, "corpus");
+  for (uint32_t i = 0; i < corpora->count; i++) {
+    struct plm_corpus **corpus = &options->corpora[options->corpus_count];
+    const plm_status status = plm_corpus_open(corpora->paths[i], &opening, corpus, error);
+    if (status == PLM_NOT_FOUND && !given && corpora->count > 1) {
+      plm_info("%s is not here; other packers have to serve it", corpora->paths[i]);
+      continue;
+    }
+    PLM_TRY(status);
+    options->corpus_count++;
+    PLM_TRY(check_twice(options, corpora, error));
+  }
+  if (options->corpus_count > 0) return PLM_OK;
+  return plm_error_set(error, PLM_NOT_FOUND, "none of the run's %u corpora is here",
+                       corpora->count);
+}
+
+static plm_status open_and_serve(const struct plm_arguments *arguments,
+                                 const struct plm_config *config, struct packer_options *options,
+                                 struct plm_error *error)
+{
+  struct plm_corpus_paths corpora = {0};
+  plm_status status =
+      plm_corpus_paths_find(plm_arguments_get(arguments, "corpus"), config, &corpora, error);
+  if (status == PLM_OK) status = open_corpora(arguments, &corpora, options, error);
+  if (status == PLM_OK) status = packer_serve(options, &plm_stop_requested, error);
+  for (uint32_t c = 0; c < options->corpus_count; c++) plm_corpus_close(options->corpora[c]);
+  plm_corpus_paths_deinit(&corpora);
   return status;
 }
 
@@ -102,13 +133,11 @@ static plm_status serve(const struct plm_arguments *arguments, const struct plm_
   struct packer_options options = {.run = config->run};
   char keys[PLM_PATH_SIZE];
   const char *given_keys = plm_arguments_get(arguments, "keys");
-  const char *directory = plm_arguments_get(arguments, "corpus");
   const char *connect = plm_arguments_get(arguments, "connect");
   unsigned long long threads;
   options.prometheus = plm_arguments_get(arguments, "prometheus");
   if (given_keys == NULL) given_keys = config->network.keys;
-  if (directory == NULL) directory = config->corpus;
-  if (directory == NULL)
+  if (!plm_arguments_has(arguments, "corpus") && config->corpus == NULL)
     return plm_error_set(error, PLM_USAGE,
                          "no corpus is named; use --corpus DIR, or corpus: in the configuration");
   PLM_TRY(plm_arguments_u64(arguments, "threads", 2, &threads, error));
@@ -124,7 +153,7 @@ static plm_status serve(const struct plm_arguments *arguments, const struct plm_
       endpoints != NULL ? split_endpoints(endpoints, given_keys, &options, error) : PLM_OK;
   if (status == PLM_OK) status = find_keys(given_keys, config, &options, keys, error);
   options.keys = keys;
-  if (status == PLM_OK) status = open_and_serve(arguments, directory, &options, error);
+  if (status == PLM_OK) status = open_and_serve(arguments, config, &options, error);
   free(endpoints);
   return status;
 }
@@ -147,7 +176,7 @@ int main(int argc, char **argv)
   static const struct plm_program program = {
       .name = "plm-packer",
       .usage =
-          "usage: plm-packer --corpus DIR --connect tcp://HEAD:PORT --keys DIR\n"
+          "usage: plm-packer --corpus DIR[,DIR]... --connect tcp://HEAD:PORT --keys DIR\n"
           "       plm-packer -c pipeline.yaml [--run DIR]\n\n"
           "Serves packed chunks of a corpus to the trainer and the evaluator of a run, from any\n"
           "host. It has no state, so it may be started, stopped and killed at any time.\n",

@@ -22,23 +22,36 @@ _Static_assert(PACKER_ENDPOINTS *PLM_SPLIT_COUNT <= STORE_PLANS_HELD,
 
 static const char *const run_keys[] = {"feed", "evaluation_feed"};
 
-struct server {
+/* One corpus, and the links over which it is served. */
+struct holding {
   const struct packer_options *options;
   struct packer_context context;
   struct packer_link *links; /* PACKER_ENDPOINTS */
   uint32_t rotation;
+};
+
+struct server {
+  const struct packer_options *options;
+  void *zmq;
+  struct holding *holdings;            /* options->corpus_count */
+  struct plm_packer_counters counters; /* of all holdings */
   int64_t folder_ms;
   struct packer_metrics *metrics;
   struct packer_exporter *exporter;
 };
 
-static void fill_hello(struct plm_hello *hello, const struct plm_corpus *corpus)
+static uint64_t draw_packer_id(void)
+{
+  uint64_t id;
+  return plm_random_bytes(&id, sizeof id, NULL) == PLM_OK ? id : plm_clock_ns();
+}
+
+static void fill_hello(struct plm_hello *hello, const struct plm_corpus *corpus, uint64_t packer_id)
 {
   const struct plm_corpus_info *info = plm_corpus_info(corpus);
   memset(hello, 0, sizeof *hello);
   hello->protocol_least = hello->protocol_most = PLM_WIRE_VERSION;
-  if (plm_random_bytes(&hello->packer_id, sizeof hello->packer_id, NULL) != PLM_OK)
-    hello->packer_id = plm_clock_ns();
+  hello->packer_id = packer_id;
   hello->pid = (uint32_t)getpid();
   if (gethostname(hello->host, sizeof hello->host - 1) != 0) strcpy(hello->host, "?");
   hello->tokenizer = info->tokenizer;
@@ -56,12 +69,12 @@ static void fill_hello(struct plm_hello *hello, const struct plm_corpus *corpus)
 
 /* The link to an endpoint, perhaps a new one; NULL, with a warning, if the table is full. teller:
  * the link whose WELCOME named the endpoint, or NULL. */
-static struct packer_link *add_link(struct server *server, const char *endpoint, const char *key,
+static struct packer_link *add_link(struct holding *holding, const char *endpoint, const char *key,
                                     const struct packer_link *teller)
 {
   struct packer_link *made = NULL;
   for (int i = 0; i < PACKER_ENDPOINTS; i++) {
-    struct packer_link *link = &server->links[i];
+    struct packer_link *link = &holding->links[i];
     if (link->used && strcmp(link->endpoint, endpoint) == 0) return link;
     if (!link->used && made == NULL) made = link;
   }
@@ -104,10 +117,10 @@ static bool names(const struct packer_link *teller, const char *endpoint)
 
 /* A consumer keeps only the newest connection of a process. If two links reach the same consumer,
  * the older one rests; otherwise each would keep disconnecting the other. */
-static void rest_others(struct server *server, const struct packer_link *link, int64_t now)
+static void rest_others(struct holding *holding, const struct packer_link *link, int64_t now)
 {
   for (int i = 0; i < PACKER_ENDPOINTS; i++) {
-    struct packer_link *other = &server->links[i];
+    struct packer_link *other = &holding->links[i];
     if (other->used && other != link && other->same_as == NULL &&
         other->served_consumer == link->consumer)
       packer_link_rest(other, link, now);
@@ -116,10 +129,10 @@ static void rest_others(struct server *server, const struct packer_link *link, i
 
 /* Adds the run's other consumers that a WELCOME names, and drops those that an earlier WELCOME
  * named and this one does not: they have moved to another port. */
-static void add_others(struct server *server, const struct packer_link *link)
+static void add_others(struct holding *holding, const struct packer_link *link)
 {
   for (int i = 0; i < PACKER_ENDPOINTS; i++) {
-    struct packer_link *other = &server->links[i];
+    struct packer_link *other = &holding->links[i];
     if (!other->used || other->told_by != link || other->state == LINK_SERVING ||
         names(link, other->endpoint))
       continue;
@@ -130,11 +143,30 @@ static void add_others(struct server *server, const struct packer_link *link)
     struct plm_error error;
     char address[256];
     reach(link, link->welcome.address[i], address);
-    if (plm_endpoint_check(address, server->options->keys, &error) != PLM_OK) {
+    if (plm_endpoint_check(address, holding->options->keys, &error) != PLM_OK) {
       plm_log_error(&error);
       continue;
     }
-    (void)add_link(server, address, link->welcome.key[i], link);
+    (void)add_link(holding, address, link->welcome.key[i], link);
+  }
+}
+
+/* Follows an endpoint of endpoints.json, with the key `run_key`. */
+static void follow(struct holding *holding, const char *run_key, const char *endpoint)
+{
+  struct packer_link *link = NULL;
+  for (int i = 0; i < PACKER_ENDPOINTS; i++)
+    if (holding->links[i].used && holding->links[i].run_key == run_key) link = &holding->links[i];
+  if (link == NULL) {
+    link = add_link(holding, endpoint, NULL, NULL);
+    if (link != NULL) link->run_key = run_key;
+  } else if (strcmp(link->endpoint, endpoint) != 0) {
+    const bool served = link->served_before;
+    packer_link_close(link, false);
+    link->used = false;
+    link = add_link(holding, endpoint, NULL, NULL); /* a WELCOME may have named it first */
+    link->run_key = run_key;
+    link->served_before |= served;
   }
 }
 
@@ -147,120 +179,180 @@ static void follow_run(struct server *server, int64_t now)
   server->folder_ms = now;
   for (size_t k = 0; k < sizeof run_keys / sizeof run_keys[0]; k++) {
     char endpoint[512];
-    struct packer_link *link = NULL;
     if (plm_endpoint_read(server->options->run, run_keys[k], endpoint, NULL) != PLM_OK ||
-        strlen(endpoint) >= sizeof link->endpoint)
+        strlen(endpoint) >= sizeof server->holdings[0].links[0].endpoint)
       continue;
-    for (int i = 0; i < PACKER_ENDPOINTS; i++)
-      if (server->links[i].used && server->links[i].run_key == run_keys[k])
-        link = &server->links[i];
-    if (link == NULL) {
-      link = add_link(server, endpoint, NULL, NULL);
-      if (link != NULL) link->run_key = run_keys[k];
-    } else if (strcmp(link->endpoint, endpoint) != 0) {
-      const bool served = link->served_before;
-      packer_link_close(link, false);
-      link->used = false;
-      link = add_link(server, endpoint, NULL, NULL); /* a WELCOME may have named it first */
-      link->run_key = run_keys[k];
-      link->served_before |= served;
-    }
+    for (uint32_t c = 0; c < server->options->corpus_count; c++)
+      follow(&server->holdings[c], run_keys[k], endpoint);
   }
 }
 
 /* ---- the loop ----------------------------------------------------------------------------- */
 
-static void wait_for_work(struct server *server)
+static int add_items(const struct holding *holding, zmq_pollitem_t *items)
 {
-  zmq_pollitem_t items[2 * PACKER_ENDPOINTS + 1];
   int count = 0;
-  items[count++] = (zmq_pollitem_t){NULL, window_store_wake(server->context.store), ZMQ_POLLIN, 0};
+  items[count++] = (zmq_pollitem_t){NULL, window_store_wake(holding->context.store), ZMQ_POLLIN, 0};
   for (int i = 0; i < PACKER_ENDPOINTS; i++) {
-    const struct packer_link *link = &server->links[i];
+    const struct packer_link *link = &holding->links[i];
     if (!link->used || link->socket == NULL) continue;
     items[count++] = (zmq_pollitem_t){link->socket, 0, ZMQ_POLLIN, 0};
     items[count++] = (zmq_pollitem_t){plm_monitor_socket(link->monitor), 0, ZMQ_POLLIN, 0};
   }
-  if (zmq_poll(items, count, TURN_MS) > 0 && items[0].revents != 0)
-    window_store_woken(server->context.store);
+  return count;
 }
 
-static void deliver_sizes(struct server *server)
+static void wait_for_work(struct server *server)
+{
+  zmq_pollitem_t items[PACKER_CORPORA * (2 * PACKER_ENDPOINTS + 1)];
+  int stores[PACKER_CORPORA], count = 0;
+  for (uint32_t c = 0; c < server->options->corpus_count; c++) {
+    stores[c] = count;
+    count += add_items(&server->holdings[c], items + count);
+  }
+  if (zmq_poll(items, count, TURN_MS) <= 0) return;
+  for (uint32_t c = 0; c < server->options->corpus_count; c++)
+    if (items[stores[c]].revents != 0) window_store_woken(server->holdings[c].context.store);
+}
+
+static void deliver_sizes(struct holding *holding)
 {
   struct store_sizes done;
-  while (window_store_take_sizes(server->context.store, &done)) {
+  while (window_store_take_sizes(holding->context.store, &done)) {
     for (int i = 0; i < PACKER_ENDPOINTS; i++) {
-      struct packer_link *link = &server->links[i];
+      struct packer_link *link = &holding->links[i];
       if (link->used && link->state == LINK_SERVING && link->incarnation == done.owner)
         packer_link_sizes(link, &done);
     }
-    if (done.error.status == PLM_CORRUPT) server->context.fatal = done.error;
+    if (done.error.status == PLM_CORRUPT) holding->context.fatal = done.error;
     free(done.counts);
   }
 }
 
-static void turn(struct server *server)
+static void serve_holding(struct holding *holding)
 {
-  struct packer_context *context = &server->context;
-  follow_run(server, plm_clock_ms());
-  wait_for_work(server);
+  struct packer_context *context = &holding->context;
   const int64_t now = plm_clock_ms();
   for (int i = 0; i < PACKER_ENDPOINTS; i++) {
-    struct packer_link *link = &server->links[i];
+    struct packer_link *link = &holding->links[i];
     if (!link->used) continue;
     if (packer_link_receive(link, context, now)) {
-      rest_others(server, link, now);
-      add_others(server, link);
+      rest_others(holding, link, now);
+      add_others(holding, link);
     }
     packer_link_tick(link, context, now);
   }
-  deliver_sizes(server);
+  deliver_sizes(holding);
   window_store_pass(context->store);
-  server->rotation++; /* each turn begins with another consumer */
+  holding->rotation++; /* each turn begins with another consumer */
   uint64_t queue = 0;
   for (uint32_t i = 0; i < PACKER_ENDPOINTS; i++) {
-    struct packer_link *link = &server->links[(server->rotation + i) % PACKER_ENDPOINTS];
+    struct packer_link *link = &holding->links[(holding->rotation + i) % PACKER_ENDPOINTS];
     if (link->used) packer_link_serve(link, context, now);
     queue += link->used ? link->pending_count : 0;
   }
   context->counters.queue = queue;
-  packer_metrics_tick(server->metrics, &context->counters, now);
-  packer_exporter_tick(server->exporter, &context->counters, now);
+}
+
+static void add_up(struct server *server)
+{
+  struct plm_packer_counters *sum = &server->counters;
+  *sum = (struct plm_packer_counters){0};
+  for (uint32_t c = 0; c < server->options->corpus_count; c++) {
+    const struct plm_packer_counters *one = &server->holdings[c].context.counters;
+    sum->windows += one->windows;
+    sum->chunks += one->chunks;
+    sum->documents += one->documents;
+    sum->tokens += one->tokens;
+    sum->padded_tokens += one->padded_tokens;
+    sum->bytes += one->bytes;
+    sum->invalid += one->invalid;
+    sum->queue += one->queue;
+  }
+}
+
+/* Serves what has come. An error means that a corpus is damaged. */
+static plm_status turn(struct server *server, struct plm_error *error)
+{
+  follow_run(server, plm_clock_ms());
+  wait_for_work(server);
+  for (uint32_t c = 0; c < server->options->corpus_count; c++) serve_holding(&server->holdings[c]);
+  add_up(server);
+  packer_metrics_tick(server->metrics, &server->counters, plm_clock_ms());
+  packer_exporter_tick(server->exporter, &server->counters, plm_clock_ms());
+  for (uint32_t c = 0; c < server->options->corpus_count; c++) {
+    const struct plm_error *fatal = &server->holdings[c].context.fatal;
+    if (fatal->status == PLM_OK) continue;
+    *error = *fatal;
+    return fatal->status;
+  }
+  return PLM_OK;
+}
+
+/* ---- opening and closing ------------------------------------------------------------------ */
+
+static plm_status open_holding(struct server *server, uint32_t c, uint64_t packer_id,
+                               struct plm_error *error)
+{
+  const struct packer_options *options = server->options;
+  struct holding *holding = &server->holdings[c];
+  holding->options = options;
+  holding->context.zmq = server->zmq;
+  holding->context.keys = options->keys;
+  holding->context.started_ms = plm_clock_ms();
+  fill_hello(&holding->context.hello, options->corpora[c], packer_id);
+  holding->links = calloc(PACKER_ENDPOINTS, sizeof *holding->links);
+  if (holding->links == NULL)
+    return plm_error_set(error, PLM_NO_MEMORY, "no memory for the packer");
+  PLM_TRY(window_store_open(options->corpora[c], options->threads, &holding->context.store, error));
+  for (uint32_t i = 0; i < options->endpoint_count; i++)
+    (void)add_link(holding, options->endpoints[i], NULL, NULL);
+  return PLM_OK;
+}
+
+static plm_status open_server(struct server *server, struct plm_error *error)
+{
+  const struct packer_options *options = server->options;
+  const uint64_t packer_id = draw_packer_id();
+  server->holdings = calloc(options->corpus_count, sizeof *server->holdings);
+  if (server->holdings == NULL)
+    return plm_error_set(error, PLM_NO_MEMORY, "no memory for the packer");
+  PLM_TRY(plm_context_open(&server->zmq, error));
+  for (uint32_t c = 0; c < options->corpus_count; c++)
+    PLM_TRY(open_holding(server, c, packer_id, error));
+  if (options->run != NULL)
+    PLM_TRY(packer_metrics_open(options->run, &server->holdings[0].context.hello, &server->metrics,
+                                error));
+  if (options->prometheus == NULL) return PLM_OK;
+  return packer_exporter_open(options->prometheus, options->run, &server->exporter, error);
+}
+
+static void close_server(struct server *server)
+{
+  const uint32_t count = server->holdings != NULL ? server->options->corpus_count : 0;
+  packer_exporter_close(server->exporter);
+  packer_metrics_close(server->metrics, &server->counters, plm_clock_ms());
+  for (uint32_t c = 0; c < count; c++) {
+    struct packer_link *links = server->holdings[c].links;
+    for (int i = 0; links != NULL && i < PACKER_ENDPOINTS; i++)
+      if (links[i].used) packer_link_close(&links[i], true);
+  }
+  if (server->zmq != NULL) zmq_ctx_term(server->zmq); /* sends BYE, and releases buffers */
+  for (uint32_t c = 0; c < count; c++) {
+    window_store_close(server->holdings[c].context.store);
+    free(server->holdings[c].links);
+  }
+  free(server->holdings);
 }
 
 plm_status packer_serve(const struct packer_options *options, const volatile int *stop,
                         struct plm_error *error)
 {
   struct server server = {.options = options};
-  plm_status status = PLM_OK;
-  server.context.keys = options->keys;
-  server.context.started_ms = plm_clock_ms();
-  fill_hello(&server.context.hello, options->corpus);
-  server.links = calloc(PACKER_ENDPOINTS, sizeof *server.links);
-  if (server.links == NULL)
-    status = plm_error_set(error, PLM_NO_MEMORY, "no memory for the packer");
-  if (status == PLM_OK) status = plm_context_open(&server.context.zmq, error);
-  if (status == PLM_OK)
-    status = window_store_open(options->corpus, options->threads, &server.context.store, error);
-  if (status == PLM_OK && options->run != NULL)
-    status = packer_metrics_open(options->run, &server.context.hello, &server.metrics, error);
-  if (status == PLM_OK && options->prometheus != NULL)
-    status = packer_exporter_open(options->prometheus, options->run, &server.exporter, error);
-  for (uint32_t i = 0; i < options->endpoint_count && status == PLM_OK; i++)
-    (void)add_link(&server, options->endpoints[i], NULL, NULL);
+  PLM_ASSERT(options->corpus_count > 0 && options->corpus_count <= PACKER_CORPORA);
+  plm_status status = open_server(&server, error);
   if (status == PLM_OK) plm_ready();
-  while (status == PLM_OK && *stop == 0 && server.context.fatal.status == PLM_OK) turn(&server);
-  if (status == PLM_OK && server.context.fatal.status != PLM_OK) {
-    *error = server.context.fatal;
-    status = error->status;
-  }
-  packer_exporter_close(server.exporter);
-  packer_metrics_close(server.metrics, &server.context.counters, plm_clock_ms());
-  for (int i = 0; server.links != NULL && i < PACKER_ENDPOINTS; i++)
-    if (server.links[i].used) packer_link_close(&server.links[i], true);
-  if (server.context.zmq != NULL)
-    zmq_ctx_term(server.context.zmq); /* sends BYE, and releases buffers */
-  window_store_close(server.context.store);
-  free(server.links);
+  while (status == PLM_OK && *stop == 0) status = turn(&server, error);
+  close_server(&server);
   return status;
 }

@@ -12,6 +12,7 @@
 #include "common/base/hash.h"
 #include "common/base/status.h"
 #include "common/plan/chunk.h"
+#include "common/plan/mixture.h"
 
 struct plm_data_cursor {
   struct plm_hash fingerprint; /* of the corpus; zero before the first packer */
@@ -24,6 +25,12 @@ struct plm_data_cursor {
   uint64_t passed;        /* sum of epoch_totals */
   uint64_t current_total; /* chunks of the cursor's epoch; 0 if not known yet */
   struct plm_hasher *hasher;
+  /* In a mixture: the position of each source, with its own fingerprint, plan, chunks and epochs
+   * (the epochs above are then empty), and the mixture over time. The fingerprint above is that of
+   * source 0, and the plan is plm_data_cursor_mixed_plan. */
+  struct plm_data_cursor *sources; /* (source_count) */
+  uint32_t source_count;           /* 0: one corpus */
+  struct plm_mixture_history mixture;
 };
 
 /* At the start of a run. plan is the hash of the data plan. */
@@ -35,12 +42,23 @@ void plm_data_cursor_deinit(struct plm_data_cursor *cursor);
 void plm_data_cursor_position(const struct plm_data_cursor *cursor, uint64_t *epoch,
                               uint64_t *chunk);
 
-/* Says how many chunks an epoch has. */
-typedef plm_status plm_epoch_chunks(void *context, uint64_t epoch, uint64_t *chunks,
-                                    struct plm_error *error);
+/* Makes the cursor one of a mixture, or adds sources to one: it then has `count` sources, which is
+ * at least as many as before. The corpus of a run without a mixture becomes source 0, and keeps its
+ * position. plans and fingerprints are those of all sources; only new ones are taken. */
+plm_status plm_data_cursor_add_sources(struct plm_data_cursor *cursor, uint32_t count,
+                                       const struct plm_hash *plans,
+                                       const struct plm_hash *fingerprints,
+                                       struct plm_error *error);
+/* Hash of the sources' plans and fingerprints and of the mixture's last part. */
+struct plm_hash plm_data_cursor_mixed_plan(const struct plm_data_cursor *cursor);
 
-/* Moves the cursor past a batch. total is called only for epochs that the batch has chunks of.
- * PLM_PROTOCOL if such an epoch has no chunks. */
+/* Says how many chunks an epoch of a source has. */
+typedef plm_status plm_epoch_chunks(void *context, uint32_t source, uint64_t epoch,
+                                    uint64_t *chunks, struct plm_error *error);
+
+/* Moves the cursor past a batch, which says the source of each chunk if there is a mixture. total
+ * is called only for epochs that the batch has chunks of. PLM_PROTOCOL if such an epoch has no
+ * chunks. */
 plm_status plm_data_cursor_consume(struct plm_data_cursor *cursor, const struct plm_batch *batch,
                                    plm_epoch_chunks *total, void *context, struct plm_error *error);
 

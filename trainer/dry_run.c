@@ -91,6 +91,11 @@ static plm_status print_json(const struct outlook *o, struct plm_error *error)
       plm_device_is_cpu(o->backend.ops->name) ? 0 : plan->host_bytes; /* not yet in `needed` */
   cJSON *object = cJSON_CreateObject();
   cJSON_AddStringToObject(object, "device", o->backend.ops->name);
+  if (plm_device_is_cpu(o->backend.ops->name)) {
+    cJSON_AddStringToObject(object, "level", plm_ops_cpu_level());
+    cJSON_AddStringToObject(object, "products", o->backend.ops->products);
+  }
+  cJSON_AddStringToObject(object, "precision", o->backend.ops->act_bytes == 4 ? "fp32" : "bf16");
   cJSON_AddNumberToObject(object, "parameter_count", (double)plan->parameters);
   add_ranks(object, &plan->ranks);
   for (size_t i = 0; i < plan->count; i++)

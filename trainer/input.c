@@ -14,8 +14,10 @@ struct plm_input {
   struct plm_input_options options;
   void *blocks[PLM_INPUT_RING];
   struct plm_input_slot slots[PLM_INPUT_RING];
-  uint64_t g;                  /* chunks of the run before those of the next input */
-  uint64_t epoch, chunk;       /* position of the feed */
+  uint64_t g; /* chunks of the run before those of the next input */
+  uint64_t seed;
+  uint64_t epoch[PLM_MAX_SOURCES], chunk[PLM_MAX_SOURCES]; /* positions of the feed */
+  const struct plm_mixture_history *mixture;               /* NULL: there is one corpus */
   struct plm_hash fingerprint; /* of the corpus; zero if not known yet */
   bool received_end;           /* rank 0 sends no more */
   volatile int stop;           /* polled by the feed's waits */
@@ -27,43 +29,57 @@ struct plm_input {
   bool ended;                       /* the thread will fill no more */
 };
 
-/* Asks for the sizes of the epochs that the batch comes from. This happens before the step changes
- * anything, because the packers may be gone and a stop signal must be able to end the wait. */
-static plm_status learn_epochs(struct plm_input *input, struct plm_input_slot *slot,
-                               struct plm_error *error)
+/* Asks for the sizes of the epochs that `left` chunks of a source come from. This happens before
+ * the step changes anything, because the packers may be gone and a stop signal must be able to end
+ * the wait. */
+static plm_status learn_epochs(struct plm_input *input, struct plm_input_slot *slot, uint32_t k,
+                               uint64_t left, struct plm_error *error)
 {
-  uint64_t total, left = slot->batch.chunks;
-  slot->first_epoch = input->epoch;
-  slot->epoch_count = 0;
+  struct plm_input_epochs *epochs = &slot->epochs[k];
+  uint64_t total;
+  epochs->first = input->epoch[k];
+  epochs->count = 0;
   for (;;) {
-    PLM_TRY(plm_feed_epoch_chunks(input->options.feed, PLM_SPLIT_TRAIN, input->epoch, &input->stop,
-                                  &total, error));
-    if (slot->epoch_count == slot->epoch_capacity) {
-      const size_t capacity = 2 * slot->epoch_capacity + 4;
-      uint64_t *grown = realloc(slot->epoch_chunks, capacity * sizeof *grown);
+    PLM_TRY(plm_feed_source_epoch_chunks(input->options.feed, k, PLM_SPLIT_TRAIN, input->epoch[k],
+                                         &input->stop, &total, error));
+    if (epochs->count == epochs->capacity) {
+      const size_t capacity = 2 * epochs->capacity + 4;
+      uint64_t *grown = realloc(epochs->chunks, capacity * sizeof *grown);
       if (grown == NULL)
         return plm_error_set(error, PLM_NO_MEMORY, "no memory for the sizes of epochs");
-      slot->epoch_chunks = grown;
-      slot->epoch_capacity = capacity;
+      epochs->chunks = grown;
+      epochs->capacity = capacity;
     }
-    slot->epoch_chunks[slot->epoch_count++] = total;
-    if (input->chunk + left <= total) break;
-    left -= total - input->chunk;
-    input->epoch++;
-    input->chunk = 0;
+    epochs->chunks[epochs->count++] = total;
+    if (input->chunk[k] + left <= total) break;
+    left -= total - input->chunk[k];
+    input->epoch[k]++;
+    input->chunk[k] = 0;
   }
-  input->chunk += left;
+  input->chunk[k] += left;
   return PLM_OK;
 }
 
-plm_status plm_input_epoch_chunks(void *context, uint64_t epoch, uint64_t *chunks,
+static plm_status learn_all_epochs(struct plm_input *input, struct plm_input_slot *slot,
+                                   struct plm_error *error)
+{
+  uint64_t counts[PLM_MAX_SOURCES] = {0};
+  for (uint32_t c = 0; c < slot->batch.chunks; c++)
+    counts[slot->batch.sources != NULL ? slot->batch.sources[c] : 0]++;
+  for (uint32_t k = 0; k < PLM_MAX_SOURCES; k++)
+    if (counts[k] > 0) PLM_TRY(learn_epochs(input, slot, k, counts[k], error));
+  return PLM_OK;
+}
+
+plm_status plm_input_epoch_chunks(void *context, uint32_t source, uint64_t epoch, uint64_t *chunks,
                                   struct plm_error *error)
 {
   const struct plm_input_slot *slot = context;
-  if (epoch < slot->first_epoch || epoch - slot->first_epoch >= slot->epoch_count)
+  const struct plm_input_epochs *epochs = &slot->epochs[source];
+  if (epoch < epochs->first || epoch - epochs->first >= epochs->count)
     return plm_error_set(error, PLM_PROTOCOL, "this batch has no chunks of epoch %llu",
                          (unsigned long long)epoch);
-  *chunks = slot->epoch_chunks[epoch - slot->first_epoch];
+  *chunks = epochs->chunks[epoch - epochs->first];
   return PLM_OK;
 }
 
@@ -78,19 +94,24 @@ static plm_status learn_corpus(struct plm_input *input, struct plm_error *error)
   return PLM_OK;
 }
 
-/* The next chunks of the run: those of all ranks. */
-static plm_status receive(struct plm_input *input, struct plm_input_slot *slot,
+/* The chunks of step s: those of all ranks. */
+static plm_status receive(struct plm_input *input, struct plm_input_slot *slot, uint64_t s,
                           struct plm_error *error)
 {
   const struct plm_input_options *options = &input->options;
   const uint32_t chunks = options->shape.step_chunks * plm_ranks_count(options->ranks);
-  PLM_TRY(plm_feed_next(options->feed, chunks, &input->stop, &slot->batch, error));
+  if (input->mixture != NULL)
+    plm_mixture_draw(&plm_mixture_history_at(input->mixture, s)->mixture, input->seed, s, chunks,
+                     slot->sources);
+  PLM_TRY(
+      plm_feed_next_mixed(options->feed, slot->sources, chunks, &input->stop, &slot->batch, error));
+  slot->batch.sources = slot->sources;
   slot->batch.first_chunk = input->g; /* counts over the run, not over this feed */
   slot->batch.chunk_ids = NULL;
   input->g += slot->batch.chunks;
   PLM_TRY(learn_corpus(input, error));
   slot->fingerprint = input->fingerprint;
-  return learn_epochs(input, slot, error);
+  return learn_all_epochs(input, slot, error);
 }
 
 /* Once rank 0 has sent a batch, all ranks add up the totals, whatever happened to their part. */
@@ -120,7 +141,7 @@ static plm_status fill(struct plm_input *input, struct plm_input_slot *slot, uin
 {
   const struct plm_input_options *options = &input->options;
   if (!plm_ranks_first(options->ranks)) return fill_as_other_rank(input, slot, s, error);
-  PLM_TRY(receive(input, slot, error));
+  PLM_TRY(receive(input, slot, s, error));
   if (options->ranks == NULL)
     return plm_step_input_fill(&slot->input, &options->shape, s, &slot->batch, error);
   PLM_TRY(plm_rank_send_batch(options->ranks, &slot->batch, error));
@@ -195,17 +216,42 @@ static plm_status start_thread(struct plm_input *input, struct plm_error *error)
   return PLM_OK;
 }
 
+static void set_position(struct plm_input *input, const struct plm_data_cursor *cursor)
+{
+  input->g = cursor->chunks;
+  input->seed = cursor->seed;
+  plm_data_cursor_position(cursor, &input->epoch[0], &input->chunk[0]);
+  for (uint32_t k = 0; k < cursor->source_count; k++)
+    plm_data_cursor_position(&cursor->sources[k], &input->epoch[k], &input->chunk[k]);
+  if (cursor->source_count == 0) return;
+  input->mixture = &cursor->mixture;
+  input->fingerprint = cursor->fingerprint;
+}
+
+/* Room for the sources of each batch. Only rank 0 draws them. */
+static plm_status make_sources(struct plm_input *input, struct plm_error *error)
+{
+  const struct plm_input_options *options = &input->options;
+  if (input->mixture == NULL || !plm_ranks_first(options->ranks)) return PLM_OK;
+  for (int i = 0; i < PLM_INPUT_RING; i++) {
+    input->slots[i].sources =
+        malloc((size_t)options->shape.step_chunks * plm_ranks_count(options->ranks));
+    if (input->slots[i].sources == NULL)
+      return plm_error_set(error, PLM_NO_MEMORY, "no memory for the sources of a step");
+  }
+  return PLM_OK;
+}
+
 plm_status plm_input_open(const struct plm_input_options *options, struct plm_input **out,
                           struct plm_error *error)
 {
   struct plm_input *input = calloc(1, sizeof *input);
   if (input == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for the input");
   input->options = *options;
-  input->g = options->cursor->chunks;
-  plm_data_cursor_position(options->cursor, &input->epoch, &input->chunk);
+  set_position(input, options->cursor);
   input->options.cursor = NULL;
   const size_t bytes = plm_step_input_bytes(&options->shape);
-  plm_status status = PLM_OK;
+  plm_status status = make_sources(input, error);
   for (int i = 0; i < PLM_INPUT_RING && status == PLM_OK; i++) {
     status = options->ops->allocate_host(options->ops, bytes, &input->blocks[i], error);
     if (status == PLM_OK)
@@ -238,7 +284,8 @@ void plm_input_close(struct plm_input *input)
   struct plm_ops *ops = input->options.ops;
   for (int i = 0; i < PLM_INPUT_RING; i++) {
     plm_step_input_deinit(&input->slots[i].input);
-    free(input->slots[i].epoch_chunks);
+    for (uint32_t k = 0; k < PLM_MAX_SOURCES; k++) free(input->slots[i].epochs[k].chunks);
+    free(input->slots[i].sources);
     plm_rank_batch_deinit(&input->slots[i].part);
     if (input->blocks[i] != NULL) ops->release_host(ops, input->blocks[i]);
   }

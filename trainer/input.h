@@ -22,12 +22,20 @@
 enum { PLM_INPUT_RING = 2 };
 
 struct plm_input_options {
-  struct plm_feed *feed;                /* positioned at cursor; NULL on all ranks but the first */
-  struct plm_ranks *ranks;              /* borrowed; NULL: no other process takes part */
-  struct plm_step_shape shape;          /* what it points to is borrowed */
-  struct plm_ops *ops;                  /* allocates the host memory of the inputs */
-  const struct plm_data_cursor *cursor; /* position of the run; read only by plm_input_open */
-  uint64_t step, steps;                 /* the next step (from 0), and the run's number of steps */
+  struct plm_feed *feed;       /* positioned at cursor; NULL on all ranks but the first */
+  struct plm_ranks *ranks;     /* borrowed; NULL: no other process takes part */
+  struct plm_step_shape shape; /* what it points to is borrowed */
+  struct plm_ops *ops;         /* allocates the host memory of the inputs */
+  /* Position of the run; read only by plm_input_open, but its mixture is borrowed. */
+  const struct plm_data_cursor *cursor;
+  uint64_t step, steps; /* the next step (from 0), and the run's number of steps */
+};
+
+/* The epochs of a source that a batch comes from. */
+struct plm_input_epochs {
+  uint64_t first;
+  uint64_t *chunks; /* (count) of each epoch, from the first on */
+  size_t count, capacity;
 };
 
 /* The input of one step. */
@@ -36,9 +44,8 @@ struct plm_input_slot {
   struct plm_batch batch;      /* the feed's; first_chunk counts over the run */
   struct plm_rank_batch part;  /* what rank 0 sent, on the other ranks */
   struct plm_hash fingerprint; /* of the corpus it came from */
-  uint64_t first_epoch;   /* the batch's chunks come from epoch_count epochs, from this one on */
-  uint64_t *epoch_chunks; /* (epoch_count) chunks of each of these epochs */
-  size_t epoch_count, epoch_capacity;
+  uint8_t *sources;            /* of the batch's chunks, in a mixture */
+  struct plm_input_epochs epochs[PLM_MAX_SOURCES];
   plm_status status; /* not PLM_OK: there is no input, for the reason in error */
   struct plm_error error;
 };
@@ -62,7 +69,7 @@ const struct plm_input_slot *plm_input_peek(struct plm_input *input);
 void plm_input_release(struct plm_input *input, struct plm_input_slot *slot);
 
 /* A plm_epoch_chunks (data_cursor.h) whose context is a slot. */
-plm_status plm_input_epoch_chunks(void *slot, uint64_t epoch, uint64_t *chunks,
+plm_status plm_input_epoch_chunks(void *slot, uint32_t source, uint64_t epoch, uint64_t *chunks,
                                   struct plm_error *error);
 
 #endif

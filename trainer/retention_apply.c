@@ -65,7 +65,9 @@ static plm_status delete_checkpoint(const char *folder, uint64_t step, struct pl
 /* A report that decides must survive a power cut, as the deletion does. */
 static plm_status sync_reports(const char *reports, struct plm_error *error)
 {
-  return plm_file_exists(reports) ? plm_file_sync(reports, error) : PLM_OK;
+  bool exists;
+  PLM_TRY(plm_file_look(reports, &exists, error));
+  return exists ? plm_file_sync(reports, error) : PLM_OK;
 }
 
 plm_status plm_retention_apply(const char *run, const struct plm_config_checkpoint *rules,

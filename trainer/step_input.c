@@ -61,6 +61,7 @@ struct plm_batch plm_batch_slice(const struct plm_batch *batch, uint32_t first, 
       (const char *)batch->tokens + (size_t)first * batch->max_length * batch->token_bytes;
   slice.document_begin = batch->document_begin + first;
   slice.first_chunk = batch->first_chunk + first;
+  if (batch->sources != NULL) slice.sources = batch->sources + first;
   if (batch->chunk_ids != NULL) slice.chunk_ids = batch->chunk_ids + first;
   return slice;
 }

@@ -21,6 +21,7 @@
 #include "common/run/run.h"
 #include "common/wire/announce.h"
 #include "trainer/clip.h"
+#include "trainer/data_mixture.h"
 #include "trainer/input.h"
 #include "trainer/objective.h"
 #include "trainer/optimizers.h"
@@ -70,10 +71,10 @@ struct plm_trainer {
   uint64_t last_look_ns;    /* when we last saw that nobody had asked to stop */
 };
 
-/* Borrows config and ranks (NULL: no other process takes part). fingerprint: of the corpus, or zero
- * to accept that of the first packer. On failure everything is released. */
+/* Borrows config and ranks (NULL: no other process takes part). fingerprints: of the corpora; with
+ * none, one corpus is that of the first packer. On failure everything is released. */
 plm_status plm_trainer_open(struct plm_trainer *trainer, const struct plm_config *config,
-                            struct plm_ranks *ranks, struct plm_hash fingerprint,
+                            struct plm_ranks *ranks, const struct plm_fingerprints *fingerprints,
                             struct plm_error *error);
 /* PLM_OK if the run is complete, or if a stop signal ended it and its state is published. */
 plm_status plm_trainer_run(struct plm_trainer *trainer, struct plm_error *error);

@@ -1,5 +1,4 @@
 /* plm-trainer: options and exit codes. */
-#include <signal.h>
 
 #include "common/base/log.h"
 #include "common/cli/program.h"
@@ -9,8 +8,10 @@
 #include "trainer/trainer.h"
 
 static const struct plm_option options[] = {
-    {0, "fingerprint", "HEX",
-     "fingerprint of the corpus to train on (default: that of the first packer's corpus)"},
+    {0, "fingerprint", "HEX,...",
+     "fingerprint of the corpus to train on (default: that of the first packer's corpus); of a "
+     "list "
+     "of corpora, all of them (default: what their folders state)"},
     {0, "prometheus", "ADDRESS", "serve this process's metrics there, for example 127.0.0.1:9464"},
     {0, "dry-run", NULL, "print the memory plan and exit; writes nothing"},
     {0},
@@ -19,13 +20,12 @@ static const struct plm_option options[] = {
 static plm_status train(const struct plm_config *config, struct plm_ranks *ranks,
                         const struct plm_arguments *arguments, struct plm_error *error)
 {
-  struct plm_hash hash = {0};
+  struct plm_fingerprints fingerprints = {0};
   struct plm_trainer trainer;
   struct plm_exporter *exporter = NULL;
   const char *fingerprint = plm_arguments_get(arguments, "fingerprint");
-  if (fingerprint != NULL && plm_hash_from_hex(fingerprint, &hash, error) != PLM_OK)
-    return plm_error_set(error, PLM_USAGE, "--fingerprint %.64s is not 32 hex digits", fingerprint);
-  PLM_TRY(plm_trainer_open(&trainer, config, ranks, hash, error));
+  if (fingerprint != NULL) PLM_TRY(plm_fingerprints_parse(fingerprint, &fingerprints, error));
+  PLM_TRY(plm_trainer_open(&trainer, config, ranks, &fingerprints, error));
   plm_status status = PLM_OK;
   if (plm_ranks_first(ranks))
     status = plm_exporter_open(plm_arguments_get(arguments, "prometheus"), config->run,
@@ -79,7 +79,6 @@ static plm_status run_ranks(const struct plm_arguments *arguments, struct plm_er
 static plm_status run(const struct plm_arguments *arguments, struct plm_error *error)
 {
   struct plm_config config;
-  signal(SIGXFSZ, SIG_IGN); /* then a write beyond the limit of file sizes fails instead */
   const bool dry_run = plm_arguments_has(arguments, "dry-run");
   if (plm_collective_launched() && !dry_run) return run_ranks(arguments, error);
   PLM_TRY(plm_arguments_load_config(arguments, NULL, false, &config, error));

@@ -36,8 +36,10 @@ static plm_status check_configuration(const struct plm_config *config, struct pl
 static plm_status write_configuration(const struct plm_config *config, struct plm_error *error)
 {
   char path[PLM_PATH_SIZE], *yaml = NULL;
+  bool exists;
   PLM_TRY(plm_path_join(path, config->run, PLM_RUN_CONFIG, error));
-  if (plm_file_exists(path)) return PLM_OK;
+  PLM_TRY(plm_file_look(path, &exists, error));
+  if (exists) return PLM_OK;
   PLM_TRY(plm_config_print(config, &yaml, error));
   const plm_status status = plm_file_replace(path, yaml, strlen(yaml), 0644, error);
   free(yaml);
@@ -72,8 +74,10 @@ static plm_status check_done(struct plm_trainer *trainer, const char *directory,
                (unsigned long long)step);
     return PLM_OK;
   }
+  bool exists;
   trainer->complete = true;
-  if (!plm_file_exists(path)) { /* the trainer was killed between its last checkpoint and DONE */
+  PLM_TRY(plm_file_look(path, &exists, error));
+  if (!exists) { /* the trainer was killed between its last checkpoint and DONE */
     struct plm_hash identity;
     PLM_TRY(plm_checkpoint_verify(directory, NULL, &identity, error));
     PLM_TRY(plm_done_write(trainer->run, step, identity, error));
@@ -110,7 +114,8 @@ static plm_status check_fingerprint(struct plm_data_cursor *cursor, struct plm_h
   return PLM_OK;
 }
 
-static plm_status find_state(struct plm_trainer *trainer, struct plm_hash fingerprint,
+static plm_status find_state(struct plm_trainer *trainer,
+                             const struct plm_fingerprints *fingerprints,
                              char directory[PLM_PATH_SIZE], bool *resumed, struct plm_error *error)
 {
   const struct plm_config *config = trainer->config;
@@ -125,7 +130,12 @@ static plm_status find_state(struct plm_trainer *trainer, struct plm_hash finger
     PLM_TRY(mend_latest(trainer, error));
     PLM_TRY(check_done(trainer, directory, error));
   }
-  return check_fingerprint(&state->cursor, fingerprint, error);
+  if (plm_is_mixture(config, &state->cursor))
+    return plm_data_mixture_begin(&state->cursor, config, fingerprints, state->step, error);
+  if (fingerprints->count > 1)
+    return plm_error_set(error, PLM_USAGE, "--fingerprint names %u corpora, but corpus: has one",
+                         fingerprints->count);
+  return check_fingerprint(&state->cursor, fingerprints->of[0], error);
 }
 
 /* ---- the feed and the announcements -------------------------------------------------------- */
@@ -147,7 +157,12 @@ static plm_status tell_run_folder(struct plm_trainer *trainer, struct plm_error 
 static plm_status open_feed(struct plm_trainer *trainer, struct plm_error *error)
 {
   const struct plm_config *config = trainer->config;
+  const struct plm_data_cursor *cursor = &trainer->state.cursor;
+  struct plm_feed_source_options sources[PLM_MAX_SOURCES];
+  plm_data_mixture_feed(cursor, config, sources);
   const struct plm_feed_options options = {
+      .sources = sources,
+      .source_count = cursor->source_count,
       .endpoint = config->network.feed,
       .keys = trainer->keys,
       .role = "trainer",
@@ -158,11 +173,9 @@ static plm_status open_feed(struct plm_trainer *trainer, struct plm_error *error
       .credit_bytes = config->network.credit_bytes,
       .wait_packers_s = config->network.wait_packers_s,
   };
-  uint64_t epoch, chunk;
   PLM_TRY(plm_feed_open(&options, &trainer->feed, error));
   PLM_TRY(tell_run_folder(trainer, error));
-  plm_data_cursor_position(&trainer->state.cursor, &epoch, &chunk);
-  plm_feed_seek(trainer->feed, PLM_SPLIT_TRAIN, epoch, chunk);
+  plm_data_cursor_seek(trainer->feed, cursor);
   PLM_TRY(plm_endpoint_write(trainer->run, "feed", plm_feed_bound(trainer->feed), error));
   PLM_TRY(
       plm_announcer_open(config->network.announcements, trainer->keys, &trainer->announcer, error));
@@ -479,12 +492,13 @@ static void remove_endpoints(const struct plm_trainer *trainer)
 }
 
 /* What only the first rank has: the run folder and the state in it. */
-static plm_status open_folder(struct plm_trainer *trainer, struct plm_hash fingerprint,
+static plm_status open_folder(struct plm_trainer *trainer,
+                              const struct plm_fingerprints *fingerprints,
                               char directory[PLM_PATH_SIZE], bool *resumed, struct plm_error *error)
 {
   PLM_TRY(check_configuration(trainer->config, error));
   PLM_TRY(take_folder(trainer, error));
-  return find_state(trainer, fingerprint, directory, resumed, error);
+  return find_state(trainer, fingerprints, directory, resumed, error);
 }
 
 static plm_status share_state(struct plm_trainer *trainer, bool *resumed, struct plm_error *error)
@@ -514,13 +528,13 @@ static plm_status open_outputs(struct plm_trainer *trainer, bool resumed, struct
   return open_publisher(trainer, error);
 }
 
-static plm_status open_all(struct plm_trainer *trainer, struct plm_hash fingerprint,
+static plm_status open_all(struct plm_trainer *trainer, const struct plm_fingerprints *fingerprints,
                            struct plm_error *error)
 {
   const bool first = plm_ranks_first(trainer->ranks);
   char directory[PLM_PATH_SIZE];
   bool resumed = false;
-  if (first) PLM_TRY(open_folder(trainer, fingerprint, directory, &resumed, error));
+  if (first) PLM_TRY(open_folder(trainer, fingerprints, directory, &resumed, error));
   if (trainer->ranks != NULL) PLM_TRY(share_state(trainer, &resumed, error));
   if (trainer->complete) {
     if (first) remove_endpoints(trainer);
@@ -537,11 +551,11 @@ static plm_status open_all(struct plm_trainer *trainer, struct plm_hash fingerpr
 }
 
 plm_status plm_trainer_open(struct plm_trainer *trainer, const struct plm_config *config,
-                            struct plm_ranks *ranks, struct plm_hash fingerprint,
+                            struct plm_ranks *ranks, const struct plm_fingerprints *fingerprints,
                             struct plm_error *error)
 {
   *trainer = (struct plm_trainer){.config = config, .ranks = ranks, .run = config->run};
-  const plm_status status = open_all(trainer, fingerprint, error);
+  const plm_status status = open_all(trainer, fingerprints, error);
   if (status == PLM_OK) return PLM_OK;
   plm_ranks_fail(ranks, error);
   plm_trainer_close(trainer);

@@ -12,7 +12,7 @@
 #include "common/config/config.h"
 #include "trainer/data_cursor.h"
 
-/* What the configuration leaves open (`auto`, `all`) or is measured. Decided before step 1 and kept
+/* What the configuration leaves open (`auto`, `0`) or is measured. Decided before step 1 and kept
  * through resumes. */
 struct plm_resolved {
   char device[16], precision[8], isa[16];

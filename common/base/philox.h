@@ -28,6 +28,8 @@ enum plm_philox_purpose {
   PLM_PURPOSE_CHUNKS = 6,
   PLM_PURPOSE_CROPS = 7,
   PLM_PURPOSE_MEMBERS = 8,
+  PLM_PURPOSE_SOURCES = 9,    /* x = 0, y = step from 0: common/plan/mixture.h */
+  PLM_PURPOSE_ELBO_MASK = 10, /* evaluator/evaluate/measures.h */
 };
 
 struct plm_philox_words {

@@ -9,6 +9,7 @@
 #include "common/base/file.h"
 #include "common/base/strict_json.h"
 #include "common/config/config.h"
+#include "common/metrics/metrics.h"
 #include "common/run/run.h"
 
 enum {
@@ -93,8 +94,8 @@ static void read_report(const char *line, size_t length, const char *split,
     if (skipped) checkpoint->loss = NAN;
     const cJSON *name = cJSON_GetObjectItemCaseSensitive(report, "split");
     const cJSON *loss = cJSON_GetObjectItemCaseSensitive(report, "loss");
-    if (cJSON_IsNumber(loss) && split != NULL && cJSON_IsString(name) &&
-        strcmp(name->valuestring, split) == 0)
+    if (cJSON_IsNumber(loss) && !plm_metrics_is_extra(report) && split != NULL &&
+        cJSON_IsString(name) && strcmp(name->valuestring, split) == 0)
       checkpoint->loss = loss->valuedouble;
   }
   cJSON_Delete(report);

@@ -47,7 +47,8 @@ void plm_retention_decide(const struct plm_config_checkpoint *rules, bool has_ev
                           struct plm_retained *checkpoints, size_t count);
 
 /* Fills `reported` and `loss` of each checkpoint from evaluator.jsonl; if there is no such file,
- * nothing is reported. The loss is that of `split` in the last line that has one. Lines with
+ * nothing is reported. The loss is that of `split` of the run's own corpus (not of
+ * evaluator.sets) in the last line that has one. Lines with
  * another identity are ignored, because the step was published again with other weights; so are
  * lines that are not JSON. */
 plm_status plm_retention_read_reports(const char *path, const char *split,

@@ -204,6 +204,18 @@ plm_status plm_arguments_u64(const struct plm_arguments *arguments, const char *
   return PLM_OK;
 }
 
+plm_status plm_arguments_within(const struct plm_arguments *arguments, const char *name,
+                                unsigned least, unsigned most, unsigned *value,
+                                struct plm_error *error)
+{
+  unsigned long long given;
+  PLM_TRY(plm_arguments_u64(arguments, name, *value, &given, error));
+  if (given < least || given > most)
+    return plm_error_set(error, PLM_USAGE, "--%s must be from %u to %u", name, least, most);
+  *value = (unsigned)given;
+  return PLM_OK;
+}
+
 plm_status plm_arguments_i64(const struct plm_arguments *arguments, const char *name,
                              long long fallback, long long *value, struct plm_error *error)
 {

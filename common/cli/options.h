@@ -46,6 +46,10 @@ bool plm_arguments_has(const struct plm_arguments *arguments, const char *name);
 plm_status plm_arguments_u64(const struct plm_arguments *arguments, const char *name,
                              unsigned long long fallback, unsigned long long *value,
                              struct plm_error *error);
+/* The same for a number within limits; *value stays if the option is absent. */
+plm_status plm_arguments_within(const struct plm_arguments *arguments, const char *name,
+                                unsigned least, unsigned most, unsigned *value,
+                                struct plm_error *error);
 /* The same for a number that may have a sign. */
 plm_status plm_arguments_i64(const struct plm_arguments *arguments, const char *name,
                              long long fallback, long long *value, struct plm_error *error);

@@ -186,6 +186,23 @@ plm_status plm_output_finish(struct plm_output_file *output, struct plm_error *e
   return output->replaces ? give_name(output, error) : PLM_OK;
 }
 
+plm_status plm_output_write(const char *path, const void *bytes, size_t size, bool secret,
+                            struct plm_error *error)
+{
+  struct plm_output_file *output;
+  const mode_t before = secret ? umask(077) : 0; /* the temporary file is private as well */
+  plm_status status = plm_output_open(path, &output, error);
+  if (secret) umask(before);
+  if (status != PLM_OK) return status;
+  if (secret && output->replaces && fchmod(fileno(output->file), 0600) != 0)
+    status = plm_error_errno(error, "cannot make %s private", output->name);
+  if (status == PLM_OK && fwrite(bytes, 1, size, output->file) != size)
+    status = plm_output_failed(output, error);
+  if (status == PLM_OK) status = plm_output_finish(output, error);
+  plm_output_close(output);
+  return status;
+}
+
 void plm_output_close(struct plm_output_file *output)
 {
   if (output == NULL) return;

@@ -40,6 +40,10 @@ FILE *plm_output_stream(const struct plm_output_file *output);
 /* The error after a write to the stream failed, from errno; that of the stop signal if one
  * interrupted the write. */
 plm_status plm_output_failed(const struct plm_output_file *output, struct plm_error *error);
+/* Opens the output, writes the bytes, and finishes and closes it. A regular file that holds secrets
+ * can be read only by its owner, from its beginning. */
+plm_status plm_output_write(const char *path, const void *bytes, size_t size, bool secret,
+                            struct plm_error *error);
 /* Flushes the output. A regular file is synced and gets its name. */
 plm_status plm_output_finish(struct plm_output_file *output, struct plm_error *error);
 /* Removes a regular file that was not finished. NULL is fine. */

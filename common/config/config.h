@@ -15,9 +15,11 @@
 #include <stdint.h>
 
 #include "common/base/status.h"
+#include "common/corpus/corpus.h"
 #include "common/corpus/tokenizer.h"
 #include "common/model/model_config.h"
 #include "common/ops/device.h"
+#include "common/plan/mixture.h"
 #include "common/plan/plan.h"
 
 /* Choices that only the stages act on. Those of tokenizers, plans, models and devices are declared
@@ -40,10 +42,20 @@ extern const char *const plm_restart_names[];
 enum {
   PLM_MAX_MASK_RATES = 16, /* entries of evaluator.mask_rates */
   PLM_MAX_SPLITS = 3,      /* train, valid, test */
+  PLM_MAX_SETS = 16,       /* entries of evaluator.sets */
+  PLM_SET_NAME_SIZE = 33,  /* of a set's name, with its NUL */
   PLM_MAX_RANKS = 4096,    /* trainer.ranks, and the slots of one host */
   PLM_MAX_HOSTS = 512,     /* entries of trainer.hosts */
   PLM_MAX_SHARES = 4096,   /* trainer.shares */
   PLM_HOST_SIZE = 254,     /* of the name in an entry, with its NUL */
+};
+
+/* One corpus of the list `corpus`. */
+struct plm_config_source {
+  char *path; /* absolute */
+  double weight;
+  double final_weight; /* negative: none */
+  int sampling;        /* enum plm_sampling; negative: that of data.sampling */
 };
 
 struct plm_config_network {
@@ -63,6 +75,7 @@ struct plm_config_data {
   uint32_t window_groups;
   enum plm_truncate truncate;
   enum plm_sampling sampling;
+  uint64_t mixture_steps;
 };
 
 struct plm_config_masking {
@@ -124,15 +137,25 @@ struct plm_config_trainer {
   enum plm_restart restart;
 };
 
+/* A held-out set beside the run's own corpus. */
+struct plm_config_set {
+  char name[PLM_SET_NAME_SIZE]; /* letters, digits, dots, hyphens and underscores */
+  char *corpus;                 /* absolute */
+  enum plm_split split;
+};
+
 struct plm_config_evaluator {
   enum plm_device device;
   uint32_t threads; /* 0: auto, one beside a CPU trainer */
   uint64_t seed;
   char *splits[PLM_MAX_SPLITS];
   uint32_t split_count;
+  struct plm_config_set sets[PLM_MAX_SETS];
+  uint32_t set_count;
   double mask_rate;
   double mask_rates[PLM_MAX_MASK_RATES];
   uint32_t mask_rate_count;
+  uint32_t elbo_rates;
   uint64_t max_tokens; /* 0: the whole split (null in the file) */
   enum plm_restart restart;
 };
@@ -141,7 +164,9 @@ struct plm_config {
   char *path; /* the file, absolute; NULL when there was none */
   char *run;  /* the run folder, absolute */
   uint64_t seed;
-  char *corpus; /* absolute, or NULL */
+  char *corpus; /* absolute, or NULL; of a list, the first one */
+  struct plm_config_source sources[PLM_MAX_SOURCES];
+  uint32_t source_count; /* entries of a list; 0: corpus is not a list */
   struct plm_config_network network;
   struct plm_config_data data;
   uint32_t packer_instances;
@@ -208,6 +233,10 @@ void plm_config_advise(const struct plm_config *config, struct plm_text *text);
  * layers, 1 for the other architectures. */
 uint32_t plm_config_alignment(const struct plm_config *config);
 
+/* Whether a name may stand in evaluator.sets: 1 to 32 letters, digits, dots, hyphens and
+ * underscores. "corpus" is such a name as well, although it stands for the run's own corpus. */
+bool plm_config_is_set_name(const char *name);
+
 /* Splits an entry of trainer.hosts, "name:slots". Returns false if it is not one: names have
  * letters, digits, dots, hyphens and underscores, and slots are 1 to PLM_MAX_RANKS. */
 bool plm_config_host(const char *entry, char name[PLM_HOST_SIZE], uint32_t *slots);
@@ -225,6 +254,18 @@ void plm_config_deinit(struct plm_config *config);
  * PLM_CONFIG, with the key's name, if a refused key differs. */
 plm_status plm_config_check_resume(const struct plm_config *before, const struct plm_config *now,
                                    struct plm_text *changes, struct plm_error *error);
+
+/* The corpora that a run trains on. A single corpus is a list of one: its path may be NULL, and its
+ * weight is 1. */
+uint32_t plm_config_source_count(const struct plm_config *config);
+struct plm_config_source plm_config_source(const struct plm_config *config, uint32_t source);
+/* The plan of one of them, and how they are mixed. */
+struct plm_plan_parameters plm_config_source_plan(const struct plm_config *config, uint32_t source);
+struct plm_mixture plm_config_mixture(const struct plm_config *config);
+/* Compares the sources of a run with those of its resume, as plm_config_check_resume does, which
+ * calls it. Sources may be added at the end, and weights may change. */
+plm_status plm_config_check_sources(const struct plm_config *before, const struct plm_config *now,
+                                    struct plm_text *changes, struct plm_error *error);
 
 /* The two plans of a configuration: the one that the trainer consumes, and the
  * evaluator's (truncated head, best fit, no shuffle, seed 0, up to evaluator.max_tokens). */

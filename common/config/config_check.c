@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/base/text.h"
+#include "common/config/config_sources.h"
 #include "common/config/problems.h"
 #include "common/config/settings.h"
 
@@ -282,6 +283,7 @@ void plm_config_check(struct plm_loader *loader)
   check_trainer(loader);
   check_alignment(loader);
   check_network(loader);
+  plm_sources_check(loader);
 }
 
 /* masked_diffusion draws its mask rates itself. Only its first mlm_warmup_steps train as mlm. */
@@ -322,6 +324,8 @@ void plm_config_advise(const struct plm_config *config, struct plm_text *text)
                     config->data.document_alignment, needed,
                     plm_architecture_names[model->architecture]);
   }
+  if (config->data.mixture_steps > 0 && !plm_sources_move(config))
+    plm_text_puts(text, "data.mixture_steps: has no effect, since no corpus has a final_weight\n");
   if (config->corpus == NULL) {
     plm_text_puts(text,
                   "corpus: null, so the run takes the corpus of the first packer that joins\n");

@@ -11,9 +11,11 @@
 #include "common/base/file.h"
 #include "common/base/suggest.h"
 #include "common/config/config.h"
+#include "common/config/config_sources.h"
 #include "common/config/problems.h"
 #include "common/config/settings.h"
 #include "common/config/yaml_limits.h"
+#include "common/config/yaml_records.h"
 
 extern char **environ;
 
@@ -40,15 +42,16 @@ static struct plm_place place_of(const struct source *source, yaml_mark_t mark)
   return place;
 }
 
-static struct plm_scalar scalar_of(const yaml_node_t *node)
-{
-  return (struct plm_scalar){.text = (const char *)node->data.scalar.value,
-                             .quoted = node->data.scalar.style != YAML_PLAIN_SCALAR_STYLE,
-                             .line = (uint32_t)node->start_mark.line + 1,
-                             .column = (uint32_t)node->start_mark.column + 1};
-}
-
 /* ---- one value ----------------------------------------------------------------------------- */
+
+static void set_origin(const struct source *source, const struct plm_setting *setting,
+                       struct plm_place place)
+{
+  const size_t index = plm_setting_index(setting);
+  source->loader->places[index] = place;
+  source->loader->config->origins[index] = (struct plm_config_origin){
+      .kind = source->origin, .line = place.line, .column = place.column};
+}
 
 static void store(const struct source *source, const struct plm_setting *setting,
                   const struct plm_value *value, struct plm_place place)
@@ -57,9 +60,7 @@ static void store(const struct source *source, const struct plm_setting *setting
   const size_t index = plm_setting_index(setting);
   char message[MESSAGE_SIZE];
   size_t culprit;
-  loader->places[index] = place;
-  loader->config->origins[index] = (struct plm_config_origin){
-      .kind = source->origin, .line = place.line, .column = place.column};
+  set_origin(source, setting, place);
   loader->bad[index] = false;
   if (plm_setting_store(setting, value, source->base, loader->config, &culprit, message)) return;
   loader->bad[index] = true;
@@ -73,6 +74,22 @@ static void store(const struct source *source, const struct plm_setting *setting
     plm_problems_add(loader->problems, place, "%s: %s", setting->key, message);
 }
 
+/* A list of records: the values of all of them, one after another. */
+static void store_records(const struct source *source, const struct plm_setting *setting,
+                          yaml_node_t *node, const char *expected)
+{
+  struct plm_scalar scalars[LIST_MAX];
+  struct plm_value value = {.is_list = true, .items = scalars};
+  struct plm_record_fault fault;
+  if (plm_yaml_records(source->document, node, scalars, LIST_MAX, &value.count, &fault)) {
+    store(source, setting, &value, place_of(source, node->start_mark));
+    return;
+  }
+  source->loader->bad[plm_setting_index(setting)] = true;
+  plm_problems_add(source->loader->problems, place_of(source, fault.mark), "%s: expected %s, %s",
+                   setting->key, expected, fault.what);
+}
+
 static void store_node(const struct source *source, const struct plm_setting *setting,
                        yaml_node_t *node)
 {
@@ -82,9 +99,16 @@ static void store_node(const struct source *source, const struct plm_setting *se
   char expected[256];
   plm_setting_describe(setting, expected);
   if (node->type == YAML_SCALAR_NODE) {
-    scalars[0] = scalar_of(node);
+    scalars[0] = plm_yaml_scalar(node);
     value.count = 1;
     store(source, setting, &value, place);
+    return;
+  }
+  if (node->type == YAML_SEQUENCE_NODE && setting->type == PLM_SETTING_CORPUS) {
+    const struct plm_sources_text list = {source->document, node, place, source->base,
+                                          source->has_lines};
+    set_origin(source, setting, place);
+    source->loader->bad[plm_setting_index(setting)] = !plm_sources_read(source->loader, &list);
     return;
   }
   if (node->type != YAML_SEQUENCE_NODE) {
@@ -94,6 +118,10 @@ static void store_node(const struct source *source, const struct plm_setting *se
     return;
   }
   value.is_list = true;
+  if (plm_setting_has_records(setting)) {
+    store_records(source, setting, node, expected);
+    return;
+  }
   for (const yaml_node_item_t *item = node->data.sequence.items.start;
        item < node->data.sequence.items.top && value.count <= LIST_MAX; item++) {
     const yaml_node_t *entry = yaml_document_get_node(source->document, *item);
@@ -104,7 +132,7 @@ static void store_node(const struct source *source, const struct plm_setting *se
                        expected);
       return;
     }
-    scalars[value.count++] = scalar_of(entry);
+    scalars[value.count++] = plm_yaml_scalar(entry);
   }
   store(source, setting, &value, place);
 }
@@ -324,7 +352,8 @@ static void read_override(struct source *source, const char *key, const char *te
   const bool literal =
       setting != NULL &&
       (setting->type == PLM_SETTING_STRING || setting->type == PLM_SETTING_PATH ||
-       setting->type == PLM_SETTING_ENDPOINT || setting->type == PLM_SETTING_ADDRESS);
+       setting->type == PLM_SETTING_ENDPOINT || setting->type == PLM_SETTING_ADDRESS ||
+       (setting->type == PLM_SETTING_CORPUS && text[0] != '['));
   if (literal) {
     const struct plm_scalar scalar = {.text = text};
     const struct plm_value value = {.items = &scalar, .count = 1};
@@ -378,6 +407,9 @@ static void forget_source(struct plm_loader *loader, const char *name)
   plm_settings(&count);
   for (size_t i = 0; i < count; i++) {
     if (loader->places[i].source == name) loader->places[i].source = NULL;
+  }
+  for (size_t i = 0; i < PLM_MAX_SOURCES; i++) {
+    if (loader->source_places[i].source == name) loader->source_places[i].source = NULL;
   }
 }
 
@@ -489,6 +521,7 @@ static plm_status finish(struct plm_loader *loader, struct plm_config_problems *
                          struct plm_error *error)
 {
   if (!loader->problems->no_memory) plm_config_check(loader);
+  if (!loader->problems->no_memory && loader->more != NULL) loader->more(loader);
   free(loader->places);
   free(loader->bad);
   if (loader->problems->no_memory) { /* the problems found so far may only follow from that */
@@ -514,11 +547,20 @@ plm_status plm_config_load(const char *path, const struct plm_config_override *o
                            size_t override_count, struct plm_config *config,
                            struct plm_config_problems **problems, struct plm_error *error)
 {
+  return plm_config_load_with(path, overrides, override_count, NULL, config, problems, error);
+}
+
+plm_status plm_config_load_with(const char *path, const struct plm_config_override *overrides,
+                                size_t override_count, void (*more)(struct plm_loader *loader),
+                                struct plm_config *config, struct plm_config_problems **problems,
+                                struct plm_error *error)
+{
   char base[PLM_PATH_SIZE], here[PLM_PATH_SIZE];
   struct plm_loader loader;
   if (problems != NULL) *problems = NULL;
   if (getcwd(here, sizeof here) == NULL) return plm_error_errno(error, "working directory");
   PLM_TRY(begin(&loader, config, path, base, error));
+  loader.more = more;
   if (path != NULL) read_file(&loader, path, base);
   for (char **entry = environ; *entry != NULL; entry++) {
     if (strncmp(*entry, "PLM_", 4) == 0) read_variable(&loader, *entry, here);

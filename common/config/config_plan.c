@@ -15,6 +15,12 @@ uint32_t plm_config_alignment(const struct plm_config *config)
 
 struct plm_plan_parameters plm_config_training_plan(const struct plm_config *config)
 {
+  return plm_config_source_plan(config, 0);
+}
+
+struct plm_plan_parameters plm_config_source_plan(const struct plm_config *config, uint32_t source)
+{
+  const int sampling = plm_config_source(config, source).sampling;
   return (struct plm_plan_parameters){
       .seed = config->seed,
       .max_length = config->data.max_length,
@@ -22,7 +28,7 @@ struct plm_plan_parameters plm_config_training_plan(const struct plm_config *con
       .window_groups = config->data.window_groups,
       .packing = config->data.packing,
       .truncate = config->data.truncate,
-      .sampling = config->data.sampling,
+      .sampling = sampling < 0 ? config->data.sampling : (enum plm_sampling)sampling,
       .tokenizer = config->data.tokenizer,
       .shuffle = true,
   };

@@ -12,7 +12,7 @@ plm_status plm_config_check_resume(const struct plm_config *before, const struct
 {
   size_t count;
   const struct plm_setting *table = plm_settings(&count);
-  plm_status status = PLM_OK;
+  plm_status status = plm_config_check_sources(before, now, changes, error);
   for (size_t i = 0; i < count && status == PLM_OK; i++) {
     if (table[i].resume == PLM_RESUME_FREE || table[i].resume == PLM_RESUME_CONTENT) continue;
     char *old_value = plm_setting_print(&table[i], before);

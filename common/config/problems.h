@@ -34,11 +34,20 @@ void plm_problems_sort(struct plm_config_problems *problems);
 
 /* State that config_load.c and config_check.c share while a configuration is loaded. */
 struct plm_loader {
+  void (*more)(struct plm_loader *loader); /* further checks of the caller; or NULL */
   struct plm_config *config;
   struct plm_config_problems *problems;
-  struct plm_place *places; /* of each setting */
-  bool *bad;                /* of each setting: its value was refused, so checks must not use it */
+  struct plm_place *places;                        /* of each setting */
+  struct plm_place source_places[PLM_MAX_SOURCES]; /* of each entry of `corpus` */
+  bool *bad; /* of each setting: its value was refused, so checks must not use it */
 };
+
+/* plm_config_load with further checks, which add to the same list of problems. They see the
+ * configuration as far as it could be read. */
+plm_status plm_config_load_with(const char *path, const struct plm_config_override *overrides,
+                                size_t override_count, void (*more)(struct plm_loader *loader),
+                                struct plm_config *config, struct plm_config_problems **problems,
+                                struct plm_error *error);
 
 /* Checks settings that depend on each other and reports mistakes at the value's place. */
 void plm_config_check(struct plm_loader *loader);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/base/text.h"
+#include "common/config/config_sources.h"
 #include "common/config/settings.h"
 
 static const char *type_name(const struct plm_setting *setting)
@@ -17,12 +18,14 @@ static const char *type_name(const struct plm_setting *setting)
   case PLM_SETTING_DOUBLE: return "a number";
   case PLM_SETTING_STRING: return "a string";
   case PLM_SETTING_PATH: return "a path";
+  case PLM_SETTING_CORPUS: return "a path, a list of {path, weight, final_weight, sampling}";
   case PLM_SETTING_ENDPOINT: return "tcp://HOST:PORT or ipc://PATH";
   case PLM_SETTING_ADDRESS: return "HOST:PORT";
   case PLM_SETTING_DOUBLES:
     return setting->count_offset == PLM_NO_OFFSET ? "a list of two numbers" : "a list of numbers";
   case PLM_SETTING_HOSTS: return "a list of NAME:SLOTS";
   case PLM_SETTING_PATTERN: return "a list of masks";
+  case PLM_SETTING_SETS: return "a list of {name: NAME, corpus: DIR, split: SPLIT}";
   case PLM_SETTING_CHOICE:
   case PLM_SETTING_SPLITS: break;
   }
@@ -32,7 +35,7 @@ static const char *type_name(const struct plm_setting *setting)
 void plm_setting_describe(const struct plm_setting *setting, char text[256])
 {
   int used = 0;
-  if (setting->choices != NULL) {
+  if (setting->choices != NULL && !plm_setting_has_records(setting)) {
     used = snprintf(text, 256, setting->type == PLM_SETTING_SPLITS ? "a list of " : "");
     for (int i = 0; setting->choices[i] != NULL; i++) {
       used += snprintf(text + used, 256 - (size_t)used, "%s%s",
@@ -77,14 +80,14 @@ static const void *field(const struct plm_setting *setting, const struct plm_con
   return (const char *)config + setting->offset;
 }
 
-static void print_number(struct plm_text *text, double value)
+void plm_setting_print_number(struct plm_text *text, double value)
 {
   char number[40];
   number_text(value, number);
   plm_text_puts(text, number);
 }
 
-static void print_string(struct plm_text *text, const char *string)
+void plm_setting_put_string(struct plm_text *text, const char *string)
 {
   static const char safe[] =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+@=";
@@ -124,13 +127,13 @@ static void print_list(const struct plm_setting *setting, const struct plm_confi
   for (uint32_t i = 0; i < count; i++) {
     if (i > 0) plm_text_puts(text, ", ");
     if (setting->type == PLM_SETTING_DOUBLES) {
-      print_number(text, ((const double *)values)[i]);
+      plm_setting_print_number(text, ((const double *)values)[i]);
     } else if (setting->type == PLM_SETTING_PATTERN) {
       char name[64];
       plm_attention_kind_name(((const uint8_t *)values)[i], name);
       plm_text_puts(text, name);
     } else if (setting->type == PLM_SETTING_HOSTS) {
-      print_string(text, ((char *const *)values)[i]);
+      plm_setting_put_string(text, ((char *const *)values)[i]);
     } else {
       plm_text_puts(text, ((char *const *)values)[i]);
     }
@@ -153,12 +156,19 @@ char *plm_setting_print(const struct plm_setting *setting, const struct plm_conf
     else
       plm_text_printf(&text, "%llu", (unsigned long long)whole);
     break;
-  case PLM_SETTING_DOUBLE: print_number(&text, *(const double *)value); break;
+  case PLM_SETTING_DOUBLE: plm_setting_print_number(&text, *(const double *)value); break;
   case PLM_SETTING_CHOICE: plm_text_puts(&text, setting->choices[*(const int *)value]); break;
+  case PLM_SETTING_CORPUS:
+    if (config->source_count > 0)
+      plm_sources_print(config, &text);
+    else
+      plm_setting_put_string(&text, config->corpus);
+    break;
   case PLM_SETTING_STRING:
   case PLM_SETTING_PATH:
   case PLM_SETTING_ADDRESS:
-  case PLM_SETTING_ENDPOINT: print_string(&text, *(char *const *)value); break;
+  case PLM_SETTING_ENDPOINT: plm_setting_put_string(&text, *(char *const *)value); break;
+  case PLM_SETTING_SETS: plm_config_sets_print(&config->evaluator, &text); break;
   default: print_list(setting, config, &text); break;
   }
   if (text.failed) {

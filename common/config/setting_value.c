@@ -7,6 +7,7 @@
 
 #include "common/base/file.h"
 #include "common/base/suggest.h"
+#include "common/config/config_sources.h"
 #include "common/config/settings.h"
 
 enum { MESSAGE_SIZE = 512, IPC_PATH_LIMIT = 107 };
@@ -135,7 +136,7 @@ static bool no_such_choice(const struct plm_setting *setting, const char *text,
   return false;
 }
 
-static char *absolute_path(const char *base, const char *path)
+char *plm_setting_absolute_path(const char *base, const char *path)
 {
   while (path[0] == '.' && path[1] == '/') {
     path += 2;
@@ -173,7 +174,7 @@ static char *read_endpoint(const char *base, const char *text, char message[MESS
   if (strncmp(text, "tcp://", 6) == 0 && valid_address(text + 6, false)) return strdup(text);
   if (strncmp(text, ipc, 6) == 0 && text[6] != '\0') {
     if (text[6] == '@') return strdup(text);
-    char *path = absolute_path(base, text + 6), *endpoint = NULL;
+    char *path = plm_setting_absolute_path(base, text + 6), *endpoint = NULL;
     if (path != NULL && asprintf(&endpoint, "%s%s", ipc, path) < 0) endpoint = NULL;
     if (path != NULL && strlen(path) > IPC_PATH_LIMIT) {
       snprintf(message, MESSAGE_SIZE,
@@ -212,8 +213,8 @@ static bool store_string(const struct plm_setting *setting, const struct plm_sca
     snprintf(message, MESSAGE_SIZE, "must not be empty");
     return false;
   } else {
-    if (setting->type == PLM_SETTING_PATH)
-      text = absolute_path(base, scalar->text);
+    if (setting->type == PLM_SETTING_PATH || setting->type == PLM_SETTING_CORPUS)
+      text = plm_setting_absolute_path(base, scalar->text);
     else if (setting->type == PLM_SETTING_STRING)
       text = strdup(scalar->text);
     else if (setting->type == PLM_SETTING_ADDRESS)
@@ -333,10 +334,13 @@ static bool store_hosts(const struct plm_value *value, char **target, size_t *cu
 }
 
 static bool store_list(const struct plm_setting *setting, const struct plm_value *value,
-                       struct plm_config *config, size_t *culprit, char message[MESSAGE_SIZE])
+                       const char *base, struct plm_config *config, size_t *culprit,
+                       char message[MESSAGE_SIZE])
 {
   void *target = field(setting, config);
   if (!value->is_list) return wrong_type(setting, value, message);
+  if (plm_setting_has_records(setting))
+    return plm_config_sets_store(setting, value, base, config, culprit, message);
   if (value->count < setting->count_min || value->count > setting->count_max) {
     snprintf(message, MESSAGE_SIZE, "expected %u to %u entries, found %zu", setting->count_min,
              setting->count_max, value->count);
@@ -391,7 +395,8 @@ bool plm_setting_store(const struct plm_setting *setting, const struct plm_value
 {
   void *target = field(setting, config);
   *culprit = 0;
-  if (plm_setting_is_list(setting)) return store_list(setting, value, config, culprit, message);
+  if (plm_setting_is_list(setting))
+    return store_list(setting, value, base, config, culprit, message);
   if (value->is_list) return wrong_type(setting, value, message);
   const struct plm_scalar *scalar = &value->items[0];
   const bool is_word = setting->word != NULL && !scalar->quoted &&
@@ -410,6 +415,10 @@ bool plm_setting_store(const struct plm_setting *setting, const struct plm_value
     return true;
   case PLM_SETTING_DOUBLE: return read_number(setting, scalar, target, message);
   case PLM_SETTING_CHOICE: return store_choice(setting, value, target, message);
+  case PLM_SETTING_CORPUS:
+    if (!store_string(setting, scalar, base, target, message)) return false;
+    plm_sources_release(config);
+    return true;
   default: return store_string(setting, scalar, base, target, message);
   }
 }
@@ -419,12 +428,16 @@ void plm_setting_release(const struct plm_setting *setting, struct plm_config *c
   char **strings = field(setting, config);
   size_t count = 0;
   if (setting->type == PLM_SETTING_STRING || setting->type == PLM_SETTING_PATH ||
-      setting->type == PLM_SETTING_ENDPOINT || setting->type == PLM_SETTING_ADDRESS) {
+      setting->type == PLM_SETTING_ENDPOINT || setting->type == PLM_SETTING_ADDRESS ||
+      setting->type == PLM_SETTING_CORPUS) {
     count = 1;
+    if (setting->type == PLM_SETTING_CORPUS) plm_sources_release(config);
   } else if (setting->type == PLM_SETTING_SPLITS) {
     count = PLM_MAX_SPLITS;
   } else if (setting->type == PLM_SETTING_HOSTS) {
     count = PLM_MAX_HOSTS;
+  } else if (setting->type == PLM_SETTING_SETS) {
+    plm_config_sets_release(&config->evaluator);
   }
   for (size_t i = 0; i < count; i++) {
     free(strings[i]);

@@ -38,10 +38,15 @@ static const struct plm_setting settings[] = {
       .help = "Run folder. Everything that a run writes lives here."),
   ROW("seed", U64, seed, "", "1", NUMBER(0, SEED_MAX), REFUSED,
       .help = "Seed of the data plan, the initial weights and the training masks."),
-  ROW("corpus", PATH, corpus, "", "data/sample.corpus", .flags = PLM_SETTING_NULLABLE,
+  ROW("corpus", CORPUS, corpus, "", "data/sample.corpus", .flags = PLM_SETTING_NULLABLE,
       .resume = PLM_RESUME_CONTENT,
       .help = "Corpus folder made by `plm-pipeline ingest`. null: a fresh run takes the corpus of "
-              "the first packer that joins."),
+              "the first packer that joins. A list trains on a mixture of up to 16 corpora: "
+              "`- {path: a.corpus, weight: 3, final_weight: 1, sampling: clusters}`. `weight` "
+              "(default 1) is the source's share of the tokens, relative to the other weights; "
+              "`final_weight` (null: none) is where the weight moves over data.mixture_steps; "
+              "`sampling` (null: data.sampling) may differ by source. On resume, weights may "
+              "change and sources may be added at the end; that changes the run."),
 
   ROW("network.feed", ENDPOINT, network.feed, "", "tcp://127.0.0.1:5701", FREE,
       .help = "Endpoint that the trainer binds and packers connect to."),
@@ -94,6 +99,9 @@ static const struct plm_setting settings[] = {
       .help = "What an epoch visits once. documents: every document. clusters: every cluster, with "
               "one of its documents, drawn anew in each epoch; the corpus must keep its clusters "
               "(`ingest --clusters`)."),
+  ROW("data.mixture_steps", U64, data.mixture_steps, "steps", "0", NUMBER(0, STEPS_MAX), CHANGES,
+      .help = "Steps over which the weights of a list of corpora move to their final_weight, "
+              "linearly from the first step."),
 
   ROW("packer.instances", U32, packer_instances, "processes", "1", NUMBER(0, 256), FREE,
       .help = "Packers that `up` starts. 0: none; packers join from elsewhere."),
@@ -278,7 +286,9 @@ static const struct plm_setting settings[] = {
       .help = "Number of newest checkpoints that are kept."),
   ROW("trainer.checkpoint.keep_best", U32, trainer.checkpoint.keep_best, "checkpoints", "1",
       NUMBER(0, 1e6), FREE,
-      .help = "Number of checkpoints with the lowest evaluation loss that are kept."),
+      .help = "Number of checkpoints with the lowest evaluation loss that are kept. The loss is "
+              "that of the first split of evaluator.splits on the run's own corpus, not of "
+              "evaluator.sets."),
   ROW("trainer.checkpoint.keep_every", U64, trainer.checkpoint.keep_every, "steps", "0",
       NUMBER(0, STEPS_MAX), FREE,
       .help = "Keep every checkpoint whose step is a multiple of this. 0: none for this reason."),
@@ -320,6 +330,11 @@ static const struct plm_setting settings[] = {
   ROW("evaluator.splits", SPLITS, evaluator.splits, "", "[valid]", .choices = plm_split_names,
       .count_offset = AT(evaluator.split_count), .count_min = 1, .count_max = PLM_MAX_SPLITS, FREE,
       .help = "Splits on which every checkpoint is evaluated."),
+  ROW("evaluator.sets", SETS, evaluator.sets, "", "[]", .choices = plm_split_names,
+      .count_offset = AT(evaluator.set_count), .count_max = PLM_MAX_SETS, FREE,
+      .help = "Further held-out sets on which every checkpoint is evaluated, each "
+              "`{name: NAME, corpus: DIR, split: valid}`. The evaluator opens their corpora "
+              "itself, so its host must hold them. keep_best judges by the run's own corpus."),
   ROW("evaluator.mask_rate", DOUBLE, evaluator.mask_rate, "", "0.15", NUMBER(0, 1),
       .flags = PLM_SETTING_ABOVE_MIN, FREE,
       .help = "Share of the residues that are masked. Not used for causal models."),
@@ -327,9 +342,13 @@ static const struct plm_setting settings[] = {
       .flags = PLM_SETTING_ABOVE_MIN, .count_offset = AT(evaluator.mask_rate_count),
       .count_max = PLM_MAX_MASK_RATES, FREE,
       .help = "Further mask rates, for loss_by_mask_rate."),
+  ROW("evaluator.elbo_rates", U32, evaluator.elbo_rates, "", "0", NUMBER(0, 64), FREE,
+      .help = "Number of mask rates at which each document is measured for `elbo`, the bound on "
+              "the loss that masked diffusion trains. Each is one more pass. 0: no `elbo`. Not "
+              "used for causal models."),
   ROW("evaluator.max_tokens", U64, evaluator.max_tokens, "tokens", "200000",
       NUMBER(1, TOKENS_MAX), .word = "null", FREE,
-      .help = "Real tokens evaluated in each split. null: all."),
+      .help = "Real tokens evaluated in each split and set. null: all."),
   ROW("evaluator.restart", CHOICE, evaluator.restart, "", "on-failure",
       .choices = plm_restart_names, FREE,
       .help = "Whether `up` starts the evaluator again after it has ended."),
@@ -366,7 +385,13 @@ size_t plm_setting_index(const struct plm_setting *setting)
 bool plm_setting_is_list(const struct plm_setting *setting)
 {
   return setting->type == PLM_SETTING_DOUBLES || setting->type == PLM_SETTING_SPLITS ||
-         setting->type == PLM_SETTING_HOSTS || setting->type == PLM_SETTING_PATTERN;
+         setting->type == PLM_SETTING_HOSTS || setting->type == PLM_SETTING_PATTERN ||
+         plm_setting_has_records(setting);
+}
+
+bool plm_setting_has_records(const struct plm_setting *setting)
+{
+  return setting->type == PLM_SETTING_SETS;
 }
 
 bool plm_setting_is_section(const char *key)

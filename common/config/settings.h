@@ -20,12 +20,14 @@ enum plm_setting_type {
   PLM_SETTING_CHOICE,   /* an enum, stored as int; names in choices */
   PLM_SETTING_STRING,   /* char * */
   PLM_SETTING_PATH,     /* char *, made absolute */
+  PLM_SETTING_CORPUS,   /* a path, or a list of plm_config_source */
   PLM_SETTING_ENDPOINT, /* char *, tcp://HOST:PORT or ipc://PATH (made absolute) */
   PLM_SETTING_ADDRESS,  /* char *, HOST:PORT; host "" or *: every interface; port *: any */
   PLM_SETTING_DOUBLES,  /* double[count_max]; count_offset locates their number */
   PLM_SETTING_SPLITS,   /* char *[count_max], each one of the choices, none twice */
   PLM_SETTING_HOSTS,    /* char *[count_max], name:slots, no name twice */
   PLM_SETTING_PATTERN,  /* uint8_t[count_max] of plm_attention_kind bits */
+  PLM_SETTING_SETS,     /* struct plm_config_set[count_max]: a list of records */
 };
 
 enum plm_on_resume {
@@ -66,6 +68,8 @@ const struct plm_setting *plm_setting_find(const char *key); /* NULL: no such ke
 size_t plm_setting_index(const struct plm_setting *setting);
 /* Whether the row's value is a list. */
 bool plm_setting_is_list(const struct plm_setting *setting);
+/* Whether the entries of the list are records (keys with values): {name: …, corpus: …}. */
+bool plm_setting_has_records(const struct plm_setting *setting);
 /* Whether key is a section, that is, the beginning of other keys: "trainer", "trainer.clip". */
 bool plm_setting_is_section(const char *key);
 /* The name of a key's environment variable: "PLM_TRAINER_STEPS" for "trainer.steps". False and ""
@@ -77,6 +81,15 @@ const char *plm_on_resume_name(enum plm_on_resume resume); /* "free", "changes t
 void plm_setting_describe(const struct plm_setting *setting, char text[256]);
 /* The row's minimum or maximum as text; whole numbers have all their digits. */
 void plm_setting_limit(const struct plm_setting *setting, bool most, char text[40]);
+/* Appends the range of a row, for people: "0 to 4096", "above 0, at most 1; 1 to 16 entries". */
+void plm_setting_put_range(struct plm_text *text, const struct plm_setting *setting);
+/* Length of the part of a key that names its section: 12, for "trainer.clip", of
+ * "trainer.clip.norm"; 0 at the top level. */
+size_t plm_setting_section_length(const char *key);
+/* Whether row i of the table is the first of its section. */
+bool plm_setting_begins_section(size_t i);
+/* Whether two keys are of the same section. */
+bool plm_setting_same_section(const char *key, const char *other);
 /* Appends the reference of pipeline.yaml, which is doc/configuration.md: a Markdown table for each
  * section. */
 void plm_settings_reference(struct plm_text *text);
@@ -88,10 +101,12 @@ struct plm_scalar {
   const char *text;
   bool quoted; /* then it is a string, even if it looks like a number */
   uint32_t line, column;
+  const char *key; /* in a list of records: the item's key, */
+  uint32_t record; /* and which record it belongs to, from 0 */
 };
 struct plm_value {
   bool is_list;
-  const struct plm_scalar *items; /* (count); a scalar has one */
+  const struct plm_scalar *items; /* (count); a scalar has one; records lie one after another */
   size_t count;
 };
 
@@ -103,6 +118,17 @@ struct plm_value {
 bool plm_setting_store(const struct plm_setting *setting, const struct plm_value *value,
                        const char *base, struct plm_config *config, size_t *culprit,
                        char message[512]);
+/* The same for PLM_SETTING_SETS. */
+bool plm_config_sets_store(const struct plm_setting *setting, const struct plm_value *value,
+                           const char *base, struct plm_config *config, size_t *culprit,
+                           char message[512]);
+void plm_config_sets_print(const struct plm_config_evaluator *evaluator, struct plm_text *text);
+void plm_config_sets_release(struct plm_config_evaluator *evaluator);
+/* Appends a string as YAML, in quotes where they are needed. string NULL: null. */
+void plm_setting_put_string(struct plm_text *text, const char *string);
+/* path, relative to base, as an absolute one without a final slash. The caller frees it; NULL: out
+ * of memory. */
+char *plm_setting_absolute_path(const char *base, const char *path);
 /* Frees the strings of the row's value. */
 void plm_setting_release(const struct plm_setting *setting, struct plm_config *config);
 

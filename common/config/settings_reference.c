@@ -14,10 +14,11 @@ static const char page_head[] =
     "default. `plm-pipeline validate` reports every mistake of a file at once, and `plm-pipeline\n"
     "config` prints each value with the place it comes from.\n"
     "\n"
-    "A value comes from a flag (`--set trainer.steps=100`, `--run DIR`), else from an environment\n"
+    "A value comes from an option (`--set trainer.steps=100`, `--run DIR`), else from an "
+    "environment\n"
     "variable (`PLM_TRAINER_STEPS=100`: `PLM_` and the key in capitals, with `_` for each dot),\n"
     "else from the file, else from the default. Paths in the file are relative to the file's\n"
-    "folder; those in flags and variables are relative to the working directory.\n"
+    "folder; those in options and variables are relative to the working directory.\n"
     "\n"
     "The column *On resume* says what happens if a value differs when a run is resumed:\n"
     "\n"
@@ -29,17 +30,16 @@ static const char page_head[] =
     "begin with the old weights. |\n"
     "| refused if its content differs | The path may change, but what it holds may not. |\n";
 
-/* Length of the part of a key that names its section: "trainer.clip" of "trainer.clip.norm". */
-static size_t section_length(const char *key)
+size_t plm_setting_section_length(const char *key)
 {
   const char *dot = strrchr(key, '.');
   return dot != NULL ? (size_t)(dot - key) : 0;
 }
 
-static bool same_section(const char *key, const char *other)
+bool plm_setting_same_section(const char *key, const char *other)
 {
-  const size_t length = section_length(key);
-  return section_length(other) == length && strncmp(key, other, length) == 0;
+  const size_t length = plm_setting_section_length(key);
+  return plm_setting_section_length(other) == length && strncmp(key, other, length) == 0;
 }
 
 /* Escapes `|`, which would end the cell. */
@@ -51,7 +51,7 @@ static void put_cell(struct plm_text *text, const char *cell)
   }
 }
 
-static void put_range(struct plm_text *text, const struct plm_setting *setting)
+void plm_setting_put_range(struct plm_text *text, const struct plm_setting *setting)
 {
   char least[40], most[40];
   const bool above = (setting->flags & PLM_SETTING_ABOVE_MIN) != 0;
@@ -78,7 +78,7 @@ static void put_row(struct plm_text *text, const struct plm_setting *setting)
   plm_text_printf(text, "| `%s` | ", setting->key);
   put_cell(text, type);
   plm_text_printf(text, " | %s | `%s` | ", setting->unit, setting->fallback);
-  put_range(text, setting);
+  plm_setting_put_range(text, setting);
   plm_text_printf(text, " | %s | ", plm_on_resume_name(setting->resume));
   put_cell(text, setting->help);
   plm_text_puts(text, " |\n");
@@ -89,7 +89,7 @@ static void put_row(struct plm_text *text, const struct plm_setting *setting)
 static void put_section(struct plm_text *text, const struct plm_setting *table, size_t count,
                         size_t first)
 {
-  const size_t length = section_length(table[first].key);
+  const size_t length = plm_setting_section_length(table[first].key);
   if (length == 0)
     plm_text_puts(text, "\n## Top level\n\n");
   else
@@ -97,7 +97,17 @@ static void put_section(struct plm_text *text, const struct plm_setting *table, 
   plm_text_puts(text, "| Key | Type | Unit | Default | Range | On resume | Meaning |\n"
                       "|---|---|---|---|---|---|---|\n");
   for (size_t i = first; i < count; i++)
-    if (same_section(table[first].key, table[i].key)) put_row(text, &table[i]);
+    if (plm_setting_same_section(table[first].key, table[i].key)) put_row(text, &table[i]);
+}
+
+bool plm_setting_begins_section(size_t i)
+{
+  size_t count;
+  const struct plm_setting *table = plm_settings(&count);
+  bool first = true;
+  for (size_t j = 0; j < i && first; j++)
+    first = !plm_setting_same_section(table[i].key, table[j].key);
+  return first;
 }
 
 void plm_settings_reference(struct plm_text *text)
@@ -106,8 +116,6 @@ void plm_settings_reference(struct plm_text *text)
   const struct plm_setting *table = plm_settings(&count);
   plm_text_puts(text, page_head);
   for (size_t i = 0; i < count; i++) {
-    bool first = true;
-    for (size_t j = 0; j < i && first; j++) first = !same_section(table[i].key, table[j].key);
-    if (first) put_section(text, table, count, i);
+    if (plm_setting_begins_section(i)) put_section(text, table, count, i);
   }
 }

@@ -23,6 +23,11 @@ struct plm_tokenizer {
 };
 
 const struct plm_tokenizer *plm_tokenizer_of(enum plm_tokenizer_kind kind);
+/* Whether a token of a chunk stands for a residue: it is not <cls>, <eos> or <pad>. */
+static inline bool plm_token_is_residue(const struct plm_tokenizer *tokenizer, int32_t token)
+{
+  return token != tokenizer->cls && token != tokenizer->eos && token != tokenizer->pad;
+}
 /* The text of a token: "<cls>", "L", or "<0x0a>" for a byte that is not printable. The text of a
  * byte is valid until the thread's next call. */
 const char *plm_token_text(const struct plm_tokenizer *tokenizer, uint32_t id);

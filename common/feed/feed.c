@@ -1,7 +1,6 @@
 /* The feed as its caller uses it: opening, positions, the next chunks, and what is shown. */
 #include "common/feed/feed.h"
 
-#include <cjson/cJSON.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +9,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/feed/feed_lanes.h"
 #include "common/feed/feed_loop.h"
 #include "common/feed/feed_sizes.h"
 
@@ -25,21 +25,6 @@ enum {
 };
 
 /* ---- opening ------------------------------------------------------------------------------ */
-
-static void open_machine(struct plm_feed *feed, const struct plm_feed_options *options)
-{
-  const struct feed_network network = feed_loop_network(feed);
-  const struct feed_machine_options machine = {.role = options->role,
-                                               .run_id = options->run_id,
-                                               .fingerprint = options->fingerprint,
-                                               .plan = options->plan,
-                                               .split = options->split,
-                                               .credit_bytes = options->credit_bytes};
-  feed->wait_packers_ms = (int64_t)(options->wait_packers_s * 1e3);
-  feed_machine_init(&feed->state, &machine, &network, plm_clock_ms());
-  feed_machine_others(&feed->state, options->other_addresses, options->other_keys,
-                      options->other_count);
-}
 
 static plm_status open_sockets(struct plm_feed *feed, const struct plm_feed_options *options,
                                struct plm_error *error)
@@ -87,10 +72,11 @@ plm_status plm_feed_open(const struct plm_feed_options *options, struct plm_feed
   if (made == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for the feed");
   made->wake = -1;
   plm_status status = open_sockets(made, options, error);
-  if (status == PLM_OK) open_machine(made, options);
+  if (status == PLM_OK) status = feed_lanes_open(made, options, error);
   if (status == PLM_OK) status = feed_loop_start(made, error);
   if (status != PLM_OK) {
     close_sockets(made);
+    feed_lanes_close(made);
     free(made);
     return status;
   }
@@ -103,7 +89,7 @@ void plm_feed_close(struct plm_feed *feed)
   if (feed == NULL) return;
   feed_loop_stop(feed);
   close_sockets(feed);
-  feed_machine_deinit(&feed->state);
+  feed_lanes_close(feed);
   feed_batches_deinit(&feed->batches);
   pthread_mutex_destroy(&feed->mutex);
   pthread_cond_destroy(&feed->changed);
@@ -119,7 +105,8 @@ void plm_feed_others(struct plm_feed *feed, const char *const *addresses, const 
                      uint32_t count)
 {
   pthread_mutex_lock(&feed->mutex);
-  feed_machine_others(&feed->state, addresses, keys, count);
+  for (uint32_t k = 0; k < feed->lane_count; k++)
+    feed_machine_others(&feed->lanes[k], addresses, keys, count);
   pthread_mutex_unlock(&feed->mutex);
   feed_loop_wake(feed);
 }
@@ -140,14 +127,31 @@ void plm_feed_hurry(struct plm_feed *feed)
 
 /* ---- positions ---------------------------------------------------------------------------- */
 
+/* The mutex is held. */
+static void seek_lane(struct plm_feed *feed, uint32_t source, enum plm_split split, uint64_t epoch,
+                      uint64_t chunk)
+{
+  PLM_ASSERT(source < feed->lane_count);
+  struct feed_state *lane = &feed->lanes[source];
+  feed_machine_seek(lane, split, epoch, chunk);
+  lane->wanted = true; /* the I/O thread may now request chunks */
+  if (lane->failed.status == PLM_NOT_FOUND) lane->failed.status = PLM_OK; /* another split */
+}
+
 void plm_feed_seek(struct plm_feed *feed, enum plm_split split, uint64_t epoch, uint64_t chunk)
 {
   pthread_mutex_lock(&feed->mutex);
-  feed_machine_seek(&feed->state, split, epoch, chunk);
-  feed->state.handed_out = 0;
-  feed->state.wanted = true; /* the I/O thread may now request chunks */
-  if (feed->state.failed.status == PLM_NOT_FOUND)
-    feed->state.failed.status = PLM_OK; /* another split */
+  seek_lane(feed, 0, split, epoch, chunk);
+  feed->handed_out = 0;
+  pthread_mutex_unlock(&feed->mutex);
+  feed_loop_wake(feed);
+}
+
+void plm_feed_seek_source(struct plm_feed *feed, uint32_t source, enum plm_split split,
+                          uint64_t epoch, uint64_t chunk)
+{
+  pthread_mutex_lock(&feed->mutex);
+  seek_lane(feed, source, split, epoch, chunk);
   pthread_mutex_unlock(&feed->mutex);
   feed_loop_wake(feed);
 }
@@ -156,8 +160,8 @@ void plm_feed_position(const struct plm_feed *feed, uint64_t *epoch, uint64_t *c
 {
   struct plm_feed *locked = (struct plm_feed *)(uintptr_t)feed;
   pthread_mutex_lock(&locked->mutex);
-  *epoch = feed->state.epoch;
-  *chunk = feed->state.chunk;
+  *epoch = feed->lanes[0].epoch;
+  *chunk = feed->lanes[0].chunk;
   pthread_mutex_unlock(&locked->mutex);
 }
 
@@ -173,46 +177,66 @@ static int64_t wait_limit_ms(const struct plm_feed *feed)
                                                                             : feed->wait_packers_ms;
 }
 
-static void say_waiting(const struct plm_feed *feed, int64_t waited_ms)
+/* " of source 1, PATH (FINGERPRINT)"; "" without a mixture. */
+static const char *of_lane(const struct plm_feed *feed, const struct feed_state *lane)
 {
-  if (feed->state.peer_count == 0)
-    plm_warning("the %s has waited %lld s for a packer; packers connect to %s (plm-packer --corpus "
-                "DIR --connect %s%s%s)",
-                feed->state.role, (long long)(waited_ms / 1000), feed->bound, feed->bound,
-                feed->gate != NULL ? " --keys " : "",
+  return feed->lane_names[lane - feed->lanes];
+}
+
+static void say_waiting(const struct plm_feed *feed, const struct feed_state *lane,
+                        int64_t waited_ms)
+{
+  if (lane->peer_count == 0)
+    plm_warning("the %s has waited %lld s for a packer%s; packers connect to %s (plm-packer "
+                "--corpus DIR --connect %s%s%s)",
+                lane->role, (long long)(waited_ms / 1000), of_lane(feed, lane), feed->bound,
+                feed->bound, feed->gate != NULL ? " --keys " : "",
                 feed->gate != NULL ? plm_gate_keys(feed->gate) : "");
   else
-    plm_warning("the %s has waited %lld s for chunks; %u packers are connected to %s, but none "
+    plm_warning("the %s has waited %lld s for chunks%s; %u packers are connected to %s, but none "
                 "answers",
-                feed->state.role, (long long)(waited_ms / 1000), feed->state.peer_count,
+                lane->role, (long long)(waited_ms / 1000), of_lane(feed, lane), lane->peer_count,
                 feed->bound);
 }
 
+/* A failure of any lane ends every wait. */
+static plm_status check_lanes(const struct plm_feed *feed, struct plm_error *error)
+{
+  for (uint32_t k = 0; k < feed->lane_count; k++) {
+    const struct plm_error *failed = &feed->lanes[k].failed;
+    if (failed->status == PLM_OK) continue;
+    if (error != NULL) *error = *failed;
+    if (feed->lane_count > 1 && error != NULL && error->where[0] == '\0')
+      (void)plm_error_where(error, "corpus%s", feed->lane_names[k]);
+    return failed->status;
+  }
+  return PLM_OK;
+}
+
 /* Waits briefly for the I/O thread, with the mutex held. Anything but PLM_OK ends the wait. */
-static plm_status wait_slice(struct plm_feed *feed, struct waiting *waiting,
-                             const volatile int *stop, struct plm_error *error)
+static plm_status wait_slice(struct plm_feed *feed, const struct feed_state *lane,
+                             struct waiting *waiting, const volatile int *stop,
+                             struct plm_error *error)
 {
   const int64_t now = plm_clock_ms();
   if (stop != NULL && __atomic_load_n(stop, __ATOMIC_RELAXED) != 0)
     return plm_error_set(error, PLM_INTERRUPTED, "interrupted");
-  if (feed->state.failed.status != PLM_OK) {
-    if (error != NULL) *error = feed->state.failed;
-    return feed->state.failed.status;
-  }
+  PLM_TRY(check_lanes(feed, error));
   if (waiting->since_ms == 0) waiting->since_ms = waiting->said_ms = now;
-  if (feed->state.progress_ms > waiting->since_ms) waiting->since_ms = feed->state.progress_ms;
+  if (lane->progress_ms > waiting->since_ms) waiting->since_ms = lane->progress_ms;
   const int64_t waited = now - waiting->since_ms;
-  if (feed->hurried && feed->state.peer_count == 0 && waited >= HURRIED_MS)
-    return plm_error_set(error, PLM_INTERRUPTED, "interrupted, since there is no packer");
+  if (feed->hurried && lane->peer_count == 0 && waited >= HURRIED_MS)
+    return plm_error_set(error, PLM_INTERRUPTED, "interrupted, since there is no packer%s",
+                         of_lane(feed, lane));
   if (waited >= wait_limit_ms(feed)) {
-    (void)plm_error_set(error, PLM_TIMEOUT, "no packer served the %s for %lld s", feed->state.role,
-                        (long long)(waited / 1000));
+    (void)plm_error_set(error, PLM_TIMEOUT, "no packer%s served the %s for %lld s",
+                        of_lane(feed, lane), lane->role, (long long)(waited / 1000));
     return plm_error_hint(error, "packers connect to %s; network.wait_packers_s is the limit",
                           feed->bound);
   }
   if (waited >= FEED_WAITING_MS && now - waiting->said_ms >= FEED_WAITING_MS) {
     waiting->said_ms = now;
-    say_waiting(feed, waited);
+    say_waiting(feed, lane, waited);
   }
   const struct timespec until = plm_clock_after_ms(WAIT_SLICE_MS);
   pthread_cond_timedwait(&feed->changed, &feed->mutex, &until);
@@ -223,23 +247,33 @@ plm_status plm_feed_epoch_chunks(struct plm_feed *feed, enum plm_split split, ui
                                  const volatile int *stop, uint64_t *chunks,
                                  struct plm_error *error)
 {
+  return plm_feed_source_epoch_chunks(feed, 0, split, epoch, stop, chunks, error);
+}
+
+plm_status plm_feed_source_epoch_chunks(struct plm_feed *feed, uint32_t source,
+                                        enum plm_split split, uint64_t epoch,
+                                        const volatile int *stop, uint64_t *chunks,
+                                        struct plm_error *error)
+{
+  PLM_ASSERT(source < feed->lane_count);
+  struct feed_state *lane = &feed->lanes[source];
   struct waiting waiting = {0};
   plm_status status = PLM_OK;
   pthread_mutex_lock(&feed->mutex);
-  feed->state.sizes_wanted = true;
-  feed->state.sizes_split = split;
-  feed->state.sizes_epoch = epoch;
+  lane->sizes_wanted = true;
+  lane->sizes_split = split;
+  lane->sizes_epoch = epoch;
   feed_loop_wake(feed);
   struct feed_sizes *sizes;
-  while (!(sizes = feed_sizes_of(&feed->state, split, epoch))->complete && status == PLM_OK)
-    status = wait_slice(feed, &waiting, stop, error);
-  feed->state.sizes_wanted = false;
+  while (!(sizes = feed_sizes_of(lane, split, epoch))->complete && status == PLM_OK)
+    status = wait_slice(feed, lane, &waiting, stop, error);
+  lane->sizes_wanted = false;
   *chunks = sizes->chunks;
-  if (status == PLM_OK) feed_sizes_rely(&feed->state, split, epoch, UINT64_MAX);
+  if (status == PLM_OK) feed_sizes_rely(lane, split, epoch, UINT64_MAX);
   pthread_mutex_unlock(&feed->mutex);
   if (status == PLM_OK && *chunks == 0) {
-    (void)plm_error_set(error, PLM_NOT_FOUND, "the corpus has no documents in split %s",
-                        plm_split_name(split));
+    (void)plm_error_set(error, PLM_NOT_FOUND, "the corpus%s has no documents in split %s",
+                        of_lane(feed, lane), plm_split_name(split));
     return plm_error_hint(error, "ingest more sequences, or with another --split");
   }
   return status;
@@ -251,9 +285,10 @@ plm_status plm_feed_corpus(struct plm_feed *feed, const volatile int *stop,
   struct waiting waiting = {0};
   plm_status status = PLM_OK;
   pthread_mutex_lock(&feed->mutex);
-  while (!feed->state.corpus_known && status == PLM_OK)
-    status = wait_slice(feed, &waiting, stop, error);
-  if (status == PLM_OK) *corpus = feed->state.corpus;
+  const struct feed_state *lane = &feed->lanes[0];
+  while (!lane->corpus_known && status == PLM_OK)
+    status = wait_slice(feed, lane, &waiting, stop, error);
+  if (status == PLM_OK) *corpus = lane->corpus;
   pthread_mutex_unlock(&feed->mutex);
   return status;
 }
@@ -261,8 +296,9 @@ plm_status plm_feed_corpus(struct plm_feed *feed, const volatile int *stop,
 /* ---- batches ------------------------------------------------------------------------------ */
 
 /* Copies up to `most` chunks that are ready. The mutex is held, but released while copying. */
-static plm_status copy_ready(struct plm_feed *feed, const struct feed_ready *ready,
-                             struct feed_batch *batch, uint32_t *got, struct plm_error *error)
+static plm_status copy_ready(struct plm_feed *feed, struct feed_state *lane,
+                             const struct feed_ready *ready, struct feed_batch *batch,
+                             uint32_t *got, struct plm_error *error)
 {
   size_t bytes = 0;
   pthread_mutex_unlock(&feed->mutex);
@@ -270,44 +306,75 @@ static plm_status copy_ready(struct plm_feed *feed, const struct feed_ready *rea
       feed_batch_copy(batch, *got, ready->chunks, ready->payload, &bytes, error);
   pthread_mutex_lock(&feed->mutex);
   if (status != PLM_OK) {
-    feed_machine_abandon(&feed->state);
+    feed_machine_abandon(lane);
     return status;
   }
   *got += ready->chunks;
-  if (feed_machine_end(&feed->state, ready, bytes)) feed_loop_wake(feed);
+  if (feed_machine_end(lane, ready, bytes)) feed_loop_wake(feed);
   return PLM_OK;
+}
+
+/* Fills chunks of the batch up to `end` from one lane. */
+static plm_status take_chunks(struct plm_feed *feed, struct feed_state *lane,
+                              struct feed_batch *batch, uint32_t *got, uint32_t end,
+                              const volatile int *stop, struct plm_error *error)
+{
+  struct waiting waiting = {0};
+  struct feed_ready ready;
+  plm_status status = PLM_OK;
+  while (status == PLM_OK && *got < end) {
+    if (feed_machine_begin(lane, end - *got, &ready)) {
+      status = copy_ready(feed, lane, &ready, batch, got, error);
+      waiting = (struct waiting){0};
+      continue;
+    }
+    lane->starved = true;
+    status = wait_slice(feed, lane, &waiting, stop, error);
+  }
+  return status;
+}
+
+static void want_chunks(struct plm_feed *feed)
+{
+  bool wake = false;
+  for (uint32_t k = 0; k < feed->lane_count; k++) {
+    wake |= !feed->lanes[k].wanted;
+    feed->lanes[k].wanted = true;
+  }
+  if (wake) feed_loop_wake(feed);
 }
 
 plm_status plm_feed_next(struct plm_feed *feed, uint32_t chunks, const volatile int *stop,
                          struct plm_batch *batch, struct plm_error *error)
 {
-  struct feed_state *state = &feed->state;
+  return plm_feed_next_mixed(feed, NULL, chunks, stop, batch, error);
+}
+
+plm_status plm_feed_next_mixed(struct plm_feed *feed, const uint8_t *sources, uint32_t chunks,
+                               const volatile int *stop, struct plm_batch *batch,
+                               struct plm_error *error)
+{
+  const struct feed_state *first = &feed->lanes[0];
   struct feed_batch *taken = NULL;
-  struct waiting waiting = {0};
-  struct feed_ready ready;
+  struct feed_place places[PLM_MAX_SOURCES];
   uint32_t got = 0;
   PLM_ASSERT(chunks > 0);
   pthread_mutex_lock(&feed->mutex);
-  const uint64_t epoch = state->epoch, chunk = state->chunk;
-  if (!state->wanted) {
-    state->wanted = true;
-    feed_loop_wake(feed);
-  }
-  plm_status status = feed_batch_take(&feed->batches, chunks, state->plan.max_length,
-                                      state->tokenizer->token_bytes, &taken, error);
+  feed_lanes_places(feed, places);
+  want_chunks(feed);
+  plm_status status = feed_batch_take(&feed->batches, chunks, first->plan.max_length,
+                                      first->tokenizer->token_bytes, &taken, error);
   while (status == PLM_OK && got < chunks) {
-    if (feed_machine_begin(state, chunks - got, &ready)) {
-      status = copy_ready(feed, &ready, taken, &got, error);
-      waiting = (struct waiting){0};
-      continue;
-    }
-    state->starved = true;
-    status = wait_slice(feed, &waiting, stop, error);
+    const uint32_t source = sources != NULL ? sources[got] : 0;
+    uint32_t end = sources != NULL ? got + 1 : chunks;
+    while (end < chunks && sources[end] == source) end++;
+    PLM_ASSERT(source < feed->lane_count);
+    status = take_chunks(feed, &feed->lanes[source], taken, &got, end, stop, error);
   }
-  if (status != PLM_OK && got > 0) feed_machine_seek(state, state->split, epoch, chunk);
+  if (status != PLM_OK && got > 0) feed_lanes_return(feed, places);
   if (status == PLM_OK) {
-    *batch = feed_batch_view(taken, chunks, state->handed_out);
-    state->handed_out += chunks;
+    *batch = feed_batch_view(taken, chunks, feed->handed_out);
+    feed->handed_out += chunks;
   } else if (taken != NULL) {
     feed_batch_give(&feed->batches, taken->tokens);
   }
@@ -320,44 +387,5 @@ void plm_feed_release(struct plm_feed *feed, struct plm_batch *batch)
   pthread_mutex_lock(&feed->mutex);
   feed_batch_give(&feed->batches, batch->tokens);
   memset(batch, 0, sizeof *batch);
-  pthread_mutex_unlock(&feed->mutex);
-}
-
-/* ---- what is shown ------------------------------------------------------------------------ */
-
-char *plm_feed_peers_json(struct plm_feed *feed)
-{
-  cJSON *peers = cJSON_CreateArray();
-  pthread_mutex_lock(&feed->mutex);
-  const int64_t now = plm_clock_ms();
-  for (int i = 0; i < FEED_PEERS; i++) {
-    const struct feed_peer *peer = &feed->state.peers[i];
-    if (!peer->used) continue;
-    cJSON *row = cJSON_CreateObject();
-    const bool standby = peer->serial == feed->state.prepared && peer->serial != feed->state.home;
-    cJSON_AddStringToObject(row, "packer", peer->name);
-    cJSON_AddStringToObject(row, "host", peer->host);
-    cJSON_AddNumberToObject(row, "pid", peer->pid);
-    cJSON_AddStringToObject(row, "state", standby ? "standby" : "serving");
-    cJSON_AddNumberToObject(row, "windows", (double)peer->counters.windows);
-    cJSON_AddNumberToObject(row, "documents", (double)peer->counters.documents);
-    cJSON_AddNumberToObject(row, "tokens", (double)peer->counters.tokens);
-    cJSON_AddNumberToObject(row, "padded_tokens", (double)peer->counters.padded_tokens);
-    cJSON_AddNumberToObject(row, "queue", (double)peer->counters.queue);
-    cJSON_AddBoolToObject(row, "standby", standby);
-    cJSON_AddNumberToObject(row, "rate", peer->tokens_per_second);
-    cJSON_AddNumberToObject(row, "age_s", (double)(now - peer->joined_ms) / 1e3);
-    cJSON_AddItemToArray(peers, row);
-  }
-  pthread_mutex_unlock(&feed->mutex);
-  char *text = cJSON_PrintUnformatted(peers);
-  cJSON_Delete(peers);
-  return text;
-}
-
-void plm_feed_counters(struct plm_feed *feed, struct plm_feed_counters *counters)
-{
-  pthread_mutex_lock(&feed->mutex);
-  *counters = feed->state.counters;
   pthread_mutex_unlock(&feed->mutex);
 }

@@ -14,7 +14,15 @@
 #include "common/base/status.h"
 #include "common/corpus/corpus.h"
 #include "common/feed/feed_report.h"
+#include "common/plan/mixture.h"
 #include "common/plan/plan.h"
+
+/* One corpus of a mixture. */
+struct plm_feed_source_options {
+  struct plm_plan_parameters plan;
+  struct plm_hash fingerprint; /* of the corpus; not zero */
+  const char *name;            /* for messages: its path */
+};
 
 struct plm_feed_options {
   const char *endpoint;   /* to bind: tcp://HOST:PORT, tcp://127.0.0.1:* or ipc://PATH */
@@ -24,7 +32,14 @@ struct plm_feed_options {
   struct plm_plan_parameters plan;
   enum plm_split split;
   struct plm_hash fingerprint; /* of the corpus; zero: that of the first packer admitted */
-  uint64_t credit_bytes;
+  /* A mixture: the chunks come from several corpora, each with a plan, a position and packers of
+   * its own. Then plan and fingerprint above are those of source 0. 0 sources: no mixture. */
+  const struct plm_feed_source_options *sources;
+  uint32_t source_count;
+  /* This consumer takes chunks of one corpus of a mixture: packers of the others are told so, and
+   * that is no reason for a warning. */
+  bool one_of_several;
+  uint64_t credit_bytes; /* of all sources */
   double wait_packers_s;
   /* The run's other consumers, which WELCOME names: their addresses and public keys. other_keys, or
    * any key in it, may be NULL. */
@@ -67,7 +82,21 @@ void plm_feed_seek(struct plm_feed *feed, enum plm_split split, uint64_t epoch, 
  * PLM_NOT_FOUND: the split is empty. */
 plm_status plm_feed_next(struct plm_feed *feed, uint32_t chunks, const volatile int *stop,
                          struct plm_batch *batch, struct plm_error *error);
+/* The same for a mixture: chunk i of the batch is the next one of source sources[i]. The batch's
+ * first_chunk counts over all sources. */
+plm_status plm_feed_next_mixed(struct plm_feed *feed, const uint8_t *sources, uint32_t chunks,
+                               const volatile int *stop, struct plm_batch *batch,
+                               struct plm_error *error);
 void plm_feed_release(struct plm_feed *feed, struct plm_batch *batch);
+
+/* Of a source of a mixture: plm_feed_seek, without starting the count of first_chunk anew, and
+ * plm_feed_epoch_chunks. */
+void plm_feed_seek_source(struct plm_feed *feed, uint32_t source, enum plm_split split,
+                          uint64_t epoch, uint64_t chunk);
+plm_status plm_feed_source_epoch_chunks(struct plm_feed *feed, uint32_t source,
+                                        enum plm_split split, uint64_t epoch,
+                                        const volatile int *stop, uint64_t *chunks,
+                                        struct plm_error *error);
 
 /* Which chunk comes next. */
 void plm_feed_position(const struct plm_feed *feed, uint64_t *epoch, uint64_t *chunk);
@@ -82,7 +111,8 @@ plm_status plm_feed_corpus(struct plm_feed *feed, const volatile int *stop,
                            struct plm_feed_corpus *corpus, struct plm_error *error);
 
 /* The packers as JSON, for `ps`: an array of {packer, host, pid, state, windows, documents, tokens,
- * padded_tokens, queue, standby, rate, age_s}. The caller frees it. NULL: out of memory. */
+ * padded_tokens, queue, standby, rate, age_s}, and for a mixture sources, the numbers of those that
+ * it holds. The caller frees it. NULL: out of memory. */
 char *plm_feed_peers_json(struct plm_feed *feed);
 
 void plm_feed_counters(struct plm_feed *feed, struct plm_feed_counters *counters);

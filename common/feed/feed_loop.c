@@ -10,6 +10,7 @@
 #include "common/base/clock.h"
 #include "common/base/random.h"
 #include "common/base/thread.h"
+#include "common/feed/feed_lanes.h"
 
 enum { MESSAGES_A_TURN = 64, TICK_MS = 20, IDLE_MS = 100, HANG_UP_MS = 1000 };
 
@@ -66,9 +67,10 @@ static void take_message(struct plm_feed *feed, struct plm_message *message)
 {
   struct plm_error wrong = {0};
   uint64_t real_tokens;
-  (void)feed_machine_check(&feed->state, message, &real_tokens, &wrong); /* without the mutex */
+  struct feed_state *lane = feed_lane_of(feed, message);
+  (void)feed_machine_check(lane, message, &real_tokens, &wrong); /* without the mutex */
   pthread_mutex_lock(&feed->mutex);
-  feed_machine_take(&feed->state, message, &wrong, real_tokens, plm_clock_ms());
+  feed_machine_take(lane, message, &wrong, real_tokens, plm_clock_ms());
   pthread_mutex_unlock(&feed->mutex);
   zmq_msg_close(&message->payload);
 }
@@ -88,9 +90,9 @@ static bool take_messages(struct plm_feed *feed)
     }
     pthread_mutex_lock(&feed->mutex);
     if (status == PLM_PROTOCOL)
-      feed_machine_invalid(&feed->state, &message, error.what, plm_clock_ms());
+      feed_machine_invalid(feed_lane_of_peer(feed, &message), &message, error.what, plm_clock_ms());
     else
-      feed_fail(&feed->state, &error);
+      feed_fail(&feed->lanes[0], &error);
     pthread_mutex_unlock(&feed->mutex);
     if (status != PLM_PROTOCOL) break;
   }
@@ -100,11 +102,11 @@ static bool take_messages(struct plm_feed *feed)
 static void take_refusal(struct plm_feed *feed, const char *reason, int64_t now)
 {
   pthread_mutex_lock(&feed->mutex);
-  feed->state.counters.refused++;
+  feed->lanes[0].counters.refused++;
   pthread_mutex_unlock(&feed->mutex);
   if (now - feed->logged_refusal_ms < 1000) return;
   feed->logged_refusal_ms = now;
-  plm_warning("refused a connection to the %s's feed: %s", feed->state.role, reason);
+  plm_warning("refused a connection to the %s's feed: %s", feed->lanes[0].role, reason);
 }
 
 static void take_events(struct plm_feed *feed)
@@ -125,7 +127,8 @@ static void take_events(struct plm_feed *feed)
   }
   if (!lost) return;
   pthread_mutex_lock(&feed->mutex);
-  feed_machine_lost(&feed->state, plm_clock_ms());
+  for (uint32_t k = 0; k < feed->lane_count; k++)
+    feed_machine_lost(&feed->lanes[k], plm_clock_ms());
   pthread_mutex_unlock(&feed->mutex);
 }
 
@@ -159,7 +162,7 @@ static void *run(void *argument)
                               {plm_monitor_socket(feed->monitor), 0, ZMQ_POLLIN, 0},
                               {NULL, feed->wake, ZMQ_POLLIN, 0}};
     pthread_mutex_lock(&feed->mutex);
-    bool busy = feed->state.head != NULL || feed->state.wanted;
+    bool busy = feed_lanes_busy(feed);
     pthread_mutex_unlock(&feed->mutex);
     /* What a connection may send until the door notices depends on how often the door looks. */
     busy = busy || plm_door_connections(feed->door) > 0;
@@ -167,7 +170,7 @@ static void *run(void *argument)
       struct plm_error error;
       (void)plm_error_set(&error, PLM_IO, "poll: %s", zmq_strerror(zmq_errno()));
       pthread_mutex_lock(&feed->mutex);
-      feed_fail(&feed->state, &error);
+      feed_fail(&feed->lanes[0], &error);
       pthread_mutex_unlock(&feed->mutex);
       break;
     }
@@ -178,11 +181,13 @@ static void *run(void *argument)
     const bool drained = take_messages(feed);
     plm_door_turn(feed->door, drained, plm_clock_ms());
     pthread_mutex_lock(&feed->mutex);
-    feed_machine_turn(&feed->state, plm_clock_ms());
+    for (uint32_t k = 0; k < feed->lane_count; k++)
+      feed_machine_turn(&feed->lanes[k], plm_clock_ms());
+    feed_lanes_watch(feed, plm_clock_ms());
     pthread_mutex_unlock(&feed->mutex);
   }
   pthread_mutex_lock(&feed->mutex);
-  feed_machine_bye(&feed->state);
+  for (uint32_t k = 0; k < feed->lane_count; k++) feed_machine_bye(&feed->lanes[k]);
   pthread_mutex_unlock(&feed->mutex);
   let_hang_up(feed);
   return NULL;

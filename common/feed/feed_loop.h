@@ -10,6 +10,8 @@
 #include "common/wire/door.h"
 #include "common/wire/socket.h"
 
+enum { FEED_LANE_NAME = 320 };
+
 struct plm_feed {
   /* never changes */
   void *context, *router;
@@ -28,7 +30,12 @@ struct plm_feed {
   pthread_cond_t changed;
   bool packers_given_up, hurried;
   struct feed_batches batches;
-  struct feed_state state;
+  uint64_t handed_out; /* chunks since the seek */
+  /* Each source of a mixture has a state machine; without a mixture there is one. */
+  struct feed_state *lanes;
+  uint32_t lane_count;
+  char (*lane_names)[FEED_LANE_NAME]; /* for messages; "" without a mixture */
+  int64_t *lane_alone_ms;             /* since when a lane has no packer; 0: it has one */
 };
 
 /* The network of the state machine: feed's ROUTER. */

@@ -25,6 +25,7 @@ void feed_machine_init(struct feed_state *feed, const struct feed_machine_option
   feed->tokenizer = plm_tokenizer_of(options->plan.tokenizer);
   feed->incarnation = network->draw(network->context) | 1; /* 0 stands for unknown */
   feed->credit_most = options->credit_bytes;
+  feed->one_of_several = options->one_of_several;
   feed->credit = feed->credit_most < FEED_CREDIT_START ? feed->credit_most : FEED_CREDIT_START;
   feed->fingerprint = options->fingerprint;
   feed->fingerprint_known = options->fingerprint.low != 0 || options->fingerprint.high != 0;

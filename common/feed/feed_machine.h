@@ -13,6 +13,7 @@ struct feed_machine_options {
   struct plm_plan_parameters plan;
   enum plm_split split;
   uint64_t credit_bytes;
+  bool one_of_several;
 };
 
 /* Fills feed, which feed_machine_deinit empties. now is in milliseconds, here and below, and never

@@ -103,6 +103,26 @@ static bool packer_banned(const struct feed_state *feed, uint64_t packer_id)
 
 /* ---- HELLO -------------------------------------------------------------------------------- */
 
+/* Whether a packer is refused only because another consumer of the run needs its corpus. */
+static bool is_of_others(const struct feed_state *feed, const struct plm_hello *hello)
+{
+  return feed->one_of_several && feed->fingerprint_known &&
+         hello->protocol_least <= PLM_WIRE_VERSION && hello->protocol_most >= PLM_WIRE_VERSION &&
+         !plm_hash_equal(hello->fingerprint, feed->fingerprint);
+}
+
+/* Tells a packer that this consumer needs none of its chunks. */
+static void decline(struct feed_state *feed, const struct plm_message *message)
+{
+  static const char why[] = "another consumer of the run takes the chunks of this corpus";
+  struct plm_header header = feed_header(feed, PLM_MESSAGE_REJECT, NULL);
+  header.packer = message->header.packer;
+  header.request = PLM_REJECT_NOT_NEEDED;
+  (void)feed->network.send(feed->network.context, message->identity, message->identity_bytes,
+                           &header, why, strlen(why),
+                           NULL); /* if this is lost, the packer says HELLO again */
+}
+
 static void reject(struct feed_state *feed, const struct plm_message *message, const char *name,
                    const char *why)
 {
@@ -238,6 +258,10 @@ bool feed_peer_hello(struct feed_state *feed, const struct plm_message *message)
     return false; /* a packer opens a new connection for a new incarnation */
   if (greeted(feed, message)) {
     feed->counters.dropped++;
+    return true;
+  }
+  if (is_of_others(feed, &hello)) {
+    decline(feed, message);
     return true;
   }
   snprintf(name, sizeof name, "%s:%u", hello.host, hello.pid);

@@ -8,6 +8,7 @@
  *
  *   feed.c           the user's functions   |   feed_batch.c   the memory of batches
  *   feed_loop.c      sockets, the clock, the I/O thread and the mutex
+ *   feed_lanes.c     which state machine a message is for, if there is one for each source
  *   ---- the state machine: ----
  *   feed_machine.c   messages, turns, and the chunks that are ready
  *   feed_audit.c     sizes that only one packer has stated are asked of another one
@@ -180,6 +181,7 @@ struct feed_state {
   const struct plm_tokenizer *tokenizer;
   uint64_t incarnation;
   uint64_t credit_most;
+  bool one_of_several; /* packers of other corpora belong to other consumers of the run */
 
   int64_t now_ms; /* of the present call */
   struct feed_banned {
@@ -236,8 +238,7 @@ struct feed_state {
   uint64_t consumed_bytes; /* by the user since the start */
   uint64_t rate_bytes;     /* consumed_bytes when the rate was last measured */
   int64_t rate_ms;
-  double rate;         /* bytes a second */
-  uint64_t handed_out; /* chunks since the seek */
+  double rate; /* bytes a second */
   struct plm_feed_counters counters;
 };
 

@@ -50,7 +50,8 @@ plm_status plm_model_folder_hash(const struct plm_model_folder *folder, const ch
 
 /* Checks that the folder's weights fit a model: the same parameters with the same meaning.
  * PLM_CONFIG names the keys that differ, with both values. Keys that may differ (soft_logit_cap,
- * attention.*, max_length of a transformer) add a line each to notes, which may be NULL. */
+ * attention.*, max_length unless a patch_unet has other blocks with it) add a line each to notes,
+ * which may be NULL. */
 plm_status plm_model_folder_fits(const struct plm_model_folder *folder,
                                  const struct plm_model_config *model, struct plm_text *notes,
                                  struct plm_error *error);

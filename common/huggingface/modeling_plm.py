@@ -683,6 +683,16 @@ def pooling_kinds(pooling):
     return kinds
 
 
+def layer_numbers(layers, last):
+    """The numbers of a choice of layers, "4,8,last" or a list, of a model with `last` blocks."""
+    words = layers.split(",") if isinstance(layers, str) else list(layers)
+    numbers = [last if word == "last" else int(word) for word in words]
+    for number in numbers:
+        if not 0 <= number <= last:
+            raise ValueError(f"layer {number} is not one of 0 to {last}")
+    return numbers
+
+
 def pool(hidden_TD, document_T, first_N, residue_T, pooling):
     """Pools hidden states into rows (N, D * number of kinds). document_T is the document of each token,
     first_N the first token of each document, and residue_T tells which tokens are residues: <cls>, <eos> and
@@ -710,19 +720,35 @@ class EmbeddingMixin:
     """Embeddings of single sequences, packed chunks and whole files."""
 
     @torch.no_grad()
-    def get_embeddings(self, input_ids, attention_mask=None, document_ids=None, pooling="mean"):
+    def get_embeddings(
+        self, input_ids, attention_mask=None, document_ids=None, pooling="mean", layers=None
+    ):
         """Pooled embeddings in fp32. pooling is "mean", "cls", "max" or "std", or several joined by
-        commas. The result is (B, width) for single sequences; for packed chunks it is (documents, width),
-        in their order."""
-        hidden = self.base_model(
-            input_ids, attention_mask, document_ids, output_hidden_states=False, return_dict=True
-        ).last_hidden_state.float()
+        commas. layers chooses hidden states as in embed_dataset. The result is (B, width) for single
+        sequences; for packed chunks it is (documents, width), in their order."""
+        hidden = self._token_states(layers, input_ids, attention_mask, document_ids).float()
         return self._pooled(hidden, input_ids, attention_mask, document_ids, pooling)
+
+    def _token_states(self, layers, *inputs):
+        """The hidden states (B, L, width) of the chosen layers, concatenated; None: the last one. Each token
+        of a group gets the state of its group."""
+        output = self.base_model(*inputs, output_hidden_states=layers is not None, return_dict=True)
+        last = output.last_hidden_state
+        if layers is None:
+            return last
+        multiple = self.config.document_alignment
+        padded = -(-last.shape[1] // multiple) * multiple  # as long as the trunk's rows
+        parts = []
+        for number in layer_numbers(layers, len(output.hidden_states) - 1):
+            state = output.hidden_states[number]
+            group = 1 if state.shape[1] == last.shape[1] else padded // state.shape[1]
+            parts.append(state.repeat_interleave(group, dim=1)[:, : last.shape[1]])
+        return torch.cat(parts, dim=-1)
 
     def _pooled(self, hidden, input_ids, attention_mask, document_ids, pooling):
         """Pools the trunk's last hidden state for these inputs: one row per sequence or document."""
         config, trunk = self.config, self.base_model
-        B, L, D = hidden.shape
+        B, L, D = hidden.shape  # D: the widths of all chosen layers
         # the forward pass has already warned and checked
         cut = [None if x is None else x[:, :L] for x in (input_ids, attention_mask, document_ids)]
         input_ids, documents = trunk._prepare(*cut, check=False)
@@ -750,6 +776,7 @@ class EmbeddingMixin:
         names=None,
         tokens_per_batch=16384,
         window=65536,
+        layers=None,
     ):
         """Embeds many sequences: a list of them, a dict from names to sequences, or the path of a FASTA
         file (also .gz), whose bad records are skipped with a warning. In a list, the text <mask> is the
@@ -764,6 +791,10 @@ class EmbeddingMixin:
         same call continues it; if the file is already complete, nothing is computed again. Pooled
         embeddings may also go to "x.npy", with the names in "x.npy.names.json" and what the file holds in
         "x.npy.request.json".
+
+        layers chooses hidden states by their numbers in `hidden_states`, for example "4,8,last" or [4, 8]: 0
+        is the embeddings, i the output of block i. Their values are concatenated. With `patch_unet` a deeper
+        level has one state for a group of tokens, and each token of the group gets it.
 
         Sequences are sorted by length, `window` of them at a time, and packed into batches of at most
         tokens_per_batch tokens."""
@@ -791,8 +822,12 @@ class EmbeddingMixin:
                 return read_fasta(path, config.vocab_size == len(ESM_TOKENS), warn)
             return zip(names, sequences, strict=True)
 
+        if logits and layers is not None:
+            raise ValueError("layers and logits exclude each other: logits come from the last state")
         found, lengths, digest = self._survey(records(warn=True))
         width = config.vocab_size if logits else config.hidden_size
+        if layers is not None:
+            width = self._width_of_layers(layers)
         if per_token or logits:
             shapes = {str(i): (length, width) for i, length in enumerate(lengths)}
         else:
@@ -803,6 +838,8 @@ class EmbeddingMixin:
             result = {name: torch.empty(shape) for name, shape in shapes.items()}
         else:
             how = (pooling_kinds(pooling), per_token, logits, tokens_per_batch, window, bool(path))
+            if layers is not None:
+                how = (*how, str(layers))
             request = self._fingerprint(digest, how)
             if TensorFile.is_complete(output, request):
                 return str(output)
@@ -814,7 +851,8 @@ class EmbeddingMixin:
         batches = self._batches(records(), lengths, tokens_per_batch, window)
         for number, (texts, room, rows) in enumerate(batches, 1):  # the same batches in every call
             if number > done:
-                for i, values in self._embed_batch(texts, room, rows, pooling, per_token, logits):
+                kind = (pooling, per_token, logits, layers)
+                for i, values in self._embed_batch(texts, room, rows, *kind):
                     name, row = (str(i), 0) if per_token or logits else ("embeddings", i)
                     if store is not None:
                         store.write(name, values, row)
@@ -829,6 +867,11 @@ class EmbeddingMixin:
             return result
         store.finish()
         return str(output)
+
+    def _width_of_layers(self, layers):
+        """The width of all chosen layers together, from a pass over one group of <pad>."""
+        ids = torch.full((1, 1), self.config.pad_token_id, device=self.device)
+        return self._token_states(layers, ids, None, torch.zeros_like(ids)).shape[-1]
 
     def _survey(self, records):
         """The names and lengths (in tokens) of all sequences, and a hash over them."""
@@ -863,7 +906,7 @@ class EmbeddingMixin:
                 yield texts, room, [[(begin + i, start) for i, start in row] for row in rows]
 
     @torch.no_grad()
-    def _embed_batch(self, texts, room, rows, pooling, per_token, logits):
+    def _embed_batch(self, texts, room, rows, pooling, per_token, logits, layers):
         """[(number, its rows)] for each sequence of a batch."""
         config = self.config
         ids = torch.full((len(rows), room), config.pad_token_id)
@@ -880,9 +923,9 @@ class EmbeddingMixin:
         if logits:
             values = self.get_logits(**batch)
         elif per_token:
-            values = self.base_model(**batch, return_dict=True).last_hidden_state
+            values = self._token_states(layers, batch["input_ids"], None, batch["document_ids"])
         else:
-            values = self.get_embeddings(**batch, pooling=pooling)
+            values = self.get_embeddings(**batch, pooling=pooling, layers=layers)
         values = values.float().cpu()
         if per_token or logits:
             return [(i, values[r, start:end]) for i, r, start, end in places]

@@ -118,3 +118,12 @@ plm_status plm_inference_run(struct plm_inference *inference, const struct plm_b
   return plm_model_infer(inference->model, &(struct plm_masked_batch){batch, inference->masks},
                          inputs, positions, rows, hidden, logits, error);
 }
+
+plm_status plm_inference_run_states(struct plm_inference *inference, const struct plm_batch *batch,
+                                    const int32_t *inputs, const struct plm_state_taps *taps,
+                                    struct plm_error *error)
+{
+  plm_model_attention_masks(inference->model, batch, inference->window, inference->masks);
+  return plm_model_infer_states(
+      inference->model, &(struct plm_masked_batch){batch, inference->masks}, inputs, taps, error);
+}

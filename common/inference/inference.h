@@ -62,4 +62,9 @@ plm_status plm_inference_run(struct plm_inference *inference, const struct plm_b
                              const int32_t *inputs, const int32_t *positions, uint32_t rows,
                              float *hidden, float *logits, struct plm_error *error);
 
+/* The same for hidden states of inner blocks. */
+plm_status plm_inference_run_states(struct plm_inference *inference, const struct plm_batch *batch,
+                                    const int32_t *inputs, const struct plm_state_taps *taps,
+                                    struct plm_error *error);
+
 #endif

@@ -143,3 +143,20 @@ void plm_metrics_close(struct plm_metrics_file *file)
   if (file->descriptor >= 0) close(file->descriptor);
   free(file);
 }
+
+const char *plm_metrics_set(const cJSON *line)
+{
+  return plm_json_string(line, "set", PLM_OWN_SET);
+}
+
+bool plm_metrics_is_extra(const cJSON *line)
+{
+  return strcmp(plm_metrics_set(line), PLM_OWN_SET) != 0;
+}
+
+void plm_metrics_subject(const cJSON *line, char *text, size_t size)
+{
+  const bool extra = plm_metrics_is_extra(line);
+  snprintf(text, size, "%s%s%s", extra ? plm_metrics_set(line) : "", extra ? " " : "",
+           plm_json_string(line, "split", ""));
+}

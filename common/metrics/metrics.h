@@ -39,6 +39,17 @@ void plm_metrics_number(struct cJSON *line, const char *name, double value);
 void plm_metrics_integer(struct cJSON *line, const char *name, uint64_t value); /* exact to 2^64 */
 void plm_metrics_string(struct cJSON *line, const char *name, const char *value);
 
+/* The name of the run's own corpus among the sets that an evaluator reports on (evaluator.sets). */
+#define PLM_OWN_SET "corpus"
+/* The set that a line of evaluator.jsonl is about; PLM_OWN_SET if it names none, as lines of older
+ * versions. It belongs to the line. */
+const char *plm_metrics_set(const struct cJSON *line);
+/* Whether a line of evaluator.jsonl is about a set of evaluator.sets. */
+bool plm_metrics_is_extra(const struct cJSON *line);
+/* What a line is about, as people see it: its split, with the set's name before it unless that is
+ * the run's own: "valid", "refseq valid". Cut to size bytes. */
+void plm_metrics_subject(const struct cJSON *line, char *text, size_t size);
+
 /* A JSONL file to which lines are appended. */
 struct plm_metrics_file;
 /* Opens or creates the file. An incomplete last line (without newline) is cut off. */

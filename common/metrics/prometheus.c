@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SAMPLES_MAX = 8192, FAMILIES_MAX = 96 };
+enum { SAMPLES_MAX = 8192, FAMILIES_MAX = 96, LABEL_SIZE = 96 };
 
 static const char *const stage_names[] = {[PLM_STAGE_TRAINER] = "trainer",
                                           [PLM_STAGE_EVALUATOR] = "evaluator",
@@ -55,7 +55,7 @@ struct family {
 struct sample {
   size_t family;
   char instance[96];
-  char label[16], label_value[64]; /* one more label, or "" */
+  char label[16], label_value[LABEL_SIZE]; /* one more label, or "" */
   double value;
 };
 
@@ -219,7 +219,11 @@ void plm_prometheus_line(struct plm_prometheus *metrics, enum plm_metric_stage s
   const cJSON *split = cJSON_GetObjectItemCaseSensitive(line, "split"), *item, *part;
   if (stage == PLM_STAGE_EVALUATOR && !cJSON_IsString(split)) return; /* a skipped checkpoint */
   const char *label = cJSON_IsString(split) ? "split" : "";
-  const char *value = cJSON_IsString(split) ? split->valuestring : "";
+  char value[LABEL_SIZE] = ""; /* of both labels, if it is about a further set */
+  if (cJSON_IsString(split))
+    snprintf(value, sizeof value, "%s%s%s", split->valuestring,
+             plm_metrics_is_extra(line) ? "\t" : "",
+             plm_metrics_is_extra(line) ? plm_metrics_set(line) : "");
   cJSON_ArrayForEach(item, line)
   {
     if (cJSON_IsNumber(item)) {
@@ -230,7 +234,7 @@ void plm_prometheus_line(struct plm_prometheus *metrics, enum plm_metric_stage s
       const char *by = strstr(item->string, "mask_rate") != NULL ? "mask_rate" : "length";
       cJSON_ArrayForEach(part, item)
       {
-        char key[64];
+        char key[LABEL_SIZE];
         snprintf(key, sizeof key, "%s\n%s", value, part->string); /* both labels */
         if (cJSON_IsNumber(part)) {
           put(metrics, stage, instance, item->string, by, key, part->valuedouble);
@@ -253,6 +257,14 @@ static void print_label(struct plm_text *text, const char *name, const char *val
   plm_text_puts(text, "\"");
 }
 
+/* The label `split`, and `set` if a tab and its name follow the split. */
+static void print_split(struct plm_text *text, const char *value, size_t length)
+{
+  const char *tab = memchr(value, '\t', length);
+  print_label(text, "split", value, tab != NULL ? (size_t)(tab - value) : length);
+  if (tab != NULL) print_label(text, "set", tab + 1, length - (size_t)(tab + 1 - value));
+}
+
 static void print_number(struct plm_text *text, double value)
 {
   if (isnan(value)) {
@@ -273,8 +285,10 @@ static void print_sample(const struct plm_prometheus *metrics, const struct fami
   print_label(text, "run", metrics->run, strlen(metrics->run));
   const char *second = strchr(sample->label_value, '\n');
   if (second != NULL) {
-    print_label(text, "split", sample->label_value, (size_t)(second - sample->label_value));
+    print_split(text, sample->label_value, (size_t)(second - sample->label_value));
     print_label(text, sample->label, second + 1, strlen(second + 1));
+  } else if (strcmp(sample->label, "split") == 0) {
+    print_split(text, sample->label_value, strlen(sample->label_value));
   } else if (sample->label[0] != '\0') {
     print_label(text, sample->label, sample->label_value, strlen(sample->label_value));
   }

@@ -209,6 +209,21 @@ plm_status plm_model_infer(struct plm_model *model, const struct plm_masked_batc
                            const int32_t *inputs, const int32_t *positions, uint32_t rows,
                            float *hidden, float *logits, struct plm_error *error);
 
+/* Hidden states of inner blocks. State 0 is the embeddings, state i the output of block i - 1; on
+ * level k of a patch_unet it has (B, L >> k, D_k). */
+struct plm_state_taps {
+  const uint32_t *states; /* (count) those wanted, in any order */
+  uint32_t count;
+  float *room; /* host, (B, L, D) floats: no state is larger. It holds a state during take */
+  void (*take)(void *context, uint32_t state); /* called in the order in which the blocks run */
+  void *context;
+};
+/* Runs the blocks and hands out the wanted states in fp32. Errors are those of plm_model_forward.
+ */
+plm_status plm_model_infer_states(struct plm_model *model, const struct plm_masked_batch *input,
+                                  const int32_t *inputs, const struct plm_state_taps *taps,
+                                  struct plm_error *error);
+
 /* The model FLOPs of a batch with `tokens` real tokens, forward and backward
  * (doc/model.md#flops). */
 double plm_model_flops(const struct plm_model *model, const struct plm_masks *masks,

@@ -188,6 +188,20 @@ static void block_input(struct plm_model *model, const struct model_pass *pass,
       pass_rows(pass, shape->resample + 1), merge ? 2 * shallow : deep, merge ? deep : 2 * shallow);
 }
 
+/* Hands out a state, if it is wanted. A failed download shows when the pass is synchronised. */
+static void tap(struct plm_model *model, const struct model_pass *pass, uint32_t state,
+                const act *x, size_t elements)
+{
+  struct plm_ops *ops = model->ops;
+  bool wanted = false;
+  for (uint32_t i = 0; pass->taps != NULL && i < pass->taps->count; i++)
+    wanted = wanted || pass->taps->states[i] == state;
+  if (!wanted) return;
+  ops->act_to_float(ops, model->rows_fp32, x, elements);
+  ops->download(ops, pass->taps->room, model->rows_fp32, elements * sizeof(float));
+  if (ops->synchronize(ops, NULL) == PLM_OK) pass->taps->take(pass->taps->context, state);
+}
+
 void plm_model_blocks_forward(struct plm_model *model, const struct model_pass *pass)
 {
   struct plm_ops *ops = model->ops;
@@ -196,6 +210,7 @@ void plm_model_blocks_forward(struct plm_model *model, const struct model_pass *
     ops->token_mean_forward(ops, model->x0[level], model->tables[0].vectors, model->tokens,
                             pass_rows(pass, level), model->config.hidden_size,
                             model->config.vocab_size, level);
+  tap(model, pass, 0, model->x0[0], (size_t)(pass_rows(pass, 0) * model->config.hidden_size));
   for (uint32_t i = 0; i < model->block_count; i++) {
     const struct model_block *block = &model->blocks[i];
     block_input(model, pass, block);
@@ -204,6 +219,7 @@ void plm_model_blocks_forward(struct plm_model *model, const struct model_pass *
     plm_model_block_hidden(model, pass, block);
     ops->linear_forward(ops, block->out, block->hidden, model_weight(model, block->places.down),
                         block->y, block_rows(pass, block), block->shape.hidden, block->shape.width);
+    tap(model, pass, i + 1, block->out, (size_t)(block_rows(pass, block) * block->shape.width));
   }
 }
 

@@ -216,3 +216,16 @@ plm_status plm_model_infer(struct plm_model *model, const struct plm_masked_batc
   }
   return ops->synchronize(ops, error);
 }
+
+plm_status plm_model_infer_states(struct plm_model *model, const struct plm_masked_batch *input,
+                                  const int32_t *inputs, const struct plm_state_taps *taps,
+                                  struct plm_error *error)
+{
+  PLM_TRY(check_batch(model, input->batch, inputs, error));
+  struct model_pass pass = start_pass(model, input, inputs);
+  plm_model_pass_asks(model, &pass, NULL, (uint32_t)pass_rows(&pass, 0));
+  pass.narrowed = NULL;
+  pass.taps = taps;
+  plm_model_blocks_forward(model, &pass);
+  return model->ops->synchronize(model->ops, error);
+}

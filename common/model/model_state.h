@@ -129,6 +129,7 @@ struct model_pass {
   /* What the head reads, set by plm_model_pass_reads. */
   const int32_t *positions; /* (R) rows of the last hidden state, device; -1: no row; NULL: all */
   int64_t R;
+  const struct plm_state_taps *taps;  /* states to hand out, or NULL */
   const struct model_block *narrowed; /* the last block, if it computes only these rows after its
                                          attention, so that y, h2, hidden and out have R rows */
 };

@@ -23,7 +23,8 @@ struct plm_batch {
   const void *tokens;                         /* (B, L), padding <pad> */
   const uint32_t *document_begin;             /* (B + 1) into documents */
   const struct plm_chunk_document *documents; /* of each chunk, by ascending start */
-  uint64_t first_chunk; /* g of chunk 0: the number of chunks that the run consumed before it */
+  uint64_t first_chunk;   /* g of chunk 0: the number of chunks that the run consumed before it */
+  const uint8_t *sources; /* (B) of each chunk, in a mixture; NULL: there is one corpus */
   const uint64_t *chunk_ids; /* (B) g of each chunk; NULL: g of chunk i is first_chunk + i */
 };
 

@@ -54,11 +54,15 @@ struct plm_hash plm_plan_hash(const struct plm_plan_parameters *p)
       {
           PLM_PLAN_VERSION, p->seed,        p->max_length, p->alignment,
           p->window_groups, p->packing,     p->truncate,   p->tokenizer,
-          p->shuffle,       p->token_limit, p->sampling, /* the last: hashed only if it is not
-                                                            documents */
+          p->shuffle,       p->token_limit, p->sampling, /* from here on hashed only if it, or what
+                                                            follows, is not 0 */
+          p->source.low,    p->source.high,
       };
   enum { FIELDS = sizeof fields / sizeof *fields };
-  const size_t count = p->sampling == PLM_SAMPLING_DOCUMENTS ? FIELDS - 1 : FIELDS;
+  const bool of_mixture = p->source.low != 0 || p->source.high != 0;
+  const size_t count = of_mixture                              ? FIELDS
+                       : p->sampling != PLM_SAMPLING_DOCUMENTS ? FIELDS - 2
+                                                               : FIELDS - 3;
   uint8_t bytes[FIELDS * 8]; /* little-endian, whatever the host */
   for (size_t i = 0; i < count; i++)
     for (size_t b = 0; b < 8; b++) bytes[i * 8 + b] = (uint8_t)(fields[i] >> (8 * b));

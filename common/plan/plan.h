@@ -74,10 +74,14 @@ struct plm_plan_parameters {
   enum plm_sampling sampling; /* clusters: only with shuffle */
   bool shuffle;
   uint64_t token_limit; /* real tokens; 0: no limit; only without shuffle */
+  /* In a mixture, the fingerprint of the source's corpus, so that the hash tells the plans of the
+   * sources apart; otherwise zero. */
+  struct plm_hash source;
 };
 
 /* The hash of PLM_PLAN_VERSION and all parameters, by which both ends of a feed compare their
- * plans. `sampling` is hashed only if it is not documents, because older plans do not have it. */
+ * plans. `sampling` is hashed only if it is not documents, and `source` only if it is not zero,
+ * because older plans do not have them. */
 struct plm_hash plm_plan_hash(const struct plm_plan_parameters *parameters);
 /* PLM_CONFIG: a parameter is out of range, or two exclude each other. */
 plm_status plm_plan_parameters_check(const struct plm_plan_parameters *parameters,

@@ -252,8 +252,10 @@ size_t plm_welcome_encode(const struct plm_welcome *welcome, uint8_t *bytes)
   put(&out, plan->packing, 1);
   put(&out, plan->truncate, 1);
   put(&out, plan->tokenizer, 1);
-  put(&out, (uint64_t)plan->shuffle + 2 * (uint64_t)plan->sampling, 1);
+  const bool of_mixture = plan->source.low != 0 || plan->source.high != 0;
+  put(&out, (uint64_t)plan->shuffle + 2 * (uint64_t)plan->sampling + 4 * (uint64_t)of_mixture, 1);
   put(&out, plan->token_limit, 8);
+  if (of_mixture) put_hash(&out, plan->source);
   PLM_ASSERT(welcome->peers <= PLM_WIRE_PEERS);
   put(&out, welcome->peers, 2);
   for (uint32_t i = 0; i < welcome->peers; i++) {
@@ -276,10 +278,14 @@ plm_status plm_welcome_decode(const void *bytes, size_t size, struct plm_welcome
   plan->packing = (enum plm_packing)get_below(&in, 1, PLM_PACKING_NEXT_FIT + 1);
   plan->truncate = (enum plm_truncate)get_below(&in, 1, PLM_TRUNCATE_SPLIT + 1);
   plan->tokenizer = (enum plm_tokenizer_kind)get_below(&in, 1, PLM_TOKENIZER_BYTE + 1);
-  const uint32_t order = get_below(&in, 1, 2 * (PLM_SAMPLING_CLUSTERS + 1));
+  const uint32_t order = get_below(&in, 1, 8);
   plan->shuffle = order % 2 != 0;
-  plan->sampling = (enum plm_sampling)(order / 2);
+  plan->sampling = (enum plm_sampling)(order / 2 % 2);
   plan->token_limit = get(&in, 8);
+  if (order >= 4) {
+    plan->source = get_hash(&in);
+    if (plan->source.low == 0 && plan->source.high == 0) in.bad = true;
+  }
   welcome->peers = get_below(&in, 2, PLM_WIRE_PEERS + 1);
   for (uint32_t i = 0; i < welcome->peers; i++) {
     get_text(&in, welcome->address[i], sizeof welcome->address[i]);

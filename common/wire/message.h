@@ -39,7 +39,7 @@ enum {
   PLM_WIRE_CHUNKS = 1 << 20,
 };
 #define PLM_WIRE_MAGIC 0x464D4C50u                /* "PLMF" */
-#define PLM_WIRE_DATA_LIMIT ((size_t)64 << 20)    /* ZMQ_MAXMSGSIZE of a consumer */
+#define PLM_WIRE_DATA_LIMIT ((size_t)64 << 20)    /* the greatest payload of DATA */
 #define PLM_WIRE_CONTROL_LIMIT ((size_t)64 << 10) /* ZMQ_MAXMSGSIZE of a packer */
 
 /* Name, smallest and greatest payload in bytes. */
@@ -145,6 +145,10 @@ struct plm_get {
 size_t plm_get_encode(const struct plm_get *get, uint8_t *bytes);
 plm_status plm_get_decode(const void *bytes, size_t size, struct plm_get *get,
                           struct plm_error *error);
+
+/* The request id of a REJECT: 1 if the consumer takes part in the run, but needs no chunks of this
+ * corpus, which another consumer may need. */
+enum { PLM_REJECT_REFUSED = 0, PLM_REJECT_NOT_NEEDED = 1 };
 
 size_t plm_nack_encode(enum plm_nack_reason reason, const char *text, uint8_t *bytes);
 /* text has room for PLM_WIRE_TEXT + 1 bytes. Unprintable bytes become '?'. */

@@ -16,6 +16,7 @@
 #include "common/run/stop.h"
 #include "evaluator/embed/embed_output.h"
 #include "evaluator/embed/embed_report.h"
+#include "evaluator/embed/layer_choice.h"
 #include "evaluator/embed/sequence_intake.h"
 
 struct embed {
@@ -29,13 +30,15 @@ struct embed {
   struct plm_sequence_batch *batch;
   uint32_t *waiting; /* (window) sequences that no batch has taken yet, longest first */
   uint32_t waiting_count;
-  uint32_t *taken;    /* (window) the sequences of the batch, in the order they were added */
-  int32_t *tokens;    /* (max_length) of one sequence */
-  float *values;      /* (max_chunks * max_length, D or V) */
-  float *pooled;      /* (layout.width) */
-  double *scratch;    /* (2 D) */
-  uint64_t windows;   /* number of windows before this one */
-  uint64_t tokens_at; /* tokens of the finished sequences */
+  uint32_t *taken; /* (window) the sequences of the batch, in the order they were added */
+  int32_t *tokens; /* (max_length) of one sequence */
+  float *values;   /* (max_chunks * max_length, columns) */
+  float *room;     /* (max_chunks * max_length, D) for a state; NULL without --layers */
+  struct plm_layer_choice layers; /* none: the last hidden state */
+  float *pooled;                  /* (layout.width) */
+  double *scratch;                /* (2 D) */
+  uint64_t windows;               /* number of windows before this one */
+  uint64_t tokens_at;             /* tokens of the finished sequences */
   struct plm_progress progress;
   struct plm_embed_report report;
   char pooling[PLM_POOLING_NAME_SIZE];
@@ -78,6 +81,14 @@ static plm_status read_inputs(struct embed *embed, struct plm_error *error)
   return PLM_OK;
 }
 
+/* The number of floats for each token. */
+static uint32_t columns_of(const struct embed *embed)
+{
+  const struct plm_model_config *model = &embed->inference->config;
+  if (embed->request->kind == PLM_EMBED_LOGITS) return model->vocab_size;
+  return embed->layers.count > 0 ? embed->layers.width : model->hidden_size;
+}
+
 static plm_status open_output(struct embed *embed, struct plm_error *error)
 {
   static const char *const kinds[] = {"pooled", "per token", "logits"};
@@ -88,7 +99,11 @@ static plm_status open_output(struct embed *embed, struct plm_error *error)
   PLM_TRY(plm_embed_format_of(request->output, request->kind, &layout->format, error));
   layout->kind = request->kind;
   layout->pooling = plm_pooling_name(&request->pooling, embed->pooling);
-  layout->width = request->kind == PLM_EMBED_LOGITS ? model->vocab_size : model->hidden_size;
+  if (request->layers != NULL) {
+    PLM_TRY(plm_layer_choice_parse(request->layers, model, &embed->layers, error));
+    layout->layers = embed->layers.name;
+  }
+  layout->width = columns_of(embed);
   if (request->kind == PLM_EMBED_POOLED) layout->width *= request->pooling.count;
   PLM_TRY(plm_embed_layout_plan(layout, embed->spool, error));
   embed->journal.bytes = layout->bytes;
@@ -96,6 +111,10 @@ static plm_status open_output(struct embed *embed, struct plm_error *error)
            kinds[request->kind], embed->pooling[0] == '\0' ? "" : " ", embed->pooling,
            narrow ? "bf16" : "fp32", layout->format == PLM_EMBED_NPY ? "npy" : "safetensors",
            request->batch_tokens);
+  const size_t used = strlen(embed->journal.options);
+  if (layout->layers != NULL)
+    snprintf(embed->journal.options + used, sizeof embed->journal.options - used, " --layers %s",
+             layout->layers);
   return plm_embed_output_open(request->output, layout, embed->spool, request->fresh,
                                &embed->journal, &embed->output, error);
 }
@@ -105,16 +124,17 @@ static plm_status take_buffers(struct embed *embed, struct plm_error *error)
   const struct plm_inference *inference = embed->inference;
   const struct plm_model_config *model = &inference->config;
   const size_t rows = (size_t)inference->max_chunks * model->max_length;
-  const size_t columns =
-      embed->request->kind == PLM_EMBED_LOGITS ? model->vocab_size : model->hidden_size;
+  const size_t columns = columns_of(embed);
   embed->waiting = calloc(PLM_SPOOL_WINDOW_SEQUENCES, sizeof *embed->waiting);
   embed->taken = calloc(PLM_SPOOL_WINDOW_SEQUENCES, sizeof *embed->taken);
   embed->tokens = calloc(model->max_length, sizeof *embed->tokens);
   embed->values = calloc(rows * columns, sizeof *embed->values);
   embed->pooled = calloc(embed->layout.width, sizeof *embed->pooled);
-  embed->scratch = calloc(2 * (size_t)model->hidden_size, sizeof *embed->scratch);
+  embed->scratch = calloc(2 * columns, sizeof *embed->scratch);
+  if (embed->layers.count > 0) embed->room = calloc(rows * model->hidden_size, sizeof *embed->room);
   if (embed->waiting == NULL || embed->taken == NULL || embed->tokens == NULL ||
-      embed->values == NULL || embed->pooled == NULL || embed->scratch == NULL)
+      embed->values == NULL || embed->pooled == NULL || embed->scratch == NULL ||
+      (embed->layers.count > 0 && embed->room == NULL))
     return plm_error_set(error, PLM_NO_MEMORY, "out of memory for a batch of %zu tokens", rows);
   return plm_sequence_batch_open(model, inference->tokenizer->pad, inference->max_chunks,
                                  &embed->batch, error);
@@ -184,21 +204,29 @@ static plm_status put_sequence(struct embed *embed, uint32_t i, const float *val
       (const uint8_t *)window->token_data + (window->starts[i] + tokens - 1) * bytes;
   const uint32_t end = bytes == 1 ? *last : *(const uint16_t *)(const void *)last;
   const uint32_t residues = tokens - 1 - (end == embed->inference->tokenizer->eos);
-  plm_pooling_run(&embed->request->pooling, values, residues, embed->inference->config.hidden_size,
-                  embed->scratch, embed->pooled);
+  plm_pooling_run(&embed->request->pooling, values, residues, columns_of(embed), embed->scratch,
+                  embed->pooled);
   return plm_embed_output_put(embed->output, window->first + i, embed->pooled, 1, error);
+}
+
+static plm_status run_model(struct embed *embed, const struct plm_batch *chunks,
+                            struct plm_error *error)
+{
+  const int32_t *inputs = plm_sequence_batch_inputs(embed->batch);
+  const bool logits = embed->request->kind == PLM_EMBED_LOGITS;
+  if (embed->layers.count > 0)
+    return plm_layer_choice_run(&embed->layers, embed->inference, chunks, inputs, embed->room,
+                                embed->values, error);
+  return plm_inference_run(embed->inference, chunks, inputs, NULL, 0, logits ? NULL : embed->values,
+                           logits ? embed->values : NULL, error);
 }
 
 static plm_status run_batch(struct embed *embed, struct plm_error *error)
 {
-  const bool logits = embed->request->kind == PLM_EMBED_LOGITS;
-  const struct plm_model_config *model = &embed->inference->config;
-  const size_t columns = logits ? model->vocab_size : model->hidden_size;
+  const size_t columns = columns_of(embed);
   const struct plm_batch *chunks = plm_sequence_batch_finish(embed->batch);
   const uint32_t count = plm_sequence_batch_count(embed->batch);
-  PLM_TRY(plm_inference_run(embed->inference, chunks, plm_sequence_batch_inputs(embed->batch), NULL,
-                            0, logits ? NULL : embed->values, logits ? embed->values : NULL,
-                            error));
+  PLM_TRY(run_model(embed, chunks, error));
   for (uint32_t k = 0; k < count; k++) {
     const size_t row = plm_sequence_batch_row(embed->batch, k);
     PLM_TRY(put_sequence(embed, embed->taken[k], embed->values + row * columns, error));
@@ -322,6 +350,7 @@ plm_status plm_embed(const struct plm_embed_request *request, struct plm_ops *op
   free(embed.taken);
   free(embed.tokens);
   free(embed.values);
+  free(embed.room);
   free(embed.pooled);
   free(embed.scratch);
   return status;

@@ -25,6 +25,7 @@ struct plm_embed_request {
   const char *output; /* FILE.safetensors or FILE.npy, or a stream (common/cli/output_file.h) */
   enum plm_embed_kind kind;
   struct plm_pooling pooling; /* for PLM_EMBED_POOLED */
+  const char *layers;         /* "4,8,last" (layer_choice.h); NULL: the last hidden state */
   uint32_t batch_tokens;      /* in one forward pass, which has at least one chunk */
   bool strict;                /* a bad record is an error */
   bool fresh;                 /* discard what an earlier run has done */

@@ -140,6 +140,11 @@ static plm_status put_json(const struct plm_embed_layout *layout, struct sink *s
     PLM_TRY(put_text(sink, layout->pooling, error));
     PLM_TRY(put_text(sink, "\",", error));
   }
+  if (layout->layers != NULL) {
+    PLM_TRY(put_text(sink, "\"layers\":\"", error));
+    PLM_TRY(put_text(sink, layout->layers, error));
+    PLM_TRY(put_text(sink, "\",", error));
+  }
   PLM_TRY(put_text(sink, "\"names\":\"", error));
   PLM_TRY(put_names(sink, 2, spool, error));
   PLM_TRY(put_text(sink, "\"}", error));

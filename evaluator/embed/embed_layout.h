@@ -6,7 +6,8 @@
  *   safetensors  per token, logits  `0`, `1`, … (tokens, width)  in the metadata, `names`
  *   npy          pooled             one array (N, width)         in FILE.names.json
  *
- * Names are a JSON array. The metadata of pooled embeddings also has `pooling`. safetensors allows
+ * Names are a JSON array. The metadata of pooled embeddings also has `pooling`, and `layers` if
+ * there is a choice of them. safetensors allows
  * a header of 100 MB.
  */
 #ifndef PLM_EVALUATOR_EMBED_EMBED_LAYOUT_H
@@ -24,6 +25,7 @@ struct plm_embed_layout {
   enum plm_embed_kind kind;
   enum plm_embed_format format;
   const char *pooling;          /* for pooled, for example "mean,max"; borrowed */
+  const char *layers;           /* chosen ones, "4,8,12"; NULL: only the last; borrowed */
   uint32_t width;               /* floats in a row */
   uint64_t rows;                /* in the file: sequences, or the tokens of all sequences */
   uint64_t header_bytes, bytes; /* of the header, and of the whole file */

@@ -30,6 +30,7 @@ static plm_status print_json(const struct plm_embed_report *report,
   plm_metrics_string(line, "weights", inference->weights);
   plm_metrics_string(line, "kind", kind_names[layout->kind]);
   if (layout->kind == PLM_EMBED_POOLED) plm_metrics_string(line, "pooling", layout->pooling);
+  if (layout->layers != NULL) plm_metrics_string(line, "layers", layout->layers);
   plm_metrics_integer(line, "width", layout->width);
   plm_metrics_integer(line, "sequences", sequences);
   plm_metrics_integer(line, "tokens", tokens);

@@ -18,6 +18,11 @@ static plm_status take_kind(const struct plm_arguments *arguments,
     plm_error_set(error, PLM_USAGE, "--pooling, --per-token and --logits exclude each other");
     return plm_error_hint(error, "a file holds only one kind; run the command once for each");
   }
+  request->layers = plm_arguments_get(arguments, "layers");
+  if (logits && request->layers != NULL)
+    return plm_error_set(error, PLM_USAGE,
+                         "--layers and --logits exclude each other: logits are "
+                         "made from the last hidden state");
   request->kind = per_token ? PLM_EMBED_PER_TOKEN : logits ? PLM_EMBED_LOGITS : PLM_EMBED_POOLED;
   if (request->kind != PLM_EMBED_POOLED) return PLM_OK;
   return plm_pooling_parse(pooling == NULL ? "mean" : pooling, &request->pooling, error);

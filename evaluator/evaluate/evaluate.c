@@ -9,7 +9,9 @@
 #include "common/base/clock.h"
 #include "common/inference/inference.h"
 #include "common/metrics/metrics.h"
+#include "evaluator/evaluate/each_batch.h"
 #include "evaluator/evaluate/masking.h"
+#include "evaluator/evaluate/measures.h"
 
 enum { BATCH_TOKENS = 8192 }; /* in one forward pass */
 
@@ -78,49 +80,28 @@ static bool is_causal(const struct plm_evaluation *evaluation)
   return evaluation->inference->objective == PLM_OBJECTIVE_CAUSAL;
 }
 
+/* One pass over a split at one mask rate. */
+struct rate_pass {
+  struct plm_evaluation *evaluation;
+  uint64_t seed;
+  double rate;
+};
+
 /* Asks about one batch at one mask rate, and counts the answers. */
-static plm_status count_batch(struct plm_evaluation *evaluation, const struct plm_batch *batch,
-                              uint64_t seed, double rate, struct plm_error *error)
+static plm_status count_batch(void *context, const struct plm_batch *batch, struct plm_error *error)
 {
+  const struct rate_pass *pass = context;
+  struct plm_evaluation *evaluation = pass->evaluation;
   struct plm_question *question = &evaluation->question;
   if (is_causal(evaluation))
     plm_question_causal(question, batch);
   else
-    plm_question_masked(question, batch, evaluation->inference->tokenizer, seed, rate);
+    plm_question_masked(question, batch, evaluation->inference->tokenizer, pass->seed, pass->rate);
   if (question->rows == 0) return PLM_OK;
   PLM_TRY(plm_inference_run(evaluation->inference, batch, question->inputs, question->positions,
                             question->rows, NULL, evaluation->logits, error));
   plm_confusion_add(&evaluation->confusion, evaluation->logits, question->labels,
                     question->residues, question->rows);
-  return PLM_OK;
-}
-
-/* Counts all of a split at one mask rate. */
-static plm_status run_rate(struct plm_evaluation *evaluation, const struct plm_chunk_source *source,
-                           enum plm_split split, uint64_t seed, double rate,
-                           plm_evaluation_stop *stop, void *stop_context, struct plm_error *error)
-{
-  uint64_t chunks;
-  plm_confusion_reset(&evaluation->confusion);
-  PLM_TRY(source->begin(source->context, split, &chunks, error));
-  if (chunks == 0) {
-    plm_error_set(error, PLM_CONFIG, "the corpus has no documents in split %s",
-                  plm_split_name(split));
-    return plm_error_hint(error, "ingest more sequences, ingest with another --split, or evaluate "
-                                 "another split (evaluator.splits)");
-  }
-  for (uint64_t done = 0; done < chunks;) {
-    if (stop != NULL) PLM_TRY(stop(stop_context, error));
-    struct plm_batch batch;
-    const uint64_t left = chunks - done;
-    const uint32_t most = evaluation->inference->max_chunks;
-    const uint32_t count = left < most ? (uint32_t)left : most;
-    PLM_TRY(source->next(source->context, count, &batch, error));
-    const plm_status status = count_batch(evaluation, &batch, seed, rate, error);
-    source->release(source->context, &batch);
-    if (status != PLM_OK) return status;
-    done += count;
-  }
   return PLM_OK;
 }
 
@@ -144,6 +125,34 @@ static void take_main_rate(const struct plm_confusion *confusion,
   }
 }
 
+static plm_status run_measures(struct plm_evaluation *evaluation, struct plm_batch_walk walk,
+                               const struct plm_evaluation_options *options,
+                               struct plm_evaluation_result *result, struct plm_error *error)
+{
+  const struct plm_measure_buffers buffers = {evaluation->inference, &evaluation->question,
+                                              evaluation->logits};
+  const bool pseudo = options->pseudo_perplexity || options->pseudo_perplexity_fast;
+  result->elbo = result->pseudo_perplexity = result->pseudo_perplexity_fast = NAN;
+  if (is_causal(evaluation) && pseudo)
+    return plm_error_set(error, PLM_CONFIG,
+                         "a causal model has no pseudo-perplexity; its "
+                         "perplexity is exact");
+  if (is_causal(evaluation)) return PLM_OK;
+  walk.progress = options->progress ? "elbo" : NULL;
+  if (options->elbo_rates > 0)
+    PLM_TRY(plm_measure_elbo(&buffers, &walk, options->elbo_rates, options->seed, &result->elbo,
+                             error));
+  if (options->pseudo_perplexity_fast)
+    PLM_TRY(plm_measure_pseudo_perplexity_fast(&buffers, &walk, options->random_fraction,
+                                               options->keep_fraction,
+                                               &result->pseudo_perplexity_fast, error));
+  walk.progress = options->progress ? "pseudo-perplexity" : NULL;
+  walk.most = 1;
+  if (options->pseudo_perplexity)
+    PLM_TRY(plm_measure_pseudo_perplexity(&buffers, &walk, &result->pseudo_perplexity, error));
+  return PLM_OK;
+}
+
 plm_status plm_evaluation_run(struct plm_evaluation *evaluation,
                               const struct plm_chunk_source *source, enum plm_split split,
                               const struct plm_evaluation_options *options,
@@ -152,14 +161,19 @@ plm_status plm_evaluation_run(struct plm_evaluation *evaluation,
 {
   const uint64_t started = plm_clock_ns();
   const uint32_t rates = is_causal(evaluation) ? 1 : 1 + options->more_rate_count;
+  const struct plm_batch_walk walk = {source, split,        evaluation->inference->max_chunks,
+                                      stop,   stop_context, NULL};
   *result = (struct plm_evaluation_result){.rate_count = is_causal(evaluation) ? 0 : rates};
   for (uint32_t i = 0; i < rates; i++) {
-    const double rate = i == 0 ? options->mask_rate : options->more_rates[i - 1];
-    PLM_TRY(run_rate(evaluation, source, split, options->seed, rate, stop, stop_context, error));
+    struct rate_pass pass = {evaluation, options->seed,
+                             i == 0 ? options->mask_rate : options->more_rates[i - 1]};
+    plm_confusion_reset(&evaluation->confusion);
+    PLM_TRY(plm_each_batch(&walk, count_batch, &pass, error));
     if (i == 0) take_main_rate(&evaluation->confusion, result);
-    result->rates[i] = rate;
+    result->rates[i] = pass.rate;
     result->rate_loss[i] = mean_loss(&evaluation->confusion);
   }
+  PLM_TRY(run_measures(evaluation, walk, options, result, error));
   result->seconds = plm_clock_seconds_since(started);
   return PLM_OK;
 }
@@ -178,6 +192,11 @@ void plm_evaluation_report(const struct plm_evaluation_result *result, const cha
   plm_metrics_number(line, "mcc", classes->mcc);
   plm_metrics_integer(line, "tokens", result->tokens);
   plm_metrics_number(line, "baseline_entropy", baseline_entropy);
+  if (!isnan(result->elbo)) plm_metrics_number(line, "elbo", result->elbo);
+  if (!isnan(result->pseudo_perplexity))
+    plm_metrics_number(line, "pseudo_perplexity", result->pseudo_perplexity);
+  if (!isnan(result->pseudo_perplexity_fast))
+    plm_metrics_number(line, "pseudo_perplexity_fast", result->pseudo_perplexity_fast);
   cJSON *by_rate = cJSON_AddObjectToObject(line, "loss_by_mask_rate");
   for (uint32_t i = 0; i < result->rate_count; i++) {
     char name[32];

@@ -31,6 +31,10 @@ struct plm_evaluation_options {
   const double *more_rates; /* further mask rates, for loss_by_mask_rate only */
   uint32_t more_rate_count;
   uint64_t seed;
+  uint32_t elbo_rates; /* K of the ELBO (measures.h); 0: none. Causal models have none */
+  bool pseudo_perplexity, pseudo_perplexity_fast;
+  double random_fraction, keep_fraction; /* for the fast estimate */
+  bool progress;                         /* show a bar for what takes long */
 };
 
 /* What is reused from one checkpoint of a configuration to the next: model, masks and buffers. */
@@ -55,13 +59,15 @@ struct plm_evaluation_result {
   uint32_t rate_count;              /* 0 for causal models, which mask nothing */
   double bin_loss[PLM_LENGTH_BINS]; /* NaN for an empty bin */
   uint64_t bin_rows[PLM_LENGTH_BINS];
+  double elbo, pseudo_perplexity, pseudo_perplexity_fast; /* NaN if not asked for */
   double seconds;
 };
 
 /* Polled between batches; any status but PLM_OK ends the evaluation with it. */
 typedef plm_status plm_evaluation_stop(void *context, struct plm_error *error);
 
-/* Evaluates one split. stop may be NULL. PLM_CONFIG: the split has no documents. */
+/* Evaluates one split. stop may be NULL. PLM_CONFIG: the split has no documents, or a causal model
+ * is asked for a measure that only masked models have. */
 plm_status plm_evaluation_run(struct plm_evaluation *evaluation,
                               const struct plm_chunk_source *source, enum plm_split split,
                               const struct plm_evaluation_options *options,

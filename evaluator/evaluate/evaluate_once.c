@@ -3,6 +3,7 @@
 
 #include <cjson/cJSON.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 
 #include "common/base/json.h"
@@ -39,6 +40,11 @@ static void print_people(const struct plm_evaluate_request *request,
   printf("accuracy     %.4f   precision %.4f   recall %.4f   f1 %.4f   mcc %.4f\n",
          result->classification.accuracy, result->classification.precision,
          result->classification.recall, result->classification.f1, result->classification.mcc);
+  if (!isnan(result->elbo)) printf("elbo         %.6f nats per residue\n", result->elbo);
+  if (!isnan(result->pseudo_perplexity))
+    printf("pseudo-perplexity  %.4f\n", result->pseudo_perplexity);
+  if (!isnan(result->pseudo_perplexity_fast))
+    printf("pseudo-perplexity  %.4f (estimated from one pass)\n", result->pseudo_perplexity_fast);
   printf("by length    ");
   for (int bin = 0; bin < PLM_LENGTH_BINS; bin++) {
     char name[32];
@@ -63,6 +69,7 @@ static plm_status print_json(const struct plm_evaluate_request *request,
   if (folder->checkpoint) plm_metrics_integer(line, "step", folder->step);
   plm_metrics_string(line, "checkpoint", request->checkpoint);
   plm_metrics_string(line, "identity", hex);
+  plm_metrics_string(line, "set", PLM_OWN_SET);
   plm_metrics_string(line, "split", request->split);
   plm_evaluation_report(result, weights, entropy, line);
   plm_metrics_number(line, "seconds", result->seconds);
@@ -110,6 +117,12 @@ static plm_status run_once(struct once *once, const struct plm_evaluate_request 
   const struct plm_evaluation_options options = {
       .mask_rate = request->mask_rate,
       .seed = request->seed,
+      .elbo_rates = request->elbo_rates,
+      .pseudo_perplexity = request->pseudo_perplexity,
+      .pseudo_perplexity_fast = request->pseudo_perplexity_fast,
+      .random_fraction = request->random_fraction,
+      .keep_fraction = request->keep_fraction,
+      .progress = true,
   };
   const struct plm_chunk_source source = plm_source_of_corpus(once->source);
   const double entropy = plm_corpus_info(once->corpus)->entropy;

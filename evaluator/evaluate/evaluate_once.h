@@ -14,6 +14,9 @@ struct plm_evaluate_request {
   double mask_rate;
   uint64_t max_tokens; /* 0: the whole split */
   uint64_t seed;
+  uint32_t elbo_rates; /* these as in struct plm_evaluation_options */
+  bool pseudo_perplexity, pseudo_perplexity_fast;
+  double random_fraction, keep_fraction;
   uint32_t alignment; /* of documents in a chunk, tokens; 0: what the model needs */
   bool json;          /* print one JSON object on one line instead of a table */
 };

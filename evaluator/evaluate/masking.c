@@ -43,16 +43,15 @@ static int32_t token_at(const struct plm_batch *batch, size_t position)
                                  : ((const uint16_t *)batch->tokens)[position];
 }
 
-static void ask(struct plm_question *question, size_t position, int32_t label,
-                const struct plm_chunk_document *document)
+void plm_question_ask(struct plm_question *question, size_t position, int32_t label, uint32_t about)
 {
   question->positions[question->rows] = (int32_t)position;
   question->labels[question->rows] = label;
-  question->residues[question->rows] = document->residues;
+  question->residues[question->rows] = about;
   question->rows++;
 }
 
-static void copy_inputs(struct plm_question *question, const struct plm_batch *batch)
+void plm_question_copy(struct plm_question *question, const struct plm_batch *batch)
 {
   const size_t tokens = (size_t)batch->chunks * batch->max_length;
   for (size_t i = 0; i < tokens; i++) question->inputs[i] = token_at(batch, i);
@@ -63,18 +62,18 @@ void plm_question_masked(struct plm_question *question, const struct plm_batch *
                          const struct plm_tokenizer *tokenizer, uint64_t seed, double rate)
 {
   const uint32_t threshold = plm_mask_threshold(rate);
-  copy_inputs(question, batch);
+  plm_question_copy(question, batch);
   for (uint32_t chunk = 0; chunk < batch->chunks; chunk++) {
     for (uint32_t d = batch->document_begin[chunk]; d < batch->document_begin[chunk + 1]; d++) {
       const struct plm_chunk_document *document = &batch->documents[d];
       const size_t first = (size_t)chunk * batch->max_length + document->start;
       for (uint32_t x = 0; x < document->tokens; x++) {
         const int32_t token = question->inputs[first + x];
-        if (token == tokenizer->cls || token == tokenizer->eos || token == tokenizer->pad) continue;
+        if (!plm_token_is_residue(tokenizer, token)) continue;
         const struct plm_philox_words draw =
             plm_philox(seed, x, document->number, PLM_PURPOSE_EVALUATION_MASK);
         if (draw.w[0] >> 8 >= threshold) continue;
-        ask(question, first + x, token, document);
+        plm_question_ask(question, first + x, token, document->residues);
         question->inputs[first + x] = tokenizer->mask;
       }
     }
@@ -83,13 +82,13 @@ void plm_question_masked(struct plm_question *question, const struct plm_batch *
 
 void plm_question_causal(struct plm_question *question, const struct plm_batch *batch)
 {
-  copy_inputs(question, batch);
+  plm_question_copy(question, batch);
   for (uint32_t chunk = 0; chunk < batch->chunks; chunk++) {
     for (uint32_t d = batch->document_begin[chunk]; d < batch->document_begin[chunk + 1]; d++) {
       const struct plm_chunk_document *document = &batch->documents[d];
       const size_t first = (size_t)chunk * batch->max_length + document->start;
       for (uint32_t x = 0; x + 1 < document->tokens; x++)
-        ask(question, first + x, question->inputs[first + x + 1], document);
+        plm_question_ask(question, first + x, question->inputs[first + x + 1], document->residues);
     }
   }
 }

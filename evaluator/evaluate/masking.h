@@ -30,6 +30,13 @@ plm_status plm_question_init(struct plm_question *question, uint32_t max_tokens,
                              struct plm_error *error);
 void plm_question_deinit(struct plm_question *question);
 
+/* Copies the tokens of a batch into the inputs, and asks nothing yet. */
+void plm_question_copy(struct plm_question *question, const struct plm_batch *batch);
+/* Asks for `label` at a position of B * L, after the last one. residues gets `about`: the length of
+ * the document, or whatever the caller wants to know of the row. */
+void plm_question_ask(struct plm_question *question, size_t position, int32_t label,
+                      uint32_t about);
+
 /* ceil(rate * 2^24): a 24-bit draw below it chooses its token. */
 uint32_t plm_mask_threshold(double rate);
 

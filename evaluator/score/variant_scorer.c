@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/base/progress.h"
+#include "common/inference/pseudo_likelihood.h"
 #include "common/inference/sequence_batch.h"
 #include "common/run/stop.h"
 
@@ -187,14 +188,6 @@ plm_status plm_variant_scorer_expect(struct plm_variant_scorer *scorer,
 
 /* ---- batches ---- */
 
-static double log_probability(const float *logits, uint32_t V, int32_t token)
-{
-  double highest = logits[0], sum = 0;
-  for (uint32_t v = 1; v < V; v++) highest = fmax(highest, (double)logits[v]);
-  for (uint32_t v = 0; v < V; v++) sum += exp((double)logits[v] - highest);
-  return (double)logits[token] - highest - log(sum);
-}
-
 static double preference(const struct plm_variant_scorer *scorer, const float *logits,
                          const struct plm_substitution *item)
 {
@@ -234,7 +227,8 @@ static void take_mutant(struct plm_variant_scorer *scorer, const struct job *job
 {
   double sum = 0;
   for (uint32_t k = job->row_count; k-- > 0;)
-    sum += log_probability(logits + (size_t)k * scorer->V, scorer->V, token_after(scorer, job, k));
+    sum +=
+        plm_log_probability(logits + (size_t)k * scorer->V, scorer->V, token_after(scorer, job, k));
   scorer->scores[scorer->order[job->first]] += sum;
 }
 
@@ -245,7 +239,8 @@ static void take_wild(struct plm_variant_scorer *scorer, const struct job *job, 
   double sum = 0;
   size_t v = job->first + job->count;
   for (uint32_t k = job->row_count; k-- > 0;) {
-    sum += log_probability(logits + (size_t)k * scorer->V, scorer->V, token_after(scorer, job, k));
+    sum +=
+        plm_log_probability(logits + (size_t)k * scorer->V, scorer->V, token_after(scorer, job, k));
     const uint32_t token = job->begin + job->places[0] + k + 1;
     for (; v > job->first && first_token(&scorer->variants[scorer->order[v - 1]]) == token; v--)
       scorer->scores[scorer->order[v - 1]] -= sum;
@@ -492,7 +487,7 @@ plm_status plm_variant_scorer_positions(struct plm_variant_scorer *scorer, const
     const float *logits = scorer->table + (size_t)place * scorer->V;
     for (const char *letter = letters; *letter != '\0'; letter++)
       *scores++ =
-          log_probability(logits, scorer->V, plm_tokenizer_encode(tokenizer, (uint8_t)*letter));
+          plm_log_probability(logits, scorer->V, plm_tokenizer_encode(tokenizer, (uint8_t)*letter));
   }
   return PLM_OK;
 }

@@ -55,15 +55,14 @@ static bool is_of(const struct plm_history_entry *entry, const struct plm_hash *
 }
 
 plm_status plm_history_add(struct plm_history *history, uint64_t step,
-                           const struct plm_hash *identity, enum plm_split split,
-                           struct plm_error *error)
+                           const struct plm_hash *identity, unsigned bit, struct plm_error *error)
 {
   struct plm_history_entry *entry = entry_at(history, step);
   if (entry == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   if (!is_of(entry, identity)) entry->splits = 0;
   entry->identified = identity != NULL;
   if (identity != NULL) entry->identity = *identity;
-  entry->splits |= 1u << split;
+  entry->splits |= 1u << bit;
   entry->skipped = entry->waits = false;
   return PLM_OK;
 }
@@ -100,6 +99,17 @@ bool plm_history_settled(const struct plm_history *history, uint64_t step,
   return (plm_history_splits(history, step, identity) & splits) == splits;
 }
 
+static unsigned bit_of(const struct plm_history *history, const cJSON *line, enum plm_split split)
+{
+  const char *set = plm_metrics_set(line);
+  if (strcmp(set, PLM_OWN_SET) == 0) return split;
+  for (uint32_t i = 0; history->evaluator != NULL && i < history->evaluator->set_count; i++) {
+    const struct plm_config_set *known = &history->evaluator->sets[i];
+    if (strcmp(known->name, set) == 0 && known->split == split) return PLM_SPLIT_COUNT + i;
+  }
+  return PLM_HISTORY_OTHER;
+}
+
 static bool read_line(void *context, const cJSON *line)
 {
   struct plm_history *history = context;
@@ -118,7 +128,8 @@ static bool read_line(void *context, const cJSON *line)
     status = unread ? plm_history_add_wait(history, step, NULL)
                     : plm_history_add_skip(history, step, NULL);
   else if (cJSON_IsString(split) && plm_split_parse(split->valuestring, &which, NULL) == PLM_OK)
-    status = plm_history_add(history, step, identified ? &identity : NULL, which, NULL);
+    status = plm_history_add(history, step, identified ? &identity : NULL,
+                             bit_of(history, line, which), NULL);
   return status == PLM_OK;
 }
 

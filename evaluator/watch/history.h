@@ -1,6 +1,8 @@
-/* What evaluator.jsonl already reports: for each step the splits that were evaluated, or that it
- * was skipped. A step that is published again with other weights is another checkpoint; reports
- * about the earlier one do not count for it. */
+/* What evaluator.jsonl already reports: for each step the splits and sets that were evaluated, or
+ * that it was skipped. Splits and sets are bits: bit s is split s of the run's own corpus, bit
+ * PLM_SPLIT_COUNT + i is entry i of evaluator.sets, and PLM_HISTORY_OTHER is any other set. A step
+ * that is published again with other weights is another checkpoint; reports about the earlier one
+ * do not count for it. */
 #ifndef PLM_EVALUATOR_WATCH_HISTORY_H
 #define PLM_EVALUATOR_WATCH_HISTORY_H
 
@@ -10,11 +12,15 @@
 
 #include "common/base/hash.h"
 #include "common/base/status.h"
+#include "common/config/config.h"
 #include "common/corpus/corpus.h"
+
+enum { PLM_HISTORY_OTHER = 31 };
+_Static_assert((int)PLM_SPLIT_COUNT + (int)PLM_MAX_SETS < (int)PLM_HISTORY_OTHER, "bits suffice");
 
 struct plm_history_entry {
   uint64_t step;
-  unsigned splits; /* bit s: split s is reported for the weights with this identity */
+  unsigned splits; /* bits that are reported for the weights with this identity */
   bool identified; /* false: the lines do not say which weights were evaluated */
   struct plm_hash identity;
   bool skipped; /* the last line about the step says that it was skipped */
@@ -23,16 +29,17 @@ struct plm_history_entry {
 
 /* In ascending order of steps. The caller owns it; {0} is empty. */
 struct plm_history {
+  const struct plm_config_evaluator *evaluator; /* its sets; NULL: none. Borrowed */
   struct plm_history_entry *entries;
   size_t count, capacity;
 };
 
 /* Adds what the file reports; a missing file reports nothing. */
 plm_status plm_history_read(struct plm_history *history, const char *path, struct plm_error *error);
-/* Adds the report of one split. identity NULL: the weights are unknown. PLM_NO_MEMORY. */
+/* Adds the report of one split or set, the number of its bit. identity NULL: the weights are
+ * unknown. PLM_NO_MEMORY. */
 plm_status plm_history_add(struct plm_history *history, uint64_t step,
-                           const struct plm_hash *identity, enum plm_split split,
-                           struct plm_error *error);
+                           const struct plm_hash *identity, unsigned bit, struct plm_error *error);
 /* Notes that a step was skipped. PLM_NO_MEMORY. */
 plm_status plm_history_add_skip(struct plm_history *history, uint64_t step,
                                 struct plm_error *error);

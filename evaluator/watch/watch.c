@@ -4,7 +4,6 @@
 
 #include <cjson/cJSON.h>
 #include <inttypes.h>
-#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +15,7 @@
 #include "common/base/log.h"
 #include "common/base/thread.h"
 #include "common/checkpoint/checkpoint.h"
+#include "common/corpus/corpus_description.h"
 #include "common/feed/feed_run.h"
 #include "common/metrics/metrics.h"
 #include "common/run/run.h"
@@ -24,14 +24,16 @@
 #include "evaluator/evaluate/evaluate.h"
 #include "evaluator/watch/checkpoints_seen.h"
 #include "evaluator/watch/feed_source.h"
+#include "evaluator/watch/held_out.h"
 #include "evaluator/watch/history.h"
+#include "evaluator/watch/watch_report.h"
 
 enum { POLL_MS = 200 };
 
 struct watch {
   const struct plm_config *config;
   struct plm_ops *ops;
-  unsigned splits; /* to evaluate, as bits */
+  struct plm_held_out_list held_out; /* what to evaluate on */
   char checkpoints[PLM_PATH_SIZE], metrics_path[PLM_PATH_SIZE], trainer_path[PLM_PATH_SIZE];
   char keys[PLM_PATH_SIZE]; /* the folder of CURVE keys */
   struct plm_lock *lock;
@@ -62,6 +64,22 @@ static uint64_t feed_credit(const struct plm_config *config)
   return config->evaluator.max_tokens != 0 && 2 * set_bytes < most ? 2 * set_bytes : most;
 }
 
+/* Of a mixture, the splits of the first corpus are evaluated, whichever packer comes first. */
+static plm_status read_fingerprint(const char *corpus, struct plm_hash *fingerprint,
+                                   struct plm_error *error)
+{
+  struct plm_corpus_description description;
+  const plm_status status = plm_corpus_description_read(corpus, &description, error);
+  if (status != PLM_OK) {
+    (void)plm_error_where(error, "corpus: source 0, %s", corpus);
+    return plm_error_hint(error, "the evaluator of a mixture must be able to read the corpus.json "
+                                 "of its first corpus");
+  }
+  *fingerprint = description.info.fingerprint;
+  plm_corpus_description_deinit(&description);
+  return PLM_OK;
+}
+
 static plm_status open_feed(struct watch *watch, struct plm_error *error)
 {
   const struct plm_config *config = watch->config;
@@ -74,6 +92,10 @@ static plm_status open_feed(struct watch *watch, struct plm_error *error)
       .credit_bytes = feed_credit(config),
       .wait_packers_s = config->network.wait_packers_s,
   };
+  if (config->source_count > 1) {
+    options.one_of_several = true;
+    PLM_TRY(read_fingerprint(config->corpus, &options.fingerprint, error));
+  }
   PLM_TRY(plm_run_keys(config->run, config->network.keys, watch->keys, error));
   PLM_TRY(plm_run_id(config->run, &options.run_id, error));
   PLM_TRY(plm_feed_open(&options, &watch->feed, error));
@@ -129,12 +151,8 @@ static void *watch_for_stop(void *context)
 
 static plm_status open_watch(struct watch *watch, struct plm_error *error)
 {
-  const struct plm_config_evaluator *options = &watch->config->evaluator;
-  for (uint32_t i = 0; i < options->split_count; i++) {
-    enum plm_split split;
-    PLM_TRY(plm_split_parse(options->splits[i], &split, error));
-    watch->splits |= 1u << split;
-  }
+  watch->history.evaluator = &watch->config->evaluator;
+  PLM_TRY(plm_held_out_open(watch->config, &watch->held_out, error));
   PLM_TRY(plm_run_check_moved(watch->config->run, error));
   PLM_TRY(plm_directory_make(watch->config->run, error));
   PLM_TRY(open_outputs(watch, error));
@@ -156,6 +174,7 @@ static void close_watch(struct watch *watch)
   plm_tensorboard_close(watch->board);
   plm_metrics_close(watch->metrics);
   plm_lock_release(watch->lock);
+  plm_held_out_close(&watch->held_out);
   plm_history_deinit(&watch->history);
   plm_seen_deinit(&watch->seen);
 }
@@ -216,74 +235,30 @@ static void report_wait(struct watch *watch, uint64_t step, const char *why)
   if (status != PLM_OK) plm_log_error(&error);
 }
 
-static void add_lag(const struct watch *watch, uint64_t step, cJSON *line)
-{
-  cJSON *last = NULL; /* without a line the trainer is at step 0 */
-  double lag = 0;
-  if (plm_metrics_last(watch->trainer_path, &last, NULL) == PLM_OK) {
-    const cJSON *trained = cJSON_GetObjectItemCaseSensitive(last, "step");
-    if (cJSON_IsNumber(trained)) lag = fmax(0, trained->valuedouble - (double)step);
-    cJSON_Delete(last);
-  }
-  plm_metrics_number(line, "lag_steps", lag);
-}
-
-static void write_board(struct watch *watch, uint64_t step, const char *split,
-                        const struct plm_evaluation_result *result)
-{
-  if (watch->board == NULL) return;
-  const struct {
-    const char *name;
-    double value;
-  } scalars[] = {
-      {"loss", result->loss},
-      {"perplexity", result->perplexity},
-      {"accuracy", result->classification.accuracy},
-      {"f1", result->classification.f1},
-      {"mcc", result->classification.mcc},
-      {"baseline_entropy", watch->baseline_entropy},
-  };
-  for (size_t i = 0; i < sizeof scalars / sizeof scalars[0]; i++) {
-    char tag[64];
-    struct plm_error error = {0};
-    snprintf(tag, sizeof tag, "%s/%s", split, scalars[i].name);
-    if (plm_tensorboard_scalar(watch->board, (int64_t)step, tag, scalars[i].value, &error) !=
-        PLM_OK)
-      plm_log_error(&error);
-  }
-  (void)plm_tensorboard_flush(watch->board, NULL); /* may fail: evaluator.jsonl is the record */
-}
-
 /* The checkpoint that is being evaluated. */
 struct subject {
   uint64_t step;
   struct plm_hash identity;
 };
 
-static plm_status report(struct watch *watch, const struct subject *subject, enum plm_split split,
+static plm_status report(struct watch *watch, const struct subject *subject,
+                         const struct plm_held_out *held_out,
                          const struct plm_evaluation_result *result, struct plm_error *error)
 {
-  const uint64_t step = subject->step;
-  char name[PLM_CHECKPOINT_NAME_SIZE], folder[64], identity[PLM_HASH_HEX_SIZE];
-  plm_checkpoint_name(step, name);
-  snprintf(folder, sizeof folder, PLM_RUN_CHECKPOINTS "/%s", name);
-  plm_hash_to_hex(subject->identity, identity);
-  cJSON *line = plm_metrics_line();
-  plm_metrics_integer(line, "step", step);
-  plm_metrics_string(line, "checkpoint", folder);
-  plm_metrics_string(line, "identity", identity);
-  plm_metrics_string(line, "split", plm_split_name(split));
-  plm_evaluation_report(result, plm_evaluation_weights(watch->evaluation), watch->baseline_entropy,
-                        line);
-  plm_metrics_number(line, "seconds", result->seconds);
-  add_lag(watch, step, line);
-  plm_metrics_number(line, "time", plm_clock_wall_s());
-  PLM_TRY(write_line(watch, line, error));
-  PLM_TRY(plm_history_add(&watch->history, step, &subject->identity, split, error));
-  write_board(watch, step, plm_split_name(split), result);
-  plm_info("step %" PRIu64 " %s: loss %.4f (composition %.4f), perplexity %.2f, accuracy %.1f %%",
-           step, plm_split_name(split), result->loss, watch->baseline_entropy, result->perplexity,
-           100 * result->classification.accuracy);
+  const struct plm_watch_report told = {
+      .step = subject->step,
+      .identity = subject->identity,
+      .weights = plm_evaluation_weights(watch->evaluation),
+      .held_out = held_out,
+      .baseline_entropy =
+          held_out->corpus != NULL ? held_out->baseline_entropy : watch->baseline_entropy,
+      .result = result,
+  };
+  PLM_TRY(write_line(watch, plm_watch_report_line(&told, watch->trainer_path), error));
+  PLM_TRY(
+      plm_history_add(&watch->history, subject->step, &subject->identity, held_out->bit, error));
+  plm_watch_report_board(&told, watch->board);
+  plm_watch_report_log(&told);
   return PLM_OK;
 }
 
@@ -313,7 +288,7 @@ static plm_status load_checkpoint(struct watch *watch, const char *directory,
   return plm_evaluation_load(watch->evaluation, directory, error);
 }
 
-/* Evaluates the splits that are not yet reported, with the weights that are loaded. */
+/* Evaluates the splits and sets that are not yet reported, with the weights that are loaded. */
 static plm_status evaluate_checkpoint(struct watch *watch, const struct subject *subject,
                                       struct plm_error *error)
 {
@@ -323,18 +298,22 @@ static plm_status evaluate_checkpoint(struct watch *watch, const struct subject 
       .more_rates = options->mask_rates,
       .more_rate_count = options->mask_rate_count,
       .seed = options->seed,
+      .elbo_rates = options->elbo_rates,
   };
   struct plm_feed_source state = {watch->feed, &watch->give_up};
-  const struct plm_chunk_source source = plm_source_of_feed(&state);
+  const struct plm_chunk_source feed = plm_source_of_feed(&state);
   PLM_TRY(learn_corpus(watch, error));
-  for (int split = 0; split < PLM_SPLIT_COUNT; split++) {
+  for (uint32_t i = 0; i < watch->held_out.count; i++) {
+    const struct plm_held_out *held_out = &watch->held_out.items[i];
     const unsigned reported =
         plm_history_splits(&watch->history, subject->step, &subject->identity);
-    if (!((watch->splits & ~reported) & 1u << split)) continue;
+    if (reported & 1u << held_out->bit) continue;
     struct plm_evaluation_result result;
-    PLM_TRY(plm_evaluation_run(watch->evaluation, &source, (enum plm_split)split, &evaluation,
+    const struct plm_chunk_source source =
+        held_out->source != NULL ? plm_source_of_corpus(held_out->source) : feed;
+    PLM_TRY(plm_evaluation_run(watch->evaluation, &source, held_out->split, &evaluation,
                                check_give_up, watch, &result, error));
-    PLM_TRY(report(watch, subject, (enum plm_split)split, &result, error));
+    PLM_TRY(report(watch, subject, held_out, &result, error));
   }
   return PLM_OK;
 }
@@ -422,7 +401,7 @@ static plm_status report_deleted(struct watch *watch, const uint64_t *steps, siz
     const struct plm_seen *seen = &watch->seen.items[i];
     const uint64_t step = seen->step;
     if (!is_listed(steps, count, step) &&
-        !plm_history_settled(&watch->history, step, plm_seen_identity(seen), watch->splits))
+        !plm_history_settled(&watch->history, step, plm_seen_identity(seen), watch->held_out.bits))
       PLM_TRY(report_skip(watch, step, SKIP_MISSING, deleted, error));
   }
   for (size_t i = 0; i < watch->history.count; i++) {
@@ -435,7 +414,7 @@ static plm_status report_deleted(struct watch *watch, const uint64_t *steps, siz
   for (uint64_t step = first_due(&watch->history, every); step < steps[count - 1]; step += every) {
     while (next < count && steps[next] < step) next++;
     if (next < count && steps[next] == step) continue;
-    if (!plm_history_settled(&watch->history, step, NULL, watch->splits))
+    if (!plm_history_settled(&watch->history, step, NULL, watch->held_out.bits))
       PLM_TRY(report_missing(watch, step, steps[count - 1], error));
   }
   return PLM_OK;
@@ -476,7 +455,7 @@ static plm_status scan(struct watch *watch, bool *again, struct plm_error *error
     }
     const unsigned reported =
         plm_history_splits(&watch->history, steps[i], plm_seen_identity(seen));
-    if (seen->failed || (reported & watch->splits) == watch->splits) continue;
+    if (seen->failed || (reported & watch->held_out.bits) == watch->held_out.bits) continue;
     if (seen->attempts > 0 && plm_clock_ms() < seen->retry_at_ms) continue;
     const uint64_t lines = watch->lines;
     status = take_checkpoint(watch, steps[i], error);
@@ -497,24 +476,34 @@ static bool complete(struct watch *watch)
   size_t count = 0;
   struct plm_hash identity;
   if (plm_done_read(watch->config->run, &step, &identity, NULL) != PLM_OK) return false;
-  if (!plm_history_settled(&watch->history, step, NULL, watch->splits)) return false;
+  if (!plm_history_settled(&watch->history, step, NULL, watch->held_out.bits)) return false;
   bool all = plm_checkpoint_list(watch->checkpoints, &steps, &count, NULL) == PLM_OK;
   for (size_t i = 0; i < count && all; i++) {
     const struct plm_seen *seen = plm_seen_look(&watch->seen, watch->checkpoints, steps[i]);
-    all = seen != NULL &&
-          plm_history_settled(&watch->history, steps[i], plm_seen_identity(seen), watch->splits);
+    all = seen != NULL && plm_history_settled(&watch->history, steps[i], plm_seen_identity(seen),
+                                              watch->held_out.bits);
   }
   free(steps);
   return all;
+}
+
+/* Where the trainer announces checkpoints: the address in the configuration, or else the endpoint
+ * that the trainer bound, if it has. */
+static const char *find_announcements(const struct watch *watch, char bound[512])
+{
+  const char *address = watch->config->network.announcements_address;
+  if (address != NULL) return address;
+  const plm_status status = plm_endpoint_read(watch->config->run, "announcements", bound, NULL);
+  return status == PLM_OK ? bound : NULL;
 }
 
 /* Waits for an announcement, or for the poll interval to pass. */
 static void wait_for_news(struct watch *watch)
 {
   struct plm_announcement message;
-  char endpoint[512];
-  if (watch->listener == NULL &&
-      plm_endpoint_read(watch->config->run, "announcements", endpoint, NULL) == PLM_OK &&
+  char bound[512];
+  const char *endpoint = watch->listener == NULL ? find_announcements(watch, bound) : NULL;
+  if (endpoint != NULL &&
       plm_listener_open(endpoint, watch->keys, &watch->listener, NULL) != PLM_OK)
     watch->listener = NULL;
   if (watch->listener != NULL) {

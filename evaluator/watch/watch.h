@@ -1,6 +1,7 @@
 /* The watching evaluator of a run: it verifies every published checkpoint, oldest first, evaluates
- * it once on each split, and reports to evaluator.jsonl and TensorBoard. It may start late, and may
- * be killed and restarted: what evaluator.jsonl reports is not evaluated again. */
+ * it once on each split and each further held-out set, and reports to evaluator.jsonl and
+ * TensorBoard. It may start late, and may be killed and restarted: what evaluator.jsonl reports is
+ * not evaluated again. */
 #ifndef PLM_EVALUATOR_WATCH_WATCH_H
 #define PLM_EVALUATOR_WATCH_WATCH_H
 

@@ -36,6 +36,8 @@ struct listing {
   char run[PLM_PATH_SIZE]; /* "" for a single checkpoint or a folder outside a run */
   struct row *rows;
   struct plm_retained *retained; /* one for each row */
+  char judge[64]; /* set and split whose loss keep_best compares: "corpus valid"; "" if unknown */
+  bool has_sets;  /* the run evaluates further sets */
   size_t count;
 };
 
@@ -109,6 +111,8 @@ static plm_status gather_reasons(struct listing *listing, struct plm_error *erro
   char reports[PLM_PATH_SIZE];
   if (plm_command_read_run(listing->run, &config, NULL) != PLM_OK) return PLM_OK;
   const char *split = config.evaluator.split_count > 0 ? config.evaluator.splits[0] : NULL;
+  snprintf(listing->judge, sizeof listing->judge, PLM_OWN_SET " %.20s", split != NULL ? split : "");
+  listing->has_sets = config.evaluator.set_count > 0;
   plm_status status = plm_path_join(reports, listing->run, PLM_RUN_EVALUATOR_METRICS, error);
   if (status == PLM_OK)
     status = plm_retention_read_reports(reports, split, listing->retained, listing->count, error);
@@ -167,9 +171,10 @@ static plm_status gather(const char *directory, bool verify, struct listing *lis
 
 /* ---- showing ----------------------------------------------------------------------------------*/
 
-static void add_json(cJSON *array, const struct row *row, const struct plm_retained *retained,
-                     bool verified)
+static void add_json(cJSON *array, const struct listing *listing, size_t i, bool verified)
 {
+  const struct row *row = &listing->rows[i];
+  const struct plm_retained *retained = &listing->retained[i];
   char hex[PLM_HASH_HEX_SIZE];
   cJSON *object = cJSON_CreateObject();
   cJSON_AddNumberToObject(object, "step", (double)row->step);
@@ -178,6 +183,7 @@ static void add_json(cJSON *array, const struct row *row, const struct plm_retai
   plm_hash_to_hex(row->identity, hex);
   cJSON_AddStringToObject(object, "identity", hex);
   plm_metrics_number(object, "loss", retained->loss);
+  if (listing->judge[0] != '\0') plm_metrics_string(object, "judged_by", listing->judge);
   cJSON *kept = cJSON_AddArrayToObject(object, "kept_by");
   for (int bit = 0; bit < PLM_KEPT_COUNT; bit++)
     if (retained->kept >> bit & 1)
@@ -231,6 +237,7 @@ static void print_listing(const struct listing *listing, const char *directory, 
   if (listing->count == 0) return;
   printf("%8s %9s %-*s %8s  %s\n", "step", "size", IDENTITY_DIGITS, "identity", "loss", "kept by");
   for (size_t i = 0; i < listing->count; i++) print_row(&listing->rows[i], &listing->retained[i]);
+  if (listing->has_sets) printf("loss and best: set and split %s\n", listing->judge);
   if (verified && valid > 0)
     printf("verified every byte of %s\n", plm_format_quantity(valid, "checkpoint", count));
 }
@@ -246,7 +253,7 @@ static plm_status show(const struct plm_command_context *context, const char *di
   if (status == PLM_OK && !context->json) print_listing(&listing, directory, verify);
   for (size_t i = 0; i < listing.count && status == PLM_OK; i++) {
     const struct row *row = &listing.rows[i];
-    if (context->json) add_json(array, row, &listing.retained[i], verify);
+    if (context->json) add_json(array, &listing, i, verify);
     if (row->problem.status == PLM_OK) continue;
     ++*damaged;
     plm_print(stderr, "%s: %s\n", row->path, row->problem.what);

@@ -138,10 +138,11 @@ const struct plm_command plm_command_ingest = {
         "<unk>. Any other character makes a record bad: it is reported and skipped.\n\n"
         "The hash of a sequence decides its split, so a sequence is always in the same one. "
         "Homologous proteins may be in different splits; --clusters keeps each cluster in one "
-        "split and places its sequences next to each other. A sequence that the file does not name "
-        "is a cluster of its own; a member that it puts into several clusters stays in the first, "
-        "or ends the command with --strict. --clusters needs room on the disk for the sequences "
-        "as text.\n\n"
+        "split and places its sequences next to each other. A sequence that FILE.tsv does not name "
+        "is a cluster of its own. A sequence that it puts into several clusters stays in the "
+        "first; "
+        "with --strict, it is an error. --clusters needs room on the disk for the sequences as "
+        "text.\n\n"
         "The corpus is written beside DIR, read back, compared and then renamed, so that DIR holds "
         "a complete corpus or nothing. Until then, it needs twice its size on the disk.",
     .options = options,

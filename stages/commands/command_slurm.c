@@ -60,19 +60,6 @@ static const struct plm_option options[] = {
     {0},
 };
 
-/* A whole number within limits. */
-static plm_status read_number(const struct plm_arguments *arguments, const char *name,
-                              unsigned least, unsigned most, unsigned *value,
-                              struct plm_error *error)
-{
-  unsigned long long given;
-  PLM_TRY(plm_arguments_u64(arguments, name, *value, &given, error));
-  if (given < least || given > most)
-    return plm_error_set(error, PLM_USAGE, "--%s must be from %u to %u", name, least, most);
-  *value = (unsigned)given;
-  return PLM_OK;
-}
-
 /* All values of a repeatable option, in an array that ends with NULL; the caller frees it. */
 static const char **all_values(const struct plm_arguments *arguments, const char *name)
 {
@@ -120,12 +107,14 @@ static plm_status read_job(const struct plm_arguments *arguments, const struct p
   job->packer_cpus = 2;
   job->notice_s = stop_s > LEAST_NOTICE_S ? stop_s : LEAST_NOTICE_S;
   if (job->notice_s > MOST_NOTICE_S) job->notice_s = MOST_NOTICE_S;
-  PLM_TRY(read_number(arguments, "nodes", 1, MOST_NODES, &job->nodes, error));
-  PLM_TRY(read_number(arguments, "cpus", 1, MOST_CPUS, &job->cpus, error));
-  PLM_TRY(read_number(arguments, "evaluator-cpus", 1, MOST_CPUS, &job->evaluator_cpus, error));
-  PLM_TRY(read_number(arguments, "packer-nodes", 0, MOST_NODES, &job->packer_nodes, error));
-  PLM_TRY(read_number(arguments, "packer-cpus", 1, MOST_CPUS, &job->packer_cpus, error));
-  PLM_TRY(read_number(arguments, "notice", 1, MOST_NOTICE_S, &job->notice_s, error));
+  PLM_TRY(plm_arguments_within(arguments, "nodes", 1, MOST_NODES, &job->nodes, error));
+  PLM_TRY(plm_arguments_within(arguments, "cpus", 1, MOST_CPUS, &job->cpus, error));
+  PLM_TRY(
+      plm_arguments_within(arguments, "evaluator-cpus", 1, MOST_CPUS, &job->evaluator_cpus, error));
+  PLM_TRY(
+      plm_arguments_within(arguments, "packer-nodes", 0, MOST_NODES, &job->packer_nodes, error));
+  PLM_TRY(plm_arguments_within(arguments, "packer-cpus", 1, MOST_CPUS, &job->packer_cpus, error));
+  PLM_TRY(plm_arguments_within(arguments, "notice", 1, MOST_NOTICE_S, &job->notice_s, error));
   if (plm_arguments_has(arguments, "no-evaluator")) job->evaluator_cpus = 0;
   job->time = plm_arguments_get(arguments, "time");
   if (job->time == NULL) job->time = "24:00:00";
@@ -134,20 +123,6 @@ static plm_status read_job(const struct plm_arguments *arguments, const struct p
   job->packer_partition = plm_arguments_get(arguments, "packer-partition");
   PLM_TRY(check_needed(arguments, job, error));
   return check_time(job->time, error);
-}
-
-static plm_status write_script(const struct plm_command_context *context,
-                               const struct plm_text *text, struct plm_error *error)
-{
-  struct plm_output_file *output;
-  const char *path = plm_arguments_get(context->arguments, "output");
-  PLM_TRY(plm_output_open(path != NULL ? path : "-", &output, error));
-  plm_status status = PLM_OK;
-  if (fwrite(text->data, 1, text->length, plm_output_stream(output)) != text->length)
-    status = plm_output_failed(output, error);
-  if (status == PLM_OK) status = plm_output_finish(output, error);
-  plm_output_close(output);
-  return status;
 }
 
 /* What may surprise the user, on standard error. */
@@ -166,6 +141,7 @@ static plm_status make_script(const struct plm_command_context *context,
                               const struct plm_config *config, struct plm_error *error)
 {
   const struct plm_arguments *arguments = context->arguments;
+  const char *path = plm_arguments_get(arguments, "output");
   char here[PLM_PATH_SIZE];
   struct plm_config_override *overrides;
   struct plm_text text = {0};
@@ -186,7 +162,8 @@ static plm_status make_script(const struct plm_command_context *context,
   if (sbatch == NULL || packer_sbatch == NULL || setup == NULL)
     status = plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   if (status == PLM_OK) status = plm_slurm_script(&job, &text, error);
-  if (status == PLM_OK) status = write_script(context, &text, error);
+  if (status == PLM_OK)
+    status = plm_output_write(path != NULL ? path : "-", text.data, text.length, false, error);
   if (status == PLM_OK) advise(context, &job);
   free(sbatch);
   free(packer_sbatch);

@@ -6,8 +6,8 @@
 #include "common/base/json.h"
 #include "common/base/printable.h"
 #include "common/corpus/corpus.h"
-#include "common/plan/trace.h"
 #include "stages/commands/command.h"
+#include "stages/commands/trace_sources.h"
 
 static const struct plm_option options[] = {
     {.name = "step",
@@ -32,11 +32,13 @@ static plm_status document_json(struct plm_corpus_cursor *cursor,
   return PLM_OK;
 }
 
-static plm_status print_json(struct plm_corpus_cursor *cursor, const struct plm_traced_chunk *chunk,
-                             struct plm_error *error)
+/* source: its number, or -1 if the run has only one corpus. */
+static plm_status print_json(struct plm_corpus_cursor *cursor, int source,
+                             const struct plm_traced_chunk *chunk, struct plm_error *error)
 {
   cJSON *line = cJSON_CreateObject();
   plm_status status = PLM_OK;
+  if (source >= 0) cJSON_AddNumberToObject(line, "source", source);
   cJSON_AddNumberToObject(line, "epoch", (double)chunk->epoch);
   cJSON_AddNumberToObject(line, "chunk", (double)chunk->chunk);
   cJSON *documents = cJSON_AddArrayToObject(line, "documents");
@@ -47,10 +49,11 @@ static plm_status print_json(struct plm_corpus_cursor *cursor, const struct plm_
   return status;
 }
 
-static plm_status print_table(struct plm_corpus_cursor *cursor,
+static plm_status print_table(struct plm_corpus_cursor *cursor, int source,
                               const struct plm_traced_chunk *chunk, struct plm_error *error)
 {
   const char *name;
+  if (source >= 0) printf("source %d, ", source);
   printf("epoch %llu, chunk %llu\n", (unsigned long long)chunk->epoch,
          (unsigned long long)chunk->chunk);
   for (uint32_t i = 0; i < chunk->count; i++) {
@@ -63,39 +66,24 @@ static plm_status print_table(struct plm_corpus_cursor *cursor,
   return PLM_OK;
 }
 
-static plm_status trace_step(const struct plm_command_context *context,
-                             const struct plm_config *config, uint64_t step,
-                             struct plm_corpus *corpus, struct plm_error *error)
+static plm_status print_step(const struct plm_command_context *context, bool mixture,
+                             struct plm_trace_sources *sources, struct plm_error *error)
 {
-  const struct plm_plan_parameters parameters = plm_config_training_plan(config);
-  const uint64_t batch = config->trainer.batch_tokens / config->data.max_length;
-  struct plm_corpus_cursor *cursor = NULL;
-  struct plm_trace *trace = NULL;
-  struct plm_plan *plan = NULL;
-  plm_status status;
-  PLM_TRY_GOTO(status, plm_plan_open_corpus(&parameters, corpus, PLM_SPLIT_TRAIN, &plan, error),
-               done);
-  PLM_TRY_GOTO(status, plm_trace_open(plan, &trace, error), done);
-  PLM_TRY_GOTO(status, plm_corpus_cursor_open(corpus, &cursor, error), done);
-  for (uint64_t i = 0; i < batch; i++) {
+  for (uint32_t i = 0; i < sources->chunks; i++) {
+    struct plm_trace_source *source = &sources->sources[sources->of[i]];
+    const int number = mixture ? sources->of[i] : -1;
     struct plm_traced_chunk chunk;
-    PLM_TRY_GOTO(status, plm_trace_chunk(trace, (step - 1) * batch + i, &chunk, error), done);
-    status = context->json ? print_json(cursor, &chunk, error) : print_table(cursor, &chunk, error);
-    if (status != PLM_OK) goto done;
+    PLM_TRY(plm_trace_chunk(source->trace, source->next++, &chunk, error));
+    PLM_TRY(context->json ? print_json(source->cursor, number, &chunk, error)
+                          : print_table(source->cursor, number, &chunk, error));
   }
-  if (fflush(stdout) != 0) status = plm_error_errno(error, "cannot write the trace");
-done:
-  plm_corpus_cursor_close(cursor);
-  plm_trace_close(trace);
-  plm_plan_close(plan);
-  return status;
+  return fflush(stdout) == 0 ? PLM_OK : plm_error_errno(error, "cannot write the trace");
 }
 
 static plm_status run(const struct plm_command_context *context, struct plm_error *error)
 {
   struct plm_config config = {0};
-  struct plm_corpus *corpus = NULL;
-  const struct plm_corpus_options corpus_options = {.allow_remote = true};
+  struct plm_trace_sources sources = {0};
   unsigned long long step;
   PLM_TRY(plm_command_operands(context, 0, error));
   PLM_TRY(plm_arguments_u64(context->arguments, "step", 0, &step, error));
@@ -110,11 +98,9 @@ static plm_status run(const struct plm_command_context *context, struct plm_erro
     plm_error_set(error, PLM_CONFIG, "the configuration names no corpus");
     status = plm_error_hint(error, "set `corpus` to the folder that the packers read");
   } else {
-    status = plm_corpus_open(config.corpus, &corpus_options, &corpus, error);
-  }
-  if (status == PLM_OK) {
-    status = trace_step(context, &config, step, corpus, error);
-    plm_corpus_close(corpus);
+    status = plm_trace_sources_open(&config, step - 1, &sources, error);
+    if (status == PLM_OK) status = print_step(context, config.source_count > 0, &sources, error);
+    plm_trace_sources_close(&sources);
   }
   plm_config_deinit(&config);
   return status;
@@ -127,7 +113,8 @@ const struct plm_command plm_command_trace = {
     .details = "Prints the chunks of step N in the order of the batch, and for each chunk its "
                "documents: number in the training split; start, the first token in the chunk; "
                "length in tokens, <cls> and <eos> included; offset, the first residue within the "
-               "document; and name. Reads the run's pipeline.yaml and the corpus. --json prints an "
+               "document; and name. In a mixture of corpora, each chunk names its source, by its "
+               "number in the list. Reads the run's pipeline.yaml and the corpus. --json prints an "
                "object on one line for each chunk.",
     .options = options,
     .run = run,

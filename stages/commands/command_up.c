@@ -15,10 +15,10 @@
 #include "common/base/log_file.h"
 #include "common/base/printable.h"
 #include "common/base/strict_json.h"
-#include "common/corpus/corpus.h"
 #include "common/run/run.h"
 #include "stages/commands/command.h"
 #include "stages/supervisor/gang_command.h"
+#include "stages/supervisor/run_corpora.h"
 #include "stages/supervisor/run_ports.h"
 #include "stages/supervisor/run_prepare.h"
 #include "stages/supervisor/supervisor.h"
@@ -45,7 +45,7 @@ struct plan {
   bool chosen[PLM_KIND_COUNT];
   enum plm_resume_mode mode;
   const char *resume_path;
-  char fingerprint[PLM_HASH_HEX_SIZE];
+  char fingerprint[PLM_FINGERPRINTS_SIZE]; /* of the corpora */
 };
 
 /* ---- the command line ---------------------------------------------------------------------- */
@@ -82,33 +82,6 @@ static void read_resume(const struct plm_arguments *arguments, struct plan *plan
   plan->resume_path = how;
 }
 
-static plm_status read_fingerprint(struct plan *plan, struct plm_error *error)
-{
-  struct plm_corpus *corpus;
-  const struct plm_corpus_options corpus_options = {.allow_remote = true};
-  plan->fingerprint[0] = '\0';
-  if (plan->config.corpus == NULL) return PLM_OK;
-  if (!plm_file_exists(plan->config.corpus)) {
-    plm_error_set(error, PLM_CONFIG, "corpus: %s does not exist", plan->config.corpus);
-    return plm_error_hint(error, "make it with `plm-pipeline ingest FASTA... --corpus %s`",
-                          plan->config.corpus);
-  }
-  PLM_TRY(plm_corpus_open(plan->config.corpus, &corpus_options, &corpus, error));
-  const struct plm_corpus_info *info = plm_corpus_info(corpus);
-  plm_hash_to_hex(info->fingerprint, plan->fingerprint);
-  plm_status status = PLM_OK;
-  if (info->tokenizer != plan->config.data.tokenizer) {
-    status = plm_error_set(error, PLM_CONFIG,
-                           "data.tokenizer differs from the tokenizer of the corpus %s",
-                           plan->config.corpus);
-  } else {
-    const struct plm_plan_parameters parameters = plm_config_training_plan(&plan->config);
-    status = plm_plan_check_corpus(&parameters, info, plan->config.corpus, error);
-  }
-  plm_corpus_close(corpus);
-  return status;
-}
-
 static plm_status read_plan(const struct plm_command_context *context, struct plan *plan,
                             struct plm_error *error)
 {
@@ -120,7 +93,7 @@ static plm_status read_plan(const struct plm_command_context *context, struct pl
   PLM_TRY(plm_arguments_load_config(context->arguments, file, true, &plan->config, error));
   if (scale != NULL) plan->config.packer_instances = packers;
   read_resume(context->arguments, plan);
-  plm_status status = read_fingerprint(plan, error);
+  plm_status status = plm_run_corpora_read(&plan->config, plan->fingerprint, error);
   if (status == PLM_OK && plan->chosen[PLM_KIND_TRAINER] && plan->config.trainer.ranks > 1)
     status = plm_gang_check(&plan->config, error);
   if (status != PLM_OK) plm_config_deinit(&plan->config);
@@ -352,12 +325,14 @@ const struct plm_command plm_command_up = {
     .name = "up",
     .operands = "[FILE] [STAGE...]",
     .summary = "start or resume a run: trainer, evaluator and packers",
-    .details = "Runs in the foreground and prints the lines of every stage. Ctrl-C stops the run "
-               "in order: "
-               "the trainer saves a checkpoint, then the others stop. A second Ctrl-C kills "
-               "them.\n\nSTAGE is trainer, evaluator or packer; the default is all of them. "
-               "Exit codes: 0 if the run is complete and evaluated, 130 after Ctrl-C, 143 after "
-               "SIGTERM or `down`, else that of the stage that failed.",
+    .details =
+        "Runs in the foreground and prints the lines of every stage. Ctrl-C stops the run "
+        "in order: "
+        "the trainer saves a checkpoint, then the others stop. A second Ctrl-C kills "
+        "them.\n\nFILE is the configuration, as with -c. STAGE is trainer, evaluator or packer; "
+        "the default is all of them. Exit codes: 0 if the run is complete and evaluated, "
+        "130 after Ctrl-C, 143 after SIGTERM or `down`; after a failure 2 or 4 if the "
+        "failed stage exited with it, otherwise 1.",
     .options = options,
     .run = up,
 };

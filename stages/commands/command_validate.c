@@ -9,6 +9,7 @@
 #include "common/base/text.h"
 #include "common/corpus/corpus_description.h"
 #include "stages/commands/command.h"
+#include "stages/supervisor/run_corpora.h"
 
 static plm_status print_json(const struct plm_config_problems *problems, struct plm_error *error)
 {
@@ -25,6 +26,7 @@ static plm_status check_corpus(const struct plm_config *config, struct plm_error
 {
   const struct plm_plan_parameters parameters = plm_config_training_plan(config);
   struct plm_corpus_description description;
+  if (config->source_count > 0) return PLM_OK; /* plm_run_corpora_check */
   if (config->corpus == NULL || parameters.sampling == PLM_SAMPLING_DOCUMENTS) return PLM_OK;
   const plm_status status = plm_corpus_description_read(config->corpus, &description, error);
   if (status == PLM_NOT_FOUND) return PLM_OK; /* it may be made later, or be on another host */
@@ -45,7 +47,8 @@ static plm_status validate(const struct plm_command_context *context, struct plm
   const char *path = context->arguments->positional_count > 0 ? context->arguments->positionals[0]
                                                               : context->config_path;
   PLM_TRY(plm_arguments_overrides(context->arguments, &overrides, &count, error));
-  const plm_status status = plm_config_load(path, overrides, count, &config, &problems, error);
+  const plm_status status = plm_config_load_with(path, overrides, count, plm_run_corpora_check,
+                                                 &config, &problems, error);
   plm_arguments_overrides_free(overrides, count);
   if (problems != NULL) { /* the result of this command, so that main has nothing to add */
     plm_error_set(error, status, "%s", "");

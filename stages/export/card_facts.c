@@ -13,6 +13,7 @@
 #include "common/run/run.h"
 
 enum { STATE_LIMIT = 1 << 26, STATE_VALUES = 1 << 20 }; /* bytes and values of trainer.json */
+enum { SUBJECT_SIZE = 64 };                             /* of a set and a split */
 
 /* ---- training ------------------------------------------------------------------------------ */
 
@@ -39,8 +40,10 @@ static plm_status gather_training(struct plm_card_facts *facts, struct plm_error
 {
   char path[PLM_PATH_SIZE], *text;
   size_t size;
+  bool exists;
   PLM_TRY(plm_path_join(path, facts->folder->directory, "trainer.json", error));
-  if (!plm_file_exists(path)) return PLM_OK;
+  PLM_TRY(plm_file_look(path, &exists, error));
+  if (!exists) return PLM_OK;
   PLM_TRY(plm_file_read(path, STATE_LIMIT, &text, &size, error));
   cJSON *state = plm_json_bounded(text, size, STATE_VALUES);
   free(text);
@@ -83,19 +86,22 @@ static bool is_ours(const struct plm_card_facts *facts, const cJSON *line)
          cJSON_HasObjectItem(line, "loss");
 }
 
-/* Keeps the last line of each split. */
+/* Keeps the last line of each set and split. */
 static bool take_line(void *context, const cJSON *line)
 {
   struct plm_card_facts *facts = context;
   const char *split = plm_json_string(line, "split", NULL);
   enum plm_split known;
+  char subject[SUBJECT_SIZE], other[SUBJECT_SIZE];
   /* The card quotes the name, and the run may have been copied from anywhere. */
-  if (split == NULL || plm_split_parse(split, &known, NULL) != PLM_OK || !is_ours(facts, line))
+  if (split == NULL || plm_split_parse(split, &known, NULL) != PLM_OK || !is_ours(facts, line) ||
+      !plm_config_is_set_name(plm_metrics_set(line)))
     return true;
+  plm_metrics_subject(line, subject, sizeof subject);
   for (int i = cJSON_GetArraySize(facts->evaluations) - 1; i >= 0; i--) {
     const cJSON *before = cJSON_GetArrayItem(facts->evaluations, i);
-    if (strcmp(plm_json_string(before, "split", ""), split) == 0)
-      cJSON_DeleteItemFromArray(facts->evaluations, i);
+    plm_metrics_subject(before, other, sizeof other);
+    if (strcmp(subject, other) == 0) cJSON_DeleteItemFromArray(facts->evaluations, i);
   }
   cJSON_AddItemToArray(facts->evaluations, cJSON_Duplicate(line, true));
   return true;

@@ -29,7 +29,8 @@ struct plm_card_facts {
   char fingerprint[PLM_HASH_HEX_SIZE]; /* of the corpus */
   bool corpus_known;                   /* the corpus with this fingerprint is still there */
   struct plm_corpus_description corpus;
-  struct cJSON *evaluations; /* array: the evaluator's last line for each split and these weights */
+  struct cJSON
+      *evaluations; /* array: the evaluator's last line for each set and split and these weights */
 };
 
 /* Fills the rest. Missing files are left out; a damaged file is an error, after which _deinit need

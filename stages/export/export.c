@@ -2,7 +2,6 @@
 #include "stages/export/export.h"
 
 #include <cjson/cJSON.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -241,7 +240,6 @@ plm_status plm_export(const struct plm_export_request *request, struct plm_expor
   struct export *export = calloc(1, sizeof *export);
   if (export == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for an export");
   *result = (struct plm_export_result){0};
-  signal(SIGXFSZ, SIG_IGN); /* beyond a limit on file sizes, a write fails instead of killing us */
   export->request = request;
   export->result = result;
   plm_status status = check_request(request, error);

@@ -12,6 +12,7 @@
 #include "common/base/printable.h"
 #include "common/base/progress.h"
 #include "common/corpus/tokenizer.h"
+#include "common/metrics/metrics.h"
 
 /* The evaluator's metrics, under the names of https://huggingface.co/metrics if they have one. */
 static const struct {
@@ -73,6 +74,16 @@ static void put_cell(struct plm_text *text, const char *string)
 
 /* ---- the YAML head ------------------------------------------------------------------------- */
 
+/* A further held-out set, of which the card knows only the name. */
+static void put_set(const char *set, const char *split, struct plm_text *text)
+{
+  char name[128];
+  snprintf(name, sizeof name, "%s, split %s", set, split);
+  plm_text_puts(text, "        dataset:\n          type: plm-corpus\n          name: ");
+  put_quoted(text, name);
+  plm_text_printf(text, "\n          split: %s\n", split);
+}
+
 static void put_dataset(const struct plm_card_facts *facts, const char *split,
                         struct plm_text *text)
 {
@@ -114,7 +125,7 @@ static void put_arguments(const struct plm_card_facts *facts, const cJSON *line,
   plm_text_printf(text, "          args:\n            predicted_tokens: %.0f\n",
                   plm_json_number(line, "tokens", 0));
   if (!isnan(rate)) plm_text_printf(text, "            mask_rate: %g\n", rate);
-  if (!facts->corpus_known ||
+  if (!facts->corpus_known || plm_metrics_is_extra(line) ||
       plm_split_parse(plm_json_string(line, "split", ""), &split, NULL) != PLM_OK)
     return;
   const struct plm_corpus_split *counts = &facts->corpus.info.splits[split];
@@ -128,7 +139,10 @@ static void put_result(const struct plm_card_facts *facts, const cJSON *line, st
   plm_text_printf(text, "      - task:\n          type: %s\n          name: %s\n",
                   is_causal(facts) ? "text-generation" : "fill-mask",
                   is_causal(facts) ? "Next token" : "Masked token");
-  put_dataset(facts, split, text);
+  if (plm_metrics_is_extra(line))
+    put_set(plm_metrics_set(line), split, text);
+  else
+    put_dataset(facts, split, text);
   put_arguments(facts, line, text);
   plm_text_puts(text, "        metrics:\n");
   for (size_t i = 0; i < METRICS; i++) {
@@ -387,10 +401,13 @@ static void put_how_evaluated(const struct plm_card_facts *facts, struct plm_tex
 static void put_evaluation(const struct plm_card_facts *facts, struct plm_text *text)
 {
   const cJSON *lines = facts->evaluations;
+  char subject[64];
   if (cJSON_GetArraySize(lines) == 0) return;
   plm_text_puts(text, "## Evaluation\n\n| |");
-  for (const cJSON *line = lines->child; line != NULL; line = line->next)
-    plm_text_printf(text, " %s |", plm_json_string(line, "split", ""));
+  for (const cJSON *line = lines->child; line != NULL; line = line->next) {
+    plm_metrics_subject(line, subject, sizeof subject);
+    plm_text_printf(text, " %s |", subject);
+  }
   plm_text_puts(text, "\n|---|");
   for (const cJSON *line = lines->child; line != NULL; line = line->next)
     plm_text_puts(text, "---:|");

@@ -59,7 +59,8 @@ static plm_status check_target(const char *directory, bool force, struct plm_err
   if (lstat(directory, &information) != 0) return PLM_OK;
   char description[PLM_PATH_SIZE];
   PLM_TRY(plm_path_join(description, directory, PLM_CORPUS_DESCRIPTION, error));
-  const bool corpus = S_ISDIR(information.st_mode) && plm_file_exists(description);
+  bool corpus = false;
+  if (S_ISDIR(information.st_mode)) PLM_TRY(plm_file_look(description, &corpus, error));
   if (corpus && force) return PLM_OK;
   if (S_ISDIR(information.st_mode) && rmdir(directory) == 0) return PLM_OK; /* it was empty */
   plm_error_set(error, PLM_EXISTS, "%s exists%s", directory, corpus ? "" : " and is not a corpus");
@@ -395,7 +396,9 @@ static plm_status publish(struct plm_corpus_writer *writer, struct plm_error *er
   char parent[PLM_PATH_SIZE];
   (void)split_path(writer->directory, parent);
   PLM_TRY(check_target(writer->directory, writer->force, error));
-  if (!plm_file_exists(writer->directory)) {
+  bool exists;
+  PLM_TRY(plm_file_look(writer->directory, &exists, error));
+  if (!exists) {
     if (rename(writer->temporary, writer->directory) != 0)
       return plm_error_errno(error, "cannot rename %s to %s", writer->temporary, writer->directory);
     writer->finished = true;

@@ -101,7 +101,10 @@ static plm_status check_before(const struct plm_config *config, struct plm_error
   plm_status status = plm_config_load_text(text, size, &before, error);
   free(text);
   if (status != PLM_OK) return plm_error_where(error, "%s", path);
-  status = check_corpus(before.corpus, config->corpus, error);
+  const uint32_t old = plm_config_source_count(&before), count = plm_config_source_count(config);
+  for (uint32_t k = 0; k < old && k < count && status == PLM_OK; k++)
+    status =
+        check_corpus(plm_config_source(&before, k).path, plm_config_source(config, k).path, error);
   if (status == PLM_OK) status = plm_config_check_resume(&before, config, &changes, error);
   if (status == PLM_OK && changes.length > 0) {
     plm_info("the resumed run differs from before:\n%.*s", (int)changes.length - 1, changes.data);

@@ -187,7 +187,9 @@ static bool latest_step(const char *run, uint64_t *step)
 static void say_stopped(struct plm_supervisor *supervisor)
 {
   uint64_t step;
-  if (latest_step(supervisor->run, &step))
+  if (!supervisor->options.chosen[PLM_KIND_TRAINER])
+    screen_say(supervisor, "stopped");
+  else if (latest_step(supervisor->run, &step))
     screen_say(supervisor, "stopped; `plm-pipeline up` will continue from step %llu",
                (unsigned long long)step);
   else

@@ -57,8 +57,10 @@ void supervisor_drain(struct plm_supervisor *supervisor, int signal_number)
   supervisor->draining = true;
   supervisor->drain_signal = signal_number;
   if (signal_number != 0 && !supervisor->killing) {
-    screen_say(supervisor, "stopping: the trainer saves a checkpoint, then the evaluator and the "
-                           "packers stop; a second signal kills them");
+    screen_say(supervisor, "stopping: %s; a second signal kills them",
+               supervisor->options.chosen[PLM_KIND_TRAINER]
+                   ? "the trainer saves a checkpoint, then the evaluator and the packers stop"
+                   : "the stages end what they are doing");
   }
 }
 

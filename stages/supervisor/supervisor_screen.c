@@ -111,7 +111,7 @@ static void evaluator_line(void *context, const char *line)
   const cJSON *split = cJSON_GetObjectItemCaseSensitive(json, "split");
   const double loss = plm_json_number(json, "loss", (double)NAN),
                step = plm_json_number(json, "step", (double)NAN);
-  if (cJSON_IsString(split) && isfinite(loss) && step >= 0.0) {
+  if (cJSON_IsString(split) && !plm_metrics_is_extra(json) && isfinite(loss) && step >= 0.0) {
     char name[17];
     plm_printable(name, sizeof name, split->valuestring, PLM_PRINTABLE_LINE);
     snprintf(screen->evaluation, sizeof screen->evaluation, " | %s %.4f at step %.0f", name, loss,

@@ -104,6 +104,8 @@ static plm_status start_process(struct plm_supervisor *supervisor, struct superv
   plm_status status =
       plm_stage_command_make(supervisor->options.program_directory, supervisor->run,
                              supervisor->options.fingerprint, stage->kind, &command, error);
+  if (stage->kind == PLM_KIND_PACKER)
+    plm_stage_command_add(&command, supervisor->options.packer_options);
   if (status == PLM_OK && stage->gang)
     status = gang_prepare(supervisor, stage, command.argv, &gang, error);
   if (status == PLM_OK) {

@@ -60,3 +60,14 @@ plm_status plm_stage_command_make(const char *program_directory, const char *run
   command->argv[used] = NULL;
   return PLM_OK;
 }
+
+void plm_stage_command_add(struct plm_stage_command *command, const char *const *arguments)
+{
+  size_t used = 0;
+  while (command->argv[used] != NULL) used++;
+  for (; arguments != NULL && *arguments != NULL; arguments++) {
+    PLM_ASSERT(used + 1 < PLM_STAGE_ARGUMENTS);
+    command->argv[used++] = (char *)(uintptr_t)*arguments;
+  }
+  command->argv[used] = NULL;
+}

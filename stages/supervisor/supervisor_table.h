@@ -7,6 +7,7 @@
 
 #include "common/base/file.h"
 #include "common/config/config.h"
+#include "stages/supervisor/run_corpora.h"
 
 enum plm_stage_index { PLM_KIND_TRAINER, PLM_KIND_EVALUATOR, PLM_KIND_PACKER, PLM_KIND_COUNT };
 
@@ -26,19 +27,23 @@ enum plm_stage_index plm_stage_kind_find(const char *name);
 unsigned plm_stage_instances(const struct plm_config *config, enum plm_stage_index kind);
 enum plm_restart plm_stage_restart(const struct plm_config *config, enum plm_stage_index kind);
 
-enum { PLM_STAGE_ARGUMENTS = 10 };
+enum { PLM_STAGE_ARGUMENTS = 20 };
 
 /* The command line of a stage. */
 struct plm_stage_command {
   char program[PLM_PATH_SIZE];
   char config[PLM_PATH_SIZE];
   char run[PLM_PATH_SIZE];
-  char fingerprint[64];
+  char fingerprint[PLM_FINGERPRINTS_SIZE];
   char *argv[PLM_STAGE_ARGUMENTS]; /* into the fields above; NULL-terminated */
 };
-/* fingerprint: of the corpus, in hex; "" if there is none here. PLM_LIMIT if a path is too long. */
+/* fingerprint: of the corpora, in hex, with commas; "" if there is none here. PLM_LIMIT if a path
+ * is too long. */
 plm_status plm_stage_command_make(const char *program_directory, const char *run,
                                   const char *fingerprint, enum plm_stage_index kind,
                                   struct plm_stage_command *command, struct plm_error *error);
+
+/* Adds arguments; the array ends with NULL, and both must outlive the command. NULL adds none. */
+void plm_stage_command_add(struct plm_stage_command *command, const char *const *arguments);
 
 #endif

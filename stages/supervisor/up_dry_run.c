@@ -1,33 +1,26 @@
 /* Prints everything that `up` would do. */
 #include "stages/supervisor/up_dry_run.h"
 
-#include <errno.h>
-#include <netdb.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/socket.h>
 #include <sys/statvfs.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cjson/cJSON.h>
 
 #include "common/base/json.h"
 #include "common/base/printable.h"
-#include "common/base/strict_json.h"
-#include "common/config/settings.h"
 #include "stages/supervisor/gang_command.h"
 #include "stages/supervisor/run_ports.h"
-
-enum { ANSWER_S = 20 }; /* time for the trainer to plan its memory */
+#include "stages/supervisor/trainer_plan.h"
 
 static void say_graph(const struct plm_config *config, const bool chosen[PLM_KIND_COUNT])
 {
   printf("graph\n");
   plm_print(stdout, "  corpus        %s\n",
             config->corpus != NULL ? config->corpus : "(that of the packers)");
+  for (uint32_t k = 1; k < config->source_count; k++)
+    plm_print(stdout, "                %s\n", config->sources[k].path);
   if (chosen[PLM_KIND_PACKER]) printf("    -> packer x %u\n", config->packer_instances);
   if (chosen[PLM_KIND_TRAINER]) {
     plm_print(stdout, "    -> trainer    feed %s, announcements %s\n", config->network.feed,
@@ -77,60 +70,6 @@ static void say_ports(const struct plm_dry_run *run)
 
 /* ---- memory and disk, which the trainer plans ---------------------------------------------- */
 
-/* Writes the resolved configuration to memory and returns what `plm-trainer --dry-run --json` says
- * about it, or NULL. The caller frees it. */
-static char *ask_trainer(const struct plm_dry_run *run, struct plm_error *error)
-{
-  char program[PLM_PATH_SIZE], path[64], *yaml, answer[8192];
-  if (plm_path_join(program, run->program_directory, "plm-trainer", error) != PLM_OK ||
-      plm_config_print(run->config, &yaml, error) != PLM_OK) {
-    return NULL;
-  }
-  int ends[2] = {-1, -1};
-  const int file = memfd_create("pipeline.yaml", 0);
-  const bool written =
-      file >= 0 && plm_file_write_all(file, yaml, strlen(yaml), "memory", error) == PLM_OK;
-  free(yaml);
-  snprintf(path, sizeof path, "/proc/self/fd/%d", file);
-  if (!written || pipe(ends) != 0) {
-    if (file >= 0) close(file);
-    return NULL;
-  }
-  const pid_t child = fork();
-  if (child == 0) {
-    dup2(ends[1], STDOUT_FILENO);
-    close(ends[0]);
-    alarm(ANSWER_S);
-    execl(program, program, "-c", path, "--dry-run", "--json", "-q", (char *)NULL);
-    _exit(127);
-  }
-  close(ends[1]);
-  close(file);
-  size_t used = 0;
-  for (ssize_t size; used < sizeof answer - 1; used += (size_t)size) {
-    size = read(ends[0], answer + used, sizeof answer - 1 - used);
-    if (size <= 0) break;
-  }
-  answer[used] = '\0';
-  close(ends[0]);
-  int status = 0;
-  waitpid(child, &status, 0);
-  return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? strdup(answer) : NULL;
-}
-
-static double free_disk_bytes(const char *run)
-{
-  char path[PLM_PATH_SIZE];
-  struct statvfs info;
-  snprintf(path, sizeof path, "%s", run);
-  while (statvfs(path, &info) != 0) { /* the nearest folder that exists */
-    char *slash = strrchr(path, '/');
-    if (slash == NULL || slash == path) return 0.0;
-    *slash = '\0';
-  }
-  return (double)info.f_bavail * (double)info.f_frsize;
-}
-
 static void say_device(const cJSON *json)
 {
   const bool cuda = strcmp(plm_json_string(json, "device", "cpu"), "cuda") == 0;
@@ -155,30 +94,36 @@ static void say_device(const cJSON *json)
   printf("\n");
 }
 
+/* What each rank has and sends; the memory above is that of the rank that needs most. */
+static void say_ranks(const cJSON *json)
+{
+  const double ranks = plm_json_number(json, "ranks", 1.0);
+  if (ranks < 2) return;
+  printf("ranks\n  %.0f on %.0f host%s; memory is that of the rank that needs most\n", ranks,
+         plm_json_number(json, "hosts", 1.0), plm_json_number(json, "hosts", 1.0) > 1 ? "s" : "");
+  printf("  the largest part of Muon's work is %.2f times the mean\n",
+         plm_json_number(json, "owner_imbalance", 1.0));
+  printf("  a rank sends %.2f MB a step within its group of %.0f, and %.2f MB to other groups\n",
+         1e-6 * plm_json_number(json, "sent_in_group", 0.0),
+         plm_json_number(json, "group_size", ranks),
+         1e-6 * plm_json_number(json, "sent_on_rail", 0.0));
+}
+
 static void say_memory(const struct plm_dry_run *run)
 {
   const struct plm_config *config = run->config;
-  struct plm_error error = {0};
-  char *answer = ask_trainer(run, &error);
-  cJSON *json = answer != NULL ? plm_json_line(answer) : NULL;
-  free(answer);
+  cJSON *json = plm_trainer_plan_ask(run->program_directory, config, NULL);
   printf("memory\n");
   if (json == NULL) {
     printf("  unknown: plm-trainer did not answer\n");
     return;
   }
   say_device(json);
-  /* weights and moments in fp32, and the average of the weights if there is one */
-  const double files =
-      plm_json_number(json, "parameter_count", 0.0) * 4.0 * (config->trainer.ema > 0.0 ? 4.0 : 3.0);
-  const double kept = (double)config->trainer.checkpoint.keep_last +
-                      (double)config->trainer.checkpoint.keep_best +
-                      (double)config->trainer.checkpoint.max_unevaluated + 1.0;
-  const double every = (double)config->trainer.checkpoint.every;
-  const double published = every > 0.0 ? (double)config->trainer.steps / every + 2.0 : 2.0;
+  say_ranks(json);
+  const double files = plm_checkpoint_bytes(config, json);
   printf("disk\n  checkpoints   at most %.1f MB: %.1f MB each (%.1f MB are free)\n",
-         1e-6 * files * (kept < published ? kept : published), 1e-6 * files,
-         1e-6 * free_disk_bytes(config->run));
+         1e-6 * files * plm_checkpoints_kept(config), 1e-6 * files,
+         1e-6 * plm_disk_free_bytes(config->run));
   cJSON_Delete(json);
 }
 

@@ -134,6 +134,49 @@ def test_what_is_cut_has_no_eos(trained):
     assert (ours - model.get_embeddings(told)).abs().max() > LIMIT
 
 
+@pytest.mark.filterwarnings("ignore:sequences")
+@torch.no_grad()
+def test_hidden_states_of_inner_layers(trained):
+    """`--layers` gives transformers' `hidden_states`, for each token and pooled, in C and in Python. A token
+    gets the state of its group."""
+    folder, texts = trained["perturbed"], sequences()[-8:]
+    model = load(folder).eval()
+    per_token = embed(folder, "--per-token", "--layers", "2,0,last,1", given=texts)
+    pooled = embed(folder, "--layers", "2,last", "--pooling", "mean,max", given=texts)
+    listed = model.embed_dataset(texts, per_token=True, layers="2,0,last,1")
+    listed_pooled = model.embed_dataset(texts, pooling="mean,max", layers=[2, "last"])["embeddings"]
+    torch.testing.assert_close(pooled, listed_pooled, rtol=0, atol=LIMIT)
+    for i, text in enumerate(texts):
+        length = length_of(text)
+        batch = tokenize(folder, [text])
+        output = model.plm(**batch, output_hidden_states=True)
+        states = [output.hidden_states[number] for number in (2, 0, len(output.hidden_states) - 1, 1)]
+        alignment = model.config.document_alignment
+        whole = -(-length // alignment) * alignment
+        rows = []
+        for state in states:
+            group = 1 if state.shape[1] == length else whole // state.shape[1]
+            rows.append(torch.stack([state[0, t // group] for t in range(length)]))
+        expected = torch.cat(rows, dim=-1)
+        assert per_token[i].shape == expected.shape
+        torch.testing.assert_close(per_token[i], expected, rtol=0, atol=LIMIT)
+        torch.testing.assert_close(listed[str(i)], expected, rtol=0, atol=LIMIT)
+        torch.testing.assert_close(rows[2], output.last_hidden_state[0], rtol=0, atol=0)
+        D = rows[0].shape[1]
+        residues = rows[0][1 : 1 + min(len(text), length - 1)].double()
+        torch.testing.assert_close(pooled[i, :D], residues.mean(0).float(), rtol=0, atol=LIMIT)
+    with safe_open("out.safetensors", "pt") as file:
+        assert file.metadata()["layers"] == f"2,{len(output.hidden_states) - 1}"
+    for wrong in ("99", "two", "1,1", "", "-1"):
+        words = ("--checkpoint", folder, "in.fasta", "--output", "x.safetensors")
+        refused = run("embed", *words, f"--layers={wrong}", check=False)
+        assert refused.returncode == 2 and "--layers" in refused.stderr
+    refused = run("embed", *words, "--layers", "1", "--logits", check=False)
+    assert refused.returncode == 2 and "exclude each other" in refused.stderr
+    with pytest.raises(ValueError, match="layer 99 is not one of"):
+        model.embed_dataset(texts, layers=[99])
+
+
 @torch.no_grad()
 def test_sequences_alone_and_chunks_packed_in_python(trained):
     folder = trained["perturbed"]

@@ -18,9 +18,10 @@ struct epochs {
   uint64_t highest_asked;
 };
 
-static plm_status epoch_total(void *context, uint64_t epoch, uint64_t *chunks,
+static plm_status epoch_total(void *context, uint32_t source, uint64_t epoch, uint64_t *chunks,
                               struct plm_error *error)
 {
+  (void)source;
   (void)error;
   struct epochs *epochs = context;
   if (epoch > epochs->highest_asked) epochs->highest_asked = epoch;
@@ -96,6 +97,68 @@ static void the_chain_tells_content_and_order(void **state)
   assert_true(plm_hash_equal(chains[0], chains[3]));
 }
 
+static plm_status total_of_source(void *context, uint32_t source, uint64_t epoch, uint64_t *chunks,
+                                  struct plm_error *error)
+{
+  const uint64_t *totals = context;
+  (void)epoch;
+  (void)error;
+  *chunks = totals[source];
+  return PLM_OK;
+}
+
+/* A run on one corpus gets a second source; both positions move and come back from JSON. */
+static void a_mixture_has_a_position_for_each_source(void **state)
+{
+  static const uint64_t first_totals[] = {3, 3, 3};
+  static uint64_t totals[] = {3, 5};
+  static const struct plm_hash plans[] = {{1, 2}, {3, 4}}, fingerprints[] = {{5, 6}, {7, 8}};
+  static const uint8_t sources[] = {0, 1, 1, 0, 1, 1, 1, 1};
+  static const uint8_t tokens[8 * LENGTH];
+  static const uint32_t begin[9];
+  const struct plm_mixture mixture = {.count = 2, .weights = {1, 3}, .final_weights = {-1, -1}};
+  struct epochs epochs = {first_totals, 0};
+  struct plm_data_cursor cursor, back;
+  struct plm_batch batch = {.chunks = 8,
+                            .max_length = LENGTH,
+                            .token_bytes = 1,
+                            .tokens = tokens,
+                            .document_begin = begin,
+                            .sources = sources};
+  (void)state;
+  assert_int_equal(plm_data_cursor_init(&cursor, plans[0], 7, NULL), PLM_OK);
+  consume(&cursor, 8, 1, &epochs);
+  assert_int_equal(plm_data_cursor_add_sources(&cursor, 2, plans, fingerprints, NULL), PLM_OK);
+  assert_int_equal(plm_mixture_history_add(&cursor.mixture, 0, 8, &mixture, NULL), PLM_OK);
+  expect_position(&cursor.sources[0], 2, 2);
+  expect_position(&cursor.sources[1], 0, 0);
+  const struct plm_hash before = cursor.chain;
+  assert_int_equal(plm_data_cursor_consume(&cursor, &batch, total_of_source, totals, NULL), PLM_OK);
+  assert_false(plm_hash_equal(before, cursor.chain));
+  assert_int_equal(cursor.chunks, 16);
+  expect_position(&cursor.sources[0], 3, 1);
+  expect_position(&cursor.sources[1], 1, 1);
+  cJSON *made = plm_data_cursor_to_json(&cursor);
+  char *text = cJSON_PrintUnformatted(made);
+  cJSON *json = cJSON_Parse(text);
+  assert_int_equal(plm_data_cursor_init(&back, plans[0], 7, NULL), PLM_OK);
+  assert_int_equal(plm_data_cursor_from_json(&back, json, NULL), PLM_OK);
+  assert_int_equal(back.source_count, 2);
+  expect_position(&back.sources[0], 3, 1);
+  expect_position(&back.sources[1], 1, 1);
+  assert_true(plm_hash_equal(back.chain, cursor.chain));
+  assert_true(plm_hash_equal(back.sources[1].fingerprint, fingerprints[1]));
+  plm_data_cursor_deinit(&back);
+  cJSON_SetNumberValue(cJSON_GetObjectItem(json, "chunks"), 17); /* more than the sources have */
+  assert_int_equal(plm_data_cursor_init(&back, plans[0], 7, NULL), PLM_OK);
+  assert_int_equal(plm_data_cursor_from_json(&back, json, NULL), PLM_FORMAT);
+  plm_data_cursor_deinit(&back);
+  plm_data_cursor_deinit(&cursor);
+  cJSON_free(text);
+  cJSON_Delete(made);
+  cJSON_Delete(json);
+}
+
 static void json_brings_back_the_same_cursor(void **state)
 {
   (void)state;
@@ -139,6 +202,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_batch_spans_as_many_epochs_as_it_needs),
       cmocka_unit_test(the_chain_tells_content_and_order),
+      cmocka_unit_test(a_mixture_has_a_position_for_each_source),
       cmocka_unit_test(json_brings_back_the_same_cursor),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -139,6 +139,13 @@ static void hello_and_welcome_come_back(void **state)
     size = plm_welcome_encode(&welcome, bytes);
     assert_int_equal(bytes[8 + 3 * 4 + 3], 1 + 2 * sampling); /* the byte of shuffle */
   }
+  welcome.plan.source = (struct plm_hash){5, 6}; /* of a mixture */
+  size = plm_welcome_encode(&welcome, bytes);
+  assert_int_equal(plm_welcome_decode(bytes, size, &welcome_back, &error), PLM_OK);
+  assert_true(plm_hash_equal(welcome_back.plan.source, welcome.plan.source));
+  assert_true(plm_hash_equal(plm_plan_hash(&welcome.plan), plm_plan_hash(&welcome_back.plan)));
+  welcome.plan.source = (struct plm_hash){0, 0};
+  assert_false(plm_hash_equal(plm_plan_hash(&welcome.plan), plm_plan_hash(&welcome_back.plan)));
   strcpy(welcome.address[0], "tcp://10.0.0.1:5702");
   memset(welcome.key[0], 'a', 40);
   size = plm_welcome_encode(&welcome, bytes);

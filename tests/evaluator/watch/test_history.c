@@ -29,6 +29,31 @@ static void history_reads_what_was_reported(void **state)
   plm_history_deinit(&history);
 }
 
+static void sets_are_reported_one_by_one(void **state)
+{
+  (void)state;
+  static const char lines[] =
+      "{\"step\":4,\"set\":\"corpus\",\"split\":\"valid\"}\n"
+      "{\"step\":4,\"set\":\"other\",\"split\":\"valid\"}\n" /* a set of an earlier configuration */
+      "{\"step\":4,\"set\":\"second\",\"split\":\"test\"}\n"
+      "{\"step\":8,\"set\":\"first\",\"split\":\"train\"}\n"; /* its split has changed since */
+  static const struct plm_config_evaluator evaluator = {
+      .sets = {{.name = "first", .split = PLM_SPLIT_VALID},
+               {.name = "second", .split = PLM_SPLIT_TEST}},
+      .set_count = 2,
+  };
+  const char *path = scratch_path("sets.jsonl");
+  struct plm_history history = {.evaluator = &evaluator};
+  assert_int_equal(plm_file_write(path, lines, sizeof lines - 1, 0644, NULL), PLM_OK);
+  assert_int_equal(plm_history_read(&history, path, NULL), PLM_OK);
+  const unsigned valid = 1u << PLM_SPLIT_VALID, first = 1u << PLM_SPLIT_COUNT, second = first << 1;
+  assert_true(plm_history_settled(&history, 4, NULL, valid | second));
+  assert_false(plm_history_settled(&history, 4, NULL, first));
+  assert_false(plm_history_settled(&history, 8, NULL, first));
+  assert_int_equal(plm_history_splits(&history, 8, NULL), 1u << PLM_HISTORY_OTHER);
+  plm_history_deinit(&history);
+}
+
 static void a_step_with_other_weights_is_another_checkpoint(void **state)
 {
   (void)state;
@@ -71,6 +96,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(history_reads_what_was_reported),
+      cmocka_unit_test(sets_are_reported_one_by_one),
       cmocka_unit_test(a_step_with_other_weights_is_another_checkpoint),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,35 @@
+/* The list form of `corpus`: reading, checking and printing it, for the other files of this folder.
+ */
+#ifndef PLM_COMMON_CONFIG_CONFIG_SOURCES_H
+#define PLM_COMMON_CONFIG_CONFIG_SOURCES_H
+
+#include <yaml.h>
+
+#include "common/config/problems.h"
+
+/* Where the list is written. */
+struct plm_sources_text {
+  yaml_document_t *document;
+  const yaml_node_t *list;
+  struct plm_place place;
+  const char *base; /* folder that relative paths are relative to */
+  bool has_lines;   /* places have line and column */
+};
+
+/* Reads the list into the loader's configuration. False: it has mistakes, which were added to the
+ * loader's problems; entries that have a path are stored all the same, so that more checks see
+ * them. */
+bool plm_sources_read(struct plm_loader *loader, const struct plm_sources_text *text);
+/* Mistakes that concern several entries or other settings. */
+void plm_sources_check(struct plm_loader *loader);
+/* Appends the list as YAML, on one line. */
+void plm_sources_print(const struct plm_config *config, struct plm_text *text);
+/* Whether any source has a final weight. */
+bool plm_sources_move(const struct plm_config *config);
+/* Frees the entries: the configuration then has no list. */
+void plm_sources_release(struct plm_config *config);
+
+/* Of setting_print.c: a number as YAML. */
+void plm_setting_print_number(struct plm_text *text, double value);
+
+#endif

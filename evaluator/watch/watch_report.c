@@ -1,0 +1,94 @@
+/* Puts the result of an evaluation into lines and scalars. */
+#include "evaluator/watch/watch_report.h"
+
+#include <cjson/cJSON.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/checkpoint/checkpoint.h"
+#include "common/run/run.h"
+
+static void add_lag(const char *trainer_path, uint64_t step, cJSON *line)
+{
+  cJSON *last = NULL; /* without a line the trainer is at step 0 */
+  double lag = 0;
+  if (plm_metrics_last(trainer_path, &last, NULL) == PLM_OK) {
+    const cJSON *trained = cJSON_GetObjectItemCaseSensitive(last, "step");
+    if (cJSON_IsNumber(trained)) lag = fmax(0, trained->valuedouble - (double)step);
+    cJSON_Delete(last);
+  }
+  plm_metrics_number(line, "lag_steps", lag);
+}
+
+cJSON *plm_watch_report_line(const struct plm_watch_report *report, const char *trainer_path)
+{
+  char name[PLM_CHECKPOINT_NAME_SIZE], folder[64], identity[PLM_HASH_HEX_SIZE];
+  plm_checkpoint_name(report->step, name);
+  snprintf(folder, sizeof folder, PLM_RUN_CHECKPOINTS "/%s", name);
+  plm_hash_to_hex(report->identity, identity);
+  cJSON *line = plm_metrics_line();
+  plm_metrics_integer(line, "step", report->step);
+  plm_metrics_string(line, "checkpoint", folder);
+  plm_metrics_string(line, "identity", identity);
+  plm_metrics_string(line, "set", report->held_out->set);
+  plm_metrics_string(line, "split", plm_split_name(report->held_out->split));
+  plm_evaluation_report(report->result, report->weights, report->baseline_entropy, line);
+  plm_metrics_number(line, "seconds", report->result->seconds);
+  if (trainer_path != NULL) add_lag(trainer_path, report->step, line);
+  plm_metrics_number(line, "time", plm_clock_wall_s());
+  return line;
+}
+
+/* "valid" or, with the separator ' ', "refseq valid". */
+static void subject_of(const struct plm_held_out *held_out, char separator, char text[64])
+{
+  const char *split = plm_split_name(held_out->split);
+  if (strcmp(held_out->set, PLM_OWN_SET) == 0)
+    snprintf(text, 64, "%s", split);
+  else
+    snprintf(text, 64, "%s%c%s", held_out->set, separator, split);
+}
+
+void plm_watch_report_board(const struct plm_watch_report *report, struct plm_tensorboard *board)
+{
+  const struct plm_evaluation_result *result = report->result;
+  char subject[64];
+  if (board == NULL) return;
+  const struct {
+    const char *name;
+    double value;
+  } scalars[] = {
+      {"loss", result->loss},
+      {"perplexity", result->perplexity},
+      {"accuracy", result->classification.accuracy},
+      {"f1", result->classification.f1},
+      {"mcc", result->classification.mcc},
+      {"baseline_entropy", report->baseline_entropy},
+      {"elbo", result->elbo},
+  };
+  subject_of(report->held_out, '/', subject);
+  for (size_t i = 0; i < sizeof scalars / sizeof scalars[0]; i++) {
+    char tag[128];
+    if (isnan(scalars[i].value) && strcmp(scalars[i].name, "elbo") == 0) continue;
+    struct plm_error error = {0};
+    snprintf(tag, sizeof tag, "%s/%s", subject, scalars[i].name);
+    if (plm_tensorboard_scalar(board, (int64_t)report->step, tag, scalars[i].value, &error) !=
+        PLM_OK)
+      plm_log_error(&error);
+  }
+  (void)plm_tensorboard_flush(board, NULL); /* may fail: evaluator.jsonl is the record */
+}
+
+void plm_watch_report_log(const struct plm_watch_report *report)
+{
+  const struct plm_evaluation_result *result = report->result;
+  char subject[64];
+  subject_of(report->held_out, ' ', subject);
+  plm_info("step %" PRIu64 " %s: loss %.4f (composition %.4f), perplexity %.2f, accuracy %.1f %%",
+           report->step, subject, result->loss, report->baseline_entropy, result->perplexity,
+           100 * result->classification.accuracy);
+}

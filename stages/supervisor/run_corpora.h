@@ -1,0 +1,21 @@
+/* The corpora of a configuration, as `up` and `validate` read them. */
+#ifndef PLM_STAGES_SUPERVISOR_RUN_CORPORA_H
+#define PLM_STAGES_SUPERVISOR_RUN_CORPORA_H
+
+#include "common/config/config.h"
+#include "common/config/problems.h"
+
+/* Room for the fingerprints of all corpora in hex, with commas. */
+enum { PLM_FINGERPRINTS_SIZE = PLM_MAX_SOURCES * PLM_HASH_HEX_SIZE };
+
+/* Opens each corpus and checks that it fits the configuration and is there once. fingerprints
+ * becomes "HEX,HEX,...", or "" if the configuration names no corpus. PLM_CONFIG: a corpus does not
+ * exist, has another tokenizer, keeps no clusters, or is there twice. */
+plm_status plm_run_corpora_read(const struct plm_config *config,
+                                char fingerprints[PLM_FINGERPRINTS_SIZE], struct plm_error *error);
+
+/* Adds what is wrong with the corpora of a list to the loader's problems, as far as they are there;
+ * they may be made later, or be on other hosts. For plm_config_load_with. */
+void plm_run_corpora_check(struct plm_loader *loader);
+
+#endif

@@ -1,0 +1,120 @@
+"""The measures of `evaluate` beside the loss (evaluator/evaluate/measures.h), from their definitions: the
+ELBO of masked diffusion, pseudo-perplexity and its estimate from one pass."""
+
+import json
+import math
+
+import pytest
+import torch
+from plm_testing import LETTERS, philox, read_fasta, run, small_corpus, small_model
+
+CLS, EOS, MASK = 0, 2, 32
+MAX_LENGTH = 64
+SEED = 5
+
+
+@pytest.fixture(scope="module", params=["patch_unet", "transformer"])
+def model(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp(request.param)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        small_corpus()
+        model = small_model(request.param)
+        model.save_pretrained("model")
+    return folder, model
+
+
+def evaluate(folder, *options):
+    words = ("--checkpoint", folder / "model", "--corpus", folder / "corpus", "--seed", SEED)
+    return json.loads(run("evaluate", *words, "--threads", 1, "--json", *options).stdout)
+
+
+def documents(folder):
+    """The tokens of the split, cut at max_length."""
+    fasta = folder / "out.fasta"
+    fasta.write_text(run("corpus", folder / "corpus", "--fasta", "--split", "valid").stdout)
+    for _, sequence in read_fasta(fasta):
+        yield ([CLS, *(4 + LETTERS.index(c) for c in sequence), EOS])[:MAX_LENGTH]
+
+
+def log_softmax(model, tokens):
+    with torch.no_grad():
+        return model(input_ids=torch.tensor([tokens])).logits[0].double().log_softmax(-1)
+
+
+def residues(tokens):
+    return [i for i, token in enumerate(tokens) if token not in (CLS, EOS)]
+
+
+def test_elbo(model):
+    folder, network = model
+    rates = 3
+    u = float(philox(SEED, 0, 0, 10)[0] >> 8) * 2**-24
+    total, maskable = 0.0, 0
+    for n, tokens in enumerate(documents(folder)):
+        van_der_corput = int(f"{n:032b}"[::-1], 2) * 2.0**-32
+        for k in range(rates):
+            t = 1e-3 + 0.999 * ((u + van_der_corput + k / rates) % 1.0)
+            draws = philox(SEED, torch.arange(len(tokens)).numpy() + (k << 20), n, 10)[:, 0] >> 8
+            chosen = [i for i in residues(tokens) if int(draws[i]) < math.ceil(t * 2**24)]
+            maskable += len(residues(tokens))
+            masked = [MASK if i in chosen else token for i, token in enumerate(tokens)]
+            p = log_softmax(network, masked)
+            total -= sum(float(p[i, tokens[i]]) for i in chosen) / t
+    line = evaluate(folder, "--elbo-rates", rates)
+    assert line["elbo"] == pytest.approx(total / maskable, rel=1e-4)
+    assert "pseudo_perplexity" not in line
+    assert evaluate(folder, "--elbo-rates", rates, "--seed", SEED + 1)["elbo"] != line["elbo"]
+    assert "elbo" not in evaluate(folder)
+
+
+def test_pseudo_perplexity(model):
+    folder, network = model
+    exact, fast, count = 0.0, 0.0, 0
+    a, b = 0.05 / 20, 0.15
+    for tokens in documents(folder):
+        shown = log_softmax(network, tokens)
+        places = residues(tokens)
+        copies = torch.tensor([tokens] * len(places))
+        copies[range(len(places)), places] = MASK
+        with torch.no_grad():
+            p = network(input_ids=copies).logits.double().log_softmax(-1)
+        for row, i in enumerate(places):
+            exact -= float(p[row, i, tokens[i]])
+            q = math.exp(float(shown[i, tokens[i]]))
+            fast -= math.log(q * a / (a + b * (1 - q)))
+            count += 1
+    fractions = ("--random-fraction", 0.05, "--keep-fraction", 0.15)
+    line = evaluate(folder, "--pseudo-perplexity", "both", *fractions)
+    assert line["pseudo_perplexity"] == pytest.approx(math.exp(exact / count), rel=1e-4)
+    assert line["pseudo_perplexity_fast"] == pytest.approx(math.exp(fast / count), rel=1e-4)
+
+
+def test_the_fast_estimate_inverts_what_a_perfect_model_answers():
+    """Bayes' rule by enumeration: a token is shown because it was kept or because it was drawn."""
+    p, a, b = [0.5, 0.3, 0.2], 0.1 / 3, 0.1
+    for shown in range(3):
+        weights = [p[t] * (a + (b if t == shown else 0)) for t in range(3)]
+        q = weights[shown] / sum(weights)
+        assert q * a / (a + b * (1 - q)) == pytest.approx(p[shown])
+
+
+def test_options_are_checked(model):
+    folder, _ = model
+    words = ("evaluate", "--checkpoint", folder / "model", "--corpus", folder / "corpus")
+    refused = run(*words, "--pseudo-perplexity", "fast", check=False)
+    assert refused.returncode == 2 and "--random-fraction" in refused.stderr
+    refused = run(*words, "--pseudo-perplexity", "slow", check=False)
+    assert refused.returncode == 2 and "exact, fast or both" in refused.stderr
+    assert run(*words, "--elbo-rates", "65", check=False).returncode == 2
+    assert run(*words, "--elbo-rates", "1.5", check=False).returncode == 2
+
+
+def test_a_causal_model_has_no_pseudo_perplexity(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    small_corpus()
+    small_model("transformer", objective="causal", attention={"pattern": ["causal"]}).save_pretrained("model")
+    words = ("evaluate", "--checkpoint", "model", "--corpus", "corpus", "--json")
+    refused = run(*words, "--pseudo-perplexity", "exact", check=False)
+    assert refused.returncode == 2 and "a causal model has no pseudo-perplexity" in refused.stderr
+    assert "elbo" not in json.loads(run(*words, "--elbo-rates", "2").stdout)
