@@ -360,6 +360,7 @@ cuda-model: venv $(CUDA_LIBRARY) ## estimate from the compiled kernels for sm_90
 # DESTDIR is put before every path (for packages); programs find ../lib/libplm_cuda.so by themselves.
 PREFIX ?= /usr/local
 INSTALLED := $(DESTDIR)$(PREFIX)
+UNITS := plm-packer.service plm-pipeline@.service
 .PHONY: install install-files uninstall
 install: all install-files ## build and install into PREFIX (/usr/local); DESTDIR for packages
 install-files:
@@ -374,12 +375,21 @@ install-files:
 	@$(BIN)/plm-pipeline completion bash >$(INSTALLED)/share/bash-completion/completions/plm-pipeline
 	@$(BIN)/plm-pipeline completion zsh >$(INSTALLED)/share/zsh/site-functions/_plm-pipeline
 	@$(BIN)/plm-pipeline completion fish >$(INSTALLED)/share/fish/vendor_completions.d/plm-pipeline.fish
+	@$(BIN)/plm-pipeline manual --all $(INSTALLED)/share/man
+	@install -d $(INSTALLED)/lib/systemd/system
+	@for unit in $(UNITS); do \
+	  sed 's|@BIN@|$(PREFIX)/bin|' systemd/$$unit.in >$(INSTALLED)/lib/systemd/system/$$unit; done
+	@install -D -m 644 systemd/plm-pipeline.sysusers $(INSTALLED)/lib/sysusers.d/plm-pipeline.conf
 	@echo "installed into $(INSTALLED): bin/plm-pipeline, plm-packer, plm-trainer, plm-evaluator"
 uninstall: ## remove what `make install` installed; takes the same PREFIX and DESTDIR
 	@rm -f $(patsubst %,$(INSTALLED)/bin/%,$(notdir $(PROGRAMS))) $(INSTALLED)/lib/libplm_cuda.so $(INSTALLED)/lib/libplm_mpi.so \
 	  $(INSTALLED)/share/bash-completion/completions/plm-pipeline \
 	  $(INSTALLED)/share/zsh/site-functions/_plm-pipeline \
 	  $(INSTALLED)/share/fish/vendor_completions.d/plm-pipeline.fish
+	@rm -f $(INSTALLED)/share/man/man1/plm-pipeline.1 $(INSTALLED)/share/man/man1/plm-pipeline-*.1 \
+	  $(patsubst %,$(INSTALLED)/share/man/man1/%.1,plm-packer plm-trainer plm-evaluator) \
+	  $(INSTALLED)/share/man/man5/pipeline.yaml.5
+	@rm -f $(patsubst %,$(INSTALLED)/lib/systemd/system/%,$(UNITS)) $(INSTALLED)/lib/sysusers.d/plm-pipeline.conf
 	@rm -rf $(INSTALLED)/share/doc/plm-pipeline
 
 # ---- dependencies -------------------------------------------------------------------------------
@@ -398,8 +408,8 @@ venv: ## create the Python environment of the tests (build/venv)
 tests: $(PROGRAMS) $(EMULATED_LIBRARY) $(EMULATED_NCCL) $(if $(filter-out 0,$(MPI)),$(MPI_LIBRARY)) $(if $(SAN),,$(FAULTS_LIBRARY)) $(STOP_LIBRARY) $(COUNT_LIBRARY) $(TEST_BIN) $(CUBLASLT_BIN) $(FUZZ_BIN) $(TOOL_BIN) $(BENCH_BIN) $(GPU_BIN) ## build all test programs
 # PYTHON=0 leaves out PyTorch; the tests that need it are reported as skipped.
 PYTHON ?= 1
-# A Slurm cluster and an ssh server on this machine. Their daemons run only in the tests.
-TEST_PACKAGES := munge slurmctld slurmd slurm-client openssh-server openssh-client
+# A Slurm cluster and an ssh server on this machine, whose daemons run only in the tests, and man.
+TEST_PACKAGES := man-db munge slurmctld slurmd slurm-client openssh-server openssh-client
 test: deps $(if $(filter 0,$(PYTHON)),,venv) ## install what is missing, build, run every test; TESTS=PATTERN chooses, PYTHON=0 leaves out PyTorch
 	@tests/support/deps.sh $(TEST_PACKAGES)
 	@$(MAKE) -j$(JOBS) tests

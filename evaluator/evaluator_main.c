@@ -69,6 +69,7 @@ int main(int argc, char **argv)
 {
   static const struct plm_program watching = {
       .name = "plm-evaluator",
+      .summary = "evaluate the checkpoints of a run, or do a task with one checkpoint",
       .usage =
           "usage: plm-evaluator --run DIR [-c FILE]\n"
           "       plm-evaluator TASK [options]\n\n"

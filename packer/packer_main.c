@@ -175,6 +175,7 @@ int main(int argc, char **argv)
 {
   static const struct plm_program program = {
       .name = "plm-packer",
+      .summary = "serve packed chunks of a corpus to the trainer and the evaluator of a run",
       .usage =
           "usage: plm-packer --corpus DIR[,DIR]... --connect tcp://HEAD:PORT --keys DIR\n"
           "       plm-packer -c pipeline.yaml [--run DIR]\n\n"

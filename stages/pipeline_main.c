@@ -26,11 +26,8 @@ static void print_overview(void)
   printf("\noptions of every command:\n");
   plm_options_help(plm_common_options);
   putchar('\n');
-  plm_help_text(
-      "`plm-pipeline COMMAND -h` says more about a command. Exit codes: 0 done, 1 failed, 2 wrong "
-      "usage or configuration, 3 the run is not running, 4 timed out, 130 or 143 "
-      "stopped by a signal.",
-      0);
+  plm_help_text("`plm-pipeline COMMAND -h` says more about a command. Exit codes: " PLM_EXIT_CODES,
+                0);
 }
 
 static void print_command_help(const struct plm_command *command)

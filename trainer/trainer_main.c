@@ -97,6 +97,7 @@ int main(int argc, char **argv)
 {
   static const struct plm_program program = {
       .name = "plm-trainer",
+      .summary = "train the model of a run and publish its checkpoints",
       .usage = "usage: plm-trainer [-c FILE] [--run DIR] [--set KEY=VALUE]... [OPTION]...\n\n"
                "Trains the model of pipeline.yaml on the chunks that packers send, and publishes\n"
                "checkpoints into the run folder. Resumes from the newest checkpoint there.\n",

@@ -4,13 +4,55 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "common/base/descriptors.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
+#include "common/cli/roff.h"
 #include "common/run/run.h"
 #include "common/run/stop.h"
+
+/* The lines of the usage before the empty line are the synopsis, the others the description. */
+static void put_usage(struct plm_text *page, const struct plm_program *program)
+{
+  const char *line = program->usage, *description = strstr(program->usage, "\n\n");
+  plm_roff_section(page, "SYNOPSIS");
+  while (line != NULL && line < description) {
+    char command[256];
+    const size_t name = strlen(program->name), size = strcspn(line, "\n");
+    snprintf(command, sizeof command, "%.*s", (int)size, line);
+    const char *begin = strstr(command, program->name);
+    if (begin != NULL) plm_roff_synopsis(page, begin, name);
+    line += size + 1;
+  }
+  plm_roff_section(page, "DESCRIPTION");
+  plm_roff_paragraphs(page, description != NULL ? description : program->usage);
+}
+
+static plm_status print_manual_page(const struct plm_program *program, struct plm_error *error)
+{
+  static const char *const pages[] = {"plm-packer", "plm-trainer", "plm-evaluator"};
+  struct plm_text page = {0};
+  plm_roff_begin(&page, program->name, 1, program->summary);
+  put_usage(&page, program);
+  plm_roff_section(&page, "OPTIONS");
+  plm_roff_options(&page, program->options);
+  plm_roff_options(&page, plm_common_options);
+  plm_roff_section(&page, "EXIT STATUS");
+  plm_roff_paragraphs(&page, program->more != NULL ? program->more : PLM_EXIT_CODES);
+  plm_roff_section(&page, "SEE ALSO");
+  plm_roff_refer(&page, "plm-pipeline", 1, true);
+  for (size_t i = 0; i < sizeof pages / sizeof pages[0]; i++)
+    if (strcmp(pages[i], program->name) != 0) plm_roff_refer(&page, pages[i], 1, false);
+  plm_roff_refer(&page, "pipeline.yaml", 5, false);
+  plm_text_puts(&page, "\n");
+  const bool failed = page.failed;
+  if (!failed) fputs(page.data, stdout);
+  plm_text_deinit(&page);
+  return failed ? plm_error_set(error, PLM_NO_MEMORY, "out of memory") : PLM_OK;
+}
 
 static plm_status run_program(const struct plm_program *program,
                               const struct plm_arguments *arguments, struct plm_error *error)
@@ -45,7 +87,7 @@ void plm_program_begin(void)
     const int mode = descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY;
     if (open("/dev/null", mode) != descriptor) _exit(plm_status_exit_code(PLM_FAILURE));
   }
-  signal(SIGXFSZ, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN); /* beyond a limit on file sizes, a write fails instead of killing us */
   plm_descriptors_raise();
 }
 
@@ -56,8 +98,13 @@ int plm_program_main(const struct plm_program *program, int argc, char **argv)
   plm_program_begin();
   plm_stop_signals_install();
   plm_log_init(program->name, PLM_LOG_INFO);
-  plm_status status = plm_arguments_parse(argc, argv, program->options, &arguments, &error);
-  if (status == PLM_OK) status = run_program(program, &arguments, &error);
+  plm_status status;
+  if (program->summary != NULL && argc == 2 && strcmp(argv[1], "--manual-page") == 0) {
+    status = print_manual_page(program, &error);
+  } else {
+    status = plm_arguments_parse(argc, argv, program->options, &arguments, &error);
+    if (status == PLM_OK) status = run_program(program, &arguments, &error);
+  }
   plm_arguments_deinit(&arguments);
   if (fflush(stdout) != 0 && status == PLM_OK)
     status = plm_error_errno(&error, "cannot write standard output");

@@ -7,9 +7,15 @@
 #include "common/cli/options.h"
 #include "common/config/config.h"
 
+/* The exit codes that all programs share, for their help and manual pages. */
+#define PLM_EXIT_CODES                                                                        \
+  "0 done, 1 failed, 2 wrong usage or configuration, 3 the run is not running, 4 timed out, " \
+  "130 or 143 stopped by a signal."
+
 struct plm_program {
-  const char *name;  /* "plm-trainer" */
-  const char *usage; /* text before the options in --help */
+  const char *name;    /* "plm-trainer" */
+  const char *summary; /* for the manual page: one line, with a verb; NULL: it has no page */
+  const char *usage;   /* text before the options in --help */
   const struct plm_option *options;
   const char *more; /* text after the options; NULL: none */
   size_t operands;  /* largest number of arguments that are not options */
@@ -24,7 +30,8 @@ struct plm_program {
 void plm_program_begin(void);
 
 /* Parses the options, answers --help and --version or runs the program, prints an error and returns
- * the exit code. Stop signals are caught from the beginning. */
+ * the exit code. Stop signals are caught from the beginning. `plm-pipeline manual` gives it
+ * --manual-page, as the only argument and without a line in the help, to print its page. */
 int plm_program_main(const struct plm_program *program, int argc, char **argv);
 
 /* plm_arguments_load_config for a stage: without -c and PLM_CONFIG, the pipeline.yaml of the folder

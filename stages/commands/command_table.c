@@ -28,6 +28,7 @@
   X(slurm)          \
   X(validate)       \
   X(config)         \
+  X(manual)         \
   X(completion)
 /* clang-format on */
 

@@ -13,6 +13,9 @@ done
 [ -s "$installed/share/bash-completion/completions/plm-pipeline" ] || fail "no completion for bash"
 [ -s "$installed/share/zsh/site-functions/_plm-pipeline" ] || fail "no completion for zsh"
 [ -s "$installed/share/fish/vendor_completions.d/plm-pipeline.fish" ] || fail "no completion for fish"
+for page in man1/plm-pipeline.1 man1/plm-pipeline-up.1 man1/plm-trainer.1 man5/pipeline.yaml.5; do
+  [ -s "$installed/share/man/$page" ] || fail "no manual page $page"
+done
 [ -s "$installed/share/doc/plm-pipeline/README.md" ] || fail "no README.md"
 
 # embed starts plm-evaluator, which it has to find beside itself
