@@ -183,6 +183,7 @@ $(BUILD)/obj/trainer/trainer_open.o: ALL_CFLAGS += -DPLM_BUILD_DIGEST='"$(DIGEST
 
 $(BUILD)/obj/common/huggingface/modeling_source.o: common/huggingface/modeling_plm.py
 $(BUILD)/obj/stages/slurm/slurm_body.o: stages/slurm/slurm_body.sh
+$(BUILD)/obj/stages/views/report_css.o: stages/views/report.css
 
 define isa_rule
 $(BUILD)/obj/kernels/cpu/isa/%.$(1).o: kernels/cpu/isa/%.c $(COMPILED_BY)

@@ -23,7 +23,7 @@
 #include "stages/views/metrics_curves.h"
 #include "stages/views/plot.h"
 
-enum { MAX_RUNS = 16, MAX_KEYS = 32, KEYS_SIZE = 512, POLL_MS = 200, COLUMN = 12 };
+enum { MAX_RUNS = 16, MAX_KEYS = 32, KEYS_SIZE = 512, POLL_MS = 200, COLUMN = 12, LABEL = 100 };
 
 static const struct plm_option options[] = {
     {'f', "follow", NULL, "keep printing lines as they come, until Ctrl-C"},
@@ -39,7 +39,7 @@ static const struct {
   const char *columns; /* without --keys: all in CSV, in a table those that fit */
 } stages[] = {
     {"evaluator", PLM_RUN_EVALUATOR_METRICS, PLM_STAGE_EVALUATOR,
-     "step,split,loss,perplexity,accuracy,baseline_entropy,mcc,tokens,seconds,lag_steps"},
+     "step,split,loss,perplexity,accuracy,baseline_entropy,mcc,tokens,seconds,lag_steps,set"},
     {"trainer", PLM_RUN_TRAINER_METRICS, PLM_STAGE_TRAINER,
      "step,loss,lr_hidden,tokens_per_second,tokens,grad_norm,mask_rate,step_ms,data_wait_ms,"
      "checkpoint_ms"},
@@ -58,6 +58,7 @@ struct view {
   bool all_keys; /* no --keys: lines of JSON are printed as they are */
   const char *runs[MAX_RUNS];
   size_t run_count;
+  int run_width; /* of the column that names the run; 0 with one run, which needs no name */
   unsigned printed;
 };
 
@@ -124,24 +125,32 @@ static int terminal_width(void)
 static void fit_columns(struct view *view)
 {
   const int room = terminal_width();
-  int width = 0, fit = 0;
+  int width = view->run_width, fit = 0;
   while (fit < view->key_count && (width += width_of(view->keys[fit])) <= room) fit++;
   if (room > 0 && fit > 0) view->key_count = fit;
 }
 
-static void print_row(const struct view *view, const cJSON *json)
+static void print_row(const struct view *view, const char *run, const cJSON *json)
 {
-  const bool csv = view->form == FORM_CSV;
+  const bool csv = view->form == FORM_CSV, named = view->run_width > 0;
   struct plm_text row = {0};
+  if (named && csv)
+    plm_text_put_csv(&row, run, strlen(run), ',');
+  else if (named)
+    plm_text_printf(&row, "  %*s", view->run_width - 2, run);
   for (int i = 0; i < view->key_count; i++) {
     char number[64];
     const cJSON *value = cJSON_GetObjectItemCaseSensitive(json, view->keys[i]);
     const char *text = text_of(value, number, csv ? 17 : 6);
+    if (!csv && cJSON_IsString(value) && strcmp(view->keys[i], "split") == 0) {
+      plm_metrics_subject(json, number, sizeof number); /* says which set it is of */
+      text = number;
+    }
     if (!csv) {
       plm_text_printf(&row, "  %*s", width_of(view->keys[i]) - 2, text);
       continue;
     }
-    if (i > 0) plm_text_puts(&row, ",");
+    if (i > 0 || named) plm_text_puts(&row, ",");
     plm_text_put_csv(&row, text, strlen(text), ',');
   }
   if (row.data != NULL) plm_print(stdout, "%s\n", row.data);
@@ -152,9 +161,10 @@ static void print_head(struct view *view)
 {
   if (view->form == FORM_JSON || (view->printed > 0 && view->form == FORM_CSV)) return;
   if (view->form == FORM_TABLE && view->printed % 40 != 0) return;
+  if (view->run_width > 0) printf("%*s", view->form == FORM_CSV ? 0 : view->run_width, "run");
   for (int i = 0; i < view->key_count; i++) {
     if (view->form == FORM_CSV)
-      plm_print(stdout, "%s%s", i > 0 ? "," : "", view->keys[i]);
+      plm_print(stdout, "%s%s", i > 0 || view->run_width > 0 ? "," : "", view->keys[i]);
     else
       plm_print(stdout, "%*s", width_of(view->keys[i]), view->keys[i]);
   }
@@ -175,25 +185,35 @@ static void add_exact(cJSON *to, const char *name, const cJSON *value)
   }
 }
 
-static plm_status print_selected_json(const struct view *view, const cJSON *json)
+static plm_status print_selected_json(const struct view *view, const char *run, const cJSON *json)
 {
   cJSON *chosen = cJSON_CreateObject();
+  if (view->run_width > 0) cJSON_AddStringToObject(chosen, "run", run);
   for (int i = 0; i < view->key_count; i++) {
     add_exact(chosen, view->keys[i], cJSON_GetObjectItemCaseSensitive(json, view->keys[i]));
   }
   return plm_json_print(chosen, NULL);
 }
 
-/* A line as its stage wrote it, with all digits. */
-static void print_whole_json(const char *line)
+/* A line as its stage wrote it, with all digits; with several runs, "run" comes first. */
+static void print_whole_json(const struct view *view, const char *run, const char *line)
 {
   struct plm_text text = {0};
+  if (view->run_width > 0) {
+    cJSON *name = cJSON_CreateString(run);
+    char *quoted = name != NULL ? plm_json_text(name, false) : NULL;
+    line += strcspn(line, "{") + 1; /* it is an object */
+    const bool empty = line[strspn(line, " \t")] == '}';
+    plm_text_printf(&text, "{\"run\":%s%s", quoted != NULL ? quoted : "null", empty ? "" : ",");
+    free(quoted);
+    cJSON_Delete(name);
+  }
   plm_text_put_json(&text, line, strlen(line));
   if (!text.failed) puts(text.data);
   plm_text_deinit(&text);
 }
 
-static void print_line(struct view *view, const char *line)
+static void print_line(struct view *view, const char *run, const char *line)
 {
   cJSON *json = plm_json_line(line);
   if (!cJSON_IsObject(json)) { /* a damaged line is skipped */
@@ -203,16 +223,17 @@ static void print_line(struct view *view, const char *line)
   const cJSON *skipped = cJSON_GetObjectItemCaseSensitive(json, "skipped");
   print_head(view);
   if (view->form == FORM_JSON && view->all_keys) {
-    print_whole_json(line);
+    print_whole_json(view, run, line);
   } else if (view->form == FORM_JSON) {
-    (void)print_selected_json(view, json); /* without memory the line is skipped */
+    (void)print_selected_json(view, run, json); /* without memory the line is skipped */
   } else if (view->form == FORM_TABLE && cJSON_IsString(skipped)) {
     char number[64];
     const cJSON *step = cJSON_GetObjectItemCaseSensitive(json, "step");
+    if (view->run_width > 0) plm_print(stdout, "%*s", view->run_width, run);
     plm_print(stdout, "%*s  skipped: %s\n", COLUMN, text_of(step, number, 15),
               skipped->valuestring);
   } else {
-    print_row(view, json);
+    print_row(view, run, json);
   }
   view->printed++;
   cJSON_Delete(json);
@@ -234,7 +255,7 @@ static plm_status print_runs(struct view *view, bool follow, struct plm_error *e
       status = plm_follower_next(followers[i], &line, error);
       if (status != PLM_OK || line == NULL) continue;
       any = true;
-      print_line(view, line);
+      print_line(view, view->runs[i], line);
     }
     if (any) continue;
     fflush(stdout);
@@ -256,12 +277,12 @@ static const char *last_part(const char *path)
 
 /* Adds the curves of one run; labels has room for one label each. Returns how many there were. */
 static size_t add_series(const struct plm_curves *curves, const char *run,
-                         struct plm_series *series, char (*labels)[64])
+                         struct plm_series *series, char (*labels)[LABEL])
 {
   for (size_t i = 0; i < curves->count; i++) {
     const struct plm_curve *curve = &curves->list[i];
     const char *split = curves->count > 1 ? curve->split : "";
-    snprintf(labels[i], sizeof labels[i], "%.40s%s%.15s", last_part(run),
+    snprintf(labels[i], sizeof labels[i], "%.40s%s%.55s", last_part(run),
              split[0] != '\0' ? " " : "", split);
     series[i] = (struct plm_series){labels[i], curve->x, curve->y, curve->count};
   }
@@ -273,7 +294,7 @@ static plm_status plot_key(const struct view *view, const char *key, bool color,
 {
   struct plm_curves curves[MAX_RUNS] = {0};
   struct plm_series series[MAX_RUNS * PLM_CURVE_SPLITS];
-  char labels[MAX_RUNS * PLM_CURVE_SPLITS][64];
+  char labels[MAX_RUNS * PLM_CURVE_SPLITS][LABEL];
   size_t count = 0;
   plm_status status = PLM_OK;
   double baseline = NAN;
@@ -315,6 +336,8 @@ static plm_status collect_runs(const struct plm_command_context *context, struct
     view->runs[view->run_count++] = path;
   }
   for (size_t i = 0; i < view->run_count; i++) {
+    const int width = (int)strlen(view->runs[i]) + 2;
+    if (view->run_count > 1 && width > view->run_width) view->run_width = width;
     if (plm_file_exists(view->runs[i])) continue;
     plm_error_set(error, PLM_NOT_FOUND, "there is no run folder %s", view->runs[i]);
     return plm_error_hint(error, "start a run with `plm-pipeline up`, or name one with --run DIR");
@@ -377,7 +400,7 @@ const struct plm_command plm_command_metrics = {
     .details = "Prints a table on a terminal, and lines of JSON when piped or with --json. STAGE "
                "is evaluator, trainer or packer. A table has the columns that fit; --keys chooses "
                "others, and --csv prints all. -f follows the file through restarts and resumes. "
-               "--plot overlays the curves of several --run.",
+               "With several --run, each line names its run, and --plot overlays their curves.",
     .options = options,
     .run = run,
 };

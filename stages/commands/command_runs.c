@@ -14,6 +14,7 @@
 #include "common/metrics/metrics.h"
 #include "common/run/run.h"
 #include "stages/commands/command.h"
+#include "stages/views/run_state.h"
 
 static const struct plm_option options[] = {{0, NULL, NULL, NULL}};
 
@@ -32,28 +33,17 @@ static bool keep_last_loss(void *context, const cJSON *line)
   struct last_loss *last = context;
   const double value = plm_json_number(line, "loss", NAN);
   const cJSON *split = cJSON_GetObjectItemCaseSensitive(line, "split");
-  if (!isfinite(value) || !cJSON_IsString(split)) return true;
+  if (!isfinite(value) || !cJSON_IsString(split) || plm_metrics_is_extra(line)) return true;
   if (last->split[0] == '\0') snprintf(last->split, sizeof last->split, "%s", split->valuestring);
   if (strcmp(last->split, split->valuestring) == 0) last->value = value;
   return true;
-}
-
-static const char *state_of(const char *run)
-{
-  struct plm_lock_holder holder;
-  uint64_t step;
-  struct plm_hash identity;
-  if (plm_lock_holder(run, "trainer", &holder, NULL) == PLM_OK ||
-      plm_lock_holder(run, "supervisor", &holder, NULL) == PLM_OK)
-    return "running";
-  return plm_done_read(run, &step, &identity, NULL) == PLM_OK ? "complete" : "stopped";
 }
 
 static plm_status summarise(const char *run, struct run_summary *summary, struct plm_error *error)
 {
   char path[PLM_PATH_SIZE];
   cJSON *last = NULL;
-  *summary = (struct run_summary){state_of(run), NAN, NAN, NAN, NAN};
+  *summary = (struct run_summary){plm_run_state(run), NAN, NAN, NAN, NAN};
   PLM_TRY(plm_path_join(path, run, PLM_RUN_TRAINER_METRICS, error));
   if (plm_metrics_last(path, &last, NULL) == PLM_OK) {
     summary->step = plm_json_number(last, "step", NAN);
@@ -100,13 +90,6 @@ static void print_row(const char *name, const struct run_summary *summary)
   putchar('\n');
 }
 
-/* A run folder holds the configuration that the run was started with. */
-static bool is_run(const char *directory)
-{
-  char path[PLM_PATH_SIZE];
-  return plm_path_join(path, directory, PLM_RUN_CONFIG, NULL) == PLM_OK && plm_file_exists(path);
-}
-
 static int visible(const struct dirent *entry)
 {
   return entry->d_name[0] != '.';
@@ -130,7 +113,7 @@ static plm_status run(const struct plm_command_context *context, struct plm_erro
     struct run_summary summary;
     const char *name = entries[i]->d_name;
     if (status == PLM_OK) status = plm_path_join(path, directory, name, error);
-    if (status == PLM_OK && is_run(path)) {
+    if (status == PLM_OK && plm_is_run(path)) {
       status = summarise(path, &summary, error);
       if (shown++ == 0 && !context->json)
         printf("%-26s %-9s%9s%11s%11s%13s\n", "run", "state", "step", "loss", "valid", "tokens/s");

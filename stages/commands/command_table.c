@@ -17,6 +17,7 @@
   X(metrics)        \
   X(checkpoints)    \
   X(runs)           \
+  X(report)         \
   X(evaluate)       \
   X(embed)          \
   X(generate)       \

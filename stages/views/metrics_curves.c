@@ -12,8 +12,9 @@
 #include "common/metrics/metrics.h"
 
 struct reading {
-  struct plm_curves *curves;
-  const char *key;
+  struct plm_curves *curves; /* (count) */
+  const char *const *keys;   /* (count) */
+  size_t count;
   bool failed;
 };
 
@@ -65,24 +66,35 @@ static bool take_line(void *context, const cJSON *line)
 {
   struct reading *reading = context;
   const double step = plm_json_number(line, "step", NAN),
-               value = plm_json_number(line, reading->key, NAN),
                baseline = plm_json_number(line, "baseline_entropy", NAN);
-  if (isfinite(baseline)) reading->curves->baseline = baseline;
-  if (!isfinite(step) || !isfinite(value)) return true;
-  struct plm_curve *curve = curve_of(reading->curves, plm_json_string(line, "split", ""));
-  reading->failed = curve != NULL && !add_point(curve, step, value);
+  char subject[sizeof reading->curves->list[0].split];
+  plm_metrics_subject(line, subject, sizeof subject);
+  for (size_t i = 0; i < reading->count && !reading->failed; i++) {
+    struct plm_curves *curves = &reading->curves[i];
+    const double value = plm_json_number(line, reading->keys[i], NAN);
+    if (isfinite(baseline) && !plm_metrics_is_extra(line)) curves->baseline = baseline;
+    if (!isfinite(step) || !isfinite(value)) continue;
+    struct plm_curve *curve = curve_of(curves, subject);
+    reading->failed = curve != NULL && !add_point(curve, step, value);
+  }
   return !reading->failed;
+}
+
+plm_status plm_curves_read_keys(const char *path, const char *const *keys, size_t count,
+                                struct plm_curves *curves, struct plm_error *error)
+{
+  struct reading reading = {.curves = curves, .keys = keys, .count = count};
+  for (size_t i = 0; i < count; i++) curves[i] = (struct plm_curves){.baseline = NAN};
+  PLM_TRY(plm_metrics_each(path, take_line, &reading, error));
+  return reading.failed
+             ? plm_error_set(error, PLM_NO_MEMORY, "no memory for the curves of %s", path)
+             : PLM_OK;
 }
 
 plm_status plm_curves_read(const char *path, const char *key, struct plm_curves *curves,
                            struct plm_error *error)
 {
-  struct reading reading = {.curves = curves, .key = key};
-  *curves = (struct plm_curves){.baseline = NAN};
-  PLM_TRY(plm_metrics_each(path, take_line, &reading, error));
-  return reading.failed
-             ? plm_error_set(error, PLM_NO_MEMORY, "no memory for the curves of %s", path)
-             : PLM_OK;
+  return plm_curves_read_keys(path, &key, 1, curves, error);
 }
 
 void plm_curves_deinit(struct plm_curves *curves)

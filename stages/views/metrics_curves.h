@@ -1,4 +1,4 @@
-/* A metric over steps, read from a metrics file for `metrics --plot`. */
+/* Metrics over steps, read from a metrics file for `metrics --plot` and `report`. */
 #ifndef PLM_STAGES_VIEWS_METRICS_CURVES_H
 #define PLM_STAGES_VIEWS_METRICS_CURVES_H
 
@@ -6,11 +6,12 @@
 
 #include "common/base/status.h"
 
-enum { PLM_CURVE_SPLITS = 4 }; /* more than a corpus has */
+enum { PLM_CURVE_SPLITS = 24 }; /* more splits and sets than a run has */
 
 /* One point for each step, in ascending order. */
 struct plm_curve {
-  char split[16]; /* "" if the lines have none, as the trainer's */
+  char split[56]; /* with the set's name, unless it is the run's corpus: "refseq valid"; "" if the
+                     lines have none, as the trainer's */
   double *x, *y;
   size_t count, capacity;
 };
@@ -22,10 +23,15 @@ struct plm_curves {
   double baseline; /* baseline_entropy of the last line that has it, else NAN */
 };
 
-/* Reads one curve for each split. If a step has several lines, because its checkpoint was published
- * again, the last one counts. A missing file gives no curves. PLM_NO_MEMORY. */
+/* Reads one curve for each split and set. If a step has several lines, because its checkpoint was
+ * published again, the last one counts. A missing file gives no curves. The caller deinits *curves,
+ * also after an error. PLM_NO_MEMORY. */
 plm_status plm_curves_read(const char *path, const char *key, struct plm_curves *curves,
                            struct plm_error *error);
+/* The same for several keys in one pass over the file: curves (count) receives those of keys
+ * (count). The caller deinits all of them, also after an error. */
+plm_status plm_curves_read_keys(const char *path, const char *const *keys, size_t count,
+                                struct plm_curves *curves, struct plm_error *error);
 void plm_curves_deinit(struct plm_curves *curves);
 
 #endif

@@ -41,6 +41,23 @@ says err 'no metric "instance"'
 expect 2 plm-pipeline metrics --run run --keys ,
 says err 'names no field'
 
+# ---- several runs: each line names its run -------------------------------------------------------------
+mkdir other
+echo '{"v":1,"step":8,"split":"valid","loss":2.0000000000000004}' >other/evaluator.jsonl
+expect 0 plm-pipeline metrics --run run --run other --csv --keys step,loss
+sort out | diff - <(printf '%s\n' other,8,2.0000000000000004 run,12, run,8,-1.23456789e-06 run,step,loss | sort) || fail "two runs in CSV"
+[ "$(head -n 1 out)" = run,step,loss ] || fail "the head of two runs"
+expect 0 plm-pipeline metrics --run run --run other
+says out '^\{"run":"other","v":1,"step":8,"split":"valid","loss":2.0000000000000004\}$'
+[ "$(jq -r .run out | sort | tr '\n' ' ')" = 'other run run ' ] || fail "the runs of lines of JSON: $(cat out)"
+expect 0 plm-pipeline metrics --run run --run other --keys loss
+says out '^\{"run":"other","loss":2.0000000000000004\}$'
+mkdir bare && echo '{}' >bare/evaluator.jsonl
+expect 0 plm-pipeline metrics --run bare --run other
+says out '^\{"run":"bare"\}$'
+expect 0 plm-pipeline metrics --run run --run other --plot
+says out 'loss  - run  - other'
+
 # ---- -f: prints lines as they come, reads a shrunk file again, and ends with a signal ------------------
 # follow NAME COMMAND…: runs it in the background, with the output in ./NAME; its process is $follower
 follow() {
@@ -93,6 +110,10 @@ says out ' a-host.of.some.length:4711$'
 table plm-pipeline metrics --run run --keys step,loss,weights
 says out '^ +8 +-1.23457e-06 +ema$'
 says out '^ +12  skipped: does not verify'
+table plm-pipeline metrics --run run --run other --keys step,loss
+says out '^ +run +step +loss$'
+says out '^  other +8 +2$'
+says out '^ +run +12  skipped: does'
 table 'stty cols 80; plm-pipeline metrics --run run' # no line is wider than the terminal
 says out '^ +step +split +loss +perplexity +accuracy +baseline_entropy$'
 says out '^ +8 +valid +-1.23457e-06 '

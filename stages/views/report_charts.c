@@ -1,0 +1,269 @@
+/* The charts of a report: which metrics, of which stage, on which axes. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "stages/views/report.h"
+
+enum { MAX_LINES = PLM_REPORT_RUNS * PLM_CHART_DASHES, LABEL_SIZE = 160 };
+
+/* The lines of one chart while they are collected. Those of one run have its color; what they show
+ * (a split, a group of parameters) is told by the dash. */
+struct collection {
+  struct plm_chart_line lines[MAX_LINES];
+  char labels[MAX_LINES][LABEL_SIZE];
+  size_t count;
+  char dashes[PLM_CHART_DASHES][32]; /* what each dash means; "" if it is not used */
+  double range[2];
+};
+
+static unsigned dash_of(struct collection *to, const char *meaning)
+{
+  unsigned dash = 0;
+  while (dash < PLM_CHART_DASHES - 1 && to->dashes[dash][0] != '\0' &&
+         strcmp(to->dashes[dash], meaning) != 0)
+    dash++;
+  if (to->dashes[dash][0] == '\0')
+    snprintf(to->dashes[dash], sizeof to->dashes[dash], "%s", meaning);
+  return dash;
+}
+
+static void add_line(struct collection *to, const char *run, size_t color,
+                     const struct plm_curve *curve, const char *meaning)
+{
+  if (curve == NULL || to->count == MAX_LINES) return;
+  char *label = to->labels[to->count];
+  snprintf(label, LABEL_SIZE, "%.100s%s%.32s", run, meaning[0] != '\0' ? ", " : "", meaning);
+  to->lines[to->count++] = (struct plm_chart_line){
+      .label = label,
+      .x = curve->x,
+      .y = curve->y,
+      .count = curve->count,
+      .color = (unsigned)color,
+      .dash = meaning[0] != '\0' ? dash_of(to, meaning) : 0,
+  };
+}
+
+static void put_legend(struct plm_text *text, const struct collection *lines, const char *level)
+{
+  if (lines->dashes[1][0] == '\0' && level == NULL) return;
+  plm_text_puts(text, "<p class=\"legend\">");
+  for (unsigned dash = 0; dash < PLM_CHART_DASHES && lines->dashes[dash][0] != '\0'; dash++) {
+    plm_text_printf(text,
+                    "<span><svg class=\"key\" viewBox=\"0 0 34 8\"><path class=\"line d%u\" "
+                    "d=\"M0 4H34\"/></svg>",
+                    dash);
+    plm_text_put_html(text, lines->dashes[dash]);
+    plm_text_puts(text, "</span> ");
+  }
+  if (level != NULL)
+    plm_text_printf(text,
+                    "<span><svg class=\"key\" viewBox=\"0 0 34 8\"><path class=\"level\" "
+                    "d=\"M0 4H34\"/></svg>%s</span>",
+                    level);
+  plm_text_puts(text, "</p>\n");
+}
+
+/* How the values of a chart are shown. */
+struct look {
+  const char *title, *note, *level_label;
+  double scale, level, value_max;
+  bool from_zero;
+};
+
+static void put_chart(struct plm_text *text, const struct look *look,
+                      const struct collection *lines)
+{
+  const bool level = look->level_label != NULL && isfinite(look->level);
+  const struct plm_chart chart = {
+      .title = look->title,
+      .lines = lines->lines,
+      .count = lines->count,
+      .scale = look->scale,
+      .level = level ? look->level : NAN,
+      .range = {lines->range[0], lines->range[1]},
+      .from_zero = look->from_zero,
+      .value_max = look->value_max != 0 ? look->value_max : INFINITY,
+  };
+  plm_text_printf(text, "<figure>\n<figcaption><b>%s</b> <span>%s</span></figcaption>\n",
+                  look->title, look->note);
+  put_legend(text, lines, level ? look->level_label : NULL);
+  plm_chart_draw(text, &chart);
+  plm_text_puts(text, "</figure>\n");
+}
+
+/* A chart of one metric of the trainer, with one line for each run. */
+static void trainer_chart(struct plm_text *text, const struct plm_report_run *runs, size_t count,
+                          enum plm_report_trainer_metric metric, const struct look *look,
+                          struct collection *lines)
+{
+  lines->count = 0;
+  memset(lines->dashes, 0, sizeof lines->dashes);
+  for (size_t i = 0; i < count; i++)
+    add_line(lines, runs[i].name, i, plm_report_curve(&runs[i], metric), "");
+  put_chart(text, look, lines);
+}
+
+/* A chart of one metric of the evaluator, with one line for each run and split. */
+static void evaluator_chart(struct plm_text *text, const struct plm_report_run *runs, size_t count,
+                            enum plm_report_evaluator_metric metric, struct look look,
+                            struct collection *lines)
+{
+  lines->count = 0;
+  memset(lines->dashes, 0, sizeof lines->dashes);
+  look.level = NAN;
+  for (size_t i = 0; i < count; i++) {
+    const struct plm_curves *curves = &runs[i].evaluator[metric];
+    for (size_t c = 0; c < curves->count; c++)
+      add_line(lines, runs[i].name, i, &curves->list[c], curves->list[c].split);
+    if (isfinite(curves->baseline)) look.level = curves->baseline;
+  }
+  put_chart(text, &look, lines);
+}
+
+static bool same_curve(const struct plm_curve *a, const struct plm_curve *b)
+{
+  return a->count == b->count && memcmp(a->y, b->y, a->count * sizeof *a->y) == 0;
+}
+
+/* The learning rates of the groups of parameters. A group whose rate is that of another one in
+ * every run is not drawn again. */
+static void rate_chart(struct plm_text *text, const struct plm_report_run *runs, size_t count,
+                       const struct look *look, struct collection *lines)
+{
+  static const struct {
+    enum plm_report_trainer_metric metric;
+    const char *name;
+  } groups[] = {{PLM_REPORT_TRAINER_lr_hidden, "hidden matrices"},
+                {PLM_REPORT_TRAINER_lr_embed, "embeddings"},
+                {PLM_REPORT_TRAINER_lr_head, "head"},
+                {PLM_REPORT_TRAINER_lr_scalar, "scalars"}};
+  enum { GROUPS = sizeof groups / sizeof groups[0] };
+  lines->count = 0;
+  memset(lines->dashes, 0, sizeof lines->dashes);
+  for (size_t g = 0; g < GROUPS; g++) {
+    bool drawn = false;
+    for (size_t before = 0; before < g && !drawn; before++) {
+      drawn = true;
+      for (size_t i = 0; i < count && drawn; i++) {
+        const struct plm_curve *a = plm_report_curve(&runs[i], groups[g].metric),
+                               *b = plm_report_curve(&runs[i], groups[before].metric);
+        drawn = (a == NULL && b == NULL) || (a != NULL && b != NULL && same_curve(a, b));
+      }
+    }
+    for (size_t i = 0; i < count && !drawn; i++)
+      add_line(lines, runs[i].name, i, plm_report_curve(&runs[i], groups[g].metric),
+               groups[g].name);
+  }
+  put_chart(text, look, lines);
+}
+
+/* a / b at the steps that both have. Returns false without memory. */
+static bool divide(const struct plm_curve *a, const struct plm_curve *b, struct plm_curve *ratio)
+{
+  *ratio = (struct plm_curve){0};
+  if (a == NULL || b == NULL) return true;
+  ratio->x = calloc(a->count, sizeof *ratio->x);
+  ratio->y = calloc(a->count, sizeof *ratio->y);
+  if (ratio->x == NULL || ratio->y == NULL) return false;
+  for (size_t i = 0, j = 0; i < a->count; i++) {
+    while (j < b->count && b->x[j] < a->x[i]) j++;
+    if (j == b->count || b->x[j] != a->x[i] || !(b->y[j] > 0)) continue;
+    ratio->x[ratio->count] = a->x[i];
+    ratio->y[ratio->count++] = a->y[i] / b->y[j];
+  }
+  return true;
+}
+
+static void stall_chart(struct plm_text *text, const struct plm_report_run *runs, size_t count,
+                        const struct look *look, struct collection *lines)
+{
+  struct plm_curve shares[PLM_REPORT_RUNS][2] = {0};
+  lines->count = 0;
+  memset(lines->dashes, 0, sizeof lines->dashes);
+  for (size_t i = 0; i < count; i++) {
+    const struct plm_curve *time = plm_report_curve(&runs[i], PLM_REPORT_TRAINER_step_ms);
+    const struct plm_curve *data = plm_report_curve(&runs[i], PLM_REPORT_TRAINER_data_wait_ms);
+    const struct plm_curve *save = plm_report_curve(&runs[i], PLM_REPORT_TRAINER_checkpoint_ms);
+    text->failed |= !divide(data, time, &shares[i][0]) || !divide(save, time, &shares[i][1]);
+    add_line(lines, runs[i].name, i, &shares[i][0], "waiting for data");
+    add_line(lines, runs[i].name, i, &shares[i][1], "waiting for checkpoints");
+  }
+  put_chart(text, look, lines);
+  for (size_t i = 0; i < count; i++) {
+    for (size_t s = 0; s < 2; s++) {
+      free(shares[i][s].x);
+      free(shares[i][s].y);
+    }
+  }
+}
+
+/* The steps of all runs, so that the charts have the same axis. */
+static void find_steps(const struct plm_report_run *runs, size_t count, double range[2])
+{
+  range[0] = 0;
+  range[1] = 1;
+  for (size_t i = 0; i < count; i++) {
+    const struct plm_curve *loss = plm_report_curve(&runs[i], PLM_REPORT_TRAINER_loss);
+    const struct plm_curves *valid = &runs[i].evaluator[PLM_REPORT_EVALUATOR_loss];
+    if (loss != NULL) range[1] = fmax(range[1], loss->x[loss->count - 1]);
+    for (size_t c = 0; c < valid->count; c++) {
+      const struct plm_curve *curve = &valid->list[c];
+      if (curve->count > 0) range[1] = fmax(range[1], curve->x[curve->count - 1]);
+    }
+  }
+}
+
+void plm_report_charts(struct plm_text *text, const struct plm_report_run *runs, size_t count)
+{
+  static const struct look loss = {.title = "Training loss", .note = "nats", .scale = 1},
+                           held_out = {.title = "Validation loss",
+                                       .note = "nats for a masked residue",
+                                       .level_label = "composition only",
+                                       .scale = 1},
+                           accuracy = {.title = "Validation accuracy",
+                                       .note = "% of masked residues",
+                                       .scale = 100,
+                                       .from_zero = true,
+                                       .value_max = 100},
+                           rate = {.title = "Learning rate",
+                                   .note = "",
+                                   .scale = 1,
+                                   .from_zero = true},
+                           speed = {.title = "Throughput",
+                                    .note = "tokens/s, without padding",
+                                    .scale = 1,
+                                    .from_zero = true},
+                           padding = {.title = "Padding",
+                                      .note = "% of the tokens of a step",
+                                      .scale = 100,
+                                      .from_zero = true,
+                                      .value_max = 100},
+                           stalls = {.title = "Stalls",
+                                     .note = "% of the time of a step",
+                                     .scale = 100,
+                                     .from_zero = true,
+                                     .value_max = 100},
+                           gradient = {.title = "Gradient norm",
+                                       .note = "before clipping",
+                                       .scale = 1,
+                                       .from_zero = true};
+  struct collection *lines = calloc(1, sizeof *lines);
+  if (lines == NULL) {
+    text->failed = true;
+    return;
+  }
+  find_steps(runs, count, lines->range);
+  plm_text_puts(text, "<section class=\"charts\">\n");
+  trainer_chart(text, runs, count, PLM_REPORT_TRAINER_loss, &loss, lines);
+  evaluator_chart(text, runs, count, PLM_REPORT_EVALUATOR_loss, held_out, lines);
+  evaluator_chart(text, runs, count, PLM_REPORT_EVALUATOR_accuracy, accuracy, lines);
+  rate_chart(text, runs, count, &rate, lines);
+  trainer_chart(text, runs, count, PLM_REPORT_TRAINER_tokens_per_second, &speed, lines);
+  trainer_chart(text, runs, count, PLM_REPORT_TRAINER_padding_fraction, &padding, lines);
+  stall_chart(text, runs, count, &stalls, lines);
+  trainer_chart(text, runs, count, PLM_REPORT_TRAINER_grad_norm, &gradient, lines);
+  plm_text_puts(text, "</section>\n");
+  free(lines);
+}

@@ -1,0 +1,81 @@
+/* The configuration in a report: what differs from the defaults or between the runs, then every
+ * key. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/config/settings.h"
+#include "stages/views/report.h"
+
+struct values {
+  char *texts[PLM_REPORT_RUNS];
+  char *usual; /* the default */
+  bool differ; /* between the runs */
+  bool unusual;
+};
+
+static void find_values(const struct plm_setting *setting, const struct plm_report_run *runs,
+                        size_t count, const struct plm_config *defaults, struct values *values)
+{
+  *values = (struct values){.usual = plm_setting_print(setting, defaults)};
+  for (size_t i = 0; i < count; i++) {
+    values->texts[i] = plm_setting_print(setting, &runs[i].config);
+    const char *text = values->texts[i];
+    if (text == NULL || values->usual == NULL) continue;
+    values->unusual |= strcmp(text, values->usual) != 0;
+    values->differ |= values->texts[0] != NULL && strcmp(text, values->texts[0]) != 0;
+  }
+}
+
+static void put_settings(struct plm_text *text, const struct plm_report_run *runs, size_t count,
+                         const struct plm_config *defaults, bool all)
+{
+  size_t rows;
+  const struct plm_setting *table = plm_settings(&rows);
+  for (size_t row = 0; row < rows; row++) {
+    struct values values;
+    find_values(&table[row], runs, count, defaults, &values);
+    if (values.usual == NULL) text->failed = true;
+    if (all || values.unusual) {
+      plm_text_puts(text, values.differ ? "<tr class=\"differs\">" : "<tr>");
+      plm_report_row(text, table[row].key, (const char *const *)values.texts, count);
+      plm_text_puts(text, "<td class=\"default\">");
+      plm_text_put_html(text, table[row].fallback);
+      plm_text_puts(text, "</td></tr>\n");
+    }
+    for (size_t i = 0; i < count; i++) free(values.texts[i]);
+    free(values.usual);
+  }
+}
+
+static void put_head(struct plm_text *text, const struct plm_report_run *runs, size_t count)
+{
+  plm_text_puts(text, "<div class=\"wide\"><table>\n<thead><tr><th>key</th>");
+  for (size_t i = 0; i < count; i++) {
+    plm_text_puts(text, "<th>");
+    plm_text_put_html(text, runs[i].name);
+    plm_text_puts(text, "</th>");
+  }
+  plm_text_puts(text, "<th>default</th></tr></thead>\n<tbody>\n");
+}
+
+void plm_report_settings(struct plm_text *text, const struct plm_report_run *runs, size_t count)
+{
+  static const char nothing[] = "version: 1\n";
+  struct plm_config defaults;
+  if (plm_config_load_text(nothing, sizeof nothing - 1, &defaults, NULL) != PLM_OK) {
+    text->failed = true;
+    return;
+  }
+  plm_text_puts(text,
+                "<h2>Configuration</h2>\n<p>The keys of pipeline.yaml whose values are not the "
+                "defaults.");
+  if (count > 1) plm_text_puts(text, " Those that differ between the runs are marked.");
+  plm_text_puts(text, "</p>\n");
+  put_head(text, runs, count);
+  put_settings(text, runs, count, &defaults, false);
+  plm_text_puts(text, "</tbody></table></div>\n<details><summary>All keys</summary>\n");
+  put_head(text, runs, count);
+  put_settings(text, runs, count, &defaults, true);
+  plm_text_puts(text, "</tbody></table></div>\n</details>\n");
+  plm_config_deinit(&defaults);
+}

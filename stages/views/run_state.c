@@ -1,0 +1,21 @@
+/* Looks into run folders for `runs` and `report`. */
+#include "stages/views/run_state.h"
+
+#include "common/run/run.h"
+
+const char *plm_run_state(const char *run)
+{
+  struct plm_lock_holder holder;
+  uint64_t step;
+  struct plm_hash identity;
+  if (plm_lock_holder(run, "trainer", &holder, NULL) == PLM_OK ||
+      plm_lock_holder(run, "supervisor", &holder, NULL) == PLM_OK)
+    return "running";
+  return plm_done_read(run, &step, &identity, NULL) == PLM_OK ? "complete" : "stopped";
+}
+
+bool plm_is_run(const char *directory)
+{
+  char path[PLM_PATH_SIZE];
+  return plm_path_join(path, directory, PLM_RUN_CONFIG, NULL) == PLM_OK && plm_file_exists(path);
+}
