@@ -28,6 +28,7 @@
   X(keys)           \
   X(slurm)          \
   X(validate)       \
+  X(doctor)         \
   X(config)         \
   X(manual)         \
   X(completion)
