@@ -12,6 +12,7 @@
   X(restart)        \
   X(scale)          \
   X(wait)           \
+  X(join)           \
   X(ps)             \
   X(logs)           \
   X(metrics)        \

@@ -1,0 +1,203 @@
+/* `plm-pipeline join`: packers on this host for a run on another one. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/log.h"
+#include "common/config/corpus_paths.h"
+#include "common/run/run.h"
+#include "common/wire/security.h"
+#include "stages/commands/command.h"
+#include "stages/supervisor/run_prepare.h"
+#include "stages/supervisor/supervisor.h"
+
+enum { MOST_PACKERS = 256, MOST_THREADS = 8, MOST_OPTIONS = 12 };
+
+static const struct plm_option options[] = {
+    {.name = "corpus",
+     .argument = "DIR,...",
+     .help = "this host's copy of the run's corpus; of a mixture, one or several of them"},
+    {.name = "keys",
+     .argument = "DIR",
+     .help = "folder with NAME.key and server.pub, as `keys --client NAME` made them on the head"},
+    {.name = "packers", .argument = "N", .help = "packers to start (default 1)"},
+    {.name = "threads",
+     .argument = "N",
+     .help = "threads of each packer that plan and decompress, at most 8 (default 2)"},
+    {.name = "cache",
+     .argument = "DIR",
+     .help = "first copy a corpus on a remote file system to this local folder"},
+    {.name = "allow-remote", .help = "read a corpus on a remote file system in place"},
+    {0},
+};
+
+/* What the command line says. */
+struct join {
+  const char *endpoint, *corpus, *keys;
+  char packers[16], threads[16];
+  char folder[PLM_PATH_SIZE]; /* of logs and the control socket's name, on this host */
+  const char *packer_options[MOST_OPTIONS];
+};
+
+static plm_status need(const struct plm_arguments *arguments, const char *name, const char **value,
+                       struct plm_error *error)
+{
+  *value = plm_arguments_get(arguments, name);
+  if (*value != NULL) return PLM_OK;
+  return plm_error_set(error, PLM_USAGE, "--%s DIR is missing", name);
+}
+
+/* runs/join-HOST-PORT unless --run names another folder. */
+static plm_status choose_folder(const struct plm_command_context *context, struct join *join,
+                                struct plm_error *error)
+{
+  int size = context->run != NULL ? snprintf(join->folder, sizeof join->folder, "%s", context->run)
+                                  : snprintf(join->folder, sizeof join->folder, "runs/join-%s",
+                                             join->endpoint + strlen("tcp://"));
+  if (size >= (int)sizeof join->folder)
+    return plm_error_set(error, PLM_USAGE, "the endpoint or the path after --run is too long");
+  if (context->run != NULL) return PLM_OK;
+  for (char *c = join->folder + strlen("runs/join-"); *c != '\0'; c++) {
+    if (strchr(":/[]%*", *c) != NULL) *c = '-';
+  }
+  return PLM_OK;
+}
+
+/* The folder of a run on this host has its trainer's and evaluator's files; packers that join the
+ * run from here do not need one of their own. */
+static plm_status check_folder(const struct join *join, struct plm_error *error)
+{
+  static const char *const files[] = {PLM_RUN_CHECKPOINTS "/latest", "trainer.lock"};
+  for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+    char path[PLM_PATH_SIZE];
+    bool exists;
+    PLM_TRY(plm_path_join(path, join->folder, files[i], error));
+    PLM_TRY(plm_file_look(path, &exists, error));
+    if (!exists) continue;
+    plm_error_set(error, PLM_CONFIG, "%s is the folder of a run", join->folder);
+    return plm_error_hint(error, "start packers for it with `plm-pipeline scale packer=N --run "
+                                 "DIR`, or choose another folder for the packers of this host");
+  }
+  return PLM_OK;
+}
+
+static plm_status read_join(const struct plm_command_context *context, struct join *join,
+                            struct plm_error *error)
+{
+  const struct plm_arguments *arguments = context->arguments;
+  unsigned packers = 1, threads = 2;
+  size_t used = 0;
+  PLM_TRY(plm_command_operands(context, 1, error));
+  if (arguments->positional_count == 0)
+    return plm_error_set(error, PLM_USAGE, "name the run's feed, as in tcp://HEAD:5701");
+  join->endpoint = arguments->positionals[0];
+  PLM_TRY(need(arguments, "corpus", &join->corpus, error));
+  PLM_TRY(need(arguments, "keys", &join->keys, error));
+  if (strncmp(join->endpoint, "tcp://", strlen("tcp://")) != 0)
+    return plm_error_set(error, PLM_USAGE, "\"%.200s\" is not of the form tcp://HOST:PORT",
+                         join->endpoint);
+  PLM_TRY(plm_endpoint_check(join->endpoint, join->keys, error));
+  PLM_TRY(plm_arguments_within(arguments, "packers", 1, MOST_PACKERS, &packers, error));
+  PLM_TRY(plm_arguments_within(arguments, "threads", 1, MOST_THREADS, &threads, error));
+  snprintf(join->packers, sizeof join->packers, "%u", packers);
+  snprintf(join->threads, sizeof join->threads, "%u", threads);
+  join->packer_options[used++] = "--corpus";
+  join->packer_options[used++] = join->corpus;
+  join->packer_options[used++] = "--connect";
+  join->packer_options[used++] = join->endpoint;
+  join->packer_options[used++] = "--threads";
+  join->packer_options[used++] = join->threads;
+  if (plm_arguments_has(arguments, "cache")) {
+    join->packer_options[used++] = "--cache";
+    join->packer_options[used++] = plm_arguments_get(arguments, "cache");
+  }
+  if (plm_arguments_has(arguments, "allow-remote")) join->packer_options[used++] = "--allow-remote";
+  PLM_TRY(choose_folder(context, join, error));
+  return check_folder(join, error);
+}
+
+/* Finds mistakes before any packer starts. */
+static plm_status check(const struct plm_command_context *context, const struct join *join,
+                        struct plm_error *error)
+{
+  const struct plm_corpus_options opening = {
+      .allow_remote = plm_arguments_has(context->arguments, "allow-remote") ||
+                      plm_arguments_has(context->arguments, "cache")};
+  struct plm_corpus_paths corpora = {0};
+  PLM_TRY(plm_keys_check_client(join->keys, error));
+  plm_status status = plm_corpus_paths_find(join->corpus, NULL, &corpora, error);
+  for (uint32_t i = 0; i < corpora.count && status == PLM_OK; i++) {
+    struct plm_corpus *corpus;
+    status = plm_corpus_open(corpora.paths[i], &opening, &corpus, error);
+    if (status == PLM_OK) plm_corpus_close(corpus);
+  }
+  plm_corpus_paths_deinit(&corpora);
+  return status;
+}
+
+static plm_status serve(const struct plm_command_context *context, const struct join *join,
+                        const struct plm_config *config, int *exit_code, struct plm_error *error)
+{
+  struct plm_lock *lock = NULL;
+  struct plm_prepared prepared;
+  PLM_TRY(plm_directory_make(config->run, error));
+  PLM_TRY(plm_lock_take(config->run, "supervisor", &lock, error));
+  const struct plm_supervisor_options supervisor = {
+      .config = config,
+      .lock = lock,
+      .program_directory = context->program_directory,
+      .fingerprint = "",
+      .packer_options = join->packer_options,
+      .chosen = {[PLM_KIND_PACKER] = true},
+      .color = context->color,
+      .quiet = context->quiet,
+      .started_fd = -1,
+  };
+  plm_status status = plm_run_prepare(config, PLM_RESUME_AUTO, NULL, &prepared, error);
+  if (status == PLM_OK) status = plm_supervise(&supervisor, exit_code, error);
+  plm_lock_release(lock);
+  return status;
+}
+
+static plm_status join_run(const struct plm_command_context *context, struct plm_error *error)
+{
+  static struct join join; /* static because it is large */
+  struct plm_config config;
+  struct plm_config_problems *problems = NULL;
+  int exit_code = 0;
+  PLM_TRY(read_join(context, &join, error));
+  PLM_TRY(check(context, &join, error));
+  const struct plm_config_override overrides[] = {{"run", join.folder},
+                                                  {"network.keys", join.keys},
+                                                  {"packer.instances", join.packers},
+                                                  {"packer.restart", "always"}};
+  plm_status status = plm_config_load(NULL, overrides, sizeof overrides / sizeof overrides[0],
+                                      &config, &problems, error);
+  if (problems != NULL) {
+    plm_config_problems_print(problems);
+    plm_config_problems_free(problems);
+    error->what[0] = '\0';
+  }
+  PLM_TRY(status);
+  if (!context->quiet)
+    plm_info("packers for %s; logs are in %s/%s", join.endpoint, config.run, PLM_RUN_LOGS);
+  status = serve(context, &join, &config, &exit_code, error);
+  plm_config_deinit(&config);
+  return status != PLM_OK ? status : plm_command_status_of_code(exit_code, error);
+}
+
+const struct plm_command plm_command_join = {
+    .name = "join",
+    .operands = "tcp://HEAD:PORT --corpus DIR --keys DIR",
+    .summary = "serve a run on another host with packers on this one",
+    .details =
+        "HEAD:PORT is the run's network.feed, or its evaluation_feed; each names the other. This "
+        "host needs the programs, a copy of the corpus and a key; everything else comes from the "
+        "head. Packers that die are started again. They may be drained with Ctrl-C or `down`, or "
+        "killed, at any time: the run continues with the others and its batches stay the same.\n\n"
+        "Logs lie in runs/join-HOST-PORT, or in the folder that --run names. `ps`, `logs`, `scale` "
+        "and `down` take it with --run; on the head, `ps` lists the packers as joined.\n\n"
+        "Exit codes: 130 after Ctrl-C, 143 after SIGTERM or `down`, 1 if all packers failed.",
+    .options = options,
+    .run = join_run,
+};
