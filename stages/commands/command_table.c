@@ -28,6 +28,7 @@
   X(push)           \
   X(keys)           \
   X(slurm)          \
+  X(k8s)            \
   X(validate)       \
   X(doctor)         \
   X(config)         \

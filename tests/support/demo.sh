@@ -42,6 +42,7 @@ The run is in runs/demo: checkpoints/ (each one is a model folder for Hugging Fa
 evaluator.jsonl (the metrics), tensorboard/, logs/. Try next:
   build/bin/plm-pipeline checkpoints --verify     checks every byte of every checkpoint
   build/bin/plm-pipeline metrics trainer          the training metrics
+  build/bin/plm-pipeline report                   writes runs/demo/report.html, with all curves
   build/bin/plm-pipeline trace --step 1           the sequences that step 1 saw
   build/bin/plm-pipeline --help                   all commands
 END

@@ -33,7 +33,7 @@ includes trainer 'kernels|packer|evaluator|stages|tests'
 includes evaluator 'kernels|packer|trainer|stages|tests'
 includes stages 'kernels|packer|trainer|evaluator|tests'
 # Folders of the stages: nothing includes the commands, and the evaluator's tasks do not include each other.
-for room in supervisor ingest export slurm views; do includes "stages/$room" 'stages/commands'; done
+for room in supervisor ingest export slurm kubernetes doctor views; do includes "stages/$room" 'stages/commands'; done
 for room in embed generate score; do
   includes "evaluator/$room" "$(printf 'evaluator/%s\n' embed generate score evaluate watch | grep -v "/$room" | paste -sd'|')"
 done
@@ -42,6 +42,10 @@ while IFS= read -r line; do complain "a circle of folders in common: ${line#tsor
   git grep -oE '#include "common/[a-z]+/' -- common |
     sed -nE 's|^common/([a-z]+)/[^:]*:#include "common/([a-z]+)/|\1 \2|p' |
     awk '$1 != $2' | sort -u | tsort 2>&1 >/dev/null)
+
+# Compiled files do not belong here; sequences and the fuzzers' inputs do.
+while IFS= read -r line; do complain "a binary file: $line"; done < <(
+  git ls-files --eol | awk '$1 == "i/-text" {print $4}' | grep -vE '^tests/(data|fuzz/corpus)/')
 
 while IFS= read -r name; do complain "two files are called $name"; done < <(
   printf '%s\n' "${sources[@]}" | xargs -n1 basename | sort | uniq -d)

@@ -1,0 +1,262 @@
+/* The pods of a run: what all of them have, and those of the packers and the evaluator. */
+#include <string.h>
+
+#include "stages/kubernetes/kubernetes_internal.h"
+
+enum { KILL_EXTRA_S = 30, PACKER_GRACE_S = 30, PACKER_CPUS = 1 };
+
+/* ---- parts of every pod -------------------------------------------------------------------- */
+
+static void put_container_security(struct plm_text *text)
+{
+  plm_text_puts(text, "      securityContext:\n"
+                      "        allowPrivilegeEscalation: false\n"
+                      "        readOnlyRootFilesystem: true\n"
+                      "        capabilities: {drop: [ALL]}\n");
+}
+
+/* A volume of a Secret is a folder in which everybody may write, and with an fsGroup its files can
+ * be read by a group. The programs refuse such keys, so they are copied. A Secret holds no folders:
+ * clients.NAME.pub stands for clients/NAME.pub. */
+static void put_key_copy(const struct plm_kubernetes_run *run, struct plm_text *text)
+{
+  plm_text_puts(text, "  initContainers:\n"
+                      "    - name: keys\n"
+                      "      image: ");
+  plm_kubernetes_quote(text, run->image);
+  plm_text_puts(text, "\n"
+                      "      command:\n"
+                      "        - /bin/sh\n"
+                      "        - -c\n"
+                      "        - |\n"
+                      "          set -e\n"
+                      "          umask 077\n"
+                      "          mkdir -p " PLM_POD_KEYS "/clients\n"
+                      "          for file in /secret/*; do\n"
+                      "            name=${file##*/}\n"
+                      "            case $name in clients.*) name=clients/${name#clients.} ;; esac\n"
+                      "            cat \"$file\" >\"" PLM_POD_KEYS "/$name\"\n"
+                      "          done\n"
+                      "      resources:\n"
+                      "        requests: {cpu: 100m, memory: 64Mi}\n"
+                      "        limits: {cpu: 100m, memory: 64Mi}\n");
+  put_container_security(text);
+  plm_text_puts(text, "      volumeMounts:\n"
+                      "        - {name: secret, mountPath: /secret, readOnly: true}\n"
+                      "        - {name: keys, mountPath: /keys}\n");
+}
+
+static void put_volumes(const struct plm_kubernetes_run *run, const struct plm_pod *pod,
+                        struct plm_text *text)
+{
+  plm_text_puts(text, "  volumes:\n"
+                      "    - {name: temporary, emptyDir: {}}\n"
+                      "    - {name: shared-memory, emptyDir: {medium: Memory}}\n");
+  if (pod->data) {
+    plm_text_printf(text, "    - name: config\n      configMap: {name: \"%s\"}\n", run->name);
+    plm_text_puts(text, "    - name: data\n      persistentVolumeClaim:\n        claimName: ");
+    plm_kubernetes_quote(text, run->claim);
+    plm_text_puts(text, "\n");
+  }
+  if (pod->cache) plm_text_puts(text, "    - {name: cache, emptyDir: {}}\n");
+  if (pod->secret == NULL) return;
+  plm_text_puts(text, "    - {name: keys, emptyDir: {medium: Memory, sizeLimit: 16Mi}}\n");
+  plm_text_printf(text,
+                  "    - name: secret\n"
+                  "      secret: {secretName: \"%s%s\", defaultMode: 0400}\n",
+                  run->name, pod->secret);
+}
+
+static void put_mounts(const struct plm_pod *pod, struct plm_text *text)
+{
+  plm_text_puts(text, "      volumeMounts:\n"
+                      "        - {name: temporary, mountPath: /tmp}\n"
+                      "        - {name: shared-memory, mountPath: /dev/shm}\n");
+  if (pod->data)
+    plm_text_printf(text,
+                    "        - {name: config, mountPath: /etc/plm, readOnly: true}\n"
+                    "        - {name: data, mountPath: " PLM_POD_DATA ", readOnly: %s}\n",
+                    pod->writes ? "false" : "true");
+  if (pod->cache) plm_text_puts(text, "        - {name: cache, mountPath: /cache}\n");
+  if (pod->secret != NULL)
+    plm_text_puts(text, "        - {name: keys, mountPath: /keys, readOnly: true}\n");
+}
+
+static void put_resources(const struct plm_pod *pod, struct plm_text *text)
+{
+  plm_text_puts(text, "      resources:\n");
+  for (int i = 0; i < 2; i++) {
+    plm_text_printf(text, "        %s: {cpu: %u, memory: ", i == 0 ? "requests" : "limits",
+                    pod->cpus);
+    plm_kubernetes_quote(text, pod->memory);
+    if (pod->gpus > 0) plm_text_printf(text, ", nvidia.com/gpu: %u", pod->gpus);
+    plm_text_puts(text, "}\n");
+  }
+}
+
+static void put_container(const struct plm_kubernetes_run *run, const struct plm_pod *pod,
+                          struct plm_text *text)
+{
+  plm_text_printf(text, "  containers:\n    - name: %s\n      image: ", pod->component);
+  plm_kubernetes_quote(text, run->image);
+  plm_text_printf(text, "\n%s", pod->container);
+  put_resources(pod, text);
+  put_container_security(text);
+  put_mounts(pod, text);
+}
+
+/* Without enableServiceLinks: false, a service called plm-trainer would put PLM_TRAINER_PORT into
+ * the environment, which the programs would take for a setting. */
+static void put_pod(const struct plm_kubernetes_run *run, const struct plm_pod *pod,
+                    struct plm_text *text)
+{
+  plm_text_puts(text, "metadata:\n  labels:\n");
+  plm_kubernetes_labels(run, pod->component, 4, text);
+  plm_text_puts(text, "spec:\n");
+  if (pod->restart != NULL) plm_text_printf(text, "  restartPolicy: %s\n", pod->restart);
+  plm_text_printf(text,
+                  "  terminationGracePeriodSeconds: %u\n"
+                  "  automountServiceAccountToken: false\n"
+                  "  enableServiceLinks: false\n"
+                  "  securityContext:\n"
+                  "    runAsNonRoot: true\n"
+                  "    runAsUser: %d\n"
+                  "    runAsGroup: %d\n"
+                  "    fsGroup: %d\n"
+                  "    fsGroupChangePolicy: OnRootMismatch\n"
+                  "    seccompProfile: {type: RuntimeDefault}\n",
+                  pod->grace_s, PLM_POD_USER, PLM_POD_USER, PLM_POD_USER);
+  if (pod->secret != NULL) put_key_copy(run, text);
+  put_container(run, pod, text);
+  put_volumes(run, pod, text);
+}
+
+void plm_kubernetes_put_pod(const struct plm_kubernetes_run *run, const struct plm_pod *pod,
+                            unsigned indent, struct plm_text *text)
+{
+  struct plm_text lines = {0};
+  put_pod(run, pod, &lines);
+  text->failed |= lines.failed;
+  for (const char *line = lines.data; line != NULL && *line != '\0';) {
+    const int length = (int)strcspn(line, "\n");
+    plm_text_printf(text, "%*s%.*s\n", (int)indent, "", length, line);
+    line += length + 1;
+  }
+  plm_text_deinit(&lines);
+}
+
+unsigned plm_kubernetes_grace_s(const struct plm_kubernetes_run *run)
+{
+  return (unsigned)run->config->trainer.stop_timeout_s + KILL_EXTRA_S;
+}
+
+/* ---- the evaluator ------------------------------------------------------------------------- */
+
+/* A stopped evaluator exits with 0, and Kubernetes would take an evicted pod for a complete one. So
+ * the shell ends with 143 after SIGTERM. A trap interrupts `wait`; the child's own exit code is
+ * that of the `wait` after which it is gone. */
+static const char evaluator_container[] =
+    "      command:\n"
+    "        - /bin/sh\n"
+    "        - -c\n"
+    "        - |\n"
+    "          stopping='' child=''\n"
+    "          trap 'stopping=yes; [ -z \"$child\" ] || kill -TERM \"$child\"' TERM\n"
+    "          plm-evaluator -c " PLM_POD_CONFIG " --prometheus 0.0.0.0:9464 &\n"
+    "          child=$!\n"
+    "          [ -z \"$stopping\" ] || kill -TERM \"$child\"\n"
+    "          while :; do\n"
+    "            wait \"$child\"\n"
+    "            code=$?\n"
+    "            kill -0 \"$child\" 2>/dev/null || break\n"
+    "          done\n"
+    "          [ -z \"$stopping\" ] || exit 143\n"
+    "          exit \"$code\"\n"
+    "      ports:\n"
+    "        - {name: feed, containerPort: 5702}\n"
+    "        - {name: metrics, containerPort: 9464}\n"
+    "      readinessProbe:\n"
+    "        httpGet: {path: /metrics, port: metrics}\n";
+
+void plm_kubernetes_put_evaluator(const struct plm_kubernetes_run *run, struct plm_text *text)
+{
+  if (run->evaluator_cpus == 0) return;
+  const struct plm_pod pod = {
+      .component = "evaluator",
+      .container = evaluator_container,
+      .secret = "-server",
+      .memory = run->memory,
+      .restart = "Never",
+      .cpus = run->evaluator_cpus,
+      .gpus = run->config->evaluator.device == PLM_DEVICE_CUDA ? 1 : 0,
+      .grace_s = plm_kubernetes_grace_s(run),
+      .data = true,
+      .writes = true,
+  };
+  plm_kubernetes_head(run, "batch/v1", "Job", "-evaluator", "evaluator", text);
+  plm_kubernetes_put_failure_policy("evaluator", text);
+  plm_text_puts(text, "  template:\n");
+  plm_kubernetes_put_pod(run, &pod, 4, text);
+}
+
+/* ---- the packers --------------------------------------------------------------------------- */
+
+static void put_autoscaler(const struct plm_kubernetes_run *run, struct plm_text *text)
+{
+  if (run->max_packers <= run->config->packer_instances) return;
+  plm_kubernetes_head(run, "autoscaling/v2", "HorizontalPodAutoscaler", "-packer", "packer", text);
+  plm_text_printf(text,
+                  "spec:\n"
+                  "  scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: %s-packer}\n"
+                  "  minReplicas: %u\n"
+                  "  maxReplicas: %u\n"
+                  "  metrics:\n"
+                  "    - type: Resource\n"
+                  "      resource:\n"
+                  "        name: cpu\n"
+                  "        target: {type: Utilization, averageUtilization: 80}\n",
+                  run->name, run->config->packer_instances, run->max_packers);
+}
+
+static void put_budget(const struct plm_kubernetes_run *run, struct plm_text *text)
+{
+  plm_kubernetes_head(run, "policy/v1", "PodDisruptionBudget", "-packer", "packer", text);
+  plm_text_puts(text, "spec:\n"
+                      "  maxUnavailable: 1\n"
+                      "  selector:\n"
+                      "    matchLabels:\n");
+  plm_kubernetes_labels(run, "packer", 6, text);
+}
+
+void plm_kubernetes_put_packers(const struct plm_kubernetes_run *run, struct plm_text *text)
+{
+  struct plm_text container = {0};
+  if (run->config->packer_instances == 0) return;
+  plm_text_printf(&container, "      command: [plm-packer, -c, " PLM_POD_CONFIG ", --connect, ");
+  plm_text_printf(&container, "\"tcp://%s:%d", run->name, PLM_POD_FEED_PORT);
+  if (run->evaluator_cpus > 0)
+    plm_text_printf(&container, ",tcp://%s-evaluator:%d", run->name, PLM_POD_EVALUATION_PORT);
+  plm_text_puts(&container, "\", --cache, /cache, --prometheus, \"0.0.0.0:9464\"]\n"
+                            "      ports:\n"
+                            "        - {name: metrics, containerPort: 9464}\n");
+  const struct plm_pod pod = {
+      .component = "packer",
+      .container = container.failed ? "" : container.data,
+      .secret = "-client",
+      .memory = "2Gi",
+      .cpus = PACKER_CPUS,
+      .grace_s = PACKER_GRACE_S,
+      .data = true,
+      .cache = true,
+  };
+  plm_kubernetes_head(run, "apps/v1", "Deployment", "-packer", "packer", text);
+  plm_text_printf(text, "spec:\n  replicas: %u\n  selector:\n    matchLabels:\n",
+                  run->config->packer_instances);
+  plm_kubernetes_labels(run, "packer", 6, text);
+  plm_text_puts(text, "  template:\n");
+  plm_kubernetes_put_pod(run, &pod, 4, text);
+  put_autoscaler(run, text);
+  put_budget(run, text);
+  text->failed |= container.failed;
+  plm_text_deinit(&container);
+}
