@@ -63,7 +63,7 @@ plm_status plm_byte_stream_open(const char *path, struct plm_byte_stream **strea
                                 struct plm_error *error)
 {
   const bool standard = strcmp(path, "-") == 0;
-  PLM_TRY(stream_make(standard ? "stdin" : path, stream, error));
+  PLM_TRY(stream_make(plm_byte_stream_label(path), stream, error));
   struct plm_byte_stream *opened = *stream;
   opened->descriptor = standard ? dup(STDIN_FILENO) : open(path, O_RDONLY | O_CLOEXEC);
   struct stat information;
@@ -302,6 +302,11 @@ plm_status plm_byte_stream_read(struct plm_byte_stream *stream, const uint8_t **
   }
   stream->produced += *size;
   return PLM_OK;
+}
+
+const char *plm_byte_stream_label(const char *path)
+{
+  return strcmp(path, "-") == 0 ? "stdin" : path;
 }
 
 const char *plm_byte_stream_name(const struct plm_byte_stream *stream)

@@ -25,6 +25,7 @@ plm_status plm_byte_stream_read(struct plm_byte_stream *stream, const uint8_t **
                                 struct plm_error *error);
 
 const char *plm_byte_stream_name(const struct plm_byte_stream *stream); /* "stdin" for "-" */
+const char *plm_byte_stream_label(const char *path); /* the same for the path of a stream */
 /* The number of bytes consumed from the file, the file's size (0: unknown, for example a pipe), and
  * the number of decompressed bytes handed out. */
 uint64_t plm_byte_stream_consumed(const struct plm_byte_stream *stream);

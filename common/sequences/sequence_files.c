@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "common/base/log.h"
+#include "common/sequences/sequence_ahead.h"
 
 enum {
   RECORDS_BETWEEN_UPDATES = 64, /* of the progress line, which reads the clock */
@@ -15,7 +16,9 @@ enum {
 struct loop {
   const struct plm_sequence_files *files;
   struct plm_sequence_file_counts *counts;
-  uint64_t consumed; /* bytes on disk of the files before this one */
+  struct plm_sequence_ahead *ahead;   /* NULL: files are read here */
+  struct plm_sequence_reader *reader; /* of the file; NULL: it is read ahead */
+  uint64_t consumed;                  /* bytes on disk of the files before this one */
 };
 
 plm_status plm_sequence_files_check(const char *const *paths, size_t path_count,
@@ -54,16 +57,31 @@ static plm_status skip_bad_record(const struct loop *loop, struct plm_error *err
   return PLM_OK;
 }
 
-static void show_progress(const struct loop *loop, const struct plm_byte_stream *stream)
+/* How far the current file has been read. */
+static struct plm_sequence_position position(const struct loop *loop)
 {
-  plm_progress_update(loop->files->progress, loop->consumed + plm_byte_stream_consumed(stream),
-                      loop->files->total_bytes,
-                      loop->counts->bytes + plm_byte_stream_produced(stream), loop->counts->records,
-                      "sequence");
+  if (loop->reader == NULL) return plm_sequence_ahead_position(loop->ahead);
+  const struct plm_byte_stream *stream = plm_sequence_reader_stream(loop->reader);
+  return (struct plm_sequence_position){.consumed = plm_byte_stream_consumed(stream),
+                                        .produced = plm_byte_stream_produced(stream)};
 }
 
-static plm_status read_records(const struct loop *loop, size_t file,
-                               struct plm_sequence_reader *reader, uint64_t *good,
+static void show_progress(const struct loop *loop)
+{
+  const struct plm_sequence_position at = position(loop);
+  plm_progress_update(loop->files->progress, loop->consumed + at.consumed, loop->files->total_bytes,
+                      loop->counts->bytes + at.produced, loop->counts->records, "sequence");
+}
+
+static enum plm_sequence_result next_record(const struct loop *loop, size_t file,
+                                            struct plm_sequence *sequence, struct plm_error *error)
+{
+  if (loop->reader == NULL) return plm_sequence_ahead_next(loop->ahead, file, sequence, error);
+  return plm_sequence_reader_next_unless_stopped(loop->reader, loop->files->stop_consequence,
+                                                 sequence, error);
+}
+
+static plm_status read_records(const struct loop *loop, size_t file, uint64_t *good,
                                struct plm_error *error)
 {
   const struct plm_sequence_files *files = loop->files;
@@ -71,8 +89,7 @@ static plm_status read_records(const struct loop *loop, size_t file,
     struct plm_sequence sequence;
     struct plm_error local = {0}; /* error may be NULL, and a bad record need not be a failure */
     plm_status status = PLM_OK;
-    switch (plm_sequence_reader_next_unless_stopped(reader, files->stop_consequence, &sequence,
-                                                    &local)) {
+    switch (next_record(loop, file, &sequence, &local)) {
     case PLM_SEQUENCE_READ:
       ++*good;
       status = files->take(files->context, file, &sequence, &local);
@@ -86,8 +103,7 @@ static plm_status read_records(const struct loop *loop, size_t file,
       if (error != NULL) *error = local;
       return status;
     }
-    if (++loop->counts->records % RECORDS_BETWEEN_UPDATES == 0)
-      show_progress(loop, plm_sequence_reader_stream(reader));
+    if (++loop->counts->records % RECORDS_BETWEEN_UPDATES == 0) show_progress(loop);
   }
 }
 
@@ -102,26 +118,35 @@ static plm_status no_good_record(const char *name, uint64_t bytes, uint64_t bad,
   return PLM_FORMAT;
 }
 
+static plm_status open_file(struct loop *loop, size_t file, struct plm_error *error)
+{
+  const struct plm_sequence_files *files = loop->files;
+  struct plm_byte_stream *stream;
+  loop->reader = NULL;
+  if (loop->ahead != NULL && plm_sequence_ahead_reads(loop->ahead, file)) return PLM_OK;
+  PLM_TRY(plm_byte_stream_open(files->paths[file], &stream, error));
+  PLM_TRY(plm_sequence_reader_open(stream, files->tokenizer, files->max_residues, &loop->reader,
+                                   error));
+  if (files->keep_heads) plm_sequence_reader_keep_heads(loop->reader);
+  return PLM_OK;
+}
+
 static plm_status read_file(struct loop *loop, size_t file, uint64_t *file_bytes,
                             struct plm_error *error)
 {
   const struct plm_sequence_files *files = loop->files;
   const uint64_t bad_before = loop->counts->bad;
   uint64_t good = 0;
-  struct plm_byte_stream *stream;
-  struct plm_sequence_reader *reader;
-  PLM_TRY(plm_byte_stream_open(files->paths[file], &stream, error));
-  PLM_TRY(plm_sequence_reader_open(stream, files->tokenizer, files->max_residues, &reader, error));
-  if (files->keep_heads) plm_sequence_reader_keep_heads(reader);
-  plm_status status = read_records(loop, file, reader, &good, error);
-  const uint64_t bytes = plm_byte_stream_produced(stream);
-  if (file_bytes != NULL) file_bytes[file] = bytes;
-  loop->counts->bytes += bytes;
-  loop->consumed += plm_byte_stream_consumed(stream);
+  PLM_TRY(open_file(loop, file, error));
+  plm_status status = read_records(loop, file, &good, error);
+  const struct plm_sequence_position end = position(loop);
+  if (file_bytes != NULL) file_bytes[file] = end.produced;
+  loop->counts->bytes += end.produced;
+  loop->consumed += end.consumed;
+  plm_sequence_reader_close(loop->reader);
   if (status == PLM_OK && good == 0)
-    status =
-        no_good_record(plm_byte_stream_name(stream), bytes, loop->counts->bad - bad_before, error);
-  plm_sequence_reader_close(reader);
+    status = no_good_record(plm_byte_stream_label(files->paths[file]), end.produced,
+                            loop->counts->bad - bad_before, error);
   return status;
 }
 
@@ -131,6 +156,19 @@ plm_status plm_sequence_files_read(const struct plm_sequence_files *files,
 {
   struct loop loop = {.files = files, .counts = counts};
   *counts = (struct plm_sequence_file_counts){0};
-  for (size_t i = 0; i < files->path_count; i++) PLM_TRY(read_file(&loop, i, file_bytes, error));
-  return PLM_OK;
+  const struct plm_sequence_ahead_options ahead = {
+      .paths = files->paths,
+      .path_count = files->path_count,
+      .jobs = files->jobs,
+      .tokenizer = files->tokenizer,
+      .max_residues = files->max_residues,
+      .keep_heads = files->keep_heads,
+      .stop_consequence = files->stop_consequence,
+  };
+  if (files->jobs != 0) PLM_TRY(plm_sequence_ahead_open(&ahead, &loop.ahead, error));
+  plm_status status = PLM_OK;
+  for (size_t i = 0; i < files->path_count && status == PLM_OK; i++)
+    status = read_file(&loop, i, file_bytes, error);
+  plm_sequence_ahead_close(loop.ahead);
+  return status;
 }

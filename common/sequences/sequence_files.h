@@ -20,6 +20,7 @@ struct plm_sequence_files {
   uint64_t max_residues; /* as plm_sequence_reader_open takes it */
   bool keep_heads;       /* as plm_sequence_reader_keep_heads */
   bool strict;
+  unsigned jobs; /* files that are read side by side, in threads (sequence_ahead.h); 0: none */
   struct plm_progress *progress; /* shown while reading; begun and cleared by the caller */
   uint64_t total_bytes;          /* of all files, as plm_sequence_files_check says; 0: unknown */
 

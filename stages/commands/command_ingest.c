@@ -1,5 +1,6 @@
 /* `plm-pipeline ingest IN... --corpus DIR`: turns files of sequences into a corpus. */
 #include <string.h>
+#include <unistd.h>
 
 #include "common/base/log.h"
 #include "common/base/progress.h"
@@ -7,6 +8,8 @@
 #include "stages/commands/command.h"
 #include "stages/ingest/ingest.h"
 #include "stages/views/corpus_summary.h"
+
+enum { MOST_DEFAULT_JOBS = 8, MOST_JOBS = 256 };
 
 static const struct plm_option options[] = {
     {0, "corpus", "DIR", "the corpus folder to write"},
@@ -20,6 +23,9 @@ static const struct plm_option options[] = {
     {0, "tokenizer", "NAME", "esm (default) for proteins, byte for any other text"},
     {0, "strict", NULL, "stop at the first bad record instead of skipping it"},
     {0, "force", NULL, "replace the corpus in DIR once the new one is complete"},
+    {0, "jobs", "N",
+     "files that are read side by side (default: one for each core, at most 8); each beyond the "
+     "first takes up to 128 MiB of memory. The corpus is the same"},
     {0, "threads", "N", "threads that compress (default: one for each core)"},
     {0, NULL, NULL, NULL},
 };
@@ -41,7 +47,9 @@ static plm_status take_numbers(const struct plm_arguments *arguments,
   ingest->min_length = min_length;
   ingest->max_residues = max_residues;
   ingest->writer.threads = (unsigned)threads;
-  return PLM_OK;
+  const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+  ingest->jobs = cores < 1 ? 1 : cores > MOST_DEFAULT_JOBS ? MOST_DEFAULT_JOBS : (unsigned)cores;
+  return plm_arguments_within(arguments, "jobs", 1, MOST_JOBS, &ingest->jobs, error);
 }
 
 static plm_status take_options(const struct plm_arguments *arguments,

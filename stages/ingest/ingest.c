@@ -95,6 +95,7 @@ static plm_status read_files(struct ingest *ingest, struct plm_error *error)
                                            .tokenizer = options->writer.tokenizer,
                                            .max_residues = options->max_residues,
                                            .strict = options->strict,
+                                           .jobs = options->jobs,
                                            .progress = &ingest->progress,
                                            .total_bytes = ingest->input_total,
                                            .stop_consequence = "",
@@ -190,8 +191,7 @@ static plm_status prepare(struct ingest *ingest, struct plm_error *error)
   ingest->sources = calloc(options->input_count, sizeof *ingest->sources);
   if (ingest->sources == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   for (size_t i = 0; i < options->input_count; i++)
-    ingest->sources[i].name =
-        (char *)(strcmp(options->inputs[i], "-") == 0 ? "stdin" : options->inputs[i]);
+    ingest->sources[i].name = (char *)plm_byte_stream_label(options->inputs[i]);
   if (options->deduplicate) {
     plm_info("--deduplicate takes 16 to 25 bytes of memory for each sequence");
     ingest->seen = plm_pair_table_open();

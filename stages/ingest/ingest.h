@@ -18,6 +18,7 @@ struct plm_ingest_options {
   const char *clusters; /* path or NULL */
   bool deduplicate, strict;
   uint64_t min_length, max_residues;
+  unsigned jobs; /* files that are read side by side, at least 1 */
 };
 
 struct plm_ingest_result {

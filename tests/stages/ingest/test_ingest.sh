@@ -58,6 +58,18 @@ for split in train valid test; do "$pipeline" corpus c --fasta --split $split 2>
   cmp -s - back.fasta || fail "the splits are not the whole"
 succeeds corpus c --verify
 
+# ---- files side by side, and standard input between them: the same bytes ---------------------------
+succeeds ingest part.* s.fa.zst s.jsonl --corpus serial --jobs 1
+succeeds ingest part.* s.fa.zst s.jsonl --corpus side --jobs 5
+for file in data.mdb corpus.json; do cmp -s serial/$file side/$file || fail "--jobs 5 writes another $file"; done
+for jobs in 1 3; do
+  "$pipeline" ingest part.*a.fasta - part.*b.fasta --corpus piped.$jobs --jobs $jobs <s.txt >out 2>err ||
+    fail "--jobs $jobs with stdin: $(cat err)"
+done
+cmp -s piped.1/data.mdb piped.3/data.mdb || fail "--jobs 3 with stdin writes another data.mdb"
+rm -rf serial side piped.*
+fails 2 '--jobs must be from 1 to 256' ingest s.fasta --corpus other --jobs 0
+
 # --json agrees with the FASTA
 "$pipeline" corpus c --json >json 2>/dev/null
 [ "$(wc -l <json)" -eq 1 ] || fail "--json is not one line"
