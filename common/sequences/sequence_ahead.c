@@ -187,9 +187,7 @@ static bool fill(const struct plm_sequence_ahead *ahead, struct plm_sequence_rea
     if (!batch_add(batch, result, &sequence, says ? &error : NULL)) return false;
     *ended = is_last(result);
   }
-  const struct plm_byte_stream *stream = plm_sequence_reader_stream(reader);
-  batch->position = (struct plm_sequence_position){plm_byte_stream_consumed(stream),
-                                                   plm_byte_stream_produced(stream)};
+  batch->position = position_of(reader);
   return true;
 }
 
