@@ -13,6 +13,7 @@
 #include "common/base/text.h"
 #include "common/run/stop.h"
 #include "common/sequences/byte_stream.h"
+#include "evaluator/score/variant.h"
 
 enum { SPOOL_BYTES = 1 << 16, FIELD_LIMIT_BYTES = 1 << 24 };
 
@@ -290,4 +291,15 @@ plm_status plm_csv_next(struct plm_csv_file *file, struct plm_csv_row *row, stru
     file->fields[i].text = file->text.data + file->begins[i];
   *row = (struct plm_csv_row){file->row_line, file->field_count, file->fields};
   return PLM_OK;
+}
+
+size_t plm_csv_column(const struct plm_csv_row *row, const char *name)
+{
+  for (size_t i = 0; i < row->count; i++) {
+    const char *text = row->fields[i].text;
+    size_t size = row->fields[i].size;
+    plm_trim(&text, &size);
+    if (size == strlen(name) && memcmp(text, name, size) == 0) return i;
+  }
+  return SIZE_MAX;
 }

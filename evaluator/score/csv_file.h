@@ -37,6 +37,8 @@ char plm_csv_delimiter(const struct plm_csv_file *file);
 /* The next row; row->count is 0 at the end. PLM_FORMAT, with file and line: malformed CSV. */
 plm_status plm_csv_next(struct plm_csv_file *file, struct plm_csv_row *row,
                         struct plm_error *error);
+/* The index of the field that, without blanks around it, is `name`; SIZE_MAX if there is none. */
+size_t plm_csv_column(const struct plm_csv_row *row, const char *name);
 /* Back to the first row. */
 plm_status plm_csv_rewind(struct plm_csv_file *file, struct plm_error *error);
 

@@ -15,9 +15,11 @@ static int by_value(const void *left, const void *right)
   return (a->value > b->value) - (a->value < b->value);
 }
 
-/* Ranks from 1. Equal values all get the mean of the ranks that they occupy. */
-static void rank(const double *values, size_t count, struct ranked *order, double *ranks)
+plm_status plm_ranks(const double *values, size_t count, double *ranks, struct plm_error *error)
 {
+  struct ranked *order = malloc((count + 1) * sizeof *order);
+  if (order == NULL)
+    return plm_error_set(error, PLM_NO_MEMORY, "out of memory for the ranks of %zu values", count);
   for (size_t i = 0; i < count; i++) order[i] = (struct ranked){values[i], i};
   qsort(order, count, sizeof *order, by_value);
   for (size_t begin = 0, end; begin < count; begin = end) {
@@ -25,6 +27,8 @@ static void rank(const double *values, size_t count, struct ranked *order, doubl
     const double shared = 0.5 * (double)(begin + 1 + end);
     for (size_t i = begin; i < end; i++) ranks[order[i].index] = shared;
   }
+  free(order);
+  return PLM_OK;
 }
 
 static double pearson(const double *x, const double *y, size_t count)
@@ -47,15 +51,15 @@ plm_status plm_rank_correlate(const double *x, const double *y, size_t count,
       1.959963984540054; /* the 0.975 quantile of the normal distribution */
   *correlation = (struct plm_rank_correlation){count, NAN, NAN, NAN};
   if (count < 2) return PLM_OK;
-  struct ranked *order = malloc(count * sizeof *order);
   double *ranks = malloc(2 * count * sizeof *ranks);
-  if (order == NULL || ranks == NULL) {
-    free(order);
-    free(ranks);
+  if (ranks == NULL)
     return plm_error_set(error, PLM_NO_MEMORY, "out of memory for the ranks of %zu pairs", count);
+  plm_status status = plm_ranks(x, count, ranks, error);
+  if (status == PLM_OK) status = plm_ranks(y, count, ranks + count, error);
+  if (status != PLM_OK) {
+    free(ranks);
+    return status;
   }
-  rank(x, count, order, ranks);
-  rank(y, count, order, ranks + count);
   const double r = pearson(ranks, ranks + count, count);
   correlation->value = r;
   if (count > 3 && isfinite(r)) {
@@ -63,7 +67,6 @@ plm_status plm_rank_correlate(const double *x, const double *y, size_t count,
     correlation->low = tanh(atanh(r) - spread);
     correlation->high = tanh(atanh(r) + spread);
   }
-  free(order);
   free(ranks);
   return PLM_OK;
 }

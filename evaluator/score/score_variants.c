@@ -16,12 +16,12 @@
 #include "evaluator/score/score_output.h"
 #include "evaluator/score/wild_type_file.h"
 
-enum { BATCH_TOKENS = 8192, BLOCK = 16384, SHOWN_ERRORS = 20 };
+enum { BLOCK = 16384, SHOWN_ERRORS = 20 };
 
 struct scoring {
   const struct plm_score_request *request;
   struct plm_inference *inference;
-  struct plm_wild_type wild_type;
+  const struct plm_wild_type *wild_type;
   struct plm_variant_source *source;
   struct plm_variant_scorer *scorer;
   struct plm_score_output *output;
@@ -66,11 +66,11 @@ static plm_status check_entry(struct scoring *scoring, const struct plm_variant_
                               struct plm_variant *variant, struct plm_error *error)
 {
   plm_status status =
-      plm_variant_parse(&scoring->wild_type, entry->text, entry->size, variant, error);
+      plm_variant_parse(scoring->wild_type, entry->text, entry->size, variant, error);
   if (status == PLM_OK) status = plm_variant_scorer_expect(scoring->scorer, variant, error);
   if (status == PLM_NO_MEMORY) return status;
   if (status != PLM_OK) report(scoring, error);
-  return plm_numbering_add(&scoring->numbering, scoring->wild_type.tokenizer, entry->text,
+  return plm_numbering_add(&scoring->numbering, scoring->wild_type->tokenizer, entry->text,
                            entry->size, error);
 }
 
@@ -78,7 +78,7 @@ static plm_status explain(struct scoring *scoring, struct plm_error *error)
 {
   char wrong[32], all[32];
   int64_t fit;
-  const bool fits = plm_numbering_fit(&scoring->numbering, &scoring->wild_type, &fit);
+  const bool fits = plm_numbering_fit(&scoring->numbering, scoring->wild_type, &fit);
   if (scoring->variants == 1) {
     *error = scoring->first_wrong;
   } else {
@@ -88,7 +88,7 @@ static plm_status explain(struct scoring *scoring, struct plm_error *error)
                   plm_format_count(scoring->variants, all));
     memcpy(error->hint, scoring->first_wrong.hint, sizeof error->hint);
   }
-  if (fits && fit != scoring->wild_type.first)
+  if (fits && fit != scoring->wild_type->first && !scoring->request->fixed_first)
     plm_error_hint(error, "all variants fit with --offset %lld", (long long)fit);
   return error->status;
 }
@@ -152,7 +152,7 @@ static plm_status draw_map(const struct scoring *scoring, struct plm_error *erro
   enum { COLUMNS = 100 }; /* if stdout is no terminal */
   struct winsize window = {0};
   if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) != 0 || window.ws_col == 0) window.ws_col = COLUMNS;
-  plm_heat_map_draw(stdout, &scoring->wild_type, scoring->map, window.ws_col,
+  plm_heat_map_draw(stdout, scoring->wild_type, scoring->map, window.ws_col,
                     scoring->request->color);
   return fflush(stdout) == 0 ? PLM_OK : plm_error_errno(error, "cannot write stdout");
 }
@@ -166,7 +166,7 @@ static plm_status read_block(struct scoring *scoring, size_t *count, struct plm_
     bool ended;
     PLM_TRY(plm_variant_source_next(scoring->source, &entry, &ended, error));
     if (ended) break;
-    PLM_TRY(plm_variant_parse(&scoring->wild_type, entry.text, entry.size, &scoring->block[*count],
+    PLM_TRY(plm_variant_parse(scoring->wild_type, entry.text, entry.size, &scoring->block[*count],
                               error));
     plm_variant_source_fields(scoring->source, &entry, &scoring->fields);
     scoring->ends[2 * *count] = scoring->fields.length;
@@ -229,7 +229,7 @@ static plm_status compare(struct scoring *scoring, struct plm_error *error)
   struct plm_rank_correlation correlation;
   plm_format_quantity(scoring->variants, "variant", variants);
   if (measured == NULL) {
-    plm_info("%s of %s", variants, scoring->wild_type.name);
+    plm_info("%s of %s", variants, scoring->wild_type->name);
     return plm_score_output_finish(scoring->output, NULL, error);
   }
   PLM_TRY(plm_rank_correlate(scoring->x, scoring->y, scoring->pairs, &correlation, error));
@@ -240,23 +240,20 @@ static plm_status compare(struct scoring *scoring, struct plm_error *error)
              correlation.high);
   if (isnan(correlation.value))
     plm_info("%s of %s; no correlation with %s, which has %s: too few, or all equal", variants,
-             scoring->wild_type.name, measured,
+             scoring->wild_type->name, measured,
              plm_format_quantity(scoring->pairs, "number", pairs));
   else
     plm_info("%s of %s; Spearman's correlation with %s (n = %s): %.4f%s", variants,
-             scoring->wild_type.name, measured, plm_format_count(scoring->pairs, pairs),
+             scoring->wild_type->name, measured, plm_format_count(scoring->pairs, pairs),
              correlation.value, interval);
   return PLM_OK;
 }
 
 /* ---- opening and running ---- */
 
-static plm_status open_all(struct scoring *scoring, struct plm_ops *ops, struct plm_error *error)
+static plm_status check_model(const struct plm_score_request *request,
+                              const struct plm_inference *inference, struct plm_error *error)
 {
-  const struct plm_score_request *request = scoring->request;
-  PLM_TRY(plm_inference_open_verified(request->checkpoint, request->weights, ops, BATCH_TOKENS,
-                                      &scoring->inference, NULL, error));
-  const struct plm_inference *inference = scoring->inference;
   const enum plm_tokenizer_kind tokenizer = inference->tokenizer->kind;
   const bool scan = request->source.csv == NULL && request->source.texts == NULL;
   if (inference->objective == PLM_OBJECTIVE_CAUSAL && request->masking_given) {
@@ -269,12 +266,16 @@ static plm_status open_all(struct scoring *scoring, struct plm_ops *ops, struct 
     plm_error_set(error, PLM_USAGE, "--all: this model's letters are bytes, not amino acids");
     return plm_error_hint(error, "name the variants, or give them with --csv");
   }
-  PLM_TRY(plm_wild_type_read(request->wild_type, tokenizer, request->first, &scoring->wild_type,
-                             error));
-  PLM_TRY(plm_variant_source_open(&request->source, &scoring->wild_type, &scoring->source, error));
-  PLM_TRY(plm_variant_scorer_open(scoring->inference, &scoring->wild_type, request->masking,
+  return PLM_OK;
+}
+
+static plm_status open_all(struct scoring *scoring, struct plm_error *error)
+{
+  const struct plm_score_request *request = scoring->request;
+  PLM_TRY(plm_variant_source_open(&request->source, scoring->wild_type, &scoring->source, error));
+  PLM_TRY(plm_variant_scorer_open(scoring->inference, scoring->wild_type, request->masking,
                                   &scoring->scorer, error));
-  const size_t cells = (size_t)scoring->wild_type.length * PLM_HEAT_MAP_ROWS;
+  const size_t cells = (size_t)scoring->wild_type->length * PLM_HEAT_MAP_ROWS;
   if (request->plot) scoring->map = malloc(cells * sizeof *scoring->map);
   for (size_t i = 0; i < cells && scoring->map != NULL; i++) scoring->map[i] = NAN;
   scoring->block = calloc(BLOCK, sizeof *scoring->block);
@@ -292,8 +293,6 @@ static void close_all(struct scoring *scoring)
   plm_score_output_close(scoring->output);
   plm_variant_scorer_close(scoring->scorer);
   plm_variant_source_close(scoring->source);
-  plm_wild_type_deinit(&scoring->wild_type);
-  plm_inference_close(scoring->inference);
   plm_numbering_deinit(&scoring->numbering);
   for (size_t i = 0; i < BLOCK && scoring->block != NULL; i++)
     plm_variant_deinit(&scoring->block[i]);
@@ -307,15 +306,34 @@ static void close_all(struct scoring *scoring)
   free(scoring->y);
 }
 
-plm_status plm_score_variants(const struct plm_score_request *request, struct plm_ops *ops,
-                              struct plm_error *error)
+plm_status plm_score_table(const struct plm_score_request *request, struct plm_inference *inference,
+                           const struct plm_wild_type *wild_type, struct plm_error *error)
 {
-  struct scoring scoring = {.request = request};
-  plm_status status = open_all(&scoring, ops, error);
+  struct scoring scoring = {.request = request, .inference = inference, .wild_type = wild_type};
+  plm_status status = open_all(&scoring, error);
   if (status == PLM_OK) status = check_all(&scoring, error);
   if (status == PLM_OK) status = score_all(&scoring, error);
   if (status == PLM_OK) status = compare(&scoring, error);
   if (status == PLM_OK && request->plot) status = draw_map(&scoring, error);
   close_all(&scoring);
+  return status;
+}
+
+plm_status plm_score_variants(const struct plm_score_request *request, struct plm_ops *ops,
+                              struct plm_error *error)
+{
+  struct plm_inference *inference;
+  struct plm_wild_type wild_type;
+  PLM_TRY(plm_inference_open_verified(request->checkpoint, request->weights, ops,
+                                      PLM_SCORE_BATCH_TOKENS, &inference, NULL, error));
+  plm_status status = check_model(request, inference, error);
+  if (status == PLM_OK)
+    status = plm_wild_type_read(request->wild_type, inference->tokenizer->kind, request->first,
+                                &wild_type, error);
+  if (status == PLM_OK) {
+    status = plm_score_table(request, inference, &wild_type, error);
+    plm_wild_type_deinit(&wild_type);
+  }
+  plm_inference_close(inference);
   return status;
 }

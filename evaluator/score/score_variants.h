@@ -14,6 +14,7 @@ struct plm_score_request {
   const char *weights;   /* NULL, "model" or "ema" */
   const char *wild_type; /* a file, or the letters themselves */
   int64_t first;         /* number of the wild type's first residue */
+  bool fixed_first;      /* it is no choice of the user: no message suggests another number */
   struct plm_variant_source_request source;
   enum plm_score_masking masking;
   bool masking_given; /* the user chose it; then a causal model is refused */
@@ -23,11 +24,18 @@ struct plm_score_request {
   bool color;         /* draw the map in colour */
 };
 
+enum { PLM_SCORE_BATCH_TOKENS = 8192 }; /* of a forward pass */
+
 /* If a variant is wrong, nothing is scored: up to twenty errors are printed, and the error that is
  * returned counts them all. Scores are written with six decimals, and the correlation is computed
  * from the numbers as written. Memory: the table of one wild type, a block of variants, and two
  * numbers for each measured variant. PLM_INTERRUPTED, PLM_TERMINATED: a stop signal. */
 plm_status plm_score_variants(const struct plm_score_request *request, struct plm_ops *ops,
                               struct plm_error *error);
+
+/* The same with a model and a wild type that are open: of the request, checkpoint, weights,
+ * wild_type, first and masking_given are not read. */
+plm_status plm_score_table(const struct plm_score_request *request, struct plm_inference *inference,
+                           const struct plm_wild_type *wild_type, struct plm_error *error);
 
 #endif

@@ -5,6 +5,7 @@
 #include "common/cli/output_file.h"
 #include "common/cli/task_options.h"
 #include "evaluator/score/position_scores.h"
+#include "evaluator/score/score_assays.h"
 #include "evaluator/score/score_variants.h"
 #include "evaluator/task/task.h"
 
@@ -38,13 +39,12 @@ static plm_status choose_source(const struct plm_arguments *arguments,
 }
 
 static plm_status choose_masking(const struct plm_arguments *arguments,
-                                 struct plm_score_request *request, struct plm_error *error)
+                                 enum plm_score_masking *choice, struct plm_error *error)
 {
   const char *masking = plm_arguments_get(arguments, "masking");
-  request->masking = PLM_SCORE_ADDITIVE;
-  request->masking_given = masking != NULL;
+  *choice = PLM_SCORE_ADDITIVE;
   if (masking == NULL || strcmp(masking, "additive") == 0) return PLM_OK;
-  request->masking = PLM_SCORE_JOINT;
+  *choice = PLM_SCORE_JOINT;
   if (strcmp(masking, "joint") == 0) return PLM_OK;
   return plm_error_set(error, PLM_USAGE, "--masking must be additive or joint, not \"%.80s\"",
                        masking);
@@ -92,6 +92,52 @@ static plm_status run_task(const struct plm_arguments *arguments,
   return status;
 }
 
+/* ---- --assays ---- */
+
+/* --assays brings its own proteins and variants, so options that concern others are refused. */
+static plm_status check_assays(const struct plm_arguments *arguments, struct plm_error *error)
+{
+  static const char *const others[] = {"wild-type",    "csv",      "all",
+                                       "mutations",    "measured", "plot",
+                                       "per-position", "offset",   "score-column"};
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+    if (plm_arguments_has(arguments, others[i]))
+      return plm_error_set(error, PLM_USAGE, "--assays cannot be combined with --%s", others[i]);
+  if (arguments->positional_count != 0)
+    return plm_error_set(error, PLM_USAGE,
+                         "--assays brings its own variants: leave out %.80s, or --assays",
+                         arguments->positionals[0]);
+  PLM_TRY(plm_task_needs(arguments, plm_score_options, "reference",
+                         "the list of assays, for example DMS_substitutions.csv", error));
+  return plm_task_needs(arguments, plm_score_options, "scores",
+                        "a folder for the scores, where an interrupted command continues", error);
+}
+
+static plm_status run_assays(const struct plm_arguments *arguments, struct plm_error *error)
+{
+  struct plm_assays_request request = {
+      .checkpoint = plm_arguments_get(arguments, "checkpoint"),
+      .weights = plm_arguments_get(arguments, "weights"),
+      .reference = plm_arguments_get(arguments, "reference"),
+      .assays = plm_arguments_get(arguments, "assays"),
+      .scores = plm_arguments_get(arguments, "scores"),
+      .masking_given = plm_arguments_has(arguments, "masking"),
+      .output = plm_arguments_get(arguments, "output"),
+      .json = plm_arguments_has(arguments, "json"),
+  };
+  struct plm_ops *ops;
+  PLM_TRY(check_assays(arguments, error));
+  PLM_TRY(choose_masking(arguments, &request.masking, error));
+  if (request.json && request.output != NULL && plm_output_is_stdout(request.output))
+    return plm_error_set(error, PLM_USAGE,
+                         "--json and --output %s would both write to standard output",
+                         request.output);
+  PLM_TRY(plm_task_open_ops(arguments, (struct plm_ops_request){0}, &ops, error));
+  const plm_status status = plm_score_assays(&request, ops, error);
+  ops->close(ops);
+  return status;
+}
+
 static plm_status run(const struct plm_arguments *arguments, struct plm_error *error)
 {
   const bool per_position = plm_arguments_has(arguments, "per-position");
@@ -100,15 +146,22 @@ static plm_status run(const struct plm_arguments *arguments, struct plm_error *e
       .weights = plm_arguments_get(arguments, "weights"),
       .wild_type = plm_arguments_get(arguments, "wild-type"),
       .output = plm_arguments_get(arguments, "output"),
+      .masking_given = plm_arguments_has(arguments, "masking"),
       .json = plm_arguments_has(arguments, "json"),
       .plot = plm_arguments_has(arguments, "plot"),
   };
   long long first;
   PLM_TRY(plm_task_needs(arguments, plm_score_options, "checkpoint",
                          "a checkpoint, for example runs/demo/checkpoints/latest", error));
+  if (plm_arguments_has(arguments, "assays")) return run_assays(arguments, error);
+  for (size_t i = 0; i < 2; i++) {
+    static const char *const only[] = {"reference", "scores"};
+    if (plm_arguments_has(arguments, only[i]))
+      return plm_error_set(error, PLM_USAGE, "--%s belongs to --assays DIR", only[i]);
+  }
   PLM_TRY(plm_task_needs(arguments, plm_score_options, "wild-type",
                          "a FASTA file with one sequence, or its letters", error));
-  PLM_TRY(choose_masking(arguments, &request, error));
+  PLM_TRY(choose_masking(arguments, &request.masking, error));
   if (per_position)
     PLM_TRY(check_per_position(arguments, &request, error));
   else
@@ -138,7 +191,9 @@ const struct plm_program plm_task_score = {
              "       plm-evaluator score --checkpoint DIR --wild-type FILE --csv FILE [options]\n"
              "       plm-evaluator score --checkpoint DIR --wild-type FILE --all [options]\n"
              "       plm-evaluator score --checkpoint DIR --wild-type FILE --per-position "
-             "[options]\n\n"
+             "[options]\n"
+             "       plm-evaluator score --checkpoint DIR --assays DIR --reference FILE --scores "
+             "DIR [options]\n\n"
              "Scores substitutions by how likely the model finds them at their positions.\n",
     .options = plm_score_options,
     .operands = SIZE_MAX,

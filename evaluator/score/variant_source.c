@@ -21,18 +21,6 @@ struct plm_variant_source {
   char text[48];
 };
 
-/* The index of the column of this name; SIZE_MAX if there is none. */
-static size_t find_column(const struct plm_csv_row *row, const char *name)
-{
-  for (size_t i = 0; i < row->count; i++) {
-    const char *text = row->fields[i].text;
-    size_t size = row->fields[i].size;
-    plm_trim(&text, &size);
-    if (size == strlen(name) && memcmp(text, name, size) == 0) return i;
-  }
-  return SIZE_MAX;
-}
-
 static plm_status no_column(const struct plm_variant_source *source, const struct plm_csv_row *row,
                             const char *name, const char *option, struct plm_error *error)
 {
@@ -55,13 +43,13 @@ static plm_status open_csv(struct plm_variant_source *source, struct plm_error *
   if (row.count == 0)
     return plm_error_set(error, PLM_FORMAT, "%s is empty", plm_csv_name(source->csv));
   source->columns = row.count;
-  source->mutations = find_column(&row, request->mutations);
+  source->mutations = plm_csv_column(&row, request->mutations);
   if (source->mutations == SIZE_MAX)
     return no_column(source, &row, request->mutations, "mutations", error);
-  if (request->measured != NULL) source->measured = find_column(&row, request->measured);
+  if (request->measured != NULL) source->measured = plm_csv_column(&row, request->measured);
   if (request->measured != NULL && source->measured == SIZE_MAX)
     return no_column(source, &row, request->measured, "measured", error);
-  if (find_column(&row, request->added) != SIZE_MAX) {
+  if (plm_csv_column(&row, request->added) != SIZE_MAX) {
     plm_error_set(error, PLM_CONFIG, "%s already has a column \"%s\"", plm_csv_name(source->csv),
                   request->added);
     return plm_error_hint(error, "give the new column another name with --score-column NAME");

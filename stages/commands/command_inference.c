@@ -135,7 +135,12 @@ const struct plm_command plm_command_score = {
         "natural "
         "logarithms of the probabilities of the 20 amino acids there: as CSV, as an array "
         "(positions, 20) in the order ACDEFGHIKLMNPQRSTVWY if the output ends in .npy, or as a "
-        "heat map if it ends in .svg.",
+        "heat map if it ends in .svg.\n\n"
+        "--assays DIR --reference FILE --scores DIR scores all assays of a benchmark in "
+        "ProteinGym's format, substitutions and indels, without a wild type. It prints a row of "
+        "statistics for each assay; their means go to stderr and into the object of --json. The "
+        "scores of each finished assay stay in the folder of --scores, where the same command "
+        "continues after it was interrupted.",
     .options = plm_score_options,
     .run = score,
 };

@@ -1,0 +1,117 @@
+/* Checks all sequences of a table, then scores and writes them one by one. */
+#include "evaluator/score/score_indels.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "common/base/progress.h"
+#include "common/run/stop.h"
+#include "evaluator/score/indel_scorer.h"
+#include "evaluator/score/score_output.h"
+#include "evaluator/score/wild_type_file.h"
+
+struct work {
+  struct plm_variant_source *source;
+  struct plm_indel_scorer *scorer;
+  struct plm_score_output *output;
+  struct plm_text fields, letters; /* of one row */
+  struct plm_progress progress;
+  uint64_t sequences, residues, done; /* residues: the passes of all sequences */
+};
+
+static plm_status check_letters(const struct plm_variant_entry *entry, struct plm_error *error)
+{
+  if (entry->size == 0) return plm_error_set(error, PLM_FORMAT, "there is no sequence");
+  if (entry->size > PLM_WILD_TYPE_LIMIT)
+    return plm_error_set(error, PLM_LIMIT, "a sequence has at most %d residues, not %zu",
+                         PLM_WILD_TYPE_LIMIT, entry->size);
+  for (size_t i = 0; i < entry->size; i++)
+    if (!isalpha((unsigned char)entry->text[i]))
+      return plm_error_set(error, PLM_FORMAT, "letter %zu of the sequence is not a residue", i + 1);
+  return PLM_OK;
+}
+
+static plm_status check_all(struct work *work, struct plm_error *error)
+{
+  for (;;) {
+    struct plm_variant_entry entry;
+    bool ended;
+    plm_status status = plm_variant_source_next(work->source, &entry, &ended, error);
+    if (ended) return status;
+    if (status == PLM_OK) status = check_letters(&entry, error);
+    if (status != PLM_OK) {
+      plm_variant_source_where(work->source, error);
+      return status;
+    }
+    work->sequences++;
+    work->residues += entry.size;
+  }
+}
+
+static plm_status score_row(struct work *work, const struct plm_variant_entry *entry,
+                            struct plm_error *error)
+{
+  double score, written;
+  plm_text_clear(&work->fields);
+  plm_text_clear(&work->letters);
+  plm_variant_source_fields(work->source, entry, &work->fields);
+  plm_text_append(&work->letters, entry->text, entry->size);
+  if (work->fields.failed || work->letters.failed)
+    return plm_error_set(error, PLM_NO_MEMORY, "out of memory for a sequence");
+  for (size_t i = 0; i < work->letters.length; i++)
+    work->letters.data[i] = (char)toupper((unsigned char)work->letters.data[i]);
+  PLM_TRY(plm_indel_scorer_run(work->scorer, work->letters.data, (uint32_t)work->letters.length,
+                               &score, error));
+  const struct plm_score_row row = {
+      .fields = work->fields.data,
+      .fields_size = work->fields.length,
+      .mutant = work->letters.data,
+      .mutant_size = work->letters.length,
+      .score = score,
+      .measured = NAN,
+  };
+  return plm_score_output_add(work->output, &row, &written, error);
+}
+
+static plm_status score_all(struct work *work, const char *output, struct plm_error *error)
+{
+  struct plm_text header = {0};
+  uint64_t scored = 0;
+  PLM_TRY(plm_variant_source_rewind(work->source, error));
+  plm_variant_source_header(work->source, &header);
+  plm_status status =
+      plm_score_output_open(output, false, false, header.data, header.length, &work->output, error);
+  plm_text_deinit(&header);
+  while (status == PLM_OK) {
+    struct plm_variant_entry entry;
+    bool ended;
+    status = plm_variant_source_next(work->source, &entry, &ended, error);
+    if (ended) break;
+    if (status == PLM_OK) status = score_row(work, &entry, error);
+    work->done += entry.size;
+    plm_progress_update(&work->progress, work->done, work->residues, work->done, ++scored,
+                        "sequence");
+  }
+  return status == PLM_OK ? plm_score_output_finish(work->output, NULL, error) : status;
+}
+
+plm_status plm_score_indels(const struct plm_variant_source_request *source, const char *output,
+                            struct plm_inference *inference, const struct plm_wild_type *wild_type,
+                            struct plm_error *error)
+{
+  struct work work = {0};
+  plm_progress_begin(&work.progress, "score");
+  work.progress.rate_unit = "residues";
+  plm_status status = plm_variant_source_open(source, wild_type, &work.source, error);
+  if (status == PLM_OK) status = check_all(&work, error);
+  if (status == PLM_OK) status = plm_indel_scorer_open(inference, wild_type, &work.scorer, error);
+  if (status == PLM_OK) status = score_all(&work, output, error);
+  plm_progress_clear(&work.progress);
+  plm_score_output_close(work.output);
+  plm_indel_scorer_close(work.scorer);
+  plm_variant_source_close(work.source);
+  plm_text_deinit(&work.fields);
+  plm_text_deinit(&work.letters);
+  return status;
+}
