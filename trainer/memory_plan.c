@@ -68,6 +68,7 @@ plm_status plm_memory_plan(const struct plm_config *config, const struct plm_ops
   const uint64_t masks =
       plm_masks_values(&config->model, micro_chunks, config->data.max_length) * sizeof(int32_t);
   const uint64_t moments = optimizer - scratch;
+  const uint64_t norms = config->norms > 0 ? plan->ranks.parameters : 0;
   const bool copies = config->trainer.ranks > 1 && !plm_device_is_cpu(ops->name);
   const struct plm_memory_row rows[] = {
       {"parameters", "parameters, fp32", plan->ranks.parameters, false, false},
@@ -77,6 +78,7 @@ plm_status plm_memory_plan(const struct plm_config *config, const struct plm_ops
       {"exchange", "exchange between ranks", plan->ranks.exchange, false, false},
       {"optimizer", "moments and average", moments, false, false},
       {"scratch", "optimizer scratch", scratch, false, false},
+      {"norms", "copy of parameters, for norms", norms, false, false},
       {"activations", "activations", memory.activations, false, false},
       {"workspace", "workspace", memory.workspace, false, false},
       {"masks", "attention masks", masks, false, false},

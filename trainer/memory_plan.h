@@ -20,7 +20,7 @@ struct plm_memory_row {
 };
 
 struct plm_memory_plan {
-  struct plm_memory_row rows[16];
+  struct plm_memory_row rows[20];
   size_t count;
   uint64_t parameters;               /* how many the model has */
   uint64_t device_bytes, host_bytes; /* of rank 0 */

@@ -33,6 +33,7 @@ struct plm_step {
   double *squares; /* device: squared norm of each parameter's gradient */
   double flops;    /* of the running step */
   struct plm_replays *replays;
+  struct plm_layer_norms *norms; /* NULL: never measured */
 };
 
 struct plm_step_shape plm_step_shape(const struct plm_step *step)
@@ -55,7 +56,7 @@ static plm_status list_gradients(struct plm_step *step, struct plm_error *error)
   if (step->gradients == NULL)
     return plm_error_set(error, PLM_NO_MEMORY, "no memory for the list of gradients");
   for (size_t i = 0; i < step->parameters; i++)
-    step->gradients[i] = (struct plm_array){arena + table[i].offset, table[i].count};
+    step->gradients[i] = (struct plm_array){.x = arena + table[i].offset, .n = table[i].count};
   return step->ops->allocate(step->ops, step->parameters * sizeof *step->squares,
                              (void **)&step->squares, error);
 }
@@ -79,6 +80,9 @@ static plm_status take(struct plm_step *step, struct plm_error *error)
   if (step->parts.ranks != NULL)
     PLM_TRY(plm_exchange_open(step->parts.ranks, model, step->parts.owners, step->shape.shares,
                               step->parts.trainer->compress, &step->exchange, error));
+  if (step->parts.norms_every > 0)
+    PLM_TRY(
+        plm_layer_norms_open(model, step->parts.ranks, step->parts.owners, &step->norms, error));
   return list_gradients(step, error);
 }
 
@@ -111,6 +115,7 @@ void plm_step_close(struct plm_step *step)
 {
   if (step == NULL) return;
   plm_replays_close(step->replays);
+  plm_layer_norms_close(step->norms);
   plm_exchange_close(step->exchange);
   plm_share_sums_close(step->sums);
   free(step->gradients);
@@ -155,7 +160,8 @@ static void accumulate(struct plm_step *step, struct plm_replay_key key, uint32_
                                       .rows = key.rows,
                                       .masks = step->parts.masks,
                                       .loss = &step->parts.loss,
-                                      .loss_sum = &step->update->sums.loss};
+                                      .loss_sum = &step->update->sums.loss,
+                                      .hit_sum = &step->update->sums.hits};
   if (piece == 0) choose_targets(step, key);
   plm_model_train(step->parts.model, &pass,
                   key.kind == ACCUMULATE ? plm_model_whole_pass(step->parts.model)
@@ -299,8 +305,14 @@ static plm_status ask(struct plm_step *step, plm_step_go_on *go_on, void *contex
   return PLM_OK;
 }
 
+/* Whether norms by layer are measured in a step (from 0). */
+static bool measures_norms(const struct plm_step *step, uint64_t s)
+{
+  return step->norms != NULL && (s + 1) % step->parts.norms_every == 0;
+}
+
 /* The update if there are other ranks. */
-static plm_status update_together(struct plm_step *step, struct plm_error *error)
+static plm_status update_together(struct plm_step *step, uint64_t s, struct plm_error *error)
 {
   struct plm_exchange_work *work = &step->work;
   const struct plm_replay_key key = {.kind = UPDATE};
@@ -312,6 +324,7 @@ static plm_status update_together(struct plm_step *step, struct plm_error *error
   PLM_TRY(plm_exchange_sums(step->exchange, plm_share_sums_losses(step->sums), &step->update->sums,
                             work, error));
   step->flops = work->flops;
+  if (measures_norms(step, s)) plm_layer_norms_before(step->norms);
   for (uint32_t piece = 0; piece < pieces; piece++) {
     const uint64_t piece_ns = plm_clock_ns();
     PLM_TRY(plm_replays_run(step->replays, key, piece, pieces, call, step, error));
@@ -320,6 +333,7 @@ static plm_status update_together(struct plm_step *step, struct plm_error *error
   }
   PLM_TRY(plm_exchange_finish_weights(step->exchange, error));
   plm_model_weights_changed(step->parts.model);
+  if (measures_norms(step, s)) plm_layer_norms_after(step->norms);
   return PLM_OK;
 }
 
@@ -356,9 +370,12 @@ plm_status plm_step_launch(struct plm_step *step, const struct plm_step_input *i
   if (!together) plm_share_sums_finish(step->sums, 0, plm_model_arena_elements(step->parts.model));
   plm_share_sums_finish_loss(step->sums);
   step->ops->compute_follows(step->ops); /* copies of the weights to a snapshot may be running */
-  if (together) return update_together(step, error);
-  return plm_replays_run(step->replays, (struct plm_replay_key){.kind = UPDATE}, 0, 1, call, step,
-                         error);
+  if (together) return update_together(step, input->step, error);
+  if (measures_norms(step, input->step)) plm_layer_norms_before(step->norms);
+  PLM_TRY(plm_replays_run(step->replays, (struct plm_replay_key){.kind = UPDATE}, 0, 1, call, step,
+                          error));
+  if (measures_norms(step, input->step)) plm_layer_norms_after(step->norms);
+  return PLM_OK;
 }
 
 plm_status plm_step_finish(struct plm_step *step, const struct plm_step_input *input,
@@ -375,6 +392,7 @@ plm_status plm_step_finish(struct plm_step *step, const struct plm_step_input *i
   const struct plm_update update = *step->host;
   result->loss = update.sums.loss / update.inputs.count;
   result->grad_norm = sqrt(update.sums.squares) / update.inputs.count;
+  result->accuracy = input->totals.rows == 0 ? NAN : update.sums.hits / (double)input->totals.rows;
   result->skipped = update.decision.skipped != 0;
   if (result->totals.rows > 0)
     result->clip_norm =
@@ -383,5 +401,8 @@ plm_status plm_step_finish(struct plm_step *step, const struct plm_step_input *i
   if (!result->skipped)
     plm_optimizer_set_updates(step->parts.optimizer,
                               plm_optimizer_updates(step->parts.optimizer) + 1);
+  if (!measures_norms(step, input->step)) return PLM_OK;
+  PLM_TRY(plm_layer_norms_finish(step->norms, update.inputs.count, error));
+  result->norms = step->norms;
   return PLM_OK;
 }

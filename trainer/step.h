@@ -18,6 +18,7 @@
 #include "common/config/config.h"
 #include "common/model/model.h"
 #include "trainer/clip.h"
+#include "trainer/layer_norms.h"
 #include "trainer/optimizers.h"
 #include "trainer/ranks/gradient_exchange.h"
 #include "trainer/step_input.h"
@@ -35,17 +36,20 @@ struct plm_step_parts {
   uint32_t step_chunks, micro_chunks, max_length, shares;
   struct plm_ranks *ranks; /* NULL: no other process takes part */
   const uint32_t *owners;  /* by parameter, if there are ranks */
+  uint64_t norms_every;    /* steps between two measurements of norms by layer; 0: never */
 };
 
 struct plm_step_result {
   double loss;      /* divided by the totals' count; NAN if no position had a label */
   double grad_norm; /* of the gradient divided by count, before clipping; NAN as above */
   double clip_norm; /* threshold of the norm; 0 if not clipped */
+  double accuracy;  /* share of the labelled positions with the right token; NAN as above */
   struct plm_step_totals totals; /* of all ranks, like everything here */
   double flops;                  /* model FLOPs, forward and backward */
   uint32_t window;
   int64_t slowest_rank; /* that computed longest; -1 if no other process takes part */
-  bool skipped;         /* weights, moments, Adam's t and the average are unchanged */
+  const struct plm_layer_norms *norms; /* until the next step; NULL: not measured in this step */
+  bool skipped; /* weights, moments, Adam's t and the average are unchanged */
 };
 
 struct plm_step;

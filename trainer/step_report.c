@@ -94,6 +94,20 @@ static double memory_bytes(void) /* resident */
   return (double)pages * (double)sysconf(_SC_PAGESIZE);
 }
 
+/* An object with the norm of each layer. */
+static void add_norms(cJSON *json, const struct plm_layer_norms *norms)
+{
+  static const char *const names[PLM_NORM_KINDS] = {[PLM_NORM_GRADIENT] = "gradient_norms",
+                                                    [PLM_NORM_WEIGHT] = "weight_norms",
+                                                    [PLM_NORM_UPDATE] = "update_norms"};
+  for (int kind = 0; kind < PLM_NORM_KINDS; kind++) {
+    cJSON *object = cJSON_AddObjectToObject(json, names[kind]);
+    for (size_t l = 0; l < plm_layer_norms_count(norms); l++)
+      plm_metrics_number(object, plm_layer_norms_name(norms, l),
+                         plm_layer_norms_value(norms, kind, l));
+  }
+}
+
 static cJSON *build(const struct plm_step_line *line)
 {
   const struct plm_step_result *result = line->result;
@@ -102,6 +116,7 @@ static cJSON *build(const struct plm_step_line *line)
   cJSON *json = plm_metrics_line();
   plm_metrics_integer(json, "step", line->step);
   plm_metrics_number(json, "loss", result->loss);
+  plm_metrics_number(json, "accuracy", result->accuracy);
   plm_metrics_number(json, "lr_hidden", line->rates.of[PLM_GROUP_HIDDEN]);
   plm_metrics_number(json, "lr_embed", line->rates.of[PLM_GROUP_EMBED]);
   plm_metrics_number(json, "lr_head", line->rates.of[PLM_GROUP_HEAD]);
@@ -113,6 +128,7 @@ static cJSON *build(const struct plm_step_line *line)
   plm_metrics_integer(json, "tokens", line->tokens);
   plm_metrics_number(json, "padding_fraction", 1 - real / padded);
   plm_metrics_integer(json, "skipped_updates", line->skipped_updates);
+  if (result->norms != NULL) add_norms(json, result->norms);
   if (!line->exact) cJSON_AddBoolToObject(json, "exact", false);
   plm_metrics_number(json, "tokens_per_second", real / line->step_s);
   plm_metrics_number(json, "padded_tokens_per_second", padded / line->step_s);
@@ -136,6 +152,29 @@ static void end_board(struct plm_step_report *report, const struct plm_error *er
   report->board = NULL;
 }
 
+static plm_status write_scalar(struct plm_step_report *report, uint64_t step, const char *tag,
+                               const cJSON *item, struct plm_error *error)
+{
+  if (cJSON_IsNull(item)) return PLM_OK;
+  const double value = cJSON_IsRaw(item) ? strtod(item->valuestring, NULL) : item->valuedouble;
+  return plm_tensorboard_scalar(report->board, (int64_t)step, tag, value, error);
+}
+
+/* A number is one scalar, an object one for each layer: NAME/LAYER. */
+static plm_status write_item(struct plm_step_report *report, uint64_t step, const cJSON *item,
+                             struct plm_error *error)
+{
+  if (!cJSON_IsObject(item)) return write_scalar(report, step, item->string, item, error);
+  const cJSON *part;
+  cJSON_ArrayForEach(part, item)
+  {
+    char tag[192];
+    snprintf(tag, sizeof tag, "%s/%s", item->string, part->string);
+    PLM_TRY(write_scalar(report, step, tag, part, error));
+  }
+  return PLM_OK;
+}
+
 /* Every number of the line is a scalar, except its step and time. */
 static void write_board(struct plm_step_report *report, uint64_t step, const cJSON *json)
 {
@@ -148,9 +187,7 @@ static void write_board(struct plm_step_report *report, uint64_t step, const cJS
         strcmp(table[i].name, "step") == 0 || strcmp(table[i].name, "time") == 0)
       continue;
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, table[i].name);
-    if (item == NULL || cJSON_IsNull(item)) continue;
-    const double value = cJSON_IsRaw(item) ? strtod(item->valuestring, NULL) : item->valuedouble;
-    status = plm_tensorboard_scalar(report->board, (int64_t)step, table[i].name, value, &error);
+    if (item != NULL) status = write_item(report, step, item, &error);
   }
   const int64_t now = plm_clock_ms();
   if (status == PLM_OK && (now - report->board_ms >= BOARD_EVERY_MS || step == report->last_step)) {

@@ -359,6 +359,7 @@ static plm_status open_model(struct plm_trainer *trainer, struct plm_error *erro
       .shares = resolved->shares / ranks,
       .ranks = trainer->ranks,
       .owners = trainer->owners,
+      .norms_every = config->norms,
   };
   return plm_step_open(&parts, &trainer->step, error);
 }

@@ -175,6 +175,7 @@ struct plm_config {
   struct plm_config_trainer trainer;
   struct plm_config_evaluator evaluator;
   bool tensorboard;
+  uint64_t norms;                    /* steps between two measurements; 0: none */
   char *prometheus;                  /* address or NULL */
   uint32_t version;                  /* of the file's format: 1 */
   struct plm_config_origin *origins; /* where each value comes from, by row of the settings table */

@@ -355,6 +355,10 @@ static const struct plm_setting settings[] = {
 
   ROW("metrics.tensorboard", BOOL, tensorboard, "", "true", FREE,
       .help = "Write TensorBoard event files."),
+  ROW("metrics.norms", U64, norms, "steps", "0", NUMBER(0, STEPS_MAX), FREE,
+      .help = "Every so many steps, the trainer reports the norms of gradients, weights and "
+              "updates by layer. It keeps a copy of the fp32 weights for that (4 bytes for each "
+              "parameter). 0: never."),
   ROW("metrics.prometheus", ADDRESS, prometheus, "", "null", .flags = PLM_SETTING_NULLABLE, FREE,
       .help = "Address on which `up` serves metrics to Prometheus, for example 127.0.0.1:9464. "
               "null: none."),

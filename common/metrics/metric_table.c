@@ -13,6 +13,7 @@
 static const struct plm_metric_field table[] = {
     {"step", T, X, "", "step to which the values belong, from 1"},
     {"loss", T, X, "nats", "training loss of the step, as the objective defines it"},
+    {"accuracy", T, X, "", "share of the labelled tokens that were predicted correctly"},
     {"lr_hidden", T, X, "", "learning rate of the hidden matrices"},
     {"lr_embed", T, X, "", "learning rate of the embeddings"},
     {"lr_head", T, X, "", "learning rate of the head"},
@@ -24,6 +25,9 @@ static const struct plm_metric_field table[] = {
     {"tokens", T, X, "tokens", "real tokens consumed by the run so far"},
     {"padding_fraction", T, X, "", "share of padding in the step's chunks"},
     {"skipped_updates", T, X, "", "updates skipped by the run so far"},
+    {"gradient_norms", T, X, "", "norm of the gradient by layer, before clipping"},
+    {"weight_norms", T, X, "", "norm of the weights by layer, after the update"},
+    {"update_norms", T, X, "", "norm of what the update changed, by layer"},
     {"tokens_per_second", T, M, "tokens/s", "real tokens per second of the step"},
     {"padded_tokens_per_second", T, M, "tokens/s", "tokens per second, padding included"},
     {"step_ms", T, M, "ms", "wall time of the step"},

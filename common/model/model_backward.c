@@ -200,7 +200,8 @@ static void head_train(struct plm_model *model, const struct model_pass *pass,
                                      .weights = model->label_weights,
                                      .N = R,
                                      .D = D,
-                                     .V = model->config.vocab_size};
+                                     .V = model->config.vocab_size,
+                                     .hits = model->hits};
   plm_model_head_dense(model, pass);
   ops->head_train(ops, model->row_loss, ddense, gradient(model, model->decoder),
                   gradient(model, model->bias), &rows, loss_scale, loss);

@@ -171,6 +171,7 @@ static void place_head(struct layout *layout)
   model->labels = take(arena, rows * sizeof(int32_t));
   model->label_weights = take(arena, rows * sizeof(float));
   model->row_loss = take(arena, rows * sizeof(float));
+  model->hits = take(arena, rows * sizeof(float));
   model->head_x = take_act(layout, arena, n);
   model->head_attended = take_act(layout, arena, (rows + 1) / 2 * model->config.hidden_size);
   model->head_norm = take_act(layout, arena, n);

@@ -180,6 +180,7 @@ void plm_model_train(struct plm_model *model, const struct plm_train_pass *of,
   if (part.end == model->block_count) {
     plm_model_train_head(model, &pass, of->loss, 1);
     model->ops->add_sum(model->ops, of->loss_sum, model->row_loss, of->rows);
+    if (of->hit_sum != NULL) model->ops->add_sum(model->ops, of->hit_sum, model->hits, of->rows);
   }
   plm_model_train_blocks(model, &pass, part);
 }

@@ -94,7 +94,7 @@ struct plm_model {
 
   /* the head's, for R labelled rows */
   int32_t *positions, *labels;
-  float *label_weights, *row_loss;
+  float *label_weights, *row_loss, *hits;
   /* These rows of the last hidden state, or of the last block's mixed if that block is narrowed. */
   act *head_x;
   act *head_attended; /* if the last block is narrowed, these rows of its attended (at most half) */

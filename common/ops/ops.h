@@ -145,8 +145,8 @@ struct plm_loss_options {
   float z_loss;
 };
 
-/* Inputs of the part of the head that follows its dense product, for N labelled rows. All pointers
- * are to device memory. */
+/* The part of the head that follows its dense product, for N labelled rows. All pointers are to
+ * device memory. */
 struct plm_head_rows {
   const act *dense;      /* (N, D): input of GELU */
   const act *w;          /* (V, D): the decoder's weight */
@@ -154,12 +154,15 @@ struct plm_head_rows {
   const int32_t *labels; /* (N), in [0, V) */
   const float *weights;  /* (N); a row of weight 0 does not count */
   int64_t N, D, V;
+  float *hits; /* (N), an output: 1 if no token has a larger logit than the label of the row and the
+                * row counts, else 0. NULL: not wanted */
 };
 
-/* n numbers in fp32. */
+/* n numbers in fp32: x, or x - minus, rounded to fp32, unless minus is NULL. */
 struct plm_array {
   const float *x;
   size_t n;
+  const float *minus;
 };
 enum { PLM_SUM_PARTS_MAX = 64 };
 

@@ -43,6 +43,7 @@ struct plm_update_inputs {
 
 struct plm_update_sums {
   double loss;    /* summed over rows */
+  double hits;    /* rows whose label was predicted (struct plm_head_rows) */
   double squares; /* squared norm of the accumulated gradient */
 };
 

@@ -56,6 +56,7 @@ struct plm_loss_rows {
   float loss_scale;
   const struct plm_loss_options *options;
   int64_t N, V;
+  float *hits; /* (N), as in struct plm_head_rows; NULL: not wanted */
 };
 
 struct plm_cpu_vector {

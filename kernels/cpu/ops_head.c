@@ -131,6 +131,7 @@ static void train_tile(void *context, int64_t tile, uint32_t thread)
   loss.labels += begin;
   loss.weights += begin;
   loss.N = count;
+  if (loss.hits != NULL) loss.hits += begin;
   cpu->vector.gelu_forward(gelu, dense, elements);
   multiply(job, logits, gelu, count, thread);
   if (loss.options->soft_cap > 0)
@@ -195,7 +196,8 @@ static void head_train(struct plm_ops *ops, float *row_loss, act *ddense, float 
                                       .weights = rows->weights + begin,
                                       .loss_scale = loss_scale,
                                       .options = options,
-                                      .V = V};
+                                      .V = V,
+                                      .hits = rows->hits != NULL ? rows->hits + begin : NULL};
     job.dense = plm_act_at(job.cpu, rows->dense, begin * D);
     job.ddense = plm_act_at_mutable(job.cpu, ddense, begin * D);
     job.row_loss = row_loss + begin;
@@ -255,7 +257,8 @@ static void cross_entropy(struct plm_ops *ops, float *row_loss, const float *log
                           const int32_t *labels, const float *weights,
                           const struct plm_loss_options *options, int64_t N, int64_t V)
 {
-  struct loss_job job = {plm_cpu_of(ops), row_loss, {logits, labels, weights, 1, options, N, V}};
+  struct loss_job job = {
+      plm_cpu_of(ops), row_loss, {logits, labels, weights, 1, options, N, V, NULL}};
   plm_pool_tiles(job.cpu->pool, tiles_of(N, LOSS_TILE), loss_tile, &job);
 }
 

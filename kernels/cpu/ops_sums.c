@@ -1,39 +1,59 @@
 /* Sums of gradients and losses. */
 #include "kernels/cpu/cpu_ops.h"
 
-enum { TILE = 65536 };
+enum { TILE = 65536, DIFFERENCES = 4096 /* of a tile at a time */ };
 
 struct sum_job {
   const struct plm_cpu *cpu;
-  const float *x;
-  double *sums; /* one for each tile */
+  const float *x, *minus; /* minus may be NULL */
+  double *sums;           /* one for each tile */
   int64_t n;
 };
+
+static double sum_differences(const struct sum_job *job, int64_t begin, int64_t n)
+{
+  float differences[DIFFERENCES];
+  double sum = 0;
+  for (int64_t i = 0; i < n; i += DIFFERENCES) {
+    const float *x = job->x + begin + i, *minus = job->minus + begin + i;
+    const int64_t count = n - i < DIFFERENCES ? n - i : DIFFERENCES;
+    for (int64_t j = 0; j < count; j++) differences[j] = x[j] - minus[j];
+    sum += job->cpu->vector.sum_squares(differences, count);
+  }
+  return sum;
+}
 
 static void sum_tile(void *context, int64_t tile, uint32_t thread)
 {
   const struct sum_job *job = context;
-  const int64_t begin = tile * TILE, left = job->n - begin;
+  const int64_t begin = tile * TILE, left = job->n - begin, n = left < TILE ? left : TILE;
   (void)thread;
-  job->sums[tile] = job->cpu->vector.sum_squares(job->x + begin, left < TILE ? left : TILE);
+  job->sums[tile] = job->minus == NULL ? job->cpu->vector.sum_squares(job->x + begin, n)
+                                       : sum_differences(job, begin, n);
 }
 
-double plm_cpu_sum_squares(struct plm_cpu *cpu, const float *x, size_t n)
+static double sum_array(struct plm_cpu *cpu, const float *x, const float *minus, size_t n)
 {
   const int64_t tiles = ((int64_t)n + TILE - 1) / TILE;
   double *sums = plm_cpu_workspace(cpu, (size_t)tiles * sizeof *sums), total = 0;
   if (sums == NULL) return 0;
-  struct sum_job job = {.cpu = cpu, .x = x, .sums = sums, .n = (int64_t)n};
+  struct sum_job job = {.cpu = cpu, .x = x, .minus = minus, .sums = sums, .n = (int64_t)n};
   plm_pool_tiles(cpu->pool, tiles, sum_tile, &job);
   for (int64_t i = 0; i < tiles; i++) total += sums[i];
   return total;
+}
+
+double plm_cpu_sum_squares(struct plm_cpu *cpu, const float *x, size_t n)
+{
+  return sum_array(cpu, x, NULL, n);
 }
 
 static void sum_squares(struct plm_ops *ops, double *sums, const struct plm_array *vectors,
                         size_t count)
 {
   struct plm_cpu *cpu = plm_cpu_of(ops);
-  for (size_t i = 0; i < count; i++) sums[i] = plm_cpu_sum_squares(cpu, vectors[i].x, vectors[i].n);
+  for (size_t i = 0; i < count; i++)
+    sums[i] = sum_array(cpu, vectors[i].x, vectors[i].minus, vectors[i].n);
 }
 
 static void add_sum(struct plm_ops *ops, double *sum, const float *x, size_t n)

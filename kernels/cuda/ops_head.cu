@@ -144,10 +144,12 @@ void soft_cap_forward(struct plm_ops *ops, float *logits, int64_t n, float cap)
              n, cap);
 }
 
-/* Returns the loss of a row of capped logits in lane 0, and lse in all lanes. With the target
- * t = (1 - e) onehot + e / V, the loss is lse - t.l + z lse^2. */
-__device__ __forceinline__ float loss_of_row(float *lse, const float *logits, int V, int label,
-                                             float weight, const struct plm_loss_options &options)
+/* Returns the loss of a row of capped logits in lane 0, and in all lanes lse and whether no logit
+ * is larger than the label's. With the target t = (1 - e) onehot + e / V, the loss is
+ * lse - t.l + z lse^2. */
+__device__ __forceinline__ float loss_of_row(float *lse, bool *hit, const float *logits, int V,
+                                             int label, float weight,
+                                             const struct plm_loss_options &options)
 {
   const int lane = lane_of_warp();
   const float at_label = logits[label];
@@ -157,6 +159,7 @@ __device__ __forceinline__ float loss_of_row(float *lse, const float *logits, in
     total += logits[v];
   }
   most = warp_max(most);
+  *hit = at_label >= most;
   total = warp_sum(total);
   for (int v = lane; v < V; v += PLM_WARP) exps += expf(logits[v] - most);
   *lse = most + logf(warp_sum(exps));
@@ -172,7 +175,9 @@ __global__ void cross_entropy_kernel(float *row_loss, const float *logits, const
   const int64_t n = (int64_t)blockIdx.x * LOSS_WARPS + threadIdx.x / PLM_WARP;
   if (n >= N) return; /* the whole warp */
   float loss = 0, lse;
-  if (weights[n] != 0) loss = loss_of_row(&lse, logits + n * V, V, labels[n], weights[n], options);
+  bool hit;
+  if (weights[n] != 0)
+    loss = loss_of_row(&lse, &hit, logits + n * V, V, labels[n], weights[n], options);
   if (lane_of_warp() == 0) row_loss[n] = loss;
 }
 
@@ -190,7 +195,7 @@ void cross_entropy(struct plm_ops *ops, float *row_loss, const float *logits, co
 /* ---- training ---- */
 
 template <class T> struct Training {
-  float *row_loss;
+  float *row_loss, *hits; /* hits may be NULL */
   T *ddense;
   float *dw, *dbias; /* for each block (V, D) and (V) */
   const T *dense, *w;
@@ -203,15 +208,17 @@ template <class T> struct Training {
   int V, stride, rows; /* stride: elements between rows of dlogits; rows: of a tile */
 };
 
-/* Replaces a row of logits by its gradient, followed by zeros, and returns the loss in lane 0. The
- * gradient by the capped logit l is (1 + 2 z lse) softmax - t; by the uncapped one, it is this
- * times 1 - (l / c)^2. */
+/* Replaces a row of logits by its gradient, followed by zeros, and returns in lane 0 the loss and
+ * whether the label was predicted. The gradient by the capped logit l is (1 + 2 z lse) softmax - t;
+ * by the uncapped one, it is this times 1 - (l / c)^2. */
 template <class T>
-__device__ __forceinline__ float differentiate_row(float *logits, const Training<T> &t, int64_t n)
+__device__ __forceinline__ float differentiate_row(float *logits, bool *hit, const Training<T> &t,
+                                                   int64_t n)
 {
   const int lane = lane_of_warp();
   const float weight = n < t.N ? t.weights[n] : 0;
   __syncwarp(); /* other lanes wrote the logits */
+  *hit = false;
   if (weight == 0) {
     for (int v = lane; v < t.stride; v += PLM_WARP) logits[v] = 0;
     return 0;
@@ -225,7 +232,7 @@ __device__ __forceinline__ float differentiate_row(float *logits, const Training
   __syncwarp();
   const int label = t.labels[n];
   float lse;
-  const float loss = loss_of_row(&lse, logits, t.V, label, weight, t.options);
+  const float loss = loss_of_row(&lse, hit, logits, t.V, label, weight, t.options);
   const float smoothing = t.options.label_smoothing, uniform = smoothing / (float)t.V;
   const float scale = weight * t.scale, slope = 1 + 2 * t.options.z_loss * lse;
   __syncwarp(); /* all lanes have read the logit of the label */
@@ -365,8 +372,11 @@ __global__ void __launch_bounds__(THREADS, 2) train_kernel(Training<T> t)
         make_logits<T, VECTOR, true>(logits, t.stride, t.dense + n * t.D, count, t.w, t.bias, t.D,
                                      t.V);
       for (int i = 0; i < PAIR; i++) {
-        const float loss = differentiate_row(logits + i * t.stride, t, n + i);
-        if (lane_of_warp() == 0 && i < count) t.row_loss[n + i] = loss;
+        bool hit;
+        const float loss = differentiate_row(logits + i * t.stride, &hit, t, n + i);
+        if (lane_of_warp() != 0 || i >= count) continue;
+        t.row_loss[n + i] = loss;
+        if (t.hits != NULL) t.hits[n + i] = hit;
       }
     }
     __syncthreads(); /* the tile's dlogits are complete */
@@ -405,6 +415,7 @@ void head_train(struct plm_ops *ops, float *row_loss, act *ddense, float *dw, fl
     slabs = min(slabs, plm_blocks(N, tile_rows));
     float *partial = plm_cuda_scratch<float>(cuda, (size_t)(slabs * count));
     const Training<T> t = {row_loss,
+                           rows->hits,
                            static_cast<T *>(ddense),
                            partial,
                            partial + slabs * V * D,

@@ -18,7 +18,8 @@ struct Vectors {
   int count;
 };
 
-/* partial[block] = this block's part of the sum of squares of its vector */
+/* partial[block] = this block's part of the sum of squares of its vector. The branch is the same
+ * for the whole block. */
 __global__ void squares_kernel(double *partial, Vectors vectors)
 {
   const int v = plm_tensor_of_block(vectors.first_block, vectors.count);
@@ -27,8 +28,10 @@ __global__ void squares_kernel(double *partial, Vectors vectors)
   const int64_t blocks = vectors.first_block[v + 1] - vectors.first_block[v];
   double sum = 0;
   for (int64_t i = (int64_t)block * THREADS + threadIdx.x; i < (int64_t)vector.n;
-       i += blocks * THREADS)
-    sum += (double)vector.x[i] * (double)vector.x[i];
+       i += blocks * THREADS) {
+    const float x = vector.minus == NULL ? vector.x[i] : vector.x[i] - vector.minus[i];
+    sum += (double)x * (double)x;
+  }
   sum = block_sum(sum, plm_shared<double>());
   if (threadIdx.x == 0) partial[blockIdx.x] = sum;
 }

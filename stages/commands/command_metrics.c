@@ -42,7 +42,7 @@ static const struct {
      "step,split,loss,perplexity,accuracy,baseline_entropy,mcc,tokens,seconds,lag_steps,set"},
     {"trainer", PLM_RUN_TRAINER_METRICS, PLM_STAGE_TRAINER,
      "step,loss,lr_hidden,tokens_per_second,tokens,grad_norm,mask_rate,step_ms,data_wait_ms,"
-     "checkpoint_ms"},
+     "checkpoint_ms,accuracy"},
     {"packer", PLM_RUN_PACKER_METRICS, PLM_STAGE_PACKER,
      "windows,documents_per_second,tokens_per_second,padding_fraction,queue,packer"},
 };

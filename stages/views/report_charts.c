@@ -227,6 +227,11 @@ void plm_report_charts(struct plm_text *text, const struct plm_report_run *runs,
                                        .scale = 100,
                                        .from_zero = true,
                                        .value_max = 100},
+                           training = {.title = "Training accuracy",
+                                       .note = "% of the predicted tokens of a step",
+                                       .scale = 100,
+                                       .from_zero = true,
+                                       .value_max = 100},
                            rate = {.title = "Learning rate",
                                    .note = "",
                                    .scale = 1,
@@ -259,6 +264,7 @@ void plm_report_charts(struct plm_text *text, const struct plm_report_run *runs,
   trainer_chart(text, runs, count, PLM_REPORT_TRAINER_loss, &loss, lines);
   evaluator_chart(text, runs, count, PLM_REPORT_EVALUATOR_loss, held_out, lines);
   evaluator_chart(text, runs, count, PLM_REPORT_EVALUATOR_accuracy, accuracy, lines);
+  trainer_chart(text, runs, count, PLM_REPORT_TRAINER_accuracy, &training, lines);
   rate_chart(text, runs, count, &rate, lines);
   trainer_chart(text, runs, count, PLM_REPORT_TRAINER_tokens_per_second, &speed, lines);
   trainer_chart(text, runs, count, PLM_REPORT_TRAINER_padding_fraction, &padding, lines);

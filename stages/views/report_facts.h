@@ -11,6 +11,7 @@
 /* The trainer's metrics that a report uses; the names are those of the file. */
 #define PLM_REPORT_TRAINER(X) \
   X(loss)                     \
+  X(accuracy)                 \
   X(lr_hidden)                \
   X(lr_embed)                 \
   X(lr_head)                  \

@@ -213,8 +213,8 @@ static double update(struct trainee *t)
   plm_optimizer_prepare(t->optimizer, t->updates, &host.inputs);
   plm_optimizer_set_updates(t->optimizer, ++t->updates);
   t->ops->upload(t->ops, t->update, &host, sizeof host);
-  const struct plm_array gradient = {plm_model_gradient_arena(t->model),
-                                     plm_model_arena_elements(t->model)};
+  const struct plm_array gradient = {.x = plm_model_gradient_arena(t->model),
+                                     .n = plm_model_arena_elements(t->model)};
   t->ops->sum_squares(t->ops, &t->update->sums.squares, &gradient, 1);
   t->ops->decide_update(t->ops, t->update);
   plm_optimizer_update(t->optimizer, t->update, plm_optimizer_all(t->optimizer));

@@ -20,6 +20,7 @@ COMMON = {
     "model.attention.window.start": 256,
     "model.attention.window.end": 20,
     "model.attention.window.steps": 8,
+    "metrics.norms": 1,
     "trainer.device": "cpu",
     "trainer.threads": 1,
     "trainer.precision": "fp32",

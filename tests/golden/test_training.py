@@ -1,5 +1,6 @@
 """Compares twenty steps of plm-trainer, fed by a packer, with the same steps in PyTorch from the same
-weights, corpus and seed: every loss and the final weights, for all pairs of architecture and objective.
+weights, corpus and seed: every loss, accuracy and norm, and the final weights, for all pairs of
+architecture and objective.
 Faults planted in PyTorch's training must be noticed; otherwise the comparison would be blind."""
 
 import functools
@@ -70,6 +71,17 @@ def check_weights(published, ours, start):
     assert off[worst] <= WEIGHTS, {n: d for n, d in off.items() if d > WEIGHTS}
 
 
+def check_measures(theirs, ours):
+    """Training accuracy, up to a position whose two best logits are nearly equal, and norms by layer."""
+    assert abs(theirs["accuracy"] - ours["accuracy"]) * ours["rows"] < 1.5, theirs["step"]
+    for kind in ("gradient_norms", "weight_norms", "update_norms"):
+        assert theirs[kind].keys() == ours[kind].keys()
+        largest = max(ours[kind].values())
+        for layer, norm in ours[kind].items():
+            close = pytest.approx(norm, rel=2e-3, abs=1e-5 * largest)
+            assert theirs[kind][layer] == close, (theirs["step"], kind, layer)
+
+
 @pytest.mark.parametrize("architecture, objective", PAIRS)
 def test_twenty_steps_are_pytorchs(cases, architecture, objective):
     case = cases(architecture, objective)
@@ -86,6 +98,7 @@ def test_twenty_steps_are_pytorchs(cases, architecture, objective):
             ours["loss"],
         )
         assert theirs["grad_norm"] == pytest.approx(ours["grad_norm"], rel=1e-4)
+        check_measures(theirs, ours)
         worst = max(worst, abs(theirs["loss"] - ours["loss"]))
     print(f"losses {case.lines[0]['loss']:.3f} to {case.lines[-1]['loss']:.3f}, {worst:.1e} off")
     check_weights(case.weights, {n: p.detach() for n, p in model.named_parameters()}, start)

@@ -63,7 +63,7 @@ static void adam_case(struct ops_case *c)
   ops_case_check_float(c, "average", average, ema, n, 2);
   const double start = 3;
   double *sums = ops_case_device(c, (const double[]){start, start}, 2 * sizeof(double)), got[2];
-  const struct plm_array w_vector = {w_float, (size_t)n};
+  const struct plm_array w_vector = {.x = w_float, .n = (size_t)n};
   c->ops->sum_squares(c->ops, &sums[0], &w_vector, 1);
   c->ops->add_sum(c->ops, &sums[1], average, (size_t)n);
   c->ops->download(c->ops, got, sums, sizeof got);
@@ -174,7 +174,7 @@ static void nothing_case(struct ops_case *c)
   c->ops->adam_step(c->ops, empty, 0, &options, update);
   c->ops->muon_step(c->ops, NULL, 0, x, update);
   c->ops->average_step(c->ops, x, x, 0, update);
-  const struct plm_array no_vector = {x, 0};
+  const struct plm_array no_vector = {.x = x};
   c->ops->sum_squares(c->ops, &sums[0], &no_vector, 1);
   c->ops->add_sum(c->ops, &sums[1], x, 0);
   c->ops->download(c->ops, got, sums, sizeof got);

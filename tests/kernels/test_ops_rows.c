@@ -132,7 +132,7 @@ static void special_values_case(struct ops_case *c)
   assert_true(isnan(ops_case_read(c, slope, N)[0]) && isinf(ops_case_read(c, slope, N)[1]));
   assert_true(isnan(ops_case_read(c, gelu, N)[0]) && isinf(ops_case_read(c, gelu, N)[1]));
   double *sums = ops_case_device(c, (const double[]){0, 0}, 2 * sizeof(double)), got_sums[2];
-  const struct plm_array vectors[2] = {{x, N}, {x + 1, N - 1}};
+  const struct plm_array vectors[2] = {{.x = x, .n = N}, {.x = x + 1, .n = N - 1}};
   c->ops->sum_squares(c->ops, sums, vectors, 2);
   c->ops->download(c->ops, got_sums, sums, sizeof got_sums);
   assert_true(isnan(got_sums[0]) && isinf(got_sums[1]));

@@ -115,7 +115,7 @@ static void squares_case(struct ops_case *c)
   for (int i = 0; i < VECTORS; i++) {
     const int64_t n = i % 50 == 0 ? 5000 : i % 7 * 40;
     double *values = ops_case_values(c, n, 1);
-    vectors[i] = (struct plm_array){ops_case_float(c, values, n), (size_t)n};
+    vectors[i] = (struct plm_array){.x = ops_case_float(c, values, n), .n = (size_t)n};
     expected[i] = 0;
     for (int64_t e = 0; e < n; e++) expected[i] += values[e] * values[e];
   }
@@ -131,6 +131,38 @@ static void squares_case(struct ops_case *c)
   }
 }
 
+/* Differences are rounded to fp32, as the operator says. A difference of itself is 0. */
+static void differences_case(struct ops_case *c)
+{
+  static const int64_t sizes[] = {0, 1, 4095, 4097, 70001};
+  enum { SIZES = sizeof sizes / sizeof *sizes };
+  struct plm_array vectors[2 * SIZES];
+  double expected[2 * SIZES] = {0}, got[2 * SIZES];
+  for (int i = 0; i < SIZES; i++) {
+    const int64_t n = sizes[i];
+    const double *x = ops_case_values(c, n, 1), *minus = ops_case_values(c, n, 1);
+    vectors[2 * i] = (struct plm_array){
+        .x = ops_case_float(c, x, n), .n = (size_t)n, .minus = ops_case_float(c, minus, n)};
+    vectors[2 * i + 1] = vectors[2 * i];
+    vectors[2 * i + 1].minus = vectors[2 * i].x;
+    for (int64_t e = 0; e < n; e++) {
+      const float difference = (float)x[e] - (float)minus[e];
+      expected[2 * i] += (double)difference * (double)difference;
+    }
+  }
+  double *sums = ops_case_device(c, expected, sizeof expected);
+  c->ops->sum_squares(c->ops, sums, vectors, 2 * SIZES);
+  c->ops->download(c->ops, got, sums, sizeof got);
+  for (int i = 0; i < 2 * SIZES; i++)
+    assert_true(fabs(got[i] - expected[i]) <= 1e-12 * expected[i]);
+}
+
+static void squares_of_differences_are_summed(void **state)
+{
+  (void)state;
+  ops_case_each(differences_case);
+}
+
 static void squares_are_summed_for_each_vector(void **state)
 {
   (void)state;
@@ -144,6 +176,7 @@ int main(void)
       cmocka_unit_test(a_tree_of_subtrees_is_the_tree),
       cmocka_unit_test(doubles_are_added_in_their_order),
       cmocka_unit_test(squares_are_summed_for_each_vector),
+      cmocka_unit_test(squares_of_differences_are_summed),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,8 +2,10 @@
 #include "tests/support/head_case.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "tests/support/cmocka_all.h"
 #include "tests/support/reference_ops.h"
 
 static double *weights_of(struct ops_case *c, int64_t N)
@@ -57,6 +59,25 @@ struct expected {
   double *row_loss, *ddense, *dw, *dbias;
 };
 
+/* Whether no logit is larger than the label's, by the device's own logits: they are the same bits.
+ */
+static void check_hits(struct ops_case *c, const float *device_hits, const float *device_logits,
+                       const struct expected *e, int64_t N, int64_t V)
+{
+  float *logits = calloc((size_t)(N * V), sizeof *logits), *hits = calloc((size_t)N, sizeof *hits);
+  assert_true(logits != NULL && hits != NULL);
+  c->ops->download(c->ops, logits, device_logits, (size_t)(N * V) * sizeof *logits);
+  c->ops->download(c->ops, hits, device_hits, (size_t)N * sizeof *hits);
+  assert_int_equal(c->ops->synchronize(c->ops, NULL), PLM_OK);
+  for (int64_t n = 0; n < N; n++) {
+    bool hit = e->weights[n] != 0;
+    for (int64_t v = 0; v < V; v++) hit = hit && logits[n * V + v] <= logits[n * V + e->labels[n]];
+    assert_true(hits[n] == (hit ? 1.0F : 0.0F));
+  }
+  free(logits);
+  free(hits);
+}
+
 static const float SCALE = 0.25f;
 
 /* Computes the expected results from the rounded output of GELU. */
@@ -106,7 +127,8 @@ void head_case_train(struct ops_case *c, const struct head_case *head)
                                      .weights = ops_case_float(c, e.weights, N),
                                      .N = N,
                                      .D = D,
-                                     .V = V};
+                                     .V = V,
+                                     .hits = ops_case_empty_float(c, N)};
   float *dw = ops_case_float(c, e.dw, V * D), *dbias = ops_case_float(c, e.dbias, V);
   float *row_loss = ops_case_empty_float(c, N), *alone = ops_case_empty_float(c, N);
   float *logits = ops_case_empty_float(c, N * V);
@@ -119,6 +141,7 @@ void head_case_train(struct ops_case *c, const struct head_case *head)
 
   c->ops->head_train(c->ops, row_loss, ddense, dw, dbias, &rows, SCALE, o);
   ops_case_check_same(c, row_loss, alone, (size_t)N * sizeof *row_loss);
+  check_hits(c, rows.hits, logits, &e, N, V);
   ops_case_check_float(c, "loss in training", row_loss, e.row_loss, N, 16);
   /* the rounding error of a logit becomes an absolute error of the gradient */
   ops_case_check_act(c, "ddense", ddense, e.ddense, N * D, 64);

@@ -261,6 +261,7 @@ class Trainer:
         logits = self.model(inputs, document_ids=batch.document_ids()).logits
         rows = torch.from_numpy(targets.labels >= 0)
         logits, labels = logits[rows], torch.from_numpy(targets.labels)[rows]
+        self.hits = int((logits.gather(1, labels[:, None])[:, 0] >= logits.amax(1)).sum())
         losses = F.cross_entropy(
             logits, labels, reduction="none", label_smoothing=self["loss.label_smoothing"]
         )
@@ -365,8 +366,19 @@ class Trainer:
         }
         return loss.item(), gradients, targets
 
+    @staticmethod
+    def layer_norms(tensors):
+        """{layer: norm}; a layer is the first word of a name, and the number behind it if there is one."""
+        squares = {}
+        for name, tensor in tensors.items():
+            first, second, *_ = [*name.removeprefix("plm.").split("."), ""]
+            layer = f"{first}.{second}" if second.isdigit() else first
+            squares[layer] = squares.get(layer, 0) + tensor.double().square().sum().item()
+        return {layer: math.sqrt(square) for layer, square in squares.items()}
+
     def step(self, s, batch):
         """Makes a step; returns the metrics that the run's line must agree with."""
+        before = {name: p.detach().clone() for name, p in self.parameters.items()}
         loss, gradients, targets = self.gradients(s, batch)
         norm = math.sqrt(sum(g.double().square().sum().item() for g in gradients.values()))
         factor = self.clip_factor(self.clip_norm(s, norm), norm)
@@ -374,6 +386,13 @@ class Trainer:
         return {
             "loss": loss,
             "grad_norm": norm,
+            "rows": int((targets.labels >= 0).sum()),
+            "accuracy": self.hits / int((targets.labels >= 0).sum()),
+            "gradient_norms": self.layer_norms(gradients),
+            "weight_norms": self.layer_norms({n: p.detach() for n, p in self.parameters.items()}),
+            "update_norms": self.layer_norms(
+                {n: p.detach() - before[n] for n, p in self.parameters.items()}
+            ),
             "mask_rate": targets.mask_rate,
             "window": self.window(s),
             "lr_hidden": self["optimizer.lr_hidden"] * self.rate_factor(s),

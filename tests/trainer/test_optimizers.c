@@ -154,7 +154,7 @@ static void run_against_reference(const char *settings)
     struct plm_update host = {.inputs = {.count = count}};
     plm_optimizer_prepare(machine.optimizer, s, &host.inputs);
     ops->upload(ops, device, &host, sizeof host);
-    const struct plm_array gradient = {plm_model_gradient_arena(machine.model), n};
+    const struct plm_array gradient = {.x = plm_model_gradient_arena(machine.model), .n = n};
     ops->sum_squares(ops, &device->sums.squares, &gradient, 1);
     ops->decide_update(ops, device);
     update_in_ranges(&machine, device, update);

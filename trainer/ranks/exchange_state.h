@@ -48,8 +48,8 @@ struct plm_exchange {
   struct exchange_slot slots[EXCHANGE_SLOTS];
   struct plm_rank_trace *trace;
   size_t started; /* buckets whose first transfer was started */
-  /* Numbers of this rank and of all: losses of the shares, squared norms of the parameters, flops
-   * and seconds. */
+  /* Numbers of this rank and of all: losses of the shares, squared norms of the parameters, hits,
+   * flops and seconds. */
   double *mine, *all; /* host */
   double *squares;    /* device (parameters) */
   struct plm_array *gradients;

@@ -6,7 +6,7 @@
 #include "trainer/ranks/exchange_state.h"
 
 enum {
-  WORK_NUMBERS = 2,      /* FLOPs and seconds */
+  WORK_NUMBERS = 3,      /* hits, FLOPs and seconds */
   MESSAGE_ELEMENTS = 64, /* messages begin at multiples of 256 bytes */
 };
 
@@ -74,8 +74,9 @@ static void list_gradients(struct plm_exchange *exchange)
   const struct plm_held held = {exchange->owners, exchange->ranks->rank};
   const float *arena = plm_model_gradient_arena(exchange->model);
   for (size_t i = 0; i < exchange->parameters; i++)
-    exchange->gradients[i] = (struct plm_array){
-        arena + exchange->table[i].offset, plm_is_held(&held, i) ? exchange->table[i].count : 0};
+    exchange->gradients[i] =
+        (struct plm_array){.x = arena + exchange->table[i].offset,
+                           .n = plm_is_held(&held, i) ? exchange->table[i].count : 0};
 }
 
 plm_status plm_exchange_open(struct plm_ranks *ranks, struct plm_model *model,
@@ -232,14 +233,23 @@ static double sum_squares(const struct plm_exchange *exchange)
   return total;
 }
 
+/* These are whole numbers, so their order does not matter. */
+static double sum_hits(const struct plm_exchange *exchange)
+{
+  double total = 0;
+  for (uint32_t r = 0; r < exchange->ranks->ranks; r++)
+    total += exchange->all[(r + 1) * number_count(exchange) - WORK_NUMBERS];
+  return total;
+}
+
 static void add_work(const struct plm_exchange *exchange, struct plm_exchange_work *work)
 {
   *work = (struct plm_exchange_work){0};
   for (uint32_t r = 0; r < exchange->ranks->ranks; r++) {
     const double *of_rank = &exchange->all[(r + 1) * number_count(exchange) - WORK_NUMBERS];
-    work->flops += of_rank[0];
-    if (of_rank[1] <= work->compute_s) continue;
-    work->compute_s = of_rank[1];
+    work->flops += of_rank[1];
+    if (of_rank[2] <= work->compute_s) continue;
+    work->compute_s = of_rank[2];
     work->slowest_rank = r;
   }
 }
@@ -254,13 +264,14 @@ plm_status plm_exchange_sums(struct plm_exchange *exchange, const double *losses
   ops->download(ops, exchange->mine, losses, shares * sizeof(double));
   ops->download(ops, exchange->mine + shares, exchange->squares,
                 exchange->parameters * sizeof(double));
+  ops->download(ops, exchange->mine + numbers - WORK_NUMBERS, &sums->hits, sizeof(double));
   PLM_TRY(ops->synchronize(ops, error));
   exchange->mine[numbers - 2] = work->flops;
   exchange->mine[numbers - 1] = work->compute_s;
   PLM_TRY(plm_collective_gather(exchange->ranks->collective, PLM_LANE_STEP, exchange->all,
                                 exchange->mine, numbers * sizeof(double), error));
-  const struct plm_update_sums total = {.loss = sum_losses(exchange),
-                                        .squares = sum_squares(exchange)};
+  const struct plm_update_sums total = {
+      .loss = sum_losses(exchange), .hits = sum_hits(exchange), .squares = sum_squares(exchange)};
   add_work(exchange, work);
   ops->upload(ops, sums, &total, sizeof total);
   return PLM_OK;

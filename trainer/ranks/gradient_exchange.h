@@ -69,8 +69,9 @@ struct plm_exchange_work {
 };
 
 /* Adds up what is the same on all ranks afterwards. losses (device, local_shares): of this rank's
- * shares. sums (device) receives the step's loss, added in the order of the shares, and the squared
- * norm of the gradient, added in the order of the parameters. */
+ * shares. sums (device) has the hits of this rank; it receives those of all, the step's loss, added
+ * in the order of the shares, and the squared norm of the gradient, added in the order of the
+ * parameters. */
 plm_status plm_exchange_sums(struct plm_exchange *exchange, const double *losses,
                              struct plm_update_sums *sums, struct plm_exchange_work *work,
                              struct plm_error *error);

@@ -24,8 +24,8 @@ static void soft_cap(float *x, int64_t n, float cap)
     vstore_float(x + i, cap * vtanh(vload_float(x + i, n - i) * inverse), n - i);
 }
 
-/* Returns lse = log sum e^l and stores sum l in *total. */
-static float log_sum_exp(const float *logits, int64_t V, float *total)
+/* Returns lse = log sum e^l, and stores sum l in *total and the largest l in *largest. */
+static float log_sum_exp(const float *logits, int64_t V, float *total, float *largest)
 {
   vfloat most = vset(-INFINITY), sum = {0}, exps = {0};
   for (int64_t i = 0; i + SIMD_WIDTH <= V; i += SIMD_WIDTH) {
@@ -40,6 +40,7 @@ static float log_sum_exp(const float *logits, int64_t V, float *total)
     rest += logits[i];
   }
   *total = vsum(sum) + rest;
+  *largest = maximum;
   for (int64_t i = 0; i + SIMD_WIDTH <= V; i += SIMD_WIDTH)
     exps += vexp(vload_float(logits + i, SIMD_WIDTH) - maximum);
   vfloat last = vset(-INFINITY);
@@ -59,13 +60,15 @@ static void one_row(float *row_loss, float *dlogits, const struct plm_loss_rows 
   const float weight = rows->weights[n];
   if (weight == 0) {
     *row_loss = 0;
+    if (rows->hits != NULL) rows->hits[n] = 0;
     if (dlogits != NULL) memset(dlogits, 0, (size_t)V * sizeof *dlogits);
     return;
   }
   const float smoothing = options->label_smoothing, z = options->z_loss;
   const int32_t label = rows->labels[n];
-  float total;
-  const float lse = log_sum_exp(logits, V, &total);
+  float total, largest;
+  const float lse = log_sum_exp(logits, V, &total, &largest);
+  if (rows->hits != NULL) rows->hits[n] = logits[label] >= largest ? 1 : 0;
   *row_loss = weight * (lse - (1 - smoothing) * logits[label] - smoothing / (float)V * total +
                         z * lse * lse);
   if (dlogits == NULL) return;

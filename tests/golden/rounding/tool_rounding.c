@@ -215,7 +215,7 @@ static void head(void)
   for (int64_t i = 0; i < N; i++) host[i] = (int32_t)(7 * i % V);
   ops->upload(ops, labels, host, (size_t)N * sizeof *host);
   free(host);
-  const struct plm_head_rows rows = {dense, w, bias, labels, weights, N, D, V};
+  const struct plm_head_rows rows = {dense, w, bias, labels, weights, N, D, V, NULL};
   const struct plm_loss_options options = {
       .soft_cap = 16, .label_smoothing = 0.1f, .z_loss = 1e-3f};
   ops->logits_forward(ops, logits, dense, w, bias, N, D, V);

@@ -62,7 +62,7 @@ expect 0 plm-pipeline report runs/first
 says err 'runs/first/report\.html is written'
 page=runs/first/report.html
 well_formed "$page" || fail "the page of one run is not well-formed"
-for chart in 'Training loss' 'Validation loss' 'Validation accuracy' 'Learning rate' Throughput Padding Stalls 'Gradient norm'; do
+for chart in 'Training loss' 'Validation loss' 'Validation accuracy' 'Training accuracy' 'Learning rate' Throughput Padding Stalls 'Gradient norm'; do
   says "$page" "aria-label=\"$chart\""
 done
 says "$page" 'prefers-color-scheme: dark'
