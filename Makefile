@@ -370,7 +370,7 @@ install-files:
 	@for library in $(CUDA_LIBRARY) $(MPI_LIBRARY); do \
 	  if [ -e $$library ]; then install -D -m 755 -t $(INSTALLED)/lib $$library; fi; done
 	@install -m 644 README.md LICENSE pipeline.yaml $(INSTALLED)/share/doc/plm-pipeline
-	@install -m 644 doc/*.md $(INSTALLED)/share/doc/plm-pipeline/doc
+	@install -m 644 doc/*.md doc/grafana-dashboard.json $(INSTALLED)/share/doc/plm-pipeline/doc
 	@install -d $(INSTALLED)/share/bash-completion/completions $(INSTALLED)/share/zsh/site-functions \
 	  $(INSTALLED)/share/fish/vendor_completions.d
 	@$(BIN)/plm-pipeline completion bash >$(INSTALLED)/share/bash-completion/completions/plm-pipeline
@@ -410,7 +410,7 @@ tests: $(PROGRAMS) $(EMULATED_LIBRARY) $(EMULATED_NCCL) $(if $(filter-out 0,$(MP
 # PYTHON=0 leaves out PyTorch; the tests that need it are reported as skipped.
 PYTHON ?= 1
 # A Slurm cluster and an ssh server on this machine, whose daemons run only in the tests, and man.
-TEST_PACKAGES := man-db munge slurmctld slurmd slurm-client openssh-server openssh-client
+TEST_PACKAGES := man-db munge slurmctld slurmd slurm-client openssh-server openssh-client prometheus
 test: deps $(if $(filter 0,$(PYTHON)),,venv) ## install what is missing, build, run every test; TESTS=PATTERN chooses, PYTHON=0 leaves out PyTorch
 	@tests/support/deps.sh $(TEST_PACKAGES)
 	@$(MAKE) -j$(JOBS) tests

@@ -50,7 +50,10 @@ struct family {
   const char *name, *help;
   enum plm_metric_stage stage;
   const struct extra *extra; /* NULL: a gauge from the table of metrics */
+  bool milliseconds;         /* shown in seconds, the base unit that Prometheus wants */
 };
+#define MS_ENDING "_ms"
+#define SECONDS_ENDING "_seconds"
 
 struct sample {
   size_t family;
@@ -78,6 +81,12 @@ static bool is_shown(const struct plm_metric_field *field)
           strcmp(field->name, "documents_per_second") != 0);
 }
 
+static bool ends_in_ms(const char *name)
+{
+  const size_t length = strlen(name), ending = strlen(MS_ENDING);
+  return length > ending && strcmp(name + length - ending, MS_ENDING) == 0;
+}
+
 static void add_families(struct plm_prometheus *metrics)
 {
   size_t fields;
@@ -92,7 +101,10 @@ static void add_families(struct plm_prometheus *metrics)
   for (size_t i = 0; i < fields; i++) {
     if (!is_shown(&table[i])) continue;
     metrics->families[metrics->family_count++] =
-        (struct family){.name = table[i].name, .help = table[i].help, .stage = table[i].stage};
+        (struct family){.name = table[i].name,
+                        .help = table[i].help,
+                        .stage = table[i].stage,
+                        .milliseconds = ends_in_ms(table[i].name)};
   }
 }
 
@@ -158,7 +170,7 @@ static void put(struct plm_prometheus *metrics, enum plm_metric_stage stage, con
   double *place = family < metrics->family_count
                       ? sample_at(metrics, family, instance, label, label_value)
                       : NULL;
-  if (place != NULL) *place = value;
+  if (place != NULL) *place = metrics->families[family].milliseconds ? 1e-3 * value : value;
 }
 
 void plm_prometheus_set(struct plm_prometheus *metrics, enum plm_metric_stage stage,
@@ -213,6 +225,13 @@ static void count_line(struct plm_prometheus *metrics, enum plm_metric_stage sta
   }
 }
 
+/* The label that tells the parts of an object apart. */
+static const char *label_of_parts(const char *name)
+{
+  if (strstr(name, "mask_rate") != NULL) return "mask_rate";
+  return strstr(name, "_norms") != NULL ? "layer" : "length";
+}
+
 void plm_prometheus_line(struct plm_prometheus *metrics, enum plm_metric_stage stage,
                          const char *instance, const cJSON *line, bool counted)
 {
@@ -231,14 +250,14 @@ void plm_prometheus_line(struct plm_prometheus *metrics, enum plm_metric_stage s
     } else if (cJSON_IsNull(item)) { /* was not finite */
       put(metrics, stage, instance, item->string, label, value, (double)NAN);
     } else if (cJSON_IsObject(item)) {
-      const char *by = strstr(item->string, "mask_rate") != NULL ? "mask_rate" : "length";
+      const char *by = label_of_parts(item->string);
       cJSON_ArrayForEach(part, item)
       {
         char key[LABEL_SIZE];
         snprintf(key, sizeof key, "%s\n%s", value, part->string); /* both labels */
-        if (cJSON_IsNumber(part)) {
-          put(metrics, stage, instance, item->string, by, key, part->valuedouble);
-        }
+        if (cJSON_IsNumber(part) || cJSON_IsNull(part))
+          put(metrics, stage, instance, item->string, by, key,
+              cJSON_IsNumber(part) ? part->valuedouble : (double)NAN);
       }
     }
   }
@@ -257,9 +276,10 @@ static void print_label(struct plm_text *text, const char *name, const char *val
   plm_text_puts(text, "\"");
 }
 
-/* The label `split`, and `set` if a tab and its name follow the split. */
+/* The label `split`, and `set` if a tab and its name follow the split; nothing without a split. */
 static void print_split(struct plm_text *text, const char *value, size_t length)
 {
+  if (length == 0) return;
   const char *tab = memchr(value, '\t', length);
   print_label(text, "split", value, tab != NULL ? (size_t)(tab - value) : length);
   if (tab != NULL) print_label(text, "set", tab + 1, length - (size_t)(tab + 1 - value));
@@ -276,11 +296,20 @@ static void print_number(struct plm_text *text, double value)
   }
 }
 
+static void print_name(const struct family *family, struct plm_text *text)
+{
+  const size_t cut = family->milliseconds ? strlen(MS_ENDING) : 0;
+  plm_text_printf(text, "plm_%s_", stage_names[family->stage]);
+  plm_text_append(text, family->name, strlen(family->name) - cut);
+  if (family->milliseconds) plm_text_puts(text, SECONDS_ENDING);
+}
+
 static void print_sample(const struct plm_prometheus *metrics, const struct family *family,
                          const struct sample *sample, struct plm_text *text)
 {
   const char *stage = stage_names[family->stage];
-  plm_text_printf(text, "plm_%s_%s{stage=\"%s\"", stage, family->name, stage);
+  print_name(family, text);
+  plm_text_printf(text, "{stage=\"%s\"", stage);
   print_label(text, "instance", sample->instance, strlen(sample->instance));
   print_label(text, "run", metrics->run, strlen(metrics->run));
   const char *second = strchr(sample->label_value, '\n');
@@ -296,6 +325,15 @@ static void print_sample(const struct plm_prometheus *metrics, const struct fami
   print_number(text, sample->value);
 }
 
+static void print_head(const struct family *family, struct plm_text *text)
+{
+  plm_text_puts(text, "# HELP ");
+  print_name(family, text);
+  plm_text_printf(text, " %s\n# TYPE ", family->help);
+  print_name(family, text);
+  plm_text_puts(text, family->extra != NULL && family->extra->counter ? " counter\n" : " gauge\n");
+}
+
 void plm_prometheus_print(const struct plm_prometheus *metrics, struct plm_text *text)
 {
   for (size_t f = 0; f < metrics->family_count; f++) {
@@ -304,10 +342,7 @@ void plm_prometheus_print(const struct plm_prometheus *metrics, struct plm_text 
     for (size_t i = 0; i < metrics->count; i++) {
       if (metrics->samples[i].family != f) continue;
       if (!head) {
-        const char *stage = stage_names[family->stage];
-        plm_text_printf(text, "# HELP plm_%s_%s %s\n# TYPE plm_%s_%s %s\n", stage, family->name,
-                        family->help, stage, family->name,
-                        family->extra != NULL && family->extra->counter ? "counter" : "gauge");
+        print_head(family, text);
         head = true;
       }
       print_sample(metrics, family, &metrics->samples[i], text);

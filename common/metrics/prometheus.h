@@ -2,8 +2,9 @@
  * `run`), with HELP and TYPE once for each name. A name is `plm_STAGE_FIELD`, with the field from
  * the table of metrics.
  *
- * Positions of the run and rates are gauges with the values of the last line. Counters (`_total`)
- * belong to a process of a stage and start at 0 with it. Not thread-safe. */
+ * Positions of the run and rates are gauges with the values of the last line. Times in milliseconds
+ * (NAME_ms) are shown in seconds (NAME_seconds), because Prometheus wants base units. Counters
+ * (`_total`) belong to a process of a stage and start at 0 with it. Not thread-safe. */
 #ifndef PLM_COMMON_METRICS_PROMETHEUS_H
 #define PLM_COMMON_METRICS_PROMETHEUS_H
 

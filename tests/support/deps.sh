@@ -38,7 +38,7 @@ echo "deps: installing ${missing[*]}" >&2
 daemons=()
 for package in "${missing[@]}"; do
   case $package in
-    munge | slurmctld | slurmd) daemons+=("$package") ;;
+    munge | slurmctld | slurmd | prometheus) daemons+=("$package") ;;
     openssh-server) daemons+=(ssh.service ssh.socket) ;;
   esac
 done
