@@ -6,12 +6,17 @@
 #include "common/base/printable.h"
 #include "common/base/progress.h"
 #include "stages/commands/command.h"
+#include "stages/commands/corpus_against.h"
 #include "stages/views/corpus_summary.h"
 
 static const struct plm_option options[] = {
     {0, "verify", NULL, "read the whole corpus and check every byte"},
     {0, "fasta", NULL, "write the sequences to stdout, in their order"},
-    {0, "split", "NAME", "with --fasta: only train, valid or test"},
+    {0, "split", "NAME", "with --fasta and --against (default train): train, valid or test"},
+    {0, "against", "DIR",
+     "count what of this held-out corpus, or this set of evaluator.sets, is also in the split"},
+    {0, "against-split", "NAME", "the split of the held-out corpus (default valid)"},
+    {0, "identity", "SHARE", "with --against: from which near-duplicates count (default 0.9)"},
     {0, "cache", "DIR",
      "read a copy of the corpus in DIR on a local disk; make it if it does not exist"},
     {0, "allow-remote", NULL, "allow a corpus on a network file system"},
@@ -109,12 +114,22 @@ static plm_status run(const struct plm_command_context *context, struct plm_erro
   if (arguments->positional_count == 0)
     return plm_error_set(error, PLM_USAGE, "which corpus? Name its folder");
   PLM_TRY(plm_command_operands(context, 1, error));
-  if (split != NULL && !fasta) return plm_error_set(error, PLM_USAGE, "--split needs --fasta");
+  const bool against = plm_arguments_has(arguments, "against");
+  if (split != NULL && !fasta && !against)
+    return plm_error_set(error, PLM_USAGE, "--split needs --fasta or --against");
+  for (size_t i = 0; i < 2 && !against; i++) {
+    static const char *const only[] = {"against-split", "identity"};
+    if (plm_arguments_has(arguments, only[i]))
+      return plm_error_set(error, PLM_USAGE, "--%s needs --against DIR", only[i]);
+  }
+  if (against && fasta)
+    return plm_error_set(error, PLM_USAGE, "--against cannot be combined with --fasta");
   const char *directory = arguments->positionals[0];
   if (plm_arguments_has(arguments, "verify")) {
     PLM_TRY(verify(directory, error));
     plm_info("%s: intact; every byte was checked", directory);
   }
+  if (against) return plm_corpus_against(context, directory, &reading, error);
   if (fasta) return write_fasta(directory, &reading, split, error);
   return summarise(directory, context->json, error);
 }
@@ -122,10 +137,14 @@ static plm_status run(const struct plm_command_context *context, struct plm_erro
 const struct plm_command plm_command_corpus = {
     .name = "corpus",
     .operands = "DIR",
-    .summary = "show what a corpus holds; --verify checks every byte, --fasta writes it back",
+    .summary = "show what a corpus holds; --verify checks every byte, --fasta writes it back, "
+               "--against finds duplicates",
     .details = "Prints the documents and residues of each split, the lengths, the composition and "
                "its entropy, and the fingerprint, which identifies the documents and their order. "
-               "--verify exits with 1 if a single bit differs from what ingest wrote.",
+               "--verify exits with 1 if a single bit differs from what ingest wrote.\n\n"
+               "--against compares a split with a held-out one, of another corpus or of the same: "
+               "it counts the exact duplicates, and the near-duplicates by shared words of five "
+               "residues, and names the most similar pairs.",
     .options = options,
     .run = run,
 };

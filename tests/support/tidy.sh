@@ -33,7 +33,7 @@ includes trainer 'kernels|packer|evaluator|stages|tests'
 includes evaluator 'kernels|packer|trainer|stages|tests'
 includes stages 'kernels|packer|trainer|evaluator|tests'
 # Folders of the stages: nothing includes the commands, and the evaluator's tasks do not include each other.
-for room in supervisor ingest export slurm kubernetes doctor views; do includes "stages/$room" 'stages/commands'; done
+for room in supervisor ingest export slurm kubernetes doctor overlap views; do includes "stages/$room" 'stages/commands'; done
 for room in embed generate score; do
   includes "evaluator/$room" "$(printf 'evaluator/%s\n' embed generate score evaluate watch | grep -v "/$room" | paste -sd'|')"
 done

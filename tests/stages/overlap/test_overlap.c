@@ -1,0 +1,266 @@
+/* Sketches against all words of the sequences, and duplicates that were planted at known
+ * identities, found whatever the size of a block. */
+#include "tests/support/cmocka_all.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/philox.h"
+#include "stages/ingest/corpus_writer.h"
+#include "stages/overlap/kmer_sketch.h"
+#include "stages/overlap/overlap.h"
+#include "tests/support/scratch.h"
+
+enum { LENGTH = 300, LONG = 100000, TRAINING = 700 };
+static const char letters[] = "LAGVSERTIDPKQNFYMHWC";
+
+static void near_to(double got, double expected, double tolerance)
+{
+  if (!(fabs(got - expected) <= tolerance)) fail_msg("%.17g is not %.17g", got, expected);
+}
+
+static void make_sequence(uint64_t number, size_t length, uint8_t *residues)
+{
+  for (size_t i = 0; i < length; i++)
+    residues[i] = (uint8_t)letters[plm_philox(11, (uint32_t)i, number, 900).w[0] % 20];
+}
+
+/* Substitutes `changes` residues at distinct random places. */
+static void change(uint8_t *residues, size_t length, uint32_t changes, uint64_t seed)
+{
+  for (uint32_t done = 0, i = 0; done < changes; i++) {
+    const struct plm_philox_words draw = plm_philox(seed, i, 0, 901);
+    uint8_t *residue = &residues[draw.w[0] % length];
+    if (*residue >= 'a') continue; /* changed already */
+    const uint8_t other = (uint8_t)letters[draw.w[1] % 20];
+    if (*residue == other) continue;
+    *residue = (uint8_t)(other + 'a' - 'A');
+    done++;
+  }
+  for (size_t i = 0; i < length; i++)
+    if (residues[i] >= 'a') residues[i] = (uint8_t)(residues[i] - ('a' - 'A'));
+}
+
+/* ---- sketches ---- */
+
+static int compare_words(const void *left, const void *right)
+{
+  return memcmp(left, right, PLM_SKETCH_KMER);
+}
+
+/* The distinct words of a sequence, sorted. */
+static size_t words_of(const uint8_t *residues, size_t length, uint8_t (*words)[PLM_SKETCH_KMER])
+{
+  size_t count = 0, kept = 0;
+  for (size_t i = 0; i + PLM_SKETCH_KMER <= length; i++)
+    memcpy(words[count++], residues + i, PLM_SKETCH_KMER);
+  qsort(words, count, PLM_SKETCH_KMER, compare_words);
+  for (size_t i = 0; i < count; i++)
+    if (kept == 0 || compare_words(words[i], words[kept - 1]) != 0)
+      memmove(words[kept++], words[i], PLM_SKETCH_KMER);
+  return kept;
+}
+
+static double true_jaccard(const uint8_t *a, const uint8_t *b, size_t length)
+{
+  static uint8_t of_a[LENGTH][PLM_SKETCH_KMER], of_b[LENGTH][PLM_SKETCH_KMER];
+  const size_t m = words_of(a, length, of_a), n = words_of(b, length, of_b);
+  size_t common = 0;
+  for (size_t i = 0; i < m; i++)
+    common += bsearch(of_a[i], of_b, n, PLM_SKETCH_KMER, compare_words) != NULL;
+  return (double)common / (double)(m + n - common);
+}
+
+static double estimate(const uint8_t *a, const uint8_t *b, size_t length)
+{
+  struct plm_kmer_sketch of_a, of_b;
+  plm_kmer_sketch(a, length, &of_a);
+  plm_kmer_sketch(b, length, &of_b);
+  return plm_kmer_jaccard(&of_a, &of_b);
+}
+
+static void short_sequences_are_compared_exactly(void **state)
+{
+  (void)state;
+  enum { SHORT = 60 }; /* both have at most 112 words */
+  uint8_t a[SHORT], b[SHORT];
+  for (uint64_t pair = 0; pair < 100; pair++) {
+    make_sequence(pair, SHORT, a);
+    memcpy(b, a, SHORT);
+    change(b, SHORT, (uint32_t)(pair % 10), pair);
+    near_to(estimate(a, b, SHORT), true_jaccard(a, b, SHORT), 1e-12);
+  }
+  struct plm_kmer_sketch empty, other;
+  plm_kmer_sketch(a, PLM_SKETCH_KMER - 1, &empty);
+  plm_kmer_sketch(a, SHORT, &other);
+  assert_int_equal(empty.count, 0);
+  near_to(plm_kmer_jaccard(&empty, &other), 0, 0);
+}
+
+static void estimates_have_the_stated_error(void **state)
+{
+  (void)state;
+  enum { PAIRS = 400 };
+  uint8_t a[LENGTH], b[LENGTH];
+  double squares = 0, sum = 0;
+  for (uint64_t pair = 0; pair < PAIRS; pair++) {
+    make_sequence(pair, LENGTH, a);
+    memcpy(b, a, LENGTH);
+    change(b, LENGTH, 3 + (uint32_t)(pair % 40), pair);
+    const double truth = true_jaccard(a, b, LENGTH), error = estimate(a, b, LENGTH) - truth;
+    const double expected = sqrt(truth * (1 - truth) / PLM_SKETCH_SIZE);
+    squares += error * error / (expected * expected);
+    sum += error;
+  }
+  /* drawn without replacement from some 400 words, so the error is a little less than stated */
+  assert_true(sqrt(squares / PAIRS) < 1.05);
+  assert_true(sqrt(squares / PAIRS) > 0.6);
+  assert_true(fabs(sum / PAIRS) < 0.006);
+}
+
+static void a_long_sequence_has_its_smallest_hashes(void **state)
+{
+  (void)state;
+  uint8_t *residues = malloc(LONG);
+  struct plm_kmer_sketch whole, part;
+  make_sequence(5, LONG, residues);
+  plm_kmer_sketch(residues, LONG, &whole);
+  assert_int_equal(whole.count, PLM_SKETCH_SIZE);
+  /* each small hash of a part is in the sketch of the whole */
+  for (size_t begin = 0; begin + LENGTH <= LONG; begin += LENGTH - PLM_SKETCH_KMER + 1) {
+    plm_kmer_sketch(residues + begin, LENGTH, &part);
+    for (uint32_t i = 0; i < part.count; i++) {
+      if (part.hashes[i] > whole.hashes[PLM_SKETCH_SIZE - 1]) break;
+      bool found = false;
+      for (uint32_t k = 0; k < PLM_SKETCH_SIZE; k++) found |= whole.hashes[k] == part.hashes[i];
+      assert_true(found);
+    }
+  }
+  for (uint32_t k = 1; k < PLM_SKETCH_SIZE; k++) assert_true(whole.hashes[k - 1] < whole.hashes[k]);
+  free(residues);
+}
+
+static void identity_and_jaccard_are_inverse(void **state)
+{
+  (void)state;
+  for (double identity = 0.5; identity <= 1; identity += 0.05)
+    near_to(plm_kmer_identity(plm_kmer_jaccard_at(identity)), identity, 1e-12);
+  near_to(plm_kmer_jaccard_at(1), 1, 0);
+}
+
+/* ---- corpora ---- */
+
+/* Held-out documents by what was done to a training document, in percent of changed residues;
+ * NONE: nothing, but it is another sequence. */
+enum { NONE = -1 };
+static const struct plant {
+  int changed;
+  uint32_t count;
+} plants[] = {{0, 20}, {2, 30}, {5, 30}, {30, 30}, {50, 30}, {NONE, 40}};
+
+static void add(struct plm_corpus_writer *writer, enum plm_split split, const uint8_t *residues)
+{
+  struct plm_error error = {0};
+  assert_int_equal(plm_corpus_writer_add(writer, split, "x", 1, residues, LENGTH, &error), PLM_OK);
+}
+
+static void write_corpus(const char *path)
+{
+  struct plm_error error = {0};
+  struct plm_corpus_writer *writer;
+  const struct plm_corpus_writer_options options = {.directory = path, .threads = 1};
+  const struct plm_corpus_source source = {.name = "planted", .bytes = 1, .documents = 1};
+  uint8_t residues[LENGTH];
+  assert_int_equal(plm_corpus_writer_open(&options, &writer, &error), PLM_OK);
+  for (uint64_t d = 0; d < TRAINING; d++) {
+    make_sequence(d, LENGTH, residues);
+    add(writer, PLM_SPLIT_TRAIN, residues);
+  }
+  uint64_t number = 0;
+  for (size_t p = 0; p < sizeof plants / sizeof *plants; p++) {
+    for (uint32_t i = 0; i < plants[p].count; i++, number++) {
+      make_sequence(plants[p].changed == NONE ? TRAINING + number : 3 * number, LENGTH, residues);
+      if (plants[p].changed > 0)
+        change(residues, LENGTH, LENGTH * (uint32_t)plants[p].changed / 100, number);
+      add(writer, PLM_SPLIT_VALID, residues);
+    }
+  }
+  assert_int_equal(plm_corpus_writer_finish(writer, &source, 1, NULL, NULL, NULL, &error), PLM_OK);
+  plm_corpus_writer_close(writer);
+}
+
+static void planted_duplicates_are_found(void **state)
+{
+  (void)state;
+  struct plm_error error = {0};
+  struct plm_corpus *corpus;
+  const char *path = scratch_path("planted.corpus");
+  write_corpus(path);
+  assert_int_equal(plm_corpus_open(path, NULL, &corpus, &error), PLM_OK);
+  static const uint32_t blocks[] = {PLM_OVERLAP_BLOCK, 64, 7};
+  for (size_t b = 0; b < 3; b++) {
+    const struct plm_overlap_request request = {.training = corpus,
+                                                .held_out = corpus,
+                                                .training_split = PLM_SPLIT_TRAIN,
+                                                .held_out_split = PLM_SPLIT_VALID,
+                                                .identity = 0.9,
+                                                .block = blocks[b]};
+    struct plm_overlap overlap;
+    assert_int_equal(plm_overlap_find(&request, &overlap, &error), PLM_OK);
+    assert_int_equal(overlap.held_out_documents, 180);
+    assert_int_equal(overlap.held_out_exact, 20);
+    assert_int_equal(overlap.held_out_near, 60); /* 98 and 95 %, but not 70 % */
+    assert_int_equal(overlap.training_exact, 20);
+    assert_int_equal(overlap.training_near, 60);
+    for (uint64_t i = 0; i < 180; i++) {
+      const struct plm_overlap_match *match = &overlap.matches[i];
+      assert_int_equal(match->exact, i < 20);
+      if (i >= 80) {
+        assert_true(match->identity <= 0);
+        continue;
+      }
+      assert_int_equal(match->training, 3 * i);
+      const double truth = i < 20 ? 1 : i < 50 ? 0.98 : 0.95;
+      assert_true(fabs((double)match->identity - truth) < 0.04);
+    }
+    plm_overlap_deinit(&overlap);
+  }
+  plm_corpus_close(corpus);
+}
+
+static void less_identity_finds_more(void **state)
+{
+  (void)state;
+  struct plm_error error = {0};
+  struct plm_corpus *corpus;
+  assert_int_equal(plm_corpus_open(scratch_path("planted.corpus"), NULL, &corpus, &error), PLM_OK);
+  struct plm_overlap_request request = {.training = corpus,
+                                        .held_out = corpus,
+                                        .held_out_split = PLM_SPLIT_VALID,
+                                        .identity = 0.55,
+                                        .block = PLM_OVERLAP_BLOCK};
+  struct plm_overlap overlap;
+  assert_int_equal(plm_overlap_find(&request, &overlap, &error), PLM_OK);
+  assert_true(overlap.held_out_near >= 85); /* nearly all of those with 70 % as well */
+  for (uint64_t i = 140; i < 180; i++) assert_true(overlap.matches[i].identity <= 0);
+  plm_overlap_deinit(&overlap);
+  request.held_out_split = PLM_SPLIT_TEST;
+  assert_int_equal(plm_overlap_find(&request, &overlap, &error), PLM_CONFIG);
+  assert_non_null(strstr(error.what, "split test of"));
+  plm_corpus_close(corpus);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(short_sequences_are_compared_exactly),
+      cmocka_unit_test(estimates_have_the_stated_error),
+      cmocka_unit_test(a_long_sequence_has_its_smallest_hashes),
+      cmocka_unit_test(identity_and_jaccard_are_inverse),
+      cmocka_unit_test(planted_duplicates_are_found),
+      cmocka_unit_test(less_identity_finds_more),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
