@@ -12,10 +12,10 @@ folder."""
 import os
 import pathlib
 import random
-import subprocess
 import sys
 import tempfile
-import time
+
+from resident import measure
 
 LETTERS = "LAGVSERTIDPKQNFYMHWC"
 PIPELINE = pathlib.Path(os.environ.get("PLM_BIN", "build/bin")) / "plm-pipeline"
@@ -33,32 +33,17 @@ def write_input(folder, documents, clusters):
             table.write(f"c{cluster}\td{i}\n")
 
 
-def resident(pid):
-    """Memory of its own and pages of files, in bytes; None if the process has ended."""
-    try:
-        lines = pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()
-    except OSError:
-        return None
-    fields = dict(line.split(":", 1) for line in lines)
-    if "RssAnon" not in fields:
-        return None
-    return [1024 * int(fields[name].split()[0]) for name in ("RssAnon", "RssFile")]
-
-
-def measure(folder, *options):
-    """Seconds, and the largest resident(), of an ingest."""
-    command = [PIPELINE, "ingest", folder / "in.fasta", "--corpus", folder / "corpus", "--force", "-q"]
-    begin = time.monotonic()
-    process = subprocess.Popen([*command, *options])
-    largest = [0, 0]
-    while process.poll() is None:
-        now = resident(process.pid)
-        if now is not None:
-            largest = [max(pair) for pair in zip(largest, now, strict=True)]
-        time.sleep(0.02)
-    if process.returncode != 0:
-        sys.exit(f"ingest ended with {process.returncode}")
-    return time.monotonic() - begin, *largest
+def ingest(folder, *options):
+    command = [
+        PIPELINE,
+        "ingest",
+        folder / "in.fasta",
+        "--corpus",
+        folder / "corpus",
+        "--force",
+        "-q",
+    ]
+    return measure([*command, *options])
 
 
 def main():
@@ -71,7 +56,7 @@ def main():
             folder = pathlib.Path(name)
             write_input(folder, documents // part, max(1, clusters // part))
             for options in ((), ("--clusters", folder / "clusters.tsv")):
-                seconds, own, files = measure(folder, *options)
+                seconds, own, files = ingest(folder, *options)
                 print(
                     f"| {documents // part:,} | {max(1, clusters // part):,} "
                     f"| {'`--clusters`' if options else ''} | {seconds:.1f} s "
