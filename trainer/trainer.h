@@ -15,6 +15,7 @@
 #include "common/base/hash.h"
 #include "common/base/status.h"
 #include "common/config/config.h"
+#include "common/config/corpus_paths.h"
 #include "common/feed/feed.h"
 #include "common/feed/feed_run.h"
 #include "common/model/model.h"
@@ -58,6 +59,7 @@ struct plm_trainer {
   struct plm_step *step;
   struct plm_input *input;
 
+  struct plm_corpus_paths corpora; /* what the feed sends to hosts without a copy */
   struct plm_feed *feed;
   struct plm_feed_run *feed_run;
   struct plm_announcer *announcer;

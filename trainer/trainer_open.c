@@ -160,6 +160,7 @@ static plm_status open_feed(struct plm_trainer *trainer, struct plm_error *error
   const struct plm_data_cursor *cursor = &trainer->state.cursor;
   struct plm_feed_source_options sources[PLM_MAX_SOURCES];
   plm_data_mixture_feed(cursor, config, sources);
+  PLM_TRY(plm_corpus_paths_find(NULL, config, &trainer->corpora, error));
   const struct plm_feed_options options = {
       .sources = sources,
       .source_count = cursor->source_count,
@@ -172,6 +173,8 @@ static plm_status open_feed(struct plm_trainer *trainer, struct plm_error *error
       .fingerprint = trainer->state.cursor.fingerprint,
       .credit_bytes = config->network.credit_bytes,
       .wait_packers_s = config->network.wait_packers_s,
+      .folders = (const char *const *)trainer->corpora.paths,
+      .folder_count = trainer->corpora.count,
   };
   PLM_TRY(plm_feed_open(&options, &trainer->feed, error));
   PLM_TRY(tell_run_folder(trainer, error));
@@ -576,6 +579,7 @@ void plm_trainer_close(struct plm_trainer *trainer)
   if (trainer->feed != NULL) {
     plm_endpoint_remove(trainer->run, "feed");
     plm_feed_close(trainer->feed);
+    plm_corpus_paths_deinit(&trainer->corpora);
   }
   plm_step_close(trainer->step);
   plm_objective_deinit(&trainer->objective);

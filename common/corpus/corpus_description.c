@@ -297,6 +297,18 @@ static plm_status parse(const char *bytes, size_t size, const char *path,
   return status;
 }
 
+plm_status plm_corpus_description_parse(const char *bytes, size_t size, const char *path,
+                                        struct plm_corpus_description *description,
+                                        struct plm_error *error)
+{
+  *description = (struct plm_corpus_description){0};
+  const plm_status status = parse(bytes, size, path, description, error);
+  if (status != PLM_OK) plm_corpus_description_deinit(description);
+  if (status == PLM_CORRUPT)
+    plm_error_hint(error, "copy the corpus again or ingest its sources again");
+  return status;
+}
+
 plm_status plm_corpus_description_read(const char *directory,
                                        struct plm_corpus_description *description,
                                        struct plm_error *error)
@@ -312,11 +324,8 @@ plm_status plm_corpus_description_read(const char *directory,
     return plm_error_hint(error, "make one with plm-pipeline ingest FILE --corpus %s", directory);
   }
   if (status != PLM_OK) return status;
-  status = parse(bytes, size, path, description, error);
+  status = plm_corpus_description_parse(bytes, size, path, description, error);
   free(bytes);
-  if (status != PLM_OK) plm_corpus_description_deinit(description);
-  if (status == PLM_CORRUPT)
-    plm_error_hint(error, "copy the corpus again or ingest its sources again");
   return status;
 }
 

@@ -52,6 +52,11 @@ plm_status plm_corpus_description_read(const char *directory,
                                        struct plm_corpus_description *description,
                                        struct plm_error *error);
 
+/* The same for the text of a corpus.json; path is used in messages. */
+plm_status plm_corpus_description_parse(const char *bytes, size_t size, const char *path,
+                                        struct plm_corpus_description *description,
+                                        struct plm_error *error);
+
 /* Compares the size and the first and last MiB of the data.mdb at path with what corpus.json
  * states. PLM_CORRUPT: they differ. */
 plm_status plm_corpus_check_edges(const char *path, const struct plm_corpus_files *stated,

@@ -12,6 +12,7 @@
 #include "common/feed/feed_lanes.h"
 #include "common/feed/feed_loop.h"
 #include "common/feed/feed_sizes.h"
+#include "common/fetch/fetch_server.h"
 
 enum {
   WAIT_SLICE_MS = 100,
@@ -65,6 +66,11 @@ static void close_sockets(struct plm_feed *feed)
   if (feed->wake >= 0) close(feed->wake);
 }
 
+static void wake(void *context)
+{
+  feed_loop_wake(context);
+}
+
 plm_status plm_feed_open(const struct plm_feed_options *options, struct plm_feed **feed,
                          struct plm_error *error)
 {
@@ -73,8 +79,12 @@ plm_status plm_feed_open(const struct plm_feed_options *options, struct plm_feed
   made->wake = -1;
   plm_status status = open_sockets(made, options, error);
   if (status == PLM_OK) status = feed_lanes_open(made, options, error);
+  if (status == PLM_OK && options->folder_count > 0)
+    status = plm_fetch_server_open(options->folders, options->folder_count, wake, made,
+                                   &made->fetch, error);
   if (status == PLM_OK) status = feed_loop_start(made, error);
   if (status != PLM_OK) {
+    plm_fetch_server_close(made->fetch);
     close_sockets(made);
     feed_lanes_close(made);
     free(made);
@@ -88,6 +98,7 @@ void plm_feed_close(struct plm_feed *feed)
 {
   if (feed == NULL) return;
   feed_loop_stop(feed);
+  plm_fetch_server_close(feed->fetch);
   close_sockets(feed);
   feed_lanes_close(feed);
   feed_batches_deinit(&feed->batches);

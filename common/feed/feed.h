@@ -46,6 +46,10 @@ struct plm_feed_options {
   const char *const *other_addresses;
   const char *const *other_keys;
   uint32_t other_count;
+  /* The folders of the run's corpora, which hosts without a copy fetch (doc/feed.md#fetching); 0:
+   * this feed sends none. Borrowed until plm_feed_close. */
+  const char *const *folders;
+  uint32_t folder_count;
 };
 
 struct plm_feed;

@@ -10,6 +10,7 @@
 #include "common/base/clock.h"
 #include "common/base/random.h"
 #include "common/base/thread.h"
+#include "common/feed/feed_fetch.h"
 #include "common/feed/feed_lanes.h"
 
 enum { MESSAGES_A_TURN = 64, TICK_MS = 20, IDLE_MS = 100, HANG_UP_MS = 1000 };
@@ -75,6 +76,21 @@ static void take_message(struct plm_feed *feed, struct plm_message *message)
   zmq_msg_close(&message->payload);
 }
 
+static void count_invalid(struct plm_feed *feed, const struct plm_message *message,
+                          const struct plm_error *error)
+{
+  pthread_mutex_lock(&feed->mutex);
+  feed_machine_invalid(feed_lane_of_peer(feed, message), message, error->what, plm_clock_ms());
+  pthread_mutex_unlock(&feed->mutex);
+}
+
+static void take_fetch(struct plm_feed *feed, struct plm_message *message)
+{
+  struct plm_error error;
+  if (feed_fetch_take(feed, message, &error) != PLM_OK) count_invalid(feed, message, &error);
+  zmq_msg_close(&message->payload);
+}
+
 /* True: all messages that had arrived were taken. */
 static bool take_messages(struct plm_feed *feed)
 {
@@ -84,17 +100,18 @@ static bool take_messages(struct plm_feed *feed)
     const plm_status status = plm_message_receive(feed->router, true, &message, &error);
     if (status == PLM_AGAIN) return true;
     plm_door_heard(feed->door, message.connection, plm_clock_ms());
-    if (status == PLM_OK) {
+    if (status == PLM_OK && message.header.type == PLM_MESSAGE_FETCH) {
+      take_fetch(feed, &message);
+    } else if (status == PLM_OK) {
       take_message(feed, &message);
-      continue;
-    }
-    pthread_mutex_lock(&feed->mutex);
-    if (status == PLM_PROTOCOL)
-      feed_machine_invalid(feed_lane_of_peer(feed, &message), &message, error.what, plm_clock_ms());
-    else
+    } else if (status == PLM_PROTOCOL) {
+      count_invalid(feed, &message, &error);
+    } else {
+      pthread_mutex_lock(&feed->mutex);
       feed_fail(&feed->lanes[0], &error);
-    pthread_mutex_unlock(&feed->mutex);
-    if (status != PLM_PROTOCOL) break;
+      pthread_mutex_unlock(&feed->mutex);
+      break;
+    }
   }
   return false;
 }
@@ -179,6 +196,7 @@ static void *run(void *argument)
     take_events(feed);
     plm_door_look(feed->door);
     const bool drained = take_messages(feed);
+    feed_fetch_answer(feed);
     plm_door_turn(feed->door, drained, plm_clock_ms());
     pthread_mutex_lock(&feed->mutex);
     for (uint32_t k = 0; k < feed->lane_count; k++)

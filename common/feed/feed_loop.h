@@ -11,13 +11,15 @@
 #include "common/wire/socket.h"
 
 enum { FEED_LANE_NAME = 320 };
+struct plm_fetch_server;
 
 struct plm_feed {
   /* never changes */
   void *context, *router;
   struct plm_gate *gate; /* NULL: without keys */
   struct plm_monitor *monitor;
-  struct plm_door *door; /* the I/O thread's */
+  struct plm_door *door;          /* the I/O thread's */
+  struct plm_fetch_server *fetch; /* NULL: this feed sends no corpora */
   char bound[256];
   int64_t wait_packers_ms;
   int wake; /* eventfd: the user changed something */

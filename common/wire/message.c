@@ -377,3 +377,61 @@ plm_status plm_nack_decode(const void *bytes, size_t size, enum plm_nack_reason 
   plm_reject_decode(in.bytes, in.left, text);
   return PLM_OK;
 }
+
+/* ---- FETCH, PIECE ------------------------------------------------------------------------- */
+
+static void put_fetch(struct writer *out, const struct plm_fetch_request *request)
+{
+  put(out, request->source, 2);
+  put(out, request->file, 2);
+  put(out, request->bytes, 4);
+  put(out, request->offset, 8);
+}
+
+static void get_fetch(struct reader *in, struct plm_fetch_request *request)
+{
+  request->source = (uint16_t)get(in, 2);
+  request->file = (enum plm_fetch_file)get_below(in, 2, PLM_FETCH_FILES);
+  request->bytes = get_below(in, 4, (unsigned)PLM_PIECE_BYTES + 1);
+  request->offset = get(in, 8);
+  if (request->offset > UINT64_C(1) << 60) in->bad = true;
+}
+
+size_t plm_fetch_encode(const struct plm_fetch_request *request, uint8_t *bytes)
+{
+  struct writer out = {bytes, 0};
+  put_fetch(&out, request);
+  return out.size;
+}
+
+plm_status plm_fetch_decode(const void *bytes, size_t size, struct plm_fetch_request *request,
+                            struct plm_error *error)
+{
+  struct reader in = {bytes, size, false};
+  get_fetch(&in, request);
+  if (request->bytes == 0) in.bad = true;
+  return finish(&in, "FETCH", error);
+}
+
+void plm_piece_encode(const struct plm_piece *piece, uint8_t head[PLM_PIECE_HEAD])
+{
+  struct writer out = {head, 0};
+  put_fetch(&out, &piece->of);
+  put(&out, piece->sources, 2);
+  put(&out, piece->file_bytes, 6);
+  PLM_ASSERT(out.size == PLM_PIECE_HEAD);
+}
+
+plm_status plm_piece_decode(const void *bytes, size_t size, struct plm_piece *piece,
+                            struct plm_error *error)
+{
+  struct reader in = {bytes, size, false};
+  get_fetch(&in, &piece->of);
+  piece->sources = (uint16_t)get(&in, 2);
+  piece->file_bytes = get(&in, 6);
+  if (in.left != piece->of.bytes || piece->of.source >= piece->sources ||
+      piece->of.offset + piece->of.bytes > piece->file_bytes)
+    in.bad = true;
+  in.left = 0;
+  return finish(&in, "PIECE", error);
+}

@@ -41,6 +41,8 @@ enum {
 #define PLM_WIRE_MAGIC 0x464D4C50u                /* "PLMF" */
 #define PLM_WIRE_DATA_LIMIT ((size_t)64 << 20)    /* the greatest payload of DATA */
 #define PLM_WIRE_CONTROL_LIMIT ((size_t)64 << 10) /* ZMQ_MAXMSGSIZE of a packer */
+#define PLM_PIECE_BYTES ((size_t)1 << 20)         /* of a file, in one PIECE */
+enum { PLM_PIECE_HEAD = 24 };                     /* bytes of a PIECE before those of the file */
 
 /* Name, smallest and greatest payload in bytes. */
 #define PLM_MESSAGE_LIST(X)               \
@@ -56,7 +58,9 @@ enum {
   X(NACK, 4, 4 + PLM_WIRE_TEXT)           \
   X(PING, 0, 0)                           \
   X(PONG, 0, 256)                         \
-  X(BYE, 0, 0)
+  X(BYE, 0, 0)                            \
+  X(FETCH, 16, 16)                        \
+  X(PIECE, PLM_PIECE_HEAD, PLM_PIECE_HEAD + PLM_PIECE_BYTES)
 
 enum plm_message_type {
   PLM_MESSAGE_NONE,
@@ -145,6 +149,30 @@ struct plm_get {
 size_t plm_get_encode(const struct plm_get *get, uint8_t *bytes);
 plm_status plm_get_decode(const void *bytes, size_t size, struct plm_get *get,
                           struct plm_error *error);
+
+/* FETCH: asks for bytes of a file of one of the run's corpora. */
+enum plm_fetch_file { PLM_FETCH_DESCRIPTION, PLM_FETCH_DATA, PLM_FETCH_FILES };
+struct plm_fetch_request {
+  uint16_t source; /* of the mixture, else 0 */
+  enum plm_fetch_file file;
+  uint32_t bytes; /* 1 to PLM_PIECE_BYTES */
+  uint64_t offset;
+};
+size_t plm_fetch_encode(const struct plm_fetch_request *request, uint8_t *bytes);
+plm_status plm_fetch_decode(const void *bytes, size_t size, struct plm_fetch_request *request,
+                            struct plm_error *error);
+
+/* PIECE: the answer. The bytes of the file follow the head; at its end there are fewer than were
+ * asked for. */
+struct plm_piece {
+  uint16_t sources; /* how many corpora the run has */
+  struct plm_fetch_request of;
+  uint64_t file_bytes; /* size of the whole file */
+};
+void plm_piece_encode(const struct plm_piece *piece, uint8_t head[PLM_PIECE_HEAD]);
+/* piece->of.bytes is the number of bytes that follow. */
+plm_status plm_piece_decode(const void *bytes, size_t size, struct plm_piece *piece,
+                            struct plm_error *error);
 
 /* The request id of a REJECT: 1 if the consumer takes part in the run, but needs no chunks of this
  * corpus, which another consumer may need. */

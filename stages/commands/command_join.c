@@ -5,13 +5,22 @@
 
 #include "common/base/log.h"
 #include "common/config/corpus_paths.h"
+#include "common/fetch/fetch.h"
+#include "common/fetch/fetch_cache.h"
 #include "common/run/run.h"
+#include "common/run/stop.h"
 #include "common/wire/security.h"
 #include "stages/commands/command.h"
 #include "stages/supervisor/run_prepare.h"
 #include "stages/supervisor/supervisor.h"
 
-enum { MOST_PACKERS = 256, MOST_THREADS = 8, MOST_OPTIONS = 12 };
+enum {
+  MOST_PACKERS = 256,
+  MOST_THREADS = 8,
+  MOST_OPTIONS = 12,
+  DEFAULT_CACHE_GB = 100,
+  MOST_CACHE_GB = 1000000,
+};
 
 static const struct plm_option options[] = {
     {.name = "corpus",
@@ -24,9 +33,15 @@ static const struct plm_option options[] = {
     {.name = "threads",
      .argument = "N",
      .help = "threads of each packer that plan and decompress, at most 8 (default 2)"},
+    {.name = "fetch",
+     .help = "fetch the corpus from the head over the same connection, unless the cache has it"},
     {.name = "cache",
      .argument = "DIR",
-     .help = "first copy a corpus on a remote file system to this local folder"},
+     .help = "folder for fetched corpora (default ~/.cache/plm-pipeline/corpora); without --fetch, "
+             "first copy a corpus on a remote file system there"},
+    {.name = "cache-limit",
+     .argument = "GB",
+     .help = "what the cache may hold (default 100); --fetch removes what was used least recently"},
     {.name = "allow-remote", .help = "read a corpus on a remote file system in place"},
     {0},
 };
@@ -34,6 +49,9 @@ static const struct plm_option options[] = {
 /* What the command line says. */
 struct join {
   const char *endpoint, *corpus, *keys;
+  bool fetch;
+  struct plm_fetched fetched;
+  char corpora[PLM_MAX_SOURCES * PLM_PATH_SIZE]; /* those that were fetched, for --corpus */
   char packers[16], threads[16];
   char folder[PLM_PATH_SIZE]; /* of logs and the control socket's name, on this host */
   const char *packer_options[MOST_OPTIONS];
@@ -91,7 +109,12 @@ static plm_status read_join(const struct plm_command_context *context, struct jo
   if (arguments->positional_count == 0)
     return plm_error_set(error, PLM_USAGE, "name the run's feed, as in tcp://HEAD:5701");
   join->endpoint = arguments->positionals[0];
-  PLM_TRY(need(arguments, "corpus", &join->corpus, error));
+  join->fetch = plm_arguments_has(arguments, "fetch");
+  if (join->fetch && plm_arguments_has(arguments, "corpus"))
+    return plm_error_set(error, PLM_USAGE, "--fetch and --corpus exclude each other");
+  if (!join->fetch && plm_arguments_get(arguments, "corpus") == NULL)
+    return plm_error_set(error, PLM_USAGE, "--corpus DIR is missing, or --fetch");
+  join->corpus = plm_arguments_get(arguments, "corpus");
   PLM_TRY(need(arguments, "keys", &join->keys, error));
   if (strncmp(join->endpoint, "tcp://", strlen("tcp://")) != 0)
     return plm_error_set(error, PLM_USAGE, "\"%.200s\" is not of the form tcp://HOST:PORT",
@@ -102,18 +125,44 @@ static plm_status read_join(const struct plm_command_context *context, struct jo
   snprintf(join->packers, sizeof join->packers, "%u", packers);
   snprintf(join->threads, sizeof join->threads, "%u", threads);
   join->packer_options[used++] = "--corpus";
-  join->packer_options[used++] = join->corpus;
+  join->packer_options[used++] = join->fetch ? join->corpora : join->corpus;
   join->packer_options[used++] = "--connect";
   join->packer_options[used++] = join->endpoint;
   join->packer_options[used++] = "--threads";
   join->packer_options[used++] = join->threads;
-  if (plm_arguments_has(arguments, "cache")) {
+  if (plm_arguments_has(arguments, "cache") && !join->fetch) {
     join->packer_options[used++] = "--cache";
     join->packer_options[used++] = plm_arguments_get(arguments, "cache");
   }
   if (plm_arguments_has(arguments, "allow-remote")) join->packer_options[used++] = "--allow-remote";
   PLM_TRY(choose_folder(context, join, error));
   return check_folder(join, error);
+}
+
+/* Fetches the run's corpora, or finds them in the cache, where they stay as long as `fetched` is
+ * not released. */
+static plm_status fetch(const struct plm_command_context *context, struct join *join,
+                        struct plm_error *error)
+{
+  char folder[PLM_PATH_SIZE];
+  unsigned limit_gb = DEFAULT_CACHE_GB;
+  const char *cache = plm_arguments_get(context->arguments, "cache");
+  PLM_TRY(
+      plm_arguments_within(context->arguments, "cache-limit", 1, MOST_CACHE_GB, &limit_gb, error));
+  if (cache == NULL) PLM_TRY(plm_fetch_cache_folder(folder, error));
+  const struct plm_fetch_options wanted = {.endpoint = join->endpoint,
+                                           .keys = join->keys,
+                                           .cache = cache != NULL ? cache : folder,
+                                           .limit_bytes = limit_gb * UINT64_C(1000000000)};
+  PLM_TRY(plm_fetch_corpora(&wanted, &join->fetched, error));
+  if (join->fetched.count > 1 && strchr(wanted.cache, ',') != NULL)
+    return plm_error_set(error, PLM_USAGE, "the path of --cache must not contain a comma");
+  size_t used = 0;
+  for (uint32_t k = 0; k < join->fetched.count; k++)
+    used += (size_t)snprintf(join->corpora + used, sizeof join->corpora - used, "%s%s",
+                             k > 0 ? "," : "", join->fetched.paths[k]);
+  join->corpus = join->corpora;
+  return PLM_OK;
 }
 
 /* Finds mistakes before any packer starts. */
@@ -124,7 +173,6 @@ static plm_status check(const struct plm_command_context *context, const struct 
       .allow_remote = plm_arguments_has(context->arguments, "allow-remote") ||
                       plm_arguments_has(context->arguments, "cache")};
   struct plm_corpus_paths corpora = {0};
-  PLM_TRY(plm_keys_check_client(join->keys, error));
   plm_status status = plm_corpus_paths_find(join->corpus, NULL, &corpora, error);
   for (uint32_t i = 0; i < corpora.count && status == PLM_OK; i++) {
     struct plm_corpus *corpus;
@@ -159,17 +207,15 @@ static plm_status serve(const struct plm_command_context *context, const struct 
   return status;
 }
 
-static plm_status join_run(const struct plm_command_context *context, struct plm_error *error)
+static plm_status serve_run(const struct plm_command_context *context, const struct join *join,
+                            struct plm_error *error)
 {
-  static struct join join; /* static because it is large */
   struct plm_config config;
   struct plm_config_problems *problems = NULL;
   int exit_code = 0;
-  PLM_TRY(read_join(context, &join, error));
-  PLM_TRY(check(context, &join, error));
-  const struct plm_config_override overrides[] = {{"run", join.folder},
-                                                  {"network.keys", join.keys},
-                                                  {"packer.instances", join.packers},
+  const struct plm_config_override overrides[] = {{"run", join->folder},
+                                                  {"network.keys", join->keys},
+                                                  {"packer.instances", join->packers},
                                                   {"packer.restart", "always"}};
   plm_status status = plm_config_load(NULL, overrides, sizeof overrides / sizeof overrides[0],
                                       &config, &problems, error);
@@ -180,20 +226,35 @@ static plm_status join_run(const struct plm_command_context *context, struct plm
   }
   PLM_TRY(status);
   if (!context->quiet)
-    plm_info("packers for %s; logs are in %s/%s", join.endpoint, config.run, PLM_RUN_LOGS);
-  status = serve(context, &join, &config, &exit_code, error);
+    plm_info("packers for %s; logs are in %s/%s", join->endpoint, config.run, PLM_RUN_LOGS);
+  status = serve(context, join, &config, &exit_code, error);
   plm_config_deinit(&config);
   return status != PLM_OK ? status : plm_command_status_of_code(exit_code, error);
 }
 
+static plm_status join_run(const struct plm_command_context *context, struct plm_error *error)
+{
+  static struct join join; /* static because it is large */
+  PLM_TRY(read_join(context, &join, error));
+  PLM_TRY(plm_keys_check_client(join.keys, error));
+  if (join.fetch) plm_stop_signals_install();
+  plm_status status = join.fetch ? fetch(context, &join, error) : PLM_OK;
+  if (status == PLM_OK) status = check(context, &join, error);
+  if (status == PLM_OK) status = serve_run(context, &join, error);
+  plm_fetched_release(&join.fetched);
+  return status;
+}
+
 const struct plm_command plm_command_join = {
     .name = "join",
-    .operands = "tcp://HEAD:PORT --corpus DIR --keys DIR",
+    .operands = "tcp://HEAD:PORT --corpus DIR|--fetch --keys DIR",
     .summary = "serve a run on another host with packers on this one",
     .details =
         "HEAD:PORT is the run's network.feed, or its evaluation_feed; each names the other. This "
         "host needs the programs, a copy of the corpus and a key; everything else comes from the "
-        "head. Packers that die are started again. They may be drained with Ctrl-C or `down`, or "
+        "head. With --fetch the corpus comes from there as well (HEAD:PORT must then be the feed): "
+        "every byte is checked, and a fetch that was interrupted continues. Packers that die are "
+        "started again. They may be drained with Ctrl-C or `down`, or "
         "killed, at any time: the run continues with the others and its batches stay the same.\n\n"
         "Logs lie in runs/join-HOST-PORT, or in the folder that --run names. `ps`, `logs`, `scale` "
         "and `down` take it with --run; on the head, `ps` lists the packers as joined.\n\n"

@@ -3,10 +3,10 @@
 `up` from its start to the first step, and the memory of ingest and packer, separately for memory of
 their own and pages of files, which the kernel takes back when it needs them. Prints tables.
 
-    PLM_BIN=build/bin python3 tests/bench/bench_corpus.py [SEQUENCES [FILES]]
+    PLM_BIN=build/bin python3 tests/bench/bench_corpus.py [SEQUENCES [FILES [FOLDER]]]
 
 The defaults are 20 million sequences of 50 to 550 residues in 8 files: 6 GB as text. The temporary folder
-needs 16 GB. Making the files takes as long as the measurement."""
+needs 16 GB. Making the files takes as long as the measurement; in FOLDER they are kept, for the next time."""
 
 import json
 import os
@@ -129,17 +129,28 @@ def bench_run(folder, steps=20):
         print(f"| {stage} after {steps} steps | {held_text} |")
 
 
+def make_files(kept, sequences, count):
+    """The paths of the files, and how many bytes of text they have."""
+    part = sequences // count
+    files = [kept / f"{part}-{i}.fasta.gz" for i in range(count)]
+    size_file = kept / f"{part}-{count}.bytes"
+    if not size_file.exists():
+        size = sum(write_file(file, i * part, part, i) for i, file in enumerate(files))
+        size_file.write_text(str(size))
+    return files, int(size_file.read_text())
+
+
 def main():
     sequences = int(sys.argv[1]) if len(sys.argv) > 1 else 20_000_000
     count = int(sys.argv[2]) if len(sys.argv) > 2 else 8
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        part = sequences // count
-        files = [folder / f"part{i}.fasta.gz" for i in range(count)]
-        size = sum(write_file(file, i * part, part, i) for i, file in enumerate(files))
+        kept = pathlib.Path(sys.argv[3]) if len(sys.argv) > 3 else folder
+        kept.mkdir(exist_ok=True)
+        files, size = make_files(kept, sequences, count)
         packed = sum(file.stat().st_size for file in files)
-        print(f"{part * count:,} sequences in {count} files: {size / 1e9:.2f} GB,", end=" ")
-        print(f"{packed / 1e9:.2f} GB compressed\n")
+        print(f"{sequences:,} sequences in {count} files: {size / 1e9:.2f} GB,", end=" ")
+        print(f"{packed / 1e9:.2f} GB compressed\n", flush=True)
         bench_ingest(folder, files, size)
         bench_run(folder)
         corpus = sum(file.stat().st_size for file in (folder / "corpus").iterdir())

@@ -19,13 +19,13 @@ static const uint8_t welcome_seed[64] = {2, 1, 0, 0, 0,  0, 0, 0, 0, 0, 2, 0, 0,
 static const uint8_t data_seed[] = {4, 1, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0,
                                     0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0,
                                     5, 6, 7, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
-static const struct fuzz_seed fuzz_seeds[] = {{header_seed, sizeof header_seed},
-                                              {hello_seed, sizeof hello_seed},
-                                              {welcome_seed, sizeof welcome_seed},
-                                              {data_seed, sizeof data_seed},
-                                              FUZZ_TEXT("\003\0\0\0\0\0\0\0\0"),
-                                              FUZZ_TEXT("\005\1\0\0\0text"),
-                                              {0}};
+static const uint8_t piece_seed[] = {6, 0, 0, 1, 0, 2, 0, 0, 0, 8, 0, 0, 0, 0,
+                                     0, 0, 0, 1, 0, 9, 1, 0, 0, 0, 0, 7, 7};
+static const struct fuzz_seed fuzz_seeds[] = {
+    {header_seed, sizeof header_seed},   {hello_seed, sizeof hello_seed},
+    {welcome_seed, sizeof welcome_seed}, {data_seed, sizeof data_seed},
+    {piece_seed, sizeof piece_seed},     FUZZ_TEXT("\003\0\0\0\0\0\0\0\0"),
+    FUZZ_TEXT("\005\1\0\0\0text"),       {0}};
 
 static void header(const uint8_t *bytes, size_t size)
 {
@@ -75,6 +75,20 @@ static void small(const uint8_t *bytes, size_t size)
   }
 }
 
+static void fetch(const uint8_t *bytes, size_t size)
+{
+  struct plm_fetch_request request;
+  struct plm_piece piece;
+  struct plm_error error;
+  uint8_t again[PLM_PIECE_HEAD];
+  if (plm_fetch_decode(bytes, size, &request, &error) == PLM_OK)
+    PLM_ASSERT(plm_fetch_encode(&request, again) == size && memcmp(bytes, again, size) == 0);
+  if (plm_piece_decode(bytes, size, &piece, &error) != PLM_OK) return;
+  plm_piece_encode(&piece, again);
+  PLM_ASSERT(memcmp(bytes, again, sizeof again) == 0);
+  PLM_ASSERT(piece.of.bytes + sizeof again == size && piece.of.source < piece.sources);
+}
+
 static void data(const uint8_t *bytes, size_t size, enum plm_tokenizer_kind kind)
 {
   struct plm_error error;
@@ -87,12 +101,13 @@ static void data(const uint8_t *bytes, size_t size, enum plm_tokenizer_kind kind
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
   if (size == 0) return 0;
-  switch (bytes[0] % 6) {
+  switch (bytes[0] % 7) {
   case 0: header(bytes + 1, size - 1); break;
   case 1: hello(bytes + 1, size - 1); break;
   case 2: welcome(bytes + 1, size - 1); break;
   case 3: data(bytes + 1, size - 1, PLM_TOKENIZER_BYTE); break;
   case 4: data(bytes + 1, size - 1, PLM_TOKENIZER_ESM); break;
+  case 6: fetch(bytes + 1, size - 1); break;
   default: small(bytes + 1, size - 1); break;
   }
   return 0;

@@ -99,6 +99,41 @@ static void limits_hold_under_a_right_hash(void **state)
   }
 }
 
+static void fetch_and_piece_come_back(void **state)
+{
+  (void)state;
+  struct plm_error error;
+  uint8_t bytes[PLM_PIECE_HEAD + 9] = {0};
+  const struct plm_fetch_request request = {
+      .source = 3, .file = PLM_FETCH_DATA, .bytes = 1 << 20, .offset = (UINT64_C(5) << 40) + 7};
+  struct plm_fetch_request request_back;
+  size_t size = plm_fetch_encode(&request, bytes);
+  assert_int_equal(size, 16);
+  assert_int_equal(plm_fetch_decode(bytes, size, &request_back, &error), PLM_OK);
+  assert_memory_equal(&request, &request_back, sizeof request);
+  assert_int_equal(plm_fetch_decode(bytes, size - 1, &request_back, &error), PLM_PROTOCOL);
+  bytes[4] = 1; /* 2^20 + 1 bytes */
+  assert_int_equal(plm_fetch_decode(bytes, size, &request_back, &error), PLM_PROTOCOL);
+  memset(bytes + 4, 0, 4);
+  assert_int_equal(plm_fetch_decode(bytes, size, &request_back, &error), PLM_PROTOCOL);
+
+  struct plm_piece piece = {.sources = 4, .of = request, .file_bytes = (UINT64_C(5) << 40) + 16};
+  struct plm_piece piece_back;
+  piece.of.bytes = 9;
+  plm_piece_encode(&piece, bytes);
+  assert_int_equal(plm_piece_decode(bytes, sizeof bytes, &piece_back, &error), PLM_OK);
+  assert_memory_equal(&piece, &piece_back, sizeof piece);
+  /* one byte too few, a piece beyond the file's end, a source that does not exist */
+  assert_int_equal(plm_piece_decode(bytes, sizeof bytes - 1, &piece_back, &error), PLM_PROTOCOL);
+  piece.file_bytes--;
+  plm_piece_encode(&piece, bytes);
+  assert_int_equal(plm_piece_decode(bytes, sizeof bytes, &piece_back, &error), PLM_PROTOCOL);
+  piece.file_bytes++;
+  piece.sources = 3;
+  plm_piece_encode(&piece, bytes);
+  assert_int_equal(plm_piece_decode(bytes, sizeof bytes, &piece_back, &error), PLM_PROTOCOL);
+}
+
 static void hello_and_welcome_come_back(void **state)
 {
   (void)state;
@@ -234,6 +269,7 @@ int main(void)
       cmocka_unit_test(header_round_trip_and_every_flipped_bit),
       cmocka_unit_test(limits_hold_under_a_right_hash),
       cmocka_unit_test(hello_and_welcome_come_back),
+      cmocka_unit_test(fetch_and_piece_come_back),
       cmocka_unit_test(data_is_checked_before_use),
       cmocka_unit_test(endpoints_are_judged),
   };

@@ -1,0 +1,55 @@
+/* Passes FETCH on to the thread that reads, and sends its answers. */
+#include "common/feed/feed_fetch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/fetch/fetch_server.h"
+
+static struct plm_header header_of(const struct plm_feed *feed, enum plm_message_type type,
+                                   uint64_t request_id)
+{
+  struct plm_header header = feed_header(&feed->lanes[0], type, NULL);
+  header.request = request_id;
+  return header;
+}
+
+static void refuse(const struct plm_feed *feed, const struct plm_message *message,
+                   enum plm_nack_reason reason, const char *why)
+{
+  uint8_t payload[4 + PLM_WIRE_TEXT];
+  struct plm_header header = header_of(feed, PLM_MESSAGE_NACK, message->header.request);
+  (void)plm_message_send(feed->router, message->identity, message->identity_bytes, &header, payload,
+                         plm_nack_encode(reason, why, payload), NULL); /* it asks again */
+}
+
+plm_status feed_fetch_take(struct plm_feed *feed, const struct plm_message *message,
+                           struct plm_error *error)
+{
+  struct plm_fetch_question question = {.identity_bytes = message->identity_bytes,
+                                        .request_id = message->header.request};
+  PLM_TRY(plm_fetch_decode(zmq_msg_data((zmq_msg_t *)&message->payload),
+                           (size_t)message->header.payload_bytes, &question.request, error));
+  memcpy(question.identity, message->identity, message->identity_bytes);
+  if (feed->gate != NULL && !plm_gate_allows(feed->gate, message->user))
+    refuse(feed, message, PLM_NACK_FAILED, "its key is no longer allowed");
+  else if (feed->fetch == NULL)
+    refuse(feed, message, PLM_NACK_FAILED,
+           "this is not the address of the trainer's feed, which sends the corpus");
+  else if (!plm_fetch_server_ask(feed->fetch, &question))
+    refuse(feed, message, PLM_NACK_BUSY, "too many requests are waiting");
+  return PLM_OK;
+}
+
+void feed_fetch_answer(struct plm_feed *feed)
+{
+  struct plm_fetch_answer answer;
+  while (feed->fetch != NULL && plm_fetch_server_take(feed->fetch, &answer)) {
+    const enum plm_message_type type = answer.refused ? PLM_MESSAGE_NACK : PLM_MESSAGE_PIECE;
+    struct plm_header header = header_of(feed, type, answer.question.request_id);
+    (void)plm_message_send(feed->router, answer.question.identity, answer.question.identity_bytes,
+                           &header, answer.payload, answer.payload_bytes,
+                           NULL); /* if it is lost, the host asks again */
+    free(answer.payload);
+  }
+}

@@ -1,0 +1,269 @@
+/* Fetching the corpora of a run: see fetch.h. */
+#include "common/fetch/fetch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/hash.h"
+#include "common/base/log.h"
+#include "common/base/progress.h"
+#include "common/corpus/corpus_description.h"
+#include "common/corpus/corpus_handle.h"
+#include "common/fetch/fetch_cache.h"
+#include "common/fetch/fetch_link.h"
+#include "common/run/stop.h"
+
+static const char stopped[] = "; what was fetched is kept, and the next join continues there";
+
+/* One corpus that is being fetched. */
+struct fetch {
+  const struct plm_fetch_options *options;
+  struct plm_fetch_link *link;
+  uint16_t source, sources;
+  char *text; /* of corpus.json, owned */
+  size_t text_bytes;
+  char hash[PLM_HASH_HEX_SIZE]; /* of data.mdb: the entry's name */
+  char part[PLM_PATH_SIZE], whole[PLM_PATH_SIZE];
+  struct plm_corpus_files files;
+  int data; /* descriptor of data.mdb in part, or -1 */
+  struct plm_hasher *hasher;
+  struct plm_progress progress;
+  uint64_t done;
+};
+
+/* ---- corpus.json ----------------------------------------------------------------------------- */
+
+static plm_status take_description(void *context, const struct plm_piece *piece,
+                                   const uint8_t *bytes, struct plm_error *error)
+{
+  enum { DESCRIPTION_MOST = 64 << 20 };
+  struct fetch *fetch = context;
+  if (piece->file_bytes > DESCRIPTION_MOST)
+    return plm_error_set(error, PLM_LIMIT, "the corpus.json at %s has %llu bytes",
+                         fetch->options->endpoint, (unsigned long long)piece->file_bytes);
+  if (fetch->text == NULL) fetch->text = malloc(DESCRIPTION_MOST);
+  if (fetch->text == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  if (fetch->text_bytes + piece->of.bytes > DESCRIPTION_MOST)
+    return plm_error_set(error, PLM_PROTOCOL, "corpus.json grew while it was fetched");
+  memcpy(fetch->text + fetch->text_bytes, bytes, piece->of.bytes);
+  fetch->text_bytes += piece->of.bytes;
+  return PLM_OK;
+}
+
+static plm_status fetch_description(struct fetch *fetch, struct plm_error *error)
+{
+  struct plm_corpus_description description;
+  char name[600];
+  const struct plm_fetch_request from = {.source = fetch->source, .file = PLM_FETCH_DESCRIPTION};
+  PLM_TRY(
+      plm_fetch_file(fetch->link, &from, stopped, take_description, fetch, &fetch->sources, error));
+  snprintf(name, sizeof name, "the corpus.json at %s", fetch->options->endpoint);
+  PLM_TRY(plm_corpus_description_parse(fetch->text, fetch->text_bytes, name, &description, error));
+  fetch->files = description.files;
+  plm_corpus_description_deinit(&description);
+  plm_hash_to_hex(fetch->files.whole, fetch->hash);
+  PLM_TRY(plm_path_join(fetch->whole, fetch->options->cache, fetch->hash, error));
+  if (snprintf(fetch->part, sizeof fetch->part, "%s.part", fetch->whole) >= (int)sizeof fetch->part)
+    return plm_error_set(error, PLM_LIMIT, "path %.200s is too long", fetch->whole);
+  return PLM_OK;
+}
+
+/* ---- data.mdb -------------------------------------------------------------------------------- */
+
+static plm_status add_bytes(struct fetch *fetch, const void *bytes, size_t size)
+{
+  plm_hasher_update(fetch->hasher, bytes, size);
+  fetch->done += size;
+  plm_progress_update(&fetch->progress, fetch->done, fetch->files.size_bytes,
+                      fetch->done - fetch->progress.done_before, fetch->done >> 20, "piece");
+  return PLM_OK;
+}
+
+static plm_status take_data(void *context, const struct plm_piece *piece, const uint8_t *bytes,
+                            struct plm_error *error)
+{
+  struct fetch *fetch = context;
+  if (piece->file_bytes != fetch->files.size_bytes)
+    return plm_error_set(error, PLM_CORRUPT, "%s sends another corpus than at the beginning",
+                         fetch->options->endpoint);
+  PLM_TRY(plm_file_write_all(fetch->data, bytes, piece->of.bytes, fetch->part, error));
+  return add_bytes(fetch, bytes, piece->of.bytes);
+}
+
+/* Opens the part, and hashes what an interrupted fetch left in it. */
+static plm_status open_part(struct fetch *fetch, struct plm_error *error)
+{
+  char path[PLM_PATH_SIZE];
+  PLM_TRY(plm_directory_make(fetch->part, error));
+  PLM_TRY(plm_path_join(path, fetch->part, PLM_CORPUS_DESCRIPTION, error));
+  PLM_TRY(plm_file_write(path, fetch->text, fetch->text_bytes, 0666, error));
+  PLM_TRY(plm_path_join(path, fetch->part, PLM_CORPUS_DATA, error));
+  fetch->data = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (fetch->data < 0) return plm_error_errno(error, "cannot open %s", path);
+  enum { BUFFER = 1 << 20 };
+  char *buffer = malloc(BUFFER);
+  if (buffer == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  plm_status status = PLM_OK;
+  while (status == PLM_OK) {
+    const ssize_t got = read(fetch->data, buffer, BUFFER);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) status = plm_error_errno(error, "cannot read %s", path);
+    if (got <= 0) break;
+    status = plm_stop_check(stopped, error);
+    if (status == PLM_OK) status = add_bytes(fetch, buffer, (size_t)got);
+  }
+  free(buffer);
+  fetch->progress.done_before = fetch->done;
+  return status;
+}
+
+/* Compares what came with corpus.json. If it differs, nothing of it is kept. */
+static plm_status check_part(struct fetch *fetch, struct plm_error *error)
+{
+  if (fetch->done == fetch->files.size_bytes &&
+      plm_hash_equal(plm_hasher_digest(fetch->hasher), fetch->files.whole))
+    return PLM_OK;
+  PLM_TRY(plm_path_remove(fetch->part, error));
+  (void)plm_error_set(error, PLM_CORRUPT,
+                      "%s sent a corpus that is not what its corpus.json states",
+                      fetch->options->endpoint);
+  return plm_error_hint(error, "run plm-pipeline corpus DIR --verify on the head; if it finds "
+                               "nothing, join again");
+}
+
+static plm_status fill_part(struct fetch *fetch, struct plm_error *error)
+{
+  PLM_TRY(open_part(fetch, error));
+  if (fetch->done > 0 && fetch->done < fetch->files.size_bytes)
+    plm_info("continuing after %.0f MB of %.0f MB", 1e-6 * (double)fetch->done,
+             1e-6 * (double)fetch->files.size_bytes);
+  const struct plm_fetch_request from = {
+      .source = fetch->source, .file = PLM_FETCH_DATA, .offset = fetch->done};
+  if (fetch->done < fetch->files.size_bytes)
+    PLM_TRY(plm_fetch_file(fetch->link, &from, stopped, take_data, fetch, &fetch->sources, error));
+  PLM_TRY(check_part(fetch, error));
+  if (fsync(fetch->data) != 0) return plm_error_errno(error, "cannot fsync %s", fetch->part);
+  return PLM_OK;
+}
+
+static plm_status fetch_data(struct fetch *fetch, struct plm_error *error)
+{
+  const uint64_t bytes = fetch->files.size_bytes + fetch->text_bytes;
+  PLM_TRY(plm_fetch_cache_make_room(fetch->options->cache, fetch->hash, bytes,
+                                    fetch->options->limit_bytes, error));
+  fetch->done = 0;
+  fetch->hasher = plm_hasher_open();
+  if (fetch->hasher == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  plm_progress_begin(&fetch->progress, "fetch");
+  plm_status status = fill_part(fetch, error);
+  plm_progress_clear(&fetch->progress);
+  plm_hasher_close(fetch->hasher);
+  fetch->hasher = NULL;
+  if (fetch->data >= 0) close(fetch->data);
+  fetch->data = -1;
+  PLM_TRY(status);
+  PLM_TRY(plm_directory_sync(fetch->part, error));
+  PLM_TRY(plm_path_remove(fetch->whole, error)); /* a damaged one */
+  if (rename(fetch->part, fetch->whole) != 0)
+    return plm_error_errno(error, "cannot rename %s to %s", fetch->part, fetch->whole);
+  return plm_directory_sync(fetch->options->cache, error);
+}
+
+/* ---- corpora --------------------------------------------------------------------------------- */
+
+static bool is_whole(const struct fetch *fetch)
+{
+  char path[PLM_PATH_SIZE];
+  struct plm_corpus_description held;
+  if (plm_corpus_description_read(fetch->whole, &held, NULL) != PLM_OK) return false;
+  plm_corpus_description_deinit(&held);
+  return plm_path_join(path, fetch->whole, PLM_CORPUS_DATA, NULL) == PLM_OK &&
+         plm_corpus_check_edges(path, &fetch->files, NULL) == PLM_OK;
+}
+
+/* Puts the corpus into the cache unless it is there, and holds a shared lock on it. Between
+ * fetching and that lock somebody may remove it again; then it is fetched once more. */
+static plm_status provide(struct fetch *fetch, int *lock, struct plm_error *error)
+{
+  const char *cache = fetch->options->cache;
+  for (;;) {
+    PLM_TRY(plm_fetch_cache_lock(cache, fetch->hash, false, true, lock, error));
+    if (is_whole(fetch)) return PLM_OK;
+    close(*lock);
+    *lock = -1;
+    int own;
+    plm_status status = plm_fetch_cache_lock(cache, fetch->hash, true, false, &own, error);
+    if (status == PLM_BUSY) {
+      plm_info("waiting for another process of this host that fetches the same corpus");
+      status = plm_fetch_cache_lock(cache, fetch->hash, true, true, &own, error);
+    }
+    PLM_TRY(status);
+    if (!is_whole(fetch)) {
+      plm_info("fetching the corpus %s (%.2f GB) from %s to %s", fetch->hash,
+               1e-9 * (double)fetch->files.size_bytes, fetch->options->endpoint, cache);
+      status = fetch_data(fetch, error);
+      if (status == PLM_CORRUPT && fetch->progress.done_before > 0) {
+        plm_warning("what an interrupted fetch left is damaged; fetching all of it");
+        status = fetch_data(fetch, error);
+      }
+    }
+    close(own);
+    PLM_TRY(status);
+  }
+}
+
+static plm_status fetch_corpus(const struct plm_fetch_options *options, struct plm_fetch_link *link,
+                               uint16_t source, struct plm_fetched *fetched, uint16_t *sources,
+                               struct plm_error *error)
+{
+  struct fetch fetch = {.options = options, .link = link, .source = source, .data = -1};
+  fetch.hasher = plm_hasher_open();
+  plm_status status = fetch.hasher != NULL ? fetch_description(&fetch, error)
+                                           : plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  if (status == PLM_OK) {
+    fetched->locks[source] = -1;
+    status = provide(&fetch, &fetched->locks[source], error);
+  }
+  if (status == PLM_OK) {
+    memcpy(fetched->paths[source], fetch.whole, sizeof fetch.whole);
+    fetched->count = source + 1u;
+    *sources = fetch.sources;
+  }
+  free(fetch.text);
+  return status;
+}
+
+plm_status plm_fetch_corpora(const struct plm_fetch_options *options, struct plm_fetched *fetched,
+                             struct plm_error *error)
+{
+  PLM_TRY(plm_directory_make(options->cache, error));
+  const char *kind = plm_corpus_remote_kind(options->cache);
+  if (kind != NULL) {
+    (void)plm_error_set(error, PLM_UNSUPPORTED, "the cache %s lies on a remote file system (%s)",
+                        options->cache, kind);
+    return plm_error_hint(error, "choose a folder on a local disk with --cache DIR");
+  }
+  struct plm_fetch_link *link;
+  PLM_TRY(plm_fetch_link_open(options->endpoint, options->keys, &link, error));
+  uint16_t sources = 1;
+  plm_status status = PLM_OK;
+  for (uint16_t k = 0; k < sources && status == PLM_OK; k++) {
+    status = fetch_corpus(options, link, k, fetched, &sources, error);
+    if (status == PLM_OK && sources > PLM_MAX_SOURCES)
+      status = plm_error_set(error, PLM_PROTOCOL, "%s has %u corpora", options->endpoint, sources);
+  }
+  plm_fetch_link_close(link);
+  return status;
+}
+
+void plm_fetched_release(struct plm_fetched *fetched)
+{
+  for (uint32_t k = 0; k < fetched->count; k++)
+    if (fetched->locks[k] >= 0) close(fetched->locks[k]);
+  fetched->count = 0;
+}

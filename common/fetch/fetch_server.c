@@ -1,0 +1,228 @@
+/* The thread that reads pieces of corpora: see fetch_server.h. */
+#include "common/fetch/fetch_server.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/file.h"
+#include "common/base/log.h"
+#include "common/base/thread.h"
+#include "common/corpus/corpus_description.h"
+
+enum { QUESTIONS = 256, ANSWERS = 16, WARN_MS = 10000 };
+
+struct source {
+  bool opened;
+  int files[PLM_FETCH_FILES]; /* descriptors, or -1 */
+  uint64_t sizes[PLM_FETCH_FILES];
+};
+
+struct plm_fetch_server {
+  const char *const *folders;
+  uint32_t count;
+  struct source *sources; /* (count), the thread's */
+  int64_t warned_ms;      /* the thread's */
+  void (*wake)(void *context);
+  void *context;
+  pthread_t thread;
+  bool started;
+
+  pthread_mutex_t lock; /* guards everything below */
+  pthread_cond_t changed;
+  bool closing;
+  struct plm_fetch_question questions[QUESTIONS]; /* a ring */
+  struct plm_fetch_answer answers[ANSWERS];       /* a ring */
+  uint64_t asked, begun, answered, taken;         /* counts */
+};
+
+/* ---- the files ------------------------------------------------------------------------------- */
+
+static plm_status open_file(struct source *source, enum plm_fetch_file file, const char *folder,
+                            const char *name, struct plm_error *error)
+{
+  char path[PLM_PATH_SIZE];
+  PLM_TRY(plm_path_join(path, folder, name, error));
+  PLM_TRY(plm_file_size(path, &source->sizes[file], error));
+  source->files[file] = open(path, O_RDONLY | O_CLOEXEC);
+  if (source->files[file] < 0) return plm_error_errno(error, "cannot open %s", path);
+  return PLM_OK;
+}
+
+static void close_source(struct source *source)
+{
+  for (int f = 0; f < PLM_FETCH_FILES; f++) {
+    if (source->files[f] >= 0) close(source->files[f]);
+    source->files[f] = -1;
+  }
+  source->opened = false;
+}
+
+/* Opens a corpus that is complete. It stays open, so that all pieces are of the same files. */
+static plm_status open_source(struct plm_fetch_server *server, uint32_t k, struct plm_error *error)
+{
+  struct source *source = &server->sources[k];
+  if (source->opened) return PLM_OK;
+  struct plm_corpus_description description;
+  PLM_TRY(plm_corpus_description_read(server->folders[k], &description, error));
+  const uint64_t data_bytes = description.files.size_bytes;
+  plm_corpus_description_deinit(&description);
+  plm_status status =
+      open_file(source, PLM_FETCH_DESCRIPTION, server->folders[k], PLM_CORPUS_DESCRIPTION, error);
+  if (status == PLM_OK)
+    status = open_file(source, PLM_FETCH_DATA, server->folders[k], PLM_CORPUS_DATA, error);
+  if (status == PLM_OK && source->sizes[PLM_FETCH_DATA] != data_bytes)
+    status = plm_error_set(error, PLM_CORRUPT, "%s/%s is not the file that ingest wrote",
+                           server->folders[k], PLM_CORPUS_DATA);
+  if (status == PLM_OK)
+    source->opened = true;
+  else
+    close_source(source);
+  return status;
+}
+
+/* ---- answers --------------------------------------------------------------------------------- */
+
+static plm_status read_piece(struct plm_fetch_server *server, struct plm_fetch_answer *answer,
+                             struct plm_error *error)
+{
+  struct plm_piece piece = {.sources = (uint16_t)server->count, .of = answer->question.request};
+  if (piece.of.source >= server->count)
+    return plm_error_set(error, PLM_NOT_FOUND, "the run has %u corpora", server->count);
+  PLM_TRY(open_source(server, piece.of.source, error));
+  const struct source *source = &server->sources[piece.of.source];
+  piece.file_bytes = source->sizes[piece.of.file];
+  if (piece.of.offset > piece.file_bytes)
+    return plm_error_set(error, PLM_NOT_FOUND, "the file has %llu bytes",
+                         (unsigned long long)piece.file_bytes);
+  const uint64_t left = piece.file_bytes - piece.of.offset;
+  if (left < piece.of.bytes) piece.of.bytes = (uint32_t)left;
+  answer->payload = malloc(PLM_PIECE_HEAD + piece.of.bytes);
+  if (answer->payload == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  uint8_t *bytes = answer->payload + PLM_PIECE_HEAD;
+  for (size_t done = 0; done < piece.of.bytes;) {
+    const ssize_t got = pread(source->files[piece.of.file], bytes + done, piece.of.bytes - done,
+                              (off_t)(piece.of.offset + done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return plm_error_errno(error, "cannot read %s", server->folders[piece.of.source]);
+    if (got == 0)
+      return plm_error_set(error, PLM_CORRUPT, "%s was cut off", server->folders[piece.of.source]);
+    done += (size_t)got;
+  }
+  plm_piece_encode(&piece, answer->payload);
+  answer->payload_bytes = PLM_PIECE_HEAD + piece.of.bytes;
+  return PLM_OK;
+}
+
+/* Makes a NACK. If memory runs out even for that, the answer has no payload and is dropped. */
+static void refuse(struct plm_fetch_server *server, struct plm_fetch_answer *answer,
+                   const struct plm_error *why)
+{
+  const int64_t now = plm_clock_ms();
+  if (server->warned_ms == 0 || now - server->warned_ms >= WARN_MS) {
+    server->warned_ms = now;
+    plm_warning("a host that wants to fetch the corpus is refused: %s", why->what);
+  }
+  free(answer->payload);
+  answer->refused = true;
+  answer->payload = malloc(4 + PLM_WIRE_TEXT);
+  answer->payload_bytes =
+      answer->payload != NULL ? plm_nack_encode(PLM_NACK_FAILED, why->what, answer->payload) : 0;
+}
+
+static void *serve(void *argument)
+{
+  struct plm_fetch_server *server = argument;
+  pthread_mutex_lock(&server->lock);
+  for (;;) {
+    while (!server->closing &&
+           (server->begun == server->asked || server->answered - server->taken == ANSWERS))
+      pthread_cond_wait(&server->changed, &server->lock);
+    if (server->closing) break;
+    struct plm_fetch_answer answer = {.question = server->questions[server->begun++ % QUESTIONS]};
+    pthread_mutex_unlock(&server->lock);
+    struct plm_error error = {0};
+    if (read_piece(server, &answer, &error) != PLM_OK) refuse(server, &answer, &error);
+    pthread_mutex_lock(&server->lock);
+    if (answer.payload == NULL) continue;
+    server->answers[server->answered++ % ANSWERS] = answer;
+    server->wake(server->context);
+  }
+  pthread_mutex_unlock(&server->lock);
+  return NULL;
+}
+
+/* ---- the caller --------------------------------------------------------------------------------
+ */
+
+plm_status plm_fetch_server_open(const char *const *folders, uint32_t count,
+                                 void (*wake)(void *context), void *context,
+                                 struct plm_fetch_server **server, struct plm_error *error)
+{
+  *server = NULL;
+  struct plm_fetch_server *opened = calloc(1, sizeof *opened);
+  if (opened == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  *opened = (struct plm_fetch_server){
+      .folders = folders, .count = count, .wake = wake, .context = context};
+  pthread_mutex_init(&opened->lock, NULL);
+  pthread_cond_init(&opened->changed, NULL);
+  opened->sources = calloc(count, sizeof *opened->sources);
+  plm_status status = PLM_OK;
+  if (opened->sources == NULL) status = plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  for (uint32_t k = 0; k < count && status == PLM_OK; k++)
+    for (int f = 0; f < PLM_FETCH_FILES; f++) opened->sources[k].files[f] = -1;
+  if (status == PLM_OK) status = plm_thread_start(&opened->thread, "fetch", serve, opened, error);
+  opened->started = status == PLM_OK;
+  if (status != PLM_OK)
+    plm_fetch_server_close(opened);
+  else
+    *server = opened;
+  return status;
+}
+
+void plm_fetch_server_close(struct plm_fetch_server *server)
+{
+  if (server == NULL) return;
+  pthread_mutex_lock(&server->lock);
+  server->closing = true;
+  pthread_cond_signal(&server->changed);
+  pthread_mutex_unlock(&server->lock);
+  if (server->started) pthread_join(server->thread, NULL);
+  for (; server->taken < server->answered; server->taken++)
+    free(server->answers[server->taken % ANSWERS].payload);
+  for (uint32_t k = 0; server->sources != NULL && k < server->count; k++)
+    close_source(&server->sources[k]);
+  pthread_cond_destroy(&server->changed);
+  pthread_mutex_destroy(&server->lock);
+  free(server->sources);
+  free(server);
+}
+
+bool plm_fetch_server_ask(struct plm_fetch_server *server,
+                          const struct plm_fetch_question *question)
+{
+  pthread_mutex_lock(&server->lock);
+  const bool room = server->asked - server->begun < QUESTIONS;
+  if (room) {
+    server->questions[server->asked++ % QUESTIONS] = *question;
+    pthread_cond_signal(&server->changed);
+  }
+  pthread_mutex_unlock(&server->lock);
+  return room;
+}
+
+bool plm_fetch_server_take(struct plm_fetch_server *server, struct plm_fetch_answer *answer)
+{
+  pthread_mutex_lock(&server->lock);
+  const bool found = server->taken < server->answered;
+  if (found) {
+    *answer = server->answers[server->taken++ % ANSWERS];
+    pthread_cond_signal(&server->changed);
+  }
+  pthread_mutex_unlock(&server->lock);
+  return found;
+}
