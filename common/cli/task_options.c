@@ -81,6 +81,10 @@ const struct plm_option plm_generate_options[] = {
     {.name = "steps",
      .argument = "N",
      .help = "masked model: number of passes that fill the masks (default 20)"},
+    {.name = "remask",
+     .argument = "SHARE",
+     .help = "masked model: after each pass, mask this share of the filled residues again, the "
+             "least certain ones (default 0)"},
     {.name = "length",
      .argument = "N",
      .help = "masked model without IN: residues in each sequence"},
@@ -89,8 +93,8 @@ const struct plm_option plm_generate_options[] = {
      .help = "causal model: generate at most N tokens (default: up to max_length)"},
     {.name = "trace",
      .argument = "FILE",
-     .help = "write each choice as a JSON line: sequence, step, position, token, residue, "
-             "probability"},
+     .help = "write each choice, and each residue that is masked again, as a JSON line: sequence, "
+             "step, position, token, residue, probability"},
     WEIGHTS,
     COMPUTING,
     {0},

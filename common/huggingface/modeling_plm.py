@@ -1076,13 +1076,16 @@ class Sampling:
         max_new_tokens=None,
         first_sequence=0,
         top_k=None,
+        remask=0.0,
     ):
         """Returns token ids (sequences, length), padded with <pad>.
 
         A masked model fills the <mask> tokens of input_ids in `steps` passes (20 by default). Pass t
         fills ceil(remaining / (steps - t)) masks of each sequence: those whose chosen tokens are the most
-        probable; on a tie, those at lower positions. Without input_ids it makes `count` sequences of
-        `length` residues.
+        probable; on a tie, those at lower positions. With remask, each pass but the last then masks
+        floor(remask * F) of the F residues that are filled by now again: those that were least probable
+        when they were chosen; on a tie, those at higher positions. Without input_ids it makes `count`
+        sequences of `length` residues.
 
         A causal model continues prompts (<cls> and residues; a final <eos> is dropped), or without
         input_ids starts from <cls>. A sequence ends with <eos>, at max_length, or after max_new_tokens.
@@ -1098,6 +1101,8 @@ class Sampling:
             raise ValueError("generate needs temperature >= 0, 0 < top_p <= 1 and count >= 1")
         if top_k is not None and top_k < 1:
             raise ValueError(f"top_k {top_k} should be at least 1, or None for no limit")
+        if not 0 <= remask < 1 or (causal and remask > 0):
+            raise ValueError("remask applies to masked models, and is at least 0 and below 1")
         rules = (temperature, top_p, top_k)
         device = self.get_input_embeddings().weight.device
         if input_ids is None:
@@ -1120,19 +1125,20 @@ class Sampling:
             return self._sample(ids, number, max_new_tokens, rules, seed)
         if max_new_tokens is not None:
             raise ValueError("max_new_tokens applies only to causal models; this one fills <mask>")
-        return self._unmask(ids, number, 20 if steps is None else steps, rules, seed)
+        return self._unmask(ids, number, 20 if steps is None else steps, rules, seed, remask)
 
     def _generated_ids(self, causal):
         ids = list(range(4, 24)) if self.config.vocab_size == 33 else list(range(256))
         return sorted(ids + [self.config.eos_token_id]) if causal else ids
 
-    def _unmask(self, ids, number, steps, rules, seed):
+    def _unmask(self, ids, number, steps, rules, seed, remask):
         config, allowed = self.config, self._generated_ids(causal=False)
         if ids.shape[1] > config.max_length:
             raise ValueError(f"{ids.shape[1]} tokens are more than max_length {config.max_length}")
         masked = ids == config.mask_token_id
         if steps < 1 or not masked.any():
             raise ValueError("generate needs steps >= 1 and input_ids that contain <mask>")
+        certainty = torch.full(ids.shape, math.inf, dtype=torch.float64, device=ids.device)
         for step in range(steps):
             rows, positions = masked.nonzero(as_tuple=True)
             if len(rows) == 0:
@@ -1147,6 +1153,12 @@ class Sampling:
             now = (rank < filled[:, None])[rows, positions]
             ids[rows[now], positions[now]] = tokens[now]
             masked[rows[now], positions[now]] = False
+            certainty[rows[now], positions[now]] = confidence[now]
+            if remask > 0 and step + 1 < steps:
+                again = [int(remask * count) for count in certainty.isfinite().sum(1).tolist()]
+                doubt = certainty.flip(1).argsort(dim=1, stable=True).argsort(1).flip(1)
+                masked |= doubt < torch.tensor(again, device=ids.device)[:, None]
+                ids[masked], certainty[masked] = config.mask_token_id, math.inf
         return ids
 
     def _sample(self, prompts, number, max_new_tokens, rules, seed):

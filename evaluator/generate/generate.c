@@ -32,6 +32,8 @@ static plm_status check_causal(const struct plm_generate_request *request, struc
   static const char kind[] = "causal, and samples one token after another";
   if (request->steps != 0)
     return not_for("steps", kind, "leave it out; --max-tokens limits how much is generated", error);
+  if (request->remask > 0)
+    return not_for("remask", kind, "leave it out; a causal model has no masks", error);
   if (request->length != 0)
     return not_for("length", kind,
                    "leave it out; a sequence ends by itself, after --max-tokens, or at max_length",
@@ -137,8 +139,8 @@ static plm_status work_on(const struct plm_generate_request *request,
   plm_progress_begin(&work->progress, "generate");
   work->progress.rate_unit = "residues";
   const uint32_t steps = request->steps != 0 ? request->steps : DEFAULT_STEPS;
-  plm_status status =
-      causal ? plm_generate_causal(work, error) : plm_generate_masked(work, steps, error);
+  plm_status status = causal ? plm_generate_causal(work, error)
+                             : plm_generate_masked(work, steps, request->remask, error);
   plm_progress_clear(&work->progress);
   if (status == PLM_OK) status = check_found(request, work, causal, error);
   if (status == PLM_OK) status = plm_step_trace_finish(work->trace, error);

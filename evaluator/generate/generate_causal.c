@@ -99,7 +99,8 @@ static void extend(struct sampling *sampling, uint32_t s, const float *logits)
       plm_sampler_choose(&work->sampler, logits, t, generation->number, 0);
   const int32_t token = sampled.token;
   plm_generation_set(generation, tokenizer, t, token);
-  plm_step_trace_add(work->trace, tokenizer, generation, t - sampling->slots[s].given, t, sampled);
+  plm_step_trace_add(work->trace, tokenizer, generation, t - sampling->slots[s].given, t, sampled,
+                     false);
   work->residues += token != tokenizer->eos;
   if (token != tokenizer->eos && generation->count < generation->end) return;
   sampling->ring[generation->number % RING] = generation;

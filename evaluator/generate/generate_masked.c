@@ -1,5 +1,6 @@
 /* Fills masks: sequences are packed into one batch, and each pass runs that batch with what earlier
  * passes have filled. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,6 +19,7 @@ struct group {
   struct plm_generation *masked[GROUP_SEQUENCES];
   uint32_t count, masked_count;
   int32_t *inputs;    /* (B, L) tokens, filled so far */
+  double *certainty;  /* (B, L) p of the tokens that were filled; NaN: not filled */
   int32_t *positions; /* (rows) of the masks, sequence by sequence */
   float *logits;      /* (rows, V) */
   struct filling *fillings;
@@ -74,18 +76,55 @@ static void fill(struct group *group, uint32_t i, const float *logits, uint32_t 
     const struct filling *filling = &group->fillings[f];
     plm_generation_set(generation, tokenizer, filling->t, filling->sampled.token);
     group->inputs[first + filling->t] = filling->sampled.token;
-    plm_step_trace_add(work->trace, tokenizer, generation, pass, filling->t, filling->sampled);
+    group->certainty[first + filling->t] = filling->sampled.probability;
+    plm_step_trace_add(work->trace, tokenizer, generation, pass, filling->t, filling->sampled,
+                       false);
   }
   work->residues += now;
 }
 
-static plm_status run_passes(struct group *group, uint32_t steps, struct plm_error *error)
+/* The least certain first, the higher position on a tie. */
+static int by_doubt(const void *left, const void *right)
+{
+  return -by_confidence(left, right);
+}
+
+/* Masks floor(share * filled) of the filled residues of one sequence again. */
+static void mask_again(struct group *group, uint32_t i, uint32_t pass, double share)
+{
+  struct plm_generate_work *work = group->work;
+  const struct plm_tokenizer *tokenizer = work->inference->tokenizer;
+  struct plm_generation *generation = group->masked[i];
+  const uint32_t first = plm_sequence_batch_row(group->batch, i);
+  uint32_t filled = 0;
+  for (uint32_t t = 0; t < generation->count; t++) {
+    if (isnan(group->certainty[first + t])) continue;
+    group->fillings[filled++] =
+        (struct filling){t, {generation->tokens[t], group->certainty[first + t]}};
+  }
+  const uint32_t again = (uint32_t)(share * filled);
+  if (again == 0) return;
+  qsort(group->fillings, filled, sizeof *group->fillings, by_doubt);
+  for (uint32_t f = 0; f < again; f++) {
+    const struct filling *filling = &group->fillings[f];
+    plm_step_trace_add(work->trace, tokenizer, generation, pass, filling->t, filling->sampled,
+                       true);
+    plm_generation_mask(generation, tokenizer, filling->t);
+    group->inputs[first + filling->t] = tokenizer->mask;
+    group->certainty[first + filling->t] = NAN;
+  }
+  work->residues -= again;
+}
+
+static plm_status run_passes(struct group *group, uint32_t steps, double remask,
+                             struct plm_error *error)
 {
   struct plm_inference *inference = group->work->inference;
   const struct plm_batch *batch = plm_sequence_batch_finish(group->batch);
   const size_t V = inference->tokenizer->vocab_size;
   memcpy(group->inputs, plm_sequence_batch_inputs(group->batch),
          (size_t)batch->chunks * batch->max_length * sizeof *group->inputs);
+  for (size_t i = 0; i < (size_t)batch->chunks * batch->max_length; i++) group->certainty[i] = NAN;
   for (uint32_t pass = 0; pass < steps; pass++) {
     const uint32_t rows = list_masks(group);
     if (rows == 0) break;
@@ -98,16 +137,19 @@ static plm_status run_passes(struct group *group, uint32_t steps, struct plm_err
       if (masks > 0) fill(group, i, logits, pass, steps - pass);
       logits += masks * V;
     }
+    for (uint32_t i = 0; i < group->masked_count && pass + 1 < steps; i++)
+      mask_again(group, i, pass, remask);
   }
   return PLM_OK;
 }
 
 /* Fills and writes the sequences of the group, in order. Afterwards it is empty, even after an
  * error. */
-static plm_status finish_group(struct group *group, uint32_t steps, struct plm_error *error)
+static plm_status finish_group(struct group *group, uint32_t steps, double remask,
+                               struct plm_error *error)
 {
   plm_status status = PLM_OK;
-  if (group->masked_count > 0) status = run_passes(group, steps, error);
+  if (group->masked_count > 0) status = run_passes(group, steps, remask, error);
   for (uint32_t i = 0; i < group->count; i++) {
     if (status == PLM_OK)
       status = plm_generate_write(group->work, group->all[i], error);
@@ -119,18 +161,18 @@ static plm_status finish_group(struct group *group, uint32_t steps, struct plm_e
   return status;
 }
 
-static plm_status run(struct group *group, uint32_t steps, struct plm_error *error)
+static plm_status run(struct group *group, uint32_t steps, double remask, struct plm_error *error)
 {
   for (;;) {
     struct plm_generation *generation;
     PLM_TRY(plm_stop_check("", error));
     PLM_TRY(plm_generation_next(group->work->source, &generation, error));
-    if (generation == NULL) return finish_group(group, steps, error);
+    if (generation == NULL) return finish_group(group, steps, remask, error);
     const bool masked = generation->masks > 0;
     plm_status status = PLM_OK;
     if (group->count == GROUP_SEQUENCES ||
         (masked && !plm_sequence_batch_add(group->batch, generation->tokens, generation->count))) {
-      status = finish_group(group, steps, error);
+      status = finish_group(group, steps, remask, error);
       if (masked && status == PLM_OK)
         PLM_ASSERT(plm_sequence_batch_add(group->batch, generation->tokens, generation->count));
     }
@@ -143,7 +185,7 @@ static plm_status run(struct group *group, uint32_t steps, struct plm_error *err
   }
 }
 
-plm_status plm_generate_masked(struct plm_generate_work *work, uint32_t steps,
+plm_status plm_generate_masked(struct plm_generate_work *work, uint32_t steps, double remask,
                                struct plm_error *error)
 {
   const struct plm_inference *inference = work->inference;
@@ -153,22 +195,24 @@ plm_status plm_generate_masked(struct plm_generate_work *work, uint32_t steps,
   if (group == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   group->work = work;
   group->inputs = calloc(tokens, sizeof *group->inputs);
+  group->certainty = calloc(tokens, sizeof *group->certainty);
   group->positions = calloc(tokens, sizeof *group->positions);
   group->logits = calloc(tokens * config->vocab_size, sizeof *group->logits);
   group->fillings = calloc(config->max_length, sizeof *group->fillings);
   plm_status status = PLM_OK;
-  if (group->inputs == NULL || group->positions == NULL || group->logits == NULL ||
-      group->fillings == NULL)
+  if (group->inputs == NULL || group->certainty == NULL || group->positions == NULL ||
+      group->logits == NULL || group->fillings == NULL)
     status = plm_error_set(error, PLM_NO_MEMORY, "out of memory for a batch of %zu tokens", tokens);
   if (status == PLM_OK)
     status = plm_sequence_batch_open(config, inference->tokenizer->pad, inference->max_chunks,
                                      &group->batch, error);
-  if (status == PLM_OK) status = run(group, steps, error);
+  if (status == PLM_OK) status = run(group, steps, remask, error);
   for (uint32_t i = 0; i < group->count; i++) plm_generation_free(group->all[i]);
   plm_sequence_batch_close(group->batch);
   free(group->fillings);
   free(group->logits);
   free(group->positions);
+  free(group->certainty);
   free(group->inputs);
   free(group);
   return status;

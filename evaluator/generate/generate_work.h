@@ -26,8 +26,9 @@ struct plm_generate_work {
 };
 
 /* Fills the masks of masked sequences in `steps` passes, as many sequences at a time as fit into a
- * batch. Errors: those of the input, the output and the device, and a stop signal's. */
-plm_status plm_generate_masked(struct plm_generate_work *work, uint32_t steps,
+ * batch. `remask` is the share that is masked again after a pass (sampling.h). Errors: those of the
+ * input, the output and the device, and a stop signal's. */
+plm_status plm_generate_masked(struct plm_generate_work *work, uint32_t steps, double remask,
                                struct plm_error *error);
 /* Samples one token after another with a cache of keys and values. A sequence that ends leaves its
  * place in the cache to the next one. Errors as above. */

@@ -54,6 +54,14 @@ void plm_generation_set(struct plm_generation *generation, const struct plm_toke
                                 : (uint8_t)plm_token_text(tokenizer, (uint32_t)token)[0];
 }
 
+void plm_generation_mask(struct plm_generation *generation, const struct plm_tokenizer *tokenizer,
+                         uint32_t t)
+{
+  generation->tokens[t] = tokenizer->mask;
+  generation->text[t - 1] = PLM_SEQUENCE_MASK;
+  generation->masks++;
+}
+
 /* ---- the record that is copied ----------------------------------------------------------------*/
 
 /* Begins a record that holds only <cls>. It has room for max_length tokens. */

@@ -29,6 +29,10 @@ uint32_t plm_generation_residues(const struct plm_generation *generation,
 void plm_generation_set(struct plm_generation *generation, const struct plm_tokenizer *tokenizer,
                         uint32_t t, int32_t token);
 
+/* Makes token t, a residue, a mask again. */
+void plm_generation_mask(struct plm_generation *generation, const struct plm_tokenizer *tokenizer,
+                         uint32_t t);
+
 struct plm_generation_options {
   const char *input; /* IN: NULL if there is none; "-" is standard input */
   const struct plm_tokenizer *tokenizer;

@@ -7,7 +7,7 @@
 #include "common/base/philox.h"
 #include "common/base/status.h"
 
-enum { PURPOSE_GENERATE = 8, PURPOSES_A_PASS = 256 };
+enum { PURPOSES_A_PASS = 256 };
 
 void plm_sampler_init(struct plm_sampler *sampler, const struct plm_tokenizer *tokenizer,
                       bool causal, double temperature, double top_p, uint32_t top_k, uint64_t seed)
@@ -74,6 +74,6 @@ struct plm_sampled plm_sampler_choose(const struct plm_sampler *sampler, const f
                                       uint32_t position, uint64_t sequence, uint32_t pass)
 {
   const struct plm_philox_words words =
-      plm_philox(sampler->seed, position, sequence, PURPOSE_GENERATE + PURPOSES_A_PASS * pass);
+      plm_philox(sampler->seed, position, sequence, PLM_PURPOSE_GENERATE + PURPOSES_A_PASS * pass);
   return plm_sampler_choose_with(sampler, logits, plm_philox_unit(words.w[0]));
 }

@@ -5,8 +5,8 @@
  *
  * Draw: u = (w0 >> 8) * 2^-24, where w0 is the first Philox word for key = seed, x = position of
  * the token in its sequence (<cls> is 0), y = number of the sequence in the output (from 0), and
- * purpose = 8 + 256 * pass; a causal model has only pass 0. A token therefore does not depend
- * on which other sequences are generated.
+ * purpose = PLM_PURPOSE_GENERATE + 256 * pass; a causal model has only pass 0. A token therefore
+ * does not depend on which other sequences are generated.
  *
  * Temperature T > 0: p = softmax(logits / T) in double, sorted from the largest down, the lower id
  * first on a tie. The shortest prefix whose sum reaches top_p is kept (nucleus sampling, Holtzman
@@ -18,6 +18,11 @@
  * 0 .. N-1 chooses a token for every mask that is left, and fills the ceil(remaining / (N - t))
  * masks whose tokens have the largest p (of the softmax over all candidates), the lower position
  * first on a tie. The next pass sees them filled.
+ *
+ * Remasking, with a share R from 0 to below 1: after each pass but the last, floor(R F) of the F
+ * residues that were filled so far, and are filled now, become masks again. They are those with the
+ * smallest p, which is that of the pass that filled them; the higher position comes first on a tie.
+ * Later passes fill them anew. Residues of the input are never masked.
  *
  * The logits are fp32, after the soft cap. Another batch size or number of threads may round them
  * differently, which changes a token only if two of these numbers are that close together.

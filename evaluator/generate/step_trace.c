@@ -5,7 +5,7 @@
 
 void plm_step_trace_add(const struct plm_output_file *trace, const struct plm_tokenizer *tokenizer,
                         const struct plm_generation *generation, uint32_t step, uint32_t t,
-                        struct plm_sampled sampled)
+                        struct plm_sampled sampled, bool remasked)
 {
   if (trace == NULL) return;
   FILE *out = plm_output_stream(trace);
@@ -13,7 +13,8 @@ void plm_step_trace_add(const struct plm_output_file *trace, const struct plm_to
           generation->number, step, t, sampled.token);
   if (tokenizer->kind == PLM_TOKENIZER_ESM && sampled.token != tokenizer->eos)
     fprintf(out, ",\"residue\":\"%c\"", generation->text[t - 1]);
-  fprintf(out, ",\"probability\":%.6f}\n", sampled.probability);
+  fprintf(out, ",\"probability\":%.6f%s}\n", sampled.probability,
+          remasked ? ",\"remasked\":true" : "");
 }
 
 plm_status plm_step_trace_finish(struct plm_output_file *trace, struct plm_error *error)

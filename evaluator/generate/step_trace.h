@@ -1,6 +1,8 @@
-/* `generate --trace`: one JSON object on a line for each token that is chosen.
+/* `generate --trace`: one JSON object on a line for each token that is chosen, and for each that
+ * --remask masks again.
  *
  *   {"sequence":0,"step":3,"position":17,"token":12,"residue":"L","probability":0.431205}
+ *   {"sequence":0,"step":3,"position":9,"token":4,"residue":"L","probability":0.101,"remasked":true}
  *
  * sequence is the number in the output, from 0; position counts tokens, with <cls> at 0. A masked
  * model's step is the pass that filled the mask; a causal model's counts the tokens generated
@@ -15,11 +17,11 @@
 #include "evaluator/generate/generation.h"
 #include "evaluator/generate/sampling.h"
 
-/* Writes one line about token t, which has been set. With trace NULL, nothing is written. Failures
- * are found by _finish. */
+/* Writes one line about token t, which has been set, or is about to be masked again. With trace
+ * NULL, nothing is written. Failures are found by _finish. */
 void plm_step_trace_add(const struct plm_output_file *trace, const struct plm_tokenizer *tokenizer,
                         const struct plm_generation *generation, uint32_t step, uint32_t t,
-                        struct plm_sampled sampled);
+                        struct plm_sampled sampled, bool remasked);
 /* Completes the file. trace may be NULL. */
 plm_status plm_step_trace_finish(struct plm_output_file *trace, struct plm_error *error);
 

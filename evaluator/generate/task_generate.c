@@ -59,6 +59,7 @@ static plm_status run(const struct plm_arguments *arguments, struct plm_error *e
   PLM_TRY(take_count(arguments, "top-k", &request.top_k, error));
   PLM_TRY(take_count(arguments, "count", &count, error));
   PLM_TRY(take_count(arguments, "steps", &request.steps, error));
+  PLM_TRY(plm_task_number(arguments, "remask", 0, true, 0.99, &request.remask, error));
   PLM_TRY(take_count(arguments, "length", &request.length, error));
   PLM_TRY(take_count(arguments, "max-tokens", &request.max_tokens, error));
   request.seed = seed;

@@ -274,6 +274,63 @@ def test_masked_models_give_the_same_tokens(architecture):
     assert len(outputs) == 9  # each choice and number of steps gives another output
 
 
+def replayed(masked, trace, share):
+    """Fills and masks again what the lines of a trace say, and checks that each pass masks the right number
+    of the least probable residues. Returns the sequences, and how many residues were masked again."""
+    sequences, filled, again = [list(s) for s in masked], [{} for _ in masked], 0
+    by_pass = {}
+    for line in trace:
+        by_pass.setdefault((line["sequence"], line["step"]), []).append(line)
+    last = max(line["step"] for line in trace)
+    for (number, step), lines in by_pass.items():
+        gone = {line["position"]: line for line in lines if line.get("remasked")}
+        for line in lines:
+            if not line.get("remasked"):
+                place = line["position"]
+                assert sequences[number][place - 1] == "_"
+                sequences[number][place - 1] = line["residue"]
+                filled[number][place] = line["probability"]
+        assert len(gone) == (int(share * len(filled[number])) if step < last else 0)
+        least = sorted(filled[number].values())[: len(gone)]
+        assert sorted(line["probability"] for line in gone.values()) == least
+        for place, line in gone.items():
+            assert sequences[number][place - 1] == line["residue"]
+            assert filled[number].pop(place) == line["probability"]
+            sequences[number][place - 1] = "_"
+        again += len(gone)
+    return ["".join(s) for s in sequences], again
+
+
+@pytest.mark.parametrize("architecture", ["transformer", "patch_unet"])
+def test_remasking_gives_the_same_tokens(architecture):
+    model = make(architecture)
+    folder = save(model, "model")
+    masked = with_masks(random_sequences(9, 12, 62))
+    fasta = write_fasta("in.fasta", masked)
+    ids, outputs = padded([encode(s) for s in masked]), set()
+    for share in (0.0, 0.2, 0.7):
+        for temperature, top_p, top_k, seed in CHOICES:
+            options = dict(temperature=temperature, top_p=top_p, top_k=top_k, seed=seed)
+            tokens = model.generate(ids, steps=6, remask=share, **options)
+            expected = [decode(row) for row in tokens]
+            words = ("--steps", 6, "--remask", share, "--trace", "trace.jsonl")
+            got = c_generate(folder, fasta, *words, *flags(temperature, top_p, top_k, seed))
+            assert [sequence for _, sequence in got] == expected, (share, options)
+            trace = [json.loads(line) for line in open("trace.jsonl")]
+            sequences, again = replayed(masked, trace, share)
+            assert sequences == expected
+            assert (again > 0) == (share > 0)
+            outputs.add(tuple(expected))
+    assert len(outputs) == 9  # masking again changes what is generated
+
+
+def test_remasking_needs_a_masked_model():
+    with pytest.raises(ValueError, match="remask applies to masked models"):
+        make("transformer", "causal").generate(count=1, remask=0.5)
+    with pytest.raises(ValueError, match="below 1"):
+        make("transformer").generate(length=5, remask=1.0)
+
+
 def test_masked_models_make_sequences_from_nothing():
     model = make(
         "unet", attention={"pattern": ["document", "block"], "window": {"end": 9}, "block": 12}

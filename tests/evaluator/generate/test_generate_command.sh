@@ -98,6 +98,8 @@ wrong 2 '--max-tokens does not apply to this checkpoint: its model is masked' 'l
 wrong 2 '--length applies only without IN' '.' --checkpoint $masked in.fasta --length 5
 wrong 2 '--length 255: .* takes up to 254' 'shorten' --checkpoint $masked --length 255
 wrong 2 '--steps does not apply to this checkpoint: its model is causal' '--max-tokens' --checkpoint $causal --steps 3
+wrong 2 '--remask does not apply to this checkpoint: its model is causal' 'no masks' --checkpoint $causal --remask 0.1
+wrong 2 '--remask 1 is not a number in' '.' --checkpoint $masked in.fasta --remask 1
 wrong 2 '--length does not apply to this checkpoint' 'ends by itself' --checkpoint $causal --length 3
 wrong 1 'prompt "a" has a mask' 'cannot fill masks' --checkpoint $causal few.fasta
 wrong 1 'continues prompts of up to 254' 'shorten it' --checkpoint $causal long.fasta
