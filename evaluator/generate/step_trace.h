@@ -2,7 +2,7 @@
  * --remask masks again.
  *
  *   {"sequence":0,"step":3,"position":17,"token":12,"residue":"L","probability":0.431205}
- *   {"sequence":0,"step":3,"position":9,"token":4,"residue":"L","probability":0.101,"remasked":true}
+ *   {"sequence":0,"step":3,"position":9,"token":4,"residue":"A","probability":0.1,"remasked":true}
  *
  * sequence is the number in the output, from 0; position counts tokens, with <cls> at 0. A masked
  * model's step is the pass that filled the mask; a causal model's counts the tokens generated
