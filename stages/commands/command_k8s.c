@@ -93,8 +93,15 @@ static void advise(const char *path, const struct plm_kubernetes_run *run)
     plm_warning("trainer.device is auto, so the trainer asks for no GPU: set it to cuda for one "
                 "for each rank, or to cpu");
   if (config->packer_instances == 0) plm_warning("packer.instances is 0, so no packer is started");
-  plm_info("the volume of the claim %s must hold the corpus as %s; the run folder will be %s there",
-           run->claim, strrchr(config->corpus, '/') + 1, strstr(config->run, "runs/"));
+  struct plm_text corpora = {0};
+  for (uint32_t i = 0; i < plm_config_source_count(config); i++)
+    plm_text_printf(&corpora, "%s%s", i == 0 ? "" : ", ",
+                    strrchr(plm_config_source(config, i).path, '/') + 1);
+  if (!corpora.failed)
+    plm_info("the volume of the claim %s must hold the %s as %s; the run folder will be %s there",
+             run->claim, config->source_count > 1 ? "corpora" : "corpus", corpora.data,
+             strstr(config->run, "runs/"));
+  plm_text_deinit(&corpora);
   if (!plm_output_is_stream(path)) plm_info("start the run with `kubectl apply -f %s`", path);
 }
 

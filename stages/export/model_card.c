@@ -320,9 +320,29 @@ static void put_architecture(const struct plm_card_facts *facts, struct plm_text
   plm_text_puts(text, "\n");
 }
 
+/* All corpora of a mixture, with what the configuration says of each. The rows that follow are
+ * about the first. */
+static void put_mixture(const struct plm_config *config, struct plm_text *text)
+{
+  struct plm_text list = {0};
+  char name[256];
+  for (uint32_t i = 0; i < config->source_count; i++) {
+    const struct plm_config_source *source = &config->sources[i];
+    plm_text_printf(&list, "%s%s (weight %g", i == 0 ? "" : ", ", base_name(source->path, name),
+                    source->weight);
+    if (source->final_weight >= 0)
+      plm_text_printf(&list, " to %g in %llu steps", source->final_weight,
+                      (unsigned long long)config->data.mixture_steps);
+    plm_text_puts(&list, ")");
+  }
+  if (!list.failed && list.data != NULL) row(text, "mixture of", "%s", list.data);
+  plm_text_deinit(&list);
+}
+
 static void put_corpus(const struct plm_card_facts *facts, struct plm_text *text)
 {
   char documents[32], residues[32];
+  if (facts->config.source_count > 1) put_mixture(&facts->config, text);
   if (facts->fingerprint[0] != '\0') row(text, "corpus fingerprint", "`%s`", facts->fingerprint);
   if (!facts->corpus_known) return;
   const struct plm_corpus_info *info = &facts->corpus.info;

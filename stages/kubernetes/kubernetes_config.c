@@ -61,9 +61,11 @@ static plm_status move(char **path, const char *folder, struct plm_error *error)
 
 static plm_status move_paths(struct plm_config *config, struct plm_error *error)
 {
-  struct moved moved[PLM_MAX_SETS + 2];
+  struct moved moved[PLM_MAX_SETS + PLM_MAX_SOURCES + 2];
   size_t count = 0;
   if (config->corpus != NULL) moved[count++] = (struct moved){"corpus", &config->corpus};
+  for (uint32_t i = 0; i < config->source_count; i++)
+    moved[count++] = (struct moved){"corpus", &config->sources[i].path};
   if (config->trainer.init_from != NULL)
     moved[count++] = (struct moved){"trainer.init_from", &config->trainer.init_from};
   for (uint32_t i = 0; i < config->evaluator.set_count; i++) {

@@ -18,7 +18,7 @@ import pytest
 import torch
 from huggingface_hub import ModelCard
 from huggingface_hub.repocard import metadata_load
-from plm_testing import load, perturb, run, small_config, small_corpus, train
+from plm_testing import load, perturb, random_sequences, run, small_config, small_corpus, train
 from safetensors.torch import load_file, save_file
 
 FILES = {
@@ -264,6 +264,16 @@ def test_a_split_by_clusters_is_told(runs):
     export(train(small_config("transformer"), {"trainer.steps": 1}))
     text = pathlib.Path("exported/README.md").read_text()
     assert "by clusters" in text and "homologues shared" not in text
+
+
+def test_every_corpus_of_a_mixture_is_named(runs):
+    small_corpus("other", random_sequences(300, seed=2))
+    config = small_config("transformer", corpus="a")
+    sources = f"[{{path: {runs}/corpus, weight: 3, final_weight: 1}}, {{path: other}}]"
+    config.write_text(config.read_text().replace("corpus: a\n", f"corpus: {sources}\n"))
+    export(train(config, {"trainer.steps": 1, "data.mixture_steps": 9}))
+    text = pathlib.Path("exported/README.md").read_text()
+    assert "| mixture of | corpus (weight 3 to 1 in 9 steps), other (weight 1) |" in text
 
 
 def test_a_card_without_a_licence_says_so(runs):

@@ -22,6 +22,7 @@ CASES = {
         },
         ["--namespace", "7lab", "--claim", "disk.a", "--max-packers", "9", "--memory", "100Gi"],
     ),
+    "a mixture": ({"corpus": [{"path": "x/a", "weight": 2}, {"path": "y/b"}]}, []),
     "two nodes": ({"trainer": {"device": "cpu", "ranks": 4}}, ["--nodes", "2", "--cpus", "6"]),
     "no evaluator": ({"packer": {"instances": 2}}, ["--no-evaluator", "--max-packers", "2"]),
     "no packers": ({"packer": {"instances": 0}}, []),
@@ -132,6 +133,26 @@ def test_only_the_runs_own_pods_reach_its_feeds():
     }
 
 
+def test_every_corpus_of_a_mixture_lies_in_the_volume():
+    make_keys()
+    write_config(corpus=[{"path": "x/a", "weight": 2}, {"path": "y/b"}])
+    words = ("--image", IMAGE, "--keys", "keys", "--output", "stream.yaml")
+    said = run("k8s", *words).stderr
+    assert "must hold the corpora as a, b;" in said
+    stream = yaml.safe_load_all(pathlib.Path("stream.yaml").read_text())
+    (maps,) = [d["data"] for d in stream if d["kind"] == "ConfigMap"]
+    corpus = yaml.safe_load(maps["pipeline.yaml"])["corpus"]
+    assert [(source["path"], source["weight"]) for source in corpus] == [
+        ("/data/a", 2),
+        ("/data/b", 1),
+    ]
+    # two of the same name would be one folder there
+    write_config(corpus=[{"path": "x/a"}, {"path": "y/a"}])
+    result = run("k8s", *words, check=False)
+    assert result.returncode == 2
+    assert 'different folders called "a"' in result.stderr
+
+
 def test_every_pod_is_restricted(stream):
     for template in templates(stream).values():
         spec = template["spec"]
@@ -166,7 +187,9 @@ def test_the_configuration_is_valid_and_agrees_with_the_services(stream):
         else:
             assert key == "evaluation_feed" and "evaluator" not in templates(stream)
     folders = {m["mountPath"] for m in container(templates(stream)["trainer"])["volumeMounts"]}
-    for path in (config["run"], config["corpus"], network["keys"]):
+    corpus = config["corpus"]
+    corpora = [source["path"] for source in corpus] if isinstance(corpus, list) else [corpus]
+    for path in (config["run"], *corpora, network["keys"]):
         assert f"/{path.split('/')[1]}" in folders
     assert config["trainer"]["threads"] > 0
     assert config["evaluator"]["threads"] != "auto" or "evaluator" not in templates(stream)
