@@ -354,7 +354,7 @@ ifneq ($(CUDA),0)
 else
 	@echo "cuda-code: without nvcc, the compiled CUDA code was NOT checked"
 endif
-cuda-model: venv $(CUDA_LIBRARY) ## estimate from the compiled kernels for sm_90a how many cycles a tile takes
+cuda-model: venv $(CUDA_LIBRARY) ## estimate from the compiled kernels the cycles of a tile, a roofline and a training step on an H200
 	@$(CUDA_CODE) --model
 
 # ---- installing ---------------------------------------------------------------------------------

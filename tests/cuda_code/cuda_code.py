@@ -15,7 +15,8 @@ Besides, ptxas must not report that it made products serial (C75xx).
 
     cuda_code.py OBJECTS           checks; exit 1 if something got worse
     cuda_code.py OBJECTS --update  writes the table
-    cuda_code.py OBJECTS --model   prints estimates of the kernels' cycles (cuda_model.py)
+    cuda_code.py OBJECTS --model   prints estimates of the kernels' cycles (cuda_model.py), a roofline
+                                   and a model of a step (cuda_roofline.py)
 """
 
 import argparse
@@ -27,6 +28,7 @@ from pathlib import Path
 
 import cuda_model
 import cuda_objects
+import cuda_roofline
 
 TABLE = Path(__file__).with_name("table.tsv")
 COLUMNS = ("arch", "file", "kernel", "warps", "stack", "local", "waits", "mufu")
@@ -125,6 +127,15 @@ def compare(rows, table, warnings):
     return found
 
 
+def sample_lengths():
+    """Tokens of each of the sample's proteins, cut to the length of a chunk."""
+    tests = Path(__file__).parents[1]
+    sys.path.insert(0, str(tests / "gpu"))
+    import check_flops
+
+    return check_flops.lengths(tests / "data/sample.fasta.gz", cuda_roofline.REFERENCE.length)
+
+
 def nvcc_version(nvcc):
     text = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=True).stdout
     match = re.search(r", V([\d.]+)", text)
@@ -165,9 +176,11 @@ def main():
     if tools is None:
         print(cuda_objects.MISSING)
         return 1
-    kernels, warnings = cuda_objects.read(tools, arguments.objects)
+    wanted = cuda_roofline.wanted() if arguments.model else ()
+    kernels, warnings = cuda_objects.read(tools, arguments.objects, wanted)
     if arguments.model:
         print(cuda_model.text(kernels))
+        print(cuda_roofline.text(kernels, sample_lengths()))
         return 0
     rows, version = rows_of(kernels), nvcc_version(arguments.nvcc)
     if arguments.update:

@@ -5,7 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import sass
@@ -27,6 +27,9 @@ class Kernel:
     stack: int  # bytes of local memory: spills and arrays
     local: int = 0  # loads and stores of local memory in inner loops
     walks: tuple = ()  # sass.Walk of each inner loop with products
+    item: list = field(
+        default_factory=list
+    )  # instructions of the largest loop, if they were wanted
 
     @property
     def warps(self):
@@ -88,9 +91,13 @@ def resources(text):
             name = None
 
 
-def disassemble(tools, path, source, arch, mangled):
-    """Fills in what only SASS shows, for files of sm_90a and kernels with local memory."""
-    chosen = {n: k for n, k in mangled.items() if arch == "sm_90a" or k.stack > 0}
+def disassemble(tools, path, arch, mangled, wanted):
+    """Fills in what only SASS shows, for files of sm_90a, kernels with local memory and wanted ones."""
+    chosen = {
+        n: k
+        for n, k in mangled.items()
+        if arch == "sm_90a" or k.stack > 0 or (arch, k.name) in wanted
+    }
     if not chosen:
         return
     some = [] if len(chosen) == len(mangled) else ["-fun", ",".join(chosen)]
@@ -98,9 +105,11 @@ def disassemble(tools, path, source, arch, mangled):
         if name in chosen:
             chosen[name].local = sass.local_accesses(code)[1]
             chosen[name].walks = tuple(sass.walks(code))
+            if (arch, chosen[name].name) in wanted:
+                chosen[name].item = sass.largest_loop(code)
 
 
-def kernels_of(tools, path):
+def kernels_of(tools, path, wanted=()):
     """The kernels of one object."""
     found = {}
     for arch, name, registers, stack in resources(call(tools, "-res-usage", path)):
@@ -108,11 +117,11 @@ def kernels_of(tools, path):
             arch, path.name.removesuffix(".o").removesuffix(".cu"), name, registers, stack
         )
     names = demangle(sorted({name for _, name in found}))
-    for arch in sorted({arch for arch, _ in found}):
-        mangled = {n: k for (a, n), k in found.items() if a == arch}
-        disassemble(tools, path, path.name, arch, mangled)
     for (_, name), kernel in found.items():
         kernel.name = names[name]
+    for arch in sorted({arch for arch, _ in found}):
+        mangled = {n: k for (a, n), k in found.items() if a == arch}
+        disassemble(tools, path, arch, mangled, wanted)
     return list(found.values())
 
 
@@ -124,10 +133,11 @@ def serial_products(path):
     return [line.strip() for line in said.read_text().splitlines() if SERIAL.search(line)]
 
 
-def read(tools, folder):
-    """All kernels under a folder of objects, and the warnings of serial products."""
+def read(tools, folder, wanted=()):
+    """All kernels under a folder of objects, and the warnings of serial products. wanted: (arch, name)
+    of kernels whose largest loop is kept."""
     kernels, warnings = [], []
     for path in sorted(Path(folder).rglob("*.cu.o")):
         warnings += serial_products(path)
-        kernels += kernels_of(tools, path)
+        kernels += kernels_of(tools, path, wanted)
     return kernels, warnings

@@ -129,6 +129,12 @@ def inner_loops(code):
     return [sorted(a) for a in found if not any(b < a for b in found)]
 
 
+def largest_loop(code):
+    """The instructions of the loop that has most."""
+    found = max(loops(code), key=len, default=[])
+    return [code[i] for i in found]
+
+
 @dataclass
 class Walk:
     """One turn of a loop with products."""

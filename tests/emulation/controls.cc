@@ -8,6 +8,8 @@ extern "C" {
 }
 #include "kernels/cuda/cuda_ops.cuh"
 
+#include <map>
+
 namespace plm::emulation
 {
 
@@ -21,6 +23,7 @@ size_t scratch = SCRATCH_BYTES;
 int capability = 80;
 bool wrong, faulty;
 struct plm_emulation_work work;
+std::map<const void *, uint64_t> launches;
 
 } // namespace
 
@@ -37,6 +40,11 @@ void count_copied_bytes(uint64_t bytes)
 void count_exchange()
 {
   work.exchanges++;
+}
+
+void count_launch(const void *kernel)
+{
+  launches[kernel]++;
 }
 
 uint64_t order_seed()
@@ -85,6 +93,13 @@ extern "C" void plm_emulation_tuning(uint64_t seed)
 extern "C" struct plm_emulation_work plm_emulation_work_done(void)
 {
   return plm::emulation::work;
+}
+
+extern "C" void plm_emulation_launches(void (*take)(void *context, const void *kernel,
+                                                    uint64_t launches),
+                                       void *context)
+{
+  for (const auto &[kernel, count] : plm::emulation::launches) take(context, kernel, count);
 }
 
 extern "C" void plm_emulation_scratch(size_t bytes)

@@ -33,6 +33,7 @@ static inline void plm_platform_launch(cudaStream_t stream, void (*kernel)(Param
     auto body = [&] { kernel(static_cast<Parameters>(arguments)...); };
     const plm::emulation::Body each = {
         [](void *context) { (*static_cast<decltype(body) *>(context))(); }, &body};
+    plm::emulation::count_launch((const void *)kernel);
     plm::emulation::run(grid, block, shared_bytes, each);
   });
 }

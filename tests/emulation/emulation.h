@@ -101,6 +101,7 @@ void raise_fault();
 void count_multiply_adds(uint64_t count);
 void count_copied_bytes(uint64_t bytes);
 void count_exchange();
+void count_launch(const void *kernel);
 
 /* Device memory. The host can touch it only while a Reach exists; host code that follows a device
  * pointer otherwise ends with a fault. Under ASan it does not, but the ends of buffers are guarded.

@@ -1,0 +1,268 @@
+"""A roofline for each kernel of a training step on an H200, and a model of the step; nothing is measured.
+
+A step's launches and bytes come from cuda_step.py, the tiles of attention from cuda_tiles.py, cycles from the
+compiled code. A kernel takes the longest of these times:
+
+    memory   its bytes at the rate that a copy reaches
+    tensor   products at the rate that a bf16 product reaches; attention's tiles at the same share of the
+             peak, in the block that has most of them
+    chain    attention: the instructions and waits of the slower worker in the slowest block (cuda_model.py)
+    issue    kernels on rows: their instructions, four a cycle of a multiprocessor
+    warps    kernels on rows: rows after rows in the warps that the registers leave, each with one wait for
+             memory, its instructions, its shuffles and its loads from shared memory
+
+Besides, each launch costs a gap, and a worker of attention waits once for each piece of work until it knows
+the piece's ranges. The constants in capitals are assumptions, not results of this project. What a card
+shows above them is not in the model: conflicts, waits between the workers, short loops of cuBLASLt.
+"""
+
+import math
+import random
+from collections import defaultdict
+from dataclasses import dataclass, replace
+
+import cuda_model
+import cuda_step
+import cuda_tiles
+import sass
+from cuda_step import COPY, PRODUCT
+
+MULTIPROCESSORS = 132
+CLOCK = 1.83e9
+BANDWIDTH = 4.3e12  # of the 4.8e12 of the data sheet
+PEAK = cuda_model.MULTIPLY_ADDS * 2 * MULTIPROCESSORS * CLOCK
+PRODUCT_RATE = 775e12  # power holds products below the peak
+SUSTAINED = CLOCK * PRODUCT_RATE / PEAK  # the clock at which the tensor cores would reach this rate
+LATENCY = 1000  # cycles of a load from memory under load
+SHARED = 24  # cycles of a shuffle or a load from shared memory that the next one waits for
+ISSUE = 4  # instructions a cycle
+GAP = 1e-6  # seconds between two kernels of a graph
+RANGE_WAIT = 300  # cycles of a load from the second-level cache
+BLOCK_WARPS = {
+    "held_mix_backward_kernel": 4,
+    "mean_backward_kernel": 2,
+}  # of the kernels on rows; 8 of all others
+PRODUCT_TILE = (128, 256)
+
+# The bars' model: unet of 133 M at the reference's sizes. In each chunk 15 % of the tokens have a label,
+# and the rows of the head are rounded up to sixteenths of all rows.
+STEP_TOKENS = 524_288
+REFERENCE = cuda_step.Sizes(
+    chunks=64,
+    length=1024,
+    width=768,
+    heads=6,
+    hidden=2048,
+    layers=24,
+    vocabulary=33,
+    head_rows=3 * 64 * 1024 // 16,
+)
+MICRO_BATCHES = 4  # of which attention takes the mean
+BARS = ((500_000, "the bar"), (575_000, "stretch"))
+
+
+@dataclass
+class Times:
+    """Seconds by each bound."""
+
+    of: dict
+
+    @property
+    def bound(self):
+        return max(self.of, key=self.of.get)
+
+    @property
+    def seconds(self):
+        return self.of[self.bound]
+
+
+def wanted(sizes=REFERENCE):
+    """(arch, name) of the kernels whose instructions are counted."""
+    launches = list(cuda_step.micro_batch(sizes))
+    rows = {("sm_90", launch.kernel) for launch in launches if launch.rows}
+    return rows | {("sm_90a", launch.kernel) for launch in launches if attention_kind(launch)}
+
+
+def resident(kernel, grid=None):
+    """Warps of a multiprocessor in whole blocks; grid: all warps of the launch."""
+    block = BLOCK_WARPS.get(kernel.name.split("<")[0], 8)
+    most = kernel.warps // block * block
+    return most if grid is None else min(most, max(1, grid / MULTIPROCESSORS))
+
+
+def row_times(launch, kernel):
+    """A kernel whose warps take row after row."""
+    times = {"memory": launch.bytes / BANDWIDTH}
+    if kernel is not None and kernel.item:
+        waits = sum(i.kind in ("SHFL", "LDS") for i in kernel.item)
+        turn = sum(max(1, i.stall) for i in kernel.item) + LATENCY + SHARED * waits
+        times["issue"] = launch.rows * len(kernel.item) / (MULTIPROCESSORS * ISSUE * CLOCK)
+        warps = MULTIPROCESSORS * resident(kernel, launch.warps)
+        times["warps"] = launch.rows * turn / (warps * CLOCK)
+    return Times(times)
+
+
+def product_times(launch):
+    """cuBLASLt's: whole waves of tiles for the forward and input products; a sum over rows is split."""
+    waves = 1.0
+    parts = launch.operator.split()
+    if len(parts) == 6 and "weight" not in parts[0]:
+        rows, inner, outer = (int(parts[i]) for i in (1, 3, 5))
+        columns = inner if "backward" in parts[0] else outer
+        tiles = math.ceil(rows / PRODUCT_TILE[0]) * math.ceil(columns / PRODUCT_TILE[1])
+        waves = math.ceil(tiles / MULTIPROCESSORS) * MULTIPROCESSORS / tiles
+    return Times(
+        {"memory": launch.bytes / BANDWIDTH, "tensor": waves * launch.flops / PRODUCT_RATE}
+    )
+
+
+def between(kernel):
+    """Cycles of a worker's piece of work outside of the inner loop, which has as many variants as walks."""
+    inside = {i.at for walk in kernel.walks for i in walk.code}
+    rest = [i for i in kernel.item if i.at not in inside]
+    if not rest:
+        return 0
+    return cuda_model.chain(cuda_model.without_mask(sass.walk(rest))) / len(kernel.walks)
+
+
+def block_cycles(works, cycles, heads, rest):
+    """(tensor or pipes, chain) of the block that takes longest. cycles: (full, masked) bounds of a turn
+    of both workers, of a step of 64 and of one of 128; rest: a worker's cycles between pieces."""
+    items = [work for chunk in works for _ in range(heads) for work in chunk]
+    most = [0.0, 0.0]
+    for block in range(min(MULTIPROCESSORS, len(items))):
+        shared, own = 0.0, [0.0, 0.0]
+        for work in items[block::MULTIPROCESSORS]:
+            full, masked = cycles[work.step]
+            for w in range(2):
+                shared += (work.full[w] * max(full[:2]) + work.masked[w] * max(masked[:2])) / 2
+                own[w] += work.full[w] * full[2] + work.masked[w] * masked[2] + rest
+        most = [max(most[0], shared), max(most[1], *own)]
+    return most
+
+
+def attention_times(launch, kernel, kind, chunks, sizes):
+    times = {"memory": launch.bytes / BANDWIDTH}
+    if kernel is None or not kernel.walks:
+        return Times(times)
+    steps = sorted(kernel.walks, key=lambda walk: sum(walk.products))
+    cycles = {
+        64 * (i + 1): [cuda_model.turn(walk) for walk in (cuda_model.without_mask(w), w)]
+        for i, w in enumerate(steps)
+    }
+    rest = between(kernel) + RANGE_WAIT
+    batches = [chunks[i : i + sizes.chunks] for i in range(0, len(chunks), sizes.chunks)]
+    for batch in batches:
+        works = [list(cuda_tiles.pieces(chunk, sizes.length, kind)) for chunk in batch]
+        most = block_cycles(works, cycles, sizes.heads, rest)
+        for bound, cycles_of in zip(("tensor", "chain"), most, strict=True):
+            times[bound] = times.get(bound, 0) + cycles_of / SUSTAINED / len(batches)
+    return Times(times)
+
+
+def attention_kind(launch):
+    if launch.kernel.startswith("forward_kernel<"):
+        return cuda_tiles.FORWARD
+    if launch.kernel.startswith("backward_kernel<"):
+        return cuda_tiles.KEYS if launch.kernel.endswith("true>") else cuda_tiles.QUERIES
+    return None
+
+
+def times_of(launch, kernels, chunks, sizes):
+    kind = attention_kind(launch)
+    if kind is not None:
+        return attention_times(launch, kernels.get(launch.kernel), kind, chunks, sizes)
+    if launch.flops and launch.kernel != "train_kernel<plm_bf16, true>":
+        return product_times(launch)
+    return row_times(launch, kernels.get(launch.kernel))
+
+
+@dataclass
+class Line:
+    """A kernel's part of a step."""
+
+    launches: int = 0
+    seconds: float = 0.0
+    bytes: float = 0.0
+    flops: float = 0.0
+    of: dict = None  # seconds by each bound
+    bound: str = ""
+
+
+def step(kernels, chunks, sizes=REFERENCE, step_tokens=STEP_TOKENS):
+    """Kernel -> Line for all micro-batches and the update of a step."""
+    lines, known = defaultdict(Line), {}
+    passes = step_tokens // sizes.rows
+    for count, launches in ((passes, cuda_step.micro_batch(sizes)), (1, cuda_step.update(sizes))):
+        for launch in launches:
+            key = replace(launch, operator="" if launch.kernel != PRODUCT else launch.operator)
+            if key not in known:
+                known[key] = times_of(launch, kernels, chunks, sizes)
+            times, name = known[key], label(launch)
+            line = lines[name]
+            line.of = line.of or defaultdict(float)
+            line.launches += count * launch.times
+            line.bytes += count * launch.total_bytes
+            line.flops += count * launch.flops
+            line.seconds += count * times.seconds
+            for bound, seconds in times.of.items():
+                line.of[bound] += count * seconds
+    for line in lines.values():
+        line.bound = max(line.of, key=line.of.get)
+    return dict(lines)
+
+
+def label(launch):
+    """What a line of the table is called."""
+    if launch.kernel in (PRODUCT, COPY):
+        return f"{launch.kernel}: {launch.operator.split()[0]}"
+    name = launch.kernel.split("<")[0]
+    kind = attention_kind(launch)
+    return f"attention, {kind}" if kind else f"{launch.operator.split()[0]}: {name}"
+
+
+def group(name):
+    if name.startswith("attention, "):
+        return name
+    return "products" if "product" in name else "kernels on rows and the rest"
+
+
+def tokens_per_second(lines, tokens):
+    seconds = sum(line.seconds + GAP * line.launches for line in lines.values())
+    return tokens / seconds
+
+
+def text(kernels, lengths):
+    """The roofline and the step, for chunks that are made of documents of these lengths."""
+    by_name = {kernel.name: kernel for kernel in kernels if kernel.arch in ("sm_90", "sm_90a")}
+    chunks = cuda_tiles.pack(lengths, REFERENCE.length)
+    random.Random(1).shuffle(chunks)
+    chunks = chunks[: MICRO_BATCHES * REFERENCE.chunks]
+    lines = step(by_name, chunks)
+    tokens = STEP_TOKENS * sum(e - b for c in chunks for b, e in c) / (len(chunks) * 1024)
+    out = [
+        "",
+        f"a step of unet 133 M, {STEP_TOKENS:,} tokens, H200; a model, nothing is measured. ms by each bound",
+        f"{'kernel':<46}{'launches':>9}{'GB':>7}{'TFLOP':>8}{'ms':>8}  bound",
+    ]
+    for name, line in sorted(lines.items(), key=lambda each: -each[1].seconds):
+        bounds = ", ".join(f"{bound} {1e3 * s:.1f}" for bound, s in line.of.items())
+        out.append(
+            f"{name:<46}{line.launches:>9}{line.bytes / 1e9:>7.0f}{line.flops / 1e12:>8.1f}"
+            f"{1e3 * line.seconds:>8.1f}  {line.bound} ({bounds})"
+        )
+    out += summary(lines, tokens)
+    return "\n".join(out)
+
+
+def summary(lines, tokens):
+    groups = defaultdict(float)
+    for name, line in lines.items():
+        groups[group(name)] += line.seconds
+    groups["gaps between kernels"] = GAP * sum(line.launches for line in lines.values())
+    out = ["", "us a token:"]
+    out += [f"  {name:<34}{1e6 * seconds / tokens:>7.3f}" for name, seconds in groups.items()]
+    rate = tokens_per_second(lines, tokens)
+    bars = ", ".join(f"{rate / bar:.2f} of {name} ({bar:,})" for bar, name in BARS)
+    out.append(f"  {'all':<34}{1e6 / rate:>7.3f}: {rate:,.0f} tokens/s, {bars}")
+    return out
