@@ -223,7 +223,7 @@ __global__ void add_partials_kernel(float *out, const float *partial, int64_t pa
   const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= count) return;
   double sum = 0;
-#pragma unroll 8
+#pragma unroll 16
   for (int64_t part = 0; part < parts; part++) sum += (double)partial[part * count + i];
   out[i] = (float)((double)out[i] + sum);
 }

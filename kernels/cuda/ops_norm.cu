@@ -5,17 +5,23 @@
 namespace
 {
 
-enum { WARPS = 8, MIX_BLOCKS = plm_most_parts(1024), MOST_HELD = 8, MOST_HELD_OF_EIGHT = 4 };
+enum {
+  WARPS = 8,     /* of a block */
+  MIX_WARPS = 4, /* in the backward pass of the mix, where small blocks use more of the registers */
+  MIX_BLOCKS = plm_most_parts(1024),
+  MOST_HELD = 8,
+  MOST_HELD_OF_EIGHT = 4
+};
 static constexpr float EPS = 1e-6f;
 
 /* The first row of this warp, and the distance to its next one. */
-__device__ __forceinline__ int64_t first_row()
+template <int OF_BLOCK = WARPS> __device__ __forceinline__ int64_t first_row()
 {
-  return (int64_t)blockIdx.x * WARPS + threadIdx.x / PLM_WARP;
+  return (int64_t)blockIdx.x * OF_BLOCK + threadIdx.x / PLM_WARP;
 }
-__device__ __forceinline__ int64_t row_stride()
+template <int OF_BLOCK = WARPS> __device__ __forceinline__ int64_t row_stride()
 {
-  return (int64_t)gridDim.x * WARPS;
+  return (int64_t)gridDim.x * OF_BLOCK;
 }
 
 template <class C, class T> __device__ __forceinline__ float inverse_rms(const T *row, int64_t D)
@@ -167,7 +173,7 @@ template <class T, bool VECTOR, bool SKIP> __global__ void mix_backward_kernel(M
   typedef Columns<T, VECTOR> C;
   const float b0 = m.mix.b[0], b1 = m.mix.b[1], s = SKIP ? *m.mix.s : 0;
   MixSums sums;
-  for (int64_t n = first_row(); n < m.N; n += row_stride()) {
+  for (int64_t n = first_row<MIX_WARPS>(); n < m.N; n += row_stride<MIX_WARPS>()) {
     const int64_t row = n * m.D;
     const float2 factors = backward_factors<C>(m.dh + row, m.mixed + row, m.D);
     EACH_COLUMN(C, m.D)
@@ -283,7 +289,7 @@ template <class T, int HELD, bool SKIP> __global__ void held_mix_backward_kernel
   const float b0 = m.mix.b[0], b1 = m.mix.b[1], s = SKIP ? *m.mix.s : 0;
   const bool own = SKIP && m.more == m.dskip; /* more is what this kernel writes to dskip */
   MixSums sums;
-  for (int64_t n = first_row(); n < m.N; n += row_stride()) {
+  for (int64_t n = first_row<MIX_WARPS>(); n < m.N; n += row_stride<MIX_WARPS>()) {
     const int64_t row = n * m.D;
     R v, d, g, x, p, dp, skip, more;
     v.load(m.mixed + row, m.D);
@@ -424,7 +430,7 @@ void mix_norm_backward(struct plm_ops *ops, const struct plm_mix_gradients *to, 
 {
   struct plm_cuda *cuda = plm_cuda_of(ops);
   if (N <= 0) return;
-  const unsigned blocks = min(plm_blocks(N, WARPS), (unsigned)MIX_BLOCKS);
+  const unsigned blocks = min(plm_blocks(N, MIX_WARPS), (unsigned)MIX_BLOCKS);
   float *partial = plm_cuda_scratch<float>(cuda, 3 * MIX_BLOCKS);
   float *partial_s = mix->skip != nullptr ? partial + 2 * MIX_BLOCKS : nullptr;
   plm_with_act(cuda, [&](auto *type) {
@@ -446,8 +452,8 @@ void mix_norm_backward(struct plm_ops *ops, const struct plm_mix_gradients *to, 
         auto kernel = whole_vectors<T>(D) ? mix_backward_kernel<T, true, skip.value>
                                           : mix_backward_kernel<T, false, skip.value>;
         if constexpr (held.value > 0) kernel = held_mix_backward_kernel<T, held.value, skip.value>;
-        plm_launch(cuda->stream, kernel, dim3(blocks), dim3(WARPS * PLM_WARP), 33 * sizeof(float),
-                   m);
+        plm_launch(cuda->stream, kernel, dim3(blocks), dim3(MIX_WARPS * PLM_WARP),
+                   33 * sizeof(float), m);
       });
     });
   });

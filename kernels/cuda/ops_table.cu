@@ -16,7 +16,7 @@ enum {
   OWNED = 2,
   COLUMNS = BACK_THREADS * OWNED,
   AHEAD = 8, /* rows loaded at a time */
-  SLAB_ROWS = 512,
+  SLAB_ROWS = 256,
   MAX_SLABS = plm_most_parts(512),
   SHARED_BYTES = 200 << 10,
   COUNTED_GROUP = 8
@@ -97,8 +97,9 @@ template <class T> struct Upper {
   const float *scale; /* NULL: none */
 };
 
-/* Leaves the sums of each slab in partial (slabs, V, D). */
-template <class T, bool EVEN>
+/* Leaves the sums of each slab in partial (slabs, V, D). ALONE: the level is 0, so a group is one
+ * token, and the loop over rows has no loop inside. */
+template <class T, bool EVEN, bool ALONE>
 __global__ void mean_backward_kernel(float *partial, Upper<T> dout, const int32_t *tokens,
                                      int64_t N, int64_t D, int V, int level, int64_t slab_rows)
 {
@@ -109,7 +110,7 @@ __global__ void mean_backward_kernel(float *partial, Upper<T> dout, const int32_
   const int64_t j = (int64_t)blockIdx.y * COLUMNS + t * OWNED;
   const int64_t first = blockIdx.x * slab_rows;
   const int64_t last = first + slab_rows < N ? first + slab_rows : N;
-  const int group = 1 << level;
+  const int group = ALONE ? 1 : 1 << level;
   const bool second = j + 1 < D;
   for (int v = 0; v < V; v++) sums[v * BACK_THREADS + t] = make_float2(0, 0);
   if (j >= D) return; /* no barrier below: a thread reads what it wrote itself */
@@ -189,8 +190,11 @@ void plm_cuda_token_backward(struct plm_cuda *cuda, float *dtable,
   float *partial = plm_cuda_scratch<float>(cuda, (size_t)(slabs * V * D));
   plm_with_act(cuda, [&](auto *type) {
     typedef std::remove_pointer_t<decltype(type)> T;
-    const auto kernel = D % 2 == 0 && row_stride % 2 == 0 ? mean_backward_kernel<T, true>
-                                                          : mean_backward_kernel<T, false>;
+    const bool even = D % 2 == 0 && row_stride % 2 == 0, alone = rows->level == 0;
+    const auto kernel =
+        alone  ? even ? mean_backward_kernel<T, true, true> : mean_backward_kernel<T, false, true>
+         : even ? mean_backward_kernel<T, true, false>
+               : mean_backward_kernel<T, false, false>;
     const Upper<T> dout = {static_cast<const T *>(rows->dout), row_stride, rows->scale};
     plm_launch(cuda->stream, kernel, dim3(slabs, plm_blocks(D, COLUMNS)), dim3(BACK_THREADS),
                shared, partial, dout, rows->tokens, N, D, (int)V, rows->level, slab_rows);

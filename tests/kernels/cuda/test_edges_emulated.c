@@ -217,7 +217,7 @@ static void tables_case(struct ops_case *c)
   table_shape(c, 2, 7, 261, 2);
   table_shape(c, 1, 1, 33, 10);
   for (int64_t N = 511; N <= 513; N++) table_shape(c, N, 3, 5, 0);
-  table_shape(c, 1030, 64, 33, 1); /* three slabs of 512 rows */
+  table_shape(c, 1030, 64, 33, 1); /* five slabs of 256 rows */
   table_shape(c, 1700, 5, 33, 0); /* the emulation has at most three slabs, which are longer here */
   table_shape(c, 20, 131, 7, 0);  /* more columns than a block has */
   table_shape(c, 3, 8, 200, 0);   /* more shared memory than a kernel has without asking … */
