@@ -16,7 +16,8 @@ void plm_cuda_remember(struct plm_cuda *cuda, cudaError_t code, const char *what
   if (!plm_cuda_launches_block() && error->status == PLM_FAILURE)
     plm_error_hint(error,
                    "set CUDA_LAUNCH_BLOCKING=1 in the environment and run again: the message "
-                   "then names the kernel that failed");
+                   "then names the kernel that failed; if `dmesg | grep Xid` shows that the device "
+                   "itself failed, it needs a reset or a restart of the machine");
 }
 
 bool plm_cuda_forbids(struct plm_cuda *cuda, const char *what)
@@ -52,16 +53,8 @@ void release(struct plm_ops *ops, void *buffer)
   plm_cuda_remember(cuda, cudaFree(buffer), "freeing memory");
 }
 
-/* A copy from pinned memory reads it after the call; other memory is staged before it returns. */
-bool is_pinned(const void *host)
-{
-  struct cudaPointerAttributes attributes;
-  if (cudaPointerGetAttributes(&attributes, host) == cudaSuccess)
-    return attributes.type == cudaMemoryTypeHost;
-  cudaGetLastError();
-  return false;
-}
-
+/* The copy may read the host's memory after the call: pinned memory always, and pageable memory
+ * where the device can address it. The wait makes it the caller's again. */
 void upload(struct plm_ops *ops, void *device, const void *host, size_t bytes)
 {
   struct plm_cuda *cuda = plm_cuda_of(ops);
@@ -69,8 +62,7 @@ void upload(struct plm_ops *ops, void *device, const void *host, size_t bytes)
   plm_cuda_remember(cuda,
                     cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, cuda->stream),
                     "a copy to the device");
-  if (is_pinned(host))
-    plm_cuda_remember(cuda, cudaStreamSynchronize(cuda->stream), "a copy to the device");
+  plm_cuda_remember(cuda, cudaStreamSynchronize(cuda->stream), "a copy to the device");
 }
 
 void download(struct plm_ops *ops, void *host, const void *device, size_t bytes)

@@ -1,4 +1,5 @@
 /* The state behind controls.h, and how the rest of the emulation reads it. */
+#include "tests/emulation/card.h"
 #include "tests/emulation/emulation.h"
 #include "tests/emulation/hopper.h"
 #include "tests/emulation/runtime.h"
@@ -20,8 +21,6 @@ constexpr size_t SCRATCH_BYTES = 1 << 20; /* enough for the shapes of tests */
 
 uint64_t order = 1, tuning;
 size_t scratch = SCRATCH_BYTES;
-int capability = 80;
-bool wrong, faulty;
 struct plm_emulation_work work;
 std::map<const void *, uint64_t> launches;
 
@@ -63,19 +62,14 @@ size_t scratch_bytes()
   return scratch;
 }
 
-int device_capability()
-{
-  return capability;
-}
-
 bool faulty_products()
 {
-  return faulty;
+  return card().faulty_products;
 }
 
 bool wrong_products()
 {
-  return wrong;
+  return card().wrong_products;
 }
 
 } // namespace plm::emulation
@@ -109,12 +103,12 @@ extern "C" void plm_emulation_scratch(size_t bytes)
 
 extern "C" void plm_emulation_faulty_products(bool faulty)
 {
-  plm::emulation::faulty = faulty;
+  plm::emulation::card().faulty_products = faulty;
 }
 
 extern "C" void plm_emulation_capability(int capability, bool wrong_products)
 {
-  plm::emulation::capability = capability;
-  plm::emulation::wrong = wrong_products;
+  plm::emulation::card().capability = capability;
+  plm::emulation::card().wrong_products = wrong_products;
   plm_cuda_forget_checks();
 }

@@ -29,6 +29,9 @@ void plm_emulation_capability(int capability, bool wrong_products);
  */
 void plm_emulation_faulty_products(bool faulty);
 
+/* Changes the card as the words say that card.h lists, "multiprocessors=2 capture=end". */
+void plm_emulation_card(const char *text);
+
 /* What all launches have done so far, for tests that a kernel does no more than it has to. */
 struct plm_emulation_work {
   uint64_t multiply_adds; /* of matrix instructions */

@@ -37,6 +37,10 @@ void device_size(uint64_t *free_bytes, uint64_t *total_bytes)
   *free_bytes = *total_bytes = RESERVED;
 }
 
+void device_forget()
+{
+}
+
 Reach::Reach()
 {
 }
@@ -133,6 +137,13 @@ void device_size(uint64_t *free_bytes, uint64_t *total_bytes)
 {
   *free_bytes = RESERVED - used;
   *total_bytes = RESERVED;
+}
+
+void device_forget()
+{
+  buffers.clear();
+  if (used > 0) madvise(range, used, MADV_DONTNEED);
+  used = 0;
 }
 
 Reach::Reach()

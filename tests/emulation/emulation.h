@@ -92,7 +92,6 @@ void run(dim3 grid, dim3 block, size_t shared_bytes, const Body &body);
 uint64_t order_seed();
 uint64_t tuning_seed();
 size_t scratch_bytes();
-int device_capability(); /* 80 for 8.0 */
 
 /* A fault of the device, which every later call of the runtime returns. */
 void raise_fault();
@@ -109,6 +108,7 @@ void count_launch(const void *kernel);
 void *device_allocate(size_t bytes); /* filled with NaN; NULL if there is no room */
 void device_release(void *buffer);
 void device_size(uint64_t *free_bytes, uint64_t *total_bytes);
+void device_forget(); /* after the device's reset no buffer may be used */
 class Reach
 {
 public:

@@ -12,6 +12,7 @@
 extern "C" {
 #include "common/base/clock.h"
 }
+#include "tests/emulation/card.h"
 #include "tests/emulation/emulation.h"
 
 namespace plm::emulation
@@ -20,19 +21,13 @@ namespace plm::emulation
 namespace
 {
 
-enum { UNASKED_SHARED_BYTES = 48 << 10, MAX_SHARED_BYTES = 227 << 10 };
-
 constexpr size_t MOST_PINNED_BYTES = (size_t)64 << 30;
 
 std::vector<Stream *> streams;
-std::map<const char *, size_t> pinned;        /* buffers and their bytes */
-std::map<const void *, size_t> shared_limits; /* what kernels were allowed */
-cudaError_t last_error = cudaSuccess;
-cudaError_t fault = cudaSuccess; /* of the device: it stays */
+std::map<const char *, size_t> pinned; /* buffers and their bytes */
 uint64_t draws;
 int copies_under_way; /* from or to pinned memory */
 uint64_t works_sent;  /* to all streams */
-int current_device;
 
 /* A bit of splitmix64 of the order and the number of the draw. */
 bool drawn()
@@ -80,13 +75,6 @@ void trace(const char *format, ...)
   fclose(file);
 }
 
-cudaError_t result(cudaError_t code)
-{
-  if (fault != cudaSuccess) code = fault;
-  if (code != cudaSuccess) last_error = code;
-  return code;
-}
-
 /* A copy from or to pinned memory, which belongs to the copy until somebody has waited for it. */
 void copy_pinned(Stream *stream, void *to, const void *from, size_t bytes, bool to_host)
 {
@@ -101,52 +89,36 @@ void copy_pinned(Stream *stream, void *to, const void *from, size_t bytes, bool 
     trace("upload %zu overlaps %d", bytes, stream->overlaps());
   copies_under_way++;
   const bool late = order_seed() <= 1 || drawn();
+  const std::shared_ptr<void> under_way(nullptr, [](void *) { copies_under_way--; });
   stream->add(
-      [=] {
+      [to, from, bytes, under_way] {
         const Reach reach;
         memcpy(to, from, bytes);
-        copies_under_way--;
       },
       late);
 }
 
-/* A copy from or to other memory, which is read or written before the call returns. */
+/* A copy from or to other memory. The runtime may read the source of an upload after the call has
+ * returned, so an upload is as late as one of pinned memory. A download has been made when the call
+ * returns. */
 void copy_pageable(Stream *stream, void *to, const void *from, size_t bytes, bool to_host)
 {
-  if (to_host) {
-    forbid_captured("a copy to pageable memory");
-    stream->finish();
-    stream->host_waited();
+  forbid_captured("a copy of pageable memory");
+  const Work copy = [=] {
     const Reach reach;
     memcpy(to, from, bytes);
-    return;
-  }
-  const char *begin = static_cast<const char *>(from);
-  const std::vector<char> staged(begin, begin + bytes);
-  stream->add([=] {
-    const Reach reach;
-    memcpy(to, staged.data(), bytes);
-  });
+  };
+  if (!to_host) return stream->add(copy, order_seed() <= 1 || drawn());
+  stream->add(copy, false);
+  stream->host_waited();
 }
 
 } // namespace
-
-void raise_fault()
-{
-  fault = last_error = cudaErrorIllegalAddress;
-}
 
 void require_pinned(const void *host, size_t bytes)
 {
   if (!is_pinned(host, bytes))
     stop("a copy beside the computation of host memory that allocate_host did not allocate");
-}
-
-void require_shared(const void *kernel, size_t bytes)
-{
-  if (bytes > UNASKED_SHARED_BYTES && shared_limits[kernel] < bytes)
-    stop("a kernel is launched with %zu bytes of shared memory but was allowed %zu", bytes,
-         shared_limits[kernel]);
 }
 
 /* ---- streams ---- */
@@ -160,10 +132,21 @@ void Stream::add(const Work &work)
 
 void Stream::add(const Work &work, bool late)
 {
-  if (capture != nullptr) return capture->works.push_back(work);
+  if (forgotten) stop("a stream of before the device's reset");
+  if (capture != nullptr) return capture_work(work);
   items.push_back({work, nullptr, 0});
   sent++;
   if (!late) finish(sent);
+}
+
+/* Some captures fail at their third piece of work. The rest is lost then. */
+void Stream::capture_work(const Work &work)
+{
+  if (card().capture == Capture::CALL && capture->works.size() == 2) {
+    capture->invalid = true;
+    result(cudaErrorStreamCaptureInvalidated);
+  }
+  if (!capture->invalid) capture->works.push_back(work);
 }
 
 void Stream::exchange(size_t bytes, const Work &early, const Work &late)
@@ -215,7 +198,7 @@ void Stream::finish(uint64_t count)
     const Item item = std::move(items.front());
     items.pop_front();
     if (item.other != nullptr) item.other->finish(item.count);
-    if (item.work) item.work();
+    if (item.work && work_runs()) item.work();
     done++;
   }
 }
@@ -230,102 +213,27 @@ bool Stream::idle() const
   return std::none_of(items.begin(), items.end(), [](const Item &each) { return !!each.work; });
 }
 
+void streams_forget()
+{
+  for (Stream *each : streams) {
+    each->finish();
+    each->forgotten = true;
+  }
+  streams.clear();
+}
+
 } // namespace plm::emulation
 
 using namespace plm::emulation;
-
-cudaError_t cudaGetLastError()
-{
-  return std::exchange(last_error, fault);
-}
-
-cudaError_t cudaPeekAtLastError()
-{
-  return last_error;
-}
-
-const char *cudaGetErrorString(cudaError_t code)
-{
-  static const char *const texts[] = {"no error",      "invalid argument",
-                                      "out of memory", "insufficient driver",
-                                      "not ready",     "an illegal memory access was encountered"};
-  return texts[code];
-}
-
-cudaError_t cudaGetDeviceCount(int *count)
-{
-  const char *said = getenv("PLM_EMULATED_DEVICES");
-  *count = said != nullptr ? atoi(said) : 1;
-  return cudaSuccess;
-}
-
-static bool is_device(int device)
-{
-  int count;
-  cudaGetDeviceCount(&count);
-  return device >= 0 && device < count;
-}
-
-cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int device)
-{
-  if (!is_device(device)) return result(cudaErrorInvalidValue);
-  *properties = {};
-  strcpy(properties->name, "emulation");
-  properties->major = device_capability() / 10;
-  properties->minor = device_capability() % 10;
-  properties->multiProcessorCount = 3; /* so few that blocks take several pieces of work */
-  return cudaSuccess;
-}
-
-cudaError_t cudaSetDevice(int device)
-{
-  if (!is_device(device)) return result(cudaErrorInvalidValue);
-  current_device = device;
-  return result(cudaSuccess);
-}
-
-cudaError_t cudaDriverGetVersion(int *version)
-{
-  *version = CUDART_VERSION;
-  return cudaSuccess;
-}
-
-cudaError_t cudaDeviceReset()
-{
-  return result(cudaSuccess);
-}
-
-cudaError_t cudaGetDevice(int *device)
-{
-  *device = current_device;
-  return cudaSuccess;
-}
-
-cudaError_t cudaDeviceGetPCIBusId(char *text, int size, int device)
-{
-  snprintf(text, (size_t)size, "emulated:%d", device);
-  return cudaSuccess;
-}
-
-cudaError_t cudaFuncSetAttribute(const void *kernel, cudaFuncAttribute, int value)
-{
-  if (value < 0 || value > MAX_SHARED_BYTES) return result(cudaErrorInvalidValue);
-  shared_limits[kernel] = (size_t)value;
-  return cudaSuccess;
-}
-
-cudaError_t cudaFuncGetName(const char **name, const void *)
-{
-  *name = "a kernel";
-  return cudaSuccess;
-}
 
 /* ---- memory ---- */
 
 cudaError_t cudaMalloc(void **buffer, size_t bytes)
 {
   forbid_captured("an allocation");
-  void *made = device_allocate(bytes);
+  size_t free_bytes, total_bytes;
+  cudaMemGetInfo(&free_bytes, &total_bytes);
+  void *made = bytes <= free_bytes ? device_allocate(bytes) : nullptr;
   if (made == nullptr) return result(cudaErrorMemoryAllocation);
   *buffer = made;
   return result(cudaSuccess);
@@ -359,23 +267,19 @@ cudaError_t cudaFreeHost(void *buffer)
   forbid_captured("a release of pinned memory");
   if (pinned.erase(static_cast<char *>(buffer)) == 0)
     stop("a release of host memory that allocate_host did not allocate");
-  if (copies_under_way > 0) stop("a release of host memory while copies are under way");
+  if (copies_under_way > 0 && !has_fault())
+    stop("a release of host memory while copies are under way");
   free(buffer);
-  return cudaSuccess;
+  return result(cudaSuccess);
 }
 
 cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
 {
   uint64_t free_now, total;
   device_size(&free_now, &total);
-  *free_bytes = free_now, *total_bytes = total;
-  return cudaSuccess;
-}
-
-cudaError_t cudaPointerGetAttributes(cudaPointerAttributes *attributes, const void *pointer)
-{
-  attributes->type = is_pinned(pointer, 1) ? cudaMemoryTypeHost : cudaMemoryTypeUnregistered;
-  return cudaSuccess;
+  *free_bytes = free_now > card().used ? free_now - card().used : 0;
+  *total_bytes = total;
+  return result(cudaSuccess);
 }
 
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind,
@@ -416,9 +320,11 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
 cudaError_t cudaStreamDestroy(cudaStream_t stream)
 {
   for (Stream *each : streams) each->finish();
-  streams.erase(std::find(streams.begin(), streams.end(), stream));
+  const auto found = std::find(streams.begin(), streams.end(), stream);
+  if (found != streams.end()) streams.erase(found);
+  trace("works %llu", (unsigned long long)works_done());
   delete stream;
-  return cudaSuccess;
+  return result(cudaSuccess);
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
@@ -439,13 +345,13 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   if (stream->capture != nullptr) stop("a wait for another stream's event in a captured one");
   if (event->stream != nullptr) stream->follow(event->stream, event->count);
   trace("wait");
-  return cudaSuccess;
+  return result(cudaSuccess);
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
 {
   *event = new Event{nullptr, 0, (flags & cudaEventDisableTiming) == 0, nullptr};
-  return cudaSuccess;
+  return result(cudaSuccess);
 }
 
 cudaError_t cudaEventCreate(cudaEvent_t *event)
@@ -456,13 +362,13 @@ cudaError_t cudaEventCreate(cudaEvent_t *event)
 cudaError_t cudaEventDestroy(cudaEvent_t event)
 {
   delete event;
-  return cudaSuccess;
+  return result(cudaSuccess);
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event)
 {
   const bool done = event->stream == nullptr || event->stream->has_done(event->count);
-  return done ? result(cudaSuccess) : cudaErrorNotReady;
+  return done || has_fault() ? result(cudaSuccess) : cudaErrorNotReady;
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event)
@@ -490,7 +396,7 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
   for (const cudaEvent_t event : {from, to})
     if (!event->stream->has_done(event->count)) return result(cudaErrorNotReady);
   *ms = static_cast<float>(1e-6 * (static_cast<double>(*to->ns) - static_cast<double>(*from->ns)));
-  return cudaSuccess;
+  return result(cudaSuccess);
 }
 
 /* ---- graphs ---- */
@@ -498,6 +404,7 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode)
 {
   if (stream->capture != nullptr) stop("a second capture of a stream");
+  if (card().capture == Capture::BEGIN) return result(cudaErrorMemoryAllocation);
   stream->capture = new Graph;
   return result(cudaSuccess);
 }
@@ -505,26 +412,36 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode)
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
 {
   if (stream->capture == nullptr) stop("the end of a capture that was not begun");
-  *graph = std::exchange(stream->capture, nullptr);
-  trace("record %zu", (*graph)->works.size());
-  return cudaSuccess;
+  Graph *made = std::exchange(stream->capture, nullptr);
+  *graph = nullptr;
+  if (made->invalid || card().capture == Capture::END || has_fault()) {
+    delete made;
+    return result(cudaErrorStreamCaptureInvalidated);
+  }
+  *graph = made;
+  trace("record %zu", made->works.size());
+  return result(cudaSuccess);
 }
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *executable, cudaGraph_t graph, unsigned)
 {
+  *executable = nullptr;
+  if (graph == nullptr) return result(cudaErrorInvalidValue);
+  if (card().capture == Capture::INSTANTIATE) return result(cudaErrorMemoryAllocation);
   *executable = new Graph(*graph);
-  return cudaSuccess;
+  return result(cudaSuccess);
 }
 
 cudaError_t cudaGraphDestroy(cudaGraph_t graph)
 {
   delete graph;
-  return cudaSuccess;
+  return result(cudaSuccess);
 }
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream)
 {
   if (stream->capture != nullptr) stop("a graph launched into a capture");
+  if (executable == nullptr) return result(cudaErrorInvalidValue);
   trace("replay %zu", executable->works.size());
   for (const Work &work : executable->works) stream->add(work);
   return result(cudaSuccess);
@@ -533,5 +450,5 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream)
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable)
 {
   delete executable;
-  return cudaSuccess;
+  return result(cudaSuccess);
 }

@@ -3,11 +3,13 @@
  * graphs.
  *
  * A stream waits for another one only as far as events demand, so a missing wait changes results.
- * Copies from and to pinned memory are done as late as events allow under the orders 0 and 1
- * (plm_emulation_order), where other work is done at once. Under other orders it is drawn for each
- * copy, and, once there is pinned memory, for each other piece of work, whether it is done now or
- * later. Pinned memory that a copy will write is NaN until then; so is the device buffer of an
- * upload if nothing else is under way.
+ * Copies from and to pinned memory, and from pageable memory, are done as late as events allow
+ * under the orders 0 and 1 (plm_emulation_order), where other work is done at once. Under other
+ * orders it is drawn for each copy, and, once there is pinned memory, for each other piece of work,
+ * whether it is done now or later. Pinned memory that a copy will write is NaN until then; so is
+ * the device buffer of an upload from it if nothing else is under way.
+ *
+ * After a fault of the device (card.h) no work is done any more, and every call returns the fault.
  *
  * The process ends with a message if pinned memory is released while a copy is under way, or if
  * something is done that is not allowed while a stream is captured.
@@ -19,7 +21,8 @@
  *   exchange BYTES under N    a transfer of NCCL; N pieces of work were sent between its start and
  *                             the wait for it, so that a device may do them during the transfer
  *   record WORKS              a captured graph of so many pieces of work
- *   replay WORKS              a launched graph */
+ *   replay WORKS              a launched graph
+ *   works WORKS               a destroyed stream; what the process has done so far */
 /* clang-format on */
 #ifndef PLM_TESTS_EMULATION_RUNTIME_H
 #define PLM_TESTS_EMULATION_RUNTIME_H
@@ -40,6 +43,7 @@ typedef std::function<void()> Work;
 
 struct Graph {
   std::vector<Work> works;
+  bool invalid = false; /* the capture of it has failed */
 };
 
 /* Its virtual functions are what an emulated library in another shared object calls. */
@@ -71,8 +75,10 @@ public:
   bool overlaps() const; /* something sent now may run beside kernels of another stream */
   uint64_t sent = 0;
   Graph *capture = nullptr;
+  bool forgotten = false; /* the device was reset, and the stream is no more */
 
 private:
+  void capture_work(const Work &work);
   struct Item {
     Work work;     /* NULL for a wait … */
     Stream *other; /* … for the first `count` of this stream */
@@ -102,6 +108,8 @@ struct Event {
 void require_pinned(const void *host, size_t bytes);
 /* Ends the process if the kernel has not been allowed so much shared memory. */
 void require_shared(const void *kernel, size_t bytes);
+/* After the device's reset no stream may be used. */
+void streams_forget();
 
 } // namespace plm::emulation
 
@@ -116,10 +124,13 @@ enum cudaError_t {
   cudaErrorMemoryAllocation,
   cudaErrorInsufficientDriver,
   cudaErrorNotReady,
-  cudaErrorIllegalAddress
+  cudaErrorIllegalAddress,
+  cudaErrorNoDevice,
+  cudaErrorDevicesUnavailable,
+  cudaErrorStreamCaptureInvalidated,
+  cudaErrorUnknown
 };
 enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice };
-enum cudaMemoryType { cudaMemoryTypeUnregistered, cudaMemoryTypeHost };
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize };
 enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal };
 enum { cudaStreamNonBlocking = 1 };
@@ -128,9 +139,12 @@ struct cudaDeviceProp {
   char name[256];
   int major, minor, multiProcessorCount;
 };
-struct cudaPointerAttributes {
-  cudaMemoryType type;
-};
+
+namespace plm::emulation
+{
+/* Keeps an error as the last one and returns it; after a fault of the device, the fault. */
+cudaError_t result(cudaError_t code);
+} // namespace plm::emulation
 
 cudaError_t cudaGetLastError();
 cudaError_t cudaPeekAtLastError();
@@ -151,7 +165,6 @@ cudaError_t cudaFree(void *buffer);
 cudaError_t cudaMallocHost(void **buffer, size_t bytes);
 cudaError_t cudaFreeHost(void *buffer);
 cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes);
-cudaError_t cudaPointerGetAttributes(cudaPointerAttributes *attributes, const void *pointer);
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream);
 cudaError_t cudaMemsetAsync(void *buffer, int value, size_t bytes, cudaStream_t stream);

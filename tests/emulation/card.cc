@@ -1,0 +1,100 @@
+/* Reads what the emulated card is like: see card.h. */
+#include "tests/emulation/card.h"
+
+#include <cstdlib>
+#include <sstream>
+
+extern "C" {
+#include "tests/emulation/controls.h"
+}
+#include "kernels/cuda/cuda_ops.cuh"
+
+namespace plm::emulation
+{
+
+namespace
+{
+
+Capture capture_of(const std::string &where)
+{
+  if (where == "begin") return Capture::BEGIN;
+  if (where == "call") return Capture::CALL;
+  if (where == "end") return Capture::END;
+  if (where == "instantiate") return Capture::INSTANTIATE;
+  if (where != "sound") stop("a card with capture=%s", where.c_str());
+  return Capture::SOUND;
+}
+
+std::string with_spaces(std::string text)
+{
+  for (char &c : text)
+    if (c == '_') c = ' ';
+  return text;
+}
+
+void take_word(Card &to, const std::string &word)
+{
+  const size_t equals = word.find('=');
+  const std::string key = word.substr(0, equals);
+  const std::string value = equals == std::string::npos ? "" : word.substr(equals + 1);
+  const long number = strtol(value.c_str(), nullptr, 10);
+  if (key == "capability")
+    to.capability = (int)number;
+  else if (key == "multiprocessors")
+    to.multiprocessors = (int)number;
+  else if (key == "name")
+    to.name = with_spaces(value);
+  else if (key == "driver")
+    to.driver = (int)number;
+  else if (key == "devices")
+    to.present = number != 0;
+  else if (key == "busy")
+    to.busy = value;
+  else if (key == "used")
+    to.used = (uint64_t)number;
+  else if (key == "lost")
+    to.lost = works_done() + (uint64_t)number;
+  else if (key == "gone")
+    to.gone = value;
+  else if (key == "capture")
+    to.capture = capture_of(value);
+  else if (key == "products")
+    to.wrong_products = value == "wrong", to.faulty_products = value == "fault";
+  else
+    stop("a card with %s", word.c_str());
+}
+
+void take_text(Card &to, const char *text)
+{
+  std::istringstream words(text);
+  for (std::string word; words >> word;) take_word(to, word);
+}
+
+Card first_card()
+{
+  Card made = {};
+  made.capability = 80;
+  made.multiprocessors = 3;
+  made.driver = CUDART_VERSION;
+  made.name = "emulation";
+  made.present = true;
+  const char *said = getenv("PLM_EMULATED_CARD");
+  if (said != nullptr) take_text(made, said);
+  return made;
+}
+
+} // namespace
+
+Card &card()
+{
+  static Card the_card = first_card();
+  return the_card;
+}
+
+} // namespace plm::emulation
+
+extern "C" void plm_emulation_card(const char *text)
+{
+  plm::emulation::take_text(plm::emulation::card(), text);
+  plm_cuda_forget_checks();
+}

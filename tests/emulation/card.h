@@ -1,0 +1,50 @@
+/* The emulated card: what it is like, and what goes wrong with it. A test says so in a text of
+ * words, by plm_emulation_card (controls.h) or in the environment variable PLM_EMULATED_CARD, which
+ * is for programs that load the emulated backend:
+ *
+ *   capability=90        the compute capability, 80 (8.0) if nothing is said
+ *   multiprocessors=2    3 if nothing is said, so that blocks take several pieces of work
+ *   name=TEXT            with _ for a space
+ *   driver=12040         the CUDA version of the driver; 0: there is no driver
+ *   devices=0            the driver finds no device
+ *   busy=FILE            while FILE exists, another process holds the card in exclusive mode
+ *   used=BYTES           memory that other processes hold
+ *   lost=N               the Nth piece of work from now on fails, and so does all that follows
+ *   gone=FILE            from then on there is no device; FILE, which is made then, says so to
+ *                        other processes
+ *   capture=WHERE        a stream cannot be captured. WHERE is begin, call (a launch invalidates
+ *                        the capture), end, or instantiate (there is no memory for the graph)
+ *   products=wrong       products of warpgroups give wrong results
+ *   products=fault       they are a fault of the device
+ *
+ * A word that is not known ends the process. When a stream is destroyed, "works N" is traced
+ * (runtime.h), the pieces of work that the process has done. */
+#ifndef PLM_TESTS_EMULATION_CARD_H
+#define PLM_TESTS_EMULATION_CARD_H
+
+#include <cstdint>
+#include <string>
+
+namespace plm::emulation
+{
+
+enum class Capture { SOUND, BEGIN, CALL, END, INSTANTIATE };
+
+struct Card {
+  int capability, multiprocessors, driver;
+  std::string name, gone, busy;
+  bool present, wrong_products, faulty_products;
+  uint64_t used, lost;
+  Capture capture;
+};
+/* From the environment at first; tests may change it. */
+Card &card();
+
+bool has_fault(); /* of the device, which every later call of the runtime returns */
+/* Counts a piece of work that is about to run. Returns whether it runs: not after a fault. */
+bool work_runs();
+uint64_t works_done(); /* how many were counted */
+
+} // namespace plm::emulation
+
+#endif
