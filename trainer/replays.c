@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "common/base/log.h"
+
 enum { OPERATIONS_MAX = 64 };
 
 struct piece {
@@ -20,6 +22,7 @@ struct plm_replays {
   struct plm_ops *ops;
   struct operation operations[OPERATIONS_MAX];
   uint32_t count;
+  bool failed; /* a recording; what is not recorded yet runs directly from then on */
 };
 
 plm_status plm_replays_open(struct plm_ops *ops, struct plm_replays **replays,
@@ -66,6 +69,30 @@ static plm_status remember(struct plm_replays *replays, struct plm_replay_key ke
   return PLM_OK;
 }
 
+/* Says once that recordings fail. The first reason is the one that matters. */
+static void give_up(struct plm_replays *replays, const struct plm_error *error)
+{
+  replays->failed = true;
+  plm_warning("the steps cannot be recorded as CUDA graphs, so they run without: %s (they are "
+              "slower, and their results are the same)",
+              error->what);
+}
+
+/* Whether the piece was recorded. */
+static bool record(struct plm_replays *replays, struct operation *operation, uint32_t piece,
+                   plm_replay_call *call, void *context)
+{
+  struct plm_ops *ops = replays->ops;
+  struct plm_error error = {0};
+  plm_status status = ops->record_begin(ops, &error);
+  if (status == PLM_OK) {
+    call(context, operation->key, piece);
+    status = ops->record_end(ops, &operation->each[piece].recording, &error);
+  }
+  if (status != PLM_OK) give_up(replays, &error);
+  return status == PLM_OK;
+}
+
 plm_status plm_replays_run(struct plm_replays *replays, struct plm_replay_key key, uint32_t piece,
                            uint32_t pieces, plm_replay_call *call, void *context,
                            struct plm_error *error)
@@ -80,11 +107,10 @@ plm_status plm_replays_run(struct plm_replays *replays, struct plm_replay_key ke
     return PLM_OK;
   }
   PLM_ASSERT(found->pieces == pieces);
-  if (found->each[piece].recording == NULL) {
-    PLM_TRY(ops->record_begin(ops, error));
+  if (found->each[piece].recording == NULL &&
+      (replays->failed || !record(replays, found, piece, call, context)))
     call(context, key, piece);
-    PLM_TRY(ops->record_end(ops, &found->each[piece].recording, error));
-  }
-  ops->replay(ops, found->each[piece].recording);
+  else
+    ops->replay(ops, found->each[piece].recording);
   return PLM_OK;
 }

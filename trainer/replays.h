@@ -2,8 +2,9 @@
  *
  * An operation has one or several pieces, and the caller does other things between them, which are
  * not recorded. The first time, its pieces run directly, and product algorithms are measured. The
- * second time they are recorded, and from then on they are replayed. All pieces of an operation run
- * every time, in their order. */
+ * second time they are recorded, and from then on they are replayed. If a recording fails, a
+ * warning says so once, and what is not recorded yet runs directly, with the same results. All
+ * pieces of an operation run every time, in their order. */
 #ifndef PLM_TRAINER_REPLAYS_H
 #define PLM_TRAINER_REPLAYS_H
 

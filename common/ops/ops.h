@@ -245,8 +245,9 @@ struct plm_ops {
    *
    * While recording, do not allocate, release, upload, download, queue a copy, replay, wait or call
    * record_begin again. If such a call is made, or an operator fails, record_end reports the error
-   * and returns no recording. Every operator must have run once before with the shapes recorded,
-   * because the first run of a shape may allocate.
+   * and returns no recording. Nothing was executed then, and the same calls may be made again to
+   * execute them; this also holds if record_begin fails. Every operator must have run once before
+   * with the shapes recorded, because the first run of a shape may allocate.
    *
    * All four are NULL if the backend cannot record (the CPU). */
   plm_status (*record_begin)(struct plm_ops *ops, struct plm_error *error);

@@ -101,15 +101,17 @@ plm_status record_begin(struct plm_ops *ops, struct plm_error *error)
     return PLM_FAILURE;
   }
   plm_cuda_remember(cuda, cudaGetLastError(), "a launch");
-  plm_cuda_remember(cuda, cudaStreamBeginCapture(cuda->stream, cudaStreamCaptureModeThreadLocal),
-                    "the beginning of a recording");
   if (cuda->error.status != PLM_OK) {
     if (error != nullptr) *error = cuda->error;
     return cuda->error.status;
   }
+  const cudaError_t code = cudaStreamBeginCapture(cuda->stream, cudaStreamCaptureModeThreadLocal);
   cuda->recording = true;
   cuda->recording_error = {};
-  return PLM_OK;
+  plm_cuda_remember(cuda, code, "the beginning of a recording");
+  cuda->recording = code == cudaSuccess;
+  if (code != cudaSuccess && error != nullptr) *error = cuda->recording_error;
+  return cuda->recording_error.status;
 }
 
 plm_status record_end(struct plm_ops *ops, struct plm_recording **recording,
