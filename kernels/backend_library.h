@@ -17,7 +17,7 @@ struct plm_backend_library {
   uint64_t own_bytes;    /* device memory that open takes for the backend itself */
   /* act_bytes: 2 (bf16) or 4 (fp32, TF32 off). ordinal: number of the device as CUDA counts it, so
    * CUDA_VISIBLE_DEVICES changes it. PLM_NOT_FOUND: there is no such device. PLM_UNSUPPORTED: the
-   * device or its driver is too old. */
+   * device or its driver is too old. PLM_BUSY: another process holds the device. */
   plm_status (*open)(size_t act_bytes, int ordinal, struct plm_ops **ops, struct plm_error *error);
   /* How many devices this process sees. */
   int (*count_devices)(void);

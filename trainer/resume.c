@@ -150,6 +150,8 @@ void plm_resume_compare(struct plm_trainer_state *state, const struct plm_config
   if (strcmp(saved->device, today->device) != 0) return;
   compare_text(state, "product library", saved->products, today->products);
   compare_text(state, "instruction set", saved->isa, today->isa);
+  if (saved->kernels[0] != '\0' && strcmp(saved->isa, today->isa) == 0)
+    compare_text(state, "CUDA kernels", saved->kernels, today->kernels);
   /* checkpoints of earlier builds have no level; a different instruction set implies another one */
   if (saved->level[0] != '\0' && strcmp(saved->isa, today->isa) == 0)
     compare_text(state, "level of instructions (PLM_CPU_ISA)", saved->level, today->level);

@@ -224,6 +224,8 @@ static struct plm_resolved resolve_today(const struct plm_config *config, uint32
   snprintf(today.precision, sizeof today.precision, "%s",
            plm_precision_name(ops->act_bytes == 2 ? PLM_PRECISION_BF16 : PLM_PRECISION_FP32));
   if (ops->products != NULL) snprintf(today.products, sizeof today.products, "%s", ops->products);
+  if (ops->kernels != NULL) snprintf(today.kernels, sizeof today.kernels, "%s", ops->kernels);
+  if (ops->fallback != NULL) snprintf(today.fallback, sizeof today.fallback, "%s", ops->fallback);
   if (ops->processor != NULL)
     snprintf(today.processor, sizeof today.processor, "%s", ops->processor);
   else
@@ -290,7 +292,8 @@ static plm_status open_backend(struct plm_trainer *trainer, bool resumed, struct
       same_device ? state->resolved.product_flops : plm_product_rate(trainer->ops);
   state->resolved = today;
   if (trainer->ranks != NULL) PLM_TRY(join_ranks(trainer, error));
-  plm_info("training on %s (%s), %s", today.device, today.isa, today.precision);
+  plm_info("training on %s (%s), %s%s%s", today.device, today.isa, today.precision,
+           today.kernels[0] != '\0' ? "; " : "", today.kernels);
   return plm_tuning_begin(state, trainer->ops, trainer->ranks, &trainer->tuning, error);
 }
 

@@ -52,6 +52,8 @@ static const struct field fields[] = {
     FIELD("resolved", "level", KIND_LATER, resolved.level),
     FIELD("resolved", "build", KIND_LATER, resolved.build),
     FIELD("resolved", "products", KIND_LATER, resolved.products),
+    FIELD("resolved", "kernels", KIND_LATER, resolved.kernels),
+    FIELD("resolved", "fallback", KIND_LATER, resolved.fallback),
 };
 enum { FIELD_COUNT = sizeof fields / sizeof *fields };
 

@@ -200,7 +200,11 @@ struct plm_ops {
   const char *processor; /* model name of the device; NULL for the machine's CPU */
   const char *driver;    /* versions of the device's driver and runtime; NULL for the CPU */
   const char *location;  /* PCI address of the device, "0000:3b:00.0"; NULL if there is none */
-  size_t act_bytes;      /* 4 or 2 */
+  /* Kernels that the device offers besides those for every device: which of them are in use,
+   * "attention sm90, relu2 tuned"; NULL if there are none. They decide bits. */
+  const char *kernels;
+  const char *fallback; /* why some of them are not, if their check failed; else NULL */
+  size_t act_bytes;     /* 4 or 2 */
   uint32_t threads;
   void *context; /* the backend's state */
 

@@ -32,27 +32,66 @@ void close_backend(struct plm_ops *ops)
 
 enum { OLDEST = 80 }; /* compute capability 8.0, for bf16 and cp.async */
 
+/* Without a driver, or with one that is too old, CUDA returns the same error. */
+plm_status old_driver(struct plm_error *error)
+{
+  enum { MAJOR = CUDART_VERSION / 1000, MINOR = CUDART_VERSION % 1000 / 10 };
+  int version = 0;
+  if (cudaDriverGetVersion(&version) != cudaSuccess) version = 0;
+  cudaGetLastError();
+  if (version == 0) {
+    plm_error_set(error, PLM_UNSUPPORTED, "NVIDIA's driver is not installed, or not loaded");
+    return plm_error_hint(error,
+                          "nvidia-smi must work: install a driver for CUDA %d.%d or later; a "
+                          "container gets that of its host (docker run --gpus all); device: cpu "
+                          "needs none",
+                          MAJOR, MINOR);
+  }
+  plm_error_set(error, PLM_UNSUPPORTED,
+                "NVIDIA's driver is too old: it supports CUDA %d.%d, and %d.%d is needed",
+                version / 1000, version % 1000 / 10, MAJOR, MINOR);
+  return plm_error_hint(error,
+                        "update the driver (nvidia-smi shows its version), or build with the CUDA "
+                        "Toolkit that it supports; device: cpu needs none");
+}
+
+/* Why a device cannot be used. */
+plm_status no_device(const struct plm_cuda *cuda, cudaError_t code, struct plm_error *error)
+{
+  cudaGetLastError();
+  if (code == cudaErrorInsufficientDriver) return old_driver(error);
+  if (code == cudaSuccess || code == cudaErrorNoDevice) {
+    plm_error_set(error, PLM_NOT_FOUND, "no CUDA device %d: %s", cuda->device,
+                  code != cudaSuccess ? cudaGetErrorString(code) : "there are not that many");
+    return plm_error_hint(error,
+                          "`nvidia-smi -L` lists the devices, and the slices of one in MIG mode; "
+                          "CUDA_VISIBLE_DEVICES may hide some; or set device: cpu");
+  }
+  if (code == cudaErrorDevicesUnavailable) {
+    plm_error_set(error, PLM_BUSY,
+                  "another process uses CUDA device %d, which is in exclusive mode: %s",
+                  cuda->device, cudaGetErrorString(code));
+    return plm_error_hint(error,
+                          "`nvidia-smi` shows its processes and its compute mode; end the other "
+                          "process, or let several share the device (nvidia-smi -c DEFAULT, as "
+                          "root)");
+  }
+  plm_error_set(error, PLM_FAILURE, "CUDA device %d: %s", cuda->device, cudaGetErrorString(code));
+  return plm_error_hint(error,
+                        "see `nvidia-smi`, and the kernel's log for the driver's messages "
+                        "(`dmesg | grep NVRM`); a device that was lost needs a reset or a restart "
+                        "of the machine");
+}
+
 plm_status find_device(struct plm_cuda *cuda, struct plm_error *error)
 {
   int count = 0;
   struct cudaDeviceProp properties;
   cudaError_t code = cudaGetDeviceCount(&count);
-  if (code == cudaErrorInsufficientDriver) {
-    plm_error_set(error, PLM_UNSUPPORTED, "NVIDIA's driver is missing or too old: %s",
-                  cudaGetErrorString(code));
-    return plm_error_hint(error, "see nvidia-smi; CUDA %d.%d is needed", CUDART_VERSION / 1000,
-                          CUDART_VERSION % 1000 / 10);
-  }
-  if (code != cudaSuccess || cuda->device >= count) {
-    plm_error_set(error, PLM_NOT_FOUND, "no CUDA device %d: %s", cuda->device,
-                  code != cudaSuccess ? cudaGetErrorString(code) : "there are not that many");
-    return plm_error_hint(error, "see nvidia-smi; or set trainer.device: cpu");
-  }
+  if (code != cudaSuccess || cuda->device >= count) return no_device(cuda, code, error);
   code = cudaGetDeviceProperties(&properties, cuda->device);
   if (code == cudaSuccess) code = cudaSetDevice(cuda->device);
-  if (code != cudaSuccess)
-    return plm_error_set(error, PLM_FAILURE, "CUDA device %d: %s", cuda->device,
-                         cudaGetErrorString(code));
+  if (code != cudaSuccess) return no_device(cuda, code, error);
   cuda->capability = 10 * properties.major + properties.minor;
   cuda->multiprocessors = properties.multiProcessorCount;
   if (cuda->capability < OLDEST)
@@ -84,23 +123,26 @@ struct sm90_kernels {
   const char *instead;      /* … and what happens without them */
   plm_status (*check)(struct plm_cuda *cuda, struct plm_error *error);
   enum verdict verdicts[MAX_DEVICES]; /* for each device; checked once in a process */
+  struct plm_error why;               /* of the last check that failed */
 };
 struct sm90_kernels attention = {
     "PLM_CUDA_ATTENTION",          "mma", "sm90", "attention", "attention runs on mma.sync",
-    plm_cuda_attention_sm90_check, {}};
+    plm_cuda_attention_sm90_check, {},    {}};
 struct sm90_kernels products = {"PLM_CUDA_RELU2",
                                 "library",
                                 "fused",
                                 "product",
                                 "products and relu2 run one after the other",
                                 plm_cuda_product_sm90_check,
+                                {},
                                 {}};
 
 /* Whether this process has called CUDA. If so, a child of it could not. */
 bool touched;
 
-void say(const struct sm90_kernels *kernels, int device, const struct plm_error *found)
+void say(struct sm90_kernels *kernels, int device, const struct plm_error *found)
 {
+  kernels->why = *found;
   fprintf(stderr, "cuda: device %d: %s, because the check of the sm_90a kernels failed: %s%s%s%s\n",
           device, kernels->instead, found->what, found->where[0] != 0 ? " (" : "", found->where,
           found->where[0] != 0 ? ")" : "");
@@ -152,6 +194,25 @@ plm_status choose(struct plm_cuda *cuda, struct sm90_kernels *kernels, bool *use
   return PLM_OK;
 }
 
+/* For the record: which kernels are in use, and why others are not. */
+void describe_kernels(struct plm_cuda *cuda)
+{
+  static const char *const ways[] = {"library", "tuned", "fused"};
+  snprintf(cuda->kernels, sizeof cuda->kernels, "attention %s, relu2 %s",
+           cuda->attention_sm90 ? "sm90" : "mma", ways[cuda->relu2]);
+  cuda->ops.kernels = cuda->kernels;
+  size_t used = 0;
+  for (const struct sm90_kernels *kernels : {&attention, &products}) {
+    const char *said = getenv(kernels->variable);
+    if (kernels->verdicts[cuda->device % MAX_DEVICES] != DISAGREES) continue;
+    if (said != nullptr && said[0] != 0) continue;
+    snprintf(cuda->fallback + used, sizeof cuda->fallback - used, "%s%s: %.100s",
+             used > 0 ? "; " : "", kernels->instead, kernels->why.what);
+    used = strlen(cuda->fallback);
+    cuda->ops.fallback = cuda->fallback;
+  }
+}
+
 plm_status choose_kernels(struct plm_cuda *cuda, struct plm_error *error)
 {
   bool use, forced;
@@ -159,6 +220,7 @@ plm_status choose_kernels(struct plm_cuda *cuda, struct plm_error *error)
   PLM_TRY(choose(cuda, &products, &use, &forced, error));
   if (use) cuda->relu2 = forced ? PLM_RELU2_FUSED : PLM_RELU2_TUNED;
   if (cuda->attention_sm90 || use) cuda->ops.isa = "sm_90a";
+  if (cuda->capability == HOPPER && cuda->bf16) describe_kernels(cuda);
   return PLM_OK;
 }
 
@@ -237,10 +299,15 @@ void check_kernels_apart(int device)
 
 plm_status plm_cuda_no_memory(struct plm_error *error, size_t bytes, const char *why)
 {
-  plm_error_set(error, PLM_NO_MEMORY, "no device memory for a buffer of %zu bytes: %s", bytes, why);
+  size_t free_bytes = 0, total_bytes = 0;
+  if (cudaMemGetInfo(&free_bytes, &total_bytes) != cudaSuccess) cudaGetLastError();
+  plm_error_set(error, PLM_NO_MEMORY,
+                "no device memory for a buffer of %zu bytes: %s; %.2f of %.2f GB are free", bytes,
+                why, 1e-9 * (double)free_bytes, 1e-9 * (double)total_bytes);
   return plm_error_hint(error, "use a smaller batch (--batch-tokens, or for training "
                                "trainer.micro_batch_tokens) or trainer.recompute: block; "
-                               "`plm-pipeline up --dry-run` shows the memory that is needed");
+                               "`plm-pipeline up --dry-run` shows the memory that is needed, and "
+                               "nvidia-smi which processes use the device");
 }
 
 void plm_cuda_forget_checks(void)
@@ -255,6 +322,7 @@ plm_status plm_ops_cuda_open(int precision, int device, struct plm_ops **ops,
 {
   if (precision == PLM_PRECISION_BF16) check_kernels_apart(device);
   touched = true;
+  plm_cuda_forget_shared();
   struct plm_cuda *cuda = new_backend(precision, device);
   if (cuda == nullptr) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   plm_status status = prepare_backend(cuda, error);
@@ -271,4 +339,9 @@ plm_status plm_ops_cuda_open(int precision, int device, struct plm_ops **ops,
 void plm_cuda_touched(void)
 {
   touched = true;
+}
+
+bool plm_cuda_is_touched(void)
+{
+  return touched;
 }

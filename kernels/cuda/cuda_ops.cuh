@@ -26,6 +26,7 @@ struct plm_cuda {
   char processor[128]; /* the device's name */
   char driver[64];
   char location[32];
+  char kernels[64], fallback[256];
   int capability, multiprocessors; /* of the device; capability is 90 for 9.0 */
   bool attention_sm90;             /* use kernels/cuda/sm90 for heads that it takes */
   enum plm_relu2_way relu2;        /* relu2_products.cuh */
@@ -114,6 +115,7 @@ void plm_cuda_streams_close(struct plm_cuda *cuda);
 /* Returns whether a recording is being made, in which `what` (an upload, …) is not allowed. The
  * error is kept for record_end. */
 bool plm_cuda_forbids(struct plm_cuda *cuda, const char *what);
+/* Says how much of the device's memory is free. */
 plm_status plm_cuda_no_memory(struct plm_error *error, size_t bytes, const char *why);
 /* Keeps the first failure in cuda->error, or in the recording's error. Later failures are
  * consequences of it. */
@@ -125,7 +127,10 @@ const char *plm_cuda_failed_kernel(void);
 void plm_cuda_forget_checks(void);
 /* Says that this process has called CUDA, so that a child of it cannot. */
 void plm_cuda_touched(void);
+bool plm_cuda_is_touched(void);
 bool plm_cuda_launches_block(void);
+/* Makes all kernels ask again for large shared memory: the device may have been reset since. */
+void plm_cuda_forget_shared(void);
 
 void plm_cuda_memory_register(struct plm_cuda *cuda);
 void plm_cuda_streams_register(struct plm_cuda *cuda);

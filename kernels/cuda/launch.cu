@@ -2,6 +2,7 @@
  * that failed. The state is per thread, since one thread at a time uses a backend. */
 #include "kernels/cuda/cuda_ops.cuh"
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 
@@ -12,6 +13,8 @@ namespace
 
 enum { MOST = 64 }; /* kernels whose permission is remembered; others ask each time */
 
+std::atomic<unsigned> openings; /* of backends; a permission does not outlive a reset between two */
+
 struct Asked {
   const void *kernel;
   int device;
@@ -19,6 +22,7 @@ struct Asked {
 };
 thread_local Asked asked[MOST];
 thread_local int asked_count;
+thread_local unsigned asked_since; /* of which opening */
 thread_local const void *failed;
 thread_local const char *running; /* owned by the runtime */
 thread_local char failed_name[256];
@@ -43,6 +47,8 @@ void plm_cuda_allow_shared(const void *kernel, size_t bytes)
 {
   int device = 0, i = 0;
   if (cudaGetDevice(&device) != cudaSuccess) return; /* the launch will report the error */
+  if (asked_since != openings) asked_count = 0;
+  asked_since = openings;
   while (i < asked_count && (asked[i].kernel != kernel || asked[i].device != device)) i++;
   if (i < asked_count && asked[i].bytes >= bytes) return;
   if (cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes) !=
@@ -51,6 +57,11 @@ void plm_cuda_allow_shared(const void *kernel, size_t bytes)
   if (i == MOST) return;
   asked[i] = {kernel, device, bytes};
   if (i == asked_count) asked_count++;
+}
+
+void plm_cuda_forget_shared(void)
+{
+  openings++;
 }
 
 /* The name must be asked for before the launch: after a failure the runtime only reports it. */

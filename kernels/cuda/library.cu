@@ -1,6 +1,7 @@
 /* The only symbol that the shared object exports. */
 #include <cstdlib>
 
+#include "kernels/cuda/check_process.cuh"
 #include "kernels/cuda/products.cuh"
 
 extern "C" {
@@ -17,10 +18,23 @@ static plm_status open_library(size_t act_bytes, int ordinal, struct plm_ops **o
                            error);
 }
 
-/* 0 also if there is no driver; opening a device then says what is wrong. */
+/* In a child: the number as text. */
+static plm_status count_in_child(void *, struct plm_error *error)
+{
+  int count = 0;
+  if (cudaGetDeviceCount(&count) != cudaSuccess) return PLM_FAILURE;
+  plm_error_set(error, PLM_OK, "%d", count);
+  return PLM_OK;
+}
+
+/* 0 also if there is no driver; opening a device then says what is wrong. A child counts, because
+ * the checks of the kernels also need a process that has not called CUDA before. */
 static int count_devices()
 {
   int count = 0;
+  struct plm_error found = {};
+  if (!plm_cuda_is_touched() && plm_cuda_check_apart(count_in_child, nullptr, &found) == PLM_OK)
+    return atoi(found.what);
   plm_cuda_touched();
   if (cudaGetDeviceCount(&count) == cudaSuccess) return count;
   cudaGetLastError();

@@ -85,14 +85,16 @@ void plm_rank_divide_threads(const struct plm_ranks *ranks, struct plm_ops_reque
 
 /* ---- comparing the ranks --------------------------------------------------------------------- */
 
-enum { TRAITS = 9, TRAIT_SIZE = 128 };
+enum { TRAITS = 10, KERNELS = 3, TRAIT_SIZE = 128 };
 struct traits {
   char host[PLM_HOST_NAME_SIZE];
   char of[TRAITS][TRAIT_SIZE];
 };
-static const char *const trait_names[TRAITS] = {
-    "build",   "device",          "precision", "instruction set", "level of instructions",
-    "threads", "product library", "processor", "driver"};
+static const char *const trait_names[TRAITS] = {"build",           "device",
+                                                "precision",       "CUDA kernels",
+                                                "instruction set", "level of instructions",
+                                                "threads",         "product library",
+                                                "processor",       "driver"};
 
 static struct traits traits_of(const struct plm_ranks *ranks, const struct plm_resolved *resolved)
 {
@@ -100,9 +102,9 @@ static struct traits traits_of(const struct plm_ranks *ranks, const struct plm_r
   char threads[16];
   const char *driver = ranks->ops->driver != NULL ? ranks->ops->driver : "";
   snprintf(threads, sizeof threads, "%u", resolved->threads);
-  const char *const texts[TRAITS] = {resolved->build,    resolved->device,    resolved->precision,
-                                     resolved->isa,      resolved->level,     threads,
-                                     resolved->products, resolved->processor, driver};
+  const char *const texts[TRAITS] = {
+      resolved->build, resolved->device, resolved->precision, resolved->kernels,   resolved->isa,
+      resolved->level, threads,          resolved->products,  resolved->processor, driver};
   snprintf(traits.host, sizeof traits.host, "%s", ranks->collective->place.host);
   for (int i = 0; i < TRAITS; i++) snprintf(traits.of[i], TRAIT_SIZE, "%s", texts[i]);
   return traits;
@@ -116,7 +118,11 @@ static plm_status compare(const struct traits *all, uint32_t ranks, struct plm_e
       plm_error_set(error, PLM_CONFIG,
                     "rank 0 on %.63s has %s %.100s, but rank %u on %.63s has %.100s", all[0].host,
                     trait_names[i], all[0].of[i], r, all[r].host, all[r].of[i]);
-      return plm_error_hint(error, "all ranks need the same build, libraries and kind of machine");
+      return plm_error_hint(error, i == KERNELS
+                                       ? "set PLM_CUDA_ATTENTION=mma and PLM_CUDA_RELU2=library "
+                                         "for all ranks; the log says which check failed"
+                                       : "all ranks need the same build, libraries and kind of "
+                                         "machine");
     }
   return PLM_OK;
 }

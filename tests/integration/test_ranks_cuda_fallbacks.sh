@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Several ranks whose kernels for sm_90a fail their check, emulated: the check runs in a process of its own, as without
+# ranks, and all ranks do without. If only one of them does, the run does not begin.
+. "$PLM_ROOT/tests/support/trainer.sh"
+. "$PLM_ROOT/tests/support/emulated_cuda.sh"
+. "$PLM_ROOT/tests/support/ranks.sh"
+export PLM_CUDA_LIBRARY=$emulated PLM_NCCL_LIBRARY=$PLM_BUILD/tests/lib/libnccl_emulated.so
+log=$PLM_TMP/trainer.log
+export PLM_EMULATED_DEVICES=2
+ranks=("${rank_settings[@]:?}" --set trainer.micro_batch_tokens=64 --set trainer.steps=1 --set trainer.batch_tokens=256
+  --set trainer.device=cuda --set trainer.precision=bf16)
+: >"$log"
+start_packer "$PLM_TMP/both"
+PLM_EMULATED_CARD="capability=90 products=fault" run_ranks 2 "$PLM_TMP/both" "${ranks[@]}" ||
+  fail "two ranks whose check fails: $(cat "$log")"
+stop_packer
+[ "$(grep -c 'attention runs on mma.sync, because' "$log")" -eq 2 ] || fail "not one line for each rank: $(cat "$log")"
+jq -e '.resolved | .ranks == 2 and .kernels == "attention mma, relu2 library" and .fallback != ""' \
+  "$PLM_TMP/both/checkpoints/latest/trainer.json" >/dev/null || fail "the kernels are not recorded"
+
+# If only one rank does without, the ranks have other bits, so the run does not begin.
+: >"$log"
+# shellcheck disable=SC2016 # for the shell of each rank
+mpirun --oversubscribe --bind-to none -np 2 bash -c \
+  '[ "$OMPI_COMM_WORLD_RANK" = 0 ] || bad=products=fault; PLM_EMULATED_CARD="capability=90 ${bad-}" exec "$@"' - \
+  "$PLM_BIN/plm-trainer" -c "$PLM_TMP/pipeline.yaml" --run "$PLM_TMP/one" --set trainer.ranks=2 "${ranks[@]}" >>"$log" 2>&1
+[ $? -eq 2 ] || fail "ranks with different kernels: $(cat "$log")"
+grep -q 'rank 0 on .* has CUDA kernels attention sm90, relu2 tuned, but rank 1 on .* has attention mma, relu2 library' "$log" ||
+  fail "no reason: $(cat "$log")"
+grep -q 'set PLM_CUDA_ATTENTION=mma and PLM_CUDA_RELU2=library for all ranks' "$log" || fail "no hint: $(cat "$log")"
