@@ -166,6 +166,7 @@ void tile_copy(void *to, const TensorMap &map, uint64_t *barrier, const int at[4
   count_copied_bytes(bytes);
   Tile tile = {(char *)to, map, {at[0], at[1], at[2], at[3]}, bytes};
   if (planted_everywhere() == PLM_EVERYWHERE_TILE) tile.at[rank / 2] += 8;
+  if (planted_everywhere() == PLM_EVERYWHERE_CHUNK) tile.at[3] = 0;
   find_barrier(barrier).tiles.push_back(tile);
   find_barrier(barrier).of_tiles = true;
 }
@@ -200,8 +201,31 @@ void barrier_arrive(uint64_t *barrier, unsigned bytes_to_come)
   if (state.pending == 0 && state.bytes == 0) phase_ends(state);
 }
 
+/* The parity that a kernel waits for which never flips that of its rings, of one stage or of
+ * several. The barriers of a ring follow each other, first those of tiles. A stage is freed by the
+ * four warps of the one worker that has it, or by both workers' eight. */
+static unsigned planted_parity(const uint64_t *barrier, unsigned parity)
+{
+  enum { WARPS = 4, BOTH = 2 * WARPS };
+  const auto arrivals = [](const uint64_t *of) {
+    const auto found = barriers.find(of);
+    return found == barriers.end() ? 0 : found->second.arrivals;
+  };
+  const unsigned own = arrivals(barrier);
+  const bool empty = own == WARPS || own == BOTH;
+  const bool turn = own == WARPS || (!empty && arrivals(barrier + 1) == WARPS);
+  switch (planted_everywhere()) {
+  case PLM_EVERYWHERE_TURN_FULL: return turn && !empty ? 0 : parity;
+  case PLM_EVERYWHERE_TURN_EMPTY: return turn && empty ? 1 : parity;
+  case PLM_EVERYWHERE_RING_FULL: return !turn && !empty ? 0 : parity;
+  case PLM_EVERYWHERE_RING_EMPTY: return !turn && empty ? 1 : parity;
+  default: return parity;
+  }
+}
+
 void barrier_wait(uint64_t *barrier, unsigned parity)
 {
+  parity = planted_parity(barrier, parity);
   struct Wait {
     Barrier *barrier;
     unsigned parity;

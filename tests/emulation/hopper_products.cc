@@ -31,6 +31,7 @@ struct Begun {
 };
 struct Thread {
   bool fenced = false;
+  bool multiplied = false;  /* has begun a product */
   uint64_t trail = 0;       /* of the places of the source that the thread came to (at_line) */
   std::vector<char> locals; /* the thread's stack from here on when it last called the fence */
   const char *locals_at = nullptr;
@@ -258,6 +259,8 @@ void product_begin(const Product &product)
   Begun begun = {product, {}};
   if (planted == PLM_EVERYWHERE_TURNED) begun.product.b_transposed = false;
   if (planted == PLM_EVERYWHERE_START) begun.product.b_descriptor += product.b_transposed ? 128 : 2;
+  if (planted == PLM_EVERYWHERE_CARRIED) begun.product.accumulate |= of.multiplied;
+  of.multiplied = true;
   if (planted == PLM_EVERYWHERE_LEADING) begun.product.b_descriptor ^= UINT64_C(1) << 24;
   if (product.a_descriptor != nullptr) {
     begun.a[0] = (unsigned)*product.a_descriptor;

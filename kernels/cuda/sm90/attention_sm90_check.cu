@@ -11,15 +11,19 @@ namespace
 {
 
 struct Shape {
-  int L, H, K, document; /* consecutive documents have this length */
+  int B, L, H, K, document; /* consecutive documents have this length, or 7 less in chunk 1 */
   bool causal;
   float cap;
 };
-/* Short and long (over 512) ranges of keys, both widths of tiles, columns of zeros, caps. */
+/* Short and long (over 512) ranges of keys, both widths of tiles, columns of zeros, caps; for each
+ * kernel a shape with a second chunk. */
 const Shape shapes[] = {
-    {330, 2, 64, 130, false, 0},  {330, 2, 128, 130, true, 0}, {700, 1, 64, 650, true, 0},
-    {700, 1, 128, 650, false, 0}, {200, 2, 96, 90, true, 5},   {600, 1, 64, 580, false, 5},
+    {2, 330, 1, 64, 130, false, 0},  {2, 330, 1, 128, 130, true, 0}, {1, 700, 1, 64, 650, true, 0},
+    {1, 700, 1, 128, 650, false, 0}, {2, 200, 2, 96, 90, true, 5},   {1, 600, 1, 64, 580, false, 5},
+    {2, 130, 1, 64, 70, true, 5},
 };
+/* So few that a block takes several pieces of work of these small shapes. */
+enum { BLOCKS = 2 };
 
 constexpr double LSE = 2e-3; /* the most by which lse may differ */
 
@@ -31,29 +35,37 @@ struct Tensors {
   float *lse = nullptr;
 };
 
-/* The mask's arrays for one chunk, as plm_mask_build makes them. Positions after the last whole
- * document are padding. */
+/* The mask's arrays, as plm_mask_build makes them. Positions after the last whole document of a
+ * chunk are padding. */
 struct Mask {
-  int L, tiles;
+  int B, L, tiles; /* tiles of a chunk */
+  int rows, all;   /* positions and tiles of all chunks */
   std::vector<int32_t> values;
   explicit Mask(const Shape &shape)
-      : L(shape.L), tiles((shape.L + PLM_MASK_TILE - 1) / PLM_MASK_TILE)
+      : B(shape.B), L(shape.L), tiles((shape.L + PLM_MASK_TILE - 1) / PLM_MASK_TILE),
+        rows(shape.B * shape.L), all(shape.B * tiles)
   {
-    values.assign((size_t)(4 * L + 6 * tiles), 0);
-    const int covered = L - L % shape.document;
-    for (int i = 0; i < covered; i++) {
-      const int first = i - i % shape.document, end = first + shape.document;
-      values[(size_t)i] = first;
-      values[(size_t)(L + i)] = shape.causal ? i + 1 : end;
-      values[(size_t)(2 * L + i)] = shape.causal ? i : first;
-      values[(size_t)(3 * L + i)] = end;
+    values.assign((size_t)(4 * rows + 6 * all), 0);
+    for (int chunk = 0; chunk < B; chunk++) {
+      documents(chunk, shape.document - 7 * chunk, shape.causal);
+      for (int side = 0; side < 2; side++)
+        for (int t = 0; t < tiles; t++) tile(chunk, side, t);
     }
-    for (int side = 0; side < 2; side++)
-      for (int t = 0; t < tiles; t++) tile(side, t);
   }
-  void tile(int side, int t)
+  void documents(int chunk, int length, bool causal)
   {
-    const int32_t *begin = values.data() + 2 * side * L, *end = begin + L;
+    int32_t *of_chunk = values.data() + chunk * L;
+    for (int i = 0; i < L - L % length; i++) {
+      const int first = i - i % length, end = first + length;
+      of_chunk[i] = first;
+      of_chunk[rows + i] = causal ? i + 1 : end;
+      of_chunk[2 * rows + i] = causal ? i : first;
+      of_chunk[3 * rows + i] = end;
+    }
+  }
+  void tile(int chunk, int side, int t)
+  {
+    const int32_t *begin = values.data() + 2 * side * rows + chunk * L, *end = begin + rows;
     int least = INT32_MAX, largest = 0, latest = 0, earliest = INT32_MAX;
     for (int i = t * PLM_MASK_TILE; i < L && i < (t + 1) * PLM_MASK_TILE; i++) {
       if (begin[i] == end[i]) {
@@ -63,23 +75,23 @@ struct Mask {
       least = min(least, begin[i]), latest = max(latest, begin[i]);
       largest = max(largest, end[i]), earliest = min(earliest, end[i]);
     }
-    int32_t *out = values.data() + 4 * L + 4 * side * tiles + t;
+    int32_t *out = values.data() + 4 * rows + 4 * side * all + chunk * tiles + t;
     out[0] = largest > 0 ? least : 0;
-    out[tiles] = largest;
+    out[all] = largest;
     if (side == 1) return;
-    out[2 * tiles] = latest < earliest ? latest : 0;
-    out[3 * tiles] = latest < earliest ? earliest : 0;
+    out[2 * all] = latest < earliest ? latest : 0;
+    out[3 * all] = latest < earliest ? earliest : 0;
   }
   struct plm_interval_mask view(const int32_t *at) const
   {
     struct plm_interval_mask mask = {};
-    const int32_t *t = at + 4 * L;
-    mask.B = 1, mask.L = L;
-    mask.key_begin = at, mask.key_end = at + L;
-    mask.query_begin = at + 2 * L, mask.query_end = at + 3 * L;
-    mask.tile_key_begin = t, mask.tile_key_end = t + tiles;
-    mask.tile_full_begin = t + 2 * tiles, mask.tile_full_end = t + 3 * tiles;
-    mask.tile_query_begin = t + 4 * tiles, mask.tile_query_end = t + 5 * tiles;
+    const int32_t *t = at + 4 * rows;
+    mask.B = B, mask.L = L;
+    mask.key_begin = at, mask.key_end = at + rows;
+    mask.query_begin = at + 2 * rows, mask.query_end = at + 3 * rows;
+    mask.tile_key_begin = t, mask.tile_key_end = t + all;
+    mask.tile_full_begin = t + 2 * all, mask.tile_full_end = t + 3 * all;
+    mask.tile_query_begin = t + 4 * all, mask.tile_query_end = t + 5 * all;
     return mask;
   }
 };
@@ -150,7 +162,7 @@ plm_status check_shape(struct plm_cuda *cuda, const Shape &shape, Tensors t[2], 
 {
   static const char *const names[BUFFERS] = {"", "", "the output", "a gradient"};
   struct plm_ops *ops = &cuda->ops;
-  const size_t rows = (size_t)shape.L, width = (size_t)shape.H * (size_t)shape.K;
+  const size_t rows = (size_t)shape.B * (size_t)shape.L, width = (size_t)shape.H * (size_t)shape.K;
   const Mask mask(shape);
   std::vector<uint16_t> qkv(3 * rows * width), dout(rows * width), none(3 * rows * width, 0xffff);
   plm_sm90_draw(qkv, 1);
@@ -165,7 +177,8 @@ plm_status check_shape(struct plm_cuda *cuda, const Shape &shape, Tensors t[2], 
   ops->upload(ops, t[0].at[QKV], qkv.data(), t[0].bytes[QKV]);
   ops->upload(ops, t[0].at[DOUT], dout.data(), t[0].bytes[DOUT]);
   const struct plm_attention_shape s = {
-      1, shape.L, shape.H, shape.K, 3 * shape.H * shape.K, 1 / sqrtf((float)shape.K), shape.cap};
+      shape.B,  shape.L, shape.H, shape.K, 3 * shape.H * shape.K, 1 / sqrtf((float)shape.K),
+      shape.cap};
   const struct plm_interval_mask view = mask.view(static_cast<const int32_t *>(*mask_values));
   compute(cuda, false, t[0], t[0], view, s);
   PLM_TRY(plm_sm90_settle(cuda, error));
@@ -180,6 +193,8 @@ plm_status plm_cuda_attention_sm90_check(struct plm_cuda *cuda, struct plm_error
 {
   plm_status status = PLM_OK;
   const bool chosen = cuda->attention_sm90;
+  const int multiprocessors = cuda->multiprocessors;
+  cuda->multiprocessors = min(multiprocessors, (int)BLOCKS);
   for (const Shape &shape : shapes) {
     Tensors t[2];
     void *mask_values = nullptr;
@@ -193,10 +208,11 @@ plm_status plm_cuda_attention_sm90_check(struct plm_cuda *cuda, struct plm_error
     }
     if (mask_values != nullptr) cuda->ops.release(&cuda->ops, mask_values);
     if (status != PLM_OK) {
-      plm_error_where(error, "heads of %d, %d positions", shape.K, shape.L);
+      plm_error_where(error, "heads of %d, %d chunks of %d positions", shape.K, shape.B, shape.L);
       break;
     }
   }
   cuda->attention_sm90 = chosen;
+  cuda->multiprocessors = multiprocessors;
   return status;
 }

@@ -1,6 +1,7 @@
 /* Checks whether the products for sm_90a compute on this device what the library and a pass over
- * its result compute, on a few shapes with tails, of which one has more tiles than there are
- * multiprocessors. Runs when the first backend of a process opens. */
+ * its result compute, on a few shapes with tails. Two blocks compute the small ones, so that each
+ * takes several tiles; of the others, one has more tiles than there are multiprocessors. Runs when
+ * the first backend of a process opens. */
 #include "kernels/cuda/relu2_products.cuh"
 #include "kernels/cuda/sm90/check_sm90.cuh"
 
@@ -12,8 +13,9 @@ struct Shape {
 };
 const Shape shapes[] = {
     {1, 8, 8}, {200, 136, 328}, {450, 24, 264}, {3000, 520, 1288}, {512, 768, 2048}};
-/* The emulation has three multiprocessors, and no time for the last shapes. */
-constexpr int SHAPES = PLM_EMULATED ? 3 : sizeof shapes / sizeof *shapes;
+enum { SMALL = 3, BLOCKS = 2 };
+/* The emulation has no time for the large ones. */
+constexpr int SHAPES = PLM_EMULATED ? (int)SMALL : (int)(sizeof shapes / sizeof *shapes);
 
 enum { X, DY, W, HIDDEN, GIVEN, OUT = GIVEN, DUP, BUFFERS };
 struct Tensors {
@@ -74,9 +76,11 @@ plm_status plm_cuda_product_sm90_check(struct plm_cuda *cuda, struct plm_error *
 {
   plm_status status = PLM_OK;
   const enum plm_relu2_way chosen = cuda->relu2;
+  const int multiprocessors = cuda->multiprocessors;
   for (int i = 0; i < SHAPES; i++) {
     const Shape &shape = shapes[i];
     Tensors t;
+    cuda->multiprocessors = i < SMALL ? min(multiprocessors, (int)BLOCKS) : multiprocessors;
     status = check_shape(cuda, shape, t, error);
     if (status == PLM_TIMEOUT) break; /* a release would wait forever */
     for (void *buffer : t.at) {
@@ -89,5 +93,6 @@ plm_status plm_cuda_product_sm90_check(struct plm_cuda *cuda, struct plm_error *
     }
   }
   cuda->relu2 = chosen;
+  cuda->multiprocessors = multiprocessors;
   return status;
 }
