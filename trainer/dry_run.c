@@ -42,6 +42,7 @@ static void print_table(const struct outlook *o)
     const struct plm_memory_row *row = &o->plan.rows[i];
     if (o->backend.partial && strcmp(row->name, "scratch") == 0) continue;
     if (row->bytes == 0 && o->plan.ranks.ranks == 1 && strcmp(row->name, "exchange") == 0) continue;
+    if (row->bytes == 0 && strcmp(row->name, "reserve") == 0) continue;
     printf("%-36s %12.1f MB\n", row->title, 1e-6 * (double)row->bytes);
   }
   if (o->backend.own_bytes > 0)

@@ -14,6 +14,10 @@
 #include "trainer/step.h"
 #include "trainer/step_chunks.h"
 
+/* Kept free on a device: the driver loads kernels when they first run, and graphs take memory when
+ * they are made. */
+enum { DEVICE_RESERVE = 1000 * 1000 * 1000 };
+
 static plm_status count_parameters(const struct plm_config *config, uint64_t *parameters,
                                    uint64_t *arena_bytes, struct plm_error *error)
 {
@@ -69,7 +73,7 @@ plm_status plm_memory_plan(const struct plm_config *config, const struct plm_ops
       plm_masks_values(&config->model, micro_chunks, config->data.max_length) * sizeof(int32_t);
   const uint64_t moments = optimizer - scratch;
   const uint64_t norms = config->norms > 0 ? plan->ranks.parameters : 0;
-  const bool copies = config->trainer.ranks > 1 && !plm_device_is_cpu(ops->name);
+  const bool cpu = plm_device_is_cpu(ops->name), copies = config->trainer.ranks > 1 && !cpu;
   const struct plm_memory_row rows[] = {
       {"parameters", "parameters, fp32", plan->ranks.parameters, false, false},
       {"weights", "weights, as products read them", memory.weights, false, false},
@@ -83,6 +87,7 @@ plm_status plm_memory_plan(const struct plm_config *config, const struct plm_ops
       {"workspace", "workspace", memory.workspace, false, false},
       {"masks", "attention masks", masks, false, false},
       {"inputs", "inputs of two steps", device_inputs, false, false},
+      {"reserve", "kept free for kernels and graphs", cpu ? 0 : DEVICE_RESERVE, false, false},
       {"inputs_host", "inputs and masks, host", host_inputs + masks, true, false},
       {"transfers", "transfers between ranks, host", copies ? PLM_RANK_ROOM : 0, true, false},
       {"snapshot", "snapshot for checkpoints, host", arena_bytes + all_moments, true, true},
@@ -167,6 +172,7 @@ plm_status plm_memory_check(const struct plm_config *config, struct plm_ops *ops
         gb, gigabytes(free_bytes), hint);
     return PLM_OK;
   }
+  const uint64_t used_bytes = total_bytes - free_bytes;
   const struct plm_memory_row *most = &plan.rows[0];
   for (size_t i = 1; i < plan.count; i++)
     if (!plan.rows[i].host && plan.rows[i].bytes > most->bytes) most = &plan.rows[i];
@@ -175,5 +181,10 @@ plm_status plm_memory_check(const struct plm_config *config, struct plm_ops *ops
       "training takes %.2f GB of the device's memory (%s: %.2f GB), but only %.2f of %.2f "
       "GB are free",
       gb, most->title, gigabytes(most->bytes), gigabytes(free_bytes), gigabytes(total_bytes));
+  if (used_bytes > total_bytes / 10) /* much more than this process has so far */
+    return plm_error_hint(error,
+                          "%.2f GB are in use, most of it by other processes (nvidia-smi shows "
+                          "them); or %s; `plm-pipeline up --dry-run` shows the whole memory plan",
+                          gigabytes(used_bytes), hint);
   return plm_error_hint(error, "%s; `plm-pipeline up --dry-run` shows the whole memory plan", hint);
 }
