@@ -475,9 +475,9 @@ bench-cpu: all $(BENCH_BIN) venv ## compare with PyTorch on the CPU; OUT=FILE sa
 # Takes less than nine minutes: tests, races, parity, a run, benchmarks. The report is in OUT
 # (tests/gpu/results). LIBS is a folder of libraries that tests/gpu/pack.sh unpacked; MINUTES is a limit.
 .PHONY: gpu-check
-gpu-check: ## on a machine with a GPU: test and measure everything on it; LIBS=, OUT=, MINUTES=
+gpu-check: ## on a machine with a GPU: test and measure everything on it; LIBS=, OUT=, MINUTES=; NEEDS=1 only looks whether it can
 	@PYTHONDONTWRITEBYTECODE=1 python3 tests/gpu/gpu_check.py --build $(BUILD) $(if $(LIBS),--libs $(LIBS)) \
-	  $(if $(OUT),--out $(OUT)) $(if $(MINUTES),--minutes $(MINUTES))
+	  $(if $(OUT),--out $(OUT)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(NEEDS),--needs)
 
 # Without a GPU, the demo does not wait for nvcc.
 .PHONY: demo

@@ -97,17 +97,32 @@ def targets(check):
     return names
 
 
+def missing(check):
+    """What was not built, as paths."""
+    names = [os.path.relpath(check.device["PLM_CUDA_LIBRARY"], ROOT), *targets(check)]
+    return [name for name in names if not (ROOT / name).exists()]
+
+
 def is_built(check):
-    return pathlib.Path(check.device["PLM_CUDA_LIBRARY"]).exists() and all(
-        (ROOT / name).exists() for name in targets(check)
-    )
+    """Whether the other parts can run: a part reports which of its own tests is missing."""
+    absent = missing(check)
+    programs = [os.path.relpath(check.program(f"bin/{name}"), ROOT) for name in PROGRAMS]
+    library = os.path.relpath(check.device["PLM_CUDA_LIBRARY"], ROOT)
+    return not any(name in absent for name in [*programs, library])
 
 
 def build(check, part, until):
     if check.rehearse:
-        part.verdict("`make tests` has built everything", is_built(check))
+        absent = missing(check)
+        part.verdict("`make tests` has built everything", not absent, ", ".join(absent))
         return
-    command = ["make", f"-j{os.cpu_count()}", f"CUDA_ARCHS={check.card.arch}", *targets(check)]
+    command = [
+        "make",
+        "-k",
+        f"-j{os.cpu_count()}",
+        f"CUDA_ARCHS={check.card.arch}",
+        *targets(check),
+    ]
     dnnl = "/usr/include/oneapi/dnnl/dnnl.h"
     libs = check.options.libs
     if libs is not None and (libs / dnnl[1:]).exists():
@@ -115,12 +130,13 @@ def build(check, part, until):
     if ask(check, "ompi", "pkg-config", "--exists", "ompi-c") is not None:
         command.append(os.path.relpath(check.program("lib/libplm_mpi.so"), ROOT))
     library = os.path.relpath(check.device["PLM_CUDA_LIBRARY"], ROOT)
-    cuda = check.runner.start_logged("build-cuda", [*command[:3], library, "V=1"], VERBOSE)
+    cuda = check.runner.start_logged("build-cuda", [*command[:4], library, "V=1"], VERBOSE)
     outcome = check.runner.run("build", command, until - time.monotonic())
     part.verdict(
         "programs, tests and benchmarks", outcome.good, "" if outcome.good else outcome.why()
     )
     if not outcome.good:
+        part.note("not built: " + (", ".join(missing(check)) or "nothing is missing"))
         part.text("```\n" + outcome.end(25) + "\n```")
     made = cuda.wait(until - time.monotonic())
     part.verdict(

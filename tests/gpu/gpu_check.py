@@ -1,9 +1,10 @@
 """Checks and measures this source tree on a GPU, in one run of under nine minutes (doc/cuda.md).
 
-    gpu_check.py [--libs DIR] [--out DIR] [--build DIR] [--minutes M] [--only PART]... [--rehearse]
+    gpu_check.py [--libs DIR] [--out DIR] [--build DIR] [--minutes M] [--only PART]... [--needs] [--rehearse]
 
 --libs     a folder that tests/gpu/pack.sh made, if the libraries are not installed
 --only     runs only these parts (see PARTS); the build always runs
+--needs    only looks whether the machine has everything; builds nothing
 --rehearse runs every part at a tiny size without a GPU, on the emulated backend and with PyTorch on
            the CPU. The report says so; it shows only that the check itself works
 
@@ -26,6 +27,7 @@ import traceback
 
 import check_kernels
 import check_machine
+import check_needs
 import check_ranks
 import check_right
 import check_speed
@@ -46,6 +48,7 @@ class Check:
         self.writing = threading.Lock()
         self.card = None  # check_machine.Card
         self.python = None  # an interpreter with PyTorch
+        self.ready = False  # check_needs: whether everything is there that the build needs
         self.tokens = {}  # figures that later parts use
         library = "tests/lib/libplm_cuda_emulated.so" if self.rehearse else "lib/libplm_cuda.so"
         self.device = {
@@ -118,13 +121,15 @@ TOGETHER = ("operators", "sanitizer", "parity", "pipeline")
 def run(check):
     chosen = check.options.only or list(PARTS)
     check.part("Machine", check_machine.machine, 30)
-    if check.card is None:
+    if check.card is not None:
+        check.report.rename(
+            "rehearsal"
+            if check.rehearse
+            else time.strftime("%Y-%m-%d-") + re.sub(r"[^a-z0-9]+", "-", check.card.name.lower())
+        )
+    check.part("Needs", check_needs.needs, 60)
+    if check.card is None or not check.ready or check.options.needs:
         return
-    check.report.rename(
-        "rehearsal"
-        if check.rehearse
-        else time.strftime("%Y-%m-%d-") + re.sub(r"[^a-z0-9]+", "-", check.card.name.lower())
-    )
     check.peers = check_speed.PeersAhead(check, chosen)
     check.part("Build", check_machine.build, 200)
     if not check_machine.is_built(check):
@@ -154,6 +159,7 @@ def main():
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
     parser.add_argument("--minutes", type=float, default=8.6)
     parser.add_argument("--only", action="append", choices=PARTS)
+    parser.add_argument("--needs", action="store_true")
     parser.add_argument("--rehearse", action="store_true")
     options = parser.parse_args()
     signal.signal(

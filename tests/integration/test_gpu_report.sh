@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# The report of `make gpu-check` when half of the check fails: tests that were not built, a program that is broken, one
+# that never ends, and the end of the check itself by a signal. Each is in the report, and nothing is left behind.
+. "$PLM_ROOT/tests/support/lib.sh"
+export PYTHONDONTWRITEBYTECODE=1
+[ -e "$PLM_BUILD/tests/lib/libplm_cuda_emulated.so" ] || { echo "the emulated backend is not built"; exit 77; }
+command -v python3 >/dev/null || { echo "no python3"; exit 77; }
+
+mkdir -p broken/bin broken/tests/gpu
+ln -s "$PLM_BUILD/tests/lib" broken/tests/lib
+for name in plm-pipeline plm-packer plm-evaluator; do ln -s "$PLM_BIN/$name" broken/bin/; done
+printf '#!/bin/sh\necho "plm-trainer: broken on purpose" >&2\nexit 3\n' >broken/bin/plm-trainer
+printf '#!/bin/sh\necho $$ >%s/reached\nexec sleep 1000\n' "$PLM_TMP" >broken/tests/gpu/gpu_rates
+chmod +x broken/bin/plm-trainer broken/tests/gpu/gpu_rates
+
+# begin NAME: the check in the background, until the program that never ends runs
+begin() {
+  rm -f reached
+  TMPDIR=$PLM_TMP PLM_VENV='' python3 "$PLM_ROOT/tests/gpu/gpu_check.py" --rehearse --build broken --out "$PLM_TMP/$1" \
+    --only operators --only pipeline --only ceilings --only attention --minutes 60 >"$1.out" 2>"$1.err" &
+  check=$!
+  wait_for 60 test -s reached
+}
+
+begin ended
+report=ended/rehearsal.md
+says $report '^\| Needs \| done'
+says $report '^\| Build \| done .*\*\*1 FAILED' # what was not built is named
+says $report '^- \*\*FAILED\*\*: .make tests. has built everything .*tests/kernels/test_ops_rows'
+says $report '^\| Operators on the device \| done .*FAILED'
+says $report '^\| The pipeline, killed and resumed \| (done|failed) .*'
+says $report 'broken on purpose'
+kill -TERM $check
+status=0
+wait $check || status=$?
+[ $status -eq 143 ] || fail "the check ended with $status"
+says $report '^\| Ceilings \| '
+says ended/rehearsal.log '^==== '
+[ -z "$(ls -d gpu-check-* 2>/dev/null)" ] || fail "a folder is left behind"
+! kill -0 "$(cat reached)" 2>/dev/null || fail "a program is left behind"
+
+# SIGKILL cannot be caught, so the report is rewritten after each part.
+begin killed
+kill -KILL $check
+wait $check 2>/dev/null || true
+kill -KILL "$(cat reached)"
+says killed/rehearsal.md '^\| Operators on the device \| done .*FAILED'
+says killed/rehearsal.md 'broken on purpose'
