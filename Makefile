@@ -472,6 +472,13 @@ bench-cpu: all $(BENCH_BIN) venv ## compare with PyTorch on the CPU; OUT=FILE sa
 	@$(or $(PLM_VENV),build/venv)/bin/python tests/bench/bench_cpu.py --build $(BUILD) \
 	  $(if $(QUICK),--quick) $(if $(OUT),--out $(OUT))
 
+# About half an hour on an idle core; STEPS=600 and more train longer (the default is 80). A training that
+# is in RESULTS is not repeated.
+.PHONY: learn
+learn: all ## train small models at equal compute and print what they have learnt; STEPS=, SWEEP_STEPS=, RESULTS=FILE, QUICK=1
+	@python3 -B tests/bench/bench_learn.py --build $(BUILD) $(if $(QUICK),--quick) $(if $(RESULTS),--results $(RESULTS)) \
+	  $(if $(STEPS),--steps $(STEPS)) $(if $(SWEEP_STEPS),--sweep-steps $(SWEEP_STEPS))
+
 # Takes less than nine minutes: tests, races, parity, a run, benchmarks. The report is in OUT
 # (tests/gpu/results). LIBS is a folder of libraries that tests/gpu/pack.sh unpacked; MINUTES is a limit.
 .PHONY: gpu-check
