@@ -7,6 +7,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/terminal.h"
 
 enum { BAR_WIDTH = 24 };
 static const uint64_t redraw_ns = 100000000u, plain_line_ns = 10000000000u;
@@ -37,7 +38,7 @@ void plm_progress_begin(struct plm_progress *progress, const char *label)
 {
   const uint64_t now = plm_clock_ns();
   *progress = (struct plm_progress){.label = label,
-                                    .terminal = isatty(STDERR_FILENO) == 1,
+                                    .terminal = plm_terminal_can_redraw(STDERR_FILENO),
                                     .silent = plm_log_least() > PLM_LOG_INFO,
                                     .start_ns = now,
                                     .last_ns = now};

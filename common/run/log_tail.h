@@ -8,7 +8,8 @@
 
 #include "common/base/file.h"
 
-enum { PLM_TAIL_LINE_SIZE = 8192 };
+/* A line of trainer.jsonl with the norms of a thousand layers fits. */
+enum { PLM_TAIL_LINE_SIZE = 1 << 17 };
 
 struct plm_tail {
   char path[PLM_PATH_SIZE];

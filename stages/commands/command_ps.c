@@ -1,5 +1,6 @@
 /* `plm-pipeline ps`: shows the stages while a run is running. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -8,6 +9,8 @@
 #include "common/base/json.h"
 #include "common/base/printable.h"
 #include "common/base/strict_json.h"
+#include "common/base/terminal.h"
+#include "common/base/text.h"
 #include "stages/commands/command.h"
 #include "stages/supervisor/ps_rows.h"
 #include "stages/supervisor/supervisor_socket.h"
@@ -37,11 +40,11 @@ static void rate_text(const cJSON *row, char rate[32], char queue[32])
     snprintf(queue, 32, "%.0f", plm_json_number(row, "queue", 0.0));
 }
 
-static void print_table(const cJSON *stages, bool color)
+static void print_table(FILE *out, const cJSON *stages, bool color)
 {
   const cJSON *row;
-  printf("%-11s %-10s %7s %-9s %-5s %8s %8s %9s %5s\n", "STAGE", "NODE", "PID", "STATE", "READY",
-         "RESTARTS", "AGE", "RATE", "QUEUE");
+  fprintf(out, "%-11s %-10s %7s %-9s %-5s %8s %8s %9s %5s\n", "STAGE", "NODE", "PID", "STATE",
+          "READY", "RESTARTS", "AGE", "RATE", "QUEUE");
   cJSON_ArrayForEach(row, stages)
   {
     char name[64], node[64], state[32], stage[32], age[32], rate[32], queue[32], ranks[32];
@@ -56,10 +59,10 @@ static void print_table(const cJSON *stages, bool color)
     ranks[0] = '\0';
     if (cJSON_HasObjectItem(row, "ranks"))
       snprintf(ranks, sizeof ranks, "  %.0f ranks", plm_json_number(row, "ranks", 0.0));
-    printf("%-11s %-10s %7.0f %s%-9s%s %-5s %8.0f %8s %9s %5s%s\n", name, node,
-           plm_json_number(row, "pid", 0.0), color ? paint : "", state, color ? "\033[0m" : "",
-           cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(row, "ready")) ? "yes" : "no",
-           plm_json_number(row, "restarts", 0.0), age, rate, queue, ranks);
+    fprintf(out, "%-11s %-10s %7.0f %s%-9s%s %-5s %8.0f %8s %9s %5s%s\n", name, node,
+            plm_json_number(row, "pid", 0.0), color ? paint : "", state, color ? "\033[0m" : "",
+            cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(row, "ready")) ? "yes" : "no",
+            plm_json_number(row, "restarts", 0.0), age, rate, queue, ranks);
   }
 }
 
@@ -91,7 +94,31 @@ static plm_status look_into_folder(const char *run, cJSON **stages, plm_status n
   return PLM_OK;
 }
 
-static plm_status show(const struct plm_command_context *context, const char *run,
+/* The table takes the place of the one before it, in one write, so that nothing flickers. */
+static void redraw_table(const cJSON *stages, bool color)
+{
+  char *text = NULL;
+  size_t size = 0;
+  FILE *memory = open_memstream(&text, &size);
+  if (memory == NULL) return;
+  print_table(memory, stages, color);
+  if (fclose(memory) != 0) return;
+  struct plm_text screen = {0};
+  plm_text_puts(&screen, "\033[H");
+  for (const char *row = text; *row != '\0';) {
+    const size_t length = strcspn(row, "\n");
+    plm_text_puts(&screen, "\033[2K");
+    plm_text_append(&screen, row, length);
+    plm_text_puts(&screen, "\n");
+    row += length + (row[length] == '\n');
+  }
+  plm_text_puts(&screen, "\033[J");
+  if (!screen.failed) fwrite(screen.data, 1, screen.length, stdout);
+  plm_text_deinit(&screen);
+  free(text);
+}
+
+static plm_status show(const struct plm_command_context *context, const char *run, bool redraw,
                        struct plm_error *error)
 {
   cJSON *stages = NULL;
@@ -102,7 +129,10 @@ static plm_status show(const struct plm_command_context *context, const char *ru
   if (context->json) {
     return plm_json_print(stages, error);
   }
-  print_table(stages, context->color);
+  if (redraw)
+    redraw_table(stages, context->color);
+  else
+    print_table(stdout, stages, context->color);
   cJSON_Delete(stages);
   return PLM_OK;
 }
@@ -114,9 +144,8 @@ static plm_status ps(const struct plm_command_context *context, struct plm_error
   PLM_TRY(plm_command_operands(context, 0, error));
   PLM_TRY(plm_command_run_folder(context, run, error));
   for (bool shown = false;;) {
-    const bool clear = watch && !context->json && isatty(STDOUT_FILENO);
-    if (clear) fputs("\033[H\033[J", stdout);
-    const plm_status status = show(context, run, error);
+    const bool redraw = watch && !context->json && plm_terminal_can_redraw(STDOUT_FILENO);
+    const plm_status status = show(context, run, redraw, error);
     if (status == PLM_NOT_RUNNING && shown) { /* it was watched to its end */
       *error = (struct plm_error){0};
       return PLM_OK;

@@ -172,8 +172,7 @@ static void turn(struct plm_supervisor *supervisor)
 
 /* ---- the end ------------------------------------------------------------------------------- */
 
-/* The step of the checkpoint that `checkpoints/latest` points to. */
-static bool latest_step(const char *run, uint64_t *step)
+bool supervisor_latest_step(const char *run, uint64_t *step)
 {
   char path[PLM_PATH_SIZE], name[PLM_CHECKPOINT_NAME_SIZE];
   if (plm_path_join(path, run, "checkpoints/latest", NULL) != PLM_OK) return false;
@@ -189,7 +188,7 @@ static void say_stopped(struct plm_supervisor *supervisor)
   uint64_t step;
   if (!supervisor->options.chosen[PLM_KIND_TRAINER])
     screen_say(supervisor, "stopped");
-  else if (latest_step(supervisor->run, &step))
+  else if (supervisor_latest_step(supervisor->run, &step))
     screen_say(supervisor, "stopped; `plm-pipeline up` will continue from step %llu",
                (unsigned long long)step);
   else

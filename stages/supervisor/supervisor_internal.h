@@ -14,6 +14,7 @@
 #include "stages/supervisor/supervisor_process.h"
 #include "stages/supervisor/supervisor_socket.h"
 #include "stages/supervisor/supervisor_state.h"
+#include "stages/views/live_block.h"
 
 enum {
   SUPERVISED_MAX = 2 + 256, /* trainer, evaluator, packers */
@@ -66,14 +67,16 @@ struct client {
 
 /* What is shown in the foreground. */
 struct screen {
-  bool on_terminal; /* a live line is drawn below the others */
+  bool on_terminal; /* a live block is drawn below the others */
   bool color;
   bool lines; /* the stages' lines are shown */
-  bool drawn; /* the live line is on the screen */
   struct plm_tail trainer, evaluator;
-  uint64_t step;
-  double loss, tokens_per_second, step_ms;
-  char evaluation[128];
+  struct plm_live_facts facts;
+  double step_ms;                             /* smoothed */
+  int64_t looked_ms;                          /* when packers and checkpoints were last looked at */
+  struct plm_live_line drawn[PLM_LIVE_LINES]; /* on the screen */
+  size_t drawn_count;
+  unsigned drawn_columns; /* width of the terminal when they were drawn */
 };
 
 /* The source of the trainer's or the evaluator's metrics: its JSONL file. */
@@ -172,6 +175,12 @@ void supervisor_client_readable(struct plm_supervisor *supervisor, struct client
 void supervisor_answer_ready(struct plm_supervisor *supervisor);
 void supervisor_answer_end(struct plm_supervisor *supervisor);
 
+/* supervisor_report.c: the packer's number if this supervisor started it, else host:pid. packer: an
+ * entry of a peers file. */
+struct cJSON;
+void supervisor_name_packer(const struct plm_supervisor *supervisor, const struct cJSON *packer,
+                            char instance[96]);
+
 /* supervisor_prometheus.c: serves the metrics of all stages over HTTP. */
 plm_status exporter_open(struct plm_supervisor *supervisor, struct plm_error *error);
 void exporter_started(struct plm_supervisor *supervisor, const struct supervised *stage);
@@ -193,8 +202,19 @@ int supervisor_judge_failures(struct plm_supervisor *supervisor);
 void screen_open(struct plm_supervisor *supervisor);
 void screen_say(struct plm_supervisor *supervisor, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* Prints new lines of the stages, and draws the live line. */
+/* Prints new lines of the stages, and draws the live block. */
 void screen_update(struct plm_supervisor *supervisor);
 void screen_close(struct plm_supervisor *supervisor);
+
+/* supervisor.c: the step of the checkpoint that `checkpoints/latest` points to; false without one.
+ */
+bool supervisor_latest_step(const char *run, uint64_t *step);
+
+/* supervisor_live.c: the live block, if screen.on_terminal. */
+void live_open(struct plm_supervisor *supervisor);
+/* Removes the block, so that lines can be printed where it was. Nothing if it is not drawn. */
+void live_erase(struct screen *screen);
+/* Reads what is new, and draws the block where the cursor is or anew where it was. */
+void live_update(struct plm_supervisor *supervisor);
 
 #endif

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <cjson/cJSON.h>
 
@@ -61,24 +60,6 @@ static void read_file(struct exporter *exporter, int kind)
 
 /* ---- packers, readiness and restarts ------------------------------------------------------- */
 
-/* The packer's number if this supervisor started it, else host:pid. */
-static void name_packer(const struct plm_supervisor *supervisor, const cJSON *packer,
-                        char instance[96])
-{
-  char here[256] = "";
-  const char *host = plm_json_string(packer, "host", "?");
-  gethostname(here, sizeof here - 1);
-  for (size_t i = 0; i < supervisor->count; i++) {
-    const struct supervised *stage = &supervisor->stages[i];
-    if (stage->kind == PLM_KIND_PACKER &&
-        stage->pid == (pid_t)plm_json_number(packer, "pid", 0.0) && strcmp(host, here) == 0) {
-      snprintf(instance, 96, "%u", stage->instance);
-      return;
-    }
-  }
-  snprintf(instance, 96, "%.80s:%.0f", host, plm_json_number(packer, "pid", 0.0));
-}
-
 static void set_packer(struct plm_supervisor *supervisor, const cJSON *packer)
 {
   static const struct {
@@ -90,7 +71,7 @@ static void set_packer(struct plm_supervisor *supervisor, const cJSON *packer)
   };
   struct plm_prometheus *metrics = supervisor->exporter.metrics;
   char instance[96];
-  name_packer(supervisor, packer, instance);
+  supervisor_name_packer(supervisor, packer, instance);
   for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
     plm_prometheus_set(metrics, PLM_STAGE_PACKER, instance, values[i].name,
                        plm_json_number(packer, values[i].field, 0.0));

@@ -1,0 +1,221 @@
+/* The live block below the log of `up`: reads what the stages report, and draws it.
+ *
+ * The cursor stays behind the block's last character. To draw the block anew, or to print a line of
+ * the log, the cursor goes up to the block's first row, and everything from there on is erased. A
+ * terminal that became narrower has broken the lines of the block; how many rows they take now
+ * follows from their widths. Terminals that cut lines instead of breaking them are rare, and the
+ * block is never wider than 79 columns, so that most changes of the width do not matter. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cjson/cJSON.h>
+
+#include "common/base/clock.h"
+#include "common/base/json.h"
+#include "common/base/printable.h"
+#include "common/base/strict_json.h"
+#include "common/base/terminal.h"
+#include "common/run/run.h"
+#include "stages/supervisor/supervisor_internal.h"
+
+enum {
+  LINES_A_CALL = 1 << 18,
+  LINES_AT_START = 1000, /* of an earlier start, for the curve */
+  LOOK_MS = 1000,
+  MOST_COLUMNS = 79,
+  DEFAULT_COLUMNS = 80,
+  DEFAULT_ROWS = 24,
+};
+
+void live_open(struct plm_supervisor *supervisor)
+{
+  struct screen *screen = &supervisor->screen;
+  char path[PLM_PATH_SIZE];
+  screen->facts.loss = screen->facts.tokens_per_second = screen->facts.left_s = (double)NAN;
+  screen->facts.steps = supervisor->config->trainer.steps;
+  snprintf(path, sizeof path, "%s/%s", supervisor->run, PLM_RUN_TRAINER_METRICS);
+  plm_tail_init(&screen->trainer, path, plm_tail_find(path, 0, LINES_AT_START));
+  snprintf(path, sizeof path, "%s/%s", supervisor->run, PLM_RUN_EVALUATOR_METRICS);
+  plm_tail_init(&screen->evaluator, path, plm_tail_find(path, 0, LINES_AT_START));
+}
+
+/* ---- what is new ----------------------------------------------------------------------------- */
+
+static double smoothed(double before, double value)
+{
+  return before > 0 ? 0.9 * before + 0.1 * value : value;
+}
+
+static void trainer_line(void *context, const char *line)
+{
+  struct screen *screen = context;
+  struct plm_live_facts *facts = &screen->facts;
+  cJSON *json = plm_json_line(line);
+  const double step = plm_json_number(json, "step", (double)NAN),
+               step_ms = plm_json_number(json, "step_ms", (double)NAN),
+               rate = plm_json_number(json, "tokens_per_second", (double)NAN);
+  if (json != NULL && step >= 0) {
+    facts->step = (uint64_t)step;
+    facts->loss = plm_json_number(json, "loss", (double)NAN);
+    plm_live_curve_add(&facts->curve, facts->step, facts->steps, facts->loss);
+    if (rate > 0) facts->tokens_per_second = smoothed(facts->tokens_per_second, rate);
+    if (step_ms > 0) screen->step_ms = smoothed(screen->step_ms, step_ms);
+    const uint64_t left = facts->steps > facts->step ? facts->steps - facts->step : 0;
+    facts->left_s = 1e-3 * screen->step_ms * (double)left;
+  }
+  cJSON_Delete(json);
+}
+
+static void evaluator_line(void *context, const char *line)
+{
+  struct screen *screen = context;
+  char *text = screen->facts.evaluation;
+  const size_t size = sizeof screen->facts.evaluation;
+  cJSON *json = plm_json_line(line);
+  const double loss = plm_json_number(json, "loss", (double)NAN),
+               step = plm_json_number(json, "step", (double)NAN),
+               accuracy = plm_json_number(json, "accuracy", (double)NAN);
+  const char *split = plm_json_string(json, "split", NULL);
+  if (split != NULL && !plm_metrics_is_extra(json) && isfinite(loss) && step >= 0) {
+    char name[17];
+    plm_printable(name, sizeof name, split, PLM_PRINTABLE_LINE);
+    snprintf(text, size, "%s loss %.4f", name, loss);
+    if (isfinite(accuracy))
+      snprintf(text + strlen(text), size - strlen(text), ", accuracy %.1f %%", 100 * accuracy);
+    snprintf(text + strlen(text), size - strlen(text), " at step %.0f", step);
+  }
+  cJSON_Delete(json);
+}
+
+static void add_packer(struct plm_supervisor *supervisor, const cJSON *packer, char *text,
+                       size_t size)
+{
+  const size_t used = strlen(text);
+  char instance[96], name[48], rate[32];
+  supervisor_name_packer(supervisor, packer, instance);
+  plm_printable(name, sizeof name, instance, PLM_PRINTABLE_LINE);
+  snprintf(rate, sizeof rate, "%.1fk/s", 1e-3 * plm_json_number(packer, "rate", 0));
+  if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(packer, "standby")))
+    snprintf(rate, sizeof rate, "standby");
+  snprintf(text + used, size - used, "%s%s: %s", used > 0 ? "  " : "", name, rate);
+}
+
+/* Those that serve the trainer; without a trainer, those of the evaluator. */
+static void look_for_packers(struct plm_supervisor *supervisor)
+{
+  struct plm_live_facts *facts = &supervisor->screen.facts;
+  char *text = NULL;
+  const cJSON *packer;
+  facts->packers[0] = '\0';
+  if (plm_peers_read(supervisor->run, "trainer", &text, NULL) != PLM_OK &&
+      plm_peers_read(supervisor->run, "evaluator", &text, NULL) != PLM_OK)
+    return;
+  cJSON *packers = plm_json_line(text);
+  free(text);
+  cJSON_ArrayForEach(packer, packers)
+      add_packer(supervisor, packer, facts->packers, sizeof facts->packers);
+  cJSON_Delete(packers);
+}
+
+static void look(struct plm_supervisor *supervisor)
+{
+  struct screen *screen = &supervisor->screen;
+  struct plm_live_facts *facts = &screen->facts;
+  plm_tail_read(&screen->trainer, LINES_A_CALL, trainer_line, screen);
+  plm_tail_read(&screen->evaluator, LINES_A_CALL, evaluator_line, screen);
+  facts->stages = facts->ready = 0;
+  for (size_t i = 0; i < supervisor->count; i++) {
+    if (supervisor->stages[i].removed) continue;
+    facts->stages++;
+    facts->ready += supervisor->stages[i].state == PLM_STAGE_READY;
+  }
+  const int64_t now_ms = plm_clock_ms();
+  if (screen->looked_ms != 0 && now_ms - screen->looked_ms < LOOK_MS) return;
+  screen->looked_ms = now_ms;
+  look_for_packers(supervisor);
+  facts->has_checkpoint = supervisor_latest_step(supervisor->run, &facts->checkpoint_step);
+}
+
+/* ---- drawing --------------------------------------------------------------------------------- */
+
+static struct winsize terminal_size(void)
+{
+  struct winsize size = {0};
+  if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0) size = (struct winsize){0};
+  if (size.ws_col == 0) size.ws_col = DEFAULT_COLUMNS;
+  if (size.ws_row == 0) size.ws_row = DEFAULT_ROWS;
+  return size;
+}
+
+/* Appends what takes the cursor to the beginning of the block's first row. */
+static void go_to_first_row(const struct screen *screen, unsigned columns, struct plm_text *text)
+{
+  size_t rows = 0;
+  for (size_t i = 0; i < screen->drawn_count; i++) {
+    const size_t width = screen->drawn[i].columns;
+    rows += width > columns ? (width + columns - 1) / columns : 1;
+  }
+  plm_text_puts(text, "\r");
+  if (rows > 1) plm_text_printf(text, "\033[%zuA", rows - 1);
+}
+
+static void print(struct plm_text *text)
+{
+  if (text->data != NULL && !text->failed) fputs(text->data, stderr);
+  plm_text_deinit(text);
+}
+
+void live_erase(struct screen *screen)
+{
+  struct plm_text text = {0};
+  if (screen->drawn_count == 0) return;
+  go_to_first_row(screen, terminal_size().ws_col, &text);
+  plm_text_puts(&text, "\033[J");
+  print(&text);
+  screen->drawn_count = 0;
+}
+
+static void append_line(const struct plm_live_line *line, bool color, struct plm_text *text)
+{
+  if (color) plm_text_puts(text, line->color);
+  plm_text_append(text, line->text, line->label);
+  if (color) plm_text_puts(text, "\033[0m");
+  plm_text_puts(text, line->text + line->label);
+}
+
+static bool is_drawn(const struct screen *screen, const struct plm_live_line *lines, size_t count,
+                     unsigned columns)
+{
+  return screen->drawn_count == count && screen->drawn_columns == columns &&
+         memcmp(screen->drawn, lines, count * sizeof *lines) == 0;
+}
+
+void live_update(struct plm_supervisor *supervisor)
+{
+  struct screen *screen = &supervisor->screen;
+  const struct winsize size = terminal_size();
+  struct plm_live_line lines[PLM_LIVE_LINES];
+  struct plm_text text = {0};
+  look(supervisor);
+  const size_t room = size.ws_col > 1 ? size.ws_col - 1u : 1;
+  size_t count = plm_live_compose(&screen->facts, room < MOST_COLUMNS ? room : MOST_COLUMNS,
+                                  plm_terminal_is_utf8(), lines);
+  if (count >= size.ws_row) count = size.ws_row > 1 ? size.ws_row - 1u : 1;
+  if (is_drawn(screen, lines, count, size.ws_col)) return;
+  /* in one write, and each row is erased only behind its new text, so that nothing flickers */
+  if (screen->drawn_count > 0) go_to_first_row(screen, size.ws_col, &text);
+  if (screen->drawn_count > 0 && screen->drawn_columns != size.ws_col)
+    plm_text_puts(&text, "\033[J");
+  for (size_t i = 0; i < count; i++) {
+    append_line(&lines[i], screen->color, &text);
+    plm_text_puts(&text, i + 1 < count ? "\033[K\n" : "\033[J");
+  }
+  print(&text);
+  memcpy(screen->drawn, lines, sizeof lines);
+  screen->drawn_count = count;
+  screen->drawn_columns = size.ws_col;
+}
