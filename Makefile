@@ -381,12 +381,16 @@ install-files:
 	@for unit in $(UNITS); do \
 	  sed 's|@BIN@|$(PREFIX)/bin|' systemd/$$unit.in >$(INSTALLED)/lib/systemd/system/$$unit; done
 	@install -D -m 644 systemd/plm-pipeline.sysusers $(INSTALLED)/lib/sysusers.d/plm-pipeline.conf
+	@install -d $(INSTALLED)/share/pkgconfig
+	@printf '%s\n' 'Name: plm-pipeline' 'Description: trains protein language models; programs without a library' \
+	  'Version: $(VERSION)' >$(INSTALLED)/share/pkgconfig/plm-pipeline.pc
 	@echo "installed into $(INSTALLED): bin/plm-pipeline, plm-packer, plm-trainer, plm-evaluator"
 uninstall: ## remove what `make install` installed; takes the same PREFIX and DESTDIR
 	@rm -f $(patsubst %,$(INSTALLED)/bin/%,$(notdir $(PROGRAMS))) $(INSTALLED)/lib/libplm_cuda.so $(INSTALLED)/lib/libplm_mpi.so \
 	  $(INSTALLED)/share/bash-completion/completions/plm-pipeline \
 	  $(INSTALLED)/share/zsh/site-functions/_plm-pipeline \
-	  $(INSTALLED)/share/fish/vendor_completions.d/plm-pipeline.fish
+	  $(INSTALLED)/share/fish/vendor_completions.d/plm-pipeline.fish \
+	  $(INSTALLED)/share/pkgconfig/plm-pipeline.pc
 	@rm -f $(INSTALLED)/share/man/man1/plm-pipeline.1 $(INSTALLED)/share/man/man1/plm-pipeline-*.1 \
 	  $(patsubst %,$(INSTALLED)/share/man/man1/%.1,plm-packer plm-trainer plm-evaluator) \
 	  $(INSTALLED)/share/man/man5/pipeline.yaml.5

@@ -16,6 +16,11 @@ done
 for page in man1/plm-pipeline.1 man1/plm-pipeline-up.1 man1/plm-trainer.1 man5/pipeline.yaml.5; do
   [ -s "$installed/share/man/$page" ] || fail "no manual page $page"
 done
+version=$("$installed/bin/plm-pipeline" --version | grep -oE '[0-9]+\.[0-9]+\.[0-9]+' | head -n 1)
+[ "$(PKG_CONFIG_PATH=$installed/share/pkgconfig pkg-config --modversion plm-pipeline)" = "$version" ] ||
+  fail "pkg-config does not know version $version"
+[ -z "$(PKG_CONFIG_PATH=$installed/share/pkgconfig pkg-config --cflags --libs plm-pipeline | tr -d ' ')" ] ||
+  fail "pkg-config names a library, but there is none"
 [ -s "$installed/share/doc/plm-pipeline/README.md" ] || fail "no README.md"
 
 # embed starts plm-evaluator, which it has to find beside itself
