@@ -15,7 +15,9 @@ chmod +x counted
 # deep enough for the model to be large beside what rounding hides
 declare -A deep=([transformer]=model.num_hidden_layers=8 [unet]=model.num_hidden_layers=8 [patch_unet]=model.num_unet_layers=4)
 
-for kind in 'transformer fp32' 'unet fp32' 'patch_unet fp32' 'unet bf16'; do
+kinds=('transformer fp32' 'unet fp32' 'patch_unet fp32')
+if has_bf16; then kinds+=('unet bf16'); else echo "no bf16 here: it was not tried"; fi
+for kind in "${kinds[@]}"; do
   read -r architecture precision <<<"$kind"
   for ranks in 1 2 4; do
     set=("${rank_settings[@]}" --set "model.architecture=$architecture" --set "${deep[$architecture]}"
