@@ -202,6 +202,46 @@ def test_every_packer_and_every_resume_gives_the_same_bits():
         assert files[0].read_bytes() == files[1].read_bytes(), name
 
 
+def test_one_source_may_draw_clusters():
+    count = SOURCES["c"][0]
+    table = "".join(f"c{3 * (i // 3)}\tc{i}\n" for i in range(count))  # clusters of three
+    pathlib.Path("clusters.tsv").write_text(table)
+    run("ingest", "c.fasta", "--corpus", "c.corpus", "--clusters", "clusters.tsv", "--force",
+        "--split", "train=1,valid=0,test=0", "-q")  # fmt: skip
+    mixture = [(1, None), (1, None)]
+    corpus = "[{path: a.corpus, weight: 1}, {path: c.corpus, weight: 1, sampling: clusters}]"
+    steps = 20
+    configure("c.corpus", "alone", sampling="clusters")
+    lines = [line for step in range(1, steps + 1) for line in trace(step)]
+    keys = ("epoch", "chunk", "documents")
+    alone = [streams("a", steps * CHUNKS)[0], [{key: line[key] for key in keys} for line in lines]]
+
+    configure(corpus, "whole", steps)
+    taken, clusters = [0, 0], {}
+    mixed = [line for step in range(1, steps + 1) for line in trace(step)]
+    drawn = [k for s in range(steps) for k in draw(mixture, 0, s)]
+    for line, k in zip(mixed, drawn, strict=True):
+        assert line["source"] == k
+        assert {key: line[key] for key in keys} == alone[k][taken[k]]
+        taken[k] += 1
+        for document in line["documents"] if k == 1 else ():
+            epoch = clusters.setdefault(line["epoch"], [])
+            epoch.append(int(document["name"][1:]) // 3)
+    assert len(clusters) > 2
+    for epoch in range(max(clusters)):  # the last one is not complete
+        assert sorted(clusters[epoch]) == list(range(count // 3)), epoch
+
+    run("up", "pipeline.yaml")
+    assert cursor("whole")["chain"] == chain_of(mixed, "ac")
+    configure(corpus, "pieces", steps)
+    options = ("--set", "packer.instances=0")
+    with packers("pieces", "a", "c"):
+        run("up", "pipeline.yaml", *options, "--set", "trainer.steps=7")
+    with packers("pieces", "ac"):
+        run("up", "pipeline.yaml", *options)
+    assert cursor("pieces") == cursor("whole")
+
+
 def test_a_missing_source_is_named_and_a_killed_trainer_goes_on():
     corpus = "[{path: a.corpus}, {path: b.corpus, weight: 2}]"
     configure(corpus, "straight", steps=10)
