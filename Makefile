@@ -379,8 +379,8 @@ install-files:
 	@$(BIN)/plm-pipeline manual --all $(INSTALLED)/share/man
 	@install -d $(INSTALLED)/lib/systemd/system
 	@for unit in $(UNITS); do \
-	  sed 's|@BIN@|$(PREFIX)/bin|' systemd/$$unit.in >$(INSTALLED)/lib/systemd/system/$$unit; done
-	@install -D -m 644 systemd/plm-pipeline.sysusers $(INSTALLED)/lib/sysusers.d/plm-pipeline.conf
+	  sed 's|@BIN@|$(PREFIX)/bin|' stages/systemd/$$unit.in >$(INSTALLED)/lib/systemd/system/$$unit; done
+	@install -D -m 644 stages/systemd/plm-pipeline.sysusers $(INSTALLED)/lib/sysusers.d/plm-pipeline.conf
 	@install -d $(INSTALLED)/share/pkgconfig
 	@printf '%s\n' 'Name: plm-pipeline' 'Description: trains protein language models; programs without a library' \
 	  'Version: $(VERSION)' >$(INSTALLED)/share/pkgconfig/plm-pipeline.pc
