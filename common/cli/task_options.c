@@ -27,7 +27,8 @@ const struct plm_option plm_evaluate_options[] = {
      .help = "also measure the ELBO of masked diffusion, with K mask rates for each document"},
     {.name = "pseudo-perplexity",
      .argument = "HOW",
-     .help = "also measure it: exact (mask each residue by itself: slow), fast (estimate it from "
+     .help = "also measure pseudo-perplexity: exact (mask each residue by itself: slow), fast "
+             "(estimate it from "
              "one pass) or both"},
     {.name = "random-fraction",
      .argument = "SHARE",
@@ -84,7 +85,7 @@ const struct plm_option plm_generate_options[] = {
     {.name = "remask",
      .argument = "SHARE",
      .help = "masked model: after each pass, mask this share of the filled residues again, the "
-             "least certain ones (default 0)"},
+             "least certain ones (default 0, at most 0.99); the last pass masks none"},
     {.name = "length",
      .argument = "N",
      .help = "masked model without IN: residues in each sequence"},

@@ -71,8 +71,9 @@ const struct plm_command plm_command_doctor = {
         "Checks the programs, GPU and driver, processor and oneDNN, memory, disk, file systems, "
         "corpus, ports, limits, host name, locale and clock, for the configuration in FILE "
         "(default ./pipeline.yaml; without one, for the defaults). It changes nothing.\n\n"
-        "Exits with 1 if there is a problem with which the run would fail; a warning is no "
-        "problem. -q leaves out what is in order. --json prints an array of {check, grade, found, "
+        "Exits with 1 if there is a problem with which the run would fail; a warning does not "
+        "change the exit code. -q leaves out what is in order. --json prints an array of {check, "
+        "grade, found, "
         "fix}; grade is ok, warning or problem.",
     .run = run,
 };

@@ -41,7 +41,8 @@ static const struct plm_option options[] = {
              "first copy a corpus on a remote file system there"},
     {.name = "cache-limit",
      .argument = "GB",
-     .help = "what the cache may hold (default 100); --fetch removes what was used least recently"},
+     .help = "what the cache may hold (default 100); --fetch removes unused corpora, the least "
+             "recently used first"},
     {.name = "allow-remote", .help = "read a corpus on a remote file system in place"},
     {0},
 };
@@ -250,14 +251,16 @@ const struct plm_command plm_command_join = {
     .operands = "tcp://HEAD:PORT --corpus DIR|--fetch --keys DIR",
     .summary = "serve a run on another host with packers on this one",
     .details =
-        "HEAD:PORT is the run's network.feed, or its evaluation_feed; each names the other. This "
+        "HEAD:PORT is the run's network.feed or network.evaluation_feed; packers learn the other "
+        "address from it. This "
         "host needs the programs, a copy of the corpus and a key; everything else comes from the "
         "head. With --fetch the corpus comes from there as well (HEAD:PORT must then be the feed): "
         "every byte is checked, and a fetch that was interrupted continues. Packers that die are "
         "started again. They may be drained with Ctrl-C or `down`, or "
         "killed, at any time: the run continues with the others and its batches stay the same.\n\n"
-        "Logs lie in runs/join-HOST-PORT, or in the folder that --run names. `ps`, `logs`, `scale` "
-        "and `down` take it with --run; on the head, `ps` lists the packers as joined.\n\n"
+        "Logs are in runs/join-HOST-PORT, or in the folder that --run names. `ps`, `logs`, `scale` "
+        "and `down` need this folder after --run; on the head, `ps` lists the packers as "
+        "joined.\n\n"
         "Exit codes: 130 after Ctrl-C, 143 after SIGTERM or `down`, 1 if all packers failed.",
     .options = options,
     .run = join_run,

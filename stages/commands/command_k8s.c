@@ -20,7 +20,8 @@ static const struct plm_option options[] = {
      .help = "the file to write, readable only by its owner (default: standard output)"},
     {.name = "image",
      .argument = "IMAGE",
-     .help = "container image with the programs; stages/kubernetes/Dockerfile builds one"},
+     .help =
+         "container image with the programs (required); stages/kubernetes/Dockerfile builds one"},
     {.name = "keys",
      .argument = "DIR",
      .help = "folder that `plm-pipeline keys DIR --client packer` made (default: network.keys)"},
@@ -46,7 +47,8 @@ static const struct plm_option options[] = {
      .help = "memory of each pod of the trainer, and of the evaluator (default 8Gi)"},
     {.name = "max-packers",
      .argument = "N",
-     .help = "how many packers the autoscaler may start (default: twice packer.instances)"},
+     .help = "how many packers the autoscaler may start (default: twice packer.instances; with "
+             "packer.instances itself, there is no autoscaler)"},
     {.name = "no-evaluator", .help = "leave the evaluator out"},
     {0},
 };

@@ -94,13 +94,13 @@ const struct plm_command plm_command_report = {
     .name = "report",
     .operands = "[DIR...] [--output FILE]",
     .summary = "write an HTML page about one run or several",
-    .details =
-        "The page is one file that needs nothing else and loads nothing: charts of the loss, the "
-        "validation, the learning rate, the throughput, the padding and the stalls over the steps, "
-        "the configuration, and the machine. It follows the light or dark setting of the "
-        "browser.\n\n"
-        "DIR is a run folder (default: the configuration's). The curves of up to 8 runs are "
-        "overlaid. `--output -` writes to standard output.",
+    .details = "The page is one file that needs nothing else and loads nothing: charts of the "
+               "training loss, the validation loss and accuracy, the learning rate, the "
+               "throughput, the padding, the stalls and the gradient norm over the steps, "
+               "the configuration, and the machine. It follows the light or dark setting of the "
+               "browser.\n\n"
+               "DIR is a run folder (default: the configuration's). The curves of up to 8 runs are "
+               "overlaid. `--output -` writes to standard output.",
     .options = options,
     .run = report,
 };

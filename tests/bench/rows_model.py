@@ -1,10 +1,13 @@
 """Rows of the table: training steps, products, attention."""
 
 import contextlib
+import pathlib
 import subprocess
 import time
 
 from rounds import Party, PartyError, Series
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 # model: the share of the fp32 product rate that it must reach, and the chunks of a pass
 MODELS = {
@@ -93,13 +96,32 @@ def step_figures(rounds, ready):
     return figures
 
 
+def precisions(bench, corpus):
+    """The precisions that the trainer can compute in on this processor."""
+    command = [bench.programs / "plm-trainer", "-c", ROOT / "pipeline.yaml", "--dry-run"]
+    command += ["--run", bench.folder / "plan", "--set", f"corpus={corpus}"]
+    command += ["--set", "trainer.device=cpu", "--set", "trainer.precision=bf16"]
+    plan = subprocess.run(command, capture_output=True, text=True)
+    if plan.returncode == 0:
+        return ("fp32", "bf16")
+    if "has no bf16 products" not in plan.stderr:
+        raise PartyError(plan.stderr)
+    bench.report.note("bf16 is not measured: this processor has no bf16 products")
+    return ("fp32",)
+
+
 def step_rows(bench):
     report = bench.report
     corpus = ingest_sample(bench)
+    try:
+        chosen = precisions(bench, corpus)
+    except PartyError as error:
+        report.fail("the plan of a step in bf16", error)
+        chosen = ("fp32",)
     fp32_speed, product_series = {}, {}
     for model in bench.models:
         share_bar, chunks = MODELS[model]
-        for precision in ("fp32", "bf16"):
+        for precision in chosen:
             what = f"step {model} {precision}"
             report.say(what)
             try:
