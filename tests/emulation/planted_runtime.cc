@@ -74,14 +74,13 @@ extern "C" int plm_cuda_planted_runtime_run(enum plm_planted_runtime fault, floa
 {
   Caller caller = {fault};
   const void *kernel = reinterpret_cast<const void *>(double_kernel);
-  const bool late = fault == PLM_RUNTIME_LATE_PERMISSION;
+  const bool late = fault == PLM_RUNTIME_NO_PERMISSION;
   const bool large = fault == PLM_RUNTIME_OLD_PERMISSION || late;
   if (large && !late)
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, LARGE_SHARED);
   bool good = caller.good(cudaStreamCreateWithFlags(&caller.stream, 0)) &&
               caller.good(cudaMalloc(&caller.buffer, BYTES)) && upload(caller);
   if (late) {
-    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, LARGE_SHARED);
     plm_platform_launch(caller.stream, double_kernel, dim3(1), dim3(VALUES), LARGE_SHARED,
                         static_cast<float *>(caller.buffer));
     good = false;

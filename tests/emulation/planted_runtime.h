@@ -6,13 +6,13 @@
 enum { PLM_RUNTIME_VALUES = 64 };
 enum plm_planted_runtime {
   PLM_RUNTIME_SOUND,
-  PLM_RUNTIME_REUSED,          /* fills pageable memory again before its upload was waited for */
-  PLM_RUNTIME_UNCHECKED,       /* launches the graph of a capture that has failed */
-  PLM_RUNTIME_LATE_PERMISSION, /* asked for after a fault, and the answer is ignored */
-  PLM_RUNTIME_RESET,           /* resets the device after a fault, and goes on as if that helped */
-  PLM_RUNTIME_OLD_STREAM,      /* goes on with a stream of before a reset: the process ends */
-  PLM_RUNTIME_OLD_BUFFER,      /* the same with a buffer */
-  PLM_RUNTIME_OLD_PERMISSION,  /* the same with a kernel's permission for large shared memory */
+  PLM_RUNTIME_REUSED,         /* fills pageable memory again before its upload was waited for */
+  PLM_RUNTIME_UNCHECKED,      /* launches the graph of a capture that has failed */
+  PLM_RUNTIME_NO_PERMISSION,  /* launches with large shared memory after a fault, without asking */
+  PLM_RUNTIME_RESET,          /* resets the device after a fault, and goes on as if that helped */
+  PLM_RUNTIME_OLD_STREAM,     /* goes on with a stream of before a reset: the process ends */
+  PLM_RUNTIME_OLD_BUFFER,     /* the same with a buffer */
+  PLM_RUNTIME_OLD_PERMISSION, /* the same with a kernel's permission for large shared memory */
 };
 /* Uploads 1, 2, ... from pageable memory, doubles them by a captured graph and downloads them to
  * `out` (64 values, not written if that fails). Returns the first error, and at once if it is not

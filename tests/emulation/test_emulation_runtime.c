@@ -111,7 +111,7 @@ static void a_fault_stays_after_a_reset(void **state)
   assert_true(nothing_came());
   assert_true(run(PLM_RUNTIME_RESET, 1, "lost=1", text) > 0);
   /* a kernel that a lost card would not run needs no permission */
-  if (run(PLM_RUNTIME_LATE_PERMISSION, 1, "lost=1", text) <= 0) fail_msg("%s", text);
+  if (run(PLM_RUNTIME_NO_PERMISSION, 1, "lost=1", text) <= 0) fail_msg("%s", text);
   assert_true(nothing_came());
   assert_int_equal(run(PLM_RUNTIME_RESET, 1, "", text), 0); /* without a fault it helps */
   assert_true(right());
