@@ -195,7 +195,7 @@ CALL(cross_entropy)
 
 CALL(head_train)
 {
-  const struct plm_head_rows rows = {b[4], b[5], b[6], b[7], b[8], N, D, V};
+  const struct plm_head_rows rows = {b[4], b[5], b[6], b[7], b[8], N, D, V, NULL};
   ops->head_train(ops, b[0], b[1], b[2], b[3], &rows, 0.5f, &options);
 }
 

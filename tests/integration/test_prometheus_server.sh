@@ -16,7 +16,7 @@ expect 0 plm-pipeline up -d --wait --set metrics.prometheus=127.0.0.1:0 --set tr
 address=$(jq -r .prometheus run/endpoints.json)
 
 cat >prometheus.yml <<END
-global: {scrape_interval: 200ms, scrape_timeout: 200ms}
+global: {scrape_interval: 1s, scrape_timeout: 1s}
 scrape_configs:
   - job_name: plm-pipeline
     honor_labels: true
@@ -27,8 +27,9 @@ prometheus --config.file=prometheus.yml --storage.tsdb.path=data --web.listen-ad
 listening() { server=http://$(sed -n 's/.*msg="Listening on" address=//p' prometheus.log) && [ "$server" != http:// ]; }
 wait_for 20 listening
 
-# has QUERY: the server's answer to it has samples, and no sample is the string NaN alone
-has() { promtool query instant "$server" "$1" >answer 2>query.log && [ -s answer ]; }
+# has QUERY: the server's answer to it has samples (an empty answer is an empty line). For wait_for: on a busy machine
+# a scrape may fail, and until the next one there is no answer.
+has() { promtool query instant "$server" "$1" >answer 2>query.log && grep -q ' => ' answer; }
 wait_for 20 has 'up == 1'
 wait_for 20 has 'plm_evaluator_loss{run="run",split="valid"} > 0'
 
@@ -44,7 +45,7 @@ promtool check metrics <"$page" >complaints 2>&1 || fail "promtool: $(cat compla
 # ---- what the server has is what the run wrote ----
 wait_for 20 has 'plm_trainer_gradient_norms{layer="layers.0"} > 0'
 wait_for 20 has 'plm_trainer_step{run="run",stage="trainer",instance="0"} > 2'
-has 'sum(plm_trainer_ready) == 1' || fail "the trainer is not ready: $(cat answer query.log)"
+wait_for 20 has 'sum(plm_trainer_ready) == 1'
 
 # ---- the dashboard ----
 dashboard=$PLM_ROOT/doc/grafana-dashboard.json
@@ -59,5 +60,6 @@ done < <(jq -r '.panels[] | select(.type != "row") | .targets[].expr | gsub("\\$
 [ "$count" -gt 30 ] || fail "only $count queries were tried"
 # its variable
 label=$(jq -r '.templating.list[] | select(.name == "run") | .query | capture("label_values\\((?<m>[^,]*), (?<l>.*)\\)") | "\(.m) \(.l)"' "$dashboard")
-has "count by (${label#* }) (${label% *})" && says answer '\{run="run"\}'
+wait_for 20 has "count by (${label#* }) (${label% *})"
+says answer '\{run="run"\}'
 expect 0 plm-pipeline down

@@ -140,7 +140,7 @@ static void differences_case(struct ops_case *c)
   double expected[2 * SIZES] = {0}, got[2 * SIZES];
   for (int i = 0; i < SIZES; i++) {
     const int64_t n = sizes[i];
-    const double *x = ops_case_values(c, n, 1), *minus = ops_case_values(c, n, 1);
+    double *x = ops_case_values(c, n, 1), *minus = ops_case_values(c, n, 1);
     vectors[2 * i] = (struct plm_array){
         .x = ops_case_float(c, x, n), .n = (size_t)n, .minus = ops_case_float(c, minus, n)};
     vectors[2 * i + 1] = vectors[2 * i];
