@@ -16,6 +16,7 @@
 #include "common/base/log.h"
 #include "common/collective/transport.h"
 #include "common/ops/open.h"
+#include "common/run/stop.h"
 
 enum { IN_FLIGHT = 4, FLOATS = 4096, MOST_RANKS = 16, TIMEOUT_S = 3, LATE_S = 6 };
 enum { HESITATION_S = 2 };
@@ -234,6 +235,8 @@ int main(int argc, char **argv)
   static struct exchange exchange;
   struct plm_error error = {0};
   plm_log_init("tool_transport", PLM_LOG_WARNING);
+  plm_stop_signals_install(); /* as in the trainer: mpirun's SIGTERM ends no rank before it speaks
+                               */
   if (argc < 3) {
     fprintf(stderr, "usage: tool_transport DEVICE ROUNDS [FAULT]\n");
     return 2;
