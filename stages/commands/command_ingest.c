@@ -24,8 +24,8 @@ static const struct plm_option options[] = {
     {0, "strict", NULL, "stop at the first bad record instead of skipping it"},
     {0, "force", NULL, "replace the corpus in DIR once the new one is complete"},
     {0, "jobs", "N",
-     "files that are read side by side (default: one for each core, at most 8); each beyond the "
-     "first takes up to 128 MiB of memory. The corpus is the same"},
+     "files that are read side by side (default: one for every two cores, at most 8); each beyond "
+     "the first takes up to 128 MiB of memory. The corpus is the same"},
     {0, "threads", "N", "threads that compress (default: one for each core)"},
     {0, NULL, NULL, NULL},
 };
@@ -47,8 +47,8 @@ static plm_status take_numbers(const struct plm_arguments *arguments,
   ingest->min_length = min_length;
   ingest->max_residues = max_residues;
   ingest->writer.threads = (unsigned)threads;
-  const long cores = sysconf(_SC_NPROCESSORS_ONLN);
-  ingest->jobs = cores < 1 ? 1 : cores > MOST_DEFAULT_JOBS ? MOST_DEFAULT_JOBS : (unsigned)cores;
+  const long pairs = sysconf(_SC_NPROCESSORS_ONLN) / 2; /* the other cores compress */
+  ingest->jobs = pairs < 1 ? 1 : pairs > MOST_DEFAULT_JOBS ? MOST_DEFAULT_JOBS : (unsigned)pairs;
   return plm_arguments_within(arguments, "jobs", 1, MOST_JOBS, &ingest->jobs, error);
 }
 
