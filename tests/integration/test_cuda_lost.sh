@@ -33,8 +33,8 @@ for part in 5 80; do # percent of the works
   start_packer $run
   PLM_EMULATED_CARD=lost=$((works * part / 100)) run_trainer $run "${settings[@]}"
   [ $? -eq 1 ] || fail "a trainer whose card was lost at $part % ended otherwise"
-  tail -n 2 "$log" | grep -q '^plm-trainer: device 0: .* failed: unknown error' || fail "at $part %: $(cat "$log")"
-  tail -n 1 "$log" | grep -q 'grep Xid.* needs a reset or a restart of the machine' || fail "no hint: $(cat "$log")"
+  tail -n 2 "$log" | matches '^plm-trainer: device 0: .* failed: unknown error' || fail "at $part %: $(cat "$log")"
+  tail -n 1 "$log" | matches 'grep Xid.* needs a reset or a restart of the machine' || fail "no hint: $(cat "$log")"
   same_checkpoints $run
   [ $part -lt 80 ] || [ "$(newest_step $run)" -ge 1 ] || fail "no checkpoint before $part %"
   [ $part -lt 80 ] || run_trainer $run "${settings[@]}" || fail "the resume ended with $?"

@@ -179,7 +179,7 @@ export OMPI_MCA_plm_rsh_agent=$PWD/agent
 PLM_FOO=bar begin_waiting 10 apart --set trainer.hosts=localhost:1,plm-other:1
 [ "$(cat agent.log)" = plm-other ] || fail "ssh was not asked for the other host: $(cat agent.log)"
 other=$(pgrep -f "plm-trainer.*$PLM_TMP/apart" | while read -r process; do
-  ! { tr '\0' '\n' <"/proc/$process/environ"; } 2>/dev/null | grep -qx OMPI_COMM_WORLD_RANK=1 || echo "$process"
+  ! { tr '\0' '\n' <"/proc/$process/environ"; } 2>/dev/null | matches -x OMPI_COMM_WORLD_RANK=1 || echo "$process"
 done)
 tr '\0' '\n' <"/proc/$other/environ" >environment
 says environment '^PLM_FOO=bar$'
@@ -207,7 +207,7 @@ nothing_left
 expect 4 plm-pipeline up pipeline.yaml trainer --run starved --set network.wait_packers_s=0.2
 says err 'failed: trainer.0 exited with 4'
 [ "$(grep -c 'trainer.0 is ready' err)" -le 1 ] || fail "exit 4 was retried: $(cat err)"
-! sed -n '/failed: trainer.0/,$p' err | grep -q 'mpirun detected' || fail "the last error is that of mpirun: $(cat err)"
+! sed -n '/failed: trainer.0/,$p' err | matches 'mpirun detected' || fail "the last error is that of mpirun: $(cat err)"
 nothing_left
 run=dead
 begin_stopping 5 dead --set trainer.restart=no

@@ -77,7 +77,7 @@ all_gone() {
 rank_there() {
   local process
   for process in $(pgrep -f "plm-trainer.*$PLM_TMP/$1( |$)"); do
-    ! { tr '\0' '\n' <"/proc/$process/environ"; } 2>/dev/null | grep -qx OMPI_COMM_WORLD_RANK=1 || echo "$process"
+    ! { tr '\0' '\n' <"/proc/$process/environ"; } 2>/dev/null | matches -x OMPI_COMM_WORLD_RANK=1 || echo "$process"
   done
 }
 
@@ -94,8 +94,8 @@ wait_for 60 has_steps killed 25
 job=$(job_of killed)
 [ "$(logins)" -eq $((before + 1)) ] || fail "mpirun did not log in once: $(cat sshd.log)"
 away=$(rank_there killed)
-{ tr '\0' '\n' <"/proc/$away/environ"; } | grep -q '^SSH_CONNECTION=127.0.0.1 ' || fail "rank 1 was not started over ssh"
-! { tr '\0' '\n' <"/proc/$away/environ"; } | grep -qE '^PLM_(GANG_FOLDER|SUPERVISED)=' || fail "rank 1 has variables of this host"
+{ tr '\0' '\n' <"/proc/$away/environ"; } | matches '^SSH_CONNECTION=127.0.0.1 ' || fail "rank 1 was not started over ssh"
+! { tr '\0' '\n' <"/proc/$away/environ"; } | matches -E '^PLM_(GANG_FOLDER|SUPERVISED)=' || fail "rank 1 has variables of this host"
 kill -KILL "$(mpirun_of killed)"
 up_ends 0
 says killed.err 'trainer.0 was killed by signal 9 .*; restarting it in'

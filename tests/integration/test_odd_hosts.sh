@@ -59,7 +59,7 @@ int gettimeofday(struct timeval *restrict out, void *restrict zone)
 C
   gcc -shared -fPIC -o jump.so jump.c -ldl || fail "the shim does not build"
   expect 0 env LD_PRELOAD="$PWD/jump.so" plm-pipeline up pipeline.yaml --run jump "$@"
-  jq -s 'map(.time) | . != sort' jump/trainer.jsonl | grep -q true || fail "the clock did not jump"
+  jq -s 'map(.time) | . != sort' jump/trainer.jsonl | matches true || fail "the clock did not jump"
   same jump "a clock that jumps"
   expect 0 env LD_PRELOAD="$PWD/jump.so" plm-pipeline report jump
   expect 0 env LD_PRELOAD="$PWD/jump.so" plm-pipeline runs .
@@ -71,7 +71,7 @@ fi
 if localedef -i de_DE -f UTF-8 ./de_DE.UTF-8 >/dev/null 2>&1; then
   expect 0 env LOCPATH="$PWD" LC_ALL=de_DE.UTF-8 plm-pipeline up pipeline.yaml --run comma "$@"
   same comma "a decimal comma"
-  env LOCPATH="$PWD" LC_ALL=de_DE.UTF-8 plm-pipeline config --set trainer.loss.z_loss=0.25 | grep -q 'z_loss.*0\.25' ||
+  env LOCPATH="$PWD" LC_ALL=de_DE.UTF-8 plm-pipeline config --set trainer.loss.z_loss=0.25 | matches 'z_loss.*0\.25' ||
     fail "a decimal point was read or written as something else"
 else
   echo "no sources of locales here: a decimal comma was not tried"
@@ -88,7 +88,7 @@ fi
 # ---- the supervisor is killed; its socket and lock are left ----
 stopping_at 'write:*/trainer.jsonl#12' plm-pipeline up pipeline.yaml --run killed "$@" >up.log 2>&1 </dev/null &
 up=$!
-stopped() { ps -o state=,comm= --ppid "$up" | grep -q '^T.*plm-trainer'; }
+stopped() { ps -o state=,comm= --ppid "$up" | matches '^T.*plm-trainer'; }
 wait_for 30 stopped
 trainer=$(ps -o pid=,comm= --ppid "$up" | awk '/plm-trainer/ {print $1}')
 kill -KILL "$up"

@@ -76,7 +76,7 @@ folder_of() { # folder_of RUN: what mpirun and the ranks keep their files in
 rank_of() { # rank_of RUN RANK: its process
   local process
   for process in $(pgrep -P "$(mpirun_of "$1")" -f plm-trainer); do
-    ! { tr '\0' '\n' <"/proc/$process/environ"; } 2>/dev/null | grep -qx "OMPI_COMM_WORLD_RANK=$2" || echo "$process"
+    ! { tr '\0' '\n' <"/proc/$process/environ"; } 2>/dev/null | matches -x "OMPI_COMM_WORLD_RANK=$2" || echo "$process"
   done
 }
 same_as_whole() { # same_as_whole RUN

@@ -53,6 +53,10 @@ says() {
   }
 }
 
+# … | matches GREP-ARGUMENTS: a line of standard input matches. It reads to the end. grep -q stops at the
+# first match; a writer that is not done then dies of SIGPIPE, and pipefail makes a match a failure.
+matches() { [ "$(grep -c "$@")" -gt 0 ]; }
+
 # With -e, jq fails if nothing is printed. jq 1.6 of Debian 12 succeeds for an empty file, so a check of a
 # file that is still being written would pass.
 jq() {

@@ -65,8 +65,11 @@ while IFS= read -r line; do complain "$line"; done < <(
 
 . tests/support/tidy_manual.sh
 
+while IFS= read -r line; do complain "use matches of lib.sh, because grep -q may kill the writer: $line"; done < <(
+  git grep -nE '\| *grep +-[a-zA-Z]*q' -- '*.sh' .ci/run Makefile ':!tests/support/tidy.sh' || true)
+
 for file in "${sources[@]}"; do
-  head -n 1 "$file" | grep -qE '^(/\*|//)' || complain "$file: its first line does not say why it exists"
+  [[ $(head -n 1 "$file") =~ ^(/\*|//) ]] || complain "$file: its first line does not say why it exists"
 done
 
 ruff=${PLM_VENV:-build/venv}/bin/ruff

@@ -10,7 +10,7 @@ refer() { # FILE:LINE PAGE[#ANCHOR]
   local page=${2%%#*} anchor=
   [ "$page" = "$2" ] || anchor=${2#*#}
   if [ ! -e "$page" ]; then complain "$1: there is no $page"; return; fi
-  case $page in *.md) [ -z "$anchor" ] || anchors "$page" | grep -qxF -- "$anchor" || complain "$1: $page has no section #$anchor" ;; esac
+  case $page in *.md) [ -z "$anchor" ] || [ "$(anchors "$page" | grep -cxF -- "$anchor")" -gt 0 ] || complain "$1: $page has no section #$anchor" ;; esac
 }
 while IFS=: read -r file line reference; do refer "$file:$line" "$reference"; done < <(
   git grep -noE '(^|[^a-z/])doc/[a-z_-]+\.md(#[a-z0-9_-]+)?' -- '*.c' '*.h' '*.cu' '*.cuh' '*.cc' '*.py' '*.sh' Makefile |

@@ -27,10 +27,10 @@ expect 2 plm-pipeline manual up --all pages
 # the pages say what the help says
 plain() { tr -d '\\' <"$1"; }
 for option in $(plm-pipeline up --help | grep -oE '^ +(-., )?--[a-z-]+' | grep -oE -- '--[a-z-]+'); do
-  plain pages/man1/plm-pipeline-up.1 | grep -qF "fB$option" || fail "plm-pipeline-up(1) has no $option"
+  plain pages/man1/plm-pipeline-up.1 | matches -F "fB$option" || fail "plm-pipeline-up(1) has no $option"
 done
 for option in $(plm-packer --help | grep -oE '^ +(-., )?--[a-z-]+' | grep -oE -- '--[a-z-]+'); do
-  plain pages/man1/plm-packer.1 | grep -qF "fB$option" || fail "plm-packer(1) has no $option"
+  plain pages/man1/plm-packer.1 | matches -F "fB$option" || fail "plm-packer(1) has no $option"
 done
 plm-pipeline config --reference | sed -n 's/^| `\([a-z_.0-9]*\)` |.*/\1/p' >keys
 [ "$(wc -l <keys)" -gt 60 ] || fail "the reference has few keys"
