@@ -10,11 +10,14 @@ command -v tmux >/dev/null || {
 terminal() { tmux -S "$PLM_TMP/tmux" -f /dev/null "$@"; }
 end_terminal() {
   local status=$?
-  terminal kill-server 2>/dev/null
+  terminal kill-server 2>/dev/null || true
   (exit "$status")
   end_children
 }
 trap end_terminal EXIT
+terminal -D & # the server, in the foreground, so that the runner can end it with the test
+server_listens() { [ -S "$PLM_TMP/tmux" ]; }
+wait_for 20 server_listens
 
 small_corpus corpus 2>/dev/null
 small_config pipeline.yaml transformer
@@ -60,7 +63,7 @@ wait_for 20 block 80 '^\[[#.]{16,}\] +0 %  step .* left  [0-9.]+k tokens/s$'
 terminal resize-window -t "$name:" -y 12
 wait_for 20 block 80 '^\[[#.]{16,}\] +0 %  step .* left  [0-9.]+k tokens/s$'
 kill -CONT "${stages[@]}"
-! terminal capture-pane -pe -t "$name:" | grep -qF $'\033[3' || fail "colors with NO_COLOR"
+! terminal capture-pane -pe -t "$name:" | matches -F $'\033[3' || fail "colors with NO_COLOR"
 
 # ---- a table that stays where it is ----
 terminal new-session -d -s watch -x 80 -y 20 "plm-pipeline ps --watch; touch watched; exec sleep 1000000"
@@ -92,7 +95,7 @@ rm ended
 name=colors
 open 80 "-u NO_COLOR plm-pipeline up pipeline.yaml --set trainer.steps=200000"
 wait_for 60 block 80 ''
-colored() { terminal capture-pane -pe -t "$name:" | grep -qF $'\033[33mpackers'; }
+colored() { terminal capture-pane -pe -t "$name:" | matches -F $'\033[33mpackers'; }
 wait_for 20 colored
 terminal send-keys -t "$name:" C-c
 wait_for 60 test -e ended
