@@ -14,16 +14,10 @@ enum { LIMIT_BYTES = 4 << 20 };
 /* The folder; false if none is wanted or known. */
 static bool folder(char path[PLM_PATH_SIZE])
 {
-  const char *given = getenv("PLM_ALGORITHM_CACHE"), *cache = getenv("XDG_CACHE_HOME");
-  const char *home = getenv("HOME");
-  if (given != NULL) {
-    snprintf(path, PLM_PATH_SIZE, "%s", given);
-    return given[0] != '\0' && strlen(given) < PLM_PATH_SIZE;
-  }
-  if (cache != NULL && cache[0] == '/')
-    return plm_path_join(path, cache, "plm-pipeline", NULL) == PLM_OK;
-  return home != NULL && home[0] == '/' &&
-         plm_path_join(path, home, ".cache/plm-pipeline", NULL) == PLM_OK;
+  const char *given = getenv("PLM_ALGORITHM_CACHE");
+  if (given == NULL) return plm_cache_folder("", path);
+  snprintf(path, PLM_PATH_SIZE, "%s", given);
+  return given[0] != '\0' && strlen(given) < PLM_PATH_SIZE;
 }
 
 /* The name is a hash of the first line, which names the library and the card. */

@@ -248,6 +248,15 @@ plm_status plm_path_remove(const char *path, struct plm_error *error)
   return PLM_OK;
 }
 
+bool plm_cache_folder(const char *name, char path[PLM_PATH_SIZE])
+{
+  const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+  const bool own = cache != NULL && cache[0] == '/';
+  if (!own && (home == NULL || home[0] != '/')) return false;
+  return snprintf(path, PLM_PATH_SIZE, "%s%s/plm-pipeline%s%s", own ? cache : home,
+                  own ? "" : "/.cache", name[0] != '\0' ? "/" : "", name) < PLM_PATH_SIZE;
+}
+
 const char *plm_temporary_folder(void)
 {
   const char *given = getenv("TMPDIR");

@@ -32,13 +32,7 @@ struct entries {
 
 plm_status plm_fetch_cache_folder(char folder[PLM_PATH_SIZE], struct plm_error *error)
 {
-  const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-  int size = 0;
-  if (cache != NULL && cache[0] == '/')
-    size = snprintf(folder, PLM_PATH_SIZE, "%s/plm-pipeline/corpora", cache);
-  else if (home != NULL && home[0] == '/')
-    size = snprintf(folder, PLM_PATH_SIZE, "%s/.cache/plm-pipeline/corpora", home);
-  if (size > 0 && size < PLM_PATH_SIZE) return PLM_OK;
+  if (plm_cache_folder("corpora", folder)) return PLM_OK;
   (void)plm_error_set(error, PLM_CONFIG, "no folder for fetched corpora is known");
   return plm_error_hint(error, "name one with --cache DIR, or set HOME");
 }
