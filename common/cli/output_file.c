@@ -42,6 +42,13 @@ bool plm_output_is_stdout(const char *path)
   return descriptor_of(path) == STDOUT_FILENO;
 }
 
+plm_status plm_output_check_stdout(const char *output, const char *option, struct plm_error *error)
+{
+  if (output == NULL || !plm_output_is_stdout(output)) return PLM_OK;
+  return plm_error_set(error, PLM_USAGE, "%s and --output %s would both write to standard output",
+                       option, output);
+}
+
 bool plm_output_is_stream(const char *path)
 {
   struct stat information;

@@ -20,6 +20,9 @@ struct plm_output_file;
 
 /* Whether the path means standard output, so that nothing else may be printed there. */
 bool plm_output_is_stdout(const char *path);
+/* PLM_USAGE if --output names standard output, to which `option` ("--json") writes as well. output
+ * NULL: it is not given. */
+plm_status plm_output_check_stdout(const char *output, const char *option, struct plm_error *error);
 /* Whether the path means standard output, a descriptor, or something that exists and is not a
  * regular file. Such an output is written once from its beginning to its end. */
 bool plm_output_is_stream(const char *path);

@@ -44,9 +44,8 @@ static plm_status take_request(const struct plm_arguments *arguments,
   if (resume != NULL && strcmp(resume, "auto") != 0 && strcmp(resume, "never") != 0)
     return plm_error_set(error, PLM_USAGE, "--resume must be auto or never, not \"%.80s\"", resume);
   const char *output = plm_arguments_get(arguments, "output");
-  if (plm_output_is_stdout(output) && plm_arguments_has(arguments, "json"))
-    return plm_error_set(error, PLM_USAGE,
-                         "--json and --output %s would both write to standard output", output);
+  if (plm_arguments_has(arguments, "json"))
+    PLM_TRY(plm_output_check_stdout(output, "--json", error));
   PLM_TRY(plm_arguments_u64(arguments, "batch-tokens", BATCH_TOKENS, &batch_tokens, error));
   if (batch_tokens == 0 || batch_tokens > LARGEST_BATCH_TOKENS)
     return plm_error_set(error, PLM_USAGE, "--batch-tokens must be 1 to %d", LARGEST_BATCH_TOKENS);

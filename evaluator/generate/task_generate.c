@@ -41,10 +41,7 @@ static plm_status run(const struct plm_arguments *arguments, struct plm_error *e
                          "a checkpoint, for example runs/demo/checkpoints/latest", error));
   PLM_TRY(plm_task_needs(arguments, plm_generate_options, "output",
                          "where the FASTA goes (- is standard output)", error));
-  if (request.json && plm_output_is_stdout(request.output))
-    return plm_error_set(error, PLM_USAGE,
-                         "--json and --output %s would both write to standard output",
-                         request.output);
+  if (request.json) PLM_TRY(plm_output_check_stdout(request.output, "--json", error));
   if (request.trace != NULL && plm_output_is_stdout(request.trace) &&
       (request.json || plm_output_is_stdout(request.output)))
     return plm_error_set(error, PLM_USAGE,

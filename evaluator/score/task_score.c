@@ -128,10 +128,7 @@ static plm_status run_assays(const struct plm_arguments *arguments, struct plm_e
   struct plm_ops *ops;
   PLM_TRY(check_assays(arguments, error));
   PLM_TRY(choose_masking(arguments, &request.masking, error));
-  if (request.json && request.output != NULL && plm_output_is_stdout(request.output))
-    return plm_error_set(error, PLM_USAGE,
-                         "--json and --output %s would both write to standard output",
-                         request.output);
+  if (request.json) PLM_TRY(plm_output_check_stdout(request.output, "--json", error));
   PLM_TRY(plm_task_open_ops(arguments, (struct plm_ops_request){0}, &ops, error));
   const plm_status status = plm_score_assays(&request, ops, error);
   ops->close(ops);
@@ -170,10 +167,8 @@ static plm_status run(const struct plm_arguments *arguments, struct plm_error *e
   if (request.plot && (!plm_arguments_has(arguments, "all") || request.json))
     return plm_error_set(error, PLM_USAGE,
                          "--plot needs --all, and cannot be combined with --json");
-  if (request.output != NULL && plm_output_is_stdout(request.output) &&
-      (request.json || request.plot))
-    return plm_error_set(error, PLM_USAGE, "%s and --output %s would both write to standard output",
-                         request.json ? "--json" : "--plot", request.output);
+  if (request.json || request.plot)
+    PLM_TRY(plm_output_check_stdout(request.output, request.json ? "--json" : "--plot", error));
   PLM_TRY(plm_arguments_i64(arguments, "offset", 1, &first, error));
   request.first = first;
   if (first > 1000000000 || first < -1000000000)
