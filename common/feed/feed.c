@@ -66,25 +66,18 @@ static void close_sockets(struct plm_feed *feed)
   if (feed->wake >= 0) close(feed->wake);
 }
 
-static void wake(void *context)
-{
-  feed_loop_wake(context);
-}
-
 plm_status plm_feed_open(const struct plm_feed_options *options, struct plm_feed **feed,
                          struct plm_error *error)
 {
   struct plm_feed *made = calloc(1, sizeof *made);
   if (made == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for the feed");
   made->wake = -1;
+  made->folders = options->folders;
+  made->folder_count = options->folder_count;
   plm_status status = open_sockets(made, options, error);
   if (status == PLM_OK) status = feed_lanes_open(made, options, error);
-  if (status == PLM_OK && options->folder_count > 0)
-    status = plm_fetch_server_open(options->folders, options->folder_count, wake, made,
-                                   &made->fetch, error);
   if (status == PLM_OK) status = feed_loop_start(made, error);
   if (status != PLM_OK) {
-    plm_fetch_server_close(made->fetch);
     close_sockets(made);
     feed_lanes_close(made);
     free(made);

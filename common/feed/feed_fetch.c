@@ -23,19 +23,35 @@ static void refuse(const struct plm_feed *feed, const struct plm_message *messag
                          plm_nack_encode(reason, why, payload), NULL); /* it asks again */
 }
 
+static void wake(void *context)
+{
+  feed_loop_wake(context);
+}
+
+/* Starts the thread that reads when the first host asks. */
+static plm_status open_server(struct plm_feed *feed, struct plm_error *error)
+{
+  if (feed->fetch != NULL) return PLM_OK;
+  if (feed->folder_count > 0)
+    return plm_fetch_server_open(feed->folders, feed->folder_count, wake, feed, &feed->fetch,
+                                 error);
+  return plm_error_set(error, PLM_NOT_FOUND,
+                       "this is not the address of the trainer's feed, which sends the corpus");
+}
+
 plm_status feed_fetch_take(struct plm_feed *feed, const struct plm_message *message,
                            struct plm_error *error)
 {
   struct plm_fetch_question question = {.identity_bytes = message->identity_bytes,
                                         .request_id = message->header.request};
+  struct plm_error why;
   PLM_TRY(plm_fetch_decode(zmq_msg_data((zmq_msg_t *)&message->payload),
                            (size_t)message->header.payload_bytes, &question.request, error));
   memcpy(question.identity, message->identity, message->identity_bytes);
   if (feed->gate != NULL && !plm_gate_allows(feed->gate, message->user))
     refuse(feed, message, PLM_NACK_FAILED, "its key is no longer allowed");
-  else if (feed->fetch == NULL)
-    refuse(feed, message, PLM_NACK_FAILED,
-           "this is not the address of the trainer's feed, which sends the corpus");
+  else if (open_server(feed, &why) != PLM_OK)
+    refuse(feed, message, PLM_NACK_FAILED, why.what);
   else if (!plm_fetch_server_ask(feed->fetch, &question))
     refuse(feed, message, PLM_NACK_BUSY, "too many requests are waiting");
   return PLM_OK;

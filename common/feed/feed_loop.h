@@ -18,15 +18,17 @@ struct plm_feed {
   void *context, *router;
   struct plm_gate *gate; /* NULL: without keys */
   struct plm_monitor *monitor;
-  struct plm_door *door;          /* the I/O thread's */
-  struct plm_fetch_server *fetch; /* NULL: this feed sends no corpora */
+  struct plm_door *door;      /* the I/O thread's */
+  const char *const *folders; /* of the corpora that hosts may fetch */
+  uint32_t folder_count;
   char bound[256];
   int64_t wait_packers_ms;
   int wake; /* eventfd: the user changed something */
   pthread_t thread;
   atomic_bool closing;
 
-  int64_t logged_refusal_ms; /* the I/O thread's, as are the sockets */
+  int64_t logged_refusal_ms;      /* the I/O thread's, as are the sockets and */
+  struct plm_fetch_server *fetch; /* NULL until somebody fetches */
 
   pthread_mutex_t mutex; /* guards everything below */
   pthread_cond_t changed;
