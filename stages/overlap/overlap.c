@@ -110,7 +110,7 @@ static void take_match(struct search *search, uint32_t document, uint64_t traini
   *match = (struct plm_overlap_match){training, (float)identity, exact};
 }
 
-static bool find_exact(struct search *search, uint64_t training, struct plm_hash hash)
+static void find_exact(struct search *search, uint64_t training, struct plm_hash hash)
 {
   uint32_t low = 0, high = search->count;
   while (low < high) {
@@ -120,13 +120,10 @@ static bool find_exact(struct search *search, uint64_t training, struct plm_hash
     else
       high = middle;
   }
-  bool found = false;
   for (; low < search->count && compare_hashes(search->exact[low].hash, hash) == 0; low++) {
     take_match(search, search->exact[low].document, training, 1, true);
-    found = true;
+    mark(search, training, 1);
   }
-  if (found) mark(search, training, 1);
-  return found;
 }
 
 /* Counts the hashes that each document of the block has in common with the sketch. Returns the
