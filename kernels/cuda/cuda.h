@@ -17,7 +17,7 @@
  * environment variables PLM_CUDA_ATTENTION (mma or sm90) and PLM_CUDA_RELU2 (library or fused)
  * force a choice without a check; PLM_CONFIG: another value.
  *
- * The comparison runs in a child, so that a fault of the device leaves the caller alone. Only if
+ * The comparison runs in a child, so that a fault of the device does not reach the caller. Only if
  * this process has used CUDA before does it run here; PLM_TIMEOUT or PLM_FAILURE: the checked
  * kernels did not end or failed, and this process cannot use the device any more. */
 plm_status plm_ops_cuda_open(int precision, int device, struct plm_ops **ops,

@@ -190,11 +190,11 @@ void plm_cuda_token_backward(struct plm_cuda *cuda, float *dtable,
   float *partial = plm_cuda_scratch<float>(cuda, (size_t)(slabs * V * D));
   plm_with_act(cuda, [&](auto *type) {
     typedef std::remove_pointer_t<decltype(type)> T;
-    const bool even = D % 2 == 0 && row_stride % 2 == 0, alone = rows->level == 0;
-    const auto kernel =
-        alone  ? even ? mean_backward_kernel<T, true, true> : mean_backward_kernel<T, false, true>
-         : even ? mean_backward_kernel<T, true, false>
-               : mean_backward_kernel<T, false, false>;
+    const bool even = D % 2 == 0 && row_stride % 2 == 0, ungrouped = rows->level == 0;
+    const auto kernel = ungrouped ? even ? mean_backward_kernel<T, true, true>
+                                         : mean_backward_kernel<T, false, true>
+                        : even ? mean_backward_kernel<T, true, false>
+                                  : mean_backward_kernel<T, false, false>;
     const Upper<T> dout = {static_cast<const T *>(rows->dout), row_stride, rows->scale};
     plm_launch(cuda->stream, kernel, dim3(slabs, plm_blocks(D, COLUMNS)), dim3(BACK_THREADS),
                shared, partial, dout, rows->tokens, N, D, (int)V, rows->level, slab_rows);
