@@ -188,18 +188,40 @@ static void block_input(struct plm_model *model, const struct model_pass *pass,
       pass_rows(pass, shape->resample + 1), merge ? 2 * shallow : deep, merge ? deep : 2 * shallow);
 }
 
-/* Hands out a state, if it is wanted. A failed download shows when the pass is synchronised. */
-static void tap(struct plm_model *model, const struct model_pass *pass, uint32_t state,
-                const act *x, size_t elements)
+/* Brings activations to the room of the taps. Returns whether they are there; a failed download
+ * shows when the pass is synchronised. The buffer for fp32 rows has room for `most` elements. */
+static bool bring(struct plm_model *model, const struct model_pass *pass, act *x, size_t elements,
+                  size_t most)
 {
   struct plm_ops *ops = model->ops;
+  for (size_t done = 0; done < elements; done += most) {
+    const size_t count = elements - done < most ? elements - done : most;
+    ops->act_to_float(ops, model->rows_fp32, act_at(model, x, (int64_t)done), count);
+    ops->download(ops, pass->taps->room + done, model->rows_fp32, count * sizeof(float));
+  }
+  return ops->synchronize(ops, NULL) == PLM_OK;
+}
+
+/* Hands out a state, if it is wanted. */
+static void tap(struct plm_model *model, const struct model_pass *pass, uint32_t state, act *x,
+                size_t elements)
+{
   bool wanted = false;
   for (uint32_t i = 0; pass->taps != NULL && i < pass->taps->count; i++)
     wanted = wanted || pass->taps->states[i] == state;
-  if (!wanted) return;
-  ops->act_to_float(ops, model->rows_fp32, x, elements);
-  ops->download(ops, pass->taps->room, model->rows_fp32, elements * sizeof(float));
-  if (ops->synchronize(ops, NULL) == PLM_OK) pass->taps->take(pass->taps->context, state);
+  if (wanted && bring(model, pass, x, elements, elements))
+    pass->taps->take(pass->taps->context, state);
+}
+
+/* Hands out the queries, keys and values of a block, if they are wanted. */
+static void tap_attention(struct plm_model *model, const struct model_pass *pass, uint32_t block)
+{
+  const struct plm_block_shape *shape = &model->blocks[block].shape;
+  if (pass->taps == NULL || pass->taps->take_attention == NULL) return;
+  if (shape->kind == PLM_BLOCK_BOTTLENECK) return;
+  const size_t elements = (size_t)(pass_rows(pass, shape->level) * shape->width);
+  if (bring(model, pass, model->blocks[block].qkv, 3 * elements, elements))
+    pass->taps->take_attention(pass->taps->context, block);
 }
 
 void plm_model_blocks_forward(struct plm_model *model, const struct model_pass *pass)
@@ -216,6 +238,7 @@ void plm_model_blocks_forward(struct plm_model *model, const struct model_pass *
     block_input(model, pass, block);
     plm_model_block_mix(model, pass, block);
     plm_model_block_attention(model, pass, block);
+    tap_attention(model, pass, i);
     plm_model_block_hidden(model, pass, block);
     ops->linear_forward(ops, block->out, block->hidden, model_weight(model, block->places.down),
                         block->y, block_rows(pass, block), block->shape.hidden, block->shape.width);

@@ -93,8 +93,10 @@ plm_status plm_layer_choice_run(const struct plm_layer_choice *choice,
                                 struct plm_error *error)
 {
   struct placing placing = {choice, (size_t)batch->chunks * batch->max_length, room, values};
-  const struct plm_state_taps taps = {
-      choice->states, choice->count, room, take_state, &placing,
-  };
+  const struct plm_state_taps taps = {.states = choice->states,
+                                      .count = choice->count,
+                                      .room = room,
+                                      .take = take_state,
+                                      .context = &placing};
   return plm_inference_run_states(inference, batch, inputs, &taps, error);
 }
