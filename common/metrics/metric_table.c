@@ -59,6 +59,7 @@ static const struct plm_metric_field table[] = {
     {"pseudo_perplexity_fast", E, X, "", "its estimate from one pass; only `evaluate`"},
     {"loss_by_mask_rate", E, X, "nats", "loss at each mask rate"},
     {"loss_by_length", E, X, "nats", "loss by length of the document"},
+    {"attention_entropy", E, X, "nats", "mean entropy of the attention's weights, by layer"},
     {"skipped", E, W, "", "why the checkpoint was not evaluated; replaces all numbers"},
     {"seconds", E, M, "s", "time the evaluation took"},
     {"lag_steps", E, M, "steps", "steps by which training was ahead when the evaluation ended"},

@@ -229,7 +229,8 @@ static void count_line(struct plm_prometheus *metrics, enum plm_metric_stage sta
 static const char *label_of_parts(const char *name)
 {
   if (strstr(name, "mask_rate") != NULL) return "mask_rate";
-  return strstr(name, "_norms") != NULL ? "layer" : "length";
+  const bool by_layer = strstr(name, "_norms") != NULL || strstr(name, "attention_") != NULL;
+  return by_layer ? "layer" : "length";
 }
 
 void plm_prometheus_line(struct plm_prometheus *metrics, enum plm_metric_stage stage,

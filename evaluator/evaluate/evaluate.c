@@ -20,6 +20,7 @@ struct plm_evaluation {
   struct plm_question question;
   struct plm_confusion confusion;
   float *logits; /* (max rows, V) */
+  struct plm_attention_entropy *entropy;
 };
 
 static plm_status take_buffers(struct plm_evaluation *evaluation, struct plm_error *error)
@@ -31,7 +32,7 @@ static plm_status take_buffers(struct plm_evaluation *evaluation, struct plm_err
   evaluation->logits = calloc((size_t)tokens * config->vocab_size, sizeof(float));
   if (evaluation->logits == NULL)
     return plm_error_set(error, PLM_NO_MEMORY, "out of memory for the logits of %u tokens", tokens);
-  return PLM_OK;
+  return plm_attention_entropy_open(evaluation->inference, &evaluation->entropy, error);
 }
 
 plm_status plm_evaluation_open(const char *checkpoint, struct plm_ops *ops,
@@ -52,6 +53,7 @@ plm_status plm_evaluation_open(const char *checkpoint, struct plm_ops *ops,
 void plm_evaluation_close(struct plm_evaluation *evaluation)
 {
   if (evaluation == NULL) return;
+  plm_attention_entropy_close(evaluation->entropy);
   free(evaluation->logits);
   plm_confusion_deinit(&evaluation->confusion);
   plm_question_deinit(&evaluation->question);
@@ -85,18 +87,22 @@ struct rate_pass {
   struct plm_evaluation *evaluation;
   uint64_t seed;
   double rate;
+  bool wants_entropy; /* of the next batch */
 };
 
 /* Asks about one batch at one mask rate, and counts the answers. */
 static plm_status count_batch(void *context, const struct plm_batch *batch, struct plm_error *error)
 {
-  const struct rate_pass *pass = context;
+  struct rate_pass *pass = context;
   struct plm_evaluation *evaluation = pass->evaluation;
   struct plm_question *question = &evaluation->question;
   if (is_causal(evaluation))
     plm_question_causal(question, batch);
   else
     plm_question_masked(question, batch, evaluation->inference->tokenizer, pass->seed, pass->rate);
+  if (pass->wants_entropy)
+    PLM_TRY(plm_attention_entropy_measure(evaluation->entropy, batch, question->inputs, error));
+  pass->wants_entropy = false;
   if (question->rows == 0) return PLM_OK;
   PLM_TRY(plm_inference_run(evaluation->inference, batch, question->inputs, question->positions,
                             question->rows, NULL, evaluation->logits, error));
@@ -166,13 +172,14 @@ plm_status plm_evaluation_run(struct plm_evaluation *evaluation,
   *result = (struct plm_evaluation_result){.rate_count = is_causal(evaluation) ? 0 : rates};
   for (uint32_t i = 0; i < rates; i++) {
     struct rate_pass pass = {evaluation, options->seed,
-                             i == 0 ? options->mask_rate : options->more_rates[i - 1]};
+                             i == 0 ? options->mask_rate : options->more_rates[i - 1], i == 0};
     plm_confusion_reset(&evaluation->confusion);
     PLM_TRY(plm_each_batch(&walk, count_batch, &pass, error));
     if (i == 0) take_main_rate(&evaluation->confusion, result);
     result->rates[i] = pass.rate;
     result->rate_loss[i] = mean_loss(&evaluation->confusion);
   }
+  result->entropies = plm_attention_entropies(evaluation->entropy, &result->entropy_count);
   PLM_TRY(run_measures(evaluation, walk, options, result, error));
   result->seconds = plm_clock_seconds_since(started);
   return PLM_OK;
@@ -210,4 +217,7 @@ void plm_evaluation_report(const struct plm_evaluation_result *result, const cha
     plm_confusion_bin_name(bin, name);
     plm_metrics_number(by_length, name, result->bin_loss[bin]);
   }
+  cJSON *by_layer = cJSON_AddObjectToObject(line, "attention_entropy");
+  for (uint32_t i = 0; i < result->entropy_count; i++)
+    plm_metrics_number(by_layer, result->entropies[i].layer, result->entropies[i].entropy);
 }

@@ -12,6 +12,7 @@
 #include "common/corpus/tokenizer.h"
 #include "common/model/model.h"
 #include "common/ops/ops.h"
+#include "evaluator/evaluate/attention_entropy.h"
 #include "evaluator/evaluate/confusion_matrix.h"
 
 /* Where chunks come from: the feed of a run (feed_source.h), or a corpus (corpus_source.h). */
@@ -60,6 +61,10 @@ struct plm_evaluation_result {
   double bin_loss[PLM_LENGTH_BINS]; /* NaN for an empty bin */
   uint64_t bin_rows[PLM_LENGTH_BINS];
   double elbo, pseudo_perplexity, pseudo_perplexity_fast; /* NaN if not asked for */
+  /* The entropy of attention in the first batch, masked with mask_rate, by layer. It belongs to the
+   * evaluation, until the next one runs. */
+  const struct plm_layer_entropy *entropies;
+  uint32_t entropy_count;
   double seconds;
 };
 

@@ -23,6 +23,19 @@ static plm_status check_stop(void *context, struct plm_error *error)
   return plm_stop_check("", error);
 }
 
+/* The layers whose attention is narrowest and widest. */
+static void print_entropies(const struct plm_evaluation_result *result)
+{
+  const struct plm_layer_entropy *all = result->entropies, *least = all, *most = all;
+  if (result->entropy_count == 0) return;
+  for (uint32_t i = 1; i < result->entropy_count; i++) {
+    if (all[i].entropy < least->entropy) least = &all[i];
+    if (all[i].entropy > most->entropy) most = &all[i];
+  }
+  printf("\nattention    entropy %.3f nats (%s) to %.3f (%s)", least->entropy, least->layer,
+         most->entropy, most->layer);
+}
+
 static void print_people(const struct plm_evaluate_request *request,
                          const struct plm_model_folder *folder,
                          const struct plm_evaluation_result *result, const char *weights,
@@ -52,6 +65,7 @@ static void print_people(const struct plm_evaluate_request *request,
     plm_confusion_bin_name(bin, name);
     printf("%s: %.4f  ", name, result->bin_loss[bin]);
   }
+  print_entropies(result);
   printf("\ntime         %.2f s\n", result->seconds);
 }
 

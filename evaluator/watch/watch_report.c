@@ -43,6 +43,16 @@ cJSON *plm_watch_report_line(const struct plm_watch_report *report, const char *
   return line;
 }
 
+static void add_scalar(struct plm_tensorboard *board, uint64_t step, const char *subject,
+                       const char *name, double value)
+{
+  char tag[192];
+  struct plm_error error = {0};
+  snprintf(tag, sizeof tag, "%s/%s", subject, name);
+  if (plm_tensorboard_scalar(board, (int64_t)step, tag, value, &error) != PLM_OK)
+    plm_log_error(&error);
+}
+
 /* "valid" or, with the separator ' ', "refseq valid". */
 static void subject_of(const struct plm_held_out *held_out, char separator, char text[64])
 {
@@ -72,13 +82,13 @@ void plm_watch_report_board(const struct plm_watch_report *report, struct plm_te
   };
   subject_of(report->held_out, '/', subject);
   for (size_t i = 0; i < sizeof scalars / sizeof scalars[0]; i++) {
-    char tag[128];
     if (isnan(scalars[i].value) && strcmp(scalars[i].name, "elbo") == 0) continue;
-    struct plm_error error = {0};
-    snprintf(tag, sizeof tag, "%s/%s", subject, scalars[i].name);
-    if (plm_tensorboard_scalar(board, (int64_t)report->step, tag, scalars[i].value, &error) !=
-        PLM_OK)
-      plm_log_error(&error);
+    add_scalar(board, report->step, subject, scalars[i].name, scalars[i].value);
+  }
+  for (uint32_t i = 0; i < result->entropy_count; i++) {
+    char name[64];
+    snprintf(name, sizeof name, "attention_entropy/%s", result->entropies[i].layer);
+    add_scalar(board, report->step, subject, name, result->entropies[i].entropy);
   }
   (void)plm_tensorboard_flush(board, NULL); /* may fail: evaluator.jsonl is the record */
 }

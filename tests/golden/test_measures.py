@@ -6,7 +6,15 @@ import math
 
 import pytest
 import torch
-from plm_testing import LETTERS, philox, read_fasta, run, small_corpus, small_model
+from plm_testing import (
+    LETTERS,
+    philox,
+    random_sequences,
+    read_fasta,
+    run,
+    small_corpus,
+    small_model,
+)
 
 CLS, EOS, MASK = 0, 2, 32
 MAX_LENGTH = 64
@@ -88,6 +96,44 @@ def test_pseudo_perplexity(model):
     line = evaluate(folder, "--pseudo-perplexity", "both", *fractions)
     assert line["pseudo_perplexity"] == pytest.approx(math.exp(exact / count), rel=1e-4)
     assert line["pseudo_perplexity_fast"] == pytest.approx(math.exp(fast / count), rel=1e-4)
+
+
+def attention_entropy(folder, network, monkeypatch):
+    """By block with attention, of two documents that fill their chunks, masked at the rate 0.15."""
+    found = []
+
+    def attend(q, k, v, mask):
+        logits = (q.double() @ k.double().transpose(-1, -2)) / math.sqrt(q.shape[-1])
+        p = logits.masked_fill(~mask[0], -math.inf).softmax(-1)
+        found.append(float(-(p * p.clamp_min(1e-300).log()).sum(-1).mean()))
+        return original(q, k, v, mask)
+
+    module = type(network).forward.__globals__
+    original = module["attend"]
+    monkeypatch.setitem(module, "attend", attend)
+    inputs = []
+    for n, tokens in enumerate(list(documents(folder))[:2]):
+        assert len(tokens) == MAX_LENGTH
+        draws = philox(SEED, torch.arange(len(tokens)).numpy(), n, 2)[:, 0] >> 8
+        chosen = {i for i in residues(tokens) if int(draws[i]) < math.ceil(0.15 * 2**24)}
+        inputs.append([MASK if i in chosen else token for i, token in enumerate(tokens)])
+    with torch.no_grad():
+        network(input_ids=torch.tensor(inputs))
+    return found
+
+
+@pytest.mark.parametrize("architecture", ["patch_unet", "unet", "transformer"])
+def test_attention_entropy(architecture, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    small_corpus(sequences=random_sequences(200, shortest=70))
+    network = small_model(architecture, attention={"pattern": ["document", "local"], "window": {"end": 9}})
+    network.save_pretrained("model")
+    line = evaluate(tmp_path, "--max-tokens", 2 * MAX_LENGTH)
+    expected = attention_entropy(tmp_path, network, monkeypatch)
+    names = list(line["attention_entropy"])
+    assert len(set(names)) == len(expected) and all(name[-1].isdigit() for name in names)
+    assert list(line["attention_entropy"].values()) == pytest.approx(expected, rel=1e-4)
+    assert max(expected) > min(expected) > 0
 
 
 def test_the_fast_estimate_inverts_what_a_perfect_model_answers():

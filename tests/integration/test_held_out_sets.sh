@@ -51,6 +51,7 @@ jq -c 'select(.set == "corpus") | .loss' run/evaluator.jsonl | sort -u >own.loss
 jq -c '.[].loss' out | sort -u >judged
 cmp own.losses judged || fail "checkpoints are judged by another set"
 grep -qa 'far-test/test/loss' run/tensorboard/evaluator/* || fail "TensorBoard"
+grep -qa 'far-test/test/attention_entropy/encoder.0' run/tensorboard/evaluator/* || fail "TensorBoard: entropies"
 expect 0 plm-pipeline export --checkpoint run/checkpoints/step_00000012 --output model
 says model/README.md '^\| \| valid \| far valid \| far-test test \|'
 says model/README.md 'name: "far, split valid"'
