@@ -101,10 +101,7 @@ static void take_pong(struct feed_state *feed, struct feed_peer *peer, struct pl
     count_invalid(feed, peer, error.what);
     return;
   }
-  const uint64_t elapsed = counters.age_ms - peer->counters.age_ms;
-  if (elapsed > 0 && elapsed < 60000)
-    peer->tokens_per_second =
-        1e3 * (double)(counters.tokens - peer->counters.tokens) / (double)elapsed;
+  feed_rate_add(&peer->rate, (struct feed_rate_report){counters.age_ms, counters.tokens});
   peer->counters = counters;
 }
 

@@ -22,7 +22,7 @@ static void add_up(struct row *row, const struct feed_peer *peer)
   row->counters.tokens += counters->tokens;
   row->counters.padded_tokens += counters->padded_tokens;
   row->counters.queue += counters->queue;
-  row->tokens_per_second += peer->tokens_per_second;
+  row->tokens_per_second += peer->rate.tokens_per_second;
 }
 
 /* Collects what lanes k and above say about a packer that no lane before k has. False: one has. */

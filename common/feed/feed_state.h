@@ -23,6 +23,7 @@
 
 #include "common/base/log.h"
 #include "common/corpus/tokenizer.h"
+#include "common/feed/feed_rate.h"
 #include "common/feed/feed_report.h"
 #include "common/wire/data.h"
 #include "common/wire/socket.h"
@@ -67,7 +68,7 @@ struct feed_peer {
   uint64_t outstanding; /* bytes requested */
   uint32_t invalid;     /* messages */
   struct plm_packer_counters counters;
-  double tokens_per_second;
+  struct feed_rate rate;
 };
 
 /* Consecutive chunks of one window: [first, first + count) of the epoch. */
