@@ -128,12 +128,13 @@ LIB := $(BUILD)/lib
 NVCC ?= $(firstword $(wildcard $(CUDA_HOME:%=%/bin/nvcc)) $(shell command -v nvcc 2>/dev/null) \
           $(wildcard /usr/local/cuda/bin/nvcc))
 CUDA ?= $(if $(NVCC),$(if $(SAN),0,1),0)
-CUDA_LIBRARY := $(LIB)/libplm_cuda.so
+# The shared libraries that the programs load have a folder of their own, because no other program can use them.
+CUDA_LIBRARY := $(LIB)/plm-pipeline/libplm_cuda.so
 # The engine of several ranks is left out with MPI=0, without mpi.h, and under sanitizers.
 MPI_FLAGS := $(shell pkg-config --cflags ompi-c 2>/dev/null)
 MPI_LIBS := $(shell pkg-config --libs ompi-c 2>/dev/null)
 MPI ?= $(if $(MPI_LIBS),$(if $(SAN),0,1),0)
-MPI_LIBRARY := $(LIB)/libplm_mpi.so
+MPI_LIBRARY := $(LIB)/plm-pipeline/libplm_mpi.so
 PROGRAMS := $(BIN)/plm-pipeline $(BIN)/plm-packer $(BIN)/plm-trainer $(BIN)/plm-evaluator
 TEST_BIN := $(patsubst tests/%.c,$(BUILD)/tests/%,$(TEST_SRC))
 FUZZ_BIN := $(patsubst tests/%.c,$(BUILD)/tests/%,$(FUZZ_SRC))
@@ -335,13 +336,16 @@ $(BUILD)/obj/cuda/%.cu.o: %.cu $(BUILD)/obj/cuda/flags | $(BUILD)/obj/cuda/said
 	@mkdir -p $(@D)
 	$(call say,NVCC,$<)
 	$(Q)$(CCACHE) $(NVCC) $(NVCC_FLAGS) $(CUDA_GENCODE) -MMD -MP -c $< -o $@ $(SAID)
-$(CUDA_LIBRARY): $(CUDA_OBJ) $(DEVICE_LIBRARY_OBJ)
-	$(call say,LD,$@)
+comma := ,
+define link_cuda
+$(call say,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(NVCC) -shared -o $@ $^ -lcublasLt -lcublas -Xlinker -z,defs -Xlinker --as-needed \
-	  -Xlinker -rpath,$(dir $(realpath $(NVCC)))../lib64
+	$(Q)$(NVCC) -shared -o $@ $(1) -lcublasLt -lcublas -Xlinker -z,defs -Xlinker --as-needed
+endef
+$(CUDA_LIBRARY): $(CUDA_OBJ) $(DEVICE_LIBRARY_OBJ)
+	$(call link_cuda,$^ -Xlinker -rpath$(comma)$(dir $(realpath $(NVCC)))../lib64)
 .PHONY: cuda
-cuda: ## build only the CUDA backend (build/lib/libplm_cuda.so); needs nvcc
+cuda: ## build only the CUDA backend (build/lib/plm-pipeline/libplm_cuda.so); needs nvcc
 	@if [ -z "$(NVCC)" ]; then echo "cuda: no nvcc here: install the CUDA Toolkit, or set NVCC=PATH"; exit 1; fi
 	@$(MAKE) --no-print-directory $(CUDA_LIBRARY)
 
@@ -358,44 +362,18 @@ cuda-model: venv $(CUDA_LIBRARY) ## estimate from the compiled kernels the cycle
 	@$(CUDA_CODE) --model
 
 # ---- installing ---------------------------------------------------------------------------------
-# DESTDIR is put before every path (for packages); programs find ../lib/libplm_cuda.so by themselves.
+# DESTDIR is put before every path (for packages); programs find ../lib/plm-pipeline by themselves.
 PREFIX ?= /usr/local
-INSTALLED := $(DESTDIR)$(PREFIX)
-UNITS := plm-packer.service plm-pipeline@.service
+INSTALL_FILES = @BUILD='$(BUILD)' PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' ZSH_FOLDER='$(ZSH_FOLDER)' \
+  MODULES='$(if $(filter-out 0,$(CUDA)),$(CUDA_LIBRARY)) $(if $(filter-out 0,$(MPI)),$(MPI_LIBRARY))' \
+  stages/install/install_files.sh
 .PHONY: install install-files uninstall
-install: all install-files ## build and install into PREFIX (/usr/local); DESTDIR for packages
+install: all ## build and install into PREFIX (/usr/local); DESTDIR for packages
+	$(INSTALL_FILES) install
 install-files:
-	@install -d $(INSTALLED)/bin $(INSTALLED)/share/doc/plm-pipeline/doc
-	@install -m 755 $(PROGRAMS) $(INSTALLED)/bin
-	@for library in $(CUDA_LIBRARY) $(MPI_LIBRARY); do \
-	  if [ -e $$library ]; then install -D -m 755 -t $(INSTALLED)/lib $$library; fi; done
-	@install -m 644 README.md LICENSE pipeline.yaml $(INSTALLED)/share/doc/plm-pipeline
-	@install -m 644 doc/*.md doc/grafana-dashboard.json $(INSTALLED)/share/doc/plm-pipeline/doc
-	@install -d $(INSTALLED)/share/bash-completion/completions $(INSTALLED)/share/zsh/site-functions \
-	  $(INSTALLED)/share/fish/vendor_completions.d
-	@$(BIN)/plm-pipeline completion bash >$(INSTALLED)/share/bash-completion/completions/plm-pipeline
-	@$(BIN)/plm-pipeline completion zsh >$(INSTALLED)/share/zsh/site-functions/_plm-pipeline
-	@$(BIN)/plm-pipeline completion fish >$(INSTALLED)/share/fish/vendor_completions.d/plm-pipeline.fish
-	@$(BIN)/plm-pipeline manual --all $(INSTALLED)/share/man
-	@install -d $(INSTALLED)/lib/systemd/system
-	@for unit in $(UNITS); do \
-	  sed 's|@BIN@|$(PREFIX)/bin|' stages/systemd/$$unit.in >$(INSTALLED)/lib/systemd/system/$$unit; done
-	@install -D -m 644 stages/systemd/plm-pipeline.sysusers $(INSTALLED)/lib/sysusers.d/plm-pipeline.conf
-	@install -d $(INSTALLED)/share/pkgconfig
-	@printf '%s\n' 'Name: plm-pipeline' 'Description: trains protein language models; programs without a library' \
-	  'Version: $(VERSION)' >$(INSTALLED)/share/pkgconfig/plm-pipeline.pc
-	@echo "installed into $(INSTALLED): bin/plm-pipeline, plm-packer, plm-trainer, plm-evaluator"
+	$(INSTALL_FILES) install
 uninstall: ## remove what `make install` installed; takes the same PREFIX and DESTDIR
-	@rm -f $(patsubst %,$(INSTALLED)/bin/%,$(notdir $(PROGRAMS))) $(INSTALLED)/lib/libplm_cuda.so $(INSTALLED)/lib/libplm_mpi.so \
-	  $(INSTALLED)/share/bash-completion/completions/plm-pipeline \
-	  $(INSTALLED)/share/zsh/site-functions/_plm-pipeline \
-	  $(INSTALLED)/share/fish/vendor_completions.d/plm-pipeline.fish \
-	  $(INSTALLED)/share/pkgconfig/plm-pipeline.pc
-	@rm -f $(INSTALLED)/share/man/man1/plm-pipeline.1 $(INSTALLED)/share/man/man1/plm-pipeline-*.1 \
-	  $(patsubst %,$(INSTALLED)/share/man/man1/%.1,plm-packer plm-trainer plm-evaluator) \
-	  $(INSTALLED)/share/man/man5/pipeline.yaml.5
-	@rm -f $(patsubst %,$(INSTALLED)/lib/systemd/system/%,$(UNITS)) $(INSTALLED)/lib/sysusers.d/plm-pipeline.conf
-	@rm -rf $(INSTALLED)/share/doc/plm-pipeline
+	$(INSTALL_FILES) uninstall
 
 # ---- dependencies -------------------------------------------------------------------------------
 .PHONY: deps

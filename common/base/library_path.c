@@ -23,6 +23,6 @@ plm_status plm_library_path(const char *name, const char *variable, char path[PL
     char *slash = strrchr(program, '/');
     if (slash != NULL) *slash = '\0';
   }
-  snprintf(relative, sizeof relative, "lib/%s", name);
+  snprintf(relative, sizeof relative, "lib/plm-pipeline/%s", name);
   return plm_path_join(path, program, relative, error);
 }

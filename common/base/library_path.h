@@ -5,8 +5,11 @@
 #include "common/base/file.h"
 #include "common/base/status.h"
 
-/* The path that the environment variable names or, if it is not set or empty, lib/NAME beside the
- * folder of the running program. The file need not exist. */
+/* The path that the environment variable names or, if it is not set or empty,
+ * ../lib/plm-pipeline/NAME from the folder of the running program. That is where `make` builds the
+ * libraries and where an installation puts them (PREFIX/bin and PREFIX/lib/plm-pipeline). Only
+ * these programs load them, so they are not in the folders of the loader. The file need not exist.
+ */
 plm_status plm_library_path(const char *name, const char *variable, char path[PLM_PATH_SIZE],
                             struct plm_error *error);
 

@@ -101,8 +101,8 @@ bool plm_collective_launched(void);
  * what the ranks of the host share. The supervisor sets it, and removes the folder in the end. */
 #define PLM_GANG_FOLDER "PLM_GANG_FOLDER"
 
-/* The engine's file: lib/libplm_mpi.so beside the program's folder, or what the environment
- * variable PLM_MPI_LIBRARY names. It need not exist. */
+/* The engine's file: ../lib/plm-pipeline/libplm_mpi.so from the program's folder, or what the
+ * environment variable PLM_MPI_LIBRARY names. It need not exist. */
 plm_status plm_collective_path(char path[PLM_PATH_SIZE], struct plm_error *error);
 
 /* Loads the engine and meets the other ranks. PLM_CONFIG: this build has no engine. */

@@ -1,6 +1,6 @@
-/* The CUDA backend: fills struct plm_ops for one device. It is built as build/lib/libplm_cuda.so,
- * which programs load at run time if there is a device (common/ops/open.h), and, for tests, for the
- * CPU under the emulation. See doc/cuda.md. */
+/* The CUDA backend: fills struct plm_ops for one device. It is built as libplm_cuda.so, which
+ * programs load at run time if there is a device (common/ops/open.h), and, for tests, for the CPU
+ * under the emulation. See doc/cuda.md. */
 #ifndef PLM_KERNELS_CUDA_CUDA_H
 #define PLM_KERNELS_CUDA_CUDA_H
 

@@ -11,7 +11,7 @@ sizes=("${@:2}")
 [ "${#sizes[@]}" -gt 0 ] || sizes=(1 4 16 64 256)
 [ -z "${QUICK:-}" ] || { rounds=1 times=1 steps=2 sizes=(1); }
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-export PLM_MPI_LIBRARY=$build/lib/libplm_mpi.so
+export PLM_MPI_LIBRARY=$build/lib/plm-pipeline/libplm_mpi.so
 root=$(realpath "$here/../..")
 work=$(mktemp -d)
 packer=''

@@ -128,7 +128,7 @@ def build(check, part, until):
     if libs is not None and (libs / dnnl[1:]).exists():
         command.append("PRODUCTS=dnnl")
     if ask(check, "ompi", "pkg-config", "--exists", "ompi-c") is not None:
-        command.append(os.path.relpath(check.program("lib/libplm_mpi.so"), ROOT))
+        command.append(os.path.relpath(check.program("lib/plm-pipeline/libplm_mpi.so"), ROOT))
     library = os.path.relpath(check.device["PLM_CUDA_LIBRARY"], ROOT)
     cuda = check.runner.start_logged("build-cuda", [*command[:4], library, "V=1"], VERBOSE)
     outcome = check.runner.run("build", command, until - time.monotonic())

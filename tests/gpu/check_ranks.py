@@ -50,7 +50,7 @@ def missing(check):
     """Why several ranks cannot be started; empty if they can."""
     if shutil.which("mpirun", path=check.runner.environment["PATH"]) is None:
         return "mpirun is not installed"
-    if not check.program("lib/libplm_mpi.so").exists():
+    if not check.program("lib/plm-pipeline/libplm_mpi.so").exists():
         return "the MPI engine is not built (mpi.h was not found)"
     return ""
 

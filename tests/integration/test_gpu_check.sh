@@ -19,7 +19,7 @@ says page '^\| tokens/s \| [0-9]'
 says page '^\| doc-1024-128 \| as chosen \| [0-9]'
 says page '^\| linear_forward [0-9x ]+\| [0-9]+ \| [0-9.]+ '
 says page 'NCCL with one rank'
-if [ -e "$PLM_BUILD/lib/libplm_mpi.so" ] && command -v mpirun >/dev/null; then
+if [ -e "$PLM_BUILD/lib/plm-pipeline/libplm_mpi.so" ] && command -v mpirun >/dev/null; then
   says page 'staged through the host: the bits of one rank'
   says page '^\| tokens a GPU \| tokens/s, one \| tokens/s, 2 \| efficiency \|'
 else

@@ -20,7 +20,7 @@ static plm_status open_real(int precision, struct plm_ops **ops, struct plm_erro
 {
   const struct plm_ops_request request = {.device = PLM_DEVICE_CUDA,
                                           .precision = (enum plm_precision)precision};
-  setenv(PLM_CUDA_LIBRARY, "build/lib/libplm_cuda.so", 0);
+  setenv(PLM_CUDA_LIBRARY, "build/lib/plm-pipeline/libplm_cuda.so", 0);
   return plm_ops_open(&request, ops, error);
 }
 

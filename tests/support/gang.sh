@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # Functions for tests of `up` with several ranks. Sourced after lib.sh.
-if [ ! -e "$PLM_BUILD/lib/libplm_mpi.so" ] || ! command -v mpirun >/dev/null; then
+if [ ! -e "$PLM_BUILD/lib/plm-pipeline/libplm_mpi.so" ] || ! command -v mpirun >/dev/null; then
   echo "this build has no MPI, or mpirun is not installed"
   exit 77
 fi
@@ -24,7 +24,7 @@ fi
 exec "$PLM_BIN/plm-trainer" "\$@"
 RANK
 chmod +x bin/plm-trainer
-export PATH=$PWD/bin:$PATH PLM_MPI_LIBRARY=$PLM_BUILD/lib/libplm_mpi.so
+export PATH=$PWD/bin:$PATH PLM_MPI_LIBRARY=$PLM_BUILD/lib/plm-pipeline/libplm_mpi.so
 
 those_left() {
   grep -lz '^PLM_SUPERVISED=' /proc/[0-9]*/environ 2>/dev/null |

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # Functions for tests that start several ranks with mpirun. Sourced after trainer.sh.
-if [ ! -e "${PLM_BUILD:?}/lib/libplm_mpi.so" ] || ! command -v mpirun >/dev/null; then
+if [ ! -e "${PLM_BUILD:?}/lib/plm-pipeline/libplm_mpi.so" ] || ! command -v mpirun >/dev/null; then
   echo "this build has no MPI, or mpirun is not installed"
   exit 77
 fi

@@ -1,11 +1,20 @@
 #!/usr/bin/env bash
-# `make install` puts the programs, their completions and the manual below DESTDIR and PREFIX; the
-# installed plm-pipeline finds its siblings there; `make uninstall` leaves nothing behind.
+# `make install` puts the programs, their libraries, completions and the manual below DESTDIR and PREFIX, where
+# everyone can read them; the installed plm-pipeline finds its siblings and libraries there; nothing of an
+# earlier version stays; `make uninstall` leaves nothing behind.
 . "$PLM_ROOT/tests/support/lib.sh"
-to=(-s -C "$PLM_ROOT" "BUILD=$PLM_BUILD" "DESTDIR=$PLM_TMP/package" PREFIX=/opt/plm)
-installed=$PLM_TMP/package/opt/plm
+to=(-s -C "$PLM_ROOT" "BUILD=$PLM_BUILD" "DESTDIR=$PLM_TMP/a package" PREFIX=/opt/plm CUDA=0)
+installed="$PLM_TMP/a package/opt/plm"
 
-make "${to[@]}" install-files >/dev/null
+mkdir -p "$installed/lib/plm-pipeline" "$installed/share/man/man1"
+touch "$installed/lib/plm-pipeline/libplm_cuda.so" "$installed/share/man/man1/plm-pipeline-formercommand.1"
+(umask 077 && make "${to[@]}" install-files >said)
+says said "^installed into .*/a package/opt/plm: plm-pipeline plm-packer plm-trainer plm-evaluator\$"
+says said 'without the CUDA backend'
+[ ! -e "$installed/lib/plm-pipeline/libplm_cuda.so" ] || fail "the CUDA library of an earlier version stayed"
+[ ! -e "$installed/share/man/man1/plm-pipeline-formercommand.1" ] || fail "a page of an earlier version stayed"
+closed=$(find "$PLM_TMP/a package" ! -perm -o=r)
+[ -z "$closed" ] || fail "only the owner can read $closed"
 for program in plm-pipeline plm-packer plm-trainer plm-evaluator; do
   [ -x "$installed/bin/$program" ] || fail "bin/$program is not installed"
   "$installed/bin/$program" --version >/dev/null || fail "the installed $program does not run"
@@ -21,12 +30,35 @@ version=$("$installed/bin/plm-pipeline" --version | grep -oE '[0-9]+\.[0-9]+\.[0
   fail "pkg-config does not know version $version"
 [ -z "$(PKG_CONFIG_PATH=$installed/share/pkgconfig pkg-config --cflags --libs plm-pipeline | tr -d ' ')" ] ||
   fail "pkg-config names a library, but there is none"
-[ -s "$installed/share/doc/plm-pipeline/README.md" ] || fail "no README.md"
+documents=$installed/share/doc/plm-pipeline
+[ -s "$documents/README.md" ] || fail "no README.md"
+for link in $(grep -ohE '\]\([^)h#:][^)#:]*' "$documents/README.md" | cut -c 3-); do
+  [ -e "$documents/$link" ] || fail "the installed README.md refers to $link, which is not installed"
+done
 
 # embed starts plm-evaluator, which it has to find beside itself
 expect 1 "$installed/bin/plm-pipeline" embed --checkpoint "$PLM_TMP/none" /dev/null --output "$PLM_TMP/out.npy"
 says err "^plm-evaluator embed: .*there is no such folder"
 
+# The engine of several ranks is found beside the programs, and missed there.
+small_config pipeline.yaml transformer
+small_corpus corpus 60
+dry_run=(env -u PLM_MPI_LIBRARY "$installed/bin/plm-pipeline" up --dry-run --set trainer.ranks=2)
+engine=$installed/lib/plm-pipeline/libplm_mpi.so
+if command -v mpirun >/dev/null; then
+  if [ -e "$engine" ]; then
+    expect 0 "${dry_run[@]}"
+    rm "$engine"
+  fi
+  expect 2 "${dry_run[@]}"
+  says err "$engine does not exist"
+fi
+
+# A folder without a leading slash would be wrong in the systemd units.
+expect 2 make -s -C "$PLM_ROOT" "BUILD=$PLM_BUILD" PREFIX=opt/plm install-files
+says err 'PREFIX=opt/plm is not an absolute path'
+[ ! -e "$PLM_ROOT/opt" ] || fail "a refused installation made a folder"
+
 make "${to[@]}" uninstall
-left=$(find "$PLM_TMP/package" -type f)
+left=$(find "$PLM_TMP/a package" -type f)
 [ -z "$left" ] || fail "uninstall left $left"

@@ -2,7 +2,7 @@
 # `plm-pipeline slurm` on a Slurm cluster on this machine: a job that Slurm requeues, and that requeues itself
 # after the notice of its time limit, ends with the bits of an undisturbed run; a killed trainer is started
 # again; a mistake in the configuration is not.
-if [ ! -e "${PLM_BUILD:?}/lib/libplm_mpi.so" ]; then
+if [ ! -e "${PLM_BUILD:?}/lib/plm-pipeline/libplm_mpi.so" ]; then
   echo "this build has no MPI"
   exit 77
 fi

@@ -3,7 +3,7 @@
 # the bits of a run of one rank.
 . "${PLM_ROOT:?}/tests/stages/slurm/local_slurm.sh"
 . "$PLM_ROOT/tests/support/trainer.sh"
-if [ ! -e "$PLM_BUILD/lib/libplm_mpi.so" ] || ! make_hosts >hosts.log 2>&1; then
+if [ ! -e "$PLM_BUILD/lib/plm-pipeline/libplm_mpi.so" ] || ! make_hosts >hosts.log 2>&1; then
   echo "this build has no MPI, or no networks can be made here"
   exit 77
 fi

@@ -4,7 +4,7 @@
 . "$PLM_ROOT/tests/support/lib.sh"
 . "$PLM_ROOT/tests/support/ranks.sh"
 tool=$PLM_BUILD/tests/trainer/ranks/sums/tool_rank_sums
-export PLM_MPI_LIBRARY=$PLM_BUILD/lib/libplm_mpi.so
+export PLM_MPI_LIBRARY=$PLM_BUILD/lib/plm-pipeline/libplm_mpi.so
 export PLM_CUDA_LIBRARY=$PLM_BUILD/tests/lib/libplm_cuda_emulated.so
 export PLM_NCCL_LIBRARY=$PLM_BUILD/tests/lib/libnccl_emulated.so
 export PLM_EMULATED_DEVICES=4
