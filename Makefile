@@ -375,6 +375,20 @@ install-files:
 uninstall: ## remove what `make install` installed; takes the same PREFIX and DESTDIR
 	$(INSTALL_FILES) uninstall
 
+# The package's CUDA library looks for cuBLAS only where the loader does, because a package must not depend on
+# the folders of the machine that built it.
+DEB := $(BUILD)/deb
+BUILD_DEB = @BUILD='$(BUILD)' DEB='$(DEB)' MODULES='$(if $(filter-out 0,$(CUDA)),$(DEB_CUDA_LIBRARY)) $(if $(filter-out 0,$(MPI)),$(MPI_LIBRARY))' \
+  stages/debian/build_deb.sh
+DEB_CUDA_LIBRARY := $(DEB)/modules/libplm_cuda.so
+$(DEB_CUDA_LIBRARY): $(CUDA_LIBRARY)
+	$(call link_cuda,$(CUDA_OBJ) $(DEVICE_LIBRARY_OBJ))
+.PHONY: deb deb-files
+deb: all $(if $(filter-out 0,$(CUDA)),$(DEB_CUDA_LIBRARY)) ## build and make a Debian package; prints where it is
+	$(BUILD_DEB)
+deb-files:
+	$(BUILD_DEB)
+
 # ---- dependencies -------------------------------------------------------------------------------
 .PHONY: deps
 deps: ## install the Debian packages that the build and the tests need
@@ -391,8 +405,8 @@ venv: ## create the Python environment of the tests (build/venv)
 tests: $(PROGRAMS) $(EMULATED_LIBRARY) $(EMULATED_NCCL) $(if $(filter-out 0,$(MPI)),$(MPI_LIBRARY)) $(if $(SAN),,$(FAULTS_LIBRARY)) $(STOP_LIBRARY) $(COUNT_LIBRARY) $(TEST_BIN) $(CUBLASLT_BIN) $(FUZZ_BIN) $(TOOL_BIN) $(BENCH_BIN) $(GPU_BIN) ## build all test programs
 # PYTHON=0 leaves out PyTorch; the tests that need it are reported as skipped.
 PYTHON ?= 1
-# A Slurm cluster and an ssh server on this machine, whose daemons run only in the tests, and man.
-TEST_PACKAGES := man-db munge slurmctld slurmd slurm-client openssh-server openssh-client prometheus tmux
+# What checks the package, a Slurm cluster and an ssh server on this machine, whose daemons run only in the tests, and man.
+TEST_PACKAGES := lintian mmdebstrap man-db munge slurmctld slurmd slurm-client openssh-server openssh-client prometheus tmux
 test: deps $(if $(filter 0,$(PYTHON)),,venv) ## install what is missing, build, run every test; TESTS=PATTERN chooses, PYTHON=0 leaves out PyTorch
 	@tests/support/deps.sh $(TEST_PACKAGES)
 	@$(MAKE) -j$(JOBS) tests
