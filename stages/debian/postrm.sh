@@ -9,8 +9,8 @@ if [ "$1" = purge ]; then
   if [ -d /var/lib/plm-pipeline ]; then rmdir --ignore-fail-on-non-empty /var/lib/plm-pipeline; fi
   if [ -d /var/lib/plm-pipeline ]; then
     echo "plm-pipeline: the runs in /var/lib/plm-pipeline and the user plm were kept"
-  elif command -v userdel >/dev/null && getent passwd plm | grep -q ':/var/lib/plm-pipeline:'; then
-    userdel plm
+  elif command -v userdel >/dev/null; then
+    case $(getent passwd plm) in *:/var/lib/plm-pipeline:*) userdel plm ;; esac # and not a person of this name
   fi
 fi
 if [ -d /run/systemd/system ]; then systemctl --system daemon-reload >/dev/null || true; fi
