@@ -571,6 +571,7 @@ plm_status plm_trainer_open(struct plm_trainer *trainer, const struct plm_config
 
 void plm_trainer_close(struct plm_trainer *trainer)
 {
+  if (trainer->ops != NULL) trainer->ops->wait_copies(trainer->ops, NULL); /* after an error */
   plm_input_close(trainer->input);
   plm_publisher_close(trainer->publisher);
   plm_step_report_close(trainer->report);

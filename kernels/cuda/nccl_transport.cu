@@ -35,14 +35,23 @@ cudaError_t count_ended(struct plm_nccl *nccl)
   return cudaSuccess;
 }
 
+/* An error of this rank's device, in which `what` failed. */
+plm_status device_error(const struct plm_nccl *nccl, const char *what, cudaError_t code,
+                        struct plm_error *error)
+{
+  plm_error_set(error, PLM_FAILURE, "rank %u on %s: device %d: %s failed: %s",
+                nccl->collective->place.rank, nccl->collective->place.host, nccl->cuda->device,
+                what, cudaGetErrorString(code));
+  return plm_error_hint(error, "if `dmesg | grep Xid` shows that the device itself failed, it "
+                               "needs a reset or a restart of the machine; the run resumes from "
+                               "its newest checkpoint");
+}
+
 /* Fills nccl->error if a communicator or the device has an error. The mutex is locked. */
 void look_for_errors(struct plm_nccl *nccl)
 {
   const cudaError_t device = count_ended(nccl);
-  if (device != cudaSuccess)
-    plm_error_set(&nccl->error, PLM_FAILURE, "rank %u on %s: device %d failed: %s",
-                  nccl->collective->place.rank, nccl->collective->place.host, nccl->cuda->device,
-                  cudaGetErrorString(device));
+  if (device != cudaSuccess) device_error(nccl, "the computation", device, &nccl->error);
   for (ncclComm_t comm : {nccl->group, nccl->rail}) {
     ncclResult_t state = ncclSuccess;
     if (comm == nullptr || nccl->error.status != PLM_OK) continue;
@@ -114,9 +123,7 @@ plm_status check(struct plm_nccl *nccl, cudaError_t code, struct plm_error *erro
 {
   if (code == cudaSuccess) return PLM_OK;
   cudaGetLastError();
-  return plm_error_set(error, PLM_FAILURE, "rank %u on %s: device %d: an exchange failed: %s",
-                       nccl->collective->place.rank, nccl->collective->place.host,
-                       nccl->cuda->device, cudaGetErrorString(code));
+  return device_error(nccl, "an exchange", code, error);
 }
 
 /* NCCL's stream waits for the computation so far, and then has the transfer. */

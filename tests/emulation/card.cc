@@ -54,6 +54,12 @@ void take_word(Card &to, const std::string &word)
     to.used = (uint64_t)number;
   else if (key == "lost")
     to.lost = works_done() + (uint64_t)number;
+  else if (key == "lost_after")
+    to.lost_after = value;
+  else if (key == "once")
+    to.once = value;
+  else if (key == "lost_device")
+    to.lost_device = (int)number;
   else if (key == "gone")
     to.gone = value;
   else if (key == "capture")
@@ -78,6 +84,7 @@ Card first_card()
   made.driver = CUDART_VERSION;
   made.name = "emulation";
   made.present = true;
+  made.lost_device = -1;
   const char *said = getenv("PLM_EMULATED_CARD");
   if (said != nullptr) take_text(made, said);
   return made;

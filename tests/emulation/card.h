@@ -10,8 +10,11 @@
  *   busy=FILE            while FILE exists, another process holds the card in exclusive mode
  *   used=BYTES           memory that other processes hold
  *   lost=N               the Nth piece of work from now on fails, and so does all that follows
- *   gone=FILE            from then on there is no device; FILE, which is made then, says so to
- *                        other processes
+ *   lost_after=FILE      the first piece of work after FILE was made fails, in the same way
+ *   once=FILE            not if FILE exists, which is made then
+ *   lost_device=K        only the device with this number is lost; else all are
+ *   gone=FILE            from then on there is no device, or, with lost_device, one less; FILE,
+ *                        which is made then, says so to other processes
  *   capture=WHERE        a stream cannot be captured. WHERE is begin, call (a launch invalidates
  *                        the capture), end, or instantiate (there is no memory for the graph)
  *   products=wrong       products of warpgroups give wrong results
@@ -31,8 +34,8 @@ namespace plm::emulation
 enum class Capture { SOUND, BEGIN, CALL, END, INSTANTIATE };
 
 struct Card {
-  int capability, multiprocessors, driver;
-  std::string name, gone, busy;
+  int capability, multiprocessors, driver, lost_device; /* lost_device: -1 for all */
+  std::string name, gone, busy, lost_after, once;
   bool present, wrong_products, faulty_products;
   uint64_t used, lost;
   Capture capture;

@@ -34,7 +34,32 @@ bool exists(const std::string &file)
 cudaError_t devices_found()
 {
   if (card().driver < CUDART_VERSION) return cudaErrorInsufficientDriver;
-  return card().present && !exists(card().gone) ? cudaSuccess : cudaErrorNoDevice;
+  const bool all_gone = card().lost_device < 0 && exists(card().gone);
+  return card().present && !all_gone ? cudaSuccess : cudaErrorNoDevice;
+}
+
+/* How many there are: a lost one of several is missing for processes that begin later. */
+int device_count()
+{
+  const char *said = getenv("PLM_EMULATED_DEVICES");
+  const bool one_gone = card().lost_device >= 0 && !has_fault() && exists(card().gone);
+  return (said != nullptr ? atoi(said) : 1) - (one_gone ? 1 : 0);
+}
+
+/* Whether the device is lost in this piece of work. */
+bool is_lost_now()
+{
+  if (card().lost_device >= 0 && card().lost_device != current_device) return false;
+  if (card().lost != 0 && works_run == card().lost) return true;
+  return exists(card().lost_after) && !exists(card().once);
+}
+
+void make_file(const std::string &name)
+{
+  if (name.empty()) return;
+  FILE *file = fopen(name.c_str(), "w");
+  if (file == nullptr) stop("%s cannot be made", name.c_str());
+  fclose(file);
 }
 
 } // namespace
@@ -57,12 +82,9 @@ uint64_t works_done()
 bool work_runs()
 {
   works_run++;
-  if (card().lost == 0 || works_run != card().lost) return !has_fault();
-  if (!card().gone.empty()) {
-    FILE *file = fopen(card().gone.c_str(), "w");
-    if (file == nullptr) stop("%s cannot be made", card().gone.c_str());
-    fclose(file);
-  }
+  if (has_fault() || !is_lost_now()) return !has_fault();
+  make_file(card().gone);
+  make_file(card().once);
   fault = last_error = cudaErrorUnknown;
   return false;
 }
@@ -114,11 +136,10 @@ const char *cudaGetErrorString(cudaError_t code)
 
 cudaError_t cudaGetDeviceCount(int *count)
 {
-  const char *said = getenv("PLM_EMULATED_DEVICES");
   *count = 0;
   const cudaError_t found = devices_found();
   if (found != cudaSuccess) return result(found);
-  *count = said != nullptr ? atoi(said) : 1;
+  *count = device_count();
   return result(cudaSuccess);
 }
 

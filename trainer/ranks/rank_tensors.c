@@ -21,7 +21,8 @@ static plm_status move_host(struct plm_ranks *ranks, enum way way, uint32_t peer
 }
 
 /* room: of the host, or NULL if `memory` is the host's. Both sides cut in the same way, whatever
- * their memory is. */
+ * their memory is. A device that fails leaves old values in the room, so nothing is sent before it
+ * has said that all went well. */
 static plm_status move_pieces(struct plm_ranks *ranks, enum way way, uint32_t peer, char *memory,
                               char *room, size_t bytes, struct plm_error *error)
 {
@@ -30,7 +31,10 @@ static plm_status move_pieces(struct plm_ranks *ranks, enum way way, uint32_t pe
   for (size_t at = 0; at < bytes; at += PLM_RANK_ROOM) {
     const size_t piece = bytes - at < PLM_RANK_ROOM ? bytes - at : PLM_RANK_ROOM;
     char *from = room != NULL ? room : memory + at;
-    if (room != NULL && sends) ops->download(ops, room, memory + at, piece);
+    if (room != NULL && sends) {
+      ops->download(ops, room, memory + at, piece);
+      PLM_TRY(ops->synchronize(ops, error));
+    }
     PLM_TRY(move_host(ranks, way, peer, from, piece, error));
     if (room != NULL && !sends) ops->upload(ops, memory + at, room, piece);
   }
@@ -192,10 +196,14 @@ plm_status plm_rank_compare_weights(struct plm_ranks *ranks, const uint32_t *own
   uint64_t *all = calloc(ranks->ranks, sizeof *all);
   char list[128] = "";
   size_t length = 0;
+  plm_status status = ranks->ops->synchronize(ranks->ops, error); /* the sum is of no use else */
+  if (status != PLM_OK) {
+    free(all);
+    return status;
+  }
   if (all == NULL)
     return plm_error_set(error, PLM_NO_MEMORY, "no memory for %u ranks", ranks->ranks);
-  const plm_status status =
-      plm_collective_gather(ranks->collective, PLM_LANE_STEP, all, &mine, sizeof mine, error);
+  status = plm_collective_gather(ranks->collective, PLM_LANE_STEP, all, &mine, sizeof mine, error);
   for (uint32_t r = 1; r < ranks->ranks && status == PLM_OK; r++)
     if (all[r] != all[0] && length + 12 < sizeof list)
       length += (size_t)snprintf(list + length, sizeof list - length, " %u", r);

@@ -19,6 +19,7 @@ struct plm_ranks {
   /* PLM_RANK_ROOM bytes of the host, if the operators' memory is a device's; else NULL */
   void *room;
   bool agreed; /* all ranks end with the same error, and know it */
+  bool alike;  /* every rank has found that error itself */
   bool silent; /* another rank says what happened */
 };
 
@@ -43,10 +44,10 @@ enum plm_rank_wish { PLM_RANK_GO, PLM_RANK_WAIT, PLM_RANK_STOP, PLM_RANK_ERROR }
 plm_status plm_ranks_decide(struct plm_ranks *ranks, enum plm_rank_wish mine, plm_status status,
                             enum plm_rank_wish *decision, struct plm_error *error);
 
-/* Says, if it is this rank that failed, what happened, and tells the other ranks unless all of them
- * have agreed. Called before anything is closed: closing may wait for threads that wait for other
- * ranks, and mpirun may end this process once another one has ended. Clears error->what, so that it
- * is not printed again. ranks may be NULL: then it does nothing. */
+/* Says, if it is this rank that failed, what happened and on which host, and tells the other ranks
+ * unless all of them have agreed. Called before anything is closed: closing may wait for threads
+ * that wait for other ranks, and mpirun may end this process once another one has ended. Clears
+ * error->what, so that it is not printed again. ranks may be NULL: then it does nothing. */
 void plm_ranks_fail(struct plm_ranks *ranks, struct plm_error *error);
 
 /* Marks an error that every rank finds by itself at the same place; rank 0 says what happened. */
