@@ -120,7 +120,12 @@ static plm_status open_cuda(const struct plm_ops_request *request, struct plm_op
 
 /* ---- choosing ------------------------------------------------------------------------------ */
 
-/* Returns true if CUDA was opened. Warns if a device seems present but cannot be used. */
+/* Why `auto` took the CPU although there may be a device: ops->fallback of each backend that this
+ * process opens so, which is the same text again. */
+static char no_cuda[256];
+
+/* Returns true if CUDA was opened. Warns if a device seems present but cannot be used, and keeps
+ * the reason in no_cuda. */
 static bool try_cuda(const struct plm_ops_request *request, struct plm_ops **ops)
 {
   struct plm_error error = {0};
@@ -132,10 +137,14 @@ static bool try_cuda(const struct plm_ops_request *request, struct plm_ops **ops
   /* No warning is needed if no device has this number, or if the backend is missing and there is no
    * other sign of a device than the library of the driver. */
   const bool usual = status == PLM_NOT_FOUND && (error.where[0] == '\0' || (!node && !named));
-  if (!usual)
-    plm_warning("using the CPU instead of the CUDA device: %s%s%s%s%s%s", error.where,
-                error.where[0] != '\0' ? ": " : "", error.what, error.hint[0] != '\0' ? " (" : "",
-                error.hint, error.hint[0] != '\0' ? ")" : "");
+  char why[sizeof no_cuda];
+  if (usual) return false;
+  snprintf(why, sizeof why, "the CPU computes instead of the CUDA device: %.200s", error.what);
+  if (strcmp(why, no_cuda) == 0) return false; /* it was said when a backend was opened before */
+  memcpy(no_cuda, why, sizeof why);
+  plm_warning("using the CPU instead of the CUDA device: %s%s%s%s%s%s", error.where,
+              error.where[0] != '\0' ? ": " : "", error.what, error.hint[0] != '\0' ? " (" : "",
+              error.hint, error.hint[0] != '\0' ? ")" : "");
   return false;
 }
 
@@ -150,7 +159,9 @@ plm_status plm_ops_open(const struct plm_ops_request *request, struct plm_ops **
     return PLM_CONFIG;
   }
   if (request->device == PLM_DEVICE_AUTO && try_cuda(request, ops)) return PLM_OK;
-  return plm_ops_cpu_open(request->precision, request->threads, request->isa, ops, error);
+  PLM_TRY(plm_ops_cpu_open(request->precision, request->threads, request->isa, ops, error));
+  if (request->device == PLM_DEVICE_AUTO && no_cuda[0] != '\0') (*ops)->fallback = no_cuda;
+  return PLM_OK;
 }
 
 const char *plm_ops_cpu_level(void)

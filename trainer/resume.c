@@ -260,3 +260,14 @@ plm_status plm_resume_receive_tensors(const struct plm_resume_to *to, struct plm
     PLM_TRY(plm_rank_place_tensor(to->ranks, to->owners, to->optimizer, i, NULL, error));
   return plm_rank_share_clip(to->ranks, to->clip, error);
 }
+
+void plm_resume_on_cpu(const struct plm_resolved *saved, const struct plm_config *config,
+                       struct plm_resolved *today)
+{
+  if (config->trainer.device != PLM_DEVICE_AUTO || !plm_device_is_cpu(today->device) ||
+      saved->fallback[0] == '\0')
+    return;
+  memcpy(today->fallback, saved->fallback, sizeof today->fallback);
+  plm_info("the run stays on the CPU, on which it began: %s; trainer.device: cuda moves it",
+           saved->fallback);
+}

@@ -59,4 +59,9 @@ plm_status plm_resume_load_tensors(const char *directory, const struct plm_resum
 /* The other ranks' part of it. */
 plm_status plm_resume_receive_tensors(const struct plm_resume_to *to, struct plm_error *error);
 
+/* A run that `auto` has put on the CPU stays there: keeps the reason in `today`, and says so.
+ * Called if the device is the same as before. */
+void plm_resume_on_cpu(const struct plm_resolved *saved, const struct plm_config *config,
+                       struct plm_resolved *today);
+
 #endif

@@ -287,6 +287,7 @@ static plm_status open_backend(struct plm_trainer *trainer, bool resumed, struct
       resumed ? plm_resume_shares(&state->resolved, config) : plm_trainer_new_shares(config);
   struct plm_resolved today = resolve_today(config, shares, trainer->ops);
   const bool same_device = resumed && strcmp(state->resolved.device, today.device) == 0;
+  if (same_device) plm_resume_on_cpu(&state->resolved, config, &today);
   if (resumed) plm_resume_compare(state, config, &today);
   today.product_flops =
       same_device ? state->resolved.product_flops : plm_product_rate(trainer->ops);

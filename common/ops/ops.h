@@ -203,7 +203,7 @@ struct plm_ops {
   /* Kernels that the device offers besides those for every device: which of them are in use,
    * "attention sm90, relu2 tuned"; NULL if there are none. They decide bits. */
   const char *kernels;
-  const char *fallback; /* why some of them are not, if their check failed; else NULL */
+  const char *fallback; /* why some of them, or all of CUDA, are not in use; else NULL */
   size_t act_bytes;     /* 4 or 2 */
   uint32_t threads;
   void *context; /* the backend's state */

@@ -35,12 +35,30 @@ auto_device() { # WORDS LINES: `auto` uses the CPU and says why in so many lines
   [ "$(grep -c 'using the CPU instead of the CUDA device' err || true)" -eq "$2" ] || fail "auto, $1: $(cat err)"
 }
 
+# auto_run WORDS REASON: a run with `auto` trains on the CPU; it says why once, records it, and stays there
+auto_run() {
+  local name=auto-${1//[^a-z0-9]/-} steps
+  for steps in 1 2; do
+    expect 0 with_card "$1" plm-pipeline up pipeline.yaml --run "$name" --set trainer.device=auto --set trainer.steps=$steps
+    [ "$(grep -c "using the CPU instead of the CUDA device: .*$2" "$name/logs/trainer.0.log")" -eq 1 ] ||
+      fail "$1: not one line: $(cat "$name/logs/trainer.0.log")"
+  done
+  [ "$(grep -c "the run stays on the CPU, on which it began: .*$2.*trainer.device: cuda" "$name/logs/trainer.0.log")" -eq 1 ] ||
+    fail "$1: the resume does not say why it is on the CPU: $(cat "$name/logs/trainer.0.log")"
+  jq -e --arg why "$2" '.exact and .resolved.device == "cpu" and
+    (.resolved.fallback | startswith("the CPU computes instead of the CUDA device: ") and contains($why))' \
+    "$name/checkpoints/latest/trainer.json" >/dev/null || fail "$1: $(jq .resolved "$name/checkpoints/latest/trainer.json")"
+}
+
 refused 2 driver=0 "NVIDIA's driver is not installed" 'nvidia-smi must work: install a driver for CUDA 12.0'
 auto_device driver=0 1
 refused 2 driver=11080 "NVIDIA's driver is too old: it supports CUDA 11.8, and 12.0 is needed" 'update the driver'
 auto_device driver=11080 1
+auto_run driver=0 "NVIDIA's driver is not installed"
+auto_run driver=11080 "NVIDIA's driver is too old"
 refused 2 devices=0 'no CUDA device 0: no CUDA-capable device is detected' 'nvidia-smi -L.* MIG mode'
 auto_device devices=0 0
+jq -e '.resolved.fallback == ""' $model/trainer.json >/dev/null || fail "a fallback of a run that asked for the CPU"
 touch held
 refused 1 busy=held 'another process uses CUDA device 0, which is in exclusive mode' 'nvidia-smi -c DEFAULT'
 auto_device busy=held 1

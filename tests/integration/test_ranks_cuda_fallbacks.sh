@@ -28,3 +28,13 @@ mpirun --oversubscribe --bind-to none -np 2 bash -c \
 grep -q 'rank 0 on .* has CUDA kernels attention sm90, relu2 tuned, but rank 1 on .* has attention mma, relu2 library' "$log" ||
   fail "no reason: $(cat "$log")"
 grep -q 'set PLM_CUDA_ATTENTION=mma and PLM_CUDA_RELU2=library for all ranks' "$log" || fail "no hint: $(cat "$log")"
+
+# With `auto` and a driver that is too old, all ranks take the CPU, and one line says so.
+: >"$log"
+start_packer "$PLM_TMP/old"
+PLM_EMULATED_CARD=driver=11080 run_ranks 2 "$PLM_TMP/old" "${ranks[@]}" --set trainer.device=auto --set trainer.precision=fp32 ||
+  fail "two ranks with an old driver: $(cat "$log")"
+stop_packer
+[ "$(grep -c 'using the CPU instead of the CUDA device: .*too old' "$log")" -eq 1 ] || fail "not one line: $(cat "$log")"
+jq -e '.resolved | .ranks == 2 and .device == "cpu" and (.fallback | contains("too old"))' \
+  "$PLM_TMP/old/checkpoints/latest/trainer.json" >/dev/null || fail "the fallback is not recorded"
