@@ -406,7 +406,7 @@ tests: $(PROGRAMS) $(EMULATED_LIBRARY) $(EMULATED_NCCL) $(if $(filter-out 0,$(MP
 # PYTHON=0 leaves out PyTorch; the tests that need it are reported as skipped.
 PYTHON ?= 1
 # What checks the package, a Slurm cluster and an ssh server on this machine, whose daemons run only in the tests, and man.
-TEST_PACKAGES := lintian mmdebstrap man-db munge slurmctld slurmd slurm-client openssh-server openssh-client prometheus tmux
+TEST_PACKAGES := lintian mmdebstrap man-db munge slurmctld slurmd slurm-client openssh-server openssh-client prometheus tmux sshfs
 test: deps $(if $(filter 0,$(PYTHON)),,venv) ## install what is missing, build, run every test; TESTS=PATTERN chooses, PYTHON=0 leaves out PyTorch
 	@tests/support/deps.sh $(TEST_PACKAGES)
 	@$(MAKE) -j$(JOBS) tests

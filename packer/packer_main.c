@@ -26,8 +26,9 @@ static const struct plm_option program_options[] = {
              "keys in the run folder)"},
     {.name = "cache",
      .argument = "DIR",
-     .help = "first copy a corpus on a remote file system to this local folder"},
-    {.name = "allow-remote", .help = "read a corpus on a remote file system in place"},
+     .help = "first copy the corpus to this folder on a local disk (default: packer.cache)"},
+    {.name = "allow-remote",
+     .help = "read a corpus on a remote file system in place (default: packer.allow_remote)"},
     {.name = "prometheus",
      .argument = "ADDRESS",
      .help = "serve this process's metrics there, for example 127.0.0.1:9464"},
@@ -88,12 +89,14 @@ static plm_status check_twice(const struct packer_options *options,
 }
 
 static plm_status open_corpora(const struct plm_arguments *arguments,
+                               const struct plm_config *config,
                                const struct plm_corpus_paths *corpora,
                                struct packer_options *options, struct plm_error *error)
 {
+  const char *cache = plm_arguments_get(arguments, "cache");
   const struct plm_corpus_options opening = {
-      .allow_remote = plm_arguments_has(arguments, "allow-remote"),
-      .cache_dir = plm_arguments_get(arguments, "cache"),
+      .allow_remote = config->packer_allow_remote || plm_arguments_has(arguments, "allow-remote"),
+      .cache_dir = cache != NULL ? cache : config->packer_cache,
   };
   /* a packer of a configuration's list may hold only some of it */
   const bool given = plm_arguments_has(arguments, "corpus");
@@ -120,7 +123,7 @@ static plm_status open_and_serve(const struct plm_arguments *arguments,
   struct plm_corpus_paths corpora = {0};
   plm_status status =
       plm_corpus_paths_find(plm_arguments_get(arguments, "corpus"), config, &corpora, error);
-  if (status == PLM_OK) status = open_corpora(arguments, &corpora, options, error);
+  if (status == PLM_OK) status = open_corpora(arguments, config, &corpora, options, error);
   if (status == PLM_OK) status = packer_serve(options, &plm_stop_requested, error);
   for (uint32_t c = 0; c < options->corpus_count; c++) plm_corpus_close(options->corpora[c]);
   plm_corpus_paths_deinit(&corpora);

@@ -171,6 +171,8 @@ struct plm_config {
   struct plm_config_data data;
   uint32_t packer_instances;
   enum plm_restart packer_restart;
+  char *packer_cache; /* folder, absolute, or NULL */
+  bool packer_allow_remote;
   struct plm_model_config model;
   struct plm_config_trainer trainer;
   struct plm_config_evaluator evaluator;

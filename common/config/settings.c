@@ -108,6 +108,12 @@ static const struct plm_setting settings[] = {
   ROW("packer.restart", CHOICE, packer_restart, "", "on-failure", .choices = plm_restart_names,
       FREE,
       .help = "Whether `up` starts a packer again after it has ended."),
+  ROW("packer.cache", PATH, packer_cache, "", "null", .flags = PLM_SETTING_NULLABLE, FREE,
+      .help = "Folder on a local disk to which packers first copy the corpus, once for each host, "
+              "for a corpus on NFS, Lustre or another remote file system."),
+  ROW("packer.allow_remote", BOOL, packer_allow_remote, "", "false", FREE,
+      .help = "Packers read a corpus on a remote file system in place. Otherwise they refuse it, "
+              "unless packer.cache is set."),
 
   ROW("model.architecture", CHOICE, model.architecture, "", "patch_unet",
       .choices = plm_architecture_names, REFUSED,

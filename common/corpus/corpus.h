@@ -79,6 +79,9 @@ struct plm_corpus_options {
   const char *cache_dir; /* local folder for a verified copy, which is then read; or NULL */
 };
 
+/* PLM_CONFIG, with what to do, if the folder lies on a remote file system. */
+plm_status plm_corpus_check_local(const char *directory, struct plm_error *error);
+
 /* Checks corpus.json and the size and the first and last MiB of data.mdb before opening it, and the
  * hashes of `lengths` and `checks` afterwards. Installs the handler that ends the process with
  * "corpus file changed or unreadable: PATH" if the file changes while it is mapped. */

@@ -296,12 +296,7 @@ static plm_status resolve_directory(const char *directory, const struct plm_corp
 {
   if (options != NULL && options->cache_dir != NULL)
     return plm_corpus_cache(directory, options->cache_dir, resolved, error);
-  const char *kind = plm_corpus_remote_kind(directory);
-  if (kind != NULL && (options == NULL || !options->allow_remote)) {
-    plm_error_set(error, PLM_UNSUPPORTED, "%s lies on a remote file system (%s)", directory, kind);
-    return plm_error_hint(error, "--cache DIR copies it once to a local disk; --allow-remote reads "
-                                 "it where it is");
-  }
+  if (options == NULL || !options->allow_remote) PLM_TRY(plm_corpus_check_local(directory, error));
   if (snprintf(resolved, PLM_PATH_SIZE, "%s", directory) >= PLM_PATH_SIZE)
     return plm_error_set(error, PLM_LIMIT, "path %.200s is too long", directory);
   return PLM_OK;

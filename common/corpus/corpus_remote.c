@@ -31,6 +31,16 @@ const char *plm_corpus_remote_kind(const char *path)
   return NULL;
 }
 
+plm_status plm_corpus_check_local(const char *directory, struct plm_error *error)
+{
+  const char *kind = plm_corpus_remote_kind(directory);
+  if (kind == NULL) return PLM_OK;
+  plm_error_set(error, PLM_CONFIG, "%s lies on a remote file system (%s)", directory, kind);
+  return plm_error_hint(
+      error, "let packers copy it to a local disk (packer.cache: DIR, plm-packer --cache "
+             "DIR), or read it where it is (packer.allow_remote: true, --allow-remote)");
+}
+
 static plm_status copy_descriptor(int from, int to, const char *source, const char *target,
                                   struct plm_hasher *hasher, struct plm_error *error)
 {
@@ -129,10 +139,11 @@ static plm_status fill_cache(const char *directory, const char *local,
 plm_status plm_corpus_cache(const char *directory, const char *cache_dir, char local[PLM_PATH_SIZE],
                             struct plm_error *error)
 {
+  PLM_TRY(plm_directory_make(cache_dir, error)); /* the kind of a missing folder is not known */
   const char *kind = plm_corpus_remote_kind(cache_dir);
   if (kind != NULL) {
-    plm_error_set(error, PLM_UNSUPPORTED, "the cache %s lies on a remote file system (%s)",
-                  cache_dir, kind);
+    plm_error_set(error, PLM_CONFIG, "the cache %s lies on a remote file system (%s)", cache_dir,
+                  kind);
     return plm_error_hint(error, "choose a folder on a local disk");
   }
   struct plm_corpus_description description;
@@ -141,8 +152,7 @@ plm_status plm_corpus_cache(const char *directory, const char *cache_dir, char l
   char hex[PLM_HASH_HEX_SIZE], lock_path[PLM_PATH_SIZE];
   plm_hash_to_hex(description.files.whole, hex);
   int lock = -1;
-  plm_status status = plm_directory_make(cache_dir, error);
-  if (status == PLM_OK) status = plm_path_join(local, cache_dir, hex, error);
+  plm_status status = plm_path_join(local, cache_dir, hex, error);
   if (status == PLM_OK &&
       snprintf(lock_path, sizeof lock_path, "%s.lock", local) >= (int)sizeof lock_path)
     status = plm_error_set(error, PLM_LIMIT, "path %.200s is too long", local);

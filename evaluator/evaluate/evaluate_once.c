@@ -100,7 +100,7 @@ struct once {
 static plm_status open_once(struct once *once, const struct plm_evaluate_request *request,
                             const char *folder, struct plm_ops *ops, struct plm_error *error)
 {
-  const struct plm_corpus_options options = {0};
+  const struct plm_corpus_options options = {.allow_remote = true}; /* it reads once, in order */
   PLM_TRY(plm_evaluation_open(folder, ops, &once->evaluation, error));
   PLM_TRY(plm_evaluation_load(once->evaluation, folder, error));
   PLM_TRY(plm_corpus_open(request->corpus, &options, &once->corpus, error));

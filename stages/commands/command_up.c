@@ -94,6 +94,8 @@ static plm_status read_plan(const struct plm_command_context *context, struct pl
   if (scale != NULL) plan->config.packer_instances = packers;
   read_resume(context->arguments, plan);
   plm_status status = plm_run_corpora_read(&plan->config, plan->fingerprint, error);
+  if (status == PLM_OK && plan->chosen[PLM_KIND_PACKER])
+    status = plm_run_corpora_local(&plan->config, error);
   if (status == PLM_OK && plan->chosen[PLM_KIND_TRAINER] && plan->config.trainer.ranks > 1)
     status = plm_gang_check(&plan->config, error);
   if (status != PLM_OK) plm_config_deinit(&plan->config);

@@ -20,12 +20,13 @@ static plm_status print_json(const struct plm_config_problems *problems, struct 
   return plm_json_print(array, error);
 }
 
-/* If the configuration names a corpus that is there, it must have the clusters that sampling needs.
- */
+/* If the configuration names a corpus that is there, packers must accept its file system, and it
+ * must have the clusters that sampling needs. */
 static plm_status check_corpus(const struct plm_config *config, struct plm_error *error)
 {
   const struct plm_plan_parameters parameters = plm_config_training_plan(config);
   struct plm_corpus_description description;
+  PLM_TRY(plm_run_corpora_local(config, error));
   if (config->source_count > 0) return PLM_OK; /* plm_run_corpora_check */
   if (config->corpus == NULL || parameters.sampling == PLM_SAMPLING_DOCUMENTS) return PLM_OK;
   const plm_status status = plm_corpus_description_read(config->corpus, &description, error);

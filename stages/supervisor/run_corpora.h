@@ -14,6 +14,10 @@ enum { PLM_FINGERPRINTS_SIZE = PLM_MAX_SOURCES * PLM_HASH_HEX_SIZE };
 plm_status plm_run_corpora_read(const struct plm_config *config,
                                 char fingerprints[PLM_FINGERPRINTS_SIZE], struct plm_error *error);
 
+/* PLM_CONFIG: packers on this host would refuse a corpus, because it lies on a remote file system.
+ * A corpus that is not here is not checked. */
+plm_status plm_run_corpora_local(const struct plm_config *config, struct plm_error *error);
+
 /* Adds what is wrong with the corpora of a list to the loader's problems, as far as they are there;
  * they may be made later, or be on other hosts. For plm_config_load_with. */
 void plm_run_corpora_check(struct plm_loader *loader);
