@@ -26,7 +26,7 @@ struct plm_resolved {
   char build[32];       /* digest of its sources, compiler and flags */
   char
       products[64]; /* product library, its version and instructions; "" if `algorithms` names it */
-  char kernels[64], fallback[256]; /* as ops->kernels and ops->fallback; "" if there are none */
+  char kernels[64], fallback[384]; /* as ops->kernels and ops->fallback; "" if there are none */
 };
 
 struct cJSON;

@@ -224,9 +224,18 @@ void plm_cuda_attention_backward(struct plm_cuda *cuda, const struct plm_attenti
 /* The same on sm_90a (sm90/attention_sm90.cu), for backends with attention_sm90. They return false
  * and do nothing for heads of 32 or narrower, and for tensors that TMA cannot address. */
 bool plm_cuda_attention_sm90_forward(struct plm_cuda *cuda, const struct plm_attention *attention);
-bool plm_cuda_attention_sm90_backward(struct plm_cuda *cuda, const struct plm_attention *attention);
-/* Compares both on this device. PLM_CORRUPT: they differ. PLM_TIMEOUT: a kernel did not end, and
- * the stream cannot be used any more. Other errors are the device's, and stay with its context. */
+/* partial: scratch for the backward pass in one kernel, aligned to 16 bytes, or NULL: it is then
+ * two kernels. The choice is that of kernel_choices.cuh. */
+bool plm_cuda_attention_sm90_backward(struct plm_cuda *cuda, const struct plm_attention *attention,
+                                      float *partial);
+/* How many floats `partial` has; 0 if one kernel cannot be used. It keeps fp32 sums of dQ, for each
+ * block those of one head of a chunk. */
+int64_t plm_cuda_attention_sm90_partial(const struct plm_cuda *cuda,
+                                        const struct plm_attention *attention);
+/* Compares both on this device, the second time with the backward pass in one kernel. PLM_CORRUPT:
+ * they differ. PLM_TIMEOUT: a kernel did not end, and the stream cannot be used any more. Other
+ * errors are the device's, and stay with its context. */
 plm_status plm_cuda_attention_sm90_check(struct plm_cuda *cuda, struct plm_error *error);
+plm_status plm_cuda_attention_onepass_check(struct plm_cuda *cuda, struct plm_error *error);
 
 #endif

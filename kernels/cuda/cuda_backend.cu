@@ -128,6 +128,14 @@ struct sm90_kernels {
 struct sm90_kernels attention = {
     "PLM_CUDA_ATTENTION",          "mma", "sm90", "attention", "attention runs on mma.sync",
     plm_cuda_attention_sm90_check, {},    {}};
+struct sm90_kernels onepass = {"PLM_CUDA_ATTENTION_BACKWARD",
+                               "split",
+                               "onepass",
+                               "attention backward",
+                               "attention's backward pass is two kernels",
+                               plm_cuda_attention_onepass_check,
+                               {},
+                               {}};
 struct sm90_kernels products = {"PLM_CUDA_RELU2",
                                 "library",
                                 "fused",
@@ -136,6 +144,23 @@ struct sm90_kernels products = {"PLM_CUDA_RELU2",
                                 plm_cuda_product_sm90_check,
                                 {},
                                 {}};
+
+struct sm90_kernels *const all_kernels[] = {&attention, &onepass, &products};
+
+/* What the environment says, or NULL. */
+const char *said_of(const struct sm90_kernels *kernels)
+{
+  const char *said = getenv(kernels->variable);
+  return said != nullptr && said[0] != 0 ? said : nullptr;
+}
+
+/* Whether the kernels may be used without being forced. Attention's backward pass in one kernel
+ * belongs to attention on sm90; where that is forced, nothing is checked. */
+bool in_question(const struct sm90_kernels *kernels, int device)
+{
+  return kernels != &onepass ||
+         (said_of(&attention) == nullptr && attention.verdicts[device % MAX_DEVICES] != DISAGREES);
+}
 
 /* Whether this process has called CUDA. If so, a child of it could not. */
 bool touched;
@@ -175,8 +200,7 @@ plm_status check(struct plm_cuda *cuda, struct sm90_kernels *kernels, bool *agre
 plm_status choose(struct plm_cuda *cuda, struct sm90_kernels *kernels, bool *use, bool *forced,
                   struct plm_error *error)
 {
-  const char *said = getenv(kernels->variable);
-  if (said != nullptr && said[0] == 0) said = nullptr;
+  const char *said = said_of(kernels);
   *forced = said != nullptr;
   *use = *forced && strcmp(said, kernels->own) == 0;
   if (*forced && !*use && strcmp(said, kernels->others) != 0) {
@@ -190,7 +214,8 @@ plm_status choose(struct plm_cuda *cuda, struct sm90_kernels *kernels, bool *use
                   cuda->capability % 10);
     return plm_error_hint(error, "unset it: the backend chooses kernels for the device");
   }
-  if (!*forced && cuda->capability == HOPPER && cuda->bf16) return check(cuda, kernels, use, error);
+  if (!*forced && cuda->capability == HOPPER && cuda->bf16 && in_question(kernels, cuda->device))
+    return check(cuda, kernels, use, error);
   return PLM_OK;
 }
 
@@ -198,14 +223,15 @@ plm_status choose(struct plm_cuda *cuda, struct sm90_kernels *kernels, bool *use
 void describe_kernels(struct plm_cuda *cuda)
 {
   static const char *const ways[] = {"library", "tuned", "fused"};
-  snprintf(cuda->kernels, sizeof cuda->kernels, "attention %s, relu2 %s",
-           cuda->attention_sm90 ? "sm90" : "mma", ways[cuda->relu2]);
+  static const char *const backward[] = {"", ", backward tuned", ", backward onepass"};
+  snprintf(cuda->kernels, sizeof cuda->kernels, "attention %s%s, relu2 %s",
+           cuda->attention_sm90 ? "sm90" : "mma",
+           cuda->attention_sm90 ? backward[cuda->attention_backward] : "", ways[cuda->relu2]);
   cuda->ops.kernels = cuda->kernels;
   size_t used = 0;
-  for (const struct sm90_kernels *kernels : {&attention, &products}) {
-    const char *said = getenv(kernels->variable);
+  for (const struct sm90_kernels *kernels : all_kernels) {
     if (kernels->verdicts[cuda->device % MAX_DEVICES] != DISAGREES) continue;
-    if (said != nullptr && said[0] != 0) continue;
+    if (said_of(kernels) != nullptr || !in_question(kernels, cuda->device)) continue;
     snprintf(cuda->fallback + used, sizeof cuda->fallback - used, "%s%s: %.100s",
              used > 0 ? "; " : "", kernels->instead, kernels->why.what);
     used = strlen(cuda->fallback);
@@ -217,8 +243,10 @@ plm_status choose_kernels(struct plm_cuda *cuda, struct plm_error *error)
 {
   bool use, forced;
   PLM_TRY(choose(cuda, &attention, &cuda->attention_sm90, &forced, error));
+  PLM_TRY(choose(cuda, &onepass, &use, &forced, error));
+  if (use) cuda->attention_backward = forced ? PLM_WAYS_SECOND : PLM_WAYS_TUNED;
   PLM_TRY(choose(cuda, &products, &use, &forced, error));
-  if (use) cuda->relu2 = forced ? PLM_RELU2_FUSED : PLM_RELU2_TUNED;
+  if (use) cuda->relu2 = forced ? PLM_WAYS_SECOND : PLM_WAYS_TUNED;
   if (cuda->attention_sm90 || use) cuda->ops.isa = "sm_90a";
   if (cuda->capability == HOPPER && cuda->bf16) describe_kernels(cuda);
   return PLM_OK;
@@ -281,10 +309,10 @@ plm_status check_apart(void *context, struct plm_error *error)
  * process uses CUDA. */
 void check_kernels_apart(int device)
 {
-  for (struct sm90_kernels *kernels : {&attention, &products}) {
-    const char *said = getenv(kernels->variable);
+  for (struct sm90_kernels *kernels : all_kernels) {
     enum verdict *verdict = &kernels->verdicts[device % MAX_DEVICES];
-    if (*verdict != UNKNOWN || touched || (said != nullptr && said[0] != 0)) continue;
+    if (*verdict != UNKNOWN || touched || said_of(kernels) != nullptr) continue;
+    if (!in_question(kernels, device)) continue;
     struct plm_error found = {};
     struct apart asked = {device, kernels};
     const plm_status status = plm_cuda_check_apart(check_apart, &asked, &found);
@@ -312,7 +340,7 @@ plm_status plm_cuda_no_memory(struct plm_error *error, size_t bytes, const char 
 
 void plm_cuda_forget_checks(void)
 {
-  for (struct sm90_kernels *kernels : {&attention, &products})
+  for (struct sm90_kernels *kernels : all_kernels)
     for (enum verdict &verdict : kernels->verdicts) verdict = UNKNOWN;
   touched = false;
 }

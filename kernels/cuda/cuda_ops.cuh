@@ -15,9 +15,9 @@ struct plm_cuda_products;
 struct plm_cuda_algorithms;
 struct plm_cuda_choices;
 
-/* How products with relu2 are computed: by the library and a pass; as tuning found for the shape
- * (by the library if it was not tuned); or by the kernel with relu2 in its epilogue. */
-enum plm_relu2_way { PLM_RELU2_LIBRARY, PLM_RELU2_TUNED, PLM_RELU2_FUSED };
+/* How work is done for which there are two ways: by the first one; as tuning found for the shape
+ * (by the first one if it was not tuned); or by the second one. */
+enum plm_ways { PLM_WAYS_FIRST, PLM_WAYS_TUNED, PLM_WAYS_SECOND };
 
 struct plm_cuda {
   struct plm_ops ops; /* must be first: plm_cuda_of */
@@ -26,14 +26,15 @@ struct plm_cuda {
   char processor[128]; /* the device's name */
   char driver[64];
   char location[32];
-  char kernels[64], fallback[256];
-  int capability, multiprocessors; /* of the device; capability is 90 for 9.0 */
-  bool attention_sm90;             /* use kernels/cuda/sm90 for heads that it takes */
-  enum plm_relu2_way relu2;        /* relu2_products.cuh */
-  plm_stream stream;               /* of the computation */
-  cudaStream_t copies;             /* of copies beside the computation */
-  cudaEvent_t computed, copied;    /* how far each stream was when the other was told to follow */
-  bool recording;                  /* between record_begin and record_end */
+  char kernels[64], fallback[384];
+  int capability, multiprocessors;  /* of the device; capability is 90 for 9.0 */
+  bool attention_sm90;              /* use kernels/cuda/sm90 for heads that it takes */
+  enum plm_ways attention_backward; /* on sm90: by two kernels, or by one */
+  enum plm_ways relu2;              /* by the library and a pass, or by one kernel */
+  plm_stream stream;                /* of the computation */
+  cudaStream_t copies;              /* of copies beside the computation */
+  cudaEvent_t computed, copied;     /* how far each stream was when the other was told to follow */
+  bool recording;                   /* between record_begin and record_end */
   struct plm_error recording_error;
   void *scratch; /* device */
   size_t scratch_bytes;

@@ -25,14 +25,24 @@ void run_forward(struct plm_cuda *cuda, const struct plm_attention &p)
   if (cuda->attention_sm90 && plm_cuda_attention_sm90_forward(cuda, &p)) return;
   plm_cuda_attention_forward(cuda, &p);
 }
-void run_backward(struct plm_cuda *cuda, const plm_attention_of<float> &p)
+void run_backward(struct plm_cuda *cuda, const plm_attention_of<float> &p, float *)
 {
   plm_cuda_attention_plain_backward(cuda, &p);
 }
-void run_backward(struct plm_cuda *cuda, const struct plm_attention &p)
+void run_backward(struct plm_cuda *cuda, const struct plm_attention &p, float *partial)
 {
-  if (cuda->attention_sm90 && plm_cuda_attention_sm90_backward(cuda, &p)) return;
+  if (cuda->attention_sm90 && plm_cuda_attention_sm90_backward(cuda, &p, partial)) return;
   plm_cuda_attention_backward(cuda, &p);
+}
+
+/* Floats of scratch that the backward pass may take besides delta. */
+int64_t partial_of(const struct plm_cuda *, const plm_attention_of<float> &)
+{
+  return 0;
+}
+int64_t partial_of(const struct plm_cuda *cuda, const struct plm_attention &p)
+{
+  return cuda->attention_sm90 ? plm_cuda_attention_sm90_partial(cuda, &p) : 0;
 }
 
 /* ---- slabs ---- */
@@ -129,12 +139,11 @@ void launch_delta(struct plm_cuda *cuda, float *delta, T *out, const P &p)
              delta, p.dout, static_cast<const T *>(out), tasks, (unsigned)p.heads, p.shape);
 }
 
-/* Computes delta in the scratch, whose size limits the number of heads of rows. */
-template <class P> const float *compute_delta(struct plm_cuda *cuda, const P &p)
+/* Computes delta. */
+template <class P> void compute_delta(struct plm_cuda *cuda, float *delta, const P &p)
 {
   typedef std::remove_pointer_t<decltype(p.out)> T;
   const int vectors = p.shape.K % plm_vector<T>::N == 0 ? p.shape.K / plm_vector<T>::N : 0;
-  float *delta = plm_cuda_scratch<float>(cuda, (size_t)p.shape.B * p.shape.L * p.heads);
   if (vectors == 0)
     launch_delta<false, PLM_WARP>(cuda, delta, p.out, p);
   else if (vectors <= 4)
@@ -143,7 +152,21 @@ template <class P> const float *compute_delta(struct plm_cuda *cuda, const P &p)
     launch_delta<true, 8>(cuda, delta, p.out, p);
   else
     launch_delta<true, 16>(cuda, delta, p.out, p);
-  return delta;
+}
+
+/* The backward pass of a slab. The scratch holds delta, whose size limits the number of heads of
+ * rows, and then the partial sums, if there is room. */
+template <class P> void run_slab_backward(struct plm_cuda *cuda, P slab)
+{
+  enum { ALIGNED = 16 / sizeof(float) };
+  const int64_t rows = (int64_t)slab.shape.B * slab.shape.L * slab.heads;
+  const int64_t begin = (rows + ALIGNED - 1) / ALIGNED * ALIGNED;
+  int64_t partial = partial_of(cuda, slab);
+  if (begin + partial > plm_cuda_scratch_room<float>(cuda)) partial = 0;
+  float *scratch = plm_cuda_scratch<float>(cuda, (size_t)(partial > 0 ? begin + partial : rows));
+  compute_delta(cuda, scratch, slab);
+  slab.delta = scratch;
+  run_backward(cuda, slab, partial > 0 ? scratch + begin : nullptr);
 }
 
 /* ---- the table's functions ---- */
@@ -187,10 +210,8 @@ void attention_backward(struct plm_ops *ops, const struct plm_attention_gradient
     p.dv = static_cast<T *>(to->dv);
     p.lse = const_cast<float *>(lse);
     p.mask = *mask, p.shape = *shape;
-    each_slab(p, plm_cuda_scratch_room<float>(cuda), [&](auto slab) {
-      slab.delta = compute_delta(cuda, slab);
-      run_backward(cuda, slab);
-    });
+    each_slab(p, plm_cuda_scratch_room<float>(cuda),
+              [&](const auto &slab) { run_slab_backward(cuda, slab); });
   });
 }
 

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "kernels/cuda/relu2_products.cuh"
+#include "kernels/cuda/kernel_choices.cuh"
 
 namespace
 {

@@ -35,7 +35,7 @@ plm_status plm_cuda_algorithms_open(struct plm_cuda *cuda, struct plm_error *err
 void plm_cuda_algorithms_close(struct plm_cuda *cuda);
 void plm_cuda_algorithms_register(struct plm_cuda *cuda);
 
-/* For other measurements of the first step (relu2_products.cu): whether measuring is allowed now
+/* For other measurements of the first step (kernel_choices.cu): whether measuring is allowed now
  * (tuning is on and nothing is being recorded), a clock in seconds, and the count of what was
  * measured, which ops->tune reports. */
 bool plm_cuda_tuning_allowed(const struct plm_cuda *cuda);

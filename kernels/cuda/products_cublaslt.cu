@@ -7,13 +7,14 @@
  * (COMPUTE_TYPE). Products that must be alike in batches of any size are not split: each of their
  * elements is then one sum, made by one block, whatever else the launch computes. */
 #include "kernels/cuda/product_algorithms.cuh"
-#include "kernels/cuda/relu2_products.cuh"
 
 #include <cublasLt.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+
+#include "kernels/cuda/kernel_choices.cuh"
 
 enum { CANDIDATES = 12, RUNS = 3, TIMES = 5 };
 static constexpr float HOPELESS = 1.3f; /* times the best: not timed any further */
@@ -286,21 +287,20 @@ bool plm_cuda_algorithm_measure(struct plm_cuda *cuda, struct plm_cuda_algorithm
   return found;
 }
 
-bool plm_cuda_choice_measure(struct plm_cuda *cuda, const struct plm_relu2_product *p,
-                             plm_relu2_library library, bool *fused)
+bool plm_cuda_choice_measure(struct plm_cuda *cuda, const struct plm_choice_shape *,
+                             plm_choice_run run, const void *context, bool *second)
 {
   float taken[2];
   for (int way = 0; way < 2; way++) {
     const auto once = [&] {
-      if (way == 0) library(cuda, p);
-      return (way == 0 || plm_cuda_product_sm90(cuda, p)) && cuda->error.status == PLM_OK &&
+      return run(cuda, context, way == 1) && cuda->error.status == PLM_OK &&
              cudaPeekAtLastError() == cudaSuccess;
     };
     taken[way] = time_of(cuda, 1, 1, once); /* the library's own algorithm is measured in it */
     if (taken[way] >= 0) taken[way] = time_of(cuda, TIMES, RUNS, once);
     if (taken[way] < 0) return false;
   }
-  *fused = taken[1] * AS_GOOD < taken[0];
+  *second = taken[1] * AS_GOOD < taken[0];
   return true;
 }
 

@@ -1,6 +1,6 @@
 /* The two products of the MLP that have relu2 after them or before them: by the library and a pass
  * over its result, or on sm_90a by one kernel. The choice is made for the backend (plm_cuda.relu2)
- * or for each shape: tuning measures it, and it is kept with the product algorithms. */
+ * or for each shape (kernel_choices.cuh). */
 #ifndef PLM_KERNELS_CUDA_RELU2_PRODUCTS_CUH
 #define PLM_KERNELS_CUDA_RELU2_PRODUCTS_CUH
 
@@ -22,25 +22,6 @@ typedef void (*plm_relu2_library)(struct plm_cuda *cuda, const struct plm_relu2_
 /* Computes the product in one of the two ways. `library` is the way that always works. */
 void plm_cuda_relu2_product(struct plm_cuda *cuda, const struct plm_relu2_product *p,
                             plm_relu2_library library);
-
-/* ---- choices: lines such as "relu2_forward N I O fused" in the text of algorithms ---- */
-enum { PLM_CHOICE_BYTES = 128 }; /* the most that a line takes */
-plm_status plm_cuda_choices_open(struct plm_cuda *cuda, struct plm_error *error);
-void plm_cuda_choices_close(struct plm_cuda *cuda);
-int plm_cuda_choices_count(const struct plm_cuda *cuda);
-/* Prints the lines and returns their bytes. */
-size_t plm_cuda_choices_print(const struct plm_cuda *cuda, char *out, size_t room);
-/* Whether a line is a choice. */
-bool plm_cuda_choice_is(const char *line);
-/* Takes a choice. PLM_FORMAT: the line is damaged. PLM_UNSUPPORTED: the choice is not possible
- * here. */
-plm_status plm_cuda_choice_import(struct plm_cuda *cuda, const char *line, struct plm_error *error);
-
-/* ---- the library's side: products_cublaslt.cu, tests/emulation/products_plain.cc ---- */
-/* Runs and measures both ways; *fused becomes whether the kernel is faster by more than the noise
- * of measuring. Returns false if it could not be measured now. */
-bool plm_cuda_choice_measure(struct plm_cuda *cuda, const struct plm_relu2_product *p,
-                             plm_relu2_library library, bool *fused);
 
 /* ---- sm90/product_sm90.cu ---- */
 /* Whether the kernel can compute it: bf16, I and O multiples of 8, buffers aligned to 16 bytes. */

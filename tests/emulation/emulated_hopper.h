@@ -19,12 +19,22 @@ static inline unsigned pack_bf16_positive(float low, float high)
 
 static inline void store_matrices(void *row, const unsigned r[4])
 {
-  plm::emulation::matrices_store(row, r);
+  plm::emulation::matrices_store(row, r, false);
+}
+
+static inline void store_matrices_turned(void *row, const unsigned r[4])
+{
+  plm::emulation::matrices_store(row, r, true);
 }
 
 static inline void matrices_settle()
 {
   plm::emulation::matrices_settle();
+}
+
+static inline void matrices_publish()
+{
+  plm::emulation::matrices_publish();
 }
 
 static inline void barrier_init(uint64_t *barrier, unsigned arrivals)

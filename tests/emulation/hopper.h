@@ -7,9 +7,10 @@
  *   - Accumulators are NaN from the product until the wait for its group, and neither they nor A's
  *     registers may change in between. A product reads shared memory at its commit or at its wait,
  *     drawn from the seed; correct kernels give the same in both cases.
- *   - Matrices that a warp stores are NaN until it settles them.
+ *   - Matrices that a warp stores are NaN until it settles them or makes them visible to products.
  *   - The process ends with a message if there is no fence before the first product after a wait,
  *     or if registers of a product changed after the fence;
+ *   - if a product reads matrices that a warp stored and did not make visible to products;
  *   - if the threads of a warpgroup begin different products or wait differently, or if lanes meet
  *     in one instruction at different places of the source;
  *   - if a tile does not begin at a multiple of the swizzle's period or lies over a barrier, or if
@@ -91,8 +92,11 @@ void product_begin(const Product &product);
 void product_commit();
 void product_wait(int groups_that_may_be_left);
 
-void matrices_store(void *row, const unsigned r[4]);
+void matrices_store(void *row, const unsigned r[4], bool turned);
 void matrices_settle();
+void matrices_publish();
+/* Tiles that are copied to these bytes replace what was stored there. */
+void matrices_replaced(const char *begin, size_t bytes);
 
 /* What plm_cuda_planted_everywhere was told (planted_hopper.h). */
 int planted_everywhere();

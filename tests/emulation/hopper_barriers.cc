@@ -163,6 +163,7 @@ void tile_copy(void *to, const TensorMap &map, uint64_t *barrier, const int at[4
   if (shared_address(to) % SWIZZLE_BYTES != 0) stop("a tile that begins within the swizzle");
   require_no_barrier((const char *)to, bytes);
   memset(shared_pointer(shared_address(to), bytes), 0xff, bytes);
+  matrices_replaced(shared_pointer(shared_address(to), bytes), bytes);
   count_copied_bytes(bytes);
   Tile tile = {(char *)to, map, {at[0], at[1], at[2], at[3]}, bytes};
   if (planted_everywhere() == PLM_EVERYWHERE_TILE) tile.at[rank / 2] += 8;
@@ -254,6 +255,7 @@ void named_sync(int name, int count)
 {
   const uint64_t words[] = {(uint64_t)(unsigned)name, (uint64_t)(unsigned)count};
   const Lanes &before = warp_compute("bar.sync", words, 2, arrive_as_warp);
+  if (planted_everywhere() == PLM_EVERYWHERE_NAMED) return;
   struct Wait {
     const Named *barrier;
     uint64_t times;

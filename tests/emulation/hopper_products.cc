@@ -2,6 +2,7 @@
  * fragments: PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions". */
 #include <algorithm>
 #include <map>
+#include <set>
 #include <vector>
 
 extern "C" {
@@ -51,6 +52,8 @@ struct Row {
   unsigned words[4];
 };
 std::map<int, std::vector<Row>> rows_of_warps;
+/* The rows that warps have stored since they last made their rows visible to products. */
+std::map<int, std::set<const char *>> hidden_rows;
 std::vector<Thread> threads;
 std::vector<Warpgroup> warpgroups;
 uint64_t seed_of_draws;
@@ -83,12 +86,23 @@ struct Descriptor {
   }
 };
 
+/* An element that a product reads. */
+float read_element(uint64_t address)
+{
+  const char *at = shared_pointer(swizzle(address), 2);
+  const char *row = at - ((uintptr_t)at % 16);
+  for (const auto &each : hidden_rows)
+    if (each.second.count(row) != 0)
+      stop("a product reads matrices that a warp stored without the fence for products");
+  return from_bf16(at);
+}
+
 /* Element (row, k) if k is contiguous: groups of 8 rows of 128 bytes are a stride apart. */
 float major_k(const Descriptor &at, int row, int k)
 {
   const uint64_t offset =
       (uint64_t)(row / 8) * at.stride + (uint64_t)(row % 8) * 128 + (uint64_t)k * 2;
-  return from_bf16(shared_pointer(swizzle(at.start + offset), 2));
+  return read_element(at.start + offset);
 }
 
 /* Element (row, k) if rows are contiguous: groups of 64 rows are a leading offset apart, and groups
@@ -97,7 +111,7 @@ float major_row(const Descriptor &at, int row, int k)
 {
   const uint64_t offset = (uint64_t)(row / 64) * at.leading + (uint64_t)(row % 64) * 2 +
                           (uint64_t)(k / 8) * at.stride + (uint64_t)(k % 8) * 128;
-  return from_bf16(shared_pointer(swizzle(at.start + offset), 2));
+  return read_element(at.start + offset);
 }
 
 Accumulators &find_accumulators(Thread &of, float *d)
@@ -329,16 +343,26 @@ void product_wait(int groups_that_may_be_left)
   meet("wgmma.wait_group", 0);
 }
 
-/* A lane's words are its address and r[0..3]. Lane 4 i + j holds word j of row i of each matrix. */
-void matrices_store(void *row, const unsigned r[4])
+/* A lane's words are its address, r[0..3], and whether it is turned. Lane 4 i + j holds words j of
+ * row i of each matrix: elements 2 j and 2 j + 1. */
+void matrices_store(void *row, const unsigned r[4], bool turned)
 {
   if ((uintptr_t)row % 16 != 0) stop("stmatrix of a row that is not aligned");
-  const uint64_t words[] = {(uint64_t)(uintptr_t)row, r[0], r[1], r[2], r[3]};
+  if (planted == PLM_EVERYWHERE_MATRICES) turned = false;
+  const uint64_t words[] = {(uint64_t)(uintptr_t)row, r[0], r[1], r[2], r[3], turned};
   memset(row, 0xff, 16); /* the old values are gone at once */
-  warp_compute("stmatrix", words, 5, [](Lanes &lanes) {
+  hidden_rows[thread() / LANES].insert((const char *)row);
+  warp_compute("stmatrix", words, 6, [](Lanes &lanes) {
     for (int i = 0; i < LANES; i++) {
+      const int matrix = i / 8;
+      uint16_t elements[8];
+      for (int k = 0; k < 8; k++) {
+        const int of_row = lanes[0][5] != 0 ? k : i % 8, column = lanes[0][5] != 0 ? i % 8 : k;
+        const uint64_t word = lanes[of_row * 4 + column / 2][1 + matrix];
+        elements[k] = (uint16_t)(word >> column % 2 * 16);
+      }
       Row stored = {(void *)(uintptr_t)lanes[i][0], {}};
-      for (int j = 0; j < 4; j++) stored.words[j] = (unsigned)lanes[i % 8 * 4 + j][1 + i / 8];
+      memcpy(stored.words, elements, sizeof elements);
       rows_of_warps[thread() / LANES].push_back(stored);
     }
   });
@@ -354,6 +378,19 @@ void matrices_settle()
   });
 }
 
+void matrices_publish()
+{
+  matrices_settle();
+  if (planted == PLM_EVERYWHERE_PUBLISH) return;
+  hidden_rows.erase(thread() / LANES);
+}
+
+void matrices_replaced(const char *begin, size_t bytes)
+{
+  for (auto &each : hidden_rows)
+    each.second.erase(each.second.lower_bound(begin), each.second.lower_bound(begin + bytes));
+}
+
 void hopper_block_begins(unsigned count, uint64_t seed)
 {
   threads.resize(count); /* groups and products are empty: hopper_block_ends has checked */
@@ -366,6 +403,7 @@ void hopper_block_begins(unsigned count, uint64_t seed)
   hopper_barriers_begin();
   hopper_registers_begin(count);
   rows_of_warps.clear();
+  hidden_rows.clear();
   seed_of_draws = seed;
 }
 

@@ -22,6 +22,10 @@ enum plm_planted_everywhere {
   PLM_EVERYWHERE_RING_EMPTY, /* … */
   PLM_EVERYWHERE_CARRIED,    /* accumulators are not cleared for a block's later pieces of work */
   PLM_EVERYWHERE_CHUNK,      /* tiles of all chunks are those of the first */
+  /* these only show where a worker's matrices are an operand of the other worker's product */
+  PLM_EVERYWHERE_MATRICES, /* matrices are stored as they are, not transposed */
+  PLM_EVERYWHERE_PUBLISH,  /* products do not see stored matrices: a fence is missing */
+  PLM_EVERYWHERE_NAMED,    /* nobody waits at named barriers */
   PLM_EVERYWHERE_FAULTS
 };
 void plm_cuda_planted_everywhere(enum plm_planted_everywhere fault);

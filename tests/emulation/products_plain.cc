@@ -3,8 +3,8 @@
  * their order, so algorithms differ in their bits as a library's do. The proposal depends on the
  * size of the batch; tuning draws a number, which may differ from run to run as with real timing.
  */
+#include "kernels/cuda/kernel_choices.cuh"
 #include "kernels/cuda/product_algorithms.cuh"
-#include "kernels/cuda/relu2_products.cuh"
 
 #include <cstdio>
 #include <cstdlib>
@@ -138,12 +138,12 @@ bool plm_cuda_algorithm_measure(struct plm_cuda *, struct plm_cuda_algorithm *al
 }
 
 /* Runs both ways, as a real measurement does. */
-bool plm_cuda_choice_measure(struct plm_cuda *cuda, const struct plm_relu2_product *p,
-                             plm_relu2_library library, bool *fused)
+bool plm_cuda_choice_measure(struct plm_cuda *cuda, const struct plm_choice_shape *shape,
+                             plm_choice_run run, const void *context, bool *second)
 {
-  library(cuda, p);
-  if (!plm_cuda_product_sm90(cuda, p)) return false;
-  *fused = (draw(p->N, p->I, p->O) >> 8 & 1) != 0;
+  const int64_t *n = shape->numbers;
+  if (!run(cuda, context, false) || !run(cuda, context, true)) return false;
+  *second = (draw(n[0], n[1], n[2]) >> 8 & 1) != 0;
   return true;
 }
 

@@ -39,7 +39,7 @@ PLM_EMULATED_CARD="capability=90 products=fault" train fault "${h100[@]}"
   fail "not one line for products: $(cat "$log")"
 same_run told fault 1
 resolved() { jq -e "$2" "$1/checkpoints/latest/trainer.json" >/dev/null || fail "$1: $(jq .resolved "$1/checkpoints/latest/trainer.json")"; }
-resolved sm90 '.resolved | .isa == "sm_90a" and .kernels == "attention sm90, relu2 tuned" and .fallback == ""'
+resolved sm90 '.resolved | .isa == "sm_90a" and .kernels == "attention sm90, backward tuned, relu2 tuned" and .fallback == ""'
 resolved told '.resolved | .kernels == "attention mma, relu2 library" and .fallback == ""'
 resolved fault '.resolved | .isa == "sm_90" and .kernels == "attention mma, relu2 library" and
   (.fallback | startswith("attention runs on mma.sync: ") and contains("; products and relu2 run one after the other: "))'

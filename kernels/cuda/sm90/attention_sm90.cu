@@ -1,4 +1,5 @@
 /* The host's side of attention on sm_90a: what the kernels take, tensor maps, launches. */
+#include "kernels/cuda/kernel_choices.cuh"
 #include "kernels/cuda/sm90/attention_sm90.cuh"
 
 namespace
@@ -46,7 +47,7 @@ bool plm_sm90_map(plm_tile_map *map, const plm_bf16 *data, const plm_attention_s
   return plm_sm90_map_tiles(map, data, 4, sizes, strides, box);
 }
 
-static bool map_inputs(plm_tile_map maps[3], const struct plm_attention *attention)
+static bool map_inputs(plm_tile_map *maps, const struct plm_attention *attention)
 {
   const plm_attention_shape *shape = &attention->shape;
   const plm_bf16 *const inputs[] = {attention->q, attention->k, attention->v};
@@ -65,14 +66,59 @@ bool plm_cuda_attention_sm90_forward(struct plm_cuda *cuda, const struct plm_att
   return true;
 }
 
-bool plm_cuda_attention_sm90_backward(struct plm_cuda *cuda, const struct plm_attention *attention)
+/* ---- the backward pass: two kernels, or one ---- */
+
+namespace
+{
+
+struct Ways {
+  plm_sm90_attention a, onepass;
+  plm_tile_map maps[4]; /* q, k, v, dout */
+  float *partial;
+};
+
+/* A block of one kernel has all keys of one head of a chunk. */
+plm_sm90_attention onepass_arguments(const struct plm_cuda *cuda, const plm_attention &p)
+{
+  plm_sm90_attention a = arguments(cuda, p);
+  a.items = p.heads * p.shape.B;
+  a.blocks = min(cuda->multiprocessors, a.items);
+  return a;
+}
+
+bool run_way(struct plm_cuda *cuda, const void *context, bool onepass)
+{
+  const Ways *ways = static_cast<const Ways *>(context);
+  const plm_tile_map *maps = ways->maps;
+  if (onepass)
+    plm_sm90_onepass(cuda->stream, ways->onepass, maps, ways->partial);
+  else
+    plm_sm90_backward(cuda->stream, ways->a, maps[0], maps[1], maps[2], maps[3]);
+  return true;
+}
+
+} // namespace
+
+int64_t plm_cuda_attention_sm90_partial(const struct plm_cuda *cuda,
+                                        const struct plm_attention *attention)
+{
+  if (cuda->attention_backward == PLM_WAYS_FIRST || !takes(*attention)) return 0;
+  const plm_sm90_attention a = onepass_arguments(cuda, *attention);
+  const int width = attention->shape.K <= 64 ? 64 : 128;
+  return (int64_t)a.blocks * a.tiles * PLM_MASK_TILE * width;
+}
+
+bool plm_cuda_attention_sm90_backward(struct plm_cuda *cuda, const struct plm_attention *attention,
+                                      float *partial)
 {
   const plm_attention_shape *shape = &attention->shape;
-  plm_tile_map maps[3], dout;
-  if (!takes(*attention) || !map_inputs(maps, attention) ||
-      !plm_sm90_map(&dout, attention->dout, shape, (int64_t)shape->H * shape->K))
+  Ways ways = {arguments(cuda, *attention), onepass_arguments(cuda, *attention), {}, partial};
+  if (!takes(*attention) || !map_inputs(ways.maps, attention) ||
+      !plm_sm90_map(&ways.maps[3], attention->dout, shape, (int64_t)shape->H * shape->K))
     return false;
-  const plm_sm90_attention a = arguments(cuda, *attention);
-  plm_sm90_backward(cuda->stream, a, maps[0], maps[1], maps[2], dout);
+  const struct plm_choice_shape choice = {
+      PLM_CHOICE_ATTENTION_BACKWARD, {(int64_t)shape->B * attention->heads, shape->L, shape->K}};
+  run_way(cuda, &ways,
+          partial != nullptr && plm_cuda_takes_second(cuda, &choice, true, run_way, &ways));
   return true;
 }

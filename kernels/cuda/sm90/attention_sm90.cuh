@@ -33,6 +33,10 @@ static __device__ __forceinline__ int plm_sm90_again(int i)
 /* A piece of work: two tiles of 64 rows of one head. */
 struct plm_sm90_item {
   int head, chunk, tile;
+  __device__ __forceinline__ plm_sm90_item(int head_, int chunk_, int tile_)
+      : head(head_), chunk(chunk_), tile(tile_)
+  {
+  }
   __device__ __forceinline__ plm_sm90_item(const plm_sm90_attention &a, int item)
   {
     const int pairs = plm_sm90_again(a.pairs), heads = plm_sm90_again(a.p.heads);
@@ -183,5 +187,9 @@ void plm_sm90_forward(plm_stream stream, const plm_sm90_attention &a, const plm_
                       const plm_tile_map &k, const plm_tile_map &v);
 void plm_sm90_backward(plm_stream stream, const plm_sm90_attention &a, const plm_tile_map &q,
                        const plm_tile_map &k, const plm_tile_map &v, const plm_tile_map &dout);
+
+/* attention_sm90_onepass.cu; maps: q, k, v, dout. */
+void plm_sm90_onepass(plm_stream stream, const plm_sm90_attention &a, const plm_tile_map maps[4],
+                      float *partial);
 
 #endif

@@ -96,7 +96,7 @@ struct Mask {
   }
 };
 
-/* Forward and backward in one of the two ways. The backward pass takes out and lse from `given`. */
+/* Forward and backward on mma.sync or on sm90. The backward pass takes out and lse from `given`. */
 void compute(struct plm_cuda *cuda, bool sm90, const Tensors &t, const Tensors &given,
              const struct plm_interval_mask &mask, const struct plm_attention_shape &shape)
 {
@@ -189,13 +189,17 @@ plm_status check_shape(struct plm_cuda *cuda, const Shape &shape, Tensors t[2], 
 
 } // namespace
 
-plm_status plm_cuda_attention_sm90_check(struct plm_cuda *cuda, struct plm_error *error)
+/* Compares sm90 with mma.sync. The backward pass on sm90 is `backward`. */
+static plm_status check(struct plm_cuda *cuda, enum plm_ways backward, struct plm_error *error)
 {
   plm_status status = PLM_OK;
   const bool chosen = cuda->attention_sm90;
+  const enum plm_ways backward_chosen = cuda->attention_backward;
   const int multiprocessors = cuda->multiprocessors;
   cuda->multiprocessors = min(multiprocessors, (int)BLOCKS);
+  cuda->attention_backward = backward;
   for (const Shape &shape : shapes) {
+    if (backward == PLM_WAYS_SECOND && shape.B == 1) continue; /* for the forward pass */
     Tensors t[2];
     void *mask_values = nullptr;
     status = check_shape(cuda, shape, t, &mask_values, error);
@@ -214,5 +218,16 @@ plm_status plm_cuda_attention_sm90_check(struct plm_cuda *cuda, struct plm_error
   }
   cuda->attention_sm90 = chosen;
   cuda->multiprocessors = multiprocessors;
+  cuda->attention_backward = backward_chosen;
   return status;
+}
+
+plm_status plm_cuda_attention_sm90_check(struct plm_cuda *cuda, struct plm_error *error)
+{
+  return check(cuda, PLM_WAYS_FIRST, error);
+}
+
+plm_status plm_cuda_attention_onepass_check(struct plm_cuda *cuda, struct plm_error *error)
+{
+  return check(cuda, PLM_WAYS_SECOND, error);
 }

@@ -46,6 +46,11 @@ static __device__ __forceinline__ unsigned pack_bf16_positive(float low, float h
  * address of row i % 8 of matrix i / 8. The warp sees the matrices after matrices_settle. */
 static __device__ __forceinline__ void store_matrices(void *row, const unsigned r[4]);
 static __device__ __forceinline__ void matrices_settle();
+/* The same, but each matrix is transposed: the row of lane i gets column i % 8 of matrix i / 8. */
+static __device__ __forceinline__ void store_matrices_turned(void *row, const unsigned r[4]);
+/* Called by a warp after it stored matrices: products may read them after the next barrier that the
+ * warp takes part in. */
+static __device__ __forceinline__ void matrices_publish();
 
 /* ---- barriers in shared memory ----
  * A phase ends when all expected arrivals and all announced bytes have come. The phases after the

@@ -36,6 +36,19 @@ static __device__ __forceinline__ void matrices_settle()
   __syncwarp();
 }
 
+static __device__ __forceinline__ void store_matrices_turned(void *row, const unsigned r[4])
+{
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};\n" ::"r"(
+                   shared_address(row)),
+               "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
+               : "memory");
+}
+
+static __device__ __forceinline__ void matrices_publish()
+{
+  asm volatile("fence.proxy.async.shared::cta;\n" ::: "memory");
+}
+
 static __device__ __forceinline__ void barrier_init(uint64_t *barrier, unsigned arrivals)
 {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;\n" ::"r"(shared_address(barrier)),

@@ -40,7 +40,7 @@ plm_status fill(struct plm_ops *ops, Tensors &t, const Shape &s, struct plm_erro
   return PLM_OK;
 }
 
-plm_status compute(struct plm_cuda *cuda, enum plm_relu2_way way, const Tensors &t, const Shape &s,
+plm_status compute(struct plm_cuda *cuda, enum plm_ways way, const Tensors &t, const Shape &s,
                    std::vector<uint16_t> results[2], struct plm_error *error)
 {
   struct plm_ops *ops = &cuda->ops;
@@ -61,8 +61,8 @@ plm_status check_shape(struct plm_cuda *cuda, const Shape &shape, Tensors &t,
   static const char *const names[] = {"relu2 of a product", "the gradient through relu2"};
   std::vector<uint16_t> fused[2], library[2];
   PLM_TRY(fill(&cuda->ops, t, shape, error));
-  PLM_TRY(compute(cuda, PLM_RELU2_FUSED, t, shape, fused, error));
-  PLM_TRY(compute(cuda, PLM_RELU2_LIBRARY, t, shape, library, error));
+  PLM_TRY(compute(cuda, PLM_WAYS_SECOND, t, shape, fused, error));
+  PLM_TRY(compute(cuda, PLM_WAYS_FIRST, t, shape, library, error));
   for (int i = 0; i < 2; i++) {
     if (!plm_sm90_close(fused[i], library[i]))
       return plm_error_set(error, PLM_CORRUPT, "%s differs from the library's", names[i]);
@@ -75,7 +75,7 @@ plm_status check_shape(struct plm_cuda *cuda, const Shape &shape, Tensors &t,
 plm_status plm_cuda_product_sm90_check(struct plm_cuda *cuda, struct plm_error *error)
 {
   plm_status status = PLM_OK;
-  const enum plm_relu2_way chosen = cuda->relu2;
+  const enum plm_ways chosen = cuda->relu2;
   const int multiprocessors = cuda->multiprocessors;
   for (int i = 0; i < SHAPES; i++) {
     const Shape &shape = shapes[i];

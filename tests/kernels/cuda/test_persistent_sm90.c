@@ -163,7 +163,7 @@ static void the_check_of_a_backend_finds_them(void **state)
   char kernels[64], fallback[256];
   unsetenv("PLM_CUDA_ATTENTION");
   open_checked(PLM_EVERYWHERE_SOUND, kernels, fallback);
-  assert_string_equal(kernels, "attention sm90, relu2 library");
+  assert_string_equal(kernels, "attention sm90, backward tuned, relu2 library");
   assert_string_equal(fallback, "");
   for (int i = 0; i < FAULTS; i++) {
     open_checked(faults[i], kernels, fallback);
