@@ -7,6 +7,9 @@ warpgroups takes no less than
     pipes    the busiest of issue, MUFU (8 cycles a warp's instruction) and integer unit (2) for both
     chain    one warpgroup's products and instructions in their order, with its waits for products
 
+A turn of attention's backward pass in one kernel is a tile of queries. One of the two workers then multiplies
+dS of both for dQ (the code after the dS is stored), and the other one does so in the next turn.
+
 A turn is a tile of keys, with a mask or without one (the code that a forward branch skips and that is
 mostly comparisons). The cycles of instructions are the stall counts that ptxas wrote into them. Waits for
 memory and for barriers, conflicts, and the other warpgroup's use of the tensor cores during the chain are
@@ -22,6 +25,7 @@ INTEGER_KINDS = ("FMNMX", "ISETP", "FSETP", "FSEL", "SEL", "LOP3", "F2FP", "IADD
 WORKERS = 2
 MASKED = 16  # comparisons in code that a branch skips make it a mask
 TURNS = 8  # simulated; the last ones are alike
+SECOND_LEVEL = 600  # cycles of a load from the second-level cache under load, for which dQ waits
 
 
 def product_cycles(instruction):
@@ -48,13 +52,41 @@ def chain(walk):
     return begun - last
 
 
-def turn(walk):
-    """(tensor, pipes, chain): the three bounds on a turn of both warpgroups, in cycles."""
+def halves(walk):
+    """Of backward in one kernel: (the walk of a worker's keys, that of a tile of queries); else None.
+
+    The workers of a tile part after dS is stored: one only arrives at a barrier, the other one goes on. A
+    tile's sum is kept, or written as dQ; the code of the former counts."""
+    kinds = [instruction.kind for instruction in walk.code]
+    if "STSM" not in kinds:
+        return None
+    parting = next(
+        i for i, each in enumerate(walk.code) if each.name == "BAR.ARV" and i > kinds.index("STSM")
+    )
+    kept = next(
+        i for i in range(parting, len(kinds)) if kinds[i] == "BRA" and "STG" in kinds[parting:i]
+    )
+    return sass.walk(walk.code[: parting + 1]), sass.walk(walk.code[parting + 1 : kept + 1])
+
+
+def bounds(walk):
+    """(tensor, pipes, chain) of one warpgroup, in cycles."""
     kinds = [instruction.kind for instruction in walk.code]
     tensor = sum(product_cycles(i) for i in walk.code if i.kind == "HGMMA")
     integer = INTEGER * sum(kind in INTEGER_KINDS for kind in kinds)
     pipes = max(len(kinds), MUFU * kinds.count("MUFU"), integer)
-    return WORKERS * tensor, WORKERS * pipes, chain(walk)
+    return tensor, pipes, chain(walk)
+
+
+def turn(walk):
+    """(tensor, pipes, chain): the three bounds on a turn of both warpgroups, in cycles."""
+    parts = halves(walk)
+    if parts is None:
+        tensor, pipes, alone = bounds(walk)
+        return WORKERS * tensor, WORKERS * pipes, alone
+    keys, queries = (bounds(part) for part in parts)
+    tensor, pipes = (WORKERS * keys[i] + queries[i] for i in range(2))
+    return tensor, pipes, keys[2] + (queries[2] + SECOND_LEVEL) / WORKERS
 
 
 def without_mask(walk):
@@ -87,10 +119,10 @@ def text(kernels):
                 else [(" masked", walk), (" full", full)]
             )
             for kind, each in kinds:
-                bounds = turn(each)
-                figures = ", ".join(f"{cycles:.0f}" for cycles in bounds)
+                cycles = turn(each)
+                figures = ", ".join(f"{of:.0f}" for of in cycles)
                 lines.append(
-                    f"{kernel.name}, {i + 1}{kind}: {max(bounds):.0f} ({figures}), "
-                    f"{100 * bounds[0] / max(bounds):.0f} %"
+                    f"{kernel.name}, {i + 1}{kind}: {max(cycles):.0f} ({figures}), "
+                    f"{100 * cycles[0] / max(cycles):.0f} %"
                 )
     return "\n".join(lines)

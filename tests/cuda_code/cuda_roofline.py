@@ -8,6 +8,7 @@ compiled code. A kernel takes the longest of these times:
              peak, in the block that has most of them
     chain    attention: the instructions and waits of the slower worker in the slowest block (cuda_model.py)
     issue    kernels on rows: their instructions, four a cycle of a multiprocessor
+    cache    attention's backward pass in one kernel: its tiles and sums at the rate of the second-level cache
     warps    kernels on rows: rows after rows in the warps that the registers leave, each with one wait for
              memory, its instructions, its shuffles and its loads from shared memory
 
@@ -38,6 +39,7 @@ SHARED = 24  # cycles of a shuffle or a load from shared memory that the next on
 ISSUE = 4  # instructions a cycle
 GAP = 1e-6  # seconds between two kernels of a graph
 RANGE_WAIT = 300  # cycles of a load from the second-level cache
+CACHE = 5.5e12  # bytes a second of the second-level cache
 BLOCK_WARPS = {
     "held_mix_backward_kernel": 4,
     "mean_backward_kernel": 2,
@@ -78,7 +80,11 @@ class Times:
 
 def wanted(sizes=REFERENCE):
     """(arch, name) of the kernels whose instructions are counted."""
-    launches = list(cuda_step.micro_batch(sizes))
+    launches = [
+        launch
+        for onepass in (False, True)
+        for launch in cuda_step.micro_batch(replace(sizes, onepass=onepass))
+    ]
     rows = {("sm_90", launch.kernel) for launch in launches if launch.rows}
     return rows | {("sm_90a", launch.kernel) for launch in launches if attention_kind(launch)}
 
@@ -141,6 +147,57 @@ def block_cycles(works, cycles, heads, rest):
     return most
 
 
+def onepass_chunk(work, halves, rest, padded):
+    """(tensor or pipes, chain, bytes through the second-level cache) of one head of a chunk. halves: bounds
+    of a step of keys without a mask and with one, and of a tile of queries."""
+    full, masked, queries = halves
+    tensor, chain = 0.0, [0.0, 0.0]
+    for piece in work:
+        for w in range(2):
+            tensor += piece.full[w] * max(full[:2]) + piece.masked[w] * max(masked[:2])
+            tensor += (piece.full[w] + piece.masked[w]) * max(queries[:2]) / 2
+            chain[w] += piece.full[w] * full[2] + piece.masked[w] * masked[2] + rest
+            chain[w] += len(piece.rows) * (queries[2] + cuda_model.SECOND_LEVEL) / 2
+    visits = sum(len(piece.rows) for piece in work)
+    tiles = len({row for piece in work for row in piece.rows})
+    elements = cuda_tiles.TILE * padded
+    # q and dout of each step, dQ; a sum is written and read between the visits of its tile
+    moved = (2 * visits + tiles) * cuda_step.ACT + 2 * (visits - tiles) * cuda_step.FLOAT
+    return tensor, max(chain), moved * elements
+
+
+def onepass_cycles(chunks, heads):
+    """The same of the block that takes longest, and the bytes of all. A block has whole heads; the chunks
+    with the most work come first, and blocks take them back and forth."""
+    strips = [chunk for chunk in sorted(chunks, key=max, reverse=True) for _ in range(heads)]
+    blocks = [[0.0, 0.0] for _ in range(MULTIPROCESSORS)]
+    for at, strip in enumerate(strips):
+        turn, block = divmod(at, MULTIPROCESSORS)
+        mine = blocks[block if turn % 2 == 0 else -1 - block]
+        mine[0] += strip[0]
+        mine[1] += strip[1]
+    return *(max(block[i] for block in blocks) for i in range(2)), sum(s[2] for s in strips)
+
+
+def onepass_times(launch, kernel, chunks, sizes):
+    times = defaultdict(float, memory=launch.bytes / BANDWIDTH)
+    if kernel is None or not kernel.walks:
+        return Times(times)
+    masked, queries = cuda_model.halves(kernel.walks[0])
+    full, _ = cuda_model.halves(cuda_model.without_mask(kernel.walks[0]))
+    halves = [cuda_model.bounds(half) for half in (full, masked, queries)]
+    rest, padded = between(kernel) + RANGE_WAIT, cuda_step.widths(sizes)[0]
+    batches = [chunks[i : i + sizes.chunks] for i in range(0, len(chunks), sizes.chunks)]
+    for batch in batches:
+        works = [cuda_tiles.pieces(chunk, sizes.length, cuda_tiles.ONEPASS) for chunk in batch]
+        each = [onepass_chunk(list(work), halves, rest, padded) for work in works]
+        tensor, chain, moved = onepass_cycles(each, sizes.heads)
+        times["tensor"] += tensor / SUSTAINED / len(batches)
+        times["chain"] += chain / SUSTAINED / len(batches)
+        times["cache"] += moved / CACHE / len(batches)
+    return Times(times)
+
+
 def attention_times(launch, kernel, kind, chunks, sizes):
     times = {"memory": launch.bytes / BANDWIDTH}
     if kernel is None or not kernel.walks:
@@ -163,6 +220,8 @@ def attention_times(launch, kernel, kind, chunks, sizes):
 def attention_kind(launch):
     if launch.kernel.startswith("forward_kernel<"):
         return cuda_tiles.FORWARD
+    if launch.kernel.startswith("onepass_kernel<"):
+        return cuda_tiles.ONEPASS
     if launch.kernel.startswith("backward_kernel<"):
         return cuda_tiles.KEYS if launch.kernel.endswith("true>") else cuda_tiles.QUERIES
     return None
@@ -170,6 +229,8 @@ def attention_kind(launch):
 
 def times_of(launch, kernels, chunks, sizes):
     kind = attention_kind(launch)
+    if kind == cuda_tiles.ONEPASS:
+        return onepass_times(launch, kernels.get(launch.kernel), chunks, sizes)
     if kind is not None:
         return attention_times(launch, kernels.get(launch.kernel), kind, chunks, sizes)
     if launch.flops and launch.kernel != "train_kernel<plm_bf16, true>":
@@ -233,26 +294,38 @@ def tokens_per_second(lines, tokens):
 
 
 def text(kernels, lengths):
-    """The roofline and the step, for chunks that are made of documents of these lengths."""
+    """The roofline and the step, for chunks that are made of documents of these lengths, and what differs if
+    attention's backward pass is one kernel."""
     by_name = {kernel.name: kernel for kernel in kernels if kernel.arch in ("sm_90", "sm_90a")}
     chunks = cuda_tiles.pack(lengths, REFERENCE.length)
     random.Random(1).shuffle(chunks)
     chunks = chunks[: MICRO_BATCHES * REFERENCE.chunks]
-    lines = step(by_name, chunks)
     tokens = STEP_TOKENS * sum(e - b for c in chunks for b, e in c) / (len(chunks) * 1024)
+    lines = step(by_name, chunks)
     out = [
         "",
         f"a step of unet 133 M, {STEP_TOKENS:,} tokens, H200; a model, nothing is measured. ms by each bound",
         f"{'kernel':<46}{'launches':>9}{'GB':>7}{'TFLOP':>8}{'ms':>8}  bound",
+        *table(lines),
+        *summary(lines, tokens),
+        "",
+        "the same with attention's backward pass in one kernel:",
     ]
+    onepass = step(by_name, chunks, replace(REFERENCE, onepass=True))
+    out += table({name: line for name, line in onepass.items() if name not in lines})
+    out += summary(onepass, tokens)
+    return "\n".join(out)
+
+
+def table(lines):
+    out = []
     for name, line in sorted(lines.items(), key=lambda each: -each[1].seconds):
         bounds = ", ".join(f"{bound} {1e3 * s:.1f}" for bound, s in line.of.items())
         out.append(
             f"{name:<46}{line.launches:>9}{line.bytes / 1e9:>7.0f}{line.flops / 1e12:>8.1f}"
             f"{1e3 * line.seconds:>8.1f}  {line.bound} ({bounds})"
         )
-    out += summary(lines, tokens)
-    return "\n".join(out)
+    return out
 
 
 def summary(lines, tokens):

@@ -30,6 +30,7 @@ class Sizes:
     layers: int
     vocabulary: int
     head_rows: int  # rows that the head works on
+    onepass: bool = False  # attention's backward pass in one kernel
 
     @property
     def rows(self):
@@ -216,6 +217,9 @@ def attention_backward(s):
     name = f"attention_backward {s.length} x {s.heads} x {s.head_width}"
     row = N * D * ACT
     yield Launch(name, f"delta_kernel<plm_bf16, true, {delta}>", 2 * row, least=8 * row)
+    if s.onepass:  # the sums of dQ mostly stay in the second-level cache
+        yield Launch(name, f"onepass_kernel<{padded}, false>", 7 * row, least=0)
+        return
     yield Launch(name, f"backward_kernel<{padded}, false, true>", 6 * row, least=0)
     yield Launch(name, f"backward_kernel<{padded}, false, false>", 5 * row, least=0)
 

@@ -2,7 +2,8 @@
 
 They follow the walks of kernels/cuda/sm90/attention_sm90_*.cu for masks of documents: a piece of work is two
 neighbouring tiles of 64 rows, one for each worker; both pass over the joined range in steps, and a worker
-computes those that its own tile touches.
+computes those that its own tile touches. In the backward pass in one kernel, the steps are aligned tiles of
+queries, and a block takes all pieces of a head.
 """
 
 import math
@@ -11,8 +12,9 @@ from dataclasses import dataclass
 
 TILE = 64
 LONG_RANGE = 512  # keys, from which the forward pass takes 128 at a time
-FORWARD, KEYS, QUERIES = "forward", "dK and dV", "dQ"
-PRODUCTS = {FORWARD: 2, KEYS: 4, QUERIES: 3}  # of a step
+FORWARD, KEYS, QUERIES, ONEPASS = "forward", "dK and dV", "dQ", "dK, dV and dQ"
+PRODUCTS = {FORWARD: 2, KEYS: 4, QUERIES: 3, ONEPASS: 5}  # of a step of a worker
+SPLIT_WAY, ONEPASS_WAY = (FORWARD, KEYS, QUERIES), (FORWARD, ONEPASS)
 
 
 @dataclass
@@ -22,6 +24,7 @@ class Work:
     step: int  # rows walked at a time
     full: list  # of each worker: steps without a mask …
     masked: list  # … and those with one
+    rows: tuple = ()  # where the steps begin that any worker computes
 
 
 def pack(lengths, room):
@@ -66,7 +69,7 @@ def join(ranges):
 
 def is_full(of, kind, step, at, first, end, full):
     """Whether a step needs no mask: `first` is the worker's first row, `at` the first one walked."""
-    if kind != KEYS:
+    if kind not in (KEYS, ONEPASS):
         return full[0] <= at and at + step <= full[1]
     walked = [of[i] if i < end else (0, 0) for i in range(at, at + step)]
     return max(b for b, _ in walked) <= first and first + TILE <= min(e for _, e in walked)
@@ -79,15 +82,20 @@ def pieces(chunk, length, kind):
     for pair in range(0, len(tiles), 2):
         own = [tile[0] for tile in tiles[pair : pair + 2]]
         begin, end = join(own)
+        if kind == ONEPASS:
+            begin = begin // TILE * TILE
         step = 2 * TILE if kind == FORWARD and end - begin > LONG_RANGE else TILE
         work = Work(step, [0, 0], [0, 0])
+        visited = set()
         for w, (first, last) in enumerate(own):
             for at in range(begin, last, step):
                 if first < last and at + step > first:
+                    visited.add(at)
                     row, full = (pair + w) * TILE, tiles[pair + w][1]
                     (work.full if is_full(of, kind, step, at, row, end, full) else work.masked)[
                         w
                     ] += 1
+        work.rows = tuple(visited)
         yield work
 
 

@@ -7,6 +7,7 @@ import subprocess
 from collections import Counter
 from pathlib import Path
 
+import cuda_model
 import cuda_objects
 import cuda_roofline
 import cuda_step
@@ -19,8 +20,9 @@ SOURCES = Path(os.environ["PLM_ROOT"]) / "kernels/cuda"
 
 LAYERS, WIDTH, RATIO = 4, 128, 2.0
 # heads, length, documents: one chunk with a document that the forward pass walks 128 keys at a time, and
-# several chunks
-CASES = ((1, 1024, (600, 130, 270)), (2, 256, (200, 40, 64, 190, 30, 100, 80)))
+# several chunks; then whether attention's backward pass is one kernel
+SHORT = (2, 256, (200, 40, 64, 190, 30, 100, 80))
+CASES = ((1, 1024, (600, 130, 270), False), (*SHORT, False), (*SHORT, True))
 
 
 def kernel_names():
@@ -39,17 +41,28 @@ def kernel_names():
     return {at - main: name for at, name in symbols.items()}
 
 
-@pytest.fixture(scope="module", params=CASES, ids=("long", "short"))
+@pytest.fixture(scope="module", params=CASES, ids=("long", "short", "onepass"))
 def traced(request):
-    heads, length, documents = request.param
+    heads, length, documents, onepass = request.param
     command = [TOOL, LAYERS, WIDTH, heads, RATIO, length, *documents]
+    way = {"PLM_CUDA_ATTENTION_BACKWARD": "onepass" if onepass else "split"}
     text = subprocess.run(
-        [str(part) for part in command], capture_output=True, text=True, check=True
+        [str(part) for part in command],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | way,
     ).stdout
     rows = [line.split("\t") for line in text.splitlines()]
     names = kernel_names()
     main = next(int(row[1], 16) for row in rows if row[0] == "main")
-    found = {"heads": heads, "length": length, "operators": {}, "launches": Counter()}
+    found = {
+        "heads": heads,
+        "length": length,
+        "onepass": onepass,
+        "operators": {},
+        "launches": Counter(),
+    }
     sign = -1
     for row in rows:
         if row[0] == "after":
@@ -80,6 +93,7 @@ def sizes(traced):
         layers=LAYERS,
         vocabulary=33,
         head_rows=traced["head_rows"],
+        onepass=traced["onepass"],
     )
 
 
@@ -121,7 +135,7 @@ def test_operators(traced, sizes):
 def test_multiply_adds(traced, sizes):
     """The tiles that attention visits, and those of the MLP's own products."""
     expected = 0
-    for kind in cuda_tiles.PRODUCTS:
+    for kind in cuda_tiles.ONEPASS_WAY if traced["onepass"] else cuda_tiles.SPLIT_WAY:
         each = cuda_tiles.multiply_adds(traced["documents"], sizes.length, kind, sizes.head_width)
         expected += LAYERS * sizes.heads * each
     for i in range(LAYERS):
@@ -215,6 +229,37 @@ def test_attention_block():
     shared, own = cuda_roofline.block_cycles(works, cycles, 1, 1000)
     assert shared == 2 * (2 * 100 + 120) / 2
     assert own == 2 * (2 * 70 + 1000)
+
+
+def test_onepass():
+    """The backward pass in one kernel: the bounds of a head, and of the block that takes longest."""
+    # two pieces that visit the same three tiles, and a fourth tile that only the second one visits
+    work = [
+        cuda_tiles.Work(64, [3, 2], [0, 1], (0, 64, 128)),
+        cuda_tiles.Work(64, [1, 0], [0, 4], (0, 64, 128, 192)),
+    ]
+    halves = [(100, 40, 70), (100, 120, 90), (50, 20, 30)]
+    tensor, chain, moved = cuda_roofline.onepass_chunk(work, halves, 1000, 64)
+    assert tensor == 6 * 100 + 5 * 120 + 11 * 50 / 2
+    queries = (30 + cuda_model.SECOND_LEVEL) / 2
+    assert chain == max(4 * 70, 2 * 70 + 5 * 90) + 2 * 1000 + 7 * queries
+    # 7 tiles of q and dout, 4 of dQ, and 3 sums that are written and read once
+    assert moved == 64 * 64 * ((2 * 7 + 4) * 2 + 3 * 2 * 4)
+    # 140 heads in two turns: the 8 of the second turn go to the blocks that had the least
+    found = cuda_roofline.onepass_cycles([(10, 1, 5), (30, 2, 5)], 70)
+    assert found == (30, 2, 700)
+
+
+def test_onepass_halves():
+    """A step of keys ends where the workers of a tile part; a tile's sum ends where it is kept."""
+    product = "HGMMA.64x64x16.F32.BF16"
+    names = [product, "STSM", "BAR.ARV", product, "STG.E", "BRA", "SHFL"]
+    walk = sass.walk([instruction(16 * i, name, 1) for i, name in enumerate(names)])
+    keys, queries = cuda_model.halves(walk)
+    assert [i.at for i in keys.code] == [0, 16, 32] and [i.at for i in queries.code] == [48, 64, 80]
+    each = 64 * 64 * 16 / cuda_model.MULTIPLY_ADDS
+    assert cuda_model.turn(walk)[0] == 3 * each  # both workers' keys, and one tile of queries
+    assert cuda_model.halves(sass.walk(keys.code[:1])) is None
 
 
 def test_packing_and_tiles():
