@@ -30,6 +30,7 @@ TESTS = [  # test programs that can run on a device (tests/support/device_case.h
 ]
 SM90_TESTS = [  # these need compute capability 9.0
     "kernels/cuda/test_attention_sm90",
+    "kernels/cuda/test_attention_onepass",
     "kernels/cuda/test_product_sm90",
 ]
 PROGRAMS = ["plm-pipeline", "plm-packer", "plm-trainer", "plm-evaluator"]

@@ -385,6 +385,8 @@ def rows_of_peer(check, part, name, ours, peer, ratio_bar):
 
 # ---- attention ----
 
+ONEPASS = "sm90, backward onepass"
+
 
 def attention(check, part, until):
     peer, why = None, "it is not installed"
@@ -393,19 +395,25 @@ def attention(check, part, until):
     except PartyError as error:
         why = str(error)
     ours = {}
-    kernels = [""] if check.rehearse else ["", "mma"]
+    ways = {"as chosen": {}}
+    if not check.rehearse:
+        ways["mma"] = {"PLM_CUDA_ATTENTION": "mma"}
     if check.card.arch is not None and check.card.arch >= "90":
-        kernels.append("sm90")
-    for kernel in kernels:
-        extra = {**check.device, **({"PLM_CUDA_ATTENTION": kernel} if kernel else {})}
+        ways["sm90"] = {"PLM_CUDA_ATTENTION": "sm90", "PLM_CUDA_ATTENTION_BACKWARD": "split"}
+    if check.rehearse or "sm90" in ways:
+        ways[ONEPASS] = {"PLM_CUDA_ATTENTION": "sm90", "PLM_CUDA_ATTENTION_BACKWARD": "onepass"}
+    if check.rehearse:  # an emulated card that has these kernels; forced ones are not checked
+        ways[ONEPASS] |= {"PLM_EMULATED_CARD": "capability=90", "PLM_CUDA_RELU2": "library"}
+    for kernel, variables in ways.items():
+        extra = {**check.device, **variables}
         shrink = [SHRINK] if check.rehearse else []
         command = [check.program("tests/gpu/gpu_attention"), check.folder, *shrink]
         outcome = check.runner.run(
-            f"attention-{kernel or 'auto'}", command, until - time.monotonic(), extra=extra
+            f"attention-{kernel.split()[-1]}", command, until - time.monotonic(), extra=extra
         )
         found = [json.loads(x) for x in outcome.text().splitlines() if x.startswith("{")]
-        ours[kernel or "as chosen"] = {values["scene"]: values for values in found}
-        what = f"attention, kernels {kernel or 'as chosen'}"
+        ours[kernel] = {values["scene"]: values for values in found}
+        what = f"attention, kernels {kernel}"
         part.verdict(
             what, outcome.good, "" if outcome.good else f"{outcome.why()}: {outcome.end(1)}"
         )
@@ -423,6 +431,11 @@ def attention(check, part, until):
         "backward. The spread is over rounds of forward and backward together. PyTorch's backward "
         "runs on an existing graph."
     )
+    if ONEPASS in ours:
+        part.text(
+            f"{ONEPASS}: the backward pass is one kernel where its sums fit into the scratch (chunks of "
+            "1,024), and two kernels elsewhere. As chosen: tuning chose for each shape."
+        )
     if rows:
         head = ("scene", "which", "forward", "backward", "both", "spread of both", "ours over it")
         part.table(head, rows)

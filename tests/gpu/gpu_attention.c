@@ -221,6 +221,13 @@ static void write_alone(const struct scene *scene, const char *folder)
   free(s.values);
 }
 
+static struct plm_ops *open_device(void)
+{
+  struct plm_ops *ops = device_case_open(PLM_PRECISION_BF16, 1);
+  ops->tune(ops, true, NULL); /* as training does */
+  return ops;
+}
+
 int main(int argc, char **argv)
 {
   if (argc < 2) {
@@ -229,7 +236,7 @@ int main(int argc, char **argv)
   }
   const uint32_t shrink = argc > 2 ? (uint32_t)atoi(argv[2]) : 1;
   const bool masks_alone = argc > 3 && strcmp(argv[3], "masks") == 0;
-  struct plm_ops *ops = masks_alone ? NULL : device_case_open(PLM_PRECISION_BF16, 1);
+  struct plm_ops *ops = masks_alone ? NULL : open_device();
   for (size_t i = 0; i < sizeof scenes / sizeof *scenes; i++) {
     struct scene scene = scenes[i];
     if (shrink > 1) {

@@ -17,6 +17,7 @@ done
 says page 'killed with SIGKILL .* the same bits'
 says page '^\| tokens/s \| [0-9]'
 says page '^\| doc-1024-128 \| as chosen \| [0-9]'
+says page '^\| doc-1024-128 \| sm90, backward onepass \| [0-9]'
 says page '^\| linear_forward [0-9x ]+\| [0-9]+ \| [0-9.]+ '
 says page 'NCCL with one rank'
 if [ -e "$PLM_BUILD/lib/plm-pipeline/libplm_mpi.so" ] && command -v mpirun >/dev/null; then
