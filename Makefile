@@ -405,8 +405,9 @@ venv: ## create the Python environment of the tests (build/venv)
 tests: $(PROGRAMS) $(EMULATED_LIBRARY) $(EMULATED_NCCL) $(if $(filter-out 0,$(MPI)),$(MPI_LIBRARY)) $(if $(SAN),,$(FAULTS_LIBRARY)) $(STOP_LIBRARY) $(COUNT_LIBRARY) $(TEST_BIN) $(CUBLASLT_BIN) $(FUZZ_BIN) $(TOOL_BIN) $(BENCH_BIN) $(GPU_BIN) ## build all test programs
 # PYTHON=0 leaves out PyTorch; the tests that need it are reported as skipped.
 PYTHON ?= 1
-# What checks the package, a Slurm cluster and an ssh server on this machine, whose daemons run only in the tests, and man.
-TEST_PACKAGES := lintian mmdebstrap man-db munge slurmctld slurmd slurm-client openssh-server openssh-client prometheus tmux sshfs
+# Shells for their completions, what checks the package, a Slurm cluster and an ssh server, whose daemons run only in the
+# tests, and man.
+TEST_PACKAGES := fish lintian mmdebstrap man-db munge slurmctld slurmd slurm-client openssh-server openssh-client prometheus tmux sshfs zsh
 test: deps $(if $(filter 0,$(PYTHON)),,venv) ## install what is missing, build, run every test; TESTS=PATTERN chooses, PYTHON=0 leaves out PyTorch
 	@tests/support/deps.sh $(TEST_PACKAGES)
 	@$(MAKE) -j$(JOBS) tests

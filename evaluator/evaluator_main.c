@@ -77,6 +77,7 @@ int main(int argc, char **argv)
           "does one task with one checkpoint: evaluate, embed, generate or score\n"
           "(`plm-evaluator TASK -h` shows its options).\n",
       .options = options,
+      .tasks = tasks,
       .run = watch,
   };
   const struct plm_program *task = argc > 1 ? find_task(argv[1]) : NULL;

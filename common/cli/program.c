@@ -10,6 +10,7 @@
 #include "common/base/descriptors.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
+#include "common/cli/completion.h"
 #include "common/cli/roff.h"
 #include "common/run/run.h"
 #include "common/run/stop.h"
@@ -52,6 +53,48 @@ static plm_status print_manual_page(const struct plm_program *program, struct pl
   if (!failed) fputs(page.data, stdout);
   plm_text_deinit(&page);
   return failed ? plm_error_set(error, PLM_NO_MEMORY, "out of memory") : PLM_OK;
+}
+
+enum { TASKS = 8, OPERANDS_SIZE = 160, SUMMARY_SIZE = 200 };
+
+/* Reads "usage: plm-evaluator embed IN... [options]\n\nWrites embeddings." for completion. */
+static void read_usage(const struct plm_program *task, char operands[OPERANDS_SIZE],
+                       char summary[SUMMARY_SIZE])
+{
+  const char *begin = strstr(task->usage, task->name), *text = strstr(task->usage, "\n\n");
+  *operands = *summary = '\0';
+  if (begin != NULL) {
+    begin += strlen(task->name);
+    begin += *begin == ' ';
+    snprintf(operands, OPERANDS_SIZE, "%.*s", (int)strcspn(begin, "\n"), begin);
+    char *options = strstr(operands, "[options]");
+    if (options != NULL) *options = '\0';
+  }
+  if (text == NULL) return;
+  snprintf(summary, SUMMARY_SIZE, "%.*s", (int)strcspn(text + 2, "."), text + 2);
+  for (char *c = summary; *c != '\0'; c++)
+    if (*c == '\n') *c = ' ';
+}
+
+static plm_status print_completion(const struct plm_program *program, const char *shell,
+                                   struct plm_error *error)
+{
+  struct plm_completed_command commands[TASKS];
+  char operands[TASKS][OPERANDS_SIZE], summaries[TASKS][SUMMARY_SIZE];
+  size_t count = 0;
+  for (; program->tasks != NULL && program->tasks[count] != NULL && count < TASKS; count++) {
+    const struct plm_program *task = program->tasks[count];
+    read_usage(task, operands[count], summaries[count]);
+    commands[count] = (struct plm_completed_command){.name = strrchr(task->name, ' ') + 1,
+                                                     .operands = operands[count],
+                                                     .summary = summaries[count],
+                                                     .options = task->options};
+  }
+  const struct plm_completed_program completed = {.name = program->name,
+                                                  .options = program->options,
+                                                  .commands = commands,
+                                                  .command_count = count};
+  return plm_completion_print(&completed, shell, error);
 }
 
 static plm_status run_program(const struct plm_program *program,
@@ -101,6 +144,8 @@ int plm_program_main(const struct plm_program *program, int argc, char **argv)
   plm_status status;
   if (program->summary != NULL && argc == 2 && strcmp(argv[1], "--manual-page") == 0) {
     status = print_manual_page(program, &error);
+  } else if (program->summary != NULL && argc == 3 && strcmp(argv[1], "--completion") == 0) {
+    status = print_completion(program, argv[2], &error);
   } else {
     status = plm_arguments_parse(argc, argv, program->options, &arguments, &error);
     if (status == PLM_OK) status = run_program(program, &arguments, &error);

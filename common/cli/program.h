@@ -17,8 +17,10 @@ struct plm_program {
   const char *summary; /* for the manual page: one line, with a verb; NULL: it has no page */
   const char *usage;   /* text before the options in --help */
   const struct plm_option *options;
-  const char *more; /* text after the options; NULL: none */
-  size_t operands;  /* largest number of arguments that are not options */
+  const char *more;                       /* text after the options; NULL: none */
+  size_t operands;                        /* largest number of arguments that are not options */
+  const struct plm_program *const *tasks; /* what the first word can choose, named "NAME TASK", for
+                                           * completion; ends with NULL; NULL: none */
   plm_status (*run)(const struct plm_arguments *arguments, struct plm_error *error);
 };
 
@@ -31,7 +33,8 @@ void plm_program_begin(void);
 
 /* Parses the options, answers --help and --version or runs the program, prints an error and returns
  * the exit code. Stop signals are caught from the beginning. `plm-pipeline manual` gives it
- * --manual-page, as the only argument and without a line in the help, to print its page. */
+ * --manual-page, as the only argument and without a line in the help, to print its page, and
+ * `plm-pipeline completion` gives it --completion SHELL. */
 int plm_program_main(const struct plm_program *program, int argc, char **argv);
 
 /* plm_arguments_load_config for a stage: without -c and PLM_CONFIG, the pipeline.yaml of the folder

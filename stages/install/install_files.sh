@@ -44,10 +44,12 @@ uninstall_files() {
 }
 
 install_completions() {
-  local program=plm-pipeline
-  "$BUILD/bin/plm-pipeline" completion bash >"$to/share/bash-completion/completions/$program"
-  "$BUILD/bin/plm-pipeline" completion zsh >"$zsh/_$program"
-  "$BUILD/bin/plm-pipeline" completion fish >"$to/share/fish/vendor_completions.d/$program.fish"
+  local program print=("$BUILD/bin/plm-pipeline" completion)
+  for program in "${programs[@]}"; do
+    "${print[@]}" bash "$program" >"$to/share/bash-completion/completions/$program"
+    "${print[@]}" zsh "$program" >"$zsh/_$program"
+    "${print[@]}" fish "$program" >"$to/share/fish/vendor_completions.d/$program.fish"
+  done
 }
 
 install_files() {

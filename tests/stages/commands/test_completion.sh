@@ -1,26 +1,33 @@
 #!/usr/bin/env bash
-# plm-pipeline completion: asks bash, zsh and fish themselves what they would offer; zsh and fish are
-# skipped if they are not installed.
+# plm-pipeline completion, for itself and the stages' programs: asks bash, zsh and fish themselves what they would
+# offer; zsh and fish are skipped if they are not installed.
 . "$PLM_ROOT/tests/support/lib.sh"
 pipeline=$PLM_BIN/plm-pipeline
 echo 'seed: 7' >pipeline.yaml
 
 # ---- bash ----
-"$pipeline" completion bash >completion.bash || fail "completion bash"
+# all_scripts SHELL: those of the four programs
+all_scripts() {
+  local program
+  for program in plm-pipeline plm-packer plm-trainer plm-evaluator; do
+    "$pipeline" completion "$1" "$program" || fail "completion $1 $program"
+  done
+}
+all_scripts bash >completion.bash
 # shellcheck disable=SC1091
 source completion.bash
-# completes WANTED WORD...: what bash offers for the last word
+# completes WANTED WORD...: what bash offers for the last word; the first one is the program
 completes() {
   local wanted=$1
   shift
   COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) COMPREPLY=()
-  _plm_pipeline plm-pipeline "${!#}" "${COMP_WORDS[COMP_CWORD - 1]}" || fail "bash: '$*'"
+  "_${1//-/_}" "$1" "${!#}" "${COMP_WORDS[COMP_CWORD - 1]}" || fail "bash: '$*'"
   [ "${COMPREPLY[*]}" = "$wanted" ] || fail "bash completes '$*' to '${COMPREPLY[*]}'"
 }
 completes validate plm-pipeline val
 completes 'trainer evaluator packer' plm-pipeline metrics ''
 completes 'trainer evaluator packer' plm-pipeline logs -f ''
-completes 'bash zsh fish' plm-pipeline completion ''
+completes 'bash zsh fish plm-packer plm-trainer plm-evaluator' plm-pipeline completion ''
 completes packer= plm-pipeline scale ''
 completes '' plm-pipeline trace --step ''
 completes '--json' plm-pipeline -c pipeline.yaml ps --j
@@ -33,8 +40,26 @@ completes 'pipeline.yaml' plm-pipeline ingest --clusters pipeline.y
 completes '' plm-pipeline ingest --clusters ts
 completes 'pipeline.yaml' plm-pipeline up -c pipeline.y
 completes 'pipeline.yaml' plm-pipeline runs pipeline.y
+completes 'pipeline.yaml' plm-packer --corpus pipeline.y
+completes '--allow-remote' plm-packer --threads 2 --al
+completes '' plm-packer pipeline.y
+completes '--dry-run' plm-trainer -c pipeline.yaml --dr
+completes 'trainer.steps= trainer.stop_timeout_s=' plm-trainer --set trainer.st
+completes 'evaluate embed' plm-evaluator e
+completes 'pipeline.yaml' plm-evaluator embed --checkpoint here pipeline.y
+completes '--pooling' plm-evaluator embed --poo
+completes '' plm-evaluator generate --poo
+for program in plm-packer plm-trainer plm-evaluator; do # every option of its help
+  "$program" -h | grep -oE -- '^ +(-., )?--[a-z-]+' | grep -oE -- '--[a-z-]+' >options
+  [ "$(wc -l <options)" -gt 8 ] || fail "the help of $program has few options"
+  while read -r option; do completes "$option" "$program" "$option"; done <options
+done
 expect 2 plm-pipeline completion csh
 says err 'bash, zsh or fish'
+expect 2 plm-pipeline completion csh plm-packer
+says err '^plm-packer: .*bash, zsh or fish'
+expect 2 plm-pipeline completion bash plm-unpacker
+says err 'no completion for "plm-unpacker"'
 
 # ---- zsh and fish: the same words ----
 
@@ -81,7 +106,7 @@ for shell in zsh fish; do
     echo "$shell is not installed: its script was not tried"
     continue
   fi
-  "$pipeline" completion "$shell" >"completion.$shell" || fail "completion $shell"
+  all_scripts "$shell" >"completion.$shell"
   offers 'plm-pipeline ' "$commands"
   offers 'plm-pipeline val' validate
   offers 'plm-pipeline -c pipeline.yaml val' validate
@@ -101,18 +126,29 @@ for shell in zsh fish; do
   offers 'plm-pipeline metrics ' 'evaluator packer trainer'
   offers 'plm-pipeline logs -f ' 'evaluator packer trainer'
   offers 'plm-pipeline scale ' packer=
-  offers 'plm-pipeline completion ' 'bash fish zsh'
+  offers 'plm-pipeline completion ' 'bash fish plm-evaluator plm-packer plm-trainer zsh'
+  offers 'plm-packer --corpus pip' pipeline.yaml
+  offers 'plm-packer --threads 2 --al' --allow-remote
+  offers 'plm-trainer -c pipeline.yaml --dr' --dry-run
+  offers 'plm-trainer --set trainer.st' 'trainer.steps= trainer.stop_timeout_s='
+  offers 'plm-evaluator ' 'embed evaluate generate score'
+  offers 'plm-evaluator --prom' --prometheus
+  offers 'plm-evaluator embed --poo' --pooling
+  offers 'plm-evaluator embed pip' pipeline.yaml
   offers 'plm-pipeline up pip' pipeline.yaml
   offers 'plm-pipeline up tra' trainer
   offers 'plm-pipeline embed pip' pipeline.yaml
   offers 'plm-pipeline score --masking ' ''
 done
 if [ -f completion.zsh ]; then # as a file among zsh's functions
-  cp completion.zsh functions/_plm-pipeline
-  got=$(offers_zsh 'plm-pipeline val' "fpath=($PWD/functions \$fpath); compinit -u -D" | xargs)
-  [ "$got" = validate ] || fail "zsh, from \$fpath: '$got'"
+  "$pipeline" completion zsh >functions/_plm-pipeline
+  "$pipeline" completion zsh plm-evaluator >functions/_plm-evaluator
+  for words in 'plm-pipeline val' 'plm-evaluator evalu'; do
+    got=$(offers_zsh "$words" "fpath=($PWD/functions \$fpath); compinit -u -D" | xargs)
+    case $got in validate | evaluate) ;; *) fail "zsh, from \$fpath: '$got'" ;; esac
+  done
 fi
 if [ -f completion.fish ]; then
-  fish -N -c "source completion.fish; complete -C 'plm-pipeline wai'" >out
-  says out "one's\$"
+  fish -N -c "source completion.fish; complete -C 'plm-pipeline checkp'" >out
+  says out "run's checkpoints"
 fi

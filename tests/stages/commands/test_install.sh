@@ -19,9 +19,11 @@ for program in plm-pipeline plm-packer plm-trainer plm-evaluator; do
   [ -x "$installed/bin/$program" ] || fail "bin/$program is not installed"
   "$installed/bin/$program" --version >/dev/null || fail "the installed $program does not run"
 done
-[ -s "$installed/share/bash-completion/completions/plm-pipeline" ] || fail "no completion for bash"
-[ -s "$installed/share/zsh/site-functions/_plm-pipeline" ] || fail "no completion for zsh"
-[ -s "$installed/share/fish/vendor_completions.d/plm-pipeline.fish" ] || fail "no completion for fish"
+for program in plm-pipeline plm-packer plm-trainer plm-evaluator; do
+  matches "^complete .* $program\$" <"$installed/share/bash-completion/completions/$program" || fail "no completion for bash"
+  matches "^#compdef $program\$" <"$installed/share/zsh/site-functions/_$program" || fail "no completion for zsh"
+  matches "^complete -c $program " <"$installed/share/fish/vendor_completions.d/$program.fish" || fail "no completion for fish"
+done
 for page in man1/plm-pipeline.1 man1/plm-pipeline-up.1 man1/plm-trainer.1 man5/pipeline.yaml.5; do
   [ -s "$installed/share/man/$page" ] || fail "no manual page $page"
 done
