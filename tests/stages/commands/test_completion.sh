@@ -101,10 +101,12 @@ offers() {
 mkdir here functions home
 export HOME=$PWD/home
 commands=$("$pipeline" -h | sed -n '/^commands:/,/^$/s/^  \([a-z0-9]\+\) .*/\1/p' | LC_ALL=C sort | xargs)
-for shell in zsh fish; do
+# offers_of SHELL: checks all that it offers
+offers_of() {
+  local shell=$1
   if ! command -v "$shell" >/dev/null; then
     echo "$shell is not installed: its script was not tried"
-    continue
+    return
   fi
   all_scripts "$shell" >"completion.$shell"
   offers 'plm-pipeline ' "$commands"
@@ -139,7 +141,11 @@ for shell in zsh fish; do
   offers 'plm-pipeline up tra' trainer
   offers 'plm-pipeline embed pip' pipeline.yaml
   offers 'plm-pipeline score --masking ' ''
-done
+}
+offers_of zsh & # at the same time, because starting these shells takes long
+zsh=$!
+offers_of fish
+wait "$zsh"
 if [ -f completion.zsh ]; then # as a file among zsh's functions
   "$pipeline" completion zsh >functions/_plm-pipeline
   "$pipeline" completion zsh plm-evaluator >functions/_plm-evaluator
