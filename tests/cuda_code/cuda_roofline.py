@@ -12,9 +12,10 @@ compiled code. A kernel takes the longest of these times:
     warps    kernels on rows: rows after rows in the warps that the registers leave, each with one wait for
              memory, its instructions, its shuffles and its loads from shared memory
 
-Besides, each launch costs a gap, and a worker of attention waits once for each piece of work until it knows
-the piece's ranges. The constants in capitals are assumptions, not results of this project. What a card
-shows above them is not in the model: conflicts, waits between the workers, short loops of cuBLASLt.
+Besides, each launch costs a gap, and a worker of attention's backward pass waits once for each piece of work
+until it knows the piece's ranges. The constants in capitals are assumptions, not results of this project.
+What a card shows above them is not in the model: conflicts, waits between the workers, short loops of
+cuBLASLt.
 """
 
 import math
@@ -40,6 +41,7 @@ ISSUE = 4  # instructions a cycle
 GAP = 1e-6  # seconds between two kernels of a graph
 RANGE_WAIT = 300  # cycles of a load from the second-level cache
 CACHE = 5.5e12  # bytes a second of the second-level cache
+AHEAD = (cuda_tiles.FORWARD,)  # which reads a piece's ranges during the piece before
 BLOCK_WARPS = {
     "held_mix_backward_kernel": 4,
     "mean_backward_kernel": 2,
@@ -122,18 +124,21 @@ def product_times(launch):
     )
 
 
-def between(kernel):
-    """Cycles of a worker's piece of work outside of the inner loop, which has as many variants as walks."""
-    inside = {i.at for walk in kernel.walks for i in walk.code}
-    rest = [i for i in kernel.item if i.at not in inside]
-    if not rest:
+def between(kernel, walk):
+    """Cycles of a worker's piece of work outside of the inner loop that it takes, at least. If there are
+    products, they are a turn that the loop does not make: it is taken off, as one without a mask."""
+    path = sass.shortest_between(kernel.item, {i.at for i in walk.code})
+    if not path:
         return 0
-    return cuda_model.chain(cuda_model.without_mask(sass.walk(rest))) / len(kernel.walks)
+    turn = any(i.kind == "HGMMA" for i in path)
+    return cuda_model.chain(sass.walk(path)) - turn * cuda_model.chain(
+        cuda_model.without_mask(walk)
+    )
 
 
 def block_cycles(works, cycles, heads, rest):
     """(tensor or pipes, chain) of the block that takes longest. cycles: (full, masked) bounds of a turn
-    of both workers, of a step of 64 and of one of 128; rest: a worker's cycles between pieces."""
+    of both workers, of a step of 64 and of one of 128; rest: of each, a worker's cycles between pieces."""
     items = [work for chunk in works for _ in range(heads) for work in chunk]
     most = [0.0, 0.0]
     for block in range(min(MULTIPROCESSORS, len(items))):
@@ -142,7 +147,7 @@ def block_cycles(works, cycles, heads, rest):
             full, masked = cycles[work.step]
             for w in range(2):
                 shared += (work.full[w] * max(full[:2]) + work.masked[w] * max(masked[:2])) / 2
-                own[w] += work.full[w] * full[2] + work.masked[w] * masked[2] + rest
+                own[w] += work.full[w] * full[2] + work.masked[w] * masked[2] + rest[work.step]
         most = [max(most[0], shared), max(most[1], *own)]
     return most
 
@@ -186,7 +191,8 @@ def onepass_times(launch, kernel, chunks, sizes):
     masked, queries = cuda_model.halves(kernel.walks[0])
     full, _ = cuda_model.halves(cuda_model.without_mask(kernel.walks[0]))
     halves = [cuda_model.bounds(half) for half in (full, masked, queries)]
-    rest, padded = between(kernel) + RANGE_WAIT, cuda_step.widths(sizes)[0]
+    rest = between(kernel, kernel.walks[0]) + RANGE_WAIT
+    padded = cuda_step.widths(sizes)[0]
     batches = [chunks[i : i + sizes.chunks] for i in range(0, len(chunks), sizes.chunks)]
     for batch in batches:
         works = [cuda_tiles.pieces(chunk, sizes.length, cuda_tiles.ONEPASS) for chunk in batch]
@@ -207,7 +213,8 @@ def attention_times(launch, kernel, kind, chunks, sizes):
         64 * (i + 1): [cuda_model.turn(walk) for walk in (cuda_model.without_mask(w), w)]
         for i, w in enumerate(steps)
     }
-    rest = between(kernel) + RANGE_WAIT
+    wait = 0 if kind in AHEAD else RANGE_WAIT
+    rest = {64 * (i + 1): between(kernel, walk) + wait for i, walk in enumerate(steps)}
     batches = [chunks[i : i + sizes.chunks] for i in range(0, len(chunks), sizes.chunks)]
     for batch in batches:
         works = [list(cuda_tiles.pieces(chunk, sizes.length, kind)) for chunk in batch]

@@ -1,5 +1,6 @@
 """Reads SASS as `cuobjdump -sass` prints it: instructions, loops, and what runs under wgmma products."""
 
+import heapq
 import re
 from dataclasses import dataclass
 
@@ -10,6 +11,7 @@ LINE = re.compile(
 UPPER = re.compile(r"\s*/\* 0x([0-9a-f]{16}) \*/")
 ADDRESS = re.compile(r"0x([0-9a-f]+)")
 STALL_SHIFT = 41  # the stall count is bits 105 to 108 of an instruction
+INSTRUCTION_BYTES = 16
 WAIT_LOOP = 8  # instructions: a loop of at most so many that tries a barrier only waits
 
 
@@ -67,9 +69,8 @@ def blocks_of(code):
             after.append(number[index[target(last)]])
         # BRA has its conditions in the predicate or in front of its target
         always = not last.predicate and "," not in last.arguments
-        if n + 1 < len(first) and not (
-            last.kind in ("BRA", "EXIT", "RET", "BRX", "JMP") and always
-        ):
+        falls = n + 1 < len(first) and code[end].at - last.at <= INSTRUCTION_BYTES
+        if falls and not (last.kind in ("BRA", "EXIT", "RET", "BRX", "JMP") and always):
             after.append(n + 1)
         successors.append(after)
     return list(zip(first, ends, strict=True)), successors
@@ -176,6 +177,32 @@ def walk(body):
                 result.mufu += 1
                 result.mufu_under += is_under
     return result
+
+
+def shortest_between(code, inside):
+    """The instructions from the end of an inner loop to its next beginning, on the path with the fewest
+    cycles. code: of a loop around it; inside: addresses of the inner one. Code that runs only if a wait
+    fails or lanes have diverged lies on longer paths, so it is left out."""
+    blocks, successors = blocks_of(code)
+    inner = [code[first].at in inside for first, _ in blocks]
+    costs = [sum(max(1, i.stall) for i in code[first:end]) for first, end in blocks]
+    queue = []
+    for n, after in enumerate(successors):
+        for to in after if inner[n] else ():
+            if not inner[to]:
+                heapq.heappush(queue, (costs[to], to, (to,)))
+    seen = set()
+    while queue:
+        cost, n, path = heapq.heappop(queue)
+        if n in seen:
+            continue
+        seen.add(n)
+        for to in successors[n]:
+            if inner[to]:
+                return [i for block in path for i in code[slice(*blocks[block])]]
+            if to not in seen:
+                heapq.heappush(queue, (cost + costs[to], to, (*path, to)))
+    return []
 
 
 def local_accesses(code):

@@ -8,6 +8,7 @@ from pathlib import Path
 import cuda_code
 import cuda_model
 import cuda_objects
+import cuda_roofline
 import pytest
 import sass
 
@@ -141,6 +142,30 @@ def test_sass():
     # Each of two warpgroups has 64 + 32 cycles of products a turn. After the wait for both come the
     # wait itself (1), an exponential (8), a load (1), a branch (5), and one try of the barrier (1 + 5 + 5).
     assert cuda_model.turn(walk) == (192, 32, 64 + 32 + 1 + 8 + 1 + 5 + 1 + 5 + 5)
+
+
+def test_shortest_between():
+    """Between two walks through an inner loop: not the code that runs only if a wait fails."""
+    lines = [
+        ("", "LDG", "R0", 2),
+        ("@!P0", "BRA", "0x70", 1),  # a failed wait
+        ("", "HGMMA.64x64x16.F32.BF16", "R8, gsb0", 1),  # the inner loop
+        ("@P1", "BRA", "0x20", 1),
+        ("", "STG", "R0", 3),
+        ("@P2", "BRA", "0x0", 1),
+        ("", "EXIT", "", 1),
+        ("", "YIELD", "", 9),
+        ("", "BRA", "0x20", 1),
+    ]
+    code = [sass.Instruction(16 * i, *line) for i, line in enumerate(lines)]
+    (walk,) = sass.walks(code)
+    assert [i.at for i in walk.code] == [0x20, 0x30]
+    item = sass.largest_loop(code)
+    assert len(item) == len(code) - 1  # without EXIT
+    path = sass.shortest_between(item, {i.at for i in walk.code})
+    assert [i.at for i in path] == [0x40, 0x50, 0x00, 0x10]
+    kernel = cuda_objects.Kernel("sm_90a", "f", "f", 168, 0, item=item, walks=(walk,))
+    assert cuda_roofline.between(kernel, walk) == 3 + 1 + 2 + 1
 
 
 RESOURCES = """
