@@ -92,6 +92,21 @@ __device__ __forceinline__ void rescale(float (&o)[KP / 2], const float (&factor
   for (int i = 0; i < KP / 2; i++) o[i] *= factor[i / 2 % 2];
 }
 
+/* A piece of work, and the ranges of keys that a worker's tile and each of both tiles touch.
+ * Nothing here depends on the ranges, so that they need not have come when this is made. */
+struct Piece {
+  plm_sm90_item item;
+  plm_sm90_range own, full, low, high;
+  __device__ __forceinline__ Piece(const plm_sm90_attention &a, int number, int worker)
+      : item(a, number),
+        own(a, item.chunk, item.tile + worker, a.p.mask.tile_key_begin, a.p.mask.tile_key_end),
+        full(a, item.chunk, item.tile + worker, a.p.mask.tile_full_begin, a.p.mask.tile_full_end),
+        low(a, item.chunk, item.tile, a.p.mask.tile_key_begin, a.p.mask.tile_key_end),
+        high(a, item.chunk, item.tile + 1, a.p.mask.tile_key_begin, a.p.mask.tile_key_end)
+  {
+  }
+};
+
 /* A worker's walk through the keys of a piece of work, KEYS at a time. */
 template <int KP, int KEYS, bool CAPPED> struct Walk {
   typedef Forward<KP> F;
@@ -131,10 +146,14 @@ template <int KP, int KEYS, bool CAPPED> struct Walk {
     return tile_descriptor(at.v + r.stage() * F::STAGE_BYTES, KEYS * PLM_TILE_ROW_BYTES);
   }
 
-  __device__ __forceinline__ void run(float (&o)[KP / 2], Rows &rows, int begin, int end,
-                                      const plm_sm90_range &own, const plm_sm90_range &full)
+  /* ahead: called once, while the last products are under way */
+  template <class Ahead>
+  __device__ __forceinline__ void run(float (&o)[KP / 2], Rows &rows, const plm_sm90_range &both,
+                                      const Piece &piece, Ahead ahead)
   {
-    int key = begin;
+    const plm_sm90_range own = piece.own, full = piece.full;
+    const int end = both.end;
+    int key = both.begin;
     for (; key < end && (own.end <= own.begin || key + KEYS <= own.begin); key += KEYS) pass();
     if (key < own.end) {
       float s[KEYS / 2], factor[2];
@@ -183,9 +202,12 @@ template <int KP, int KEYS, bool CAPPED> struct Walk {
       products_fence();
       begin_sums<KP, KEYS>(o, p, values(before));
       products_commit();
+      ahead();
       products_wait<0>();
       products_hold(o);
       at.barriers->v.release(before);
+    } else {
+      ahead();
     }
     for (; key < end; key += KEYS) pass();
   }
@@ -245,14 +267,13 @@ __device__ __forceinline__ void work(Forward<KP> &at, const plm_sm90_attention &
   plm_ring<1> turn;
   if (worker == 1)
     named_arrive(PLM_BAR_TURN, PLM_SM90_WORKERS * PLM_WARPGROUP); /* worker 0 begins */
+  /* The next piece's ranges are read while the last products of a piece are under way. */
+  Piece next(a, (int)blockIdx.x, worker);
   for (int i = (int)blockIdx.x; i < a.items; i += a.blocks, turn.advance()) {
-    const plm_sm90_item item(a, i);
-    const int32_t *begins = p.mask.tile_key_begin, *ends = p.mask.tile_key_end;
-    const plm_sm90_range own(a, item.chunk, item.tile + worker, begins, ends);
-    const plm_sm90_range full(a, item.chunk, item.tile + worker, p.mask.tile_full_begin,
-                              p.mask.tile_full_end);
-    plm_sm90_range range(a, item.chunk, item.tile, begins, ends);
-    range.join(plm_sm90_range(a, item.chunk, item.tile + 1, begins, ends));
+    const Piece piece = next;
+    const plm_sm90_item &item = piece.item;
+    plm_sm90_range both = piece.low;
+    both.join(piece.high);
     const int first = (item.tile + worker) * 64;
     Rows rows;
 #pragma unroll
@@ -268,12 +289,11 @@ __device__ __forceinline__ void work(Forward<KP> &at, const plm_sm90_attention &
 #pragma unroll
     for (int j = 0; j < KP / 2; j++) o[j] = 0;
     at.barriers->q[worker].wait_full(turn);
-    if (range.end - range.begin > LONG_RANGE)
-      Walk<KP, STAGE_KEYS, CAPPED>{at, ring, a, worker, q}.run(o, rows, range.begin, range.end, own,
-                                                               full);
+    auto ahead = [&] { next = Piece(a, min(i + a.blocks, a.items - 1), worker); };
+    if (both.end - both.begin > LONG_RANGE)
+      Walk<KP, STAGE_KEYS, CAPPED>{at, ring, a, worker, q}.run(o, rows, both, piece, ahead);
     else
-      Walk<KP, STAGE_KEYS / 2, CAPPED>{at, ring, a, worker, q}.run(o, rows, range.begin, range.end,
-                                                                   own, full);
+      Walk<KP, STAGE_KEYS / 2, CAPPED>{at, ring, a, worker, q}.run(o, rows, both, piece, ahead);
     at.barriers->q[worker].release(turn);
     float factor[2];
 #pragma unroll
