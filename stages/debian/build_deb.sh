@@ -83,6 +83,7 @@ recommends=$(of Recommends)
 for script in postinst prerm postrm; do install -m 755 "$room/$script.sh" "$tree/DEBIAN/$script"; done
 
 package=$(realpath "$DEB")/plm-pipeline_${version}_$architecture.deb
-dpkg-deb --root-owner-group -Zxz --build "$tree" "$package" >/dev/null
+dpkg-deb --root-owner-group -Zxz --build "$tree" "$package.part" >/dev/null
+mv "$package.part" "$package" # only a whole package has the name
 echo "made $package"
 echo "  sudo apt install $package"
