@@ -10,6 +10,7 @@ command -v tmux >/dev/null || {
 terminal() { tmux -S "$PLM_TMP/tmux" -f /dev/null "$@"; }
 end_terminal() {
   local status=$?
+  [ "$status" -eq 0 ] || terminal capture-pane -p -S -100 -t "${name:-log}:" || true # what the failed check looked at
   terminal kill-server 2>/dev/null || true
   (exit "$status")
   end_children
@@ -51,9 +52,10 @@ block() {
 open 80 "plm-pipeline up pipeline.yaml ${long[*]}"
 wait_for 60 block 80 '^\[[#.]{8,}\] +0 %  step .* left  [0-9.]+k tokens/s$'
 # tmux breaks lines at once, but tells the new width up to a quarter of a second later. What is drawn in between is not
-# where it should be, so nothing new happens during these changes.
+# where it should be, so nothing new happens during these changes: the stages stand still, and the block has noticed it.
 mapfile -t stages < <(plm-pipeline ps --json | jq -r '.[].pid')
 kill -STOP "${stages[@]}"
+wait_for 20 block 80 '^packers none serves$'
 terminal resize-window -t "$name:" -x 60
 wait_for 20 block 60 ' +0 %  step .* left'
 terminal resize-window -t "$name:" -x 34
