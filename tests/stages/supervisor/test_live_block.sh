@@ -10,7 +10,8 @@ command -v tmux >/dev/null || {
 terminal() { tmux -S "$PLM_TMP/tmux" -f /dev/null "$@"; }
 end_terminal() {
   local status=$?
-  [ "$status" -eq 0 ] || terminal capture-pane -p -S -100 -t "${name:-log}:" || true # what the failed check looked at
+  # what a failed check looked at: the last rows, and every row that may be one of the block's
+  [ "$status" -eq 0 ] || { seen | grep -nE '^(loss|packers|checkpoint|starting) | %  step ' && seen | tail -n 20; } || true
   terminal kill-server 2>/dev/null || true
   (exit "$status")
   end_children
@@ -39,12 +40,13 @@ serving='packers (0: [0-9.]+k/s|none serves)'
 # block COLUMNS REGEX: the four lines are the last ones on the screen, whole, and the only ones of their kind; one of
 # them matches
 block() {
-  local last
-  last=$(seen | grep -v '^ *$' | tail -n 4)
+  local all last
+  all=$(seen | grep -v '^ *$')
+  last=$(tail -n 4 <<<"$all")
   paste -sd@ <<<"$last" |
-    grep -qE "^[^@]* %  step [0-9]+/[^@]*@loss [0-9.]+ [^@]*@$serving@checkpoint step [0-9]+" &&
-    [ "$(seen | grep -cE '^(\[[#.]+\])? *[0-9]+ %  step ')" -eq 1 ] &&
-    [ "$(seen | grep -cE '^(loss|packers|checkpoint) ')" -eq 3 ] &&
+    matches -E "^[^@]* %  step [0-9]+/[^@]*@loss [0-9.]+ [^@]*@$serving@checkpoint step [0-9]+" &&
+    [ "$(grep -cE '^(\[[#.]+\])? *[0-9]+ %  step ' <<<"$all")" -eq 1 ] &&
+    [ "$(grep -cE '^(loss|packers|checkpoint) ' <<<"$all")" -eq 3 ] &&
     [ "$(wc -L <<<"$last")" -lt "$1" ] && grep -qE "$2" <<<"$last"
 }
 
