@@ -97,13 +97,17 @@ static void check_corpus(struct plm_doctor *doctor)
     return;
   }
   plm_corpus_description_deinit(&description);
-  const char *remote = plm_corpus_remote_kind(corpus);
-  plm_doctor_add(doctor, "corpus", remote != NULL ? PLM_GRADE_PROBLEM : PLM_GRADE_OK,
-                 "%.300s is %s%s", corpus, remote != NULL ? "on " : "on a local disk",
-                 remote != NULL ? remote : "");
-  if (remote != NULL)
-    plm_doctor_fix(doctor, "copy it to a local disk, or start the packers with `plm-packer --cache "
-                           "DIR`, because LMDB maps the file into memory");
+  const char *remote = plm_corpus_remote_kind(corpus), *cache = doctor->config->packer_cache;
+  const bool refused = remote != NULL && cache == NULL && !doctor->config->packer_allow_remote;
+  plm_doctor_add(doctor, "corpus", refused ? PLM_GRADE_PROBLEM : PLM_GRADE_OK, "%.300s is on %s%s",
+                 corpus, remote != NULL ? remote : "a local disk",
+                 remote == NULL  ? ""
+                 : refused       ? ", where packers refuse it"
+                 : cache != NULL ? ", and packers copy it (packer.cache)"
+                                 : ", and packers read it there (packer.allow_remote)");
+  if (refused)
+    plm_doctor_fix(doctor, "set packer.cache to a folder on a local disk, or packer.allow_remote "
+                           "to true");
 }
 
 static void check_control_socket(struct plm_doctor *doctor)

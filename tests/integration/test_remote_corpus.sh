@@ -44,6 +44,11 @@ says err 'remote file system \(FUSE\)'
 expect 2 timeout 60 plm-packer --corpus shared/corpus --connect tcp://127.0.0.1:1 --keys local/keys
 says err 'remote file system \(FUSE\)'
 expect 0 plm-pipeline validate remote.yaml --set packer.instances=0
+plm-pipeline -c remote.yaml doctor >out 2>err || true # other findings may be problems here
+says out 'shared/corpus is on FUSE, where packers refuse it'
+says out 'set packer\.cache to a folder on a local disk'
+plm-pipeline -c remote.yaml doctor --set packer.allow_remote=true >out 2>err || true
+says out 'shared/corpus is on FUSE, and packers read it there'
 
 # ---- copied: two packers share one copy, which a torn earlier one does not disturb ----
 expect 0 env PLM_PACKER_CACHE="$PLM_TMP/cache" plm-pipeline up remote.yaml --run copied --scale packer=2
