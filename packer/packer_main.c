@@ -26,7 +26,8 @@ static const struct plm_option program_options[] = {
              "keys in the run folder)"},
     {.name = "cache",
      .argument = "DIR",
-     .help = "first copy the corpus to this folder on a local disk (default: packer.cache)"},
+     .help = "first copy the corpus to this folder on a local disk, and read the copy (default: "
+             "packer.cache)"},
     {.name = "allow-remote",
      .help = "read a corpus on a remote file system in place (default: packer.allow_remote)"},
     {.name = "prometheus",

@@ -268,6 +268,7 @@ void plm_resume_on_cpu(const struct plm_resolved *saved, const struct plm_config
       saved->fallback[0] == '\0')
     return;
   memcpy(today->fallback, saved->fallback, sizeof today->fallback);
-  plm_info("the run stays on the CPU, on which it began: %s; trainer.device: cuda moves it",
+  plm_info("the run began on the CPU and stays there (%s). To move it to the GPU, set "
+           "trainer.device: cuda; the resume is then not bit-exact",
            saved->fallback);
 }

@@ -40,9 +40,9 @@ plm_status plm_file_replace(const char *path, const void *bytes, size_t size, un
 /* $TMPDIR, or /tmp if that is not set or empty. */
 const char *plm_temporary_folder(void);
 
-/* Where this user's caches are: PATH/NAME for $XDG_CACHE_HOME/plm-pipeline or
- * ~/.cache/plm-pipeline; name "": that folder itself. False if neither variable is an absolute
- * path, or if it is too long. */
+/* Writes the path of this user's cache folder NAME: $XDG_CACHE_HOME/plm-pipeline/NAME, or
+ * ~/.cache/plm-pipeline/NAME. With the name "", it is the folder above it. False if neither
+ * variable is an absolute path, or if it is too long. */
 bool plm_cache_folder(const char *name, char path[PLM_PATH_SIZE]);
 
 /* Opens a new file without a name in the folder, for reading and writing (0600). It disappears when

@@ -109,8 +109,9 @@ static const struct plm_setting settings[] = {
       FREE,
       .help = "Whether `up` starts a packer again after it has ended."),
   ROW("packer.cache", PATH, packer_cache, "", "null", .flags = PLM_SETTING_NULLABLE, FREE,
-      .help = "Folder on a local disk to which packers first copy the corpus, once for each host, "
-              "for a corpus on NFS, Lustre or another remote file system."),
+      .help = "Folder on a local disk. Packers first copy the corpus to it, once for each host, "
+              "and read the copy. For a corpus on NFS, Lustre or another remote file system. null: "
+              "no copy."),
   ROW("packer.allow_remote", BOOL, packer_allow_remote, "", "false", FREE,
       .help = "Packers read a corpus on a remote file system in place. Otherwise they refuse it, "
               "unless packer.cache is set."),

@@ -27,7 +27,8 @@ struct plm_feed {
   pthread_t thread;
   atomic_bool closing;
 
-  int64_t logged_refusal_ms;      /* the I/O thread's, as are the sockets and */
+  /* used only by the I/O thread, like the sockets */
+  int64_t logged_refusal_ms;
   struct plm_fetch_server *fetch; /* NULL until somebody fetches */
 
   pthread_mutex_t mutex; /* guards everything below */

@@ -1,6 +1,7 @@
 /* How many tokens a packer serves per second, from the counters that it reports every second. A
  * packer serves whole windows and pauses between them, so the rate of one second says little. This
- * is the rate since a report that is FEED_RATE_SPAN_MS to twice as old, or since the first one. */
+ * is the rate since an earlier report, which is between FEED_RATE_SPAN_MS and twice that old, or
+ * since the first one. */
 #ifndef PLM_COMMON_FEED_FEED_RATE_H
 #define PLM_COMMON_FEED_FEED_RATE_H
 

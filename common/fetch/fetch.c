@@ -244,7 +244,7 @@ plm_status plm_fetch_corpora(const struct plm_fetch_options *options, struct plm
   PLM_TRY(plm_directory_make(options->cache, error));
   const char *kind = plm_corpus_remote_kind(options->cache);
   if (kind != NULL) {
-    (void)plm_error_set(error, PLM_UNSUPPORTED, "the cache %s lies on a remote file system (%s)",
+    (void)plm_error_set(error, PLM_CONFIG, "the cache %s lies on a remote file system (%s)",
                         options->cache, kind);
     return plm_error_hint(error, "choose a folder on a local disk with --cache DIR");
   }

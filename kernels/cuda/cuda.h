@@ -12,10 +12,12 @@
  *
  * On a device of compute capability 9.0, the kernels for sm_90a (attention, and the MLP's products
  * with relu2 in them) are compared with the kernels for every device, once in a process. If they
- * disagree, a line on stderr says so and the others are used. If the products agree, tuning
- * measures for each shape which way is faster; shapes that were not tuned use the library. The
- * environment variables PLM_CUDA_ATTENTION (mma or sm90) and PLM_CUDA_RELU2 (library or fused)
- * force a choice without a check; PLM_CONFIG: another value.
+ * disagree, a line on stderr says so and the others are used. If they agree, tuning
+ * measures for each shape which way is faster, for these products and for attention's backward pass
+ * (in two kernels or in one); shapes that were not tuned use the library and two kernels. The
+ * environment variables PLM_CUDA_ATTENTION (mma or sm90), PLM_CUDA_ATTENTION_BACKWARD (split or
+ * onepass) and PLM_CUDA_RELU2 (library or fused) force a choice without a check; PLM_CONFIG:
+ * another value.
  *
  * The comparison runs in a child, so that a fault of the device does not reach the caller. Only if
  * this process has used CUDA before does it run here; PLM_TIMEOUT or PLM_FAILURE: the checked

@@ -147,14 +147,16 @@ plm_status plm_cuda_choice_import(struct plm_cuda *cuda, const char *line, struc
 {
   struct choice choice;
   if (!parse(line, &choice))
-    return plm_error_set(error, PLM_FORMAT, "a line is not a choice between two ways: %.60s", line);
+    return plm_error_set(error, PLM_FORMAT,
+                         "the saved algorithms have a line that cannot be read: %.60s", line);
   const struct kind *kind = &kinds[choice.shape.what];
   const enum plm_ways ways = ways_of(cuda, choice.shape.what);
   if (ways == (choice.second ? PLM_WAYS_FIRST : PLM_WAYS_SECOND))
     return plm_error_set(
         error, PLM_UNSUPPORTED,
-        "the algorithms have %s by the way \"%s\", which this device or %s does not allow",
-        kind->name, kind->ways[choice.second], kind->variable);
+        "the saved algorithms want \"%s\" for %s, but this device does not support it, or the "
+        "environment variable %s forbids it",
+        kind->ways[choice.second], kind->name, kind->variable);
   keep(cuda, &choice);
   return PLM_OK;
 }

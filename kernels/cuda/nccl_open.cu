@@ -68,9 +68,10 @@ plm_status compare_two(const struct Card *a, uint32_t rank_a, const struct Card 
   if (a->bus[0] == 0 || strcmp(a->bus, b->bus) != 0 || strcmp(a->host, b->host) != 0) return PLM_OK;
   plm_error_set(error, PLM_CONFIG, "ranks %u and %u on %s use the same GPU (%s), which NCCL cannot",
                 rank_a, rank_b, a->host, a->bus);
-  plm_error_hint(error, "there must be a GPU for each rank of a host, and `nvidia-smi -L` lists "
-                        "them: bring back one that is missing, or set trainer.ranks to their "
-                        "number; PLM_COLLECTIVE=mpi works with fewer, but is slow");
+  plm_error_hint(error,
+                 "each rank needs a GPU of its own; `nvidia-smi -L` lists those of a host. If "
+                 "one is missing, restart that host, or lower trainer.ranks (and the slots "
+                 "in trainer.hosts). PLM_COLLECTIVE=mpi works with fewer GPUs, but is slow");
   return error->status;
 }
 

@@ -13,8 +13,8 @@
  *   lost_after=FILE      the first piece of work after FILE was made fails, in the same way
  *   once=FILE            not if FILE exists, which is made then
  *   lost_device=K        only the device with this number is lost; else all are
- *   gone=FILE            from then on there is no device, or, with lost_device, one less; FILE,
- *                        which is made then, says so to other processes
+ *   gone=FILE            once the card is lost, there is no device any more, or, with lost_device,
+ *                        one less; FILE is made then, to tell other processes
  *   capture=WHERE        a stream cannot be captured. WHERE is begin, call (a launch invalidates
  *                        the capture), end, or instantiate (there is no memory for the graph)
  *   products=wrong       products of warpgroups give wrong results

@@ -43,7 +43,7 @@ auto_run() {
     [ "$(grep -c "using the CPU instead of the CUDA device: .*$2" "$name/logs/trainer.0.log")" -eq 1 ] ||
       fail "$1: not one line: $(cat "$name/logs/trainer.0.log")"
   done
-  [ "$(grep -c "the run stays on the CPU, on which it began: .*$2.*trainer.device: cuda" "$name/logs/trainer.0.log")" -eq 1 ] ||
+  [ "$(grep -c "the run began on the CPU and stays there (.*$2.*trainer.device: cuda" "$name/logs/trainer.0.log")" -eq 1 ] ||
     fail "$1: the resume does not say why it is on the CPU: $(cat "$name/logs/trainer.0.log")"
   jq -e --arg why "$2" '.exact and .resolved.device == "cpu" and
     (.resolved.fallback | startswith("the CPU computes instead of the CUDA device: ") and contains($why))' \
