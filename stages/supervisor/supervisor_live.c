@@ -31,6 +31,11 @@ enum {
   DEFAULT_ROWS = 24,
 };
 
+/* Erases everything from the cursor's row on; the cursor is in its first column. What tmux erases
+ * from the top left corner on goes to the history, as if it were a screen that was cleared, and the
+ * old block would stay there for ever. So this begins in the second column. */
+static const char erase_below[] = " \033[J\r";
+
 void live_open(struct plm_supervisor *supervisor)
 {
   struct screen *screen = &supervisor->screen;
@@ -174,7 +179,7 @@ void live_erase(struct screen *screen)
   struct plm_text text = {0};
   if (screen->drawn_count == 0) return;
   go_to_first_row(screen, terminal_size().ws_col, &text);
-  plm_text_puts(&text, "\033[J");
+  plm_text_puts(&text, erase_below);
   print(&text);
   screen->drawn_count = 0;
 }
@@ -209,7 +214,7 @@ void live_update(struct plm_supervisor *supervisor)
   /* in one write, and each row is erased only behind its new text, so that nothing flickers */
   if (screen->drawn_count > 0) go_to_first_row(screen, size.ws_col, &text);
   if (screen->drawn_count > 0 && screen->drawn_columns != size.ws_col)
-    plm_text_puts(&text, "\033[J");
+    plm_text_puts(&text, erase_below);
   for (size_t i = 0; i < count; i++) {
     append_line(&lines[i], screen->color, &text);
     plm_text_puts(&text, i + 1 < count ? "\033[K\n" : "\033[J");

@@ -88,17 +88,27 @@ wait_for 60 test -e ended
 wait_for 20 test -e watched
 joined >shown
 says shown '^plm-pipeline: stopped; .* will continue from step [0-9]+$'
-! grep -E '^(loss|packers|checkpoint) | %  step ' shown || fail "something of the block is left"
+! grep -E '^(starting|loss|packers|checkpoint)[ :]| %  step ' shown || fail "something of the block is left"
 for stage in trainer.0 evaluator.0 packer.0; do
   diff <(sed -E "s/^[^ ]+Z //; s/^plm-${stage%.*}: //" "run/logs/$stage.log") \
     <(sed -n "s/^$stage *| //p" shown) || fail "the log of $stage on the terminal is not that of its file"
 done
 
-# ---- colors ----
+# ---- colors, and stages that start late: the block of the resumed run is drawn in the first row, and leaves it ----
 rm ended
 name=colors
-open 80 "-u NO_COLOR plm-pipeline up pipeline.yaml --set trainer.steps=200000"
-wait_for 60 block 80 ''
+mkdir late
+cp "$(command -v plm-pipeline)" late/
+for program in plm-packer plm-trainer plm-evaluator; do
+  printf '#!/bin/sh\nuntil [ -e %s/go ]; do sleep 0.05; done\nexec %s "$@"\n' "$PLM_TMP" "$(command -v $program)" >late/$program
+  chmod +x late/$program
+done
+open 80 "-u NO_COLOR late/plm-pipeline up pipeline.yaml --set trainer.steps=200000"
+is_first() { [[ $(seen | head -n 1) == *' %  step '* ]]; }
+wait_for 20 is_first
+touch go
+below_the_log() { ! is_first && block 80 ''; }
+wait_for 20 below_the_log
 colored() { terminal capture-pane -pe -t "$name:" | matches -F $'\033[33mpackers'; }
 wait_for 20 colored
 terminal send-keys -t "$name:" C-c
