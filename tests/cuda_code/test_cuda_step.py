@@ -226,7 +226,7 @@ def test_attention_block():
     works = [[cuda_tiles.Work(64, [2, 0], [0, 1])] * 133]
     cycles = {64: [(100, 40, 70), (100, 120, 90)]}
     # one block has two pieces: 2 turns without a mask and 1 with one, half a turn of both each
-    shared, own = cuda_roofline.block_cycles(works, cycles, 1, 1000)
+    shared, own = cuda_roofline.block_cycles(works, cycles, 1, {64: 1000})
     assert shared == 2 * (2 * 100 + 120) / 2
     assert own == 2 * (2 * 70 + 1000)
 
