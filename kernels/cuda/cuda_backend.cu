@@ -55,6 +55,29 @@ plm_status old_driver(struct plm_error *error)
                         "Toolkit that it supports; device: cpu needs none");
 }
 
+/* An answer of the driver that says little. Only different versions surely do not pass. */
+plm_status other_answer(int device, cudaError_t code, struct plm_error *error)
+{
+  const bool mismatch = code == cudaErrorSystemDriverMismatch;
+  plm_error_set(error, mismatch ? PLM_UNSUPPORTED : PLM_FAILURE,
+                "CUDA device %d cannot be used, because NVIDIA's driver reports: %s", device,
+                cudaGetErrorString(code));
+  if (mismatch)
+    return plm_error_hint(error,
+                          "the driver's libraries and its kernel module have different versions, "
+                          "as after an update: restart the machine; in a container, use the "
+                          "libraries of its host; or set device: cpu");
+  if (code == cudaErrorSystemNotReady)
+    return plm_error_hint(error,
+                          "a machine with NVSwitch needs NVIDIA's Fabric Manager, of the driver's "
+                          "version (`systemctl status nvidia-fabricmanager`); or set device: cpu");
+  return plm_error_hint(error,
+                        "see `nvidia-smi`, and the kernel's log for the driver's messages "
+                        "(`dmesg | grep NVRM`); the module nvidia-uvm must be loaded (`modprobe "
+                        "nvidia-uvm`, as root); a device that was lost needs a reset or a restart "
+                        "of the machine; device: cpu needs none");
+}
+
 /* Why a device cannot be used. */
 plm_status no_device(const struct plm_cuda *cuda, cudaError_t code, struct plm_error *error)
 {
@@ -76,11 +99,7 @@ plm_status no_device(const struct plm_cuda *cuda, cudaError_t code, struct plm_e
                           "process, or let several share the device (nvidia-smi -c DEFAULT, as "
                           "root)");
   }
-  plm_error_set(error, PLM_FAILURE, "CUDA device %d: %s", cuda->device, cudaGetErrorString(code));
-  return plm_error_hint(error,
-                        "see `nvidia-smi`, and the kernel's log for the driver's messages "
-                        "(`dmesg | grep NVRM`); a device that was lost needs a reset or a restart "
-                        "of the machine");
+  return other_answer(cuda->device, code, error);
 }
 
 plm_status find_device(struct plm_cuda *cuda, struct plm_error *error)

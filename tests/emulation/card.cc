@@ -25,6 +25,15 @@ Capture capture_of(const std::string &where)
   return Capture::SOUND;
 }
 
+cudaError_t error_of(const std::string &name)
+{
+  if (name == "unknown") return cudaErrorUnknown;
+  if (name == "initialization") return cudaErrorInitializationError;
+  if (name == "system_not_ready") return cudaErrorSystemNotReady;
+  if (name != "driver_mismatch") stop("a card that answers with %s", name.c_str());
+  return cudaErrorSystemDriverMismatch;
+}
+
 std::string with_spaces(std::string text)
 {
   for (char &c : text)
@@ -48,6 +57,10 @@ void take_word(Card &to, const std::string &word)
     to.driver = (int)number;
   else if (key == "devices")
     to.present = number != 0;
+  else if (key == "count")
+    to.count_answer = error_of(value);
+  else if (key == "open")
+    to.open_answer = error_of(value);
   else if (key == "busy")
     to.busy = value;
   else if (key == "used")

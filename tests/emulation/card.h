@@ -7,8 +7,10 @@
  *   name=TEXT            with _ for a space
  *   driver=12040         the CUDA version of the driver; 0: there is no driver
  *   devices=0            the driver finds no device
- *   busy=FILE            while FILE exists, another process holds the card in exclusive mode
- *   used=BYTES           memory that other processes hold
+ *   count=ERROR          asked how many devices there are, the driver answers with an error:
+ * unknown, initialization, system_not_ready or driver_mismatch open=ERROR           it finds the
+ * devices, and answers so when one is opened busy=FILE            while FILE exists, another
+ * process holds the card in exclusive mode used=BYTES           memory that other processes hold
  *   lost=N               the Nth piece of work from now on fails, and so does all that follows
  *   lost_after=FILE      the first piece of work after FILE was made fails, in the same way
  *   once=FILE            not if FILE exists, which is made then
@@ -28,6 +30,8 @@
 #include <cstdint>
 #include <string>
 
+#include "tests/emulation/runtime.h"
+
 namespace plm::emulation
 {
 
@@ -39,6 +43,7 @@ struct Card {
   bool present, wrong_products, faulty_products;
   uint64_t used, lost;
   Capture capture;
+  cudaError_t count_answer, open_answer; /* cudaSuccess: nothing is wrong */
 };
 /* From the environment at first; tests may change it. */
 Card &card();

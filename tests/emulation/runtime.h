@@ -128,7 +128,10 @@ enum cudaError_t {
   cudaErrorNoDevice,
   cudaErrorDevicesUnavailable,
   cudaErrorStreamCaptureInvalidated,
-  cudaErrorUnknown
+  cudaErrorUnknown,
+  cudaErrorInitializationError,
+  cudaErrorSystemNotReady,
+  cudaErrorSystemDriverMismatch
 };
 enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice };
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize };

@@ -34,6 +34,7 @@ bool exists(const std::string &file)
 cudaError_t devices_found()
 {
   if (card().driver < CUDART_VERSION) return cudaErrorInsufficientDriver;
+  if (card().count_answer != cudaSuccess) return card().count_answer;
   const bool all_gone = card().lost_device < 0 && exists(card().gone);
   return card().present && !all_gone ? cudaSuccess : cudaErrorNoDevice;
 }
@@ -130,7 +131,10 @@ const char *cudaGetErrorString(cudaError_t code)
       "no CUDA-capable device is detected",
       "CUDA-capable device(s) is/are busy or unavailable",
       "operation failed due to a previous error during capture",
-      "unknown error"};
+      "unknown error",
+      "initialization error",
+      "system not yet initialized",
+      "system has unsupported display driver / cuda driver combination"};
   return texts[code];
 }
 
@@ -164,6 +168,7 @@ cudaError_t cudaSetDevice(int device)
 {
   if (!is_device(device)) return result(cudaErrorInvalidValue);
   if (exists(card().busy)) return result(cudaErrorDevicesUnavailable);
+  if (card().open_answer != cudaSuccess) return result(card().open_answer);
   current_device = device;
   return result(cudaSuccess);
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A card that cannot be used, emulated: no driver or an old one, no device, a card that another process holds or whose
-# memory others hold. Each program says what, where and how to mend it, with the right exit code; `auto` uses the CPU;
+# A card that cannot be used, emulated: no driver or an old one, no device, a driver that answers with an error, a card
+# that another process holds or whose memory others hold. Each program says what, where and how to mend it, with the right exit code; `auto` uses the CPU;
 # `up` restarts what may pass and nothing else. A MIG slice works as a small card.
 . "$PLM_ROOT/tests/support/lib.sh"
 . "$PLM_ROOT/tests/support/emulated_cuda.sh"
@@ -64,6 +64,18 @@ refused 1 busy=held 'another process uses CUDA device 0, which is in exclusive m
 auto_device busy=held 1
 refused 1 used=$all 'no device memory for a buffer of [0-9]+ bytes: out of memory; 0.00 of 68.72 GB are free' \
   'nvidia-smi which processes use the device'
+
+# The driver finds nothing wrong with itself or the card, but answers with an error that says little.
+reports="CUDA device 0 cannot be used, because NVIDIA's driver reports: "
+refused 1 count=unknown "${reports}unknown error" 'dmesg . grep NVRM.*nvidia-uvm must be loaded'
+auto_device count=unknown 1
+auto_run count=unknown "${reports}unknown error"
+refused 1 open=initialization "${reports}initialization error" 'nvidia-uvm must be loaded'
+auto_run open=initialization "${reports}initialization error"
+refused 1 count=system_not_ready "${reports}system not yet initialized" 'systemctl status nvidia-fabricmanager'
+auto_device count=system_not_ready 1
+refused 2 count=driver_mismatch "${reports}system has unsupported display driver" 'have different versions.* restart the machine'
+auto_device count=driver_mismatch 1
 
 # Two runs on one card: the second one does not fit, and the first one is named.
 expect 1 with_card used=$((all - 1500000000)) plm-trainer -c pipeline.yaml --run second "${cuda[@]}" \
