@@ -259,7 +259,9 @@ $(FAULTS_LIBRARY): $(FAULTS_OBJ)
 # sanitized, because a sanitizer would not start in a library that is loaded before its own.
 STOP_LIBRARY := $(BUILD)/tests/lib/stop_at.so
 COUNT_LIBRARY := $(BUILD)/tests/lib/count_memory.so
-$(STOP_LIBRARY) $(COUNT_LIBRARY): $(BUILD)/tests/lib/%.so: tests/faults/%.c $(COMPILED_BY)
+# The MPI engine with a fault.
+STALE_ENGINE := $(BUILD)/tests/lib/stale_engine.so
+$(STOP_LIBRARY) $(COUNT_LIBRARY) $(STALE_ENGINE): $(BUILD)/tests/lib/%.so: tests/faults/%.c $(COMPILED_BY)
 	$(call say,CC,$< [library])
 	@mkdir -p $(@D)
 	$(Q)$(CC) -O2 $(filter-out -fsanitize=% -fno-sanitize-recover=%,$(ALL_CFLAGS)) -fPIC -fvisibility=hidden -shared -o $@ $< -ldl
@@ -402,7 +404,7 @@ venv: ## create the Python environment of the tests (build/venv)
 .PHONY: test tests
 # Tests do not need libplm_cuda.so: without a GPU they load the emulated backend instead. `make check`
 # compiles it, and `make gpu-check` runs it.
-tests: $(PROGRAMS) $(EMULATED_LIBRARY) $(EMULATED_NCCL) $(if $(filter-out 0,$(MPI)),$(MPI_LIBRARY)) $(if $(SAN),,$(FAULTS_LIBRARY)) $(STOP_LIBRARY) $(COUNT_LIBRARY) $(TEST_BIN) $(CUBLASLT_BIN) $(FUZZ_BIN) $(TOOL_BIN) $(BENCH_BIN) $(GPU_BIN) ## build all test programs
+tests: $(PROGRAMS) $(EMULATED_LIBRARY) $(EMULATED_NCCL) $(if $(filter-out 0,$(MPI)),$(MPI_LIBRARY)) $(if $(SAN),,$(FAULTS_LIBRARY)) $(STOP_LIBRARY) $(COUNT_LIBRARY) $(STALE_ENGINE) $(TEST_BIN) $(CUBLASLT_BIN) $(FUZZ_BIN) $(TOOL_BIN) $(BENCH_BIN) $(GPU_BIN) ## build all test programs
 # PYTHON=0 leaves out PyTorch; the tests that need it are reported as skipped.
 PYTHON ?= 1
 # Shells for their completions, what checks the package, a Slurm cluster and an ssh server, whose daemons run only in the

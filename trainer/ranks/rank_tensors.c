@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/hash.h"
+
 /* ---- memory of a device ---------------------------------------------------------------------- */
 
 enum way { BROADCAST, SEND, RECEIVE };
@@ -20,11 +22,18 @@ static plm_status move_host(struct plm_ranks *ranks, enum way way, uint32_t peer
   return plm_collective_receive(collective, PLM_LANE_STEP, peer, memory, bytes, error);
 }
 
+/* A hash of all that was moved, piece by piece. */
+static void note_moved(uint64_t *moved, const char *from, size_t bytes)
+{
+  const uint64_t parts[2] = {*moved, plm_hash64_bytes(from, bytes)};
+  *moved = plm_hash64_bytes(parts, sizeof parts);
+}
+
 /* room: of the host, or NULL if `memory` is the host's. Both sides cut in the same way, whatever
  * their memory is. A device that fails leaves old values in the room, so nothing is sent before it
- * has said that all went well. */
+ * has said that all went well. moved: NULL, or what note_moved keeps. */
 static plm_status move_pieces(struct plm_ranks *ranks, enum way way, uint32_t peer, char *memory,
-                              char *room, size_t bytes, struct plm_error *error)
+                              char *room, size_t bytes, uint64_t *moved, struct plm_error *error)
 {
   struct plm_ops *ops = ranks->ops;
   const bool sends = way == SEND || (way == BROADCAST && plm_ranks_first(ranks));
@@ -35,7 +44,9 @@ static plm_status move_pieces(struct plm_ranks *ranks, enum way way, uint32_t pe
       ops->download(ops, room, memory + at, piece);
       PLM_TRY(ops->synchronize(ops, error));
     }
+    if (moved != NULL && sends) note_moved(moved, from, piece);
     PLM_TRY(move_host(ranks, way, peer, from, piece, error));
+    if (moved != NULL && !sends) note_moved(moved, from, piece);
     if (room != NULL && !sends) ops->upload(ops, memory + at, room, piece);
   }
   return PLM_OK;
@@ -45,7 +56,7 @@ static plm_status move_pieces(struct plm_ranks *ranks, enum way way, uint32_t pe
 static plm_status move(struct plm_ranks *ranks, enum way way, uint32_t peer, void *memory,
                        size_t bytes, struct plm_error *error)
 {
-  return move_pieces(ranks, way, peer, memory, ranks->room, bytes, error);
+  return move_pieces(ranks, way, peer, memory, ranks->room, bytes, NULL, error);
 }
 
 /* ---- tensors --------------------------------------------------------------------------------- */
@@ -72,7 +83,7 @@ plm_status plm_rank_place_tensor(struct plm_ranks *ranks, const uint32_t *owners
   if (owner == PLM_OWNED_BY_ALL) return move(ranks, BROADCAST, 0, to, bytes, error);
   if (owner == 0) return PLM_OK;
   if (plm_ranks_first(ranks)) /* `data` is the host's, and is only read */
-    return move_pieces(ranks, SEND, owner, (char *)data, NULL, bytes, error);
+    return move_pieces(ranks, SEND, owner, (char *)data, NULL, bytes, NULL, error);
   if (owner != ranks->rank) return PLM_OK;
   return move(ranks, RECEIVE, 0, to, bytes, error);
 }
@@ -91,9 +102,10 @@ plm_status plm_rank_share_clip(struct plm_ranks *ranks, struct plm_clip *clip,
   return PLM_OK;
 }
 
-/* Brings what `owner` has at `from` to rank 0's `to`. */
+/* Brings what `owner` has at `from` to rank 0's `to`. moved: for each rank, the hash of what it has
+ * sent, which the rank itself and rank 0 keep. */
 static plm_status collect(struct plm_ranks *ranks, uint32_t owner, float *to, float *from,
-                          size_t count, struct plm_error *error)
+                          size_t count, uint64_t *moved, struct plm_error *error)
 {
   const size_t bytes = count * sizeof(float);
   if (owner == 0 || owner == PLM_OWNED_BY_ALL) {
@@ -101,20 +113,64 @@ static plm_status collect(struct plm_ranks *ranks, uint32_t owner, float *to, fl
     return PLM_OK;
   }
   if (plm_ranks_first(ranks)) /* a snapshot is in the host's memory */
-    return move_pieces(ranks, RECEIVE, owner, (char *)to, NULL, bytes, error);
+    return move_pieces(ranks, RECEIVE, owner, (char *)to, NULL, bytes, &moved[owner], error);
   if (owner != ranks->rank) return PLM_OK;
-  return move(ranks, SEND, 0, from, bytes, error);
+  return move_pieces(ranks, SEND, 0, (char *)from, ranks->room, bytes, &moved[owner], error);
 }
 
 /* Rank 0 copies its own values itself if it keeps all of them. */
 static plm_status collect_weights(struct plm_ranks *ranks, const uint32_t *owners,
-                                  struct plm_model *model, float *weights, struct plm_error *error)
+                                  struct plm_model *model, float *weights, uint64_t *moved,
+                                  struct plm_error *error)
 {
   size_t count;
   const struct plm_parameter *table = plm_model_table(model, &count);
   for (size_t i = 0; i < count && !plm_model_keeps_all(model); i++) {
     float *to = weights != NULL ? weights + table[i].offset : NULL;
-    PLM_TRY(collect(ranks, owners[i], to, plm_model_parameter(model, i), table[i].count, error));
+    PLM_TRY(
+        collect(ranks, owners[i], to, plm_model_parameter(model, i), table[i].count, moved, error));
+  }
+  return PLM_OK;
+}
+
+static plm_status collect_all(struct plm_ranks *ranks, const uint32_t *owners,
+                              struct plm_model *model, struct plm_optimizer *optimizer,
+                              struct plm_snapshot *snapshot, uint64_t *moved,
+                              struct plm_error *error)
+{
+  size_t count, parameters;
+  const struct plm_parameter *table = plm_model_table(model, &parameters);
+  PLM_TRY(collect_weights(ranks, owners, model, snapshot != NULL ? snapshot->weights : NULL, moved,
+                          error));
+  const struct plm_optimizer_tensor *tensors = plm_optimizer_tensors(optimizer, &count);
+  for (size_t i = 0; i < count; i++) {
+    float *to = NULL;
+    if (snapshot != NULL)
+      to = (tensors[i].second ? snapshot->second : snapshot->first) + tensors[i].offset;
+    PLM_TRY(collect(ranks, owners[tensors[i].parameter], to,
+                    plm_optimizer_tensor_data(optimizer, i), tensors[i].count, moved, error));
+  }
+  if (plm_optimizer_sizes(optimizer).average == 0) return PLM_OK;
+  for (size_t i = 0; i < parameters; i++) {
+    float *to = snapshot != NULL ? snapshot->average + table[i].offset : NULL;
+    PLM_TRY(collect(ranks, owners[i], to, plm_optimizer_average_data(optimizer, i), table[i].count,
+                    moved, error));
+  }
+  return PLM_OK;
+}
+
+/* Compares what each rank says that it has sent with what rank 0 has received. */
+static plm_status compare_moved(struct plm_ranks *ranks, const uint64_t *moved, uint64_t *said,
+                                struct plm_error *error)
+{
+  PLM_TRY(plm_collective_gather(ranks->collective, PLM_LANE_STEP, said, &moved[ranks->rank],
+                                sizeof *said, error));
+  for (uint32_t r = 1; r < ranks->ranks && plm_ranks_first(ranks); r++) {
+    if (said[r] == moved[r]) continue;
+    plm_error_set(error, PLM_FAILURE,
+                  "what rank %u sent for the checkpoint arrived with other bytes", r);
+    return plm_error_hint(error, "the memory or the network of one of these hosts is probably "
+                                 "faulty, or its Open MPI; the newest checkpoint is intact");
   }
   return PLM_OK;
 }
@@ -123,25 +179,13 @@ plm_status plm_rank_collect(struct plm_ranks *ranks, const uint32_t *owners,
                             struct plm_model *model, struct plm_optimizer *optimizer,
                             struct plm_snapshot *snapshot, struct plm_error *error)
 {
-  size_t count, parameters;
-  const struct plm_parameter *table = plm_model_table(model, &parameters);
-  PLM_TRY(
-      collect_weights(ranks, owners, model, snapshot != NULL ? snapshot->weights : NULL, error));
-  const struct plm_optimizer_tensor *tensors = plm_optimizer_tensors(optimizer, &count);
-  for (size_t i = 0; i < count; i++) {
-    float *to = NULL;
-    if (snapshot != NULL)
-      to = (tensors[i].second ? snapshot->second : snapshot->first) + tensors[i].offset;
-    PLM_TRY(collect(ranks, owners[tensors[i].parameter], to,
-                    plm_optimizer_tensor_data(optimizer, i), tensors[i].count, error));
-  }
-  if (plm_optimizer_sizes(optimizer).average == 0) return PLM_OK;
-  for (size_t i = 0; i < parameters; i++) {
-    float *to = snapshot != NULL ? snapshot->average + table[i].offset : NULL;
-    PLM_TRY(collect(ranks, owners[i], to, plm_optimizer_average_data(optimizer, i), table[i].count,
-                    error));
-  }
-  return PLM_OK;
+  uint64_t *moved = calloc(2 * (size_t)ranks->ranks, sizeof *moved);
+  if (moved == NULL)
+    return plm_error_set(error, PLM_NO_MEMORY, "no memory for %u ranks", ranks->ranks);
+  plm_status status = collect_all(ranks, owners, model, optimizer, snapshot, moved, error);
+  if (status == PLM_OK) status = compare_moved(ranks, moved, moved + ranks->ranks, error);
+  free(moved);
+  return status;
 }
 
 static uint64_t sum_of_bits(const char *bytes, size_t count)

@@ -25,7 +25,8 @@ plm_status plm_rank_share_clip(struct plm_ranks *ranks, struct plm_clip *clip,
                                struct plm_error *error);
 
 /* Collects the moments and averages of all ranks into rank 0's snapshot (NULL on the others), and
- * the parameters unless every rank keeps all of them. */
+ * the parameters unless every rank keeps all of them. PLM_FAILURE on rank 0: what a rank has sent
+ * and what was received have different hashes. */
 plm_status plm_rank_collect(struct plm_ranks *ranks, const uint32_t *owners,
                             struct plm_model *model, struct plm_optimizer *optimizer,
                             struct plm_snapshot *snapshot, struct plm_error *error);
