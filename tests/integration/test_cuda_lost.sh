@@ -8,24 +8,9 @@ export PLM_CUDA_LIBRARY=$emulated
 settings=(--set trainer.device=cuda --set trainer.steps=4 --set trainer.checkpoint.every=1)
 log=$PLM_TMP/trainer.log
 
-start_packer whole
-PLM_EMULATED_TRACE=$PLM_TMP/trace run_trainer whole "${settings[@]}" || fail "the undisturbed run ended with $?"
-stop_packer
+PLM_EMULATED_TRACE=$PLM_TMP/trace run_undisturbed whole "${settings[@]}"
 works=$(sed -n 's/^works //p' trace | tail -n 1)
 [ "${works:-0}" -gt 100 ] || fail "the run had $works pieces of work"
-
-# same_checkpoints RUN: every checkpoint verifies and has the bits of the undisturbed run
-same_checkpoints() {
-  local folder name file
-  for folder in "$1"/checkpoints/step_*; do
-    [ -e "$folder" ] || continue
-    plm-pipeline checkpoints "$folder" --verify >verify.log 2>&1 || fail "$folder is not intact: $(cat verify.log)"
-    name=$(basename "$folder")
-    for file in model ema optimizer; do
-      cmp "whole/checkpoints/$name/$file.safetensors" "$folder/$file.safetensors" || fail "$folder has other bits"
-    done
-  done
-}
 
 for part in 5 80; do # percent of the works
   run=lost-$part
@@ -35,7 +20,7 @@ for part in 5 80; do # percent of the works
   [ $? -eq 1 ] || fail "a trainer whose card was lost at $part % ended otherwise"
   tail -n 2 "$log" | matches '^plm-trainer: device 0: .* failed: unknown error' || fail "at $part %: $(cat "$log")"
   tail -n 1 "$log" | matches 'grep Xid.* needs a reset or a restart of the machine' || fail "no hint: $(cat "$log")"
-  same_checkpoints $run
+  same_checkpoints whole $run
   [ $part -lt 80 ] || [ "$(newest_step $run)" -ge 1 ] || fail "no checkpoint before $part %"
   [ $part -lt 80 ] || run_trainer $run "${settings[@]}" || fail "the resume ended with $?"
   stop_packer
@@ -53,7 +38,7 @@ PLM_EMULATED_CARD="lost=$((works * 60 / 100)) gone=$PLM_TMP/gone" plm-pipeline u
   "${settings[@]}" >up.log 2>&1
 [ $? -eq 2 ] || fail "up without the card: $(cat up.log)"
 grep -q 'no CUDA device 0: no CUDA-capable device is detected' up.log || fail "no reason: $(cat up.log)"
-same_checkpoints gone-run
+same_checkpoints whole gone-run
 [ "$(newest_step gone-run)" -ge 1 ] || fail "no checkpoint"
 plm-pipeline up pipeline.yaml --run gone-run "${settings[@]}" >up.log 2>&1 || fail "the resume: $(cat up.log)"
 same_run whole gone-run 4

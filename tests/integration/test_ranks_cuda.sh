@@ -1,12 +1,8 @@
 #!/usr/bin/env bash
 # One, two and four ranks on devices give the same bits, with NCCL and staged through the host, also when
 # the run is resumed by another number of ranks. The devices and NCCL are emulated.
-. "$PLM_ROOT/tests/support/trainer.sh"
-. "$PLM_ROOT/tests/support/emulated_cuda.sh"
-. "$PLM_ROOT/tests/support/ranks.sh"
-export PLM_CUDA_LIBRARY=$emulated PLM_NCCL_LIBRARY=$PLM_BUILD/tests/lib/libnccl_emulated.so
+. "$PLM_ROOT/tests/support/ranks_cuda.sh"
 export PLM_EMULATED_DEVICES=4
-log=$PLM_TMP/trainer.log
 common=("${rank_settings[@]:?}" --set trainer.micro_batch_tokens=64 --set trainer.device=cuda --set trainer.steps=2
   --set trainer.checkpoint.every=1 --set trainer.batch_tokens=256 --set model.architecture=transformer)
 

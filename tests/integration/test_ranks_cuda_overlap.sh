@@ -1,10 +1,7 @@
 #!/usr/bin/env bash
 # Gradients are exchanged between devices while the backward pass continues: the emulated streams say how
 # much work a device may do during each transfer of NCCL.
-. "$PLM_ROOT/tests/support/trainer.sh"
-. "$PLM_ROOT/tests/support/emulated_cuda.sh"
-. "$PLM_ROOT/tests/support/ranks.sh"
-export PLM_CUDA_LIBRARY=$emulated PLM_NCCL_LIBRARY=$PLM_BUILD/tests/lib/libnccl_emulated.so
+. "$PLM_ROOT/tests/support/ranks_cuda.sh"
 export PLM_EMULATED_DEVICES=2 PLM_EMULATED_TRACE=$PLM_TMP/trace.log
 steps=4
 

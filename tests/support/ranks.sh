@@ -62,6 +62,14 @@ run_ranks() {
   wait "$trainer_pid"
 }
 
+# run_undisturbed_ranks R RUN [ARG...]: a complete run with its own packer, which disturbed runs are compared with. The
+# arguments are the trainer's.
+run_undisturbed_ranks() {
+  start_packer "$2"
+  run_ranks "$@" || fail "the undisturbed run ended with $?"
+  stop_packer
+}
+
 # ranks_of PID: the pids of the ranks that mpirun started, in the order of their numbers
 ranks_of() {
   local pid

@@ -108,10 +108,11 @@ run_trainer() {
   wait "$trainer_pid"
 }
 
-# run_undisturbed RUN: a complete run with its own packer, which disturbed runs are compared with
+# run_undisturbed RUN [ARG...]: a complete run with its own packer, which disturbed runs are compared with. The arguments
+# are the trainer's.
 run_undisturbed() {
   start_packer "$1"
-  run_trainer "$1" || fail "the undisturbed run ended with $?"
+  run_trainer "$@" || fail "the undisturbed run ended with $?"
   stop_packer
 }
 
@@ -153,4 +154,17 @@ same_run() {
   name=$(printf 'step_%08d' "$3")
   diff <(state_of "$1" "$name") <(state_of "$2" "$name") >"$PLM_TMP/difference.log" ||
     fail "$name of $2 differs from that of $1: $(cat "$PLM_TMP/difference.log")"
+}
+
+# same_checkpoints A B: fails unless every checkpoint of B verifies and has the bits of A's checkpoint of the same step
+same_checkpoints() {
+  local folder file said
+  for folder in "$2"/checkpoints/step_*; do
+    [ -e "$folder" ] || continue # there is none
+    said=$(plm-pipeline checkpoints "$folder" --verify 2>&1) || fail "$folder is not intact: $said"
+    for file in model ema optimizer; do
+      cmp "$1/checkpoints/$(basename "$folder")/$file.safetensors" "$folder/$file.safetensors" ||
+        fail "$folder has other bits"
+    done
+  done
 }
