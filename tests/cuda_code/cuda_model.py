@@ -82,8 +82,8 @@ def turn(walk):
     """(tensor, pipes, chain): the three bounds on a turn of both warpgroups, in cycles."""
     parts = halves(walk)
     if parts is None:
-        tensor, pipes, alone = bounds(walk)
-        return WORKERS * tensor, WORKERS * pipes, alone
+        tensor, pipes, one_chain = bounds(walk)
+        return WORKERS * tensor, WORKERS * pipes, one_chain
     keys, queries = (bounds(part) for part in parts)
     tensor, pipes = (WORKERS * keys[i] + queries[i] for i in range(2))
     return tensor, pipes, keys[2] + (queries[2] + SECOND_LEVEL) / WORKERS
