@@ -24,8 +24,8 @@ tests='kernels/test_attention kernels/test_ops_cached kernels/test_ops_optimizer
 programs='plm-packer plm-trainer'
 
 # What `make deps` installs for this machine, for the other one.
-arm_packages='liblmdb-dev libzmq3-dev libzstd-dev libyaml-dev libcjson-dev libxxhash-dev libdeflate-dev
-  zlib1g-dev libcsv-dev libdnnl-dev libcmocka-dev'
+arm_packages='liblmdb-dev libzmq3-dev libzstd-dev libyaml-dev libcjson-dev libxxhash-dev zlib1g-dev
+  libcsv-dev libdnnl-dev libcmocka-dev'
 
 if [ "$(uname -m)" != x86_64 ]; then
   echo "test-processors needs an x86-64 host; here, make test has tested the processor itself" >&2

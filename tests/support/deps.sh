@@ -9,8 +9,8 @@ case ${PRODUCTS:-dnnl} in
 esac
 packages=(
   build-essential pkg-config git
-  liblmdb-dev libzmq3-dev libzstd-dev libyaml-dev libcjson-dev libxxhash-dev libdeflate-dev
-  zlib1g-dev libcsv-dev "$products" libcmocka-dev libopenmpi-dev openmpi-bin
+  liblmdb-dev libzmq3-dev libzstd-dev libyaml-dev libcjson-dev libxxhash-dev zlib1g-dev
+  libcsv-dev "$products" libcmocka-dev libopenmpi-dev openmpi-bin
   jq zstd gzip iproute2 procps ca-certificates python3-venv python3-dev
 )
 packages+=("$@")
