@@ -15,16 +15,23 @@ static void head_of(const char *algorithms, char head[160])
   snprintf(head, 160, "%.*s", (int)strcspn(algorithms, "\n"), algorithms);
 }
 
+/* refused: why, by the library that the algorithms are from. */
 static plm_status say_inexact(struct plm_trainer_state *state, struct plm_ops *ops,
-                              struct plm_error *error)
+                              const struct plm_error *refused, struct plm_error *error)
 {
   char before[160], now[160], *today = NULL;
   PLM_TRY(ops->export_algorithms(ops, &today, error));
   head_of(state->algorithms, before);
   head_of(today, now);
   free(today);
-  plm_resume_inexact(state, "the algorithm of a product", before,
-                     strcmp(before, now) == 0 ? "refused by the same library" : now);
+  if (strcmp(before, now) != 0) {
+    plm_resume_inexact(state, "the algorithm of a product", before, now);
+  } else {
+    plm_warning("the resume is not bit-exact: %s (data and masks are the same, results are equal "
+                "up to rounding)",
+                refused->what);
+    state->exact = false;
+  }
   free(state->algorithms);
   state->algorithms = NULL;
   return PLM_OK;
@@ -76,10 +83,14 @@ plm_status plm_tuning_begin(struct plm_trainer_state *state, struct plm_ops *ops
     return PLM_OK;
   }
   if (state->algorithms != NULL) {
-    const plm_status status = ops->import_algorithms(ops, state->algorithms, error);
+    struct plm_error refused = {0};
+    const plm_status status = ops->import_algorithms(ops, state->algorithms, &refused);
     if (status == PLM_OK) return PLM_OK;
-    if (status != PLM_UNSUPPORTED) return status;
-    PLM_TRY(say_inexact(state, ops, error));
+    if (status != PLM_UNSUPPORTED) {
+      if (error != NULL) *error = refused;
+      return status;
+    }
+    PLM_TRY(say_inexact(state, ops, &refused, error));
   }
   if (plm_ranks_first(ranks)) plm_algorithm_file_take(ops);
   *tuning = true;
