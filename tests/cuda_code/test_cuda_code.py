@@ -19,6 +19,7 @@ TABLE, VERSION = cuda_code.read_table()
 
 PRODUCT = "kernels/cuda/sm90/product_sm90.cu"
 BACKWARD = "kernels/cuda/sm90/attention_sm90_backward.cu"
+ONEPASS = "kernels/cuda/sm90/attention_sm90_onepass.cu"
 SUMS = "kernels/cuda/ops_sums.cu"
 FENCE = "      products_fence();\n      begin_stage<BACKWARD>(d, a, b, step > 0);"
 ZEROS = "      for (int i = 0; step == 0 && i < COLUMNS / 2; i++) d[i] = 0;\n"
@@ -50,6 +51,26 @@ EDITS = {
         "      compute_now(s);\n",
         "",
         ["of 32 exponentials while products are under way, not 32 of 32"],
+    ),
+    # a sum is used while the product that adds to it is under way
+    "serial products of attention in one pass": (
+        ONEPASS,
+        "  store_slopes(slopes, ds);\n",
+        "  dk[0] += dp[0];\n  store_slopes(slopes, ds);\n",
+        ["products are serial: ", "(C75"],
+    ),
+    "spills of attention in one pass": (
+        ONEPASS,
+        "registers_take<PLM_SM90_WORKER_REGISTERS>",
+        "registers_take<PLM_SM90_BRINGER_REGISTERS * 7>",
+        ["bytes of local memory (spills), not 40"],
+    ),
+    # the wait for dP comes before the exponentials
+    "overlap of attention in one pass": (
+        ONEPASS,
+        "  products_wait<1>();\n  products_hold(s);",
+        "  products_wait<0>();\n  products_hold(s);",
+        ["0 of 32 exponentials while products are under way, not 32 of 32"],
     ),
     # a limit on registers
     "occupancy": (
