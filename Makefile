@@ -127,14 +127,17 @@ LIB := $(BUILD)/lib
 # The CUDA backend is left out with CUDA=0, without nvcc, and under sanitizers.
 NVCC ?= $(firstword $(wildcard $(CUDA_HOME:%=%/bin/nvcc)) $(shell command -v nvcc 2>/dev/null) \
           $(wildcard /usr/local/cuda/bin/nvcc))
-CUDA ?= $(if $(NVCC),$(if $(SAN),0,1),0)
 # The shared libraries that the programs load have a folder of their own, because no other program can use them.
 CUDA_LIBRARY := $(LIB)/plm-pipeline/libplm_cuda.so
+MPI_LIBRARY := $(LIB)/plm-pipeline/libplm_mpi.so
+# Those that CUDA=0 and MPI=0 leave out. What an earlier `make` built of them is removed, so that this folder has
+# only what belongs to the programs. Their objects stay.
+LEFT_OUT := $(if $(filter 0,$(CUDA)),$(CUDA_LIBRARY)) $(if $(filter 0,$(MPI)),$(MPI_LIBRARY))
+CUDA ?= $(if $(NVCC),$(if $(SAN),0,1),0)
 # The engine of several ranks is left out with MPI=0, without mpi.h, and under sanitizers.
 MPI_FLAGS := $(shell pkg-config --cflags ompi-c 2>/dev/null)
 MPI_LIBS := $(shell pkg-config --libs ompi-c 2>/dev/null)
 MPI ?= $(if $(MPI_LIBS),$(if $(SAN),0,1),0)
-MPI_LIBRARY := $(LIB)/plm-pipeline/libplm_mpi.so
 PROGRAMS := $(BIN)/plm-pipeline $(BIN)/plm-packer $(BIN)/plm-trainer $(BIN)/plm-evaluator
 TEST_BIN := $(patsubst tests/%.c,$(BUILD)/tests/%,$(TEST_SRC))
 FUZZ_BIN := $(patsubst tests/%.c,$(BUILD)/tests/%,$(FUZZ_SRC))
@@ -143,8 +146,10 @@ BENCH_BIN := $(patsubst tests/%.c,$(BUILD)/tests/%,$(BENCH_SRC))
 GPU_BIN := $(patsubst tests/%.c,$(BUILD)/tests/%,$(GPU_SRC))
 
 # ---- building -----------------------------------------------------------------------------------
-.PHONY: all
-all: $(PROGRAMS) $(if $(filter-out 0,$(CUDA)),$(CUDA_LIBRARY)) $(if $(filter-out 0,$(MPI)),$(MPI_LIBRARY)) ## build the four programs into build/bin, the CUDA backend if nvcc is found, and the MPI engine if Open MPI is (CUDA=0 and MPI=0 leave them out)
+.PHONY: all left-out
+all: left-out $(PROGRAMS) $(if $(filter-out 0,$(CUDA)),$(CUDA_LIBRARY)) $(if $(filter-out 0,$(MPI)),$(MPI_LIBRARY)) ## build the four programs into build/bin, the CUDA backend if nvcc is found, and the MPI engine if Open MPI is (CUDA=0 and MPI=0 leave them out)
+left-out:
+	$(if $(strip $(LEFT_OUT)),@rm -f $(LEFT_OUT))
 
 # The operators, and the tests' reference computations in double precision, are compiled with -O3.
 $(BUILD)/obj/kernels/%.o: OPTIMISE := -O3
@@ -364,15 +369,13 @@ cuda-model: venv $(CUDA_LIBRARY) ## estimate from the compiled kernels the cycle
 	@$(CUDA_CODE) --model
 
 # ---- installing ---------------------------------------------------------------------------------
-# DESTDIR is put before every path (for packages); programs find ../lib/plm-pipeline by themselves.
+# Nothing is compiled here: root has other variables and another PATH than who ran `make`. DESTDIR is put before
+# every path (for packages); programs find ../lib/plm-pipeline by themselves.
 PREFIX ?= /usr/local
 INSTALL_FILES = @BUILD='$(BUILD)' PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' ZSH_FOLDER='$(ZSH_FOLDER)' \
-  MODULES='$(if $(filter-out 0,$(CUDA)),$(CUDA_LIBRARY)) $(if $(filter-out 0,$(MPI)),$(MPI_LIBRARY))' \
-  stages/install/install_files.sh
-.PHONY: install install-files uninstall
-install: all ## build and install into PREFIX (/usr/local); DESTDIR for packages
-	$(INSTALL_FILES) install
-install-files:
+  MODULES='$(filter-out $(LEFT_OUT),$(CUDA_LIBRARY) $(MPI_LIBRARY))' stages/install/install_files.sh
+.PHONY: install uninstall
+install: ## install what `make` has built into PREFIX (/usr/local); DESTDIR for packages
 	$(INSTALL_FILES) install
 uninstall: ## remove what `make install` installed; takes the same PREFIX and DESTDIR
 	$(INSTALL_FILES) uninstall

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # `make install` puts the programs, their libraries, completions and the manual below DESTDIR and PREFIX, where
-# everyone can read them; the installed plm-pipeline finds its siblings and libraries there; nothing of an
+# everyone can read them, and compiles nothing; the installed plm-pipeline finds its siblings and libraries there; nothing of an
 # earlier version stays; `make uninstall` leaves nothing behind.
 . "$PLM_ROOT/tests/support/lib.sh"
 to=(-s -C "$PLM_ROOT" "BUILD=$PLM_BUILD" "DESTDIR=$PLM_TMP/a package" PREFIX=/opt/plm CUDA=0)
@@ -8,7 +8,7 @@ installed="$PLM_TMP/a package/opt/plm"
 
 mkdir -p "$installed/lib/plm-pipeline" "$installed/share/man/man1"
 touch "$installed/lib/plm-pipeline/libplm_cuda.so" "$installed/share/man/man1/plm-pipeline-formercommand.1"
-(umask 077 && make "${to[@]}" install-files >said)
+(umask 077 && make "${to[@]}" install >said)
 says said "^installed into .*/a package/opt/plm: plm-pipeline plm-packer plm-trainer plm-evaluator\$"
 says said 'without the CUDA backend'
 [ ! -e "$installed/lib/plm-pipeline/libplm_cuda.so" ] || fail "the CUDA library of an earlier version stayed"
@@ -56,8 +56,31 @@ if command -v mpirun >/dev/null; then
   says err "$engine does not exist"
 fi
 
+# It installs the libraries that were built, whatever it would build itself, and compiles nothing. CUDA=0 leaves one
+# out, and `make CUDA=0` removes it. The emulated backend stands for the real one, which needs nvcc.
+mkdir -p built/lib/plm-pipeline
+ln -s "$(realpath "$PLM_BUILD/bin")" built/bin
+module=$PLM_TMP/here/lib/plm-pipeline/libplm_cuda.so
+again=(env -u CUDA -u MAKEFLAGS -u MFLAGS make -s -C "$PLM_ROOT" "BUILD=$PLM_TMP/built" PREFIX="$PLM_TMP/here" NVCC=false)
+expect 0 "${again[@]}" install
+says out 'without the CUDA backend'
+[ ! -e "$module" ] || fail "a library that was not built was installed"
+cp "$PLM_BUILD/tests/lib/libplm_cuda_emulated.so" built/lib/plm-pipeline/libplm_cuda.so
+find built | sort >before
+expect 0 "${again[@]}" NVCC= install
+cmp built/lib/plm-pipeline/libplm_cuda.so "$module" || fail "the library that was built was not installed"
+find built | sort | diff before - || fail "make install made files in the build folder"
+expect 0 "${again[@]}" CUDA=0 install
+[ ! -e "$module" ] || fail "CUDA=0 did not leave out the CUDA backend"
+touch built/lib/plm-pipeline/libplm_mpi.so
+expect 0 "${again[@]}" CUDA=0 left-out
+[ "$(ls built/lib/plm-pipeline)" = libplm_mpi.so ] || fail "after make CUDA=0 there is $(ls built/lib/plm-pipeline)"
+rm built/bin
+expect 2 "${again[@]}" install
+says err 'there is no .*/built/bin/plm-pipeline; run `make` first'
+
 # A folder without a leading slash would be wrong in the systemd units.
-expect 2 make -s -C "$PLM_ROOT" "BUILD=$PLM_BUILD" PREFIX=opt/plm install-files
+expect 2 make -s -C "$PLM_ROOT" "BUILD=$PLM_BUILD" PREFIX=opt/plm install
 says err 'PREFIX=opt/plm is not an absolute path'
 [ ! -e "$PLM_ROOT/opt" ] || fail "a refused installation made a folder"
 

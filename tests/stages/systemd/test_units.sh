@@ -3,7 +3,7 @@
 # as hardened; their command lines work with the files that the units' comments describe.
 . "$PLM_ROOT/tests/support/lib.sh"
 prefix=$PLM_TMP/opt
-make -s -C "$PLM_ROOT" "BUILD=$PLM_BUILD" PREFIX="$prefix" install-files >/dev/null
+make -s -C "$PLM_ROOT" "BUILD=$PLM_BUILD" PREFIX="$prefix" install >/dev/null
 units=$prefix/lib/systemd/system
 packer=$units/plm-packer.service pipeline=$units/plm-pipeline@.service
 [ -s "$prefix/lib/sysusers.d/plm-pipeline.conf" ] || fail "no sysusers.d file"
