@@ -6,54 +6,36 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "common/model/model_config.h"
 #include "kernels/cuda/cuda.h"
 #include "tests/emulation/controls.h"
 #include "tests/emulation/planted_hopper.h"
-#include "tests/support/attention_case.h"
+#include "tests/support/attention_sm90_case.h"
 #include "tests/support/device_case.h"
 
 static struct attention_batch sample;
-
-static void check(unsigned kinds, uint32_t window, uint32_t block, int32_t heads, int32_t K,
-                  float cap)
-{
-  attention_case_check_cuda(
-      &(struct attention_request){&sample.batch, kinds, window, block, heads, K, cap, true});
-}
 
 static void every_mask_kind(void **state)
 {
   (void)state;
   attention_batch_mixed(&sample);
   for (unsigned kinds = 1; kinds < 16; kinds += 2)
-    check(kinds, 23, 50, 1, kinds == 5 ? 128 : 64, 0);
+    attention_sm90_check(&sample, kinds, 23, 50, 1, kinds == 5 ? 128 : 64, 0);
 }
 
 static void head_widths(void **state)
 {
   (void)state;
   static const int32_t widths[] = {40, 72, 96, 128};
-  attention_batch_begin(&sample, 1, 80);
-  attention_batch_add(&sample, 0, 0, 50);
-  attention_batch_add(&sample, 0, 52, 26);
-  for (size_t i = 0; i < sizeof widths / sizeof *widths; i++)
-    check(PLM_ATTENTION_DOCUMENT, 0, 0, 2, widths[i], 0);
+  attention_sm90_check_widths(widths, sizeof widths / sizeof *widths);
 }
 
 static void lengths(void **state)
 {
   (void)state;
   static const uint32_t all[] = {1, 63, 64, 65, 129, 193};
-  for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-    attention_batch_begin(&sample, 2, all[i]);
-    attention_batch_add(&sample, 0, 0, all[i]);
-    attention_batch_add(&sample, 1, 0, (all[i] + 1) / 2);
-    check(i % 2 ? PLM_ATTENTION_CAUSAL : PLM_ATTENTION_DOCUMENT, 0, 0, 1, 64, 0);
-  }
+  attention_sm90_check_lengths(all, sizeof all / sizeof *all);
 }
 
 /* Tiles of queries that see three and more turns of 128 keys, so that sums are begun, continued and
@@ -64,9 +46,9 @@ static void sums_over_several_turns(void **state)
   attention_batch_begin(&sample, 1, 520);
   attention_batch_add(&sample, 0, 3, 400);
   attention_batch_add(&sample, 0, 410, 60);
-  check(PLM_ATTENTION_DOCUMENT, 0, 0, 1, 64, 0);
-  check(PLM_ATTENTION_LOCAL, 30, 0, 1, 64, 0);
-  check(PLM_ATTENTION_CAUSAL, 0, 0, 1, 128, 0);
+  attention_sm90_check(&sample, PLM_ATTENTION_DOCUMENT, 0, 0, 1, 64, 0);
+  attention_sm90_check(&sample, PLM_ATTENTION_LOCAL, 30, 0, 1, 64, 0);
+  attention_sm90_check(&sample, PLM_ATTENTION_CAUSAL, 0, 0, 1, 128, 0);
 }
 
 /* More chunks than are ranked by their work under the emulation, and so many heads that each block
@@ -77,11 +59,11 @@ static void many_chunks_and_heads(void **state)
   attention_batch_begin(&sample, 5, 70);
   for (uint32_t chunk = 0; chunk < 5; chunk++)
     attention_batch_add(&sample, chunk, 0, 20 + 9 * chunk);
-  check(PLM_ATTENTION_DOCUMENT, 0, 0, 1, 64, 0);
+  attention_sm90_check(&sample, PLM_ATTENTION_DOCUMENT, 0, 0, 1, 64, 0);
   attention_batch_begin(&sample, 2, 70);
   attention_batch_add(&sample, 0, 0, 10);
   attention_batch_add(&sample, 1, 0, 70);
-  check(PLM_ATTENTION_DOCUMENT, 0, 0, 4, 64, 0);
+  attention_sm90_check(&sample, PLM_ATTENTION_DOCUMENT, 0, 0, 4, 64, 0);
 }
 
 static void the_soft_cap_and_its_gradient(void **state)
@@ -89,30 +71,17 @@ static void the_soft_cap_and_its_gradient(void **state)
   (void)state;
   attention_batch_begin(&sample, 1, 150);
   attention_batch_add(&sample, 0, 0, 140);
-  check(PLM_ATTENTION_CAUSAL, 0, 0, 1, 64, 0.7f);
-  check(PLM_ATTENTION_DOCUMENT, 0, 0, 1, 128, 2);
+  attention_sm90_check(&sample, PLM_ATTENTION_CAUSAL, 0, 0, 1, 64, 0.7f);
+  attention_sm90_check(&sample, PLM_ATTENTION_DOCUMENT, 0, 0, 1, 128, 2);
 }
 
 static void padding_is_exactly_zero_and_never_used(void **state)
 {
   (void)state;
-  attention_batch_mixed(&sample);
-  const struct attention_request request = {
-      .batch = &sample.batch, .kinds = PLM_ATTENTION_DOCUMENT, .heads = 1, .K = 64, .bf16 = true};
-  assert_true(attention_case_check_padding(&request) > 150);
+  attention_sm90_check_padding();
 }
 
 /* ---- bits ---- */
-
-/* Two chunks that differ, with sums over up to three turns of keys. */
-static void two_chunks(struct attention_case *p, int32_t K)
-{
-  attention_batch_begin(&sample, 2, 260);
-  attention_batch_add(&sample, 0, 0, 150);
-  attention_batch_add(&sample, 0, 150, 100);
-  attention_batch_add(&sample, 1, 5, 250);
-  attention_case_init(p, &sample.batch, PLM_ATTENTION_DOCUMENT, 0, 0, 1, K, true);
-}
 
 static size_t bytes_of(const struct attention_case *p)
 {
@@ -126,7 +95,7 @@ static bool same(const struct attention_case *a, const struct attention_case *b)
 
 static void compute_with(struct attention_case *p, int32_t K, const char *card, uint64_t order)
 {
-  two_chunks(p, K);
+  attention_sm90_two_chunks(p, K);
   plm_emulation_card(card);
   attention_case_run_on_cuda(p, order);
   plm_emulation_card("multiprocessors=3");
@@ -174,43 +143,6 @@ static void little_scratch_leaves_two_kernels(void **state)
 
 /* ---- planted faults ---- */
 
-static enum plm_planted_everywhere planted;
-static __typeof__(((struct plm_ops *)NULL)->attention_backward) sound_backward;
-
-/* Only the backward pass is faulty. */
-static void faulty_backward(struct plm_ops *ops, const struct plm_attention_gradients *to,
-                            const act *dout, const act *out, const float *lse,
-                            const struct plm_attention_inputs *in,
-                            const struct plm_interval_mask *mask,
-                            const struct plm_attention_shape *shape)
-{
-  ops->synchronize(ops, NULL);
-  plm_cuda_planted_everywhere(planted);
-  sound_backward(ops, to, dout, out, lse, in, mask, shape);
-  ops->synchronize(ops, NULL);
-}
-
-/* Whether a child that computes with the fault ends in an error or has other bits. */
-static bool shows(const struct attention_case *sound, uint64_t order)
-{
-  const pid_t child = fork();
-  assert_true(child >= 0);
-  if (child == 0) {
-    struct attention_case p;
-    if (freopen("/dev/null", "w", stderr) == NULL) _exit(0);
-    two_chunks(&p, 64);
-    plm_emulation_card("multiprocessors=2");
-    struct plm_ops *ops = device_case_open(PLM_PRECISION_BF16, order);
-    sound_backward = ops->attention_backward;
-    ops->attention_backward = faulty_backward;
-    attention_case_run_on(&p, ops);
-    _exit(!same(&p, sound));
-  }
-  int status;
-  assert_int_equal(waitpid(child, &status, 0), child);
-  return !WIFEXITED(status) || WEXITSTATUS(status) != 0;
-}
-
 static void each_fault_shows(void **state)
 {
   (void)state;
@@ -218,15 +150,15 @@ static void each_fault_shows(void **state)
   if (device_case_is_real()) skip();
   struct attention_case sound;
   compute_with(&sound, 64, "multiprocessors=2", 1);
-  planted = PLM_EVERYWHERE_SOUND;
-  assert_false(shows(&sound, 1));
+  assert_false(attention_sm90_fault_shows(&sound, ATTENTION_BACKWARD, PLM_EVERYWHERE_SOUND, 1));
   for (int fault = PLM_EVERYWHERE_FULL_WAIT; fault < PLM_EVERYWHERE_FAULTS; fault++) {
     bool seen = false;
     /* the first is that of kernels whose workers own tiles of their own, and a head of 64 columns
      * is one tile, so that the distance to the next one is not used */
     if (fault == PLM_EVERYWHERE_TURN_FULL || fault == PLM_EVERYWHERE_LEADING) continue;
-    planted = (enum plm_planted_everywhere)fault;
-    for (uint64_t order = 1; order <= ORDERS && !seen; order++) seen = shows(&sound, order);
+    for (uint64_t order = 1; order <= ORDERS && !seen; order++)
+      seen = attention_sm90_fault_shows(&sound, ATTENTION_BACKWARD,
+                                        (enum plm_planted_everywhere)fault, order);
     if (!seen) fail_msg("fault %d is not seen", fault);
   }
   attention_case_deinit(&sound);
@@ -269,7 +201,7 @@ static void tuning_chooses_and_algorithms_keep_it(void **state)
   setenv("PLM_CUDA_ATTENTION_BACKWARD", "split", 1);
   compute_with(&split, 64, "multiprocessors=3", 1);
   plm_emulation_capability(90, false);
-  two_chunks(&p, 64);
+  attention_sm90_two_chunks(&p, 64);
   struct plm_ops *ops = open_tuning(0);
   assert_string_equal(ops->kernels, "attention sm90, backward tuned, relu2 library");
   char *algorithms = run_and_close(&p, ops), *again;
@@ -313,7 +245,7 @@ static void a_forced_choice_is_kept(void **state)
       "attention_backward 1 8 8 fused\n", "attention_backward 0 8 8 onepass\n"};
   if (device_case_is_real()) skip();
   struct attention_case p;
-  two_chunks(&p, 64);
+  attention_sm90_two_chunks(&p, 64);
   struct plm_ops *ops = device_case_open(PLM_PRECISION_BF16, 1);
   ops->tune(ops, true, NULL);
   char *algorithms = run_and_close(&p, ops), text[512];

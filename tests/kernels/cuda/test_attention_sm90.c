@@ -10,24 +10,19 @@
 #include "common/ops/device.h"
 #include "kernels/cuda/cuda.h"
 #include "tests/emulation/controls.h"
-#include "tests/support/attention_case.h"
+#include "tests/support/attention_sm90_case.h"
 #include "tests/support/device_case.h"
 
 static struct attention_batch sample;
-
-static void check(unsigned kinds, uint32_t window, uint32_t block, int32_t heads, int32_t K,
-                  float cap)
-{
-  attention_case_check_cuda(
-      &(struct attention_request){&sample.batch, kinds, window, block, heads, K, cap, true});
-}
 
 static void every_mask_kind(void **state)
 {
   (void)state;
   attention_batch_mixed(&sample);
-  for (unsigned kinds = 1; kinds < 16; kinds += 2) check(kinds, 23, 50, 1, 64, 0);
-  for (unsigned kinds = 1; kinds < 16; kinds += 6) check(kinds, 70, 90, 1, 128, 0);
+  for (unsigned kinds = 1; kinds < 16; kinds += 2)
+    attention_sm90_check(&sample, kinds, 23, 50, 1, 64, 0);
+  for (unsigned kinds = 1; kinds < 16; kinds += 6)
+    attention_sm90_check(&sample, kinds, 70, 90, 1, 128, 0);
 }
 
 /* Heads of 64 and 128 fill their tiles. For the others the copies bring columns of zeros. */
@@ -35,23 +30,14 @@ static void head_widths(void **state)
 {
   (void)state;
   static const int32_t widths[] = {40, 64, 72, 96, 128};
-  attention_batch_begin(&sample, 1, 80);
-  attention_batch_add(&sample, 0, 0, 50);
-  attention_batch_add(&sample, 0, 52, 26);
-  for (size_t i = 0; i < sizeof widths / sizeof *widths; i++)
-    check(PLM_ATTENTION_DOCUMENT, 0, 0, 2, widths[i], 0);
+  attention_sm90_check_widths(widths, sizeof widths / sizeof *widths);
 }
 
 static void lengths(void **state)
 {
   (void)state;
   static const uint32_t all[] = {1, 2, 63, 64, 65, 127, 128, 129, 193};
-  for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-    attention_batch_begin(&sample, 2, all[i]);
-    attention_batch_add(&sample, 0, 0, all[i]);
-    attention_batch_add(&sample, 1, 0, (all[i] + 1) / 2);
-    check(i % 2 ? PLM_ATTENTION_CAUSAL : PLM_ATTENTION_DOCUMENT, 0, 0, 1, 64, 0);
-  }
+  attention_sm90_check_lengths(all, sizeof all / sizeof *all);
 }
 
 /* Ranges of over 512 keys are walked 128 at a time, with the two warpgroups in turns. With causal
@@ -65,8 +51,8 @@ static void long_ranges(void **state)
   attention_batch_add(&sample, 0, 3, 650);
   attention_batch_add(&sample, 0, 660, 210);
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-    check(PLM_ATTENTION_DOCUMENT | kinds[i], 300, 0, 1, 64, 0);
-    check(PLM_ATTENTION_DOCUMENT | kinds[i], 300, 0, 1, 128, 0);
+    attention_sm90_check(&sample, PLM_ATTENTION_DOCUMENT | kinds[i], 300, 0, 1, 64, 0);
+    attention_sm90_check(&sample, PLM_ATTENTION_DOCUMENT | kinds[i], 300, 0, 1, 128, 0);
   }
 }
 
@@ -76,28 +62,24 @@ static void many_documents(void **state)
   attention_batch_begin(&sample, 2, 200);
   for (uint32_t i = 0; i < 200; i++) attention_batch_add(&sample, 0, i, 1);
   for (uint32_t i = 0; i < 33; i++) attention_batch_add(&sample, 1, 6 * i, 2 + i % 5);
-  check(PLM_ATTENTION_DOCUMENT, 0, 0, 3, 64, 0);
+  attention_sm90_check(&sample, PLM_ATTENTION_DOCUMENT, 0, 0, 3, 64, 0);
 }
 
 static void the_soft_cap_and_its_gradient(void **state)
 {
   (void)state;
   attention_batch_mixed(&sample);
-  check(PLM_ATTENTION_CAUSAL, 0, 0, 1, 64, 0.7f);
-  check(PLM_ATTENTION_DOCUMENT, 0, 0, 1, 128, 30);
+  attention_sm90_check(&sample, PLM_ATTENTION_CAUSAL, 0, 0, 1, 64, 0.7f);
+  attention_sm90_check(&sample, PLM_ATTENTION_DOCUMENT, 0, 0, 1, 128, 30);
   attention_batch_begin(&sample, 1, 600);
   attention_batch_add(&sample, 0, 0, 600);
-  check(PLM_ATTENTION_DOCUMENT, 0, 0, 1, 128, 2);
+  attention_sm90_check(&sample, PLM_ATTENTION_DOCUMENT, 0, 0, 1, 128, 2);
 }
 
-/* Rows of padding have no output and no gradient, and their values are not used. */
 static void padding_is_exactly_zero_and_never_used(void **state)
 {
   (void)state;
-  attention_batch_mixed(&sample);
-  const struct attention_request request = {
-      .batch = &sample.batch, .kinds = PLM_ATTENTION_DOCUMENT, .heads = 1, .K = 64, .bf16 = true};
-  assert_true(attention_case_check_padding(&request) > 150);
+  attention_sm90_check_padding();
 }
 
 static void any_order_of_threads_gives_the_same_bits(void **state)

@@ -7,18 +7,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "common/model/model_config.h"
 #include "common/ops/device.h"
 #include "kernels/cuda/cuda.h"
 #include "tests/emulation/controls.h"
 #include "tests/emulation/planted_hopper.h"
-#include "tests/support/attention_case.h"
+#include "tests/support/attention_sm90_case.h"
 #include "tests/support/device_case.h"
-
-enum { FORWARD = 1, BACKWARD };
 
 static const enum plm_planted_everywhere faults[] = {
     PLM_EVERYWHERE_TURN_FULL, PLM_EVERYWHERE_TURN_EMPTY, PLM_EVERYWHERE_RING_FULL,
@@ -26,18 +22,6 @@ static const enum plm_planted_everywhere faults[] = {
 static const char *const names[] = {"the parity of owned tiles", "the release of owned tiles",
                                     "the parity of stages", "the release of stages", "the chunk"};
 enum { FAULTS = sizeof faults / sizeof *faults };
-
-static struct attention_batch sample;
-
-/* Two chunks that differ. Each has three pieces of work, so each of two blocks takes three. */
-static void two_chunks(struct attention_case *p, int32_t K)
-{
-  attention_batch_begin(&sample, 2, 260);
-  attention_batch_add(&sample, 0, 0, 150);
-  attention_batch_add(&sample, 0, 150, 100);
-  attention_batch_add(&sample, 1, 5, 250);
-  attention_case_init(p, &sample.batch, PLM_ATTENTION_DOCUMENT, 0, 0, 1, K, true);
-}
 
 static void compute_with(struct attention_case *p, const char *card)
 {
@@ -58,12 +42,12 @@ static void the_number_of_blocks_changes_nothing(void **state)
                                       "multiprocessors=200"};
   for (int32_t K = 64; K <= 128; K += 64) {
     struct attention_case one, other;
-    two_chunks(&one, K);
+    attention_sm90_two_chunks(&one, K);
     compute_with(&one, "multiprocessors=3");
     attention_case_reference(&one);
     attention_case_compare(&one);
     for (size_t i = 0; i < sizeof cards / sizeof *cards; i++) {
-      two_chunks(&other, K);
+      attention_sm90_two_chunks(&other, K);
       compute_with(&other, cards[i]);
       assert_memory_equal(one.data[OUT], other.data[OUT], bytes_of(&one));
       assert_memory_equal(one.data[DQ], other.data[DQ], 3 * bytes_of(&one));
@@ -75,67 +59,25 @@ static void the_number_of_blocks_changes_nothing(void **state)
 
 /* ---- planted faults ---- */
 
-static enum plm_planted_everywhere planted;
-static __typeof__(((struct plm_ops *)NULL)->attention_backward) sound_backward;
-
-/* Only the backward pass is faulty. */
-static void faulty_backward(struct plm_ops *ops, const struct plm_attention_gradients *to,
-                            const act *dout, const act *out, const float *lse,
-                            const struct plm_attention_inputs *in,
-                            const struct plm_interval_mask *mask,
-                            const struct plm_attention_shape *shape)
-{
-  ops->synchronize(ops, NULL);
-  plm_cuda_planted_everywhere(planted);
-  sound_backward(ops, to, dout, out, lse, in, mask, shape);
-  ops->synchronize(ops, NULL);
-}
-
-/* Whether a child that computes with the fault in one pass ends in an error or has other bits. */
-static bool shows(const struct attention_case *sound, int32_t K, int pass)
-{
-  const pid_t child = fork();
-  assert_true(child >= 0);
-  if (child == 0) {
-    struct attention_case p;
-    if (freopen("/dev/null", "w", stderr) == NULL) _exit(0);
-    two_chunks(&p, K);
-    plm_emulation_card("multiprocessors=2");
-    struct plm_ops *ops = device_case_open(PLM_PRECISION_BF16, 1);
-    if (pass == BACKWARD) {
-      sound_backward = ops->attention_backward;
-      ops->attention_backward = faulty_backward;
-    } else {
-      plm_cuda_planted_everywhere(planted);
-    }
-    attention_case_run_on(&p, ops);
-    const bool out = memcmp(p.data[OUT], sound->data[OUT], bytes_of(&p)) != 0;
-    const bool gradients = memcmp(p.data[DQ], sound->data[DQ], 3 * bytes_of(&p)) != 0;
-    _exit(pass == FORWARD ? out : !out && gradients);
-  }
-  int status;
-  assert_int_equal(waitpid(child, &status, 0), child);
-  return !WIFEXITED(status) || WEXITSTATUS(status) != 0;
-}
-
 static void each_fault_shows_in_each_pass(void **state)
 {
   (void)state;
   for (int32_t K = 64; K <= 128; K += 64) {
     struct attention_case sound;
-    two_chunks(&sound, K);
+    attention_sm90_two_chunks(&sound, K);
     compute_with(&sound, "multiprocessors=2");
-    planted = PLM_EVERYWHERE_SOUND;
-    assert_false(shows(&sound, K, FORWARD));
-    assert_false(shows(&sound, K, BACKWARD));
+    for (int pass = ATTENTION_FORWARD; pass <= ATTENTION_BACKWARD; pass++)
+      assert_false(
+          attention_sm90_fault_shows(&sound, (enum attention_pass)pass, PLM_EVERYWHERE_SOUND, 1));
     for (int i = 0; i < FAULTS; i++) {
-      planted = faults[i];
+      const enum plm_planted_everywhere fault = faults[i];
       /* the code of rings of several stages is the same for all widths */
-      if (K > 64 && (planted == PLM_EVERYWHERE_RING_FULL || planted == PLM_EVERYWHERE_RING_EMPTY))
+      if (K > 64 && (fault == PLM_EVERYWHERE_RING_FULL || fault == PLM_EVERYWHERE_RING_EMPTY))
         continue;
-      for (int pass = FORWARD; pass <= BACKWARD; pass++)
-        if (!shows(&sound, K, pass))
-          fail_msg("%s: not seen in pass %d, heads of %d", names[i], pass, K);
+      for (int pass = ATTENTION_FORWARD; pass <= ATTENTION_BACKWARD; pass++)
+        if (!attention_sm90_fault_shows(&sound, (enum attention_pass)pass, fault, 1))
+          fail_msg("%s: not seen in the %s pass, heads of %d", names[i],
+                   pass == ATTENTION_FORWARD ? "forward" : "backward", K);
     }
     attention_case_deinit(&sound);
   }
