@@ -4,6 +4,9 @@
  * overlap operands, operands that are less aligned than the heuristic was told, an algorithm of
  * another product, a workspace that is too small.
  *
+ * PLM_EMULATED_CUBLASLT in the environment plants a mistake of the caller in every product, as if
+ * it were in the caller's source: see `mistake`.
+ *
  * An algorithm's words are MAGIC, the scheme in which parts of the sum are added, their number, a
  * number of the product, and the alignment in bytes. */
 #include <vector>
@@ -68,6 +71,13 @@ template <class T> cublasStatus_t take(T &to, const void *from, size_t bytes)
 size_t bytes_of(cudaDataType type)
 {
   return type == CUDA_R_16BF ? 2 : 4;
+}
+
+/* Whether the caller makes this mistake. */
+bool mistake(const char *name)
+{
+  static const char *const said = getenv("PLM_EMULATED_CUBLASLT");
+  return said != nullptr && strcmp(said, name) == 0;
 }
 
 /* D (m, n) = alpha op(A) op(B) + beta C */
@@ -211,13 +221,26 @@ cublasLtMatmulAlgo_t algorithm_of(const Problem &p, uint64_t parts, uint64_t ali
 bool is_for(const cublasLtMatmulAlgo_t *algorithm, const Problem &p)
 {
   const uint64_t parts = algorithm->data[WORD_PARTS];
+  if (mistake("plan")) return false; /* an algorithm of another product */
   return algorithm->data[WORD_MAGIC] == MAGIC && algorithm->data[WORD_PRODUCT] == p.number() &&
          parts >= 1 && parts <= MOST_PARTS;
 }
 
+/* Mistakes in what the layouts and the operation say. */
+void mistake_layouts(Problem &p)
+{
+  if (mistake("leading")) p.a.ld += 8; /* rows are further apart than they are */
+  if (mistake("narrow")) p.b.ld = 1;   /* and nearer than their length */
+  if (mistake("turned")) p.operation.b = turned(p.operation.b);
+  if (mistake("count")) p.a.batch++;                   /* one operand has more matrices */
+  if (mistake("factors")) p.a.stride = 0;              /* all matrices are the first one */
+  if (mistake("results")) p.c.stride = p.d.stride = 1; /* the results of a batch overlap */
+  if (mistake("addend")) p.c.ld += 8; /* the addend has another layout than the result */
+}
+
 void require_aligned(const cublasLtMatmulAlgo_t *algorithm, const void *x)
 {
-  const uint64_t alignment = algorithm->data[WORD_ALIGNMENT];
+  const uint64_t alignment = mistake("alignment") ? 256 : algorithm->data[WORD_ALIGNMENT];
   if ((uintptr_t)x % alignment != 0)
     stop("cuBLASLt: an operand is not aligned to %d bytes", (int)alignment);
 }
@@ -386,7 +409,12 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
                               const cublasLtMatmulAlgo_t *algorithm, void *workspace,
                               size_t workspace_bytes, cudaStream_t stream)
 {
-  const Problem p(operation, a_layout, b_layout, c_layout, d_layout);
+  Problem p(operation, a_layout, b_layout, c_layout, d_layout);
+  mistake_layouts(p);
+  if (mistake("operand")) d = const_cast<void *>(b);
+  if (mistake("elsewhere")) c = d; /* what is there is added instead */
+  if (mistake("workspace")) workspace = nullptr;
+  if (mistake("algorithm")) algorithm = nullptr;
   if (!p.fits()) return CUBLAS_STATUS_INVALID_VALUE;
   if (algorithm == nullptr) stop("cuBLASLt: a product whose algorithm the library chooses itself");
   if (!is_for(algorithm, p)) return CUBLAS_STATUS_NOT_SUPPORTED;
