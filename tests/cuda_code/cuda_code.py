@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Checks the compiled CUDA code against table.tsv, so that an edit that slows kernels down is seen.
 
-A row of the table is a kernel template of an architecture, with the worst of its instances, or an
-instance of the kernels for sm_90a. Columns:
+A row of the table is a kernel template of an architecture, with the worst of its instances; or an
+instance, if it is for sm_90a, or if it works on rows in a step of the reference model (cuda_roofline.py):
+of the widths that a template is made for, only the largest would be seen. Columns:
 
     warps  that a multiprocessor has registers for; must be equal
     stack  bytes of local memory a thread, which spills take; at most this
@@ -54,15 +55,18 @@ class Row:
 
 def rows_of(kernels):
     """(arch, file, kernel) -> Row"""
-    rows = {}
+    rows, reference = {}, cuda_roofline.wanted()
     for k in kernels:
-        name = k.name if k.arch == "sm_90a" else k.name.split("<")[0]
-        waits = [w.waits for w in k.walks]
-        new = Row(k.warps, k.stack, k.local, waits, [(w.mufu_under, w.mufu) for w in k.walks])
-        old = rows.setdefault((k.arch, k.source, name), new)
-        old.warps = min(old.warps, new.warps)
-        old.stack = max(old.stack, new.stack)
-        old.local = max(old.local, new.local)
+        names = {k.name if k.arch == "sm_90a" else k.name.split("<")[0]}
+        if (k.arch, k.name) in reference:
+            names.add(k.name)
+        for name in names:
+            waits = [w.waits for w in k.walks]
+            new = Row(k.warps, k.stack, k.local, waits, [(w.mufu_under, w.mufu) for w in k.walks])
+            old = rows.setdefault((k.arch, k.source, name), new)
+            old.warps = min(old.warps, new.warps)
+            old.stack = max(old.stack, new.stack)
+            old.local = max(old.local, new.local)
     return rows
 
 

@@ -203,6 +203,29 @@ def test_resources():
         assert cuda_objects.Kernel("sm_80", "f", "f", registers, 0).warps == warps
 
 
+def test_reference_instances():
+    """An instance for the reference model's width may not need as many registers as wider ones do."""
+
+    def found(width, registers):
+        name = f"held_mix_backward_kernel<plm_bf16, {width}, true>"
+        rows = cuda_code.rows_of(
+            [cuda_objects.Kernel("sm_90", "ops_norm", name, registers, 0)]
+            + [
+                cuda_objects.Kernel(
+                    "sm_90", "ops_norm", "held_mix_backward_kernel<float, 4, true>", 255, 0
+                )
+            ]
+        )
+        lines = cuda_code.compare(rows, {key: TABLE[key] for key in rows if key in TABLE}, [])
+        return [line for line in lines if name in line]
+
+    width = cuda_roofline.REFERENCE.width // 256
+    assert not found(width, 168)
+    (line,) = found(width, 169)
+    assert "registers for 8 warps a multiprocessor, not 12" in line
+    assert not found(width + 1, 255)  # only the template's row
+
+
 def test_missing_tools(monkeypatch, capsys):
     """Without a disassembler, the check fails and says what to install."""
     monkeypatch.setattr(cuda_objects, "find_tools", lambda nvcc: None)
