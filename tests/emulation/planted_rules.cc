@@ -120,6 +120,11 @@ __global__ void rules_kernel(const PLM_GRID_CONSTANT plm_tile_map map, const plm
     matrices_settle();
   }
   multiply(d, e, tile_descriptor(tile, 0), fault);
+  const unsigned zeros[4] = {};
+  if (fault == PLM_RULE_STORES_DIVERGED && threadIdx.x % 2 == 0)
+    store_matrices(tile, zeros);
+  else if (fault == PLM_RULE_STORES_DIVERGED)
+    store_matrices(tile, zeros);
   unsigned words[4];
   if (fault == PLM_RULE_MATRICES_DIVERGED && threadIdx.x % 2 == 0)
     load_matrices(words, tile);

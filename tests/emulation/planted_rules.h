@@ -21,6 +21,7 @@
   X(NAMED_LEFT, "at a named barrier at the end of a block")                   \
   X(NAMED_DIVERGED, "meet in bar.arrive at different places")                 \
   X(MATRICES_DIVERGED, "meet in ldmatrix at different places")                \
+  X(STORES_DIVERGED, "meet in stmatrix at different places")                  \
   X(MATRICES_HIDDEN, "stored without the fence for products")                 \
   X(BLOCK_DIVERGED, "meet at different __syncthreads")                        \
   X(FENCE_DIVERGED, "came through different wgmma instructions")              \

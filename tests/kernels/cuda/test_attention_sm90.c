@@ -5,6 +5,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "common/model/model_config.h"
 #include "common/ops/device.h"
@@ -165,6 +167,33 @@ static void a_fault_in_the_check_leaves_the_others(void **state)
   attention_case_deinit(&p);
 }
 
+/* Without a process of its own, a fault of the check is final. The error names the variable that
+ * leaves the check out. In a child, since the fault stays. */
+static void a_fault_where_cuda_is_in_use_is_an_error(void **state)
+{
+  (void)state;
+  if (device_case_is_real()) skip();
+  int status;
+  const pid_t child = fork();
+  assert_true(child >= 0);
+  if (child == 0) {
+    struct plm_ops *ops;
+    struct plm_error error = {0};
+    plm_emulation_capability(90, false);
+    plm_emulation_faulty_products(true);
+    if (plm_ops_cuda_open(PLM_PRECISION_FP32, 0, &ops, &error) != PLM_OK) _exit(1);
+    ops->close(ops);
+    unsetenv("PLM_CUDA_ATTENTION");
+    if (plm_ops_cuda_open(PLM_PRECISION_BF16, 0, &ops, &error) != PLM_FAILURE) _exit(2);
+    if (strstr(error.what, "device 0: the attention kernels for sm_90a: ") == NULL) _exit(3);
+    if (strcmp(error.hint, "set PLM_CUDA_ATTENTION=mma in the environment") != 0) _exit(4);
+    _exit(0);
+  }
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_true(WIFEXITED(status));
+  assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 static void an_unknown_choice_is_refused(void **state)
 {
   (void)state;
@@ -194,6 +223,7 @@ int main(void)
       cmocka_unit_test(the_choice_is_the_environments),
       cmocka_unit_test(a_device_is_checked),
       cmocka_unit_test(a_fault_in_the_check_leaves_the_others),
+      cmocka_unit_test(a_fault_where_cuda_is_in_use_is_an_error),
       cmocka_unit_test(an_unknown_choice_is_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
