@@ -60,15 +60,7 @@ __device__ __forceinline__ void bring(Backward<KP> &at, const plm_sm90_attention
   for (int i = (int)blockIdx.x; i < a.items; i += a.blocks, turn.advance()) {
     const plm_sm90_item item(a, i);
     const plm_sm90_range range = range_of(a, item, sides.begins, sides.ends);
-    auto fill = [&](int row) {
-      at.rest->barriers.walked.wait_empty(ring);
-      uint64_t *full = &at.rest->barriers.walked.full[ring.stage()];
-      unsigned char *tiles = at.walked + ring.stage() * 2 * B::TILE;
-      barrier_expect(full, 2 * B::TILE);
-      load_rows<KP, STEP>(tiles, sides.walked[0], full, item, row);
-      load_rows<KP, STEP>(tiles + B::TILE, sides.walked[1], full, item, row);
-      ring.advance();
-    };
+    auto fill = [&](int row) { bring_step(at, ring, sides.walked, item, row); };
     /* the first step need not wait until the workers are done with what they owned before */
     if (range.begin < range.end) fill(range.begin);
 #pragma unroll 1
@@ -83,28 +75,6 @@ __device__ __forceinline__ void bring(Backward<KP> &at, const plm_sm90_attention
     }
 #pragma unroll 1
     for (int row = range.begin + STEP; row < range.end; row += STEP) fill(row);
-  }
-}
-
-/* The role of a warp that loads one part of Queries: put(queries, item, row, end) for each step,
- * then the arrival. Three warps do this, since one has too few registers for all parts. */
-template <int KP, class Put>
-__device__ __forceinline__ void bring_queries(Backward<KP> &at, const plm_sm90_attention &a,
-                                              Put put)
-{
-  typedef Backward<KP> B;
-  plm_ring<B::STAGES> ring;
-  for (int i = (int)blockIdx.x; i < a.items; i += a.blocks) {
-    const plm_sm90_item item(a, i);
-    const plm_sm90_range range =
-        range_of(a, item, a.p.mask.tile_query_begin, a.p.mask.tile_query_end);
-#pragma unroll 1
-    for (int row = range.begin; row < range.end; row += STEP, ring.advance()) {
-      at.rest->barriers.walked.wait_empty(ring);
-      put(at.rest->queries[ring.stage()], item, row, range.end);
-      __syncwarp();
-      if (threadIdx.x % PLM_WARP == 0) barrier_arrive(&at.rest->barriers.walked.full[ring.stage()]);
-    }
   }
 }
 
@@ -242,17 +212,12 @@ __global__ void __launch_bounds__(PLM_SM90_THREADS, 1)
       bring<KP>(at, a, {{&k, &v}, {&q, &dout}, a.p.mask.tile_query_begin, a.p.mask.tile_query_end});
     if (threadIdx.x == 0 && !KEYS)
       bring<KP>(at, a, {{&q, &dout}, {&k, &v}, a.p.mask.tile_key_begin, a.p.mask.tile_key_end});
-    if (threadIdx.x / PLM_WARP == 1 && KEYS)
-      bring_queries<KP>(at, a, [&](Queries &queries, const plm_sm90_item &item, int row, int end) {
-        put_values(queries.lse, a.p.lse, PLM_LOG2E, INFINITY, a.p, item, row, end);
-      });
-    if (threadIdx.x / PLM_WARP == 2 && KEYS)
-      bring_queries<KP>(at, a, [&](Queries &queries, const plm_sm90_item &item, int row, int end) {
-        put_values(queries.delta, a.p.delta, 1, 0, a.p, item, row, end);
-      });
-    if (threadIdx.x / PLM_WARP == 3 && KEYS)
-      bring_queries<KP>(at, a, [&](Queries &queries, const plm_sm90_item &item, int row, int end) {
-        put_runs(queries, a.p, item, row, end);
+    if (KEYS)
+      bring_queries(at, a, [&](auto piece) {
+        for (int i = (int)blockIdx.x; i < a.items; i += a.blocks) {
+          const plm_sm90_item item(a, i);
+          piece(item, range_of(a, item, a.p.mask.tile_query_begin, a.p.mask.tile_query_end));
+        }
       });
   } else {
     registers_take<PLM_SM90_WORKER_REGISTERS>();

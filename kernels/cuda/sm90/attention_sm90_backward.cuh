@@ -67,6 +67,56 @@ __device__ __forceinline__ void put_runs(Queries &queries, const plm_attention &
   if (threadIdx.x % PLM_WARP == 0) queries.common_begin = latest, queries.common_end = earliest;
 }
 
+/* Loads a step of both tensors that are walked into the ring's next stage. */
+template <class B>
+__device__ __forceinline__ void bring_step(B &at, plm_ring<B::STAGES> &ring,
+                                           const plm_tile_map *const *walked,
+                                           const plm_sm90_item &item, int row)
+{
+  at.rest->barriers.walked.wait_empty(ring);
+  uint64_t *full = &at.rest->barriers.walked.full[ring.stage()];
+  unsigned char *tiles = at.walked + ring.stage() * 2 * B::TILE;
+  barrier_expect(full, 2 * B::TILE);
+  load_rows<B::WIDTH, STEP>(tiles, walked[0], full, item, row);
+  load_rows<B::WIDTH, STEP>(tiles + B::TILE, walked[1], full, item, row);
+  ring.advance();
+}
+
+/* The roles of warps 1 to 3, each of which loads one part of Queries for each step, then arrives;
+ * one warp has too few registers for all parts. pieces(f) calls f(item, range) for each of the
+ * block's pieces of work, with the range of queries that is walked. */
+template <class B, class Pieces>
+__device__ __forceinline__ void bring_queries(B &at, const plm_sm90_attention &a, Pieces pieces)
+{
+  auto bring = [&](auto put) {
+    plm_ring<B::STAGES> ring;
+    pieces([&](const plm_sm90_item &item, const plm_sm90_range &range) {
+#pragma unroll 1
+      for (int row = range.begin; row < range.end; row += STEP, ring.advance()) {
+        at.rest->barriers.walked.wait_empty(ring);
+        put(at.rest->queries[ring.stage()], item, row, range.end);
+        __syncwarp();
+        if (threadIdx.x % PLM_WARP == 0)
+          barrier_arrive(&at.rest->barriers.walked.full[ring.stage()]);
+      }
+    });
+  };
+  typedef plm_sm90_item Item;
+  const int warp = (int)threadIdx.x / PLM_WARP;
+  if (warp == 1)
+    bring([&](Queries &queries, const Item &item, int row, int end) {
+      put_values(queries.lse, a.p.lse, PLM_LOG2E, INFINITY, a.p, item, row, end);
+    });
+  if (warp == 2)
+    bring([&](Queries &queries, const Item &item, int row, int end) {
+      put_values(queries.delta, a.p.delta, 1, 0, a.p, item, row, end);
+    });
+  if (warp == 3)
+    bring([&](Queries &queries, const Item &item, int row, int end) {
+      put_runs(queries, a.p, item, row, end);
+    });
+}
+
 enum { FIRST, SECOND }; /* of two tensors: q and dout, k and v */
 
 /* A worker's view of what it owns and of the stages. */

@@ -140,15 +140,7 @@ __device__ __forceinline__ void bring(OnePass<KP> &at, const plm_sm90_attention 
   plm_ring<1> turn;
   each_piece(a, at.rest->order, [&](const plm_sm90_item &item) {
     const plm_sm90_range range = walk_of(a, item);
-    auto fill = [&](int row) {
-      at.rest->barriers.walked.wait_empty(ring);
-      uint64_t *full = &at.rest->barriers.walked.full[ring.stage()];
-      unsigned char *tiles = at.walked + ring.stage() * 2 * B::TILE;
-      barrier_expect(full, 2 * B::TILE);
-      load_rows<KP, STEP>(tiles, walked[0], full, item, row);
-      load_rows<KP, STEP>(tiles + B::TILE, walked[1], full, item, row);
-      ring.advance();
-    };
+    auto fill = [&](int row) { bring_step(at, ring, walked, item, row); };
     /* the first step need not wait until the workers are done with the keys before */
     if (range.begin < range.end) fill(range.begin);
     uint64_t *full = &at.rest->barriers.owned.full[0];
@@ -163,23 +155,6 @@ __device__ __forceinline__ void bring(OnePass<KP> &at, const plm_sm90_attention 
     turn.advance();
 #pragma unroll 1
     for (int row = range.begin + STEP; row < range.end; row += STEP) fill(row);
-  });
-}
-
-/* The role of a warp that loads one part of Queries: put(queries, item, row, end) for each step. */
-template <int KP, class Put>
-__device__ __forceinline__ void bring_queries(OnePass<KP> &at, const plm_sm90_attention &a, Put put)
-{
-  plm_ring<OnePass<KP>::STAGES> ring;
-  each_piece(a, at.rest->order, [&](const plm_sm90_item &item) {
-    const plm_sm90_range range = walk_of(a, item);
-#pragma unroll 1
-    for (int row = range.begin; row < range.end; row += STEP, ring.advance()) {
-      at.rest->barriers.walked.wait_empty(ring);
-      put(at.rest->queries[ring.stage()], item, row, range.end);
-      __syncwarp();
-      if (threadIdx.x % PLM_WARP == 0) barrier_arrive(&at.rest->barriers.walked.full[ring.stage()]);
-    }
   });
 }
 
@@ -352,7 +327,7 @@ __global__ void __launch_bounds__(PLM_SM90_THREADS, 1)
   if (threadIdx.x == 0) at.init();
   rank_chunks(at.rest->order, a);
   __syncthreads();
-  const int group = (int)threadIdx.x / PLM_WARPGROUP, warp = (int)threadIdx.x / PLM_WARP;
+  const int group = (int)threadIdx.x / PLM_WARPGROUP;
   if (group > 0) {
     registers_take<PLM_SM90_WORKER_REGISTERS>();
     work<KP, CAPPED>(at, a, group - 1, partial);
@@ -363,19 +338,10 @@ __global__ void __launch_bounds__(PLM_SM90_THREADS, 1)
     const plm_tile_map *const owned[] = {&k, &v}, *const walked[] = {&q, &dout};
     bring<KP>(at, a, owned, walked);
   }
-  typedef plm_sm90_item Item;
-  if (warp == 1)
-    bring_queries<KP>(at, a, [&](Queries &queries, const Item &item, int row, int end) {
-      put_values(queries.lse, a.p.lse, PLM_LOG2E, INFINITY, a.p, item, row, end);
-    });
-  if (warp == 2)
-    bring_queries<KP>(at, a, [&](Queries &queries, const Item &item, int row, int end) {
-      put_values(queries.delta, a.p.delta, 1, 0, a.p, item, row, end);
-    });
-  if (warp == 3)
-    bring_queries<KP>(at, a, [&](Queries &queries, const Item &item, int row, int end) {
-      put_runs(queries, a.p, item, row, end);
-    });
+  bring_queries(at, a, [&](auto piece) {
+    each_piece(a, at.rest->order,
+               [&](const plm_sm90_item &item) { piece(item, walk_of(a, item)); });
+  });
 }
 
 } // namespace
