@@ -98,6 +98,7 @@ static plm_status open_corpora(const struct plm_arguments *arguments,
   const struct plm_corpus_options opening = {
       .allow_remote = config->packer_allow_remote || plm_arguments_has(arguments, "allow-remote"),
       .cache_dir = cache != NULL ? cache : config->packer_cache,
+      .stop = plm_stop_check,
   };
   /* a packer of a configuration's list may hold only some of it */
   const bool given = plm_arguments_has(arguments, "corpus");
@@ -125,7 +126,10 @@ static plm_status open_and_serve(const struct plm_arguments *arguments,
   plm_status status =
       plm_corpus_paths_find(plm_arguments_get(arguments, "corpus"), config, &corpora, error);
   if (status == PLM_OK) status = open_corpora(arguments, config, &corpora, options, error);
-  if (status == PLM_OK) status = packer_serve(options, &plm_stop_requested, error);
+  if (status == PLM_OK)
+    status = packer_serve(options, &plm_stop_requested, error);
+  else if (status == PLM_INTERRUPTED || status == PLM_TERMINATED)
+    status = PLM_OK; /* stopped while a corpus was copied; there is nothing to tidy up */
   for (uint32_t c = 0; c < options->corpus_count; c++) plm_corpus_close(options->corpora[c]);
   plm_corpus_paths_deinit(&corpora);
   return status;

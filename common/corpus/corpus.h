@@ -74,9 +74,14 @@ double plm_composition_entropy(const uint64_t *counts, size_t count);
 
 struct plm_corpus;
 
+/* PLM_OK to go on, otherwise the status to stop with, and its message: plm_stop_check
+ * (common/run/stop.h) is one. */
+typedef plm_status plm_corpus_stop(const char *consequence, struct plm_error *error);
+
 struct plm_corpus_options {
   bool allow_remote;     /* a network file system is not refused */
   const char *cache_dir; /* local folder for a verified copy, which is then read; or NULL */
+  plm_corpus_stop *stop; /* asked while a copy is made or waited for; NULL: nothing stops that */
 };
 
 /* PLM_CONFIG, with what to do, if the folder lies on a remote file system. */

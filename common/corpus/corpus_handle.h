@@ -20,6 +20,7 @@ struct plm_corpus {
   size_t largest_group_bytes;
   pthread_mutex_t prefetch_lock;
   MDB_txn *prefetch_transaction;
+  int cache_lock; /* on the copy in a cache, which stays there meanwhile; -1: none */
 };
 
 /* The number of groups that `documents` documents make, and the number of documents in one of them.
@@ -45,9 +46,9 @@ plm_status plm_corpus_record_error(const struct plm_corpus *corpus, enum plm_spl
 /* The name of the network or user-space file system that path is on; NULL for a local one. */
 const char *plm_corpus_remote_kind(const char *path);
 
-/* Finds or makes the copy of directory's corpus in cache_dir, which all processes of the host
- * share. local receives its path. */
-plm_status plm_corpus_cache(const char *directory, const char *cache_dir, char local[PLM_PATH_SIZE],
-                            struct plm_error *error);
+/* Finds or makes the copy of directory's corpus in the cache. local receives its path; it stays
+ * there until the caller closes *lock. */
+plm_status plm_corpus_copy(const char *directory, const struct plm_corpus_options *options,
+                           char local[PLM_PATH_SIZE], int *lock, struct plm_error *error);
 
 #endif

@@ -292,10 +292,11 @@ static plm_status check_meta(const struct plm_corpus *corpus, struct plm_error *
 }
 
 static plm_status resolve_directory(const char *directory, const struct plm_corpus_options *options,
-                                    char resolved[PLM_PATH_SIZE], struct plm_error *error)
+                                    char resolved[PLM_PATH_SIZE], int *lock,
+                                    struct plm_error *error)
 {
   if (options != NULL && options->cache_dir != NULL)
-    return plm_corpus_cache(directory, options->cache_dir, resolved, error);
+    return plm_corpus_copy(directory, options, resolved, lock, error);
   if (options == NULL || !options->allow_remote) PLM_TRY(plm_corpus_check_local(directory, error));
   if (snprintf(resolved, PLM_PATH_SIZE, "%s", directory) >= PLM_PATH_SIZE)
     return plm_error_set(error, PLM_LIMIT, "path %.200s is too long", directory);
@@ -325,7 +326,9 @@ plm_status plm_corpus_open(const char *directory, const struct plm_corpus_option
   struct plm_corpus *opened = calloc(1, sizeof *opened);
   if (opened == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   pthread_mutex_init(&opened->prefetch_lock, NULL);
-  plm_status status = resolve_directory(directory, options, opened->directory, error);
+  opened->cache_lock = -1;
+  plm_status status =
+      resolve_directory(directory, options, opened->directory, &opened->cache_lock, error);
   if (status == PLM_OK) status = open_checked(opened, error);
   if (status != PLM_OK) {
     plm_corpus_close(opened);
@@ -347,6 +350,7 @@ void plm_corpus_close(struct plm_corpus *corpus)
   }
   plm_corpus_description_deinit(&corpus->description);
   pthread_mutex_destroy(&corpus->prefetch_lock);
+  if (corpus->cache_lock >= 0) close(corpus->cache_lock);
   free(corpus);
 }
 

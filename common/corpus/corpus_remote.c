@@ -1,14 +1,14 @@
-/* Corpora on network file systems: recognises them, and keeps verified copies on a local disk. */
+/* Corpora on network file systems: recognises them, and makes verified copies on a local disk. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
 #include "common/base/log.h"
+#include "common/corpus/corpus_cache.h"
 #include "common/corpus/corpus_handle.h"
 
 static const struct {
@@ -42,7 +42,8 @@ plm_status plm_corpus_check_local(const char *directory, struct plm_error *error
 }
 
 static plm_status copy_descriptor(int from, int to, const char *source, const char *target,
-                                  struct plm_hasher *hasher, struct plm_error *error)
+                                  struct plm_hasher *hasher, plm_corpus_stop *stop,
+                                  struct plm_error *error)
 {
   enum { piece = 1 << 20 };
   char *buffer = malloc(piece);
@@ -55,6 +56,7 @@ static plm_status copy_descriptor(int from, int to, const char *source, const ch
     if (got <= 0) break;
     plm_hasher_update(hasher, buffer, (size_t)got);
     status = plm_file_write_all(to, buffer, (size_t)got, target, error);
+    if (status == PLM_OK && stop != NULL) status = stop("; nothing of the copy is kept", error);
     if (status != PLM_OK) break;
   }
   free(buffer);
@@ -65,7 +67,7 @@ static plm_status copy_descriptor(int from, int to, const char *source, const ch
 
 /* Copies a file, and compares its hash with the expected one. */
 static plm_status copy_file(const char *source, const char *target, struct plm_hash expected,
-                            struct plm_error *error)
+                            plm_corpus_stop *stop, struct plm_error *error)
 {
   const int from = open(source, O_RDONLY | O_CLOEXEC);
   if (from < 0) return plm_error_errno(error, "cannot open %s", source);
@@ -77,7 +79,7 @@ static plm_status copy_file(const char *source, const char *target, struct plm_h
   else if (hasher == NULL)
     status = plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   else
-    status = copy_descriptor(from, to, source, target, hasher, error);
+    status = copy_descriptor(from, to, source, target, hasher, stop, error);
   if (status == PLM_OK && !plm_hash_equal(plm_hasher_digest(hasher), expected)) {
     plm_error_set(error, PLM_CORRUPT, "%s is not the file that ingest wrote", source);
     status = plm_error_hint(error, "copy the corpus again or ingest its sources again");
@@ -88,81 +90,52 @@ static plm_status copy_file(const char *source, const char *target, struct plm_h
   return status;
 }
 
-/* Copies both files into the folder `temporary`. corpus.json is printed from the description, which
+struct copy {
+  const char *directory;
+  const struct plm_corpus_description *description;
+  const struct plm_corpus_options *options;
+};
+
+/* Copies both files into the folder `part`. corpus.json is printed from the description, which
  * gives the text that was read. */
-static plm_status copy_corpus(const char *directory, const char *temporary,
-                              const struct plm_corpus_description *description,
-                              struct plm_error *error)
+static plm_status fill(const struct copy *copy, const char *part, struct plm_error *error)
 {
   char source[PLM_PATH_SIZE], target[PLM_PATH_SIZE];
-  PLM_TRY(plm_path_remove(temporary, error));
-  PLM_TRY(plm_directory_make(temporary, error));
-  PLM_TRY(plm_path_join(source, directory, PLM_CORPUS_DATA, error));
-  PLM_TRY(plm_path_join(target, temporary, PLM_CORPUS_DATA, error));
-  PLM_TRY(copy_file(source, target, description->files.whole, error));
-  PLM_TRY(plm_path_join(target, temporary, PLM_CORPUS_DESCRIPTION, error));
+  PLM_TRY(plm_path_remove(part, error));
+  PLM_TRY(plm_directory_make(part, error));
+  PLM_TRY(plm_path_join(source, copy->directory, PLM_CORPUS_DATA, error));
+  PLM_TRY(plm_path_join(target, part, PLM_CORPUS_DATA, error));
+  PLM_TRY(copy_file(source, target, copy->description->files.whole, copy->options->stop, error));
+  PLM_TRY(plm_path_join(target, part, PLM_CORPUS_DESCRIPTION, error));
   struct plm_text text = {0};
-  plm_corpus_description_print(description, true, &text);
-  plm_status status = text.failed ? plm_error_set(error, PLM_NO_MEMORY, "out of memory")
-                                  : plm_file_write(target, text.data, text.length, 0666, error);
+  plm_corpus_description_print(copy->description, true, &text);
+  const plm_status status = text.failed
+                                ? plm_error_set(error, PLM_NO_MEMORY, "out of memory")
+                                : plm_file_write(target, text.data, text.length, 0666, error);
   plm_text_deinit(&text);
-  if (status == PLM_OK) status = plm_directory_sync(temporary, error);
   return status;
 }
 
-/* Makes the copy unless it exists with the right size. The caller holds the cache's lock. */
-static plm_status fill_cache(const char *directory, const char *local,
-                             const struct plm_corpus_description *description,
-                             struct plm_error *error)
+static plm_status make_copy(void *context, const char *part, struct plm_error *error)
 {
-  struct plm_corpus_description held;
-  if (plm_corpus_description_read(local, &held, NULL) == PLM_OK) {
-    char data[PLM_PATH_SIZE];
-    uint64_t size = 0;
-    const bool whole = plm_path_join(data, local, PLM_CORPUS_DATA, NULL) == PLM_OK &&
-                       plm_file_size(data, &size, NULL) == PLM_OK && size == held.files.size_bytes;
-    plm_corpus_description_deinit(&held);
-    if (whole) return PLM_OK;
-  }
-  char temporary[PLM_PATH_SIZE];
-  if (snprintf(temporary, sizeof temporary, "%s.tmp", local) >= (int)sizeof temporary)
-    return plm_error_set(error, PLM_LIMIT, "path %.200s is too long", local);
-  plm_info("copying %s to %s", directory, local);
-  plm_status status = copy_corpus(directory, temporary, description, error);
-  if (status == PLM_OK) status = plm_path_remove(local, error);
-  if (status == PLM_OK && rename(temporary, local) != 0)
-    status = plm_error_errno(error, "cannot rename %s to %s", temporary, local);
-  if (status != PLM_OK) (void)plm_path_remove(temporary, NULL);
+  const struct copy *copy = context;
+  plm_info("copying %s to %s", copy->directory, copy->options->cache_dir);
+  const plm_status status = fill(copy, part, error);
+  if (status != PLM_OK) (void)plm_path_remove(part, NULL);
   return status;
 }
 
-plm_status plm_corpus_cache(const char *directory, const char *cache_dir, char local[PLM_PATH_SIZE],
-                            struct plm_error *error)
+plm_status plm_corpus_copy(const char *directory, const struct plm_corpus_options *options,
+                           char local[PLM_PATH_SIZE], int *lock, struct plm_error *error)
 {
-  PLM_TRY(plm_directory_make(cache_dir, error)); /* the kind of a missing folder is not known */
-  const char *kind = plm_corpus_remote_kind(cache_dir);
-  if (kind != NULL) {
-    plm_error_set(error, PLM_CONFIG, "the cache %s lies on a remote file system (%s)", cache_dir,
-                  kind);
-    return plm_error_hint(error, "choose a folder on a local disk");
-  }
   struct plm_corpus_description description;
+  PLM_TRY(plm_corpus_cache_open(options->cache_dir, error));
   PLM_TRY(plm_corpus_description_read(directory, &description, error));
-  /* The hash of data.mdb names the copy, so that equal corpora share it. */
-  char hex[PLM_HASH_HEX_SIZE], lock_path[PLM_PATH_SIZE];
-  plm_hash_to_hex(description.files.whole, hex);
-  int lock = -1;
-  plm_status status = plm_path_join(local, cache_dir, hex, error);
-  if (status == PLM_OK &&
-      snprintf(lock_path, sizeof lock_path, "%s.lock", local) >= (int)sizeof lock_path)
-    status = plm_error_set(error, PLM_LIMIT, "path %.200s is too long", local);
-  if (status == PLM_OK) {
-    lock = open(lock_path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (lock < 0 || flock(lock, LOCK_EX) != 0)
-      status = plm_error_errno(error, "cannot lock %s", lock_path);
-  }
-  if (status == PLM_OK) status = fill_cache(directory, local, &description, error);
-  if (lock >= 0) close(lock);
+  struct copy copy = {directory, &description, options};
+  const struct plm_corpus_cache cache = {options->cache_dir, options->stop};
+  const struct plm_corpus_maker maker = {make_copy, &copy};
+  const plm_status status =
+      plm_corpus_cache_provide(&cache, &description.files, &maker, local, lock, error);
   plm_corpus_description_deinit(&description);
   return status;
 }

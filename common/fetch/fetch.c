@@ -12,8 +12,7 @@
 #include "common/base/hash.h"
 #include "common/base/log.h"
 #include "common/base/progress.h"
-#include "common/corpus/corpus_description.h"
-#include "common/corpus/corpus_handle.h"
+#include "common/corpus/corpus_cache.h"
 #include "common/fetch/fetch_cache.h"
 #include "common/fetch/fetch_link.h"
 #include "common/run/stop.h"
@@ -28,7 +27,7 @@ struct fetch {
   char *text; /* of corpus.json, owned */
   size_t text_bytes;
   char hash[PLM_HASH_HEX_SIZE]; /* of data.mdb: the entry's name */
-  char part[PLM_PATH_SIZE], whole[PLM_PATH_SIZE];
+  const char *part;             /* the folder in which it is made */
   struct plm_corpus_files files;
   int data; /* descriptor of data.mdb in part, or -1 */
   struct plm_hasher *hasher;
@@ -67,9 +66,6 @@ static plm_status fetch_description(struct fetch *fetch, struct plm_error *error
   fetch->files = description.files;
   plm_corpus_description_deinit(&description);
   plm_hash_to_hex(fetch->files.whole, fetch->hash);
-  PLM_TRY(plm_path_join(fetch->whole, fetch->options->cache, fetch->hash, error));
-  if (snprintf(fetch->part, sizeof fetch->part, "%s.part", fetch->whole) >= (int)sizeof fetch->part)
-    return plm_error_set(error, PLM_LIMIT, "path %.200s is too long", fetch->whole);
   return PLM_OK;
 }
 
@@ -166,55 +162,22 @@ static plm_status fetch_data(struct fetch *fetch, struct plm_error *error)
   fetch->hasher = NULL;
   if (fetch->data >= 0) close(fetch->data);
   fetch->data = -1;
-  PLM_TRY(status);
-  PLM_TRY(plm_directory_sync(fetch->part, error));
-  PLM_TRY(plm_path_remove(fetch->whole, error)); /* a damaged one */
-  if (rename(fetch->part, fetch->whole) != 0)
-    return plm_error_errno(error, "cannot rename %s to %s", fetch->part, fetch->whole);
-  return plm_directory_sync(fetch->options->cache, error);
+  return status;
 }
 
 /* ---- corpora --------------------------------------------------------------------------------- */
 
-static bool is_whole(const struct fetch *fetch)
+/* Fetches the corpus into the cache, which lacks it. */
+static plm_status make(void *context, const char *part, struct plm_error *error)
 {
-  char path[PLM_PATH_SIZE];
-  struct plm_corpus_description held;
-  if (plm_corpus_description_read(fetch->whole, &held, NULL) != PLM_OK) return false;
-  plm_corpus_description_deinit(&held);
-  return plm_path_join(path, fetch->whole, PLM_CORPUS_DATA, NULL) == PLM_OK &&
-         plm_corpus_check_edges(path, &fetch->files, NULL) == PLM_OK;
-}
-
-/* Puts the corpus into the cache unless it is there, and holds a shared lock on it. Between
- * fetching and that lock somebody may remove it again; then it is fetched once more. */
-static plm_status provide(struct fetch *fetch, int *lock, struct plm_error *error)
-{
-  const char *cache = fetch->options->cache;
-  for (;;) {
-    PLM_TRY(plm_fetch_cache_lock(cache, fetch->hash, false, true, lock, error));
-    if (is_whole(fetch)) return PLM_OK;
-    close(*lock);
-    *lock = -1;
-    int own;
-    plm_status status = plm_fetch_cache_lock(cache, fetch->hash, true, false, &own, error);
-    if (status == PLM_BUSY) {
-      plm_info("waiting for another process of this host that fetches the same corpus");
-      status = plm_fetch_cache_lock(cache, fetch->hash, true, true, &own, error);
-    }
-    PLM_TRY(status);
-    if (!is_whole(fetch)) {
-      plm_info("fetching the corpus %s (%.2f GB) from %s to %s", fetch->hash,
-               1e-9 * (double)fetch->files.size_bytes, fetch->options->endpoint, cache);
-      status = fetch_data(fetch, error);
-      if (status == PLM_CORRUPT && fetch->progress.done_before > 0) {
-        plm_warning("what an interrupted fetch left is damaged; fetching all of it");
-        status = fetch_data(fetch, error);
-      }
-    }
-    close(own);
-    PLM_TRY(status);
-  }
+  struct fetch *fetch = context;
+  fetch->part = part;
+  plm_info("fetching the corpus %s (%.2f GB) from %s to %s", fetch->hash,
+           1e-9 * (double)fetch->files.size_bytes, fetch->options->endpoint, fetch->options->cache);
+  const plm_status status = fetch_data(fetch, error);
+  if (status != PLM_CORRUPT || fetch->progress.done_before == 0) return status;
+  plm_warning("what an interrupted fetch left is damaged; fetching all of it");
+  return fetch_data(fetch, error);
 }
 
 static plm_status fetch_corpus(const struct plm_fetch_options *options, struct plm_fetch_link *link,
@@ -227,10 +190,12 @@ static plm_status fetch_corpus(const struct plm_fetch_options *options, struct p
                                            : plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   if (status == PLM_OK) {
     fetched->locks[source] = -1;
-    status = provide(&fetch, &fetched->locks[source], error);
+    const struct plm_corpus_cache cache = {options->cache, plm_stop_check};
+    const struct plm_corpus_maker maker = {make, &fetch};
+    status = plm_corpus_cache_provide(&cache, &fetch.files, &maker, fetched->paths[source],
+                                      &fetched->locks[source], error);
   }
   if (status == PLM_OK) {
-    memcpy(fetched->paths[source], fetch.whole, sizeof fetch.whole);
     fetched->count = source + 1u;
     *sources = fetch.sources;
   }
@@ -241,13 +206,7 @@ static plm_status fetch_corpus(const struct plm_fetch_options *options, struct p
 plm_status plm_fetch_corpora(const struct plm_fetch_options *options, struct plm_fetched *fetched,
                              struct plm_error *error)
 {
-  PLM_TRY(plm_directory_make(options->cache, error));
-  const char *kind = plm_corpus_remote_kind(options->cache);
-  if (kind != NULL) {
-    (void)plm_error_set(error, PLM_CONFIG, "the cache %s lies on a remote file system (%s)",
-                        options->cache, kind);
-    return plm_error_hint(error, "choose a folder on a local disk with --cache DIR");
-  }
+  PLM_TRY(plm_corpus_cache_open(options->cache, error));
   struct plm_fetch_link *link;
   PLM_TRY(plm_fetch_link_open(options->endpoint, options->keys, &link, error));
   uint16_t sources = 1;

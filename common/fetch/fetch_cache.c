@@ -1,7 +1,6 @@
-/* Locks, sizes and ages of the entries of a cache: see fetch_cache.h. */
+/* Sizes and ages of the entries of a cache: see fetch_cache.h. */
 #include "common/fetch/fetch_cache.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,8 +13,7 @@
 
 #include "common/base/hash.h"
 #include "common/base/log.h"
-#include "common/corpus/corpus_description.h"
-#include "common/run/stop.h"
+#include "common/corpus/corpus_cache.h"
 
 enum { ENTRIES_MOST = 4096 };
 
@@ -37,43 +35,6 @@ plm_status plm_fetch_cache_folder(char folder[PLM_PATH_SIZE], struct plm_error *
   return plm_error_hint(error, "name one with --cache DIR, or set HOME");
 }
 
-static plm_status entry_path(char path[PLM_PATH_SIZE], const char *folder, const char *hash,
-                             const char *ending, struct plm_error *error)
-{
-  if (snprintf(path, PLM_PATH_SIZE, "%s/%s%s", folder, hash, ending) < PLM_PATH_SIZE) return PLM_OK;
-  return plm_error_set(error, PLM_LIMIT, "path %.200s is too long", folder);
-}
-
-plm_status plm_fetch_cache_lock(const char *folder, const char *hash, bool exclusive, bool wait,
-                                int *lock, struct plm_error *error)
-{
-  char path[PLM_PATH_SIZE];
-  PLM_TRY(entry_path(path, folder, hash, ".lock", error));
-  *lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  if (*lock < 0) return plm_error_errno(error, "cannot open %s", path);
-  const int how = (exclusive ? LOCK_EX : LOCK_SH) | LOCK_NB;
-  while (flock(*lock, how) != 0) {
-    plm_status status;
-    if (errno != EWOULDBLOCK && errno != EINTR)
-      status = plm_error_errno(error, "cannot lock %s", path);
-    else if (!wait)
-      status = plm_error_set(error, PLM_BUSY, "%s is in use", path);
-    else
-      status = plm_stop_check("", error);
-    if (status != PLM_OK) {
-      close(*lock);
-      *lock = -1;
-      return status;
-    }
-    const struct timespec pause = {.tv_nsec = 100 * 1000000L};
-    nanosleep(&pause, NULL);
-  }
-  (void)futimens(*lock, NULL); /* if it fails, the entry only looks older */
-  return PLM_OK;
-}
-
-/* ---- making room ----------------------------------------------------------------------------- */
-
 /* Bytes of the two files in a folder; 0 if there is none. */
 static uint64_t bytes_in(const char *folder)
 {
@@ -93,11 +54,11 @@ static plm_status measure(const char *folder, struct entry *entry, struct plm_er
 {
   char path[PLM_PATH_SIZE];
   struct stat information;
-  PLM_TRY(entry_path(path, folder, entry->hash, ".lock", error));
+  PLM_TRY(plm_corpus_cache_path(path, folder, entry->hash, ".lock", error));
   if (stat(path, &information) == 0) entry->used = information.st_mtim;
-  PLM_TRY(entry_path(path, folder, entry->hash, "", error));
+  PLM_TRY(plm_corpus_cache_path(path, folder, entry->hash, "", error));
   entry->bytes = bytes_in(path);
-  PLM_TRY(entry_path(path, folder, entry->hash, ".part", error));
+  PLM_TRY(plm_corpus_cache_path(path, folder, entry->hash, ".part", error));
   entry->bytes += bytes_in(path);
   return PLM_OK;
 }
@@ -142,16 +103,16 @@ static plm_status evict(const char *folder, const struct entry *entry, bool *rem
 {
   char path[PLM_PATH_SIZE], lock_path[PLM_PATH_SIZE];
   *removed = false;
-  PLM_TRY(entry_path(lock_path, folder, entry->hash, ".lock", error));
+  PLM_TRY(plm_corpus_cache_path(lock_path, folder, entry->hash, ".lock", error));
   const int lock = open(lock_path, O_RDWR | O_CLOEXEC);
   if (lock < 0 || flock(lock, LOCK_EX | LOCK_NB) != 0) {
     if (lock >= 0) close(lock);
     return PLM_OK;
   }
   plm_info("removing the corpus %s from %s, to make room", entry->hash, folder);
-  plm_status status = entry_path(path, folder, entry->hash, "", error);
+  plm_status status = plm_corpus_cache_path(path, folder, entry->hash, "", error);
   if (status == PLM_OK) status = plm_path_remove(path, error);
-  if (status == PLM_OK) status = entry_path(path, folder, entry->hash, ".part", error);
+  if (status == PLM_OK) status = plm_corpus_cache_path(path, folder, entry->hash, ".part", error);
   if (status == PLM_OK) status = plm_path_remove(path, error);
   close(lock);
   *removed = status == PLM_OK;

@@ -5,6 +5,7 @@
 #include "common/base/log.h"
 #include "common/base/printable.h"
 #include "common/base/progress.h"
+#include "common/run/stop.h"
 #include "stages/commands/command.h"
 #include "stages/commands/corpus_against.h"
 #include "stages/views/corpus_summary.h"
@@ -109,6 +110,7 @@ static plm_status run(const struct plm_command_context *context, struct plm_erro
   const struct plm_corpus_options reading = {
       .allow_remote = plm_arguments_has(arguments, "allow-remote"),
       .cache_dir = plm_arguments_get(arguments, "cache"),
+      .stop = plm_stop_check,
   };
   const bool fasta = plm_arguments_has(arguments, "fasta");
   const char *split = plm_arguments_get(arguments, "split");

@@ -468,41 +468,6 @@ static void a_cut_under_the_map_ends_with_the_message(void **state)
   plm_path_remove(directory, NULL);
 }
 
-/* ---- the cache ------------------------------------------------------------------------------- */
-
-static void a_cache_is_filled_once_and_checked(void **state)
-{
-  (void)state;
-  const struct example example = {{300, 5, 5}, 100, 0};
-  const char *directory = scratch_path("remote"), *cache = scratch_path("cache");
-  const struct plm_corpus_options options = {.cache_dir = cache};
-  struct plm_error error = {0};
-  struct plm_corpus *corpus;
-  char data[PLM_PATH_SIZE], local[PLM_PATH_SIZE], local_data[PLM_PATH_SIZE];
-  write_example(directory, &example, 1);
-  for (int i = 0; i < 2; i++) { /* the second opening finds the copy */
-    assert_int_equal(plm_corpus_open(directory, &options, &corpus, &error), PLM_OK);
-    snprintf(local, sizeof local, "%s", plm_corpus_path(corpus));
-    assert_int_equal(strncmp(local, cache, strlen(cache)), 0);
-    plm_corpus_close(corpus);
-    plm_path_join(data, directory, PLM_CORPUS_DATA, NULL);
-    if (i == 0) assert_int_equal(rename(data, scratch_path("moved")), 0);
-  }
-  assert_int_equal(rename(scratch_path("moved"), data), 0);
-  /* a truncated copy is made again */
-  plm_path_join(local_data, local, PLM_CORPUS_DATA, NULL);
-  assert_int_equal(truncate(local_data, 4096), 0);
-  assert_int_equal(plm_corpus_open(directory, &options, &corpus, &error), PLM_OK);
-  plm_corpus_close(corpus);
-  /* a damaged original is not copied */
-  plm_path_remove(local, NULL);
-  flip(data, 8 * 20000);
-  assert_int_equal(plm_corpus_open(directory, &options, &corpus, &error), PLM_CORRUPT);
-  assert_false(plm_file_exists(local));
-  plm_path_remove(directory, NULL);
-  plm_path_remove(cache, NULL);
-}
-
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -515,7 +480,6 @@ int main(void)
       cmocka_unit_test(verify_finds_every_flip),
       cmocka_unit_test(a_reader_never_gives_wrong_documents),
       cmocka_unit_test(a_cut_under_the_map_ends_with_the_message),
-      cmocka_unit_test(a_cache_is_filled_once_and_checked),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,183 @@
+/* Copies of corpora in a cache: they are made once, checked, shared, and stay while they are used.
+ */
+#include "tests/support/cmocka_all.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "common/base/file.h"
+#include "common/corpus/corpus.h"
+#include "common/corpus/corpus_cache.h"
+#include "stages/ingest/corpus_writer.h"
+#include "tests/support/scratch.h"
+
+static char directory[PLM_PATH_SIZE], cache[PLM_PATH_SIZE];
+static const struct plm_corpus_options options = {.cache_dir = cache};
+
+static int begin(void **state)
+{
+  (void)state;
+  static const char residues[] = "LAGVSERTIDPKQNFYMHWC";
+  const struct plm_corpus_writer_options writing = {
+      .directory = directory, .tokenizer = PLM_TOKENIZER_ESM, .threads = 1};
+  const struct plm_corpus_source source = {.name = "some", .bytes = 1, .documents = 300};
+  struct plm_corpus_writer *writer;
+  snprintf(directory, sizeof directory, "%s", scratch_path("remote"));
+  snprintf(cache, sizeof cache, "%s", scratch_path("cache"));
+  assert_int_equal(plm_corpus_writer_open(&writing, &writer, NULL), PLM_OK);
+  for (size_t d = 0; d < 300; d++)
+    assert_int_equal(plm_corpus_writer_add(writer, PLM_SPLIT_TRAIN, "a", 1,
+                                           (const uint8_t *)residues, 1 + d % 20, NULL),
+                     PLM_OK);
+  assert_int_equal(plm_corpus_writer_finish(writer, &source, 1, NULL, NULL, NULL, NULL), PLM_OK);
+  plm_corpus_writer_close(writer);
+  return 0;
+}
+
+static int end(void **state)
+{
+  (void)state;
+  plm_path_remove(directory, NULL);
+  plm_path_remove(cache, NULL);
+  return 0;
+}
+
+/* Opens the corpus and closes it. local receives the folder of the copy. */
+static void open_once(char local[PLM_PATH_SIZE])
+{
+  struct plm_corpus *corpus;
+  assert_int_equal(plm_corpus_open(directory, &options, &corpus, NULL), PLM_OK);
+  snprintf(local, PLM_PATH_SIZE, "%s", plm_corpus_path(corpus));
+  plm_corpus_close(corpus);
+}
+
+static void a_cache_is_filled_once(void **state)
+{
+  (void)state;
+  char data[PLM_PATH_SIZE], local[PLM_PATH_SIZE];
+  plm_path_join(data, directory, PLM_CORPUS_DATA, NULL);
+  open_once(local);
+  assert_int_equal(strncmp(local, cache, strlen(cache)), 0);
+  assert_int_equal(rename(data, scratch_path("moved")), 0);
+  open_once(local); /* finds the copy */
+  assert_int_equal(rename(scratch_path("moved"), data), 0);
+}
+
+static void a_truncated_copy_is_made_again(void **state)
+{
+  (void)state;
+  char data[PLM_PATH_SIZE], local[PLM_PATH_SIZE];
+  open_once(local);
+  plm_path_join(data, local, PLM_CORPUS_DATA, NULL);
+  assert_int_equal(truncate(data, 4096), 0);
+  open_once(local);
+}
+
+static void a_damaged_original_is_not_copied(void **state)
+{
+  (void)state;
+  enum { PLACE = 20000 };
+  struct plm_error error = {0};
+  struct plm_corpus *corpus;
+  char data[PLM_PATH_SIZE], local[PLM_PATH_SIZE];
+  unsigned char byte;
+  open_once(local);
+  plm_path_remove(local, NULL);
+  plm_path_join(data, directory, PLM_CORPUS_DATA, NULL);
+  const int descriptor = open(data, O_RDWR);
+  assert_int_equal(pread(descriptor, &byte, 1, PLACE), 1);
+  byte ^= 1;
+  assert_int_equal(pwrite(descriptor, &byte, 1, PLACE), 1);
+  close(descriptor);
+  assert_int_equal(plm_corpus_open(directory, &options, &corpus, &error), PLM_CORRUPT);
+  assert_false(plm_file_exists(local));
+}
+
+static plm_status stop_now(const char *consequence, struct plm_error *error)
+{
+  return plm_error_set(error, PLM_INTERRUPTED, "stopped%s", consequence);
+}
+
+/* An open corpus keeps its copy from being removed, and others open the same copy meanwhile.
+ * Whoever waits for a copy, or makes it, can be stopped. */
+static void an_open_copy_stays_and_waiting_can_be_stopped(void **state)
+{
+  (void)state;
+  struct plm_corpus *first, *second;
+  char path[PLM_PATH_SIZE], local[PLM_PATH_SIZE];
+  open_once(local);
+  assert_true(snprintf(path, sizeof path, "%s.lock", local) < (int)sizeof path);
+  const int lock = open(path, O_RDWR);
+  assert_true(lock >= 0);
+  assert_int_equal(plm_corpus_open(directory, &options, &first, NULL), PLM_OK);
+  assert_int_equal(plm_corpus_open(directory, &options, &second, NULL), PLM_OK);
+  assert_string_equal(plm_corpus_path(second), local);
+  plm_corpus_close(second);
+  assert_int_equal(flock(lock, LOCK_EX | LOCK_NB), -1);
+  plm_corpus_close(first);
+  assert_int_equal(flock(lock, LOCK_EX | LOCK_NB), 0);
+  const struct plm_corpus_options stopping = {.cache_dir = cache, .stop = stop_now};
+  struct plm_error error = {0};
+  assert_int_equal(plm_corpus_open(directory, &stopping, &first, &error), PLM_INTERRUPTED);
+  assert_string_equal(error.what, "stopped");
+  close(lock);
+  assert_int_equal(plm_path_remove(local, NULL), PLM_OK);
+  assert_int_equal(plm_corpus_open(directory, &stopping, &first, &error), PLM_INTERRUPTED);
+  assert_string_equal(error.what, "stopped; nothing of the copy is kept");
+  assert_false(plm_file_exists(local));
+  assert_true(snprintf(path, sizeof path, "%s.part", local) < (int)sizeof path);
+  assert_false(plm_file_exists(path));
+}
+
+static plm_status link_files(void *context, const char *part, struct plm_error *error)
+{
+  static const char *const names[] = {PLM_CORPUS_DATA, PLM_CORPUS_DESCRIPTION};
+  char from[PLM_PATH_SIZE], to[PLM_PATH_SIZE];
+  PLM_TRY(plm_directory_make(part, error));
+  for (int i = 0; i < 2; i++) {
+    PLM_TRY(plm_path_join(from, context, names[i], error));
+    PLM_TRY(plm_path_join(to, part, names[i], error));
+    assert_int_equal(link(from, to), 0);
+  }
+  return PLM_OK;
+}
+
+/* What is made with other first bytes than stated is refused, and not made again and again. */
+static void other_edges_than_stated_are_refused(void **state)
+{
+  (void)state;
+  const struct plm_corpus_cache where = {.folder = cache};
+  const struct plm_corpus_maker maker = {link_files, directory};
+  struct plm_corpus_description description;
+  struct plm_error error = {0};
+  char local[PLM_PATH_SIZE], part[PLM_PATH_SIZE], hash[PLM_HASH_HEX_SIZE];
+  int lock;
+  assert_int_equal(plm_corpus_cache_open(cache, NULL), PLM_OK);
+  assert_int_equal(plm_corpus_description_read(directory, &description, NULL), PLM_OK);
+  struct plm_corpus_files files = description.files;
+  plm_corpus_description_deinit(&description);
+  files.whole.low++; /* another name */
+  files.first.low++;
+  assert_int_equal(plm_corpus_cache_provide(&where, &files, &maker, local, &lock, &error),
+                   PLM_CORRUPT);
+  assert_int_equal(lock, -1);
+  assert_false(plm_file_exists(local));
+  plm_hash_to_hex(files.whole, hash);
+  assert_int_equal(plm_corpus_cache_path(part, cache, hash, ".part", NULL), PLM_OK);
+  assert_false(plm_file_exists(part));
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test_setup_teardown(a_cache_is_filled_once, begin, end),
+      cmocka_unit_test_setup_teardown(a_truncated_copy_is_made_again, begin, end),
+      cmocka_unit_test_setup_teardown(a_damaged_original_is_not_copied, begin, end),
+      cmocka_unit_test_setup_teardown(an_open_copy_stays_and_waiting_can_be_stopped, begin, end),
+      cmocka_unit_test_setup_teardown(other_edges_than_stated_are_refused, begin, end),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
