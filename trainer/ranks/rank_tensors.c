@@ -237,17 +237,14 @@ plm_status plm_rank_compare_weights(struct plm_ranks *ranks, const uint32_t *own
                                     struct plm_model *model, struct plm_error *error)
 {
   const uint64_t mine = sum_weights(ranks, owners, model);
-  uint64_t *all = calloc(ranks->ranks, sizeof *all);
   char list[128] = "";
   size_t length = 0;
-  plm_status status = ranks->ops->synchronize(ranks->ops, error); /* the sum is of no use else */
-  if (status != PLM_OK) {
-    free(all);
-    return status;
-  }
+  PLM_TRY(ranks->ops->synchronize(ranks->ops, error)); /* after an error the sum is of no use */
+  uint64_t *all = calloc(ranks->ranks, sizeof *all);
   if (all == NULL)
     return plm_error_set(error, PLM_NO_MEMORY, "no memory for %u ranks", ranks->ranks);
-  status = plm_collective_gather(ranks->collective, PLM_LANE_STEP, all, &mine, sizeof mine, error);
+  const plm_status status =
+      plm_collective_gather(ranks->collective, PLM_LANE_STEP, all, &mine, sizeof mine, error);
   for (uint32_t r = 1; r < ranks->ranks && status == PLM_OK; r++)
     if (all[r] != all[0] && length + 12 < sizeof list)
       length += (size_t)snprintf(list + length, sizeof list - length, " %u", r);
