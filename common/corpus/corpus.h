@@ -84,6 +84,8 @@ struct plm_corpus_options {
   plm_corpus_stop *stop; /* asked while a copy is made or waited for; NULL: nothing stops that */
 };
 
+/* The name of the network or user-space file system that path is on; NULL for a local one. */
+const char *plm_corpus_remote_kind(const char *path);
 /* PLM_CONFIG, with what to do, if the folder lies on a remote file system. */
 plm_status plm_corpus_check_local(const char *directory, struct plm_error *error);
 

@@ -11,7 +11,6 @@
 
 #include "common/base/hash.h"
 #include "common/base/log.h"
-#include "common/corpus/corpus_handle.h"
 
 plm_status plm_corpus_cache_open(const char *folder, struct plm_error *error)
 {

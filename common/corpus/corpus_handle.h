@@ -43,9 +43,6 @@ plm_status plm_corpus_record_error(const struct plm_corpus *corpus, enum plm_spl
                                    enum plm_record_kind kind, uint64_t index, const char *what,
                                    struct plm_error *error);
 
-/* The name of the network or user-space file system that path is on; NULL for a local one. */
-const char *plm_corpus_remote_kind(const char *path);
-
 /* Finds or makes the copy of directory's corpus in the cache. local receives its path; it stays
  * there until the caller closes *lock. */
 plm_status plm_corpus_copy(const char *directory, const struct plm_corpus_options *options,

@@ -13,8 +13,8 @@
 
 #include "common/corpus/corpus.h"
 #include "common/corpus/corpus_description.h"
-#include "common/corpus/corpus_handle.h"
 #include "stages/doctor/doctor.h"
+#include "stages/supervisor/run_corpora.h"
 #include "stages/supervisor/supervisor_socket.h"
 #include "stages/supervisor/trainer_plan.h"
 
@@ -83,13 +83,19 @@ static void check_run_folder(struct plm_doctor *doctor)
   plm_doctor_fix(doctor, "remove files there, or put `run` on another disk");
 }
 
-static void check_corpus(struct plm_doctor *doctor)
+/* What packers do with a corpus on a remote file system. */
+static const char *told(const struct plm_config *config)
 {
-  const char *corpus = doctor->config->corpus;
+  if (!plm_run_corpora_may_be_remote(config)) return ", where packers refuse it";
+  if (config->packer_instances == 0) return ", but no packer is started here";
+  return config->packer_cache != NULL ? ", and packers copy it (packer.cache)"
+                                      : ", and packers read it there (packer.allow_remote)";
+}
+
+static void check_corpus(struct plm_doctor *doctor, const char *corpus)
+{
   struct plm_corpus_description description;
   struct plm_error error = {0};
-  /* Without a configuration there is only the default name, which nobody may have used. */
-  if (corpus == NULL || (doctor->config->path == NULL && !plm_file_exists(corpus))) return;
   if (plm_corpus_description_read(corpus, &description, &error) != PLM_OK) {
     plm_doctor_add(doctor, "corpus", PLM_GRADE_PROBLEM, "%.400s", error.what);
     plm_doctor_fix(doctor, "make it with `plm-pipeline ingest FILE --corpus DIR`, or correct "
@@ -97,17 +103,23 @@ static void check_corpus(struct plm_doctor *doctor)
     return;
   }
   plm_corpus_description_deinit(&description);
-  const char *remote = plm_corpus_remote_kind(corpus), *cache = doctor->config->packer_cache;
-  const bool refused = remote != NULL && cache == NULL && !doctor->config->packer_allow_remote;
+  const char *remote = plm_corpus_remote_kind(corpus);
+  const bool refused = remote != NULL && !plm_run_corpora_may_be_remote(doctor->config);
   plm_doctor_add(doctor, "corpus", refused ? PLM_GRADE_PROBLEM : PLM_GRADE_OK, "%.300s is on %s%s",
                  corpus, remote != NULL ? remote : "a local disk",
-                 remote == NULL  ? ""
-                 : refused       ? ", where packers refuse it"
-                 : cache != NULL ? ", and packers copy it (packer.cache)"
-                                 : ", and packers read it there (packer.allow_remote)");
+                 remote != NULL ? told(doctor->config) : "");
   if (refused)
     plm_doctor_fix(doctor, "set packer.cache to a folder on a local disk, or packer.allow_remote "
                            "to true");
+}
+
+static void check_corpora(struct plm_doctor *doctor)
+{
+  const struct plm_config *config = doctor->config;
+  /* Without a configuration there is only the default name, which nobody may have used. */
+  if (config->corpus == NULL || (config->path == NULL && !plm_file_exists(config->corpus))) return;
+  for (uint32_t k = 0; k < plm_config_source_count(config); k++)
+    check_corpus(doctor, plm_config_source(config, k).path);
 }
 
 static void check_control_socket(struct plm_doctor *doctor)
@@ -136,7 +148,7 @@ static void check_temporary(struct plm_doctor *doctor)
 void plm_doctor_files(struct plm_doctor *doctor)
 {
   check_run_folder(doctor);
-  check_corpus(doctor);
+  check_corpora(doctor);
   check_control_socket(doctor);
   check_temporary(doctor);
 }

@@ -54,11 +54,15 @@ plm_status plm_run_corpora_read(const struct plm_config *config,
   return PLM_OK;
 }
 
+bool plm_run_corpora_may_be_remote(const struct plm_config *config)
+{
+  return config->packer_cache != NULL || config->packer_allow_remote ||
+         config->packer_instances == 0;
+}
+
 plm_status plm_run_corpora_local(const struct plm_config *config, struct plm_error *error)
 {
-  if (config->packer_cache != NULL || config->packer_allow_remote || config->corpus == NULL ||
-      config->packer_instances == 0)
-    return PLM_OK;
+  if (config->corpus == NULL || plm_run_corpora_may_be_remote(config)) return PLM_OK;
   for (uint32_t k = 0; k < plm_config_source_count(config); k++)
     PLM_TRY(plm_corpus_check_local(plm_config_source(config, k).path, error));
   return PLM_OK;

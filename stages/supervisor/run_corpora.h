@@ -2,6 +2,8 @@
 #ifndef PLM_STAGES_SUPERVISOR_RUN_CORPORA_H
 #define PLM_STAGES_SUPERVISOR_RUN_CORPORA_H
 
+#include <stdbool.h>
+
 #include "common/config/config.h"
 #include "common/config/problems.h"
 
@@ -14,6 +16,9 @@ enum { PLM_FINGERPRINTS_SIZE = PLM_MAX_SOURCES * PLM_HASH_HEX_SIZE };
 plm_status plm_run_corpora_read(const struct plm_config *config,
                                 char fingerprints[PLM_FINGERPRINTS_SIZE], struct plm_error *error);
 
+/* Whether a corpus may lie on a remote file system: packers copy it, read it in place, or are not
+ * started here. */
+bool plm_run_corpora_may_be_remote(const struct plm_config *config);
 /* PLM_CONFIG: packers on this host would refuse a corpus, because it lies on a remote file system.
  * A corpus that is not here is not checked. */
 plm_status plm_run_corpora_local(const struct plm_config *config, struct plm_error *error);

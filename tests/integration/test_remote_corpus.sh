@@ -49,6 +49,11 @@ says out 'shared/corpus is on FUSE, where packers refuse it'
 says out 'set packer\.cache to a folder on a local disk'
 plm-pipeline -c remote.yaml doctor --set packer.allow_remote=true >out 2>err || true
 says out 'shared/corpus is on FUSE, and packers read it there'
+plm-pipeline -c remote.yaml doctor --set packer.instances=0 >out 2>err || true
+says out 'shared/corpus is on FUSE, but no packer is started here'
+sed 's|^corpus:.*|corpus: [{path: corpus, weight: 1}, {path: shared/corpus, weight: 1}]|' pipeline.yaml >list.yaml
+plm-pipeline -c list.yaml doctor >out 2>err || true
+says out 'shared/corpus is on FUSE, where packers refuse it'
 
 # ---- copied: two packers share one copy, which a torn earlier one does not disturb ----
 expect 0 env PLM_PACKER_CACHE="$PLM_TMP/cache" plm-pipeline up remote.yaml --run copied --scale packer=2

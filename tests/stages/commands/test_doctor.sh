@@ -34,6 +34,10 @@ expect 1 plm-pipeline doctor p.yaml --run /proc/run --json
 finds 'run folder' problem 'in /proc, no file can be made' 'run DIR'
 expect 1 plm-pipeline doctor p.yaml --run run --set corpus=elsewhere --json
 finds corpus problem elsewhere 'plm-pipeline ingest'
+sed 's|^corpus:.*|corpus: [{path: corpus, weight: 1}, {path: elsewhere, weight: 1}]|' p.yaml >list.yaml
+expect 1 plm-pipeline doctor list.yaml --run run --json
+finds corpus ok "^$PLM_TMP/corpus is on" '^$'
+finds corpus problem elsewhere 'plm-pipeline ingest'
 TMPDIR=$PLM_TMP/none/tmp expect 1 plm-pipeline doctor p.yaml --run run --json
 finds 'temporary files' problem 'none/tmp' 'set TMPDIR'
 if [ -d /dev/shm ] && [ "$(stat -f -c %T /dev/shm)" = tmpfs ] && [ -w /dev/shm ]; then
