@@ -257,27 +257,41 @@ class Line:
     bound: str = ""
 
 
-def step(kernels, chunks, sizes=REFERENCE, step_tokens=STEP_TOKENS):
-    """Kernel -> Line for all micro-batches and the update of a step."""
-    lines, known = defaultdict(Line), {}
+def timed(kernels, chunks, sizes, step_tokens):
+    """Yields each launch of a pass and of an update, how many of them a step has, and its Times."""
+    known = {}
     passes = step_tokens // sizes.rows
     for count, launches in ((passes, cuda_step.micro_batch(sizes)), (1, cuda_step.update(sizes))):
         for launch in launches:
             key = replace(launch, operator="" if launch.kernel != PRODUCT else launch.operator)
             if key not in known:
                 known[key] = times_of(launch, kernels, chunks, sizes)
-            times, name = known[key], label(launch)
-            line = lines[name]
-            line.of = line.of or defaultdict(float)
-            line.launches += count * launch.times
-            line.bytes += count * launch.total_bytes
-            line.flops += count * launch.flops
-            line.seconds += count * times.seconds
-            for bound, seconds in times.of.items():
-                line.of[bound] += count * seconds
+            yield launch, count * launch.times, known[key]
+
+
+def step(kernels, chunks, sizes=REFERENCE, step_tokens=STEP_TOKENS):
+    """Kernel -> Line for all micro-batches and the update of a step."""
+    lines = defaultdict(Line)
+    for launch, count, times in timed(kernels, chunks, sizes, step_tokens):
+        line = lines[label(launch)]
+        line.of = line.of or defaultdict(float)
+        line.launches += count
+        line.bytes += count * launch.bytes
+        line.flops += count * launch.flops
+        line.seconds += count * times.seconds
+        for bound, seconds in times.of.items():
+            line.of[bound] += count * seconds
     for line in lines.values():
         line.bound = max(line.of, key=line.of.get)
     return dict(lines)
+
+
+def operators(kernels, chunks, sizes=REFERENCE, step_tokens=STEP_TOKENS):
+    """Operator, with its shape if it is a product -> seconds of its kernels in a step."""
+    found = defaultdict(float)
+    for launch, count, times in timed(kernels, chunks, sizes, step_tokens):
+        found[launch.operator] += count * times.seconds
+    return dict(found)
 
 
 def label(launch):
@@ -300,13 +314,21 @@ def tokens_per_second(lines, tokens):
     return tokens / seconds
 
 
+def by_names(kernels):
+    return {kernel.name: kernel for kernel in kernels if kernel.arch in ("sm_90", "sm_90a")}
+
+
+def chunks_of(lengths):
+    """Chunks of documents of these lengths, for the micro-batches of which attention takes the mean."""
+    chunks = cuda_tiles.pack(lengths, REFERENCE.length)
+    random.Random(1).shuffle(chunks)
+    return chunks[: MICRO_BATCHES * REFERENCE.chunks]
+
+
 def text(kernels, lengths):
     """The roofline and the step, for chunks that are made of documents of these lengths, and what differs if
     attention's backward pass is one kernel."""
-    by_name = {kernel.name: kernel for kernel in kernels if kernel.arch in ("sm_90", "sm_90a")}
-    chunks = cuda_tiles.pack(lengths, REFERENCE.length)
-    random.Random(1).shuffle(chunks)
-    chunks = chunks[: MICRO_BATCHES * REFERENCE.chunks]
+    by_name, chunks = by_names(kernels), chunks_of(lengths)
     tokens = STEP_TOKENS * sum(e - b for c in chunks for b, e in c) / (len(chunks) * 1024)
     lines = step(by_name, chunks)
     out = [

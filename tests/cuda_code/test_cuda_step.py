@@ -275,6 +275,16 @@ def test_packing_and_tiles():
     assert cuda_tiles.pairs(chunks) == 700**2 + 300**2 + 24**2 + 2 * 512**2
 
 
+def test_operators_of_a_step():
+    """The times by operator, which gpu_check.py prints beside measured ones, are those by kernel."""
+    chunks = [[(0, 1024)]]
+    by_kernel = cuda_roofline.step({}, chunks)
+    by_operator = cuda_roofline.operators({}, chunks)
+    assert sum(by_operator.values()) == pytest.approx(sum(x.seconds for x in by_kernel.values()))
+    mix = [x.seconds for name, x in by_kernel.items() if name.startswith("mix_norm_backward: ")]
+    assert by_operator["mix_norm_backward"] == pytest.approx(sum(mix)) and len(mix) == 2
+
+
 def test_fewer_bytes_are_more_tokens():
     """The printed rate follows the table: a kernel that moves less makes the step shorter."""
     chunks = [[(0, 1024)]]

@@ -1,13 +1,17 @@
 """The part of gpu_check.py that measures the time of each operator in a training step."""
 
+import shutil
+import sys
 import time
 
+import check_flops
 from check_report import number
-from check_run import PartyError
+from check_run import ROOT, PartyError
 from check_speed import LENGTH, MICRO_CHUNKS, STEP_TOKENS, quiet
-from check_training import sample_corpus
+from check_training import SAMPLE, sample_corpus
 
 SHOWN = 24
+MODELLED = "24x768"  # the model of tests/cuda_code/cuda_roofline.py
 
 
 def kernels(check, part, until):
@@ -16,9 +20,10 @@ def kernels(check, part, until):
         "Each operator of a pass and of an update is timed between two waits for the device, less the "
         "time of the waits. Calls and ms are for a whole step. Bytes are the fewest that the operator "
         "must move. The floor is its bytes or operations at the measured ceilings, whichever takes "
-        "longer."
+        f"longer. For {MODELLED}, the column `model` has the estimate of `make cuda-model` for the "
+        "compiled kernels, on an H200 and with two kernels for attention's backward pass."
     )
-    models = ["demo"] if check.rehearse else ["24x768", "16x768-patch"]
+    models = ["demo"] if check.rehearse else [MODELLED, "16x768-patch"]
     for model in models:
         try:
             rows = trace(check, model, until)
@@ -26,7 +31,33 @@ def kernels(check, part, until):
             part.verdict(f"operators of {model}, timed", False, str(error))
             continue
         part.verdict(f"operators of {model}, timed", True)
-        show(check, part, model, rows)
+        show(check, part, model, rows, modelled(check, part) if model == models[0] else {})
+
+
+def modelled(check, part):
+    """Operator -> seconds of a step, from the kernels that were compiled for this card."""
+    sys.path.insert(0, str(ROOT / "tests/cuda_code"))
+    import cuda_objects
+    import cuda_roofline
+
+    objects, tools = check.program("obj/cuda"), cuda_objects.find_tools(shutil.which("nvcc"))
+    if tools is None or not objects.is_dir():
+        part.note(
+            "no model: "
+            + (f"{objects} is missing" if tools else "cuobjdump or nvdisasm is missing")
+        )
+        return {}
+    try:
+        kernels, _ = cuda_objects.read(tools, objects, cuda_roofline.wanted())
+    except SystemExit as error:  # an object without what nvcc said about it
+        part.note(f"no model: {error}")
+        return {}
+    names = cuda_roofline.by_names(kernels)
+    if not names:
+        part.note("no model: nothing was compiled for compute capability 9.0")
+        return {}
+    lengths = check_flops.lengths(SAMPLE, LENGTH)
+    return cuda_roofline.operators(names, cuda_roofline.chunks_of(lengths))
 
 
 def trace(check, model, until):
@@ -48,7 +79,7 @@ def trace(check, model, until):
     return [(row[0], row[1], int(row[2]), *map(float, row[3:])) for row in rows]
 
 
-def show(check, part, model, rows):
+def show(check, part, model, rows, model_s):
     passes = STEP_TOKENS // (MICRO_CHUNKS * LENGTH)
     times = {"pass": passes, "update": 1}
     whole = {name: (seconds, flops) for kind, name, _, seconds, _, flops in rows if kind == "whole"}
@@ -69,11 +100,15 @@ def show(check, part, model, rows):
         done = f"{flops / seconds / 1e12:,.1f}" if flops else "-"
         reached = f"{floor / seconds:.0%}" if floor else "-"
         ms = number(1e3 * n * seconds)
-        table.append((name, n * calls, ms, f"{n * seconds / sum_s:.1%}", moved, done, reached))
-    table.append(
-        ("others", "", number(1e3 * (sum_s - shown_s)), f"{1 - shown_s / sum_s:.1%}", "", "", "")
+        estimate = number(1e3 * model_s[name]) if name in model_s else "-"
+        share = f"{n * seconds / sum_s:.1%}"
+        table.append((name, n * calls, ms, estimate, share, moved, done, reached))
+    rest = (number(1e3 * (sum_s - shown_s)), "", f"{1 - shown_s / sum_s:.1%}")
+    table.append(("others", "", *rest, "", "", ""))
+    head = (
+        *("operator", "calls", "ms a step", "model", "share"),
+        *("GB/s", "TFLOP/s", "floor over time"),
     )
-    head = ("operator", "calls", "ms a step", "share", "GB/s", "TFLOP/s", "floor over time")
     part.text(f"**{model}**, a step of {STEP_TOKENS:,} tokens in {passes} passes")
     part.table(head, table)
     part.note(
@@ -81,5 +116,9 @@ def show(check, part, model, rows):
         f"{number(1e3 * floor_s) if floor_s else '-'} ms; without waits between operators, the passes and "
         f"the update take {number(1e3 * whole_s)} ms (without masks)"
     )
+    if model_s:
+        part.note(
+            f"in the model, all operators of a step take {number(1e3 * sum(model_s.values()))} ms"
+        )
     for label, _, ms, *_ in table[:8]:
         part.bar(f"time by operator, {model}", label, float(ms.replace(",", "")), "ms a step")

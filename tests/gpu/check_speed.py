@@ -5,6 +5,7 @@ import threading
 import time
 
 from check_flops import flops_of_token
+from check_memory import Memory
 from check_report import number
 from check_run import ROOT, Party, PartyError, python_environment
 from check_training import SAMPLE, Training, sample_corpus, settings
@@ -261,6 +262,7 @@ def run_trainer(check, name, sizes, micro_tokens, until):
     model = sizes.model(check, name)
     values = settings(sample_corpus(check), model, trainer, sizes.length)
     run = Training(check, f"speed-{name}-{micro_tokens}", values, "cuda", "bf16")
+    memory = Memory(check, run, until)
     try:
         run.start()
         enough = time.monotonic() + (until - time.monotonic()) * 0.8
@@ -275,6 +277,7 @@ def run_trainer(check, name, sizes, micro_tokens, until):
             raise PartyError(f"only {len(lines)} steps within the time limit")
         figures["first_s"] = lines[0]["time"] - run.began
         figures["measured"] = lines[first:]
+        figures["memory"] = memory.rows()
         resumed(run, figures, until)
         return figures
     finally:
@@ -336,6 +339,7 @@ def rows_of_ours(check, part, name, ours, bar):
         ("waiting for data", f"{wait:.2%}", "", "0.5 %", met(wait < 0.005)),
         ("waiting for checkpoints", f"{stall:.2%}", "", "1 %", met(stall < 0.01)),
         ("from start to the end of the first step, s", number(ours["first_s"]), "", "", ""),
+        *ours["memory"],
     ]
     if "resumed_s" in ours:
         good = met(ours["resumed_s"] < 3)
