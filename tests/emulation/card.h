@@ -8,9 +8,10 @@
  *   driver=12040         the CUDA version of the driver; 0: there is no driver
  *   devices=0            the driver finds no device
  *   count=ERROR          asked how many devices there are, the driver answers with an error:
- * unknown, initialization, system_not_ready or driver_mismatch open=ERROR           it finds the
- * devices, and answers so when one is opened busy=FILE            while FILE exists, another
- * process holds the card in exclusive mode used=BYTES           memory that other processes hold
+ *                        unknown, initialization, system_not_ready or driver_mismatch
+ *   open=ERROR           it finds the devices, and answers so when one is opened
+ *   busy=FILE            while FILE exists, another process holds the card in exclusive mode
+ *   used=BYTES           memory that other processes hold
  *   lost=N               the Nth piece of work from now on fails, and so does all that follows
  *   lost_after=FILE      the first piece of work after FILE was made fails, in the same way
  *   once=FILE            not if FILE exists, which is made then
