@@ -56,6 +56,7 @@ install_files() {
   install -d "$to/bin" "$documents/doc/images" "$zsh" "$to/share/bash-completion/completions" \
     "$to/share/fish/vendor_completions.d" "$to/share/pkgconfig" "$to/lib/systemd/system"
   install -m 755 "${programs[@]/#/$BUILD/bin/}" "$to/bin"
+  local module built unit
   for module in "${modules[@]}"; do # one of an earlier version would not fit these programs
     built=$(printf '%s\n' ${MODULES-} | grep "/$module\$" || true)
     if [ -e "$built" ]; then install -D -m 755 -t "$to/lib/plm-pipeline" "$built"
@@ -77,8 +78,8 @@ install_files() {
 # What a person has to know: what is missing, and what will not be found where it is now.
 report() {
   echo "installed into $to: ${programs[*]}"
-  [ -e "$to/lib/plm-pipeline/libplm_cuda.so" ] || echo "  without the CUDA backend, which was not built (make cuda)"
-  [ -e "$to/lib/plm-pipeline/libplm_mpi.so" ] || echo "  without the MPI engine, which was not built (doc/ranks.md)"
+  [ -e "$to/lib/plm-pipeline/libplm_cuda.so" ] || echo "  without the CUDA backend: it was not built (make cuda), or CUDA=0 leaves it out"
+  [ -e "$to/lib/plm-pipeline/libplm_mpi.so" ] || echo "  without the MPI engine: it was not built (doc/ranks.md), or MPI=0 leaves it out"
   [ -z "${DESTDIR-}" ] || return 0
   case :$PATH: in
     *:"$PREFIX/bin":*) ;;
