@@ -1,11 +1,7 @@
 #!/usr/bin/env bash
 # Several ranks whose kernels for sm_90a fail their check, emulated: the check runs in a process of its own, as without
 # ranks, and all ranks do without. If only one of them does, the run does not begin.
-. "$PLM_ROOT/tests/support/trainer.sh"
-. "$PLM_ROOT/tests/support/emulated_cuda.sh"
-. "$PLM_ROOT/tests/support/ranks.sh"
-export PLM_CUDA_LIBRARY=$emulated PLM_NCCL_LIBRARY=$PLM_BUILD/tests/lib/libnccl_emulated.so
-log=$PLM_TMP/trainer.log
+. "$PLM_ROOT/tests/support/ranks_cuda.sh"
 export PLM_EMULATED_DEVICES=2
 ranks=("${rank_settings[@]:?}" --set trainer.micro_batch_tokens=64 --set trainer.steps=1 --set trainer.batch_tokens=256
   --set trainer.device=cuda --set trainer.precision=bf16)
