@@ -102,6 +102,24 @@ jq -e '.resolved.processor == "NVIDIA H100 80GB HBM3 MIG 1g.10gb"' slice/checkpo
   fail "the slice's name is not recorded"
 cmp {slice,whole}/checkpoints/latest/model.safetensors || fail "a slice gives other bits than the card"
 
+# A run on a card that is refused its card on resume leaves its newest checkpoint as it is. With `auto` it goes on on the
+# CPU, says why and that it is not exact, and records the reason.
+stays() { # EXIT-CODE WORDS MESSAGE
+  expect "$1" with_card "$2" plm-trainer -c pipeline.yaml --run whole "${cuda[@]}" --set trainer.steps=3
+  says err "$3"
+  expect 0 plm-pipeline checkpoints whole/checkpoints/latest --verify
+  [ "$(readlink whole/checkpoints/latest)" = step_00000002 ] || fail "$2: the newest checkpoint is another one"
+}
+stays 1 count=unknown "${reports}unknown error"
+stays 2 driver=11080 "NVIDIA's driver is too old"
+cp -r whole moved
+expect 0 with_card count=unknown plm-pipeline up pipeline.yaml --run moved --set trainer.device=auto --set trainer.steps=3
+[ "$(grep -c "using the CPU instead of the CUDA device: .*unknown error" moved/logs/trainer.0.log)" -eq 1 ] ||
+  fail "not one line: $(cat moved/logs/trainer.0.log)"
+says moved/logs/trainer.0.log 'not bit-exact: device was cuda, is cpu'
+jq -e '(.exact | not) and .resolved.device == "cpu" and (.resolved.fallback | contains("unknown error"))' \
+  moved/checkpoints/latest/trainer.json >/dev/null || fail "moved: $(jq .resolved moved/checkpoints/latest/trainer.json)"
+
 # `up` ends at once if trying again would not help, ...
 expect 2 with_card driver=11080 plm-pipeline up pipeline.yaml --run old "${cuda[@]}"
 says err 'driver is too old'
