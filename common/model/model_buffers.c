@@ -192,8 +192,12 @@ static void place_tables(struct plm_model *model)
   }
   for (uint32_t i = 0; i < model->table_total; i++) {
     struct token_table *table = &model->tables[i];
-    const size_t bytes = (size_t)table->width * model->config.vocab_size * sizeof(float);
+    const size_t elements = (size_t)table->width * model->config.vocab_size;
+    const size_t bytes = elements * sizeof(float);
     table->vectors = take(arena, bytes);
+    if (i == 0 && model->config.architecture != PLM_TRANSFORMER)
+      table->rounded = model->act_bytes == sizeof(float) ? (act *)table->vectors
+                                                         : take(arena, elements * model->act_bytes);
     if (i == 0 && model->options.training) table->gradient = take(arena, bytes);
   }
 }

@@ -46,9 +46,15 @@ struct plm_qkv plm_model_qkv(const struct plm_model *model, const struct model_p
 struct plm_mix plm_model_mix(const struct plm_model *model, const struct model_block *block)
 {
   const struct block_places *places = &block->places;
-  struct plm_mix mix = {.x = block->x,
-                        .p = block->projects ? block->p : model->x0[block->shape.level],
-                        .b = model_value(model, places->input_mix)};
+  struct plm_mix mix = {.x = block->x, .b = model_value(model, places->input_mix)};
+  if (block->projects) {
+    mix.p = block->p;
+  } else if (block->shape.level > 0) {
+    mix.p = model->x0[block->shape.level];
+  } else { /* a table of a few kilobytes stays in a cache, where x0 is as large as x */
+    mix.p = model->tables[0].rounded;
+    mix.p_rows = model->tokens;
+  }
   if (block->shape.skip >= 0) {
     mix.skip = model->blocks[block->shape.skip].out;
     mix.s = model_value(model, places->skip_weight);

@@ -4,7 +4,8 @@
  * The forward pass of one block, with the names of struct model_block's fields. A plain block has
  * no mix, so its mixed is x. A bottleneck has no attention, so its y is mixed.
  *
- *   mixed   = b0 (x + s skip) + b1 p      without a skip: b0 x + b1 p; p is x0, or P x0
+ *   mixed   = b0 (x + s skip) + b1 p      without a skip: b0 x + b1 p; p is x0, or P x0. On level 0
+ *                                         x0 is read from the rounded embedding
  *   h       = norm(mixed)
  *   qkv_raw = [Wq; Wk; Wv] h
  *   qkv     = prepare(qkv_raw, value embedding)
@@ -51,6 +52,7 @@ struct token_table {
   float *vectors; /* (V, width), as the passes read them: the embedding's rows are normalised, those
                      of a value embedding are the parameter's; with token_dropout the row of <mask>
                      is 0 */
+  act *rounded;   /* vectors as activations, if a block's mix reads them; else NULL */
   float *gradient; /* of vectors; for a value embedding this is the parameter's gradient */
 };
 

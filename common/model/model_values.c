@@ -123,6 +123,8 @@ static void make_token_vectors(struct plm_model *model)
     /* <mask> is the last token of every tokenizer */
     if (model->config.token_dropout)
       ops->zero(ops, table->vectors + (V - 1) * table->width, row_bytes);
+    if (table->rounded != NULL && table->rounded != (act *)table->vectors)
+      ops->round_weights(ops, table->rounded, table->vectors, (size_t)(V * table->width));
   }
 }
 

@@ -108,12 +108,14 @@ struct plm_cached_rows {
   const int32_t *slots, *positions, *key_begin;
 };
 
-/* Input of a block, x' = b0 (x + s skip) + b1 p. The arrays are (N, D). */
+/* Input of a block, x' = b0 (x + s skip) + b1 p. The arrays are (N, D), but with p_rows p is a
+ * table of rows, of which row n uses number p_rows[n]. */
 struct plm_mix {
   const act *x, *p;
-  const float *b;  /* (2) */
-  const act *skip; /* NULL if there is no skip connection; may equal x */
-  const float *s;  /* (1); read only if there is a skip connection */
+  const float *b;        /* (2) */
+  const act *skip;       /* NULL if there is no skip connection; may equal x */
+  const float *s;        /* (1); read only if there is a skip connection */
+  const int32_t *p_rows; /* (N), device, or NULL */
 };
 
 /* Gradients of plm_mix. G is the gradient of x', and g = b0 G that of x + s skip. dskip and ds are

@@ -28,6 +28,7 @@ struct plm_qkv_rows { /* rows [begin, end) of (B * L, 3 H K) */
 
 struct plm_mix_rows { /* the rows of a struct plm_mix that belong to a tile */
   const void *x, *p, *skip;
+  const int32_t *p_rows;
   float b[2], s;
 };
 

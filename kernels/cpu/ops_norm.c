@@ -92,7 +92,10 @@ static struct plm_mix_rows mix_of(const struct job *job, int64_t begin)
 {
   struct plm_mix_rows mix = job->mix;
   mix.x = plm_act_at(job->cpu, mix.x, begin * job->D);
-  mix.p = plm_act_at(job->cpu, mix.p, begin * job->D);
+  if (mix.p_rows != NULL)
+    mix.p_rows += begin;
+  else
+    mix.p = plm_act_at(job->cpu, mix.p, begin * job->D);
   if (mix.skip != NULL) mix.skip = plm_act_at(job->cpu, mix.skip, begin * job->D);
   return mix;
 }
@@ -102,6 +105,7 @@ static struct plm_mix_rows mix_rows(const struct plm_mix *mix)
   return (struct plm_mix_rows){.x = mix->x,
                                .p = mix->p,
                                .skip = mix->skip,
+                               .p_rows = mix->p_rows,
                                .b = {mix->b[0], mix->b[1]},
                                .s = mix->skip == NULL ? 0 : *mix->s};
 }

@@ -97,6 +97,13 @@ __global__ void norm_backward_kernel(T *dx, const T *dh, const T *x, int64_t N, 
 template <class T> struct Mix {
   const T *x, *p, *skip;
   const float *b, *s; /* s is NULL if there is no skip */
+  const int32_t *p_rows;
+
+  /* Row n of p. */
+  __device__ __forceinline__ const T *p_row(int64_t n, int64_t D) const
+  {
+    return p + (p_rows == nullptr ? n : (int64_t)p_rows[n]) * D;
+  }
 };
 
 /* A lane's elements of the block's input before the mix: x + s skip. */
@@ -118,12 +125,13 @@ __global__ void mix_forward_kernel(T *mixed, T *h, Mix<T> mix, int64_t N, int64_
   typedef Columns<T, VECTOR> C;
   const float b0 = mix.b[0], b1 = mix.b[1], s = SKIP ? *mix.s : 0;
   for (int64_t n = first_row(); n < N; n += row_stride()) {
+    const T *p_row = mix.p_row(n, D);
     float squares = 0;
     EACH_COLUMN(C, D)
     {
       float v[C::N], w[C::N];
       load_input<C, SKIP>(v, mix, s, n * D + j);
-      C::load(w, mix.p + n * D + j);
+      C::load(w, p_row + j);
 #pragma unroll
       for (int i = 0; i < C::N; i++) v[i] = to_float(from_float<T>(b0 * v[i] + b1 * w[i]));
 #pragma unroll
@@ -175,6 +183,7 @@ template <class T, bool VECTOR, bool SKIP> __global__ void mix_backward_kernel(M
   MixSums sums;
   for (int64_t n = first_row<MIX_WARPS>(); n < m.N; n += row_stride<MIX_WARPS>()) {
     const int64_t row = n * m.D;
+    const T *p_row = m.mix.p_row(n, m.D);
     const float2 factors = backward_factors<C>(m.dh + row, m.mixed + row, m.D);
     EACH_COLUMN(C, m.D)
     {
@@ -185,7 +194,7 @@ template <class T, bool VECTOR, bool SKIP> __global__ void mix_backward_kernel(M
 #pragma unroll
       for (int i = 0; i < C::N; i++) g[i] += factors.x * d[i] - factors.y * v[i];
       load_input<C, SKIP>(v, m.mix, s, row + j);
-      C::load(w, m.mix.p + row + j);
+      C::load(w, p_row + j);
       C::load(d, m.dp + row + j);
 #pragma unroll
       for (int i = 0; i < C::N; i++) {
@@ -268,7 +277,7 @@ __global__ void held_mix_forward_kernel(T *mixed, T *h, Mix<T> mix, int64_t N, i
   for (int64_t n = first_row(); n < N; n += row_stride()) {
     R v, w, skip;
     v.load(mix.x + n * D, D);
-    w.load(mix.p + n * D, D);
+    w.load(mix.p_row(n, D), D);
     if constexpr (SKIP) skip.load(mix.skip + n * D, D);
     v.fill([&](int i, int k) {
       const float x = SKIP ? v.at(i, k) + s * skip.at(i, k) : v.at(i, k);
@@ -296,7 +305,7 @@ template <class T, int HELD, bool SKIP> __global__ void held_mix_backward_kernel
     d.load(m.dh + row, m.D);
     g.load(m.dmixed + row, m.D);
     x.load(m.mix.x + row, m.D);
-    p.load(m.mix.p + row, m.D);
+    p.load(m.mix.p_row(n, m.D), m.D);
     dp.load(m.dp + row, m.D);
     if constexpr (SKIP) skip.load(m.mix.skip + row, m.D);
     if (m.more != nullptr && !own) more.load(m.more + row, m.D);
@@ -392,8 +401,12 @@ void norm_rows_backward(struct plm_ops *ops, float *dx, const float *dh, const f
 
 template <class T> Mix<T> mix_of(const struct plm_mix *mix)
 {
-  return {static_cast<const T *>(mix->x), static_cast<const T *>(mix->p),
-          static_cast<const T *>(mix->skip), mix->b, mix->s};
+  return {static_cast<const T *>(mix->x),
+          static_cast<const T *>(mix->p),
+          static_cast<const T *>(mix->skip),
+          mix->b,
+          mix->s,
+          mix->p_rows};
 }
 
 /* Calls f with whether there is a skip, as a compile-time constant. */

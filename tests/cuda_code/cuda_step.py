@@ -169,7 +169,7 @@ def block_forward(s, i):
     padded, lanes, _ = widths(s)
     skip = has_skip(s, i)
     mix = f"held_mix_forward_kernel<plm_bf16, {held(D)}, {str(skip).lower()}>"
-    yield rows_kernel("mix_norm_forward", mix, s, 4 + skip)
+    yield rows_kernel("mix_norm_forward", mix, s, 3 + skip)
     yield forward_product(N, D, 3 * D)
     yield qkv_kernel("qkv_value_forward", f"wide_forward_kernel<plm_bf16, {lanes}>", s, 6)
     yield Launch(
@@ -253,7 +253,7 @@ def block_backward(s, i):
 def mix_backward(s, i):
     skip, name = has_skip(s, i), "mix_norm_backward"
     kernel = f"held_mix_backward_kernel<plm_bf16, {held(s.width)}, {str(skip).lower()}>"
-    yield rows_kernel(name, kernel, s, 8 + 2 * skip + has_more(s, i))
+    yield rows_kernel(name, kernel, s, 7 + 2 * skip + has_more(s, i))
     parts = min(1024, s.rows // 4)
     yield sums(name, 2, parts)
     if skip:

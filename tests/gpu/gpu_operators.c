@@ -103,6 +103,19 @@ CALL(mix_norm_backward)
   ops->mix_norm_backward(ops, &to, b[3], b[4], b[5], &mix, N, D);
 }
 
+CALL(table_mix_norm_forward)
+{
+  const struct plm_mix mix = {.x = b[2], .p = b[3], .b = b[4], .p_rows = b[5]};
+  ops->mix_norm_forward(ops, b[0], b[1], &mix, N, D);
+}
+
+CALL(table_mix_norm_backward)
+{
+  const struct plm_mix mix = {.x = b[6], .p = b[7], .b = b[8], .p_rows = b[9]};
+  const struct plm_mix_gradients to = {.dx = b[0], .dp = b[1], .db = b[2]};
+  ops->mix_norm_backward(ops, &to, b[3], b[4], b[5], &mix, N, D);
+}
+
 CALL(skip_mix_norm_forward)
 {
   const struct plm_mix mix = {.x = b[2], .p = b[3], .b = b[4], .skip = b[5], .s = b[6]};
@@ -257,6 +270,30 @@ static size_t fill(struct sample *s)
         {ACT, IN, x},
         {ACT, IN, x},
         {FLOAT, IN, 2}}},
+      {"mix_norm_forward, p from a table",
+       table_mix_norm_forward,
+       1e-6,
+       4e-3,
+       {{ACT, OUT, x},
+        {ACT, OUT, x},
+        {ACT, IN, x},
+        {ACT, IN, table},
+        {FLOAT, IN, 2},
+        {TOKENS, IN, N}}},
+      {"mix_norm_backward, p from a table",
+       table_mix_norm_backward,
+       1e-4,
+       2e-2,
+       {{ACT, OUT, x},
+        {ACT, BOTH, x},
+        {FLOAT, BOTH, 2},
+        {ACT, IN, x},
+        {ACT, IN, x},
+        {ACT, IN, x},
+        {ACT, IN, x},
+        {ACT, IN, table},
+        {FLOAT, IN, 2},
+        {TOKENS, IN, N}}},
       {"mix_norm_forward, skip",
        skip_mix_norm_forward,
        1e-6,

@@ -67,7 +67,19 @@ static void backward(struct ops_case *c, struct rows *r, const struct plm_mix *m
   ops_case_check_float(c, "ds", ds, &r->ds, 1, 40 * sqrt((double)n) + slack);
 }
 
-void mix_case_run(struct ops_case *c, int64_t N, int64_t D, enum mix_case_kind kind)
+/* Makes p a table, and r->p the rows that the table stands for. */
+static void take_rows_of_a_table(struct ops_case *c, struct rows *r, struct plm_mix *mix, int64_t N,
+                                 int64_t D)
+{
+  enum { TABLE_ROWS = 5 };
+  const int32_t *rows = ops_case_integers(c, N, TABLE_ROWS);
+  double *table = ops_case_values(c, TABLE_ROWS * D, 1);
+  mix->p = ops_case_act(c, table, TABLE_ROWS * D);
+  mix->p_rows = ops_case_device(c, rows, (size_t)N * sizeof *rows);
+  for (int64_t i = 0; i < N * D; i++) r->p[i] = table[rows[i / D] * D + i % D];
+}
+
+static void run(struct ops_case *c, int64_t N, int64_t D, enum mix_case_kind kind, bool of_table)
 {
   const int64_t n = N * D;
   struct rows r = {.x = ops_case_values(c, n, 1),
@@ -92,6 +104,7 @@ void mix_case_run(struct ops_case *c, int64_t N, int64_t D, enum mix_case_kind k
   }
   const float *s = ops_case_float(c, &r.s, 1);
   if (kind >= MIX_SKIP) mix.s = s;
+  if (of_table) take_rows_of_a_table(c, &r, &mix, N, D);
   void *mixed = ops_case_empty_act(c, n), *h = ops_case_empty_act(c, n);
   double *exact = ops_case_zeros(c, n);
   for (int64_t i = 0; i < n; i++)
@@ -101,4 +114,10 @@ void mix_case_run(struct ops_case *c, int64_t N, int64_t D, enum mix_case_kind k
   reference_norm(exact, ops_case_read(c, mixed, n), N, D);
   ops_case_check_act(c, "norm of mixed", h, exact, n, 8);
   backward(c, &r, &mix, mixed, N, D, kind);
+}
+
+void mix_case_run(struct ops_case *c, int64_t N, int64_t D, enum mix_case_kind kind)
+{
+  run(c, N, D, kind, false);
+  if (N > 1 && (kind == MIX_ALONE || kind == MIX_SKIP)) run(c, N, D, kind, true);
 }

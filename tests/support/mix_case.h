@@ -16,7 +16,8 @@ enum mix_case_kind {
   MIX_KINDS
 };
 
-/* Checks forward and backward of seeded rows; gradients are added to dp, db and ds. */
+/* Checks forward and backward of seeded rows, for two kinds also with p as a table of rows;
+ * gradients are added to dp, db and ds. */
 void mix_case_run(struct ops_case *c, int64_t N, int64_t D, enum mix_case_kind kind);
 
 #endif

@@ -137,13 +137,15 @@ TRACED(norm_backward,
        (ops, dx, dh, x, N, D), "norm_backward", 4 * A * ND, 0)
 TRACED(mix_norm_forward,
        (struct plm_ops * ops, act *mixed, act *h, const struct plm_mix *mix, int64_t N, int64_t D),
-       (ops, mixed, h, mix, N, D), "mix_norm_forward", (mix->skip != NULL ? 5 : 4) * A * ND, 0)
+       (ops, mixed, h, mix, N, D), "mix_norm_forward",
+       (3 + (mix->p_rows == NULL ? 1 : 0) + (mix->skip != NULL ? 1 : 0)) * A * ND, 0)
 TRACED(mix_norm_backward,
        (struct plm_ops * ops, const struct plm_mix_gradients *to, act *dmixed, const act *dh,
         const act *mixed, const struct plm_mix *mix, int64_t N, int64_t D),
        (ops, to, dmixed, dh, mixed, mix, N, D), "mix_norm_backward",
-       (8 + (mix->skip != NULL ? 2 : 0) + (to->more != NULL && to->more != to->dskip ? 1 : 0)) * A *
-           ND,
+       (7 + (mix->p_rows == NULL ? 1 : 0) + (mix->skip != NULL ? 2 : 0) +
+        (to->more != NULL && to->more != to->dskip ? 1 : 0)) *
+           A * ND,
        0)
 TRACED(token_mean_forward,
        (struct plm_ops * ops, act *out, const float *table, const int32_t *tokens, int64_t N,

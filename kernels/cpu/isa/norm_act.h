@@ -48,6 +48,12 @@ static void ACT(norm_backward)(void *dx, const void *dh, const void *x, int64_t 
   }
 }
 
+/* Row n of the second operand of the mix. */
+static inline const ACT_TYPE *ACT(mix_row)(const struct plm_mix_rows *mix, int64_t n, int64_t D)
+{
+  return (const ACT_TYPE *)mix->p + (mix->p_rows == NULL ? n : mix->p_rows[n]) * D;
+}
+
 /* x + s skip, the first operand of the mix, for the vector of elements from i on. */
 static inline vfloat ACT(mix_input)(const struct plm_mix_rows *mix, int64_t i, int64_t left)
 {
@@ -60,7 +66,7 @@ static void ACT(mix_norm_forward)(void *mixed, void *h, const struct plm_mix_row
                                   int64_t D)
 {
   for (int64_t n = 0; n < N; n++) {
-    const ACT_TYPE *p_row = (const ACT_TYPE *)mix->p + n * D;
+    const ACT_TYPE *p_row = ACT(mix_row)(mix, n, D);
     ACT_TYPE *m_row = (ACT_TYPE *)mixed + n * D;
     for (int64_t i = 0; i < D; i += SIMD_WIDTH)
       act_store(m_row + i,
@@ -71,13 +77,14 @@ static void ACT(mix_norm_forward)(void *mixed, void *h, const struct plm_mix_row
   }
 }
 
-/* Computes the gradients of the row at element `at` and adds its part of db and ds to the sums. */
+/* Computes the gradients of row n and adds its part of db and ds to the sums. */
 static void ACT(mix_norm_backward_row)(const struct plm_mix_rows *mix,
-                                       const struct plm_mix_row_gradients *to, int64_t at,
-                                       int64_t D, vfloat sums[3])
+                                       const struct plm_mix_row_gradients *to, int64_t n, int64_t D,
+                                       vfloat sums[3])
 {
+  const int64_t at = n * D;
   const ACT_TYPE *upper = (const ACT_TYPE *)to->dh + at, *m_row = (const ACT_TYPE *)to->mixed + at;
-  const ACT_TYPE *p_row = (const ACT_TYPE *)mix->p + at;
+  const ACT_TYPE *p_row = ACT(mix_row)(mix, n, D);
   const ACT_TYPE *skip_row = mix->skip == NULL ? NULL : (const ACT_TYPE *)mix->skip + at;
   const ACT_TYPE *more_row = to->more == NULL ? NULL : (const ACT_TYPE *)to->more + at;
   const ACT_TYPE *dm_row = (const ACT_TYPE *)to->dmixed + at;
@@ -108,7 +115,7 @@ static void ACT(mix_norm_backward)(float sums[3], const struct plm_mix_rows *mix
   double totals[3] = {0, 0, 0}; /* double, because the parts of the rows largely cancel */
   for (int64_t n = 0; n < N; n++) {
     vfloat row[3] = {{0}, {0}, {0}};
-    ACT(mix_norm_backward_row)(mix, to, n * D, D, row);
+    ACT(mix_norm_backward_row)(mix, to, n, D, row);
     for (int i = 0; i < 3; i++) totals[i] += (double)vsum(row[i]);
   }
   for (int i = 0; i < 3; i++) sums[i] = (float)totals[i];
