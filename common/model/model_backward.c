@@ -131,7 +131,7 @@ static void block_mix_backward(struct plm_model *model, const struct model_pass 
   }
   if (i > 0 && skip_joins_behind(model, i - 1))
     to.more = model->blocks[model->blocks[i - 1].skipped_by].x;
-  ops->mix_norm_backward(ops, &to, dx, model->norm_gradient, block->mixed, &mix, N, D);
+  ops->mix_norm_backward(ops, &to, dx, model->norm_gradient, &mix, N, D);
   if (block->projects) {
     const int64_t base = model->config.hidden_size;
     ops->linear_backward_weight(ops, gradient(model, block->places.projection), to.dp,

@@ -301,10 +301,10 @@ struct plm_ops {
   void (*mix_norm_forward)(struct plm_ops *ops, act *mixed, act *h, const struct plm_mix *mix,
                            int64_t N, int64_t D);
   /* G = dmixed + d norm(x') dh, where dmixed is the gradient that reaches x' through the residual
-   * connection. The contents of dmixed are undefined afterwards unless to->dx equals it. */
+   * connection. x' is computed again from `mix`. The contents of dmixed are undefined afterwards
+   * unless to->dx equals it. */
   void (*mix_norm_backward)(struct plm_ops *ops, const struct plm_mix_gradients *to, act *dmixed,
-                            const act *dh, const act *mixed, const struct plm_mix *mix, int64_t N,
-                            int64_t D);
+                            const act *dh, const struct plm_mix *mix, int64_t N, int64_t D);
 
   /* ---- token tables ---- */
   /* Mean of the table rows of each group of 2^level consecutive tokens:

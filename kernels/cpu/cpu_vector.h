@@ -34,7 +34,7 @@ struct plm_mix_rows { /* the rows of a struct plm_mix that belong to a tile */
 
 struct plm_mix_row_gradients { /* the same of plm_mix_gradients, without the sums db and ds */
   void *dx, *dp, *dskip;
-  const void *more, *dmixed, *dh, *mixed;
+  const void *more, *dmixed, *dh;
 };
 
 struct plm_token_groups { /* N groups of 2^level tokens */

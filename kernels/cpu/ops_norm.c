@@ -136,15 +136,13 @@ static void mix_back_tile(void *context, int64_t tile, uint32_t thread)
   to.dp = OUT(job, to.dp);
   to.dmixed = AT(job, to.dmixed);
   to.dh = AT(job, to.dh);
-  to.mixed = AT(job, to.mixed);
   if (to.dskip != NULL) to.dskip = OUT(job, to.dskip);
   if (to.more != NULL) to.more = AT(job, to.more);
   job->cpu->vector.mix_norm_backward(job->sums[tile], &mix, &to, count, job->D);
 }
 
 static void mix_norm_backward(struct plm_ops *ops, const struct plm_mix_gradients *to, act *dmixed,
-                              const act *dh, const act *mixed, const struct plm_mix *mix, int64_t N,
-                              int64_t D)
+                              const act *dh, const struct plm_mix *mix, int64_t N, int64_t D)
 {
   struct job job = {.cpu = plm_cpu_of(ops), .N = N, .D = D};
   job.mix = mix_rows(mix);
@@ -153,8 +151,7 @@ static void mix_norm_backward(struct plm_ops *ops, const struct plm_mix_gradient
                                           .dskip = mix->skip == NULL ? NULL : to->dskip,
                                           .more = to->more,
                                           .dmixed = dmixed,
-                                          .dh = dh,
-                                          .mixed = mixed};
+                                          .dh = dh};
   float *const totals[SUMS] = {to->db, to->db + 1, mix->skip == NULL ? NULL : to->ds};
   run_with_sums(&job, mix_back_tile, totals);
 }

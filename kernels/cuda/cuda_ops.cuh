@@ -137,6 +137,7 @@ void plm_cuda_memory_register(struct plm_cuda *cuda);
 void plm_cuda_streams_register(struct plm_cuda *cuda);
 void plm_cuda_elementwise_register(struct plm_cuda *cuda);
 void plm_cuda_norm_register(struct plm_cuda *cuda);
+void plm_cuda_mix_register(struct plm_cuda *cuda);
 void plm_cuda_tokens_register(struct plm_cuda *cuda);
 void plm_cuda_qkv_register(struct plm_cuda *cuda);
 void plm_cuda_attention_register(struct plm_cuda *cuda);

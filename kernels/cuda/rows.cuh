@@ -54,6 +54,16 @@ template <class T, int HELD> struct Row {
   {
     if (column(i) < D) *reinterpret_cast<uint4 *>(row + column(i)) = vectors[i].words;
   }
+  /* Hides from the compiler that the elements are those of before. It then converts them again
+   * where they are used, instead of keeping what it computed from them in registers until there. */
+  __device__ __forceinline__ void hide()
+  {
+#pragma unroll
+    for (int i = 0; i < HELD; i++) {
+      uint4 &words = vectors[i].words;
+      asm volatile("" : "+r"(words.x), "+r"(words.y), "+r"(words.z), "+r"(words.w));
+    }
+  }
   __device__ __forceinline__ float at(int i, int k) const
   {
     return to_float(vectors[i].elements[k]);
@@ -78,6 +88,12 @@ template <class T, int HELD> struct Row {
   }
 };
 
+/* Whether a row of D elements consists of whole vectors. */
+template <class T> static inline bool plm_whole_vectors(int64_t D)
+{
+  return D % plm_vector<T>::N == 0;
+}
+
 /* Calls f with HELD as a compile-time constant, or with 0 if the row cannot be held: it is wider
  * than MOST vectors for each lane, or not a multiple of a vector. */
 template <int HELD> struct plm_held {
@@ -87,7 +103,7 @@ template <class T, int MOST, class F> static inline void plm_with_held(int64_t D
 {
   const int64_t vectors =
       (D + (int64_t)PLM_WARP * plm_vector<T>::N - 1) / ((int64_t)PLM_WARP * plm_vector<T>::N);
-  if (D % plm_vector<T>::N != 0 || vectors > MOST) return f(plm_held<0>());
+  if (!plm_whole_vectors<T>(D) || vectors > MOST) return f(plm_held<0>());
   if (vectors == 1) return f(plm_held<1>());
   if (vectors == 2) return f(plm_held<2>());
   if (vectors == 3) return f(plm_held<3>());

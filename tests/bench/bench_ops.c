@@ -132,7 +132,7 @@ static void mix_backward(struct bench *b, bool skip)
   const struct plm_mix mix = mix_of(b, skip);
   const struct plm_mix_gradients to = {
       .dx = b->a, .dp = b->e, .db = b->scalars + 3, .dskip = b->b, .ds = b->scalars + 5};
-  b->ops->mix_norm_backward(b->ops, &to, b->a, b->d, b->c, &mix, b->N, b->I);
+  b->ops->mix_norm_backward(b->ops, &to, b->a, b->d, &mix, b->N, b->I);
 }
 
 static void run_mix_backward(struct bench *b)

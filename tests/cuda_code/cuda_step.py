@@ -253,7 +253,7 @@ def block_backward(s, i):
 def mix_backward(s, i):
     skip, name = has_skip(s, i), "mix_norm_backward"
     kernel = f"held_mix_backward_kernel<plm_bf16, {held(s.width)}, {str(skip).lower()}>"
-    yield rows_kernel(name, kernel, s, 7 + 2 * skip + has_more(s, i))
+    yield rows_kernel(name, kernel, s, 6 + 2 * skip + has_more(s, i))
     parts = min(1024, s.rows // 4)
     yield sums(name, 2, parts)
     if skip:

@@ -209,10 +209,10 @@ def test_reference_instances():
     def found(width, registers):
         name = f"held_mix_backward_kernel<plm_bf16, {width}, true>"
         rows = cuda_code.rows_of(
-            [cuda_objects.Kernel("sm_90", "ops_norm", name, registers, 0)]
+            [cuda_objects.Kernel("sm_90", "ops_mix", name, registers, 0)]
             + [
                 cuda_objects.Kernel(
-                    "sm_90", "ops_norm", "held_mix_backward_kernel<float, 4, true>", 255, 0
+                    "sm_90", "ops_mix", "held_mix_backward_kernel<float, 4, true>", 255, 0
                 )
             ]
         )

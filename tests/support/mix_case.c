@@ -54,7 +54,7 @@ static void backward(struct ops_case *c, struct rows *r, const struct plm_mix *m
   if (kind == MIX_OWN_SKIP) to.more = to.dskip;
   struct results exact;
   expect(c, r, &exact, stored, N, D, kind);
-  c->ops->mix_norm_backward(c->ops, &to, dmixed, dh, mixed, mix, N, D);
+  c->ops->mix_norm_backward(c->ops, &to, dmixed, dh, mix, N, D);
   const double *written = kind == MIX_OWN_SKIP ? ops_case_read(c, to.dskip, n) : NULL;
   for (int64_t i = 0; written != NULL && i < n; i++) exact.dx[i] += written[i];
   /* a short row may be close to 0; its gradient is then the difference of two large terms */

@@ -141,9 +141,9 @@ TRACED(mix_norm_forward,
        (3 + (mix->p_rows == NULL ? 1 : 0) + (mix->skip != NULL ? 1 : 0)) * A * ND, 0)
 TRACED(mix_norm_backward,
        (struct plm_ops * ops, const struct plm_mix_gradients *to, act *dmixed, const act *dh,
-        const act *mixed, const struct plm_mix *mix, int64_t N, int64_t D),
-       (ops, to, dmixed, dh, mixed, mix, N, D), "mix_norm_backward",
-       (7 + (mix->p_rows == NULL ? 1 : 0) + (mix->skip != NULL ? 2 : 0) +
+        const struct plm_mix *mix, int64_t N, int64_t D),
+       (ops, to, dmixed, dh, mix, N, D), "mix_norm_backward",
+       (6 + (mix->p_rows == NULL ? 1 : 0) + (mix->skip != NULL ? 2 : 0) +
         (to->more != NULL && to->more != to->dskip ? 1 : 0)) *
            A * ND,
        0)

@@ -12,8 +12,10 @@
 #include <stdint.h>
 #include <string.h>
 
-#if defined(PLM_ISA_avx512)
+#if defined(PLM_ISA_avx512) || defined(PLM_ISA_avx2)
 #include <immintrin.h>
+#elif defined(__ARM_NEON)
+#include <arm_neon.h>
 #endif
 
 #define SIMD_JOIN_(a, b) a##_##b
@@ -37,6 +39,22 @@ typedef uint16_t vbf16 __attribute__((vector_size(2 * SIMD_WIDTH)));
 static inline vfloat vset(float x)
 {
   return x - (vfloat){0};
+}
+
+/* a b + c, rounded once where the processor can. Unlike an expression, of which the compiler
+ * chooses in each place which product it adds to the other, this has the same bits in all places.
+ */
+static inline vfloat vfma(vfloat a, vfloat b, vfloat c)
+{
+#if defined(PLM_ISA_avx512)
+  return (vfloat)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+#elif defined(PLM_ISA_avx2)
+  return (vfloat)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#elif defined(__ARM_NEON)
+  return (vfloat)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
+#else
+  return a * b + c;
+#endif
 }
 
 /* ---- load and store ---- */

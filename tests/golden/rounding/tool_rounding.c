@@ -89,11 +89,11 @@ static void mix(void)
   const act *kept = take_act(n);
   const float *s = take_float(1);
   act *dmixed = take_act(n), *mixed = fresh(2 * n), *h = fresh(2 * n);
-  const struct plm_mix in = {x, p, b, kept, s};
+  const struct plm_mix in = {x, p, b, kept, s, NULL};
   const struct plm_mix_gradients to = {dmixed,       fresh(2 * n), fresh(8),
                                        fresh(2 * n), fresh(4),     NULL};
   ops->mix_norm_forward(ops, mixed, h, &in, N, D);
-  ops->mix_norm_backward(ops, &to, dmixed, fresh(2 * n), mixed, &in, N, D);
+  ops->mix_norm_backward(ops, &to, dmixed, fresh(2 * n), &in, N, D);
   give(mixed, 2 * n);
   give(h, 2 * n);
   give(to.dx, 2 * n);
