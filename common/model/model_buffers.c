@@ -91,7 +91,6 @@ static void place_shared(struct layout *layout)
   if (!training)
     for (int i = 0; i < 2; i++) layout->slot[i] = take_act(layout, arena, n);
   if (!training || model->options.recompute == PLM_RECOMPUTE_BLOCK) {
-    layout->shared.mixed = take_act(layout, arena, n);
     layout->shared.p = take_act(layout, arena, n);
     layout->shared.y = take_act(layout, arena, n);
     place_attention(layout, arena, &layout->shared, n, level_rows(model, 0));
@@ -122,14 +121,10 @@ static void place_block(struct layout *layout, uint32_t i)
 
   place_input(layout, i);
   if (training && recompute != PLM_RECOMPUTE_BLOCK) {
-    if (block->shape.kind != PLM_BLOCK_PLAIN) block->mixed = take_act(layout, arena, n);
     if (block->projects) block->p = take_act(layout, arena, n);
-    if (block->shape.kind != PLM_BLOCK_BOTTLENECK) {
-      place_attention(layout, arena, block, n, rows);
-      block->y = take_act(layout, arena, n);
-    }
+    if (block->shape.kind != PLM_BLOCK_BOTTLENECK) place_attention(layout, arena, block, n, rows);
+    block->y = take_act(layout, arena, n);
   } else {
-    block->mixed = layout->shared.mixed;
     block->p = layout->shared.p;
     block->h = layout->shared.h;
     block->qkv_raw = layout->shared.qkv_raw;
@@ -144,11 +139,8 @@ static void place_block(struct layout *layout, uint32_t i)
     block->h2 = layout->shared.h2;
     block->hidden = layout->shared.hidden;
   }
-  if (block->shape.kind == PLM_BLOCK_PLAIN) block->mixed = block->x;
-  if (block->shape.kind == PLM_BLOCK_BOTTLENECK) {
-    block->y = block->mixed;
-    block->h = block->h2;
-  }
+  block->mixed = block->shape.kind == PLM_BLOCK_PLAIN ? block->x : block->y;
+  if (block->shape.kind == PLM_BLOCK_BOTTLENECK) block->h = block->h2;
   block->out = !training && block->skipped_by >= 0 ? take_act(layout, arena, n)
                                                    : take_stream(layout, block->x, n);
 }

@@ -2,7 +2,8 @@
  * block keeps for its backward pass, and the buffers that all blocks share.
  *
  * The forward pass of one block, with the names of struct model_block's fields. A plain block has
- * no mix, so its mixed is x. A bottleneck has no attention, so its y is mixed.
+ * no mix, so its mixed is x. In the others y is written over mixed, which the backward pass
+ * computes again. A bottleneck has no attention, so its y is mixed.
  *
  *   mixed   = b0 (x + s skip) + b1 p      without a skip: b0 x + b1 p; p is x0, or P x0. On level 0
  *                                         x0 is read from the rounded embedding
