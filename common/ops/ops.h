@@ -328,7 +328,8 @@ struct plm_ops {
                                const act *dqkv, const struct plm_qkv *in);
   /* The same with vi computed from its table (in->vi is not read). Forward is token_mean_forward
    * followed by qkv_prepare_forward; backward adds to dtable what token_mean_backward computes from
-   * dvi. The results have the same bits as those operators' results. */
+   * dvi. The results have the same bits as those operators' results, but the sums of da and dtable
+   * may be in another order. */
   void (*qkv_value_forward)(struct plm_ops *ops, act *out, const struct plm_qkv *in,
                             const struct plm_value_table *value);
   void (*qkv_value_backward)(struct plm_ops *ops, act *dqkv_raw, float *dtable, float *da,

@@ -97,6 +97,9 @@ struct plm_cuda_token_rows {
 void plm_cuda_token_backward(struct plm_cuda *cuda, float *dtable,
                              const struct plm_cuda_token_rows *rows);
 
+/* Rows of the slabs whose sums by token go to scratch, if each slab leaves so many floats there. */
+int64_t plm_cuda_token_slab_rows(const struct plm_cuda *cuda, int64_t N, int64_t floats);
+
 /* x = relu(x)^2; dx *= the slope of relu2 where it gave `out`. n elements, in place. */
 void plm_cuda_relu2(struct plm_cuda *cuda, act *x, int64_t n);
 void plm_cuda_relu2_backward(struct plm_cuda *cuda, act *dx, const act *out, int64_t n);

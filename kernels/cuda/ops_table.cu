@@ -174,6 +174,15 @@ void token_mean_backward(struct plm_ops *ops, float *dtable, const act *dout, co
 
 } // namespace
 
+int64_t plm_cuda_token_slab_rows(const struct plm_cuda *cuda, int64_t N, int64_t floats)
+{
+  const int64_t room = plm_cuda_scratch_room<float>(cuda) / floats;
+  const int64_t most = room < MAX_SLABS ? room : (int64_t)MAX_SLABS;
+  PLM_ASSERT(most >= 1);
+  const int64_t slab_rows = (N + most - 1) / most;
+  return slab_rows < SLAB_ROWS ? (int64_t)SLAB_ROWS : slab_rows;
+}
+
 void plm_cuda_token_backward(struct plm_cuda *cuda, float *dtable,
                              const struct plm_cuda_token_rows *rows)
 {
@@ -181,11 +190,7 @@ void plm_cuda_token_backward(struct plm_cuda *cuda, float *dtable,
   const size_t shared = (size_t)V * COLUMNS * sizeof(float);
   PLM_ASSERT(shared <= SHARED_BYTES);
   if (N <= 0) return;
-  const int64_t room = plm_cuda_scratch_room<float>(cuda) / (V * D);
-  const int64_t most = room < MAX_SLABS ? room : (int64_t)MAX_SLABS;
-  PLM_ASSERT(most >= 1);
-  int64_t slab_rows = (N + most - 1) / most;
-  if (slab_rows < SLAB_ROWS) slab_rows = SLAB_ROWS;
+  const int64_t slab_rows = plm_cuda_token_slab_rows(cuda, N, V * D);
   const unsigned slabs = plm_blocks(N, slab_rows);
   float *partial = plm_cuda_scratch<float>(cuda, (size_t)(slabs * V * D));
   plm_with_act(cuda, [&](auto *type) {

@@ -15,6 +15,7 @@ TOKEN_ROWS, TOKEN_SLABS = 256, 512  # ops_table.cu: rows of a slab at least, sla
 TOKEN_AHEAD, TOKEN_COLUMNS = 8, 64  # rows that a warp loads at a time, and its columns
 PARTS_AHEAD = 16  # ops_elementwise.cu: partial sums that a thread loads at a time
 HEAD_SLABS = 264  # ops_head.cu
+QKV_WARPS = 8  # qkv.cuh: of a block
 PRODUCT, COPY = "product", "copy"  # not kernels of this backend: cuBLASLt's, and the driver's
 
 
@@ -224,10 +225,25 @@ def attention_backward(s):
     yield Launch(name, f"backward_kernel<{padded}, false, false>", 5 * row, least=0)
 
 
+def value_backward(s):
+    """The gradients of qkv, and those of its value embeddings summed by token on the way."""
+    name, table, slabs = "qkv_value_backward", s.vocabulary * s.width, token_slabs(s.rows)
+    lanes = widths(s)[1]
+    row = s.rows * s.width * ACT
+    yield Launch(
+        name,
+        f"value_backward_kernel<plm_bf16, {lanes}>",
+        9 * row + slabs * table * FLOAT,
+        rows=s.rows * s.heads * lanes // 32,
+        warps=slabs * s.heads * QKV_WARPS,
+        least=9 * row,
+    )
+    yield sums(name, table, slabs)
+    yield sums(name, 2, slabs * s.heads)
+
+
 def block_backward(s, i):
     N, D, F = s.rows, s.width, s.hidden
-    lanes = widths(s)[1]
-    row = N * D * ACT
     narrowed = i + 1 == s.layers and s.narrowed
     n = s.head_rows if narrowed else N
     yield weight_product(n, F, D)
@@ -241,10 +257,7 @@ def block_backward(s, i):
         yield from widen(s)
         yield from widen(s)
     yield from attention_backward(s)
-    value = "qkv_value_backward"
-    yield from token_backward(s, value, 1, least=9 * row)
-    yield qkv_kernel(value, f"wide_backward_kernel<plm_bf16, {lanes}>", s, 9, least=0)
-    yield sums(value, 2, min(1024, N * s.heads * lanes // 256))
+    yield from value_backward(s)
     yield weight_product(N, D, 3 * D)
     yield input_product(N, D, 3 * D)
     yield from mix_backward(s, i)
