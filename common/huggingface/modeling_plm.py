@@ -823,7 +823,9 @@ class EmbeddingMixin:
             return zip(names, sequences, strict=True)
 
         if logits and layers is not None:
-            raise ValueError("layers and logits exclude each other: logits come from the last state")
+            raise ValueError(
+                "layers and logits exclude each other: logits come from the last state"
+            )
         found, lengths, digest = self._survey(records(warn=True))
         width = config.vocab_size if logits else config.hidden_size
         if layers is not None:

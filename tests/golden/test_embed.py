@@ -150,7 +150,9 @@ def test_hidden_states_of_inner_layers(trained):
         length = length_of(text)
         batch = tokenize(folder, [text])
         output = model.plm(**batch, output_hidden_states=True)
-        states = [output.hidden_states[number] for number in (2, 0, len(output.hidden_states) - 1, 1)]
+        states = [
+            output.hidden_states[number] for number in (2, 0, len(output.hidden_states) - 1, 1)
+        ]
         alignment = model.config.document_alignment
         whole = -(-length // alignment) * alignment
         rows = []

@@ -126,7 +126,9 @@ def attention_entropy(folder, network, monkeypatch):
 def test_attention_entropy(architecture, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     small_corpus(sequences=random_sequences(200, shortest=70))
-    network = small_model(architecture, attention={"pattern": ["document", "local"], "window": {"end": 9}})
+    network = small_model(
+        architecture, attention={"pattern": ["document", "local"], "window": {"end": 9}}
+    )
     network.save_pretrained("model")
     line = evaluate(tmp_path, "--max-tokens", 2 * MAX_LENGTH)
     expected = attention_entropy(tmp_path, network, monkeypatch)
@@ -159,7 +161,9 @@ def test_options_are_checked(model):
 def test_a_causal_model_has_no_pseudo_perplexity(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     small_corpus()
-    small_model("transformer", objective="causal", attention={"pattern": ["causal"]}).save_pretrained("model")
+    small_model(
+        "transformer", objective="causal", attention={"pattern": ["causal"]}
+    ).save_pretrained("model")
     words = ("evaluate", "--checkpoint", "model", "--corpus", "corpus", "--json")
     refused = run(*words, "--pseudo-perplexity", "exact", check=False)
     assert refused.returncode == 2 and "a causal model has no pseudo-perplexity" in refused.stderr

@@ -269,10 +269,7 @@ def test_per_position():
         assert table.shape == (length, 20) and table.dtype == numpy.float32
 
         x = torch.tensor([0, *(IDS[letter] for letter in wild_type), 2])
-        begins = [
-            max(0, min(i - LENGTH // 2, len(x) - LENGTH))
-            for i in range(1, length + 1)
-        ]
+        begins = [max(0, min(i - LENGTH // 2, len(x) - LENGTH)) for i in range(1, length + 1)]
         batch = torch.stack([x[begin : begin + LENGTH] for begin in begins])
         places = torch.arange(1, length + 1) - torch.tensor(begins)
         batch[torch.arange(length), places] = MASK

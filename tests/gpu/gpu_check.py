@@ -50,7 +50,11 @@ class Check:
         self.python = None  # an interpreter with PyTorch
         self.ready = False  # check_needs: whether everything is there that the build needs
         self.tokens = {}  # figures that later parts use
-        library = "tests/lib/libplm_cuda_emulated.so" if self.rehearse else "lib/plm-pipeline/libplm_cuda.so"
+        library = (
+            "tests/lib/libplm_cuda_emulated.so"
+            if self.rehearse
+            else "lib/plm-pipeline/libplm_cuda.so"
+        )
         self.device = {
             **({"PLM_EMULATED_DEVICES": "2"} if self.rehearse else {}),
             "PLM_TEST_DEVICE": "cuda",

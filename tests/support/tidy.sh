@@ -75,8 +75,10 @@ done
 ruff=${PLM_VENV:-build/venv}/bin/ruff
 if [ -x "$ruff" ]; then
   while IFS= read -r line; do complain "$line"; done < <(
-    "$ruff" check --quiet --no-cache --output-format concise common tests || true
-    "$ruff" format --no-cache --check common tests | grep '^Would reformat' || true)
+    "$ruff" check --quiet --no-cache --output-format concise common tests || true)
+  # its exit status, because its words differ between versions
+  "$ruff" format --quiet --no-cache --check common tests >/dev/null ||
+    complain "Python files are not formatted ($ruff format common tests)"
 else
   echo "tidy: no Python environment (make venv); Python files were not checked" >&2
 fi

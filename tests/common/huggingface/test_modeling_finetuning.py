@@ -104,7 +104,9 @@ def test_a_classifier_that_trainer_saved_is_embedded(checkpoint, tmp_path, monke
     trainer.train()
     assert "its classifier is ignored" in embedded_alike(model, "labels/checkpoint-4")
     untrained = load(checkpoint).eval().embed_dataset("some.fasta", pooling="max")["embeddings"]
-    assert np.abs(np.load("max.npy") - untrained.numpy()).max() > 0.01, "training has not changed the trunk"
+    assert np.abs(np.load("max.npy") - untrained.numpy()).max() > 0.01, (
+        "training has not changed the trunk"
+    )
     # what needs the language model's head says so
     for command in (
         ["embed", "some.fasta", "--logits", "--output", "logits.safetensors"],

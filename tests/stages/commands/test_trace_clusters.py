@@ -37,9 +37,7 @@ class Draws:
 def windows_of(philox, sizes, epoch):
     """The documents of each window of an epoch, as sets."""
     begin = np.concatenate([[0], np.cumsum(sizes)])
-    member = [
-        int(begin[y]) + below(philox(SEED, epoch, y, 8), int(n)) for y, n in enumerate(sizes)
-    ]
+    member = [int(begin[y]) + below(philox(SEED, epoch, y, 8), int(n)) for y, n in enumerate(sizes)]
     groups = list(range((len(sizes) + GROUP - 1) // GROUP))
     draws = Draws(philox, epoch, 4)
     for i in range(len(groups) - 1, 0, -1):

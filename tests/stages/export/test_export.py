@@ -395,7 +395,10 @@ def test_a_damaged_checkpoint_is_not_exported(runs):
         file.seek(-1, os.SEEK_END)
         file.write(b"\x55")
     result = export("step_00000004", check=False)
-    assert result.returncode == 1 and "model.safetensors differs from what was written" in result.stderr
+    assert (
+        result.returncode == 1
+        and "model.safetensors differs from what was written" in result.stderr
+    )
     assert os.listdir() == ["step_00000004"]
 
 

@@ -104,9 +104,7 @@ def members_of(sizes):
 
 def test_documents_lie_cluster_by_cluster():
     lines = members_of([1] * 40 + [2, 3, 5, 256, 257, 700] + [4] * 300)
-    records = list(
-        zip((m for _, m in lines), random_sequences(len(lines), 1, 60), strict=True)
-    )
+    records = list(zip((m for _, m in lines), random_sequences(len(lines), 1, 60), strict=True))
     random.Random(5).shuffle(records)
     said = ingest(records, lines)
     assert "cluster of" not in said and "ignored" not in said
@@ -152,7 +150,9 @@ def test_unusual_members_are_counted():
         check=False,
     )
     assert refused.returncode == 1
-    assert "clusters.tsv:12: the member of this line is already in another cluster" in refused.stderr
+    assert (
+        "clusters.tsv:12: the member of this line is already in another cluster" in refused.stderr
+    )
     assert not list(pathlib.Path().glob("strict*"))
 
 
