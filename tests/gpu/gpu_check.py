@@ -114,9 +114,9 @@ PARTS = {  # name: title, function, limit in seconds, seconds reserved for it
     "pipeline": ("The pipeline, killed and resumed", check_right.pipeline, 130, 0),
     "ceilings": ("Ceilings", check_speed.ceilings, 45, 15),
     "unet": ("Training: unet, 133 M", check_speed.unet, 110, 60),
+    "kernels": ("Time by operator", check_kernels.kernels, 60, 30),
     "attention": ("Attention", check_speed.attention, 90, 40),
     "patch": ("Training: patch_unet", check_speed.patch_unet, 80, 40),
-    "kernels": ("Time by operator", check_kernels.kernels, 60, 30),
     "ranks": ("Several ranks", check_ranks.ranks, 150, 40),
 }
 TOGETHER = ("operators", "sanitizer", "parity", "pipeline")
