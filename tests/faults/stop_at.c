@@ -7,8 +7,9 @@
  *   PLM_STOP_WAIT  if set, the program does not stop itself but waits there for a signal that it
  *                  handles; its name is "waiting" meanwhile. This is for tests of something that
  *                  continues stopped processes before it signals them.
- *   PLM_STOP_TICK  if set, each counted call advances CLOCK_MONOTONIC by a second, so that whatever
- *                  is done at intervals is due after each */
+ *   PLM_STOP_UNTIL a path. If it is set, only the calling thread waits there, until something has
+ * this path. The program's other threads continue. PLM_STOP_TICK  if set, each counted call
+ * advances CLOCK_MONOTONIC by a second, so that whatever is done at intervals is due after each */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fnmatch.h>
@@ -34,6 +35,7 @@ static struct {
   char call[16], pattern[PATH_MAX];
   long at, then; /* then: 0 if there is only one */
   bool waits, ticks;
+  char until[PATH_MAX]; /* empty: not asked for */
 } stop;
 static long counted;
 
@@ -50,6 +52,8 @@ __attribute__((constructor)) static void read_environment(void)
   stop.then = *end == ',' ? strtol(end + 1, NULL, 10) : 0;
   stop.waits = getenv("PLM_STOP_WAIT") != NULL;
   stop.ticks = getenv("PLM_STOP_TICK") != NULL;
+  const char *until = getenv("PLM_STOP_UNTIL");
+  snprintf(stop.until, sizeof stop.until, "%s", until == NULL ? "" : until);
 }
 
 /* A signal that comes between the change of name and the wait ends the wait. */
@@ -69,12 +73,20 @@ static void wait_for_signal(void)
   pthread_sigmask(SIG_SETMASK, &mask, NULL);
 }
 
+static void wait_for_path(void)
+{
+  const struct timespec pause = {.tv_nsec = 10 * 1000 * 1000};
+  while (access(stop.until, F_OK) != 0) nanosleep(&pause, NULL);
+}
+
 static void before(const char *call, const char *path)
 {
   if (strcmp(call, stop.call) != 0 || fnmatch(stop.pattern, path, 0) != 0) return;
   const long count = __atomic_add_fetch(&counted, 1, __ATOMIC_SEQ_CST);
   if (count != stop.at && count != stop.then) return;
-  if (stop.waits)
+  if (stop.until[0] != '\0')
+    wait_for_path();
+  else if (stop.waits)
     wait_for_signal();
   else
     raise(SIGSTOP);

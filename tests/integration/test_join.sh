@@ -32,7 +32,9 @@ says err 'is the folder of a run'
 [ ! -e runs ] || fail "a refused join left $(find runs)"
 
 # ---- the head, without packers ----
-plm-pipeline up pipeline.yaml trainer --run run "${steps[@]}" --set network.keys=keys >up.log 2>&1 </dev/null &
+# It waits before it writes the first step down, so that it cannot end before everything has happened.
+PLM_STOP_UNTIL=$PWD/go-on stopping_at 'write:*/trainer.jsonl#1' plm-pipeline up pipeline.yaml trainer --run run \
+  "${steps[@]}" --set network.keys=keys >up.log 2>&1 </dev/null &
 up=$!
 feed() { jq -er .feed run/endpoints.json; }
 wait_for 30 feed
@@ -44,10 +46,10 @@ start_join() { # PACKERS
   join_pid=$!
 }
 
-# The trainer stops itself, so that the run cannot end before everything has happened.
 trainer=$(plm-pipeline ps --run run --json | jq '.[] | select(.stage == "trainer").pid')
 start_join 2
 wait_for 30 joined 2
+# the packers outlast a trainer that answers nothing
 kill -STOP "$trainer"
 # a packer that is killed is started again
 victim=$(plm-pipeline ps --run "$here" --json | jq '[.[] | select(.stage == "packer")][0].pid')
@@ -67,6 +69,7 @@ kill -KILL "$join_pid"
 wait "$join_pid" 2>/dev/null || true
 kill -CONT "$trainer"
 start_join 1
+touch go-on
 wait "$up" || fail "the run: $(tail -n 5 up.log)"
 kill "$join_pid"
 status=0
