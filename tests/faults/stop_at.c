@@ -7,9 +7,10 @@
  *   PLM_STOP_WAIT  if set, the program does not stop itself but waits there for a signal that it
  *                  handles; its name is "waiting" meanwhile. This is for tests of something that
  *                  continues stopped processes before it signals them.
- *   PLM_STOP_UNTIL a path. If it is set, only the calling thread waits there, until something has
- * this path. The program's other threads continue. PLM_STOP_TICK  if set, each counted call
- * advances CLOCK_MONOTONIC by a second, so that whatever is done at intervals is due after each */
+ *   PLM_STOP_UNTIL  a path. If it is set, only the calling thread waits there, until something has
+ *                   this path. The program's other threads continue.
+ *   PLM_STOP_TICK  if set, each counted call advances CLOCK_MONOTONIC by a second, so that whatever
+ *                  is done at intervals is due after each */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fnmatch.h>
