@@ -15,7 +15,8 @@ import numpy
 import pandas
 import pytest
 import torch
-from plm_testing import BIN, LETTERS, SAMPLE, run, small_model
+from plm_models import small_model
+from plm_testing import BIN, LETTERS, SAMPLE, run
 from scipy.stats import spearmanr
 from sklearn.metrics import matthews_corrcoef, ndcg_score, roc_auc_score
 

@@ -13,17 +13,8 @@ import sys
 import numpy as np
 import pytest
 import torch
-from plm_testing import (
-    BIN,
-    SAMPLE,
-    load,
-    perturb,
-    run,
-    short_run,
-    small_config,
-    train,
-    write_fasta,
-)
+from plm_models import load, perturb
+from plm_testing import BIN, SAMPLE, run, short_run, small_config, train, write_fasta
 from safetensors import safe_open
 from transformers import AutoModel, AutoTokenizer
 

@@ -6,16 +6,8 @@ import json
 
 import pytest
 import torch
-from plm_testing import (
-    LETTERS,
-    ROOT,
-    perturb,
-    philox,
-    random_sequences,
-    read_fasta,
-    run,
-    write_fasta,
-)
+from plm_models import perturb
+from plm_testing import LETTERS, ROOT, philox, random_sequences, read_fasta, run, write_fasta
 
 TOKENS = (
     "<cls> <pad> <eos> <unk> L A G V S E R T I D P K Q N F Y M H W C X B U Z O . - <null_1> <mask>"

@@ -6,15 +6,8 @@ import math
 
 import pytest
 import torch
-from plm_testing import (
-    LETTERS,
-    philox,
-    random_sequences,
-    read_fasta,
-    run,
-    small_corpus,
-    small_model,
-)
+from plm_models import small_model
+from plm_testing import LETTERS, philox, random_sequences, read_fasta, run, small_corpus
 
 CLS, EOS, MASK = 0, 2, 32
 MAX_LENGTH = 64

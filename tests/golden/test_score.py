@@ -11,18 +11,8 @@ import subprocess
 import numpy
 import pytest
 import torch
-from plm_testing import (
-    BIN,
-    LETTERS,
-    load,
-    perturb,
-    run,
-    small_config,
-    small_corpus,
-    small_model,
-    train,
-    write_fasta,
-)
+from plm_models import load, perturb, small_model
+from plm_testing import BIN, LETTERS, run, small_config, small_corpus, train, write_fasta
 from scipy.stats import spearmanr
 
 TOLERANCE = 1e-4

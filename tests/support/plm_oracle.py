@@ -16,7 +16,8 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 import transformers
-from plm_testing import ROOT, perturb, philox, read_fasta, run
+from plm_models import perturb
+from plm_testing import ROOT, philox, read_fasta, run
 
 CLS, PAD, EOS, UNK, MASK = 0, 1, 2, 3, 32  # of the esm tokenizer
 TOKENS = {letter: 4 + i for i, letter in enumerate("LAGVSERTIDPKQNFYMHWCXBUZO")}

@@ -1,10 +1,9 @@
-"""Shared by the Python tests: running the programs, small corpora and runs, weights without zeros.
+"""Shared by the Python tests: running the programs, small corpora and runs. plm_models.py has what
+needs PyTorch.
 
 A test runs in its own temporary folder (the working directory), which the runner removes.
 """
 
-import functools
-import importlib.util
 import json
 import os
 import pathlib
@@ -13,14 +12,11 @@ import subprocess
 
 import numpy as np
 import pytest
-import torch
 
 BIN = pathlib.Path(os.environ["PLM_BIN"])
 ROOT = pathlib.Path(os.environ["PLM_ROOT"])
 SAMPLE = ROOT / "tests" / "data" / "sample.fasta.gz"  # real sequences
 LETTERS = "LAGVSERTIDPKQNFYMHWC"
-
-torch.set_num_threads(1)
 
 
 def run(*arguments, check=True, **options):
@@ -131,48 +127,6 @@ def short_run(folder, *architecture_and_objective, settings=None, **model):
         patch.chdir(folder)
         small_corpus()
         return folder / train(small_config(*architecture_and_objective, **model), settings)
-
-
-def perturb(model, seed=0):
-    """Makes all weights differ from zero: adds N(0, 0.05^2) to matrices that start at zero and to the
-    head's bias, N(0, 0.3^2) to the mixes a and b and the skip weights s. Returns the model."""
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for name, value in sorted(model.named_parameters()):
-            zero = name.endswith(("attention.output.weight", "mlp.down.weight", "lm_head.bias"))
-            scalar = name.endswith(("value_mix", "input_mix", "skip_weights"))
-            if zero or scalar:
-                value += torch.randn(value.shape, generator=generator) * (0.3 if scalar else 0.05)
-    return model
-
-
-def load(folder, auto_class=None, **options):
-    """Loads the folder with transformers, as a user would."""
-    from transformers import AutoModelForMaskedLM
-
-    loader = auto_class or AutoModelForMaskedLM
-    return loader.from_pretrained(folder, trust_remote_code=True, **options)
-
-
-@functools.cache
-def modeling():
-    """common/huggingface/modeling_plm.py as a module."""
-    path = ROOT / "common" / "huggingface" / "modeling_plm.py"
-    spec = importlib.util.spec_from_file_location("modeling_plm", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def small_model(architecture, seed=1, **keys):
-    """A small exported model without zero weights; `keys` override those of its configuration."""
-    settings = dict(hidden_size=64, num_attention_heads=2, num_hidden_layers=4, max_length=64)
-    settings.update(num_unet_layers=6, num_extra_layers=1)
-    settings.update(keys)
-    torch.manual_seed(seed)
-    module = modeling()
-    model = module.PLMForMaskedLM(module.PLMConfig(architecture=architecture, **settings))
-    return perturb(model, seed).eval()
 
 
 def philox(seed, x, y, purpose):

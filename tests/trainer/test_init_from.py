@@ -7,7 +7,8 @@ import shutil
 
 import pytest
 import torch
-from plm_testing import load, perturb, run, small_config, small_corpus, train
+from plm_models import load, perturb
+from plm_testing import run, small_config, small_corpus, train
 from safetensors.torch import load_file
 
 

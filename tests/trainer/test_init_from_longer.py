@@ -7,7 +7,8 @@ import pathlib
 
 import pytest
 import torch
-from plm_testing import load, run, short_run, small_config, train
+from plm_models import load
+from plm_testing import run, short_run, small_config, train
 from safetensors.torch import load_file
 from transformers import AutoTokenizer
 

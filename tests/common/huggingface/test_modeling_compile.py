@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.nn.attention.flex_attention as flex
 from functorch.compile import make_boxed_func, min_cut_rematerialization_partition
-from plm_testing import small_model
+from plm_models import small_model
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.utils import counters
 from torch._inductor.decomposition import select_decomp_table

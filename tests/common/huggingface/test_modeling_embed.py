@@ -12,7 +12,8 @@ import sys
 import numpy
 import pytest
 import torch
-from plm_testing import modeling, random_sequences, small_model, write_fasta
+from plm_models import modeling, small_model
+from plm_testing import random_sequences, write_fasta
 from safetensors import safe_open
 from safetensors.torch import load_file
 
@@ -184,9 +185,9 @@ def test_a_complete_npy_is_known_again():
 # It kills itself when the journal lists five batches.
 CHILD = """
 import json, os, signal, sys
-import plm_testing
-plm_testing.modeling().COMMIT_EVERY_S = 0.0
-model = plm_testing.small_model("patch_unet", max_length=128)
+import plm_models
+plm_models.modeling().COMMIT_EVERY_S = 0.0
+model = plm_models.small_model("patch_unet", max_length=128)
 inner = model._embed_batch
 def embed_batch(*a):
     journal = "out.safetensors.part.json"

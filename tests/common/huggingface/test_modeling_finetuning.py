@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
-from plm_testing import load, random_sequences, run, short_run, write_fasta
+from plm_models import load
+from plm_testing import random_sequences, run, short_run, write_fasta
 from transformers import (
     AutoModel,
     AutoModelForSequenceClassification,

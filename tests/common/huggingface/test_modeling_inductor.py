@@ -3,7 +3,7 @@ reads the tiles of block masks (on a CPU it has only a forward pass)."""
 
 import pytest
 import torch
-from plm_testing import small_model
+from plm_models import small_model
 from torch._dynamo.utils import counters
 
 LENGTH = 256

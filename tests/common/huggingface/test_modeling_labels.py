@@ -3,7 +3,8 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from plm_testing import load, random_sequences, short_run
+from plm_models import load
+from plm_testing import random_sequences, short_run
 from transformers import (
     AutoModelForSequenceClassification,
     AutoModelForTokenClassification,

@@ -6,15 +6,8 @@ import pathlib
 
 import pytest
 import torch
-from plm_testing import (
-    load,
-    random_sequences,
-    run,
-    short_run,
-    small_config,
-    train,
-    write_fasta,
-)
+from plm_models import load
+from plm_testing import random_sequences, run, short_run, small_config, train, write_fasta
 from safetensors import safe_open
 from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoTokenizer, pipeline

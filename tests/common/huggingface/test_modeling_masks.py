@@ -6,7 +6,7 @@ import warnings
 import pytest
 import torch
 import torch.nn.attention.flex_attention as flex
-from plm_testing import modeling, small_model
+from plm_models import modeling, small_model
 
 ARCHITECTURES = ["transformer", "unet", "patch_unet"]
 ENTRIES = [

@@ -18,7 +18,8 @@ import pytest
 import torch
 from huggingface_hub import ModelCard
 from huggingface_hub.repocard import metadata_load
-from plm_testing import load, perturb, random_sequences, run, small_config, small_corpus, train
+from plm_models import load, perturb
+from plm_testing import random_sequences, run, small_config, small_corpus, train
 from safetensors.torch import load_file, save_file
 
 FILES = {
