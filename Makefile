@@ -210,8 +210,6 @@ $(LIB)/libplm_common.a: $(COMMON_OBJ)
 	$(archive)
 $(LIB)/libplm_cpu.a: $(CPU_OBJ)
 	$(archive)
-$(LIB)/libplm_cuda_emulated.a: $(EMULATED_OBJ)
-	$(archive)
 
 # A shared backend has its own copy of the error functions, so it needs no symbol of the program.
 $(BUILD)/obj/library/%.o: %.c $(COMPILED_BY)
@@ -228,12 +226,16 @@ $(MPI_LIBRARY): $(MPI_OBJ) $(LIBRARY_OBJ)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -shared -o $@ $^ -Wl,-z,defs $(ALL_LDFLAGS) $(MPI_LIBS)
-# The emulated backend, in the form that programs load (PLM_CUDA_LIBRARY).
+# The emulated backend. Programs load it (PLM_CUDA_LIBRARY), and test programs are linked with it; because it is
+# shared, they need not be linked again when a kernel changes.
 EMULATED_LIBRARY := $(BUILD)/tests/lib/libplm_cuda_emulated.so
-$(EMULATED_LIBRARY): $(EMULATED_OBJ) $(DEVICE_LIBRARY_OBJ)
-	$(call say,LD,$@)
+define link_emulation
+$(call say,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CXX) -shared -o $@ $^ $(if $(SAN),,-Wl,-z,defs) $(ALL_LDFLAGS)
+	$(Q)$(CXX) -shared -Wl,-soname,$(@F) -o $@ $^ $(if $(SAN),,-Wl,-z,defs) $(ALL_LDFLAGS)
+endef
+$(EMULATED_LIBRARY): $(EMULATED_OBJ) $(DEVICE_LIBRARY_OBJ)
+	$(link_emulation)
 # Products by cuBLASLt on the CPU: a library of plain loops behind the real header, if that is installed. These
 # tests are linked a second time, with it in place of tests/emulation/products_plain.cc.
 CUBLASLT_HEADER := $(firstword $(wildcard $(addsuffix /cublasLt.h,$(CUDA_HOME:%=%/include) \
@@ -241,6 +243,9 @@ CUBLASLT_HEADER := $(firstword $(wildcard $(addsuffix /cublasLt.h,$(CUDA_HOME:%=
 CUBLASLT_OBJ := $(patsubst %,$(BUILD)/obj/emulated/%.o,\
                   kernels/cuda/products_cublaslt.cu $(sort $(wildcard tests/emulation/cublaslt/*.cc)))
 $(BUILD)/obj/emulated/tests/emulation/cublaslt/%.o: OPTIMISE := -O3
+CUBLASLT_LIBRARY := $(BUILD)/tests/lib/libplm_cuda_cublaslt.so
+$(CUBLASLT_LIBRARY): $(filter-out %/products_plain.cc.o,$(EMULATED_OBJ)) $(CUBLASLT_OBJ) $(DEVICE_LIBRARY_OBJ)
+	$(link_emulation)
 $(CUBLASLT_OBJ): ALL_CXXFLAGS += -idirafter $(dir $(CUBLASLT_HEADER)) -include tests/emulation/cublaslt/cublaslt_header.h
 CUBLASLT_TESTS := kernels/test_ops_products kernels/test_ops_optimizer kernels/test_ops_recordings
 CUBLASLT_BIN := $(if $(CUBLASLT_HEADER),$(CUBLASLT_TESTS:%=$(BUILD)/tests/%_cublaslt))
@@ -302,17 +307,22 @@ PARSER_TESTS := fuzz/% common/base/% common/config/% common/corpus/% common/metr
 PARSER_BIN := $(filter $(PARSER_TESTS:%=$(BUILD)/tests/%),$(TEST_BIN) $(FUZZ_BIN))
 PARSER_ARCHIVES := $(foreach a,test_support stages evaluator trainer common,$(LIB)/libplm_$(a).a)
 TEST_ARCHIVES := $(LIB)/libplm_test_support.a $(foreach s,$(STAGES),$(LIB)/libplm_$(s).a) \
-                 $(LIB)/libplm_common.a $(LIB)/libplm_cpu.a $(LIB)/libplm_cuda_emulated.a
+                 $(LIB)/libplm_common.a $(LIB)/libplm_cpu.a
+# The emulated backend is only linked, not a prerequisite that links a program again. The programs find it
+# relative to where they are.
+with_emulation = $(1) -Wl,-rpath,'$$ORIGIN/$(shell realpath -m --relative-to=$(@D) $(dir $(1)))'
 $(PARSER_BIN): $(PARSER_ARCHIVES)
-$(filter-out $(PARSER_BIN),$(TEST_BIN)) $(BENCH_BIN) $(GPU_BIN): $(TEST_ARCHIVES)
+$(filter-out $(PARSER_BIN),$(TEST_BIN)) $(BENCH_BIN) $(GPU_BIN): $(TEST_ARCHIVES) | $(EMULATED_LIBRARY)
+$(filter-out $(PARSER_BIN),$(TEST_BIN)) $(BENCH_BIN) $(GPU_BIN) $(TOOL_BIN): EMULATION = $(call with_emulation,$(EMULATED_LIBRARY))
 $(TEST_BIN): $(call object,$(TEST_FILTER_SRC))
 $(FUZZ_BIN): ALL_LDFLAGS += $(if $(findstring fuzzer,$(SAN)),-fsanitize=fuzzer)
 $(TEST_BIN) $(FUZZ_BIN) $(BENCH_BIN) $(GPU_BIN): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o
-	$(link) $(COMPUTE_LIBS) -lcmocka -lstdc++
-$(CUBLASLT_BIN): $(BUILD)/tests/%_cublaslt: $(BUILD)/obj/tests/%.o $(CUBLASLT_OBJ) $(call object,$(TEST_FILTER_SRC)) $(TEST_ARCHIVES)
-	$(link) $(COMPUTE_LIBS) -lcmocka -lstdc++
-$(TOOL_BIN): $(TEST_ARCHIVES)
-	$(link) $(COMPUTE_LIBS) -lcmocka -lstdc++
+	$(link) $(EMULATION) $(COMPUTE_LIBS) -lcmocka
+$(CUBLASLT_BIN): EMULATION = $(call with_emulation,$(CUBLASLT_LIBRARY))
+$(CUBLASLT_BIN): $(BUILD)/tests/%_cublaslt: $(BUILD)/obj/tests/%.o $(call object,$(TEST_FILTER_SRC)) $(TEST_ARCHIVES) | $(CUBLASLT_LIBRARY)
+	$(link) $(EMULATION) $(COMPUTE_LIBS) -lcmocka
+$(TOOL_BIN): $(TEST_ARCHIVES) | $(EMULATED_LIBRARY)
+	$(link) $(EMULATION) $(COMPUTE_LIBS) -lcmocka
 $(foreach t,$(TOOL_SRC),$(eval $(patsubst tests/%.c,$(BUILD)/tests/%,$(t)): $(call object,$(wildcard $(dir $(t))*.c))))
 
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)

@@ -16,6 +16,7 @@ import pytest
 import sass
 
 TOOL = Path(os.environ["PLM_BUILD"]) / "tests/cuda_code/tool_traced_pass"
+LIBRARY = Path(os.environ["PLM_BUILD"]) / "tests/lib/libplm_cuda_emulated.so"
 SOURCES = Path(os.environ["PLM_ROOT"]) / "kernels/cuda"
 
 LAYERS, WIDTH, RATIO = 4, 128, 2.0
@@ -26,19 +27,17 @@ CASES = ((1, 1024, (600, 130, 270), False), (*SHORT, False), (*SHORT, True))
 
 
 def kernel_names():
-    """Address -> name of the tool's functions, relative to main."""
+    """Offset -> name of the functions in the emulated library."""
     lines = subprocess.run(
-        ["nm", "-C", TOOL], capture_output=True, text=True, check=True
+        ["nm", "-C", LIBRARY], capture_output=True, text=True, check=True
     ).stdout.splitlines()
     symbols = {}
-    main = None
     for line in lines:
-        address, _, name = line.partition(" ")
+        offset, _, name = line.partition(" ")
         kind, _, name = name.strip().partition(" ")
-        if kind in "tTwWuV" and address:
-            symbols[int(address, 16)] = name
-            main = int(address, 16) if name == "main" else main
-    return {at - main: name for at, name in symbols.items()}
+        if kind in "tTwWuV" and offset:
+            symbols[int(offset, 16)] = name
+    return symbols
 
 
 @pytest.fixture(scope="module", params=CASES, ids=("long", "short", "onepass"))
@@ -55,7 +54,6 @@ def traced(request):
     ).stdout
     rows = [line.split("\t") for line in text.splitlines()]
     names = kernel_names()
-    main = next(int(row[1], 16) for row in rows if row[0] == "main")
     found = {
         "heads": heads,
         "length": length,
@@ -75,7 +73,7 @@ def traced(request):
         elif row[0] == "operator":
             found["operators"][row[1]] = (int(row[2]), float(row[3]), float(row[4]))
         elif row[0] == "launch":
-            name = cuda_objects.short(names[int(row[1], 16) - main])
+            name = cuda_objects.short(names[int(row[1], 16)])
             found["launches"][name] += sign * int(row[2])
         elif row[0] == "work":
             found["multiply_adds"] = int(row[1])

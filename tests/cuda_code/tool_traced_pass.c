@@ -4,13 +4,13 @@
  *   tool_traced_pass LAYERS WIDTH HEADS RATIO LENGTH DOCUMENT...
  *
  * DOCUMENT is a number of tokens. The lines have tabs:
- *   main ADDRESS                     of the function main, from which those of the kernels count
  *   rows CHUNKS HEAD_ROWS            of the pass
  *   document CHUNK BEGIN TOKENS
  *   operator NAME CALLS BYTES FLOPS  as in ops_trace.h
  *   before, after                    the lines `launch` that follow count from the start
- *   launch ADDRESS COUNT
+ *   launch OFFSET COUNT              of a kernel in the emulated library
  *   work MULTIPLY_ADDS               of matrix instructions */
+#include <dlfcn.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,8 +20,6 @@
 #include "tests/support/device_case.h"
 #include "tests/support/model_case.h"
 #include "tests/support/ops_trace.h"
-
-int main(int argc, char **argv);
 
 static struct plm_model_config configuration(char **argv)
 {
@@ -45,7 +43,10 @@ static void print_documents(const struct plm_batch *batch)
 static void print_launch(void *context, const void *kernel, uint64_t launches)
 {
   (void)context;
-  printf("launch\t%p\t%" PRIu64 "\n", kernel, launches);
+  Dl_info place;
+  if (dladdr(kernel, &place) == 0) abort();
+  printf("launch\t%tx\t%" PRIu64 "\n", (const char *)kernel - (const char *)place.dli_fbase,
+         launches);
 }
 
 int main(int argc, char **argv)
@@ -70,7 +71,6 @@ int main(int argc, char **argv)
   case_batch_place(&placed, &documents, config.max_length, 1, false);
   const struct plm_model_options options = {.max_chunks = placed.batch.chunks, .training = true};
   model_case_open_on(&c, ops, &config, &options, 13);
-  printf("main\t%p\n", (const void *)(uintptr_t)&main);
   printf(
       "rows\t%u\t%u\n", placed.batch.chunks,
       plm_model_rows(ops, (uint64_t)placed.batch.chunks * config.max_length, placed.targets.rows));

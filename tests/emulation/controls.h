@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#pragma GCC visibility push(default) /* test programs call these functions of a shared library */
+
 /* The seed of the order in which threads and blocks of later launches run and in which streams do
  * their work (runtime.h). Seeds 0 and 1 make copies as late as possible; others draw. */
 void plm_emulation_order(uint64_t seed);
@@ -44,5 +46,7 @@ struct plm_emulation_work plm_emulation_work_done(void);
  * function. */
 void plm_emulation_launches(void (*take)(void *context, const void *kernel, uint64_t launches),
                             void *context);
+
+#pragma GCC visibility pop
 
 #endif

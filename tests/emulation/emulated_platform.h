@@ -7,6 +7,14 @@
 
 static constexpr bool PLM_EMULATED = true;
 
+/* Test programs are linked with the emulated backend, so they call this function, which other
+ * programs reach only through the library's entry (kernels/backend_library.h). */
+extern "C" {
+#include "kernels/cuda/cuda.h"
+__attribute__((visibility("default"))) plm_status
+plm_ops_cuda_open(int precision, int device, struct plm_ops **ops, struct plm_error *error);
+}
+
 static inline void *plm_platform_shared()
 {
   return plm::emulation::self->shared;

@@ -3,6 +3,8 @@
 #ifndef PLM_TESTS_EMULATION_PLANTED_H
 #define PLM_TESTS_EMULATION_PLANTED_H
 
+#pragma GCC visibility push(default) /* test programs call these functions of a shared library */
+
 enum { PLM_PLANTED_VALUES = 64 };
 enum plm_planted {
   PLM_PLANTED_NOTHING,
@@ -17,5 +19,7 @@ enum plm_planted {
   PLM_PLANTED_DIVERGENCE,      /* half of a warp synchronises, the other half shuffles: the same */
 };
 void plm_cuda_planted_run(enum plm_planted fault, float *out, const float *in);
+
+#pragma GCC visibility pop
 
 #endif

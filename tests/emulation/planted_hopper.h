@@ -5,6 +5,8 @@
 
 #include <stdint.h>
 
+#pragma GCC visibility push(default) /* test programs call these functions of a shared library */
+
 /* Faults that every kernel for sm_90a has from now on, as if they were in its source. */
 enum plm_planted_everywhere {
   PLM_EVERYWHERE_SOUND,
@@ -50,5 +52,7 @@ enum plm_planted_hopper {
  * b_1, b_2 likewise: scores[t] = a_t b_t^T, and sums = the sum over t of bf16(scores[t]) b_t. */
 void plm_cuda_planted_hopper_run(enum plm_planted_hopper fault, float *scores, float *sums,
                                  const uint16_t *a, const uint16_t *b);
+
+#pragma GCC visibility pop
 
 #endif

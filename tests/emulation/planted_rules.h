@@ -5,6 +5,8 @@
 
 #include <stdint.h>
 
+#pragma GCC visibility push(default) /* test programs call these functions of a shared library */
+
 /* NAME, and a part of the message with which the process ends. */
 #define PLM_PLANTED_RULES(X)                                                  \
   X(SECOND_FENCE, "changed after the fence")                                  \
@@ -47,5 +49,7 @@ enum { PLM_RULES_SIDE = 64 };
 /* out[i], for i < 128, depends on the product of a with itself. a is (64, 64) in bf16, aligned to
  * 16 bytes, and followed by 16 more bytes. */
 void plm_cuda_planted_rule_run(enum plm_planted_rule fault, float *out, const uint16_t *a);
+
+#pragma GCC visibility pop
 
 #endif

@@ -3,6 +3,8 @@
 #ifndef PLM_TESTS_EMULATION_PLANTED_RUNTIME_H
 #define PLM_TESTS_EMULATION_PLANTED_RUNTIME_H
 
+#pragma GCC visibility push(default) /* test programs call these functions of a shared library */
+
 enum { PLM_RUNTIME_VALUES = 64 };
 enum plm_planted_runtime {
   PLM_RUNTIME_SOUND,
@@ -21,5 +23,7 @@ int plm_cuda_planted_runtime_run(enum plm_planted_runtime fault, float *out);
 
 /* cudaDeviceReset, for tests in C. Returns its error. */
 int plm_cuda_planted_reset(void);
+
+#pragma GCC visibility pop
 
 #endif
