@@ -410,23 +410,27 @@ deps: ## install the Debian packages that the build and the tests need
 	@tests/support/deps.sh
 
 .PHONY: venv
-venv: ## create the Python environment of the tests (build/venv)
-	@tests/support/venv.sh
+venv: ## create the Python environment of the tests, with PyTorch (build/venv, 5 GB)
+	@tests/support/venv.sh torch
 
 # ---- running ------------------------------------------------------------------------------------
-.PHONY: test tests
+.PHONY: test test-quick test-all tests programs mpi-engine cublaslt-tests
+programs: $(PROGRAMS)
+mpi-engine: $(if $(filter-out 0,$(MPI)),$(MPI_LIBRARY))
+cublaslt-tests: $(CUBLASLT_BIN)
 # Tests do not need libplm_cuda.so: without a GPU they load the emulated backend instead. `make check`
 # compiles it, and `make gpu-check` runs it.
-tests: $(PROGRAMS) $(EMULATED_LIBRARY) $(EMULATED_NCCL) $(if $(filter-out 0,$(MPI)),$(MPI_LIBRARY)) $(if $(SAN),,$(FAULTS_LIBRARY)) $(STOP_LIBRARY) $(COUNT_LIBRARY) $(STALE_ENGINE) $(TEST_BIN) $(CUBLASLT_BIN) $(FUZZ_BIN) $(TOOL_BIN) $(BENCH_BIN) $(GPU_BIN) ## build all test programs
-# PYTHON=0 leaves out PyTorch; the tests that need it are reported as skipped.
+tests: programs mpi-engine $(EMULATED_LIBRARY) $(EMULATED_NCCL) $(if $(SAN),,$(FAULTS_LIBRARY)) $(STOP_LIBRARY) $(COUNT_LIBRARY) $(STALE_ENGINE) $(TEST_BIN) $(CUBLASLT_BIN) $(FUZZ_BIN) $(TOOL_BIN) $(BENCH_BIN) $(GPU_BIN) ## build all test programs
+# tests/tests.tsv says which tests belong to which set. Packages, Python environment and programs are those that
+# the chosen tests need. PYTHON=0 installs no Python environment; the tests that need one are skipped.
 PYTHON ?= 1
-# Shells for their completions, what checks the package, a Slurm cluster and an ssh server, whose daemons run only in the
-# tests, and man.
-TEST_PACKAGES := fish lintian mmdebstrap man-db munge slurmctld slurmd slurm-client openssh-server openssh-client prometheus tmux sshfs zsh
-test: deps $(if $(filter 0,$(PYTHON)),,venv) ## install what is missing, build, run every test; TESTS=PATTERN chooses, PYTHON=0 leaves out PyTorch
-	@tests/support/deps.sh $(TEST_PACKAGES)
-	@$(MAKE) -j$(JOBS) tests
-	@PLM_BUILD=$(BUILD) PLM_VENV=$(if $(filter 0,$(PYTHON)),,$(or $(PLM_VENV),$(CURDIR)/build/venv)) tests/support/run.sh $(TESTS)
+RUN_TESTS = @BUILD='$(BUILD)' JOBS='$(JOBS)' MAKE='$(MAKE)' PYTHON='$(PYTHON)' TESTS='$(TESTS)' tests/support/test.sh
+test: deps ## install what is missing, build, and run the tests that take minutes; TESTS=PATTERN chooses from all tests
+	$(RUN_TESTS) $(if $(TESTS),all,test)
+test-quick: deps ## the tests that take seconds each; TESTS=PATTERN chooses
+	$(RUN_TESTS) quick
+test-all: deps ## every test: also those that need PyTorch (5 GB) or services, and those that take long; TESTS=PATTERN chooses
+	$(RUN_TESTS) all
 
 # The shells of the tests, then the programs, stand still at random moments. Results must not depend on it.
 STALLED ?= [.]sh$$
@@ -434,12 +438,12 @@ STALLED ?= [.]sh$$
 test-stalled: deps ## run the scripts among the tests while their shells, then the programs, are stopped at random; TESTS=PATTERN chooses
 	@$(MAKE) -j$(JOBS) tests
 	@for who in shell stages; do \
-	  PLM_BUILD=$(BUILD) PLM_VENV= PLM_TEST_LIMIT_S=3600 tests/support/stall.py $$who tests/support/run.sh '$(or $(TESTS),$(STALLED))' || exit 1; \
+	  PLM_BUILD=$(BUILD) PLM_VENV= PLM_TEST_LIMIT_S=3600 tests/support/stall.py $$who tests/support/runner/run_tests.py '$(or $(TESTS),$(STALLED))' || exit 1; \
 	done
 
 .PHONY: test-processors
 test-processors: deps ## test the operators and a short training run on other processors, emulated by qemu; TESTS=PATTERN chooses
-	@JOBS=$(JOBS) tests/processors/processors.sh $(TESTS)
+	@JOBS=$(JOBS) tests/processors/processors.sh $(TESTS:%='%')
 
 # FAULTS chooses scenarios and calls: FAULTS="trainer --call CALL --how EIO" repeats one case.
 .PHONY: faults
@@ -523,18 +527,18 @@ $(BUILD)/lint.stamp: $(LINT_SRC) $(shell find common kernels $(STAGES) -name '*.
 
 .PHONY: sanitize
 sanitize: deps ## run all tests under ASan and UBSan, then under TSan (takes hours)
-	@$(MAKE) --no-print-directory SAN=address,undefined test
-	@$(MAKE) --no-print-directory SAN=thread test
+	@$(MAKE) --no-print-directory SAN=address,undefined test-all TESTS='$(TESTS)'
+	@$(MAKE) --no-print-directory SAN=thread test-all TESTS='$(TESTS)'
 
 .PHONY: parser-tests check-parsers
 parser-tests: $(PARSER_BIN)
 check-parsers: deps ## test the parsers, and run each fuzzer for 5 s, under ASan and UBSan
 	@$(MAKE) --no-print-directory -j$(JOBS) SAN=address,undefined parser-tests
-	@PLM_BUILD=build/asan PLM_FUZZ_SECONDS=5 PLM_VENV=$(or $(PLM_VENV),$(CURDIR)/build/venv) tests/support/run.sh \
+	@PLM_BUILD=build/asan PLM_FUZZ_SECONDS=5 PLM_VENV=$(or $(PLM_VENV),$(CURDIR)/build/venv) tests/support/runner/run_tests.py \
 	  $(patsubst %,'^%$$',$(PARSER_BIN:$(BUILD)/tests/%=%))
 
 .PHONY: check
-check: ## everything that a change has to pass: tidy, lint, build, cuda-code, check-parsers, test
+check: ## everything that a change has to pass: tidy, lint, build, cuda-code, check-parsers, test-all
 	@tests/support/deps.sh clang-format clang-tidy shellcheck
 	@$(MAKE) --no-print-directory venv
 	@$(MAKE) --no-print-directory tidy
@@ -542,7 +546,7 @@ check: ## everything that a change has to pass: tidy, lint, build, cuda-code, ch
 	@$(MAKE) --no-print-directory -j$(JOBS) all
 	@$(MAKE) --no-print-directory cuda-code
 	@$(MAKE) --no-print-directory check-parsers
-	@$(MAKE) --no-print-directory test
+	@$(MAKE) --no-print-directory test-all
 
 .PHONY: clean
 clean: ## remove build/

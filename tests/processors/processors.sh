@@ -28,7 +28,7 @@ arm_packages='liblmdb-dev libzmq3-dev libzstd-dev libyaml-dev libcjson-dev libxx
   libcsv-dev libdnnl-dev libcmocka-dev'
 
 if [ "$(uname -m)" != x86_64 ]; then
-  echo "test-processors needs an x86-64 host; here, make test has tested the processor itself" >&2
+  echo "test-processors needs an x86-64 host; here, make test-all has tested the processor itself" >&2
   exit 1
 fi
 

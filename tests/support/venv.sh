@@ -1,12 +1,26 @@
 #!/usr/bin/env bash
-# Makes build/venv with tests/requirements.txt (about 5 GB), once and again whenever that file
-# changes. PLM_VENV names another place.
+# venv.sh [python|torch]: makes build/venv, once and again whenever its list of packages changes. `python` is what
+# most Python tests need (tests/requirements.txt, seconds), `torch` also has PyTorch and the libraries with which
+# users read the project's files (tests/requirements-torch.txt, about 5 GB). PLM_VENV names another place.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 venv=${PLM_VENV:-build/venv}
-stamp=$venv/requirements.txt
-cmp -s tests/requirements.txt "$stamp" && exit 0
-echo "venv: installing $(grep -vcE '^(#|$)' tests/requirements.txt) Python packages and what they need (about 5 GB) into $venv" >&2
-python3 -m venv "$venv"
-"$venv/bin/pip" install --quiet --disable-pip-version-check -r tests/requirements.txt
-cp tests/requirements.txt "$stamp"
+made=$venv/made # a line for each environment: its name and the checksum of its list
+
+install() { # NAME LIST SIZE
+  local is
+  is="$1 $(sha256sum <"$2" | cut -c1-16)"
+  if [ -e "$made" ] && grep -qxF "$is" "$made"; then return; fi
+  echo "venv: installing $(grep -vcE '^(#|$)' "$2") Python packages and what they need ($3) into $venv" >&2
+  [ -x "$venv/bin/python" ] || python3 -m venv "$venv"
+  "$venv/bin/pip" install --quiet --disable-pip-version-check -r "$2"
+  { [ ! -e "$made" ] || grep -v "^$1 " "$made" || true; echo "$is"; } >"$made.tmp"
+  mv "$made.tmp" "$made"
+}
+
+install python tests/requirements.txt "about 100 MB"
+case ${1:-torch} in
+  python) ;;
+  torch) install torch tests/requirements-torch.txt "about 5 GB" ;;
+  *) echo "venv: no environment is called $1" >&2; exit 2 ;;
+esac

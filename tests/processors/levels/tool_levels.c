@@ -1,4 +1,4 @@
-/* tool_levels: prints the levels of kernels/cpu/processor.h for tests/support/run.sh, the best
+/* tool_levels: prints the levels of kernels/cpu/processor.h for the runner of the tests, the best
  * first, one on a line: `has NAME` if PLM_CPU_ISA may name it on this processor, otherwise
  * `lacks NAME`. PLM_CPU_ISA itself limits the levels here as it does in the programs. */
 #include <stdio.h>

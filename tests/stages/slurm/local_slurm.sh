@@ -5,7 +5,7 @@
 if [ "${1:-}" != inside ]; then
   for program in munged slurmctld slurmd sbatch srun scontrol scancel; do
     PATH=$PATH:/usr/sbin command -v "$program" >/dev/null && continue
-    echo "Slurm is not installed (no $program); make test installs it"
+    echo "Slurm is not installed (no $program); make test-all installs it"
     exit 77
   done
   own=(unshare --net --uts --pid --mount-proc --fork --kill-child)

@@ -1,0 +1,242 @@
+"""The runner of the tests: which tests a set has, what they need, and that nothing which went wrong, was
+skipped or was left behind goes unnoticed. It runs here on a small tree of its own."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import time
+
+import pytest
+
+HERE = pathlib.Path(__file__).parent
+sys.path.insert(0, str(HERE))
+import choose_tests  # noqa: E402
+from timings import Times  # noqa: E402
+
+TABLE = """# test\tset\tneeds\tmarks\tseconds
+^common/test_plan$\t-\t-\tlevels\t30
+^stages/\tall\tfish\t-\t-
+^stages/test_python\t-\ttorch\tonly-python\t-
+"""
+
+
+@pytest.fixture
+def tree(tmp_path):
+    """A source tree with the runner, without tests."""
+    folder = tmp_path / "tree"
+    shutil.copytree(HERE, folder / "tests/support/runner", ignore=shutil.ignore_patterns("test_*"))
+    (folder / "tests/tests.tsv").write_text("")
+    (folder / "build/tests").mkdir(parents=True)
+    return folder
+
+
+def script(tree, name, text):
+    path = tree / "tests" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def call(tree, *arguments, **environment):
+    command = [sys.executable, "-B", str(tree / "tests/support/runner/run_tests.py"), *arguments]
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("PLM_")}
+    return subprocess.run(
+        command,
+        env={**clean, "PLM_BUILD": "build", **environment},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+# ---- which tests, and what they need ----
+
+
+def sample(tree):
+    for name in ("common/test_plan.c", "common/plan.c", "fuzz/fuzz_csv.c", "gpu/test_card.sh"):
+        script(tree, name, "/* . */\n")
+    script(tree, "stages/test_shells.sh", "tool_levels tests/lib/stop_at.so\n")
+    script(tree, "stages/test_python.py", "from helper import x\n")
+    script(tree, "stages/helper.py", "tests/lib/faults.so\n")
+    script(tree, "levels/tool_levels.c", "")
+    script(tree, "trainer/test_kill.sh", ". tests/support/lib.sh\n")
+    return choose_tests.find_tests(tree / "tests", TABLE)
+
+
+def test_sets_and_needs(tree):
+    tests = {test.name: test for test in sample(tree)}
+    assert list(tests) == [
+        "common/test_plan",
+        "fuzz/fuzz_csv",
+        "stages/test_python.py",
+        "stages/test_shells.sh",
+        "trainer/test_kill.sh",
+    ]
+    assert [test.set for test in tests.values()] == ["quick", "quick", "all", "all", "test"]
+    assert tests["stages/test_python.py"].environment == "torch"
+    assert tests["stages/test_python.py"].packages == {"fish"}
+    assert tests["stages/test_shells.sh"].environment is None
+    assert tests["common/test_plan"].seconds == 30
+    assert [t.name for t in choose_tests.at_levels(tests.values(), ["avx2", "portable"])] == [
+        "common/test_plan@avx2",
+        "common/test_plan@portable",
+    ]
+
+
+def test_sets_contain_those_before(tree):
+    tests = sample(tree)
+    sizes = [sum(choose_tests.in_set(t, s) for t in tests) for s in choose_tests.SETS]
+    assert sizes == [2, 3, 5]
+
+
+def test_patterns_are_alternatives(tree):
+    tests = sample(tree)
+    names = [t.name for t in choose_tests.matching(tests, ["plan|csv", "kill"])]
+    assert names == ["common/test_plan", "fuzz/fuzz_csv", "trainer/test_kill.sh"]
+
+
+def test_targets(tree):
+    tests = {test.name: test for test in sample(tree)}
+
+    def targets(name):
+        return choose_tests.targets(tests[name], "build", tree / "tests")
+
+    assert targets("common/test_plan") == {"build/tests/common/test_plan"}
+    stop_at = "build/tests/lib/stop_at.so"
+    assert targets("stages/test_shells.sh") == {
+        "programs",
+        stop_at,
+        "build/tests/levels/tool_levels",
+    }
+    assert targets("stages/test_python.py") == {"programs", "build/tests/lib/faults.so"}
+    assert targets("trainer/test_kill.sh") == {"programs"}
+
+
+@pytest.mark.parametrize(
+    "row, message",
+    [
+        ("^a\tslow\t-\t-\t-", "line 1: the set slow"),
+        ("^a\tall\t-\tlevel\t-", "line 1: a mark"),
+        ("^a\tall\t-\t-", "line 1: not enough values"),
+        ("(\tall\t-\t-\t-", "line 1: "),
+        ("^none$\tall\t-\t-\t-", "no test fits \\^none\\$"),
+    ],
+)
+def test_a_wrong_row_is_refused(tree, row, message):
+    script(tree, "a/test_a.sh", "")
+    with pytest.raises(choose_tests.TableError, match=message):
+        choose_tests.find_tests(tree / "tests", row)
+
+
+def test_the_table_of_this_tree_is_right():
+    assert any(test.set == "all" for test in choose_tests.find_tests())
+
+
+# ---- running ----
+
+
+def test_all_results_are_told(tree):
+    script(tree, "a/test_good.sh", "exit 0")
+    script(tree, "a/test_bad.sh", "echo reason; exit 3")
+    script(tree, "a/test_absent.sh", "echo it needs a card; exit 77")
+    script(tree, "a/test_partly.sh", "echo 'skipped test: one: no bf16'")
+    got = call(tree)
+    assert got.returncode == 1
+    assert got.stdout.endswith("\n2 passed, 1 failed, 1 skipped\n")
+    assert "FAILED  a/test_bad.sh (exit 3" in got.stdout and "        | reason\n" in got.stdout
+    for line in ("a/test_absent.sh: it needs a card", "a/test_partly.sh: one: no bf16"):
+        assert f"\n  {line}\n" in got.stdout
+    assert "\nFailed:\n  a/test_bad.sh\n" in got.stdout
+
+
+def test_only_what_may_be_skipped_is(tree):
+    script(tree, "a/test_absent.sh", "echo it needs a card; exit 77")
+    script(tree, "a/test_partly.sh", "echo 'skipped test: one: no bf16'")
+    script(tree, "a/test_good.sh", "exit 0")
+    for may, last in [
+        ("no bf16|needs a card", "2 passed, 0 failed, 1 skipped"),
+        ("a/test_absent", "1 passed, 1 failed, 1 skipped"),
+        ("bf16", "2 passed, 1 failed, 0 skipped"),
+        ("", "1 passed, 2 failed, 0 skipped"),
+    ]:
+        got = call(tree, PLM_MAY_SKIP=may)
+        assert got.stdout.splitlines()[-1] == last, may
+        assert (got.returncode == 0) == (" 0 failed" in last)
+
+
+def test_what_a_set_leaves_out_is_told(tree):
+    for name in ("good", "torch", "fish", "long"):
+        script(tree, f"a/test_{name}.sh", "exit 0")
+    rows = ["torch\tall\ttorch\t-\t-", "fish\tall\tfish\t-\t-", "long\tall\t-\t-\t-"]
+    (tree / "tests/tests.tsv").write_text("\n".join(rows))
+    got = call(tree)
+    assert got.returncode == 0
+    assert (
+        "Not run: 1 test that need PyTorch, 1 that need more packages, 1 that take longer. "
+        "`make test-all` runs them." in got.stdout
+    )
+    assert "1 passed, 0 failed, 0 skipped" in got.stdout
+
+
+def test_a_missing_program_and_no_test_are_failures(tree):
+    script(tree, "a/test_program.c", "")
+    got = call(tree)
+    assert got.returncode == 1 and "test_program does not start" in got.stdout
+    assert call(tree, "nothing").returncode == 2
+
+
+def test_a_test_that_hangs_is_stopped(tree):
+    script(tree, "a/test_hang.sh", "sleep 600 & sleep 600")
+    script(tree, "a/test_good.sh", "exit 0")
+    got = call(tree, PLM_TEST_LIMIT_S="1")
+    assert got.returncode == 1
+    assert "FAILED  a/test_hang.sh (exit 124" in got.stdout and "stopped after 1 s" in got.stdout
+
+
+def test_nothing_is_left(tree):
+    script(
+        tree,
+        "a/test_leaves.sh",
+        'touch "$PLM_TMP/file"; setsid sleep 600 & echo $! $PLM_TMP; exit 1',
+    )
+    got = call(tree)
+    line = next(line for line in got.stdout.splitlines() if line.startswith("        | "))
+    pid, folder = line.split()[1:]
+    assert not pathlib.Path(folder).exists()
+    until = time.monotonic() + 60
+    while pathlib.Path(f"/proc/{pid}").exists():
+        assert time.monotonic() < until, f"process {pid} is still there"
+        time.sleep(0.01)
+
+
+def test_times_are_kept_and_the_longest_begin_first(tree):
+    for name in ("first", "second", "third"):
+        script(tree, f"a/test_{name}.sh", f'echo {name} >>"$PLM_BUILD/order"')
+    times = tree / "build/test-times.tsv"
+    times.write_text(
+        "test\tseconds\tprocessor seconds\n"
+        "a/test_third.sh\t30.00\t30.00\na/test_first.sh\t20.00\t20.00\na/other.sh\t7.00\t1.00\n"
+    )
+    assert call(tree, JOBS="1").returncode == 0
+    assert (tree / "build/order").read_text().split() == ["third", "first", "second"]
+    kept = dict(line.split("\t", 1) for line in times.read_text().splitlines()[1:])
+    assert kept["a/other.sh"] == "7.00\t1.00" and set(kept) == {
+        "a/other.sh",
+        *(f"a/test_{name}.sh" for name in ("first", "second", "third")),
+    }
+    assert float(kept["a/test_third.sh"].split()[0]) < 30
+
+
+def test_a_test_that_waits_shares_a_core(tmp_path):
+    path = tmp_path / "test-times.tsv"
+    path.write_text(
+        "test\tseconds\tprocessor seconds\na\t10.00\t1.50\nb\t10.00\t18.00\nc\t0.50\t0.10\n"
+    )
+    times = Times(path)
+
+    def load(name):
+        return times.load(choose_tests.Test(name, pathlib.Path(name), "test"))
+
+    assert [load(name) for name in "abcd"] == [0.15, 1.8, 1.0, 1.0]
