@@ -45,7 +45,8 @@ static plm_status load(const char *path, const struct plm_collective_library **l
   return plm_error_hint(error, "run `make` again");
 }
 
-plm_status plm_collective_open(struct plm_collective **collective, struct plm_error *error)
+plm_status plm_collective_open(plm_collective_say say, struct plm_collective **collective,
+                               struct plm_error *error)
 {
   const struct plm_collective_library *library = NULL;
   char path[PLM_PATH_SIZE];
@@ -55,5 +56,5 @@ plm_status plm_collective_open(struct plm_collective **collective, struct plm_er
     plm_error_where(error, "%s", path);
     return status;
   }
-  return library->open(collective, error);
+  return library->open(say, collective, error);
 }

@@ -50,30 +50,17 @@ static plm_status train_as_rank(struct plm_ranks *ranks, const struct plm_argume
   return status;
 }
 
-/* All ranks leave together, because mpirun ends those that are left after an error. */
-static plm_status end_rank(struct plm_ranks *ranks, plm_status status, struct plm_error *error)
+static void say(const struct plm_error *error)
 {
-  struct plm_collective *collective = ranks->collective;
-  int64_t unused;
-  if (status != PLM_OK) plm_ranks_fail(ranks, error);
-  if (status == PLM_OK || ranks->agreed) {
-    collective->note(collective, "ending", 0, true);
-    const plm_status ended = plm_collective_vote(collective, 0, &unused, error);
-    if (ended != PLM_OK) plm_ranks_fail(ranks, error);
-    if (status == PLM_OK) status = ended;
-  }
-  collective->close(collective);
-  return status;
+  plm_error_print("plm-trainer", error);
 }
 
 static plm_status run_ranks(const struct plm_arguments *arguments, struct plm_error *error)
 {
-  struct plm_ranks ranks = {0};
-  PLM_TRY(plm_collective_open(&ranks.collective, error));
-  ranks.rank = ranks.collective->place.rank;
-  ranks.ranks = ranks.collective->place.ranks;
+  struct plm_ranks ranks;
+  PLM_TRY(plm_ranks_open(&ranks, say, error));
   if (ranks.rank > 0) plm_log_init("plm-trainer", PLM_LOG_ERROR);
-  return end_rank(&ranks, train_as_rank(&ranks, arguments, error), error);
+  return plm_ranks_close(&ranks, train_as_rank(&ranks, arguments, error), error);
 }
 
 static plm_status run(const struct plm_arguments *arguments, struct plm_error *error)

@@ -84,11 +84,12 @@ struct plm_collective {
   void (*note)(struct plm_collective *collective, const char *phase, uint64_t step, bool patient);
   /* How long a rank may keep the others waiting: trainer.rank_timeout_s. 300 s before the call. */
   void (*set_timeout)(struct plm_collective *collective, double seconds);
-  /* Tells the other ranks that this one ends with an error; their transfers then fail with it. When
-   * it returns, nobody reads or writes the memory of transfers any more. */
+  /* Ends the exchange because this rank has an error: says it (plm_collective_say) unless another
+   * failure came first, then tells the other ranks, whose transfers fail with it. When it returns,
+   * nobody reads or writes the memory of transfers any more. */
   void (*fail)(struct plm_collective *collective, const struct plm_error *error);
-  /* The rank that has to say what happened; -1 if nothing failed. It is the rank that failed or, if
-   * that one is silent or late, the lowest other one. */
+  /* The rank that says what happened; -1 if nothing failed. It is the rank that failed or, if that
+   * one is silent or late, the lowest other one. */
   int32_t (*speaker)(struct plm_collective *collective);
   /* Ends the exchange and frees everything. All ranks call it. */
   void (*close)(struct plm_collective *collective);
@@ -105,8 +106,15 @@ bool plm_collective_launched(void);
  * environment variable PLM_MPI_LIBRARY names. It need not exist. */
 plm_status plm_collective_path(char path[PLM_PATH_SIZE], struct plm_error *error);
 
+/* Prints why the exchange has failed. A thread of the engine calls it, on the rank that says what
+ * happened, whatever the other threads of that rank do meanwhile. No rank leaves before that:
+ * mpirun ends all ranks when the first one exits. If that rank does not answer for some seconds,
+ * the others say it. */
+typedef void (*plm_collective_say)(const struct plm_error *error);
+
 /* Loads the engine and meets the other ranks. PLM_CONFIG: this build has no engine. */
-plm_status plm_collective_open(struct plm_collective **collective, struct plm_error *error);
+plm_status plm_collective_open(plm_collective_say say, struct plm_collective **collective,
+                               struct plm_error *error);
 
 /* Transfers that are started and waited for at once. */
 plm_status plm_collective_gather(struct plm_collective *collective, enum plm_lane lane, void *all,
@@ -126,7 +134,8 @@ struct plm_collective_library {
   uint32_t struct_bytes; /* sizeof(struct plm_collective_library); always the first field */
   uint32_t collective_bytes;
   const char *version; /* of the programs built together with it */
-  plm_status (*open)(struct plm_collective **collective, struct plm_error *error);
+  plm_status (*open)(plm_collective_say say, struct plm_collective **collective,
+                     struct plm_error *error);
 };
 #define PLM_COLLECTIVE_ENTRY "plm_collective_entry"
 typedef const struct plm_collective_library *(*plm_collective_entry_function)(void);

@@ -20,6 +20,7 @@ struct plm_mpi_notice {
   uint64_t step;
   int32_t patient; /* the others wait for this rank without a limit */
   int32_t speaker; /* after a failure; else -1 */
+  int32_t said;    /* what happened was said, by this rank or by another one */
   char phase[48];
   struct plm_error error; /* if one has failed */
 };
@@ -36,6 +37,7 @@ enum plm_mpi_stage { PLM_MPI_STARTING, PLM_MPI_OPEN, PLM_MPI_CLOSING };
 
 struct plm_mpi {
   struct plm_collective base;
+  plm_collective_say say;
   pthread_t carrier;
 
   /* The carrier's own. */
@@ -45,7 +47,8 @@ struct plm_mpi {
   struct plm_transfer *active; /* a list of what MPI is moving */
   uint64_t last_event_ns;      /* when a transfer last began or ended */
   uint64_t notices_sent_ns;
-  bool told_failure; /* the others were told that a rank failed */
+  bool said; /* this rank or another one has said what happened */
+  int told;  /* what all others were told of a failure: 1 of itself, 2 that it was said */
 
   pthread_mutex_t mutex; /* guards everything below */
   pthread_cond_t changed;
@@ -82,8 +85,9 @@ void plm_mpi_watch_begin(struct plm_mpi *mpi);
 /* Receives and sends notices, and fails the engine if a rank failed, is silent or is late. */
 void plm_mpi_watch(struct plm_mpi *mpi, uint64_t now_ns);
 void plm_mpi_watch_end(struct plm_mpi *mpi);
-/* Until all other ranks know of a failure, or for a few seconds. Afterwards every wait fails.
- * Before, none does, because MPI may still read and write the memory of transfers. */
+/* Says what happened if that is for this rank to do. Then waits until all other ranks know of the
+ * failure and one has said it; if none does within some seconds, this one says it. Afterwards every
+ * wait fails. Before, none does, because MPI may still read and write the memory of transfers. */
 void plm_mpi_farewell(struct plm_mpi *mpi);
 
 /* ---- mpi_watch.c: on any thread -------------------------------------------------------------- */

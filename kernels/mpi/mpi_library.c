@@ -6,7 +6,7 @@
 #include "common/base/thread.h"
 #include "kernels/mpi/mpi_engine.h"
 
-enum { DEFAULT_TIMEOUT_S = 300, GRACE_S = 5 };
+enum { DEFAULT_TIMEOUT_S = 300, GRACE_S = 2 };
 
 static struct plm_mpi *mpi_of(struct plm_collective *collective)
 {
@@ -93,9 +93,9 @@ static int32_t speaker(struct plm_collective *collective)
   return plm_mpi_speaker(mpi_of(collective));
 }
 
-/* The first rank that exits makes mpirun end the others. The rank that says what happened should be
- * that one; it may only begin when its carrier makes no more MPI calls, so it cannot tell the
- * others that it has spoken. */
+/* The first rank that exits makes mpirun end the others. What happened was said before
+ * (plm_mpi_farewell), but the rank that has said it should be that one, so that mpirun has time to
+ * pass it on. */
 static void let_the_speaker_exit_first(struct plm_mpi *mpi)
 {
   const int32_t rank = plm_mpi_speaker(mpi);
@@ -122,7 +122,7 @@ static void close_engine(struct plm_collective *collective)
   free(mpi);
 }
 
-static struct plm_mpi *new_engine(void)
+static struct plm_mpi *new_engine(plm_collective_say say)
 {
   struct plm_mpi *mpi = calloc(1, sizeof *mpi);
   pthread_condattr_t attributes;
@@ -138,6 +138,7 @@ static struct plm_mpi *new_engine(void)
                .fail = fail,
                .speaker = speaker,
                .close = close_engine},
+      .say = say,
       .timeout_s = DEFAULT_TIMEOUT_S,
       .phase = "starting",
       .patient = true, /* rank 0 may verify a large checkpoint */
@@ -152,9 +153,10 @@ static struct plm_mpi *new_engine(void)
   return mpi;
 }
 
-static plm_status open_engine(struct plm_collective **collective, struct plm_error *error)
+static plm_status open_engine(plm_collective_say say, struct plm_collective **collective,
+                              struct plm_error *error)
 {
-  struct plm_mpi *mpi = new_engine();
+  struct plm_mpi *mpi = new_engine(say);
   if (mpi == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for the MPI engine");
   const plm_status status = plm_thread_start(&mpi->carrier, "carrier", plm_mpi_carrier, mpi, error);
   if (status != PLM_OK) {

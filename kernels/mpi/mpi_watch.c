@@ -8,7 +8,8 @@
 
 enum {
   SILENCE_S = 30, /* at most; less if the timeout is shorter */
-  FAREWELL_S = 2,
+  FAREWELL_S = 2, /* for the others to learn of a failure */
+  SAY_S = 20,     /* for another rank to say what happened */
 };
 static const uint64_t period_ns = 1000000000;
 
@@ -94,6 +95,7 @@ static void hear(struct plm_mpi *mpi, uint32_t rank, uint64_t now_ns)
     peer->newest = peer->incoming;
     make_safe(mpi, &peer->newest);
     peer->heard_ns = now_ns;
+    mpi->said = mpi->said || peer->newest.said != 0;
     if (peer->newest.speaker >= 0)
       plm_mpi_set_failing(mpi, (uint32_t)peer->newest.speaker, &peer->newest.error);
     listen(mpi, rank);
@@ -103,7 +105,7 @@ static void hear(struct plm_mpi *mpi, uint32_t rank, uint64_t now_ns)
 
 static struct plm_mpi_notice compose(struct plm_mpi *mpi)
 {
-  struct plm_mpi_notice notice = {.speaker = -1};
+  struct plm_mpi_notice notice = {.speaker = -1, .said = mpi->said};
   pthread_mutex_lock(&mpi->mutex);
   notice.started = mpi->started;
   notice.step = mpi->step;
@@ -115,25 +117,36 @@ static struct plm_mpi_notice compose(struct plm_mpi *mpi)
   return notice;
 }
 
-/* Each second, and at once after a failure. A peer that has not taken the last notice gets no
- * further one. */
+/* What there is to tell of a failure (plm_mpi.told). */
+static int news_of(struct plm_mpi *mpi)
+{
+  return plm_mpi_speaker(mpi) < 0 ? 0 : mpi->said ? 2 : 1;
+}
+
+/* Each second, and at once after a failure and when it was said. A peer that has not taken the last
+ * notice gets no further one. */
 static void tell(struct plm_mpi *mpi, uint64_t now_ns)
 {
-  const bool failure = !mpi->told_failure && plm_mpi_speaker(mpi) >= 0;
-  if (!failure && mpi->notices_sent_ns != 0 && now_ns - mpi->notices_sent_ns < period_ns) return;
+  const int news = news_of(mpi);
+  const bool due = mpi->notices_sent_ns == 0 || now_ns - mpi->notices_sent_ns >= period_ns;
+  bool all = true;
+  if (!due && news <= mpi->told) return;
   const struct plm_mpi_notice notice = compose(mpi);
-  mpi->told_failure = notice.speaker >= 0;
   mpi->notices_sent_ns = now_ns;
   for (uint32_t r = 0; r < mpi->base.place.ranks; r++) {
     struct plm_mpi_peer *peer = &mpi->peers[r];
     int done = 1;
     if (!is_other(mpi, r)) continue;
     if (peer->send != MPI_REQUEST_NULL) MPI_Test(&peer->send, &done, MPI_STATUS_IGNORE);
-    if (done == 0) continue;
+    if (done == 0) {
+      all = false;
+      continue;
+    }
     peer->outgoing = notice;
     MPI_Isend(&peer->outgoing, sizeof peer->outgoing, MPI_BYTE, (int)r, 0, mpi->notices,
               &peer->send);
   }
+  if (all) mpi->told = news;
 }
 
 static double seconds_between(uint64_t from_ns, uint64_t to_ns)
@@ -215,15 +228,26 @@ static bool all_know(const struct plm_mpi *mpi)
   return true;
 }
 
+static void say(struct plm_mpi *mpi)
+{
+  if (!mpi->said) mpi->say(&mpi->error); /* which no longer changes */
+  mpi->said = true;
+}
+
 void plm_mpi_farewell(struct plm_mpi *mpi)
 {
-  const uint64_t until = plm_clock_ns() + FAREWELL_S * 1000000000ull;
+  const uint64_t begun_ns = plm_clock_ns();
   const struct timespec pause = {.tv_nsec = 1000000};
+  double waited;
+  bool wait;
+  if (plm_mpi_speaker(mpi) == (int32_t)mpi->base.place.rank) say(mpi);
   do {
     plm_mpi_watch(mpi, plm_clock_ns());
-    if (all_know(mpi)) break;
-    (void)nanosleep(&pause, NULL);
-  } while (plm_clock_ns() < until);
+    waited = seconds_between(begun_ns, plm_clock_ns());
+    wait = (!all_know(mpi) && waited < FAREWELL_S) || (!mpi->said && waited < SAY_S);
+    if (wait) (void)nanosleep(&pause, NULL);
+  } while (wait);
+  say(mpi);
   pthread_mutex_lock(&mpi->mutex);
   mpi->failed = true;
   pthread_cond_broadcast(&mpi->changed);

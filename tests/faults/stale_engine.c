@@ -15,7 +15,8 @@
 
 #include "common/collective/collective.h"
 
-static plm_status (*open_engine)(struct plm_collective **collective, struct plm_error *error);
+static plm_status (*open_engine)(plm_collective_say say, struct plm_collective **collective,
+                                 struct plm_error *error);
 static void (*start_transfer)(struct plm_collective *collective, struct plm_transfer *transfer);
 static struct plm_collective_library library;
 static uint32_t stale_rank, stale_send, sent; /* sent: so many in a row */
@@ -48,9 +49,10 @@ static void start(struct plm_collective *collective, struct plm_transfer *transf
   start_transfer(collective, transfer);
 }
 
-static plm_status open_stale(struct plm_collective **collective, struct plm_error *error)
+static plm_status open_stale(plm_collective_say say, struct plm_collective **collective,
+                             struct plm_error *error)
 {
-  const plm_status status = open_engine(collective, error);
+  const plm_status status = open_engine(say, collective, error);
   if (status != PLM_OK) return status;
   stale_rank = (uint32_t)strtoul(told("PLM_STALE_RANK"), NULL, 10);
   stale_send = (uint32_t)strtoul(told("PLM_STALE_SEND"), NULL, 10);

@@ -9,6 +9,7 @@ export PLM_CUDA_LIBRARY=$PLM_BUILD/tests/lib/libplm_cuda_emulated.so
 export PLM_NCCL_LIBRARY=$PLM_BUILD/tests/lib/libnccl_emulated.so
 export PLM_EMULATED_DEVICES=4
 log=$PLM_TMP/transport.log
+host=$(hostname)
 
 # exchange RANKS ARG...: runs the tool on so many ranks; its exit status and, in $log, its output
 exchange() {
@@ -17,12 +18,18 @@ exchange() {
   timeout -k 5 120 mpirun --oversubscribe --bind-to none -np "$ranks" "$tool" "$@" >"$log" 2>&1
 }
 
-# right RANKS TRANSPORT ARG...: runs it, and all elements arrive
+# right RANKS ARG...: runs it, and all elements arrive in every pass
 right() {
-  local ranks=$1 transport=$2
-  shift 2
-  exchange "$ranks" "$@" || fail "$transport with $ranks ranks ended with $?: $(cat "$log")"
-  grep -q "^$transport: 6 rounds are right$" "$log" || fail "not $transport: $(cat "$log")"
+  exchange "$@" || fail "$*: ended with $?: $(cat "$log")"
+}
+# passed TRANSPORT TIMES: so many passes of the last run were made by it
+passed() {
+  [ "$(grep -c "^$1: 6 rounds are right$" "$log")" -eq "$2" ] || fail "not $2 times $1: $(cat "$log")"
+}
+# told_slow TRANSPORT TIMES: in so many of them it told the rank that computes longer from the ranks that wait for it
+told_slow() {
+  [ "$(grep -c "^$1: rank 1 is the slowest$" "$log")" -eq "$2" ] ||
+    fail "$1 does not tell which rank is slow: $(cat "$log")"
 }
 
 # wrong RANKS STATUS TEXT ARG...: the exchange ends with this status and one rank says why
@@ -34,47 +41,53 @@ wrong() {
   [ "$(grep -c "$text" "$log")" -eq 1 ] || fail "not one rank says '$text': $(cat "$log")"
 }
 
-right 4 direct cpu 6
-for ranks in 2 4; do
-  PLM_COLLECTIVE=mpi right $ranks staged cuda 6
-  for seed in 0 1 2 3; do PLM_EMULATED_NCCL=$seed right $ranks nccl cuda 6; done
-done
-for size in 1 2; do # several groups on one host
-  PLM_RANK_GROUP=$size PLM_COLLECTIVE=mpi right 4 staged cuda 6
-  for seed in 4 5; do PLM_EMULATED_NCCL=$seed PLM_RANK_GROUP=$size right 4 nccl cuda 6; done
-done
-PLM_EMULATED_DEVICES=1 PLM_COLLECTIVE=mpi right 2 staged cuda 6 # both use the same device
-
-# A rank that computes longer is told from the ranks that wait for it.
-slow() { # TRANSPORT DEVICE
-  exchange 2 "$2" 1 slow || fail "$1 ended with $?: $(cat "$log")"
-  grep -q "^$1: rank 1 is the slowest$" "$log" || fail "$1 does not tell which rank is slow: $(cat "$log")"
+# These wait for most of their time, so they run beside everything else, each with a log of its own.
+waiting=()
+beside() {
+  local log=$PLM_TMP/waiting.${#waiting[@]}.log
+  "$@" &
+  waiting+=($!)
 }
-slow direct cpu
-PLM_COLLECTIVE=mpi slow staged cuda
-for seed in 0 1 2; do PLM_EMULATED_NCCL=$seed slow nccl cuda; done
-
-# One rank has an error that it did not ask for, or none gets what it waits for.
-host=$(hostname)
+# One rank has an error that it did not ask for, or none gets what it waits for. With these seeds of the emulation, it is
+# rank 0 of 2 and rank 2 of 4.
 for ranks in 2 4; do
-  for seed in 1 2; do
-    PLM_EMULATED_NCCL=$seed PLM_EMULATED_NCCL_FAULT=error wrong $ranks 1 \
-      "rank [0-3] on $host: an exchange between GPUs failed: unhandled system error: an emulated error" cuda 6
-    PLM_EMULATED_NCCL=$seed PLM_EMULATED_NCCL_FAULT=hang wrong $ranks 1 \
-      'an exchange between the ranks did not end within 3 s' cuda 6
-  done
+  PLM_EMULATED_NCCL_FAULT=error beside wrong $ranks 1 \
+    "rank $((ranks - 2)) on $host: an exchange between GPUs failed: unhandled system error: an emulated error" cuda 6 right "$ranks"
+  PLM_TEST_TIMEOUT_S=3 PLM_EMULATED_NCCL_FAULT=hang beside wrong $ranks 1 \
+    'an exchange between the ranks did not end within 3 s' cuda 6 right "$ranks"
 done
-for transport in nccl mpi; do
-  PLM_COLLECTIVE=$transport wrong 2 1 "rank 1 on $host keeps the others waiting for 3 s; it is in step 1 (exchanging)" cuda 2 late
-done
-# The message is not lost if the rank that has it is slow: the others do not exit first.
-wrong 4 1 "rank 1 on $host keeps the others waiting" cpu 2 hesitant
-wrong 2 1 'device 1: .* is not allowed while operators are recorded' cuda 2 recorded
+late="rank 1 on $host keeps the others waiting for 3 s; it is in step 1 (exchanging)"
+for pass in mpi 0; do PLM_TEST_TIMEOUT_S=3 beside wrong 2 1 "$late" cuda 2 late $pass; done
+# What happened is said, even if the rank that has to say it takes its time or its main thread computes. Rank 0 says both
+# what it alone has found (the first two) and what all ranks have found (the last).
+for kind in hesitant busy; do PLM_TEST_TIMEOUT_S=3 beside wrong 4 1 "$late" cpu 2 $kind; done
+PLM_EMULATED_NCCL_VERSION=22703 beside wrong 2 2 'is NCCL 2.27.3, but 2.28 or later is needed' cuda 1 hesitant
 
+right 4 cpu 6 slow
+passed direct 1
+told_slow direct 1
+right 2 cuda 6 slow mpi 0 1 2 3
+passed staged 1
+told_slow staged 1
+passed nccl 4
+told_slow nccl 4
+right 4 cuda 6 right mpi 0 1 2 3
+passed staged 1
+passed nccl 4
+for size in 1 2; do # several groups on one host
+  PLM_RANK_GROUP=$size right 4 cuda 6 right mpi 4 5
+  passed staged 1
+  passed nccl 2
+done
+PLM_EMULATED_DEVICES=1 PLM_COLLECTIVE=mpi right 2 cuda 6 right # both use the same device
+passed staged 1
+
+wrong 2 1 'device 1: .* is not allowed while operators are recorded' cuda 2 recorded
 wrong 2 1 'round 2, transfer 0: element 0 of rank [01]' cuda 2 unwaited
 
 # Transfers are under way while the computation continues.
-PLM_EMULATED_TRACE=$PLM_TMP/trace.log right 2 nccl cuda 6
+PLM_EMULATED_TRACE=$PLM_TMP/trace.log right 2 cuda 6 right
+passed nccl 1
 grep -q '^exchange [0-9]* under [1-9]' "$PLM_TMP/trace.log" || fail "nothing was computed beside a transfer: $(cat "$PLM_TMP/trace.log")"
 
 # What NCCL does not check ends the emulation.
@@ -86,9 +99,10 @@ grep -q 'is ncclAllGather of [0-9]* bytes, but that of rank\|but that of rank [0
   fail "nobody says that the calls differ: $(cat "$log")"
 
 # What is wrong from the start.
-PLM_EMULATED_NCCL_VERSION=22703 wrong 2 2 'is NCCL 2.27.3, but 2.28 or later is needed' cuda 1
-PLM_NCCL_LIBRARY=$PLM_TMP/none.so wrong 2 2 'NCCL cannot be loaded' cuda 1
-PLM_NCCL_LIBRARY=libm.so.6 wrong 2 2 'libm.so.6 is not NCCL' cuda 1
-PLM_COLLECTIVE=pigeon wrong 2 2 'PLM_COLLECTIVE=pigeon: no such transport' cuda 1
-PLM_EMULATED_DEVICES=1 wrong 2 2 "ranks 0 and 1 on $host use the same GPU (emulated:0), which NCCL cannot" cuda 1
-PLM_EMULATED_DEVICES=2 wrong 3 2 'rank 2 of this host has no GPU, because there are only 2' cuda 1
+PLM_NCCL_LIBRARY=$PLM_TMP/none.so wrong 2 2 'NCCL cannot be loaded' cuda 1 right
+PLM_NCCL_LIBRARY=libm.so.6 wrong 2 2 'libm.so.6 is not NCCL' cuda 1 right
+PLM_COLLECTIVE=pigeon wrong 2 2 'PLM_COLLECTIVE=pigeon: no such transport' cuda 1 right
+PLM_EMULATED_DEVICES=1 wrong 2 2 "ranks 0 and 1 on $host use the same GPU (emulated:0), which NCCL cannot" cuda 1 right
+PLM_EMULATED_DEVICES=2 wrong 3 2 'rank 2 of this host has no GPU, because there are only 2' cuda 1 right
+
+for pid in "${waiting[@]}"; do wait "$pid" || exit 1; done

@@ -43,7 +43,9 @@ plm_status plm_rank_share_config(struct plm_ranks *ranks, struct plm_config *con
   free(yaml);
   if (status != PLM_OK) return status;
   ranks->collective->set_timeout(ranks->collective, config->trainer.rank_timeout_s);
-  return check_count(config->trainer.ranks, ranks->ranks, error);
+  status = check_count(config->trainer.ranks, ranks->ranks, error);
+  if (status != PLM_OK) plm_ranks_agree(ranks);
+  return status;
 }
 
 static plm_status read_state(const char *text, struct plm_trainer_state *state,

@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-#include "common/base/log.h"
-
 plm_status plm_ranks_decide(struct plm_ranks *ranks, enum plm_rank_wish mine, plm_status status,
                             enum plm_rank_wish *decision, struct plm_error *error)
 {
@@ -21,7 +19,7 @@ plm_status plm_ranks_decide(struct plm_ranks *ranks, enum plm_rank_wish mine, pl
 
 void plm_ranks_agree(struct plm_ranks *ranks)
 {
-  if (ranks == NULL) return;
+  if (ranks == NULL || ranks->collective->speaker(ranks->collective) >= 0) return;
   ranks->agreed = true;
   ranks->alike = true;
   ranks->silent = ranks->rank != 0;
@@ -40,10 +38,36 @@ static void name_rank(const struct plm_ranks *ranks, struct plm_error *error)
 void plm_ranks_fail(struct plm_ranks *ranks, struct plm_error *error)
 {
   if (ranks == NULL) return;
-  const int32_t speaker = ranks->collective->speaker(ranks->collective);
-  const bool speaks = speaker < 0 || (uint32_t)speaker == ranks->rank;
-  if (speaker < 0) name_rank(ranks, error);
-  if (!ranks->silent && speaks && error->what[0] != '\0') plm_error_print("plm-trainer", error);
-  if (!ranks->agreed) ranks->collective->fail(ranks->collective, error);
+  struct plm_collective *collective = ranks->collective;
+  if (ranks->agreed || collective->speaker(collective) < 0) name_rank(ranks, error);
+  if (!ranks->agreed)
+    collective->fail(collective, error);
+  else if (!ranks->silent)
+    ranks->say(error);
+  ranks->silent = true;
   error->what[0] = '\0';
+}
+
+plm_status plm_ranks_open(struct plm_ranks *ranks, plm_collective_say say, struct plm_error *error)
+{
+  *ranks = (struct plm_ranks){.say = say};
+  PLM_TRY(plm_collective_open(say, &ranks->collective, error));
+  ranks->rank = ranks->collective->place.rank;
+  ranks->ranks = ranks->collective->place.ranks;
+  return PLM_OK;
+}
+
+plm_status plm_ranks_close(struct plm_ranks *ranks, plm_status status, struct plm_error *error)
+{
+  struct plm_collective *collective = ranks->collective;
+  int64_t unused;
+  if (status != PLM_OK) plm_ranks_fail(ranks, error);
+  if (status == PLM_OK || ranks->agreed) {
+    collective->note(collective, "ending", 0, true);
+    const plm_status ended = plm_collective_vote(collective, 0, &unused, error);
+    if (ended != PLM_OK) plm_ranks_fail(ranks, error);
+    if (status == PLM_OK) status = ended;
+  }
+  collective->close(collective);
+  return status;
 }

@@ -13,6 +13,7 @@ enum { PLM_RANK_ROOM = 32 << 20 }; /* tensors travel through the host in pieces 
 
 struct plm_ranks {
   struct plm_collective *collective;
+  plm_collective_say say; /* prints an error of this program */
   uint32_t rank, ranks;
   struct plm_ops *ops;             /* of this rank; NULL before they are opened */
   struct plm_transport *transport; /* of their memory, likewise */
@@ -20,7 +21,7 @@ struct plm_ranks {
   void *room;
   bool agreed; /* all ranks end with the same error, and know it */
   bool alike;  /* every rank has found that error itself */
-  bool silent; /* another rank says what happened */
+  bool silent; /* another rank says what happened, or this one has said it */
 };
 
 /* The number of ranks, and whether this one is rank 0. */
@@ -44,13 +45,22 @@ enum plm_rank_wish { PLM_RANK_GO, PLM_RANK_WAIT, PLM_RANK_STOP, PLM_RANK_ERROR }
 plm_status plm_ranks_decide(struct plm_ranks *ranks, enum plm_rank_wish mine, plm_status status,
                             enum plm_rank_wish *decision, struct plm_error *error);
 
+/* Meets the other ranks. say: plm_collective_open. */
+plm_status plm_ranks_open(struct plm_ranks *ranks, plm_collective_say say, struct plm_error *error);
+
 /* Says, if it is this rank that failed, what happened and on which host, and tells the other ranks
  * unless all of them have agreed. Called before anything is closed: closing may wait for threads
- * that wait for other ranks, and mpirun may end this process once another one has ended. Clears
- * error->what, so that it is not printed again. ranks may be NULL: then it does nothing. */
+ * that wait for other ranks. Clears error->what, so that it is not printed again. ranks may be
+ * NULL: then it does nothing. */
 void plm_ranks_fail(struct plm_ranks *ranks, struct plm_error *error);
 
-/* Marks an error that every rank finds by itself at the same place; rank 0 says what happened. */
+/* Ends the exchange, of which nothing is used any more; status is how this rank ends. All ranks
+ * leave together, because mpirun ends those that are left after an error: none leaves before
+ * everything is said. Returns how the process ends. */
+plm_status plm_ranks_close(struct plm_ranks *ranks, plm_status status, struct plm_error *error);
+
+/* Marks an error that every rank finds by itself at the same place; rank 0 says what happened. An
+ * error of the exchange itself is none. */
 void plm_ranks_agree(struct plm_ranks *ranks);
 
 #endif

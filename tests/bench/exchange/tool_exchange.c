@@ -91,6 +91,11 @@ static plm_status measure(struct bench *bench, double megabytes, int rounds,
   return PLM_OK;
 }
 
+static void say(const struct plm_error *error)
+{
+  plm_error_print("tool_exchange", error);
+}
+
 int main(int argc, char **argv)
 {
   struct bench bench = {0};
@@ -100,14 +105,14 @@ int main(int argc, char **argv)
     fprintf(stderr, "usage: tool_exchange ROUNDS MEGABYTES...\n");
     return 2;
   }
-  plm_status status = plm_collective_open(&bench.collective, &error);
+  plm_status status = plm_collective_open(say, &bench.collective, &error);
   if (status == PLM_OK) status = plm_ops_cpu_open(PLM_PRECISION_FP32, 1, NULL, &bench.ops, &error);
   for (int i = 2; i < argc && status == PLM_OK; i++)
     status = measure(&bench, strtod(argv[i], NULL), atoi(argv[1]), &error);
-  if (status != PLM_OK) {
-    plm_error_print("tool_exchange", &error);
-    if (bench.collective != NULL) bench.collective->fail(bench.collective, &error);
-  }
+  if (status != PLM_OK && bench.collective != NULL)
+    bench.collective->fail(bench.collective, &error);
+  else if (status != PLM_OK)
+    say(&error);
   if (bench.ops != NULL) bench.ops->close(bench.ops);
   if (bench.collective != NULL) bench.collective->close(bench.collective);
   return plm_status_exit_code(status);

@@ -1,29 +1,50 @@
 /* Exchanges memory of operators between ranks in every way that a step does, and checks each
  * element that arrives. Started by mpirun (tests/kernels/test_transport.sh).
  *
- *   tool_transport DEVICE ROUNDS [slow | unequal | order | late | hesitant | recorded | unwaited]
+ *   tool_transport DEVICE ROUNDS KIND [PASS...]
  *
- * DEVICE is cpu or cuda. With slow, rank 1 computes longer than the others, and the transport must
- * tell this from waiting. The others are something that rank 1 does wrong in the last round:
- * a piece of another size, another kind of transfer, a pause of six seconds (with hesitant, the
- * rank that says so takes its time), a start while a recording is made, or a look at what arrives
- * without a wait for it. */
+ * DEVICE is cpu or cuda. Each PASS opens the transport anew: `mpi` is the staged one, a number is
+ * NCCL with this seed of its emulation; without one, the environment says which. KIND:
+ *
+ *   right      nothing is wrong
+ *   slow       rank 1 computes longer than the others, which the transport must tell from waiting
+ *   unequal    in the last round, rank 1 sends a piece of another size
+ *   order      it begins another kind of transfer
+ *   late       it begins nothing more
+ *   hesitant   the same, and the rank that says what happened takes its time, in whatever way this
+ *              fails
+ *   busy       the same, and the main thread of rank 0 computes meanwhile
+ *   recorded   rank 1 begins a transfer while a recording is made
+ *   unwaited   it looks at what arrives without a wait for it
+ *   pigeon     it has PLM_COLLECTIVE=pigeon
+ *
+ * PLM_TEST_TIMEOUT_S is how long a rank may keep the others waiting (60). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/collective/transport.h"
 #include "common/ops/open.h"
 #include "common/run/stop.h"
+#include "trainer/ranks/ranks.h"
 
-enum { IN_FLIGHT = 4, FLOATS = 4096, MOST_RANKS = 16, TIMEOUT_S = 3, LATE_S = 6 };
-enum { HESITATION_S = 2 };
+enum { IN_FLIGHT = 4, FLOATS = 4096, MOST_RANKS = 16, TIMEOUT_S = 60 };
+enum { FOREVER_S = 3600, HESITATION_S = 7 };
 enum { SLOW_ROUNDS = 20, SLOW_US = 200000 };
 
+static const char *kind; /* of this run */
+
+static bool is_kind(const char *name)
+{
+  return strcmp(kind, name) == 0;
+}
+
 struct exchange {
-  struct plm_collective *collective;
+  struct plm_ranks ranks;
+  struct plm_collective *collective; /* of the ranks */
   struct plm_ops *ops;
   struct plm_transport *transport;
   float *from[IN_FLIGHT], *to[IN_FLIGHT], *next; /* device */
@@ -101,14 +122,23 @@ static plm_status check(struct exchange *exchange, const struct plm_transfer *tr
   return PLM_OK;
 }
 
-/* Several transfers are under way at once; each is waited for after another one was started. */
-static plm_status run_round(struct exchange *exchange, int round, const char *wrong,
+/* Until mpirun ends this process; no signal ends it before. */
+static void compute_forever(void)
+{
+  const uint64_t until = plm_clock_ns() + FOREVER_S * 1000000000ull;
+  while (plm_clock_ns() < until) usleep(1000);
+}
+
+/* Several transfers are under way at once; each is waited for after another one was started.
+ * last: this is the round of the kind that the program was started for. */
+static plm_status run_round(struct exchange *exchange, int round, bool last,
                             struct plm_error *error)
 {
+  const bool wrong = last && exchange->ranks.rank == 1;
   struct plm_transfer transfers[IN_FLIGHT];
-  if (strcmp(wrong, "late") == 0 || strcmp(wrong, "hesitant") == 0) sleep(LATE_S);
+  if (wrong && (is_kind("late") || is_kind("hesitant") || is_kind("busy"))) sleep(FOREVER_S);
   for (int k = 0; k < IN_FLIGHT; k++) {
-    if (strcmp(wrong, "recorded") == 0) {
+    if (wrong && is_kind("recorded")) {
       struct plm_recording *recording;
       struct plm_transfer refused;
       PLM_TRY(exchange->ops->record_begin(exchange->ops, error));
@@ -117,7 +147,8 @@ static plm_status run_round(struct exchange *exchange, int round, const char *wr
     }
     begin(exchange, &transfers[k], round, k);
   }
-  for (int k = 0; k < IN_FLIGHT && strcmp(wrong, "unwaited") != 0; k++)
+  if (last && is_kind("busy") && exchange->ranks.rank == 0) compute_forever();
+  for (int k = 0; k < IN_FLIGHT && !(wrong && is_kind("unwaited")); k++)
     PLM_TRY(exchange->transport->wait(exchange->transport, &transfers[k], error));
   for (int k = 0; k < IN_FLIGHT; k++) PLM_TRY(check(exchange, &transfers[k], round, k, error));
   return PLM_OK;
@@ -157,25 +188,70 @@ static plm_status run_slow(struct exchange *exchange, struct plm_error *error)
 }
 
 /* One transfer that differs from the other ranks' in its size or kind. */
-static plm_status run_unequal(struct exchange *exchange, const char *wrong, struct plm_error *error)
+static plm_status run_unequal(struct exchange *exchange, struct plm_error *error)
 {
   uint32_t ranks;
   struct plm_transfer transfer = transfer_of(exchange, 1, 0, &ranks);
-  if (exchange->collective->place.rank == 1 && strcmp(wrong, "unequal") == 0)
-    transfer.bytes -= PLM_PIECE_UNIT;
-  if (exchange->collective->place.rank == 1 && strcmp(wrong, "order") == 0)
-    transfer.kind = PLM_ALL_GATHER;
+  if (exchange->ranks.rank == 1 && is_kind("unequal")) transfer.bytes -= PLM_PIECE_UNIT;
+  if (exchange->ranks.rank == 1 && is_kind("order")) transfer.kind = PLM_ALL_GATHER;
   exchange->transport->start(exchange->transport, &transfer);
   PLM_TRY(exchange->transport->wait(exchange->transport, &transfer, error));
   return exchange->ops->synchronize(exchange->ops, error);
 }
 
-static plm_status run(struct exchange *exchange, const char *device, int rounds, const char *wrong,
-                      struct plm_error *error)
+static plm_status run_rounds(struct exchange *exchange, int rounds, struct plm_error *error)
 {
-  PLM_TRY(plm_collective_open(&exchange->collective, error));
+  const uint32_t rank = exchange->ranks.rank;
+  for (int round = 0; round < rounds; round++) PLM_TRY(run_round(exchange, round, false, error));
+  if (rank == 0) printf("%s: %d rounds are right\n", exchange->transport->name, rounds);
+  if (is_kind("right")) return PLM_OK;
+  if (is_kind("slow")) return run_slow(exchange, error);
+  if (is_kind("unequal") || is_kind("order")) return run_unequal(exchange, error);
+  return run_round(exchange, rounds, true, error);
+}
+
+/* After a failure of the exchange, what arrives is wrong, and the next transfer says why. */
+static plm_status confirm(struct exchange *exchange, plm_status status, struct plm_error *error)
+{
+  struct plm_collective *collective = exchange->collective;
+  int64_t largest;
+  if (status != PLM_OK && collective->speaker(collective) < 0) return status;
+  return plm_collective_vote(collective, 0, &largest, error);
+}
+
+/* The transport is closed even so after an error, but later. */
+static plm_status run_pass(struct exchange *exchange, const char *pass, int rounds,
+                           struct plm_error *error)
+{
+  const bool staged = pass != NULL && strcmp(pass, "mpi") == 0;
+  if (pass != NULL) setenv("PLM_COLLECTIVE", staged ? "mpi" : "nccl", 1);
+  if (pass != NULL && !staged) setenv("PLM_EMULATED_NCCL", pass, 1);
+  if (is_kind("pigeon") && exchange->ranks.rank == 1) setenv("PLM_COLLECTIVE", "pigeon", 1);
+  const plm_status status =
+      plm_transport_open(exchange->collective, exchange->ops, &exchange->transport, error);
+  if (status == PLM_CONFIG) plm_ranks_agree(&exchange->ranks);
+  PLM_TRY(status);
+  PLM_TRY(confirm(exchange, run_rounds(exchange, rounds, error), error));
+  exchange->transport->close(exchange->transport);
+  exchange->transport = NULL;
+  return PLM_OK;
+}
+
+static void say(const struct plm_error *error)
+{
+  const uint64_t until = plm_clock_ns() + HESITATION_S * 1000000000ull;
+  while (is_kind("hesitant") && plm_clock_ns() < until) usleep(1000);
+  plm_error_print("tool_transport", error);
+}
+
+static plm_status open_all(struct exchange *exchange, const char *device, struct plm_error *error)
+{
+  const char *timeout = getenv("PLM_TEST_TIMEOUT_S");
+  PLM_TRY(plm_ranks_open(&exchange->ranks, say, error));
+  exchange->collective = exchange->ranks.collective;
   const struct plm_rank_place *place = &exchange->collective->place;
-  exchange->collective->set_timeout(exchange->collective, TIMEOUT_S);
+  exchange->collective->set_timeout(exchange->collective,
+                                    timeout != NULL ? atoi(timeout) : TIMEOUT_S);
   exchange->collective->note(exchange->collective, "exchanging", 0, false);
   const struct plm_ops_request request = {.device = strcmp(device, "cuda") == 0 ? PLM_DEVICE_CUDA
                                                                                 : PLM_DEVICE_CPU,
@@ -185,36 +261,22 @@ static plm_status run(struct exchange *exchange, const char *device, int rounds,
                                           .of_rank = true};
   PLM_TRY(plm_ops_open(&request, &exchange->ops, error));
   struct plm_ops *ops = exchange->ops;
-  const plm_status opened =
-      plm_transport_open(exchange->collective, ops, &exchange->transport, error);
-  if (opened == PLM_CONFIG && place->rank != 0) error->what[0] = '\0'; /* rank 0 says it */
-  PLM_TRY(opened);
   const size_t bytes = sizeof exchange->host;
   for (int k = 0; k < IN_FLIGHT; k++) {
     PLM_TRY(ops->allocate(ops, bytes, (void **)&exchange->from[k], error));
     PLM_TRY(ops->allocate(ops, bytes, (void **)&exchange->to[k], error));
   }
-  PLM_TRY(ops->allocate(ops, bytes, (void **)&exchange->next, error));
-  for (int round = 0; round < rounds; round++) PLM_TRY(run_round(exchange, round, "", error));
-  if (strcmp(wrong, "slow") == 0) return run_slow(exchange, error);
-  if (strcmp(wrong, "unequal") == 0 || strcmp(wrong, "order") == 0)
-    return run_unequal(exchange, wrong, error);
-  if (wrong[0] != '\0') {
-    PLM_TRY(run_round(exchange, rounds, place->rank == 1 ? wrong : "", error));
-    return PLM_OK;
-  }
-  if (place->rank == 0) printf("%s: %d rounds are right\n", exchange->transport->name, rounds);
-  return PLM_OK;
+  return ops->allocate(ops, bytes, (void **)&exchange->next, error);
 }
 
-/* After a failure of the exchange, what arrives is wrong, and the next transfer says why. */
-static plm_status confirm(struct exchange *exchange, plm_status status, struct plm_error *error)
+static plm_status run(struct exchange *exchange, char **arguments, struct plm_error *error)
 {
-  struct plm_collective *collective = exchange->collective;
-  int64_t largest;
-  if (collective == NULL || (status != PLM_OK && collective->speaker(collective) < 0))
-    return status;
-  return plm_collective_vote(collective, 0, &largest, error);
+  const int rounds = atoi(arguments[1]);
+  char **pass = arguments + 3;
+  PLM_TRY(open_all(exchange, arguments[0], error));
+  do PLM_TRY(run_pass(exchange, *pass, rounds, error));
+  while (*pass != NULL && *++pass != NULL);
+  return PLM_OK;
 }
 
 static void finish(struct exchange *exchange)
@@ -227,7 +289,6 @@ static void finish(struct exchange *exchange)
   if (exchange->next != NULL) ops->release(ops, exchange->next);
   if (exchange->transport != NULL) exchange->transport->close(exchange->transport);
   if (ops != NULL) ops->close(ops);
-  if (exchange->collective != NULL) exchange->collective->close(exchange->collective);
 }
 
 int main(int argc, char **argv)
@@ -235,24 +296,18 @@ int main(int argc, char **argv)
   static struct exchange exchange;
   struct plm_error error = {0};
   plm_log_init("tool_transport", PLM_LOG_WARNING);
-  plm_stop_signals_install(); /* as in the trainer: mpirun's SIGTERM ends no rank before it speaks
-                               */
-  if (argc < 3) {
-    fprintf(stderr, "usage: tool_transport DEVICE ROUNDS [FAULT]\n");
+  plm_stop_signals_install(); /* as in the trainer: mpirun's SIGTERM ends no rank at once */
+  if (argc < 4) {
+    fprintf(stderr, "usage: tool_transport DEVICE ROUNDS KIND [PASS...]\n");
     return 2;
   }
-  plm_status status = run(&exchange, argv[1], atoi(argv[2]), argc > 3 ? argv[3] : "", &error);
-  status = confirm(&exchange, status, &error);
-  if (status != PLM_OK && exchange.collective != NULL) {
-    struct plm_collective *collective = exchange.collective;
-    const int32_t speaker = collective->speaker(collective);
-    const bool speaks = speaker < 0 || (uint32_t)speaker == collective->place.rank;
-    if (argc > 3 && strcmp(argv[3], "hesitant") == 0 && speaks) sleep(HESITATION_S);
-    if (speaks && error.what[0] != '\0') plm_error_print("tool_transport", &error);
-    collective->fail(collective, &error);
-  } else if (status != PLM_OK) {
+  kind = argv[3];
+  plm_status status = run(&exchange, argv + 1, &error);
+  if (exchange.collective == NULL) {
     plm_error_print("tool_transport", &error);
+    return plm_status_exit_code(status);
   }
+  if (status != PLM_OK) plm_ranks_fail(&exchange.ranks, &error);
   finish(&exchange);
-  return plm_status_exit_code(status);
+  return plm_status_exit_code(plm_ranks_close(&exchange.ranks, status, &error));
 }

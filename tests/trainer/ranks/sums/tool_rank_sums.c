@@ -97,13 +97,16 @@ static plm_status run_step(struct test *test, int step, struct plm_error *error)
   return check(test, step, error);
 }
 
+static void say(const struct plm_error *error)
+{
+  plm_error_print("tool_rank_sums", error);
+}
+
 static plm_status open_ranks(struct test *test, const char *device, struct plm_error *error)
 {
-  struct plm_collective *collective;
-  PLM_TRY(plm_collective_open(&collective, error));
+  PLM_TRY(plm_ranks_open(&test->ranks, say, error));
+  struct plm_collective *collective = test->ranks.collective;
   const struct plm_rank_place *place = &collective->place;
-  test->ranks =
-      (struct plm_ranks){.collective = collective, .rank = place->rank, .ranks = place->ranks};
   collective->set_timeout(collective, 60);
   const bool cuda = strcmp(device, "cuda") == 0;
   const struct plm_ops_request request = {.device = cuda ? PLM_DEVICE_CUDA : PLM_DEVICE_CPU,
@@ -145,10 +148,10 @@ static plm_status run(struct test *test, const char *device, struct plm_error *e
   return PLM_OK;
 }
 
-static void finish(struct test *test, const struct plm_error *error)
+static void finish(struct test *test, plm_status status, struct plm_error *error)
 {
   struct plm_collective *collective = test->ranks.collective;
-  if (collective != NULL && error->what[0] != '\0') collective->fail(collective, error);
+  if (status != PLM_OK && collective != NULL) plm_ranks_fail(&test->ranks, error);
   plm_exchange_close(test->exchange);
   plm_model_close(test->model);
   if (test->ranks.transport != NULL) test->ranks.transport->close(test->ranks.transport);
@@ -170,7 +173,7 @@ int main(int argc, char **argv)
   }
   test.rounds = strcmp(argv[2], "bf16") == 0;
   const plm_status status = run(&test, argv[1], &error);
-  if (status != PLM_OK) plm_error_print("tool_rank_sums", &error);
-  finish(&test, &error);
+  if (status != PLM_OK && test.ranks.collective == NULL) say(&error);
+  finish(&test, status, &error);
   return plm_status_exit_code(status);
 }
