@@ -1,6 +1,7 @@
 /* Chooses a transport, and the one that does nothing: the operators' memory is the host's. */
 #include "common/collective/transport.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -77,14 +78,57 @@ static plm_status open_direct(struct plm_collective *collective, struct plm_tran
   return PLM_OK;
 }
 
+/* ---- the choice ----------------------------------------------------------------------------- */
+
+struct choice {
+  char host[PLM_HOST_NAME_SIZE], transport[PLM_HOST_NAME_SIZE];
+};
+
+static struct choice choice_of(const struct plm_collective *collective)
+{
+  struct choice choice = {0};
+  const char *chosen = getenv(VARIABLE);
+  snprintf(choice.host, sizeof choice.host, "%s", collective->place.host);
+  snprintf(choice.transport, sizeof choice.transport, "%s",
+           chosen != NULL && *chosen != '\0' ? chosen : "nccl");
+  return choice;
+}
+
+static plm_status compare(const struct choice *all, uint32_t ranks, struct plm_error *error)
+{
+  for (uint32_t r = 1; r < ranks; r++) {
+    if (strncmp(all[0].transport, all[r].transport, sizeof all[r].transport) == 0) continue;
+    plm_error_set(error, PLM_CONFIG,
+                  "rank 0 on %.63s has " VARIABLE "=%.63s, but rank %u on %.63s has %.63s",
+                  all[0].host, all[0].transport, r, all[r].host, all[r].transport);
+    return plm_error_hint(error, "set it to nccl or mpi for all ranks, or unset it for nccl");
+  }
+  return PLM_OK;
+}
+
+/* Other ranks may have another environment. Each transport begins with messages of its own. */
+static plm_status choose_together(struct plm_collective *collective, const struct choice *mine,
+                                  struct plm_error *error)
+{
+  const uint32_t ranks = collective->place.ranks;
+  struct choice *all = calloc(ranks, sizeof *all);
+  if (all == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for %u ranks", ranks);
+  plm_status status =
+      plm_collective_gather(collective, PLM_LANE_STEP, all, mine, sizeof *mine, error);
+  if (status == PLM_OK) status = compare(all, ranks, error);
+  free(all);
+  return status;
+}
+
 plm_status plm_transport_open(struct plm_collective *collective, struct plm_ops *ops,
                               struct plm_transport **transport, struct plm_error *error)
 {
-  const char *chosen = getenv(VARIABLE);
+  const struct choice mine = choice_of(collective);
+  const char *chosen = mine.transport;
   *transport = NULL;
   if (ops->open_nccl == NULL) return open_direct(collective, transport, error);
-  if (chosen == NULL || *chosen == '\0' || strcmp(chosen, "nccl") == 0)
-    return ops->open_nccl(ops, collective, transport, error);
+  PLM_TRY(choose_together(collective, &mine, error));
+  if (strcmp(chosen, "nccl") == 0) return ops->open_nccl(ops, collective, transport, error);
   if (strcmp(chosen, "mpi") == 0)
     return plm_transport_open_staged(collective, ops, transport, error);
   plm_error_set(error, PLM_CONFIG, VARIABLE "=%.100s: no such transport", chosen);

@@ -102,6 +102,7 @@ grep -q 'is ncclAllGather of [0-9]* bytes, but that of rank\|but that of rank [0
 PLM_NCCL_LIBRARY=$PLM_TMP/none.so wrong 2 2 'NCCL cannot be loaded' cuda 1 right
 PLM_NCCL_LIBRARY=libm.so.6 wrong 2 2 'libm.so.6 is not NCCL' cuda 1 right
 PLM_COLLECTIVE=pigeon wrong 2 2 'PLM_COLLECTIVE=pigeon: no such transport' cuda 1 right
+wrong 2 2 "rank 0 on $host has PLM_COLLECTIVE=nccl, but rank 1 on $host has pigeon" cuda 1 pigeon
 PLM_EMULATED_DEVICES=1 wrong 2 2 "ranks 0 and 1 on $host use the same GPU (emulated:0), which NCCL cannot" cuda 1 right
 PLM_EMULATED_DEVICES=2 wrong 3 2 'rank 2 of this host has no GPU, because there are only 2' cuda 1 right
 
