@@ -41,11 +41,14 @@ wrong() {
   [ "$(grep -c "$text" "$log")" -eq 1 ] || fail "not one rank says '$text': $(cat "$log")"
 }
 
-# These wait for most of their time, so they run beside everything else, each with a log of its own.
+# These wait for most of their time, so they run beside everything else, each with a log of its own, and a folder of its
+# own for Open MPI, of which two that start at once would make the same one.
 waiting=()
 beside() {
-  local log=$PLM_TMP/waiting.${#waiting[@]}.log
-  "$@" &
+  local folder=$PLM_TMP/waiting.${#waiting[@]}
+  local log=$folder/log
+  mkdir "$folder"
+  TMPDIR=$folder "$@" &
   waiting+=($!)
 }
 # One rank has an error that it did not ask for, or none gets what it waits for. With these seeds of the emulation, it is
