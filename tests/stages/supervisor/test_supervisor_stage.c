@@ -1,0 +1,387 @@
+/* One stage of the supervisor: when it is killed or started again, and what its end means. */
+#include "tests/support/cmocka_all.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/run/run.h"
+#include "tests/support/scratch.h"
+#include "tests/support/supervisor_case.h"
+
+enum { NOBODY = 1 << 30 }; /* no process can have this number */
+
+static int setup(void **state)
+{
+  *state = supervisor_case_open("trainer: {stop_timeout_s: 35.5}\n");
+  return 0;
+}
+
+static int teardown(void **state)
+{
+  supervisor_case_close(*state);
+  return 0;
+}
+
+static struct supervised *add(struct plm_supervisor *supervisor, enum plm_stage_index kind,
+                              enum plm_stage_state state)
+{
+  return supervisor_case_add(supervisor, kind, state);
+}
+
+/* ---- stopping ------------------------------------------------------------------------------ */
+
+static void a_stage_has_the_settings_time_and_its_own(void **state)
+{
+  static const int64_t expected[] = {45500, 45500, 40500};
+  struct plm_supervisor *supervisor = *state;
+  for (int kind = 0; kind < PLM_KIND_COUNT; kind++) {
+    for (int ready = 0; ready < 2; ready++) {
+      struct supervised *stage =
+          add(supervisor, (enum plm_stage_index)kind, ready ? PLM_STAGE_READY : PLM_STAGE_STARTING);
+      const int64_t before = plm_clock_ms();
+      supervised_stop(supervisor, stage);
+      const int64_t after = plm_clock_ms(), kill_ms = stage->kill_ms;
+      assert_int_equal(stage->state, PLM_STAGE_STOPPING);
+      assert_in_range(kill_ms, before + expected[kind], after + expected[kind]);
+      stage->kill_ms = 7; /* asked again, it gets no more time */
+      supervised_stop(supervisor, stage);
+      assert_int_equal(stage->kill_ms, 7);
+    }
+  }
+}
+
+static void a_stage_without_a_process_has_stopped(void **state)
+{
+  static const enum plm_stage_state states[] = {PLM_STAGE_IDLE, PLM_STAGE_BACKOFF, PLM_STAGE_DONE,
+                                                PLM_STAGE_FATAL};
+  static const enum plm_stage_state expected[] = {PLM_STAGE_STOPPED, PLM_STAGE_STOPPED,
+                                                  PLM_STAGE_DONE, PLM_STAGE_FATAL};
+  struct plm_supervisor *supervisor = *state;
+  for (size_t i = 0; i < sizeof states / sizeof *states; i++) {
+    struct supervised *stage = add(supervisor, PLM_KIND_PACKER, states[i]);
+    supervised_stop(supervisor, stage);
+    assert_int_equal(stage->state, expected[i]);
+    assert_int_equal(stage->kill_ms, 0);
+    stage->state = states[i];
+    supervised_kill(stage);
+    assert_int_equal(stage->state, expected[i]);
+    assert_int_equal(stage->kill_ms, 0);
+    assert_false(stage->killed_by_us);
+  }
+}
+
+/* A child that ends by SIGKILL, but not by SIGTERM. */
+static pid_t stubborn(void)
+{
+  int ready[2];
+  char byte;
+  assert_int_equal(pipe(ready), 0);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    signal(SIGTERM, SIG_IGN);
+    (void)!write(ready[1], "", 1);
+    for (;;) pause();
+  }
+  assert_int_equal(read(ready[0], &byte, 1), 1);
+  close(ready[0]);
+  close(ready[1]);
+  return pid;
+}
+
+/* Waits for its end, and returns the number of the signal. */
+static int signal_of(pid_t pid)
+{
+  int status;
+  assert_int_equal(waitpid(pid, &status, 0), pid);
+  assert_true(WIFSIGNALED(status));
+  return WTERMSIG(status);
+}
+
+static void it_is_killed_when_its_time_is_up(void **state)
+{
+  struct plm_supervisor *supervisor = *state;
+  struct supervised *stage = add(supervisor, PLM_KIND_EVALUATOR, PLM_STAGE_READY);
+  stage->pid = stubborn();
+  supervised_tick(supervisor, stage, 1000); /* no deadline */
+  assert_int_equal(waitpid(stage->pid, NULL, WNOHANG), 0);
+  stage->state = PLM_STAGE_STOPPING;
+  stage->kill_ms = 2000;
+  supervised_tick(supervisor, stage, 1999);
+  assert_false(stage->killed_by_us);
+  assert_int_equal(stage->kill_ms, 2000);
+  supervised_tick(supervisor, stage, 2000);
+  assert_true(stage->killed_by_us);
+  assert_int_equal(stage->kill_ms, 3000); /* again, for processes that were forked meanwhile */
+  assert_int_equal(signal_of(stage->pid), SIGKILL);
+}
+
+static void killing_takes_effect_at_once(void **state)
+{
+  struct plm_supervisor *supervisor = *state;
+  struct supervised *stage = add(supervisor, PLM_KIND_PACKER, PLM_STAGE_READY);
+  stage->pid = stubborn();
+  const int64_t before = plm_clock_ms();
+  supervised_kill(stage);
+  assert_in_range(stage->kill_ms, before + 1000, plm_clock_ms() + 1000);
+  assert_int_equal(stage->state, PLM_STAGE_STOPPING);
+  assert_true(stage->killed_by_us);
+  assert_int_equal(signal_of(stage->pid), SIGKILL);
+}
+
+/* ---- ends ---------------------------------------------------------------------------------- */
+
+static void what_its_own_end_means(void **state)
+{
+  enum { NO = PLM_RESTART_NO, FAIL = PLM_RESTART_ON_FAILURE, ALWAYS = PLM_RESTART_ALWAYS };
+  enum { T = PLM_KIND_TRAINER, E = PLM_KIND_EVALUATOR, P = PLM_KIND_PACKER };
+  enum { AGAIN = PLM_STAGE_BACKOFF, DONE = PLM_STAGE_DONE, FATAL = PLM_STAGE_FATAL };
+  static const struct {
+    int kind, restart, status;
+    bool hung;
+    int expected[2]; /* without DONE, with DONE */
+  } rows[] = {
+      {T, NO, EXITED(0), false, {FATAL, DONE}},      {T, FAIL, EXITED(0), false, {AGAIN, DONE}},
+      {T, ALWAYS, EXITED(0), false, {AGAIN, DONE}},  {E, FAIL, EXITED(0), false, {AGAIN, DONE}},
+      {E, NO, EXITED(0), false, {FATAL, DONE}},      {P, NO, EXITED(0), false, {DONE, DONE}},
+      {P, FAIL, EXITED(0), false, {DONE, DONE}},     {P, ALWAYS, EXITED(0), false, {AGAIN, AGAIN}},
+      {T, ALWAYS, EXITED(2), false, {FATAL, FATAL}}, {T, ALWAYS, EXITED(4), false, {FATAL, FATAL}},
+      {P, ALWAYS, EXITED(2), false, {FATAL, FATAL}}, {T, FAIL, EXITED(1), false, {AGAIN, AGAIN}},
+      {T, FAIL, EXITED(3), false, {AGAIN, AGAIN}},   {T, NO, EXITED(3), false, {FATAL, FATAL}},
+      {E, FAIL, EXITED(5), false, {AGAIN, AGAIN}},   {P, FAIL, KILLED(9), false, {AGAIN, AGAIN}},
+      {P, NO, KILLED(9), false, {FATAL, FATAL}},     {T, FAIL, KILLED(2), false, {AGAIN, AGAIN}},
+      {T, FAIL, KILLED(9), true, {AGAIN, DONE}},     {T, NO, KILLED(9), true, {FATAL, DONE}},
+  };
+  for (int done = 0; done < 2; done++) {
+    struct plm_supervisor *supervisor = *state;
+    struct plm_config *config = (struct plm_config *)supervisor->config;
+    if (done)
+      assert_int_equal(plm_done_write(supervisor->run, 3, (struct plm_hash){0}, NULL), PLM_OK);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+      config->trainer.restart = config->evaluator.restart = config->packer_restart = PLM_RESTART_NO;
+      enum plm_restart *const policies[] = {&config->trainer.restart, &config->evaluator.restart,
+                                            &config->packer_restart};
+      *policies[rows[i].kind] = (enum plm_restart)rows[i].restart;
+      supervisor->count = 0;
+      struct supervised *stage =
+          add(supervisor, (enum plm_stage_index)rows[i].kind, PLM_STAGE_READY);
+      stage->hung = rows[i].hung;
+      stage->pid = NOBODY;
+      const int64_t before = plm_clock_ms();
+      supervised_reaped(supervisor, stage, rows[i].status);
+      if ((int)stage->state != rows[i].expected[done])
+        fail_msg("row %zu, DONE %d: %s", i, done, plm_stage_state_name(stage->state));
+      assert_int_equal(stage->pid, 0);
+      assert_int_equal(stage->wait_status, rows[i].status);
+      if (stage->state == PLM_STAGE_BACKOFF) /* the jitter takes up to a quarter of a second */
+        assert_in_range(stage->due_ms, before + 750, plm_clock_ms() + 1000);
+      assert_int_equal(stage->failed_as != 0, stage->state == PLM_STAGE_FATAL);
+    }
+  }
+}
+
+static void five_deaths_are_permanent(void **state)
+{
+  struct plm_supervisor *supervisor = *state;
+  struct supervised *stage = add(supervisor, PLM_KIND_TRAINER, PLM_STAGE_READY);
+  for (int death = 1; death <= 5; death++) {
+    stage->state = PLM_STAGE_READY;
+    supervised_reaped(supervisor, stage, KILLED(9));
+    assert_int_equal(stage->state, death < 5 ? PLM_STAGE_BACKOFF : PLM_STAGE_FATAL);
+  }
+  assert_int_equal(stage->failed_as, 1);
+  assert_string_equal(stage->failed_how, "was killed by signal 9 (Killed)");
+}
+
+/* However it ends while it is stopping, it has stopped, and is neither a failure nor restarted. */
+static void an_end_while_stopping_is_no_failure(void **state)
+{
+  static const int statuses[] = {EXITED(0), EXITED(2), KILLED(SIGTERM), KILLED(SIGKILL)};
+  struct plm_supervisor *supervisor = *state;
+  for (size_t i = 0; i < sizeof statuses / sizeof *statuses; i++) {
+    struct supervised *stage = add(supervisor, PLM_KIND_PACKER, PLM_STAGE_STOPPING);
+    stage->kill_ms = 99;
+    supervised_reaped(supervisor, stage, statuses[i]);
+    assert_int_equal(stage->state, PLM_STAGE_STOPPED);
+    assert_int_equal(stage->kill_ms, 0);
+    assert_int_equal(stage->failed_as, 0);
+  }
+  assert_int_equal(supervisor->failures, 0);
+}
+
+static void its_end_waits_for_the_writer_of_its_log(void **state)
+{
+  struct plm_supervisor *supervisor = *state;
+  struct supervised *stage = add(supervisor, PLM_KIND_EVALUATOR, PLM_STAGE_STOPPING);
+  stage->log_pid = NOBODY;
+  const int64_t before = plm_clock_ms();
+  supervised_reaped(supervisor, stage, EXITED(0));
+  assert_true(stage->ending && stage->state == PLM_STAGE_STOPPING);
+  assert_in_range(stage->kill_ms, before + LEFTOVER_GRACE_MS, plm_clock_ms() + LEFTOVER_GRACE_MS);
+  supervised_tick(supervisor, stage, before);
+  assert_true(stage->ending);
+  stage->log_pid = 0;
+  supervised_tick(supervisor, stage, before);
+  assert_true(!stage->ending && stage->state == PLM_STAGE_STOPPED && stage->kill_ms == 0);
+  /* it keeps the deadline that it has already */
+  stage = add(supervisor, PLM_KIND_EVALUATOR, PLM_STAGE_STOPPING);
+  stage->log_pid = NOBODY;
+  stage->kill_ms = before + 60000;
+  supervised_reaped(supervisor, stage, EXITED(0));
+  assert_int_equal(stage->kill_ms, before + 60000);
+}
+
+/* ---- starts -------------------------------------------------------------------------------- */
+
+static void a_program_that_is_missing_is_a_permanent_failure(void **state)
+{
+  struct plm_supervisor *supervisor = *state;
+  struct supervised *stage = add(supervisor, PLM_KIND_TRAINER, PLM_STAGE_IDLE);
+  stage->started_ms = 5; /* how an earlier process ended is not the reason */
+  stage->wait_status = EXITED(2);
+  supervised_start(supervisor, stage);
+  assert_int_equal(stage->state, PLM_STAGE_FATAL);
+  assert_int_equal(stage->failed_as, 1);
+  assert_non_null(strstr(stage->failed_how, "could not be started: cannot run "));
+  assert_non_null(strstr(stage->failed_how, "/plm-trainer"));
+  assert_int_equal(supervisor_judge_failures(supervisor), 1);
+}
+
+/* A folder in place of its log is an error of the disk, which may pass. */
+static void a_start_that_may_succeed_later_is_tried_again(void **state)
+{
+  static const struct {
+    enum plm_restart restart;
+    enum plm_stage_state expected;
+  } rows[] = {{PLM_RESTART_ON_FAILURE, PLM_STAGE_BACKOFF},
+              {PLM_RESTART_ALWAYS, PLM_STAGE_BACKOFF},
+              {PLM_RESTART_NO, PLM_STAGE_FATAL}};
+  struct plm_supervisor *supervisor = *state;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    ((struct plm_config *)supervisor->config)->evaluator.restart = rows[i].restart;
+    struct supervised *stage = add(supervisor, PLM_KIND_EVALUATOR, PLM_STAGE_IDLE);
+    assert_int_equal(mkdir(stage->tail.path, 0755), 0);
+    supervised_start(supervisor, stage);
+    assert_int_equal(stage->state, rows[i].expected);
+  }
+}
+
+static void write_program(const char *name, const char *text)
+{
+  char path[PLM_PATH_SIZE];
+  assert_int_equal(plm_directory_make(scratch_path("bin"), NULL), PLM_OK);
+  assert_int_equal(plm_path_join(path, scratch_path("bin"), name, NULL), PLM_OK);
+  assert_int_equal(plm_file_write(path, text, strlen(text), 0755, NULL), PLM_OK);
+}
+
+/* Lets the stage's process end by itself, and returns what waitpid says. */
+static int end_of(struct supervised *stage)
+{
+  int status;
+  assert_true(stage->pid > 0);
+  assert_int_equal(waitpid(stage->pid, &status, 0), stage->pid);
+  return status;
+}
+
+static void it_starts_again_when_its_delay_is_over(void **state)
+{
+  struct plm_supervisor *supervisor = *state;
+  struct supervised *stage = add(supervisor, PLM_KIND_PACKER, PLM_STAGE_BACKOFF);
+  write_program("plm-packer", "#!/bin/sh\nexit 7\n");
+  stage->due_ms = 5000;
+  stage->hung = stage->killed_by_us = true;
+  supervised_tick(supervisor, stage, 4999);
+  assert_int_equal(stage->state, PLM_STAGE_BACKOFF);
+  supervisor->draining = true;
+  supervised_tick(supervisor, stage, 5000);
+  assert_int_equal(stage->state, PLM_STAGE_BACKOFF);
+  assert_int_equal(stage->restarts, 0);
+  supervisor->draining = false;
+  const int64_t before = plm_clock_ms();
+  supervised_tick(supervisor, stage, 5000);
+  assert_int_equal(stage->state, PLM_STAGE_STARTING);
+  assert_int_equal(stage->restarts, 1);
+  assert_in_range(stage->started_ms, before, plm_clock_ms());
+  assert_false(stage->hung || stage->killed_by_us);
+  assert_int_equal(end_of(stage), EXITED(7));
+  close(stage->ready_fd);
+  unlink(scratch_path("bin/plm-packer"));
+}
+
+/* `restart` stops the stage and starts it again, but not in a run that ends. */
+static void a_restart_follows_the_stop(void **state)
+{
+  struct plm_supervisor *supervisor = *state;
+  struct supervised *stage = add(supervisor, PLM_KIND_PACKER, PLM_STAGE_STOPPED);
+  write_program("plm-packer", "#!/bin/sh\nexit 0\n");
+  supervised_tick(supervisor, stage, 0);
+  assert_int_equal(stage->state, PLM_STAGE_STOPPED);
+  stage->start_again = true;
+  supervisor->draining = true;
+  supervised_tick(supervisor, stage, 0);
+  assert_int_equal(stage->state, PLM_STAGE_STOPPED);
+  supervisor->draining = false;
+  supervised_tick(supervisor, stage, 0);
+  assert_int_equal(stage->state, PLM_STAGE_STARTING);
+  assert_int_equal(stage->restarts, 1);
+  assert_false(stage->start_again);
+  end_of(stage);
+  close(stage->ready_fd);
+  unlink(scratch_path("bin/plm-packer"));
+}
+
+static void a_line_makes_it_ready(void **state)
+{
+  struct plm_supervisor *supervisor = *state;
+  int ends[2];
+  struct supervised *stage = add(supervisor, PLM_KIND_TRAINER, PLM_STAGE_STARTING);
+  assert_int_equal(pipe2(ends, O_NONBLOCK), 0);
+  stage->ready_fd = ends[0];
+  supervised_readable(supervisor, stage); /* nothing to read */
+  assert_int_equal(write(ends[1], "7", 1), 1);
+  supervised_readable(supervisor, stage); /* no line yet */
+  assert_int_equal(stage->state, PLM_STAGE_STARTING);
+  assert_int_equal(stage->ready_fd, ends[0]);
+  assert_int_equal(write(ends[1], "\n", 1), 1);
+  supervised_readable(supervisor, stage);
+  assert_int_equal(stage->state, PLM_STAGE_READY);
+  assert_int_equal(stage->ready_fd, -1);
+  close(ends[1]);
+  /* a pipe that is closed without a line */
+  stage = add(supervisor, PLM_KIND_EVALUATOR, PLM_STAGE_STARTING);
+  assert_int_equal(pipe2(ends, O_NONBLOCK), 0);
+  stage->ready_fd = ends[0];
+  close(ends[1]);
+  supervised_readable(supervisor, stage);
+  assert_int_equal(stage->state, PLM_STAGE_STARTING);
+  assert_int_equal(stage->ready_fd, -1);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      TEST(a_stage_has_the_settings_time_and_its_own),
+      TEST(a_stage_without_a_process_has_stopped),
+      TEST(it_is_killed_when_its_time_is_up),
+      TEST(killing_takes_effect_at_once),
+      TEST(what_its_own_end_means),
+      TEST(five_deaths_are_permanent),
+      TEST(an_end_while_stopping_is_no_failure),
+      TEST(its_end_waits_for_the_writer_of_its_log),
+      TEST(a_program_that_is_missing_is_a_permanent_failure),
+      TEST(a_start_that_may_succeed_later_is_tried_again),
+      TEST(it_starts_again_when_its_delay_is_over),
+      TEST(a_restart_follows_the_stop),
+      TEST(a_line_makes_it_ready),
+  };
+  return cmocka_run_group_tests_name("supervisor stage", tests, NULL, NULL);
+}

@@ -1,0 +1,61 @@
+#include "tests/support/supervisor_case.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/run/run.h"
+#include "tests/support/must.h"
+#include "tests/support/scratch.h"
+
+struct open_case {
+  struct plm_supervisor supervisor; /* first, so that its address is the case's */
+  struct plm_config config;
+  char run[PLM_PATH_SIZE], logs[PLM_PATH_SIZE], programs[PLM_PATH_SIZE];
+};
+
+struct plm_supervisor *supervisor_case_open(const char *yaml)
+{
+  static unsigned number;
+  struct plm_error error = {0};
+  struct open_case *opened = must(calloc(1, sizeof *opened));
+  struct plm_supervisor *supervisor = &opened->supervisor;
+  char name[32];
+  snprintf(name, sizeof name, "run-%u", number++);
+  snprintf(opened->run, sizeof opened->run, "%s", scratch_path(name));
+  snprintf(opened->programs, sizeof opened->programs, "%s", scratch_path("bin"));
+  if (plm_path_join(opened->logs, opened->run, PLM_RUN_LOGS, &error) != PLM_OK ||
+      plm_directory_make(opened->logs, &error) != PLM_OK ||
+      plm_config_load_text(yaml, strlen(yaml), &opened->config, &error) != PLM_OK) {
+    fprintf(stderr, "%s\n", error.what);
+    exit(1);
+  }
+  supervisor->config = supervisor->options.config = &opened->config;
+  supervisor->run = opened->run;
+  supervisor->options.program_directory = opened->programs;
+  supervisor->options.fingerprint = "";
+  for (int kind = 0; kind < PLM_KIND_COUNT; kind++) supervisor->options.chosen[kind] = true;
+  supervisor->options.started_fd = supervisor->signal_fd = supervisor->listen_fd = -1;
+  for (size_t i = 0; i < CLIENTS_MAX; i++) supervisor->clients[i].descriptor = -1;
+  supervisor->stages = must(calloc(SUPERVISED_MAX, sizeof *supervisor->stages));
+  return supervisor;
+}
+
+void supervisor_case_close(struct plm_supervisor *supervisor)
+{
+  struct open_case *opened = (struct open_case *)supervisor;
+  plm_text_deinit(&supervisor->failure);
+  free(supervisor->stages);
+  plm_config_deinit(&opened->config);
+  free(opened);
+}
+
+struct supervised *supervisor_case_add(struct plm_supervisor *supervisor, enum plm_stage_index kind,
+                                       enum plm_stage_state state)
+{
+  unsigned instance = 0;
+  for (size_t i = 0; i < supervisor->count; i++) instance += supervisor->stages[i].kind == kind;
+  struct supervised *stage = supervised_add(supervisor, kind, instance);
+  stage->state = state;
+  return stage;
+}
