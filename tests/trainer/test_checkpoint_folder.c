@@ -13,28 +13,11 @@
 
 #include "common/base/file.h"
 #include "common/checkpoint/safetensors.h"
+#include "tests/support/checkpoint_case.h"
 #include "tests/support/cmocka_all.h"
 #include "tests/support/scratch.h"
 #include "trainer/checkpoint_folder.h"
 #include "trainer/retention_apply.h"
-
-static const char yaml[] = "model: {architecture: transformer, hidden_size: 64, "
-                           "num_attention_heads: 2, num_hidden_layers: 1}\n"
-                           "trainer: {ema: 0.9, checkpoint: {keep_last: 2, keep_best: 0}}\n";
-
-/* A run folder with everything that publishing borrows. */
-struct fixture {
-  char run[PLM_PATH_SIZE], checkpoints[PLM_PATH_SIZE];
-  struct plm_config config;
-  struct plm_parameter *table;
-  size_t count, arena;
-  float *values;
-  struct plm_optimizer_tensor tensors[2];
-  struct plm_metrics_file *metrics;
-  struct plm_lock *lock;
-  struct plm_checkpoint_context context;
-  struct plm_snapshot snapshot;
-};
 
 /* ---- the order of fsyncs and renames ------------------------------------------------------- */
 
@@ -77,69 +60,25 @@ static int when(const char *what, const char *folder, const char *name)
   return -1;
 }
 
-static void path_of(const struct fixture *fixture, const char *name, char path[PLM_PATH_SIZE])
+static void path_of(const struct checkpoint_case *fixture, const char *name,
+                    char path[PLM_PATH_SIZE])
 {
   assert_int_equal(plm_path_join(path, fixture->checkpoints, name, NULL), PLM_OK);
 }
 
 static int setup(void **state)
 {
-  static unsigned number;
-  struct plm_error error = {0};
-  struct fixture *fixture = calloc(1, sizeof *fixture);
-  char path[PLM_PATH_SIZE], name[32];
-  snprintf(name, sizeof name, "run-%u", number++);
-  snprintf(fixture->run, sizeof fixture->run, "%s", scratch_path(name));
-  plm_path_join(fixture->checkpoints, fixture->run, PLM_RUN_CHECKPOINTS, NULL);
-  assert_int_equal(plm_directory_make(fixture->checkpoints, NULL), PLM_OK);
-  if (plm_config_load_text(yaml, strlen(yaml), &fixture->config, &error) != PLM_OK)
-    fail_msg("%s", error.what);
-  assert_int_equal(plm_model_parameters(&fixture->config.model, &fixture->table, &fixture->count,
-                                        &fixture->arena, &error),
-                   PLM_OK);
-  fixture->values = calloc(fixture->arena, sizeof(float));
-  plm_model_initialise(fixture->table, fixture->count, 1, fixture->values);
-  fixture->tensors[0] = (struct plm_optimizer_tensor){
-      .name = "a.momentum", .rows = 2, .cols = 3, .ndim = 2, .count = 6};
-  fixture->tensors[1] = (struct plm_optimizer_tensor){
-      .name = "b.second_moment", .rows = 1, .cols = 5, .ndim = 1, .second = true, .count = 5};
-  plm_path_join(path, fixture->run, PLM_RUN_TRAINER_METRICS, NULL);
-  assert_int_equal(plm_metrics_open(path, &fixture->metrics, &error), PLM_OK);
-  assert_int_equal(plm_lock_take(fixture->run, "trainer", &fixture->lock, &error), PLM_OK);
-  fixture->context = (struct plm_checkpoint_context){.run = fixture->run,
-                                                     .config = &fixture->config,
-                                                     .table = fixture->table,
-                                                     .table_count = fixture->count,
-                                                     .tensors = fixture->tensors,
-                                                     .tensor_count = 2,
-                                                     .metrics = fixture->metrics,
-                                                     .lock = fixture->lock};
-  static char trainer_json[] = "{\"format\":1}";
-  fixture->snapshot = (struct plm_snapshot){.step = 7,
-                                            .weights = fixture->values,
-                                            .average = fixture->values,
-                                            .first = fixture->values,
-                                            .second = fixture->values,
-                                            .clip_norms = {1.5, 2.5},
-                                            .clip_count = 2,
-                                            .trainer_json = trainer_json};
-  *state = fixture;
+  *state = checkpoint_case_open();
   return 0;
 }
 
 static int teardown(void **state)
 {
-  struct fixture *fixture = *state;
-  plm_lock_release(fixture->lock);
-  plm_metrics_close(fixture->metrics);
-  plm_config_deinit(&fixture->config);
-  free(fixture->table);
-  free(fixture->values);
-  free(fixture);
+  checkpoint_case_close(*state);
   return 0;
 }
 
-static plm_status publish(struct fixture *fixture, uint64_t step, struct plm_hash *identity)
+static plm_status publish(struct checkpoint_case *fixture, uint64_t step, struct plm_hash *identity)
 {
   struct plm_error error = {0};
   struct plm_hash manifest, ours;
@@ -148,7 +87,7 @@ static plm_status publish(struct fixture *fixture, uint64_t step, struct plm_has
                                        identity != NULL ? identity : &ours, &manifest, &error);
 }
 
-static bool holds(const struct fixture *fixture, const char *name)
+static bool holds(const struct checkpoint_case *fixture, const char *name)
 {
   char path[PLM_PATH_SIZE];
   struct stat information;
@@ -157,7 +96,7 @@ static bool holds(const struct fixture *fixture, const char *name)
 }
 
 /* Entries whose names begin with prefix. */
-static int entries(const struct fixture *fixture, const char *prefix)
+static int entries(const struct checkpoint_case *fixture, const char *prefix)
 {
   int count = 0;
   DIR *directory = opendir(fixture->checkpoints);
@@ -168,7 +107,7 @@ static int entries(const struct fixture *fixture, const char *prefix)
   return count;
 }
 
-static void expect_latest(const struct fixture *fixture, const char *name)
+static void expect_latest(const struct checkpoint_case *fixture, const char *name)
 {
   char path[PLM_PATH_SIZE], target[64] = "";
   path_of(fixture, "latest", path);
@@ -178,7 +117,7 @@ static void expect_latest(const struct fixture *fixture, const char *name)
 
 static void a_published_folder_verifies(void **state)
 {
-  struct fixture *fixture = *state;
+  struct checkpoint_case *fixture = *state;
   struct plm_hash identity, found;
   struct plm_safetensors *file;
   char path[PLM_PATH_SIZE];
@@ -212,7 +151,7 @@ static void a_published_folder_verifies(void **state)
 
 static void the_same_checkpoint_is_dropped_another_steps_aside(void **state)
 {
-  struct fixture *fixture = *state;
+  struct checkpoint_case *fixture = *state;
   struct plm_hash before, after;
   char path[PLM_PATH_SIZE];
   struct stat first, second;
@@ -240,7 +179,7 @@ static void the_same_checkpoint_is_dropped_another_steps_aside(void **state)
 
 static void a_failed_write_leaves_the_previous_one(void **state)
 {
-  struct fixture *fixture = *state;
+  struct checkpoint_case *fixture = *state;
   char path[PLM_PATH_SIZE];
   struct rlimit limit, small;
   assert_int_equal(publish(fixture, 7, NULL), PLM_OK);
@@ -262,7 +201,7 @@ static void a_failed_write_leaves_the_previous_one(void **state)
 
 static void a_lost_lock_stops_the_rename(void **state)
 {
-  struct fixture *fixture = *state;
+  struct checkpoint_case *fixture = *state;
   char path[PLM_PATH_SIZE], *text;
   size_t size;
   plm_path_join(path, fixture->run, "trainer.lock", NULL);
@@ -278,7 +217,7 @@ static void a_lost_lock_stops_the_rename(void **state)
 
 static void leftovers_are_removed(void **state)
 {
-  struct fixture *fixture = *state;
+  struct checkpoint_case *fixture = *state;
   char path[PLM_PATH_SIZE];
   path_of(fixture, ".tmp-step_00000003/deeper", path);
   assert_int_equal(plm_directory_make(path, NULL), PLM_OK);
@@ -291,7 +230,7 @@ static void leftovers_are_removed(void **state)
 
 static void retention_deletes_only_what_is_ours(void **state)
 {
-  struct fixture *fixture = *state;
+  struct checkpoint_case *fixture = *state;
   char path[PLM_PATH_SIZE];
   for (uint64_t step = 0; step < 5; step++) assert_int_equal(publish(fixture, step, NULL), PLM_OK);
   path_of(fixture, "step_00000000.mine", path);
@@ -323,7 +262,7 @@ static void retention_deletes_only_what_is_ours(void **state)
  * its name, and a report before the checkpoint that it condemns is removed. */
 static void what_matters_is_synced_first(void **state)
 {
-  struct fixture *fixture = *state;
+  struct checkpoint_case *fixture = *state;
   static const char *const files[] = {"model.safetensors", "ema.safetensors", "config.json",
                                       "optimizer.safetensors", "trainer.json"};
   static const char reports[] = "{\"v\":1,\"step\":0,\"skipped\":\"x\"}\n";
@@ -366,7 +305,7 @@ static void what_matters_is_synced_first(void **state)
 /* The folder of whatever is made is synced as well. */
 static void new_entries_are_synced(void **state)
 {
-  struct fixture *fixture = *state;
+  struct checkpoint_case *fixture = *state;
   char folder[PLM_PATH_SIZE], path[PLM_PATH_SIZE];
   struct plm_metrics_file *metrics;
   struct plm_error error = {0};
