@@ -1,0 +1,225 @@
+/* The lines and scalars of an evaluation: each metric has its own value, and those that were not
+ * computed are missing. */
+#include <dirent.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cjson/cJSON.h>
+
+#include "common/base/file.h"
+#include "evaluator/watch/watch_report.h"
+#include "tests/support/cmocka_all.h"
+#include "tests/support/scratch.h"
+
+static const struct plm_layer_entropy entropies[] = {
+    {"layers.0", 1.25}, {"layers.1", NAN}, {"layers.2", 1.5}};
+
+/* No two values are the same. */
+static struct plm_evaluation_result distinct(void)
+{
+  struct plm_evaluation_result result = {.loss = 2.5,
+                                         .perplexity = 12.25,
+                                         .classification = {.accuracy = 0.5,
+                                                            .precision = 0.375,
+                                                            .recall = 0.625,
+                                                            .f1 = 0.75,
+                                                            .mcc = -0.125},
+                                         .tokens = 4321,
+                                         .rates = {0.15, 0.3},
+                                         .rate_loss = {2.5, 2.75},
+                                         .rate_count = 2,
+                                         .elbo = 3.5,
+                                         .pseudo_perplexity = 11.5,
+                                         .pseudo_perplexity_fast = 10.5,
+                                         .entropies = entropies,
+                                         .entropy_count = 3,
+                                         .seconds = 6.5};
+  result.bin_rows[0] = 7;
+  result.bin_loss[0] = 2.125;
+  result.bin_loss[1] = NAN; /* empty */
+  result.bin_rows[PLM_LENGTH_BINS - 1] = 1;
+  result.bin_loss[PLM_LENGTH_BINS - 1] = 1.875;
+  return result;
+}
+
+static const struct plm_held_out own = {.set = PLM_OWN_SET, .split = PLM_SPLIT_VALID};
+
+static struct plm_watch_report report_of(const struct plm_evaluation_result *result)
+{
+  return (struct plm_watch_report){.step = 120,
+                                   .identity = {.low = 0x1234, .high = 0xabcd},
+                                   .weights = "ema",
+                                   .held_out = &own,
+                                   .baseline_entropy = 2.875,
+                                   .result = result};
+}
+
+/* Fails unless the line, without its version and time, is this text. */
+static void expect_line(const struct plm_watch_report *report, const char *trainer_path,
+                        const char *expected)
+{
+  cJSON *line = plm_watch_report_line(report, trainer_path);
+  assert_non_null(line);
+  const cJSON *time = cJSON_GetObjectItemCaseSensitive(line, "time");
+  assert_true(cJSON_HasObjectItem(line, "v") && time != NULL);
+  cJSON_DeleteItemFromObjectCaseSensitive(line, "v");
+  cJSON_DeleteItemFromObjectCaseSensitive(line, "time");
+  char *text = cJSON_PrintUnformatted(line);
+  assert_string_equal(text, expected);
+  cJSON_free(text);
+  cJSON_Delete(line);
+}
+
+static void each_metric_has_its_own_value(void **state)
+{
+  (void)state;
+  const struct plm_evaluation_result result = distinct();
+  const struct plm_watch_report report = report_of(&result);
+  expect_line(&report, NULL,
+              "{\"step\":120,\"checkpoint\":\"checkpoints/step_00000120\","
+              "\"identity\":\"000000000000abcd0000000000001234\",\"set\":\"corpus\","
+              "\"split\":\"valid\",\"weights\":\"ema\",\"loss\":2.5,\"perplexity\":12.25,"
+              "\"accuracy\":0.5,\"precision\":0.375,\"recall\":0.625,\"f1\":0.75,\"mcc\":-0.125,"
+              "\"tokens\":4321,\"baseline_entropy\":2.875,\"elbo\":3.5,\"pseudo_perplexity\":11.5,"
+              "\"pseudo_perplexity_fast\":10.5,\"loss_by_mask_rate\":{\"0.15\":2.5,\"0.3\":2.75},"
+              "\"loss_by_length\":{\"<64\":2.125,\">=8192\":1.875},"
+              "\"attention_entropy\":{\"layers.0\":1.25,\"layers.1\":null,\"layers.2\":1.5},"
+              "\"seconds\":6.5}");
+}
+
+static void what_was_not_computed_is_missing(void **state)
+{
+  (void)state;
+  struct plm_evaluation_result result = distinct();
+  const struct plm_held_out other = {.set = "refseq", .split = PLM_SPLIT_TEST};
+  struct plm_watch_report report = report_of(&result);
+  report.held_out = &other;
+  result.elbo = result.pseudo_perplexity = result.pseudo_perplexity_fast = NAN;
+  result.rate_count = result.entropy_count = 0;
+  memset(result.bin_rows, 0, sizeof result.bin_rows);
+  result.loss = INFINITY;
+  expect_line(&report, NULL,
+              "{\"step\":120,\"checkpoint\":\"checkpoints/step_00000120\","
+              "\"identity\":\"000000000000abcd0000000000001234\",\"set\":\"refseq\","
+              "\"split\":\"test\",\"weights\":\"ema\",\"loss\":null,\"perplexity\":12.25,"
+              "\"accuracy\":0.5,\"precision\":0.375,\"recall\":0.625,\"f1\":0.75,\"mcc\":-0.125,"
+              "\"tokens\":4321,\"baseline_entropy\":2.875,\"loss_by_mask_rate\":{},"
+              "\"loss_by_length\":{},\"attention_entropy\":{},\"seconds\":6.5}");
+}
+
+static double lag_of(const char *trainer_path, uint64_t step)
+{
+  const struct plm_evaluation_result result = distinct();
+  struct plm_watch_report report = report_of(&result);
+  report.step = step;
+  cJSON *line = plm_watch_report_line(&report, trainer_path);
+  const cJSON *lag = cJSON_GetObjectItemCaseSensitive(line, "lag_steps");
+  assert_true(cJSON_IsRaw(lag)); /* as plm_metrics_number writes it */
+  const double steps = strtod(lag->valuestring, NULL);
+  cJSON_Delete(line);
+  return steps;
+}
+
+static void lag_is_the_distance_to_the_last_step(void **state)
+{
+  (void)state;
+  static const char lines[] = "{\"v\":1,\"step\":7}\n{\"v\":1,\"step\":125}\n";
+  const char *path = scratch_path("trainer.jsonl");
+  assert_true(lag_of(path, 0) == 0); /* the trainer has written no line */
+  scratch_write(path, lines, strlen(lines));
+  assert_true(lag_of(path, 120) == 5);
+  assert_true(lag_of(path, 125) == 0);
+  assert_true(lag_of(path, 130) == 0); /* the trainer was reset; never negative */
+}
+
+/* ---- TensorBoard --------------------------------------------------------------------------- */
+
+/* The value of a tag in an event file: Summary.Value has the tag, then simple_value (field 2). */
+static bool find_scalar(const char *events, size_t size, const char *tag, float *value)
+{
+  const size_t length = strlen(tag);
+  for (size_t i = 1; i + length + 5 <= size; i++) {
+    if (memcmp(events + i, tag, length) != 0 || (size_t)events[i - 1] != length ||
+        events[i + length] != (2 << 3 | 5))
+      continue;
+    memcpy(value, events + i + length + 1, sizeof *value);
+    return true;
+  }
+  return false;
+}
+
+/* Writes the scalars of a report into a new folder, and returns the bytes of its event file. */
+static char *board_of(const struct plm_watch_report *report, const char *name, size_t *size)
+{
+  const char *folder = scratch_path(name);
+  struct plm_tensorboard *board;
+  char path[PLM_PATH_SIZE] = "", *events;
+  assert_int_equal(plm_directory_make(folder, NULL), PLM_OK);
+  assert_int_equal(plm_tensorboard_open(folder, -1, &board, NULL), PLM_OK);
+  plm_watch_report_board(report, board);
+  plm_tensorboard_close(board);
+  DIR *directory = opendir(folder);
+  assert_non_null(directory);
+  for (const struct dirent *entry; (entry = readdir(directory)) != NULL;)
+    if (entry->d_name[0] != '.')
+      assert_int_equal(plm_path_join(path, folder, entry->d_name, NULL), PLM_OK);
+  closedir(directory);
+  assert_int_equal(plm_file_read(path, 1 << 20, &events, size, NULL), PLM_OK);
+  return events;
+}
+
+static void each_scalar_has_its_own_value(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *name;
+    float value;
+  } expected[] = {{"loss", 2.5f},
+                  {"perplexity", 12.25f},
+                  {"accuracy", 0.5f},
+                  {"f1", 0.75f},
+                  {"mcc", -0.125f},
+                  {"baseline_entropy", 2.875f},
+                  {"elbo", 3.5f},
+                  {"attention_entropy/layers.0", 1.25f},
+                  {"attention_entropy/layers.2", 1.5f}};
+  const struct plm_held_out sets[] = {own, {.set = "refseq", .split = PLM_SPLIT_TEST}};
+  static const char *const subjects[] = {"valid", "refseq/test"}, *const folders[] = {"a", "b"};
+  struct plm_evaluation_result result = distinct();
+  for (int set = 0; set < 2; set++) {
+    struct plm_watch_report report = report_of(&result);
+    report.held_out = &sets[set];
+    size_t size;
+    char *events = board_of(&report, folders[set], &size);
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+      char tag[96];
+      float value = 0;
+      snprintf(tag, sizeof tag, "%s/%s", subjects[set], expected[i].name);
+      if (!find_scalar(events, size, tag, &value)) fail_msg("no %s", tag);
+      if (value != expected[i].value) fail_msg("%s is %g", tag, (double)value);
+    }
+    free(events);
+  }
+  float value;
+  size_t size;
+  result.elbo = NAN;
+  const struct plm_watch_report report = report_of(&result);
+  char *events = board_of(&report, "c", &size);
+  assert_false(find_scalar(events, size, "valid/elbo", &value));
+  assert_true(find_scalar(events, size, "valid/loss", &value));
+  free(events);
+  plm_watch_report_board(&report, NULL);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(each_metric_has_its_own_value),
+      cmocka_unit_test(what_was_not_computed_is_missing),
+      cmocka_unit_test(lag_is_the_distance_to_the_last_step),
+      cmocka_unit_test(each_scalar_has_its_own_value),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
