@@ -2,7 +2,7 @@
 # Gradients are exchanged between devices while the backward pass continues: the emulated streams say how
 # much work a device may do during each transfer of NCCL.
 . "$PLM_ROOT/tests/support/ranks_cuda.sh"
-export PLM_EMULATED_DEVICES=2 PLM_EMULATED_TRACE=$PLM_TMP/trace.log
+export PLM_EMULATED_DEVICES=2 PLM_TRACE_RANKS=$PLM_TMP/streams PLM_RANK_TRACE=$PLM_TMP
 steps=4
 
 # blocks of 256 x 256 matrices, so that there are several buckets
@@ -12,10 +12,25 @@ run_ranks 2 "$PLM_TMP/run" "${rank_settings[@]:?}" --set trainer.micro_batch_tok
   --set model.num_hidden_layers=3 || fail "the run ended with $?"
 stop_packer
 
-exchanges=$(grep -c '^exchange' trace.log)
-beside=$(awk '$1 == "exchange" && $4 >= 5' trace.log | wc -l)
-[ "$exchanges" -gt 0 ] || fail "no transfer was traced"
-# on each of two ranks, in each step
-[ "$beside" -ge $((2 * steps)) ] ||
-  fail "only $beside of $exchanges transfers run beside the computation: $(grep '^exchange' trace.log | sort | uniq -c)"
-! grep -E '^record 0$' trace.log || fail "a recording is empty"
+# beside RANK WAY: how many transfers of WAY had a piece of the backward pass or of the update beside them. The
+# trace of a rank names its transfers in the order in which it waits for them, and so do its streams.
+beside() {
+  paste -d ' ' <(grep '^exchange' "streams-$1") <(jq -r '.[] | select(.tid >= 2) | .name' "rank-$1.json") |
+    awk -v way="$2 in group" '$4 >= 5 && index($0, way) == index($0, $5) {n++} END {print n + 0}'
+}
+pieces() { jq --arg what "$2" '[.[] | select(.tid == 0 and (.name | startswith($what + " ")))] | length' "rank-$1.json"; }
+
+for rank in 0 1; do
+  backward=$(pieces $rank backward) updates=$(pieces $rank update)
+  [ "$backward" -ge $((3 * steps)) ] || fail "the backward pass ran in $backward pieces in $steps steps"
+  [ "$updates" -ge $((3 * steps)) ] || fail "the update ran in $updates pieces in $steps steps"
+  # after each piece but the last of a step, gradients travel while the next piece is computed
+  gradients=$(beside $rank gradients)
+  [ "$gradients" -eq $((backward - steps)) ] ||
+    fail "$gradients transfers of gradients ran beside $backward pieces: $(grep '^exchange' streams-$rank)"
+  # those after the first piece start when the second one is done, and so on: none runs beside the first two
+  weights=$(beside $rank weights)
+  [ "$weights" -eq $((updates - 2 * steps)) ] ||
+    fail "$weights transfers of weights ran beside $updates pieces: $(grep '^exchange' streams-$rank)"
+  ! grep -E '^record 0$' streams-$rank || fail "a recording is empty"
+done

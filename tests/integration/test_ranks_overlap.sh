@@ -27,18 +27,24 @@ under() {
       select(any($pieces[]; .ts >= $move.ts and .ts + .dur <= $wait.ts))] | length'
 }
 
+# pieces_of WORK: in how many pieces it was done
+pieces_of() { jq --arg work "$1" '[.[] | select(.tid == 0 and (.name | startswith($work + " ")))] | length'; }
+
 for group in 2 1; do
   trace "$group"
-  [ "$group" -eq 2 ] && gradients="gradients in group" weights="weights in group"
-  [ "$group" -eq 1 ] && gradients="gradients on rail" weights="weights on rail"
+  # the last transfers of a step have nothing beside them: those of weights to the group begin one piece later
+  [ "$group" -eq 2 ] && gradients="gradients in group" weights="weights in group" last=2
+  [ "$group" -eq 1 ] && gradients="gradients on rail" weights="weights on rail" last=1
   for rank in 0 1; do
     file=$PLM_TMP/rank-$rank.json
-    pieces=$(jq '[.[] | select(.tid == 0 and (.name | startswith("backward ")))] | length' "$file") || fail "rank $rank wrote no trace"
-    [ "$pieces" -ge $((3 * steps)) ] || fail "the backward pass ran in $pieces pieces in $steps steps"
+    for work in backward update; do
+      pieces=$(pieces_of $work <"$file") || fail "rank $rank wrote no trace"
+      [ "$pieces" -ge $((3 * steps)) ] || fail "the $work ran in $pieces pieces in $steps steps"
+    done
     beside=$(under "$gradients" backward <"$file")
-    # all but the last bucket of each step
-    [ "$beside" -ge $((pieces - steps - steps)) ] || fail "only $beside transfers of gradients ran under the backward pass"
-    [ "$beside" -gt 0 ] || fail "no transfer ran under the backward pass"
-    [ "$(under "$weights" update <"$file")" -gt 0 ] || fail "no transfer of weights ran under the update"
+    [ "$beside" -ge $(($(pieces_of backward <"$file") - steps)) ] ||
+      fail "only $beside transfers of gradients ran under the backward pass"
+    beside=$(under "$weights" update <"$file")
+    [ "$beside" -ge $((pieces - last * steps)) ] || fail "only $beside transfers of weights ran under the update"
   done
 done

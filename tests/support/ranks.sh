@@ -13,9 +13,11 @@ export TMPDIR=$PLM_TMP OMPI_MCA_btl_vader_backing_directory=$PLM_TMP # for Open 
 rank_settings=(--set trainer.micro_batch_tokens=128 --set trainer.threads=1 --set trainer.shares=4
   --set model.hidden_size=256 --set model.num_attention_heads=4)
 
-# plm-trainer, whose rank 0 stops itself at PLM_STOP_HERE if that is set (tests/faults/stop_at.c)
+# plm-trainer, whose rank 0 stops itself at PLM_STOP_HERE if that is set (tests/faults/stop_at.c). With PLM_TRACE_RANKS,
+# the emulated streams of rank N write PLM_TRACE_RANKS-N.
 cat >"$PLM_TMP/a_rank" <<'RANK'
 #!/bin/bash
+[ -z "${PLM_TRACE_RANKS:-}" ] || export PLM_EMULATED_TRACE=$PLM_TRACE_RANKS-$OMPI_COMM_WORLD_RANK
 if [ -n "${PLM_STOP_HERE:-}" ] && [ "${OMPI_COMM_WORLD_RANK:-0}" = 0 ]; then
   export PLM_STOP_AT=$PLM_STOP_HERE LD_PRELOAD=$PLM_BUILD/tests/lib/stop_at.so
   export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}verify_asan_link_order=0
