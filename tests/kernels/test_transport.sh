@@ -88,10 +88,14 @@ passed staged 1
 wrong 2 1 'device 1: .* is not allowed while operators are recorded' cuda 2 recorded
 wrong 2 1 'round 2, transfer 0: element 0 of rank [01]' cuda 2 unwaited
 
-# Transfers are under way while the computation continues.
+# Transfers are under way while the computation continues: each of the four in a round, on both ranks, until the
+# copies of those that were begun after it have been made.
 PLM_EMULATED_TRACE=$PLM_TMP/trace.log right 2 cuda 6 right
 passed nccl 1
-grep -q '^exchange [0-9]* under [1-9]' "$PLM_TMP/trace.log" || fail "nothing was computed beside a transfer: $(cat "$PLM_TMP/trace.log")"
+[ "$(grep '^exchange' "$PLM_TMP/trace.log" | sort | uniq -c | sed 's/^ *//')" = "12 exchange 16384 under 3
+12 exchange 2048 under 0
+12 exchange 4096 under 1
+12 exchange 8192 under 2" ] || fail "not all transfers ran beside the computation: $(cat "$PLM_TMP/trace.log")"
 
 # What NCCL does not check ends the emulation.
 exchange 2 cuda 2 unequal && fail "pieces of unequal size were exchanged"
