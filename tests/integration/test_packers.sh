@@ -4,16 +4,17 @@
 # needs, so that every death is in the middle of one, however slow the machine is.
 . "$PLM_ROOT/tests/support/lib.sh"
 
-small_corpus corpus
+small_corpus corpus 100
 small_config pipeline.yaml patch_unet
 every=10
-endless=(--set trainer.steps=1000000 --set trainer.checkpoint.every="$every"
+ahead=70 # more steps than the trainer can have received but not done
+endless=(--set network.credit_bytes=65536 --set trainer.steps=1000000 --set trainer.checkpoint.every="$every"
   --set trainer.checkpoint.keep_last=100000 --set packer.restart=always)
 
 start() { # RUN ARG…: a run in the background; its pid is in $up
   local run=$1
   shift
-  plm-pipeline up pipeline.yaml --run "$run" "${endless[@]}" "$@" >"$run.out" 2>"$run.err" </dev/null &
+  plm-pipeline up pipeline.yaml trainer packer --run "$run" "${endless[@]}" "$@" >"$run.out" 2>"$run.err" </dev/null &
   up=$!
 }
 stop() { # RUN PID: ends it
@@ -22,11 +23,12 @@ stop() { # RUN PID: ends it
   wait "$2" || status=$?
   [ "$status" -eq 143 ] || { tail -n 40 "$1.err" >&2; fail "up on $1 ended with $status"; }
 }
-ready_packers() { # RUN: their pids, in order
-  plm-pipeline ps --run "$1" --json | jq -r '.[] | select(.stage == "packer" and .ready) | .pid' | sort -n
+serving_packers() { # RUN: the pids of those from which the trainer has received chunks, in order
+  jq -r '.[] | select(.tokens > 0) | .pid' "$1/peers.trainer.json" | sort -n
 }
-two_new_packers() { # are there two packers of the run `killed`, both started after those that were killed?
-  ready_packers killed >pids
+two_serve() { [ "$(serving_packers "$1" | wc -l)" -eq 2 ]; }
+two_new_packers() { # do two packers of the run `killed` serve, both started after those that were killed?
+  serving_packers killed >pids
   [ "$(wc -l <pids)" -eq 2 ] && ! grep -qxf killed.pids pids
 }
 steps_of() { if [ -e "$1/trainer.jsonl" ]; then wc -l <"$1/trainer.jsonl"; else echo 0; fi; }
@@ -35,13 +37,13 @@ beyond() { [ "$(steps_of "$1")" -gt "$2" ]; }
 start killed --scale packer=2
 echo none >killed.pids
 for _ in 1 2 3; do # after a fifth death in ten minutes a packer is not started again
-  wait_for 60 two_new_packers
+  wait_for 20 two_new_packers
   wait_for 60 beyond killed "$(steps_of killed)"
   xargs kill -KILL <pids || fail "a packer was gone before it was killed"
   cat pids >>killed.pids
 done
-last=$(steps_of killed)
-compared=$(((last / every + 2) * every)) # what the trainer had received before the last deaths is used up
+wait_for 20 two_new_packers
+compared=$((($(steps_of killed) + ahead) / every * every)) # all packers have served some of these steps
 checkpoint=checkpoints/step_$(printf %08d "$compared")
 wait_for 60 test -d "killed/$checkpoint"
 stop killed "$up"
@@ -50,6 +52,7 @@ start one
 one=$up
 start two --scale packer=2
 two=$up
+wait_for 20 two_serve two
 for run in one two; do wait_for 120 test -d "$run/$checkpoint"; done
 stop one "$one"
 stop two "$two"
