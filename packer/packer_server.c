@@ -15,7 +15,12 @@
 #include "packer/packer_link.h"
 #include "packer/packer_metrics.h"
 
-enum { TURN_MS = 100, RUN_FOLDER_MS = 500 };
+enum {
+  TURN_MS = 100,
+  RUN_FOLDER_MS = 500,
+  SOON_MS = 10000, /* a consumer is expected this long after the start, or after one was lost */
+  SOON_TURN_MS = 20,
+};
 
 _Static_assert(PACKER_ENDPOINTS *PLM_SPLIT_COUNT <= STORE_PLANS_HELD,
                "every consumer needs a plan for each split");
@@ -35,7 +40,9 @@ struct server {
   void *zmq;
   struct holding *holdings;            /* options->corpus_count */
   struct plm_packer_counters counters; /* of all holdings */
-  int64_t folder_ms;
+  int64_t folder_ms;                   /* when the run folder was last looked at */
+  int64_t soon_ms;                     /* until then, a consumer is expected */
+  uint32_t serving;                    /* links that serve */
   struct packer_metrics *metrics;
   struct packer_exporter *exporter;
 };
@@ -170,11 +177,35 @@ static void follow(struct holding *holding, const char *run_key, const char *end
   }
 }
 
+static bool follows_run(const struct server *server)
+{
+  return server->options->endpoint_count == 0 && server->options->run != NULL;
+}
+
+/* Whether to look at endpoints.json each turn: a consumer that has just started waits for it. */
+static bool expects_consumer(const struct server *server, int64_t now)
+{
+  return follows_run(server) && now < server->soon_ms;
+}
+
+/* A consumer that was lost may come back at once, at another port. */
+static void count_serving(struct server *server, int64_t now)
+{
+  uint32_t serving = 0;
+  for (uint32_t c = 0; c < server->options->corpus_count; c++)
+    for (int i = 0; i < PACKER_ENDPOINTS; i++) {
+      const struct packer_link *link = &server->holdings[c].links[i];
+      serving += link->used && link->state == LINK_SERVING;
+    }
+  if (serving < server->serving) server->soon_ms = now + SOON_MS;
+  server->serving = serving;
+}
+
 /* Follows endpoints.json: a consumer's port may change when it restarts. */
 static void follow_run(struct server *server, int64_t now)
 {
-  if (server->options->endpoint_count != 0 || server->options->run == NULL ||
-      now - server->folder_ms < RUN_FOLDER_MS)
+  if (!follows_run(server) ||
+      (!expects_consumer(server, now) && now - server->folder_ms < RUN_FOLDER_MS))
     return;
   server->folder_ms = now;
   for (size_t k = 0; k < sizeof run_keys / sizeof run_keys[0]; k++) {
@@ -202,7 +233,7 @@ static int add_items(const struct holding *holding, zmq_pollitem_t *items)
   return count;
 }
 
-static void wait_for_work(struct server *server)
+static void wait_for_work(struct server *server, int64_t now)
 {
   zmq_pollitem_t items[PACKER_CORPORA * (2 * PACKER_ENDPOINTS + 1)];
   int stores[PACKER_CORPORA], count = 0;
@@ -210,7 +241,7 @@ static void wait_for_work(struct server *server)
     stores[c] = count;
     count += add_items(&server->holdings[c], items + count);
   }
-  if (zmq_poll(items, count, TURN_MS) <= 0) return;
+  if (zmq_poll(items, count, expects_consumer(server, now) ? SOON_TURN_MS : TURN_MS) <= 0) return;
   for (uint32_t c = 0; c < server->options->corpus_count; c++)
     if (items[stores[c]].revents != 0) window_store_woken(server->holdings[c].context.store);
 }
@@ -274,9 +305,11 @@ static void add_up(struct server *server)
 /* Serves what has come. An error means that a corpus is damaged. */
 static plm_status turn(struct server *server, struct plm_error *error)
 {
-  follow_run(server, plm_clock_ms());
-  wait_for_work(server);
+  const int64_t now = plm_clock_ms();
+  follow_run(server, now);
+  wait_for_work(server, now);
   for (uint32_t c = 0; c < server->options->corpus_count; c++) serve_holding(&server->holdings[c]);
+  count_serving(server, plm_clock_ms());
   add_up(server);
   packer_metrics_tick(server->metrics, &server->counters, plm_clock_ms());
   packer_exporter_tick(server->exporter, &server->counters, plm_clock_ms());
@@ -314,6 +347,7 @@ static plm_status open_server(struct server *server, struct plm_error *error)
 {
   const struct packer_options *options = server->options;
   const uint64_t packer_id = draw_packer_id();
+  server->soon_ms = plm_clock_ms() + SOON_MS;
   server->holdings = calloc(options->corpus_count, sizeof *server->holdings);
   if (server->holdings == NULL)
     return plm_error_set(error, PLM_NO_MEMORY, "no memory for the packer");
