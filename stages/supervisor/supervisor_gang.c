@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -14,8 +15,17 @@
 
 enum {
   ASK_AGAIN_MS = 1000,
-  MPIRUN_GRACE_MS = 10000, /* for mpirun to end after rank 0 */
+  MPIRUN_GRACE_S = 10, /* for mpirun to end after rank 0; PLM_MPIRUN_GRACE_S changes it */
+  MPIRUN_GRACE_MOST_S = 86400,
 };
+
+static int mpirun_grace_s(void)
+{
+  const char *text = getenv("PLM_MPIRUN_GRACE_S");
+  char *end;
+  const long value = text != NULL ? strtol(text, &end, 10) : 0;
+  return value > 0 && value <= MPIRUN_GRACE_MOST_S && *end == '\0' ? (int)value : MPIRUN_GRACE_S;
+}
 
 static plm_status start_log(struct plm_supervisor *supervisor, struct supervised *stage,
                             struct plm_error *error)
@@ -113,11 +123,11 @@ static void watch_first(struct plm_supervisor *supervisor, struct supervised *st
     find_first(supervisor, stage, now_ms);
   } else if (stage->first_gone_ms == 0) {
     if (poll(&item, 1, 0) == 1) stage->first_gone_ms = now_ms; /* also if nobody has reaped it */
-  } else if (!stage->hung && now_ms - stage->first_gone_ms >= MPIRUN_GRACE_MS) {
+  } else if (!stage->hung && now_ms - stage->first_gone_ms >= 1000 * mpirun_grace_s()) {
     char name[64];
     supervised_name(stage, name);
     screen_say(supervisor, "%s: mpirun still runs %d s after rank 0 has ended; killing it", name,
-               MPIRUN_GRACE_MS / 1000);
+               mpirun_grace_s());
     stage->hung = true;
     kill(stage->pid, SIGKILL);
   }
