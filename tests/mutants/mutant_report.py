@@ -1,0 +1,107 @@
+"""What became of each fault: kept in a file, and printed by folder at the end."""
+
+from pathlib import Path
+
+COLUMNS = (
+    "set",
+    "fault",
+    "function",
+    "kind",
+    "outcome",
+    "seconds",
+    "tests",
+    "old text",
+    "new text",
+)
+
+
+class Results:
+    """The outcomes so far. A fault is known if it was tried with the same tests and is still the same."""
+
+    def __init__(self, path, which, again=False, equivalents=()):
+        self.path, self.which = path, which
+        self.rows, self.earlier = [], {}
+        if path is None:
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            path.write_text("\t".join(COLUMNS) + "\n")
+        for line in path.read_text().splitlines()[1:]:
+            row = dict(zip(COLUMNS, line.split("\t"), strict=False))
+            if len(row) == len(COLUMNS):
+                self.earlier[row["fault"], row["old text"], row["new text"], row["set"]] = row
+        for key, row in list(self.earlier.items()):
+            place = (row["fault"].split(":")[0], row["function"], row["old text"], row["new text"])
+            stale = (row["outcome"] == "listed") != (place in equivalents)
+            if stale or (again and row["outcome"] == "survived"):
+                del self.earlier[key]
+
+    def _row(self, fault):
+        key = (fault.name, fault.old_text, fault.new_text)
+        row = self.earlier.get((*key, self.which))
+        if row is None and self.which == "check":
+            # Every test of the smaller set is in the larger one, so only a survivor has to be tried again.
+            row = self.earlier.get((*key, "test"))
+            row = None if row is not None and row["outcome"] == "survived" else row
+        return row
+
+    def known(self, fault):
+        row = self._row(fault)
+        return row["outcome"] if row else None
+
+    def keep(self, fault):
+        self.rows.append(self._row(fault))
+
+    def add(self, fault, outcome, tests, seconds):
+        values = (
+            self.which,
+            fault.name,
+            fault.function,
+            fault.kind,
+            outcome,
+            f"{seconds:.1f}",
+            tests,
+        )
+        row = dict(zip(COLUMNS, (*values, fault.old_text, fault.new_text), strict=True))
+        self.rows.append(row)
+        if self.path is not None:
+            with self.path.open("a") as file:
+                file.write("\t".join(row.values()) + "\n")
+
+
+def share_of(survived, killed):
+    return 100 * survived / (survived + killed) if survived + killed else 0.0
+
+
+def by_folder(rows):
+    """{folder: (killed, survived)}"""
+    found = {}
+    for row in rows:
+        if row["outcome"] in ("killed", "survived"):
+            folder = str(Path(row["fault"].split(":")[0]).parent)
+            killed, survived = found.get(folder, (0, 0))
+            found[folder] = (
+                killed + (row["outcome"] == "killed"),
+                survived + (row["outcome"] == "survived"),
+            )
+    return dict(sorted(found.items()))
+
+
+def print_report(rows, say):
+    """Prints the table and the survivors. Returns the share of survivors in percent."""
+    table = by_folder(rows)
+    say(f"\n{'folder':26} {'faults':>7} {'killed':>7} {'survived':>9} {'share':>7}")
+    total = [sum(column) for column in zip(*table.values(), strict=True)] or [0, 0]
+    for folder, (killed, survived) in [*table.items(), ("all", total)]:
+        share = share_of(survived, killed)
+        say(f"{folder:26} {killed + survived:7} {killed:7} {survived:9} {share:6.1f}%")
+    others = [row["outcome"] for row in rows if row["outcome"] not in ("killed", "survived")]
+    counts = ", ".join(f"{others.count(name)} {name}" for name in sorted(set(others)))
+    if counts:
+        say(f"not counted: {counts}")
+    survivors = [row for row in rows if row["outcome"] == "survived"]
+    if survivors:
+        say("\nsurvived:")
+    for row in survivors:
+        say(f"  {row['fault']} {row['function']}: {row['old text']} -> {row['new text']}")
+    return share_of(total[1], total[0])

@@ -1,0 +1,301 @@
+#!/usr/bin/env python3
+"""Plants faults at random places of the product, one at a time, and lists those that no test of the module
+finds (CONTRIBUTING.md, "Mutants").
+
+    tests/mutants/mutants.py [--seed S] [--count N] [--minutes M] [--set test|check] [--limit PERCENT]
+                             [--jobs J] [--mutant NAME] [--again] [--list]
+
+A fault is drawn by its file, weighted by lines of code, then by its line. It counts if it compiles,
+changes the object files, and is not in equivalent.tsv. Results are kept in build/mutants/, so that the
+command continues where it was stopped.
+"""
+
+import argparse
+import bisect
+import concurrent.futures
+import itertools
+import os
+import random
+import re
+import sys
+import threading
+import time
+from pathlib import Path
+
+import module_tests
+import plant
+import workplace
+from c_source import Source, struct_fields
+from mutant_report import Results, print_report
+
+SOURCES = re.compile(r"^(common|kernels|packer|trainer|evaluator|stages)/.*\.(c|cu|cuh)$")
+# The votes, audits and disputes of the feed.
+LEFT_OUT = re.compile(r"^common/feed/feed_(sizes|audit|dispute)\.c$")
+COUNTED = ("killed", "survived")
+
+
+class Product:
+    """The sources, and the faults that can be planted in them."""
+
+    def __init__(self, root):
+        self.root = Path(root)
+        names = workplace.tree_files(self.root)
+        self.names = [name for name in names if SOURCES.match(name) and not LEFT_OUT.match(name)]
+        self.headers = [name for name in names if name.endswith((".h", ".cuh"))]
+        self.faults, self.fields = {}, None
+
+    def text(self, name):
+        return (self.root / name).read_text()
+
+    def weights(self):
+        """The number of lines with code within functions, summed up over the sources."""
+        sums = []
+        for name in self.names:
+            source = Source(self.text(name))
+            inside = [
+                t for t, function in zip(source.tokens, source.function, strict=True) if function
+            ]
+            sums.append(
+                (sums[-1] if sums else 0) + len({source.line(token.start) for token in inside})
+            )
+        return sums
+
+    def siblings(self, name):
+        """field -> the next field of the same type, in each struct that has it"""
+        if self.fields is None:
+            self.fields = [
+                fields for header in self.headers for fields in struct_fields(self.text(header))
+            ]
+        found = {}
+        for fields in [*self.fields, *struct_fields(self.text(name))]:
+            for place, (field, kind) in enumerate(fields):
+                alike = [other for other, of in fields[place + 1 :] + fields[:place] if of == kind]
+                if alike:
+                    found.setdefault(field, set()).add(alike[0])
+        return {field: sorted(others) for field, others in found.items()}
+
+    def faults_in(self, name):
+        if name not in self.faults:
+            self.faults[name] = plant.faults_of(name, self.text(name), self.siblings(name))
+        return self.faults[name]
+
+    def drawn(self, seed):
+        """Faults without end, each only once. The same seed gives the same ones."""
+        sums, seen = self.weights(), set()
+        for number in itertools.count():
+            dice = random.Random(f"{seed}:{number}")
+            faults = self.faults_in(self.names[bisect.bisect_right(sums, dice.randrange(sums[-1]))])
+            line = dice.choice(sorted({fault.line for fault in faults}) or [None])
+            faults = [fault for fault in faults if fault.line == line]
+            kind = dice.choice(sorted({fault.kind for fault in faults}) or [None])
+            faults = [fault for fault in faults if fault.kind == kind]
+            if faults and (fault := dice.choice(faults)).name not in seen:
+                seen.add(fault.name)
+                yield fault
+            elif number > 1000 * (1 + len(seen)):
+                return
+
+    def named(self, name):
+        path = name.split(":")[0]
+        found = (
+            [fault for fault in self.faults_in(path) if fault.name == name]
+            if path in self.names
+            else []
+        )
+        if not found:
+            raise workplace.Stopped(
+                f"there is no fault {name}; --list FILE prints the faults of a file"
+            )
+        return found[0]
+
+
+def listed(path):
+    """(file, function, old text, new text) -> why the fault has no effect"""
+    return {tuple(row[:4]): row[4] for row in module_tests.rows(path, 5)}
+
+
+class Trial:
+    """Tries faults in jobs, side by side."""
+
+    def __init__(self, options, product, base, tests, equivalents):
+        self.options, self.product, self.base, self.tests = options, product, base, tests
+        self.equivalents = equivalents
+        self.lock = threading.Lock()
+        self.free = [workplace.Job(base, number, options.venv) for number in range(options.jobs)]
+
+    def of(self, fault):
+        """Returns (outcome, tests), where the tests are the one that found it or all that did not."""
+        if (fault.path, fault.function, fault.old_text, fault.new_text) in self.equivalents:
+            return "listed", ""
+        if not self.base.users.get(fault.path):
+            return "not built", ""
+        with self.lock:
+            job = self.free.pop()
+        try:
+            job.put(fault.path, plant.planted(self.product.text(fault.path), fault))
+            objects = job.compile(fault.path)
+            if objects is None:
+                return "not compiled", ""
+            return self.tested(job, fault, objects) if objects else ("no effect", "")
+        finally:
+            job.restore()
+            with self.lock:
+                self.free.append(job)
+
+    def tested(self, job, fault, objects):
+        with self.lock:  # the times are measured once
+            chosen = self.tests.chosen(fault.path, self.options.set == "check")
+        passed = []
+        for name, seconds in chosen:
+            if name.endswith((".sh", ".py")):
+                tools = set(re.findall(r"\btool_\w+", self.tests.with_helpers(name)))
+                differs = job.link_programs(tools, objects)
+            else:
+                differs = job.link(f"build/tests/{name}", objects)
+            if differs is None:
+                return "not compiled", ""
+            if not differs:
+                continue
+            state, _ = job.run(name, module_tests.limit_of(seconds))
+            if state in ("failed", "late"):
+                return "killed", name if state == "failed" else f"{name} (late)"
+            passed.append(name)
+        return "survived", " ".join(passed)
+
+
+class Progress:
+    """How many faults have counted, and when this ends."""
+
+    def __init__(self, options, say):
+        self.options, self.say = options, say
+        self.started = time.monotonic()
+        self.end = self.started + 60 * options.minutes if options.minutes else float("inf")
+        self.tally = {"killed": 0, "survived": 0}
+        self.fresh = 0  # counted in this run, not in an earlier one
+
+    def counted(self):
+        return self.tally["killed"] + self.tally["survived"]
+
+    def is_over(self):
+        return self.counted() >= self.options.count or time.monotonic() > self.end
+
+    def note(self, outcome):
+        if outcome in COUNTED:
+            self.tally[outcome] += 1
+
+    def tell(self, fault, outcome, tests):
+        self.note(outcome)
+        self.fresh += outcome in COUNTED
+        now = time.monotonic()
+        left = (
+            (now - self.started) / max(1, self.fresh) * max(0, self.options.count - self.counted())
+        )
+        left = min(left, max(0, self.end - now))
+        by = f" by {tests}" if outcome == "killed" else ""
+        self.say(
+            f"{outcome}{by}: {fault.name} {fault.function}: {fault.old_text} -> {fault.new_text}"
+        )
+        self.say(
+            f"  [{self.counted()} of {self.options.count}, {self.tally['killed']} killed, "
+            f"{self.tally['survived']} survived, {left / 60:.0f} min left]"
+        )
+
+
+def try_all(faults, trial, results, options, say):
+    """Tries faults until COUNT of them count or the time is over. Returns how many count."""
+    progress, running = Progress(options, say), {}
+
+    def finish_one():
+        done, _ = concurrent.futures.wait(running, return_when=concurrent.futures.FIRST_COMPLETED)
+        for future in done:
+            fault, began = running.pop(future)
+            outcome, tests = future.result()
+            results.add(fault, outcome, tests, time.monotonic() - began)
+            progress.tell(fault, outcome, tests)
+
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        for fault in faults:
+            while running and (
+                len(running) >= options.jobs or progress.counted() + len(running) >= options.count
+            ):
+                finish_one()
+            if progress.is_over():
+                break
+            if results.known(fault):
+                progress.note(results.known(fault))
+                results.keep(fault)
+            else:
+                running[pool.submit(trial.of, fault)] = (fault, time.monotonic())
+        while running:
+            finish_one()
+    return progress.counted()
+
+
+def arguments(words):
+    root = Path(__file__).resolve().parents[2]
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--count", type=int, default=100, help="how many faults that have an effect"
+    )
+    parser.add_argument("--minutes", type=float, help="stop after so many minutes")
+    parser.add_argument(
+        "--set", choices=("test", "check"), default="test", help="whose tests are run"
+    )
+    parser.add_argument("--limit", type=float, default=10, help="how many percent may survive")
+    parser.add_argument("--jobs", type=int, default=1, help="faults tried side by side")
+    parser.add_argument("--mutant", help="only this fault, as it is printed")
+    parser.add_argument(
+        "--again", action="store_true", help="try again those that survived earlier"
+    )
+    parser.add_argument("--list", metavar="FILE", help="only print the faults of a file")
+    parser.add_argument("--root", type=Path, default=root, help="the tree")
+    parser.add_argument(
+        "--work", type=Path, help="where the copies are (build/mutants of the tree)"
+    )
+    parser.add_argument("--tables", type=Path, default=Path(__file__).resolve().parent)
+    options = parser.parse_args(words)
+    options.root = options.root.resolve()
+    options.work = (options.work or options.root / "build/mutants").resolve()
+    environment = Path(os.environ.get("PLM_VENV") or options.root / "build/venv")
+    options.venv = environment if (environment / "bin/python").exists() else None
+    return options
+
+
+def main(words=None):
+    options = arguments(words)
+
+    def say(text):
+        print(text, flush=True)
+
+    try:
+        product = Product(options.root)
+        if options.list:
+            for fault in product.faults_in(options.list):
+                say(f"{fault.name}\t{fault.function}\t{fault.old_text}\t{fault.new_text}")
+            return 0
+        faults = [product.named(options.mutant)] if options.mutant else product.drawn(options.seed)
+        base = workplace.Base(options.root, options.work)
+        say("building the tree without a fault")
+        base.update(os.cpu_count() or 1)
+        tests = module_tests.ModuleTests(
+            base, options.venv, workplace.run_test, say, options.tables / "modules.tsv"
+        )
+        equivalents = listed(options.tables / "equivalent.tsv")
+        trial = Trial(options, product, base, tests, equivalents)
+        keep = None if options.mutant else options.work / f"results-{options.seed}.tsv"
+        results = Results(keep, options.set, options.again, equivalents)
+        if options.mutant:
+            options.count = 1
+        counted = try_all(faults, trial, results, options, say)
+    except workplace.Stopped as stopped:
+        print(f"mutants: {stopped}", file=sys.stderr)
+        return 2
+    share = print_report(results.rows, say)
+    if counted < options.count and not options.mutant:
+        say(f"{counted} of {options.count} were tried; the same command continues")
+    return 0 if share <= options.limit else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,264 @@
+"""The tool that plants faults: which text it leaves alone, the edit of each kind, names that stay the
+same, the list of faults without effect, and a whole run on a project of a few lines."""
+
+import subprocess
+from pathlib import Path
+
+import module_tests
+import mutants
+import plant
+import pytest
+from c_source import Source, struct_fields
+from mutant_report import Results
+
+HERE = Path(__file__).resolve().parent
+
+
+def edits(code, kind, function="f", **options):
+    """The new statements that a kind makes of the body of a function."""
+    text = f"int {function}(int n)\n{{\n{code}\n}}\n"
+    found = [fault for fault in plant.faults_of("a.c", text, **options) if fault.kind == kind]
+    assert all(fault.function == function for fault in found)
+    return [plant.squeezed(plant.planted(text, fault).split("{\n", 1)[1][:-3]) for fault in found]
+
+
+KINDS = [
+    ("bound", "while (a < b) g();", ["while (a <= b) g();"]),
+    ("bound", "x = a >= b;", ["x = a > b;"]),
+    ("one", "x = p[i];", ["x = p[i + 1];", "x = p[i - 1];"]),
+    ("one", "x = a < n;", ["x = a < n + 1;", "x = a < n - 1;"]),
+    ("one", "x = a < n * 2 && b;", ["x = a < n * 2 + 1 && b;", "x = a < n * 2 - 1 && b;"]),
+    ("one", "memcpy(a, b, n);", ["memcpy(a, b, n + 1);", "memcpy(a, b, n - 1);"]),
+    ("one", "x = malloc(n);", ["x = malloc(n - 1);"]),
+    ("one", "char path[SIZE], *q = x, other[SIZE];", []),
+    ("half", "x = a && b;", ["x = b;", "x = a;"]),
+    ("half", "if (a || !b || c(d && e)) g();", [
+        "if (!b || c(d && e)) g();", "if (a || c(d && e)) g();", "if (a || !b) g();",
+        "if (a || !b || c(e)) g();", "if (a || !b || c(d)) g();",
+    ]),
+    ("half", "return a == 1 && b ? c : d;", ["return b ? c : d;", "return a == 1 ? c : d;"]),
+    ("negate", "if (a == b) g();", ["if (!(a == b)) g();"]),
+    ("negate", "x = a > 1 ? b : c;", ["x = !(a > 1) ? b : c;"]),
+    ("no-check", "if (a) return 1;\nh();", ["; h();"]),
+    ("no-check", "if (a) {\n  g();\n  goto end;\n}\nh();", ["; h();"]),
+    ("no-check", "if (a) return 1;\nelse h();", []),
+    ("no-check", "if (a) g();", []),
+    ("no-check", "PLM_TRY(g(a));", ["(void)(g(a));"]),
+    ("no-assign", "x->count = 0;", [";"]),
+    ("no-assign", "for (;;) n++;", ["for (;;) ;"]),
+    ("no-assign", "int y = 0;", []),
+    ("no-assign", "plm_status status = g();", []),
+    ("accumulate", "sum += x;", ["sum -= x;", "sum = x;"]),
+    ("accumulate", "flags |= x;", ["flags = x;"]),
+    ("swap", "g(a, b->c, 1);", ["g(a, 1, b->c);", "g(b->c, a, 1);"]),
+    ("swap", "s = (struct s){.x = a, .y = b};", ["s = (struct s){.x = b, .y = a};"]),
+    ("lock", "flock(fd, LOCK_EX);", ["flock(fd, LOCK_SH);"]),
+    ("minmax", "x = fmin(a, b);", ["x = fmax(a, b);"]),
+    ("minmax", "x = least_max_of(a);", ["x = least_min_of(a);"]),
+    ("retry", "while (g() < 0 && errno == EINTR) h();", ["while (g() < 0 && 0) h();"]),
+    ("retry", "if (a || errno != EAGAIN) h();", ["if (a || 1) h();"]),
+    ("no-call", "fsync(fd);", [";"]),
+    ("no-call", "(void)fsync(fd);", [";"]),
+    ("no-call", "free(p);", []),
+    ("no-call", "return fsync(fd);", []),
+    ("constant", "x = true;", ["x = false;"]),
+    ("constant", "x = y * 0 + 10;", ["x = y * 1 + 10;"]),
+    ("jump", "for (;;) if (a) break;", ["for (;;) if (a) continue;"]),
+    ("drop-term", "x = a + b * 2 + c(d);", ["x = b * 2 + c(d);", "x = a + c(d);", "x = a + b * 2;"]),
+    ("drop-term", "x = a - b;", ["x = a;"]),
+    ("drop-term", "x = -b;", []),
+    ("equality", "x = a == b;", ["x = a != b;"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "code", "expected"), KINDS)
+def test_the_edits_of_each_kind(kind, code, expected):
+    assert sorted(edits(code, kind)) == sorted(expected)
+
+
+def test_another_field_of_the_same_struct_and_type():
+    fields = struct_fields("struct m { double precision, recall; int count; const char *name; };")
+    assert fields == [
+        [("precision", "double"), ("recall", "double"), ("count", "int"), ("name", "const char*")]
+    ]
+    assert edits("x = m->precision;", "field", siblings={"precision": ["recall"]}) == [
+        "x = m->recall;"
+    ]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "/* if (a < 0) return 1; */",
+        "// x = a + 1;\n",
+        'const char *s = "if (a < 0 && b == 1) x += 1;";',
+        "#define G(a) if ((a) < 0) \\\n  return 1\n",
+        "#if VERSION < 1\n#endif",
+        'plm_info("%d of %d", a + 1, b < 0);',
+        '_Static_assert(A + 1 < B, "a");',
+    ],
+)
+def test_comments_strings_preprocessor_lines_and_messages_are_left_alone(code):
+    text = f"int f(void)\n{{\n{code}\n}}\n"
+    assert plant.faults_of("a.c", text) == []
+
+
+def test_nothing_outside_of_functions():
+    text = "static const int table[] = {0, 1 + 1};\nenum { A = 1 };\nint x = 1;\nstruct s { int a[1]; };\n"
+    assert plant.faults_of("a.c", text) == []
+
+
+def test_functions_and_lines():
+    source = Source(
+        "// one\nstatic int\nf(int a) {\n  g(a);\n}\nint h(void) { if (x) { y(); } return 1; }\n"
+    )
+    names = {t.text: name for t, name in zip(source.tokens, source.function, strict=True)}
+    assert (names["g"], names["y"], names["return"], names["static"]) == ("f", "h", "h", None)
+    assert source.line(source.tokens[0].start) == 2
+
+
+def test_names_are_stable_and_unique_and_lines_stay_in_place():
+    text = "int f(int a)\n{\n  if (a < 1 && a < 2) {\n    g();\n    return 1;\n  }\n  return p[a + 1];\n}\n"
+    found = plant.faults_of("x/a.c", text)
+    names = [fault.name for fault in found]
+    assert names == [fault.name for fault in plant.faults_of("x/a.c", text)]
+    assert len(set(names)) == len(names)
+    assert {"x/a.c:3:bound:1", "x/a.c:3:bound:2", "x/a.c:7:one:2", "x/a.c:3:no-check:1"} <= set(
+        names
+    )
+    assert all(plant.planted(text, fault).count("\n") == text.count("\n") for fault in found)
+    assert all(plant.planted(text, fault) != text for fault in found)
+    removed = next(fault for fault in found if fault.kind == "no-check")
+    assert removed.old_text == "if (a < 1 && a < 2) { g(); return 1; }" and removed.new_text == ";"
+
+
+# ---- a whole run ----
+LESS = "int less(int a, int b)\n{\n  return a < b;\n}\n"
+UNUSED = "int more(int a, int b)\n{\n  return a > b;\n}\n"
+PROGRAM = "int less(int a, int b);\nint main(void)\n{\n  return less(1, 1) || !less(1, 2);\n}\n"
+MAKEFILE = """
+CC := gcc
+AR := ar
+build/obj/%.o: %.c
+\t@mkdir -p $(@D)
+\t$(CC) $(CFLAGS) -O1 -MMD -MP -c $< -o $@
+build/lib/libmini.a: build/obj/common/less.o build/obj/common/more.o
+\t@mkdir -p $(@D); rm -f $@; $(AR) rcs $@ $^
+build/tests/common/test_%: build/obj/tests/common/test_%.o build/lib/libmini.a
+\t@mkdir -p $(@D)
+\t$(CC) -o $@ $^ $(LDFLAGS)
+tests: build/tests/common/test_less build/tests/common/test_more
+.PRECIOUS: build/obj/%.o
+"""
+SURVIVES = ("common/more.c", "more", "return a > b;", "return a >= b;")
+
+
+@pytest.fixture
+def project(tmp_path):
+    files = {
+        "Makefile": MAKEFILE,
+        "common/less.c": LESS,
+        "common/more.c": UNUSED,
+        "tests/common/test_less.c": PROGRAM,
+        # It only looks at values that are apart.
+        "tests/common/test_more.c": PROGRAM.replace("less(1, 1)", "less(1, 0)").replace("less", "more")
+        .replace("more(1, 0)", "!more(2, 0)").replace("!more(1, 2)", "more(1, 2)"),
+        "tables/modules.tsv": "sources\ttests\n",
+        "tables/equivalent.tsv": "file\tfunction\told text\tnew text\treason\n",
+    }  # fmt: skip
+    for name, text in files.items():
+        path = tmp_path / "mini" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return tmp_path / "mini"
+
+
+def run(project, *words):
+    command = [
+        "--root",
+        str(project),
+        "--work",
+        str(project / "build/work"),
+        "--tables",
+        str(project / "tables"),
+    ]
+    return mutants.main([*command, *words])
+
+
+def outcomes(project, seed):
+    lines = (project / f"build/work/results-{seed}.tsv").read_text().splitlines()[1:]
+    return {line.split("\t")[1]: line.split("\t")[4] for line in lines}
+
+
+def test_one_is_killed_and_one_survives(project, capsys):
+    assert run(project, "--mutant", "common/less.c:3:bound:1") == 0
+    assert "killed by common/test_less: common/less.c:3:bound:1 less" in capsys.readouterr().out
+    assert run(project, "--mutant", "common/more.c:3:bound:1") == 1
+    said = capsys.readouterr().out
+    assert "survived: common/more.c:3:bound:1 more: return a > b; -> return a >= b;" in said
+    assert "100.0%" in said
+    assert run(project, "--mutant", "common/more.c:3:bound:7") == 2
+    assert (project / "common/more.c").read_text() == UNUSED
+
+
+def test_a_listed_fault_does_not_count(project, capsys):
+    table = project / "tables/equivalent.tsv"
+    table.write_text(
+        table.read_text() + "\t".join((*SURVIVES, "nobody compares equal values")) + "\n"
+    )
+    assert run(project, "--mutant", "common/more.c:3:bound:1") == 0
+    assert "listed: common/more.c:3:bound:1" in capsys.readouterr().out
+
+
+def test_a_whole_sample_resumes_and_counts(project, capsys):
+    assert run(project, "--seed", "3", "--count", "4", "--limit", "0") == 1
+    first = outcomes(project, 3)
+    counted = [name for name, outcome in first.items() if outcome in ("killed", "survived")]
+    assert len(counted) == 4 and "survived" in first.values() and "killed" in first.values()
+    capsys.readouterr()
+    run(project, "--seed", "3", "--count", "5", "--limit", "100")
+    said = capsys.readouterr().out
+    assert not any(f"killed by common/test_less: {name} " in said for name in counted)
+    assert list(outcomes(project, 3))[: len(first)] == list(first)
+    assert run(project, "--seed", "3", "--count", "5", "--limit", "100", "--minutes", "0.0001") == 0
+
+
+def test_a_fault_that_hangs_is_killed_and_leaves_nobody(project, monkeypatch, capsys):
+    monkeypatch.setattr(module_tests, "limit_of", lambda seconds: 0.5)
+    path = project / "common/less.c"
+    path.write_text("int less(int a, int b)\n{\n  while (a > 5) {\n  }\n  return a < b;\n}\n")
+    assert run(project, "--mutant", "common/less.c:3:bound:1") == 1  # no test has a == 5
+    assert run(project, "--mutant", "common/less.c:3:negate:1") == 0
+    assert "killed by common/test_less (late)" in capsys.readouterr().out
+    left = subprocess.run(
+        ["pgrep", "-f", str(project)], capture_output=True, text=True, check=False
+    )
+    assert left.stdout == ""
+
+
+def test_known_results(tmp_path):
+    fault = plant.faults_of("a.c", LESS)[0]
+    Results(tmp_path / "r.tsv", "test").add(fault, "survived", "t", 1.0)
+    assert Results(tmp_path / "r.tsv", "test").known(fault) == "survived"
+    assert Results(tmp_path / "r.tsv", "test", again=True).known(fault) is None
+    assert Results(tmp_path / "r.tsv", "check").known(fault) is None
+    place = ("a.c", fault.function, fault.old_text, fault.new_text)
+    assert Results(tmp_path / "r.tsv", "test", equivalents={place: "why"}).known(fault) is None
+
+
+def test_each_listed_fault_exists_and_has_a_reason():
+    product = mutants.Product(HERE.parents[1])
+    for (path, function, old, new), reason in mutants.listed(HERE / "equivalent.tsv").items():
+        found = {
+            (fault.function, fault.old_text, fault.new_text) for fault in product.faults_in(path)
+        }
+        assert (function, old, new) in found, f"{path}: no fault in {function}: {old} -> {new}"
+        assert len(reason.split()) >= 3, f"{path}: {old} -> {new} has no reason"
+
+
+def test_each_module_row_finds_tests_and_sources():
+    product = mutants.Product(HERE.parents[1])
+    tests = [str(path.relative_to(HERE.parent)) for path in HERE.parent.rglob("test_*")]
+    for sources, found in module_tests.rows(HERE / "modules.tsv", 2):
+        assert any(module_tests.re.search(sources, name) for name in product.names), sources
+        assert any(module_tests.re.search(found.replace(")$", ")"), name) for name in tests), found

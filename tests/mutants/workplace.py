@@ -1,0 +1,263 @@
+"""Where faults are built and tested: a copy of the tree that is built once without a fault (Base), and
+beside it copies made of hard links (Job), in each of which one fault at a time is compiled, linked and
+tested. Archives are thin (they only name their members), so a fault costs the compilation of its objects
+and the linking of the tests that are run."""
+
+import filecmp
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+COMPILER = re.compile(r"(gcc|g\+\+|cc|c\+\+|clang|clang\+\+)(-\d+)?$")
+ARCHIVE = re.compile(r"\bar\s+(?:--thin\s+)?rcs\s+(\S+)\s+(.*)$")
+# What an author would see at once is no fault to look for: a pointer in place of a number, for instance.
+STRICT = ["-int-conversion", "-incompatible-pointer-types", "-implicit-function-declaration"]
+OTHER_PROGRAMS = re.compile(r"(^|/)(test|fuzz|bench|gpu|tool)_[^/]*$")
+
+MARK = "PLM_MUTANT_TEST"
+
+
+class Stopped(Exception):
+    """The copy cannot be built."""
+
+
+def replace(path, source):
+    """Gives path the contents of source by a hard link, so that nothing is written into a shared file."""
+    path.unlink(missing_ok=True)
+    os.link(source, path)
+
+
+def tree_files(root):
+    """The files of the tree, without what git ignores."""
+    command = ["git", "-C", root, "ls-files", "-co", "--exclude-standard", "-z"]
+    listed = subprocess.run(command, capture_output=True, text=True, check=False)
+    names = listed.stdout.split("\0") if listed.returncode == 0 and listed.stdout else []
+    if not names:
+        below = [path.relative_to(root) for path in root.rglob("*")]
+        names = [str(path) for path in below if path.parts[0] not in ("build", ".git")]
+    return sorted(name for name in names if name and (root / name).is_file())
+
+
+class Base:
+    """The copy without a fault, and how each of its files is made."""
+
+    def __init__(self, root, work, make_arguments=()):
+        self.root, self.work = Path(root), Path(work)
+        self.tree = self.work / "base"
+        linkers = [name for name in ("mold", "lld", "gold") if shutil.which(f"ld.{name}")]
+        flags = [f"LDFLAGS=-fuse-ld={linkers[0]}"] if linkers else []
+        self.make = ["make", "--no-print-directory", "CUDA=0", "CFLAGS=-g0", "AR=ar --thin"]
+        self.make += [*flags, *make_arguments]
+
+    def update(self, jobs):
+        """Copies what has changed in the tree, and builds it."""
+        self.tree.mkdir(parents=True, exist_ok=True)
+        names = tree_files(self.root)
+        for name in names:
+            source, target = self.root / name, self.tree / name
+            if target.is_file() and filecmp.cmp(source, target, shallow=False):
+                continue
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.unlink(missing_ok=True)
+            shutil.copy(source, target)
+        for path in list(self.tree.rglob("*")):
+            name = path.relative_to(self.tree)
+            if name.parts[0] != "build" and path.is_file() and str(name) not in set(names):
+                path.unlink()
+        log = self.work / "build.log"
+        with log.open("w") as out:
+            command = [*self.make, f"-j{jobs}", "tests"]
+            done = subprocess.run(
+                command, cwd=self.tree, stdout=out, stderr=subprocess.STDOUT, check=False
+            )
+        if done.returncode != 0:
+            raise Stopped(f"the tree cannot be built without a fault: see {log}")
+        self._read_commands()
+        self._read_dependencies()
+
+    def _read_commands(self):
+        self.compiling, self.linking, self.members = {}, {}, {}
+        listing = subprocess.run(
+            [*self.make, "-n", "-B", "V=1", "CCACHE=", "tests"],
+            cwd=self.tree, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        for line in listing.stdout.replace("\\\n", " ").splitlines():
+            archive = ARCHIVE.search(line)
+            if archive:
+                self.members[archive[1]] = archive[2].split()
+                continue
+            first = line.split(None, 1)[0] if line.strip() else ""
+            if not COMPILER.match(os.path.basename(first)):
+                continue
+            words = [word for word in shlex.split(line) if word not in ("-MMD", "-MP")]
+            if "-o" in words:
+                made = words[words.index("-o") + 1]
+                (self.compiling if "-c" in words else self.linking)[made] = words
+
+    def _read_dependencies(self):
+        """source or header -> the objects that are compiled from it"""
+        self.users = {}
+        for path in (self.tree / "build/obj").rglob("*.d"):
+            rule = path.read_text().replace("\\\n", " ").split("\n", 1)[0]
+            made, _, needed = rule.partition(":")
+            for name in needed.split():
+                if made in self.compiling:
+                    self.users.setdefault(os.path.normpath(name), set()).add(made)
+
+    def inputs(self, program):
+        """The objects of which a program may be made."""
+        found = set()
+        for word in self.linking[program]:
+            found.update(self.members.get(word, [word]))
+        return found
+
+
+class Job:
+    """A copy in which one fault at a time is tried."""
+
+    def __init__(self, base, number, venv=None):
+        self.base, self.venv = base, venv
+        self.tree = base.work / f"job-{number}"
+        shutil.rmtree(self.tree, ignore_errors=True)
+        subprocess.run(["cp", "-al", base.tree, self.tree], check=True)
+        self.changed = set()
+        self.linked = {}
+
+    def put(self, name, text):
+        """Writes a source with a fault."""
+        (self.tree / name).unlink()
+        (self.tree / name).write_text(text)
+        self.changed.add(name)
+
+    def restore(self):
+        for name in self.changed:
+            replace(self.tree / name, self.base.tree / name)
+        self.changed.clear()
+        self.linked.clear()
+
+    def _make(self, made, command):
+        """Runs a compiler. Returns None if it fails, else whether the result differs from the original."""
+        (self.tree / made).unlink(missing_ok=True)
+        self.changed.add(made)
+        done = subprocess.run(command, cwd=self.tree, capture_output=True, check=False)
+        if done.returncode != 0 or not (self.tree / made).exists():
+            return None
+        return not filecmp.cmp(self.tree / made, self.base.tree / made, shallow=False)
+
+    def compile(self, source):
+        """The objects that a changed source changes; None if one of them cannot be compiled."""
+        differing = set()
+        for made in sorted(self.base.users.get(source, ())):
+            command = self.base.compiling[made]
+            if command[-1].endswith(".c") or source.endswith(".c"):
+                command = command + [f"-Werror={flag[1:]}" for flag in STRICT]
+            differs = self._make(made, command)
+            if differs is None:
+                return None
+            if differs:
+                differing.add(made)
+        return differing
+
+    def link(self, program, objects):
+        """As _make. A program without any of the objects is not linked again."""
+        if program not in self.linked:
+            differs = False
+            if self.base.inputs(program) & objects:
+                differs = self._make(program, self.base.linking[program])
+            self.linked[program] = differs
+        return self.linked[program]
+
+    def link_programs(self, tools, objects):
+        """Links what a script runs: the programs, the libraries they load, and tools. As _make."""
+        differing = False
+        for program in self.base.linking:
+            if OTHER_PROGRAMS.search(program) and os.path.basename(program) not in tools:
+                continue
+            differs = self.link(program, objects)
+            if differs is None:
+                return None
+            differing = differing or differs
+        return differing
+
+    def run(self, name, limit_s):
+        return run_test(self.tree, name, limit_s, self.venv)
+
+
+def run_test(tree, name, limit_s, venv):
+    """Runs a test. Returns (ok, failed, skipped or late), and the seconds it took."""
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="m") as home:
+        place = Path(home) / "t"
+        place.mkdir()
+        environment = dict(
+            os.environ, PLM_BUILD=str(tree / "build"), PLM_VENV=str(venv or ""), JOBS="1"
+        )
+        environment[MARK] = home
+        for variable in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS"):
+            environment.pop(variable, None)
+        if name.endswith((".sh", ".py")):
+            # The runner ends a test at its limit, and all that it has started.
+            environment["PLM_TEST_LIMIT_S"] = str(int(limit_s) + 1)
+            command = ["tests/support/run.sh", f"^{re.escape(name)}$"]
+            limit_s += 30
+        else:
+            environment |= {
+                "PLM_ROOT": str(tree), "PLM_BIN": str(tree / "build/bin"), "PLM_TMP": str(place),
+                "CUDA_VISIBLE_DEVICES": "", "PLM_ALGORITHM_CACHE": "",
+            }  # fmt: skip
+            command = [str(tree / "build/tests" / name)]
+        with (Path(home) / "log").open("wb") as log:
+            status = run_group(command, tree, environment, log, limit_s)
+        end_those_left(home)
+        said = (Path(home) / "log").read_bytes()[-100_000:].decode(errors="replace")
+    seconds = time.monotonic() - started
+    if status is None or "stopped after" in said and status != 0:
+        return "late", seconds
+    if status == 77 or status != 0 and re.search(r"^skipped ", said, re.M):
+        return "skipped", seconds
+    return ("ok" if status == 0 else "failed"), seconds
+
+
+def run_group(command, folder, environment, log, limit_s):
+    """The exit status, or None after the limit. Nothing of the group is left."""
+    process = subprocess.Popen(
+        command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=log,
+        stderr=subprocess.STDOUT, start_new_session=True,
+    )  # fmt: skip
+    try:
+        return process.wait(limit_s)
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        process.wait()
+
+
+def end_those_left(home):
+    """Ends what has left the group: each process whose environment has the mark of this test."""
+    mark = re.compile(rb"(^|\0)" + MARK.encode() + b"=" + re.escape(os.fsencode(home)) + rb"\0")
+    for _ in range(100):
+        left = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                if mark.search((folder / "environ").read_bytes()):
+                    left.append(int(folder.name))
+            except OSError:
+                continue
+        if not left:
+            return
+        for pid in left:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        time.sleep(0.02)
