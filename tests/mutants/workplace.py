@@ -204,7 +204,7 @@ def run_test(tree, name, limit_s, venv):
         if name.endswith((".sh", ".py")):
             # The runner ends a test at its limit, and all that it has started.
             environment["PLM_TEST_LIMIT_S"] = str(int(limit_s) + 1)
-            command = ["tests/support/run.sh", f"^{re.escape(name)}$"]
+            command = ["tests/support/runner/run_tests.py", f"^{re.escape(name)}$"]
             limit_s += 30
         else:
             environment |= {
@@ -219,7 +219,7 @@ def run_test(tree, name, limit_s, venv):
     seconds = time.monotonic() - started
     if status is None or "stopped after" in said and status != 0:
         return "late", seconds
-    if status == 77 or status != 0 and re.search(r"^skipped ", said, re.M):
+    if status == 77 or status != 0 and re.search(r"^ *\d+/\d+ skipped ", said, re.M):
         return "skipped", seconds
     return ("ok" if status == 0 else "failed"), seconds
 
