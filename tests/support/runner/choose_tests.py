@@ -8,6 +8,7 @@ level of kernels/cpu/processor.h.
 """
 
 import dataclasses
+import functools
 import pathlib
 import re
 import shutil
@@ -28,6 +29,7 @@ TEST_FILE = re.compile(r"(^|/)(test_[^/]*\.(c|sh|py)|fuzz_[^/]*\.c)$")
 MARKS = ("levels", "only-python", "cublaslt")
 
 
+@functools.cache
 def is_installed(package):
     """Is this Debian package installed? On other systems nobody knows, and the test itself finds out."""
     if shutil.which("dpkg-query") is None:
@@ -94,7 +96,9 @@ def read_table(text):
 def by_kind(name, source):
     """A test for which no row stands in the table."""
     if source.suffix == ".c":
-        return Test(name, source, "quick")
+        return Test(
+            name, source, "quick", set() if source.name.startswith("fuzz_") else {"libcmocka-dev"}
+        )
     if source.suffix == ".py":
         return Test(name, source, "test", {"python"})
     return Test(name, source, "test", {"jq", "procps"})

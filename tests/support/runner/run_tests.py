@@ -292,7 +292,10 @@ def answer(options, tests, build):
     elif options.environment:
         wanted = [e for e in choose_tests.ENVIRONMENTS if any(t.environment == e for t in tests)]
         print(*wanted[-1:])
-    elif options.targets:
+    elif (
+        options.targets
+    ):  # what a missing package keeps from running need not be built, and perhaps cannot
+        tests = [t for t in tests if all(map(choose_tests.is_installed, t.packages))]
         if options.set == "all" and any("levels" in test.marks for test in tests):
             print(f"{build}/{choose_tests.LEVELS_TOOL}", end=" ")
         print(*sorted(set().union(*(choose_tests.targets(test, build) for test in tests))))

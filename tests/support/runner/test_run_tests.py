@@ -39,6 +39,18 @@ def script(tree, name, text):
     return path
 
 
+def without(tree, *packages):
+    """A PATH on which dpkg-query does not know these packages."""
+    query = tree / "bin/dpkg-query"
+    query.parent.mkdir(exist_ok=True)
+    patterns = "|".join(packages)
+    query.write_text(
+        f'#!/bin/sh\ncase "$3" in {patterns}) exit 1 ;; esac\nprintf "install ok installed"\n'
+    )
+    query.chmod(0o755)
+    return f"{query.parent}:{os.environ['PATH']}"
+
+
 def call(tree, *arguments, **environment):
     command = [sys.executable, "-B", str(tree / "tests/support/runner/run_tests.py"), *arguments]
     clean = {k: v for k, v in os.environ.items() if not k.startswith("PLM_")}
@@ -178,6 +190,20 @@ def test_what_a_set_leaves_out_is_told(tree):
         "`make test-all` runs them." in got.stdout
     )
     assert "1 passed, 0 failed, 0 skipped" in got.stdout
+
+
+def test_what_a_missing_package_prevents_is_neither_built_nor_run(tree):
+    script(tree, "a/test_program.c", "")
+    script(tree, "a/test_script.sh", "exit 0")
+    (tree / "tests/tests.tsv").write_text("script\t-\tfish\t-\t-\n")
+    path = without(tree, "libcmocka-dev", "tmux")
+    assert call(tree, "--packages").stdout.split() == ["fish", "jq", "libcmocka-dev", "procps"]
+    assert call(tree, "--targets", PATH=path).stdout.split() == ["programs"]
+    got = call(tree, PATH=path)
+    assert got.returncode == 0 and got.stdout.endswith("1 passed, 0 failed, 1 skipped\n")
+    assert "a/test_program: the package libcmocka-dev is not installed" in got.stdout
+    path = without(tree, "fish")
+    assert call(tree, "--targets", PATH=path).stdout.split() == ["build/tests/a/test_program"]
 
 
 def test_a_missing_program_and_no_test_are_failures(tree):
