@@ -6,6 +6,7 @@
 
 #include "tests/support/cmocka_all.h"
 #include "tests/support/scratch.h"
+#include "trainer/ranks/rank_start.h"
 
 static void lists_are_read(void **unused)
 {
@@ -83,12 +84,68 @@ static void all_threads_move(void **unused)
   assert_int_equal(sched_setaffinity(0, sizeof before, &before), 0);
 }
 
+/* The first `count` processors of a set. */
+static cpu_set_t first_of(const cpu_set_t *set, int count)
+{
+  cpu_set_t first;
+  CPU_ZERO(&first);
+  for (int i = 0; CPU_COUNT(&first) < count; i++)
+    if (CPU_ISSET(i, set)) CPU_SET(i, &first);
+  return first;
+}
+
+static uint32_t threads_of_rank(uint32_t on_this_host, uint32_t wanted)
+{
+  struct plm_collective collective = {.place = {.ranks = 8, .on_this_host = on_this_host}};
+  const struct plm_ranks ranks = {.collective = &collective};
+  struct plm_ops_request request = {.threads = wanted};
+  plm_rank_divide_threads(&ranks, &request);
+  return request.threads;
+}
+
+static uint32_t threads_of_backend(uint32_t wanted)
+{
+  struct plm_ops *ops;
+  assert_int_equal(plm_ops_cpu_open(PLM_PRECISION_FP32, wanted, NULL, &ops, NULL), PLM_OK);
+  const uint32_t threads = ops->threads;
+  ops->close(ops);
+  return threads;
+}
+
+/* A backend has a thread for each processor that this process may use, and the ranks of a host
+ * share them. */
+static void threads_are_those_of_the_allowed_processors(void **unused)
+{
+  (void)unused;
+  cpu_set_t before;
+  assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
+  const int most = CPU_COUNT(&before) < 5 ? CPU_COUNT(&before) : 5;
+  for (int count = 1; count <= most; count++) {
+    const cpu_set_t some = first_of(&before, count);
+    assert_int_equal(sched_setaffinity(0, sizeof some, &some), 0);
+    const uint32_t usable = (uint32_t)count, of_backend = threads_of_backend(0);
+    const uint32_t alone = threads_of_rank(1, 0), of_two = threads_of_rank(2, 0);
+    const uint32_t of_many = threads_of_rank(usable + 1, 0);
+    assert_int_equal(sched_setaffinity(0, sizeof before, &before), 0);
+    assert_int_equal(of_backend, usable);
+    assert_int_equal(alone, usable);
+    assert_int_equal(of_two, usable == 1 ? 1 : usable / 2);
+    assert_int_equal(of_many, 1);
+  }
+  assert_int_equal(threads_of_backend(3), 3);
+  assert_int_equal(threads_of_rank(2, 7), 7); /* the setting decides */
+  struct plm_ops_request request = {.threads = 0};
+  plm_rank_divide_threads(NULL, &request); /* one process leaves it to the backend */
+  assert_int_equal(request.threads, 0);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(lists_are_read),
       cmocka_unit_test(a_device_is_found_by_its_address),
       cmocka_unit_test(all_threads_move),
+      cmocka_unit_test(threads_are_those_of_the_allowed_processors),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
