@@ -1,13 +1,17 @@
 """Which tests belong to a source (the mirrored folder below tests/, and modules.tsv), how long each takes
 without a fault, and which of them are quick."""
 
+import functools
 import json
 import re
+import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-QUICK_S = 30
-PYTORCH = re.compile(r"^\s*(import|from) (torch|transformers)\b|importorskip\(.torch", re.M)
+sys.path.insert(0, str(HERE.parent / "support/runner"))
+import choose_tests  # noqa: E402
+
+LIMIT_S = 900  # of a test without a fault
 
 
 def rows(path, columns):
@@ -32,29 +36,19 @@ class ModuleTests:
         self.file = base.work / "test-times.json"
         self.times = json.loads(self.file.read_text()) if self.file.exists() else {}
         programs = [path.removeprefix("build/tests/") for path in base.linking]
-        self.names = sorted(name for name in programs if re.search(r"(^|/)test_[^/]*$", name))
-        for path in sorted((base.tree / "tests").rglob("test_*")):
-            name = path.relative_to(base.tree / "tests")
-            if path.suffix in (".sh", ".py") and name.parts[0] not in ("gpu", "mutants"):
-                self.names.append(str(name))
+        found = choose_tests.find_tests(base.tree / "tests", None if self.has_sets() else "")
+        self.tests = {test.name: test for test in found if not test.name.startswith("mutants/")}
+        self.names = [
+            name for name, test in self.tests.items() if test.kind != ".c" or name in programs
+        ]
 
-    def text(self, name):
-        path = self.base.tree / "tests" / (name if name.endswith((".sh", ".py")) else f"{name}.c")
-        return path.read_text() if path.exists() else ""
+    def has_sets(self):
+        return (self.base.tree / "tests/tests.tsv").exists()
 
-    def with_helpers(self, name):
-        """The text of a script with that of the files that it names, which name others in turn."""
-        found, waiting = {}, [self.base.tree / "tests" / name]
-        while waiting:
-            path = waiting.pop()
-            if path not in found and path.is_file():
-                found[path] = path.read_text()
-                for other in re.findall(r"[\w/.]+\.(?:sh|py)\b", found[path]):
-                    waiting += [
-                        path.parent / other,
-                        self.base.tree / "tests/support" / Path(other).name,
-                    ]
-        return "".join(found.values())
+    @functools.cache  # noqa: B019
+    def targets(self, name):
+        """What a script runs, as paths for `make`."""
+        return choose_tests.targets(self.tests[name], "build", self.base.tree / "tests")
 
     def of(self, source):
         """The names of all tests of a source, without an order."""
@@ -66,42 +60,35 @@ class ModuleTests:
             if name.startswith(mirrored) or any(pattern.search(name) for pattern in patterns)
         ]
 
-    def seconds(self, name, limit_s):
-        """How long the test takes without a fault; None if it does not pass within the limit."""
-        known = self.times.get(name)
-        if known is None or (known["state"] == "late" and known["limit"] < limit_s):
+    def seconds(self, name):
+        """How long the test takes without a fault; None if it does not pass."""
+        if name not in self.times:
             for _ in range(2):
-                state, took = self.runner(self.base.tree, name, limit_s, self.venv)
+                state, took = self.runner(self.base.tree, name, LIMIT_S, self.venv)
                 if state != "failed":
                     break
-            known = self.times[name] = {"state": state, "seconds": round(took, 2), "limit": limit_s}
+            self.times[name] = {"state": state, "seconds": round(took, 2)}
             self.file.write_text(json.dumps(self.times, indent=0, sort_keys=True))
             if state != "ok":
                 self.say(f"not used: {name} ({state} without a fault, {took:.0f} s)")
+        known = self.times[name]
         return known["seconds"] if known["state"] == "ok" else None
 
     def is_quick(self, name):
         """Whether `make test` runs it."""
-        if not name.endswith((".sh", ".py")):
-            return True
-        if name.endswith(".py") and PYTORCH.search(self.text(name)):
-            return False
-        took = self.seconds(name, QUICK_S)
-        return took is not None
+        return choose_tests.in_set(self.tests[name], "test")
 
     def chosen(self, source, whole):
-        """[(name, seconds)] in the order in which they are run: programs, scripts, then what is not quick."""
+        """The tests in the order in which they are run: programs, scripts, then what is not quick."""
         found = []
         for name in self.of(source):
             quick = self.is_quick(name)
-            if not quick and not whole:
-                continue
-            took = self.seconds(name, QUICK_S if quick and name.endswith((".sh", ".py")) else 900)
-            if took is not None:
+            if quick or whole:
                 script = name.endswith((".sh", ".py"))
                 alike = Path(source).stem in Path(name).name
-                found.append(((not quick, script, not alike, took), name, took))
-        return [(name, took) for _, name, took in sorted(found)]
+                took = self.times.get(name, {}).get("seconds", self.tests[name].seconds)
+                found.append((not quick, script, not alike, took, name))
+        return [name for *_, name in sorted(found)]
 
 
 def limit_of(seconds):

@@ -41,11 +41,11 @@ class Product:
         self.root = Path(root)
         names = workplace.tree_files(self.root)
         self.names = [name for name in names if SOURCES.match(name) and not LEFT_OUT.match(name)]
-        self.headers = [name for name in names if name.endswith((".h", ".cuh"))]
-        self.faults, self.fields = {}, None
+        self.faults, self.fields = {}, {}
 
     def text(self, name):
-        return (self.root / name).read_text()
+        path = self.root / name
+        return path.read_text() if path.exists() else ""
 
     def weights(self):
         """The number of lines with code within functions, summed up over the sources."""
@@ -60,14 +60,16 @@ class Product:
             )
         return sums
 
+    def structs(self, name):
+        if name not in self.fields:
+            self.fields[name] = struct_fields(self.text(name))
+        return self.fields[name]
+
     def siblings(self, name):
-        """field -> the next field of the same type, in each struct that has it"""
-        if self.fields is None:
-            self.fields = [
-                fields for header in self.headers for fields in struct_fields(self.text(header))
-            ]
+        """field -> the next field of the same type, in each struct of the file and of what it includes"""
+        included = re.findall(r'^#include "([^"]+)"', self.text(name), re.M)
         found = {}
-        for fields in [*self.fields, *struct_fields(self.text(name))]:
+        for fields in [fields for other in (name, *included) for fields in self.structs(other)]:
             for place, (field, kind) in enumerate(fields):
                 alike = [other for other, of in fields[place + 1 :] + fields[:place] if of == kind]
                 if alike:
@@ -143,18 +145,19 @@ class Trial:
                 self.free.append(job)
 
     def tested(self, job, fault, objects):
-        with self.lock:  # the times are measured once
-            chosen = self.tests.chosen(fault.path, self.options.set == "check")
         passed = []
-        for name, seconds in chosen:
+        for name in self.tests.chosen(fault.path, self.options.set == "check"):
             if name.endswith((".sh", ".py")):
-                tools = set(re.findall(r"\btool_\w+", self.tests.with_helpers(name)))
-                differs = job.link_programs(tools, objects)
+                differs = job.link_programs(self.tests.targets(name), objects)
             else:
                 differs = job.link(f"build/tests/{name}", objects)
             if differs is None:
                 return "not compiled", ""
             if not differs:
+                continue
+            with self.lock:  # the times are measured once
+                seconds = self.tests.seconds(name)
+            if seconds is None:
                 continue
             state, _ = job.run(name, module_tests.limit_of(seconds))
             if state in ("failed", "late"):

@@ -258,7 +258,7 @@ def test_each_listed_fault_exists_and_has_a_reason():
 
 def test_each_module_row_finds_tests_and_sources():
     product = mutants.Product(HERE.parents[1])
-    tests = [str(path.relative_to(HERE.parent)) for path in HERE.parent.rglob("test_*")]
+    tests = [test.name for test in module_tests.choose_tests.find_tests()]
     for sources, found in module_tests.rows(HERE / "modules.tsv", 2):
         assert any(module_tests.re.search(sources, name) for name in product.names), sources
-        assert any(module_tests.re.search(found.replace(")$", ")"), name) for name in tests), found
+        assert any(module_tests.re.search(found, name) for name in tests), found

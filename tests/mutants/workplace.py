@@ -10,6 +10,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -117,6 +118,10 @@ class Base:
             found.update(self.members.get(word, [word]))
         return found
 
+    def libraries(self, program):
+        """The shared libraries of the tree that a program is linked with and loads."""
+        return [word for word in self.linking[program] if word in self.linking and word != program]
+
 
 class Job:
     """A copy in which one fault at a time is tried."""
@@ -165,19 +170,22 @@ class Job:
         return differing
 
     def link(self, program, objects):
-        """As _make. A program without any of the objects is not linked again."""
+        """As _make, of a program with the shared libraries that it loads. What has none of the objects is not
+        linked again."""
         if program not in self.linked:
+            below = [self.link(library, objects) for library in self.base.libraries(program)]
             differs = False
             if self.base.inputs(program) & objects:
                 differs = self._make(program, self.base.linking[program])
-            self.linked[program] = differs
+            failed = differs is None or None in below
+            self.linked[program] = None if failed else differs or any(below)
         return self.linked[program]
 
-    def link_programs(self, tools, objects):
-        """Links what a script runs: the programs, the libraries they load, and tools. As _make."""
+    def link_programs(self, wanted, objects):
+        """Links what a script runs: the programs, the libraries they load, and what it wants. As _make."""
         differing = False
         for program in self.base.linking:
-            if OTHER_PROGRAMS.search(program) and os.path.basename(program) not in tools:
+            if OTHER_PROGRAMS.search(program) and not {program, "tests"} & wanted:
                 continue
             differs = self.link(program, objects)
             if differs is None:
@@ -204,12 +212,17 @@ def run_test(tree, name, limit_s, venv):
         if name.endswith((".sh", ".py")):
             # The runner ends a test at its limit, and all that it has started.
             environment["PLM_TEST_LIMIT_S"] = str(int(limit_s) + 1)
-            command = ["tests/support/runner/run_tests.py", f"^{re.escape(name)}$"]
+            command = [
+                sys.executable,
+                "-B",
+                "tests/support/runner/run_tests.py",
+                f"^{re.escape(name)}$",
+            ]
             limit_s += 30
         else:
             environment |= {
                 "PLM_ROOT": str(tree), "PLM_BIN": str(tree / "build/bin"), "PLM_TMP": str(place),
-                "CUDA_VISIBLE_DEVICES": "", "PLM_ALGORITHM_CACHE": "",
+                "CUDA_VISIBLE_DEVICES": "", "PLM_ALGORITHM_CACHE": "", "PLM_FUZZ_SECONDS": "0",
             }  # fmt: skip
             command = [str(tree / "build/tests" / name)]
         with (Path(home) / "log").open("wb") as log:
