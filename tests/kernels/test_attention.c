@@ -135,6 +135,21 @@ static void every_length(void **state)
   check(&sample.batch, PLM_ATTENTION_LOCAL, 128, 0, 1, 64, 0, true);
 }
 
+/* The tiles of queries and keys have other sizes than the windows, and each edge of a window falls
+ * at the end of a tile for some of these. */
+static void windows_of_several_sizes(void **state)
+{
+  (void)state;
+  static const uint32_t windows[] = {16, 24, 63, 64, 71, 72, 73, 96, 120, 128, 240};
+  const size_t step = ops_case_quick() ? 5 : 1;
+  attention_batch_begin(&sample, 1, 400);
+  attention_batch_add(&sample, 0, 0, 330);
+  attention_batch_add(&sample, 0, 330, 70);
+  for (size_t i = 0; i < sizeof windows / sizeof *windows; i += step)
+    check(&sample.batch, PLM_ATTENTION_DOCUMENT | PLM_ATTENTION_LOCAL, windows[i], 0, 1, 16, 0,
+          false);
+}
+
 static void hundreds_of_documents(void **state)
 {
   (void)state;
@@ -449,6 +464,7 @@ int main(void)
       cmocka_unit_test(every_mask_kind),
       cmocka_unit_test(every_head_width),
       cmocka_unit_test(every_length),
+      cmocka_unit_test(windows_of_several_sizes),
       cmocka_unit_test(hundreds_of_documents),
       cmocka_unit_test(the_soft_cap_and_its_gradient),
       cmocka_unit_test(padding_is_exactly_zero),

@@ -73,13 +73,16 @@ static void keys_are_written_once(void **state)
   assert_string_equal(server, first.public_text);
   assert_string_not_equal(second.secret_text, first.secret_text);
   assert_int_equal(plm_keys_write(keys, "../out", &made, &error), PLM_USAGE);
-  /* A secret key that others can read is refused. */
+  /* A secret key that the group or others can read, write or execute is refused. */
   const char *folder = client_folder("node", keys);
   char path[2 * PLM_PATH_SIZE];
   snprintf(path, sizeof path, "%s/node.key", folder);
-  chmod(path, 0644);
-  assert_int_equal(plm_keys_client(folder, &second, server, &error), PLM_CONFIG);
-  assert_non_null(strstr(error.hint, "chmod 600"));
+  for (mode_t bit = 1; bit <= 0100; bit *= 2) {
+    chmod(path, 0600 | bit);
+    const plm_status got = plm_keys_client(folder, &second, server, &error);
+    assert_int_equal(got, bit < 0100 ? PLM_CONFIG : PLM_OK);
+    assert_non_null(strstr(error.hint, "chmod 600"));
+  }
   chmod(path, 0600);
   assert_int_equal(plm_keys_client(scratch_path("nowhere"), &second, server, &error),
                    PLM_NOT_FOUND);

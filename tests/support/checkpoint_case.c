@@ -1,3 +1,4 @@
+/* A run folder and what publishing borrows; see checkpoint_case.h. */
 #include "tests/support/checkpoint_case.h"
 
 #include <stdio.h>

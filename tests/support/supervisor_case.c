@@ -1,3 +1,4 @@
+/* A supervisor in any state; see supervisor_case.h. */
 #include "tests/support/supervisor_case.h"
 
 #include <stdio.h>

@@ -12,7 +12,7 @@
 #include "common/base/philox.h"
 #include "common/model/masks.h"
 
-enum { MAX_DOCUMENTS = 4096 };
+enum { MAX_DOCUMENTS = 4096, LONG = 1040 };
 
 struct sample {
   struct plm_batch batch;
@@ -210,6 +210,20 @@ static void lengths_need_not_be_powers_of_two(void **state)
   }
 }
 
+/* Chunks as long as those that are trained on: more tiles than one vector, and windows that end in
+ * the middle of the chunk. */
+static void long_chunks_equal_the_dense_mask(void **state)
+{
+  (void)state;
+  static const uint32_t windows[] = {128, 511, 512, 513, 1024};
+  random_sample(&sample_, 30, 1, LONG, 1, LONG);
+  for (size_t w = 0; w < sizeof windows / sizeof *windows; w++)
+    check_mask(&sample_, 0, PLM_ATTENTION_DOCUMENT | PLM_ATTENTION_LOCAL, windows[w], 0);
+  for (unsigned kinds = 1; kinds < 16; kinds += 2) check_mask(&sample_, 0, kinds, 300, 250);
+  random_sample(&sample_, 31, 1, LONG, 4, 700);
+  check_mask(&sample_, 2, PLM_ATTENTION_DOCUMENT | PLM_ATTENTION_LOCAL, 70, 0);
+}
+
 static void one_document_fills_the_chunk(void **state)
 {
   (void)state;
@@ -367,6 +381,7 @@ int main(void)
       cmocka_unit_test(every_conjunction_equals_the_dense_mask),
       cmocka_unit_test(merged_levels_equal_the_dense_mask),
       cmocka_unit_test(lengths_need_not_be_powers_of_two),
+      cmocka_unit_test(long_chunks_equal_the_dense_mask),
       cmocka_unit_test(one_document_fills_the_chunk),
       cmocka_unit_test(hundreds_of_documents),
       cmocka_unit_test(padding_alone_allows_nothing),

@@ -2,14 +2,22 @@
  * and as zstd, and with the ends of buffers at every place. */
 #include "tests/support/cmocka_all.h"
 
+#include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <unistd.h>
 #include <zlib.h>
 #include <zstd.h>
 
 #include "common/base/text.h"
 #include "common/sequences/sequence_reader.h"
+#include "tests/support/scratch.h"
+
+static int interruptions; /* how often a signal has interrupted read_stream */
 
 /* Prints each record on a line: "NAME RESIDUES", "NAME long LENGTH", "bad WHERE WHAT" or "failed
  * WHERE WHAT". */
@@ -26,6 +34,10 @@ static void read_stream(struct plm_byte_stream *stream, enum plm_tokenizer_kind 
     struct plm_error error = {0};
     const enum plm_sequence_result result = plm_sequence_reader_next(reader, &sequence, &error);
     if (result == PLM_SEQUENCE_END) break;
+    if (result == PLM_SEQUENCE_AGAIN) {
+      interruptions++;
+      continue;
+    }
     if (result == PLM_SEQUENCE_READ && sequence.too_long) {
       plm_text_printf(out, "%.*s long %llu\n", (int)sequence.name_size, sequence.name,
                       (unsigned long long)sequence.length);
@@ -251,6 +263,46 @@ static void other_compressions_are_refused(void **state)
   plm_text_deinit(&out);
 }
 
+static int pipe_end;
+static volatile sig_atomic_t signals;
+
+/* Writes while the reader waits, so that each of its waits is interrupted first. */
+static void write_a_part(int number)
+{
+  (void)number;
+  static const char *const parts[] = {">a\nLAG", "V\n>b\n", "SERT\n"};
+  const int part = ++signals / 3 - 1;
+  if (signals % 3 != 0) return; /* nothing to read yet */
+  if (part < 3)
+    assert_int_equal(write(pipe_end, parts[part], strlen(parts[part])), strlen(parts[part]));
+  else if (part == 3)
+    close(pipe_end);
+}
+
+static void a_pipe_is_read_in_spite_of_signals(void **state)
+{
+  (void)state;
+  char path[300];
+  struct plm_byte_stream *stream;
+  struct plm_text out = {0};
+  const struct itimerval often = {.it_interval.tv_usec = 3000, .it_value.tv_usec = 3000};
+  snprintf(path, sizeof path, "%s/pipe.fasta", scratch_directory());
+  assert_int_equal(mkfifo(path, 0600), 0);
+  pipe_end = open(path, O_RDWR);
+  assert_true(pipe_end >= 0);
+  assert_int_equal(plm_byte_stream_open(path, &stream, NULL), PLM_OK);
+  const struct sigaction acting = {.sa_handler = write_a_part}; /* without SA_RESTART */
+  struct sigaction before;
+  assert_int_equal(sigaction(SIGALRM, &acting, &before), 0);
+  assert_int_equal(setitimer(ITIMER_REAL, &often, NULL), 0);
+  read_stream(stream, PLM_TOKENIZER_ESM, 100, false, &out);
+  assert_int_equal(setitimer(ITIMER_REAL, &(struct itimerval){0}, NULL), 0);
+  assert_int_equal(sigaction(SIGALRM, &before, NULL), 0);
+  assert_string_equal(out.data, "a LAGV\nb SERT\n");
+  assert_true(interruptions > 0);
+  plm_text_deinit(&out);
+}
+
 /* A truncated gzip or zstd stream is an error wherever it is cut, never a shorter file. */
 static void cut_streams_are_errors(void **state)
 {
@@ -444,6 +496,7 @@ int main(void)
       cmocka_unit_test(inputs_read_as_they_should),
       cmocka_unit_test(heads_are_kept_on_demand),
       cmocka_unit_test(other_compressions_are_refused),
+      cmocka_unit_test(a_pipe_is_read_in_spite_of_signals),
       cmocka_unit_test(cut_streams_are_errors),
       cmocka_unit_test(flipped_gzip_is_found),
       cmocka_unit_test(buffer_borders_change_nothing),
