@@ -96,8 +96,7 @@ EMULATION_SRC := $(sort $(wildcard tests/emulation/*.cc))
 NCCL_EMULATION_SRC := $(sort $(wildcard tests/emulation/nccl/*.cc))
 STAGES := packer trainer evaluator stages
 STAGE_SRC := $(filter-out %_main.c,$(call find_c,$(STAGES)))
-TEST_FILTER_SRC := tests/support/filter_tests.c
-TEST_SUPPORT_SRC := $(filter-out $(TEST_FILTER_SRC),$(call find_c,tests/support))
+TEST_SUPPORT_SRC := $(call find_c,tests/support)
 TEST_SRC := $(shell find tests -name 'test_*.c' -not -path 'tests/gpu/*' | LC_ALL=C sort)
 FUZZ_SRC := $(shell find tests/fuzz -name 'fuzz_*.c' 2>/dev/null | LC_ALL=C sort)
 TOOL_SRC := $(shell find tests -name 'tool_*.c' -not -path 'tests/gpu/*' | LC_ALL=C sort)
@@ -314,12 +313,11 @@ with_emulation = $(1) -Wl,-rpath,'$$ORIGIN/$(shell realpath -m --relative-to=$(@
 $(PARSER_BIN): $(PARSER_ARCHIVES)
 $(filter-out $(PARSER_BIN),$(TEST_BIN)) $(BENCH_BIN) $(GPU_BIN): $(TEST_ARCHIVES) | $(EMULATED_LIBRARY)
 $(filter-out $(PARSER_BIN),$(TEST_BIN)) $(BENCH_BIN) $(GPU_BIN) $(TOOL_BIN): EMULATION = $(call with_emulation,$(EMULATED_LIBRARY))
-$(TEST_BIN): $(call object,$(TEST_FILTER_SRC))
 $(FUZZ_BIN): ALL_LDFLAGS += $(if $(findstring fuzzer,$(SAN)),-fsanitize=fuzzer)
 $(TEST_BIN) $(FUZZ_BIN) $(BENCH_BIN) $(GPU_BIN): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o
 	$(link) $(EMULATION) $(COMPUTE_LIBS) -lcmocka
 $(CUBLASLT_BIN): EMULATION = $(call with_emulation,$(CUBLASLT_LIBRARY))
-$(CUBLASLT_BIN): $(BUILD)/tests/%_cublaslt: $(BUILD)/obj/tests/%.o $(call object,$(TEST_FILTER_SRC)) $(TEST_ARCHIVES) | $(CUBLASLT_LIBRARY)
+$(CUBLASLT_BIN): $(BUILD)/tests/%_cublaslt: $(BUILD)/obj/tests/%.o $(TEST_ARCHIVES) | $(CUBLASLT_LIBRARY)
 	$(link) $(EMULATION) $(COMPUTE_LIBS) -lcmocka
 $(TOOL_BIN): $(TEST_ARCHIVES) | $(EMULATED_LIBRARY)
 	$(link) $(EMULATION) $(COMPUTE_LIBS) -lcmocka

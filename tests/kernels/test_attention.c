@@ -1,8 +1,6 @@
 /* Attention on the CPU against a dense masked reference in double precision: every mask kind, head
  * width, instruction set and precision; shapes that do not fit the tiles; padding; determinism. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -10,12 +8,11 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include <cmocka.h>
-
 #include "common/base/philox.h"
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/processor.h"
 #include "tests/support/attention_case.h"
+#include "tests/support/cmocka_all.h"
 #include "tests/support/ops_case.h"
 
 /* ---- instruction sets ---- */
@@ -427,9 +424,9 @@ static void missing_memory_is_an_error(void **state)
 {
   (void)state;
 #ifdef PLM_SANITIZED
-  skip(); /* sanitizers themselves need more address space */
+  skip("sanitizers themselves need more address space");
 #endif
-  if (ops_case_quick()) skip(); /* qemu does not limit the address space of its guest */
+  if (ops_case_quick()) skip("qemu does not limit the address space of its guest");
   struct plm_pool *pool;
   struct plm_attention *attention;
   struct attention_case p;

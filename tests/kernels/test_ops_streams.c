@@ -134,7 +134,7 @@ static void what_waits_is_right_in_any_order(void **state)
 static void each_missing_wait_shows(void **state)
 {
   (void)state;
-  if (device_case_is_real()) skip(); /* a real device may be fast enough to hide the fault */
+  if (device_case_is_real()) skip("it tests the emulation"); /* a real device may be fast enough to hide the fault */
   for (enum fault fault = INPUT_NOT_WAITED_FOR; fault <= HOST_BUFFER_OVERWRITTEN; fault++) {
     const int right = right_orders(fault);
     if (right > ORDERS - 3) fail_msg("fault %d is seen in %d orders only", fault, ORDERS - right);
@@ -191,7 +191,7 @@ static void zeros_and_copies_end_where_they_say(void **state)
 static void late_copies_are_seen_late(void **state)
 {
   (void)state;
-  if (device_case_is_real()) skip();
+  if (device_case_is_real()) skip("it tests the emulation");
   struct pipeline p;
   struct plm_ops *ops;
   plm_emulation_order(1);
@@ -385,7 +385,7 @@ static bool ends_the_process(void (*fault)(struct pipeline *p))
 static void wrong_host_memory_ends_the_process(void **state)
 {
   (void)state;
-  if (device_case_is_real()) skip();
+  if (device_case_is_real()) skip("it tests the emulation");
   assert_false(ends_the_process(nothing));
   assert_true(ends_the_process(copy_of_other_memory));
   assert_true(ends_the_process(copy_beyond_the_buffer));

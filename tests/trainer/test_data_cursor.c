@@ -1,14 +1,12 @@
 /* trainer/data_cursor: finished epochs, the hash over what was consumed, and JSON. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <cjson/cJSON.h>
-#include <cmocka.h>
 
+#include "tests/support/cmocka_all.h"
 #include "trainer/data_cursor.h"
 
 enum { LENGTH = 8 };

@@ -1,14 +1,11 @@
 /* trainer/schedule and trainer/clip against values computed by hand. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "tests/support/cmocka_all.h"
 #include "trainer/clip.h"
 #include "trainer/schedule.h"
 

@@ -1,8 +1,6 @@
 /* common/base: Philox's known answer, hashes, growing strings, files. */
 #include <fcntl.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -13,14 +11,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "common/base/file.h"
 #include "common/base/hash.h"
 #include "common/base/philox.h"
 #include "common/base/progress.h"
 #include "common/base/random.h"
 #include "common/base/text.h"
+#include "tests/support/cmocka_all.h"
 #include "tests/support/scratch.h"
 
 static void philox_gives_the_known_answer(void **state)

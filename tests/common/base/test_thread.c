@@ -113,7 +113,7 @@ static void a_start_that_fails_names_the_thread(void **state)
   (void)state;
   int status = 0;
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  skip(); /* the limit also applies to the sanitizer's own memory */
+  skip("the limit also applies to the sanitizer's own memory");
 #endif
   const pid_t child = fork();
   if (child == 0) {

@@ -1,7 +1,5 @@
 /* common/checkpoint/retention: the decision in many cases, and reading evaluator.jsonl. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -9,11 +7,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "common/base/file.h"
 #include "common/checkpoint/retention.h"
 #include "common/config/config.h"
+#include "tests/support/cmocka_all.h"
 
 /* A case: rules, checkpoints and the steps that must be kept. */
 struct retention_case {

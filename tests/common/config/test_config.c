@@ -1,8 +1,6 @@
 /* common/config: the defaults equal the shipped pipeline.yaml, every problem is found with its
  * place, a printed configuration loads as the same one, sources have their precedence, and a resume
  * refuses what it must. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -10,14 +8,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include <cjson/cJSON.h>
 
 #include "common/base/file.h"
 #include "common/base/text.h"
 #include "common/config/config.h"
 #include "common/config/settings.h"
+#include "tests/support/cmocka_all.h"
 
 static char folder[PLM_PATH_SIZE];
 
@@ -46,7 +43,7 @@ static void defaults_equal_the_shipped_file(void **state)
 {
   (void)state;
   const char *root = getenv("PLM_ROOT");
-  if (root == NULL) skip();
+  if (root == NULL) skip("PLM_ROOT is not set");
   struct plm_config bare, shipped;
   char path[PLM_PATH_SIZE], *a, *b;
   snprintf(path, sizeof path, "%s/pipeline.yaml", root);

@@ -182,7 +182,7 @@ static void the_cache_gives_the_logits_of_the_full_pass(void **state)
 static void in_bf16_up_to_rounding(void **state)
 {
   (void)state;
-  if (!model_case_has_bf16()) skip();
+  if (!model_case_has_bf16()) skip("this processor has no bf16 products");
   for (int architecture = PLM_TRANSFORMER; architecture <= PLM_UNET; architecture++) {
     const struct plm_model_config config = configuration((enum plm_architecture)architecture);
     check_portions(&config, PLM_PRECISION_BF16, 0.08);
@@ -245,7 +245,7 @@ static uint32_t prompt_first(uint32_t turn)
 
 static void a_fault_is_noticed(void **state)
 {
-  if (device_case_is_real()) skip(); /* the faults are made on the host */
+  if (device_case_is_real()) skip("it tests the emulation"); /* the faults are made on the host */
   (void)state;
   for (int architecture = PLM_TRANSFORMER; architecture <= PLM_UNET; architecture++) {
     const struct plm_model_config config = configuration((enum plm_architecture)architecture);

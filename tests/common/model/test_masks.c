@@ -1,16 +1,13 @@
 /* Interval masks against a dense reference that follows the definition: document ids are merged
  * level by level, each pair taking the larger, and each (query, key) is compared for each kind. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "common/base/philox.h"
 #include "common/model/masks.h"
+#include "tests/support/cmocka_all.h"
 
 enum { MAX_DOCUMENTS = 4096, LONG = 1040 };
 

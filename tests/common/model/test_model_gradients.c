@@ -2,15 +2,12 @@
  * for the three architectures and their options. If any path of the reference's backward pass is
  * left out, the same comparison must fail. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "tests/support/cmocka_all.h"
 #include "tests/support/model_case.h"
 
 /* The tolerance of a gradient in fp32, relative to its norm. Matrices and tables stay below 4e-6.

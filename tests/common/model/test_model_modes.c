@@ -2,17 +2,14 @@
  * recomputation and repetition give the same bits; inference agrees with the reference; shorter
  * chunks are accepted; memory is what plm_model_memory says; bad batches are errors. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "common/model/architecture.h"
+#include "tests/support/cmocka_all.h"
 #include "tests/support/model_case.h"
 
 static const uint32_t lengths[] = {13, 7, 20, 5, 3, 31, 9, 2, 30, 0};
@@ -107,7 +104,7 @@ static void recomputation_gives_the_same_bits(void **state)
 static void recomputation_gives_the_same_bits_in_bf16(void **state)
 {
   (void)state;
-  if (!model_case_has_bf16()) skip();
+  if (!model_case_has_bf16()) skip("this processor has no bf16 products");
   recomputation_gives_the_same_bits_in(PLM_PRECISION_BF16);
 }
 
@@ -311,7 +308,7 @@ static void a_shorter_chunk_gives_the_same_loss(void **state)
 static void bf16_is_near_the_reference(void **state)
 {
   (void)state;
-  if (!model_case_has_bf16()) skip();
+  if (!model_case_has_bf16()) skip("this processor has no bf16 products");
   for (int architecture = PLM_TRANSFORMER; architecture <= PLM_PATCH_UNET; architecture++) {
     struct scene scene;
     double loss, expected_loss;

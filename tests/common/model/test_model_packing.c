@@ -3,16 +3,13 @@
  * causal and local masks, and for their conjunctions. With alignment 1 a patch_unet mixes
  * documents, which the test detects. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "common/config/config.h"
+#include "tests/support/cmocka_all.h"
 #include "tests/support/model_case.h"
 
 static const uint32_t lengths[] = {13, 7, 20, 5, 3, 31, 9, 2, 11, 6, 17, 4, 0};

@@ -1,19 +1,17 @@
 /* Names, shapes, offsets and initial values of the parameters, against values computed here
  * independently from the description in doc/model.md#parameters. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
 #include <xxhash.h>
 
 #include "common/model/architecture.h"
 #include "common/model/model.h"
+#include "tests/support/cmocka_all.h"
 
 struct fixture {
   struct plm_parameter *table;

@@ -1,16 +1,13 @@
 /* The gradients of the reference model against finite differences of its own loss, for every
  * parameter of every architecture: a few elements, and one direction. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "tests/support/case_batch.h"
+#include "tests/support/cmocka_all.h"
 #include "tests/support/reference_model.h"
 
 struct oracle {

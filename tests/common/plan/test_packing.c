@@ -1,15 +1,12 @@
 /* Packing and shuffles against slow and simple references. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "common/plan/packing.h"
 #include "common/plan/shuffle.h"
+#include "tests/support/cmocka_all.h"
 
 enum { MAX_ITEMS = 400 };
 

@@ -1,14 +1,10 @@
 /* Properties that every window of every epoch must have, for many parameters of a plan. */
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "common/base/clock.h"
 #include "common/base/thread.h"
@@ -16,6 +12,7 @@
 #include "common/corpus/corpus.h"
 #include "common/plan/plan.h"
 #include "common/plan/shuffle.h"
+#include "tests/support/cmocka_all.h"
 
 static struct plm_plan_parameters ordinary(void)
 {

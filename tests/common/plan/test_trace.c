@@ -1,15 +1,12 @@
 /* The trace of a run's chunks against the windows of its epochs, one after another. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "common/plan/shuffle.h"
 #include "common/plan/trace.h"
+#include "tests/support/cmocka_all.h"
 
 enum { DOCUMENTS = 1500, EPOCHS = 5 };
 

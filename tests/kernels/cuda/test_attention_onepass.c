@@ -131,7 +131,7 @@ static void little_scratch_leaves_two_kernels(void **state)
   (void)state;
   enum { DELTA = 2 * 260, SUMS = 2 * 320 * 64 };
   static const size_t rooms[] = {64 << 8, SUMS, DELTA + SUMS - 1, DELTA + SUMS};
-  if (device_case_is_real()) skip();
+  if (device_case_is_real()) skip("it tests the emulation");
   struct attention_case split, little;
   setenv("PLM_CUDA_ATTENTION_BACKWARD", "split", 1);
   compute_with(&split, 64, "multiprocessors=2", 1);
@@ -152,7 +152,7 @@ static void each_fault_shows(void **state)
 {
   (void)state;
   enum { ORDERS = 4 };
-  if (device_case_is_real()) skip();
+  if (device_case_is_real()) skip("it tests the emulation");
   struct attention_case sound;
   compute_with(&sound, 64, "multiprocessors=2", 1);
   assert_false(attention_sm90_fault_shows(&sound, ATTENTION_BACKWARD, PLM_EVERYWHERE_SOUND, 1));
@@ -198,7 +198,7 @@ static void tuning_chooses_and_algorithms_keep_it(void **state)
 {
   (void)state;
   static const char line[] = "attention_backward 2 260 64 onepass\n";
-  if (device_case_is_real()) skip();
+  if (device_case_is_real()) skip("it tests the emulation");
   struct attention_case split, onepass, p;
   struct plm_error error = {0};
   uint64_t seed = 0;
@@ -248,7 +248,7 @@ static void a_forced_choice_is_kept(void **state)
   static const char *const damaged[] = {
       "attention_sideways 1 8 8 split\n", "attention_backward 1 8 onepass\n",
       "attention_backward 1 8 8 fused\n", "attention_backward 0 8 8 onepass\n"};
-  if (device_case_is_real()) skip();
+  if (device_case_is_real()) skip("it tests the emulation");
   struct attention_case p;
   attention_sm90_two_chunks(&p, 64);
   struct plm_ops *ops = device_case_open(PLM_PRECISION_BF16, 1);
@@ -272,7 +272,7 @@ static void a_device_is_checked(void **state)
 {
   (void)state;
   static const char instead[] = "attention's backward pass is two kernels: a gradient differs";
-  if (device_case_is_real()) skip();
+  if (device_case_is_real()) skip("it tests the emulation");
   plm_emulation_capability(90, false); /* forgets earlier checks */
   plm_cuda_planted_everywhere(PLM_EVERYWHERE_MATRICES);
   struct plm_ops *ops = open_tuning(1);

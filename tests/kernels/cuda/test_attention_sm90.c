@@ -126,7 +126,7 @@ static void a_device_is_checked(void **state)
 {
   (void)state;
   struct attention_case forced, p;
-  if (device_case_is_real()) skip();
+  if (device_case_is_real()) skip("it tests the emulation");
   attention_batch_mixed(&sample);
   attention_case_init(&forced, &sample.batch, PLM_ATTENTION_DOCUMENT, 0, 0, 1, 64, true);
   const size_t bytes = forced.rows * forced.width * 2;
@@ -150,7 +150,7 @@ static void a_fault_in_the_check_leaves_the_others(void **state)
 {
   (void)state;
   struct attention_case forced, p;
-  if (device_case_is_real()) skip();
+  if (device_case_is_real()) skip("it tests the emulation");
   attention_batch_mixed(&sample);
   attention_case_init(&forced, &sample.batch, PLM_ATTENTION_DOCUMENT, 0, 0, 1, 64, true);
   attention_case_init(&p, &sample.batch, PLM_ATTENTION_DOCUMENT, 0, 0, 1, 64, true);
@@ -172,7 +172,7 @@ static void a_fault_in_the_check_leaves_the_others(void **state)
 static void a_fault_where_cuda_is_in_use_is_an_error(void **state)
 {
   (void)state;
-  if (device_case_is_real()) skip();
+  if (device_case_is_real()) skip("it tests the emulation");
   int status;
   const pid_t child = fork();
   assert_true(child >= 0);

@@ -239,7 +239,7 @@ static void what_is_no_number_stays_so(void **state)
 static void faults_are_seen(void **state)
 {
   (void)state;
-  if (device_case_is_real()) skip();
+  if (device_case_is_real()) skip("it tests the emulation");
   struct problem p;
   problem_init(&p, 136, 328, 264);
   for (int fault = PLM_EVERYWHERE_SOUND; fault < PLM_EVERYWHERE_FAULTS; fault++) {
@@ -297,7 +297,7 @@ static void both_ways(struct problem *library, struct problem *fused)
 static void tuning_chooses_and_algorithms_keep_it(void **state)
 {
   (void)state;
-  if (device_case_is_real()) skip();
+  if (device_case_is_real()) skip("it tests the emulation");
   struct problem library, fused, p;
   struct plm_ops *ops;
   struct plm_error error = {0};
@@ -349,7 +349,7 @@ static void tuning_chooses_and_algorithms_keep_it(void **state)
 static void a_forced_choice_is_kept(void **state)
 {
   (void)state;
-  if (device_case_is_real()) skip();
+  if (device_case_is_real()) skip("it tests the emulation");
   struct problem p;
   char *algorithms;
   problem_init(&p, 40, 72, 136);
@@ -366,7 +366,7 @@ static void a_forced_choice_is_kept(void **state)
 static void damaged_choices_are_named(void **state)
 {
   (void)state;
-  if (device_case_is_real()) skip();
+  if (device_case_is_real()) skip("it tests the emulation");
   static const char *const damaged[] = {"relu2_sideways 1 8 8 fused\n", "relu2_forward 1 8 fused\n",
                                         "relu2_forward 1 8 8 fast\n", "relu2_forward 0 8 8 fused\n",
                                         "relu2_forward 1 8 8 fused"};
@@ -387,7 +387,7 @@ static void damaged_choices_are_named(void **state)
 static void a_device_is_checked(void **state)
 {
   (void)state;
-  if (device_case_is_real()) skip();
+  if (device_case_is_real()) skip("it tests the emulation");
   struct problem library, fused, p;
   char *algorithms;
   problem_init(&library, 40, 72, 136);
@@ -414,7 +414,7 @@ static void an_unknown_choice_is_refused(void **state)
   (void)state;
   struct plm_ops *ops;
   struct plm_error error = {0};
-  if (device_case_is_real()) skip();
+  if (device_case_is_real()) skip("it tests the emulation");
   setenv("PLM_CUDA_RELU2", "both", 1);
   assert_int_equal(plm_ops_cuda_open(PLM_PRECISION_BF16, 0, &ops, &error), PLM_CONFIG);
   assert_non_null(strstr(error.what, "PLM_CUDA_RELU2=both"));
@@ -427,7 +427,7 @@ static void a_device_without_the_kernels_is_refused(void **state)
   (void)state;
   struct plm_ops *ops;
   struct plm_error error = {0};
-  if (device_case_is_real()) skip();
+  if (device_case_is_real()) skip("it tests the emulation");
   plm_emulation_capability(80, false);
   assert_int_equal(plm_ops_cuda_open(PLM_PRECISION_BF16, 0, &ops, &error), PLM_UNSUPPORTED);
   assert_non_null(strstr(error.what, "PLM_CUDA_RELU2=fused"));

@@ -116,7 +116,7 @@ static void another_users_answer_is_not_believed(void **state)
   struct plm_error error = {0};
   assert_int_equal(ask(getuid(), reply, &error), PLM_OK);
   assert_string_equal(reply, "{\"ok\":true}");
-  if (getuid() != 0) skip(); /* only root can listen as somebody else */
+  if (getuid() != 0) skip("only root can listen as somebody else");
   reply[0] = '\0';
   assert_int_equal(ask(1234, reply, &error), PLM_FAILURE);
   assert_string_equal(reply, "");

@@ -62,7 +62,7 @@ static void all_threads_move(void **unused)
   for (int i = 0; i < CPU_SETSIZE; i++)
     if (!CPU_ISSET(i, &before)) CPU_SET(i, &nowhere);
   assert_int_equal(plm_cores_stay(&nowhere), 0); /* none of them may be used */
-  if (CPU_COUNT(&before) < 2) skip();
+  if (CPU_COUNT(&before) < 2) skip("it needs two processors");
   near = nowhere;
   for (int i = 0, found = 0; found == 0; i++)
     if (CPU_ISSET(i, &before)) {

@@ -1,0 +1,159 @@
+/* See cmocka_runner.h. The limit of a test is a timer that signals the thread of the tests, so what
+ * that thread does is what the test waits for. */
+#include "tests/support/cmocka_runner.h"
+
+#include <execinfo.h>
+#include <fnmatch.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tests/support/cmocka_all.h"
+
+#ifdef PLM_SANITIZED
+enum { PROGRAM_LIMIT_S = 7200 };
+#else
+enum { PROGRAM_LIMIT_S = 900 };
+#endif
+enum { TESTS_IN_LIMIT = 4, FRAMES = 40 };
+#define LIMIT_SIGNAL SIGRTMAX /* no test uses it */
+
+static struct CMUnitTest *chosen;   /* tests that the filter lets through */
+static const struct CMUnitTest *at; /* the one that runs */
+static size_t begun;                /* so many of them */
+static int (*group_setup)(void **state), (*group_teardown)(void **state);
+static const char *what = "before the first test";
+static int limit_s;
+static timer_t timer;
+
+/* ---- the limit ------------------------------------------------------------------------------- */
+
+extern char __executable_start, etext; /* of the linker */
+
+/* Prints the functions of this program on the stack, with their lines; without addr2line, only
+ * addresses. */
+static void print_stack(void)
+{
+  void *frames[FRAMES];
+  char texts[FRAMES][24], program[32];
+  char *words[FRAMES + 8] = {"addr2line", "-p", "-f", "-s", "-e", program};
+  int count = 6;
+  const int depth = backtrace(frames, FRAMES);
+  snprintf(program, sizeof program, "/proc/%d/exe", (int)getpid());
+  for (int i = 2; i < depth; i++) { /* not this function and the handler */
+    const char *address = frames[i];
+    if (address < &__executable_start || address > &etext) continue; /* a library */
+    snprintf(texts[i], sizeof texts[i], "%#tx", address - &__executable_start - 1);
+    words[count++] = texts[i];
+  }
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(STDERR_FILENO, STDOUT_FILENO);
+    execvp(words[0], words);
+    backtrace_symbols_fd(frames, depth, STDERR_FILENO);
+    _exit(0);
+  }
+  (void)waitpid(child, NULL, 0);
+}
+
+static void end_program(int number)
+{
+  (void)number;
+  fprintf(stderr, "FAILED: %s has not ended within %d s; it waits here:\n", what, limit_s);
+  print_stack();
+  signal(SIGABRT, SIG_DFL);
+  abort();
+}
+
+static void make_timer(void)
+{
+  const char *given = getenv("PLM_TEST_LIMIT_S");
+  const int program_s = given != NULL && atoi(given) > 0 ? atoi(given) : PROGRAM_LIMIT_S;
+  struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = LIMIT_SIGNAL};
+  const struct sigaction action = {.sa_handler = end_program};
+  limit_s = program_s / TESTS_IN_LIMIT > 0 ? program_s / TESTS_IN_LIMIT : 1;
+  event._sigev_un._tid = gettid();
+  if (sigaction(LIMIT_SIGNAL, &action, NULL) == 0 &&
+      timer_create(CLOCK_MONOTONIC, &event, &timer) == 0)
+    return;
+  perror("the limit of a test");
+  exit(1);
+}
+
+static void limit(const char *of)
+{
+  const struct itimerspec seconds = {.it_value = {.tv_sec = limit_s}};
+  what = of;
+  timer_settime(timer, 0, &seconds, NULL);
+}
+
+/* ---- what cmocka calls ----------------------------------------------------------------------- */
+
+static int begin_group(void **state)
+{
+  limit("the preparation of all tests");
+  return group_setup != NULL ? group_setup(state) : 0;
+}
+
+static int end_group(void **state)
+{
+  limit("the end of all tests");
+  return group_teardown != NULL ? group_teardown(state) : 0;
+}
+
+/* cmocka calls it for each test, in their order. */
+static int begin(void **state)
+{
+  at = &chosen[begun++];
+  limit(at->name);
+  return at->setup_func != NULL ? at->setup_func(state) : 0;
+}
+
+static void run(void **state)
+{
+  at->test_func(state);
+}
+
+static int end(void **state)
+{
+  return at->teardown_func != NULL ? at->teardown_func(state) : 0;
+}
+
+int test_run_group(const char *group, const struct CMUnitTest *tests, size_t count,
+                   int (*setup)(void **state), int (*teardown)(void **state))
+{
+  const char *filter = getenv("PLM_TEST_FILTER");
+  struct CMUnitTest *wrapped = calloc(count, sizeof *wrapped);
+  size_t n = 0;
+  free(chosen);
+  chosen = calloc(count, sizeof *chosen);
+  if (wrapped == NULL || chosen == NULL) abort();
+  for (size_t i = 0; i < count; i++) {
+    if (filter != NULL && fnmatch(filter, tests[i].name, 0) != 0) continue;
+    chosen[n] = tests[i];
+    wrapped[n++] = (struct CMUnitTest){.name = tests[i].name,
+                                       .test_func = run,
+                                       .setup_func = begin,
+                                       .teardown_func = end,
+                                       .initial_state = tests[i].initial_state};
+  }
+  group_setup = setup;
+  group_teardown = teardown;
+  begun = 0;
+  if (limit_s == 0) make_timer();
+  const int failed = _cmocka_run_group_tests(group, wrapped, n, begin_group, end_group);
+  free(wrapped);
+  return failed;
+}
+
+void test_skip(const char *reason, const char *file, int line)
+{
+  printf("skipped test: %s: %s\n", at->name, reason);
+  fflush(stdout);
+  _skip(file, line);
+  abort(); /* it does not return */
+}
