@@ -74,7 +74,9 @@ C
   LD_PRELOAD=$PLM_TMP/open.so "$PLM_BIN/plm-evaluator" -c "$PLM_TMP/pipeline.yaml" --run "$run" \
     --set evaluator.max_tokens=500 >"$PLM_TMP/evaluator.log" 2>&1 &
   evaluator=$!
+  since=$SECONDS
   until jq -e 'select(.step == 60).loss' "$run/evaluator.jsonl" >/dev/null 2>&1; do
+    still_waiting "$since" "step 60 has not been evaluated"
     kill -0 "$evaluator" || fail "the evaluator ended at a checkpoint that cannot be read: $(cat "$PLM_TMP/evaluator.log")"
     sleep 0.1
   done

@@ -47,7 +47,9 @@ kill -9 "$packer_pid"
 wait "$packer_pid" 2>/dev/null
 before=$(lines_of "$run/trainer.jsonl")
 start_trainer "$run"
+since=$SECONDS
 until jq -e .feed "$run/endpoints.json" >/dev/null 2>&1; do
+  still_waiting "$since" "the trainer has not said where its feed is"
   kill -0 "$trainer_pid" 2>/dev/null || fail "the trainer ended without a packer"
 done
 kill -TERM "$trainer_pid"
@@ -71,9 +73,10 @@ grep -q "complete at step 60" "$PLM_TMP/trainer.log" || fail "nobody says that t
 run=$PLM_TMP/long
 start_packer "$run"
 start_trainer "$run" -v --set trainer.batch_tokens=4194304 --set trainer.stop_timeout_s=0.2
+since=$SECONDS
 until grep -q "step 1 begins: 16384 micro-batches" "$PLM_TMP/trainer.log"; do
   kill -0 "$trainer_pid" 2>/dev/null || fail "the trainer ended before its first step"
-  sleep 0.05
+  still_waiting "$since" "the first step has not begun"
 done
 kill -TERM "$trainer_pid"
 wait "$trainer_pid"

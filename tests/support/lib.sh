@@ -33,11 +33,23 @@ end_children() {
 }
 trap end_children EXIT
 
+# Whatever has not happened after so many seconds never will, even on a busy machine: a third of the limit of the
+# test (run_tests.py).
+longest_wait_s=$((${limit_s:-900} / 3))
+
+# still_waiting SINCE WHAT: for a loop that waits; SINCE is $SECONDS when it began. Fails if that is too long ago.
+still_waiting() {
+  [ $((SECONDS - $1)) -lt "$longest_wait_s" ] || fail "still waiting after $longest_wait_s s: $2"
+  sleep 0.02
+}
+
 # expect EXIT-CODE COMMAND…: its output goes to ./out and ./err
 expect() {
-  local wanted=$1 got=0
+  local wanted=$1 got=0 limit=()
   shift
-  "$@" >out 2>err </dev/null || got=$?
+  [ "$(type -t "$1")" = function ] || limit=(timeout --foreground -k 10 "$longest_wait_s")
+  "${limit[@]}" "$@" >out 2>err </dev/null || got=$?
+  [ "$got" -ne 124 ] || echo "it has not ended within $longest_wait_s s" >>err
   [ "$got" -eq "$wanted" ] || {
     sed 's/^/  out| /' out | tail -n 20 >&2
     sed 's/^/  err| /' err | tail -n 40 >&2
@@ -91,24 +103,24 @@ stopping_at() {
 
 # until_stopped PID: waits until all threads of the process have stopped. Returns 1 if it ends first.
 until_stopped() {
-  local states
+  local states since=$SECONDS
   while states=$(ps -L -o state= -p "$1"); do
     [[ ! $states =~ ^[T[:space:]]+$ ]] || return 0
     [[ $states != Z* ]] || return 1
-    sleep 0.02
+    still_waiting "$since" "process $1 has not stopped: $(ps -o args= -p "$1")"
   done
   return 1
 }
 
 # until_waiting PID: waits until the process waits for a signal (PLM_STOP_WAIT). Returns 1 if it ends first.
 until_waiting() {
-  local name
+  local name since=$SECONDS
   while name=$(ps -o comm= -p "$1"); do
     case $name in
       waiting) return 0 ;;
       *defunct*) return 1 ;;
     esac
-    sleep 0.02
+    still_waiting "$since" "process $1 does not wait for a signal: $(ps -o args= -p "$1")"
   done
   return 1
 }

@@ -16,12 +16,15 @@ import pytest
 BIN = pathlib.Path(os.environ["PLM_BIN"])
 ROOT = pathlib.Path(os.environ["PLM_ROOT"])
 SAMPLE = ROOT / "tests" / "data" / "sample.fasta.gz"  # real sequences
+# Whatever has not ended after so many seconds never will: a third of the limit of the test (run_tests.py).
+LONGEST_WAIT_S = int(os.environ.get("limit_s", 900)) / 3
 LETTERS = "LAGVSERTIDPKQNFYMHWC"
 
 
 def run(*arguments, check=True, **options):
     """Runs plm-pipeline in the working directory; its output is in .stdout and .stderr."""
     command = [str(BIN / "plm-pipeline"), *map(str, arguments)]
+    options.setdefault("timeout", LONGEST_WAIT_S)
     result = subprocess.run(
         command, capture_output=True, text=True, stdin=subprocess.DEVNULL, **options
     )

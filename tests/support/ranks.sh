@@ -50,10 +50,10 @@ start_ranks_for() {
     fail "rank 0 ended before $lines lines"
 }
 first_rank() { # its pid, once mpirun has started it
-  local first
+  local first since=$SECONDS
   until first=$(rank_pid "$trainer_pid" 0) && [ -n "$first" ]; do
     kill -0 "$trainer_pid" || fail "mpirun ended before rank 0 began"
-    sleep 0.02
+    still_waiting "$since" "mpirun has not started rank 0"
   done
   echo "$first"
 }

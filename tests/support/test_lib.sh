@@ -11,6 +11,17 @@ echo '{"step": 1, "loss": 2.5} {"step": 2}' >lines
 [ "$(jq -er '.step' lines)" = $'1\n2' ] || fail "jq -er changes what jq prints"
 [ "$(jq -c 'select(.loss)' lines)" = '{"step":1,"loss":2.5}' ] || fail "jq without -e changes what it prints"
 
+# What never happens is named.
+(longest_wait_s=1 && expect 0 sleep 600) 2>said && fail "expect waits for ever"
+says said 'it has not ended within 1 s'
+says said 'exit 124 instead of 0: sleep 600'
+sleep 600 &
+(longest_wait_s=1 && until_stopped $!) 2>said && fail "until_stopped accepts a process that runs"
+says said "still waiting after 1 s: process $! has not stopped: sleep 600"
+(longest_wait_s=1 && until_waiting $!) 2>said && fail "until_waiting accepts a process that waits for nothing"
+says said "still waiting after 1 s: process $! does not wait for a signal: sleep 600"
+kill $!
+
 seq 100000 | matches -x 1 || fail "a match is a failure if the writer is not done"
 ! seq 10 | matches -x 11 || fail "matches accepts lines without a match"
 ! matches . </dev/null || fail "matches accepts no input"

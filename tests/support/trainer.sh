@@ -121,8 +121,9 @@ lines_of() { if [ -e "$1" ]; then wc -l <"$1"; else echo 0; fi; }
 # until_lines RUN N: waits until trainer.jsonl has N lines; fails if the trainer ends before. It may have written any
 # number of further lines by then, so this is for runs without an end; otherwise: start_trainer_for.
 until_lines() {
+  local since=$SECONDS
   while [ "$(lines_of "$1/trainer.jsonl")" -lt "$2" ]; do
-    sleep 0.02
+    still_waiting "$since" "$1/trainer.jsonl has not $2 lines"
     kill -0 "$trainer_pid" 2>/dev/null && continue
     # it may have written the last lines between the two looks
     [ "$(lines_of "$1/trainer.jsonl")" -ge "$2" ] || fail "the trainer ended before step $2"

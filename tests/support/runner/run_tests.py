@@ -106,7 +106,9 @@ class Runner:
             return [str(self.program(test))], {}
         if test.kind == ".sh":
             return ["bash", str(test.source)], {}
-        pytest = ["-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider"]
+        # a test that takes very long says where it is; the limit of the whole file ends it
+        stack_s = f"faulthandler_timeout={self.limit_s / 3}"
+        pytest = ["-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider", "-o", stack_s]
         places = [f"--rootdir={ROOT}/tests", f"--basetemp={folder}/pytest", str(test.source)]
         return [str(self.venv / "bin/python"), *pytest, *places], python_environment(folder)
 
@@ -150,7 +152,9 @@ class Runner:
             output.write(f"{command[0]} does not start: {error.strerror}\n".encode())
             return 127, 0, 0
         self.groups.add(process.pid)
-        timers = [
+        mark = f"PLM_TMP={environment['PLM_TMP']}"
+        timers = [threading.Timer(self.limit_s - 0.1, write_those_left, (mark, output))]
+        timers += [
             threading.Timer(self.limit_s + 10 * i, end_group, (process.pid, number))
             for i, number in enumerate((signal.SIGTERM, signal.SIGKILL))
         ]
@@ -190,9 +194,8 @@ def end_group(group, number):
 def end_those_left(folder):
     """Ends what a test has left. It would write to the folder while that is removed, or stay stopped
     for ever."""
-    mark = f"PLM_TMP={folder}".encode()
     for _ in range(100):
-        left = [pid for pid in filter(str.isdigit, os.listdir("/proc")) if has_mark(pid, mark)]
+        left = those_with(f"PLM_TMP={folder}")
         if not left:
             return
         for pid in left:
@@ -201,6 +204,23 @@ def end_those_left(folder):
             except ProcessLookupError:
                 pass
         time.sleep(0.05)
+
+
+def those_with(mark):
+    """The processes that have this in their environment."""
+    mark = mark.encode()
+    return [pid for pid in filter(str.isdigit, os.listdir("/proc")) if has_mark(pid, mark)]
+
+
+def write_those_left(mark, output):
+    """Writes which processes a test that has reached its limit has: one of them is what it waits for."""
+    for pid in those_with(mark):
+        try:
+            words = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ")
+        except OSError:
+            continue
+        output.write(b"still there: " + pid.encode() + b" " + words + b"\n")
+    output.flush()
 
 
 def has_mark(pid, mark):

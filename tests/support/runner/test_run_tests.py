@@ -3,6 +3,7 @@ skipped or was left behind goes unnoticed. It runs here on a small tree of its o
 
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 HERE = pathlib.Path(__file__).parent
 sys.path.insert(0, str(HERE))
 import choose_tests  # noqa: E402
+import run_tests  # noqa: E402
 from timings import Times  # noqa: E402
 
 TABLE = """# test\tset\tneeds\tmarks\tseconds
@@ -213,12 +215,35 @@ def test_a_missing_program_and_no_test_are_failures(tree):
     assert call(tree, "nothing").returncode == 2
 
 
+def test_pytests_skips_and_waits_are_told(tree):
+    shutil.copy(HERE.parents[1] / "conftest.py", tree / "tests")
+    text = "import time, pytest\ndef test_one(): pytest.skip('no card')\ndef test_two(): time.sleep({})\n"
+    script(tree, "a/test_parts.py", text.format(0))
+    script(tree, "a/test_whole.py", "import pytest\npytest.importorskip('nothing_like_this')\n")
+    made = pathlib.Path(sys.prefix)
+    tests = {t.name: t for t in choose_tests.find_tests(tree / "tests", "")}
+    runner = run_tests.Runner(tree / "build", made, 900, "test")
+    runner.missing = lambda test: None
+    try:
+        status, output, _, _ = runner.run(tests["a/test_parts.py"])
+        assert status == 0 and "\nskipped test: test_one: no card\n" in output
+        status, output, _, _ = runner.run(tests["a/test_whole.py"])
+        assert status == 77 and "\nskipped test: the whole file: could not import" in output
+        script(tree, "a/test_parts.py", text.format(600))
+        runner.limit_s = 3
+        status, output, _, _ = runner.run(tests["a/test_parts.py"])
+        assert status == 124 and 'test_parts.py", line 3 in test_two' in output
+    finally:
+        runner.close()
+
+
 def test_a_test_that_hangs_is_stopped(tree):
     script(tree, "a/test_hang.sh", "sleep 600 & sleep 600")
     script(tree, "a/test_good.sh", "exit 0")
     got = call(tree, PLM_TEST_LIMIT_S="1")
     assert got.returncode == 1
     assert "FAILED  a/test_hang.sh (exit 124" in got.stdout and "stopped after 1 s" in got.stdout
+    assert re.search(r"[|] still there: \d+ sleep 600 \n", got.stdout)
 
 
 def test_nothing_is_left(tree):
