@@ -380,7 +380,8 @@ static void muon_weights(int precision, uint32_t threads, bool together, float *
 static void matrices_are_the_same_together(void **state)
 {
   (void)state;
-  if (device_case_is_real()) skip("it tests the emulation"); /* this test is about the CPU's threads */
+  if (device_case_is_real())
+    skip("it tests the emulation"); /* this test is about the CPU's threads */
   float *alone = calloc(2 * MATRIX_ELEMENTS, sizeof *alone), *other = alone + MATRIX_ELEMENTS;
   assert_non_null(alone);
   for (int is_bf16 = 0; is_bf16 < 2; is_bf16++) {

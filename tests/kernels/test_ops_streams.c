@@ -134,7 +134,8 @@ static void what_waits_is_right_in_any_order(void **state)
 static void each_missing_wait_shows(void **state)
 {
   (void)state;
-  if (device_case_is_real()) skip("it tests the emulation"); /* a real device may be fast enough to hide the fault */
+  if (device_case_is_real())
+    skip("it tests the emulation"); /* a real device may be fast enough to hide the fault */
   for (enum fault fault = INPUT_NOT_WAITED_FOR; fault <= HOST_BUFFER_OVERWRITTEN; fault++) {
     const int right = right_orders(fault);
     if (right > ORDERS - 3) fail_msg("fault %d is seen in %d orders only", fault, ORDERS - right);

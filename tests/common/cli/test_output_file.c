@@ -112,7 +112,8 @@ static void a_device_is_written_and_stays(void **state)
   (void)state;
   char path[PLM_PATH_SIZE];
   snprintf(path, sizeof path, "%s", scratch_path("null")); /* not /dev/null itself */
-  if (mknod(path, S_IFCHR | 0600, makedev(1, 3)) != 0) skip("this file system or user cannot make a device");
+  if (mknod(path, S_IFCHR | 0600, makedev(1, 3)) != 0)
+    skip("this file system or user cannot make a device");
   const int opened = open(path, O_WRONLY | O_CLOEXEC);
   if (opened < 0) skip("devices do not work on this file system");
   close(opened);

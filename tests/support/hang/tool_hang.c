@@ -74,12 +74,9 @@ int main(int argc, char **argv)
   (void)argv;
   static char text[] = "state";
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test_prestate(passes, text),
-      cmocka_unit_test(never_waits_long_enough),
-      cmocka_unit_test(joins_nobody),
-      cmocka_unit_test_setup(passes, hang_first),
-      cmocka_unit_test(is_left_out),
-      cmocka_unit_test_prestate(fails, text),
+      cmocka_unit_test_prestate(passes, text), cmocka_unit_test(never_waits_long_enough),
+      cmocka_unit_test(joins_nobody),          cmocka_unit_test_setup(passes, hang_first),
+      cmocka_unit_test(is_left_out),           cmocka_unit_test_prestate(fails, text),
   };
   return cmocka_run_group_tests(tests, argc > 1 ? hang_first : NULL, NULL);
 }
