@@ -45,10 +45,10 @@ still_waiting() {
 
 # expect EXIT-CODE COMMAND…: its output goes to ./out and ./err
 expect() {
-  local wanted=$1 got=0 limit=()
+  local wanted=$1 got=0 by_timeout=()
   shift
-  [ "$(type -t "$1")" = function ] || limit=(timeout --foreground -k 10 "$longest_wait_s")
-  "${limit[@]}" "$@" >out 2>err </dev/null || got=$?
+  [ "$(type -t "$1")" = function ] || by_timeout=(timeout --foreground -k 10 "$longest_wait_s")
+  "${by_timeout[@]}" "$@" >out 2>err </dev/null || got=$?
   [ "$got" -ne 124 ] || echo "it has not ended within $longest_wait_s s" >>err
   [ "$got" -eq "$wanted" ] || {
     sed 's/^/  out| /' out | tail -n 20 >&2
