@@ -117,7 +117,7 @@ def staged(check, part, until):
 def scaling(check, part, extra, gpus, until):
     """Tokens a second of all cards over those of one, for each card the same number of tokens."""
     rows = []
-    for tokens in (64, 128) if check.rehearse else TOKENS_OF_A_GPU:
+    for tokens in (64,) if check.rehearse else TOKENS_OF_A_GPU:
         speeds = [
             speed(check, count, tokens, extra, min(until, time.monotonic() + 60))
             for count in (1, gpus)

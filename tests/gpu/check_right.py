@@ -9,7 +9,7 @@ from check_machine import SM90_TESTS, TESTS
 from check_run import ROOT
 from check_training import Training, same, sample_corpus, settings, small_model
 
-REHEARSED = ["kernels/test_ops_cached", "common/model/test_decode"]
+REHEARSED = ["kernels/test_ops_cached"]
 
 
 def side_by_side(jobs, count=6):
@@ -62,7 +62,7 @@ def compare(check, part, until):
     program = check.program("tests/gpu/gpu_operators")
     if not program.exists():
         return
-    sizes = ["64"] if check.rehearse else []
+    sizes = ["32"] if check.rehearse else []
     limit_s = until - time.monotonic()
     outcome = check.runner.run("operators-large", [program, *sizes], limit_s, extra=check.device)
     rows = [line.split("\t") for line in outcome.text().splitlines() if line.count("\t") == 5]

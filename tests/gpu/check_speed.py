@@ -132,7 +132,11 @@ class PeersAhead:
         for name in names:
             config = {**sizes.model(check, name), "max_length": sizes.length}
             requests.append((name, {**arguments, "config": config}))
-        self.steps.ahead(requests)
+        self.steps.ahead(self.enough(requests))
+
+    def enough(self, requests):
+        """In a rehearsal, PyTorch compiles only the first; the others are noted as not prepared."""
+        return requests[:1] if self.check.rehearse else requests
 
     def built(self):
         """Called after the build: writes the masks of the attention scenes and lets the peer compile."""
@@ -151,7 +155,7 @@ class PeersAhead:
             path = str(check.folder / f"{name}.mask")
             requests.append((name, {"role": "gpu_attention", "path": path, **scene}))
         self.scenes = Peer(check, "attention")
-        self.scenes.ahead(requests)
+        self.scenes.ahead(self.enough(requests))
 
 
 def peer_of(check, which, until):

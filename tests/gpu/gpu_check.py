@@ -58,6 +58,7 @@ class Check:
         self.device = {
             **({"PLM_EMULATED_DEVICES": "2"} if self.rehearse else {}),
             "PLM_TEST_DEVICE": "cuda",
+            **({"PLM_TEST_ONCE": "1"} if self.rehearse else {}),
             "PLM_CUDA_LIBRARY": str(self.build / library),
             "PLM_ROOT": str(ROOT),
             "PLM_BUILD": str(self.build),

@@ -43,8 +43,8 @@ for name in plm-pipeline plm-packer plm-evaluator; do ln -s "$PLM_BIN/$name" bro
 printf '#!/bin/sh\necho "plm-trainer: broken on purpose" >&2\nexit 3\n' >broken/bin/plm-trainer
 chmod +x broken/bin/plm-trainer
 expect 1 env TMPDIR="$PLM_TMP" PLM_VENV= python3 "$PLM_ROOT/tests/gpu/gpu_check.py" --rehearse --build broken \
-  --out "$PLM_TMP/second" --only pipeline --only ceilings --minutes 5
+  --out "$PLM_TMP/second" --only pipeline --only kernels --minutes 5
 says out 'FAILED.*broken on purpose'
-says out '^\| Ceilings \| done'
+says out '^\| Time by operator \| done'
 [ -z "$(ls -d gpu-check-* 2>/dev/null)" ] || fail "a folder is left behind"
 [ -z "$(find "$PLM_ROOT/tests/gpu" -name __pycache__)" ] || fail "left behind: __pycache__"

@@ -21,7 +21,8 @@ struct device_bench_time {
 };
 
 /* Measures rounds of calls and waits for the device only at the end of a round. Three calls warm up
- * first. Takes about `seconds`, but makes at least 3 and at most 64 rounds. */
+ * first. Takes about `seconds`, but makes at least 3 and at most 64 rounds. With PLM_TEST_ONCE, it
+ * is one round of one call. */
 struct device_bench_time device_bench_measure(struct plm_ops *ops, void (*call)(void *context),
                                               void *context, double seconds);
 
