@@ -8,10 +8,10 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export TMPDIR=$PLM_TMP OMPI_MCA_btl_vader_backing_directory=$PLM_TMP # for Open MPI's own files
 
 # Settings for runs that any power of two up to four ranks computes with the same bits. Matrices of 256 x 256
-# have an owner; vectors do not.
+# have an owner; vectors do not. Each further level of patch_unet would make its matrices four times as large.
 # shellcheck disable=SC2034 # for the test
 rank_settings=(--set trainer.micro_batch_tokens=128 --set trainer.threads=1 --set trainer.shares=4
-  --set model.hidden_size=256 --set model.num_attention_heads=4)
+  --set model.hidden_size=256 --set model.num_attention_heads=4 --set model.num_unet_layers=2)
 
 # plm-trainer, whose rank 0 stops itself at PLM_STOP_HERE if that is set (tests/faults/stop_at.c). With PLM_TRACE_RANKS,
 # the emulated streams of rank N write PLM_TRACE_RANKS-N.
