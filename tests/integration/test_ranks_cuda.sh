@@ -4,7 +4,7 @@
 . "$PLM_ROOT/tests/support/ranks_cuda.sh"
 export PLM_EMULATED_DEVICES=4
 common=("${rank_settings[@]:?}" --set trainer.micro_batch_tokens=64 --set trainer.device=cuda --set trainer.steps=2
-  --set trainer.checkpoint.every=1 --set trainer.batch_tokens=256 --set model.architecture=transformer)
+  --set trainer.checkpoint.every=1 --set trainer.batch_tokens=256 --set model.architecture=transformer --set model.num_hidden_layers=1)
 
 # train NAME RANKS [ARG...]: a whole run
 train() {
