@@ -41,7 +41,7 @@ kill_trainer
 no_rank_left "${ranks[@]}"
 
 for rank in 0 1; do
-  begin --set trainer.rank_timeout_s=8 --set trainer.checkpoint.every=1
+  begin --set trainer.rank_timeout_s=5 --set trainer.checkpoint.every=1
   kill -STOP "${ranks[$rank]}"
   ended 1
   [ "$(grep -c "rank $rank on $(hostname) has been silent for [0-9]* s; it was in step [0-9]* ([a-z ]*)" "$log")" -eq 1 ] ||
