@@ -1,8 +1,10 @@
 # shellcheck shell=bash
-# kill_and_resume ARCHITECTURE [PRECISION]: makes a corpus and a configuration, and calls kill_and_compare.
-# kill_and_compare WHAT: kills a trainer with SIGKILL at several moments, some of them during publishing, and
+# kill_and_resume ARCHITECTURE PRECISION [MOMENTS]: makes a corpus and a configuration, and calls kill_and_compare.
+# kill_and_compare WHAT [MOMENTS]: kills a trainer with SIGKILL at several moments, some of them during publishing, and
 # resumes it each time. The run must end up bit-identical to an undisturbed one.
-# Sourced by a script for each architecture, and by others that make their own corpus and configuration.
+# MOMENTS has a line for each, as for kill_at; without it, there are eleven.
+# Sourced by a script for the U-Net (all moments) and one for the patch U-Net, and by others that make their own corpus
+# and configuration, such as that for clusters, which trains a transformer.
 . "$PLM_ROOT/tests/support/trainer.sh"
 
 # kill_at publishing NAME RUN: the trainer is killed before .tmp-NAME is renamed to NAME
@@ -24,20 +26,11 @@ kill_at() {
 
 kill_and_resume() {
   small_corpus corpus
-  trainer_config "$1" "${2:-fp32}"
-  kill_and_compare "$1"
+  trainer_config "$1" "$2"
+  kill_and_compare "$1" "${@:3}"
 }
 
-kill_and_compare() {
-  local reference=$PLM_TMP/reference run=$PLM_TMP/killed what where
-
-  run_undisturbed "$reference"
-
-  start_packer "$run"
-  while read -r what where; do
-    kill_at "$what" "$where" "$run"
-  done <<'MOMENTS'
-publishing step_00000000
+every_moment='publishing step_00000000
 lines 7
 publishing step_00000010
 call rename:*/endpoints.json#1
@@ -47,8 +40,17 @@ call write:*/.tmp-step_00000030/optimizer.safetensors#1
 lines 38
 publishing step_00000040
 call rename:*/checkpoints/latest#1
-publishing step_00000060
-MOMENTS
+publishing step_00000060'
+
+kill_and_compare() {
+  local reference=$PLM_TMP/reference run=$PLM_TMP/killed what where
+
+  run_undisturbed "$reference"
+
+  start_packer "$run"
+  while read -r what where; do
+    kill_at "$what" "$where" "$run"
+  done <<<"${2:-$every_moment}"
   run_trainer "$run" || fail "the resumed run ended with $?"
   [ -e "$run/DONE" ] || fail "DONE is missing"
   [ -z "$(find "$run/checkpoints" -name '.tmp-*')" ] || fail "unfinished folders are left"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Kills by SIGKILL at several moments while a run samples clusters: see kill_trainer.sh.
+# Kills by SIGKILL at several moments while a run of the transformer samples clusters: see kill_trainer.sh.
 . "$PLM_ROOT/tests/chaos/kill_trainer.sh"
 small_fasta corpus.fasta 400
 grep '^>' corpus.fasta | awk '{name = substr($1, 2); print "c" NR * 7 % 130 "\t" name}' >clusters.tsv
