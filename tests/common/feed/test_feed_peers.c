@@ -190,7 +190,7 @@ static void a_third_verdict_cannot_be_forged(void **state)
   struct plm_error error = {0};
   meet_a_liar(&meeting);
   join(&meeting, 3);
-  meeting.packers[2].delay_ms = 1000;
+  meeting.packers[2].delay_ms = 300;
   meeting.packers[0].forges = &meeting.packers[2];
   assert_int_equal(take_until_ban(&meeting, &error), PLM_OK);
   only_the_liar_is_banned(&meeting);
