@@ -1,0 +1,320 @@
+/* What the states of all stages mean for the run: when it ends, in which order it stops, and with
+ * which exit code and root cause. */
+#include "tests/support/cmocka_all.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/run/run.h"
+#include "tests/support/supervisor_case.h"
+
+enum { IDLE = PLM_STAGE_IDLE, READY = PLM_STAGE_READY, AGAIN = PLM_STAGE_BACKOFF };
+enum { STOPPING = PLM_STAGE_STOPPING, STOPPED = PLM_STAGE_STOPPED };
+enum { DONE = PLM_STAGE_DONE, FATAL = PLM_STAGE_FATAL };
+
+static int setup(void **state)
+{
+  *state = supervisor_case_open("seed: 1\n");
+  return 0;
+}
+
+static int teardown(void **state)
+{
+  supervisor_case_close(*state);
+  return 0;
+}
+
+static struct supervised *add(struct plm_supervisor *supervisor, enum plm_stage_index kind,
+                              int state)
+{
+  return supervisor_case_add(supervisor, kind, (enum plm_stage_state)state);
+}
+
+/* Makes the run one of a trainer, an evaluator and two packers. A state of -1 leaves a stage out.
+ */
+static void states(struct plm_supervisor *supervisor, const int wanted[4])
+{
+  static const enum plm_stage_index kinds[] = {PLM_KIND_TRAINER, PLM_KIND_EVALUATOR,
+                                               PLM_KIND_PACKER, PLM_KIND_PACKER};
+  supervisor->count = 0;
+  for (int i = 0; i < 4; i++)
+    if (wanted[i] >= 0) add(supervisor, kinds[i], wanted[i]);
+}
+
+static void when_a_run_is_over(void **state)
+{
+  static const struct {
+    int states[4];
+    bool over;
+  } rows[] = {
+      {{READY, READY, READY, READY}, false}, {{DONE, READY, READY, READY}, false},
+      {{READY, DONE, READY, READY}, false},  {{DONE, DONE, READY, READY}, true},
+      {{DONE, FATAL, READY, READY}, true},   {{READY, FATAL, READY, READY}, false},
+      {{FATAL, READY, READY, READY}, true},  {{DONE, AGAIN, READY, READY}, false},
+      {{AGAIN, DONE, READY, READY}, false},  {{DONE, STOPPED, READY, READY}, true},
+      {{READY, READY, FATAL, FATAL}, false}, {{READY, READY, DONE, DONE}, false},
+      {{DONE, -1, READY, READY}, true},      {{READY, -1, READY, READY}, false},
+      {{-1, DONE, READY, READY}, true},      {{-1, READY, READY, READY}, false},
+      {{-1, -1, READY, READY}, false},       {{-1, -1, DONE, READY}, false},
+      {{-1, -1, READY, DONE}, false},        {{-1, -1, DONE, FATAL}, true},
+  };
+  struct plm_supervisor *supervisor = *state;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    states(supervisor, rows[i].states);
+    supervisor->draining = false;
+    supervisor_decide(supervisor);
+    if (supervisor->draining != rows[i].over) fail_msg("row %zu", i);
+    assert_int_equal(supervisor->drain_signal, 0);
+  }
+}
+
+/* A stage that was stopped to be started again is not over. */
+static void a_restart_does_not_end_the_run(void **state)
+{
+  struct plm_supervisor *supervisor = *state;
+  states(supervisor, (int[]){STOPPED, DONE, READY, READY});
+  supervisor->stages[0].start_again = true;
+  supervisor_decide(supervisor);
+  assert_false(supervisor->draining);
+  supervisor->stages[0].start_again = false;
+  supervisor_decide(supervisor);
+  assert_true(supervisor->draining);
+}
+
+/* Stages that `scale` has removed do not count as present. */
+static void removed_stages_are_not_waited_for(void **state)
+{
+  struct plm_supervisor *supervisor = *state;
+  states(supervisor, (int[]){STOPPED, -1, READY, READY});
+  supervisor->stages[0].removed = true;
+  supervisor_decide(supervisor); /* only packers are left */
+  assert_false(supervisor->draining);
+}
+
+static void expect_states(const struct plm_supervisor *supervisor, const int expected[4])
+{
+  for (size_t i = 0; i < supervisor->count; i++)
+    if ((int)supervisor->stages[i].state != expected[i])
+      fail_msg("stage %zu is %s", i, plm_stage_state_name(supervisor->stages[i].state));
+}
+
+/* The trainer stops first, then the evaluator, then the packers, which serve both. */
+static void one_kind_stops_after_the_other(void **state)
+{
+  struct plm_supervisor *supervisor = *state;
+  states(supervisor, (int[]){READY, READY, READY, AGAIN});
+  supervisor->stages[2].start_again = true;
+  supervisor_drain(supervisor, SIGTERM);
+  assert_int_equal(supervisor->drain_signal, SIGTERM);
+  supervisor_decide(supervisor);
+  supervisor_decide(supervisor);
+  expect_states(supervisor, (int[]){STOPPING, READY, READY, AGAIN});
+  supervisor->stages[0].state = PLM_STAGE_STOPPED;
+  supervisor_decide(supervisor);
+  expect_states(supervisor, (int[]){STOPPED, STOPPING, READY, AGAIN});
+  assert_false(supervisor_finished(supervisor));
+  supervisor->stages[1].state = PLM_STAGE_STOPPED;
+  supervisor_decide(supervisor);
+  expect_states(supervisor, (int[]){STOPPED, STOPPED, STOPPING, STOPPED});
+  assert_false(supervisor->stages[2].start_again);
+  assert_false(supervisor_finished(supervisor));
+  supervisor->stages[2].state = PLM_STAGE_STOPPED;
+  assert_true(supervisor_finished(supervisor));
+  supervisor->draining = false;
+  assert_false(supervisor_finished(supervisor));
+}
+
+static void the_second_signal_kills(void **state)
+{
+  static const struct {
+    int signals[3];
+    bool kills;
+  } rows[] = {{{SIGINT, 0, 0}, false},        {{SIGINT, SIGINT, 0}, true},
+              {{SIGTERM, SIGINT, 0}, true},   {{SIGUSR1, SIGTERM, 0}, false},
+              {{SIGUSR1, SIGUSR1, 0}, false}, {{SIGUSR1, SIGTERM, SIGTERM}, true},
+              {{SIGTERM, SIGUSR1, 0}, false}};
+  struct plm_supervisor *supervisor = *state;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    states(supervisor, (int[]){READY, READY, READY, AGAIN});
+    supervisor->draining = supervisor->killing = false;
+    supervisor->signals = 0;
+    for (int s = 0; s < 3 && rows[i].signals[s] != 0; s++)
+      supervisor_drain(supervisor, rows[i].signals[s]);
+    if (supervisor->killing != rows[i].kills) fail_msg("row %zu", i);
+    assert_int_equal(supervisor->drain_signal, rows[i].signals[0]); /* the first gives the code */
+    supervisor_decide(supervisor);
+    expect_states(supervisor, rows[i].kills ? (int[]){STOPPING, STOPPING, STOPPING, STOPPED}
+                                            : (int[]){STOPPING, READY, READY, AGAIN});
+  }
+}
+
+static bool told(const struct plm_supervisor *supervisor)
+{
+  char value[512];
+  return plm_endpoint_read(supervisor->run, "packers", value, NULL) == PLM_OK &&
+         strcmp(value, "fatal") == 0;
+}
+
+/* The trainer is told that no packer is left, and that there is one again. */
+static void the_trainer_is_told_when_no_packer_is_left(void **state)
+{
+  static const struct {
+    int states[2];
+    bool told;
+  } rows[] = {{{READY, READY}, false}, {{FATAL, READY}, false},  {{FATAL, FATAL}, true},
+              {{AGAIN, FATAL}, false}, {{FATAL, STOPPED}, true}, {{DONE, DONE}, false},
+              {{DONE, FATAL}, true}};
+  struct plm_supervisor *supervisor = *state;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    states(supervisor, (int[]){READY, READY, rows[i].states[0], rows[i].states[1]});
+    supervisor_decide(supervisor);
+    if (told(supervisor) != rows[i].told) fail_msg("row %zu", i);
+    assert_int_equal(supervisor->packers_fatal, rows[i].told);
+  }
+}
+
+/* ---- the root cause ------------------------------------------------------------------------ */
+
+static void fail_stage(struct plm_supervisor *supervisor, size_t i, int status, const char *how)
+{
+  struct supervised *stage = &supervisor->stages[i];
+  stage->state = PLM_STAGE_FATAL;
+  stage->wait_status = status;
+  stage->started_ms = 5;
+  supervisor_note_failure(supervisor, stage, how);
+}
+
+/* Fails unless the failures give this code, and the text has these lines in this order. */
+static void expect_failure(struct plm_supervisor *supervisor, int code, const char *const *lines)
+{
+  assert_int_equal(supervisor_judge_failures(supervisor), code);
+  const char *at = supervisor->failure.length > 0 ? supervisor->failure.data : "";
+  for (; *lines != NULL; lines++) {
+    const char *found = strstr(at, *lines);
+    if (found == NULL) fail_msg("\"%s\" is not in: %s", *lines, at);
+    at = found + strlen(*lines);
+  }
+}
+#define EXPECT_FAILURE(supervisor, code, ...) \
+  expect_failure(supervisor, code, (const char *const[]){__VA_ARGS__, NULL})
+
+static void the_trainers_code_wins(void **state)
+{
+  struct plm_supervisor *supervisor = *state;
+  states(supervisor, (int[]){READY, READY, READY, READY});
+  fail_stage(supervisor, 3, EXITED(2), "exited with 2");
+  fail_stage(supervisor, 1, EXITED(2), "exited with 2");
+  fail_stage(supervisor, 0, EXITED(3), "exited with 3");
+  EXPECT_FAILURE(supervisor, 1, "failed: evaluator.0 exited with 2\n", "evaluator.0.log\n",
+                 "also failed: trainer.0 exited with 3\n", "trainer.0.log\n",
+                 "warning: packer.1 exited with 2\n", "packer.1.log\n");
+}
+
+static void only_2_and_4_are_passed_on(void **state)
+{
+  static const int statuses[] = {EXITED(2), EXITED(4), EXITED(1), EXITED(3), KILLED(2), KILLED(4)};
+  static const int codes[] = {2, 4, 1, 1, 1, 1};
+  struct plm_supervisor *supervisor = *state;
+  for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
+    states(supervisor, (int[]){READY, READY, READY, READY});
+    plm_text_clear(&supervisor->failure);
+    fail_stage(supervisor, 0, statuses[i], "ended");
+    assert_int_equal(supervisor_judge_failures(supervisor), codes[i]);
+  }
+}
+
+static void packers_alone_do_not_fail_a_run_that_trains(void **state)
+{
+  struct plm_supervisor *supervisor = *state;
+  states(supervisor, (int[]){DONE, DONE, READY, READY});
+  fail_stage(supervisor, 2, EXITED(2), "exited with 2");
+  EXPECT_FAILURE(supervisor, 0, "warning: packer.0 exited with 2\n");
+  plm_text_clear(&supervisor->failure);
+  for (int kind = 0; kind < PLM_KIND_PACKER; kind++) supervisor->options.chosen[kind] = false;
+  EXPECT_FAILURE(supervisor, 2, "failed: packer.0 exited with 2\n"); /* a run of packers only */
+  plm_text_clear(&supervisor->failure);
+  fail_stage(supervisor, 3, EXITED(4), "exited with 4");
+  EXPECT_FAILURE(supervisor, 2, "failed: packer.0",
+                 "also failed: packer.1"); /* the first decides */
+  plm_text_clear(&supervisor->failure);
+  supervisor->options.chosen[PLM_KIND_EVALUATOR] = true;
+  EXPECT_FAILURE(supervisor, 0, "warning: packer.0 exited with 2\n");
+}
+
+/* If all packers have failed and the trainer ends with 4, they are the cause. */
+static void a_starved_trainer_is_not_the_cause(void **state)
+{
+  struct plm_supervisor *supervisor = *state;
+  states(supervisor, (int[]){READY, DONE, READY, READY});
+  fail_stage(supervisor, 2, EXITED(2), "exited with 2");
+  fail_stage(supervisor, 0, EXITED(4), "exited with 4");
+  EXPECT_FAILURE(supervisor, 4, "failed: trainer.0", "warning: packer.0"); /* one packer is left */
+  plm_text_clear(&supervisor->failure);
+  supervisor->stages[3].removed = true;
+  EXPECT_FAILURE(supervisor, 4, "failed: packer.0", "also failed: trainer.0");
+  plm_text_clear(&supervisor->failure);
+  supervisor->stages[0].wait_status = EXITED(3);
+  EXPECT_FAILURE(supervisor, 1, "failed: trainer.0", "warning: packer.0");
+}
+
+static void four_failures_are_told(void **state)
+{
+  struct plm_supervisor *supervisor = *state;
+  states(supervisor, (int[]){READY, READY, READY, READY});
+  for (int i = 0; i < 2; i++) add(supervisor, PLM_KIND_PACKER, READY);
+  for (size_t i = 0; i < 4; i++) fail_stage(supervisor, i, EXITED(1), "exited with 1");
+  assert_int_equal(supervisor_judge_failures(supervisor), 1);
+  assert_null(strstr(supervisor->failure.data, "more stages"));
+  plm_text_clear(&supervisor->failure);
+  for (size_t i = 4; i < 6; i++) fail_stage(supervisor, i, EXITED(1), "exited with 1");
+  EXPECT_FAILURE(supervisor, 1, "trainer.0 ", "evaluator.0 ", "packer.0 ", "packer.1 ",
+                 "and 2 more stages failed\n");
+}
+
+static void ends_are_told_in_words(void **state)
+{
+  static const struct {
+    int status;
+    bool gang, hung;
+    const char *text;
+  } rows[] = {{EXITED(0), false, false, "ended before the run was complete"},
+              {EXITED(3), false, false, "exited with 3"},
+              {KILLED(9), false, false, "was killed by signal 9 (Killed)"},
+              {KILLED(9), true, true, "lost rank 0, and mpirun did not notice"},
+              {EXITED(137), false, false, "exited with 137"},
+              {EXITED(137), true, false, "lost a rank to signal 9 (Killed)"},
+              {EXITED(128), true, false, "exited with 128"},
+              {KILLED(9), true, false, "was killed by signal 9 (Killed)"}};
+  struct plm_supervisor *supervisor = *state;
+  struct supervised *stage = add(supervisor, PLM_KIND_TRAINER, FATAL);
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    char text[96];
+    stage->wait_status = rows[i].status;
+    stage->gang = rows[i].gang;
+    stage->hung = rows[i].hung;
+    supervised_ending(stage, text);
+    assert_string_equal(text, rows[i].text);
+  }
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      TEST(when_a_run_is_over),
+      TEST(a_restart_does_not_end_the_run),
+      TEST(removed_stages_are_not_waited_for),
+      TEST(one_kind_stops_after_the_other),
+      TEST(the_second_signal_kills),
+      TEST(the_trainer_is_told_when_no_packer_is_left),
+      TEST(the_trainers_code_wins),
+      TEST(only_2_and_4_are_passed_on),
+      TEST(packers_alone_do_not_fail_a_run_that_trains),
+      TEST(a_starved_trainer_is_not_the_cause),
+      TEST(four_failures_are_told),
+      TEST(ends_are_told_in_words),
+  };
+  return cmocka_run_group_tests_name("supervisor decisions", tests, NULL, NULL);
+}
