@@ -223,6 +223,41 @@ def test_a_whole_sample_resumes_and_counts(project, capsys):
     assert run(project, "--seed", "3", "--count", "5", "--limit", "100", "--minutes", "0.0001") == 0
 
 
+def test_nothing_of_a_fault_is_left_in_the_copy(project):
+    run(project, "--seed", "3", "--count", "4")
+    base, job = project / "build/work/base", project / "build/work/job-0"
+    names = [path.relative_to(base) for path in base.rglob("*") if path.is_file()]
+    assert len(names) > 10
+    assert [name for name in names if (base / name).read_bytes() != (job / name).read_bytes()] == []
+
+
+def drawn(project, seed, count):
+    return [
+        fault.name
+        for fault, _ in zip(mutants.Product(project).drawn(seed), range(count), strict=False)
+    ]
+
+
+def test_the_seed_says_which_faults_are_drawn(project):
+    (project / "common/less.c").write_text(LESS + UNUSED.replace("more", "less2"))
+    first = drawn(project, 5, 6)
+    assert len(set(first)) == 6
+    assert first == drawn(project, 5, 6)
+    assert first != drawn(project, 6, 6)
+
+
+def test_each_kind_of_a_line_and_each_line_is_drawn_as_often(project):
+    # Of the eight faults of the first line only one is of its kind.
+    line = "  x = a[b] + c[d] * (e[f] + 2);\n"
+    (project / "common/more.c").unlink()
+    (project / "common/less.c").write_text("int less(int a)\n{\n" + line + "  y++;\n}\n")
+    first = [drawn(project, seed, 1)[0].split(":") for seed in range(600)]
+    kinds = [kind for _, line, kind, _ in first if line == "3"]
+    assert 240 < len(kinds) < 360
+    assert set(kinds) == {"drop-term", "no-assign", "one"}
+    assert all(len(kinds) / 4.5 < kinds.count(kind) < len(kinds) / 2.2 for kind in set(kinds))
+
+
 def test_a_fault_that_hangs_is_killed_and_leaves_nobody(project, monkeypatch, capsys):
     monkeypatch.setattr(module_tests, "limit_of", lambda seconds: 0.5)
     path = project / "common/less.c"

@@ -252,7 +252,7 @@ def run_group(command, folder, environment, log, limit_s):
             os.killpg(process.pid, signal.SIGKILL)
         except ProcessLookupError:
             pass
-        process.wait()
+        process.wait(10)
 
 
 def end_those_left(home):
