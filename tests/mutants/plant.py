@@ -40,6 +40,15 @@ LOCKS = {
 }
 SIZED = {"memcpy", "memmove", "memset", "memcmp", "strncmp", "read", "write", "pread", "pwrite"}
 ALLOCATING = {"malloc", "calloc", "realloc", "aligned_alloc"}
+# The order of two of their arguments has no effect.
+SYMMETRIC = {"min", "max", "fmin", "fmax", "fminf", "fmaxf", "calloc", "plm_hash_equal"}
+COMPARING = {
+    "strcmp",
+    "strncmp",
+    "strcasecmp",
+    "strncasecmp",
+    "memcmp",
+}  # symmetric before == and !=
 # What these say is for people. Which words reach whom is not the subject of these faults.
 SAYING = re.compile(
     r"plm_(info|warning|debug|note|error_set|error_hint|error_errno|error_where|log\w*)$"
@@ -241,7 +250,10 @@ class Planter:
             self.behind("one", last, " - 1")
             if name in SIZED:
                 self.behind("one", last, " + 1")
-        self.swap_neighbours(self.parts(i))
+        if name in COMPARING and source[last + 2] in EQUALITIES:
+            return
+        if name not in SYMMETRIC:
+            self.swap_neighbours(self.parts(i))
 
     def parts(self, i):
         """[(first, last)] of what commas separate within the bracket i."""
