@@ -278,6 +278,7 @@ def main(words=None):
                 say(f"{fault.name}\t{fault.function}\t{fault.old_text}\t{fault.new_text}")
             return 0
         faults = [product.named(options.mutant)] if options.mutant else product.drawn(options.seed)
+        lock = workplace.locked(options.work)
         base = workplace.Base(options.root, options.work)
         say("building the tree without a fault")
         base.update(os.cpu_count() or 1)
@@ -291,6 +292,7 @@ def main(words=None):
         if options.mutant:
             options.count = 1
         counted = try_all(faults, trial, results, options, say)
+        lock.close()
     except workplace.Stopped as stopped:
         print(f"mutants: {stopped}", file=sys.stderr)
         return 2

@@ -225,6 +225,22 @@ def test_a_whole_sample_resumes_and_counts(project, capsys):
     assert run(project, "--seed", "3", "--count", "5", "--limit", "100", "--minutes", "0.0001") == 0
 
 
+def test_jobs_side_by_side_give_the_same(project, capsys):
+    run(project, "--seed", "3", "--count", "4")
+    alone = outcomes(project, 3)
+    (project / "build/work/results-3.tsv").unlink()
+    run(project, "--seed", "3", "--count", "4", "--jobs", "3")
+    assert outcomes(project, 3) == alone
+
+
+def test_two_commands_do_not_share_the_copies(project, capsys):
+    lock = mutants.workplace.locked(project / "build/work")
+    assert run(project, "--mutant", "common/less.c:3:bound:1") == 2
+    assert "another command uses" in capsys.readouterr().err
+    lock.close()
+    assert run(project, "--mutant", "common/less.c:3:bound:1") == 0
+
+
 def test_nothing_of_a_fault_is_left_in_the_copy(project):
     run(project, "--seed", "3", "--count", "4")
     base, job = project / "build/work/base", project / "build/work/job-0"

@@ -3,6 +3,7 @@ beside it copies made of hard links (Job), in each of which one fault at a time 
 tested. Archives are thin (they only name their members), so a fault costs the compilation of its objects
 and the linking of the tests that are run."""
 
+import fcntl
 import filecmp
 import os
 import re
@@ -26,6 +27,17 @@ MARK = "PLM_MUTANT_TEST"
 
 class Stopped(Exception):
     """The copy cannot be built."""
+
+
+def locked(work):
+    """A file that is locked as long as it is open, because the copies belong to one command."""
+    work.mkdir(parents=True, exist_ok=True)
+    file = (work / "lock").open("w")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise Stopped(f"another command uses {work}") from None
+    return file
 
 
 def replace(path, source):
