@@ -1,0 +1,347 @@
+/* A packer's side of a connection, with a consumer in the same thread that says what ordinary ones
+ * do not. The clock is the test's. */
+#include "packer/packer_link.h"
+
+#include <string.h>
+
+#include "common/base/log.h"
+#include "tests/support/cmocka_all.h"
+#include "tests/support/packers.h"
+
+enum { CONSUMER = 77, WAIT_MS = 20000, TURN_MS = 5, DEADLINE_MS = 400 };
+
+struct scene {
+  struct plm_corpus *corpus;
+  struct plm_plan_parameters parameters;
+  uint32_t chunks[2];      /* of windows 0 and 1 */
+  uint64_t real_tokens[2]; /* likewise */
+  uint64_t windows;
+  struct packer_context packer;
+  struct packer_link link;
+  void *consumer;
+  struct plm_message hello;
+  int64_t now;
+};
+
+static void plan_of(struct scene *s)
+{
+  struct plm_plan *plan;
+  struct plm_window window = {0};
+  s->parameters = packers_options().plan;
+  assert_int_equal(plm_plan_open_corpus(&s->parameters, s->corpus, PLM_SPLIT_TRAIN, &plan, NULL),
+                   PLM_OK);
+  s->windows = plm_plan_windows(plan);
+  assert_true(s->windows >= 2);
+  for (uint64_t w = 0; w < 2; w++) {
+    assert_int_equal(plm_plan_window(plan, 0, w, &window, NULL), PLM_OK);
+    s->chunks[w] = window.chunks;
+    s->real_tokens[w] = window.real_tokens;
+    assert_true(window.chunks >= 4);
+  }
+  plm_window_deinit(&window);
+  plm_plan_close(plan);
+}
+
+/* The next message of a type that the consumer gets. Others are passed over. With `serve`, the
+ * packer answers requests meanwhile. */
+static struct plm_message await(struct scene *s, enum plm_message_type type, bool serve)
+{
+  struct plm_message message;
+  for (int waited = 0; waited < WAIT_MS; waited += TURN_MS) {
+    packer_link_tick(&s->link, &s->packer, s->now);
+    (void)packer_link_receive(&s->link, &s->packer, s->now);
+    window_store_pass(s->packer.store);
+    if (serve) packer_link_serve(&s->link, &s->packer, s->now);
+    while (plm_message_receive(s->consumer, true, &message, NULL) == PLM_OK) {
+      if (message.header.type == type) return message;
+      zmq_msg_close(&message.payload);
+    }
+    zmq_pollitem_t items[] = {{s->consumer, 0, ZMQ_POLLIN, 0},
+                              {s->link.socket, 0, ZMQ_POLLIN, 0},
+                              {NULL, window_store_wake(s->packer.store), ZMQ_POLLIN, 0}};
+    if (s->link.socket == NULL) items[1] = items[0];
+    (void)zmq_poll(items, 3, TURN_MS);
+    if (items[2].revents != 0) window_store_woken(s->packer.store);
+  }
+  fail_msg("no %s in %d s", plm_message_name(type), WAIT_MS / 1000);
+  return message;
+}
+
+static void say(struct scene *s, struct plm_header header, const void *payload, size_t bytes)
+{
+  assert_int_equal(plm_message_send(s->consumer, s->hello.identity, s->hello.identity_bytes,
+                                    &header, payload, bytes, NULL),
+                   PLM_OK);
+}
+
+static struct plm_header header_of(const struct scene *s, enum plm_message_type type)
+{
+  return (struct plm_header){.type = type,
+                             .run_id = {5, 6},
+                             .consumer = CONSUMER,
+                             .packer = s->hello.header.packer,
+                             .plan = plm_plan_hash(&s->parameters)};
+}
+
+/* Of this incarnation: an earlier one may have said HELLO twice. */
+static void await_hello(struct scene *s)
+{
+  do {
+    s->hello = await(s, PLM_MESSAGE_HELLO, false);
+    zmq_msg_close(&s->hello.payload);
+  } while (s->hello.header.packer != s->link.incarnation);
+}
+
+/* Until the link has taken what was said. */
+static void until_state(struct scene *s, enum link_state state)
+{
+  for (int waited = 0; waited < WAIT_MS && s->link.state != state; waited += TURN_MS) {
+    zmq_pollitem_t item = {s->link.socket, 0, ZMQ_POLLIN, 0};
+    (void)zmq_poll(&item, s->link.socket != NULL, TURN_MS);
+    (void)packer_link_receive(&s->link, &s->packer, s->now);
+  }
+  if (s->link.state != state)
+    fail_msg("the link is not in state %d in %d s", state, WAIT_MS / 1000);
+}
+
+static void welcome(struct scene *s)
+{
+  static uint8_t payload[PLM_WIRE_CONTROL_LIMIT];
+  static struct plm_welcome welcome;
+  await_hello(s);
+  welcome.plan = s->parameters;
+  say(s, header_of(s, PLM_MESSAGE_WELCOME), payload, plm_welcome_encode(&welcome, payload));
+  until_state(s, LINK_SERVING);
+}
+
+static void begin(struct scene *s)
+{
+  const struct plm_corpus_options opening = {0};
+  struct plm_error error = {0};
+  memset(s, 0, sizeof *s);
+  assert_int_equal(plm_corpus_open(packers_corpus("corpus", 1500, 3), &opening, &s->corpus, &error),
+                   PLM_OK);
+  plan_of(s);
+  s->now = 1000000;
+  s->packer.zmq = zmq_ctx_new();
+  s->packer.hello = (struct plm_hello){.protocol_least = PLM_WIRE_VERSION,
+                                       .protocol_most = PLM_WIRE_VERSION,
+                                       .host = "here",
+                                       .tokenizer = s->parameters.tokenizer,
+                                       .fingerprint = {1, 2}};
+  assert_int_equal(window_store_open(s->corpus, 1, &s->packer.store, &error), PLM_OK);
+  assert_int_equal(
+      plm_socket_open(s->packer.zmq, ZMQ_ROUTER, PLM_WIRE_DATA_LIMIT, &s->consumer, &error),
+      PLM_OK);
+  assert_int_equal(
+      plm_socket_bind(s->consumer, "tcp://127.0.0.1:*", NULL, s->link.endpoint, &error), PLM_OK);
+  s->link.used = true;
+}
+
+static void end(struct scene *s)
+{
+  packer_link_close(&s->link, false);
+  zmq_close(s->consumer);
+  zmq_ctx_term(s->packer.zmq);
+  window_store_close(s->packer.store);
+  plm_corpus_close(s->corpus);
+}
+
+static void ask(struct scene *s, uint64_t first, uint32_t count, uint32_t window,
+                uint64_t window_first)
+{
+  static uint64_t request;
+  uint8_t payload[16];
+  const struct plm_get get = {DEADLINE_MS, window, window_first};
+  struct plm_header header = header_of(s, PLM_MESSAGE_GET);
+  header.request = ++request;
+  header.first = first;
+  header.count = count;
+  say(s, header, payload, plm_get_encode(&get, payload));
+}
+
+/* The number of real tokens of the answer. */
+static uint64_t served(struct scene *s, uint64_t first, uint32_t count, uint32_t window,
+                       uint64_t window_first)
+{
+  ask(s, first, count, window, window_first);
+  struct plm_message data = await(s, PLM_MESSAGE_DATA, true);
+  assert_int_equal(data.header.first, first);
+  assert_int_equal(data.header.count, count);
+  assert_int_equal(data.header.epoch, 0);
+  assert_int_equal(data.header.split, PLM_SPLIT_TRAIN);
+  assert_int_equal(data.header.max_length, s->parameters.max_length);
+  zmq_msg_close(&data.payload);
+  return data.header.real_tokens;
+}
+
+/* said: a part of the reason's text. */
+static void nacked(struct scene *s, enum plm_nack_reason want, const char *said, bool serve)
+{
+  char text[PLM_WIRE_TEXT + 1];
+  enum plm_nack_reason reason;
+  struct plm_message message = await(s, PLM_MESSAGE_NACK, serve);
+  assert_int_equal(plm_nack_decode(zmq_msg_data(&message.payload), zmq_msg_size(&message.payload),
+                                   &reason, text, NULL),
+                   PLM_OK);
+  assert_int_equal(reason, want);
+  assert_non_null(strstr(text, said));
+  zmq_msg_close(&message.payload);
+}
+
+/* Chunks are served up to the last one of their window, and none beyond it. */
+static void ranges_end_with_their_window(void **state)
+{
+  (void)state;
+  struct scene s;
+  begin(&s);
+  welcome(&s);
+  const uint32_t c0 = s.chunks[0], c1 = s.chunks[1];
+  assert_int_equal(served(&s, 0, c0, 0, 0), s.real_tokens[0]);
+  assert_int_equal(served(&s, c0, c1, 1, c0), s.real_tokens[1]);
+  assert_int_equal(served(&s, 0, c0 - 1, 0, 0) + served(&s, c0 - 1, 1, 0, 0), s.real_tokens[0]);
+  assert_int_equal(served(&s, c0 + 1, c1 - 1, 1, c0) + served(&s, c0, 1, 1, c0), s.real_tokens[1]);
+  static const char end_text[] = "beyond the window's chunks";
+  const struct {
+    uint64_t first;
+    uint32_t count, window;
+    uint64_t window_first;
+    const char *said;
+  } beyond[] = {
+      {0, c0 + 1, 0, 0, end_text},
+      {1, c0, 0, 0, end_text},
+      {c0 - 1, 2, 0, 0, end_text},
+      {c0, 1, 0, 0, end_text},
+      {c0 + 1, 1, 0, 0, end_text},
+      {c0 + 1, c1, 1, c0, end_text},
+      {c0, c1 + 1, 1, c0, end_text},
+      {c0 + c1, 1, 1, c0, end_text},
+      {c0 - 1, 1, 1, c0, "no such plan, split or chunk"}, /* before its window */
+      {0, 0, 0, 0, "no such plan, split or chunk"},
+  };
+  for (size_t i = 0; i < sizeof beyond / sizeof *beyond; i++) {
+    ask(&s, beyond[i].first, beyond[i].count, beyond[i].window, beyond[i].window_first);
+    nacked(&s, PLM_NACK_RANGE, beyond[i].said, true);
+  }
+  ask(&s, 0, 1, (uint32_t)s.windows, 0);
+  nacked(&s, PLM_NACK_FAILED, "does not exist", true); /* no such window */
+  assert_int_equal(s.packer.counters.chunks, 2 * (c0 + c1));
+  assert_int_equal(s.packer.counters.tokens, 2 * (s.real_tokens[0] + s.real_tokens[1]));
+  assert_int_equal(s.packer.counters.invalid, 0);
+  end(&s);
+}
+
+/* A request is answered until its deadline, and refused after it. As many may wait as the link has
+ * places. */
+static void deadlines_and_places(void **state)
+{
+  (void)state;
+  struct scene s;
+  begin(&s);
+  welcome(&s);
+  (void)served(&s, 0, 1, 0, 0); /* now the window is ready */
+  for (int late = 0; late < 2; late++) {
+    ask(&s, 0, 1, 0, 0);
+    for (int waited = 0; waited < WAIT_MS && s.link.pending_count == 0; waited += TURN_MS) {
+      zmq_pollitem_t item = {s.link.socket, 0, ZMQ_POLLIN, 0};
+      (void)zmq_poll(&item, 1, TURN_MS);
+      (void)packer_link_receive(&s.link, &s.packer, s.now);
+    }
+    assert_int_equal(s.link.pending_count, 1);
+    s.now += DEADLINE_MS + late;
+    packer_link_serve(&s.link, &s.packer, s.now);
+    assert_int_equal(s.link.pending_count, 0);
+    if (late) {
+      nacked(&s, PLM_NACK_EXPIRED, "deadline", false);
+    } else {
+      struct plm_message data = await(&s, PLM_MESSAGE_DATA, false);
+      zmq_msg_close(&data.payload);
+    }
+  }
+  for (int i = 0; i <= LINK_PENDING; i++) ask(&s, 0, 1, 0, 0);
+  nacked(&s, PLM_NACK_BUSY, "too many requests", false);
+  assert_int_equal(s.link.pending_count, LINK_PENDING);
+  end(&s);
+}
+
+/* The delay before the next attempt doubles from half a second to ten seconds, and a WELCOME resets
+ * it. */
+static void refused_links_wait_longer_each_time(void **state)
+{
+  (void)state;
+  static const int64_t delays[] = {500, 1000, 2000, 4000, 8000, 10000, 10000};
+  struct scene s;
+  uint8_t text[] = "no";
+  begin(&s);
+  for (size_t i = 0; i < sizeof delays / sizeof *delays; i++) {
+    await_hello(&s);
+    struct plm_header header = header_of(&s, PLM_MESSAGE_REJECT);
+    say(&s, header, text, 2);
+    until_state(&s, LINK_CLOSED);
+    assert_int_equal(s.link.retry_ms - s.now, delays[i]);
+    s.now += delays[i] - 1;
+    packer_link_tick(&s.link, &s.packer, s.now);
+    assert_int_equal(s.link.state, LINK_CLOSED);
+    s.now++;
+    packer_link_tick(&s.link, &s.packer, s.now);
+    assert_int_equal(s.link.state, LINK_HELLO);
+  }
+  welcome(&s);
+  say(&s, header_of(&s, PLM_MESSAGE_BYE), NULL, 0);
+  until_state(&s, LINK_CLOSED);
+  assert_int_equal(s.link.retry_ms - s.now, delays[0]);
+  assert_true(s.link.said_bye);
+  /* who needs no chunks of this corpus is asked again after the longest time */
+  s.now = s.link.retry_ms;
+  await_hello(&s);
+  struct plm_header header = header_of(&s, PLM_MESSAGE_REJECT);
+  header.request = PLM_REJECT_NOT_NEEDED;
+  say(&s, header, text, 2);
+  until_state(&s, LINK_CLOSED);
+  assert_int_equal(s.link.retry_ms - s.now, 10000);
+  end(&s);
+}
+
+/* A consumer that says nothing for more than three seconds is left, and so is one that has
+ * restarted. What is meant for another incarnation of the packer counts as invalid. */
+static void silent_and_restarted_consumers_are_left(void **state)
+{
+  (void)state;
+  struct scene s;
+  begin(&s);
+  welcome(&s);
+  struct plm_header header = header_of(&s, PLM_MESSAGE_PING);
+  header.packer += 2;
+  say(&s, header, NULL, 0);
+  header.packer -= 2;
+  say(&s, header, NULL, 0);
+  struct plm_message pong = await(&s, PLM_MESSAGE_PONG, false); /* of the second */
+  zmq_msg_close(&pong.payload);
+  assert_int_equal(s.packer.counters.invalid, 1);
+  s.now += 3000;
+  packer_link_tick(&s.link, &s.packer, s.now);
+  assert_int_equal(s.link.state, LINK_SERVING);
+  s.now++;
+  packer_link_tick(&s.link, &s.packer, s.now);
+  assert_int_equal(s.link.state, LINK_CLOSED);
+  assert_int_equal(s.link.retry_ms, s.now);
+  welcome(&s);
+  header = header_of(&s, PLM_MESSAGE_PING);
+  header.consumer++;
+  say(&s, header, NULL, 0);
+  until_state(&s, LINK_CLOSED);
+  assert_int_equal(s.link.retry_ms, s.now);
+  end(&s);
+}
+
+int main(void)
+{
+  plm_log_init("test", PLM_LOG_ERROR);
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(ranges_end_with_their_window),
+      cmocka_unit_test(deadlines_and_places),
+      cmocka_unit_test(refused_links_wait_longer_each_time),
+      cmocka_unit_test(silent_and_restarted_consumers_are_left),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
