@@ -57,7 +57,8 @@ static uint32_t reference_next_fit(uint32_t capacity, const uint32_t *units, uin
 static void packings_match_references(void **state)
 {
   (void)state;
-  static const uint32_t capacities[] = {1, 2, 7, 16, 63, 64, 65, 128, 1000, 4096, 9000};
+  static const uint32_t capacities[] = {1,   2,   7,    16,   32,   63,   64,  65,
+                                        128, 512, 1000, 1024, 2048, 4096, 9000};
   uint32_t units[MAX_ITEMS], order[MAX_ITEMS], next[MAX_ITEMS];
   uint32_t got[MAX_ITEMS], expected[MAX_ITEMS], histogram[9001];
   for (size_t k = 0; k < sizeof capacities / sizeof *capacities; k++) {
@@ -80,6 +81,40 @@ static void packings_match_references(void **state)
       chunks = reference_next_fit(capacity, units, count, expected);
       assert_int_equal(plm_pack_next_fit(capacity, units, count, got), chunks);
       assert_memory_equal(got, expected, count * sizeof *got);
+    }
+    plm_rooms_deinit(&rooms);
+  }
+}
+
+/* Items that fill chunks exactly: equal parts, and pairs that add up to a chunk. One unit more
+ * needs a chunk more. */
+static void exact_fits_waste_nothing(void **state)
+{
+  (void)state;
+  static const uint32_t capacities[] = {32, 512, 1024, 2048, 65536};
+  uint32_t units[MAX_ITEMS + 1], order[MAX_ITEMS + 1], next[MAX_ITEMS + 1], got[MAX_ITEMS + 1];
+  static uint32_t histogram[65537];
+  for (size_t k = 0; k < sizeof capacities / sizeof *capacities; k++) {
+    const uint32_t capacity = capacities[k];
+    struct plm_rooms rooms;
+    assert_int_equal(plm_rooms_open(capacity, &rooms, NULL), PLM_OK);
+    for (uint32_t parts = 0; parts <= 16; parts = parts == 0 ? 1 : 2 * parts) {
+      const uint32_t chunks = parts == 0 ? MAX_ITEMS / 2 : 16,
+                     count = parts == 0 ? 400 : 16 * parts;
+      memset(histogram, 0, sizeof histogram);
+      for (uint32_t i = 0; i <= count; i++) {
+        const uint32_t small = 1 + i / 2 * 37 % (capacity / 2);
+        units[i] = parts > 0 ? capacity / parts : i % 2 ? capacity - small : small;
+        if (i == count) units[i] = 1;
+        if (i < count) histogram[units[i]]++;
+      }
+      assert_int_equal(plm_pack_best_fit(&rooms, units, count, order, next, got), chunks);
+      assert_int_equal(plm_pack_next_fit(capacity, units, count, got), chunks);
+      assert_int_equal(plm_pack_best_fit_count(&rooms, histogram), chunks);
+      histogram[1]++;
+      assert_int_equal(plm_pack_best_fit(&rooms, units, count + 1, order, next, got), chunks + 1);
+      assert_int_equal(plm_pack_next_fit(capacity, units, count + 1, got), chunks + 1);
+      assert_int_equal(plm_pack_best_fit_count(&rooms, histogram), chunks + 1);
     }
     plm_rooms_deinit(&rooms);
   }
@@ -126,6 +161,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(packings_match_references),
+      cmocka_unit_test(exact_fits_waste_nothing),
       cmocka_unit_test(shuffle_is_uniform),
       cmocka_unit_test(draws_follow_their_counters),
   };
