@@ -3,6 +3,7 @@
 
 #include <cjson/cJSON.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "common/plan/mixture.h"
@@ -78,6 +79,58 @@ static void weights_move_linearly(void **state)
   }
 }
 
+/* Each number of a mixture counts; the steps count only if a weight moves. */
+static void equal_mixtures_agree_in_everything(void **state)
+{
+  const struct plm_mixture moving = {
+      .count = 2, .weights = {1, 2}, .final_weights = {-1, 5}, .steps = 9};
+  struct plm_mixture a = moving, b = moving;
+  (void)state;
+  assert_true(plm_mixture_equal(&a, &b));
+#define DIFFERS(field, value)                \
+  do {                                       \
+    b = moving;                              \
+    b.field = (value);                       \
+    assert_false(plm_mixture_equal(&a, &b)); \
+    assert_false(plm_mixture_equal(&b, &a)); \
+  } while (0)
+  DIFFERS(count, 1);
+  DIFFERS(weights[0], 1.5);
+  DIFFERS(weights[1], 2.5);
+  DIFFERS(final_weights[0], 0);
+  DIFFERS(final_weights[1], 6);
+  DIFFERS(final_weights[1], -1);
+  DIFFERS(steps, 10);
+  b = moving;
+  b.weights[2] = 7; /* of a source that the mixture does not have */
+  b.final_weights[0] = -2;
+  assert_true(plm_mixture_equal(&a, &b));
+  a.final_weights[1] = b.final_weights[1] = -1;
+  b.steps = 10;
+  assert_true(plm_mixture_equal(&a, &b));
+}
+
+/* A part begins at a change of the number of chunks as well; taking back a change removes it. */
+static void a_history_is_rewritten_from_a_step(void **state)
+{
+  const struct plm_mixture one = {.count = 1, .weights = {1}, .final_weights = {-1}};
+  struct plm_mixture_history history = {0};
+  uint64_t counts[PLM_MAX_SOURCES];
+  (void)state;
+  assert_int_equal(plm_mixture_history_add(&history, 0, 16, &one, NULL), PLM_OK);
+  assert_int_equal(plm_mixture_history_add(&history, 4, 300, &one, NULL), PLM_OK);
+  assert_int_equal(plm_mixture_history_add(&history, 8, 2, &one, NULL), PLM_OK);
+  assert_int_equal(history.count, 3);
+  assert_int_equal(plm_mixture_history_count(&history, 9, 10, counts, NULL), PLM_OK);
+  assert_int_equal(counts[0], 4 * 16 + 4 * 300 + 2 * 2);
+  assert_int_equal(plm_mixture_history_add(&history, 4, 16, &one, NULL), PLM_OK);
+  assert_int_equal(history.count, 1); /* as before step 4 */
+  assert_int_equal(plm_mixture_history_at(&history, 9)->chunks, 16);
+  plm_mixture_history_deinit(&history);
+  assert_int_equal(history.count, 0);
+  assert_null(history.parts);
+}
+
 /* The chunks before a step, counted at once and step by step. */
 static void history_counts_every_part(void **state)
 {
@@ -151,6 +204,22 @@ static void damaged_history_is_refused(void **state)
       "{}",
       "[{\"step\":2,\"chunks\":8,\"mixture_steps\":0,\"weights\":[1],\"final_weights\":[null]}]",
       "[{\"step\":1,\"chunks\":0,\"mixture_steps\":0,\"weights\":[1],\"final_weights\":[null]}]",
+      "[{\"step\":1,\"chunks\":1.5,\"mixture_steps\":0,\"weights\":[1],\"final_weights\":[null]}]",
+      "[{\"step\":1,\"chunks\":16777217,\"mixture_steps\":0,\"weights\":[1],\"final_weights\":["
+      "null]}]",
+      "[{\"step\":1,\"chunks\":\"8\",\"mixture_steps\":0,\"weights\":[1],\"final_weights\":[null]}"
+      "]",
+      "[{\"step\":1,\"chunks\":8,\"mixture_steps\":-1,\"weights\":[1],\"final_weights\":[null]}]",
+      "[{\"step\":1,\"chunks\":8,\"weights\":[1],\"final_weights\":[null]}]",
+      "[{\"chunks\":8,\"mixture_steps\":0,\"weights\":[1],\"final_weights\":[null]}]",
+      "[{\"step\":1,\"chunks\":8,\"mixture_steps\":0,\"weights\":[1],\"final_weights\":[null,null]}"
+      "]",
+      "[{\"step\":1,\"chunks\":8,\"mixture_steps\":0,\"weights\":[2e300],\"final_weights\":[null]}"
+      "]",
+      "[{\"step\":1,\"chunks\":8,\"mixture_steps\":0,\"weights\":[1],\"final_weights\":[null]},"
+      "{\"step\":1,\"chunks\":9,\"mixture_steps\":0,\"weights\":[1],\"final_weights\":[null]}]",
+      "[{\"step\":1,\"chunks\":8,\"mixture_steps\":0,\"weights\":[1],\"final_weights\":[null]},"
+      "{\"step\":5,\"chunks\":8,\"mixture_steps\":0,\"weights\":[1],\"final_weights\":[null]}]",
       "[{\"step\":1,\"chunks\":8,\"mixture_steps\":0,\"weights\":[],\"final_weights\":[]}]",
       "[{\"step\":1,\"chunks\":8,\"mixture_steps\":0,\"weights\":[0],\"final_weights\":[null]}]",
       "[{\"step\":1,\"chunks\":8,\"mixture_steps\":0,\"weights\":[-1],\"final_weights\":[null]}]",
@@ -169,15 +238,40 @@ static void damaged_history_is_refused(void **state)
   }
 }
 
+/* As many sources as a mixture can have, and one more. */
+static void the_number_of_sources_is_limited(void **state)
+{
+  struct plm_mixture_history history;
+  (void)state;
+  for (int count = PLM_MAX_SOURCES; count <= PLM_MAX_SOURCES + 1; count++) {
+    char text[8192];
+    int at = sprintf(text, "[{\"step\":1,\"chunks\":16777216,\"mixture_steps\":0,\"weights\":[1");
+    for (int k = 1; k < count; k++) at += sprintf(text + at, ",1");
+    at += sprintf(text + at, "],\"final_weights\":[null");
+    for (int k = 1; k < count; k++) at += sprintf(text + at, ",null");
+    sprintf(text + at, "]}]");
+    assert_int_equal(parse(text, &history), count <= PLM_MAX_SOURCES ? PLM_OK : PLM_FORMAT);
+    if (count <= PLM_MAX_SOURCES) {
+      assert_int_equal(history.count, 1);
+      assert_int_equal(history.parts[0].chunks, 16777216);
+      assert_int_equal(history.parts[0].mixture.count, PLM_MAX_SOURCES);
+    }
+    plm_mixture_history_deinit(&history);
+  }
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(proportions_hold_in_every_step),
       cmocka_unit_test(shares_are_those_of_the_weights),
       cmocka_unit_test(weights_move_linearly),
+      cmocka_unit_test(equal_mixtures_agree_in_everything),
+      cmocka_unit_test(a_history_is_rewritten_from_a_step),
       cmocka_unit_test(history_counts_every_part),
       cmocka_unit_test(history_comes_back_from_json),
       cmocka_unit_test(damaged_history_is_refused),
+      cmocka_unit_test(the_number_of_sources_is_limited),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
