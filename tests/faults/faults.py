@@ -3,6 +3,7 @@
 
     tests/faults/faults.py [SCENARIO...] [--call N | --match REGEX] [--how HOW] [--sample K] [--seed S]
                            [--jobs J]
+    tests/faults/faults.py --kind SCENARIO HOW REGEX [--kind ...] [--jobs J]
 
 Scenarios: trainer, resume, evaluator, ingest, up, never, back. HOW is ENOSPC, EIO, EMFILE, lost or torn;
 the last two are power cuts. The environment names PLM_BIN (programs) and PLM_FAULTS_LIBRARY (faults.so).
@@ -325,9 +326,18 @@ def last_lines(case):
     return "\n".join(lines)
 
 
+def of_kind(calls, name, how, match):
+    """All calls of a scenario that match, with one fault."""
+    found = [call for call in [*calls[name], fault_case.END] if re.search(match, call)]
+    need(found, f"{name}: no call matches {match}")
+    return [(name, call, how) for call in found]
+
+
 def choose(calls, options):
     """The cases (scenario, call, how): one, all, or a sample spread evenly over all calls."""
-    hows = [options.how] if options.how else HOWS
+    if options.kind:
+        return [case for kind in options.kind for case in of_kind(calls, *kind)]
+    hows = options.how or HOWS
     if options.call is not None:
         return [(name, options.call, how) for name in calls for how in hows]
     places = [
@@ -358,7 +368,14 @@ def main():
     parser.add_argument("scenarios", nargs="*", choices=[*SCENARIOS, []], metavar="SCENARIO")
     parser.add_argument("--call", help="only this call, as a failure prints it: NAME:PATH#NUMBER")
     parser.add_argument("--match", default="", help="only calls that match, as `rename:.*/step_`")
-    parser.add_argument("--how", choices=HOWS, help="only this fault")
+    parser.add_argument("--how", choices=HOWS, action="append", help="only this fault, or these")
+    parser.add_argument(
+        "--kind",
+        nargs=3,
+        action="append",
+        metavar=("SCENARIO", "HOW", "REGEX"),
+        help="only this fault at the calls of this scenario that match; or these",
+    )
     parser.add_argument("--sample", type=int, help="as many cases, spread over all calls")
     parser.add_argument("--seed", type=int, help="draw the sample at random, from this seed")
     parser.add_argument("--begin", type=int, default=0, help="leave out so many of the first cases")
@@ -369,7 +386,9 @@ def main():
     work = tempfile.mkdtemp(prefix="f", dir=os.environ.get("PLM_TMP"))
     bench = Bench(work)
     need(bench.library.exists(), f"{bench.library} is missing: run make faults")
-    references = {name: undisturbed(bench, name) for name in options.scenarios or SCENARIOS}
+    names = dict.fromkeys(kind[0] for kind in options.kind or ())
+    names = names or options.scenarios or SCENARIOS
+    references = {name: undisturbed(bench, name) for name in names}
     calls = {name: reference[0] for name, reference in references.items()}
     cases = choose(calls, options)[options.begin :]
     need(cases, "no call matches")
