@@ -8,6 +8,7 @@ import module_tests
 import mutants
 import plant
 import pytest
+import workplace
 from c_source import Source, struct_fields
 from mutant_report import Results
 
@@ -315,3 +316,22 @@ def test_each_module_row_finds_tests_and_sources():
     for sources, found in module_tests.rows(HERE / "modules.tsv", 2):
         assert any(module_tests.re.search(sources, name) for name in product.names), sources
         assert any(module_tests.re.search(found, name) for name in tests), found
+
+
+def test_a_fault_cannot_write_outside_of_its_folders(tmp_path):
+    """Whoever runs it, also root: folders of others keep their files, and none is made there."""
+    for name in ("job", "home", "others"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "others/file").write_text("theirs")
+    script = (
+        "rm -rf others; echo x >others/new; echo x >../outside; echo x >job/new; echo x >home/new;"
+        "rm job/new; cat others/file"
+    )
+    command = [HERE / "confined.sh", tmp_path / "job", tmp_path / "home", "--", "sh", "-c", script]
+    got = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    if got.returncode == workplace.NO_NAMESPACE:
+        pytest.skip("this machine makes no mount namespaces")
+    assert got.stdout == "theirs" and got.stderr.count("Read-only file system") >= 3
+    left = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*"))
+    assert left == ["home", "home/new", "job", "others", "others/file"]
+    assert not (tmp_path.parent / "outside").exists()

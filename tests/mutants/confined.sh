@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# confined.sh FOLDER... -- COMMAND...: runs the command in a mount namespace of its own, where it can write only below
+# these folders, and to file systems that are not on a disk (/dev, /proc, /run), except /tmp. A fault may be in code that
+# makes or removes files, so without this it could remove those of the user. Exit 125: no such namespace can be made.
+set -euo pipefail
+if [ "${1-}" != --inside ]; then
+  own=() # others than root need a user namespace for it
+  [ "$(id -u)" -eq 0 ] || own=(--map-root-user)
+  unshare --mount "${own[@]}" true || exit 125
+  exec unshare --mount "${own[@]}" --propagation private "$0" --inside "$@"
+fi
+shift
+while read -r _ _ _ _ place _; do
+  place=$(printf %b "$place")
+  case $place in
+    /dev | /dev/* | /proc | /proc/* | /sys | /sys/* | /run | /run/*) continue ;;
+  esac
+  mount -o remount,bind,ro "$place" 2>/dev/null || [[ ,$(findmnt -no OPTIONS "$place"), == *,ro,* ]] || exit 125
+done </proc/self/mountinfo
+while [ "$1" != -- ]; do
+  mount --bind "$1" "$1"
+  mount -o remount,bind,rw "$1"
+  shift
+done
+shift
+exec "$@"
