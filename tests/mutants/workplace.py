@@ -3,16 +3,17 @@ beside it copies made of hard links (Job), in each of which one fault at a time 
 tested. Archives are thin (they only name their members), so a fault costs the compilation of its objects
 and the linking of the tests that are run."""
 
+import contextlib
 import fcntl
 import filecmp
 import os
 import re
+import secrets
 import shlex
 import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -213,10 +214,27 @@ CONFINED = Path(__file__).with_name("confined.sh")
 NO_NAMESPACE = 125  # its exit status
 
 
+@contextlib.contextmanager
+def short_folder():
+    """A new folder, removed at the end. Its path is short, because a socket's has 107 bytes at most, and
+    those of a script lie three folders deeper."""
+    while True:
+        home = f"/tmp/m{secrets.token_hex(2)}"
+        try:
+            os.mkdir(home, 0o700)
+            break
+        except FileExistsError:
+            continue
+    try:
+        yield home
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+
+
 def run_test(tree, name, limit_s, venv):
     """Runs a test. Returns (ok, failed, skipped or late), and the seconds it took."""
     started = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="m") as home:
+    with short_folder() as home:
         place = Path(home) / "t"
         place.mkdir()
         environment = dict(

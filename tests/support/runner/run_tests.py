@@ -80,7 +80,7 @@ class Runner:
         self.environment["limit_s"] = str(limit_s)
         if of_set != "all":  # the inputs that were kept, without new ones
             self.environment.setdefault("PLM_FUZZ_SECONDS", "0")
-        self.scratch = pathlib.Path(tempfile.mkdtemp(prefix="plm-"))
+        self.scratch = pathlib.Path(tempfile.mkdtemp(prefix="p"))
         self.groups = set()  # process groups of the tests that run
         self.stopping = False
 
