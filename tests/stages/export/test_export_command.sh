@@ -76,6 +76,17 @@ for kind in MANIFEST:checkpoint checkpoints:run data.mdb:corpus .git:Git; do
 done
 [ -z "$(find . -maxdepth 1 -name '.*.export-*')" ] || fail "temporary folders are left: $(ls -A)"
 
+# ---- what a killed export leaves is removed by the next one ----
+stopping_at "rename:*/killed#1" plm-pipeline export --checkpoint "$checkpoint" --output killed &
+child=$!
+until_stopped $child || fail "the export did not come to its end"
+left=$(echo .killed.export-*)
+[[ $left =~ ^\.killed\.export-[A-Za-z0-9]{6}$ ]] && [ -s "$left/model.safetensors" ] || fail "not the temporary folder: $(ls -A)"
+kill -KILL $child
+wait $child || true
+expect 0 export_to killed
+[ ! -e "$left" ] || fail "$left is left"
+
 # ---- weights ----
 expect 0 export_to of-model --weights model
 ! cmp -s of-model/model.safetensors empty/model.safetensors || fail "--weights model gives the average"
@@ -87,6 +98,12 @@ for metric in loss accuracy recall; do
     awk '{ exit !($2 > 0 && ($1 - $2) ^ 2 < 1e-6) }' || fail "$metric in the card is $(value_of $metric)"
 done
 ! matches -i 'mixture' <new/README.md || fail "the card of one corpus speaks of a mixture"
+
+small_corpus second 300 2>/dev/null
+sed 's|^corpus:.*|corpus: [{path: corpus, weight: 3}, {path: second, weight: 1}]|; s|^run:.*|run: mixed|' pipeline.yaml >mixed.yaml
+expect 0 plm-pipeline up mixed.yaml --set trainer.steps=2
+expect 0 plm-pipeline export --checkpoint mixed/checkpoints/latest --output of-mixture
+says of-mixture/README.md 'mixture of.* corpus \(weight 3\), second \(weight 1\)'
 
 # ---- push prints the commands ----
 push() { PATH=$PLM_BIN:/usr/bin:/bin plm-pipeline push "$@"; }
