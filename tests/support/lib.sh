@@ -36,6 +36,7 @@ trap end_children EXIT
 # Whatever has not happened after so many seconds never will, even on a busy machine: a third of the limit of the
 # test (run_tests.py).
 longest_wait_s=$((${limit_s:-900} / 3))
+timeout_program=$(command -v timeout) # some scripts take almost everything off PATH
 
 # still_waiting SINCE WHAT: for a loop that waits; SINCE is $SECONDS when it began. Fails if that is too long ago.
 still_waiting() {
@@ -47,7 +48,7 @@ still_waiting() {
 expect() {
   local wanted=$1 got=0 by_timeout=()
   shift
-  [ "$(type -t "$1")" = function ] || by_timeout=(timeout --foreground -k 10 "$longest_wait_s")
+  [ "$(type -t "$1")" = function ] || by_timeout=("$timeout_program" --foreground -k 10 "$longest_wait_s")
   "${by_timeout[@]}" "$@" >out 2>err </dev/null || got=$?
   [ "$got" -ne 124 ] || echo "it has not ended within $longest_wait_s s" >>err
   [ "$got" -eq "$wanted" ] || {
