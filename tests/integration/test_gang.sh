@@ -44,7 +44,8 @@ nothing_left
 
 # ---- a stop signal to `up`, also before the ranks are ready; then it continues ----
 run=stopped
-PLM_STOP_WAIT=1 PLM_STOP_RANK=0 PLM_STOP_HERE='write:*/trainer.jsonl#11' begin stopped
+rm -rf once # it goes no further than its first step
+PLM_STOP_WAIT=1 PLM_STOP_RANK=0 PLM_STOP_HERE='write:*/trainer.jsonl#1' begin stopped
 sleep 0.2 # a moment in the start of mpirun, whichever
 kill -TERM $up
 up_ends 143
