@@ -33,7 +33,7 @@ struct plm_doctor {
 /* Adds a finding; the text is cut to its size. */
 void plm_doctor_add(struct plm_doctor *doctor, const char *check, enum plm_grade grade,
                     const char *format, ...) __attribute__((format(printf, 4, 5)));
-/* Says how the last finding is mended. */
+/* Says how to fix the last finding. */
 void plm_doctor_fix(struct plm_doctor *doctor, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 enum plm_grade plm_doctor_worst(const struct plm_doctor *doctor);

@@ -213,7 +213,7 @@ static plm_status put_clients(const char *clients, struct plm_text *text, struct
   return status;
 }
 
-/* Whatever is wrong with the keys, the same command mends most of it. */
+/* Whatever is wrong with the keys, the same command fixes most of it. */
 static plm_status check_keys(const char *keys, struct plm_error *error)
 {
   struct plm_keypair pair;

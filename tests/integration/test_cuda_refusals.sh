@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A card that cannot be used, emulated: no driver or an old one, no device, a driver that answers with an error, a card
-# that another process holds or whose memory others hold. Each program says what, where and how to mend it, with the right exit code; `auto` uses the CPU;
+# that another process holds or whose memory others hold. Each program says what, where and how to fix it, with the right exit code; `auto` uses the CPU;
 # `up` restarts what may pass and nothing else. A MIG slice works as a small card.
 . "$PLM_ROOT/tests/support/lib.sh"
 . "$PLM_ROOT/tests/support/emulated_cuda.sh"

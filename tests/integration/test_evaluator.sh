@@ -41,7 +41,7 @@ says evaluator.log 'step 8 is skipped: .*does not verify'
 rm -r run/checkpoints/step_00000008
 cp -r kept/checkpoints/step_00000008 run/checkpoints/
 expect 0 plm-evaluator -c pipeline.yaml --run run
-jq -se '[.[] | select(.loss) | .step] | sort == [0, 8, 12]' run/evaluator.jsonl >/dev/null || fail "the mended one"
+jq -se '[.[] | select(.loss) | .step] | sort == [0, 8, 12]' run/evaluator.jsonl >/dev/null || fail "the repaired one"
 
 # The exact fields do not depend on the number of threads, nor on a run.
 plm-packer -c pipeline.yaml --run kept >packer2.log 2>&1 &
