@@ -2,9 +2,8 @@
  * Runs of one configuration on one card then give the same bits, and later ones start without
  * measuring.
  *
- * There is one file for each library, version, card and precision. It lies in the folder that the
- * environment variable PLM_ALGORITHM_CACHE names (if it is empty, nothing is kept), else in
- * plm-pipeline/ under $XDG_CACHE_HOME or ~/.cache. If a file cannot be read, imported or written, a
+ * There is one file for each library, version, card and precision, in the folder of
+ * common/ops/measured_folder.h. If a file cannot be read, imported or written, a
  * warning is logged and the run continues; products without an algorithm are tuned. */
 #ifndef PLM_TRAINER_ALGORITHM_FILE_H
 #define PLM_TRAINER_ALGORITHM_FILE_H
@@ -13,7 +12,9 @@
 
 /* Imports the algorithms of the file, if it exists. */
 void plm_algorithm_file_take(struct plm_ops *ops);
-/* Replaces the file with all tuned algorithms that the backend has. */
+/* Adds all tuned algorithms that the backend has to the file. For a shape that both have, those of
+ * the backend win. Runs that tune side by side lose nothing of each other. The file keeps 512
+ * lines, the newest first; beside it lies a file NAME.lock. */
 void plm_algorithm_file_keep(struct plm_ops *ops);
 
 #endif

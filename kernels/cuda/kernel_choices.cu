@@ -1,6 +1,7 @@
 /* The table of choices between two ways, and its text. */
 #include "kernels/cuda/kernel_choices.cuh"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -47,17 +48,22 @@ bool same(const struct plm_choice_shape *a, const struct plm_choice_shape *b)
 }
 
 /* A linear search: few shapes are measured, and the first are the most frequent. */
-const struct choice *find(const struct plm_cuda *cuda, const struct plm_choice_shape *wanted)
+struct choice *find(const struct plm_cuda *cuda, const struct plm_choice_shape *wanted)
 {
-  const struct plm_cuda_choices *choices = cuda->choices;
+  struct plm_cuda_choices *choices = cuda->choices;
   for (int i = 0; i < choices->count; i++)
     if (same(&choices->of[i].shape, wanted)) return &choices->of[i];
   return nullptr;
 }
 
+/* Replaces what the shape had. Nothing happens if the table is full. */
 void keep(struct plm_cuda *cuda, const struct choice *choice)
 {
-  if (cuda->choices->count < MAX_CHOICES) cuda->choices->of[cuda->choices->count++] = *choice;
+  struct choice *known = find(cuda, &choice->shape);
+  if (known != nullptr)
+    *known = *choice;
+  else if (cuda->choices->count < MAX_CHOICES)
+    cuda->choices->of[cuda->choices->count++] = *choice;
 }
 
 /* Skips a word and the character `end` after it. */
@@ -148,7 +154,8 @@ plm_status plm_cuda_choice_import(struct plm_cuda *cuda, const char *line, struc
   struct choice choice;
   if (!parse(line, &choice))
     return plm_error_set(error, PLM_FORMAT,
-                         "the saved algorithms have a line that cannot be read: %.60s", line);
+                         "the saved algorithms have a line that cannot be read: %.*s",
+                         (int)std::min<size_t>(strcspn(line, "\n"), 60), line);
   const struct kind *kind = &kinds[choice.shape.what];
   const enum plm_ways ways = ways_of(cuda, choice.shape.what);
   if (ways == (choice.second ? PLM_WAYS_FIRST : PLM_WAYS_SECOND))

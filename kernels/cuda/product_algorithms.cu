@@ -1,6 +1,7 @@
 /* The table of product algorithms, tuning, and exporting them as text. */
 #include "kernels/cuda/product_algorithms.cuh"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -209,8 +210,8 @@ plm_status import_line(struct plm_cuda *cuda, const char *line, struct plm_error
   uint64_t words[WORDS];
   if (plm_cuda_choice_is(line)) return plm_cuda_choice_import(cuda, line, error);
   if (!parse_line(line, &key, words))
-    return plm_error_set(error, PLM_FORMAT, "a line is not the algorithm of a product: %.60s",
-                         line);
+    return plm_error_set(error, PLM_FORMAT, "a line is not the algorithm of a product: %.*s",
+                         (int)std::min<size_t>(strcspn(line, "\n"), 60), line);
   struct plm_cuda_algorithm *algorithm = lookup(table, &key);
   const bool is_new = algorithm == nullptr;
   if (table->tuned_count == MAX_TUNED && (is_new || !algorithm->tuned)) return PLM_OK;

@@ -13,8 +13,9 @@
  * their work (runtime.h). Seeds 0 and 1 make copies as late as possible; others draw. */
 void plm_emulation_order(uint64_t seed);
 
-/* The seed from which tuning draws the algorithms that it finds. The environment variable
- * PLM_EMULATED_TUNING replaces it, for programs that load the emulated backend. */
+/* The seed from which tuning draws the algorithms that it finds: the number of the process, until a
+ * test sets another. The environment variable PLM_EMULATED_TUNING replaces it, for programs that
+ * load the emulated backend. */
 void plm_emulation_tuning(uint64_t seed);
 
 /* Bytes of scratch of backends that are opened later, so that operators work in slabs on small

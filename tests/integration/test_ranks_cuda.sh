@@ -48,6 +48,7 @@ continue_with two 4
 
 # Each rank measures other algorithms of products than the next one. All ranks then use the same ones, which the
 # checkpoint has: otherwise one rank could not continue to the same bits.
+export PLM_ALGORITHM_CACHE=''
 start_packer "$PLM_TMP/each"
 PLM_EMULATED_NCCL=5 mpirun --oversubscribe --bind-to none -np 2 bash -c \
   'PLM_EMULATED_TUNING=$((5 + OMPI_COMM_WORLD_RANK)) exec "$@"' - "$PLM_BIN/plm-trainer" -c "$PLM_TMP/pipeline.yaml" \

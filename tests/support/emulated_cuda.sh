@@ -2,6 +2,8 @@
 # A corpus and a run that are small enough for the emulated CUDA backend. Sourced after lib.sh; makes
 # corpus/ and pipeline.yaml and defines on_cuda COMMAND…
 emulated=$PLM_BUILD/tests/lib/libplm_cuda_emulated.so
+# Each process would find other algorithms, as on a card. Runs with the same bits share what the first one finds.
+export PLM_ALGORITHM_CACHE=$PLM_TMP/algorithms
 on_cuda() { PLM_CUDA_LIBRARY=$emulated "$@"; }
 
 small_fasta corpus.fasta 120
