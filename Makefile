@@ -216,8 +216,9 @@ $(BUILD)/obj/library/%.o: %.c $(COMPILED_BY)
 	$(call say,CC,$< [library])
 	$(Q)$(CCACHE) $(CC) $(OPTIMISE) $(ALL_CFLAGS) -fPIC -fvisibility=hidden -MMD -MP -c $< -o $@
 LIBRARY_OBJ := $(BUILD)/obj/library/common/base/status.o
-# What the CUDA backend needs besides, to exchange bytes with other ranks.
-DEVICE_LIBRARY_OBJ := $(LIBRARY_OBJ) $(patsubst %,$(BUILD)/obj/library/common/%.o,base/thread collective/collective)
+# What the CUDA backend needs besides, to exchange bytes with other ranks and to keep files.
+DEVICE_LIBRARY_OBJ := $(LIBRARY_OBJ) $(patsubst %,$(BUILD)/obj/library/common/%.o,\
+                        base/thread base/file ops/measured_folder collective/collective)
 # The engine that moves bytes between ranks. Only this library is linked with MPI.
 MPI_OBJ := $(patsubst %.c,$(BUILD)/obj/library/%.o,$(wildcard kernels/mpi/*.c) common/base/thread.c)
 $(BUILD)/obj/library/kernels/mpi/%.o: ALL_CFLAGS += $(patsubst -I%,-isystem %,$(MPI_FLAGS))
@@ -231,7 +232,7 @@ EMULATED_LIBRARY := $(BUILD)/tests/lib/libplm_cuda_emulated.so
 define link_emulation
 $(call say,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CXX) -shared -Wl,-soname,$(@F) -o $@ $^ $(if $(SAN),,-Wl,-z,defs) $(ALL_LDFLAGS)
+	$(Q)$(CXX) -shared -Wl,-soname,$(@F) -Wl,--build-id -o $@ $^ $(if $(SAN),,-Wl,-z,defs) $(ALL_LDFLAGS)
 endef
 $(EMULATED_LIBRARY): $(EMULATED_OBJ) $(DEVICE_LIBRARY_OBJ)
 	$(link_emulation)
@@ -355,7 +356,7 @@ comma := ,
 define link_cuda
 $(call say,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(NVCC) -shared -o $@ $(1) -lcublasLt -lcublas -Xlinker -z,defs -Xlinker --as-needed
+	$(Q)$(NVCC) -shared -o $@ $(1) -lcublasLt -lcublas -Xlinker -z,defs -Xlinker --as-needed -Xlinker --build-id
 endef
 $(CUDA_LIBRARY): $(CUDA_OBJ) $(DEVICE_LIBRARY_OBJ)
 	$(call link_cuda,$^ -Xlinker -rpath$(comma)$(dir $(realpath $(NVCC)))../lib64)
