@@ -111,6 +111,7 @@ plm_status find_device(struct plm_cuda *cuda, struct plm_error *error)
   if (code != cudaSuccess) return no_device(cuda, code, error);
   cuda->capability = 10 * properties.major + properties.minor;
   cuda->multiprocessors = properties.multiProcessorCount;
+  cuda->shared_bytes = properties.sharedMemPerBlockOptin;
   if (cuda->capability < OLDEST)
     return plm_error_set(error, PLM_UNSUPPORTED, "%s has compute capability %d.%d, 8.0 is needed",
                          properties.name, properties.major, properties.minor);

@@ -28,6 +28,7 @@ struct plm_cuda {
   char location[32];
   char kernels[64], fallback[384];
   int capability, multiprocessors;  /* of the device; capability is 90 for 9.0 */
+  size_t shared_bytes;              /* shared memory that it allows a block */
   bool attention_sm90;              /* use kernels/cuda/sm90 for heads that it takes */
   enum plm_ways attention_backward; /* on sm90: by two kernels, or by one */
   enum plm_ways relu2;              /* by the library and a pass, or by one kernel */

@@ -2,8 +2,10 @@
  *
  * Backward, with few tokens and many rows: a block takes a slab of rows and some columns, and keeps
  * the sums of all V tokens for its columns in shared memory. A thread owns two columns, so there
- * are no conflicts and the order is that of the rows. Several rows are loaded before the first is
- * added, to hide the latency of global memory. The slabs are added up in their order afterwards. */
+ * are no conflicts and the order is that of the rows. A block has fewer columns if the device does
+ * not allow a block so much shared memory, which changes no bit. Several rows are loaded before the
+ * first is added, to hide the latency of global memory. The slabs are added up in their order
+ * afterwards. */
 #include "kernels/cuda/rows.cuh"
 
 namespace
@@ -12,13 +14,12 @@ namespace
 enum {
   THREADS = 128,
   WARPS = 8,
-  BACK_THREADS = 64, /* each owns OWNED columns */
+  MOST_OWNERS = 64, /* threads of a block of the backward pass; each owns OWNED columns */
+  LEAST_OWNERS = 32,
   OWNED = 2,
-  COLUMNS = BACK_THREADS * OWNED,
   AHEAD = 8, /* rows loaded at a time */
   SLAB_ROWS = 256,
   MAX_SLABS = plm_most_parts(512),
-  SHARED_BYTES = 200 << 10,
   COUNTED_GROUP = 8
 };
 
@@ -98,21 +99,21 @@ template <class T> struct Upper {
 };
 
 /* Leaves the sums of each slab in partial (slabs, V, D). ALONE: the level is 0, so a group is one
- * token, and the loop over rows has no loop inside. */
-template <class T, bool EVEN, bool ALONE>
+ * token, and the loop over rows has no loop inside. OWNERS: threads of a block. */
+template <class T, bool EVEN, bool ALONE, int OWNERS>
 __global__ void mean_backward_kernel(float *partial, Upper<T> dout, const int32_t *tokens,
                                      int64_t N, int64_t D, int V, int level, int64_t slab_rows)
 {
   const bool scaled = dout.scale != nullptr;
   const float scale = scaled ? *dout.scale : 1;
-  float2 *sums = plm_shared<float2>(); /* (V, BACK_THREADS) */
+  float2 *sums = plm_shared<float2>(); /* (V, OWNERS) */
   const int t = (int)threadIdx.x;
-  const int64_t j = (int64_t)blockIdx.y * COLUMNS + t * OWNED;
+  const int64_t j = (int64_t)blockIdx.y * OWNERS * OWNED + t * OWNED;
   const int64_t first = blockIdx.x * slab_rows;
   const int64_t last = first + slab_rows < N ? first + slab_rows : N;
   const int group = ALONE ? 1 : 1 << level;
   const bool second = j + 1 < D;
-  for (int v = 0; v < V; v++) sums[v * BACK_THREADS + t] = make_float2(0, 0);
+  for (int v = 0; v < V; v++) sums[v * OWNERS + t] = make_float2(0, 0);
   if (j >= D) return; /* no barrier below: a thread reads what it wrote itself */
   for (int64_t n = first; n < last; n += AHEAD) {
     float2 d[AHEAD];
@@ -132,18 +133,43 @@ __global__ void mean_backward_kernel(float *partial, Upper<T> dout, const int32_
                            to_float(from_float<T>(scale * d[a].y)));
       for (int i = 0; i < group; i++) {
         const int v = i == 0 ? token[a] : tokens[(n + a) * group + i];
-        float2 *sum = &sums[v * BACK_THREADS + t];
+        float2 *sum = &sums[v * OWNERS + t];
         *sum = make_float2(sum->x + d[a].x, sum->y + d[a].y);
       }
     }
   }
   const float share = 1.0f / (float)group;
   for (int v = 0; v < V; v++) {
-    const float2 sum = sums[v * BACK_THREADS + t];
+    const float2 sum = sums[v * OWNERS + t];
     float *to = partial + ((int64_t)blockIdx.x * V + v) * D + j;
     to[0] = sum.x * share;
     if (second) to[1] = sum.y * share;
   }
+}
+
+/* Bytes of shared memory of a block of the backward pass. */
+size_t bytes_of_sums(int64_t V, int owners)
+{
+  return (size_t)V * (size_t)(owners * OWNED) * sizeof(float);
+}
+
+template <int OWNERS>
+void leave_sums(struct plm_cuda *cuda, float *partial, unsigned slabs, int64_t slab_rows,
+                const struct plm_cuda_token_rows *rows)
+{
+  const int64_t D = rows->D, row_stride = rows->row_stride;
+  const dim3 grid(slabs, plm_blocks(D, OWNERS * OWNED));
+  plm_with_act(cuda, [&](auto *type) {
+    typedef std::remove_pointer_t<decltype(type)> T;
+    const bool even = D % 2 == 0 && row_stride % 2 == 0, ungrouped = rows->level == 0;
+    const auto kernel = ungrouped ? even ? mean_backward_kernel<T, true, true, OWNERS>
+                                         : mean_backward_kernel<T, false, true, OWNERS>
+                        : even ? mean_backward_kernel<T, true, false, OWNERS>
+                                  : mean_backward_kernel<T, false, false, OWNERS>;
+    const Upper<T> dout = {static_cast<const T *>(rows->dout), row_stride, rows->scale};
+    plm_launch(cuda->stream, kernel, grid, dim3(OWNERS), bytes_of_sums(rows->V, OWNERS), partial,
+               dout, rows->tokens, rows->N, D, (int)rows->V, rows->level, slab_rows);
+  });
 }
 
 void token_mean_forward(struct plm_ops *ops, act *out, const float *table, const int32_t *tokens,
@@ -186,24 +212,16 @@ int64_t plm_cuda_token_slab_rows(const struct plm_cuda *cuda, int64_t N, int64_t
 void plm_cuda_token_backward(struct plm_cuda *cuda, float *dtable,
                              const struct plm_cuda_token_rows *rows)
 {
-  const int64_t N = rows->N, D = rows->D, V = rows->V, row_stride = rows->row_stride;
-  const size_t shared = (size_t)V * COLUMNS * sizeof(float);
-  PLM_ASSERT(shared <= SHARED_BYTES);
+  const int64_t N = rows->N, D = rows->D, V = rows->V;
   if (N <= 0) return;
   const int64_t slab_rows = plm_cuda_token_slab_rows(cuda, N, V * D);
   const unsigned slabs = plm_blocks(N, slab_rows);
   float *partial = plm_cuda_scratch<float>(cuda, (size_t)(slabs * V * D));
-  plm_with_act(cuda, [&](auto *type) {
-    typedef std::remove_pointer_t<decltype(type)> T;
-    const bool even = D % 2 == 0 && row_stride % 2 == 0, ungrouped = rows->level == 0;
-    const auto kernel = ungrouped ? even ? mean_backward_kernel<T, true, true>
-                                         : mean_backward_kernel<T, false, true>
-                        : even ? mean_backward_kernel<T, true, false>
-                                  : mean_backward_kernel<T, false, false>;
-    const Upper<T> dout = {static_cast<const T *>(rows->dout), row_stride, rows->scale};
-    plm_launch(cuda->stream, kernel, dim3(slabs, plm_blocks(D, COLUMNS)), dim3(BACK_THREADS),
-               shared, partial, dout, rows->tokens, N, D, (int)V, rows->level, slab_rows);
-  });
+  PLM_ASSERT(bytes_of_sums(V, LEAST_OWNERS) <= cuda->shared_bytes);
+  if (bytes_of_sums(V, MOST_OWNERS) <= cuda->shared_bytes)
+    leave_sums<MOST_OWNERS>(cuda, partial, slabs, slab_rows, rows);
+  else
+    leave_sums<LEAST_OWNERS>(cuda, partial, slabs, slab_rows, rows);
   plm_cuda_add_partials(cuda, dtable, partial, slabs, V * D);
 }
 

@@ -207,7 +207,7 @@ def token_backward(s, operator, passes, least=None):
     moved = passes * s.rows * s.width * ACT + slabs * table * FLOAT
     warps = slabs * math.ceil(s.width / TOKEN_COLUMNS)
     turns = warps * math.ceil(s.rows / slabs / TOKEN_AHEAD)
-    kernel = "mean_backward_kernel<plm_bf16, true, true>"
+    kernel = "mean_backward_kernel<plm_bf16, true, true, 64>"
     yield Launch(operator, kernel, moved, rows=turns, warps=warps, least=least)
     yield sums(operator, table, slabs)
 

@@ -49,6 +49,8 @@ void take_word(Card &to, const std::string &word)
   const long number = strtol(value.c_str(), nullptr, 10);
   if (key == "capability")
     to.capability = (int)number;
+  else if (key == "shared")
+    to.shared = (size_t)number;
   else if (key == "multiprocessors")
     to.multiprocessors = (int)number;
   else if (key == "name")
@@ -109,6 +111,14 @@ Card &card()
 {
   static Card the_card = first_card();
   return the_card;
+}
+
+/* Of devices of 8.0 or newer, those of 8.6, 8.9 and 12.x have least. */
+size_t shared_of_card()
+{
+  enum { HOPPER = 90, LEAST_BYTES = 99 << 10, HOPPER_BYTES = 227 << 10 };
+  if (card().shared != 0) return card().shared;
+  return card().capability == HOPPER ? HOPPER_BYTES : LEAST_BYTES;
 }
 
 } // namespace plm::emulation

@@ -3,6 +3,8 @@
  * is for programs that load the emulated backend:
  *
  *   capability=90        the compute capability, 80 (8.0) if nothing is said
+ *   shared=BYTES         shared memory that a block may have: 232448 (H100) for 9.0 if nothing is
+ *                        said, else 101376, the least of all devices of 8.0 or newer
  *   multiprocessors=2    3 if nothing is said, so that blocks take several pieces of work
  *   name=TEXT            with _ for a space
  *   driver=12040         the CUDA version of the driver; 0: there is no driver
@@ -43,13 +45,15 @@ struct Card {
   std::string name, gone, busy, lost_after, once;
   bool present, wrong_products, faulty_products;
   uint64_t used, lost;
+  size_t shared; /* 0: nothing is said */
   Capture capture;
   cudaError_t count_answer, open_answer; /* cudaSuccess: nothing is wrong */
 };
 /* From the environment at first; tests may change it. */
 Card &card();
 
-bool has_fault(); /* of the device, which every later call of the runtime returns */
+size_t shared_of_card(); /* bytes that a block may have */
+bool has_fault();        /* of the device, which every later call of the runtime returns */
 /* Counts a piece of work that is about to run. Returns whether it runs: not after a fault. */
 bool work_runs();
 uint64_t works_done(); /* how many were counted */

@@ -9,6 +9,7 @@
 #include <alloca.h>
 #include <sys/mman.h>
 
+#include "tests/emulation/card.h"
 #include "tests/emulation/emulation.h"
 #include "tests/emulation/hopper.h"
 #include "tests/emulation/stack_switch.h"
@@ -36,7 +37,6 @@ enum {
   PAGE_BYTES = 4096, /* closed, at the end of a stack */
   LINE_BYTES = 64,
   LOCALS_BYTES = 4 << 10, /* of a stack, NaN when a thread begins; kernels use 1 to 3 KiB */
-  MAX_SHARED_BYTES = 227 << 10,
   GUARD_BYTES = 64,
   NOBODY = -1
 };
@@ -333,7 +333,7 @@ void run(dim3 grid, dim3 block, size_t shared_bytes, const Body &body)
   if (threads == 0 || threads > MAX_THREADS) stop("a block of %u threads", threads);
   if (blocks == 0 || grid.y > 65535 || grid.z > 65535)
     stop("a grid of (%u, %u, %u) blocks", grid.x, grid.y, grid.z);
-  if (shared_bytes > MAX_SHARED_BYTES) stop("%zu bytes of shared memory", shared_bytes);
+  if (shared_bytes > shared_of_card()) stop("%zu bytes of shared memory", shared_bytes);
   scheduler.body = &body;
   begin_launch(grid, block, threads, shared_bytes);
   std::vector<unsigned> order(blocks);

@@ -8,7 +8,12 @@ extern "C" {
 namespace
 {
 
-enum { VALUES = PLM_RUNTIME_VALUES, BYTES = VALUES * sizeof(float), LARGE_SHARED = 100 << 10 };
+enum {
+  VALUES = PLM_RUNTIME_VALUES,
+  BYTES = VALUES * sizeof(float),
+  LARGE_SHARED = 99 << 10,
+  TOO_LARGE_SHARED = 100 << 10
+};
 
 __global__ void double_kernel(float *values)
 {
@@ -75,9 +80,11 @@ extern "C" int plm_cuda_planted_runtime_run(enum plm_planted_runtime fault, floa
   Caller caller = {fault};
   const void *kernel = reinterpret_cast<const void *>(double_kernel);
   const bool late = fault == PLM_RUNTIME_NO_PERMISSION;
-  const bool large = fault == PLM_RUNTIME_OLD_PERMISSION || late;
-  if (large && !late)
-    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, LARGE_SHARED);
+  const int shared = fault == PLM_RUNTIME_TOO_LARGE                ? TOO_LARGE_SHARED
+                     : fault == PLM_RUNTIME_OLD_PERMISSION || late ? LARGE_SHARED
+                                                                   : 0;
+  if (shared > 0 && !late)
+    caller.good(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
   bool good = caller.good(cudaStreamCreateWithFlags(&caller.stream, 0)) &&
               caller.good(cudaMalloc(&caller.buffer, BYTES)) && upload(caller);
   if (late) {
@@ -86,7 +93,7 @@ extern "C" int plm_cuda_planted_runtime_run(enum plm_planted_runtime fault, floa
     good = false;
   }
   if (good && fault >= PLM_RUNTIME_RESET) good = after_reset(caller);
-  good = good && double_all(caller, large ? LARGE_SHARED : 0);
+  good = good && double_all(caller, (size_t)shared);
   if (good)
     good = caller.good(
         cudaMemcpyAsync(out, caller.buffer, BYTES, cudaMemcpyDeviceToHost, caller.stream));

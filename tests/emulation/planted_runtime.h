@@ -11,6 +11,7 @@ enum plm_planted_runtime {
   PLM_RUNTIME_REUSED,         /* fills pageable memory again before its upload was waited for */
   PLM_RUNTIME_UNCHECKED,      /* launches the graph of a capture that has failed */
   PLM_RUNTIME_NO_PERMISSION,  /* launches with large shared memory after a fault, without asking */
+  PLM_RUNTIME_TOO_LARGE,      /* launches with 102,400 bytes of shared memory, unless refused */
   PLM_RUNTIME_RESET,          /* resets the device after a fault, and goes on as if that helped */
   PLM_RUNTIME_OLD_STREAM,     /* goes on with a stream of before a reset: the process ends */
   PLM_RUNTIME_OLD_BUFFER,     /* the same with a buffer */

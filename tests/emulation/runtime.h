@@ -106,7 +106,8 @@ struct Event {
 
 /* Ends the process if these bytes are not all pinned. */
 void require_pinned(const void *host, size_t bytes);
-/* Ends the process if the kernel has not been allowed so much shared memory. */
+/* Ends the process if the kernel has not been allowed so much shared memory. No kernel is allowed
+ * more than the card has (card.h). */
 void require_shared(const void *kernel, size_t bytes);
 /* After the device's reset no stream may be used. */
 void streams_forget();
@@ -141,6 +142,7 @@ enum { cudaEventDefault = 0, cudaEventDisableTiming = 2 };
 struct cudaDeviceProp {
   char name[256];
   int major, minor, multiProcessorCount;
+  size_t sharedMemPerBlockOptin;
 };
 
 namespace plm::emulation

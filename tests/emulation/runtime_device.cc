@@ -17,7 +17,7 @@ namespace plm::emulation
 namespace
 {
 
-enum { UNASKED_SHARED_BYTES = 48 << 10, MAX_SHARED_BYTES = 227 << 10 };
+enum { UNASKED_SHARED_BYTES = 48 << 10 };
 
 std::map<const void *, size_t> shared_limits; /* what kernels were allowed */
 cudaError_t last_error = cudaSuccess;
@@ -161,6 +161,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int device)
   properties->major = card().capability / 10;
   properties->minor = card().capability % 10;
   properties->multiProcessorCount = card().multiprocessors;
+  properties->sharedMemPerBlockOptin = shared_of_card();
   return result(cudaSuccess);
 }
 
@@ -203,7 +204,7 @@ cudaError_t cudaDeviceGetPCIBusId(char *text, int size, int device)
 
 cudaError_t cudaFuncSetAttribute(const void *kernel, cudaFuncAttribute, int value)
 {
-  if (value < 0 || value > MAX_SHARED_BYTES) return result(cudaErrorInvalidValue);
+  if (value < 0 || (size_t)value > shared_of_card()) return result(cudaErrorInvalidValue);
   shared_limits[kernel] = (size_t)value;
   return result(cudaSuccess);
 }

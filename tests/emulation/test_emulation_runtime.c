@@ -131,6 +131,24 @@ static void nothing_outlives_a_reset(void **state)
   assert_non_null(strstr(text, "was allowed 0"));
 }
 
+/* A card of 8.0 has what every card has, one of 9.0 has more. */
+static void a_block_has_no_more_shared_memory_than_the_card(void **state)
+{
+  (void)state;
+  static const char *const enough[] = {"shared=102400", "capability=90"};
+  static const char *const too_little[] = {"", "shared=102399", "capability=90 shared=101376"};
+  char text[TEXT_BYTES];
+  for (size_t i = 0; i < sizeof enough / sizeof *enough; i++) {
+    if (run(PLM_RUNTIME_TOO_LARGE, 1, enough[i], text) != 0) fail_msg("%s: refused", enough[i]);
+    assert_true(right());
+  }
+  for (size_t i = 0; i < sizeof too_little / sizeof *too_little; i++) {
+    if (run(PLM_RUNTIME_TOO_LARGE, 1, too_little[i], text) <= 0)
+      fail_msg("%s: allowed", too_little[i]);
+    assert_true(nothing_came());
+  }
+}
+
 static void an_unknown_card_ends_the_process(void **state)
 {
   (void)state;
@@ -147,6 +165,7 @@ int main(void)
       cmocka_unit_test(a_failed_capture_has_executed_nothing),
       cmocka_unit_test(a_fault_stays_after_a_reset),
       cmocka_unit_test(nothing_outlives_a_reset),
+      cmocka_unit_test(a_block_has_no_more_shared_memory_than_the_card),
       cmocka_unit_test(an_unknown_card_ends_the_process),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,6 @@
 /* Operators of the CUDA backend that work in slabs, since their scratch or grid would be too large,
- * give the same results as at once. */
+ * or with fewer columns a block, since the device has little shared memory, give the same results
+ * as at once. */
 #include "tests/support/cmocka_all.h"
 
 #include <stdlib.h>
@@ -146,6 +147,35 @@ static void token_sums_need_no_more_than_one_slab(void **state)
   }
 }
 
+/* The sums of 261 tokens for 128 columns are 133,632 bytes, and for 64 columns half as many. */
+static void token_sums_fit_into_the_shared_memory_of_any_card(void **state)
+{
+  (void)state;
+  enum { ROWS = 300, VOCABULARY = 261, WIDTH = 130 };
+  static const char *const cards[] = {"shared=232448", "shared=133632", "shared=133631",
+                                      "shared=101376", "shared=66816"};
+  static float rows[ROWS * WIDTH], sums[VOCABULARY * WIDTH], exact[VOCABULARY * WIDTH];
+  static int32_t tokens[ROWS];
+  for (int i = 0; i < ROWS * WIDTH; i++) rows[i] = (float)whole(i);
+  for (int n = 0; n < ROWS; n++) tokens[n] = n % VOCABULARY;
+  for (int i = 0; i < ROWS * WIDTH; i++) exact[tokens[i / WIDTH] * WIDTH + i % WIDTH] += rows[i];
+  for (size_t i = 0; i < sizeof cards / sizeof *cards; i++) {
+    plm_emulation_card(cards[i]);
+    struct plm_ops *ops = open_with(PLM_PRECISION_FP32, 0);
+    memset(sums, 0, sizeof sums);
+    void *x = to_device(ops, rows, sizeof rows), *t = to_device(ops, tokens, sizeof tokens);
+    void *got = to_device(ops, sums, sizeof sums);
+    ops->token_mean_backward(ops, got, x, t, ROWS, WIDTH, VOCABULARY, 0);
+    ops->download(ops, sums, got, sizeof sums);
+    assert_int_equal(ops->synchronize(ops, NULL), PLM_OK);
+    assert_memory_equal(sums, exact, sizeof sums);
+    void *const buffers[] = {x, t, got};
+    for (int j = 0; j < 3; j++) ops->release(ops, buffers[j]);
+    ops->close(ops);
+  }
+  plm_emulation_card("shared=0");
+}
+
 static void head_sums_need_no_more_than_one_slab(void **state)
 {
   (void)state;
@@ -167,6 +197,7 @@ int main(void)
       cmocka_unit_test(attention_in_slabs_gives_the_same_bits),
       cmocka_unit_test(more_chunks_than_a_grid_has_layers),
       cmocka_unit_test(token_sums_need_no_more_than_one_slab),
+      cmocka_unit_test(token_sums_fit_into_the_shared_memory_of_any_card),
       cmocka_unit_test(head_sums_need_no_more_than_one_slab),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
