@@ -1,14 +1,13 @@
-/* Measures the rate of square products of random values (a GPU is faster on zeros), doubling their
- * width until one takes more than a millisecond. */
+/* Measures the rate of square products of random values (a GPU is faster on zeros), of widths that
+ * grow until one takes more than a millisecond. */
 #include "trainer/product_rate.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/clock.h"
-
-enum { SMALLEST = 256, LARGEST = 8192, BUFFERS = 3, REPETITIONS_MAX = 32, BUDGET_MS = 120 };
+enum { SMALLEST = 256, LARGEST = 8192, BUFFERS = 3, REPETITIONS_MAX = 32 };
 static const double LONG_ENOUGH_S = 1e-3;
+static const uint64_t BUDGET_NS = 120000000;
 
 struct product {
   struct plm_ops *ops;
@@ -61,36 +60,57 @@ static bool product_open(struct product *p, struct plm_ops *ops, int64_t side)
 }
 
 /* Seconds of one product; negative if the device reports an error. */
-static double run(const struct product *p)
+static double run(const struct product *p, uint64_t (*clock_ns)(void))
 {
-  const uint64_t started = plm_clock_ns();
+  const uint64_t started = clock_ns();
   p->ops->linear_forward(p->ops, p->buffers[0], p->buffers[1], p->buffers[2], NULL, p->side,
                          p->side, p->side);
   if (p->ops->synchronize(p->ops, NULL) != PLM_OK) return -1;
-  return plm_clock_seconds_since(started);
+  return 1e-9 * (double)(clock_ns() - started);
 }
 
-double plm_product_rate(struct plm_ops *ops)
+/* Replaces the product by one that takes longer than LONG_ENOUGH_S if time grows with the number of
+ * multiply-adds. A device's small products mostly take the time of a launch, which grows less, so
+ * it needs few sizes. If memory is short, the next product is smaller. Returns false if there is no
+ * larger product. */
+static bool grow(struct product *p, double took_s)
+{
+  struct product larger;
+  int64_t side = p->side;
+  for (; side < LARGEST && took_s <= LONG_ENOUGH_S; took_s *= 8) side *= 2;
+  for (; side > p->side; side /= 2) {
+    if (!product_open(&larger, p->ops, side)) continue;
+    product_close(p);
+    *p = larger;
+    return true;
+  }
+  return false;
+}
+
+/* The first product of a size only warms up: it may load kernels and prepare the library, which can
+ * take longer than the budget. */
+double plm_product_rate(struct plm_ops *ops, uint64_t (*clock_ns)(void))
 {
   struct product p;
   double best_s = 0;
-  int64_t side = SMALLEST;
-  if (ops->synchronize(ops, NULL) != PLM_OK || !product_open(&p, ops, side)) return 0;
-  const int64_t started_ms = plm_clock_ms();
+  uint64_t started = 0;
+  if (ops->synchronize(ops, NULL) != PLM_OK || !product_open(&p, ops, SMALLEST)) return 0;
   for (int i = 0; i < REPETITIONS_MAX; i++) {
-    const double took_s = run(&p);
+    const double took_s = run(&p, clock_ns);
     if (took_s < 0) break;
-    if (i > 0 && (best_s == 0 || took_s < best_s)) best_s = took_s; /* the first one warms up */
-    if (i > 0 && plm_clock_ms() - started_ms > BUDGET_MS) break;
-    if (i == 0 || best_s > LONG_ENOUGH_S || side == LARGEST) continue;
-    struct product larger;
-    if (!product_open(&larger, ops, 2 * side)) continue; /* no memory: keep this size */
-    product_close(&p);
-    p = larger;
-    side *= 2;
-    best_s = 0;
-    i = -1;
+    if (i == 0) {
+      started = clock_ns();
+      continue;
+    }
+    if (best_s == 0 || took_s < best_s) best_s = took_s;
+    if (grow(&p, best_s)) {
+      i = -1;
+      best_s = 0;
+    } else if (clock_ns() - started > BUDGET_NS) {
+      break;
+    }
   }
   product_close(&p);
-  return best_s > 0 ? 2.0 * (double)side * (double)side * (double)side / best_s : 0;
+  const double side = (double)p.side;
+  return best_s > 0 ? 2 * side * side * side / best_s : 0;
 }

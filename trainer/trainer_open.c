@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/text.h"
 #include "common/checkpoint/checkpoint.h"
@@ -290,7 +291,7 @@ static plm_status open_backend(struct plm_trainer *trainer, bool resumed, struct
   if (same_device) plm_resume_on_cpu(&state->resolved, config, &today);
   if (resumed) plm_resume_compare(state, config, &today);
   today.product_flops =
-      same_device ? state->resolved.product_flops : plm_product_rate(trainer->ops);
+      same_device ? state->resolved.product_flops : plm_product_rate(trainer->ops, plm_clock_ns);
   state->resolved = today;
   if (trainer->ranks != NULL) PLM_TRY(join_ranks(trainer, error));
   plm_info("training on %s (%s), %s%s%s", today.device, today.isa, today.precision,
