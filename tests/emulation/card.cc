@@ -77,6 +77,10 @@ void take_word(Card &to, const std::string &word)
     to.lost_device = (int)number;
   else if (key == "gone")
     to.gone = value;
+  else if (key == "work_us")
+    to.work_ns = 1000 * (uint64_t)number;
+  else if (key == "cold_ms")
+    to.cold_until_ns = device_clock_ns() + 1000000 * (uint64_t)number;
   else if (key == "capture")
     to.capture = capture_of(value);
   else if (key == "products")

@@ -22,8 +22,10 @@
  *                        one less; FILE is made then, to tell other processes
  *   capture=WHERE        a stream cannot be captured. WHERE is begin, call (a launch invalidates
  *                        the capture), end, or instantiate (there is no memory for the graph)
- *   products=wrong       products of warpgroups give wrong results
- *   products=fault       they are a fault of the device
+ *   work_us=N            events tell the time by a clock that only the device's work moves: each
+ * piece of it takes N us, and a multiply-add of a matrix instruction 0.1 ns cold_ms=N for N ms of
+ * that clock from now on, all of it takes ten times as long products=wrong       products of
+ * warpgroups give wrong results products=fault       they are a fault of the device
  *
  * A word that is not known ends the process. When a stream is destroyed, "works N" is traced
  * (runtime.h), the pieces of work that the process has done. */
@@ -44,7 +46,7 @@ struct Card {
   int capability, multiprocessors, driver, lost_device; /* lost_device: -1 for all */
   std::string name, gone, busy, lost_after, once;
   bool present, wrong_products, faulty_products;
-  uint64_t used, lost;
+  uint64_t used, lost, work_ns, cold_until_ns;
   size_t shared; /* 0: nothing is said */
   Capture capture;
   cudaError_t count_answer, open_answer; /* cudaSuccess: nothing is wrong */
@@ -57,6 +59,9 @@ bool has_fault();        /* of the device, which every later call of the runtime
 /* Counts a piece of work that is about to run. Returns whether it runs: not after a fault. */
 bool work_runs();
 uint64_t works_done(); /* how many were counted */
+/* The clock of events, and what moves it after a piece of work. */
+uint64_t device_clock_ns();
+void work_took_time();
 
 } // namespace plm::emulation
 

@@ -10,7 +10,6 @@
 #include <utility>
 
 extern "C" {
-#include "common/base/clock.h"
 }
 #include "tests/emulation/card.h"
 #include "tests/emulation/emulation.h"
@@ -198,7 +197,10 @@ void Stream::finish(uint64_t count)
     const Item item = std::move(items.front());
     items.pop_front();
     if (item.other != nullptr) item.other->finish(item.count);
-    if (item.work && work_runs()) item.work();
+    if (item.work && work_runs()) {
+      item.work();
+      work_took_time();
+    }
     done++;
   }
 }
@@ -382,7 +384,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
   if (stream->capture != nullptr) stop("an event in a stream that is captured");
   if (event->timed) {
     const auto ns = event->ns = std::make_shared<uint64_t>(0);
-    stream->add([=] { *ns = plm_clock_ns(); }, !stream->empty());
+    stream->add([=] { *ns = device_clock_ns(); }, !stream->empty());
   }
   event->stream = stream;
   event->count = stream->sent;

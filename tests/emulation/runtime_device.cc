@@ -7,6 +7,10 @@
 
 #include <unistd.h>
 
+extern "C" {
+#include "common/base/clock.h"
+#include "tests/emulation/controls.h"
+}
 #include "tests/emulation/card.h"
 #include "tests/emulation/emulation.h"
 #include "tests/emulation/runtime.h"
@@ -22,7 +26,7 @@ enum { UNASKED_SHARED_BYTES = 48 << 10 };
 std::map<const void *, size_t> shared_limits; /* what kernels were allowed */
 cudaError_t last_error = cudaSuccess;
 cudaError_t fault = cudaSuccess; /* of the device: it stays */
-uint64_t works_run;
+uint64_t works_run, clock_ns, adds_seen;
 int current_device;
 
 bool exists(const std::string &file)
@@ -88,6 +92,20 @@ bool work_runs()
   make_file(card().once);
   fault = last_error = cudaErrorUnknown;
   return false;
+}
+
+uint64_t device_clock_ns()
+{
+  return card().work_ns != 0 ? clock_ns : plm_clock_ns();
+}
+
+void work_took_time()
+{
+  enum { ADDS_PER_NS = 10, COLD = 10 };
+  const uint64_t adds = plm_emulation_work_done().multiply_adds;
+  const uint64_t ns = card().work_ns + (adds - adds_seen) / ADDS_PER_NS;
+  adds_seen = adds;
+  clock_ns += clock_ns < card().cold_until_ns ? COLD * ns : ns;
 }
 
 cudaError_t result(cudaError_t code)
