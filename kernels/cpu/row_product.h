@@ -1,6 +1,6 @@
 /* Products C_MN = A_MK B_KN in which the bits of a row of C depend only on that row of A and on B,
  * never on M or on the position of the row. Evaluation, embed and decoding therefore give a
- * sequence the same result whatever else is in its batch.
+ * sequence at the same place of its chunk the same result whatever else is in its batch.
  *
  * The libraries do not guarantee this. They choose kernels by M and N, and the kernels for the last
  * rows of a matrix may sum over K in a different order. Which shapes agree depends on the library,

@@ -164,6 +164,8 @@ static double largest_difference(const float *a, const float *b, size_t count)
   return largest;
 }
 
+/* On CPUs the bits are the same for a sequence at the beginning of a chunk; elsewhere it has other
+ * rotary angles. */
 static void packed_sequences_give_what_each_gives_alone(void **state)
 {
   (void)state;
@@ -182,6 +184,7 @@ static void packed_sequences_give_what_each_gives_alone(void **state)
     uint32_t added[SEQUENCES];
     struct plm_sequence_batch *together = filled(&config, added), *alone;
     infer(&c, together, hidden, logits);
+    const uint32_t chunk_length = plm_sequence_batch_finish(together)->max_length;
     assert_int_equal(plm_sequence_batch_open(&config, PAD, 1, &alone, NULL), PLM_OK);
     for (uint32_t i = 0; i < plm_sequence_batch_count(together); i++) {
       const uint32_t length = lengths[added[i]];
@@ -193,7 +196,8 @@ static void packed_sequences_give_what_each_gives_alone(void **state)
       const size_t row = plm_sequence_batch_row(together, i);
       const double h = largest_difference(hidden + row * D, hidden_alone, length * D);
       const double l = largest_difference(logits + row * V, logits_alone, length * V);
-      if (!(h <= 1e-4 && l <= 1e-4))
+      const double allowed = row % chunk_length == 0 ? 0 : 1e-4;
+      if (!(h <= allowed && l <= allowed))
         fail_msg("architecture %d, sequence %u: hidden differs by %.3g, logits by %.3g",
                  architecture, i, h, l);
     }
