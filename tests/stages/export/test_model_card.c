@@ -1,0 +1,211 @@
+/* The whole text of model cards: of a model about which little is known, of a trained one with
+ * evaluations, and of a causal one. */
+#include "tests/support/cmocka_all.h"
+
+#include <cjson/cJSON.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "stages/export/model_card.h"
+#include "tests/stages/export/model_card_texts.h"
+
+static struct plm_model_folder masked_folder(void)
+{
+  return (struct plm_model_folder){
+      .step = 12000,
+      .model = {.architecture = PLM_PATCH_UNET,
+                .hidden_size = 128,
+                .num_attention_heads = 2,
+                .num_hidden_layers = 9,
+                .num_unet_layers = 6,
+                .num_extra_layers = 1,
+                .expansion_ratio = 2.5,
+                .soft_logit_cap = 15,
+                .tie_embeddings = true,
+                .pattern = {PLM_ATTENTION_DOCUMENT, PLM_ATTENTION_DOCUMENT | PLM_ATTENTION_LOCAL},
+                .pattern_count = 2,
+                .max_length = 512,
+                .vocab_size = 33},
+      .window = 96,
+      .objective = PLM_OBJECTIVE_MLM,
+  };
+}
+
+static void prints(const struct plm_card_facts *facts, const char *expected)
+{
+  struct plm_text text = {0};
+  plm_model_card_print(facts, &text);
+  assert_false(text.failed);
+  assert_string_equal(text.data, expected);
+  plm_text_deinit(&text);
+}
+
+static cJSON *lines_of(const char *json)
+{
+  cJSON *lines = cJSON_Parse(json);
+  assert_non_null(lines);
+  return lines;
+}
+
+/* A folder of Hugging Face without a training state: nothing is said about its training. */
+static void an_untrained_model(void **state)
+{
+  (void)state;
+  struct plm_model_folder folder = masked_folder();
+  folder.objective = PLM_OBJECTIVE_MASKED_DIFFUSION;
+  folder.model.architecture = PLM_TRANSFORMER;
+  folder.model.soft_logit_cap = 0;
+  folder.model.tie_embeddings = false;
+  const struct plm_card_facts facts = {.folder = &folder,
+                                       .name = "me/a|b",
+                                       .weights = "model",
+                                       .dtype = "float32",
+                                       .parameters = 1234567};
+  prints(&facts, untrained);
+}
+
+/* The configuration of the trained models. Its texts are not owned. */
+static struct plm_config config_of(void)
+{
+  return (struct plm_config){
+      .seed = 77,
+      .corpus = "/data/uni<ref>50",
+      .sources = {{.path = "/data/uni<ref>50", .weight = 3, .final_weight = 1.5},
+                  {.path = "other/", .weight = 0.25, .final_weight = -1}},
+      .source_count = 2,
+      .data = {.mixture_steps = 400},
+      .trainer = {.precision = PLM_PRECISION_BF16,
+                  .steps = 20000,
+                  .batch_tokens = 65536,
+                  .objective = PLM_OBJECTIVE_MLM,
+                  .masking = {.mask_rate = 0.175},
+                  .optimizer = {.name = PLM_OPTIMIZER_ADAMW,
+                                .lr_hidden = 0.02,
+                                .lr_embed = 0.003,
+                                .lr_head = 0.004},
+                  .schedule = {.name = PLM_SCHEDULE_COSINE, .warmup_steps = 1500},
+                  .ema = 0.999,
+                  .init_from = "/runs/first"},
+      .evaluator = {.max_tokens = 30000},
+  };
+}
+
+static void a_trained_model_with_evaluations(void **state)
+{
+  (void)state;
+  struct plm_model_folder folder = masked_folder();
+  struct plm_card_facts facts = {
+      .folder = &folder,
+      .name = "big \"one\"",
+      .license = "mit",
+      .weights = "ema",
+      .dtype = "bfloat16",
+      .parameters = 98,
+      .trained = true,
+      .config = config_of(),
+      .tokens = 786432000,
+      .precision = "bf16",
+      .fingerprint = "00112233445566778899aabbccddeeff",
+      .corpus_known = true,
+      .corpus.info = {.splits = {{.documents = 5000, .residues = 1500000},
+                                 {.documents = 60, .residues = 17000},
+                                 {.documents = 70, .residues = 18000}}},
+  };
+  facts.evaluations =
+      lines_of("[{\"split\":\"valid\",\"loss\":2.5,\"perplexity\":12.182494,\"accuracy\":0.25,"
+               "\"precision\":0.125,\"recall\":0.25,\"f1\":0.1875,\"mcc\":0.0625,\"tokens\":4321,"
+               "\"baseline_entropy\":2.875,\"loss_by_mask_rate\":{\"0.3\":2.75,\"0.15\":2.5}},"
+               "{\"set\":\"far\",\"split\":\"test\",\"loss\":2.625,\"tokens\":99,"
+               "\"loss_by_mask_rate\":{\"1\":2.625}}]");
+  prints(&facts, trained);
+  cJSON_Delete(facts.evaluations);
+}
+
+static void a_causal_model_of_bytes(void **state)
+{
+  (void)state;
+  struct plm_model_folder folder = masked_folder();
+  folder.objective = PLM_OBJECTIVE_CAUSAL;
+  folder.model.architecture = PLM_UNET;
+  folder.model.vocab_size = 261;
+  struct plm_card_facts facts = {
+      .folder = &folder,
+      .name = "books",
+      .weights = "model",
+      .dtype = "float32",
+      .parameters = 500000,
+      .trained = true,
+      .config = {.corpus = "books",
+                 .sources = {{.path = "books", .weight = 1}},
+                 .source_count = 1,
+                 .trainer = {.objective = PLM_OBJECTIVE_CAUSAL, .steps = 12000}},
+      .precision = "fp32",
+      .fingerprint = "ff",
+      .corpus_known = true,
+      .corpus.info = {.clustered = true},
+  };
+  facts.evaluations = lines_of(
+      "[{\"set\":\"corpus\",\"split\":\"test\",\"loss\":1.5,\"loss_by_mask_rate\":{\"0.5\":1.5}}]");
+  prints(&facts, causal);
+  cJSON_Delete(facts.evaluations);
+}
+
+/* What the card says if the corpus is no longer known, and which mask rates it believes. */
+static void parts_that_may_be_missing(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *rates;
+    const char *said; /* NULL: no rate is named */
+  } cases[] = {{"{\"0.15\":2}", "            mask_rate: 0.15\n"},
+               {"{\"1\":2}", "            mask_rate: 1\n"},
+               {"{\"0\":2}", NULL},
+               {"{\"1.01\":2}", NULL},
+               {"{\"0.5x\":2}", NULL},
+               {"{\"0.5\":3}", NULL},
+               {"{\"0.5\":\"2\"}", NULL}};
+  struct plm_model_folder folder = masked_folder();
+  struct plm_card_facts facts = {.folder = &folder,
+                                 .name = "x",
+                                 .weights = "model",
+                                 .dtype = "float32",
+                                 .trained = true,
+                                 .config = {.trainer.objective = PLM_OBJECTIVE_CAUSAL}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char json[128];
+    struct plm_text text = {0};
+    snprintf(json, sizeof json, "[{\"split\":\"valid\",\"loss\":2,\"loss_by_mask_rate\":%s}]",
+             cases[i].rates);
+    facts.evaluations = lines_of(json);
+    plm_model_card_print(&facts, &text);
+    assert_false(text.failed);
+    if (cases[i].said != NULL)
+      assert_non_null(strstr(text.data, cases[i].said));
+    else
+      assert_null(strstr(text.data, "mask_rate"));
+    assert_int_equal(strstr(text.data, "of them masked") != NULL, cases[i].said != NULL);
+    assert_non_null(strstr(text.data, "name: \"corpus, split valid\"\n"));
+    assert_null(strstr(text.data, "fingerprint"));
+    assert_null(strstr(text.data, "split_sequences"));
+    assert_null(strstr(text.data, "homologues"));
+    assert_null(strstr(text.data, ", up to"));
+    assert_null(strstr(text.data, "| mask rate |"));
+    assert_null(strstr(text.data, "moving average"));
+    assert_null(strstr(text.data, "started from"));
+    assert_null(strstr(text.data, "mixture of"));
+    plm_text_deinit(&text);
+    cJSON_Delete(facts.evaluations);
+  }
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(an_untrained_model),
+      cmocka_unit_test(a_trained_model_with_evaluations),
+      cmocka_unit_test(a_causal_model_of_bytes),
+      cmocka_unit_test(parts_that_may_be_missing),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
