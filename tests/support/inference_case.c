@@ -1,0 +1,59 @@
+/* Opens the model and runs single sequences. */
+#include "tests/support/inference_case.h"
+
+#include <math.h>
+
+enum { MOST_LENGTH = 256, MOST_V = 300 };
+
+void inference_case_open(struct inference_case *c, enum plm_architecture architecture,
+                         enum plm_objective objective, enum plm_tokenizer_kind tokenizer,
+                         uint32_t max_length, uint32_t max_chunks)
+{
+  const bool causal = objective == PLM_OBJECTIVE_CAUSAL;
+  const struct plm_tokenizer *words = plm_tokenizer_of(tokenizer);
+  struct plm_model_config config = case_config(architecture, 6, max_length);
+  const struct plm_model_options options = {.max_chunks = max_chunks};
+  PLM_ASSERT(max_length <= MOST_LENGTH && words->vocab_size <= MOST_V);
+  config.vocab_size = words->vocab_size;
+  config.pattern[0] = PLM_ATTENTION_DOCUMENT | (causal ? PLM_ATTENTION_CAUSAL : 0);
+  model_case_open(&c->c, &config, &options, PLM_PRECISION_FP32, 5);
+  c->inference = (struct plm_inference){.config = config,
+                                        .objective = objective,
+                                        .tokenizer = words,
+                                        .window = c->c.window,
+                                        .max_chunks = max_chunks,
+                                        .weights = "model",
+                                        .ops = c->c.ops,
+                                        .model = c->c.model,
+                                        .masks = c->c.masks};
+}
+
+void inference_case_close(struct inference_case *c)
+{
+  model_case_close(&c->c);
+}
+
+const float *inference_case_logits(struct inference_case *c, const int32_t *tokens, uint32_t count)
+{
+  static float logits[MOST_LENGTH * MOST_V];
+  const uint32_t length = c->inference.config.max_length;
+  int32_t padded[MOST_LENGTH];
+  const uint32_t begin[2] = {0, 1};
+  const struct plm_chunk_document document = {.tokens = count, .residues = count};
+  const struct plm_batch batch = {
+      .chunks = 1, .max_length = length, .document_begin = begin, .documents = &document};
+  struct plm_error error = {0};
+  PLM_ASSERT(count <= length);
+  for (uint32_t t = 0; t < length; t++)
+    padded[t] = t < count ? tokens[t] : c->inference.tokenizer->pad;
+  PLM_ASSERT(plm_inference_run(&c->inference, &batch, padded, NULL, 0, NULL, logits, &error) ==
+             PLM_OK);
+  return logits;
+}
+
+double inference_case_log_p(const struct inference_case *c, const float *logits, int32_t token)
+{
+  double sum = 0;
+  for (uint32_t v = 0; v < c->inference.config.vocab_size; v++) sum += exp((double)logits[v]);
+  return (double)logits[token] - log(sum);
+}
