@@ -2,6 +2,12 @@
 #include "tests/support/inference_case.h"
 
 #include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/file.h"
+#include "common/checkpoint/parameter_file.h"
+#include "common/huggingface/huggingface.h"
 
 enum { MOST_LENGTH = 256, MOST_V = 300 };
 
@@ -13,7 +19,6 @@ void inference_case_open(struct inference_case *c, enum plm_architecture archite
   const struct plm_tokenizer *words = plm_tokenizer_of(tokenizer);
   struct plm_model_config config = case_config(architecture, 6, max_length);
   const struct plm_model_options options = {.max_chunks = max_chunks};
-  PLM_ASSERT(max_length <= MOST_LENGTH && words->vocab_size <= MOST_V);
   config.vocab_size = words->vocab_size;
   config.pattern[0] = PLM_ATTENTION_DOCUMENT | (causal ? PLM_ATTENTION_CAUSAL : 0);
   model_case_open(&c->c, &config, &options, PLM_PRECISION_FP32, 5);
@@ -26,6 +31,22 @@ void inference_case_open(struct inference_case *c, enum plm_architecture archite
                                         .ops = c->c.ops,
                                         .model = c->c.model,
                                         .masks = c->c.masks};
+}
+
+void inference_case_save(const struct inference_case *c, const char *folder)
+{
+  const struct plm_inference *inference = &c->inference;
+  char path[PLM_PATH_SIZE], *text;
+  size_t count;
+  const struct plm_parameter *table = plm_model_table(inference->model, &count);
+  PLM_ASSERT(plm_directory_make(folder, NULL) == PLM_OK);
+  PLM_ASSERT(plm_huggingface_config_print(&inference->config, inference->window,
+                                          inference->objective, &text, NULL) == PLM_OK);
+  PLM_ASSERT(plm_path_join(path, folder, "config.json", NULL) == PLM_OK);
+  PLM_ASSERT(plm_file_write(path, text, strlen(text), 0666, NULL) == PLM_OK);
+  free(text);
+  PLM_ASSERT(plm_path_join(path, folder, "model.safetensors", NULL) == PLM_OK);
+  PLM_ASSERT(plm_parameters_write(path, table, count, c->c.weights, NULL) == PLM_OK);
 }
 
 void inference_case_close(struct inference_case *c)
@@ -43,7 +64,8 @@ const float *inference_case_logits(struct inference_case *c, const int32_t *toke
   const struct plm_batch batch = {
       .chunks = 1, .max_length = length, .document_begin = begin, .documents = &document};
   struct plm_error error = {0};
-  PLM_ASSERT(count <= length);
+  PLM_ASSERT(count <= length && length <= MOST_LENGTH);
+  PLM_ASSERT(c->inference.config.vocab_size <= MOST_V);
   for (uint32_t t = 0; t < length; t++)
     padded[t] = t < count ? tokens[t] : c->inference.tokenizer->pad;
   PLM_ASSERT(plm_inference_run(&c->inference, &batch, padded, NULL, 0, NULL, logits, &error) ==

@@ -16,8 +16,11 @@ struct inference_case {
 void inference_case_open(struct inference_case *c, enum plm_architecture architecture,
                          enum plm_objective objective, enum plm_tokenizer_kind tokenizer,
                          uint32_t max_length, uint32_t max_chunks);
+/* Writes it as a Hugging Face folder, which is made. */
+void inference_case_save(const struct inference_case *c, const char *folder);
 void inference_case_close(struct inference_case *c);
-/* The capped logits (count, V) of a sequence by itself; valid until the next call. */
+/* The capped logits (count, V) of a sequence by itself, at most 256 tokens; valid until the next
+ * call. */
 const float *inference_case_logits(struct inference_case *c, const int32_t *tokens, uint32_t count);
 /* log softmax(logits)[token], in a simple way. */
 double inference_case_log_p(const struct inference_case *c, const float *logits, int32_t token);
