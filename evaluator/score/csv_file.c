@@ -9,7 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include "common/base/file.h"
 #include "common/base/text.h"
 #include "common/run/stop.h"
 #include "common/sequences/byte_stream.h"
@@ -90,10 +92,19 @@ static plm_status read_stream(struct plm_byte_stream *stream, const uint8_t **by
   return status;
 }
 
+static plm_status open_spool(struct plm_csv_file *file, struct plm_error *error)
+{
+  int descriptor;
+  PLM_TRY(plm_file_open_unnamed(plm_temporary_folder(), &descriptor, error));
+  file->spool = fdopen(descriptor, "w+");
+  if (file->spool != NULL) return PLM_OK;
+  close(descriptor);
+  return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+}
+
 static plm_status fill_spool(struct plm_csv_file *file, struct plm_error *error)
 {
-  file->spool = tmpfile();
-  if (file->spool == NULL) return plm_error_errno(error, "cannot make a temporary file");
+  PLM_TRY(open_spool(file, error));
   file->spool_bytes = malloc(SPOOL_BYTES);
   if (file->spool_bytes == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   for (;;) {

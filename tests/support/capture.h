@@ -2,11 +2,8 @@
 #ifndef PLM_TESTS_SUPPORT_CAPTURE_H
 #define PLM_TESTS_SUPPORT_CAPTURE_H
 
-#include <stdio.h>
-
 struct capture {
-  int descriptor, saved;
-  FILE *file;
+  int descriptor, saved, file;
 };
 
 /* From here on, what is written to the descriptor (1 or 2) goes to a file. */

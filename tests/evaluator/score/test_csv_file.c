@@ -121,17 +121,23 @@ static void malformed_rows_are_named(void **state)
   refuses("x,y\n1,\"2\n3,4\n", "bad.csv:2", "ends inside a quoted field");
 }
 
-/* A pipe cannot be read twice, so it is copied. */
+/* A pipe cannot be read twice, so it is copied, into the folder for temporary files. */
 static void a_pipe_is_read_twice(void **state)
 {
   (void)state;
   static const char text[] = "x,y\r\n1,\"2\n3\"\r\n";
+  struct plm_csv_file *file;
+  struct plm_error error = {0};
   int ends[2];
   assert_int_equal(pipe(ends), 0);
   assert_int_equal(write(ends[1], text, sizeof text - 1), sizeof text - 1);
   close(ends[1]);
   const int before = dup(STDIN_FILENO);
   dup2(ends[0], STDIN_FILENO);
+  setenv("TMPDIR", scratch_path("missing"), 1);
+  assert_int_equal(plm_csv_open("-", &file, &error), PLM_NOT_FOUND);
+  assert_non_null(strstr(error.what, "missing"));
+  setenv("TMPDIR", scratch_directory(), 1);
   reads_from("-", "1[x|y]2[1|2\n3]");
   if (before >= 0) dup2(before, STDIN_FILENO);
   close(ends[0]);
