@@ -80,8 +80,12 @@ static plm_status score_all(struct work *work, const char *output, struct plm_er
   uint64_t scored = 0;
   PLM_TRY(plm_variant_source_rewind(work->source, error));
   plm_variant_source_header(work->source, &header);
-  plm_status status =
-      plm_score_output_open(output, false, false, header.data, header.length, &work->output, error);
+  plm_status status = PLM_OK;
+  if (header.failed)
+    status = plm_error_set(error, PLM_NO_MEMORY, "out of memory for the header");
+  else
+    status = plm_score_output_open(output, false, false, header.data, header.length, &work->output,
+                                   error);
   plm_text_deinit(&header);
   while (status == PLM_OK) {
     struct plm_variant_entry entry;

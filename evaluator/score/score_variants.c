@@ -209,9 +209,12 @@ static plm_status score_all(struct scoring *scoring, struct plm_error *error)
   struct plm_text header = {0};
   PLM_TRY(plm_variant_source_rewind(scoring->source, error));
   plm_variant_source_header(scoring->source, &header);
-  plm_status status =
-      plm_score_output_open(request->output, !request->json && !request->plot, request->json,
-                            header.data, header.length, &scoring->output, error);
+  plm_status status = PLM_OK;
+  if (header.failed)
+    status = plm_error_set(error, PLM_NO_MEMORY, "out of memory for the header");
+  else
+    status = plm_score_output_open(request->output, !request->json && !request->plot, request->json,
+                                   header.data, header.length, &scoring->output, error);
   plm_text_deinit(&header);
   if (status != PLM_OK) return status;
   for (;;) {
