@@ -1,0 +1,174 @@
+/* The entropy of attention against its definition, from the queries and keys of each block. */
+#include "tests/support/cmocka_all.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/model/architecture.h"
+#include "common/model/masks.h"
+#include "evaluator/evaluate/attention_entropy.h"
+#include "tests/support/inference_case.h"
+#include "tests/support/must.h"
+#include "tests/support/packed_documents.h"
+
+/* The means of all blocks of a batch. */
+struct expected {
+  struct inference_case *c;
+  const struct plm_batch *batch;
+  float *room;
+  double means[16];
+  uint32_t count;
+};
+
+static double one_entropy(const float *query, const float *keys, int32_t count, int64_t stride,
+                          int32_t K)
+{
+  double logits[PACKED_MOST_LENGTH], sum = 0, entropy = 0;
+  for (int32_t i = 0; i < count; i++) {
+    logits[i] = 0;
+    for (int32_t k = 0; k < K; k++) logits[i] += (double)query[k] * (double)keys[i * stride + k];
+    sum += exp(logits[i] / sqrt(K));
+  }
+  for (int32_t i = 0; i < count; i++) {
+    const double p = exp(logits[i] / sqrt(K)) / sum;
+    if (p > 0) entropy -= p * log(p);
+  }
+  return entropy;
+}
+
+static void take_block(void *context, uint32_t block)
+{
+  struct expected *expected = context;
+  const struct plm_model_config *config = &expected->c->inference.config;
+  struct plm_block_shape shape;
+  struct plm_interval_mask mask;
+  plm_architecture_block(config, block, &shape);
+  int32_t *values = must(calloc(
+      plm_mask_values((int32_t)expected->batch->chunks, (int32_t)expected->batch->max_length),
+      sizeof *values));
+  plm_mask_build(expected->batch, shape.level, config->pattern[shape.entry],
+                 expected->c->inference.window, config->block, values, values, &mask);
+  const int32_t H = (int32_t)config->num_attention_heads, K = (int32_t)shape.width / H;
+  const int64_t stride = 3 * (int64_t)H * K;
+  int64_t *real = must(calloc((size_t)mask.B * (size_t)mask.L, sizeof *real)), count = 0;
+  double sum = 0;
+  for (int64_t row = 0; row < (int64_t)mask.B * mask.L; row++)
+    if (mask.key_begin[row] < mask.key_end[row]) real[count++] = row;
+  const int64_t queries = count < 128 ? count : 128;
+  for (int64_t i = 0; i < queries; i++) {
+    const int64_t row = real[i * count / queries];
+    const int64_t first = row - row % mask.L + mask.key_begin[row];
+    for (int32_t h = 0; h < H; h++)
+      sum += one_entropy(expected->room + row * stride + h * K,
+                         expected->room + first * stride + (int64_t)H * K + h * K,
+                         mask.key_end[row] - mask.key_begin[row], stride, K);
+  }
+  expected->means[expected->count++] = queries > 0 ? sum / (double)(queries * H) : (double)NAN;
+  free(real);
+  free(values);
+}
+
+static void widen(const struct packed_documents *packed, int32_t *inputs)
+{
+  for (uint32_t i = 0; i < packed->chunks * packed->max_length; i++) inputs[i] = packed->tokens[i];
+}
+
+/* Measures a batch of all chunks, of which the first `measured` count. */
+static void measures(enum plm_architecture architecture, uint32_t chunks, uint32_t L,
+                     uint32_t measured, uint32_t max_chunks)
+{
+  static struct packed_documents packed;
+  struct inference_case c;
+  struct plm_attention_entropy *entropy;
+  struct plm_batch batch;
+  uint32_t count;
+  packed_documents_make(&packed, PLM_TOKENIZER_ESM, chunks, L, L / 2);
+  const struct plm_chunk_source source = packed_documents_source(&packed);
+  inference_case_open(&c, architecture, PLM_OBJECTIVE_MLM, PLM_TOKENIZER_ESM, L, max_chunks);
+  c.inference.window = 6; /* of the blocks with local attention, if there are any */
+  int32_t *inputs = must(calloc((size_t)chunks * L, sizeof *inputs));
+  widen(&packed, inputs);
+  assert_int_equal(source.next(source.context, chunks, &batch, NULL), PLM_OK);
+  assert_int_equal(plm_attention_entropy_open(&c.inference, &entropy, NULL), PLM_OK);
+  assert_int_equal(plm_attention_entropy_measure(entropy, &batch, inputs, NULL), PLM_OK);
+  assert_int_equal(batch.chunks, chunks);
+  const struct plm_layer_entropy *got = plm_attention_entropies(entropy, &count);
+  struct plm_batch part = batch;
+  part.chunks = measured;
+  struct expected expected = {.c = &c, .batch = &part};
+  expected.room =
+      must(calloc((size_t)3 * measured * L * c.inference.config.hidden_size, sizeof(float)));
+  const struct plm_state_taps taps = {
+      .room = expected.room, .take_attention = take_block, .context = &expected};
+  assert_int_equal(plm_inference_run_states(&c.inference, &part, inputs, &taps, NULL), PLM_OK);
+  assert_int_equal(count, expected.count);
+  for (uint32_t i = 0; i < count; i++)
+    if (!(fabs(got[i].entropy - expected.means[i]) <= 1e-4))
+      fail_msg("%s: %.7g is not %.7g", got[i].layer, got[i].entropy, expected.means[i]);
+  if (architecture == PLM_TRANSFORMER) {
+    assert_string_equal(got[0].layer, "layers.0");
+    assert_string_equal(got[count - 1].layer, "layers.5");
+  } else if (architecture == PLM_UNET) {
+    assert_string_equal(got[0].layer, "encoder.0");
+    assert_string_equal(got[count - 1].layer, "decoder.2");
+  } else {
+    assert_string_equal(got[count - 1].layer, "layers.0");
+  }
+  source.release(source.context, &batch);
+  plm_attention_entropy_close(entropy);
+  inference_case_close(&c);
+  packed_documents_free(&packed);
+  free(expected.room);
+  free(inputs);
+}
+
+static void it_is_that_of_the_definition(void **state)
+{
+  (void)state;
+  for (int architecture = PLM_TRANSFORMER; architecture <= PLM_PATCH_UNET; architecture++) {
+    measures((enum plm_architecture)architecture, 2, 32, 2, 3); /* fewer queries than 128 */
+    measures((enum plm_architecture)architecture, 9, 32, 9, 9);
+  }
+  measures(PLM_TRANSFORMER, 66, 32, 64, 70); /* at most 2048 tokens */
+}
+
+/* A chunk that is longer than 2048 tokens is measured by itself. */
+static void one_long_chunk_is_measured(void **state)
+{
+  (void)state;
+  measures(PLM_TRANSFORMER, 2, 4096, 1, 2);
+}
+
+static void nothing_has_no_entropy(void **state)
+{
+  (void)state;
+  uint32_t count = 1;
+  assert_null(plm_attention_entropies(NULL, &count));
+  assert_int_equal(count, 0);
+  struct inference_case c;
+  struct plm_attention_entropy *entropy;
+  inference_case_open(&c, PLM_TRANSFORMER, PLM_OBJECTIVE_MLM, PLM_TOKENIZER_ESM, 32, 1);
+  assert_int_equal(plm_attention_entropy_open(&c.inference, &entropy, NULL), PLM_OK);
+  const uint32_t begin[2] = {0, 0};
+  int32_t inputs[32];
+  for (int i = 0; i < 32; i++) inputs[i] = c.inference.tokenizer->pad;
+  const struct plm_batch batch = {.chunks = 1, .max_length = 32, .document_begin = begin};
+  assert_int_equal(plm_attention_entropy_measure(entropy, &batch, inputs, NULL), PLM_OK);
+  const struct plm_layer_entropy *layers = plm_attention_entropies(entropy, &count);
+  assert_int_equal(count, 6);
+  for (uint32_t i = 0; i < count; i++) assert_true(isnan(layers[i].entropy));
+  plm_attention_entropy_close(entropy);
+  plm_attention_entropy_close(NULL);
+  inference_case_close(&c);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(it_is_that_of_the_definition),
+      cmocka_unit_test(one_long_chunk_is_measured),
+      cmocka_unit_test(nothing_has_no_entropy),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
