@@ -125,6 +125,28 @@ wrong 2 'option "--count" needs a whole number' '.' --checkpoint $masked in.fast
 wrong 2 'in2' '.' --checkpoint $masked in.fasta in2.fasta
 expect 2 plm-pipeline generate --checkpoint $masked in.fasta --output - --json
 says err 'would both write to standard output'
+for output in '--output -' --json; do
+  # shellcheck disable=SC2086
+  expect 2 plm-pipeline generate --checkpoint $masked --length 5 --output out.fasta --trace - $output
+  says err "--trace - and ${output%% *} would both write to standard output: name a file"
+done
+expect 0 generate --checkpoint $masked --length 5 --trace -
+[ "$(wc -l <out)" = 5 ] || fail "the trace has $(wc -l <out) lines on standard output"
+
+# both sides of each bound
+for bound in 'count 1073741824 1073741825' 'top-k 1073741824 1073741825' 'top-k 1 0' 'count 1 0' 'remask 0.99 0.991' \
+  'temperature 1000000 1000001' 'temperature 0 -1' 'top-p 1 1.01' 'length 254 255'; do
+  read -r option inside outside <<<"$bound"
+  expect 2 generate --checkpoint $masked --length 5 --$option $outside
+  says err "--$option $outside"
+  [ $inside = 1073741824 ] && [ $option = count ] && continue # it would take too long
+  expect 0 generate --checkpoint $masked --length 5 --steps 2 --$option $inside
+  says err ' 1 sequence, [0-9]+ residues generated in [0-9.]+ s$'
+done
+expect 0 generate --checkpoint $masked --length 5 --steps 2 --temperature 0
+cp out.fasta first.fasta
+expect 0 generate --checkpoint $masked --length 5 --steps 2 --temperature 1 --top-k 1
+cmp out.fasta first.fasta || fail "the most probable tokens differ: $(cat out.fasta first.fasta)"
 cp in.fasta same.fasta
 expect 2 plm-pipeline generate --checkpoint $masked same.fasta --output ./same.fasta
 says err '--output ./same.fasta is the same file as IN'
