@@ -5,11 +5,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cjson/cJSON.h>
 
 #include "common/base/file.h"
+#include "common/base/log.h"
 #include "evaluator/watch/watch_report.h"
+#include "tests/support/capture.h"
 #include "tests/support/cmocka_all.h"
 #include "tests/support/scratch.h"
 
@@ -209,8 +212,35 @@ static void each_scalar_has_its_own_value(void **state)
   char *events = board_of(&report, "c", &size);
   assert_false(find_scalar(events, size, "valid/elbo", &value));
   assert_true(find_scalar(events, size, "valid/loss", &value));
+  assert_true(find_scalar(events, size, "valid/attention_entropy/layers.2", &value));
+  free(events);
+  result.entropy_count = 2;
+  events = board_of(&report, "d", &size);
+  assert_false(find_scalar(events, size, "valid/attention_entropy/layers.2", &value));
   free(events);
   plm_watch_report_board(&report, NULL);
+}
+
+static void the_log_has_one_line(void **state)
+{
+  (void)state;
+  const struct plm_held_out sets[] = {own, {.set = "refseq", .split = PLM_SPLIT_TEST}};
+  static const char *const lines[] = {
+      "t: step 120 valid: loss 2.5000 (composition 2.8750), perplexity 12.25, accuracy 50.0 %\n",
+      "t: step 120 refseq test: loss 2.5000 (composition 2.8750), perplexity 12.25, accuracy 50.0 "
+      "%\n"};
+  const struct plm_evaluation_result result = distinct();
+  plm_log_init("t", PLM_LOG_INFO);
+  for (int set = 0; set < 2; set++) {
+    struct plm_watch_report report = report_of(&result);
+    struct capture err;
+    report.held_out = &sets[set];
+    capture_begin(&err, STDERR_FILENO);
+    plm_watch_report_log(&report);
+    char *text = capture_end(&err);
+    assert_string_equal(text, lines[set]);
+    free(text);
+  }
 }
 
 int main(void)
@@ -220,6 +250,7 @@ int main(void)
       cmocka_unit_test(what_was_not_computed_is_missing),
       cmocka_unit_test(lag_is_the_distance_to_the_last_step),
       cmocka_unit_test(each_scalar_has_its_own_value),
+      cmocka_unit_test(the_log_has_one_line),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
