@@ -1,0 +1,44 @@
+/* `export` while memory runs out, at each of its allocations: nothing is left behind. */
+#include "tests/support/failing_memory.h"
+
+#include <stdio.h>
+
+#include "common/base/file.h"
+#include "common/base/log.h"
+#include "stages/export/export.h"
+#include "tests/support/inference_case.h"
+#include "tests/support/scratch.h"
+
+static plm_status export_model(void *context, struct plm_error *error)
+{
+  const struct plm_export_request *request = context;
+  struct plm_export_result result;
+  const plm_status status = plm_export(request, &result, error);
+  const long at = failing_memory_pause();
+  assert_int_equal(plm_file_exists(request->output), status == PLM_OK);
+  if (status == PLM_OK) assert_int_equal(plm_path_remove(request->output, NULL), PLM_OK);
+  failing_memory_resume(at);
+  return status;
+}
+
+static void a_lack_of_memory_is_said(void **state)
+{
+  (void)state;
+  char folder[200], output[200];
+  struct inference_case c;
+  struct plm_export_request request = {
+      .source = folder, .output = output, .dtype = "bfloat16", .license = "mit"};
+  snprintf(folder, sizeof folder, "%.199s", scratch_path("model"));
+  snprintf(output, sizeof output, "%.199s", scratch_path("exported"));
+  inference_case_open(&c, PLM_UNET, PLM_OBJECTIVE_MLM, PLM_TOKENIZER_ESM, 32, 2);
+  inference_case_save(&c, folder);
+  inference_case_close(&c);
+  plm_log_init("t", PLM_LOG_ERROR);
+  failing_memory_try(export_model, &request, 20);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {cmocka_unit_test(a_lack_of_memory_is_said)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
