@@ -203,13 +203,16 @@ static bool take_splits(const cJSON *root, struct plm_corpus_info *info)
   return true;
 }
 
-static bool take_sources(const cJSON *root, struct plm_corpus_description *description)
+/* Sets *no_memory if that is why it fails. */
+static bool take_sources(const cJSON *root, struct plm_corpus_description *description,
+                         bool *no_memory)
 {
   const cJSON *array = cJSON_GetObjectItemCaseSensitive(root, "sources");
   if (!cJSON_IsArray(array)) return false;
   const size_t count = (size_t)cJSON_GetArraySize(array);
   description->sources = calloc(count + 1, sizeof *description->sources);
-  if (description->sources == NULL) return false;
+  *no_memory = description->sources == NULL;
+  if (*no_memory) return false;
   const cJSON *item;
   cJSON_ArrayForEach(item, array)
   {
@@ -219,7 +222,8 @@ static bool take_sources(const cJSON *root, struct plm_corpus_description *descr
         !take_u64(item, "documents", &source->documents))
       return false;
     source->name = strdup(name->valuestring);
-    if (source->name == NULL) return false;
+    *no_memory = source->name == NULL;
+    if (*no_memory) return false;
     description->source_count++;
   }
   return true;
@@ -238,7 +242,8 @@ static bool take_files(const cJSON *root, struct plm_corpus_description *descrip
          take_hash(data, "checks", &files->checks);
 }
 
-static bool take_description(const cJSON *root, struct plm_corpus_description *description)
+static bool take_description(const cJSON *root, struct plm_corpus_description *description,
+                             bool *no_memory)
 {
   struct plm_corpus_info *info = &description->info;
   const cJSON *tokenizer = cJSON_GetObjectItemCaseSensitive(root, "tokenizer");
@@ -253,7 +258,7 @@ static bool take_description(const cJSON *root, struct plm_corpus_description *d
   info->clustered = cJSON_IsTrue(clustered);
   if (info->format == PLM_CORPUS_FORMAT_CLUSTERS && !info->clustered) return false;
   if (!take_hash(root, "fingerprint", &info->fingerprint) || !take_splits(root, info) ||
-      !take_sources(root, description) || !take_files(root, description))
+      !take_sources(root, description, no_memory) || !take_files(root, description))
     return false;
   plm_corpus_info_finish(info);
   return true;
@@ -289,9 +294,13 @@ static plm_status parse(const char *bytes, size_t size, const char *path,
                            format, PLM_CORPUS_FORMAT, PLM_CORPUS_FORMAT_CLUSTERS);
   if (status == PLM_OK) {
     description->info.format = (uint32_t)format;
-    status = take_description(root, description)
-                 ? compare_with_print(description, bytes, size, path, error)
-                 : plm_error_set(error, PLM_CORRUPT, "%s is damaged", path);
+    bool no_memory = false;
+    if (take_description(root, description, &no_memory))
+      status = compare_with_print(description, bytes, size, path, error);
+    else if (no_memory)
+      status = plm_error_set(error, PLM_NO_MEMORY, "out of memory for the sources in %s", path);
+    else
+      status = plm_error_set(error, PLM_CORRUPT, "%s is damaged", path);
   }
   cJSON_Delete(root);
   return status;

@@ -1,0 +1,72 @@
+/* `evaluate` while memory runs out, at each of its allocations. */
+#include "tests/support/failing_memory.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+#include "common/base/log.h"
+#include "evaluator/evaluate/evaluate_once.h"
+#include "stages/ingest/corpus_writer.h"
+#include "tests/support/capture.h"
+#include "tests/support/inference_case.h"
+#include "tests/support/scratch.h"
+
+static void write_corpus(const char *path)
+{
+  struct plm_corpus_writer *writer;
+  const struct plm_corpus_writer_options options = {.directory = path, .threads = 1};
+  const struct plm_corpus_source source = {.name = "made", .bytes = 1, .documents = 1};
+  static const char *const residues[] = {"LAGVSERT", "IDPKQ", "NFYMHWCLAG"};
+  assert_int_equal(plm_corpus_writer_open(&options, &writer, NULL), PLM_OK);
+  for (int i = 0; i < 3; i++)
+    assert_int_equal(plm_corpus_writer_add(writer, PLM_SPLIT_VALID, "x", 1,
+                                           (const uint8_t *)residues[i], strlen(residues[i]), NULL),
+                     PLM_OK);
+  assert_int_equal(plm_corpus_writer_finish(writer, &source, 1, NULL, NULL, NULL, NULL), PLM_OK);
+  plm_corpus_writer_close(writer);
+}
+
+/* Opens a device of its own, because one keeps its failure. */
+static plm_status evaluate(void *context, struct plm_error *error)
+{
+  struct plm_ops *ops;
+  const long at = failing_memory_pause();
+  assert_int_equal(plm_ops_cpu_open(PLM_PRECISION_FP32, 1, NULL, &ops, NULL), PLM_OK);
+  failing_memory_resume(at);
+  const plm_status status = plm_evaluate_once(context, ops, error);
+  failing_memory_pause();
+  ops->close(ops);
+  failing_memory_resume(at);
+  return status;
+}
+
+static void a_lack_of_memory_is_said(void **state)
+{
+  (void)state;
+  char folder[200], corpus[200];
+  struct plm_evaluate_request request = {.checkpoint = folder,
+                                         .corpus = corpus,
+                                         .split = "valid",
+                                         .mask_rate = 0.5,
+                                         .elbo_rates = 1,
+                                         .pseudo_perplexity = true,
+                                         .json = true};
+  struct inference_case c;
+  struct capture capture;
+  snprintf(folder, sizeof folder, "%.199s", scratch_path("model"));
+  snprintf(corpus, sizeof corpus, "%.199s", scratch_path("corpus"));
+  inference_case_open(&c, PLM_UNET, PLM_OBJECTIVE_MLM, PLM_TOKENIZER_ESM, 32, 2);
+  inference_case_save(&c, folder);
+  inference_case_close(&c);
+  write_corpus(corpus);
+  plm_log_init("t", PLM_LOG_ERROR);
+  capture_begin(&capture, STDOUT_FILENO);
+  failing_memory_try(evaluate, &request, 100);
+  free(capture_end(&capture));
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {cmocka_unit_test(a_lack_of_memory_is_said)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
