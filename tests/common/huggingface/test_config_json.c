@@ -113,6 +113,41 @@ static void a_window_of_local_masks_is_not_empty(void **state)
   assert_int_equal(plm_huggingface_config_read(folder, &local, NULL, NULL, &error), PLM_FORMAT);
 }
 
+static void window_and_objective_are_read(void **state)
+{
+  (void)state;
+  const struct plm_model_config small = model_case_small(PLM_UNET);
+  struct plm_model_config model;
+  uint32_t window = 0;
+  enum plm_objective objective = PLM_OBJECTIVE_MLM;
+  struct plm_error error = {0};
+  char folder[PLM_PATH_SIZE];
+  make_folder("read", folder);
+  put_config(folder, &small, "window", "1048576");
+  assert_int_equal(plm_huggingface_config_read(folder, &model, &window, &objective, NULL), PLM_OK);
+  assert_int_equal(window, 1048576);
+  assert_int_equal(objective, PLM_OBJECTIVE_MLM);
+  assert_int_equal(model.hidden_size, small.hidden_size);
+  put_config(folder, &small, "objective", "\"causal\"");
+  assert_int_equal(plm_huggingface_config_read(folder, &model, &window, &objective, NULL), PLM_OK);
+  assert_int_equal(window, 64);
+  assert_int_equal(objective, PLM_OBJECTIVE_CAUSAL);
+  assert_int_equal(plm_huggingface_config_read(folder, &model, NULL, NULL, NULL), PLM_OK);
+  static const char *const wrong[][3] = {
+      {"objective", "\"other\"", "\"objective\" is not mlm, masked_diffusion or causal"},
+      {"window", "1048577", "\"window\" is missing or is not a number of tokens up to 1048576"},
+      {"window", "\"64\"", "\"window\" is missing or is not a number of tokens up to 1048576"}};
+  for (size_t i = 0; i < 3; i++) {
+    put_config(folder, &small, wrong[i][0], wrong[i][1]);
+    assert_int_equal(plm_huggingface_config_read(folder, &model, &window, &objective, &error),
+                     PLM_FORMAT);
+    assert_string_equal(error.what, wrong[i][2]);
+    assert_string_equal(error.where, put(folder, "config.json", NULL));
+  }
+  assert_int_equal(window, 64); /* as before */
+  assert_int_equal(objective, PLM_OBJECTIVE_CAUSAL);
+}
+
 /* The operators of this backend are missing, so opening a model would crash. */
 static void weights_are_compared_before_a_model_is_opened(void **state)
 {
@@ -173,6 +208,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(sizes_beyond_the_limits_are_refused_by_name),
       cmocka_unit_test(a_window_of_local_masks_is_not_empty),
+      cmocka_unit_test(window_and_objective_are_read),
       cmocka_unit_test(weights_are_compared_before_a_model_is_opened),
       cmocka_unit_test(sums_of_sizes_do_not_wrap),
   };
