@@ -171,6 +171,29 @@ expect 1 score A-2G K2E
 says err 'all variants fit with --offset -5'
 
 # ---- wrong command lines ----
+for offset in 1000000000 -1000000000; do
+  expect 0 score --offset $offset --all -q
+done
+for offset in 1000000001 -1000000001; do
+  expect 2 score --offset $offset --all
+  says err "--offset $offset is not within -1000000000 to 1000000000"
+done
+expect 2 plm-pipeline score --checkpoint "$checkpoint" --wild-type - --csv -
+says err '--wild-type and --csv cannot both be standard input'
+expect 2 score --all --plot --json
+says err '--plot needs --all, and cannot be combined with --json'
+expect 2 score --all --plot --output -
+says err '--plot.* would both write to standard output'
+expect 2 score A4G --mutations m
+says err '--mutations names a column of a CSV file'
+expect 2 score --csv four.csv --all
+says err 'give the variants in one of three ways'
+expect 2 score --csv four.csv A4G
+says err 'give the variants in one of three ways'
+for other in --csv=four.csv --mutations=m --score-column=x; do
+  expect 2 score --per-position "$other"
+  says err "--per-position cannot be combined with ${other%%=*}$"
+done
 expect 2 score
 says err 'give the variants in one of three ways: MUTATION..., --csv FILE or --all'
 says err '--per-position'
