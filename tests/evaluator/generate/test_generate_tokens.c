@@ -341,6 +341,7 @@ static void continues(enum plm_architecture architecture, enum plm_tokenizer_kin
   const uint32_t sequences = (prompts > 0 ? prompts : 1) * copies;
   assert_int_equal(made.sequences, sequences);
   const char *at = made.fasta;
+  uint64_t residues = 0;
   for (uint32_t n = 0; n < sequences; n++) {
     int32_t tokens[256] = {words->cls};
     const uint32_t length = prompts > 0 ? draw_letters(5 * (n / copies) + 4, L - 2, letters) : 0;
@@ -351,6 +352,7 @@ static void continues(enum plm_architecture architecture, enum plm_tokenizer_kin
     if (n % every != 0) {
       const size_t size = strcspn(strchr(at, '\n') + 1, "\n");
       wrote(&at, name, (const uint8_t *)strchr(at, '\n') + 1, size);
+      residues += size - length;
       continue;
     }
     for (uint32_t i = 0; i < length; i++)
@@ -360,6 +362,7 @@ static void continues(enum plm_architecture architecture, enum plm_tokenizer_kin
     uint32_t count = continue_alone(&made, n, tokens, length + 1, end, &events);
     traced(&made, n, &events);
     count -= tokens[count - 1] == words->eos;
+    residues += count - 1 - length;
     uint8_t text[256];
     for (uint32_t t = 1; t < count; t++)
       text[t - 1] = words->kind == PLM_TOKENIZER_BYTE
@@ -367,6 +370,7 @@ static void continues(enum plm_architecture architecture, enum plm_tokenizer_kin
                         : (uint8_t)plm_token_text(words, (uint32_t)tokens[t])[0];
     wrote(&at, name, text, count - 1);
   }
+  assert_int_equal(made.residues, residues);
   close_made(&made);
   inference_case_close(&made.c);
 }
