@@ -1,0 +1,12 @@
+/* What a test's calls print. Checks come after captured_end, because in between their messages
+ * would be captured too. */
+#ifndef PLM_TESTS_SUPPORT_CAPTURED_H
+#define PLM_TESTS_SUPPORT_CAPTURED_H
+
+/* From here on, what is written to the descriptor (STDOUT_FILENO or STDERR_FILENO) is kept. Ends
+ * the process if that is impossible. */
+void captured_begin(int descriptor);
+/* Puts the descriptor back and returns what was written, until the next call. */
+const char *captured_end(void);
+
+#endif
