@@ -163,6 +163,133 @@ static void a_folder_is_refused_at_once(void **state)
   assert_int_equal(plm_output_open(scratch_path("nowhere/out"), &output, &error), PLM_NOT_FOUND);
 }
 
+static void paths_and_descriptors_are_told_apart(void **state)
+{
+  (void)state;
+  char file[PLM_PATH_SIZE], folder[PLM_PATH_SIZE];
+  struct plm_error error = {0};
+  snprintf(file, sizeof file, "%s", scratch_path("plain"));
+  assert_false(plm_output_is_stream(file));
+  assert_int_equal(plm_output_write(file, "x", 1, false, NULL), PLM_OK);
+  assert_false(plm_output_is_stream(file));
+  assert_false(plm_output_is_stream(scratch_directory()));
+  assert_true(plm_output_is_stream("/dev/null"));
+  assert_true(plm_output_is_stream("/dev/stderr"));
+  assert_true(plm_output_is_stream("/dev/fd/0"));
+  assert_true(plm_output_is_stream("/proc/self/fd/9"));
+  assert_false(plm_output_is_stream("/dev/fd/x"));
+  assert_false(plm_output_is_stream("/dev/fd/1x"));
+  assert_false(plm_output_is_stream("dev/fd/1"));
+  assert_true(plm_output_is_stream("/dev/fd/1048576"));
+  assert_false(plm_output_is_stream("/dev/fd/1048577"));
+  assert_false(plm_output_is_stdout("/dev/stderr"));
+  assert_string_equal(plm_output_name(file), file);
+  /* the folder in which a stream's other files may be written is the one for temporary files */
+  assert_int_equal(plm_output_folder(file, folder, &error), PLM_OK);
+  assert_string_equal(folder, scratch_directory());
+  assert_int_equal(plm_output_folder("-", folder, &error), PLM_OK);
+  assert_non_null(strstr(folder, plm_temporary_folder()));
+}
+
+static void only_one_result_goes_to_standard_output(void **state)
+{
+  (void)state;
+  struct plm_error error = {0};
+  assert_int_equal(plm_output_check_stdout(NULL, "--json", &error), PLM_OK);
+  assert_int_equal(plm_output_check_stdout("file", "--json", &error), PLM_OK);
+  assert_int_equal(plm_output_check_stdout("/dev/fd/1", "--json", &error), PLM_USAGE);
+  assert_string_equal(error.what,
+                      "--json and --output /dev/fd/1 would both write to standard output");
+}
+
+static void targets_are_found_through_links(void **state)
+{
+  (void)state;
+  char target[PLM_PATH_SIZE], wanted[PLM_PATH_SIZE], folder[PLM_PATH_SIZE];
+  struct plm_error error = {0};
+  assert_int_equal(plm_directory_make(scratch_path("deep"), NULL), PLM_OK);
+  assert_int_equal(symlink("deep/second", scratch_path("chain")), 0);
+  assert_int_equal(symlink("end", scratch_path("deep/second")), 0);
+  snprintf(wanted, sizeof wanted, "%s", scratch_path("deep/end"));
+  assert_int_equal(plm_output_target(scratch_path("chain"), target, &error), PLM_OK);
+  assert_string_equal(target, wanted);
+  assert_int_equal(plm_output_folder(scratch_path("chain"), folder, &error), PLM_OK);
+  assert_string_equal(folder, scratch_path("deep"));
+  assert_int_equal(symlink("deep", scratch_path("to-folder")), 0);
+  assert_int_equal(plm_output_target(scratch_path("to-folder"), target, &error), PLM_EXISTS);
+  assert_int_equal(plm_output_target("/dev/null", target, &error), PLM_EXISTS);
+  /* 40 links lead to no file, as for the kernel; 39 do */
+  for (int i = 0; i < 40; i++) {
+    char name[16], next[16];
+    snprintf(name, sizeof name, "link%d", i);
+    snprintf(next, sizeof next, "link%d", i + 1);
+    assert_int_equal(symlink(next, scratch_path(name)), 0);
+  }
+  assert_int_equal(plm_output_target(scratch_path("link0"), target, &error), PLM_IO);
+  assert_non_null(strstr(error.what, "cannot write "));
+  assert_int_equal(plm_output_target(scratch_path("link1"), target, &error), PLM_OK);
+  assert_string_equal(target, scratch_path("link40"));
+}
+
+static void long_paths_are_refused(void **state)
+{
+  (void)state;
+  static char longest[PLM_PATH_SIZE + 1];
+  char target[PLM_PATH_SIZE];
+  struct plm_error error = {0};
+  struct plm_output_file *output;
+  memset(longest, 'x', PLM_PATH_SIZE);
+  assert_int_equal(plm_output_target(longest, target, &error), PLM_LIMIT);
+  assert_int_equal(plm_output_open(longest, &output, &error), PLM_LIMIT);
+  longest[PLM_PATH_SIZE - 1] = '\0';
+  assert_int_equal(plm_output_target(longest, target, &error), PLM_OK);
+  assert_string_equal(target, longest);
+  assert_int_equal(plm_output_open(longest, &output, &error), PLM_LIMIT); /* with .tmp-PID */
+}
+
+static void secrets_are_private(void **state)
+{
+  (void)state;
+  const mode_t before = umask(022);
+  const char *path = scratch_path("secret"), *other = scratch_path("public");
+  struct plm_error error = {0};
+  assert_int_equal(plm_output_write(path, "secret\n", 7, true, &error), PLM_OK);
+  assert_file(path, "secret\n");
+  assert_int_equal(scratch_mode(scratch_directory(), "secret"), 0600);
+  assert_int_equal(plm_output_write(other, "words", 5, false, &error), PLM_OK);
+  assert_file(other, "words");
+  assert_int_equal(scratch_mode(scratch_directory(), "public"), 0644);
+  assert_int_equal(umask(before), 022); /* as it was before the call */
+}
+
+static void a_full_device_is_an_error(void **state)
+{
+  (void)state;
+  struct plm_error error = {0};
+  if (!plm_file_exists("/dev/full")) skip("there is no /dev/full");
+  assert_int_equal(plm_output_write("/dev/full", "x", 1, false, &error), PLM_NO_SPACE);
+  assert_string_equal(error.what, "cannot write /dev/full: No space left on device");
+  assert_int_equal(plm_output_write("/dev/fd/999999", "x", 1, false, &error), PLM_IO);
+  assert_string_equal(error.what, "cannot write /dev/fd/999999: Bad file descriptor");
+}
+
+static void a_file_that_cannot_be_replaced_leaves_nothing(void **state)
+{
+  (void)state;
+  struct plm_error error = {0};
+  struct plm_output_file *output;
+  char path[PLM_PATH_SIZE], temporary[PLM_PATH_SIZE + 32];
+  snprintf(path, sizeof path, "%s", scratch_path("replaced"));
+  snprintf(temporary, sizeof temporary, "%s.tmp-%ld", path, (long)getpid());
+  assert_int_equal(plm_output_open(path, &output, &error), PLM_OK);
+  assert_true(plm_file_exists(temporary));
+  assert_int_equal(mkdir(path, 0700), 0); /* meanwhile */
+  assert_int_equal(plm_output_finish(output, &error), PLM_IO);
+  plm_output_close(output);
+  assert_false(plm_file_exists(temporary));
+  plm_output_close(NULL);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -173,6 +300,13 @@ int main(void)
       cmocka_unit_test(standard_output_has_several_names),
       cmocka_unit_test(a_descriptor_is_written_where_it_stands),
       cmocka_unit_test(a_folder_is_refused_at_once),
+      cmocka_unit_test(paths_and_descriptors_are_told_apart),
+      cmocka_unit_test(only_one_result_goes_to_standard_output),
+      cmocka_unit_test(targets_are_found_through_links),
+      cmocka_unit_test(long_paths_are_refused),
+      cmocka_unit_test(secrets_are_private),
+      cmocka_unit_test(a_full_device_is_an_error),
+      cmocka_unit_test(a_file_that_cannot_be_replaced_leaves_nothing),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
