@@ -335,3 +335,17 @@ def test_a_fault_cannot_write_outside_of_its_folders(tmp_path):
     left = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*"))
     assert left == ["home", "home/new", "job", "others", "others/file"]
     assert not (tmp_path.parent / "outside").exists()
+
+
+def test_a_test_has_a_folder_for_its_sockets(tmp_path):
+    """Otherwise they would lie in /tmp, where a test cannot write."""
+    (tmp_path / "build/tests").mkdir(parents=True)
+    program = tmp_path / "build/tests/socket_folder"
+    program.write_text(
+        '#!/bin/sh\necho x >"$XDG_RUNTIME_DIR/new" && [ "$(stat -c %a "$XDG_RUNTIME_DIR")" = 700 ]\n'
+    )
+    program.chmod(0o755)
+    try:
+        assert workplace.run_test(tmp_path, "socket_folder", 60, None)[0] == "ok"
+    except SystemExit:
+        pytest.skip("this machine makes no mount namespaces")

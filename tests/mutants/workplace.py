@@ -241,6 +241,7 @@ def run_test(tree, name, limit_s, venv):
             os.environ, PLM_BUILD=str(tree / "build"), PLM_VENV=str(venv or ""), JOBS="1"
         )
         environment[MARK] = home
+        environment["XDG_RUNTIME_DIR"] = home  # sockets: without it, they lie in /tmp itself
         for variable in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS"):
             environment.pop(variable, None)
         if name.endswith((".sh", ".py")):
