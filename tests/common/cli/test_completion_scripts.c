@@ -4,15 +4,14 @@
 #include "tests/support/cmocka_all.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "common/base/file.h"
 #include "common/base/text.h"
 #include "common/cli/completion_words.h"
 #include "common/config/settings.h"
 #include "tests/support/captured.h"
+#include "tests/support/expected_file.h"
 
 static const struct plm_option of_program[] = {
     {'p', "port", "N", "a number: 'quoted' [0:9] \\ more"},
@@ -119,21 +118,17 @@ static void without_keys(const char *script, struct plm_text *text)
 
 static void compare(const char *shell)
 {
-  const char *root = getenv("PLM_ROOT") != NULL ? getenv("PLM_ROOT") : ".";
-  char path[PLM_PATH_SIZE], *wanted;
-  size_t size;
+  char name[64];
   struct plm_error error = {0};
   struct plm_text got = {0};
-  snprintf(path, sizeof path, "%s/tests/common/cli/completion/%s", root, shell);
   captured_begin(STDOUT_FILENO);
   const plm_status status = plm_completion_print(&program, shell, &error);
   const plm_status second = plm_completion_print(&simple, shell, &error);
   without_keys(captured_end(), &got);
   assert_int_equal(status, PLM_OK);
   assert_int_equal(second, PLM_OK);
-  if (plm_file_read(path, 1 << 20, &wanted, &size, &error) != PLM_OK) fail_msg("%s", error.what);
-  assert_string_equal(got.data, wanted);
-  free(wanted);
+  snprintf(name, sizeof name, "common/cli/completion/%s", shell);
+  expected_file(name, got.data);
   plm_text_deinit(&got);
 }
 

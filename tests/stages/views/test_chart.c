@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "stages/views/chart.h"
+#include "tests/support/expected_file.h"
 
 static struct plm_text draw(const struct plm_chart_line *lines, size_t count, double last_step,
                             bool from_zero, double level)
@@ -89,6 +90,113 @@ static void many_steps_become_means_with_a_band(void **state)
   free(y);
 }
 
+/* A line of so many points, where y is 10 but for one 1000. */
+static struct plm_text draw_outlier(int points, bool from_zero)
+{
+  static double x[200], y[200];
+  for (int i = 0; i < points; i++) {
+    x[i] = i;
+    y[i] = i == 7 ? 1000 : 10;
+  }
+  const struct plm_chart_line line = {.label = "a", .x = x, .y = y, .count = (size_t)points};
+  return draw(&line, 1, 120, from_zero, NAN);
+}
+
+static void how_a_line_is_drawn_depends_on_its_points(void **state)
+{
+  (void)state;
+  static const struct {
+    int points;
+    size_t circles, bands, corners;
+  } cases[] = {{40, 40, 0, 40}, {41, 0, 0, 41}, {120, 0, 0, 120}, {121, 0, 1, 60}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    struct plm_text text = draw_outlier(cases[i].points, false);
+    assert_int_equal(occurrences(text.data, "<circle"), cases[i].circles);
+    assert_int_equal(occurrences(text.data, "class=\"band b0\""), cases[i].bands);
+    char *line = strstr(text.data, "class=\"line");
+    assert_non_null(line);
+    *strchr(strstr(line, " d=\"") + 4, '"') = '\0';
+    assert_int_equal(occurrences(line, "L") + 1, cases[i].corners);
+    plm_text_deinit(&text);
+  }
+  /* an axis from zero holds each of few points, but not the outlier of a band */
+  struct plm_text text = draw_outlier(120, true);
+  assert_non_null(strstr(text.data, ">1000</text>"));
+  plm_text_deinit(&text);
+  text = draw_outlier(121, true);
+  assert_non_null(strstr(text.data, ">600</text>"));
+  assert_null(strstr(text.data, ">1000</text>"));
+  plm_text_deinit(&text);
+  text = draw_outlier(121, false);
+  assert_non_null(strstr(text.data, ">1000</text>"));
+  plm_text_deinit(&text);
+}
+
+/* Adds the chart of two values, the second at the last step. */
+static void add_chart(struct plm_text *text, double first, double second, struct plm_chart chart)
+{
+  const double x[] = {chart.range[0], chart.range[1]}, y[] = {first, second};
+  const struct plm_chart_line line = {.label = "a", .x = x, .y = y, .count = 2};
+  chart.title = "A chart";
+  chart.lines = &line;
+  chart.count = 1;
+  plm_chart_draw(text, &chart);
+}
+
+static void axes_have_round_numbers(void **state)
+{
+  (void)state;
+  struct plm_text text = {0};
+  const struct plm_chart usual = {
+      .scale = 1, .level = NAN, .range = {0, 100}, .value_max = INFINITY};
+  struct plm_chart chart = usual;
+  add_chart(&text, 1, 7.5, chart); /* ticks of 1, 2, 5 and 10 */
+  add_chart(&text, 0, 9, chart);
+  add_chart(&text, -3, 20, chart);
+  add_chart(&text, 0.25, 0.6, chart);
+  add_chart(&text, 5, 5, chart); /* without an extent */
+  add_chart(&text, 0, 0, chart);
+  add_chart(&text, -2, -2, chart);
+  chart.range[1] = 9999;
+  add_chart(&text, 9999.4, 10000.6, chart);
+  chart.range[1] = 2e6;
+  add_chart(&text, 999900, 1e6, chart);
+  chart.range[0] = 13;
+  chart.range[1] = 13;
+  add_chart(&text, 1, 2, chart);
+  chart = usual;
+  chart.from_zero = true;
+  add_chart(&text, 3, 4, chart);
+  add_chart(&text, -1, 4, chart);
+  chart.scale = 100;
+  chart.value_max = 100;
+  add_chart(&text, 0.25, 0.97, chart); /* would end at 120 */
+  add_chart(&text, 1, 1, chart);
+  chart = usual;
+  chart.scale = 10;
+  chart.level = 3;
+  add_chart(&text, 1, 2, chart);
+  chart.level = 0.5;
+  add_chart(&text, 1, 2, chart);
+  chart.value_max = 3; /* below all values: not obeyed */
+  add_chart(&text, 1, 2, chart);
+  expected_file("stages/views/chart/axes.svg", text.data);
+  plm_text_deinit(&text);
+}
+
+static void several_lines_share_the_values_under_the_pointer(void **state)
+{
+  (void)state;
+  static const double x[] = {-5, 0, 1, 2, 59, 60, 70}, y[] = {1, 2, 4, 3, 5, 6, 7}, few[] = {1, 30};
+  const struct plm_chart_line lines[] = {
+      {.label = "<a>", .x = x, .y = y, .count = 7, .color = 1, .dash = 2},
+      {.label = "none", .x = x, .y = y, .count = 0, .color = 5},
+      {.label = "b", .x = few, .y = few, .count = 2, .color = 7}};
+  struct plm_text text = draw(lines, 3, 60, false, 6.5);
+  expected_file("stages/views/chart/lines.svg", text.data);
+  plm_text_deinit(&text);
+}
+
 static void equal_values_and_a_level_are_drawn(void **state)
 {
   (void)state;
@@ -124,6 +232,9 @@ int main(void)
       cmocka_unit_test(points_lie_where_their_values_are),
       cmocka_unit_test(points_that_are_not_finite_are_left_out),
       cmocka_unit_test(many_steps_become_means_with_a_band),
+      cmocka_unit_test(how_a_line_is_drawn_depends_on_its_points),
+      cmocka_unit_test(axes_have_round_numbers),
+      cmocka_unit_test(several_lines_share_the_values_under_the_pointer),
       cmocka_unit_test(equal_values_and_a_level_are_drawn),
       cmocka_unit_test(foreign_text_is_never_markup),
   };

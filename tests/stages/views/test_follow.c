@@ -3,6 +3,7 @@
 #include "tests/support/cmocka_all.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "stages/views/follow.h"
@@ -66,11 +67,77 @@ static void a_cut_goes_back(void **state)
   plm_follower_close(follower);
 }
 
+/* More lines than there is room for at first, of which all are cut at once. */
+static void many_lines_are_remembered(void **state)
+{
+  (void)state;
+  enum { LINES = 600 };
+  const char *path = scratch_path("many.jsonl");
+  struct plm_follower *follower;
+  char line[32];
+  for (int i = 0; i < LINES; i++) {
+    snprintf(line, sizeof line, "line %d\n", i);
+    append(path, line);
+  }
+  assert_int_equal(plm_follower_open(path, &follower, NULL), PLM_OK);
+  for (int i = 0; i < LINES; i++) {
+    snprintf(line, sizeof line, "line %d", i);
+    expect(follower, line);
+  }
+  expect(follower, NULL);
+  assert_int_equal(truncate(path, 7), 0); /* "line 0\n" */
+  append(path, "line 1\nother\n");
+  expect(follower, "other"); /* lines 0 and 1 are there as before */
+  expect(follower, NULL);
+  assert_int_equal(truncate(path, 0), 0);
+  expect(follower, NULL);
+  append(path, "line 0\n");
+  expect(follower, "line 0");
+  plm_follower_close(follower);
+  plm_follower_close(NULL);
+}
+
+/* The same size, and the same place of each line. */
+static void other_lines_of_the_same_size_are_seen(void **state)
+{
+  (void)state;
+  const char *path = scratch_path("same.jsonl");
+  struct plm_follower *follower;
+  append(path, "aa\nbb\n");
+  assert_int_equal(plm_follower_open(path, &follower, NULL), PLM_OK);
+  expect(follower, "aa");
+  expect(follower, "bb");
+  expect(follower, NULL);
+  FILE *file = fopen(path, "r+");
+  assert_non_null(file);
+  fputs("aa\ncc\n", file);
+  fclose(file);
+  expect(follower, "cc");
+  expect(follower, NULL);
+  plm_follower_close(follower);
+}
+
+static void a_file_that_cannot_be_read_is_an_error(void **state)
+{
+  (void)state;
+  const char *line = "before";
+  struct plm_follower *follower;
+  struct plm_error error = {0};
+  assert_int_equal(plm_follower_open(scratch_directory(), &follower, NULL), PLM_OK);
+  assert_int_equal(plm_follower_next(follower, &line, &error), PLM_IO); /* a folder */
+  assert_non_null(strstr(error.what, "cannot read "));
+  assert_null(line);
+  plm_follower_close(follower);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(lines_come_as_the_file_grows),
       cmocka_unit_test(a_cut_goes_back),
+      cmocka_unit_test(many_lines_are_remembered),
+      cmocka_unit_test(other_lines_of_the_same_size_are_seen),
+      cmocka_unit_test(a_file_that_cannot_be_read_is_an_error),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
 #include "tests/support/cmocka_all.h"
 
 #include <math.h>
+#include <stdio.h>
 
 #include "common/base/file.h"
 #include "stages/views/metrics_curves.h"
@@ -36,10 +37,71 @@ static void the_last_line_of_a_step_counts(void **state)
   assert_true(curves.count == 0 && isnan(curves.baseline));
 }
 
+static void keys_and_sets_have_curves_of_their_own(void **state)
+{
+  (void)state;
+  static const char lines[] =
+      "{\"step\":1,\"split\":\"valid\",\"loss\":3,\"accuracy\":0.5,\"baseline_entropy\":2.5}\n"
+      "{\"step\":1,\"set\":\"corpus\",\"split\":\"test\",\"loss\":4}\n"
+      "{\"step\":1,\"set\":\"refseq\",\"split\":\"valid\",\"loss\":5,\"baseline_entropy\":9}\n"
+      "{\"split\":\"valid\",\"loss\":7}\n"
+      "{\"step\":2,\"split\":\"valid\",\"loss\":null,\"accuracy\":0.75}\n";
+  static const char *const keys[] = {"loss", "accuracy", "mcc"};
+  const char *path = scratch_path("sets.jsonl");
+  struct plm_curves curves[3];
+  scratch_write(path, lines, sizeof lines - 1);
+  assert_int_equal(plm_curves_read_keys(path, keys, 3, curves, NULL), PLM_OK);
+  assert_int_equal(curves[0].count, 3);
+  assert_string_equal(curves[0].list[0].split, "valid");
+  assert_string_equal(curves[0].list[1].split, "test");
+  assert_string_equal(curves[0].list[2].split, "refseq valid");
+  for (size_t i = 0; i < 3; i++) {
+    assert_int_equal(curves[0].list[i].count, 1);
+    assert_true(curves[0].list[i].x[0] == 1);
+    assert_true(curves[0].list[i].y[0] == 3.0 + (double)i);
+  }
+  assert_int_equal(curves[1].count, 1);
+  assert_int_equal(curves[1].list[0].count, 2);
+  assert_true(curves[1].list[0].x[1] == 2 && curves[1].list[0].y[1] == 0.75);
+  assert_int_equal(curves[2].count, 0);
+  for (size_t i = 0; i < 3; i++) {
+    assert_true(curves[i].baseline == 2.5);
+    plm_curves_deinit(&curves[i]);
+  }
+}
+
+/* 600 points in reverse order, and more subjects than there is room for. */
+static void many_points_and_many_splits(void **state)
+{
+  (void)state;
+  const char *path = scratch_path("many.jsonl");
+  FILE *file = fopen(path, "w");
+  assert_non_null(file);
+  for (int step = 600; step > 0; step--)
+    fprintf(file, "{\"step\":%d,\"loss\":%d}\n", step, 10 * step);
+  for (int i = 1; i <= PLM_CURVE_SPLITS; i++)
+    fprintf(file, "{\"step\":1,\"split\":\"s%d\",\"loss\":1}\n", i);
+  fprintf(file, "{\"step\":601,\"loss\":6010}\n");
+  fclose(file);
+  struct plm_curves curves;
+  assert_int_equal(plm_curves_read(path, "loss", &curves, NULL), PLM_OK);
+  assert_int_equal(curves.count, PLM_CURVE_SPLITS);
+  assert_int_equal(curves.list[0].count, 601);
+  for (size_t i = 0; i < 601; i++) {
+    assert_true(curves.list[0].x[i] == (double)(i + 1));
+    assert_true(curves.list[0].y[i] == 10.0 * (double)(i + 1));
+  }
+  assert_int_equal(curves.list[PLM_CURVE_SPLITS - 1].count, 1);
+  plm_curves_deinit(&curves);
+  assert_int_equal(curves.count, 0);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_last_line_of_a_step_counts),
+      cmocka_unit_test(keys_and_sets_have_curves_of_their_own),
+      cmocka_unit_test(many_points_and_many_splits),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

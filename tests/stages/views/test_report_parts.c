@@ -1,0 +1,273 @@
+/* The page of `report`: its parts for runs whose metrics differ, compared as a whole with
+ * tests/stages/views/report/. */
+#include "tests/support/cmocka_all.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/config/settings.h"
+#include "stages/views/report.h"
+#include "tests/support/expected_file.h"
+#include "tests/support/must.h"
+
+enum { MOST = 4 };
+
+static void set_points(struct plm_curve *curve, const char *split, const double *x, const double *y,
+                       size_t count)
+{
+  snprintf(curve->split, sizeof curve->split, "%s", split);
+  curve->count = curve->capacity = count;
+  curve->x = must(malloc(count * sizeof *x));
+  curve->y = must(malloc(count * sizeof *y));
+  memcpy(curve->x, x, count * sizeof *x);
+  memcpy(curve->y, y, count * sizeof *y);
+}
+
+/* The trainer's metric at the steps 1, 2, 3 and 5, or at fewer of them. */
+static void train(struct plm_report_run *run, enum plm_report_trainer_metric metric, size_t count,
+                  const double *y)
+{
+  static const double steps[MOST] = {1, 2, 3, 5};
+  set_points(&run->trainer[metric].list[0], "", steps, y, count);
+  run->trainer[metric].count = 1;
+}
+
+static void evaluate(struct plm_report_run *run, enum plm_report_evaluator_metric metric,
+                     const char *split, size_t count, const double *y)
+{
+  static const double steps[MOST] = {0, 4, 6, 10};
+  struct plm_curves *curves = &run->evaluator[metric];
+  set_points(&curves->list[curves->count++], split, steps, y, count);
+}
+
+static void begin_run(struct plm_report_run *run, const char *name, const char *state,
+                      const char *yaml)
+{
+  struct plm_error error = {0};
+  *run = (struct plm_report_run){.state = state};
+  snprintf(run->folder, sizeof run->folder, "/runs/%s", name);
+  run->name = run->folder + strlen("/runs/");
+  for (size_t i = 0; i < PLM_REPORT_TRAINER_COUNT; i++) run->trainer[i].baseline = NAN;
+  for (size_t i = 0; i < PLM_REPORT_EVALUATOR_COUNT; i++) run->evaluator[i].baseline = NAN;
+  if (plm_config_load_text(yaml, strlen(yaml), &run->config, &error) != PLM_OK)
+    fail_msg("%s", error.what);
+}
+
+/* Everything is known. The rates of the head and of the scalars are those of the embeddings and of
+ * the hidden matrices. The wait for data is not known at the step 1. */
+static void first_run(struct plm_report_run *run)
+{
+  begin_run(run, "first", "complete", "seed: 2\ntrainer: {steps: 1234567}\n");
+  train(run, PLM_REPORT_TRAINER_loss, 4, (double[]){3.5, 3, 2.75, 2.5});
+  train(run, PLM_REPORT_TRAINER_accuracy, 4, (double[]){0.1, 0.2, 0.3, 0.25});
+  train(run, PLM_REPORT_TRAINER_lr_hidden, 4, (double[]){0.25, 0.5, 0.5, 0.1});
+  train(run, PLM_REPORT_TRAINER_lr_embed, 4, (double[]){0.05, 0.1, 0.1, 0.05});
+  train(run, PLM_REPORT_TRAINER_lr_head, 4, (double[]){0.05, 0.1, 0.1, 0.05});
+  train(run, PLM_REPORT_TRAINER_lr_scalar, 4, (double[]){0.25, 0.5, 0.5, 0.1});
+  train(run, PLM_REPORT_TRAINER_tokens, 4, (double[]){1000, 2000, 3000, 1234567});
+  train(run, PLM_REPORT_TRAINER_tokens_per_second, 4, (double[]){9, 4000, 1000, 2000});
+  train(run, PLM_REPORT_TRAINER_padding_fraction, 4, (double[]){0.1, 0.2, 0.1, 0.2});
+  train(run, PLM_REPORT_TRAINER_grad_norm, 4, (double[]){8, 4, 2, 1});
+  train(run, PLM_REPORT_TRAINER_step_ms, 4, (double[]){1000, 2000, 3000, 54000});
+  train(run, PLM_REPORT_TRAINER_data_wait_ms, 4, (double[]){100, 1000, 0, 4900});
+  run->trainer[PLM_REPORT_TRAINER_data_wait_ms].list[0].x[0] = 0;
+  train(run, PLM_REPORT_TRAINER_checkpoint_ms, 4, (double[]){0, 0, 1500, 1500});
+  train(run, PLM_REPORT_TRAINER_memory_bytes, 4, (double[]){1, 2, 3, 9.999e9});
+  train(run, PLM_REPORT_TRAINER_mfu, 4, (double[]){0.1, 0.9, 0.4, 0.5});
+  evaluate(run, PLM_REPORT_EVALUATOR_loss, "valid", 4, (double[]){3, 2.5, 2.25, 2.25});
+  evaluate(run, PLM_REPORT_EVALUATOR_loss, "test", 3, (double[]){3.1, 2.6, 2.4});
+  run->evaluator[PLM_REPORT_EVALUATOR_loss].baseline = 2.875;
+  evaluate(run, PLM_REPORT_EVALUATOR_accuracy, "valid", 3, (double[]){0.1, 0.2, 0.375});
+  evaluate(run, PLM_REPORT_EVALUATOR_mcc, "valid", 2, (double[]){0.1, 0.25});
+  run->machine = (struct plm_report_machine){.known = true,
+                                             .processor = "A <Processor>",
+                                             .device = "cuda",
+                                             .level = "amx",
+                                             .precision = "bf16",
+                                             .products = "oneDNN",
+                                             .version = "9.8.7",
+                                             .build = "abc",
+                                             .threads = 3,
+                                             .ranks = 2,
+                                             .product_flops = 2.5e11};
+}
+
+/* The rate of the scalars is not that of the hidden matrices, and evaluations are later than the
+ * last step. */
+static void second_run(struct plm_report_run *run)
+{
+  begin_run(run, "second", "running", "seed: 3\n");
+  train(run, PLM_REPORT_TRAINER_loss, 3, (double[]){4, 3.5, 3.25});
+  train(run, PLM_REPORT_TRAINER_lr_hidden, 3, (double[]){0.25, 0.5, 0.5});
+  train(run, PLM_REPORT_TRAINER_lr_embed, 3, (double[]){0.2, 0.2, 0.2});
+  train(run, PLM_REPORT_TRAINER_lr_head, 3, (double[]){0.2, 0.2, 0.2});
+  train(run, PLM_REPORT_TRAINER_lr_scalar, 3, (double[]){0.25, 0.5, 0.75});
+  train(run, PLM_REPORT_TRAINER_step_ms, 3, (double[]){1000, 0, 3600000});
+  train(run, PLM_REPORT_TRAINER_data_wait_ms, 2, (double[]){500, 10});
+  train(run, PLM_REPORT_TRAINER_memory_bytes, 1, (double[]){1e10});
+  evaluate(run, PLM_REPORT_EVALUATOR_loss, "valid", 3, (double[]){4.5, NAN, 2.5});
+  evaluate(run, PLM_REPORT_EVALUATOR_loss, "refseq valid", 2, (double[]){3.5, 3.25});
+  run->machine = (struct plm_report_machine){.known = true,
+                                             .device = "cpu",
+                                             .products = "cblas",
+                                             .version = "9.8.8",
+                                             .threads = 1,
+                                             .ranks = 1};
+}
+
+static void empty_run(struct plm_report_run *run)
+{
+  begin_run(run, "<empty>", "stopped", "version: 1\n");
+}
+
+static void open_runs(struct plm_report_run runs[3])
+{
+  first_run(&runs[0]);
+  second_run(&runs[1]);
+  empty_run(&runs[2]);
+}
+
+static void close_runs(struct plm_report_run *runs, size_t count)
+{
+  for (size_t i = 0; i < count; i++) plm_report_run_deinit(&runs[i]);
+}
+
+static void the_charts_of_several_runs(void **state)
+{
+  (void)state;
+  static struct plm_report_run runs[3];
+  struct plm_text text = {0};
+  open_runs(runs);
+  plm_report_charts(&text, runs, 3);
+  assert_false(text.failed);
+  expected_file("stages/views/report/charts.html", text.data);
+  plm_text_clear(&text);
+  plm_report_charts(&text, runs, 1);
+  expected_file("stages/views/report/charts_of_one.html", text.data);
+  plm_text_deinit(&text);
+  close_runs(runs, 3);
+}
+
+/* Cuts out what stands between two words. */
+static void leave_out(char *text, const char *begin, const char *end)
+{
+  char *from = strstr(text, begin);
+  assert_non_null(from);
+  from += strlen(begin);
+  const char *to = strstr(from, end);
+  assert_non_null(to);
+  memmove(from, to, strlen(to) + 1);
+}
+
+static void the_page_of_several_runs(void **state)
+{
+  (void)state;
+  static struct plm_report_run runs[3];
+  struct plm_text text = {0};
+  open_runs(runs);
+  assert_int_equal(plm_report_page(&text, runs, 3, "2026 & later", NULL), PLM_OK);
+  assert_non_null(strstr(text.data, plm_report_css));
+  leave_out(text.data, "<style>\n", "</style>");
+  leave_out(text.data, "<section class=\"charts\">\n", "</section>");
+  leave_out(text.data, "<h2>Configuration</h2>\n", "<h2>Machine</h2>");
+  leave_out(text.data, "<footer>plm-pipeline ", " report");
+  expected_file("stages/views/report/page.html", text.data);
+  plm_text_clear(&text);
+  assert_int_equal(plm_report_page(&text, runs, 1, "now", NULL), PLM_OK);
+  assert_null(strstr(text.data, "<p class=\"runs\">"));
+  assert_non_null(strstr(text.data, "<title>first</title>"));
+  assert_non_null(strstr(text.data, "<footer>plm-pipeline " PLM_VERSION " report, now</footer>"));
+  text.failed = true;
+  assert_int_equal(plm_report_page(&text, runs, 1, "now", NULL), PLM_NO_MEMORY);
+  plm_text_deinit(&text);
+  close_runs(runs, 3);
+}
+
+/* A row of the summary for a run of which one metric is known. */
+static void assert_cell(enum plm_report_trainer_metric metric, size_t count, const double *y,
+                        const char *row)
+{
+  static struct plm_report_run run;
+  struct plm_text text = {0};
+  empty_run(&run);
+  train(&run, metric, count, y);
+  plm_report_summary(&text, &run, 1);
+  if (strstr(text.data, row) == NULL) fail_msg("no %s in: %s", row, text.data);
+  plm_text_deinit(&text);
+  plm_report_run_deinit(&run);
+}
+
+static void figures_at_their_limits(void **state)
+{
+  (void)state;
+  static const struct {
+    double value;
+    const char *row;
+  } durations[] = {{59499, ">59 s<"},         {59500, ">1 min 0 s<"},   {3599000, ">59 min 59 s<"},
+                   {3600000, ">1 h 0 min<"},  {3659000, ">1 h 0 min<"}, {7260000, ">2 h 1 min<"},
+                   {90000000, ">25 h 0 min<"}},
+    memory[] = {{9.9994e9, ">9999 MB<"}, {1e10, ">10.0 GB<"}, {1.26e10, ">12.6 GB<"}},
+    tokens[] = {{0, ">0<"},
+                {999, ">999<"},
+                {1000, ">1,000<"},
+                {999999, ">999,999<"},
+                {1000000, ">1,000,000<"},
+                {-1000, ">-1,000<"},
+                {-100, ">-100<"}};
+  for (size_t i = 0; i < sizeof durations / sizeof *durations; i++)
+    assert_cell(PLM_REPORT_TRAINER_step_ms, 1, &durations[i].value, durations[i].row);
+  for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
+    assert_cell(PLM_REPORT_TRAINER_memory_bytes, 1, &memory[i].value, memory[i].row);
+  for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++)
+    assert_cell(PLM_REPORT_TRAINER_tokens, 1, &tokens[i].value, tokens[i].row);
+  assert_cell(PLM_REPORT_TRAINER_tokens_per_second, 3, (double[]){7, 5, 6}, "median)</th><td>6<");
+  assert_cell(PLM_REPORT_TRAINER_step_ms, 2, (double[]){20000, 10000}, ">30 s<");
+}
+
+static void settings_that_differ_are_marked(void **state)
+{
+  (void)state;
+  static struct plm_report_run runs[3];
+  struct plm_text text = {0};
+  size_t keys, rows = 0;
+  open_runs(runs);
+  plm_report_settings(&text, runs, 3);
+  char *all = strstr(text.data, "</tbody></table></div>\n<details><summary>All keys</summary>\n");
+  assert_non_null(all);
+  *all++ = '\0';
+  assert_string_equal(
+      text.data,
+      "<h2>Configuration</h2>\n<p>The keys of pipeline.yaml whose values are not the defaults. "
+      "Those that differ between the runs are marked.</p>\n"
+      "<div class=\"wide\"><table>\n<thead><tr><th>key</th><th>first</th><th>second</th>"
+      "<th>&lt;empty&gt;</th><th>default</th></tr></thead>\n<tbody>\n"
+      "<tr class=\"differs\"><th scope=\"row\">seed</th><td>2</td><td>3</td><td>1</td>"
+      "<td class=\"default\">1</td></tr>\n"
+      "<tr class=\"differs\"><th scope=\"row\">trainer.steps</th><td>1234567</td><td>300</td>"
+      "<td>300</td><td class=\"default\">300</td></tr>\n");
+  (void)plm_settings(&keys);
+  for (const char *row = all; (row = strstr(row, "<th scope=\"row\">")) != NULL; row++) rows++;
+  assert_int_equal(rows, keys);
+  assert_non_null(strstr(all, "<tr><th scope=\"row\">version</th><td>1</td><td>1</td><td>1</td>"
+                              "<td class=\"default\">1</td></tr>\n"));
+  plm_text_clear(&text);
+  plm_report_settings(&text, runs, 1);
+  assert_non_null(strstr(text.data, "are not the defaults.</p>\n"));
+  assert_non_null(strstr(text.data, "<tr><th scope=\"row\">seed</th><td>2</td><td class"));
+  assert_null(strstr(text.data, "differs"));
+  plm_text_deinit(&text);
+  close_runs(runs, 3);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(the_charts_of_several_runs),
+      cmocka_unit_test(the_page_of_several_runs),
+      cmocka_unit_test(figures_at_their_limits),
+      cmocka_unit_test(settings_that_differ_are_marked),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
