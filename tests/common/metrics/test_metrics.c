@@ -84,6 +84,143 @@ static void incomplete_lines_are_cut(void **state)
   free(bytes);
 }
 
+static uint64_t size_after_opening(const char *bytes, size_t size)
+{
+  const char *path = scratch_path("opened.jsonl");
+  struct plm_metrics_file *file;
+  char *left;
+  size_t kept;
+  scratch_write(path, bytes, size);
+  assert_int_equal(plm_metrics_open(path, &file, NULL), PLM_OK);
+  const uint64_t counted = plm_metrics_size(file);
+  plm_metrics_close(file);
+  assert_int_equal(plm_file_read(path, 1 << 20, &left, &kept, NULL), PLM_OK);
+  assert_int_equal(kept, counted);
+  assert_memory_equal(left, bytes, kept);
+  free(left);
+  return counted;
+}
+
+/* The end of the last line is searched for in pieces of 4096 bytes. */
+static void what_is_kept_ends_with_a_newline(void **state)
+{
+  (void)state;
+  static char bytes[3 * 4096];
+  assert_int_equal(size_after_opening("", 0), 0);
+  assert_int_equal(size_after_opening("no line", 7), 0);
+  assert_int_equal(size_after_opening("\n", 1), 1);
+  assert_int_equal(size_after_opening("one\ntwo\n", 8), 8);
+  assert_int_equal(size_after_opening("one\ntw", 6), 4);
+  memset(bytes, 'x', sizeof bytes);
+  assert_int_equal(size_after_opening(bytes, sizeof bytes), 0);
+  static const size_t places[] = {0, 1, 4095, 4096, 4097, 8191, 8192, sizeof bytes - 1};
+  for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+    bytes[places[i]] = '\n';
+    assert_int_equal(size_after_opening(bytes, sizeof bytes), places[i] + 1);
+    assert_int_equal(size_after_opening(bytes, places[i] + 1), places[i] + 1);
+    assert_int_equal(size_after_opening(bytes, 8193), i < 7 ? places[i] + 1 : 0);
+    bytes[places[i]] = 'x';
+  }
+}
+
+struct visited {
+  double steps[8];
+  size_t count, most;
+};
+
+static bool visit(void *context, const cJSON *line)
+{
+  struct visited *visited = context;
+  const cJSON *step = cJSON_GetObjectItemCaseSensitive(line, "step");
+  visited->steps[visited->count++] = cJSON_IsNumber(step) ? step->valuedouble : -1;
+  return visited->count < visited->most;
+}
+
+static void complete_objects_are_visited(void **state)
+{
+  (void)state;
+  static const char lines[] =
+      "{\"step\":1}\nno json\n[2]\n\n{\"step\":3}\n{\"step\":4}\n{\"step\":5}";
+  const char *path = scratch_path("visited.jsonl");
+  struct visited visited = {.most = 8};
+  struct plm_error error = {0};
+  scratch_write(path, lines, sizeof lines - 1);
+  assert_int_equal(plm_metrics_each(path, visit, &visited, &error), PLM_OK);
+  assert_int_equal(visited.count, 3);
+  assert_true(visited.steps[0] == 1 && visited.steps[1] == 3 && visited.steps[2] == 4);
+  visited = (struct visited){.most = 2};
+  assert_int_equal(plm_metrics_each(path, visit, &visited, &error), PLM_OK);
+  assert_int_equal(visited.count, 2);
+  visited = (struct visited){.most = 2};
+  assert_int_equal(plm_metrics_each(scratch_path("none.jsonl"), visit, &visited, &error), PLM_OK);
+  assert_int_equal(visited.count, 0);
+  assert_int_equal(plm_metrics_each(scratch_directory(), visit, &visited, &error), PLM_IO);
+  scratch_write(path, "", 0);
+  assert_int_equal(plm_metrics_each(scratch_path("visited.jsonl/x"), visit, &visited, &error),
+                   PLM_IO); /* ENOTDIR, not ENOENT */
+}
+
+/* The step of the last complete line; -1 if there is none. */
+static int last_step(const char *bytes, size_t size)
+{
+  const char *path = scratch_path("last.jsonl");
+  struct plm_error error = {0};
+  cJSON *line;
+  scratch_write(path, bytes, size);
+  if (plm_metrics_last(path, &line, &error) != PLM_OK) {
+    assert_int_equal(error.status, PLM_NOT_FOUND);
+    assert_null(line);
+    return -1;
+  }
+  const cJSON *step = cJSON_GetObjectItemCaseSensitive(line, "step");
+  const int found = cJSON_IsNumber(step) ? step->valueint : -2;
+  cJSON_Delete(line);
+  return found;
+}
+
+/* Only the last 64 KiB are read. */
+static void the_last_complete_line_counts(void **state)
+{
+  (void)state;
+  enum { TAIL = 1 << 16 };
+  static char bytes[TAIL + 64];
+  cJSON *line;
+  assert_int_equal(last_step("", 0), -1);
+  assert_int_equal(last_step("{\"step\":1}", 10), -1);
+  assert_int_equal(last_step("{\"step\":1}\n", 11), 1);
+  assert_int_equal(last_step("{\"step\":1}\n{\"step\":2}", 21), 1);
+  assert_int_equal(last_step("{\"step\":1}\n{\"step\":2}\n", 22), 2);
+  assert_int_equal(plm_metrics_last(scratch_path("missing"), &line, NULL), PLM_NOT_FOUND);
+  const char end[] = "\n{\"step\":3}\n";
+  for (int shift = 0; shift < 3; shift++) { /* shorter, as long, and longer than what is read */
+    const size_t size = (size_t)(TAIL - 1 + shift);
+    memset(bytes, 'x', sizeof bytes);
+    memcpy(bytes + size - (sizeof end - 1), end, sizeof end - 1);
+    assert_int_equal(last_step(bytes, size), 3);
+  }
+}
+
+static void a_line_says_what_it_is_about(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *line, *set, *subject;
+    bool extra;
+  } cases[] = {{"{}", "corpus", "", false},
+               {"{\"split\":\"valid\"}", "corpus", "valid", false},
+               {"{\"set\":\"corpus\",\"split\":\"test\"}", "corpus", "test", false},
+               {"{\"set\":\"refseq\",\"split\":\"test\"}", "refseq", "refseq t", true}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char subject[9];
+    cJSON *line = cJSON_Parse(cases[i].line);
+    assert_string_equal(plm_metrics_set(line), cases[i].set);
+    assert_int_equal(plm_metrics_is_extra(line), cases[i].extra);
+    plm_metrics_subject(line, subject, sizeof subject);
+    assert_string_equal(subject, cases[i].subject);
+    cJSON_Delete(line);
+  }
+}
+
 static void a_full_disk_leaves_complete_lines(void **state)
 {
   (void)state;
@@ -119,6 +256,10 @@ int main(void)
       cmocka_unit_test(numbers_read_back_equal),
       cmocka_unit_test(non_finite_numbers_become_null),
       cmocka_unit_test(incomplete_lines_are_cut),
+      cmocka_unit_test(what_is_kept_ends_with_a_newline),
+      cmocka_unit_test(complete_objects_are_visited),
+      cmocka_unit_test(the_last_complete_line_counts),
+      cmocka_unit_test(a_line_says_what_it_is_about),
       cmocka_unit_test(a_full_disk_leaves_complete_lines),
       cmocka_unit_test(the_table_names_each_field_once),
   };

@@ -1,0 +1,109 @@
+/* common/metrics/prometheus: the exact text for lines of metrics. */
+#include "tests/support/cmocka_all.h"
+
+#include <cjson/cJSON.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/metrics/prometheus.h"
+#include "tests/support/expected_file.h"
+
+static void take(struct plm_prometheus *metrics, enum plm_metric_stage stage, const char *instance,
+                 const char *text, bool counted)
+{
+  cJSON *line = cJSON_Parse(text);
+  assert_non_null(line);
+  plm_prometheus_line(metrics, stage, instance, line, counted);
+  cJSON_Delete(line);
+}
+
+static const char step_one[] =
+    "{\"v\":1,\"step\":1,\"loss\":3.25,\"step_ms\":1500,\"data_wait_ms\":"
+    "250,\"checkpoint_ms\":0,\"grad_norm\":null,\"time\":7,\"exact\":"
+    "false,\"other\":9,\"weight_norms\":{\"0\":1.5,\"he\\\"ad\":null,"
+    "\"text\":\"x\"}}";
+
+static void each_name_has_its_head_once(void **state)
+{
+  (void)state;
+  struct plm_prometheus *metrics;
+  struct plm_text text = {0};
+  assert_int_equal(plm_prometheus_open("a \"run\"\\", &metrics, NULL), PLM_OK);
+  plm_prometheus_print(metrics, &text);
+  assert_int_equal(text.length, 0);
+  plm_prometheus_started(metrics, PLM_STAGE_TRAINER, "0");
+  plm_prometheus_set(metrics, PLM_STAGE_TRAINER, "0", "ready", 1);
+  plm_prometheus_set(metrics, PLM_STAGE_TRAINER, "0", "restarts_total", 2);
+  plm_prometheus_set(metrics, PLM_STAGE_TRAINER, "0", "no_such_name", 3);
+  plm_prometheus_set(metrics, PLM_STAGE_TRAINER, "0", "standby", 3); /* only a packer's */
+  take(metrics, PLM_STAGE_TRAINER, "0", "{\"step\":9,\"step_ms\":5000}", false);
+  take(metrics, PLM_STAGE_TRAINER, "0", step_one, true);
+  take(metrics, PLM_STAGE_TRAINER, "0", "{\"step\":2,\"loss\":3,\"step_ms\":500}", true);
+  plm_prometheus_started(metrics, PLM_STAGE_EVALUATOR, "0");
+  take(metrics, PLM_STAGE_EVALUATOR, "0",
+       "{\"step\":2,\"split\":\"valid\",\"loss\":2.5,\"seconds\":4,\"loss_by_mask_rate\":{\"0.15\":"
+       "2},\"loss_by_length\":{\"<64\":1},\"attention_entropy\":{\"1\":0.5}}",
+       true);
+  take(metrics, PLM_STAGE_EVALUATOR, "0",
+       "{\"step\":2,\"set\":\"refseq\",\"split\":\"test\",\"loss\":2.75,\"seconds\":2,"
+       "\"loss_by_length\":{\"<64\":1.5}}",
+       true);
+  take(metrics, PLM_STAGE_EVALUATOR, "0", "{\"step\":3,\"skipped\":\"why\",\"seconds\":9}", true);
+  for (int i = 0; i < 2; i++) {
+    const char *instance = i == 0 ? "0" : "host 1";
+    plm_prometheus_started(metrics, PLM_STAGE_PACKER, instance);
+    plm_prometheus_set(metrics, PLM_STAGE_PACKER, instance, "tokens_total", 1e15 + i);
+    plm_prometheus_set(metrics, PLM_STAGE_PACKER, instance, "standby",
+                       i == 0 ? INFINITY : -INFINITY);
+    take(metrics, PLM_STAGE_PACKER, instance,
+         "{\"windows\":5,\"documents_per_second\":7,\"tokens_per_second\":0.1,\"packer\":\"x\"}",
+         true);
+  }
+  plm_prometheus_print(metrics, &text);
+  expected_file("common/metrics/prometheus/all_stages", text.data);
+  /* the trainer starts again, one packer is gone, and so is the evaluator */
+  plm_prometheus_started(metrics, PLM_STAGE_TRAINER, "0");
+  plm_prometheus_forget(metrics, PLM_STAGE_PACKER, "0");
+  plm_prometheus_forget(metrics, PLM_STAGE_EVALUATOR, NULL);
+  plm_text_clear(&text);
+  plm_prometheus_print(metrics, &text);
+  expected_file("common/metrics/prometheus/after_a_restart", text.data);
+  plm_text_deinit(&text);
+  plm_prometheus_close(metrics);
+  plm_prometheus_close(NULL);
+}
+
+/* More samples than the table holds: the further ones are left out, and the others stay. */
+static void the_table_has_a_limit(void **state)
+{
+  (void)state;
+  enum { SAMPLES = 8192 };
+  struct plm_prometheus *metrics;
+  struct plm_text text = {0};
+  size_t lines = 0;
+  assert_int_equal(plm_prometheus_open("run", &metrics, NULL), PLM_OK);
+  for (int i = 0; i <= SAMPLES; i++) {
+    char instance[16];
+    snprintf(instance, sizeof instance, "i%d", i);
+    plm_prometheus_set(metrics, PLM_STAGE_PACKER, instance, "ready", i);
+  }
+  plm_prometheus_set(metrics, PLM_STAGE_PACKER, "i8191", "ready", 5);
+  plm_prometheus_started(metrics, PLM_STAGE_TRAINER, "0");
+  take(metrics, PLM_STAGE_TRAINER, "0", step_one, true);
+  plm_prometheus_print(metrics, &text);
+  for (const char *c = text.data; *c != '\0'; c++) lines += *c == '\n';
+  assert_int_equal(lines, 2 + SAMPLES);
+  assert_non_null(strstr(text.data, "instance=\"i8191\",run=\"run\"} 5\n"));
+  plm_text_deinit(&text);
+  plm_prometheus_close(metrics);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(each_name_has_its_head_once),
+      cmocka_unit_test(the_table_has_a_limit),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
