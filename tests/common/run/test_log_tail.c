@@ -1,0 +1,262 @@
+/* common/run/log_tail by value: where the last lines begin, pieces, limits, and rotated files that
+ * are made here by renaming. */
+#include "tests/support/cmocka_all.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/log_file.h"
+#include "common/base/text.h"
+#include "common/run/log_tail.h"
+#include "tests/support/scratch.h"
+
+enum { PIECE = 16384 };
+
+static struct plm_tail tail;
+
+static void append(const char *path, const char *text)
+{
+  FILE *file = fopen(path, "a");
+  assert_non_null(file);
+  fputs(text, file);
+  fclose(file);
+}
+
+static void collect(void *context, const char *line)
+{
+  plm_text_printf(context, "%s|", line);
+}
+
+/* The lines that come now, each with a bar behind it. */
+static void assert_read(const char *wanted, bool any)
+{
+  struct plm_text text = {0};
+  plm_text_puts(&text, "");
+  assert_int_equal(plm_tail_read(&tail, 0, collect, &text), any);
+  assert_string_equal(text.data, wanted);
+  plm_text_deinit(&text);
+}
+
+static void the_last_lines_are_found(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *text;
+    uint64_t from;
+    size_t lines;
+    uint64_t place;
+  } cases[] = {
+      {"", 0, 1, 0},
+      {"ab\ncd\nef\n", 0, 0, 9},
+      {"ab\ncd\nef\n", 0, 1, 6},
+      {"ab\ncd\nef\n", 0, 2, 3},
+      {"ab\ncd\nef\n", 0, 3, 0},
+      {"ab\ncd\nef\n", 0, 4, 0},
+      {"ab\ncd\nef", 0, 1, 6},
+      {"ab\ncd\nef", 0, 2, 3},
+      {"\n\n\n", 0, 1, 2},
+      {"\n\n\n", 0, 2, 1},
+      {"\n\n\n", 0, 3, 0},
+      {"ab\ncd\nef\n", 3, 1, 6},
+      {"ab\ncd\nef\n", 3, 5, 3},
+      {"ab\ncd\nef\n", 4, 5, 4},
+      {"ab\ncd\nef\n", 9, 1, 9},
+      {"ab\ncd\nef\n", 10, 1, 10},
+  };
+  char path[PLM_PATH_SIZE];
+  snprintf(path, sizeof path, "%s", scratch_path("found.log"));
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    scratch_write(path, cases[i].text, strlen(cases[i].text));
+    assert_int_equal(plm_tail_find(path, cases[i].from, cases[i].lines), cases[i].place);
+  }
+  assert_int_equal(plm_tail_find(scratch_path("none.log"), 7, 1), 7);
+  /* a file is opened as the descriptor 0 where that is closed */
+  const int input = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 10);
+  close(STDIN_FILENO);
+  const uint64_t place = plm_tail_find(path, 0, 1);
+  if (input >= 0) {
+    dup2(input, STDIN_FILENO);
+    close(input);
+  }
+  assert_int_equal(place, 6);
+}
+
+/* Newlines at each side of the ends of the pieces that are read from the end. */
+static void lines_are_found_over_pieces(void **state)
+{
+  (void)state;
+  static char text[3 * PIECE];
+  char path[PLM_PATH_SIZE];
+  snprintf(path, sizeof path, "%s", scratch_path("pieces.log"));
+  for (size_t size = 2 * PIECE - 1; size <= 2 * PIECE + 1; size++) {
+    for (size_t place = PIECE - 3; place <= PIECE + 3; place++) {
+      memset(text, 'x', sizeof text);
+      text[place] = text[size - 1] = '\n';
+      scratch_write(path, text, size);
+      assert_int_equal(plm_tail_find(path, 0, 1), place + 1);
+      assert_int_equal(plm_tail_find(path, 0, 2), 0);
+      assert_int_equal(plm_tail_find(path, place, 1), place + 1);
+      assert_int_equal(plm_tail_find(path, place + 1, 1), place + 1);
+    }
+  }
+}
+
+static void lines_come_when_they_are_complete(void **state)
+{
+  (void)state;
+  char path[PLM_PATH_SIZE];
+  struct plm_text text = {0};
+  snprintf(path, sizeof path, "%s", scratch_path("grows.log"));
+  plm_tail_init(&tail, path, 0);
+  assert_read("", false);
+  append(path, "one\n\ntw");
+  assert_read("one||", true);
+  assert_read("", false);
+  append(path, "o\nthree");
+  assert_read("two|", true);
+  plm_tail_flush(&tail, collect, &text);
+  plm_tail_flush(&tail, collect, &text);
+  assert_string_equal(text.data, "three|");
+  plm_text_deinit(&text);
+  plm_tail_init(&tail, path, 5);
+  assert_read("two|", true);
+  /* the file shrinks: it is read from its beginning, and the part of a line is forgotten */
+  assert_int_equal(truncate(path, 4), 0);
+  assert_read("one|", true);
+  plm_tail_init(&tail, path, 4);
+  assert_read("", false);
+  assert_int_equal(truncate(path, 3), 0);
+  append(path, "\n");
+  assert_read("", false); /* as long as before */
+}
+
+static void long_lines_are_cut(void **state)
+{
+  (void)state;
+  static char bytes[PLM_TAIL_LINE_SIZE + 10];
+  char path[PLM_PATH_SIZE];
+  snprintf(path, sizeof path, "%s", scratch_path("long.log"));
+  for (size_t length = PLM_TAIL_LINE_SIZE - 2; length <= PLM_TAIL_LINE_SIZE + 1; length++) {
+    struct plm_text text = {0};
+    const size_t kept = length < PLM_TAIL_LINE_SIZE ? length : PLM_TAIL_LINE_SIZE - 1;
+    memset(bytes, 'x', sizeof bytes);
+    memcpy(bytes + length, "\nend\n", 5);
+    scratch_write(path, bytes, length + 5);
+    plm_tail_init(&tail, path, 0);
+    assert_true(plm_tail_read(&tail, 0, collect, &text));
+    assert_int_equal(text.length, kept + 1 + 4);
+    assert_string_equal(text.data + kept, "|end|");
+    plm_text_deinit(&text);
+  }
+}
+
+/* A limit is one of bytes, which whole pieces may exceed. */
+static void a_limit_ends_after_a_piece(void **state)
+{
+  (void)state;
+  static char bytes[2 * PIECE + 8];
+  char path[PLM_PATH_SIZE];
+  snprintf(path, sizeof path, "%s", scratch_path("limit.log"));
+  for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = i % 8 == 7 ? '\n' : 'x';
+  scratch_write(path, bytes, sizeof bytes);
+  static const size_t limits[] = {1, PIECE, PIECE + 1, 2 * PIECE, 2 * PIECE + 1};
+  static const size_t lines[] = {PIECE / 8, PIECE / 8, PIECE / 4, PIECE / 4, PIECE / 4 + 1};
+  for (size_t i = 0; i < 5; i++) {
+    struct plm_text text = {0};
+    plm_tail_init(&tail, path, 0);
+    assert_true(plm_tail_read(&tail, limits[i], collect, &text));
+    assert_int_equal(text.length, 8 * lines[i]);
+    plm_text_deinit(&text);
+  }
+}
+
+/* Renames the log and those it was rotated to, as log_file.h does. */
+static void rotate(const char *path)
+{
+  char from[PLM_PATH_SIZE], to[PLM_PATH_SIZE];
+  for (unsigned number = PLM_LOG_FILES_KEPT; number > 0; number--) {
+    assert_true(plm_log_file_name(from, path, number - 1));
+    assert_true(plm_log_file_name(to, path, number));
+    (void)rename(from, to); /* it may be missing */
+  }
+}
+
+static void rotated_files_come_first(void **state)
+{
+  (void)state;
+  char path[PLM_PATH_SIZE];
+  snprintf(path, sizeof path, "%s", scratch_path("rotated.log"));
+  append(path, "a\nb\n");
+  rotate(path);
+  append(path, "c\nd");
+  plm_tail_init(&tail, path, 0);
+  assert_read("a|b|c|", true);
+  rotate(path);
+  assert_read("d|", false); /* nothing was read, but the end of its file ends the line */
+  append(path, "e\n");
+  assert_read("e|", true);
+  append(path, "f\n");
+  rotate(path);
+  append(path, "g\n");
+  rotate(path);
+  append(path, "h\n");
+  assert_read("f|g|h|", true);
+  assert_read("", false);
+  /* the file that was read is gone (but no other gets its inode): the present one is read from its
+   * beginning */
+  assert_int_equal(link(path, scratch_path("elsewhere")), 0);
+  for (unsigned i = 0; i <= PLM_LOG_FILES_KEPT; i++) {
+    rotate(path);
+    append(path, i < PLM_LOG_FILES_KEPT ? "lost\n" : "last\n");
+  }
+  assert_read("last|", true);
+  /* a place in the present file is not sought in an older one */
+  plm_tail_init(&tail, path, 2);
+  assert_read("st|", true);
+}
+
+static void the_end_is_a_place(void **state)
+{
+  (void)state;
+  char path[PLM_PATH_SIZE];
+  snprintf(path, sizeof path, "%s", scratch_path("place.log"));
+  struct plm_tail_place none = plm_tail_end(path);
+  assert_true(none.inode == 0 && none.offset == 0);
+  append(path, "a\nb\n");
+  const struct plm_tail_place place = plm_tail_end(path);
+  assert_int_equal(place.offset, 4);
+  append(path, "c\nd\n");
+  rotate(path);
+  append(path, "e\nf\n");
+  static const struct {
+    size_t lines;
+    const char *behind, *all;
+  } cases[] = {{0, "", ""},
+               {1, "f|", "f|"},
+               {2, "e|f|", "e|f|"},
+               {3, "d|e|f|", "d|e|f|"},
+               {5, "c|d|e|f|", "b|c|d|e|f|"},
+               {SIZE_MAX, "c|d|e|f|", "a|b|c|d|e|f|"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    plm_tail_init_last(&tail, path, place, cases[i].lines);
+    assert_read(cases[i].behind, cases[i].lines > 0);
+    plm_tail_init_last(&tail, path, none, cases[i].lines);
+    assert_read(cases[i].all, cases[i].lines > 0);
+  }
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(the_last_lines_are_found),
+      cmocka_unit_test(lines_are_found_over_pieces),
+      cmocka_unit_test(lines_come_when_they_are_complete),
+      cmocka_unit_test(long_lines_are_cut),
+      cmocka_unit_test(a_limit_ends_after_a_piece),
+      cmocka_unit_test(rotated_files_come_first),
+      cmocka_unit_test(the_end_is_a_place),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
