@@ -58,6 +58,58 @@ says out '^\{"run":"bare"\}$'
 expect 0 plm-pipeline metrics --run run --run other --plot
 says out 'loss  - run  - other'
 
+# ---- limits, and what is not there ------------------------------------------------------------------------
+many() { printf "$1,%.0s" $(seq "$2") | sed 's/,$//'; }
+expect 0 plm-pipeline metrics --run run --keys "$(many loss 32)"
+expect 2 plm-pipeline metrics --run run --keys "$(many loss 33)"
+says err '^plm-pipeline: --keys names more than 32 fields$'
+long=$(printf '%0511d' 0)
+expect 2 plm-pipeline metrics --run run --keys "$long"
+says err "the evaluator has no metric \"0000"
+expect 2 plm-pipeline metrics --run run --keys "0$long"
+says err '^plm-pipeline: --keys is longer than 511 bytes$'
+runs=()
+for i in $(seq 16); do mkdir "r$i"; runs+=(--run "r$i"); done
+expect 0 plm-pipeline metrics "${runs[@]}"
+says err '^plm-pipeline: no metrics of the evaluator yet in r1$'
+expect 0 plm-pipeline metrics "${runs[@]}" -q
+[ ! -s err ] || fail "metrics -q says: $(cat err)"
+expect 2 plm-pipeline metrics "${runs[@]}" --run run
+says err '^plm-pipeline: --run is given more than 16 times$'
+expect 1 plm-pipeline metrics --run run --run nowhere
+says err '^plm-pipeline: there is no run folder nowhere$'
+expect 2 plm-pipeline metrics trainr --run run
+says err '"trainr" is not a stage; the stages are evaluator, trainer and packer$'
+expect 2 plm-pipeline metrics packer --run run --keys loss
+says err '^  its metrics are packer windows documents_per_second tokens_per_second padding_fraction queue time$'
+expect 0 plm-pipeline metrics trainer --run run --json
+diff run/trainer.jsonl out || fail "lines of JSON are not those of the file"
+expect 0 plm-pipeline metrics --run run --keys step,loss_by_length,skipped
+diff - out <<'END' || fail "chosen fields of JSON"
+{"step":8,"loss_by_length":{"0":1}}
+{"step":12,"skipped":"does not verify or load: \"loss\", with a comma, and more words than sixty characters"}
+END
+
+# ---- curves: one for each run and split, and the level of the residues' composition ---------------------------
+mkdir first second
+for i in 1 2 3 4; do
+  echo "{\"step\":$i,\"split\":\"valid\",\"loss\":$((9 - i)),\"accuracy\":0.$i,\"baseline_entropy\":2.5}"
+  [ $i -lt 3 ] || echo "{\"step\":$i,\"split\":\"test\",\"loss\":$((8 - i))}"
+done >first/evaluator.jsonl
+echo '{"step":2,"split":"valid","loss":5,"accuracy":0.5}' >second/evaluator.jsonl
+expect 0 plm-pipeline metrics --run ./first --run second --plot --keys loss,accuracy
+grep ' - ' out >headings
+diff - headings <<'END' || fail "the headings of curves"
+          loss  - first valid  - first test  - second  (.. composition only 2.5)
+          accuracy  - first  - second
+END
+[ "$(wc -l <out)" -eq 38 ] || fail "two plots have $(wc -l <out) lines"
+[ "$(LC_ALL=C.UTF-8 wc -L <out)" -eq 100 ] || fail "a plot is $(LC_ALL=C.UTF-8 wc -L <out) columns wide"
+expect 0 plm-pipeline metrics --run ./first --plot
+says out '^ {10}loss  - first valid  - first test  \(\.\. composition only 2\.5\)$'
+expect 0 plm-pipeline metrics trainer --run run --plot --keys grad_norm
+says out '^ {10}no values yet$'
+
 # ---- -f: prints lines as they come, reads a shrunk file again, and ends with a signal ------------------
 # follow NAME COMMAND…: runs it in the background, with the output in ./NAME; its process is $follower
 follow() {
@@ -117,6 +169,16 @@ says out '^ +run +12  skipped: does'
 table 'stty cols 80; plm-pipeline metrics --run run' # no line is wider than the terminal
 says out '^ +step +split +loss +perplexity +accuracy +baseline_entropy$'
 says out '^ +8 +valid +-1.23457e-06 '
+for i in $(seq 81); do echo "{\"step\":$i,\"loss\":0.5,\"exact\":true,\"set\":7}"; done >grows/trainer.jsonl # a head every 40 lines
+table 'stty cols 80; plm-pipeline metrics trainer --run grows --keys step,exact,loss'
+[ "$(grep -n step out | cut -d: -f1 | paste -sd' ')" = '1 42 83' ] || fail "heads: $(grep -n step out)"
+[ "$(sed -n 2p out)" = '           1        true         0.5' ] || fail "a row: $(sed -n 2p out)"
+columns_at() { table "stty cols $1; plm-pipeline metrics trainer --run grows" && head -n 1 out | tr -s ' ' | xargs | tr ' ' ,; }
+[ "$(columns_at 36)" = step,loss,lr_hidden ] || fail "columns at 36: $(columns_at 36)"
+[ "$(columns_at 35)" = step,loss ] || fail "columns at 35: $(columns_at 35)"
+[ "$(columns_at 55)" = step,loss,lr_hidden,tokens_per_second ] || fail "columns at 55: $(columns_at 55)"
+[ "$(columns_at 54)" = step,loss,lr_hidden ] || fail "columns at 54: $(columns_at 54)"
+[ "$(columns_at 5)" = "$(columns_at 500)" ] || fail "a very narrow table: $(columns_at 5)"
 follow screen script -qefc 'echo $$ >pid; exec plm-pipeline metrics -f --run grows --keys step,loss' /dev/null
 wait_for 30 grep -qE '^ +300 +1.5' screen
 line 400 1.25 >>grows/evaluator.jsonl
