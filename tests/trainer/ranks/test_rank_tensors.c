@@ -1,0 +1,222 @@
+/* Tensors between the ranks: what is sent where, and what is said if the ranks differ. */
+#include "trainer/ranks/rank_tensors.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support/cmocka_all.h"
+#include "tests/support/fake_collective.h"
+#include "tests/support/model_case.h"
+#include "tests/support/must.h"
+
+struct test {
+  struct model_case model;
+  struct fake_collective fake;
+  struct plm_ranks ranks;
+  uint32_t *owners;
+  size_t count, elements;
+  const struct plm_parameter *table;
+};
+
+static void open_test(struct test *test, uint32_t rank, uint32_t ranks)
+{
+  const struct plm_model_config config = model_case_small(PLM_TRANSFORMER);
+  const struct plm_model_options options = {.max_chunks = 1, .training = true};
+  model_case_open(&test->model, &config, &options, PLM_PRECISION_FP32, 5);
+  test->elements = plm_model_arena_elements(test->model.model);
+  test->table = plm_model_table(test->model.model, &test->count);
+  fake_collective_init(&test->fake, rank, ranks);
+  test->ranks = (struct plm_ranks){
+      .collective = &test->fake.base, .rank = rank, .ranks = ranks, .ops = test->model.ops};
+  test->owners = must(malloc(test->count * sizeof *test->owners));
+  for (size_t i = 0; i < test->count; i++) test->owners[i] = PLM_OWNED_BY_ALL;
+}
+
+static void close_test(struct test *test)
+{
+  free(test->owners);
+  fake_collective_deinit(&test->fake);
+  model_case_close(&test->model);
+}
+
+/* The sum of the halves of all numbers. */
+static uint64_t sum_of(const float *values, size_t count)
+{
+  uint64_t sum = 0;
+  for (size_t i = 0; i < count; i++) {
+    uint32_t bits;
+    memcpy(&bits, &values[i], sizeof bits);
+    sum += (bits & 0xffff) + (bits >> 16);
+  }
+  return sum;
+}
+
+static void weights_are_compared_by_their_sum(void **state)
+{
+  (void)state;
+  static const struct {
+    int more[4];
+    plm_status expected;
+    const char *what;
+  } rows[] = {
+      {{0, 0, 0, 0}, PLM_OK, ""},
+      {{0, 0, 0, 1}, PLM_CORRUPT, "the weights of rank 0 differ from those of rank 3"},
+      {{0, 1, 0, -1}, PLM_CORRUPT, "the weights of rank 0 differ from those of rank 1 3"},
+      {{1, 0, 0, 0}, PLM_CORRUPT, "the weights of rank 0 differ from those of rank 1 2 3"},
+  };
+  struct test test;
+  open_test(&test, 2, 4);
+  const uint64_t sum = sum_of(test.model.weights, test.elements);
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    struct plm_error error = {0};
+    uint64_t all[4];
+    for (int r = 0; r < 4; r++) all[r] = sum + (uint64_t)(int64_t)rows[i].more[r];
+    test.fake.answers = all;
+    test.ranks.agreed = false;
+    assert_int_equal(
+        plm_rank_compare_weights(&test.ranks, test.owners, test.model.model, &error),
+        rows[i].expected);
+    assert_string_equal(error.what, rows[i].what);
+    assert_int_equal(test.ranks.agreed, rows[i].expected != PLM_OK);
+    assert_true(test.fake.sent[i].bytes == sizeof sum &&
+                memcmp(test.fake.sent[i].data, &sum, sizeof sum) == 0);
+  }
+  test.fake.wait_fails = PLM_TIMEOUT;
+  assert_int_equal(plm_rank_compare_weights(&test.ranks, test.owners, test.model.model, NULL),
+                   PLM_TIMEOUT);
+  close_test(&test);
+}
+
+/* Of a device, they come through the room in the host's memory, with the same sum. */
+static void the_room_gives_the_same_sum(void **state)
+{
+  (void)state;
+  struct test test;
+  open_test(&test, 0, 2);
+  test.ranks.room = must(malloc(PLM_RANK_ROOM));
+  const uint64_t sum = sum_of(test.model.weights, test.elements);
+  assert_int_equal(plm_rank_compare_weights(&test.ranks, test.owners, test.model.model, NULL),
+                   PLM_OK);
+  assert_memory_equal(test.fake.sent[0].data, &sum, sizeof sum);
+  free(test.ranks.room);
+  close_test(&test);
+}
+
+static void weights_are_those_of_rank_0(void **state)
+{
+  (void)state;
+  for (int room = 0; room < 2; room++) {
+    struct test test;
+    open_test(&test, 0, 2);
+    if (room) test.ranks.room = must(malloc(PLM_RANK_ROOM));
+    const size_t bytes = test.elements * sizeof(float);
+    float *arena = plm_model_parameter_arena(test.model.model);
+    assert_int_equal(plm_rank_share_weights(&test.ranks, test.model.model, NULL), PLM_OK);
+    assert_int_equal(test.fake.sent_count, 1);
+    assert_int_equal(test.fake.sent[0].bytes, bytes);
+    assert_memory_equal(test.fake.sent[0].data, test.model.weights, bytes);
+    test.ranks.rank = test.fake.base.place.rank = 1;
+    memset(arena, 0, bytes);
+    assert_int_equal(plm_rank_share_weights(&test.ranks, test.model.model, NULL), PLM_OK);
+    assert_memory_equal(arena, test.model.weights, bytes);
+    free(test.ranks.room);
+    close_test(&test);
+  }
+}
+
+/* ---- a checkpoint ---------------------------------------------------------------------------- */
+
+struct tensors {
+  struct plm_config config;
+  struct plm_optimizer *optimizer;
+  const struct plm_optimizer_tensor *list;
+  size_t count;
+};
+
+/* Rank 1 owns every second parameter, rank 0 every fourth, and the others belong to all. */
+static void open_optimizer(struct test *test, struct tensors *tensors, const struct plm_held *held)
+{
+  static const char yaml[] = "version: 1\ntrainer: {ema: 0.9}\n";
+  for (size_t i = 0; i < test->count; i++)
+    test->owners[i] = i % 2 == 1 ? 1 : i % 4 == 0 ? 0 : PLM_OWNED_BY_ALL;
+  assert_int_equal(plm_config_load_text(yaml, strlen(yaml), &tensors->config, NULL), PLM_OK);
+  assert_int_equal(plm_optimizer_open(&tensors->config.trainer, test->model.model, held,
+                                      &tensors->optimizer, NULL),
+                   PLM_OK);
+  tensors->list = plm_optimizer_tensors(tensors->optimizer, &tensors->count);
+  assert_true(tensors->count > test->count);
+}
+
+static void close_optimizer(struct tensors *tensors)
+{
+  plm_optimizer_close(tensors->optimizer);
+  plm_config_deinit(&tensors->config);
+}
+
+static float value(size_t tensor, size_t i)
+{
+  return (float)(tensor + 1) + (float)i * 0.25f;
+}
+
+/* A tensor of the optimizer goes from rank 0 to its owner, or to all; nobody else has it. */
+static void tensors_go_to_their_owners(void **state)
+{
+  (void)state;
+  for (int room = 0; room < 2; room++)
+    for (uint32_t rank = 0; rank < 3; rank++) {
+      struct test test;
+      struct tensors tensors;
+      open_test(&test, 0, 3);
+      const struct plm_held held = {test.owners, rank};
+      open_optimizer(&test, &tensors, &held);
+      if (room) test.ranks.room = must(malloc(PLM_RANK_ROOM));
+      for (size_t i = 0; i < tensors.count && i < FAKE_MESSAGES; i++) {
+        const uint32_t owner = test.owners[tensors.list[i].parameter];
+        const size_t bytes = tensors.list[i].count * sizeof(float);
+        const bool has = owner == rank || owner == PLM_OWNED_BY_ALL;
+        float *data = must(malloc(bytes)), *to = plm_optimizer_tensor_data(tensors.optimizer, i);
+        assert_int_equal(to != NULL, has);
+        for (size_t e = 0; e < tensors.list[i].count; e++) data[e] = value(i, e);
+        if (has) memset(to, 0, bytes);
+        /* what rank 0 sends, if this is another one */
+        test.fake.sent_count = test.fake.received = 0;
+        test.fake.sent[0].data = data;
+        test.fake.sent[0].bytes = bytes;
+        if (rank != 0 && has) test.fake.sent_count = 1;
+        test.ranks.rank = test.fake.base.place.rank = rank;
+        assert_int_equal(plm_rank_place_tensor(&test.ranks, test.owners, tensors.optimizer, i,
+                                               rank == 0 ? data : NULL, NULL),
+                         PLM_OK);
+        const char *told = fake_collective_told(&test.fake);
+        char expected[64] = "";
+        if (owner == PLM_OWNED_BY_ALL)
+          snprintf(expected, sizeof expected, "broadcast of %zu on lane 0\n", bytes);
+        else if (owner == 1 && rank < 2)
+          snprintf(expected, sizeof expected, "%s of %zu on lane 0, rank %d\n",
+                   rank == 0 ? "send" : "receive", bytes, rank == 0);
+        assert_string_equal(told, expected);
+        if (has) assert_memory_equal(to, data, bytes);
+        if (rank == 0 && test.fake.sent_count == 1) {
+          assert_memory_equal(test.fake.sent[0].data, data, bytes);
+          free(test.fake.sent[0].data);
+        }
+        test.fake.sent_count = 0;
+        free(data);
+      }
+      free(test.ranks.room);
+      close_optimizer(&tensors);
+      close_test(&test);
+    }
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(weights_are_compared_by_their_sum),
+      cmocka_unit_test(the_room_gives_the_same_sum),
+      cmocka_unit_test(weights_are_those_of_rank_0),
+      cmocka_unit_test(tensors_go_to_their_owners),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
