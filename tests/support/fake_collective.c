@@ -26,8 +26,8 @@ static void start(struct plm_collective *collective, struct plm_transfer *transf
   static const char *const scopes[] = {"", " in group", " on rail"};
   struct fake_collective *fake = fake_of(collective);
   const bool names_peer = transfer->kind == PLM_SEND || transfer->kind == PLM_RECEIVE;
-  plm_text_printf(&fake->told, "%s%s of %zu on lane %d", kind_of(transfer),
-                  scopes[transfer->scope], transfer->bytes, (int)transfer->lane);
+  plm_text_printf(&fake->told, "%s%s of %zu on lane %d", kind_of(transfer), scopes[transfer->scope],
+                  transfer->bytes, (int)transfer->lane);
   if (names_peer) plm_text_printf(&fake->told, ", rank %u", transfer->peer);
   plm_text_puts(&fake->told, "\n");
 }
@@ -50,7 +50,8 @@ static void gather(struct fake_collective *fake, const struct plm_transfer *tran
   if (transfer->scope == PLM_SCOPE_RAIL) count = place->ranks / size, mine = place->rank / size;
   char *to = transfer->to;
   for (uint32_t i = 0; i < count; i++) {
-    const char *piece = fake->answers != NULL ? (const char *)fake->answers + i * bytes : transfer->from;
+    const char *piece =
+        fake->answers != NULL ? (const char *)fake->answers + i * bytes : transfer->from;
     if (i == mine)
       piece = (const char *)transfer->from + (transfer->kind == PLM_ALL_TO_ALL ? i * bytes : 0);
     memcpy(to + i * bytes, piece, bytes);

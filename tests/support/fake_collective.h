@@ -1,5 +1,5 @@
-/* A collective of one process. It writes down what is asked of it, and answers what the test says the
- * other ranks have sent. Nothing waits. */
+/* A collective of one process. It writes down what is asked of it, and answers what the test says
+ * the other ranks have sent. Nothing waits. */
 #ifndef PLM_TESTS_SUPPORT_FAKE_COLLECTIVE_H
 #define PLM_TESTS_SUPPORT_FAKE_COLLECTIVE_H
 
@@ -21,7 +21,7 @@ struct fake_collective {
     size_t bytes;
   } sent[FAKE_MESSAGES];
   size_t sent_count, received;
-  int32_t failed_by;    /* what `speaker` says */
+  int32_t failed_by;     /* what `speaker` says */
   plm_status wait_fails; /* else PLM_OK */
 };
 

@@ -20,20 +20,20 @@ static void transfers_are_described_in_full(void **state)
   uint32_t all[3] = {0}, word = 5;
   fake_collective_init(&fake, 1, 3);
   fake.answers = answers;
-  assert_int_equal(
-      plm_collective_gather(&fake.base, PLM_LANE_INPUT, all, &mine, sizeof mine, NULL), PLM_OK);
+  assert_int_equal(plm_collective_gather(&fake.base, PLM_LANE_INPUT, all, &mine, sizeof mine, NULL),
+                   PLM_OK);
   assert_string_equal(fake_collective_told(&fake), "gather of 4 on lane 1\n");
   assert_true(all[0] == 10 && all[1] == 20 && all[2] == 30);
-  assert_int_equal(
-      plm_collective_send(&fake.base, PLM_LANE_STEP, 2, &word, sizeof word, NULL), PLM_OK);
+  assert_int_equal(plm_collective_send(&fake.base, PLM_LANE_STEP, 2, &word, sizeof word, NULL),
+                   PLM_OK);
   assert_string_equal(fake_collective_told(&fake), "send of 4 on lane 0, rank 2\n");
-  assert_int_equal(
-      plm_collective_receive(&fake.base, PLM_LANE_INPUT, 2, &word, sizeof word, NULL), PLM_OK);
+  assert_int_equal(plm_collective_receive(&fake.base, PLM_LANE_INPUT, 2, &word, sizeof word, NULL),
+                   PLM_OK);
   assert_string_equal(fake_collective_told(&fake), "receive of 4 on lane 1, rank 2\n");
   assert_int_equal(word, 20); /* what was sent first: the gather's */
   word = 0;
-  assert_int_equal(
-      plm_collective_broadcast(&fake.base, PLM_LANE_INPUT, &word, sizeof word, NULL), PLM_OK);
+  assert_int_equal(plm_collective_broadcast(&fake.base, PLM_LANE_INPUT, &word, sizeof word, NULL),
+                   PLM_OK);
   assert_string_equal(fake_collective_told(&fake), "broadcast of 4 on lane 1\n");
   assert_int_equal(word, 5);
   fake_collective_deinit(&fake);

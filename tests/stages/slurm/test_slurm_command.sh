@@ -91,6 +91,126 @@ asks <<'END_ASKED'
 #SBATCH --exclusive
 END_ASKED
 
+# ---- two scripts in full, except for the shell functions that are the same in all of them ----
+quoted="'${here//\'/\'\\\'\'}'"
+quoted_config="${quoted%\'}/pipeline.yaml'"
+quoted_run="${quoted%\'}/runs/my run'"
+# prints_in_full OPTION...: the script, up to its functions, is standard input
+prints_in_full() {
+  prints "$@"
+  diff <(sed '/^say()/,$d' job.sh) - || fail "the script differs: slurm $*"
+}
+prints_in_full --set trainer.device=cuda --set evaluator.device=cuda --set evaluator.restart=no --set trainer.stop_timeout_s=300 \
+  --cpus 16 --evaluator-cpus 4 --packer-cpus 1 --account lab --partition gpu --time 2-12 --sbatch --mem=64G \
+  --setup 'module load cuda' --setup 'ulimit -l unlimited' <<END_SCRIPT
+#!/bin/bash
+# A run of plm-pipeline as a Slurm job: start it with sbatch. Written by \`plm-pipeline slurm\`.
+#SBATCH --job-name=my_run
+#SBATCH --chdir=$quoted
+#SBATCH --output=slurm-%j.out
+#SBATCH --open-mode=append
+#SBATCH --requeue
+# SIGUSR1 comes this many seconds before the time limit, for a last checkpoint.
+#SBATCH --signal=B:USR1@360
+#SBATCH --time=2-12
+#SBATCH --account=lab
+#SBATCH --partition=gpu
+#SBATCH --nodes=1
+#SBATCH --ntasks=1
+#SBATCH --cpus-per-task=70
+#SBATCH --gres=gpu:5
+#SBATCH --mem=64G
+
+module load cuda
+ulimit -l unlimited
+run=$quoted_run
+mkdir -p "\$run/logs" || exit 1
+options=(
+  -c $quoted_config --run "\$run"
+  --set trainer.device=cuda
+  --set evaluator.device=cuda
+  --set evaluator.restart=no
+  --set trainer.stop_timeout_s=300
+  --set 'network.feed=tcp://127.0.0.1:*'
+  --set 'network.evaluation_feed=tcp://127.0.0.1:*'
+  --set 'network.announcements=tcp://127.0.0.1:*'
+)
+trainer=(
+  srun --job-name=trainer --exact --mem=0 --open-mode=append
+  --nodes=1 --ntasks=4 --ntasks-per-node=4 --cpus-per-task=16 --kill-on-bad-exit=1 --mpi=pmix --gres=gpu:4
+  --output="\$run/logs/trainer.0.log"
+  $PLM_BIN/plm-trainer "\${options[@]}"
+)
+evaluator=(
+  srun --job-name=evaluator --exact --mem=0 --open-mode=append
+  --nodes=1 --relative=0 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=4 --gres=gpu:1
+  --output="\$run/logs/evaluator.0.log"
+  $PLM_BIN/plm-evaluator "\${options[@]}"
+)
+packer=(
+  srun --job-name=packer --exact --mem=0 --open-mode=append
+  --nodes=1 --relative=0 --ntasks-per-node=2 --ntasks=2 --cpus-per-task=1 --kill-on-bad-exit=0 --wait=0 --gres=none
+  --output="\$run/logs/packer.%t.log"
+  $PLM_BIN/plm-packer "\${options[@]}"
+)
+trainer_attempts=5 evaluator_attempts=1 packer_attempts=5
+
+END_SCRIPT
+prints_in_full --nodes 2 --packer-nodes 2 --set network.keys=keys --set data.tokenizer=byte --set network.announcements=ipc://x \
+  --partition gpu --packer-partition cpu --packer-sbatch --exclusive --no-evaluator <<END_SCRIPT
+#!/bin/bash
+# A run of plm-pipeline as a Slurm job: start it with sbatch. Written by \`plm-pipeline slurm\`.
+#SBATCH --job-name=my_run
+#SBATCH --chdir=$quoted
+#SBATCH --output=slurm-%j.out
+#SBATCH --open-mode=append
+#SBATCH --requeue
+# SIGUSR1 comes this many seconds before the time limit, for a last checkpoint.
+#SBATCH --signal=B:USR1@120
+# The trainer and the evaluator.
+#SBATCH --time=24:00:00
+#SBATCH --partition=gpu
+#SBATCH --nodes=2
+#SBATCH --ntasks=2
+#SBATCH --cpus-per-task=6
+# The packers.
+#SBATCH hetjob
+#SBATCH --time=24:00:00
+#SBATCH --partition=cpu
+#SBATCH --nodes=2
+#SBATCH --ntasks=2
+#SBATCH --cpus-per-task=2
+#SBATCH --exclusive
+
+run=$quoted_run
+mkdir -p "\$run/logs" || exit 1
+# The address by which the packers' nodes reach this one.
+address=\$(srun --het-group=1 --nodes=1 --ntasks=1 --exact --mem=0 printenv SLURM_LAUNCH_NODE_IPADDR) || exit 1
+options=(
+  -c $quoted_config --run "\$run"
+  --set network.keys=keys
+  --set data.tokenizer=byte
+  --set network.announcements=ipc://x
+  --set "network.feed=tcp://\$address:*"
+  --set "network.evaluation_feed=tcp://\$address:*"
+)
+trainer=(
+  srun --job-name=trainer --het-group=0 --exact --mem=0 --open-mode=append
+  --nodes=2 --ntasks=4 --ntasks-per-node=2 --cpus-per-task=3 --kill-on-bad-exit=1 --mpi=pmix
+  --output="\$run/logs/trainer.0.log"
+  $PLM_BIN/plm-trainer "\${options[@]}"
+)
+evaluator=()
+packer=(
+  srun --job-name=packer --het-group=1 --exact --mem=0 --open-mode=append
+  --nodes=2 --ntasks=2 --cpus-per-task=2 --kill-on-bad-exit=0 --wait=0
+  --output="\$run/logs/packer.%t.log"
+  $PLM_BIN/plm-packer "\${options[@]}"
+)
+trainer_attempts=5 evaluator_attempts=5 packer_attempts=5
+
+END_SCRIPT
+
 # to standard output, with the advice on standard error
 expect 0 plm-pipeline slurm --set trainer.device=auto --set packer.instances=0
 says out '^#!/bin/bash$'

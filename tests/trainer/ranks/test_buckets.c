@@ -48,8 +48,8 @@ static void expect_entries(const struct plm_buckets *buckets,
 static void a_balanced_bucket_ends(void **state)
 {
   (void)state;
-  static const struct plm_bucket_entry entries[] = {
-      {4, 1, 0, 0}, {3, 0, 0, 0}, {2, 1, 0, 0}, {0, 0, 0, 0}, {1, ALL, 0, 0}, {5, ALL, 112, 0}};
+  static const struct plm_bucket_entry entries[] = {{4, 1, 0, 0}, {3, 0, 0, 0},   {2, 1, 0, 0},
+                                                    {0, 0, 0, 0}, {1, ALL, 0, 0}, {5, ALL, 112, 0}};
   const struct plm_bucket_request request = request_of(owners, 2, 2);
   struct plm_buckets buckets;
   assert_int_equal(plm_buckets_init(&buckets, &request, NULL), PLM_OK);
@@ -117,10 +117,16 @@ static void bytes_of_the_exchange(void **state)
       {owners, 2, 2, BF16, {4 * 4 * 163840, 151936 * 2 + 443840 + 160 * 2, 0}},
       {owners, 2, 1, FP32, {4 * 4 * 163840, 0, 151936 * 4 + 443840 + 160 * 4}},
       {owners, 2, 1, BF16, {4 * 4 * 163840, 0, 151936 * 2 + 443840 + 160 * 2}},
-      {owners, 4, 2, FP32, {4 * 4 * 589824, 2 * (147456 * 4 + 411136) + 160 * 4,
-                            147456 * 4 + 411136 + 160 * 4}},
-      {owners, 4, 2, BF16, {4 * 4 * 589824, 2 * (147456 * 2 + 411136) + 160 * 2,
-                            147456 * 4 + 411136 + 160 * 4}},
+      {owners,
+       4,
+       2,
+       FP32,
+       {4 * 4 * 589824, 2 * (147456 * 4 + 411136) + 160 * 4, 147456 * 4 + 411136 + 160 * 4}},
+      {owners,
+       4,
+       2,
+       BF16,
+       {4 * 4 * 589824, 2 * (147456 * 2 + 411136) + 160 * 2, 147456 * 4 + 411136 + 160 * 4}},
       {owners, 4, 4, FP32, {4 * 4 * 589824, 3 * (147456 * 4 + 411136 + 160 * 4), 0}},
       {owners, 4, 1, BF16, {4 * 4 * 589824, 0, 3 * (147456 * 2 + 411136 + 160 * 2)}},
       {nobodys, 3, 1, FP32, {4 * 4 * 849536, 0, 2 * 283168 * 4}},

@@ -6,7 +6,8 @@
 #include "tests/support/cmocka_all.h"
 #include "tests/support/fake_collective.h"
 
-/* Six chunks of five tokens of two bytes; chunk c has c % 3 documents, and others lie before them. */
+/* Six chunks of five tokens of two bytes; chunk c has c % 3 documents, and others lie before them.
+ */
 enum { CHUNKS = 6, LENGTH = 5, BEFORE = 2, DOCUMENTS = BEFORE + 6 };
 static uint16_t tokens[CHUNKS * LENGTH];
 static uint32_t begins[CHUNKS + 1];
@@ -135,10 +136,12 @@ static void totals_are_added_up(void **state)
 {
   (void)state;
   struct fake_collective fake;
-  const struct plm_step_totals all[3] = {{.count = 1, .rows = 20, .real_tokens = 300, .padded_tokens = 4000},
-                                         {.count = 99, .rows = 99, .real_tokens = 99, .padded_tokens = 99},
-                                         {.count = 2, .rows = 30, .real_tokens = 400, .padded_tokens = 5000}};
-  struct plm_step_totals totals = {.count = 5, .rows = 60, .real_tokens = 700, .padded_tokens = 8000};
+  const struct plm_step_totals all[3] = {
+      {.count = 1, .rows = 20, .real_tokens = 300, .padded_tokens = 4000},
+      {.count = 99, .rows = 99, .real_tokens = 99, .padded_tokens = 99},
+      {.count = 2, .rows = 30, .real_tokens = 400, .padded_tokens = 5000}};
+  struct plm_step_totals totals = {
+      .count = 5, .rows = 60, .real_tokens = 700, .padded_tokens = 8000};
   fake_collective_init(&fake, 1, 3);
   struct plm_ranks ranks = {.collective = &fake.base, .rank = 1, .ranks = 3};
   fake.answers = all;

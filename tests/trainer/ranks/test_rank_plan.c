@@ -10,7 +10,8 @@
 #include "trainer/ranks/gradient_exchange.h"
 
 /* Matrices of 256 x 256 have an owner. */
-static void load(struct plm_config *config, uint32_t ranks, const char *const *hosts, uint32_t count)
+static void load(struct plm_config *config, uint32_t ranks, const char *const *hosts,
+                 uint32_t count)
 {
   static const char yaml[] = "version: 1\nmodel: {hidden_size: 256, num_attention_heads: 4, "
                              "num_hidden_layers: 2}\ntrainer: {ema: 0.9}\n";
@@ -116,9 +117,8 @@ static void memory_is_that_of_the_largest_rank(struct plm_ops *ops, uint32_t ran
   assert_int_equal(plan.exchange, bytes.device);
   assert_int_equal(plan.sent_in_group, bytes.sent_in_group);
   assert_int_equal(plan.sent_on_rail, bytes.sent_on_rail);
-  assert_int_equal(plm_owners_imbalance(&config.trainer, table, count, ranks, owners, &imbalance,
-                                        NULL),
-                   PLM_OK);
+  assert_int_equal(
+      plm_owners_imbalance(&config.trainer, table, count, ranks, owners, &imbalance, NULL), PLM_OK);
   assert_true(plan.imbalance == imbalance);
   free(owners);
   free(table);
@@ -130,9 +130,9 @@ static void memory_of_the_ranks(void **state)
   (void)state;
   for (int half = 0; half < (model_case_has_bf16() ? 2 : 1); half++) {
     struct plm_ops *ops;
-    assert_int_equal(plm_ops_cpu_open(half ? PLM_PRECISION_BF16 : PLM_PRECISION_FP32, 1, NULL, &ops,
-                                      NULL),
-                     PLM_OK);
+    assert_int_equal(
+        plm_ops_cpu_open(half ? PLM_PRECISION_BF16 : PLM_PRECISION_FP32, 1, NULL, &ops, NULL),
+        PLM_OK);
     for (uint32_t ranks = 1; ranks <= 5; ranks++) memory_is_that_of_the_largest_rank(ops, ranks);
     ops->close(ops);
   }
@@ -143,7 +143,8 @@ static void the_imbalance_is_that_of_the_costs(void **state)
 {
   (void)state;
   const struct plm_config_trainer trainer = {.optimizer = {.name = PLM_OPTIMIZER_ADAMW}};
-  const struct plm_parameter table[] = {{.count = 30}, {.count = 1000}, {.count = 20}, {.count = 70}};
+  const struct plm_parameter table[] = {
+      {.count = 30}, {.count = 1000}, {.count = 20}, {.count = 70}};
   const uint32_t owners[] = {0, PLM_OWNED_BY_ALL, 2, 2};
   const uint32_t nobodys[] = {PLM_OWNED_BY_ALL, PLM_OWNED_BY_ALL, PLM_OWNED_BY_ALL,
                               PLM_OWNED_BY_ALL};

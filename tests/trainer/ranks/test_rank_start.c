@@ -1,4 +1,5 @@
-/* The start of several ranks: what rank 0 sends, and what is said if the ranks do not fit together. */
+/* The start of several ranks: what rank 0 sends, and what is said if the ranks do not fit together.
+ */
 #include "trainer/ranks/rank_start.h"
 
 #include <stdio.h>
@@ -12,7 +13,8 @@
 static void load(const char *yaml, struct plm_config *config)
 {
   struct plm_error error = {0};
-  if (plm_config_load_text(yaml, strlen(yaml), config, &error) != PLM_OK) fail_msg("%s", error.what);
+  if (plm_config_load_text(yaml, strlen(yaml), config, &error) != PLM_OK)
+    fail_msg("%s", error.what);
 }
 
 static void open_ranks(struct plm_ranks *ranks, struct fake_collective *fake, uint32_t rank,
@@ -31,8 +33,9 @@ static void a_process_alone_trains_one_rank(void **state)
   config.trainer.ranks = 2;
   assert_int_equal(plm_rank_check_alone(&config, &error), PLM_CONFIG);
   assert_string_equal(error.what, "trainer.ranks is 2, but 1 process was started");
-  assert_string_equal(error.hint, "`plm-pipeline up` starts the right number; by hand: mpirun -np 2 "
-                                  "plm-trainer ...");
+  assert_string_equal(error.hint,
+                      "`plm-pipeline up` starts the right number; by hand: mpirun -np 2 "
+                      "plm-trainer ...");
 }
 
 /* Rank 0 of `count` sends its configuration; then rank 1 receives it. */
@@ -77,11 +80,20 @@ static void the_configuration_is_that_of_rank_0(void **state)
 static void init_state(struct plm_trainer_state *state, const struct plm_config *config)
 {
   const struct plm_plan_parameters plan = plm_config_training_plan(config);
-  *state = (struct plm_trainer_state){
-      .exact = true,
-      .resolved = {.device = "cpu", .precision = "fp32", .isa = "avx2", .level = "avx2",
-                   .threads = 2, .ranks = 2, .step_chunks = 8, .micro_chunks = 4, .shares = 2,
-                   .processor = "P", .version = "1", .build = "another one", .products = "cblas"}};
+  *state = (struct plm_trainer_state){.exact = true,
+                                      .resolved = {.device = "cpu",
+                                                   .precision = "fp32",
+                                                   .isa = "avx2",
+                                                   .level = "avx2",
+                                                   .threads = 2,
+                                                   .ranks = 2,
+                                                   .step_chunks = 8,
+                                                   .micro_chunks = 4,
+                                                   .shares = 2,
+                                                   .processor = "P",
+                                                   .version = "1",
+                                                   .build = "another one",
+                                                   .products = "cblas"}};
   assert_int_equal(plm_data_cursor_init(&state->cursor, plm_plan_hash(&plan), config->seed, NULL),
                    PLM_OK);
 }
@@ -162,7 +174,8 @@ static void expect_difference(const struct plm_resolved *other, const char *driv
   struct plm_ops ops = {.driver = "d1"};
   struct plm_error error = {0};
   size_t bytes;
-  void *same = sent_by("first", &resolved, "d1", &bytes), *sent = sent_by("third", other, driver, &bytes);
+  void *same = sent_by("first", &resolved, "d1", &bytes),
+       *sent = sent_by("third", other, driver, &bytes);
   char *answers = calloc(3, bytes);
   memcpy(answers, same, bytes);
   memcpy(answers + bytes, same, bytes);
@@ -170,7 +183,8 @@ static void expect_difference(const struct plm_resolved *other, const char *driv
   open_ranks(&ranks, &fake, 0, 3);
   ranks.ops = &ops;
   fake.answers = answers;
-  assert_int_equal(plm_rank_compare(&ranks, &resolved, &error), *what == '\0' ? PLM_OK : PLM_CONFIG);
+  assert_int_equal(plm_rank_compare(&ranks, &resolved, &error),
+                   *what == '\0' ? PLM_OK : PLM_CONFIG);
   assert_string_equal(error.what, what);
   assert_string_equal(error.hint, hint);
   assert_int_equal(ranks.agreed && ranks.alike, *what != '\0');
@@ -188,12 +202,12 @@ static void each_trait_is_compared(void **state)
                                 "ranks; the log says which check failed";
   struct plm_resolved other = resolved;
   expect_difference(&other, "d1", "", "");
-#define DIFFERS(field, value, text, hint)                                        \
-  do {                                                                           \
-    other = resolved;                                                            \
-    snprintf(other.field, sizeof other.field, "%s", value);                      \
-    expect_difference(&other, "d1", "rank 0 on here has " text                   \
-                      ", but rank 2 on third has " value, hint);                 \
+#define DIFFERS(field, value, text, hint)                                                          \
+  do {                                                                                             \
+    other = resolved;                                                                              \
+    snprintf(other.field, sizeof other.field, "%s", value);                                        \
+    expect_difference(&other, "d1", "rank 0 on here has " text ", but rank 2 on third has " value, \
+                      hint);                                                                       \
   } while (0)
   DIFFERS(build, "b2", "build b1", machines);
   DIFFERS(device, "cpu", "device gpu", machines);

@@ -74,9 +74,8 @@ static void weights_are_compared_by_their_sum(void **state)
     for (int r = 0; r < 4; r++) all[r] = sum + (uint64_t)(int64_t)rows[i].more[r];
     test.fake.answers = all;
     test.ranks.agreed = false;
-    assert_int_equal(
-        plm_rank_compare_weights(&test.ranks, test.owners, test.model.model, &error),
-        rows[i].expected);
+    assert_int_equal(plm_rank_compare_weights(&test.ranks, test.owners, test.model.model, &error),
+                     rows[i].expected);
     assert_string_equal(error.what, rows[i].what);
     assert_int_equal(test.ranks.agreed, rows[i].expected != PLM_OK);
     assert_true(test.fake.sent[i].bytes == sizeof sum &&

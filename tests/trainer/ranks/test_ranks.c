@@ -1,4 +1,5 @@
-/* How the ranks decide together, how a rank fails, and how it ends, with a collective of one process.
+/* How the ranks decide together, how a rank fails, and how it ends, with a collective of one
+ * process.
  */
 #include "trainer/ranks/ranks.h"
 
@@ -105,8 +106,8 @@ static void without_an_exchange_nothing_is_decided(void **state)
   struct test test = open_test(0, 2);
   enum plm_rank_wish decision;
   test.fake.wait_fails = PLM_FAILURE;
-  assert_int_equal(
-      plm_ranks_decide(ranks_of(&test), PLM_RANK_ERROR, PLM_IO, &decision, NULL), PLM_FAILURE);
+  assert_int_equal(plm_ranks_decide(ranks_of(&test), PLM_RANK_ERROR, PLM_IO, &decision, NULL),
+                   PLM_FAILURE);
   assert_false(test.ranks.agreed || test.ranks.silent);
   close_test(&test);
 }
@@ -118,7 +119,8 @@ static void rank_0_says_what_all_have_found(void **state)
     uint32_t rank;
     int32_t failed_by;
     bool agreed, silent;
-  } rows[] = {{0, -1, true, false}, {1, -1, true, true}, {0, 0, false, false}, {1, 0, false, false}};
+  } rows[] = {
+      {0, -1, true, false}, {1, -1, true, true}, {0, 0, false, false}, {1, 0, false, false}};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     struct test test = open_test(rows[i].rank, 2);
     test.fake.failed_by = rows[i].failed_by;
@@ -144,8 +146,8 @@ static void a_failure_names_the_rank_and_is_said_once(void **state)
        "fail: no disk (rank 1 on here) [input/output error]\n", ""},
       {false, false, false, -1, "no disk", "a/file",
        "fail: no disk (rank 1 on here: a/file) [input/output error]\n", ""},
-      {false, false, false, 0, "no disk", "a/file",
-       "fail: no disk (a/file) [input/output error]\n", ""},
+      {false, false, false, 0, "no disk", "a/file", "fail: no disk (a/file) [input/output error]\n",
+       ""},
       {false, false, true, -1, "no disk", "",
        "fail: no disk (rank 1 on here) [input/output error]\n", ""},
       {false, false, false, -1, "rank 0 is late", "",

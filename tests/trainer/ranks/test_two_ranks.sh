@@ -14,7 +14,7 @@ precisions=(fp32)
 if has_bf16 "${set[@]}"; then precisions+=(bf16); else echo "no bf16 here: it was not tried"; fi
 for precision in "${precisions[@]}"; do
   one=$PLM_TMP/one-$precision two=$PLM_TMP/two-$precision
-  set_of=("${set[@]}" --set trainer.precision=$precision)
+  set_of=("${set[@]}" --set "trainer.precision=$precision")
   run_undisturbed_ranks 1 "$one" "${set_of[@]}"
   jq -se 'length == 3 and all(.[]; has("slowest_rank") | not)' "$one/trainer.jsonl" >slowest.log ||
     fail "one rank in $precision: $(cat slowest.log)"

@@ -1,5 +1,5 @@
-/* Calls the MPI engine as the trainer does, and checks each byte that arrives and what happens when a
- * rank fails or keeps the others waiting. Started by mpirun (tests/kernels/mpi/test_engine.sh).
+/* Calls the MPI engine as the trainer does, and checks each byte that arrives and what happens when
+ * a rank fails or keeps the others waiting. Started by mpirun (tests/kernels/mpi/test_engine.sh).
  *
  *   tool_engine KIND FOLDER
  *
@@ -10,8 +10,8 @@
  *   elsewhere   a transfer of another engine does not end
  *   silent      rank 1 is stopped
  *
- * After a failure, a rank prints what it was told, as "rank R: speaker S, status: what". It leaves only
- * when all others have, because mpirun ends them then; FOLDER, which is empty, tells that. */
+ * After a failure, a rank prints what it was told, as "rank R: speaker S, status: what". It leaves
+ * only when all others have, because mpirun ends them then; FOLDER, which is empty, tells that. */
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
