@@ -1,4 +1,4 @@
-/* Sockets: what binding does to the files at an ipc path. */
+/* Sockets: what binding does to the files at an ipc path, and which messages are taken. */
 #include "common/wire/socket.h"
 
 #include <errno.h>
@@ -81,12 +81,115 @@ static void a_socket_of_another_type_is_kept(void **state)
   }
 }
 
+/* ---- messages -------------------------------------------------------------------------------- */
+
+struct ends {
+  void *context, *router, *dealer;
+};
+
+static void open_ends(struct ends *ends)
+{
+  ends->context = zmq_ctx_new();
+  assert_int_equal(plm_socket_open(ends->context, ZMQ_ROUTER, 4096, &ends->router, NULL), PLM_OK);
+  assert_int_equal(plm_socket_open(ends->context, ZMQ_DEALER, 4096, &ends->dealer, NULL), PLM_OK);
+  assert_int_equal(zmq_setsockopt(ends->dealer, ZMQ_ROUTING_ID, "dealer", 6), 0);
+  assert_int_equal(zmq_bind(ends->router, "inproc://test"), 0);
+  assert_int_equal(zmq_connect(ends->dealer, "inproc://test"), 0);
+}
+
+static void close_ends(struct ends *ends)
+{
+  zmq_close(ends->dealer);
+  zmq_close(ends->router);
+  zmq_ctx_term(ends->context);
+}
+
+/* Receives "payload", with everything that was left in `message` replaced. */
+static void expect_payload(struct ends *ends)
+{
+  struct plm_message message = {.user = "left over", .connection = 77, .identity_bytes = 5};
+  struct plm_error error = {0};
+  assert_int_equal(plm_message_receive(ends->router, true, &message, &error), PLM_OK);
+  assert_string_equal(message.user, "");
+  assert_int_equal(message.identity_bytes, 6);
+  assert_memory_equal(message.identity, "dealer", 6);
+  assert_int_equal(message.header.type, PLM_MESSAGE_PONG);
+  assert_int_equal(zmq_msg_size(&message.payload), 7);
+  assert_memory_equal(zmq_msg_data(&message.payload), "payload", 7);
+  zmq_msg_close(&message.payload);
+}
+
+static void send_payload(struct ends *ends)
+{
+  struct plm_header header = {.type = PLM_MESSAGE_PONG};
+  assert_int_equal(plm_message_send(ends->dealer, NULL, 0, &header, "payload", 7, NULL), PLM_OK);
+}
+
+/* A header that says what is not so, or frames that are too many or missing; what follows is found.
+ */
+static void wrong_messages_are_dropped_whole(void **state)
+{
+  (void)state;
+  enum { NONE, LENGTH, HASH, ONE_FRAME, THREE_FRAMES, HEADER };
+  static const char *const wrong[] = {[LENGTH] =
+                                          "the payload's length differs from the one in the header",
+                                      [HASH] = "the payload's hash does not match",
+                                      [ONE_FRAME] = "a message without its payload frame",
+                                      [THREE_FRAMES] = "it has more than two frames"};
+  struct ends ends;
+  struct plm_message message;
+  open_ends(&ends);
+  assert_int_equal(plm_message_receive(ends.router, true, &message, NULL), PLM_AGAIN);
+  for (int kind = NONE; kind <= HEADER; kind++) {
+    struct plm_header header = {.type = PLM_MESSAGE_PONG, .payload_bytes = 7};
+    struct plm_error error = {0};
+    uint8_t bytes[PLM_HEADER_BYTES];
+    header.payload_hash = plm_hash_bytes(kind == HASH ? "Payload" : "payload", 7);
+    if (kind == LENGTH) header.payload_bytes = 8;
+    plm_header_encode(&header, bytes);
+    if (kind == HEADER) bytes[0] ^= 1;
+    zmq_send(ends.dealer, bytes, sizeof bytes, kind == ONE_FRAME ? 0 : ZMQ_SNDMORE);
+    if (kind != ONE_FRAME)
+      zmq_send(ends.dealer, "payload", 7, kind == THREE_FRAMES ? ZMQ_SNDMORE : 0);
+    if (kind == THREE_FRAMES) zmq_send(ends.dealer, "more", 4, 0);
+    send_payload(&ends);
+    if (kind == NONE) {
+      expect_payload(&ends);
+    } else {
+      assert_int_equal(plm_message_receive(ends.router, true, &message, &error), PLM_PROTOCOL);
+      if (wrong[kind] != NULL && strstr(error.what, wrong[kind]) == NULL)
+        fail_msg("kind %d: %s", kind, error.what);
+      assert_memory_equal(message.identity, "dealer", 6);
+    }
+    expect_payload(&ends);
+    assert_int_equal(plm_message_receive(ends.router, true, &message, NULL), PLM_AGAIN);
+  }
+  close_ends(&ends);
+}
+
+static void a_peer_that_has_left_is_noticed(void **state)
+{
+  (void)state;
+  struct ends ends;
+  struct plm_header header = {.type = PLM_MESSAGE_PONG};
+  struct plm_error error = {0};
+  open_ends(&ends);
+  assert_int_equal(
+      plm_message_send(ends.router, (const uint8_t *)"nobody", 6, &header, "", 0, &error),
+      PLM_NOT_FOUND);
+  assert_string_equal(error.what, "the peer has left");
+  assert_true(plm_socket_can_send(ends.dealer));
+  close_ends(&ends);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_file_at_an_ipc_path_is_kept),
       cmocka_unit_test(a_dead_socket_is_replaced),
       cmocka_unit_test(a_socket_of_another_type_is_kept),
+      cmocka_unit_test(wrong_messages_are_dropped_whole),
+      cmocka_unit_test(a_peer_that_has_left_is_noticed),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -79,10 +79,11 @@ static bool is_bound(const struct plm_supervisor *supervisor, const char *key)
 static void mpirun_is_started_with_a_folder_and_a_log(void **state)
 {
   static const char script[] = "#!/bin/sh\necho \"$*\"\necho \"$TMPDIR $PLM_GANG_FOLDER "
-                               "[$PLM_READY_FD] $PLM_INSTANCE\"\nexit 7\n";
+                               "[$PLM_READY_FD] $PLM_INSTANCE $PLM_SUPERVISED "
+                               "$PLM_LOG_TIMES $PLM_LOG_FILE\"\nexit 7\n";
   struct plm_supervisor *supervisor = *state;
   struct supervised *stage = add(supervisor, PLM_STAGE_IDLE);
-  char path[PLM_PATH_SIZE], folder[PLM_PATH_SIZE], line[3 * PLM_PATH_SIZE], *log;
+  char path[PLM_PATH_SIZE], folder[PLM_PATH_SIZE], line[4 * PLM_PATH_SIZE], *log;
   const char *before = getenv("PATH");
   char paths[PLM_PATH_SIZE];
   size_t size;
@@ -108,7 +109,8 @@ static void mpirun_is_started_with_a_folder_and_a_log(void **state)
   assert_int_equal(waitpid(stage->log_pid, &status, 0), stage->log_pid);
   stage->log_pid = 0;
   assert_int_equal(plm_file_read(stage->tail.path, 1 << 20, &log, &size, NULL), PLM_OK);
-  snprintf(line, sizeof line, "%s %s [] 0\n", folder, folder);
+  snprintf(line, sizeof line, "%s %s [] 0 %d.trainer.0 1 %s\n", folder, folder, (int)getpid(),
+           stage->tail.path);
   const char *second = strchr(log, '\n');
   assert_non_null(second);
   assert_string_equal(second + 1, line);
@@ -236,7 +238,9 @@ static void the_end_of_rank_0_is_noticed(void **state)
   assert_int_equal(stage->first_gone_ms, 2000);
   /* a descriptor that becomes readable, as a pidfd does */
   stage->first_gone_ms = 0;
+  close(STDIN_FILENO); /* its number may be 0 */
   assert_int_equal(pipe(ends), 0);
+  assert_int_equal(ends[0], 0);
   stage->first_fd = ends[0];
   gang_tick(supervisor, stage, 4000);
   assert_int_equal(stage->first_gone_ms, 0);
@@ -247,6 +251,7 @@ static void the_end_of_rank_0_is_noticed(void **state)
   assert_int_equal(stage->first_fd, -1);
   assert_int_equal(fcntl(ends[0], F_GETFD), -1);
   close(ends[1]);
+  assert_int_equal(open("/dev/null", O_RDONLY), STDIN_FILENO);
   kill(stage->pid, SIGKILL);
   assert_int_equal(signal_of(stage->pid), SIGKILL);
 }
