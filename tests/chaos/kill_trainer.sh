@@ -45,6 +45,7 @@ publishing step_00000060'
 kill_and_compare() {
   local reference=$PLM_TMP/reference run=$PLM_TMP/killed what where
 
+  must_be_there "$PLM_BUILD/tests/lib/stop_at.so" # before the long undisturbed run
   run_undisturbed "$reference"
 
   start_packer "$run"

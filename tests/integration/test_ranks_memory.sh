@@ -5,6 +5,7 @@
 . "$PLM_ROOT/tests/support/ranks.sh"
 small_corpus corpus
 trainer_config unet
+must_be_there "$PLM_BUILD/tests/lib/count_memory.so"
 cat >counted <<'RANK'
 #!/bin/bash
 export LD_PRELOAD=$PLM_BUILD/tests/lib/count_memory.so

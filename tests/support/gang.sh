@@ -5,6 +5,7 @@ if [ ! -e "$PLM_BUILD/lib/plm-pipeline/libplm_mpi.so" ] || ! command -v mpirun >
   exit 77
 fi
 
+must_be_there "$PLM_BUILD/tests/lib/stop_at.so"
 unset "${!OMPI_@}" # as root, `up` itself allows mpirun to run
 TMPDIR=$PLM_TMP/$(printf 'long%.0s' {1..30})
 mkdir "$TMPDIR"

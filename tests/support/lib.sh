@@ -95,10 +95,18 @@ wait_for() {
   done
 }
 
+# must_be_there LIBRARY: for a library that is about to be preloaded. The loader only warns if it is missing; the
+# program then does not stop itself, and the test would wait for that or fail later, in other words.
+must_be_there() {
+  [ -e "$1" ] || fail "$1 is to be preloaded, and is not built (make tests)"
+}
+
 # stopping_at CALL:PATTERN#N COMMAND…: runs it so that it stops itself before that call
 # (tests/faults/stop_at.c). For the background: with `&`, $! is the program itself.
 stopping_at() {
-  exec env PLM_STOP_AT="$1" LD_PRELOAD="$PLM_BUILD/tests/lib/stop_at.so${LD_PRELOAD:+:$LD_PRELOAD}" \
+  local library=$PLM_BUILD/tests/lib/stop_at.so
+  must_be_there "$library"
+  exec env PLM_STOP_AT="$1" LD_PRELOAD="$library${LD_PRELOAD:+:$LD_PRELOAD}" \
     ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}verify_asan_link_order=0" "${@:2}"
 }
 

@@ -4,6 +4,7 @@ if [ ! -e "${PLM_BUILD:?}/lib/plm-pipeline/libplm_mpi.so" ] || ! command -v mpir
   echo "this build has no MPI, or mpirun is not installed"
   exit 77
 fi
+must_be_there "$PLM_BUILD/tests/lib/stop_at.so"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export TMPDIR=$PLM_TMP OMPI_MCA_btl_vader_backing_directory=$PLM_TMP # for Open MPI's own files
 

@@ -25,3 +25,16 @@ kill $!
 seq 100000 | matches -x 1 || fail "a match is a failure if the writer is not done"
 ! seq 10 | matches -x 11 || fail "matches accepts lines without a match"
 ! matches . </dev/null || fail "matches accepts no input"
+
+# A library that cannot be preloaded ends the script before the program runs.
+: >ran
+(PLM_BUILD=$PWD/nothing && stopping_at 'write:*#1' tee ran <<<'it ran' >/dev/null) 2>said && fail "a missing library is ignored"
+says said 'nothing/tests/lib/stop_at.so is to be preloaded, and is not built'
+[ ! -s ran ] || fail "the program runs without the library"
+(
+  . "$PLM_ROOT/tests/support/trainer.sh"
+  PLM_BUILD=$PWD/nothing
+  start_trainer_until 'write:*#1' run
+) >said 2>&1 && fail "start_trainer_until ignores a missing library"
+says said 'nothing/tests/lib/stop_at.so is to be preloaded, and is not built'
+[ ! -e trainer.log ] || fail "the trainer was started"

@@ -68,6 +68,7 @@ start_trainer() {
 start_trainer_until() {
   local where=$1 run=$2
   shift 2
+  must_be_there "$PLM_BUILD/tests/lib/stop_at.so"
   stopping_at "$where" "$PLM_BIN/plm-trainer" -c "$PLM_TMP/pipeline.yaml" --run "$run" "$@" \
     >>"$PLM_TMP/trainer.log" 2>&1 &
   trainer_pid=$!
