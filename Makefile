@@ -502,12 +502,13 @@ learn: all ## train small models at equal compute and print what they have learn
 	@python3 -B tests/bench/bench_learn.py --build $(BUILD) $(if $(QUICK),--quick) $(if $(RESULTS),--results $(RESULTS)) \
 	  $(if $(STEPS),--steps $(STEPS)) $(if $(SWEEP_STEPS),--sweep-steps $(SWEEP_STEPS))
 
-# Takes less than nine minutes: tests, races, parity, a run, benchmarks. The report is in OUT
-# (tests/gpu/results). LIBS is a folder of libraries that tests/gpu/pack.sh unpacked; MINUTES is a limit.
+# SET=first measures what says most: ceilings, a training beside PyTorch, time by operator. SET=rest does the rest:
+# tests, races, parity, runs that are killed, benchmarks. Each takes less than nine minutes; without SET, both run. The
+# report is in OUT (tests/gpu/results). LIBS is a folder of libraries that tests/gpu/pack.sh unpacked; MINUTES is a limit.
 .PHONY: gpu-check
-gpu-check: ## on a machine with a GPU: test and measure everything on it; LIBS=, OUT=, MINUTES=; NEEDS=1 only looks whether it can
+gpu-check: ## on a machine with a GPU: measure and test everything on it; SET=first or rest, LIBS=, OUT=, MINUTES=; NEEDS=1 only looks whether it can
 	@PYTHONDONTWRITEBYTECODE=1 python3 tests/gpu/gpu_check.py --build $(BUILD) $(if $(LIBS),--libs $(LIBS)) \
-	  $(if $(OUT),--out $(OUT)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(NEEDS),--needs)
+	  $(if $(OUT),--out $(OUT)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SET),--set $(SET)) $(if $(NEEDS),--needs)
 
 # Without a GPU, the demo does not wait for nvcc.
 .PHONY: demo

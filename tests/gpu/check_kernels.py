@@ -5,9 +5,9 @@ import sys
 import time
 
 import check_flops
+from check_peers import LENGTH, MICRO_CHUNKS, STEP_TOKENS
 from check_report import number
 from check_run import ROOT, PartyError
-from check_speed import LENGTH, MICRO_CHUNKS, STEP_TOKENS, quiet
 from check_training import SAMPLE, sample_corpus
 
 SHOWN = 24
@@ -15,7 +15,7 @@ MODELLED = "24x768"  # the model of tests/cuda_code/cuda_roofline.py
 
 
 def kernels(check, part, until):
-    quiet(check, until - 45)
+    check.peers.quiet(part, until - 45)
     part.text(
         "Each operator of a pass and of an update is timed between two waits for the device, less the "
         "time of the waits. Calls and ms are for a whole step. Bytes are the fewest that the operator "
@@ -40,7 +40,8 @@ def modelled(check, part):
     import cuda_objects
     import cuda_roofline
 
-    objects, tools = check.program("obj/cuda"), cuda_objects.find_tools(shutil.which("nvcc"))
+    nvcc = shutil.which("nvcc", path=check.runner.environment["PATH"])
+    objects, tools = check.program("obj/cuda"), cuda_objects.find_tools(nvcc)
     if tools is None or not objects.is_dir():
         part.note(
             "no model: "

@@ -1,5 +1,6 @@
 """Parts of gpu_check.py: the machine, and building what the other parts run."""
 
+import json
 import os
 import pathlib
 import platform
@@ -33,6 +34,7 @@ SM90_TESTS = [  # these need compute capability 9.0
     "kernels/cuda/test_attention_onepass",
     "kernels/cuda/test_product_sm90",
 ]
+STOP_LIBRARY = "tests/lib/stop_at.so"  # scripts preload it into programs
 PROGRAMS = ["plm-pipeline", "plm-packer", "plm-trainer", "plm-evaluator"]
 
 
@@ -88,67 +90,114 @@ def machine(check, part, until):
     part.values = {"card": check.card.name, "commit": commit, "when": when}
 
 
-def targets(check):
-    build = os.path.relpath(check.build, ROOT)
-    names = [f"{build}/bin/{name}" for name in PROGRAMS]
-    names += [f"{build}/tests/{name}" for name in TESTS + SM90_TESTS]
-    sources = (ROOT / "tests" / "gpu").glob("gpu_*.c")
-    names += [f"{build}/tests/gpu/{source.stem}" for source in sources]
-    names += [f"{build}/tests/bench/bench_step"]
-    return names
+# What a part runs besides the programs and the backend.
+TARGETS = {
+    "ceilings": ["tests/gpu/gpu_rates"],
+    "kernels": ["tests/bench/bench_step"],
+    "operators": [*(f"tests/{name}" for name in TESTS + SM90_TESTS), "tests/gpu/gpu_operators"],
+    "sanitizer": [f"tests/{name}" for name in TESTS],
+    "sanitizer90": [f"tests/{name}" for name in SM90_TESTS],
+    "pipeline": [STOP_LIBRARY],
+    "attention": ["tests/gpu/gpu_attention"],
+    "ranks": ["tests/gpu/gpu_transport"],
+}
 
 
-def missing(check):
+def programs(check):
+    """What every part needs. The backend comes first: its kernels take longest to compile."""
+    return [check.device["PLM_CUDA_LIBRARY"], *(check.program(f"bin/{name}") for name in PROGRAMS)]
+
+
+def targets(check, names):
+    """What the parts with these names need, without what the machine lacks the libraries for."""
+    own = ["tests/gpu/gpu_probe", *(t for name in names for t in TARGETS.get(name, ()))]
+    if "tests" in check.lacks:
+        own = [target for target in own if target == STOP_LIBRARY]
+    paths = [*programs(check), *(check.program(target) for target in dict.fromkeys(own))]
+    return [os.path.relpath(path, ROOT) for path in paths]
+
+
+def missing(check, names):
     """What was not built, as paths."""
-    names = [os.path.relpath(check.device["PLM_CUDA_LIBRARY"], ROOT), *targets(check)]
-    return [name for name in names if not (ROOT / name).exists()]
+    return [target for target in targets(check, names) if not (ROOT / target).exists()]
 
 
 def is_built(check):
     """Whether the other parts can run: a part reports which of its own tests is missing."""
-    absent = missing(check)
-    programs = [os.path.relpath(check.program(f"bin/{name}"), ROOT) for name in PROGRAMS]
-    library = os.path.relpath(check.device["PLM_CUDA_LIBRARY"], ROOT)
-    return not any(name in absent for name in [*programs, library])
+    return all(pathlib.Path(path).exists() for path in programs(check))
 
 
-def build(check, part, until):
+def build(check, part, until, names):
+    """Builds what the parts with these names need."""
     if check.rehearse:
-        absent = missing(check)
+        absent = missing(check, names)
         part.verdict("`make tests` has built everything", not absent, ", ".join(absent))
         return
-    command = [
-        "make",
-        "-k",
-        f"-j{os.cpu_count()}",
-        f"CUDA_ARCHS={check.card.arch}",
-        *targets(check),
-    ]
+    arch = check.card.arch
+    command = ["make", "-k", f"-j{os.cpu_count()}", f"CUDA_ARCHS={arch}", *targets(check, names)]
     dnnl = "/usr/include/oneapi/dnnl/dnnl.h"
     libs = check.options.libs
     if libs is not None and (libs / dnnl[1:]).exists():
         command.append("PRODUCTS=dnnl")
-    if ask(check, "ompi", "pkg-config", "--exists", "ompi-c") is not None:
+    if "ranks" in names and ask(check, "ompi", "pkg-config", "--exists", "ompi-c") is not None:
         command.append(os.path.relpath(check.program("lib/plm-pipeline/libplm_mpi.so"), ROOT))
-    library = os.path.relpath(check.device["PLM_CUDA_LIBRARY"], ROOT)
-    cuda = check.runner.start_logged("build-cuda", [*command[:4], library, "V=1"], VERBOSE)
-    outcome = check.runner.run("build", command, until - time.monotonic())
-    part.verdict(
-        "programs, tests and benchmarks", outcome.good, "" if outcome.good else outcome.why()
+    outcome = check.runner.run(
+        f"build-{names[0]}", command, until - time.monotonic(), extra=VERBOSE
     )
+    what = f"the backend for sm_{arch}, programs, and what the parts {', '.join(names)} run"
+    part.verdict(what, outcome.good, "" if outcome.good else outcome.why())
     if not outcome.good:
-        part.note("not built: " + (", ".join(missing(check)) or "nothing is missing"))
+        part.note("not built: " + (", ".join(missing(check, names)) or "nothing is missing"))
         part.text("```\n" + outcome.end(25) + "\n```")
-    made = cuda.wait(until - time.monotonic())
-    part.verdict(
-        f"libplm_cuda.so for sm_{check.card.arch}", made.good, "" if made.good else made.why()
-    )
-    if not made.good:
-        part.text("```\n" + made.end(25) + "\n```")
-    resources(part, made.text())
+    said = sorted((check.build / "obj" / "cuda").rglob("*.said"))
+    resources(part, "".join(path.read_text(errors="replace") for path in said))
 
 
 VERBOSE = {"NVCC_APPEND_FLAGS": "-Xptxas -v"}
+
+
+def probe(check, part, until):
+    """Opens the backend in bf16, before any other program: its kernels for sm_90a are then checked in
+    children. Later processes keep to those that are right, also the ones that open in fp32 first."""
+    check.probed = True
+    outcome = check.runner.run(
+        "probe",
+        [check.program("tests/gpu/gpu_probe")],
+        until - time.monotonic(),
+        extra=check.device,
+    )
+    lines = [line for line in outcome.text().splitlines() if line.startswith("{")]
+    good = outcome.good and len(lines) == 1
+    part.verdict(
+        "the backend opens in bf16", good, "" if good else f"{outcome.why()}: {outcome.end(3)}"
+    )
+    if not good:
+        return
+    found = json.loads(lines[0])
+    part.values = {**found, "seconds": outcome.seconds}
+    kernels = found["kernels"]
+    part.note(
+        f"{found['name']}, {found['isa']}, {kernels or 'kernels for every device'}; {outcome.seconds:.1f} s"
+    )
+    if check.card.arch == "90" or found["fallback"]:
+        part.verdict(
+            "the kernels for sm_90a pass their checks", not found["fallback"], found["fallback"]
+        )
+    if found["fallback"]:
+        check.forced = {
+            name: value for name, (value, words) in KEPT.items() if re.search(words, kernels)
+        }
+        check.device.update(check.forced)
+        part.note(
+            "later processes run with " + " ".join(f"{k}={v}" for k, v in check.forced.items())
+        )
+
+
+KEPT = {  # variable: value, and what gpu_probe says of the kernels if the others failed
+    "PLM_CUDA_ATTENTION": ("mma", r"attention mma"),
+    "PLM_CUDA_ATTENTION_BACKWARD": ("split", r"attention sm90(?!, backward)"),
+    "PLM_CUDA_RELU2": ("library", r"relu2 library"),
+}
 
 
 def resources(part, log):

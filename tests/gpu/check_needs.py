@@ -13,6 +13,8 @@ import shutil
 import subprocess
 import sys
 
+from check_run import prepend, python_environment
+
 LIBRARIES = [  # header, library, Debian package, what needs it
     ("lmdb.h", "lmdb", "liblmdb-dev", "corpora"),
     ("zmq.h", "zmq", "libzmq3-dev", "messages between the stages"),
@@ -23,20 +25,29 @@ LIBRARIES = [  # header, library, Debian package, what needs it
     ("zlib.h", "z", "zlib1g-dev", "compressed input"),
     ("csv.h", "csv", "libcsv-dev", "tables of variants"),
     ("oneapi/dnnl/dnnl.h", "dnnl", "libdnnl-dev", "products on the CPU"),
-    ("cmocka.h", "cmocka", "libcmocka-dev", "tests"),
+    ("cmocka.h", "cmocka", "libcmocka-dev", "test programs"),
 ]
-TOOLS = [  # program, Debian package if it is packed, what needs it
-    ("make", None, "the build"),
-    ("gcc", None, "the build"),
-    ("g++", None, "the build"),
-    ("nvcc", None, "the CUDA backend (CUDA Toolkit)"),
-    ("bash", None, "test scripts"),
-    ("ps", None, "test scripts (procps)"),
-    ("jq", "jq", "test scripts"),
+# Program, Debian package if it is packed, what needs it, its kind. A part that needs a kind of which
+# something is missing is left out (PARTS of gpu_check.py); without the build, all of them are.
+TOOLS = [
+    ("make", "make", "the build", "build"),
+    ("gcc", None, "the build", "build"),
+    ("g++", None, "the build", "build"),
+    ("nvcc", None, "the CUDA backend (CUDA Toolkit)", "build"),
+    ("bash", None, "the build and test scripts", "build"),
+    ("ps", "procps", "test scripts", "scripts"),
+    ("pgrep", "procps", "test scripts", "scripts"),
+    ("jq", "jq", "test scripts", "scripts"),
+    ("compute-sanitizer", None, "compute-sanitizer", "sanitizer"),
 ]
+KINDS = {
+    "build": "the build",
+    "tests": "test programs",
+    "scripts": "test scripts",
+    "sanitizer": "compute-sanitizer",
+}
 OPTIONAL = [  # program, what is left out without it
     ("git", "the commit in the report"),
-    ("compute-sanitizer", "the part compute-sanitizer"),
     ("mpirun", "several ranks that share a card"),
 ]
 BUILD_GB = 4
@@ -47,7 +58,8 @@ EVERYWHERE = re.compile(
 )
 REMEDY = (
     "install what is missing (`make deps` on Debian), or pack it on a machine with a network by "
-    "`tests/gpu/pack.sh FOLDER`, and run `make gpu-check LIBS=FOLDER` here"
+    "`tests/gpu/pack.sh FOLDER`, and run `make gpu-check LIBS=FOLDER` here (without make: "
+    "`python3 tests/gpu/gpu_check.py --libs FOLDER`)"
 )
 
 
@@ -66,47 +78,105 @@ def try_library(check, folder, header, library):
     ):
         outcome = check.runner.run(name, words, 30)
         if not outcome.good:
-            lines = [
-                line for line in outcome.text().splitlines() if "rror" in line or ": cannot" in line
-            ]
-            why = (lines or outcome.text().splitlines() or [outcome.why()])[0]
-            return f"{what}: {why.strip()}"
+            return f"{what}: {wrong_line(outcome)}"
     return None
 
 
+def wrong_line(outcome):
+    """The line of a compiler's or the loader's output that says what is wrong."""
+    every = outcome.text().splitlines()
+    lines = [line for line in every if "rror" in line or ": cannot" in line]
+    return (lines or every or [outcome.why()])[0].strip()
+
+
+def try_cublas(check, folder):
+    """Compiles and links with cuBLASLt, by nvcc. Returns None, or what is wrong."""
+    source = folder / "cublas.cu"
+    source.write_text(
+        "#include <cublasLt.h>\nint main()\n{\n  cublasLtHandle_t handle;\n"
+        "  return cublasLtCreate(&handle) == CUBLAS_STATUS_SUCCESS ? 0 : 1;\n}\n"
+    )
+    command = ["nvcc", source, "-o", folder / "cublas", "-lcublasLt", "-lcublas"]
+    outcome = check.runner.run("needs-cublas", command, 60)
+    return None if outcome.good else f"does not compile: {wrong_line(outcome)}"
+
+
+WHERE_CUBLAS = (
+    "import pathlib, sys; print(*(h.parent.parent for p in sys.path if p "
+    "for h in pathlib.Path(p).glob('nvidia/*/include/cublasLt.h')), sep='\\n')"
+)
+
+
+def cublas_of_python(check):
+    """Adds PyTorch's own cuBLAS to the environment, for a toolkit that has only the compiler. Returns its
+    folder, or None."""
+    command = [check.python or "python3", "-c", WHERE_CUBLAS]
+    outcome = check.runner.run("where-cublas", command, 20, extra=python_environment())
+    folders = outcome.text().split("\n") if outcome.good else []
+    folder = next((pathlib.Path(line) for line in folders if line), None)
+    if folder is None:
+        return None
+    links = check.folder / "cublas"
+    for kind in ("include", "lib"):
+        (links / kind).mkdir(parents=True, exist_ok=True)
+    for header in folder.glob("include/cublas*.h"):
+        (links / "include" / header.name).symlink_to(header)
+    for library in folder.glob("lib/libcublas*.so.*"):
+        (links / "lib" / library.name).symlink_to(library)
+        linked = links / "lib" / (library.name.partition(".so")[0] + ".so")
+        if not linked.exists():
+            linked.symlink_to(library)
+    prepend(check.runner.environment, "CPATH", links / "include")
+    for name in ("LIBRARY_PATH", "LD_LIBRARY_PATH"):
+        prepend(check.runner.environment, name, links / "lib")
+    return folder
+
+
 def look(check):
-    """Rows of (what, for what, what is wrong or None)."""
+    """Rows of (what, for what, its kind, what is wrong or None)."""
     path = check.runner.environment["PATH"]
     folder = check.folder / "needs"
     folder.mkdir(exist_ok=True)
     rows = []
-    for tool, _, use in TOOLS:
-        if tool == "nvcc" and check.rehearse:
+    for tool, _, use, kind in TOOLS:
+        if check.rehearse and tool in ("nvcc", "compute-sanitizer"):
             continue
         found = shutil.which(tool, path=path)
-        rows.append((f"`{tool}`", use, None if found else "not on the PATH"))
+        rows.append((f"`{tool}`", use, kind, None if found else "not on the PATH"))
+    if not check.rehearse and shutil.which("nvcc", path=path):
+        what, wrong = "`cublasLt.h` and `libcublasLt`", try_cublas(check, folder)
+        if wrong and (of_python := cublas_of_python(check)):
+            what, wrong = f"{what} (of {of_python})", try_cublas(check, folder)
+        rows.append((what, "the CUDA backend", "build", wrong))
     for header, library, package, use in LIBRARIES:
         what = f"`{header}` and `lib{library}` ({package})"
-        rows.append((what, use, try_library(check, folder, header, library)))
+        kind = "tests" if library == "cmocka" else "build"
+        rows.append((what, use, kind, try_library(check, folder, header, library)))
     for place in (check.build.parent, check.folder):
         free = shutil.disk_usage(place).free / 1e9
         wrong = None if free >= BUILD_GB else f"{free:.1f} GB are free"
-        rows.append((f"{BUILD_GB} GB at {place}", "the build and the runs", wrong))
+        rows.append((f"{BUILD_GB} GB at {place}", "the build and the runs", "build", wrong))
     return rows
 
 
 def needs(check, part, until):
-    """Notes in check.ready whether everything is there."""
+    """Notes in check.lacks what is missing of each kind. Only what the build needs is a failure."""
     rows = look(check)
-    missing = [(what, use, wrong) for what, use, wrong in rows if wrong]
-    check.ready = not missing
-    part.verdict(
-        f"all {len(rows)} things that the build and the checks need",
-        check.ready,
-        "" if check.ready else f"{len(missing)} are missing: {REMEDY}",
-    )
+    missing = [(what, use, wrong) for what, use, _, wrong in rows if wrong]
+    for kind, words in KINDS.items():
+        of = [what for what, _, its, wrong in rows if its == kind and wrong]
+        if of:
+            check.lacks[kind] = f"{', '.join(of)} for {words}"
+    count = f"all {len(rows)} things that the build and the checks need"
     if missing:
+        part.verdict(
+            count,
+            False if "build" in check.lacks else None,
+            f"{len(missing)} are missing: {REMEDY}",
+        )
         part.table(("missing", "for", "why"), missing)
+    else:
+        part.verdict(count, True)
     path = check.runner.environment["PATH"]
     left_out = [
         f"{what} (`{tool}`)" for tool, what in OPTIONAL if not shutil.which(tool, path=path)
@@ -151,11 +221,14 @@ def missing_in(folder):
             wrong.append(f"lib{library}.so of {package}")
         else:
             queue.append(found)
-    for tool, package, _ in TOOLS:
-        if package is not None and not (folder / "usr/bin" / tool).exists():
+    for tool, package, *_ in TOOLS:
+        if package is None:
+            continue
+        found = next((p for p in (folder / "usr/bin", folder / "bin") if (p / tool).exists()), None)
+        if found is None:
             wrong.append(f"{tool} of {package}")
-        elif package is not None:
-            queue.append(folder / "usr/bin" / tool)
+        else:
+            queue.append(found / tool)
     while queue:
         library = queue.pop().resolve()
         if library in seen:
@@ -177,7 +250,7 @@ def main():
     options = parser.parse_args()
     if options.packages:
         names = [row[2] for row in LIBRARIES] + [row[1] for row in TOOLS if row[1]]
-        print("\n".join(names))
+        print("\n".join(dict.fromkeys(names)))
     if options.packed is not None:
         wrong = missing_in(options.packed)
         for line in wrong:

@@ -10,7 +10,8 @@ import shutil
 import time
 
 from check_machine import ask
-from check_speed import Sizes
+from check_peers import Sizes
+from check_run import python_environment
 from check_training import Training, same, sample_corpus, settings, small_model
 
 SKIPPED = 77
@@ -18,7 +19,9 @@ TOKENS_OF_A_GPU = (16_384, 65_536)
 
 
 def ranks(check, part, until):
-    extra = {**check.device, **nccl(check)}
+    found = nccl(check)
+    part.note("NCCL: " + found.get("PLM_NCCL_LIBRARY", "wherever the loader finds it"))
+    extra = {**check.device, **found}
     one_rank(check, part, extra, until)
     why = missing(check)
     gpus = count_gpus(check)
@@ -34,15 +37,25 @@ def ranks(check, part, until):
         scaling(check, part, extra, gpus, until)
 
 
+WHERE_NCCL = (
+    "import importlib.util as u; s = u.find_spec('nvidia.nccl'); "
+    "print(*(s.submodule_search_locations if s else ()), sep='\\n')"
+)
+
+
 def nccl(check):
-    """The environment with which NCCL is found: the loader's, or that of a Python package."""
+    """The environment with which NCCL is found: that of the toolkit, or of the Python of the peers.
+    Without either, the loader looks for it."""
     if check.rehearse:
         return {"PLM_NCCL_LIBRARY": str(check.build / "tests/lib/libnccl_emulated.so")}
     toolkit = os.environ.get("CUDA_HOME", "/usr/local/cuda")
-    patterns = [f"{toolkit}/lib*/libnccl.so.2"]
-    for root in ("/usr/lib/python3*", "/usr/local/lib/python3*", "/opt/*/lib/python3*"):
-        patterns.append(f"{root}/*-packages/nvidia/nccl/lib/libnccl.so.2")
-    found = [path for pattern in patterns for path in glob.glob(pattern)]
+    found = glob.glob(f"{toolkit}/lib*/libnccl.so.2")
+    outcome = check.runner.run(
+        "where-nccl", [check.python or "python3", "-c", WHERE_NCCL], 20, extra=python_environment()
+    )
+    if outcome.good:
+        for folder in outcome.text().splitlines():
+            found += glob.glob(f"{folder}/lib/libnccl.so.2")
     return {"PLM_NCCL_LIBRARY": found[0]} if found else {}
 
 
@@ -63,6 +76,9 @@ def count_gpus(check):
 
 
 def one_rank(check, part, extra, until):
+    if "tests" in check.lacks:
+        part.verdict("NCCL with one rank", None, check.lacks["tests"])
+        return
     program = check.program("tests/gpu/gpu_transport")
     limit_s = max(5.0, min(60.0, until - time.monotonic()))
     outcome = check.runner.run("nccl-one-rank", [program], limit_s, extra=extra)
@@ -77,8 +93,8 @@ def one_rank(check, part, extra, until):
 class Gang(Training):
     """A run of several ranks. One rank is started without mpirun."""
 
-    def __init__(self, check, name, values, count, extra, precision="bf16"):
-        super().__init__(check, name, values, "cuda", precision)
+    def __init__(self, check, name, values, count, extra, algorithms=None):
+        super().__init__(check, name, values, "cuda", "bf16", algorithms)
         self.sets += ["--set", f"trainer.ranks={count}"]
         self.extra = {**self.extra, **extra}
         self.extra.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
@@ -99,12 +115,12 @@ def staged(check, part, until):
     }
     model = small_model("transformer", check.rehearse)
     values = settings(corpus, model, trainer, 32 if check.rehearse else 512)
-    kept = {"PLM_ALGORITHM_CACHE": str(check.folder / "ranks-algorithms"), "PLM_COLLECTIVE": "mpi"}
-    one = Gang(check, "ranks-one", values, 1, kept)
+    kept = {"PLM_COLLECTIVE": "mpi"}
+    one = Gang(check, "ranks-one", values, 1, kept, algorithms="ranks")
     one.whole(until)  # measures the products that the other run uses
     if not check.rehearse:
         kept["CUDA_VISIBLE_DEVICES"] = "0"
-    two = Gang(check, "ranks-two-staged", values, 2, kept)
+    two = Gang(check, "ranks-two-staged", values, 2, kept, algorithms="ranks")
     two.whole(until)
     difference = same(one, two)
     part.verdict(

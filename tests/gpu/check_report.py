@@ -4,10 +4,11 @@ import json
 
 
 class Part:
-    """The findings of one part."""
+    """The findings of one part. `say` is told each line at once, so that a check that is cut off has shown
+    what it found."""
 
-    def __init__(self, title):
-        self.title, self.state, self.seconds = title, "not run", 0.0
+    def __init__(self, title, say=lambda line: None):
+        self.title, self.state, self.seconds, self.say = title, "not run", 0.0, say
         self.blocks, self.verdicts, self.bars, self.values = [], [], [], {}
 
     def text(self, text):
@@ -16,6 +17,7 @@ class Part:
     def note(self, text):
         """Adds an item to the list of notes."""
         line = f"- {text}"
+        self.say(line)
         if self.blocks and self.blocks[-1].startswith("- "):
             self.blocks[-1] += "\n" + line
         else:
@@ -29,12 +31,16 @@ class Part:
             return any(cells) and all(not c or c[0].isdigit() or c in ("-", "–") for c in cells)
 
         rule = ["--:" if rows and number(i) else ":--" for i in range(len(head))]
-        lines = [head, rule, *rows]
-        self.blocks.append("\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines))
+        lines = ["| " + " | ".join(map(str, line)) + " |" for line in (head, rule, *rows)]
+        self.say(lines[0])
+        for line in lines[2:]:
+            self.say(line)
+        self.blocks.append("\n".join(lines))
 
     def verdict(self, what, good, detail=""):
         """good: True, False, or None if the check was left out."""
         self.verdicts.append((what, good, detail))
+        self.say(verdict_line(what, good, detail))
 
     def bar(self, group, label, value, unit):
         self.bars.append((group, label, value, unit))
@@ -43,14 +49,21 @@ class Part:
         return self.state == "failed" or any(good is False for _, good, _ in self.verdicts)
 
 
+def verdict_line(what, good, detail):
+    word = "passed" if good else "left out" if good is None else "**FAILED**"
+    return f"- {word}: {what}" + (f" ({detail})" if detail else "")
+
+
 class Report:
-    def __init__(self, folder, name, rehearsal):
-        self.folder, self.name, self.rehearsal = folder, name, rehearsal
+    """say: is called with a title and a line as soon as a part has found something."""
+
+    def __init__(self, folder, name, rehearsal, say):
+        self.folder, self.name, self.rehearsal, self.say = folder, name, rehearsal, say
         self.parts, self.head, self.took_s = [], [], 0.0
         folder.mkdir(parents=True, exist_ok=True)
 
     def add(self, title):
-        self.parts.append(Part(title))
+        self.parts.append(Part(title, lambda line: self.say(title, line)))
         return self.parts[-1]
 
     def rename(self, name):
@@ -90,9 +103,7 @@ class Report:
             lines += [f"![figures]({self.name}.svg)", ""]
         for part in self.parts:
             lines += [f"## {part.title}", ""]
-            for what, good, detail in part.verdicts:
-                word = "passed" if good else "left out" if good is None else "**FAILED**"
-                lines.append(f"- {word}: {what}" + (f" ({detail})" if detail else ""))
+            lines += [verdict_line(*verdict) for verdict in part.verdicts]
             if part.verdicts:
                 lines.append("")
             for block in part.blocks:

@@ -98,10 +98,37 @@ TOOLS = {  # tool: tests
 }
 
 
+# The self-checks of the kernels for sm_90a, which every process makes, take long under memcheck. A choice
+# that is forced is not checked. The tests of those kernels force their own.
+ON_EVERY_CARD = {"PLM_CUDA_ATTENTION": "mma", "PLM_CUDA_RELU2": "library"}
+OTHERS_ON_EVERY_CARD = {
+    "kernels/cuda/test_attention_sm90": {"PLM_CUDA_RELU2": "library"},
+    "kernels/cuda/test_attention_onepass": {"PLM_CUDA_RELU2": "library"},
+    "kernels/cuda/test_product_sm90": {"PLM_CUDA_ATTENTION": "mma"},
+}
+
+
 def sanitizer(check, part, until):
+    jobs = [(which, name) for which, names in TOOLS.items() for name in names]
+    sanitized(check, part, until, jobs, ON_EVERY_CARD, 6)
+
+
+def sanitizer_sm90(check, part, until):
+    """The same for the kernels for sm_90a, one at a time: under memcheck they take long."""
+    if check.card.arch != "90":
+        part.verdict(
+            "memcheck of the kernels for sm_90a", None, "the card is not of capability 9.0"
+        )
+        return
+    for name in SM90_TESTS:
+        sanitized(check, part, until, [("memcheck", name)], OTHERS_ON_EVERY_CARD[name], 1)
+
+
+def sanitized(check, part, until, jobs, kernels, count):
+    """Runs (tool, test) pairs, `count` at a time, with the environment `kernels`."""
     tool = shutil.which("compute-sanitizer", path=check.runner.environment["PATH"])
-    if tool is None:
-        part.verdict("memcheck, racecheck, synccheck", None, "compute-sanitizer is not installed")
+    if tool is None:  # a rehearsal, which does not need it
+        part.verdict("compute-sanitizer", None, "it is not installed")
         return
 
     def one(which, name):
@@ -110,11 +137,10 @@ def sanitizer(check, part, until):
             f"{which}-{name}",
             [*command, check.program(f"tests/{name}")],
             until - time.monotonic(),
-            extra={**check.device, "PLM_TEST_ONCE": "1"},
+            extra={**check.device, **kernels, "PLM_TEST_ONCE": "1"},
         )
 
-    jobs = [(which, name) for which, names in TOOLS.items() for name in names]
-    outcomes = side_by_side([lambda job=job: one(*job) for job in jobs], 6)
+    outcomes = side_by_side([lambda job=job: one(*job) for job in jobs], count)
     for (which, name), outcome in zip(jobs, outcomes, strict=True):
         text = outcome.text()
         clean = re.search(r"(ERROR SUMMARY: 0 errors|RACECHECK SUMMARY: 0 hazards)", text)
@@ -130,72 +156,113 @@ def sanitizer(check, part, until):
 # ---- parity ----
 
 
-def parity(check, part, until):
-    """Runs the same training on the CPU, on the device, and on the device again."""
-    corpus = sample_corpus(check)
-    steps = 2 if check.rehearse else 20
-    architectures = ["unet"] if check.rehearse else ["transformer", "unet", "patch_unet"]
+PRECISIONS = ("fp32", "bf16")
+
+
+def trainings_of(check, architecture, precision, corpus):
+    """The same training on the CPU, on the device, and on the device again. The last one takes the products
+    that the second one measured."""
     batch = 64 if check.rehearse else 8192
-    trainings = {}
-    for architecture in architectures:
-        model = small_model(architecture, check.rehearse)
-        trainer = {"steps": steps, "batch_tokens": batch, "micro_batch_tokens": batch // 2}
-        trainer["threads"] = 1 if check.rehearse else 2
-        values = settings(corpus, model, trainer, 32 if check.rehearse else 512)
-        for precision in ("fp32", "bf16"):
-            for which in ("cpu", "cuda", "again"):
-                device = "cpu" if which == "cpu" else "cuda"
-                name = f"parity-{architecture}-{precision}-{which}"
-                trainings[architecture, precision, which] = Training(
-                    check, name, values, device, precision
-                )
-    jobs = [lambda training=training: training.whole(until) for training in trainings.values()]
-    results = dict(zip(trainings, side_by_side(jobs, 1 if check.rehearse else 6), strict=True))
+    trainer = {
+        "steps": 2 if check.rehearse else 20,
+        "batch_tokens": batch,
+        "micro_batch_tokens": batch // 2,
+        "threads": 1 if check.rehearse else 2,
+    }
+    model = small_model(architecture, check.rehearse)
+    values = settings(corpus, model, trainer, 32 if check.rehearse else 512)
+    name = f"parity-{architecture}-{precision}"
+    return {
+        which: Training(check, f"{name}-{which}", values, device, precision, algorithms=name)
+        for which, device in (("cpu", "cpu"), ("cuda", "cuda"), ("again", "cuda"))
+    }
+
+
+def parity(check, part, until):
+    corpus = sample_corpus(check)
+    architectures = ["unet"] if check.rehearse else ["transformer", "unet", "patch_unet"]
+    runs = {
+        (architecture, precision): trainings_of(check, architecture, precision, corpus)
+        for architecture in architectures
+        for precision in PRECISIONS
+    }
+    no_bf16 = runs[architectures[0], "bf16"]["cpu"].refused("has no bf16 products", until)
+    jobs = []
+    for (_, precision), of in runs.items():
+        if precision == "fp32" or not no_bf16:
+            jobs.append((of["cpu"],))
+        jobs.append((of["cuda"], of["again"]))  # one after the other
+
+    def in_order(job):
+        return side_by_side([lambda run=run: run.whole(until) for run in job], 1)
+
+    done = side_by_side([lambda job=job: in_order(job) for job in jobs], 1 if check.rehearse else 6)
+    lines = {}
+    for job, found in zip(jobs, done, strict=True):
+        lines.update(zip(job, found, strict=True))
     rows = []
-    for architecture in architectures:
+    for (architecture, precision), of in runs.items():
         # with few tokens a step, Muon amplifies differences of rounding
-        bars = (1e-3, 2e-2) if check.rehearse else (1e-5, 2e-3)
-        for precision, bar in zip(("fp32", "bf16"), bars, strict=True):
-            of = {w: results[architecture, precision, w] for w in ("cpu", "cuda", "again")}
-            what = f"{architecture}, {precision}, {steps} steps"
-            if isinstance(of["cuda"], Exception):
-                part.verdict(f"{what} on the device", False, str(of["cuda"]))
-                continue
-            if isinstance(of["cpu"], Exception):  # a CPU without bf16
-                part.verdict(f"{what}, against the CPU", None, str(of["cpu"]))
-            else:
-                pairs = zip(of["cpu"], of["cuda"], strict=True)
-                worst = max(abs(b["loss"] - a["loss"]) / abs(a["loss"]) for a, b in pairs)
-                part.verdict(f"{what}, against the CPU", worst <= bar, f"{worst:.2g} of {bar:g}")
-                ends = (f"{of['cpu'][-1]['loss']:.6f}", f"{of['cuda'][-1]['loss']:.6f}")
-                rows.append((what, *ends, f"{worst:.2g}", f"{bar:g}"))
-            if isinstance(of["again"], Exception):
-                part.verdict(f"{what}, a second time", False, str(of["again"]))
-            else:
-                one, two = (trainings[architecture, precision, w] for w in ("cuda", "again"))
-                difference = same(one, two)
-                part.verdict(f"{what}: the same bits twice", not difference, difference)
+        bars = {"fp32": 1e-3, "bf16": 2e-2} if check.rehearse else {"fp32": 1e-5, "bf16": 2e-3}
+        what = f"{architecture}, {precision}"
+        row = against_the_cpu(part, what, of, lines, bars[precision])
+        rows += [row] if row else []
+        twice(part, what, of, lines)
     if rows:
         head = ("run", "last loss, CPU", "device", "largest difference, relative", "bar")
         part.table(head, rows)
 
 
+def against_the_cpu(part, what, of, lines, bar):
+    """Returns a row of the table, or None."""
+    cpu, cuda = lines.get(of["cpu"]), lines[of["cuda"]]
+    if isinstance(cuda, Exception):
+        part.verdict(f"{what}, on the device", False, str(cuda))
+    elif cpu is None:
+        part.verdict(f"{what}, against the CPU", None, "this processor has no bf16 products")
+    elif isinstance(cpu, Exception):
+        part.verdict(f"{what}, on the CPU", False, str(cpu))
+    else:
+        pairs = zip(cpu, cuda, strict=True)
+        worst = max(abs(b["loss"] - a["loss"]) / abs(a["loss"]) for a, b in pairs)
+        part.verdict(f"{what}, against the CPU", worst <= bar, f"{worst:.2g} of {bar:g}")
+        return (
+            what,
+            *(f"{run[-1]['loss']:.6f}" for run in (cpu, cuda)),
+            f"{worst:.2g}",
+            f"{bar:g}",
+        )
+    return None
+
+
+def twice(part, what, of, lines):
+    if isinstance(lines[of["cuda"]], Exception):
+        return
+    if isinstance(lines[of["again"]], Exception):
+        part.verdict(f"{what}, a second time", False, str(lines[of["again"]]))
+        return
+    difference = same(of["cuda"], of["again"])
+    part.verdict(f"{what}: the same bits twice", not difference, difference)
+
+
 # ---- the pipeline ----
+
+
+SCRIPTS = (
+    "chaos/test_kill_trainer_unet.sh",
+    "integration/test_pipeline.sh",
+    "integration/test_resume_from.sh",
+)
 
 
 def pipeline(check, part, until):
     """Kills a trainer with SIGKILL and resumes it, compares it with an undisturbed one, and runs scripts."""
     corpus = sample_corpus(check)
     jobs = [lambda: killed(check, corpus, until)]
-    if not check.rehearse:
-        jobs += [
-            lambda name=name: script(check, name, until)
-            for name in (
-                "chaos/test_kill_trainer_unet.sh",
-                "integration/test_pipeline.sh",
-                "integration/test_resume_from.sh",
-            )
-        ]
+    if "scripts" in check.lacks:
+        part.verdict(f"{', '.join(SCRIPTS)}", None, check.lacks["scripts"])
+    else:
+        jobs += [lambda name=name: script(check, name, until) for name in SCRIPTS]
     for verdict in side_by_side(jobs):
         if isinstance(verdict, Exception):
             verdict = ("a run that is killed and resumed", False, str(verdict))
@@ -212,8 +279,8 @@ def killed(check, corpus, until):
         "checkpoint": {"every": 2 if check.rehearse else 10, "keep_last": 100},
     }
     values = settings(corpus, model, trainer, 32 if check.rehearse else 1024, seed=11)
-    undisturbed = Training(check, "undisturbed", values, "cuda", "bf16")
-    disturbed = Training(check, "killed", values, "cuda", "bf16")
+    undisturbed = Training(check, "undisturbed", values, "cuda", "bf16", algorithms="killed")
+    disturbed = Training(check, "killed", values, "cuda", "bf16", algorithms="killed")
     undisturbed.whole(until)
     moments = (3,) if check.rehearse else (7, 25, 44)
     try:
@@ -230,6 +297,18 @@ def killed(check, corpus, until):
     return what, not difference, difference
 
 
+TINY_SCRIPT = {  # settings of a rehearsal: the emulation is slow
+    "PLM_DATA_MAX_LENGTH": "32",
+    "PLM_MODEL_HIDDEN_SIZE": "64",
+    "PLM_MODEL_NUM_ATTENTION_HEADS": "1",
+    "PLM_MODEL_NUM_UNET_LAYERS": "2",
+    "PLM_TRAINER_THREADS": "1",
+    "PLM_TRAINER_BATCH_TOKENS": "64",
+    "PLM_TRAINER_MICRO_BATCH_TOKENS": "32",
+    "PLM_EVALUATOR_MAX_TOKENS": "1000",
+}
+
+
 def script(check, name, until):
     """Runs a script of tests/ with its programs on the device."""
     folder = check.folder / ("script-" + name.replace("/", "-"))
@@ -239,10 +318,11 @@ def script(check, name, until):
         "PLM_TMP": str(folder),
         "PLM_TRAINER_DEVICE": "cuda",
         "PLM_EVALUATOR_DEVICE": "cuda",
+        "PLM_ALGORITHM_CACHE": str(folder / "algorithms"),
+        **(TINY_SCRIPT if check.rehearse else {}),
     }
-    if shutil.which("jq", path=check.runner.environment["PATH"]) is None:
-        return f"`{name}` on the device", None, "jq is not installed"
     command = ["bash", ROOT / "tests" / name]
     outcome = check.runner.run(f"script-{name}", command, until - time.monotonic(), extra=extra)
-    why = "" if outcome.good else f"{outcome.why()}: {outcome.end(2)}"
+    failed = re.findall(r"^FAILED.*", outcome.text(), re.MULTILINE) or [outcome.end(2)]
+    why = "" if outcome.good else f"{outcome.why()}: {failed[0]}"
     return f"`{name}` on the device", outcome.good, why or f"{outcome.seconds:.0f} s"

@@ -29,16 +29,25 @@ class Outcome:
         return f"stopped after {self.seconds:.0f} s" if self.timed_out else f"exit {self.status}"
 
 
+def prepend(values, name, *folders):
+    """Puts those folders that exist before what a variable like PATH has."""
+    found = [str(folder) for folder in folders if folder.is_dir()]
+    values[name] = ":".join(found + [values[name]] if values.get(name) else found)
+
+
 def environment(options):
     """The environment in which programs find CUDA and LIBS, a folder of unpacked Debian packages."""
     values = dict(os.environ)
 
     def put(name, *folders):
-        found = [str(folder) for folder in folders if folder.is_dir()]
-        values[name] = ":".join(found + [values[name]] if values.get(name) else found)
+        prepend(values, name, *folders)
 
     cuda = pathlib.Path(os.environ.get("CUDA_HOME", "/usr/local/cuda"))
     put("PATH", cuda / "bin", cuda / "compute-sanitizer")
+    for folder in (cuda / "lib64", cuda / "lib"):  # the second one is not in the library's rpath
+        if any(folder.glob("libcublasLt.so*")):
+            put("LIBRARY_PATH", folder)
+            put("LD_LIBRARY_PATH", folder)
     if options.libs is not None:
         libs = options.libs.resolve()
         triplets = [folder.name for folder in (libs / "usr" / "lib").glob("*-linux-gnu")]

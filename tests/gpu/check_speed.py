@@ -1,184 +1,23 @@
 """Parts of gpu_check.py that measure speed, one at a time, and compare with PyTorch on the same card."""
 
 import json
-import threading
 import time
 
 from check_flops import flops_of_token
 from check_memory import Memory
+from check_peers import SHARES, Sizes
 from check_report import number
-from check_run import ROOT, Party, PartyError, python_environment
+from check_run import PartyError
 from check_training import SAMPLE, Training, sample_corpus, settings
-
-STEP_TOKENS, MICRO_CHUNKS, LENGTH = 524_288, 64, 1024
-MODELS = {
-    "unet": {
-        "architecture": "unet",
-        "hidden_size": 768,
-        "num_attention_heads": 6,
-        "num_hidden_layers": 24,
-        "expansion_ratio": 8 / 3,
-    },
-    "patch_unet": {
-        "architecture": "patch_unet",
-        "hidden_size": 768,
-        "num_attention_heads": 12,
-        "num_unet_layers": 12,
-        "num_extra_layers": 4,
-        "expansion_ratio": 2.0,
-    },
-}
-TINY = {
-    "hidden_size": 64,
-    "num_attention_heads": 1,
-    "num_hidden_layers": 2,
-    "num_unet_layers": 2,
-    "num_extra_layers": 1,
-}
-SHRINK = "256"  # divides the attention scenes of a rehearsal
-
-
-class Sizes:
-    def __init__(self, check):
-        tiny = check.rehearse
-        self.length = 32 if tiny else LENGTH
-        self.step_tokens = 128 if tiny else STEP_TOKENS
-        self.micro_chunks = 2 if tiny else MICRO_CHUNKS
-
-    def model(self, check, name):
-        return {**MODELS[name], **TINY} if check.rehearse else MODELS[name]
-
-
-# ---- the peers, which compile while other parts build and test ----
-
-
-class Peer:
-    """A PyTorch process. A thread sends it the requests that prepare it."""
-
-    def __init__(self, check, name):
-        device = "cpu" if check.rehearse else "cuda"
-        modeling = ROOT / "common" / "huggingface" / "modeling_plm.py"
-        main = ROOT / "tests" / "bench" / "peers" / "peer_main.py"
-        command = [check.python, main, device, modeling]
-        cores = 1 if check.rehearse else 6
-        extra = {
-            **python_environment(),
-            "TORCHINDUCTOR_CACHE_DIR": str(check.folder / "inductor"),
-            "TORCHINDUCTOR_COMPILE_THREADS": str(cores),
-            "OMP_NUM_THREADS": str(cores),
-            "HF_HOME": str(check.folder / "huggingface"),
-            "TMPDIR": str(check.folder),
-        }
-        self.check, self.answers, self.error = check, {}, None
-        self.party = Party(check.runner, f"peer-{name}", command, extra)
-        self.thread, self.versions = None, {}
-
-    def ask(self, limit_s=300, **request):
-        self.party.write(json.dumps(request))
-        return self._answer(limit_s)
-
-    def _answer(self, limit_s):
-        answer = json.loads(self.party.read(limit_s))
-        if "error" in answer:
-            raise PartyError(answer["error"])
-        return answer
-
-    def ahead(self, requests):
-        """Opens and warms peers in a thread; requests are (name, arguments of open)."""
-
-        def work():
-            try:
-                self.versions = self._answer(120)
-            except (PartyError, ValueError) as error:
-                self.error = str(error)
-                return
-            for name, arguments in requests:
-                try:
-                    self.ask(verb="open", name=name, **arguments)
-                    began = time.monotonic()
-                    self.answers[name] = self.ask(verb="warm", name=name)
-                    self.answers[name]["warm_s"] = time.monotonic() - began
-                except (PartyError, ValueError) as error:
-                    self.answers[name] = {"error": str(error)}
-
-        self.thread = threading.Thread(target=work, daemon=True)
-        self.thread.start()
-
-    def wait(self, until):
-        """Waits for ahead() to finish. Raises if it failed or did not finish in time."""
-        self.thread.join(max(0.1, until - time.monotonic()))
-        if self.thread.is_alive():
-            self.party.close()
-            self.error = "PyTorch was still compiling when its time ran out"
-        if self.error is not None:
-            raise PartyError(f"PyTorch: {self.error}")
-
-
-class PeersAhead:
-    def __init__(self, check, chosen):
-        self.check, self.chosen, self.steps, self.scenes = check, chosen, None, None
-        names = [n for n, part in (("unet", "unet"), ("patch_unet", "patch")) if part in chosen]
-        if check.python is None or not names:
-            return
-        sizes = Sizes(check)
-        arguments = {
-            "role": "gpu_step",
-            "chunks": sizes.step_tokens // sizes.length,
-            "micro_chunks": sizes.micro_chunks,
-            "sample": str(SAMPLE),
-        }
-        self.steps = Peer(check, "step")
-        requests = []
-        for name in names:
-            config = {**sizes.model(check, name), "max_length": sizes.length}
-            requests.append((name, {**arguments, "config": config}))
-        self.steps.ahead(self.enough(requests))
-
-    def enough(self, requests):
-        """In a rehearsal, PyTorch compiles only the first; the others are noted as not prepared."""
-        return requests[:1] if self.check.rehearse else requests
-
-    def built(self):
-        """Called after the build: writes the masks of the attention scenes and lets the peer compile."""
-        check = self.check
-        if check.python is None or "attention" not in self.chosen:
-            return
-        command = [check.program("tests/gpu/gpu_attention"), check.folder]
-        shrink = SHRINK if check.rehearse else "1"
-        outcome = check.runner.run("attention-masks", [*command, shrink, "masks"], 30)
-        if not outcome.good:
-            return
-        requests = []
-        for line in outcome.text().splitlines():
-            scene = json.loads(line)
-            name = scene.pop("scene")
-            path = str(check.folder / f"{name}.mask")
-            requests.append((name, {"role": "gpu_attention", "path": path, **scene}))
-        self.scenes = Peer(check, "attention")
-        self.scenes.ahead(self.enough(requests))
-
-
-def peer_of(check, which, until):
-    """The warm peer, or None without PyTorch."""
-    peer = getattr(check.peers, which)
-    if peer is not None:
-        peer.wait(until)
-    return peer
-
-
-def quiet(check, until):
-    """Waits until the peers have compiled; nothing can be measured while they do."""
-    for which in ("steps", "scenes"):
-        peer = getattr(check.peers, which)
-        if peer is not None and peer.thread is not None:
-            peer.thread.join(max(0.1, until - time.monotonic()))
-
 
 # ---- ceilings ----
 
 
+FIRST_FIGURE_S = 150  # after the beginning of the check, the ceilings wait for nothing any more
+
+
 def ceilings(check, part, until):
-    quiet(check, until - 15)
+    check.peers.quiet(part, min(until - 15, check.began + FIRST_FIGURE_S))
     command = [check.program("tests/gpu/gpu_rates"), *(["256", "1"] if check.rehearse else [])]
     outcome = check.runner.run("rates", command, until - time.monotonic(), extra=check.device)
     rows = []
@@ -210,6 +49,9 @@ def ceilings(check, part, until):
 # ---- training ----
 
 
+OURS_S, PEER_S = 60, 35  # what the two measurements of a model take
+
+
 def unet(check, part, until):
     training(check, part, until, "unet", ("500,000 tokens/s", 500_000), 1.5)
 
@@ -220,15 +62,16 @@ def patch_unet(check, part, until):
 
 def training(check, part, until, name, bar, ratio_bar):
     ours = ours_error = peer = None
-    quiet(check, until - 45)
+    check.peers.quiet(part, until - OURS_S - PEER_S)
     try:
-        ours = measure_ours(check, name, time.monotonic() + 0.55 * (until - time.monotonic()))
+        ours = measure_ours(check, name, until - PEER_S)
     except PartyError as error:
         ours_error = error
     part.verdict(f"{name} trains on the device", ours is not None, str(ours_error or ""))
     rows = []
     if ours is not None:
         rows = rows_of_ours(check, part, name, ours, bar)
+        part.say("; ".join(" ".join(filter(None, row)) for row in rows))
     try:
         peer = measure_peer(check, part, name, until)
     except PartyError as error:
@@ -353,7 +196,7 @@ def rows_of_ours(check, part, name, ours, bar):
 
 
 def measure_peer(check, part, name, until):
-    peer = peer_of(check, "steps", until - 20)
+    peer = check.peers.warm(name, until - 20)
     if peer is None:
         part.verdict("PyTorch on the same card", None, "PyTorch or transformers is not installed")
         return None
@@ -370,13 +213,19 @@ def measure_peer(check, part, name, until):
 def rows_of_peer(check, part, name, ours, peer, ratio_bar):
     middle, least, most = peer["seconds"]
     speed = peer["tokens"] / middle
+    wanted = Sizes(check).micro_chunks * Sizes(check).length
     versions = ", ".join(f"{key} {value}" for key, value in peer["versions"].items())
     part.note(
         f"PyTorch runs modeling_plm.py, {peer['how']} ({versions}), {peer['parameters']:,} parameters, "
         f"with bf16 weights and activations, fp32 master weights and moments, Muon and Adam, "
-        f"{peer.get('micro_tokens', 0):,} tokens a micro-batch and no padding; it compiled in "
+        f"{peer['micro_tokens']:,} tokens a micro-batch and no padding; it compiled in "
         f"{peer['warm_s']:.0f} s and used {peer['memory'] / 2**30:.0f} GiB"
     )
+    if peer["micro_tokens"] < wanted:
+        part.note(
+            f"PyTorch's micro-batch is smaller than the {wanted:,} tokens that were asked for: it ran out "
+            f"of memory, of which it may take {SHARES[name]:.0%} while it compiles"
+        )
     part.bar(f"{name}, training", "PyTorch, compiled", speed, "tokens/s")
     spread = f"{number(peer['tokens'] / most)} to {number(peer['tokens'] / least)}"
     good = "yes" if speed >= 300_000 else "NO"
@@ -387,113 +236,7 @@ def rows_of_peer(check, part, name, ours, peer, ratio_bar):
         ratio = check.tokens[name] / speed
         part.values["ratio"] = ratio
         met = "yes" if ratio >= ratio_bar else "NO"
-        rows.append(("ours over PyTorch", f"{ratio:.2f}x", "", f"{ratio_bar:g}x", met))
-    return rows
-
-
-# ---- attention ----
-
-ONEPASS = "sm90, backward onepass"
-
-
-def attention(check, part, until):
-    peer, why = None, "it is not installed"
-    try:
-        peer = peer_of(check, "scenes", until - 30)
-    except PartyError as error:
-        why = str(error)
-    ours = {}
-    ways = {"as chosen": {}}
-    if not check.rehearse:
-        ways["mma"] = {"PLM_CUDA_ATTENTION": "mma"}
-    if check.card.arch is not None and check.card.arch >= "90":
-        ways["sm90"] = {"PLM_CUDA_ATTENTION": "sm90", "PLM_CUDA_ATTENTION_BACKWARD": "split"}
-    if check.rehearse or "sm90" in ways:
-        ways[ONEPASS] = {"PLM_CUDA_ATTENTION": "sm90", "PLM_CUDA_ATTENTION_BACKWARD": "onepass"}
-    if check.rehearse:  # an emulated card that has these kernels; forced ones are not checked
-        ways[ONEPASS] |= {"PLM_EMULATED_CARD": "capability=90", "PLM_CUDA_RELU2": "library"}
-    for kernel, variables in ways.items():
-        extra = {**check.device, **variables}
-        shrink = [SHRINK] if check.rehearse else []
-        command = [check.program("tests/gpu/gpu_attention"), check.folder, *shrink]
-        outcome = check.runner.run(
-            f"attention-{kernel.split()[-1]}", command, until - time.monotonic(), extra=extra
-        )
-        found = [json.loads(x) for x in outcome.text().splitlines() if x.startswith("{")]
-        ours[kernel] = {values["scene"]: values for values in found}
-        what = f"attention, kernels {kernel}"
-        part.verdict(
-            what, outcome.good, "" if outcome.good else f"{outcome.why()}: {outcome.end(1)}"
-        )
-        bits = all(values["same_bits"] for values in found)
-        part.verdict(f"{what}: the same bits twice", bits and bool(found))
-    rows = []
-    for scene, values in ours["as chosen"].items():
-        sides = {name: of[scene] for name, of in ours.items() if scene in of}
-        sides |= peer_scene(check, part, peer, scene, until)
-        rows += rows_of_scene(part, scene, values, sides)
-    if peer is None:
-        part.note(f"PyTorch's attention was left out: {why}")
-    part.text(
-        "TFLOP/s count the allowed pairs in bf16: 4 K operations for a pair and a head forward, 10 K "
-        "backward. The spread is over rounds of forward and backward together. PyTorch's backward "
-        "runs on an existing graph."
-    )
-    if ONEPASS in ours:
-        part.text(
-            f"{ONEPASS}: the backward pass is one kernel where its sums fit into the scratch (chunks of "
-            "1,024), and two kernels elsewhere. As chosen: tuning chose for each shape."
-        )
-    if rows:
-        head = ("scene", "which", "forward", "backward", "both", "spread of both", "ours over it")
-        part.table(head, rows)
-    part.note(
-        "Bars: 1.5x FlexAttention for documents of median length 300, forward and backward; for one "
-        "document of 16k with heads of 128, 551 TFLOP/s forward and 337 backward (FlashAttention-3 "
-        "reaches 648 and 561 on an H100)"
-    )
-
-
-def peer_scene(check, part, peer, scene, until):
-    if peer is None:
-        return {}
-    warm = peer.answers.get(scene, {"error": "it was not prepared"})
-    try:
-        if "error" in warm:
-            raise PartyError(warm["error"])
-        seconds = 0 if check.rehearse else 0.25
-        limit_s = max(5.0, until - time.monotonic())
-        sides = peer.ask(limit_s, verb="measure", name=scene, seconds=seconds)
-    except PartyError as error:
-        part.note(f"{scene}: PyTorch: {error}")
-        return {}
-    for name, values in list(sides.items()):
-        if "error" in values:
-            part.note(f"{scene}: {name}: {values['error']}")
-            del sides[name]
-    return sides
-
-
-def rows_of_scene(part, scene, values, sides):
-    rows = []
-    work = {
-        "forward_s": values["forward_flops"],
-        "backward_s": values["backward_flops"],
-        "both_s": values["forward_flops"] + values["backward_flops"],
-    }
-    for name, times in sides.items():
-        rates = {key: flops / times[key][0] / 1e12 for key, flops in work.items()}
-        _, least, most = times["both_s"]
-        ratio = times["both_s"][0] / values["both_s"][0]
-        rows.append(
-            (
-                scene,
-                name,
-                *(number(rates[key]) for key in work),
-                f"{number(work['both_s'] / most / 1e12)} to {number(work['both_s'] / least / 1e12)}",
-                f"{ratio:.2f}x",
-            )
-        )
-        part.bar(f"attention {scene}, forward and backward", name, rates["both_s"], "TFLOP/s")
-        part.values.setdefault(scene, {})[name] = rates
+        micro = f"micro-batches of {ours['micro_tokens']:,} and {peer['micro_tokens']:,} tokens"
+        rows.append(("ours over PyTorch", f"{ratio:.2f}x", micro, f"{ratio_bar:g}x", met))
+        part.values["micro-batches"] = [ours["micro_tokens"], peer["micro_tokens"]]
     return rows

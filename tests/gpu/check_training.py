@@ -50,18 +50,37 @@ def settings(corpus, model, trainer, max_length, seed=7):
 
 
 class Training:
-    """One run in its own folder."""
+    """One run in its own folder, which measures its own product algorithms. Runs whose bits are compared
+    have the same `algorithms`, and the second one starts when the first one has ended, so that it takes
+    what the first one measured."""
 
-    def __init__(self, check, name, values, device, precision):
+    def __init__(self, check, name, values, device, precision, algorithms=None):
         self.check, self.name = check, name
         self.run = check.folder / f"run-{name}"
         self.config = check.folder / f"{name}.yaml"
         self.config.write_text(json.dumps(values, indent=1))  # JSON is also YAML
-        self.extra = {"PLM_CUDA_LIBRARY": check.device["PLM_CUDA_LIBRARY"]}
+        self.extra = {
+            **check.forced,
+            "PLM_CUDA_LIBRARY": check.device["PLM_CUDA_LIBRARY"],
+            "PLM_ALGORITHM_CACHE": str(check.folder / f"algorithms-{algorithms or name}"),
+        }
         self.sets = ["--set", f"trainer.device={device}", "--set", f"trainer.precision={precision}"]
         self.launch = []  # what starts the trainer
         self.packer = self.trainer = None
         self.times = 0
+
+    def refused(self, words, until):
+        """Whether the trainer refuses this run with these words, before it has begun."""
+        command = [
+            self.check.program("bin/plm-trainer"),
+            "-c",
+            self.config,
+            *self.sets,
+            "--dry-run",
+        ]
+        limit_s = until - time.monotonic()
+        outcome = self.check.runner.run(f"{self.name}-refused", command, limit_s, extra=self.extra)
+        return not outcome.good and words in outcome.text()
 
     def start(self):
         runner, tell = self.check.runner, ["-c", self.config, "--run", self.run]

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Packs the libraries that building and running need into a folder, for a machine with a GPU that has
+# Packs the libraries and tools that building and running need into a folder, for a machine with a GPU that has
 # neither these libraries nor a network; run `make gpu-check LIBS=FOLDER` there. Needs apt-get, dpkg-deb,
 # python3 and objdump. The other machine's C library must be at least as new as this one's. About 45 MB.
 # In the end it looks whether the folder has everything that its libraries need.
@@ -21,6 +21,7 @@ depends() {
   apt-cache depends --no-recommends --no-suggests --no-conflicts --no-breaks --no-replaces \
     --no-enhances "$@" | sed -n 's/^ *|\{0,1\}Depends: \([a-z0-9][a-z0-9.+-]*\)$/\1/p' | sort -u |
     grep -vE '^(libc6|libc6-dev|libc-dev|libgcc-s1|libstdc\+\+6|gcc.*|debconf.*|dpkg.*)$' |
+    grep -vE '^(init-system-helpers|perl.*|usrmerge|usr-is-merged)$' |
     grep -vE '^(libpgm-dev|libnorm-dev|libkrb5-dev|libbsd-dev|libsodium-dev|libopencl.*|mesa.*|nvidia.*)$' || true
 }
 all=("${packages[@]}")

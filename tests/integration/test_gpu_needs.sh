@@ -36,6 +36,23 @@ says out '^\| .csv.h. and .libcsv. \(libcsv-dev\) \|.*\| does not compile: .*lib
 ! grep -q '^| Build' out || fail "it builds although something is missing"
 cmp out bare/rehearsal.md || fail "the report is not what was printed"
 
+# A tool that only some parts need costs no others: they are named, and the check does not fail.
+mkdir few
+for tool in make gcc g++ bash ps pgrep python3 git as ld cc1; do
+  path=$(command -v $tool) && ln -s "$path" few/
+done
+umount $header "$library"
+check_with_few() { env PATH="$PWD/few" TMPDIR="$PLM_TMP" PLM_VENV='' python3 "$PLM_ROOT/tests/gpu/gpu_check.py" --rehearse --needs \
+  --build "$PLM_BUILD" --out "$PLM_TMP/few-out" >out; }
+check_with_few || fail "a missing jq fails the check: $(cat out)"
+says out '^\| .jq. \| test scripts \| not on the PATH \|$'
+says out '^- left out: all [0-9]+ things .*1 are missing'
+rm few/make
+check_with_few && fail "the check does without make"
+says out '^- \*\*FAILED\*\*: all [0-9]+ things .*2 are missing.*without make: .python3 tests/gpu/gpu_check.py --libs FOLDER'
+mount -t tmpfs none $header
+mount --bind text "$library"
+
 # With the folder nothing is missing, also when programs start.
 expect 0 check packed --needs --libs libs
 says out 'Libraries are also taken from'
@@ -49,11 +66,17 @@ mv kept "libs/usr/lib/$triplet/libcsv.so.3"
 # pack.sh packs what the list names, and looks whether it is complete.
 needs=$PLM_ROOT/tests/gpu/check_needs.py
 expect 0 python3 "$needs" --packages
-for package in liblmdb-dev libzmq3-dev libdnnl-dev jq; do says out "^$package$"; done
+for package in liblmdb-dev libzmq3-dev libdnnl-dev jq procps make; do says out "^$package$"; done
 grep -q 'check_needs.py' "$PLM_ROOT/tests/gpu/pack.sh" || fail "pack.sh has a list of its own"
 expect 1 python3 "$needs" --packed libs
 says err 'lacks lmdb.h of liblmdb-dev'
 says err 'lacks jq of jq'
+says err 'lacks ps of procps'
+mkdir -p libs/bin
+cp "$(command -v ps)" libs/bin # where the package has it
+expect 1 python3 "$needs" --packed libs
+! grep -q 'lacks ps of' err || fail "ps in bin is said to be missing"
+says err 'lacks pgrep of procps'
 ! grep -qE 'lacks (cjson|lib(csv|cjson)\.so)' err || fail "what is there is said to be missing: $(cat err)"
 cp -a "$(gcc -print-file-name=libzmq.so)" "$(realpath "$(gcc -print-file-name=libzmq.so)")" "libs/usr/lib/$triplet/"
 expect 1 python3 "$needs" --packed libs

@@ -10,8 +10,8 @@ mkdir -p broken/bin broken/tests/gpu
 ln -s "$PLM_BUILD/tests/lib" broken/tests/lib
 for name in plm-pipeline plm-packer plm-evaluator; do ln -s "$PLM_BIN/$name" broken/bin/; done
 printf '#!/bin/sh\necho "plm-trainer: broken on purpose" >&2\nexit 3\n' >broken/bin/plm-trainer
-printf '#!/bin/sh\necho $$ >%s/reached\nexec sleep 1000\n' "$PLM_TMP" >broken/tests/gpu/gpu_rates
-chmod +x broken/bin/plm-trainer broken/tests/gpu/gpu_rates
+printf '#!/bin/sh\n[ "$3" != masks ] || exit 1\necho $$ >%s/reached\nexec sleep 1000\n' "$PLM_TMP" >broken/tests/gpu/gpu_attention
+chmod +x broken/bin/plm-trainer broken/tests/gpu/gpu_attention
 
 # begin NAME: the check in the background, until the program that never ends runs
 begin() {
@@ -25,7 +25,11 @@ begin() {
 begin ended
 report=ended/rehearsal.md
 says $report '^\| Needs \| done'
-says $report '^\| Build \| done .*\*\*1 FAILED' # what was not built is named
+says $report '^\| Build \| done .*\*\*1 FAILED' # what was not built is named, before the parts that need it
+says $report '^- \*\*FAILED\*\*: .make tests. has built everything .*tests/gpu/gpu_rates'
+says $report '^\| Kernels of this card \| done .*FAILED'
+says $report '^\| Ceilings \| done .*FAILED'
+says $report '^\| Build of the rest \| done .*\*\*1 FAILED'
 says $report '^- \*\*FAILED\*\*: .make tests. has built everything .*tests/kernels/test_ops_rows'
 says $report '^\| Operators on the device \| done .*FAILED'
 says $report '^\| The pipeline, killed and resumed \| (done|failed) .*'
@@ -34,7 +38,7 @@ kill -TERM $check
 status=0
 wait $check || status=$?
 [ $status -eq 143 ] || fail "the check ended with $status"
-says $report '^\| Ceilings \| '
+says $report '^\| Attention \| '
 says ended/rehearsal.log '^==== '
 [ -z "$(ls -d gpu-check-* 2>/dev/null)" ] || fail "a folder is left behind"
 ! kill -0 "$(cat reached)" 2>/dev/null || fail "a program is left behind"

@@ -4,6 +4,7 @@ A request is a line of JSON on stdin, its answer a line on stdout:
     {"verb": "open", "name": NAME, "role": ROLE, ...}   makes a peer; the rest are its arguments
     {"verb": "close", "name": NAME}                     drops it
     {"verb": VERB, "name": NAME, ...}                   calls the peer's method VERB
+    {"verb": "limit", "share": S}                       from now on, takes at most S of the GPU's memory
 An exception is answered with {"error": ...}. Before the first request, a line names the versions.
 
     peer_main.py cpu|cuda MODELING_PLM.PY [THREADS]
@@ -44,6 +45,14 @@ class Host:
         sys.modules["modeling_plm"] = self.modeling
         spec.loader.exec_module(self.modeling)
 
+    def limit(self, share):
+        """Beyond it, PyTorch runs out of memory."""
+        if self.device == "cuda":
+            import torch
+
+            torch.cuda.set_per_process_memory_fraction(share)
+        return {"share": share}
+
 
 def versions(torch, threads):
     import transformers
@@ -75,7 +84,7 @@ def main():
     answer(versions(torch, threads))
     for line in sys.stdin:
         request = json.loads(line)
-        verb, name = request.pop("verb"), request.pop("name")
+        verb, name = request.pop("verb"), request.pop("name", None)
         try:
             if verb in ("open", "close"):
                 peers.pop(name, None)
@@ -88,6 +97,8 @@ def main():
                 answer({"ready": True})
             elif verb == "close":
                 answer({"closed": True})
+            elif verb == "limit":
+                answer(host.limit(request["share"]))
             else:
                 answer(getattr(peers[name], verb)(**request))
         except Exception as error:
