@@ -1,11 +1,11 @@
-/* Opens the backend in bf16 and prints, as a line of JSON, which kernels it uses and why it does not
- * use others.
+/* Opens the backend in bf16 and prints, as a line of JSON, which kernels it uses and why it does
+ * not use others.
  *
  *   gpu_probe
  *
- * `make gpu-check` runs it before any other program that uses the device. The kernels for sm_90a are
- * checked in a child only if the first backend of a process is in bf16. A process that begins in
- * fp32 checks them itself, and a fault there is the end of it. */
+ * `make gpu-check` runs it before any other program that uses the device. The kernels for sm_90a
+ * are checked in a child only if the first backend of a process is in bf16. A process that begins
+ * in fp32 checks them itself, and a fault there is the end of it. */
 #include <stdio.h>
 
 #include <cjson/cJSON.h>
