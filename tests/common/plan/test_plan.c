@@ -400,119 +400,6 @@ static void token_limit_takes_a_prefix(void **state)
   plm_window_deinit(&window);
 }
 
-static void nonsense_is_refused(void **state)
-{
-  (void)state;
-  const struct plm_plan_parameters good = ordinary();
-  struct plm_plan_parameters p;
-  struct plm_plan *plan;
-  struct plm_window window = {0};
-  struct plm_error error;
-  const uint32_t lengths[1] = {5};
-  uint32_t count;
-#define REFUSED(field, value)                                                   \
-  do {                                                                          \
-    p = good;                                                                   \
-    p.field = (value);                                                          \
-    assert_int_equal(plm_plan_open(&p, lengths, 1, &plan, &error), PLM_CONFIG); \
-    assert_null(plan);                                                          \
-    assert_true(error.what[0]);                                                 \
-  } while (0)
-  REFUSED(max_length, 0);
-  REFUSED(max_length, 1);
-  REFUSED(max_length, 300);
-  REFUSED(max_length, 2 * PLM_PLAN_MAX_LENGTH);
-  REFUSED(alignment, 0);
-  REFUSED(alignment, 3);
-  REFUSED(alignment, 512);
-  REFUSED(window_groups, 0);
-  REFUSED(window_groups, PLM_PLAN_MAX_WINDOW_GROUPS + 1);
-  REFUSED(packing, (enum plm_packing)2);
-  REFUSED(truncate, (enum plm_truncate)3);
-  REFUSED(tokenizer, (enum plm_tokenizer_kind)2);
-  REFUSED(token_limit, 1000);
-  REFUSED(sampling, (enum plm_sampling)2);
-  REFUSED(sampling, PLM_SAMPLING_CLUSTERS); /* these documents have no clusters */
-  assert_int_equal(plm_plan_open(&good, lengths, 0, &plan, &error), PLM_NOT_FOUND);
-  assert_int_equal(plm_plan_open(&good, lengths, 1, &plan, &error), PLM_OK);
-  assert_int_equal(plm_plan_window(plan, 0, 1, &window, &error), PLM_NOT_FOUND);
-  assert_int_equal(plm_plan_window(plan, UINT64_C(1) << 32, 0, &window, &error), PLM_LIMIT);
-  assert_int_equal(plm_plan_window_chunks(plan, 0, 0, 2, &count, &error), PLM_NOT_FOUND);
-  plm_plan_close(plan);
-  plm_window_deinit(&window);
-}
-
-static void hash_covers_every_parameter(void **state)
-{
-  (void)state;
-  const struct plm_plan_parameters good = ordinary();
-  const struct plm_hash hash = plm_plan_hash(&good);
-  struct plm_plan_parameters p;
-#define CHANGES(field, value)                              \
-  do {                                                     \
-    p = good;                                              \
-    p.field = (value);                                     \
-    assert_false(plm_hash_equal(plm_plan_hash(&p), hash)); \
-  } while (0)
-  CHANGES(seed, 12);
-  CHANGES(max_length, 512);
-  CHANGES(alignment, 2);
-  CHANGES(window_groups, 5);
-  CHANGES(packing, PLM_PACKING_NEXT_FIT);
-  CHANGES(truncate, PLM_TRUNCATE_SPLIT);
-  CHANGES(tokenizer, PLM_TOKENIZER_BYTE);
-  CHANGES(shuffle, false);
-  CHANGES(token_limit, 1);
-  CHANGES(sampling, PLM_SAMPLING_CLUSTERS);
-}
-
-/* Runs that began before data.sampling existed are resumed. */
-static void hash_of_documents_stays(void **state)
-{
-  (void)state;
-  const struct plm_plan_parameters p = ordinary();
-  char hex[PLM_HASH_HEX_SIZE];
-  plm_hash_to_hex(plm_plan_hash(&p), hex);
-  assert_string_equal(hex, "91a43b10572fadfdd373e3b1e29d5c6b");
-}
-
-static void plans_of_a_configuration(void **state)
-{
-  (void)state;
-  const struct plm_config_override overrides[] = {
-      {"seed", "9"},
-      {"data", "{max_length: 256, truncate: split, packing: next_fit, window_groups: 3, "
-               "sampling: clusters}"},
-      {"evaluator.max_tokens", "1000"}};
-  struct plm_config config;
-  assert_int_equal(plm_config_load(NULL, overrides, 3, &config, NULL, NULL), PLM_OK);
-  const struct plm_plan_parameters training = plm_config_training_plan(&config);
-  const struct plm_plan_parameters evaluation = plm_config_evaluation_plan(&config);
-  assert_int_equal(training.seed, 9);
-  assert_int_equal(training.max_length, 256);
-  assert_int_equal(training.alignment, plm_config_alignment(&config));
-  assert_int_equal(training.window_groups, 3);
-  assert_int_equal(training.packing, PLM_PACKING_NEXT_FIT);
-  assert_int_equal(training.truncate, PLM_TRUNCATE_SPLIT);
-  assert_int_equal(training.sampling, PLM_SAMPLING_CLUSTERS);
-  assert_true(training.shuffle);
-  assert_int_equal(training.token_limit, 0);
-  assert_int_equal(evaluation.packing, PLM_PACKING_BEST_FIT);
-  assert_int_equal(evaluation.truncate, PLM_TRUNCATE_HEAD);
-  assert_int_equal(evaluation.token_limit, 1000);
-  assert_false(evaluation.shuffle);
-  assert_int_equal(evaluation.sampling, PLM_SAMPLING_DOCUMENTS);
-  assert_int_equal(plm_plan_parameters_check(&training, NULL), PLM_OK);
-  assert_int_equal(plm_plan_parameters_check(&evaluation, NULL), PLM_OK);
-  /* the evaluation of another run sees the same tokens */
-  config.seed = 10;
-  config.data.truncate = PLM_TRUNCATE_HEAD;
-  config.data.sampling = PLM_SAMPLING_DOCUMENTS;
-  const struct plm_plan_parameters again = plm_config_evaluation_plan(&config);
-  assert_true(plm_hash_equal(plm_plan_hash(&again), plm_plan_hash(&evaluation)));
-  plm_config_deinit(&config);
-}
-
 /* Counts the chunks of an epoch, and compares windows in its middle with their counts. */
 static void plan_large(const struct plm_plan_parameters *p, const struct plm_plan_split *split,
                        const char *what)
@@ -575,10 +462,6 @@ int main(void)
       cmocka_unit_test(lengths_do_not_follow_order),
       cmocka_unit_test(crops_move_and_reach_both_ends),
       cmocka_unit_test(token_limit_takes_a_prefix),
-      cmocka_unit_test(nonsense_is_refused),
-      cmocka_unit_test(hash_covers_every_parameter),
-      cmocka_unit_test(hash_of_documents_stays),
-      cmocka_unit_test(plans_of_a_configuration),
       cmocka_unit_test(large_corpora_are_planned),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

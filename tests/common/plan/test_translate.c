@@ -39,6 +39,39 @@ static void agrees_with_the_tokenizer(const struct plm_translator *translator)
   }
 }
 
+/* Whether the processor of this test has what a form needs. */
+static bool has(enum plm_tokenizer_kind kind, enum plm_translator_form form)
+{
+#if defined(__x86_64__)
+  if (form == PLM_TRANSLATE_AVX2) return __builtin_cpu_supports("avx2") != 0;
+  if (form == PLM_TRANSLATE_VBMI)
+    return kind == PLM_TOKENIZER_ESM && __builtin_cpu_supports("avx512vbmi") &&
+           __builtin_cpu_supports("avx512bw");
+#endif
+  (void)kind;
+  return form == PLM_TRANSLATE_PORTABLE;
+}
+
+/* Each form that the processor has is there, and the last one of them is taken. */
+static void the_best_form_is_taken(void **state)
+{
+  (void)state;
+  for (int kind = 0; kind < 2; kind++) {
+    struct plm_translator best, translator;
+    plm_translator_init(&best, (enum plm_tokenizer_kind)kind);
+    bool taken = false;
+    for (int form = PLM_TRANSLATE_FORMS; form-- > 0;) {
+      const bool there = plm_translator_init_form(&translator, (enum plm_tokenizer_kind)kind,
+                                                  (enum plm_translator_form)form);
+      assert_int_equal(there, has((enum plm_tokenizer_kind)kind, (enum plm_translator_form)form));
+      if (!there || taken) continue;
+      taken = true;
+      assert_true(best.residues == translator.residues);
+      assert_ptr_equal(best.tokenizer, plm_tokenizer_of((enum plm_tokenizer_kind)kind));
+    }
+  }
+}
+
 static void forms_agree_with_the_tokenizer(void **state)
 {
   (void)state;
@@ -57,6 +90,7 @@ static void forms_agree_with_the_tokenizer(void **state)
 
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(forms_agree_with_the_tokenizer)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(the_best_form_is_taken),
+                                     cmocka_unit_test(forms_agree_with_the_tokenizer)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
