@@ -1,0 +1,274 @@
+/* trainer/data_mixture: fingerprints that are given, how a run on several corpora begins and
+ * resumes, and what the feed is told. */
+#include "trainer/data_mixture.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "common/corpus/corpus.h"
+#include "tests/support/cmocka_all.h"
+#include "tests/support/packers.h"
+
+#define HEX_A "000000000000000a00000000000000a1"
+#define HEX_B "000000000000000b00000000000000b1"
+static struct plm_hash a, b, c;
+
+static struct plm_hash from_hex(const char *hex)
+{
+  struct plm_hash hash;
+  assert_int_equal(plm_hash_from_hex(hex, &hash, NULL), PLM_OK);
+  return hash;
+}
+
+static int begin(void **state)
+{
+  (void)state;
+  a = from_hex(HEX_A);
+  b = from_hex(HEX_B);
+  c = (struct plm_hash){3, 4};
+  return 0;
+}
+
+#define assert_hash(got, wanted) assert_true(plm_hash_equal(got, wanted))
+
+static void fingerprints_are_a_list_of_hashes(void **state)
+{
+  struct plm_fingerprints found;
+  struct plm_error error = {0};
+  char many[(PLM_MAX_SOURCES + 1) * PLM_HASH_HEX_SIZE] = HEX_A;
+  (void)state;
+  assert_int_equal(plm_fingerprints_parse(HEX_A, &found, &error), PLM_OK);
+  assert_int_equal(found.count, 1);
+  assert_hash(found.of[0], a);
+  assert_int_equal(plm_fingerprints_parse(HEX_A "," HEX_B, &found, &error), PLM_OK);
+  assert_int_equal(found.count, 2);
+  assert_hash(found.of[0], a);
+  assert_hash(found.of[1], b);
+  for (int k = 1; k < PLM_MAX_SOURCES; k++) strcat(many, "," HEX_B);
+  assert_int_equal(plm_fingerprints_parse(many, &found, &error), PLM_OK);
+  assert_int_equal(found.count, PLM_MAX_SOURCES);
+  assert_hash(found.of[PLM_MAX_SOURCES - 1], b);
+  strcat(many, "," HEX_B);
+  static const char *const wrong[] = {
+      "",  ",", HEX_A ",", "," HEX_A, HEX_A "0", HEX_A ",x", "000000000000000a00000000000000a",
+      NULL};
+  for (int i = 0; wrong[i] != NULL; i++)
+    assert_int_equal(plm_fingerprints_parse(wrong[i], &found, &error), PLM_USAGE);
+  assert_string_equal(error.what, "--fingerprint 000000000000000a00000000000000a is not 32 hex "
+                                  "digits, or up to 16 of them with commas");
+  assert_int_equal(plm_fingerprints_parse(many, &found, &error), PLM_USAGE);
+}
+
+/* A run of chunks of 128 tokens, four in a step, on so many corpora. */
+static struct plm_config config_of(uint32_t sources)
+{
+  static char paths[3][16] = {"one", "two", "three"};
+  struct plm_config config = {
+      .seed = 7,
+      .corpus = paths[0],
+      .source_count = sources,
+      .data = {.max_length = 128,
+               .document_alignment = 1,
+               .window_groups = 2,
+               .mixture_steps = 100,
+               .packing = PLM_PACKING_BEST_FIT,
+               .truncate = PLM_TRUNCATE_HEAD,
+               .tokenizer = PLM_TOKENIZER_ESM},
+      .trainer = {.batch_tokens = 512},
+  };
+  for (uint32_t k = 0; k < sources; k++)
+    config.sources[k] = (struct plm_config_source){
+        .path = paths[k], .weight = 1 + k, .final_weight = -1, .sampling = -1};
+  return config;
+}
+
+static struct plm_hash plan_hash(const struct plm_config *config, uint32_t k)
+{
+  const struct plm_plan_parameters plan = plm_config_source_plan(config, k);
+  return plm_plan_hash(&plan);
+}
+
+static void open_cursor(struct plm_data_cursor *cursor, const struct plm_config *config)
+{
+  assert_int_equal(plm_data_cursor_init(cursor, plan_hash(config, 0), config->seed, NULL), PLM_OK);
+}
+
+static void a_mixture_is_one_that_is_or_was(void **state)
+{
+  const struct plm_config one = config_of(0), two = config_of(2);
+  struct plm_data_cursor cursor = {0};
+  (void)state;
+  assert_false(plm_is_mixture(&one, &cursor));
+  assert_true(plm_is_mixture(&two, &cursor));
+  cursor.source_count = 2;
+  assert_true(plm_is_mixture(&one, &cursor));
+}
+
+static void a_run_begins_on_two_corpora(void **state)
+{
+  const struct plm_config config = config_of(2);
+  const struct plm_fingerprints given = {.of = {a, b}, .count = 2};
+  struct plm_data_cursor cursor;
+  (void)state;
+  open_cursor(&cursor, &config);
+  assert_int_equal(plm_data_mixture_begin(&cursor, &config, &given, 0, NULL), PLM_OK);
+  assert_int_equal(cursor.source_count, 2);
+  assert_hash(cursor.fingerprint, a);
+  assert_hash(cursor.sources[0].fingerprint, a);
+  assert_hash(cursor.sources[1].fingerprint, b);
+  for (uint32_t k = 0; k < 2; k++) assert_hash(cursor.sources[k].plan, plan_hash(&config, k));
+  assert_hash(cursor.plan, plm_data_cursor_mixed_plan(&cursor));
+  assert_int_equal(cursor.mixture.count, 1);
+  const struct plm_mixture_part *part = &cursor.mixture.parts[0];
+  assert_int_equal(part->first, 0);
+  assert_int_equal(part->chunks, 4);
+  assert_int_equal(part->mixture.count, 2);
+  assert_int_equal(part->mixture.steps, 100);
+  assert_true(part->mixture.weights[0] == 1 && part->mixture.weights[1] == 2);
+  plm_data_cursor_deinit(&cursor);
+}
+
+/* Step 6 of a run that took 3 chunks in each step from one corpus until now. */
+static void a_run_on_one_corpus_gets_a_second(void **state)
+{
+  const struct plm_config config = config_of(2);
+  const struct plm_fingerprints given = {.of = {a, b}, .count = 2};
+  struct plm_data_cursor cursor;
+  uint64_t counts[PLM_MAX_SOURCES] = {0}, epoch, chunk;
+  (void)state;
+  open_cursor(&cursor, &config);
+  cursor.fingerprint = a;
+  cursor.chunks = 18;
+  assert_int_equal(plm_data_mixture_begin(&cursor, &config, &given, 6, NULL), PLM_OK);
+  assert_int_equal(cursor.mixture.count, 2);
+  assert_int_equal(cursor.mixture.parts[0].first, 0);
+  assert_int_equal(cursor.mixture.parts[0].chunks, 3);
+  assert_int_equal(cursor.mixture.parts[0].mixture.count, 1);
+  assert_true(cursor.mixture.parts[0].mixture.weights[0] == 1);
+  assert_true(cursor.mixture.parts[0].mixture.final_weights[0] == -1);
+  assert_int_equal(cursor.mixture.parts[1].first, 6);
+  assert_int_equal(cursor.mixture.parts[1].chunks, 4);
+  plm_data_cursor_position(&cursor.sources[0], &epoch, &chunk);
+  assert_int_equal(epoch, 0);
+  assert_int_equal(chunk, 18);
+  assert_int_equal(plm_mixture_history_count(&cursor.mixture, 7, 6, counts, NULL), PLM_OK);
+  assert_int_equal(counts[0], 18);
+  assert_int_equal(counts[1], 0);
+  plm_data_cursor_deinit(&cursor);
+}
+
+/* Without --fingerprint, those of the run hold, and a new source's is read. */
+static void a_resume_knows_its_corpora(void **state)
+{
+  struct plm_config two = config_of(2), three = config_of(3);
+  const struct plm_fingerprints given = {.of = {a, b}, .count = 2}, none = {0};
+  struct plm_data_cursor cursor;
+  struct plm_error error = {0};
+  struct plm_corpus *corpus;
+  (void)state;
+  open_cursor(&cursor, &two);
+  assert_int_equal(plm_data_mixture_begin(&cursor, &two, &given, 0, NULL), PLM_OK);
+  assert_int_equal(plm_data_mixture_begin(&cursor, &two, &none, 5, NULL), PLM_OK);
+  assert_int_equal(cursor.mixture.count, 1); /* nothing has changed */
+  assert_hash(cursor.sources[1].fingerprint, b);
+  three.sources[2].path = (char *)(uintptr_t)packers_corpus("third", 30, 3);
+  assert_int_equal(plm_data_mixture_begin(&cursor, &three, &none, 5, &error), PLM_OK);
+  assert_int_equal(plm_corpus_open(three.sources[2].path, NULL, &corpus, NULL), PLM_OK);
+  assert_int_equal(cursor.source_count, 3);
+  assert_hash(cursor.sources[2].fingerprint, plm_corpus_info(corpus)->fingerprint);
+  assert_int_equal(cursor.mixture.count, 2);
+  assert_int_equal(cursor.mixture.parts[1].first, 5);
+  plm_corpus_close(corpus);
+  plm_data_cursor_deinit(&cursor);
+}
+
+/* What is refused, and why, on the way into step 5 of a run on the corpora a and b. */
+static void refuse(const struct plm_config *config, const struct plm_fingerprints *given,
+                   plm_status status, const char *what)
+{
+  const struct plm_config two = config_of(2);
+  const struct plm_fingerprints known = {.of = {a, b}, .count = 2};
+  struct plm_data_cursor cursor;
+  struct plm_error error = {0};
+  open_cursor(&cursor, &two);
+  assert_int_equal(plm_data_mixture_begin(&cursor, &two, &known, 0, NULL), PLM_OK);
+  assert_int_equal(plm_data_mixture_begin(&cursor, config, given, 5, &error), status);
+  assert_string_equal(error.what, what);
+  plm_data_cursor_deinit(&cursor);
+}
+
+static void other_corpora_are_refused(void **state)
+{
+  struct plm_config one = config_of(1), two = config_of(2), three = config_of(3);
+  const struct plm_fingerprints none = {0}, first = {.of = {a}, .count = 1},
+                                other = {.of = {a, c}, .count = 2},
+                                twice = {.of = {a, b, b}, .count = 3},
+                                twice_first = {.of = {a, b, a}, .count = 3};
+  (void)state;
+  refuse(&one, &none, PLM_CONFIG, "corpus: the run has 2 sources, but the list has 1");
+  refuse(&two, &first, PLM_USAGE, "--fingerprint names 1 corpora, but corpus: has 2");
+  refuse(&two, &other, PLM_CONFIG,
+         "the run was trained on corpus " HEX_B
+         " as source 1, but that source is 00000000000000040000000000000003 now");
+  refuse(&three, &twice, PLM_CONFIG, "corpus: source 2 is the same corpus as source 1");
+  refuse(&three, &twice_first, PLM_CONFIG, "corpus: source 2 is the same corpus as source 0");
+  three.sources[2].path = (char *)(uintptr_t) "/nowhere";
+  refuse(&three, &none, PLM_CONFIG, "/nowhere is not a corpus: it has no corpus.json");
+  two.data.window_groups = 3;
+  refuse(&two, &none, PLM_CONFIG, "the checkpoint was trained on the data in another order");
+}
+
+/* A corpus whose folder cannot be read: where, and what to do. */
+static void an_unknown_corpus_is_named(void **state)
+{
+  struct plm_config config = config_of(2);
+  const struct plm_fingerprints none = {0};
+  struct plm_data_cursor cursor;
+  struct plm_error error = {0};
+  (void)state;
+  config.sources[0].path = (char *)(uintptr_t) "/nowhere";
+  open_cursor(&cursor, &config);
+  assert_int_equal(plm_data_mixture_begin(&cursor, &config, &none, 0, &error), PLM_CONFIG);
+  assert_int_equal(error.status, PLM_CONFIG);
+  assert_string_equal(error.where, "corpus: source 0, /nowhere");
+  assert_string_equal(error.hint, "the trainer must know which corpora it mixes: start it with "
+                                  "`up`, or with --fingerprint HEX,HEX,...");
+  assert_int_equal(plm_data_mixture_begin(&cursor, &config, &none, 0, NULL), PLM_CONFIG);
+  plm_data_cursor_deinit(&cursor);
+}
+
+static void the_feed_is_told_the_sources(void **state)
+{
+  struct plm_config config = config_of(2);
+  const struct plm_fingerprints given = {.of = {a, b}, .count = 2};
+  struct plm_feed_source_options sources[3] = {{.name = "?"}, {.name = "?"}, {.name = "?"}};
+  struct plm_data_cursor cursor;
+  (void)state;
+  open_cursor(&cursor, &config);
+  assert_int_equal(plm_data_mixture_begin(&cursor, &config, &given, 0, NULL), PLM_OK);
+  config.sources[1].path = NULL;
+  plm_data_mixture_feed(&cursor, &config, sources);
+  assert_string_equal(sources[0].name, "one");
+  assert_string_equal(sources[1].name, "(no path)");
+  assert_string_equal(sources[2].name, "?");
+  assert_hash(sources[0].fingerprint, a);
+  assert_hash(sources[1].fingerprint, b);
+  for (uint32_t k = 0; k < 2; k++)
+    assert_hash(plm_plan_hash(&sources[k].plan), plan_hash(&config, k));
+  plm_data_cursor_deinit(&cursor);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(fingerprints_are_a_list_of_hashes),
+      cmocka_unit_test(a_mixture_is_one_that_is_or_was),
+      cmocka_unit_test(a_run_begins_on_two_corpora),
+      cmocka_unit_test(a_run_on_one_corpus_gets_a_second),
+      cmocka_unit_test(a_resume_knows_its_corpora),
+      cmocka_unit_test(other_corpora_are_refused),
+      cmocka_unit_test(an_unknown_corpus_is_named),
+      cmocka_unit_test(the_feed_is_told_the_sources),
+  };
+  return cmocka_run_group_tests(tests, begin, NULL);
+}

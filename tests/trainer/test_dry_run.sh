@@ -1,0 +1,265 @@
+#!/usr/bin/env bash
+# plm-trainer --dry-run: the whole memory plan as text and as JSON, of one process and of ranks, on the CPU and for a
+# device without its backend. Only what the machine decides is left out.
+. "$PLM_ROOT/tests/support/trainer.sh"
+cat >pipeline.yaml <<YAML
+version: 1
+run: run
+corpus: corpus
+network: {credit_bytes: 100000000}
+data: {max_length: 512}
+model: {architecture: unet, hidden_size: 512, num_attention_heads: 8, num_hidden_layers: 4}
+metrics: {norms: 3}
+trainer: {batch_tokens: 16384, micro_batch_tokens: 1024, threads: 1, precision: fp32, ema: 0.9, shares: 8}
+YAML
+ranks=(--set trainer.ranks=4 --set 'trainer.hosts=[a:2,b:2]')
+cpu=(--set trainer.device=cpu)
+cuda=(--set trainer.device=cuda)
+large=(--set model.hidden_size=16384 --set model.num_attention_heads=128 --set model.num_hidden_layers=100
+  --set metrics.norms=0)
+export PLM_CUDA_LIBRARY=$PLM_TMP/none/libplm_cuda.so
+
+# plan [ARG...]: the text without what depends on the machine
+plan() {
+  expect 0 plm-trainer -c pipeline.yaml --dry-run "$@"
+  sed -E 's/^(free +)[0-9.]+ MB of [0-9.]+$/\1FREE MB of TOTAL/' out
+}
+# numbers [ARG...]: the lines KEY VALUE of the JSON without what depends on the machine
+numbers() {
+  expect 0 plm-trainer -c pipeline.yaml --dry-run --json "$@"
+  jq -r 'del(.level, .products, .free_bytes, .total_bytes) | .owner_imbalance |= (. * 1e6 | round / 1e6)
+    | to_entries[] | "\(.key) \(.value)"' out
+}
+# same WHAT: compares ./got with ./wanted
+same() {
+  diff wanted got >difference || fail "$1: $(cat difference)"
+}
+
+plan "${cpu[@]}" >got
+cat >wanted <<'END'
+parameters (number)                          8718387
+parameters, fp32                             34.9 MB
+weights, as products read them                0.0 MB
+gradients, fp32                              34.9 MB
+sums of shares, fp32                        104.6 MB
+moments and average                          71.1 MB
+optimizer scratch                             6.7 MB
+copy of parameters, for norms                34.9 MB
+activations                                 118.6 MB
+workspace                                    21.4 MB
+attention masks                               0.0 MB
+inputs of two steps                           0.6 MB
+inputs and masks, host                        0.6 MB
+transfers between ranks, host                 0.0 MB
+snapshot for checkpoints, host              105.9 MB
+chunks in flight (at most), host            100.0 MB
+total                                       634.2 MB
+free                                      FREE MB of TOTAL
+largest trainer.micro_batch_tokens that fits: 2048
+END
+same "one process"
+
+plan "${cpu[@]}" "${ranks[@]}" >got
+cat >wanted <<'END'
+ranks                                              4 on 2 hosts, in groups of 2
+largest part of Muon's work                     1.00 times the mean
+sent by a rank within its group              42.2 MB in a step
+sent by a rank to other groups               21.2 MB in a step
+parameters (number)                          8718387
+parameters, fp32                             34.9 MB
+weights, as products read them                0.0 MB
+gradients, fp32                              34.9 MB
+sums of shares, fp32                         34.9 MB
+exchange between ranks                       50.3 MB
+moments and average                          20.7 MB
+optimizer scratch                             6.7 MB
+copy of parameters, for norms                34.9 MB
+activations                                 118.6 MB
+workspace                                    21.4 MB
+attention masks                               0.0 MB
+inputs of two steps                           0.2 MB
+inputs and masks, host                        0.2 MB
+transfers between ranks, host                 0.0 MB
+snapshot for checkpoints, host              105.9 MB
+chunks in flight (at most), host            100.0 MB
+total of the ranks on a host                921.2 MB
+free                                      FREE MB of TOTAL
+largest trainer.micro_batch_tokens that fits: 2048
+END
+same "ranks on the CPU"
+
+plan "${cuda[@]}" "${ranks[@]}" >got
+cat >wanted <<'END'
+ranks                                              4 on 2 hosts, in groups of 2
+largest part of Muon's work                     1.00 times the mean
+sent by a rank within its group              42.2 MB in a step
+sent by a rank to other groups               21.2 MB in a step
+parameters (number)                          8718387
+parameters, fp32                             34.9 MB
+weights, as products read them                0.0 MB
+gradients, fp32                              34.9 MB
+sums of shares, fp32                         34.9 MB
+exchange between ranks                       50.3 MB
+moments and average                          20.7 MB
+copy of parameters, for norms                34.9 MB
+activations                                 118.6 MB
+workspace                                    21.4 MB
+attention masks                               0.0 MB
+inputs of two steps                           0.2 MB
+kept free for kernels and graphs           1000.0 MB
+inputs and masks, host                        0.2 MB
+transfers between ranks, host                33.6 MB
+snapshot for checkpoints, host              105.9 MB
+chunks in flight (at most), host            100.0 MB
+total on the device                        1350.8 MB
+total on the host                           239.7 MB
+not counted, because the CUDA backend was not found: optimizer scratch and the backend's own memory
+the size of the device's memory is unknown: the CUDA backend was not found
+END
+same "ranks on devices without their backend"
+
+plan "${cpu[@]}" "${large[@]}" >got
+cat >wanted <<'END'
+parameters (number)                     215044915683
+parameters, fp32                         860179.7 MB
+weights, as products read them                0.0 MB
+gradients, fp32                          860179.7 MB
+sums of shares, fp32                    2580539.0 MB
+moments and average                     1721545.6 MB
+optimizer scratch                          6442.8 MB
+copy of parameters, for norms                 0.0 MB
+activations                               87596.0 MB
+workspace                                   783.8 MB
+attention masks                               0.0 MB
+inputs of two steps                           0.6 MB
+inputs and masks, host                        0.6 MB
+transfers between ranks, host                 0.0 MB
+snapshot for checkpoints, host          2581725.2 MB
+chunks in flight (at most), host            100.0 MB
+total                                   8699093.0 MB
+free                                      FREE MB of TOTAL
+this does not fit: no micro-batch fits; trainer.recompute: block takes less memory
+END
+same "what does not fit"
+
+numbers "${cpu[@]}" >got
+cat >wanted <<'END'
+device cpu
+precision fp32
+parameter_count 8718387
+ranks 1
+hosts 1
+group_size 1
+owner_imbalance 1
+sent_in_group 0
+sent_on_rail 0
+parameters 34874112
+weights 0
+gradients 34874112
+shares 104622336
+exchange 0
+optimizer 71067904
+scratch 6684672
+norms 34874112
+activations 118644736
+workspace 21372928
+masks 16768
+inputs 608384
+reserve 0
+inputs_host 606592
+transfers 0
+snapshot 105942016
+credit 100000000
+backend 0
+device_bytes 427640064
+host_bytes 206548608
+total 634188672
+partial false
+fits true
+largest_micro_batch_tokens 2048
+END
+same "the numbers of one process"
+
+jq -e '.free_bytes > 0 and .free_bytes <= .total_bytes and (.products | length > 0)' out >/dev/null ||
+  fail "the machine: $(cat out)"
+level=$("$PLM_BUILD/tests/processors/levels/tool_levels" | sed -n 's/^has //p' | head -n 1)
+[ "$(jq -r .level out)" = "$level" ] || fail "level: $(cat out)"
+
+numbers "${cuda[@]}" >got
+cat >wanted <<'END'
+device cuda
+precision fp32
+parameter_count 8718387
+ranks 1
+hosts 1
+group_size 1
+owner_imbalance 1
+sent_in_group 0
+sent_on_rail 0
+parameters 34874112
+weights 0
+gradients 34874112
+shares 104622336
+exchange 0
+optimizer 71067904
+scratch 0
+norms 34874112
+activations 118644736
+workspace 21372928
+masks 16768
+inputs 608384
+reserve 1000000000
+inputs_host 606592
+transfers 0
+snapshot 105942016
+credit 100000000
+backend 0
+device_bytes 1420955392
+host_bytes 206548608
+total 1627504000
+partial true
+unknown the CUDA backend was not found
+END
+same "the numbers of one process on a device"
+
+numbers "${cuda[@]}" "${ranks[@]}" --set metrics.norms=0 >got
+cat >wanted <<'END'
+device cuda
+precision fp32
+parameter_count 8718387
+ranks 4
+hosts 2
+group_size 2
+owner_imbalance 1.000007
+sent_in_group 42214144
+sent_on_rail 21242624
+parameters 34874112
+weights 0
+gradients 34874112
+shares 34874112
+exchange 50331648
+optimizer 20736256
+scratch 0
+norms 0
+activations 118644736
+workspace 21372928
+masks 16768
+inputs 166016
+reserve 1000000000
+inputs_host 164224
+transfers 33554432
+snapshot 105942016
+credit 100000000
+backend 0
+device_bytes 1315890688
+host_bytes 239660672
+total 1555551360
+partial true
+unknown the CUDA backend was not found
+END
+same "the numbers of ranks on devices"
+
+numbers "${cpu[@]}" "${large[@]}" | grep -E '^(fits|largest)' >got
+printf 'fits false\nlargest_micro_batch_tokens 0\n' >wanted
+same "the numbers of what does not fit"
+[ ! -e run ] || fail "a dry run made the folder of the run"

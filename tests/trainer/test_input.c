@@ -1,0 +1,339 @@
+/* trainer/input: the ring of inputs, filled by a real packer. The corpus is so small that a step
+ * reaches over many epochs. What a step gets is compared with what another feed delivers. */
+#include "trainer/input.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/log.h"
+#include "tests/support/cmocka_all.h"
+#include "tests/support/must.h"
+#include "tests/support/packers.h"
+#include "tests/support/scratch.h"
+#include "trainer/data_mixture.h"
+
+enum { LENGTH = 256, CHUNKS = 40, STEPS = 4, FIRST = 5 /* chunks before the first step */ };
+static const char yaml[] = "seed: 7\n"
+                           "data: {max_length: 256, window_groups: 2, document_alignment: 4}\n"
+                           "model: {architecture: transformer, hidden_size: 64, "
+                           "num_attention_heads: 2, num_hidden_layers: 1}\n"
+                           "trainer: {batch_tokens: 10240}\n";
+static const volatile int never, now = 1;
+
+struct opened {
+  struct plm_config config;
+  struct plm_ops *ops;
+  struct plm_masks *masks;
+  struct plm_objective_state objective;
+  struct plm_data_cursor cursor;
+  struct plm_feed *feed;
+  struct plm_input *input;
+};
+
+/* Everything but the feed and the input. */
+static void open_parts(struct opened *o)
+{
+  *o = (struct opened){0};
+  assert_int_equal(plm_config_load_text(yaml, strlen(yaml), &o->config, NULL), PLM_OK);
+  assert_int_equal(plm_ops_cpu_open(PLM_PRECISION_FP32, 1, NULL, &o->ops, NULL), PLM_OK);
+  assert_int_equal(plm_masks_open(&o->config.model, o->ops, CHUNKS, &o->masks, NULL), PLM_OK);
+  assert_int_equal(plm_objective_init(&o->objective, &o->config, CHUNKS, 0, NULL), PLM_OK);
+  const struct plm_plan_parameters plan = packers_options().plan;
+  assert_int_equal(plm_data_cursor_init(&o->cursor, plm_plan_hash(&plan), 7, NULL), PLM_OK);
+}
+
+static void open_input(struct opened *o, uint64_t step, uint64_t steps)
+{
+  const struct plm_input_options options = {
+      .feed = o->feed,
+      .shape = {.model = &o->config.model,
+                .objective = &o->objective,
+                .masks = o->masks,
+                .step_chunks = CHUNKS,
+                .micro_chunks = 8,
+                .max_length = LENGTH,
+                .shares = 1},
+      .ops = o->ops,
+      .cursor = &o->cursor,
+      .step = step,
+      .steps = steps,
+  };
+  plm_data_cursor_seek(o->feed, &o->cursor);
+  assert_int_equal(plm_input_open(&options, &o->input, NULL), PLM_OK);
+}
+
+static void close_all(struct opened *o)
+{
+  plm_input_close(o->input);
+  plm_feed_close(o->feed);
+  plm_data_cursor_deinit(&o->cursor);
+  plm_objective_deinit(&o->objective);
+  plm_masks_close(o->masks);
+  o->ops->close(o->ops);
+  plm_config_deinit(&o->config);
+}
+
+static pid_t start_packer(const char *corpus, const struct plm_feed *feed)
+{
+  return packers_start(corpus, plm_feed_bound(feed), NULL, scratch_path("packers.log"));
+}
+
+/* The first `chunks` chunks of a corpus as a feed delivers them; the caller frees them. */
+static uint8_t *chunks_of(const char *corpus, const struct plm_plan_parameters *plan,
+                          uint32_t chunks)
+{
+  struct plm_feed_options options = packers_keyed_options();
+  struct plm_batch batch;
+  uint8_t *tokens = must(malloc((size_t)chunks * LENGTH));
+  options.plan = *plan;
+  struct plm_feed *feed = packers_feed(&options);
+  const pid_t packer = start_packer(corpus, feed);
+  assert_int_equal(plm_feed_next(feed, chunks, NULL, &batch, NULL), PLM_OK);
+  memcpy(tokens, batch.tokens, (size_t)chunks * LENGTH);
+  plm_feed_release(feed, &batch);
+  packers_stop(packer, SIGTERM);
+  plm_feed_close(feed);
+  return tokens;
+}
+
+/* The epochs of a batch are known as soon as it is there, and no other ones. */
+static void check_epochs(struct opened *o, struct plm_input_slot *slot, uint64_t epoch_chunks)
+{
+  const struct plm_input_epochs *epochs = &slot->epochs[0];
+  const uint64_t first = o->cursor.epoch_count;
+  const uint64_t last = (o->cursor.chunks + CHUNKS - 1) / epoch_chunks;
+  struct plm_error error = {0};
+  uint64_t chunks;
+  assert_true(epochs->first == first && epochs->count >= last - first + 1);
+  for (uint64_t e = first; e <= last; e++) {
+    assert_int_equal(plm_input_epoch_chunks(slot, 0, e, &chunks, NULL), PLM_OK);
+    assert_int_equal(chunks, epoch_chunks);
+  }
+  assert_int_equal(plm_input_epoch_chunks(slot, 0, first + epochs->count, &chunks, &error),
+                   PLM_PROTOCOL);
+  if (first > 0)
+    assert_int_equal(plm_input_epoch_chunks(slot, 0, first - 1, &chunks, &error), PLM_PROTOCOL);
+}
+
+static void check_step(struct opened *o, uint64_t s, const uint8_t *wanted, uint64_t epoch_chunks)
+{
+  struct plm_feed_corpus facts;
+  struct plm_input_slot *slot;
+  assert_int_equal(plm_input_next(o->input, &never, &slot, NULL), PLM_OK);
+  assert_int_equal(slot->input.step, s);
+  assert_int_equal(slot->batch.first_chunk, o->cursor.chunks);
+  assert_int_equal(slot->batch.chunks, CHUNKS);
+  assert_int_equal(slot->input.micro_count, CHUNKS / 8);
+  assert_int_equal(slot->input.totals.padded_tokens, CHUNKS * LENGTH);
+  assert_int_equal(slot->input.totals.real_tokens, plm_batch_real_tokens(&slot->batch));
+  assert_null(slot->batch.sources);
+  assert_memory_equal(slot->batch.tokens, wanted + o->cursor.chunks * LENGTH, CHUNKS * LENGTH);
+  assert_int_equal(plm_feed_corpus(o->feed, NULL, &facts, NULL), PLM_OK);
+  assert_true(plm_hash_equal(slot->fingerprint, facts.fingerprint));
+  check_epochs(o, slot, epoch_chunks);
+  assert_int_equal(
+      plm_data_cursor_consume(&o->cursor, &slot->batch, plm_input_epoch_chunks, slot, NULL),
+      PLM_OK);
+  plm_input_release(o->input, slot);
+  assert_null(slot->batch.tokens);
+}
+
+static void steps_get_the_chunks_of_their_epochs(void **state)
+{
+  const char *corpus = packers_corpus("small", 12, 3);
+  const struct plm_feed_options options = packers_keyed_options();
+  struct plm_error error = {0};
+  struct plm_input_slot *slot;
+  struct opened o;
+  uint64_t epoch_chunks, epoch, chunk;
+  (void)state;
+  uint8_t *wanted = chunks_of(corpus, &options.plan, FIRST + STEPS * CHUNKS);
+  open_parts(&o);
+  o.feed = packers_feed(&options);
+  const pid_t packer = start_packer(corpus, o.feed);
+  assert_int_equal(plm_feed_epoch_chunks(o.feed, PLM_SPLIT_TRAIN, 0, NULL, &epoch_chunks, NULL),
+                   PLM_OK);
+  assert_true(epoch_chunks > FIRST && epoch_chunks < CHUNKS / 5); /* a step has six epochs */
+  o.cursor.chunks = FIRST;
+  open_input(&o, 1, 1 + STEPS);
+  for (uint64_t s = 1; s < 1 + STEPS; s++) check_step(&o, s, wanted, epoch_chunks);
+  plm_data_cursor_position(&o.cursor, &epoch, &chunk);
+  assert_int_equal(epoch, (FIRST + STEPS * CHUNKS) / epoch_chunks);
+  assert_int_equal(chunk, (FIRST + STEPS * CHUNKS) % epoch_chunks);
+  assert_int_equal(plm_input_next(o.input, &never, &slot, &error), PLM_INTERRUPTED);
+  assert_string_equal(error.what, "interrupted");
+  assert_null(slot);
+  packers_stop(packer, SIGTERM);
+  close_all(&o);
+  free(wanted);
+}
+
+/* Two inputs are prepared; the third one waits until one of them is released. */
+static void the_ring_has_two_inputs(void **state)
+{
+  const char *corpus = packers_corpus("small", 12, 3);
+  const struct plm_feed_options options = packers_keyed_options();
+  struct opened o;
+  struct plm_input_slot *slots[3];
+  (void)state;
+  open_parts(&o);
+  o.feed = packers_feed(&options);
+  const pid_t packer = start_packer(corpus, o.feed);
+  open_input(&o, 0, 3);
+  for (int i = 0; i < 2; i++) {
+    while (!plm_input_wait(o.input, &never)) continue;
+    const struct plm_input_slot *next = plm_input_peek(o.input);
+    assert_non_null(next);
+    assert_int_equal(next->input.step, i);
+    assert_int_equal(plm_input_next(o.input, &now, &slots[i], NULL), PLM_OK); /* it is there */
+    assert_ptr_equal(slots[i], next);
+  }
+  assert_ptr_not_equal(slots[0], slots[1]);
+  assert_false(plm_input_wait(o.input, &never));
+  assert_false(plm_input_wait(o.input, &now));
+  assert_null(plm_input_peek(o.input));
+  assert_int_equal(plm_input_next(o.input, &now, &slots[2], NULL), PLM_INTERRUPTED);
+  assert_int_equal(slots[0]->input.step, 0);
+  assert_int_equal(slots[1]->input.step, 1);
+  plm_input_release(o.input, slots[0]);
+  assert_int_equal(plm_input_next(o.input, NULL, &slots[2], NULL), PLM_OK);
+  assert_ptr_equal(slots[2], slots[0]);
+  assert_int_equal(slots[2]->input.step, 2);
+  plm_input_release(o.input, slots[1]);
+  plm_input_release(o.input, slots[2]);
+  while (!plm_input_wait(o.input, &never)) continue; /* it has ended, which is no reason to wait */
+  assert_null(plm_input_peek(o.input));
+  packers_stop(packer, SIGTERM);
+  close_all(&o);
+}
+
+/* Without a packer, the wait ends with the feed's error, as often as it is asked for, and the
+ * thread takes nothing from a packer that comes later. */
+static void an_error_stays(void **state)
+{
+  const char *corpus = packers_corpus("small", 12, 3);
+  struct plm_feed_options options = packers_keyed_options();
+  struct opened o;
+  struct plm_input_slot *slot;
+  uint64_t chunks, epoch, chunk;
+  (void)state;
+  options.wait_packers_s = 0.1;
+  open_parts(&o);
+  o.feed = packers_feed(&options);
+  open_input(&o, 0, 3);
+  for (int i = 0; i < 2; i++) {
+    struct plm_error error = {0};
+    assert_int_equal(plm_input_next(o.input, &never, &slot, &error), PLM_TIMEOUT);
+    assert_int_equal(error.status, PLM_TIMEOUT);
+    assert_null(slot);
+    assert_null(plm_input_peek(o.input));
+    assert_true(plm_input_wait(o.input, &never));
+  }
+  assert_int_equal(plm_input_next(o.input, &never, &slot, NULL), PLM_TIMEOUT);
+  const pid_t packer = start_packer(corpus, o.feed);
+  while (plm_feed_epoch_chunks(o.feed, PLM_SPLIT_TRAIN, 0, NULL, &chunks, NULL) != PLM_OK) continue;
+  plm_input_close(o.input);
+  o.input = NULL;
+  plm_feed_position(o.feed, &epoch, &chunk);
+  assert_int_equal(epoch, 0);
+  assert_int_equal(chunk, 0);
+  packers_stop(packer, SIGTERM);
+  close_all(&o);
+}
+
+/* A wait for the first packer ends when the input is closed. */
+static void it_can_be_closed_while_it_waits(void **state)
+{
+  struct plm_feed_options options = packers_keyed_options();
+  struct opened o;
+  (void)state;
+  options.wait_packers_s = 300;
+  open_parts(&o);
+  o.feed = packers_feed(&options);
+  open_input(&o, 0, 3);
+  assert_false(plm_input_wait(o.input, &never));
+  close_all(&o);
+  plm_input_close(NULL);
+}
+
+/* Makes o's run one on two corpora, and opens their feed. */
+static void open_mixture(struct opened *o, char corpora[2][256],
+                         struct plm_feed_source_options of_feed[2])
+{
+  struct plm_fingerprints found = {.count = 2};
+  struct plm_feed_options options = packers_keyed_options();
+  open_parts(o);
+  o->config.source_count = 2;
+  for (uint32_t k = 0; k < 2; k++) {
+    struct plm_corpus *corpus;
+    assert_int_equal(plm_corpus_open(corpora[k], NULL, &corpus, NULL), PLM_OK);
+    found.of[k] = plm_corpus_info(corpus)->fingerprint;
+    plm_corpus_close(corpus);
+    o->config.sources[k] = (struct plm_config_source){
+        .path = corpora[k], .weight = 1 + 2 * k, .final_weight = -1, .sampling = -1};
+  }
+  assert_int_equal(plm_data_mixture_begin(&o->cursor, &o->config, &found, 0, NULL), PLM_OK);
+  plm_data_mixture_feed(&o->cursor, &o->config, of_feed);
+  options.sources = of_feed;
+  options.source_count = 2;
+  options.plan = of_feed[0].plan;
+  options.fingerprint = found.of[0];
+  o->feed = packers_feed(&options);
+}
+
+static void a_mixture_takes_each_chunk_from_its_source(void **state)
+{
+  static char corpora[2][256];
+  uint8_t *wanted[2], sources[CHUNKS];
+  uint64_t taken[2] = {0};
+  struct plm_feed_source_options of_feed[2];
+  struct opened o;
+  pid_t packers[2];
+  (void)state;
+  strcpy(corpora[0], packers_corpus("small", 12, 3));
+  strcpy(corpora[1], packers_corpus("other", 60, 4));
+  open_mixture(&o, corpora, of_feed);
+  for (uint32_t k = 0; k < 2; k++) {
+    packers[k] = start_packer(corpora[k], o.feed);
+    wanted[k] = chunks_of(corpora[k], &of_feed[k].plan, 2 * CHUNKS);
+  }
+  open_input(&o, 0, 2);
+  const struct plm_mixture mixture = plm_config_mixture(&o.config);
+  for (uint64_t s = 0; s < 2; s++) {
+    struct plm_input_slot *slot;
+    assert_int_equal(plm_input_next(o.input, &never, &slot, NULL), PLM_OK);
+    plm_mixture_draw(&mixture, 7, s, CHUNKS, sources);
+    assert_memory_equal(slot->batch.sources, sources, CHUNKS);
+    for (uint32_t c = 0; c < CHUNKS; c++)
+      assert_memory_equal((const uint8_t *)slot->batch.tokens + (size_t)c * LENGTH,
+                          wanted[sources[c]] + taken[sources[c]]++ * LENGTH, LENGTH);
+    assert_true(plm_hash_equal(slot->fingerprint, of_feed[0].fingerprint));
+    assert_int_equal(
+        plm_data_cursor_consume(&o.cursor, &slot->batch, plm_input_epoch_chunks, slot, NULL),
+        PLM_OK);
+    plm_input_release(o.input, slot);
+  }
+  assert_int_equal(taken[0] + taken[1], 2 * CHUNKS);
+  for (uint32_t k = 0; k < 2; k++) {
+    assert_true(taken[k] > 0);
+    assert_int_equal(o.cursor.sources[k].chunks, taken[k]);
+    packers_stop(packers[k], SIGTERM);
+    free(wanted[k]);
+    o.config.sources[k].path = NULL; /* not of the configuration */
+  }
+  close_all(&o);
+}
+
+int main(void)
+{
+  plm_log_init("test", PLM_LOG_ERROR);
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(steps_get_the_chunks_of_their_epochs),
+      cmocka_unit_test(the_ring_has_two_inputs),
+      cmocka_unit_test(an_error_stays),
+      cmocka_unit_test(it_can_be_closed_while_it_waits),
+      cmocka_unit_test(a_mixture_takes_each_chunk_from_its_source),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

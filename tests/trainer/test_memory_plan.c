@@ -1,0 +1,280 @@
+/* trainer/memory_plan: what fits into a device's memory, and what is said if it does not. The bytes
+ * of each row are compared by test_dry_run.sh. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/log.h"
+#include "tests/support/capture.h"
+#include "tests/support/cmocka_all.h"
+#include "trainer/memory_plan.h"
+
+static const char yaml[] =
+    "data: {max_length: 128}\n"
+    "model: {architecture: transformer, hidden_size: 64, num_attention_heads: 2, "
+    "num_hidden_layers: 2}\n"
+    "trainer: {batch_tokens: 1536, micro_batch_tokens: 256}\n";
+
+static uint64_t free_bytes, total_bytes;
+
+static void memory_size(struct plm_ops *ops, uint64_t *free_now, uint64_t *total)
+{
+  (void)ops;
+  *free_now = free_bytes;
+  *total = total_bytes;
+}
+
+static size_t scratch(const struct plm_ops *ops, const struct plm_muon_matrix *matrices,
+                      size_t count)
+{
+  (void)ops;
+  (void)matrices;
+  (void)count;
+  return 1000;
+}
+
+static struct plm_ops ops_called(const char *name)
+{
+  return (struct plm_ops){
+      .name = name, .act_bytes = 4, .memory_size = memory_size, .muon_scratch = scratch};
+}
+
+static void open_config(struct plm_config *config)
+{
+  assert_int_equal(plm_config_load_text(yaml, strlen(yaml), config, NULL), PLM_OK);
+}
+
+static struct plm_memory_plan plan_of(const struct plm_config *config, const struct plm_ops *ops,
+                                      uint32_t shares, uint32_t chunks)
+{
+  struct plm_memory_plan plan;
+  assert_int_equal(plm_memory_plan(config, ops, shares, chunks, &plan, NULL), PLM_OK);
+  return plan;
+}
+
+static uint64_t needed(const struct plm_config *config, const struct plm_ops *ops, uint32_t shares,
+                       uint32_t chunks)
+{
+  const struct plm_memory_plan plan = plan_of(config, ops, shares, chunks);
+  return plm_memory_needed(&plan, ops);
+}
+
+/* A GPU needs what is on the device; on the CPU, all ranks of a host share its memory. */
+static void rows_add_up(void **state)
+{
+  static char first_host[] = "a:3", second_host[] = "b:1";
+  const struct plm_ops cuda = ops_called("cuda"), cpu = ops_called("cpu");
+  struct plm_config config;
+  (void)state;
+  open_config(&config);
+  for (uint32_t ranks = 1; ranks <= 4; ranks += 3) {
+    config.trainer.ranks = ranks;
+    if (ranks == 4) {
+      config.trainer.hosts[0] = first_host;
+      config.trainer.hosts[1] = second_host;
+      config.trainer.host_count = 2;
+    }
+    const uint64_t on_host = ranks == 4 ? 3 : 1;
+    const struct plm_memory_plan plan = plan_of(&config, &cpu, ranks, 1);
+    uint64_t device = 0, host = 0, first = 0;
+    for (size_t i = 0; i < plan.count; i++) {
+      if (plan.rows[i].host) host += plan.rows[i].bytes;
+      if (!plan.rows[i].host) device += plan.rows[i].bytes;
+      if (plan.rows[i].first_rank) first += plan.rows[i].bytes;
+    }
+    assert_int_equal(plan.count, 17);
+    assert_int_equal(plan.device_bytes, device);
+    assert_int_equal(plan.host_bytes, host);
+    assert_int_equal(plan.first_rank_bytes, first);
+    assert_int_equal(plm_memory_needed(&plan, &cpu), on_host * (device + host - first) + first);
+    assert_int_equal(plm_memory_needed(&plan, &cuda), device);
+  }
+  config.trainer.hosts[0] = config.trainer.hosts[1] = NULL; /* not of the configuration */
+  config.trainer.host_count = 0;
+  plm_config_deinit(&config);
+}
+
+/* Micro-batches of 1, 2, 3 and 6 chunks divide a share of 6, and those of 1 and 3 one of 3. */
+static void the_largest_that_fits_divides_a_share(void **state)
+{
+  struct plm_ops cuda = ops_called("cuda");
+  struct plm_config config;
+  uint64_t bytes[7] = {0};
+  (void)state;
+  open_config(&config);
+  for (uint32_t chunks = 1; chunks <= 6; chunks++)
+    bytes[chunks] = needed(&config, &cuda, 2, chunks);
+  const struct {
+    uint64_t bytes;
+    uint32_t largest;
+  } cases[] = {{bytes[1] - 1, 0}, {bytes[1], 1}, {bytes[2] - 1, 1}, {bytes[2], 2},
+               {bytes[3], 3},     {bytes[5], 3}, {bytes[6] - 1, 3}, {bytes[6], 6},
+               {UINT64_MAX, 6},   {0, 0}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    uint32_t largest = 99;
+    assert_int_equal(plm_memory_largest(&config, &cuda, 2, cases[i].bytes, &largest, NULL), PLM_OK);
+    assert_int_equal(largest, cases[i].largest);
+  }
+  uint32_t largest = 99;
+  assert_int_equal(plm_memory_largest(&config, &cuda, 4, UINT64_MAX, &largest, NULL), PLM_OK);
+  assert_int_equal(largest, 3);
+  plm_config_deinit(&config);
+}
+
+static void a_plan_beyond_the_address_space_is_refused(void **state)
+{
+  struct plm_ops cuda = ops_called("cuda");
+  struct plm_config config;
+  struct plm_memory_plan plan;
+  struct plm_error error = {0};
+  (void)state;
+  open_config(&config);
+  config.network.credit_bytes = 0;
+  plan = plan_of(&config, &cuda, 1, 2);
+  const uint64_t rest = SIZE_MAX - plan.device_bytes - plan.host_bytes;
+  config.network.credit_bytes = rest - 1;
+  plan = plan_of(&config, &cuda, 1, 2);
+  assert_int_equal(plan.device_bytes + plan.host_bytes, SIZE_MAX - 1);
+  config.network.credit_bytes = rest;
+  assert_int_equal(plm_memory_plan(&config, &cuda, 1, 2, &plan, &error), PLM_LIMIT);
+  assert_string_equal(error.what,
+                      "the memory for micro-batches of 2 chunks is larger than the address space");
+  plm_config_deinit(&config);
+}
+
+static void the_remedy_names_what_fits(void **state)
+{
+  static const struct {
+    enum plm_recompute recompute;
+    uint32_t largest;
+    const char *text;
+  } cases[] = {
+      {PLM_RECOMPUTE_NONE, 3,
+       "trainer.micro_batch_tokens: 384 fits; trainer.recompute: block takes less memory"},
+      {PLM_RECOMPUTE_MLP, 1,
+       "trainer.micro_batch_tokens: 128 fits; trainer.recompute: block takes less memory"},
+      {PLM_RECOMPUTE_BLOCK, 3, "trainer.micro_batch_tokens: 384 fits"},
+      {PLM_RECOMPUTE_NONE, 0, "no micro-batch fits; trainer.recompute: block takes less memory"},
+      {PLM_RECOMPUTE_BLOCK, 0, "no micro-batch fits: the model is too large for this device"},
+  };
+  struct plm_config config;
+  char text[256];
+  (void)state;
+  open_config(&config);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    config.trainer.recompute = cases[i].recompute;
+    plm_memory_remedy(&config, cases[i].largest, text);
+    assert_string_equal(text, cases[i].text);
+  }
+  plm_config_deinit(&config);
+}
+
+/* Bytes as the texts have them, in GB with two digits. */
+static const char *gb(uint64_t bytes, char text[32])
+{
+  snprintf(text, 32, "%.2f", 1e-9 * (double)bytes);
+  return text;
+}
+
+static void a_device_that_is_too_small_is_refused(void **state)
+{
+  struct plm_ops cuda = ops_called("cuda");
+  struct plm_config config;
+  struct plm_error error = {0};
+  char wanted[512], need[32], room[32], all[32];
+  (void)state;
+  open_config(&config);
+  const uint64_t two = needed(&config, &cuda, 1, 2), one = needed(&config, &cuda, 1, 1);
+  free_bytes = 0; /* unknown */
+  assert_int_equal(plm_memory_check(&config, &cuda, 1, 2, &error), PLM_OK);
+  total_bytes = 2 * two;
+  free_bytes = two;
+  assert_int_equal(plm_memory_check(&config, &cuda, 1, 2, &error), PLM_OK);
+  free_bytes = two - 1;
+  assert_int_equal(plm_memory_check(&config, &cuda, 1, 2, &error), PLM_NO_MEMORY);
+  snprintf(wanted, sizeof wanted,
+           "training takes %s GB of the device's memory (kept free for kernels and graphs: 1.00 "
+           "GB), but only %s of %s GB are free",
+           gb(two, need), gb(free_bytes, room), gb(total_bytes, all));
+  assert_string_equal(error.what, wanted);
+  snprintf(wanted, sizeof wanted,
+           "%s GB are in use, most of it by other processes (nvidia-smi shows them); or "
+           "trainer.micro_batch_tokens: 128 fits; trainer.recompute: block takes less memory; "
+           "`plm-pipeline up --dry-run` shows the whole memory plan",
+           gb(total_bytes - free_bytes, need));
+  assert_string_equal(error.hint, wanted);
+  /* a tenth that is in use may be this process's own */
+  free_bytes = one - 1;
+  total_bytes = free_bytes + free_bytes / 9;
+  assert_int_equal(total_bytes - free_bytes, total_bytes / 10);
+  assert_int_equal(plm_memory_check(&config, &cuda, 1, 2, &error), PLM_NO_MEMORY);
+  assert_string_equal(error.hint,
+                      "no micro-batch fits; trainer.recompute: block takes less memory; "
+                      "`plm-pipeline up --dry-run` shows the whole memory plan");
+  total_bytes += 1;
+  assert_int_equal(plm_memory_check(&config, &cuda, 1, 2, &error), PLM_NO_MEMORY);
+  assert_int_equal(strncmp(error.hint, "0.11 GB are in use", 18), 0);
+  plm_config_deinit(&config);
+}
+
+/* The largest part is named, and not one that is in the host's memory. */
+static void the_largest_part_is_named(void **state)
+{
+  struct plm_ops cuda = ops_called("cuda");
+  struct plm_config config;
+  struct plm_error error = {0};
+  (void)state;
+  open_config(&config);
+  config.model.hidden_size = 2048;
+  config.model.num_attention_heads = 32;
+  config.model.num_hidden_layers = 8;
+  config.network.credit_bytes = 1ull << 34;
+  free_bytes = 1;
+  total_bytes = 2;
+  assert_int_equal(plm_memory_check(&config, &cuda, 1, 2, &error), PLM_NO_MEMORY);
+  assert_non_null(strstr(error.what, "(moments and average: "));
+  plm_config_deinit(&config);
+}
+
+static void a_host_that_is_too_small_is_warned_of(void **state)
+{
+  struct plm_ops cpu = ops_called("cpu");
+  struct plm_config config;
+  struct capture capture;
+  char wanted[512], need[32], room[32];
+  (void)state;
+  open_config(&config);
+  const uint64_t two = needed(&config, &cpu, 1, 2);
+  total_bytes = two;
+  for (int missing = 0; missing <= 1; missing++) {
+    free_bytes = two - (uint64_t)missing;
+    capture_begin(&capture, STDERR_FILENO);
+    const plm_status status = plm_memory_check(&config, &cpu, 1, 2, NULL);
+    char *said = capture_end(&capture);
+    assert_int_equal(status, PLM_OK);
+    snprintf(wanted, sizeof wanted,
+             "test: warning: training takes %s GB, but only %s GB are free: the system may swap or "
+             "kill it (trainer.micro_batch_tokens: 128 fits; trainer.recompute: block takes less "
+             "memory)\n",
+             gb(two, need), gb(free_bytes, room));
+    assert_string_equal(said, missing ? wanted : "");
+    free(said);
+  }
+  plm_config_deinit(&config);
+}
+
+int main(void)
+{
+  plm_log_init("test", PLM_LOG_WARNING);
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(rows_add_up),
+      cmocka_unit_test(the_largest_that_fits_divides_a_share),
+      cmocka_unit_test(a_plan_beyond_the_address_space_is_refused),
+      cmocka_unit_test(the_remedy_names_what_fits),
+      cmocka_unit_test(a_device_that_is_too_small_is_refused),
+      cmocka_unit_test(the_largest_part_is_named),
+      cmocka_unit_test(a_host_that_is_too_small_is_warned_of),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
