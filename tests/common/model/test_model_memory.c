@@ -1,0 +1,154 @@
+/* The memory of a model: bytes by purpose of small models in every mode, and that a model and its
+ * masks take exactly so many. */
+#include "tests/support/cmocka_all.h"
+
+#include "tests/support/model_case.h"
+
+enum { CHUNKS = 3 };
+
+static plm_status (*allocate)(struct plm_ops *ops, size_t bytes, void **buffer,
+                              struct plm_error *error);
+static uint64_t taken;
+
+static plm_status count_allocation(struct plm_ops *ops, size_t bytes, void **buffer,
+                                   struct plm_error *error)
+{
+  taken += bytes;
+  return allocate(ops, bytes, buffer, error);
+}
+
+/* The levels of the patch_unet have three widths. */
+static struct plm_model_config config_of(enum plm_architecture architecture)
+{
+  struct plm_model_config config = model_case_small(architecture);
+  config.num_hidden_layers = 4;
+  config.num_unet_layers = 6;
+  config.expansion_ratio = 3;
+  config.max_length = 64;
+  config.pattern[1] = PLM_ATTENTION_DOCUMENT | PLM_ATTENTION_CAUSAL;
+  config.pattern_count = 2;
+  return config;
+}
+
+static const struct {
+  enum plm_architecture architecture;
+  bool training;
+  enum plm_recompute recompute;
+  struct plm_model_memory fp32, bf16;
+} cases[] = {
+    {PLM_TRANSFORMER,
+     true,
+     PLM_RECOMPUTE_NONE,
+     {819904, 0, 819904, 3181056, 467456},
+     {819904, 409952, 819904, 1595904, 246272}},
+    {PLM_TRANSFORMER,
+     true,
+     PLM_RECOMPUTE_MLP,
+     {819904, 0, 819904, 2443776, 467456},
+     {819904, 409952, 819904, 1227264, 246272}},
+    {PLM_TRANSFORMER,
+     true,
+     PLM_RECOMPUTE_BLOCK,
+     {819904, 0, 819904, 1161216, 467456},
+     {819904, 409952, 819904, 583680, 246272}},
+    {PLM_TRANSFORMER,
+     false,
+     PLM_RECOMPUTE_NONE,
+     {819904, 0, 0, 1137408, 114944},
+     {819904, 409952, 0, 584448, 90368}},
+    {PLM_UNET,
+     true,
+     PLM_RECOMPUTE_NONE,
+     {837376, 0, 837376, 3181056, 533504},
+     {837376, 418688, 837376, 1595904, 292096}},
+    {PLM_UNET,
+     true,
+     PLM_RECOMPUTE_MLP,
+     {837376, 0, 837376, 2443776, 533504},
+     {837376, 418688, 837376, 1227264, 292096}},
+    {PLM_UNET,
+     true,
+     PLM_RECOMPUTE_BLOCK,
+     {837376, 0, 837376, 1161216, 533504},
+     {837376, 418688, 837376, 583680, 292096}},
+    {PLM_UNET,
+     false,
+     PLM_RECOMPUTE_NONE,
+     {837376, 0, 0, 1235712, 131840},
+     {837376, 418688, 0, 633600, 111616}},
+    {PLM_PATCH_UNET,
+     true,
+     PLM_RECOMPUTE_NONE,
+     {4378624, 0, 4378624, 5012992, 650240},
+     {4378624, 2189312, 4378624, 2512384, 390400}},
+    {PLM_PATCH_UNET,
+     true,
+     PLM_RECOMPUTE_MLP,
+     {4378624, 0, 4378624, 3784192, 650240},
+     {4378624, 2189312, 4378624, 1897984, 390400}},
+    {PLM_PATCH_UNET,
+     true,
+     PLM_RECOMPUTE_BLOCK,
+     {4378624, 0, 4378624, 1468416, 650240},
+     {4378624, 2189312, 4378624, 737280, 390400}},
+    {PLM_PATCH_UNET,
+     false,
+     PLM_RECOMPUTE_NONE,
+     {4378624, 0, 0, 1297152, 211712},
+     {4378624, 2189312, 0, 664320, 191488}},
+};
+
+static void bytes_are_counted_by_purpose(void **state)
+{
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    const struct plm_model_config config = config_of(cases[i].architecture);
+    const struct plm_model_options options = {
+        .max_chunks = CHUNKS, .training = cases[i].training, .recompute = cases[i].recompute};
+    for (size_t act_bytes = 2; act_bytes <= 4; act_bytes += 2) {
+      const struct plm_model_memory *wanted = act_bytes == 2 ? &cases[i].bf16 : &cases[i].fp32;
+      struct plm_model_memory memory;
+      assert_int_equal(plm_model_memory(&config, act_bytes, &options, &memory, NULL), PLM_OK);
+      assert_int_equal(memory.parameters, wanted->parameters);
+      assert_int_equal(memory.weights, wanted->weights);
+      assert_int_equal(memory.gradients, wanted->gradients);
+      assert_int_equal(memory.activations, wanted->activations);
+      assert_int_equal(memory.workspace, wanted->workspace);
+    }
+  }
+}
+
+static void a_model_takes_what_is_counted(void **state)
+{
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    const struct plm_model_config config = config_of(cases[i].architecture);
+    const struct plm_model_memory *m = &cases[i].fp32;
+    const struct plm_model_options options = {
+        .max_chunks = CHUNKS, .training = cases[i].training, .recompute = cases[i].recompute};
+    struct plm_ops *ops;
+    struct plm_model *model;
+    struct plm_masks *masks;
+    assert_int_equal(plm_ops_cpu_open(PLM_PRECISION_FP32, 1, NULL, &ops, NULL), PLM_OK);
+    allocate = ops->allocate;
+    ops->allocate = count_allocation;
+    taken = 0;
+    assert_int_equal(plm_model_open(&config, ops, &options, &model, NULL), PLM_OK);
+    assert_int_equal(taken, m->parameters + m->gradients + m->activations + m->workspace);
+    taken = 0;
+    assert_int_equal(plm_masks_open(&config, ops, CHUNKS, &masks, NULL), PLM_OK);
+    assert_int_equal(taken, 4 * plm_masks_values(&config, CHUNKS, config.max_length));
+    plm_masks_close(masks);
+    plm_model_close(model);
+    ops->close(ops);
+  }
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(bytes_are_counted_by_purpose),
+      cmocka_unit_test(a_model_takes_what_is_counted),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
