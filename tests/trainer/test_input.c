@@ -53,7 +53,7 @@ static void open_input(struct opened *o, uint64_t step, uint64_t steps)
                 .step_chunks = CHUNKS,
                 .micro_chunks = 8,
                 .max_length = LENGTH,
-                .shares = 1},
+                .shares = 2},
       .ops = o->ops,
       .cursor = &o->cursor,
       .step = step,
@@ -116,6 +116,26 @@ static void check_epochs(struct opened *o, struct plm_input_slot *slot, uint64_t
     assert_int_equal(plm_input_epoch_chunks(slot, 0, first - 1, &chunks, &error), PLM_PROTOCOL);
 }
 
+/* Each of the two shares of 20 chunks has micro-batches of 8, 8 and 4. */
+static void check_micros(const struct plm_step_input *input)
+{
+  struct plm_step_totals sums = {0};
+  assert_int_equal(input->micro_count, 6);
+  for (uint32_t i = 0; i < 6; i++) {
+    const struct plm_micro_input *micro = &input->micro[i];
+    assert_int_equal(micro->chunks, i % 3 == 2 ? 4 : 8);
+    assert_int_equal(micro->share, i / 3);
+    assert_true(micro->totals.rows > 0 && micro->totals.count == micro->totals.rows);
+    sums.count += micro->totals.count;
+    sums.rows += micro->totals.rows;
+    sums.real_tokens += micro->real_tokens;
+  }
+  assert_int_equal(input->totals.count, sums.count);
+  assert_int_equal(input->totals.rows, sums.rows);
+  assert_int_equal(input->totals.real_tokens, sums.real_tokens);
+  assert_int_equal(input->totals.padded_tokens, CHUNKS * LENGTH);
+}
+
 static void check_step(struct opened *o, uint64_t s, const uint8_t *wanted, uint64_t epoch_chunks)
 {
   struct plm_feed_corpus facts;
@@ -124,8 +144,7 @@ static void check_step(struct opened *o, uint64_t s, const uint8_t *wanted, uint
   assert_int_equal(slot->input.step, s);
   assert_int_equal(slot->batch.first_chunk, o->cursor.chunks);
   assert_int_equal(slot->batch.chunks, CHUNKS);
-  assert_int_equal(slot->input.micro_count, CHUNKS / 8);
-  assert_int_equal(slot->input.totals.padded_tokens, CHUNKS * LENGTH);
+  check_micros(&slot->input);
   assert_int_equal(slot->input.totals.real_tokens, plm_batch_real_tokens(&slot->batch));
   assert_null(slot->batch.sources);
   assert_memory_equal(slot->batch.tokens, wanted + o->cursor.chunks * LENGTH, CHUNKS * LENGTH);
