@@ -28,12 +28,16 @@ trainer_ends 2 "the run was trained on corpus" "$run" --set trainer.steps=30 \
   --fingerprint 00112233445566778899aabbccddeeff
 [ "$(lines_of "$run/trainer.jsonl")" -eq 20 ] || fail "a refused resume touched the metrics"
 trainer_ends 0 "trainer.steps: 20 -> 30" "$run" --set trainer.steps=30
+jq -s -e 'all(.[:20][]; (.step % 10 == 0 and .checkpoint_ms > 0 or .step % 10 > 1 and .checkpoint_ms == 0 or .step % 10 == 1)
+  and .step_ms > .data_wait_ms and (.padded_tokens_per_second * .step_ms / 512000 - 1 | fabs) < 1e-9)' \
+  "$run/trainer.jsonl" >/dev/null || fail "the times of steps: $(jq -c '[.step, .checkpoint_ms, .step_ms]' "$run/trainer.jsonl")"
 jq -e '.history[0] | .step == 20 and (.changes | index("trainer.steps: 20 -> 30") != null)' \
   "$run/checkpoints/step_00000030/trainer.json" >/dev/null || fail "the history does not tell"
 [ -z "$(jq -e 'select(.exact == false)' "$run/trainer.jsonl")" ] || fail "inexact without reason"
 
 # ---- a resume that is not bit-exact --------------------------------------------------------------
 trainer_ends 0 "not bit-exact: threads was 2, is 1" "$run" --set trainer.steps=40 --set trainer.threads=1
+grep -q 'trainer.steps was raised: the run continues after step 30$' "$log" || fail "nobody says that the run continues"
 jq -s -e '(.[:30] | all(has("exact") | not)) and (.[30:] | all(.exact == false))' \
   "$run/trainer.jsonl" >/dev/null || fail "lines do not tell what is exact"
 jq -e '.exact == false' "$run/checkpoints/step_00000040/trainer.json" >/dev/null ||
