@@ -34,6 +34,8 @@ jq -se '[.[] | select(.loss) | .step] | sort == [0, 12]' run/evaluator.jsonl >/d
 jq -se '[.[] | select(.skipped) | .step] | sort == [4, 8]' run/evaluator.jsonl >/dev/null || fail "skipped steps"
 jq -se 'any(.[]; .step == 4 and .skipped == "deleted before evaluation")' run/evaluator.jsonl >/dev/null ||
   fail "the deleted one is not named"
+! grep -q evaluation_feed run/endpoints.json ||
+  fail "the endpoint of an evaluator that has ended is still there: $(cat run/endpoints.json)"
 cat err >>evaluator.log
 says evaluator.log 'step 8 is skipped: .*does not verify'
 
