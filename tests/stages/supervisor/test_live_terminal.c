@@ -1,8 +1,8 @@
 /* The live block of `up`: what it reads from the run folder, and what it writes to a terminal. */
 #include "tests/support/cmocka_all.h"
 
-#include <fcntl.h>
 #include <math.h>
+#include <poll.h>
 #include <pty.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +31,6 @@ static int setup(void **state)
   tcgetattr(slave, &raw);
   cfmakeraw(&raw);
   tcsetattr(slave, TCSANOW, &raw);
-  fcntl(master, F_SETFL, O_NONBLOCK);
   fflush(stderr);
   standard_error = dup(STDERR_FILENO);
   dup2(slave, STDERR_FILENO);
@@ -55,13 +54,26 @@ static void make_terminal(unsigned short rows, unsigned short columns)
   assert_int_equal(ioctl(STDERR_FILENO, TIOCSWINSZ, &size), 0);
 }
 
-/* What was written to the terminal since the last call. */
+/* What was written to the terminal since the last call. It arrives a little later than it is
+ * written, so a mark follows it. */
 static const char *written(void)
 {
-  static char text[16384];
+  static const char mark[] = "\001the end";
+  static char text[1 << 16];
+  size_t used = 0;
+  char *end = NULL;
+  fputs(mark, stderr);
   fflush(stderr);
-  const ssize_t size = read(master, text, sizeof text - 1);
-  text[size > 0 ? size : 0] = '\0';
+  while (end == NULL) {
+    struct pollfd item = {.fd = master, .events = POLLIN};
+    assert_int_equal(poll(&item, 1, 60000), 1); /* the mark arrives */
+    const ssize_t size = read(master, text + used, sizeof text - 1 - used);
+    assert_true(size > 0);
+    used += (size_t)size;
+    text[used] = '\0';
+    end = strstr(text, mark);
+  }
+  *end = '\0';
   return text;
 }
 
