@@ -86,8 +86,9 @@ void plm_mpi_watch_begin(struct plm_mpi *mpi);
 void plm_mpi_watch(struct plm_mpi *mpi, uint64_t now_ns);
 void plm_mpi_watch_end(struct plm_mpi *mpi);
 /* Says what happened if that is for this rank to do. Then waits until all other ranks know of the
- * failure and one has said it; if none does within some seconds, this one says it. Afterwards every
- * wait fails. Before, none does, because MPI may still read and write the memory of transfers. */
+ * failure, and that it was said; if nobody says it within some seconds, this one does. Afterwards
+ * every wait fails. Before, none does, because MPI may still read and write the memory of
+ * transfers. */
 void plm_mpi_farewell(struct plm_mpi *mpi);
 
 /* ---- mpi_watch.c: on any thread -------------------------------------------------------------- */

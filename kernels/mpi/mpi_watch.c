@@ -248,7 +248,9 @@ void plm_mpi_farewell(struct plm_mpi *mpi)
   do {
     plm_mpi_watch(mpi, plm_clock_ns());
     waited = seconds_between(begun_ns, plm_clock_ns());
-    wait = (!all_know(mpi) && waited < FAREWELL_S) || (!mpi->said && waited < SAY_S);
+    /* the last notice waits for the one before it */
+    const bool all_told = all_know(mpi) && (!mpi->said || mpi->told == 2);
+    wait = (!all_told && waited < FAREWELL_S) || (!mpi->said && waited < SAY_S);
     if (wait) (void)nanosleep(&pause, NULL);
   } while (wait);
   say(mpi);

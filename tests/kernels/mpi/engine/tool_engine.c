@@ -241,12 +241,12 @@ static plm_status run_failing(const char *kind, const char *folder)
   const bool wrong = place.rank == 1;
   struct plm_error error = {0};
   meet();
-  collective->set_timeout(collective, strcmp(kind, "fail") == 0 ? 60 : 2);
+  collective->set_timeout(collective, strcmp(kind, "fail") == 0 ? 60 : 4);
   collective->note(collective, wrong ? "idling" : "working", 4 + place.rank,
                    strcmp(kind, "patient") == 0 && wrong);
   meet();
   if (strcmp(kind, "patient") == 0) {
-    if (wrong) pause_ms(4000);
+    if (wrong) pause_ms(6000);
     meet();
     return PLM_OK;
   }
