@@ -12,7 +12,7 @@
 #include "common/base/file.h"
 #include "common/base/log.h"
 #include "common/run/run.h"
-#include "tests/support/capture.h"
+#include "tests/support/captured.h"
 #include "tests/support/cmocka_all.h"
 #include "tests/support/scratch.h"
 
@@ -126,12 +126,11 @@ static void a_file_that_cannot_be_written_is_said_once(void **state)
 {
   const char *run = scratch_path("missing");
   struct plm_packer_counters counters = {.chunks = 1};
-  struct capture capture;
   int lines = 0;
   (void)state;
   struct packer_metrics *metrics = open_metrics(run);
   const int64_t now = plm_clock_ms();
-  capture_begin(&capture, STDERR_FILENO);
+  captured_begin(STDERR_FILENO);
   for (int i = 1; i <= 3; i++, counters.chunks++)
     packer_metrics_tick(metrics, &counters, now + 10000 * i);
   assert_int_equal(plm_directory_make(run, NULL), PLM_OK);
@@ -139,10 +138,9 @@ static void a_file_that_cannot_be_written_is_said_once(void **state)
   counters.chunks++;
   assert_int_equal(plm_path_remove(run, NULL), PLM_OK);
   packer_metrics_tick(metrics, &counters, now + 50000);
-  char *said = capture_end(&capture);
+  const char *said = captured_end();
   for (const char *at = said; (at = strstr(at, "cannot open")) != NULL; at++) lines++;
   assert_int_equal(lines, 2);
-  free(said);
   packer_metrics_close(metrics, &counters, now + 50000);
 }
 

@@ -1,4 +1,4 @@
-/* Captures a descriptor in a file, so that any amount fits. */
+/* Captures descriptors in files, so that any amount fits. */
 #include "tests/support/captured.h"
 
 #include <fcntl.h>
@@ -9,30 +9,38 @@
 #include "common/base/status.h"
 #include "tests/support/must.h"
 
-static int captured = -1, saved;
-static FILE *kept;
-static char *text;
+enum { MOST = 2 };
+
+static struct capture {
+  int descriptor, saved;
+  FILE *kept;
+  char *text;
+} captures[MOST];
+static int depth;
 
 void captured_begin(int descriptor)
 {
-  PLM_ASSERT(captured < 0);
-  fflush(stdout);
-  kept = must(tmpfile());
-  saved = fcntl(descriptor, F_DUPFD_CLOEXEC, 3);
-  PLM_ASSERT(saved >= 0 && dup2(fileno(kept), descriptor) == descriptor);
-  captured = descriptor;
+  PLM_ASSERT(depth < MOST);
+  struct capture *capture = &captures[depth++];
+  fflush(NULL);
+  capture->kept = must(tmpfile());
+  capture->saved = fcntl(descriptor, F_DUPFD_CLOEXEC, 3);
+  capture->descriptor = descriptor;
+  PLM_ASSERT(capture->saved >= 0 && dup2(fileno(capture->kept), descriptor) == descriptor);
 }
 
 const char *captured_end(void)
 {
-  fflush(stdout);
-  PLM_ASSERT(captured >= 0 && dup2(saved, captured) == captured);
-  close(saved);
-  captured = -1;
-  const long size = lseek(fileno(kept), 0, SEEK_END) >= 0 ? lseek(fileno(kept), 0, SEEK_CUR) : 0;
-  free(text);
-  text = must(calloc(1, (size_t)size + 1));
-  PLM_ASSERT(pread(fileno(kept), text, (size_t)size, 0) == size);
-  fclose(kept);
-  return text;
+  PLM_ASSERT(depth > 0);
+  struct capture *capture = &captures[--depth];
+  fflush(NULL);
+  PLM_ASSERT(dup2(capture->saved, capture->descriptor) == capture->descriptor);
+  close(capture->saved);
+  const off_t size = lseek(fileno(capture->kept), 0, SEEK_END);
+  PLM_ASSERT(size >= 0);
+  free(capture->text);
+  capture->text = must(calloc(1, (size_t)size + 1));
+  PLM_ASSERT(pread(fileno(capture->kept), capture->text, (size_t)size, 0) == size);
+  fclose(capture->kept);
+  return capture->text;
 }

@@ -3,10 +3,11 @@
 #ifndef PLM_TESTS_SUPPORT_CAPTURED_H
 #define PLM_TESTS_SUPPORT_CAPTURED_H
 
-/* From here on, what is written to the descriptor (STDOUT_FILENO or STDERR_FILENO) is kept. Ends
- * the process if that is impossible. */
+/* From here on, what is written to the descriptor (STDOUT_FILENO or STDERR_FILENO) is kept. Both
+ * can be captured at once. Ends the process if that is impossible. */
 void captured_begin(int descriptor);
-/* Puts the descriptor back and returns what was written, until the next call. */
+/* Puts back the descriptor that was captured last and returns what was written. The text is valid
+ * until the next capture begins. */
 const char *captured_end(void);
 
 #endif

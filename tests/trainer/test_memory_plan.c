@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "common/base/log.h"
-#include "tests/support/capture.h"
+#include "tests/support/captured.h"
 #include "tests/support/cmocka_all.h"
 #include "trainer/memory_plan.h"
 
@@ -241,7 +241,6 @@ static void a_host_that_is_too_small_is_warned_of(void **state)
 {
   struct plm_ops cpu = ops_called("cpu");
   struct plm_config config;
-  struct capture capture;
   char wanted[512], need[32], room[32];
   (void)state;
   open_config(&config);
@@ -249,9 +248,9 @@ static void a_host_that_is_too_small_is_warned_of(void **state)
   total_bytes = two;
   for (int missing = 0; missing <= 1; missing++) {
     free_bytes = two - (uint64_t)missing;
-    capture_begin(&capture, STDERR_FILENO);
+    captured_begin(STDERR_FILENO);
     const plm_status status = plm_memory_check(&config, &cpu, 1, 2, NULL);
-    char *said = capture_end(&capture);
+    const char *said = captured_end();
     assert_int_equal(status, PLM_OK);
     snprintf(wanted, sizeof wanted,
              "test: warning: training takes %s GB, but only %s GB are free: the system may swap or "
@@ -259,7 +258,6 @@ static void a_host_that_is_too_small_is_warned_of(void **state)
              "memory)\n",
              gb(two, need), gb(free_bytes, room));
     assert_string_equal(said, missing ? wanted : "");
-    free(said);
   }
   plm_config_deinit(&config);
 }

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "common/base/log.h"
-#include "tests/support/capture.h"
+#include "tests/support/captured.h"
 #include "tests/support/cmocka_all.h"
 
 static char calls[4096]; /* "begin call(1,2,3,0) end=1 replay=1 release=1 " */
@@ -158,7 +158,6 @@ static void a_failure_makes_the_rest_run_directly(void **state)
   (void)state;
   for (int at_end = 0; at_end < 2; at_end++) {
     struct plm_ops ops = recording_ops();
-    struct capture capture;
     char wanted[512];
     struct plm_replays *replays = open_on(&ops);
     for (uint32_t kind = 1; kind <= 3; kind++) {
@@ -169,16 +168,15 @@ static void a_failure_makes_the_rest_run_directly(void **state)
     expect(replays, first, 1, "begin call(1,2,3,0) end=1 replay=1 ");
     begin_fails = !at_end;
     end_fails = at_end;
-    capture_begin(&capture, STDERR_FILENO);
+    captured_begin(STDERR_FILENO);
     expect(replays, second, 1,
            at_end ? "begin call(2,2,3,0) end=none call(2,2,3,0) " : "begin call(2,2,3,0) ");
     expect(replays, third, 1, "call(3,2,3,0) ");
     expect(replays, second, 1, "call(2,2,3,0) ");
     expect(replays, first, 1, "replay=1 ");
-    char *said = capture_end(&capture);
+    const char *said = captured_end();
     snprintf(wanted, sizeof wanted, said_by, at_end ? "no end" : "no graph");
     assert_string_equal(said, wanted);
-    free(said);
     plm_replays_close(replays);
   }
 }

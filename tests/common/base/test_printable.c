@@ -1,4 +1,5 @@
 /* Foreign text cannot control a terminal, and printed JSON is UTF-8. */
+#include "tests/support/captured.h"
 #include "tests/support/cmocka_all.h"
 
 #include <fcntl.h>
@@ -63,47 +64,24 @@ static void characters_are_cut_whole(void **state)
   assert_string_equal(plm_printable(out, 1, "a", PLM_PRINTABLE_LINE), "");
 }
 
-/* What a call prints on a descriptor, which is put back afterwards. */
-static int capture_begin(int descriptor, int *saved)
-{
-  int ends[2];
-  assert_int_equal(pipe(ends), 0);
-  *saved = dup(descriptor);
-  dup2(ends[1], descriptor);
-  close(ends[1]);
-  return ends[0];
-}
-
-static void capture_end(int descriptor, int saved, int end, char text[1024])
-{
-  dup2(saved, descriptor);
-  close(saved);
-  const ssize_t size = read(end, text, 1023);
-  text[size > 0 ? size : 0] = '\0';
-  close(end);
-}
-
 static void errors_and_log_lines_are_printable(void **state)
 {
   (void)state;
   struct plm_error error = {0};
-  char text[1024];
-  int saved;
   plm_error_set(&error, PLM_FORMAT, "record \"%s\" is bad", "\033[2Jx\nforged: line");
   plm_error_where(&error, "file\xff.fasta:3");
   plm_error_hint(&error, "remove \a it");
-  int end = capture_begin(STDERR_FILENO, &saved);
+  captured_begin(STDERR_FILENO);
   plm_error_print("test", &error);
-  fflush(stderr);
-  capture_end(STDERR_FILENO, saved, end, text);
+  const char *text = captured_end();
   assert_string_equal(text,
                       "test: file\\xff.fasta:3: record \"\\x1b[2Jx\\x0aforged: line\" is bad\n"
                       "  remove \\x07 it\n");
   plm_log_init("test", PLM_LOG_INFO);
-  end = capture_begin(STDERR_FILENO, &saved);
+  captured_begin(STDERR_FILENO);
   plm_log_error(&error);
   plm_warning("skipping %s\n  as it is", "a\033[0mb");
-  capture_end(STDERR_FILENO, saved, end, text);
+  text = captured_end();
   assert_string_equal(
       text, "test: error: file\\xff.fasta:3: record \"\\x1b[2Jx\\x0aforged: line\" is bad "
             "(remove \\x07 it)\ntest: warning: skipping a\\x1b[0mb\n  as it is\n");
@@ -112,14 +90,11 @@ static void errors_and_log_lines_are_printable(void **state)
 static void printed_json_is_utf8(void **state)
 {
   (void)state;
-  char text[1024];
-  int saved;
   cJSON *json = cJSON_CreateObject();
   cJSON_AddStringToObject(json, "name", "a\xff\x80z\033[0m\xc2\x9b\u202e\u00e9\x7f");
-  const int end = capture_begin(STDOUT_FILENO, &saved);
+  captured_begin(STDOUT_FILENO);
   assert_int_equal(plm_json_print(json, NULL), PLM_OK);
-  fflush(stdout);
-  capture_end(STDOUT_FILENO, saved, end, text);
+  const char *text = captured_end();
   assert_string_equal(text, "{\"name\":\"a\ufffd\ufffdz\\u001b[0m\\u009b\\u202e\u00e9\\u007f\"}\n");
 }
 

@@ -13,7 +13,7 @@
 #include "common/checkpoint/safetensors.h"
 #include "common/model/architecture.h"
 #include "evaluator/embed/embed.h"
-#include "tests/support/capture.h"
+#include "tests/support/captured.h"
 #include "tests/support/inference_case.h"
 #include "tests/support/must.h"
 #include "tests/support/scratch.h"
@@ -129,11 +129,10 @@ static char *embed(struct inference_case *c, const char *model, enum plm_embed_k
                                       .batch_tokens = 2 * L + 5, /* two chunks */
                                       .json = json};
   struct plm_error error = {0};
-  struct capture out;
   if (pooling != NULL) assert_int_equal(plm_pooling_parse(pooling, &request.pooling, NULL), PLM_OK);
-  capture_begin(&out, STDOUT_FILENO);
+  captured_begin(STDOUT_FILENO);
   const plm_status status = plm_embed(&request, c->inference.ops, &error);
-  char *text = capture_end(&out);
+  char *text = strdup(captured_end());
   if (status != PLM_OK) fail_msg("%s", error.what);
   return text;
 }
@@ -276,12 +275,11 @@ static void summaries_are_whole(void **state)
   }
   assert_true(cut > 0);
   plm_log_init("t", PLM_LOG_INFO);
-  struct capture err;
-  capture_begin(&err, STDERR_FILENO);
+  captured_begin(STDERR_FILENO);
   char *json = embed(&c, model, PLM_EMBED_POOLED, "max,cls", "0,last", true);
   char *text = embed(&c, model, PLM_EMBED_POOLED, "mean", NULL, false);
   char *logits = embed(&c, model, PLM_EMBED_LOGITS, NULL, NULL, false);
-  free(capture_end(&err));
+  captured_end();
   const double padding = number_after(json, "\"padding_fraction\":");
   assert_true(padding > 0 && padding < 0.5);
   snprintf(

@@ -7,7 +7,7 @@
 #include "common/base/log.h"
 #include "evaluator/evaluate/evaluate_once.h"
 #include "stages/ingest/corpus_writer.h"
-#include "tests/support/capture.h"
+#include "tests/support/captured.h"
 #include "tests/support/inference_case.h"
 #include "tests/support/scratch.h"
 
@@ -52,7 +52,6 @@ static void a_lack_of_memory_is_said(void **state)
                                          .pseudo_perplexity = true,
                                          .json = true};
   struct inference_case c;
-  struct capture capture;
   snprintf(folder, sizeof folder, "%.199s", scratch_path("model"));
   snprintf(corpus, sizeof corpus, "%.199s", scratch_path("corpus"));
   inference_case_open(&c, PLM_UNET, PLM_OBJECTIVE_MLM, PLM_TOKENIZER_ESM, 32, 2);
@@ -60,9 +59,9 @@ static void a_lack_of_memory_is_said(void **state)
   inference_case_close(&c);
   write_corpus(corpus);
   plm_log_init("t", PLM_LOG_ERROR);
-  capture_begin(&capture, STDOUT_FILENO);
+  captured_begin(STDOUT_FILENO);
   failing_memory_try(evaluate, &request, 100);
-  free(capture_end(&capture));
+  captured_end();
 }
 
 int main(void)

@@ -8,7 +8,7 @@
 #include "common/base/file.h"
 #include "common/base/log.h"
 #include "evaluator/score/assay_report.h"
-#include "tests/support/capture.h"
+#include "tests/support/captured.h"
 #include "tests/support/scratch.h"
 
 static const struct plm_assay_result results[] = {
@@ -39,16 +39,13 @@ static const char means[] =
 
 static void prints(const char *output, bool json, const char *out)
 {
-  struct capture stdout_capture, stderr_capture;
-  capture_begin(&stdout_capture, STDOUT_FILENO);
-  capture_begin(&stderr_capture, STDERR_FILENO);
+  captured_begin(STDOUT_FILENO);
+  captured_begin(STDERR_FILENO);
   const plm_status status = plm_assay_report(results, 2, output, json, NULL);
-  char *err_text = capture_end(&stderr_capture), *out_text = capture_end(&stdout_capture);
+  const char *err_text = captured_end(), *out_text = captured_end();
   assert_int_equal(status, PLM_OK);
   assert_string_equal(out_text, out);
   assert_string_equal(err_text, means);
-  free(err_text);
-  free(out_text);
 }
 
 static void has(const char *path, const char *expected)
@@ -78,15 +75,13 @@ static void a_table_that_cannot_be_written_ends_it(void **state)
 {
   (void)state;
   struct plm_error error = {0};
-  struct capture out;
   plm_log_init("t", PLM_LOG_ERROR);
-  capture_begin(&out, STDOUT_FILENO);
+  captured_begin(STDOUT_FILENO);
   const plm_status status =
       plm_assay_report(results, 2, scratch_path("missing/table.csv"), true, &error);
-  char *text = capture_end(&out);
+  const char *text = captured_end();
   assert_int_equal(status, PLM_NOT_FOUND);
   assert_string_equal(text, "");
-  free(text);
 }
 
 int main(void)

@@ -11,7 +11,7 @@
 #include "evaluator/score/score_assays.h"
 #include "evaluator/score/score_indels.h"
 #include "evaluator/score/score_variants.h"
-#include "tests/support/capture.h"
+#include "tests/support/captured.h"
 #include "tests/support/inference_case.h"
 #include "tests/support/scratch.h"
 
@@ -61,10 +61,9 @@ static plm_status run(void *context, struct plm_error *error)
 
 static void tries(way *score, long least)
 {
-  struct capture capture;
-  capture_begin(&capture, STDOUT_FILENO);
+  captured_begin(STDOUT_FILENO);
   failing_memory_try(run, &score, least);
-  free(capture_end(&capture));
+  captured_end();
 }
 
 static plm_status score_table(struct plm_ops *ops, struct plm_error *error)
@@ -126,10 +125,9 @@ static void masked_models(void **state)
   tries(score_indels, 100);
   way *first = report_assays; /* which makes the scores */
   assert_int_equal(plm_path_remove(scores, NULL), PLM_OK);
-  struct capture capture;
-  capture_begin(&capture, STDOUT_FILENO);
+  captured_begin(STDOUT_FILENO);
   assert_int_equal(run(&first, NULL), PLM_OK);
-  free(capture_end(&capture));
+  captured_end();
   tries(report_assays, 100);
 }
 

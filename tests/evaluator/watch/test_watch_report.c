@@ -12,7 +12,7 @@
 #include "common/base/file.h"
 #include "common/base/log.h"
 #include "evaluator/watch/watch_report.h"
-#include "tests/support/capture.h"
+#include "tests/support/captured.h"
 #include "tests/support/cmocka_all.h"
 #include "tests/support/scratch.h"
 
@@ -233,13 +233,11 @@ static void the_log_has_one_line(void **state)
   plm_log_init("t", PLM_LOG_INFO);
   for (int set = 0; set < 2; set++) {
     struct plm_watch_report report = report_of(&result);
-    struct capture err;
     report.held_out = &sets[set];
-    capture_begin(&err, STDERR_FILENO);
+    captured_begin(STDERR_FILENO);
     plm_watch_report_log(&report);
-    char *text = capture_end(&err);
+    const char *text = captured_end();
     assert_string_equal(text, lines[set]);
-    free(text);
   }
 }
 
