@@ -46,8 +46,18 @@ class ModuleTests:
         return (self.base.tree / "tests/tests.tsv").exists()
 
     @functools.cache  # noqa: B019
+    def runs_programs(self, name):
+        """Whether it runs programs of the product, by itself or by a helper (tests/support)."""
+        if name.endswith((".sh", ".py")):
+            return True
+        text = (self.base.tree / "tests" / f"{name}.c").read_text()
+        return "PLM_BIN" in text or '"tests/support/packers.h"' in text
+
+    @functools.cache  # noqa: B019
     def targets(self, name):
-        """What a script runs, as paths for `make`."""
+        """What a script runs besides the programs, as paths for `make`."""
+        if not name.endswith((".sh", ".py")):
+            return set()
         return choose_tests.targets(self.tests[name], "build", self.base.tree / "tests")
 
     def of(self, source):

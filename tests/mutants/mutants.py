@@ -147,13 +147,14 @@ class Trial:
     def tested(self, job, fault, objects):
         passed = []
         for name in self.tests.chosen(fault.path, self.options.set == "check"):
-            if name.endswith((".sh", ".py")):
-                differs = job.link_programs(self.tests.targets(name), objects)
-            else:
-                differs = job.link(f"build/tests/{name}", objects)
-            if differs is None:
+            linked = []
+            if not name.endswith((".sh", ".py")):
+                linked.append(job.link(f"build/tests/{name}", objects))
+            if self.tests.runs_programs(name):
+                linked.append(job.link_programs(self.tests.targets(name), objects))
+            if None in linked:
                 return "not compiled", ""
-            if not differs:
+            if not any(linked):
                 continue
             with self.lock:  # the times are measured once
                 seconds = self.tests.seconds(name)

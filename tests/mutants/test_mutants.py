@@ -204,6 +204,24 @@ def test_one_is_killed_and_one_survives(project, capsys):
     assert (project / "common/more.c").read_text() == UNUSED
 
 
+def test_a_program_that_a_test_program_runs_has_the_fault(project, capsys):
+    makefile = (project / "Makefile").read_text()
+    (project / "Makefile").write_text(
+        makefile.replace("tests:", "tests: build/bin/shown build/tests/common/test_shown")
+        + "build/bin/shown: build/obj/common/shown.o\n\t@mkdir -p $(@D)\n\t$(CC) -o $@ $^\n"
+    )
+    (project / "common/shown.c").write_text(
+        "int main(int argc, char **argv)\n{\n  (void)argv;\n  return argc > 1;\n}\n"
+    )
+    (project / "tests/common/test_shown.c").write_text(
+        "#include <stdio.h>\n#include <stdlib.h>\nint main(void)\n{\n  char command[4096];\n"
+        '  snprintf(command, sizeof command, "%s/shown", getenv("PLM_BIN"));\n'
+        "  return system(command) != 0;\n}\n"
+    )
+    assert run(project, "--mutant", "common/shown.c:4:bound:1") == 0
+    assert "killed by common/test_shown: common/shown.c:4:bound:1" in capsys.readouterr().out
+
+
 def test_a_listed_fault_does_not_count(project, capsys):
     table = project / "tables/equivalent.tsv"
     table.write_text(
