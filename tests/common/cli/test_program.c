@@ -153,6 +153,10 @@ static void the_manual_page_is_made_of_the_same_texts(void **state)
   assert_string_equal(printed(&program, STDOUT_FILENO, "--manual-page", NULL), wanted.data);
   assert_int_equal(code, 0);
   plm_text_deinit(&wanted);
+  static const struct plm_program brief = {
+      .name = "plm-brief", .summary = "is brief", .usage = "usage: plm-brief", .options = options};
+  assert_non_null(strstr(printed(&brief, STDOUT_FILENO, "--manual-page", NULL),
+                         ".SH \"SYNOPSIS\"\n.SH \"DESCRIPTION\"\n.PP\nusage: plm\\-brief\n"));
   const char *page = printed(&embed, STDOUT_FILENO, "--manual-page", NULL);
   assert_non_null(strstr(page, ".SH \"EXIT STATUS\"\n.PP\n0 done, 1 failed, 2 wrong usage"));
   /* without a summary, or with another word, it is an option that does not exist */

@@ -219,6 +219,10 @@ static void an_interrupted_move_is_found(void **state)
   assert_int_equal(plm_run_find_move(run, previous, &found, &error), PLM_OK);
   assert_false(found);
   assert_int_equal(plm_run_check_moved(run, &error), PLM_OK);
+  /* one that cannot be looked at is an error, whatever comes after it */
+  assert_int_equal(symlink("MOVING", scratch_path("moved/previous-1/MOVING")), 0);
+  assert_int_equal(plm_run_find_move(run, previous, &found, &error), PLM_IO);
+  assert_int_equal(unlink(scratch_path("moved/previous-1/MOVING")), 0);
   new_run("moved/previous-2");
   write_file(run, "previous-2/MOVING", "");
   assert_int_equal(plm_run_find_move(run, previous, &found, &error), PLM_OK);

@@ -181,3 +181,55 @@ evaluator.mask_rates
 END
 expect 2 plm-pipeline config one two
 says err 'unexpected argument "two"'
+
+# ---- words that no command takes ----
+for words in 'completion bash plm-packer x' 'down x' 'scale packer=1 x' 'doctor pipeline.yaml x' 'export x' 'ps x' \
+  'slurm pipeline.yaml x' 'k8s pipeline.yaml x' 'report 1 2 3 4 5 6 7 8 x' 'join tcp://a:1 x'; do
+  # shellcheck disable=SC2086 # a command and its words
+  expect 2 plm-pipeline $words
+  says err '^plm-pipeline: unexpected argument "x"$'
+done
+expect 2 plm-pipeline restart packer.0 trainr.1
+says err '^plm-pipeline: "trainr.1" is not a stage$'
+expect 2 plm-pipeline scale
+says err '^plm-pipeline: packer=N is needed: the number of packers$'
+for wrong in packer=257 packer= packer=x packer=1x packer=-1 trainer=1 packer; do
+  expect 2 plm-pipeline scale "$wrong"
+  says err "^plm-pipeline: expected packer=N with N from 0 to 256, found \"$wrong\"$"
+done
+
+# ---- join: what is refused before any packer starts ----
+plm-pipeline keys head --client here >/dev/null
+mkdir joining && cp head/server.pub head/clients/here.key joining
+chmod 700 joining
+join() { expect "$1" plm-pipeline join "${@:2}"; }
+join 2
+says err "^plm-pipeline: name the run's feed, as in tcp://HEAD:5701$"
+join 2 tcp://127.0.0.1:1 --fetch --corpus plain --keys joining
+says err '^plm-pipeline: --fetch and --corpus exclude each other$'
+join 2 tcp://127.0.0.1:1 --keys joining
+says err '^plm-pipeline: --corpus DIR is missing, or --fetch$'
+join 2 tcp://127.0.0.1:1 --corpus plain
+says err '^plm-pipeline: --keys DIR is missing$'
+join 2 ipc://socket --corpus plain --keys joining
+says err '^plm-pipeline: "ipc://socket" is not of the form tcp://HOST:PORT$'
+for option in packers=0 packers=257 threads=0 threads=9; do
+  join 2 tcp://127.0.0.1:1 --corpus plain --keys joining "--$option"
+  case $option in packers*) most=256 ;; *) most=8 ;; esac
+  says err "^plm-pipeline: --${option%=*} must be from 1 to $most$"
+done
+for limit in 0 1000001; do
+  join 2 tcp://127.0.0.1:1 --fetch --keys joining --cache cache --cache-limit $limit
+  says err '^plm-pipeline: --cache-limit must be from 1 to 1000000$'
+done
+mkdir -p runs/trained/checkpoints/latest runs/locked
+touch runs/locked/trainer.lock
+for run in trained locked; do
+  join 2 tcp://127.0.0.1:1 --corpus plain --keys joining --run runs/$run
+  says err "^plm-pipeline: runs/$run is the folder of a run$"
+done
+join 1 tcp://127.0.0.1:1 --corpus missing --keys joining
+[ ! -e runs/join-127.0.0.1-1 ] || fail "join made a folder, although the corpus is missing"
+mkdir -p 'runs/join----1--5701/checkpoints/latest' # the folder of tcp://[::1]:5701
+join 2 'tcp://[::1]:5701' --corpus plain --keys joining
+says err '^plm-pipeline: runs/join----1--5701 is the folder of a run$'

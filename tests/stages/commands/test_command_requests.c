@@ -1,0 +1,194 @@
+/* What down, restart, scale, wait and ps ask of a supervisor, and what they print of its answers. A
+ * thread answers in its place. */
+#include "tests/support/cmocka_all.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/run/run.h"
+#include "stages/supervisor/supervisor_socket.h"
+#include "tests/support/scratch.h"
+
+enum { OUTPUT_SIZE = 1 << 14, LIMIT_MS = 60000 };
+
+static char program[PLM_PATH_SIZE], request[1024];
+static const char *reply; /* without a newline */
+
+/* Accepts one connection, keeps its request and answers. */
+static void *answer_once(void *listener)
+{
+  struct pollfd item = {.fd = *(int *)listener, .events = POLLIN};
+  size_t used = 0;
+  if (poll(&item, 1, LIMIT_MS) != 1) return NULL; /* nothing was asked */
+  const int client = accept(item.fd, NULL, NULL);
+  close(item.fd); /* nobody answers a second request */
+  while (used < sizeof request - 1 && (used == 0 || request[used - 1] != '\n')) {
+    const ssize_t size = read(client, request + used, sizeof request - 1 - used);
+    if (size <= 0) break;
+    used += (size_t)size;
+  }
+  request[used > 0 ? used - 1 : 0] = '\0';
+  if (write(client, reply, strlen(reply)) < 0 || write(client, "\n", 1) != 1) perror("answer");
+  close(client);
+  return NULL;
+}
+
+/* Runs plm-pipeline for the run folder; its standard output and error are in output. Returns the
+ * exit code. */
+static int pipeline(const char *arguments, char output[OUTPUT_SIZE])
+{
+  char command[4 * PLM_PATH_SIZE];
+  snprintf(command, sizeof command, "'%s' %s --run '%s' 2>&1", program, arguments,
+           scratch_directory());
+  FILE *pipe = popen(command, "r");
+  assert_non_null(pipe);
+  const size_t size = fread(output, 1, OUTPUT_SIZE - 1, pipe);
+  output[size] = '\0';
+  return WEXITSTATUS(pclose(pipe));
+}
+
+static int with_answer(const char *arguments, const char *answer, char output[OUTPUT_SIZE])
+{
+  char path[PLM_SOCKET_PATH_SIZE];
+  struct plm_error error = {0};
+  int listener;
+  pthread_t thread;
+  if (plm_socket_path(scratch_directory(), path, &error) != PLM_OK) fail_msg("%s", error.what);
+  if (plm_socket_listen(path, &listener, &error) != PLM_OK) fail_msg("%s", error.what);
+  reply = answer;
+  request[0] = '\0';
+  assert_int_equal(pthread_create(&thread, NULL, answer_once, &listener), 0);
+  const int code = pipeline(arguments, output);
+  pthread_join(thread, NULL);
+  unlink(path);
+  return code;
+}
+
+static void requests_and_answers(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *arguments, *request, *answer;
+    int code;
+    const char *output;
+  } cases[] = {
+      {"down", "{\"command\":\"down\",\"kill\":false}", "{\"ok\":true}", 0,
+       "plm-pipeline: stopped\n"},
+      {"down -q --kill", "{\"command\":\"down\",\"kill\":true}", "{\"ok\":true}", 0, ""},
+      {"down", "{\"command\":\"down\",\"kill\":false}", "{\"ok\":false,\"error\":\"it cannot\"}", 1,
+       "plm-pipeline: it cannot\n"},
+      {"down", "{\"command\":\"down\",\"kill\":false}", "{}", 1,
+       "plm-pipeline: the supervisor did not understand the request\n"},
+      {"restart", "{\"command\":\"restart\",\"stages\":[]}", "{\"ok\":true}", 0, ""},
+      {"restart trainer packer.3",
+       "{\"command\":\"restart\",\"stages\":[\"trainer\",\"packer.3\"]}", "{\"ok\":true}", 0, ""},
+      {"scale packer=0", "{\"command\":\"scale\",\"packer\":0}", "{\"ok\":true}", 0, ""},
+      {"scale packer=256", "{\"command\":\"scale\",\"packer\":256}", "{\"ok\":true}", 0, ""},
+      {"wait", "{\"command\":\"wait\",\"ready\":false}", "{\"ok\":true}", 0, ""},
+      {"wait --ready", "{\"command\":\"wait\",\"ready\":true}", "{\"ok\":true,\"exit\":0}", 0, ""},
+      {"wait --timeout 50", "{\"command\":\"wait\",\"ready\":false}", "{\"ok\":true,\"exit\":1}", 1,
+       ""},
+      {"wait", "{\"command\":\"wait\",\"ready\":false}",
+       "{\"ok\":true,\"exit\":2,\"failure\":\"it failed\\n\"}", 2, "plm-pipeline: it failed\n"},
+      {"wait", "{\"command\":\"wait\",\"ready\":false}", "{\"ok\":true,\"exit\":3}", 3, ""},
+      {"wait", "{\"command\":\"wait\",\"ready\":false}", "{\"ok\":true,\"exit\":4}", 4, ""},
+      {"wait", "{\"command\":\"wait\",\"ready\":false}", "{\"ok\":true,\"exit\":130}", 130, ""},
+      {"wait", "{\"command\":\"wait\",\"ready\":false}", "{\"ok\":true,\"exit\":143}", 143, ""},
+      {"wait", "{\"command\":\"wait\",\"ready\":false}", "{\"ok\":true,\"exit\":77}", 1, ""},
+      {"ps", "{\"command\":\"ps\"}", "{\"ok\":true}", 1,
+       "plm-pipeline: the supervisor's answer lists no stages\n"},
+      {"ps --json", "{\"command\":\"ps\"}", "{\"ok\":true,\"stages\":[{\"stage\":\"trainer\"}]}", 0,
+       "[{\"stage\":\"trainer\"}]\n"},
+  };
+  char output[OUTPUT_SIZE];
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    const int code = with_answer(cases[i].arguments, cases[i].answer, output);
+    assert_string_equal(request, cases[i].request);
+    assert_string_equal(output, cases[i].output);
+    assert_int_equal(code, cases[i].code);
+  }
+}
+
+static const char stages[] =
+    "{\"ok\":true,\"stages\":["
+    "{\"stage\":\"trainer\",\"instance\":0,\"node\":\"here\",\"pid\":1234567,\"state\":\"ready\","
+    "\"ready\":true,\"restarts\":0,\"age_s\":59.9,\"rate\":9999,\"ranks\":4},"
+    "{\"stage\":\"evaluator\",\"instance\":0,\"node\":\"a\\u001bnode\",\"pid\":2,\"state\":"
+    "\"fatal\","
+    "\"ready\":false,\"restarts\":12,\"age_s\":60,\"rate\":10000,\"queue\":0},"
+    "{\"stage\":\"packer\",\"instance\":0,\"node\":\"here\",\"pid\":3,\"state\":\"starting\","
+    "\"ready\":false,\"restarts\":1,\"age_s\":3599,\"standby\":true},"
+    "{\"stage\":\"packer\",\"instance\":10,\"node\":\"there\",\"pid\":4,\"state\":\"ready\","
+    "\"ready\":"
+    "true,\"restarts\":0,\"age_s\":3600,\"rate\":123456,\"queue\":7,\"standby\":false},"
+    "{\"stage\":\"packer\",\"instance\":11,\"age_s\":90061}]}";
+
+static void stages_are_a_table(void **state)
+{
+  (void)state;
+  char output[OUTPUT_SIZE];
+  assert_int_equal(with_answer("ps", stages, output), 0);
+  assert_string_equal(
+      output,
+      "STAGE       NODE           PID STATE     READY RESTARTS      AGE      RATE QUEUE\n"
+      "trainer.0   here       1234567 ready     yes          0     59 s  10.0 k/s        4 ranks\n"
+      "evaluator.0 a\\x1bnode        2 fatal     no          12    1 min    10 k/s     0\n"
+      "packer.0    here             3 starting  no           1   59 min   standby      \n"
+      "packer.10   there            4 ready     yes          0    1h00m   123 k/s     7\n"
+      "packer.11                    0           no           0   25h01m                \n");
+  assert_int_equal(with_answer("ps --color always", stages, output), 0);
+  assert_non_null(strstr(output, "1234567 \033[32mready    \033[0m yes "));
+  assert_non_null(strstr(output, "      2 \033[31mfatal    \033[0m no "));
+  assert_non_null(strstr(output, "      3 \033[33mstarting \033[0m no "));
+}
+
+/* ps --watch ends without an error once the supervisor is gone. */
+static void a_run_is_watched_to_its_end(void **state)
+{
+  (void)state;
+  char output[OUTPUT_SIZE];
+  assert_int_equal(with_answer("ps --watch --json", "{\"ok\":true,\"stages\":[]}", output), 0);
+  assert_string_equal(output, "[]\n");
+  assert_int_equal(pipeline("ps --watch", output), 3);
+}
+
+static void without_a_supervisor_it_is_not_running(void **state)
+{
+  (void)state;
+  static const char *const commands[] = {"ps",   "down",        "restart", "scale packer=1",
+                                         "wait", "wait --ready"};
+  char output[OUTPUT_SIZE];
+  for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
+    assert_int_equal(pipeline(commands[i], output), 3);
+  assert_int_equal(plm_done_write(scratch_directory(), 12, (struct plm_hash){.high = 1}, NULL),
+                   PLM_OK);
+  assert_int_equal(pipeline("wait", output), 0);
+  assert_string_equal(output, "plm-pipeline: complete at step 12\n");
+  assert_int_equal(pipeline("wait -q", output), 0);
+  assert_string_equal(output, "");
+  assert_int_equal(pipeline("wait --ready", output), 3);
+  assert_int_equal(unlink(scratch_path("DONE")), 0);
+}
+
+int main(void)
+{
+  const char *bin = getenv("PLM_BIN") != NULL ? getenv("PLM_BIN") : "build/bin";
+  snprintf(program, sizeof program, "%s/plm-pipeline", bin);
+  if (access(program, X_OK) != 0) {
+    printf("%s is missing: run `make`\n", program);
+    return 77;
+  }
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(requests_and_answers),
+      cmocka_unit_test(stages_are_a_table),
+      cmocka_unit_test(a_run_is_watched_to_its_end),
+      cmocka_unit_test(without_a_supervisor_it_is_not_running),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
