@@ -223,7 +223,11 @@ static void an_interrupted_move_is_found(void **state)
   assert_int_equal(symlink("MOVING", scratch_path("moved/previous-1/MOVING")), 0);
   assert_int_equal(plm_run_find_move(run, previous, &found, &error), PLM_IO);
   assert_int_equal(unlink(scratch_path("moved/previous-1/MOVING")), 0);
-  new_run("moved/previous-2");
+  for (int i = 2; i < 10; i++) {
+    char name[32];
+    snprintf(name, sizeof name, "moved/previous-%d", i);
+    new_run(name);
+  }
   write_file(run, "previous-2/MOVING", "");
   assert_int_equal(plm_run_find_move(run, previous, &found, &error), PLM_OK);
   assert_true(found);

@@ -84,6 +84,15 @@ says "$page" '<th scope="row">trainer\.steps</th><td>200</td><td class="default"
 says "$page" '^<p class="legend">.*hidden matrices.*embeddings' # the head and the scalars have the embeddings' rate
 grep -q 'scalars</span>' "$page" && fail "equal learning rates are drawn twice"
 
+# the run of --run, and that of the configuration
+expect 0 plm-pipeline report --run runs/second --output named.html
+says named.html '<h1>second</h1>'
+echo 'run: runs/second' >pipeline.yaml
+expect 0 plm-pipeline report
+says err "^plm-pipeline: $PLM_TMP/runs/second/report\.html is written$"
+says runs/second/report.html "<footer>plm-pipeline [0-9.]+ report, [0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2} [+-][0-9]{4}</footer>"
+rm pipeline.yaml runs/second/report.html
+
 # ---- two runs are overlaid, and what differs is marked ------------------------------------------------
 expect 0 plm-pipeline report runs/first runs/second --output both.html
 well_formed both.html || fail "the page of two runs is not well-formed"
@@ -100,6 +109,8 @@ grep -v '<footer>' stdout.html >here && grep -v '<footer>' "$page" | diff - here
 cp -r runs/second other && mkdir elsewhere && mv other elsewhere/first
 expect 0 plm-pipeline report runs/first elsewhere/first --output both.html
 says both.html "<h1>$PLM_TMP/runs/first, $PLM_TMP/elsewhere/first</h1>"
+expect 0 plm-pipeline report runs/first runs/second elsewhere/first --output both.html
+says both.html "<h1>$PLM_TMP/runs/first, second, $PLM_TMP/elsewhere/first</h1>"
 
 # ---- foreign text is text; a run without metrics has a page -------------------------------------------
 name='runs/<script>alert(1)<'
