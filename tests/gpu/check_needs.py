@@ -85,8 +85,9 @@ def try_library(check, folder, header, library):
 def wrong_line(outcome):
     """The line of a compiler's or the loader's output that says what is wrong."""
     every = outcome.text().splitlines()
-    lines = [line for line in every if "rror" in line or ": cannot" in line]
-    return (lines or every or [outcome.why()])[0].strip()
+    cannot = [line for line in every if ": cannot" in line]
+    errors = [line for line in every if "rror" in line]
+    return (cannot + errors + every + [outcome.why()])[0].strip()
 
 
 def try_cublas(check, folder):

@@ -5,6 +5,7 @@ import argparse
 import json
 import os
 import pathlib
+import subprocess
 import sys
 import time
 
@@ -14,6 +15,7 @@ ROOT = pathlib.Path(os.environ["PLM_ROOT"])
 sys.path.insert(0, str(ROOT / "tests" / "gpu"))
 
 import check_machine  # noqa: E402
+import check_needs  # noqa: E402
 import check_peers  # noqa: E402
 import check_ranks  # noqa: E402
 import check_right  # noqa: E402
@@ -204,6 +206,20 @@ def test_each_part_has_what_it_runs_built(make_check):
     assert not any("gpu_probe" in target for target in check_machine.targets(check, ["unet"]))
 
 
+def test_make_knows_how_to_build_it(make_check):
+    check = make_check(build=ROOT / "build")
+    targets = check_machine.targets(check, gpu_check.PARTS)
+    command = ["make", "-C", str(ROOT), "-n", "-B", "CUDA_ARCHS=90", "NVCC=nvcc", *targets]
+    own = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    made = subprocess.run(command, capture_output=True, text=True, timeout=300, env=own)
+    assert made.returncode == 0, made.stderr[-1000:]
+    assert all(f"-o {target} " in made.stdout for target in targets)
+    wrong = subprocess.run(
+        [*command, "build/tests/gpu/gpu_nothing"], capture_output=True, timeout=300, env=own
+    )
+    assert wrong.returncode != 0
+
+
 # ---- the card ----
 
 PROBED = [  # what the probe says of the kernels, and what later processes are told
@@ -368,7 +384,42 @@ def test_other_cards_have_no_kernels_for_sm_90a(make_check, sanitizer):
     assert [good for _, good, _ in check.report.parts[-1].verdicts] == [None]
 
 
-# ---- NCCL ----
+# ---- cuBLAS and NCCL ----
+
+NVCC = """#!/bin/sh
+[ -e "${CPATH%%:*}/cublasLt.h" ] && [ -e "${LIBRARY_PATH%%:*}/libcublasLt.so" ] && exit 0
+echo 'cublas.cu:1:10: fatal error: cublasLt.h: No such file or directory'
+exit 1
+"""
+
+
+def test_cublas_is_taken_from_python_if_the_toolkit_has_none(make_check, tmp_path, monkeypatch):
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "toolkit"))
+    program(tmp_path / "toolkit/bin/nvcc", NVCC)
+    monkeypatch.setattr(check_needs, "try_library", lambda *_: None)
+    site = tmp_path / "site-packages"
+    check = make_check(build=tmp_path / "build")
+    check.python = program(tmp_path / "python", f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+    check.runner.environment["PYTHONPATH"] = str(site)
+
+    def row():
+        (found,) = [row for row in check_needs.look(check) if "cublasLt.h" in row[0]]
+        return found
+
+    what, _, kind, wrong = row()
+    assert (kind, wrong) == (
+        "build",
+        "does not compile: cublas.cu:1:10: fatal error: cublasLt.h: No such file or directory",
+    )
+    program(site / "nvidia/cu13/include/cublasLt.h", "")
+    program(site / "nvidia/cu13/lib/libcublasLt.so.13", "")
+    what, _, _, wrong = row()
+    assert wrong is None
+    assert str(site / "nvidia/cu13") in what
+    links = check.folder / "cublas"
+    assert (links / "lib/libcublasLt.so").resolve() == site / "nvidia/cu13/lib/libcublasLt.so.13"
+    assert check.runner.environment["LD_LIBRARY_PATH"].startswith(str(links / "lib"))
+    assert row()[3] is None  # nothing is linked twice
 
 
 def test_nccl_is_where_the_python_of_the_peers_has_it(make_check, tmp_path, monkeypatch):
