@@ -177,8 +177,8 @@ def test_constants_of_the_sources():
     )
     mix, token = (cuda_roofline.BLOCK_WARPS[f"{k}_backward_kernel"] for k in ("held_mix", "mean"))
     assert constant("ops_mix", "MIX_WARPS") == mix
-    assert constant("ops_table", "BACK_THREADS") == 32 * token
-    columns = constant("ops_table", "BACK_THREADS") * constant("ops_table", "OWNED")
+    assert constant("ops_table", "MOST_OWNERS") == 32 * token
+    columns = constant("ops_table", "MOST_OWNERS") * constant("ops_table", "OWNED")
     assert columns == token * cuda_step.TOKEN_COLUMNS
     assert constant("ops_table", "AHEAD") == cuda_step.TOKEN_AHEAD
     assert constant("ops_table", "SLAB_ROWS") == cuda_step.TOKEN_ROWS
