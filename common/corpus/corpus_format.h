@@ -75,6 +75,12 @@ void plm_corpus_count_length(struct plm_corpus_split *split, uint64_t length);
 /* Adds residues to a split's composition. */
 void plm_corpus_count_residues(enum plm_tokenizer_kind tokenizer, const uint8_t *residues,
                                size_t size, uint64_t composition[512]);
+/* The same in one of the ways to count. False: this processor, or the tokenizer, does not allow it,
+ * and nothing is added. plm_corpus_count_residues takes the last one that is allowed. */
+enum plm_count_form { PLM_COUNT_ANY, PLM_COUNT_AVX2, PLM_COUNT_BIT_PLANES, PLM_COUNT_FORMS };
+bool plm_corpus_count_residues_form(enum plm_tokenizer_kind tokenizer, enum plm_count_form form,
+                                    const uint8_t *residues, size_t size,
+                                    uint64_t composition[512]);
 /* Sets info->entropy from the compositions of the splits. */
 void plm_corpus_info_finish(struct plm_corpus_info *info);
 

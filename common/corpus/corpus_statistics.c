@@ -205,21 +205,33 @@ BIT_PLANES static void count_bit_planes(const uint8_t *bytes, size_t size, uint6
 }
 #endif
 
-void plm_corpus_count_residues(enum plm_tokenizer_kind tokenizer, const uint8_t *residues,
-                               size_t size, uint64_t composition[512])
+bool plm_corpus_count_residues_form(enum plm_tokenizer_kind tokenizer, enum plm_count_form form,
+                                    const uint8_t *residues, size_t size, uint64_t composition[512])
 {
   uint64_t totals[256] = {0};
+  if (form == PLM_COUNT_ANY) count_any(residues, size, totals);
 #if defined(__x86_64__)
-  if (tokenizer == PLM_TOKENIZER_ESM && has_bit_planes())
-    count_bit_planes(residues, size, totals);
-  else if (tokenizer == PLM_TOKENIZER_ESM && __builtin_cpu_supports("avx2"))
+  else if (form == PLM_COUNT_AVX2 && tokenizer == PLM_TOKENIZER_ESM &&
+           __builtin_cpu_supports("avx2"))
     count_protein(residues, size, totals);
-  else
+  else if (form == PLM_COUNT_BIT_PLANES && tokenizer == PLM_TOKENIZER_ESM && has_bit_planes())
+    count_bit_planes(residues, size, totals);
 #endif
-    count_any(residues, size, totals);
+  else
+    return false;
   const struct plm_tokenizer *table = plm_tokenizer_of(tokenizer);
   for (uint32_t byte = 0; byte < 256; byte++)
     composition[plm_tokenizer_encode(table, (uint8_t)byte)] += totals[byte];
+  return true;
+}
+
+void plm_corpus_count_residues(enum plm_tokenizer_kind tokenizer, const uint8_t *residues,
+                               size_t size, uint64_t composition[512])
+{
+  int form = PLM_COUNT_FORMS - 1;
+  while (!plm_corpus_count_residues_form(tokenizer, (enum plm_count_form)form, residues, size,
+                                         composition))
+    form--;
 }
 
 double plm_composition_entropy(const uint64_t *counts, size_t count)

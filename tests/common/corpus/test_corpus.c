@@ -365,8 +365,22 @@ static enum outcome read_in_child(const char *directory, const struct example *e
   return OUTCOME_MESSAGE;
 }
 
-/* Counts letters and arbitrary bytes, in sizes up to more than the vectors' counters hold before
- * they are added up. */
+/* Whether the processor and the tokenizer allow a way to count. */
+static bool allowed(enum plm_tokenizer_kind kind, enum plm_count_form form)
+{
+#if defined(__x86_64__)
+  if (form == PLM_COUNT_AVX2) return kind == PLM_TOKENIZER_ESM && __builtin_cpu_supports("avx2");
+  if (form == PLM_COUNT_BIT_PLANES)
+    return kind == PLM_TOKENIZER_ESM && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vbmi") &&
+           __builtin_cpu_supports("avx512vpopcntdq") && __builtin_cpu_supports("gfni");
+#endif
+  (void)kind;
+  return form == PLM_COUNT_ANY;
+}
+
+/* Counts letters and arbitrary bytes in each way, in sizes up to more than the vectors' counters
+ * hold before they are added up. */
 static void residues_are_counted(void **state)
 {
   enum { SIZE = 60000 };
@@ -389,6 +403,14 @@ static void residues_are_counted(void **state)
       }
       plm_corpus_count_residues(kind, bytes, size, counted);
       assert_memory_equal(counted, expected, sizeof counted);
+      for (int form = 0; form < PLM_COUNT_FORMS; form++) {
+        uint64_t again[512] = {[5] = 11};
+        const bool there = allowed(kind, (enum plm_count_form)form);
+        assert_int_equal(
+            plm_corpus_count_residues_form(kind, (enum plm_count_form)form, bytes, size, again),
+            there);
+        if (there) assert_memory_equal(again, expected, sizeof again);
+      }
     }
   free(bytes);
 }
