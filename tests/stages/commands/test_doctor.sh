@@ -26,6 +26,12 @@ finds corpus ok "^$PLM_TMP/corpus is on" '^$'
 [ ! -e run ] || fail "doctor made the run folder"
 expect 0 plm-pipeline doctor p.yaml --run run
 says out '^ok +ports +all 3 are free$'
+expect 0 plm-pipeline doctor p.yaml --run run --color always
+says out $'^\033\\[32mok      \033\\[0mports            all 3 are free$'
+expect 1 plm-pipeline doctor p.yaml --run run --set corpus=elsewhere --color always -q
+says out $'^\033\\[31mproblem \033\\[0mcorpus           .*elsewhere'
+says out '^ {25}fix: .*plm-pipeline ingest'
+! matches '^.\[32m' <out || fail "-q prints what is in order: $(cat out)"
 mkdir none && (cd none && expect 0 plm-pipeline doctor --json && ! grep -q '"corpus"' out) ||
   fail "without a configuration, the corpus is looked for"
 
