@@ -52,19 +52,24 @@ static bool has(enum plm_tokenizer_kind kind, enum plm_translator_form form)
   return form == PLM_TRANSLATE_PORTABLE;
 }
 
-/* Each form that the processor has is there, and the last one of them is taken. */
+/* Each form that the processor has is there, with a function of its own, and the last one of them
+ * is taken. */
 static void the_best_form_is_taken(void **state)
 {
   (void)state;
   for (int kind = 0; kind < 2; kind++) {
-    struct plm_translator best, translator;
+    struct plm_translator best, translator, forms[PLM_TRANSLATE_FORMS];
+    int count = 0;
     plm_translator_init(&best, (enum plm_tokenizer_kind)kind);
     bool taken = false;
     for (int form = PLM_TRANSLATE_FORMS; form-- > 0;) {
       const bool there = plm_translator_init_form(&translator, (enum plm_tokenizer_kind)kind,
                                                   (enum plm_translator_form)form);
       assert_int_equal(there, has((enum plm_tokenizer_kind)kind, (enum plm_translator_form)form));
-      if (!there || taken) continue;
+      if (!there) continue;
+      for (int i = 0; i < count; i++) assert_true(forms[i].residues != translator.residues);
+      forms[count++] = translator;
+      if (taken) continue;
       taken = true;
       assert_true(best.residues == translator.residues);
       assert_ptr_equal(best.tokenizer, plm_tokenizer_of((enum plm_tokenizer_kind)kind));
