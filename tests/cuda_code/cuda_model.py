@@ -6,6 +6,10 @@ warpgroups takes no less than
     tensor   the tensor cores' cycles for the products of both: 2,048 multiply-adds a cycle
     pipes    the busiest of issue, MUFU (8 cycles a warp's instruction) and integer unit (2) for both
     chain    one warpgroup's products and instructions in their order, with its waits for products
+    ports    what is read from and written to shared memory, 128 bytes a cycle: the operands of products
+             that are not in registers, the loads and stores of both, and the tiles that are brought. A
+             product of 64 x 64 x 16 with both operands in shared memory takes as long as in the tensor
+             cores. Whether a card counts the tiles and single loads like this is not known.
 
 A turn of attention's backward pass in one kernel is a tile of queries. One of the two workers then multiplies
 dS of both for dQ (the code after the dS is stored), and the other one does so in the next turn.
@@ -23,14 +27,56 @@ ROWS, DEPTH = 64, 16  # of a product
 MUFU, INTEGER = 8, 2  # cycles of a quarter for an instruction of a warp
 INTEGER_KINDS = ("FMNMX", "ISETP", "FSETP", "FSEL", "SEL", "LOP3", "F2FP", "IADD3", "VIADD", "SHF")
 WORKERS = 2
+WARPS = 4  # of a warpgroup
+ELEMENT = 2  # bytes, bf16
+PORT_BYTES = 128  # a cycle of a multiprocessor's shared memory
+PORT_KINDS = ("LDS", "STS", "LDSM", "STSM")
 MASKED = 16  # comparisons in code that a branch skips make it a mask
 TURNS = 8  # simulated; the last ones are alike
 SECOND_LEVEL = 600  # cycles of a load from the second-level cache under load, for which dQ waits
 
 
 def product_cycles(instruction):
-    columns = int(instruction.name.split(".")[1].split("x")[1])
-    return ROWS * DEPTH * columns / MULTIPLY_ADDS
+    return ROWS * DEPTH * columns(instruction) / MULTIPLY_ADDS
+
+
+def from_shared(product):
+    """Whether A is in shared memory; B always is."""
+    return product.arguments.split(",")[1].strip().startswith("gdesc")
+
+
+def columns(product):
+    return int(product.name.split(".")[1].split("x")[1])
+
+
+def port_cycles(instruction):
+    """Of an instruction of all warps of a warpgroup. A warp loads or stores a word for each of its lanes in a
+    cycle, or one of the 8 x 8 matrices (128 bytes)."""
+    if instruction.kind == "HGMMA":
+        rows = columns(instruction) + ROWS * from_shared(instruction)
+        return rows * DEPTH * ELEMENT / PORT_BYTES
+    if instruction.kind not in PORT_KINDS:
+        return 0
+    last = instruction.name.split(".")[-1]
+    words = {"64": 2, "128": 4, "2": 2, "4": 4}.get(last, 1)
+    return WARPS * words
+
+
+def brought(name, walk):
+    """Bytes of the tiles that are brought for a turn of both warpgroups. A tile of B is the same for both.
+
+    In the forward pass, K is the B of the products whose A is in shared memory, and V is as large. In the
+    backward pass, such products have both tiles as their B. In a product kernel, each warpgroup also has
+    an A of its own."""
+    parts = halves(walk)
+    code = (walk if parts is None else parts[0]).code  # a tile's sum reads what is there
+    both = [i for i in code if i.kind == "HGMMA" and from_shared(i)]
+    tiles = sum(columns(i) for i in both) * DEPTH * ELEMENT
+    if name.startswith("forward_kernel"):
+        return 2 * tiles
+    if name.startswith("product_kernel"):
+        return tiles + WORKERS * len(both) * ROWS * DEPTH * ELEMENT
+    return tiles
 
 
 def chain(walk):
@@ -69,24 +115,26 @@ def halves(walk):
     return sass.walk(walk.code[: parting + 1]), sass.walk(walk.code[parting + 1 : kept + 1])
 
 
-def bounds(walk):
-    """(tensor, pipes, chain) of one warpgroup, in cycles."""
+def bounds(walk, tiles=0):
+    """(tensor, pipes, chain, ports) of one warpgroup, in cycles; tiles: bytes that are brought for it."""
     kinds = [instruction.kind for instruction in walk.code]
     tensor = sum(product_cycles(i) for i in walk.code if i.kind == "HGMMA")
     integer = INTEGER * sum(kind in INTEGER_KINDS for kind in kinds)
     pipes = max(len(kinds), MUFU * kinds.count("MUFU"), integer)
-    return tensor, pipes, chain(walk)
+    ports = sum(port_cycles(i) for i in walk.code) + tiles / PORT_BYTES
+    return tensor, pipes, chain(walk), ports
 
 
-def turn(walk):
-    """(tensor, pipes, chain): the three bounds on a turn of both warpgroups, in cycles."""
+def turn(walk, tiles=0):
+    """(tensor, pipes, chain, ports): the bounds on a turn of both warpgroups, in cycles; tiles: bytes that
+    are brought for it."""
     parts = halves(walk)
     if parts is None:
-        tensor, pipes, one_chain = bounds(walk)
-        return WORKERS * tensor, WORKERS * pipes, one_chain
-    keys, queries = (bounds(part) for part in parts)
-    tensor, pipes = (WORKERS * keys[i] + queries[i] for i in range(2))
-    return tensor, pipes, keys[2] + (queries[2] + SECOND_LEVEL) / WORKERS
+        tensor, pipes, one_chain, ports = bounds(walk, tiles / WORKERS)
+        return WORKERS * tensor, WORKERS * pipes, one_chain, WORKERS * ports
+    keys, queries = bounds(parts[0], tiles / WORKERS), bounds(parts[1])
+    tensor, pipes, ports = (WORKERS * keys[i] + queries[i] for i in (0, 1, 3))
+    return tensor, pipes, keys[2] + (queries[2] + SECOND_LEVEL) / WORKERS, ports
 
 
 def without_mask(walk):
@@ -108,7 +156,7 @@ def without_mask(walk):
 def text(kernels):
     """A table of the kernels for sm_90a, one line for each inner loop with products."""
     lines = [
-        "kernel, loop: cycles of a turn at least (tensor, pipes, chain), share of the tensor cores"
+        "kernel, loop: cycles of a turn at least (tensor, pipes, chain, ports), share of the tensor cores"
     ]
     for kernel in sorted(kernels, key=lambda k: (k.source, k.name)):
         for i, walk in enumerate(kernel.walks):
@@ -119,7 +167,7 @@ def text(kernels):
                 else [(" masked", walk), (" full", full)]
             )
             for kind, each in kinds:
-                cycles = turn(each)
+                cycles = turn(each, brought(kernel.name, each))
                 figures = ", ".join(f"{of:.0f}" for of in cycles)
                 lines.append(
                     f"{kernel.name}, {i + 1}{kind}: {max(cycles):.0f} ({figures}), "

@@ -7,6 +7,7 @@ compiled code. A kernel takes the longest of these times:
     tensor   products at the rate that a bf16 product reaches; attention's tiles at the same share of the
              peak, in the block that has most of them
     chain    attention: the instructions and waits of the slower worker in the slowest block (cuda_model.py)
+    ports    attention: shared memory, in the block that has most (cuda_model.py)
     issue    kernels on rows: their instructions, four a cycle of a multiprocessor
     cache    attention's backward pass in one kernel: its tiles and sums at the rate of the second-level cache
     warps    kernels on rows: rows after rows in the warps that the registers leave, each with one wait for
@@ -137,30 +138,34 @@ def between(kernel, walk):
 
 
 def block_cycles(works, cycles, heads, rest):
-    """(tensor or pipes, chain) of the block that takes longest. cycles: (full, masked) bounds of a turn
-    of both workers, of a step of 64 and of one of 128; rest: of each, a worker's cycles between pieces."""
+    """(tensor or pipes, chain, ports) of the block that takes longest. cycles: (full, masked) bounds of a
+    turn of both workers, of a step of 64 and of one of 128; rest: of each, a worker's cycles between
+    pieces."""
     items = [work for chunk in works for _ in range(heads) for work in chunk]
-    most = [0.0, 0.0]
+    most = [0.0, 0.0, 0.0]
     for block in range(min(MULTIPROCESSORS, len(items))):
-        shared, own = 0.0, [0.0, 0.0]
+        shared, ports, own = 0.0, 0.0, [0.0, 0.0]
         for work in items[block::MULTIPROCESSORS]:
             full, masked = cycles[work.step]
             for w in range(2):
                 shared += (work.full[w] * max(full[:2]) + work.masked[w] * max(masked[:2])) / 2
+                ports += (work.full[w] * full[3] + work.masked[w] * masked[3]) / 2
                 own[w] += work.full[w] * full[2] + work.masked[w] * masked[2] + rest[work.step]
-        most = [max(most[0], shared), max(most[1], *own)]
+        most = [max(most[0], shared), max(most[1], *own), max(most[2], ports)]
     return most
 
 
 def onepass_chunk(work, halves, rest, padded):
-    """(tensor or pipes, chain, bytes through the second-level cache) of one head of a chunk. halves: bounds
-    of a step of keys without a mask and with one, and of a tile of queries."""
+    """(tensor or pipes, chain, ports, bytes through the second-level cache) of one head of a chunk. halves:
+    bounds of a step of keys without a mask and with one, and of a tile of queries."""
     full, masked, queries = halves
-    tensor, chain = 0.0, [0.0, 0.0]
+    tensor, ports, chain = 0.0, 0.0, [0.0, 0.0]
     for piece in work:
         for w in range(2):
             tensor += piece.full[w] * max(full[:2]) + piece.masked[w] * max(masked[:2])
             tensor += (piece.full[w] + piece.masked[w]) * max(queries[:2]) / 2
+            ports += piece.full[w] * full[3] + piece.masked[w] * masked[3]
+            ports += (piece.full[w] + piece.masked[w]) * queries[3] / 2
             chain[w] += piece.full[w] * full[2] + piece.masked[w] * masked[2] + rest
             chain[w] += len(piece.rows) * (queries[2] + cuda_model.SECOND_LEVEL) / 2
     visits = sum(len(piece.rows) for piece in work)
@@ -168,20 +173,20 @@ def onepass_chunk(work, halves, rest, padded):
     elements = cuda_tiles.TILE * padded
     # q and dout of each step, dQ; a sum is written and read between the visits of its tile
     moved = (2 * visits + tiles) * cuda_step.ACT + 2 * (visits - tiles) * cuda_step.FLOAT
-    return tensor, max(chain), moved * elements
+    return tensor, max(chain), ports, moved * elements
 
 
 def onepass_cycles(chunks, heads):
     """The same of the block that takes longest, and the bytes of all. A block has whole heads; the chunks
     with the most work come first, and blocks take them back and forth."""
     strips = [chunk for chunk in sorted(chunks, key=max, reverse=True) for _ in range(heads)]
-    blocks = [[0.0, 0.0] for _ in range(MULTIPROCESSORS)]
+    blocks = [[0.0, 0.0, 0.0] for _ in range(MULTIPROCESSORS)]
     for at, strip in enumerate(strips):
         turn, block = divmod(at, MULTIPROCESSORS)
         mine = blocks[block if turn % 2 == 0 else -1 - block]
-        mine[0] += strip[0]
-        mine[1] += strip[1]
-    return *(max(block[i] for block in blocks) for i in range(2)), sum(s[2] for s in strips)
+        for i in range(3):
+            mine[i] += strip[i]
+    return *(max(block[i] for block in blocks) for i in range(3)), sum(s[3] for s in strips)
 
 
 def onepass_times(launch, kernel, chunks, sizes):
@@ -190,16 +195,18 @@ def onepass_times(launch, kernel, chunks, sizes):
         return Times(times)
     masked, queries = cuda_model.halves(kernel.walks[0])
     full, _ = cuda_model.halves(cuda_model.without_mask(kernel.walks[0]))
-    halves = [cuda_model.bounds(half) for half in (full, masked, queries)]
+    tiles = cuda_model.brought(launch.kernel, kernel.walks[0]) / cuda_model.WORKERS
+    halves = [cuda_model.bounds(*half) for half in ((full, tiles), (masked, tiles), (queries, 0))]
     rest = between(kernel, kernel.walks[0]) + RANGE_WAIT
     padded = cuda_step.widths(sizes)[0]
     batches = [chunks[i : i + sizes.chunks] for i in range(0, len(chunks), sizes.chunks)]
     for batch in batches:
         works = [cuda_tiles.pieces(chunk, sizes.length, cuda_tiles.ONEPASS) for chunk in batch]
         each = [onepass_chunk(list(work), halves, rest, padded) for work in works]
-        tensor, chain, moved = onepass_cycles(each, sizes.heads)
+        tensor, chain, ports, moved = onepass_cycles(each, sizes.heads)
         times["tensor"] += tensor / SUSTAINED / len(batches)
         times["chain"] += chain / SUSTAINED / len(batches)
+        times["ports"] += ports / SUSTAINED / len(batches)
         times["cache"] += moved / CACHE / len(batches)
     return Times(times)
 
@@ -210,7 +217,10 @@ def attention_times(launch, kernel, kind, chunks, sizes):
         return Times(times)
     steps = sorted(kernel.walks, key=lambda walk: sum(walk.products))
     cycles = {
-        64 * (i + 1): [cuda_model.turn(walk) for walk in (cuda_model.without_mask(w), w)]
+        64 * (i + 1): [
+            cuda_model.turn(walk, cuda_model.brought(launch.kernel, walk))
+            for walk in (cuda_model.without_mask(w), w)
+        ]
         for i, w in enumerate(steps)
     }
     wait = 0 if kind in AHEAD else RANGE_WAIT
@@ -219,7 +229,7 @@ def attention_times(launch, kernel, kind, chunks, sizes):
     for batch in batches:
         works = [list(cuda_tiles.pieces(chunk, sizes.length, kind)) for chunk in batch]
         most = block_cycles(works, cycles, sizes.heads, rest)
-        for bound, cycles_of in zip(("tensor", "chain"), most, strict=True):
+        for bound, cycles_of in zip(("tensor", "chain", "ports"), most, strict=True):
             times[bound] = times.get(bound, 0) + cycles_of / SUSTAINED / len(batches)
     return Times(times)
 

@@ -162,7 +162,41 @@ def test_sass():
     assert sass.local_accesses(code) == (2, 1)
     # Each of two warpgroups has 64 + 32 cycles of products a turn. After the wait for both come the
     # wait itself (1), an exponential (8), a load (1), a branch (5), and one try of the barrier (1 + 5 + 5).
-    assert cuda_model.turn(walk) == (192, 32, 64 + 32 + 1 + 8 + 1 + 5 + 1 + 5 + 5)
+    # In shared memory are A, 64 x 16, and B, 128 x 16 and 64 x 16, of each.
+    ports = 2 * (64 + 128 + 64 + 64) * 16 * 2 / 128
+    assert cuda_model.turn(walk) == (192, 32, 64 + 32 + 1 + 8 + 1 + 5 + 1 + 5 + 5, ports)
+    assert cuda_model.turn(walk, 1280)[3] == ports + 10
+
+
+def product(columns, a):
+    return sass.Instruction(0, "", f"HGMMA.64x{columns}x16.F32.BF16", f"R24, {a}, gdesc[UR4], R24")
+
+
+def test_ports():
+    """A product of 64 x 64 x 16 takes all of shared memory if both operands are there, and half if A is in
+    registers. The tiles of a turn are brought once for both warpgroups."""
+    tensor = cuda_model.product_cycles(product(64, "R4"))
+    for columns, a, share in ((64, "gdesc[UR8]", 1), (64, "R4", 1 / 2), (256, "gdesc[UR8]", 5 / 2)):
+        assert cuda_model.port_cycles(product(columns, a)) == share * tensor
+    cycles = {"LDS": 4, "LDS.64": 8, "STS.128": 16, "LDSM.16.M88": 4, "LDSM.16.M88.2": 8}
+    cycles |= {"STSM.16.MT88.4": 16, "LDG.E.128": 0, "FFMA": 0, "LDS.U": 4}
+    for name, expected in cycles.items():
+        assert cuda_model.port_cycles(sass.Instruction(0, "", name, "R0, R1")) == expected
+    tile = 64 * 128 * 2  # bytes
+    scores = [product(64, "gdesc[UR8]")] * 8  # with heads of 128
+    forward = sass.walk([*scores, *[product(128, "R4")] * 4])
+    assert cuda_model.brought("forward_kernel<128, false>", forward) == 2 * tile
+    assert cuda_model.turn(forward, 2 * tile)[::3] == (1024, 1024)  # as long as the tensor cores
+    backward = sass.walk([*scores, *scores, *[product(128, "R4")] * 8])
+    assert cuda_model.brought("backward_kernel<128, false, true>", backward) == 2 * tile
+    stages = sass.walk([product(256, "gdesc[UR8]")] * 8)
+    assert cuda_model.brought("product_kernel<false>", stages) == 8 * (256 + 2 * 64) * 16 * 2
+    # one kernel: the tiles of queries come for the keys, and the product for dQ reads what is there
+    names = ("STSM", "BAR.ARV")
+    keys = [*scores, *scores, *(sass.Instruction(0, "", name, "") for name in names)]
+    ends = [sass.Instruction(0, "", name, "") for name in ("STG.E", "BRA")]
+    onepass = sass.walk([*keys, *[product(128, "gdesc[UR8]")] * 8, *ends])
+    assert cuda_model.brought("onepass_kernel<128, false>", onepass) == 2 * tile
 
 
 def test_shortest_between():

@@ -226,13 +226,14 @@ def test_waves():
 
 
 def test_attention_block():
-    """The slowest block counts: its tensor cores for both workers, and its slower worker."""
+    """The slowest block counts: tensor cores and shared memory for both workers, and its slower worker."""
     works = [[cuda_tiles.Work(64, [2, 0], [0, 1])] * 133]
-    cycles = {64: [(100, 40, 70), (100, 120, 90)]}
+    cycles = {64: [(100, 40, 70, 130), (100, 120, 90, 140)]}
     # one block has two pieces: 2 turns without a mask and 1 with one, half a turn of both each
-    shared, own = cuda_roofline.block_cycles(works, cycles, 1, {64: 1000})
+    shared, own, ports = cuda_roofline.block_cycles(works, cycles, 1, {64: 1000})
     assert shared == 2 * (2 * 100 + 120) / 2
     assert own == 2 * (2 * 70 + 1000)
+    assert ports == 2 * (2 * 130 + 140) / 2
 
 
 def test_onepass():
@@ -242,23 +243,26 @@ def test_onepass():
         cuda_tiles.Work(64, [3, 2], [0, 1], (0, 64, 128)),
         cuda_tiles.Work(64, [1, 0], [0, 4], (0, 64, 128, 192)),
     ]
-    halves = [(100, 40, 70), (100, 120, 90), (50, 20, 30)]
-    tensor, chain, moved = cuda_roofline.onepass_chunk(work, halves, 1000, 64)
+    halves = [(100, 40, 70, 110), (100, 120, 90, 150), (50, 20, 30, 60)]
+    tensor, chain, ports, moved = cuda_roofline.onepass_chunk(work, halves, 1000, 64)
     assert tensor == 6 * 100 + 5 * 120 + 11 * 50 / 2
+    assert ports == 6 * 110 + 5 * 150 + 11 * 60 / 2
     queries = (30 + cuda_model.SECOND_LEVEL) / 2
     assert chain == max(4 * 70, 2 * 70 + 5 * 90) + 2 * 1000 + 7 * queries
     # 7 tiles of q and dout, 4 of dQ, and 3 sums that are written and read once
     assert moved == 64 * 64 * ((2 * 7 + 4) * 2 + 3 * 2 * 4)
     # 140 heads in two turns: the 8 of the second turn go to the blocks that had the least
-    found = cuda_roofline.onepass_cycles([(10, 1, 5), (30, 2, 5)], 70)
-    assert found == (30, 2, 700)
+    found = cuda_roofline.onepass_cycles([(10, 1, 4, 5), (30, 2, 3, 5)], 70)
+    assert found == (30, 2, 2 * 4, 700)
 
 
 def test_onepass_halves():
     """A step of keys ends where the workers of a tile part; a tile's sum ends where it is kept."""
     product = "HGMMA.64x64x16.F32.BF16"
     names = [product, "STSM", "BAR.ARV", product, "STG.E", "BRA", "SHFL"]
-    walk = sass.walk([instruction(16 * i, name, 1) for i, name in enumerate(names)])
+    walk = sass.walk(
+        [instruction(16 * i, name, 1, "R24, R4, gdesc[UR4]") for i, name in enumerate(names)]
+    )
     keys, queries = cuda_model.halves(walk)
     assert [i.at for i in keys.code] == [0, 16, 32] and [i.at for i in queries.code] == [48, 64, 80]
     each = 64 * 64 * 16 / cuda_model.MULTIPLY_ADDS
