@@ -17,6 +17,7 @@
 #include "common/ops/device.h"
 #include "tests/support/device_case.h"
 #include "tests/support/must.h"
+#include "tests/support/tensor_sum.h"
 
 /* The sizes of all samples, named as in ops.h. */
 static int64_t N, D, F, B, L, H, K;
@@ -248,7 +249,7 @@ static size_t fill(struct sample *s)
       {"linear_backward_weight",
        linear_backward_weight,
        1e-5,
-       1e-5,
+       tensor_sum_error(N),
        {{FLOAT, BOTH, D * F}, {ACT, IN, wide}, {ACT, IN, x}}},
       {"norm_forward", norm_forward, 1e-6, 4e-3, {{ACT, OUT, x}, {ACT, IN, x}}},
       {"norm_backward", norm_backward, 1e-6, 4e-3, {{ACT, BOTH, x}, {ACT, IN, x}, {ACT, IN, x}}},
