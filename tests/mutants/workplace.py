@@ -258,6 +258,7 @@ def run_test(tree, name, limit_s, venv):
             environment |= {
                 "PLM_ROOT": str(tree), "PLM_BIN": str(tree / "build/bin"), "PLM_TMP": str(place),
                 "CUDA_VISIBLE_DEVICES": "", "PLM_ALGORITHM_CACHE": "", "PLM_FUZZ_SECONDS": "0",
+                "MALLOC_PERTURB_": "90",
             }  # fmt: skip
             command = [str(tree / "build/tests" / name)]
         with (Path(home) / "log").open("wb") as log:

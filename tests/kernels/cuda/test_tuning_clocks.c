@@ -1,6 +1,7 @@
 /* What tuning chooses does not depend on a card's clocks, which are low at first: work that is
  * measured before they rise takes ten times as long. The emulated card's clock is moved only by
- * its work. Only cuBLASLt's side measures; in place of it, plain loops draw what they choose. */
+ * its work. Only cuBLASLt's side measures; in place of it, plain loops draw what they choose,
+ * whatever the clock says. */
 #include "tests/support/cmocka_all.h"
 
 #include <stdio.h>
@@ -25,21 +26,25 @@ static void *zeros(struct plm_ops *ops, int64_t count)
   return buffer;
 }
 
-/* Skips the test unless the products are cuBLASLt's. */
 static struct plm_ops *open_ops(void)
 {
   struct plm_ops *ops;
-  char *text;
   plm_emulation_card(hundred_us);
+  plm_emulation_tuning(1);
   assert_int_equal(setenv("PLM_CUDA_ATTENTION", "mma", 1), 0);
   assert_int_equal(plm_ops_cuda_open(PLM_PRECISION_BF16, 0, &ops, NULL), PLM_OK);
+  return ops;
+}
+
+static bool measures(void)
+{
+  struct plm_ops *ops = open_ops();
+  char *text;
   assert_int_equal(ops->export_algorithms(ops, &text, NULL), PLM_OK);
-  const bool measures = strncmp(text, "cublasLt", strlen("cublasLt")) == 0;
+  const bool is_cublaslt = strncmp(text, "cublasLt", strlen("cublasLt")) == 0;
   free(text);
-  if (measures) return ops;
   ops->close(ops);
-  skip("plain loops measure nothing");
-  return NULL;
+  return is_cublaslt;
 }
 
 /* The line of the exported text that begins with `begin`, or "". */
@@ -82,7 +87,7 @@ static void a_cold_card_chooses_as_a_warm_one(void **state)
   char warm[2][TEXT_BYTES], cold[2][TEXT_BYTES];
   tune(0, 0, warm[0], warm[1]);
   assert_true(strlen(warm[0]) > 0);
-  assert_string_equal(warm[1], "relu2_forward 40 72 136 library");
+  if (measures()) assert_string_equal(warm[1], "relu2_forward 40 72 136 library");
   for (int ms = 2; ms <= COLD_MS; ms += 4) {
     tune(ms, ms + WARM_UP_MS, cold[0], cold[1]);
     assert_string_equal(cold[0], warm[0]);
