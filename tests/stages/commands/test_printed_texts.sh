@@ -233,3 +233,26 @@ join 1 tcp://127.0.0.1:1 --corpus missing --keys joining
 mkdir -p 'runs/join----1--5701/checkpoints/latest' # the folder of tcp://[::1]:5701
 join 2 'tcp://[::1]:5701' --corpus plain --keys joining
 says err '^plm-pipeline: runs/join----1--5701 is the folder of a run$'
+
+# ---- evaluate, embed, generate and score become plm-evaluator, with the same words ----
+mkdir bin
+cp "$PLM_BIN/plm-pipeline" bin
+for task in evaluate embed generate score; do
+  expect 1 bin/plm-pipeline $task one
+  says err "^plm-pipeline: $PWD/bin/plm-evaluator: No such file or directory$"
+done
+# shellcheck disable=SC2016 # the words of the script
+printf '#!/bin/sh\nprintf "%%s\\n" "$@"\nexit 7\n' >bin/plm-evaluator
+chmod +x bin/plm-evaluator
+for task in evaluate embed generate score; do
+  prints 7 bin/plm-pipeline $task -q --checkpoint 'a b' one --threads=3 --set x=y -- --two <<END
+$task
+--quiet
+--checkpoint=a b
+--threads=3
+--set=x=y
+--
+one
+--two
+END
+done

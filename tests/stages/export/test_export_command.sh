@@ -126,6 +126,19 @@ prints() {
   expect "$@"
   diff wanted out || fail "it printed something else: ${*:2}"
 }
+expect 0 export_to numbers --json
+parameters=$(jq .parameters out) bytes=$(jq .bytes out)
+[ "$bytes" -gt $((4 * parameters)) ] && [ "$bytes" -lt $((4 * parameters + 100000)) ] ||
+  fail "$parameters parameters have $bytes bytes"
+jq -e --arg output "$PWD/numbers" '. == {output: $output, step: 4, weights: "ema", dtype: "float32",
+  parameters, bytes, evaluated}' out >/dev/null || fail "export --json: $(cat out)"
+prints 0 export_to people --weights model <<END
+$PWD/people: $(sed ':a;s/\B[0-9]\{3\}\>/,&/;ta' <<<"$parameters") parameters, model weights in float32, $(
+  awk "BEGIN { printf \"%.1f\", $bytes / 1e6 }") MB, step 4
+END
+prints 0 plm-pipeline export --checkpoint people --output again <<END
+$PWD/again: $(sed ':a;s/\B[0-9]\{3\}\>/,&/;ta' <<<"$parameters") parameters, model weights in float32, 0.4 MB
+END
 prints 0 push me/model --checkpoint "$checkpoint" --dry-run --weights model --dtype bfloat16 --license mit <<END
 plm-pipeline export --checkpoint $checkpoint --output model --name me/model --weights model --dtype bfloat16 --license mit
 hf upload me/model model . --repo-type model --commit-message plm-pipeline
