@@ -213,3 +213,6 @@ expect 1 plm-pipeline export --step 3 --output x
 says err "^plm-pipeline: $PWD/run: the run has no checkpoint of step 3$"
 expect 1 plm-pipeline export --run nowhere --output x
 says err "^plm-pipeline: there are no checkpoints in $PWD/nowhere$"
+mkdir -p bare/checkpoints
+expect 1 plm-pipeline export --run bare --output x
+says err "^plm-pipeline: no checkpoint in $PWD/bare/checkpoints verifies$"
