@@ -162,38 +162,6 @@ static void ranks_that_round_are_inexact(void **unused)
   plm_config_deinit(&config);
 }
 
-/* A resume on another build, library or level of instructions is marked as inexact. */
-static void another_build_or_library_is_inexact(void **unused)
-{
-  (void)unused;
-  struct plm_config config;
-  struct plm_trainer_state state;
-  assert_int_equal(plm_config_load_text(yaml, strlen(yaml), &config, NULL), PLM_OK);
-  fill(&state, &config);
-  struct plm_resolved today = state.resolved;
-  plm_resume_compare(&state, &config, &today);
-  assert_true(state.exact);
-  strcpy(today.build, "fedcba9876543210");
-  plm_resume_compare(&state, &config, &today);
-  assert_false(state.exact);
-  state.exact = true;
-  today = state.resolved;
-  strcpy(today.products, "oneDNN 3.2.0");
-  plm_resume_compare(&state, &config, &today);
-  assert_false(state.exact);
-  state.exact = true;
-  today = state.resolved;
-  strcpy(today.level, "amx"); /* with the same vector kernels, "avx512" */
-  plm_resume_compare(&state, &config, &today);
-  assert_false(state.exact);
-  state.exact = true;
-  state.resolved.level[0] = '\0'; /* an older checkpoint does not tell */
-  plm_resume_compare(&state, &config, &today);
-  assert_true(state.exact);
-  plm_trainer_state_deinit(&state);
-  plm_config_deinit(&config);
-}
-
 /* Older checkpoints do not name build, library and level, and call the algorithms plans. */
 static void an_older_checkpoint_is_read(void **unused)
 {
@@ -239,7 +207,6 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(trainer_json_reads_back),
       cmocka_unit_test(ranks_that_round_are_inexact),
-      cmocka_unit_test(another_build_or_library_is_inexact),
       cmocka_unit_test(an_older_checkpoint_is_read),
       cmocka_unit_test(wrong_trainer_json_is_named),
       cmocka_unit_test(grace_is_judged_by_the_last_step),
