@@ -1,6 +1,7 @@
 /* Foreign text cannot control a terminal, and printed JSON is UTF-8. */
 #include "tests/support/captured.h"
 #include "tests/support/cmocka_all.h"
+#include "tests/support/scratch.h"
 
 #include <fcntl.h>
 #include <pty.h>
@@ -116,7 +117,8 @@ static void data_is_escaped_only_on_a_terminal(void **state)
   assert_string_equal(text, "n\\x1b[31m\\xff");
   fclose(file);
   close(shown);
-  file = tmpfile();
+  file = fopen(scratch_path("data"), "we"); /* no terminal */
+  assert_non_null(file);
   plm_print_data(file, name);
   assert_int_equal(ftell(file), sizeof name - 1);
   fclose(file);
