@@ -19,7 +19,9 @@ trainer_ends() {
 run=$PLM_TMP/run
 start_packer "$run"
 trainer_ends 0 "complete at step 20" "$run" --set trainer.steps=20
+echo '{"feed": "tcp://127.0.0.1:1", "announcements": "tcp://127.0.0.1:2", "packer": "kept"}' >"$run/endpoints.json" # as after a kill
 trainer_ends 0 "complete at step 20" "$run" --set trainer.steps=20
+[ "$(jq -c 'keys' "$run/endpoints.json")" = '["packer","run_id"]' ] || fail "a complete run has the endpoints $(jq -c . "$run/endpoints.json")"
 
 # ---- a resume with other keys ------------------------------------------------------------------
 trainer_ends 2 "model.hidden_size changed" "$run" --set trainer.steps=30 --set model.hidden_size=128
