@@ -2,6 +2,7 @@
  */
 #include "tests/support/cmocka_all.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -174,6 +175,42 @@ static void other_edges_than_stated_are_refused(void **state)
   assert_false(plm_file_exists(part));
 }
 
+/* The number of open descriptors. */
+static int descriptors(void)
+{
+  int count = 0;
+  DIR *folder = opendir("/proc/self/fd");
+  assert_non_null(folder);
+  while (readdir(folder) != NULL) count++;
+  closedir(folder);
+  return count;
+}
+
+/* A corpus.json that does not belong to its data.mdb is only found once that is open. */
+static void what_is_refused_is_closed(void **state)
+{
+  (void)state;
+  struct plm_corpus_description description;
+  struct plm_text text = {0};
+  struct plm_error error = {0};
+  struct plm_corpus *corpus;
+  char path[PLM_PATH_SIZE], wanted[PLM_PATH_SIZE + 64];
+  assert_int_equal(plm_corpus_description_read(directory, &description, NULL), PLM_OK);
+  description.info.fingerprint.low++;
+  plm_corpus_description_print(&description, true, &text);
+  plm_corpus_description_deinit(&description);
+  assert_int_equal(plm_path_join(path, directory, PLM_CORPUS_DESCRIPTION, NULL), PLM_OK);
+  assert_int_equal(plm_file_write(path, text.data, text.length, 0600, NULL), PLM_OK);
+  plm_text_deinit(&text);
+  const int before = descriptors();
+  assert_int_equal(plm_corpus_open(directory, NULL, &corpus, &error), PLM_CORRUPT);
+  assert_int_equal(descriptors(), before);
+  assert_null(corpus);
+  snprintf(wanted, sizeof wanted, "%s/data.mdb and its corpus.json do not belong together",
+           directory);
+  assert_string_equal(error.what, wanted);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -182,6 +219,7 @@ int main(void)
       cmocka_unit_test_setup_teardown(a_damaged_original_is_not_copied, begin, end),
       cmocka_unit_test_setup_teardown(an_open_copy_stays_and_waiting_can_be_stopped, begin, end),
       cmocka_unit_test_setup_teardown(other_edges_than_stated_are_refused, begin, end),
+      cmocka_unit_test_setup_teardown(what_is_refused_is_closed, begin, end),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
