@@ -131,11 +131,11 @@ static void wrong_messages_are_dropped_whole(void **state)
 {
   (void)state;
   enum { NONE, LENGTH, HASH, ONE_FRAME, THREE_FRAMES, HEADER };
-  static const char *const wrong[] = {[LENGTH] =
-                                          "the payload's length differs from the one in the header",
-                                      [HASH] = "the payload's hash does not match",
-                                      [ONE_FRAME] = "a message without its payload frame",
-                                      [THREE_FRAMES] = "it has more than two frames"};
+  static const char *const wrong[HEADER + 1] = {
+      [LENGTH] = "the payload's length differs from the one in the header",
+      [HASH] = "the payload's hash does not match",
+      [ONE_FRAME] = "a message without its payload frame",
+      [THREE_FRAMES] = "it has more than two frames"};
   struct ends ends;
   struct plm_message message;
   open_ends(&ends);
