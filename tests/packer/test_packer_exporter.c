@@ -57,13 +57,23 @@ static const char *page_at(struct packer_exporter *exporter,
   return lines;
 }
 
-static void expect(struct packer_exporter *exporter, const struct plm_packer_counters *counters,
-                   int64_t now, const char *wanted)
-{
-  assert_string_equal(page_at(exporter, counters, now), wanted);
-}
+enum { LINES = 7 };
 
-#define LINE(name, run) "plm_packer_" name "{stage=\"packer\",instance=\"0\",run=\"" run "\"}"
+/* values: of ready, windows, documents, tokens, tokens a second, padding and queue. */
+static void expect(struct packer_exporter *exporter, const struct plm_packer_counters *counters,
+                   const char *run, const char *const values[LINES])
+{
+  static const char *const names[LINES] = {"ready",        "windows_total",     "documents_total",
+                                           "tokens_total", "tokens_per_second", "padding_fraction",
+                                           "queue"};
+  char wanted[2048];
+  size_t used = 0;
+  for (int i = 0; i < LINES; i++)
+    used += (size_t)snprintf(wanted + used, sizeof wanted - used,
+                             "plm_packer_%s{stage=\"packer\",instance=\"0\",run=\"%s\"} %s\n",
+                             names[i], run, values[i]);
+  assert_string_equal(page_at(exporter, counters, 5000), wanted);
+}
 
 static void the_page_has_every_counter(void **state)
 {
@@ -76,23 +86,12 @@ static void the_page_has_every_counter(void **state)
                                          .queue = 4};
   (void)state;
   struct packer_exporter *exporter = open_exporter("/runs/first");
-  expect(
-      exporter, &counters, 5000,
-      LINE("ready", "first") " 1\n" LINE("windows_total", "first") " 2\n" LINE("documents_total", "first") " 50\n" LINE(
-          "tokens_total",
-          "first") " 600\n" LINE("tokens_per_second",
-                                 "first") " 0\n" LINE("padding_fraction",
-                                                      "first") " 0.25\n" LINE("queue",
-                                                                              "first") " 4\n");
+  static const char *const values[] = {"1", "2", "50", "600", "0", "0.25", "4"};
+  expect(exporter, &counters, "first", values);
   packer_exporter_close(exporter);
+  static const char *const nothing[] = {"1", "0", "0", "0", "0", "0", "0"};
   exporter = open_exporter(NULL);
-  expect(exporter, &(struct plm_packer_counters){0}, 5000,
-         LINE("ready", "") " 1\n" LINE("windows_total", "") " 0\n" LINE(
-             "documents_total",
-             "") " 0\n" LINE("tokens_total",
-                             "") " 0\n" LINE("tokens_per_second",
-                                             "") " 0\n" LINE("padding_fraction",
-                                                             "") " 0\n" LINE("queue", "") " 0\n");
+  expect(exporter, &(struct plm_packer_counters){0}, "", nothing);
   packer_exporter_close(exporter);
 }
 
