@@ -113,6 +113,22 @@ static plm_status check_fingerprint(struct plm_data_cursor *cursor, struct plm_h
   return PLM_OK;
 }
 
+/* Whether the corpora are those that the run was trained on; new ones are added to the cursor. */
+static plm_status check_corpora(struct plm_trainer *trainer,
+                                const struct plm_fingerprints *fingerprints,
+                                struct plm_error *error)
+{
+  const struct plm_config *config = trainer->config;
+  struct plm_trainer_state *state = &trainer->state;
+  if (plm_is_mixture(config, &state->cursor))
+    return plm_data_mixture_begin(&state->cursor, config, fingerprints, state->step, error);
+  if (fingerprints->count > 1)
+    return plm_error_set(error, PLM_USAGE, "--fingerprint names %u corpora, but corpus: has one",
+                         fingerprints->count);
+  return check_fingerprint(&state->cursor, fingerprints->of[0], error);
+}
+
+/* A resume that is refused changes neither `latest` nor DONE. */
 static plm_status find_state(struct plm_trainer *trainer,
                              const struct plm_fingerprints *fingerprints,
                              char directory[PLM_PATH_SIZE], bool *resumed, struct plm_error *error)
@@ -123,18 +139,12 @@ static plm_status find_state(struct plm_trainer *trainer,
   PLM_TRY(plm_data_cursor_init(&state->cursor, plm_plan_hash(&plan), config->seed, error));
   state->exact = true;
   PLM_TRY(plm_resume_find(trainer->run, resumed, &trainer->saved_step, directory, error));
-  if (*resumed) {
-    PLM_TRY(plm_resume_read_state(directory, config, state, error));
-    trainer->saved = true;
-    PLM_TRY(repair_latest(trainer, error));
-    PLM_TRY(check_done(trainer, directory, error));
-  }
-  if (plm_is_mixture(config, &state->cursor))
-    return plm_data_mixture_begin(&state->cursor, config, fingerprints, state->step, error);
-  if (fingerprints->count > 1)
-    return plm_error_set(error, PLM_USAGE, "--fingerprint names %u corpora, but corpus: has one",
-                         fingerprints->count);
-  return check_fingerprint(&state->cursor, fingerprints->of[0], error);
+  if (*resumed) PLM_TRY(plm_resume_read_state(directory, config, state, error));
+  PLM_TRY(check_corpora(trainer, fingerprints, error));
+  if (!*resumed) return PLM_OK;
+  trainer->saved = true;
+  PLM_TRY(repair_latest(trainer, error));
+  return check_done(trainer, directory, error);
 }
 
 /* ---- the feed and the announcements -------------------------------------------------------- */

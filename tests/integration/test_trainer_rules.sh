@@ -29,6 +29,7 @@ trainer_ends 2 "seed changed" "$run" --set trainer.steps=30 --set seed=12
 trainer_ends 2 "the run was trained on corpus" "$run" --set trainer.steps=30 \
   --fingerprint 00112233445566778899aabbccddeeff
 [ "$(lines_of "$run/trainer.jsonl")" -eq 20 ] || fail "a refused resume touched the metrics"
+[ -e "$run/DONE" ] || fail "a refused resume removed DONE"
 trainer_ends 0 "trainer.steps: 20 -> 30" "$run" --set trainer.steps=30
 jq -s -e 'all(.[:20][]; (.step % 10 == 0 and .checkpoint_ms > 0 or .step % 10 > 1 and .checkpoint_ms == 0 or .step % 10 == 1)
   and .step_ms > .data_wait_ms and (.padded_tokens_per_second * .step_ms / 512000 - 1 | fabs) < 1e-9)' \
