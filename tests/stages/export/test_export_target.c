@@ -1,0 +1,111 @@
+/* The folder of an export: exports of one place side by side, what killed ones leave, and what is
+ * moved aside. */
+#include "stages/export/export_target.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/support/cmocka_all.h"
+#include "tests/support/scratch.h"
+
+static void open_target(const char *output, struct plm_export_target *target)
+{
+  struct plm_error error = {0};
+  if (plm_export_target_open(output, true, target, &error) != PLM_OK) fail_msg("%s", error.what);
+}
+
+static mode_t mode_of(const char *path)
+{
+  struct stat info;
+  assert_int_equal(stat(path, &info), 0);
+  return info.st_mode & 07777;
+}
+
+/* Another export removes only what no export holds any more. */
+static void what_is_being_written_is_kept(void **state)
+{
+  (void)state;
+  struct plm_export_target one, two, three;
+  const char *output = scratch_path("side");
+  open_target(output, &one);
+  open_target(output, &two);
+  assert_string_not_equal(one.temporary, two.temporary);
+  assert_true(plm_file_exists(one.temporary) && plm_file_exists(two.temporary));
+  assert_int_equal(close(one.lock), 0); /* as if it had been killed */
+  open_target(output, &three);
+  assert_false(plm_file_exists(one.temporary));
+  assert_true(plm_file_exists(two.temporary) && plm_file_exists(three.temporary));
+  plm_export_target_abandon(&two);
+  plm_export_target_abandon(&three);
+  assert_false(plm_file_exists(two.temporary) || plm_file_exists(three.temporary));
+  assert_int_equal(two.lock, -1);
+}
+
+static void the_folder_has_the_mode_of_others(void **state)
+{
+  (void)state;
+  struct plm_export_target target;
+  const mode_t before = umask(027);
+  open_target(scratch_path("mode"), &target);
+  assert_int_equal(mode_of(target.temporary), 0750);
+  assert_int_equal(umask(before), 027);
+  plm_export_target_abandon(&target);
+}
+
+/* ".NAME.export-" may have 200 bytes. */
+static void long_names_are_refused(void **state)
+{
+  (void)state;
+  char name[256], path[PLM_PATH_SIZE];
+  struct plm_export_target target;
+  struct plm_error error = {0};
+  for (int length = 191; length <= 192; length++) {
+    memset(name, 'n', (size_t)length);
+    name[length] = '\0';
+    assert_int_equal(plm_path_join(path, scratch_directory(), name, NULL), PLM_OK);
+    assert_int_equal(plm_export_target_open(path, false, &target, &error),
+                     length == 191 ? PLM_OK : PLM_LIMIT);
+    plm_export_target_abandon(&target);
+  }
+  assert_non_null(strstr(error.what, "is too long"));
+}
+
+/* With force, what is at the place gets the first free name. */
+static void something_else_is_moved_aside(void **state)
+{
+  (void)state;
+  char moved[PLM_PATH_SIZE], expected[PLM_PATH_SIZE], file[PLM_PATH_SIZE];
+  struct plm_export_target target;
+  const char *output = scratch_path("aside");
+  for (int i = 0; i < 3; i++) {
+    open_target(output, &target);
+    assert_false(target.earlier);
+    assert_int_equal(target.aside, i > 0);
+    assert_int_equal(plm_path_join(file, target.temporary, "file", NULL), PLM_OK);
+    assert_int_equal(plm_file_write(file, "x", 1, 0644, NULL), PLM_OK);
+    assert_int_equal(plm_export_target_publish(&target, moved, NULL), PLM_OK);
+    expected[0] = '\0';
+    if (i > 0) snprintf(expected, sizeof expected, "%s.previous-%d", output, i);
+    assert_string_equal(moved, expected);
+    assert_true(plm_file_exists(output) && (i == 0 || plm_file_exists(moved)));
+    assert_false(plm_file_exists(target.temporary));
+    assert_int_equal(target.lock, -1);
+  }
+  struct plm_error error = {0};
+  assert_int_equal(plm_export_target_open(output, false, &target, &error), PLM_EXISTS);
+  assert_string_equal(error.where, output);
+  assert_string_equal(error.hint, "choose another --output, or move the folder aside with --force");
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(what_is_being_written_is_kept),
+      cmocka_unit_test(the_folder_has_the_mode_of_others),
+      cmocka_unit_test(long_names_are_refused),
+      cmocka_unit_test(something_else_is_moved_aside),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
