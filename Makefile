@@ -459,7 +459,7 @@ chaos: $(PROGRAMS) ## whole runs while processes are killed, stopped or starved 
 soak: $(PROGRAMS) ## an hour of a small run: memory, descriptors and threads of every process must not grow; MINUTES=
 	@PLM_BIN=$(BIN) tests/faults/soak.sh $(or $(MINUTES),60)
 
-# MUTANT='common/plan/plan.c:236:drop-term:1' repeats one fault. SET=check adds the tests that only the whole gate runs.
+# MUTANT='FILE:LINE:KIND:NUMBER' repeats one fault. SET=check adds the tests that only the whole gate runs.
 .PHONY: mutants
 mutants: ## plant small faults at random places, one at a time, and list those that no test of the module finds; SEED=, COUNT=, MINUTES=, SET=, LIMIT=, MUTANT=, AGAIN=1
 	@python3 -B tests/mutants/mutants.py $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT)) \
