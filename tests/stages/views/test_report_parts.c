@@ -120,6 +120,7 @@ static void second_run(struct plm_report_run *run)
 static void empty_run(struct plm_report_run *run)
 {
   begin_run(run, "<empty>", "stopped", "version: 1\n");
+  run->machine = (struct plm_report_machine){.known = true, .products = "b", .product_flops = 1e9};
 }
 
 static void open_runs(struct plm_report_run runs[3])
