@@ -87,7 +87,8 @@ static void add_others(struct plm_text *mine, const char *file)
   }
 }
 
-/* Takes turns with other runs, from reading the file to replacing it. The caller closes *lock. */
+/* Takes turns with other runs, from reading the file to replacing it. Not every file system has
+ * locks; without one, the file is written all the same. The caller closes *lock. */
 static plm_status lock_file(const char *path, int *lock, struct plm_error *error)
 {
   char name[PLM_PATH_SIZE];
@@ -95,8 +96,9 @@ static plm_status lock_file(const char *path, int *lock, struct plm_error *error
     return plm_error_set(error, PLM_LIMIT, "path %.200s is too long", path);
   *lock = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (*lock < 0) return plm_error_errno(error, "cannot open %s", name);
-  while (flock(*lock, LOCK_EX) != 0)
-    if (errno != EINTR) return plm_error_errno(error, "cannot lock %s", name);
+  int locked;
+  do locked = flock(*lock, LOCK_EX);
+  while (locked != 0 && errno == EINTR);
   return PLM_OK;
 }
 
