@@ -104,7 +104,7 @@ bool plm_cuda_check_known(const struct plm_cuda *cuda, const char *what)
 void plm_cuda_check_keep(const struct plm_cuda *cuda, const char *what)
 {
   char path[PLM_PATH_SIZE], folder[PLM_PATH_SIZE], text[1024];
-  if (place(cuda, what, path, text) && plm_measured_folder(folder) &&
+  if (place(cuda, what, path, text) && plm_path_parent(folder, path, nullptr) == PLM_OK &&
       plm_directory_make(folder, nullptr) == PLM_OK)
     (void)plm_file_replace(path, text, strlen(text), 0644, nullptr);
 }
