@@ -49,6 +49,13 @@ jq -se '[.[] | select(.loss) | .step] | sort == [0, 8, 12]' run/evaluator.jsonl 
 plm-packer -c pipeline.yaml --run kept >packer2.log 2>&1 &
 packer2=$!
 expect 0 plm-evaluator -c pipeline.yaml --run kept --threads 2
+# A checkpoint that an earlier evaluator could not read, and that is gone, is reported; the other lines stay.
+echo '{"v":1,"step":5,"split":"valid","skipped":"Input/output error","corrupt":false}' >>kept/evaluator.jsonl
+cp kept/evaluator.jsonl before.jsonl
+expect 0 plm-evaluator -c pipeline.yaml --run kept
+head -n -1 kept/evaluator.jsonl | cmp - before.jsonl || fail "not one more line: $(cat kept/evaluator.jsonl)"
+tail -n 1 kept/evaluator.jsonl | jq -e '.step == 5 and .skipped == "deleted before evaluation"' >/dev/null ||
+  fail "the one that could not be read: $(tail -n 1 kept/evaluator.jsonl)"
 kill "$packer2"
 wait "$packer2" || fail "the second packer did not drain"
 exact='select(.step == 12) | del(.seconds, .lag_steps, .time, .checkpoint)'

@@ -17,11 +17,12 @@
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { FAILING_MEMORY = 0 };
-static atomic_long failing_memory_calls, failing_memory_at;
+static atomic_long failing_memory_calls, failing_memory_at, failing_memory_blocks;
 #else
 enum { FAILING_MEMORY = 1 };
 static atomic_long failing_memory_calls;   /* since the attempt began */
 static atomic_long failing_memory_at = -1; /* the call that fails; -1: none */
+static atomic_long failing_memory_blocks;  /* that were allocated and not released yet */
 
 extern char __executable_start, etext;
 void *__libc_malloc(size_t size);
@@ -51,6 +52,7 @@ static void *failing_memory_close(void *block, size_t size)
   const uint64_t number = failing_memory_mark | size;
   memset((char *)block + size, FAILING_MEMORY_BYTE, usable - size);
   memcpy((char *)block + usable - sizeof number, &number, sizeof number);
+  failing_memory_blocks++;
   return block;
 }
 
@@ -67,6 +69,7 @@ static void failing_memory_check(void *block)
   PLM_ASSERT(size < end);
   for (size_t i = size; i < end; i++) PLM_ASSERT(bytes[i] == FAILING_MEMORY_BYTE);
   memset((char *)block + end, 0, sizeof number);
+  failing_memory_blocks--;
 }
 
 void *malloc(size_t size)
@@ -123,26 +126,44 @@ static inline void failing_memory_resume(long at)
 /* Work that takes memory and releases all of it, whether it fails or not. */
 typedef plm_status failing_memory_work(void *context, struct plm_error *error);
 
+/* One attempt, in which the allocation `at` fails. Returns whether the work got so far. */
+static inline bool failing_memory_attempt(failing_memory_work *work, void *context, long at,
+                                          plm_status *status)
+{
+  struct plm_error error = {0};
+  failing_memory_calls = 0;
+  failing_memory_at = at;
+  *status = work(context, &error);
+  const bool failed = failing_memory_calls > at;
+  failing_memory_at = -1;
+  if (*status == PLM_OK) return failed;
+  if (*status != PLM_NO_MEMORY || error.status != PLM_NO_MEMORY || !failed)
+    fail_msg("allocation %ld: status %d, \"%s\"", at, (int)*status, error.what);
+  assert_true(error.what[0] != '\0');
+  return failed;
+}
+
 /* Repeats the work until no allocation is left that could fail: the first one fails in the first
  * attempt, the second one in the second. Each attempt ends with PLM_NO_MEMORY and a message, or
  * with PLM_OK if the work can do without that memory, as the choice of a kernel can; then the work
- * itself checks its result. At least `least` attempts have to fail. */
+ * itself checks its result. At least `least` attempts have to fail. Libraries keep some memory for
+ * the next time, so an attempt that leaves blocks behind is repeated: it must not leave more. */
 static inline void failing_memory_try(failing_memory_work *work, void *context, long least)
 {
   if (!FAILING_MEMORY) skip("a sanitizer brings its own malloc");
   long failures = 0;
-  for (long at = 0, failed = 1; failed; at++) {
-    struct plm_error error = {0};
-    failing_memory_calls = 0;
-    failing_memory_at = at;
-    const plm_status status = work(context, &error);
-    failed = failing_memory_calls > at;
-    failing_memory_at = -1;
-    if (status == PLM_OK) continue;
-    if (status != PLM_NO_MEMORY || error.status != PLM_NO_MEMORY || !failed)
-      fail_msg("allocation %ld: status %d, \"%s\"", at, (int)status, error.what);
-    assert_true(error.what[0] != '\0');
-    failures++;
+  bool failed = true;
+  for (long at = 0; failed; at++) {
+    plm_status status;
+    const long before = failing_memory_blocks;
+    failed = failing_memory_attempt(work, context, at, &status);
+    failures += status != PLM_OK;
+    if (failing_memory_blocks <= before) continue;
+    const long kept = failing_memory_blocks;
+    failing_memory_attempt(work, context, at, &status);
+    if (failing_memory_blocks > kept)
+      fail_msg("allocation %ld: status %d, and %ld blocks are not released", at, (int)status,
+               failing_memory_blocks - kept);
   }
   assert_true(failures >= least);
 }

@@ -69,6 +69,12 @@ both --max-tokens 600 --pseudo-perplexity exact
 is 'has("pseudo_perplexity") and (has("pseudo_perplexity_fast") | not)'
 both --max-tokens 600 --pseudo-perplexity fast --random-fraction 0.1 --keep-fraction 0
 is 'has("pseudo_perplexity_fast") and (has("pseudo_perplexity") | not)'
+# nothing is masked for the estimate, so the rate of masks does not matter; the fractions do
+fast() { expect 0 evaluate --max-tokens 600 --pseudo-perplexity fast --json "$@" && jq .pseudo_perplexity_fast out; }
+estimate=$(fast --random-fraction 0.1 --keep-fraction 0.1)
+[ "$(fast --mask-rate 0.4 --random-fraction 0.1 --keep-fraction 0.1)" = "$estimate" ] || fail "the rate of masks counts"
+[ "$(fast --random-fraction 0.2 --keep-fraction 0.1)" != "$estimate" ] || fail "the random fraction does not count"
+[ "$(fast --random-fraction 0.1 --keep-fraction 0.2)" != "$estimate" ] || fail "the kept fraction does not count"
 
 # an exported model has no step, and says the hash of its weights
 expect 0 plm-pipeline export --checkpoint $checkpoint --output model

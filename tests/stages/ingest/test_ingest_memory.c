@@ -22,6 +22,7 @@ static plm_status ingest(void *context, struct plm_error *error)
   assert_int_equal(plm_file_exists(options->writer.directory), status == PLM_OK);
   if (status == PLM_OK) {
     assert_int_equal(result.records, 4);
+    assert_int_equal(result.duplicates, 1);
     assert_int_equal(plm_path_remove(options->writer.directory, NULL), PLM_OK);
   }
   failing_memory_resume(at);
