@@ -52,9 +52,6 @@ def environment_of_tests(build):
     values.update(PLM_ROOT=str(ROOT), PLM_BUILD=str(build), PLM_BIN=str(build / "bin"))
     values["CUDA_VISIBLE_DEVICES"] = ""  # device `auto` is the CPU here; make gpu-check tests GPUs
     values["PLM_ALGORITHM_CACHE"] = ""  # tests keep no product algorithms in the home folder
-    values["MALLOC_PERTURB_"] = (
-        "90"  # glibc fills memory that nobody has set, so it is not zero by chance
-    )
     values.setdefault("TSAN_OPTIONS", f"suppressions={ROOT}/tests/support/tsan.supp")
     if build.name in SANITIZED:
         values["PLM_TEST_ONCE"] = "1"
