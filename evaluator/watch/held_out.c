@@ -2,6 +2,7 @@
 #include "evaluator/watch/held_out.h"
 
 #include "common/base/log.h"
+#include "common/checkpoint/history.h"
 #include "common/metrics/metrics.h"
 
 enum { SOURCE_TOKENS = 8192 }; /* of a batch, as one forward pass takes */
@@ -47,7 +48,6 @@ static struct plm_held_out *add(struct plm_held_out_list *list, const char *set,
 {
   struct plm_held_out *item = &list->items[list->count++];
   *item = (struct plm_held_out){.set = set, .split = split, .bit = bit};
-  list->bits |= 1u << bit;
   return item;
 }
 
@@ -55,14 +55,9 @@ plm_status plm_held_out_open(const struct plm_config *config, struct plm_held_ou
                              struct plm_error *error)
 {
   const struct plm_config_evaluator *evaluator = &config->evaluator;
-  unsigned splits = 0;
-  for (uint32_t i = 0; i < evaluator->split_count; i++) {
-    enum plm_split split;
-    PLM_TRY(plm_split_parse(evaluator->splits[i], &split, error));
-    splits |= 1u << split;
-  }
+  PLM_TRY(plm_history_wanted(evaluator, &list->bits, error));
   for (unsigned split = 0; split < PLM_SPLIT_COUNT; split++)
-    if (splits & 1u << split) add(list, PLM_OWN_SET, (enum plm_split)split, split);
+    if (list->bits & 1u << split) add(list, PLM_OWN_SET, (enum plm_split)split, split);
   for (uint32_t i = 0; i < evaluator->set_count; i++) {
     const struct plm_config_set *set = &evaluator->sets[i];
     struct plm_held_out *item = add(list, set->name, set->split, PLM_SPLIT_COUNT + i);

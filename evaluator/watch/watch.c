@@ -15,6 +15,7 @@
 #include "common/base/log.h"
 #include "common/base/thread.h"
 #include "common/checkpoint/checkpoint.h"
+#include "common/checkpoint/history.h"
 #include "common/corpus/corpus_description.h"
 #include "common/feed/feed_run.h"
 #include "common/metrics/metrics.h"
@@ -25,7 +26,6 @@
 #include "evaluator/watch/checkpoints_seen.h"
 #include "evaluator/watch/feed_source.h"
 #include "evaluator/watch/held_out.h"
-#include "evaluator/watch/history.h"
 #include "evaluator/watch/watch_report.h"
 
 enum { POLL_MS = 200 };

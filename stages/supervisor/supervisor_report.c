@@ -47,7 +47,9 @@ void supervised_ending(const struct supervised *stage, char text[96])
     snprintf(text, 96, "was killed by signal %d (%s)", WTERMSIG(status),
              strsignal(WTERMSIG(status)));
   } else if (WEXITSTATUS(status) == 0) {
-    snprintf(text, 96, "ended before the run was complete");
+    snprintf(text, 96, "ended before %s",
+             stage->kind == PLM_KIND_EVALUATOR ? "every checkpoint was evaluated"
+                                               : "the run was complete");
   } else {
     snprintf(text, 96, "exited with %d", WEXITSTATUS(status));
   }

@@ -7,8 +7,10 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/base/log.h"
 #include "common/base/log_file.h"
 #include "common/base/random.h"
+#include "common/checkpoint/unevaluated.h"
 #include "common/run/run.h"
 #include "stages/supervisor/supervisor_internal.h"
 #include "stages/supervisor/supervisor_process.h"
@@ -202,6 +204,21 @@ static bool run_is_done(const struct plm_supervisor *supervisor)
   return plm_done_read(supervisor->run, &step, &identity, NULL) == PLM_OK;
 }
 
+/* Whether a stage that ended with 0 has nothing left to do. An evaluator that was told to stop once
+ * DONE existed also ends with it, so its reports decide. */
+static bool is_finished(const struct plm_supervisor *supervisor, enum plm_stage_index kind)
+{
+  struct plm_unevaluated left;
+  struct plm_error error = {0};
+  if (!run_is_done(supervisor)) return false;
+  if (kind != PLM_KIND_EVALUATOR) return true;
+  if (plm_unevaluated_read(supervisor->run, &supervisor->config->evaluator, &left, &error) ==
+      PLM_OK)
+    return left.count == 0;
+  plm_log_error(&error);
+  return false;
+}
+
 /* Whether a stage that ended by itself was finished, must be started again, or failed permanently.
  */
 static enum plm_stage_event classify(const struct plm_supervisor *supervisor,
@@ -210,11 +227,10 @@ static enum plm_stage_event classify(const struct plm_supervisor *supervisor,
   const enum plm_restart restart = plm_stage_restart(supervisor->config, stage->kind);
   const int status = stage->wait_status;
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
-    const bool done = run_is_done(supervisor);
     if (stage->kind == PLM_KIND_PACKER) {
       return restart == PLM_RESTART_ALWAYS ? PLM_EVENT_DIED : PLM_EVENT_ENDED;
     }
-    if (done) return PLM_EVENT_ENDED;
+    if (is_finished(supervisor, stage->kind)) return PLM_EVENT_ENDED;
     return restart == PLM_RESTART_NO ? PLM_EVENT_DIED_OUT : PLM_EVENT_DIED;
   }
   if (stage->hung && run_is_done(supervisor)) return PLM_EVENT_ENDED;

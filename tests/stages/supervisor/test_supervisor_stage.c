@@ -187,6 +187,56 @@ static void what_its_own_end_means(void **state)
   }
 }
 
+static void write_in_run(const struct plm_supervisor *supervisor, const char *name,
+                         const char *text)
+{
+  char path[PLM_PATH_SIZE];
+  assert_int_equal(plm_path_join(path, supervisor->run, name, NULL), PLM_OK);
+  assert_int_equal(plm_file_write(path, text, strlen(text), 0644, NULL), PLM_OK);
+}
+
+/* An evaluator that is told to stop once DONE exists also ends with 0. It has finished only if
+ * evaluator.jsonl has all of its splits for every checkpoint. */
+static void an_evaluator_has_finished_when_its_reports_are_complete(void **state)
+{
+  static const struct {
+    const char *reports; /* NULL: no file */
+    enum plm_restart restart;
+    enum plm_stage_state expected;
+  } rows[] = {
+      {NULL, PLM_RESTART_ON_FAILURE, PLM_STAGE_BACKOFF},
+      {NULL, PLM_RESTART_NO, PLM_STAGE_FATAL},
+      {"{\"step\":3,\"split\":\"valid\"}\n", PLM_RESTART_ON_FAILURE, PLM_STAGE_BACKOFF},
+      {"{\"step\":6,\"split\":\"valid\"}\n", PLM_RESTART_ON_FAILURE, PLM_STAGE_BACKOFF},
+      {"{\"step\":3,\"split\":\"valid\"}\n{\"step\":6,\"split\":\"test\"}\n",
+       PLM_RESTART_ON_FAILURE, PLM_STAGE_BACKOFF},
+      {"{\"step\":3,\"split\":\"valid\"}\n{\"step\":6,\"split\":\"valid\"}\n",
+       PLM_RESTART_ON_FAILURE, PLM_STAGE_DONE},
+      {"{\"step\":3,\"skipped\":\"corrupt\"}\n{\"step\":6,\"split\":\"valid\"}\n", PLM_RESTART_NO,
+       PLM_STAGE_DONE},
+  };
+  struct plm_supervisor *supervisor = *state;
+  char folder[PLM_PATH_SIZE];
+  assert_int_equal(plm_done_write(supervisor->run, 6, (struct plm_hash){0}, NULL), PLM_OK);
+  for (int step = 3; step <= 6; step += 3) {
+    char name[64];
+    snprintf(name, sizeof name, "checkpoints/step_%08d", step);
+    assert_int_equal(plm_path_join(folder, supervisor->run, name, NULL), PLM_OK);
+    assert_int_equal(plm_directory_make(folder, NULL), PLM_OK);
+  }
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    if (rows[i].reports != NULL)
+      write_in_run(supervisor, PLM_RUN_EVALUATOR_METRICS, rows[i].reports);
+    ((struct plm_config *)supervisor->config)->evaluator.restart = rows[i].restart;
+    struct supervised *stage = add(supervisor, PLM_KIND_EVALUATOR, PLM_STAGE_READY);
+    supervised_reaped(supervisor, stage, EXITED(0));
+    if (stage->state != rows[i].expected)
+      fail_msg("row %zu: %s", i, plm_stage_state_name(stage->state));
+    if (stage->state == PLM_STAGE_FATAL)
+      assert_string_equal(stage->failed_how, "ended before every checkpoint was evaluated");
+  }
+}
+
 static void five_deaths_are_permanent(void **state)
 {
   struct plm_supervisor *supervisor = *state;
@@ -374,6 +424,7 @@ int main(void)
       TEST(it_is_killed_when_its_time_is_up),
       TEST(killing_takes_effect_at_once),
       TEST(what_its_own_end_means),
+      TEST(an_evaluator_has_finished_when_its_reports_are_complete),
       TEST(five_deaths_are_permanent),
       TEST(an_end_while_stopping_is_no_failure),
       TEST(its_end_waits_for_the_writer_of_its_log),

@@ -1,11 +1,24 @@
 /* Entries sorted by step, filled from the lines of evaluator.jsonl. */
-#include "evaluator/watch/history.h"
+#include "common/checkpoint/history.h"
 
 #include <cjson/cJSON.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/metrics/metrics.h"
+
+plm_status plm_history_wanted(const struct plm_config_evaluator *evaluator, unsigned *bits,
+                              struct plm_error *error)
+{
+  *bits = 0;
+  for (uint32_t i = 0; i < evaluator->split_count; i++) {
+    enum plm_split split;
+    PLM_TRY(plm_split_parse(evaluator->splits[i], &split, error));
+    *bits |= 1u << split;
+  }
+  for (uint32_t i = 0; i < evaluator->set_count; i++) *bits |= 1u << (PLM_SPLIT_COUNT + i);
+  return PLM_OK;
+}
 
 /* The index of the first entry with at least this step. */
 static size_t place_of(const struct plm_history *history, uint64_t step)

@@ -3,8 +3,8 @@
  * PLM_SPLIT_COUNT + i is entry i of evaluator.sets, and PLM_HISTORY_OTHER is any other set. A step
  * that is published again with other weights is another checkpoint; reports about the earlier one
  * do not count for it. */
-#ifndef PLM_EVALUATOR_WATCH_HISTORY_H
-#define PLM_EVALUATOR_WATCH_HISTORY_H
+#ifndef PLM_COMMON_CHECKPOINT_HISTORY_H
+#define PLM_COMMON_CHECKPOINT_HISTORY_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -34,6 +34,10 @@ struct plm_history {
   size_t count, capacity;
 };
 
+/* What an evaluator with this configuration has to report about each checkpoint: the bits of its
+ * splits and sets. PLM_CONFIG: a split is unknown. */
+plm_status plm_history_wanted(const struct plm_config_evaluator *evaluator, unsigned *bits,
+                              struct plm_error *error);
 /* Adds what the file reports; a missing file reports nothing. */
 plm_status plm_history_read(struct plm_history *history, const char *path, struct plm_error *error);
 /* Adds the report of one split or set, the number of its bit. identity NULL: the weights are

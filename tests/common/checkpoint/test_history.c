@@ -3,7 +3,7 @@
 #include "tests/support/cmocka_all.h"
 
 #include "common/base/file.h"
-#include "evaluator/watch/history.h"
+#include "common/checkpoint/history.h"
 #include "tests/support/scratch.h"
 
 static void history_reads_what_was_reported(void **state)
