@@ -130,6 +130,7 @@ static plm_status open_and_serve(const struct plm_arguments *arguments,
     status = packer_serve(options, &plm_stop_requested, error);
   else if (status == PLM_INTERRUPTED || status == PLM_TERMINATED)
     status = PLM_OK; /* stopped while a corpus was copied; there is nothing to tidy up */
+  if (status == PLM_OK) status = plm_stop_drained(error);
   for (uint32_t c = 0; c < options->corpus_count; c++) plm_corpus_close(options->corpora[c]);
   plm_corpus_paths_deinit(&corpora);
   return status;
@@ -190,7 +191,7 @@ int main(int argc, char **argv)
           "Serves packed chunks of a corpus to the trainer and the evaluator of a run, from any\n"
           "host. It has no state, so it may be started, stopped and killed at any time.\n",
       .options = program_options,
-      .more = "Exit codes: 0 stopped by a signal, 1 failed, 2 usage or configuration.\n",
+      .more = "Exit codes: 1 failed, 2 usage or configuration, 130 or 143 stopped by a signal.\n",
       .run = run,
   };
   return plm_program_main(&program, argc, argv);

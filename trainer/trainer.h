@@ -80,6 +80,8 @@ plm_status plm_trainer_open(struct plm_trainer *trainer, const struct plm_config
                             struct plm_error *error);
 /* PLM_OK if the run is complete, or if a stop signal ended it and its state is published. */
 plm_status plm_trainer_run(struct plm_trainer *trainer, struct plm_error *error);
+/* Whether nothing is left to train. */
+bool plm_trainer_is_complete(const struct plm_trainer *trainer);
 void plm_trainer_close(struct plm_trainer *trainer);
 
 /* What is known between two micro-batches after a stop signal. */

@@ -4,6 +4,7 @@
 #include "common/cli/program.h"
 #include "common/metrics/exporter.h"
 #include "common/run/run.h"
+#include "common/run/stop.h"
 #include "trainer/ranks/rank_start.h"
 #include "trainer/trainer.h"
 
@@ -32,6 +33,9 @@ static plm_status train(const struct plm_config *config, struct plm_ranks *ranks
                                PLM_RUN_TRAINER_METRICS, PLM_STAGE_TRAINER, &exporter, error);
   if (status == PLM_OK) status = plm_trainer_run(&trainer, error);
   if (status != PLM_OK) plm_ranks_fail(ranks, error);
+  /* mpirun would take another code than 0 for a failure of the rank */
+  if (status == PLM_OK && ranks == NULL && !plm_trainer_is_complete(&trainer))
+    status = plm_stop_drained(error);
   plm_exporter_close(exporter);
   plm_trainer_close(&trainer);
   return status;

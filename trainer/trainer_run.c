@@ -248,6 +248,11 @@ static plm_status save_step_0(struct plm_trainer *trainer, struct plm_error *err
   return PLM_OK;
 }
 
+bool plm_trainer_is_complete(const struct plm_trainer *trainer)
+{
+  return trainer->complete || trainer->state.step >= trainer->config->trainer.steps;
+}
+
 plm_status plm_trainer_run(struct plm_trainer *trainer, struct plm_error *error)
 {
   if (trainer->complete) return PLM_OK;

@@ -84,6 +84,13 @@ plm_status plm_stop_status(int signal_number)
   return signal_number == SIGINT ? PLM_INTERRUPTED : PLM_TERMINATED;
 }
 
+plm_status plm_stop_drained(struct plm_error *error)
+{
+  const int number = __atomic_load_n(&plm_stop_requested, __ATOMIC_ACQUIRE);
+  if (number == 0) return PLM_OK;
+  return plm_error_set(error, plm_stop_status(number), "%s", "");
+}
+
 static const char *name_of(int signal_number)
 {
   switch (signal_number) {

@@ -537,6 +537,7 @@ plm_status plm_watch(const struct plm_config *config, struct plm_ops *ops, struc
              "start");
     status = PLM_OK;
   }
+  if (status == PLM_OK && !complete(watch)) status = plm_stop_drained(error);
   close_watch(watch);
   free(watch);
   return status;

@@ -9,9 +9,9 @@
 #include "common/config/config.h"
 #include "common/ops/ops.h"
 
-/* Runs until DONE exists and every checkpoint is reported, or until a stop signal. When the signal
- * comes, the current evaluation may take trainer.stop_timeout_s to finish; after that it is
- * dropped. */
+/* Runs until DONE exists and every checkpoint is reported, or until a stop signal, after which it
+ * returns what plm_stop_drained does unless nothing was left to report. When the signal comes, the
+ * current evaluation may take trainer.stop_timeout_s to finish; after that it is dropped. */
 plm_status plm_watch(const struct plm_config *config, struct plm_ops *ops, struct plm_error *error);
 
 #endif

@@ -152,26 +152,11 @@ unsigned plm_kubernetes_grace_s(const struct plm_kubernetes_run *run)
 
 /* ---- the evaluator ------------------------------------------------------------------------- */
 
-/* A stopped evaluator exits with 0, and Kubernetes would take an evicted pod for a complete one. So
- * the shell ends with 143 after SIGTERM. A trap interrupts `wait`; the child's own exit code is
- * that of the `wait` after which it is gone. */
+/* A stopped evaluator exits with 143, so Kubernetes does not take an evicted pod for a complete
+ * one.
+ */
 static const char evaluator_container[] =
-    "      command:\n"
-    "        - /bin/sh\n"
-    "        - -c\n"
-    "        - |\n"
-    "          stopping='' child=''\n"
-    "          trap 'stopping=yes; [ -z \"$child\" ] || kill -TERM \"$child\"' TERM\n"
-    "          plm-evaluator -c " PLM_POD_CONFIG " --prometheus 0.0.0.0:9464 &\n"
-    "          child=$!\n"
-    "          [ -z \"$stopping\" ] || kill -TERM \"$child\"\n"
-    "          while :; do\n"
-    "            wait \"$child\"\n"
-    "            code=$?\n"
-    "            kill -0 \"$child\" 2>/dev/null || break\n"
-    "          done\n"
-    "          [ -z \"$stopping\" ] || exit 143\n"
-    "          exit \"$code\"\n"
+    "      command: [plm-evaluator, -c, " PLM_POD_CONFIG ", --prometheus, 0.0.0.0:9464]\n"
     "      ports:\n"
     "        - {name: feed, containerPort: 5702}\n"
     "        - {name: metrics, containerPort: 9464}\n"

@@ -4,7 +4,7 @@ say() { echo "$(date '+%F %T') plm: $*"; }
 
 # Slurm sends SIGUSR1 to this script before the time limit, and SIGTERM to every process when it requeues or
 # cancels the job. The script passes both on as SIGUSR1, which stops a stage but does not count as its first
-# signal. The trainer then finishes its step, publishes a checkpoint and exits with 0.
+# signal. The trainer then finishes its step, publishes a checkpoint and exits with 143.
 stopping='' child='' interrupted=''
 stop() {
   stopping=$1

@@ -50,6 +50,9 @@ void supervised_ending(const struct supervised *stage, char text[96])
     snprintf(text, 96, "ended before %s",
              stage->kind == PLM_KIND_EVALUATOR ? "every checkpoint was evaluated"
                                                : "the run was complete");
+  } else if (WEXITSTATUS(status) == 128 + SIGTERM || WEXITSTATUS(status) == 128 + SIGINT) {
+    snprintf(text, 96, "was stopped by a signal that did not come from this run (exit code %d)",
+             WEXITSTATUS(status));
   } else {
     snprintf(text, 96, "exited with %d", WEXITSTATUS(status));
   }

@@ -240,13 +240,14 @@ static enum plm_stage_event classify(const struct plm_supervisor *supervisor,
   return restart == PLM_RESTART_NO ? PLM_EVENT_DIED_OUT : PLM_EVENT_DIED;
 }
 
-/* Whether the signal with which it was asked to stop ended it before it could handle it. mpirun
- * exits with 128 and the signal's number if that happened to a rank. */
+/* Whether it ended as a program does that the signal stopped: with 128 and the signal's number, or,
+ * if it could not handle the signal yet, by the signal itself. mpirun exits with such a code if
+ * that happened to a rank. */
 static bool ended_by_request(const struct supervised *stage)
 {
   const int status = stage->wait_status, asked = stage->gang ? SIGUSR1 : SIGTERM;
   if (WIFSIGNALED(status)) return WTERMSIG(status) == asked;
-  return stage->gang && WEXITSTATUS(status) == 128 + asked;
+  return WEXITSTATUS(status) == 128 + asked;
 }
 
 static void ended_by_itself(struct plm_supervisor *supervisor, struct supervised *stage)

@@ -62,7 +62,7 @@ make_room
 expect 0 plm-evaluator -c pipeline.yaml --run "$run" "${many[@]}"
 same_results "$run"
 kill $packer
-wait $packer || fail "the packer ended with $?: $(cat packer.log)"
+drained $packer "the packer"
 rm -r "$run"
 
 # ---- the supervisor: no room at the start

@@ -16,9 +16,8 @@ DEATHS = {
 class Process:
     """One process, started again whenever it has ended without being complete."""
 
-    def __init__(self, case, name, complete, may_stop=True):
+    def __init__(self, case, name, complete):
         self.case, self.name, self.complete = case, name, complete
-        self.may_stop = may_stop  # whether it also ends with 0 because it was told to stop
         self.process = None
         self.done = False
         self.expected = set()  # how it may end, besides 0, 1 and 4
@@ -49,7 +48,7 @@ class Process:
         self.forget()
         self.done = status == 0 and self.complete()
         need(
-            self.done or status != 0 or self.may_stop,
+            self.done or status != 0,
             f"{self.name} ended with 0, but the run is not complete",
         )
         return not self.done
@@ -132,7 +131,7 @@ class UnderUp:
     def __init__(self, bench, case, _, evaluated):
         self.bench, self.case = bench, case
         complete = (case.run / "DONE").exists
-        self.supervisor = Process(case, "supervisor", lambda: complete() and evaluated(), False)
+        self.supervisor = Process(case, "supervisor", lambda: complete() and evaluated())
 
     def tend(self):
         if self.supervisor.ended():

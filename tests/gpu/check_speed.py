@@ -134,7 +134,7 @@ def run_trainer(check, name, sizes, micro_tokens, until):
 def resumed(run, figures, until):
     """Stops the trainer with SIGTERM, starts it again, and measures the time until its first step ends."""
     run.trainer.process.terminate()
-    if not run.trainer.wait(until - time.monotonic()).good:
+    if run.trainer.wait(until - time.monotonic()).status != 143:
         return
     before = len(run.lines())
     run.start()

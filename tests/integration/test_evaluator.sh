@@ -57,13 +57,13 @@ head -n -1 kept/evaluator.jsonl | cmp - before.jsonl || fail "not one more line:
 tail -n 1 kept/evaluator.jsonl | jq -e '.step == 5 and .skipped == "deleted before evaluation"' >/dev/null ||
   fail "the one that could not be read: $(tail -n 1 kept/evaluator.jsonl)"
 kill "$packer2"
-wait "$packer2" || fail "the second packer did not drain"
+drained "$packer2" "the second packer"
 exact='select(.step == 12) | del(.seconds, .lag_steps, .time, .checkpoint)'
 jq -c "$exact" run/evaluator.jsonl >one.exact
 jq -c "$exact" kept/evaluator.jsonl >two.exact
 cmp one.exact two.exact || fail "two threads give other numbers"
 kill "$packer"
-wait "$packer" || fail "the packer did not drain"
+drained "$packer" "the packer"
 expect 0 plm-pipeline evaluate --checkpoint run/checkpoints/step_00000012 --corpus corpus --max-tokens 4000 --json
 jq -c "$exact" out >once.exact
 cmp one.exact once.exact || { diff one.exact once.exact >&2; fail "evaluate gives other numbers"; }

@@ -48,7 +48,7 @@ whole run/evaluator.jsonl || fail "evaluator.jsonl has half a line: $(cat run/ev
 expect 0 plm-evaluator -c pipeline.yaml
 [ "$(wc -l <run/evaluator.jsonl)" -eq "$lines" ] || fail "evaluator.jsonl has $(wc -l <run/evaluator.jsonl) lines"
 kill $packer
-wait $packer || fail "the packer ended with $?"
+drained $packer "the packer"
 
 plm-packer -c pipeline.yaml --run small 2>packer.log &
 expect 1 limit_to 100 plm-trainer -c pipeline.yaml --run small --set trainer.checkpoint.max_failed_checkpoints=2

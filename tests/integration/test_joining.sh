@@ -51,14 +51,15 @@ for time in 1 2; do # the second time at another port
     says out '^evaluator\.0 .* [0-9.]+ k/s +0$'
   fi
   kill "$evaluator"
-  wait "$evaluator" || fail "the evaluator did not drain"
+  drained "$evaluator" "the evaluator"
   [ ! -e run/peers.evaluator.json ] || fail "the evaluator left its peers behind"
 done
 [ "$(grep -c '^{' run/evaluator.jsonl)" -ge 1 ] || fail "nothing was evaluated with the packer"
 
 # ---- the packer knows the evaluator, the trainer starts again ----
 kill "$packer" "$trainer"
-wait "$packer" "$trainer" || fail "the trainer did not drain"
+drained "$packer" "the packer"
+drained "$trainer" "the trainer"
 [ ! -e run/peers.trainer.json ] || fail "the trainer left its peers behind"
 plm-evaluator -c pipeline.yaml --run run "${long[@]}" >>evaluator.log 2>&1 </dev/null &
 evaluator=$!
@@ -70,9 +71,10 @@ plm-trainer -c pipeline.yaml --run run "${long[@]}" >>trainer.log 2>&1 </dev/nul
 trainer=$!
 wait_for 20 peer run trainer "$packer"
 kill "$trainer"
-wait "$trainer" || fail "the trainer did not drain"
+drained "$trainer" "the trainer"
 kill "$evaluator" "$packer"
-wait "$evaluator" "$packer" || fail "a drain fails"
+drained "$evaluator" "the evaluator"
+drained "$packer" "the packer"
 wait_for 20 expect 3 plm-pipeline ps --run run
 
 # ---- with a supervisor whose packer has failed for good: one that joins serves the run ----
@@ -91,7 +93,7 @@ status=0
 wait "$up" || status=$?
 [ "$status" -eq 143 ] || fail "up ends with $status: $(tail -n 5 up.log)"
 kill "$packer"
-wait "$packer" || fail "the packer did not drain"
+drained "$packer" "the packer"
 
 # ---- nobody joined: published, exit code 4, long before network.wait_packers_s (600) ----
 status=0

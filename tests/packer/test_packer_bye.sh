@@ -23,4 +23,4 @@ kill -CONT "$packer"
 expect 0 plm-trainer -c pipeline.yaml "${short[@]}"
 says packer.err 'serving .* again'
 kill "$packer"
-wait "$packer" || fail "the packer ended with $?"
+drained "$packer" "the packer"

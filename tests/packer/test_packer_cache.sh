@@ -27,7 +27,7 @@ packed
 expect 0 plm-trainer -c pipeline.yaml "${short[@]}"
 released
 kill "$packer"
-wait "$packer" || fail "the packer ended with $?"
+drained "$packer" "the packer"
 
 mv "$copy" moved
 held -x
@@ -35,6 +35,6 @@ packed
 opened() { [ "$(readlink "/proc/$packer/fd/"* | grep -c "$copy.lock\$")" -gt 0 ]; }
 wait_for 30 opened
 kill "$packer"
-wait "$packer" || fail "a packer that waits for a copy ended with $?: $(cat packer.err)"
+drained "$packer" "a packer that waits for a copy"
 released
 [ ! -e "$copy" ] || fail "it did not wait: there is a copy"

@@ -98,7 +98,7 @@ static void serves_the_plan_over_tcp_and_ipc(void **state)
     uint64_t epoch, chunk;
     plm_feed_position(feed, &epoch, &chunk);
     assert_true(epoch >= 2);
-    assert_int_equal(packers_stop(packer, SIGTERM), 0);
+    assert_int_equal(packers_stop(packer, SIGTERM), 143);
     plm_feed_close(feed);
   }
 }
@@ -146,7 +146,7 @@ static void kill_packers(const char *corpus, struct plm_feed_options options)
     wait_for_packer(feed, packers[i]); /* the last ones have just started */
   plm_feed_counters(feed, &counters);
   assert_int_equal(counters.invalid, 0);
-  for (int i = 0; i < 2; i++) assert_int_equal(packers_stop(packers[i], SIGTERM), 0);
+  for (int i = 0; i < 2; i++) assert_int_equal(packers_stop(packers[i], SIGTERM), 143);
   plm_feed_close(feed);
 }
 
@@ -177,7 +177,7 @@ static void restart_consumer(const char *corpus, struct plm_feed_options options
   assert_true(plm_hash_equal(packers_take(feed, 100, CHUNKS), want));
   plm_feed_seek(feed, PLM_SPLIT_TRAIN, epoch, chunk);
   assert_true(plm_hash_equal(packers_take(feed, 100, CHUNKS), want));
-  assert_int_equal(packers_stop(packer, SIGTERM), 0);
+  assert_int_equal(packers_stop(packer, SIGTERM), 143);
   plm_feed_close(feed);
 }
 
@@ -216,7 +216,7 @@ static void a_corpus_without_clusters_is_refused(void **state)
                               "data.sampling is clusters, but the packer's corpus keeps no "
                               "clusters",
                               15000));
-  assert_int_equal(packers_stop(packer, SIGTERM), 0);
+  assert_int_equal(packers_stop(packer, SIGTERM), 143);
   plm_feed_close(feed);
 }
 
@@ -251,7 +251,7 @@ static void tells_sizes_corpus_and_peers(void **state)
   plm_feed_seek(feed, PLM_SPLIT_VALID, 0, 0);
   assert_int_equal(plm_feed_next(feed, 1, NULL, &batch, &error), PLM_OK);
   plm_feed_release(feed, &batch);
-  assert_int_equal(packers_stop(packer, SIGTERM), 0);
+  assert_int_equal(packers_stop(packer, SIGTERM), 143);
   plm_feed_close(feed);
 }
 
@@ -279,8 +279,8 @@ static void another_corpus_is_refused(void **state)
   plm_feed_counters(feed, &counters);
   assert_true(counters.refused >= 1);
   assert_int_equal(counters.peers, 1);
-  assert_int_equal(packers_stop(first, SIGTERM), 0);
-  assert_int_equal(packers_stop(second, SIGTERM), 0); /* it kept trying until it was stopped */
+  assert_int_equal(packers_stop(first, SIGTERM), 143);
+  assert_int_equal(packers_stop(second, SIGTERM), 143); /* it kept trying until it was stopped */
   plm_feed_close(feed);
   /* If the fingerprint is known beforehand, no packer with another corpus is let in. */
   options.fingerprint = known.fingerprint;
@@ -289,7 +289,7 @@ static void another_corpus_is_refused(void **state)
   const pid_t third = packers_start(wrong, plm_feed_bound(feed), NULL, log);
   struct plm_batch batch;
   assert_int_equal(plm_feed_next(feed, 1, NULL, &batch, &error), PLM_TIMEOUT);
-  assert_int_equal(packers_stop(third, SIGTERM), 0);
+  assert_int_equal(packers_stop(third, SIGTERM), 143);
   plm_feed_close(feed);
 }
 
@@ -327,7 +327,7 @@ static void welcome_names_the_others(void **state)
   assert_true(plm_hash_equal(packers_take(first, 50, CHUNKS), trained));
   assert_true(
       plm_hash_equal(packers_take(second, 100, 3), evaluated)); /* reaches into the next epoch */
-  assert_int_equal(packers_stop(packer, SIGTERM), 0);
+  assert_int_equal(packers_stop(packer, SIGTERM), 143);
   plm_feed_close(first);
   plm_feed_close(second);
 }
@@ -369,7 +369,7 @@ static void one_consumer_by_two_names(void **state)
   assert_true(plm_hash_equal(packers_take(first, 50, CHUNKS), want));
   sleep(3); /* three PINGs: a peer that was replaced would be answered with REHELLO */
   assert_true(plm_hash_equal(packers_take(second, 50, CHUNKS), want));
-  assert_int_equal(packers_stop(packer, SIGTERM), 0);
+  assert_int_equal(packers_stop(packer, SIGTERM), 143);
   assert_int_equal(lines_with(log, "serving tcp://"),
                    4); /* each consumer once under each of two names */
   assert_int_equal(lines_with(log, "again"), 0);
@@ -401,7 +401,7 @@ static void follows_the_run_folder(void **state)
     assert_true(plm_hash_equal(packers_take(feed, 50, CHUNKS), want));
     plm_feed_close(feed);
   }
-  assert_int_equal(packers_stop(packer, SIGTERM), 0);
+  assert_int_equal(packers_stop(packer, SIGTERM), 143);
   char *lines;
   size_t size;
   assert_int_equal(plm_file_read(scratch_path("run/packers.jsonl"), 1 << 20, &lines, &size, &error),

@@ -153,7 +153,7 @@ static void refused(const char *client_keys, const char *reason, const char *nam
   assert_int_equal(counters.peers, 0);
   assert_int_equal(counters.chunks, 0);
   assert_true(counters.refused >= 1);
-  assert_int_equal(packers_stop(packer, SIGTERM), 0); /* it was still trying */
+  assert_int_equal(packers_stop(packer, SIGTERM), 143); /* it was still trying */
   plm_feed_close(feed);
 }
 
@@ -218,7 +218,7 @@ static void with_the_right_key_until_revoked(void **state)
   assert_true(scratch_appears(log, " list", 15000));
   plm_feed_counters(feed, &counters);
   assert_int_equal(counters.peers, 0);
-  assert_int_equal(packers_stop(packer, SIGTERM), 0);
+  assert_int_equal(packers_stop(packer, SIGTERM), 143);
   plm_feed_close(feed);
   refused(folder, "the key is not on the consumer's list", "revoked.log");
   /* Once its key is back on the list, it is let in without a restart. */
@@ -229,7 +229,7 @@ static void with_the_right_key_until_revoked(void **state)
   assert_int_equal(plm_keys_write(keys, "node", &made, &error), PLM_OK);
   assert_int_equal(plm_feed_next(feed, 1, NULL, &batch, &error), PLM_OK);
   plm_feed_release(feed, &batch);
-  assert_int_equal(packers_stop(again, SIGTERM), 0);
+  assert_int_equal(packers_stop(again, SIGTERM), 143);
   plm_feed_close(feed);
 }
 

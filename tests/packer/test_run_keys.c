@@ -194,7 +194,7 @@ static void a_stranger_learns_nothing_and_serves_nothing(void **state)
   assert_int_equal(waitpid(trainer, &status, 0), trainer);
   assert_int_equal(status, 0);
   assert_true(plm_file_exists(scratch_path("run/DONE")));
-  assert_int_equal(packers_stop(packer, SIGTERM), 0);
+  assert_int_equal(packers_stop(packer, SIGTERM), 143);
 }
 
 /* Somebody else has bound the port of the run. */
@@ -223,7 +223,7 @@ static void a_packer_serves_no_stranger(void **state)
     assert_int_equal(counters.peers, 0);
     assert_int_equal(counters.chunks, 0);
     assert_false(scratch_appears(log, "serving", 0));
-    assert_int_equal(packers_stop(packer, SIGTERM), 0);
+    assert_int_equal(packers_stop(packer, SIGTERM), 143);
     plm_feed_close(feed);
   }
 }

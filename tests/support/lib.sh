@@ -58,6 +58,13 @@ expect() {
   }
 }
 
+# drained PID WHO: waits for a stage that SIGTERM stops, which it says with its exit code
+drained() {
+  local status=0
+  wait "$1" || status=$?
+  [ "$status" -eq 143 ] || fail "$2 ended with $status, and not with 143"
+}
+
 # says FILE REGEX: the file has a line that matches
 says() {
   grep -qE -- "$2" "$1" || {

@@ -23,4 +23,4 @@ def test_the_evaluator_connects_to_the_configured_address():
             connection.close()
         finally:
             evaluator.terminate()
-            assert evaluator.wait() == 0
+            assert evaluator.wait() == 143

@@ -280,6 +280,11 @@ static void ends_are_told_in_words(void **state)
     const char *text;
   } rows[] = {{EXITED(0), false, false, "ended before the run was complete"},
               {EXITED(3), false, false, "exited with 3"},
+              {EXITED(143), false, false,
+               "was stopped by a signal that did not come from this run (exit code 143)"},
+              {EXITED(130), false, false,
+               "was stopped by a signal that did not come from this run (exit code 130)"},
+              {EXITED(138), false, false, "exited with 138"},
               {KILLED(9), false, false, "was killed by signal 9 (Killed)"},
               {KILLED(9), true, true, "lost rank 0, and mpirun did not notice"},
               {EXITED(137), false, false, "exited with 137"},

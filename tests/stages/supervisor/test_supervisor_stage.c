@@ -157,6 +157,8 @@ static void what_its_own_end_means(void **state)
       {T, FAIL, EXITED(3), false, {AGAIN, AGAIN}},   {T, NO, EXITED(3), false, {FATAL, FATAL}},
       {E, FAIL, EXITED(5), false, {AGAIN, AGAIN}},   {P, FAIL, KILLED(9), false, {AGAIN, AGAIN}},
       {P, NO, KILLED(9), false, {FATAL, FATAL}},     {T, FAIL, KILLED(2), false, {AGAIN, AGAIN}},
+      {P, FAIL, EXITED(143), false, {AGAIN, AGAIN}}, {P, NO, EXITED(143), false, {FATAL, FATAL}},
+      {E, FAIL, EXITED(143), false, {AGAIN, AGAIN}}, {T, FAIL, EXITED(143), false, {AGAIN, AGAIN}},
       {T, FAIL, KILLED(9), true, {AGAIN, DONE}},     {T, NO, KILLED(9), true, {FATAL, DONE}},
   };
   for (int done = 0; done < 2; done++) {
