@@ -96,6 +96,7 @@ static plm_status run_command(const struct plm_command *command,
   if (!context.config_given) context.config_path = "./pipeline.yaml";
   PLM_TRY(plm_arguments_color(arguments, &context.color, error));
   PLM_TRY(find_program_directory(directory, error));
+  if (!command->sets) PLM_TRY(plm_command_check_set(arguments, command->name, error));
   plm_arguments_log(arguments, program);
   return command->run(&context, error);
 }

@@ -25,6 +25,7 @@ struct plm_command {
   const char *summary;              /* one line, with a verb */
   const char *details;              /* paragraphs for --help; may be NULL */
   const struct plm_option *options; /* besides plm_common_options; ends with a NULL name */
+  bool sets; /* applies --set to a configuration; otherwise it may only choose the run */
   /* Prints the results. The status becomes the exit code, and main prints the error, unless
    * error->what is empty because the command has already reported everything. */
   plm_status (*run)(const struct plm_command_context *context, struct plm_error *error);
@@ -41,12 +42,17 @@ plm_status plm_command_run_folder(const struct plm_command_context *context,
 
 /* The configuration that the run was last started with, from its own pipeline.yaml and without the
  * environment. A run that has never started has none: without --run, the configuration at hand is
- * read instead. The caller deinits *config. */
+ * read instead, with its --set. PLM_USAGE if --set names another key than `run` for a run that has
+ * started. The caller deinits *config. */
 plm_status plm_command_run_config(const struct plm_command_context *context,
                                   struct plm_config *config, struct plm_error *error);
 /* Reads RUN/pipeline.yaml; PLM_NOT_FOUND if there is none. The caller deinits *config. */
 plm_status plm_command_read_run(const char *run, struct plm_config *config,
                                 struct plm_error *error);
+
+/* PLM_USAGE if --set names another key than `run`, which `command` would ignore. */
+plm_status plm_command_check_set(const struct plm_arguments *arguments, const char *command,
+                                 struct plm_error *error);
 
 /* PLM_USAGE if more than `most` operands were given. */
 plm_status plm_command_operands(const struct plm_command_context *context, size_t most,

@@ -142,6 +142,7 @@ static const struct plm_option options[] = {
 
 const struct plm_command plm_command_config = {
     .name = "config",
+    .sets = true,
     .operands = "[FILE]",
     .summary = "show the resolved configuration and where each value comes from",
     .details = "A value comes from an option (--set, --run), a PLM_* environment variable, the "

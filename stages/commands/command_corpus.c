@@ -139,6 +139,7 @@ static plm_status run(const struct plm_command_context *context, struct plm_erro
 
 const struct plm_command plm_command_corpus = {
     .name = "corpus",
+    .sets = true,
     .operands = "DIR",
     .summary = "show what a corpus holds; --verify checks every byte, --fasta writes it back, "
                "--against finds duplicates",

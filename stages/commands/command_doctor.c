@@ -65,6 +65,7 @@ static plm_status run(const struct plm_command_context *context, struct plm_erro
 
 const struct plm_command plm_command_doctor = {
     .name = "doctor",
+    .sets = true,
     .operands = "[FILE]",
     .summary = "check this host for a run; each problem with its fix",
     .details =

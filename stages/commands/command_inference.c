@@ -50,6 +50,7 @@ static plm_status evaluate(const struct plm_command_context *context, struct plm
 
 const struct plm_command plm_command_evaluate = {
     .name = "evaluate",
+    .sets = true,
     .operands = "--checkpoint DIR --corpus DIR",
     .summary = "evaluate one checkpoint on a split, without a run",
     .details = "--json prints one object on one line, with the same metrics and names as a line of "
@@ -65,6 +66,7 @@ static plm_status embed(const struct plm_command_context *context, struct plm_er
 
 const struct plm_command plm_command_embed = {
     .name = "embed",
+    .sets = true,
     .operands = "--checkpoint DIR IN... --output FILE",
     .summary = "compute embeddings of sequences, as safetensors or npy",
     .details =
@@ -95,6 +97,7 @@ static plm_status generate(const struct plm_command_context *context, struct plm
 
 const struct plm_command plm_command_generate = {
     .name = "generate",
+    .sets = true,
     .operands = "--checkpoint DIR [IN] --output FILE",
     .summary = "fill masks, or sample new sequences",
     .details =
@@ -116,6 +119,7 @@ static plm_status score(const struct plm_command_context *context, struct plm_er
 
 const struct plm_command plm_command_score = {
     .name = "score",
+    .sets = true,
     .operands = "--checkpoint DIR --wild-type FILE MUTATION...|--csv FILE|--all|--per-position",
     .summary = "score variants of a protein, and compare with measurements",
     .details =

@@ -145,6 +145,7 @@ static plm_status k8s(const struct plm_command_context *context, struct plm_erro
 
 const struct plm_command plm_command_k8s = {
     .name = "k8s",
+    .sets = true,
     .operands = "[FILE]",
     .summary = "write the Kubernetes objects of a run",
     .details =

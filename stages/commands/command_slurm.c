@@ -187,6 +187,7 @@ static plm_status slurm(const struct plm_command_context *context, struct plm_er
 
 const struct plm_command plm_command_slurm = {
     .name = "slurm",
+    .sets = true,
     .operands = "[FILE]",
     .summary = "write a Slurm job script for a run",
     .details =

@@ -7,6 +7,23 @@
 #include "common/run/run.h"
 #include "stages/commands/command.h"
 
+plm_status plm_command_check_set(const struct plm_arguments *arguments, const char *command,
+                                 struct plm_error *error)
+{
+  struct plm_config_override *sets;
+  size_t count;
+  PLM_TRY(plm_arguments_overrides(arguments, &sets, &count, error));
+  plm_status status = PLM_OK;
+  for (size_t i = 0; i < count && status == PLM_OK; i++) {
+    if (strcmp(sets[i].key, "run") == 0) continue;
+    plm_error_set(error, PLM_USAGE, "--set %.200s has no effect on %s", sets[i].key, command);
+    status = plm_error_hint(error, "a run is shown as it was started; `up --set` changes a "
+                                   "setting, and --set run=DIR chooses the run");
+  }
+  plm_arguments_overrides_free(sets, count);
+  return status;
+}
+
 plm_status plm_command_run_folder(const struct plm_command_context *context,
                                   char path[PLM_PATH_SIZE], struct plm_error *error)
 {
@@ -41,9 +58,13 @@ plm_status plm_command_run_config(const struct plm_command_context *context,
 {
   char run[PLM_PATH_SIZE];
   PLM_TRY(plm_command_run_folder(context, run, error));
-  const plm_status status = plm_command_read_run(run, config, error);
-  if (status != PLM_NOT_FOUND || context->run != NULL) return status;
-  return plm_arguments_load_config(context->arguments, NULL, true, config, error);
+  plm_status status = plm_command_read_run(run, config, error);
+  if (status == PLM_NOT_FOUND && context->run == NULL)
+    return plm_arguments_load_config(context->arguments, NULL, true, config, error);
+  if (status != PLM_OK) return status;
+  status = plm_command_check_set(context->arguments, "a run that has started", error);
+  if (status != PLM_OK) plm_config_deinit(config);
+  return status;
 }
 
 plm_status plm_command_operands(const struct plm_command_context *context, size_t most,

@@ -108,6 +108,7 @@ static plm_status run(const struct plm_command_context *context, struct plm_erro
 
 const struct plm_command plm_command_trace = {
     .name = "trace",
+    .sets = true,
     .operands = "--step N",
     .summary = "list the documents that a step trained on",
     .details = "Prints the chunks of step N in the order of the batch, and for each chunk its "

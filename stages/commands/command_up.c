@@ -325,6 +325,7 @@ static plm_status up(const struct plm_command_context *context, struct plm_error
 
 const struct plm_command plm_command_up = {
     .name = "up",
+    .sets = true,
     .operands = "[FILE] [STAGE...]",
     .summary = "start or resume a run: trainer, evaluator and packers",
     .details =

@@ -78,6 +78,7 @@ static plm_status validate(const struct plm_command_context *context, struct plm
 
 const struct plm_command plm_command_validate = {
     .name = "validate",
+    .sets = true,
     .operands = "[FILE]",
     .summary = "check a configuration; all mistakes at once, with line and column",
     .details = "Exits with 2 if there are mistakes. --json prints them as an array of texts.",
