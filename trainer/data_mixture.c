@@ -102,7 +102,7 @@ plm_status plm_data_mixture_begin(struct plm_data_cursor *cursor, const struct p
       PLM_TRY(plm_data_cursor_check_plan(&cursor->sources[k], plans[k], error));
   }
   PLM_TRY(find_fingerprints(cursor, config, given, fingerprints, error));
-  if (cursor->source_count == 0 && s > 0) { /* one corpus until now */
+  if (cursor->source_count == 0 && s > 0 && cursor->mixture.count == 0) { /* one corpus so far */
     const struct plm_mixture alone = {.count = 1, .weights = {1}, .final_weights = {-1}};
     const uint64_t consumed = cursor->chunks / s;
     PLM_TRY(plm_mixture_history_add(&cursor->mixture, 0, (uint32_t)consumed, &alone, error));

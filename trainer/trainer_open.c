@@ -9,6 +9,7 @@
 #include "common/checkpoint/checkpoint.h"
 #include "common/ops/device.h"
 #include "common/ops/open.h"
+#include "common/plan/batch_history.h"
 #include "common/plan/plan.h"
 #include "trainer/first_weights.h"
 #include "trainer/memory_plan.h"
@@ -120,6 +121,10 @@ static plm_status check_corpora(struct plm_trainer *trainer,
 {
   const struct plm_config *config = trainer->config;
   struct plm_trainer_state *state = &trainer->state;
+  const bool first = state->cursor.source_count == 0 && state->step > 0;
+  if (plm_is_mixture(config, &state->cursor) && first)
+    PLM_TRY(plm_batch_history_read(&state->cursor.mixture, state->history, config->data.max_length,
+                                   state->resolved.step_chunks, error));
   if (plm_is_mixture(config, &state->cursor))
     return plm_data_mixture_begin(&state->cursor, config, fingerprints, state->step, error);
   if (fingerprints->count > 1)

@@ -98,6 +98,10 @@ plm_status plm_mixture_history_count(const struct plm_mixture_history *history, 
     const struct plm_mixture_part *part = &history->parts[p];
     const uint64_t end =
         p + 1 < history->count && part[1].first < s ? part[1].first : s; /* of this part */
+    if (part->mixture.count == 1) {                                      /* without a draw */
+      counts[0] += (end - part->first) * part->chunks;
+      continue;
+    }
     for (uint64_t step = part->first; step < end; step++) {
       plm_mixture_draw(&part->mixture, seed, step, part->chunks, sources);
       for (uint32_t i = 0; i < part->chunks; i++) counts[sources[i]]++;

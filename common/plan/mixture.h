@@ -59,8 +59,8 @@ plm_status plm_mixture_history_add(struct plm_mixture_history *history, uint64_t
 /* The part that holds in step s. There must be one. */
 const struct plm_mixture_part *plm_mixture_history_at(const struct plm_mixture_history *history,
                                                       uint64_t s);
-/* The chunks of each source in steps 0 to s - 1, into counts (PLM_MAX_SOURCES). One draw a step:
- * PLM_NO_MEMORY is the only error. */
+/* The chunks of each source in steps 0 to s - 1, into counts (PLM_MAX_SOURCES). One draw a step
+ * of several sources: PLM_NO_MEMORY is the only error. */
 plm_status plm_mixture_history_count(const struct plm_mixture_history *history, uint64_t seed,
                                      uint64_t s, uint64_t *counts, struct plm_error *error);
 

@@ -8,6 +8,7 @@
 #include "common/base/file.h"
 #include "common/base/json.h"
 #include "common/base/strict_json.h"
+#include "common/plan/batch_history.h"
 #include "common/run/run.h"
 
 enum { STATE_LIMIT = 64 << 20, STATE_VALUES = 1 << 22 };
@@ -23,61 +24,81 @@ static plm_status open_source(const struct plm_config *config, uint32_t k,
   return plm_corpus_cursor_open(source->corpus, &source->cursor, error);
 }
 
-/* Reads the mixture of the newest checkpoint, and its number of steps. It stays empty if there is
- * no checkpoint, or if its run had only one corpus. */
-static plm_status read_history(const char *run, struct plm_mixture_history *history,
-                               uint64_t *steps, uint64_t *chunks, struct plm_error *error)
+/* Reads what the newest checkpoint says about the run's steps so far into an empty history, which
+ * stays empty if there is no checkpoint. */
+static plm_status read_parts(const struct cJSON *json, uint32_t max_length,
+                             struct plm_mixture_history *history, uint64_t *steps,
+                             struct plm_error *error)
+{
+  const cJSON *cursor = cJSON_GetObjectItemCaseSensitive(json, "cursor");
+  const cJSON *mixture = cJSON_GetObjectItemCaseSensitive(cursor, "mixture");
+  const cJSON *resolved = cJSON_GetObjectItemCaseSensitive(json, "resolved");
+  const uint64_t chunks = (uint64_t)plm_json_number(cursor, "chunks", 0);
+  *steps = (uint64_t)plm_json_number(json, "step", 0);
+  if (mixture != NULL) {
+    PLM_TRY(plm_mixture_history_from_json(history, mixture, error));
+  } else if (*steps > 0 && chunks > 0) {
+    const double usual = plm_json_number(resolved, "step_chunks", (double)(chunks / *steps));
+    PLM_TRY(plm_batch_history_read(history, cJSON_GetObjectItemCaseSensitive(json, "history"),
+                                   max_length, (uint32_t)usual, error));
+  }
+  const uint64_t sum = plm_batch_history_sum(history, *steps);
+  if (history->count == 0 || sum == chunks) return PLM_OK;
+  plm_error_set(error, PLM_FORMAT, "by its history, %llu steps took %llu chunks, not %llu",
+                (unsigned long long)*steps, (unsigned long long)sum, (unsigned long long)chunks);
+  return plm_error_hint(error, "which sequences a step was trained on cannot be told");
+}
+
+static plm_status read_history(const struct plm_config *config, struct plm_mixture_history *history,
+                               uint64_t *steps, struct plm_error *error)
 {
   char checkpoints[PLM_PATH_SIZE], path[PLM_PATH_SIZE], *text;
   size_t size;
   bool exists;
-  *steps = *chunks = 0;
-  PLM_TRY(plm_path_join(checkpoints, run, PLM_RUN_CHECKPOINTS, error));
+  *steps = 0;
+  PLM_TRY(plm_path_join(checkpoints, config->run, PLM_RUN_CHECKPOINTS, error));
   PLM_TRY(plm_path_join(path, checkpoints, "latest/trainer.json", error));
   PLM_TRY(plm_file_look(path, &exists, error));
   if (!exists) return PLM_OK;
   PLM_TRY(plm_file_read(path, STATE_LIMIT, &text, &size, error));
   cJSON *json = plm_json_bounded(text, size, STATE_VALUES);
-  const cJSON *cursor = cJSON_GetObjectItemCaseSensitive(json, "cursor");
-  const cJSON *mixture = cJSON_GetObjectItemCaseSensitive(cursor, "mixture");
   free(text);
-  *steps = (uint64_t)plm_json_number(json, "step", 0);
-  *chunks = (uint64_t)plm_json_number(cursor, "chunks", 0);
-  plm_status status = PLM_OK;
-  if (json == NULL) status = plm_error_set(error, PLM_FORMAT, "it is not JSON");
-  if (mixture != NULL) status = plm_mixture_history_from_json(history, mixture, error);
+  const plm_status status = json == NULL
+                                ? plm_error_set(error, PLM_FORMAT, "it is not JSON")
+                                : read_parts(json, config->data.max_length, history, steps, error);
   if (status != PLM_OK) (void)plm_error_where(error, "%s", path);
   cJSON_Delete(json);
   return status;
 }
 
-/* The mixture of the run over time: that of its newest checkpoint and, after it, that of its
+/* The steps of the run over time: those until its newest checkpoint and, after it, those of its
  * configuration. */
-static plm_status find_history(const struct plm_config *config, uint32_t chunks,
-                               struct plm_mixture_history *history, struct plm_error *error)
+static plm_status find_history(const struct plm_config *config, struct plm_mixture_history *history,
+                               struct plm_error *error)
 {
   const struct plm_mixture now = plm_config_mixture(config);
-  uint64_t steps, consumed;
-  PLM_TRY(read_history(config->run, history, &steps, &consumed, error));
-  if (history->count == 0 && steps > 0 && consumed > 0) { /* one corpus until then */
-    const struct plm_mixture alone = {.count = 1, .weights = {1}, .final_weights = {-1}};
-    PLM_TRY(plm_mixture_history_add(history, 0, (uint32_t)(consumed / steps), &alone, error));
-  }
+  const uint32_t chunks = (uint32_t)(config->trainer.batch_tokens / config->data.max_length);
+  uint64_t steps;
+  PLM_TRY(read_history(config, history, &steps, error));
+  if (history->count > 0 && history->parts[history->count - 1].mixture.count > now.count)
+    return plm_error_set(error, PLM_CONFIG,
+                         "corpus: the run was trained on %u corpora, but its pipeline.yaml has %u",
+                         history->parts[history->count - 1].mixture.count, now.count);
   return plm_mixture_history_add(history, history->count > 0 ? steps : 0, chunks, &now, error);
 }
 
-static plm_status place_mixture(const struct plm_config *config, uint64_t s, uint32_t chunks,
-                                struct plm_trace_sources *sources, struct plm_error *error)
+static plm_status place(const struct plm_config *config, uint64_t s,
+                        struct plm_trace_sources *sources, struct plm_error *error)
 {
   struct plm_mixture_history history = {0};
   uint64_t counts[PLM_MAX_SOURCES];
-  plm_status status = find_history(config, chunks, &history, error);
+  plm_status status = find_history(config, &history, error);
   if (status == PLM_OK)
     status = plm_mixture_history_count(&history, config->seed, s, counts, error);
   if (status == PLM_OK) {
     const struct plm_mixture_part *part = plm_mixture_history_at(&history, s);
     sources->chunks = part->chunks;
-    sources->of = malloc(part->chunks);
+    sources->of = malloc((size_t)part->chunks + 1);
     if (sources->of == NULL)
       status = plm_error_set(error, PLM_NO_MEMORY, "no memory for %u chunks", part->chunks);
     else
@@ -91,17 +112,11 @@ static plm_status place_mixture(const struct plm_config *config, uint64_t s, uin
 plm_status plm_trace_sources_open(const struct plm_config *config, uint64_t s,
                                   struct plm_trace_sources *sources, struct plm_error *error)
 {
-  const uint32_t chunks = (uint32_t)(config->trainer.batch_tokens / config->data.max_length);
   for (uint32_t k = 0; k < plm_config_source_count(config); k++) {
     sources->count = k + 1;
     PLM_TRY(open_source(config, k, &sources->sources[k], error));
   }
-  if (config->source_count > 0) return place_mixture(config, s, chunks, sources, error);
-  sources->chunks = chunks;
-  sources->of = calloc(1, (size_t)chunks + 1);
-  sources->sources[0].next = s * chunks;
-  if (sources->of != NULL) return PLM_OK;
-  return plm_error_set(error, PLM_NO_MEMORY, "no memory for %u chunks", chunks);
+  return place(config, s, sources, error);
 }
 
 void plm_trace_sources_close(struct plm_trace_sources *sources)

@@ -19,8 +19,9 @@ struct plm_trace_sources {
   uint32_t chunks;
 };
 
-/* Opens the corpora and finds what step s (from 0) takes from them. Of a mixture, what a resume
- * changed is read from the run's newest checkpoint. After a failure as well, the caller closes. */
+/* Opens the corpora and finds what step s (from 0) takes from them. What a resume changed (the size
+ * of a step, the corpora and their weights) is read from the run's newest checkpoint; PLM_FORMAT if
+ * that contradicts itself. After a failure as well, the caller closes. */
 plm_status plm_trace_sources_open(const struct plm_config *config, uint64_t s,
                                   struct plm_trace_sources *sources, struct plm_error *error);
 void plm_trace_sources_close(struct plm_trace_sources *sources);

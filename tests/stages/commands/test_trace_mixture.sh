@@ -69,7 +69,7 @@ expect 0 plm-pipeline trace --step 1 --json
 # ---- the run had one corpus and two chunks a step until its newest checkpoint ----
 mkdir -p run/checkpoints/latest
 state() { echo "$1" >run/checkpoints/latest/trainer.json; }
-state '{"step":2,"cursor":{"chunks":5}}'
+state '{"step":2,"cursor":{"chunks":4}}'
 prints 0 steps <<'END'
 [0,0,0] [0,0,1]
 [0,0,2] [0,0,3]
@@ -89,7 +89,7 @@ prints 0 steps <<'END'
 [0,1,3] [1,0,4] [0,1,4] [0,2,0]
 END
 # ---- the configuration was changed after the third step ----
-state '{"step":3,"cursor":{"chunks":8,"mixture":[
+state '{"step":3,"cursor":{"chunks":6,"mixture":[
   {"step":1,"chunks":2,"mixture_steps":0,"weights":[1,1],"final_weights":[null,null]}]}}'
 prints 0 steps <<'END'
 [0,0,0] [1,0,0]
@@ -109,10 +109,58 @@ says err "^plm-pipeline: $PWD/run/checkpoints/latest/trainer.json: it is not JSO
 state '{"step":3,"cursor":{"mixture":[]}}'
 expect 1 plm-pipeline trace --step 1
 says err "^plm-pipeline: $PWD/run/checkpoints/latest/trainer.json: the cursor has sources, but no mixture$"
+# ---- a history that does not account for the chunks that were consumed ----
+for text in '{"step":3,"cursor":{"chunks":8,"mixture":[
+  {"step":1,"chunks":2,"mixture_steps":0,"weights":[1,1],"final_weights":[null,null]}]}}' \
+  '{"step":3,"cursor":{"chunks":8},"resolved":{"step_chunks":2},"history":[]}'; do
+  state "$text"
+  expect 1 plm-pipeline trace --step 1
+  says err "trainer.json: by its history, 3 steps took 6 chunks, not 8$"
+done
+# ---- the run knows more corpora than its configuration ----
+state '{"step":1,"cursor":{"chunks":3,"mixture":[
+  {"step":1,"chunks":3,"mixture_steps":0,"weights":[1,1,1],"final_weights":[null,null,null]}]}}'
+expect 2 plm-pipeline trace --step 1
+says err '^plm-pipeline: corpus: the run was trained on 3 corpora, but its pipeline.yaml has 2$'
+
+# ---- the run had one corpus and resumes changed the size of a step: 1, 3 and 2 chunks, and 4 from step 5 on ----
+changes='[{"step":1,"changes":["trainer.steps: 1 -> 9","trainer.batch_tokens: 256 -> 768"]},
+  {"step":3,"changes":["trainer.batch_tokens: 768 -> 512"]}]'
+state '{"step":4,"cursor":{"chunks":9},"resolved":{"step_chunks":2},"history":'"$changes}"
+prints 0 steps <<'END'
+[0,0,0]
+[0,0,1] [0,0,2] [0,0,3]
+[0,0,4] [0,1,0] [0,1,1]
+[0,1,2] [0,1,3]
+[0,1,4] [1,0,0] [0,2,0] [0,2,1]
+END
+sed 's/^corpus:.*/corpus: a/' pipeline.yaml >one.yaml
+for step in 1 2 3 4 5; do plm-pipeline trace -c one.yaml --step $step --json | jq -c '[.epoch, .chunk]' | paste -sd' '; done >out
+diff - out <<'END' || fail "the steps of one corpus"
+[0,0]
+[0,1] [0,2] [0,3]
+[0,4] [1,0] [1,1]
+[1,2] [1,3]
+[1,4] [2,0] [2,1] [2,2]
+END
+
+# ---- a run that has started is not changed by --set ----
+expect 0 plm-pipeline trace -c one.yaml --step 5 --set trainer.batch_tokens=2048 --json # it has no pipeline.yaml yet
+[ "$(wc -l <out)" -eq 8 ] || fail "--set before the first start: $(cat out)"
+expect 0 plm-pipeline config -c one.yaml
+cp out run/pipeline.yaml
+for by in '-c one.yaml' '--run run'; do
+  expect 2 plm-pipeline trace --step 1 $by --set trainer.steps=5
+  says err '^plm-pipeline: --set trainer.steps has no effect on a run that has started$'
+  for command in ps metrics checkpoints report down logs; do
+    expect 2 plm-pipeline $command $by --set trainer.steps=5
+    says err "^plm-pipeline: --set trainer.steps has no effect on $command$"
+  done
+done
+expect 0 plm-pipeline trace -c one.yaml --step 5 --set run=run
 rm -r run
 
 # ---- one corpus has no sources ----
-sed 's/^corpus:.*/corpus: a/' pipeline.yaml >one.yaml
 prints 0 plm-pipeline trace -c one.yaml --step 2 <<'END'
 epoch 0, chunk 4
          9  start     0  length   132  offset      0  a9
