@@ -1,6 +1,7 @@
 /* A growing string, and the length of UTF-8 sequences. */
 #include "common/base/text.h"
 
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -116,6 +117,15 @@ size_t plm_utf8_length(const unsigned char *text, size_t left)
     return forms[i].length;
   }
   return 0;
+}
+
+void plm_trim(const char **text, size_t *size)
+{
+  while (*size != 0 && isspace((unsigned char)**text)) {
+    (*text)++;
+    (*size)--;
+  }
+  while (*size != 0 && isspace((unsigned char)(*text)[*size - 1])) (*size)--;
 }
 
 bool plm_text_ends_with(const char *string, const char *ending)

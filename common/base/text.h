@@ -25,6 +25,9 @@ void plm_text_put_word(struct plm_text *text, const char *word);
 void plm_text_clear(struct plm_text *text); /* keeps the memory */
 void plm_text_deinit(struct plm_text *text);
 
+/* Adjusts *text and *size so that they exclude blanks and line ends at either end. */
+void plm_trim(const char **text, size_t *size);
+
 bool plm_text_ends_with(const char *string, const char *ending);
 
 /* Length of the UTF-8 sequence (RFC 3629) at text, which has `left` > 0 bytes; 0 if no valid

@@ -37,6 +37,10 @@ struct plm_byte_stream {
   z_stream inflater;
   bool inflater_open;
   ZSTD_DCtx *zstd;
+  uint8_t head[PLM_PEEK_BYTES]; /* decompressed bytes that were peeked at */
+  size_t head_at, head_size;
+  const uint8_t *rest; /* decompressed bytes after them that are not handed out yet */
+  size_t rest_size;
   uint64_t consumed, total, produced;
 };
 
@@ -276,8 +280,9 @@ static plm_status unzstd_some(struct plm_byte_stream *stream, size_t *size, stru
   return PLM_OK;
 }
 
-plm_status plm_byte_stream_read(struct plm_byte_stream *stream, const uint8_t **bytes, size_t *size,
-                                struct plm_error *error)
+/* The next bytes of the file, as plm_byte_stream_read hands them out. */
+static plm_status decompress(struct plm_byte_stream *stream, const uint8_t **bytes, size_t *size,
+                             struct plm_error *error)
 {
   *size = 0;
   *bytes = stream->output;
@@ -302,6 +307,54 @@ plm_status plm_byte_stream_read(struct plm_byte_stream *stream, const uint8_t **
   }
   stream->produced += *size;
   return PLM_OK;
+}
+
+plm_status plm_byte_stream_read(struct plm_byte_stream *stream, const uint8_t **bytes, size_t *size,
+                                struct plm_error *error)
+{
+  if (stream->head_at < stream->head_size) {
+    *bytes = stream->head + stream->head_at;
+    *size = stream->head_size - stream->head_at;
+    stream->head_at = stream->head_size;
+    return PLM_OK;
+  }
+  if (stream->rest_size == 0) return decompress(stream, bytes, size, error);
+  *bytes = stream->rest;
+  *size = stream->rest_size;
+  stream->rest_size = 0;
+  return PLM_OK;
+}
+
+plm_status plm_byte_stream_peek(struct plm_byte_stream *stream, size_t want, const uint8_t **bytes,
+                                size_t *size, struct plm_error *error)
+{
+  PLM_ASSERT(want <= sizeof stream->head);
+  if (stream->head_at != 0) {
+    stream->head_size -= stream->head_at;
+    memmove(stream->head, stream->head + stream->head_at, stream->head_size);
+    stream->head_at = 0;
+  }
+  while (stream->head_size < want) {
+    if (stream->rest_size == 0) {
+      PLM_TRY(decompress(stream, &stream->rest, &stream->rest_size, error));
+      if (stream->rest_size == 0) break;
+    }
+    const size_t room = sizeof stream->head - stream->head_size;
+    const size_t taken = stream->rest_size < room ? stream->rest_size : room;
+    memcpy(stream->head + stream->head_size, stream->rest, taken);
+    stream->head_size += taken;
+    stream->rest += taken;
+    stream->rest_size -= taken;
+  }
+  *bytes = stream->head;
+  *size = stream->head_size;
+  return PLM_OK;
+}
+
+void plm_byte_stream_drop(struct plm_byte_stream *stream, size_t count)
+{
+  PLM_ASSERT(count <= stream->head_size - stream->head_at);
+  stream->head_at += count;
 }
 
 const char *plm_byte_stream_label(const char *path)

@@ -24,6 +24,14 @@ void plm_byte_stream_close(struct plm_byte_stream *stream); /* NULL is fine */
 plm_status plm_byte_stream_read(struct plm_byte_stream *stream, const uint8_t **bytes, size_t *size,
                                 struct plm_error *error);
 
+/* The next bytes without taking them: at least `want`, which is at most PLM_PEEK_BYTES, or all that
+ * are left. They are valid until the next call. It fails as plm_byte_stream_read does. */
+enum { PLM_PEEK_BYTES = 4096 };
+plm_status plm_byte_stream_peek(struct plm_byte_stream *stream, size_t want, const uint8_t **bytes,
+                                size_t *size, struct plm_error *error);
+/* Drops the first `count` of the bytes that were peeked at. */
+void plm_byte_stream_drop(struct plm_byte_stream *stream, size_t count);
+
 const char *plm_byte_stream_name(const struct plm_byte_stream *stream); /* "stdin" for "-" */
 const char *plm_byte_stream_label(const char *path); /* the same for the path of a stream */
 /* The number of bytes consumed from the file, the file's size (0: unknown, for example a pipe), and

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "common/corpus/corpus.h"
+#include "common/sequences/foreign_format.h"
 #include "common/sequences/sequence_parts.h"
 
 static bool is_blank(uint8_t byte)
@@ -89,8 +90,14 @@ static enum plm_line_result read_header(struct plm_sequence_reader *reader, stru
   } else if (result != PLM_LINE_END) {
     return result;
   }
-  if (reader->name_size == 0) plm_sequence_name_by_place(reader);
   reader->fasta_state = FASTA_RESIDUES;
+  const char *file = plm_byte_stream_name(reader->lines.stream);
+  if (reader->builder.tokenizer == PLM_TOKENIZER_ESM &&
+      plm_foreign_format_check_name(reader->name, reader->name_size, file, error) != PLM_OK) {
+    plm_error_where(error, "%s:%llu", file, (unsigned long long)reader->record_line);
+    return PLM_LINE_FAILED;
+  }
+  if (reader->name_size == 0) plm_sequence_name_by_place(reader);
   return PLM_LINE_PIECE;
 }
 

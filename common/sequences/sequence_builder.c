@@ -32,6 +32,7 @@ void plm_sequence_builder_reset(struct plm_sequence_builder *builder)
   builder->star = false;
   builder->matched = 0;
   builder->carriage = false;
+  builder->blank = false;
   builder->bad = -1;
 }
 
@@ -113,11 +114,24 @@ static bool take_mask(struct plm_sequence_builder *builder, uint8_t byte, uint64
   return true;
 }
 
+/* Notices a blank between residues, where that is not allowed. */
+static void look_for_blank(struct plm_sequence_builder *builder, bool blank, uint64_t line)
+{
+  if (blank) {
+    builder->blank |=
+        builder->size + builder->length != 0 || builder->matched != 0 || builder->star;
+  } else if (builder->blank && builder->bad < 0) {
+    builder->bad = ' ';
+    builder->bad_line = line;
+  }
+}
+
 static void add_slowly(struct plm_sequence_builder *builder, const uint8_t *bytes, size_t size,
                        uint64_t line)
 {
   for (size_t i = 0; i < size; i++) {
     const uint8_t class = classes[bytes[i]];
+    if (builder->one_word) look_for_blank(builder, class == 1, line);
     if (builder->masks && take_mask(builder, bytes[i], line)) continue;
     if (class == 1) continue;
     if (class == 2 && !builder->star) {
@@ -144,6 +158,12 @@ static bool add_letters(struct plm_sequence_builder *builder, const uint8_t *byt
   return true;
 }
 
+/* Whether what was seen so far decides on the next letter. */
+static bool is_special(const struct plm_sequence_builder *builder)
+{
+  return builder->star || builder->blank || builder->matched != 0;
+}
+
 static void add_bytes(struct plm_sequence_builder *builder, const uint8_t *bytes, size_t size,
                       uint64_t line)
 {
@@ -158,13 +178,12 @@ static void add_bytes(struct plm_sequence_builder *builder, const uint8_t *bytes
     } else {
       size_t i = 0;
       for (; i + BLOCK <= piece; i += BLOCK) {
-        if (!builder->star && builder->matched == 0 &&
-            copy_letters(builder->residues + builder->size, bytes + i))
+        if (!is_special(builder) && copy_letters(builder->residues + builder->size, bytes + i))
           builder->size += BLOCK;
         else
           add_slowly(builder, bytes + i, BLOCK, line);
       }
-      if (builder->star || builder->matched != 0 || !add_letters(builder, bytes + i, piece - i))
+      if (is_special(builder) || !add_letters(builder, bytes + i, piece - i))
         add_slowly(builder, bytes + i, piece - i, line);
     }
     builder->length += builder->size - before;

@@ -17,6 +17,8 @@ struct plm_sequence_builder {
   uint64_t length; /* all residues seen, including those beyond max_residues */
   bool star;       /* a `*` was seen, so nothing may follow */
   bool masks;      /* <mask> and _ are accepted */
+  bool one_word;   /* no residue may follow a blank */
+  bool blank;      /* one_word: a blank was seen after residues */
   uint8_t matched; /* number of characters seen of a <mask> that has begun */
   bool carriage;   /* byte tokenizer: the last byte was a CR, which is dropped if the line ends */
   int bad;         /* the first invalid character, -1 if none */
@@ -40,7 +42,8 @@ struct plm_sequence_reader {
   struct plm_sequence_builder builder;
   enum plm_sequence_format format;
   bool format_known, begun, ended;
-  unsigned mark_bytes;            /* bytes of a byte order mark that were skipped */
+  bool mark_skipped;              /* a byte order mark, if there was one */
+  bool only_text;                 /* as plm_sequence_reader_take_text says */
   const char *base_name;          /* of the file, to name records without a name */
   char name[PLM_NAME_LIMIT + 32]; /* of the current record */
   size_t name_size;

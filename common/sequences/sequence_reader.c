@@ -11,6 +11,7 @@
 
 #include "common/corpus/corpus.h"
 #include "common/run/stop.h"
+#include "common/sequences/foreign_format.h"
 #include "common/sequences/sequence_parts.h"
 
 /* ---- records --------------------------------------------------------------------------------- */
@@ -72,6 +73,11 @@ enum plm_sequence_result plm_sequence_complete(struct plm_sequence_reader *reade
                             PLM_NAME_LIMIT);
   if (builder->bad >= 0) {
     const int bad = builder->bad;
+    if (bad == ' ')
+      return plm_sequence_bad(
+          reader, builder->bad_line, error,
+          "a blank inside the line; text has one sequence on each line, without "
+          "names");
     if (bad == '<' && builder->masks)
       return plm_sequence_bad(reader, builder->bad_line, error, "'<' may only begin <mask>");
     if (bad == '*')
@@ -124,8 +130,8 @@ static bool format_of_name(const char *name, enum plm_sequence_format *format)
   return false;
 }
 
-static enum plm_line_result not_sequences(const struct plm_sequence_reader *reader, int byte,
-                                          struct plm_error *error)
+static plm_status not_sequences(const struct plm_sequence_reader *reader, int byte,
+                                struct plm_error *error)
 {
   if (byte == '@')
     plm_error_set(error, PLM_FORMAT, "the first line begins with '@', as FASTQ does");
@@ -134,54 +140,84 @@ static enum plm_line_result not_sequences(const struct plm_sequence_reader *read
                   (unsigned)byte);
   plm_error_hint(error,
                  "FASTA, JSON lines and plain text are supported, also compressed as .gz or .zst");
-  plm_error_where(error, "%s:1", plm_byte_stream_name(reader->lines.stream));
-  return PLM_LINE_FAILED;
+  return plm_error_where(error, "%s:1", plm_byte_stream_name(reader->lines.stream));
 }
 
 /* Skips U+FEFF, which some editors put before a text. For the byte tokenizer it is part of a plain
  * text. */
-static enum plm_line_result skip_byte_order_mark(struct plm_sequence_reader *reader,
-                                                 struct plm_error *error)
+static plm_status skip_byte_order_mark(struct plm_sequence_reader *reader, struct plm_error *error)
 {
-  static const int mark[] = {0xef, 0xbb, 0xbf};
+  static const uint8_t mark[] = {0xef, 0xbb, 0xbf};
+  const uint8_t *bytes;
+  size_t size;
+  if (reader->mark_skipped) return PLM_OK;
   if (reader->builder.tokenizer == PLM_TOKENIZER_BYTE &&
       (!reader->format_known || reader->format == PLM_FORMAT_TEXT))
-    return PLM_LINE_PIECE;
-  while (reader->mark_bytes < 3) { /* the bytes may come in pieces, with a signal in between */
-    int byte;
-    const enum plm_line_result result = plm_line_peek(&reader->lines, &byte, error);
-    if (result == PLM_LINE_FAILED || result == PLM_LINE_AGAIN) return result;
-    if (byte != mark[reader->mark_bytes])
-      return reader->mark_bytes == 0 ? PLM_LINE_PIECE : not_sequences(reader, mark[0], error);
-    reader->lines.at++;
-    reader->mark_bytes++;
-  }
-  return PLM_LINE_PIECE;
+    return PLM_OK;
+  PLM_TRY(plm_byte_stream_peek(reader->lines.stream, sizeof mark, &bytes, &size, error));
+  if (size >= sizeof mark && memcmp(bytes, mark, sizeof mark) == 0)
+    plm_byte_stream_drop(reader->lines.stream, sizeof mark);
+  reader->mark_skipped = true;
+  return PLM_OK;
 }
 
-static enum plm_line_result format_of_content(struct plm_sequence_reader *reader,
-                                              struct plm_error *error)
+static bool is_space(uint8_t byte)
 {
-  int byte;
-  const enum plm_line_result result = plm_line_peek(&reader->lines, &byte, error);
-  if (result == PLM_LINE_FAILED || result == PLM_LINE_AGAIN) return result;
-  const bool control = byte >= 0 && byte < ' ' && byte != '\n' && byte != '\r' && byte != '\t';
-  if (reader->builder.tokenizer == PLM_TOKENIZER_ESM && (byte == '@' || byte > '~' || control))
-    return not_sequences(reader, byte, error);
+  return byte == ' ' || byte == '\t' || byte == '\r' || byte == '\n';
+}
+
+/* The first line that is not blank, or its beginning, and its number. *size is 0 if there is none.
+ */
+static plm_status first_line(struct plm_sequence_reader *reader, const char **line, size_t *size,
+                             uint64_t *number, struct plm_error *error)
+{
+  for (size_t want = 1;;) {
+    const uint8_t *bytes;
+    size_t available, begin = 0;
+    PLM_TRY(plm_byte_stream_peek(reader->lines.stream, want, &bytes, &available, error));
+    *number = 1;
+    for (; begin < available && is_space(bytes[begin]); begin++) *number += bytes[begin] == '\n';
+    *line = (const char *)bytes + begin;
+    *size = 0;
+    while (begin + *size < available && bytes[begin + *size] != '\n' &&
+           bytes[begin + *size] != '\r')
+      ++*size;
+    const bool whole = begin + *size < available;
+    if (whole || available < want || available == PLM_PEEK_BYTES) return PLM_OK;
+    want = available + 1;
+  }
+}
+
+/* Looks at the first line, to tell the formats from each other and from everything else. */
+static plm_status format_of_content(struct plm_sequence_reader *reader, struct plm_error *error)
+{
+  const char *line, *file = plm_byte_stream_name(reader->lines.stream);
+  const bool esm = reader->builder.tokenizer == PLM_TOKENIZER_ESM;
+  size_t size;
+  uint64_t number;
+  PLM_TRY(first_line(reader, &line, &size, &number, error));
+  const int byte = size == 0 ? '\n' : (unsigned char)*line;
+  if (reader->format_known && !esm) return PLM_OK;
   reader->format = byte == '>'   ? PLM_FORMAT_FASTA
                    : byte == '{' ? PLM_FORMAT_JSONL
                                  : PLM_FORMAT_TEXT;
   reader->format_known = true;
-  return PLM_LINE_PIECE;
+  if (!esm || reader->format != PLM_FORMAT_TEXT) return PLM_OK;
+  if (byte == '@' || byte > '~' || (byte < ' ' && byte != '\n'))
+    return not_sequences(reader, byte, error);
+  if (plm_foreign_format_check(line, size, file, error) == PLM_OK) return PLM_OK;
+  return plm_error_where(error, "%s:%llu", file, (unsigned long long)number);
 }
 
 /* Skips a byte order mark and decides on the format, before the first record. */
-static enum plm_line_result begin(struct plm_sequence_reader *reader, struct plm_error *error)
+static plm_status begin(struct plm_sequence_reader *reader, struct plm_error *error)
 {
-  enum plm_line_result result = skip_byte_order_mark(reader, error);
-  if (result == PLM_LINE_PIECE && !reader->format_known) result = format_of_content(reader, error);
-  reader->begun = result == PLM_LINE_PIECE;
-  return result;
+  const bool text = !reader->format_known || reader->format == PLM_FORMAT_TEXT;
+  PLM_TRY(skip_byte_order_mark(reader, error));
+  if (text && !reader->only_text) PLM_TRY(format_of_content(reader, error));
+  reader->builder.one_word = reader->format == PLM_FORMAT_TEXT;
+  reader->begun = true;
+  return PLM_OK;
 }
 
 plm_status plm_sequence_reader_open(struct plm_byte_stream *stream,
@@ -214,6 +250,13 @@ void plm_sequence_reader_take_masks(struct plm_sequence_reader *reader)
   reader->builder.masks = true;
 }
 
+void plm_sequence_reader_take_text(struct plm_sequence_reader *reader)
+{
+  reader->only_text = true;
+  reader->format = PLM_FORMAT_TEXT;
+  reader->format_known = true;
+}
+
 void plm_sequence_reader_close(struct plm_sequence_reader *reader)
 {
   if (reader == NULL) return;
@@ -234,9 +277,8 @@ enum plm_sequence_result plm_sequence_reader_next(struct plm_sequence_reader *re
       [PLM_FORMAT_TEXT] = plm_text_next,
   };
   if (!reader->begun) {
-    const enum plm_line_result result = begin(reader, error);
-    if (result == PLM_LINE_FAILED) return PLM_SEQUENCE_FAILED;
-    if (result == PLM_LINE_AGAIN) return PLM_SEQUENCE_AGAIN;
+    const plm_status status = begin(reader, error);
+    if (status != PLM_OK) return status == PLM_AGAIN ? PLM_SEQUENCE_AGAIN : PLM_SEQUENCE_FAILED;
   }
   return readers[reader->format](reader, sequence, error);
 }

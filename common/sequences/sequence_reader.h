@@ -1,11 +1,14 @@
 /* Reads sequences, one record after another, from FASTA, JSON lines or plain text. Letters become
- * upper case. CR, blanks, empty lines and one `*` at the end are dropped. A letter outside the
- * alphabet stays, and becomes <unk> later. Any other character makes the record bad. With the byte
- * tokenizer the text stays as it is, apart from its line ends. doc/data.md#reading-sequences
+ * upper case. CR, blanks, empty lines and one `*` at the end are dropped, but a blank inside a line
+ * of plain text makes the record bad. A letter outside the alphabet stays, and becomes <unk> later.
+ * Any other character makes the record bad. With the byte tokenizer the text stays as it is, apart
+ * from its line ends. doc/data.md#reading-sequences
  *
- * The format comes from the file's name; for standard input and other names, it comes from the
- * first byte. A byte order mark is skipped, except in plain text for the byte tokenizer, where it
- * is part of the text. Memory is bounded by the longest record that is kept. */
+ * The format comes from the file's name; for standard input, .txt and other names, it comes from
+ * the first byte. Text that begins like a table, an alignment or a flat file of a database is
+ * refused (foreign_format.h). A byte order mark is skipped. With the byte tokenizer, a .txt is
+ * always plain text, no text is refused, and its mark is part of it. Memory is bounded by the
+ * longest record that is kept. */
 #ifndef PLM_COMMON_SEQUENCES_SEQUENCE_READER_H
 #define PLM_COMMON_SEQUENCES_SEQUENCE_READER_H
 
@@ -51,6 +54,8 @@ void plm_sequence_reader_keep_heads(struct plm_sequence_reader *reader);
  * first record. */
 enum { PLM_SEQUENCE_MASK = '_' };
 void plm_sequence_reader_take_masks(struct plm_sequence_reader *reader);
+/* Takes the input as plain text, whatever it begins with. Call it before the first record. */
+void plm_sequence_reader_take_text(struct plm_sequence_reader *reader);
 void plm_sequence_reader_close(
     struct plm_sequence_reader *reader); /* and the stream; NULL is fine */
 

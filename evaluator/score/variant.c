@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/text.h"
+
 struct claim {
   int64_t number;
   uint8_t letter;
@@ -17,15 +19,6 @@ void plm_variant_deinit(struct plm_variant *variant)
 {
   free(variant->items);
   *variant = (struct plm_variant){0};
-}
-
-void plm_trim(const char **text, size_t *size)
-{
-  while (*size != 0 && isspace((unsigned char)**text)) {
-    (*text)++;
-    (*size)--;
-  }
-  while (*size != 0 && isspace((unsigned char)(*text)[*size - 1])) (*size)--;
 }
 
 /* Splits "A42G" into its parts; false if the text has another form. */

@@ -43,9 +43,6 @@ void plm_variant_deinit(struct plm_variant *variant);
 plm_status plm_variant_parse(const struct plm_wild_type *wild_type, const char *text, size_t size,
                              struct plm_variant *variant, struct plm_error *error);
 
-/* Adjusts *text and *size so that they exclude blanks at either end. */
-void plm_trim(const char **text, size_t *size);
-
 /* The letters that mutations expect at their positions. If they do not match the wild type, its
  * residues are usually numbered differently, and this finds the numbering. */
 struct plm_numbering {

@@ -9,9 +9,8 @@
 #include "common/base/file.h"
 #include "common/sequences/sequence_reader.h"
 
-/* The name that messages use for letters on the command line; its ending makes the reader treat
- * them as text. */
-#define LETTERS "--wild-type.txt"
+/* The name that messages use for letters on the command line. */
+#define LETTERS "--wild-type"
 
 void plm_wild_type_deinit(struct plm_wild_type *wild_type)
 {
@@ -30,7 +29,8 @@ static plm_status open_reader(const char *text, enum plm_tokenizer_kind tokenize
                               struct plm_sequence_reader **reader, struct plm_error *error)
 {
   struct plm_byte_stream *stream;
-  if (strcmp(text, "-") == 0 || plm_file_exists(text)) {
+  const bool letters = strcmp(text, "-") != 0 && !plm_file_exists(text);
+  if (!letters) {
     PLM_TRY(plm_byte_stream_open(text, &stream, error));
   } else if (text[0] != '\0' && (tokenizer == PLM_TOKENIZER_BYTE || is_letters(text))) {
     PLM_TRY(plm_byte_stream_open_memory(LETTERS, text, strlen(text), &stream, error));
@@ -39,7 +39,9 @@ static plm_status open_reader(const char *text, enum plm_tokenizer_kind tokenize
                   text);
     return plm_error_hint(error, "give a FASTA file with one sequence, or the letters themselves");
   }
-  return plm_sequence_reader_open(stream, tokenizer, PLM_WILD_TYPE_LIMIT, reader, error);
+  PLM_TRY(plm_sequence_reader_open(stream, tokenizer, PLM_WILD_TYPE_LIMIT, reader, error));
+  if (letters) plm_sequence_reader_take_text(*reader);
+  return PLM_OK;
 }
 
 static plm_status next_sequence(struct plm_sequence_reader *reader, struct plm_sequence *sequence,

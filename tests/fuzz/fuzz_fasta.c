@@ -10,6 +10,8 @@
 static const struct fuzz_seed fuzz_seeds[] = {
     FUZZ_TEXT(">sp|P1|A_B a protein\nLAGVSERTIDPKQNFYMHWC\nXBUZO.-j*\n\n>q\r\nlagv\r\n"),
     FUZZ_TEXT("LAGV\r\nSERT*\n\n  idpk\n"),
+    FUZZ_TEXT(" 12 30\nname LAGV SERT\n"),
+    FUZZ_TEXT(">P1;CRAB\nTITLE\n LAGV SERT*\n"),
     FUZZ_TEXT(">m\nLA_<mask>G<ma\nsk>\n"),
     FUZZ_TEXT("{\"name\": \"a b\", \"sequence\": \"LA\\u0047V\"}\n{\"sequence\":\"l\"}\n"),
     /* ">a\nLAGV\n" by gzip and by zstd */

@@ -96,6 +96,8 @@ struct reading {
   uint64_t max_residues; /* 0: 1000 */
 };
 
+#define LETTERS_64 "LAGVSERTIDPKQNFYLAGVSERTIDPKQNFYLAGVSERTIDPKQNFYLAGVSERTIDPKQNFY"
+
 static const struct reading readings[] = {
     {"a.fasta", ">p1 a protein\nLAGV\nSERT\n>p2\nIDPK\n", "p1 LAGVSERT\np2 IDPK\n", 0, 0},
     {"crlf.fasta", ">p1 x\r\nLAGV\r\n\r\nSE RT\r\n>p2\r\nID\tPK*\r\n", "p1 LAGVSERT\np2 IDPK\n", 0,
@@ -136,13 +138,44 @@ static const struct reading readings[] = {
     {"unknown", "\xef\xbb\xbf\r\nLA\n", "unknown:2 LA\n", 0, 0},
     {"bom.txt", "\xef\xbb\xbflaw\n", "bom.txt:1 \xef\xbb\xbflaw\n", PLM_TOKENIZER_BYTE, 0},
     {"half.fasta", "\xef\xbb>a\nLA\n",
-     "failed half.fasta:1 this is not text: it begins with byte 0xef\n", 0, 0},
+     "failed half.fasta:1 not FASTA: the file begins with byte 0xef instead of '>'\n", 0, 0},
+    {"unknown", "\xef\xbb", "failed unknown:1 this is not text: it begins with byte 0xef\n", 0, 0},
+    {"t.txt", ">a\nLA\nGV\n>b\nSE\n", "a LAGV\nb SE\n", 0, 0},
+    {"t.txt", "\n{\"sequence\": \"LA\"}\n", "t.txt:2 LA\n", 0, 0},
+    {"t.txt", ">a\n{\n", "t.txt:1 >a\nt.txt:2 {\n", PLM_TOKENIZER_BYTE, 0},
+    {"t.txt.gz", "\n \nname\tsequence\ninsulin\tMALW\n",
+     "failed t.txt.gz:3 this looks like a table, not like text with one sequence on each line\n", 0,
+     0},
+    {"t.tsv", "name\tsequence\ninsulin\tMALW\n", "t.tsv:1 name\tsequence\nt.tsv:2 insulin\tMALW\n",
+     PLM_TOKENIZER_BYTE, 0},
+    {"t.txt", "sequence\r\nMALW\r\n",
+     "failed t.txt:1 the first line, \"sequence\", is the header of a column\n", 0, 0},
+    {"t.txt", "LAGV\nL A\nSE\t\nL A\tG\n " LETTERS_64 " " LETTERS_64 "\nL* \nL *\nID\n",
+     "t.txt:1 LAGV\n"
+     "bad t.txt:2 record \"t.txt:2\": a blank inside the line; text has one sequence on each line, "
+     "without names\n"
+     "t.txt:3 SE\n"
+     "bad t.txt:4 record \"t.txt:4\": a blank inside the line; text has one sequence on each line, "
+     "without names\n"
+     "bad t.txt:5 record \"t.txt:5\": a blank inside the line; text has one sequence on each line, "
+     "without names\n"
+     "t.txt:6 L\n"
+     "bad t.txt:7 record \"t.txt:7\": a blank inside the line; text has one sequence on each line, "
+     "without names\n"
+     "t.txt:8 ID\n",
+     0, 0},
+    {"p.pir", ">P1;CRAB\nALPHA CRYSTALLIN\n  MDIT*\n",
+     "failed p.pir:1 this looks like PIR, whose records have a line of text before the residues, "
+     "not "
+     "like FASTA\n",
+     0, 0},
+    {"p.fasta", ">P1;CRAB\nany text\n", "P1;CRAB any text\n", PLM_TOKENIZER_BYTE, 0},
     {"unknown", "@r1\nGATTAGA\n+\nIIIIIII\n",
      "failed unknown:1 the first line begins with '@', as FASTQ does\n", 0, 0},
     {"unknown", "\x01\nLA\n", "failed unknown:1 this is not text: it begins with byte 0x01\n", 0,
      0},
     {"unknown", "@r1\n", "unknown:1 @r1\n", PLM_TOKENIZER_BYTE, 0},
-    {"t.txt", "lagv \r\n\n\r\nS E*\n>x\nL*L\n",
+    {"t.txt", "lagv \r\n\n\r\n SE*\n>x\nL*L\n",
      "t.txt:1 LAGV\nt.txt:4 SE\nbad t.txt:5 record \"t.txt:5\": character '>' is not a "
      "residue\nbad t.txt:6 record \"t.txt:6\": '*' is allowed only as the last character\n",
      0, 0},
@@ -171,8 +204,6 @@ static const struct reading readings[] = {
     {"j.jsonl", "{\"sequence\": \"Text, as\\tit is \\u00e9\\r\"}\n",
      "j.jsonl:1 Text, as\tit is é\r\n", PLM_TOKENIZER_BYTE, 0},
 };
-
-#define LETTERS_64 "LAGVSERTIDPKQNFYLAGVSERTIDPKQNFYLAGVSERTIDPKQNFYLAGVSERTIDPKQNFY"
 
 /* Readings with plm_sequence_reader_take_masks. */
 static const struct reading masked_readings[] = {
