@@ -81,6 +81,8 @@ static void stages_that_start_together_agree(void **state)
     assert_int_equal(read(results[0], other, 40), 40);
     assert_string_equal(one, other);
   }
+  close(results[0]);
+  close(results[1]);
   assert_false(plm_file_exists(scratch_path("together/.tmp-keys")));
 }
 

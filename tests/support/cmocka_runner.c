@@ -3,8 +3,10 @@
 #include "tests/support/cmocka_runner.h"
 
 #include <execinfo.h>
+#include <fcntl.h>
 #include <fnmatch.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -91,6 +93,41 @@ static void limit(const char *of)
   timer_settime(timer, 0, &seconds, NULL);
 }
 
+/* ---- what a test leaves behind --------------------------------------------------------------- */
+
+enum { DESCRIPTORS = 1024 };
+static bool was_open[DESCRIPTORS];
+
+static bool is_open(int descriptor)
+{
+  return fcntl(descriptor, F_GETFD) != -1;
+}
+
+static void note_descriptors(void)
+{
+  for (int i = 0; i < DESCRIPTORS; i++) was_open[i] = is_open(i);
+}
+
+/* Says which descriptors and children the test has left. Returns their number. */
+static int count_left(const char *name)
+{
+  int left = 0, status;
+  for (int i = 0; i < DESCRIPTORS; i++) {
+    char link[32], target[200] = "";
+    if (was_open[i] || !is_open(i)) continue;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", i);
+    if (readlink(link, target, sizeof target - 1) < 0) continue;
+    if (strcmp(target, "/dev/null") == 0) continue; /* the spare ones of common/base/descriptors */
+    fprintf(stderr, "FAILED: %s has not closed descriptor %d, %s\n", name, i, target);
+    left++;
+  }
+  const pid_t child = waitpid(-1, &status, WNOHANG);
+  if (child == -1) return left;
+  fprintf(stderr, "FAILED: %s has a child %s\n", name,
+          child == 0 ? "that still runs" : "that it has not waited for");
+  return left + 1;
+}
+
 /* ---- what cmocka calls ----------------------------------------------------------------------- */
 
 static int begin_group(void **state)
@@ -110,6 +147,7 @@ static int begin(void **state)
 {
   at = &chosen[begun++];
   limit(at->name);
+  note_descriptors();
   return at->setup_func != NULL ? at->setup_func(state) : 0;
 }
 
@@ -120,7 +158,8 @@ static void run(void **state)
 
 static int end(void **state)
 {
-  return at->teardown_func != NULL ? at->teardown_func(state) : 0;
+  const int failed = at->teardown_func != NULL ? at->teardown_func(state) : 0;
+  return failed != 0 ? failed : count_left(at->name);
 }
 
 int test_run_group(const char *group, const struct CMUnitTest *tests, size_t count,

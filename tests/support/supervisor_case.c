@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "common/run/run.h"
 #include "tests/support/must.h"
@@ -45,6 +47,9 @@ struct plm_supervisor *supervisor_case_open(const char *yaml)
 void supervisor_case_close(struct plm_supervisor *supervisor)
 {
   struct open_case *opened = (struct open_case *)supervisor;
+  while (wait(NULL) > 0) continue; /* programs that it has started and that ended at once */
+  for (size_t i = 0; i < CLIENTS_MAX; i++)
+    if (supervisor->clients[i].descriptor >= 0) close(supervisor->clients[i].descriptor);
   plm_text_deinit(&supervisor->failure);
   free(supervisor->stages);
   plm_config_deinit(&opened->config);

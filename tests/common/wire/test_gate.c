@@ -157,6 +157,10 @@ static void nobody_enters_without_the_handler(void **state)
                    PLM_OK);
   assert_non_null(strstr(log, "the ZAP handler that checks CURVE keys stopped"));
   free(log);
+  for (int i = 0; i < 2; i++) {
+    close(tell[i]);
+    close(told[i]);
+  }
 }
 
 int main(void)

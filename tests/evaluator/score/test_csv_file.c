@@ -140,6 +140,7 @@ static void a_pipe_is_read_twice(void **state)
   setenv("TMPDIR", scratch_directory(), 1);
   reads_from("-", "1[x|y]2[1|2\n3]");
   if (before >= 0) dup2(before, STDIN_FILENO);
+  close(before);
   close(ends[0]);
 }
 

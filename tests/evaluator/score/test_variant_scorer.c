@@ -3,10 +3,12 @@
 #include "tests/support/cmocka_all.h"
 
 #include <math.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/philox.h"
+#include "common/run/stop.h"
 #include "evaluator/score/variant_scorer.h"
 #include "tests/support/model_case.h"
 #include "tests/support/must.h"
@@ -240,9 +242,34 @@ static void positions_too_far_apart_are_refused(void **state)
   }
 }
 
+static void a_stop_signal_ends_the_scoring(void **state)
+{
+  (void)state;
+  static struct scene scene;
+  for (int causal = 0; causal <= 1; causal++) {
+    struct plm_variant_scorer *scorer;
+    struct plm_error error = {0};
+    double scores[2];
+    open_scene(&scene, PLM_TRANSFORMER, causal, 10);
+    assert_int_equal(plm_variant_scorer_open(&scene.inference, &scene.wild_type,
+                                             PLM_SCORE_ADDITIVE, &scorer, NULL),
+                     PLM_OK);
+    for (uint32_t v = 1; v < 3; v++)
+      assert_int_equal(plm_variant_scorer_expect(scorer, &scene.variants[v], NULL), PLM_OK);
+    plm_stop_requested = SIGTERM;
+    const plm_status status =
+        plm_variant_scorer_run(scorer, scene.variants + 1, 2, scores, &error);
+    plm_stop_requested = 0;
+    assert_int_equal(status, PLM_TERMINATED);
+    plm_variant_scorer_close(scorer);
+    close_scene(&scene);
+  }
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_stop_signal_ends_the_scoring),
       cmocka_unit_test(masked_scores_are_those_of_each_variant_alone),
       cmocka_unit_test(likelihoods_are_those_of_each_variant_alone),
       cmocka_unit_test(positions_too_far_apart_are_refused),

@@ -287,5 +287,14 @@ cp whole.mdb c/data.mdb
 sed -i 's/"clustered": false/"clustered": true/' c/corpus.json
 fails 1 'c/corpus.json is not what ingest wrote' corpus c --verify
 
+# A summary looks at a mebibyte at either end of the file, --verify at every byte.
+head -c 6000000 /dev/urandom | base64 -w0 | tr a-z A-Z | tr -dc LAGVSERTIDPKQNFYMHWC | fold -w 400 >big.txt
+succeeds ingest big.txt --corpus big
+at=$(($(stat -c %s big/data.mdb) / 2))
+byte=$(od -An -tu1 -j $at -N 1 big/data.mdb)
+printf "\\x$(printf %02x $((byte ^ 1)))" | dd of=big/data.mdb bs=1 seek=$at conv=notrunc status=none
+succeeds corpus big
+fails 1 'big/data.mdb is not the file that ingest wrote' corpus big --verify
+
 [ "$failures" -eq 0 ] && echo "all checks hold"
 exit $((failures != 0))
