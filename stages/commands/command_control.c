@@ -166,6 +166,7 @@ static plm_status finished_before(const struct plm_command_context *context,
 
 static plm_status wait_for(const struct plm_command_context *context, struct plm_error *error)
 {
+  PLM_TRY(plm_command_operands(context, 0, error));
   cJSON *reply, *request = request_of("wait");
   int timeout_ms;
   const bool ready = plm_arguments_has(context->arguments, "ready");

@@ -44,6 +44,37 @@ expect 2 'option "--json" takes no value' "$pipeline" config --json=1
 expect 2 'option "--color" must be auto, always or never' "$pipeline" config --color blue
 expect 2 'option "--set" needs KEY=VALUE' "$pipeline" config --set trainer.steps
 
+# each command refuses what it would ignore: one word more than it takes
+while read -r command most options; do
+  words=
+  for ((i = 0; i < most; i++)); do words+=' nothing'; done
+  # shellcheck disable=SC2086 # none is no word
+  expect 2 'unexpected argument "too-many"' "$pipeline" $command $options $words too-many
+done <<'END'
+corpus 1
+down 0
+scale 1
+wait 0
+join 1
+ps 0
+metrics 1
+runs 1
+evaluate 0
+generate 1
+trace 0
+export 0
+slurm 1
+k8s 1
+validate 1
+doctor 1
+config 1
+manual 1
+manual 0 --all=pages
+completion 2
+END
+expect 2 'needs the name of one repository' "$pipeline" push a/b too-many
+expect 2 'needs the folder to write to' "$pipeline" keys keys too-many
+
 # ---- validate: all mistakes at once, in the order of the file ----
 cat >wrong.yaml <<'Y'
 trainer:
