@@ -21,6 +21,7 @@ struct plm_step_report {
   struct plm_tensorboard *board; /* NULL: off */
   cJSON *waiting;                /* array of lines that could not be written yet */
   uint64_t last_step;
+  int64_t resumed_step;        /* to be told with the next line; -1: not, or told */
   int64_t stderr_ms, board_ms; /* when each was last written */
   bool warned;
 };
@@ -42,6 +43,7 @@ plm_status plm_step_report_open(const char *run, bool tensorboard, uint64_t keep
   struct plm_step_report *report = calloc(1, sizeof *report);
   if (report == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for the reports");
   report->last_step = last_step;
+  report->resumed_step = resumed_step;
   report->waiting = cJSON_CreateArray();
   plm_status status;
   PLM_TRY_GOTO(status, plm_path_join(path, run, PLM_RUN_TRAINER_METRICS, error), failed);
@@ -108,7 +110,7 @@ static void add_norms(cJSON *json, const struct plm_layer_norms *norms)
   }
 }
 
-static cJSON *build(const struct plm_step_line *line)
+static cJSON *build(const struct plm_step_line *line, int64_t resumed_step)
 {
   const struct plm_step_result *result = line->result;
   const double real = (double)result->totals.real_tokens,
@@ -129,6 +131,7 @@ static cJSON *build(const struct plm_step_line *line)
   plm_metrics_number(json, "padding_fraction", 1 - real / padded);
   plm_metrics_integer(json, "skipped_updates", line->skipped_updates);
   if (result->norms != NULL) add_norms(json, result->norms);
+  if (resumed_step >= 0) plm_metrics_integer(json, "resumed", (uint64_t)resumed_step);
   if (!line->exact) cJSON_AddBoolToObject(json, "exact", false);
   plm_metrics_number(json, "tokens_per_second", real / line->step_s);
   plm_metrics_number(json, "padded_tokens_per_second", padded / line->step_s);
@@ -225,8 +228,9 @@ plm_status plm_step_report_flush(struct plm_step_report *report, struct plm_erro
 plm_status plm_step_report_write(struct plm_step_report *report, const struct plm_step_line *line,
                                  struct plm_error *error)
 {
-  cJSON *json = build(line);
+  cJSON *json = build(line, report->resumed_step);
   if (json == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for a line of metrics");
+  report->resumed_step = -1;
   if (report->board != NULL) write_board(report, line->step, json);
   print_line(report, line);
   cJSON_AddItemToArray(report->waiting, json);

@@ -228,6 +228,12 @@ void plm_config_problems_free(struct plm_config_problems *problems);
  * Loading it again gives the same configuration. The caller frees *yaml. */
 plm_status plm_config_print(const struct plm_config *config, char **yaml, struct plm_error *error);
 
+/* The configuration of a run whose trainer does not run: what describes training (seed, data, model
+ * and trainer, and the corpora if their mixture differs) is that of `before`, and everything else
+ * is that of `now`. The caller frees *yaml. */
+plm_status plm_config_print_kept(const struct plm_config *before, const struct plm_config *now,
+                                 char **yaml, struct plm_error *error);
+
 /* Appends warnings about a valid configuration that may surprise, one on each line:
  * `plm-pipeline validate` prints them beside "valid". */
 void plm_config_advise(const struct plm_config *config, struct plm_text *text);

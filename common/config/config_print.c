@@ -23,7 +23,18 @@ static int open_sections(struct plm_text *text, const char *before, const char *
   return depth;
 }
 
-plm_status plm_config_print(const struct plm_config *config, char **yaml, struct plm_error *error)
+/* Whether a key describes the training of a run, other than its corpora. */
+static bool is_training(const char *key)
+{
+  static const char *const sections[] = {"seed", "data.", "model.", "trainer."};
+  for (size_t i = 0; i < sizeof sections / sizeof *sections; i++)
+    if (strncmp(key, sections[i], strlen(sections[i])) == 0) return true;
+  return false;
+}
+
+/* trained: whose values the keys that describe training have; corpora: whose corpora. */
+static plm_status print(const struct plm_config *config, const struct plm_config *trained,
+                        const struct plm_config *corpora, char **yaml, struct plm_error *error)
 {
   struct plm_text text = {0};
   size_t count;
@@ -31,7 +42,10 @@ plm_status plm_config_print(const struct plm_config *config, char **yaml, struct
   for (size_t i = 0; i < count; i++) {
     const int depth = open_sections(&text, i > 0 ? table[i - 1].key : "", table[i].key);
     const char *dot = strrchr(table[i].key, '.');
-    char *value = plm_setting_print(&table[i], config);
+    const bool corpus = strcmp(table[i].key, "corpus") == 0;
+    char *value = plm_setting_print(&table[i], corpus                      ? corpora
+                                               : is_training(table[i].key) ? trained
+                                                                           : config);
     if (value == NULL)
       text.failed = true;
     else
@@ -44,6 +58,21 @@ plm_status plm_config_print(const struct plm_config *config, char **yaml, struct
   }
   *yaml = text.data;
   return PLM_OK;
+}
+
+plm_status plm_config_print(const struct plm_config *config, char **yaml, struct plm_error *error)
+{
+  return print(config, config, config, yaml, error);
+}
+
+plm_status plm_config_print_kept(const struct plm_config *before, const struct plm_config *now,
+                                 char **yaml, struct plm_error *error)
+{
+  struct plm_text changes = {0};
+  plm_status status = plm_config_check_sources(before, now, &changes, error);
+  if (status == PLM_OK) status = print(now, before, changes.length > 0 ? before : now, yaml, error);
+  plm_text_deinit(&changes);
+  return status;
 }
 
 void plm_config_deinit(struct plm_config *config)

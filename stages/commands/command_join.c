@@ -202,7 +202,7 @@ static plm_status serve(const struct plm_command_context *context, const struct 
       .quiet = context->quiet,
       .started_fd = -1,
   };
-  plm_status status = plm_run_prepare(config, PLM_RESUME_AUTO, NULL, &prepared, error);
+  plm_status status = plm_run_prepare(config, PLM_RESUME_AUTO, NULL, true, &prepared, error);
   if (status == PLM_OK) status = plm_supervise(&supervisor, exit_code, error);
   plm_lock_release(lock);
   return status;

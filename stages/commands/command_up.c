@@ -173,8 +173,8 @@ static plm_status supervise(const struct plm_command_context *context, struct pl
   PLM_TRY(plm_directory_make(plan->config.run, error));
   PLM_TRY(plm_lock_take(plan->config.run, "supervisor", &lock, error));
   wait_for_earlier_stages(&plan->config);
-  plm_status status =
-      plm_run_prepare(&plan->config, plan->mode, plan->resume_path, &prepared, error);
+  plm_status status = plm_run_prepare(&plan->config, plan->mode, plan->resume_path,
+                                      plan->chosen[PLM_KIND_TRAINER], &prepared, error);
   if (status == PLM_OK && prepared.complete && !plan->chosen[PLM_KIND_EVALUATOR]) {
     plm_info("the run is complete at step %llu", (unsigned long long)prepared.step);
     plm_lock_release(lock);
@@ -306,7 +306,8 @@ static plm_status up(const struct plm_command_context *context, struct plm_error
   PLM_TRY(read_plan(context, &plan, error));
   if (plm_arguments_has(context->arguments, "dry-run")) {
     struct plm_prepared prepared;
-    status = plm_run_inspect(&plan.config, plan.mode, plan.resume_path, &prepared, error);
+    status = plm_run_inspect(&plan.config, plan.mode, plan.resume_path,
+                             plan.chosen[PLM_KIND_TRAINER], &prepared, error);
     if (status == PLM_OK) {
       const struct plm_dry_run run = {&plan.config, context->program_directory, plan.fingerprint,
                                       plan.chosen, &prepared};

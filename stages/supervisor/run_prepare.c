@@ -86,28 +86,41 @@ static plm_status check_corpus(const char *before, const char *now, struct plm_e
                                "trainer.init_from: CHECKPOINT");
 }
 
-/* Compares with the configuration that the run was last started with. */
-static plm_status check_before(const struct plm_config *config, struct plm_error *error)
+/* Reads the configuration that the run was last started with. *exists: there is one, which the
+ * caller deinits. */
+static plm_status read_before(const char *run, struct plm_config *before, bool *exists,
+                              struct plm_error *error)
 {
   char path[PLM_PATH_SIZE], *text;
   size_t size;
+  PLM_TRY(plm_path_join(path, run, PLM_RUN_CONFIG, error));
+  PLM_TRY(plm_file_look(path, exists, error));
+  if (!*exists) return PLM_OK;
+  PLM_TRY(plm_file_read(path, CONFIG_LIMIT, &text, &size, error));
+  const plm_status status = plm_config_load_text(text, size, before, error);
+  free(text);
+  return status == PLM_OK ? status : plm_error_where(error, "%s", path);
+}
+
+/* Compares with the configuration that the run was last started with. */
+static plm_status check_before(const struct plm_config *config, bool steps, struct plm_error *error)
+{
   struct plm_config before;
   struct plm_text changes = {0};
   bool exists;
-  PLM_TRY(plm_path_join(path, config->run, PLM_RUN_CONFIG, error));
-  PLM_TRY(plm_file_look(path, &exists, error));
+  PLM_TRY(read_before(config->run, &before, &exists, error));
   if (!exists) return PLM_OK;
-  PLM_TRY(plm_file_read(path, CONFIG_LIMIT, &text, &size, error));
-  plm_status status = plm_config_load_text(text, size, &before, error);
-  free(text);
-  if (status != PLM_OK) return plm_error_where(error, "%s", path);
+  plm_status status = PLM_OK;
   const uint32_t old = plm_config_source_count(&before), count = plm_config_source_count(config);
   for (uint32_t k = 0; k < old && k < count && status == PLM_OK; k++)
     status =
         check_corpus(plm_config_source(&before, k).path, plm_config_source(config, k).path, error);
   if (status == PLM_OK) status = plm_config_check_resume(&before, config, &changes, error);
   if (status == PLM_OK && changes.length > 0) {
-    plm_info("the resumed run differs from before:\n%.*s", (int)changes.length - 1, changes.data);
+    plm_info("%s:\n%.*s",
+             steps ? "the resumed run differs from before"
+                   : "no step runs, so these changes have no effect and are not recorded",
+             (int)changes.length - 1, changes.data);
   }
   plm_text_deinit(&changes);
   plm_config_deinit(&before);
@@ -147,7 +160,8 @@ static plm_status check_first_weights(const struct plm_config *config, struct pl
 }
 
 plm_status plm_run_inspect(const struct plm_config *config, enum plm_resume_mode mode,
-                           const char *path, struct plm_prepared *prepared, struct plm_error *error)
+                           const char *path, bool trains, struct plm_prepared *prepared,
+                           struct plm_error *error)
 {
   uint64_t *steps, done_step;
   size_t count;
@@ -165,17 +179,37 @@ plm_status plm_run_inspect(const struct plm_config *config, enum plm_resume_mode
     prepared->complete = true;
     prepared->step = done_step;
   }
-  return prepared->resumes ? check_before(config, error) : check_first_weights(config, error);
+  return prepared->resumes ? check_before(config, trains && !prepared->complete, error)
+                           : check_first_weights(config, error);
 }
 
 /* ---- preparing ----------------------------------------------------------------------------- */
 
-plm_status plm_run_prepare(const struct plm_config *config, enum plm_resume_mode mode,
-                           const char *path, struct plm_prepared *prepared, struct plm_error *error)
+/* kept: what the run's pipeline.yaml says about training stays. */
+static plm_status write_configuration(const struct plm_config *config, bool kept,
+                                      struct plm_error *error)
 {
   char file[PLM_PATH_SIZE], *yaml;
+  struct plm_config before;
+  bool exists = false;
+  PLM_TRY(plm_path_join(file, config->run, PLM_RUN_CONFIG, error));
+  if (kept) PLM_TRY(read_before(config->run, &before, &exists, error));
+  plm_status status = exists ? plm_config_print_kept(&before, config, &yaml, error)
+                             : plm_config_print(config, &yaml, error);
+  if (exists) plm_config_deinit(&before);
+  if (status != PLM_OK) return status;
+  status = plm_file_replace(file, yaml, strlen(yaml), 0644, error);
+  free(yaml);
+  return status;
+}
+
+plm_status plm_run_prepare(const struct plm_config *config, enum plm_resume_mode mode,
+                           const char *path, bool trains, struct plm_prepared *prepared,
+                           struct plm_error *error)
+{
+  char file[PLM_PATH_SIZE];
   PLM_TRY(plm_run_finish_move(config->run, error));
-  PLM_TRY(plm_run_inspect(config, mode, path, prepared, error));
+  PLM_TRY(plm_run_inspect(config, mode, path, trains, prepared, error));
   if (mode != PLM_RESUME_AUTO)
     PLM_TRY(plm_run_move_aside(config->run, mode == PLM_RESUME_NEVER, prepared->step, error));
   PLM_TRY(plm_path_join(file, config->run, PLM_RUN_LOGS, error));
@@ -184,9 +218,5 @@ plm_status plm_run_prepare(const struct plm_config *config, enum plm_resume_mode
   if (!prepared->complete && unlink(file) != 0 && errno != ENOENT) {
     return plm_error_errno(error, "%s", file);
   }
-  PLM_TRY(plm_path_join(file, config->run, PLM_RUN_CONFIG, error));
-  PLM_TRY(plm_config_print(config, &yaml, error));
-  const plm_status status = plm_file_replace(file, yaml, strlen(yaml), 0644, error);
-  free(yaml);
-  return status;
+  return write_configuration(config, prepared->resumes && (prepared->complete || !trains), error);
 }

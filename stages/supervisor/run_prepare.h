@@ -26,16 +26,19 @@ struct plm_prepared {
  * - of a fresh run, the folder of trainer.init_from (PLM_CONFIG);
  * - the checkpoint of PLM_RESUME_PATH (PLM_USAGE, or what plm_checkpoint_verify returns).
  *
- * What a resume changes is printed to stderr. path is the checkpoint for PLM_RESUME_PATH, and
- * ignored otherwise. */
+ * What a resume changes is printed to stderr, or that it has no effect because no step will run:
+ * the run is complete, or its trainer is not started (`trains` is false). path is the checkpoint
+ * for PLM_RESUME_PATH, and ignored otherwise. */
 plm_status plm_run_inspect(const struct plm_config *config, enum plm_resume_mode mode,
-                           const char *path, struct plm_prepared *prepared,
+                           const char *path, bool trains, struct plm_prepared *prepared,
                            struct plm_error *error);
 
 /* Calls plm_run_inspect, makes the folders, moves aside what the mode requires, removes an outdated
- * DONE, and writes pipeline.yaml. The caller holds supervisor.lock. */
+ * DONE, and writes pipeline.yaml. If no step of a run that has checkpoints will run, what
+ * pipeline.yaml says about training stays (plm_config_print_kept). The caller holds
+ * supervisor.lock. */
 plm_status plm_run_prepare(const struct plm_config *config, enum plm_resume_mode mode,
-                           const char *path, struct plm_prepared *prepared,
+                           const char *path, bool trains, struct plm_prepared *prepared,
                            struct plm_error *error);
 
 #endif

@@ -11,6 +11,7 @@
 enum { WIDTH = 460, HEIGHT = 250, LEFT = 50, RIGHT = 12, TOP = 10, BOTTOM = 36, GROUPS = 60 };
 /* A line with fewer points is drawn point by point, and one with very few has dots. */
 enum { FEW = 2 * GROUPS, VERY_FEW = 40 };
+enum { MARK_ROOM = 11 }; /* between two labels of marks */
 
 struct group {
   double x, first, last; /* mean, least and largest step */
@@ -234,6 +235,33 @@ static void draw_values(const struct drawing *drawing, size_t g)
   plm_text_puts(drawing->text, "</title></rect>");
 }
 
+/* Labels stand upright on the right of their lines. */
+static void draw_marks(const struct drawing *drawing)
+{
+  const struct plm_chart *chart = drawing->chart;
+  double last = -INFINITY;
+  for (size_t i = 0; i < chart->mark_count; i++) {
+    const struct plm_chart_mark *mark = &chart->marks[i];
+    if (!(mark->x >= drawing->x0 && mark->x <= drawing->x1)) continue;
+    const double x = place_x(drawing, mark->x);
+    plm_text_printf(drawing->text, "<g><title>");
+    plm_text_put_html(drawing->text, mark->title);
+    plm_text_printf(drawing->text,
+                    "</title><line class=\"mark c%u\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%d\" "
+                    "y2=\"%d\"/>",
+                    mark->color, x, x, TOP, HEIGHT - BOTTOM);
+    if (x - last >= MARK_ROOM) {
+      plm_text_printf(drawing->text,
+                      "<text class=\"label b%u\" transform=\"translate(%.1f %d) rotate(90)\">",
+                      mark->color, x + 3, TOP + 2);
+      plm_text_put_html(drawing->text, mark->label);
+      plm_text_puts(drawing->text, "</text>");
+      last = x;
+    }
+    plm_text_puts(drawing->text, "</g>");
+  }
+}
+
 static void draw_all(const struct drawing *drawing)
 {
   const struct plm_chart *chart = drawing->chart;
@@ -251,6 +279,7 @@ static void draw_all(const struct drawing *drawing)
   plm_text_puts(drawing->text, "<g class=\"values\">");
   for (size_t g = 0; g < GROUPS; g++) draw_values(drawing, g);
   plm_text_puts(drawing->text, "</g>");
+  draw_marks(drawing);
 }
 
 void plm_chart_draw(struct plm_text *text, const struct plm_chart *chart)

@@ -9,7 +9,7 @@
 #include "common/base/text.h"
 
 /* Lines that differ in color or dash can be told apart. The page's style sheet colours the classes
- * c0 to c7 (lines) and b0 to b7 (bands), and dashes d1 to d3. */
+ * c0 to c7 (lines) and b0 to b7 (bands and the labels of marks), and dashes d1 to d3. */
 enum { PLM_CHART_COLORS = 8, PLM_CHART_DASHES = 4 };
 
 struct plm_chart_line {
@@ -19,10 +19,19 @@ struct plm_chart_line {
   unsigned color, dash; /* below PLM_CHART_COLORS and PLM_CHART_DASHES */
 };
 
+/* A vertical line. Its label is left out if the one before it is too near. */
+struct plm_chart_mark {
+  double x;                  /* a step */
+  const char *label, *title; /* title: what appears under the pointer */
+  unsigned color;            /* below PLM_CHART_COLORS */
+};
+
 struct plm_chart {
   const char *title; /* what the chart is about, for readers who do not see it */
   const struct plm_chart_line *lines;
   size_t count;
+  const struct plm_chart_mark *marks; /* (mark_count), x ascending */
+  size_t mark_count;
   double scale;     /* values are multiplied by it: 100 for per cent */
   double level;     /* a horizontal line, scaled as well; NAN for none */
   double range[2];  /* of the steps, the same for all charts of a page */

@@ -7,6 +7,14 @@
 #include "stages/views/report.h"
 
 enum { MAX_LINES = PLM_REPORT_RUNS * PLM_CHART_DASHES, LABEL_SIZE = 160 };
+enum { MAX_MARKS = 64, MARK_LABEL_SIZE = 48, MARK_TITLE_SIZE = 160 + PLM_MARK_SIZE };
+
+/* The marks of all runs, which every chart shows. Of several at one step, one is drawn. */
+struct marks {
+  struct plm_chart_mark list[MAX_MARKS];
+  char labels[MAX_MARKS][MARK_LABEL_SIZE], titles[MAX_MARKS][MARK_TITLE_SIZE];
+  size_t count;
+};
 
 /* The lines of one chart while they are collected. Those of one run have its color; what they show
  * (a split, a group of parameters) is told by the dash. */
@@ -16,7 +24,46 @@ struct collection {
   size_t count;
   char dashes[PLM_CHART_DASHES][32]; /* what each dash means; "" if it is not used */
   double range[2];
+  struct marks marks;
 };
+
+static int by_step(const void *a, const void *b)
+{
+  const double x = ((const struct plm_chart_mark *)a)->x, y = ((const struct plm_chart_mark *)b)->x;
+  return (x > y) - (x < y);
+}
+
+static void add_mark(struct marks *marks, const struct plm_report_run *run, unsigned color,
+                     const struct plm_report_mark *mark)
+{
+  struct plm_chart_mark *last = marks->count > 0 ? &marks->list[marks->count - 1] : NULL;
+  if (last != NULL && last->color == color &&
+      last->x == (double)mark->step) { /* a further change */
+    char *title = marks->titles[marks->count - 1];
+    const size_t used = strlen(title);
+    snprintf(title + used, MARK_TITLE_SIZE - used, "; %s", mark->text);
+    char *label = marks->labels[marks->count - 1];
+    if (strstr(label, " \xE2\x80\xA6") == NULL && strlen(label) + 5 < MARK_LABEL_SIZE)
+      strcat(label, " \xE2\x80\xA6");
+    return;
+  }
+  if (marks->count == MAX_MARKS) return;
+  char *label = marks->labels[marks->count], *title = marks->titles[marks->count];
+  plm_mark_label(mark, label, MARK_LABEL_SIZE);
+  snprintf(title, MARK_TITLE_SIZE, "%.100s, after step %llu: %s", run->name,
+           (unsigned long long)mark->step, mark->text[0] != '\0' ? mark->text : "resumed");
+  marks->list[marks->count++] = (struct plm_chart_mark){
+      .x = (double)mark->step, .label = label, .title = title, .color = color};
+}
+
+static void find_marks(const struct plm_report_run *runs, size_t count, struct marks *marks)
+{
+  marks->count = 0;
+  for (size_t i = 0; i < count; i++)
+    for (size_t m = 0; m < runs[i].marks.count; m++)
+      add_mark(marks, &runs[i], (unsigned)i, &runs[i].marks.list[m]);
+  qsort(marks->list, marks->count, sizeof marks->list[0], by_step);
+}
 
 static unsigned dash_of(struct collection *to, const char *meaning)
 {
@@ -80,6 +127,8 @@ static void put_chart(struct plm_text *text, const struct look *look,
       .title = look->title,
       .lines = lines->lines,
       .count = lines->count,
+      .marks = lines->marks.list,
+      .mark_count = lines->marks.count,
       .scale = look->scale,
       .level = level ? look->level : NAN,
       .range = {lines->range[0], lines->range[1]},
@@ -260,6 +309,7 @@ void plm_report_charts(struct plm_text *text, const struct plm_report_run *runs,
     return;
   }
   find_steps(runs, count, lines->range);
+  find_marks(runs, count, &lines->marks);
   plm_text_puts(text, "<section class=\"charts\">\n");
   trainer_chart(text, runs, count, PLM_REPORT_TRAINER_loss, &loss, lines);
   evaluator_chart(text, runs, count, PLM_REPORT_EVALUATOR_loss, held_out, lines);

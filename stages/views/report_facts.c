@@ -8,6 +8,7 @@
 
 #include "common/base/json.h"
 #include "common/base/strict_json.h"
+#include "common/base/text.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/run/run.h"
 #include "stages/views/run_state.h"
@@ -70,13 +71,44 @@ static void take_machine(const cJSON *state, struct plm_report_machine *machine)
   machine->product_flops = plm_json_number(resolved, "product_flops_per_second", 0);
 }
 
+/* Takes the configuration of the checkpoint. Of a run that is running, pipeline.yaml holds, and
+ * what it changed since the checkpoint becomes marks. */
+static plm_status take_config(const cJSON *state, struct plm_report_run *run,
+                              struct plm_error *error)
+{
+  const char *yaml = plm_json_string(state, "configuration", NULL);
+  struct plm_config trained, kept;
+  struct plm_text changes = {0};
+  char *text = NULL;
+  uint64_t step;
+  if (yaml == NULL || plm_config_load_text(yaml, strlen(yaml), &trained, NULL) != PLM_OK)
+    return PLM_OK;
+  plm_status status = PLM_OK;
+  if (strcmp(run->state, "running") == 0) {
+    if (plm_json_count(cJSON_GetObjectItemCaseSensitive(state, "step"), &step) &&
+        plm_config_check_resume(&trained, &run->config, &changes, NULL) == PLM_OK)
+      plm_marks_add_changes(&run->marks, step, changes.data);
+  } else if (plm_config_print_kept(&trained, &run->config, &text, NULL) == PLM_OK) {
+    status = plm_config_load_text(text, strlen(text), &kept, error);
+    if (status == PLM_OK) {
+      plm_config_deinit(&run->config);
+      run->config = kept;
+    }
+  }
+  free(text);
+  plm_text_deinit(&changes);
+  plm_config_deinit(&trained);
+  return status;
+}
+
 /* A checkpoint that cannot be read leaves the machine unknown: `checkpoints --verify` is the
  * command that says what is wrong with it. */
-static plm_status read_machine(struct plm_report_run *run, struct plm_error *error)
+static plm_status read_checkpoint(struct plm_report_run *run, struct plm_error *error)
 {
   char path[PLM_PATH_SIZE], name[PLM_CHECKPOINT_NAME_SIZE], *text;
   uint64_t *steps = NULL;
   size_t count = 0, size;
+  plm_status status = PLM_OK;
   PLM_TRY(plm_path_join(path, run->folder, PLM_RUN_CHECKPOINTS, error));
   if (plm_checkpoint_list(path, &steps, &count, NULL) != PLM_OK) return PLM_OK;
   if (count > 0) {
@@ -86,12 +118,14 @@ static plm_status read_machine(struct plm_report_run *run, struct plm_error *err
         plm_file_read(file, STATE_LIMIT, &text, &size, NULL) == PLM_OK) {
       cJSON *state = plm_json_bounded(text, size, STATE_VALUES);
       take_machine(state, &run->machine);
+      plm_marks_add_history(&run->marks, cJSON_GetObjectItemCaseSensitive(state, "history"));
+      status = take_config(state, run, error);
       cJSON_Delete(state);
       free(text);
     }
   }
   free(steps);
-  return PLM_OK;
+  return status;
 }
 
 static plm_status read_metrics(struct plm_report_run *run, struct plm_error *error)
@@ -123,8 +157,10 @@ plm_status plm_report_run_read(const char *folder, struct plm_report_run *run,
   }
   run->state = plm_run_state(run->folder);
   PLM_TRY(read_config(run, error));
-  plm_status status = read_machine(run, error);
+  plm_status status = read_checkpoint(run, error);
   if (status == PLM_OK) status = read_metrics(run, error);
+  if (status == PLM_OK)
+    plm_marks_add_resumes(&run->marks, plm_report_curve(run, PLM_REPORT_TRAINER_resumed));
   if (status != PLM_OK) plm_report_run_deinit(run);
   return status;
 }

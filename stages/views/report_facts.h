@@ -7,6 +7,7 @@
 #include "common/base/file.h"
 #include "common/config/config.h"
 #include "stages/views/metrics_curves.h"
+#include "stages/views/report_marks.h"
 
 /* The trainer's metrics that a report uses; the names are those of the file. */
 #define PLM_REPORT_TRAINER(X) \
@@ -24,7 +25,8 @@
   X(data_wait_ms)             \
   X(checkpoint_ms)            \
   X(memory_bytes)             \
-  X(mfu)
+  X(mfu)                      \
+  X(resumed)
 
 /* The evaluator's. */
 #define PLM_REPORT_EVALUATOR(X) \
@@ -59,13 +61,15 @@ struct plm_report_run {
   char folder[PLM_PATH_SIZE]; /* absolute */
   const char *name;           /* its last part; points into folder, so the struct must not move */
   const char *state;          /* "running", "complete" or "stopped" */
-  struct plm_config config;
+  struct plm_config config; /* what it was trained with; of one that is running, is trained with */
+  struct plm_report_marks marks;
   struct plm_report_machine machine;
   struct plm_curves trainer[PLM_REPORT_TRAINER_COUNT], evaluator[PLM_REPORT_EVALUATOR_COUNT];
 };
 
-/* Reads the run in an absolute folder. PLM_NOT_FOUND if it is not a run. On PLM_OK the caller
- * deinits *run. */
+/* Reads the run in an absolute folder. What describes its training comes from its newest
+ * checkpoint, if there is one, and not from its pipeline.yaml, which may never have been trained
+ * with. PLM_NOT_FOUND if it is not a run. On PLM_OK the caller deinits *run. */
 plm_status plm_report_run_read(const char *folder, struct plm_report_run *run,
                                struct plm_error *error);
 void plm_report_run_deinit(struct plm_report_run *run);

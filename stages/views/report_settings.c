@@ -1,5 +1,6 @@
 /* The configuration in a report: what differs from the defaults or between the runs, then every
  * key. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,6 +57,30 @@ static void put_head(struct plm_text *text, const struct plm_report_run *runs, s
     plm_text_puts(text, "</th>");
   }
   plm_text_puts(text, "<th>default</th></tr></thead>\n<tbody>\n");
+}
+
+/* What the resumes of the runs changed; nothing if there was none. */
+void plm_report_changes(struct plm_text *text, const struct plm_report_run *runs, size_t count)
+{
+  bool any = false;
+  for (size_t i = 0; i < count; i++) any |= runs[i].marks.count > 0;
+  if (!any) return;
+  plm_text_puts(text,
+                "<h2>Resumes and changes</h2>\n<p>The settings below are the last ones; the "
+                "charts mark these steps.</p>\n<div class=\"wide\"><table>\n<thead><tr>"
+                "<th>after step</th><th>run</th><th>what changed</th></tr></thead>\n<tbody>\n");
+  for (size_t i = 0; i < count; i++)
+    for (size_t m = 0; m < runs[i].marks.count; m++) {
+      const struct plm_report_mark *mark = &runs[i].marks.list[m];
+      char step[32];
+      snprintf(step, sizeof step, "%llu", (unsigned long long)mark->step);
+      const char *const cells[] = {runs[i].name,
+                                   mark->text[0] != '\0' ? mark->text : "nothing: it was resumed"};
+      plm_text_puts(text, "<tr>");
+      plm_report_row(text, step, cells, 2);
+      plm_text_puts(text, "</tr>\n");
+    }
+  plm_text_puts(text, "</tbody></table></div>\n");
 }
 
 void plm_report_settings(struct plm_text *text, const struct plm_report_run *runs, size_t count)

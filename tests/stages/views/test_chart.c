@@ -32,6 +32,39 @@ static size_t occurrences(const char *text, const char *word)
   return count;
 }
 
+/* A label needs room; a mark outside of the chart is not drawn. */
+static void marks_stand_at_their_steps(void **state)
+{
+  (void)state;
+  static const double x[] = {0, 100}, y[] = {0, 4};
+  static const struct plm_chart_line line = {.label = "a", .x = x, .y = y, .count = 2};
+  static const struct plm_chart_mark marks[] = {{-1, "before", "0", 1},
+                                                {50, "half", "<at> 50", 1},
+                                                {52, "near", "at 52", 2},
+                                                {53, "apart", "at 53", 3},
+                                                {101, "behind", "9", 1}};
+  const struct plm_chart chart = {.title = "t",
+                                  .lines = &line,
+                                  .count = 1,
+                                  .marks = marks,
+                                  .mark_count = sizeof marks / sizeof *marks,
+                                  .scale = 1,
+                                  .level = NAN,
+                                  .range = {0, 100},
+                                  .value_max = INFINITY};
+  struct plm_text text = {0};
+  plm_chart_draw(&text, &chart);
+  assert_int_equal(occurrences(text.data, "class=\"mark"), 3);
+  assert_non_null(strstr(text.data, "<g><title>&lt;at&gt; 50</title><line class=\"mark c1\" "
+                                    "x1=\"249.0\" x2=\"249.0\" y1=\"10\" y2=\"214\"/><text "
+                                    "class=\"label b1\" transform=\"translate(252.0 12) "
+                                    "rotate(90)\">half</text></g>"));
+  assert_non_null(strstr(text.data, "at 52"));
+  assert_null(strstr(text.data, "near"));
+  assert_non_null(strstr(text.data, ">apart<"));
+  plm_text_deinit(&text);
+}
+
 /* The drawing area is x 50 to 448 and y 214 (the least value) to 10. */
 static void points_lie_where_their_values_are(void **state)
 {
@@ -230,6 +263,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(points_lie_where_their_values_are),
+      cmocka_unit_test(marks_stand_at_their_steps),
       cmocka_unit_test(points_that_are_not_finite_are_left_out),
       cmocka_unit_test(many_steps_become_means_with_a_band),
       cmocka_unit_test(how_a_line_is_drawn_depends_on_its_points),

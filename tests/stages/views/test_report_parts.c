@@ -81,6 +81,9 @@ static void first_run(struct plm_report_run *run)
   run->evaluator[PLM_REPORT_EVALUATOR_loss].baseline = 2.875;
   evaluate(run, PLM_REPORT_EVALUATOR_accuracy, "valid", 3, (double[]){0.1, 0.2, 0.375});
   evaluate(run, PLM_REPORT_EVALUATOR_mcc, "valid", 2, (double[]){0.1, 0.25});
+  plm_marks_add_changes(&run->marks, 2, "trainer.steps: 5 -> 9\ncorpus: source 1: added <b>\n");
+  plm_marks_add_changes(&run->marks, 5, "trainer.batch_tokens: 512 -> 1024\n");
+  run->marks.list[run->marks.count++] = (struct plm_report_mark){.step = 5000};
   run->machine = (struct plm_report_machine){.known = true,
                                              .processor = "A <Processor>",
                                              .device = "cuda",

@@ -1,0 +1,95 @@
+/* The resumes and changes of a run that `report` marks. */
+#include "stages/views/report_marks.h"
+
+#include <cjson/cJSON.h>
+#include <string.h>
+
+#include "stages/views/metrics_curves.h"
+#include "tests/support/cmocka_all.h"
+
+static void add_history(struct plm_report_marks *marks, const char *text)
+{
+  cJSON *json = cJSON_Parse(text);
+  assert_non_null(json);
+  plm_marks_add_history(marks, json);
+  cJSON_Delete(json);
+}
+
+static void changes_are_in_the_order_of_their_steps(void **state)
+{
+  static struct plm_report_marks marks;
+  double x[] = {6, 8, 12}, y[] = {5, 7, -1};
+  const struct plm_curve resumed = {.x = x, .y = y, .count = 3};
+  static const struct plm_report_mark wanted[] = {{0, ""},
+                                                  {3, "trainer.steps: 5 -> 7"},
+                                                  {3, "c: d -> e"},
+                                                  {5, ""},
+                                                  {7, "trainer.threads: 1 -> 2"}};
+  (void)state;
+  memset(&marks, 0, sizeof marks);
+  plm_marks_add_changes(&marks, 7, "trainer.threads: 1 -> 2\n");
+  add_history(&marks, "[{\"step\":3,\"changes\":[\"trainer.steps: 5 -> 7\",\"c: d -> e\",\"\",4]},"
+                      "{\"step\":4,\"failed\":\"the disk is full\"},"
+                      "{\"step\":-1,\"changes\":[\"no step\"]}]");
+  plm_marks_add_resumes(&marks, &resumed);
+  assert_int_equal(marks.count, sizeof wanted / sizeof *wanted);
+  for (size_t i = 0; i < marks.count; i++) {
+    assert_int_equal(marks.list[i].step, wanted[i].step);
+    assert_string_equal(marks.list[i].text, wanted[i].text);
+  }
+}
+
+static void nothing_adds_nothing(void **state)
+{
+  static struct plm_report_marks marks;
+  (void)state;
+  memset(&marks, 0, sizeof marks);
+  plm_marks_add_history(&marks, NULL);
+  plm_marks_add_changes(&marks, 1, NULL);
+  plm_marks_add_changes(&marks, 1, "");
+  plm_marks_add_resumes(&marks, NULL);
+  assert_int_equal(marks.count, 0);
+}
+
+static void their_number_is_limited(void **state)
+{
+  static struct plm_report_marks marks;
+  (void)state;
+  memset(&marks, 0, sizeof marks);
+  for (uint64_t step = 0; step <= PLM_REPORT_MARKS; step++)
+    plm_marks_add_changes(&marks, step, "a: 1 -> 2\n");
+  assert_int_equal(marks.count, PLM_REPORT_MARKS);
+  assert_int_equal(marks.list[PLM_REPORT_MARKS - 1].step, PLM_REPORT_MARKS - 1);
+}
+
+static void labels_name_the_key_and_its_new_value(void **state)
+{
+  static const char *const cases[][2] = {
+      {"", "resumed"},
+      {"trainer.batch_tokens: 512 -> 1024", "batch_tokens 1024"},
+      {"trainer.optimizer.betas: [0.8, 0.95] -> [0.9, 0.95]", "betas [0.9, 0.95]"},
+      {"seed: 1 -> 2", "seed 2"},
+      {"corpus: source 1: added /a.b weight 1", "corpus: source 1: added /a.b weight 1"},
+      {"corpus: source 0: weight 1 -> weight 2", "corpus: source 0: weight 1 -> weight 2"},
+      {"something else", "something else"},
+  };
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    struct plm_report_mark mark = {0};
+    char label[64];
+    strcpy(mark.text, cases[i][0]);
+    plm_mark_label(&mark, label, sizeof label);
+    assert_string_equal(label, cases[i][1]);
+  }
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(changes_are_in_the_order_of_their_steps),
+      cmocka_unit_test(nothing_adds_nothing),
+      cmocka_unit_test(their_number_is_limited),
+      cmocka_unit_test(labels_name_the_key_and_its_new_value),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
