@@ -52,6 +52,10 @@ static plm_status compare_configurations(const char *yaml, const struct plm_conf
              (int)changes.length - 1, changes.data);
     status = plm_trainer_state_remember(state, changes.data, error);
   }
+  state->resolved.anew =
+      (struct plm_anew){.device = before.trainer.device != PLM_DEVICE_AUTO,
+                        .precision = before.trainer.precision != PLM_PRECISION_AUTO,
+                        .threads = before.trainer.threads != 0};
   plm_text_deinit(&changes);
   plm_config_deinit(&before);
   return status;
@@ -98,14 +102,17 @@ void plm_resume_request(const struct plm_resolved *saved, const struct plm_confi
                         struct plm_ops_request *request)
 {
   const bool cuda = strcmp(saved->device, plm_device_names[PLM_DEVICE_CUDA]) == 0;
-  if (request->device == PLM_DEVICE_AUTO && !cuda) request->device = PLM_DEVICE_CPU;
-  if (config->trainer.precision == PLM_PRECISION_AUTO)
+  const bool any_device = request->device == PLM_DEVICE_AUTO && saved->anew.device;
+  if (request->device == PLM_DEVICE_AUTO && !cuda && !any_device) request->device = PLM_DEVICE_CPU;
+  if (config->trainer.precision == PLM_PRECISION_AUTO && !saved->anew.precision)
     request->precision = strcmp(saved->precision, plm_precision_name(PLM_PRECISION_BF16)) == 0
                              ? PLM_PRECISION_BF16
                              : PLM_PRECISION_FP32;
   if (cuda) return; /* threads and the instruction set only matter on the CPU */
-  if (config->trainer.threads == 0) request->threads = saved->threads;
-  request->isa = saved->isa;
+  /* the ranks of a host have divided its processors among themselves */
+  if (config->trainer.threads == 0 && !saved->anew.threads && saved->ranks == config->trainer.ranks)
+    request->threads = saved->threads;
+  if (!any_device) request->isa = saved->isa;
 }
 
 static bool is_power_of_two(uint32_t number)

@@ -22,17 +22,19 @@ plm_status plm_resume_find(const char *run, bool *found, uint64_t *step,
 
 /* Reads the checkpoint's trainer.json into state, whose cursor is initialised, and compares its
  * configuration with config: PLM_CONFIG if a key differs that a resume may not change. Other
- * changes that affect the run are logged and added to the state's history. */
+ * changes that affect the run are logged and added to the state's history. Sets
+ * state->resolved.anew. */
 plm_status plm_resume_read_state(const char *directory, const struct plm_config *config,
                                  struct plm_trainer_state *state, struct plm_error *error);
 
-/* Changes the request so that the run continues as it was saved: where config says auto or all, the
- * saved choice is taken. request then points into saved. */
+/* Changes the request so that the run continues as it was saved: where config says auto or all, and
+ * said so before, the saved choice is taken; threads only for the same number of ranks. request
+ * then points into saved. */
 void plm_resume_request(const struct plm_resolved *saved, const struct plm_config *config,
                         struct plm_ops_request *request);
 /* The number of shares of a resumed run: trainer.shares or, if that is 0, the saved number, unless
- * it does not divide the step any more, or the number of ranks changed to one that would add the
- * shares in another order. */
+ * it does not divide the step any more, or the number of ranks
+ * changed to one that would add the shares in another order. */
 uint32_t plm_resume_shares(const struct plm_resolved *saved, const struct plm_config *config);
 /* Compares what was opened with the saved choices. For each difference plm_resume_inexact is
  * called. If the device differs, differences that follow from that are left out. */

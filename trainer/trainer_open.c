@@ -303,8 +303,10 @@ static plm_status open_backend(struct plm_trainer *trainer, bool resumed, struct
   const bool same_device = resumed && strcmp(state->resolved.device, today.device) == 0;
   if (same_device) plm_resume_on_cpu(&state->resolved, config, &today);
   if (resumed) plm_resume_compare(state, config, &today);
+  const bool same_rate = same_device && state->resolved.threads == today.threads &&
+                         strcmp(state->resolved.precision, today.precision) == 0;
   today.product_flops =
-      same_device ? state->resolved.product_flops : plm_product_rate(trainer->ops, plm_clock_ns);
+      same_rate ? state->resolved.product_flops : plm_product_rate(trainer->ops, plm_clock_ns);
   state->resolved = today;
   if (trainer->ranks != NULL) PLM_TRY(join_ranks(trainer, error));
   plm_info("training on %s (%s), %s%s%s", today.device, today.isa, today.precision,
@@ -455,8 +457,10 @@ static plm_status open_folder(struct plm_trainer *trainer,
 static plm_status share_state(struct plm_trainer *trainer, bool *resumed, struct plm_error *error)
 {
   struct plm_trainer_state *state = &trainer->state;
-  struct plm_rank_found found = {
-      .complete = trainer->complete, .resumed = *resumed, .saved_step = trainer->saved_step};
+  struct plm_rank_found found = {.complete = trainer->complete,
+                                 .resumed = *resumed,
+                                 .saved_step = trainer->saved_step,
+                                 .anew = state->resolved.anew};
   if (!plm_ranks_first(trainer->ranks)) {
     const struct plm_plan_parameters plan = plm_config_training_plan(trainer->config);
     PLM_TRY(
@@ -464,6 +468,7 @@ static plm_status share_state(struct plm_trainer *trainer, bool *resumed, struct
     state->exact = true;
   }
   PLM_TRY(plm_rank_share_state(trainer->ranks, trainer->config, &found, state, error));
+  state->resolved.anew = found.anew;
   trainer->complete = found.complete;
   *resumed = trainer->saved = found.resumed;
   trainer->saved_step = found.saved_step;

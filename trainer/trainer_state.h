@@ -12,6 +12,12 @@
 #include "common/config/config.h"
 #include "trainer/data_cursor.h"
 
+/* What a resume chooses anew although the configuration leaves it open, because before the resume
+ * the configuration did not. */
+struct plm_anew {
+  bool device, precision, threads;
+};
+
 /* What the configuration leaves open (`auto`, `0`) or is measured. Decided before step 1 and kept
  * through resumes. */
 struct plm_resolved {
@@ -27,6 +33,7 @@ struct plm_resolved {
   char
       products[64]; /* product library, its version and instructions; "" if `algorithms` names it */
   char kernels[64], fallback[384]; /* as ops->kernels and ops->fallback; "" if there are none */
+  struct plm_anew anew;            /* of this resume; not stored */
 };
 
 struct cJSON;

@@ -175,6 +175,7 @@ static void the_request_is_as_it_was(void **state)
   (void)state;
   static const char isa[] = "now";
   struct plm_resolved before = saved;
+  config.trainer.ranks = before.ranks;
   for (int cuda = 0; cuda < 2; cuda++)
     for (int open = 0; open < 2; open++) {
       strcpy(before.device, cuda ? "cuda" : "cpu");
@@ -195,6 +196,38 @@ static void the_request_is_as_it_was(void **state)
     }
 }
 
+/* What the configuration left open only now, or for another number of ranks, is chosen anew. */
+static void what_was_set_before_is_chosen_anew(void **state)
+{
+  (void)state;
+  struct plm_resolved before = saved;
+  strcpy(before.device, "cpu");
+  strcpy(before.precision, "bf16");
+  config.trainer.precision = PLM_PRECISION_AUTO;
+  config.trainer.threads = 0;
+  config.trainer.ranks = before.ranks;
+  for (int which = 0; which < 4; which++) {
+    struct plm_ops_request request = {.device = PLM_DEVICE_AUTO, .precision = PLM_PRECISION_AUTO};
+    before.anew = (struct plm_anew){which == 1, which == 2, which == 3};
+    plm_resume_request(&before, &config, &request);
+    assert_int_equal(request.device, which == 1 ? PLM_DEVICE_AUTO : PLM_DEVICE_CPU);
+    assert_ptr_equal(request.isa, which == 1 ? NULL : before.isa);
+    assert_int_equal(request.precision, which == 2 ? PLM_PRECISION_AUTO : PLM_PRECISION_BF16);
+    assert_int_equal(request.threads, which == 3 ? 0 : 8);
+  }
+  struct plm_ops_request cpu = {.device = PLM_DEVICE_CPU};
+  before.anew = (struct plm_anew){.device = true};
+  plm_resume_request(&before, &config, &cpu); /* it is set now */
+  assert_ptr_equal(cpu.isa, before.isa);
+  for (int more = 0; more < 2; more++) {
+    struct plm_ops_request request = {.device = PLM_DEVICE_CPU};
+    before.anew = (struct plm_anew){0};
+    before.ranks = config.trainer.ranks + (uint32_t)more;
+    plm_resume_request(&before, &config, &request);
+    assert_int_equal(request.threads, more ? 0 : 8);
+  }
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -203,6 +236,7 @@ int main(void)
       cmocka_unit_test(what_was_not_saved_is_not_compared),
       cmocka_unit_test(the_number_of_shares_is_kept),
       cmocka_unit_test(the_request_is_as_it_was),
+      cmocka_unit_test(what_was_set_before_is_chosen_anew),
   };
   return cmocka_run_group_tests(tests, load_config, unload_config);
 }

@@ -25,6 +25,7 @@ plm_status plm_rank_check_alone(const struct plm_config *config, struct plm_erro
 struct plm_rank_found {
   bool complete, resumed;
   uint64_t saved_step;
+  struct plm_anew anew;
 };
 /* Sends rank 0's findings and, if the run is resumed, its state to the others. */
 plm_status plm_rank_share_state(struct plm_ranks *ranks, const struct plm_config *config,

@@ -103,7 +103,10 @@ static void the_state_is_that_of_rank_0(void **state)
 {
   (void)state;
   static const struct plm_rank_found rows[] = {
-      {false, false, 0}, {true, true, 9}, {true, false, 9}, {false, true, 9}};
+      {false, false, 0, {false}},
+      {true, true, 9, {false}},
+      {true, false, 9, {false}},
+      {false, true, 9, {.precision = true, .threads = true}}};
   struct plm_config config;
   load("version: 1\n", &config);
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -125,6 +128,7 @@ static void the_state_is_that_of_rank_0(void **state)
     assert_int_equal(found.complete, rows[i].complete);
     assert_int_equal(found.resumed, rows[i].resumed);
     assert_int_equal(found.saved_step, rows[i].saved_step);
+    assert_memory_equal(&found.anew, &rows[i].anew, sizeof found.anew);
     assert_int_equal(fake.received, fake.sent_count);
     assert_int_equal(received.step, follows ? 1234 : 0);
     assert_string_equal(received.resolved.build, follows ? "of rank 0" : "another one");
