@@ -26,6 +26,7 @@
   X(NOT_FOUND, 1, "not found")                  \
   X(EXISTS, 1, "already exists")                \
   X(LIMIT, 1, "limit exceeded")                 \
+  X(NOT_FINITE, 1, "NaN or infinity")           \
   X(UNSUPPORTED, 1, "not supported")            \
   X(PROTOCOL, 1, "protocol violation")          \
   X(BUSY, 1, "in use by another process")       \

@@ -1,10 +1,10 @@
 /* A model's parameters as tensors of a file: each must be present with its shape, and there must be
  * no others. A reader that needs only the trunk also accepts weights with another head. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/file.h"
+#include "common/base/finite.h"
 #include "common/checkpoint/parameter_file.h"
 #include "common/checkpoint/tensor_shards.h"
 #include "common/checkpoint/tensor_values.h"
@@ -42,15 +42,20 @@ plm_status plm_parameters_write(const char *path, const struct plm_parameter *ta
 
 /* ---- reading -------------------------------------------------------------------------------- */
 
-/* A value that another program rounded to 16 bits may have overflowed. */
-static plm_status check_finite(const struct plm_parameter *parameter, const float *values,
-                               struct plm_error *error)
+/* A training that diverged leaves NaN, and a value that was rounded to fewer bits may have
+ * overflowed. */
+static plm_status check_finite(const struct plm_tensor_shards *weights,
+                               const struct plm_tensor_info *tensor, const float *values,
+                               size_t count, struct plm_error *error)
 {
-  for (size_t i = 0; i < parameter->count; i++)
-    if (!isfinite(values[i]))
-      return plm_error_set(error, PLM_FORMAT, "parameter %s holds %g at element %zu",
-                           parameter->name, values[i], i);
-  return PLM_OK;
+  const size_t found = plm_first_not_finite(values, count);
+  if (found == count) return PLM_OK;
+  const char *shard = plm_tensor_shards_name(weights, tensor);
+  plm_error_set(error, PLM_FORMAT, "tensor %.200s%s%.100s holds %g at element %zu", tensor->name,
+                shard != NULL ? " of " : "", shard != NULL ? shard : "", (double)values[found],
+                found);
+  return plm_error_hint(error, "the training that wrote it diverged, or the value overflowed when "
+                               "it was converted; use an earlier checkpoint, or convert again");
 }
 
 /* Copies the tensor of a parameter to its place in the arena. values NULL: only checks its shape.
@@ -73,7 +78,7 @@ static plm_status take_parameter(const struct plm_tensor_shards *weights,
   if (values == NULL) return PLM_OK;
   float *place = values + parameter->offset;
   PLM_TRY(plm_tensor_to_float(tensor, parameter->count, place, error));
-  return tensor->dtype == PLM_F32 ? PLM_OK : check_finite(parameter, place, error);
+  return check_finite(weights, tensor, place, parameter->count, error);
 }
 
 /* How a file names its tensors, and which parameters it has. */

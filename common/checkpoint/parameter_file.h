@@ -21,8 +21,8 @@ plm_status plm_parameters_write(const char *path, const struct plm_parameter *ta
 /* Reads the tensors of a file, or of the shards of PATH.index.json if there is no such file, into
  * `values` (host, in the arena layout of `table`; the gaps between parameters are not written).
  * F32, BF16, F16 and F64 are converted to fp32. PLM_FORMAT if a parameter is missing, has another
- * shape or another dtype, or if a tensor is left over. A tied model may store its table a second
- * time as lm_head.decoder.weight. */
+ * shape or another dtype, or holds NaN or infinity, or if a tensor is left over. A tied model may
+ * store its table a second time as lm_head.decoder.weight. */
 plm_status plm_parameters_read(const char *path, const struct plm_parameter *table, size_t count,
                                float *values, struct plm_error *error);
 

@@ -169,3 +169,12 @@ plm_status plm_tensor_shards_open(const char *path, struct plm_tensor_shards **f
   *files = opened;
   return PLM_OK;
 }
+
+const char *plm_tensor_shards_name(const struct plm_tensor_shards *files,
+                                   const struct plm_tensor_info *tensor)
+{
+  if (files->names == NULL) return NULL;
+  for (size_t i = 0; i < files->count; i++)
+    if (plm_safetensors_find(files->shards[i], tensor->name) == tensor) return files->names[i];
+  return NULL;
+}

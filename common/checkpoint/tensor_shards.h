@@ -19,5 +19,8 @@ size_t plm_tensor_shards_count(const struct plm_tensor_shards *files); /* tensor
 const struct plm_tensor_info *plm_tensor_shards_at(const struct plm_tensor_shards *files, size_t i);
 const struct plm_tensor_info *plm_tensor_shards_find(const struct plm_tensor_shards *files,
                                                      const char *name); /* NULL: absent */
+/* The name of the shard that holds a tensor of `files`; NULL if they are a single file. */
+const char *plm_tensor_shards_name(const struct plm_tensor_shards *files,
+                                   const struct plm_tensor_info *tensor);
 
 #endif

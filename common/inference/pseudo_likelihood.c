@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/inference/finite_output.h"
 #include "common/inference/sequence_batch.h"
 
 struct copy {
@@ -94,8 +95,9 @@ static plm_status run_batch(struct plm_pseudo_likelihood *likelihood, const int3
                             likelihood->rows, count, NULL, likelihood->logits, error));
   for (uint32_t i = 0; i < count; i++) {
     const uint32_t place = likelihood->copies[i].place;
-    likelihood->terms[place] =
-        plm_log_probability(likelihood->logits + (size_t)i * V, V, tokens[place]);
+    const float *logits = likelihood->logits + (size_t)i * V;
+    PLM_TRY(plm_finite_output(logits, V, error, "token %u of a sequence", place));
+    likelihood->terms[place] = plm_log_probability(logits, V, tokens[place]);
   }
   return PLM_OK;
 }

@@ -28,7 +28,8 @@ void plm_pseudo_likelihood_close(struct plm_pseudo_likelihood *likelihood); /* N
 typedef plm_status plm_pseudo_likelihood_stop(void *context, struct plm_error *error);
 
 /* tokens (count) are at most max_length tokens; <cls>, <eos> and <pad> among them are seen but not
- * predicted. *terms is the number of predicted tokens. stop may be NULL. */
+ * predicted. *terms is the number of predicted tokens. stop may be NULL. PLM_NOT_FINITE: the model
+ * computes NaN or infinity; the caller adds where. */
 plm_status plm_pseudo_likelihood_run(struct plm_pseudo_likelihood *likelihood,
                                      const int32_t *tokens, uint32_t count,
                                      plm_pseudo_likelihood_stop *stop, void *context, double *sum,

@@ -7,10 +7,12 @@
 
 #include "common/base/clock.h"
 #include "common/base/file.h"
+#include "common/base/finite.h"
 #include "common/base/log.h"
 #include "common/base/progress.h"
 #include "common/checkpoint/parameter_file.h"
 #include "common/cli/output_file.h"
+#include "common/inference/finite_output.h"
 #include "common/inference/inference.h"
 #include "common/inference/sequence_batch.h"
 #include "common/run/stop.h"
@@ -189,6 +191,32 @@ static void fill_batch(struct embed *embed)
   embed->waiting_count = kept;
 }
 
+/* Takes the name of the sequence whose number it is. */
+struct wanted_name {
+  uint64_t number;
+  char name[200];
+};
+
+static plm_status take_name(void *context, uint64_t number, const char *name, size_t size,
+                            struct plm_error *error)
+{
+  (void)error;
+  struct wanted_name *wanted = context;
+  if (number == wanted->number)
+    snprintf(wanted->name, sizeof wanted->name, "%.*s", (int)(size < 199 ? size : 199), name);
+  return PLM_OK;
+}
+
+/* Values of sequence i of the window. */
+static plm_status check_values(struct embed *embed, uint32_t i, const float *values, size_t count,
+                               struct plm_error *error)
+{
+  struct wanted_name wanted = {.number = embed->window.first + i};
+  if (plm_first_not_finite(values, count) == count) return PLM_OK;
+  PLM_TRY(plm_sequence_spool_each_name(embed->spool, take_name, &wanted, error));
+  return plm_finite_output(values, count, error, "sequence %s", wanted.name);
+}
+
 /* Writes the result of sequence i of the window. values (tokens, D or V) begin at its first token.
  */
 static plm_status put_sequence(struct embed *embed, uint32_t i, const float *values,
@@ -197,6 +225,7 @@ static plm_status put_sequence(struct embed *embed, uint32_t i, const float *val
   const struct plm_spool_window *window = &embed->window;
   const uint32_t tokens = window->lengths[i];
   const uint32_t bytes = embed->inference->tokenizer->token_bytes;
+  PLM_TRY(check_values(embed, i, values, (size_t)tokens * columns_of(embed), error));
   if (embed->request->kind != PLM_EMBED_POOLED)
     return plm_embed_output_put(embed->output, window->tokens_before + window->starts[i], values,
                                 tokens, error);
@@ -206,6 +235,7 @@ static plm_status put_sequence(struct embed *embed, uint32_t i, const float *val
   const uint32_t residues = tokens - 1 - (end == embed->inference->tokenizer->eos);
   plm_pooling_run(&embed->request->pooling, values, residues, columns_of(embed), embed->scratch,
                   embed->pooled);
+  PLM_TRY(check_values(embed, i, embed->pooled, embed->layout.width, error));
   return plm_embed_output_put(embed->output, window->first + i, embed->pooled, 1, error);
 }
 

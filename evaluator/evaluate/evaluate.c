@@ -106,6 +106,8 @@ static plm_status count_batch(void *context, const struct plm_batch *batch, stru
   if (question->rows == 0) return PLM_OK;
   PLM_TRY(plm_inference_run(evaluation->inference, batch, question->inputs, question->positions,
                             question->rows, NULL, evaluation->logits, error));
+  PLM_TRY(plm_question_check(question, batch, evaluation->logits,
+                             evaluation->inference->config.vocab_size, error));
   plm_confusion_add(&evaluation->confusion, evaluation->logits, question->labels,
                     question->residues, question->rows);
   return PLM_OK;

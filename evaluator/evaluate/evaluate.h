@@ -72,7 +72,8 @@ struct plm_evaluation_result {
 typedef plm_status plm_evaluation_stop(void *context, struct plm_error *error);
 
 /* Evaluates one split. stop may be NULL. PLM_CONFIG: the split has no documents, or a causal model
- * is asked for a measure that only masked models have. */
+ * is asked for a measure that only masked models have. PLM_NOT_FINITE: the model computes NaN or
+ * infinity for a sequence, which the message names. */
 plm_status plm_evaluation_run(struct plm_evaluation *evaluation,
                               const struct plm_chunk_source *source, enum plm_split split,
                               const struct plm_evaluation_options *options,

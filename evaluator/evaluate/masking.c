@@ -1,11 +1,14 @@
 /* Chooses the tokens that a model is asked about. */
 #include "evaluator/evaluate/masking.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/finite.h"
 #include "common/base/philox.h"
+#include "common/inference/finite_output.h"
 
 plm_status plm_question_init(struct plm_question *question, uint32_t max_tokens,
                              struct plm_error *error)
@@ -91,4 +94,23 @@ void plm_question_causal(struct plm_question *question, const struct plm_batch *
         plm_question_ask(question, first + x, question->inputs[first + x + 1], document->residues);
     }
   }
+}
+
+/* The document of a batch that has a position of B * L. */
+static const struct plm_chunk_document *document_at(const struct plm_batch *batch, size_t position)
+{
+  const size_t chunk = position / batch->max_length, place = position % batch->max_length;
+  uint32_t d = batch->document_begin[chunk + 1] - 1;
+  while (d > batch->document_begin[chunk] && batch->documents[d].start > place) d--;
+  return &batch->documents[d];
+}
+
+plm_status plm_question_check(const struct plm_question *question, const struct plm_batch *batch,
+                              const float *logits, uint32_t V, struct plm_error *error)
+{
+  const size_t count = (size_t)question->rows * V, found = plm_first_not_finite(logits, count);
+  if (found == count) return PLM_OK;
+  const size_t position = (size_t)question->positions[found / V];
+  return plm_finite_output(&logits[found], 1, error, "sequence %" PRIu64 " (from 0) of its split",
+                           document_at(batch, position)->number);
 }

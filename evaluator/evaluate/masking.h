@@ -44,4 +44,9 @@ void plm_question_masked(struct plm_question *question, const struct plm_batch *
                          const struct plm_tokenizer *tokenizer, uint64_t seed, double rate);
 void plm_question_causal(struct plm_question *question, const struct plm_batch *batch);
 
+/* Checks the answers, logits (rows, V). PLM_NOT_FINITE names the document of the first one that has
+ * NaN or infinity. */
+plm_status plm_question_check(const struct plm_question *question, const struct plm_batch *batch,
+                              const float *logits, uint32_t V, struct plm_error *error);
+
 #endif

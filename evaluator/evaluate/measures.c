@@ -1,6 +1,7 @@
 /* ELBO and pseudo-perplexity. */
 #include "evaluator/evaluate/measures.h"
 
+#include <inttypes.h>
 #include <math.h>
 
 #include "common/base/philox.h"
@@ -67,8 +68,10 @@ static plm_status ask(struct sums *sums, const struct plm_batch *batch, struct p
     }
   }
   if (question->rows == 0) return PLM_OK;
-  return plm_inference_run(inference, batch, question->inputs, question->positions, question->rows,
-                           NULL, sums->buffers->logits, error);
+  PLM_TRY(plm_inference_run(inference, batch, question->inputs, question->positions, question->rows,
+                            NULL, sums->buffers->logits, error));
+  return plm_question_check(question, batch, sums->buffers->logits, inference->config.vocab_size,
+                            error);
 }
 
 /* The log-probability of the row's true token. */
@@ -116,9 +119,12 @@ static plm_status add_documents(void *context, const struct plm_batch *batch,
       const size_t first = (size_t)chunk * batch->max_length + document->start;
       double sum;
       uint32_t terms;
-      PLM_TRY(plm_pseudo_likelihood_run(sums->likelihood, question->inputs + first,
-                                        document->tokens, sums->walk->stop,
-                                        sums->walk->stop_context, &sum, &terms, error));
+      const plm_status status = plm_pseudo_likelihood_run(
+          sums->likelihood, question->inputs + first, document->tokens, sums->walk->stop,
+          sums->walk->stop_context, &sum, &terms, error);
+      if (status == PLM_NOT_FINITE)
+        plm_error_where(error, "sequence %" PRIu64 " (from 0) of its split", document->number);
+      PLM_TRY(status);
       sums->loss -= sum;
       sums->tokens += terms;
     }

@@ -4,6 +4,7 @@
  * a ring for its turn. */
 #include <stdlib.h>
 
+#include "common/inference/finite_output.h"
 #include "common/model/decode.h"
 #include "common/run/stop.h"
 #include "evaluator/generate/generate_work.h"
@@ -119,8 +120,12 @@ static plm_status run(struct sampling *sampling, struct plm_error *error)
     const uint32_t rows = lay_out(sampling, &count);
     PLM_TRY(plm_decode_run(sampling->decode, sampling->rows, rows, sampling->wanted, count,
                            sampling->logits, error));
-    for (uint32_t i = 0; i < count; i++)
+    for (uint32_t i = 0; i < count; i++) {
+      const struct slot *slot = &sampling->slots[sampling->asking[i]];
+      PLM_TRY(plm_finite_output(sampling->logits + i * V, V, error, "sequence %s",
+                                slot->generation->name));
       extend(sampling, sampling->asking[i], sampling->logits + i * V);
+    }
     PLM_TRY(write_finished(sampling, error));
   }
 }

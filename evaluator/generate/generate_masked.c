@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/inference/finite_output.h"
 #include "common/inference/sequence_batch.h"
 #include "common/run/stop.h"
 #include "evaluator/generate/generate_work.h"
@@ -134,6 +135,7 @@ static plm_status run_passes(struct group *group, uint32_t steps, double remask,
     const float *logits = group->logits;
     for (uint32_t i = 0; i < group->masked_count; i++) {
       const uint32_t masks = group->masked[i]->masks;
+      PLM_TRY(plm_finite_output(logits, masks * V, error, "sequence %s", group->masked[i]->name));
       if (masks > 0) fill(group, i, logits, pass, steps - pass);
       logits += masks * V;
     }

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "common/inference/finite_output.h"
 #include "common/inference/pseudo_likelihood.h"
 #include "common/inference/sequence_batch.h"
 #include "common/run/stop.h"
@@ -79,10 +80,12 @@ static plm_status causal_likelihood(struct plm_indel_scorer *scorer, uint32_t co
   if (positions == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   for (uint32_t i = 0; i < count; i++)
     positions[i] = (int32_t)(plm_sequence_batch_row(scorer->batch, 0) + i);
-  const plm_status status =
+  plm_status status =
       plm_inference_run(scorer->inference, chunks, plm_sequence_batch_inputs(scorer->batch),
                         positions, count, NULL, scorer->logits, error);
   free(positions);
+  if (status == PLM_OK)
+    status = plm_finite_output(scorer->logits, (size_t)count * V, error, "a token of a sequence");
   *sum = 0;
   for (uint32_t i = 0; i + 1 < count && status == PLM_OK; i++)
     *sum += plm_log_probability(scorer->logits + (size_t)i * V, V, scorer->window[i + 1]);
@@ -137,8 +140,12 @@ plm_status plm_indel_scorer_run(struct plm_indel_scorer *scorer, const char *res
   const uint32_t latest = wild_type->length + 2 > most ? wild_type->length + 2 - most : 0;
   const uint32_t wild_begin = begin < latest ? begin : latest;
   double *wild = &scorer->wild[wild_begin];
-  if (isnan(*wild))
-    PLM_TRY(likelihood_of(scorer, wild_type->residues, wild_type->length, wild_begin, wild, error));
+  if (isnan(*wild)) {
+    const plm_status status =
+        likelihood_of(scorer, wild_type->residues, wild_type->length, wild_begin, wild, error);
+    if (status == PLM_NOT_FINITE) plm_error_where(error, "wild type %.200s", wild_type->name);
+    PLM_TRY(status);
+  }
   PLM_TRY(likelihood_of(scorer, letters, length, begin, score, error));
   *score -= *wild;
   return PLM_OK;

@@ -29,7 +29,8 @@ plm_status plm_indel_scorer_open(struct plm_inference *inference,
 void plm_indel_scorer_close(struct plm_indel_scorer *scorer); /* NULL is fine */
 
 /* residues (length > 0) are letters, upper case for the esm tokenizer. PLM_INTERRUPTED,
- * PLM_TERMINATED: a stop signal. */
+ * PLM_TERMINATED: a stop signal. PLM_NOT_FINITE: the model computes NaN or infinity; the error's
+ * place is set only for the wild type. */
 plm_status plm_indel_scorer_run(struct plm_indel_scorer *scorer, const char *residues,
                                 uint32_t length, double *score, struct plm_error *error);
 

@@ -61,8 +61,11 @@ static plm_status score_row(struct work *work, const struct plm_variant_entry *e
     return plm_error_set(error, PLM_NO_MEMORY, "out of memory for a sequence");
   for (size_t i = 0; i < work->letters.length; i++)
     work->letters.data[i] = (char)toupper((unsigned char)work->letters.data[i]);
-  PLM_TRY(plm_indel_scorer_run(work->scorer, work->letters.data, (uint32_t)work->letters.length,
-                               &score, error));
+  const plm_status status = plm_indel_scorer_run(work->scorer, work->letters.data,
+                                                 (uint32_t)work->letters.length, &score, error);
+  if (status == PLM_NOT_FINITE && error->where[0] == '\0')
+    plm_variant_source_where(work->source, error);
+  PLM_TRY(status);
   const struct plm_score_row row = {
       .fields = work->fields.data,
       .fields_size = work->fields.length,

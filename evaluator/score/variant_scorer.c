@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/base/progress.h"
+#include "common/inference/finite_output.h"
 #include "common/inference/pseudo_likelihood.h"
 #include "common/inference/sequence_batch.h"
 #include "common/run/stop.h"
@@ -247,6 +248,18 @@ static void take_wild(struct plm_variant_scorer *scorer, const struct job *job, 
   }
 }
 
+static plm_status check_job(const struct plm_variant_scorer *scorer, const struct job *job,
+                            const float *logits, struct plm_error *error)
+{
+  const struct plm_wild_type *wild_type = scorer->wild_type;
+  const uint32_t place = job->kind == JOB_PLACE
+                             ? (uint32_t)job->first
+                             : scorer->variants[scorer->order[job->first]].items[0].place;
+  return plm_finite_output(logits, (size_t)job->row_count * scorer->V, error,
+                           "position %lld of %.200s", (long long)wild_type->first + place,
+                           wild_type->name);
+}
+
 static int by_row(const void *left, const void *right)
 {
   const struct job *a = left, *b = right;
@@ -277,6 +290,7 @@ static plm_status flush(struct plm_variant_scorer *scorer, struct plm_error *err
   const float *logits = scorer->logits;
   for (uint32_t j = 0; j < scorer->job_count; j++) {
     const struct job *job = &scorer->jobs[j];
+    PLM_TRY(check_job(scorer, job, logits, error));
     take[job->kind](scorer, job, logits);
     logits += (size_t)job->row_count * scorer->V;
     scorer->work_done += job->kind == JOB_WILD ? 0 : job->count;

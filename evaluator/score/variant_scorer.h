@@ -63,7 +63,8 @@ plm_status plm_variant_scorer_expect(struct plm_variant_scorer *scorer,
 
 /* Scores `count` variants that were announced; scores (count) are in the order of the variants.
  * Within a call, variants with the same set of positions share a pass. Progress goes to stderr.
- * PLM_INTERRUPTED, PLM_TERMINATED: a stop signal. */
+ * PLM_INTERRUPTED, PLM_TERMINATED: a stop signal. PLM_NOT_FINITE: the model computes NaN or
+ * infinity at a position, which the message names. */
 plm_status plm_variant_scorer_run(struct plm_variant_scorer *scorer,
                                   const struct plm_variant *variants, size_t count, double *scores,
                                   struct plm_error *error);

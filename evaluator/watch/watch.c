@@ -318,7 +318,8 @@ static plm_status evaluate_checkpoint(struct watch *watch, const struct subject 
   return PLM_OK;
 }
 
-/* The checkpoint does not verify or load. If that may pass, it is tried again later. */
+/* The checkpoint does not verify or load, or its model computes NaN. If that may pass, it is tried
+ * again later. */
 static plm_status give_up_or_postpone(struct watch *watch, uint64_t step, plm_status status,
                                       const struct plm_error *why, struct plm_error *error)
 {
@@ -338,8 +339,10 @@ static plm_status give_up_or_postpone(struct watch *watch, uint64_t step, plm_st
   seen->failed = true;
   const struct plm_history_entry *entry = plm_history_find(&watch->history, step);
   if (entry != NULL && entry->skipped) return PLM_OK; /* reported before a restart */
-  const bool corrupt = status == PLM_CORRUPT || status == PLM_FORMAT || status == PLM_NOT_FOUND;
-  snprintf(text, sizeof text, "does not verify or load: %.600s", why->what);
+  const bool corrupt = status == PLM_CORRUPT || status == PLM_FORMAT || status == PLM_NOT_FOUND ||
+                       status == PLM_NOT_FINITE;
+  snprintf(text, sizeof text, "%s: %.600s",
+           status == PLM_NOT_FINITE ? "cannot be evaluated" : "does not verify or load", why->what);
   return report_skip(watch, step, corrupt ? SKIP_CORRUPT : SKIP_UNREAD, text, error);
 }
 
@@ -354,7 +357,11 @@ static plm_status take_checkpoint(struct watch *watch, uint64_t step, struct plm
   PLM_TRY(plm_path_join(directory, watch->checkpoints, name, error));
   plm_status status = plm_checkpoint_verify(directory, NULL, &subject.identity, &why);
   if (status == PLM_OK) status = load_checkpoint(watch, directory, &why);
-  if (status == PLM_OK) return evaluate_checkpoint(watch, &subject, error);
+  if (status == PLM_OK) {
+    status = evaluate_checkpoint(watch, &subject, error);
+    if (status != PLM_NOT_FINITE) return status;
+    why = *error;
+  }
   if (!plm_file_exists(directory)) return PLM_OK; /* the next scan reports it as deleted */
   return give_up_or_postpone(watch, step, status, &why, error);
 }

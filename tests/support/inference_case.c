@@ -33,6 +33,40 @@ void inference_case_open(struct inference_case *c, enum plm_architecture archite
                                         .masks = c->c.masks};
 }
 
+static bool ends_with(const struct plm_parameter *parameter, const char *end)
+{
+  const size_t length = strlen(parameter->name);
+  return length >= strlen(end) && strcmp(parameter->name + length - strlen(end), end) == 0;
+}
+
+/* Only the residue has anything in dimension 0 of its state: no block adds to that dimension, and
+ * the first unit of each MLP multiplies it by 1e30 and squares it. */
+void inference_case_overflow(struct inference_case *c, char residue)
+{
+  size_t count;
+  const struct plm_parameter *table = plm_model_table(c->c.model, &count);
+  const int32_t token = plm_tokenizer_encode(c->inference.tokenizer, (uint8_t)residue);
+  for (size_t p = 0; p < count; p++) {
+    float *values = c->c.weights + table[p].offset;
+    const size_t columns = (size_t)table[p].cols, rows = (size_t)table[p].rows;
+    if (strcmp(table[p].name, "plm.embeddings.weight") == 0) {
+      for (size_t row = 0; row < rows; row++) values[row * columns] = 0;
+      memset(values + (size_t)token * columns, 0, columns * sizeof *values);
+      values[(size_t)token * columns] = 1;
+    } else if (ends_with(&table[p], "attention.output.weight") ||
+               ends_with(&table[p], "mlp.down.weight")) {
+      memset(values, 0, columns * sizeof *values);
+    } else if (ends_with(&table[p], "mlp.up.weight")) {
+      memset(values, 0, columns * sizeof *values);
+      values[0] = 1e30F;
+    }
+  }
+  struct plm_ops *ops = c->inference.ops;
+  ops->upload(ops, plm_model_loading_arena(c->c.model), c->c.weights,
+              plm_model_arena_elements(c->c.model) * sizeof *c->c.weights);
+  plm_model_loaded(c->c.model);
+}
+
 void inference_case_save(const struct inference_case *c, const char *folder)
 {
   const struct plm_inference *inference = &c->inference;

@@ -16,6 +16,9 @@ struct inference_case {
 void inference_case_open(struct inference_case *c, enum plm_architecture architecture,
                          enum plm_objective objective, enum plm_tokenizer_kind tokenizer,
                          uint32_t max_length, uint32_t max_chunks);
+/* Gives a transformer other weights, all of them finite: what it computes for a sequence overflows
+ * if and only if the sequence has `residue`. */
+void inference_case_overflow(struct inference_case *c, char residue);
 /* Writes it as a Hugging Face folder, which is made. */
 void inference_case_save(const struct inference_case *c, const char *folder);
 void inference_case_close(struct inference_case *c);

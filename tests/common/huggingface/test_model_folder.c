@@ -249,6 +249,19 @@ static struct plm_tensor_info *tensors_of(const struct weights *weights, enum pl
   return tensors;
 }
 
+/* Writes element k of a tensor whose data is in `bytes`. */
+static void put_at(unsigned char *bytes, const struct plm_tensor_info *tensor, size_t k,
+                   enum plm_dtype dtype, double value)
+{
+  const float narrow = (float)value;
+  const uint16_t brief = plm_float_to_bf16(narrow);
+  const size_t size = dtype == PLM_F64 ? 8 : dtype == PLM_F32 ? 4 : 2;
+  const void *from = dtype == PLM_F64   ? (const void *)&value
+                     : dtype == PLM_F32 ? (const void *)&narrow
+                                        : (const void *)&brief;
+  memcpy(bytes + ((const unsigned char *)tensor->data - bytes) + k * size, from, size);
+}
+
 static void every_float_dtype_is_read(void **state)
 {
   (void)state;
@@ -256,7 +269,8 @@ static void every_float_dtype_is_read(void **state)
   const struct plm_model_config model = model_case_small(PLM_PATCH_UNET);
   struct weights weights = weights_of(&model);
   float *again = calloc(weights.elements, sizeof *again);
-  struct plm_error error;
+  struct plm_error error = {0};
+  char says[300];
   const char *path = scratch_path("dtypes.safetensors");
   for (size_t d = 0; d < 3; d++) {
     unsigned char *bytes;
@@ -278,14 +292,15 @@ static void every_float_dtype_is_read(void **state)
                        PLM_FORMAT);
       assert_non_null(strstr(error.what, "does not hold floating-point numbers"));
     }
-    if (dtypes[d] == PLM_BF16) {
-      tensors[2].dtype = PLM_BF16;
-      memcpy(bytes + ((const unsigned char *)tensors[2].data - bytes) + 6, "\x80\x7f", 2);
-      assert_int_equal(plm_safetensors_write(path, tensors, weights.count, NULL, 0, NULL), PLM_OK);
-      assert_int_equal(plm_parameters_read(path, weights.table, weights.count, again, &error),
-                       PLM_FORMAT);
-      assert_non_null(strstr(error.what, "holds inf at element 3"));
-    }
+    tensors[2].dtype = dtypes[d];
+    put_at(bytes, &tensors[2], 3, dtypes[d], d % 2 == 0 ? (double)NAN : -INFINITY);
+    assert_int_equal(plm_safetensors_write(path, tensors, weights.count, NULL, 0, NULL), PLM_OK);
+    assert_int_equal(plm_parameters_read(path, weights.table, weights.count, again, &error),
+                     PLM_FORMAT);
+    snprintf(says, sizeof says, "tensor %s holds %s at element 3", tensors[2].name,
+             d % 2 == 0 ? "nan" : "-inf");
+    assert_string_equal(error.what, says);
+    assert_string_equal(error.where, path);
     free(tensors);
     free(bytes);
   }
@@ -383,6 +398,20 @@ static void shards_are_one_model(void **state)
     plm_text_deinit(&index);
     expect(folder, PLM_OK, "", "");
     expect_weights(path, &weights, cases[c].says);
+    if (cases[c].says != NULL) continue;
+    /* a value that is not finite is in the shard that the message names */
+    char shard[PLM_PATH_SIZE], says[300];
+    path_in(folder, "b.safetensors", shard);
+    put_at(bytes, &tensors[half], 1, PLM_F32, (double)INFINITY);
+    assert_int_equal(
+        plm_safetensors_write(shard, tensors + half, weights.count - half, NULL, 0, NULL), PLM_OK);
+    snprintf(says, sizeof says, "tensor %s of b.safetensors holds inf at element 1",
+             tensors[half].name);
+    expect_weights(path, &weights, says);
+    put_at(bytes, &tensors[half], 1, PLM_F32,
+           (double)weights.values[weights.table[half].offset + 1]);
+    assert_int_equal(
+        plm_safetensors_write(shard, tensors + half, weights.count - half, NULL, 0, NULL), PLM_OK);
   }
   put(folder, "model.safetensors.index.json", "{\"weight_map\":{}}");
   expect_weights(path, &weights, "weight_map");
