@@ -168,7 +168,8 @@ static const struct plm_setting settings[] = {
   ROW("trainer.device", CHOICE, trainer.device, "", "auto", .choices = plm_device_names, CHANGES,
       .help = "auto: CUDA if a device can be opened, otherwise the CPU."),
   ROW("trainer.threads", U32, trainer.threads, "threads", "0", NUMBER(0, 1024), CHANGES,
-      .help = "CPU threads. 0: one for each core."),
+      .help = "CPU threads. 0: one for each core that the process may use, and no more than the "
+              "CPU quota of its container."),
   ROW("trainer.ranks", U32, trainer.ranks, "ranks", "1", NUMBER(1, PLM_MAX_RANKS), FREE,
       .help = "Processes that train one model together, each on its part of every step. More than "
               "one needs Open MPI."),

@@ -1,7 +1,7 @@
 /* Opens and closes the CPU backend: chooses instruction set, precision and number of threads. */
+#include "common/base/cgroup.h"
 #include "kernels/cpu/cpu_ops.h"
 
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -77,9 +77,7 @@ static void fill_vector(struct plm_cpu *cpu)
 
 static uint32_t all_threads(void)
 {
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-  const uint32_t count = (uint32_t)CPU_COUNT(&set);
+  const uint32_t count = plm_usable_cores();
   return count < PLM_CPU_THREADS_LIMIT ? count : PLM_CPU_THREADS_LIMIT;
 }
 

@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "common/base/cgroup.h"
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/cpu_ops.h"
 #include "kernels/cpu/product.h"
@@ -91,10 +92,10 @@ static plm_status synchronize(struct plm_ops *ops, struct plm_error *error)
   return status != PLM_OK ? status : plm_products_error(cpu->products, error);
 }
 
-/* The memory that the system can provide without swapping, and its total memory. */
-static void memory_size(struct plm_ops *ops, uint64_t *free_bytes, uint64_t *total_bytes)
+/* The memory that the system can provide without swapping, and its total memory; in a container
+ * with a limit, no more than that. */
+static void host_memory(uint64_t *free_bytes, uint64_t *total_bytes)
 {
-  (void)ops;
   unsigned long long kib;
   char line[256];
   const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
@@ -105,6 +106,16 @@ static void memory_size(struct plm_ops *ops, uint64_t *free_bytes, uint64_t *tot
   while (fgets(line, sizeof line, file) != NULL)
     if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1) *free_bytes = (uint64_t)kib << 10;
   fclose(file);
+}
+
+static void memory_size(struct plm_ops *ops, uint64_t *free_bytes, uint64_t *total_bytes)
+{
+  struct plm_cgroup_limits limits;
+  (void)ops;
+  host_memory(free_bytes, total_bytes);
+  plm_cgroup_read(&limits);
+  if (limits.memory_free_bytes < *free_bytes) *free_bytes = limits.memory_free_bytes;
+  if (limits.memory_bytes < *total_bytes) *total_bytes = limits.memory_bytes;
 }
 
 /* ---- copies beside the computation, which are done at once ---- */

@@ -2,6 +2,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/base/cgroup.h"
 #include "common/base/log.h"
 #include "common/base/progress.h"
 #include "common/run/stop.h"
@@ -47,8 +48,8 @@ static plm_status take_numbers(const struct plm_arguments *arguments,
   ingest->min_length = min_length;
   ingest->max_residues = max_residues;
   ingest->writer.threads = (unsigned)threads;
-  const long pairs = sysconf(_SC_NPROCESSORS_ONLN) / 2; /* the other cores compress */
-  ingest->jobs = pairs < 1 ? 1 : pairs > MOST_DEFAULT_JOBS ? MOST_DEFAULT_JOBS : (unsigned)pairs;
+  const uint32_t pairs = plm_usable_cores() / 2; /* the other cores compress */
+  ingest->jobs = pairs < 1 ? 1 : pairs > MOST_DEFAULT_JOBS ? MOST_DEFAULT_JOBS : pairs;
   return plm_arguments_within(arguments, "jobs", 1, MOST_JOBS, &ingest->jobs, error);
 }
 

@@ -8,6 +8,7 @@
 
 #include <cjson/cJSON.h>
 
+#include "common/base/cgroup.h"
 #include "common/base/json.h"
 #include "common/base/library_path.h"
 #include "stages/doctor/doctor.h"
@@ -139,8 +140,8 @@ static void check_device(struct plm_doctor *doctor, const cJSON *plan)
   const bool slow = strcmp(level, "portable") == 0;
   const bool limited = limit != NULL && limit[0] != '\0';
   plm_doctor_add(doctor, "device", slow || limited ? PLM_GRADE_WARNING : PLM_GRADE_OK,
-                 "the trainer computes on the CPU (%.40s) in %.20s, with %ld cores", level,
-                 precision, sysconf(_SC_NPROCESSORS_ONLN));
+                 "the trainer computes on the CPU (%.40s) in %.20s, with %u cores", level,
+                 precision, plm_usable_cores());
   if (limited)
     plm_doctor_fix(doctor, "PLM_CPU_ISA=%.40s chooses these instructions: unset it", limit);
   else if (slow)
@@ -174,14 +175,23 @@ static void check_memory(struct plm_doctor *doctor, const cJSON *plan)
   const double largest = plm_json_number(plan, "largest_micro_batch_tokens", 0);
   if (most <= 0) return;
   const bool fits = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(plan, "fits"));
+  const bool cpu = strcmp(plm_json_string(plan, "device", "cpu"), "cpu") == 0;
+  char limit[64] = "";
+  struct plm_cgroup_limits limits;
+  plm_cgroup_read(&limits);
+  if (cpu && limits.memory_bytes != UINT64_MAX)
+    snprintf(limit, sizeof limit, " of the %.2f GB of the control group",
+             1e-9 * (double)limits.memory_bytes);
   plm_doctor_add(doctor, "memory", fits ? PLM_GRADE_OK : PLM_GRADE_PROBLEM,
-                 "the trainer takes %.2f GB, and %.2f GB are free", 1e-9 * total, 1e-9 * most);
+                 "the trainer takes %.2f GB, and %.2f GB%s are free", 1e-9 * total, 1e-9 * most,
+                 limit);
   if (fits) return;
   if (largest > 0)
     plm_doctor_fix(doctor, "set trainer.micro_batch_tokens to %.0f, or trainer.recompute: block",
                    largest);
   else
-    plm_doctor_fix(doctor, "use a smaller model, or a machine with more memory");
+    plm_doctor_fix(doctor, "use a smaller model, or a %s with more memory",
+                   limit[0] != '\0' ? "container" : "machine");
 }
 
 /* The trainer's last line is its error; the ones before may be warnings. */

@@ -1,5 +1,6 @@
 /* Turning documents into a finished corpus. */
 #include "stages/ingest/corpus_writer.h"
+#include "common/base/cgroup.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -122,10 +123,7 @@ plm_status plm_corpus_writer_open(const struct plm_corpus_writer_options *option
       options->clustered ? PLM_CORPUS_FORMAT_CLUSTERS : PLM_CORPUS_FORMAT;
   opened->description.info.tokenizer = options->tokenizer;
   opened->description.info.clustered = options->clustered;
-  const long cores = sysconf(_SC_NPROCESSORS_ONLN);
-  const unsigned threads = options->threads != 0 ? options->threads
-                           : cores < 1           ? 1
-                                                 : (unsigned)cores;
+  const unsigned threads = options->threads != 0 ? options->threads : plm_usable_cores();
   plm_status status = prepare_splits(opened, error);
   if (status == PLM_OK)
     status = plm_group_compressor_open(options->tokenizer, threads, &opened->compressor, error);

@@ -21,7 +21,7 @@ struct plm_corpus_writer_options {
   enum plm_tokenizer_kind tokenizer;
   bool clustered;   /* keep the clusters: documents are added cluster by cluster */
   bool force;       /* replace an existing corpus once the new one is complete */
-  unsigned threads; /* threads that compress; 0: one for each core */
+  unsigned threads; /* threads that compress; 0: plm_usable_cores */
 };
 
 struct plm_corpus_writer;

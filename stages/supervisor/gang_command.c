@@ -1,5 +1,6 @@
 /* mpirun's command line for a trainer with several ranks, and the checks before it is used. */
 #include "stages/supervisor/gang_command.h"
+#include "common/base/cgroup.h"
 
 #include <fcntl.h>
 #include <netdb.h>
@@ -155,10 +156,9 @@ static void add_setting(struct plm_gang_command *command, const char *name, cons
 static void add_this_host(struct plm_gang_command *command, uint32_t ranks)
 {
   char text[64];
-  const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+  const uint32_t cores = plm_usable_cores();
   /* if there are more ranks than slots, Open MPI's waits yield the core */
-  snprintf(text, sizeof text, "localhost:%ld",
-           cores > 0 && cores < (long)ranks ? cores : (long)ranks);
+  snprintf(text, sizeof text, "localhost:%u", cores < ranks ? cores : ranks);
   add(command, "--host");
   add(command, text);
   add(command, "--oversubscribe");

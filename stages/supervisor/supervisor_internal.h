@@ -52,6 +52,7 @@ struct supervised {
   int log_fd;            /* the pipe from which it reads; -1: none */
   struct plm_tail tail;
   struct plm_tail_place log_start; /* where the lines of its present process begin in its log */
+  uint64_t memory_kills;           /* plm_memory_kills when it was started */
   unsigned failed_as;   /* order of this permanent failure within the run, from 1; 0: none */
   char failed_how[256]; /* "exited with 2" */
 };

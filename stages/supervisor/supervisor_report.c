@@ -10,6 +10,7 @@
 
 #include "common/base/json.h"
 #include "common/base/strict_json.h"
+#include "stages/supervisor/memory_kill.h"
 #include "stages/supervisor/supervisor_internal.h"
 
 void supervised_name(const struct supervised *stage, char name[64])
@@ -41,11 +42,13 @@ void supervised_ending(const struct supervised *stage, char text[96])
     snprintf(text, 96, "lost rank 0, and mpirun did not notice");
   } else if (stage->gang && WIFEXITED(status) && WEXITSTATUS(status) > 128 &&
              WEXITSTATUS(status) < 128 + NSIG) {
-    snprintf(text, 96, "lost a rank to signal %d (%s)", WEXITSTATUS(status) - 128,
-             strsignal(WEXITSTATUS(status) - 128));
+    snprintf(text, 96, "lost a rank to signal %d (%s)%s", WEXITSTATUS(status) - 128,
+             strsignal(WEXITSTATUS(status) - 128),
+             plm_memory_kill_note(WEXITSTATUS(status) - 128, stage->memory_kills));
   } else if (WIFSIGNALED(status)) {
-    snprintf(text, 96, "was killed by signal %d (%s)", WTERMSIG(status),
-             strsignal(WTERMSIG(status)));
+    snprintf(text, 96, "was killed by signal %d (%s)%s", WTERMSIG(status),
+             strsignal(WTERMSIG(status)),
+             plm_memory_kill_note(WTERMSIG(status), stage->memory_kills));
   } else if (WEXITSTATUS(status) == 0) {
     snprintf(text, 96, "ended before %s",
              stage->kind == PLM_KIND_EVALUATOR ? "every checkpoint was evaluated"
@@ -150,6 +153,7 @@ static void describe(struct plm_text *text, const char *as_what, const struct su
   char name[64];
   supervised_name(stage, name);
   plm_text_printf(text, "%s: %s %s\n", as_what, name, stage->failed_how);
+  if (strstr(stage->failed_how, "for lack of memory") != NULL) plm_memory_kill_hint(text);
   if (with_lines) {
     static struct plm_tail tail;
     void (*const line)(void *, const char *) = stage->gang ? add_line_of_gang : add_line;

@@ -12,6 +12,7 @@
 #include "common/base/random.h"
 #include "common/checkpoint/unevaluated.h"
 #include "common/run/run.h"
+#include "stages/supervisor/memory_kill.h"
 #include "stages/supervisor/supervisor_internal.h"
 #include "stages/supervisor/supervisor_process.h"
 
@@ -129,6 +130,7 @@ void supervised_start(struct plm_supervisor *supervisor, struct supervised *stag
   plm_log_file_turn_idle(stage->tail.path);
   stage->log_start = plm_tail_end(stage->tail.path);
   stage->hung = false;
+  stage->memory_kills = plm_memory_kills();
   if (start_process(supervisor, stage, &error) != PLM_OK) {
     if (stage->gang) gang_ended(supervisor, stage);
     could_not_start(supervisor, stage, &error);

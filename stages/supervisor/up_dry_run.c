@@ -1,10 +1,10 @@
 /* Prints everything that `up` would do. */
 #include "stages/supervisor/up_dry_run.h"
+#include "common/base/cgroup.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <sys/statvfs.h>
-#include <unistd.h>
 
 #include <cjson/cJSON.h>
 
@@ -78,7 +78,12 @@ static void say_device(const cJSON *json)
          1e-6 * plm_json_number(json, cuda ? "device_bytes" : "total", 0.0),
          plm_json_number(json, "parameter_count", 0.0));
   if (cuda) printf(", on the CUDA device");
-  if (free_bytes > 0)
+  struct plm_cgroup_limits limits;
+  plm_cgroup_read(&limits);
+  if (free_bytes > 0 && !cuda && limits.memory_bytes != UINT64_MAX)
+    printf(" (%.1f MB are free; the control group of this process may use %.1f MB)",
+           1e-6 * free_bytes, 1e-6 * (double)limits.memory_bytes);
+  else if (free_bytes > 0)
     printf(" (%.1f MB are free)", 1e-6 * free_bytes);
   else
     plm_print(stdout, " (free memory is unknown: %s)",
@@ -133,8 +138,8 @@ static void say_cores(const struct plm_config *config)
   if (config->evaluator.threads != 0) {
     snprintf(evaluator, sizeof evaluator, "%u", config->evaluator.threads);
   }
-  plm_print(stdout, "cores\n  %ld here; trainer.threads %u%s, evaluator.threads %s\n",
-            sysconf(_SC_NPROCESSORS_ONLN), config->trainer.threads,
+  plm_print(stdout, "cores\n  %u here; trainer.threads %u%s, evaluator.threads %s\n",
+            plm_usable_cores(), config->trainer.threads,
             config->trainer.threads == 0 ? " (all)" : "", evaluator);
 }
 

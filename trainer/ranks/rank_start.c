@@ -1,7 +1,7 @@
 /* Texts that rank 0 sends, and the comparison of the ranks. */
 #include "trainer/ranks/rank_start.h"
+#include "common/base/cgroup.h"
 
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,13 +75,8 @@ plm_status plm_rank_share_state(struct plm_ranks *ranks, const struct plm_config
 
 void plm_rank_divide_threads(const struct plm_ranks *ranks, struct plm_ops_request *request)
 {
-  cpu_set_t processors;
   if (ranks == NULL || request->threads != 0) return;
-  const long all = sysconf(_SC_NPROCESSORS_ONLN);
-  const uint32_t usable = sched_getaffinity(0, sizeof processors, &processors) == 0
-                              ? (uint32_t)CPU_COUNT(&processors)
-                              : (uint32_t)(all > 0 ? all : 1);
-  const uint32_t part = usable / ranks->collective->place.on_this_host;
+  const uint32_t part = plm_usable_cores() / ranks->collective->place.on_this_host;
   request->threads = part > 0 ? part : 1;
 }
 

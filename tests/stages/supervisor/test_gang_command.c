@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/cgroup.h"
 #include "common/base/text.h"
 #include "stages/supervisor/gang_command.h"
 #include "tests/support/scratch.h"
@@ -51,13 +52,13 @@ static void ranks_run_on_this_host_by_default(void **state)
   (void)state;
   struct plm_config config;
   char expected[512];
-  const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+  const uint32_t cores = plm_usable_cores();
   load("trainer: {ranks: 4}\n", &config);
   assert_true(plm_stage_is_gang(&config, PLM_KIND_TRAINER));
   assert_false(plm_stage_is_gang(&config, PLM_KIND_EVALUATOR));
   char *line = line_of(&config);
   snprintf(expected, sizeof expected,
-           "-np 4 --bind-to none --map-by slot --host localhost:%ld --oversubscribe "
+           "-np 4 --bind-to none --map-by slot --host localhost:%u --oversubscribe "
            "plm-trainer -c f",
            cores < 4 ? cores : 4);
   assert_string_equal(line, expected);
