@@ -48,10 +48,10 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+import transformers
 from torch import nn
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
 from transformers import PretrainedConfig, PreTrainedModel
-from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import (
     BaseModelOutput,
     MaskedLMOutput,
@@ -59,6 +59,28 @@ from transformers.modeling_outputs import (
     TokenClassifierOutput,
 )
 from transformers.utils import logging
+
+OLDEST_TRANSFORMERS = (4, 50)
+TRANSFORMERS = tuple(int(number) for number in transformers.__version__.split(".")[:2])
+if TRANSFORMERS < OLDEST_TRANSFORMERS:
+    raise ImportError(
+        f"this model needs transformers {'.'.join(map(str, OLDEST_TRANSFORMERS))} or later, but "
+        f"{transformers.__version__} is installed: pip install --upgrade transformers"
+    )
+try:
+    from transformers.modeling_layers import GradientCheckpointingLayer
+except ImportError:  # before 4.52
+
+    class GradientCheckpointingLayer(nn.Module):
+        """A layer whose activations are computed again in the backward pass, if PreTrainedModel says so."""
+
+        gradient_checkpointing = False
+
+        def __call__(self, *inputs):
+            if self.gradient_checkpointing and self.training:
+                return self._gradient_checkpointing_func(super().__call__, *inputs)
+            return super().__call__(*inputs)
+
 
 logger = logging.get_logger(__name__)
 
@@ -76,6 +98,7 @@ class PLMConfig(PretrainedConfig):
     window."""
 
     model_type = "plm"
+    attribute_map = {"tie_embeddings": "tie_word_embeddings"}  # two names of one value
 
     def __init__(
         self,
@@ -102,6 +125,21 @@ class PLMConfig(PretrainedConfig):
     ):
         if architecture not in ARCHITECTURES:
             raise ValueError(f'architecture "{architecture}" is not one of {ARCHITECTURES}')
+        tied = kwargs.pop("tie_word_embeddings", tie_embeddings)
+        if tied != tie_embeddings:
+            raise ValueError(
+                f"tie_embeddings is {tie_embeddings}, but tie_word_embeddings is {tied}: they mean the "
+                "same, so give both the same value"
+            )
+        if TRANSFORMERS < (4, 56) and "dtype" in kwargs:
+            kwargs["torch_dtype"] = kwargs.pop("dtype")  # its name there
+        # This comes first because transformers 4 gives max_length, as a setting of generation, a default.
+        super().__init__(
+            pad_token_id=pad_token_id,
+            eos_token_id=eos_token_id,
+            tie_word_embeddings=tie_embeddings,
+            **kwargs,
+        )
         self.architecture = architecture
         self.hidden_size = hidden_size
         self.num_attention_heads = num_attention_heads
@@ -110,7 +148,6 @@ class PLMConfig(PretrainedConfig):
         self.num_extra_layers = num_extra_layers
         self.expansion_ratio = expansion_ratio
         self.soft_logit_cap = soft_logit_cap
-        self.tie_embeddings = tie_embeddings
         self.token_dropout = token_dropout
         self.attention = {
             "pattern": ["document"],
@@ -125,8 +162,6 @@ class PLMConfig(PretrainedConfig):
         self.cls_token_id = cls_token_id
         self.mask_token_id = mask_token_id
         self._check()
-        kwargs["tie_word_embeddings"] = tie_embeddings
-        super().__init__(pad_token_id=pad_token_id, eos_token_id=eos_token_id, **kwargs)
 
     def _check(self):
         """Refuses the configurations that plm-trainer refuses."""
@@ -158,9 +193,18 @@ class PLMConfig(PretrainedConfig):
             if not all("causal" in entry.split("+") for entry in pattern):
                 raise ValueError("objective causal: every entry of attention.pattern needs causal")
 
+    def to_dict(self):
+        """With both names of tie_embeddings, because the commands read that of pipeline.yaml."""
+        return {**super().to_dict(), "tie_embeddings": self.tie_word_embeddings}
+
+    # Here max_length belongs to the model; it is not a default for generation.
+
     def _get_generation_parameters(self):
-        """Here max_length belongs to the model; it is not a default for generation."""
         return {k: v for k, v in super()._get_generation_parameters().items() if k != "max_length"}
+
+    def _get_non_default_generation_parameters(self):  # its name in transformers 4
+        found = super()._get_non_default_generation_parameters()
+        return {k: v for k, v in found.items() if k != "max_length"}
 
     @property
     def unet_depth(self):
@@ -1061,8 +1105,15 @@ class KeyValueCache(AttentionMasks):
             layer.keep(rows)
 
 
-class Sampling:
-    """`generate` of PLMForMaskedLM, which draws the same tokens as `plm-pipeline generate`."""
+class PLMGenerationMixin:
+    """`generate` of PLMForMaskedLM, which draws the same tokens as `plm-pipeline generate`. The class's name
+    has to end like this: from a model whose `generate` comes from another class, transformers derives a new
+    class as it loads it, and such a model cannot be pickled."""
+
+    @classmethod
+    def can_generate(cls):
+        """False: the generation of transformers, with its generation_config, is not used."""
+        return False
 
     @torch.no_grad()
     def generate(
@@ -1721,7 +1772,7 @@ class PLMWithReadout(PLMPreTrainedModel):
         return loss if count is None else loss / count
 
 
-class PLMForMaskedLM(Sampling, VariantScoring, PLMWithReadout):
+class PLMForMaskedLM(PLMGenerationMixin, VariantScoring, PLMWithReadout):
     """The trunk with the head of the language model. logits (B, L, V) predict the token at each position,
     or the next token if the model was trained with the causal objective. labels (B, L) are the tokens
     that the logits of each position should predict, and -100 where there is no target."""

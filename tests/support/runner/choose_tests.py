@@ -4,7 +4,7 @@ Tests are found in the source tree: tests/**/test_*.c and fuzz_*.c are programs,
 are scripts, tests/**/test_*.py are run by pytest. A test's name is its path below tests/, without
 .c for a program. Only what differs from the rule for its kind stands in tests/tests.tsv. Tests of
 code that depends on the processor run again as NAME@LEVEL, with PLM_CPU_ISA=LEVEL, for each lower
-level of kernels/cpu/processor.h.
+level of kernels/cpu/processor.h. Tests of what depends on transformers run again as NAME@VERSION.
 """
 
 import dataclasses
@@ -21,12 +21,12 @@ CUBLASLT = (
 )
 LEVELS_TOOL = "tests/processors/levels/tool_levels"
 SETS = ("quick", "test", "all")  # each contains those before it
-ENVIRONMENTS = (
-    "python",
-    "torch",
-)  # of tests/support/venv.sh: the small one, and the one with PyTorch
+# Of tests/support/venv.sh, each with those before it: the small one, the one with PyTorch, and the one with
+# VERSIONS.
+ENVIRONMENTS = ("python", "torch", "transformers")
+VERSIONS = ("transformers-4.50", "transformers-4")  # older ones than that of the environment torch
 TEST_FILE = re.compile(r"(^|/)(test_[^/]*\.(c|sh|py)|fuzz_[^/]*\.c)$")
-MARKS = ("levels", "only-python", "cublaslt")
+MARKS = ("levels", "only-python", "cublaslt", "versions")
 
 
 @functools.cache
@@ -53,6 +53,7 @@ class Test:
     marks: set = dataclasses.field(default_factory=set)
     seconds: float = 1  # about how long it takes, while nothing is known from an earlier run
     level: str = ""
+    version: str = ""  # one of VERSIONS
 
     @property
     def kind(self):
@@ -123,6 +124,8 @@ def find_tests(root=TESTS, table=None):
             test.marks |= marks
             test.seconds = seconds or test.seconds
         found.append(test)
+        if "versions" in test.marks:
+            found += at_versions(test)
         if "cublaslt" in test.marks:
             found.append(
                 dataclasses.replace(test, name=test.name + CUBLASLT, set="all", marks=set())
@@ -152,6 +155,15 @@ def at_levels(tests, levels):
         for test in tests
         if "levels" in test.marks
         for level in levels
+    ]
+
+
+def at_versions(test):
+    """The repetitions of a Python test with older versions of transformers."""
+    needs = test.needs | {"transformers"}
+    return [
+        dataclasses.replace(test, name=f"{test.name}@{version}", needs=needs, version=version)
+        for version in VERSIONS
     ]
 
 

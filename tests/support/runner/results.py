@@ -92,7 +92,7 @@ def describe(tests):
 
 
 def reason(test):
-    if test.environment == "torch":
+    if test.environment in ("torch", "transformers"):
         return "that need PyTorch"
     usual = {"jq", "procps", "libcmocka-dev"}
     return "that need more packages" if test.packages - usual else "that take longer"

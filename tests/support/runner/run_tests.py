@@ -93,8 +93,11 @@ class Runner:
             return "it was not built, because cublasLt.h of the CUDA Toolkit is not installed"
         if test.environment is None:
             return None
-        if self.venv is None or not choose_tests.environment_has(self.venv, test.environment):
-            wanted = "PyTorch" if test.environment == "torch" else "the Python environment"
+        environment = test.version or test.environment
+        if self.venv is None or not choose_tests.environment_has(self.venv, environment):
+            if test.version:
+                return f"{test.version} is not installed (tests/support/venv.sh transformers)"
+            wanted = "PyTorch" if environment == "torch" else "the Python environment"
             return f"{wanted} is not installed (make venv)"
         return None
 
@@ -111,7 +114,8 @@ class Runner:
         stack_s = f"faulthandler_timeout={self.limit_s / 3}"
         pytest = ["-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider", "-o", stack_s]
         places = [f"--rootdir={ROOT}/tests", f"--basetemp={folder}/pytest", str(test.source)]
-        return [str(self.venv / "bin/python"), *pytest, *places], python_environment(folder)
+        python = self.venv / test.version / "bin/python"
+        return [str(python), *pytest, *places], python_environment(folder)
 
     def run(self, test):
         """Returns (exit status or None for a missing need, output, seconds, processor seconds)."""

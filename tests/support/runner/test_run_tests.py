@@ -1,6 +1,7 @@
 """The runner of the tests: which tests a set has, what they need, and that nothing which went wrong, was
 skipped or was left behind goes unnoticed. It runs here on a small tree of its own."""
 
+import dataclasses
 import os
 import pathlib
 import re
@@ -21,6 +22,7 @@ TABLE = """# test\tset\tneeds\tmarks\tseconds
 ^common/test_plan$\t-\t-\tlevels\t30
 ^stages/\tall\tfish\t-\t-
 ^stages/test_python\t-\ttorch\tonly-python\t-
+^stages/test_model\t-\ttorch\tversions\t-
 """
 
 
@@ -73,6 +75,7 @@ def sample(tree):
         script(tree, name, "/* . */\n")
     script(tree, "stages/test_shells.sh", "tool_levels tests/lib/stop_at.so\n")
     script(tree, "stages/test_python.py", "from helper import x\n")
+    script(tree, "stages/test_model.py", "")
     script(tree, "stages/helper.py", "tests/lib/faults.so\n")
     script(tree, "levels/tool_levels.c", "")
     script(tree, "trainer/test_kill.sh", ". tests/support/lib.sh\n")
@@ -84,11 +87,20 @@ def test_sets_and_needs(tree):
     assert list(tests) == [
         "common/test_plan",
         "fuzz/fuzz_csv",
+        "stages/test_model.py",
+        "stages/test_model.py@transformers-4.50",
+        "stages/test_model.py@transformers-4",
         "stages/test_python.py",
         "stages/test_shells.sh",
         "trainer/test_kill.sh",
     ]
-    assert [test.set for test in tests.values()] == ["quick", "quick", "all", "all", "test"]
+    assert [test.set for test in tests.values()] == ["quick"] * 2 + ["all"] * 5 + ["test"]
+    models = [test for name, test in tests.items() if "model" in name]
+    assert [(test.environment, test.version) for test in models] == [
+        ("torch", ""),
+        ("transformers", "transformers-4.50"),
+        ("transformers", "transformers-4"),
+    ]
     assert tests["stages/test_python.py"].environment == "torch"
     assert tests["stages/test_python.py"].packages == {"fish"}
     assert tests["stages/test_shells.sh"].environment is None
@@ -102,7 +114,7 @@ def test_sets_and_needs(tree):
 def test_sets_contain_those_before(tree):
     tests = sample(tree)
     sizes = [sum(choose_tests.in_set(t, s) for t in tests) for s in choose_tests.SETS]
-    assert sizes == [2, 3, 5]
+    assert sizes == [2, 3, 8]
 
 
 def test_patterns_are_alternatives(tree):
@@ -206,6 +218,30 @@ def test_what_a_missing_package_prevents_is_neither_built_nor_run(tree):
     assert "a/test_program: the package libcmocka-dev is not installed" in got.stdout
     path = without(tree, "fish")
     assert call(tree, "--targets", PATH=path).stdout.split() == ["build/tests/a/test_program"]
+
+
+def test_a_version_has_its_own_python(tree):
+    """A test that runs again with a version of transformers is skipped unless that version is installed."""
+    tests = {test.name: test for test in sample(tree)}
+    newest, oldest, version = (
+        dataclasses.replace(tests[f"stages/test_model.py{at}"], needs={environment})
+        for at, environment in (
+            ("", "torch"),
+            ("@transformers-4.50", "transformers"),
+            ("@transformers-4", "transformers"),
+        )
+    )
+    venv = tree / "venv"
+    venv.mkdir()
+    (venv / "made").write_text("python 1\ntorch 2\ntransformers-4.50 3\n")
+    runner = run_tests.Runner(tree / "build", venv, 9, "all")
+    try:
+        assert runner.missing(newest) is runner.missing(oldest) is None
+        assert runner.missing(version).startswith("transformers-4 is not installed")
+        assert runner.command(newest, tree)[0][0] == f"{venv}/bin/python"
+        assert runner.command(version, tree)[0][0] == f"{venv}/transformers-4/bin/python"
+    finally:
+        runner.close()
 
 
 def test_a_missing_program_and_no_test_are_failures(tree):
