@@ -58,6 +58,17 @@ static plm_status check_finite(const struct plm_tensor_shards *weights,
                                "it was converted; use an earlier checkpoint, or convert again");
 }
 
+static const char decoder[] = "lm_head.decoder.weight";
+
+/* The decoder is the parameter that only an untied model has. */
+static plm_status missing(const struct plm_parameter *parameter, struct plm_error *error)
+{
+  plm_error_set(error, PLM_FORMAT, "parameter %s is missing", parameter->name);
+  if (strcmp(parameter->name, decoder) != 0) return PLM_FORMAT;
+  return plm_error_hint(error, "a model without it is tied: then config.json needs "
+                               "tie_embeddings and tie_word_embeddings true");
+}
+
 /* Copies the tensor of a parameter to its place in the arena. values NULL: only checks its shape.
  */
 static plm_status take_parameter(const struct plm_tensor_shards *weights,
@@ -67,7 +78,7 @@ static plm_status take_parameter(const struct plm_tensor_shards *weights,
   uint64_t shape[PLM_TENSOR_MAX_RANK] = {0};
   const int rank = plm_parameter_shape(parameter, shape);
   const struct plm_tensor_info *tensor = plm_tensor_shards_find(weights, parameter->name + prefix);
-  if (!tensor) return plm_error_set(error, PLM_FORMAT, "parameter %s is missing", parameter->name);
+  if (!tensor) return missing(parameter, error);
   if (tensor->rank != rank || memcmp(tensor->shape, shape, sizeof shape) != 0)
     return plm_error_set(error, PLM_FORMAT,
                          "parameter %s has %d dimensions (%llu, %llu), but the model's has %d "
@@ -120,14 +131,24 @@ static bool is_parameter(const struct plm_parameter *table, size_t count,
   return false;
 }
 
-/* Some tools write the second matrix of a tied model, which equals its embedding table. */
+/* Some tools write the second matrix of a tied model. It is left over unless it equals the
+ * embedding table. */
 static bool is_tied_copy(const struct plm_tensor_shards *weights,
                          const struct plm_tensor_info *tensor)
 {
   const struct plm_tensor_info *table = plm_tensor_shards_find(weights, "plm.embeddings.weight");
-  return strcmp(tensor->name, "lm_head.decoder.weight") == 0 && table != NULL &&
-         table->dtype == tensor->dtype && table->bytes == tensor->bytes &&
-         memcmp(table->data, tensor->data, tensor->bytes) == 0;
+  return strcmp(tensor->name, decoder) == 0 && table != NULL && table->dtype == tensor->dtype &&
+         table->bytes == tensor->bytes && memcmp(table->data, tensor->data, tensor->bytes) == 0;
+}
+
+static plm_status left_over(const char *name, struct plm_error *error)
+{
+  if (strcmp(name, decoder) != 0)
+    return plm_error_set(error, PLM_FORMAT, "tensor %.200s is not a parameter of the model", name);
+  plm_error_set(error, PLM_FORMAT,
+                "%s is not the embedding table, but config.json says that the model is tied", name);
+  return plm_error_hint(error, "the head was trained apart from the embeddings: to use it, set "
+                               "tie_embeddings and tie_word_embeddings to false in config.json");
 }
 
 static plm_status check_none_left(const struct plm_tensor_shards *weights,
@@ -142,8 +163,7 @@ static plm_status check_none_left(const struct plm_tensor_shards *weights,
     const struct plm_tensor_info *tensor = plm_tensor_shards_at(weights, i);
     if (is_parameter(table, count, naming, tensor->name) || is_tied_copy(weights, tensor)) continue;
     if (naming->head == PLM_HEAD_CLASSIFIER && starts_with(tensor->name, "classifier.")) continue;
-    return plm_error_set(error, PLM_FORMAT, "tensor %.200s is not a parameter of the model",
-                         tensor->name);
+    return left_over(tensor->name, error);
   }
   return PLM_OK;
 }

@@ -22,7 +22,7 @@ plm_status plm_parameters_write(const char *path, const struct plm_parameter *ta
  * `values` (host, in the arena layout of `table`; the gaps between parameters are not written).
  * F32, BF16, F16 and F64 are converted to fp32. PLM_FORMAT if a parameter is missing, has another
  * shape or another dtype, or holds NaN or infinity, or if a tensor is left over. A tied model may
- * store its table a second time as lm_head.decoder.weight. */
+ * store its table a second time as lm_head.decoder.weight, but no other tensor of this name. */
 plm_status plm_parameters_read(const char *path, const struct plm_parameter *table, size_t count,
                                float *values, struct plm_error *error);
 

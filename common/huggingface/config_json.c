@@ -81,6 +81,20 @@ static bool read_objective(const cJSON *json, enum plm_objective *objective)
   return false;
 }
 
+/* Both keys mean the same: one of the commands, and one of transformers. */
+static plm_status check_tied(const cJSON *json, const struct plm_model_config *model,
+                             struct plm_error *error)
+{
+  const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, "tie_word_embeddings");
+  if (item == NULL || (cJSON_IsBool(item) && (bool)cJSON_IsTrue(item) == model->tie_embeddings))
+    return PLM_OK;
+  plm_error_set(error, PLM_FORMAT,
+                "\"tie_word_embeddings\" is not the same as \"tie_embeddings\", which is %s",
+                model->tie_embeddings ? "true" : "false");
+  return plm_error_hint(error, "both should be true if the head is the embedding table, and false "
+                               "if the weights have lm_head.decoder.weight");
+}
+
 static bool has_local(const struct plm_model_config *model)
 {
   for (uint32_t i = 0; i < model->pattern_count; i++)
@@ -106,6 +120,7 @@ plm_status plm_huggingface_config_parse(const char *text, size_t size,
   if (status == PLM_OK && in_force == 0 && has_local(model))
     status = plm_error_set(error, PLM_FORMAT,
                            "\"window\" is 0, but attention.pattern has a `local` mask");
+  if (status == PLM_OK) status = check_tied(json, model, error);
   if (status == PLM_OK && !read_objective(json, &learnt))
     status =
         plm_error_set(error, PLM_FORMAT, "\"objective\" is not mlm, masked_diffusion or causal");
@@ -122,7 +137,8 @@ static void name_place(const char *path, struct plm_error *error)
   if (error == NULL) return;
   snprintf(key, sizeof key, "%.60s", error->where);
   plm_error_where(error, "%.400s%s%s", path, key[0] != '\0' ? ": " : "", key);
-  plm_error_hint(error, "use the config.json that was written with the weights");
+  if (error->hint[0] == '\0')
+    plm_error_hint(error, "use the config.json that was written with the weights");
 }
 
 plm_status plm_huggingface_config_read(const char *directory, struct plm_model_config *model,

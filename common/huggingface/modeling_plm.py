@@ -49,6 +49,7 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 import transformers
+from safetensors import safe_open
 from torch import nn
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
 from transformers import PretrainedConfig, PreTrainedModel
@@ -1772,6 +1773,12 @@ class PLMWithReadout(PLMPreTrainedModel):
         return loss if count is None else loss / count
 
 
+HEAD_APART = (
+    "lm_head.decoder.weight is not the embedding table, but the configuration says that the model is tied. "
+    "The head was trained apart from the embeddings; to use it, set tie_embeddings to False"
+)
+
+
 class PLMForMaskedLM(PLMGenerationMixin, VariantScoring, PLMWithReadout):
     """The trunk with the head of the language model. logits (B, L, V) predict the token at each position,
     or the next token if the model was trained with the causal objective. labels (B, L) are the tokens
@@ -1785,6 +1792,36 @@ class PLMForMaskedLM(PLMGenerationMixin, VariantScoring, PLMWithReadout):
         self.plm = PLMModel(config)
         self.lm_head = Head(config)
         self.post_init()
+
+    @classmethod
+    def from_pretrained(cls, folder, *arguments, **kwargs):
+        """Refuses a tied model whose weights have another head, of which transformers 4 says nothing."""
+        loaded = super().from_pretrained(folder, *arguments, **kwargs)
+        config = (loaded[0] if isinstance(loaded, tuple) else loaded).config
+        if config.tie_word_embeddings and folder and os.path.isdir(folder):
+            place = Path(folder, kwargs.get("subfolder") or "")
+            if cls._has_head_apart(place):
+                raise ValueError(f"{place}: {HEAD_APART} in config.json")
+        return loaded
+
+    @classmethod
+    def _has_head_apart(cls, folder):
+        """Whether the weights in a folder have both tied matrices, with different values."""
+        names, found = {*cls._tied_weights_keys, *cls._tied_weights_keys.values()}, {}
+        for path in sorted(folder.glob("model*.safetensors")):
+            with safe_open(path, "pt") as file:
+                found |= {name: file.get_tensor(name) for name in names.intersection(file.keys())}
+        return len(found) == 2 and not torch.equal(*found.values())
+
+    def save_pretrained(self, folder, *arguments, **kwargs):
+        table, decoder = self.plm.embeddings.weight.data, self.lm_head.decoder.weight.data
+        if (
+            self.config.tie_word_embeddings
+            and not table.is_meta | decoder.is_meta
+            and not torch.equal(table, decoder.to(table.device))
+        ):
+            warnings.warn(f"{HEAD_APART} in model.config, and save it again", stacklevel=2)
+        super().save_pretrained(folder, *arguments, **kwargs)
 
     def get_output_embeddings(self):
         return self.lm_head.decoder

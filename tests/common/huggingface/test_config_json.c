@@ -113,6 +113,32 @@ static void a_window_of_local_masks_is_not_empty(void **state)
   assert_int_equal(plm_huggingface_config_read(folder, &local, NULL, NULL, &error), PLM_FORMAT);
 }
 
+static void both_names_of_a_tied_model_agree(void **state)
+{
+  (void)state;
+  struct plm_model_config model = model_case_small(PLM_UNET);
+  char folder[PLM_PATH_SIZE], what[128];
+  make_folder("tied", folder);
+  for (int tied = 0; tied < 2; tied++) {
+    static const char *const words[] = {"false", "true"};
+    struct plm_error error = {0};
+    model.tie_embeddings = tied != 0;
+    put_config(folder, &model, "tie_word_embeddings", words[tied]);
+    assert_int_equal(plm_huggingface_config_read(folder, &model, NULL, NULL, NULL), PLM_OK);
+    assert_int_equal(model.tie_embeddings, tied);
+    const char *const wrong[] = {words[1 - tied], "null", "1"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+      put_config(folder, &model, "tie_word_embeddings", wrong[i]);
+      assert_int_equal(plm_huggingface_config_read(folder, &model, NULL, NULL, &error), PLM_FORMAT);
+      snprintf(what, sizeof what,
+               "\"tie_word_embeddings\" is not the same as \"tie_embeddings\", which is %s",
+               words[tied]);
+      assert_string_equal(error.what, what);
+      assert_non_null(strstr(error.hint, "false if the weights have lm_head.decoder.weight"));
+    }
+  }
+}
+
 static void window_and_objective_are_read(void **state)
 {
   (void)state;
@@ -208,6 +234,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(sizes_beyond_the_limits_are_refused_by_name),
       cmocka_unit_test(a_window_of_local_masks_is_not_empty),
+      cmocka_unit_test(both_names_of_a_tied_model_agree),
       cmocka_unit_test(window_and_objective_are_read),
       cmocka_unit_test(weights_are_compared_before_a_model_is_opened),
       cmocka_unit_test(sums_of_sizes_do_not_wrap),

@@ -1,6 +1,10 @@
 """A checkpoint works in common tools: transformers' Trainer with its collator, gradient checkpointing,
 accelerate's device_map, LoRA by peft. What Trainer saved can be used in C again."""
 
+import json
+import os
+import warnings
+
 import numpy as np
 import pytest
 import torch
@@ -140,6 +144,56 @@ def test_a_trunk_of_another_class_is_embedded(checkpoint, auto_class, tmp_path, 
     model.save_pretrained("saved", max_shard_size="100KB")  # in shards, as large models are saved
     said = embedded_alike(model, "saved")
     assert ("classifier" in said) == (auto_class is AutoModelForTokenClassification)
+
+
+def test_a_head_that_was_trained_apart_is_not_tied(tmp_path, monkeypatch):
+    """PEFT's modules_to_save trains a copy of the tied head. PEFT then says in the configuration that the
+    model is not tied, and what is saved is used with that head in Python and by the programs. A folder with
+    the head whose config.json calls the model tied is refused by both."""
+    folder = short_run(tmp_path, "transformer", tie_embeddings=True)
+    monkeypatch.chdir(tmp_path)
+    tokenizer = load(folder, AutoTokenizer)
+    settings = LoraConfig(r=2, target_modules=["query"], modules_to_save=["lm_head"])
+    adapted = get_peft_model(load(folder), settings)
+    with torch.no_grad():
+        for name, value in adapted.named_parameters():
+            if "modules_to_save" in name and "decoder" in name:
+                value += torch.randn(value.shape, generator=torch.Generator().manual_seed(1)) * 0.1
+    model = adapted.merge_and_unload().eval()
+    expected = logits_of(model, tokenizer)
+    assert (expected - logits_of(load(folder).eval(), tokenizer)).abs().max() > 0.1
+    assert not model.config.tie_embeddings
+    score = ["score", "--wild-type", write_fasta("wild.fasta", ["MKTAYIAKQR"]), "--json"]
+    for key in ("tie_embeddings", "tie_word_embeddings"):  # two names of one setting
+        model.config.tie_embeddings = True
+        setattr(model.config, key, False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            model.save_pretrained(key)
+        again = load(key).eval()
+        assert again.config.tie_embeddings is again.config.tie_word_embeddings is False
+        assert torch.equal(logits_of(again, tokenizer), expected)
+        scored = json.loads(run(*score, "--checkpoint", key, "K2A").stdout)["variants"][0]["score"]
+        assert scored == pytest.approx(again.score("MKTAYIAKQR", ["K2A"]).item(), abs=1e-4)
+
+    model.config.tie_embeddings = True
+    for shards in ({}, {"max_shard_size": "50KB"}):
+        with pytest.warns(UserWarning, match="set tie_embeddings to False in model.config"):
+            model.save_pretrained("apart", **shards)
+        with pytest.raises(ValueError, match="apart: lm_head.decoder.weight is not the embedding"):
+            load("apart")
+        if not shards:
+            os.unlink("apart/model.safetensors")
+    refused = run(*score, "--checkpoint", "apart", "K2A", check=False)
+    assert refused.returncode == 1
+    assert "lm_head.decoder.weight is not the embedding table" in refused.stderr
+    assert "set tie_embeddings and tie_word_embeddings to false" in refused.stderr
+    tied = model.config.to_dict()
+    assert tied["tie_embeddings"] is tied["tie_word_embeddings"] is True
+    with pytest.raises(
+        ValueError, match="tie_embeddings is False, but tie_word_embeddings is True"
+    ):
+        type(model.config)(tie_word_embeddings=True)
 
 
 def test_device_map_places_the_model(checkpoint):
