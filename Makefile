@@ -545,16 +545,19 @@ check-parsers: deps ## test the parsers, and run each fuzzer for 5 s, under ASan
 	@PLM_BUILD=build/asan PLM_FUZZ_SECONDS=5 PLM_VENV=$(or $(PLM_VENV),$(CURDIR)/build/venv) tests/support/runner/run_tests.py \
 	  $(patsubst %,'^%$$',$(PARSER_BIN:$(BUILD)/tests/%=%))
 
+# A part of the gate, and how long it took.
+part = begin=$$(date +%s); $(MAKE) --no-print-directory $(1) && echo "check: make $(1): $$(($$(date +%s) - begin)) s"
+
 .PHONY: check
 check: ## everything that a change has to pass: tidy, lint, build, cuda-code, check-parsers, test-all
 	@tests/support/deps.sh clang-format clang-tidy shellcheck
-	@$(MAKE) --no-print-directory venv
-	@$(MAKE) --no-print-directory tidy
-	@$(MAKE) --no-print-directory lint
-	@$(MAKE) --no-print-directory -j$(JOBS) all
-	@$(MAKE) --no-print-directory cuda-code OTHER_NVCC=$(if $(filter undefined,$(origin PLM_MAY_SKIP)),1)
-	@$(MAKE) --no-print-directory check-parsers
-	@$(MAKE) --no-print-directory test-all
+	@$(call part,venv)
+	@$(call part,tidy)
+	@$(call part,lint)
+	@$(call part,-j$(JOBS) all)
+	@$(call part,cuda-code OTHER_NVCC=$(if $(filter undefined,$(origin PLM_MAY_SKIP)),1))
+	@$(call part,check-parsers)
+	@$(call part,test-all)
 
 .PHONY: clean
 clean: ## remove build/
