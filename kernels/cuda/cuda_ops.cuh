@@ -120,6 +120,8 @@ void plm_cuda_streams_close(struct plm_cuda *cuda);
 /* Returns whether a recording is being made, in which `what` (an upload, …) is not allowed. The
  * error is kept for record_end. */
 bool plm_cuda_forbids(struct plm_cuda *cuda, const char *what);
+/* The same as a status: PLM_FAILURE while operators are recorded. */
+plm_status plm_cuda_permits(struct plm_cuda *cuda, const char *what, struct plm_error *error);
 /* Says how much of the device's memory is free. */
 plm_status plm_cuda_no_memory(struct plm_error *error, size_t bytes, const char *why);
 /* Keeps the first failure in cuda->error, or in the recording's error. Later failures are

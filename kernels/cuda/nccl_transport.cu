@@ -236,10 +236,7 @@ plm_status wait(struct plm_transport *transport, struct plm_transfer *transfer,
                 struct plm_error *error)
 {
   struct plm_nccl *nccl = nccl_of(transport);
-  if (plm_cuda_forbids(nccl->cuda, "a wait for an exchange between ranks")) {
-    if (error != nullptr) *error = nccl->cuda->recording_error;
-    return PLM_FAILURE;
-  }
+  PLM_TRY(plm_cuda_permits(nccl->cuda, "a wait for an exchange between ranks", error));
   if (has_failed(nccl)) return plm_nccl_reason(nccl, error);
   if (transfer->moved == 0) /* started while a recording was made */
     return plm_error_set(error, PLM_FAILURE, "an exchange between ranks was not started");

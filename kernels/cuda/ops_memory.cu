@@ -28,6 +28,13 @@ bool plm_cuda_forbids(struct plm_cuda *cuda, const char *what)
   return cuda->recording;
 }
 
+plm_status plm_cuda_permits(struct plm_cuda *cuda, const char *what, struct plm_error *error)
+{
+  if (!plm_cuda_forbids(cuda, what)) return PLM_OK;
+  if (error != nullptr) *error = cuda->recording_error;
+  return PLM_FAILURE;
+}
+
 namespace
 {
 
@@ -35,10 +42,7 @@ plm_status allocate(struct plm_ops *ops, size_t bytes, void **buffer, struct plm
 {
   struct plm_cuda *cuda = plm_cuda_of(ops);
   *buffer = nullptr;
-  if (plm_cuda_forbids(cuda, "an allocation")) {
-    if (error != nullptr) *error = cuda->recording_error;
-    return PLM_FAILURE;
-  }
+  PLM_TRY(plm_cuda_permits(cuda, "an allocation", error));
   cudaSetDevice(cuda->device);
   const cudaError_t code = cudaMalloc(buffer, bytes > 0 ? bytes : 1);
   if (code == cudaSuccess) return PLM_OK;
@@ -94,10 +98,7 @@ void copy(struct plm_ops *ops, void *to, const void *from, size_t bytes)
 plm_status synchronize(struct plm_ops *ops, struct plm_error *error)
 {
   struct plm_cuda *cuda = plm_cuda_of(ops);
-  if (plm_cuda_forbids(cuda, "a synchronize")) {
-    if (error != nullptr) *error = cuda->recording_error;
-    return PLM_FAILURE;
-  }
+  PLM_TRY(plm_cuda_permits(cuda, "a synchronize", error));
   plm_cuda_remember(cuda, cudaGetLastError(), "a launch");
   plm_cuda_remember(cuda, cudaStreamSynchronize(cuda->stream), "a kernel");
   if (cuda->error.status != PLM_OK && error != nullptr) *error = cuda->error;

@@ -15,10 +15,7 @@ plm_status allocate_host(struct plm_ops *ops, size_t bytes, void **buffer, struc
 {
   struct plm_cuda *cuda = plm_cuda_of(ops);
   *buffer = nullptr;
-  if (plm_cuda_forbids(cuda, "an allocation of the host's memory")) {
-    if (error != nullptr) *error = cuda->recording_error;
-    return PLM_FAILURE;
-  }
+  PLM_TRY(plm_cuda_permits(cuda, "an allocation of the host's memory", error));
   cudaSetDevice(cuda->device);
   const cudaError_t code = cudaMallocHost(buffer, bytes > 0 ? bytes : 1);
   if (code == cudaSuccess) return PLM_OK;
@@ -81,10 +78,7 @@ void copies_follow(struct plm_ops *ops)
 plm_status wait_copies(struct plm_ops *ops, struct plm_error *error)
 {
   struct plm_cuda *cuda = plm_cuda_of(ops);
-  if (plm_cuda_forbids(cuda, "a wait for copies")) {
-    if (error != nullptr) *error = cuda->recording_error;
-    return PLM_FAILURE;
-  }
+  PLM_TRY(plm_cuda_permits(cuda, "a wait for copies", error));
   plm_cuda_remember(cuda, cudaStreamSynchronize(cuda->copies), "a copy beside the computation");
   if (cuda->error.status != PLM_OK && error != nullptr) *error = cuda->error;
   return cuda->error.status;
@@ -96,10 +90,7 @@ plm_status wait_copies(struct plm_ops *ops, struct plm_error *error)
 plm_status record_begin(struct plm_ops *ops, struct plm_error *error)
 {
   struct plm_cuda *cuda = plm_cuda_of(ops);
-  if (plm_cuda_forbids(cuda, "a second recording")) {
-    if (error != nullptr) *error = cuda->recording_error;
-    return PLM_FAILURE;
-  }
+  PLM_TRY(plm_cuda_permits(cuda, "a second recording", error));
   plm_cuda_remember(cuda, cudaGetLastError(), "a launch");
   if (cuda->error.status != PLM_OK) {
     if (error != nullptr) *error = cuda->error;
