@@ -97,6 +97,7 @@ static void limit(const char *of)
 
 enum { DESCRIPTORS = 1024 };
 static bool was_open[DESCRIPTORS];
+static int was_mapped;
 
 static bool is_open(int descriptor)
 {
@@ -108,7 +109,28 @@ static void note_descriptors(void)
   for (int i = 0; i < DESCRIPTORS; i++) was_open[i] = is_open(i);
 }
 
-/* Says which descriptors and children the test has left. Returns their number. */
+/* The mappings of files that tests have made, which lie in PLM_TMP or have "plm-test" in their
+ * path. name: says which there are; NULL: nothing is said. */
+static int count_mapped(const char *name)
+{
+  const char *scratch = getenv("PLM_TMP");
+  char line[4200];
+  int count = 0;
+  FILE *maps = fopen("/proc/self/maps", "re");
+  while (maps != NULL && fgets(line, sizeof line, maps) != NULL) {
+    const char *path = strchr(line, '/');
+    if (path == NULL || (strstr(path, "plm-test") == NULL &&
+                         (scratch == NULL || strncmp(path, scratch, strlen(scratch)) != 0)))
+      continue;
+    if (name != NULL && count >= was_mapped)
+      fprintf(stderr, "FAILED: %s has not released the mapping of %s", name, path);
+    count++;
+  }
+  if (maps != NULL) fclose(maps);
+  return count;
+}
+
+/* Says what the test has left: descriptors, mapped files, a child. Returns their number. */
 static int count_left(const char *name)
 {
   int left = 0, status;
@@ -121,6 +143,7 @@ static int count_left(const char *name)
     fprintf(stderr, "FAILED: %s has not closed descriptor %d, %s\n", name, i, target);
     left++;
   }
+  left += count_mapped(name) - was_mapped;
   const pid_t child = waitpid(-1, &status, WNOHANG);
   if (child == -1) return left;
   fprintf(stderr, "FAILED: %s has a child %s\n", name,
@@ -148,6 +171,7 @@ static int begin(void **state)
   at = &chosen[begun++];
   limit(at->name);
   note_descriptors();
+  was_mapped = count_mapped(NULL);
   return at->setup_func != NULL ? at->setup_func(state) : 0;
 }
 

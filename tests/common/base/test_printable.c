@@ -16,6 +16,7 @@
 #include "common/base/json.h"
 #include "common/base/log.h"
 #include "common/base/printable.h"
+#include "common/base/terminal.h"
 
 static const struct {
   const char *text, *line, *lines;
@@ -99,6 +100,30 @@ static void printed_json_is_utf8(void **state)
   assert_string_equal(text, "{\"name\":\"a\ufffd\ufffdz\\u001b[0m\\u009b\\u202e\u00e9\\u007f\"}\n");
 }
 
+/* The first variable that is set and not empty decides. */
+static void the_environment_says_whether_a_terminal_shows_utf8(void **state)
+{
+  static const struct {
+    const char *all, *type, *lang;
+    bool utf8;
+  } locales[] = {
+      {NULL, NULL, NULL, false},        {NULL, NULL, "C.UTF-8", true},
+      {NULL, NULL, "de_DE.utf8", true}, {NULL, NULL, "C", false},
+      {NULL, "en_US.UTF-8", "C", true}, {NULL, "C", "C.UTF-8", false},
+      {"", "", "C.UTF-8", true},        {"", "C", "C.UTF-8", false},
+      {"C.UTF-8", "C", "C", true},      {"POSIX", "C.UTF-8", "C.UTF-8", false},
+  };
+  (void)state;
+  for (size_t i = 0; i < sizeof locales / sizeof *locales; i++) {
+    const char *const names[] = {"LC_ALL", "LC_CTYPE", "LANG"}, *const values[] = {locales[i].all,
+                                                                                   locales[i].type,
+                                                                                   locales[i].lang};
+    for (size_t v = 0; v < 3; v++)
+      assert_int_equal(values[v] != NULL ? setenv(names[v], values[v], 1) : unsetenv(names[v]), 0);
+    if (plm_terminal_is_utf8() != locales[i].utf8) fail_msg("case %zu is not %d", i, locales[i].utf8);
+  }
+}
+
 static void data_is_escaped_only_on_a_terminal(void **state)
 {
   (void)state;
@@ -131,6 +156,7 @@ int main(void)
       cmocka_unit_test(characters_are_cut_whole),
       cmocka_unit_test(errors_and_log_lines_are_printable),
       cmocka_unit_test(printed_json_is_utf8),
+      cmocka_unit_test(the_environment_says_whether_a_terminal_shows_utf8),
       cmocka_unit_test(data_is_escaped_only_on_a_terminal),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
