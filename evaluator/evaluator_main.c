@@ -78,6 +78,7 @@ int main(int argc, char **argv)
           "(`plm-evaluator TASK -h` shows its options).\n",
       .options = options,
       .tasks = tasks,
+      .stage = true,
       .run = watch,
   };
   const struct plm_program *task = argc > 1 ? find_task(argv[1]) : NULL;

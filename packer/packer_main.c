@@ -104,17 +104,18 @@ static plm_status open_corpora(const struct plm_arguments *arguments,
   const bool given = plm_arguments_has(arguments, "corpus");
   for (uint32_t i = 0; i < corpora->count; i++) {
     struct plm_corpus **corpus = &options->corpora[options->corpus_count];
-    const plm_status status = plm_corpus_open(corpora->paths[i], &opening, corpus, error);
+    plm_status status = plm_corpus_open(corpora->paths[i], &opening, corpus, error);
     if (status == PLM_NOT_FOUND && !given && corpora->count > 1) {
       plm_info("%s is not here; other packers have to serve it", corpora->paths[i]);
       continue;
     }
+    if (status == PLM_NOT_FOUND) status = error->status = PLM_UNAVAILABLE; /* not mounted now? */
     PLM_TRY(status);
     options->corpus_count++;
     PLM_TRY(check_twice(options, corpora, error));
   }
   if (options->corpus_count > 0) return PLM_OK;
-  return plm_error_set(error, PLM_NOT_FOUND, "none of the run's %u corpora is here",
+  return plm_error_set(error, PLM_UNAVAILABLE, "none of the run's %u corpora is here",
                        corpora->count);
 }
 
@@ -191,7 +192,8 @@ int main(int argc, char **argv)
           "Serves packed chunks of a corpus to the trainer and the evaluator of a run, from any\n"
           "host. It has no state, so it may be started, stopped and killed at any time.\n",
       .options = program_options,
-      .more = "Exit codes: 1 failed, 2 usage or configuration, 130 or 143 stopped by a signal.\n",
+      .more = "Exit codes: " PLM_STAGE_EXIT_CODES "\n",
+      .stage = true,
       .run = run,
   };
   return plm_program_main(&program, argc, argv);

@@ -93,6 +93,7 @@ int main(int argc, char **argv)
                "Trains the model of pipeline.yaml on the chunks that packers send, and publishes\n"
                "checkpoints into the run folder. Resumes from the newest checkpoint there.\n",
       .options = options,
+      .stage = true,
       .run = run,
   };
   return plm_program_main(&program, argc, argv);

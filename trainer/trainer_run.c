@@ -149,12 +149,16 @@ static plm_status check_skipped(const struct plm_trainer *trainer, struct plm_er
   const uint32_t skipped = trainer->state.skipped_in_a_row;
   if (skipped < trainer->config->trainer.max_skipped_steps) return PLM_OK;
   plm_ranks_agree(trainer->ranks);
-  plm_error_set(error, PLM_FAILURE,
-                "%u steps in a row were skipped: the loss or the gradient is not finite, or no "
-                "token was chosen",
-                skipped);
-  return plm_error_hint(error, "the last checkpoint is intact; lower the learning rates or set "
-                               "trainer.clip, then start again");
+  const unsigned long long last = trainer->state.step, first = last - skipped + 1;
+  plm_error_set(error, PLM_NOT_FINITE,
+                "%u steps in a row were skipped, %llu to %llu: the loss or the gradient is not "
+                "finite, or no token was chosen",
+                skipped, first, last);
+  return plm_error_hint(error,
+                        "the last checkpoint is intact. Lower the learning rates "
+                        "(trainer.optimizer.lr_*) or set trainer.clip.norm, and look at the "
+                        "sequences with `plm-pipeline trace --step %llu`; then start again",
+                        first);
 }
 
 /* Takes the input of the next step on all ranks. PLM_INTERRUPTED if one of them was asked to stop;

@@ -19,6 +19,7 @@ static struct map {
 static size_t used; /* atomic; entries at and beyond this were never used */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sigaction previous;
+int plm_guard_exit_code = 1;
 
 /* Signal handlers call this, so it may use only write and _exit. */
 static _Noreturn void die(const char *path)
@@ -28,7 +29,7 @@ static _Noreturn void die(const char *path)
                     write(STDERR_FILENO, path, strlen(path)) > 0 &&
                     write(STDERR_FILENO, message, sizeof message - 1) > 0;
   (void)told; /* there is no other way to report it */
-  _exit(1);
+  _exit(plm_guard_exit_code);
 }
 
 static void handle(int number, siginfo_t *information, void *context)

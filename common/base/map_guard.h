@@ -13,4 +13,8 @@ void plm_map_guard_add(const void *begin, size_t size, const char *path);
 /* To be called before munmap. */
 void plm_map_guard_remove(const void *begin);
 
+/* The exit code of a process that ends because a map became unreadable, also a corpus
+ * (common/corpus/corpus_guard.h): 1, and in a stage that of PLM_IO. Set before the first map. */
+extern int plm_guard_exit_code;
+
 #endif

@@ -7,10 +7,10 @@
 #include <string.h>
 
 static const struct {
-  int exit_code;
+  int exit_code, stage_code;
   const char *text;
 } statuses[PLM_STATUS_COUNT] = {
-#define PLM_STATUS_ROW(name, exit_code, text) {exit_code, text},
+#define PLM_STATUS_ROW(name, exit_code, stage_code, text) {exit_code, stage_code, text},
     PLM_STATUS_LIST(PLM_STATUS_ROW)
 #undef PLM_STATUS_ROW
 };
@@ -23,6 +23,11 @@ const char *plm_status_text(plm_status status)
 int plm_status_exit_code(plm_status status)
 {
   return (unsigned)status < PLM_STATUS_COUNT ? statuses[status].exit_code : 1;
+}
+
+int plm_status_stage_code(plm_status status)
+{
+  return (unsigned)status < PLM_STATUS_COUNT ? statuses[status].stage_code : 1;
 }
 
 bool plm_status_may_pass(plm_status status)

@@ -13,33 +13,35 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* name, exit code of a program that ends with this status, text */
-#define PLM_STATUS_LIST(X)                      \
-  X(OK, 0, "success")                           \
-  X(FAILURE, 1, "failure")                      \
-  X(IO, 1, "input/output error")                \
-  X(NO_SPACE, 1, "no space left on the device") \
-  X(NO_MEMORY, 1, "out of memory")              \
-  X(NO_DESCRIPTORS, 1, "too many open files")   \
-  X(CORRUPT, 1, "corrupt data")                 \
-  X(FORMAT, 1, "malformed input")               \
-  X(NOT_FOUND, 1, "not found")                  \
-  X(EXISTS, 1, "already exists")                \
-  X(LIMIT, 1, "limit exceeded")                 \
-  X(NOT_FINITE, 1, "NaN or infinity")           \
-  X(UNSUPPORTED, 1, "not supported")            \
-  X(PROTOCOL, 1, "protocol violation")          \
-  X(BUSY, 1, "in use by another process")       \
-  X(USAGE, 2, "usage error")                    \
-  X(CONFIG, 2, "configuration error")           \
-  X(NOT_RUNNING, 3, "not running")              \
-  X(TIMEOUT, 4, "timed out")                    \
-  X(INTERRUPTED, 130, "interrupted")            \
-  X(TERMINATED, 143, "terminated")              \
-  X(AGAIN, 1, "nothing ready yet")
+/* name, exit code of a command that ends with this status, exit code of a stage that does, text.
+ * 6 and 7 tell the supervisor whether the cause may pass by itself. */
+#define PLM_STATUS_LIST(X)                          \
+  X(OK, 0, 0, "success")                            \
+  X(FAILURE, 1, 1, "failure")                       \
+  X(IO, 1, 6, "input/output error")                 \
+  X(NO_SPACE, 1, 6, "no space left on the device")  \
+  X(NO_MEMORY, 1, 1, "out of memory")               \
+  X(NO_DESCRIPTORS, 1, 1, "too many open files")    \
+  X(CORRUPT, 1, 1, "corrupt data")                  \
+  X(FORMAT, 1, 7, "malformed input")                \
+  X(NOT_FOUND, 1, 1, "not found")                   \
+  X(EXISTS, 1, 1, "already exists")                 \
+  X(LIMIT, 1, 1, "limit exceeded")                  \
+  X(UNSUPPORTED, 1, 7, "not supported")             \
+  X(PROTOCOL, 1, 1, "protocol violation")           \
+  X(BUSY, 1, 6, "in use by another process")        \
+  X(USAGE, 2, 2, "usage error")                     \
+  X(CONFIG, 2, 2, "configuration error")            \
+  X(NOT_RUNNING, 3, 3, "not running")               \
+  X(TIMEOUT, 4, 4, "timed out")                     \
+  X(NOT_FINITE, 5, 5, "a value that is not finite") \
+  X(UNAVAILABLE, 6, 6, "not available at present")  \
+  X(INTERRUPTED, 130, 130, "interrupted")           \
+  X(TERMINATED, 143, 143, "terminated")             \
+  X(AGAIN, 1, 1, "nothing ready yet")
 
 typedef enum {
-#define PLM_STATUS_ENUM(name, exit_code, text) PLM_##name,
+#define PLM_STATUS_ENUM(name, exit_code, stage_code, text) PLM_##name,
   PLM_STATUS_LIST(PLM_STATUS_ENUM)
 #undef PLM_STATUS_ENUM
       PLM_STATUS_COUNT
@@ -53,9 +55,20 @@ struct plm_error {
   char hint[512];  /* how to fix it; "" if there is nothing to say */
 };
 
-/* The text of a status ("corrupt data"), and the exit code of a program that ends with it. */
+/* Codes by which the supervisor decides what a failure of a stage means. */
+enum {
+  PLM_EXIT_CONFIG = 2,
+  PLM_EXIT_TIMEOUT = 4,
+  PLM_EXIT_NOT_FINITE = 5,
+  PLM_EXIT_MAY_PASS = 6,
+  PLM_EXIT_STAYS = 7,
+};
+
+/* The text of a status ("corrupt data"), and the exit code of a command or of a stage (plm-packer,
+ * plm-trainer, the watching plm-evaluator) that ends with it. */
 const char *plm_status_text(plm_status status);
 int plm_status_exit_code(plm_status status);
+int plm_status_stage_code(plm_status status);
 /* Whether the same attempt may succeed later without any change by the user: after an error of
  * input or output, or a lack of memory, descriptors or space. */
 bool plm_status_may_pass(plm_status status);

@@ -10,6 +10,7 @@
 #include "common/base/descriptors.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
+#include "common/base/map_guard.h"
 #include "common/cli/completion.h"
 #include "common/cli/roff.h"
 #include "common/run/run.h"
@@ -42,7 +43,7 @@ static plm_status print_manual_page(const struct plm_program *program, struct pl
   plm_roff_options(&page, program->options);
   plm_roff_options(&page, plm_common_options);
   plm_roff_section(&page, "EXIT STATUS");
-  plm_roff_paragraphs(&page, program->more != NULL ? program->more : PLM_EXIT_CODES);
+  plm_roff_paragraphs(&page, program->stage ? PLM_STAGE_EXIT_CODES : PLM_EXIT_CODES);
   plm_roff_section(&page, "SEE ALSO");
   plm_roff_refer(&page, "plm-pipeline", 1, true);
   for (size_t i = 0; i < sizeof pages / sizeof pages[0]; i++)
@@ -139,6 +140,7 @@ int plm_program_main(const struct plm_program *program, int argc, char **argv)
   struct plm_arguments arguments = {0};
   struct plm_error error = {0};
   plm_program_begin();
+  if (program->stage) plm_guard_exit_code = plm_status_stage_code(PLM_IO);
   plm_stop_signals_install();
   plm_log_init(program->name, PLM_LOG_INFO);
   plm_status status;
@@ -154,7 +156,7 @@ int plm_program_main(const struct plm_program *program, int argc, char **argv)
   if (fflush(stdout) != 0 && status == PLM_OK)
     status = plm_error_errno(&error, "cannot write standard output");
   if (status != PLM_OK && error.what[0] != '\0') plm_error_print(program->name, &error);
-  return plm_status_exit_code(status);
+  return program->stage ? plm_status_stage_code(status) : plm_status_exit_code(status);
 }
 
 plm_status plm_program_config(const struct plm_arguments *arguments, struct plm_config *config,

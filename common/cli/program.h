@@ -10,7 +10,15 @@
 /* The exit codes that all programs share, for their help and manual pages. */
 #define PLM_EXIT_CODES                                                                        \
   "0 done, 1 failed, 2 wrong usage or configuration, 3 the run is not running, 4 timed out, " \
+  "5 a value was not finite, 6 a cause that may pass did not pass in time, "                  \
   "130 or 143 stopped by a signal."
+
+/* The same for the stages: plm-packer, plm-trainer and the watching plm-evaluator. */
+#define PLM_STAGE_EXIT_CODES                                                               \
+  "0 nothing is left to do, 1 failed, 2 wrong usage or configuration, 4 timed out, 5 a "   \
+  "value was not finite, 6 failed for a cause that may pass (disk, port, corpus, another " \
+  "process), 7 failed for a cause that stays (malformed or unsupported input), 130 or "    \
+  "143 stopped by a signal."
 
 struct plm_program {
   const char *name;    /* "plm-trainer" */
@@ -18,6 +26,7 @@ struct plm_program {
   const char *usage;   /* text before the options in --help */
   const struct plm_option *options;
   const char *more;                       /* text after the options; NULL: none */
+  bool stage;                             /* its exit codes are PLM_STAGE_EXIT_CODES */
   size_t operands;                        /* largest number of arguments that are not options */
   const struct plm_program *const *tasks; /* what the first word can choose, named "NAME TASK", for
                                            * completion; ends with NULL; NULL: none */

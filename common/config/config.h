@@ -137,6 +137,10 @@ struct plm_config_trainer {
   enum plm_restart restart;
 };
 
+struct plm_config_supervisor {
+  double wait_s;
+};
+
 /* A held-out set beside the run's own corpus. */
 struct plm_config_set {
   char name[PLM_SET_NAME_SIZE]; /* letters, digits, dots, hyphens and underscores */
@@ -176,6 +180,7 @@ struct plm_config {
   struct plm_model_config model;
   struct plm_config_trainer trainer;
   struct plm_config_evaluator evaluator;
+  struct plm_config_supervisor supervisor;
   bool tensorboard;
   uint64_t norms;                    /* steps between two measurements; 0: none */
   char *prometheus;                  /* address or NULL */

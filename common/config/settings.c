@@ -361,6 +361,10 @@ static const struct plm_setting settings[] = {
       .choices = plm_restart_names, FREE,
       .help = "Whether `up` starts the evaluator again after it has ended."),
 
+  ROW("supervisor.wait_s", DOUBLE, supervisor.wait_s, "s", "3600", NUMBER(0, 1e9), FREE,
+      .help = "Longest time that `up` waits for a cause that may pass (a full disk, an unreadable "
+              "corpus, a port in use: exit code 6) by starting the stage again. 0: not at all."),
+
   ROW("metrics.tensorboard", BOOL, tensorboard, "", "true", FREE,
       .help = "Write TensorBoard event files."),
   ROW("metrics.norms", U64, norms, "steps", "0", NUMBER(0, STEPS_MAX), FREE,

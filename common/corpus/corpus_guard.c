@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/base/map_guard.h"
+
 static _Thread_local const char *volatile guarded_path;
 static const int signals[] = {SIGBUS, SIGSEGV, SIGFPE};
 enum { SIGNAL_COUNT = sizeof signals / sizeof signals[0] };
@@ -21,7 +23,7 @@ _Noreturn void plm_corpus_guard_die(const char *path)
                     write(STDERR_FILENO, path, strlen(path)) > 0 &&
                     write(STDERR_FILENO, "\n", 1) > 0;
   (void)told; /* there is no other way to report it */
-  _exit(1);
+  _exit(plm_guard_exit_code);
 }
 
 static void handle(int number, siginfo_t *information, void *context)

@@ -33,7 +33,9 @@ static plm_status open_set(const struct plm_config *config, const struct plm_con
   const struct plm_corpus_options options = {.allow_remote = true}; /* it reads a small part */
   const struct plm_plan_parameters plan = plm_config_evaluation_plan(config);
   const uint32_t chunks = plan.max_length < SOURCE_TOKENS ? SOURCE_TOKENS / plan.max_length : 1;
-  PLM_TRY(plm_corpus_open(set->corpus, &options, &item->corpus, error));
+  plm_status status = plm_corpus_open(set->corpus, &options, &item->corpus, error);
+  if (status == PLM_NOT_FOUND) status = error->status = PLM_UNAVAILABLE; /* not mounted now? */
+  PLM_TRY(status);
   const struct plm_corpus_info *info = plm_corpus_info(item->corpus);
   PLM_TRY(check_set(config, set, info, error));
   item->baseline_entropy = info->entropy;

@@ -72,6 +72,7 @@ static plm_status read_fingerprint(const char *corpus, struct plm_hash *fingerpr
   const plm_status status = plm_corpus_description_read(corpus, &description, error);
   if (status != PLM_OK) {
     (void)plm_error_where(error, "corpus: source 0, %s", corpus);
+    if (status == PLM_NOT_FOUND) error->status = PLM_UNAVAILABLE; /* not mounted now? */
     return plm_error_hint(error, "the evaluator of a mixture must be able to read the corpus.json "
                                  "of its first corpus");
   }

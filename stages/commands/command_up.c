@@ -335,8 +335,10 @@ const struct plm_command plm_command_up = {
         "the trainer saves a checkpoint, then the others stop. A second Ctrl-C kills "
         "them.\n\nFILE is the configuration, as with -c. STAGE is trainer, evaluator or packer; "
         "the default is all of them. Exit codes: 0 if the run is complete and evaluated, "
-        "130 after Ctrl-C, 143 after SIGTERM or `down`; after a failure 2 or 4 if the "
-        "failed stage exited with it, otherwise 1.",
+        "130 after Ctrl-C, 143 after SIGTERM or `down`; after a failure 2, 4, 5 or 6 "
+        "if the failed stage exited with it, otherwise 1. 5: a value was not finite, or an error "
+        "came twice at the same step. 6: a cause that may pass did not pass within "
+        "supervisor.wait_s.",
     .options = options,
     .run = up,
 };

@@ -17,7 +17,7 @@ void plm_kubernetes_put_failure_policy(const char *container, struct plm_text *t
                   "      - action: Ignore\n"
                   "        onExitCodes: {containerName: %s, operator: In, values: [143]}\n"
                   "      - action: FailJob\n"
-                  "        onExitCodes: {containerName: %s, operator: In, values: [2, 4]}\n",
+                  "        onExitCodes: {containerName: %s, operator: In, values: [2, 4, 5, 7]}\n",
                   RETRIES, container, container);
 }
 

@@ -32,19 +32,31 @@ await() {
 }
 
 # keep STAGE ATTEMPTS COMMAND...: runs a step, and starts it again if it fails. Exit codes 2 (a mistake in the
-# configuration) and 4 (no packer came) are final. So is the last of ATTEMPTS failures in a row, if each came
-# within ten minutes of its start.
+# configuration), 4 (no packer came) and 7 (a cause that stays) are final. So is 5 (a value is not finite) for the
+# second time, and the last of ATTEMPTS failures in a row, if each came within ten minutes of its start. 6 (a cause
+# that may pass) does not count until supervisor.wait_s is over.
 keep() {
-  local stage=$1 attempts=$2 failures=0 code started
+  local stage=$1 attempts=$2 failures=0 code started waits_since='' not_finite=''
   shift 2
   while :; do
     started=$SECONDS
     "$@" &
     await $!
     code=$?
-    case $code in 0 | 2 | 4) return "$code" ;; esac
+    case $code in 0 | 2 | 4 | 7) return "$code" ;; esac
     [ -z "$stopping" ] || return "$code"
-    [ $((SECONDS - started)) -lt 600 ] || failures=0
+    [ "$code $not_finite" != '5 yes' ] || return "$code"
+    [ "$code" -ne 5 ] || not_finite=yes
+    [ $((SECONDS - started)) -lt 600 ] || failures=0 waits_since=''
+    [ "$code" -eq 6 ] || waits_since=''
+    waits_since=${waits_since:-$started}
+    if [ "$code" -eq 6 ] && [ "$attempts" -gt 1 ] && [ $((SECONDS - waits_since)) -lt "$wait_s" ]; then
+      say "the $stage failed for a cause that may pass; its log is in $run/logs"
+      sleep 15 &
+      await $!
+      [ -z "$stopping" ] || return "$code"
+      continue
+    fi
     failures=$((failures + 1))
     say "the $stage failed with exit code $code; its log is in $run/logs"
     [ "$failures" -lt "$attempts" ] || return "$code"
@@ -76,7 +88,7 @@ fi
 keep trainer "$trainer_attempts" "${trainer[@]}"
 code=$?
 
-if [ "$code" -eq 2 ] || [ "$code" -eq 4 ] || { [ "$code" -ne 0 ] && [ -z "$stopping" ]; }; then
+if [ "$code" -eq 2 ] || [ "$code" -eq 4 ] || [ "$code" -eq 7 ] || { [ "$code" -ne 0 ] && [ -z "$stopping" ]; }; then
   say "the trainer ended with exit code $code: see $run/logs/trainer.0.log"
   finish "$code"
 fi

@@ -307,9 +307,10 @@ plm_status plm_slurm_script(const struct plm_slurm_job *job, struct plm_text *te
   put_trainer(job, text);
   put_evaluator(job, text);
   put_packers(job, text);
-  plm_text_printf(text, "trainer_attempts=%u evaluator_attempts=%u packer_attempts=%u\n",
+  plm_text_printf(text,
+                  "trainer_attempts=%u evaluator_attempts=%u packer_attempts=%u wait_s=%.0f\n",
                   tries(config->trainer.restart), tries(config->evaluator.restart),
-                  tries(config->packer_restart));
+                  tries(config->packer_restart), config->supervisor.wait_s);
   plm_text_puts(text, strchr(plm_slurm_body, '\n') + 1);
   return text->failed ? plm_error_set(error, PLM_NO_MEMORY, "out of memory") : PLM_OK;
 }

@@ -22,7 +22,7 @@ struct plm_supervisor_options {
 };
 
 /* Runs until the run is complete and evaluated, was stopped, or failed. *exit_code is `up`'s: 0, 1,
- * 2, 4, 130 or 143. The caller holds supervisor.lock and has prepared the run folder
+ * 2, 4, 5, 6, 130 or 143. The caller holds supervisor.lock and has prepared the run folder
  * (run_prepare.h). Only failures of the supervisor itself are errors here: signals, the control
  * socket, the address of metrics.prometheus. */
 plm_status plm_supervise(const struct plm_supervisor_options *options, int *exit_code,

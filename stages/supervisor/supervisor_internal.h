@@ -10,6 +10,7 @@
 #include "common/run/log_tail.h"
 #include "stages/supervisor/gang_command.h"
 #include "stages/supervisor/gang_folder.h"
+#include "stages/supervisor/stage_failure.h"
 #include "stages/supervisor/supervisor.h"
 #include "stages/supervisor/supervisor_process.h"
 #include "stages/supervisor/supervisor_socket.h"
@@ -35,7 +36,7 @@ struct supervised {
   int wait_status; /* from waitpid */
   int ready_fd;    /* -1 if closed */
   unsigned restarts;
-  struct plm_backoff backoff;
+  struct plm_failures failures;
   int64_t started_ms;
   int64_t due_ms;        /* in BACKOFF: when it is started again */
   int64_t kill_ms;       /* when it gets SIGKILL, if it is stopping or ending; 0: never */
@@ -54,7 +55,8 @@ struct supervised {
   struct plm_tail_place log_start; /* where the lines of its present process begin in its log */
   uint64_t memory_kills;           /* plm_memory_kills when it was started */
   unsigned failed_as;   /* order of this permanent failure within the run, from 1; 0: none */
-  char failed_how[256]; /* "exited with 2" */
+  bool failed_again;    /* for a failure that repeats itself (PLM_VERDICT_REPEATED) */
+  char failed_how[512]; /* "exited with 2" */
 };
 
 enum client_wait { CLIENT_ASKS, CLIENT_WAITS_END, CLIENT_WAITS_READY };
@@ -189,6 +191,11 @@ void exporter_started(struct plm_supervisor *supervisor, const struct supervised
  * that plm_http_fill gave. */
 void exporter_update(struct plm_supervisor *supervisor);
 void exporter_close(struct plm_supervisor *supervisor);
+
+/* supervisor_failure.c: moves on after a stage has failed, says so, and notes a permanent failure.
+ * how: "exited with 2". */
+void supervised_failed(struct plm_supervisor *supervisor, struct supervised *stage,
+                       enum plm_failure_kind kind, const char *how);
 
 /* supervisor_report.c: texts about stages and failures. */
 void supervised_name(const struct supervised *stage, char name[64]);

@@ -77,12 +77,15 @@ static bool is_fatal(const struct supervised *stage)
   return stage->state == PLM_STAGE_FATAL && stage->failed_as != 0;
 }
 
-/* The run's exit code for this failure: 2 and 4 are passed on, all others become 1. */
+/* The run's exit code for this failure: codes that say what to do are passed on, all others become
+ * 1. */
 static int code_of(const struct supervised *stage)
 {
   const int status = stage->wait_status;
-  const bool exited = stage->started_ms != 0 && WIFEXITED(status);
-  return exited && (WEXITSTATUS(status) == 2 || WEXITSTATUS(status) == 4) ? WEXITSTATUS(status) : 1;
+  if (stage->failed_again) return PLM_EXIT_NOT_FINITE;
+  if (stage->started_ms == 0 || !WIFEXITED(status) || WEXITSTATUS(status) == PLM_EXIT_STAYS)
+    return 1;
+  return plm_failure_kind_of(status) != PLM_FAILURE_UNKNOWN ? WEXITSTATUS(status) : 1;
 }
 
 /* Whether all packers failed and a stage therefore gave up waiting for them (exit code 4). */
@@ -93,7 +96,8 @@ static bool starved(const struct plm_supervisor *supervisor)
     const struct supervised *stage = &supervisor->stages[i];
     if (stage->removed) continue;
     if (stage->kind == PLM_KIND_PACKER && !is_fatal(stage)) return false;
-    if (stage->kind != PLM_KIND_PACKER && is_fatal(stage) && code_of(stage) == 4) waited = true;
+    if (stage->kind != PLM_KIND_PACKER && is_fatal(stage) && code_of(stage) == PLM_EXIT_TIMEOUT)
+      waited = true;
   }
   return waited;
 }

@@ -128,7 +128,7 @@ static void request_restart(struct plm_supervisor *supervisor, struct client *cl
       supervised_stop(supervisor, stage);
       stage->start_again = true;
     } else if (stage->state != PLM_STAGE_DONE || stage->kind == PLM_KIND_PACKER) {
-      stage->backoff = (struct plm_backoff){0};
+      stage->failures = (struct plm_failures){0};
       stage->restarts++;
       supervised_start(supervisor, stage);
     }

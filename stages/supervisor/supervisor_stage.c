@@ -9,7 +9,6 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/log_file.h"
-#include "common/base/random.h"
 #include "common/checkpoint/unevaluated.h"
 #include "common/run/run.h"
 #include "stages/supervisor/memory_kill.h"
@@ -59,44 +58,22 @@ static void close_ready(struct supervised *stage)
   stage->ready_fd = -1;
 }
 
-static double jitter(void)
+/* Whether the cause of an error before the start may pass: a lack of memory or descriptors is
+ * treated as a death, which is tried again a few times. */
+static enum plm_failure_kind kind_of_error(plm_status status)
 {
-  uint32_t random = 0;
-  if (plm_random_bytes(&random, sizeof random, NULL) != PLM_OK) return 0.0;
-  return (double)random * 0x1p-32;
-}
-
-/* Moves on after a stage has ended by itself or could not be started; says so unless it is done. */
-static void lost(struct plm_supervisor *supervisor, struct supervised *stage,
-                 enum plm_stage_event event, const char *how)
-{
-  char name[64];
-  int64_t delay_ms = 0;
-  supervised_name(stage, name);
-  const bool too_often = event == PLM_EVENT_DIED &&
-                         !plm_backoff_death(&stage->backoff, plm_clock_ms(), jitter(), &delay_ms);
-  if (too_often) event = PLM_EVENT_DIED_OUT;
-  move(stage, event);
-  if (event == PLM_EVENT_DIED) {
-    stage->due_ms = plm_clock_ms() + delay_ms;
-    screen_say(supervisor, "%s %s; restarting it in %.1f s", name, how, (double)delay_ms / 1000.0);
-  } else if (event == PLM_EVENT_DIED_OUT) {
-    screen_say(supervisor, "%s %s%s", name, how,
-               too_often ? ", for the fifth time in ten minutes: giving up" : "");
-    supervisor_note_failure(supervisor, stage, how);
-  }
+  if (plm_status_stage_code(status) == PLM_EXIT_MAY_PASS) return PLM_FAILURE_PASSES;
+  return plm_status_may_pass(status) ? PLM_FAILURE_UNKNOWN : PLM_FAILURE_STAYS;
 }
 
 static void could_not_start(struct plm_supervisor *supervisor, struct supervised *stage,
                             const struct plm_error *error)
 {
-  const bool again = plm_status_may_pass(error->status) &&
-                     plm_stage_restart(supervisor->config, stage->kind) != PLM_RESTART_NO;
   char how[256];
   snprintf(how, sizeof how, "could not be started: %.200s", error->what);
   move(stage, PLM_EVENT_START);
   stage->started_ms = 0; /* how an earlier process ended does not matter here */
-  lost(supervisor, stage, again ? PLM_EVENT_DIED : PLM_EVENT_DIED_OUT, how);
+  supervised_failed(supervisor, stage, kind_of_error(error->status), how);
 }
 
 static plm_status start_process(struct plm_supervisor *supervisor, struct supervised *stage,
@@ -221,25 +198,14 @@ static bool is_finished(const struct plm_supervisor *supervisor, enum plm_stage_
   return false;
 }
 
-/* Whether a stage that ended by itself was finished, must be started again, or failed permanently.
- */
-static enum plm_stage_event classify(const struct plm_supervisor *supervisor,
-                                     const struct supervised *stage)
+/* Whether a stage that ended by itself has done its work. */
+static bool has_finished(const struct plm_supervisor *supervisor, const struct supervised *stage)
 {
-  const enum plm_restart restart = plm_stage_restart(supervisor->config, stage->kind);
-  const int status = stage->wait_status;
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
-    if (stage->kind == PLM_KIND_PACKER) {
-      return restart == PLM_RESTART_ALWAYS ? PLM_EVENT_DIED : PLM_EVENT_ENDED;
-    }
-    if (is_finished(supervisor, stage->kind)) return PLM_EVENT_ENDED;
-    return restart == PLM_RESTART_NO ? PLM_EVENT_DIED_OUT : PLM_EVENT_DIED;
-  }
-  if (stage->hung && run_is_done(supervisor)) return PLM_EVENT_ENDED;
-  if (WIFEXITED(status) && (WEXITSTATUS(status) == 2 || WEXITSTATUS(status) == 4)) {
-    return PLM_EVENT_DIED_OUT;
-  }
-  return restart == PLM_RESTART_NO ? PLM_EVENT_DIED_OUT : PLM_EVENT_DIED;
+  if (stage->hung) return run_is_done(supervisor);
+  if (!WIFEXITED(stage->wait_status) || WEXITSTATUS(stage->wait_status) != 0) return false;
+  if (stage->kind == PLM_KIND_PACKER)
+    return plm_stage_restart(supervisor->config, stage->kind) != PLM_RESTART_ALWAYS;
+  return is_finished(supervisor, stage->kind);
 }
 
 /* Whether it ended as a program does that the signal stopped: with 128 and the signal's number, or,
@@ -255,8 +221,12 @@ static bool ended_by_request(const struct supervised *stage)
 static void ended_by_itself(struct plm_supervisor *supervisor, struct supervised *stage)
 {
   char how[96];
+  if (has_finished(supervisor, stage)) {
+    move(stage, PLM_EVENT_ENDED);
+    return;
+  }
   supervised_ending(stage, how);
-  lost(supervisor, stage, classify(supervisor, stage), how);
+  supervised_failed(supervisor, stage, plm_failure_kind_of(stage->wait_status), how);
 }
 
 /* Called when no process of the stage is left. */

@@ -40,6 +40,14 @@ bool plm_stage_lives(enum plm_stage_state state)
   return state == PLM_STAGE_STARTING || state == PLM_STAGE_READY || state == PLM_STAGE_STOPPING;
 }
 
+int64_t plm_backoff_delay(uint32_t in_a_row, double jitter)
+{
+  int64_t delay = PLM_BACKOFF_FIRST_MS;
+  for (uint32_t i = 0; i < in_a_row && delay < PLM_BACKOFF_MOST_MS; i++) delay *= 2;
+  if (delay > PLM_BACKOFF_MOST_MS) delay = PLM_BACKOFF_MOST_MS;
+  return delay - (int64_t)(0.25 * jitter * (double)delay);
+}
+
 bool plm_backoff_death(struct plm_backoff *backoff, int64_t now_ms, double jitter,
                        int64_t *delay_ms)
 {
@@ -55,10 +63,6 @@ bool plm_backoff_death(struct plm_backoff *backoff, int64_t now_ms, double jitte
   if (backoff->count >= PLM_BACKOFF_DEATHS && now_ms - oldest <= PLM_BACKOFF_WINDOW_MS) {
     return false;
   }
-  int64_t delay = PLM_BACKOFF_FIRST_MS;
-  for (uint32_t i = 0; i < backoff->in_a_row && delay < PLM_BACKOFF_MOST_MS; i++) delay *= 2;
-  if (delay > PLM_BACKOFF_MOST_MS) delay = PLM_BACKOFF_MOST_MS;
-  backoff->in_a_row++;
-  *delay_ms = delay - (int64_t)(0.25 * jitter * (double)delay);
+  *delay_ms = plm_backoff_delay(backoff->in_a_row++, jitter);
   return true;
 }

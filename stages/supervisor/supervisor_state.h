@@ -57,9 +57,12 @@ struct plm_backoff {                     /* {0}: no death yet */
   uint32_t in_a_row;                     /* doublings so far; 0 again after a quiet window */
 };
 
+/* The time before the next start after so many starts in a row: 1 s, doubled for each up to 60 s,
+ * and shortened by up to a quarter of it, in proportion to jitter in [0, 1). */
+int64_t plm_backoff_delay(uint32_t in_a_row, double jitter);
+
 /* Records a death at now_ms (monotonic). Returns false if it is the fifth within the window.
- * Otherwise *delay_ms is the time until the next start: the doubled time, shortened by up to a
- * quarter of it, in proportion to jitter in [0, 1). */
+ * Otherwise *delay_ms is the time until the next start. */
 bool plm_backoff_death(struct plm_backoff *backoff, int64_t now_ms, double jitter,
                        int64_t *delay_ms);
 

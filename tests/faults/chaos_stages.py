@@ -20,7 +20,7 @@ class Process:
         self.case, self.name, self.complete = case, name, complete
         self.process = None
         self.done = False
-        self.expected = set()  # how it may end, besides 0, 1 and 4
+        self.expected = set()  # how it may end, besides 0, 1, 4 and 6
 
     def start(self, *command):
         self.process = self.case.start(*command, log=self.name)
@@ -42,7 +42,7 @@ class Process:
         if status is None:
             return False
         need(
-            status in {0, 1, 4} | self.expected,
+            status in {0, 1, 4, 6} | self.expected,
             f"{self.name} ended with {status}, not with one of {sorted(self.expected)}",
         )
         self.forget()

@@ -141,7 +141,7 @@ class Case:
     def disturb(self, status):
         """After the disturbed program has ended: applies a power cut. Returns whether the exit code is 0."""
         if self.how not in CUTS:
-            need(status in (0, 1), f"exit {status} after {self.how}")
+            need(status in (0, 1, 6), f"exit {status} after {self.how}")
             return status == 0
         if status >= 0:  # the program ended before this call: the power is cut afterwards
             environment = self._environment("none", True)

@@ -16,12 +16,13 @@ head -n 8 corpus.fasta >some.fasta
 
 # refused EXIT-CODE WORDS MESSAGE HINT: each program that asks for the card
 refused() {
-  local code=$1 words=$2 message=$3 hint=$4
+  local code=$1 words=$2 message=$3 hint=$4 of_command=$1
+  [ "$code" -ne 6 ] || of_command=1 # only the stages tell what may pass
   expect "$code" with_card "$words" plm-trainer -c pipeline.yaml --run none "${cuda[@]}"
   says err "$message" && says err "$hint"
   expect "$code" with_card "$words" plm-evaluator -c pipeline.yaml --run sound --set evaluator.device=cuda
   says err "$message"
-  expect "$code" with_card "$words" plm-pipeline embed some.fasta --checkpoint $model --device cuda --output none.npy
+  expect "$of_command" with_card "$words" plm-pipeline embed some.fasta --checkpoint $model --device cuda --output none.npy
   says err "$message"
   [ ! -e none.npy ] || fail "$words: embeddings without a card"
   # the memory plan of the card is printed all the same
@@ -60,7 +61,7 @@ refused 2 devices=0 'no CUDA device 0: no CUDA-capable device is detected' 'nvid
 auto_device devices=0 0
 jq -e '.resolved.fallback == ""' $model/trainer.json >/dev/null || fail "a fallback of a run that asked for the CPU"
 touch held
-refused 1 busy=held 'another process uses CUDA device 0, which is in exclusive mode' 'nvidia-smi -c DEFAULT'
+refused 6 busy=held 'another process uses CUDA device 0, which is in exclusive mode' 'nvidia-smi -c DEFAULT'
 auto_device busy=held 1
 refused 1 used=$all 'no device memory for a buffer of [0-9]+ bytes: out of memory; 0.00 of 68.72 GB are free' \
   'nvidia-smi which processes use the device'
@@ -131,5 +132,5 @@ rm held
 wait $up || fail "the run did not go on when the card was free: $(cat up.log)"
 cmp {waits,whole}/checkpoints/latest/model.safetensors || fail "a run that had to wait has other bits"
 touch held
-expect 1 with_card "busy=$PLM_TMP/held" plm-pipeline up pipeline.yaml --run never "${cuda[@]}" --set trainer.restart=no
+expect 6 with_card "busy=$PLM_TMP/held" plm-pipeline up pipeline.yaml --run never "${cuda[@]}" --set trainer.restart=no
 says err 'in exclusive mode'

@@ -69,7 +69,7 @@ jq -se '[.[] | select(.set == "late") | .step] == [0, 4, 8, 12]' plain/evaluator
   { cat plain/evaluator.jsonl >&2; fail "the set that joined late"; }
 
 # Errors that say what to do.
-expect 1 plm-evaluator -c pipeline.yaml --run run --set 'evaluator.sets={name: gone, corpus: missing}'
+expect 6 plm-evaluator -c pipeline.yaml --run run --set 'evaluator.sets={name: gone, corpus: missing}'
 says err 'missing'
 expect 0 plm-pipeline ingest other.fasta --corpus bytes --tokenizer byte -q
 expect 2 plm-evaluator -c pipeline.yaml --run run --set 'evaluator.sets={name: b, corpus: bytes}'

@@ -227,7 +227,7 @@ def test_an_eviction_is_no_failure_and_a_mistake_is_final():
             if "onExitCodes" in rule:
                 assert rule["onExitCodes"]["containerName"] == container(spec["template"])["name"]
                 actions.append((rule["action"], *rule["onExitCodes"]["values"]))
-        assert actions == [("Ignore", "DisruptionTarget"), ("Ignore", 143), ("FailJob", 2, 4)]
+        assert actions == [("Ignore", "DisruptionTarget"), ("Ignore", 143), ("FailJob", 2, 4, 5, 7)]
 
 
 def test_ranks_on_several_nodes():

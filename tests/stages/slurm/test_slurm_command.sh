@@ -153,7 +153,7 @@ packer=(
   --output="\$run/logs/packer.%t.log"
   $PLM_BIN/plm-packer "\${options[@]}"
 )
-trainer_attempts=5 evaluator_attempts=1 packer_attempts=5
+trainer_attempts=5 evaluator_attempts=1 packer_attempts=5 wait_s=3600
 
 END_SCRIPT
 prints_in_full --nodes 2 --packer-nodes 2 --set network.keys=keys --set data.tokenizer=byte --set network.announcements=ipc://x \
@@ -207,7 +207,7 @@ packer=(
   --output="\$run/logs/packer.%t.log"
   $PLM_BIN/plm-packer "\${options[@]}"
 )
-trainer_attempts=5 evaluator_attempts=5 packer_attempts=5
+trainer_attempts=5 evaluator_attempts=5 packer_attempts=5 wait_s=3600
 
 END_SCRIPT
 

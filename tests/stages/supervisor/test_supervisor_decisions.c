@@ -211,10 +211,11 @@ static void the_trainers_code_wins(void **state)
                  "warning: packer.1 exited with 2\n", "packer.1.log\n");
 }
 
-static void only_2_and_4_are_passed_on(void **state)
+static void codes_that_say_what_to_do_are_passed_on(void **state)
 {
-  static const int statuses[] = {EXITED(2), EXITED(4), EXITED(1), EXITED(3), KILLED(2), KILLED(4)};
-  static const int codes[] = {2, 4, 1, 1, 1, 1};
+  static const int statuses[] = {EXITED(2), EXITED(4), EXITED(5), EXITED(6), EXITED(7),
+                                 EXITED(1), EXITED(3), KILLED(2), KILLED(4)};
+  static const int codes[] = {2, 4, 5, 6, 1, 1, 1, 1, 1};
   struct plm_supervisor *supervisor = *state;
   for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
     states(supervisor, (int[]){READY, READY, READY, READY});
@@ -315,7 +316,7 @@ int main(void)
       TEST(the_second_signal_kills),
       TEST(the_trainer_is_told_when_no_packer_is_left),
       TEST(the_trainers_code_wins),
-      TEST(only_2_and_4_are_passed_on),
+      TEST(codes_that_say_what_to_do_are_passed_on),
       TEST(packers_alone_do_not_fail_a_run_that_trains),
       TEST(a_starved_trainer_is_not_the_cause),
       TEST(four_failures_are_told),

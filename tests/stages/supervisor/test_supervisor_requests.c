@@ -267,12 +267,12 @@ static void restart_names_stages_or_kinds(void **state)
       NO("the run has no such stage"));
   assert_string_equal(ask(supervisor, "{\"command\":\"restart\",\"stages\":[\"evaluator\"]}"), YES);
   assert_string_equal(states_of(supervisor), "ready done ready fatal back-off done-");
-  fatal->backoff.count = 5;
+  fatal->failures.deaths.count = 5;
   assert_string_equal(
       ask(supervisor, "{\"command\":\"restart\",\"stages\":[\"packer.0\",7,\"packer.1\"]}"), YES);
   assert_string_equal(states_of(supervisor), "ready done stopping+ fatal back-off done-");
   assert_int_equal(fatal->restarts, 1);
-  assert_int_equal(fatal->backoff.count, 0);
+  assert_int_equal(fatal->failures.deaths.count, 0);
   assert_int_equal(supervisor->stages[2].restarts, 0); /* when it is started again */
   assert_string_equal(ask(supervisor, "{\"command\":\"restart\",\"stages\":[\"packer\"]}"), YES);
   assert_string_equal(states_of(supervisor), "ready done stopping+ fatal stopped+ done-");

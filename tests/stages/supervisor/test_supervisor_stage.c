@@ -249,7 +249,96 @@ static void five_deaths_are_permanent(void **state)
     assert_int_equal(stage->state, death < 5 ? PLM_STAGE_BACKOFF : PLM_STAGE_FATAL);
   }
   assert_int_equal(stage->failed_as, 1);
-  assert_string_equal(stage->failed_how, "was killed by signal 9 (Killed)");
+  assert_string_equal(stage->failed_how, "was killed by signal 9 (Killed), for the fifth time in "
+                                         "ten minutes: giving up");
+}
+
+/* Lets a trainer that has run for a minute and reported a step end with this code and error. */
+static void fail_at_step(struct plm_supervisor *supervisor, struct supervised *stage, int step,
+                         int code, const char *words)
+{
+  char line[256];
+  stage->state = PLM_STAGE_READY;
+  stage->started_ms = plm_clock_ms() - 60000;
+  snprintf(line, sizeof line, "{\"step\":%d,\"time\":%.3f}\n", step, plm_clock_wall_s() - 1);
+  write_in_run(supervisor, PLM_RUN_TRAINER_METRICS, line);
+  snprintf(line, sizeof line, "plm-trainer: begins\nplm-trainer: %s\n  a hint\n", words);
+  write_in_run(supervisor, "logs/trainer.0.log", line);
+  supervised_reaped(supervisor, stage, EXITED(code));
+}
+
+static void a_replay_that_ends_in_the_same_way_is_the_last(void **state)
+{
+  struct plm_supervisor *supervisor = *state;
+  static const struct {
+    int step, code;
+    const char *words;
+    enum plm_stage_state expected;
+  } rows[] = {
+      {70, 5, "steps were skipped", PLM_STAGE_BACKOFF},
+      {70, 1, "no such thing", PLM_STAGE_BACKOFF},
+      {71, 1, "no such thing", PLM_STAGE_BACKOFF},
+      {71, 6, "the disk is full", PLM_STAGE_BACKOFF},
+      {71, 1, "no such thing", PLM_STAGE_FATAL},
+  };
+  struct supervised *stage = add(supervisor, PLM_KIND_TRAINER, PLM_STAGE_READY);
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    fail_at_step(supervisor, stage, rows[i].step, rows[i].code, rows[i].words);
+    if (stage->state != rows[i].expected)
+      fail_msg("row %zu: %s", i, plm_stage_state_name(stage->state));
+  }
+  assert_non_null(strstr(stage->failed_how, "twice after step 71 with the same error"));
+  assert_non_null(strstr(stage->failed_how, "plm-pipeline trace --step 72"));
+  assert_int_equal(supervisor_judge_failures(supervisor), 5);
+  /* values that are not finite, whatever is said about them */
+  stage = add(supervisor, PLM_KIND_TRAINER, PLM_STAGE_READY);
+  fail_at_step(supervisor, stage, 70, 5, "a");
+  assert_int_equal(stage->state, PLM_STAGE_BACKOFF);
+  fail_at_step(supervisor, stage, 70, 5, "b");
+  assert_int_equal(stage->state, PLM_STAGE_FATAL);
+  assert_non_null(strstr(stage->failed_how, "exited with 5, twice at the same step"));
+  assert_non_null(strstr(stage->failed_how, "trainer.clip.norm"));
+}
+
+/* A step that an earlier process reported says nothing about this one. */
+static void an_error_before_the_first_step_is_not_a_replay(void **state)
+{
+  struct plm_supervisor *supervisor = *state;
+  struct supervised *stage = add(supervisor, PLM_KIND_TRAINER, PLM_STAGE_READY);
+  for (int i = 0; i < 4; i++) {
+    char line[64];
+    snprintf(line, sizeof line, "{\"step\":7,\"time\":%.3f}\n", plm_clock_wall_s() - 120);
+    write_in_run(supervisor, PLM_RUN_TRAINER_METRICS, line);
+    write_in_run(supervisor, "logs/trainer.0.log", "plm-trainer: no device\n");
+    stage->state = PLM_STAGE_READY;
+    stage->started_ms = plm_clock_ms() - 60000;
+    supervised_reaped(supervisor, stage, EXITED(1));
+    assert_int_equal(stage->state, PLM_STAGE_BACKOFF);
+  }
+}
+
+/* What may pass is no death: six failures at once, and the stage is still started again. */
+static void a_full_disk_is_waited_for(void **state)
+{
+  struct plm_supervisor *supervisor = *state;
+  struct plm_config *config = (struct plm_config *)supervisor->config;
+  struct supervised *stage = add(supervisor, PLM_KIND_PACKER, PLM_STAGE_READY);
+  for (int i = 0; i < 6; i++) {
+    stage->state = PLM_STAGE_READY;
+    supervised_reaped(supervisor, stage, EXITED(6));
+    assert_int_equal(stage->state, PLM_STAGE_BACKOFF);
+  }
+  config->supervisor.wait_s = 0;
+  stage->state = PLM_STAGE_READY;
+  supervised_reaped(supervisor, stage, EXITED(6));
+  assert_int_equal(stage->state, PLM_STAGE_FATAL);
+  assert_string_equal(stage->failed_how, "exited with 6; its cause has not passed within "
+                                         "supervisor.wait_s (0 s): giving up");
+  config->packer_restart = PLM_RESTART_NO;
+  stage = add(supervisor, PLM_KIND_PACKER, PLM_STAGE_READY);
+  supervised_reaped(supervisor, stage, EXITED(6));
+  assert_int_equal(stage->state, PLM_STAGE_FATAL);
+  assert_string_equal(stage->failed_how, "exited with 6");
 }
 
 /* However it ends while it is stopping, it has stopped, and is neither a failure nor restarted. */
@@ -428,6 +517,9 @@ int main(void)
       TEST(what_its_own_end_means),
       TEST(an_evaluator_has_finished_when_its_reports_are_complete),
       TEST(five_deaths_are_permanent),
+      TEST(a_replay_that_ends_in_the_same_way_is_the_last),
+      TEST(an_error_before_the_first_step_is_not_a_replay),
+      TEST(a_full_disk_is_waited_for),
       TEST(an_end_while_stopping_is_no_failure),
       TEST(its_end_waits_for_the_writer_of_its_log),
       TEST(a_program_that_is_missing_is_a_permanent_failure),

@@ -1,0 +1,153 @@
+/* What happens after a stage has failed: what is known of the failure is gathered from its process,
+ * its log and its metrics, stage_failure.h judges it, and a person is told. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include <cjson/cJSON.h>
+
+#include "common/base/clock.h"
+#include "common/base/json.h"
+#include "common/base/log.h"
+#include "common/base/random.h"
+#include "common/metrics/metrics.h"
+#include "common/run/run.h"
+#include "stages/supervisor/supervisor_internal.h"
+
+enum { LAST_LINES = 20 };
+
+/* ---- what is known --------------------------------------------------------------------------- */
+
+struct words {
+  const char *program;
+  char text[PLM_FAILURE_TEXT];
+};
+
+/* The error that ends a program is the last line that begins with the program's name. */
+static void keep_words(void *context, const char *line)
+{
+  struct words *words = context;
+  const size_t length = strlen(words->program);
+  line += plm_log_time_length(line);
+  if (strncmp(line, words->program, length) == 0 && strncmp(line + length, ": ", 2) == 0)
+    snprintf(words->text, sizeof words->text, "%s", line + length + 2);
+}
+
+static void read_words(const struct supervised *stage, struct words *words)
+{
+  static struct plm_tail tail; /* static because it is large; there is one thread */
+  *words = (struct words){.program = plm_stage_kinds[stage->kind].program};
+  plm_tail_init_last(&tail, stage->tail.path, stage->log_start, LAST_LINES);
+  plm_tail_read(&tail, 0, keep_words, words);
+  plm_tail_flush(&tail, keep_words, words);
+}
+
+/* The last step that this process of the trainer has reported. */
+static bool read_step(const struct plm_supervisor *supervisor, int64_t lived_ms, uint64_t *step)
+{
+  char path[PLM_PATH_SIZE];
+  cJSON *line = NULL;
+  if (plm_path_join(path, supervisor->run, PLM_RUN_TRAINER_METRICS, NULL) != PLM_OK ||
+      plm_metrics_last(path, &line, NULL) != PLM_OK)
+    return false;
+  const double age_s = plm_clock_wall_s() - plm_json_number(line, "time", 0.0);
+  const double number = plm_json_number(line, "step", (double)NAN);
+  const bool known = number >= 0.0 && age_s <= 1e-3 * (double)lived_ms;
+  if (known) *step = (uint64_t)number;
+  cJSON_Delete(line);
+  return known;
+}
+
+/* ---- what follows ---------------------------------------------------------------------------- */
+
+static double jitter(void)
+{
+  uint32_t random = 0;
+  if (plm_random_bytes(&random, sizeof random, NULL) != PLM_OK) return 0.0;
+  return (double)random * 0x1p-32;
+}
+
+static enum plm_failure_verdict judge(struct plm_supervisor *supervisor, struct supervised *stage,
+                                      struct plm_failure *failure, int64_t *delay_ms)
+{
+  static struct words words;
+  const int64_t lived_ms = stage->started_ms != 0 ? failure->now_ms - stage->started_ms : 0;
+  words.text[0] = '\0';
+  if (stage->started_ms != 0 && WIFEXITED(stage->wait_status)) read_words(stage, &words);
+  failure->text = words.text;
+  failure->lived_ms = lived_ms;
+  if (stage->kind == PLM_KIND_TRAINER) {
+    failure->lived_ms = 0;
+    if (!supervisor_latest_step(supervisor->run, &failure->mark)) failure->mark = UINT64_MAX;
+    failure->at_step = read_step(supervisor, lived_ms, &failure->step);
+  }
+  return plm_failures_add(&stage->failures, failure, supervisor->config->supervisor.wait_s,
+                          jitter(), delay_ms);
+}
+
+/* Appends why a stage is given up. */
+static void explain(const struct plm_supervisor *supervisor, enum plm_failure_verdict verdict,
+                    const struct plm_failure *failure, char *how, size_t size)
+{
+  const size_t used = strlen(how);
+  char *end = how + used;
+  const size_t room = size - used;
+  if (verdict == PLM_VERDICT_TOO_OFTEN) {
+    snprintf(end, room, ", for the fifth time in ten minutes: giving up");
+  } else if (verdict == PLM_VERDICT_TOO_LONG) {
+    snprintf(end, room, "; its cause has not passed within supervisor.wait_s (%g s): giving up",
+             supervisor->config->supervisor.wait_s);
+  } else if (verdict == PLM_VERDICT_REPEATED && failure->kind == PLM_FAILURE_NOT_FINITE) {
+    snprintf(end, room,
+             ", twice at the same step%s: another replay would end there again. Lower the learning "
+             "rates (trainer.optimizer.lr_*) or set trainer.clip.norm",
+             failure->at_step ? "" : " of the start");
+  } else if (verdict == PLM_VERDICT_REPEATED) {
+    snprintf(end, room,
+             ", twice after step %llu with the same error: another replay would end there again. "
+             "`plm-pipeline trace --step %llu` shows the sequences of the next step",
+             (unsigned long long)failure->step, (unsigned long long)failure->step + 1);
+  }
+}
+
+static void start_later(struct plm_supervisor *supervisor, struct supervised *stage, bool waits,
+                        const struct plm_failure *failure, int64_t delay_ms, const char *how)
+{
+  char name[64];
+  supervised_name(stage, name);
+  stage->state = plm_stage_next(stage->state, PLM_EVENT_DIED);
+  stage->due_ms = failure->now_ms + delay_ms;
+  if (!waits) {
+    screen_say(supervisor, "%s %s; restarting it in %.1f s", name, how, (double)delay_ms / 1000.0);
+    return;
+  }
+  const double waited_s = 1e-3 * (double)(failure->now_ms - stage->failures.waits_since_ms);
+  screen_say(supervisor,
+             "%s %s, which may pass; restarting it in %.1f s, and for at most %.0f s more "
+             "(supervisor.wait_s)",
+             name, how, (double)delay_ms / 1000.0,
+             supervisor->config->supervisor.wait_s - waited_s);
+}
+
+void supervised_failed(struct plm_supervisor *supervisor, struct supervised *stage,
+                       enum plm_failure_kind kind, const char *how)
+{
+  struct plm_failure failure = {.kind = kind, .now_ms = plm_clock_ms()};
+  const bool never = plm_stage_restart(supervisor->config, stage->kind) == PLM_RESTART_NO;
+  int64_t delay_ms = 0;
+  const enum plm_failure_verdict verdict =
+      never ? PLM_VERDICT_STAYS : judge(supervisor, stage, &failure, &delay_ms);
+  if (verdict == PLM_VERDICT_AGAIN || verdict == PLM_VERDICT_WAITS) {
+    start_later(supervisor, stage, verdict == PLM_VERDICT_WAITS, &failure, delay_ms, how);
+    return;
+  }
+  char name[64], why[sizeof stage->failed_how];
+  supervised_name(stage, name);
+  snprintf(why, sizeof why, "%s", how);
+  explain(supervisor, verdict, &failure, why, sizeof why);
+  stage->state = plm_stage_next(stage->state, PLM_EVENT_DIED_OUT);
+  screen_say(supervisor, "%s %s", name, why);
+  stage->failed_again = verdict == PLM_VERDICT_REPEATED;
+  supervisor_note_failure(supervisor, stage, why);
+}
