@@ -197,6 +197,7 @@ enum plm_origin_kind {
 struct plm_config_origin {
   enum plm_origin_kind kind;
   uint32_t line, column; /* of the value in the file, from 1 */
+  double share;          /* of trainer.steps, if the value was written as one ("25%"); else 0 */
 };
 
 /* One `--set key=value` or `--run DIR`: a full key ("trainer.steps") and its value as YAML. */
@@ -242,6 +243,12 @@ plm_status plm_config_print_kept(const struct plm_config *before, const struct p
 /* Appends warnings about a valid configuration that may surprise, one on each line:
  * `plm-pipeline validate` prints them beside "valid". */
 void plm_config_advise(const struct plm_config *config, struct plm_text *text);
+
+/* The key of the warm-up or the cool-down of the learning rate if they do not fit into
+ * trainer.steps, with a message; NULL if they fit. */
+enum { PLM_CONFIG_FAULT_SIZE = 256 };
+const char *plm_config_schedule_fault(const struct plm_config *config,
+                                      char message[PLM_CONFIG_FAULT_SIZE]);
 
 /* data.document_alignment with `auto` resolved: 2^min(n-1, log2 max_length) for a patch_unet of 2n
  * layers, 1 for the other architectures. */

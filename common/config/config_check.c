@@ -1,5 +1,6 @@
 /* Checks of settings that depend on each other: the shape of the model, whole batches, endpoints
  * that other hosts can reach. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -223,6 +224,57 @@ static void check_trainer(struct plm_loader *loader)
   }
 }
 
+/* Turns what was written as a share of trainer.steps into steps. */
+static void settle_shares(struct plm_loader *loader)
+{
+  size_t count;
+  const struct plm_setting *table = plm_settings(&count);
+  struct plm_config *config = loader->config;
+  if (bad(loader, "trainer.steps")) return;
+  for (size_t i = 0; i < count; i++) {
+    void *target = (char *)config + table[i].offset;
+    const double steps = round(config->origins[i].share * (double)config->trainer.steps);
+    if (config->origins[i].share == 0 || loader->bad[i]) continue;
+    if (steps > table[i].max) {
+      plm_problems_add(loader->problems, loader->places[i],
+                       "%s: this share of trainer.steps is %.0f steps, but %.0f are the most",
+                       table[i].key, steps, table[i].max);
+      continue;
+    }
+    if (table[i].type == PLM_SETTING_U32)
+      *(uint32_t *)target = (uint32_t)steps;
+    else
+      *(uint64_t *)target = (uint64_t)steps;
+  }
+}
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+  return a < b ? a : b;
+}
+
+/* Defaults that do not fit into a short run become shares of it. */
+static void settle_schedule(struct plm_loader *loader)
+{
+  struct plm_config_schedule *schedule = &loader->config->trainer.schedule;
+  const uint64_t steps = loader->config->trainer.steps;
+  const bool warmup = given(loader, "trainer.schedule.warmup_steps"),
+             cooldown = given(loader, "trainer.schedule.cooldown_steps");
+  const bool decays = schedule->name == PLM_SCHEDULE_WSD;
+  if (bad(loader, "trainer.steps") || bad(loader, "trainer.schedule.warmup_steps") ||
+      bad(loader, "trainer.schedule.cooldown_steps") ||
+      schedule->warmup_steps + (decays ? schedule->cooldown_steps : 0) <= steps)
+    return;
+  if (!cooldown) {
+    const uint64_t left = warmup ? steps - least(steps, schedule->warmup_steps) : steps;
+    schedule->cooldown_steps = least(schedule->cooldown_steps, least(steps / 3, left));
+  }
+  if (!warmup) {
+    const uint64_t left = decays ? steps - least(steps, schedule->cooldown_steps) : steps;
+    schedule->warmup_steps = least(schedule->warmup_steps, least(steps / 15, left));
+  }
+}
+
 static void check_alignment(struct plm_loader *loader)
 {
   const struct plm_config_data *data = &loader->config->data;
@@ -274,8 +326,50 @@ static void check_network(struct plm_loader *loader)
   }
 }
 
+const char *plm_config_schedule_fault(const struct plm_config *config,
+                                      char message[PLM_CONFIG_FAULT_SIZE])
+{
+  static const char warmup[] = "trainer.schedule.warmup_steps",
+                    cooldown[] = "trainer.schedule.cooldown_steps";
+  const struct plm_config_schedule *schedule = &config->trainer.schedule;
+  const unsigned long long steps = config->trainer.steps, rise = schedule->warmup_steps,
+                           decay =
+                               schedule->name == PLM_SCHEDULE_WSD ? schedule->cooldown_steps : 0;
+  if (rise + decay <= steps) return NULL;
+  if (decay == 0 || rise > steps)
+    snprintf(message, PLM_CONFIG_FAULT_SIZE,
+             "%llu steps of warm-up are more than the %llu of trainer.steps; a share, such as 5%%, "
+             "follows trainer.steps",
+             rise, steps);
+  else if (decay > steps)
+    snprintf(message, PLM_CONFIG_FAULT_SIZE,
+             "%llu steps of cool-down are more than the %llu of trainer.steps, so the learning "
+             "rate would drop at once; a share, such as 25%%, follows trainer.steps",
+             decay, steps);
+  else
+    snprintf(message, PLM_CONFIG_FAULT_SIZE,
+             "%llu steps of cool-down and %llu of warm-up are more than the %llu of trainer.steps, "
+             "so the learning rate would drop at once",
+             decay, rise, steps);
+  return decay == 0 || rise > steps ? warmup : cooldown;
+}
+
+void plm_config_check_schedule(struct plm_loader *loader)
+{
+  char message[PLM_CONFIG_FAULT_SIZE];
+  if (bad(loader, "trainer.schedule.warmup_steps") || bad(loader, "trainer.steps") ||
+      bad(loader, "trainer.schedule.cooldown_steps"))
+    return;
+  const char *key = plm_config_schedule_fault(loader->config, message);
+  if (key == NULL) return;
+  plm_problems_add(loader->problems, place_of(loader, key, "trainer.steps"), "%s: %s", key,
+                   message);
+}
+
 void plm_config_check(struct plm_loader *loader)
 {
+  settle_shares(loader);
+  settle_schedule(loader);
   check_model(loader);
   check_objective(loader);
   check_ranks(loader);

@@ -49,6 +49,10 @@ plm_status plm_config_load_with(const char *path, const struct plm_config_overri
                                 struct plm_config *config, struct plm_config_problems **problems,
                                 struct plm_error *error);
 
+/* Checks that the warm-up and the cool-down of the learning rate fit into the run. Not a part of
+ * plm_config_check: runs whose schedule does not fit exist, and can be resumed and shown. */
+void plm_config_check_schedule(struct plm_loader *loader);
+
 /* Checks settings that depend on each other and reports mistakes at the value's place. */
 void plm_config_check(struct plm_loader *loader);
 

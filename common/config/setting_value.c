@@ -99,6 +99,21 @@ static bool read_whole(const struct plm_setting *setting, const struct plm_value
   return true;
 }
 
+/* "25%": a share of trainer.steps. The check of the whole configuration turns it into steps. */
+static bool read_share(const struct plm_setting *setting, const struct plm_scalar *scalar,
+                       double *share)
+{
+  char number[32];
+  const size_t length = strlen(scalar->text);
+  if ((setting->flags & PLM_SETTING_SHARE) == 0 || scalar->quoted || length < 2 ||
+      length > sizeof number || scalar->text[length - 1] != '%')
+    return false;
+  snprintf(number, sizeof number, "%.*s", (int)length - 1, scalar->text);
+  if (!parse_number(number, share) || *share < 0 || *share > 100) return false;
+  *share /= 100;
+  return true;
+}
+
 static bool read_number(const struct plm_setting *setting, const struct plm_scalar *scalar,
                         double *number, char message[MESSAGE_SIZE])
 {
@@ -403,11 +418,15 @@ bool plm_setting_store(const struct plm_setting *setting, const struct plm_value
                        (strcmp(scalar->text, setting->word) == 0 ||
                         (strcmp(setting->word, "null") == 0 && is_null(scalar)));
   uint64_t whole = 0;
+  double share;
   switch (setting->type) {
   case PLM_SETTING_BOOL: return store_bool(setting, value, target, message);
   case PLM_SETTING_U32:
   case PLM_SETTING_U64:
-    if (!is_word && !read_whole(setting, value, &whole, message)) return false;
+    if (read_share(setting, scalar, &share))
+      config->origins[plm_setting_index(setting)].share = share;
+    else if (!is_word && !read_whole(setting, value, &whole, message))
+      return false;
     if (setting->type == PLM_SETTING_U32)
       *(uint32_t *)target = (uint32_t)whole;
     else

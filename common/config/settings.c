@@ -99,7 +99,7 @@ static const struct plm_setting settings[] = {
       .help = "What an epoch visits once. documents: every document. clusters: every cluster, with "
               "one of its documents, drawn anew in each epoch; the corpus must keep its clusters "
               "(`ingest --clusters`)."),
-  ROW("data.mixture_steps", U64, data.mixture_steps, "steps", "0", NUMBER(0, STEPS_MAX), CHANGES,
+  ROW("data.mixture_steps", U64, data.mixture_steps, "steps", "0", NUMBER(0, STEPS_MAX), .flags = PLM_SETTING_SHARE, CHANGES,
       .help = "Steps over which the weights of a list of corpora move to their final_weight, "
               "linearly from the first step."),
 
@@ -158,7 +158,7 @@ static const struct plm_setting settings[] = {
       NUMBER(1, PLM_MODEL_MAX_LENGTH), CHANGES,
       .help = "Sliding window of local masks after `steps` steps, and of every finished model."),
   ROW("model.attention.window.steps", U32, model.window_steps, "steps", "0",
-      NUMBER(0, 4294967295.0), CHANGES,
+      NUMBER(0, 4294967295.0), .flags = PLM_SETTING_SHARE, CHANGES,
       .help = "Steps over which the window changes from start to end. 0: it is `end` from step "
               "1."),
   ROW("model.attention.block", U32, model.block, "tokens", "0",
@@ -213,7 +213,7 @@ static const struct plm_setting settings[] = {
       NUMBER(0, 1), CHANGES,
       .help = "mlm: mask rate at step 1 if mask_rate_steps is above 0."),
   ROW("trainer.masking.mask_rate_steps", U64, trainer.masking.mask_rate_steps, "steps", "0",
-      NUMBER(0, STEPS_MAX), CHANGES,
+      NUMBER(0, STEPS_MAX), .flags = PLM_SETTING_SHARE, CHANGES,
       .help = "mlm: steps over which the mask rate changes from starting_mask_rate to mask_rate. "
               "0: it is mask_rate from step 1."),
   ROW("trainer.masking.rate_scope", CHOICE, trainer.masking.rate_scope, "", "chunk",
@@ -227,7 +227,7 @@ static const struct plm_setting settings[] = {
       NUMBER(0, 1), CHANGES,
       .help = "Share of the chosen tokens that are left unchanged."),
   ROW("trainer.masking.mlm_warmup_steps", U64, trainer.masking.mlm_warmup_steps, "steps", "0",
-      NUMBER(0, STEPS_MAX), CHANGES,
+      NUMBER(0, STEPS_MAX), .flags = PLM_SETTING_SHARE, CHANGES,
       .help = "masked_diffusion: steps at the beginning that train as mlm."),
   ROW("trainer.loss.label_smoothing", DOUBLE, trainer.label_smoothing, "", "0.0", NUMBER(0, 1),
       .flags = PLM_SETTING_BELOW_MAX, CHANGES,
@@ -254,7 +254,7 @@ static const struct plm_setting settings[] = {
       .flags = PLM_SETTING_BELOW_MAX, CHANGES,
       .help = "Muon's momentum after its warm-up."),
   ROW("trainer.optimizer.momentum_warmup_steps", U64, trainer.optimizer.momentum_warmup_steps,
-      "steps", "100", NUMBER(0, STEPS_MAX), CHANGES,
+      "steps", "100", NUMBER(0, STEPS_MAX), .flags = PLM_SETTING_SHARE, CHANGES,
       .help = "Steps over which Muon's momentum rises from 0.85 to `momentum`."),
   ROW("trainer.optimizer.scale", CHOICE, trainer.optimizer.scale, "", "match_adamw",
       .choices = plm_muon_scale_names, CHANGES,
@@ -270,11 +270,13 @@ static const struct plm_setting settings[] = {
       .help = "Shape of the learning-rate schedule after the warm-up. wsd: constant, then linear "
               "to the end."),
   ROW("trainer.schedule.warmup_steps", U64, trainer.schedule.warmup_steps, "steps", "20",
-      NUMBER(0, STEPS_MAX), CHANGES,
-      .help = "Steps of linear warm-up."),
+      NUMBER(0, STEPS_MAX), .flags = PLM_SETTING_SHARE, CHANGES,
+      .help = "Steps of linear warm-up, or a share of trainer.steps. If it is not set and the "
+              "default does not fit into the run: a fifteenth of it."),
   ROW("trainer.schedule.cooldown_steps", U64, trainer.schedule.cooldown_steps, "steps", "100",
-      NUMBER(0, STEPS_MAX), CHANGES,
-      .help = "wsd: steps of the linear decay at the end of the run."),
+      NUMBER(0, STEPS_MAX), .flags = PLM_SETTING_SHARE, CHANGES,
+      .help = "wsd: steps of the linear decay at the end of the run, or a share of trainer.steps. "
+              "If it is not set and the default does not fit into the run: a third of it."),
   ROW("trainer.schedule.min_lr_fraction", DOUBLE, trainer.schedule.min_lr_fraction, "", "0.0",
       NUMBER(0, 1), CHANGES,
       .help = "Fraction of the learning rate that the schedule never goes below."),

@@ -43,6 +43,7 @@ enum plm_setting_flag {
   PLM_SETTING_ABOVE_MIN = 2,    /* min itself is excluded */
   PLM_SETTING_BELOW_MAX = 4,    /* max itself is excluded */
   PLM_SETTING_POWER_OF_TWO = 8, /* the value is a power of two, or the row's word */
+  PLM_SETTING_SHARE = 16,       /* may be written as a share of trainer.steps: 25%, 6.7% */
 };
 
 enum { PLM_NO_OFFSET = 0 }; /* never the offset of a count: the struct begins with a string */

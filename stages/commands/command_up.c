@@ -93,6 +93,9 @@ static plm_status read_plan(const struct plm_command_context *context, struct pl
   PLM_TRY(plm_arguments_load_config(context->arguments, file, true, &plan->config, error));
   if (scale != NULL) plan->config.packer_instances = packers;
   read_resume(context->arguments, plan);
+  char fault[PLM_CONFIG_FAULT_SIZE];
+  const char *key = plm_config_schedule_fault(&plan->config, fault);
+  if (key != NULL && plan->chosen[PLM_KIND_TRAINER]) plm_warning("%s: %s", key, fault);
   plm_status status = plm_run_corpora_read(&plan->config, plan->fingerprint, error);
   if (status == PLM_OK && plan->chosen[PLM_KIND_PACKER])
     status = plm_run_corpora_local(&plan->config, error);

@@ -38,6 +38,12 @@ static plm_status check_corpus(const struct plm_config *config, struct plm_error
   return checked;
 }
 
+static void check_more(struct plm_loader *loader)
+{
+  plm_run_corpora_check(loader);
+  plm_config_check_schedule(loader);
+}
+
 static plm_status validate(const struct plm_command_context *context, struct plm_error *error)
 {
   struct plm_config config;
@@ -48,8 +54,8 @@ static plm_status validate(const struct plm_command_context *context, struct plm
   const char *path = context->arguments->positional_count > 0 ? context->arguments->positionals[0]
                                                               : context->config_path;
   PLM_TRY(plm_arguments_overrides(context->arguments, &overrides, &count, error));
-  const plm_status status = plm_config_load_with(path, overrides, count, plm_run_corpora_check,
-                                                 &config, &problems, error);
+  const plm_status status =
+      plm_config_load_with(path, overrides, count, check_more, &config, &problems, error);
   plm_arguments_overrides_free(overrides, count);
   if (problems != NULL) { /* the result of this command, so that main has nothing to add */
     plm_error_set(error, status, "%s", "");

@@ -109,6 +109,16 @@ static const struct wrong wrongs[] = {
     {"trainer:\n  steps: -1\n",
      {"pipeline.yaml:2:10: trainer.steps: -1 is out of range: must be at least 1 and at most "
       "1000000000000 steps"}},
+    {"trainer: {schedule: {warmup_steps: 101%, cooldown_steps: \"5%\"}, batch_tokens: 5%}\n",
+     {"pipeline.yaml:1:36: trainer.schedule.warmup_steps: expected a whole number or a share "
+      "(25%), found \"101%\"",
+      "pipeline.yaml:1:58: trainer.schedule.cooldown_steps: expected a whole number or a share "
+      "(25%), found the string \"5%\"",
+      "pipeline.yaml:1:79: trainer.batch_tokens: expected a whole number, found \"5%\""}},
+    {"trainer: {steps: 1000000000000}\nmodel: {attention: {window: {steps: 1%}}}\n",
+     {"pipeline.yaml:2:37: model.attention.window.steps: this share of trainer.steps is "
+      "10000000000 "
+      "steps, but 4294967295 are the most"}},
     {"seed: 18446744073709551616\n",
      {"pipeline.yaml:1:7: seed: 18446744073709551616 is out of range: must be at least 0 and at "
       "most 18446744073709551615"}},
@@ -485,47 +495,6 @@ static void a_resume_knows_what_may_change(void **state)
   plm_config_deinit(&now);
 }
 
-/* Only what does not describe training is taken from the later configuration. */
-static void training_is_kept_where_no_step_runs(void **state)
-{
-  (void)state;
-  struct plm_config before, now, kept;
-  struct plm_error error = {0};
-  char *yaml = NULL;
-  assert_int_equal(load_text("run: /old\ncorpus: /c\ntrainer: {steps: 300, threads: 2}\n"
-                             "evaluator: {seed: 1}\n",
-                             &before, NULL),
-                   PLM_OK);
-  assert_int_equal(load_text("run: /new\ncorpus: /moved\nseed: 9\ndata: {max_length: 64}\n"
-                             "model: {hidden_size: 64}\ntrainer: {steps: 400, threads: 3}\n"
-                             "evaluator: {seed: 2}\nmetrics: {norms: 5}\n",
-                             &now, NULL),
-                   PLM_OK);
-  assert_int_equal(plm_config_print_kept(&before, &now, &yaml, &error), PLM_OK);
-  assert_int_equal(plm_config_load_text(yaml, strlen(yaml), &kept, &error), PLM_OK);
-  assert_string_equal(kept.run, "/new");
-  assert_string_equal(kept.corpus, "/moved");
-  assert_int_equal(kept.seed, before.seed);
-  assert_int_equal(kept.data.max_length, before.data.max_length);
-  assert_int_equal(kept.model.hidden_size, before.model.hidden_size);
-  assert_int_equal(kept.trainer.steps, 300);
-  assert_int_equal(kept.trainer.threads, 2);
-  assert_int_equal(kept.evaluator.seed, 2);
-  assert_int_equal(kept.norms, 5);
-  free(yaml);
-  plm_config_deinit(&kept);
-  plm_config_deinit(&now);
-  /* a corpus that moved is found, but weights that changed have not been trained with */
-  assert_int_equal(load_text("corpus: [{path: /c, weight: 2}]\n", &now, NULL), PLM_OK);
-  assert_int_equal(plm_config_print_kept(&before, &now, &yaml, &error), PLM_OK);
-  assert_int_equal(plm_config_load_text(yaml, strlen(yaml), &kept, &error), PLM_OK);
-  assert_int_equal(kept.source_count, 0);
-  free(yaml);
-  plm_config_deinit(&kept);
-  plm_config_deinit(&now);
-  plm_config_deinit(&before);
-}
-
 static void the_reference_widths(void **state)
 {
   (void)state;
@@ -585,7 +554,6 @@ int main(void)
       cmocka_unit_test(defaults_follow_what_was_chosen),
       cmocka_unit_test(settings_without_effect_are_named),
       cmocka_unit_test(a_resume_knows_what_may_change),
-      cmocka_unit_test(training_is_kept_where_no_step_runs),
       cmocka_unit_test(the_reference_widths),
       cmocka_unit_test(a_model_goes_through_json),
       cmocka_unit_test(variables_are_distinct),

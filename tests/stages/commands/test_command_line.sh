@@ -115,6 +115,10 @@ expect 0 'a whole number; default 1; from 0, to 18446744073709551615' "$pipeline
 "$pipeline" config --json --set seed=18446744073709551614 | grep '"value":.18446744073709551614,' >/dev/null ||
   fail "config --json rounds the seed"
 expect 2 'must be at least 0 and at most 18446744073709551615' "$pipeline" validate --set seed=18446744073709551616
+expect 2 'cooldown_steps: 41 steps of cool-down are more than the 40 of trainer.steps' "$pipeline" validate \
+  --set trainer.steps=40 --set trainer.schedule.cooldown_steps=41
+expect 0 'pipeline.yaml: valid' "$pipeline" validate --set trainer.steps=40 --set trainer.schedule.cooldown_steps=40% \
+  --set trainer.schedule.warmup_steps=60%
 expect 0 'pipeline.yaml: valid' "$pipeline" validate
 for command in 'plm-pipeline validate' 'plm-pipeline up --dry-run' 'plm-pipeline up' plm-trainer; do
   # shellcheck disable=SC2086 # a program and its words
