@@ -540,14 +540,58 @@ def named_sequences(sequences, names=None):
     return names, sequences
 
 
+def named_results(names, results):
+    """{name: result}, in order."""
+    if len(set(names)) < len(names):
+        seen = set()
+        twice = next(name for name in names if name in seen or seen.add(name))
+        raise ValueError(
+            f'the name "{twice}" stands for several sequences; give a list instead of a dict'
+        )
+    return dict(zip(names, results, strict=True))
+
+
+LONGEST_NAME = 4096  # bytes
+
+
+def open_fasta(path):
+    """Opens a file, plain or compressed by gzip; its first bytes say which."""
+    with open(path, "rb") as file:
+        magic = file.read(4)
+    if magic == b"\x28\xb5\x2f\xfd":
+        raise ValueError(
+            f"{path} is compressed by zstd, which is not read here: decompress it first"
+        )
+    if magic[:2] == b"\x1f\x8b":
+        return gzip.open(path, "rb")
+    if magic and str(path).endswith(".gz"):
+        raise ValueError(f"{path} is not a gzip file: rename it, or download it again")
+    return open(path, "rb")
+
+
+def lines_of(file, protein):
+    """Yields the lines of a text, which end with LF, CR LF or, as on old Macs, CR; in a text of bytes a CR
+    alone is text. A byte order mark before the text is left out."""
+    mark = b"\xef\xbb\xbf"
+    for line in file:
+        line, mark = line.removeprefix(mark).removesuffix(b"\n").removesuffix(b"\r"), b""
+        yield from line.split(b"\r") if protein else (line,)
+
+
 def read_fasta(path, protein=True, warn=True):
     """Yields (name, sequence in bytes) of each record, as `plm-pipeline embed` takes them. The name is
     the first word of the header, or FILE:LINE. In a protein, blanks and a final `*` are dropped, and a
     record with anything but letters, `-` and `.` is bad. Bad and empty records are skipped; a file
-    without a good record is an error. A `.gz` file is decompressed."""
-    opener = gzip.open if str(path).endswith(".gz") else open
+    without a good record is an error. A file that is compressed by gzip is decompressed."""
     good = bad = 0
     name, line_of_name, lines = None, 0, []
+
+    def problem(sequence):
+        if len(name) > LONGEST_NAME:
+            return f"its name has more than {LONGEST_NAME} bytes"
+        if not sequence:
+            return "empty sequence"
+        return "a character is not a residue" if protein and NO_RESIDUE.search(sequence) else None
 
     def records():
         nonlocal good, bad
@@ -556,26 +600,28 @@ def read_fasta(path, protein=True, warn=True):
         sequence = b"".join(lines)
         if protein:
             sequence = b"".join(sequence.split()).removesuffix(b"*")
-        if sequence and not (protein and NO_RESIDUE.search(sequence)):
+        why = problem(sequence)
+        shown = name.replace(b"\0", b"?").decode(errors="replace")
+        if why is None:
             good += 1
-            yield name or f"{Path(path).name}:{line_of_name}".replace(" ", "_"), sequence
+            place = re.sub(r"[\0- ]", "_", f"{Path(path).name}:{line_of_name}")
+            yield shown or place, sequence
         else:
             bad += 1
             if warn and bad <= 10:
-                why = "a character is not a residue" if sequence else "empty sequence"
                 warnings.warn(
-                    f'{path}:{line_of_name}: record "{name}": {why}: skipped', stacklevel=3
+                    f'{path}:{line_of_name}: record "{shown:.80}": {why}: skipped', stacklevel=3
                 )
 
-    with opener(path, "rb") as file:
-        for number, line in enumerate(file, 1):
+    with open_fasta(path) as file:
+        for number, line in enumerate(lines_of(file, protein), 1):
             if line.startswith(b">"):
                 yield from records()
-                name = (line[1:].split() or [b""])[0].decode(errors="replace")
+                name = re.split(b"[ \t\r]", line[1:].lstrip(b" \t\r"), maxsplit=1)[0]
                 line_of_name, lines = number, []
             elif name is not None:
-                lines.append(line.removesuffix(b"\n").removesuffix(b"\r"))
-            elif line.strip():
+                lines.append(line)
+            elif line.strip(b" \t\r"):
                 raise ValueError(f"{path}:{number}: not FASTA: a record begins with '>'")
     yield from records()
     if good == 0:
@@ -829,7 +875,8 @@ class EmbeddingMixin:
 
         Returns {"embeddings": (N, width)}, or with per_token or logits {"0": (tokens, width), "1": …},
         one tensor per sequence, which includes <cls> and <eos>. Values are float32, in the order of the
-        input, and agree with those of `plm-pipeline embed`.
+        input, and agree with those of `plm-pipeline embed`. For a dict, the keys of the result are its
+        names: {name: (width)}, or {name: (tokens, width)}.
 
         With output="x.safetensors" the tensors are written to that file, with the names as a JSON array
         in its metadata, and the path is returned. Memory then stays bounded. If the call is killed, the
@@ -857,8 +904,11 @@ class EmbeddingMixin:
         if logits and not hasattr(self, "get_logits"):
             raise ValueError("logits need the model's head: load it with AutoModelForMaskedLM")
         path = sequences if isinstance(sequences, (str, os.PathLike)) else None
+        by_name = isinstance(sequences, dict) and output is None
         if path is None:
             names, sequences = named_sequences(sequences, names)
+            if by_name:
+                named_results(names, sequences)  # checks the names first
         elif not os.path.exists(path):
             raise FileNotFoundError(f"{path}: no such file (put a sequence into a list)")
 
@@ -910,6 +960,9 @@ class EmbeddingMixin:
                     committed = time.monotonic()
             bar.update(sum(map(len, rows)))
         bar.close()
+        if by_name:
+            rows = result.values() if per_token or logits else result["embeddings"]
+            return named_results(found, rows)
         if store is None:
             return result
         store.finish()

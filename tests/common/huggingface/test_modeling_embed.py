@@ -89,12 +89,7 @@ def test_collections_of_all_kinds():
     """Generators, numpy arrays, names that are numbers, and dicts from names to texts."""
     model, texts = small_model("unet"), ["MKT", "ML", "WWWW"]
     expected = model.embed_dataset(texts)["embeddings"]
-    for given in (
-        tuple(texts),
-        (t for t in texts),
-        numpy.array(texts),
-        dict(zip("abc", texts, strict=True)),
-    ):
+    for given in (tuple(texts), (t for t in texts), numpy.array(texts)):
         assert torch.equal(model.embed_dataset(given)["embeddings"], expected)
     for given, names, expected in (
         (texts, numpy.array([7, 8, 9]), ["7", "8", "9"]),
@@ -109,6 +104,29 @@ def test_collections_of_all_kinds():
         model.embed_dataset(["MKT", float("nan")])
     with pytest.raises(FileNotFoundError, match="MKT: no such file .put a sequence into a list"):
         model.embed_dataset("MKT")
+
+
+def test_a_dict_gives_results_by_name():
+    """In the order of the dict, although batches are made by length. Other names may be given."""
+    model, texts = small_model("unet"), {"b": "MKT", "a": "WWWWWW", 3: "M"}
+    expected = model.embed_dataset(list(texts.values()))["embeddings"]
+    for names, keys in ((None, ["b", "a", "3"]), (["x", "y", "z"], ["x", "y", "z"])):
+        given = model.embed_dataset(texts, names=names, tokens_per_batch=8)
+        assert list(given) == keys
+        for row, value in zip(expected, given.values(), strict=True):
+            torch.testing.assert_close(value, row, rtol=0, atol=1e-5)
+    for kind in ("per_token", "logits"):
+        rows, given = (
+            model.embed_dataset(t, **{kind: True}) for t in (list(texts.values()), texts)
+        )
+        assert list(given) == ["b", "a", "3"]
+        assert all(torch.equal(x, y) for x, y in zip(rows.values(), given.values(), strict=True))
+    assert model.embed_dataset({}) == {}
+    for wrong, names in (({"3": "M", 3: "K"}, None), ({"a": "M", "b": "K"}, ["3", "3"])):
+        with pytest.raises(ValueError, match='the name "3" stands for several sequences'):
+            model.embed_dataset(wrong, names=names)
+        model.embed_dataset(wrong, names=names, output="twice.npy")
+        assert json.load(open("twice.npy.names.json")) == ["3", "3"]
 
 
 def test_tokens_and_logits(model):
