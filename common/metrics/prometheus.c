@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SAMPLES_MAX = 8192, FAMILIES_MAX = 96, LABEL_SIZE = 96 };
+enum { SAMPLES_MAX = 8192, FAMILIES_MAX = 128, LABEL_SIZE = 96 };
 
 static const char *const stage_names[] = {[PLM_STAGE_TRAINER] = "trainer",
                                           [PLM_STAGE_EVALUATOR] = "evaluator",
@@ -28,6 +28,9 @@ struct extra {
 static const struct extra extras[] = {
     {"ready", PLM_STAGE_TRAINER, false, NULL, 0, "1 while it is ready"},
     {"restarts_total", PLM_STAGE_TRAINER, true, NULL, 0, "restarts since `up`"},
+    {"fatal", PLM_STAGE_TRAINER, false, NULL, 0, "1 once it has failed for good"},
+    {"failed_time_seconds", PLM_STAGE_TRAINER, false, NULL, 0,
+     "when it last failed, in seconds since 1970, with the label cause; absent: never"},
     {"steps_total", PLM_STAGE_TRAINER, true, "", 1, "steps of this process"},
     {"step_seconds_total", PLM_STAGE_TRAINER, true, "step_ms", 1e-3, "time in steps"},
     {"data_wait_seconds_total", PLM_STAGE_TRAINER, true, "data_wait_ms", 1e-3,
@@ -36,10 +39,16 @@ static const struct extra extras[] = {
      "time waited for checkpointing"},
     {"ready", PLM_STAGE_EVALUATOR, false, NULL, 0, "1 while it is ready"},
     {"restarts_total", PLM_STAGE_EVALUATOR, true, NULL, 0, "restarts since `up`"},
+    {"fatal", PLM_STAGE_EVALUATOR, false, NULL, 0, "1 once it has failed for good"},
+    {"failed_time_seconds", PLM_STAGE_EVALUATOR, false, NULL, 0,
+     "when it last failed, in seconds since 1970, with the label cause; absent: never"},
     {"evaluations_total", PLM_STAGE_EVALUATOR, true, "", 1, "evaluations by this process"},
     {"evaluation_seconds_total", PLM_STAGE_EVALUATOR, true, "seconds", 1, "time in evaluations"},
     {"ready", PLM_STAGE_PACKER, false, NULL, 0, "1 while it is ready"},
     {"restarts_total", PLM_STAGE_PACKER, true, NULL, 0, "restarts since `up`"},
+    {"fatal", PLM_STAGE_PACKER, false, NULL, 0, "1 once it has failed for good"},
+    {"failed_time_seconds", PLM_STAGE_PACKER, false, NULL, 0,
+     "when it last failed, in seconds since 1970, with the label cause; absent: never"},
     {"windows_total", PLM_STAGE_PACKER, true, NULL, 0, "windows served by this process"},
     {"documents_total", PLM_STAGE_PACKER, true, NULL, 0, "documents served by this process"},
     {"tokens_total", PLM_STAGE_PACKER, true, NULL, 0, "real tokens served by this process"},
@@ -177,6 +186,21 @@ void plm_prometheus_set(struct plm_prometheus *metrics, enum plm_metric_stage st
                         const char *instance, const char *name, double value)
 {
   put(metrics, stage, instance, name, "", "", value);
+}
+
+void plm_prometheus_set_text(struct plm_prometheus *metrics, enum plm_metric_stage stage,
+                             const char *instance, const char *name, const char *label,
+                             const char *text, double value)
+{
+  const size_t family = find_family(metrics, stage, name);
+  for (size_t i = 0; i < metrics->count; i++) {
+    struct sample *sample = &metrics->samples[i];
+    if (sample->family != family || strcmp(sample->instance, instance) != 0) continue;
+    snprintf(sample->label_value, sizeof sample->label_value, "%s", text);
+    sample->value = value;
+    return;
+  }
+  put(metrics, stage, instance, name, label, text, value);
 }
 
 void plm_prometheus_started(struct plm_prometheus *metrics, enum plm_metric_stage stage,

@@ -11,6 +11,8 @@
 #include "common/base/strict_json.h"
 #include "common/base/terminal.h"
 #include "common/base/text.h"
+#include "common/run/run.h"
+#include "common/run/run_failure.h"
 #include "stages/commands/command.h"
 #include "stages/supervisor/ps_rows.h"
 #include "stages/supervisor/supervisor_socket.h"
@@ -40,6 +42,16 @@ static void rate_text(const cJSON *row, char rate[32], char queue[32])
     snprintf(queue, 32, "%.0f", plm_json_number(row, "queue", 0.0));
 }
 
+/* Below the row of a stage that is in back-off or has failed for good. */
+static void print_cause(FILE *out, const cJSON *row, const char *name, bool fatal)
+{
+  char time[PLM_FAILURE_TIME_SIZE];
+  if (!cJSON_HasObjectItem(row, "cause")) return;
+  plm_run_failure_time(plm_json_number(row, "failed_at", 0.0), time);
+  plm_print(out, "  %s: %s\n", time, plm_json_string(row, "cause", ""));
+  if (fatal) fprintf(out, "  start it again with: plm-pipeline restart %s\n", name);
+}
+
 static void print_table(FILE *out, const cJSON *stages, bool color)
 {
   const cJSON *row;
@@ -47,7 +59,7 @@ static void print_table(FILE *out, const cJSON *stages, bool color)
           "READY", "RESTARTS", "AGE", "RATE", "QUEUE");
   cJSON_ArrayForEach(row, stages)
   {
-    char name[64], node[64], state[32], stage[32], age[32], rate[32], queue[32], ranks[32];
+    char name[64], node[64], state[32], stage[32], age[32], rate[32], queue[32], ranks[32], pid[32];
     plm_printable(state, sizeof state, plm_json_string(row, "state", ""), PLM_PRINTABLE_LINE);
     plm_printable(node, sizeof node, plm_json_string(row, "node", ""), PLM_PRINTABLE_LINE);
     plm_printable(stage, sizeof stage, plm_json_string(row, "stage", ""), PLM_PRINTABLE_LINE);
@@ -59,11 +71,27 @@ static void print_table(FILE *out, const cJSON *stages, bool color)
     ranks[0] = '\0';
     if (cJSON_HasObjectItem(row, "ranks"))
       snprintf(ranks, sizeof ranks, "  %.0f ranks", plm_json_number(row, "ranks", 0.0));
-    fprintf(out, "%-11s %-10s %7.0f %s%-9s%s %-5s %8.0f %8s %9s %5s%s\n", name, node,
-            plm_json_number(row, "pid", 0.0), color ? paint : "", state, color ? "\033[0m" : "",
+    const double number = plm_json_number(row, "pid", 0.0);
+    snprintf(pid, sizeof pid, number > 0 ? "%.0f" : "-", number);
+    fprintf(out, "%-11s %-10s %7s %s%-9s%s %-5s %8.0f %8s %9s %5s%s\n", name, node, pid,
+            color ? paint : "", state, color ? "\033[0m" : "",
             cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(row, "ready")) ? "yes" : "no",
             plm_json_number(row, "restarts", 0.0), age, rate, queue, ranks);
+    print_cause(out, row, name, fatal);
   }
+}
+
+/* A run that is not running may have failed: then the reason, and how to continue. */
+static plm_status explain(const char *run, struct plm_error *error)
+{
+  static struct plm_run_failure failure; /* static because it is large */
+  char time[PLM_FAILURE_TIME_SIZE];
+  if (!plm_run_failure_read(run, &failure)) return PLM_NOT_RUNNING;
+  plm_run_failure_time(failure.time_s, time);
+  plm_error_set(error, PLM_NOT_RUNNING,
+                "%s is not running. It failed at %s with exit code %d: %s %s", run, time,
+                failure.exit_code, failure.stage, failure.cause);
+  return plm_error_hint(error, "continue with `plm-pipeline up %s/%s`", run, PLM_RUN_CONFIG);
 }
 
 static plm_status ask_supervisor(const char *run, cJSON **stages, struct plm_error *error)
@@ -124,6 +152,7 @@ static plm_status show(const struct plm_command_context *context, const char *ru
   cJSON *stages = NULL;
   plm_status status = ask_supervisor(run, &stages, error);
   if (status == PLM_NOT_RUNNING) status = look_into_folder(run, &stages, status);
+  if (status == PLM_NOT_RUNNING) return explain(run, error);
   if (status != PLM_OK) return status;
   *error = (struct plm_error){0};
   if (context->json) {
@@ -167,14 +196,18 @@ const struct plm_command plm_command_ps = {
     .summary = "show the stages of a run: state, process, restarts, age, rate, queue",
     .details =
         "Packers that joined from other hosts are listed as well. Without a supervisor, the "
-        "stages that were started by hand are listed. Exits with 3 if the run is not running.\n\n"
+        "stages that were started by hand are listed. Exits with 3 if the run is not running, "
+        "and then says why it failed, if it did.\n\n"
         "RATE is in thousands of tokens a second: those that a packer serves, that the trainer "
         "trains on (padding excluded), or that the evaluator predicted in its last evaluation. "
         "QUEUE is the number of requests that wait at a packer, or of checkpoints that wait for "
         "the evaluator. A packer on standby has the next window ready. If the trainer has several "
         "ranks, their number is added, and PID is mpirun's.\n\n"
+        "Below a stage that is in back-off or has failed for good stands when and why it failed "
+        "last.\n\n"
         "--json prints an array of {stage, instance, node, pid, state, ready, restarts, age_s}, "
-        "with rate, queue, standby and ranks where they are known.",
+        "with rate, queue, standby and ranks where they are known, and failed_at (seconds since "
+        "1970) and cause after a failure.",
     .options = options,
     .run = ps,
 };

@@ -13,6 +13,7 @@
 #include "common/base/printable.h"
 #include "common/metrics/metrics.h"
 #include "common/run/run.h"
+#include "common/run/run_failure.h"
 #include "stages/commands/command.h"
 #include "stages/views/run_state.h"
 
@@ -20,6 +21,8 @@ static const struct plm_option options[] = {{0, NULL, NULL, NULL}};
 
 struct run_summary {
   const char *state;
+  bool failed;
+  struct plm_run_failure failure; /* if it failed */
   double step, loss, valid_loss, tokens_per_second;
 };
 
@@ -43,7 +46,13 @@ static plm_status summarise(const char *run, struct run_summary *summary, struct
 {
   char path[PLM_PATH_SIZE];
   cJSON *last = NULL;
-  *summary = (struct run_summary){plm_run_state(run), NAN, NAN, NAN, NAN};
+  *summary = (struct run_summary){.state = plm_run_state(run),
+                                  .step = NAN,
+                                  .loss = NAN,
+                                  .valid_loss = NAN,
+                                  .tokens_per_second = NAN};
+  summary->failed =
+      strcmp(summary->state, "failed") == 0 && plm_run_failure_read(run, &summary->failure);
   PLM_TRY(plm_path_join(path, run, PLM_RUN_TRAINER_METRICS, error));
   if (plm_metrics_last(path, &last, NULL) == PLM_OK) {
     summary->step = plm_json_number(last, "step", NAN);
@@ -69,6 +78,13 @@ static plm_status print_json(const char *name, const char *run, const struct run
   plm_metrics_number(object, "loss", summary->loss);
   plm_metrics_number(object, "evaluator_loss", summary->valid_loss);
   plm_metrics_number(object, "tokens_per_second", summary->tokens_per_second);
+  if (summary->failed) {
+    cJSON *failure = cJSON_AddObjectToObject(object, "failure");
+    cJSON_AddNumberToObject(failure, "time", summary->failure.time_s);
+    cJSON_AddNumberToObject(failure, "exit", summary->failure.exit_code);
+    cJSON_AddStringToObject(failure, "stage", summary->failure.stage);
+    cJSON_AddStringToObject(failure, "cause", summary->failure.cause);
+  }
   return plm_json_print(object, error);
 }
 
@@ -80,7 +96,7 @@ static void print_cell(double value, int width, int digits)
     printf("%*s", width, "-");
 }
 
-static void print_row(const char *name, const struct run_summary *summary)
+static void print_row(const char *name, const char *run, const struct run_summary *summary)
 {
   plm_print(stdout, "%-26.26s %-9s", name, summary->state);
   print_cell(summary->step, 9, 0);
@@ -88,6 +104,11 @@ static void print_row(const char *name, const struct run_summary *summary)
   print_cell(summary->valid_loss, 11, 4);
   print_cell(summary->tokens_per_second, 13, 0);
   putchar('\n');
+  if (!summary->failed) return;
+  char time[PLM_FAILURE_TIME_SIZE];
+  plm_run_failure_time(summary->failure.time_s, time);
+  plm_print(stdout, "  %s: %s %s\n", time, summary->failure.stage, summary->failure.cause);
+  plm_print(stdout, "  continue with: plm-pipeline up %s/%s\n", run, PLM_RUN_CONFIG);
 }
 
 static int visible(const struct dirent *entry)
@@ -120,7 +141,7 @@ static plm_status run(const struct plm_command_context *context, struct plm_erro
       if (status == PLM_OK && context->json)
         status = print_json(name, path, &summary, error);
       else if (status == PLM_OK)
-        print_row(name, &summary);
+        print_row(name, path, &summary);
     }
     free(entries[i]);
   }
@@ -134,6 +155,12 @@ const struct plm_command plm_command_runs = {
     .name = "runs",
     .operands = "[DIR]",
     .summary = "list the runs in a folder (default: runs)",
+    .details =
+        "A run is running, complete, stopped, or failed: its last start ended with a failure, "
+        "whose "
+        "time and cause follow, with the command that continues the run.\n\n"
+        "--json prints an object for each run: {name, run, state, step, loss, evaluator_loss, "
+        "tokens_per_second}, with failure: {time, exit, stage, cause} if it failed.",
     .options = options,
     .run = run,
 };

@@ -15,6 +15,7 @@
 #include "common/corpus/corpus.h"
 #include "common/huggingface/model_folder.h"
 #include "common/run/run.h"
+#include "common/run/run_failure.h"
 #include "stages/supervisor/run_aside.h"
 
 enum { CONFIG_LIMIT = 1 << 20 };
@@ -210,6 +211,7 @@ plm_status plm_run_prepare(const struct plm_config *config, enum plm_resume_mode
   char file[PLM_PATH_SIZE];
   PLM_TRY(plm_run_finish_move(config->run, error));
   PLM_TRY(plm_run_inspect(config, mode, path, trains, prepared, error));
+  plm_run_failure_remove(config->run);
   if (mode != PLM_RESUME_AUTO)
     PLM_TRY(plm_run_move_aside(config->run, mode == PLM_RESUME_NEVER, prepared->step, error));
   PLM_TRY(plm_path_join(file, config->run, PLM_RUN_LOGS, error));

@@ -75,7 +75,7 @@ static enum plm_failure_verdict judge(struct plm_supervisor *supervisor, struct 
   const int64_t lived_ms = stage->started_ms != 0 ? failure->now_ms - stage->started_ms : 0;
   words.text[0] = '\0';
   if (stage->started_ms != 0 && WIFEXITED(stage->wait_status)) read_words(stage, &words);
-  failure->text = words.text;
+  failure->text = words.text; /* static */
   failure->lived_ms = lived_ms;
   if (stage->kind == PLM_KIND_TRAINER) {
     failure->lived_ms = 0;
@@ -130,14 +130,21 @@ static void start_later(struct plm_supervisor *supervisor, struct supervised *st
              supervisor->config->supervisor.wait_s - waited_s);
 }
 
+static void keep_cause(struct supervised *stage, const char *how, const char *words)
+{
+  stage->failed_s = plm_clock_wall_s();
+  snprintf(stage->cause, sizeof stage->cause, "%s%s%s", how, words[0] != '\0' ? ": " : "", words);
+}
+
 void supervised_failed(struct plm_supervisor *supervisor, struct supervised *stage,
                        enum plm_failure_kind kind, const char *how)
 {
-  struct plm_failure failure = {.kind = kind, .now_ms = plm_clock_ms()};
+  struct plm_failure failure = {.kind = kind, .now_ms = plm_clock_ms(), .text = ""};
   const bool never = plm_stage_restart(supervisor->config, stage->kind) == PLM_RESTART_NO;
   int64_t delay_ms = 0;
-  const enum plm_failure_verdict verdict =
-      never ? PLM_VERDICT_STAYS : judge(supervisor, stage, &failure, &delay_ms);
+  const enum plm_failure_verdict judged = judge(supervisor, stage, &failure, &delay_ms);
+  const enum plm_failure_verdict verdict = never ? PLM_VERDICT_STAYS : judged;
+  keep_cause(stage, how, failure.text);
   if (verdict == PLM_VERDICT_AGAIN || verdict == PLM_VERDICT_WAITS) {
     start_later(supervisor, stage, verdict == PLM_VERDICT_WAITS, &failure, delay_ms, how);
     return;
@@ -146,6 +153,7 @@ void supervised_failed(struct plm_supervisor *supervisor, struct supervised *sta
   supervised_name(stage, name);
   snprintf(why, sizeof why, "%s", how);
   explain(supervisor, verdict, &failure, why, sizeof why);
+  keep_cause(stage, why, failure.text);
   stage->state = plm_stage_next(stage->state, PLM_EVENT_DIED_OUT);
   screen_say(supervisor, "%s %s", name, why);
   stage->failed_again = verdict == PLM_VERDICT_REPEATED;

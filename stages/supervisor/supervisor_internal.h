@@ -55,6 +55,8 @@ struct supervised {
   struct plm_tail_place log_start; /* where the lines of its present process begin in its log */
   uint64_t memory_kills;           /* plm_memory_kills when it was started */
   unsigned failed_as;   /* order of this permanent failure within the run, from 1; 0: none */
+  double failed_s;      /* when it last failed, in seconds since 1970; 0: it has not */
+  char cause[1600];     /* the last failure: how, and the error that it printed */
   bool failed_again;    /* for a failure that repeats itself (PLM_VERDICT_REPEATED) */
   char failed_how[512]; /* "exited with 2" */
 };

@@ -9,6 +9,7 @@
 #include <cjson/cJSON.h>
 
 #include "common/base/json.h"
+#include "common/base/printable.h"
 #include "common/base/strict_json.h"
 #include "common/run/run.h"
 #include "stages/supervisor/supervisor_internal.h"
@@ -95,6 +96,18 @@ static void set_packers(struct plm_supervisor *supervisor, const char *consumer)
   cJSON_Delete(packers);
 }
 
+static void set_failure(struct plm_prometheus *metrics, const struct supervised *stage,
+                        const char *instance)
+{
+  char cause[96];
+  const enum plm_metric_stage kind = sources[stage->kind].stage;
+  plm_prometheus_set(metrics, kind, instance, "fatal", stage->state == PLM_STAGE_FATAL);
+  if (stage->failed_s <= 0.0) return;
+  plm_printable(cause, sizeof cause, stage->cause, PLM_PRINTABLE_LINE);
+  plm_prometheus_set_text(metrics, kind, instance, "failed_time_seconds", "cause", cause,
+                          stage->failed_s);
+}
+
 static void page(void *context, struct plm_text *text)
 {
   struct plm_supervisor *supervisor = context;
@@ -112,6 +125,7 @@ static void page(void *context, struct plm_text *text)
                        stage->state == PLM_STAGE_READY);
     plm_prometheus_set(metrics, sources[stage->kind].stage, instance, "restarts_total",
                        stage->restarts);
+    set_failure(metrics, stage, instance);
   }
   plm_prometheus_print(metrics, text);
 }

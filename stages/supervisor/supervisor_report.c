@@ -9,7 +9,9 @@
 #include <cjson/cJSON.h>
 
 #include "common/base/json.h"
+#include "common/base/log.h"
 #include "common/base/strict_json.h"
+#include "common/run/run_failure.h"
 #include "stages/supervisor/memory_kill.h"
 #include "stages/supervisor/supervisor_internal.h"
 
@@ -172,6 +174,18 @@ static void describe(struct plm_text *text, const char *as_what, const struct su
   plm_text_printf(text, "  log: %s\n", stage->tail.path);
 }
 
+/* Leaves the root cause in the run folder, for `ps` and `runs`. */
+static void record(const struct plm_supervisor *supervisor, const struct supervised *stage,
+                   int code)
+{
+  static struct plm_run_failure failure; /* static because it is large; there is one thread */
+  struct plm_error error = {0};
+  failure = (struct plm_run_failure){.time_s = stage->failed_s, .exit_code = code};
+  supervised_name(stage, failure.stage);
+  snprintf(failure.cause, sizeof failure.cause, "%s", stage->cause);
+  if (plm_run_failure_write(supervisor->run, &failure, &error) != PLM_OK) plm_log_error(&error);
+}
+
 int supervisor_judge_failures(struct plm_supervisor *supervisor)
 {
   int code = 0;
@@ -192,6 +206,7 @@ int supervisor_judge_failures(struct plm_supervisor *supervisor)
       untold++;
     }
   }
+  if (code != 0) record(supervisor, next_failure(supervisor, NULL), code);
   if (untold > 0) plm_text_printf(&supervisor->failure, "and %u more stages failed\n", untold);
   return code;
 }

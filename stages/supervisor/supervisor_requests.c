@@ -11,6 +11,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/json.h"
+#include "common/base/printable.h"
 #include "common/base/strict_json.h"
 #include "stages/supervisor/ps_rows.h"
 #include "stages/supervisor/supervisor_internal.h"
@@ -57,6 +58,19 @@ static cJSON *agree(void)
 
 /* ---- requests ------------------------------------------------------------------------------ */
 
+/* Why a stage is in back-off or has failed for good. The causes of 256 packers must fit into a
+ * reply. */
+static void add_cause(cJSON *row, const struct supervised *stage)
+{
+  char text[1600];
+  const size_t room = stage->kind == PLM_KIND_PACKER ? 160 : sizeof text;
+  if (stage->state != PLM_STAGE_BACKOFF && stage->state != PLM_STAGE_FATAL) return;
+  if (stage->cause[0] == '\0') return;
+  plm_printable(text, room, stage->cause, PLM_PRINTABLE_LINE);
+  cJSON_AddNumberToObject(row, "failed_at", stage->failed_s);
+  cJSON_AddStringToObject(row, "cause", text);
+}
+
 static void request_ps(struct plm_supervisor *supervisor, struct client *client,
                        const cJSON *request)
 {
@@ -79,6 +93,7 @@ static void request_ps(struct plm_supervisor *supervisor, struct client *client,
     const int64_t age_ms = plm_stage_lives(stage->state) ? plm_clock_ms() - stage->started_ms : 0;
     cJSON_AddNumberToObject(row, "age_s", (double)age_ms / 1000.0);
     if (stage->gang) cJSON_AddNumberToObject(row, "ranks", supervisor->config->trainer.ranks);
+    add_cause(row, stage);
     cJSON_AddItemToArray(array, row);
   }
   plm_ps_add_by_hand(supervisor->run, array);

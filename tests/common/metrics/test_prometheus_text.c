@@ -99,11 +99,33 @@ static void the_table_has_a_limit(void **state)
   plm_prometheus_close(metrics);
 }
 
+/* The text of a label replaces the one before, so that only the last cause is shown. */
+static void a_text_replaces_the_one_before(void **state)
+{
+  (void)state;
+  struct plm_prometheus *metrics;
+  struct plm_text text = {0};
+  static const char sample[] = "plm_trainer_failed_time_seconds{stage=\"trainer\",instance=\"0\","
+                               "run=\"run\",cause=\"second\"} 7\n";
+  assert_int_equal(plm_prometheus_open("run", &metrics, NULL), PLM_OK);
+  for (int i = 0; i < 2; i++)
+    plm_prometheus_set_text(metrics, PLM_STAGE_TRAINER, "0", "failed_time_seconds", "cause",
+                            i == 0 ? "first" : "second", 6 + i);
+  plm_prometheus_set_text(metrics, PLM_STAGE_TRAINER, "0", "no_such_name", "cause", "third", 8);
+  plm_prometheus_print(metrics, &text);
+  const char *end = strrchr(text.data, '#');
+  assert_non_null(end);
+  assert_string_equal(strchr(end, '\n') + 1, sample);
+  plm_text_deinit(&text);
+  plm_prometheus_close(metrics);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(each_name_has_its_head_once),
       cmocka_unit_test(the_table_has_a_limit),
+      cmocka_unit_test(a_text_replaces_the_one_before),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -240,6 +240,32 @@ for code in 2 4; do
     fail "exit $code is told otherwise"
   [ "$(grep -c 'trainer.0 started' failed$code/events)" = 1 ] || fail "exit $code was retried"
 done
+# afterwards `ps` and `runs` say so, until the next start
+"$pipeline" ps --run failed4 >ps.out 2>&1
+[ $? -eq 3 ] || fail "ps of a failed run: $(cat ps.out)"
+grep -q 'It failed at 2.* with exit code 4: trainer.0 exited with 4' ps.out || fail "ps of a failed run: $(cat ps.out)"
+grep -q "continue with .plm-pipeline up $PWD/failed4/pipeline.yaml" ps.out || fail "how to continue: $(cat ps.out)"
+"$pipeline" runs . >runs.out
+grep -q '^failed4 *failed ' runs.out || fail "runs: $(cat runs.out)"
+grep -A 2 '^failed2' runs.out | grep '^  2.*: trainer.0 exited with 2' >/dev/null || fail "runs: $(cat runs.out)"
+grep -q '^interrupted *stopped ' runs.out || fail "a clean stop is a failure: $(cat runs.out)"
+"$pipeline" runs . --json >runs.json
+jq -se 'map({key: .name, value: .}) | from_entries |
+  .failed4.failure.exit == 4 and .failed4.failure.stage == "trainer.0" and
+  (.failed4.failure.time > 1700000000) and (.complete | has("failure") | not)' runs.json >/dev/null ||
+  fail "runs --json: $(cat runs.json)"
+TRAINER=$train EVALUATOR=$judge up failed4 || fail "a failed run does not continue: $(cat failed4.out)"
+[ ! -e failed4/FAILED ] || fail "a run that is complete has failed"
+"$pipeline" runs . >runs.out
+grep -q '^failed4 *complete ' runs.out || fail "runs: $(cat runs.out)"
+# a stage that has failed for good says why, while the others go on
+TRAINER=$forever EVALUATOR='echo "plm-evaluator: no such set"; exit 2' begin half
+half_fatal() { "$pipeline" ps --run half >ps.out && grep -q '^evaluator.0 .* - *fatal' ps.out; }
+until_true half_fatal
+grep -q '^  2.*: exited with 2: no such set$' ps.out || fail "ps: $(cat ps.out)"
+grep -q 'plm-pipeline restart evaluator.0' ps.out || fail "ps: $(cat ps.out)"
+"$pipeline" down --run half
+wait "$supervisor"
 TRAINER='exit 3' up no --set trainer.restart=no
 [ $? -eq 1 ] || fail "restart: no"
 # training continues after the evaluator has failed; the run ends with the reason

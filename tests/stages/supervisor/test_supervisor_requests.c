@@ -162,6 +162,34 @@ static void ps_tells_of_each_stage(void **state)
   cJSON_Delete(reply);
 }
 
+/* Why a stage is in back-off or has failed is told, but not of an earlier failure. */
+static void ps_tells_why_a_stage_failed(void **state)
+{
+  static const int states[] = {AGAIN, PLM_STAGE_FATAL, READY};
+  struct plm_supervisor *supervisor = *state;
+  for (size_t i = 0; i < sizeof states / sizeof *states; i++) {
+    struct supervised *stage = add(supervisor, PLM_KIND_TRAINER, (enum plm_stage_state)states[i]);
+    stage->failed_s = 1700000000;
+    snprintf(stage->cause, sizeof stage->cause, "exited with 5: %0500d\n", 7);
+  }
+  struct supervised *packer = add(supervisor, PLM_KIND_PACKER, AGAIN);
+  snprintf(packer->cause, sizeof packer->cause, "exited with 6: %0500d", 7);
+  cJSON *reply = plm_json_line(ask(supervisor, "{\"command\":\"ps\"}"));
+  cJSON *rows = cJSON_GetObjectItem(reply, "stages");
+  for (int i = 0; i < 2; i++) {
+    const cJSON *row = cJSON_GetArrayItem(rows, i);
+    assert_true(plm_json_number(row, "failed_at", 0) == 1700000000);
+    const char *cause = plm_json_string(row, "cause", "");
+    assert_int_equal(strncmp(cause, "exited with 5: 0000", 19), 0);
+    assert_null(strchr(cause, '\n'));
+    assert_true(strlen(cause) > 500);
+  }
+  assert_false(cJSON_HasObjectItem(cJSON_GetArrayItem(rows, 2), "cause"));
+  /* the causes of all packers must fit into one reply */
+  assert_int_equal(strlen(plm_json_string(cJSON_GetArrayItem(rows, 3), "cause", "")), 159);
+  cJSON_Delete(reply);
+}
+
 /* ---- down and wait --------------------------------------------------------------------------- */
 
 static int waiting(struct plm_supervisor *supervisor, const char *request, struct client **client)
@@ -359,11 +387,17 @@ static void packers_have_a_number_or_a_place(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      TEST(requests_that_nobody_knows),    TEST(a_request_is_a_line),
-      TEST(ps_tells_of_each_stage),        TEST(down_stops_and_is_answered_at_the_end),
-      TEST(down_may_kill_at_once),         TEST(wait_waits_for_the_end_or_for_all_stages),
-      TEST(restart_names_stages_or_kinds), TEST(scale_changes_the_number_of_packers),
-      TEST(there_is_room_for_256_packers), TEST(packers_have_a_number_or_a_place),
+      TEST(requests_that_nobody_knows),
+      TEST(a_request_is_a_line),
+      TEST(ps_tells_of_each_stage),
+      TEST(down_stops_and_is_answered_at_the_end),
+      TEST(ps_tells_why_a_stage_failed),
+      TEST(down_may_kill_at_once),
+      TEST(wait_waits_for_the_end_or_for_all_stages),
+      TEST(restart_names_stages_or_kinds),
+      TEST(scale_changes_the_number_of_packers),
+      TEST(there_is_room_for_256_packers),
+      TEST(packers_have_a_number_or_a_place),
   };
   return cmocka_run_group_tests_name("supervisor requests", tests, NULL, NULL);
 }

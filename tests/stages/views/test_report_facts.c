@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/run/run.h"
+#include "common/run/run_failure.h"
 #include "stages/views/report_facts.h"
 #include "stages/views/run_state.h"
 #include "tests/support/scratch.h"
@@ -59,6 +60,12 @@ static void a_state_is_that_of_the_locks_and_of_done(void **state)
   plm_lock_release(lock);
   assert_int_equal(plm_done_write(run, 8, (struct plm_hash){.high = 1}, NULL), PLM_OK);
   assert_string_equal(plm_run_state(run), "complete");
+  const struct plm_run_failure failure = {.exit_code = 2};
+  assert_int_equal(plm_run_failure_write(run, &failure, NULL), PLM_OK);
+  assert_string_equal(plm_run_state(run), "failed"); /* also if only the evaluation is missing */
+  assert_int_equal(plm_lock_take(run, "supervisor", &lock, NULL), PLM_OK);
+  assert_string_equal(plm_run_state(run), "running");
+  plm_lock_release(lock);
 }
 
 static void the_newest_checkpoint_tells_the_machine(void **state)
