@@ -7,7 +7,7 @@
 
 static bool is_blank(uint8_t byte)
 {
-  return byte == ' ' || byte == '\t' || byte == '\r';
+  return byte == ' ' || byte == '\t';
 }
 
 /* Takes the first word of a header, which may come in pieces and may have blanks before it. */
@@ -106,7 +106,7 @@ static void take_plain_lines(struct plm_sequence_reader *reader)
 {
   struct plm_line_source *source = &reader->lines;
   uint64_t lines;
-  if (source->inside_line) return;
+  if (source->inside_line || source->after_return) return;
   source->at += plm_sequence_builder_add_lines(&reader->builder, source->bytes + source->at,
                                                source->size - source->at, &lines);
   source->line += lines;
@@ -118,8 +118,11 @@ static enum plm_line_result read_residues(struct plm_sequence_reader *reader,
 {
   int byte;
   struct plm_line_piece piece;
-  take_plain_lines(reader);
   enum plm_line_result result = plm_line_peek(&reader->lines, &byte, error);
+  if (result == PLM_LINE_PIECE) {
+    take_plain_lines(reader);
+    result = plm_line_peek(&reader->lines, &byte, error);
+  }
   if (result == PLM_LINE_END) reader->ended = true;
   if (result != PLM_LINE_PIECE) return result;
   if (byte == '>' && !reader->lines.inside_line) {

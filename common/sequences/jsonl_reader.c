@@ -72,9 +72,6 @@ static enum plm_sequence_result take_object(struct plm_sequence_reader *reader, 
   const struct plm_line_piece piece = {.bytes = (const uint8_t *)residues->valuestring,
                                        .size = strlen(residues->valuestring)};
   plm_sequence_builder_add(&reader->builder, &piece, line);
-  const struct plm_line_piece end = {.bytes = piece.bytes, .size = 0};
-  plm_sequence_builder_add(&reader->builder, &end,
-                           line); /* so that a CR at the end is kept as text */
   return plm_sequence_complete(reader, sequence, error);
 }
 

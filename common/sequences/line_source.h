@@ -1,5 +1,5 @@
 /* The lines of a byte stream, in pieces that lie in the stream's own buffer: they are never copied,
- * and a line may be of any length. */
+ * and a line may be of any length. A line ends with LF, CR LF or, as on old Macs, CR. */
 #ifndef PLM_COMMON_SEQUENCES_LINE_SOURCE_H
 #define PLM_COMMON_SEQUENCES_LINE_SOURCE_H
 
@@ -14,12 +14,13 @@ struct plm_line_source {
   struct plm_byte_stream *stream; /* borrowed */
   const uint8_t *bytes;
   size_t at, size;
-  uint64_t line;    /* of the last piece, from 1 */
-  bool inside_line; /* the last piece did not end its line */
+  uint64_t line;     /* of the last piece, from 1 */
+  bool inside_line;  /* the last piece did not end its line */
+  bool after_return; /* the last byte was a CR, so an LF after it belongs to the same line end */
 };
 
 struct plm_line_piece {
-  const uint8_t *bytes; /* without the '\n'; a CR before it is included */
+  const uint8_t *bytes; /* without the line end */
   size_t size;
   bool begins, ends; /* it is the first piece of its line; it is the last one */
 };
@@ -32,10 +33,11 @@ enum plm_line_result {
 };
 enum plm_line_result plm_line_next(struct plm_line_source *source, struct plm_line_piece *piece,
                                    struct plm_error *error);
-/* Gives the next byte without consuming it; -1 at the end (with PLM_LINE_END). */
+/* Gives the next byte without consuming it, but not the LF of a CR LF, which is consumed; -1 at the
+ * end (with PLM_LINE_END). */
 enum plm_line_result plm_line_peek(struct plm_line_source *source, int *byte,
                                    struct plm_error *error);
-/* Whether there are only spaces, tabs and CRs. */
+/* Whether there are only spaces and tabs. */
 bool plm_line_is_blank(const void *bytes, size_t size);
 
 #endif

@@ -31,7 +31,6 @@ void plm_sequence_builder_reset(struct plm_sequence_builder *builder)
   builder->length = 0;
   builder->star = false;
   builder->matched = 0;
-  builder->carriage = false;
   builder->blank = false;
   builder->bad = -1;
 }
@@ -227,14 +226,5 @@ size_t plm_sequence_builder_add_lines(struct plm_sequence_builder *builder, cons
 void plm_sequence_builder_add(struct plm_sequence_builder *builder,
                               const struct plm_line_piece *piece, uint64_t line)
 {
-  size_t size = piece->size;
-  if (builder->tokenizer == PLM_TOKENIZER_BYTE) {
-    /* CR LF is a line end, and a CR elsewhere is text; CR and LF may be in different pieces */
-    if (builder->carriage && !(size == 0 && piece->ends))
-      add_bytes(builder, (const uint8_t *)"\r", 1, line);
-    builder->carriage = size != 0 && piece->bytes[size - 1] == '\r';
-    if (builder->carriage) size--;
-    if (piece->ends) builder->carriage = false;
-  }
-  add_bytes(builder, piece->bytes, size, line);
+  add_bytes(builder, piece->bytes, piece->size, line);
 }

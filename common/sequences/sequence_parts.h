@@ -20,7 +20,6 @@ struct plm_sequence_builder {
   bool one_word;   /* no residue may follow a blank */
   bool blank;      /* one_word: a blank was seen after residues */
   uint8_t matched; /* number of characters seen of a <mask> that has begun */
-  bool carriage;   /* byte tokenizer: the last byte was a CR, which is dropped if the line ends */
   int bad;         /* the first invalid character, -1 if none */
   uint64_t bad_line;
   bool no_memory;

@@ -176,7 +176,9 @@ static plm_status first_line(struct plm_sequence_reader *reader, const char **li
     size_t available, begin = 0;
     PLM_TRY(plm_byte_stream_peek(reader->lines.stream, want, &bytes, &available, error));
     *number = 1;
-    for (; begin < available && is_space(bytes[begin]); begin++) *number += bytes[begin] == '\n';
+    for (; begin < available && is_space(bytes[begin]); begin++)
+      *number += bytes[begin] == '\r' ||
+                 (bytes[begin] == '\n' && (begin == 0 || bytes[begin - 1] != '\r'));
     *line = (const char *)bytes + begin;
     *size = 0;
     while (begin + *size < available && bytes[begin + *size] != '\n' &&

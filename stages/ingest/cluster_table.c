@@ -105,7 +105,6 @@ static plm_status take_lines(struct plm_cluster_table *table, const struct plm_l
 static plm_status take_line(struct plm_cluster_table *table, const struct plm_line_source *source,
                             const char *line, size_t size, struct plm_error *error)
 {
-  if (size != 0 && line[size - 1] == '\r') size--;
   if (size == 0) return PLM_OK;
   const char *tab = memchr(line, '\t', size);
   if (tab == NULL) return bad_line(source, "this line has no tab", error);

@@ -9,6 +9,7 @@
 
 static const struct fuzz_seed fuzz_seeds[] = {
     FUZZ_TEXT(">sp|P1|A_B a protein\nLAGVSERTIDPKQNFYMHWC\nXBUZO.-j*\n\n>q\r\nlagv\r\n"),
+    FUZZ_TEXT(">a b\rLAGV\r>c\r\nSERT\r"),
     FUZZ_TEXT("LAGV\r\nSERT*\n\n  idpk\n"),
     FUZZ_TEXT(" 12 30\nname LAGV SERT\n"),
     FUZZ_TEXT(">P1;CRAB\nTITLE\n LAGV SERT*\n"),

@@ -179,8 +179,27 @@ static const struct reading readings[] = {
      "t.txt:1 LAGV\nt.txt:4 SE\nbad t.txt:5 record \"t.txt:5\": character '>' is not a "
      "residue\nbad t.txt:6 record \"t.txt:6\": '*' is allowed only as the last character\n",
      0, 0},
-    {"t.txt", "Aa *\r\n\r\n\nb\rc\r\r\nlast", "t.txt:1 Aa *\nt.txt:4 b\rc\r\nt.txt:5 last\n",
+    {"t.txt", "Aa *\r\n\r\n\nb\rc\r\r\nlast", "t.txt:1 Aa *\nt.txt:4 b\nt.txt:5 c\nt.txt:7 last\n",
      PLM_TOKENIZER_BYTE, 0},
+    {"mac.fasta", "\r\r\n>a x\rLA\rGV\r>b\r\rSE*\r>c\rL1\r>\rG\r", /* CR, also mixed */
+     "a LAGV\nb SE\nbad mac.fasta:10 record \"c\": character '1' is not a residue\nmac.fasta:11 "
+     "G\n",
+     0, 0},
+    {"mixed.fasta", ">a\rLAGV\r>b\rSERT\r>c\nIDPK\r\nQN\n>d\r\nFY\r>e\nMH",
+     "a LAGV\nb SERT\nc IDPKQN\nd FY\ne MH\n", 0, 0},
+    {"mixed.fasta",
+     ">a\r" LETTERS_64 LETTERS_64 "\r\n" LETTERS_64 "\n" LETTERS_64 "\r>b\n" LETTERS_64 LETTERS_64
+     "\r",
+     "a " LETTERS_64 LETTERS_64 LETTERS_64 LETTERS_64 "\nb " LETTERS_64 LETTERS_64 "\n", 0, 0},
+    {"mac.fasta", ">a\rA b\r>b\rc", "a A b\nb c\n", PLM_TOKENIZER_BYTE, 0},
+    {"mac.txt", "LA\r\rGV\r\nSE\rID", "mac.txt:1 LA\nmac.txt:3 GV\nmac.txt:4 SE\nmac.txt:5 ID\n", 0,
+     0},
+    {"mac.jsonl", "{\"sequence\":\"LA\"}\r{\"sequence\":\"GV\"}\r\n\r{\"sequence\":\"SE\"}",
+     "mac.jsonl:1 LA\nmac.jsonl:2 GV\nmac.jsonl:4 SE\n", 0, 0},
+    {"mac", "\r\n\r\n\rname\tsequence\rinsulin\tMALW\r",
+     "failed mac:4 this looks like a table, not like text with one sequence on each line\n", 0, 0},
+    {"prose.fasta", "\r\n\rText\r",
+     "failed prose.fasta:3 not FASTA: the first line begins with 'T' instead of '>'\n", 0, 0},
     {"f.fasta", ">a\nab c\r\nD*\n", "a ab cD*\n", PLM_TOKENIZER_BYTE, 0},
     {"unmasked.txt", "L_\nL<mask>\n",
      "bad unmasked.txt:1 record \"unmasked.txt:1\": character '_' is not a residue\n"
@@ -419,6 +438,7 @@ static void buffer_borders_change_nothing(void **state)
     assert_int_equal(plm_byte_stream_open_memory("b.txt", text, size, &stream, NULL), PLM_OK);
     read_stream(stream, PLM_TOKENIZER_BYTE, 1000, false, &raw);
     assert_null(strchr(raw.data, '\r'));
+    assert_non_null(strstr(raw.data, "\nb.txt:4 LAGV\nb.txt:5 SERT*\n"));
     plm_text_deinit(&raw);
   }
   free(text);

@@ -197,3 +197,28 @@ def test_another_format_is_refused():
     refused = run("corpus", "corpus", check=False)
     assert refused.returncode == 1
     assert "has format 3; this program reads formats 1 and 2" in refused.stderr
+
+
+def test_lines_of_the_table_end_in_any_way():
+    records = [(f"m{i}", s) for i, s in enumerate(random_sequences(6, 5, 20))]
+    fasta = write_fasta("ends.fasta", [s for _, s in records], [n for n, _ in records])
+    lines = [f"m{i - i % 2}\tm{i}" for i in range(6)]
+    mixed = "".join(
+        map("".join, zip(lines, ("\n", "\r", "\r\n", "\r\r", "\n\r", "\r"), strict=True))
+    )
+    for table in ("\r".join(lines), mixed):
+        pathlib.Path("ends.tsv").write_bytes(table.encode())
+        run(
+            "ingest",
+            fasta,
+            "--clusters",
+            "ends.tsv",
+            "--split",
+            "train=1",
+            "--corpus",
+            "ends",
+            "--force",
+        )
+        assert (
+            json.loads(run("corpus", "ends", "--json").stdout)["splits"]["train"]["clusters"] == 3
+        )
