@@ -13,6 +13,7 @@
 #include "common/config/config.h"
 #include "common/config/config_sources.h"
 #include "common/config/problems.h"
+#include "common/config/service_variables.h"
 #include "common/config/settings.h"
 #include "common/config/yaml_limits.h"
 #include "common/config/yaml_records.h"
@@ -446,7 +447,7 @@ static void read_variable(struct plm_loader *loader, const char *entry, const ch
     plm_suggest(&near, candidates[slot]);
     if (near.best == candidates[slot]) slot ^= 1;
   }
-  if (!names_a_section(name)) return;
+  if (!names_a_section(name) || plm_is_service_variable(name, entry + length + 1)) return;
   if (near.best != NULL) {
     plm_problems_add(loader->problems, (struct plm_place){.source = name},
                      "unknown variable; did you mean \"%s\"?", near.best);
