@@ -24,22 +24,44 @@ static bool is_ours(const char *folder)
          (info.st_mode & 077) == 0;
 }
 
+enum { RUNTIME_LIMIT = 60 }; /* the path of a socket has at most 107 bytes */
+
+/* Why $XDG_RUNTIME_DIR is not used; NULL if it is. */
+static const char *unsuitable(const char *runtime)
+{
+  if (runtime == NULL || runtime[0] == '\0') return "is not set";
+  if (runtime[0] != '/') return "is not an absolute path";
+  if (strlen(runtime) >= RUNTIME_LIMIT) return "has more than 59 bytes";
+  if (!is_ours(runtime)) return "is not a folder of yours with mode 0700";
+  if (access(runtime, W_OK) != 0) return "cannot be written";
+  return NULL;
+}
+
+static plm_status no_folder(const char *why, struct plm_error *error)
+{
+  return plm_error_hint(error,
+                        "the control socket needs a folder: set XDG_RUNTIME_DIR, which %s, to one "
+                        "that belongs to you, has mode 0700 and can be written",
+                        why);
+}
+
 static plm_status socket_folder(char folder[64], struct plm_error *error)
 {
-  const char *runtime = getenv("XDG_RUNTIME_DIR");
-  if (runtime != NULL && runtime[0] == '/' && strlen(runtime) < 60 && is_ours(runtime) &&
-      access(runtime, W_OK) == 0) {
+  const char *runtime = getenv("XDG_RUNTIME_DIR"), *why = unsuitable(runtime);
+  if (why == NULL) {
     snprintf(folder, 64, "%s", runtime);
     return PLM_OK;
   }
   snprintf(folder, 64, "/tmp/plm-%u", (unsigned)getuid());
-  if (mkdir(folder, 0700) != 0 && errno != EEXIST) return plm_error_errno(error, "%s", folder);
-  if (!is_ours(folder)) {
-    plm_error_set(error, PLM_FAILURE, "the folder %s must belong to you and have mode 0700",
-                  folder);
-    return plm_error_hint(error, "remove it, or set XDG_RUNTIME_DIR to such a folder");
+  if ((mkdir(folder, 0700) != 0 && errno != EEXIST) ||
+      (is_ours(folder) && access(folder, W_OK) != 0)) {
+    plm_error_errno(error, "%s", folder);
+    return no_folder(why, error);
   }
-  return PLM_OK;
+  if (is_ours(folder)) return PLM_OK;
+  plm_error_set(error, PLM_FAILURE, "the folder %s must belong to you and have mode 0700", folder);
+  return plm_error_hint(error, "remove it, or set XDG_RUNTIME_DIR, which %s, to such a folder",
+                        why);
 }
 
 plm_status plm_socket_path(const char *run, char path[PLM_SOCKET_PATH_SIZE],

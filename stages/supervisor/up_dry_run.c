@@ -126,9 +126,13 @@ static void say_memory(const struct plm_dry_run *run)
   say_device(json);
   say_ranks(json);
   const double files = plm_checkpoint_bytes(config, json);
-  printf("disk\n  checkpoints   at most %.1f MB: %.1f MB each (%.1f MB are free)\n",
-         1e-6 * files * plm_checkpoints_kept(config), 1e-6 * files,
-         1e-6 * plm_disk_free_bytes(config->run));
+  const double all = files * plm_checkpoints_kept(config), most = plm_disk_free_bytes(config->run);
+  printf("disk\n  checkpoints   at most %.1f MB: %.1f MB each (%.1f MB are free)\n"
+         "                %s\n",
+         1e-6 * all, 1e-6 * files, 1e-6 * most,
+         all < most ? "these fit"
+                    : "these do not fit: free some space, choose another place with --run DIR, or "
+                      "keep fewer (trainer.checkpoint.keep_last)");
   cJSON_Delete(json);
 }
 

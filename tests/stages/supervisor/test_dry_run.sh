@@ -48,6 +48,7 @@ memory
   trainer       1.2 MB for 250000 parameters (7.9 MB are free)
 disk
   checkpoints   at most 32.0 MB: 4.0 MB each (N MB are free)
+                these fit
 cores
   N here; trainer.threads 0 (all), evaluator.threads auto
 ports
@@ -145,6 +146,7 @@ memory
   trainer       0.0 MB for 0 parameters (free memory is unknown: no answer)
 disk
   checkpoints   at most 0.0 MB: 0.0 MB each (N MB are free)
+                these fit
 cores
   N here; trainer.threads 0 (all), evaluator.threads auto
 ports
