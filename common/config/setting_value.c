@@ -181,11 +181,23 @@ static bool valid_address(const char *text, bool any_host)
   return parse_whole(colon + 1, &port, &too_large) && !too_large && port <= 65535;
 }
 
+/* Whether the host of HOST:PORT has colons but no brackets. */
+static bool bare_ipv6(const char *text)
+{
+  const char *colon = strrchr(text, ':');
+  return colon != NULL && text[0] != '[' && memchr(text, ':', (size_t)(colon - text)) != NULL;
+}
+
 /* A copy of text, with the path of ipc:// made absolute. Abstract names (ipc://@name) are kept. */
 static char *read_endpoint(const char *base, const char *text, char message[MESSAGE_SIZE])
 {
   static const char ipc[] = "ipc://";
   message[0] = '\0';
+  if (strncmp(text, "tcp://", 6) == 0 && bare_ipv6(text + 6)) {
+    snprintf(message, MESSAGE_SIZE,
+             "an IPv6 address needs brackets, as in tcp://[::1]:5701, found \"%.80s\"", text);
+    return NULL;
+  }
   if (strncmp(text, "tcp://", 6) == 0 && valid_address(text + 6, false)) return strdup(text);
   if (strncmp(text, ipc, 6) == 0 && text[6] != '\0') {
     if (text[6] == '@') return strdup(text);

@@ -49,7 +49,9 @@ static const struct plm_setting settings[] = {
               "change and sources may be added at the end; that changes the run."),
 
   ROW("network.feed", ENDPOINT, network.feed, "", "tcp://127.0.0.1:5701", FREE,
-      .help = "Endpoint that the trainer binds and packers connect to."),
+      .help = "Endpoint that the trainer binds and packers connect to. Its host may be an address, "
+              "*, a network interface or a name of this host; so may that of the other endpoints "
+              "that are bound."),
   ROW("network.feed_address", ENDPOINT, network.feed_address, "", "null",
       .flags = PLM_SETTING_NULLABLE, FREE,
       .help = "Endpoint that packers use to reach the trainer. null: the one that the trainer "

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/base/host_address.h"
 
 enum { REQUEST_SIZE = 4096, DEADLINE_MS = 5000, PAUSE_MS = 1000, BACKLOG = 8 };
 
@@ -38,11 +39,11 @@ struct plm_http {
 
 static plm_status look_up(const char *address, struct addrinfo **found, struct plm_error *error)
 {
-  char text[280], *host = text;
+  char text[PLM_HOST_ADDRESS_SIZE], *host = text;
   const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
-  snprintf(text, sizeof text, "%s", address);
+  if (strrchr(address, ':') == NULL || strlen(address) >= 280) goto wrong;
+  if (plm_host_address(address, text, error) != PLM_OK) goto wrong;
   char *colon = strrchr(text, ':');
-  if (colon == NULL || strlen(address) >= sizeof text) goto wrong;
   *colon = '\0';
   if (host[0] == '[' && colon > host + 1 && colon[-1] == ']') {
     colon[-1] = '\0';

@@ -2,11 +2,14 @@
 #include "common/wire/socket.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
+
+#include "common/base/host_address.h"
 
 static plm_status zmq_failed(struct plm_error *error, const char *what)
 {
@@ -105,15 +108,32 @@ plm_status plm_socket_connect(void *socket, const char *endpoint, struct plm_err
                        zmq_strerror(zmq_errno()));
 }
 
+/* The endpoint as libzmq can bind it: with an address in place of a name. A name that is taken for
+ * this host needs keys if it stands for another address. */
+static plm_status name_to_address(const char *endpoint, const char *keys,
+                                  char numeric[PLM_HOST_ADDRESS_SIZE + 8], struct plm_error *error)
+{
+  snprintf(numeric, PLM_HOST_ADDRESS_SIZE + 8, "%s", endpoint);
+  if (strncmp(endpoint, "tcp://", 6) != 0) return PLM_OK;
+  const plm_status status = plm_host_address(endpoint + 6, numeric + 6, error);
+  if (status != PLM_OK) {
+    plm_error_where(error, "%s", endpoint);
+    return status;
+  }
+  return plm_endpoint_check(numeric, keys, error);
+}
+
 plm_status plm_socket_bind(void *socket, const char *endpoint, const char *keys, char bound[256],
                            struct plm_error *error)
 {
+  char numeric[PLM_HOST_ADDRESS_SIZE + 8];
   PLM_TRY(plm_endpoint_check(endpoint, keys, error));
+  PLM_TRY(name_to_address(endpoint, keys, numeric, error));
   const bool ipc = strncmp(endpoint, "ipc://", 6) == 0;
   if (ipc) PLM_TRY(check_ipc_path(endpoint + 6, error));
-  allow_ipv6(socket, endpoint);
+  allow_ipv6(socket, numeric);
   const bool used = ipc && ipc_in_use(endpoint + 6);
-  if (used || zmq_bind(socket, endpoint) != 0) {
+  if (used || zmq_bind(socket, numeric) != 0) {
     if (!used && zmq_errno() != EADDRINUSE) {
       (void)plm_error_set(error, PLM_IO, "cannot bind %s: %s", endpoint, zmq_strerror(zmq_errno()));
       return plm_error_hint(error, "network.feed, network.evaluation_feed and "

@@ -22,7 +22,8 @@ plm_status plm_context_open(void **context, struct plm_error *error);
  * accepted, in bytes. */
 plm_status plm_socket_open(void *context, int type, size_t message_limit, void **socket,
                            struct plm_error *error);
-/* Binds. bound receives the endpoint with its real port. PLM_BUSY names the process that holds the
+/* Binds. In a tcp endpoint the host may be a name (plm_host_address). bound receives the endpoint
+ * with its address and its real port. PLM_BUSY names the process that holds the
  * port; PLM_CONFIG as in plm_endpoint_check, or if a file that is not a socket is at an ipc path.
  * An ipc socket's file gets mode 0600. */
 plm_status plm_socket_bind(void *socket, const char *endpoint, const char *keys, char bound[256],

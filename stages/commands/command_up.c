@@ -159,6 +159,12 @@ static plm_status check_ports(const struct plan *plan, struct plm_error *error)
   struct plm_run_port ports[PLM_RUN_PORTS];
   const size_t count = plm_run_ports(&plan->config, plan->chosen, ports);
   for (size_t i = 0; i < count; i++) {
+    if (ports[i].wrong[0] != '\0') {
+      plm_error_set(error, PLM_CONFIG, "%s: %s cannot be bound: %s", ports[i].key, ports[i].address,
+                    ports[i].wrong);
+      return plm_error_hint(error, "use an address of this host: --set '%s=%s'", ports[i].key,
+                            ports[i].any);
+    }
     if (!ports[i].taken) continue;
     plm_error_set(error, PLM_BUSY, "%s: %s is in use by %s", ports[i].key, ports[i].address,
                   ports[i].owner);

@@ -35,6 +35,15 @@ static void check_ports(struct plm_doctor *doctor)
   const size_t count = plm_run_ports(doctor->config, all, ports);
   size_t taken = 0;
   for (size_t i = 0; i < count; i++) {
+    if (ports[i].wrong[0] != '\0') {
+      taken++;
+      plm_doctor_add(doctor, "ports", PLM_GRADE_PROBLEM, "%s: %.100s cannot be bound: %s",
+                     ports[i].key, ports[i].address, ports[i].wrong);
+      plm_doctor_fix(doctor,
+                     "use an address of this host: --set '%s=%s'; the key for the address "
+                     "that others use ends with _address",
+                     ports[i].key, ports[i].any);
+    }
     if (!ports[i].taken) continue;
     taken++;
     plm_doctor_add(doctor, "ports", PLM_GRADE_PROBLEM, "%s: %.200s is in use by %.120s",

@@ -8,38 +8,50 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "common/base/host_address.h"
 #include "common/wire/socket.h"
 
-static bool can_bind(const struct addrinfo *address)
+/* 0, or the errno of binding. */
+static int try_bind(const struct addrinfo *address)
 {
   const int yes = 1;
   const int descriptor = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (descriptor < 0) return true;
+  if (descriptor < 0) return errno;
   setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes); /* as ZeroMQ does */
-  const bool free =
-      bind(descriptor, address->ai_addr, address->ai_addrlen) == 0 || errno != EADDRINUSE;
+  const int failed = bind(descriptor, address->ai_addr, address->ai_addrlen) == 0 ? 0 : errno;
   close(descriptor);
-  return free;
+  return failed;
 }
 
-static bool tcp_taken(const char *endpoint)
+/* Sets taken or wrong. The system chooses port 0, so its host can be tried too. */
+static void look_at_tcp(const char *endpoint, struct plm_run_port *port)
 {
-  char text[256], *host = text;
+  char text[PLM_HOST_ADDRESS_SIZE], *host = text;
+  struct plm_error error = {0};
   struct addrinfo *found, hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
-  snprintf(text, sizeof text, "%s", endpoint + strlen("tcp://"));
+  if (plm_host_address(endpoint + strlen("tcp://"), text, &error) != PLM_OK) {
+    snprintf(port->wrong, sizeof port->wrong, "%.255s", error.what);
+    return;
+  }
   char *colon = strrchr(text, ':');
-  if (colon == NULL || strcmp(colon, ":*") == 0 || strcmp(colon, ":0") == 0) return false;
   *colon = '\0';
   if (host[0] == '[' && colon > host + 1 && colon[-1] == ']') {
     colon[-1] = '\0';
     host++;
   }
-  if (getaddrinfo(strcmp(host, "*") == 0 ? NULL : host, colon + 1, &hints, &found) != 0) {
-    return false; /* the name of a network interface, which only ZeroMQ understands */
+  const char *number = strcmp(colon + 1, "*") == 0 ? "0" : colon + 1;
+  const int unknown = getaddrinfo(strcmp(host, "*") == 0 ? NULL : host, number, &hints, &found);
+  if (unknown != 0) {
+    snprintf(port->wrong, sizeof port->wrong, "%.60s: %s", host, gai_strerror(unknown));
+    return;
   }
-  const bool taken = !can_bind(found);
+  const int failed = try_bind(found);
   freeaddrinfo(found);
-  return taken;
+  port->taken = failed == EADDRINUSE;
+  if (failed == EADDRNOTAVAIL)
+    snprintf(port->wrong, sizeof port->wrong, "this host does not have the address %.200s", host);
+  else if (failed != 0 && !port->taken)
+    snprintf(port->wrong, sizeof port->wrong, "%s", strerror(failed));
 }
 
 static void look_at(const char *endpoint, struct plm_run_port *port)
@@ -48,7 +60,7 @@ static void look_at(const char *endpoint, struct plm_run_port *port)
     port->taken = plm_port_owner(endpoint, port->owner);
     return;
   }
-  port->taken = tcp_taken(endpoint);
+  look_at_tcp(endpoint, port);
   if (port->taken && !plm_port_owner(endpoint, port->owner))
     snprintf(port->owner, sizeof port->owner, "another user's process");
 }
@@ -67,7 +79,7 @@ size_t plm_run_ports(const struct plm_config *config, const bool chosen[PLM_KIND
   size_t count = 0;
   for (size_t i = 0; i < sizeof binds / sizeof binds[0]; i++) {
     if (!chosen[binds[i].kind]) continue;
-    ports[count] = (struct plm_run_port){binds[i].key, binds[i].address, any, false, ""};
+    ports[count] = (struct plm_run_port){binds[i].key, binds[i].address, any, false, "", ""};
     look_at(binds[i].address, &ports[count++]);
   }
   if (config->prometheus == NULL) return count;
@@ -75,7 +87,7 @@ size_t plm_run_ports(const struct plm_config *config, const bool chosen[PLM_KIND
   snprintf(endpoint, sizeof endpoint, "tcp://%s%s", config->prometheus[0] == ':' ? "*" : "",
            config->prometheus);
   ports[count] =
-      (struct plm_run_port){"metrics.prometheus", config->prometheus, "127.0.0.1:0", false, ""};
+      (struct plm_run_port){"metrics.prometheus", config->prometheus, "127.0.0.1:0", false, "", ""};
   look_at(endpoint, &ports[count++]);
   return count;
 }

@@ -13,8 +13,10 @@ struct plm_run_port {
   const char *key;     /* "network.feed" */
   const char *address; /* its value in the configuration */
   const char *any;     /* a value of the key that leaves the choice to the system */
-  bool taken;          /* it cannot be bound here; never set if the system chooses the port */
+  bool taken;          /* somebody has it; never set if the system chooses the port */
   char owner[128];     /* if taken: "pid 123 (plm-trainer)" or "another user's process" */
+  char wrong[256];     /* why it can never be bound here: its host does not resolve, or is another
+                          one; "" if it can */
 };
 
 enum { PLM_RUN_PORTS = 4 };

@@ -64,8 +64,11 @@ static void say_ports(const struct plm_dry_run *run)
   const size_t count = plm_run_ports(run->config, run->chosen, ports);
   printf("ports\n");
   for (size_t i = 0; i < count; i++)
-    plm_print(stdout, "  %-24s %s: %s%s\n", ports[i].key, ports[i].address,
-              ports[i].taken ? "in use by " : "free", ports[i].owner);
+    plm_print(stdout, "  %-24s %s: %s%s%s\n", ports[i].key, ports[i].address,
+              ports[i].wrong[0] != '\0' ? "cannot be bound: "
+              : ports[i].taken          ? "in use by "
+                                        : "free",
+              ports[i].wrong, ports[i].owner);
 }
 
 /* ---- memory and disk, which the trainer plans ---------------------------------------------- */

@@ -249,6 +249,9 @@ static const struct wrong wrongs[] = {
       "\"localhost\"",
       "pipeline.yaml:3:18: network.announcements: expected tcp://HOST:PORT or ipc://PATH, found "
       "\"tcp://127.0.0.1:99999\""}},
+    {"network: {feed: \"tcp://::1:5701\", announcements: \"tcp://[::1]:5703\"}\n",
+     {"pipeline.yaml:1:17: network.feed: an IPv6 address needs brackets, as in tcp://[::1]:5701, "
+      "found \"tcp://::1:5701\""}},
     {"evaluator: {splits: [valid, valid], mask_rates: [0.1, 0]}\n",
      {"pipeline.yaml:1:29: evaluator.splits: \"valid\" is listed twice",
       "pipeline.yaml:1:55: evaluator.mask_rates: 0 is out of range: must be above 0 and at most "

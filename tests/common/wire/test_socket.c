@@ -127,6 +127,37 @@ static void send_payload(struct ends *ends)
 
 /* A header that says what is not so, or frames that are too many or missing; what follows is found.
  */
+/* The address that a name stands for is bound, IPv4 if it has one. */
+static void names_are_bound_by_their_address(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *endpoint, *bound; /* how the endpoint that was bound begins; NULL: an error */
+  } rows[] = {
+      {"tcp://localhost:*", "tcp://127.0.0.1:"},
+      {"tcp://127.0.0.1:*", "tcp://127.0.0.1:"},
+      {"tcp://lo:*", "tcp://127.0.0.1:"},
+      {"tcp://plm-no-such-host.invalid:*", NULL},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    struct plm_error error = {0};
+    char bound[256] = "";
+    void *context = zmq_ctx_new(), *socket;
+    assert_int_equal(plm_socket_open(context, ZMQ_ROUTER, 1024, &socket, NULL), PLM_OK);
+    const plm_status status = plm_socket_bind(socket, rows[i].endpoint,
+                                              rows[i].bound == NULL ? "keys" : NULL, bound, &error);
+    zmq_close(socket);
+    zmq_ctx_term(context);
+    if (rows[i].bound == NULL) {
+      assert_true(status == PLM_CONFIG || status == PLM_IO); /* no name server answers here */
+      assert_non_null(strstr(error.what, "\"plm-no-such-host.invalid\" is not an address"));
+      assert_string_equal(error.where, rows[i].endpoint);
+    } else if (status != PLM_OK || strncmp(bound, rows[i].bound, strlen(rows[i].bound)) != 0) {
+      fail_msg("%s: \"%s\" (%s)", rows[i].endpoint, bound, error.what);
+    }
+  }
+}
+
 static void wrong_messages_are_dropped_whole(void **state)
 {
   (void)state;
@@ -188,6 +219,7 @@ int main(void)
       cmocka_unit_test(a_file_at_an_ipc_path_is_kept),
       cmocka_unit_test(a_dead_socket_is_replaced),
       cmocka_unit_test(a_socket_of_another_type_is_kept),
+      cmocka_unit_test(names_are_bound_by_their_address),
       cmocka_unit_test(wrong_messages_are_dropped_whole),
       cmocka_unit_test(a_peer_that_has_left_is_noticed),
   };

@@ -61,6 +61,12 @@ expect 1 plm-pipeline doctor p.yaml --run run --set "network.feed=$taken" --json
 finds ports problem "network.feed: $taken is in use by pid $! " "--set 'network.feed=tcp://127.0.0.1:\\*'"
 expect 0 plm-pipeline doctor p.yaml --run run --set 'network.feed=tcp://127.0.0.1:*' -q
 grep -q ports out && fail "-q prints what is in order"
+for host in plm-no-such-host.invalid 192.0.2.1; do # no name, and no address of this host
+  expect 1 plm-pipeline doctor p.yaml --run run --set network.keys=keys --set "network.feed=tcp://$host:5701" --json
+  finds ports problem "network.feed: tcp://$host:5701 cannot be bound: .*$host" 'use an address of this host: --set'
+  expect 2 plm-pipeline up p.yaml --run run --set network.keys=keys --set "network.feed=tcp://$host:5701"
+  says err "network.feed: tcp://$host:5701 cannot be bound: .*$host"
+done
 
 # ---- limits --------------------------------------------------------------------------------------------------
 (ulimit -n 200 && expect 0 plm-pipeline doctor p.yaml --run run --json) || fail "few descriptors"

@@ -101,13 +101,37 @@ static void a_port_that_is_taken_is_noticed(void **state)
     }
   close(listener);
   close(free_one);
-  /* the name of a network interface */
-  struct plm_run_port ports[PLM_RUN_PORTS];
-  static const bool evaluator[PLM_KIND_COUNT] = {[PLM_KIND_EVALUATOR] = true};
-  const struct plm_config config = {
-      .network = {.evaluation_feed = (char *)"tcp://plm-no-such-host.invalid:5"}};
-  assert_int_equal(plm_run_ports(&config, evaluator, ports), 1);
-  expect_port(&ports[0], "network.evaluation_feed", "tcp://plm-no-such-host.invalid:5", false);
+}
+
+/* Hosts that are not this one, and names of it: of every key that is bound, with any port. */
+static void a_host_that_cannot_be_bound_is_noticed(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *host, *wrong; /* a part of the text; "": it can be bound */
+  } rows[] = {
+      {"plm-no-such-host.invalid", "\"plm-no-such-host.invalid\" is not an address or a network "
+                                   "interface of this host, and does not resolve: "},
+      {"192.0.2.1", "this host does not have the address 192.0.2.1"}, /* for documentation only */
+      {"localhost", ""},
+      {"lo", ""},
+      {"*", ""},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    struct plm_run_port ports[PLM_RUN_PORTS];
+    char endpoint[80], prometheus[80];
+    snprintf(endpoint, sizeof endpoint, "tcp://%s:%s", rows[i].host, i % 2 == 0 ? "*" : "0");
+    snprintf(prometheus, sizeof prometheus, "%s:0", rows[i].host);
+    const struct plm_config config = {
+        .prometheus = prometheus,
+        .network = {.feed = endpoint, .announcements = endpoint, .evaluation_feed = endpoint}};
+    assert_int_equal(plm_run_ports(&config, all, ports), 4);
+    for (int k = 0; k < 4; k++) {
+      assert_false(ports[k].taken);
+      assert_int_equal(ports[k].wrong[0] == '\0', rows[i].wrong[0] == '\0');
+      assert_int_equal(strncmp(ports[k].wrong, rows[i].wrong, strlen(rows[i].wrong)), 0);
+    }
+  }
 }
 
 static void ports_of_ipv6_and_sockets_too(void **state)
@@ -231,6 +255,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(ports_are_those_of_the_chosen_stages),
       cmocka_unit_test(a_port_that_is_taken_is_noticed),
+      cmocka_unit_test(a_host_that_cannot_be_bound_is_noticed),
       cmocka_unit_test(ports_of_ipv6_and_sockets_too),
       cmocka_unit_test(checkpoints_are_counted),
       cmocka_unit_test(the_nearest_folder_exists),
