@@ -288,14 +288,26 @@ def rotary_tables(length, head_width, device):
     return angle.cos().float(), angle.sin().float()
 
 
-def key_runs(documents_BL, entry, window, block):
-    """The keys [begin, end) of each query, as two int32 tensors (B, L). For padding both are 0."""
+def document_runs(documents_BL, i_BL):
+    """The first position of each position's document, and the one after its last."""
+    change = documents_BL[:, 1:] != documents_BL[:, :-1]
+    begin = i_BL.masked_fill(~F.pad(change, (1, 0), value=True), 0).cummax(1).values
+    end = (i_BL + 1).masked_fill(~F.pad(change, (0, 1), value=True), documents_BL.shape[1])
+    return begin, end.flip(1).cummin(1).values.flip(1)
+
+
+def key_runs(documents_BL, entry, window, block, single=False):
+    """The keys [begin, end) of each query, as two int32 tensors (B, L). For padding both are 0. single: each
+    row holds one sequence, whose run needs neither cummax nor cummin, which ONNX lacks."""
     L = documents_BL.shape[1]
     i = torch.arange(L, device=documents_BL.device, dtype=torch.int32).expand_as(documents_BL)
-    change = documents_BL[:, 1:] != documents_BL[:, :-1]
-    begin = i.masked_fill(~F.pad(change, (1, 0), value=True), 0).cummax(1).values
-    end = (i + 1).masked_fill(~F.pad(change, (0, 1), value=True), L)
-    end = end.flip(1).cummin(1).values.flip(1)
+    if single:
+        real = (documents_BL >= 0).int()
+        begin = (real.cumsum(1) == 0).sum(1, keepdim=True)
+        end = (begin + real.sum(1, keepdim=True)).int().expand_as(i)
+        begin = begin.int().expand_as(i)
+    else:
+        begin, end = document_runs(documents_BL, i)
     kinds = entry.split("+")
     if "local" in kinds:
         begin, end = torch.maximum(begin, i - (window - 1)), torch.minimum(end, i + window)
@@ -1620,7 +1632,8 @@ class PLMModel(PLMPreTrainedModel):
                 stacklevel=3,
             )
         length = min(input_ids.shape[1], config.max_length)
-        missing = -length % config.document_alignment
+        group = config.document_alignment
+        missing = (length + group - 1) // group * group - length
 
         def fit(x, fill):
             return F.pad(x[:, :length], (0, missing), value=fill)
@@ -1640,6 +1653,7 @@ class PLMModel(PLMPreTrainedModel):
         if (
             check
             and not torch.compiler.is_compiling()
+            and not torch.jit.is_tracing()
             and not (self.training and input_ids.is_cuda)
         ):
             check_documents(documents, single)
@@ -1661,9 +1675,9 @@ class PLMModel(PLMPreTrainedModel):
         short sequences; dense=True or False forces one form. `window` (in tokens) overrides the
         configuration."""
         _, documents = self._prepare(input_ids, attention_mask, document_ids)
-        return self._masks(documents, dense, window)
+        return self._masks(documents, document_ids is None, dense, window)
 
-    def _masks(self, documents, dense=None, window=None):
+    def _masks(self, documents, single, dense=None, window=None):
         config = self.config
         window = config.window if window is None else window
         blocks = [block for block in self.modules() if isinstance(block, Block)]
@@ -1680,7 +1694,8 @@ class PLMModel(PLMPreTrainedModel):
             for block in blocks:
                 if block.level == level and hasattr(block, "attention"):
                     if (level, block.entry) not in masks:
-                        runs = key_runs(documents, block.entry, window, config.attention["block"])
+                        size = config.attention["block"]
+                        runs = key_runs(documents, block.entry, window, size, single)
                         masks[level, block.entry] = (block_mask if flex else dense_mask)(*runs)
         return AttentionMasks(masks, rotary)
 
@@ -1757,7 +1772,7 @@ class PLMModel(PLMPreTrainedModel):
         input_ids, documents = self._prepare(given, attention_mask, document_ids, check)
         length = min(given.shape[1], self.config.max_length)
         if masks is None:
-            masks = self._masks(documents)
+            masks = self._masks(documents, document_ids is None)
         shares, table = self._token_shares(input_ids), norm(self._table(self.embeddings))
         x0 = [self._mean_rows(share, table) for share in shares]
         x, states = x0[0], [x0[0]]

@@ -106,6 +106,20 @@ def test_levels_take_the_later_document():
         assert torch.equal(allowed[0, 0] & real[0, 0], rules)
 
 
+@pytest.mark.parametrize("entry", ["document", "local", "block", "causal", "block+causal+local"])
+def test_one_sequence_has_the_runs_of_one_document(entry):
+    """Also without any token, and with its padding on the left, which a training step does not check."""
+    documents = torch.tensor(
+        [[0] * 12, [0] * 7 + [-1] * 5, [0] + [-1] * 11, [-1] * 12, [-1] * 4 + [0] * 8]
+    )
+    for rows in (documents, documents[:, :1], documents[:0], documents[:, :0]):
+        single, packed = (
+            modeling().key_runs(rows, entry, 3, 5, single) for single in (True, False)
+        )
+        for a, b in zip(single, packed, strict=True):
+            assert a.dtype == b.dtype and torch.equal(a, b)
+
+
 # ---- the model with them ----------------------------------------------------------------------------
 
 
