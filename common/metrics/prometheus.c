@@ -31,6 +31,8 @@ static const struct extra extras[] = {
     {"fatal", PLM_STAGE_TRAINER, false, NULL, 0, "1 once it has failed for good"},
     {"failed_time_seconds", PLM_STAGE_TRAINER, false, NULL, 0,
      "when it last failed, in seconds since 1970, with the label cause; absent: never"},
+    {"step_age_seconds", PLM_STAGE_TRAINER, false, NULL, 0,
+     "time since the last step, or since the start of the trainer; with the label activity"},
     {"steps_total", PLM_STAGE_TRAINER, true, "", 1, "steps of this process"},
     {"step_seconds_total", PLM_STAGE_TRAINER, true, "step_ms", 1e-3, "time in steps"},
     {"data_wait_seconds_total", PLM_STAGE_TRAINER, true, "data_wait_ms", 1e-3,

@@ -77,6 +77,8 @@ static void print_table(FILE *out, const cJSON *stages, bool color)
             color ? paint : "", state, color ? "\033[0m" : "",
             cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(row, "ready")) ? "yes" : "no",
             plm_json_number(row, "restarts", 0.0), age, rate, queue, ranks);
+    if (cJSON_HasObjectItem(row, "activity"))
+      plm_print(out, "  %s: %s\n", name, plm_json_string(row, "activity", ""));
     print_cause(out, row, name, fatal);
   }
 }
@@ -205,9 +207,13 @@ const struct plm_command plm_command_ps = {
         "ranks, their number is added, and PID is mpirun's.\n\n"
         "Below a stage that is in back-off or has failed for good stands when and why it failed "
         "last.\n\n"
+        "Below a trainer whose steps do not end stands what it does, for example \"waiting for "
+        "packers "
+        "60 s\" or \"no step for 3 min\". Below a stage whose process is stopped, \"stopped by a "
+        "signal\".\n\n"
         "--json prints an array of {stage, instance, node, pid, state, ready, restarts, age_s}, "
-        "with rate, queue, standby and ranks where they are known, and failed_at (seconds since "
-        "1970) and cause after a failure.",
+        "with rate, queue, standby and ranks where they are known, failed_at (seconds since "
+        "1970) and cause after a failure, step_age_s (seconds since the last step) and activity.",
     .options = options,
     .run = ps,
 };

@@ -15,6 +15,7 @@
 #include "common/run/run.h"
 #include "common/run/run_failure.h"
 #include "stages/commands/command.h"
+#include "stages/views/run_activity.h"
 #include "stages/views/run_state.h"
 
 static const struct plm_option options[] = {{0, NULL, NULL, NULL}};
@@ -23,6 +24,7 @@ struct run_summary {
   const char *state;
   bool failed;
   struct plm_run_failure failure; /* if it failed */
+  struct plm_activity activity;   /* if it is running */
   double step, loss, valid_loss, tokens_per_second;
 };
 
@@ -59,6 +61,10 @@ static plm_status summarise(const char *run, struct run_summary *summary, struct
     summary->loss = plm_json_number(last, "loss", NAN);
     summary->tokens_per_second = plm_json_number(last, "tokens_per_second", NAN);
   }
+  if (strcmp(summary->state, "running") == 0) {
+    plm_activity_read(run, -1, &summary->activity);
+    summary->tokens_per_second = summary->activity.rate > 0 ? summary->activity.rate : NAN;
+  }
   cJSON_Delete(last);
   PLM_TRY(plm_path_join(path, run, PLM_RUN_EVALUATOR_METRICS, error));
   struct last_loss last_loss = {.value = NAN};
@@ -78,6 +84,10 @@ static plm_status print_json(const char *name, const char *run, const struct run
   plm_metrics_number(object, "loss", summary->loss);
   plm_metrics_number(object, "evaluator_loss", summary->valid_loss);
   plm_metrics_number(object, "tokens_per_second", summary->tokens_per_second);
+  if (summary->activity.stepped)
+    cJSON_AddNumberToObject(object, "step_age_s", summary->activity.age_s);
+  if (summary->activity.text[0] != '\0')
+    cJSON_AddStringToObject(object, "activity", summary->activity.text);
   if (summary->failed) {
     cJSON *failure = cJSON_AddObjectToObject(object, "failure");
     cJSON_AddNumberToObject(failure, "time", summary->failure.time_s);
@@ -104,6 +114,7 @@ static void print_row(const char *name, const char *run, const struct run_summar
   print_cell(summary->valid_loss, 11, 4);
   print_cell(summary->tokens_per_second, 13, 0);
   putchar('\n');
+  if (summary->activity.text[0] != '\0') plm_print(stdout, "  %s\n", summary->activity.text);
   if (!summary->failed) return;
   char time[PLM_FAILURE_TIME_SIZE];
   plm_run_failure_time(summary->failure.time_s, time);
@@ -158,9 +169,13 @@ const struct plm_command plm_command_runs = {
     .details =
         "A run is running, complete, stopped, or failed: its last start ended with a failure, "
         "whose "
-        "time and cause follow, with the command that continues the run.\n\n"
+        "time and cause follow, with the command that continues the run. The speed of a running "
+        "run "
+        "falls while no step ends; then a line says what it waits for.\n\n"
         "--json prints an object for each run: {name, run, state, step, loss, evaluator_loss, "
-        "tokens_per_second}, with failure: {time, exit, stage, cause} if it failed.",
+        "tokens_per_second}, with failure: {time, exit, stage, cause} if it failed, and step_age_s "
+        "and "
+        "activity if it is running.",
     .options = options,
     .run = run,
 };

@@ -17,6 +17,7 @@
 #include "common/checkpoint/checkpoint.h"
 #include "common/metrics/metrics.h"
 #include "common/run/run.h"
+#include "stages/views/run_activity.h"
 
 /* Each holds a lock and writes a peers file of its name. */
 static const char *const consumers[] = {"trainer", "evaluator"};
@@ -95,12 +96,11 @@ static cJSON *line_of(const char *run, const char *file, double age_s, double *l
 
 static void add_trainer_metrics(const char *run, cJSON *row, double age_s)
 {
-  double line_age_s = 0.0;
-  cJSON *line = line_of(run, PLM_RUN_TRAINER_METRICS, age_s, &line_age_s);
-  const double step_s = 1e-3 * plm_json_number(line, "step_ms", 0.0);
-  const double tokens = step_s * plm_json_number(line, "tokens_per_second", 0.0);
-  if (step_s > 0.0) cJSON_AddNumberToObject(row, "rate", tokens / fmax(step_s, line_age_s));
-  cJSON_Delete(line);
+  struct plm_activity activity;
+  plm_activity_read(run, age_s, &activity);
+  if (activity.rate > 0.0) cJSON_AddNumberToObject(row, "rate", activity.rate);
+  if (activity.stepped) cJSON_AddNumberToObject(row, "step_age_s", activity.age_s);
+  if (activity.text[0] != '\0') cJSON_AddStringToObject(row, "activity", activity.text);
 }
 
 static size_t checkpoints_after(const char *run, double step)

@@ -21,6 +21,7 @@
 #include "common/base/terminal.h"
 #include "common/run/run.h"
 #include "stages/supervisor/supervisor_internal.h"
+#include "stages/views/run_activity.h"
 
 enum {
   LINES_A_CALL = 1 << 18,
@@ -126,6 +127,19 @@ static void look_for_packers(struct plm_supervisor *supervisor)
   cJSON_Delete(packers);
 }
 
+static void look_at_trainer(struct plm_supervisor *supervisor)
+{
+  struct plm_live_facts *facts = &supervisor->screen.facts;
+  struct plm_activity activity = {0};
+  for (size_t i = 0; i < supervisor->count; i++) {
+    const struct supervised *stage = &supervisor->stages[i];
+    if (stage->kind == PLM_KIND_TRAINER && stage->state == PLM_STAGE_READY)
+      plm_activity_read(supervisor->run, 1e-3 * (double)(plm_clock_ms() - stage->started_ms),
+                        &activity);
+  }
+  snprintf(facts->activity, sizeof facts->activity, "%s", activity.text);
+}
+
 static void look(struct plm_supervisor *supervisor)
 {
   struct screen *screen = &supervisor->screen;
@@ -142,6 +156,7 @@ static void look(struct plm_supervisor *supervisor)
   if (screen->looked_ms != 0 && now_ms - screen->looked_ms < LOOK_MS) return;
   screen->looked_ms = now_ms;
   look_for_packers(supervisor);
+  look_at_trainer(supervisor);
   facts->has_checkpoint = supervisor_latest_step(supervisor->run, &facts->checkpoint_step);
 }
 

@@ -144,7 +144,7 @@ struct entry {
   pid_t pid, parent;
 };
 
-static bool read_stat(pid_t pid, struct entry *entry)
+static bool read_state(pid_t pid, char *state, int *parent)
 {
   char path[64], text[512];
   snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
@@ -156,9 +156,21 @@ static bool read_stat(pid_t pid, struct entry *entry)
   text[size] = '\0';
   /* "PID (NAME) STATE PARENT": the name may hold anything, so look for the last parenthesis */
   const char *rest = strrchr(text, ')');
+  return rest != NULL && sscanf(rest + 1, " %c %d", state, parent) == 2;
+}
+
+bool plm_process_is_paused(pid_t pid)
+{
   char state;
   int parent;
-  if (rest == NULL || sscanf(rest + 1, " %c %d", &state, &parent) != 2) return false;
+  return pid > 0 && read_state(pid, &state, &parent) && state == 'T';
+}
+
+static bool read_stat(pid_t pid, struct entry *entry)
+{
+  char state;
+  int parent;
+  if (!read_state(pid, &state, &parent)) return false;
   *entry = (struct entry){.pid = pid, .parent = parent};
   return state != 'Z' && state != 'X';
 }

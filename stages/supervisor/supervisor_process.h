@@ -47,6 +47,9 @@ size_t plm_process_find(const char *stage, unsigned instance, pid_t pid, pid_t *
 enum { PLM_PROCESS_NAME = 15 };
 bool plm_process_runs(pid_t pid, const char *program);
 
+/* Whether a signal (SIGSTOP) has stopped the process. */
+bool plm_process_is_paused(pid_t pid);
+
 /* Sends the signal to all processes that plm_process_find finds, and returns how many there are. */
 size_t plm_process_signal_all(const char *stage, unsigned instance, pid_t pid, int number);
 

@@ -8,11 +8,13 @@
 
 #include <cjson/cJSON.h>
 
+#include "common/base/clock.h"
 #include "common/base/json.h"
 #include "common/base/printable.h"
 #include "common/base/strict_json.h"
 #include "common/run/run.h"
 #include "stages/supervisor/supervisor_internal.h"
+#include "stages/views/run_activity.h"
 
 static const struct {
   const char *file;
@@ -108,6 +110,20 @@ static void set_failure(struct plm_prometheus *metrics, const struct supervised 
                           stage->failed_s);
 }
 
+static void set_activity(struct plm_supervisor *supervisor, const struct supervised *stage,
+                         const char *instance)
+{
+  struct plm_activity activity = {0};
+  if (stage->state == PLM_STAGE_READY)
+    plm_activity_read(supervisor->run, 1e-3 * (double)(plm_clock_ms() - stage->started_ms),
+                      &activity);
+  char word[PLM_ACTIVITY_TEXT]; /* without the time, which is the value */
+  snprintf(word, sizeof word, "%.*s", (int)strcspn(activity.text, "0123456789"), activity.text);
+  for (size_t end = strlen(word); end > 0 && word[end - 1] == ' ';) word[--end] = '\0';
+  plm_prometheus_set_text(supervisor->exporter.metrics, PLM_STAGE_TRAINER, instance,
+                          "step_age_seconds", "activity", word, activity.age_s);
+}
+
 static void page(void *context, struct plm_text *text)
 {
   struct plm_supervisor *supervisor = context;
@@ -126,6 +142,7 @@ static void page(void *context, struct plm_text *text)
     plm_prometheus_set(metrics, sources[stage->kind].stage, instance, "restarts_total",
                        stage->restarts);
     set_failure(metrics, stage, instance);
+    if (stage->kind == PLM_KIND_TRAINER) set_activity(supervisor, stage, instance);
   }
   plm_prometheus_print(metrics, text);
 }

@@ -71,6 +71,22 @@ static void add_cause(cJSON *row, const struct supervised *stage)
   cJSON_AddStringToObject(row, "cause", text);
 }
 
+/* A stopped process says nothing itself. */
+static void add_paused(const struct plm_supervisor *supervisor, cJSON *rows)
+{
+  cJSON *row;
+  cJSON_ArrayForEach(row, rows)
+  {
+    const double pid = plm_json_number(row, "pid", 0.0);
+    for (size_t i = 0; i < supervisor->count; i++) {
+      if (supervisor->stages[i].pid <= 0 || supervisor->stages[i].pid != (pid_t)pid) continue;
+      if (!plm_process_is_paused((pid_t)pid)) continue;
+      cJSON_DeleteItemFromObjectCaseSensitive(row, "activity");
+      cJSON_AddStringToObject(row, "activity", "stopped by a signal; `kill -CONT` continues it");
+    }
+  }
+}
+
 static void request_ps(struct plm_supervisor *supervisor, struct client *client,
                        const cJSON *request)
 {
@@ -99,6 +115,7 @@ static void request_ps(struct plm_supervisor *supervisor, struct client *client,
   plm_ps_add_by_hand(supervisor->run, array);
   plm_ps_add_metrics(supervisor->run, array);
   plm_ps_add_packers(supervisor->run, array);
+  add_paused(supervisor, array);
   answer(client, reply);
 }
 

@@ -71,8 +71,11 @@ static void progress_line(const struct plm_live_facts *facts, size_t columns,
   const uint64_t steps = facts->steps > facts->step ? facts->steps : facts->step; /* not 0 */
   append(rest, "%3llu %%  step %llu/%llu", (unsigned long long)(100 * facts->step / steps),
          (unsigned long long)facts->step, (unsigned long long)facts->steps);
-  if (isfinite(facts->left_s)) append(rest, "  %s left", plm_format_duration(facts->left_s, left));
-  if (isfinite(facts->tokens_per_second))
+  if (facts->activity[0] != '\0') append(rest, "  %s", facts->activity);
+  const bool trains = facts->activity[0] == '\0';
+  if (trains && isfinite(facts->left_s))
+    append(rest, "  %s left", plm_format_duration(facts->left_s, left));
+  if (trains && isfinite(facts->tokens_per_second))
     append(rest, "  %.1fk tokens/s", 1e-3 * facts->tokens_per_second);
   const size_t needed = strlen(rest) + strlen("[]  ");
   size_t room = columns > needed ? columns - needed : 0;
@@ -150,6 +153,7 @@ size_t plm_live_compose(const struct plm_live_facts *facts, size_t columns, bool
   memset(lines, 0, PLM_LIVE_LINES * sizeof *lines);
   if (facts->step == 0) {
     append(lines[0].text, "starting: %zu of %zu stages are ready", facts->ready, facts->stages);
+    if (facts->activity[0] != '\0') append(lines[0].text, ", %s", facts->activity);
     finish(&lines[0], "starting", yellow, columns);
     return 1;
   }

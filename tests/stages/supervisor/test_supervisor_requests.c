@@ -150,7 +150,8 @@ static void ps_tells_of_each_stage(void **state)
   snprintf(expected, sizeof expected,
            "{\"ok\":true,\"stages\":["
            "{\"stage\":\"trainer\",\"instance\":0,\"node\":\"%s\",\"pid\":77,\"state\":\"ready\","
-           "\"ready\":true,\"restarts\":2,\"age_s\":5,\"ranks\":6},"
+           "\"ready\":true,\"restarts\":2,\"age_s\":5,\"ranks\":6,"
+           "\"activity\":\"no step for 83 min\"},"
            "{\"stage\":\"evaluator\",\"instance\":0,\"node\":\"%s\",\"pid\":0,"
            "\"state\":\"%s\",\"ready\":false,\"restarts\":0,\"age_s\":0},"
            "{\"stage\":\"packer\",\"instance\":0,\"node\":\"%s\",\"pid\":0,"

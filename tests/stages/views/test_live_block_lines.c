@@ -6,6 +6,7 @@
 #include "stages/views/live_block.h"
 #include "tests/support/cmocka_all.h"
 
+#include <stdio.h>
 static struct plm_live_facts some_facts(void)
 {
   struct plm_live_facts facts = {.ready = 2,
@@ -78,6 +79,19 @@ static void the_curve_falls_with_the_loss(void **state)
   plm_live_curve_add(&facts.curve, 1001, 1000, 1);
   plm_live_compose(&facts, 79, true, lines);
   assert_string_equal(lines[1].text, "loss unknown                          ");
+}
+
+static void a_silence_replaces_the_speed(void **state)
+{
+  (void)state;
+  struct plm_live_facts facts = some_facts();
+  struct plm_live_line lines[PLM_LIVE_LINES];
+  snprintf(facts.activity, sizeof facts.activity, "no step for 3 min");
+  plm_live_compose(&facts, 50, false, lines);
+  assert_string_equal(lines[0].text, "[####....]  58 %  step 174/300  no step for 3 min");
+  facts.step = 0;
+  plm_live_compose(&facts, 79, false, lines);
+  assert_string_equal(lines[0].text, "starting: 2 of 3 stages are ready, no step for 3 min");
 }
 
 static void before_the_first_step_it_waits(void **state)
@@ -198,6 +212,7 @@ int main(void)
       cmocka_unit_test(no_line_is_wider_than_the_terminal),
       cmocka_unit_test(the_figures_stand_in_their_lines),
       cmocka_unit_test(the_curve_falls_with_the_loss),
+      cmocka_unit_test(a_silence_replaces_the_speed),
       cmocka_unit_test(before_the_first_step_it_waits),
       cmocka_unit_test(what_is_not_known_is_left_out),
       cmocka_unit_test(the_bar_needs_eight_columns),

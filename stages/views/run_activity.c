@@ -1,0 +1,148 @@
+/* Reads the last lines of trainer.jsonl, the peers file and the folder of checkpoints. */
+#include "stages/views/run_activity.h"
+
+#include <dirent.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <cjson/cJSON.h>
+
+#include "common/base/clock.h"
+#include "common/base/json.h"
+#include "common/base/strict_json.h"
+#include "common/run/log_tail.h"
+#include "common/run/run.h"
+
+enum {
+  STEPS = 32,         /* of which the median is taken */
+  WAIT_S = 10,        /* a shorter wait for packers is not told */
+  SILENCE_S = 30,     /* nor is a shorter silence, */
+  SILENCE_STEPS = 20, /* or one of fewer steps */
+};
+
+/* ---- steps ----------------------------------------------------------------------------------- */
+
+struct steps {
+  double time_s, step, tokens_per_second; /* of the last line */
+  double ms[STEPS];
+  size_t count;
+};
+
+static void take_line(void *context, const char *text)
+{
+  struct steps *steps = context;
+  cJSON *line = plm_json_line(text);
+  const double ms = plm_json_number(line, "step_ms", 0.0);
+  if (ms > 0.0) {
+    steps->time_s = plm_json_number(line, "time", 0.0);
+    steps->step = plm_json_number(line, "step", 0.0);
+    steps->tokens_per_second = plm_json_number(line, "tokens_per_second", 0.0);
+    steps->ms[steps->count++ % STEPS] = ms;
+  }
+  cJSON_Delete(line);
+}
+
+static int compare(const void *a, const void *b)
+{
+  const double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+static void read_steps(const char *run, double process_age_s, struct plm_activity *activity)
+{
+  static struct plm_tail tail; /* static because it is large; callers have one thread */
+  struct steps steps = {0};
+  char path[PLM_PATH_SIZE];
+  activity->age_s = process_age_s;
+  if (plm_path_join(path, run, PLM_RUN_TRAINER_METRICS, NULL) != PLM_OK) return;
+  plm_tail_init(&tail, path, plm_tail_find(path, 0, STEPS));
+  plm_tail_read(&tail, 0, take_line, &steps);
+  const size_t count = steps.count < STEPS ? steps.count : STEPS;
+  if (count == 0) return;
+  const double last_s = 1e-3 * steps.ms[(steps.count - 1) % STEPS];
+  qsort(steps.ms, count, sizeof steps.ms[0], compare);
+  activity->step_s = 1e-3 * steps.ms[count / 2];
+  const double age_s = fmax(0.0, plm_clock_wall_s() - steps.time_s);
+  activity->stepped = age_s <= process_age_s; /* otherwise an earlier process wrote the line */
+  if (!activity->stepped) return;
+  activity->age_s = age_s;
+  activity->step = (uint64_t)steps.step;
+  activity->rate = steps.tokens_per_second * last_s / fmax(last_s, age_s);
+}
+
+/* ---- packers, checkpoints, the lock ------------------------------------------------------------
+ */
+
+static void read_packers(const char *run, struct plm_activity *activity)
+{
+  char *text = NULL;
+  if (plm_peers_read(run, "trainer", &text, NULL) != PLM_OK) return;
+  cJSON *packers = plm_json_line(text);
+  free(text);
+  activity->heard = true;
+  activity->packers = (size_t)cJSON_GetArraySize(packers);
+  cJSON_Delete(packers);
+}
+
+static bool saves(const char *run)
+{
+  static const char unfinished[] = ".tmp-step_";
+  char path[PLM_PATH_SIZE];
+  const struct dirent *entry;
+  bool found = false;
+  DIR *folder =
+      plm_path_join(path, run, PLM_RUN_CHECKPOINTS, NULL) == PLM_OK ? opendir(path) : NULL;
+  if (folder == NULL) return false;
+  while (!found && (entry = readdir(folder)) != NULL)
+    found = strncmp(entry->d_name, unfinished, sizeof unfinished - 1) == 0;
+  closedir(folder);
+  return found;
+}
+
+/* A lock file is written when the lock is taken. */
+static double lock_age_s(const char *run)
+{
+  char path[PLM_PATH_SIZE];
+  struct stat info;
+  if (plm_path_join(path, run, "trainer.lock", NULL) != PLM_OK || stat(path, &info) != 0)
+    return 0.0;
+  return fmax(0.0, plm_clock_wall_s() - (double)info.st_mtim.tv_sec);
+}
+
+/* ---- text ------------------------------------------------------------------------------------ */
+
+static void duration(double seconds, char text[24])
+{
+  if (seconds < 120)
+    snprintf(text, 24, "%.0f s", seconds);
+  else if (seconds < 7200)
+    snprintf(text, 24, "%.0f min", seconds / 60);
+  else
+    snprintf(text, 24, "%.0f h", seconds / 3600);
+}
+
+static void describe(struct plm_activity *activity)
+{
+  const double silence_s = fmax(SILENCE_S, SILENCE_STEPS * activity->step_s);
+  char time[24];
+  duration(activity->age_s, time);
+  activity->text[0] = '\0';
+  if (activity->heard && activity->packers == 0 && activity->age_s >= WAIT_S)
+    snprintf(activity->text, sizeof activity->text, "waiting for packers %s", time);
+  else if (activity->age_s >= silence_s && activity->saves)
+    snprintf(activity->text, sizeof activity->text, "writing a checkpoint, no step for %s", time);
+  else if (activity->age_s >= silence_s && (activity->stepped || !activity->heard))
+    snprintf(activity->text, sizeof activity->text, "no step for %s", time);
+}
+
+void plm_activity_read(const char *run, double process_age_s, struct plm_activity *activity)
+{
+  *activity = (struct plm_activity){0};
+  read_steps(run, process_age_s >= 0 ? process_age_s : lock_age_s(run), activity);
+  read_packers(run, activity);
+  activity->saves = saves(run);
+  describe(activity);
+}
