@@ -2,6 +2,7 @@
 #include "trainer/data_cursor.h"
 
 #include <cjson/cJSON.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +31,16 @@ void plm_data_cursor_position(const struct plm_data_cursor *cursor, uint64_t *ep
 {
   *epoch = cursor->epoch_count;
   *chunk = cursor->chunks - cursor->passed;
+}
+
+double plm_data_cursor_epochs(const struct plm_data_cursor *cursor)
+{
+  const struct plm_data_cursor *of = cursor->source_count > 0 ? &cursor->sources[0] : cursor;
+  const uint64_t chunk = of->chunks - of->passed;
+  if (chunk == 0) return (double)of->epoch_count;
+  return of->current_total == 0
+             ? (double)NAN
+             : (double)of->epoch_count + (double)chunk / (double)of->current_total;
 }
 
 /* ---- sources ------------------------------------------------------------------------------- */

@@ -42,6 +42,10 @@ void plm_data_cursor_deinit(struct plm_data_cursor *cursor);
 void plm_data_cursor_position(const struct plm_data_cursor *cursor, uint64_t *epoch,
                               uint64_t *chunk);
 
+/* Epochs of the corpus that were consumed, with the part of the last one; of a mixture, those of
+ * its first source. NAN if the length of the cursor's epoch is not known yet. */
+double plm_data_cursor_epochs(const struct plm_data_cursor *cursor);
+
 /* Makes the cursor one of a mixture, or adds sources to one: it then has `count` sources, which is
  * at least as many as before. The corpus of a run without a mixture becomes source 0, and keeps its
  * position. plans and fingerprints are those of all sources; only new ones are taken. */

@@ -128,6 +128,7 @@ static cJSON *build(const struct plm_step_line *line, int64_t resumed_step)
   plm_metrics_number(json, "mask_rate", line->mask_rate);
   plm_metrics_integer(json, "window", result->window);
   plm_metrics_integer(json, "tokens", line->tokens);
+  plm_metrics_number(json, "epoch", line->epoch);
   plm_metrics_number(json, "padding_fraction", 1 - real / padded);
   plm_metrics_integer(json, "skipped_updates", line->skipped_updates);
   if (result->norms != NULL) add_norms(json, result->norms);

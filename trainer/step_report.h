@@ -17,6 +17,7 @@ struct plm_step_line {
   struct plm_learning_rates rates;
   double mask_rate;
   uint64_t tokens;          /* of the run */
+  double epoch;             /* plm_data_cursor_epochs */
   uint64_t skipped_updates; /* of the run */
   bool exact;
   double step_s, data_wait_s, checkpoint_s; /* step_s includes data_wait_s, not checkpoint_s */

@@ -126,6 +126,7 @@ static plm_status report_step(struct plm_trainer *trainer, const struct plm_step
       .rates = plm_optimizer_rates(&trainer->config->trainer, state->step - 1),
       .mask_rate = plm_objective_mean_rate(&trainer->objective, state->step - 1),
       .tokens = state->tokens,
+      .epoch = plm_data_cursor_epochs(&state->cursor),
       .skipped_updates = state->skipped_updates,
       .exact = state->exact,
       .step_s = step_s,

@@ -155,6 +155,7 @@ plm_status plm_trainer_state_print(const struct plm_trainer_state *state,
   for (size_t i = 0; i < FIELD_COUNT; i++) put(json, &fields[i], state);
   put_algorithms(json, state->algorithms);
   cJSON_AddItemToObject(json, "cursor", plm_data_cursor_to_json(&state->cursor));
+  plm_metrics_number(json, "epoch", plm_data_cursor_epochs(&state->cursor)); /* for readers */
   put_schedules(json, config, state->step);
   cJSON_AddItemToObject(json, "history",
                         state->history != NULL ? cJSON_Duplicate(state->history, 1)

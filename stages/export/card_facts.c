@@ -2,6 +2,7 @@
 #include "stages/export/card_facts.h"
 
 #include <cjson/cJSON.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +28,7 @@ static plm_status take_state(struct plm_card_facts *facts, const cJSON *state,
   PLM_TRY(plm_config_load_text(yaml, strlen(yaml), &facts->config, error));
   facts->trained = true;
   facts->tokens = (uint64_t)plm_json_number(counters, "tokens", 0);
+  facts->epochs = plm_json_number(state, "epoch", (double)NAN);
   const char *precision = plm_json_string(resolved, "precision", "");
   const bool half = strcmp(precision, "bf16") == 0;
   snprintf(facts->precision, sizeof facts->precision, "%s", half ? "bf16" : "fp32");

@@ -25,6 +25,7 @@ struct plm_card_facts {
   bool trained; /* trainer.json exists: config, tokens, precision, fingerprint are set */
   struct plm_config config; /* as at the checkpoint */
   uint64_t tokens;          /* seen during training */
+  double epochs;            /* of the corpus; NAN: unknown */
   char precision[16];
   char fingerprint[PLM_HASH_HEX_SIZE]; /* of the corpus */
   bool corpus_known;                   /* the corpus with this fingerprint is still there */

@@ -370,6 +370,7 @@ static void put_training(const struct plm_card_facts *facts, struct plm_text *te
   row(text, "steps", "%s of %s", plm_format_count(facts->folder->step, a),
       plm_format_count(trainer->steps, b));
   row(text, "tokens seen", "%s", plm_format_count(facts->tokens, a));
+  if (facts->epochs > 0) row(text, "epochs", "%.3g", facts->epochs);
   row(text, "tokens per step", "%s, including padding", plm_format_count(trainer->batch_tokens, a));
   row(text, "optimizer", "%s; learning rates %g (matrices), %g (embeddings), %g (head)",
       plm_optimizer_names[trainer->optimizer.name], trainer->optimizer.lr_hidden,

@@ -41,7 +41,8 @@ void live_open(struct plm_supervisor *supervisor)
 {
   struct screen *screen = &supervisor->screen;
   char path[PLM_PATH_SIZE];
-  screen->facts.loss = screen->facts.tokens_per_second = screen->facts.left_s = (double)NAN;
+  screen->facts.loss = screen->facts.tokens_per_second = screen->facts.left_s =
+      screen->facts.epoch = (double)NAN;
   screen->facts.steps = supervisor->config->trainer.steps;
   snprintf(path, sizeof path, "%s/%s", supervisor->run, PLM_RUN_TRAINER_METRICS);
   plm_tail_init(&screen->trainer, path, plm_tail_find(path, 0, LINES_AT_START));
@@ -67,6 +68,7 @@ static void trainer_line(void *context, const char *line)
   if (json != NULL && step >= 0) {
     facts->step = (uint64_t)step;
     facts->loss = plm_json_number(json, "loss", (double)NAN);
+    facts->epoch = plm_json_number(json, "epoch", (double)NAN);
     plm_live_curve_add(&facts->curve, facts->step, facts->steps, facts->loss);
     if (rate > 0) facts->tokens_per_second = smoothed(facts->tokens_per_second, rate);
     if (step_ms > 0) screen->step_ms = smoothed(screen->step_ms, step_ms);

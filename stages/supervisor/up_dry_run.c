@@ -11,6 +11,7 @@
 #include "common/base/json.h"
 #include "common/base/printable.h"
 #include "stages/supervisor/gang_command.h"
+#include "stages/supervisor/run_length.h"
 #include "stages/supervisor/run_ports.h"
 #include "stages/supervisor/trainer_plan.h"
 
@@ -121,6 +122,7 @@ static void say_memory(const struct plm_dry_run *run)
 {
   const struct plm_config *config = run->config;
   cJSON *json = plm_trainer_plan_ask(run->program_directory, config, NULL);
+  plm_run_length_say(config, plm_json_number(json, "parameter_count", 0.0));
   printf("memory\n");
   if (json == NULL) {
     printf("  unknown: plm-trainer did not answer\n");

@@ -125,6 +125,7 @@ static void loss_line(const struct plm_live_facts *facts, size_t columns, bool u
   else
     append(line->text, "loss unknown  ");
   append_curve(&facts->curve, unicode, line->text);
+  if (facts->epoch > 0) append(line->text, "  epoch %.2f", facts->epoch);
   finish(line, "loss", green, columns);
 }
 

@@ -18,6 +18,7 @@
   X(lr_head)                  \
   X(lr_scalar)                \
   X(tokens)                   \
+  X(epoch)                    \
   X(tokens_per_second)        \
   X(padding_fraction)         \
   X(grad_norm)                \

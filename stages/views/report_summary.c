@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/model/model.h"
 #include "stages/views/report.h"
 
 enum { CELL_SIZE = 256 };
@@ -75,6 +76,22 @@ static void tokens(const struct plm_report_run *run, char cell[CELL_SIZE])
 {
   const double value = last_of(plm_report_curve(run, PLM_REPORT_TRAINER_tokens));
   if (isfinite(value)) with_commas(value, cell);
+}
+
+static void epochs(const struct plm_report_run *run, char cell[CELL_SIZE])
+{
+  const double value = last_of(plm_report_curve(run, PLM_REPORT_TRAINER_epoch));
+  if (isfinite(value)) snprintf(cell, CELL_SIZE, "%.3g", value);
+}
+
+static void parameters(const struct plm_report_run *run, char cell[CELL_SIZE])
+{
+  struct plm_parameter *table = NULL;
+  size_t count, elements, sum = 0;
+  if (plm_model_parameters(&run->config.model, &table, &count, &elements, NULL) != PLM_OK) return;
+  for (size_t i = 0; i < count; i++) sum += table[i].count;
+  free(table);
+  with_commas((double)sum, cell);
 }
 
 static void training_loss(const struct plm_report_run *run, char cell[CELL_SIZE])
@@ -172,7 +189,9 @@ void plm_report_summary(struct plm_text *text, const struct plm_report_run *runs
   } rows[] = {
       {"state", state},
       {"steps", steps},
+      {"parameters", parameters},
       {"tokens, without padding", tokens},
+      {"epochs", epochs},
       {"time in steps", duration},
       {"loss of the last step", training_loss},
       {"lowest validation loss", validation_loss},

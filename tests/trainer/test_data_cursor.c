@@ -1,4 +1,5 @@
 /* trainer/data_cursor: finished epochs, the hash over what was consumed, and JSON. */
+#include <math.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -62,14 +63,20 @@ static void a_batch_spans_as_many_epochs_as_it_needs(void **state)
   struct plm_data_cursor cursor;
   assert_int_equal(plm_data_cursor_init(&cursor, (struct plm_hash){1, 2}, 7, NULL), PLM_OK);
   expect_position(&cursor, 0, 0);
+  assert_true(plm_data_cursor_epochs(&cursor) == 0);
   consume(&cursor, 2, 1, &epochs);
   expect_position(&cursor, 0, 2);
+  assert_true(plm_data_cursor_epochs(&cursor) == 2.0 / 3);
   consume(&cursor, 1, 1, &epochs);
   expect_position(&cursor, 1, 0);
+  assert_true(plm_data_cursor_epochs(&cursor) == 1);
   assert_int_equal(epochs.highest_asked,
                    0); /* the size of an epoch is not asked for before it begins */
   consume(&cursor, 8, 1, &epochs);
   expect_position(&cursor, 3, 2);
+  assert_true(plm_data_cursor_epochs(&cursor) == 3.2);
+  cursor.current_total = 0; /* as after a resume */
+  assert_true(isnan(plm_data_cursor_epochs(&cursor)));
   assert_int_equal(cursor.epoch_count, 3);
   assert_int_equal(cursor.chunks, 11);
   plm_data_cursor_deinit(&cursor);

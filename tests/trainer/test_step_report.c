@@ -35,6 +35,7 @@ static struct plm_step_line line_of(const struct plm_step_result *result)
                                .result = result,
                                .mask_rate = 0.1875,
                                .tokens = 4242,
+                               .epoch = 1.5,
                                .skipped_updates = 3,
                                .exact = true,
                                .step_s = 0.5,
@@ -95,11 +96,12 @@ static void each_metric_has_its_own_value(void **state)
   const struct plm_step_line line = line_of(&result);
   char *text = text_of(&line, "values");
   assert_string_equal(
-      text, "{\"step\":7,\"loss\":2.5,\"accuracy\":0.375,\"lr_hidden\":0.5,\"lr_embed\":0.25,"
-            "\"lr_head\":0.015625,\"lr_scalar\":0.03125,\"grad_norm\":0.75,\"clip_norm\":1.25,"
-            "\"mask_rate\":0.1875,\"window\":512,\"tokens\":4242,\"padding_fraction\":0.25,"
-            "\"skipped_updates\":3,\"tokens_per_second\":1200,\"padded_tokens_per_second\":1600,"
-            "\"step_ms\":500,\"data_wait_ms\":125,\"checkpoint_ms\":62.5,\"mfu\":0.25}");
+      text,
+      "{\"step\":7,\"loss\":2.5,\"accuracy\":0.375,\"lr_hidden\":0.5,\"lr_embed\":0.25,"
+      "\"lr_head\":0.015625,\"lr_scalar\":0.03125,\"grad_norm\":0.75,\"clip_norm\":1.25,"
+      "\"mask_rate\":0.1875,\"window\":512,\"tokens\":4242,\"epoch\":1.5,\"padding_fraction\":0.25,"
+      "\"skipped_updates\":3,\"tokens_per_second\":1200,\"padded_tokens_per_second\":1600,"
+      "\"step_ms\":500,\"data_wait_ms\":125,\"checkpoint_ms\":62.5,\"mfu\":0.25}");
   free(text);
 }
 
@@ -114,12 +116,13 @@ static void what_is_not_known_is_null_or_missing(void **state)
   line.exact = false;
   char *text = text_of(&line, "unknown");
   assert_string_equal(
-      text, "{\"step\":7,\"loss\":null,\"accuracy\":null,\"lr_hidden\":0.5,\"lr_embed\":0.25,"
-            "\"lr_head\":0.015625,\"lr_scalar\":0.03125,\"grad_norm\":null,\"clip_norm\":1.25,"
-            "\"mask_rate\":0.1875,\"window\":512,\"tokens\":4242,\"padding_fraction\":0.25,"
-            "\"skipped_updates\":3,\"exact\":false,\"tokens_per_second\":1200,"
-            "\"padded_tokens_per_second\":1600,\"step_ms\":500,\"data_wait_ms\":125,"
-            "\"checkpoint_ms\":62.5,\"mfu\":null,\"slowest_rank\":0}");
+      text,
+      "{\"step\":7,\"loss\":null,\"accuracy\":null,\"lr_hidden\":0.5,\"lr_embed\":0.25,"
+      "\"lr_head\":0.015625,\"lr_scalar\":0.03125,\"grad_norm\":null,\"clip_norm\":1.25,"
+      "\"mask_rate\":0.1875,\"window\":512,\"tokens\":4242,\"epoch\":1.5,\"padding_fraction\":0.25,"
+      "\"skipped_updates\":3,\"exact\":false,\"tokens_per_second\":1200,"
+      "\"padded_tokens_per_second\":1600,\"step_ms\":500,\"data_wait_ms\":125,"
+      "\"checkpoint_ms\":62.5,\"mfu\":null,\"slowest_rank\":0}");
   free(text);
 }
 

@@ -142,6 +142,9 @@ command lines
   HERE/bin/plm-trainer -c HERE/mixed/pipeline.yaml --run HERE/mixed --fingerprint N
   HERE/bin/plm-evaluator -c HERE/mixed/pipeline.yaml --run HERE/mixed
   HERE/bin/plm-packer -c HERE/mixed/pipeline.yaml --run HERE/mixed
+length
+  1,000 steps are 444 epochs of 47 sequences of the first corpus
+  advice        beyond 4 epochs, repeated data teaches less and less (Muennighoff et al., 2023): 4 epochs are 9 steps
 memory
   trainer       0.0 MB for 0 parameters (free memory is unknown: no answer)
 disk

@@ -67,6 +67,7 @@ static void first_run(struct plm_report_run *run)
   train(run, PLM_REPORT_TRAINER_lr_head, 4, (double[]){0.05, 0.1, 0.1, 0.05});
   train(run, PLM_REPORT_TRAINER_lr_scalar, 4, (double[]){0.25, 0.5, 0.5, 0.1});
   train(run, PLM_REPORT_TRAINER_tokens, 4, (double[]){1000, 2000, 3000, 1234567});
+  train(run, PLM_REPORT_TRAINER_epoch, 4, (double[]){0.5, 1, 1.5, 2.25});
   train(run, PLM_REPORT_TRAINER_tokens_per_second, 4, (double[]){9, 4000, 1000, 2000});
   train(run, PLM_REPORT_TRAINER_padding_fraction, 4, (double[]){0.1, 0.2, 0.1, 0.2});
   train(run, PLM_REPORT_TRAINER_grad_norm, 4, (double[]){8, 4, 2, 1});
