@@ -132,6 +132,7 @@ static cJSON *build(const struct plm_step_line *line, int64_t resumed_step)
   plm_metrics_number(json, "padding_fraction", 1 - real / padded);
   plm_metrics_integer(json, "skipped_updates", line->skipped_updates);
   if (result->norms != NULL) add_norms(json, result->norms);
+  if (line->warning != NULL) plm_metrics_string(json, "warning", line->warning);
   if (resumed_step >= 0) plm_metrics_integer(json, "resumed", (uint64_t)resumed_step);
   if (!line->exact) cJSON_AddBoolToObject(json, "exact", false);
   plm_metrics_number(json, "tokens_per_second", real / line->step_s);

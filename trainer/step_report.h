@@ -14,6 +14,7 @@
 struct plm_step_line {
   uint64_t step; /* from 1 */
   const struct plm_step_result *result;
+  const char *warning; /* plm_health_judge; NULL: none */
   struct plm_learning_rates rates;
   double mask_rate;
   uint64_t tokens;          /* of the run */

@@ -23,6 +23,7 @@
 #include "common/wire/announce.h"
 #include "trainer/clip.h"
 #include "trainer/data_mixture.h"
+#include "trainer/health.h"
 #include "trainer/input.h"
 #include "trainer/objective.h"
 #include "trainer/optimizers.h"
@@ -66,6 +67,8 @@ struct plm_trainer {
   struct plm_publisher *publisher;
   bool snapshot_on_its_way; /* copies into it may still run, so the writer does not have it yet */
   struct plm_step_report *report;
+
+  struct plm_health health;
 
   double last_step_s;       /* duration of the previous step; 0 if there was none */
   double checkpoint_s;      /* time lost to checkpoints since the last line of metrics */

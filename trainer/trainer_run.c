@@ -104,9 +104,11 @@ static plm_status compute(struct plm_trainer *trainer, struct plm_input_slot *sl
   meanwhile(trainer);
   PLM_TRY(plm_step_finish(trainer->step, &slot->input, result, error));
   trainer->last_step_s = plm_clock_seconds_since(trainer->step_started_ns);
-  if (plm_ranks_first(trainer->ranks)) /* only rank 0 has the whole batch */
+  if (plm_ranks_first(trainer->ranks)) { /* only rank 0 has the whole batch */
     PLM_TRY(
         plm_data_cursor_consume(&state->cursor, &slot->batch, plm_input_epoch_chunks, slot, error));
+    plm_health_count(&trainer->health, trainer->config->data.tokenizer, &slot->batch);
+  }
   state->step++;
   state->tokens += result->totals.real_tokens;
   state->skipped_updates += result->skipped;
@@ -120,9 +122,14 @@ static plm_status report_step(struct plm_trainer *trainer, const struct plm_step
                               double step_s, double data_wait_s, struct plm_error *error)
 {
   const struct plm_trainer_state *state = &trainer->state;
+  const struct plm_health_step looked = {.step = state->step,
+                                         .loss = result->loss,
+                                         .grad_norm = result->grad_norm,
+                                         .skipped = result->skipped};
   const struct plm_step_line line = {
       .step = state->step,
       .result = result,
+      .warning = plm_health_judge(&trainer->health, &trainer->config->trainer, &looked),
       .rates = plm_optimizer_rates(&trainer->config->trainer, state->step - 1),
       .mask_rate = plm_objective_mean_rate(&trainer->objective, state->step - 1),
       .tokens = state->tokens,

@@ -37,6 +37,7 @@ static const struct plm_metric_field table[] = {
     {"mfu", T, M, "", "model FLOPs divided by what a large product achieves"},
     {"memory_bytes", T, M, "bytes", "memory held by the trainer"},
     {"slowest_rank", T, M, "", "rank that computed longest in the step; absent with one rank"},
+    {"warning", T, W, "", "sign that training has gone wrong; otherwise absent"},
     {"resumed", T, W, "",
      "in the first step after a resume: the step after which it continued; otherwise absent"},
     {"exact", T, W, "", "false after a resume that cannot be bit-exact; otherwise absent"},

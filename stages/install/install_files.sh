@@ -65,7 +65,7 @@ install_files() {
   install_completions
   "$BUILD/bin/plm-pipeline" manual --all "$to/share/man"
   install -m 644 README.md ARCHITECTURE.md CONTRIBUTING.md LICENSE pipeline.yaml "$documents"
-  install -m 644 doc/*.md doc/grafana-dashboard.json "$documents/doc"
+  install -m 644 doc/*.md doc/grafana-dashboard.json doc/alerts.yml "$documents/doc"
   install -m 644 doc/images/* "$documents/doc/images"
   for unit in "${units[@]}"; do
     sed "s|@BIN@|$PREFIX/bin|" "stages/systemd/$unit.in" >"$to/lib/systemd/system/$unit"

@@ -69,6 +69,8 @@ static void trainer_line(void *context, const char *line)
     facts->step = (uint64_t)step;
     facts->loss = plm_json_number(json, "loss", (double)NAN);
     facts->epoch = plm_json_number(json, "epoch", (double)NAN);
+    plm_printable(facts->warning, sizeof facts->warning, plm_json_string(json, "warning", ""),
+                  PLM_PRINTABLE_LINE);
     plm_live_curve_add(&facts->curve, facts->step, facts->steps, facts->loss);
     if (rate > 0) facts->tokens_per_second = smoothed(facts->tokens_per_second, rate);
     if (step_ms > 0) screen->step_ms = smoothed(screen->step_ms, step_ms);

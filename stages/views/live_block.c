@@ -124,6 +124,11 @@ static void loss_line(const struct plm_live_facts *facts, size_t columns, bool u
     append(line->text, "loss %.4f  ", facts->loss);
   else
     append(line->text, "loss unknown  ");
+  if (facts->warning[0] != '\0') {
+    append(line->text, "WARNING: %s", facts->warning);
+    finish(line, line->text, yellow, columns);
+    return;
+  }
   append_curve(&facts->curve, unicode, line->text);
   if (facts->epoch > 0) append(line->text, "  epoch %.2f", facts->epoch);
   finish(line, "loss", green, columns);

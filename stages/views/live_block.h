@@ -27,6 +27,7 @@ struct plm_live_facts {
   char activity[64];           /* shown instead of both if it is not "": "no step for 3 min" */
   double epoch;                /* 0 or NAN: not shown */
   struct plm_live_curve curve; /* of the loss */
+  char warning[32];            /* a sign that training has gone wrong; "": none */
   char packers[128];           /* "0: 25.1k/s, 1: standby"; "" if none serves */
   char evaluation[128];        /* "valid 2.7123, accuracy 21.5 % at step 150"; "": none yet */
   bool has_checkpoint;

@@ -34,6 +34,9 @@ version=$("$installed/bin/plm-pipeline" --version | grep -oE '[0-9]+\.[0-9]+\.[0
   fail "pkg-config names a library, but there is none"
 documents=$installed/share/doc/plm-pipeline
 [ -s "$documents/README.md" ] || fail "no README.md"
+for file in grafana-dashboard.json alerts.yml; do
+  [ -s "$documents/doc/$file" ] || fail "no $file"
+done
 for link in $(grep -ohE '\]\([^)h#:][^)#:]*' "$documents/README.md" | cut -c 3-); do
   [ -e "$documents/$link" ] || fail "the installed README.md refers to $link, which is not installed"
 done

@@ -74,6 +74,13 @@ static void the_curve_falls_with_the_loss(void **state)
   struct plm_live_line lines[PLM_LIVE_LINES];
   plm_live_compose(&facts, 79, false, lines);
   assert_string_equal(lines[1].text, "loss 2.7311  ##***+++==--,_          ");
+  facts.epoch = 1.239;
+  plm_live_compose(&facts, 79, false, lines);
+  assert_string_equal(lines[1].text, "loss 2.7311  ##***+++==--,_            epoch 1.24");
+  strcpy(facts.warning, "gradient is 0");
+  plm_live_compose(&facts, 79, false, lines);
+  assert_string_equal(lines[1].text, "loss 2.7311  WARNING: gradient is 0");
+  assert_int_equal(lines[1].label, strlen(lines[1].text));
   facts = (struct plm_live_facts){.step = 1, .steps = 1000, .loss = (double)NAN};
   plm_live_curve_add(&facts.curve, 1, 1000, (double)NAN);
   plm_live_curve_add(&facts.curve, 1001, 1000, 1);
