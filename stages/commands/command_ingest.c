@@ -1,4 +1,5 @@
 /* `plm-pipeline ingest IN... --corpus DIR`: turns files of sequences into a corpus. */
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -18,6 +19,8 @@ static const struct plm_option options[] = {
     {0, "clusters", "FILE.tsv",
      "lines of representative and member: each cluster stays in one split, and the corpus keeps "
      "the clusters"},
+    {0, "unclustered", "SHARE",
+     "with --clusters: the largest share of sequences that FILE.tsv may lack (default 0.01)"},
     {0, "deduplicate", NULL, "drop repeated sequences (takes up to 25 bytes of memory for each)"},
     {0, "min-length", "N", "drop sequences with fewer residues (default 1)"},
     {0, "max-residues", "N", "drop sequences with more residues (default 1048576)"},
@@ -53,6 +56,20 @@ static plm_status take_numbers(const struct plm_arguments *arguments,
   return plm_arguments_within(arguments, "jobs", 1, MOST_JOBS, &ingest->jobs, error);
 }
 
+static plm_status take_unclustered(const struct plm_arguments *arguments, double *share,
+                                   struct plm_error *error)
+{
+  const char *text = plm_arguments_get(arguments, "unclustered");
+  *share = 0.01;
+  if (text == NULL) return PLM_OK;
+  char *end;
+  *share = strtod(text, &end);
+  if (end == text || *end != '\0' || !(*share >= 0 && *share <= 1))
+    return plm_error_set(error, PLM_USAGE, "--unclustered %.80s is not a share from 0 to 1", text);
+  if (plm_arguments_has(arguments, "clusters")) return PLM_OK;
+  return plm_error_set(error, PLM_USAGE, "--unclustered belongs to --clusters FILE.tsv");
+}
+
 static plm_status take_options(const struct plm_arguments *arguments,
                                struct plm_ingest_options *ingest, struct plm_error *error)
 {
@@ -76,6 +93,7 @@ static plm_status take_options(const struct plm_arguments *arguments,
                           "a corpus is a folder, so it cannot be written to standard output; "
                           "name a folder, or --corpus ./- for one that is called -");
   }
+  PLM_TRY(take_unclustered(arguments, &ingest->unclustered, error));
   PLM_TRY(plm_split_rule_parse(split != NULL ? split : "train=0.98,valid=0.01,test=0.01",
                                &ingest->splits, error));
   if (tokenizer == NULL || strcmp(tokenizer, "esm") == 0)
@@ -148,8 +166,12 @@ const struct plm_command plm_command_ingest = {
         "<unk>. Any other character makes a record bad: it is reported and skipped.\n\n"
         "The hash of a sequence decides its split, so a sequence is always in the same one. "
         "Homologous proteins may be in different splits; --clusters keeps each cluster in one "
-        "split and places its sequences next to each other. A sequence that FILE.tsv does not name "
-        "is a cluster of its own. A sequence that it puts into several clusters stays in the "
+        "split and places its sequences next to each other. `mmseqs easy-cluster IN.fasta NAME "
+        "TEMPORARY` writes such a file, NAME_cluster.tsv; the names that MMseqs2 shortens are "
+        "found. "
+        "A sequence that FILE.tsv does not name "
+        "is a cluster of its own; if there are more than --unclustered allows, ingest stops. A "
+        "sequence that it puts into several clusters stays in the "
         "first; "
         "with --strict, it is an error. --clusters needs room on the disk for the sequences as "
         "text.\n\n"

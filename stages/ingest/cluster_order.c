@@ -9,6 +9,8 @@
 #include <unistd.h>
 
 #include "common/base/file.h"
+#include "common/base/hash.h"
+#include "common/base/text.h"
 #include "common/run/stop.h"
 #include "stages/ingest/group_compressor.h"
 #include "stages/ingest/temporary_index.h"
@@ -17,6 +19,7 @@ enum {
   WRITE_BYTES = 1 << 20, /* collected before they are written to the file */
   READ_AHEAD = 256,      /* documents that the kernel is asked to read ahead */
   TOGETHER = 1 << 18,    /* documents whose places in the index are looked for together */
+  UNMATCHED_SHOWN = 3,
 };
 
 /* The tables of the index. */
@@ -36,13 +39,19 @@ struct place {
   uint32_t name_size, size;
 };
 
+/* What is known of a document before it is placed: a record of the file of keys, which has them in
+ * the order of ingest. */
+struct arrival {
+  uint64_t names[PLM_MEMBER_RULES]; /* hashes of its name by each rule */
+  struct place place;
+};
+
 /* A document that is not in the index yet. */
 struct waiting {
-  struct plm_cluster_key key;
+  struct arrival arrival;
   uint64_t representative; /* hash of the name of the cluster's representative */
   uint64_t first;          /* document of the cluster */
   uint64_t number;
-  struct place place;
   bool found; /* a line of the table names it */
 };
 
@@ -51,23 +60,39 @@ struct plm_cluster_order {
   struct waiting *waiting; /* (TOGETHER) */
   size_t waiting_count;
   uint64_t without_member;
+  double unmatched_limit;
+  uint64_t matched[PLM_MEMBER_RULES]; /* documents that the table names by each rule */
+  enum plm_member_rule rule;          /* the one that holds */
+  struct plm_text unmatched;          /* the first names that the table lacks */
+  int unmatched_shown;
   struct plm_temporary_index *index;
   struct plm_cluster_table *table;
-  char path[PLM_PATH_SIZE];
-  int file;
+  const char *table_path; /* borrowed */
+  char path[PLM_PATH_SIZE], keys_path[PLM_PATH_SIZE];
+  int file, keys;
   uint64_t documents;
   uint64_t file_bytes; /* with those in `pending` */
   struct plm_bytes pending;
 };
 
+static plm_status create(const char *directory, const char *name, char path[PLM_PATH_SIZE],
+                         int *file, struct plm_error *error)
+{
+  PLM_TRY(plm_path_join(path, directory, name, error));
+  *file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  return *file < 0 ? plm_error_errno(error, "cannot create %s", path) : PLM_OK;
+}
+
 plm_status plm_cluster_order_open(const char *directory, const char *path, bool strict,
-                                  const struct plm_split_rule *splits,
+                                  double unmatched_limit, const struct plm_split_rule *splits,
                                   struct plm_cluster_order **order, struct plm_error *error)
 {
   *order = NULL;
   struct plm_cluster_order *opened = calloc(1, sizeof *opened);
   if (opened == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
-  opened->file = -1;
+  opened->file = opened->keys = -1;
+  opened->table_path = path;
+  opened->unmatched_limit = unmatched_limit;
   opened->splits = splits;
   plm_status status = plm_temporary_index_open(directory, TABLES, &opened->index, error);
   if (status == PLM_OK)
@@ -77,11 +102,8 @@ plm_status plm_cluster_order_open(const char *directory, const char *path, bool 
     opened->waiting = malloc(TOGETHER * sizeof *opened->waiting);
     if (opened->waiting == NULL) status = plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   }
-  if (status == PLM_OK) status = plm_path_join(opened->path, directory, "documents", error);
-  if (status == PLM_OK) {
-    opened->file = open(opened->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (opened->file < 0) status = plm_error_errno(error, "cannot create %s", opened->path);
-  }
+  if (status == PLM_OK) status = create(directory, "documents", opened->path, &opened->file, error);
+  if (status == PLM_OK) status = create(directory, "keys", opened->keys_path, &opened->keys, error);
   if (status != PLM_OK)
     plm_cluster_order_close(opened);
   else
@@ -93,6 +115,8 @@ void plm_cluster_order_close(struct plm_cluster_order *order)
 {
   if (order == NULL) return;
   if (order->file >= 0) close(order->file);
+  if (order->keys >= 0) close(order->keys);
+  plm_text_deinit(&order->unmatched);
   free(order->pending.data);
   free(order->waiting);
   plm_cluster_table_close(order->table);
@@ -107,16 +131,32 @@ struct plm_cluster_counts plm_cluster_order_counts(const struct plm_cluster_orde
   return counts;
 }
 
+enum plm_member_rule plm_cluster_order_rule(const struct plm_cluster_order *order)
+{
+  return order->rule;
+}
+
+const char *plm_cluster_order_unmatched(const struct plm_cluster_order *order)
+{
+  return order->unmatched.data == NULL ? "" : order->unmatched.data;
+}
+
 /* ---- collecting ------------------------------------------------------------------------------ */
 
-static plm_status flush(struct plm_cluster_order *order, struct plm_error *error)
+static plm_status write_all(int file, const char *path, const void *bytes, size_t size,
+                            struct plm_error *error)
 {
-  const plm_status status =
-      plm_file_write_all(order->file, order->pending.data, order->pending.size, order->path, error);
-  order->pending.size = 0;
+  const plm_status status = plm_file_write_all(file, bytes, size, path, error);
   if (status == PLM_NO_SPACE)
     plm_error_hint(error, "with --clusters, ingest also needs the size of the sequences as text");
   return status;
+}
+
+static plm_status flush(struct plm_cluster_order *order, struct plm_error *error)
+{
+  const size_t size = order->pending.size;
+  order->pending.size = 0;
+  return write_all(order->file, order->path, order->pending.data, size, error);
 }
 
 static plm_status append(struct plm_cluster_order *order, const void *bytes, size_t size,
@@ -135,16 +175,17 @@ static int compare(uint64_t a, uint64_t b)
   return a < b ? -1 : a > b;
 }
 
-static int by_name(const void *left, const void *right)
+static int by_key(const void *left, const void *right, void *rule)
 {
   const struct waiting *a = left, *b = right;
-  return compare(a->key.name, b->key.name);
+  const int r = *(const int *)rule;
+  return compare(a->arrival.names[r], b->arrival.names[r]);
 }
 
-static int by_accession(const void *left, const void *right)
+static int by_number(const void *left, const void *right)
 {
   const struct waiting *a = left, *b = right;
-  return compare(a->key.accession, b->key.accession);
+  return compare(a->number, b->number);
 }
 
 static int by_representative(const void *left, const void *right)
@@ -166,27 +207,106 @@ static void sort(struct plm_cluster_order *order, int (*by)(const void *, const 
   qsort(order->waiting, order->waiting_count, sizeof *order->waiting, by);
 }
 
-/* Finds the representatives, by the names and then by the accessions. */
-static plm_status find_representatives(struct plm_cluster_order *order, struct plm_error *error)
+static void sort_by_key(struct plm_cluster_order *order, int rule)
 {
-  sort(order, by_name);
+  qsort_r(order->waiting, order->waiting_count, sizeof *order->waiting, by_key, &rule);
+}
+
+/* Counts the waiting documents that the table names by a rule. */
+static plm_status count_matches(struct plm_cluster_order *order, int rule, uint64_t *count,
+                                struct plm_error *error)
+{
+  sort_by_key(order, rule);
+  *count = 0;
   for (size_t i = 0; i < order->waiting_count; i++) {
-    struct waiting *next = &order->waiting[i];
-    PLM_TRY(plm_cluster_table_find(order->table, next->key.name, &next->representative,
-                                   &next->found, error));
-  }
-  sort(order, by_accession);
-  for (size_t i = 0; i < order->waiting_count; i++) {
-    struct waiting *next = &order->waiting[i];
-    if (next->found) continue;
-    if (next->key.accession != next->key.name)
-      PLM_TRY(plm_cluster_table_find(order->table, next->key.accession, &next->representative,
-                                     &next->found, error));
-    if (next->found) continue;
-    next->representative = next->key.accession;
-    order->without_member++;
+    bool found;
+    PLM_TRY(
+        plm_cluster_table_has(order->table, order->waiting[i].arrival.names[rule], &found, error));
+    *count += found;
   }
   return PLM_OK;
+}
+
+/* Whether the rule gives one of the waiting documents another name than the rule before it. */
+static bool differs(const struct plm_cluster_order *order, int rule)
+{
+  for (size_t i = 0; i < order->waiting_count; i++) {
+    const uint64_t *names = order->waiting[i].arrival.names;
+    if (names[rule] != names[rule - 1]) return true;
+  }
+  return false;
+}
+
+/* Writes the waiting documents to the file of keys, and counts those that the table names by each
+ * rule. */
+static plm_status put_aside(struct plm_cluster_order *order, struct plm_error *error)
+{
+  struct plm_bytes records = {0};
+  plm_status status =
+      plm_bytes_reserve(&records, order->waiting_count * sizeof(struct arrival) + 1, error);
+  for (size_t i = 0; status == PLM_OK && i < order->waiting_count; i++) {
+    memcpy(records.data + records.size, &order->waiting[i].arrival, sizeof(struct arrival));
+    records.size += sizeof(struct arrival);
+  }
+  if (status == PLM_OK)
+    status = write_all(order->keys, order->keys_path, records.data, records.size, error);
+  free(records.data);
+  uint64_t count = 0;
+  for (int rule = 0; status == PLM_OK && rule < PLM_MEMBER_RULES; rule++) {
+    if (rule == 0 || differs(order, rule)) status = count_matches(order, rule, &count, error);
+    order->matched[rule] += count;
+  }
+  order->waiting_count = 0;
+  return status;
+}
+
+/* ---- placing ------------------------------------------------------------------------------------
+ */
+
+static plm_status read_exactly(int file, const char *path, void *bytes, size_t size,
+                               uint64_t offset, struct plm_error *error)
+{
+  for (size_t done = 0; done < size;) {
+    const ssize_t got = pread(file, (char *)bytes + done, size - done, (off_t)(offset + done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return plm_error_errno(error, "cannot read %s", path);
+    if (got == 0) return plm_error_set(error, PLM_IO, "%s became shorter while it was read", path);
+    done += (size_t)got;
+  }
+  return PLM_OK;
+}
+
+/* Keeps the names of the first documents that the table lacks. */
+static plm_status name_unmatched(struct plm_cluster_order *order, struct plm_error *error)
+{
+  sort(order, by_number);
+  for (size_t i = 0; i < order->waiting_count && order->unmatched_shown < UNMATCHED_SHOWN; i++) {
+    const struct place *place = &order->waiting[i].arrival.place;
+    char name[80];
+    const size_t size = place->name_size < sizeof name ? place->name_size : sizeof name;
+    if (order->waiting[i].found) continue;
+    PLM_TRY(read_exactly(order->file, order->path, name, size, place->offset, error));
+    plm_text_printf(&order->unmatched, "%s\"%.*s\"", order->unmatched_shown++ == 0 ? "" : ", ",
+                    (int)size, name);
+  }
+  return PLM_OK;
+}
+
+/* Finds the representatives of the waiting documents. */
+static plm_status find_representatives(struct plm_cluster_order *order, struct plm_error *error)
+{
+  const uint64_t before = order->without_member;
+  sort_by_key(order, order->rule);
+  for (size_t i = 0; i < order->waiting_count; i++) {
+    struct waiting *next = &order->waiting[i];
+    PLM_TRY(plm_cluster_table_find(order->table, next->arrival.names[order->rule],
+                                   &next->representative, &next->found, error));
+    if (next->found) continue;
+    next->representative = next->arrival.names[PLM_MEMBER_WHOLE];
+    order->without_member++;
+  }
+  if (order->without_member == before) return PLM_OK;
+  return name_unmatched(order, error);
 }
 
 /* Finds the first document of each cluster, which is here if the cluster is new. */
@@ -224,25 +344,84 @@ static plm_status place_waiting(struct plm_cluster_order *order, struct plm_erro
     uint8_t key[ORDER_KEY_BYTES];
     key[0] = (uint8_t)plm_split_rule_choose(order->splits, next->representative);
     memcpy(key + 1, words, sizeof words);
-    PLM_TRY(plm_temporary_index_put(order->index, TABLE_ORDER, key, sizeof key, &next->place,
-                                    sizeof next->place, error));
+    PLM_TRY(plm_temporary_index_put(order->index, TABLE_ORDER, key, sizeof key,
+                                    &next->arrival.place, sizeof next->arrival.place, error));
   }
   order->waiting_count = 0;
   return PLM_OK;
+}
+
+/* Chooses the rule by which the table names most documents, and of equal ones the first. */
+static void choose_rule(struct plm_cluster_order *order)
+{
+  for (int rule = 1; rule < PLM_MEMBER_RULES; rule++)
+    if (order->matched[rule] > order->matched[order->rule])
+      order->rule = (enum plm_member_rule)rule;
+}
+
+static plm_status check_unmatched(const struct plm_cluster_order *order, struct plm_error *error)
+{
+  const double share = (double)order->without_member / (double)order->documents;
+  if (order->without_member == 0 || share <= order->unmatched_limit) return PLM_OK;
+  plm_error_set(error, PLM_FORMAT, "%s does not name %llu of %llu sequences: %.250s%s",
+                order->table_path, (unsigned long long)order->without_member,
+                (unsigned long long)order->documents, plm_cluster_order_unmatched(order),
+                order->without_member > UNMATCHED_SHOWN ? ", ..." : "");
+  return plm_error_hint(
+      error,
+      "the table must come from the same sequences, with the names of their "
+      "headers; --unclustered SHARE allows more than %g, and each is then a cluster "
+      "of its own",
+      order->unmatched_limit);
+}
+
+/* Reads the next waiting documents, from `number` on, from the file of keys. */
+static plm_status take_arrivals(struct plm_cluster_order *order, uint64_t number,
+                                struct plm_error *error)
+{
+  const size_t size = order->waiting_count * sizeof(struct arrival);
+  struct arrival *arrivals = malloc(size);
+  if (arrivals == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  const plm_status status = read_exactly(order->keys, order->keys_path, arrivals, size,
+                                         number * sizeof(struct arrival), error);
+  for (size_t i = 0; status == PLM_OK && i < order->waiting_count; i++)
+    order->waiting[i] = (struct waiting){.arrival = arrivals[i], .number = number + i};
+  free(arrivals);
+  return status;
+}
+
+/* Places the documents of the file of keys. */
+static plm_status place_all(struct plm_cluster_order *order, struct plm_error *error)
+{
+  choose_rule(order);
+  for (uint64_t number = 0; number < order->documents;) {
+    PLM_TRY(plm_stop_check("", error));
+    const uint64_t left = order->documents - number;
+    order->waiting_count = left < TOGETHER ? (size_t)left : TOGETHER;
+    PLM_TRY(take_arrivals(order, number, error));
+    number += order->waiting_count;
+    PLM_TRY(place_waiting(order, error));
+  }
+  return check_unmatched(order, error);
 }
 
 plm_status plm_cluster_order_add(struct plm_cluster_order *order, const char *name,
                                  size_t name_size, const uint8_t *residues, size_t size,
                                  struct plm_error *error)
 {
-  order->waiting[order->waiting_count++] =
-      (struct waiting){.key = plm_cluster_key_of(name, name_size),
-                       .number = order->documents++,
-                       .place = {order->file_bytes, (uint32_t)name_size, (uint32_t)size}};
+  struct waiting *next = &order->waiting[order->waiting_count++];
+  *next =
+      (struct waiting){.arrival.place = {order->file_bytes, (uint32_t)name_size, (uint32_t)size}};
+  for (int rule = 0; rule < PLM_MEMBER_RULES; rule++) {
+    size_t part_size;
+    const char *part = plm_member_name((enum plm_member_rule)rule, name, name_size, &part_size);
+    next->arrival.names[rule] = plm_hash64_bytes(part, part_size);
+  }
+  order->documents++;
   PLM_TRY(append(order, name, name_size, error));
   PLM_TRY(append(order, residues, size, error));
   if (order->pending.size >= WRITE_BYTES) PLM_TRY(flush(order, error));
-  return order->waiting_count == TOGETHER ? place_waiting(order, error) : PLM_OK;
+  return order->waiting_count == TOGETHER ? put_aside(order, error) : PLM_OK;
 }
 
 /* ---- giving back ----------------------------------------------------------------------------- */
@@ -270,16 +449,9 @@ static plm_status read_document(struct walk *walk, const struct place *place,
   const size_t size = (size_t)place->name_size + place->size;
   walk->document.size = 0;
   PLM_TRY(plm_bytes_reserve(&walk->document, size, error));
-  while (walk->document.size < size) {
-    const ssize_t got =
-        pread(walk->order->file, walk->document.data + walk->document.size,
-              size - walk->document.size, (off_t)(place->offset + walk->document.size));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return plm_error_errno(error, "cannot read %s", walk->order->path);
-    if (got == 0)
-      return plm_error_set(error, PLM_IO, "%s became shorter while it was read", walk->order->path);
-    walk->document.size += (size_t)got;
-  }
+  PLM_TRY(read_exactly(walk->order->file, walk->order->path, walk->document.data, size,
+                       place->offset, error));
+  walk->document.size = size;
   return PLM_OK;
 }
 
@@ -326,7 +498,8 @@ plm_status plm_cluster_order_write(struct plm_cluster_order *order,
                                    void *context, struct plm_error *error)
 {
   PLM_TRY(flush(order, error));
-  PLM_TRY(place_waiting(order, error));
+  PLM_TRY(put_aside(order, error));
+  PLM_TRY(place_all(order, error));
   struct walk *walk = calloc(1, sizeof *walk);
   if (walk == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   *walk = (struct walk){.order = order, .writer = writer, .progress = progress, .context = context};

@@ -55,7 +55,8 @@ static plm_status bad_line(const struct plm_line_source *source, const char *wha
 {
   plm_error_set(error, PLM_FORMAT, "%s", what);
   plm_error_hint(error,
-                 "a line is REPRESENTATIVE, a tab and MEMBER, as `mmseqs createtsv` writes it");
+                 "a line is REPRESENTATIVE, a tab and MEMBER, as in the file NAME_cluster.tsv of "
+                 "`mmseqs easy-cluster IN.fasta NAME TEMPORARY`");
   return plm_error_where(error, "%s:%llu", plm_byte_stream_name(source->stream),
                          (unsigned long long)source->line);
 }
@@ -188,25 +189,11 @@ const struct plm_cluster_counts *plm_cluster_table_counts(const struct plm_clust
 
 /* ---- looking sequences up -------------------------------------------------------------------- */
 
-/* The accession of "DATABASE|ACCESSION|NAME"; NULL if the name has none. */
-static const char *accession_of(const char *name, size_t name_size, size_t *size)
+plm_status plm_cluster_table_has(struct plm_cluster_table *table, uint64_t hash, bool *found,
+                                 struct plm_error *error)
 {
-  const char *first = memchr(name, '|', name_size);
-  if (first == NULL) return NULL;
-  const char *accession = first + 1;
-  const char *second = memchr(accession, '|', name_size - (size_t)(accession - name));
-  if (second == NULL) return NULL;
-  *size = (size_t)(second - accession);
-  return accession;
-}
-
-struct plm_cluster_key plm_cluster_key_of(const char *name, size_t name_size)
-{
-  struct plm_cluster_key key = {.name = plm_hash64_bytes(name, name_size)};
-  size_t size = 0;
-  const char *accession = accession_of(name, name_size, &size);
-  key.accession = accession == NULL ? key.name : plm_hash64_bytes(accession, size);
-  return key;
+  struct member member;
+  return get_member(table, hash, &member, found, error);
 }
 
 plm_status plm_cluster_table_find(struct plm_cluster_table *table, uint64_t hash,

@@ -34,15 +34,11 @@ plm_status plm_cluster_table_open(const char *path, bool strict, struct plm_temp
 void plm_cluster_table_close(struct plm_cluster_table *table); /* NULL is fine */
 const struct plm_cluster_counts *plm_cluster_table_counts(const struct plm_cluster_table *table);
 
-/* By which a sequence is looked up: first its whole name, and then its accession, because MMseqs2
- * shortens UniProt's `sp|ACCESSION|NAME`. */
-struct plm_cluster_key {
-  uint64_t name, accession; /* hashes; equal if the name has no accession */
-};
-struct plm_cluster_key plm_cluster_key_of(const char *name, size_t name_size);
-
-/* Looks a sequence up by one of its hashes. If a line names it, *found is true, *representative is
- * the hash of its representative's name, and the sequence is counted. */
+/* Whether a line names the member with this hash. */
+plm_status plm_cluster_table_has(struct plm_cluster_table *table, uint64_t hash, bool *found,
+                                 struct plm_error *error);
+/* Looks a sequence up by the hash of its name. If a line names it, *found is true, *representative
+ * is the hash of its representative's name, and the sequence is counted. */
 plm_status plm_cluster_table_find(struct plm_cluster_table *table, uint64_t hash,
                                   uint64_t *representative, bool *found, struct plm_error *error);
 

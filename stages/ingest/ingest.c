@@ -1,6 +1,7 @@
 /* The loop that turns records into documents, and the reports about it. */
 #include "stages/ingest/ingest.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -27,6 +28,7 @@ struct ingest {
   struct plm_pair_table *seen;
   struct plm_corpus_source *sources;
   struct plm_cluster_counts counts;
+  char unmatched[300]; /* the first names that the table of clusters lacks */
   struct plm_progress progress;
   uint64_t input_total; /* bytes of all files on disk; 0 if unknown */
 };
@@ -134,6 +136,10 @@ static plm_status write_clusters(struct ingest *ingest, struct plm_error *error)
   if (ingest->order == NULL) return PLM_OK;
   PLM_TRY(plm_cluster_order_write(ingest->order, ingest->writer, show_ordering, ingest, error));
   ingest->counts = plm_cluster_order_counts(ingest->order);
+  snprintf(ingest->unmatched, sizeof ingest->unmatched, "%s",
+           plm_cluster_order_unmatched(ingest->order));
+  plm_info("%s: %s", ingest->options->clusters,
+           plm_member_rule_text(plm_cluster_order_rule(ingest->order)));
   plm_cluster_order_close(ingest->order);
   ingest->order = NULL;
   return plm_path_remove(ingest->scratch, error);
@@ -147,8 +153,9 @@ static void warn_of_clusters(const struct ingest *ingest)
   const uint64_t missing = counts->members - counts->members_found;
   char count[32];
   if (counts->without_member != 0)
-    plm_warning("sequences in no cluster of %s: %s; each counts as its own cluster", path,
-                plm_format_count(counts->without_member, count));
+    plm_warning("sequences in no cluster of %s: %s; each counts as its own cluster: %s%s", path,
+                plm_format_count(counts->without_member, count), ingest->unmatched,
+                counts->without_member > 3 ? ", ..." : "");
   if (counts->in_several != 0)
     plm_warning("lines of %s whose member is already in another cluster: %s, the first is line "
                 "%llu; a member stays in its first cluster",
@@ -174,8 +181,8 @@ static void warn(const struct ingest *ingest)
     const double share =
         ingest->options->splits.below[s] - (s == 0 ? 0.0 : ingest->options->splits.below[s - 1]);
     if (share > 0.0 && documents < FEW_DOCUMENTS)
-      plm_warning("split %s has only %llu documents", plm_split_name((enum plm_split)s),
-                  (unsigned long long)documents);
+      plm_warning("split %s has only %llu documents; --split sets the shares",
+                  plm_split_name((enum plm_split)s), (unsigned long long)documents);
   }
   if (ingest->options->clusters != NULL) warn_of_clusters(ingest);
 }
@@ -204,7 +211,7 @@ static plm_status prepare(struct ingest *ingest, struct plm_error *error)
   char count[32];
   PLM_TRY(plm_corpus_writer_scratch(ingest->writer, ingest->scratch, error));
   PLM_TRY(plm_cluster_order_open(ingest->scratch, options->clusters, options->strict,
-                                 &options->splits, &ingest->order, error));
+                                 options->unclustered, &options->splits, &ingest->order, error));
   plm_info("%s: %s sequences in clusters", options->clusters,
            plm_format_count(plm_cluster_order_counts(ingest->order).members, count));
   return PLM_OK;

@@ -16,6 +16,7 @@ struct plm_ingest_options {
   size_t input_count;
   struct plm_split_rule splits;
   const char *clusters; /* path or NULL */
+  double unclustered;   /* with clusters: the largest share of sequences that it may lack */
   bool deduplicate, strict;
   uint64_t min_length, max_residues;
   unsigned jobs; /* files that are read side by side, at least 1 */

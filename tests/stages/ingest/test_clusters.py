@@ -123,8 +123,86 @@ def test_accessions_are_found():
     lines = members_of([3, 2])
     records = [(f"sp|{m}|NAME", s) for (_, m), s in zip(lines, random_sequences(5), strict=True)]
     records.reverse()
-    assert "in no cluster" not in ingest(records, lines)
+    said = ingest(records, lines)
+    assert "in no cluster" not in said
+    assert "clusters.tsv: names as MMseqs2 shortens them" in said
     check("corpus", arrange(records, {f"sp|{m}|NAME": r for r, m in lines}))
+
+
+# a name, and what MMseqs2 14 writes for it
+KINDS = {
+    "sp|P{}|A_TEST": "P{}",
+    "lcl|p{}": "p{}",
+    "gnl|db|7{}": "7{}",
+    "gi|5{}|ref|NP_{}.1|": "NP_{}.1",
+    "pir||S{}": "S{}",
+}
+
+
+def test_names_that_mmseqs_shortens_are_found():
+    names, lines = [], []
+    for name, short in KINDS.items():
+        for i in range(4):
+            names.append(name.replace("{}", str(10 + i)))
+            lines.append(
+                (short.replace("{}", str(10 + i - i % 2)), short.replace("{}", str(10 + i)))
+            )
+    records = list(zip(names, random_sequences(len(names), 5, 30), strict=True))
+    said = ingest(records, lines)
+    assert "in no cluster" not in said and "names as MMseqs2 shortens them" in said
+    check("corpus", arrange(records, {n: r for n, (r, _) in zip(names, lines, strict=True)}))
+
+    ucs = [(f"uc{i}", s) for i, s in enumerate(random_sequences(4, 5, 30))]
+    table = [(str(i - i % 2), str(i)) for i in range(4)]
+    assert "up to release 15" in ingest(ucs, table, "--force")
+    check("corpus", arrange(ucs, {f"uc{m}": r for r, m in table}))
+
+
+def test_one_rule_holds_for_all_names():
+    """What another rule finds is not in the table, so that unrelated sequences stay apart."""
+    names = ["lcl|a", "lcl|b", "gnl|x|a", "gnl|y|a", "c", "x|c|y"]
+    records = list(zip(names, random_sequences(6, 9, 30), strict=True))
+    whole = [("lcl|a", "lcl|a"), ("lcl|a", "lcl|b"), ("a", "b"), ("c", "c")]
+    said = ingest(records, whole, "--unclustered", "0.5")
+    assert "names as they are" in said
+    unmatched = '"gnl|x|a", "gnl|y|a", "x|c|y"'
+    assert (
+        f"sequences in no cluster of clusters.tsv: 3; each counts as its own cluster: {unmatched}\n"
+        in said
+    )
+    check("corpus", arrange(records, {m: r for r, m in whole}))
+    for limit, status in (("0.5", 0), ("0.49", 1)):
+        arguments = (
+            "--clusters",
+            "clusters.tsv",
+            "--unclustered",
+            limit,
+            "--corpus",
+            f"limit{status}",
+        )
+        result = run("ingest", "in.fasta", *arguments, check=False)
+        assert result.returncode == status
+    assert f"clusters.tsv does not name 3 of 6 sequences: {unmatched}\n" in result.stderr
+    assert "--unclustered SHARE allows more than 0.49" in result.stderr
+    for options, words in (
+        (("--clusters", "clusters.tsv", "--unclustered", "1.1"), "is not a share from 0 to 1"),
+        (("--clusters", "clusters.tsv", "--unclustered", "x"), "is not a share from 0 to 1"),
+        (("--unclustered", "0.5"), "belongs to --clusters"),
+    ):
+        result = run("ingest", "in.fasta", "--corpus", "bad", *options, check=False)
+        assert result.returncode == 2 and words in result.stderr
+
+
+def test_more_missing_names_than_are_shown():
+    records = [(f"s{i}", s) for i, s in enumerate(random_sequences(400))]
+    table = [("s0", f"s{i}") for i in range(396)]
+    assert '4; each counts as its own cluster: "s396", "s397", "s398", ...' in ingest(
+        records, table
+    )
+    refused = run("ingest", "in.fasta", "--clusters", "clusters.tsv", "--unclustered", "0",
+                  "--corpus", "bad", check=False)  # fmt: skip
+    assert refused.returncode == 1
+    assert 'does not name 4 of 400 sequences: "s396", "s397", "s398", ...' in refused.stderr
 
 
 def test_unusual_members_are_counted():
@@ -134,7 +212,7 @@ def test_unusual_members_are_counted():
     names += ["c0.2", "stranger", "c0.2", "stranger", "other"]  # repeated, and in no line
     records = list(zip(names, sequences, strict=False))
     table = lines + [("c0.0", "c0.3"), ("c1.0", "c0.3"), ("c2.0", "c1.0")]
-    said = ingest(records, table)
+    said = ingest(records, table, "--unclustered", "0.3")
     for words in (
         "sequences in no cluster of clusters.tsv: 3;",
         "lines of clusters.tsv whose member is already in another cluster: 2, the first is line 12;",
@@ -159,7 +237,7 @@ def test_unusual_members_are_counted():
 def test_sequences_that_no_line_names_keep_their_order():
     """Each is a cluster of its own, so the order is that of ingest."""
     records = [(f"s{i}", s) for i, s in enumerate(random_sequences(700))]
-    said = ingest(records, [("nobody", "nobody")])
+    said = ingest(records, [("nobody", "nobody")], "--unclustered", "1")
     assert "sequences in no cluster of clusters.tsv: 700;" in said
     check("corpus", arrange(records, {}))
 
@@ -190,7 +268,7 @@ def test_a_corpus_without_clusters_has_format_1():
 
 def test_another_format_is_refused():
     """What a program without clusters says of a corpus with them, and this one of a later format."""
-    ingest([("a", "LAGV"), ("b", "SERT")], [("a", "b")])
+    ingest([("a", "LAGV"), ("b", "SERT")], [("a", "b")], "--unclustered", "0.5")
     description = pathlib.Path("corpus/corpus.json")
     assert '"format": 2' in description.read_text()
     description.write_text(description.read_text().replace('"format": 2', '"format": 3'))
