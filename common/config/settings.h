@@ -2,7 +2,8 @@
  *
  * Each key of pipeline.yaml is one row. The table drives parsing, validation, --set, PLM_*
  * variables, `plm-pipeline config`, the resume check and doc/configuration.md, so a new key needs
- * only a new row. Rows are in the order of the file, and those of one section are adjacent.
+ * only a new row; one below `model.` needs more (CONTRIBUTING.md, "An option of the model"). Rows
+ * are in the order of the file, and those of one section are adjacent.
  */
 #ifndef PLM_COMMON_CONFIG_SETTINGS_H
 #define PLM_COMMON_CONFIG_SETTINGS_H

@@ -308,12 +308,14 @@ static void put_architecture(const struct plm_card_facts *facts, struct plm_text
   }
   row(text, "attention masks, cycled over the layers", "%s", pattern);
   row(text, "sliding window", "%u tokens", facts->folder->window);
+  if (model->block > 0) row(text, "blocks of `block` masks", "%u tokens", model->block);
   row(text, "longest sequence", "%u tokens, including `<cls>` and `<eos>`", model->max_length);
   row(text, "vocabulary", "%u tokens (%s)", model->vocab_size,
       is_protein(facts) ? "amino acids, as in ESM-2" : "bytes");
   row(text, "logits bounded to", model->soft_logit_cap > 0 ? "±%g" : "unbounded",
       model->soft_logit_cap);
   row(text, "head tied to the embeddings", "%s", model->tie_embeddings ? "yes" : "no");
+  row(text, "embedding of `<mask>` set to zero", "%s", model->token_dropout ? "yes" : "no");
   row(text, "weights", "%s, %s",
       strcmp(facts->weights, "ema") == 0 ? "moving average of the trained weights" : "as trained",
       facts->dtype);

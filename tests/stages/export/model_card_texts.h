@@ -72,6 +72,7 @@ static const char untrained[] =
     "| vocabulary | 33 tokens (amino acids, as in ESM-2) |\n"
     "| logits bounded to | unbounded |\n"
     "| head tied to the embeddings | no |\n"
+    "| embedding of `<mask>` set to zero | no |\n"
     "| weights | as trained, float32 |\n"
     "\n";
 
@@ -205,6 +206,7 @@ static const char trained[] =
     "| vocabulary | 33 tokens (amino acids, as in ESM-2) |\n"
     "| logits bounded to | ±15 |\n"
     "| head tied to the embeddings | yes |\n"
+    "| embedding of `<mask>` set to zero | no |\n"
     "| weights | moving average of the trained weights, bfloat16 |\n"
     "\n"
     "## Training\n"
@@ -336,6 +338,7 @@ static const char causal[] =
     "| vocabulary | 261 tokens (bytes) |\n"
     "| logits bounded to | ±15 |\n"
     "| head tied to the embeddings | yes |\n"
+    "| embedding of `<mask>` set to zero | no |\n"
     "| weights | as trained, float32 |\n"
     "\n"
     "## Training\n"
