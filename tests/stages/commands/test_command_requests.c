@@ -141,7 +141,7 @@ static void stages_are_a_table(void **state)
       "evaluator.0 a\\x1bnode        2 fatal     no          12    1 min    10 k/s     0\n"
       "packer.0    here             3 starting  no           1   59 min   standby      \n"
       "packer.10   there            4 ready     yes          0    1h00m   123 k/s     7\n"
-      "packer.11                    0           no           0   25h01m                \n");
+      "packer.11                    -           no           0   25h01m                \n");
   assert_int_equal(with_answer("ps --color always", stages, output), 0);
   assert_non_null(strstr(output, "1234567 \033[32mready    \033[0m yes "));
   assert_non_null(strstr(output, "      2 \033[31mfatal    \033[0m no "));
