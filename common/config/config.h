@@ -138,7 +138,7 @@ struct plm_config_trainer {
 };
 
 struct plm_config_supervisor {
-  double wait_s;
+  double wait_s, silent_s;
 };
 
 /* A held-out set beside the run's own corpus. */

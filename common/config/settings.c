@@ -368,6 +368,11 @@ static const struct plm_setting settings[] = {
   ROW("supervisor.wait_s", DOUBLE, supervisor.wait_s, "s", "3600", NUMBER(0, 1e9), FREE,
       .help = "Longest time that `up` waits for a cause that may pass (a full disk, an unreadable "
               "corpus, a port in use: exit code 6) by starting the stage again. 0: not at all."),
+  ROW("supervisor.silent_s", DOUBLE, supervisor.silent_s, "s", "300", NUMBER(0, 1e9), FREE,
+      .help = "A stage that gives no sign of life for so long is killed and started again; a "
+              "trainer only after 20 times the median of its last steps, if that is longer. Its "
+              "start, tuning, waiting for packers and writing a checkpoint do not count. 0: "
+              "never."),
 
   ROW("metrics.tensorboard", BOOL, tensorboard, "", "true", FREE,
       .help = "Write TensorBoard event files."),

@@ -43,6 +43,7 @@ static plm_status examine(const struct plm_command_context *context,
   plm_doctor_programs(&doctor);
   plm_doctor_files(&doctor);
   plm_doctor_host(&doctor);
+  plm_doctor_run(&doctor);
   if (context->json)
     PLM_TRY(print_json(&doctor, error));
   else
@@ -71,7 +72,8 @@ const struct plm_command plm_command_doctor = {
     .details =
         "Checks the programs, GPU and driver, processor and oneDNN, memory, disk, file systems, "
         "corpus, ports, limits, host name, locale and clock, for the configuration in FILE "
-        "(default ./pipeline.yaml; without one, for the defaults). It changes nothing.\n\n"
+        "(default ./pipeline.yaml; without one, for the defaults), and the run itself if it is "
+        "running or has failed. It changes nothing.\n\n"
         "Exits with 1 if there is a problem with which the run would fail; a warning does not "
         "change the exit code. -q leaves out what is in order. --json prints an array of {check, "
         "grade, found, "

@@ -15,9 +15,8 @@
 #include "common/run/run_failure.h"
 #include "stages/commands/command.h"
 #include "stages/supervisor/ps_rows.h"
-#include "stages/supervisor/supervisor_socket.h"
 
-enum { ASK_TIMEOUT_MS = 5000, WATCH_S = 1 };
+enum { WATCH_S = 1 };
 
 static void age_text(double seconds, char text[32])
 {
@@ -96,34 +95,6 @@ static plm_status explain(const char *run, struct plm_error *error)
   return plm_error_hint(error, "continue with `plm-pipeline up %s/%s`", run, PLM_RUN_CONFIG);
 }
 
-static plm_status ask_supervisor(const char *run, cJSON **stages, struct plm_error *error)
-{
-  static char reply[PLM_SOCKET_LINE_SIZE];
-  PLM_TRY(plm_socket_ask(run, "{\"command\":\"ps\"}", ASK_TIMEOUT_MS, reply, error));
-  cJSON *json = plm_json_line(reply);
-  *stages = cJSON_DetachItemFromObjectCaseSensitive(json, "stages");
-  cJSON_Delete(json);
-  if (cJSON_IsArray(*stages)) return PLM_OK;
-  cJSON_Delete(*stages);
-  return plm_error_set(error, PLM_PROTOCOL, "the supervisor's answer lists no stages");
-}
-
-/* Without a supervisor: the stages that were started by hand. Returns not_running if there are
- * none. */
-static plm_status look_into_folder(const char *run, cJSON **stages, plm_status not_running)
-{
-  cJSON *rows = cJSON_CreateArray();
-  plm_ps_add_by_hand(run, rows);
-  if (cJSON_GetArraySize(rows) == 0) {
-    cJSON_Delete(rows);
-    return not_running;
-  }
-  plm_ps_add_metrics(run, rows);
-  plm_ps_add_packers(run, rows);
-  *stages = rows;
-  return PLM_OK;
-}
-
 /* The table takes the place of the one before it, in one write, so that nothing flickers. */
 static void redraw_table(const cJSON *stages, bool color)
 {
@@ -152,8 +123,7 @@ static plm_status show(const struct plm_command_context *context, const char *ru
                        struct plm_error *error)
 {
   cJSON *stages = NULL;
-  plm_status status = ask_supervisor(run, &stages, error);
-  if (status == PLM_NOT_RUNNING) status = look_into_folder(run, &stages, status);
+  const plm_status status = plm_ps_read(run, &stages, error);
   if (status == PLM_NOT_RUNNING) return explain(run, error);
   if (status != PLM_OK) return status;
   *error = (struct plm_error){0};

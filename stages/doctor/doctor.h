@@ -42,5 +42,6 @@ enum plm_grade plm_doctor_worst(const struct plm_doctor *doctor);
 void plm_doctor_programs(struct plm_doctor *doctor); /* programs, driver, device, oneDNN, ranks */
 void plm_doctor_files(struct plm_doctor *doctor);    /* disk, file systems, control socket */
 void plm_doctor_host(struct plm_doctor *doctor);     /* ports, limits, names, locale, clock */
+void plm_doctor_run(struct plm_doctor *doctor);      /* the run, if it is running or has failed */
 
 #endif

@@ -17,7 +17,10 @@
 #include "common/checkpoint/checkpoint.h"
 #include "common/metrics/metrics.h"
 #include "common/run/run.h"
+#include "stages/supervisor/supervisor_socket.h"
 #include "stages/views/run_activity.h"
+
+enum { ASK_TIMEOUT_MS = 5000 };
 
 /* Each holds a lock and writes a peers file of its name. */
 static const char *const consumers[] = {"trainer", "evaluator"};
@@ -211,4 +214,34 @@ void plm_ps_add_packers(const char *run, struct cJSON *rows)
     }
     cJSON_Delete(peers);
   }
+}
+
+/* ---- all of it ------------------------------------------------------------------------------- */
+
+static plm_status ask_supervisor(const char *run, cJSON **rows, struct plm_error *error)
+{
+  static char reply[PLM_SOCKET_LINE_SIZE];
+  PLM_TRY(plm_socket_ask(run, "{\"command\":\"ps\"}", ASK_TIMEOUT_MS, reply, error));
+  cJSON *json = plm_json_line(reply);
+  *rows = cJSON_DetachItemFromObjectCaseSensitive(json, "stages");
+  cJSON_Delete(json);
+  if (cJSON_IsArray(*rows)) return PLM_OK;
+  cJSON_Delete(*rows);
+  return plm_error_set(error, PLM_PROTOCOL, "the supervisor's answer lists no stages");
+}
+
+plm_status plm_ps_read(const char *run, cJSON **rows, struct plm_error *error)
+{
+  const plm_status status = ask_supervisor(run, rows, error);
+  if (status != PLM_NOT_RUNNING) return status;
+  cJSON *found = cJSON_CreateArray(); /* the stages that were started by hand */
+  plm_ps_add_by_hand(run, found);
+  if (cJSON_GetArraySize(found) == 0) {
+    cJSON_Delete(found);
+    return status;
+  }
+  plm_ps_add_metrics(run, found);
+  plm_ps_add_packers(run, found);
+  *rows = found;
+  return PLM_OK;
 }

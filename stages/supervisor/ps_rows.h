@@ -6,7 +6,13 @@
 #ifndef PLM_STAGES_SUPERVISOR_PS_ROWS_H
 #define PLM_STAGES_SUPERVISOR_PS_ROWS_H
 
+#include "common/base/status.h"
+
 struct cJSON;
+
+/* The rows of a run, from its supervisor or, without one, from the run folder. The caller deletes
+ * *rows. PLM_NOT_RUNNING, and what plm_socket_ask returns. */
+plm_status plm_ps_read(const char *run, struct cJSON **rows, struct plm_error *error);
 
 /* Adds the trainer and the evaluator that hold the run's locks, unless rows has one already. They
  * were started by hand, or a supervisor that was killed left them. */

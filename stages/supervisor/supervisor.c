@@ -162,6 +162,7 @@ static void turn(struct plm_supervisor *supervisor)
   for (size_t i = 0; i < supervisor->count; i++) {
     supervised_tick(supervisor, &supervisor->stages[i], now_ms);
   }
+  supervisor_watch(supervisor, now_ms);
   /* other commands look for supervisor.lock, so it is created again if somebody removed it */
   (void)plm_lock_watch(supervisor->options.lock, NULL);
   supervisor_decide(supervisor);

@@ -11,6 +11,7 @@
 #include "stages/supervisor/gang_command.h"
 #include "stages/supervisor/gang_folder.h"
 #include "stages/supervisor/stage_failure.h"
+#include "stages/supervisor/stage_pulse.h"
 #include "stages/supervisor/supervisor.h"
 #include "stages/supervisor/supervisor_process.h"
 #include "stages/supervisor/supervisor_socket.h"
@@ -37,6 +38,8 @@ struct supervised {
   int ready_fd;    /* -1 if closed */
   unsigned restarts;
   struct plm_failures failures;
+  struct plm_pulse pulse;
+  bool silent; /* it was killed because it gave no sign of life */
   int64_t started_ms;
   int64_t due_ms;        /* in BACKOFF: when it is started again */
   int64_t kill_ms;       /* when it gets SIGKILL, if it is stopping or ending; 0: never */
@@ -107,6 +110,7 @@ struct plm_supervisor {
   int exit_code;           /* set at the end */
   int drain_signal;        /* the signal that stopped the run; 0: none */
   unsigned signals;        /* SIGINT, SIGTERM and `down` so far */
+  int64_t watched_ms;      /* when supervisor_watch last looked; 0: not yet */
   bool packers_fatal;      /* endpoints.json says so */
   unsigned failures;       /* permanent failures so far */
   struct plm_text failure; /* set at the end: what failed, for people; empty if nothing did */
@@ -198,6 +202,9 @@ void exporter_close(struct plm_supervisor *supervisor);
  * how: "exited with 2". */
 void supervised_failed(struct plm_supervisor *supervisor, struct supervised *stage,
                        enum plm_failure_kind kind, const char *how);
+
+/* supervisor_watchdog.c: called each turn; kills stages that give no sign of life. */
+void supervisor_watch(struct plm_supervisor *supervisor, int64_t now_ms);
 
 /* supervisor_report.c: texts about stages and failures. */
 void supervised_name(const struct supervised *stage, char name[64]);

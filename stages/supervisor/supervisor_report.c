@@ -40,7 +40,9 @@ void supervisor_name_packer(const struct plm_supervisor *supervisor, const cJSON
 void supervised_ending(const struct supervised *stage, char text[96])
 {
   const int status = stage->wait_status;
-  if (stage->hung) {
+  if (stage->silent) {
+    snprintf(text, 96, "gave no sign of life and was killed");
+  } else if (stage->hung) {
     snprintf(text, 96, "lost rank 0, and mpirun did not notice");
   } else if (stage->gang && WIFEXITED(status) && WEXITSTATUS(status) > 128 &&
              WEXITSTATUS(status) < 128 + NSIG) {

@@ -106,7 +106,8 @@ void supervised_start(struct plm_supervisor *supervisor, struct supervised *stag
   struct plm_error error = {0};
   plm_log_file_turn_idle(stage->tail.path);
   stage->log_start = plm_tail_end(stage->tail.path);
-  stage->hung = false;
+  stage->hung = stage->silent = false;
+  stage->pulse = (struct plm_pulse){0};
   stage->memory_kills = plm_memory_kills();
   if (start_process(supervisor, stage, &error) != PLM_OK) {
     if (stage->gang) gang_ended(supervisor, stage);

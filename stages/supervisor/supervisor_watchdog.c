@@ -1,0 +1,156 @@
+/* Kills stages that hang, so that they are started again. What is expected of a stage:
+ *
+ *   trainer    a step, unless it has not finished its first one (it starts or tunes), waits for
+ *              packers, or writes a checkpoint
+ *   evaluator  the peers file that it writes every second, also while it computes
+ *   packer     that its consumers list it, once they have done so
+ *
+ * All of these are files in the run folder. If nothing can be written there, nothing is expected.
+ */
+#include <fcntl.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cjson/cJSON.h>
+
+#include "common/base/json.h"
+#include "common/base/strict_json.h"
+#include "common/run/run.h"
+#include "stages/supervisor/supervisor_internal.h"
+#include "stages/views/run_activity.h"
+
+enum { LOOK_MS = 1000, PROBE_BYTES = 4096, SILENT_STEPS = 20 };
+
+/* ---- signs of life --------------------------------------------------------------------------- */
+
+struct signs {
+  uint64_t mark;
+  bool excused;
+  double limit_s;
+};
+
+static struct signs of_trainer(const struct plm_supervisor *supervisor,
+                               const struct supervised *stage, int64_t now_ms)
+{
+  struct plm_activity activity;
+  plm_activity_read(supervisor->run, 1e-3 * (double)(now_ms - stage->started_ms), &activity);
+  const bool waits = activity.heard && activity.packers == 0;
+  return (struct signs){
+      .mark = activity.step,
+      .excused = !activity.stepped || waits || activity.saves,
+      .limit_s = fmax(supervisor->config->supervisor.silent_s, SILENT_STEPS * activity.step_s)};
+}
+
+static struct signs of_evaluator(const struct plm_supervisor *supervisor)
+{
+  char path[PLM_PATH_SIZE];
+  struct stat info;
+  struct signs signs = {.limit_s = supervisor->config->supervisor.silent_s};
+  signs.excused = plm_path_join(path, supervisor->run, "peers.evaluator.json", NULL) != PLM_OK ||
+                  stat(path, &info) != 0;
+  if (!signs.excused)
+    signs.mark = (uint64_t)info.st_mtim.tv_sec * 1000 + (uint64_t)info.st_mtim.tv_nsec / 1000000;
+  return signs;
+}
+
+/* The packers that both consumers list; the caller deletes them. NULL: no consumer reports. */
+static void read_peers(const struct plm_supervisor *supervisor, cJSON *peers[2])
+{
+  static const char *const consumers[2] = {"trainer", "evaluator"};
+  for (int i = 0; i < 2; i++) {
+    char *text = NULL;
+    peers[i] = NULL;
+    if (plm_peers_read(supervisor->run, consumers[i], &text, NULL) != PLM_OK) continue;
+    peers[i] = plm_json_line(text);
+    free(text);
+  }
+}
+
+static bool is_listed(const cJSON *peers, const struct supervised *stage)
+{
+  char here[256] = "";
+  const cJSON *peer;
+  gethostname(here, sizeof here - 1);
+  cJSON_ArrayForEach(peer, peers)
+  {
+    if ((pid_t)plm_json_number(peer, "pid", 0.0) == stage->pid &&
+        strcmp(plm_json_string(peer, "host", ""), here) == 0)
+      return true;
+  }
+  return false;
+}
+
+static struct signs of_packer(const struct plm_supervisor *supervisor,
+                              const struct supervised *stage, cJSON *const peers[2])
+{
+  const bool listed = is_listed(peers[0], stage) || is_listed(peers[1], stage);
+  const bool nobody = peers[0] == NULL && peers[1] == NULL;
+  const uint64_t mark = stage->pulse.mark + listed; /* 0: never listed */
+  return (struct signs){.mark = mark,
+                        .excused = (mark == 0 || nobody) && !plm_process_is_paused(stage->pid),
+                        .limit_s = supervisor->config->supervisor.silent_s};
+}
+
+/* ---- what follows ---------------------------------------------------------------------------- */
+
+/* On a full or broken disk, the stages cannot show that they live. */
+static bool can_write(const char *run)
+{
+  static const char bytes[PROBE_BYTES];
+  char path[PLM_PATH_SIZE];
+  if (plm_path_join(path, run, "supervisor.probe", NULL) != PLM_OK) return false;
+  const int file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  if (file < 0) return false;
+  const bool written = write(file, bytes, sizeof bytes) == (ssize_t)sizeof bytes;
+  unlink(path);
+  return close(file) == 0 && written;
+}
+
+static void kill_silent(struct plm_supervisor *supervisor, struct supervised *stage,
+                        double silent_s)
+{
+  char name[64];
+  supervised_name(stage, name);
+  screen_say(supervisor,
+             "%s has given no sign of life for %.0f s (supervisor.silent_s): killing it", name,
+             silent_s);
+  stage->silent = true;
+  kill(stage->pid, SIGKILL);
+  plm_process_signal_all(plm_stage_kinds[stage->kind].name, stage->instance, stage->pid, SIGKILL);
+}
+
+static void look(struct plm_supervisor *supervisor, struct supervised *stage, int64_t now_ms,
+                 cJSON *const peers[2])
+{
+  const struct signs signs = stage->kind == PLM_KIND_TRAINER ? of_trainer(supervisor, stage, now_ms)
+                             : stage->kind == PLM_KIND_EVALUATOR
+                                 ? of_evaluator(supervisor)
+                                 : of_packer(supervisor, stage, peers);
+  const int64_t limit_ms = (int64_t)(1000.0 * signs.limit_s);
+  if (!plm_pulse_is_lost(&stage->pulse, now_ms, signs.mark, signs.excused, limit_ms)) return;
+  if (can_write(supervisor->run))
+    kill_silent(supervisor, stage, 1e-3 * (double)(now_ms - stage->pulse.since_ms));
+  else
+    stage->pulse.begun = false;
+}
+
+void supervisor_watch(struct plm_supervisor *supervisor, int64_t now_ms)
+{
+  cJSON *peers[2];
+  if (supervisor->config->supervisor.silent_s <= 0.0 || supervisor->draining) return;
+  if (supervisor->watched_ms != 0 && now_ms - supervisor->watched_ms < LOOK_MS) return;
+  supervisor->watched_ms = now_ms;
+  read_peers(supervisor, peers);
+  for (size_t i = 0; i < supervisor->count; i++) {
+    struct supervised *stage = &supervisor->stages[i];
+    if (stage->state == PLM_STAGE_READY && stage->pid > 0 && !stage->silent)
+      look(supervisor, stage, now_ms, peers);
+  }
+  cJSON_Delete(peers[0]);
+  cJSON_Delete(peers[1]);
+}

@@ -1,0 +1,220 @@
+/* The watchdog: which stages it kills, and what excuses a silence. Times are arguments. */
+#include "tests/support/cmocka_all.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/run/run.h"
+#include "tests/support/supervisor_case.h"
+
+enum { SILENT_MS = 300000 };
+
+static void a_sign_in_time_is_enough(void **state)
+{
+  struct plm_pulse pulse = {0};
+  (void)state;
+  assert_false(plm_pulse_is_lost(&pulse, 5000, 7, false, 100)); /* the first look */
+  assert_false(plm_pulse_is_lost(&pulse, 5099, 7, false, 100));
+  assert_true(plm_pulse_is_lost(&pulse, 5100, 7, false, 100));
+  assert_false(plm_pulse_is_lost(&pulse, 5100, 7, false, 0));   /* off */
+  assert_false(plm_pulse_is_lost(&pulse, 5100, 8, false, 100)); /* a sign */
+  assert_false(plm_pulse_is_lost(&pulse, 5199, 8, false, 100));
+  assert_false(plm_pulse_is_lost(&pulse, 5300, 8, true, 100)); /* nothing was expected */
+  assert_false(plm_pulse_is_lost(&pulse, 5399, 8, false, 100));
+  assert_true(plm_pulse_is_lost(&pulse, 5400, 8, false, 100));
+}
+
+/* ---- stages ---------------------------------------------------------------------------------- */
+
+static int setup(void **state)
+{
+  *state = supervisor_case_open("supervisor: {silent_s: 300}\n");
+  return 0;
+}
+
+static int teardown(void **state)
+{
+  struct plm_supervisor *supervisor = *state;
+  for (size_t i = 0; i < supervisor->count; i++) {
+    if (supervisor->stages[i].pid <= 0) continue;
+    kill(supervisor->stages[i].pid, SIGKILL);
+    waitpid(supervisor->stages[i].pid, NULL, 0);
+  }
+  supervisor_case_close(supervisor);
+  return 0;
+}
+
+static struct supervised *add(struct plm_supervisor *supervisor, enum plm_stage_index kind)
+{
+  struct supervised *stage = supervisor_case_add(supervisor, kind, PLM_STAGE_READY);
+  stage->pid = fork();
+  if (stage->pid == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (;;) pause();
+  }
+  assert_true(stage->pid > 0);
+  return stage;
+}
+
+static void write_in_run(const struct plm_supervisor *supervisor, const char *name,
+                         const char *text)
+{
+  char path[PLM_PATH_SIZE];
+  assert_int_equal(plm_path_join(path, supervisor->run, name, NULL), PLM_OK);
+  assert_int_equal(plm_file_write(path, text, strlen(text), 0644, NULL), PLM_OK);
+}
+
+/* A step of the present process, which took so many milliseconds. */
+static void step(const struct plm_supervisor *supervisor, struct supervised *stage, int number,
+                 int step_ms)
+{
+  char line[128];
+  stage->started_ms = plm_clock_ms() - 3600000;
+  snprintf(line, sizeof line, "{\"step\":%d,\"step_ms\":%d,\"time\":%.3f}\n", number, step_ms,
+           plm_clock_wall_s() - 1);
+  write_in_run(supervisor, PLM_RUN_TRAINER_METRICS, line);
+}
+
+/* Whether the stage is killed after so much silence, which begins at the first look. */
+static bool is_killed_after(struct plm_supervisor *supervisor, struct supervised *stage,
+                            int64_t silence_ms)
+{
+  const int64_t now_ms = plm_clock_ms();
+  stage->pulse = (struct plm_pulse){.mark = stage->pulse.mark};
+  supervisor->watched_ms = 0;
+  supervisor_watch(supervisor, now_ms);
+  assert_false(stage->silent);
+  supervisor_watch(supervisor, now_ms + silence_ms);
+  return stage->silent;
+}
+
+static void a_trainer_without_steps_is_killed(void **state)
+{
+  struct plm_supervisor *supervisor = *state;
+  struct supervised *trainer = add(supervisor, PLM_KIND_TRAINER);
+  char text[96];
+  int status;
+  step(supervisor, trainer, 7, 100);
+  write_in_run(supervisor, "peers.trainer.json", "[{}]");
+  assert_false(is_killed_after(supervisor, trainer, SILENT_MS - 1));
+  assert_true(is_killed_after(supervisor, trainer, SILENT_MS));
+  assert_int_equal(waitpid(trainer->pid, &status, 0), trainer->pid);
+  assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+  trainer->wait_status = status;
+  supervised_ending(trainer, text);
+  assert_string_equal(text, "gave no sign of life and was killed");
+  supervised_reaped(supervisor, trainer, status);
+  assert_int_equal(trainer->state, PLM_STAGE_BACKOFF);
+}
+
+static void what_excuses_a_trainer(void **state)
+{
+  struct plm_supervisor *supervisor = *state;
+  struct plm_config *config = (struct plm_config *)supervisor->config;
+  struct supervised *trainer = add(supervisor, PLM_KIND_TRAINER);
+  char path[PLM_PATH_SIZE];
+  write_in_run(supervisor, "peers.trainer.json", "[{}]");
+  assert_false(
+      is_killed_after(supervisor, trainer, SILENT_MS)); /* no step yet: it starts or tunes */
+  step(supervisor, trainer, 7, 20000);                  /* twenty steps are 400 s */
+  assert_false(is_killed_after(supervisor, trainer, 399999));
+  step(supervisor, trainer, 7, 100);
+  write_in_run(supervisor, "peers.trainer.json", "[]"); /* it waits for packers */
+  assert_false(is_killed_after(supervisor, trainer, SILENT_MS));
+  write_in_run(supervisor, "peers.trainer.json", "[{}]");
+  assert_int_equal(plm_path_join(path, supervisor->run, "checkpoints/.tmp-step_00000007", NULL),
+                   PLM_OK);
+  assert_int_equal(plm_directory_make(path, NULL), PLM_OK);
+  assert_false(is_killed_after(supervisor, trainer, SILENT_MS));
+  assert_int_equal(rmdir(path), 0);
+  config->supervisor.silent_s = 0;
+  assert_false(is_killed_after(supervisor, trainer, SILENT_MS));
+  config->supervisor.silent_s = 300;
+  supervisor->draining = true;
+  assert_false(is_killed_after(supervisor, trainer, SILENT_MS));
+  supervisor->draining = false;
+  trainer->state = PLM_STAGE_STARTING;
+  assert_false(is_killed_after(supervisor, trainer, SILENT_MS));
+  trainer->state = PLM_STAGE_READY;
+  assert_true(is_killed_after(supervisor, trainer, SILENT_MS));
+}
+
+/* If nothing can be written into the run folder, a stage cannot show that it lives. */
+static void a_broken_disk_excuses(void **state)
+{
+  struct plm_supervisor *supervisor = *state;
+  struct supervised *trainer = add(supervisor, PLM_KIND_TRAINER);
+  char path[PLM_PATH_SIZE];
+  step(supervisor, trainer, 7, 100);
+  write_in_run(supervisor, "peers.trainer.json", "[{}]");
+  assert_int_equal(plm_path_join(path, supervisor->run, "supervisor.probe", NULL), PLM_OK);
+  assert_int_equal(mkdir(path, 0755), 0);
+  assert_false(is_killed_after(supervisor, trainer, SILENT_MS));
+  assert_int_equal(rmdir(path), 0);
+  assert_true(is_killed_after(supervisor, trainer, SILENT_MS));
+  assert_int_equal(access(path, F_OK), -1); /* nothing is left of the probe */
+}
+
+static void an_evaluator_reports_its_packers(void **state)
+{
+  struct plm_supervisor *supervisor = *state;
+  struct supervised *evaluator = add(supervisor, PLM_KIND_EVALUATOR);
+  assert_false(is_killed_after(supervisor, evaluator, SILENT_MS)); /* it has not begun */
+  write_in_run(supervisor, "peers.evaluator.json", "[]");
+  assert_false(is_killed_after(supervisor, evaluator, SILENT_MS - 1));
+  assert_true(is_killed_after(supervisor, evaluator, SILENT_MS));
+}
+
+static void a_packer_is_listed_by_its_consumers(void **state)
+{
+  struct plm_supervisor *supervisor = *state;
+  struct supervised *packer = add(supervisor, PLM_KIND_PACKER);
+  char host[256] = "", text[400];
+  gethostname(host, sizeof host - 1);
+  write_in_run(supervisor, "peers.trainer.json", "[]");
+  assert_false(is_killed_after(supervisor, packer, SILENT_MS)); /* it was never listed */
+  snprintf(text, sizeof text, "[{\"host\":\"%s\",\"pid\":%d}]", host, (int)packer->pid);
+  write_in_run(supervisor, "peers.trainer.json", text);
+  assert_false(is_killed_after(supervisor, packer, SILENT_MS));
+  write_in_run(supervisor, "peers.trainer.json", "[{\"host\":\"another\",\"pid\":1}]");
+  assert_false(is_killed_after(supervisor, packer, SILENT_MS - 1));
+  plm_peers_remove(supervisor->run, "trainer"); /* nobody could list it */
+  assert_false(is_killed_after(supervisor, packer, SILENT_MS));
+  write_in_run(supervisor, "peers.evaluator.json", "[]");
+  assert_true(is_killed_after(supervisor, packer, SILENT_MS));
+}
+
+/* A packer that a signal stopped before it was listed. */
+static void a_stopped_packer_is_not_excused(void **state)
+{
+  struct plm_supervisor *supervisor = *state;
+  struct supervised *packer = add(supervisor, PLM_KIND_PACKER);
+  int status;
+  kill(packer->pid, SIGSTOP);
+  assert_int_equal(waitpid(packer->pid, &status, WUNTRACED), packer->pid);
+  assert_false(is_killed_after(supervisor, packer, SILENT_MS - 1));
+  assert_true(is_killed_after(supervisor, packer, SILENT_MS));
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_sign_in_time_is_enough),
+      TEST(a_trainer_without_steps_is_killed),
+      TEST(what_excuses_a_trainer),
+      TEST(a_broken_disk_excuses),
+      TEST(an_evaluator_reports_its_packers),
+      TEST(a_packer_is_listed_by_its_consumers),
+      TEST(a_stopped_packer_is_not_excused),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
