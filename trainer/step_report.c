@@ -21,6 +21,7 @@ struct plm_step_report {
   struct plm_tensorboard *board; /* NULL: off */
   cJSON *waiting;                /* array of lines that could not be written yet */
   uint64_t last_step;
+  double pace_s;               /* smoothed duration of a step */
   int64_t resumed_step;        /* to be told with the next line; -1: not, or told */
   int64_t stderr_ms, board_ms; /* when each was last written */
   bool warned;
@@ -202,13 +203,15 @@ static void write_board(struct plm_step_report *report, uint64_t step, const cJS
   if (status != PLM_OK) end_board(report, &error);
 }
 
+/* The pace is that of the live block of `up`, which stands below these lines. */
 static void print_line(struct plm_step_report *report, const struct plm_step_line *line)
 {
+  report->pace_s = report->pace_s > 0 ? 0.9 * report->pace_s + 0.1 * line->step_s : line->step_s;
   const int64_t now = plm_clock_ms();
   const bool last = line->step == report->last_step;
   if (report->stderr_ms != 0 && now - report->stderr_ms < STDERR_EVERY_MS && !last) return;
   report->stderr_ms = now;
-  const double left_s = (double)(report->last_step - line->step) * line->step_s;
+  const double left_s = (double)(report->last_step - line->step) * report->pace_s;
   char eta[64] = "", duration[32];
   if (!last) snprintf(eta, sizeof eta, ", %s left", plm_format_duration(left_s, duration));
   plm_info("step %llu/%llu  loss %.4f  lr %.3g  %.0f tokens/s%s%s", (unsigned long long)line->step,

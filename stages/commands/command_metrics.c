@@ -97,13 +97,16 @@ static plm_status check_keys(const struct view *view, struct plm_error *error)
 }
 
 /* The value as text, which the value itself or `number` holds; "" for objects, which no column can
- * show. */
+ * show. Of a number, as many digits as read back equal, but at most `digits`. */
 static const char *text_of(const cJSON *value, char number[64], int digits)
 {
   if (cJSON_IsString(value)) return value->valuestring;
   if (cJSON_IsBool(value)) return cJSON_IsTrue(value) ? "true" : "false";
   if (!cJSON_IsNumber(value)) return "";
-  snprintf(number, 64, "%.*g", digits, value->valuedouble);
+  for (int few = 6; few <= digits; few++) {
+    snprintf(number, 64, "%.*g", few, value->valuedouble);
+    if (strtod(number, NULL) == value->valuedouble) break;
+  }
   return number;
 }
 

@@ -80,9 +80,11 @@ static void trainer_line(void *context, const char *line)
   cJSON_Delete(json);
 }
 
+/* Only the split by which keep_best judges: the first one, of the run's own corpus. */
 static void evaluator_line(void *context, const char *line)
 {
-  struct screen *screen = context;
+  struct plm_supervisor *supervisor = context;
+  struct screen *screen = &supervisor->screen;
   char *text = screen->facts.evaluation;
   const size_t size = sizeof screen->facts.evaluation;
   cJSON *json = plm_json_line(line);
@@ -90,7 +92,8 @@ static void evaluator_line(void *context, const char *line)
                step = plm_json_number(json, "step", (double)NAN),
                accuracy = plm_json_number(json, "accuracy", (double)NAN);
   const char *split = plm_json_string(json, "split", NULL);
-  if (split != NULL && !plm_metrics_is_extra(json) && isfinite(loss) && step >= 0) {
+  if (split != NULL && strcmp(split, supervisor->config->evaluator.splits[0]) == 0 &&
+      !plm_metrics_is_extra(json) && isfinite(loss) && step >= 0) {
     char name[17];
     plm_printable(name, sizeof name, split, PLM_PRINTABLE_LINE);
     snprintf(text, size, "%s loss %.4f", name, loss);
@@ -149,7 +152,7 @@ static void look(struct plm_supervisor *supervisor)
   struct screen *screen = &supervisor->screen;
   struct plm_live_facts *facts = &screen->facts;
   plm_tail_read(&screen->trainer, LINES_A_CALL, trainer_line, screen);
-  plm_tail_read(&screen->evaluator, LINES_A_CALL, evaluator_line, screen);
+  plm_tail_read(&screen->evaluator, LINES_A_CALL, evaluator_line, supervisor);
   facts->stages = facts->ready = 0;
   for (size_t i = 0; i < supervisor->count; i++) {
     if (supervisor->stages[i].removed) continue;

@@ -12,6 +12,7 @@ enum { MARGIN = 10, SERIES_COLORS = 6 };
 
 struct canvas {
   int columns, rows;
+  int margin;     /* columns of the labels on the left */
   uint8_t *dots;  /* (rows, columns) braille bits */
   uint8_t *owner; /* (rows, columns) the series that drew last in the cell, from 1 */
   double x0, x1, y0, y1;
@@ -106,14 +107,33 @@ static void print_cell(FILE *out, unsigned dots, unsigned owner, bool color)
     fputs(text, out);
 }
 
+/* The value in the middle of a row of cells. */
+static double value_of(const struct canvas *canvas, int row)
+{
+  return canvas->y1 - (canvas->y1 - canvas->y0) * (row + 0.5) / (double)canvas->rows;
+}
+
+static bool has_label(const struct canvas *canvas, int row)
+{
+  return row % 3 == 0 || row == canvas->rows - 1;
+}
+
+/* A margin that holds the longest label. */
+static void find_margin(struct canvas *canvas)
+{
+  for (int row = 0; row < canvas->rows; row++) {
+    const int length = snprintf(NULL, 0, "%.4g", value_of(canvas, row)) + 2;
+    if (has_label(canvas, row) && length > canvas->margin) canvas->margin = length;
+  }
+}
+
 static void print_canvas(FILE *out, const struct canvas *canvas, bool color)
 {
   for (int row = 0; row < canvas->rows; row++) {
-    const double y = canvas->y1 - (canvas->y1 - canvas->y0) * (row + 0.5) / (double)canvas->rows;
-    if (row % 3 == 0 || row == canvas->rows - 1)
-      fprintf(out, "%*.4g |", MARGIN - 2, y);
+    if (has_label(canvas, row))
+      fprintf(out, "%*.4g |", canvas->margin - 2, value_of(canvas, row));
     else
-      fprintf(out, "%*s |", MARGIN - 2, "");
+      fprintf(out, "%*s |", canvas->margin - 2, "");
     for (int column = 0; column < canvas->columns; column++) {
       const int cell = row * canvas->columns + column;
       print_cell(out, canvas->dots[cell], canvas->owner[cell], color);
@@ -123,7 +143,7 @@ static void print_canvas(FILE *out, const struct canvas *canvas, bool color)
   char first[32], last[32];
   const int first_length = snprintf(first, sizeof first, "%g", canvas->x0);
   snprintf(last, sizeof last, "%g", canvas->x1);
-  fprintf(out, "%*s%s%*s\n", MARGIN, "", first, canvas->columns - first_length, last);
+  fprintf(out, "%*s%s%*s\n", canvas->margin, "", first, canvas->columns - first_length, last);
 }
 
 static void print_heading(FILE *out, const struct plm_plot *plot)
@@ -143,13 +163,15 @@ static void print_heading(FILE *out, const struct plm_plot *plot)
 
 void plm_plot_draw(FILE *out, const struct plm_plot *plot)
 {
-  struct canvas canvas = {.columns = plot->columns > MARGIN + 20 ? plot->columns - MARGIN : 20,
-                          .rows = plot->rows > 8 ? plot->rows - 3 : 5};
+  struct canvas canvas = {.rows = plot->rows > 8 ? plot->rows - 3 : 5, .margin = MARGIN};
+  const bool any = find_range(&canvas, plot);
+  if (any) find_margin(&canvas);
+  canvas.columns = plot->columns > canvas.margin + 20 ? plot->columns - canvas.margin : 20;
   const size_t cells = (size_t)canvas.columns * (size_t)canvas.rows;
   canvas.dots = calloc(cells, 1);
   canvas.owner = calloc(cells, 1);
   print_heading(out, plot);
-  if (canvas.dots != NULL && canvas.owner != NULL && find_range(&canvas, plot)) {
+  if (canvas.dots != NULL && canvas.owner != NULL && any) {
     if (isfinite(plot->level))
       for (int x = 0; x < 2 * canvas.columns; x += 4)
         put_dot(&canvas, x, dot_y(&canvas, plot->level), 0);

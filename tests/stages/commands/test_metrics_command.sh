@@ -44,6 +44,10 @@ says err 'names no field'
 # ---- several runs: each line names its run -------------------------------------------------------------
 mkdir other
 echo '{"v":1,"step":8,"split":"valid","loss":2.0000000000000004}' >other/evaluator.jsonl
+mkdir few
+echo '{"v":1,"step":7,"split":"valid","loss":0.1,"accuracy":0.30000000000000004,"mcc":1e-7}' >few/evaluator.jsonl
+expect 0 plm-pipeline metrics --run few --csv --keys step,loss,accuracy,mcc
+[ "$(tail -n 1 out)" = 7,0.1,0.30000000000000004,1e-07 ] || fail "digits that nobody needs: $(cat out)"
 expect 0 plm-pipeline metrics --run run --run other --csv --keys step,loss
 sort out | diff - <(printf '%s\n' other,8,2.0000000000000004 run,12, run,8,-1.23456789e-06 run,step,loss | sort) || fail "two runs in CSV"
 [ "$(head -n 1 out)" = run,step,loss ] || fail "the head of two runs"

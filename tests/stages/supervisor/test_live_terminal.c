@@ -138,8 +138,12 @@ static void the_evaluators_lines_become_a_text(void **state)
       {"{\"step\":10,\"loss\":2.3}", "valid loss 2.4000 at step 9"},
       {"{\"step\":10,\"split\":\"valid\"}", "valid loss 2.4000 at step 9"},
       {"{\"split\":\"valid\",\"loss\":2.3}", "valid loss 2.4000 at step 9"},
-      {"{\"step\":0,\"split\":\"a name of more than 16 bytes\",\"loss\":2.3}",
-       "a name of more t loss 2.3000 at step 0"},
+      /* keep_best judges neither by another split nor by another corpus */
+      {"{\"step\":11,\"split\":\"test\",\"loss\":2.3}", "valid loss 2.4000 at step 9"},
+      {"{\"step\":11,\"set\":\"other\",\"split\":\"valid\",\"loss\":2.3}",
+       "valid loss 2.4000 at step 9"},
+      {"{\"step\":11,\"set\":\"corpus\",\"split\":\"valid\",\"loss\":2.2}",
+       "valid loss 2.2000 at step 11"},
   };
   struct plm_supervisor *supervisor = *state;
   make_terminal(24, 80);

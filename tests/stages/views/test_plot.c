@@ -47,6 +47,9 @@ static void curves_have_axes_and_a_legend(void **state)
   draw("one point", plot);
   plot.series = &(struct plm_series){"none", x, &bent[2], 1};
   draw("no finite value", plot);
+  static const double wide[] = {-1.2345e-05, 0, 0, 0, 1.2345e-05};
+  plot.series = &(struct plm_series){"long labels", x, wide, 5};
+  draw("long labels", plot);
   plot.count = 0;
   draw("no series", plot);
   expected_file("stages/views/plot/curves", captured_end());
