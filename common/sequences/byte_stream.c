@@ -10,13 +10,16 @@
 #include <unistd.h>
 #include <zlib.h>
 #include <zstd.h>
+#include <zstd_errors.h>
 
+#include "common/base/memory.h"
 #include "common/base/text.h"
 
 enum {
   INPUT_BYTES = 1 << 18,
   OUTPUT_BYTES = 1 << 19,
-  ZSTD_WINDOW_LOG_LIMIT = 27,
+  ZSTD_WINDOW_LOG_LIMIT = 31, /* the most that zstd writes */
+  ZSTD_HEADER_BYTES = 18,     /* the most that the header of a frame takes */
   MAGIC_BYTES = 10
 };
 
@@ -43,6 +46,8 @@ struct plm_byte_stream {
   size_t rest_size;
   uint64_t consumed, total, produced;
 };
+
+static uint64_t window_limit; /* as plm_byte_stream_limit_windows says; 0: none was set */
 
 static plm_status stream_make(const char *name, struct plm_byte_stream **stream,
                               struct plm_error *error)
@@ -102,6 +107,11 @@ plm_status plm_byte_stream_open_memory(const char *name, const void *bytes, size
   return PLM_OK;
 }
 
+void plm_byte_stream_limit_windows(uint64_t bytes)
+{
+  window_limit = bytes;
+}
+
 void plm_byte_stream_close(struct plm_byte_stream *stream)
 {
   if (stream == NULL) return;
@@ -144,10 +154,35 @@ static bool is_gzip(const uint8_t *bytes, size_t size)
   return size >= 2 && bytes[0] == 0x1f && bytes[1] == 0x8b;
 }
 
-static bool is_zstd(const uint8_t *bytes, size_t size)
+static bool is_zstd_frame(const uint8_t *bytes, size_t size)
 {
   static const uint8_t magic[4] = {0x28, 0xb5, 0x2f, 0xfd};
   return size >= 4 && memcmp(bytes, magic, 4) == 0;
+}
+
+/* A frame, or a frame to be skipped, which may also come first (RFC 8878): pzstd writes one before
+ * each frame. */
+static bool is_zstd(const uint8_t *bytes, size_t size)
+{
+  static const uint8_t magic[3] = {0x2a, 0x4d, 0x18};
+  return is_zstd_frame(bytes, size) ||
+         (size >= 4 && (bytes[0] & 0xf0) == 0x50 && memcmp(bytes + 1, magic, 3) == 0);
+}
+
+/* The memory that a frame needs beside the bytes that are handed out: its window (RFC
+ * 8878, 3.1.1.1), or the whole content, if that is smaller or the frame states no window. 0 if
+ * these bytes do not begin a frame. */
+static uint64_t zstd_window(const uint8_t *bytes, size_t size)
+{
+  if (size < 6 || !is_zstd_frame(bytes, size)) return 0;
+  const bool single = (bytes[4] & 0x20) != 0;
+  const unsigned exponent = bytes[5] >> 3, mantissa = bytes[5] & 7;
+  const uint64_t base = UINT64_C(1) << (10 + exponent);
+  const uint64_t window = single ? UINT64_MAX : base + base / 8 * mantissa;
+  const unsigned long long content = ZSTD_getFrameContentSize(bytes, size);
+  const bool known = content != ZSTD_CONTENTSIZE_UNKNOWN && content != ZSTD_CONTENTSIZE_ERROR;
+  if (known && content < window) return content;
+  return window == UINT64_MAX ? 0 : window;
 }
 
 static plm_status start_decompressor(struct plm_byte_stream *stream, struct plm_error *error)
@@ -224,6 +259,32 @@ static plm_status damaged(const struct plm_byte_stream *stream, const char *what
   return plm_error_hint(error, "fetch the file again");
 }
 
+/* Windows of up to 128 MiB, which `zstd` without options accepts, are always taken. Longer ones
+ * must leave three quarters of the free memory to others: several files may be open, and a file
+ * that somebody else has made must not take all of it. */
+static plm_status check_window(const struct plm_byte_stream *stream, struct plm_error *error)
+{
+  static const uint64_t always = UINT64_C(1) << 27, mib = UINT64_C(1) << 20;
+  const uint64_t window =
+      zstd_window(stream->input + stream->input_at, stream->input_size - stream->input_at);
+  uint64_t free_bytes, total_bytes;
+  if (window <= always) return PLM_OK;
+  plm_memory_size(&free_bytes, &total_bytes);
+  const uint64_t most = UINT64_C(1) << ZSTD_WINDOW_LOG_LIMIT;
+  const uint64_t room = window_limit != 0 ? window_limit : free_bytes / 4;
+  if (window <= most && window <= room) return PLM_OK;
+  plm_error_set(error, PLM_LIMIT,
+                "%s was compressed with a long window: decompressing it needs %llu MiB of memory, "
+                "and %llu MiB may be used",
+                stream->name, (unsigned long long)((window + mib - 1) / mib),
+                (unsigned long long)((room < most ? room : most) / mib));
+  return plm_error_hint(error,
+                        "at most a quarter of the free memory may be used, and at most 2 GiB; on a "
+                        "machine with more memory, compress it again: zstd -dc --long=31 %.200s | "
+                        "zstd -o NEW.zst",
+                        stream->name);
+}
+
 static plm_status cut_off(const struct plm_byte_stream *stream, struct plm_error *error)
 {
   plm_error_set(error, PLM_CORRUPT, "%s is cut off: its %s data ends too early after %llu bytes",
@@ -272,8 +333,15 @@ static plm_status unzstd_some(struct plm_byte_stream *stream, size_t *size, stru
   ZSTD_inBuffer in = {stream->input, stream->input_size, stream->input_at};
   ZSTD_outBuffer out = {stream->output, OUTPUT_BYTES, 0};
   if (in.pos == in.size && !stream->in_member) return PLM_OK;
+  if (!stream->in_member) {
+    if (in.size - in.pos < ZSTD_HEADER_BYTES && !stream->input_ended) return PLM_OK;
+    PLM_TRY(check_window(stream, error));
+  }
   const size_t code = ZSTD_decompressStream(stream->zstd, &out, &in);
   stream->input_at = in.pos;
+  if (ZSTD_isError(code) && ZSTD_getErrorCode(code) == ZSTD_error_memory_allocation)
+    return plm_error_set(error, PLM_NO_MEMORY, "out of memory for the zstd window of %s",
+                         stream->name);
   if (ZSTD_isError(code)) return damaged(stream, ZSTD_getErrorName(code), error);
   stream->in_member = code != 0;
   *size = out.pos;

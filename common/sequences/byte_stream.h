@@ -1,6 +1,7 @@
 /* A file, standard input or memory as a stream of decompressed bytes. gzip (with all members) and
  * zstd (with all frames) are recognised by their first bytes. bzip2, xz, zip and lz4 are recognised
- * as well, and refused with PLM_FORMAT. Memory is bounded. */
+ * as well, and refused with PLM_FORMAT. Memory is bounded: zstd data may need a window of at most
+ * 2 GiB, and of more than 128 MiB only if that is at most a quarter of the free memory. */
 #ifndef PLM_COMMON_SEQUENCES_BYTE_STREAM_H
 #define PLM_COMMON_SEQUENCES_BYTE_STREAM_H
 
@@ -17,10 +18,15 @@ plm_status plm_byte_stream_open(const char *path, struct plm_byte_stream **strea
 /* Reads bytes in memory, which must stay valid. name is used in messages. */
 plm_status plm_byte_stream_open_memory(const char *name, const void *bytes, size_t size,
                                        struct plm_byte_stream **stream, struct plm_error *error);
+/* Sets the largest window of zstd data of all streams, in bytes, instead of a quarter of the free
+ * memory; 0 goes back to that. Windows of up to 128 MiB are always taken. Call it while no other
+ * thread reads. */
+void plm_byte_stream_limit_windows(uint64_t bytes);
 void plm_byte_stream_close(struct plm_byte_stream *stream); /* NULL is fine */
 
 /* The next bytes, valid until the next call; *size is 0 at the end. PLM_CORRUPT: the compressed
- * data is damaged or cut off. PLM_AGAIN: a signal arrived while waiting for bytes; call again. */
+ * data is damaged or cut off. PLM_LIMIT: its window is too long. PLM_AGAIN: a signal arrived while
+ * waiting for bytes; call again. */
 plm_status plm_byte_stream_read(struct plm_byte_stream *stream, const uint8_t **bytes, size_t *size,
                                 struct plm_error *error);
 

@@ -1,13 +1,11 @@
 /* Memory of the CPU backend. Device memory is host memory, so copies beside the computation are
  * done at once and nothing has to wait for them. There are no recordings, because calling the
  * operators of a step costs almost nothing here. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
-#include "common/base/cgroup.h"
+#include "common/base/memory.h"
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/cpu_ops.h"
 #include "kernels/cpu/product.h"
@@ -92,30 +90,10 @@ static plm_status synchronize(struct plm_ops *ops, struct plm_error *error)
   return status != PLM_OK ? status : plm_products_error(cpu->products, error);
 }
 
-/* The memory that the system can provide without swapping, and its total memory; in a container
- * with a limit, no more than that. */
-static void host_memory(uint64_t *free_bytes, uint64_t *total_bytes)
-{
-  unsigned long long kib;
-  char line[256];
-  const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-  *free_bytes = (uint64_t)sysconf(_SC_AVPHYS_PAGES) * page;
-  *total_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * page;
-  FILE *file = fopen("/proc/meminfo", "re");
-  if (file == NULL) return;
-  while (fgets(line, sizeof line, file) != NULL)
-    if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1) *free_bytes = (uint64_t)kib << 10;
-  fclose(file);
-}
-
 static void memory_size(struct plm_ops *ops, uint64_t *free_bytes, uint64_t *total_bytes)
 {
-  struct plm_cgroup_limits limits;
   (void)ops;
-  host_memory(free_bytes, total_bytes);
-  plm_cgroup_read(&limits);
-  if (limits.memory_free_bytes < *free_bytes) *free_bytes = limits.memory_free_bytes;
-  if (limits.memory_bytes < *total_bytes) *total_bytes = limits.memory_bytes;
+  plm_memory_size(free_bytes, total_bytes);
 }
 
 /* ---- copies beside the computation, which are done at once ---- */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/base/hash.h"
+#include "common/sequences/byte_stream.h"
 #include "evaluator/score/csv_file.h"
 #include "tests/support/scratch.h"
 
@@ -17,6 +18,8 @@ static const struct fuzz_seed fuzz_seeds[] = {
     /* "a,b\n" by gzip and by zstd */
     FUZZ_TEXT("\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\x4b\xd4\x49\xe2\x02\x00\x3b\x86\xd6\x6a\x04"
               "\x00\x00\x00"),
+    FUZZ_TEXT("\x50\x2a\x4d\x18\x01\x00\x00\x00x\x28\xb5\x2f\xfd\x00\x58\x01\x00\x00"),
+    FUZZ_TEXT("\x28\xb5\x2f\xfd\x04\xa8\x01\x00\x00"),
     FUZZ_TEXT("\x28\xb5\x2f\xfd\x04\x58\x21\x00\x00\x61\x2c\x62\x0a\x32\x0f\x8a\x5b"),
     {0},
 };
@@ -47,6 +50,7 @@ static struct plm_hash read_rows(struct plm_csv_file *file, plm_status *status)
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
+  plm_byte_stream_limit_windows(1); /* the process may take little memory */
   static const char *const names[] = {"f.csv", "f.tsv"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
     const char *path = scratch_path(names[i]);

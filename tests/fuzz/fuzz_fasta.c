@@ -18,6 +18,8 @@ static const struct fuzz_seed fuzz_seeds[] = {
     /* ">a\nLAGV\n" by gzip and by zstd */
     FUZZ_TEXT("\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\xb3\x4b\xe4\xf2\x71\x74\x0f\xe3\x02\x00\x88"
               "\xf8\x75\xbe\x08\x00\x00\x00"),
+    FUZZ_TEXT("\x50\x2a\x4d\x18\x01\x00\x00\x00x\x28\xb5\x2f\xfd\x00\x58\x01\x00\x00"),
+    FUZZ_TEXT("\x28\xb5\x2f\xfd\x04\xa8\x01\x00\x00"),
     FUZZ_TEXT("\x28\xb5\x2f\xfd\x00\x58\x41\x00\x00\x3e\x61\x0a\x4c\x41\x47\x56\x0a"),
     {NULL, 0},
 };
@@ -63,6 +65,7 @@ static void read_as(const char *name, enum plm_tokenizer_kind tokenizer, bool ma
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
+  plm_byte_stream_limit_windows(1); /* the process may take little memory */
   static const char *const names[] = {"f.fasta", "j.jsonl", "t.txt", "unknown"};
   for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
     read_as(names[i], PLM_TOKENIZER_ESM, false, bytes, size);
