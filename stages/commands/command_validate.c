@@ -20,13 +20,15 @@ static plm_status print_json(const struct plm_config_problems *problems, struct 
   return plm_json_print(array, error);
 }
 
-/* If the configuration names a corpus that is there, packers must accept its file system, and it
- * must have the clusters that sampling needs. */
+/* A corpus that is not there is only worth a warning: it may be made later, or be on another host.
+ * If it is there, packers must accept its file system, and it must have the clusters that sampling
+ * needs. */
 static plm_status check_corpus(const struct plm_config *config, struct plm_error *error)
 {
   const struct plm_plan_parameters parameters = plm_config_training_plan(config);
   struct plm_corpus_description description;
   PLM_TRY(plm_run_corpora_local(config, error));
+  PLM_TRY(plm_run_corpora_present(config, error));
   if (config->source_count > 0) return PLM_OK; /* plm_run_corpora_check */
   if (config->corpus == NULL || parameters.sampling == PLM_SAMPLING_DOCUMENTS) return PLM_OK;
   const plm_status status = plm_corpus_description_read(config->corpus, &description, error);
@@ -87,6 +89,8 @@ const struct plm_command plm_command_validate = {
     .sets = true,
     .operands = "[FILE]",
     .summary = "check a configuration; all mistakes at once, with line and column",
-    .details = "Exits with 2 if there are mistakes. --json prints them as an array of texts.",
+    .details =
+        "Exits with 2 if there are mistakes. A corpus that does not exist on this host is only "
+        "a warning, because it may be on another one. --json prints them as an array of texts.",
     .run = validate,
 };

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/base/file.h"
+#include "common/base/log.h"
 #include "common/corpus/corpus_description.h"
 
 /* ---- up ------------------------------------------------------------------------------------ */
@@ -65,6 +66,40 @@ plm_status plm_run_corpora_local(const struct plm_config *config, struct plm_err
   if (config->corpus == NULL || plm_run_corpora_may_be_remote(config)) return PLM_OK;
   for (uint32_t k = 0; k < plm_config_source_count(config); k++)
     PLM_TRY(plm_corpus_check_local(plm_config_source(config, k).path, error));
+  return PLM_OK;
+}
+
+/* Reads the description of a corpus if it is here. */
+static plm_status look_for(const char *key, const char *path, bool *here,
+                           struct plm_corpus_description *description, struct plm_error *error)
+{
+  const plm_status status = plm_corpus_description_read(path, description, error);
+  *here = status == PLM_OK;
+  if (status != PLM_NOT_FOUND) return status;
+  plm_warning("%s: %s %s; make it with `plm-pipeline ingest FASTA... --corpus %s`", key, path,
+              plm_file_exists(path) ? "is not a corpus" : "does not exist on this host", path);
+  return PLM_OK;
+}
+
+plm_status plm_run_corpora_present(const struct plm_config *config, struct plm_error *error)
+{
+  struct plm_corpus_description description;
+  const uint32_t sources = config->corpus != NULL ? plm_config_source_count(config) : 0;
+  bool here;
+  for (uint32_t k = 0; k < sources + config->evaluator.set_count; k++) {
+    const bool set = k >= sources;
+    const char *path =
+        set ? config->evaluator.sets[k - sources].corpus : plm_config_source(config, k).path;
+    PLM_TRY(look_for(set ? "evaluator.sets" : "corpus", path, &here, &description, error));
+    if (!here) continue;
+    const enum plm_tokenizer_kind tokenizer = description.info.tokenizer;
+    plm_corpus_description_deinit(&description);
+    if (tokenizer != config->data.tokenizer && config->source_count == 0)
+      return plm_error_set(error, PLM_CONFIG,
+                           "%s: %s was made for the tokenizer %s, but data.tokenizer is %s",
+                           set ? "evaluator.sets" : "corpus", path, plm_tokenizer_names[tokenizer],
+                           plm_tokenizer_names[config->data.tokenizer]);
+  }
   return PLM_OK;
 }
 

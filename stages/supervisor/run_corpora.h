@@ -23,6 +23,11 @@ bool plm_run_corpora_may_be_remote(const struct plm_config *config);
  * A corpus that is not here is not checked. */
 plm_status plm_run_corpora_local(const struct plm_config *config, struct plm_error *error);
 
+/* Prints a warning for each corpus of the configuration, of a list and of evaluator.sets too, that
+ * is not on this host. PLM_CONFIG: the only corpus was made for another tokenizer. Other errors: a
+ * corpus that is here cannot be read. */
+plm_status plm_run_corpora_present(const struct plm_config *config, struct plm_error *error);
+
 /* Adds what is wrong with the corpora of a list to the loader's problems, as far as they are there;
  * they may be made later, or be on other hosts. For plm_config_load_with. */
 void plm_run_corpora_check(struct plm_loader *loader);

@@ -82,6 +82,23 @@ echo 'seed: 7' | tee pipeline.yaml >elsewhere/some.yaml
 prints 0 plm-pipeline validate <<<'pipeline.yaml: valid'
 prints 0 plm-pipeline validate ./elsewhere/some.yaml <<<'elsewhere/some.yaml: valid'
 prints 0 plm-pipeline validate "$PWD/pipeline.yaml" <<<"$PWD/pipeline.yaml: valid"
+says err "^plm-pipeline: warning: corpus: $PWD/.* does not exist on this host; make it with .plm-pipeline ingest"
+mkdir no-corpus
+cat >mixed.yaml <<END
+corpus: [{path: no-corpus}, {path: nowhere}]
+evaluator: {sets: [{name: far, corpus: held.corpus, split: valid}]}
+END
+prints 0 plm-pipeline validate mixed.yaml <<<'mixed.yaml: valid'
+says err "warning: corpus: $PWD/no-corpus is not a corpus; make it with"
+says err "warning: corpus: $PWD/nowhere does not exist on this host; make it with"
+says err "warning: evaluator.sets: $PWD/held.corpus does not exist on this host; make it with"
+prints 0 plm-pipeline validate mixed.yaml --json <<<'[]'
+printf '>a\nMKV\n>b\nMKLV\n' | plm-pipeline ingest -q - --corpus here --split train=1
+echo 'corpus: here' >here.yaml
+prints 0 plm-pipeline validate here.yaml <<<'here.yaml: valid'
+[ ! -s err ] || fail "validate warns of a corpus that is there: $(cat err)"
+expect 2 plm-pipeline validate here.yaml --set data.tokenizer=byte
+says err "corpus: $PWD/here was made for the tokenizer esm, but data.tokenizer is byte"
 prints 0 plm-pipeline validate -q </dev/null
 prints 0 plm-pipeline validate --json <<<'[]'
 prints 2 plm-pipeline validate --set seed=x --set trainer.steps=0 --json <<'END'
@@ -98,7 +115,8 @@ expect 0 plm-pipeline validate --set corpus=plain
 expect 0 plm-pipeline validate --set corpus=missing --set data.sampling=clusters # it may be made later
 echo '{' >plain/corpus.json
 expect 1 plm-pipeline validate --set corpus=plain --set data.sampling=clusters
-expect 0 plm-pipeline validate --set corpus=plain
+expect 1 plm-pipeline validate --set corpus=plain
+says err 'plain/corpus.json is not the description of a corpus'
 
 # ---- config: the place of each value that is not the default ----
 cat >many.yaml <<'END'
