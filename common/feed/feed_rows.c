@@ -10,7 +10,8 @@ struct row {
   const struct feed_peer *peer; /* of the first lane that it serves */
   struct plm_packer_counters counters;
   double tokens_per_second;
-  bool standby; /* in all lanes that it serves */
+  bool standby;   /* in all lanes that it serves */
+  uint64_t ahead; /* chunks of it that are here and wait to be used */
   uint32_t sources[PLM_MAX_SOURCES], source_count;
 };
 
@@ -23,6 +24,15 @@ static void add_up(struct row *row, const struct feed_peer *peer)
   row->counters.padded_tokens += counters->padded_tokens;
   row->counters.queue += counters->queue;
   row->tokens_per_second += peer->rate.tokens_per_second;
+}
+
+static uint64_t chunks_ahead(const struct feed_state *lane, uint64_t packer_id)
+{
+  uint64_t chunks = 0;
+  for (const struct feed_range *range = lane->head; range != NULL; range = range->next)
+    if (range->state == RANGE_READY && range->answered.packer_id == packer_id)
+      chunks += range->span.count - range->taken;
+  return chunks;
 }
 
 /* Collects what lanes k and above say about a packer that no lane before k has. False: one has. */
@@ -38,6 +48,7 @@ static bool collect(const struct plm_feed *feed, uint32_t k, const struct feed_p
       if (l < k) return false;
       row->standby &= other->serial == lane->prepared && other->serial != lane->home;
       row->sources[row->source_count++] = l;
+      row->ahead += chunks_ahead(lane, peer->packer_id);
       add_up(row, other);
     }
   }
@@ -57,6 +68,7 @@ static void add_row(const struct row *row, bool mixture, int64_t now, cJSON *pee
   cJSON_AddNumberToObject(json, "padded_tokens", (double)row->counters.padded_tokens);
   cJSON_AddNumberToObject(json, "queue", (double)row->counters.queue);
   cJSON_AddBoolToObject(json, "standby", row->standby);
+  cJSON_AddNumberToObject(json, "ahead", (double)row->ahead);
   cJSON_AddNumberToObject(json, "rate", row->tokens_per_second);
   cJSON_AddNumberToObject(json, "age_s", (double)(now - row->peer->joined_ms) / 1e3);
   cJSON *sources = mixture ? cJSON_AddArrayToObject(json, "sources") : NULL;

@@ -36,6 +36,8 @@ static void rate_text(const cJSON *row, char rate[32], char queue[32])
   const double tokens = plm_json_number(row, "rate", 0.0);
   if (cJSON_HasObjectItem(row, "rate"))
     snprintf(rate, 32, "%.*f k/s", tokens < 10000 ? 1 : 0, 1e-3 * tokens);
+  if (rate[0] != '\0' && tokens < 50 && plm_json_number(row, "ahead", 0.0) > 0)
+    snprintf(rate, 32, "ready"); /* its chunks wait to be used; 0.0 k/s would look dead */
   if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(row, "standby"))) snprintf(rate, 32, "standby");
   if (cJSON_HasObjectItem(row, "queue"))
     snprintf(queue, 32, "%.0f", plm_json_number(row, "queue", 0.0));

@@ -183,6 +183,7 @@ static void add_counters(cJSON *row, const cJSON *peer)
 {
   const bool known = cJSON_HasObjectItem(row, "rate");
   const double queue = plm_json_number(row, "queue", 0.0) + plm_json_number(peer, "queue", 0.0);
+  const double ahead = plm_json_number(row, "ahead", 0.0) + plm_json_number(peer, "ahead", 0.0);
   const double rate = fmax(plm_json_number(peer, "rate", 0.0), plm_json_number(row, "rate", 0.0));
   const bool standby =
       cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(known ? row : peer, "standby"));
@@ -191,6 +192,8 @@ static void add_counters(cJSON *row, const cJSON *peer)
   cJSON_DeleteItemFromObjectCaseSensitive(row, "standby");
   cJSON_AddNumberToObject(row, "rate", rate);
   cJSON_AddNumberToObject(row, "queue", queue);
+  cJSON_DeleteItemFromObjectCaseSensitive(row, "ahead");
+  cJSON_AddNumberToObject(row, "ahead", ahead);
   cJSON_AddBoolToObject(row, "standby", standby);
 }
 

@@ -104,6 +104,8 @@ static void evaluator_line(void *context, const char *line)
   cJSON_Delete(json);
 }
 
+enum { SHOWN_RATE = 50 }; /* tokens a second that are not shown as 0.0k/s */
+
 static void add_packer(struct plm_supervisor *supervisor, const cJSON *packer, char *text,
                        size_t size)
 {
@@ -111,7 +113,11 @@ static void add_packer(struct plm_supervisor *supervisor, const cJSON *packer, c
   char instance[96], name[48], rate[32];
   supervisor_name_packer(supervisor, packer, instance);
   plm_printable(name, sizeof name, instance, PLM_PRINTABLE_LINE);
-  snprintf(rate, sizeof rate, "%.1fk/s", 1e-3 * plm_json_number(packer, "rate", 0));
+  const double tokens = plm_json_number(packer, "rate", 0),
+               ahead = plm_json_number(packer, "ahead", 0);
+  snprintf(rate, sizeof rate, "%.1fk/s", 1e-3 * tokens);
+  if (tokens < SHOWN_RATE && ahead > 0) /* it waits, because its work is done */
+    snprintf(rate, sizeof rate, "ready, %.0f chunk%s ahead", ahead, ahead == 1 ? "" : "s");
   if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(packer, "standby")))
     snprintf(rate, sizeof rate, "standby");
   snprintf(text + used, size - used, "%s%s: %s", used > 0 ? "  " : "", name, rate);

@@ -85,6 +85,32 @@ static void crosses_epochs(void **state)
   part(&meeting);
 }
 
+/* The chunks of the first packer that wait to be used. */
+static int ahead(const struct meeting *meeting)
+{
+  char *peers = plm_feed_peers_json(meeting->feed);
+  const char *found = strstr(peers, "\"ahead\":");
+  const int chunks = found != NULL ? atoi(found + strlen("\"ahead\":")) : -1;
+  free(peers);
+  return chunks;
+}
+
+static void chunks_that_wait_are_counted(void **state)
+{
+  (void)state;
+  struct meeting meeting;
+  struct plm_error error = {0};
+  meet(&meeting, 1, 0);
+  assert_int_equal(ahead(&meeting), 0); /* nothing was requested yet */
+  assert_int_equal(take(meeting.feed, &meeting.options, 1, &error), PLM_OK);
+  const int64_t begin = plm_clock_ms();
+  while (ahead(&meeting) < 8) {
+    if (plm_clock_ms() - begin > 60000) fail_msg("only %d chunks are ahead", ahead(&meeting));
+    usleep(1000);
+  }
+  part(&meeting);
+}
+
 /* If one packer answers nothing, the other is asked. test_feed_simulated.c checks how soon. */
 static void standby_is_asked_when_one_is_late(void **state)
 {
@@ -516,6 +542,7 @@ int main(void)
   plm_log_init("test", PLM_LOG_ERROR);
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(crosses_epochs),
+      cmocka_unit_test(chunks_that_wait_are_counted),
       cmocka_unit_test(standby_is_asked_when_one_is_late),
       cmocka_unit_test(second_answers_are_dropped),
       cmocka_unit_test(disagreement_ends_the_run_without_a_third),

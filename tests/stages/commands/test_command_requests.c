@@ -127,7 +127,10 @@ static const char stages[] =
     "{\"stage\":\"packer\",\"instance\":10,\"node\":\"there\",\"pid\":4,\"state\":\"ready\","
     "\"ready\":"
     "true,\"restarts\":0,\"age_s\":3600,\"rate\":123456,\"queue\":7,\"standby\":false},"
-    "{\"stage\":\"packer\",\"instance\":11,\"age_s\":90061}]}";
+    "{\"stage\":\"packer\",\"instance\":11,\"age_s\":90061},"
+    "{\"stage\":\"packer\",\"instance\":12,\"age_s\":1,\"rate\":49,\"ahead\":1},"
+    "{\"stage\":\"packer\",\"instance\":13,\"age_s\":1,\"rate\":50,\"ahead\":1},"
+    "{\"stage\":\"packer\",\"instance\":14,\"age_s\":1,\"rate\":0,\"ahead\":0}]}";
 
 static void stages_are_a_table(void **state)
 {
@@ -141,7 +144,10 @@ static void stages_are_a_table(void **state)
       "evaluator.0 a\\x1bnode        2 fatal     no          12    1 min    10 k/s     0\n"
       "packer.0    here             3 starting  no           1   59 min   standby      \n"
       "packer.10   there            4 ready     yes          0    1h00m   123 k/s     7\n"
-      "packer.11                    -           no           0   25h01m                \n");
+      "packer.11                    -           no           0   25h01m                \n"
+      "packer.12                    -           no           0      1 s     ready      \n"
+      "packer.13                    -           no           0      1 s   0.1 k/s      \n"
+      "packer.14                    -           no           0      1 s   0.0 k/s      \n");
   assert_int_equal(with_answer("ps --color always", stages, output), 0);
   assert_non_null(strstr(output, "1234567 \033[32mready    \033[0m yes "));
   assert_non_null(strstr(output, "      2 \033[31mfatal    \033[0m no "));

@@ -36,7 +36,7 @@ seen() { terminal capture-pane -p -S - -t "$name:"; } # rows, from the first one
 # lines, also those that the terminal has broken
 joined() { terminal capture-pane -pJ -S - -t "$name:" | sed 's/ *$//'; }
 
-serving='packers (0: [0-9.]+k/s|none serves)'
+serving='packers (0: [0-9.]+k/s|0: ready, [0-9]+ chunks? ahead|none serves)'
 # block COLUMNS REGEX: the four lines are the last ones on the screen, whole, and the only ones of their kind; one of
 # them matches
 block() {

@@ -175,7 +175,11 @@ static void packers_stages_and_the_checkpoint(void **state)
   assert_string_equal(facts->packers, "e:3: 1.0k/s"); /* the evaluator's, without the trainer's */
   assert_int_equal(plm_peers_write(supervisor->run, "trainer",
                                    "[{\"host\":\"a\",\"pid\":1,\"rate\":12345},"
-                                   "{\"host\":\"b\",\"pid\":2,\"rate\":5,\"standby\":true}]",
+                                   "{\"host\":\"b\",\"pid\":2,\"rate\":5,\"standby\":true},"
+                                   "{\"host\":\"c\",\"pid\":3,\"rate\":49,\"ahead\":12},"
+                                   "{\"host\":\"d\",\"pid\":4,\"rate\":50,\"ahead\":1},"
+                                   "{\"host\":\"e\",\"pid\":5,\"rate\":0,\"ahead\":1},"
+                                   "{\"host\":\"f\",\"pid\":6,\"rate\":0,\"ahead\":0}]",
                                    NULL),
                    PLM_OK);
   assert_int_equal(plm_path_join(folder, supervisor->run, "checkpoints", NULL), PLM_OK);
@@ -187,7 +191,9 @@ static void packers_stages_and_the_checkpoint(void **state)
   assert_string_equal(facts->packers, "e:3: 1.0k/s");
   supervisor->screen.looked_ms = plm_clock_ms() - 1000;
   live_update(supervisor);
-  assert_string_equal(facts->packers, "a:1: 12.3k/s  b:2: standby");
+  assert_string_equal(facts->packers, "a:1: 12.3k/s  b:2: standby  "
+                                      "c:3: ready, 12 chunks ahead  d:4: 0.1k/s  "
+                                      "e:5: ready, 1 chunk ahead  f:6: 0.0k/s");
   assert_true(facts->has_checkpoint && facts->checkpoint_step == 40);
   plm_peers_remove(supervisor->run, "trainer");
   plm_peers_remove(supervisor->run, "evaluator");

@@ -218,18 +218,20 @@ static void packers_are_those_of_the_peers_files(void **state)
   plm_ps_add_packers(run, rows);
   expect_rows(rows, own); /* nobody tells anything */
   assert_int_equal(
-      plm_peers_write(run, "trainer",
-                      "[{\"host\":\"n1\",\"pid\":6,\"rate\":10,\"queue\":2,\"standby\":false},"
-                      "{\"host\":\"n2\",\"pid\":5,\"rate\":30,\"queue\":4,\"standby\":true,"
-                      "\"age_s\":8},"
-                      "{\"host\":\"n1\",\"pid\":7,\"rate\":1}]",
-                      NULL),
+      plm_peers_write(
+          run, "trainer",
+          "[{\"host\":\"n1\",\"pid\":6,\"rate\":10,\"queue\":2,\"ahead\":7,\"standby\":false},"
+          "{\"host\":\"n2\",\"pid\":5,\"rate\":30,\"queue\":4,\"standby\":true,"
+          "\"age_s\":8},"
+          "{\"host\":\"n1\",\"pid\":7,\"rate\":1}]",
+          NULL),
       PLM_OK);
   assert_int_equal(
-      plm_peers_write(run, "evaluator",
-                      "[{\"host\":\"n1\",\"pid\":6,\"rate\":20,\"queue\":3,\"standby\":true},"
-                      "{\"host\":\"n2\",\"pid\":5,\"rate\":25,\"queue\":1}]",
-                      NULL),
+      plm_peers_write(
+          run, "evaluator",
+          "[{\"host\":\"n1\",\"pid\":6,\"rate\":20,\"queue\":3,\"ahead\":4,\"standby\":true},"
+          "{\"host\":\"n2\",\"pid\":5,\"rate\":25,\"queue\":1}]",
+          NULL),
       PLM_OK);
   rows = parsed(own);
   plm_ps_add_packers(run, rows);
@@ -237,12 +239,14 @@ static void packers_are_those_of_the_peers_files(void **state)
       rows,
       "[{\"stage\":\"packer\",\"instance\":0,\"node\":\"n1\",\"pid\":5},"
       "{\"stage\":\"packer\",\"instance\":3,\"node\":\"n1\",\"pid\":6,\"rate\":20,\"queue\":5,"
-      "\"standby\":false},"
+      "\"ahead\":11,\"standby\":false},"
       "{\"stage\":\"trainer\",\"instance\":9,\"node\":\"n1\",\"pid\":7},"
       "{\"stage\":\"packer\",\"instance\":4,\"node\":\"n2\",\"pid\":5,\"state\":\"joined\","
-      "\"ready\":true,\"restarts\":0,\"age_s\":8,\"rate\":30,\"queue\":5,\"standby\":true},"
+      "\"ready\":true,\"restarts\":0,\"age_s\":8,\"rate\":30,\"queue\":5,\"ahead\":0,\"standby\":"
+      "true},"
       "{\"stage\":\"packer\",\"instance\":5,\"node\":\"n1\",\"pid\":7,\"state\":\"joined\","
-      "\"ready\":true,\"restarts\":0,\"age_s\":0,\"rate\":1,\"queue\":0,\"standby\":false}]");
+      "\"ready\":true,\"restarts\":0,\"age_s\":0,\"rate\":1,\"queue\":0,\"ahead\":0,\"standby\":"
+      "false}]");
   rows = cJSON_CreateArray();
   plm_ps_add_packers(run, rows);
   assert_true(number_of(rows, 0, "instance") == 0 && number_of(rows, 2, "instance") == 2);
