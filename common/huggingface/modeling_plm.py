@@ -581,13 +581,13 @@ def open_fasta(path):
     return open(path, "rb")
 
 
-def lines_of(file, protein):
-    """Yields the lines of a text, which end with LF, CR LF or, as on old Macs, CR; in a text of bytes a CR
-    alone is text. A byte order mark before the text is left out."""
+def lines_of(file):
+    """Yields the lines of a text, which end with LF, CR LF or, as on old Macs, CR. A byte order mark before
+    the text is left out."""
     mark = b"\xef\xbb\xbf"
     for line in file:
         line, mark = line.removeprefix(mark).removesuffix(b"\n").removesuffix(b"\r"), b""
-        yield from line.split(b"\r") if protein else (line,)
+        yield from line.split(b"\r")
 
 
 def read_fasta(path, protein=True, warn=True):
@@ -626,14 +626,14 @@ def read_fasta(path, protein=True, warn=True):
                 )
 
     with open_fasta(path) as file:
-        for number, line in enumerate(lines_of(file, protein), 1):
+        for number, line in enumerate(lines_of(file), 1):
             if line.startswith(b">"):
                 yield from records()
-                name = re.split(b"[ \t\r]", line[1:].lstrip(b" \t\r"), maxsplit=1)[0]
+                name = re.split(b"[ \t]", line[1:].lstrip(b" \t"), maxsplit=1)[0]
                 line_of_name, lines = number, []
             elif name is not None:
                 lines.append(line)
-            elif line.strip(b" \t\r"):
+            elif line.strip(b" \t"):
                 raise ValueError(f"{path}:{number}: not FASTA: a record begins with '>'")
     yield from records()
     if good == 0:

@@ -289,7 +289,7 @@ def test_text_of_bytes():
             theirs = model.plm(ids).last_hidden_state[0]
             torch.testing.assert_close(file.get_tensor(str(i)), theirs, rtol=0, atol=LIMIT)
 
-    # a file contains bytes: names of tokens, invalid UTF-8, a line that ends in two CR
+    # a file contains bytes: names of tokens, invalid UTF-8, an empty line after a CR
     pathlib.Path("odd.fasta").write_bytes(
         b">a\none <mask> and <pad>, <eos>\n>b\xff\xe9\nn\xe4mlich\r\r\n so\r\n\n>c \xc3\xa4\n *\n"
     )
@@ -302,7 +302,7 @@ def test_text_of_bytes():
     ):
         names = json.loads(ours.metadata()["names"])
         assert json.loads(theirs.metadata()["names"]) == names == ["a", "b\ufffd\ufffd", "c"]
-        for i, length in enumerate((29, 13, 4)):
+        for i, length in enumerate((29, 12, 4)):
             mine = ours.get_tensor(str(i))
             assert len(mine) == length
             torch.testing.assert_close(mine, theirs.get_tensor(str(i)), rtol=0, atol=LIMIT)

@@ -19,6 +19,8 @@ TAKEN = {  # what the file holds: its bytes
     "byte_order_mark": BOM + TWO,
     "byte_order_mark_inside": TWO + BOM + b">c\nMKT\n>d\nMM\n",
     "cr_lf": TWO.replace(b"\n", b"\r\n"),
+    "cr": TWO.replace(b"\n", b"\r"),
+    "cr_in_part": b">a x\rMKT\r\r\nLS\r>b\rML\n>c\rM\r\nK\n>\rMKL\r\r",
     "no_line_end": TWO.rstrip(b"\n"),
     "blank_lines": b"\n \t\n" + TWO.replace(b"\n", b"\n\n"),
     "lower_case": b">a\nmkT\nlsD\n",
@@ -94,13 +96,14 @@ def records(content, **options):
 
 
 def test_a_line_may_end_with_cr(tmp_path, monkeypatch):
-    """As on old Macs, also in a part of the file. In a text of bytes it is text."""
+    """As on old Macs, also in a part of the file, and in a text of bytes."""
     monkeypatch.chdir(tmp_path)
     for end in (b"\r", b"\n", b"\r\n"):
         text = b">a x\rMKT\rLS\r\r>b\rML\r" + b">c\nM\nK\n".replace(b"\n", end)
         expected = [("a", b"MKTLS"), ("b", b"ML"), ("c", b"MK")]
-        assert records(text) == records(BOM + text.rstrip()) == expected
-    assert records(b">a\rb\r\nM\rK\r\r\nT\r", protein=False) == [("a", b"M\rK\rT")]
+        for protein in (True, False):
+            assert records(text, protein=protein) == expected
+            assert records(BOM + text.rstrip(), protein=protein) == expected
     assert records(b"\r\r>\rMKT\r") == [("in.fasta:3", b"MKT")]
 
 
