@@ -15,9 +15,8 @@ static const char *type_name(const struct plm_setting *setting)
   case PLM_SETTING_U32:
   case PLM_SETTING_U64:
     return (setting->flags & PLM_SETTING_POWER_OF_TWO) != 0 ? "a power of two"
-           : (setting->flags & PLM_SETTING_SHARE) != 0
-               ? "a whole number or a share (25%)"
-               : "a whole number";
+           : (setting->flags & PLM_SETTING_SHARE) != 0      ? "a whole number or a share (25%)"
+                                                            : "a whole number";
   case PLM_SETTING_DOUBLE: return "a number";
   case PLM_SETTING_STRING: return "a string";
   case PLM_SETTING_PATH: return "a path";

@@ -101,7 +101,8 @@ static const struct plm_setting settings[] = {
       .help = "What an epoch visits once. documents: every document. clusters: every cluster, with "
               "one of its documents, drawn anew in each epoch; the corpus must keep its clusters "
               "(`ingest --clusters`)."),
-  ROW("data.mixture_steps", U64, data.mixture_steps, "steps", "0", NUMBER(0, STEPS_MAX), .flags = PLM_SETTING_SHARE, CHANGES,
+  ROW("data.mixture_steps", U64, data.mixture_steps, "steps", "0", NUMBER(0, STEPS_MAX),
+      .flags = PLM_SETTING_SHARE, CHANGES,
       .help = "Steps over which the weights of a list of corpora move to their final_weight, "
               "linearly from the first step."),
 

@@ -120,7 +120,8 @@ static void the_environment_says_whether_a_terminal_shows_utf8(void **state)
                                                                                    locales[i].lang};
     for (size_t v = 0; v < 3; v++)
       assert_int_equal(values[v] != NULL ? setenv(names[v], values[v], 1) : unsetenv(names[v]), 0);
-    if (plm_terminal_is_utf8() != locales[i].utf8) fail_msg("case %zu is not %d", i, locales[i].utf8);
+    if (plm_terminal_is_utf8() != locales[i].utf8)
+      fail_msg("case %zu is not %d", i, locales[i].utf8);
   }
 }
 

@@ -251,14 +251,13 @@ static void a_stop_signal_ends_the_scoring(void **state)
     struct plm_error error = {0};
     double scores[2];
     open_scene(&scene, PLM_TRANSFORMER, causal, 10);
-    assert_int_equal(plm_variant_scorer_open(&scene.inference, &scene.wild_type,
-                                             PLM_SCORE_ADDITIVE, &scorer, NULL),
+    assert_int_equal(plm_variant_scorer_open(&scene.inference, &scene.wild_type, PLM_SCORE_ADDITIVE,
+                                             &scorer, NULL),
                      PLM_OK);
     for (uint32_t v = 1; v < 3; v++)
       assert_int_equal(plm_variant_scorer_expect(scorer, &scene.variants[v], NULL), PLM_OK);
     plm_stop_requested = SIGTERM;
-    const plm_status status =
-        plm_variant_scorer_run(scorer, scene.variants + 1, 2, scores, &error);
+    const plm_status status = plm_variant_scorer_run(scorer, scene.variants + 1, 2, scores, &error);
     plm_stop_requested = 0;
     assert_int_equal(status, PLM_TERMINATED);
     plm_variant_scorer_close(scorer);

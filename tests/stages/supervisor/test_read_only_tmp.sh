@@ -16,7 +16,8 @@ says out '^                these fit$'
 
 # Only this folder of /tmp is used, so the mount hides nothing else.
 folder=/tmp/plm-$(id -u)
-mkdir -m 700 -p "$folder"
+mkdir -p "$folder"
+chmod 700 "$folder"
 mount -t tmpfs -o ro,mode=700 none "$folder"
 
 runtime=$XDG_RUNTIME_DIR
