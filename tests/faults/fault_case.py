@@ -203,7 +203,7 @@ def result_of_training(run, step):
             result[path.name] = digest(path)
     result["latest"] = os.readlink(run / "checkpoints" / "latest")
     measured = {"v", "tokens_per_second", "padded_tokens_per_second", "step_ms", "data_wait_ms"}
-    measured |= {"checkpoint_ms", "mfu", "memory_bytes", "time"}
+    measured |= {"checkpoint_ms", "mfu", "memory_bytes", "time", "resumed"}
     result["metrics"] = [
         {key: value for key, value in json.loads(line).items() if key not in measured}
         for line in (run / "trainer.jsonl").read_text().splitlines()
