@@ -86,7 +86,7 @@ static void reap(struct plm_supervisor *supervisor)
     for (size_t i = 0; i < supervisor->count; i++) { /* an adopted orphan is not a main process */
       struct supervised *stage = &supervisor->stages[i];
       if (stage->pid == pid) supervised_reaped(supervisor, stage, status);
-      if (stage->log_pid == pid) stage->log_pid = 0;
+      if (stage->mpi.log_pid == pid) stage->mpi.log_pid = 0;
     }
   }
 }

@@ -30,8 +30,8 @@ static int mpirun_grace_s(void)
 static plm_status start_log(struct plm_supervisor *supervisor, struct supervised *stage,
                             struct plm_error *error)
 {
-  const struct plm_gang_log log = {stage->tail.path, stage->log_fd, &supervisor->gang_folder};
-  return plm_gang_log_start(&log, &stage->log_pid, error);
+  const struct plm_gang_log log = {stage->tail.path, stage->mpi.log_fd, &supervisor->gang_folder};
+  return plm_gang_log_start(&log, &stage->mpi.log_pid, error);
 }
 
 plm_status gang_prepare(struct plm_supervisor *supervisor, struct supervised *stage,
@@ -44,7 +44,7 @@ plm_status gang_prepare(struct plm_supervisor *supervisor, struct supervised *st
   PLM_TRY(plm_gang_command_make(supervisor->config, rank_argv, &start->command, error));
   PLM_TRY(plm_gang_folder_make(supervisor->socket_path, &supervisor->gang_folder, error));
   PLM_TRY(plm_gang_log_pipe(ends, error));
-  stage->log_fd = ends[0];
+  stage->mpi.log_fd = ends[0];
   /* mpirun also has the reading end: without it, the signal SIGPIPE would end mpirun if the writer
    * and this process were killed */
   start->process = (struct plm_process_gang){.folder = supervisor->gang_folder.path,
@@ -62,18 +62,18 @@ void gang_prepared(struct gang_start *start)
 void gang_stop(struct supervised *stage, bool was_ready)
 {
   if (stage->pid > 0) kill(stage->pid, SIGUSR1);
-  stage->ask_ms = was_ready ? 0 : plm_clock_ms() + ASK_AGAIN_MS;
+  stage->mpi.ask_ms = was_ready ? 0 : plm_clock_ms() + ASK_AGAIN_MS;
 }
 
 void gang_ended(struct plm_supervisor *supervisor, struct supervised *stage)
 {
-  if (stage->first_fd >= 0) close(stage->first_fd);
-  stage->first_fd = -1;
-  stage->first_gone_ms = 0;
-  stage->ranks_seen = false;
-  stage->ask_ms = 0;
-  if (stage->log_fd >= 0) close(stage->log_fd);
-  stage->log_fd = -1;
+  if (stage->mpi.first_fd >= 0) close(stage->mpi.first_fd);
+  stage->mpi.first_fd = -1;
+  stage->mpi.first_gone_ms = 0;
+  stage->mpi.ranks_seen = false;
+  stage->mpi.ask_ms = 0;
+  if (stage->mpi.log_fd >= 0) close(stage->mpi.log_fd);
+  stage->mpi.log_fd = -1;
   plm_gang_folder_remove(&supervisor->gang_folder);
 }
 
@@ -106,29 +106,31 @@ static void find_first(const struct plm_supervisor *supervisor, struct supervise
   static pid_t pids[MOST];
   struct plm_lock_holder holder;
   const size_t count = find_ranks(stage, pids, MOST);
-  if (count == 0 && stage->ranks_seen) stage->first_gone_ms = now_ms;
+  if (count == 0 && stage->mpi.ranks_seen) stage->mpi.first_gone_ms = now_ms;
   if (count == 0) return;
-  stage->ranks_seen = true;
+  stage->mpi.ranks_seen = true;
   if (plm_lock_holder(supervisor->run, plm_stage_kinds[stage->kind].name, &holder, NULL) != PLM_OK)
     return;
   for (size_t i = 0; i < count; i++)
-    if (pids[i] == (pid_t)holder.pid) stage->first_fd = (int)syscall(SYS_pidfd_open, pids[i], 0);
+    if (pids[i] == (pid_t)holder.pid)
+      stage->mpi.first_fd = (int)syscall(SYS_pidfd_open, pids[i], 0);
 }
 
 /* If rank 0 is gone, mpirun must end as well. */
 static void watch_first(struct plm_supervisor *supervisor, struct supervised *stage, int64_t now_ms)
 {
-  struct pollfd item = {.fd = stage->first_fd, .events = POLLIN};
-  if (stage->first_gone_ms == 0 && stage->first_fd < 0) {
+  struct pollfd item = {.fd = stage->mpi.first_fd, .events = POLLIN};
+  if (stage->mpi.first_gone_ms == 0 && stage->mpi.first_fd < 0) {
     find_first(supervisor, stage, now_ms);
-  } else if (stage->first_gone_ms == 0) {
-    if (poll(&item, 1, 0) == 1) stage->first_gone_ms = now_ms; /* also if nobody has reaped it */
-  } else if (!stage->hung && now_ms - stage->first_gone_ms >= 1000 * mpirun_grace_s()) {
+  } else if (stage->mpi.first_gone_ms == 0) {
+    if (poll(&item, 1, 0) == 1)
+      stage->mpi.first_gone_ms = now_ms; /* also if nobody has reaped it */
+  } else if (!stage->mpi.hung && now_ms - stage->mpi.first_gone_ms >= 1000 * mpirun_grace_s()) {
     char name[64];
     supervised_name(stage, name);
     screen_say(supervisor, "%s: mpirun still runs %d s after rank 0 has ended; killing it", name,
                mpirun_grace_s());
-    stage->hung = true;
+    stage->mpi.hung = true;
     kill(stage->pid, SIGKILL);
   }
 }
@@ -136,12 +138,13 @@ static void watch_first(struct plm_supervisor *supervisor, struct supervised *st
 void gang_tick(struct plm_supervisor *supervisor, struct supervised *stage, int64_t now_ms)
 {
   if (stage->pid == 0) return;
-  if (stage->log_pid == 0) (void)start_log(supervisor, stage, NULL); /* somebody has killed it */
+  if (stage->mpi.log_pid == 0)
+    (void)start_log(supervisor, stage, NULL); /* somebody has killed it */
   if (stage->state == PLM_STAGE_STARTING && has_bound(supervisor, stage))
     supervised_is_ready(supervisor, stage);
-  if (stage->ask_ms != 0 && now_ms >= stage->ask_ms) {
+  if (stage->mpi.ask_ms != 0 && now_ms >= stage->mpi.ask_ms) {
     kill(stage->pid, SIGUSR1);
-    stage->ask_ms = now_ms + ASK_AGAIN_MS;
+    stage->mpi.ask_ms = now_ms + ASK_AGAIN_MS;
   }
   watch_first(supervisor, stage, now_ms);
 }

@@ -27,6 +27,17 @@ enum {
   FAILURES_TOLD = 4,
 };
 
+/* What the supervisor knows of an mpirun beyond a stage (supervisor_gang.c). */
+struct gang_process {
+  bool ranks_seen;       /* a rank has run on this host since the start */
+  int first_fd;          /* a pidfd of rank 0; -1 until it is known */
+  int64_t first_gone_ms; /* when rank 0 was seen to be gone; 0: it lives */
+  int64_t ask_ms;        /* when it is asked to stop again; 0: never */
+  bool hung;             /* mpirun was killed because it did not end after rank 0 */
+  pid_t log_pid;         /* of the writer of its log (gang_log.h); 0 if it has ended */
+  int log_fd;            /* the pipe from which it reads; -1: none */
+};
+
 /* One instance of a stage. */
 struct supervised {
   enum plm_stage_index kind;
@@ -41,19 +52,13 @@ struct supervised {
   struct plm_pulse pulse;
   bool silent; /* it was killed because it gave no sign of life */
   int64_t started_ms;
-  int64_t due_ms;        /* in BACKOFF: when it is started again */
-  int64_t kill_ms;       /* when it gets SIGKILL, if it is stopping or ending; 0: never */
-  bool start_again;      /* by `restart`, once it has stopped */
-  bool removed;          /* by `scale`: `ps` no longer shows it once it has stopped */
-  bool killed_by_us;     /* it got SIGKILL from us, so its end is no failure */
-  bool gang;             /* its main process is mpirun; the seven fields below are used only then */
-  bool ranks_seen;       /* a rank has run on this host since the start */
-  int first_fd;          /* a pidfd of rank 0; -1 until it is known */
-  int64_t first_gone_ms; /* when rank 0 was seen to be gone; 0: it lives */
-  int64_t ask_ms;        /* when it is asked to stop again; 0: never */
-  bool hung;             /* mpirun was killed because it did not end after rank 0 */
-  pid_t log_pid;         /* of the writer of its log (gang_log.h); 0 if it has ended */
-  int log_fd;            /* the pipe from which it reads; -1: none */
+  int64_t due_ms;          /* in BACKOFF: when it is started again */
+  int64_t kill_ms;         /* when it gets SIGKILL, if it is stopping or ending; 0: never */
+  bool start_again;        /* by `restart`, once it has stopped */
+  bool removed;            /* by `scale`: `ps` no longer shows it once it has stopped */
+  bool killed_by_us;       /* it got SIGKILL from us, so its end is no failure */
+  bool gang;               /* its main process is mpirun */
+  struct gang_process mpi; /* only if it is one */
   struct plm_tail tail;
   struct plm_tail_place log_start; /* where the lines of its present process begin in its log */
   uint64_t memory_kills;           /* plm_memory_kills when it was started */

@@ -42,7 +42,7 @@ void supervised_ending(const struct supervised *stage, char text[96])
   const int status = stage->wait_status;
   if (stage->silent) {
     snprintf(text, 96, "gave no sign of life and was killed");
-  } else if (stage->hung) {
+  } else if (stage->mpi.hung) {
     snprintf(text, 96, "lost rank 0, and mpirun did not notice");
   } else if (stage->gang && WIFEXITED(status) && WEXITSTATUS(status) > 128 &&
              WEXITSTATUS(status) < 128 + NSIG) {

@@ -30,8 +30,7 @@ struct supervised *supervised_add(struct plm_supervisor *supervisor, enum plm_st
                                .instance = instance,
                                .ready_fd = -1,
                                .gang = plm_stage_is_gang(supervisor->config, kind),
-                               .first_fd = -1,
-                               .log_fd = -1};
+                               .mpi = {.first_fd = -1, .log_fd = -1}};
   snprintf(file, sizeof file, "%s.%u.log", kind_name(stage), instance);
   /* run paths are far shorter than PLM_PATH_SIZE, and plm_run_prepare has joined them before */
   PLM_ASSERT(plm_path_join(folder, supervisor->run, PLM_RUN_LOGS, NULL) == PLM_OK &&
@@ -106,7 +105,7 @@ void supervised_start(struct plm_supervisor *supervisor, struct supervised *stag
   struct plm_error error = {0};
   plm_log_file_turn_idle(stage->tail.path);
   stage->log_start = plm_tail_end(stage->tail.path);
-  stage->hung = stage->silent = false;
+  stage->mpi.hung = stage->silent = false;
   stage->pulse = (struct plm_pulse){0};
   stage->memory_kills = plm_memory_kills();
   if (start_process(supervisor, stage, &error) != PLM_OK) {
@@ -202,7 +201,7 @@ static bool is_finished(const struct plm_supervisor *supervisor, enum plm_stage_
 /* Whether a stage that ended by itself has done its work. */
 static bool has_finished(const struct plm_supervisor *supervisor, const struct supervised *stage)
 {
-  if (stage->hung) return run_is_done(supervisor);
+  if (stage->mpi.hung) return run_is_done(supervisor);
   if (!WIFEXITED(stage->wait_status) || WEXITSTATUS(stage->wait_status) != 0) return false;
   if (stage->kind == PLM_KIND_PACKER)
     return plm_stage_restart(supervisor->config, stage->kind) != PLM_RESTART_ALWAYS;
@@ -243,7 +242,7 @@ static void ended(struct plm_supervisor *supervisor, struct supervised *stage)
   }
   const bool clean = WIFEXITED(stage->wait_status) && WEXITSTATUS(stage->wait_status) == 0;
   move(stage, PLM_EVENT_ENDED);
-  if (!clean && !ended_by_request(stage) && !stage->killed_by_us && !stage->hung) {
+  if (!clean && !ended_by_request(stage) && !stage->killed_by_us && !stage->mpi.hung) {
     char name[64], how[96];
     supervised_name(stage, name);
     supervised_ending(stage, how);
@@ -257,7 +256,7 @@ void supervised_reaped(struct plm_supervisor *supervisor, struct supervised *sta
   stage->wait_status = status;
   /* the writer of a gang's log ends by itself, and the log is complete only then */
   if (plm_process_signal_all(kind_name(stage), stage->instance, 0, SIGTERM) == 0 &&
-      stage->log_pid == 0) {
+      stage->mpi.log_pid == 0) {
     ended(supervisor, stage);
     return;
   }
@@ -279,13 +278,14 @@ static void time_is_up(struct plm_supervisor *supervisor, struct supervised *sta
   if (stage->pid > 0) kill(stage->pid, SIGKILL);
   const size_t left =
       plm_process_signal_all(kind_name(stage), stage->instance, stage->pid, SIGKILL);
-  if (left == 0 && stage->log_pid > 0) kill(stage->log_pid, SIGKILL); /* a disk that hangs */
+  if (left == 0 && stage->mpi.log_pid > 0)
+    kill(stage->mpi.log_pid, SIGKILL); /* a disk that hangs */
   stage->kill_ms = now_ms + 1000;
 }
 
 void supervised_tick(struct plm_supervisor *supervisor, struct supervised *stage, int64_t now_ms)
 {
-  if (stage->ending && stage->log_pid == 0 &&
+  if (stage->ending && stage->mpi.log_pid == 0 &&
       plm_process_find(kind_name(stage), stage->instance, 0, NULL, 0) == 0) {
     ended(supervisor, stage);
   }

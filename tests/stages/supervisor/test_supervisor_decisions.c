@@ -298,7 +298,7 @@ static void ends_are_told_in_words(void **state)
     char text[96];
     stage->wait_status = rows[i].status;
     stage->gang = rows[i].gang;
-    stage->hung = rows[i].hung;
+    stage->mpi.hung = rows[i].hung;
     supervised_ending(stage, text);
     assert_string_equal(text, rows[i].text);
   }
