@@ -87,18 +87,21 @@ static double round_tick(double span, double parts)
   return power * (rest < 1.5 ? 1 : rest < 3.5 ? 2 : rest < 7.5 ? 5 : 10);
 }
 
-/* The range of values that are drawn, extended to round numbers. An axis from zero need not hold
- * the bands: one slow step would flatten the line. Returns false if there are no values. */
+/* The range of values that are drawn, extended to round numbers. An axis from zero holds the bands
+ * up to a quarter above the means only: one slow step would flatten the line. Returns false if
+ * there are no values. */
 static bool find_range(struct drawing *drawing)
 {
   const struct plm_chart *chart = drawing->chart;
-  double low = INFINITY, high = -INFINITY;
+  double low = INFINITY, high = -INFINITY, highest_mean = -INFINITY;
+  for (size_t i = 0; i < chart->count * GROUPS; i++)
+    if (drawing->groups[i].count > 0) highest_mean = fmax(highest_mean, drawing->groups[i].y);
   for (size_t i = 0; i < chart->count * GROUPS; i++) {
     const struct group *group = &drawing->groups[i];
     if (group->count == 0) continue;
     const bool each = chart->lines[i / GROUPS].count <= FEW || !chart->from_zero;
     low = fmin(low, each ? group->low : group->y);
-    high = fmax(high, each ? group->high : group->y);
+    high = fmax(high, each ? group->high : fmin(group->high, 1.25 * highest_mean));
   }
   if (!isfinite(low) || !isfinite(high)) return false;
   if (isfinite(chart->level)) {
@@ -137,6 +140,11 @@ static void put_number(struct plm_text *text, double value)
     plm_text_printf(text, "%.4g", value);
 }
 
+static const char *axis_of(const struct drawing *drawing)
+{
+  return drawing->chart->axis != NULL ? drawing->chart->axis : "step";
+}
+
 static void draw_axes(const struct drawing *drawing)
 {
   struct plm_text *text = drawing->text;
@@ -158,8 +166,8 @@ static void draw_axes(const struct drawing *drawing)
     put_number(text, x);
     plm_text_puts(text, "</text>");
   }
-  plm_text_printf(text, "<text class=\"step\" x=\"%d\" y=\"%d\">step</text>",
-                  (LEFT + WIDTH - RIGHT) / 2, HEIGHT - 3);
+  plm_text_printf(text, "<text class=\"step\" x=\"%d\" y=\"%d\">%s</text>",
+                  (LEFT + WIDTH - RIGHT) / 2, HEIGHT - 3, axis_of(drawing));
 }
 
 /* ---- lines ---------------------------------------------------------------------------------- */
@@ -204,9 +212,13 @@ static void draw_line(const struct drawing *drawing, size_t index)
 
 /* ---- the values under the pointer ----------------------------------------------------------- */
 
-static void put_steps(struct plm_text *text, double first, double last)
+static void put_steps(const struct drawing *drawing, double first, double last)
 {
-  plm_text_printf(text, first < last ? "steps %.0f to %.0f" : "step %.0f", first, last);
+  if (drawing->chart->axis != NULL)
+    plm_text_printf(drawing->text, first < last ? "%s %.4g to %.4g" : "%s %.4g",
+                    drawing->chart->axis, first, last);
+  else
+    plm_text_printf(drawing->text, first < last ? "steps %.0f to %.0f" : "step %.0f", first, last);
 }
 
 static void draw_values(const struct drawing *drawing, size_t g)
@@ -222,7 +234,7 @@ static void draw_values(const struct drawing *drawing, size_t g)
   if (!isfinite(first)) return;
   plm_text_printf(drawing->text, "<rect x=\"%.2f\" y=\"%d\" width=\"%.2f\" height=\"%d\"><title>",
                   LEFT + (double)g * width, TOP, width, HEIGHT - TOP - BOTTOM);
-  put_steps(drawing->text, first, last);
+  put_steps(drawing, first, last);
   for (size_t i = 0; i < drawing->chart->count; i++) {
     const struct group *group = &drawing->groups[i * GROUPS + g];
     if (group->count == 0) continue;
@@ -262,6 +274,17 @@ static void draw_marks(const struct drawing *drawing)
   }
 }
 
+/* Says how far the bands reach if the axis does not hold them, since they are cut there. */
+static void draw_highest(const struct drawing *drawing)
+{
+  double high = -INFINITY;
+  for (size_t i = 0; i < drawing->chart->count * GROUPS; i++)
+    if (drawing->groups[i].count > 0) high = fmax(high, drawing->groups[i].high);
+  if (!(high > drawing->y1)) return;
+  plm_text_printf(drawing->text, "<text class=\"value label\" x=\"%d\" y=\"%d\">up to %.4g</text>",
+                  WIDTH - RIGHT, TOP + 10, high);
+}
+
 static void draw_all(const struct drawing *drawing)
 {
   const struct plm_chart *chart = drawing->chart;
@@ -279,6 +302,7 @@ static void draw_all(const struct drawing *drawing)
   plm_text_puts(drawing->text, "<g class=\"values\">");
   for (size_t g = 0; g < GROUPS; g++) draw_values(drawing, g);
   plm_text_puts(drawing->text, "</g>");
+  draw_highest(drawing);
   draw_marks(drawing);
 }
 

@@ -34,7 +34,8 @@ struct plm_chart {
   size_t mark_count;
   double scale;     /* values are multiplied by it: 100 for per cent */
   double level;     /* a horizontal line, scaled as well; NAN for none */
-  double range[2];  /* of the steps, the same for all charts of a page */
+  double range[2];  /* of x, the same for all charts of a page with this axis */
+  const char *axis; /* what x is: "step"; NULL: that */
   bool from_zero;   /* the axis of values begins at 0 */
   double value_max; /* the axis of values ends there at the latest; INFINITY for no limit */
 };

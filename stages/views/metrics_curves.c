@@ -62,6 +62,16 @@ static bool add_point(struct plm_curve *curve, double x, double y)
   return true;
 }
 
+/* A number; of an object, such as the norms of all layers, the root of the sum of their squares. */
+static double value_of(const cJSON *line, const char *key)
+{
+  const cJSON *object = cJSON_GetObjectItemCaseSensitive(line, key), *part;
+  double sum = 0;
+  if (!cJSON_IsObject(object)) return plm_json_number(line, key, NAN);
+  cJSON_ArrayForEach(part, object) sum += part->valuedouble * part->valuedouble;
+  return sqrt(sum);
+}
+
 static bool take_line(void *context, const cJSON *line)
 {
   struct reading *reading = context;
@@ -71,7 +81,7 @@ static bool take_line(void *context, const cJSON *line)
   plm_metrics_subject(line, subject, sizeof subject);
   for (size_t i = 0; i < reading->count && !reading->failed; i++) {
     struct plm_curves *curves = &reading->curves[i];
-    const double value = plm_json_number(line, reading->keys[i], NAN);
+    const double value = value_of(line, reading->keys[i]);
     if (isfinite(baseline) && !plm_metrics_is_extra(line)) curves->baseline = baseline;
     if (!isfinite(step) || !isfinite(value)) continue;
     struct plm_curve *curve = curve_of(curves, subject);

@@ -23,9 +23,9 @@ struct plm_curves {
   double baseline; /* baseline_entropy of the last line that has it, else NAN */
 };
 
-/* Reads one curve for each split and set. If a step has several lines, because its checkpoint was
- * published again, the last one counts. A missing file gives no curves. The caller deinits *curves,
- * also after an error. PLM_NO_MEMORY. */
+/* Reads one curve for each split and set, of a metric by layer the root of the sum of squares. If a
+ * step has several lines, because its checkpoint was published again, the last one counts. A
+ * missing file gives no curves. The caller deinits *curves, also after an error. PLM_NO_MEMORY. */
 plm_status plm_curves_read(const char *path, const char *key, struct plm_curves *curves,
                            struct plm_error *error);
 /* The same for several keys in one pass over the file: curves (count) receives those of keys

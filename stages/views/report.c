@@ -152,6 +152,7 @@ plm_status plm_report_page(struct plm_text *text, const struct plm_report_run *r
   plm_text_puts(text,
                 "<p class=\"note\">A line of many steps shows their mean, and the band around "
                 "it their range. The values are shown under the pointer.</p>\n");
+  plm_report_corpora(text, runs, count);
   plm_report_changes(text, runs, count);
   plm_report_settings(text, runs, count);
   plm_text_puts(text, "<h2>Machine</h2>\n");

@@ -16,6 +16,7 @@ plm_status plm_report_page(struct plm_text *text, const struct plm_report_run *r
 /* The parts of the page, in separate files. Running out of memory sets text->failed. */
 void plm_report_summary(struct plm_text *text, const struct plm_report_run *runs, size_t count);
 void plm_report_charts(struct plm_text *text, const struct plm_report_run *runs, size_t count);
+void plm_report_corpora(struct plm_text *text, const struct plm_report_run *runs, size_t count);
 void plm_report_changes(struct plm_text *text, const struct plm_report_run *runs, size_t count);
 void plm_report_settings(struct plm_text *text, const struct plm_report_run *runs, size_t count);
 

@@ -24,6 +24,7 @@ struct collection {
   size_t count;
   char dashes[PLM_CHART_DASHES][32]; /* what each dash means; "" if it is not used */
   double range[2];
+  const char *axis; /* NULL: steps */
   struct marks marks;
 };
 
@@ -132,6 +133,7 @@ static void put_chart(struct plm_text *text, const struct look *look,
       .scale = look->scale,
       .level = level ? look->level : NAN,
       .range = {lines->range[0], lines->range[1]},
+      .axis = lines->axis,
       .from_zero = look->from_zero,
       .value_max = look->value_max != 0 ? look->value_max : INFINITY,
   };
@@ -248,6 +250,112 @@ static void stall_chart(struct plm_text *text, const struct plm_report_run *runs
   }
 }
 
+/* A chart that only runs with metrics.norms have. */
+static void norm_chart(struct plm_text *text, const struct plm_report_run *runs, size_t count,
+                       enum plm_report_trainer_metric metric, const struct look *look,
+                       struct collection *lines)
+{
+  bool any = false;
+  for (size_t i = 0; i < count; i++) any |= plm_report_curve(&runs[i], metric) != NULL;
+  if (any) trainer_chart(text, runs, count, metric, look, lines);
+}
+
+/* ---- the losses over tokens and time ----------------------------------------------------------
+ */
+
+/* The value of a curve at a step, or before it: 0 before the first one. */
+static double at_step(const struct plm_curve *curve, double step)
+{
+  size_t low = 0, high = curve->count;
+  while (low < high) {
+    const size_t middle = low + (high - low) / 2;
+    if (curve->x[middle] <= step)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low > 0 ? curve->y[low - 1] : 0;
+}
+
+/* What was spent until each step: of tokens, the metric itself (in millions); of time, the sum of
+ * the steps (in hours). False without memory. */
+static bool spend(const struct plm_report_run *run, bool time, struct plm_curve *spent)
+{
+  const struct plm_curve *from =
+      plm_report_curve(run, time ? PLM_REPORT_TRAINER_step_ms : PLM_REPORT_TRAINER_tokens);
+  double sum = 0;
+  *spent = (struct plm_curve){0};
+  if (from == NULL) return true;
+  spent->x = calloc(from->count, sizeof *spent->x);
+  spent->y = calloc(from->count, sizeof *spent->y);
+  if (spent->x == NULL || spent->y == NULL) return false;
+  for (size_t i = 0; i < from->count; i++) {
+    sum += from->y[i];
+    spent->x[i] = from->x[i];
+    spent->y[i] = time ? sum / 3.6e6 : 1e-6 * from->y[i];
+  }
+  spent->count = from->count;
+  return true;
+}
+
+/* The curve over what was spent; x is the caller's to free. */
+static struct plm_curve over(const struct plm_curve *curve, const struct plm_curve *spent)
+{
+  struct plm_curve mapped = {.y = curve->y, .x = calloc(curve->count + 1, sizeof *mapped.x)};
+  for (size_t i = 0; mapped.x != NULL && i < curve->count; i++)
+    mapped.x[i] = at_step(spent, curve->x[i]);
+  if (mapped.x != NULL && spent->count > 0) mapped.count = curve->count;
+  return mapped;
+}
+
+static void spent_chart(struct plm_text *text, const struct plm_report_run *runs, size_t count,
+                        const struct plm_curve *spent, bool held_out, const struct look *look,
+                        struct collection *lines)
+{
+  struct plm_curve mapped[PLM_REPORT_RUNS] = {0};
+  lines->count = 0;
+  memset(lines->dashes, 0, sizeof lines->dashes);
+  for (size_t i = 0; i < count; i++) {
+    const struct plm_curves *valid = &runs[i].evaluator[PLM_REPORT_EVALUATOR_loss];
+    const struct plm_curve *from = !held_out ? plm_report_curve(&runs[i], PLM_REPORT_TRAINER_loss)
+                                   : valid->count > 0 ? &valid->list[0]
+                                                      : NULL;
+    if (from == NULL) continue;
+    mapped[i] = over(from, &spent[i]);
+    text->failed |= mapped[i].x == NULL;
+    if (mapped[i].count > 0)
+      add_line(lines, runs[i].name, i, &mapped[i], held_out ? from->split : "");
+  }
+  put_chart(text, look, lines);
+  for (size_t i = 0; i < count; i++) free(mapped[i].x);
+}
+
+/* Both losses over tokens, or over time, in a part that the reader opens. */
+static void put_spent(struct plm_text *text, const struct plm_report_run *runs, size_t count,
+                      bool time, struct collection *lines)
+{
+  static const struct look training = {.title = "Training loss", .note = "nats", .scale = 1},
+                           held_out = {
+                               .title = "Validation loss", .note = "nats, first split", .scale = 1};
+  struct plm_curve spent[PLM_REPORT_RUNS] = {0};
+  lines->marks.count = 0; /* they are steps */
+  lines->range[0] = lines->range[1] = 0;
+  lines->axis = time ? "hours of steps" : "million tokens";
+  for (size_t i = 0; i < count; i++) {
+    text->failed |= !spend(&runs[i], time, &spent[i]);
+    if (spent[i].count > 0) lines->range[1] = fmax(lines->range[1], spent[i].y[spent[i].count - 1]);
+  }
+  plm_text_printf(text, "<details><summary>Losses over %s</summary>\n<section class=\"charts\">\n",
+                  time ? "time" : "tokens");
+  spent_chart(text, runs, count, spent, false, &training, lines);
+  spent_chart(text, runs, count, spent, true, &held_out, lines);
+  plm_text_puts(text, "</section>\n</details>\n");
+  for (size_t i = 0; i < count; i++) {
+    free(spent[i].x);
+    free(spent[i].y);
+  }
+}
+
 /* The steps of all runs, so that the charts have the same axis. */
 static void find_steps(const struct plm_report_run *runs, size_t count, double range[2])
 {
@@ -266,43 +374,43 @@ static void find_steps(const struct plm_report_run *runs, size_t count, double r
 
 void plm_report_charts(struct plm_text *text, const struct plm_report_run *runs, size_t count)
 {
-  static const struct look loss = {.title = "Training loss", .note = "nats", .scale = 1},
-                           held_out = {.title = "Validation loss",
-                                       .note = "nats for a masked residue",
-                                       .level_label = "composition only",
-                                       .scale = 1},
-                           accuracy = {.title = "Validation accuracy",
-                                       .note = "% of masked residues",
-                                       .scale = 100,
-                                       .from_zero = true,
-                                       .value_max = 100},
-                           training = {.title = "Training accuracy",
-                                       .note = "% of the predicted tokens of a step",
-                                       .scale = 100,
-                                       .from_zero = true,
-                                       .value_max = 100},
-                           rate = {.title = "Learning rate",
-                                   .note = "",
-                                   .scale = 1,
-                                   .from_zero = true},
-                           speed = {.title = "Throughput",
-                                    .note = "tokens/s, without padding",
-                                    .scale = 1,
-                                    .from_zero = true},
-                           padding = {.title = "Padding",
-                                      .note = "% of the tokens of a step",
-                                      .scale = 100,
-                                      .from_zero = true,
-                                      .value_max = 100},
-                           stalls = {.title = "Stalls",
-                                     .note = "% of the time of a step",
-                                     .scale = 100,
-                                     .from_zero = true,
-                                     .value_max = 100},
-                           gradient = {.title = "Gradient norm",
-                                       .note = "before clipping",
-                                       .scale = 1,
-                                       .from_zero = true};
+  static const struct look
+      loss = {.title = "Training loss", .note = "nats", .scale = 1},
+      held_out = {.title = "Validation loss",
+                  .note = "nats for a masked residue",
+                  .level_label = "composition only",
+                  .scale = 1},
+      accuracy = {.title = "Validation accuracy",
+                  .note = "% of masked residues",
+                  .scale = 100,
+                  .from_zero = true,
+                  .value_max = 100},
+      training = {.title = "Training accuracy",
+                  .note = "% of the predicted tokens of a step",
+                  .scale = 100,
+                  .from_zero = true,
+                  .value_max = 100},
+      rate = {.title = "Learning rate", .note = "", .scale = 1, .from_zero = true},
+      speed = {.title = "Throughput",
+               .note = "tokens/s, without padding",
+               .scale = 1,
+               .from_zero = true},
+      padding = {.title = "Padding",
+                 .note = "% of the tokens of a step",
+                 .scale = 100,
+                 .from_zero = true,
+                 .value_max = 100},
+      stalls = {.title = "Stalls",
+                .note = "% of the time of a step",
+                .scale = 100,
+                .from_zero = true,
+                .value_max = 100},
+      gradient = {.title = "Gradient norm",
+                  .note = "before clipping",
+                  .scale = 1,
+                  .from_zero = true},
+      weights = {.title = "Weight norm", .note = "over all layers", .scale = 1, .from_zero = true},
+      updates = {.title = "Update norm", .note = "over all layers", .scale = 1, .from_zero = true};
   struct collection *lines = calloc(1, sizeof *lines);
   if (lines == NULL) {
     text->failed = true;
@@ -320,6 +428,10 @@ void plm_report_charts(struct plm_text *text, const struct plm_report_run *runs,
   trainer_chart(text, runs, count, PLM_REPORT_TRAINER_padding_fraction, &padding, lines);
   stall_chart(text, runs, count, &stalls, lines);
   trainer_chart(text, runs, count, PLM_REPORT_TRAINER_grad_norm, &gradient, lines);
+  norm_chart(text, runs, count, PLM_REPORT_TRAINER_weight_norms, &weights, lines);
+  norm_chart(text, runs, count, PLM_REPORT_TRAINER_update_norms, &updates, lines);
   plm_text_puts(text, "</section>\n");
+  put_spent(text, runs, count, false, lines);
+  put_spent(text, runs, count, true, lines);
   free(lines);
 }

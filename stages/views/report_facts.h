@@ -22,6 +22,8 @@
   X(tokens_per_second)        \
   X(padding_fraction)         \
   X(grad_norm)                \
+  X(weight_norms)             \
+  X(update_norms)             \
   X(step_ms)                  \
   X(data_wait_ms)             \
   X(checkpoint_ms)            \

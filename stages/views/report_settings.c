@@ -14,12 +14,20 @@ struct values {
   bool unusual;
 };
 
+/* A list of corpora has a table of its own. */
+static bool is_list(const struct plm_setting *setting, const struct plm_config *config)
+{
+  return setting->type == PLM_SETTING_CORPUS && config->source_count > 0;
+}
+
 static void find_values(const struct plm_setting *setting, const struct plm_report_run *runs,
                         size_t count, const struct plm_config *defaults, struct values *values)
 {
   *values = (struct values){.usual = plm_setting_print(setting, defaults)};
   for (size_t i = 0; i < count; i++) {
-    values->texts[i] = plm_setting_print(setting, &runs[i].config);
+    values->texts[i] = is_list(setting, &runs[i].config)
+                           ? strdup("the list above")
+                           : plm_setting_print(setting, &runs[i].config);
     const char *text = values->texts[i];
     if (text == NULL || values->usual == NULL) continue;
     values->unusual |= strcmp(text, values->usual) != 0;
@@ -57,6 +65,36 @@ static void put_head(struct plm_text *text, const struct plm_report_run *runs, s
     plm_text_puts(text, "</th>");
   }
   plm_text_puts(text, "<th>default</th></tr></thead>\n<tbody>\n");
+}
+
+static void put_source(struct plm_text *text, const char *run, const struct plm_config *config,
+                       uint32_t k)
+{
+  const struct plm_config_source source = plm_config_source(config, k);
+  char weight[64];
+  snprintf(weight, sizeof weight, "%g", source.weight);
+  if (source.final_weight >= 0)
+    snprintf(weight, sizeof weight, "%g to %g in %llu steps", source.weight, source.final_weight,
+             (unsigned long long)config->data.mixture_steps);
+  const char *const cells[] = {source.path, weight,
+                               plm_sampling_names[plm_config_source_plan(config, k).sampling]};
+  plm_text_puts(text, "<tr>");
+  plm_report_row(text, run, cells, 3);
+  plm_text_puts(text, "</tr>\n");
+}
+
+/* The corpora of runs that train on a list of them. */
+void plm_report_corpora(struct plm_text *text, const struct plm_report_run *runs, size_t count)
+{
+  bool any = false;
+  for (size_t i = 0; i < count; i++) any |= runs[i].config.source_count > 0;
+  if (!any) return;
+  plm_text_puts(text, "<h2>Corpora</h2>\n<div class=\"wide\"><table>\n<thead><tr><th>run</th>"
+                      "<th>corpus</th><th>weight</th><th>sampling</th></tr></thead>\n<tbody>\n");
+  for (size_t i = 0; i < count; i++)
+    for (uint32_t k = 0; k < plm_config_source_count(&runs[i].config); k++)
+      put_source(text, runs[i].name, &runs[i].config, k);
+  plm_text_puts(text, "</tbody></table></div>\n");
 }
 
 /* What the resumes of the runs changed; nothing if there was none. */

@@ -155,10 +155,12 @@ static void how_a_line_is_drawn_depends_on_its_points(void **state)
   /* an axis from zero holds each of few points, but not the outlier of a band */
   struct plm_text text = draw_outlier(120, true);
   assert_non_null(strstr(text.data, ">1000</text>"));
+  assert_null(strstr(text.data, ">up to "));
   plm_text_deinit(&text);
   text = draw_outlier(121, true);
-  assert_non_null(strstr(text.data, ">600</text>"));
+  assert_non_null(strstr(text.data, ">700</text>")); /* the highest mean is 505 */
   assert_null(strstr(text.data, ">1000</text>"));
+  assert_non_null(strstr(text.data, ">up to 1000</text>"));
   plm_text_deinit(&text);
   text = draw_outlier(121, false);
   assert_non_null(strstr(text.data, ">1000</text>"));

@@ -96,11 +96,28 @@ static void many_points_and_many_splits(void **state)
   assert_int_equal(curves.count, 0);
 }
 
+/* The norms of the layers become one: the root of the sum of their squares. */
+static void norms_by_layer_are_added(void **state)
+{
+  (void)state;
+  static const char text[] =
+      "{\"step\":1,\"weight_norms\":{\"a\":3,\"b\":4}}\n{\"step\":2,\"loss\":1}\n"
+      "{\"step\":3,\"weight_norms\":{\"a\":2}}\n";
+  struct plm_curves curves;
+  scratch_write(scratch_path("norms"), text, sizeof text - 1);
+  assert_int_equal(plm_curves_read(scratch_path("norms"), "weight_norms", &curves, NULL), PLM_OK);
+  assert_int_equal(curves.count, 1);
+  assert_int_equal(curves.list[0].count, 2);
+  assert_true(curves.list[0].x[1] == 3 && curves.list[0].y[0] == 5 && curves.list[0].y[1] == 2);
+  plm_curves_deinit(&curves);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_last_line_of_a_step_counts),
       cmocka_unit_test(keys_and_sets_have_curves_of_their_own),
+      cmocka_unit_test(norms_by_layer_are_added),
       cmocka_unit_test(many_points_and_many_splits),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

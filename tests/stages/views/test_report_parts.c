@@ -71,6 +71,7 @@ static void first_run(struct plm_report_run *run)
   train(run, PLM_REPORT_TRAINER_tokens_per_second, 4, (double[]){9, 4000, 1000, 2000});
   train(run, PLM_REPORT_TRAINER_padding_fraction, 4, (double[]){0.1, 0.2, 0.1, 0.2});
   train(run, PLM_REPORT_TRAINER_grad_norm, 4, (double[]){8, 4, 2, 1});
+  train(run, PLM_REPORT_TRAINER_weight_norms, 4, (double[]){10, 11, 12, 14});
   train(run, PLM_REPORT_TRAINER_step_ms, 4, (double[]){1000, 2000, 3000, 54000});
   train(run, PLM_REPORT_TRAINER_data_wait_ms, 4, (double[]){100, 1000, 0, 4900});
   run->trainer[PLM_REPORT_TRAINER_data_wait_ms].list[0].x[0] = 0;
@@ -190,6 +191,35 @@ static void the_page_of_several_runs(void **state)
   close_runs(runs, 3);
 }
 
+/* A list of corpora is a table, not a line of YAML. */
+static void corpora_have_a_table(void **state)
+{
+  (void)state;
+  static struct plm_report_run runs[2];
+  struct plm_text text = {0};
+  begin_run(&runs[0], "mixed", "stopped",
+            "corpus: [{path: /a, weight: 3}, {path: /<b>, weight: 1, final_weight: 2, sampling: "
+            "clusters}]\ndata: {mixture_steps: 7}\n");
+  begin_run(&runs[1], "one", "stopped", "corpus: /c\n");
+  plm_report_corpora(&text, &runs[1], 1);
+  assert_int_equal(text.length, 0);
+  plm_report_corpora(&text, runs, 2);
+  assert_string_equal(
+      text.data,
+      "<h2>Corpora</h2>\n<div class=\"wide\"><table>\n<thead><tr><th>run</th><th>corpus</th>"
+      "<th>weight</th><th>sampling</th></tr></thead>\n<tbody>\n"
+      "<tr><th scope=\"row\">mixed</th><td>/a</td><td>3</td><td>documents</td></tr>\n"
+      "<tr><th scope=\"row\">mixed</th><td>/&lt;b&gt;</td><td>1 to 2 in 7 steps</td>"
+      "<td>clusters</td></tr>\n"
+      "<tr><th scope=\"row\">one</th><td>/c</td><td>1</td><td>documents</td></tr>\n"
+      "</tbody></table></div>\n");
+  plm_text_clear(&text);
+  plm_report_settings(&text, runs, 2);
+  assert_non_null(strstr(text.data, "corpus</th><td>the list above</td><td>/c</td>"));
+  plm_text_deinit(&text);
+  close_runs(runs, 2);
+}
+
 /* A row of the summary for a run of which one metric is known. */
 static void assert_cell(enum plm_report_trainer_metric metric, size_t count, const double *y,
                         const char *row)
@@ -269,9 +299,8 @@ static void settings_that_differ_are_marked(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(the_charts_of_several_runs),
-      cmocka_unit_test(the_page_of_several_runs),
-      cmocka_unit_test(figures_at_their_limits),
+      cmocka_unit_test(the_charts_of_several_runs),      cmocka_unit_test(the_page_of_several_runs),
+      cmocka_unit_test(figures_at_their_limits),         cmocka_unit_test(corpora_have_a_table),
       cmocka_unit_test(settings_that_differ_are_marked),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
