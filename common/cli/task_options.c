@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "common/cli/sequence_options.h"
+
 /* clang-format off */
 #define WEIGHTS \
   {.name = "weights", .argument = "NAME", .help = "model or ema (default ema, if there are any)"}
@@ -58,6 +60,7 @@ const struct plm_option plm_embed_options[] = {
     {.name = "batch-tokens",
      .argument = "N",
      .help = "tokens in one forward pass (default 8192), at least one chunk of max_length"},
+    PLM_SEQUENCE_OPTIONS,
     WEIGHTS,
     COMPUTING,
     {0},
@@ -96,6 +99,7 @@ const struct plm_option plm_generate_options[] = {
      .argument = "FILE",
      .help = "write each choice, and each residue that is masked again, as a JSON line: sequence, "
              "step, position, token, residue, probability"},
+    PLM_SEQUENCE_OPTIONS,
     WEIGHTS,
     COMPUTING,
     {0},
@@ -140,6 +144,7 @@ const struct plm_option plm_score_options[] = {
     {.name = "score-column",
      .argument = "NAME",
      .help = "name of the added column (default score)"},
+    PLM_SEQUENCE_OPTIONS,
     WEIGHTS,
     COMPUTING,
     {0},

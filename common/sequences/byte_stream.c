@@ -425,6 +425,24 @@ void plm_byte_stream_drop(struct plm_byte_stream *stream, size_t count)
   stream->head_at += count;
 }
 
+plm_status plm_byte_stream_begin_text(struct plm_byte_stream *stream, bool keep_mark,
+                                      struct plm_error *error)
+{
+  const uint8_t *bytes;
+  size_t size;
+  PLM_TRY(plm_byte_stream_peek(stream, 3, &bytes, &size, error));
+  const bool little = size >= 2 && bytes[0] == 0xff && bytes[1] == 0xfe;
+  const bool big = size >= 2 && bytes[0] == 0xfe && bytes[1] == 0xff;
+  if (little || big) {
+    plm_error_set(error, PLM_FORMAT, "%s is text in UTF-16 or UTF-32, not in UTF-8", stream->name);
+    plm_error_hint(error, "convert it: iconv -f UTF-16 -t UTF-8 %.200s > NEW", stream->name);
+    return PLM_FORMAT;
+  }
+  if (!keep_mark && size >= 3 && memcmp(bytes, "\xef\xbb\xbf", 3) == 0)
+    plm_byte_stream_drop(stream, 3);
+  return PLM_OK;
+}
+
 const char *plm_byte_stream_label(const char *path)
 {
   return strcmp(path, "-") == 0 ? "stdin" : path;

@@ -5,6 +5,7 @@
 #ifndef PLM_COMMON_SEQUENCES_BYTE_STREAM_H
 #define PLM_COMMON_SEQUENCES_BYTE_STREAM_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -37,6 +38,12 @@ plm_status plm_byte_stream_peek(struct plm_byte_stream *stream, size_t want, con
                                 size_t *size, struct plm_error *error);
 /* Drops the first `count` of the bytes that were peeked at. */
 void plm_byte_stream_drop(struct plm_byte_stream *stream, size_t count);
+
+/* To be called before the first byte of a text is read: skips a byte order mark of UTF-8, which
+ * some editors write, unless it is kept. PLM_FORMAT: the text is UTF-16 or UTF-32. PLM_AGAIN: call
+ * again. */
+plm_status plm_byte_stream_begin_text(struct plm_byte_stream *stream, bool keep_mark,
+                                      struct plm_error *error);
 
 const char *plm_byte_stream_name(const struct plm_byte_stream *stream); /* "stdin" for "-" */
 const char *plm_byte_stream_label(const char *path); /* the same for the path of a stream */

@@ -1,5 +1,7 @@
-/* JSON lines: each line is an object with `sequence` and optionally `name`. */
+/* JSON lines: each line is an object with `sequence` and optionally `name` or `id`. */
 #include <cjson/cJSON.h>
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,6 +52,16 @@ static bool has_control_character(const char *text)
   return false;
 }
 
+/* The digits of an integer; NULL if it is none, or has more digits than a double keeps. */
+static const char *number_text(const cJSON *value, char text[32])
+{
+  if (!cJSON_IsNumber(value) || !(fabs(value->valuedouble) < 1e15) ||
+      value->valuedouble != floor(value->valuedouble))
+    return NULL;
+  snprintf(text, 32, "%.0f", value->valuedouble);
+  return text;
+}
+
 static enum plm_sequence_result take_object(struct plm_sequence_reader *reader, const cJSON *root,
                                             struct plm_sequence *sequence, struct plm_error *error)
 {
@@ -57,14 +69,20 @@ static enum plm_sequence_result take_object(struct plm_sequence_reader *reader, 
   const cJSON *residues = cJSON_GetObjectItemCaseSensitive(root, "sequence");
   const cJSON *name = cJSON_GetObjectItemCaseSensitive(root, "name");
   if (!cJSON_IsObject(root)) return plm_sequence_bad(reader, line, error, "not a JSON object");
+  if (name == NULL || cJSON_IsNull(name)) name = cJSON_GetObjectItemCaseSensitive(root, "id");
   if (name != NULL && !cJSON_IsNull(name)) {
-    if (!cJSON_IsString(name) || has_control_character(name->valuestring))
-      return plm_sequence_bad(reader, line, error,
-                              "\"name\" is not a string without control characters");
-    const size_t size = strlen(name->valuestring);
+    char number[32];
+    const char *text = cJSON_IsString(name) ? name->valuestring : number_text(name, number);
+    if (text == NULL || has_control_character(text))
+      return plm_sequence_bad(
+          reader, line, error,
+          "\"%s\" is neither a string without control characters nor an integer "
+          "of at most 15 digits",
+          name->string);
+    const size_t size = strlen(text);
     reader->name_too_long = size > PLM_NAME_LIMIT;
     reader->name_size = reader->name_too_long ? PLM_NAME_LIMIT : size;
-    memcpy(reader->name, name->valuestring, reader->name_size);
+    memcpy(reader->name, text, reader->name_size);
   }
   if (reader->name_size == 0) plm_sequence_name_by_place(reader);
   if (!cJSON_IsString(residues))

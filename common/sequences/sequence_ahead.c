@@ -200,6 +200,7 @@ static plm_status open_file(const struct plm_sequence_ahead *ahead, size_t file,
   PLM_TRY(
       plm_sequence_reader_open(stream, options->tokenizer, options->max_residues, reader, error));
   if (options->keep_heads) plm_sequence_reader_keep_heads(*reader);
+  plm_sequence_reader_choose(*reader, &options->choices);
   return PLM_OK;
 }
 

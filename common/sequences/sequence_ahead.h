@@ -17,8 +17,9 @@ struct plm_sequence_ahead_options {
   size_t path_count;
   unsigned jobs; /* threads, at least 1; each reads one file at a time */
   enum plm_tokenizer_kind tokenizer;
-  uint64_t max_residues;        /* as plm_sequence_reader_open takes it */
-  bool keep_heads;              /* as plm_sequence_reader_keep_heads */
+  uint64_t max_residues; /* as plm_sequence_reader_open takes it */
+  bool keep_heads;       /* as plm_sequence_reader_keep_heads */
+  struct plm_sequence_choices choices;
   const char *stop_consequence; /* as plm_stop_check takes it */
   size_t limit_bytes;           /* of the records that wait; 0: plm_sequence_ahead_limit(jobs) */
 };

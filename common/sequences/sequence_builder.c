@@ -137,8 +137,11 @@ static void add_slowly(struct plm_sequence_builder *builder, const uint8_t *byte
       builder->star = true;
       continue;
     }
-    if ((class == 0 || builder->star) && builder->bad < 0) {
-      builder->bad = class == 0 ? bytes[i] : '*';
+    const bool gap = class == '-' || class == '.';
+    if (gap && builder->gaps == PLM_GAPS_REMOVE) continue;
+    const bool refused = class == 0 || (gap && builder->gaps == PLM_GAPS_REFUSE);
+    if ((refused || builder->star) && builder->bad < 0) {
+      builder->bad = refused ? bytes[i] : '*';
       builder->bad_line = line;
     }
     builder->residues[builder->size++] = class;

@@ -128,6 +128,7 @@ static plm_status open_file(struct loop *loop, size_t file, struct plm_error *er
   PLM_TRY(plm_sequence_reader_open(stream, files->tokenizer, files->max_residues, &loop->reader,
                                    error));
   if (files->keep_heads) plm_sequence_reader_keep_heads(loop->reader);
+  plm_sequence_reader_choose(loop->reader, &files->choices);
   return PLM_OK;
 }
 
@@ -163,6 +164,7 @@ plm_status plm_sequence_files_read(const struct plm_sequence_files *files,
       .tokenizer = files->tokenizer,
       .max_residues = files->max_residues,
       .keep_heads = files->keep_heads,
+      .choices = files->choices,
       .stop_consequence = files->stop_consequence,
   };
   if (files->jobs != 0) PLM_TRY(plm_sequence_ahead_open(&ahead, &loop.ahead, error));

@@ -19,6 +19,7 @@ struct plm_sequence_files {
   enum plm_tokenizer_kind tokenizer;
   uint64_t max_residues; /* as plm_sequence_reader_open takes it */
   bool keep_heads;       /* as plm_sequence_reader_keep_heads */
+  struct plm_sequence_choices choices;
   bool strict;
   unsigned jobs; /* files that are read side by side, in threads (sequence_ahead.h); 0: none */
   struct plm_progress *progress; /* shown while reading; begun and cleared by the caller */

@@ -17,6 +17,7 @@ struct plm_sequence_builder {
   uint64_t length; /* all residues seen, including those beyond max_residues */
   bool star;       /* a `*` was seen, so nothing may follow */
   bool masks;      /* <mask> and _ are accepted */
+  enum plm_gaps gaps;
   bool one_word;   /* no residue may follow a blank */
   bool blank;      /* one_word: a blank was seen after residues */
   uint8_t matched; /* number of characters seen of a <mask> that has begun */
@@ -42,6 +43,8 @@ struct plm_sequence_reader {
   enum plm_sequence_format format;
   bool format_known, begun, ended;
   bool mark_skipped;              /* a byte order mark, if there was one */
+  bool nucleotides;               /* as plm_sequence_choices says */
+  bool any_record;                /* one was complete, good or bad */
   bool only_text;                 /* as plm_sequence_reader_take_text says */
   const char *base_name;          /* of the file, to name records without a name */
   char name[PLM_NAME_LIMIT + 32]; /* of the current record */

@@ -58,11 +58,42 @@ enum plm_sequence_result plm_sequence_bad(const struct plm_sequence_reader *read
   return PLM_SEQUENCE_BAD;
 }
 
+/* Whether the first residues are the letters of nucleotides, N among them, and each of the four
+ * occurs. A protein of 20 residues or more does not look so. */
+static bool is_nucleotides(const uint8_t *residues, size_t size)
+{
+  enum { LEAST = 20, EXAMINED = 256 };
+  size_t counts[256] = {0}, letters = 0;
+  if (size > EXAMINED) size = EXAMINED;
+  for (size_t i = 0; i < size; i++) {
+    counts[residues[i]]++;
+    letters += residues[i] >= 'A' && residues[i] <= 'Z';
+  }
+  const size_t thymine = counts['T'] + counts['U'];
+  const size_t bases = counts['A'] + counts['C'] + counts['G'] + thymine;
+  return letters >= LEAST && counts['A'] != 0 && counts['C'] != 0 && counts['G'] != 0 &&
+         thymine != 0 && 20 * (bases + counts['N']) >= 19 * letters;
+}
+
+/* A first record of nucleotides ends the file, and a later one is bad. */
+static enum plm_sequence_result refuse_nucleotides(const struct plm_sequence_reader *reader,
+                                                   bool first, struct plm_error *error)
+{
+  const enum plm_sequence_result result = plm_sequence_bad(
+      reader, reader->record_line, error,
+      "these are nucleotides (DNA or RNA), not a protein; --nucleotides takes them as they are");
+  if (!first) return result;
+  plm_error_hint(error, "translate the sequences into proteins first");
+  return PLM_SEQUENCE_FAILED;
+}
+
 enum plm_sequence_result plm_sequence_complete(struct plm_sequence_reader *reader,
                                                struct plm_sequence *sequence,
                                                struct plm_error *error)
 {
   const struct plm_sequence_builder *builder = &reader->builder;
+  const bool first = !reader->any_record;
+  reader->any_record = true;
   if (builder->no_memory) {
     plm_error_set(error, PLM_NO_MEMORY, "out of memory for a record of %s",
                   plm_byte_stream_name(reader->lines.stream));
@@ -73,6 +104,11 @@ enum plm_sequence_result plm_sequence_complete(struct plm_sequence_reader *reade
                             PLM_NAME_LIMIT);
   if (builder->bad >= 0) {
     const int bad = builder->bad;
+    if (bad == '-' || bad == '.')
+      return plm_sequence_bad(reader, builder->bad_line, error,
+                              "'%c' is a gap of an alignment%s, not a residue; --gaps remove or "
+                              "--gaps keep takes the sequence",
+                              bad, bad == '.' ? " or a stop codon" : "");
     if (bad == ' ')
       return plm_sequence_bad(
           reader, builder->bad_line, error,
@@ -93,6 +129,9 @@ enum plm_sequence_result plm_sequence_complete(struct plm_sequence_reader *reade
     return plm_sequence_bad(reader, reader->record_line, error, "it ends inside a <mask>");
   if (builder->length == 0)
     return plm_sequence_bad(reader, reader->record_line, error, "empty sequence");
+  if (builder->tokenizer == PLM_TOKENIZER_ESM && !reader->nucleotides &&
+      is_nucleotides(builder->residues, builder->size))
+    return refuse_nucleotides(reader, first, error);
   *sequence = (struct plm_sequence){.name = reader->name,
                                     .name_size = reader->name_size,
                                     .residues = builder->residues,
@@ -143,20 +182,13 @@ static plm_status not_sequences(const struct plm_sequence_reader *reader, int by
   return plm_error_where(error, "%s:1", plm_byte_stream_name(reader->lines.stream));
 }
 
-/* Skips U+FEFF, which some editors put before a text. For the byte tokenizer it is part of a plain
- * text. */
+/* Skips a byte order mark. For the byte tokenizer it is part of a plain text. */
 static plm_status skip_byte_order_mark(struct plm_sequence_reader *reader, struct plm_error *error)
 {
-  static const uint8_t mark[] = {0xef, 0xbb, 0xbf};
-  const uint8_t *bytes;
-  size_t size;
+  const bool keep = reader->builder.tokenizer == PLM_TOKENIZER_BYTE &&
+                    (!reader->format_known || reader->format == PLM_FORMAT_TEXT);
   if (reader->mark_skipped) return PLM_OK;
-  if (reader->builder.tokenizer == PLM_TOKENIZER_BYTE &&
-      (!reader->format_known || reader->format == PLM_FORMAT_TEXT))
-    return PLM_OK;
-  PLM_TRY(plm_byte_stream_peek(reader->lines.stream, sizeof mark, &bytes, &size, error));
-  if (size >= sizeof mark && memcmp(bytes, mark, sizeof mark) == 0)
-    plm_byte_stream_drop(reader->lines.stream, sizeof mark);
+  PLM_TRY(plm_byte_stream_begin_text(reader->lines.stream, keep, error));
   reader->mark_skipped = true;
   return PLM_OK;
 }
@@ -250,6 +282,13 @@ void plm_sequence_reader_keep_heads(struct plm_sequence_reader *reader)
 void plm_sequence_reader_take_masks(struct plm_sequence_reader *reader)
 {
   reader->builder.masks = true;
+}
+
+void plm_sequence_reader_choose(struct plm_sequence_reader *reader,
+                                const struct plm_sequence_choices *choices)
+{
+  reader->builder.gaps = choices->gaps;
+  reader->nucleotides = choices->nucleotides;
 }
 
 void plm_sequence_reader_take_text(struct plm_sequence_reader *reader)

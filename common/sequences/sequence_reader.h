@@ -22,6 +22,16 @@
 
 enum plm_sequence_format { PLM_FORMAT_FASTA, PLM_FORMAT_JSONL, PLM_FORMAT_TEXT };
 
+/* What is done with the signs '-' and '.', which stand for gaps in aligned sequences. */
+enum plm_gaps { PLM_GAPS_REFUSE, PLM_GAPS_REMOVE, PLM_GAPS_KEEP };
+
+/* What the user says about the input; {0} is the default. For proteins only: with the byte
+ * tokenizer everything is kept. */
+struct plm_sequence_choices {
+  enum plm_gaps gaps; /* PLM_GAPS_REFUSE: a record with a gap is bad */
+  bool nucleotides;   /* take records of nucleotides */
+};
+
 struct plm_sequence {
   const char *name; /* not NUL-terminated; FILE:LINE if the record has no name */
   size_t name_size;
@@ -54,6 +64,10 @@ void plm_sequence_reader_keep_heads(struct plm_sequence_reader *reader);
  * first record. */
 enum { PLM_SEQUENCE_MASK = '_' };
 void plm_sequence_reader_take_masks(struct plm_sequence_reader *reader);
+/* Without it, the choices are {0}: a record that consists of nucleotides is bad, and if it is the
+ * first one, the file cannot be read further. Call it before the first record. */
+void plm_sequence_reader_choose(struct plm_sequence_reader *reader,
+                                const struct plm_sequence_choices *choices);
 /* Takes the input as plain text, whatever it begins with. Call it before the first record. */
 void plm_sequence_reader_take_text(struct plm_sequence_reader *reader);
 void plm_sequence_reader_close(

@@ -74,6 +74,7 @@ static plm_status read_inputs(struct embed *embed, struct plm_error *error)
       .tokenizer = tokenizer,
       .max_length = embed->inference->config.max_length,
       .strict = request->strict,
+      .choices = request->choices,
   };
   char folder[PLM_PATH_SIZE];
   PLM_TRY(plm_output_folder(request->output, folder, error));

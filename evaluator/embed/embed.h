@@ -14,6 +14,7 @@
 
 #include "common/base/status.h"
 #include "common/ops/ops.h"
+#include "common/sequences/sequence_reader.h"
 #include "evaluator/embed/embed_layout.h"
 #include "evaluator/embed/pooling.h"
 
@@ -27,9 +28,10 @@ struct plm_embed_request {
   struct plm_pooling pooling; /* for PLM_EMBED_POOLED */
   const char *layers;         /* "4,8,last" (layer_choice.h); NULL: the last hidden state */
   uint32_t batch_tokens;      /* in one forward pass, which has at least one chunk */
-  bool strict;                /* a bad record is an error */
-  bool fresh;                 /* discard what an earlier run has done */
-  bool json;                  /* print the summary as one JSON object on one line */
+  struct plm_sequence_choices choices;
+  bool strict; /* a bad record is an error */
+  bool fresh;  /* discard what an earlier run has done */
+  bool json;   /* print the summary as one JSON object on one line */
 };
 
 /* Writes the file and prints a summary to stdout. PLM_INTERRUPTED, PLM_TERMINATED: a signal stopped

@@ -68,6 +68,7 @@ static plm_status read_files(struct intake *intake, struct plm_error *error)
                                                          : LEAST_MAX_RESIDUES,
                                      .keep_heads = true,
                                      .strict = options->strict,
+                                     .choices = options->choices,
                                      .progress = &progress,
                                      .stop_consequence = " while reading; nothing was written",
                                      .context = intake,

@@ -12,6 +12,7 @@
 
 #include "common/base/status.h"
 #include "common/corpus/tokenizer.h"
+#include "common/sequences/sequence_reader.h"
 #include "evaluator/embed/sequence_spool.h"
 
 struct plm_intake_options {
@@ -20,6 +21,7 @@ struct plm_intake_options {
   const struct plm_tokenizer *tokenizer;
   uint32_t max_length; /* of the model, in tokens */
   bool strict;         /* a bad record is an error */
+  struct plm_sequence_choices choices;
 };
 
 struct plm_intake_counts {

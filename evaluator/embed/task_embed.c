@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "common/cli/output_file.h"
+#include "common/cli/sequence_options.h"
 #include "common/cli/task_options.h"
 #include "evaluator/embed/embed.h"
 #include "evaluator/task/task.h"
@@ -60,6 +61,7 @@ static plm_status take_request(const struct plm_arguments *arguments,
       .fresh = resume != NULL && strcmp(resume, "never") == 0,
       .json = plm_arguments_has(arguments, "json"),
   };
+  PLM_TRY(plm_sequence_options_take(arguments, &request->choices, error));
   return take_kind(arguments, request, error);
 }
 

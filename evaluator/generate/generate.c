@@ -122,6 +122,7 @@ static plm_status work_on(const struct plm_generate_request *request,
 {
   const struct plm_generation_options options = {
       .input = request->input,
+      .choices = request->choices,
       .tokenizer = work->inference->tokenizer,
       .max_length = work->inference->config.max_length,
       .causal = causal,

@@ -9,6 +9,7 @@
 
 #include "common/base/status.h"
 #include "common/ops/ops.h"
+#include "common/sequences/sequence_reader.h"
 
 struct plm_generate_request {
   const char *weights;                     /* NULL, "model" or "ema" */
@@ -21,7 +22,8 @@ struct plm_generate_request {
   double remask;       /* masked: the share that is masked again after a pass; 0: nothing */
   uint32_t length;     /* masked, without input: residues; 0 if not given */
   uint32_t max_tokens; /* causal: the most tokens to generate; 0 if not given */
-  bool json;           /* report as one JSON object on stdout */
+  struct plm_sequence_choices choices; /* about the input */
+  bool json;                           /* report as one JSON object on stdout */
 };
 
 /* Writes request->output and reports what was generated. PLM_USAGE: an option that does not apply

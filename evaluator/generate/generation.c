@@ -184,6 +184,7 @@ static plm_status open_input(struct plm_generation_source *source, struct plm_er
                                    bytes ? residues * MASK_TEXT_SIZE : residues, &source->reader,
                                    error));
   plm_sequence_reader_take_masks(source->reader);
+  plm_sequence_reader_choose(source->reader, &options->choices);
   return PLM_OK;
 }
 

@@ -8,6 +8,7 @@
 
 #include "common/base/status.h"
 #include "common/corpus/tokenizer.h"
+#include "common/sequences/sequence_reader.h"
 
 /* One sequence of the output, complete or not yet. */
 struct plm_generation {
@@ -35,6 +36,7 @@ void plm_generation_mask(struct plm_generation *generation, const struct plm_tok
 
 struct plm_generation_options {
   const char *input; /* IN: NULL if there is none; "-" is standard input */
+  struct plm_sequence_choices choices;
   const struct plm_tokenizer *tokenizer;
   uint32_t max_length;
   bool causal;

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "common/cli/output_file.h"
+#include "common/cli/sequence_options.h"
 #include "common/cli/task_options.h"
 #include "evaluator/generate/generate.h"
 #include "evaluator/task/task.h"
@@ -50,6 +51,7 @@ static plm_status run(const struct plm_arguments *arguments, struct plm_error *e
   if (request.trace != NULL && strcmp(request.trace, request.output) == 0)
     return plm_error_set(error, PLM_USAGE, "--trace and --output both name %.200s: name two files",
                          request.output);
+  PLM_TRY(plm_sequence_options_take(arguments, &request.choices, error));
   PLM_TRY(plm_task_number(arguments, "temperature", 0, true, 1e6, &request.temperature, error));
   PLM_TRY(plm_task_number(arguments, "top-p", 0, false, 1, &request.top_p, error));
   PLM_TRY(plm_arguments_u64(arguments, "seed", 0, &seed, error));

@@ -30,6 +30,7 @@ struct plm_csv_file {
   bool parser_ready;
   const uint8_t *bytes; /* read but not yet parsed, from `at` */
   size_t at, size;
+  bool touched; /* bytes were asked of the stream */
   bool started, ended;
   uint64_t line;         /* lines begun so far */
   bool after_return;     /* the last byte was CR, so an LF after it belongs to the same line end */
@@ -80,6 +81,16 @@ static bool reopens(const char *path)
   return strcmp(path, "-") != 0 && stat(path, &information) == 0 && S_ISREG(information.st_mode);
 }
 
+static plm_status begin_text(struct plm_byte_stream *stream, struct plm_error *error)
+{
+  plm_status status;
+  do {
+    PLM_TRY(plm_stop_check(" while reading", error));
+    status = plm_byte_stream_begin_text(stream, false, error);
+  } while (status == PLM_AGAIN);
+  return status;
+}
+
 /* The next bytes of the stream. Signals other than stop signals do not interrupt it. */
 static plm_status read_stream(struct plm_byte_stream *stream, const uint8_t **bytes, size_t *size,
                               struct plm_error *error)
@@ -105,6 +116,7 @@ static plm_status open_spool(struct plm_csv_file *file, struct plm_error *error)
 static plm_status fill_spool(struct plm_csv_file *file, struct plm_error *error)
 {
   PLM_TRY(open_spool(file, error));
+  PLM_TRY(begin_text(file->stream, error));
   file->spool_bytes = malloc(SPOOL_BYTES);
   if (file->spool_bytes == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   for (;;) {
@@ -184,12 +196,12 @@ plm_status plm_csv_rewind(struct plm_csv_file *file, struct plm_error *error)
   if (file->spool != NULL) {
     if (fseek(file->spool, 0, SEEK_SET) != 0)
       return plm_error_errno(error, "cannot read the temporary file for %s", file->path);
-  } else if (file->started) {
+  } else if (file->touched) {
     plm_byte_stream_close(file->stream);
     file->stream = NULL;
     PLM_TRY(plm_byte_stream_open(file->path, &file->stream, error));
   }
-  file->started = file->ended = file->inside = file->after_return = false;
+  file->touched = file->started = file->ended = file->inside = file->after_return = false;
   file->at = file->size = 0;
   file->line = 0;
   return open_parser(file, error);
@@ -217,6 +229,7 @@ static char find_delimiter(const uint8_t *bytes, size_t size)
 
 static plm_status refill(struct plm_csv_file *file, struct plm_error *error)
 {
+  file->touched = true;
   file->at = 0;
   if (file->spool != NULL) {
     file->bytes = file->spool_bytes;
@@ -224,10 +237,9 @@ static plm_status refill(struct plm_csv_file *file, struct plm_error *error)
     if (ferror(file->spool))
       return plm_error_errno(error, "cannot read the temporary file for %s", file->path);
   } else {
+    if (!file->started) PLM_TRY(begin_text(file->stream, error));
     PLM_TRY(read_stream(file->stream, &file->bytes, &file->size, error));
   }
-  if (!file->started && file->size >= 3 && memcmp(file->bytes, "\xEF\xBB\xBF", 3) == 0)
-    file->at = 3;
   if (!file->started) {
     file->delimiter =
         file->tabs ? '\t' : find_delimiter(file->bytes + file->at, file->size - file->at);

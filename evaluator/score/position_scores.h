@@ -6,13 +6,15 @@
 #include <stdint.h>
 
 #include "common/ops/ops.h"
+#include "common/sequences/sequence_reader.h"
 
 struct plm_position_request {
   const char *checkpoint;
-  const char *weights;   /* NULL, "model" or "ema" */
-  const char *wild_type; /* a file, or the letters themselves */
-  int64_t first;         /* number of the wild type's first residue */
-  const char *output;    /* NULL or "-": CSV on stdout; position_output.h says what names mean */
+  const char *weights;                 /* NULL, "model" or "ema" */
+  const char *wild_type;               /* a file, or the letters themselves */
+  struct plm_sequence_choices choices; /* about that file */
+  int64_t first;                       /* number of the wild type's first residue */
+  const char *output; /* NULL or "-": CSV on stdout; position_output.h says what names mean */
 };
 
 /* PLM_USAGE: a causal model, which masks nothing, or one whose letters are bytes. Memory: the

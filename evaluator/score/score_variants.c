@@ -331,8 +331,8 @@ plm_status plm_score_variants(const struct plm_score_request *request, struct pl
                                       PLM_SCORE_BATCH_TOKENS, &inference, NULL, error));
   plm_status status = check_model(request, inference, error);
   if (status == PLM_OK)
-    status = plm_wild_type_read(request->wild_type, inference->tokenizer->kind, request->first,
-                                &wild_type, error);
+    status = plm_wild_type_read(request->wild_type, &request->choices, inference->tokenizer->kind,
+                                request->first, &wild_type, error);
   if (status == PLM_OK) {
     status = plm_score_table(request, inference, &wild_type, error);
     plm_wild_type_deinit(&wild_type);

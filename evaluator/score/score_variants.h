@@ -6,15 +6,17 @@
 #include <stdbool.h>
 
 #include "common/ops/ops.h"
+#include "common/sequences/sequence_reader.h"
 #include "evaluator/score/variant_scorer.h"
 #include "evaluator/score/variant_source.h"
 
 struct plm_score_request {
   const char *checkpoint;
-  const char *weights;   /* NULL, "model" or "ema" */
-  const char *wild_type; /* a file, or the letters themselves */
-  int64_t first;         /* number of the wild type's first residue */
-  bool fixed_first;      /* it is no choice of the user: no message suggests another number */
+  const char *weights;                 /* NULL, "model" or "ema" */
+  const char *wild_type;               /* a file, or the letters themselves */
+  struct plm_sequence_choices choices; /* about that file */
+  int64_t first;                       /* number of the wild type's first residue */
+  bool fixed_first; /* it is no choice of the user: no message suggests another number */
   struct plm_variant_source_request source;
   enum plm_score_masking masking;
   bool masking_given; /* the user chose it; then a causal model is refused */

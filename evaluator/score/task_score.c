@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "common/cli/output_file.h"
+#include "common/cli/sequence_options.h"
 #include "common/cli/task_options.h"
 #include "evaluator/score/position_scores.h"
 #include "evaluator/score/score_assays.h"
@@ -81,6 +82,7 @@ static plm_status run_task(const struct plm_arguments *arguments,
       .checkpoint = request->checkpoint,
       .weights = request->weights,
       .wild_type = request->wild_type,
+      .choices = request->choices,
       .first = request->first,
       .output = request->output != NULL ? request->output : "-",
   };
@@ -158,6 +160,7 @@ static plm_status run(const struct plm_arguments *arguments, struct plm_error *e
   }
   PLM_TRY(plm_task_needs(arguments, plm_score_options, "wild-type",
                          "a FASTA file with one sequence, or its letters", error));
+  PLM_TRY(plm_sequence_options_take(arguments, &request.choices, error));
   PLM_TRY(choose_masking(arguments, &request.masking, error));
   if (per_position)
     PLM_TRY(check_per_position(arguments, &request, error));

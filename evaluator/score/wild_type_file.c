@@ -25,7 +25,8 @@ static bool is_letters(const char *text)
   return *text == '\0';
 }
 
-static plm_status open_reader(const char *text, enum plm_tokenizer_kind tokenizer,
+static plm_status open_reader(const char *text, const struct plm_sequence_choices *choices,
+                              enum plm_tokenizer_kind tokenizer,
                               struct plm_sequence_reader **reader, struct plm_error *error)
 {
   struct plm_byte_stream *stream;
@@ -40,7 +41,9 @@ static plm_status open_reader(const char *text, enum plm_tokenizer_kind tokenize
     return plm_error_hint(error, "give a FASTA file with one sequence, or the letters themselves");
   }
   PLM_TRY(plm_sequence_reader_open(stream, tokenizer, PLM_WILD_TYPE_LIMIT, reader, error));
+  static const struct plm_sequence_choices any = {.gaps = PLM_GAPS_KEEP, .nucleotides = true};
   if (letters) plm_sequence_reader_take_text(*reader);
+  plm_sequence_reader_choose(*reader, letters ? &any : choices);
   return PLM_OK;
 }
 
@@ -80,14 +83,15 @@ static plm_status read_one(struct plm_sequence_reader *reader, struct plm_wild_t
                                "that, or its letters");
 }
 
-plm_status plm_wild_type_read(const char *text, enum plm_tokenizer_kind tokenizer, int64_t first,
+plm_status plm_wild_type_read(const char *text, const struct plm_sequence_choices *choices,
+                              enum plm_tokenizer_kind tokenizer, int64_t first,
                               struct plm_wild_type *wild_type, struct plm_error *error)
 {
   struct plm_sequence_reader *reader;
   struct plm_error unseen;
   if (error == NULL) error = &unseen;
   *wild_type = (struct plm_wild_type){.first = first, .tokenizer = tokenizer};
-  PLM_TRY(open_reader(text, tokenizer, &reader, error));
+  PLM_TRY(open_reader(text, choices, tokenizer, &reader, error));
   const plm_status status = read_one(reader, wild_type, error);
   plm_sequence_reader_close(reader);
   if (status != PLM_OK) plm_wild_type_deinit(wild_type);

@@ -6,6 +6,7 @@
 #include "common/base/cgroup.h"
 #include "common/base/log.h"
 #include "common/base/progress.h"
+#include "common/cli/sequence_options.h"
 #include "common/run/stop.h"
 #include "stages/commands/command.h"
 #include "stages/ingest/ingest.h"
@@ -25,6 +26,7 @@ static const struct plm_option options[] = {
     {0, "min-length", "N", "drop sequences with fewer residues (default 1)"},
     {0, "max-residues", "N", "drop sequences with more residues (default 1048576)"},
     {0, "tokenizer", "NAME", "esm (default) for proteins, byte for any other text"},
+    PLM_SEQUENCE_OPTIONS,
     {0, "strict", NULL, "stop at the first bad record instead of skipping it"},
     {0, "force", NULL, "replace the corpus in DIR once the new one is complete"},
     {0, "jobs", "N",
@@ -93,6 +95,7 @@ static plm_status take_options(const struct plm_arguments *arguments,
                           "a corpus is a folder, so it cannot be written to standard output; "
                           "name a folder, or --corpus ./- for one that is called -");
   }
+  PLM_TRY(plm_sequence_options_take(arguments, &ingest->choices, error));
   PLM_TRY(take_unclustered(arguments, &ingest->unclustered, error));
   PLM_TRY(plm_split_rule_parse(split != NULL ? split : "train=0.98,valid=0.01,test=0.01",
                                &ingest->splits, error));
@@ -160,7 +163,8 @@ const struct plm_command plm_command_ingest = {
     .details =
         "A file's name determines its format (.fasta .fa .faa .fas or .jsonl, then .gz or .zst); "
         "for -, .txt and other names, the first byte does. An object of JSONL has \"sequence\" "
-        "and optionally \"name\"; text has one sequence on each line, without names: tables, "
+        "and optionally \"name\" or \"id\"; text has one sequence on each line, without names: "
+        "tables, "
         "alignments and flat files of databases are refused. Letters become upper case; blanks, "
         "empty lines and one * at the end are dropped; letters outside the alphabet become "
         "<unk>. Any other character makes a record bad: it is reported and skipped.\n\n"

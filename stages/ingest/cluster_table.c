@@ -124,6 +124,12 @@ static plm_status read_lines(struct plm_cluster_table *table, struct plm_line_so
                              char *line, struct plm_error *error)
 {
   size_t used = 0;
+  plm_status begun;
+  do {
+    PLM_TRY(plm_stop_check("", error));
+    begun = plm_byte_stream_begin_text(source->stream, false, error);
+  } while (begun == PLM_AGAIN);
+  PLM_TRY(begun);
   for (;;) {
     struct plm_line_piece piece;
     PLM_TRY(plm_stop_check("", error));

@@ -97,6 +97,7 @@ static plm_status read_files(struct ingest *ingest, struct plm_error *error)
                                            .tokenizer = options->writer.tokenizer,
                                            .max_residues = options->max_residues,
                                            .strict = options->strict,
+                                           .choices = options->choices,
                                            .jobs = options->jobs,
                                            .progress = &ingest->progress,
                                            .total_bytes = ingest->input_total,

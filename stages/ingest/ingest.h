@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "common/base/status.h"
+#include "common/sequences/sequence_reader.h"
 #include "stages/ingest/corpus_writer.h"
 #include "stages/ingest/split_rule.h"
 
@@ -18,6 +19,7 @@ struct plm_ingest_options {
   const char *clusters; /* path or NULL */
   double unclustered;   /* with clusters: the largest share of sequences that it may lack */
   bool deduplicate, strict;
+  struct plm_sequence_choices choices;
   uint64_t min_length, max_residues;
   unsigned jobs; /* files that are read side by side, at least 1 */
 };

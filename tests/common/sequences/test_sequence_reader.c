@@ -105,7 +105,47 @@ static const struct reading readings[] = {
     {"lower.fa", ">p1\nlagv", "p1 LAGV\n", 0, 0},
     {"blank.fas", "\n \r\n>p1\n\nL\n\n\nA\n\n", "p1 LA\n", 0, 0},
     {"again.faa", ">p\nL\n>p\nA\n", "p L\np A\n", 0, 0},
-    {"unk.fasta", ">p\nLJX.-Z\n", "p LJX.-Z\n", 0, 0},
+    {"unk.fasta", ">p\nLJXZ\n", "p LJXZ\n", 0, 0},
+    {"gaps.a3m", ">q\nMKTA\n>h\nMK-AYia\n>s\nMKT.\n",
+     "q MKTA\n"
+     "bad gaps.a3m:4 record \"h\": '-' is a gap of an alignment, not a residue; --gaps remove or "
+     "--gaps keep takes the sequence\n"
+     "bad gaps.a3m:6 record \"s\": '.' is a gap of an alignment or a stop codon, not a residue; "
+     "--gaps remove or --gaps keep takes the sequence\n",
+     0, 0},
+    {"dna.fasta", ">g\nATGGCTAAACTGACCGAANN\n>p\nLAGV\n",
+     "failed dna.fasta:1 record \"g\": these are nucleotides (DNA or RNA), not a protein; "
+     "--nucleotides takes them as they are\n",
+     0, 0},
+    {"rna.txt", "auggcuaaacugaccgaauuc\n",
+     "failed rna.txt:1 record \"rna.txt:1\": these are nucleotides (DNA or RNA), not a protein; "
+     "--nucleotides takes them as they are\n",
+     0, 0},
+    {"dna.fasta", ">p\nLAGV\n>g\nATGGCTAAACTGACCGAATR\n>q\nSERT\n",
+     "p LAGV\n"
+     "bad dna.fasta:3 record \"g\": these are nucleotides (DNA or RNA), not a protein; "
+     "--nucleotides takes them as they are\n"
+     "q SERT\n",
+     0, 0},
+    /* too short; two other letters in 20; one of the four is missing */
+    {"no_dna.fasta",
+     ">a\nATGGCTAAACTGACCGAAT\n>b\nATGGCTAAACTGACCGAALL\n>c\nATGGATAAAATGAAAGAATG\n"
+     ">d\nTTGGCTTTTCTGTCCGTTTG\n>e\nATAACTAAACTAACCAAATA\n>f\nAAGGCAAAACAGACCGAAAG\n",
+     "a ATGGCTAAACTGACCGAAT\nb ATGGCTAAACTGACCGAALL\nc ATGGATAAAATGAAAGAATG\n"
+     "d TTGGCTTTTCTGTCCGTTTG\ne ATAACTAAACTAACCAAATA\nf AAGGCAAAACAGACCGAAAG\n",
+     0, 0},
+    {"dna.fasta", ">g\nATGGCTAAACTGACCGAA-.\n", "g ATGGCTAAACTGACCGAA-.\n", PLM_TOKENIZER_BYTE, 0},
+    {"ids.jsonl",
+     "{\"id\": 7, \"sequence\": \"L\"}\n{\"name\": -3, \"id\": 4, \"sequence\": \"A\"}\n"
+     "{\"name\": null, \"id\": \"x\", \"sequence\": \"G\"}\n"
+     "{\"id\": 999999999999999, \"sequence\": \"V\"}\n"
+     "{\"id\": 1000000000000000, \"sequence\": \"V\"}\n{\"name\": 1.5, \"sequence\": \"V\"}\n",
+     "7 L\n-3 A\nx G\n999999999999999 V\n"
+     "bad ids.jsonl:5 \"id\" is neither a string without control characters nor an integer of at "
+     "most 15 digits\n"
+     "bad ids.jsonl:6 \"name\" is neither a string without control characters nor an integer of at "
+     "most 15 digits\n",
+     0, 0},
     {"names.fasta", ">\nL\n> \nA\n>sp|Q1|Q_X\tmore\nG\n> \tp7 more\nV\n> \r\nS\n",
      "names.fasta:1 L\nnames.fasta:3 A\nsp|Q1|Q_X G\np7 V\nnames.fasta:9 S\n", 0, 0},
     {"star.fasta", ">a\nLA*\n>b\nL*A\n>c\nLA**\n>d\nL\n*\n\n>e\n*\n",
@@ -140,6 +180,11 @@ static const struct reading readings[] = {
     {"half.fasta", "\xef\xbb>a\nLA\n",
      "failed half.fasta:1 not FASTA: the file begins with byte 0xef instead of '>'\n", 0, 0},
     {"unknown", "\xef\xbb", "failed unknown:1 this is not text: it begins with byte 0xef\n", 0, 0},
+    {"u.fasta", "\xff\xfe>", "failed  u.fasta is text in UTF-16 or UTF-32, not in UTF-8\n", 0, 0},
+    {"u.txt", "\xfe\xff", "failed  u.txt is text in UTF-16 or UTF-32, not in UTF-8\n",
+     PLM_TOKENIZER_BYTE, 0},
+    {"u.txt", "\xfe", "failed u.txt:1 this is not text: it begins with byte 0xfe\n", 0, 0},
+    {"u.txt", "\xff\xff", "failed u.txt:1 this is not text: it begins with byte 0xff\n", 0, 0},
     {"t.txt", ">a\nLA\nGV\n>b\nSE\n", "a LAGV\nb SE\n", 0, 0},
     {"t.txt", "\n{\"sequence\": \"LA\"}\n", "t.txt:2 LA\n", 0, 0},
     {"t.txt", ">a\n{\n", "t.txt:1 >a\nt.txt:2 {\n", PLM_TOKENIZER_BYTE, 0},
@@ -216,8 +261,9 @@ static const struct reading readings[] = {
      "bad j.jsonl:8 record \"j.jsonl:8\": this object has no string \"sequence\"\n"
      "bad j.jsonl:9 record \"y\": character '1' is not a residue\n"
      "bad j.jsonl:10 this line contains a NUL character\n"
-     "bad j.jsonl:11 \"name\" is not a string without control characters\n"
-     "bad j.jsonl:12 \"name\" is not a string without control characters\n"
+     "7 L\n"
+     "bad j.jsonl:12 \"name\" is neither a string without control characters nor an integer of at "
+     "most 15 digits\n"
      "bad j.jsonl:13 record \"j.jsonl:13\": empty sequence\n",
      0, 0},
     {"j.jsonl", "{\"sequence\": \"Text, as\\tit is \\u00e9\\r\"}\n",
@@ -504,48 +550,10 @@ static void long_pieces_read_like_short_ones(void **state)
   free(text);
 }
 
-/* Only the heads of long records are kept, in all formats; bad characters after them are still
- * found. */
-static void heads_are_kept_on_demand(void **state)
-{
-  static const struct {
-    const char *file, *input, *heads; /* the head of each record, "" for a bad one */
-  } inputs[] = {
-      {"a.fasta", ">p\nLAGV\nSE\nRT\n>q\nLAGVS\n>r\nIDPKQN1\n>s\nFY\n", "LAGVS LAGVS  FY "},
-      {"a.jsonl", "{\"sequence\":\"LAGVSERT\"}\n{\"sequence\":\"idpkqn*\"}\n", "LAGVS IDPKQ "},
-      {"a.txt", "LAGVSERTIDPKQ\nLAGV*\n", "LAGVS LAGV "},
-  };
-  (void)state;
-  for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; i++) {
-    struct plm_byte_stream *stream;
-    struct plm_sequence_reader *reader;
-    struct plm_text heads = {0};
-    const char *input = inputs[i].input;
-    assert_int_equal(
-        plm_byte_stream_open_memory(inputs[i].file, input, strlen(input), &stream, NULL), PLM_OK);
-    assert_int_equal(plm_sequence_reader_open(stream, PLM_TOKENIZER_ESM, 5, &reader, NULL), PLM_OK);
-    plm_sequence_reader_keep_heads(reader);
-    for (;;) {
-      struct plm_sequence sequence;
-      const enum plm_sequence_result result = plm_sequence_reader_next(reader, &sequence, NULL);
-      if (result == PLM_SEQUENCE_END) break;
-      if (result == PLM_SEQUENCE_READ) {
-        assert_int_equal(sequence.too_long, sequence.length > 5);
-        plm_text_append(&heads, sequence.residues, sequence.size);
-      }
-      plm_text_puts(&heads, " ");
-    }
-    assert_string_equal(heads.data, inputs[i].heads);
-    plm_text_deinit(&heads);
-    plm_sequence_reader_close(reader);
-  }
-}
-
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(inputs_read_as_they_should),
-      cmocka_unit_test(heads_are_kept_on_demand),
       cmocka_unit_test(other_compressions_are_refused),
       cmocka_unit_test(a_pipe_is_read_in_spite_of_signals),
       cmocka_unit_test(cut_streams_are_errors),

@@ -116,6 +116,7 @@ static void refuses(const char *text, const char *where, const char *what)
 static void malformed_rows_are_named(void **state)
 {
   (void)state;
+  refuses("\xff\xfex,y\n", "", "is text in UTF-16");
   refuses("x,y\n1,\"2\" 3\n", "bad.csv:2", "a quote is not allowed here");
   refuses("x,y\n1,2\n3,4\"5\n", "bad.csv:3", "a quote is not allowed here");
   refuses("x,y\n1,\"2\n3,4\n", "bad.csv:2", "ends inside a quoted field");

@@ -284,7 +284,7 @@ def test_lines_of_the_table_end_in_any_way():
     mixed = "".join(
         map("".join, zip(lines, ("\n", "\r", "\r\n", "\r\r", "\n\r", "\r"), strict=True))
     )
-    for table in ("\r".join(lines), mixed):
+    for table in ("\r".join(lines), mixed, "\ufeff" + "\n".join(lines)):
         pathlib.Path("ends.tsv").write_bytes(table.encode())
         run(
             "ingest",
@@ -300,3 +300,6 @@ def test_lines_of_the_table_end_in_any_way():
         assert (
             json.loads(run("corpus", "ends", "--json").stdout)["splits"]["train"]["clusters"] == 3
         )
+    pathlib.Path("ends.tsv").write_bytes("\n".join(lines).encode("utf-16"))
+    refused = run("ingest", fasta, "--clusters", "ends.tsv", "--corpus", "wide", check=False)
+    assert refused.returncode == 1 and "ends.tsv is text in UTF-16" in refused.stderr

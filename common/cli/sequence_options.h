@@ -1,0 +1,22 @@
+/* The options about files of sequences, which all commands that read them share. */
+#ifndef PLM_COMMON_CLI_SEQUENCE_OPTIONS_H
+#define PLM_COMMON_CLI_SEQUENCE_OPTIONS_H
+
+#include "common/cli/options.h"
+#include "common/sequences/sequence_reader.h"
+
+/* clang-format off */
+/* The rows of a table of options. */
+#define PLM_SEQUENCE_OPTIONS \
+  {.name = "gaps", .argument = "HOW", \
+   .help = "aligned sequences: remove drops the gaps - and ., keep takes them as they are " \
+           "(default: such a record is bad)"}, \
+  {.name = "nucleotides", \
+   .help = "take sequences of nucleotides as they are, instead of refusing them"}
+/* clang-format on */
+
+/* Reads them. PLM_USAGE: a value is invalid. */
+plm_status plm_sequence_options_take(const struct plm_arguments *arguments,
+                                     struct plm_sequence_choices *choices, struct plm_error *error);
+
+#endif

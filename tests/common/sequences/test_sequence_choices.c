@@ -1,0 +1,92 @@
+/* What callers and users choose about records: heads of long ones, gaps and nucleotides. */
+#include "tests/support/cmocka_all.h"
+
+#include <string.h>
+
+#include "common/base/text.h"
+#include "common/sequences/sequence_reader.h"
+
+#define LETTERS_64 "LAGVSERTIDPKQNFYLAGVSERTIDPKQNFYLAGVSERTIDPKQNFYLAGVSERTIDPKQNFY"
+
+/* What --gaps and --nucleotides choose. */
+static void choices_take_gaps_and_nucleotides(void **state)
+{
+  static const char input[] =
+      ">a\n" LETTERS_64 "-" LETTERS_64 ".\n>g\nATGGCTAAAC-TGACCGAATTC\n>e\n--\n";
+  static const struct {
+    struct plm_sequence_choices choices;
+    const char *expected; /* the residues, or why not */
+  } cases[] = {
+      {{PLM_GAPS_REMOVE, true}, LETTERS_64 LETTERS_64 " ATGGCTAAACTGACCGAATTC bad "},
+      {{PLM_GAPS_KEEP, true}, LETTERS_64 "-" LETTERS_64 ". ATGGCTAAAC-TGACCGAATTC -- "},
+      {{PLM_GAPS_REMOVE, false}, LETTERS_64 LETTERS_64 " bad bad "},
+      {{PLM_GAPS_KEEP, false}, LETTERS_64 "-" LETTERS_64 ". bad -- "},
+      {{PLM_GAPS_REFUSE, true}, "bad bad bad "},
+  };
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    struct plm_byte_stream *stream;
+    struct plm_sequence_reader *reader;
+    struct plm_sequence sequence;
+    struct plm_text heard = {0};
+    enum plm_sequence_result result;
+    assert_int_equal(plm_byte_stream_open_memory("a.fasta", input, sizeof input - 1, &stream, NULL),
+                     PLM_OK);
+    assert_int_equal(plm_sequence_reader_open(stream, PLM_TOKENIZER_ESM, 1000, &reader, NULL),
+                     PLM_OK);
+    plm_sequence_reader_choose(reader, &cases[i].choices);
+    while ((result = plm_sequence_reader_next(reader, &sequence, NULL)) != PLM_SEQUENCE_END) {
+      if (result == PLM_SEQUENCE_READ) plm_text_append(&heard, sequence.residues, sequence.size);
+      plm_text_puts(&heard, result == PLM_SEQUENCE_READ ? " " : "bad ");
+    }
+    assert_string_equal(heard.data, cases[i].expected);
+    plm_text_deinit(&heard);
+    plm_sequence_reader_close(reader);
+  }
+}
+
+/* Only the heads of long records are kept, in all formats; bad characters after them are still
+ * found. */
+static void heads_are_kept_on_demand(void **state)
+{
+  static const struct {
+    const char *file, *input, *heads; /* the head of each record, "" for a bad one */
+  } inputs[] = {
+      {"a.fasta", ">p\nLAGV\nSE\nRT\n>q\nLAGVS\n>r\nIDPKQN1\n>s\nFY\n", "LAGVS LAGVS  FY "},
+      {"a.jsonl", "{\"sequence\":\"LAGVSERT\"}\n{\"sequence\":\"idpkqn*\"}\n", "LAGVS IDPKQ "},
+      {"a.txt", "LAGVSERTIDPKQ\nLAGV*\n", "LAGVS LAGV "},
+  };
+  (void)state;
+  for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; i++) {
+    struct plm_byte_stream *stream;
+    struct plm_sequence_reader *reader;
+    struct plm_text heads = {0};
+    const char *input = inputs[i].input;
+    assert_int_equal(
+        plm_byte_stream_open_memory(inputs[i].file, input, strlen(input), &stream, NULL), PLM_OK);
+    assert_int_equal(plm_sequence_reader_open(stream, PLM_TOKENIZER_ESM, 5, &reader, NULL), PLM_OK);
+    plm_sequence_reader_keep_heads(reader);
+    for (;;) {
+      struct plm_sequence sequence;
+      const enum plm_sequence_result result = plm_sequence_reader_next(reader, &sequence, NULL);
+      if (result == PLM_SEQUENCE_END) break;
+      if (result == PLM_SEQUENCE_READ) {
+        assert_int_equal(sequence.too_long, sequence.length > 5);
+        plm_text_append(&heads, sequence.residues, sequence.size);
+      }
+      plm_text_puts(&heads, " ");
+    }
+    assert_string_equal(heads.data, inputs[i].heads);
+    plm_text_deinit(&heads);
+    plm_sequence_reader_close(reader);
+  }
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(choices_take_gaps_and_nucleotides),
+      cmocka_unit_test(heads_are_kept_on_demand),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
