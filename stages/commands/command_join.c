@@ -10,6 +10,7 @@
 #include "common/run/run.h"
 #include "common/run/stop.h"
 #include "common/wire/security.h"
+#include "stages/commands/behind.h"
 #include "stages/commands/command.h"
 #include "stages/supervisor/run_prepare.h"
 #include "stages/supervisor/supervisor.h"
@@ -44,6 +45,7 @@ static const struct plm_option options[] = {
      .help = "what the cache may hold (default 100); --fetch removes unused corpora, the least "
              "recently used first"},
     {.name = "allow-remote", .help = "read a corpus on a remote file system in place"},
+    {'d', "detach", NULL, "run in the background; the packers' lines go to their logs only"},
     {0},
 };
 
@@ -184,8 +186,10 @@ static plm_status check(const struct plm_command_context *context, const struct 
   return status;
 }
 
+/* started_fd: -1 in the foreground. */
 static plm_status serve(const struct plm_command_context *context, const struct join *join,
-                        const struct plm_config *config, int *exit_code, struct plm_error *error)
+                        const struct plm_config *config, int started_fd, int *exit_code,
+                        struct plm_error *error)
 {
   struct plm_lock *lock = NULL;
   struct plm_prepared prepared;
@@ -200,20 +204,21 @@ static plm_status serve(const struct plm_command_context *context, const struct 
       .chosen = {[PLM_KIND_PACKER] = true},
       .color = context->color,
       .quiet = context->quiet,
-      .started_fd = -1,
+      .detached = started_fd >= 0,
+      .started_fd = started_fd,
   };
   plm_status status = plm_run_prepare(config, PLM_RESUME_AUTO, NULL, true, &prepared, error);
+  if (status == PLM_OK && started_fd >= 0) status = plm_behind_log(config->run, error);
   if (status == PLM_OK) status = plm_supervise(&supervisor, exit_code, error);
   plm_lock_release(lock);
   return status;
 }
 
 static plm_status serve_run(const struct plm_command_context *context, const struct join *join,
-                            struct plm_error *error)
+                            int started_fd, int *exit_code, struct plm_error *error)
 {
   struct plm_config config;
   struct plm_config_problems *problems = NULL;
-  int exit_code = 0;
   const struct plm_config_override overrides[] = {{"run", join->folder},
                                                   {"network.keys", join->keys},
                                                   {"packer.instances", join->packers},
@@ -228,9 +233,43 @@ static plm_status serve_run(const struct plm_command_context *context, const str
   PLM_TRY(status);
   if (!context->quiet)
     plm_info("packers for %s; logs are in %s/%s", join->endpoint, config.run, PLM_RUN_LOGS);
-  status = serve(context, join, &config, &exit_code, error);
+  status = serve(context, join, &config, started_fd, exit_code, error);
   plm_config_deinit(&config);
-  return status != PLM_OK ? status : plm_command_status_of_code(exit_code, error);
+  return status;
+}
+
+struct behind {
+  const struct plm_command_context *context;
+  struct join *join;
+};
+
+/* Fetches if need be, and serves. In the background, corpora that were fetched before are found in
+ * the cache again, because only the process that serves them may hold them there. */
+static plm_status fetch_and_serve(void *context, int started_fd, int *exit_code,
+                                  struct plm_error *error)
+{
+  const struct behind *behind = context;
+  struct join *join = behind->join;
+  if (join->fetch) plm_stop_signals_install();
+  plm_status status = join->fetch ? fetch(behind->context, join, error) : PLM_OK;
+  if (status == PLM_OK) status = check(behind->context, join, error);
+  if (status == PLM_OK) status = serve_run(behind->context, join, started_fd, exit_code, error);
+  plm_fetched_release(&join->fetched);
+  return status;
+}
+
+static plm_status join_behind(struct behind *behind, struct plm_error *error)
+{
+  int pid;
+  if (behind->join->fetch) { /* here, where Ctrl-C reaches it */
+    plm_stop_signals_install();
+    const plm_status status = fetch(behind->context, behind->join, error);
+    plm_fetched_release(&behind->join->fetched);
+    PLM_TRY(status);
+  }
+  PLM_TRY(plm_behind_start(fetch_and_serve, behind, &pid, error));
+  if (!behind->context->quiet) plm_info("running in %s (process %d)", behind->join->folder, pid);
+  return PLM_OK;
 }
 
 static plm_status join_run(const struct plm_command_context *context, struct plm_error *error)
@@ -238,12 +277,11 @@ static plm_status join_run(const struct plm_command_context *context, struct plm
   static struct join join; /* static because it is large */
   PLM_TRY(read_join(context, &join, error));
   PLM_TRY(plm_keys_check_client(join.keys, error));
-  if (join.fetch) plm_stop_signals_install();
-  plm_status status = join.fetch ? fetch(context, &join, error) : PLM_OK;
-  if (status == PLM_OK) status = check(context, &join, error);
-  if (status == PLM_OK) status = serve_run(context, &join, error);
-  plm_fetched_release(&join.fetched);
-  return status;
+  struct behind behind = {context, &join};
+  int exit_code = 0;
+  if (plm_arguments_has(context->arguments, "detach")) return join_behind(&behind, error);
+  PLM_TRY(fetch_and_serve(&behind, -1, &exit_code, error));
+  return plm_command_status_of_code(exit_code, error);
 }
 
 const struct plm_command plm_command_join = {
@@ -256,7 +294,8 @@ const struct plm_command plm_command_join = {
         "host needs the programs, a copy of the corpus and a key; everything else comes from the "
         "head. With --fetch the corpus comes from there as well (HEAD:PORT must then be the feed): "
         "every byte is checked, and a fetch that was interrupted continues. Packers that die are "
-        "started again. They may be drained with Ctrl-C or `down`, or "
+        "started again. With -d they run in the background, and the command returns once they are "
+        "started. They may be drained with Ctrl-C or `down`, or "
         "killed, at any time: the run continues with the others and its batches stay the same.\n\n"
         "Logs are in runs/join-HOST-PORT, or in the folder that --run names. `ps`, `logs`, `scale` "
         "and `down` need this folder after --run; on the head, `ps` lists the packers as "

@@ -1,28 +1,18 @@
 /* `plm-pipeline up`: starts or resumes a run, in the foreground or in the background. */
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
-
-#include <cjson/cJSON.h>
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
-#include "common/base/log_file.h"
-#include "common/base/printable.h"
-#include "common/base/strict_json.h"
 #include "common/run/run.h"
+#include "stages/commands/behind.h"
 #include "stages/commands/command.h"
 #include "stages/supervisor/gang_command.h"
 #include "stages/supervisor/run_corpora.h"
 #include "stages/supervisor/run_ports.h"
 #include "stages/supervisor/run_prepare.h"
 #include "stages/supervisor/supervisor.h"
-#include "stages/supervisor/supervisor_socket.h"
 #include "stages/supervisor/up_dry_run.h"
 
 enum { EARLIER_EXTRA_S = 5, EARLIER_PAUSE_US = 50000 };
@@ -115,25 +105,6 @@ static void only_evaluate(struct plan *plan, const struct plm_prepared *prepared
            (unsigned long long)prepared->step);
 }
 
-/* From here on, a run in the background writes its lines to its log. */
-static plm_status open_behind(const struct plan *plan, struct plm_error *error)
-{
-  char logs[PLM_PATH_SIZE], path[PLM_PATH_SIZE];
-  PLM_TRY(plm_path_join(logs, plan->config.run, PLM_RUN_LOGS, error));
-  PLM_TRY(plm_path_join(path, logs, "supervisor.log", error));
-  plm_log_file_turn_idle(path);
-  const int log = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
-  if (log < 0 || nothing < 0) return plm_error_errno(error, "%s", path);
-  dup2(nothing, STDIN_FILENO);
-  dup2(nothing, STDOUT_FILENO);
-  dup2(log, STDERR_FILENO);
-  close(log);
-  close(nothing);
-  plm_log_file_set(path);
-  return PLM_OK;
-}
-
 /* The stages of a supervisor that was killed may still be publishing; they hold these locks. */
 static void wait_for_earlier_stages(const struct plm_config *config)
 {
@@ -192,7 +163,7 @@ static plm_status supervise(const struct plm_command_context *context, struct pl
   }
   if (status == PLM_OK && prepared.complete) only_evaluate(plan, &prepared);
   if (status == PLM_OK) status = check_ports(plan, error);
-  if (status == PLM_OK && detached) status = open_behind(plan, error);
+  if (status == PLM_OK && detached) status = plm_behind_log(plan->config.run, error);
   struct plm_supervisor_options supervisor = {
       .config = &plan->config,
       .lock = lock,
@@ -211,99 +182,27 @@ static plm_status supervise(const struct plm_command_context *context, struct pl
 
 /* ---- in the background --------------------------------------------------------------------- */
 
-/* Closes what the child has inherited beyond standard error, except one descriptor. A pipe or a
- * lock among them belongs to the caller, who may wait until everybody has closed it. */
-static plm_status close_inherited(int kept, struct plm_error *error)
-{
-  static const char path[] = "/proc/self/fd";
-  const struct dirent *entry;
-  plm_status status = PLM_OK;
-  DIR *folder = opendir(path);
-  if (folder == NULL) return plm_error_errno(error, "cannot open %s", path);
-  while ((status = plm_directory_next(folder, path, &entry, error)) == PLM_OK && entry != NULL) {
-    const int descriptor = atoi(entry->d_name); /* 0 for "." and ".." */
-    if (descriptor > STDERR_FILENO && descriptor != kept && descriptor != dirfd(folder))
-      close(descriptor);
-  }
-  closedir(folder);
-  return status;
-}
+struct behind {
+  const struct plm_command_context *context;
+  struct plan *plan;
+};
 
-/* Runs the child. Once its lines go to the run's log, it keeps none of the caller's descriptors, so
- * that whoever reads the caller's output sees its end. An error before the start is sent through
- * the pipe to the parent, which prints it; once the stages are started, a newline is sent. */
-static _Noreturn void live_behind(const struct plm_command_context *context, struct plan *plan,
-                                  int pipe_end)
+static plm_status supervise_behind(void *context, int started_fd, int *exit_code,
+                                   struct plm_error *error)
 {
-  struct plm_error error = {0};
-  int exit_code = 1;
-  setsid();
-  plm_status status = close_inherited(pipe_end, &error);
-  if (status == PLM_OK) status = supervise(context, plan, true, pipe_end, &exit_code, &error);
-  if (status != PLM_OK) {
-    error.status = status;
-    const ssize_t sent = write(pipe_end, &error, sizeof error);
-    (void)sent; /* the parent also sees the exit code */
-    exit_code = plm_status_exit_code(status);
-  }
-  plm_config_deinit(&plan->config);
-  _exit(exit_code);
-}
-
-/* Reads what the child sends until it has started the stages (true) or ended (false). */
-static bool wait_for_start(int pipe_end, struct plm_error *error)
-{
-  struct plm_error sent;
-  size_t used = 0;
-  while (used < sizeof sent) {
-    const ssize_t got = read(pipe_end, (char *)&sent + used, sizeof sent - used);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) break;
-    used += (size_t)got;
-  }
-  if (used == sizeof sent && error != NULL) *error = sent;
-  return used == 1;
-}
-
-static plm_status wait_until_ready(const char *run, struct plm_error *error)
-{
-  static char reply[PLM_SOCKET_LINE_SIZE];
-  PLM_TRY(plm_socket_ask(run, "{\"command\":\"wait\",\"ready\":true}", -1, reply, error));
-  cJSON *json = plm_json_line(reply);
-  const cJSON *code = cJSON_GetObjectItemCaseSensitive(json, "exit");
-  const cJSON *failure = cJSON_GetObjectItemCaseSensitive(json, "failure");
-  if (cJSON_IsString(failure)) plm_print(stderr, "plm-pipeline: %s", failure->valuestring);
-  const plm_status status =
-      plm_command_status_of_code(cJSON_IsNumber(code) ? code->valueint : 0, error);
-  cJSON_Delete(json);
-  return status;
+  const struct behind *behind = context;
+  return supervise(behind->context, behind->plan, true, started_fd, exit_code, error);
 }
 
 static plm_status run_behind(const struct plm_command_context *context, struct plan *plan,
                              struct plm_error *error)
 {
-  int ends[2], child_status = 0;
-  fflush(NULL);
-  if (pipe2(ends, O_CLOEXEC) != 0) return plm_error_errno(error, "pipe");
-  const pid_t child = fork();
-  if (child < 0) return plm_error_errno(error, "fork");
-  if (child == 0) {
-    close(ends[0]);
-    live_behind(context, plan, ends[1]);
-  }
-  close(ends[1]);
-  const bool up = wait_for_start(ends[0], error);
-  close(ends[0]);
-  if (!up) {
-    waitpid(child, &child_status, 0);
-    if (error != NULL && error->what[0] != '\0') return error->status;
-    return plm_command_status_of_code(WIFEXITED(child_status) ? WEXITSTATUS(child_status) : 1,
-                                      error);
-  }
-  if (plm_arguments_has(context->arguments, "wait")) {
-    PLM_TRY(wait_until_ready(plan->config.run, error));
-  }
-  if (!context->quiet) plm_info("running in %s (process %d)", plan->config.run, (int)child);
+  struct behind behind = {context, plan};
+  int pid;
+  PLM_TRY(plm_behind_start(supervise_behind, &behind, &pid, error));
+  if (plm_arguments_has(context->arguments, "wait"))
+    PLM_TRY(plm_behind_wait_ready(plan->config.run, error));
+  if (!context->quiet) plm_info("running in %s (process %d)", plan->config.run, pid);
   return PLM_OK;
 }
 

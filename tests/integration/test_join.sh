@@ -61,6 +61,19 @@ expect 0 plm-pipeline down --run "$here"
 status=0
 wait "$join_pid" || status=$?
 [ "$status" -eq 143 ] || fail "join ended with $status: $(cat join.log)"
+# in the background
+expect 0 plm-pipeline join "$head" --corpus copy,one --keys node -d
+says err "^plm-pipeline: running in $here \(process [0-9]+\)$"
+process=$(sed -n 's/.*(process \([0-9]*\)).*/\1/p' err)
+[ "$(ps -o sid= -p "$process")" -eq "$process" ] || fail "join -d has no session of its own"
+behind() { plm-pipeline ps --run "$here" --json | jq -e 'length == 1 and .[0].state == "ready"'; }
+wait_for 30 behind
+expect 1 plm-pipeline join "$head" --corpus copy,one --keys node -d # the error is that of the child
+says err 'process '"$process"
+expect 0 plm-pipeline down --run "$here"
+gone() { [[ $(ps -o stat= -p "$process") =~ ^Z?[a-z+]*$ ]]; }
+wait_for 30 gone
+grep -q "serving $head" "$here"/logs/packer.0.log || fail "the packer's log has nothing"
 # killed outright, with all its packers
 start_join 1
 one() { plm-pipeline ps --run "$here" --json | jq -e 'any(.[]; .state == "ready")'; }
