@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/base/log.h"
+#include "common/base/progress.h"
 #include "common/cli/program.h"
 #include "common/config/corpus_paths.h"
 #include "common/run/run.h"
@@ -89,6 +90,19 @@ static plm_status check_twice(const struct packer_options *options,
   return PLM_OK;
 }
 
+/* Names a corpus as the run does: by the path here, and by the fingerprint, which is the same on every
+ * host. */
+static void say_corpus(const struct plm_corpus *corpus)
+{
+  const struct plm_corpus_info *info = plm_corpus_info(corpus);
+  char hex[PLM_HASH_HEX_SIZE], count[64];
+  uint64_t documents = 0;
+  for (int s = 0; s < PLM_SPLIT_COUNT; s++) documents += info->splits[s].documents;
+  plm_hash_to_hex(info->fingerprint, hex);
+  plm_info("corpus %s: %s, fingerprint %s", plm_corpus_path(corpus),
+           plm_format_quantity(documents, "sequence", count), hex);
+}
+
 static plm_status open_corpora(const struct plm_arguments *arguments,
                                const struct plm_config *config,
                                const struct plm_corpus_paths *corpora,
@@ -113,6 +127,7 @@ static plm_status open_corpora(const struct plm_arguments *arguments,
     PLM_TRY(status);
     options->corpus_count++;
     PLM_TRY(check_twice(options, corpora, error));
+    say_corpus(*corpus);
   }
   if (options->corpus_count > 0) return PLM_OK;
   return plm_error_set(error, PLM_UNAVAILABLE, "none of the run's %u corpora is here",

@@ -73,6 +73,9 @@ says err 'process '"$process"
 expect 0 plm-pipeline down --run "$here"
 gone() { [[ $(ps -o stat= -p "$process") =~ ^Z?[a-z+]*$ ]]; }
 wait_for 30 gone
+fingerprint=$(plm-pipeline corpus copy,one --json | jq -er .fingerprint)
+grep -q "corpus copy,one: 400 sequences, fingerprint $fingerprint$" "$here"/logs/packer.0.log ||
+  fail "the packer does not name its corpus: $(head "$here"/logs/packer.0.log)"
 grep -q "serving $head" "$here"/logs/packer.0.log || fail "the packer's log has nothing"
 # killed outright, with all its packers
 start_join 1
