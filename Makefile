@@ -75,12 +75,12 @@ INTERFACE := $(shell cat $(INTERFACE_HEADERS) | sha256sum | cut -c1-16)
 INTERFACE_FLAG := -DPLM_BACKEND_INTERFACE='"$(INTERFACE)"'
 
 # Libraries that every program links, and those that only trainer and evaluator link.
-BASE_LIBS := -lzmq -llmdb -lzstd -lyaml -lcjson -lxxhash -lz -lm
+BASE_LIBS := -lcsv -lzmq -llmdb -lzstd -lyaml -lcjson -lxxhash -lz -lm
 # oneDNN if its headers are installed, else a CBLAS (fp32 only); `make PRODUCTS=cblas BUILD=…` chooses.
 PRODUCTS ?= $(if $(wildcard /usr/include/oneapi/dnnl/dnnl.h),dnnl,cblas)
 PRODUCT_LIBS_dnnl := -ldnnl -lgomp
 PRODUCT_LIBS_cblas := -lopenblas
-COMPUTE_LIBS := $(PRODUCT_LIBS_$(PRODUCTS)) -lcsv $(BASE_LIBS) -ldl
+COMPUTE_LIBS := $(PRODUCT_LIBS_$(PRODUCTS)) $(BASE_LIBS) -ldl
 
 # ---- sources ------------------------------------------------------------------------------------
 find_c = $(shell find $(1) -name '*.c' -not -path '*/isa/*' 2>/dev/null | LC_ALL=C sort)
@@ -303,7 +303,7 @@ $(LIB)/libplm_test_support.a: $(call object,$(TEST_SUPPORT_SRC))
 # sanitizers within minutes.
 PARSER_TESTS := fuzz/% common/base/% common/config/% common/corpus/% common/metrics/% common/run/% \
                 common/sequences/% common/wire/% common/checkpoint/test_safetensors \
-                evaluator/score/test_csv_file evaluator/score/test_variant stages/views/%
+                evaluator/score/test_variant stages/views/%
 PARSER_BIN := $(filter $(PARSER_TESTS:%=$(BUILD)/tests/%),$(TEST_BIN) $(FUZZ_BIN))
 PARSER_ARCHIVES := $(foreach a,test_support stages evaluator trainer common,$(LIB)/libplm_$(a).a)
 TEST_ARCHIVES := $(LIB)/libplm_test_support.a $(foreach s,$(STAGES),$(LIB)/libplm_$(s).a) \

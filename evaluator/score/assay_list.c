@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "evaluator/score/csv_file.h"
+#include "common/sequences/csv_file.h"
 #include "evaluator/score/wild_type_file.h"
 
 enum { ID, FILENAME, UNIPROT, TARGET, SELECTION, CUTOFF, COLUMNS };

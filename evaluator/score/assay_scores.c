@@ -13,7 +13,7 @@
 #include "common/base/log.h"
 #include "common/base/strict_json.h"
 #include "common/run/stop.h"
-#include "evaluator/score/csv_file.h"
+#include "common/sequences/csv_file.h"
 
 /* ---- the folder ---- */
 

@@ -6,7 +6,7 @@
 
 #include <stdbool.h>
 
-#include "evaluator/score/csv_file.h"
+#include "common/sequences/csv_file.h"
 #include "evaluator/score/variant.h"
 
 struct plm_variant_source_request {

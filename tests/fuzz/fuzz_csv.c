@@ -7,7 +7,7 @@
 
 #include "common/base/hash.h"
 #include "common/sequences/byte_stream.h"
-#include "evaluator/score/csv_file.h"
+#include "common/sequences/csv_file.h"
 #include "tests/support/scratch.h"
 
 static const struct fuzz_seed fuzz_seeds[] = {

@@ -3,8 +3,8 @@
  * tab that the first line has most often outside quotes; in a file whose name ends in .tsv it is
  * the tab. Blanks belong to fields, and empty lines are skipped. Memory is bounded by the longest
  * row. */
-#ifndef PLM_EVALUATOR_SCORE_CSV_FILE_H
-#define PLM_EVALUATOR_SCORE_CSV_FILE_H
+#ifndef PLM_COMMON_SEQUENCES_CSV_FILE_H
+#define PLM_COMMON_SEQUENCES_CSV_FILE_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "evaluator/score/csv_file.h"
+#include "common/sequences/csv_file.h"
 #include "tests/support/scratch.h"
 
 static const char *write_file(const char *name, const void *bytes, size_t size)

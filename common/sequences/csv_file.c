@@ -1,7 +1,7 @@
 /* Turns libcsv, which calls back for each field and row, into a reader that returns one row at a
  * time. libcsv gets one line at a time, so that it completes at most one row, and lines can be
  * counted. */
-#include "evaluator/score/csv_file.h"
+#include "common/sequences/csv_file.h"
 
 #include <csv.h>
 #include <stdbool.h>
@@ -15,7 +15,6 @@
 #include "common/base/text.h"
 #include "common/run/stop.h"
 #include "common/sequences/byte_stream.h"
-#include "evaluator/score/variant.h"
 
 enum { SPOOL_BYTES = 1 << 16, FIELD_LIMIT_BYTES = 1 << 24 };
 
