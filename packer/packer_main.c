@@ -90,8 +90,8 @@ static plm_status check_twice(const struct packer_options *options,
   return PLM_OK;
 }
 
-/* Names a corpus as the run does: by the path here, and by the fingerprint, which is the same on every
- * host. */
+/* Names a corpus as the run does: by the path here, and by the fingerprint, which is the same on
+ * every host. */
 static void say_corpus(const struct plm_corpus *corpus)
 {
   const struct plm_corpus_info *info = plm_corpus_info(corpus);
