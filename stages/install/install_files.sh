@@ -64,7 +64,7 @@ install_files() {
   done
   install_completions
   "$BUILD/bin/plm-pipeline" manual --all "$to/share/man"
-  install -m 644 README.md ARCHITECTURE.md CONTRIBUTING.md LICENSE pipeline.yaml "$documents"
+  install -m 644 README.md ARCHITECTURE.md CHANGELOG.md CONTRIBUTING.md LICENSE SECURITY.md pipeline.yaml "$documents"
   install -m 644 doc/*.md doc/grafana-dashboard.json doc/alerts.yml "$documents/doc"
   install -m 644 doc/images/* "$documents/doc/images"
   for unit in "${units[@]}"; do
