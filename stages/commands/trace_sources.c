@@ -38,7 +38,8 @@ static plm_status read_parts(const struct cJSON *json, uint32_t max_length,
   if (mixture != NULL) {
     PLM_TRY(plm_mixture_history_from_json(history, mixture, error));
   } else if (*steps > 0 && chunks > 0) {
-    const double usual = plm_json_number(resolved, "step_chunks", (double)(chunks / *steps));
+    const uint64_t mean = chunks / *steps;
+    const double usual = plm_json_number(resolved, "step_chunks", (double)mean);
     PLM_TRY(plm_batch_history_read(history, cJSON_GetObjectItemCaseSensitive(json, "history"),
                                    max_length, (uint32_t)usual, error));
   }
