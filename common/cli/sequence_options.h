@@ -11,8 +11,14 @@
   {.name = "gaps", .argument = "HOW", \
    .help = "aligned sequences: remove drops the gaps - and ., keep takes them as they are " \
            "(default: such a record is bad)"}, \
+  {.name = "name-column", .argument = "NAME", \
+   .help = "read tables (CSV, TSV), whose column NAME has the names of sequences (default: id, " \
+           "name, accession or entry, if there is one)"}, \
   {.name = "nucleotides", \
-   .help = "take sequences of nucleotides as they are, instead of refusing them"}
+   .help = "take sequences of nucleotides as they are, instead of refusing them"}, \
+  {.name = "sequence-column", .argument = "NAME", \
+   .help = "read tables (CSV, TSV), whose column NAME has the sequences (default: sequence, seq, " \
+           "protein_sequence or mutated_sequence)"}
 /* clang-format on */
 
 /* Reads them. PLM_USAGE: a value is invalid. */

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,13 +17,19 @@
 #include "common/run/stop.h"
 #include "common/sequences/byte_stream.h"
 
-enum { SPOOL_BYTES = 1 << 16, FIELD_LIMIT_BYTES = 1 << 24 };
+enum {
+  SPOOL_BYTES = 1 << 16,
+  FIELD_LIMIT_BYTES = 1 << 24,
+  ROW_LIMIT_BYTES = 1 << 25,
+  ROW_LIMIT_FIELDS = 1 << 16,
+};
 
 struct plm_csv_file {
   char *path;
   bool tabs; /* its name says that tabs separate fields */
   char delimiter;
-  struct plm_byte_stream *stream; /* of a file that can be opened again; else NULL */
+  struct plm_byte_stream *stream; /* of a file that can be opened again, or lent; else NULL */
+  bool lent;                      /* the stream is the caller's, who handles signals */
   FILE *spool;                    /* a copy of what cannot; else NULL */
   uint8_t *spool_bytes;
   struct csv_parser parser;
@@ -80,27 +87,83 @@ static bool reopens(const char *path)
   return strcmp(path, "-") != 0 && stat(path, &information) == 0 && S_ISREG(information.st_mode);
 }
 
-static plm_status begin_text(struct plm_byte_stream *stream, struct plm_error *error)
+static bool names_tabs(const char *path)
 {
+  static const char *const endings[] = {".tsv", ".tsv.gz", ".tsv.zst"};
+  const size_t length = strlen(path);
+  for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+    const size_t tail = strlen(endings[i]);
+    if (length >= tail && strcasecmp(path + length - tail, endings[i]) == 0) return true;
+  }
+  return false;
+}
+
+/* ---- the stream ------------------------------------------------------------------------------ */
+
+/* The next bytes of the stream. Signals other than stop signals do not interrupt it, unless the
+ * stream is lent. */
+static plm_status read_stream(const struct plm_csv_file *file, const uint8_t **bytes, size_t *size,
+                              struct plm_error *error)
+{
+  if (file->lent) return plm_byte_stream_read(file->stream, bytes, size, error);
   plm_status status;
   do {
     PLM_TRY(plm_stop_check(" while reading", error));
-    status = plm_byte_stream_begin_text(stream, false, error);
+    status = plm_byte_stream_read(file->stream, bytes, size, error);
   } while (status == PLM_AGAIN);
   return status;
 }
 
-/* The next bytes of the stream. Signals other than stop signals do not interrupt it. */
-static plm_status read_stream(struct plm_byte_stream *stream, const uint8_t **bytes, size_t *size,
-                              struct plm_error *error)
+/* The separator that the first nonempty line has most often outside quotes; a comma if it has none.
+ * False: bytes ends before that line does. */
+static bool find_delimiter(const uint8_t *bytes, size_t size, char *delimiter)
 {
+  static const char candidates[] = {',', ';', '\t'};
+  size_t counts[sizeof candidates] = {0}, best = 0;
+  bool quoted = false, begun = false, whole = false;
+  for (size_t i = 0; i < size && !whole; i++) {
+    const char byte = (char)bytes[i];
+    const bool ends = byte == '\n' || byte == '\r';
+    whole = ends && begun && !quoted;
+    begun |= !ends;
+    quoted ^= byte == '"';
+    for (size_t c = 0; c < sizeof candidates && !quoted; c++) counts[c] += byte == candidates[c];
+  }
+  for (size_t c = 1; c < sizeof candidates; c++)
+    if (counts[c] > counts[best]) best = c;
+  *delimiter = candidates[best];
+  return whole;
+}
+
+/* Skips the byte order mark and finds the separator. If the first line is longer than what can be
+ * looked at, its beginning is enough. */
+static plm_status look_at_header(struct plm_csv_file *file, struct plm_error *error)
+{
+  if (!file->lent) PLM_TRY(plm_byte_stream_begin_text(file->stream, false, error));
+  file->delimiter = '\t';
+  for (size_t want = 1; !file->tabs;) {
+    const uint8_t *bytes;
+    size_t size;
+    PLM_TRY(plm_byte_stream_peek(file->stream, want, &bytes, &size, error));
+    if (find_delimiter(bytes, size, &file->delimiter) || size < want || size == PLM_PEEK_BYTES)
+      break;
+    want = size + 1;
+  }
+  return PLM_OK;
+}
+
+static plm_status begin_stream(struct plm_csv_file *file, struct plm_error *error)
+{
+  if (file->lent) return look_at_header(file, error);
   plm_status status;
   do {
     PLM_TRY(plm_stop_check(" while reading", error));
-    status = plm_byte_stream_read(stream, bytes, size, error);
+    status = look_at_header(file, error);
   } while (status == PLM_AGAIN);
   return status;
 }
+
+/* ---- opening and closing --------------------------------------------------------------------- */
 
 static plm_status open_spool(struct plm_csv_file *file, struct plm_error *error)
 {
@@ -115,13 +178,13 @@ static plm_status open_spool(struct plm_csv_file *file, struct plm_error *error)
 static plm_status fill_spool(struct plm_csv_file *file, struct plm_error *error)
 {
   PLM_TRY(open_spool(file, error));
-  PLM_TRY(begin_text(file->stream, error));
+  PLM_TRY(begin_stream(file, error));
   file->spool_bytes = malloc(SPOOL_BYTES);
   if (file->spool_bytes == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   for (;;) {
     const uint8_t *bytes;
     size_t size;
-    PLM_TRY(read_stream(file->stream, &bytes, &size, error));
+    PLM_TRY(read_stream(file, &bytes, &size, error));
     if (size == 0) break;
     if (fwrite(bytes, 1, size, file->spool) != size)
       return plm_error_errno(error, "cannot write a temporary file for %s", file->path);
@@ -144,8 +207,7 @@ static plm_status open_input(struct plm_csv_file *file, const char *path, struct
 {
   file->path = strdup(strcmp(path, "-") == 0 ? "stdin" : path);
   if (file->path == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
-  file->tabs = plm_text_ends_with(path, ".tsv") || plm_text_ends_with(path, ".tsv.gz") ||
-               plm_text_ends_with(path, ".tsv.zst");
+  file->tabs = names_tabs(path);
   PLM_TRY(plm_byte_stream_open(path, &file->stream, error));
   if (!reopens(path)) PLM_TRY(fill_spool(file, error));
   return plm_csv_rewind(file, error);
@@ -164,11 +226,31 @@ plm_status plm_csv_open(const char *path, struct plm_csv_file **file, struct plm
   return PLM_OK;
 }
 
+plm_status plm_csv_open_stream(struct plm_byte_stream *stream, struct plm_csv_file **file,
+                               struct plm_error *error)
+{
+  struct plm_csv_file *opened = calloc(1, sizeof *opened);
+  if (opened == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  opened->lent = true;
+  opened->stream = stream;
+  opened->path = strdup(plm_byte_stream_name(stream));
+  opened->tabs = opened->path != NULL && names_tabs(opened->path);
+  const plm_status status = opened->path != NULL
+                                ? open_parser(opened, error)
+                                : plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  if (status != PLM_OK) {
+    plm_csv_close(opened);
+    return status;
+  }
+  *file = opened;
+  return PLM_OK;
+}
+
 void plm_csv_close(struct plm_csv_file *file)
 {
   if (file == NULL) return;
   if (file->parser_ready) csv_free(&file->parser);
-  plm_byte_stream_close(file->stream);
+  if (!file->lent) plm_byte_stream_close(file->stream);
   if (file->spool != NULL) fclose(file->spool);
   free(file->spool_bytes);
   plm_text_deinit(&file->text);
@@ -190,6 +272,7 @@ char plm_csv_delimiter(const struct plm_csv_file *file)
 
 plm_status plm_csv_rewind(struct plm_csv_file *file, struct plm_error *error)
 {
+  PLM_ASSERT(!file->lent);
   if (file->parser_ready) csv_free(&file->parser);
   file->parser_ready = false;
   if (file->spool != NULL) {
@@ -201,49 +284,32 @@ plm_status plm_csv_rewind(struct plm_csv_file *file, struct plm_error *error)
     PLM_TRY(plm_byte_stream_open(file->path, &file->stream, error));
   }
   file->touched = file->started = file->ended = file->inside = file->after_return = false;
+  file->complete = true;
   file->at = file->size = 0;
   file->line = 0;
   return open_parser(file, error);
 }
 
-/* The separator that the first nonempty line has most often outside quotes; a comma if it has none.
- * If the line is longer than what was read at once, its beginning is enough. */
-static char find_delimiter(const uint8_t *bytes, size_t size)
-{
-  static const char candidates[] = {',', ';', '\t'};
-  size_t counts[sizeof candidates] = {0}, best = 0;
-  bool quoted = false, begun = false;
-  for (size_t i = 0; i < size; i++) {
-    const char byte = (char)bytes[i];
-    const bool ends = byte == '\n' || byte == '\r';
-    if (ends && begun && !quoted) break;
-    begun |= !ends;
-    quoted ^= byte == '"';
-    for (size_t c = 0; c < sizeof candidates && !quoted; c++) counts[c] += byte == candidates[c];
-  }
-  for (size_t c = 1; c < sizeof candidates; c++)
-    if (counts[c] > counts[best]) best = c;
-  return candidates[best];
-}
+/* ---- rows ------------------------------------------------------------------------------------ */
 
+/* Reads the next bytes after all others were parsed. PLM_AGAIN: it may be called again. */
 static plm_status refill(struct plm_csv_file *file, struct plm_error *error)
 {
+  const uint8_t *bytes = file->spool_bytes;
+  size_t size;
   file->touched = true;
-  file->at = 0;
   if (file->spool != NULL) {
-    file->bytes = file->spool_bytes;
-    file->size = fread(file->spool_bytes, 1, SPOOL_BYTES, file->spool);
+    size = fread(file->spool_bytes, 1, SPOOL_BYTES, file->spool);
     if (ferror(file->spool))
       return plm_error_errno(error, "cannot read the temporary file for %s", file->path);
   } else {
-    if (!file->started) PLM_TRY(begin_text(file->stream, error));
-    PLM_TRY(read_stream(file->stream, &file->bytes, &file->size, error));
+    if (!file->started) PLM_TRY(begin_stream(file, error));
+    PLM_TRY(read_stream(file, &bytes, &size, error));
   }
-  if (!file->started) {
-    file->delimiter =
-        file->tabs ? '\t' : find_delimiter(file->bytes + file->at, file->size - file->at);
-    csv_set_delim(&file->parser, (unsigned char)file->delimiter);
-  }
+  if (!file->started) csv_set_delim(&file->parser, (unsigned char)file->delimiter);
+  file->bytes = bytes;
+  file->size = size;
+  file->at = 0;
   file->started = true;
   file->ended = file->size == 0;
   return PLM_OK;
@@ -261,6 +327,14 @@ static plm_status malformed(const struct plm_csv_file *file, struct plm_error *e
   return plm_error_hint(error,
                         "put a field that holds quotes or separators into quotes, and double "
                         "the quotes inside it: \"a \"\"b\"\", c\"");
+}
+
+static plm_status too_long(const struct plm_csv_file *file, const char *what,
+                           struct plm_error *error)
+{
+  plm_error_set(error, PLM_LIMIT, "%s", what);
+  plm_error_where(error, "%s:%llu", file->path, (unsigned long long)file->row_line);
+  return plm_error_hint(error, "check whether a quote is left open there");
 }
 
 /* Parses to the end of the current line, or to the end of what was read. */
@@ -282,20 +356,23 @@ static plm_status parse_line(struct plm_csv_file *file, struct plm_error *error)
   file->inside = true;
   if (csv_parse(&file->parser, begin, size, take_field, take_end, file) != size)
     return malformed(file, error);
-  if (csv_get_buffer_size(&file->parser) > FIELD_LIMIT_BYTES) {
-    plm_error_set(error, PLM_LIMIT, "a field has more than 16 MiB");
-    plm_error_where(error, "%s:%llu", file->path, (unsigned long long)file->row_line);
-    return plm_error_hint(error, "check whether a quote is left open there");
-  }
+  if (csv_get_buffer_size(&file->parser) > FIELD_LIMIT_BYTES)
+    return too_long(file, "a field has more than 16 MiB", error);
+  if (file->text.length > ROW_LIMIT_BYTES)
+    return too_long(file, "a row has more than 32 MiB", error);
+  if (file->field_count > ROW_LIMIT_FIELDS)
+    return too_long(file, "a row has more than 65536 fields", error);
   return PLM_OK;
 }
 
 plm_status plm_csv_next(struct plm_csv_file *file, struct plm_csv_row *row, struct plm_error *error)
 {
   *row = (struct plm_csv_row){0};
-  file->complete = false;
-  file->field_count = 0;
-  plm_text_clear(&file->text);
+  if (file->complete) { /* else a signal has interrupted the row */
+    file->complete = false;
+    file->field_count = 0;
+    plm_text_clear(&file->text);
+  }
   while (!file->complete && !file->ended) {
     if (file->at < file->size) {
       PLM_TRY(parse_line(file, error));

@@ -135,8 +135,9 @@ plm_status plm_foreign_format_check(const char *line, size_t size, const char *f
                                     struct plm_error *error)
 {
   static const char table[] =
-      "give FASTA, JSON lines, or only the column of sequences: for example, cut -f2 FILE "
-      "writes the second column of a file with tabs";
+      "if its first line names the columns, say which one has the sequences: --sequence-column "
+      "NAME; otherwise give only that column: for example, cut -f2 FILE writes the second one of "
+      "a file with tabs";
   static const char alignment[] = "multiple sequence alignment";
   plm_trim(&line, &size);
   if (is_phylip(line, size))
@@ -158,7 +159,7 @@ plm_status plm_foreign_format_check(const char *line, size_t size, const char *f
   if (!is_header(line, size)) return PLM_OK;
   plm_error_set(error, PLM_FORMAT, "the first line, \"%.*s\", is the header of a column", (int)size,
                 line);
-  plm_error_hint(error, "remove this line: tail -n +2 FILE");
+  plm_error_hint(error, "read the file as a table: --sequence-column \"%.*s\"", (int)size, line);
   return PLM_FORMAT;
 }
 

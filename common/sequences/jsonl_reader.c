@@ -45,13 +45,6 @@ static bool has_nul(const char *line, size_t size)
   return memchr(line, '\0', size) != NULL || memmem(line, size, "\\u0000", 6) != NULL;
 }
 
-static bool has_control_character(const char *text)
-{
-  for (; *text != '\0'; text++)
-    if ((unsigned char)*text < 0x20 || *text == 0x7f) return true;
-  return false;
-}
-
 /* The digits of an integer; NULL if it is none, or has more digits than a double keeps. */
 static const char *number_text(const cJSON *value, char text[32])
 {
@@ -73,16 +66,12 @@ static enum plm_sequence_result take_object(struct plm_sequence_reader *reader, 
   if (name != NULL && !cJSON_IsNull(name)) {
     char number[32];
     const char *text = cJSON_IsString(name) ? name->valuestring : number_text(name, number);
-    if (text == NULL || has_control_character(text))
+    if (text == NULL || !plm_sequence_take_name(reader, text, strlen(text)))
       return plm_sequence_bad(
           reader, line, error,
           "\"%s\" is neither a string without control characters nor an integer "
           "of at most 15 digits",
           name->string);
-    const size_t size = strlen(text);
-    reader->name_too_long = size > PLM_NAME_LIMIT;
-    reader->name_size = reader->name_too_long ? PLM_NAME_LIMIT : size;
-    memcpy(reader->name, text, reader->name_size);
   }
   if (reader->name_size == 0) plm_sequence_name_by_place(reader);
   if (!cJSON_IsString(residues))

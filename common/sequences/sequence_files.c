@@ -114,7 +114,8 @@ static plm_status no_good_record(const char *name, uint64_t bytes, uint64_t bad,
     plm_error_set(error, PLM_FORMAT, "%s is empty", name);
   else
     plm_error_set(error, PLM_FORMAT, "%s has no good record, %" PRIu64 " bad", name, bad);
-  plm_error_hint(error, "formats: .fasta .fa .faa .fas, .jsonl, .txt, each also .gz or .zst");
+  plm_error_hint(error,
+                 "formats: .fasta .fa .faa .fas, .jsonl, .csv .tsv, .txt, each also .gz or .zst");
   return PLM_FORMAT;
 }
 

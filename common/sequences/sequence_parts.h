@@ -37,6 +37,15 @@ void plm_sequence_builder_add(struct plm_sequence_builder *builder,
 size_t plm_sequence_builder_add_lines(struct plm_sequence_builder *builder, const uint8_t *bytes,
                                       size_t size, uint64_t *lines);
 
+/* A table that is being read. */
+struct plm_sequence_table {
+  struct plm_csv_file *csv;              /* NULL before the header */
+  const char *sequence_name, *name_name; /* as plm_sequence_choices says */
+  size_t columns;                        /* of the header; 0 before it is read */
+  bool named;                            /* there is a column of names */
+  size_t sequence_column, name_column;
+};
+
 struct plm_sequence_reader {
   struct plm_line_source lines;
   struct plm_sequence_builder builder;
@@ -55,6 +64,7 @@ struct plm_sequence_reader {
   char *line; /* JSONL: a whole line */
   size_t line_size, line_capacity;
   bool line_too_long;
+  struct plm_sequence_table table;
 };
 
 /* The next piece of a line, for JSONL and text. If the last line has no line end, an empty last
@@ -62,6 +72,8 @@ struct plm_sequence_reader {
 enum plm_sequence_result plm_sequence_piece(struct plm_sequence_reader *reader,
                                             struct plm_line_piece *piece, struct plm_error *error);
 
+/* Takes the name of a record, which may be empty or too long. False: it has a control character. */
+bool plm_sequence_take_name(struct plm_sequence_reader *reader, const char *name, size_t size);
 /* Names a record that has no name "FILE:LINE", with blanks replaced by '_'. */
 void plm_sequence_name_by_place(struct plm_sequence_reader *reader);
 /* Checks the record in the builder, which is complete, and hands it out or says why it is bad. */
@@ -79,5 +91,7 @@ enum plm_sequence_result plm_jsonl_next(struct plm_sequence_reader *reader,
                                         struct plm_sequence *sequence, struct plm_error *error);
 enum plm_sequence_result plm_text_next(struct plm_sequence_reader *reader,
                                        struct plm_sequence *sequence, struct plm_error *error);
+enum plm_sequence_result plm_table_next(struct plm_sequence_reader *reader,
+                                        struct plm_sequence *sequence, struct plm_error *error);
 
 #endif

@@ -1,4 +1,4 @@
-/* What the three formats share: names of records, the check of a complete record, and the choice of
+/* What the formats share: names of records, the check of a complete record, and the choice of
  * the format. */
 #include "common/sequences/sequence_reader.h"
 
@@ -11,6 +11,7 @@
 
 #include "common/corpus/corpus.h"
 #include "common/run/stop.h"
+#include "common/sequences/csv_file.h"
 #include "common/sequences/foreign_format.h"
 #include "common/sequences/sequence_parts.h"
 
@@ -29,6 +30,16 @@ enum plm_sequence_result plm_sequence_piece(struct plm_sequence_reader *reader,
   reader->ended = true;
   *piece = (struct plm_line_piece){.bytes = (const uint8_t *)"", .ends = true};
   return reader->lines.inside_line ? PLM_SEQUENCE_READ : PLM_SEQUENCE_END;
+}
+
+bool plm_sequence_take_name(struct plm_sequence_reader *reader, const char *name, size_t size)
+{
+  for (size_t i = 0; i < size; i++)
+    if ((unsigned char)name[i] < 0x20 || name[i] == 0x7f) return false;
+  reader->name_too_long = size > PLM_NAME_LIMIT;
+  reader->name_size = reader->name_too_long ? PLM_NAME_LIMIT : size;
+  memcpy(reader->name, name, reader->name_size);
+  return true;
 }
 
 void plm_sequence_name_by_place(struct plm_sequence_reader *reader)
@@ -150,6 +161,7 @@ static const struct {
 } endings[] = {
     {".fasta", PLM_FORMAT_FASTA}, {".fa", PLM_FORMAT_FASTA},    {".faa", PLM_FORMAT_FASTA},
     {".fas", PLM_FORMAT_FASTA},   {".jsonl", PLM_FORMAT_JSONL}, {".txt", PLM_FORMAT_TEXT},
+    {".csv", PLM_FORMAT_TABLE},   {".tsv", PLM_FORMAT_TABLE},
 };
 
 /* The format that the name indicates, ignoring .gz or .zst. */
@@ -178,7 +190,8 @@ static plm_status not_sequences(const struct plm_sequence_reader *reader, int by
     plm_error_set(error, PLM_FORMAT, "this is not text: it begins with byte 0x%02x",
                   (unsigned)byte);
   plm_error_hint(error,
-                 "FASTA, JSON lines and plain text are supported, also compressed as .gz or .zst");
+                 "FASTA, JSON lines, tables and plain text are supported, also compressed as .gz "
+                 "or .zst");
   return plm_error_where(error, "%s:1", plm_byte_stream_name(reader->lines.stream));
 }
 
@@ -289,6 +302,11 @@ void plm_sequence_reader_choose(struct plm_sequence_reader *reader,
 {
   reader->builder.gaps = choices->gaps;
   reader->nucleotides = choices->nucleotides;
+  reader->table.sequence_name = choices->sequence_column;
+  reader->table.name_name = choices->name_column;
+  if (choices->sequence_column == NULL && choices->name_column == NULL) return;
+  reader->format = PLM_FORMAT_TABLE;
+  reader->format_known = true;
 }
 
 void plm_sequence_reader_take_text(struct plm_sequence_reader *reader)
@@ -301,6 +319,7 @@ void plm_sequence_reader_take_text(struct plm_sequence_reader *reader)
 void plm_sequence_reader_close(struct plm_sequence_reader *reader)
 {
   if (reader == NULL) return;
+  plm_csv_close(reader->table.csv);
   plm_byte_stream_close(reader->lines.stream);
   free(reader->builder.residues);
   free(reader->line);
@@ -316,6 +335,7 @@ enum plm_sequence_result plm_sequence_reader_next(struct plm_sequence_reader *re
       [PLM_FORMAT_FASTA] = plm_fasta_next,
       [PLM_FORMAT_JSONL] = plm_jsonl_next,
       [PLM_FORMAT_TEXT] = plm_text_next,
+      [PLM_FORMAT_TABLE] = plm_table_next,
   };
   if (!reader->begun) {
     const plm_status status = begin(reader, error);

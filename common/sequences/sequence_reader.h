@@ -1,14 +1,14 @@
-/* Reads sequences, one record after another, from FASTA, JSON lines or plain text. Letters become
- * upper case. CR, blanks, empty lines and one `*` at the end are dropped, but a blank inside a line
- * of plain text makes the record bad. A letter outside the alphabet stays, and becomes <unk> later.
- * Any other character makes the record bad. With the byte tokenizer the text stays as it is, apart
- * from its line ends. doc/data.md#reading-sequences
+/* Reads sequences, one record after another, from FASTA, JSON lines, tables (CSV, TSV) or plain
+ * text. Letters become upper case. CR, blanks, empty lines and one `*` at the end are dropped, but
+ * a blank inside a line of plain text makes the record bad. A letter outside the alphabet stays,
+ * and becomes <unk> later. Any other character makes the record bad. With the byte tokenizer the
+ * text stays as it is, apart from its line ends. doc/data.md#reading-sequences
  *
  * The format comes from the file's name; for standard input, .txt and other names, it comes from
- * the first byte. Text that begins like a table, an alignment or a flat file of a database is
- * refused (foreign_format.h). A byte order mark is skipped. With the byte tokenizer, a .txt is
- * always plain text, no text is refused, and its mark is part of it. Memory is bounded by the
- * longest record that is kept. */
+ * the first byte, which never means a table. Text that begins like a table, an alignment or a flat
+ * file of a database is refused (foreign_format.h). A byte order mark is skipped. With the byte
+ * tokenizer, a .txt is always plain text, no text is refused, and its mark is part of it. Memory is
+ * bounded by the longest record that is kept. */
 #ifndef PLM_COMMON_SEQUENCES_SEQUENCE_READER_H
 #define PLM_COMMON_SEQUENCES_SEQUENCE_READER_H
 
@@ -20,16 +20,24 @@
 #include "common/corpus/tokenizer.h"
 #include "common/sequences/byte_stream.h"
 
-enum plm_sequence_format { PLM_FORMAT_FASTA, PLM_FORMAT_JSONL, PLM_FORMAT_TEXT };
+enum plm_sequence_format {
+  PLM_FORMAT_FASTA,
+  PLM_FORMAT_JSONL,
+  PLM_FORMAT_TEXT,
+  PLM_FORMAT_TABLE,
+};
 
 /* What is done with the signs '-' and '.', which stand for gaps in aligned sequences. */
 enum plm_gaps { PLM_GAPS_REFUSE, PLM_GAPS_REMOVE, PLM_GAPS_KEEP };
 
-/* What the user says about the input; {0} is the default. For proteins only: with the byte
- * tokenizer everything is kept. */
+/* What the user says about the input; {0} is the default. Gaps and nucleotides are for proteins
+ * only: with the byte tokenizer everything is kept. */
 struct plm_sequence_choices {
   enum plm_gaps gaps; /* PLM_GAPS_REFUSE: a record with a gap is bad */
   bool nucleotides;   /* take records of nucleotides */
+  /* The columns of a table, by their exact names; if one is given, every file is a table. They must
+   * stay valid as long as the reader. NULL: what common tables call them. */
+  const char *sequence_column, *name_column;
 };
 
 struct plm_sequence {

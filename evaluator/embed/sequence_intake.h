@@ -1,4 +1,4 @@
-/* Reads sequences of FASTA, JSONL or text files into a spool, encoded as the model takes them:
+/* Reads sequences of FASTA, JSONL, tables or text into a spool, encoded as the model takes them:
  * `<cls> residues <eos>`. A longer sequence is cut to its first max_length tokens, without <eos>,
  * as `truncate: head` does in training. Records are judged as ingest judges them: bad ones are
  * reported and skipped, and a letter outside the alphabet becomes <unk>. Repeated names are kept.

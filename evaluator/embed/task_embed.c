@@ -40,7 +40,7 @@ static plm_status take_request(const struct plm_arguments *arguments,
                          "where the embeddings go, FILE.safetensors or FILE.npy", error));
   if (arguments->positional_count == 0) {
     plm_error_set(error, PLM_USAGE, "no sequences are named: give a file, or - for stdin");
-    return plm_error_hint(error, "it may be FASTA, JSONL or text, plain, .gz or .zst");
+    return plm_error_hint(error, "it may be FASTA, JSONL, a table or text, plain, .gz or .zst");
   }
   if (resume != NULL && strcmp(resume, "auto") != 0 && strcmp(resume, "never") != 0)
     return plm_error_set(error, PLM_USAGE, "--resume must be auto or never, not \"%.80s\"", resume);

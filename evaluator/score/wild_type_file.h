@@ -8,8 +8,8 @@
 
 enum { PLM_WILD_TYPE_LIMIT = 1 << 20 }; /* residues */
 
-/* If text names a file (FASTA, JSONL or text; plain, .gz or .zst; "-" is standard input), the
- * sequence is read from it; otherwise text is the sequence. first is the number of its first
+/* If text names a file (FASTA, JSONL, a table or text; plain, .gz or .zst; "-" is standard input),
+ * the sequence is read from it; otherwise text is the sequence. first is the number of its first
  * residue. choices hold for a file. The caller frees it with _deinit. PLM_FORMAT: there is no
  * sequence, more than one, or a malformed one. PLM_LIMIT: it is too long. PLM_NOT_FOUND: text is
  * neither a file nor letters. */

@@ -70,8 +70,8 @@ const struct plm_command plm_command_embed = {
     .operands = "--checkpoint DIR IN... --output FILE",
     .summary = "compute embeddings of sequences, as safetensors or npy",
     .details =
-        "IN is FASTA, JSONL or text, plain, .gz or .zst, or - for stdin. The output keeps the "
-        "order of the input. A bad record is reported and skipped, unless --strict is given; "
+        "IN is FASTA, JSONL, a table or text, plain, .gz or .zst, or - for stdin. The output keeps "
+        "the order of the input. A bad record is reported and skipped, unless --strict is given; "
         "letters outside the alphabet become <unk>; a sequence longer than the model's max_length "
         "is cut to its first max_length tokens, without <eos>. A record with <mask> is bad here; "
         "`generate` fills masks.\n\n"
@@ -101,8 +101,8 @@ const struct plm_command plm_command_generate = {
     .operands = "--checkpoint DIR [IN] --output FILE",
     .summary = "fill masks, or sample new sequences",
     .details =
-        "A masked model fills <mask> (or _) in the sequences of IN (FASTA, JSONL or text) in "
-        "--steps passes, the most certain residues first. Without IN it generates --count "
+        "A masked model fills <mask> (or _) in the sequences of IN (FASTA, JSONL, a table or text) "
+        "in --steps passes, the most certain residues first. Without IN it generates --count "
         "sequences of --length residues. A causal model continues each sequence of IN, or starts "
         "from nothing without IN, until it generates <eos> or reaches --max-tokens or max_length. "
         "The same seed gives the same sequences.\n\n"

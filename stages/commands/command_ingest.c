@@ -159,14 +159,15 @@ static plm_status run(const struct plm_command_context *context, struct plm_erro
 const struct plm_command plm_command_ingest = {
     .name = "ingest",
     .operands = "IN... --corpus DIR",
-    .summary = "turn FASTA, JSONL or text (plain, .gz, .zst, or - for stdin) into a corpus",
+    .summary = "turn FASTA, JSONL, tables or text (plain, .gz, .zst, or - for stdin) into a corpus",
     .details =
-        "A file's name determines its format (.fasta .fa .faa .fas or .jsonl, then .gz or .zst); "
-        "for -, .txt and other names, the first byte does. An object of JSONL has \"sequence\" "
-        "and optionally \"name\" or \"id\"; text has one sequence on each line, without names: "
-        "tables, "
-        "alignments and flat files of databases are refused. Letters become upper case; blanks, "
-        "empty lines and one * at the end are dropped; letters outside the alphabet become "
+        "A file's name determines its format (.fasta .fa .faa .fas, .jsonl, .csv .tsv, then "
+        ".gz or .zst); for -, .txt and other names, the first byte does. An object of JSONL has "
+        "\"sequence\" and optionally \"name\" or \"id\". The first line of a table names its "
+        "columns, of which --sequence-column and --name-column choose two; with one of these "
+        "options, every file is a table. Text has one sequence on each line, without names: other "
+        "tables, alignments and flat files of databases are refused. Letters become upper case; "
+        "blanks, empty lines and one * at the end are dropped; letters outside the alphabet become "
         "<unk>. Any other character makes a record bad: it is reported and skipped.\n\n"
         "The hash of a sequence decides its split, so a sequence is always in the same one. "
         "Homologous proteins may be in different splits; --clusters keeps each cluster in one "

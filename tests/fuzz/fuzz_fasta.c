@@ -1,5 +1,5 @@
-/* The readers of FASTA, JSONL and text, plain and compressed, on arbitrary bytes. What they hand
- * out must keep the promises that the writer relies on. */
+/* The readers of FASTA, JSONL, tables and text, plain and compressed, on arbitrary bytes. What they
+ * hand out must keep the promises that the writer relies on. */
 #include <stdio.h>
 #include <string.h>
 
@@ -15,6 +15,8 @@ static const struct fuzz_seed fuzz_seeds[] = {
     FUZZ_TEXT(">P1;CRAB\nTITLE\n LAGV SERT*\n"),
     FUZZ_TEXT(">m\nLA_<mask>G<ma\nsk>\n"),
     FUZZ_TEXT("{\"name\": \"a b\", \"sequence\": \"LA\\u0047V\"}\n{\"sequence\":\"l\"}\n"),
+    FUZZ_TEXT("\xef\xbb\xbfid,Sequence\r\n\"p, \"\"1\"\"\",\"LA\nGV\"\r\nq,SERT*,\rr\n,l\n"),
+    FUZZ_TEXT("seq\tname\n\nLAGV\tp\n\t\n"),
     /* ">a\nLAGV\n" by gzip and by zstd */
     FUZZ_TEXT("\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\xb3\x4b\xe4\xf2\x71\x74\x0f\xe3\x02\x00\x88"
               "\xf8\x75\xbe\x08\x00\x00\x00"),
@@ -41,7 +43,7 @@ static void check(const struct plm_sequence *sequence, uint64_t max_residues, bo
 }
 
 static void read_as(const char *name, enum plm_tokenizer_kind tokenizer, bool masks,
-                    const uint8_t *bytes, size_t size)
+                    const struct plm_sequence_choices *choices, const uint8_t *bytes, size_t size)
 {
   static const uint64_t max_residues = 64;
   struct plm_byte_stream *stream;
@@ -49,6 +51,7 @@ static void read_as(const char *name, enum plm_tokenizer_kind tokenizer, bool ma
   PLM_ASSERT(plm_byte_stream_open_memory(name, bytes, size, &stream, NULL) == PLM_OK);
   PLM_ASSERT(plm_sequence_reader_open(stream, tokenizer, max_residues, &reader, NULL) == PLM_OK);
   if (masks) plm_sequence_reader_take_masks(reader);
+  plm_sequence_reader_choose(reader, choices);
   for (;;) {
     struct plm_sequence sequence;
     struct plm_error error = {0};
@@ -66,12 +69,15 @@ static void read_as(const char *name, enum plm_tokenizer_kind tokenizer, bool ma
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
   plm_byte_stream_limit_windows(1); /* the process may take little memory */
-  static const char *const names[] = {"f.fasta", "j.jsonl", "t.txt", "unknown"};
+  static const char *const names[] = {"f.fasta", "j.jsonl", "t.txt", "c.csv", "t.tsv", "unknown"};
+  static const struct plm_sequence_choices none = {0}, columns = {.sequence_column = "seq",
+                                                                  .name_column = "name"};
   for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-    read_as(names[i], PLM_TOKENIZER_ESM, false, bytes, size);
-    read_as(names[i], PLM_TOKENIZER_ESM, true, bytes, size);
-    read_as(names[i], PLM_TOKENIZER_BYTE, false, bytes, size);
+    read_as(names[i], PLM_TOKENIZER_ESM, false, &none, bytes, size);
+    read_as(names[i], PLM_TOKENIZER_ESM, true, &none, bytes, size);
+    read_as(names[i], PLM_TOKENIZER_BYTE, false, &none, bytes, size);
   }
+  read_as("unknown", PLM_TOKENIZER_ESM, false, &columns, bytes, size);
   return 0;
 }
 

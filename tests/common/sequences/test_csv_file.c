@@ -83,6 +83,7 @@ static void tabs_by_name(void **state)
 {
   (void)state;
   reads("a.tsv", "x\ty,z\n1\t2\n", "1[x|y,z]2[1|2]");
+  reads("A.TSV", "x\ty,,z\n1\t2\n", "1[x|y,,z]2[1|2]");
 }
 
 /* The separator is what the header has most often outside quotes, except in a .tsv file. */
@@ -172,6 +173,55 @@ static void long_files_cross_buffers(void **state)
   free(text);
 }
 
+/* Reads text as a stream that cannot be read again. */
+static plm_status read_row(const struct plm_text *text, size_t *fields, struct plm_error *error)
+{
+  struct plm_byte_stream *stream;
+  struct plm_csv_file *file;
+  struct plm_csv_row row;
+  assert_int_equal(plm_byte_stream_open_memory("m.csv", text->data, text->length, &stream, NULL),
+                   PLM_OK);
+  assert_int_equal(plm_csv_open_stream(stream, &file, NULL), PLM_OK);
+  assert_string_equal(plm_csv_name(file), "m.csv");
+  const plm_status status = plm_csv_next(file, &row, error);
+  *fields = row.count;
+  plm_csv_close(file);
+  plm_byte_stream_close(stream);
+  return status;
+}
+
+/* A row has at most 65536 fields, and at most 32 MiB with the byte that ends each field. */
+static void rows_have_limits(void **state)
+{
+  enum { MOST_FIELDS = 65536, MOST_BYTES = 1 << 25, FIELD = 1 << 20 };
+  (void)state;
+  for (size_t more = 0; more < 2; more++) {
+    struct plm_text many = {0}, large = {0};
+    struct plm_error error = {0};
+    size_t fields;
+    for (size_t i = 1; i < MOST_FIELDS + more; i++) plm_text_puts(&many, ",");
+    plm_text_puts(&many, "\n");
+    const plm_status status = read_row(&many, &fields, &error);
+    assert_int_equal(status, more == 0 ? PLM_OK : PLM_LIMIT);
+    if (more == 0) assert_int_equal(fields, MOST_FIELDS);
+    if (more != 0) assert_string_equal(error.what, "a row has more than 65536 fields");
+    char *field = malloc(FIELD);
+    assert_non_null(field);
+    memset(field, 'L', FIELD);
+    field[FIELD - 1] = ',';
+    for (size_t at = FIELD; at < MOST_BYTES; at += FIELD) plm_text_append(&large, field, FIELD);
+    plm_text_append(&large, field, FIELD - 1);
+    plm_text_puts(&large, more == 0 ? "\n" : "L\n");
+    assert_int_equal(read_row(&large, &fields, &error), more == 0 ? PLM_OK : PLM_LIMIT);
+    if (more == 0) assert_int_equal(fields, MOST_BYTES / FIELD);
+    if (more != 0) assert_string_equal(error.what, "a row has more than 32 MiB");
+    if (more != 0) assert_string_equal(error.where, "m.csv:1");
+    free(field);
+    plm_text_deinit(&many);
+    plm_text_deinit(&large);
+  }
+}
+
 static void fields_are_quoted_where_they_must_be(void **state)
 {
   (void)state;
@@ -195,6 +245,7 @@ int main(void)
       cmocka_unit_test(malformed_rows_are_named),
       cmocka_unit_test(a_pipe_is_read_twice),
       cmocka_unit_test(long_files_cross_buffers),
+      cmocka_unit_test(rows_have_limits),
       cmocka_unit_test(fields_are_quoted_where_they_must_be),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

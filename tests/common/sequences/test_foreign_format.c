@@ -44,13 +44,14 @@ static const struct {
     {"[{\"sequence\": \"LAGV\"}]", "one JSON array", "jq -c"},
     {"#id sequence", "begins with a comment", "grep -v"},
     {"insulin\tMALW", "a table", "cut -f2"},
-    {"insulin,MALW", "a table", "cut -f2"},
+    {"insulin,MALW", "a table", "--sequence-column NAME"},
     {"insulin;MALW", "a table", "cut -f2"},
     {"\"sequence\"", "a table", "cut -f2"},
     {"insulin MALW", "the first line has a blank inside", "without names and blanks"},
-    {"sequence", "the first line, \"sequence\", is the header of a column", "tail -n +2"},
-    {" Protein_Sequence \r", "\"Protein_Sequence\", is the header", "tail -n +2"},
-    {"AA-seq.", "\"AA-seq.\", is the header", "tail -n +2"},
+    {"sequence", "the first line, \"sequence\", is the header of a column",
+     "--sequence-column \"sequence\""},
+    {" Protein_Sequence \r", "\"Protein_Sequence\", is the header", "--sequence-column"},
+    {"AA-seq.", "\"AA-seq.\", is the header", "--sequence-column"},
 };
 
 static void other_formats_are_refused(void **state)

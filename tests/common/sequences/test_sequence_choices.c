@@ -17,11 +17,13 @@ static void choices_take_gaps_and_nucleotides(void **state)
     struct plm_sequence_choices choices;
     const char *expected; /* the residues, or why not */
   } cases[] = {
-      {{PLM_GAPS_REMOVE, true}, LETTERS_64 LETTERS_64 " ATGGCTAAACTGACCGAATTC bad "},
-      {{PLM_GAPS_KEEP, true}, LETTERS_64 "-" LETTERS_64 ". ATGGCTAAAC-TGACCGAATTC -- "},
-      {{PLM_GAPS_REMOVE, false}, LETTERS_64 LETTERS_64 " bad bad "},
-      {{PLM_GAPS_KEEP, false}, LETTERS_64 "-" LETTERS_64 ". bad -- "},
-      {{PLM_GAPS_REFUSE, true}, "bad bad bad "},
+      {{.gaps = PLM_GAPS_REMOVE, .nucleotides = true},
+       LETTERS_64 LETTERS_64 " ATGGCTAAACTGACCGAATTC bad "},
+      {{.gaps = PLM_GAPS_KEEP, .nucleotides = true},
+       LETTERS_64 "-" LETTERS_64 ". ATGGCTAAAC-TGACCGAATTC -- "},
+      {{.gaps = PLM_GAPS_REMOVE, .nucleotides = false}, LETTERS_64 LETTERS_64 " bad bad "},
+      {{.gaps = PLM_GAPS_KEEP, .nucleotides = false}, LETTERS_64 "-" LETTERS_64 ". bad -- "},
+      {{.gaps = PLM_GAPS_REFUSE, .nucleotides = true}, "bad bad bad "},
   };
   (void)state;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -54,6 +56,7 @@ static void heads_are_kept_on_demand(void **state)
   } inputs[] = {
       {"a.fasta", ">p\nLAGV\nSE\nRT\n>q\nLAGVS\n>r\nIDPKQN1\n>s\nFY\n", "LAGVS LAGVS  FY "},
       {"a.jsonl", "{\"sequence\":\"LAGVSERT\"}\n{\"sequence\":\"idpkqn*\"}\n", "LAGVS IDPKQ "},
+      {"a.csv", "x,seq\n1,LAGVSERT\n2,\"LAGV\nS1\"\n3,lagvs\n", "LAGVS  LAGVS "},
       {"a.txt", "LAGVSERTIDPKQ\nLAGV*\n", "LAGVS LAGV "},
   };
   (void)state;

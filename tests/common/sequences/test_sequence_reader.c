@@ -191,8 +191,10 @@ static const struct reading readings[] = {
     {"t.txt.gz", "\n \nname\tsequence\ninsulin\tMALW\n",
      "failed t.txt.gz:3 this looks like a table, not like text with one sequence on each line\n", 0,
      0},
-    {"t.tsv", "name\tsequence\ninsulin\tMALW\n", "t.tsv:1 name\tsequence\nt.tsv:2 insulin\tMALW\n",
+    {"t", "name\tsequence\ninsulin\tMALW\n", "t:1 name\tsequence\nt:2 insulin\tMALW\n",
      PLM_TOKENIZER_BYTE, 0},
+    {"t.tsv.gz", "name\tsequence\ninsulin\tMALW\n", "insulin MALW\n", 0, 0},
+    {"t.csv.zst", "id;sequence\r\np;\"LAGV\nS\"\r\nq;SERT", "p long 5\nq SERT\n", 0, 4},
     {"t.txt", "sequence\r\nMALW\r\n",
      "failed t.txt:1 the first line, \"sequence\", is the header of a column\n", 0, 0},
     {"t.txt", "LAGV\nL A\nSE\t\nL A\tG\n " LETTERS_64 " " LETTERS_64 "\nL* \nL *\nID\n",
@@ -282,6 +284,8 @@ static const struct reading masked_readings[] = {
      "bad mask.txt:1 record \"mask.txt:1\": '<' may only begin <mask>\nmask.txt:2 _" LETTERS_64
      "_\n",
      0, 0},
+    {"mask.csv", "seq,id\nL_<ma sk>,a\nL<,b\n",
+     "a L__\nbad mask.csv:3 record \"b\": it ends inside a <mask>\n", 0, 0},
     {"mask.jsonl", "{\"sequence\": \"L_<mask>\"}\n", "mask.jsonl:1 L__\n", 0, 0},
     {"bytes.txt", "a_<mask>\n", "bytes.txt:1 a_<mask>\n", PLM_TOKENIZER_BYTE, 0},
 };
@@ -360,13 +364,13 @@ static void other_compressions_are_refused(void **state)
 }
 
 static int pipe_end;
+static const char *const *parts; /* three */
 static volatile sig_atomic_t signals;
 
 /* Writes while the reader waits, so that each of its waits is interrupted first. */
 static void write_a_part(int number)
 {
   (void)number;
-  static const char *const parts[] = {">a\nLAG", "V\n>b\n", "SERT\n"};
   const int part = ++signals / 3 - 1;
   if (signals % 3 != 0) return; /* nothing to read yet */
   if (part < 3)
@@ -378,25 +382,35 @@ static void write_a_part(int number)
 static void a_pipe_is_read_in_spite_of_signals(void **state)
 {
   (void)state;
+  static const struct {
+    const char *file, *parts[3];
+  } pipes[] = {
+      {"pipe.fasta", {">a\nLAG", "V\n>b\n", "SERT\n"}},
+      {"pipe.csv", {"id\tseq", "uence\na\t\"LAG", "V\n\"\nb\tSERT\n"}},
+  };
   char path[300];
   struct plm_byte_stream *stream;
-  struct plm_text out = {0};
   const struct itimerval often = {.it_interval.tv_usec = 3000, .it_value.tv_usec = 3000};
-  snprintf(path, sizeof path, "%s/pipe.fasta", scratch_directory());
-  assert_int_equal(mkfifo(path, 0600), 0);
-  pipe_end = open(path, O_RDWR);
-  assert_true(pipe_end >= 0);
-  assert_int_equal(plm_byte_stream_open(path, &stream, NULL), PLM_OK);
-  const struct sigaction acting = {.sa_handler = write_a_part}; /* without SA_RESTART */
-  struct sigaction before;
-  assert_int_equal(sigaction(SIGALRM, &acting, &before), 0);
-  assert_int_equal(setitimer(ITIMER_REAL, &often, NULL), 0);
-  read_stream(stream, PLM_TOKENIZER_ESM, 100, false, &out);
-  assert_int_equal(setitimer(ITIMER_REAL, &(struct itimerval){0}, NULL), 0);
-  assert_int_equal(sigaction(SIGALRM, &before, NULL), 0);
-  assert_string_equal(out.data, "a LAGV\nb SERT\n");
-  assert_true(interruptions > 0);
-  plm_text_deinit(&out);
+  for (size_t i = 0; i < sizeof pipes / sizeof *pipes; i++) {
+    struct plm_text out = {0};
+    struct sigaction before;
+    parts = pipes[i].parts;
+    signals = interruptions = 0;
+    snprintf(path, sizeof path, "%s/%s", scratch_directory(), pipes[i].file);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    pipe_end = open(path, O_RDWR);
+    assert_true(pipe_end >= 0);
+    assert_int_equal(plm_byte_stream_open(path, &stream, NULL), PLM_OK);
+    const struct sigaction acting = {.sa_handler = write_a_part}; /* without SA_RESTART */
+    assert_int_equal(sigaction(SIGALRM, &acting, &before), 0);
+    assert_int_equal(setitimer(ITIMER_REAL, &often, NULL), 0);
+    read_stream(stream, PLM_TOKENIZER_ESM, 100, false, &out);
+    assert_int_equal(setitimer(ITIMER_REAL, &(struct itimerval){0}, NULL), 0);
+    assert_int_equal(sigaction(SIGALRM, &before, NULL), 0);
+    assert_string_equal(out.data, "a LAGV\nb SERT\n");
+    assert_true(interruptions > 0);
+    plm_text_deinit(&out);
+  }
 }
 
 /* A truncated gzip or zstd stream is an error wherever it is cut, never a shorter file. */

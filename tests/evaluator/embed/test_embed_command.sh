@@ -42,10 +42,12 @@ embed - --output pipe.safetensors <s.fasta >out 2>err || fail "from a pipe: $(ca
 awk '/^>/ {name = substr($1, 2); next} {print "{\"name\":\"" name "\",\"sequence\":\"" tolower($0) "\"}"}' \
   s.fasta >s.jsonl
 expect 0 embed s.jsonl --output jsonl.safetensors
+awk 'BEGIN {print "Protein\tEntry"} /^>/ {name = substr($1, 2); next} {print $0 "\t" name}' s.fasta >s.table
+expect 0 embed s.table --sequence-column Protein --output table.safetensors
 head -n 60 s.fasta >first.fa
 tail -n +61 s.fasta >second.fa
 expect 0 embed first.fa second.fa --output two.safetensors
-for how in gz zst pipe jsonl two; do
+for how in gz zst pipe jsonl table two; do
   cmp plain.safetensors $how.safetensors || fail "$how gives other bytes"
 done
 expect 0 plm-pipeline embed --checkpoint "$checkpoint" --batch-tokens 256 s.fasta --output threads.safetensors

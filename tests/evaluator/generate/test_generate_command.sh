@@ -58,6 +58,9 @@ echo '{"name": "j", "sequence": "LA_V"}' >in.jsonl
 expect 0 generate --checkpoint $masked in.jsonl --count 2
 says out.fasta '^>j_2$'
 says err '2 sequences, 2 residues generated'
+printf 'seq,old\nLA_V,LAGV\n' >in.csv
+expect 0 generate --checkpoint $masked in.csv --name-column old
+says out.fasta '^>LAGV$'
 expect 0 generate --checkpoint $masked in.jsonl
 says err ' 1 sequence, 1 residue generated'
 expect 0 generate --checkpoint $masked --length 12 --count 3 --json

@@ -35,6 +35,10 @@ expect 0 score --csv four.csv.gz -q
 cmp out by_words || fail "the scores of a compressed CSV differ"
 expect 0 plm-pipeline score --checkpoint "$checkpoint" --wild-type mktayiakqrqisfvkshfs A4G
 near A4G A4G
+printf 'seq;id\nMKTAYIAKQRQISFVKSHFS;thing\n' >wild.csv
+expect 0 plm-pipeline score --checkpoint "$checkpoint" --wild-type wild.csv --name-column id A4G
+says err '1 variant of thing'
+near A4G A4G
 expect 0 score --offset 11 A14G
 near A14G A4G
 expect 0 score --offset -5 A-2G K2E:A-2G

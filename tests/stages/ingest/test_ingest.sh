@@ -36,12 +36,17 @@ awk '/^>/{print;next}{for(i=1;i<=length($0);i+=60)print substr($0,i,60)}' s.fast
   sed '/^>/!s/$/\r/' >folded.fas
 awk '/^>/{name=substr($1,2);next}{printf "{\"name\":\"%s\",\"sequence\":\"%s\"}\n",name,$0}' \
   s.fasta >s.jsonl
+awk 'BEGIN{print "length,sequence,id"}/^>/{name=substr($1,2);next}{printf "%d,\"%s\",%s\r\n",length($0),$0,name}' \
+  s.fasta | gzip -c >s.csv.gz
+zcat s.csv.gz | tr ',' '\t' | sed '1s/sequence/residues/' >s.table
 grep -v '^>' s.fasta >s.txt
 cp s.fasta no-extension
 prints=()
-for input in "$sample" s.fasta s.fa.zst many-members.faa.gz folded.fas s.jsonl s.txt no-extension; do
+for input in "$sample" s.fasta s.fa.zst many-members.faa.gz folded.fas s.jsonl s.csv.gz \
+  "s.table --sequence-column residues" s.txt no-extension; do
   rm -rf c
-  succeeds ingest "$input" --corpus c
+  # shellcheck disable=SC2086 # a file and its options
+  succeeds ingest $input --corpus c
   prints+=("$("$pipeline" corpus c --json 2>/dev/null | jq -r .fingerprint)")
 done
 rm -rf c
