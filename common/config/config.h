@@ -38,6 +38,7 @@ extern const char *const plm_muon_scale_names[];
 extern const char *const plm_schedule_names[];
 extern const char *const plm_compress_names[];
 extern const char *const plm_restart_names[];
+extern const char *const plm_preset_names[]; /* of model.preset; the first is "none" */
 
 enum {
   PLM_MAX_MASK_RATES = 16, /* entries of evaluator.mask_rates */
@@ -177,6 +178,7 @@ struct plm_config {
   enum plm_restart packer_restart;
   char *packer_cache; /* folder, absolute, or NULL */
   bool packer_allow_remote;
+  int model_preset; /* an index of plm_preset_names; its sizes are already those of model */
   struct plm_model_config model;
   struct plm_config_trainer trainer;
   struct plm_config_evaluator evaluator;
@@ -190,6 +192,7 @@ struct plm_config {
 
 enum plm_origin_kind {
   PLM_ORIGIN_DEFAULT,
+  PLM_ORIGIN_PRESET, /* model.preset gives it, and nothing else does */
   PLM_ORIGIN_FILE,
   PLM_ORIGIN_ENVIRONMENT,
   PLM_ORIGIN_FLAG
@@ -207,7 +210,8 @@ struct plm_config_override {
 };
 
 /* Reads path (NULL: no file), applies PLM_* variables from the environment, then the overrides, and
- * checks everything. All mistakes are found, not only the first. If there are any, the result is
+ * checks everything. A key of the model that none of these gives has the value of model.preset, if
+ * there is one. All mistakes are found, not only the first. If there are any, the result is
  * PLM_CONFIG, *config is deinitialised, and *problems (problems may be NULL) holds their texts,
  * which the caller prints (plm_config_problems_print) and frees. On success *problems is NULL.
  *

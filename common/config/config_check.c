@@ -7,6 +7,7 @@
 
 #include "common/base/text.h"
 #include "common/config/config_sources.h"
+#include "common/config/presets.h"
 #include "common/config/problems.h"
 #include "common/config/settings.h"
 
@@ -83,8 +84,11 @@ static void check_model(struct plm_loader *loader)
   for (size_t i = 0; i < count; i++) {
     char setting[64];
     setting_of(faults[i].key, setting);
-    plm_problems_add(loader->problems, place_of_model(loader, setting), "%s: %s", setting,
-                     faults[i].what);
+    const bool preset = loader->config->origins[row(setting)].kind == PLM_ORIGIN_PRESET;
+    plm_problems_add(loader->problems, place_of_model(loader, setting), "%s: %s%s%s%s", setting,
+                     faults[i].what, preset ? "; the value is that of model.preset " : "",
+                     preset ? plm_preset_names[loader->config->model_preset] : "",
+                     preset ? ", unless you set another" : "");
   }
 }
 
@@ -368,6 +372,7 @@ void plm_config_check_schedule(struct plm_loader *loader)
 
 void plm_config_check(struct plm_loader *loader)
 {
+  plm_presets_settle(loader);
   settle_shares(loader);
   settle_schedule(loader);
   check_model(loader);
@@ -401,6 +406,7 @@ static void advise_mask_rate(const struct plm_config *config, struct plm_text *t
 void plm_config_advise(const struct plm_config *config, struct plm_text *text)
 {
   const struct plm_model_config *model = &config->model;
+  plm_presets_advise(config, text);
   advise_mask_rate(config, text);
   for (uint32_t i = 0; i < model->pattern_count; i++) {
     if ((model->pattern[i] & PLM_ATTENTION_BLOCK) == 0) continue;

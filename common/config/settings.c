@@ -119,6 +119,11 @@ static const struct plm_setting settings[] = {
       .help = "Packers read a corpus on a remote file system in place. Otherwise they refuse it, "
               "unless packer.cache is set."),
 
+  ROW("model.preset", CHOICE, model_preset, "", "none", .choices = plm_preset_names, FREE,
+      .help = "Size of the model, after the ESM-2 models: sets `architecture` (transformer), "
+              "`hidden_size`, `num_attention_heads`, `num_hidden_layers` and `expansion_ratio`, "
+              "each unless it is given itself. Not for patch_unet. A resume compares these values, "
+              "not the preset."),
   ROW("model.architecture", CHOICE, model.architecture, "", "patch_unet",
       .choices = plm_architecture_names, REFUSED,
       .help = "Architecture of the model."),

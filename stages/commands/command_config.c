@@ -28,6 +28,9 @@ static void origin_text(const struct plm_config *config, size_t i, char text[PLM
   case PLM_ORIGIN_FLAG:
     snprintf(text, PLM_PATH_SIZE, "%s", strcmp(setting->key, "run") == 0 ? "--run" : "--set");
     break;
+  case PLM_ORIGIN_PRESET:
+    snprintf(text, PLM_PATH_SIZE, "model.preset %s", plm_preset_names[config->model_preset]);
+    break;
   case PLM_ORIGIN_DEFAULT: snprintf(text, PLM_PATH_SIZE, "default"); break;
   }
 }
@@ -62,8 +65,8 @@ static plm_status print_json(const struct plm_config *config, struct plm_error *
     char origin[PLM_PATH_SIZE];
     char *value = plm_setting_print(&table[i], config);
     cJSON *entry = cJSON_AddObjectToObject(object, table[i].key);
-    /* numbers, booleans, null and quoted strings are JSON already; plain words are not */
-    cJSON *parsed = value != NULL ? cJSON_Parse(value) : NULL;
+    /* numbers, booleans, null and quoted strings are JSON already; plain words (also 8M) are not */
+    cJSON *parsed = value != NULL ? cJSON_ParseWithOpts(value, NULL, true) : NULL;
     if (cJSON_IsNumber(parsed)) { /* digit by digit: a double cannot hold every seed */
       cJSON_Delete(parsed);
       parsed = cJSON_CreateRaw(value);
@@ -146,9 +149,9 @@ const struct plm_command plm_command_config = {
     .operands = "[FILE]",
     .summary = "show the resolved configuration and where each value comes from",
     .details = "A value comes from an option (--set, --run), a PLM_* environment variable, the "
-               "file or the default; the first of these that gives one wins. The output is itself "
-               "a valid configuration. --json prints an object that maps each key to {\"value\", "
-               "\"origin\"}.",
+               "file, model.preset or the default; the first of these that gives one wins. The "
+               "output is itself a valid configuration. --json prints an object that maps each key "
+               "to {\"value\", \"origin\"}.",
     .options = options,
     .run = show_config,
 };

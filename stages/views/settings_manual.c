@@ -15,8 +15,9 @@ static const char description[] =
     "section `trainer`.\n\n"
     "A value comes from an option (`--set trainer.steps=100`, `--run DIR`), else from an "
     "environment variable (`PLM_TRAINER_STEPS=100`: PLM_ and the key in capitals, with _ for each "
-    "dot), else from the file, else from the default. Relative paths in the file are relative to "
-    "its folder, those of options and variables to the working directory.";
+    "dot), else from the file, else from model.preset if it has the key, else from the default. "
+    "Relative paths in the file are relative to its folder, those of options and variables to the "
+    "working directory.";
 
 static const char on_resume[] =
     "Each key says what happens if its value differs when a run is resumed. `free`: the change has "

@@ -79,7 +79,9 @@ def make_model(settings, modeling, seed=0):
     keys = {
         key.removeprefix("model."): value
         for key, value in settings.items()
-        if key.startswith("model.") and not key.startswith("model.attention.")
+        if key.startswith("model.")
+        and key != "model.preset"
+        and not key.startswith("model.attention.")
     }
     attention = {
         "pattern": settings["model.attention.pattern"],

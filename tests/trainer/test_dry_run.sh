@@ -262,4 +262,10 @@ same "the numbers of ranks on devices"
 numbers "${cpu[@]}" "${large[@]}" | grep -E '^(fits|largest)' >got
 printf 'fits false\nlargest_micro_batch_tokens 0\n' >wanted
 same "the numbers of what does not fit"
+
+printf 'run: run\nmodel: {preset: 8M}\n' >preset.yaml
+expect 0 plm-trainer -c preset.yaml --dry-run "${cpu[@]}"
+says out '^parameters \(number\) +7496353$'
+expect 0 plm-trainer -c preset.yaml --dry-run "${cpu[@]}" --set model.num_hidden_layers=5 # without 12 * 320^2
+says out '^parameters \(number\) +6267553$'
 [ ! -e run ] || fail "a dry run made the folder of the run"

@@ -2,6 +2,7 @@
 config.json and does not just keep it. The places in C are compared by
 tests/stages/export/test_model_settings.c."""
 
+import inspect
 import pathlib
 
 import pytest
@@ -48,6 +49,10 @@ OTHER = {
 }
 
 
+# Gives values to the other settings; config.json has only these (test_model_settings.c).
+GIVER = "preset"
+
+
 def flat(section, prefix=""):
     for key, value in section.items():
         if isinstance(value, dict):
@@ -86,7 +91,17 @@ def make(settings):
 def test_every_setting_is_tried():
     pathlib.Path("pipeline.yaml").write_text("version: 1\ncorpus: none\n")
     settings = yaml.safe_load(run("config", "pipeline.yaml").stdout)["model"]
-    assert {key for key, _ in flat(settings)} == set(OTHER) == set(BASE)
+    assert {key for key, _ in flat(settings)} - {GIVER} == set(OTHER) == set(BASE)
+
+
+def test_a_preset_is_no_part_of_the_model():
+    pathlib.Path("pipeline.yaml").write_text("version: 1\ncorpus: none\nmodel: {preset: 8M}\n")
+    settings = dict(flat(yaml.safe_load(run("config", "pipeline.yaml").stdout)["model"]))
+    assert settings.pop(GIVER) == "8M"
+    assert GIVER not in inspect.signature(modeling().PLMConfig.__init__).parameters
+    with torch.device("meta"):
+        model = modeling().PLMForMaskedLM(modeling().PLMConfig(**nested(settings), max_length=64))
+    assert sum(parameter.numel() for parameter in model.parameters()) == 7496353
 
 
 @pytest.mark.parametrize("key", OTHER)

@@ -162,6 +162,30 @@ keys=$(plm-pipeline config --reference | grep -c '^| `[a-z_0-9.]*` |') || true
 jq -e '.corpus.value == "'"$PWD"'/data/sample.corpus" and ."network.keys".value == null and
   ."trainer.ema".value == 0.5 and ."data.packing".value == "best_fit"' out >/dev/null || fail "values in JSON: $(cat out)"
 
+echo 'model: {preset: 35M, num_hidden_layers: 3}' >preset.yaml
+PLM_MODEL_HIDDEN_SIZE=320 expect 0 plm-pipeline config preset.yaml
+grep ' # ' out | grep -v '# default$' | sed 's/  *# /|/' >origins
+diff - origins <<'END' || fail "the origins of a preset's values"
+  preset: 35M|preset.yaml:1:17
+  architecture: transformer|model.preset 35M
+  hidden_size: 320|PLM_MODEL_HIDDEN_SIZE
+  num_attention_heads: 20|model.preset 35M
+  num_hidden_layers: 3|preset.yaml:1:41
+  expansion_ratio: 4|model.preset 35M
+END
+PLM_MODEL_HIDDEN_SIZE=320 expect 0 plm-pipeline config preset.yaml --json
+jq -c 'to_entries[] | select(.value.origin != "default") | [.key, .value.value, .value.origin]' out >origins
+diff - origins <<'END' || fail "the origins of a preset's values in JSON"
+["model.preset","35M","preset.yaml:1:17"]
+["model.architecture","transformer","model.preset 35M"]
+["model.hidden_size",320,"PLM_MODEL_HIDDEN_SIZE"]
+["model.num_attention_heads",20,"model.preset 35M"]
+["model.num_hidden_layers",3,"preset.yaml:1:41"]
+["model.expansion_ratio",4,"model.preset 35M"]
+END
+expect 0 plm-pipeline validate preset.yaml
+says err '^model.num_hidden_layers: 3 is given and overrides the 12 of model.preset 35M$'
+
 # ---- config --manual: keys of each kind ----
 COLUMNS=72 expect 0 plm-pipeline config --manual
 [ "$(grep -c '^[a-z]' out)" -eq "$keys" ] || fail "the manual has $(grep -c '^[a-z]' out) of $keys keys"
