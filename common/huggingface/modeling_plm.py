@@ -590,11 +590,26 @@ def lines_of(file):
         yield from line.split(b"\r")
 
 
+NUCLEOTIDES = "these are nucleotides (DNA or RNA), not a protein"
+
+
+def are_nucleotides(sequence):
+    """Whether the first residues are the letters of nucleotides, N among them, and each of the four occurs."""
+    letters = sequence[:256].upper()
+    thymine = letters.count(b"T") + letters.count(b"U")
+    bases = [letters.count(b"A"), letters.count(b"C"), letters.count(b"G"), thymine]
+    return (
+        len(letters) >= 20
+        and all(bases)
+        and 20 * (sum(bases) + letters.count(b"N")) >= 19 * len(letters)
+    )
+
+
 def read_fasta(path, protein=True, warn=True):
     """Yields (name, sequence in bytes) of each record, as `plm-pipeline embed` takes them. The name is
     the first word of the header, or FILE:LINE. In a protein, blanks and a final `*` are dropped, and a
-    record with anything but letters, `-` and `.` is bad. Bad and empty records are skipped; a file
-    without a good record is an error. A file that is compressed by gzip is decompressed."""
+    record with anything but letters is bad. Bad and empty records are skipped; a file without a good
+    record, or that begins with nucleotides, is an error. gzip is decompressed."""
     good = bad = 0
     name, line_of_name, lines = None, 0, []
 
@@ -603,7 +618,13 @@ def read_fasta(path, protein=True, warn=True):
             return f"its name has more than {LONGEST_NAME} bytes"
         if not sequence:
             return "empty sequence"
-        return "a character is not a residue" if protein and NO_RESIDUE.search(sequence) else None
+        if not protein:
+            return None
+        if NO_RESIDUE.search(sequence):
+            return "a character is not a residue"
+        if b"-" in sequence or b"." in sequence:
+            return "a gap, as aligned sequences have"
+        return NUCLEOTIDES if are_nucleotides(sequence) else None
 
     def records():
         nonlocal good, bad
@@ -614,6 +635,8 @@ def read_fasta(path, protein=True, warn=True):
             sequence = b"".join(sequence.split()).removesuffix(b"*")
         why = problem(sequence)
         shown = name.replace(b"\0", b"?").decode(errors="replace")
+        if why is NUCLEOTIDES and good + bad == 0:
+            raise ValueError(f'{path}:{line_of_name}: record "{shown:.80}": {why}')
         if why is None:
             good += 1
             place = re.sub(r"[\0- ]", "_", f"{Path(path).name}:{line_of_name}")

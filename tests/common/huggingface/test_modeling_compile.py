@@ -92,7 +92,7 @@ def test_flex_attention_is_in_the_graph(monkeypatch):
     monkeypatch.setattr(flex, "_validate_device", lambda *tensors: None)
     model, kept = make("unet").train(), []
     build = model.plm._masks
-    monkeypatch.setattr(model.plm, "_masks", lambda documents, *_: build(documents, False))
+    monkeypatch.setattr(model.plm, "_masks", lambda documents, *_: build(documents, False, False))
 
     def forward_graph(graph, inputs):
         outputs = next(node for node in graph.graph.nodes if node.op == "output").args[0]
@@ -112,7 +112,7 @@ def test_flex_attention_is_in_the_graph(monkeypatch):
             step = torch.compile(model, fullgraph=True, backend=backend)
             for seed in range(3):
                 inputs, labels = batch(True, seed)
-                dense = build(inputs["document_ids"], dense=True)
+                dense = build(inputs["document_ids"], False, dense=True)
                 expected = model(**inputs, masks=dense, labels=labels).loss
                 with torch.autocast("cpu", torch.bfloat16):
                     masks = (

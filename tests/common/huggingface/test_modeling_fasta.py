@@ -29,6 +29,15 @@ TAKEN = {  # what the file holds: its bytes
     "names": b">\nMK\n> a b\nMKT\n>\tc\nMKS\n>d\te\nMKL\n>f\x0bg h\nML\n>i\x00j\nMM\n> \nW\n",
     "long_names": b">" + LONG + b"\nMKT\n>" + LONG + b"n\nMKL\n>" + LONG + b" n\nMKS\n",
     "bad_records": b">a\nMKT1\n>b\nMKT\n>c\n>d\nMK\xe9\n>e\nM<mask>K\n>f\nM_K\n>g\nM,K\n>h\nM.K-\n",
+    "nucleotides_later": TWO
+    + b">c\n"
+    + b"acgtn" * 4
+    + b"\n>d\n"
+    + b"ACGTN" * 3
+    + b"ACGT\n>e\n"
+    + 19 * b"ACG"
+    + b"\n",
+    "nearly_nucleotides": b">a\n" + b"ACGT" * 9 + b"LM\n>b\n" + b"ACGU" * 10 + b"LM\n>c\nMKT\n",
     "unusual_letters": b">a\nXBJOUZ\n",
     "greater_inside": b">a\nMK>T\n>b>c\nMLS\n>>d\nMKL\n",
     "header_last": TWO + b">c",
@@ -46,6 +55,7 @@ REFUSED = {
     "half_a_mark": (BOM[:2] + TWO, "1: not FASTA"),
     "two_marks": (BOM + BOM + TWO, "1: not FASTA"),
     "utf16": (TWO.decode().encode("utf-16"), "1: not FASTA"),
+    "nucleotides": (b">a\n" + b"ACGU" * 5 + b"\n" + TWO, "1: record .*these are nucleotides"),
     "bzip2": (bz2.compress(TWO), "1: not FASTA"),
     "plain.fasta.gz": (TWO, "is not a gzip file"),
 }
