@@ -594,7 +594,7 @@ NUCLEOTIDES = "these are nucleotides (DNA or RNA), not a protein"
 
 
 def are_nucleotides(sequence):
-    """Whether the first residues are the letters of nucleotides, N among them, and each of the four occurs."""
+    """Whether the first residues are letters of nucleotides, N among them, and each of the four occurs."""
     letters = sequence[:256].upper()
     thymine = letters.count(b"T") + letters.count(b"U")
     bases = [letters.count(b"A"), letters.count(b"C"), letters.count(b"G"), thymine]
