@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/model/model.h"
+#include "stages/views/median.h"
 #include "stages/views/report.h"
 
 enum { CELL_SIZE = 256 };
@@ -40,20 +41,13 @@ static double last_of(const struct plm_curve *curve)
   return curve != NULL ? curve->y[curve->count - 1] : NAN;
 }
 
-static int ascending(const void *a, const void *b)
-{
-  const double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
 /* Not a mean: the first step and the steps after a restart are slow. */
 static double median_of(const struct plm_curve *curve)
 {
   double *copy = curve != NULL ? malloc(curve->count * sizeof *copy) : NULL;
   if (copy == NULL) return NAN;
   memcpy(copy, curve->y, curve->count * sizeof *copy);
-  qsort(copy, curve->count, sizeof *copy, ascending);
-  const double median = copy[curve->count / 2];
+  const double median = plm_median(copy, curve->count);
   free(copy);
   return median;
 }

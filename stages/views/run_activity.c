@@ -15,6 +15,7 @@
 #include "common/base/strict_json.h"
 #include "common/run/log_tail.h"
 #include "common/run/run.h"
+#include "stages/views/median.h"
 
 enum {
   STEPS = 32,         /* of which the median is taken */
@@ -45,12 +46,6 @@ static void take_line(void *context, const char *text)
   cJSON_Delete(line);
 }
 
-static int compare(const void *a, const void *b)
-{
-  const double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
 static void read_steps(const char *run, double process_age_s, struct plm_activity *activity)
 {
   static struct plm_tail tail; /* static because it is large; callers have one thread */
@@ -63,8 +58,7 @@ static void read_steps(const char *run, double process_age_s, struct plm_activit
   const size_t count = steps.count < STEPS ? steps.count : STEPS;
   if (count == 0) return;
   const double last_s = 1e-3 * steps.ms[(steps.count - 1) % STEPS];
-  qsort(steps.ms, count, sizeof steps.ms[0], compare);
-  activity->step_s = 1e-3 * steps.ms[count / 2];
+  activity->step_s = 1e-3 * plm_median(steps.ms, count);
   const double age_s = fmax(0.0, plm_clock_wall_s() - steps.time_s);
   activity->stepped = age_s <= process_age_s; /* otherwise an earlier process wrote the line */
   if (!activity->stepped) return;
