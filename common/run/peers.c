@@ -46,6 +46,15 @@ plm_status plm_peers_read(const char *run, const char *role, char **json, struct
   return plm_file_read(path, PEERS_LIMIT, json, &size, error);
 }
 
+bool plm_peers_written_ms(const char *run, const char *role, uint64_t *ms)
+{
+  char path[PLM_PATH_SIZE];
+  struct stat info;
+  if (peers_path(path, run, role, "", NULL) != PLM_OK || stat(path, &info) != 0) return false;
+  *ms = (uint64_t)info.st_mtim.tv_sec * 1000 + (uint64_t)info.st_mtim.tv_nsec / 1000000;
+  return true;
+}
+
 void plm_peers_remove(const char *run, const char *role)
 {
   char path[PLM_PATH_SIZE];

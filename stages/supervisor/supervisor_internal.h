@@ -213,6 +213,8 @@ void supervisor_watch(struct plm_supervisor *supervisor, int64_t now_ms);
 
 /* supervisor_report.c: texts about stages and failures. */
 void supervised_name(const struct supervised *stage, char name[64]);
+/* Whether an entry of a consumer's peers file is this packer. */
+bool supervised_is_peer(const struct supervised *stage, const struct cJSON *peer);
 void supervised_ending(const struct supervised *stage, char text[96]);
 void supervisor_note_failure(struct plm_supervisor *supervisor, struct supervised *stage,
                              const char *how);

@@ -20,21 +20,25 @@ void supervised_name(const struct supervised *stage, char name[64])
   snprintf(name, 64, "%s.%u", plm_stage_kinds[stage->kind].name, stage->instance);
 }
 
+bool supervised_is_peer(const struct supervised *stage, const cJSON *peer)
+{
+  char here[256] = "";
+  gethostname(here, sizeof here - 1);
+  return stage->kind == PLM_KIND_PACKER && stage->pid == (pid_t)plm_json_number(peer, "pid", 0.0) &&
+         strcmp(plm_json_string(peer, "host", "?"), here) == 0;
+}
+
 void supervisor_name_packer(const struct plm_supervisor *supervisor, const cJSON *packer,
                             char instance[96])
 {
-  char here[256] = "";
-  const char *host = plm_json_string(packer, "host", "?");
-  gethostname(here, sizeof here - 1);
   for (size_t i = 0; i < supervisor->count; i++) {
     const struct supervised *stage = &supervisor->stages[i];
-    if (stage->kind == PLM_KIND_PACKER &&
-        stage->pid == (pid_t)plm_json_number(packer, "pid", 0.0) && strcmp(host, here) == 0) {
-      snprintf(instance, 96, "%u", stage->instance);
-      return;
-    }
+    if (!supervised_is_peer(stage, packer)) continue;
+    snprintf(instance, 96, "%u", stage->instance);
+    return;
   }
-  snprintf(instance, 96, "%.80s:%.0f", host, plm_json_number(packer, "pid", 0.0));
+  snprintf(instance, 96, "%.80s:%.0f", plm_json_string(packer, "host", "?"),
+           plm_json_number(packer, "pid", 0.0));
 }
 
 void supervised_ending(const struct supervised *stage, char text[96])

@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cjson/cJSON.h>
@@ -48,13 +47,8 @@ static struct signs of_trainer(const struct plm_supervisor *supervisor,
 
 static struct signs of_evaluator(const struct plm_supervisor *supervisor)
 {
-  char path[PLM_PATH_SIZE];
-  struct stat info;
   struct signs signs = {.limit_s = supervisor->config->supervisor.silent_s};
-  signs.excused = plm_path_join(path, supervisor->run, "peers.evaluator.json", NULL) != PLM_OK ||
-                  stat(path, &info) != 0;
-  if (!signs.excused)
-    signs.mark = (uint64_t)info.st_mtim.tv_sec * 1000 + (uint64_t)info.st_mtim.tv_nsec / 1000000;
+  signs.excused = !plm_peers_written_ms(supervisor->run, "evaluator", &signs.mark);
   return signs;
 }
 
@@ -73,14 +67,10 @@ static void read_peers(const struct plm_supervisor *supervisor, cJSON *peers[2])
 
 static bool is_listed(const cJSON *peers, const struct supervised *stage)
 {
-  char here[256] = "";
   const cJSON *peer;
-  gethostname(here, sizeof here - 1);
   cJSON_ArrayForEach(peer, peers)
   {
-    if ((pid_t)plm_json_number(peer, "pid", 0.0) == stage->pid &&
-        strcmp(plm_json_string(peer, "host", ""), here) == 0)
-      return true;
+    if (supervised_is_peer(stage, peer)) return true;
   }
   return false;
 }
