@@ -40,6 +40,15 @@ const char *scratch_path(const char *name)
   return path;
 }
 
+void scratch_run(char *run)
+{
+  static unsigned number;
+  char name[32];
+  snprintf(name, sizeof name, "run-%u", number++);
+  snprintf(run, PLM_PATH_SIZE, "%s", scratch_path(name));
+  PLM_ASSERT(plm_directory_make(run, NULL) == PLM_OK);
+}
+
 void scratch_write(const char *path, const void *bytes, size_t size)
 {
   FILE *file = fopen(path, "we");

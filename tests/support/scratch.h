@@ -11,6 +11,9 @@ const char *scratch_directory(void);
 /* "FOLDER/NAME"; valid until the eighth call after this one. */
 const char *scratch_path(const char *name);
 
+/* Makes another empty folder there, for a run; its path goes to `run` (PLM_PATH_SIZE). */
+void scratch_run(char *run);
+
 /* Writes a file there, without waiting for the disk. */
 void scratch_write(const char *path, const void *bytes, size_t size);
 

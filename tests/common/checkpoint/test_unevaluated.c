@@ -17,12 +17,9 @@ static char run[PLM_PATH_SIZE];
 
 static int setup(void **state)
 {
-  static unsigned number;
-  char name[32];
   (void)state;
-  snprintf(name, sizeof name, "run-%u", number++);
-  snprintf(run, sizeof run, "%s", scratch_path(name));
-  return plm_directory_make(run, NULL) == PLM_OK ? 0 : -1;
+  scratch_run(run);
+  return 0;
 }
 
 static void in_run(const char *name, char path[PLM_PATH_SIZE])
