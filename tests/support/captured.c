@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "common/base/status.h"
+#include "tests/support/checked_memory.h"
 #include "tests/support/must.h"
 
 enum { MOST = 2 };
@@ -41,6 +42,7 @@ const char *captured_end(void)
   PLM_ASSERT(size >= 0);
   free(capture->text);
   capture->text = must(calloc(1, (size_t)size + 1));
+  checked_memory_keep(capture->text);
   PLM_ASSERT(pread(capture->kept, capture->text, (size_t)size, 0) == size);
   close(capture->kept);
   return capture->text;

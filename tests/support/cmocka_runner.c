@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tests/support/checked_memory.h"
 #include "tests/support/cmocka_all.h"
 
 #ifdef PLM_SANITIZED
@@ -36,30 +37,36 @@ static timer_t timer;
 
 extern char __executable_start, etext; /* of the linker */
 
-/* Prints the functions of this program on the stack, with their lines; without addr2line, only
- * addresses. */
-static void print_stack(void)
+/* Prints the functions of this program at these addresses, with their lines; without addr2line,
+ * only addresses. */
+static void print_functions(void *const *addresses, int count)
 {
-  void *frames[FRAMES];
   char texts[FRAMES][24], program[32];
   char *words[FRAMES + 8] = {"addr2line", "-p", "-f", "-s", "-e", program};
-  int count = 6;
-  const int depth = backtrace(frames, FRAMES);
+  int known = 6;
   snprintf(program, sizeof program, "/proc/%d/exe", (int)getpid());
-  for (int i = 2; i < depth; i++) { /* not this function and the handler */
-    const char *address = frames[i];
+  for (int i = 0; i < count && i < FRAMES; i++) {
+    const char *address = addresses[i];
     if (address < &__executable_start || address > &etext) continue; /* a library */
     snprintf(texts[i], sizeof texts[i], "%#tx", address - &__executable_start - 1);
-    words[count++] = texts[i];
+    words[known++] = texts[i];
   }
   const pid_t child = fork();
   if (child == 0) {
     dup2(STDERR_FILENO, STDOUT_FILENO);
     execvp(words[0], words);
-    backtrace_symbols_fd(frames, depth, STDERR_FILENO);
+    backtrace_symbols_fd(addresses, count, STDERR_FILENO);
     _exit(0);
   }
   (void)waitpid(child, NULL, 0);
+}
+
+/* Without this function and the handler. */
+static void print_stack(void)
+{
+  void *frames[FRAMES];
+  const int depth = backtrace(frames, FRAMES);
+  if (depth > 2) print_functions(frames + 2, depth - 2);
 }
 
 static void end_program(int number)
@@ -98,6 +105,8 @@ static void limit(const char *of)
 enum { DESCRIPTORS = 1024 };
 static bool was_open[DESCRIPTORS];
 static int was_mapped;
+static uint64_t was_taken; /* blocks of memory */
+static bool passed;
 
 static bool is_open(int descriptor)
 {
@@ -130,10 +139,26 @@ static int count_mapped(const char *name)
   return count;
 }
 
-/* Says what the test has left: descriptors, mapped files, a child. Returns their number. */
+/* Says which memory the test has not released, and which functions took it. */
+static int count_memory(const char *name)
+{
+  void *callers[FRAMES];
+  size_t sizes[FRAMES];
+  const long count = checked_memory_origins(was_taken + 1, callers, sizes, FRAMES);
+  if (count == 0) return 0;
+  fprintf(stderr, "FAILED: %s has not released %ld blocks of memory:", name, count);
+  const int shown = count < FRAMES ? (int)count : FRAMES;
+  for (int i = 0; i < shown; i++) fprintf(stderr, "%s%zu", i == 0 ? " " : ", ", sizes[i]);
+  fprintf(stderr, " bytes, taken in\n");
+  print_functions(callers, shown);
+  return 1;
+}
+
+/* Says what the test has left: descriptors, mapped files, a child, and, unless it was left in the
+ * middle, memory. Returns their number. */
 static int count_left(const char *name)
 {
-  int left = 0, status;
+  int left = passed ? count_memory(name) : 0, status;
   for (int i = 0; i < DESCRIPTORS; i++) {
     char link[32], target[200] = "";
     if (was_open[i] || !is_open(i)) continue;
@@ -172,12 +197,15 @@ static int begin(void **state)
   limit(at->name);
   note_descriptors();
   was_mapped = count_mapped(NULL);
+  was_taken = checked_memory_taken();
+  passed = false;
   return at->setup_func != NULL ? at->setup_func(state) : 0;
 }
 
 static void run(void **state)
 {
   at->test_func(state);
+  passed = true;
 }
 
 static int end(void **state)

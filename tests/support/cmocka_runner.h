@@ -3,7 +3,8 @@
  *   - only tests whose names match PLM_TEST_FILTER, a pattern (* and ?), are run;
  *   - a test that has not ended after some minutes is ended, and the program says which one it was
  *     and in which line of which function it waits;
- *   - a test fails that leaves a descriptor, a mapped file or a child behind;
+ *   - a test fails that leaves a descriptor, a mapped file, a child or memory behind, or that has
+ *     written behind the end of a block (checked_memory.h);
  *   - a test that is skipped says why in a line "skipped test: NAME: REASON", which the runner
  *     (tests/support/runner) counts. */
 #ifndef PLM_TESTS_SUPPORT_CMOCKA_RUNNER_H

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# A test that waits for ever is ended, and names what it waited for; a test that is skipped says why.
+# A test that waits for ever is ended, and names what it waited for; a test that is skipped says why; a test that
+# leaves something behind fails.
 . "$PLM_ROOT/tests/support/lib.sh"
 tool=$PLM_BUILD/tests/support/hang/tool_hang
 
@@ -24,3 +25,17 @@ PLM_TEST_FILTER='is_*' expect 0 "$tool"
 says out '^skipped test: is_left_out: this machine lacks it$'
 PLM_TEST_FILTER='fails' expect 1 "$tool"
 ! grep -q 'skipped test' out || fail "a test that fails counts as skipped"
+
+# A test leaves nothing behind.
+run_tool 1 leaves_a_descriptor
+says err '^FAILED: leaves_a_descriptor has not closed descriptor [0-9]+, .*/tool_hang$'
+run_tool 1 leaves_a_child
+says err '^FAILED: leaves_a_child has a child that still runs$'
+case $PLM_BUILD in
+  */asan | */tsan) exit ;; # the memory is the sanitizer's
+esac
+run_tool 1 leaves_memory
+says err '^FAILED: leaves_memory has not released 2 blocks of memory: 100, 5 bytes, taken in$'
+[ "$(grep -c 'leaves_memory at tool_hang.c:' err)" -eq 2 ] || fail "not both places are named: $(cat err)"
+run_tool 134 writes_behind
+says err '^FAILED: byte 3 of a block of 3 bytes was written$'

@@ -21,7 +21,7 @@ static void compare(struct task *task)
 {
   char *text;
   size_t size;
-  const long at = failing_memory_pause();
+  const long at = checked_memory_pause();
   assert_int_equal(plm_file_read(task->request.output, 1 << 20, &text, &size, NULL), PLM_OK);
   if (task->expected == NULL) {
     task->expected = text;
@@ -31,7 +31,7 @@ static void compare(struct task *task)
     assert_memory_equal(text, task->expected, size);
     free(text);
   }
-  failing_memory_resume(at);
+  checked_memory_resume(at);
 }
 
 /* Opens a device of its own, because one keeps its failure. */
@@ -39,9 +39,9 @@ static plm_status embed(void *context, struct plm_error *error)
 {
   struct task *task = context;
   struct plm_ops *ops;
-  const long at = failing_memory_pause();
+  const long at = checked_memory_pause();
   assert_int_equal(plm_ops_cpu_open(PLM_PRECISION_FP32, 1, NULL, &ops, NULL), PLM_OK);
-  failing_memory_resume(at);
+  checked_memory_resume(at);
   const plm_status status = plm_embed(&task->request, ops, error);
   ops->close(ops);
   if (status == PLM_OK) compare(task);

@@ -30,13 +30,13 @@ static void write_corpus(const char *path)
 static plm_status evaluate(void *context, struct plm_error *error)
 {
   struct plm_ops *ops;
-  const long at = failing_memory_pause();
+  const long at = checked_memory_pause();
   assert_int_equal(plm_ops_cpu_open(PLM_PRECISION_FP32, 1, NULL, &ops, NULL), PLM_OK);
-  failing_memory_resume(at);
+  checked_memory_resume(at);
   const plm_status status = plm_evaluate_once(context, ops, error);
-  failing_memory_pause();
+  checked_memory_pause();
   ops->close(ops);
-  failing_memory_resume(at);
+  checked_memory_resume(at);
   return status;
 }
 

@@ -14,10 +14,10 @@ static plm_status export_model(void *context, struct plm_error *error)
   const struct plm_export_request *request = context;
   struct plm_export_result result;
   const plm_status status = plm_export(request, &result, error);
-  const long at = failing_memory_pause();
+  const long at = checked_memory_pause();
   assert_int_equal(plm_file_exists(request->output), status == PLM_OK);
   if (status == PLM_OK) assert_int_equal(plm_path_remove(request->output, NULL), PLM_OK);
-  failing_memory_resume(at);
+  checked_memory_resume(at);
   return status;
 }
 

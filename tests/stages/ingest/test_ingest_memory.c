@@ -18,14 +18,14 @@ static plm_status ingest(void *context, struct plm_error *error)
   const struct plm_ingest_options *options = context;
   struct plm_ingest_result result = {0};
   const plm_status status = plm_ingest(options, &result, error);
-  const long at = failing_memory_pause();
+  const long at = checked_memory_pause();
   assert_int_equal(plm_file_exists(options->writer.directory), status == PLM_OK);
   if (status == PLM_OK) {
     assert_int_equal(result.records, 4);
     assert_int_equal(result.duplicates, 1);
     assert_int_equal(plm_path_remove(options->writer.directory, NULL), PLM_OK);
   }
-  failing_memory_resume(at);
+  checked_memory_resume(at);
   return status;
 }
 

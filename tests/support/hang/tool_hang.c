@@ -1,9 +1,12 @@
 /* A test program with faults that test_limits.sh looks for: tests that never end, in a function
- * whose name says what they wait for, and one that is skipped.
+ * whose name says what they wait for, one that is skipped, and some that leave something behind.
  *
  *   tool_hang [GROUP]      with GROUP, the preparation of all tests hangs as well */
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -69,6 +72,40 @@ static void fails(void **state)
   assert_string_equal(*state, "another state");
 }
 
+static char *volatile kept;
+
+static void leaves_memory(void **state)
+{
+  (void)state;
+  kept = malloc(100);
+  kept = strdup("four"); /* of five bytes with its end */
+}
+
+static void writes_behind(void **state)
+{
+  (void)state;
+  kept = calloc(3, 1);
+  kept[3] = 'x';
+  free(kept);
+}
+
+static void leaves_a_descriptor(void **state)
+{
+  (void)state;
+  assert_true(open("/proc/self/exe", O_RDONLY) >= 0);
+}
+
+static void leaves_a_child(void **state)
+{
+  (void)state;
+  const pid_t child = fork();
+  if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    pause_for_ever(NULL);
+  }
+  assert_true(child > 0);
+}
+
 int main(int argc, char **argv)
 {
   (void)argv;
@@ -77,6 +114,8 @@ int main(int argc, char **argv)
       cmocka_unit_test_prestate(passes, text), cmocka_unit_test(never_waits_long_enough),
       cmocka_unit_test(joins_nobody),          cmocka_unit_test_setup(passes, hang_first),
       cmocka_unit_test(is_left_out),           cmocka_unit_test_prestate(fails, text),
+      cmocka_unit_test(leaves_memory),         cmocka_unit_test(writes_behind),
+      cmocka_unit_test(leaves_a_descriptor),   cmocka_unit_test(leaves_a_child),
   };
   return cmocka_run_group_tests(tests, argc > 1 ? hang_first : NULL, NULL);
 }
