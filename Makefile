@@ -96,9 +96,9 @@ EMULATION_SRC := $(sort $(wildcard tests/emulation/*.cc))
 NCCL_EMULATION_SRC := $(sort $(wildcard tests/emulation/nccl/*.cc))
 STAGES := packer trainer evaluator stages
 STAGE_SRC := $(filter-out %_main.c,$(call find_c,$(STAGES)))
-# It replaces malloc, so only test programs link it, and not those that measure.
-CHECKED_MEMORY := tests/support/checked_memory.c
-TEST_SUPPORT_SRC := $(filter-out $(CHECKED_MEMORY),$(call find_c,tests/support))
+# They replace functions of the C library, so only test programs link them, and not those that measure.
+CHECKS := tests/support/checked_memory.c tests/support/checked_locks.c
+TEST_SUPPORT_SRC := $(filter-out $(CHECKS),$(call find_c,tests/support))
 TEST_SRC := $(shell find tests -name 'test_*.c' -not -path 'tests/gpu/*' | LC_ALL=C sort)
 FUZZ_SRC := $(shell find tests/fuzz -name 'fuzz_*.c' 2>/dev/null | LC_ALL=C sort)
 TOOL_SRC := $(shell find tests -name 'tool_*.c' -not -path 'tests/gpu/*' | LC_ALL=C sort)
@@ -316,7 +316,7 @@ with_emulation = $(1) -Wl,-rpath,'$$ORIGIN/$(shell realpath -m --relative-to=$(@
 $(PARSER_BIN): $(PARSER_ARCHIVES)
 $(filter-out $(PARSER_BIN),$(TEST_BIN)) $(BENCH_BIN) $(GPU_BIN): $(TEST_ARCHIVES) | $(EMULATED_LIBRARY)
 $(filter-out $(PARSER_BIN),$(TEST_BIN)) $(BENCH_BIN) $(GPU_BIN) $(TOOL_BIN): EMULATION = $(call with_emulation,$(EMULATED_LIBRARY))
-$(TEST_BIN) $(CUBLASLT_BIN) $(TOOL_BIN): $(call object,$(CHECKED_MEMORY))
+$(TEST_BIN) $(CUBLASLT_BIN) $(TOOL_BIN): $(call object,$(CHECKS))
 $(FUZZ_BIN): ALL_LDFLAGS += $(if $(findstring fuzzer,$(SAN)),-fsanitize=fuzzer)
 $(TEST_BIN) $(FUZZ_BIN) $(BENCH_BIN) $(GPU_BIN): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o
 	$(link) $(EMULATION) $(COMPUTE_LIBS) -lcmocka

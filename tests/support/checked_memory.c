@@ -47,6 +47,7 @@ void checked_memory_resume(long at)
 }
 #else
 #include <errno.h>
+#include <link.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <sched.h>
@@ -94,14 +95,45 @@ static void unlock(void)
   atomic_flag_clear(&busy);
 }
 
-__attribute__((constructor)) static void survive_fork(void)
+/* The code of the project's shared libraries. */
+enum { MOST_LIBRARIES = 8 };
+static struct {
+  uintptr_t begin, end;
+} libraries[MOST_LIBRARIES];
+static int library_count;
+
+static int note_library(struct dl_phdr_info *info, size_t size, void *context)
+{
+  (void)size, (void)context;
+  if (strstr(info->dlpi_name, "libplm_") == NULL) return 0;
+  for (int i = 0; i < info->dlpi_phnum && library_count < MOST_LIBRARIES; i++) {
+    const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+    if (segment->p_type != PT_LOAD || !(segment->p_flags & PF_X)) continue;
+    libraries[library_count].begin = info->dlpi_addr + segment->p_vaddr;
+    libraries[library_count].end = libraries[library_count].begin + segment->p_memsz;
+    library_count++;
+  }
+  return 0;
+}
+
+__attribute__((constructor)) static void prepare(void)
 {
   pthread_atfork(lock, unlock, unlock);
+  dl_iterate_phdr(note_library, NULL);
+}
+
+static bool is_of_program(const void *caller)
+{
+  return (const char *)caller >= &__executable_start && (const char *)caller < &etext;
 }
 
 static bool is_ours(const void *caller)
 {
-  return (const char *)caller >= &__executable_start && (const char *)caller < &etext;
+  if (is_of_program(caller)) return true;
+  for (int i = 0; i < library_count; i++)
+    if ((uintptr_t)caller >= libraries[i].begin && (uintptr_t)caller < libraries[i].end)
+      return true;
+  return false;
 }
 
 static struct tail *tail_of(void *block)
@@ -197,7 +229,7 @@ long checked_memory_origins(uint64_t since, void **callers, size_t *sizes, long 
 
 static bool fails(const void *caller)
 {
-  if (!is_ours(caller) || fail_at < 0) return false;
+  if (!is_of_program(caller) || fail_at < 0) return false;
   if (calls++ != fail_at) return false;
   errno = ENOMEM;
   return true;

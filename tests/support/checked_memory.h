@@ -1,8 +1,8 @@
 /* The memory of a test program. Every test program replaces malloc and its kin by functions that
  * put bytes behind each block, which nobody may write, and that remember the blocks of the program,
- * so that what a test has not released is found and named. Blocks that libraries take for
- * themselves are passed through. A sanitizer brings its own malloc: then nothing is replaced, and
- * nothing is counted. */
+ * so that what a test has not released is found and named; the project's shared libraries belong
+ * to the program. Blocks that other libraries take for themselves are passed through. A sanitizer
+ * brings its own malloc: then nothing is replaced, and nothing is counted. */
 #ifndef PLM_TESTS_SUPPORT_CHECKED_MEMORY_H
 #define PLM_TESTS_SUPPORT_CHECKED_MEMORY_H
 

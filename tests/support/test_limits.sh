@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A test that waits for ever is ended, and names what it waited for; a test that is skipped says why; a test that
-# leaves something behind fails.
+# leaves something behind fails, as does one that locks wrongly.
 . "$PLM_ROOT/tests/support/lib.sh"
 tool=$PLM_BUILD/tests/support/hang/tool_hang
 
@@ -32,10 +32,15 @@ says err '^FAILED: leaves_a_descriptor has not closed descriptor [0-9]+, .*/tool
 run_tool 1 leaves_a_child
 says err '^FAILED: leaves_a_child has a child that still runs$'
 case $PLM_BUILD in
-  */asan | */tsan) exit ;; # the memory is the sanitizer's
+  */asan | */tsan) exit ;; # the memory and the locks are the sanitizer's
 esac
 run_tool 1 leaves_memory
 says err '^FAILED: leaves_memory has not released 2 blocks of memory: 100, 5 bytes, taken in$'
 [ "$(grep -c 'leaves_memory at tool_hang.c:' err)" -eq 2 ] || fail "not both places are named: $(cat err)"
 run_tool 134 writes_behind
 says err '^FAILED: byte 3 of a block of 3 bytes was written$'
+
+run_tool 134 locks_twice
+says err '^FAILED: a thread locks a mutex that it holds$'
+run_tool 134 unlocks_another_s
+says err '^FAILED: a thread unlocks a mutex that it does not hold$'

@@ -89,6 +89,21 @@ static void writes_behind(void **state)
   free(kept);
 }
 
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+
+static void locks_twice(void **state)
+{
+  (void)state;
+  pthread_mutex_lock(&mutex);
+  pthread_mutex_lock(&mutex);
+}
+
+static void unlocks_another_s(void **state)
+{
+  (void)state;
+  pthread_mutex_unlock(&mutex);
+}
+
 static void leaves_a_descriptor(void **state)
 {
   (void)state;
@@ -115,6 +130,7 @@ int main(int argc, char **argv)
       cmocka_unit_test(joins_nobody),          cmocka_unit_test_setup(passes, hang_first),
       cmocka_unit_test(is_left_out),           cmocka_unit_test_prestate(fails, text),
       cmocka_unit_test(leaves_memory),         cmocka_unit_test(writes_behind),
+      cmocka_unit_test(locks_twice),           cmocka_unit_test(unlocks_another_s),
       cmocka_unit_test(leaves_a_descriptor),   cmocka_unit_test(leaves_a_child),
   };
   return cmocka_run_group_tests(tests, argc > 1 ? hang_first : NULL, NULL);
