@@ -29,6 +29,7 @@ end_children() {
   done
   pids=$(jobs -pr)
   [ -z "$pids" ] || kill -KILL $pids 2>/dev/null || true
+  [ "$status" -ne 0 ] || leaks
   exit "$status"
 }
 trap end_children EXIT
@@ -37,6 +38,7 @@ trap end_children EXIT
 # test (run_tests.py).
 longest_wait_s=$((${limit_s:-900} / 3))
 timeout_program=$(command -v timeout) # some scripts take almost everything off PATH
+env_program=$(command -v env)
 
 # still_waiting SINCE WHAT: for a loop that waits; SINCE is $SECONDS when it began. Fails if that is too long ago.
 still_waiting() {
@@ -44,11 +46,26 @@ still_waiting() {
   sleep 0.02
 }
 
+# The programs of the project that `expect` runs, and those that they start, look at their end for memory that was
+# not released and that nothing points to. A sanitizer finds that itself.
+leak_library=$(gcc -print-file-name=liblsan.so 2>/dev/null || true)
+[[ -e $leak_library && ! ${PLM_BUILD-} =~ /(asan|tsan)$ ]] || leak_library=
+export LSAN_OPTIONS=exitcode=0:log_exe_name=1:log_path=$PLM_TMP/leaks
+
+# leaks: fails if a program has said that it lost memory
+leaks() {
+  ! grep -qs 'detected memory leaks' "$PLM_TMP"/leaks.plm-* || {
+    cat "$PLM_TMP"/leaks.plm-* | head -n 60 >&2
+    fail "a program has not released memory"
+  }
+}
+
 # expect EXIT-CODE COMMAND…: its output goes to ./out and ./err
 expect() {
   local wanted=$1 got=0 by_timeout=()
   shift
   [ "$(type -t "$1")" = function ] || by_timeout=("$timeout_program" --foreground -k 10 "$longest_wait_s")
+  [[ $1 != plm-* || -z $leak_library ]] || by_timeout+=("$env_program" LD_PRELOAD="$leak_library${LD_PRELOAD:+:$LD_PRELOAD}")
   "${by_timeout[@]}" "$@" >out 2>err </dev/null || got=$?
   [ "$got" -ne 124 ] || echo "it has not ended within $longest_wait_s s" >>err
   [ "$got" -eq "$wanted" ] || {
