@@ -89,7 +89,7 @@ static void serves_the_plan_over_tcp_and_ipc(void **state)
   /* about three epochs, so that some batches reach into the next */
   const struct plm_hash want = expected(&options, corpus, 0, 1500, CHUNKS);
   char ipc[256];
-  snprintf(ipc, sizeof ipc, "ipc:///tmp/plm-test-%d.sock", (int)getpid());
+  snprintf(ipc, sizeof ipc, "ipc://%s/plm-test-%d.sock", plm_temporary_folder(), (int)getpid());
   for (int kind = 0; kind < 2; kind++) {
     if (kind == 1) options.endpoint = ipc;
     struct plm_feed *feed = packers_feed(&options);

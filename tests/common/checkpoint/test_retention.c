@@ -11,6 +11,7 @@
 #include "common/checkpoint/retention.h"
 #include "common/config/config.h"
 #include "tests/support/cmocka_all.h"
+#include "tests/support/scratch.h"
 
 /* A case: rules, checkpoints and the steps that must be kept. */
 struct retention_case {
@@ -146,9 +147,7 @@ static void decisions_follow_the_rules(void **state)
 static void reports_are_read_line_by_line(void **state)
 {
   (void)state;
-  char path[] = "/tmp/plm-reports-XXXXXX";
-  const int descriptor = mkstemp(path);
-  assert_true(descriptor >= 0);
+  const char *path = scratch_path("reports");
   static const char text[] = "{\"v\":1,\"step\":10,\"split\":\"valid\",\"loss\":2.5}\n"
                              "{\"v\":1,\"step\":10,\"split\":\"test\",\"loss\":1.5}\n"
                              "this is not JSON\n"
@@ -158,8 +157,7 @@ static void reports_are_read_line_by_line(void **state)
                              "{\"v\":1,\"step\":50,\"skipped\":\"why\",\"corrupt\":true}\n"
                              "{\"v\":1,\"step\":60,\"skipped\":\"why\",\"corrupt\":false}\n"
                              "{\"v\":1,\"step\":30,\"split\":\"valid\",\"loss\":2.4}";
-  assert_int_equal(write(descriptor, text, sizeof text - 1), sizeof text - 1);
-  close(descriptor);
+  scratch_write(path, text, sizeof text - 1);
   struct plm_retained checkpoints[] = {{.step = 10, .loss = NAN}, {.step = 20, .loss = NAN},
                                        {.step = 30, .loss = NAN}, {.step = 40, .loss = NAN},
                                        {.step = 50, .loss = NAN}, {.step = 60, .loss = NAN}};
@@ -179,17 +177,14 @@ static void reports_are_read_line_by_line(void **state)
 static void reports_of_other_weights_are_ignored(void **state)
 {
   (void)state;
-  char path[] = "/tmp/plm-reports-XXXXXX";
-  const int descriptor = mkstemp(path);
-  assert_true(descriptor >= 0);
+  const char *path = scratch_path("reports");
   static const char text[] = "{\"step\":10,\"identity\":\"0000000000000000000000000000000a\","
                              "\"split\":\"valid\",\"loss\":2.5}\n"
                              "{\"step\":20,\"identity\":\"0000000000000000000000000000000a\","
                              "\"split\":\"valid\",\"loss\":2.4}\n"
                              "{\"step\":20,\"identity\":\"0000000000000000000000000000000b\","
                              "\"split\":\"valid\",\"loss\":2.3}\n";
-  assert_int_equal(write(descriptor, text, sizeof text - 1), sizeof text - 1);
-  close(descriptor);
+  scratch_write(path, text, sizeof text - 1);
   struct plm_retained checkpoints[] = {
       {.step = 10, .loss = NAN, .identified = true, .identity = {.low = 11}},
       {.step = 20, .loss = NAN, .identified = true, .identity = {.low = 11}}};

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/base/file.h"
 #include "common/base/log.h"
 #include "common/base/philox.h"
 #include "common/base/thread.h"
@@ -526,7 +527,7 @@ static void a_port_in_use_names_its_owner(void **state)
   assert_non_null(strstr(error.what, "pid "));
   assert_non_null(strstr(error.hint, "network"));
   plm_feed_close(feed);
-  snprintf(ipc, sizeof ipc, "ipc:///tmp/plm-test-%d.sock", (int)getpid());
+  snprintf(ipc, sizeof ipc, "ipc://%s/plm-test-%d.sock", plm_temporary_folder(), (int)getpid());
   options.endpoint = ipc;
   feed = packers_feed(&options);
   assert_int_equal(plm_feed_open(&options, &second, &error), PLM_BUSY);

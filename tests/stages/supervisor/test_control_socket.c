@@ -1,4 +1,5 @@
 /* The path of the control socket, and whose answers a command trusts. */
+#include "common/base/file.h"
 #include "tests/support/cmocka_all.h"
 
 #include <signal.h>
@@ -20,7 +21,7 @@ static char runtime[64], elsewhere[64];
 static int prepare(void **state)
 {
   (void)state;
-  snprintf(runtime, sizeof runtime, "/tmp/plm-test-XXXXXX");
+  snprintf(runtime, sizeof runtime, "%s/plm-test-XXXXXX", plm_temporary_folder());
   if (mkdtemp(runtime) == NULL) return 1;
   snprintf(elsewhere, sizeof elsewhere, "/tmp/plm-%u/", (unsigned)getuid());
   return setenv("XDG_RUNTIME_DIR", runtime, 1);

@@ -1,5 +1,6 @@
 /* The folder of a gang belongs to its user only, and is removed by a later supervisor if the one
  * that made it was killed together with its gang, but not while somebody uses it. */
+#include "common/base/file.h"
 #include "tests/support/cmocka_all.h"
 
 #include <signal.h>
@@ -17,7 +18,8 @@ static char socket_path[256]; /* of a run of this test's own */
 static int prepare(void **state)
 {
   (void)state;
-  snprintf(socket_path, sizeof socket_path, "/tmp/plm-test%ld.sock", (long)getpid());
+  snprintf(socket_path, sizeof socket_path, "%s/plm-test%ld.sock", plm_temporary_folder(),
+           (long)getpid());
   return 0;
 }
 

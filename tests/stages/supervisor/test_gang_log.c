@@ -20,7 +20,8 @@
 static struct plm_gang_log open_log(const char *name, struct plm_gang_folder *folder, int ends[2])
 {
   char socket_path[256];
-  snprintf(socket_path, sizeof socket_path, "/tmp/plm-%s%ld.sock", name, (long)getpid());
+  snprintf(socket_path, sizeof socket_path, "%s/plm-%s%ld.sock", plm_temporary_folder(), name,
+           (long)getpid());
   assert_int_equal(plm_gang_folder_make(socket_path, folder, NULL), PLM_OK);
   assert_int_equal(plm_gang_log_pipe(ends, NULL), PLM_OK);
   return (struct plm_gang_log){scratch_path(name), ends[0], folder};

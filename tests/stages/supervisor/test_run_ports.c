@@ -138,9 +138,10 @@ static void ports_of_ipv6_and_sockets_too(void **state)
 {
   (void)state;
   unsigned port;
-  char feed[64], path[64] = "/tmp/plm-test-XXXXXX", ipc[80];
+  char feed[64], path[64], ipc[80];
   struct plm_run_port ports[PLM_RUN_PORTS];
   struct sockaddr_un address = {.sun_family = AF_UNIX};
+  snprintf(path, sizeof path, "%s/plm-test-XXXXXX", plm_temporary_folder());
   assert_non_null(mkdtemp(path));
   snprintf(address.sun_path, sizeof address.sun_path, "%s/s", path);
   snprintf(ipc, sizeof ipc, "ipc://%s", address.sun_path);
