@@ -35,6 +35,7 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 
 import choose_tests
 from results import Results
@@ -123,8 +124,9 @@ class Runner:
         if lack is not None:
             return 77, lack, 0, 0
         # short, because sockets lie in it, and a path of one has 107 bytes
-        folder = self.scratch / f"tmp-{test.name.rpartition('/')[2]}"
-        folder.mkdir()
+        # tests of the same name may run side by side
+        name = test.name.rpartition("/")[2].removeprefix("test_")
+        folder = pathlib.Path(tempfile.mkdtemp(prefix=f"{name}-", dir=self.scratch))
         command, more = self.command(test, folder)
         environment = {**self.environment, **more, "PLM_TMP": str(folder)}
         if test.level:
@@ -279,7 +281,10 @@ def run_all(tests, runner, times, results, cores):
     def work():
         while (test := queue.next()) is not None:
             try:
-                status, output, took, computed = runner.run(test)
+                try:
+                    status, output, took, computed = runner.run(test)
+                except Exception:  # of the runner, which must not lose a test
+                    status, output, took, computed = 1, traceback.format_exc(), 0, 0
                 if not runner.stopping:
                     results.add(test, status, output, took)
                     if status == 0:

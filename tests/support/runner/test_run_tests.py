@@ -282,6 +282,35 @@ def test_a_test_that_hangs_is_stopped(tree):
     assert re.search(r"[|] still there: \d+ sleep 600 \n", got.stdout)
 
 
+def test_tests_of_one_name_run_side_by_side(tree):
+    wait = f"""touch {tree}/met-$$
+for _ in $(seq 1000); do [ "$(ls {tree} | grep -c met-)" -lt 2 ] || exit 0; sleep 0.05; done
+exit 1
+"""
+    for folder in ("common", "stages"):
+        script(tree, f"{folder}/test_plan.sh", wait)
+    ran = call(tree, "--set", "all", JOBS="2")
+    assert ran.returncode == 0, ran.stdout
+    assert "2 passed, 0 failed, 0 skipped" in ran.stdout
+
+
+def test_an_error_of_the_runner_is_a_failure(tree):
+    script(tree, "common/test_plan.sh", "exit 0\n")
+    (tree / "tests/support/runner/broken.py").write_text(
+        "import run_tests\n"
+        "def run(self, test):\n    raise OSError('no folder')\n"
+        "run_tests.Runner.run = run\n"
+        "raise SystemExit(run_tests.main())\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-B", str(tree / "tests/support/runner/broken.py"), "--set", "all"],
+        env={**os.environ, "PLM_BUILD": "build"}, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert ran.returncode == 1
+    assert "OSError: no folder" in ran.stdout
+    assert "0 passed, 1 failed, 0 skipped" in ran.stdout
+
+
 def test_nothing_is_left(tree):
     script(
         tree,
