@@ -3,10 +3,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "common/base/log.h"
+#include "common/base/program_run.h"
 #include "common/base/text.h"
 #include "common/cli/program.h"
 #include "common/cli/roff.h"
@@ -107,24 +106,15 @@ static void command_page(struct plm_text *text, const struct plm_command *comman
 static plm_status program_page(const char *folder, const char *name, struct plm_text *text,
                                struct plm_error *error)
 {
-  char path[PLM_PATH_SIZE], bytes[4096];
-  int ends[2], code = 0;
+  char path[PLM_PATH_SIZE];
+  struct plm_program_said said = {0};
   PLM_TRY(plm_path_join(path, folder, name, error));
-  if (pipe(ends) != 0) return plm_error_errno(error, "cannot make a pipe");
-  const pid_t child = fork();
-  if (child == 0) {
-    dup2(ends[1], STDOUT_FILENO);
-    close(ends[0]);
-    execl(path, name, "--manual-page", (char *)NULL);
-    _exit(127);
-  }
-  close(ends[1]);
-  for (ssize_t got; text->length < PAGE_LIMIT && (got = read(ends[0], bytes, sizeof bytes)) > 0;)
-    plm_text_append(text, bytes, (size_t)got);
-  close(ends[0]);
-  if (child < 0) return plm_error_errno(error, "cannot start %s", path);
-  waitpid(child, &code, 0);
-  if (WIFEXITED(code) && WEXITSTATUS(code) == 0 && text->length > 0) return PLM_OK;
+  const char *const arguments[] = {path, "--manual-page", NULL};
+  const plm_status status = plm_program_run(arguments, PAGE_LIMIT, 0, &said, error);
+  const bool printed = status == PLM_OK && said.exit_code == 0 && said.out.length > 0;
+  if (printed) plm_text_append(text, said.out.data, said.out.length);
+  plm_program_said_deinit(&said);
+  if (printed || status != PLM_OK) return status;
   plm_error_set(error, PLM_FAILURE, "%s did not print its manual page", path);
   return plm_error_hint(error, "keep the four programs of one build in one folder");
 }

@@ -14,6 +14,7 @@
 #include "common/base/json.h"
 #include "common/base/log.h"
 #include "common/base/printable.h"
+#include "common/base/program_run.h"
 #include "common/base/text.h"
 #include "common/huggingface/model_folder.h"
 #include "common/run/stop.h"
@@ -69,20 +70,6 @@ static plm_status print_words(const char *const *words, struct plm_error *error)
   const bool failed = text.failed;
   plm_text_deinit(&text);
   return failed ? plm_error_set(error, PLM_NO_MEMORY, "out of memory") : PLM_OK;
-}
-
-static bool on_path(const char *program)
-{
-  const char *path = getenv("PATH");
-  char file[PLM_PATH_SIZE];
-  while (path != NULL && *path != '\0') {
-    const size_t length = strcspn(path, ":");
-    const int size = snprintf(file, sizeof file, "%.*s/%s", length == 0 ? 1 : (int)length,
-                              length == 0 ? "." : path, program);
-    if (size < (int)sizeof file && access(file, X_OK) == 0) return true;
-    path += length + (path[length] == ':');
-  }
-  return false;
 }
 
 /* NAME or OWNER/NAME, in the letters the Hub allows. */
@@ -246,7 +233,7 @@ static plm_status run(const struct plm_command_context *context, struct plm_erro
   const struct plm_arguments *arguments = context->arguments;
   const char *folder = plm_arguments_get(arguments, "folder");
   const char *command[ARGUMENTS_MAX];
-  char source[PLM_PATH_SIZE];
+  char source[PLM_PATH_SIZE], hf[PLM_PATH_SIZE];
   if (arguments->positional_count != 1)
     return plm_error_set(error, PLM_USAGE, "push needs the name of one repository: OWNER/NAME");
   const char *repository = arguments->positionals[0];
@@ -258,7 +245,7 @@ static plm_status run(const struct plm_command_context *context, struct plm_erro
     PLM_TRY(plm_export_source(context, source, error));
   if (plm_arguments_has(arguments, "dry-run"))
     return print_commands(context, repository, source, folder, error);
-  if (!on_path("hf")) {
+  if (!plm_program_find("hf", hf)) {
     PLM_TRY(print_commands(context, repository, source, folder, error));
     plm_error_set(error, PLM_NOT_FOUND, "nothing was uploaded: the command `hf` is not on PATH");
     return plm_error_hint(error, "install it with `pip install -U huggingface_hub`, or run the "

@@ -8,15 +8,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/base/log.h"
 #include "common/base/log_file.h"
+#include "common/base/program_run.h"
 #include "common/base/text.h"
 #include "common/collective/collective.h"
 #include "common/run/stop.h"
+
+enum { VERSION_LIMIT = 1 << 16 }; /* bytes that mpirun may say about its version */
 
 extern char **environ;
 
@@ -29,16 +30,7 @@ bool plm_stage_is_gang(const struct plm_config *config, enum plm_stage_index kin
 
 static plm_status find_mpirun(char path[PLM_PATH_SIZE], struct plm_error *error)
 {
-  const char *folders = getenv("PATH");
-  for (const char *start = folders; start != NULL; start = strchr(start, ':')) {
-    if (*start == ':') start++;
-    struct stat info;
-    const int length = (int)strcspn(start, ":");
-    if (snprintf(path, PLM_PATH_SIZE, "%.*s/mpirun", length, start) < PLM_PATH_SIZE &&
-        path[0] == '/' && stat(path, &info) == 0 && S_ISREG(info.st_mode) &&
-        access(path, X_OK) == 0)
-      return PLM_OK;
-  }
+  if (plm_program_find("mpirun", path)) return PLM_OK;
   plm_error_set(error, PLM_CONFIG, "mpirun is not on PATH, and trainer.ranks above 1 needs it");
   return plm_error_hint(error, "install Open MPI (Debian: openmpi-bin), or set trainer.ranks: 1");
 }
@@ -46,25 +38,14 @@ static plm_status find_mpirun(char path[PLM_PATH_SIZE], struct plm_error *error)
 /* Whether `mpirun --version` speaks of Open MPI: that of MPICH takes other options. */
 static bool is_open_mpi(const char *mpirun)
 {
-  char answer[256] = "";
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return true; /* starting it will say what is wrong */
-  const pid_t child = fork();
-  if (child == 0) {
-    dup2(ends[1], STDOUT_FILENO);
-    execl(mpirun, mpirun, "--version", (char *)NULL);
-    _exit(127);
-  }
-  close(ends[1]);
-  size_t used = 0;
-  for (ssize_t size; child > 0 && used < sizeof answer - 1; used += (size_t)size) {
-    size = read(ends[0], answer + used, sizeof answer - 1 - used);
-    if (size <= 0) break;
-  }
-  close(ends[0]);
-  if (child < 0) return true;
-  waitpid(child, NULL, 0);
-  return strstr(answer, "Open MPI") != NULL;
+  const char *const arguments[] = {mpirun, "--version", NULL};
+  struct plm_program_said said = {0};
+  const plm_status status = plm_program_run(arguments, VERSION_LIMIT, 0, &said, NULL);
+  const char *answer = said.out.data != NULL ? said.out.data : "";
+  /* if it cannot be started, starting it will say what is wrong */
+  const bool is = status != PLM_OK || strstr(answer, "Open MPI") != NULL;
+  plm_program_said_deinit(&said);
+  return is;
 }
 
 static plm_status check_engine(struct plm_error *error)

@@ -7,27 +7,19 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cjson/cJSON.h>
 
 #include "common/base/file.h"
 #include "common/base/json.h"
+#include "common/base/program_run.h"
 #include "common/base/strict_json.h"
 
-enum { ANSWER_S = 20 }; /* time for the trainer to plan its memory */
-
-static size_t read_all(int descriptor, char *text, size_t size)
-{
-  size_t used = 0;
-  for (ssize_t got; used < size - 1; used += (size_t)got) {
-    got = read(descriptor, text + used, size - 1 - used);
-    if (got <= 0) break;
-  }
-  text[used] = '\0';
-  return used;
-}
+enum {
+  ANSWER_S = 20, /* time for the trainer to plan its memory */
+  ANSWER_LIMIT = 8192,
+};
 
 /* The configuration as a file in memory; -1: it could not be written. */
 static int write_config(const struct plm_config *config)
@@ -43,46 +35,24 @@ static int write_config(const struct plm_config *config)
   return file;
 }
 
-static void become_trainer(const char *program, int config, int out, int err)
-{
-  char path[64];
-  snprintf(path, sizeof path, "/proc/self/fd/%d", config);
-  dup2(out, STDOUT_FILENO);
-  if (err >= 0) dup2(err, STDERR_FILENO);
-  alarm(ANSWER_S);
-  execl(program, program, "-c", path, "--dry-run", "--json", "-q", (char *)NULL);
-  _exit(127);
-}
-
 struct cJSON *plm_trainer_plan_ask(const char *program_directory, const struct plm_config *config,
                                    struct plm_text *said)
 {
-  char program[PLM_PATH_SIZE], answer[8192], words[4096];
-  int ends[2] = {-1, -1}, status = 0;
+  char program[PLM_PATH_SIZE], path[64];
+  struct plm_program_said answer = {.take_err = said != NULL};
   if (plm_path_join(program, program_directory, "plm-trainer", NULL) != PLM_OK) return NULL;
   const int file = write_config(config);
-  const int err = said != NULL ? memfd_create("standard error", 0) : -1;
-  if (file < 0 || (said != NULL && err < 0) || pipe(ends) != 0) {
-    if (file >= 0) close(file);
-    if (err >= 0) close(err);
-    return NULL;
-  }
-  const pid_t child = fork();
-  if (child == 0) {
-    close(ends[0]);
-    become_trainer(program, file, ends[1], err);
-  }
-  close(ends[1]);
+  if (file < 0) return NULL;
+  snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+  const char *const arguments[] = {program, "-c", path, "--dry-run", "--json", "-q", NULL};
+  const plm_status status = plm_program_run(arguments, ANSWER_LIMIT, ANSWER_S, &answer, NULL);
   close(file);
-  read_all(ends[0], answer, sizeof answer);
-  close(ends[0]);
-  if (child > 0) waitpid(child, &status, 0);
-  if (err >= 0) {
-    if (lseek(err, 0, SEEK_SET) == 0)
-      plm_text_append(said, words, read_all(err, words, sizeof words));
-    close(err);
-  }
-  return child > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0 ? plm_json_line(answer) : NULL;
+  if (said != NULL && answer.err.length > 0)
+    plm_text_append(said, answer.err.data, answer.err.length);
+  const bool answered = status == PLM_OK && answer.exit_code == 0 && answer.out.length > 0;
+  cJSON *plan = answered ? plm_json_line(answer.out.data) : NULL;
+  plm_program_said_deinit(&answer);
+  return plan;
 }
 
 double plm_checkpoint_bytes(const struct plm_config *config, const struct cJSON *answer)
