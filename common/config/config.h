@@ -4,7 +4,7 @@
  * validation, `plm-pipeline config`, --set, the environment and doc/configuration.md. This struct
  * holds the values. It owns its strings, which plm_config_deinit frees.
  *
- * Relative paths in the file are relative to the file's folder, those from flags and variables to
+ * Relative paths in a file are relative to that file's folder, those from flags and variables to
  * the working directory. After loading, all paths are absolute.
  */
 #ifndef PLM_COMMON_CONFIG_CONFIG_H
@@ -166,8 +166,11 @@ struct plm_config_evaluator {
 };
 
 struct plm_config {
-  char *path; /* the file, absolute; NULL when there was none */
-  char *run;  /* the run folder, absolute */
+  char *path;   /* the file, absolute; NULL when there was none */
+  char **files; /* names of the files that were read, as problems name them: the one at path, then
+                   those that it includes */
+  uint32_t file_count;
+  char *run; /* the run folder, absolute */
   uint64_t seed;
   char *corpus; /* absolute, or NULL; of a list, the first one */
   struct plm_config_source sources[PLM_MAX_SOURCES];
@@ -199,6 +202,7 @@ enum plm_origin_kind {
 };
 struct plm_config_origin {
   enum plm_origin_kind kind;
+  uint32_t file;         /* of a value from a file: its index in files */
   uint32_t line, column; /* of the value in the file, from 1 */
   double share;          /* of trainer.steps, if the value was written as one ("25%"); else 0 */
 };
@@ -209,11 +213,13 @@ struct plm_config_override {
   const char *value;
 };
 
-/* Reads path (NULL: no file), applies PLM_* variables from the environment, then the overrides, and
- * checks everything. A key of the model that none of these gives has the value of model.preset, if
- * there is one. All mistakes are found, not only the first. If there are any, the result is
- * PLM_CONFIG, *config is deinitialised, and *problems (problems may be NULL) holds their texts,
- * which the caller prints (plm_config_problems_print) and frees. On success *problems is NULL.
+/* Reads path (NULL: no file) after the files that it includes (`include: base.yaml` or a list of
+ * paths, relative to the file's folder), whose values it overrides; applies PLM_* variables from
+ * the environment, then the overrides, and checks everything. A key of the model that none of these
+ * gives has the value of model.preset, if there is one. All mistakes are found, not only the first.
+ * If there are any, the result is PLM_CONFIG, *config is deinitialised, and *problems (problems may
+ * be NULL) holds their texts, which the caller prints (plm_config_problems_print) and frees. On
+ * success *problems is NULL.
  *
  * A variable is named PLM_ and the key in capitals, with _ for each dot: PLM_TRAINER_STEPS=100. A
  * variable that begins with a section's name but names no key is an error; any other PLM_* variable

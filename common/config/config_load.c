@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <yaml.h>
@@ -11,7 +12,9 @@
 #include "common/base/file.h"
 #include "common/base/suggest.h"
 #include "common/config/config.h"
+#include "common/config/config_include.h"
 #include "common/config/config_sources.h"
+#include "common/config/key_suggestion.h"
 #include "common/config/problems.h"
 #include "common/config/service_variables.h"
 #include "common/config/settings.h"
@@ -20,15 +23,16 @@
 
 extern char **environ;
 
-enum { KEY_SIZE = 256, MESSAGE_SIZE = 512, LIST_MAX = PLM_MAX_HOSTS /* of any list */ };
+enum { KEY_SIZE = PLM_KEY_SIZE, MESSAGE_SIZE = 512, LIST_MAX = PLM_MAX_HOSTS /* of any list */ };
 _Static_assert((int)LIST_MAX >= (int)PLM_MAX_PATTERN, "a pattern fits");
 
 /* The text being read: the file, a variable or a flag. */
 struct source {
   struct plm_loader *loader;
-  const char *name; /* as problems name it */
-  bool has_lines;   /* it is a file, so places have line and column */
-  const char *base; /* folder that relative paths are relative to */
+  const char *name;                   /* as problems name it */
+  bool has_lines;                     /* it is a file, so places have line and column */
+  const char *base;                   /* folder that relative paths are relative to */
+  const struct plm_config_file *file; /* NULL: not a file, so it cannot include any */
   enum plm_origin_kind origin;
   yaml_document_t *document;
 };
@@ -40,6 +44,7 @@ static struct plm_place place_of(const struct source *source, yaml_mark_t mark)
     place.line = (uint32_t)mark.line + 1;
     place.column = (uint32_t)mark.column + 1;
   }
+  if (source->file != NULL) place.file = source->file->number;
   return place;
 }
 
@@ -51,7 +56,7 @@ static void set_origin(const struct source *source, const struct plm_setting *se
   const size_t index = plm_setting_index(setting);
   source->loader->places[index] = place;
   source->loader->config->origins[index] = (struct plm_config_origin){
-      .kind = source->origin, .line = place.line, .column = place.column};
+      .kind = source->origin, .line = place.line, .column = place.column, .file = place.file};
 }
 
 static void store(const struct source *source, const struct plm_setting *setting,
@@ -140,56 +145,6 @@ static void store_node(const struct source *source, const struct plm_setting *se
 
 /* ---- sections ------------------------------------------------------------------------------ */
 
-/* The key that a misspelt word most likely means, or NULL. Keys of the same section come first; the
- * suggestion then leaves out the section, and the word may be a prefix of the key. After them comes
- * the same word in any other section. */
-static const char *suggest_key(const char *prefix, const char *word, char buffer[KEY_SIZE])
-{
-  struct plm_suggestion near = {.word = word}, elsewhere = {.word = word};
-  const size_t length = strlen(prefix), word_length = strlen(word);
-  size_t count;
-  const struct plm_setting *table = plm_settings(&count);
-  static char names[2][KEY_SIZE]; /* plm_suggest keeps the best candidate by reference */
-  unsigned slot = 0;
-  for (size_t i = 0; i < count; i++) {
-    if (strncmp(table[i].key, prefix, length) != 0) continue;
-    snprintf(names[slot], KEY_SIZE, "%.*s", (int)strcspn(table[i].key + length, "."),
-             table[i].key + length);
-    plm_suggest(&near, names[slot]);
-    if (near.best == names[slot]) slot ^= 1;
-  }
-  for (size_t i = 0; i < count && near.best == NULL; i++) {
-    const char *own = table[i].key + length;
-    if (strncmp(table[i].key, prefix, length) == 0 && strncmp(own, word, word_length) == 0 &&
-        own[word_length] == '_' && strchr(own, '.') == NULL)
-      return strcpy(buffer, own);
-  }
-  for (size_t i = 0; i < count && near.best == NULL; i++) {
-    const char *dot = strrchr(table[i].key, '.');
-    if (dot != NULL && strcmp(dot + 1, word) == 0 && elsewhere.best == NULL) {
-      elsewhere.best = table[i].key;
-    }
-  }
-  const char *best = near.best != NULL ? near.best : elsewhere.best;
-  if (best == NULL) return NULL;
-  snprintf(buffer, KEY_SIZE, "%s", best);
-  return buffer;
-}
-
-static void unknown_key(const struct source *source, const char *prefix, const char *word,
-                        struct plm_place place)
-{
-  char buffer[KEY_SIZE];
-  if (plm_problems_full(source->loader->problems)) return; /* a suggestion takes time */
-  const char *suggestion = suggest_key(prefix, word, buffer);
-  if (suggestion != NULL) {
-    plm_problems_add(source->loader->problems, place, "unknown key \"%.80s\"; did you mean \"%s\"?",
-                     word, suggestion);
-  } else {
-    plm_problems_add(source->loader->problems, place, "unknown key \"%.80s\"", word);
-  }
-}
-
 static void walk(const struct source *source, const char *prefix, yaml_node_t *mapping);
 
 static void walk_section(const struct source *source, const char *key, yaml_node_t *node)
@@ -244,12 +199,14 @@ static void walk(const struct source *source, const char *prefix, yaml_node_t *m
     if (first != NULL) {
       plm_problems_add(problems, place, "duplicate key \"%.80s\"; first on line %zu", word,
                        first->start_mark.line + 1);
+    } else if (source->file != NULL && strcmp(full, PLM_INCLUDE_KEY) == 0) {
+      continue; /* read_includes has read it */
     } else if (setting != NULL && !dotted) {
       store_node(source, setting, value);
     } else if (!dotted && plm_setting_is_section(full)) {
       walk_section(source, full, value);
     } else {
-      unknown_key(source, prefix, word, place);
+      plm_key_unknown(problems, place, prefix, word);
     }
   }
 }
@@ -294,6 +251,48 @@ static bool within_limits(const struct source *source, const char *text, size_t 
   return false;
 }
 
+/* ---- included files ------------------------------------------------------------------------ */
+
+static void read_text(struct source *source, const char *text, size_t size, const char *key);
+
+static void read_include(const struct source *source, const yaml_node_t *node)
+{
+  struct plm_config_file file;
+  const struct plm_place place = place_of(source, node->start_mark);
+  const char *path = (const char *)node->data.scalar.value;
+  char *text;
+  size_t size;
+  if (node->type != YAML_SCALAR_NODE) {
+    plm_problems_add(source->loader->problems, place,
+                     PLM_INCLUDE_KEY ": expected the path of a file, found a list or section");
+    return;
+  }
+  if (!plm_include_read(source->loader, source->file, place, path, &file, &text, &size)) return;
+  struct source included = {.loader = source->loader,
+                            .name = file.name,
+                            .has_lines = true,
+                            .base = file.folder,
+                            .file = &file,
+                            .origin = PLM_ORIGIN_FILE};
+  read_text(&included, text, size, "");
+  free(text);
+}
+
+/* The values of included files come first, in the order of the list, so that those of a later file
+ * and of the including file override them. */
+static void read_includes(const struct source *source, const yaml_node_t *root)
+{
+  const yaml_node_t *node = plm_include_node(source->document, root);
+  if (node == NULL) return;
+  if (node->type != YAML_SEQUENCE_NODE) {
+    read_include(source, node);
+    return;
+  }
+  for (const yaml_node_item_t *item = node->data.sequence.items.start;
+       item < node->data.sequence.items.top; item++)
+    read_include(source, yaml_document_get_node(source->document, *item));
+}
+
 /* Parses text, the value of `key`. key is "" for a whole file. */
 static void read_text(struct source *source, const char *text, size_t size, const char *key)
 {
@@ -322,6 +321,7 @@ static void read_text(struct source *source, const char *text, size_t size, cons
   } else if (root != NULL && key[0] != '\0') {
     walk_section(source, key, root);
   } else if (root != NULL && root->type == YAML_MAPPING_NODE) {
+    if (source->file != NULL) read_includes(source, root);
     walk(source, "", root);
   } else if (root != NULL && !(root->type == YAML_SCALAR_NODE && root->data.scalar.length == 0)) {
     plm_problems_add(source->loader->problems, place_of(source, root->start_mark),
@@ -386,16 +386,28 @@ static void read_defaults(struct plm_loader *loader, const char *base)
 static void read_file(struct plm_loader *loader, const char *path, const char *base)
 {
   struct plm_error error = {0};
+  struct plm_config_file file = {0};
+  struct stat found;
   char *text = NULL;
   size_t size = 0;
   while (strncmp(path, "./", 2) == 0) path += 2;
-  struct source source = {
-      .loader = loader, .name = path, .has_lines = true, .base = base, .origin = PLM_ORIGIN_FILE};
+  if (!plm_config_file_add(loader, path, &file)) return;
   if (plm_file_read(path, PLM_YAML_MAX_BYTES, &text, &size, &error) != PLM_OK) {
     /* plm_file_read's message already names the path */
     plm_problems_add(loader->problems, (struct plm_place){0}, "%s", error.what);
     return;
   }
+  if (stat(path, &found) == 0) {
+    file.device = found.st_dev;
+    file.inode = found.st_ino;
+  }
+  snprintf(file.folder, sizeof file.folder, "%s", base);
+  struct source source = {.loader = loader,
+                          .name = file.name,
+                          .has_lines = true,
+                          .base = file.folder,
+                          .file = &file,
+                          .origin = PLM_ORIGIN_FILE};
   read_text(&source, text, size, "");
   free(text);
 }
@@ -471,8 +483,8 @@ static void read_flag(struct plm_loader *loader, const struct plm_config_overrid
       dot[1] = '\0';
     else
       prefix[0] = '\0';
-    unknown_key(&source, prefix, override->key + strlen(prefix),
-                (struct plm_place){.source = name});
+    plm_key_unknown(loader->problems, (struct plm_place){.source = name}, prefix,
+                    override->key + strlen(prefix));
     return;
   }
   read_override(&source, override->key, override->value);

@@ -80,6 +80,8 @@ void plm_config_deinit(struct plm_config *config)
   size_t count;
   const struct plm_setting *table = plm_settings(&count);
   for (size_t i = 0; i < count; i++) plm_setting_release(&table[i], config);
+  for (uint32_t i = 0; i < config->file_count; i++) free(config->files[i]);
+  free(config->files);
   free(config->path);
   free(config->origins);
   *config = (struct plm_config){0};

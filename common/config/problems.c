@@ -37,12 +37,22 @@ void plm_problems_add(struct plm_config_problems *problems, struct plm_place pla
   vsnprintf(message, sizeof message, format, arguments);
   va_end(arguments);
   plm_text_put_printable(&text, message, strlen(message), PLM_PRINTABLE_LINE);
+  for (size_t i = 0; i < problems->count && !text.failed; i++) {
+    if (strcmp(problems->list[i].text, text.data) != 0) continue;
+    plm_text_deinit(&text);
+    return;
+  }
   struct plm_problem *list =
       realloc(problems->list, (problems->count + 1) * sizeof *problems->list);
   PLM_ASSERT(list != NULL && !text.failed); /* without memory, nothing useful could be reported */
   problems->list = list;
-  problems->list[problems->count++] =
-      (struct plm_problem){.line = place.line, .column = place.column, .text = text.data};
+  problems->list[problems->count++] = (struct plm_problem){.place = place, .text = text.data};
+}
+
+static bool comes_after(struct plm_place a, struct plm_place b)
+{
+  if (a.file != b.file) return a.file > b.file;
+  return a.line > b.line || (a.line == b.line && a.column > b.column);
 }
 
 void plm_problems_sort(struct plm_config_problems *problems)
@@ -51,10 +61,8 @@ void plm_problems_sort(struct plm_config_problems *problems)
   for (size_t i = 1; i < problems->count; i++) {
     const struct plm_problem moving = problems->list[i];
     size_t j = i;
-    while (j > 0 && moving.line != 0 &&
-           (problems->list[j - 1].line > moving.line ||
-            (problems->list[j - 1].line == moving.line &&
-             problems->list[j - 1].column > moving.column))) {
+    while (j > 0 && moving.place.line != 0 && problems->list[j - 1].place.line != 0 &&
+           comes_after(problems->list[j - 1].place, moving.place)) {
       problems->list[j] = problems->list[j - 1];
       j--;
     }

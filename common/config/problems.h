@@ -13,12 +13,13 @@
 /* Where a value comes from: a place in the file, a variable or a flag; {0} for a default. */
 struct plm_place {
   const char *source; /* "pipeline.yaml", "PLM_TRAINER_STEPS", "--set trainer.steps" */
+  uint32_t file;      /* of a file: its number in config->files */
   uint32_t line, column;
 };
 
 struct plm_config_problems {
   struct plm_problem {
-    uint32_t line, column; /* for sorting */
+    struct plm_place place; /* for sorting; its source may be gone */
     char *text;
   } * list;
   size_t count;
@@ -26,10 +27,12 @@ struct plm_config_problems {
 };
 
 struct plm_config_problems *plm_problems_new(void);
-/* Adds "SOURCE:LINE:COLUMN: text". After 200 problems, further ones are dropped. */
+/* Adds "SOURCE:LINE:COLUMN: text". The same problem is not added twice, as it would be for a file
+ * that is included twice. After 200 problems, further ones are dropped. */
 void plm_problems_add(struct plm_config_problems *problems, struct plm_place place,
                       const char *format, ...) __attribute__((format(printf, 3, 4)));
 bool plm_problems_full(const struct plm_config_problems *problems);
+/* Sorts by file, then line, then column; problems without a line keep their place. */
 void plm_problems_sort(struct plm_config_problems *problems);
 
 /* State that config_load.c and config_check.c share while a configuration is loaded. */

@@ -16,10 +16,12 @@ static void origin_text(const struct plm_config *config, size_t i, char text[PLM
 {
   char variable[96];
   const struct plm_setting *setting = &plm_settings(NULL)[i];
-  switch (config->origins[i].kind) {
+  const struct plm_config_origin *origin = &config->origins[i];
+  switch (origin->kind) {
   case PLM_ORIGIN_FILE:
-    snprintf(text, PLM_PATH_SIZE, "%s:%u:%u", strrchr(config->path, '/') + 1,
-             config->origins[i].line, config->origins[i].column);
+    snprintf(text, PLM_PATH_SIZE, "%s:%u:%u",
+             origin->file > 0 ? config->files[origin->file] : strrchr(config->path, '/') + 1,
+             origin->line, origin->column);
     break;
   case PLM_ORIGIN_ENVIRONMENT:
     plm_setting_variable(setting->key, variable);
@@ -149,7 +151,8 @@ const struct plm_command plm_command_config = {
     .operands = "[FILE]",
     .summary = "show the resolved configuration and where each value comes from",
     .details = "A value comes from an option (--set, --run), a PLM_* environment variable, the "
-               "file, model.preset or the default; the first of these that gives one wins. The "
+               "file, a file that it includes, model.preset or the default; the first of these "
+               "that gives one wins. The "
                "output is itself a valid configuration. --json prints an object that maps each key "
                "to {\"value\", \"origin\"}.",
     .options = options,

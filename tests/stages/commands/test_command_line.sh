@@ -134,6 +134,16 @@ expect 0 'trainer.masking.mask_rate: has no effect' "$pipeline" validate diffusi
 expect 0 '# pipeline.yaml:1:7' "$pipeline" config
 expect 0 '# PLM_SEED' env PLM_SEED=8 "$pipeline" config
 expect 0 '# --set' env PLM_SEED=8 "$pipeline" config --set seed=9
+# an included file gives what its includer leaves out, and is named as the origin
+mkdir shared
+printf 'seed: 31\ntrainer: {ema: 0.5, steps: 70}\n' >shared/base.yaml
+printf 'include: shared/base.yaml\ntrainer: {steps: 80}\n' >including.yaml
+origins=$("$pipeline" config including.yaml | grep -E '^(seed|  steps|  ema):' | tr -s ' ')
+wanted=$'seed: 31 # shared/base.yaml:1:7\n steps: 80 # including.yaml:2:18\n ema: 0.5 # shared/base.yaml:2:16'
+[ "$origins" = "$wanted" ] || fail "config of an including file: $origins"
+expect 0 'including.yaml: valid' "$pipeline" validate including.yaml
+printf 'include: shared/none.yaml\n' >including.yaml
+expect 2 'including.yaml:1:10: include: cannot open shared/none.yaml' "$pipeline" validate including.yaml
 env PLM_SEED=8 "$pipeline" config --json --set trainer.steps=5 >got
 [ "$(jq -c '[.seed.value, .seed.origin, ."trainer.steps".value, ."trainer.ema".origin]' got)" = \
   '[8,"PLM_SEED",5,"default"]' ] || fail "config --json: $(jq -c '.seed' got)"
