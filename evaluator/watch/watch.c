@@ -39,6 +39,7 @@ struct watch {
   struct plm_lock *lock;
   struct plm_metrics_file *metrics;
   struct plm_tensorboard *board; /* NULL if it is off */
+  char board_path[PLM_PATH_SIZE];
   struct plm_feed *feed;
   struct plm_feed_run *feed_run;
   struct plm_announcement_listener *listener; /* NULL: only polling */
@@ -115,7 +116,7 @@ static plm_status open_feed(struct watch *watch, struct plm_error *error)
 static plm_status open_outputs(struct watch *watch, struct plm_error *error)
 {
   const char *run = watch->config->run;
-  char board[PLM_PATH_SIZE];
+  char *board = watch->board_path;
   PLM_TRY(plm_path_join(watch->checkpoints, run, PLM_RUN_CHECKPOINTS, error));
   PLM_TRY(plm_path_join(watch->metrics_path, run, PLM_RUN_EVALUATOR_METRICS, error));
   PLM_TRY(plm_path_join(watch->trainer_path, run, PLM_RUN_TRAINER_METRICS, error));
@@ -127,7 +128,9 @@ static plm_status open_outputs(struct watch *watch, struct plm_error *error)
   const int64_t last = watch->history.count > 0
                            ? (int64_t)watch->history.entries[watch->history.count - 1].step
                            : -1;
-  return plm_tensorboard_open(board, last, &watch->board, error);
+  PLM_TRY(plm_tensorboard_open(board, last, &watch->board, error));
+  plm_watch_report_settings(watch->config, &watch->held_out, board);
+  return PLM_OK;
 }
 
 /* After a stop signal, the evaluation may be finished within the grace period, unless it waits for
@@ -537,7 +540,10 @@ plm_status plm_watch(const struct plm_config *config, struct plm_ops *ops, struc
     status = scan(watch, &again, error);
     plm_descriptors_take_back();
     if (status != PLM_OK || again) continue;
-    if (complete(watch)) break;
+    if (complete(watch)) {
+      if (watch->board != NULL) plm_watch_report_complete(watch->board_path);
+      break;
+    }
     wait_for_news(watch);
   }
   if (status == PLM_INTERRUPTED) { /* the checkpoint stays unreported */

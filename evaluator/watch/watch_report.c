@@ -11,6 +11,7 @@
 #include "common/base/log.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/run/run.h"
+#include "evaluator/watch/hparams.h"
 
 static void add_lag(const char *trainer_path, uint64_t step, cJSON *line)
 {
@@ -91,6 +92,29 @@ void plm_watch_report_board(const struct plm_watch_report *report, struct plm_te
     add_scalar(board, report->step, subject, name, result->entropies[i].entropy);
   }
   (void)plm_tensorboard_flush(board, NULL); /* may fail: evaluator.jsonl is the record */
+}
+
+void plm_watch_report_settings(const struct plm_config *config,
+                               const struct plm_held_out_list *held_out, const char *directory)
+{
+  char subjects[PLM_MAX_HELD_OUT][64];
+  const char *names[PLM_MAX_HELD_OUT];
+  struct plm_error error = {0};
+  for (uint32_t i = 0; i < held_out->count; i++) {
+    subject_of(&held_out->items[i], '/', subjects[i]);
+    names[i] = subjects[i];
+  }
+  const struct plm_hparams hparams = {
+      .config = config, .subjects = names, .subject_count = held_out->count};
+  if (plm_hparams_write(directory, &hparams, &error) != PLM_OK)
+    plm_warning("TensorBoard has no table of the settings: %s", error.what);
+}
+
+void plm_watch_report_complete(const char *directory)
+{
+  struct plm_error error = {0};
+  if (plm_hparams_end(directory, &error) != PLM_OK)
+    plm_warning("TensorBoard shows the run as running: %s", error.what);
 }
 
 void plm_watch_report_log(const struct plm_watch_report *report)

@@ -26,6 +26,11 @@ struct cJSON *plm_watch_report_line(const struct plm_watch_report *report,
 /* Tags are SPLIT/METRIC for the run's own corpus and SET/SPLIT/METRIC for another set. A failure is
  * only logged, because evaluator.jsonl is the record. board NULL: nothing is written. */
 void plm_watch_report_board(const struct plm_watch_report *report, struct plm_tensorboard *board);
+/* The same for the settings of the run and which metrics compare runs, into the folder of the event
+ * files; and that the run is complete. */
+void plm_watch_report_settings(const struct plm_config *config,
+                               const struct plm_held_out_list *held_out, const char *directory);
+void plm_watch_report_complete(const char *directory);
 void plm_watch_report_log(const struct plm_watch_report *report);
 
 #endif

@@ -50,8 +50,18 @@ jq -se 'flatten | all(.[]; .judged_by == "corpus valid")' out >/dev/null || fail
 jq -c 'select(.set == "corpus") | .loss' run/evaluator.jsonl | sort -u >own.losses
 jq -c '.[].loss' out | sort -u >judged
 cmp own.losses judged || fail "checkpoints are judged by another set"
-grep -qa 'far-test/test/loss' run/tensorboard/evaluator/* || fail "TensorBoard"
-grep -qa 'far-test/test/attention_entropy/encoder.0' run/tensorboard/evaluator/* || fail "TensorBoard: entropies"
+grep -qa 'far-test/test/loss' run/tensorboard/evaluator/*[0-9] || fail "TensorBoard"
+grep -qa 'far-test/test/attention_entropy/encoder.0' run/tensorboard/evaluator/*[0-9] || fail "TensorBoard: entropies"
+settings=run/tensorboard/evaluator/events.out.tfevents.0000000000.hparams
+# has_settings FILE TEXT COUNT: the table of settings holds the text that many times
+has_settings() {
+  local found
+  found=$(grep -ao "$2" "$1" | wc -l)
+  [ "$found" -eq "$3" ] || fail "$2 is $found times in $1, not $3"
+}
+has_settings $settings 'far-test/test/loss' 1
+has_settings $settings '_hparams_/session_start_info' 1
+has_settings $settings '_hparams_/session_end_info' 1
 expect 0 plm-pipeline export --checkpoint run/checkpoints/step_00000012 --output model
 says model/README.md '^\| \| valid \| far valid \| far-test test \|'
 says model/README.md 'name: "far, split valid"'
@@ -63,10 +73,15 @@ expect 0 plm-pipeline up pipeline.yaml --run run
 [ "$(wc -l <run/evaluator.jsonl)" -eq $(($(wc -l <kept) + 1)) ] || fail "not one line more"
 tail -n 1 run/evaluator.jsonl | jq -e '.set == "far" and .step == 12' >/dev/null || fail "another line"
 
+has_settings $settings '_hparams_/session_start_info' 1
+has_settings $settings '_hparams_/session_end_info' 1
+
 # A set may join at a resume; older checkpoints that still exist are evaluated on it as well.
 expect 0 plm-pipeline up plain.yaml --run plain --set 'evaluator.sets={name: late, corpus: other}'
 jq -se '[.[] | select(.set == "late") | .step] == [0, 4, 8, 12]' plain/evaluator.jsonl >/dev/null ||
   { cat plain/evaluator.jsonl >&2; fail "the set that joined late"; }
+
+has_settings plain/tensorboard/evaluator/*.hparams 'late/valid/loss' 1
 
 # Errors that say what to do.
 expect 6 plm-evaluator -c pipeline.yaml --run run --set 'evaluator.sets={name: gone, corpus: missing}'
