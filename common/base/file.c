@@ -4,12 +4,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "common/base/clock.h"
 
 plm_status plm_path_join(char path[PLM_PATH_SIZE], const char *directory, const char *name,
                          struct plm_error *error)
@@ -275,6 +278,14 @@ plm_status plm_file_look(const char *path, bool *exists, struct plm_error *error
   *exists = stat(path, &information) == 0;
   if (*exists || errno == ENOENT || errno == ENOTDIR) return PLM_OK;
   return plm_error_errno(error, "cannot stat %s", path);
+}
+
+double plm_file_age_s(const char *path)
+{
+  struct stat information;
+  if (stat(path, &information) != 0) return NAN;
+  const struct timespec changed = information.st_mtim;
+  return fmax(0.0, plm_clock_wall_s() - (double)changed.tv_sec - 1e-9 * (double)changed.tv_nsec);
 }
 
 plm_status plm_file_size(const char *path, uint64_t *size, struct plm_error *error)

@@ -76,5 +76,8 @@ bool plm_file_exists(const char *path);
 plm_status plm_file_look(const char *path, bool *exists, struct plm_error *error);
 /* Size in bytes; PLM_NOT_FOUND, PLM_IO. */
 plm_status plm_file_size(const char *path, uint64_t *size, struct plm_error *error);
+/* Seconds since the file was last changed, with fractions, by the wall clock; 0 if that is in the
+ * future. NAN without such a file. */
+double plm_file_age_s(const char *path);
 
 #endif

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -223,6 +224,13 @@ void plm_lock_release(struct plm_lock *lock)
   if (lock->second >= 0) close(lock->second);
   pthread_mutex_destroy(&lock->mutex);
   free(lock);
+}
+
+double plm_lock_age_s(const char *run, const char *name)
+{
+  char path[PLM_PATH_SIZE];
+  const double age_s = lock_path(path, run, name, NULL) == PLM_OK ? plm_file_age_s(path) : NAN;
+  return isnan(age_s) ? 0.0 : age_s;
 }
 
 plm_status plm_lock_holder(const char *run, const char *name, struct plm_lock_holder *holder,

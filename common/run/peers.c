@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "common/run/run.h"
@@ -38,10 +37,9 @@ plm_status plm_peers_write(const char *run, const char *role, const char *json,
 plm_status plm_peers_read(const char *run, const char *role, char **json, struct plm_error *error)
 {
   char path[PLM_PATH_SIZE];
-  struct stat info;
   size_t size;
   PLM_TRY(peers_path(path, run, role, "", error));
-  if (stat(path, &info) != 0 || time(NULL) - info.st_mtime > STALE_S)
+  if (!(plm_file_age_s(path) <= STALE_S))
     return plm_error_set(error, PLM_NOT_FOUND, "no %s reports its packers in %s", role, run);
   return plm_file_read(path, PEERS_LIMIT, json, &size, error);
 }

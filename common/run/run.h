@@ -47,6 +47,10 @@ struct plm_lock_holder {
 };
 plm_status plm_lock_holder(const char *run, const char *name, struct plm_lock_holder *holder,
                            struct plm_error *error);
+/* Seconds since NAME.lock was last taken, with fractions: how long its holder has run. This is the
+ * one age of a trainer and an evaluator against which their lines of metrics are compared, because
+ * both are times of the wall clock: an older line is of an earlier process. 0 without the file. */
+double plm_lock_age_s(const char *run, const char *name);
 
 /* Finds a folder previous-N whose move is not finished. A run folder that does not exist has none.
  */

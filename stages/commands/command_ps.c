@@ -8,6 +8,7 @@
 
 #include "common/base/json.h"
 #include "common/base/printable.h"
+#include "common/base/progress.h"
 #include "common/base/strict_json.h"
 #include "common/base/terminal.h"
 #include "common/base/text.h"
@@ -17,17 +18,6 @@
 #include "stages/supervisor/ps_rows.h"
 
 enum { WATCH_S = 1 };
-
-static void age_text(double seconds, char text[32])
-{
-  const long s = (long)seconds;
-  if (s < 60)
-    snprintf(text, 32, "%ld s", s);
-  else if (s < 3600)
-    snprintf(text, 32, "%ld min", s / 60);
-  else
-    snprintf(text, 32, "%ldh%02ldm", s / 3600, s / 60 % 60);
-}
 
 /* Tokens a second and the queue's length; "" if the row does not have them. */
 static void rate_text(const cJSON *row, char rate[32], char queue[32])
@@ -67,7 +57,7 @@ static void print_table(FILE *out, const cJSON *stages, bool color)
     const bool fatal = strcmp(state, "fatal") == 0, ready = strcmp(state, "ready") == 0;
     const char *paint = ready ? "\033[32m" : (fatal ? "\033[31m" : "\033[33m");
     snprintf(name, sizeof name, "%s.%.0f", stage, plm_json_number(row, "instance", 0.0));
-    age_text(plm_json_number(row, "age_s", 0.0), age);
+    plm_format_duration(plm_json_number(row, "age_s", 0.0), age);
     rate_text(row, rate, queue);
     ranks[0] = '\0';
     if (cJSON_HasObjectItem(row, "ranks"))
@@ -180,9 +170,8 @@ const struct plm_command plm_command_ps = {
         "Below a stage that is in back-off or has failed for good stands when and why it failed "
         "last.\n\n"
         "Below a trainer whose steps do not end stands what it does, for example \"waiting for "
-        "packers "
-        "60 s\" or \"no step for 3 min\". Below a stage whose process is stopped, \"stopped by a "
-        "signal\".\n\n"
+        "packers 1:00\" or \"no step for 3:05\". Below a stage whose process is stopped, "
+        "\"stopped by a signal\".\n\n"
         "--json prints an array of {stage, instance, node, pid, state, ready, restarts, age_s}, "
         "with rate, queue, standby and ranks where they are known, failed_at (seconds since "
         "1970) and cause after a failure, step_age_s (seconds since the last step) and activity.",

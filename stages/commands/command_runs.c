@@ -62,7 +62,7 @@ static plm_status summarise(const char *run, struct run_summary *summary, struct
     summary->tokens_per_second = plm_json_number(last, "tokens_per_second", NAN);
   }
   if (strcmp(summary->state, "running") == 0) {
-    plm_activity_read(run, -1, &summary->activity);
+    plm_activity_read(run, &summary->activity);
     summary->tokens_per_second = summary->activity.rate > 0 ? summary->activity.rate : NAN;
   }
   cJSON_Delete(last);

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include <cjson/cJSON.h>
 
@@ -53,18 +52,6 @@ static bool has_stage(const cJSON *rows, const char *stage)
   return false;
 }
 
-/* A lock file is written when the lock is taken. */
-static double lock_age_s(const char *run, const char *name)
-{
-  char file[64], path[PLM_PATH_SIZE];
-  struct stat info;
-  snprintf(file, sizeof file, "%s.lock", name);
-  if (plm_path_join(path, run, file, NULL) != PLM_OK || stat(path, &info) != 0) return 0.0;
-  const double taken_s = (double)info.st_mtim.tv_sec + 1e-9 * (double)info.st_mtim.tv_nsec;
-  const double age_s = plm_clock_wall_s() - taken_s;
-  return age_s > 0 ? age_s : 0.0;
-}
-
 void plm_ps_add_by_hand(const char *run, struct cJSON *rows)
 {
   for (size_t i = 0; i < sizeof consumers / sizeof consumers[0]; i++) {
@@ -76,31 +63,16 @@ void plm_ps_add_by_hand(const char *run, struct cJSON *rows)
     const bool ready = plm_peers_read(run, consumers[i], &peers, NULL) == PLM_OK;
     free(peers);
     add_row(rows, consumers[i], 0, holder.host, holder.pid, ready ? "ready" : "starting", ready,
-            lock_age_s(run, consumers[i]));
+            plm_lock_age_s(run, consumers[i]));
   }
 }
 
 /* ---- metrics ------------------------------------------------------------------------------- */
 
-/* The last line of a metrics file, or NULL if it is older than a process of age age_s. The caller
- * deletes it. */
-static cJSON *line_of(const char *run, const char *file, double age_s, double *line_age_s)
-{
-  char path[PLM_PATH_SIZE];
-  cJSON *line = NULL;
-  if (plm_path_join(path, run, file, NULL) != PLM_OK ||
-      plm_metrics_last(path, &line, NULL) != PLM_OK)
-    return NULL;
-  *line_age_s = plm_clock_wall_s() - plm_json_number(line, "time", 0.0);
-  if (*line_age_s <= age_s) return line;
-  cJSON_Delete(line);
-  return NULL;
-}
-
-static void add_trainer_metrics(const char *run, cJSON *row, double age_s)
+static void add_trainer_metrics(const char *run, cJSON *row)
 {
   struct plm_activity activity;
-  plm_activity_read(run, age_s, &activity);
+  plm_activity_read(run, &activity);
   if (activity.rate > 0.0) cJSON_AddNumberToObject(row, "rate", activity.rate);
   if (activity.stepped) cJSON_AddNumberToObject(row, "step_age_s", activity.age_s);
   if (activity.text[0] != '\0') cJSON_AddStringToObject(row, "activity", activity.text);
@@ -118,19 +90,18 @@ static size_t checkpoints_after(const char *run, double step)
   return later;
 }
 
-static void add_evaluator_metrics(const char *run, cJSON *row, double age_s)
+static void add_evaluator_metrics(const char *run, cJSON *row)
 {
   char path[PLM_PATH_SIZE];
-  double line_age_s;
-  cJSON *line = line_of(run, PLM_RUN_EVALUATOR_METRICS, age_s, &line_age_s), *last = NULL;
-  const double seconds = plm_json_number(line, "seconds", 0.0);
-  if (seconds > 0.0)
-    cJSON_AddNumberToObject(row, "rate", plm_json_number(line, "tokens", 0.0) / seconds);
-  cJSON_Delete(line);
-  /* checkpoints are evaluated in order: those after the last report wait, whichever process wrote
-   * it */
+  cJSON *last = NULL;
   if (plm_path_join(path, run, PLM_RUN_EVALUATOR_METRICS, NULL) == PLM_OK)
     (void)plm_metrics_last(path, &last, NULL);
+  const double seconds = plm_json_number(last, "seconds", 0.0);
+  const double age_s = plm_clock_wall_s() - plm_json_number(last, "time", 0.0);
+  if (seconds > 0.0 && age_s <= plm_lock_age_s(run, "evaluator"))
+    cJSON_AddNumberToObject(row, "rate", plm_json_number(last, "tokens", 0.0) / seconds);
+  /* checkpoints are evaluated in order: those after the last report wait, whichever process wrote
+   * it */
   cJSON_AddNumberToObject(row, "queue",
                           (double)checkpoints_after(run, plm_json_number(last, "step", -1.0)));
   cJSON_Delete(last);
@@ -142,10 +113,9 @@ void plm_ps_add_metrics(const char *run, struct cJSON *rows)
   cJSON_ArrayForEach(row, rows)
   {
     const char *stage = plm_json_string(row, "stage", "");
-    const double age_s = plm_json_number(row, "age_s", 0.0);
     if (!cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(row, "ready"))) continue;
-    if (strcmp(stage, "trainer") == 0) add_trainer_metrics(run, row, age_s);
-    if (strcmp(stage, "evaluator") == 0) add_evaluator_metrics(run, row, age_s);
+    if (strcmp(stage, "trainer") == 0) add_trainer_metrics(run, row);
+    if (strcmp(stage, "evaluator") == 0) add_evaluator_metrics(run, row);
   }
 }
 

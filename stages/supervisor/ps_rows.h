@@ -18,8 +18,8 @@ plm_status plm_ps_read(const char *run, struct cJSON **rows, struct plm_error *e
  * were started by hand, or a supervisor that was killed left them. */
 void plm_ps_add_by_hand(const char *run, struct cJSON *rows);
 /* Adds to the rows of the trainer and the evaluator what their metrics files have reported since
- * the row's process started. The trainer's rate counts real tokens, and falls while no step ends;
- * step_age_s is the time since its last step, and activity says what it waits for, if it does
+ * the row's process took its lock. The trainer's rate counts real tokens, and falls while no step
+ * ends; step_age_s is the time since its last step, and activity says what it waits for, if it does
  * (stages/views/run_activity.h).
  * The evaluator's is the rate of predicted tokens in its last evaluation; its queue is the number
  * of checkpoints that wait for evaluation. */

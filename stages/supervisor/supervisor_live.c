@@ -147,8 +147,7 @@ static void look_at_trainer(struct plm_supervisor *supervisor)
   for (size_t i = 0; i < supervisor->count; i++) {
     const struct supervised *stage = &supervisor->stages[i];
     if (stage->kind == PLM_KIND_TRAINER && stage->state == PLM_STAGE_READY)
-      plm_activity_read(supervisor->run, 1e-3 * (double)(plm_clock_ms() - stage->started_ms),
-                        &activity);
+      plm_activity_read(supervisor->run, &activity);
   }
   snprintf(facts->activity, sizeof facts->activity, "%s", activity.text);
 }

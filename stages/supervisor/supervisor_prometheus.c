@@ -114,9 +114,7 @@ static void set_activity(struct plm_supervisor *supervisor, const struct supervi
                          const char *instance)
 {
   struct plm_activity activity = {0};
-  if (stage->state == PLM_STAGE_READY)
-    plm_activity_read(supervisor->run, 1e-3 * (double)(plm_clock_ms() - stage->started_ms),
-                      &activity);
+  if (stage->state == PLM_STAGE_READY) plm_activity_read(supervisor->run, &activity);
   char word[PLM_ACTIVITY_TEXT]; /* without the time, which is the value */
   snprintf(word, sizeof word, "%.*s", (int)strcspn(activity.text, "0123456789"), activity.text);
   for (size_t end = strlen(word); end > 0 && word[end - 1] == ' ';) word[--end] = '\0';

@@ -33,11 +33,10 @@ struct signs {
   double limit_s;
 };
 
-static struct signs of_trainer(const struct plm_supervisor *supervisor,
-                               const struct supervised *stage, int64_t now_ms)
+static struct signs of_trainer(const struct plm_supervisor *supervisor)
 {
   struct plm_activity activity;
-  plm_activity_read(supervisor->run, 1e-3 * (double)(now_ms - stage->started_ms), &activity);
+  plm_activity_read(supervisor->run, &activity);
   const bool waits = activity.heard && activity.packers == 0;
   return (struct signs){
       .mark = activity.step,
@@ -117,7 +116,7 @@ static void kill_silent(struct plm_supervisor *supervisor, struct supervised *st
 static void look(struct plm_supervisor *supervisor, struct supervised *stage, int64_t now_ms,
                  cJSON *const peers[2])
 {
-  const struct signs signs = stage->kind == PLM_KIND_TRAINER ? of_trainer(supervisor, stage, now_ms)
+  const struct signs signs = stage->kind == PLM_KIND_TRAINER ? of_trainer(supervisor)
                              : stage->kind == PLM_KIND_EVALUATOR
                                  ? of_evaluator(supervisor)
                                  : of_packer(supervisor, stage, peers);

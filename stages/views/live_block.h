@@ -24,7 +24,7 @@ struct plm_live_facts {
   double loss;          /* nats; NAN: unknown, as below */
   double tokens_per_second;
   double left_s;
-  char activity[64];           /* shown instead of both if it is not "": "no step for 3 min" */
+  char activity[64];           /* shown instead of both if it is not "": "no step for 3:05" */
   double epoch;                /* 0 or NAN: not shown */
   struct plm_live_curve curve; /* of the loss */
   char warning[32];            /* a sign that training has gone wrong; "": none */

@@ -6,12 +6,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include <cjson/cJSON.h>
 
 #include "common/base/clock.h"
 #include "common/base/json.h"
+#include "common/base/progress.h"
 #include "common/base/strict_json.h"
 #include "common/run/log_tail.h"
 #include "common/run/run.h"
@@ -46,11 +46,12 @@ static void take_line(void *context, const char *text)
   cJSON_Delete(line);
 }
 
-static void read_steps(const char *run, double process_age_s, struct plm_activity *activity)
+static void read_steps(const char *run, struct plm_activity *activity)
 {
   static struct plm_tail tail; /* static because it is large; callers have one thread */
   struct steps steps = {0};
   char path[PLM_PATH_SIZE];
+  const double process_age_s = plm_lock_age_s(run, "trainer");
   activity->age_s = process_age_s;
   if (plm_path_join(path, run, PLM_RUN_TRAINER_METRICS, NULL) != PLM_OK) return;
   plm_tail_init(&tail, path, plm_tail_find(path, 0, STEPS));
@@ -67,8 +68,7 @@ static void read_steps(const char *run, double process_age_s, struct plm_activit
   activity->rate = steps.tokens_per_second * last_s / fmax(last_s, age_s);
 }
 
-/* ---- packers, checkpoints, the lock ------------------------------------------------------------
- */
+/* ---- packers and checkpoints ----------------------------------------------------------------- */
 
 static void read_packers(const char *run, struct plm_activity *activity)
 {
@@ -96,33 +96,13 @@ static bool saves(const char *run)
   return found;
 }
 
-/* A lock file is written when the lock is taken. */
-static double lock_age_s(const char *run)
-{
-  char path[PLM_PATH_SIZE];
-  struct stat info;
-  if (plm_path_join(path, run, "trainer.lock", NULL) != PLM_OK || stat(path, &info) != 0)
-    return 0.0;
-  return fmax(0.0, plm_clock_wall_s() - (double)info.st_mtim.tv_sec);
-}
-
 /* ---- text ------------------------------------------------------------------------------------ */
-
-static void duration(double seconds, char text[24])
-{
-  if (seconds < 120)
-    snprintf(text, 24, "%.0f s", seconds);
-  else if (seconds < 7200)
-    snprintf(text, 24, "%.0f min", seconds / 60);
-  else
-    snprintf(text, 24, "%.0f h", seconds / 3600);
-}
 
 static void describe(struct plm_activity *activity)
 {
   const double silence_s = fmax(SILENCE_S, SILENCE_STEPS * activity->step_s);
-  char time[24];
-  duration(activity->age_s, time);
+  char time[32];
+  plm_format_duration(activity->age_s, time);
   activity->text[0] = '\0';
   if (activity->heard && activity->packers == 0 && activity->age_s >= WAIT_S)
     snprintf(activity->text, sizeof activity->text, "waiting for packers %s", time);
@@ -132,10 +112,10 @@ static void describe(struct plm_activity *activity)
     snprintf(activity->text, sizeof activity->text, "no step for %s", time);
 }
 
-void plm_activity_read(const char *run, double process_age_s, struct plm_activity *activity)
+void plm_activity_read(const char *run, struct plm_activity *activity)
 {
   *activity = (struct plm_activity){0};
-  read_steps(run, process_age_s >= 0 ? process_age_s : lock_age_s(run), activity);
+  read_steps(run, activity);
   read_packers(run, activity);
   activity->saves = saves(run);
   describe(activity);

@@ -19,10 +19,10 @@ struct plm_activity {
   bool heard;     /* it has reported its packers in the last 10 s, as it does every second: */
   size_t packers; /* how many serve it */
   bool saves;     /* a checkpoint is being written */
-  char text[PLM_ACTIVITY_TEXT]; /* "waiting for packers 60 s", "no step for 3 min"; "": it trains */
+  char text[PLM_ACTIVITY_TEXT]; /* "waiting for packers 1:00", "no step for 3:05"; "": it trains */
 };
 
-/* process_age_s: how long the trainer has run; < 0: as long as trainer.lock exists. */
-void plm_activity_read(const char *run, double process_age_s, struct plm_activity *activity);
+/* Of the trainer that has taken trainer.lock last; its age is plm_lock_age_s. */
+void plm_activity_read(const char *run, struct plm_activity *activity);
 
 #endif

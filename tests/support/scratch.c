@@ -1,12 +1,15 @@
 /* Makes and removes the temporary folder of a test program. */
 #include "tests/support/scratch.h"
 
+#include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/clock.h"
 #include "common/base/file.h"
 #include "common/base/status.h"
 
@@ -53,6 +56,18 @@ void scratch_write(const char *path, const void *bytes, size_t size)
 {
   FILE *file = fopen(path, "we");
   PLM_ASSERT(file != NULL && fwrite(bytes, 1, size, file) == size && fclose(file) == 0);
+}
+
+void scratch_age(const char *path, double age_s)
+{
+  const double changed_s = plm_clock_wall_s() - age_s;
+  const double whole_s = floor(changed_s);
+  const struct timespec changed = {.tv_sec = (time_t)whole_s,
+                                   .tv_nsec = (long)(1e9 * (changed_s - whole_s))};
+  const struct timespec times[2] = {changed, changed};
+  FILE *file = fopen(path, "ae");
+  PLM_ASSERT(file != NULL && fclose(file) == 0);
+  PLM_ASSERT(utimensat(AT_FDCWD, path, times, 0) == 0);
 }
 
 unsigned scratch_mode(const char *parent, const char *name)

@@ -17,6 +17,10 @@ void scratch_run(char *run);
 /* Writes a file there, without waiting for the disk. */
 void scratch_write(const char *path, const void *bytes, size_t size);
 
+/* Says that a file, which is made if it is missing, was last changed so many seconds ago (fewer
+ * than 0: in the future). */
+void scratch_age(const char *path, double age_s);
+
 /* The permissions of FOLDER/NAME (or of the folder, if name is ""), with set-id and sticky bits.
  * Ends the process if there is no such file. */
 unsigned scratch_mode(const char *folder, const char *name);

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # A run whose processes are stopped by a signal: `ps`, `runs` and `doctor` say what it waits for, and the
-# supervisor kills a stage that gives no sign of life and starts it again.
+# supervisor kills a stage that gives no sign of life and starts it again. The test moves the times in the run
+# folder into the past instead of waiting until they are old.
 . "$PLM_ROOT/tests/support/lib.sh"
 
 small_corpus corpus
@@ -9,44 +10,60 @@ steps=(--set trainer.steps=1000000 --set trainer.checkpoint.every=1000000)
 
 pid_of() { plm-pipeline ps --run run --json | jq ".[] | select(.stage == \"$1\").pid"; }
 field() { [ "$(plm-pipeline ps --run run --json | jq -r ".[] | select(.stage == \"$1\").$2")" = "$3" ]; }
-tells() { plm-pipeline "${@:2}" >told 2>told.err; grep -qE -- "$1" told; }
-stepping() { plm-pipeline ps --run run --json | jq -e '.[] | select(.stage == "trainer") | .step_age_s < 10' >/dev/null; }
+tells() { # REGEX ARGUMENTS…: this command says it
+  plm-pipeline "${@:2}" >told 2>told.err || true
+  grep -qE -- "$1" told || fail "plm-pipeline ${*:2}: $(cat told told.err)"
+}
+# null is less than any number
+stepping() { plm-pipeline ps --run run --json | jq -e '.[] | select(.stage == "trainer") | (.step_age_s // 99) < 10' >/dev/null; }
+start() { # ARGUMENTS…
+  plm-pipeline up pipeline.yaml "$@" "${steps[@]}" >up.out 2>up.err </dev/null &
+  up=$!
+}
+stop() {
+  expect 0 plm-pipeline down --run run
+  wait "$up" || true
+}
 
-# ---- without a watchdog, everybody tells -----------------------------------------------------------------
-plm-pipeline up pipeline.yaml "${steps[@]}" --set supervisor.silent_s=0 >up.out 2>up.err </dev/null &
-up=$!
+# ---- without packers, everybody says so, also before the first step ----------------------------------------
+start trainer --set supervisor.silent_s=0
+wait_for 120 field trainer ready true
+touch -d '1 minute ago' run/trainer.lock
+tells 'trainer.0: waiting for packers 1:[0-9]+$' ps --run run
+tells 'waiting for packers 1:[0-9]+$' runs .
+tells 'warning +run +trainer.0 .*waiting for packers 1:' doctor pipeline.yaml -q
+stop
+
+# ---- without a watchdog, everybody tells of stages that are stopped ----------------------------------------
+start --set supervisor.silent_s=0
 wait_for 120 stepping
 expect 0 plm-pipeline doctor pipeline.yaml -q
 ! grep -q ' run ' out || fail "doctor finds something in a healthy run: $(cat out)"
-packer=$(pid_of packer)
-kill -STOP "$packer"
-wait_for 120 tells 'trainer.0: waiting for packers [0-9]+ s' ps --run run
-says told 'packer.0: stopped by a signal'
-tells 'waiting for packers' runs . || fail "runs: $(cat told told.err)"
-tells 'warning +run +trainer.0 .*waiting for packers' doctor pipeline.yaml -q || fail "doctor: $(cat told told.err)"
-says told 'warning +run +packer.0 .*stopped by a signal'
-kill -CONT "$packer"
+wait_for 120 grep -q pid run/peers.trainer.json # it tells each second who serves it
+packer=$(pid_of packer) trainer=$(pid_of trainer)
+kill -STOP "$packer" "$trainer"
+until_stopped "$packer"
+until_stopped "$trainer"
+tells 'packer.0: stopped by a signal' ps --run run
+says told 'trainer.0: stopped by a signal'
+tells 'warning +run +packer.0 .*stopped by a signal' doctor pipeline.yaml -q
+jq -c '.time -= 60' run/trainer.jsonl >aged
+cat aged >run/trainer.jsonl # the same file, which is locked
+touch -d '1 hour ago' run/trainer.lock
+tells 'no step for 1:[0-9]+$' runs .
+kill -CONT "$packer" "$trainer"
 wait_for 120 stepping
-trainer=$(pid_of trainer)
-kill -STOP "$trainer"
-wait_for 120 tells 'no step for [0-9]+ s' runs .
-tells 'trainer.0: stopped by a signal' ps --run run || fail "ps: $(cat told told.err)"
-kill -CONT "$trainer"
-wait_for 120 stepping
-expect 0 plm-pipeline down --run run
-wait "$up" || true
+stop
 
-# ---- with one, they are killed and started again ---------------------------------------------------------
-plm-pipeline up pipeline.yaml "${steps[@]}" --set supervisor.silent_s=3 >up.out 2>up.err </dev/null &
-up=$!
+# ---- with one, they are killed and started again -----------------------------------------------------------
+start --set supervisor.silent_s=3
+wait_for 120 stepping
+kill -STOP "$(pid_of packer)" "$(pid_of evaluator)" "$(pid_of trainer)"
 for stage in packer evaluator trainer; do
-  wait_for 120 stepping
-  kill -STOP "$(pid_of $stage)"
   wait_for 120 field $stage restarts 1
   wait_for 120 field $stage ready true
   says up.err "$stage.0 has given no sign of life for [0-9]+ s .supervisor.silent_s.: killing it"
   says up.err "$stage.0 gave no sign of life and was killed; restarting it"
 done
 wait_for 120 stepping
-expect 0 plm-pipeline down --run run
-wait "$up" || true
+stop

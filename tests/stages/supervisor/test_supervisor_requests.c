@@ -127,7 +127,7 @@ static void a_request_is_a_line(void **state)
 static void ps_tells_of_each_stage(void **state)
 {
   struct plm_supervisor *supervisor = *state;
-  char host[256] = "", expected[2048];
+  char host[256] = "", expected[2048], path[PLM_PATH_SIZE];
   gethostname(host, sizeof host - 1);
   struct supervised *trainer = add(supervisor, PLM_KIND_TRAINER, READY);
   struct supervised *evaluator = add(supervisor, PLM_KIND_EVALUATOR, AGAIN);
@@ -138,6 +138,8 @@ static void ps_tells_of_each_stage(void **state)
   trainer->gang = true;
   ((struct plm_config *)supervisor->config)->trainer.ranks = 6;
   trainer->started_ms = plm_clock_ms() - 5000000;
+  assert_int_equal(plm_path_join(path, supervisor->run, "trainer.lock", NULL), PLM_OK);
+  scratch_age(path, 5000);
   evaluator->started_ms = 1; /* without a process it has no age */
   leaving->removed = gone->removed = true;
   leaving->started_ms = plm_clock_ms() + 1000000;
@@ -151,7 +153,7 @@ static void ps_tells_of_each_stage(void **state)
            "{\"ok\":true,\"stages\":["
            "{\"stage\":\"trainer\",\"instance\":0,\"node\":\"%s\",\"pid\":77,\"state\":\"ready\","
            "\"ready\":true,\"restarts\":2,\"age_s\":5,\"ranks\":6,"
-           "\"activity\":\"no step for 83 min\"},"
+           "\"activity\":\"no step for 1:23:20\"},"
            "{\"stage\":\"evaluator\",\"instance\":0,\"node\":\"%s\",\"pid\":0,"
            "\"state\":\"%s\",\"ready\":false,\"restarts\":0,\"age_s\":0},"
            "{\"stage\":\"packer\",\"instance\":0,\"node\":\"%s\",\"pid\":0,"

@@ -12,6 +12,7 @@
 
 #include "common/base/clock.h"
 #include "common/run/run.h"
+#include "tests/support/scratch.h"
 #include "tests/support/supervisor_case.h"
 
 enum { SILENT_MS = 300000 };
@@ -72,11 +73,11 @@ static void write_in_run(const struct plm_supervisor *supervisor, const char *na
 }
 
 /* A step of the present process, which took so many milliseconds. */
-static void step(const struct plm_supervisor *supervisor, struct supervised *stage, int number,
-                 int step_ms)
+static void step(const struct plm_supervisor *supervisor, int number, int step_ms)
 {
-  char line[128];
-  stage->started_ms = plm_clock_ms() - 3600000;
+  char line[128], path[PLM_PATH_SIZE];
+  assert_int_equal(plm_path_join(path, supervisor->run, "trainer.lock", NULL), PLM_OK);
+  scratch_age(path, 3600);
   snprintf(line, sizeof line, "{\"step\":%d,\"step_ms\":%d,\"time\":%.3f}\n", number, step_ms,
            plm_clock_wall_s() - 1);
   write_in_run(supervisor, PLM_RUN_TRAINER_METRICS, line);
@@ -101,7 +102,7 @@ static void a_trainer_without_steps_is_killed(void **state)
   struct supervised *trainer = add(supervisor, PLM_KIND_TRAINER);
   char text[96];
   int status;
-  step(supervisor, trainer, 7, 100);
+  step(supervisor, 7, 100);
   write_in_run(supervisor, "peers.trainer.json", "[{}]");
   assert_false(is_killed_after(supervisor, trainer, SILENT_MS - 1));
   assert_true(is_killed_after(supervisor, trainer, SILENT_MS));
@@ -123,9 +124,9 @@ static void what_excuses_a_trainer(void **state)
   write_in_run(supervisor, "peers.trainer.json", "[{}]");
   assert_false(
       is_killed_after(supervisor, trainer, SILENT_MS)); /* no step yet: it starts or tunes */
-  step(supervisor, trainer, 7, 20000);                  /* twenty steps are 400 s */
+  step(supervisor, 7, 20000);                           /* twenty steps are 400 s */
   assert_false(is_killed_after(supervisor, trainer, 399999));
-  step(supervisor, trainer, 7, 100);
+  step(supervisor, 7, 100);
   write_in_run(supervisor, "peers.trainer.json", "[]"); /* it waits for packers */
   assert_false(is_killed_after(supervisor, trainer, SILENT_MS));
   write_in_run(supervisor, "peers.trainer.json", "[{}]");
@@ -152,7 +153,7 @@ static void a_broken_disk_excuses(void **state)
   struct plm_supervisor *supervisor = *state;
   struct supervised *trainer = add(supervisor, PLM_KIND_TRAINER);
   char path[PLM_PATH_SIZE];
-  step(supervisor, trainer, 7, 100);
+  step(supervisor, 7, 100);
   write_in_run(supervisor, "peers.trainer.json", "[{}]");
   assert_int_equal(plm_path_join(path, supervisor->run, "supervisor.probe", NULL), PLM_OK);
   assert_int_equal(mkdir(path, 0755), 0);

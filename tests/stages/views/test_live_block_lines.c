@@ -93,12 +93,12 @@ static void a_silence_replaces_the_speed(void **state)
   (void)state;
   struct plm_live_facts facts = some_facts();
   struct plm_live_line lines[PLM_LIVE_LINES];
-  snprintf(facts.activity, sizeof facts.activity, "no step for 3 min");
+  snprintf(facts.activity, sizeof facts.activity, "no step for 3:05");
   plm_live_compose(&facts, 50, false, lines);
-  assert_string_equal(lines[0].text, "[####....]  58 %  step 174/300  no step for 3 min");
+  assert_string_equal(lines[0].text, "[#####....]  58 %  step 174/300  no step for 3:05");
   facts.step = 0;
   plm_live_compose(&facts, 79, false, lines);
-  assert_string_equal(lines[0].text, "starting: 2 of 3 stages are ready, no step for 3 min");
+  assert_string_equal(lines[0].text, "starting: 2 of 3 stages are ready, no step for 3:05");
 }
 
 static void before_the_first_step_it_waits(void **state)
