@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -45,10 +46,45 @@ static void a_name_that_cannot_be_looked_up_is_an_error(void **state)
   free(bytes);
 }
 
+static int interruptions, locks;
+
+/* Takes the place of libc's function in this program. */
+int flock(int descriptor, int operation)
+{
+  (void)descriptor;
+  assert_int_equal(operation, LOCK_EX);
+  locks++;
+  errno = EINTR;
+  return interruptions-- > 0 ? -1 : 0;
+}
+
+static void a_signal_does_not_replace_the_lock(void **state)
+{
+  (void)state;
+  interruptions = 2;
+  locks = 0;
+  assert_int_equal(plm_file_replace(scratch_path("locked"), "x", 1, 0644, NULL), PLM_OK);
+  assert_int_equal(locks, 3);
+}
+
+/* A name without a folder is one of the working folder. */
+static void a_file_of_the_working_folder_is_replaced(void **state)
+{
+  (void)state;
+  const int before = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  assert_int_equal(chdir(scratch_directory()), 0);
+  assert_int_equal(plm_file_replace("here", "x", 1, 0640, NULL), PLM_OK);
+  assert_int_equal(scratch_mode(scratch_directory(), "here") & ~0640u, 0);
+  assert_int_equal(fchdir(before), 0);
+  close(before);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_name_that_cannot_be_looked_up_is_an_error),
+      cmocka_unit_test(a_signal_does_not_replace_the_lock),
+      cmocka_unit_test(a_file_of_the_working_folder_is_replaced),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

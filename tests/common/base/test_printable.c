@@ -66,6 +66,40 @@ static void characters_are_cut_whole(void **state)
   assert_string_equal(plm_printable(out, 1, "a", PLM_PRINTABLE_LINE), "");
 }
 
+/* The first and the last character of each range that is escaped, and their neighbours. */
+static void each_range_of_unsafe_characters_has_its_bounds(void **state)
+{
+  static const struct {
+    const char *text;
+    bool safe;
+  } bounds[] = {
+      {"\x1f", false},     {" ", true},         {"~", true},          {"\x7f", false},
+      {"\xc2\x80", false}, {"\xc2\x9f", false}, {"\u00a0", true},     {"\u061b", true},
+      {"\u061c", false},   {"\u061d", true},    {"\u200d", true},     {"\u200e", false},
+      {"\u200f", false},   {"\u2010", true},    {"\u2027", true},     {"\u2028", false},
+      {"\u202e", false},   {"\u202f", true},    {"\u2065", true},     {"\u2066", false},
+      {"\u2069", false},   {"\u206a", true},    {"\U0001202e", true}, {"\U0010ffff", true},
+  };
+  (void)state;
+  for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++) {
+    char out[32], expected[32] = "";
+    for (const char *byte = bounds[i].text; *byte != '\0' && !bounds[i].safe; byte++)
+      snprintf(expected + strlen(expected), 5, "\\x%02x", (unsigned)(unsigned char)*byte);
+    plm_printable(out, sizeof out, bounds[i].text, PLM_PRINTABLE_LINES);
+    assert_string_equal(out, bounds[i].safe ? bounds[i].text : expected);
+  }
+}
+
+static void what_is_printed_is_printable(void **state)
+{
+  (void)state;
+  captured_begin(STDOUT_FILENO);
+  plm_print(stdout, "%s: %d\n\t%s\n", "a\033b", 3, "\xff");
+  plm_print(stdout, "%s", "");
+  fflush(stdout);
+  assert_string_equal(captured_end(), "a\\x1bb: 3\n\t\\xff\n");
+}
+
 static void errors_and_log_lines_are_printable(void **state)
 {
   (void)state;
@@ -155,6 +189,8 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(unsafe_characters_are_written_as_numbers),
       cmocka_unit_test(characters_are_cut_whole),
+      cmocka_unit_test(each_range_of_unsafe_characters_has_its_bounds),
+      cmocka_unit_test(what_is_printed_is_printable),
       cmocka_unit_test(errors_and_log_lines_are_printable),
       cmocka_unit_test(printed_json_is_utf8),
       cmocka_unit_test(the_environment_says_whether_a_terminal_shows_utf8),
