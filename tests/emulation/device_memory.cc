@@ -57,9 +57,13 @@ namespace
 constexpr size_t RESERVED = (size_t)64 << 30, PAGE = 4096, HUGE_PAGE = (size_t)2 << 20;
 char *range;
 size_t used;
-std::map<const char *, size_t> buffers; /* and their bytes */
-int key = -1;                           /* of the range; -1 if there is none */
-thread_local int reaching;              /* Reaches that exist; they may be nested */
+struct Buffer {
+  size_t bytes;
+  void *handle; /* allocated by malloc, so that a test finds the buffer if it is not released */
+};
+std::map<const char *, Buffer> buffers;
+int key = -1;              /* of the range; -1 if there is none */
+thread_local int reaching; /* Reaches that exist; they may be nested */
 
 void set_open(bool open)
 {
@@ -110,7 +114,7 @@ void *device_allocate(size_t bytes)
   if (room_for(bytes) > RESERVED - used) return nullptr;
   char *buffer = range + used;
   used += room_for(bytes);
-  buffers[buffer] = bytes;
+  buffers[buffer] = {bytes, malloc(1)};
   const Reach reach;
   memset(buffer, 0xff, bytes);
   for (size_t i = bytes; i < room_for(bytes); i++) buffer[i] = behind(i);
@@ -125,11 +129,12 @@ void device_release(void *released)
   {
     const Reach reach;
     const char *buffer = found->first;
-    for (size_t i = found->second; i < room_for(found->second); i++)
+    const size_t bytes = found->second.bytes;
+    for (size_t i = bytes; i < room_for(bytes); i++)
       if (buffer[i] != behind(i))
-        stop("a write %zu bytes beyond the end of a buffer of %zu bytes", i - found->second,
-             found->second);
+        stop("a write %zu bytes beyond the end of a buffer of %zu bytes", i - bytes, bytes);
   }
+  free(found->second.handle);
   buffers.erase(found);
   if (!buffers.empty()) return;
   madvise(range, used,
@@ -145,6 +150,7 @@ void device_size(uint64_t *free_bytes, uint64_t *total_bytes)
 
 void device_forget()
 {
+  for (const auto &each : buffers) free(each.second.handle);
   buffers.clear();
   if (used > 0) madvise(range, used, MADV_DONTNEED);
   used = 0;

@@ -352,7 +352,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
 {
-  *event = new Event{nullptr, 0, (flags & cudaEventDisableTiming) == 0, nullptr};
+  *event = new Event{{}, nullptr, 0, (flags & cudaEventDisableTiming) == 0, nullptr};
   return result(cudaSuccess);
 }
 

@@ -41,13 +41,26 @@ namespace plm::emulation
 
 typedef std::function<void()> Work;
 
-struct Graph {
+/* What the caller has to destroy. It is allocated by malloc, so that a test finds what is not
+ * (tests/support/checked_memory.h). */
+struct Handle {
+  static void *operator new(size_t bytes)
+  {
+    return malloc(bytes);
+  }
+  static void operator delete(void *handle)
+  {
+    free(handle);
+  }
+};
+
+struct Graph : Handle {
   std::vector<Work> works;
   bool invalid = false; /* the capture of it has failed */
 };
 
 /* Its virtual functions are what an emulated library in another shared object calls. */
-class Stream
+class Stream : public Handle
 {
 public:
   virtual ~Stream() = default;
@@ -97,7 +110,7 @@ private:
   void trace_exchanges(uint64_t count);
 };
 
-struct Event {
+struct Event : Handle {
   Stream *stream;
   uint64_t count;               /* what the stream had been sent when the event was recorded */
   bool timed;                   /* made without cudaEventDisableTiming */
