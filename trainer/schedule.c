@@ -26,6 +26,10 @@ static double shape_after_warmup(const struct plm_config_schedule *schedule, uin
 double plm_schedule_learning_rate(const struct plm_config_schedule *schedule, uint64_t steps,
                                   uint64_t s)
 {
+  if (schedule->name == PLM_SCHEDULE_RANGE_TEST)
+    return s + 1 >= steps
+               ? 1
+               : pow(schedule->min_lr_fraction, (double)(steps - 1 - s) / (double)(steps - 1));
   const double factor = s < schedule->warmup_steps
                             ? (double)(s + 1) / (double)schedule->warmup_steps
                             : shape_after_warmup(schedule, steps, s);

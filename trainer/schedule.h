@@ -13,7 +13,8 @@
 #include "common/config/config.h"
 
 /* Factor f of all learning rates: (s+1)/W during warm-up, then the shape that schedule->name says;
- * returned as f (1 - min_lr_fraction) + min_lr_fraction. steps is the run's number of steps. */
+ * returned as f (1 - min_lr_fraction) + min_lr_fraction. range_test has neither warm-up nor that
+ * form: it grows from min_lr_fraction to 1 at the last step. steps is the run's number of steps. */
 double plm_schedule_learning_rate(const struct plm_config_schedule *schedule, uint64_t steps,
                                   uint64_t s);
 

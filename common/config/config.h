@@ -27,7 +27,12 @@
 enum plm_rate_scope { PLM_RATE_CHUNK, PLM_RATE_BATCH };
 enum plm_optimizer_name { PLM_OPTIMIZER_MUON, PLM_OPTIMIZER_ADAMW };
 enum plm_muon_scale { PLM_MUON_MATCH_ADAMW, PLM_MUON_SPECTRAL };
-enum plm_schedule_name { PLM_SCHEDULE_WSD, PLM_SCHEDULE_LINEAR, PLM_SCHEDULE_COSINE };
+enum plm_schedule_name {
+  PLM_SCHEDULE_WSD,
+  PLM_SCHEDULE_LINEAR,
+  PLM_SCHEDULE_COSINE,
+  PLM_SCHEDULE_RANGE_TEST
+};
 /* How a rank rounds its sum of gradients before it sends it to the others. */
 enum plm_compress { PLM_COMPRESS_NONE, PLM_COMPRESS_BF16 };
 enum plm_restart { PLM_RESTART_NO, PLM_RESTART_ON_FAILURE, PLM_RESTART_ALWAYS };

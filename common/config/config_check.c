@@ -358,6 +358,19 @@ const char *plm_config_schedule_fault(const struct plm_config *config,
   return decay == 0 || rise > steps ? warmup : cooldown;
 }
 
+static void check_range_test(struct plm_loader *loader)
+{
+  const struct plm_config_schedule *schedule = &loader->config->trainer.schedule;
+  static const char key[] = "trainer.schedule.min_lr_fraction";
+  if (bad(loader, "trainer.schedule.name") || bad(loader, key) ||
+      schedule->name != PLM_SCHEDULE_RANGE_TEST || schedule->min_lr_fraction > 0)
+    return;
+  plm_problems_add(loader->problems, place_of(loader, key, "trainer.schedule.name"),
+                   "%s: must be above 0 for range_test, which begins with this fraction; for "
+                   "example 1e-6",
+                   key);
+}
+
 void plm_config_check_schedule(struct plm_loader *loader)
 {
   char message[PLM_CONFIG_FAULT_SIZE];
@@ -375,6 +388,7 @@ void plm_config_check(struct plm_loader *loader)
   plm_presets_settle(loader);
   settle_shares(loader);
   settle_schedule(loader);
+  check_range_test(loader);
   check_model(loader);
   check_objective(loader);
   check_ranks(loader);

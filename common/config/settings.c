@@ -10,7 +10,7 @@
 const char *const plm_rate_scope_names[] = {"chunk", "batch", NULL};
 const char *const plm_optimizer_names[] = {"muon", "adamw", NULL};
 const char *const plm_muon_scale_names[] = {"match_adamw", "spectral", NULL};
-const char *const plm_schedule_names[] = {"wsd", "linear", "cosine", NULL};
+const char *const plm_schedule_names[] = {"wsd", "linear", "cosine", "range_test", NULL};
 const char *const plm_compress_names[] = {"none", "bf16", NULL};
 const char *const plm_restart_names[] = {"no", "on-failure", "always", NULL};
 
@@ -276,7 +276,8 @@ static const struct plm_setting settings[] = {
   ROW("trainer.schedule.name", CHOICE, trainer.schedule.name, "", "wsd",
       .choices = plm_schedule_names, CHANGES,
       .help = "Shape of the learning-rate schedule after the warm-up. wsd: constant, then linear "
-              "to the end."),
+              "to the end. range_test: no warm-up; grows exponentially from min_lr_fraction to 1, "
+              "to find a learning rate (`up --find-lr`)."),
   ROW("trainer.schedule.warmup_steps", U64, trainer.schedule.warmup_steps, "steps", "20",
       NUMBER(0, STEPS_MAX), .flags = PLM_SETTING_SHARE, CHANGES,
       .help = "Steps of linear warm-up, or a share of trainer.steps. If it is not set and the "

@@ -8,6 +8,7 @@
 #include "common/run/run.h"
 #include "stages/commands/behind.h"
 #include "stages/commands/command.h"
+#include "stages/commands/find_lr.h"
 #include "stages/supervisor/gang_command.h"
 #include "stages/supervisor/run_corpora.h"
 #include "stages/supervisor/run_ports.h"
@@ -26,6 +27,13 @@ static const struct plm_option options[] = {
      "this checkpoint of the run"},
     {0, "dry-run", NULL,
      "print graph, command lines, memory, disk, cores and ports; change nothing"},
+    {0, "find-lr", NULL,
+     "train a short run of its own whose learning rates grow from step to step, draw the loss, and "
+     "suggest rates; the run itself is not started"},
+    {0, "lr-range", "LOW:HIGH",
+     "with --find-lr: from which trainer.optimizer.lr_hidden to which (default 1e-6:1); the other "
+     "rates keep their ratio to it"},
+    {0, "lr-steps", "N", "with --find-lr: number of steps, 10 to 100000 (default 100)"},
     {0, NULL, NULL, NULL},
 };
 
@@ -206,11 +214,41 @@ static plm_status run_behind(const struct plm_command_context *context, struct p
   return PLM_OK;
 }
 
+/* --find-lr starts no run, so it goes with no option that says how to start one. */
+static plm_status find_rates(const struct plm_command_context *context, struct plm_error *error)
+{
+  static const char *const others[] = {"detach", "wait", "scale", "resume", "dry-run"};
+  const struct plm_arguments *arguments = context->arguments;
+  struct plan plan = {0};
+  struct plm_find_lr find;
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+    if (plm_arguments_has(arguments, others[i]))
+      return plm_error_set(error, PLM_USAGE,
+                           "--find-lr starts no run, so --%s has no meaning; "
+                           "leave it out",
+                           others[i]);
+  PLM_TRY(plm_find_lr_options(arguments, &find, error));
+  PLM_TRY(read_plan(context, &plan, error));
+  plm_status status = PLM_OK;
+  for (int kind = 0; kind < PLM_KIND_COUNT && status == PLM_OK; kind++)
+    if (!plan.chosen[kind])
+      status = plm_error_set(error, PLM_USAGE,
+                             "--find-lr takes no stages; name only the "
+                             "configuration");
+  if (status == PLM_OK) status = plm_find_lr(context, &find, &plan.config, error);
+  plm_config_deinit(&plan.config);
+  return status;
+}
+
 static plm_status up(const struct plm_command_context *context, struct plm_error *error)
 {
   struct plan plan = {0};
   int exit_code = 0;
   plm_status status;
+  if (plm_arguments_has(context->arguments, "find-lr")) return find_rates(context, error);
+  if (plm_arguments_has(context->arguments, "lr-range") ||
+      plm_arguments_has(context->arguments, "lr-steps"))
+    return plm_error_set(error, PLM_USAGE, "--lr-range and --lr-steps need --find-lr");
   PLM_TRY(read_plan(context, &plan, error));
   if (plm_arguments_has(context->arguments, "dry-run")) {
     struct plm_prepared prepared;
@@ -246,7 +284,11 @@ const struct plm_command plm_command_up = {
         "130 after Ctrl-C, 143 after SIGTERM or `down`; after a failure 2, 4, 5 or 6 "
         "if the failed stage exited with it, otherwise 1. 5: a value was not finite, or an error "
         "came twice at the same step. 6: a cause that may pass did not pass within "
-        "supervisor.wait_s.",
+        "supervisor.wait_s.\n\n"
+        "--find-lr prints the smoothed loss over the learning rate and two suggestions: where the "
+        "loss falls fastest, and a tenth of the rate with the least loss. It stops early when the "
+        "loss exceeds four times its least value. --json prints {lr_hidden, smoothed_loss, "
+        "diverged, steepest_descent, minimum_tenth}.",
     .options = options,
     .run = up,
 };

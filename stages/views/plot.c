@@ -127,8 +127,9 @@ static void find_margin(struct canvas *canvas)
   }
 }
 
-static void print_canvas(FILE *out, const struct canvas *canvas, bool color)
+static void print_canvas(FILE *out, const struct canvas *canvas, const struct plm_plot *plot)
 {
+  const bool color = plot->color;
   for (int row = 0; row < canvas->rows; row++) {
     if (has_label(canvas, row))
       fprintf(out, "%*.4g |", canvas->margin - 2, value_of(canvas, row));
@@ -141,8 +142,9 @@ static void print_canvas(FILE *out, const struct canvas *canvas, bool color)
     fputc('\n', out);
   }
   char first[32], last[32];
-  const int first_length = snprintf(first, sizeof first, "%g", canvas->x0);
-  snprintf(last, sizeof last, "%g", canvas->x1);
+  const int first_length =
+      snprintf(first, sizeof first, "%g", plot->logarithmic ? pow(10, canvas->x0) : canvas->x0);
+  snprintf(last, sizeof last, "%g", plot->logarithmic ? pow(10, canvas->x1) : canvas->x1);
   fprintf(out, "%*s%s%*s\n", canvas->margin, "", first, canvas->columns - first_length, last);
 }
 
@@ -176,7 +178,7 @@ void plm_plot_draw(FILE *out, const struct plm_plot *plot)
       for (int x = 0; x < 2 * canvas.columns; x += 4)
         put_dot(&canvas, x, dot_y(&canvas, plot->level), 0);
     for (size_t s = 0; s < plot->count; s++) draw_series(&canvas, &plot->series[s], (int)s + 1);
-    print_canvas(out, &canvas, plot->color);
+    print_canvas(out, &canvas, plot);
   } else {
     fprintf(out, "%*sno values yet\n", MARGIN, "");
   }

@@ -20,6 +20,7 @@ struct plm_plot {
   double level;            /* a dotted horizontal line; NAN for none */
   const char *level_label; /* in the heading */
   int columns, rows;       /* of the whole drawing, labels included */
+  bool logarithmic;        /* x is the logarithm to base 10 of what the axis shows */
   bool color;
 };
 

@@ -40,6 +40,16 @@ static void learning_rate_follows_its_shape(void **state)
   assert_near(plm_schedule_learning_rate(&cosine, 100, 0), 1);
   assert_near(plm_schedule_learning_rate(&cosine, 100, 50), 0.5);
   assert_near(plm_schedule_learning_rate(&cosine, 300, 100), 0.75);
+
+  /* no warm-up, whatever warmup_steps says */
+  const struct plm_config_schedule range = {
+      .name = PLM_SCHEDULE_RANGE_TEST, .warmup_steps = 3, .min_lr_fraction = 1e-6};
+  assert_near(plm_schedule_learning_rate(&range, 7, 0), 1e-6);
+  assert_near(plm_schedule_learning_rate(&range, 7, 1), 1e-5);
+  assert_near(plm_schedule_learning_rate(&range, 7, 5), 0.1);
+  assert_true(plm_schedule_learning_rate(&range, 7, 6) == 1);
+  assert_true(plm_schedule_learning_rate(&range, 7, 7) == 1);
+  assert_true(plm_schedule_learning_rate(&range, 1, 0) == 1);
 }
 
 static void mask_rate_is_linear_then_constant(void **state)

@@ -119,6 +119,9 @@ static const struct wrong wrongs[] = {
      {"pipeline.yaml:2:37: model.attention.window.steps: this share of trainer.steps is "
       "10000000000 "
       "steps, but 4294967295 are the most"}},
+    {"trainer: {schedule: {name: range_test}}\n",
+     {"pipeline.yaml:1:28: trainer.schedule.min_lr_fraction: must be above 0 for range_test, which "
+      "begins with this fraction; for example 1e-6"}},
     {"seed: 18446744073709551616\n",
      {"pipeline.yaml:1:7: seed: 18446744073709551616 is out of range: must be at least 0 and at "
       "most 18446744073709551615"}},

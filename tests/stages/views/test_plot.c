@@ -50,6 +50,11 @@ static void curves_have_axes_and_a_legend(void **state)
   static const double wide[] = {-1.2345e-05, 0, 0, 0, 1.2345e-05};
   plot.series = &(struct plm_series){"long labels", x, wide, 5};
   draw("long labels", plot);
+  static const double decades[] = {-6, -4.5, -3, -1.5, 0};
+  plot.series = &(struct plm_series){"logarithmic", decades, rising, 5};
+  plot.logarithmic = true;
+  draw("a logarithmic axis", plot);
+  plot.logarithmic = false;
   plot.count = 0;
   draw("no series", plot);
   expected_file("stages/views/plot/curves", captured_end());

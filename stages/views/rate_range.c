@@ -1,0 +1,62 @@
+/* Smooths the loss and finds its steepest descent. */
+#include "stages/views/rate_range.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static const double weight = 0.9; /* of the mean so far */
+enum { DIVERGED = 4 /* times the least value */, FEWEST = 10 /* steps */ };
+
+static bool grow(struct plm_rate_range *range)
+{
+  const size_t capacity = range->capacity > 0 ? 2 * range->capacity : 128;
+  double *rates = realloc(range->rates, capacity * sizeof *rates);
+  if (rates != NULL) range->rates = rates;
+  double *smoothed = realloc(range->smoothed, capacity * sizeof *smoothed);
+  if (smoothed != NULL) range->smoothed = smoothed;
+  if (rates == NULL || smoothed == NULL) return false;
+  range->capacity = capacity;
+  return true;
+}
+
+void plm_rate_range_add(struct plm_rate_range *range, double rate, double loss)
+{
+  if (range->diverged || range->failed) return;
+  if (!isfinite(loss)) {
+    range->diverged = true;
+    return;
+  }
+  if (range->count == range->capacity && !grow(range)) {
+    range->failed = true;
+    return;
+  }
+  const size_t i = range->count++;
+  range->mean = weight * range->mean + (1 - weight) * loss;
+  range->rates[i] = rate;
+  range->smoothed[i] = range->mean / (1 - pow(weight, (double)i + 1));
+  if (range->smoothed[i] < range->smoothed[range->best]) range->best = i;
+  range->diverged = range->smoothed[i] > DIVERGED * range->smoothed[range->best];
+}
+
+void plm_rate_range_deinit(struct plm_rate_range *range)
+{
+  free(range->rates);
+  free(range->smoothed);
+  *range = (struct plm_rate_range){0};
+}
+
+bool plm_rate_range_suggest(const struct plm_rate_range *range,
+                            struct plm_rate_suggestion *suggestion)
+{
+  double least = 0; /* difference over two steps, which are equally far apart in log(rate) */
+  if (range->count < FEWEST) return false;
+  for (size_t i = range->count / FEWEST; i < range->best; i++) {
+    if (i == 0) continue;
+    const double difference = range->smoothed[i + 1] - range->smoothed[i - 1];
+    if (difference >= least) continue;
+    least = difference;
+    suggestion->steepest = range->rates[i];
+  }
+  suggestion->tenth = range->rates[range->best] / 10;
+  return least < 0;
+}
