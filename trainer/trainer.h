@@ -20,6 +20,7 @@
 #include "common/feed/feed_run.h"
 #include "common/model/model.h"
 #include "common/run/run.h"
+#include "common/run/run_pulse.h"
 #include "common/wire/announce.h"
 #include "trainer/clip.h"
 #include "trainer/data_mixture.h"
@@ -43,7 +44,8 @@ struct plm_trainer {
   const char *run;                 /* its folder */
   struct plm_hash run_id;
   struct plm_lock *lock;
-  char keys[PLM_PATH_SIZE]; /* the folder of CURVE keys */
+  struct plm_run_pulse pulse; /* of rank 0, until the first step */
+  char keys[PLM_PATH_SIZE];   /* the folder of CURVE keys */
   struct plm_trainer_state state;
   bool complete; /* nothing is left to train */
   bool saved;    /* a checkpoint of saved_step is published or being written */

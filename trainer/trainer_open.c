@@ -53,6 +53,8 @@ static plm_status take_folder(struct plm_trainer *trainer, struct plm_error *err
   PLM_TRY(plm_run_check_moved(trainer->run, error));
   PLM_TRY(plm_directory_make(checkpoints, error));
   PLM_TRY(plm_lock_take(trainer->run, "trainer", &trainer->lock, error));
+  plm_run_pulse_begin(&trainer->pulse, trainer->run, "trainer");
+  plm_run_pulse(&trainer->pulse, true, "reading the newest checkpoint");
   PLM_TRY(plm_checkpoint_folder_clean(checkpoints, error));
   PLM_TRY(write_configuration(trainer->config, error));
   PLM_TRY(plm_run_keys(trainer->run, trainer->config->network.keys, trainer->keys, error));
@@ -498,9 +500,12 @@ static plm_status open_all(struct plm_trainer *trainer, const struct plm_fingerp
     return PLM_OK;
   }
   if (first) PLM_TRY(open_feed(trainer, error)); /* packers connect while the model is made */
+  plm_run_pulse(&trainer->pulse, true, "opening the device");
   plm_ready();
   PLM_TRY(open_backend(trainer, resumed, error));
+  plm_run_pulse(&trainer->pulse, true, "making the model");
   PLM_TRY(open_model(trainer, error));
+  plm_run_pulse(&trainer->pulse, true, "loading the weights");
   PLM_TRY(resumed ? load_weights(trainer, directory, error) : plm_first_weights(trainer, error));
   if (first) PLM_TRY(open_outputs(trainer, resumed, error));
   return open_input(trainer, error);
@@ -543,6 +548,7 @@ void plm_trainer_close(struct plm_trainer *trainer)
   if (trainer->ops != NULL) trainer->ops->close(trainer->ops);
   free(trainer->owners);
   plm_trainer_state_deinit(&trainer->state);
+  plm_run_pulse_end(&trainer->pulse);
   plm_lock_release(trainer->lock);
   *trainer = (struct plm_trainer){0};
 }

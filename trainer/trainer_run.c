@@ -55,6 +55,8 @@ static bool give_up(struct plm_trainer *trainer, uint32_t done, uint32_t total)
 static plm_status go_on(void *context, uint32_t done, uint32_t total, struct plm_error *error)
 {
   struct plm_trainer *trainer = context;
+  plm_run_pulse(&trainer->pulse, true, "%s (%u of %u micro-batches)",
+                trainer->tuning ? "tuning products" : "computing the first step", done, total);
   enum plm_rank_wish decision = give_up(trainer, done, total) ? PLM_RANK_STOP : PLM_RANK_GO;
   if (trainer->ranks != NULL)
     PLM_TRY(plm_ranks_decide(trainer->ranks, decision, PLM_OK, &decision, error));
@@ -81,6 +83,7 @@ static plm_status rehearse(struct plm_trainer *trainer, const struct plm_step_in
   struct plm_collective *collective = trainer->ranks->collective;
   collective->note(collective, "tuning products", trainer->state.step, true);
   trainer->tuning = false;
+  plm_run_pulse(&trainer->pulse, true, "tuning products");
   PLM_TRY(plm_step_rehearse(trainer->step, input, error));
   PLM_TRY(plm_tuning_end(&trainer->state, trainer->ops, trainer->ranks, error));
   collective->note(collective, "computing", trainer->state.step, false);
@@ -221,6 +224,7 @@ static plm_status one_step(struct plm_trainer *trainer, struct plm_error *error)
   struct plm_step_result result;
   struct plm_snapshot *snapshot = NULL;
   const uint64_t started = plm_clock_ns();
+  plm_run_pulse(&trainer->pulse, true, "waiting for the first chunks");
   PLM_TRY(next_input(trainer, &slot, error));
   PLM_ASSERT(slot != NULL);
   const double data_wait_s = plm_clock_seconds_since(started);
@@ -228,6 +232,7 @@ static plm_status one_step(struct plm_trainer *trainer, struct plm_error *error)
   plm_input_release(trainer->input, slot);
   if (status != PLM_OK) return status;
   const double step_s = plm_clock_seconds_since(started);
+  plm_run_pulse_end(&trainer->pulse); /* from here on, steps are the signs of life */
   PLM_TRY(check_skipped(trainer, error));
   const bool due = is_due(trainer);
   if (due) PLM_TRY(plm_save_begin(trainer, &snapshot, error));

@@ -144,7 +144,7 @@ struct plm_config_trainer {
 };
 
 struct plm_config_supervisor {
-  double wait_s, silent_s;
+  double wait_s, silent_s, silent_start_s;
 };
 
 /* A held-out set beside the run's own corpus. */

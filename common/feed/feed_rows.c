@@ -70,6 +70,7 @@ static void add_row(const struct row *row, bool mixture, int64_t now, cJSON *pee
   cJSON_AddBoolToObject(json, "standby", row->standby);
   cJSON_AddNumberToObject(json, "ahead", (double)row->ahead);
   cJSON_AddNumberToObject(json, "rate", row->tokens_per_second);
+  cJSON_AddNumberToObject(json, "sign_age_s", (double)(now - row->peer->heard_ms) / 1e3);
   cJSON_AddNumberToObject(json, "age_s", (double)(now - row->peer->joined_ms) / 1e3);
   cJSON *sources = mixture ? cJSON_AddArrayToObject(json, "sources") : NULL;
   for (uint32_t i = 0; i < row->source_count && mixture; i++)

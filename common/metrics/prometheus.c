@@ -25,6 +25,8 @@ struct extra {
   const char *help;
 };
 
+#define SIGN_AGE "time since its last sign of life; with the label activity"
+#define STATE "1, with the state as the label state"
 static const struct extra extras[] = {
     {"ready", PLM_STAGE_TRAINER, false, NULL, 0, "1 while it is ready"},
     {"restarts_total", PLM_STAGE_TRAINER, true, NULL, 0, "restarts since `up`"},
@@ -33,6 +35,8 @@ static const struct extra extras[] = {
      "when it last failed, in seconds since 1970, with the label cause; absent: never"},
     {"step_age_seconds", PLM_STAGE_TRAINER, false, NULL, 0,
      "time since the last step, or since the start of the trainer; with the label activity"},
+    {"sign_age_seconds", PLM_STAGE_TRAINER, false, NULL, 0, SIGN_AGE},
+    {"state", PLM_STAGE_TRAINER, false, NULL, 0, STATE},
     {"steps_total", PLM_STAGE_TRAINER, true, "", 1, "steps of this process"},
     {"step_seconds_total", PLM_STAGE_TRAINER, true, "step_ms", 1e-3, "time in steps"},
     {"data_wait_seconds_total", PLM_STAGE_TRAINER, true, "data_wait_ms", 1e-3,
@@ -44,6 +48,8 @@ static const struct extra extras[] = {
     {"fatal", PLM_STAGE_EVALUATOR, false, NULL, 0, "1 once it has failed for good"},
     {"failed_time_seconds", PLM_STAGE_EVALUATOR, false, NULL, 0,
      "when it last failed, in seconds since 1970, with the label cause; absent: never"},
+    {"sign_age_seconds", PLM_STAGE_EVALUATOR, false, NULL, 0, SIGN_AGE},
+    {"state", PLM_STAGE_EVALUATOR, false, NULL, 0, STATE},
     {"evaluations_total", PLM_STAGE_EVALUATOR, true, "", 1, "evaluations by this process"},
     {"evaluation_seconds_total", PLM_STAGE_EVALUATOR, true, "seconds", 1, "time in evaluations"},
     {"ready", PLM_STAGE_PACKER, false, NULL, 0, "1 while it is ready"},
@@ -51,6 +57,8 @@ static const struct extra extras[] = {
     {"fatal", PLM_STAGE_PACKER, false, NULL, 0, "1 once it has failed for good"},
     {"failed_time_seconds", PLM_STAGE_PACKER, false, NULL, 0,
      "when it last failed, in seconds since 1970, with the label cause; absent: never"},
+    {"sign_age_seconds", PLM_STAGE_PACKER, false, NULL, 0, SIGN_AGE},
+    {"state", PLM_STAGE_PACKER, false, NULL, 0, STATE},
     {"windows_total", PLM_STAGE_PACKER, true, NULL, 0, "windows served by this process"},
     {"documents_total", PLM_STAGE_PACKER, true, NULL, 0, "documents served by this process"},
     {"tokens_total", PLM_STAGE_PACKER, true, NULL, 0, "real tokens served by this process"},

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/run/run.h"
@@ -18,20 +17,29 @@ static plm_status peers_path(char path[PLM_PATH_SIZE], const char *run, const ch
   return plm_path_join(path, run, name, error);
 }
 
-plm_status plm_peers_write(const char *run, const char *role, const char *json,
-                           struct plm_error *error)
+plm_status plm_run_tell(const char *run, const char *name, const char *text,
+                        struct plm_error *error)
 {
-  char path[PLM_PATH_SIZE], fresh[PLM_PATH_SIZE];
-  PLM_TRY(peers_path(path, run, role, "", error));
-  PLM_TRY(peers_path(fresh, run, role, ".tmp", error)); /* the role's lock allows one writer */
+  char path[PLM_PATH_SIZE], other[128], fresh[PLM_PATH_SIZE];
+  snprintf(other, sizeof other, "%.100s.tmp", name);
+  PLM_TRY(plm_path_join(path, run, name, error));
+  PLM_TRY(plm_path_join(fresh, run, other, error)); /* a lock allows one writer */
   const int file = open(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (file < 0) return plm_error_errno(error, "cannot create %s", fresh);
-  plm_status status = plm_file_write_all(file, json, strlen(json), fresh, error);
+  plm_status status = plm_file_write_all(file, text, strlen(text), fresh, error);
   close(file);
   if (status == PLM_OK && rename(fresh, path) != 0)
     status = plm_error_errno(error, "cannot rename %s", fresh);
   if (status != PLM_OK) unlink(fresh);
   return status;
+}
+
+plm_status plm_peers_write(const char *run, const char *role, const char *json,
+                           struct plm_error *error)
+{
+  char name[128];
+  snprintf(name, sizeof name, "peers.%.64s.json", role);
+  return plm_run_tell(run, name, json, error);
 }
 
 plm_status plm_peers_read(const char *run, const char *role, char **json, struct plm_error *error)
@@ -42,15 +50,6 @@ plm_status plm_peers_read(const char *run, const char *role, char **json, struct
   if (!(plm_file_age_s(path) <= STALE_S))
     return plm_error_set(error, PLM_NOT_FOUND, "no %s reports its packers in %s", role, run);
   return plm_file_read(path, PEERS_LIMIT, json, &size, error);
-}
-
-bool plm_peers_written_ms(const char *run, const char *role, uint64_t *ms)
-{
-  char path[PLM_PATH_SIZE];
-  struct stat info;
-  if (peers_path(path, run, role, "", NULL) != PLM_OK || stat(path, &info) != 0) return false;
-  *ms = (uint64_t)info.st_mtim.tv_sec * 1000 + (uint64_t)info.st_mtim.tv_nsec / 1000000;
-  return true;
 }
 
 void plm_peers_remove(const char *run, const char *role)

@@ -92,9 +92,12 @@ plm_status plm_peers_write(const char *run, const char *role, const char *json,
                            struct plm_error *error);
 /* The caller frees *json. PLM_NOT_FOUND: no consumer has written it in the last 10 s. */
 plm_status plm_peers_read(const char *run, const char *role, char **json, struct plm_error *error);
-/* When the file was last written, in ms since 1970; false if there is none. */
-bool plm_peers_written_ms(const char *run, const char *role, uint64_t *ms);
 void plm_peers_remove(const char *run, const char *role);
+
+/* Replaces a small file of the run folder as a whole, through NAME.tmp, without syncing it to disk.
+ * One process writes it. */
+plm_status plm_run_tell(const char *run, const char *name, const char *text,
+                        struct plm_error *error);
 
 /* The run's id: drawn at random once, and kept in endpoints.json. */
 plm_status plm_run_id(const char *run, struct plm_hash *id, struct plm_error *error);

@@ -20,6 +20,7 @@
 #include "common/feed/feed_run.h"
 #include "common/metrics/metrics.h"
 #include "common/run/run.h"
+#include "common/run/run_pulse.h"
 #include "common/run/stop.h"
 #include "common/wire/announce.h"
 #include "evaluator/evaluate/evaluate.h"
@@ -37,6 +38,8 @@ struct watch {
   char checkpoints[PLM_PATH_SIZE], metrics_path[PLM_PATH_SIZE], trainer_path[PLM_PATH_SIZE];
   char keys[PLM_PATH_SIZE]; /* the folder of CURVE keys */
   struct plm_lock *lock;
+  struct plm_run_pulse pulse;
+  char doing[PLM_PULSE_DOING]; /* while it evaluates */
   struct plm_metrics_file *metrics;
   struct plm_tensorboard *board; /* NULL if it is off */
   char board_path[PLM_PATH_SIZE];
@@ -122,6 +125,8 @@ static plm_status open_outputs(struct watch *watch, struct plm_error *error)
   PLM_TRY(plm_path_join(watch->trainer_path, run, PLM_RUN_TRAINER_METRICS, error));
   PLM_TRY(plm_path_join(board, run, PLM_RUN_TENSORBOARD "/evaluator", error));
   PLM_TRY(plm_lock_take(run, "evaluator", &watch->lock, error));
+  plm_run_pulse_begin(&watch->pulse, run, "evaluator");
+  plm_run_pulse(&watch->pulse, true, "starting");
   PLM_TRY(plm_metrics_open(watch->metrics_path, &watch->metrics, error));
   PLM_TRY(plm_history_read(&watch->history, watch->metrics_path, error));
   if (!watch->config->tensorboard) return PLM_OK;
@@ -177,15 +182,18 @@ static void close_watch(struct watch *watch)
   plm_feed_close(watch->feed);
   plm_tensorboard_close(watch->board);
   plm_metrics_close(watch->metrics);
+  plm_run_pulse_end(&watch->pulse);
   plm_lock_release(watch->lock);
   plm_held_out_close(&watch->held_out);
   plm_history_deinit(&watch->history);
   plm_seen_deinit(&watch->seen);
 }
 
+/* Called before each batch. */
 static plm_status check_give_up(void *context, struct plm_error *error)
 {
   struct watch *watch = context;
+  plm_run_pulse(&watch->pulse, false, "%s", watch->doing);
   if (__atomic_load_n(&watch->give_up, __ATOMIC_ACQUIRE) == 0) return PLM_OK;
   return plm_error_set(error, PLM_INTERRUPTED, "the evaluation was given up");
 }
@@ -313,6 +321,8 @@ static plm_status evaluate_checkpoint(struct watch *watch, const struct subject 
         plm_history_splits(&watch->history, subject->step, &subject->identity);
     if (reported & 1u << held_out->bit) continue;
     struct plm_evaluation_result result;
+    snprintf(watch->doing, sizeof watch->doing, "evaluating step %" PRIu64 " (%s)", subject->step,
+             held_out->corpus != NULL ? held_out->set : plm_split_name(held_out->split));
     const struct plm_chunk_source source =
         held_out->source != NULL ? plm_source_of_corpus(held_out->source) : feed;
     PLM_TRY(plm_evaluation_run(watch->evaluation, &source, held_out->split, &evaluation,
@@ -359,7 +369,9 @@ static plm_status take_checkpoint(struct watch *watch, uint64_t step, struct plm
   struct plm_error why = {0};
   plm_checkpoint_name(step, name);
   PLM_TRY(plm_path_join(directory, watch->checkpoints, name, error));
+  plm_run_pulse(&watch->pulse, true, "verifying step %" PRIu64, step);
   plm_status status = plm_checkpoint_verify(directory, NULL, &subject.identity, &why);
+  plm_run_pulse(&watch->pulse, true, "loading step %" PRIu64, step);
   if (status == PLM_OK) status = load_checkpoint(watch, directory, &why);
   if (status == PLM_OK) {
     status = evaluate_checkpoint(watch, &subject, error);
@@ -536,6 +548,7 @@ plm_status plm_watch(const struct plm_config *config, struct plm_ops *ops, struc
   if (status == PLM_OK) plm_ready();
   while (status == PLM_OK && plm_stop_requested == 0) {
     bool again;
+    plm_run_pulse(&watch->pulse, false, "waiting for a checkpoint");
     plm_descriptors_lend();
     status = scan(watch, &again, error);
     plm_descriptors_take_back();

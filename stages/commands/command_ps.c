@@ -46,11 +46,12 @@ static void print_cause(FILE *out, const cJSON *row, const char *name, bool fata
 static void print_table(FILE *out, const cJSON *stages, bool color)
 {
   const cJSON *row;
-  fprintf(out, "%-11s %-10s %7s %-9s %-5s %8s %8s %9s %5s\n", "STAGE", "NODE", "PID", "STATE",
-          "READY", "RESTARTS", "AGE", "RATE", "QUEUE");
+  fprintf(out, "%-11s %-10s %7s %-9s %-5s %8s %8s %6s %9s %5s\n", "STAGE", "NODE", "PID", "STATE",
+          "READY", "RESTARTS", "AGE", "SIGN", "RATE", "QUEUE");
   cJSON_ArrayForEach(row, stages)
   {
-    char name[64], node[64], state[32], stage[32], age[32], rate[32], queue[32], ranks[32], pid[32];
+    char name[64], node[64], state[32], stage[32], age[32], sign[32], rate[32], queue[32],
+        ranks[32], pid[32];
     plm_printable(state, sizeof state, plm_json_string(row, "state", ""), PLM_PRINTABLE_LINE);
     plm_printable(node, sizeof node, plm_json_string(row, "node", ""), PLM_PRINTABLE_LINE);
     plm_printable(stage, sizeof stage, plm_json_string(row, "stage", ""), PLM_PRINTABLE_LINE);
@@ -58,16 +59,19 @@ static void print_table(FILE *out, const cJSON *stages, bool color)
     const char *paint = ready ? "\033[32m" : (fatal ? "\033[31m" : "\033[33m");
     snprintf(name, sizeof name, "%s.%.0f", stage, plm_json_number(row, "instance", 0.0));
     plm_format_duration(plm_json_number(row, "age_s", 0.0), age);
+    sign[0] = '\0';
+    if (cJSON_HasObjectItem(row, "sign_age_s"))
+      plm_format_duration(plm_json_number(row, "sign_age_s", 0.0), sign);
     rate_text(row, rate, queue);
     ranks[0] = '\0';
     if (cJSON_HasObjectItem(row, "ranks"))
       snprintf(ranks, sizeof ranks, "  %.0f ranks", plm_json_number(row, "ranks", 0.0));
     const double number = plm_json_number(row, "pid", 0.0);
     snprintf(pid, sizeof pid, number > 0 ? "%.0f" : "-", number);
-    fprintf(out, "%-11s %-10s %7s %s%-9s%s %-5s %8.0f %8s %9s %5s%s\n", name, node, pid,
+    fprintf(out, "%-11s %-10s %7s %s%-9s%s %-5s %8.0f %8s %6s %9s %5s%s\n", name, node, pid,
             color ? paint : "", state, color ? "\033[0m" : "",
             cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(row, "ready")) ? "yes" : "no",
-            plm_json_number(row, "restarts", 0.0), age, rate, queue, ranks);
+            plm_json_number(row, "restarts", 0.0), age, sign, rate, queue, ranks);
     if (cJSON_HasObjectItem(row, "activity"))
       plm_print(out, "  %s: %s\n", name, plm_json_string(row, "activity", ""));
     print_cause(out, row, name, fatal);
@@ -157,11 +161,14 @@ static const struct plm_option options[] = {
 
 const struct plm_command plm_command_ps = {
     .name = "ps",
-    .summary = "show the stages of a run: state, process, restarts, age, rate, queue",
+    .summary = "show the stages of a run: state, process, restarts, ages, rate, queue",
     .details =
         "Packers that joined from other hosts are listed as well. Without a supervisor, the "
         "stages that were started by hand are listed. Exits with 3 if the run is not running, "
         "and then says why it failed, if it did.\n\n"
+        "AGE is the time since its process started, and SIGN the time since its last sign of life: "
+        "a step or a part of the start of the trainer, a batch of the evaluator or its look for "
+        "checkpoints, a message of a packer to a consumer.\n\n"
         "RATE is in thousands of tokens a second: those that a packer serves, that the trainer "
         "trains on (padding excluded), or that the evaluator predicted in its last evaluation. "
         "QUEUE is the number of requests that wait at a packer, or of checkpoints that wait for "
@@ -170,11 +177,16 @@ const struct plm_command plm_command_ps = {
         "Below a stage that is in back-off or has failed for good stands when and why it failed "
         "last.\n\n"
         "Below a trainer whose steps do not end stands what it does, for example \"waiting for "
-        "packers 1:00\" or \"no step for 3:05\". Below a stage whose process is stopped, "
+        "packers 1:00\" or \"no step for 3:05\". Below an evaluator or a starting trainer that "
+        "gives no sign of life stands \"no sign for 3:05\" and what it does; below a packer whose "
+        "messages come to nobody, \"heard by no consumer for 0:40\". Below a stage whose process "
+        "is stopped, "
         "\"stopped by a signal\".\n\n"
         "--json prints an array of {stage, instance, node, pid, state, ready, restarts, age_s}, "
         "with rate, queue, standby and ranks where they are known, failed_at (seconds since "
-        "1970) and cause after a failure, step_age_s (seconds since the last step) and activity.",
+        "1970) and cause after a failure, step_age_s (seconds since the last step), sign_age_s "
+        "(seconds since the last sign of life), doing (what the evaluator or a starting trainer "
+        "does) and activity.",
     .options = options,
     .run = ps,
 };

@@ -23,8 +23,8 @@ static const struct plm_option options[] = {{0, NULL, NULL, NULL}};
 struct run_summary {
   const char *state;
   bool failed;
-  struct plm_run_failure failure; /* if it failed */
-  struct plm_activity activity;   /* if it is running */
+  struct plm_run_failure failure;          /* if it failed */
+  struct plm_activity activity, evaluator; /* if it is running */
   double step, loss, valid_loss, tokens_per_second;
 };
 
@@ -63,6 +63,7 @@ static plm_status summarise(const char *run, struct run_summary *summary, struct
   }
   if (strcmp(summary->state, "running") == 0) {
     plm_activity_read(run, &summary->activity);
+    plm_activity_read_evaluator(run, &summary->evaluator);
     summary->tokens_per_second = summary->activity.rate > 0 ? summary->activity.rate : NAN;
   }
   cJSON_Delete(last);
@@ -88,6 +89,12 @@ static plm_status print_json(const char *name, const char *run, const struct run
     cJSON_AddNumberToObject(object, "step_age_s", summary->activity.age_s);
   if (summary->activity.text[0] != '\0')
     cJSON_AddStringToObject(object, "activity", summary->activity.text);
+  if (summary->evaluator.pulsed) {
+    cJSON_AddNumberToObject(object, "evaluator_sign_age_s", summary->evaluator.sign_age_s);
+    cJSON_AddStringToObject(object, "evaluator_doing", summary->evaluator.sign.doing);
+  }
+  if (summary->evaluator.text[0] != '\0')
+    cJSON_AddStringToObject(object, "evaluator_activity", summary->evaluator.text);
   if (summary->failed) {
     cJSON *failure = cJSON_AddObjectToObject(object, "failure");
     cJSON_AddNumberToObject(failure, "time", summary->failure.time_s);
@@ -115,6 +122,8 @@ static void print_row(const char *name, const char *run, const struct run_summar
   print_cell(summary->tokens_per_second, 13, 0);
   putchar('\n');
   if (summary->activity.text[0] != '\0') plm_print(stdout, "  %s\n", summary->activity.text);
+  if (summary->evaluator.text[0] != '\0')
+    plm_print(stdout, "  evaluator: %s\n", summary->evaluator.text);
   if (!summary->failed) return;
   char time[PLM_FAILURE_TIME_SIZE];
   plm_run_failure_time(summary->failure.time_s, time);
@@ -173,9 +182,9 @@ const struct plm_command plm_command_runs = {
         "run "
         "falls while no step ends; then a line says what it waits for.\n\n"
         "--json prints an object for each run: {name, run, state, step, loss, evaluator_loss, "
-        "tokens_per_second}, with failure: {time, exit, stage, cause} if it failed, and step_age_s "
-        "and "
-        "activity if it is running.",
+        "tokens_per_second}, with failure: {time, exit, stage, cause} if it failed, and "
+        "step_age_s, "
+        "activity, evaluator_sign_age_s, evaluator_doing and evaluator_activity if it is running.",
     .options = options,
     .run = run,
 };

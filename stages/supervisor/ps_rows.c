@@ -69,13 +69,20 @@ void plm_ps_add_by_hand(const char *run, struct cJSON *rows)
 
 /* ---- metrics ------------------------------------------------------------------------------- */
 
+static void add_signs(cJSON *row, const struct plm_activity *activity)
+{
+  cJSON_AddNumberToObject(row, "sign_age_s", activity->sign_age_s);
+  if (activity->pulsed) cJSON_AddStringToObject(row, "doing", activity->sign.doing);
+  if (activity->text[0] != '\0') cJSON_AddStringToObject(row, "activity", activity->text);
+}
+
 static void add_trainer_metrics(const char *run, cJSON *row)
 {
   struct plm_activity activity;
   plm_activity_read(run, &activity);
   if (activity.rate > 0.0) cJSON_AddNumberToObject(row, "rate", activity.rate);
   if (activity.stepped) cJSON_AddNumberToObject(row, "step_age_s", activity.age_s);
-  if (activity.text[0] != '\0') cJSON_AddStringToObject(row, "activity", activity.text);
+  add_signs(row, &activity);
 }
 
 static size_t checkpoints_after(const char *run, double step)
@@ -92,6 +99,9 @@ static size_t checkpoints_after(const char *run, double step)
 
 static void add_evaluator_metrics(const char *run, cJSON *row)
 {
+  struct plm_activity activity;
+  plm_activity_read_evaluator(run, &activity);
+  add_signs(row, &activity);
   char path[PLM_PATH_SIZE];
   cJSON *last = NULL;
   if (plm_path_join(path, run, PLM_RUN_EVALUATOR_METRICS, NULL) == PLM_OK)
@@ -157,6 +167,10 @@ static void add_counters(cJSON *row, const cJSON *peer)
   const double rate = fmax(plm_json_number(peer, "rate", 0.0), plm_json_number(row, "rate", 0.0));
   const bool standby =
       cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(known ? row : peer, "standby"));
+  const double sign_age_s =
+      fmin(plm_json_number(peer, "sign_age_s", 0.0), plm_json_number(row, "sign_age_s", INFINITY));
+  cJSON_DeleteItemFromObjectCaseSensitive(row, "sign_age_s");
+  cJSON_AddNumberToObject(row, "sign_age_s", sign_age_s);
   cJSON_DeleteItemFromObjectCaseSensitive(row, "rate");
   cJSON_DeleteItemFromObjectCaseSensitive(row, "queue");
   cJSON_DeleteItemFromObjectCaseSensitive(row, "standby");

@@ -21,10 +21,12 @@ void plm_ps_add_by_hand(const char *run, struct cJSON *rows);
  * the row's process took its lock. The trainer's rate counts real tokens, and falls while no step
  * ends; step_age_s is the time since its last step, and activity says what it waits for, if it does
  * (stages/views/run_activity.h).
+ * Both get sign_age_s, the time since the last sign of life, and doing, if they say what they do.
  * The evaluator's is the rate of predicted tokens in its last evaluation; its queue is the number
  * of checkpoints that wait for evaluation. */
 void plm_ps_add_metrics(const char *run, struct cJSON *rows);
-/* Adds rate, queue (requests that wait for their window) and standby to the rows of packers. A
+/* Adds sign_age_s (since a consumer has heard of it), rate, queue (requests that wait for their
+ * window) and standby to the rows of packers. A
  * packer without a row was not started by this supervisor: it gets one with the state "joined", and
  * is numbered after the others. */
 void plm_ps_add_packers(const char *run, struct cJSON *rows);

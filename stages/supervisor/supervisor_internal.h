@@ -25,6 +25,7 @@ enum {
   LEFTOVER_GRACE_MS = 5000, /* between SIGTERM and SIGKILL for processes that a stage left behind */
   FAILURE_LINES = 20,
   FAILURES_TOLD = 4,
+  PACKER_UNHEARD_S = 10, /* before it is told that no consumer hears a packer */
 };
 
 /* What the supervisor knows of an mpirun beyond a stage (supervisor_gang.c). */
@@ -210,6 +211,8 @@ void supervised_failed(struct plm_supervisor *supervisor, struct supervised *sta
 
 /* supervisor_watchdog.c: called each turn; kills stages that give no sign of life. */
 void supervisor_watch(struct plm_supervisor *supervisor, int64_t now_ms);
+/* Seconds since a stage that is ready gave a sign of life, or was excused; 0 otherwise. */
+double supervised_unheard_s(const struct supervised *stage);
 
 /* supervisor_report.c: texts about stages and failures. */
 void supervised_name(const struct supervised *stage, char name[64]);

@@ -17,6 +17,7 @@
 #include "common/base/clock.h"
 #include "common/base/json.h"
 #include "common/base/printable.h"
+#include "common/base/progress.h"
 #include "common/base/strict_json.h"
 #include "common/base/terminal.h"
 #include "common/run/run.h"
@@ -123,6 +124,17 @@ static void add_packer(struct plm_supervisor *supervisor, const cJSON *packer, c
   snprintf(text + used, size - used, "%s%s: %s", used > 0 ? "  " : "", name, rate);
 }
 
+/* A packer of this supervisor that no consumer hears any more. */
+static void add_unheard(const struct supervised *stage, char *text, size_t size)
+{
+  const size_t used = strlen(text);
+  const double unheard_s = supervised_unheard_s(stage);
+  char time[32];
+  if (stage->removed || unheard_s < PACKER_UNHEARD_S) return;
+  snprintf(text + used, size - used, "%s%u: not heard for %s", used > 0 ? "  " : "",
+           stage->instance, plm_format_duration(unheard_s, time));
+}
+
 /* Those that serve the trainer; without a trainer, those of the evaluator. */
 static void look_for_packers(struct plm_supervisor *supervisor)
 {
@@ -140,16 +152,20 @@ static void look_for_packers(struct plm_supervisor *supervisor)
   cJSON_Delete(packers);
 }
 
-static void look_at_trainer(struct plm_supervisor *supervisor)
+static void look_at_stages(struct plm_supervisor *supervisor)
 {
   struct plm_live_facts *facts = &supervisor->screen.facts;
-  struct plm_activity activity = {0};
+  struct plm_activity activity = {0}, evaluator = {0};
   for (size_t i = 0; i < supervisor->count; i++) {
     const struct supervised *stage = &supervisor->stages[i];
     if (stage->kind == PLM_KIND_TRAINER && stage->state == PLM_STAGE_READY)
       plm_activity_read(supervisor->run, &activity);
+    if (stage->kind == PLM_KIND_EVALUATOR && stage->state == PLM_STAGE_READY)
+      plm_activity_read_evaluator(supervisor->run, &evaluator);
+    if (stage->kind == PLM_KIND_PACKER) add_unheard(stage, facts->packers, sizeof facts->packers);
   }
   snprintf(facts->activity, sizeof facts->activity, "%s", activity.text);
+  snprintf(facts->evaluator, sizeof facts->evaluator, "%s", evaluator.text);
 }
 
 static void look(struct plm_supervisor *supervisor)
@@ -168,7 +184,7 @@ static void look(struct plm_supervisor *supervisor)
   if (screen->looked_ms != 0 && now_ms - screen->looked_ms < LOOK_MS) return;
   screen->looked_ms = now_ms;
   look_for_packers(supervisor);
-  look_at_trainer(supervisor);
+  look_at_stages(supervisor);
   facts->has_checkpoint = supervisor_latest_step(supervisor->run, &facts->checkpoint_step);
 }
 

@@ -110,16 +110,29 @@ static void set_failure(struct plm_prometheus *metrics, const struct supervised 
                           stage->failed_s);
 }
 
+/* Times are values, so the labels have none. */
 static void set_activity(struct plm_supervisor *supervisor, const struct supervised *stage,
                          const char *instance)
 {
+  struct plm_prometheus *metrics = supervisor->exporter.metrics;
   struct plm_activity activity = {0};
-  if (stage->state == PLM_STAGE_READY) plm_activity_read(supervisor->run, &activity);
-  char word[PLM_ACTIVITY_TEXT]; /* without the time, which is the value */
-  snprintf(word, sizeof word, "%.*s", (int)strcspn(activity.text, "0123456789"), activity.text);
-  for (size_t end = strlen(word); end > 0 && word[end - 1] == ' ';) word[--end] = '\0';
-  plm_prometheus_set_text(supervisor->exporter.metrics, PLM_STAGE_TRAINER, instance,
-                          "step_age_seconds", "activity", word, activity.age_s);
+  const enum plm_metric_stage kind = sources[stage->kind].stage;
+  const bool ready = stage->state == PLM_STAGE_READY;
+  if (ready && stage->kind == PLM_KIND_TRAINER) plm_activity_read(supervisor->run, &activity);
+  if (ready && stage->kind == PLM_KIND_EVALUATOR)
+    plm_activity_read_evaluator(supervisor->run, &activity);
+  if (stage->kind == PLM_KIND_PACKER) activity.sign_age_s = supervised_unheard_s(stage);
+  if (stage->kind == PLM_KIND_PACKER && activity.sign_age_s >= PACKER_UNHEARD_S)
+    snprintf(activity.word, sizeof activity.word, "heard by no consumer");
+  if (stage->pid > 0 && plm_process_is_paused(stage->pid))
+    snprintf(activity.word, sizeof activity.word, "stopped by a signal");
+  plm_prometheus_set_text(metrics, kind, instance, "sign_age_seconds", "activity", activity.word,
+                          activity.sign_age_s);
+  plm_prometheus_set_text(metrics, kind, instance, "state", "state",
+                          plm_stage_state_name(stage->state), 1.0);
+  if (stage->kind == PLM_KIND_TRAINER)
+    plm_prometheus_set_text(metrics, kind, instance, "step_age_seconds", "activity", activity.word,
+                            activity.age_s);
 }
 
 static void page(void *context, struct plm_text *text)
@@ -140,7 +153,7 @@ static void page(void *context, struct plm_text *text)
     plm_prometheus_set(metrics, sources[stage->kind].stage, instance, "restarts_total",
                        stage->restarts);
     set_failure(metrics, stage, instance);
-    if (stage->kind == PLM_KIND_TRAINER) set_activity(supervisor, stage, instance);
+    set_activity(supervisor, stage, instance);
   }
   plm_prometheus_print(metrics, text);
 }

@@ -12,6 +12,7 @@
 #include "common/base/clock.h"
 #include "common/base/json.h"
 #include "common/base/printable.h"
+#include "common/base/progress.h"
 #include "common/base/strict_json.h"
 #include "stages/supervisor/ps_rows.h"
 #include "stages/supervisor/supervisor_internal.h"
@@ -71,19 +72,34 @@ static void add_cause(cJSON *row, const struct supervised *stage)
   cJSON_AddStringToObject(row, "cause", text);
 }
 
-/* A stopped process says nothing itself. */
-static void add_paused(const struct plm_supervisor *supervisor, cJSON *rows)
+/* A stopped process says nothing itself, and nobody tells of a packer that no consumer hears. */
+static void add_unheard(cJSON *row, const struct supervised *stage)
+{
+  const double unheard_s = supervised_unheard_s(stage);
+  char text[96], time[32];
+  if (!cJSON_HasObjectItem(row, "sign_age_s") && stage->state == PLM_STAGE_READY)
+    cJSON_AddNumberToObject(row, "sign_age_s", unheard_s);
+  if (plm_process_is_paused(stage->pid)) {
+    snprintf(text, sizeof text, "stopped by a signal; `kill -CONT` continues it");
+  } else if (stage->kind == PLM_KIND_PACKER && unheard_s >= PACKER_UNHEARD_S) {
+    snprintf(text, sizeof text, "heard by no consumer for %s",
+             plm_format_duration(unheard_s, time));
+  } else {
+    return;
+  }
+  cJSON_DeleteItemFromObjectCaseSensitive(row, "activity");
+  cJSON_AddStringToObject(row, "activity", text);
+}
+
+static void add_unheard_rows(const struct plm_supervisor *supervisor, cJSON *rows)
 {
   cJSON *row;
   cJSON_ArrayForEach(row, rows)
   {
     const double pid = plm_json_number(row, "pid", 0.0);
-    for (size_t i = 0; i < supervisor->count; i++) {
-      if (supervisor->stages[i].pid <= 0 || supervisor->stages[i].pid != (pid_t)pid) continue;
-      if (!plm_process_is_paused((pid_t)pid)) continue;
-      cJSON_DeleteItemFromObjectCaseSensitive(row, "activity");
-      cJSON_AddStringToObject(row, "activity", "stopped by a signal; `kill -CONT` continues it");
-    }
+    for (size_t i = 0; i < supervisor->count; i++)
+      if (supervisor->stages[i].pid > 0 && supervisor->stages[i].pid == (pid_t)pid)
+        add_unheard(row, &supervisor->stages[i]);
   }
 }
 
@@ -115,7 +131,7 @@ static void request_ps(struct plm_supervisor *supervisor, struct client *client,
   plm_ps_add_by_hand(supervisor->run, array);
   plm_ps_add_metrics(supervisor->run, array);
   plm_ps_add_packers(supervisor->run, array);
-  add_paused(supervisor, array);
+  add_unheard_rows(supervisor, array);
   answer(client, reply);
 }
 

@@ -1,10 +1,12 @@
 /* Kills stages that hang, so that they are started again. What is expected of a stage:
  *
- *   trainer    a step, unless it has not finished its first one (it starts or tunes), waits for
- *              packers, or writes a checkpoint
- *   evaluator  the peers file that it writes every second, also while it computes
+ *   trainer    a step, unless it waits for packers or writes a checkpoint; until its first step,
+ *              pulse.trainer.json
+ *   evaluator  pulse.evaluator.json, which the thread writes that computes, unless it waits for
+ *              packers
  *   packer     that its consumers list it, once they have done so
  *
+ * What a stage does while it starts may take longer (supervisor.silent_start_s).
  * All of these are files in the run folder. If nothing can be written there, nothing is expected.
  */
 #include <fcntl.h>
@@ -17,6 +19,7 @@
 
 #include <cjson/cJSON.h>
 
+#include "common/base/clock.h"
 #include "common/base/json.h"
 #include "common/base/strict_json.h"
 #include "common/run/run.h"
@@ -29,26 +32,36 @@ enum { LOOK_MS = 1000, PROBE_BYTES = 4096, SILENT_STEPS = 20 };
 
 struct signs {
   uint64_t mark;
-  bool excused;
+  bool excused, starts;
   double limit_s;
 };
 
 static struct signs of_trainer(const struct plm_supervisor *supervisor)
 {
   struct plm_activity activity;
+  const struct plm_config_supervisor *settings = &supervisor->config->supervisor;
   plm_activity_read(supervisor->run, &activity);
   const bool waits = activity.heard && activity.packers == 0;
-  return (struct signs){
-      .mark = activity.step,
-      .excused = !activity.stepped || waits || activity.saves,
-      .limit_s = fmax(supervisor->config->supervisor.silent_s, SILENT_STEPS * activity.step_s)};
+  return (struct signs){.mark = activity.stepped ? activity.step : activity.sign.written_ms,
+                        .excused = waits || activity.saves,
+                        .starts = !activity.stepped,
+                        .limit_s = activity.stepped
+                                       ? fmax(settings->silent_s, SILENT_STEPS * activity.step_s)
+                                       : settings->silent_start_s};
 }
 
 static struct signs of_evaluator(const struct plm_supervisor *supervisor)
 {
-  struct signs signs = {.limit_s = supervisor->config->supervisor.silent_s};
-  signs.excused = !plm_peers_written_ms(supervisor->run, "evaluator", &signs.mark);
-  return signs;
+  struct plm_activity activity;
+  const struct plm_config_supervisor *settings = &supervisor->config->supervisor;
+  plm_activity_read_evaluator(supervisor->run, &activity);
+  const bool starts = !activity.pulsed || activity.sign.patient;
+  return (struct signs){.mark = activity.sign.written_ms,
+                        .excused = activity.heard && activity.packers == 0,
+                        .starts = starts,
+                        .limit_s =
+                            starts ? settings->silent_start_s
+                                   : fmax(settings->silent_s, SILENT_STEPS * activity.sign.pace_s)};
 }
 
 /* The packers that both consumers list; the caller deletes them. NULL: no consumer reports. */
@@ -101,13 +114,12 @@ static bool can_write(const char *run)
 }
 
 static void kill_silent(struct plm_supervisor *supervisor, struct supervised *stage,
-                        double silent_s)
+                        double silent_s, const char *setting)
 {
   char name[64];
   supervised_name(stage, name);
-  screen_say(supervisor,
-             "%s has given no sign of life for %.0f s (supervisor.silent_s): killing it", name,
-             silent_s);
+  screen_say(supervisor, "%s has given no sign of life for %.0f s (supervisor.%s): killing it",
+             name, silent_s, setting);
   stage->silent = true;
   kill(stage->pid, SIGKILL);
   plm_process_signal_all(plm_stage_kinds[stage->kind].name, stage->instance, stage->pid, SIGKILL);
@@ -120,25 +132,33 @@ static void look(struct plm_supervisor *supervisor, struct supervised *stage, in
                              : stage->kind == PLM_KIND_EVALUATOR
                                  ? of_evaluator(supervisor)
                                  : of_packer(supervisor, stage, peers);
-  const int64_t limit_ms = (int64_t)(1000.0 * signs.limit_s);
+  const bool off = supervisor->config->supervisor.silent_s <= 0.0; /* then only ages are kept */
+  const int64_t limit_ms = off ? 0 : (int64_t)(1000.0 * signs.limit_s);
   if (!plm_pulse_is_lost(&stage->pulse, now_ms, signs.mark, signs.excused, limit_ms)) return;
   if (can_write(supervisor->run))
-    kill_silent(supervisor, stage, 1e-3 * (double)(now_ms - stage->pulse.since_ms));
+    kill_silent(supervisor, stage, 1e-3 * (double)(now_ms - stage->pulse.since_ms),
+                signs.starts ? "silent_start_s" : "silent_s");
   else
     stage->pulse.begun = false;
+}
+
+double supervised_unheard_s(const struct supervised *stage)
+{
+  if (stage->state != PLM_STAGE_READY || !stage->pulse.begun) return 0.0;
+  return 1e-3 * (double)(plm_clock_ms() - stage->pulse.since_ms);
 }
 
 void supervisor_watch(struct plm_supervisor *supervisor, int64_t now_ms)
 {
   cJSON *peers[2];
-  if (supervisor->config->supervisor.silent_s <= 0.0 || supervisor->draining) return;
+  if (supervisor->draining) return;
   if (supervisor->watched_ms != 0 && now_ms - supervisor->watched_ms < LOOK_MS) return;
   supervisor->watched_ms = now_ms;
   read_peers(supervisor, peers);
   for (size_t i = 0; i < supervisor->count; i++) {
     struct supervised *stage = &supervisor->stages[i];
-    if (stage->state == PLM_STAGE_READY && stage->pid > 0 && !stage->silent)
-      look(supervisor, stage, now_ms, peers);
+    const bool works = stage->state == PLM_STAGE_READY || stage->state == PLM_STAGE_STARTING;
+    if (works && stage->pid > 0 && !stage->silent) look(supervisor, stage, now_ms, peers);
   }
   cJSON_Delete(peers[0]);
   cJSON_Delete(peers[1]);

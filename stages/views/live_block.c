@@ -149,6 +149,7 @@ static void checkpoint_line(const struct plm_live_facts *facts, size_t columns,
     append(line->text, "checkpoint step %llu", (unsigned long long)facts->checkpoint_step);
   else
     append(line->text, "checkpoint none yet");
+  if (facts->evaluator[0] != '\0') append(line->text, " | evaluator: %s", facts->evaluator);
   if (facts->evaluation[0] != '\0') append(line->text, " | %s", facts->evaluation);
   finish(line, "checkpoint", cyan, columns);
 }

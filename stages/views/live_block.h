@@ -24,11 +24,12 @@ struct plm_live_facts {
   double loss;          /* nats; NAN: unknown, as below */
   double tokens_per_second;
   double left_s;
-  char activity[64];           /* shown instead of both if it is not "": "no step for 3:05" */
+  char activity[128];          /* shown instead of both if it is not "": "no step for 3:05" */
   double epoch;                /* 0 or NAN: not shown */
   struct plm_live_curve curve; /* of the loss */
   char warning[32];            /* a sign that training has gone wrong; "": none */
   char packers[128];           /* "0: 25.1k/s, 1: standby"; "" if none serves */
+  char evaluator[128];         /* "no sign for 3:05: evaluating step 500 (valid)"; "": it works */
   char evaluation[128];        /* "valid 2.7123, accuracy 21.5 % at step 150"; "": none yet */
   bool has_checkpoint;
   uint64_t checkpoint_step;

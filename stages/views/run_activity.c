@@ -70,10 +70,10 @@ static void read_steps(const char *run, struct plm_activity *activity)
 
 /* ---- packers and checkpoints ----------------------------------------------------------------- */
 
-static void read_packers(const char *run, struct plm_activity *activity)
+static void read_packers(const char *run, const char *role, struct plm_activity *activity)
 {
   char *text = NULL;
-  if (plm_peers_read(run, "trainer", &text, NULL) != PLM_OK) return;
+  if (plm_peers_read(run, role, &text, NULL) != PLM_OK) return;
   cJSON *packers = plm_json_line(text);
   free(text);
   activity->heard = true;
@@ -98,25 +98,62 @@ static bool saves(const char *run)
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-static void describe(struct plm_activity *activity)
+/* "waiting for packers 1:05", with `after` behind the time. */
+static void say(struct plm_activity *activity, const char *what, double age_s, const char *after)
+{
+  char time[32];
+  const char *const colon = after[0] != '\0' ? ": " : "";
+  snprintf(activity->word, sizeof activity->word, "%s%s%s", what, colon, after);
+  snprintf(activity->text, sizeof activity->text, "%s %s%s%s", what,
+           plm_format_duration(age_s, time), colon, after);
+}
+
+static bool waits_for_packers(const struct plm_activity *activity, double age_s)
+{
+  return activity->heard && activity->packers == 0 && age_s >= WAIT_S;
+}
+
+static void describe_trainer(struct plm_activity *activity)
 {
   const double silence_s = fmax(SILENCE_S, SILENCE_STEPS * activity->step_s);
-  char time[32];
-  plm_format_duration(activity->age_s, time);
-  activity->text[0] = '\0';
-  if (activity->heard && activity->packers == 0 && activity->age_s >= WAIT_S)
-    snprintf(activity->text, sizeof activity->text, "waiting for packers %s", time);
+  if (waits_for_packers(activity, activity->age_s))
+    say(activity, "waiting for packers", activity->age_s, "");
   else if (activity->age_s >= silence_s && activity->saves)
-    snprintf(activity->text, sizeof activity->text, "writing a checkpoint, no step for %s", time);
+    say(activity, "writing a checkpoint, no step for", activity->age_s, "");
+  else if (!activity->stepped && activity->pulsed && activity->sign_age_s >= SILENCE_S)
+    say(activity, "no sign for", activity->sign_age_s, activity->sign.doing);
   else if (activity->age_s >= silence_s && (activity->stepped || !activity->heard))
-    snprintf(activity->text, sizeof activity->text, "no step for %s", time);
+    say(activity, "no step for", activity->age_s, "");
 }
+
+static void describe_evaluator(struct plm_activity *activity)
+{
+  const double age_s = activity->sign_age_s;
+  if (!activity->pulsed) return;
+  if (waits_for_packers(activity, age_s))
+    say(activity, "waiting for packers", age_s, "");
+  else if (age_s >= fmax(SILENCE_S, SILENCE_STEPS * activity->sign.pace_s))
+    say(activity, "no sign for", age_s, activity->sign.doing);
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
 
 void plm_activity_read(const char *run, struct plm_activity *activity)
 {
   *activity = (struct plm_activity){0};
   read_steps(run, activity);
-  read_packers(run, activity);
+  read_packers(run, "trainer", activity);
   activity->saves = saves(run);
-  describe(activity);
+  activity->pulsed = !activity->stepped && plm_run_pulse_read(run, "trainer", &activity->sign);
+  activity->sign_age_s = activity->pulsed ? activity->sign.age_s : activity->age_s;
+  describe_trainer(activity);
+}
+
+void plm_activity_read_evaluator(const char *run, struct plm_activity *activity)
+{
+  *activity = (struct plm_activity){0};
+  read_packers(run, "evaluator", activity);
+  activity->pulsed = plm_run_pulse_read(run, "evaluator", &activity->sign);
+  activity->sign_age_s = activity->pulsed ? activity->sign.age_s : plm_lock_age_s(run, "evaluator");
+  describe_evaluator(activity);
 }

@@ -46,6 +46,10 @@ says page '^HTTP/1.1 200 OK$'
 well_formed
 says page '^plm_trainer_loss\{stage="trainer",instance="0",run="run"\} [0-9.]+$'
 says page '^plm_evaluator_loss\{stage="evaluator",instance="0",run="run",split="valid"\} [0-9.]+$'
+for stage in trainer evaluator packer; do
+  says page "^plm_${stage}_state\\{stage=\"$stage\",instance=\"0\",run=\"run\",state=\"ready\"\\} 1$"
+  says page "^plm_${stage}_sign_age_seconds\\{stage=\"$stage\",instance=\"0\",run=\"run\",activity=\"\"\\} [0-9.e-]+$"
+done
 says page '^plm_evaluator_loss_by_mask_rate\{.*,split="valid",mask_rate="0.15"\} [0-9.]+$'
 scrape "$address" /elsewhere
 says page '^HTTP/1.1 404'

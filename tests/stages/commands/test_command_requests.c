@@ -118,7 +118,7 @@ static void requests_and_answers(void **state)
 static const char stages[] =
     "{\"ok\":true,\"stages\":["
     "{\"stage\":\"trainer\",\"instance\":0,\"node\":\"here\",\"pid\":1234567,\"state\":\"ready\","
-    "\"ready\":true,\"restarts\":0,\"age_s\":59.9,\"rate\":9999,\"ranks\":4},"
+    "\"ready\":true,\"restarts\":0,\"age_s\":59.9,\"sign_age_s\":7.4,\"rate\":9999,\"ranks\":4},"
     "{\"stage\":\"evaluator\",\"instance\":0,\"node\":\"a\\u001bnode\",\"pid\":2,\"state\":"
     "\"fatal\","
     "\"ready\":false,\"restarts\":12,\"age_s\":60,\"rate\":10000,\"queue\":0},"
@@ -126,7 +126,8 @@ static const char stages[] =
     "\"ready\":false,\"restarts\":1,\"age_s\":3599,\"standby\":true},"
     "{\"stage\":\"packer\",\"instance\":10,\"node\":\"there\",\"pid\":4,\"state\":\"ready\","
     "\"ready\":"
-    "true,\"restarts\":0,\"age_s\":3600,\"rate\":123456,\"queue\":7,\"standby\":false},"
+    "true,\"restarts\":0,\"age_s\":3600,\"sign_age_s\":754,\"rate\":123456,\"queue\":7,\"standby\":"
+    "false},"
     "{\"stage\":\"packer\",\"instance\":11,\"age_s\":90061},"
     "{\"stage\":\"packer\",\"instance\":12,\"age_s\":1,\"rate\":49,\"ahead\":1},"
     "{\"stage\":\"packer\",\"instance\":13,\"age_s\":1,\"rate\":50,\"ahead\":1},"
@@ -139,15 +140,16 @@ static void stages_are_a_table(void **state)
   assert_int_equal(with_answer("ps", stages, output), 0);
   assert_string_equal(
       output,
-      "STAGE       NODE           PID STATE     READY RESTARTS      AGE      RATE QUEUE\n"
-      "trainer.0   here       1234567 ready     yes          0     1:00  10.0 k/s        4 ranks\n"
-      "evaluator.0 a\\x1bnode        2 fatal     no          12     1:00    10 k/s     0\n"
-      "packer.0    here             3 starting  no           1    59:59   standby      \n"
-      "packer.10   there            4 ready     yes          0  1:00:00   123 k/s     7\n"
-      "packer.11                    -           no           0 25:01:01                \n"
-      "packer.12                    -           no           0     0:01     ready      \n"
-      "packer.13                    -           no           0     0:01   0.1 k/s      \n"
-      "packer.14                    -           no           0     0:01   0.0 k/s      \n");
+      "STAGE       NODE           PID STATE     READY RESTARTS      AGE   SIGN      RATE QUEUE\n"
+      "trainer.0   here       1234567 ready     yes          0     1:00   0:07  10.0 k/s        4 "
+      "ranks\n"
+      "evaluator.0 a\\x1bnode        2 fatal     no          12     1:00           10 k/s     0\n"
+      "packer.0    here             3 starting  no           1    59:59          standby      \n"
+      "packer.10   there            4 ready     yes          0  1:00:00  12:34   123 k/s     7\n"
+      "packer.11                    -           no           0 25:01:01                       \n"
+      "packer.12                    -           no           0     0:01            ready      \n"
+      "packer.13                    -           no           0     0:01          0.1 k/s      \n"
+      "packer.14                    -           no           0     0:01          0.0 k/s      \n");
   assert_int_equal(with_answer("ps --color always", stages, output), 0);
   assert_non_null(strstr(output, "1234567 \033[32mready    \033[0m yes "));
   assert_non_null(strstr(output, "      2 \033[31mfatal    \033[0m no "));

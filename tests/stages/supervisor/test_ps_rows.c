@@ -143,9 +143,15 @@ static cJSON *after(double age_s)
 static void without_metrics_only_the_queue_is_known(void **state)
 {
   (void)state;
-  expect_rows(after(9), "[{\"stage\":\"packer\",\"ready\":true},"
-                        "{\"stage\":\"trainer\",\"ready\":true},"
-                        "{\"stage\":\"evaluator\",\"ready\":true,\"queue\":0}]");
+  cJSON *rows = after(9);
+  for (int i = 1; i < 3; i++) { /* without any sign, since they took their locks */
+    const double sign_age_s = number_of(rows, i, "sign_age_s");
+    if (sign_age_s < 9 || sign_age_s > 60) fail_msg("%g s", sign_age_s);
+    cJSON_DeleteItemFromObject(cJSON_GetArrayItem(rows, i), "sign_age_s");
+  }
+  expect_rows(rows, "[{\"stage\":\"packer\",\"ready\":true},"
+                    "{\"stage\":\"trainer\",\"ready\":true},"
+                    "{\"stage\":\"evaluator\",\"ready\":true,\"queue\":0}]");
   /* what is not ready gets nothing */
   expect_rows(with_metrics("[{\"stage\":\"evaluator\",\"ready\":false}]"),
               "[{\"stage\":\"evaluator\",\"ready\":false}]");
@@ -214,6 +220,36 @@ static void checkpoints_wait_for_the_evaluator(void **state)
   cJSON_Delete(rows);
 }
 
+/* Of the evaluator and of a trainer that starts, also what they do; of a trainer that steps, the
+ * age of its step. */
+static void signs_of_life_have_an_age(void **state)
+{
+  (void)state;
+  static const char *const names[] = {"pulse.trainer.json", "pulse.evaluator.json"};
+  char path[PLM_PATH_SIZE];
+  for (int i = 0; i < 2; i++) {
+    write_file(names[i], i == 0 ? "{\"doing\":\"loading the weights\",\"patient\":true}"
+                                : "{\"doing\":\"evaluating step 5 (valid)\"}");
+    assert_int_equal(plm_path_join(path, run, names[i], NULL), PLM_OK);
+    scratch_age(path, 700);
+  }
+  cJSON *rows = after(1000);
+  for (int i = 1; i < 3; i++) {
+    const cJSON *row = cJSON_GetArrayItem(rows, i);
+    assert_true(number_of(rows, i, "sign_age_s") >= 700 && number_of(rows, i, "sign_age_s") < 760);
+    assert_string_equal(plm_json_string(row, "doing", ""),
+                        i == 1 ? "loading the weights" : "evaluating step 5 (valid)");
+    const char *activity = plm_json_string(row, "activity", "");
+    assert_int_equal(strncmp(activity, "no sign for 11:4", 16), 0);
+  }
+  cJSON_Delete(rows);
+  write_line("trainer.jsonl", 500, "\"step_ms\":500,\"tokens_per_second\":2000");
+  rows = after(1000);
+  assert_true(number_of(rows, 1, "sign_age_s") == number_of(rows, 1, "step_age_s"));
+  assert_false(cJSON_HasObjectItem(cJSON_GetArrayItem(rows, 1), "doing"));
+  cJSON_Delete(rows);
+}
+
 /* ---- packers --------------------------------------------------------------------------------- */
 
 static void packers_are_those_of_the_peers_files(void **state)
@@ -228,7 +264,8 @@ static void packers_are_those_of_the_peers_files(void **state)
   assert_int_equal(
       plm_peers_write(
           run, "trainer",
-          "[{\"host\":\"n1\",\"pid\":6,\"rate\":10,\"queue\":2,\"ahead\":7,\"standby\":false},"
+          "[{\"host\":\"n1\",\"pid\":6,\"rate\":10,\"queue\":2,\"ahead\":7,\"standby\":false,"
+          "\"sign_age_s\":2},"
           "{\"host\":\"n2\",\"pid\":5,\"rate\":30,\"queue\":4,\"standby\":true,"
           "\"age_s\":8},"
           "{\"host\":\"n1\",\"pid\":7,\"rate\":1}]",
@@ -237,24 +274,27 @@ static void packers_are_those_of_the_peers_files(void **state)
   assert_int_equal(
       plm_peers_write(
           run, "evaluator",
-          "[{\"host\":\"n1\",\"pid\":6,\"rate\":20,\"queue\":3,\"ahead\":4,\"standby\":true},"
+          "[{\"host\":\"n1\",\"pid\":6,\"rate\":20,\"queue\":3,\"ahead\":4,\"standby\":true,"
+          "\"sign_age_s\":1.5},"
           "{\"host\":\"n2\",\"pid\":5,\"rate\":25,\"queue\":1}]",
           NULL),
       PLM_OK);
   rows = parsed(own);
   plm_ps_add_packers(run, rows);
-  expect_rows(
-      rows,
-      "[{\"stage\":\"packer\",\"instance\":0,\"node\":\"n1\",\"pid\":5},"
-      "{\"stage\":\"packer\",\"instance\":3,\"node\":\"n1\",\"pid\":6,\"rate\":20,\"queue\":5,"
-      "\"ahead\":11,\"standby\":false},"
-      "{\"stage\":\"trainer\",\"instance\":9,\"node\":\"n1\",\"pid\":7},"
-      "{\"stage\":\"packer\",\"instance\":4,\"node\":\"n2\",\"pid\":5,\"state\":\"joined\","
-      "\"ready\":true,\"restarts\":0,\"age_s\":8,\"rate\":30,\"queue\":5,\"ahead\":0,\"standby\":"
-      "true},"
-      "{\"stage\":\"packer\",\"instance\":5,\"node\":\"n1\",\"pid\":7,\"state\":\"joined\","
-      "\"ready\":true,\"restarts\":0,\"age_s\":0,\"rate\":1,\"queue\":0,\"ahead\":0,\"standby\":"
-      "false}]");
+  expect_rows(rows,
+              "[{\"stage\":\"packer\",\"instance\":0,\"node\":\"n1\",\"pid\":5},"
+              "{\"stage\":\"packer\",\"instance\":3,\"node\":\"n1\",\"pid\":6,\"sign_age_s\":1.5,"
+              "\"rate\":20,\"queue\":5,"
+              "\"ahead\":11,\"standby\":false},"
+              "{\"stage\":\"trainer\",\"instance\":9,\"node\":\"n1\",\"pid\":7},"
+              "{\"stage\":\"packer\",\"instance\":4,\"node\":\"n2\",\"pid\":5,\"state\":\"joined\","
+              "\"ready\":true,\"restarts\":0,\"age_s\":8,\"sign_age_s\":0,\"rate\":30,\"queue\":5,"
+              "\"ahead\":0,\"standby\":"
+              "true},"
+              "{\"stage\":\"packer\",\"instance\":5,\"node\":\"n1\",\"pid\":7,\"state\":\"joined\","
+              "\"ready\":true,\"restarts\":0,\"age_s\":0,\"sign_age_s\":0,\"rate\":1,\"queue\":0,"
+              "\"ahead\":0,\"standby\":"
+              "false}]");
   rows = cJSON_CreateArray();
   plm_ps_add_packers(run, rows);
   assert_true(number_of(rows, 0, "instance") == 0 && number_of(rows, 2, "instance") == 2);
@@ -269,6 +309,7 @@ int main(void)
       cmocka_unit_test_setup(without_metrics_only_the_queue_is_known, setup),
       cmocka_unit_test_setup(the_rate_of_the_trainer_falls_while_no_step_ends, setup),
       cmocka_unit_test_setup(checkpoints_wait_for_the_evaluator, setup),
+      cmocka_unit_test_setup(signs_of_life_have_an_age, setup),
       cmocka_unit_test_setup(packers_are_those_of_the_peers_files, setup),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -67,3 +67,29 @@ for stage in packer evaluator trainer; do
 done
 wait_for 120 stepping
 stop
+
+# ---- so is a stage whose computing thread hangs while its other threads live on ------------------------------
+# Only the thread that computes waits, before it writes for the N-th time what it does. The evaluator then is
+# within an evaluation, of which each batch is written (PLM_STOP_TICK), and the trainer has not computed its first
+# step.
+hangs() { # STAGE N SETTING DOING
+  rm -rf run go-on
+  (
+    export PLM_STOP_UNTIL=$PWD/go-on PLM_STOP_TICK=1
+    stopping_at "rename:*/pulse.$1.json#$2" plm-pipeline up pipeline.yaml "${steps[@]}" \
+      --set supervisor.silent_s=3 --set supervisor.silent_start_s=3 >up.out 2>up.err </dev/null
+  ) &
+  up=$!
+  wait_for 120 grep -qE "$1.0 has given no sign of life for [0-9]+ s .supervisor.$3.: killing it" up.err
+  grep -q '"doing":"'"$4" "run/pulse.$1.json" || fail "$1 hangs elsewhere: $(cat "run/pulse.$1.json")"
+  touch go-on # the next one does not hang
+  wait_for 120 field "$1" ready true
+  wait_for 120 stepping
+  stop
+}
+must_be_there "$PLM_BUILD/tests/lib/stop_at.so"
+hangs evaluator 6 silent_s "evaluating step 0 (valid)"
+says up.err 'evaluator.0 gave no sign of life and was killed; restarting it'
+! grep -q 'trainer.0 gave no sign' up.err || fail "the trainer was killed as well"
+hangs trainer 4 silent_start_s "making the model"
+says up.err 'trainer.0 gave no sign of life and was killed; restarting it'

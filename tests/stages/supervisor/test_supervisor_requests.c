@@ -149,10 +149,13 @@ static void ps_tells_of_each_stage(void **state)
   if (age_s < 5000 || age_s > 5060) fail_msg("%g s", age_s);
   cJSON_SetNumberValue(cJSON_GetObjectItem(cJSON_GetArrayItem(rows, 0), "age_s"), 5);
   cJSON_SetNumberValue(cJSON_GetObjectItem(cJSON_GetArrayItem(rows, 2), "age_s"), 6);
+  cJSON *sign_age = cJSON_GetObjectItem(cJSON_GetArrayItem(rows, 0), "sign_age_s");
+  assert_true(sign_age->valuedouble >= 5000 && sign_age->valuedouble < 5060);
+  cJSON_SetNumberValue(sign_age, 7);
   snprintf(expected, sizeof expected,
            "{\"ok\":true,\"stages\":["
            "{\"stage\":\"trainer\",\"instance\":0,\"node\":\"%s\",\"pid\":77,\"state\":\"ready\","
-           "\"ready\":true,\"restarts\":2,\"age_s\":5,\"ranks\":6,"
+           "\"ready\":true,\"restarts\":2,\"age_s\":5,\"ranks\":6,\"sign_age_s\":7,"
            "\"activity\":\"no step for 1:23:20\"},"
            "{\"stage\":\"evaluator\",\"instance\":0,\"node\":\"%s\",\"pid\":0,"
            "\"state\":\"%s\",\"ready\":false,\"restarts\":0,\"age_s\":0},"
@@ -162,6 +165,37 @@ static void ps_tells_of_each_stage(void **state)
   char *text = cJSON_PrintUnformatted(reply);
   assert_string_equal(text, expected);
   free(text);
+  cJSON_Delete(reply);
+}
+
+/* A packer that is ready, and that its consumers have not heard of for so long. */
+static void ps_tells_of_a_packer_that_nobody_hears(void **state)
+{
+  static const struct {
+    int state;
+    int64_t unheard_ms;
+    const char *start; /* of the activity */
+  } cases[] = {
+      {READY, 9000, ""}, {READY, 10000, "heard by no consumer for 0:1"}, {AGAIN, 10000, ""}};
+  struct plm_supervisor *supervisor = *state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    struct supervised *packer =
+        add(supervisor, PLM_KIND_PACKER, (enum plm_stage_state)cases[i].state);
+    packer->pid = getpid() + 1000000 + (pid_t)i; /* no such process */
+    packer->pulse = (struct plm_pulse){.begun = true, .mark = 7};
+    packer->pulse.since_ms = plm_clock_ms() - cases[i].unheard_ms;
+  }
+  cJSON *reply = plm_json_line(ask(supervisor, "{\"command\":\"ps\"}"));
+  cJSON *rows = cJSON_GetObjectItem(reply, "stages");
+  for (int i = 0; i < 3; i++) {
+    const cJSON *row = cJSON_GetArrayItem(rows, i);
+    const char *start = cases[i].start;
+    assert_int_equal(
+        strncmp(plm_json_string(row, "activity", ""), start, start[0] ? strlen(start) : 1), 0);
+    const double unheard_s = 1e-3 * (double)cases[i].unheard_ms,
+                 told_s = plm_json_number(row, "sign_age_s", -1);
+    assert_true(i == 2 ? told_s == -1 : told_s >= unheard_s && told_s < unheard_s + 60);
+  }
   cJSON_Delete(reply);
 }
 
@@ -394,6 +428,7 @@ int main(void)
       TEST(a_request_is_a_line),
       TEST(ps_tells_of_each_stage),
       TEST(down_stops_and_is_answered_at_the_end),
+      TEST(ps_tells_of_a_packer_that_nobody_hears),
       TEST(ps_tells_why_a_stage_failed),
       TEST(down_may_kill_at_once),
       TEST(wait_waits_for_the_end_or_for_all_stages),

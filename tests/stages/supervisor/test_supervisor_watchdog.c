@@ -15,7 +15,7 @@
 #include "tests/support/scratch.h"
 #include "tests/support/supervisor_case.h"
 
-enum { SILENT_MS = 300000 };
+enum { SILENT_MS = 300000, START_MS = 1800000 };
 
 static void a_sign_in_time_is_enough(void **state)
 {
@@ -122,9 +122,8 @@ static void what_excuses_a_trainer(void **state)
   struct supervised *trainer = add(supervisor, PLM_KIND_TRAINER);
   char path[PLM_PATH_SIZE];
   write_in_run(supervisor, "peers.trainer.json", "[{}]");
-  assert_false(
-      is_killed_after(supervisor, trainer, SILENT_MS)); /* no step yet: it starts or tunes */
-  step(supervisor, 7, 20000);                           /* twenty steps are 400 s */
+  assert_false(is_killed_after(supervisor, trainer, START_MS - 1)); /* it starts or tunes */
+  step(supervisor, 7, 20000);                                       /* twenty steps are 400 s */
   assert_false(is_killed_after(supervisor, trainer, 399999));
   step(supervisor, 7, 100);
   write_in_run(supervisor, "peers.trainer.json", "[]"); /* it waits for packers */
@@ -141,7 +140,7 @@ static void what_excuses_a_trainer(void **state)
   supervisor->draining = true;
   assert_false(is_killed_after(supervisor, trainer, SILENT_MS));
   supervisor->draining = false;
-  trainer->state = PLM_STAGE_STARTING;
+  trainer->state = PLM_STAGE_STOPPING;
   assert_false(is_killed_after(supervisor, trainer, SILENT_MS));
   trainer->state = PLM_STAGE_READY;
   assert_true(is_killed_after(supervisor, trainer, SILENT_MS));
@@ -163,14 +162,59 @@ static void a_broken_disk_excuses(void **state)
   assert_int_equal(access(path, F_OK), -1); /* nothing is left of the probe */
 }
 
-static void an_evaluator_reports_its_packers(void **state)
+/* What an evaluator or a starting trainer said last. */
+static void pulse(const struct plm_supervisor *supervisor, const char *role, const char *json)
+{
+  char name[64], path[PLM_PATH_SIZE];
+  snprintf(name, sizeof name, "%s.lock", role);
+  assert_int_equal(plm_path_join(path, supervisor->run, name, NULL), PLM_OK);
+  scratch_age(path, 3600);
+  snprintf(name, sizeof name, "pulse.%s.json", role);
+  write_in_run(supervisor, name, json);
+}
+
+static void an_evaluator_tells_of_its_batches(void **state)
 {
   struct plm_supervisor *supervisor = *state;
   struct supervised *evaluator = add(supervisor, PLM_KIND_EVALUATOR);
-  assert_false(is_killed_after(supervisor, evaluator, SILENT_MS)); /* it has not begun */
-  write_in_run(supervisor, "peers.evaluator.json", "[]");
+  assert_false(is_killed_after(supervisor, evaluator, START_MS - 1)); /* it has not begun */
+  pulse(supervisor, "evaluator", "{\"doing\":\"loading\",\"patient\":true,\"written_ms\":1}");
+  assert_false(is_killed_after(supervisor, evaluator, START_MS - 1));
+  pulse(supervisor, "evaluator", "{\"doing\":\"evaluating\",\"pace_s\":20,\"written_ms\":2}");
+  assert_false(is_killed_after(supervisor, evaluator, 399999)); /* twenty batches are 400 s */
+  pulse(supervisor, "evaluator", "{\"doing\":\"evaluating\",\"pace_s\":1,\"written_ms\":3}");
   assert_false(is_killed_after(supervisor, evaluator, SILENT_MS - 1));
+  write_in_run(supervisor, "peers.evaluator.json", "[]"); /* it waits for packers */
+  assert_false(is_killed_after(supervisor, evaluator, START_MS));
+  write_in_run(supervisor, "peers.evaluator.json", "[{}]"); /* that it has packers is no sign */
   assert_true(is_killed_after(supervisor, evaluator, SILENT_MS));
+}
+
+/* Each sign gives a start its whole time again. */
+static void a_start_is_killed_only_without_signs(void **state)
+{
+  static const enum plm_stage_state states[] = {PLM_STAGE_STARTING, PLM_STAGE_READY};
+  struct plm_supervisor *supervisor = *state;
+  struct plm_config *config = (struct plm_config *)supervisor->config;
+  struct supervised *trainer = add(supervisor, PLM_KIND_TRAINER);
+  const int64_t now_ms = plm_clock_ms();
+  for (size_t i = 0; i < 2; i++) {
+    trainer->state = states[i];
+    trainer->pulse = (struct plm_pulse){0};
+    for (int sign = 0; sign < 4; sign++) {
+      char json[128];
+      snprintf(json, sizeof json, "{\"doing\":\"loading\",\"patient\":true,\"written_ms\":%d}",
+               sign + 1);
+      pulse(supervisor, "trainer", json);
+      supervisor->watched_ms = 0;
+      supervisor_watch(supervisor, now_ms + sign * (START_MS - 1));
+      assert_false(trainer->silent);
+    }
+  }
+  config->supervisor.silent_start_s = 0; /* a start is not watched */
+  assert_false(is_killed_after(supervisor, trainer, 10 * START_MS));
+  config->supervisor.silent_start_s = 1800;
+  assert_true(is_killed_after(supervisor, trainer, START_MS));
 }
 
 static void a_packer_is_listed_by_its_consumers(void **state)
@@ -213,7 +257,8 @@ int main(void)
       TEST(a_trainer_without_steps_is_killed),
       TEST(what_excuses_a_trainer),
       TEST(a_broken_disk_excuses),
-      TEST(an_evaluator_reports_its_packers),
+      TEST(an_evaluator_tells_of_its_batches),
+      TEST(a_start_is_killed_only_without_signs),
       TEST(a_packer_is_listed_by_its_consumers),
       TEST(a_stopped_packer_is_not_excused),
   };

@@ -93,6 +93,10 @@ static void a_silence_replaces_the_speed(void **state)
   (void)state;
   struct plm_live_facts facts = some_facts();
   struct plm_live_line lines[PLM_LIVE_LINES];
+  snprintf(facts.evaluator, sizeof facts.evaluator, "no sign for 1:01: evaluating step 150");
+  assert_int_equal(plm_live_compose(&facts, 300, false, lines), PLM_LIVE_LINES);
+  assert_non_null(
+      strstr(lines[3].text, " | evaluator: no sign for 1:01: evaluating step 150 | valid loss"));
   snprintf(facts.activity, sizeof facts.activity, "no step for 3:05");
   plm_live_compose(&facts, 50, false, lines);
   assert_string_equal(lines[0].text, "[#####....]  58 %  step 174/300  no step for 3:05");

@@ -146,6 +146,75 @@ static void a_start_is_no_silence(void **state)
   assert_string_equal(activity.text, "");
 }
 
+/* ---- signs of life --------------------------------------------------------------------------- */
+
+static void pulse(const char *role, double age_s, const char *json)
+{
+  char name[64], path[PLM_PATH_SIZE];
+  snprintf(name, sizeof name, "pulse.%s.json", role);
+  write_file(name, json);
+  assert_int_equal(plm_path_join(path, run, name, NULL), PLM_OK);
+  scratch_age(path, age_s);
+}
+
+/* Until its first step, a trainer says what it does. */
+static void a_start_without_signs_is_told(void **state)
+{
+  (void)state;
+  static const char loads[] = "{\"doing\":\"loading the weights\",\"patient\":true}";
+  write_file("peers.trainer.json", "[{}]");
+  pulse("trainer", 20, loads);
+  const struct plm_activity activity = read_after(500);
+  assert_true(activity.pulsed && activity.sign.patient && activity.age_s >= 500);
+  assert_true(activity.sign_age_s >= 20 && activity.sign_age_s < 60);
+  assert_string_equal(activity.text, "");
+  pulse("trainer", 61, loads);
+  expect("no sign for 1:01: loading the weights", 500);
+  assert_string_equal(read_after(500).word, "no sign for: loading the weights");
+  write_file("peers.trainer.json", "[]");
+  expect("waiting for packers 8:20", 500);
+  steps_until(1); /* from now on its steps count */
+  assert_false(read_after(500).pulsed);
+  assert_true(read_after(500).sign_age_s < 60);
+}
+
+static void expect_evaluator(const char *text, const char *word)
+{
+  struct plm_activity activity;
+  char path[PLM_PATH_SIZE];
+  assert_int_equal(plm_path_join(path, run, "evaluator.lock", NULL), PLM_OK);
+  scratch_age(path, 5000);
+  plm_activity_read_evaluator(run, &activity);
+  if (strcmp(activity.text, text) != 0) fail_msg("\"%s\" instead of \"%s\"", activity.text, text);
+  assert_string_equal(activity.word, word);
+}
+
+static void an_evaluator_without_signs_is_told(void **state)
+{
+  (void)state;
+  static const char slow[] = "{\"doing\":\"evaluating step 5 (valid)\",\"pace_s\":10}",
+                    quick[] = "{\"doing\":\"evaluating step 5 (valid)\",\"pace_s\":0.1}";
+  expect_evaluator("", ""); /* nothing is known */
+  pulse("evaluator", 25, quick);
+  expect_evaluator("", "");
+  pulse("evaluator", 61, quick);
+  expect_evaluator("no sign for 1:01: evaluating step 5 (valid)",
+                   "no sign for: evaluating step 5 (valid)");
+  pulse("evaluator", 190, slow); /* twenty batches take 200 s */
+  expect_evaluator("", "");
+  pulse("evaluator", 241, slow);
+  expect_evaluator("no sign for 4:01: evaluating step 5 (valid)",
+                   "no sign for: evaluating step 5 (valid)");
+  write_file("peers.evaluator.json", "[]");
+  pulse("evaluator", 5, quick);
+  expect_evaluator("", "");
+  pulse("evaluator", 61, quick);
+  expect_evaluator("waiting for packers 1:01", "waiting for packers");
+  write_file("peers.evaluator.json", "[{}]");
+  expect_evaluator("no sign for 1:01: evaluating step 5 (valid)",
+                   "no sign for: evaluating step 5 (valid)");
+}
+
 #define TEST(name) cmocka_unit_test_setup(name, setup)
 
 int main(void)
@@ -158,6 +227,8 @@ int main(void)
       TEST(old_reports_of_packers_do_not_count),
       TEST(a_checkpoint_that_is_written_is_told),
       TEST(a_start_is_no_silence),
+      TEST(a_start_without_signs_is_told),
+      TEST(an_evaluator_without_signs_is_told),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,97 @@
+/* Writes and reads pulse.ROLE.json. */
+#include "common/run/run_pulse.h"
+
+#include <cjson/cJSON.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/json.h"
+#include "common/base/strict_json.h"
+#include "common/run/run.h"
+
+enum { PULSE_LIMIT = 4096 };
+static const uint64_t every_ns = 1000000000u;
+static const double keep_pace = 0.9; /* part of the older signs in the pace */
+
+static void file_name(const char *role, char name[64])
+{
+  snprintf(name, 64, "pulse.%.32s.json", role);
+}
+
+void plm_run_pulse_begin(struct plm_run_pulse *pulse, const char *run, const char *role)
+{
+  *pulse = (struct plm_run_pulse){.run = run, .role = role};
+}
+
+static void write_file(const struct plm_run_pulse *pulse)
+{
+  char name[64];
+  cJSON *json = cJSON_CreateObject();
+  cJSON_AddStringToObject(json, "doing", pulse->doing);
+  cJSON_AddBoolToObject(json, "patient", pulse->patient);
+  cJSON_AddNumberToObject(json, "pace_s", pulse->pace_s);
+  cJSON_AddNumberToObject(json, "written_ms", floor(1e3 * plm_clock_wall_s()));
+  char *text = cJSON_PrintUnformatted(json);
+  cJSON_Delete(json);
+  file_name(pulse->role, name);
+  if (text != NULL) (void)plm_run_tell(pulse->run, name, text, NULL);
+  free(text);
+}
+
+void plm_run_pulse(struct plm_run_pulse *pulse, bool patient, const char *format, ...)
+{
+  char doing[PLM_PULSE_DOING];
+  if (pulse->run == NULL) return;
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(doing, sizeof doing, format, arguments);
+  va_end(arguments);
+  const uint64_t now_ns = plm_clock_ns();
+  const bool same = pulse->beat_ns != 0 && strcmp(doing, pulse->doing) == 0;
+  if (same) {
+    const double since_s = 1e-9 * (double)(now_ns - pulse->beat_ns);
+    pulse->pace_s =
+        pulse->pace_s > 0 ? keep_pace * pulse->pace_s + (1 - keep_pace) * since_s : since_s;
+  }
+  pulse->beat_ns = now_ns;
+  if (same && now_ns < pulse->written_ns + every_ns) return;
+  pulse->written_ns = now_ns;
+  pulse->patient = patient;
+  memcpy(pulse->doing, doing, sizeof doing);
+  write_file(pulse);
+}
+
+void plm_run_pulse_end(struct plm_run_pulse *pulse)
+{
+  char name[64], path[PLM_PATH_SIZE];
+  if (pulse->run == NULL) return;
+  file_name(pulse->role, name);
+  if (plm_path_join(path, pulse->run, name, NULL) == PLM_OK) unlink(path);
+  *pulse = (struct plm_run_pulse){0};
+}
+
+bool plm_run_pulse_read(const char *run, const char *role, struct plm_run_sign *sign)
+{
+  char name[64], path[PLM_PATH_SIZE], *text;
+  size_t size;
+  *sign = (struct plm_run_sign){0};
+  file_name(role, name);
+  if (plm_path_join(path, run, name, NULL) != PLM_OK) return false;
+  sign->age_s = plm_file_age_s(path);
+  if (!(sign->age_s <= plm_lock_age_s(run, role)) ||
+      plm_file_read(path, PULSE_LIMIT, &text, &size, NULL) != PLM_OK)
+    return false;
+  cJSON *json = plm_json_line(text);
+  free(text);
+  snprintf(sign->doing, sizeof sign->doing, "%s", plm_json_string(json, "doing", ""));
+  sign->patient = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(json, "patient"));
+  sign->pace_s = plm_json_number(json, "pace_s", 0.0);
+  sign->written_ms = (uint64_t)fmax(0.0, plm_json_number(json, "written_ms", 0.0));
+  cJSON_Delete(json);
+  return sign->doing[0] != '\0';
+}

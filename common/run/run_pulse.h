@@ -1,0 +1,45 @@
+/* pulse.ROLE.json: what the trainer or the evaluator does, written by the thread that does it. A
+ * thread of its own would go on writing while that one hangs. The supervisor's watchdog, `ps` and
+ * `runs` read it.
+ *
+ * A sign of life is a call of plm_run_pulse. The file is written at most once a second, unless what
+ * the process does has changed. It is replaced as a whole and never synced to disk. */
+#ifndef PLM_COMMON_RUN_RUN_PULSE_H
+#define PLM_COMMON_RUN_RUN_PULSE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { PLM_PULSE_DOING = 64 };
+
+/* Of the writing thread. {0}: plm_run_pulse does nothing. */
+struct plm_run_pulse {
+  const char *run, *role; /* borrowed */
+  char doing[PLM_PULSE_DOING];
+  bool patient;
+  double pace_s;                /* smoothed time between two signs of the same work; 0: unknown */
+  uint64_t beat_ns, written_ns; /* monotonic; 0: not yet */
+};
+
+/* role: "trainer" or "evaluator", whose lock the caller holds. The file is not written yet. */
+void plm_run_pulse_begin(struct plm_run_pulse *pulse, const char *run, const char *role);
+/* A sign of life. doing: "evaluating step 500 (valid)". patient: the next sign may take as long as
+ * a start does, as after "loading the weights". If the file cannot be written, it stays as it is.
+ */
+void plm_run_pulse(struct plm_run_pulse *pulse, bool patient, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Removes the file. */
+void plm_run_pulse_end(struct plm_run_pulse *pulse);
+
+struct plm_run_sign {
+  char doing[PLM_PULSE_DOING];
+  bool patient;
+  double pace_s;       /* as above */
+  double age_s;        /* of the last sign that was written; as plm_file_age_s */
+  uint64_t written_ms; /* when it was written, in ms since 1970: changes with each sign */
+};
+/* false: there is no such file, or an earlier process has written it: it is older than ROLE.lock
+ * (plm_lock_age_s). */
+bool plm_run_pulse_read(const char *run, const char *role, struct plm_run_sign *sign);
+
+#endif

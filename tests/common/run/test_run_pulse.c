@@ -1,0 +1,111 @@
+/* Signs of life: when they are written, and whose they are. */
+#include "common/run/run_pulse.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "common/base/file.h"
+#include "common/run/run.h"
+#include "tests/support/cmocka_all.h"
+#include "tests/support/scratch.h"
+
+static char run[PLM_PATH_SIZE];
+static struct plm_lock *lock;
+
+static int setup(void **state)
+{
+  (void)state;
+  scratch_run(run);
+  return plm_lock_take(run, "evaluator", &lock, NULL) == PLM_OK ? 0 : 1;
+}
+
+static int teardown(void **state)
+{
+  (void)state;
+  plm_lock_release(lock);
+  return 0;
+}
+
+static const char *file_of_run(const char *name)
+{
+  static char path[PLM_PATH_SIZE];
+  assert_int_equal(plm_path_join(path, run, name, NULL), PLM_OK);
+  return path;
+}
+
+static void what_is_done_is_read_back(void **state)
+{
+  (void)state;
+  struct plm_run_pulse pulse;
+  struct plm_run_sign sign;
+  plm_run_pulse_begin(&pulse, run, "evaluator");
+  assert_false(plm_run_pulse_read(run, "evaluator", &sign)); /* not written yet */
+  plm_run_pulse(&pulse, true, "loading step %d", 7);
+  assert_false(plm_run_pulse_read(run, "trainer", &sign));
+  assert_true(plm_run_pulse_read(run, "evaluator", &sign));
+  assert_string_equal(sign.doing, "loading step 7");
+  assert_true(sign.patient && sign.pace_s == 0 && sign.written_ms > 0);
+  assert_true(sign.age_s >= 0 && sign.age_s < 60);
+  plm_run_pulse(&pulse, false, "evaluating step %d", 7); /* something else is written at once */
+  assert_true(plm_run_pulse_read(run, "evaluator", &sign));
+  assert_string_equal(sign.doing, "evaluating step 7");
+  assert_false(sign.patient);
+  plm_run_pulse_end(&pulse);
+  assert_false(plm_run_pulse_read(run, "evaluator", &sign));
+  plm_run_pulse(&pulse, false, "nothing is written any more");
+  assert_false(plm_run_pulse_read(run, "evaluator", &sign));
+  assert_false(plm_file_exists(file_of_run("pulse.evaluator.json.tmp")));
+}
+
+/* Signs of the same work are written once a second, and give the pace. */
+static void the_same_is_written_once_a_second(void **state)
+{
+  (void)state;
+  struct plm_run_pulse pulse;
+  struct plm_run_sign sign;
+  plm_run_pulse_begin(&pulse, run, "evaluator");
+  plm_run_pulse(&pulse, false, "evaluating");
+  scratch_age(file_of_run("evaluator.lock"), 5000);
+  scratch_age(file_of_run("pulse.evaluator.json"), 4000);
+  pulse.beat_ns -= 400000000u;
+  pulse.written_ns += 3600000000000u; /* less than a second ago, however slow the machine is */
+  plm_run_pulse(&pulse, false, "evaluating");
+  assert_true(plm_run_pulse_read(run, "evaluator", &sign) && sign.age_s >= 4000);
+  assert_true(pulse.pace_s >= 0.4 && pulse.pace_s < 60);
+  const double pace_s = pulse.pace_s;
+  pulse.written_ns -= 3601000000000u;
+  pulse.beat_ns -= 100000000000u;
+  plm_run_pulse(&pulse, false, "evaluating");
+  assert_true(plm_run_pulse_read(run, "evaluator", &sign) && sign.age_s < 60);
+  assert_true(pulse.pace_s >= 0.9 * pace_s + 10 && pulse.pace_s < 0.9 * pace_s + 20);
+  assert_true(fabs(sign.pace_s - pulse.pace_s) < 1e-6);
+}
+
+/* A process that was killed leaves its file. The next one has taken the lock later. */
+static void a_sign_from_before_the_lock_does_not_count(void **state)
+{
+  (void)state;
+  struct plm_run_pulse pulse;
+  struct plm_run_sign sign;
+  plm_run_pulse_begin(&pulse, run, "evaluator");
+  plm_run_pulse(&pulse, false, "evaluating");
+  scratch_age(file_of_run("pulse.evaluator.json"), 100);
+  scratch_age(file_of_run("evaluator.lock"), 99);
+  assert_false(plm_run_pulse_read(run, "evaluator", &sign));
+  scratch_age(file_of_run("evaluator.lock"), 101);
+  assert_true(plm_run_pulse_read(run, "evaluator", &sign));
+  scratch_write(file_of_run("pulse.evaluator.json"), "[", 1);
+  assert_false(plm_run_pulse_read(run, "evaluator", &sign));
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      TEST(what_is_done_is_read_back),
+      TEST(the_same_is_written_once_a_second),
+      TEST(a_sign_from_before_the_lock_does_not_count),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
