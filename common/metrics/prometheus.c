@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SAMPLES_MAX = 8192, FAMILIES_MAX = 128, LABEL_SIZE = 96 };
+enum { SAMPLES_MAX = 8192, FAMILIES_MAX = 128, LABEL_SIZE = 256 };
 
 static const char *const stage_names[] = {[PLM_STAGE_TRAINER] = "trainer",
                                           [PLM_STAGE_EVALUATOR] = "evaluator",
@@ -26,11 +26,13 @@ struct extra {
 };
 
 #define SIGN_AGE "time since its last sign of life; with the label activity"
+#define FATAL \
+  "1 once it has failed for good; the label continue is the command that starts it again"
 #define STATE "1, with the state as the label state"
 static const struct extra extras[] = {
     {"ready", PLM_STAGE_TRAINER, false, NULL, 0, "1 while it is ready"},
     {"restarts_total", PLM_STAGE_TRAINER, true, NULL, 0, "restarts since `up`"},
-    {"fatal", PLM_STAGE_TRAINER, false, NULL, 0, "1 once it has failed for good"},
+    {"fatal", PLM_STAGE_TRAINER, false, NULL, 0, FATAL},
     {"failed_time_seconds", PLM_STAGE_TRAINER, false, NULL, 0,
      "when it last failed, in seconds since 1970, with the label cause; absent: never"},
     {"step_age_seconds", PLM_STAGE_TRAINER, false, NULL, 0,
@@ -45,7 +47,7 @@ static const struct extra extras[] = {
      "time waited for checkpointing"},
     {"ready", PLM_STAGE_EVALUATOR, false, NULL, 0, "1 while it is ready"},
     {"restarts_total", PLM_STAGE_EVALUATOR, true, NULL, 0, "restarts since `up`"},
-    {"fatal", PLM_STAGE_EVALUATOR, false, NULL, 0, "1 once it has failed for good"},
+    {"fatal", PLM_STAGE_EVALUATOR, false, NULL, 0, FATAL},
     {"failed_time_seconds", PLM_STAGE_EVALUATOR, false, NULL, 0,
      "when it last failed, in seconds since 1970, with the label cause; absent: never"},
     {"sign_age_seconds", PLM_STAGE_EVALUATOR, false, NULL, 0, SIGN_AGE},
@@ -54,7 +56,7 @@ static const struct extra extras[] = {
     {"evaluation_seconds_total", PLM_STAGE_EVALUATOR, true, "seconds", 1, "time in evaluations"},
     {"ready", PLM_STAGE_PACKER, false, NULL, 0, "1 while it is ready"},
     {"restarts_total", PLM_STAGE_PACKER, true, NULL, 0, "restarts since `up`"},
-    {"fatal", PLM_STAGE_PACKER, false, NULL, 0, "1 once it has failed for good"},
+    {"fatal", PLM_STAGE_PACKER, false, NULL, 0, FATAL},
     {"failed_time_seconds", PLM_STAGE_PACKER, false, NULL, 0,
      "when it last failed, in seconds since 1970, with the label cause; absent: never"},
     {"sign_age_seconds", PLM_STAGE_PACKER, false, NULL, 0, SIGN_AGE},

@@ -31,7 +31,7 @@ void plm_prometheus_line(struct plm_prometheus *metrics, enum plm_metric_stage s
  * prometheus.c; other names are ignored. */
 void plm_prometheus_set(struct plm_prometheus *metrics, enum plm_metric_stage stage,
                         const char *instance, const char *name, double value);
-/* The same with one more label, whose text (at most 95 bytes, printable) replaces the one before.
+/* The same with one more label, whose text (at most 255 bytes, printable) replaces the one before.
  */
 void plm_prometheus_set_text(struct plm_prometheus *metrics, enum plm_metric_stage stage,
                              const char *instance, const char *name, const char *label,

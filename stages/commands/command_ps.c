@@ -34,13 +34,14 @@ static void rate_text(const cJSON *row, char rate[32], char queue[32])
 }
 
 /* Below the row of a stage that is in back-off or has failed for good. */
-static void print_cause(FILE *out, const cJSON *row, const char *name, bool fatal)
+static void print_cause(FILE *out, const cJSON *row)
 {
   char time[PLM_FAILURE_TIME_SIZE];
   if (!cJSON_HasObjectItem(row, "cause")) return;
   plm_run_failure_time(plm_json_number(row, "failed_at", 0.0), time);
   plm_print(out, "  %s: %s\n", time, plm_json_string(row, "cause", ""));
-  if (fatal) fprintf(out, "  start it again with: plm-pipeline restart %s\n", name);
+  if (cJSON_HasObjectItem(row, "continue"))
+    plm_print(out, "  start it again with: %s\n", plm_json_string(row, "continue", ""));
 }
 
 static void print_table(FILE *out, const cJSON *stages, bool color)
@@ -74,7 +75,7 @@ static void print_table(FILE *out, const cJSON *stages, bool color)
             plm_json_number(row, "restarts", 0.0), age, sign, rate, queue, ranks);
     if (cJSON_HasObjectItem(row, "activity"))
       plm_print(out, "  %s: %s\n", name, plm_json_string(row, "activity", ""));
-    print_cause(out, row, name, fatal);
+    print_cause(out, row);
   }
 }
 
@@ -184,7 +185,8 @@ const struct plm_command plm_command_ps = {
         "\"stopped by a signal\".\n\n"
         "--json prints an array of {stage, instance, node, pid, state, ready, restarts, age_s}, "
         "with rate, queue, standby and ranks where they are known, failed_at (seconds since "
-        "1970) and cause after a failure, step_age_s (seconds since the last step), sign_age_s "
+        "1970) and cause after a failure, continue (the command that starts a stage again that has "
+        "failed for good), step_age_s (seconds since the last step), sign_age_s "
         "(seconds since the last sign of life), doing (what the evaluator or a starting trainer "
         "does) and activity.",
     .options = options,

@@ -74,6 +74,11 @@ static plm_status summarise(const char *run, struct run_summary *summary, struct
   return PLM_OK;
 }
 
+static void continue_command(const char *run, char command[PLM_PATH_SIZE + 64])
+{
+  snprintf(command, PLM_PATH_SIZE + 64, "plm-pipeline up %s/%s", run, PLM_RUN_CONFIG);
+}
+
 static plm_status print_json(const char *name, const char *run, const struct run_summary *summary,
                              struct plm_error *error)
 {
@@ -101,6 +106,9 @@ static plm_status print_json(const char *name, const char *run, const struct run
     cJSON_AddNumberToObject(failure, "exit", summary->failure.exit_code);
     cJSON_AddStringToObject(failure, "stage", summary->failure.stage);
     cJSON_AddStringToObject(failure, "cause", summary->failure.cause);
+    char command[PLM_PATH_SIZE + 64];
+    continue_command(run, command);
+    cJSON_AddStringToObject(failure, "continue", command);
   }
   return plm_json_print(object, error);
 }
@@ -128,7 +136,9 @@ static void print_row(const char *name, const char *run, const struct run_summar
   char time[PLM_FAILURE_TIME_SIZE];
   plm_run_failure_time(summary->failure.time_s, time);
   plm_print(stdout, "  %s: %s %s\n", time, summary->failure.stage, summary->failure.cause);
-  plm_print(stdout, "  continue with: plm-pipeline up %s/%s\n", run, PLM_RUN_CONFIG);
+  char command[PLM_PATH_SIZE + 64];
+  continue_command(run, command);
+  plm_print(stdout, "  continue with: %s\n", command);
 }
 
 static int visible(const struct dirent *entry)
@@ -182,7 +192,7 @@ const struct plm_command plm_command_runs = {
         "run "
         "falls while no step ends; then a line says what it waits for.\n\n"
         "--json prints an object for each run: {name, run, state, step, loss, evaluator_loss, "
-        "tokens_per_second}, with failure: {time, exit, stage, cause} if it failed, and "
+        "tokens_per_second}, with failure: {time, exit, stage, cause, continue} if it failed, and "
         "step_age_s, "
         "activity, evaluator_sign_age_s, evaluator_doing and evaluator_activity if it is running.",
     .options = options,

@@ -219,6 +219,11 @@ void supervised_name(const struct supervised *stage, char name[64]);
 /* Whether an entry of a consumer's peers file is this packer. */
 bool supervised_is_peer(const struct supervised *stage, const struct cJSON *peer);
 void supervised_ending(const struct supervised *stage, char text[96]);
+/* The command that starts a stage again that has failed for good, as `ps`, `runs` and Prometheus
+ * tell it; "" in any other state. Without a trainer the run ends, so `up` continues it. */
+enum { REMEDY_SIZE = 256 };
+void supervised_remedy(const struct plm_supervisor *supervisor, const struct supervised *stage,
+                       char text[REMEDY_SIZE]);
 void supervisor_note_failure(struct plm_supervisor *supervisor, struct supervised *stage,
                              const char *how);
 /* Called at the end: fills supervisor->failure, with the root cause first, and returns the exit

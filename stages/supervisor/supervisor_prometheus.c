@@ -98,12 +98,15 @@ static void set_packers(struct plm_supervisor *supervisor, const char *consumer)
   cJSON_Delete(packers);
 }
 
-static void set_failure(struct plm_prometheus *metrics, const struct supervised *stage,
+static void set_failure(const struct plm_supervisor *supervisor, const struct supervised *stage,
                         const char *instance)
 {
-  char cause[96];
+  struct plm_prometheus *metrics = supervisor->exporter.metrics;
+  char cause[256], remedy[REMEDY_SIZE];
   const enum plm_metric_stage kind = sources[stage->kind].stage;
-  plm_prometheus_set(metrics, kind, instance, "fatal", stage->state == PLM_STAGE_FATAL);
+  supervised_remedy(supervisor, stage, remedy);
+  plm_prometheus_set_text(metrics, kind, instance, "fatal", "continue", remedy,
+                          stage->state == PLM_STAGE_FATAL);
   if (stage->failed_s <= 0.0) return;
   plm_printable(cause, sizeof cause, stage->cause, PLM_PRINTABLE_LINE);
   plm_prometheus_set_text(metrics, kind, instance, "failed_time_seconds", "cause", cause,
@@ -152,7 +155,7 @@ static void page(void *context, struct plm_text *text)
                        stage->state == PLM_STAGE_READY);
     plm_prometheus_set(metrics, sources[stage->kind].stage, instance, "restarts_total",
                        stage->restarts);
-    set_failure(metrics, stage, instance);
+    set_failure(supervisor, stage, instance);
     set_activity(supervisor, stage, instance);
   }
   plm_prometheus_print(metrics, text);

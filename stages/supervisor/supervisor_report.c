@@ -11,6 +11,7 @@
 #include "common/base/json.h"
 #include "common/base/log.h"
 #include "common/base/strict_json.h"
+#include "common/run/run.h"
 #include "common/run/run_failure.h"
 #include "stages/supervisor/memory_kill.h"
 #include "stages/supervisor/supervisor_internal.h"
@@ -67,6 +68,19 @@ void supervised_ending(const struct supervised *stage, char text[96])
   } else {
     snprintf(text, 96, "exited with %d", WEXITSTATUS(status));
   }
+}
+
+void supervised_remedy(const struct plm_supervisor *supervisor, const struct supervised *stage,
+                       char text[REMEDY_SIZE])
+{
+  char name[64];
+  supervised_name(stage, name);
+  text[0] = '\0';
+  if (stage->state != PLM_STAGE_FATAL) return;
+  if (stage->kind == PLM_KIND_TRAINER || supervisor->draining)
+    snprintf(text, REMEDY_SIZE, "plm-pipeline up %.200s/%s", supervisor->run, PLM_RUN_CONFIG);
+  else
+    snprintf(text, REMEDY_SIZE, "plm-pipeline restart %s", name);
 }
 
 void supervisor_note_failure(struct plm_supervisor *supervisor, struct supervised *stage,

@@ -61,9 +61,12 @@ static cJSON *agree(void)
 
 /* Why a stage is in back-off or has failed for good. The causes of 256 packers must fit into a
  * reply. */
-static void add_cause(cJSON *row, const struct supervised *stage)
+static void add_cause(const struct plm_supervisor *supervisor, cJSON *row,
+                      const struct supervised *stage)
 {
-  char text[1600];
+  char text[1600], remedy[REMEDY_SIZE];
+  supervised_remedy(supervisor, stage, remedy);
+  if (remedy[0] != '\0') cJSON_AddStringToObject(row, "continue", remedy);
   const size_t room = stage->kind == PLM_KIND_PACKER ? 160 : sizeof text;
   if (stage->state != PLM_STAGE_BACKOFF && stage->state != PLM_STAGE_FATAL) return;
   if (stage->cause[0] == '\0') return;
@@ -125,7 +128,7 @@ static void request_ps(struct plm_supervisor *supervisor, struct client *client,
     const int64_t age_ms = plm_stage_lives(stage->state) ? plm_clock_ms() - stage->started_ms : 0;
     cJSON_AddNumberToObject(row, "age_s", (double)age_ms / 1000.0);
     if (stage->gang) cJSON_AddNumberToObject(row, "ranks", supervisor->config->trainer.ranks);
-    add_cause(row, stage);
+    add_cause(supervisor, row, stage);
     cJSON_AddItemToArray(array, row);
   }
   plm_ps_add_by_hand(supervisor->run, array);

@@ -105,12 +105,18 @@ static void a_text_replaces_the_one_before(void **state)
   (void)state;
   struct plm_prometheus *metrics;
   struct plm_text text = {0};
-  static const char sample[] = "plm_trainer_failed_time_seconds{stage=\"trainer\",instance=\"0\","
-                               "run=\"run\",cause=\"second\"} 7\n";
+  char second[256], sample[512]; /* the longest text */
+  memset(second, 'x', sizeof second - 1);
+  second[sizeof second - 1] = '\0';
+  snprintf(
+      sample, sizeof sample,
+      "plm_trainer_failed_time_seconds{stage=\"trainer\",instance=\"0\",run=\"run\",cause=\"%s\"}"
+      " 7\n",
+      second);
   assert_int_equal(plm_prometheus_open("run", &metrics, NULL), PLM_OK);
   for (int i = 0; i < 2; i++)
     plm_prometheus_set_text(metrics, PLM_STAGE_TRAINER, "0", "failed_time_seconds", "cause",
-                            i == 0 ? "first" : "second", 6 + i);
+                            i == 0 ? "first" : second, 6 + i);
   plm_prometheus_set_text(metrics, PLM_STAGE_TRAINER, "0", "no_such_name", "cause", "third", 8);
   plm_prometheus_print(metrics, &text);
   const char *end = strrchr(text.data, '#');

@@ -252,6 +252,7 @@ grep -q '^interrupted *stopped ' runs.out || fail "a clean stop is a failure: $(
 "$pipeline" runs . --json >runs.json
 jq -se 'map({key: .name, value: .}) | from_entries |
   .failed4.failure.exit == 4 and .failed4.failure.stage == "trainer.0" and
+  .failed4.failure.continue == "plm-pipeline up ./failed4/pipeline.yaml" and
   (.failed4.failure.time > 1700000000) and (.complete | has("failure") | not)' runs.json >/dev/null ||
   fail "runs --json: $(cat runs.json)"
 TRAINER=$train EVALUATOR=$judge up failed4 || fail "a failed run does not continue: $(cat failed4.out)"
@@ -262,6 +263,7 @@ grep -q '^failed4 *complete ' runs.out || fail "runs: $(cat runs.out)"
 TRAINER=$forever EVALUATOR='echo "plm-evaluator: no such set"; exit 2' begin half
 half_fatal() { "$pipeline" ps --run half >ps.out && grep -q '^evaluator.0 .* - *fatal' ps.out; }
 until_true half_fatal
+grep -q '^  start it again with: plm-pipeline restart evaluator.0$' ps.out || fail "how to go on: $(cat ps.out)"
 grep -q '^  2.*: exited with 2: no such set$' ps.out || fail "ps: $(cat ps.out)"
 grep -q 'plm-pipeline restart evaluator.0' ps.out || fail "ps: $(cat ps.out)"
 "$pipeline" down --run half

@@ -227,6 +227,30 @@ static void ps_tells_why_a_stage_failed(void **state)
   cJSON_Delete(reply);
 }
 
+/* The command that goes on: `restart`, unless the run ends with the stage or already stops. */
+static void ps_tells_how_a_failed_stage_goes_on(void **state)
+{
+  struct plm_supervisor *supervisor = *state;
+  char up[PLM_PATH_SIZE + 64], remedy[REMEDY_SIZE];
+  add(supervisor, PLM_KIND_TRAINER, PLM_STAGE_FATAL);
+  struct supervised *evaluator = add(supervisor, PLM_KIND_EVALUATOR, PLM_STAGE_FATAL);
+  add(supervisor, PLM_KIND_PACKER, AGAIN);
+  snprintf(up, sizeof up, "plm-pipeline up %s/pipeline.yaml", supervisor->run);
+  cJSON *reply = plm_json_line(ask(supervisor, "{\"command\":\"ps\"}"));
+  const cJSON *rows = cJSON_GetObjectItem(reply, "stages");
+  assert_string_equal(plm_json_string(cJSON_GetArrayItem(rows, 0), "continue", ""), up);
+  assert_string_equal(plm_json_string(cJSON_GetArrayItem(rows, 1), "continue", ""),
+                      "plm-pipeline restart evaluator.0");
+  assert_false(cJSON_HasObjectItem(cJSON_GetArrayItem(rows, 2), "continue"));
+  cJSON_Delete(reply);
+  supervisor->draining = true;
+  supervised_remedy(supervisor, evaluator, remedy);
+  assert_string_equal(remedy, up);
+  evaluator->state = PLM_STAGE_STOPPING;
+  supervised_remedy(supervisor, evaluator, remedy);
+  assert_string_equal(remedy, "");
+}
+
 /* ---- down and wait --------------------------------------------------------------------------- */
 
 static int waiting(struct plm_supervisor *supervisor, const char *request, struct client **client)
@@ -430,6 +454,7 @@ int main(void)
       TEST(down_stops_and_is_answered_at_the_end),
       TEST(ps_tells_of_a_packer_that_nobody_hears),
       TEST(ps_tells_why_a_stage_failed),
+      TEST(ps_tells_how_a_failed_stage_goes_on),
       TEST(down_may_kill_at_once),
       TEST(wait_waits_for_the_end_or_for_all_stages),
       TEST(restart_names_stages_or_kinds),
