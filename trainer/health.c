@@ -7,7 +7,7 @@
 #include "common/base/log.h"
 #include "trainer/schedule.h"
 
-enum { SAY_EVERY = 1000, MANY_SKIPPED = 10, AFTER_WARMUP = 200 };
+enum { SAY_EVERY = 1000, APART = 100, MANY_SKIPPED = 10, AFTER_WARMUP = 200 };
 /* Parts of the older steps in a mean over about 50 and 100 steps, and how far above the entropy of
  * the composition a loss is a sign: early in a run it lies close to it. */
 static const double keep_loss = 0.98, keep_skipped = 0.99, margin = 0.2;
@@ -50,11 +50,10 @@ static bool is_lost(const struct plm_health *health, const struct plm_config_tra
 
 static bool is_time(struct plm_health *health, enum plm_ailment ailment, bool ails, uint64_t step)
 {
-  if (!ails) {
-    health->said[ailment] = 0;
-    return false;
-  }
-  if (health->said[ailment] != 0 && step < health->said[ailment] + SAY_EVERY) return false;
+  if (!ails) return false;
+  const bool again = health->said[ailment] != 0 && step <= health->seen[ailment] + APART;
+  health->seen[ailment] = step;
+  if (again && step < health->said[ailment] + SAY_EVERY) return false;
   health->said[ailment] = step;
   return true;
 }
@@ -62,9 +61,11 @@ static bool is_time(struct plm_health *health, enum plm_ailment ailment, bool ai
 const char *plm_health_judge(struct plm_health *health, const struct plm_config_trainer *trainer,
                              const struct plm_health_step *step)
 {
-  static const char remedy[] =
-      "continue from an earlier checkpoint (`up --resume PATH`) with lower "
-      "learning rates or with trainer.clip";
+  const bool clips = trainer->clip_norm > 0 || trainer->clip_auto_percentile > 0;
+  const char *const remedy =
+      clips ? "continue from an earlier checkpoint (`up --resume PATH`) with lower learning rates"
+            : "continue from an earlier checkpoint (`up --resume PATH`) with lower learning rates "
+              "or with trainer.clip";
   const unsigned long long s = step->step;
   if (isfinite(step->loss)) {
     health->loss = keep_loss * health->loss + step->loss;

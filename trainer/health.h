@@ -18,6 +18,7 @@ struct plm_health {
   double loss, loss_weight;           /* mean of the last steps: loss / loss_weight */
   double skipped;                     /* skipped updates of about the last 100 steps */
   uint64_t said[PLM_AILMENTS];        /* the step in which each was last logged; 0: not */
+  uint64_t seen[PLM_AILMENTS];        /* the step in which each was last seen; 0: not */
 };
 
 /* Counts the residues of a step, whose composition is the measure of its loss. */
@@ -35,7 +36,8 @@ struct plm_health_step {
 };
 /* Looks at a step. Returns a short word for the worst sign, for metrics: "gradient is 0", "loss
  * above composition", "updates skipped"; NULL if all is well. Logs a warning when a sign appears,
- * and again every 1,000 steps while it lasts. */
+ * and again every 1,000 steps while it lasts: a sign that comes and goes lasts until it has been
+ * absent for 100 steps. */
 const char *plm_health_judge(struct plm_health *health, const struct plm_config_trainer *trainer,
                              const struct plm_health_step *step);
 

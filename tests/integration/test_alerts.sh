@@ -27,6 +27,8 @@ case_of() {
 }
 case_of PlmGradientIsZero 2 1 "plm_trainer_grad_norm$labels" '0x10'
 case_of PlmGradientIsZero 2 0 "plm_trainer_grad_norm$labels" '1e-9x10'
+case_of PlmGradientIsZero 9 1 "plm_trainer_grad_norm$labels" '0 0 1e-9 0 0 1e-9 0 0 1e-9 0 0 1e-9'
+case_of PlmGradientIsZero 9 0 "plm_trainer_grad_norm$labels" '1 1 0 1 1 0 1 1 0 1 1 0'
 case_of PlmLossAboveComposition 8 1 "plm_trainer_loss$labels" '3.2x10' "plm_evaluator_baseline_entropy$evaluator" '2.9x10' \
   "plm_trainer_step$labels" '1001+1x10'
 case_of PlmLossAboveComposition 8 0 "plm_trainer_loss$labels" '3.05x10' "plm_evaluator_baseline_entropy$evaluator" '2.9x10' \
