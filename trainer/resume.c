@@ -50,7 +50,8 @@ static plm_status compare_configurations(const char *yaml, const struct plm_conf
   if (status == PLM_OK && changes.length > 0) {
     plm_info("the configuration changed since step %llu:\n%.*s", (unsigned long long)state->step,
              (int)changes.length - 1, changes.data);
-    status = plm_trainer_state_remember(state, changes.data, error);
+    status = plm_trainer_state_remember(state, changes.data, plm_trainer_step_chunks(&before),
+                                        plm_trainer_step_chunks(config), error);
   }
   state->resolved.anew =
       (struct plm_anew){.device = before.trainer.device != PLM_DEVICE_AUTO,

@@ -12,6 +12,7 @@
 #include "common/base/strict_json.h"
 #include "common/base/text.h"
 #include "common/metrics/metrics.h"
+#include "common/plan/batch_history.h"
 #include "trainer/schedule.h"
 
 enum { STATE_FORMAT = 1, STATE_LIMIT = 1 << 26, STATE_VALUES = 1 << 20 };
@@ -266,7 +267,7 @@ static cJSON *add_entry(struct plm_trainer_state *state, uint64_t step)
 }
 
 plm_status plm_trainer_state_remember(struct plm_trainer_state *state, const char *changes,
-                                      struct plm_error *error)
+                                      uint32_t before, uint32_t now, struct plm_error *error)
 {
   cJSON *entry = add_entry(state, state->step);
   cJSON *lines = cJSON_AddArrayToObject(entry, "changes");
@@ -277,7 +278,12 @@ plm_status plm_trainer_state_remember(struct plm_trainer_state *state, const cha
     cJSON_AddItemToArray(lines, cJSON_CreateString(copy));
     line += length + (line[length] == '\n');
   }
-  return lines == NULL ? plm_error_set(error, PLM_NO_MEMORY, "no memory for the history") : PLM_OK;
+  cJSON *chunks = before != now ? cJSON_AddObjectToObject(entry, PLM_HISTORY_CHUNKS) : NULL;
+  if (chunks != NULL) plm_metrics_integer(chunks, "before", before);
+  if (chunks != NULL) plm_metrics_integer(chunks, "now", now);
+  return lines == NULL || (before != now && chunks == NULL)
+             ? plm_error_set(error, PLM_NO_MEMORY, "no memory for the history")
+             : PLM_OK;
 }
 
 plm_status plm_trainer_state_remember_failure(struct plm_trainer_state *state, uint64_t step,

@@ -50,6 +50,7 @@ struct plm_trainer_state {
                      * run's first step; owned; NULL if there are none */
   struct plm_data_cursor cursor;
   struct cJSON *history; /* array: {step, changes} for what a resume changed in the configuration,
+                          * with step_chunks if that changed (common/plan/batch_history.h),
                           * {step, failed} for why a checkpoint could not be published */
 };
 
@@ -72,9 +73,9 @@ plm_status plm_trainer_state_parse(const char *text, size_t size, struct plm_tra
                                    char **configuration, struct plm_error *error);
 
 /* Adds changes of the configuration to the history: lines as plm_config_check_resume writes them.
- */
+ * before and now: chunks of a step with the configuration before and with the new one. */
 plm_status plm_trainer_state_remember(struct plm_trainer_state *state, const char *changes,
-                                      struct plm_error *error);
+                                      uint32_t before, uint32_t now, struct plm_error *error);
 
 /* Adds a checkpoint that could not be published to the history. */
 plm_status plm_trainer_state_remember_failure(struct plm_trainer_state *state, uint64_t step,

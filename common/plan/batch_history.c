@@ -29,23 +29,52 @@ static bool is_batch_change(const char *line, uint64_t *before, uint64_t *now)
   return line[length] == '\0';
 }
 
+static plm_status add_change(struct plm_mixture_history *history, const cJSON *entry,
+                             uint64_t before, uint64_t now, struct plm_error *error)
+{
+  uint64_t s;
+  if (!plm_json_count(cJSON_GetObjectItemCaseSensitive(entry, "step"), &s))
+    return plm_error_set(error, PLM_FORMAT, "an entry of the history has no step");
+  if (history->count == 0) PLM_TRY(add(history, 0, before, error));
+  return add(history, s, now, error);
+}
+
+/* An entry without numbers was written by an earlier build, which kept only sentences, in tokens.
+ */
+static plm_status read_sentences(struct plm_mixture_history *history, const cJSON *entry,
+                                 uint32_t max_length, struct plm_error *error)
+{
+  const cJSON *line;
+  uint64_t before, now;
+  cJSON_ArrayForEach(line, cJSON_GetObjectItemCaseSensitive(entry, "changes"))
+  {
+    if (is_batch_change(cJSON_GetStringValue(line), &before, &now))
+      PLM_TRY(add_change(history, entry, before / max_length, now / max_length, error));
+  }
+  return PLM_OK;
+}
+
+static plm_status read_numbers(struct plm_mixture_history *history, const cJSON *entry,
+                               const cJSON *numbers, struct plm_error *error)
+{
+  uint64_t before, now;
+  if (!plm_json_count(cJSON_GetObjectItemCaseSensitive(numbers, "before"), &before) ||
+      !plm_json_count(cJSON_GetObjectItemCaseSensitive(numbers, "now"), &now))
+    return plm_error_set(error, PLM_FORMAT,
+                         "step_chunks of an entry of the history are not two counts");
+  return add_change(history, entry, before, now, error);
+}
+
 plm_status plm_batch_history_read(struct plm_mixture_history *history, const struct cJSON *changes,
                                   uint32_t max_length, uint32_t chunks, struct plm_error *error)
 {
-  const cJSON *entry, *line;
-  uint64_t s, before, now;
+  const cJSON *entry;
   PLM_ASSERT(history->count == 0 && max_length > 0);
   cJSON_ArrayForEach(entry, changes)
   {
-    const cJSON *lines = cJSON_GetObjectItemCaseSensitive(entry, "changes");
-    cJSON_ArrayForEach(line, lines)
-    {
-      if (!is_batch_change(cJSON_GetStringValue(line), &before, &now)) continue;
-      if (!plm_json_count(cJSON_GetObjectItemCaseSensitive(entry, "step"), &s))
-        return plm_error_set(error, PLM_FORMAT, "an entry of the history has no step");
-      if (history->count == 0) PLM_TRY(add(history, 0, before / max_length, error));
-      PLM_TRY(add(history, s, now / max_length, error));
-    }
+    const cJSON *numbers = cJSON_GetObjectItemCaseSensitive(entry, PLM_HISTORY_CHUNKS);
+    PLM_TRY(numbers != NULL ? read_numbers(history, entry, numbers, error)
+                            : read_sentences(history, entry, max_length, error));
   }
   return history->count > 0 ? PLM_OK : add(history, 0, chunks, error);
 }

@@ -55,7 +55,8 @@ static void trainer_json_reads_back(void **unused)
   char *text = NULL, *saved = NULL, *printed[2] = {0};
   assert_int_equal(plm_config_load_text(yaml, strlen(yaml), &config, &error), PLM_OK);
   fill(&state, &config);
-  assert_int_equal(plm_trainer_state_remember(&state, "a: 1 -> 2\nb: x -> y\n", &error), PLM_OK);
+  assert_int_equal(plm_trainer_state_remember(&state, "a: 1 -> 2\nb: x -> y\n", 8, 8, &error),
+                   PLM_OK);
   assert_int_equal(plm_trainer_state_remember_failure(&state, 8, "no space", &error), PLM_OK);
   assert_int_equal(plm_trainer_state_print(&state, &config, (struct plm_hash){3, 4}, &text, &error),
                    PLM_OK);
@@ -76,6 +77,7 @@ static void trainer_json_reads_back(void **unused)
   assert_memory_equal(&back.resolved, &state.resolved, sizeof state.resolved);
   assert_int_equal(
       cJSON_GetArraySize(cJSON_GetObjectItem(cJSON_GetArrayItem(back.history, 0), "changes")), 2);
+  assert_null(cJSON_GetObjectItem(cJSON_GetArrayItem(back.history, 0), "step_chunks"));
   const cJSON *failure = cJSON_GetArrayItem(back.history, 1);
   assert_true(cJSON_GetObjectItem(failure, "step")->valuedouble == 8.0);
   assert_string_equal(cJSON_GetObjectItem(failure, "failed")->valuestring, "no space");

@@ -58,6 +58,24 @@ static void each_change_begins_a_part(void **state)
   plm_mixture_history_deinit(&history);
 }
 
+/* Numbers count more than the sentences beside them, which may be worded anyhow. An entry that has
+ * only sentences was written by an earlier build. */
+static void numbers_come_before_sentences(void **state)
+{
+  struct plm_mixture_history history;
+  static const uint64_t sums[] = {0, 8, 16, 24, 26, 28, 44, 60};
+  (void)state;
+  assert_int_equal(read_text("[{\"step\":3,\"changes\":[\"trainer.batch_tokens: 640 -> 640\"],"
+                             "\"step_chunks\":{\"before\":8,\"now\":2}},"
+                             "{\"step\":5,\"changes\":[\"trainer.batch_tokens: 128 -> 1024\"]}]",
+                             &history, NULL),
+                   PLM_OK);
+  assert_int_equal(history.count, 3);
+  for (uint64_t s = 0; s < sizeof sums / sizeof *sums; s++)
+    assert_int_equal(plm_batch_history_sum(&history, s), sums[s]);
+  plm_mixture_history_deinit(&history);
+}
+
 /* Two resumes at one step: only the last one trained. */
 static void the_last_change_at_a_step_counts(void **state)
 {
@@ -76,12 +94,20 @@ static void defects_are_named(void **state)
 {
   static const struct {
     const char *text, *what;
-  } cases[] = {{"[{\"changes\":[\"trainer.batch_tokens: 512 -> 128\"]}]",
-                "an entry of the history has no step"},
-               {"[{\"step\":2,\"changes\":[\"trainer.batch_tokens: 512 -> 63\"]}]",
-                "the history has a step of 0 chunks"},
-               {"[{\"step\":2,\"changes\":[\"trainer.batch_tokens: 274877906944 -> 64\"]}]",
-                "the history has a step of 4294967296 chunks"}};
+  } cases[] = {
+      {"[{\"step_chunks\":{\"before\":8,\"now\":2}}]", "an entry of the history has no step"},
+      {"[{\"step\":2,\"step_chunks\":{\"before\":8,\"now\":-2}}]",
+       "step_chunks of an entry of the history are not two counts"},
+      {"[{\"step\":2,\"step_chunks\":{\"now\":2}}]",
+       "step_chunks of an entry of the history are not two counts"},
+      {"[{\"step\":2,\"step_chunks\":7}]",
+       "step_chunks of an entry of the history are not two counts"},
+      {"[{\"changes\":[\"trainer.batch_tokens: 512 -> 128\"]}]",
+       "an entry of the history has no step"},
+      {"[{\"step\":2,\"changes\":[\"trainer.batch_tokens: 512 -> 63\"]}]",
+       "the history has a step of 0 chunks"},
+      {"[{\"step\":2,\"changes\":[\"trainer.batch_tokens: 274877906944 -> 64\"]}]",
+       "the history has a step of 4294967296 chunks"}};
   struct plm_mixture_history history;
   (void)state;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -97,6 +123,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(without_a_change_every_step_is_alike),
       cmocka_unit_test(each_change_begins_a_part),
+      cmocka_unit_test(numbers_come_before_sentences),
       cmocka_unit_test(the_last_change_at_a_step_counts),
       cmocka_unit_test(defects_are_named),
   };

@@ -43,6 +43,9 @@ steps 1 5 >second
 [ "$(wc -l <second)" -eq "$(jq .cursor.chunks run/checkpoints/latest/trainer.json)" ] || fail "steps of 2 and 8 chunks"
 train a 7 256
 steps 1 5 | diff second - || fail "five steps changed with the batch"
+chunks=$(jq -c '[.history[] | select(has("step_chunks")) | [.step, .step_chunks.before, .step_chunks.now]]' \
+  run/checkpoints/latest/trainer.json)
+[ "$chunks" = '[[3,2,8],[5,8,4]]' ] || fail "the history has no numbers: $chunks"
 steps 1 7 | jq -c '[.epoch, .chunk]' >third
 train '[{path: a, weight: 1}, {path: b, weight: 1}]' 9 256
 steps 1 7 | jq -c '[.epoch, .chunk]' | diff third - || fail "the steps on one corpus changed with the second"
