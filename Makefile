@@ -415,6 +415,9 @@ deps: ## install the Debian packages that the build and the tests need
 .PHONY: venv
 venv: ## create the Python environment of the tests, with PyTorch (build/venv, 5 GB)
 	@tests/support/venv.sh torch
+.PHONY: venvs
+venvs: ## make venv, and the environments with older versions of transformers (300 MB)
+	@tests/support/venv.sh transformers
 
 # ---- running ------------------------------------------------------------------------------------
 .PHONY: test test-quick test-all tests programs mpi-engine cublaslt-tests
@@ -551,12 +554,12 @@ check-parsers: deps ## test the parsers, and run each fuzzer for 5 s, under ASan
 # A part of the gate, and how long it took.
 part = begin=$$(date +%s); $(MAKE) --no-print-directory $(1) && echo "check: make $(1): $$(($$(date +%s) - begin)) s"
 
+# Python environments are installed while lint runs: they wait for the network, and lint for the processors.
 .PHONY: check
 check: ## everything that a change has to pass: tidy, lint, build, cuda-code, check-parsers, test-all
 	@tests/support/deps.sh clang-format clang-tidy shellcheck
-	@$(call part,venv)
+	@$(call part,-j2 venvs lint)
 	@$(call part,tidy)
-	@$(call part,lint)
 	@$(call part,-j$(JOBS) all)
 	@$(call part,cuda-code OTHER_NVCC=$(if $(filter undefined,$(origin PLM_MAY_SKIP)),1))
 	@$(call part,check-parsers)
