@@ -192,6 +192,7 @@ void plm_sources_check(struct plm_loader *loader)
 {
   const struct plm_config *config = loader->config;
   const size_t row = plm_setting_index(plm_setting_find("data.mixture_steps"));
+  const size_t corpus = plm_setting_index(plm_setting_find("corpus"));
   double sum = 0;
   for (uint32_t i = 0; i < config->source_count; i++) {
     const struct plm_config_source *source = &config->sources[i];
@@ -203,7 +204,7 @@ void plm_sources_check(struct plm_loader *loader)
                        "to the steps in which the weights move",
                        i);
   }
-  if (config->source_count > 0 && sum <= 0)
+  if (config->source_count > 0 && sum <= 0 && !loader->bad[corpus])
     plm_problems_add(loader->problems, loader->source_places[0],
                      "corpus: every final_weight is 0, so nothing would be left to train on");
 }
