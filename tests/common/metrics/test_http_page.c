@@ -224,6 +224,26 @@ static void so_many_clients_at_once(void **state)
   plm_http_close(http);
 }
 
+/* Its place is free for the next one as soon as the end of its stream is read. */
+static void a_client_that_leaves_is_dropped(void **state)
+{
+  (void)state;
+  struct plm_http *http = open_http("127.0.0.1:0");
+  struct pollfd items[PLM_HTTP_POLLS];
+  const int client = connect_to(http);
+  turn(http);
+  plm_http_fill(http, items);
+  assert_true(items[1].fd >= 0);
+  const int64_t begin = plm_clock_ms();
+  close(client);
+  do {
+    turn(http);
+    plm_http_fill(http, items);
+  } while (items[1].fd >= 0);
+  assert_true(plm_clock_ms() - begin < 4000); /* not only at the deadline of a silent client */
+  plm_http_close(http);
+}
+
 /* A client that asks nothing is disconnected after five seconds, and not before. */
 static void a_silent_client_is_disconnected(void **state)
 {
@@ -300,6 +320,7 @@ int main(void)
       cmocka_unit_test(requests_have_a_limit),
       cmocka_unit_test(a_large_page_is_sent_in_pieces),
       cmocka_unit_test(so_many_clients_at_once),
+      cmocka_unit_test(a_client_that_leaves_is_dropped),
       cmocka_unit_test(a_silent_client_is_disconnected),
       cmocka_unit_test(addresses_are_hosts_and_ports),
       cmocka_unit_test(all_interfaces_and_ipv6),

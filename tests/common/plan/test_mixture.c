@@ -197,6 +197,40 @@ static void history_comes_back_from_json(void **state)
   plm_mixture_history_deinit(&history);
 }
 
+static void history_has_one_form_in_json(void **state)
+{
+  (void)state;
+  struct plm_mixture_history history = {0};
+  const struct plm_mixture first = {.count = 1, .weights = {0.1}, .final_weights = {-1}};
+  const struct plm_mixture second = {
+      .count = 2, .steps = 50, .weights = {3, 1}, .final_weights = {0, -1}};
+  assert_int_equal(plm_mixture_history_add(&history, 0, 8, &first, NULL), PLM_OK);
+  assert_int_equal(plm_mixture_history_add(&history, 10, 9, &second, NULL), PLM_OK);
+  cJSON *json = plm_mixture_history_to_json(&history);
+  char *text = cJSON_PrintUnformatted(json);
+  assert_string_equal(
+      text, "[{\"step\":1,\"chunks\":8,\"mixture_steps\":0,\"weights\":[0.10000000000000001],"
+            "\"final_weights\":[null]},{\"step\":11,\"chunks\":9,\"mixture_steps\":50,"
+            "\"weights\":[3,1],\"final_weights\":[0,null]}]");
+  cJSON_free(text);
+  cJSON_Delete(json);
+  plm_mixture_history_deinit(&history);
+  /* the first part may have one source, and one that follows as many */
+  assert_int_equal(
+      parse("[{\"step\":1,\"chunks\":1,\"mixture_steps\":9007199254740992,\"weights\":[1e300],"
+            "\"final_weights\":[1e300]},{\"step\":2,\"chunks\":1,\"mixture_steps\":0,"
+            "\"weights\":[1],\"final_weights\":[0]}]",
+            &history),
+      PLM_OK);
+  assert_int_equal(history.count, 2);
+  assert_int_equal(history.parts[0].first, 0);
+  assert_int_equal(history.parts[1].first, 1);
+  assert_int_equal(history.parts[0].mixture.steps, UINT64_C(1) << 53);
+  assert_true(history.parts[0].mixture.final_weights[0] == 1e300);
+  assert_true(history.parts[1].mixture.final_weights[0] == 0);
+  plm_mixture_history_deinit(&history);
+}
+
 static void damaged_history_is_refused(void **state)
 {
   static const char *const wrong[] = {
@@ -270,6 +304,7 @@ int main(void)
       cmocka_unit_test(a_history_is_rewritten_from_a_step),
       cmocka_unit_test(history_counts_every_part),
       cmocka_unit_test(history_comes_back_from_json),
+      cmocka_unit_test(history_has_one_form_in_json),
       cmocka_unit_test(damaged_history_is_refused),
       cmocka_unit_test(the_number_of_sources_is_limited),
   };
