@@ -8,7 +8,8 @@ command -v python3 >/dev/null || { echo "no python3"; exit 77; }
 
 mkdir -p broken/bin broken/tests/gpu broken/tests/lib
 ln -s "$PLM_BUILD/tests/lib/libplm_cuda_emulated.so" broken/tests/lib/
-for name in plm-pipeline plm-packer plm-evaluator; do ln -s "$PLM_BIN/$name" broken/bin/; done
+for name in plm-packer plm-evaluator; do ln -s "$PLM_BIN/$name" broken/bin/; done
+cp "$PLM_BIN/plm-pipeline" broken/bin/ # it starts the stages that lie beside it, and finds itself behind a link
 printf '#!/bin/sh\necho "plm-trainer: broken on purpose" >&2\nexit 3\n' >broken/bin/plm-trainer
 printf '#!/bin/sh\n[ "$3" != masks ] || exit 1\necho $$ >%s/reached\nexec sleep 1000\n' "$PLM_TMP" >broken/tests/gpu/gpu_attention
 chmod +x broken/bin/plm-trainer broken/tests/gpu/gpu_attention

@@ -279,6 +279,8 @@ assert torch.load("model.pt", weights_only=False).config.max_length == 256
 """
 
 
+# The two processes load PyTorch, so only the model whose weights are tied is pickled.
+@pytest.mark.parametrize("checkpoint", ["causal"], indirect=True)
 def test_the_first_model_of_a_process_can_be_pickled(checkpoint, model):
     for text in (PICKLED, UNPICKLED):
         pathlib.Path("script.py").write_text(text)
