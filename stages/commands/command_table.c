@@ -8,6 +8,7 @@
   X(ingest)         \
   X(corpus)         \
   X(up)             \
+  X(sweep)          \
   X(down)           \
   X(restart)        \
   X(scale)          \

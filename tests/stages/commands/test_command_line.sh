@@ -57,6 +57,7 @@ scale 1
 wait 0
 join 1
 ps 0
+sweep 1
 metrics 1
 runs 1
 evaluate 0
