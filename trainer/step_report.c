@@ -111,6 +111,14 @@ static void add_norms(cJSON *json, const struct plm_layer_norms *norms)
   }
 }
 
+static void add_sources(cJSON *json, const struct plm_source_tokens *sources)
+{
+  if (sources == NULL || sources->count == 0) return;
+  cJSON *object = cJSON_AddObjectToObject(json, "tokens_by_source");
+  for (uint32_t k = 0; k < sources->count; k++)
+    plm_metrics_integer(object, sources->names[k], sources->tokens[k]);
+}
+
 static cJSON *build(const struct plm_step_line *line, int64_t resumed_step)
 {
   const struct plm_step_result *result = line->result;
@@ -129,6 +137,7 @@ static cJSON *build(const struct plm_step_line *line, int64_t resumed_step)
   plm_metrics_number(json, "mask_rate", line->mask_rate);
   plm_metrics_integer(json, "window", result->window);
   plm_metrics_integer(json, "tokens", line->tokens);
+  add_sources(json, line->by_source);
   plm_metrics_number(json, "epoch", line->epoch);
   plm_metrics_number(json, "padding_fraction", 1 - real / padded);
   plm_metrics_integer(json, "skipped_updates", line->skipped_updates);

@@ -9,6 +9,7 @@
 #include "common/base/status.h"
 #include "common/metrics/metrics.h"
 #include "trainer/optimizers.h"
+#include "trainer/source_tokens.h"
 #include "trainer/step.h"
 
 struct plm_step_line {
@@ -17,9 +18,10 @@ struct plm_step_line {
   const char *warning; /* plm_health_judge; NULL: none */
   struct plm_learning_rates rates;
   double mask_rate;
-  uint64_t tokens;          /* of the run */
-  double epoch;             /* plm_data_cursor_epochs */
-  uint64_t skipped_updates; /* of the run */
+  uint64_t tokens;                           /* of the run */
+  const struct plm_source_tokens *by_source; /* of the step; NULL, or without sources: not told */
+  double epoch;                              /* plm_data_cursor_epochs */
+  uint64_t skipped_updates;                  /* of the run */
   bool exact;
   double step_s, data_wait_s, checkpoint_s; /* step_s includes data_wait_s, not checkpoint_s */
   double product_flops;                     /* plm_product_rate; 0 if not known, then mfu is null */

@@ -71,6 +71,7 @@ struct plm_trainer {
   struct plm_step_report *report;
 
   struct plm_health health;
+  struct plm_source_tokens source_tokens;
 
   double last_step_s;       /* duration of the previous step; 0 if there was none */
   double checkpoint_s;      /* time lost to checkpoints since the last line of metrics */

@@ -148,6 +148,7 @@ static plm_status find_state(struct plm_trainer *trainer,
   PLM_TRY(plm_resume_find(trainer->run, resumed, &trainer->saved_step, directory, error));
   if (*resumed) PLM_TRY(plm_resume_read_state(directory, config, state, error));
   PLM_TRY(check_corpora(trainer, fingerprints, error));
+  plm_source_tokens_init(&trainer->source_tokens, config, state->cursor.source_count);
   if (!*resumed) return PLM_OK;
   trainer->saved = true;
   PLM_TRY(repair_latest(trainer, error));

@@ -295,6 +295,11 @@ plm_status plm_config_check_resume(const struct plm_config *before, const struct
  * weight is 1. */
 uint32_t plm_config_source_count(const struct plm_config *config);
 struct plm_config_source plm_config_source(const struct plm_config *config, uint32_t source);
+/* What one of them is called in metrics: the name of its folder, with "#" and its number behind it
+ * if another one has the same; "source K" without a path. Cut to the size. */
+enum { PLM_SOURCE_NAME_SIZE = 64 };
+void plm_config_source_name(const struct plm_config *config, uint32_t source,
+                            char name[PLM_SOURCE_NAME_SIZE]);
 /* The plan of one of them, and how they are mixed. */
 struct plm_plan_parameters plm_config_source_plan(const struct plm_config *config, uint32_t source);
 struct plm_mixture plm_config_mixture(const struct plm_config *config);

@@ -257,6 +257,33 @@ struct plm_config_source plm_config_source(const struct plm_config *config, uint
   return (struct plm_config_source){config->corpus, 1, -1, -1};
 }
 
+/* The last part of a path; NULL without a path. */
+static const char *folder_name(const struct plm_config *config, uint32_t source)
+{
+  const char *path = plm_config_source(config, source).path;
+  const char *slash = path == NULL ? NULL : strrchr(path, '/');
+  return slash == NULL ? path : slash + 1;
+}
+
+void plm_config_source_name(const struct plm_config *config, uint32_t source,
+                            char name[PLM_SOURCE_NAME_SIZE])
+{
+  const char *mine = folder_name(config, source);
+  bool alone = true;
+  if (mine == NULL || mine[0] == '\0') {
+    snprintf(name, PLM_SOURCE_NAME_SIZE, "source %u", source);
+    return;
+  }
+  for (uint32_t k = 0; k < plm_config_source_count(config); k++) {
+    const char *other = folder_name(config, k);
+    alone = alone && (k == source || other == NULL || strcmp(other, mine) != 0);
+  }
+  if (alone)
+    snprintf(name, PLM_SOURCE_NAME_SIZE, "%.63s", mine);
+  else
+    snprintf(name, PLM_SOURCE_NAME_SIZE, "%.50s#%u", mine, source);
+}
+
 struct plm_mixture plm_config_mixture(const struct plm_config *config)
 {
   struct plm_mixture mixture = {.count = plm_config_source_count(config),

@@ -115,8 +115,9 @@ plm_status plm_feed_corpus(struct plm_feed *feed, const volatile int *stop,
                            struct plm_feed_corpus *corpus, struct plm_error *error);
 
 /* The packers as JSON, for `ps`: an array of {packer, host, pid, state, windows, documents, tokens,
- * padded_tokens, queue, standby, rate, age_s}, and for a mixture sources, the numbers of those that
- * it holds. The caller frees it. NULL: out of memory. */
+ * padded_tokens, queue, standby, rate, sign_age_s, age_s}, for a mixture sources, the numbers of
+ * those that it holds, and with options.folders corpora, their folders. The caller frees it. NULL:
+ * out of memory. */
 char *plm_feed_peers_json(struct plm_feed *feed);
 
 void plm_feed_counters(struct plm_feed *feed, struct plm_feed_counters *counters);

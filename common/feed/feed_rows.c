@@ -10,8 +10,9 @@ struct row {
   const struct feed_peer *peer; /* of the first lane that it serves */
   struct plm_packer_counters counters;
   double tokens_per_second;
-  bool standby;   /* in all lanes that it serves */
-  uint64_t ahead; /* chunks of it that are here and wait to be used */
+  bool standby;     /* in all lanes that it serves */
+  int64_t heard_ms; /* when its last message came; monotonic */
+  uint64_t ahead;   /* chunks of it that are here and wait to be used */
   uint32_t sources[PLM_MAX_SOURCES], source_count;
 };
 
@@ -49,14 +50,26 @@ static bool collect(const struct plm_feed *feed, uint32_t k, const struct feed_p
       row->standby &= other->serial == lane->prepared && other->serial != lane->home;
       row->sources[row->source_count++] = l;
       row->ahead += chunks_ahead(lane, peer->packer_id);
+      if (other->heard_ms > row->heard_ms) row->heard_ms = other->heard_ms;
       add_up(row, other);
     }
   }
   return true;
 }
 
-static void add_row(const struct row *row, bool mixture, int64_t now, cJSON *peers)
+/* The folders of the corpora that it serves, as this consumer knows them. */
+static void add_corpora(const struct plm_feed *feed, const struct row *row, cJSON *json)
 {
+  if (feed->folder_count == 0) return;
+  cJSON *corpora = cJSON_AddArrayToObject(json, "corpora");
+  for (uint32_t i = 0; i < row->source_count; i++)
+    if (row->sources[i] < feed->folder_count)
+      cJSON_AddItemToArray(corpora, cJSON_CreateString(feed->folders[row->sources[i]]));
+}
+
+static void add_row(const struct plm_feed *feed, const struct row *row, int64_t now, cJSON *peers)
+{
+  const bool mixture = feed->lane_names[0][0] != '\0';
   cJSON *json = cJSON_CreateObject();
   cJSON_AddStringToObject(json, "packer", row->peer->name);
   cJSON_AddStringToObject(json, "host", row->peer->host);
@@ -70,11 +83,12 @@ static void add_row(const struct row *row, bool mixture, int64_t now, cJSON *pee
   cJSON_AddBoolToObject(json, "standby", row->standby);
   cJSON_AddNumberToObject(json, "ahead", (double)row->ahead);
   cJSON_AddNumberToObject(json, "rate", row->tokens_per_second);
-  cJSON_AddNumberToObject(json, "sign_age_s", (double)(now - row->peer->heard_ms) / 1e3);
+  cJSON_AddNumberToObject(json, "sign_age_s", (double)(now - row->heard_ms) / 1e3);
   cJSON_AddNumberToObject(json, "age_s", (double)(now - row->peer->joined_ms) / 1e3);
   cJSON *sources = mixture ? cJSON_AddArrayToObject(json, "sources") : NULL;
   for (uint32_t i = 0; i < row->source_count && mixture; i++)
     cJSON_AddItemToArray(sources, cJSON_CreateNumber(row->sources[i]));
+  add_corpora(feed, row, json);
   cJSON_AddItemToArray(peers, json);
 }
 
@@ -87,8 +101,7 @@ char *plm_feed_peers_json(struct plm_feed *feed)
   for (uint32_t k = 0; k < feed->lane_count; k++)
     for (int i = 0; i < FEED_PEERS; i++) {
       const struct feed_peer *peer = &feed->lanes[k].peers[i];
-      if (peer->used && collect(feed, k, peer, &row))
-        add_row(&row, feed->lane_names[0][0] != '\0', now, peers);
+      if (peer->used && collect(feed, k, peer, &row)) add_row(feed, &row, now, peers);
     }
   pthread_mutex_unlock(&feed->mutex);
   char *text = cJSON_PrintUnformatted(peers);

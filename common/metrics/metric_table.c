@@ -23,6 +23,8 @@ static const struct plm_metric_field table[] = {
     {"mask_rate", T, X, "", "mask rate of the step (mean over its chunks)"},
     {"window", T, X, "tokens", "sliding attention window in force"},
     {"tokens", T, X, "tokens", "real tokens consumed by the run so far"},
+    {"tokens_by_source", T, X, "tokens",
+     "real tokens of the step by corpus, in a run on several; otherwise absent"},
     {"epoch", T, X, "", "epochs of the corpus so far; of a mixture, of its first corpus"},
     {"padding_fraction", T, X, "", "share of padding in the step's chunks"},
     {"skipped_updates", T, X, "", "updates skipped by the run so far"},

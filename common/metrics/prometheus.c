@@ -61,6 +61,8 @@ static const struct extra extras[] = {
      "when it last failed, in seconds since 1970, with the label cause; absent: never"},
     {"sign_age_seconds", PLM_STAGE_PACKER, false, NULL, 0, SIGN_AGE},
     {"state", PLM_STAGE_PACKER, false, NULL, 0, STATE},
+    {"corpus", PLM_STAGE_PACKER, false, NULL, 0,
+     "1, with the corpora of the run that it serves as the label corpus"},
     {"windows_total", PLM_STAGE_PACKER, true, NULL, 0, "windows served by this process"},
     {"documents_total", PLM_STAGE_PACKER, true, NULL, 0, "documents served by this process"},
     {"tokens_total", PLM_STAGE_PACKER, true, NULL, 0, "real tokens served by this process"},
@@ -265,6 +267,7 @@ static void count_line(struct plm_prometheus *metrics, enum plm_metric_stage sta
 static const char *label_of_parts(const char *name)
 {
   if (strstr(name, "mask_rate") != NULL) return "mask_rate";
+  if (strstr(name, "_by_source") != NULL) return "source";
   const bool by_layer = strstr(name, "_norms") != NULL || strstr(name, "attention_") != NULL;
   return by_layer ? "layer" : "length";
 }

@@ -188,7 +188,7 @@ const struct plm_command plm_command_ps = {
         "1970) and cause after a failure, continue (the command that starts a stage again that has "
         "failed for good), step_age_s (seconds since the last step), sign_age_s "
         "(seconds since the last sign of life), doing (what the evaluator or a starting trainer "
-        "does) and activity.",
+        "does), corpora (the folders that a packer serves) and activity.",
     .options = options,
     .run = ps,
 };

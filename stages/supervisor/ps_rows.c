@@ -167,6 +167,9 @@ static void add_counters(cJSON *row, const cJSON *peer)
   const double rate = fmax(plm_json_number(peer, "rate", 0.0), plm_json_number(row, "rate", 0.0));
   const bool standby =
       cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(known ? row : peer, "standby"));
+  const cJSON *corpora = cJSON_GetObjectItemCaseSensitive(peer, "corpora");
+  if (corpora != NULL && !cJSON_HasObjectItem(row, "corpora"))
+    cJSON_AddItemToObject(row, "corpora", cJSON_Duplicate(corpora, 1));
   const double sign_age_s =
       fmin(plm_json_number(peer, "sign_age_s", 0.0), plm_json_number(row, "sign_age_s", INFINITY));
   cJSON_DeleteItemFromObjectCaseSensitive(row, "sign_age_s");

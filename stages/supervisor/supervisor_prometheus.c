@@ -63,6 +63,24 @@ static void read_file(struct exporter *exporter, int kind)
 
 /* ---- packers, readiness and restarts ------------------------------------------------------- */
 
+/* The trainer knows the folders. They are joined by commas. */
+static void set_corpora(struct plm_prometheus *metrics, const cJSON *packer, const char *instance)
+{
+  const cJSON *corpora = cJSON_GetObjectItemCaseSensitive(packer, "corpora"), *one;
+  struct plm_text joined = {0};
+  char text[256];
+  cJSON_ArrayForEach(one, corpora)
+  {
+    const char *path = cJSON_GetStringValue(one);
+    if (path != NULL) plm_text_printf(&joined, "%s%s", joined.length > 0 ? "," : "", path);
+  }
+  if (joined.length > 0 && !joined.failed) {
+    plm_printable(text, sizeof text, joined.data, PLM_PRINTABLE_LINE);
+    plm_prometheus_set_text(metrics, PLM_STAGE_PACKER, instance, "corpus", "corpus", text, 1.0);
+  }
+  plm_text_deinit(&joined);
+}
+
 static void set_packer(struct plm_supervisor *supervisor, const cJSON *packer)
 {
   static const struct {
@@ -85,6 +103,7 @@ static void set_packer(struct plm_supervisor *supervisor, const cJSON *packer)
   plm_prometheus_set(metrics, PLM_STAGE_PACKER, instance, "standby",
                      cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(packer, "standby")));
   plm_prometheus_set(metrics, PLM_STAGE_PACKER, instance, "ready", 1.0);
+  set_corpora(metrics, packer, instance);
 }
 
 static void set_packers(struct plm_supervisor *supervisor, const char *consumer)

@@ -62,14 +62,16 @@ static bool add_point(struct plm_curve *curve, double x, double y)
   return true;
 }
 
-/* A number; of an object, such as the norms of all layers, the root of the sum of their squares. */
+/* A number; of an object, such as the norms of all layers, the root of the sum of their squares,
+ * and of tokens by source their sum. */
 static double value_of(const cJSON *line, const char *key)
 {
   const cJSON *object = cJSON_GetObjectItemCaseSensitive(line, key), *part;
   double sum = 0;
   if (!cJSON_IsObject(object)) return plm_json_number(line, key, NAN);
-  cJSON_ArrayForEach(part, object) sum += part->valuedouble * part->valuedouble;
-  return sqrt(sum);
+  const bool adds_up = strncmp(key, "tokens", 6) == 0;
+  cJSON_ArrayForEach(part, object) sum += part->valuedouble * (adds_up ? 1.0 : part->valuedouble);
+  return adds_up ? sum : sqrt(sum);
 }
 
 static bool take_line(void *context, const cJSON *line)

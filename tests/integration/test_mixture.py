@@ -106,6 +106,12 @@ def cursor(run_name="run"):
     ]
 
 
+def tokens_by_source(run_name):
+    """Of each step, as the trainer has reported it."""
+    lines = pathlib.Path(run_name, "trainer.jsonl").read_text().splitlines()
+    return [json.loads(line)["tokens_by_source"] for line in lines]
+
+
 def chain_of(lines, names):
     """The hash chain of a run that consumed these chunks, as doc/data.md says."""
     sequences = [dict(read_fasta(f"{name}.fasta")) for name in names]
@@ -186,6 +192,17 @@ def test_every_packer_and_every_resume_gives_the_same_bits():
     assert [source["chunks"] for source in straight["sources"]] == [
         drawn.count(k) for k in range(3)
     ]
+    for s, told in enumerate(tokens_by_source("straight")):
+        taken = lines[s * CHUNKS : (s + 1) * CHUNKS]
+        assert told == {
+            f"{name}.corpus": sum(
+                document["length"]
+                for line in taken
+                if line["source"] == k
+                for document in line["documents"]
+            )
+            for k, name in enumerate("abc")
+        }, s
 
     configure(corpus, "pieces", mixture_steps=12)
     options = ("--set", "packer.instances=0")
@@ -197,6 +214,7 @@ def test_every_packer_and_every_resume_gives_the_same_bits():
         run("up", "pipeline.yaml", *options)
     pieces = cursor("pieces")
     assert pieces == straight
+    assert tokens_by_source("pieces") == tokens_by_source("straight")
     for name in ("model.safetensors", "optimizer.safetensors"):
         files = [pathlib.Path(r, "checkpoints/latest", name) for r in ("straight", "pieces")]
         assert files[0].read_bytes() == files[1].read_bytes(), name

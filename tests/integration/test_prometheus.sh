@@ -44,6 +44,7 @@ wait_for 20 served plm_evaluator_evaluations_total evaluator
 wait_for 20 served plm_packer_tokens_total packer
 says page '^HTTP/1.1 200 OK$'
 well_formed
+says page "^plm_packer_corpus\\{stage=\"packer\",instance=\"0\",run=\"run\",corpus=\"$PWD/corpus\"\\} 1$"
 says page '^plm_trainer_loss\{stage="trainer",instance="0",run="run"\} [0-9.]+$'
 says page '^plm_evaluator_loss\{stage="evaluator",instance="0",run="run",split="valid"\} [0-9.]+$'
 for stage in trainer evaluator packer; do

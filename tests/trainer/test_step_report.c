@@ -105,6 +105,24 @@ static void each_metric_has_its_own_value(void **state)
   free(text);
 }
 
+/* In a run on several corpora, their tokens follow those of the run. */
+static void tokens_are_told_by_source(void **state)
+{
+  (void)state;
+  const struct plm_step_result result = result_of();
+  struct plm_step_line line = line_of(&result);
+  struct plm_source_tokens sources = {.count = 2, .names = {"uniref", "bfd"}, .tokens = {70, 30}};
+  line.by_source = &sources;
+  char *text = text_of(&line, "sources");
+  assert_non_null(strstr(
+      text, "\"tokens\":4242,\"tokens_by_source\":{\"uniref\":70,\"bfd\":30},\"epoch\":1.5"));
+  free(text);
+  sources.count = 0; /* of one corpus */
+  text = text_of(&line, "one");
+  assert_null(strstr(text, "tokens_by_source"));
+  free(text);
+}
+
 static void what_is_not_known_is_null_or_missing(void **state)
 {
   (void)state;
@@ -203,6 +221,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(each_metric_has_its_own_value),
+      cmocka_unit_test(tokens_are_told_by_source),
       cmocka_unit_test(what_is_not_known_is_null_or_missing),
       cmocka_unit_test(lines_behind_the_checkpoint_are_cut),
       cmocka_unit_test(lines_wait_for_a_full_disk),

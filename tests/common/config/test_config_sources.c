@@ -19,6 +19,31 @@ static const char example[] = "corpus:\n"
                               "- {path: \"/b, c\", final_weight: null}\n"
                               "data: {mixture_steps: 50}\n";
 
+/* A folder's name, unless two have it. */
+static void sources_have_names(void **state)
+{
+  struct plm_config config;
+  char name[PLM_SOURCE_NAME_SIZE];
+  static const char *const names[] = {"a#0", "b c", "a#2", "ab"};
+  (void)state;
+  load("corpus: [{path: /x/a}, {path: /x/b c}, {path: /y/a}, {path: /x/ab}]\n", &config);
+  for (uint32_t k = 0; k < 4; k++) {
+    plm_config_source_name(&config, k, name);
+    assert_string_equal(name, names[k]);
+  }
+  plm_config_deinit(&config);
+  load("corpus: /data/one\n", &config);
+  plm_config_source_name(&config, 0, name);
+  assert_string_equal(name, "one");
+  plm_config_deinit(&config);
+  load("", &config);
+  free(config.corpus);
+  config.corpus = NULL; /* of a stage that knows no folder */
+  plm_config_source_name(&config, 0, name);
+  assert_string_equal(name, "source 0");
+  plm_config_deinit(&config);
+}
+
 static void values_come_back(void **state)
 {
   struct plm_config config, back;
@@ -107,6 +132,7 @@ static void a_resume_may_change_weights_and_add_sources(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(sources_have_names),
       cmocka_unit_test(values_come_back),
       cmocka_unit_test(one_corpus_is_a_mixture_of_one),
       cmocka_unit_test(a_resume_may_change_weights_and_add_sources),

@@ -50,7 +50,8 @@ static struct feed_peer *add_peer(int lane, int place, uint64_t packer, uint64_t
                              .serial = serial,
                              .packer_id = packer,
                              .pid = 40 + (uint32_t)packer,
-                             .joined_ms = 100000 - 1000 * (int64_t)serial};
+                             .joined_ms = 100000 - 1000 * (int64_t)serial,
+                             .heard_ms = 100500 - 250 * (int64_t)serial};
   snprintf(peer->name, sizeof peer->name, "p%d", (int)packer);
   snprintf(peer->host, sizeof peer->host, "h%d", (int)packer);
   peer->counters = (struct plm_packer_counters){.windows = 1 + serial,
@@ -77,7 +78,7 @@ static void a_packer_has_a_row(void **state)
   lanes[0].prepared = lanes[0].home = 7;
   expect_rows("[{\"packer\":\"p1\",\"host\":\"h1\",\"pid\":41,\"state\":\"serving\",\"windows\":8,"
               "\"documents\":27,\"tokens\":307,\"padded_tokens\":4007,\"queue\":50007,"
-              "\"standby\":false,\"ahead\":0,\"rate\":7.5,\"age_s\":7.5}]");
+              "\"standby\":false,\"ahead\":0,\"rate\":7.5,\"sign_age_s\":1.75,\"age_s\":7.5}]");
   lanes[0].home = 8;
   lanes[0].peers[FEED_PEERS - 1].used = false;
   add_peer(1, 0, 2, 7);
@@ -85,13 +86,17 @@ static void a_packer_has_a_row(void **state)
   lanes[1].home = 8;
   expect_rows("[{\"packer\":\"p2\",\"host\":\"h2\",\"pid\":42,\"state\":\"standby\",\"windows\":8,"
               "\"documents\":27,\"tokens\":307,\"padded_tokens\":4007,\"queue\":50007,"
-              "\"standby\":true,\"ahead\":0,\"rate\":7.5,\"age_s\":7.5}]");
+              "\"standby\":true,\"ahead\":0,\"rate\":7.5,\"sign_age_s\":1.75,\"age_s\":7.5}]");
 }
 
-/* Packer 1 serves both sources, packer 2 only the second. */
+/* Packer 1 serves both sources, packer 2 only the second. The last message counts, of whichever
+ * source. */
 static void a_packer_of_several_sources_has_one_row(void **state)
 {
+  static const char *const folders[LANES] = {"/data/a", "/data/b"};
   (void)state;
+  feed.folders = folders;
+  feed.folder_count = LANES;
   strcpy(names[0], "source 0");
   strcpy(names[1], "source 1");
   add_peer(0, 2, 1, 1);
@@ -109,10 +114,14 @@ static void a_packer_of_several_sources_has_one_row(void **state)
   lanes[0].head = &ranges[3];
   expect_rows("[{\"packer\":\"p1\",\"host\":\"h1\",\"pid\":41,\"state\":\"serving\",\"windows\":5,"
               "\"documents\":43,\"tokens\":603,\"padded_tokens\":8003,\"queue\":100003,"
-              "\"standby\":false,\"ahead\":12,\"rate\":4,\"age_s\":1.5,\"sources\":[0,1]},"
+              "\"standby\":false,\"ahead\":12,\"rate\":4,\"sign_age_s\":0.25,\"age_s\":1.5,"
+              "\"sources\":[0,1],"
+              "\"corpora\":[\"/data/a\",\"/data/b\"]},"
               "{\"packer\":\"p2\",\"host\":\"h2\",\"pid\":42,\"state\":\"standby\",\"windows\":4,"
               "\"documents\":23,\"tokens\":303,\"padded_tokens\":4003,\"queue\":50003,"
-              "\"standby\":true,\"ahead\":100,\"rate\":3.5,\"age_s\":3.5,\"sources\":[1]}]");
+              "\"standby\":true,\"ahead\":100,\"rate\":3.5,\"sign_age_s\":0.75,\"age_s\":3.5,"
+              "\"sources\":[1],"
+              "\"corpora\":[\"/data/b\"]}]");
 }
 
 static void counters_are_those_of_all_sources(void **state)

@@ -265,7 +265,7 @@ static void packers_are_those_of_the_peers_files(void **state)
       plm_peers_write(
           run, "trainer",
           "[{\"host\":\"n1\",\"pid\":6,\"rate\":10,\"queue\":2,\"ahead\":7,\"standby\":false,"
-          "\"sign_age_s\":2},"
+          "\"sign_age_s\":2,\"corpora\":[\"/data/a\"]},"
           "{\"host\":\"n2\",\"pid\":5,\"rate\":30,\"queue\":4,\"standby\":true,"
           "\"age_s\":8},"
           "{\"host\":\"n1\",\"pid\":7,\"rate\":1}]",
@@ -283,7 +283,8 @@ static void packers_are_those_of_the_peers_files(void **state)
   plm_ps_add_packers(run, rows);
   expect_rows(rows,
               "[{\"stage\":\"packer\",\"instance\":0,\"node\":\"n1\",\"pid\":5},"
-              "{\"stage\":\"packer\",\"instance\":3,\"node\":\"n1\",\"pid\":6,\"sign_age_s\":1.5,"
+              "{\"stage\":\"packer\",\"instance\":3,\"node\":\"n1\",\"pid\":6,\"corpora\":[\"/data/"
+              "a\"],\"sign_age_s\":1.5,"
               "\"rate\":20,\"queue\":5,"
               "\"ahead\":11,\"standby\":false},"
               "{\"stage\":\"trainer\",\"instance\":9,\"node\":\"n1\",\"pid\":7},"
