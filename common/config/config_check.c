@@ -340,7 +340,7 @@ const char *plm_config_schedule_fault(const struct plm_config *config,
                            decay =
                                schedule->name == PLM_SCHEDULE_WSD ? schedule->cooldown_steps : 0;
   if (rise + decay <= steps) return NULL;
-  if (decay == 0 || rise > steps)
+  if (rise > steps)
     snprintf(message, PLM_CONFIG_FAULT_SIZE,
              "%llu steps of warm-up are more than the %llu of trainer.steps; a share, such as 5%%, "
              "follows trainer.steps",
@@ -355,7 +355,7 @@ const char *plm_config_schedule_fault(const struct plm_config *config,
              "%llu steps of cool-down and %llu of warm-up are more than the %llu of trainer.steps, "
              "so the learning rate would drop at once",
              decay, rise, steps);
-  return decay == 0 || rise > steps ? warmup : cooldown;
+  return rise > steps ? warmup : cooldown;
 }
 
 static void check_range_test(struct plm_loader *loader)

@@ -127,6 +127,9 @@ static const struct config_outcome schedule[] = {
      "trainer.steps trainer.schedule.warmup_steps trainer.schedule.cooldown_steps",
      "pipeline.yaml:1:67: trainer.schedule.cooldown_steps: 16 steps of cool-down and 15 of warm-up "
      "are more than the 30 of trainer.steps, so the learning rate would drop at once\n"},
+    {"trainer: {steps: 30, schedule: {warmup_steps: 30, cooldown_steps: 1}}\n", "",
+     "pipeline.yaml:1:67: trainer.schedule.cooldown_steps: 1 steps of cool-down and 30 of "
+     "warm-up are more than the 30 of trainer.steps, so the learning rate would drop at once\n"},
     {"trainer: {steps: 30, schedule: {warmup_steps: 31, cooldown_steps: 31}}\n",
      "trainer.steps trainer.schedule.warmup_steps trainer.schedule.cooldown_steps",
      "pipeline.yaml:1:47: trainer.schedule.warmup_steps: 31 steps of warm-up are more than the 30 "

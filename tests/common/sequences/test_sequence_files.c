@@ -1,12 +1,15 @@
 /* The loop over files of sequences: what it counts and hands out, what it does with bad records and
  * with files without a good one, and that a stop signal and an error of the caller end it. */
+#include "tests/support/captured.h"
 #include "tests/support/cmocka_all.h"
 
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/base/file.h"
+#include "common/base/log.h"
 #include "common/base/text.h"
 #include "common/run/stop.h"
 #include "common/sequences/sequence_files.h"
@@ -131,12 +134,52 @@ static void errors_and_stop_signals_end_it(void **state)
   plm_text_deinit(&listener.heard);
 }
 
+/* Twenty are shown; the rest is only counted. */
+static void bad_records_are_shown_up_to_a_limit(void **state)
+{
+  (void)state;
+  for (unsigned bad = 19; bad <= 21; bad++) {
+    struct plm_text text = {0}, expected = {0};
+    struct plm_progress progress;
+    struct listener listener = {0};
+    struct plm_sequence_file_counts counts;
+    plm_text_puts(&text, ">a\nLA\n");
+    for (unsigned i = 0; i < bad; i++) {
+      plm_text_printf(&text, ">b%u\n", i);
+      if (i < 20)
+        plm_text_printf(&expected,
+                        "test: warning: FILE:%u: record \"b%u\": empty sequence: skipped\n", 3 + i,
+                        i);
+    }
+    if (bad >= 20)
+      plm_text_puts(&expected, "test: warning: further bad records are counted, not shown\n");
+    const char *path = write_file("bad.fasta", text.data);
+    const struct plm_sequence_files files = files_of(&path, 1, &progress, &listener);
+    plm_log_init("test", PLM_LOG_INFO);
+    captured_begin(STDERR_FILENO);
+    const plm_status status = plm_sequence_files_read(&files, &counts, NULL, NULL);
+    const char *said = captured_end();
+    plm_text_clear(&text);
+    for (const char *at; (at = strstr(said, path)) != NULL; said = at + strlen(path))
+      plm_text_printf(&text, "%.*sFILE", (int)(at - said), said);
+    plm_text_puts(&text, said);
+    assert_int_equal(status, PLM_OK);
+    assert_string_equal(text.data, expected.data);
+    assert_int_equal(counts.bad, bad);
+    assert_int_equal(counts.records, bad + 1);
+    plm_text_deinit(&text);
+    plm_text_deinit(&expected);
+    plm_text_deinit(&listener.heard);
+  }
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(records_of_all_files_are_counted),
       cmocka_unit_test(files_without_a_good_record_are_errors),
       cmocka_unit_test(errors_and_stop_signals_end_it),
+      cmocka_unit_test(bad_records_are_shown_up_to_a_limit),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,192 @@
+/* The gate as libzmq asks it: who is let in, what it answers, and that secret keys are wiped. */
+#include "tests/support/captured.h"
+#include "tests/support/cmocka_all.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <zmq.h>
+
+#include "common/base/file.h"
+#include "common/base/text.h"
+#include "common/wire/security.h"
+#include "common/wire/socket.h"
+#include "tests/support/scratch.h"
+
+static size_t wiped;
+
+/* Takes the place of libc's function in this program. */
+void explicit_bzero(void *bytes, size_t size)
+{
+  memset(bytes, 0, size);
+  wiped += size == sizeof(struct plm_keypair);
+}
+
+static char keys[PLM_PATH_SIZE];
+static struct plm_keypair server, friend;
+static void *context, *asking;
+static struct plm_gate *gate;
+
+static void read_pair(const char *name, struct plm_keypair *pair)
+{
+  char path[PLM_PATH_SIZE], *text;
+  size_t size;
+  assert_int_equal(plm_path_join(path, keys, name, NULL), PLM_OK);
+  assert_int_equal(plm_file_read(path, 100, &text, &size, NULL), PLM_OK);
+  assert_true(size >= 40);
+  snprintf(pair->public_text, sizeof pair->public_text, "%.40s", text);
+  free(text);
+}
+
+static int begin(void **state)
+{
+  (void)state;
+  int made;
+  struct plm_error error = {0};
+  scratch_run(keys);
+  wiped = 0;
+  if (plm_keys_write(keys, "friend", &made, &error) != PLM_OK) fail_msg("%s", error.what);
+  assert_int_equal(made, 2);
+  assert_int_equal(wiped, 2);
+  assert_int_equal(plm_keys_write(keys, "friend", &made, &error), PLM_OK);
+  assert_int_equal(made, 0);
+  assert_int_equal(wiped, 4); /* those that are there are read */
+  assert_int_equal(plm_keys_server(keys, &server, NULL), PLM_OK);
+  read_pair("clients/friend.pub", &friend);
+  assert_int_equal(plm_context_open(&context, NULL), PLM_OK);
+  wiped = 0;
+  assert_int_equal(plm_gate_open(context, keys, &gate, NULL), PLM_OK);
+  assert_int_equal(wiped, 1);
+  asking = zmq_socket(context, ZMQ_REQ);
+  const int zero = 0, limit_ms = 30000;
+  zmq_setsockopt(asking, ZMQ_LINGER, &zero, sizeof zero);
+  zmq_setsockopt(asking, ZMQ_RCVTIMEO, &limit_ms, sizeof limit_ms);
+  return zmq_connect(asking, "inproc://zeromq.zap.01");
+}
+
+static int end(void **state)
+{
+  (void)state;
+  zmq_close(asking);
+  plm_gate_close(gate);
+  return zmq_ctx_term(context);
+}
+
+/* Asks with these frames, of which the last is the key in z85, and compares "STATUS TEXT USER". */
+static void expect(const char *const *frames, size_t count, const char *key, const char *expected)
+{
+  struct plm_text answer = {0};
+  uint8_t raw[32];
+  for (size_t i = 0; i < count; i++)
+    assert_true(zmq_send(asking, frames[i], strlen(frames[i]),
+                         i + 1 < count || key != NULL ? ZMQ_SNDMORE : 0) >= 0);
+  if (key != NULL) {
+    assert_non_null(zmq_z85_decode(raw, key));
+    assert_int_equal(zmq_send(asking, raw, sizeof raw, 0), sizeof raw);
+  }
+  captured_begin(STDERR_FILENO);
+  int more = 1;
+  for (int i = 0; more; i++) {
+    char frame[256];
+    size_t size = sizeof more;
+    const int got = zmq_recv(asking, frame, sizeof frame, 0);
+    captured_end();
+    if (got < 0) fail_msg("no answer");
+    plm_text_printf(&answer, "%s%.*s", i == 0 ? "" : " ", got, frame);
+    captured_begin(STDERR_FILENO);
+    zmq_getsockopt(asking, ZMQ_RCVMORE, &more, &size);
+  }
+  captured_end();
+  assert_string_equal(answer.data, expected);
+  plm_text_deinit(&answer);
+}
+
+#define REFUSED "1.0 id7 400 key not on the list  "
+
+static void only_keys_on_the_list_enter(void **state)
+{
+  (void)state;
+  static const char *const good[] = {"1.0", "id7", "plm", "10.0.0.1", "", "CURVE"};
+  static const char *const wrong[][6] = {{"1.1", "id7", "plm", "10.0.0.1", "", "CURVE"},
+                                         {"1.0", "id7", "plm", "10.0.0.1", "", "PLAIN"}};
+  char expected[200], other[41], secret[41];
+  assert_int_equal(zmq_curve_keypair(other, secret), 0);
+  snprintf(expected, sizeof expected, "1.0 id7 200 OK %s ", friend.public_text);
+  expect(good, 6, friend.public_text, expected);
+  snprintf(expected, sizeof expected, "1.0 id7 200 OK %s ", server.public_text);
+  expect(good, 6, server.public_text, expected);
+  assert_int_equal(plm_gate_refused(gate), 0);
+  expect(good, 6, other, REFUSED);
+  assert_int_equal(plm_gate_refused(gate), 1);
+  for (size_t i = 0; i < 2; i++) expect(wrong[i], 6, friend.public_text, REFUSED);
+  expect(good, 6, NULL, REFUSED); /* without a key */
+  expect(good, 5, friend.public_text, REFUSED);
+  static const char *const more[] = {"1.0", "id7", "plm", "10.0.0.1", "", "CURVE", "x"};
+  expect(more, 7, friend.public_text, REFUSED);
+  expect(more, 7, NULL, REFUSED); /* a key of one byte */
+  assert_int_equal(plm_gate_refused(gate), 7);
+  assert_int_equal(plm_gate_refused(NULL), 0);
+  assert_string_equal(plm_gate_keys(gate), keys);
+}
+
+static void put(const char *name, const char *text)
+{
+  char path[PLM_PATH_SIZE];
+  assert_int_equal(plm_path_join(path, keys, name, NULL), PLM_OK);
+  scratch_write(path, text, strlen(text));
+}
+
+static void a_key_is_in_a_file_of_its_own(void **state)
+{
+  (void)state;
+  char other[41], secret[41], line[100];
+  assert_int_equal(zmq_curve_keypair(other, secret), 0);
+  snprintf(line, sizeof line, "%s\n", other);
+  assert_false(plm_gate_allows(gate, other));
+  put("clients/other.key", line);
+  put("clients/.pub", line);
+  put("clients/.hidden.pub", line);
+  assert_false(plm_gate_allows(gate, other));
+  snprintf(line, sizeof line, "%s\r\n\n", other);
+  put("clients/x.pub", line);
+  assert_true(plm_gate_allows(gate, other));
+  snprintf(line, sizeof line, "%sx\n", other);
+  put("clients/x.pub", line);
+  assert_false(plm_gate_allows(gate, other));
+  snprintf(line, sizeof line, "%.39s\n", other);
+  put("clients/x.pub", line);
+  assert_false(plm_gate_allows(gate, other));
+  snprintf(line, sizeof line, "%.39s", other);
+  assert_false(plm_gate_allows(gate, line)); /* no key, although it is in a file */
+  assert_true(plm_gate_allows(gate, friend.public_text));
+}
+
+static void secret_keys_are_wiped(void **state)
+{
+  (void)state;
+  struct plm_error error = {0};
+  void *socket = zmq_socket(context, ZMQ_DEALER);
+  wiped = 0;
+  assert_int_equal(plm_socket_secure_server(socket, keys, NULL), PLM_OK);
+  assert_int_equal(wiped, 1);
+  assert_int_equal(plm_socket_secure_client(socket, keys, NULL, NULL), PLM_OK);
+  assert_int_equal(wiped, 2);
+  zmq_close(socket);
+  struct plm_gate *second;
+  assert_int_equal(plm_gate_open(context, keys, &second, &error), PLM_IO); /* there is one */
+  assert_non_null(strstr(error.what, "cannot start the ZAP handler: "));
+  assert_int_equal(wiped, 3);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+  const struct CMUnitTest tests[] = {
+      TEST(only_keys_on_the_list_enter),
+      TEST(a_key_is_in_a_file_of_its_own),
+      TEST(secret_keys_are_wiped),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
