@@ -1,0 +1,295 @@
+/* How a host fetches a file: what it asks a head for, which answers it takes, and what ends it. The
+ * head is a thread of the test. */
+#include "tests/support/cmocka_all.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <zmq.h>
+
+#include "common/base/clock.h"
+#include "common/fetch/fetch_link.h"
+#include "common/run/stop.h"
+#include "common/wire/socket.h"
+
+enum { HANGS_S = 60, AHEAD = 8 };
+
+static const uint64_t piece_bytes = 1 << 20;
+
+/* What the head does before it answers each question in order. */
+struct head {
+  void *context, *router;
+  char bound[256];
+  pthread_t thread;
+  uint64_t file_bytes;
+  bool busy;                    /* refuses the first question */
+  bool others;                  /* sends pieces that nobody needs before the first one */
+  enum plm_nack_reason refuses; /* PLM_NACK_NONE: nothing */
+  /* what it has heard */
+  int64_t waited_ms; /* after it was busy */
+  unsigned questions, ahead, wrong;
+  uint64_t last_request;
+};
+
+/* The next question; false: there is none for so long. */
+static bool hear(struct head *head, int limit_ms, struct plm_message *message,
+                 struct plm_fetch_request *request)
+{
+  zmq_pollitem_t item = {head->router, 0, ZMQ_POLLIN, 0};
+  if (zmq_poll(&item, 1, limit_ms) <= 0) return false;
+  if (plm_message_receive(head->router, true, message, NULL) != PLM_OK) return false;
+  const plm_status status = plm_fetch_decode(zmq_msg_data(&message->payload),
+                                             zmq_msg_size(&message->payload), request, NULL);
+  zmq_msg_close(&message->payload);
+  head->wrong += status != PLM_OK || message->header.type != PLM_MESSAGE_FETCH ||
+                 request->source != 2 || request->file != PLM_FETCH_DATA ||
+                 request->bytes != piece_bytes || message->header.request <= head->last_request;
+  head->last_request = message->header.request;
+  head->questions++;
+  return true;
+}
+
+static void answer(struct head *head, const struct plm_message *to,
+                   struct plm_fetch_request request, uint64_t request_id)
+{
+  uint8_t *payload = malloc(PLM_PIECE_HEAD + piece_bytes);
+  const uint64_t left = head->file_bytes - request.offset;
+  struct plm_piece piece = {.sources = 3, .of = request, .file_bytes = head->file_bytes};
+  struct plm_header header = {.type = PLM_MESSAGE_PIECE, .request = request_id};
+  piece.of.bytes = (uint32_t)(left < piece_bytes ? left : piece_bytes);
+  plm_piece_encode(&piece, payload);
+  memset(payload + PLM_PIECE_HEAD, (int)(request.offset / piece_bytes) + 1, piece.of.bytes);
+  (void)plm_message_send(head->router, to->identity, to->identity_bytes, &header, payload,
+                         PLM_PIECE_HEAD + piece.of.bytes, NULL);
+  free(payload);
+}
+
+static void refuse(struct head *head, const struct plm_message *to, enum plm_nack_reason reason)
+{
+  uint8_t payload[4 + PLM_WIRE_TEXT];
+  struct plm_header header = {.type = PLM_MESSAGE_NACK, .request = to->header.request};
+  const size_t size = plm_nack_encode(reason, "the reason", payload);
+  (void)plm_message_send(head->router, to->identity, to->identity_bytes, &header, payload, size,
+                         NULL);
+}
+
+static void answer_others(struct head *head, const struct plm_message *to,
+                          struct plm_fetch_request request)
+{
+  struct plm_fetch_request other = request;
+  other.source = 1;
+  answer(head, to, other, to->header.request);
+  other = request;
+  other.file = PLM_FETCH_DESCRIPTION;
+  answer(head, to, other, to->header.request);
+  other = request;
+  other.offset += piece_bytes;
+  answer(head, to, other, to->header.request);
+  answer(head, to, request, to->header.request - 1); /* of an earlier transfer */
+}
+
+static void *serve(void *context)
+{
+  struct head *head = context;
+  struct plm_message message[AHEAD];
+  struct plm_fetch_request request[AHEAD];
+  if (!hear(head, 1000 * HANGS_S, &message[0], &request[0])) return NULL;
+  if (head->refuses != PLM_NACK_NONE) {
+    refuse(head, &message[0], head->refuses);
+    return NULL;
+  }
+  if (head->busy) {
+    const int64_t begin = plm_clock_ms();
+    refuse(head, &message[0], PLM_NACK_BUSY);
+    if (!hear(head, 1000 * HANGS_S, &message[0], &request[0])) return NULL;
+    head->waited_ms = plm_clock_ms() - begin;
+  }
+  if (head->others) answer_others(head, &message[0], request[0]);
+  answer(head, &message[0], request[0], message[0].header.request);
+  uint64_t told = request[0].offset + piece_bytes;
+  while (told < head->file_bytes) {
+    unsigned count = 0;
+    uint64_t left = (head->file_bytes - told + piece_bytes - 1) / piece_bytes;
+    const unsigned wanted = left < AHEAD ? (unsigned)left : AHEAD;
+    while (count < wanted && hear(head, 1000 * HANGS_S, &message[count], &request[count])) {
+      head->wrong += request[count].offset != told + count * piece_bytes;
+      count++;
+    }
+    if (count < wanted) return NULL;
+    if (count > head->ahead) head->ahead = count;
+    for (unsigned i = 0; i < count; i++, told += piece_bytes)
+      answer(head, &message[i], request[i], message[i].header.request);
+  }
+  return NULL;
+}
+
+static void open_head(struct head *head)
+{
+  assert_int_equal(plm_context_open(&head->context, NULL), PLM_OK);
+  assert_int_equal(plm_socket_open(head->context, ZMQ_ROUTER, 2 * piece_bytes, &head->router, NULL),
+                   PLM_OK);
+  assert_int_equal(plm_socket_bind(head->router, "tcp://127.0.0.1:*", NULL, head->bound, NULL),
+                   PLM_OK);
+  assert_int_equal(pthread_create(&head->thread, NULL, serve, head), 0);
+}
+
+static void close_head(struct head *head)
+{
+  pthread_join(head->thread, NULL);
+  zmq_close(head->router);
+  zmq_ctx_term(head->context);
+}
+
+struct sunk {
+  uint64_t offset, file_bytes;
+  unsigned pieces;
+  bool full; /* refuses the second piece */
+};
+
+static plm_status sink(void *context, const struct plm_piece *piece, const uint8_t *bytes,
+                       struct plm_error *error)
+{
+  struct sunk *sunk = context;
+  if (sunk->full && sunk->pieces == 1) return plm_error_set(error, PLM_NO_SPACE, "no room");
+  assert_int_equal(piece->of.offset, sunk->offset);
+  assert_int_equal(piece->of.source, 2);
+  for (uint32_t i = 0; i < piece->of.bytes; i++)
+    if (bytes[i] != piece->of.offset / piece_bytes + 1) fail_msg("byte %u is %u", i, bytes[i]);
+  sunk->offset += piece->of.bytes;
+  sunk->file_bytes = piece->file_bytes;
+  sunk->pieces++;
+  return PLM_OK;
+}
+
+static plm_status fetch(struct head *head, uint64_t offset, struct sunk *sunk,
+                        struct plm_error *error)
+{
+  struct plm_fetch_link *link;
+  const struct plm_fetch_request from = {.source = 2, .file = PLM_FETCH_DATA, .offset = offset};
+  uint16_t sources = 0;
+  alarm(HANGS_S);
+  open_head(head);
+  assert_int_equal(plm_fetch_link_open(head->bound, NULL, &link, NULL), PLM_OK);
+  sunk->offset = offset;
+  const plm_status status =
+      plm_fetch_file(link, &from, "; what is there is kept", sink, sunk, &sources, error);
+  if (status == PLM_OK) assert_int_equal(sources, 3);
+  plm_fetch_link_close(link);
+  if (status == PLM_OK || head->refuses != PLM_NACK_NONE) close_head(head);
+  alarm(0);
+  return status;
+}
+
+static void pieces_are_asked_for_ahead(void **state)
+{
+  (void)state;
+  struct head head = {.file_bytes = (20 << 20) + 5};
+  struct sunk sunk = {0};
+  assert_int_equal(fetch(&head, 0, &sunk, NULL), PLM_OK);
+  assert_int_equal(sunk.offset, head.file_bytes);
+  assert_int_equal(sunk.file_bytes, head.file_bytes);
+  assert_int_equal(sunk.pieces, 21);
+  assert_int_equal(head.questions, 21);
+  assert_int_equal(head.ahead, AHEAD);
+  assert_int_equal(head.wrong, 0);
+}
+
+static void a_file_may_be_continued(void **state)
+{
+  (void)state;
+  struct head head = {.file_bytes = 3 << 20};
+  struct sunk sunk = {0};
+  assert_int_equal(fetch(&head, 2 << 20, &sunk, NULL), PLM_OK);
+  assert_int_equal(sunk.offset, head.file_bytes);
+  assert_int_equal(sunk.pieces, 1);
+  assert_int_equal(head.questions, 1); /* not beyond the end */
+  assert_int_equal(head.wrong, 0);
+}
+
+static void other_pieces_are_left_out(void **state)
+{
+  (void)state;
+  struct head head = {.file_bytes = 2 << 20, .others = true};
+  struct sunk sunk = {0};
+  assert_int_equal(fetch(&head, 0, &sunk, NULL), PLM_OK);
+  assert_int_equal(sunk.pieces, 2);
+  assert_int_equal(head.questions, 2);
+}
+
+static void a_busy_head_is_asked_again_later(void **state)
+{
+  (void)state;
+  struct head head = {.file_bytes = 2 << 20, .busy = true};
+  struct sunk sunk = {0};
+  assert_int_equal(fetch(&head, 0, &sunk, NULL), PLM_OK);
+  assert_int_equal(sunk.pieces, 2);
+  assert_int_equal(head.questions, 3);
+  assert_int_equal(head.wrong, 0);
+  assert_true(head.waited_ms >= 190);
+}
+
+static void a_refusal_ends_it(void **state)
+{
+  (void)state;
+  struct head head = {.file_bytes = 2 << 20, .refuses = PLM_NACK_RANGE};
+  struct sunk sunk = {0};
+  struct plm_error error = {0};
+  char expected[400];
+  assert_int_equal(fetch(&head, 0, &sunk, &error), PLM_NOT_FOUND);
+  snprintf(expected, sizeof expected, "%s does not send the corpus: the reason", head.bound);
+  assert_string_equal(error.what, expected);
+  assert_string_equal(error.hint, "copy the corpus to this host, and name it with --corpus");
+  assert_int_equal(sunk.pieces, 0);
+}
+
+static void an_error_of_the_caller_ends_it(void **state)
+{
+  (void)state;
+  struct head head = {.file_bytes = 2 << 20};
+  struct sunk sunk = {.full = true};
+  struct plm_error error = {0};
+  assert_int_equal(fetch(&head, 0, &sunk, &error), PLM_NO_SPACE);
+  assert_string_equal(error.what, "no room");
+  assert_int_equal(sunk.pieces, 1);
+  close_head(&head);
+}
+
+static void a_stop_signal_ends_it(void **state)
+{
+  (void)state;
+  struct plm_fetch_link *link = NULL;
+  struct plm_error error = {0};
+  struct sunk sunk = {0};
+  uint16_t sources;
+  const struct plm_fetch_request from = {.source = 2, .file = PLM_FETCH_DATA};
+  assert_int_equal(plm_fetch_link_open("tcp://127.0.0.1:9", NULL, &link, NULL), PLM_OK);
+  plm_stop_requested = SIGTERM;
+  assert_int_equal(
+      plm_fetch_file(link, &from, "; what is there is kept", sink, &sunk, &sources, &error),
+      PLM_TERMINATED);
+  plm_stop_requested = 0;
+  assert_string_equal(error.what, "stopped by SIGTERM; what is there is kept");
+  plm_fetch_link_close(link);
+  plm_fetch_link_close(NULL);
+  link = (struct plm_fetch_link *)&sunk;
+  assert_int_equal(plm_fetch_link_open("tcp://10.0.0.1:9", NULL, &link, &error), PLM_CONFIG);
+  assert_null(link);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(pieces_are_asked_for_ahead),
+      cmocka_unit_test(a_file_may_be_continued),
+      cmocka_unit_test(other_pieces_are_left_out),
+      cmocka_unit_test(a_busy_head_is_asked_again_later),
+      cmocka_unit_test(a_refusal_ends_it),
+      cmocka_unit_test(an_error_of_the_caller_ends_it),
+      cmocka_unit_test(a_stop_signal_ends_it),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
