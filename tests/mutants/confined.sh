@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # confined.sh FOLDER... -- COMMAND...: runs the command in a mount namespace of its own, where it can write only below
-# these folders, and to file systems that are not on a disk (/dev, /proc, /run), except /tmp. A fault may be in code that
-# makes or removes files, so without this it could remove those of the user. Exit 125: no such namespace can be made.
+# these folders, to an empty one for sockets, and to file systems that are not on a disk (/dev, /proc, /run), except
+# /tmp. A fault may be in code that makes or removes files, so without this it could remove those of the user. Exit 125:
+# no such namespace can be made.
 set -euo pipefail
 if [ "${1-}" != --inside ]; then
   own=() # others than root need a user namespace for it
@@ -10,6 +11,8 @@ if [ "${1-}" != --inside ]; then
   exec unshare --mount "${own[@]}" --propagation private "$0" --inside "$@"
 fi
 shift
+sockets=/tmp/plm-$(id -u) # where the programs put them without XDG_RUNTIME_DIR
+mkdir -p -m 700 "$sockets"
 while read -r _ _ _ _ place _; do
   place=$(printf %b "$place")
   case $place in
@@ -17,6 +20,7 @@ while read -r _ _ _ _ place _; do
   esac
   mount -o remount,bind,ro "$place" 2>/dev/null || [[ ,$(findmnt -no OPTIONS "$place"), == *,ro,* ]] || exit 125
 done </proc/self/mountinfo
+mount -t tmpfs -o mode=700 sockets "$sockets"
 while [ "$1" != -- ]; do
   mount --bind "$1" "$1"
   mount -o remount,bind,rw "$1"

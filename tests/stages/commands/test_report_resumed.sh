@@ -27,6 +27,8 @@ says err '^plm-pipeline: no step runs, so these changes have no effect and are n
 # ---- a resume that changes something, and one that does not ----
 up --set trainer.steps=8 --set trainer.optimizer.lr_embed=0.02
 says err '^plm-pipeline: the resumed run differs from before:$'
+[ "$(setting steps)" = 8 ] || fail "the record has $(setting steps) steps"
+says run/pipeline.yaml '^    lr_embed: 0\.02$'
 report
 says page.html '<th scope="row">4</th><td>run</td><td>trainer\.steps: 4 -&gt; 8</td>'
 says page.html '<th scope="row">4</th><td>run</td><td>trainer\.optimizer\.lr_embed: 0\.01 -&gt; 0\.02</td>'

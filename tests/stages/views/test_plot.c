@@ -97,12 +97,39 @@ static void colors_come_again(void **state)
   expected_file("stages/views/plot/colors", captured_end());
 }
 
+/* A point at either end that is not finite changes nothing. */
+static void only_finite_points_are_drawn(void **state)
+{
+  (void)state;
+  static const struct {
+    double x, y;
+  } left_out[] = {{NAN, 3}, {INFINITY, 3}, {-INFINITY, 3}, {20, NAN}, {20, INFINITY}};
+  double xs[6] = {0, 10, 20, 30, 40}, ys[6] = {1, 2, 3, 4, 5};
+  const struct plm_series points = {"a", xs, ys, 5}, more = {"a", xs, ys, 6};
+  struct plm_plot plot = usual;
+  char expected[1 << 14];
+  plot.count = 1;
+  plot.series = &points;
+  captured_begin(STDOUT_FILENO);
+  plm_plot_draw(stdout, &plot);
+  snprintf(expected, sizeof expected, "%s", captured_end());
+  plot.series = &more;
+  for (size_t i = 0; i < sizeof left_out / sizeof *left_out; i++) {
+    xs[5] = left_out[i].x;
+    ys[5] = left_out[i].y;
+    captured_begin(STDOUT_FILENO);
+    plm_plot_draw(stdout, &plot);
+    assert_string_equal(captured_end(), expected);
+  }
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(curves_have_axes_and_a_legend),
       cmocka_unit_test(small_terminals_get_a_least_size),
       cmocka_unit_test(colors_come_again),
+      cmocka_unit_test(only_finite_points_are_drawn),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
