@@ -1,4 +1,6 @@
 /* The table of metrics: every field with its kind, unit and meaning. */
+#include <cjson/cJSON.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "common/metrics/metrics.h"
@@ -87,7 +89,20 @@ const struct plm_metric_field *plm_metric_table(size_t *count)
 
 const struct plm_metric_field *plm_metric_find(enum plm_metric_stage stage, const char *name)
 {
+  const size_t length = strcspn(name, "/");
   for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
-    if (table[i].stage == stage && strcmp(table[i].name, name) == 0) return &table[i];
+    if (table[i].stage == stage && strlen(table[i].name) == length &&
+        strncmp(table[i].name, name, length) == 0)
+      return &table[i];
   return NULL;
+}
+
+const cJSON *plm_metrics_value(const cJSON *line, const char *key)
+{
+  char name[64];
+  const size_t length = strcspn(key, "/");
+  if (key[length] == '\0') return cJSON_GetObjectItemCaseSensitive(line, key);
+  snprintf(name, sizeof name, "%.*s", (int)length, key);
+  return cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(line, name),
+                                          key + length + 1);
 }

@@ -28,7 +28,7 @@ struct plm_metric_field {
 };
 /* The table, with its number of rows in *count. */
 const struct plm_metric_field *plm_metric_table(size_t *count);
-/* NULL: there is no such field. */
+/* NULL: there is no such field. Of "NAME/PART", the field is NAME. */
 const struct plm_metric_field *plm_metric_find(enum plm_metric_stage stage, const char *name);
 
 /* Building a line: it begins with "v":1, and fields follow in the order of the calls. NaN and
@@ -38,6 +38,10 @@ struct cJSON *plm_metrics_line(void);
 void plm_metrics_number(struct cJSON *line, const char *name, double value);
 void plm_metrics_integer(struct cJSON *line, const char *name, uint64_t value); /* exact to 2^64 */
 void plm_metrics_string(struct cJSON *line, const char *name, const char *value);
+
+/* A value of a line: "loss", or a part of an object as TensorBoard names it,
+ * "tokens_by_source/uniref". NULL without one; it belongs to the line. */
+const struct cJSON *plm_metrics_value(const struct cJSON *line, const char *key);
 
 /* The name of the run's own corpus among the sets that an evaluator reports on (evaluator.sets). */
 #define PLM_OWN_SET "corpus"

@@ -143,7 +143,7 @@ static void print_row(const struct view *view, const char *run, const cJSON *jso
     plm_text_printf(&row, "  %*s", view->run_width - 2, run);
   for (int i = 0; i < view->key_count; i++) {
     char number[64];
-    const cJSON *value = cJSON_GetObjectItemCaseSensitive(json, view->keys[i]);
+    const cJSON *value = plm_metrics_value(json, view->keys[i]);
     const char *text = text_of(value, number, csv ? 17 : 6);
     if (!csv && cJSON_IsString(value) && strcmp(view->keys[i], "split") == 0) {
       plm_metrics_subject(json, number, sizeof number); /* says which set it is of */
@@ -193,7 +193,7 @@ static plm_status print_selected_json(const struct view *view, const char *run, 
   cJSON *chosen = cJSON_CreateObject();
   if (view->run_width > 0) cJSON_AddStringToObject(chosen, "run", run);
   for (int i = 0; i < view->key_count; i++) {
-    add_exact(chosen, view->keys[i], cJSON_GetObjectItemCaseSensitive(json, view->keys[i]));
+    add_exact(chosen, view->keys[i], plm_metrics_value(json, view->keys[i]));
   }
   return plm_json_print(chosen, NULL);
 }
@@ -402,7 +402,8 @@ const struct plm_command plm_command_metrics = {
     .summary = "show the metrics of the evaluator (default), the trainer or the packers",
     .details = "Prints a table on a terminal, and lines of JSON when piped or with --json. STAGE "
                "is evaluator, trainer or packer. A table has the columns that fit; --keys chooses "
-               "others, and --csv prints all. -f follows the file through restarts and resumes. "
+               "others, also a part of a field, as in tokens_by_source/FOLDER; --csv prints all. "
+               "-f follows the file through restarts and resumes. "
                "With several --run, each line names its run, and --plot overlays their curves.",
     .options = options,
     .run = run,

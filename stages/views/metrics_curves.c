@@ -66,9 +66,9 @@ static bool add_point(struct plm_curve *curve, double x, double y)
  * and of tokens by source their sum. */
 static double value_of(const cJSON *line, const char *key)
 {
-  const cJSON *object = cJSON_GetObjectItemCaseSensitive(line, key), *part;
+  const cJSON *object = plm_metrics_value(line, key), *part;
   double sum = 0;
-  if (!cJSON_IsObject(object)) return plm_json_number(line, key, NAN);
+  if (!cJSON_IsObject(object)) return cJSON_IsNumber(object) ? object->valuedouble : NAN;
   const bool adds_up = strncmp(key, "tokens", 6) == 0;
   cJSON_ArrayForEach(part, object) sum += part->valuedouble * (adds_up ? 1.0 : part->valuedouble);
   return adds_up ? sum : sqrt(sum);

@@ -36,6 +36,18 @@ expect 0 plm-pipeline metrics trainer --run run --csv --keys step,exact,loss
 says out '^9,false,2.5$'
 expect 0 plm-pipeline metrics trainer --run run --keys exact
 says out '^\{"exact":false\}$'
+# ---- parts of a field -------------------------------------------------------------------------------
+expect 0 plm-pipeline metrics --run run --csv --keys step,loss_by_length/0,loss_by_length/9
+diff - out <<'END' || fail "parts in CSV"
+step,loss_by_length/0,loss_by_length/9
+8,1,
+12,,
+END
+expect 0 plm-pipeline metrics --run run --keys loss_by_length/0
+says out '^\{"loss_by_length/0":1\}$'
+expect 2 plm-pipeline metrics --run run --keys loss_by/0
+says err 'no metric "loss_by/0"'
+
 expect 2 plm-pipeline metrics --run run --keys instance
 says err 'no metric "instance"'
 expect 2 plm-pipeline metrics --run run --keys ,

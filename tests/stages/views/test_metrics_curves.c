@@ -96,6 +96,25 @@ static void many_points_and_many_splits(void **state)
   assert_int_equal(curves.count, 0);
 }
 
+/* Tokens by source add up, and each part is a curve of its own. */
+static void parts_of_a_field_have_curves(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *key;
+    double y;
+  } cases[] = {{"tokens_by_source", 100}, {"tokens_by_source/b", 30}, {"tokens_by_source/c", NAN}};
+  static const char text[] = "{\"step\":1,\"tokens_by_source\":{\"a\":70,\"b\":30}}\n";
+  scratch_write(scratch_path("sources"), text, sizeof text - 1);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    struct plm_curves curves;
+    assert_int_equal(plm_curves_read(scratch_path("sources"), cases[i].key, &curves, NULL), PLM_OK);
+    assert_int_equal(curves.count, isnan(cases[i].y) ? 0 : 1);
+    if (curves.count > 0) assert_true(curves.list[0].y[0] == cases[i].y);
+    plm_curves_deinit(&curves);
+  }
+}
+
 /* The norms of the layers become one: the root of the sum of their squares. */
 static void norms_by_layer_are_added(void **state)
 {
@@ -118,6 +137,7 @@ int main(void)
       cmocka_unit_test(the_last_line_of_a_step_counts),
       cmocka_unit_test(keys_and_sets_have_curves_of_their_own),
       cmocka_unit_test(norms_by_layer_are_added),
+      cmocka_unit_test(parts_of_a_field_have_curves),
       cmocka_unit_test(many_points_and_many_splits),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
