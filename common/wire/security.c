@@ -14,6 +14,7 @@
 #include "common/base/clock.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
+#include "common/base/text.h"
 #include "common/base/thread.h"
 
 enum { MAX_CLIENTS = 65536, LOG_EVERY_MS = 1000 };
@@ -125,8 +126,7 @@ bool plm_gate_allows(const struct plm_gate *gate, const char *public_text)
   bool allowed = false;
   const struct dirent *entry;
   for (int i = 0; i < MAX_CLIENTS && !allowed && (entry = readdir(folder)) != NULL; i++) {
-    const size_t length = strlen(entry->d_name);
-    if (length > 4 && entry->d_name[0] != '.' && strcmp(entry->d_name + length - 4, ".pub") == 0)
+    if (entry->d_name[0] != '.' && plm_text_ends_with(entry->d_name, ".pub"))
       allowed = file_is_key(clients, entry->d_name, public_text);
   }
   closedir(folder);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <zmq.h>
@@ -24,7 +25,7 @@ static const uint64_t piece_bytes = 1 << 20;
 struct head {
   void *context, *router;
   char bound[256];
-  pthread_t thread;
+  pthread_t thread, fetching;
   uint64_t file_bytes;
   bool busy;                    /* refuses the first question */
   bool others;                  /* sends pieces that nobody needs before the first one */
@@ -68,10 +69,11 @@ static void answer(struct head *head, const struct plm_message *to,
   free(payload);
 }
 
-static void refuse(struct head *head, const struct plm_message *to, enum plm_nack_reason reason)
+static void refuse(struct head *head, const struct plm_message *to, uint64_t request_id,
+                   enum plm_nack_reason reason)
 {
   uint8_t payload[4 + PLM_WIRE_TEXT];
-  struct plm_header header = {.type = PLM_MESSAGE_NACK, .request = to->header.request};
+  struct plm_header header = {.type = PLM_MESSAGE_NACK, .request = request_id};
   const size_t size = plm_nack_encode(reason, "the reason", payload);
   (void)plm_message_send(head->router, to->identity, to->identity_bytes, &header, payload, size,
                          NULL);
@@ -89,7 +91,22 @@ static void answer_others(struct head *head, const struct plm_message *to,
   other = request;
   other.offset += piece_bytes;
   answer(head, to, other, to->header.request);
-  answer(head, to, request, to->header.request - 1); /* of an earlier transfer */
+  refuse(head, to, 0, PLM_NACK_RANGE); /* of an earlier transfer */
+}
+
+static void on_signal(int number)
+{
+  (void)number;
+}
+
+/* Signals during the wait after PLM_NACK_BUSY. */
+static void interrupt(pthread_t thread)
+{
+  const struct timespec pause = {.tv_nsec = 5000000};
+  for (int i = 0; i < 20; i++) {
+    nanosleep(&pause, NULL);
+    pthread_kill(thread, SIGUSR2);
+  }
 }
 
 static void *serve(void *context)
@@ -99,12 +116,13 @@ static void *serve(void *context)
   struct plm_fetch_request request[AHEAD];
   if (!hear(head, 1000 * HANGS_S, &message[0], &request[0])) return NULL;
   if (head->refuses != PLM_NACK_NONE) {
-    refuse(head, &message[0], head->refuses);
+    refuse(head, &message[0], message[0].header.request, head->refuses);
     return NULL;
   }
   if (head->busy) {
     const int64_t begin = plm_clock_ms();
-    refuse(head, &message[0], PLM_NACK_BUSY);
+    refuse(head, &message[0], message[0].header.request, PLM_NACK_BUSY);
+    interrupt(head->fetching);
     if (!hear(head, 1000 * HANGS_S, &message[0], &request[0])) return NULL;
     head->waited_ms = plm_clock_ms() - begin;
   }
@@ -129,6 +147,9 @@ static void *serve(void *context)
 
 static void open_head(struct head *head)
 {
+  const struct sigaction interrupt = {.sa_handler = on_signal};
+  sigaction(SIGUSR2, &interrupt, NULL);
+  head->fetching = pthread_self();
   assert_int_equal(plm_context_open(&head->context, NULL), PLM_OK);
   assert_int_equal(plm_socket_open(head->context, ZMQ_ROUTER, 2 * piece_bytes, &head->router, NULL),
                    PLM_OK);
