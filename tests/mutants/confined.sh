@@ -12,7 +12,7 @@ if [ "${1-}" != --inside ]; then
 fi
 shift
 sockets=/tmp/plm-$(id -u) # where the programs put them without XDG_RUNTIME_DIR
-mkdir -p -m 700 "$sockets"
+[ -d "$sockets" ] || mkdir -m 700 "$sockets"
 while read -r _ _ _ _ place _; do
   place=$(printf %b "$place")
   case $place in
