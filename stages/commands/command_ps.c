@@ -47,8 +47,8 @@ static void print_cause(FILE *out, const cJSON *row)
 static void print_table(FILE *out, const cJSON *stages, bool color)
 {
   const cJSON *row;
-  fprintf(out, "%-11s %-10s %7s %-9s %-5s %8s %8s %6s %9s %5s\n", "STAGE", "NODE", "PID", "STATE",
-          "READY", "RESTARTS", "AGE", "SIGN", "RATE", "QUEUE");
+  fprintf(out, "%-11s %-10s %7s %-9s %8s %8s %6s %8s %5s\n", "STAGE", "NODE", "PID", "STATE",
+          "RESTARTS", "AGE", "SIGN", "RATE", "QUEUE");
   cJSON_ArrayForEach(row, stages)
   {
     char name[64], node[64], state[32], stage[32], age[32], sign[32], rate[32], queue[32],
@@ -69,9 +69,8 @@ static void print_table(FILE *out, const cJSON *stages, bool color)
       snprintf(ranks, sizeof ranks, "  %.0f ranks", plm_json_number(row, "ranks", 0.0));
     const double number = plm_json_number(row, "pid", 0.0);
     snprintf(pid, sizeof pid, number > 0 ? "%.0f" : "-", number);
-    fprintf(out, "%-11s %-10s %7s %s%-9s%s %-5s %8.0f %8s %6s %9s %5s%s\n", name, node, pid,
+    fprintf(out, "%-11s %-10s %7s %s%-9s%s %8.0f %8s %6s %8s %5s%s\n", name, node, pid,
             color ? paint : "", state, color ? "\033[0m" : "",
-            cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(row, "ready")) ? "yes" : "no",
             plm_json_number(row, "restarts", 0.0), age, sign, rate, queue, ranks);
     if (cJSON_HasObjectItem(row, "activity"))
       plm_print(out, "  %s: %s\n", name, plm_json_string(row, "activity", ""));

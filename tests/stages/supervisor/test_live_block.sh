@@ -77,7 +77,9 @@ table() {
     [ "$(watch | grep -c ' ready ')" -eq 3 ]
 }
 wait_for 20 table
-age() { watch | sed -n '/^trainer/s/.* \([0-9]\+\) s .*/\1/p'; }
+age() { watch | awk '$1 == "trainer.0" { print $6 }'; }
+[[ $(age) =~ ^[0-9]+:[0-9]{2}$ ]] || fail "the age of the trainer: $(watch)"
+[ "$(watch | wc -L)" -le 80 ] && [ "$(watch | sed -n 2,4p | grep -cE '^(trainer|evaluator|packer).0 ')" -eq 3 ] || fail "the table does not fit: $(watch)"
 first=$(age)
 older() { table && [ "$(age)" != "$first" ]; }
 wait_for 20 older
