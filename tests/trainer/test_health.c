@@ -132,6 +132,26 @@ static void a_loss_above_the_composition_is_a_sign_later(void **state)
   captured_end();
 }
 
+/* The mean is over about 50 steps; a loss that is not finite has no part in it. */
+static void the_loss_is_a_running_mean(void **state)
+{
+  (void)state;
+  trainer.objective = PLM_OBJECTIVE_CAUSAL;
+  count_composition();
+  for (uint64_t s = 1; s <= 300; s++) assert_null(judge(s, 0.5, 1, false));
+  assert_null(judge(301, INFINITY, 1, false));
+  begin(NULL);
+  trainer.objective = PLM_OBJECTIVE_CAUSAL;
+  count_composition();
+  captured_begin(STDERR_FILENO);
+  for (uint64_t s = 1; s <= 300; s++) assert_null(judge(s, 1, 1, false));
+  assert_string_equal(judge(301, 51, 1, false), "loss above composition");
+  assert_non_null(strstr(
+      captured_end(), "step 301: the loss (2.0023 in the last steps) is above the entropy of the "
+                      "composition (0.6931), so the model knows less than the frequency of "
+                      "each residue; continue from an earlier checkpoint"));
+}
+
 static void skipped_updates_that_pile_up_are_a_sign(void **state)
 {
   (void)state;
@@ -143,6 +163,20 @@ static void skipped_updates_that_pile_up_are_a_sign(void **state)
   assert_non_null(strstr(captured_end(), "of the last 100 updates were skipped"));
 }
 
+/* The steps count less the older they are, so it is the eleventh in a row that makes ten. */
+static void eleven_skipped_updates_in_a_row_are_a_sign(void **state)
+{
+  (void)state;
+  for (uint64_t s = 1; s <= 10; s++) assert_null(judge(s, NAN, NAN, true));
+  captured_begin(STDERR_FILENO);
+  assert_string_equal(judge(11, NAN, NAN, true), "updates skipped");
+  assert_non_null(strstr(captured_end(), "step 11: about 10 of the last 100 updates were skipped, "
+                                         "because their loss or gradient was not finite; continue "
+                                         "from an earlier checkpoint"));
+  for (uint64_t s = 12; s <= 15; s++) assert_string_equal(judge(s, 1, 1, false), "updates skipped");
+  assert_null(judge(16, 1, 1, false));
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -151,7 +185,9 @@ int main(void)
       cmocka_unit_test_setup(a_sign_is_said_every_1000_steps, begin),
       cmocka_unit_test_setup(the_remedy_fits_the_configuration, begin),
       cmocka_unit_test_setup(a_loss_above_the_composition_is_a_sign_later, begin),
+      cmocka_unit_test_setup(the_loss_is_a_running_mean, begin),
       cmocka_unit_test_setup(skipped_updates_that_pile_up_are_a_sign, begin),
+      cmocka_unit_test_setup(eleven_skipped_updates_in_a_row_are_a_sign, begin),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -41,6 +41,20 @@ static void learning_rate_follows_its_shape(void **state)
   assert_near(plm_schedule_learning_rate(&cosine, 100, 50), 0.5);
   assert_near(plm_schedule_learning_rate(&cosine, 300, 100), 0.75);
 
+  const struct plm_config_schedule warm = {.name = PLM_SCHEDULE_COSINE, .warmup_steps = 20};
+  assert_near(plm_schedule_learning_rate(&warm, 100, 19), 1);
+  assert_near(plm_schedule_learning_rate(&warm, 100, 20), 1);
+  assert_near(plm_schedule_learning_rate(&warm, 100, 60), 0.5);
+  assert_near(plm_schedule_learning_rate(&warm, 140, 60), 0.75);
+
+  /* at the end and past it, the least rate */
+  wsd.cooldown_steps = 100;
+  for (uint64_t past = 0; past < 50; past += 7) {
+    assert_near(plm_schedule_learning_rate(&wsd, 300, 300 + past), 0.1);
+    assert_near(plm_schedule_learning_rate(&linear, 110, 110 + past), 0);
+    assert_near(plm_schedule_learning_rate(&warm, 100, 100 + past), 0);
+  }
+
   /* no warm-up, whatever warmup_steps says */
   const struct plm_config_schedule range = {
       .name = PLM_SCHEDULE_RANGE_TEST, .warmup_steps = 3, .min_lr_fraction = 1e-6};
@@ -102,6 +116,9 @@ static void diffusion_may_begin_as_mlm(void **state)
                                        .masking = {.mlm_warmup_steps = 3}};
   assert_true(plm_schedule_is_mlm(&trainer, 2));
   assert_false(plm_schedule_is_mlm(&trainer, 3));
+  trainer.objective = PLM_OBJECTIVE_MLM;
+  assert_true(plm_schedule_is_mlm(&trainer, 2));
+  assert_true(plm_schedule_is_mlm(&trainer, 3));
   trainer.objective = PLM_OBJECTIVE_CAUSAL;
   assert_false(plm_schedule_is_mlm(&trainer, 0));
 }

@@ -1,4 +1,5 @@
 /* Owners of parameters, and the buckets in which they are exchanged. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -101,6 +102,33 @@ static void cost_is_that_of_muon(void **state)
   assert_true(plm_update_cost(&trainer, &matrix) == 150000);
 }
 
+/* The busiest rank's load relative to the mean; what belongs to all ranks does not count. */
+static void imbalance_is_that_of_the_busiest_rank(void **state)
+{
+  (void)state;
+  const struct plm_config_trainer trainer = {.optimizer = {.name = PLM_OPTIMIZER_ADAMW}};
+  const struct plm_parameter table[] = {
+      {.count = 1000}, {.count = 2000}, {.count = 5000}, {.count = 90}};
+  const struct {
+    uint32_t ranks, owners[4];
+    double expected;
+  } cases[] = {
+      {3, {0, 1, 2, PLM_OWNED_BY_ALL}, 5000.0 * 3 / 8000},
+      {3, {2, 2, 0, PLM_OWNED_BY_ALL}, 5000.0 * 3 / 8000},
+      {2, {0, 1, 0, 1}, 6000.0 * 2 / 8090},
+      {2, {1, 0, 1, PLM_OWNED_BY_ALL}, 6000.0 * 2 / 8000},
+      {1, {0, 0, 0, 0}, 1},
+      {2, {PLM_OWNED_BY_ALL, PLM_OWNED_BY_ALL, PLM_OWNED_BY_ALL, PLM_OWNED_BY_ALL}, 1},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    double imbalance = -1;
+    assert_int_equal(
+        plm_owners_imbalance(&trainer, table, 4, cases[i].ranks, cases[i].owners, &imbalance, NULL),
+        PLM_OK);
+    if (fabs(imbalance - cases[i].expected) > 1e-12) fail_msg("case %zu: %.17g", i, imbalance);
+  }
+}
+
 /* Marks where the entry lies in its owner's piece; nobody else may lie there. */
 static void claim(char *used, size_t piece, const struct plm_bucket_entry *entry, size_t count)
 {
@@ -193,6 +221,7 @@ int main(void)
       cmocka_unit_test(owners_are_balanced),
       cmocka_unit_test(small_parameters_belong_to_all),
       cmocka_unit_test(cost_is_that_of_muon),
+      cmocka_unit_test(imbalance_is_that_of_the_busiest_rank),
       cmocka_unit_test(buckets_contain_everything_once),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
