@@ -66,8 +66,9 @@ static void only_a_private_runtime_folder_is_trusted(void **state)
   assert_int_equal(chown(runtime, 0, 0), 0);
 }
 
-/* A process that listens on the run's control socket as `user` and agrees to everything. */
-static pid_t answer_as(uid_t user, char path[PLM_SOCKET_PATH_SIZE])
+/* A process that listens on the run's control socket as `user` and answers everything with `text`,
+ * then ends the connection. */
+static pid_t answer_as(uid_t user, const char *text, char path[PLM_SOCKET_PATH_SIZE])
 {
   struct plm_error error = {0};
   struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -83,11 +84,10 @@ static pid_t answer_as(uid_t user, char path[PLM_SOCKET_PATH_SIZE])
         listen(listener, 4) != 0 || write(ready[1], "", 1) != 1)
       _exit(1);
     for (;;) {
-      static const char yes[] = "{\"ok\":true}\n";
       char request[256];
       const int client = accept(listener, NULL, NULL);
       /* a client that does not believe it closes without a request */
-      if (read(client, request, sizeof request) > 0 && write(client, yes, strlen(yes)) < 0)
+      if (read(client, request, sizeof request) > 0 && write(client, text, strlen(text)) < 0)
         _exit(1);
       close(client);
     }
@@ -98,10 +98,11 @@ static pid_t answer_as(uid_t user, char path[PLM_SOCKET_PATH_SIZE])
   return child;
 }
 
-static plm_status ask(uid_t listener, char reply[PLM_SOCKET_LINE_SIZE], struct plm_error *error)
+static plm_status ask(uid_t listener, const char *text, char reply[PLM_SOCKET_LINE_SIZE],
+                      struct plm_error *error)
 {
   char path[PLM_SOCKET_PATH_SIZE];
-  const pid_t child = answer_as(listener, path);
+  const pid_t child = answer_as(listener, text, path);
   const plm_status status =
       plm_socket_ask(scratch_directory(), "{\"command\":\"ps\"}", 5000, reply, error);
   kill(child, SIGKILL);
@@ -113,16 +114,68 @@ static plm_status ask(uid_t listener, char reply[PLM_SOCKET_LINE_SIZE], struct p
 static void another_users_answer_is_not_believed(void **state)
 {
   (void)state;
+  static const char yes[] = "{\"ok\":true}\n";
   static char reply[PLM_SOCKET_LINE_SIZE];
   struct plm_error error = {0};
-  assert_int_equal(ask(getuid(), reply, &error), PLM_OK);
+  assert_int_equal(ask(getuid(), yes, reply, &error), PLM_OK);
   assert_string_equal(reply, "{\"ok\":true}");
   if (getuid() != 0) skip("only root can listen as somebody else");
   reply[0] = '\0';
-  assert_int_equal(ask(1234, reply, &error), PLM_FAILURE);
+  assert_int_equal(ask(1234, yes, reply, &error), PLM_FAILURE);
   assert_string_equal(reply, "");
   assert_non_null(strstr(error.what, "another user (uid 1234)"));
   assert_non_null(strstr(error.where, runtime));
+}
+
+static void an_answer_is_one_whole_line(void **state)
+{
+  (void)state;
+  static char reply[PLM_SOCKET_LINE_SIZE], text[PLM_SOCKET_LINE_SIZE + 1];
+  struct plm_error error = {0};
+  assert_int_equal(ask(getuid(), "first\nsecond\n", reply, &error), PLM_OK);
+  assert_string_equal(reply, "first");
+  assert_int_equal(ask(getuid(), "", reply, &error), PLM_NOT_RUNNING);
+  assert_string_equal(error.what, "the supervisor ended without an answer");
+  error = (struct plm_error){0};
+  assert_int_equal(ask(getuid(), "{\"ok\":tr", reply, &error), PLM_NOT_RUNNING);
+  assert_string_equal(error.what, "the supervisor ended without an answer");
+  /* the longest line that fits, and one byte more */
+  memset(text, 'a', sizeof text - 1);
+  text[sizeof reply - 2] = '\n';
+  text[sizeof reply - 1] = '\0';
+  assert_int_equal(ask(getuid(), text, reply, &error), PLM_OK);
+  assert_int_equal(strlen(reply), sizeof reply - 2);
+  text[sizeof reply - 2] = 'a';
+  text[sizeof reply - 1] = '\n';
+  assert_int_equal(ask(getuid(), text, reply, &error), PLM_PROTOCOL);
+  assert_string_equal(error.what, "the supervisor's answer is too long");
+}
+
+/* A socket whose listener does not take the request: the command waits as long as it was told. */
+static void a_silent_supervisor_is_not_waited_for(void **state)
+{
+  (void)state;
+  static char reply[PLM_SOCKET_LINE_SIZE];
+  char path[PLM_SOCKET_PATH_SIZE];
+  struct plm_error error = {0};
+  struct sockaddr_un address = {.sun_family = AF_UNIX};
+  assert_int_equal(plm_socket_path(scratch_directory(), path, &error), PLM_OK);
+  assert_int_equal(plm_socket_ask(scratch_directory(), "x", 0, reply, &error), PLM_NOT_RUNNING);
+  assert_string_equal(error.hint, "start it with `plm-pipeline up`");
+  snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
+  const int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  assert_int_equal(bind(listener, (struct sockaddr *)&address, sizeof address), 0);
+  assert_int_equal(listen(listener, 4), 0);
+  for (int timeout_ms = 0; timeout_ms < 2; timeout_ms++) {
+    char expected[64];
+    error = (struct plm_error){0};
+    assert_int_equal(plm_socket_ask(scratch_directory(), "x", timeout_ms, reply, &error),
+                     PLM_TIMEOUT);
+    snprintf(expected, sizeof expected, "no answer in %d ms", timeout_ms);
+    assert_string_equal(error.what, expected);
+  }
+  close(listener);
+  assert_int_equal(unlink(path), 0);
 }
 
 int main(void)
@@ -130,6 +183,8 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(only_a_private_runtime_folder_is_trusted),
       cmocka_unit_test(another_users_answer_is_not_believed),
+      cmocka_unit_test(an_answer_is_one_whole_line),
+      cmocka_unit_test(a_silent_supervisor_is_not_waited_for),
   };
   return cmocka_run_group_tests(tests, prepare, clean);
 }
