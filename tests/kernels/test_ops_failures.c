@@ -134,12 +134,55 @@ static void a_reset_between_two_backends_does_no_harm(void **state)
   attention_case_deinit(&second);
 }
 
+/* What a backend says of itself and of its device. Changes the card, so it is the last test. */
+static void a_backend_describes_its_device(void **state)
+{
+  (void)state;
+  skip_real();
+  static const struct {
+    const char *card, *isa;
+  } cards[] = {{"capability=80", "sm_80"},
+               {"capability=89", "sm_80"},
+               {"capability=90", "sm_90"},
+               {"capability=100", "sm_90"}};
+  struct plm_ops *ops;
+  struct plm_error error = {0};
+  void *buffer = &error;
+  plm_emulation_card("name=Some_Card driver=12040");
+  for (size_t i = 0; i < sizeof cards / sizeof *cards; i++) {
+    plm_emulation_card(cards[i].card);
+    assert_int_equal(plm_ops_cuda_open(PLM_PRECISION_FP32, 0, &ops, NULL), PLM_OK);
+    assert_string_equal(ops->name, "cuda");
+    assert_string_equal(ops->isa, cards[i].isa);
+    assert_string_equal(ops->processor, "Some Card");
+    assert_memory_equal(ops->driver, "for CUDA 12040, with runtime ", 29);
+    assert_int_equal(ops->act_bytes, 4);
+    assert_int_equal(ops->threads, 1);
+    ops->close(ops);
+  }
+  plm_emulation_card("capability=80");
+  assert_int_equal(plm_ops_cuda_open(PLM_PRECISION_BF16, 0, &ops, NULL), PLM_OK);
+  assert_int_equal(ops->act_bytes, 2);
+  assert_int_equal(ops->allocate(ops, (size_t)1 << 60, &buffer, &error), PLM_NO_MEMORY);
+  assert_null(buffer);
+  assert_memory_equal(error.what,
+                      "no device memory for a buffer of 1152921504606846976 bytes: out of memory; ",
+                      75);
+  assert_non_null(strstr(error.what, " of 68.72 GB are free"));
+  assert_non_null(strstr(error.hint, "use a smaller batch"));
+  ops->close(ops);
+  plm_emulation_card("capability=75");
+  assert_int_equal(plm_ops_cuda_open(PLM_PRECISION_FP32, 0, &ops, &error), PLM_UNSUPPORTED);
+  assert_string_equal(error.what, "Some Card has compute capability 7.5, 8.0 is needed");
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_failed_recording_is_called_instead),
       cmocka_unit_test(a_lost_device_stays_an_error),
       cmocka_unit_test(a_reset_between_two_backends_does_no_harm),
+      cmocka_unit_test(a_backend_describes_its_device),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
