@@ -18,7 +18,7 @@ int main(int argc, char **argv)
   return 0;
 }
 END
-gcc -g -o plm-leaky leaky.c
+gcc -o plm-leaky leaky.c
 PATH=$PWD:$PATH
 expect 0 plm-leaky keeps
 leaks
