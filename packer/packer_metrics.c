@@ -10,6 +10,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/file.h"
+#include "common/base/json.h"
 #include "common/base/log.h"
 #include "common/metrics/metrics.h"
 #include "common/run/run.h"
@@ -72,7 +73,7 @@ static void write_line(struct packer_metrics *metrics, const struct plm_packer_c
   plm_metrics_number(line, "padding_fraction", padded > 0 ? 1.0 - tokens / padded : 0.0);
   plm_metrics_integer(line, "queue", counters->queue);
   plm_metrics_number(line, "time", plm_clock_wall_s());
-  char *json = cJSON_PrintUnformatted(line);
+  char *json = plm_json_bytes(line, false);
   cJSON_Delete(line);
   if (json != NULL) {
     const size_t size = strlen(json) + 2;
@@ -82,7 +83,7 @@ static void write_line(struct packer_metrics *metrics, const struct plm_packer_c
       append(metrics, text);
     }
     free(text);
-    cJSON_free(json);
+    free(json);
   }
   metrics->before = *counters;
   metrics->written_ms = now;

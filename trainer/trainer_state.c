@@ -9,6 +9,7 @@
 #include <sys/utsname.h>
 
 #include "common/base/file.h"
+#include "common/base/json.h"
 #include "common/base/strict_json.h"
 #include "common/base/text.h"
 #include "common/metrics/metrics.h"
@@ -162,7 +163,7 @@ plm_status plm_trainer_state_print(const struct plm_trainer_state *state,
                         state->history != NULL ? cJSON_Duplicate(state->history, 1)
                                                : cJSON_CreateArray());
   cJSON_AddStringToObject(json, "configuration", yaml);
-  *text = cJSON_Print(json);
+  *text = plm_json_bytes(json, true);
   cJSON_Delete(json);
   free(yaml);
   if (*text == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for trainer.json");

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/json.h"
 #include "common/base/text.h"
 
 struct scanner {
@@ -194,7 +195,10 @@ plm_status plm_json_parse(const char *text, size_t size, const struct plm_json_l
                          values, limits->values);
   PLM_TRY(scan_all(&scan, error));
   const char *end = NULL;
+  bool lacked = plm_json_exchange_lack(false);
   cJSON *parsed = cJSON_ParseWithLengthOpts(text, size, &end, false);
+  lacked = plm_json_exchange_lack(lacked);
+  if (!parsed && lacked) return plm_error_set(error, PLM_NO_MEMORY, "no memory for JSON");
   if (!parsed) {
     scan.at = end ? (size_t)(end - text) : 0;
     return refuse(&scan, "invalid JSON", error);
@@ -214,7 +218,10 @@ plm_status plm_json_parse(const char *text, size_t size, const struct plm_json_l
 
 cJSON *plm_json_bounded(const char *text, size_t size, size_t values)
 {
-  return plm_json_values(text, size) <= values ? cJSON_ParseWithLength(text, size) : NULL;
+  const bool lacked = plm_json_exchange_lack(false);
+  cJSON *parsed = plm_json_values(text, size) <= values ? cJSON_ParseWithLength(text, size) : NULL;
+  (void)plm_json_exchange_lack(lacked);
+  return parsed;
 }
 
 cJSON *plm_json_line(const char *text)

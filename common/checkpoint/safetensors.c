@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "common/base/file.h"
+#include "common/base/json.h"
 #include "common/base/map_guard.h"
 #include "common/base/printable.h"
 #include "common/base/strict_json.h"
@@ -413,10 +414,10 @@ static plm_status add_tensor(cJSON *header, const struct plm_tensor_info *info, 
   cJSON *entry = cJSON_AddObjectToObject(header, info->name);
   cJSON_AddStringToObject(entry, "dtype", dtype);
   cJSON *shape = cJSON_AddArrayToObject(entry, "shape");
-  for (int i = 0; i < info->rank; i++) cJSON_AddItemToArray(shape, count_json(info->shape[i]));
+  for (int i = 0; i < info->rank; i++) plm_json_append(shape, count_json(info->shape[i]));
   cJSON *offsets = cJSON_AddArrayToObject(entry, "data_offsets");
-  cJSON_AddItemToArray(offsets, count_json(begin));
-  cJSON_AddItemToArray(offsets, count_json(begin + bytes));
+  plm_json_append(offsets, count_json(begin));
+  plm_json_append(offsets, count_json(begin + bytes));
   return PLM_OK;
 }
 
@@ -437,13 +438,13 @@ static plm_status print_header(const struct plm_tensor_info *tensors, size_t cou
     status = add_tensor(header, &tensors[i], begin, error);
     begin += tensors[i].bytes;
   }
-  char *text = status == PLM_OK ? cJSON_PrintUnformatted(header) : NULL;
+  char *text = status == PLM_OK ? plm_json_bytes(header, false) : NULL;
   cJSON_Delete(header);
   if (status != PLM_OK) return status;
   const size_t length = text ? strlen(text) : 0;
   const size_t padded = (length + HEADER_ALIGNMENT - 1) / HEADER_ALIGNMENT * HEADER_ALIGNMENT;
   if (padded > HEADER_LIMIT) {
-    cJSON_free(text);
+    free(text);
     return plm_error_set(error, PLM_LIMIT, "a header of %zu bytes exceeds the limit", padded);
   }
   char *out = text ? malloc(8 + padded + 1) : NULL;
@@ -451,7 +452,7 @@ static plm_status print_header(const struct plm_tensor_info *tensors, size_t cou
     for (int i = 0; i < 8; i++) out[i] = (char)(padded >> (8 * i) & 0xff);
     snprintf(out + 8, padded + 1, "%-*s", (int)padded, text); /* padded with spaces */
   }
-  cJSON_free(text);
+  free(text);
   if (!out) return plm_error_set(error, PLM_NO_MEMORY, "no memory for a header");
   *bytes = out;
   *size = 8 + padded;

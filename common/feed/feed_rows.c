@@ -2,6 +2,7 @@
 #include <cjson/cJSON.h>
 
 #include "common/base/clock.h"
+#include "common/base/json.h"
 #include "common/feed/feed.h"
 #include "common/feed/feed_loop.h"
 
@@ -104,7 +105,7 @@ char *plm_feed_peers_json(struct plm_feed *feed)
       if (peer->used && collect(feed, k, peer, &row)) add_row(feed, &row, now, peers);
     }
   pthread_mutex_unlock(&feed->mutex);
-  char *text = cJSON_PrintUnformatted(peers);
+  char *text = plm_json_bytes(peers, false);
   cJSON_Delete(peers);
   return text;
 }

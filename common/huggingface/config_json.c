@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/base/file.h"
+#include "common/base/json.h"
 #include "common/base/strict_json.h"
 #include "common/huggingface/huggingface.h"
 
@@ -54,7 +55,7 @@ plm_status plm_huggingface_config_print(const struct plm_model_config *model, ui
   cJSON_AddNumberToObject(json, "window", window);
   cJSON_AddStringToObject(json, "objective", plm_objective_name(objective));
   add_huggingface_keys(json, model);
-  char *printed = cJSON_Print(json);
+  char *printed = plm_json_bytes(json, true);
   cJSON_Delete(json);
   const size_t length = printed ? strlen(printed) : 0;
   *text = printed ? malloc(length + 2) : NULL;
@@ -62,7 +63,7 @@ plm_status plm_huggingface_config_print(const struct plm_model_config *model, ui
     memcpy(*text, printed, length);
     memcpy(*text + length, "\n", 2);
   }
-  cJSON_free(printed);
+  free(printed);
   return *text ? PLM_OK : plm_error_set(error, PLM_NO_MEMORY, "no memory for config.json");
 }
 

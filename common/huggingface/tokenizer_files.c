@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "common/base/file.h"
+#include "common/base/json.h"
 #include "common/base/text.h"
 #include "common/corpus/tokenizer.h"
 #include "common/huggingface/huggingface.h"
@@ -205,7 +206,7 @@ static cJSON *word_level(const struct plm_tokenizer *tokenizer)
 
 static char *print_and_delete(cJSON *json)
 {
-  char *text = cJSON_Print(json);
+  char *text = plm_json_bytes(json, true);
   cJSON_Delete(json);
   return text;
 }

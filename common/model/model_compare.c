@@ -1,10 +1,12 @@
 /* Compares two models key by key, as config.json holds them. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cjson/cJSON.h>
 
 #include "common/model/model_config.h"
+#include "common/base/json.h"
 
 struct comparison {
   struct plm_model_difference *differences;
@@ -13,9 +15,9 @@ struct comparison {
 
 static void print_value(const cJSON *value, char text[PLM_MODEL_VALUE_SIZE])
 {
-  char *printed = cJSON_PrintUnformatted(value);
+  char *printed = plm_json_bytes(value, false);
   snprintf(text, PLM_MODEL_VALUE_SIZE, "%s", printed != NULL ? printed : "?");
-  cJSON_free(printed);
+  free(printed);
 }
 
 static void compare_objects(const cJSON *a, const cJSON *b, const char *prefix,

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "common/base/random.h"
+#include "common/base/json.h"
 #include "common/base/strict_json.h"
 #include "common/run/run.h"
 
@@ -35,7 +36,7 @@ static plm_status read_json(const char *path, cJSON **json, struct plm_error *er
 static plm_status write_json(const char *path, const cJSON *json, unsigned mode,
                              struct plm_error *error)
 {
-  char *text = cJSON_Print(json);
+  char *text = plm_json_bytes(json, true);
   if (text == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   const plm_status status = plm_file_replace(path, text, strlen(text), mode, error);
   free(text);

@@ -36,7 +36,7 @@ static void write_file(const struct plm_run_pulse *pulse)
   cJSON_AddBoolToObject(json, "patient", pulse->patient);
   cJSON_AddNumberToObject(json, "pace_s", pulse->pace_s);
   cJSON_AddNumberToObject(json, "written_ms", floor(1e3 * plm_clock_wall_s()));
-  char *text = cJSON_PrintUnformatted(json);
+  char *text = plm_json_bytes(json, false);
   cJSON_Delete(json);
   file_name(pulse->role, name);
   if (text != NULL) (void)plm_run_tell(pulse->run, name, text, NULL);

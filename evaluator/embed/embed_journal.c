@@ -61,11 +61,11 @@ plm_status plm_embed_journal_write(const struct plm_embed_journal *journal, cons
   add_count(json, "windows", journal->windows);
   add_count(json, "batches", journal->batches);
   add_count(json, "sequences", journal->sequences);
-  char *text = cJSON_Print(json);
+  char *text = plm_json_bytes(json, true);
   cJSON_Delete(json);
   if (text == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   const plm_status status = replace(path, text, error);
-  cJSON_free(text);
+  free(text);
   return status;
 }
 

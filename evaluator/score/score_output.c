@@ -98,11 +98,11 @@ static plm_status finish_json(const struct plm_rank_correlation *correlation,
     add_number(object, "low", correlation->low);
     add_number(object, "high", correlation->high);
     add_number(object, "count", (double)correlation->count);
-    char *text = cJSON_PrintUnformatted(object);
+    char *text = plm_json_bytes(object, false);
     cJSON_Delete(object);
     if (text == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
     printed = printf(",\"spearman\":%s", text);
-    cJSON_free(text);
+    free(text);
   }
   return printed < 0 || puts("}") == EOF || fflush(stdout) != 0 ? json_failed(error) : PLM_OK;
 }

@@ -1,10 +1,12 @@
 /* The commands that make a request of a running supervisor: down, restart, scale, wait. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cjson/cJSON.h>
 
 #include "common/base/log.h"
+#include "common/base/json.h"
 #include "common/base/printable.h"
 #include "common/base/strict_json.h"
 #include "common/run/run.h"
@@ -19,12 +21,12 @@ static plm_status ask(const struct plm_command_context *context, cJSON *request,
 {
   static char line[PLM_SOCKET_LINE_SIZE];
   char run[PLM_PATH_SIZE];
-  char *text = cJSON_PrintUnformatted(request);
+  char *text = plm_json_bytes(request, false);
   cJSON_Delete(request);
   if (text == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   plm_status status = plm_command_run_folder(context, run, error);
   if (status == PLM_OK) status = plm_socket_ask(run, text, timeout_ms, line, error);
-  cJSON_free(text);
+  free(text);
   if (status == PLM_TIMEOUT) {
     plm_error_set(error, PLM_TIMEOUT, "the request was not completed within %d s",
                   timeout_ms / 1000);

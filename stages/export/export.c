@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/json.h"
 #include "common/base/suggest.h"
 #include "common/base/text.h"
 #include "common/checkpoint/parameter_file.h"
@@ -110,10 +111,10 @@ static plm_status write_config(const struct export *export, struct plm_error *er
   cJSON *json = cJSON_Parse(text);
   free(text);
   cJSON_ReplaceItemInObjectCaseSensitive(json, "dtype", cJSON_CreateString(export->result->dtype));
-  text = cJSON_Print(json);
+  text = plm_json_bytes(json, true);
   cJSON_Delete(json);
   const plm_status status = write_text(export, "config.json", text, error);
-  cJSON_free(text);
+  free(text);
   return status;
 }
 
@@ -179,7 +180,7 @@ static plm_status write_tensors(const struct export *export, const void *values,
     status = plm_safetensors_write(path, tensors, export->count, metadata, 2, error);
   if (status == PLM_OK) status = plm_file_size(path, &export->result->bytes, error);
   free(tensors);
-  cJSON_free(list);
+  free(list);
   return status;
 }
 

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "common/base/hash.h"
+#include "common/base/json.h"
 #include "common/base/leftovers.h"
 #include "common/base/strict_json.h"
 #include "common/checkpoint/safetensors.h"
@@ -56,7 +57,7 @@ plm_status plm_export_target_list(const struct plm_export_target *target, char *
     cJSON_AddStringToObject(json, entries[i]->d_name, hex);
   }
   free_entries(entries, count);
-  *text = status == PLM_OK ? cJSON_PrintUnformatted(json) : NULL;
+  *text = status == PLM_OK ? plm_json_bytes(json, false) : NULL;
   cJSON_Delete(json);
   if (status == PLM_OK && *text == NULL)
     return plm_error_set(error, PLM_NO_MEMORY, "no memory for the list of files");
