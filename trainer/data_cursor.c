@@ -1,5 +1,6 @@
 /* The position in the data plan, and its JSON. */
 #include "trainer/data_cursor.h"
+#include "common/base/json.h"
 
 #include <cjson/cJSON.h>
 #include <math.h>
@@ -184,7 +185,7 @@ static void add_position(cJSON *json, const struct plm_data_cursor *cursor)
   add_integer(json, "chunks", cursor->chunks);
   cJSON *totals = cJSON_AddArrayToObject(json, "epoch_totals");
   for (size_t i = 0; i < cursor->epoch_count; i++)
-    cJSON_AddItemToArray(totals, cJSON_CreateNumber((double)cursor->epoch_totals[i]));
+    plm_json_append(totals, cJSON_CreateNumber((double)cursor->epoch_totals[i]));
 }
 
 static void add_sources(cJSON *json, const struct plm_data_cursor *cursor)
@@ -195,9 +196,9 @@ static void add_sources(cJSON *json, const struct plm_data_cursor *cursor)
     add_hash(source, "fingerprint", cursor->sources[k].fingerprint);
     add_hash(source, "plan", cursor->sources[k].plan);
     add_position(source, &cursor->sources[k]);
-    cJSON_AddItemToArray(sources, source);
+    plm_json_append(sources, source);
   }
-  cJSON_AddItemToObject(json, "mixture", plm_mixture_history_to_json(&cursor->mixture));
+  plm_json_put(json, "mixture", plm_mixture_history_to_json(&cursor->mixture));
 }
 
 struct cJSON *plm_data_cursor_to_json(const struct plm_data_cursor *cursor)

@@ -10,6 +10,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/file.h"
+#include "common/base/json.h"
 #include "common/base/log.h"
 #include "common/base/progress.h"
 #include "common/run/run.h"
@@ -247,7 +248,7 @@ plm_status plm_step_report_write(struct plm_step_report *report, const struct pl
   report->resumed_step = -1;
   if (report->board != NULL) write_board(report, line->step, json);
   print_line(report, line);
-  cJSON_AddItemToArray(report->waiting, json);
+  plm_json_append(report->waiting, json);
   struct plm_error reason = {0};
   if (write_lines(report, &reason) == PLM_OK) {
     report->warned = false;

@@ -97,7 +97,7 @@ static void put_algorithms(cJSON *json, const char *algorithms)
   for (const char *line = algorithms; *line != '\0';) {
     const size_t length = strcspn(line, "\n");
     char *copy = strndup(line, length);
-    cJSON_AddItemToArray(lines, cJSON_CreateString(copy != NULL ? copy : ""));
+    plm_json_append(lines, cJSON_CreateString(copy != NULL ? copy : ""));
     free(copy);
     line += length + (line[length] == '\n');
   }
@@ -156,12 +156,11 @@ plm_status plm_trainer_state_print(const struct plm_trainer_state *state,
   plm_metrics_integer(json, "seed", config->seed);
   for (size_t i = 0; i < FIELD_COUNT; i++) put(json, &fields[i], state);
   put_algorithms(json, state->algorithms);
-  cJSON_AddItemToObject(json, "cursor", plm_data_cursor_to_json(&state->cursor));
+  plm_json_put(json, "cursor", plm_data_cursor_to_json(&state->cursor));
   plm_metrics_number(json, "epoch", plm_data_cursor_epochs(&state->cursor)); /* for readers */
   put_schedules(json, config, state->step);
-  cJSON_AddItemToObject(json, "history",
-                        state->history != NULL ? cJSON_Duplicate(state->history, 1)
-                                               : cJSON_CreateArray());
+  plm_json_put(json, "history",
+               state->history != NULL ? cJSON_Duplicate(state->history, 1) : cJSON_CreateArray());
   cJSON_AddStringToObject(json, "configuration", yaml);
   *text = plm_json_bytes(json, true);
   cJSON_Delete(json);
@@ -239,6 +238,8 @@ plm_status plm_trainer_state_parse(const char *text, size_t size, struct plm_tra
                                    char **configuration, struct plm_error *error)
 {
   cJSON *json = plm_json_bounded(text, size, STATE_VALUES);
+  if (json == NULL && plm_json_no_memory())
+    return plm_error_set(error, PLM_NO_MEMORY, "no memory for trainer.json");
   const plm_status status = parse(json, state, configuration, error);
   cJSON_Delete(json);
   return status;
@@ -276,7 +277,7 @@ plm_status plm_trainer_state_remember(struct plm_trainer_state *state, const cha
     const size_t length = strcspn(line, "\n");
     char copy[512];
     snprintf(copy, sizeof copy, "%.*s", (int)length, line);
-    cJSON_AddItemToArray(lines, cJSON_CreateString(copy));
+    plm_json_append(lines, cJSON_CreateString(copy));
     line += length + (line[length] == '\n');
   }
   cJSON *chunks = before != now ? cJSON_AddObjectToObject(entry, PLM_HISTORY_CHUNKS) : NULL;

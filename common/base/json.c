@@ -36,6 +36,11 @@ void plm_json_append(cJSON *array, cJSON *item)
   if (!cJSON_AddItemToArray(array, item)) cJSON_Delete(item);
 }
 
+void plm_json_put(cJSON *object, const char *name, cJSON *item)
+{
+  if (!cJSON_AddItemToObject(object, name, item)) cJSON_Delete(item);
+}
+
 double plm_json_number(const cJSON *object, const char *name, double otherwise)
 {
   const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);

@@ -13,8 +13,10 @@ struct cJSON;
 double plm_json_number(const struct cJSON *object, const char *name, double otherwise);
 const char *plm_json_string(const struct cJSON *object, const char *name, const char *otherwise);
 
-/* As cJSON_AddItemToArray, but the item is released if it cannot be added. */
+/* As cJSON_AddItemToArray and cJSON_AddItemToObject, but the item is released if it cannot be
+ * added, because the array or the object could not be made. */
 void plm_json_append(struct cJSON *array, struct cJSON *item);
+void plm_json_put(struct cJSON *object, const char *name, struct cJSON *item);
 
 /* Everything that cJSON allocates is watched, because a member that lacks memory is left out of its
  * object without a word. The functions below return NULL if this thread lacked memory for any JSON

@@ -216,12 +216,19 @@ plm_status plm_json_parse(const char *text, size_t size, const struct plm_json_l
   return PLM_OK;
 }
 
+static _Thread_local bool no_memory; /* for the last text of plm_json_bounded */
+
 cJSON *plm_json_bounded(const char *text, size_t size, size_t values)
 {
   const bool lacked = plm_json_exchange_lack(false);
   cJSON *parsed = plm_json_values(text, size) <= values ? cJSON_ParseWithLength(text, size) : NULL;
-  (void)plm_json_exchange_lack(lacked);
+  no_memory = plm_json_exchange_lack(lacked);
   return parsed;
+}
+
+bool plm_json_no_memory(void)
+{
+  return no_memory;
 }
 
 cJSON *plm_json_line(const char *text)

@@ -39,6 +39,9 @@ struct cJSON *plm_json_bounded(const char *text, size_t size, size_t values);
 /* The same for a line of a metrics file, a small file or a reply: at most 65,536 values. */
 struct cJSON *plm_json_line(const char *text);
 
+/* Whether the last of these two calls in this thread returned NULL for want of memory. */
+bool plm_json_no_memory(void);
+
 /* Reads an integer from 0 to 2^53, which a double represents exactly; false for anything else. */
 bool plm_json_count(const struct cJSON *value, uint64_t *count);
 

@@ -286,7 +286,9 @@ static plm_status parse(const char *bytes, size_t size, const char *path,
   cJSON *root = plm_json_bounded(bytes, size, VALUES_LIMIT);
   plm_status status = PLM_OK;
   uint64_t format = 0;
-  if (!cJSON_IsObject(root) || !take_u64(root, "format", &format))
+  if (root == NULL && plm_json_no_memory())
+    status = plm_error_set(error, PLM_NO_MEMORY, "no memory for %s", path);
+  else if (!cJSON_IsObject(root) || !take_u64(root, "format", &format))
     status = plm_error_set(error, PLM_CORRUPT, "%s is not the description of a corpus", path);
   else if (format != PLM_CORPUS_FORMAT && format != PLM_CORPUS_FORMAT_CLUSTERS)
     status = plm_error_set(error, PLM_UNSUPPORTED,

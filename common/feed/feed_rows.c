@@ -65,7 +65,7 @@ static void add_corpora(const struct plm_feed *feed, const struct row *row, cJSO
   cJSON *corpora = cJSON_AddArrayToObject(json, "corpora");
   for (uint32_t i = 0; i < row->source_count; i++)
     if (row->sources[i] < feed->folder_count)
-      cJSON_AddItemToArray(corpora, cJSON_CreateString(feed->folders[row->sources[i]]));
+      plm_json_append(corpora, cJSON_CreateString(feed->folders[row->sources[i]]));
 }
 
 static void add_row(const struct plm_feed *feed, const struct row *row, int64_t now, cJSON *peers)
@@ -88,9 +88,9 @@ static void add_row(const struct plm_feed *feed, const struct row *row, int64_t 
   cJSON_AddNumberToObject(json, "age_s", (double)(now - row->peer->joined_ms) / 1e3);
   cJSON *sources = mixture ? cJSON_AddArrayToObject(json, "sources") : NULL;
   for (uint32_t i = 0; i < row->source_count && mixture; i++)
-    cJSON_AddItemToArray(sources, cJSON_CreateNumber(row->sources[i]));
+    plm_json_append(sources, cJSON_CreateNumber(row->sources[i]));
   add_corpora(feed, row, json);
-  cJSON_AddItemToArray(peers, json);
+  plm_json_append(peers, json);
 }
 
 char *plm_feed_peers_json(struct plm_feed *feed)

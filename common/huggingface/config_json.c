@@ -33,7 +33,7 @@ static void add_huggingface_keys(cJSON *json, const struct plm_model_config *mod
   };
   cJSON_AddStringToObject(json, "model_type", "plm");
   cJSON *architectures = cJSON_AddArrayToObject(json, "architectures");
-  cJSON_AddItemToArray(architectures, cJSON_CreateString("PLMForMaskedLM"));
+  plm_json_append(architectures, cJSON_CreateString("PLMForMaskedLM"));
   cJSON *map = cJSON_AddObjectToObject(json, "auto_map");
   for (size_t i = 0; i < sizeof auto_map / sizeof *auto_map; i++)
     cJSON_AddStringToObject(map, auto_map[i][0], auto_map[i][1]);

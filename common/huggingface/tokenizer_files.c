@@ -95,7 +95,7 @@ static cJSON *pattern(const char *kind, const char *text)
 static cJSON *split(const char *regex, const char *behavior)
 {
   cJSON *object = typed("Split");
-  cJSON_AddItemToObject(object, "pattern", pattern("Regex", regex));
+  plm_json_put(object, "pattern", pattern("Regex", regex));
   cJSON_AddStringToObject(object, "behavior", behavior);
   cJSON_AddBoolToObject(object, "invert", false);
   return object;
@@ -123,7 +123,7 @@ static cJSON *added_tokens(const struct plm_tokenizer *tokenizer)
     for (size_t k = 0; k < sizeof off / sizeof *off; k++)
       cJSON_AddBoolToObject(token, off[k], false);
     cJSON_AddBoolToObject(token, "special", true);
-    cJSON_AddItemToArray(list, token);
+    plm_json_append(list, token);
   }
   return list;
 }
@@ -137,9 +137,9 @@ static cJSON *normalizer(const struct plm_tokenizer *tokenizer)
   for (int i = 0; i < 26; i++) {
     const char small[2] = {(char)('a' + i), '\0'}, capital[2] = {(char)('A' + i), '\0'};
     cJSON *replace = typed("Replace");
-    cJSON_AddItemToObject(replace, "pattern", pattern("String", small));
+    plm_json_put(replace, "pattern", pattern("String", small));
     cJSON_AddStringToObject(replace, "content", capital);
-    cJSON_AddItemToArray(list, replace);
+    plm_json_append(list, replace);
   }
   return all;
 }
@@ -148,10 +148,10 @@ static cJSON *pre_tokenizer(const struct plm_tokenizer *tokenizer)
 {
   cJSON *list, *all = sequence("pretokenizers", &list);
   if (tokenizer->kind == PLM_TOKENIZER_BYTE)
-    cJSON_AddItemToArray(list, byte_level());
+    plm_json_append(list, byte_level());
   else
-    cJSON_AddItemToArray(list, split("\\s+", "Removed"));
-  cJSON_AddItemToArray(list, split("[\\s\\S]", "Isolated"));
+    plm_json_append(list, split("\\s+", "Removed"));
+  plm_json_append(list, split("[\\s\\S]", "Isolated"));
   return all;
 }
 
@@ -161,15 +161,15 @@ static void add_template_part(cJSON *list, const char *kind, const char *id, int
   cJSON *body = cJSON_AddObjectToObject(entry, kind);
   cJSON_AddStringToObject(body, "id", id);
   cJSON_AddNumberToObject(body, "type_id", type);
-  cJSON_AddItemToArray(list, entry);
+  plm_json_append(list, entry);
 }
 
 static void add_template_special(cJSON *map, const char *token, uint32_t id)
 {
   cJSON *body = cJSON_AddObjectToObject(map, token);
   cJSON_AddStringToObject(body, "id", token);
-  cJSON_AddItemToArray(cJSON_AddArrayToObject(body, "ids"), cJSON_CreateNumber(id));
-  cJSON_AddItemToArray(cJSON_AddArrayToObject(body, "tokens"), cJSON_CreateString(token));
+  plm_json_append(cJSON_AddArrayToObject(body, "ids"), cJSON_CreateNumber(id));
+  plm_json_append(cJSON_AddArrayToObject(body, "tokens"), cJSON_CreateString(token));
 }
 
 static cJSON *post_processor(const struct plm_tokenizer *tokenizer)
@@ -219,13 +219,13 @@ static char *tokenizer_json(const struct plm_model_config *model,
   cJSON_AddStringToObject(json, "version", "1.0");
   cJSON_AddNullToObject(json, "truncation");
   cJSON_AddNullToObject(json, "padding");
-  cJSON_AddItemToObject(json, "added_tokens", added_tokens(tokenizer));
-  cJSON_AddItemToObject(json, "normalizer", normalizer(tokenizer));
-  cJSON_AddItemToObject(json, "pre_tokenizer", pre_tokenizer(tokenizer));
-  cJSON_AddItemToObject(json, "post_processor", post_processor(tokenizer));
-  cJSON_AddItemToObject(json, "decoder",
-                        tokenizer->kind == PLM_TOKENIZER_BYTE ? byte_level() : typed("Fuse"));
-  cJSON_AddItemToObject(json, "model", word_level(tokenizer));
+  plm_json_put(json, "added_tokens", added_tokens(tokenizer));
+  plm_json_put(json, "normalizer", normalizer(tokenizer));
+  plm_json_put(json, "pre_tokenizer", pre_tokenizer(tokenizer));
+  plm_json_put(json, "post_processor", post_processor(tokenizer));
+  plm_json_put(json, "decoder",
+               tokenizer->kind == PLM_TOKENIZER_BYTE ? byte_level() : typed("Fuse"));
+  plm_json_put(json, "model", word_level(tokenizer));
   return print_and_delete(json);
 }
 
@@ -247,8 +247,8 @@ static char *tokenizer_config_json(const struct plm_model_config *model,
   cJSON_AddNumberToObject(json, "model_max_length", model->max_length);
   cJSON_AddBoolToObject(json, "clean_up_tokenization_spaces", false);
   cJSON *inputs = cJSON_AddArrayToObject(json, "model_input_names");
-  cJSON_AddItemToArray(inputs, cJSON_CreateString("input_ids"));
-  cJSON_AddItemToArray(inputs, cJSON_CreateString("attention_mask"));
+  plm_json_append(inputs, cJSON_CreateString("input_ids"));
+  plm_json_append(inputs, cJSON_CreateString("attention_mask"));
   add_roles(json, tokenizer);
   return print_and_delete(json);
 }

@@ -20,14 +20,18 @@ plm_status plm_metrics_each(const char *path, bool (*visit)(void *context, const
   size_t capacity = 0;
   ssize_t length;
   bool going = true;
+  plm_status status = PLM_OK;
   while (going && (length = getline(&text, &capacity, file)) > 0) {
     if (text[length - 1] != '\n') break; /* incomplete, or still being written */
     cJSON *line = plm_json_line(text);
     if (cJSON_IsObject(line)) going = visit(context, line);
+    if (line == NULL && plm_json_no_memory()) {
+      status = plm_error_set(error, PLM_NO_MEMORY, "no memory for a line of %s", path);
+      going = false;
+    }
     cJSON_Delete(line);
   }
-  const bool failed = ferror(file) != 0;
-  const plm_status status = failed ? plm_error_errno(error, "cannot read %s", path) : PLM_OK;
+  if (status == PLM_OK && ferror(file)) status = plm_error_errno(error, "cannot read %s", path);
   free(text);
   fclose(file);
   return status;

@@ -5,8 +5,8 @@
 
 #include <cjson/cJSON.h>
 
-#include "common/model/model_config.h"
 #include "common/base/json.h"
+#include "common/model/model_config.h"
 
 struct comparison {
   struct plm_model_difference *differences;

@@ -6,6 +6,7 @@
 
 #include <cjson/cJSON.h>
 
+#include "common/base/json.h"
 #include "common/model/model_config.h"
 
 enum { HEAD_WIDTH_MIN = 16, HEAD_WIDTH_MAX = 128, HEAD_WIDTH_STEP = 8, UNIT_BASE = 64 };
@@ -247,7 +248,7 @@ static cJSON *attention_to_json(const struct plm_model_config *model)
   for (uint32_t i = 0; i < model->pattern_count; i++) {
     char name[64];
     plm_attention_kind_name(model->pattern[i], name);
-    cJSON_AddItemToArray(pattern, cJSON_CreateString(name));
+    plm_json_append(pattern, cJSON_CreateString(name));
   }
   cJSON *window = cJSON_AddObjectToObject(attention, "window");
   cJSON_AddNumberToObject(window, "start", model->window_start);
@@ -273,7 +274,7 @@ struct cJSON *plm_model_config_to_json(const struct plm_model_config *model)
     case JSON_BOOL: cJSON_AddBoolToObject(json, json_fields[i].name, *(const bool *)value); break;
     }
   }
-  cJSON_AddItemToObject(json, "attention", attention_to_json(model));
+  plm_json_put(json, "attention", attention_to_json(model));
   return json;
 }
 

@@ -2,6 +2,7 @@
 #include <cjson/cJSON.h>
 #include <stdio.h>
 
+#include "common/base/json.h"
 #include "common/plan/mixture.h"
 
 static void put_integer(cJSON *json, const char *name, uint64_t value)
@@ -32,10 +33,10 @@ struct cJSON *plm_mixture_history_to_json(const struct plm_mixture_history *hist
     cJSON *weights = cJSON_AddArrayToObject(entry, "weights");
     cJSON *final_weights = cJSON_AddArrayToObject(entry, "final_weights");
     for (uint32_t k = 0; k < mixture->count; k++) {
-      cJSON_AddItemToArray(weights, weight_json(mixture->weights[k]));
-      cJSON_AddItemToArray(final_weights, weight_json(mixture->final_weights[k]));
+      plm_json_append(weights, weight_json(mixture->weights[k]));
+      plm_json_append(final_weights, weight_json(mixture->final_weights[k]));
     }
-    cJSON_AddItemToArray(array, entry);
+    plm_json_append(array, entry);
   }
   return array;
 }

@@ -11,8 +11,8 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include "common/base/random.h"
 #include "common/base/json.h"
+#include "common/base/random.h"
 #include "common/base/strict_json.h"
 #include "common/run/run.h"
 
@@ -28,6 +28,7 @@ static plm_status read_json(const char *path, cJSON **json, struct plm_error *er
   if (!cJSON_IsObject(*json)) {
     cJSON_Delete(*json);
     *json = NULL;
+    if (plm_json_no_memory()) return plm_error_set(error, PLM_NO_MEMORY, "no memory for %s", path);
     return plm_error_set(error, PLM_FORMAT, "%s is not a JSON object", path);
   }
   return PLM_OK;

@@ -99,6 +99,10 @@ static enum plm_sequence_result take_line(struct plm_sequence_reader *reader,
     return plm_sequence_bad(reader, reader->record_line, error,
                             "this line has more than %zu values", values_limit);
   cJSON *root = plm_json_bounded(reader->line, reader->line_size, values_limit);
+  if (root == NULL && plm_json_no_memory()) {
+    (void)plm_error_set(error, PLM_NO_MEMORY, "no memory for a line of JSON");
+    return PLM_SEQUENCE_FAILED;
+  }
   if (root == NULL)
     return plm_sequence_bad(reader, reader->record_line, error, "not a JSON object");
   const enum plm_sequence_result result = take_object(reader, root, sequence, error);

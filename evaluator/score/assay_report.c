@@ -69,14 +69,14 @@ static plm_status print_json(const struct plm_assay_result *results, size_t coun
     cJSON_AddStringToObject(object, "coarse_selection_type", results[i].selection);
     cJSON_AddNumberToObject(object, "number_mutants", (double)results[i].variants);
     add_statistics(object, results[i].statistics);
-    cJSON_AddItemToArray(assays, object);
+    plm_json_append(assays, object);
   }
   cJSON *types = cJSON_AddArrayToObject(json, "selection_types");
   for (size_t i = 0; i < summary->count; i++) {
     cJSON *object = cJSON_CreateObject();
     cJSON_AddStringToObject(object, "coarse_selection_type", summary->means[i].selection);
     add_statistics(object, summary->means[i].statistics);
-    cJSON_AddItemToArray(types, object);
+    plm_json_append(types, object);
   }
   add_statistics(cJSON_AddObjectToObject(json, "average"), summary->overall);
   return plm_json_print(json, error);

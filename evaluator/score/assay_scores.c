@@ -31,18 +31,22 @@ static char *origin_text(const struct plm_assay_origin *origin)
   return text;
 }
 
-/* The first name in which both differ; NULL: none. */
-static const char *difference(const char *ours, const char *theirs)
+/* *found: the first name in which both differ; NULL: none. */
+static plm_status difference(const char *ours, const char *theirs, const char **found,
+                             struct plm_error *error)
 {
   static const char *const names[] = {"weights", "masking", "precision"};
-  const char *found = NULL;
-  cJSON *a = plm_json_line(ours), *b = plm_json_line(theirs);
-  for (size_t i = 0; i < sizeof names / sizeof *names && found == NULL; i++)
+  *found = NULL;
+  cJSON *a = plm_json_line(ours);
+  bool no_memory = plm_json_no_memory();
+  cJSON *b = plm_json_line(theirs);
+  no_memory = no_memory || plm_json_no_memory();
+  for (size_t i = 0; i < sizeof names / sizeof *names && *found == NULL; i++)
     if (strcmp(plm_json_string(a, names[i], ""), plm_json_string(b, names[i], "")) != 0)
-      found = names[i];
+      *found = names[i];
   cJSON_Delete(a);
   cJSON_Delete(b);
-  return found;
+  return no_memory ? plm_error_set(error, PLM_NO_MEMORY, "no memory for scores.json") : PLM_OK;
 }
 
 static plm_status check_origin(const char *folder, const struct plm_assay_origin *origin,
@@ -60,8 +64,9 @@ static plm_status check_origin(const char *folder, const struct plm_assay_origin
     status = plm_file_replace(path, ours, strlen(ours), 0666, error);
   } else {
     status = plm_file_read(path, 1 << 16, &theirs, &size, error);
-    const char *other = status == PLM_OK ? difference(ours, theirs) : NULL;
-    if (other != NULL) {
+    const char *other = NULL;
+    if (status == PLM_OK) status = difference(ours, theirs, &other, error);
+    if (status == PLM_OK && other != NULL) {
       plm_error_set(error, PLM_EXISTS, "%.1000s has scores made with other %s", folder, other);
       plm_error_hint(error, "name another folder with --scores");
       status = PLM_EXISTS;

@@ -186,11 +186,10 @@ static void add_json(cJSON *array, const struct listing *listing, size_t i, bool
   if (listing->judge[0] != '\0') plm_metrics_string(object, "judged_by", listing->judge);
   cJSON *kept = cJSON_AddArrayToObject(object, "kept_by");
   for (int bit = 0; bit < PLM_KEPT_COUNT; bit++)
-    if (retained->kept >> bit & 1)
-      cJSON_AddItemToArray(kept, cJSON_CreateString(plm_kept_names[bit]));
+    if (retained->kept >> bit & 1) plm_json_append(kept, cJSON_CreateString(plm_kept_names[bit]));
   if (verified) cJSON_AddBoolToObject(object, "valid", row->problem.status == PLM_OK);
   if (row->problem.status != PLM_OK) cJSON_AddStringToObject(object, "problem", row->problem.what);
-  cJSON_AddItemToArray(array, object);
+  plm_json_append(array, object);
 }
 
 static void print_size(uint64_t bytes)

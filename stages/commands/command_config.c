@@ -73,7 +73,7 @@ static plm_status print_json(const struct plm_config *config, struct plm_error *
       cJSON_Delete(parsed);
       parsed = cJSON_CreateRaw(value);
     }
-    cJSON_AddItemToObject(entry, "value", parsed != NULL ? parsed : cJSON_CreateString(value));
+    plm_json_put(entry, "value", parsed != NULL ? parsed : cJSON_CreateString(value));
     origin_text(config, i, origin);
     cJSON_AddStringToObject(entry, "origin", origin);
     free(value);

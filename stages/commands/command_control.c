@@ -5,8 +5,8 @@
 
 #include <cjson/cJSON.h>
 
-#include "common/base/log.h"
 #include "common/base/json.h"
+#include "common/base/log.h"
 #include "common/base/printable.h"
 #include "common/base/strict_json.h"
 #include "common/run/run.h"
@@ -109,7 +109,7 @@ static plm_status restart(const struct plm_command_context *context, struct plm_
       return plm_error_hint(
           error, "the stages are trainer, evaluator and packer; packer.1 names one packer");
     }
-    cJSON_AddItemToArray(names, cJSON_CreateString(name));
+    plm_json_append(names, cJSON_CreateString(name));
   }
   PLM_TRY(ask(context, request, -1, &reply, error));
   cJSON_Delete(reply);

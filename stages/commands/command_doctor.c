@@ -17,7 +17,7 @@ static plm_status print_json(const struct plm_doctor *doctor, struct plm_error *
     cJSON_AddStringToObject(row, "grade", plm_grade_name(finding->grade));
     cJSON_AddStringToObject(row, "found", finding->found);
     if (finding->fix[0] != '\0') cJSON_AddStringToObject(row, "fix", finding->fix);
-    cJSON_AddItemToArray(list, row);
+    plm_json_append(list, row);
   }
   return plm_json_print(list, error);
 }

@@ -184,7 +184,7 @@ static void add_exact(cJSON *to, const char *name, const cJSON *value)
     const cJSON *item;
     cJSON_ArrayForEach(item, value) add_exact(inner, item->string, item);
   } else if (value != NULL) {
-    cJSON_AddItemToObject(to, name, cJSON_Duplicate(value, true));
+    plm_json_put(to, name, cJSON_Duplicate(value, true));
   }
 }
 

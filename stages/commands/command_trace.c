@@ -28,7 +28,7 @@ static plm_status document_json(struct plm_corpus_cursor *cursor,
   cJSON_AddNumberToObject(entry, "start", document->start);
   cJSON_AddNumberToObject(entry, "length", document->tokens);
   cJSON_AddNumberToObject(entry, "offset", document->offset);
-  cJSON_AddItemToArray(array, entry);
+  plm_json_append(array, entry);
   return PLM_OK;
 }
 

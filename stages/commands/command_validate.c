@@ -15,7 +15,7 @@ static plm_status print_json(const struct plm_config_problems *problems, struct 
 {
   cJSON *array = cJSON_CreateArray();
   for (size_t i = 0; i < plm_config_problems_count(problems); i++) {
-    cJSON_AddItemToArray(array, cJSON_CreateString(plm_config_problem(problems, i)));
+    plm_json_append(array, cJSON_CreateString(plm_config_problem(problems, i)));
   }
   return plm_json_print(array, error);
 }

@@ -172,7 +172,7 @@ static plm_status show_examples(const struct sides *sides, const struct plm_over
       cJSON_AddStringToObject(object, "training", training);
       cJSON_AddBoolToObject(object, "exact", match->exact);
       cJSON_AddNumberToObject(object, "identity", (double)match->identity);
-      cJSON_AddItemToArray(array, object);
+      plm_json_append(array, object);
     }
     free(held_out);
     free(training);

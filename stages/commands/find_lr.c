@@ -252,8 +252,8 @@ static plm_status print_json(const struct plm_rate_range *range,
   cJSON *rates = cJSON_AddArrayToObject(object, "lr_hidden"),
         *losses = cJSON_AddArrayToObject(object, "smoothed_loss");
   for (size_t i = 0; i < range->count; i++) {
-    cJSON_AddItemToArray(rates, cJSON_CreateNumber(range->rates[i]));
-    cJSON_AddItemToArray(losses, cJSON_CreateNumber(range->smoothed[i]));
+    plm_json_append(rates, cJSON_CreateNumber(range->rates[i]));
+    plm_json_append(losses, cJSON_CreateNumber(range->smoothed[i]));
   }
   cJSON_AddBoolToObject(object, "diverged", range->diverged);
   if (found != NULL) {

@@ -105,7 +105,7 @@ static bool take_line(void *context, const cJSON *line)
     plm_metrics_subject(before, other, sizeof other);
     if (strcmp(subject, other) == 0) cJSON_DeleteItemFromArray(facts->evaluations, i);
   }
-  cJSON_AddItemToArray(facts->evaluations, cJSON_Duplicate(line, true));
+  plm_json_append(facts->evaluations, cJSON_Duplicate(line, true));
   return true;
 }
 

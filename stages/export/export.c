@@ -110,7 +110,8 @@ static plm_status write_config(const struct export *export, struct plm_error *er
                                        error));
   cJSON *json = cJSON_Parse(text);
   free(text);
-  cJSON_ReplaceItemInObjectCaseSensitive(json, "dtype", cJSON_CreateString(export->result->dtype));
+  cJSON *dtype = cJSON_CreateString(export->result->dtype);
+  if (!cJSON_ReplaceItemInObjectCaseSensitive(json, "dtype", dtype)) cJSON_Delete(dtype);
   text = plm_json_bytes(json, true);
   cJSON_Delete(json);
   const plm_status status = write_text(export, "config.json", text, error);

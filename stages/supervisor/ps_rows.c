@@ -36,7 +36,7 @@ static cJSON *add_row(cJSON *rows, const char *stage, unsigned instance, const c
   cJSON_AddBoolToObject(row, "ready", ready);
   cJSON_AddNumberToObject(row, "restarts", 0);
   cJSON_AddNumberToObject(row, "age_s", age_s);
-  cJSON_AddItemToArray(rows, row);
+  plm_json_append(rows, row);
   return row;
 }
 
@@ -169,7 +169,7 @@ static void add_counters(cJSON *row, const cJSON *peer)
       cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(known ? row : peer, "standby"));
   const cJSON *corpora = cJSON_GetObjectItemCaseSensitive(peer, "corpora");
   if (corpora != NULL && !cJSON_HasObjectItem(row, "corpora"))
-    cJSON_AddItemToObject(row, "corpora", cJSON_Duplicate(corpora, 1));
+    plm_json_put(row, "corpora", cJSON_Duplicate(corpora, 1));
   const double sign_age_s =
       fmin(plm_json_number(peer, "sign_age_s", 0.0), plm_json_number(row, "sign_age_s", INFINITY));
   cJSON_DeleteItemFromObjectCaseSensitive(row, "sign_age_s");

@@ -129,7 +129,7 @@ static void request_ps(struct plm_supervisor *supervisor, struct client *client,
     cJSON_AddNumberToObject(row, "age_s", (double)age_ms / 1000.0);
     if (stage->gang) cJSON_AddNumberToObject(row, "ranks", supervisor->config->trainer.ranks);
     add_cause(supervisor, row, stage);
-    cJSON_AddItemToArray(array, row);
+    plm_json_append(array, row);
   }
   plm_ps_add_by_hand(supervisor->run, array);
   plm_ps_add_metrics(supervisor->run, array);

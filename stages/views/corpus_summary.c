@@ -111,8 +111,7 @@ void plm_corpus_summary_print(const char *directory,
 static void add_counts(cJSON *object, const char *key, const uint64_t *counts, size_t count)
 {
   cJSON *array = cJSON_AddArrayToObject(object, key);
-  for (size_t i = 0; i < count; i++)
-    cJSON_AddItemToArray(array, cJSON_CreateNumber((double)counts[i]));
+  for (size_t i = 0; i < count; i++) plm_json_append(array, cJSON_CreateNumber((double)counts[i]));
 }
 
 static void add_splits(cJSON *root, const struct plm_corpus_info *info)
@@ -156,7 +155,7 @@ plm_status plm_corpus_summary_json(const struct plm_corpus_description *descript
     cJSON_AddStringToObject(source, "name", description->sources[i].name);
     cJSON_AddNumberToObject(source, "bytes", (double)description->sources[i].bytes);
     cJSON_AddNumberToObject(source, "documents", (double)description->sources[i].documents);
-    cJSON_AddItemToArray(sources, source);
+    plm_json_append(sources, source);
   }
   cJSON_AddNumberToObject(root, "size", (double)description->files.size_bytes);
   return plm_json_print(root, error);

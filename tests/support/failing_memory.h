@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "common/base/json.h"
 #include "common/base/status.h"
 #include "tests/support/checked_memory.h"
 #include "tests/support/cmocka_all.h"
@@ -18,6 +19,7 @@ static inline bool failing_memory_attempt(failing_memory_work *work, void *conte
                                           plm_status *status)
 {
   struct plm_error error = {0};
+  (void)plm_json_exchange_lack(false); /* of the attempt before */
   checked_memory_fail(at);
   *status = work(context, &error);
   const bool failed = checked_memory_calls() > at;

@@ -1,6 +1,7 @@
 /* `embed` while memory runs out, at each of its allocations. */
 #include "tests/support/failing_memory.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

@@ -2,6 +2,8 @@
 #include "tests/support/failing_memory.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "common/base/log.h"

@@ -2,6 +2,7 @@
 #include "tests/support/failing_memory.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/file.h"

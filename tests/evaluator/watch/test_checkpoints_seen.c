@@ -3,6 +3,7 @@
 #include "tests/support/failing_memory.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <utime.h>
