@@ -75,7 +75,7 @@ INTERFACE := $(shell cat $(INTERFACE_HEADERS) | sha256sum | cut -c1-16)
 INTERFACE_FLAG := -DPLM_BACKEND_INTERFACE='"$(INTERFACE)"'
 
 # Libraries that every program links, and those that only trainer and evaluator link.
-BASE_LIBS := -lcsv -lzmq -llmdb -lzstd -lyaml -lcjson -lxxhash -lz -lm
+BASE_LIBS := -lcsv -lzmq -llmdb -lzstd -lyaml -lcjson -lxxhash -lsodium -lz -lm
 # oneDNN if its headers are installed, else a CBLAS (fp32 only); `make PRODUCTS=cblas BUILD=…` chooses.
 PRODUCTS ?= $(if $(wildcard /usr/include/oneapi/dnnl/dnnl.h),dnnl,cblas)
 PRODUCT_LIBS_dnnl := -ldnnl -lgomp

@@ -22,6 +22,7 @@ LIBRARIES = [  # header, library, Debian package, what needs it
     ("yaml.h", "yaml", "libyaml-dev", "the configuration"),
     ("cjson/cJSON.h", "cjson", "libcjson-dev", "JSON"),
     ("xxhash.h", "xxhash", "libxxhash-dev", "checksums"),
+    ("sodium.h", "sodium", "libsodium-dev", "hash trees of corpora"),
     ("zlib.h", "z", "zlib1g-dev", "compressed input"),
     ("csv.h", "csv", "libcsv-dev", "tables of variants"),
     ("oneapi/dnnl/dnnl.h", "dnnl", "libdnnl-dev", "products on the CPU"),

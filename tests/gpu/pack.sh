@@ -22,7 +22,7 @@ depends() {
     --no-enhances "$@" | sed -n 's/^ *|\{0,1\}Depends: \([a-z0-9][a-z0-9.+-]*\)$/\1/p' | sort -u |
     grep -vE '^(libc6|libc6-dev|libc-dev|libgcc-s1|libstdc\+\+6|gcc.*|debconf.*|dpkg.*)$' |
     grep -vE '^(init-system-helpers|perl.*|usrmerge|usr-is-merged)$' |
-    grep -vE '^(libpgm-dev|libnorm-dev|libkrb5-dev|libbsd-dev|libsodium-dev|libopencl.*|mesa.*|nvidia.*)$' || true
+    grep -vE '^(libpgm-dev|libnorm-dev|libkrb5-dev|libbsd-dev|libopencl.*|mesa.*|nvidia.*)$' || true
 }
 all=("${packages[@]}")
 count=0

@@ -24,7 +24,7 @@ tests='kernels/test_attention kernels/test_ops_cached kernels/test_ops_optimizer
 programs='plm-packer plm-trainer'
 
 # What `make deps` installs for this machine, for the other one.
-arm_packages='liblmdb-dev libzmq3-dev libzstd-dev libyaml-dev libcjson-dev libxxhash-dev zlib1g-dev
+arm_packages='liblmdb-dev libzmq3-dev libzstd-dev libyaml-dev libcjson-dev libxxhash-dev libsodium-dev zlib1g-dev
   libcsv-dev libdnnl-dev libcmocka-dev'
 
 if [ "$(uname -m)" != x86_64 ]; then

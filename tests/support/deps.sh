@@ -11,7 +11,8 @@ case ${PRODUCTS:-dnnl} in
 esac
 every_build=(
   build-essential
-  liblmdb-dev libzmq3-dev libzstd-dev libyaml-dev libcjson-dev libxxhash-dev zlib1g-dev libcsv-dev "$products"
+  liblmdb-dev libzmq3-dev libzstd-dev libyaml-dev libcjson-dev libxxhash-dev libsodium-dev zlib1g-dev libcsv-dev
+  "$products"
 )
 packages=(
   "${every_build[@]}" pkg-config git libcmocka-dev libopenmpi-dev openmpi-bin

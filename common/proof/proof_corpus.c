@@ -1,0 +1,91 @@
+/* Leaves, groups, and the fingerprint of a corpus. */
+#include <endian.h>
+#include <string.h>
+
+#include "common/proof/proof_hash.h"
+
+struct plm_proof_digest plm_proof_label(const void *record, size_t size)
+{
+  struct plm_proof_digest digest;
+  proof_hash(PROOF_TAG_LABEL, record, size, digest.bytes, sizeof digest.bytes);
+  return digest;
+}
+
+struct plm_proof_digest plm_proof_leaf(uint32_t residues, const struct plm_proof_digest *sequence,
+                                       const struct plm_proof_digest *label)
+{
+  uint8_t message[4 + 2 * PLM_PROOF_SHORT_BYTES], *end = proof_put_u32(message, residues);
+  struct plm_proof_digest digest;
+  end = proof_put(end, sequence->bytes, sizeof sequence->bytes);
+  end = proof_put(end, label->bytes, sizeof label->bytes);
+  proof_hash(PROOF_TAG_LEAF, message, (size_t)(end - message), digest.bytes, sizeof digest.bytes);
+  return digest;
+}
+
+struct plm_proof_node plm_proof_leaf_node(const struct plm_proof_digest *leaf)
+{
+  struct plm_proof_node node = {.sum = 0};
+  memcpy(node.hash, leaf->bytes, sizeof leaf->bytes); /* zeros follow */
+  return node;
+}
+
+void plm_proof_group_leaves(const uint32_t *lengths, const struct plm_proof_digest *sequences,
+                            const struct plm_proof_digest *labels, uint32_t count,
+                            struct plm_proof_node leaves[PLM_PROOF_GROUP])
+{
+  const struct plm_proof_digest empty = plm_proof_label(NULL, 0);
+  PLM_ASSERT(count != 0 && count <= PLM_PROOF_GROUP);
+  for (uint32_t d = 0; d < count; d++) {
+    const struct plm_proof_digest leaf =
+        plm_proof_leaf(lengths[d], &sequences[d], labels == NULL ? &empty : &labels[d]);
+    leaves[d] = plm_proof_leaf_node(&leaf);
+  }
+}
+
+struct plm_proof_node plm_proof_group(const uint32_t *lengths,
+                                      const struct plm_proof_digest *sequences,
+                                      const struct plm_proof_digest *labels, uint32_t count)
+{
+  struct plm_proof_node leaves[PLM_PROOF_GROUP], root;
+  struct plm_proof_builder builder;
+  plm_proof_group_leaves(lengths, sequences, labels, count, leaves);
+  plm_proof_begin(&builder, PLM_PROOF_PLAIN);
+  for (uint32_t d = 0; d < count; d++) plm_proof_add(&builder, &leaves[d]);
+  (void)plm_proof_end(&builder, &root); /* without sums it cannot fail */
+  return root;
+}
+
+struct plm_proof_node plm_proof_clusters(const uint32_t *sizes, uint32_t count)
+{
+  uint8_t message[PLM_PROOF_GROUP * sizeof(uint32_t)], *end = message;
+  struct plm_proof_node node = {.sum = 0};
+  PLM_ASSERT(count != 0 && count <= PLM_PROOF_GROUP);
+  for (uint32_t c = 0; c < count; c++) {
+    end = proof_put_u32(end, sizes[c]);
+    node.sum += sizes[c];
+  }
+  proof_hash(PROOF_TAG_SIZES, message, (size_t)(end - message), node.hash, sizeof node.hash);
+  return node;
+}
+
+struct plm_hash plm_proof_corpus(uint32_t tokenizer,
+                                 const struct plm_proof_split splits[PLM_PROOF_SPLITS])
+{
+  uint8_t message[16 + PLM_PROOF_SPLITS * (24 + 2 * PLM_PROOF_HASH_BYTES)];
+  uint8_t digest[PLM_PROOF_SHORT_BYTES], *end = message;
+  uint64_t halves[2];
+  end = proof_put_u32(end, PLM_PROOF_FORMAT);
+  end = proof_put_u32(end, tokenizer);
+  end = proof_put_u32(end, PLM_PROOF_GROUP);
+  end = proof_put_u32(end, PLM_PROOF_BLOCK);
+  for (int s = 0; s < PLM_PROOF_SPLITS; s++) {
+    end = proof_put_u64(end, splits[s].documents);
+    end = proof_put(end, splits[s].root, sizeof splits[s].root);
+    end = proof_put_u64(end, splits[s].clusters);
+    end = proof_put_u64(end, splits[s].sum);
+    end = proof_put(end, splits[s].cluster_root, sizeof splits[s].cluster_root);
+  }
+  proof_hash(PROOF_TAG_CORPUS, message, (size_t)(end - message), digest, sizeof digest);
+  memcpy(halves, digest, sizeof halves);
+  return (struct plm_hash){.high = be64toh(halves[0]), .low = be64toh(halves[1])};
+}

@@ -1,0 +1,143 @@
+/* Hashes of sequences, and of pieces of long ones. */
+#include <string.h>
+
+#include "common/proof/proof_hash.h"
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tokens are hashed as they are stored");
+
+static struct plm_proof_node hash_block(const void *tokens, size_t bytes)
+{
+  struct plm_proof_node node = {.sum = 0};
+  proof_hash(PROOF_TAG_BLOCK, tokens, bytes, node.hash, sizeof node.hash);
+  return node;
+}
+
+static struct plm_proof_digest hash_sequence(const struct plm_proof_node *root)
+{
+  struct plm_proof_digest digest;
+  proof_hash(PROOF_TAG_SEQUENCE, root->hash, sizeof root->hash, digest.bytes, sizeof digest.bytes);
+  return digest;
+}
+
+uint64_t plm_proof_block_count(uint64_t tokens)
+{
+  return tokens == 0 ? 1 : (tokens - 1) / PLM_PROOF_BLOCK + 1;
+}
+
+/* Adds blocks that lie one after another to a builder: `count` tokens, all blocks full except the
+ * last, and one empty block if there are none. */
+static void add_blocks(struct plm_proof_builder *builder, uint32_t token_bytes, const void *tokens,
+                       uint64_t count)
+{
+  const uint8_t *at = tokens;
+  do {
+    const uint64_t block = count < PLM_PROOF_BLOCK ? count : PLM_PROOF_BLOCK;
+    const struct plm_proof_node node = hash_block(at, (size_t)block * token_bytes);
+    plm_proof_add(builder, &node);
+    at += block * token_bytes;
+    count -= block;
+  } while (count != 0);
+}
+
+struct plm_proof_digest plm_proof_sequence(uint32_t token_bytes, const void *tokens, size_t count)
+{
+  struct plm_proof_builder builder;
+  struct plm_proof_node root;
+  if (count <= PLM_PROOF_BLOCK) { /* as most proteins */
+    root = hash_block(tokens, count * token_bytes);
+  } else {
+    plm_proof_begin(&builder, PLM_PROOF_PLAIN);
+    add_blocks(&builder, token_bytes, tokens, count);
+    (void)plm_proof_end(&builder, &root); /* without sums it cannot fail */
+  }
+  return hash_sequence(&root);
+}
+
+/* ---- in pieces ------------------------------------------------------------------------------- */
+
+void plm_proof_stream_begin(struct plm_proof_stream *stream, uint32_t token_bytes)
+{
+  PLM_ASSERT(token_bytes == 1 || token_bytes == 2);
+  plm_proof_begin(&stream->blocks, PLM_PROOF_PLAIN);
+  stream->token_bytes = token_bytes;
+  stream->held = 0;
+}
+
+void plm_proof_stream_add(struct plm_proof_stream *stream, const void *tokens, size_t count)
+{
+  const uint8_t *at = tokens;
+  while (count != 0) {
+    const size_t room = PLM_PROOF_BLOCK - stream->held, taken = count < room ? count : room;
+    memcpy(stream->block + (size_t)stream->held * stream->token_bytes, at,
+           taken * stream->token_bytes);
+    stream->held += (uint32_t)taken;
+    at += taken * stream->token_bytes;
+    count -= taken;
+    if (stream->held < PLM_PROOF_BLOCK) continue;
+    add_blocks(&stream->blocks, stream->token_bytes, stream->block, stream->held);
+    stream->held = 0;
+  }
+}
+
+struct plm_proof_digest plm_proof_stream_end(struct plm_proof_stream *stream)
+{
+  struct plm_proof_node root;
+  if (stream->held != 0 || stream->blocks.count == 0)
+    add_blocks(&stream->blocks, stream->token_bytes, stream->block, stream->held);
+  (void)plm_proof_end(&stream->blocks, &root); /* without sums it cannot fail */
+  return hash_sequence(&root);
+}
+
+/* ---- pieces of a long sequence --------------------------------------------------------------- */
+
+/* The number of tokens in blocks [begin, end) of a sequence of count tokens. */
+static uint64_t tokens_in(uint64_t count, uint64_t begin, uint64_t end)
+{
+  const uint64_t first = begin * PLM_PROOF_BLOCK;
+  return end == plm_proof_block_count(count) ? count - first : (end - begin) * PLM_PROOF_BLOCK;
+}
+
+size_t plm_proof_blocks_path(uint32_t token_bytes, const void *tokens, size_t count, uint64_t begin,
+                             uint64_t end, struct plm_proof_node path[PLM_PROOF_PATH])
+{
+  const uint64_t blocks = plm_proof_block_count(count);
+  const struct plm_proof_range range = {begin, end, blocks};
+  struct proof_subtree subtrees[PLM_PROOF_PATH];
+  struct plm_proof_builder builder;
+  PLM_ASSERT(plm_proof_range_valid(&range));
+  size_t size = proof_subtrees_left(&range, subtrees);
+  size += proof_subtrees_right(&range, subtrees + size);
+  for (size_t i = 0; i < size; i++) {
+    const uint64_t first = subtrees[i].begin, width = UINT64_C(1) << subtrees[i].level;
+    const uint64_t after = blocks - first < width ? blocks : first + width;
+    plm_proof_begin(&builder, PLM_PROOF_PLAIN);
+    add_blocks(&builder, token_bytes,
+               (const uint8_t *)tokens + first * PLM_PROOF_BLOCK * token_bytes,
+               tokens_in(count, first, after));
+    (void)plm_proof_end(&builder, &path[i]); /* without sums it cannot fail */
+  }
+  return size;
+}
+
+bool plm_proof_blocks_verify(const struct plm_proof_digest *sequence,
+                             const struct plm_proof_blocks *blocks, const void *tokens,
+                             const struct plm_proof_node *path, size_t size)
+{
+  const struct plm_proof_range range = {blocks->begin, blocks->end,
+                                        plm_proof_block_count(blocks->count)};
+  struct proof_subtree left[PLM_PROOF_LEVELS], right[PLM_PROOF_LEVELS];
+  struct plm_proof_builder builder;
+  struct plm_proof_node root;
+  if (!plm_proof_range_valid(&range)) return false;
+  const size_t lefts = proof_subtrees_left(&range, left);
+  const size_t rights = proof_subtrees_right(&range, right);
+  if (size != lefts + rights) return false;
+  plm_proof_begin(&builder, PLM_PROOF_PLAIN);
+  for (size_t i = 0; i < lefts; i++) proof_add_subtree(&builder, left[i].level, &path[i]);
+  add_blocks(&builder, blocks->token_bytes, tokens,
+             tokens_in(blocks->count, blocks->begin, blocks->end));
+  for (size_t i = 0; i < rights; i++) proof_add_subtree(&builder, right[i].level, &path[lefts + i]);
+  (void)plm_proof_end(&builder, &root); /* without sums it cannot fail */
+  const struct plm_proof_digest found = hash_sequence(&root);
+  return memcmp(found.bytes, sequence->bytes, sizeof found.bytes) == 0;
+}

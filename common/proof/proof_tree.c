@@ -1,0 +1,151 @@
+/* Trees of RFC 6962: roots, and nodes that are kept for paths. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/proof/proof_hash.h"
+
+/* ---- roots ----------------------------------------------------------------------------------- */
+
+bool proof_join(enum plm_proof_kind kind, const struct plm_proof_node *left,
+                const struct plm_proof_node *right, struct plm_proof_node *out)
+{
+  const bool sums = kind == PLM_PROOF_SUMS;
+  uint8_t message[2 * (PLM_PROOF_HASH_BYTES + 8)], *end = message;
+  uint64_t sum = 0;
+  end = proof_put(end, left->hash, sizeof left->hash);
+  if (sums) end = proof_put_u64(end, left->sum);
+  end = proof_put(end, right->hash, sizeof right->hash);
+  if (sums) end = proof_put_u64(end, right->sum);
+  const bool fits = !sums || !__builtin_add_overflow(left->sum, right->sum, &sum);
+  proof_hash(sums ? PROOF_TAG_SUMS : PROOF_TAG_NODE, message, (size_t)(end - message), out->hash,
+             sizeof out->hash);
+  out->sum = sum;
+  return fits;
+}
+
+void plm_proof_begin(struct plm_proof_builder *builder, enum plm_proof_kind kind)
+{
+  builder->kind = kind;
+  builder->failed = false;
+  builder->depth = 0;
+  builder->count = 0;
+}
+
+/* builder->nodes has one complete subtree for each bit of count, as a binary counter: adding a
+ * subtree joins it with those of its own size. */
+void proof_add_subtree(struct plm_proof_builder *builder, unsigned level,
+                       const struct plm_proof_node *node)
+{
+  struct plm_proof_node sum = *node;
+  PLM_ASSERT(level < PLM_PROOF_LEVELS && builder->count % (UINT64_C(1) << level) == 0);
+  for (unsigned k = level; (builder->count >> k & 1) != 0; k++)
+    if (!proof_join(builder->kind, &builder->nodes[--builder->depth], &sum, &sum))
+      builder->failed = true;
+  PLM_ASSERT(builder->depth < PLM_PROOF_LEVELS);
+  builder->nodes[builder->depth++] = sum;
+  builder->count += UINT64_C(1) << level;
+}
+
+void plm_proof_add(struct plm_proof_builder *builder, const struct plm_proof_node *node)
+{
+  proof_add_subtree(builder, 0, node);
+}
+
+bool plm_proof_end(struct plm_proof_builder *builder, struct plm_proof_node *root)
+{
+  PLM_ASSERT(builder->depth != 0);
+  *root = builder->nodes[--builder->depth];
+  while (builder->depth != 0)
+    if (!proof_join(builder->kind, &builder->nodes[--builder->depth], root, root))
+      builder->failed = true;
+  return !builder->failed;
+}
+
+/* ---- nodes that are kept --------------------------------------------------------------------- */
+
+/* Level 0 is what the tree is over. A node of the next level joins two; the last one of an odd
+ * number is taken over as it is. */
+struct plm_proof_tree {
+  uint64_t count;
+  unsigned levels;
+  uint64_t first[PLM_PROOF_LEVELS + 1]; /* of a level in nodes */
+  struct plm_proof_node nodes[];
+};
+
+static plm_status join_levels(struct plm_proof_tree *tree, enum plm_proof_kind kind,
+                              struct plm_error *error)
+{
+  uint64_t width = tree->count;
+  for (unsigned k = 0; k + 1 < tree->levels; k++) {
+    const struct plm_proof_node *below = tree->nodes + tree->first[k];
+    struct plm_proof_node *above = tree->nodes + tree->first[k + 1];
+    for (uint64_t i = 0; i + 1 < width; i += 2)
+      if (!proof_join(kind, &below[i], &below[i + 1], &above[i / 2]))
+        return plm_error_set(error, PLM_CORRUPT, "the sums of a tree do not fit into 64 bits");
+    if (width % 2 != 0) above[width / 2] = below[width - 1];
+    width = (width + 1) / 2;
+  }
+  return PLM_OK;
+}
+
+plm_status plm_proof_tree_open(enum plm_proof_kind kind, const struct plm_proof_node *nodes,
+                               uint64_t count, struct plm_proof_tree **tree,
+                               struct plm_error *error)
+{
+  uint64_t first[PLM_PROOF_LEVELS + 1] = {0}, width = count;
+  unsigned levels = 1;
+  PLM_ASSERT(count != 0);
+  *tree = NULL;
+  for (; width > 1; width = (width + 1) / 2, levels++) first[levels] = first[levels - 1] + width;
+  const uint64_t total = first[levels - 1] + 1;
+  struct plm_proof_tree *opened = NULL;
+  if (total < (SIZE_MAX - sizeof *opened) / sizeof *nodes)
+    opened = malloc(sizeof *opened + (size_t)total * sizeof *nodes);
+  if (opened == NULL)
+    return plm_error_set(error, PLM_NO_MEMORY, "out of memory for a tree of %llu nodes",
+                         (unsigned long long)count);
+  opened->count = count;
+  opened->levels = levels;
+  memcpy(opened->first, first, sizeof first);
+  memcpy(opened->nodes, nodes, (size_t)count * sizeof *nodes);
+  const plm_status status = join_levels(opened, kind, error);
+  if (status != PLM_OK)
+    free(opened);
+  else
+    *tree = opened;
+  return status;
+}
+
+void plm_proof_tree_close(struct plm_proof_tree *tree)
+{
+  free(tree);
+}
+
+const struct plm_proof_node *plm_proof_tree_root(const struct plm_proof_tree *tree)
+{
+  return &tree->nodes[tree->first[tree->levels - 1]];
+}
+
+const struct plm_proof_node *plm_proof_tree_nodes(const struct plm_proof_tree *tree)
+{
+  return tree->nodes;
+}
+
+uint64_t plm_proof_tree_count(const struct plm_proof_tree *tree)
+{
+  return tree->count;
+}
+
+size_t plm_proof_tree_path(const struct plm_proof_tree *tree, uint64_t begin, uint64_t end,
+                           struct plm_proof_node path[PLM_PROOF_PATH])
+{
+  const struct plm_proof_range range = {begin, end, tree->count};
+  struct proof_subtree subtrees[PLM_PROOF_PATH];
+  PLM_ASSERT(plm_proof_range_valid(&range));
+  size_t size = proof_subtrees_left(&range, subtrees);
+  size += proof_subtrees_right(&range, subtrees + size);
+  for (size_t i = 0; i < size; i++)
+    path[i] =
+        tree->nodes[tree->first[subtrees[i].level] + (subtrees[i].begin >> subtrees[i].level)];
+  return size;
+}
