@@ -41,24 +41,28 @@ void plm_message_integer(struct plm_message *message, unsigned field, uint64_t v
   put_varint(message, value);
 }
 
+/* A number of 8 bytes (wire type 1) or 4 (wire type 5). */
+static void put_fixed(struct plm_message *message, unsigned field, unsigned wire_type,
+                      uint64_t bits, size_t size)
+{
+  uint8_t little[8];
+  put_little(little, bits, (int)size);
+  put_key(message, field, wire_type);
+  put_raw(message, little, size);
+}
+
 void plm_message_double(struct plm_message *message, unsigned field, double value)
 {
   uint64_t bits;
-  uint8_t little[8];
   memcpy(&bits, &value, sizeof bits);
-  put_little(little, bits, 8);
-  put_key(message, field, 1);
-  put_raw(message, little, sizeof little);
+  put_fixed(message, field, 1, bits, sizeof bits);
 }
 
 void plm_message_float(struct plm_message *message, unsigned field, float value)
 {
   uint32_t bits;
-  uint8_t little[4];
   memcpy(&bits, &value, sizeof bits);
-  put_little(little, bits, 4);
-  put_key(message, field, 5);
-  put_raw(message, little, sizeof little);
+  put_fixed(message, field, 5, bits, sizeof bits);
 }
 
 void plm_message_bytes(struct plm_message *message, unsigned field, const void *bytes, size_t size)
@@ -84,6 +88,12 @@ void plm_event_begin(struct plm_message *event, int64_t step)
 {
   plm_message_double(event, 1, plm_clock_wall_s());
   plm_message_integer(event, 2, (uint64_t)step);
+}
+
+void plm_event_version(struct plm_message *event)
+{
+  plm_event_begin(event, 0);
+  plm_message_string(event, 3, "brain.Event:2");
 }
 
 void plm_record_table(uint32_t table[256])

@@ -31,6 +31,8 @@ void plm_message_nested(struct plm_message *message, unsigned field,
 
 /* The beginning of an event: the time, which is now, and the step. */
 void plm_event_begin(struct plm_message *event, int64_t step);
+/* The whole first event of every file: the version of the format. */
+void plm_event_version(struct plm_message *event);
 
 enum { PLM_RECORD_FRAME = 16 /* bytes that a record has besides its data */ };
 /* The table of CRC32C, for plm_record_put. */

@@ -58,8 +58,7 @@ static plm_status write_start(struct plm_tensorboard *board, int64_t resumed_ste
 {
   uint8_t bytes[EVENT_BYTES];
   struct plm_message event = {.bytes = bytes, .capacity = sizeof bytes};
-  plm_event_begin(&event, 0);
-  plm_message_string(&event, 3, "brain.Event:2");
+  plm_event_version(&event);
   PLM_TRY(write_record(board, &event, error));
   if (resumed_step >= 0) {
     static const uint8_t session_start[] = {1 << 3, 1};

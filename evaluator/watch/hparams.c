@@ -206,8 +206,7 @@ static void put_version(struct plm_text *file)
   uint8_t bytes[SMALL_BYTES], record[SMALL_BYTES];
   uint32_t table[256];
   struct plm_message event = {.bytes = bytes, .capacity = SMALL_BYTES - PLM_RECORD_FRAME};
-  plm_event_begin(&event, 0);
-  plm_message_string(&event, 3, "brain.Event:2");
+  plm_event_version(&event);
   plm_record_table(table);
   plm_record_put(record, table, event.bytes, event.size);
   plm_text_append(file, record, event.size + PLM_RECORD_FRAME);
