@@ -255,6 +255,20 @@ static bool within_limits(const struct source *source, const char *text, size_t 
 
 static void read_text(struct source *source, const char *text, size_t size, const char *key);
 
+/* Reads the text of a whole file, and frees it. */
+static void read_whole(struct plm_loader *loader, const struct plm_config_file *file, char *text,
+                       size_t size)
+{
+  struct source source = {.loader = loader,
+                          .name = file->name,
+                          .has_lines = true,
+                          .base = file->folder,
+                          .file = file,
+                          .origin = PLM_ORIGIN_FILE};
+  read_text(&source, text, size, "");
+  free(text);
+}
+
 static void read_include(const struct source *source, const yaml_node_t *node)
 {
   struct plm_config_file file;
@@ -267,15 +281,8 @@ static void read_include(const struct source *source, const yaml_node_t *node)
                      PLM_INCLUDE_KEY ": expected the path of a file, found a list or section");
     return;
   }
-  if (!plm_include_read(source->loader, source->file, place, path, &file, &text, &size)) return;
-  struct source included = {.loader = source->loader,
-                            .name = file.name,
-                            .has_lines = true,
-                            .base = file.folder,
-                            .file = &file,
-                            .origin = PLM_ORIGIN_FILE};
-  read_text(&included, text, size, "");
-  free(text);
+  if (plm_include_read(source->loader, source->file, place, path, &file, &text, &size))
+    read_whole(source->loader, &file, text, size);
 }
 
 /* The values of included files come first, in the order of the list, so that those of a later file
@@ -402,14 +409,7 @@ static void read_file(struct plm_loader *loader, const char *path, const char *b
     file.inode = found.st_ino;
   }
   snprintf(file.folder, sizeof file.folder, "%s", base);
-  struct source source = {.loader = loader,
-                          .name = file.name,
-                          .has_lines = true,
-                          .base = file.folder,
-                          .file = &file,
-                          .origin = PLM_ORIGIN_FILE};
-  read_text(&source, text, size, "");
-  free(text);
+  read_whole(loader, &file, text, size);
 }
 
 /* Clears places that refer to the name of a variable or flag, which is about to go out of scope.

@@ -269,16 +269,16 @@ void plm_config_source_name(const struct plm_config *config, uint32_t source,
                             char name[PLM_SOURCE_NAME_SIZE])
 {
   const char *mine = folder_name(config, source);
-  bool alone = true;
+  bool unique = true;
   if (mine == NULL || mine[0] == '\0') {
     snprintf(name, PLM_SOURCE_NAME_SIZE, "source %u", source);
     return;
   }
   for (uint32_t k = 0; k < plm_config_source_count(config); k++) {
     const char *other = folder_name(config, k);
-    alone = alone && (k == source || other == NULL || strcmp(other, mine) != 0);
+    unique = unique && (k == source || other == NULL || strcmp(other, mine) != 0);
   }
-  if (alone)
+  if (unique)
     snprintf(name, PLM_SOURCE_NAME_SIZE, "%.63s", mine);
   else
     snprintf(name, PLM_SOURCE_NAME_SIZE, "%.50s#%u", mine, source);
