@@ -17,6 +17,16 @@
 
 enum { MOST_ARGUMENTS = 256 };
 
+/* The settings of own_ports. */
+static const char *const apart[] = {"network.feed=tcp://127.0.0.1:*",
+                                    "network.evaluation_feed=tcp://127.0.0.1:*",
+                                    "network.announcements=tcp://127.0.0.1:*",
+                                    "network.feed_address=null",
+                                    "network.evaluation_feed_address=null",
+                                    "network.announcements_address=null",
+                                    "metrics.prometheus=null"};
+enum { APART = sizeof apart / sizeof *apart };
+
 static void forget_settings(void)
 {
   size_t count;
@@ -54,9 +64,14 @@ plm_status plm_child_start(const struct plm_child_options *options, struct plm_c
   *child = (struct plm_child){0};
   PLM_TRY(plm_path_join(program, options->program_directory, "plm-pipeline", error));
   for (; options->arguments[count - 1] != NULL; count++) {
-    if (count + 1 == MOST_ARGUMENTS)
-      return plm_error_set(error, PLM_LIMIT, "more than %d arguments", MOST_ARGUMENTS - 2);
+    if (count + 1 + 2 * APART == MOST_ARGUMENTS)
+      return plm_error_set(error, PLM_LIMIT, "more than %d arguments",
+                           MOST_ARGUMENTS - 2 - 2 * APART);
     command[count] = options->arguments[count - 1];
+  }
+  for (size_t i = 0; i < APART && options->own_ports; i++) {
+    command[count++] = "--set";
+    command[count++] = apart[i];
   }
   fflush(NULL);
   const pid_t parent = getpid(), pid = fork();

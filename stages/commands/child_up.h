@@ -18,6 +18,7 @@ struct plm_child_options {
   const char *const *arguments; /* NULL-terminated; the first is the command's name */
   const char *log; /* a file that takes what it prints; NULL: it prints where this process does */
   bool isolated;   /* PLM_* variables that are settings do not apply to it */
+  bool own_ports;  /* its run gets endpoints on loopback that no other run has, and no exporter */
 };
 /* Starts a command of this program. The child has a process group of its own, so that Ctrl-C
  * reaches it only through plm_child_stop, and it is asked to stop if this process dies. */

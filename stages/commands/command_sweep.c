@@ -28,7 +28,7 @@ enum {
   EARLIER_EXTRA_S = 5,
   MOST_JOBS = 64,
   MOST_SETS = 64,
-  EXTRA_ARGUMENTS = 32,
+  EXTRA_ARGUMENTS = 8,
   SETTING_SIZE = 2048
 };
 
@@ -148,13 +148,6 @@ static bool is_complete(const struct sweep_run *run)
 
 static plm_status start(struct sweep *sweep, size_t i, struct plm_error *error)
 {
-  static const char *const apart[] = {"network.feed=tcp://127.0.0.1:*",
-                                      "network.evaluation_feed=tcp://127.0.0.1:*",
-                                      "network.announcements=tcp://127.0.0.1:*",
-                                      "network.feed_address=null",
-                                      "network.evaluation_feed_address=null",
-                                      "network.announcements_address=null",
-                                      "metrics.prometheus=null"};
   static char settings[MOST_SETS][SETTING_SIZE];
   const char *arguments[2 * MOST_SETS + EXTRA_ARGUMENTS];
   size_t count = 0;
@@ -163,10 +156,6 @@ static plm_status start(struct sweep *sweep, size_t i, struct plm_error *error)
   arguments[count++] = sweep->file;
   arguments[count++] = "--run";
   arguments[count++] = run->folder;
-  for (size_t k = 0; k < sizeof apart / sizeof *apart && sweep->jobs > 1; k++) {
-    arguments[count++] = "--set";
-    arguments[count++] = apart[k];
-  }
   for (size_t a = 0; a < sweep->grid.axis_count; a++) {
     if (snprintf(settings[a], SETTING_SIZE, "%s=%s", sweep->grid.axes[a].key,
                  plm_sweep_value(&sweep->grid, i, a)) >= SETTING_SIZE)
@@ -178,7 +167,8 @@ static plm_status start(struct sweep *sweep, size_t i, struct plm_error *error)
   arguments[count] = NULL;
   const struct plm_child_options how = {.program_directory = sweep->context->program_directory,
                                         .arguments = arguments,
-                                        .log = run->log};
+                                        .log = run->log,
+                                        .own_ports = sweep->jobs > 1};
   PLM_TRY(plm_child_start(&how, &run->child, error));
   run->outcome = RUNS;
   plm_info("run %zu of %zu: %s", i + 1, sweep->grid.runs, run->name);

@@ -57,12 +57,20 @@ plm_status plm_find_lr_options(const struct plm_arguments *arguments, struct plm
   return PLM_OK;
 }
 
-static plm_status set_text(char **field, const char *value, struct plm_error *error)
+static const struct {
+  const char *key;
+  size_t offset;
+} groups[] = {
+    /* of parameters, each with its rate */
+    {"trainer.optimizer.lr_hidden", offsetof(struct plm_config_optimizer, lr_hidden)},
+    {"trainer.optimizer.lr_embed", offsetof(struct plm_config_optimizer, lr_embed)},
+    {"trainer.optimizer.lr_head", offsetof(struct plm_config_optimizer, lr_head)},
+    {"trainer.optimizer.lr_scalar", offsetof(struct plm_config_optimizer, lr_scalar)},
+};
+
+static double *rate_at(struct plm_config_optimizer *optimizer, size_t group)
 {
-  free(*field);
-  *field = value != NULL ? strdup(value) : NULL;
-  return value != NULL && *field == NULL ? plm_error_set(error, PLM_NO_MEMORY, "out of memory")
-                                         : PLM_OK;
+  return (double *)((char *)optimizer + groups[group].offset);
 }
 
 /* The rates at the end of the test, in the ratio that the configuration gives. */
@@ -76,41 +84,35 @@ static plm_status scale_rates(const struct plm_find_lr *find,
     return plm_error_hint(error, "set it to any value above 0; only its ratio to lr_embed, lr_head "
                                  "and lr_scalar counts");
   }
-  double *const rates[] = {&optimizer->lr_embed, &optimizer->lr_head, &optimizer->lr_scalar,
-                           &optimizer->lr_hidden};
   const double factor = find->high / optimizer->lr_hidden;
-  for (size_t i = 0; i < sizeof rates / sizeof *rates; i++) {
-    if (!(factor * *rates[i] <= most_rate * (1 + 1e-12))) {
+  for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
+    if (!(factor * *rate_at(optimizer, i) <= most_rate * (1 + 1e-12))) {
       plm_error_set(error, PLM_CONFIG,
                     "--find-lr: with lr_hidden at %g, another rate would be %g, "
                     "but %g is the most",
-                    find->high, factor * *rates[i], most_rate);
+                    find->high, factor * *rate_at(optimizer, i), most_rate);
       return plm_error_hint(error, "choose HIGH at most %.3g with --lr-range",
-                            find->high * most_rate / (factor * *rates[i]));
+                            find->high * most_rate / (factor * *rate_at(optimizer, i)));
     }
   }
-  for (size_t i = 0; i < sizeof rates / sizeof *rates; i++)
-    *rates[i] = fmin(most_rate, factor * *rates[i]);
+  for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)
+    *rate_at(optimizer, i) = fmin(most_rate, factor * *rate_at(optimizer, i));
   return PLM_OK;
 }
 
 plm_status plm_find_lr_configure(const struct plm_find_lr *find, const char *folder,
                                  struct plm_config *config, struct plm_error *error)
 {
-  static const char any[] = "tcp://127.0.0.1:*";
-  struct plm_config_network *network = &config->network;
   struct plm_config_trainer *trainer = &config->trainer;
-  char **const bound[] = {&network->feed, &network->evaluation_feed, &network->announcements};
-  char **const told[] = {&network->feed_address, &network->evaluation_feed_address,
-                         &network->announcements_address, &config->prometheus};
   if (config->corpus == NULL) {
     plm_error_set(error, PLM_CONFIG, "--find-lr needs a corpus on this host, but `corpus` is null");
     return plm_error_hint(error, "name one: --set corpus=DIR");
   }
   PLM_TRY(scale_rates(find, &trainer->optimizer, error));
-  PLM_TRY(set_text(&config->run, folder, error));
-  for (size_t i = 0; i < sizeof bound / sizeof *bound; i++) PLM_TRY(set_text(bound[i], any, error));
-  for (size_t i = 0; i < sizeof told / sizeof *told; i++) PLM_TRY(set_text(told[i], NULL, error));
+  char *run = strdup(folder);
+  if (run == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  free(config->run);
+  config->run = run;
   trainer->steps = find->steps;
   trainer->schedule = (struct plm_config_schedule){.name = PLM_SCHEDULE_RANGE_TEST,
                                                    .min_lr_fraction = find->low / find->high};
@@ -187,7 +189,11 @@ static plm_status train(const struct plm_command_context *context, const char *f
   plm_status status = plm_file_write(file, yaml, strlen(yaml), 0644, error);
   free(yaml);
   const char *const arguments[] = {"up", file, "trainer", "packer", "--quiet", NULL};
-  const struct plm_child_options options = {context->program_directory, arguments, log, true};
+  const struct plm_child_options options = {.program_directory = context->program_directory,
+                                            .arguments = arguments,
+                                            .log = log,
+                                            .isolated = true,
+                                            .own_ports = true};
   if (status == PLM_OK) status = plm_child_start(&options, &child, error);
   if (status == PLM_OK) status = follow(&child, folder, range, error);
   if (status != PLM_OK) return status;
@@ -201,16 +207,6 @@ static plm_status train(const struct plm_command_context *context, const char *f
 }
 
 /* ---- the result ---------------------------------------------------------------------------- */
-
-static const struct {
-  const char *key;
-  size_t offset;
-} groups[] = {
-    {"trainer.optimizer.lr_hidden", offsetof(struct plm_config_optimizer, lr_hidden)},
-    {"trainer.optimizer.lr_embed", offsetof(struct plm_config_optimizer, lr_embed)},
-    {"trainer.optimizer.lr_head", offsetof(struct plm_config_optimizer, lr_head)},
-    {"trainer.optimizer.lr_scalar", offsetof(struct plm_config_optimizer, lr_scalar)},
-};
 
 /* The rate of a group if lr_hidden is `hidden`. */
 static double rate_of(const struct plm_config_optimizer *optimizer, size_t group, double hidden)
