@@ -107,11 +107,11 @@ plm_status plm_embed_journal_read(struct plm_embed_journal *journal, const char 
   PLM_TRY(plm_file_read(path, LIMIT_BYTES, &text, &size, error));
   cJSON *json = plm_json_line(text);
   free(text);
+  if (json == NULL && plm_json_no_memory())
+    return plm_error_set(error, PLM_NO_MEMORY, "no memory for %s", path);
   const bool good = json != NULL && take_all(json, journal);
   cJSON_Delete(json);
   if (good) return PLM_OK;
-  if (json == NULL && plm_json_no_memory())
-    return plm_error_set(error, PLM_NO_MEMORY, "no memory for %s", path);
   plm_error_set(error, PLM_FORMAT, "this is not a journal that this version of embed wrote");
   return plm_error_where(error, "%s", path);
 }
