@@ -1,10 +1,12 @@
 /* A corpus that proves itself: its fingerprint is the root of a hash tree, so whoever knows the
  * fingerprint can check any part of the corpus that somebody else hands out. doc/data.md#hash-tree
  *
- * All hashes are BLAKE2b (RFC 7693, libsodium) without a key, of 32 or 16 bytes. Integers are
- * little-endian. Each hashed message begins with one byte, its tag, which says what is hashed:
+ * All hashes are BLAKE2b (libsodium) without key and salt, of 32 or 16 bytes. Integers are
+ * little-endian. The personalisation of BLAKE2b says what is hashed: its 16 bytes are "plm-proof",
+ * six zeros and the tag. (A tag in the message would make a full block of proteins one byte longer
+ * than four blocks of BLAKE2b, and a quarter slower.)
  *
- *   tag  hash of                bytes  the message after the tag
+ *   tag  hash of                bytes  message
  *     1  block                     32  up to 512 token ids of a document; esm u8, byte u16
  *     2  node                      32  left node (32 bytes), right node (32 bytes)
  *     3  sequence                  16  root of the tree over the document's blocks (32 bytes)

@@ -1,4 +1,4 @@
-/* The hash of a tagged message: private to common/proof. */
+/* The hash of a message of one kind: private to common/proof. */
 #ifndef PLM_COMMON_PROOF_PROOF_HASH_H
 #define PLM_COMMON_PROOF_PROOF_HASH_H
 
@@ -18,7 +18,7 @@ enum proof_tag {
   PROOF_TAG_CORPUS = 8,
 };
 
-/* BLAKE2b of the tag and `size` bytes of a message, which may be NULL if size is 0. */
+/* BLAKE2b of `size` bytes of a message, which may be NULL if size is 0, personalised by the tag. */
 void proof_hash(enum proof_tag tag, const void *message, size_t size, uint8_t *out,
                 size_t out_bytes);
 

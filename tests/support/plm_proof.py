@@ -13,7 +13,8 @@ ZEROS = bytes(32)
 
 
 def blake(tag, message, size):
-    return hashlib.blake2b(bytes([tag]) + message, digest_size=size).digest()
+    person = b"plm-proof".ljust(15, b"\0") + bytes([tag])
+    return hashlib.blake2b(message, digest_size=size, person=person).digest()
 
 
 def u32(value):
