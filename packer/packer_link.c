@@ -182,10 +182,10 @@ static void nack(struct packer_link *link, uint64_t request, uint64_t first,
 }
 
 /* Whether a plan is one of this corpus, as far as it says so. */
-static bool is_for(const struct plm_plan_parameters *plan, struct plm_hash fingerprint)
+static bool is_for(const struct plm_plan_parameters *plan, const struct plm_hello *hello)
 {
   static const struct plm_hash any = {0};
-  return plm_hash_equal(plan->source, any) || plm_hash_equal(plan->source, fingerprint);
+  return plm_hash_equal(plan->source, any) || plm_hello_is(hello, plan->source);
 }
 
 static bool take_welcome(struct packer_link *link, struct packer_context *context,
@@ -198,7 +198,7 @@ static bool take_welcome(struct packer_link *link, struct packer_context *contex
       plm_plan_parameters_check(&welcome.plan, &error) != PLM_OK ||
       !plm_hash_equal(plm_plan_hash(&welcome.plan), message->header.plan) ||
       welcome.plan.tokenizer != context->hello.tokenizer ||
-      !is_for(&welcome.plan, context->hello.fingerprint)) {
+      !is_for(&welcome.plan, &context->hello)) {
     context->counters.invalid++;
     if (may_say(link, now))
       plm_warning("%s sent an invalid WELCOME: %s", link->endpoint,

@@ -63,8 +63,9 @@ static void fill_hello(struct plm_hello *hello, const struct plm_corpus *corpus,
   if (gethostname(hello->host, sizeof hello->host - 1) != 0) strcpy(hello->host, "?");
   hello->tokenizer = info->tokenizer;
   hello->clustered = info->clustered;
-  hello->keeps_clusters = info->format == PLM_CORPUS_FORMAT_CLUSTERS;
+  hello->keeps_clusters = plm_corpus_keeps_clusters(info);
   hello->fingerprint = info->fingerprint;
+  hello->upgraded_from = info->upgraded_from;
   for (int split = 0; split < PLM_SPLIT_COUNT; split++) {
     hello->documents[split] = info->splits[split].documents;
     memcpy(hello->composition[split], info->splits[split].composition,

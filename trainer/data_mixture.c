@@ -9,23 +9,45 @@
 
 static const struct plm_hash unknown;
 
+/* Reads "HEX" or "HEX:HEX" of `length` bytes. */
+static bool parse_one(const char *text, size_t length, struct plm_hash *of, struct plm_hash *before)
+{
+  char hex[2][PLM_HASH_HEX_SIZE] = {"", ""};
+  const size_t digits = PLM_HASH_HEX_SIZE - 1;
+  if (length != digits && (length != 2 * digits + 1 || text[digits] != ':')) return false;
+  memcpy(hex[0], text, digits);
+  if (plm_hash_from_hex(hex[0], of, NULL) != PLM_OK) return false;
+  if (length == digits) return true;
+  memcpy(hex[1], text + digits + 1, digits);
+  return plm_hash_from_hex(hex[1], before, NULL) == PLM_OK;
+}
+
 plm_status plm_fingerprints_parse(const char *text, struct plm_fingerprints *fingerprints,
                                   struct plm_error *error)
 {
   *fingerprints = (struct plm_fingerprints){0};
   for (const char *one = text;; one++) {
     const size_t length = strcspn(one, ",");
-    char hex[PLM_HASH_HEX_SIZE] = "";
-    if (length < sizeof hex) memcpy(hex, one, length);
-    if (fingerprints->count == PLM_MAX_SOURCES ||
-        plm_hash_from_hex(hex, &fingerprints->of[fingerprints->count++], error) != PLM_OK)
+    const uint32_t k = fingerprints->count;
+    if (k == PLM_MAX_SOURCES ||
+        !parse_one(one, length, &fingerprints->of[k], &fingerprints->before[k]))
       return plm_error_set(error, PLM_USAGE,
                            "--fingerprint %.64s is not 32 hex digits, or up to %d of them with "
                            "commas",
                            text, PLM_MAX_SOURCES);
+    fingerprints->count++;
     one += length;
     if (*one == '\0') return PLM_OK;
   }
+}
+
+bool plm_fingerprints_pin(const struct plm_fingerprints *fingerprints, uint32_t k,
+                          struct plm_hash *pinned)
+{
+  const struct plm_hash of = fingerprints->of[k], before = fingerprints->before[k];
+  if (plm_hash_equal(of, unknown)) return true;
+  if (plm_hash_equal(*pinned, unknown)) *pinned = of;
+  return plm_hash_equal(*pinned, of) || plm_hash_equal(*pinned, before);
 }
 
 bool plm_is_mixture(const struct plm_config *config, const struct plm_data_cursor *cursor)
@@ -35,7 +57,7 @@ bool plm_is_mixture(const struct plm_config *config, const struct plm_data_curso
 
 /* The fingerprint that a corpus's own folder states. */
 static plm_status read_fingerprint(const struct plm_config *config, uint32_t k,
-                                   struct plm_hash *fingerprint, struct plm_error *error)
+                                   struct plm_fingerprints *fingerprints, struct plm_error *error)
 {
   const char *path = plm_config_source(config, k).path;
   struct plm_corpus_description description;
@@ -46,7 +68,8 @@ static plm_status read_fingerprint(const struct plm_config *config, uint32_t k,
                                 "or with --fingerprint HEX,HEX,...");
     return error != NULL ? error->status = PLM_CONFIG : PLM_CONFIG;
   }
-  *fingerprint = description.info.fingerprint;
+  fingerprints->of[k] = description.info.fingerprint;
+  fingerprints->before[k] = description.info.upgraded_from;
   plm_corpus_description_deinit(&description);
   return PLM_OK;
 }
@@ -60,16 +83,17 @@ static plm_status find_fingerprints(const struct plm_data_cursor *cursor,
   if (given->count > 0 && given->count != count)
     return plm_error_set(error, PLM_USAGE, "--fingerprint names %u corpora, but corpus: has %u",
                          given->count, count);
+  struct plm_fingerprints now = *given;
   for (uint32_t k = 0; k < count; k++) {
-    const struct plm_hash before = k < cursor->source_count ? cursor->sources[k].fingerprint
-                                   : k == 0                 ? cursor->fingerprint
-                                                            : unknown;
-    found[k] = given->count > 0 ? given->of[k] : before;
-    if (plm_hash_equal(found[k], unknown)) PLM_TRY(read_fingerprint(config, k, &found[k], error));
-    if (!plm_hash_equal(before, unknown) && !plm_hash_equal(before, found[k])) {
+    found[k] = k < cursor->source_count ? cursor->sources[k].fingerprint
+               : k == 0                 ? cursor->fingerprint
+                                        : unknown;
+    if (given->count == 0 && plm_hash_equal(found[k], unknown))
+      PLM_TRY(read_fingerprint(config, k, &now, error));
+    if (!plm_fingerprints_pin(&now, k, &found[k])) {
       char hex[2][PLM_HASH_HEX_SIZE];
-      plm_hash_to_hex(before, hex[0]);
-      plm_hash_to_hex(found[k], hex[1]);
+      plm_hash_to_hex(found[k], hex[0]);
+      plm_hash_to_hex(now.of[k], hex[1]);
       plm_error_set(error, PLM_CONFIG,
                     "the run was trained on corpus %s as source %u, but that source is %s now",
                     hex[0], k, hex[1]);

@@ -9,14 +9,22 @@
 #include "common/feed/feed.h"
 #include "trainer/data_cursor.h"
 
-/* The fingerprints of a run's corpora, as far as they were given: none, or all of the list. */
+/* The fingerprints of a run's corpora, as far as they were given: none, or all of the list. A
+ * corpus that was upgraded to a newer format also has that from before; zero: it was not. */
 struct plm_fingerprints {
-  struct plm_hash of[PLM_MAX_SOURCES];
+  struct plm_hash of[PLM_MAX_SOURCES], before[PLM_MAX_SOURCES];
   uint32_t count;
 };
-/* Reads "HEX,HEX". PLM_USAGE. */
+/* Reads "HEX,HEX"; after an upgrade a corpus is "HEX:HEX", with the fingerprint from before second.
+ * PLM_USAGE. */
 plm_status plm_fingerprints_parse(const char *text, struct plm_fingerprints *fingerprints,
                                   struct plm_error *error);
+
+/* Sets *pinned to the fingerprint of corpus k by which the run knows it: that in the cursor, or,
+ * for a corpus that is new to the run (*pinned is zero), that which was given. False: the run began
+ * with another corpus. */
+bool plm_fingerprints_pin(const struct plm_fingerprints *fingerprints, uint32_t k,
+                          struct plm_hash *pinned);
 
 /* Whether the run is a mixture: its configuration has a list, or had one. */
 bool plm_is_mixture(const struct plm_config *config, const struct plm_data_cursor *cursor);

@@ -97,23 +97,17 @@ static plm_status repair_latest(const struct plm_trainer *trainer, struct plm_er
   return plm_checkpoint_folder_point_latest(checkpoints, name, error);
 }
 
-static plm_status check_fingerprint(struct plm_data_cursor *cursor, struct plm_hash given,
-                                    struct plm_error *error)
+static plm_status check_fingerprint(struct plm_data_cursor *cursor,
+                                    const struct plm_fingerprints *given, struct plm_error *error)
 {
-  static const struct plm_hash unknown = {0};
-  if (plm_hash_equal(given, unknown)) return PLM_OK;
-  if (!plm_hash_equal(cursor->fingerprint, unknown) &&
-      !plm_hash_equal(cursor->fingerprint, given)) {
-    char before[PLM_HASH_HEX_SIZE], now[PLM_HASH_HEX_SIZE];
-    plm_hash_to_hex(cursor->fingerprint, before);
-    plm_hash_to_hex(given, now);
-    plm_error_set(error, PLM_CONFIG, "the run was trained on corpus %s, but this corpus is %s",
-                  before, now);
-    return plm_error_hint(error, "use the corpus that the run began with, or start a new run with "
-                                 "trainer.init_from");
-  }
-  cursor->fingerprint = given;
-  return PLM_OK;
+  if (plm_fingerprints_pin(given, 0, &cursor->fingerprint)) return PLM_OK;
+  char before[PLM_HASH_HEX_SIZE], now[PLM_HASH_HEX_SIZE];
+  plm_hash_to_hex(cursor->fingerprint, before);
+  plm_hash_to_hex(given->of[0], now);
+  plm_error_set(error, PLM_CONFIG, "the run was trained on corpus %s, but this corpus is %s",
+                before, now);
+  return plm_error_hint(error, "use the corpus that the run began with, or start a new run with "
+                               "trainer.init_from");
 }
 
 /* Whether the corpora are those that the run was trained on; new ones are added to the cursor. */
@@ -132,7 +126,7 @@ static plm_status check_corpora(struct plm_trainer *trainer,
   if (fingerprints->count > 1)
     return plm_error_set(error, PLM_USAGE, "--fingerprint names %u corpora, but corpus: has one",
                          fingerprints->count);
-  return check_fingerprint(&state->cursor, fingerprints->of[0], error);
+  return check_fingerprint(&state->cursor, fingerprints, error);
 }
 
 /* A resume that is refused changes neither `latest` nor DONE. */

@@ -2,15 +2,19 @@
  * doc/data.md#corpus
  *
  * A corpus is a folder with `data.mdb` (the LMDB environment) and `corpus.json`. Each split has the
- * named databases `SPLIT.groups`, `SPLIT.lengths`, `SPLIT.names` and `SPLIT.checks`, and with
- * clusters also `SPLIT.clusters`; `meta` belongs to all splits. Keys are uint64, big-endian.
+ * named databases `SPLIT.groups`, `SPLIT.lengths`, `SPLIT.names`, `SPLIT.checks`,
+ * `SPLIT.clusters`, `SPLIT.digests` and `SPLIT.roots`; `meta` belongs to all splits. Keys are
+ * uint64, big-endian.
  *   groups   group -> one zstd frame, with content size and checksum, of the residues of 256
  *            documents, one after another
  *   lengths  block -> 65,536 lengths in residues, uint32 little-endian; planning needs only these
  *   names    group -> one zstd frame of the names of 256 documents, joined by '\n'
  *   checks   block -> for each of 8,192 groups, the XXH3-64 of its frame in `groups` and of its
  *            frame in `names`; this also finds a valid frame under the wrong key
- *   clusters block -> the sizes of 65,536 clusters in documents, uint32 little-endian
+ *   clusters block -> the sizes of 65,536 clusters in documents, uint32 little-endian; empty
+ *            without clusters
+ *   digests  block -> the hashes of 16,384 sequences, 16 bytes each
+ *   roots    block -> the roots of 8,192 groups, 32 bytes each
  *   meta     format version, counts, alphabet, histogram, composition, sources, fingerprint
  * A document's number is its position in its split, from 0, in the order of ingest. Residues are
  * upper-case letters (esm) or the unchanged bytes of the text (byte).
@@ -19,9 +23,12 @@
  * which ingest met their first documents, and the documents of a cluster are in the order of
  * ingest. A cluster's number is its position in its split, from 0.
  *
- * The fingerprint (XXH3-128) covers the group size and, for train, valid and test in this order,
- * the length and residues of each document, and the sizes of the clusters if there are any. It
- * covers neither names nor compressed bytes. corpus_format.h defines it to the byte.
+ * The fingerprint is the root of a hash tree (common/proof/proof.h) over the token ids of each
+ * document of train, valid and test, and over the sizes of the clusters if there are any. It covers
+ * neither names nor compressed bytes.
+ *
+ * Formats 1 and 2 had neither `digests` nor `roots`, format 1 no `clusters`, and another
+ * fingerprint. They are opened only to write the same corpus in format 3.
  *
  * Many threads may read one handle at once, each with its own plm_corpus_cursor. An environment is
  * opened once in a process and never used across fork.
@@ -36,14 +43,16 @@
 #include "common/base/hash.h"
 #include "common/base/status.h"
 #include "common/corpus/tokenizer.h"
+#include "common/proof/proof.h"
 
 enum plm_split { PLM_SPLIT_TRAIN, PLM_SPLIT_VALID, PLM_SPLIT_TEST, PLM_SPLIT_COUNT };
 enum {
   PLM_GROUP_DOCUMENTS = 256,
   PLM_DOCUMENT_LIMIT = 1 << 28, /* residues of a document */
   PLM_NAME_LIMIT = 4096,        /* bytes of a document's name */
-  PLM_CORPUS_FORMAT = 1,
-  PLM_CORPUS_FORMAT_CLUSTERS = 2, /* format 1 with `clusters` */
+  PLM_CORPUS_FORMAT = 3,
+  PLM_CORPUS_FORMAT_PLAIN = 1,    /* the oldest format, without clusters */
+  PLM_CORPUS_FORMAT_CLUSTERS = 2, /* the same with clusters */
   PLM_HISTOGRAM_BINS = 32,        /* bin b counts lengths in [2^b, 2^(b+1)) */
 };
 
@@ -57,17 +66,23 @@ struct plm_corpus_split {
   uint64_t residues;
   uint64_t length_min, length_max;
   uint64_t histogram[PLM_HISTOGRAM_BINS];
-  uint64_t composition[512]; /* counts by token id */
+  uint64_t composition[512];                                              /* counts by token id */
+  uint8_t root[PLM_PROOF_HASH_BYTES], cluster_root[PLM_PROOF_HASH_BYTES]; /* zeros if empty */
 };
 
 struct plm_corpus_info {
-  uint32_t format; /* PLM_CORPUS_FORMAT_CLUSTERS if the corpus keeps its clusters */
+  uint32_t format;
   enum plm_tokenizer_kind tokenizer;
   struct plm_corpus_split splits[PLM_SPLIT_COUNT];
   double entropy; /* in nats, of the composition of all residues */
   bool clustered; /* each cluster is in one split; if false, splits may share homologues */
   struct plm_hash fingerprint;
+  struct plm_hash upgraded_from; /* its fingerprint in an older format; zero: there is none */
 };
+/* Whether the corpus keeps the sizes of its clusters. */
+bool plm_corpus_keeps_clusters(const struct plm_corpus_info *info);
+/* Whether this is the corpus with a fingerprint, which may be one from before an upgrade. */
+bool plm_corpus_is(const struct plm_corpus_info *info, struct plm_hash fingerprint);
 
 /* The entropy in nats of counts[0..count), 0 if all are 0. */
 double plm_composition_entropy(const uint64_t *counts, size_t count);
@@ -80,6 +95,7 @@ typedef plm_status plm_corpus_stop(const char *consequence, struct plm_error *er
 
 struct plm_corpus_options {
   bool allow_remote;     /* a network file system is not refused */
+  bool allow_old;        /* neither are formats 1 and 2 */
   const char *cache_dir; /* local folder for a verified copy, which is then read; or NULL */
   plm_corpus_stop *stop; /* asked while a copy is made or waited for; NULL: nothing stops that */
 };
@@ -90,8 +106,9 @@ const char *plm_corpus_remote_kind(const char *path);
 plm_status plm_corpus_check_local(const char *directory, struct plm_error *error);
 
 /* Checks corpus.json and the size and the first and last MiB of data.mdb before opening it, and the
- * hashes of `lengths` and `checks` afterwards. Installs the handler that ends the process with
- * "corpus file changed or unreadable: PATH" if the file changes while it is mapped. */
+ * hashes of `lengths`, `checks`, `clusters` and `roots` afterwards. Installs the handler that ends
+ * the process with "corpus file changed or unreadable: PATH" if the file changes while it is
+ * mapped. PLM_UNSUPPORTED: another format than PLM_CORPUS_FORMAT. */
 plm_status plm_corpus_open(const char *directory, const struct plm_corpus_options *options,
                            struct plm_corpus **corpus, struct plm_error *error);
 void plm_corpus_close(struct plm_corpus *corpus);
@@ -122,6 +139,11 @@ void plm_corpus_prefetch(struct plm_corpus *corpus, enum plm_split split, uint64
 plm_status plm_corpus_document(struct plm_corpus_cursor *cursor, enum plm_split split,
                                uint64_t number, const uint8_t **residues, size_t *size,
                                struct plm_error *error);
+/* The hashes of a group's sequences, which are checked against the group's root: one for each of
+ * its documents, in `digests`. Not for old formats. PLM_CORRUPT names the record. */
+plm_status plm_corpus_digests(struct plm_corpus_cursor *cursor, enum plm_split split,
+                              uint64_t group, struct plm_proof_digest digests[PLM_GROUP_DOCUMENTS],
+                              struct plm_error *error);
 /* The name of a document, NUL-terminated, valid until the next call. */
 plm_status plm_corpus_name(struct plm_corpus_cursor *cursor, enum plm_split split, uint64_t number,
                            const char **name, struct plm_error *error);

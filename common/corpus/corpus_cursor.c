@@ -183,6 +183,45 @@ plm_status plm_corpus_document(struct plm_corpus_cursor *cursor, enum plm_split 
   return PLM_OK;
 }
 
+/* Copies a group's part of its record of `digests`. The caller holds the guard. */
+static plm_status copy_digests(struct plm_corpus_cursor *cursor, enum plm_split split,
+                               uint64_t group, uint32_t count, struct plm_proof_digest *digests,
+                               struct plm_error *error)
+{
+  const struct plm_corpus *corpus = cursor->corpus;
+  const uint64_t first = group * PLM_GROUP_DOCUMENTS, begin = first % PLM_DIGESTS_BLOCK;
+  MDB_val value;
+  PLM_TRY(plm_corpus_record(corpus, cursor->transaction, split, PLM_RECORD_DIGESTS,
+                            first / PLM_DIGESTS_BLOCK, &value, error));
+  if (value.mv_size < (begin + count) * sizeof *digests)
+    return plm_corpus_record_error(corpus, split, PLM_RECORD_DIGESTS, first / PLM_DIGESTS_BLOCK,
+                                   "is too short", error);
+  memcpy(digests, (const uint8_t *)value.mv_data + begin * sizeof *digests,
+         count * sizeof *digests);
+  return PLM_OK;
+}
+
+plm_status plm_corpus_digests(struct plm_corpus_cursor *cursor, enum plm_split split,
+                              uint64_t group, struct plm_proof_digest digests[PLM_GROUP_DOCUMENTS],
+                              struct plm_error *error)
+{
+  const struct plm_corpus *corpus = cursor->corpus;
+  const uint64_t documents = corpus->description.info.splits[split].documents;
+  PLM_ASSERT(corpus->description.info.format == PLM_CORPUS_FORMAT);
+  PLM_TRY(check_number(corpus, split, group, plm_corpus_group_count(documents), "group", error));
+  const uint32_t count = plm_corpus_group_documents(documents, group);
+  plm_corpus_guard_enter(corpus->data_path);
+  const plm_status status = copy_digests(cursor, split, group, count, digests, error);
+  plm_corpus_guard_leave();
+  PLM_TRY(status);
+  const struct plm_proof_node root =
+      plm_proof_group(corpus->lengths[split] + group * PLM_GROUP_DOCUMENTS, digests, NULL, count);
+  if (memcmp(root.hash, corpus->roots[split][group], sizeof root.hash) == 0) return PLM_OK;
+  return plm_corpus_record_error(corpus, split, PLM_RECORD_DIGESTS,
+                                 group * PLM_GROUP_DOCUMENTS / PLM_DIGESTS_BLOCK,
+                                 "is not what ingest wrote", error);
+}
+
 /* Splits the names at their line ends. */
 static plm_status index_names(struct plm_corpus_cursor *cursor, uint32_t count,
                               struct plm_error *error)

@@ -61,6 +61,14 @@ static void print_hash(struct plm_text *text, const char *indent, const char *ke
   plm_text_printf(text, "%s\"%s\": \"%s\"%s\n", indent, key, hex, after);
 }
 
+static void print_root(struct plm_text *text, const char *key,
+                       const uint8_t root[PLM_PROOF_HASH_BYTES])
+{
+  plm_text_printf(text, "      \"%s\": \"", key);
+  for (int i = 0; i < PLM_PROOF_HASH_BYTES; i++) plm_text_printf(text, "%02x", root[i]);
+  plm_text_puts(text, "\",\n");
+}
+
 static void print_counts(struct plm_text *text, const char *key, const uint64_t *counts,
                          size_t count, const char *after)
 {
@@ -78,8 +86,12 @@ static void print_splits(struct plm_text *text, const struct plm_corpus_info *in
     const struct plm_corpus_split *split = &info->splits[s];
     plm_text_printf(text, "    \"%s\": {\n", plm_split_name((enum plm_split)s));
     plm_text_printf(text, "      \"documents\": %" PRIu64 ",\n", split->documents);
-    if (info->format == PLM_CORPUS_FORMAT_CLUSTERS)
+    if (info->format != PLM_CORPUS_FORMAT_PLAIN)
       plm_text_printf(text, "      \"clusters\": %" PRIu64 ",\n", split->clusters);
+    if (info->format == PLM_CORPUS_FORMAT) {
+      print_root(text, "root", split->root);
+      print_root(text, "cluster_root", split->cluster_root);
+    }
     plm_text_printf(text, "      \"residues\": %" PRIu64 ",\n", split->residues);
     plm_text_printf(text, "      \"length_min\": %" PRIu64 ",\n", split->length_min);
     plm_text_printf(text, "      \"length_max\": %" PRIu64 ",\n", split->length_max);
@@ -133,6 +145,8 @@ void plm_corpus_description_print(const struct plm_corpus_description *descripti
   plm_text_printf(text, "\",\n  \"group_documents\": %d,\n", PLM_GROUP_DOCUMENTS);
   plm_text_printf(text, "  \"clustered\": %s,\n", info->clustered ? "true" : "false");
   print_hash(text, "  ", "fingerprint", info->fingerprint, ",");
+  if (!plm_hash_equal(info->upgraded_from, (struct plm_hash){0}))
+    print_hash(text, "  ", "upgraded_from", info->upgraded_from, ",");
   plm_text_printf(text, "  \"entropy\": %.9f,\n", info->entropy);
   print_splits(text, info);
   print_sources(text, description);
@@ -169,6 +183,19 @@ static bool take_hash(const cJSON *object, const char *key, struct plm_hash *has
   return cJSON_IsString(item) && plm_hash_from_hex(item->valuestring, hash, NULL) == PLM_OK;
 }
 
+static bool take_root(const cJSON *object, const char *key, uint8_t root[PLM_PROOF_HASH_BYTES])
+{
+  const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
+  if (!cJSON_IsString(item) || strlen(item->valuestring) != 2 * PLM_PROOF_HASH_BYTES) return false;
+  for (int i = 0; i < PLM_PROOF_HASH_BYTES; i++) {
+    const char digits[3] = {item->valuestring[2 * i], item->valuestring[2 * i + 1], '\0'};
+    char *end;
+    root[i] = (uint8_t)strtoul(digits, &end, 16); /* another spelling differs from the print */
+    if (end != digits + 2) return false;
+  }
+  return true;
+}
+
 static bool take_counts(const cJSON *object, const char *key, uint64_t *counts, int count)
 {
   const cJSON *array = cJSON_GetObjectItemCaseSensitive(object, key);
@@ -190,7 +217,11 @@ static bool take_splits(const cJSON *root, struct plm_corpus_info *info)
   for (int s = 0; s < PLM_SPLIT_COUNT; s++) {
     struct plm_corpus_split *split = &info->splits[s];
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(splits, plm_split_name((enum plm_split)s));
-    if (info->format == PLM_CORPUS_FORMAT_CLUSTERS && !take_u64(item, "clusters", &split->clusters))
+    if (info->format != PLM_CORPUS_FORMAT_PLAIN && !take_u64(item, "clusters", &split->clusters))
+      return false;
+    if (info->format == PLM_CORPUS_FORMAT &&
+        (!take_root(item, "root", split->root) ||
+         !take_root(item, "cluster_root", split->cluster_root)))
       return false;
     if (!take_u64(item, "documents", &split->documents) ||
         !take_u64(item, "residues", &split->residues) ||
@@ -256,9 +287,13 @@ static bool take_description(const cJSON *root, struct plm_corpus_description *d
   else
     return false;
   info->clustered = cJSON_IsTrue(clustered);
-  if (info->format == PLM_CORPUS_FORMAT_CLUSTERS && !info->clustered) return false;
   if (!take_hash(root, "fingerprint", &info->fingerprint) || !take_splits(root, info) ||
       !take_sources(root, description, no_memory) || !take_files(root, description))
+    return false;
+  (void)take_hash(root, "upgraded_from", &info->upgraded_from); /* not every corpus has it */
+  if (plm_corpus_keeps_clusters(info) && !info->clustered) return false;
+  if (info->format == PLM_CORPUS_FORMAT &&
+      !plm_hash_equal(plm_corpus_fingerprint(info), info->fingerprint))
     return false;
   plm_corpus_info_finish(info);
   return true;
@@ -280,7 +315,22 @@ static plm_status compare_with_print(const struct plm_corpus_description *descri
   return status;
 }
 
-static plm_status parse(const char *bytes, size_t size, const char *path,
+static plm_status check_format(uint64_t format, bool allow_old, const char *path,
+                               struct plm_error *error)
+{
+  const bool old = format == PLM_CORPUS_FORMAT_PLAIN || format == PLM_CORPUS_FORMAT_CLUSTERS;
+  if (format == PLM_CORPUS_FORMAT || (old && allow_old)) return PLM_OK;
+  plm_error_set(error, PLM_UNSUPPORTED, "%s has format %" PRIu64 "; this program reads format %d",
+                path, format, PLM_CORPUS_FORMAT);
+  if (!old) return plm_error_hint(error, "use a newer version of plm-pipeline");
+  const char *slash = strrchr(path, '/');
+  return plm_error_hint(error,
+                        "`plm-pipeline corpus %.*s --upgrade` writes the same corpus in the new "
+                        "format, and runs continue with it",
+                        slash == NULL ? 1 : (int)(slash - path), slash == NULL ? "." : path);
+}
+
+static plm_status parse(const char *bytes, size_t size, const char *path, bool allow_old,
                         struct plm_corpus_description *description, struct plm_error *error)
 {
   cJSON *root = plm_json_bounded(bytes, size, VALUES_LIMIT);
@@ -290,10 +340,8 @@ static plm_status parse(const char *bytes, size_t size, const char *path,
     status = plm_error_set(error, PLM_NO_MEMORY, "no memory for %s", path);
   else if (!cJSON_IsObject(root) || !take_u64(root, "format", &format))
     status = plm_error_set(error, PLM_CORRUPT, "%s is not the description of a corpus", path);
-  else if (format != PLM_CORPUS_FORMAT && format != PLM_CORPUS_FORMAT_CLUSTERS)
-    status = plm_error_set(error, PLM_UNSUPPORTED,
-                           "%s has format %" PRIu64 "; this program reads formats %d and %d", path,
-                           format, PLM_CORPUS_FORMAT, PLM_CORPUS_FORMAT_CLUSTERS);
+  else
+    status = check_format(format, allow_old, path, error);
   if (status == PLM_OK) {
     description->info.format = (uint32_t)format;
     bool no_memory = false;
@@ -308,21 +356,28 @@ static plm_status parse(const char *bytes, size_t size, const char *path,
   return status;
 }
 
-plm_status plm_corpus_description_parse(const char *bytes, size_t size, const char *path,
-                                        struct plm_corpus_description *description,
-                                        struct plm_error *error)
+static plm_status parse_or_nothing(const char *bytes, size_t size, const char *path, bool allow_old,
+                                   struct plm_corpus_description *description,
+                                   struct plm_error *error)
 {
   *description = (struct plm_corpus_description){0};
-  const plm_status status = parse(bytes, size, path, description, error);
+  const plm_status status = parse(bytes, size, path, allow_old, description, error);
   if (status != PLM_OK) plm_corpus_description_deinit(description);
   if (status == PLM_CORRUPT)
     plm_error_hint(error, "copy the corpus again or ingest its sources again");
   return status;
 }
 
-plm_status plm_corpus_description_read(const char *directory,
-                                       struct plm_corpus_description *description,
-                                       struct plm_error *error)
+plm_status plm_corpus_description_parse(const char *bytes, size_t size, const char *path,
+                                        struct plm_corpus_description *description,
+                                        struct plm_error *error)
+{
+  return parse_or_nothing(bytes, size, path, false, description, error);
+}
+
+static plm_status read_description(const char *directory, bool allow_old,
+                                   struct plm_corpus_description *description,
+                                   struct plm_error *error)
 {
   char path[PLM_PATH_SIZE], *bytes;
   size_t size;
@@ -335,9 +390,23 @@ plm_status plm_corpus_description_read(const char *directory,
     return plm_error_hint(error, "make one with plm-pipeline ingest FILE --corpus %s", directory);
   }
   if (status != PLM_OK) return status;
-  status = plm_corpus_description_parse(bytes, size, path, description, error);
+  status = parse_or_nothing(bytes, size, path, allow_old, description, error);
   free(bytes);
   return status;
+}
+
+plm_status plm_corpus_description_read(const char *directory,
+                                       struct plm_corpus_description *description,
+                                       struct plm_error *error)
+{
+  return read_description(directory, false, description, error);
+}
+
+plm_status plm_corpus_description_read_old(const char *directory,
+                                           struct plm_corpus_description *description,
+                                           struct plm_error *error)
+{
+  return read_description(directory, true, description, error);
 }
 
 /* ---- data.mdb's edges ------------------------------------------------------------------------ */

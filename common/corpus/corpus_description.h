@@ -2,8 +2,8 @@
  *
  * It holds the facts of struct plm_corpus_info and the sources that were ingested. About data.mdb
  * it states the size and five XXH3-128 hashes: of its first MiB, its last MiB, the whole file, all
- * `lengths` and all `checks` (train, valid, test, as stored). With clusters, there is a sixth hash
- * of all `clusters`, and each split states how many it has. It ends with the XXH3-128 of its own
+ * `lengths` and all `checks` (train, valid, test, as stored). Each split states the roots of its
+ * documents and clusters, from which the fingerprint follows. It ends with the XXH3-128 of its own
  * text without the 32 digits of that hash. In the name of a source, a byte that is not UTF-8 is
  * written as the four characters \xHH, so that the file is valid JSON. A reader compares the file
  * byte for byte with what plm_corpus_description_print prints from the same facts. */
@@ -30,7 +30,8 @@ struct plm_corpus_source {
 
 struct plm_corpus_files {
   uint64_t size_bytes;
-  struct plm_hash first, last, whole, lengths, checks, clusters;
+  struct plm_hash first, last, whole, lengths, checks;
+  struct plm_hash clusters; /* only in PLM_CORPUS_FORMAT_CLUSTERS */
 };
 
 struct plm_corpus_description {
@@ -47,12 +48,18 @@ void plm_corpus_description_deinit(struct plm_corpus_description *description);
 void plm_corpus_description_print(const struct plm_corpus_description *description, bool files,
                                   struct plm_text *text);
 /* Reads and checks DIRECTORY/corpus.json. On success the caller deinits. PLM_NOT_FOUND: there is no
- * corpus. PLM_CORRUPT. PLM_UNSUPPORTED: another version of the format. */
+ * corpus. PLM_CORRUPT. PLM_UNSUPPORTED: another format, with the command that upgrades an old one.
+ */
 plm_status plm_corpus_description_read(const char *directory,
                                        struct plm_corpus_description *description,
                                        struct plm_error *error);
 
-/* The same for the text of a corpus.json; path is used in messages. */
+/* The same, but formats 1 and 2 are read too. */
+plm_status plm_corpus_description_read_old(const char *directory,
+                                           struct plm_corpus_description *description,
+                                           struct plm_error *error);
+
+/* The same for the text of a corpus.json in PLM_CORPUS_FORMAT; path is used in messages. */
 plm_status plm_corpus_description_parse(const char *bytes, size_t size, const char *path,
                                         struct plm_corpus_description *description,
                                         struct plm_error *error);

@@ -11,6 +11,7 @@
 #include "common/base/status.h"
 #include "common/corpus/corpus.h"
 #include "common/corpus/corpus_description.h"
+#include "common/corpus/translate.h"
 
 #define PLM_CORPUS_META "meta"
 #define PLM_CORPUS_META_KEY "description"
@@ -19,7 +20,9 @@ enum {
   PLM_LENGTHS_BLOCK = 65536,  /* lengths in a record of `lengths` */
   PLM_CHECKS_BLOCK = 8192,    /* groups in a record of `checks` */
   PLM_CLUSTERS_BLOCK = 65536, /* sizes in a record of `clusters` */
-  PLM_CORPUS_DATABASES = 16,  /* 3 x 5 and meta */
+  PLM_DIGESTS_BLOCK = 16384,  /* documents in a record of `digests`, of 64 whole groups */
+  PLM_ROOTS_BLOCK = 8192,     /* groups in a record of `roots` */
+  PLM_CORPUS_DATABASES = 22,  /* 3 x 7 and meta */
 };
 
 enum plm_record_kind {
@@ -27,11 +30,21 @@ enum plm_record_kind {
   PLM_RECORD_LENGTHS,
   PLM_RECORD_NAMES,
   PLM_RECORD_CHECKS,
-  PLM_RECORD_CLUSTERS, /* only in PLM_CORPUS_FORMAT_CLUSTERS */
+  PLM_RECORD_CLUSTERS, /* not in format 1 */
+  PLM_RECORD_DIGESTS,  /* not in formats 1 and 2 */
+  PLM_RECORD_ROOTS,    /* not in formats 1 and 2 */
 };
-enum { PLM_RECORD_KINDS = 5 };
+enum { PLM_RECORD_KINDS = 7 };
 /* The number of kinds that a corpus of this format has: the first ones of the enum. */
 int plm_corpus_record_kinds(uint32_t format);
+
+/* The kinds of records that are tables: `block` entries in a record, in order. The block is 0 for
+ * other kinds. */
+struct plm_corpus_table {
+  size_t entry_bytes;
+  uint32_t block;
+};
+extern const struct plm_corpus_table plm_corpus_tables[PLM_RECORD_KINDS];
 
 /* "train.groups" */
 #define PLM_DATABASE_NAME_SIZE 32
@@ -45,23 +58,23 @@ struct plm_group_check {
   uint64_t group, names;
 };
 
-/* What the fingerprint covers of a split: the number of its documents, and the XXH3-128 of all its
- * groups in order, where each group is the lengths of its documents (u32 little-endian) followed by
- * their residues. The fingerprint is the XXH3-128 of four fields of each split: u32 group size, u64
- * documents, and the digest's low and high u64, all little-endian. With clusters, three more fields
- * follow those of each split: u64 clusters, and the low and high u64 of the XXH3-128 of the sizes
- * of its clusters (u32 little-endian). */
-struct plm_split_digest {
-  uint64_t documents;
-  struct plm_hash digest;
-  uint64_t clusters;
-  struct plm_hash sizes;
-};
-struct plm_hash plm_corpus_fingerprint(uint32_t format,
-                                       const struct plm_split_digest digests[PLM_SPLIT_COUNT]);
+/* The fingerprint that follows from the counts and roots of the splits. */
+struct plm_hash plm_corpus_fingerprint(const struct plm_corpus_info *info);
+/* The hashes of the sequences of a group of 1 to 256 documents, whose residues lie one after
+ * another. */
+void plm_corpus_hash_sequences(const struct plm_translator *translator, const uint32_t *lengths,
+                               uint32_t documents, const uint8_t *residues,
+                               struct plm_proof_digest digests[PLM_GROUP_DOCUMENTS]);
+/* Adds `count` sizes of clusters to a tree with sums. They follow a multiple of 256 sizes, and only
+ * the last call may add a number that is none. */
+void plm_corpus_add_clusters(struct plm_proof_builder *builder, const uint32_t *sizes,
+                             uint64_t count);
+/* Copies the root of a tree's builder; zeros if nothing was added. False: a sum does not fit into
+ * 64 bits. */
+bool plm_corpus_root(struct plm_proof_builder *builder, uint8_t root[PLM_PROOF_HASH_BYTES]);
 
 /* For the writer, which has just hashed data.mdb: opens what it wrote, reads every record, and
- * compares lengths and fingerprint with info. progress may be NULL. */
+ * compares statistics and hashes with those of info. progress may be NULL. */
 plm_status plm_corpus_verify_written(const char *directory, const struct plm_corpus_info *info,
                                      void (*progress)(void *context, uint64_t done, uint64_t total),
                                      void *context, struct plm_error *error);

@@ -17,6 +17,7 @@ struct plm_corpus {
   uint32_t *lengths[PLM_SPLIT_COUNT];
   struct plm_group_check *checks[PLM_SPLIT_COUNT];
   uint32_t *clusters[PLM_SPLIT_COUNT]; /* sizes; NULL if the corpus does not keep its clusters */
+  uint8_t (*roots[PLM_SPLIT_COUNT])[PLM_PROOF_HASH_BYTES]; /* of each group; NULL in old formats */
   size_t largest_group_bytes;
   pthread_mutex_t prefetch_lock;
   MDB_txn *prefetch_transaction;
@@ -37,6 +38,9 @@ plm_status plm_corpus_lmdb_error(int code, const char *path, const char *what,
 plm_status plm_corpus_record(const struct plm_corpus *corpus, MDB_txn *transaction,
                              enum plm_split split, enum plm_record_kind kind, uint64_t index,
                              MDB_val *value, struct plm_error *error);
+
+/* Reads and checks all tables that planning and reading need; corpus_tables.c. */
+plm_status plm_corpus_load_tables(struct plm_corpus *corpus, struct plm_error *error);
 
 /* Fills error with PLM_CORRUPT and the record's name. */
 plm_status plm_corpus_record_error(const struct plm_corpus *corpus, enum plm_split split,

@@ -129,151 +129,6 @@ static int open_environment(struct plm_corpus *corpus)
   return code;
 }
 
-/* Reads all records of `lengths`, `checks` or `clusters` of a split: `count` entries, `block` of
- * them in each record. */
-static plm_status read_table(const struct plm_corpus *corpus, enum plm_split split,
-                             enum plm_record_kind kind, size_t entry_bytes, uint64_t block,
-                             uint64_t count, uint8_t *out, struct plm_error *error)
-{
-  plm_status status = PLM_OK;
-  for (uint64_t begin = 0; status == PLM_OK && begin < count; begin += block) {
-    const uint64_t entries = count - begin < block ? count - begin : block;
-    MDB_val value;
-    plm_corpus_guard_enter(corpus->data_path);
-    status = plm_corpus_record(corpus, corpus->prefetch_transaction, split, kind, begin / block,
-                               &value, error);
-    if (status == PLM_OK && value.mv_size != entries * entry_bytes)
-      status =
-          plm_corpus_record_error(corpus, split, kind, begin / block, "has a wrong size", error);
-    if (status == PLM_OK) memcpy(out + begin * entry_bytes, value.mv_data, value.mv_size);
-    plm_corpus_guard_leave();
-  }
-  return status;
-}
-
-/* Reads the sizes of the clusters of a split. They must add up to its documents. */
-static plm_status read_clusters(struct plm_corpus *corpus, enum plm_split s,
-                                struct plm_hasher *hasher, struct plm_error *error)
-{
-  const struct plm_corpus_split *split = &corpus->description.info.splits[s];
-  uint64_t total = 0;
-  bool empty = false;
-  if (split->clusters > split->documents)
-    return plm_error_set(error, PLM_CORRUPT, "%s: %s has more clusters than documents",
-                         corpus->data_path, plm_split_name(s));
-  corpus->clusters[s] = calloc(split->clusters + 1, sizeof *corpus->clusters[s]);
-  if (corpus->clusters[s] == NULL)
-    return plm_error_set(error, PLM_NO_MEMORY, "out of memory for the clusters of %s",
-                         corpus->directory);
-  PLM_TRY(read_table(corpus, s, PLM_RECORD_CLUSTERS, sizeof(uint32_t), PLM_CLUSTERS_BLOCK,
-                     split->clusters, (uint8_t *)corpus->clusters[s], error));
-  for (uint64_t c = 0; c < split->clusters; c++) {
-    total += corpus->clusters[s][c];
-    empty = empty || corpus->clusters[s][c] == 0;
-  }
-  plm_hasher_update(hasher, corpus->clusters[s], split->clusters * sizeof(uint32_t));
-  if (empty || total != split->documents)
-    return plm_error_set(error, PLM_CORRUPT,
-                         "%s: the sizes of the clusters of %s do not add up to its documents",
-                         corpus->data_path, plm_split_name(s));
-  return PLM_OK;
-}
-
-/* Reads the sizes of all clusters, if the corpus keeps them, and compares their hash. */
-static plm_status load_clusters(struct plm_corpus *corpus, struct plm_error *error)
-{
-  if (corpus->description.info.format != PLM_CORPUS_FORMAT_CLUSTERS) return PLM_OK;
-  struct plm_hasher *hasher = plm_hasher_open();
-  plm_status status =
-      hasher == NULL ? plm_error_set(error, PLM_NO_MEMORY, "out of memory") : PLM_OK;
-  for (int s = 0; status == PLM_OK && s < PLM_SPLIT_COUNT; s++)
-    status = read_clusters(corpus, (enum plm_split)s, hasher, error);
-  if (status == PLM_OK &&
-      !plm_hash_equal(plm_hasher_digest(hasher), corpus->description.files.clusters))
-    status = plm_error_set(error, PLM_CORRUPT, "%s: `clusters` is not what ingest wrote",
-                           corpus->data_path);
-  if (status == PLM_CORRUPT)
-    plm_error_hint(error, "copy the corpus again or ingest its sources again");
-  plm_hasher_close(hasher);
-  return status;
-}
-
-static plm_status read_tables(struct plm_corpus *corpus, struct plm_hasher *lengths_hasher,
-                              struct plm_hasher *checks_hasher, struct plm_error *error)
-{
-  for (int s = 0; s < PLM_SPLIT_COUNT; s++) {
-    const uint64_t documents = corpus->description.info.splits[s].documents;
-    const uint64_t groups = plm_corpus_group_count(documents);
-    /* Each group has a record, so an impossible number of documents is found before memory is
-     * allocated for it. */
-    if (groups > corpus->description.files.size_bytes)
-      return plm_error_set(error, PLM_CORRUPT, "%s is too small for its %llu documents",
-                           corpus->data_path, (unsigned long long)documents);
-    corpus->lengths[s] = calloc(documents + 1, sizeof *corpus->lengths[s]);
-    corpus->checks[s] = calloc(groups + 1, sizeof *corpus->checks[s]);
-    if (corpus->lengths[s] == NULL || corpus->checks[s] == NULL)
-      return plm_error_set(error, PLM_NO_MEMORY, "out of memory for the lengths of %s",
-                           corpus->directory);
-    PLM_TRY(read_table(corpus, (enum plm_split)s, PLM_RECORD_LENGTHS, sizeof(uint32_t),
-                       PLM_LENGTHS_BLOCK, documents, (uint8_t *)corpus->lengths[s], error));
-    PLM_TRY(read_table(corpus, (enum plm_split)s, PLM_RECORD_CHECKS, sizeof(struct plm_group_check),
-                       PLM_CHECKS_BLOCK, groups, (uint8_t *)corpus->checks[s], error));
-    plm_hasher_update(lengths_hasher, corpus->lengths[s], documents * sizeof(uint32_t));
-    plm_hasher_update(checks_hasher, corpus->checks[s], groups * sizeof(struct plm_group_check));
-  }
-  return PLM_OK;
-}
-
-/* Reads `lengths` and `checks` and compares their hashes. After this, any other wrong record is
- * found by its check. */
-static plm_status load_tables(struct plm_corpus *corpus, struct plm_error *error)
-{
-  struct plm_hasher *lengths = plm_hasher_open(), *checks = plm_hasher_open();
-  plm_status status = PLM_OK;
-  if (lengths == NULL || checks == NULL)
-    status = plm_error_set(error, PLM_NO_MEMORY, "out of memory");
-  else
-    status = read_tables(corpus, lengths, checks, error);
-  if (status == PLM_OK) {
-    const struct plm_corpus_files *files = &corpus->description.files;
-    const bool same = plm_hash_equal(plm_hasher_digest(lengths), files->lengths);
-    if (!same || !plm_hash_equal(plm_hasher_digest(checks), files->checks)) {
-      status = plm_error_set(error, PLM_CORRUPT, "%s: `%s` is not what ingest wrote",
-                             corpus->data_path, same ? "checks" : "lengths");
-      plm_error_hint(error, "copy the corpus again or ingest its sources again");
-    }
-  }
-  plm_hasher_close(lengths);
-  plm_hasher_close(checks);
-  return status;
-}
-
-/* Compares the sums of the lengths with the description, and finds the largest group, for which
- * cursors allocate memory. */
-static plm_status check_lengths(struct plm_corpus *corpus, struct plm_error *error)
-{
-  for (int s = 0; s < PLM_SPLIT_COUNT; s++) {
-    const struct plm_corpus_split *split = &corpus->description.info.splits[s];
-    uint64_t total = 0, group = 0;
-    for (uint64_t d = 0; d < split->documents; d++) {
-      if (d % PLM_GROUP_DOCUMENTS == 0) group = 0;
-      const uint32_t length = corpus->lengths[s][d];
-      if (length == 0 || length > PLM_DOCUMENT_LIMIT)
-        return plm_error_set(error, PLM_CORRUPT, "%s: document %llu of %s has length %u",
-                             corpus->data_path, (unsigned long long)d,
-                             plm_split_name((enum plm_split)s), length);
-      total += length;
-      group += length;
-      if (group > corpus->largest_group_bytes) corpus->largest_group_bytes = group;
-    }
-    if (total != split->residues)
-      return plm_error_set(error, PLM_CORRUPT,
-                           "%s: the lengths of %s do not add up to its residues", corpus->data_path,
-                           plm_split_name((enum plm_split)s));
-  }
-  return PLM_OK;
-}
-
 /* The record in `meta` repeats corpus.json, so it shows whether the two files belong together. */
 static plm_status check_meta(const struct plm_corpus *corpus, struct plm_error *error)
 {
@@ -307,10 +162,11 @@ static plm_status resolve_directory(const char *directory, const struct plm_corp
   return PLM_OK;
 }
 
-static plm_status open_checked(struct plm_corpus *corpus, struct plm_error *error)
+static plm_status open_checked(struct plm_corpus *corpus, bool allow_old, struct plm_error *error)
 {
   PLM_TRY(plm_path_join(corpus->data_path, corpus->directory, PLM_CORPUS_DATA, error));
-  PLM_TRY(plm_corpus_description_read(corpus->directory, &corpus->description, error));
+  PLM_TRY((allow_old ? plm_corpus_description_read_old : plm_corpus_description_read)(
+      corpus->directory, &corpus->description, error));
   PLM_TRY(plm_corpus_check_edges(corpus->data_path, &corpus->description.files, error));
   plm_corpus_guard_install();
   plm_corpus_guard_enter(corpus->data_path);
@@ -318,9 +174,7 @@ static plm_status open_checked(struct plm_corpus *corpus, struct plm_error *erro
   plm_corpus_guard_leave();
   if (code != 0) return plm_corpus_lmdb_error(code, corpus->data_path, "cannot open", error);
   PLM_TRY(check_meta(corpus, error));
-  PLM_TRY(load_tables(corpus, error));
-  PLM_TRY(load_clusters(corpus, error));
-  return check_lengths(corpus, error);
+  return plm_corpus_load_tables(corpus, error);
 }
 
 plm_status plm_corpus_open(const char *directory, const struct plm_corpus_options *options,
@@ -333,7 +187,7 @@ plm_status plm_corpus_open(const char *directory, const struct plm_corpus_option
   opened->cache_lock = -1;
   plm_status status =
       resolve_directory(directory, options, opened->directory, &opened->cache_lock, error);
-  if (status == PLM_OK) status = open_checked(opened, error);
+  if (status == PLM_OK) status = open_checked(opened, options != NULL && options->allow_old, error);
   if (status != PLM_OK) {
     plm_corpus_close(opened);
     return status;
@@ -351,6 +205,7 @@ void plm_corpus_close(struct plm_corpus *corpus)
     free(corpus->lengths[s]);
     free(corpus->checks[s]);
     free(corpus->clusters[s]);
+    free(corpus->roots[s]);
   }
   plm_corpus_description_deinit(&corpus->description);
   pthread_mutex_destroy(&corpus->prefetch_lock);

@@ -1,5 +1,5 @@
-/* Statistics of a corpus (lengths, composition, entropy), its fingerprint, and the names of splits,
- * databases and keys. */
+/* Statistics of a corpus (lengths, composition, entropy), and the names of splits, databases and
+ * keys. */
 #include <endian.h>
 #include <math.h>
 #include <stdio.h>
@@ -13,8 +13,8 @@
 #include "common/corpus/tokenizer.h"
 
 const char *const plm_split_names[] = {"train", "valid", "test", NULL};
-static const char *const record_names[PLM_RECORD_KINDS] = {"groups", "lengths", "names", "checks",
-                                                           "clusters"};
+static const char *const record_names[PLM_RECORD_KINDS] = {"groups",   "lengths", "names", "checks",
+                                                           "clusters", "digests", "roots"};
 
 const char *plm_split_name(enum plm_split split)
 {
@@ -47,27 +47,8 @@ void plm_corpus_key(uint64_t index, uint8_t key[8])
 
 int plm_corpus_record_kinds(uint32_t format)
 {
-  return format == PLM_CORPUS_FORMAT_CLUSTERS ? PLM_RECORD_KINDS : PLM_RECORD_CLUSTERS;
-}
-
-struct plm_hash plm_corpus_fingerprint(uint32_t format,
-                                       const struct plm_split_digest digests[PLM_SPLIT_COUNT])
-{
-  uint8_t bytes[PLM_SPLIT_COUNT * 52], *next = bytes;
-  for (int s = 0; s < PLM_SPLIT_COUNT; s++) {
-    const uint32_t group = htole32(PLM_GROUP_DOCUMENTS);
-    const uint64_t words[3] = {htole64(digests[s].documents), htole64(digests[s].digest.low),
-                               htole64(digests[s].digest.high)};
-    memcpy(next, &group, sizeof group);
-    memcpy(next + sizeof group, words, sizeof words);
-    next += sizeof group + sizeof words;
-    if (format != PLM_CORPUS_FORMAT_CLUSTERS) continue;
-    const uint64_t clusters[3] = {htole64(digests[s].clusters), htole64(digests[s].sizes.low),
-                                  htole64(digests[s].sizes.high)};
-    memcpy(next, clusters, sizeof clusters);
-    next += sizeof clusters;
-  }
-  return plm_hash_bytes(bytes, (size_t)(next - bytes));
+  if (format == PLM_CORPUS_FORMAT) return PLM_RECORD_KINDS;
+  return format == PLM_CORPUS_FORMAT_CLUSTERS ? PLM_RECORD_DIGESTS : PLM_RECORD_CLUSTERS;
 }
 
 void plm_corpus_count_length(struct plm_corpus_split *split, uint64_t length)

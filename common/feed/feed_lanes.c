@@ -81,7 +81,7 @@ static struct feed_state *lane_of_hello(struct plm_feed *feed, const struct plm_
   if (plm_hello_decode(zmq_msg_data((zmq_msg_t *)&message->payload),
                        zmq_msg_size(&message->payload), &hello, &error) == PLM_OK)
     for (uint32_t k = 0; k < feed->lane_count; k++)
-      if (plm_hash_equal(feed->lanes[k].fingerprint, hello.fingerprint)) return &feed->lanes[k];
+      if (plm_hello_is(&hello, feed->lanes[k].fingerprint)) return &feed->lanes[k];
   return &feed->lanes[0]; /* refuses it */
 }
 

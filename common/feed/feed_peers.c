@@ -108,7 +108,7 @@ static bool is_of_others(const struct feed_state *feed, const struct plm_hello *
 {
   return feed->one_of_several && feed->fingerprint_known &&
          hello->protocol_least <= PLM_WIRE_VERSION && hello->protocol_most >= PLM_WIRE_VERSION &&
-         !plm_hash_equal(hello->fingerprint, feed->fingerprint);
+         !plm_hello_is(hello, feed->fingerprint);
 }
 
 /* Tells a packer that this consumer needs none of its chunks. */
@@ -156,7 +156,7 @@ static void objection(const struct feed_state *feed, const struct plm_hello *hel
     snprintf(why, 256,
              "data.sampling is clusters, but the packer's corpus keeps no clusters; "
              "ingest its sources again with --clusters");
-  } else if (feed->fingerprint_known && !plm_hash_equal(hello->fingerprint, feed->fingerprint)) {
+  } else if (feed->fingerprint_known && !plm_hello_is(hello, feed->fingerprint)) {
     plm_hash_to_hex(hello->fingerprint, theirs);
     snprintf(why, 256, "another corpus than the run's: its fingerprint is %s", theirs);
   } else if (packer_banned(feed, hello->packer_id)) {

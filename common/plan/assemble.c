@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "common/plan/translate.h"
+#include "common/corpus/translate.h"
 
 size_t plm_assemble_bytes(const struct plm_plan *plan, const struct plm_window *window)
 {

@@ -109,7 +109,7 @@ plm_status plm_plan_check_corpus(const struct plm_plan_parameters *parameters,
                                  const struct plm_corpus_info *info, const char *path,
                                  struct plm_error *error)
 {
-  if (parameters->sampling == PLM_SAMPLING_DOCUMENTS || info->format == PLM_CORPUS_FORMAT_CLUSTERS)
+  if (parameters->sampling == PLM_SAMPLING_DOCUMENTS || plm_corpus_keeps_clusters(info))
     return PLM_OK;
   return no_clusters(path, error);
 }

@@ -182,6 +182,13 @@ plm_status plm_header_decode(const void *bytes, size_t size, struct plm_header *
 
 /* ---- HELLO -------------------------------------------------------------------------------- */
 
+bool plm_hello_is(const struct plm_hello *hello, struct plm_hash fingerprint)
+{
+  static const struct plm_hash none;
+  return !plm_hash_equal(fingerprint, none) && (plm_hash_equal(hello->fingerprint, fingerprint) ||
+                                                plm_hash_equal(hello->upgraded_from, fingerprint));
+}
+
 size_t plm_hello_encode(const struct plm_hello *hello, uint8_t *bytes)
 {
   struct writer out = {bytes, 0};
@@ -193,6 +200,7 @@ size_t plm_hello_encode(const struct plm_hello *hello, uint8_t *bytes)
   put(&out, hello->tokenizer, 1);
   put(&out, (uint64_t)hello->clustered + hello->keeps_clusters, 1);
   put_hash(&out, hello->fingerprint);
+  put_hash(&out, hello->upgraded_from);
   for (int split = 0; split < PLM_SPLIT_COUNT; split++) {
     put(&out, hello->documents[split], 8);
     unsigned entries = 0;
@@ -223,6 +231,7 @@ plm_status plm_hello_decode(const void *bytes, size_t size, struct plm_hello *he
   hello->clustered = clusters != 0;
   hello->keeps_clusters = clusters == 2;
   hello->fingerprint = get_hash(&in);
+  hello->upgraded_from = get_hash(&in);
   for (int split = 0; split < PLM_SPLIT_COUNT; split++) {
     hello->documents[split] = get(&in, 8);
     if (hello->documents[split] > UINT64_C(1) << 48) in.bad = true;

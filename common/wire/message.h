@@ -30,7 +30,7 @@
 #include "common/plan/plan.h"
 
 enum {
-  PLM_WIRE_VERSION = 1, /* of the protocol; HELLO states the versions that a packer speaks */
+  PLM_WIRE_VERSION = 2, /* of the protocol; HELLO states the versions that a packer speaks */
   PLM_HEADER_BYTES = 136,
   PLM_WIRE_PEERS = 8,      /* other consumers named in WELCOME */
   PLM_WIRE_SIZES = 4096,   /* windows in one SIZES */
@@ -101,9 +101,13 @@ struct plm_hello {
   bool clustered;
   bool keeps_clusters; /* only if clustered */
   struct plm_hash fingerprint;
+  struct plm_hash upgraded_from; /* the fingerprint in an older format, or zero */
   uint64_t documents[PLM_SPLIT_COUNT];
   uint64_t composition[PLM_SPLIT_COUNT][512];
 };
+/* Whether the packer's corpus is the one with this fingerprint, which may be one from before an
+ * upgrade. */
+bool plm_hello_is(const struct plm_hello *hello, struct plm_hash fingerprint);
 
 struct plm_welcome {
   struct plm_plan_parameters plan;

@@ -8,10 +8,13 @@
 #include "common/run/stop.h"
 #include "stages/commands/command.h"
 #include "stages/commands/corpus_against.h"
+#include "stages/ingest/corpus_upgrade.h"
 #include "stages/views/corpus_summary.h"
 
 static const struct plm_option options[] = {
     {0, "verify", NULL, "read the whole corpus and check every byte"},
+    {0, "upgrade", NULL,
+     "write a corpus of an older version again, in place, in the format that this version reads"},
     {0, "fasta", NULL, "write the sequences to stdout, in their order"},
     {0, "split", "NAME", "with --fasta and --against (default train): train, valid or test"},
     {0, "against", "DIR",
@@ -37,6 +40,19 @@ static plm_status verify(const char *directory, struct plm_error *error)
   const plm_status status = plm_corpus_verify(directory, show_progress, &progress, error);
   plm_progress_clear(&progress);
   return status;
+}
+
+static plm_status upgrade(const char *directory, struct plm_error *error)
+{
+  struct plm_corpus_info info;
+  bool upgraded;
+  PLM_TRY(plm_corpus_upgrade(directory, &info, &upgraded, error));
+  if (upgraded)
+    plm_info("%s: written again in format %d; every document was checked", directory,
+             PLM_CORPUS_FORMAT);
+  else
+    plm_info("%s: has format %d already", directory, PLM_CORPUS_FORMAT);
+  return PLM_OK;
 }
 
 static plm_status write_split(struct plm_corpus *corpus, struct plm_corpus_cursor *cursor,
@@ -128,6 +144,13 @@ static plm_status run(const struct plm_command_context *context, struct plm_erro
   if (against && fasta)
     return plm_error_set(error, PLM_USAGE, "--against cannot be combined with --fasta");
   const char *directory = arguments->positionals[0];
+  if (plm_arguments_has(arguments, "upgrade")) {
+    if (fasta || against || reading.cache_dir != NULL)
+      return plm_error_set(error, PLM_USAGE,
+                           "--upgrade cannot be combined with --fasta, --against "
+                           "or --cache");
+    PLM_TRY(upgrade(directory, error));
+  }
   if (plm_arguments_has(arguments, "verify")) {
     PLM_TRY(verify(directory, error));
     plm_info("%s: intact; every byte was checked", directory);
@@ -143,12 +166,17 @@ const struct plm_command plm_command_corpus = {
     .operands = "DIR",
     .summary = "show what a corpus holds; --verify checks every byte, --fasta writes it back, "
                "--against finds duplicates",
-    .details = "Prints the documents and residues of each split, the lengths, the composition and "
-               "its entropy, and the fingerprint, which identifies the documents and their order. "
-               "--verify exits with 1 if a single bit differs from what ingest wrote.\n\n"
-               "--against compares a split with a held-out one, of another corpus or of the same: "
-               "it counts the exact duplicates, and the near-duplicates by shared words of five "
-               "residues, and names the most similar pairs.",
+    .details =
+        "Prints the documents and residues of each split, the lengths, the composition and "
+        "its entropy, and the fingerprint, which identifies the documents and their order. "
+        "--verify exits with 1 if a single bit differs from what ingest wrote.\n\n"
+        "--upgrade is for a corpus that an older version wrote. It verifies the corpus, "
+        "writes it again beside DIR and then exchanges the two, so it needs twice the size "
+        "on the disk. Documents, their order and clusters stay the same, and runs that began "
+        "with the old corpus continue with the new one.\n\n"
+        "--against compares a split with a held-out one, of another corpus or of the same: "
+        "it counts the exact duplicates, and the near-duplicates by shared words of five "
+        "residues, and names the most similar pairs.",
     .options = options,
     .run = run,
 };

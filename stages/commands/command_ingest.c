@@ -130,7 +130,7 @@ static void narrate(const struct plm_ingest_result *result, const char *director
     plm_info("%s: %s documents, %s residues", plm_split_name((enum plm_split)s),
              plm_format_count(split->documents, count),
              plm_format_count(split->residues, residues));
-    if (result->info.format == PLM_CORPUS_FORMAT_CLUSTERS)
+    if (plm_corpus_keeps_clusters(&result->info))
       plm_info("%s: %s clusters", plm_split_name((enum plm_split)s),
                plm_format_count(split->clusters, count));
   }

@@ -60,15 +60,15 @@ static plm_status gather_training(struct plm_card_facts *facts, struct plm_error
 /* If the corpus has moved or been replaced, the card gives only its fingerprint. */
 static void gather_corpus(struct plm_card_facts *facts)
 {
-  char hex[PLM_HASH_HEX_SIZE];
+  struct plm_hash trained_on;
   struct plm_error why = {0};
   if (!facts->trained || facts->config.corpus == NULL) return;
   if (plm_corpus_description_read(facts->config.corpus, &facts->corpus, &why) != PLM_OK) {
     plm_info("the model card says little about the corpus: %s", why.what);
     return;
   }
-  plm_hash_to_hex(facts->corpus.info.fingerprint, hex);
-  facts->corpus_known = strcmp(hex, facts->fingerprint) == 0;
+  facts->corpus_known = plm_hash_from_hex(facts->fingerprint, &trained_on, NULL) == PLM_OK &&
+                        plm_corpus_is(&facts->corpus.info, trained_on);
   if (facts->corpus_known) return;
   plm_info("the model card says little about the corpus: %s has changed since",
            facts->config.corpus);

@@ -26,7 +26,6 @@ struct plm_corpus_store {
   char path[PLM_PATH_SIZE];
   MDB_env *environment;
   MDB_txn *transaction; /* NULL between transactions */
-  int kinds;            /* number of databases of each split */
   MDB_dbi databases[PLM_SPLIT_COUNT][PLM_RECORD_KINDS], meta;
   size_t map_bytes, pending_bytes, limit_bytes;
 };
@@ -76,7 +75,7 @@ static int open_databases(struct plm_corpus_store *store)
   int code = mdb_txn_begin(store->environment, NULL, 0, &store->transaction);
   if (code == 0) code = mdb_dbi_open(store->transaction, PLM_CORPUS_META, MDB_CREATE, &store->meta);
   for (int s = 0; code == 0 && s < PLM_SPLIT_COUNT; s++) {
-    for (int kind = 0; code == 0 && kind < store->kinds; kind++) {
+    for (int kind = 0; code == 0 && kind < PLM_RECORD_KINDS; kind++) {
       char name[PLM_DATABASE_NAME_SIZE];
       plm_corpus_database_name((enum plm_split)s, (enum plm_record_kind)kind, name);
       code = mdb_dbi_open(store->transaction, name, MDB_CREATE, &store->databases[s][kind]);
@@ -85,15 +84,14 @@ static int open_databases(struct plm_corpus_store *store)
   return code;
 }
 
-plm_status plm_corpus_store_open(const char *directory, uint32_t format,
-                                 struct plm_corpus_store **store, struct plm_error *error)
+plm_status plm_corpus_store_open(const char *directory, struct plm_corpus_store **store,
+                                 struct plm_error *error)
 {
   *store = NULL;
   struct plm_corpus_store *opened = calloc(1, sizeof *opened);
   if (opened == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   snprintf(opened->path, sizeof opened->path, "%s", directory);
   opened->map_bytes = map_start_bytes;
-  opened->kinds = plm_corpus_record_kinds(format);
   int code = mdb_env_create(&opened->environment);
   if (code == 0) code = mdb_env_set_maxdbs(opened->environment, PLM_CORPUS_DATABASES);
   if (code == 0) code = mdb_env_set_mapsize(opened->environment, opened->map_bytes);

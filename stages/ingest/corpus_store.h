@@ -12,16 +12,16 @@
 
 struct plm_corpus_store;
 
-/* Makes an environment with the databases of this format in an existing empty folder. */
-plm_status plm_corpus_store_open(const char *directory, uint32_t format,
-                                 struct plm_corpus_store **store, struct plm_error *error);
+/* Makes an environment with the databases of a corpus in an existing empty folder. */
+plm_status plm_corpus_store_open(const char *directory, struct plm_corpus_store **store,
+                                 struct plm_error *error);
 /* The indices of each (split, kind) must ascend. */
 plm_status plm_corpus_store_put(struct plm_corpus_store *store, enum plm_split split,
                                 enum plm_record_kind kind, uint64_t index, const void *bytes,
                                 size_t size, struct plm_error *error);
 plm_status plm_corpus_store_put_meta(struct plm_corpus_store *store, const void *bytes, size_t size,
                                      struct plm_error *error);
-/* Commits, then hashes all records of one kind (`lengths`, `checks` or `clusters`) in order. */
+/* Commits, then hashes all records of one kind (`lengths` or `checks`) in order. */
 plm_status plm_corpus_store_hash(struct plm_corpus_store *store, enum plm_record_kind kind,
                                  struct plm_hash *hash, struct plm_error *error);
 /* Commits, writes a compacted copy to path and fsyncs it. hash receives the hash of the bytes as

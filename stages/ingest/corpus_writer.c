@@ -16,7 +16,7 @@
 #include "stages/ingest/corpus_store.h"
 #include "stages/ingest/group_compressor.h"
 
-/* A table of `lengths`, `checks` or `clusters` that is written block by block. */
+/* A table that is written block by block. */
 struct block {
   void *data;
   uint64_t records; /* written so far */
@@ -24,17 +24,18 @@ struct block {
 };
 
 struct split_writer {
-  struct plm_group_job open; /* the group that is being filled */
-  uint64_t groups;           /* written so far */
-  struct block lengths, checks, clusters;
-  uint64_t cluster_documents; /* in the open cluster */
-  struct plm_hasher *hasher, *sizes_hasher;
+  struct plm_group_job open;             /* the group that is being filled */
+  uint64_t groups;                       /* written so far */
+  struct block blocks[PLM_RECORD_KINDS]; /* of the kinds that are tables */
+  uint64_t cluster_documents;            /* in the open cluster */
+  struct plm_proof_builder documents, clusters;
 };
 
 struct plm_corpus_writer {
   char directory[PLM_PATH_SIZE], temporary[PLM_PATH_SIZE];
   int temporary_lock; /* descriptor of the temporary folder, which is locked through it; or -1 */
   bool force, finished;
+  bool keeps_clusters;
   struct plm_corpus_description description;
   struct split_writer splits[PLM_SPLIT_COUNT];
   struct plm_group_compressor *compressor;
@@ -89,7 +90,7 @@ static plm_status make_folders(struct plm_corpus_writer *writer, const char *dir
   PLM_TRY(plm_path_join(build, writer->temporary, "build", error));
   PLM_TRY(plm_directory_make(build, error));
   writer->temporary_lock = plm_leftovers_lock(writer->temporary);
-  return plm_corpus_store_open(build, writer->description.info.format, &writer->store, error);
+  return plm_corpus_store_open(build, &writer->store, error);
 }
 
 /* ---- opening and closing --------------------------------------------------------------------- */
@@ -99,14 +100,15 @@ static plm_status prepare_splits(struct plm_corpus_writer *writer, struct plm_er
   for (int s = 0; s < PLM_SPLIT_COUNT; s++) {
     struct split_writer *split = &writer->splits[s];
     split->open.split = (enum plm_split)s;
-    split->lengths.data = malloc(PLM_LENGTHS_BLOCK * sizeof(uint32_t));
-    split->checks.data = malloc(PLM_CHECKS_BLOCK * sizeof(struct plm_group_check));
-    split->clusters.data = malloc(PLM_CLUSTERS_BLOCK * sizeof(uint32_t));
-    split->hasher = plm_hasher_open();
-    split->sizes_hasher = plm_hasher_open();
-    if (split->lengths.data == NULL || split->checks.data == NULL || split->clusters.data == NULL ||
-        split->hasher == NULL || split->sizes_hasher == NULL)
-      return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+    plm_proof_begin(&split->documents, PLM_PROOF_PLAIN);
+    plm_proof_begin(&split->clusters, PLM_PROOF_SUMS);
+    for (int kind = 0; kind < PLM_RECORD_KINDS; kind++) {
+      const struct plm_corpus_table *table = &plm_corpus_tables[kind];
+      if (table->block == 0) continue;
+      split->blocks[kind].data = malloc(table->block * table->entry_bytes);
+      if (split->blocks[kind].data == NULL)
+        return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+    }
   }
   return PLM_OK;
 }
@@ -119,10 +121,14 @@ plm_status plm_corpus_writer_open(const struct plm_corpus_writer_options *option
   if (opened == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   opened->temporary_lock = -1;
   opened->force = options->force;
-  opened->description.info.format =
-      options->clustered ? PLM_CORPUS_FORMAT_CLUSTERS : PLM_CORPUS_FORMAT;
+  opened->description.info.format = PLM_CORPUS_FORMAT;
   opened->description.info.tokenizer = options->tokenizer;
   opened->description.info.clustered = options->clustered;
+  opened->keeps_clusters = options->clustered;
+  if (options->replaced != NULL) {
+    opened->description.info.clustered = options->replaced->clustered;
+    opened->description.info.upgraded_from = options->replaced->fingerprint;
+  }
   const unsigned threads = options->threads != 0 ? options->threads : plm_usable_cores();
   plm_status status = prepare_splits(opened, error);
   if (status == PLM_OK)
@@ -149,11 +155,7 @@ void plm_corpus_writer_close(struct plm_corpus_writer *writer)
   plm_corpus_store_close(writer->store);
   for (int s = 0; s < PLM_SPLIT_COUNT; s++) {
     plm_group_job_deinit(&writer->splits[s].open);
-    free(writer->splits[s].lengths.data);
-    free(writer->splits[s].checks.data);
-    free(writer->splits[s].clusters.data);
-    plm_hasher_close(writer->splits[s].hasher);
-    plm_hasher_close(writer->splits[s].sizes_hasher);
+    for (int kind = 0; kind < PLM_RECORD_KINDS; kind++) free(writer->splits[s].blocks[kind].data);
   }
   if (!writer->finished && writer->temporary[0] != '\0') {
     struct plm_error error = {0};
@@ -166,37 +168,30 @@ void plm_corpus_writer_close(struct plm_corpus_writer *writer)
 
 /* ---- documents ------------------------------------------------------------------------------- */
 
-static plm_status flush_block(struct plm_corpus_writer *writer, enum plm_split split,
-                              enum plm_record_kind kind, size_t entry_bytes, struct block *block,
-                              struct plm_error *error)
+/* Writes what is open of a table. */
+static plm_status flush(struct plm_corpus_writer *writer, enum plm_split s,
+                        enum plm_record_kind kind, struct plm_error *error)
 {
+  struct split_writer *split = &writer->splits[s];
+  struct block *block = &split->blocks[kind];
   if (block->entries == 0) return PLM_OK;
-  PLM_TRY(plm_corpus_store_put(writer->store, split, kind, block->records, block->data,
-                               block->entries * entry_bytes, error));
+  if (kind == PLM_RECORD_CLUSTERS)
+    plm_corpus_add_clusters(&split->clusters, block->data, block->entries);
+  PLM_TRY(plm_corpus_store_put(writer->store, s, kind, block->records, block->data,
+                               block->entries * plm_corpus_tables[kind].entry_bytes, error));
   block->records++;
   block->entries = 0;
   return PLM_OK;
 }
 
-static plm_status flush_lengths(struct plm_corpus_writer *writer, enum plm_split split,
-                                struct plm_error *error)
+/* Adds an entry to a table. */
+static plm_status append(struct plm_corpus_writer *writer, enum plm_split s,
+                         enum plm_record_kind kind, const void *entry, struct plm_error *error)
 {
-  return flush_block(writer, split, PLM_RECORD_LENGTHS, sizeof(uint32_t),
-                     &writer->splits[split].lengths, error);
-}
-
-static plm_status flush_checks(struct plm_corpus_writer *writer, enum plm_split split,
-                               struct plm_error *error)
-{
-  return flush_block(writer, split, PLM_RECORD_CHECKS, sizeof(struct plm_group_check),
-                     &writer->splits[split].checks, error);
-}
-
-static plm_status flush_clusters(struct plm_corpus_writer *writer, enum plm_split split,
-                                 struct plm_error *error)
-{
-  return flush_block(writer, split, PLM_RECORD_CLUSTERS, sizeof(uint32_t),
-                     &writer->splits[split].clusters, error);
+  const struct plm_corpus_table *table = &plm_corpus_tables[kind];
+  struct block *block = &writer->splits[s].blocks[kind];
+  memcpy((uint8_t *)block->data + block->entries * table->entry_bytes, entry, table->entry_bytes);
+  return ++block->entries == table->block ? flush(writer, s, kind, error) : PLM_OK;
 }
 
 /* Notes the size of the split's open cluster, if there is one. */
@@ -210,23 +205,20 @@ static plm_status end_cluster(struct plm_corpus_writer *writer, enum plm_split s
                          plm_split_name(s), (unsigned long long)split->cluster_documents,
                          UINT32_MAX);
   const uint32_t size = (uint32_t)split->cluster_documents;
-  uint32_t *sizes = split->clusters.data;
-  sizes[split->clusters.entries++] = size;
-  plm_hasher_update(split->sizes_hasher, &size, sizeof size);
   writer->description.info.splits[s].clusters++;
   split->cluster_documents = 0;
-  return split->clusters.entries == PLM_CLUSTERS_BLOCK ? flush_clusters(writer, s, error) : PLM_OK;
+  return append(writer, s, PLM_RECORD_CLUSTERS, &size, error);
 }
 
 plm_status plm_corpus_writer_begin_cluster(struct plm_corpus_writer *writer, enum plm_split split,
                                            struct plm_error *error)
 {
-  PLM_ASSERT((unsigned)split < PLM_SPLIT_COUNT && writer->description.info.clustered);
+  PLM_ASSERT((unsigned)split < PLM_SPLIT_COUNT && writer->keeps_clusters);
   return end_cluster(writer, split, error);
 }
 
 /* Writes a compressed group to the store, and adds its documents to the counts and the
- * fingerprint. */
+ * hash tree. */
 static plm_status write_group(struct plm_corpus_writer *writer, const struct plm_group_job *job,
                               struct plm_error *error)
 {
@@ -241,17 +233,13 @@ static plm_status write_group(struct plm_corpus_writer *writer, const struct plm
   PLM_TRY(plm_corpus_store_put(writer->store, job->split, PLM_RECORD_NAMES, split->groups,
                                job->names_frame.data, job->names_frame.size, error));
   split->groups++;
-  struct plm_group_check *checks = split->checks.data;
-  checks[split->checks.entries++] = job->check;
-  if (split->checks.entries == PLM_CHECKS_BLOCK) PLM_TRY(flush_checks(writer, job->split, error));
-  plm_hasher_update(split->hasher, job->lengths, job->documents * sizeof job->lengths[0]);
-  plm_hasher_update(split->hasher, job->residues.data, job->residues.size);
-  uint32_t *lengths = split->lengths.data;
+  PLM_TRY(append(writer, job->split, PLM_RECORD_CHECKS, &job->check, error));
+  PLM_TRY(append(writer, job->split, PLM_RECORD_ROOTS, job->root.hash, error));
+  plm_proof_add(&split->documents, &job->root);
   for (uint32_t d = 0; d < job->documents; d++) {
     plm_corpus_count_length(counts, job->lengths[d]);
-    lengths[split->lengths.entries++] = job->lengths[d];
-    if (split->lengths.entries == PLM_LENGTHS_BLOCK)
-      PLM_TRY(flush_lengths(writer, job->split, error));
+    PLM_TRY(append(writer, job->split, PLM_RECORD_LENGTHS, &job->lengths[d], error));
+    PLM_TRY(append(writer, job->split, PLM_RECORD_DIGESTS, &job->digests[d], error));
   }
   for (int id = 0; id < 512; id++) counts->composition[id] += job->composition[id];
   return PLM_OK;
@@ -298,7 +286,7 @@ plm_status plm_corpus_writer_add(struct plm_corpus_writer *writer, enum plm_spli
   if (name_size != 0) memcpy(open->names.data + open->names.size, name, name_size);
   open->names.size += name_size;
   open->lengths[open->documents++] = (uint32_t)size;
-  writer->splits[split].cluster_documents += writer->description.info.clustered;
+  writer->splits[split].cluster_documents += writer->keeps_clusters;
   return open->documents == PLM_GROUP_DOCUMENTS ? submit(writer, split, error) : PLM_OK;
 }
 
@@ -306,22 +294,19 @@ plm_status plm_corpus_writer_add(struct plm_corpus_writer *writer, enum plm_spli
 
 static plm_status flush_all(struct plm_corpus_writer *writer, struct plm_error *error)
 {
-  struct plm_split_digest digests[PLM_SPLIT_COUNT];
+  struct plm_corpus_info *info = &writer->description.info;
   for (int s = 0; s < PLM_SPLIT_COUNT; s++) PLM_TRY(submit(writer, (enum plm_split)s, error));
   PLM_TRY(drain(writer, true, error));
   for (int s = 0; s < PLM_SPLIT_COUNT; s++) {
-    PLM_TRY(flush_lengths(writer, (enum plm_split)s, error));
-    PLM_TRY(flush_checks(writer, (enum plm_split)s, error));
+    struct split_writer *split = &writer->splits[s];
     PLM_TRY(end_cluster(writer, (enum plm_split)s, error));
-    PLM_TRY(flush_clusters(writer, (enum plm_split)s, error));
-    digests[s] =
-        (struct plm_split_digest){.documents = writer->description.info.splits[s].documents,
-                                  .digest = plm_hasher_digest(writer->splits[s].hasher),
-                                  .clusters = writer->description.info.splits[s].clusters,
-                                  .sizes = plm_hasher_digest(writer->splits[s].sizes_hasher)};
+    for (int kind = 0; kind < PLM_RECORD_KINDS; kind++)
+      PLM_TRY(flush(writer, (enum plm_split)s, (enum plm_record_kind)kind, error));
+    /* the sum of 2^32 clusters of 2^32 documents would be the first that does not fit */
+    (void)plm_corpus_root(&split->documents, info->splits[s].root);
+    (void)plm_corpus_root(&split->clusters, info->splits[s].cluster_root);
   }
-  struct plm_corpus_info *info = &writer->description.info;
-  info->fingerprint = plm_corpus_fingerprint(info->format, digests);
+  info->fingerprint = plm_corpus_fingerprint(info);
   plm_corpus_info_finish(info);
   return PLM_OK;
 }
@@ -358,8 +343,6 @@ static plm_status compact(struct plm_corpus_writer *writer, const char *data,
   PLM_TRY(status);
   PLM_TRY(plm_corpus_store_hash(writer->store, PLM_RECORD_LENGTHS, &files->lengths, error));
   PLM_TRY(plm_corpus_store_hash(writer->store, PLM_RECORD_CHECKS, &files->checks, error));
-  if (writer->description.info.clustered)
-    PLM_TRY(plm_corpus_store_hash(writer->store, PLM_RECORD_CLUSTERS, &files->clusters, error));
   PLM_TRY(plm_corpus_store_compact(writer->store, data, &files->whole, error));
   plm_corpus_store_close(writer->store);
   writer->store = NULL;

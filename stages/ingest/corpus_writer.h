@@ -22,6 +22,9 @@ struct plm_corpus_writer_options {
   bool clustered;   /* keep the clusters: documents are added cluster by cluster */
   bool force;       /* replace an existing corpus once the new one is complete */
   unsigned threads; /* threads that compress; 0: plm_usable_cores */
+  /* Facts of the corpus in an older format of which this is the upgrade: its splits share no
+   * cluster if they did not before, and its fingerprint is kept. Or NULL. */
+  const struct plm_corpus_info *replaced;
 };
 
 struct plm_corpus_writer;

@@ -1,4 +1,5 @@
-/* Compresses groups of documents on worker threads. The first group in is the first one out.
+/* Compresses and hashes groups of documents on worker threads. The first group in is the first one
+ * out.
  *
  * One thread submits and takes. A job's buffers grow as needed and are kept for the next job. The
  * bytes in flight are bounded, so that memory does not depend on the size of the corpus. */
@@ -30,6 +31,8 @@ struct plm_group_job {
   /* filled by the worker */
   struct plm_bytes group_frame, names_frame;
   struct plm_group_check check;
+  struct plm_proof_digest digests[PLM_GROUP_DOCUMENTS]; /* of the sequences */
+  struct plm_proof_node root;                           /* of the group */
   uint64_t composition[512];
   plm_status status;
   struct plm_error error;

@@ -11,7 +11,8 @@
 /* ---- up ------------------------------------------------------------------------------------ */
 
 static plm_status read_corpus(const struct plm_config *config, uint32_t k,
-                              struct plm_hash *fingerprint, struct plm_error *error)
+                              struct plm_hash *fingerprint, struct plm_hash *before,
+                              struct plm_error *error)
 {
   const char *path = plm_config_source(config, k).path;
   const struct plm_corpus_options options = {.allow_remote = true};
@@ -24,6 +25,7 @@ static plm_status read_corpus(const struct plm_config *config, uint32_t k,
   const struct plm_corpus_info *info = plm_corpus_info(corpus);
   const struct plm_plan_parameters parameters = plm_config_source_plan(config, k);
   *fingerprint = info->fingerprint;
+  *before = info->upgraded_from;
   const plm_status status =
       info->tokenizer != config->data.tokenizer
           ? plm_error_set(error, PLM_CONFIG,
@@ -36,13 +38,14 @@ static plm_status read_corpus(const struct plm_config *config, uint32_t k,
 plm_status plm_run_corpora_read(const struct plm_config *config,
                                 char fingerprints[PLM_FINGERPRINTS_SIZE], struct plm_error *error)
 {
-  struct plm_hash found[PLM_MAX_SOURCES];
+  static const struct plm_hash none;
+  struct plm_hash found[PLM_MAX_SOURCES], before;
   size_t used = 0;
   fingerprints[0] = '\0';
   if (config->corpus == NULL) return PLM_OK;
   for (uint32_t k = 0; k < plm_config_source_count(config); k++) {
     char hex[PLM_HASH_HEX_SIZE];
-    PLM_TRY(read_corpus(config, k, &found[k], error));
+    PLM_TRY(read_corpus(config, k, &found[k], &before, error));
     for (uint32_t j = 0; j < k; j++)
       if (plm_hash_equal(found[j], found[k]))
         return plm_error_set(error, PLM_CONFIG,
@@ -51,6 +54,9 @@ plm_status plm_run_corpora_read(const struct plm_config *config,
     plm_hash_to_hex(found[k], hex);
     used += (size_t)snprintf(fingerprints + used, PLM_FINGERPRINTS_SIZE - used, "%s%s",
                              k > 0 ? "," : "", hex);
+    if (plm_hash_equal(before, none)) continue;
+    plm_hash_to_hex(before, hex);
+    used += (size_t)snprintf(fingerprints + used, PLM_FINGERPRINTS_SIZE - used, ":%s", hex);
   }
   return PLM_OK;
 }

@@ -8,7 +8,7 @@
 #include "common/config/problems.h"
 
 /* Room for the fingerprints of all corpora in hex, with commas. */
-enum { PLM_FINGERPRINTS_SIZE = PLM_MAX_SOURCES * PLM_HASH_HEX_SIZE };
+enum { PLM_FINGERPRINTS_SIZE = 2 * PLM_MAX_SOURCES * PLM_HASH_HEX_SIZE };
 
 /* Opens each corpus and checks that it fits the configuration and is there once. fingerprints
  * becomes "HEX,HEX,...", or "" if the configuration names no corpus. PLM_CONFIG: a corpus does not

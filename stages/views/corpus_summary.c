@@ -11,6 +11,8 @@
 
 enum { BAR_WIDTH = 40, FEW_DOCUMENTS = 256 };
 
+static const struct plm_hash none;
+
 static void print_bar(double share_of_largest)
 {
   const int cells = (int)(share_of_largest * BAR_WIDTH + 0.5);
@@ -88,9 +90,13 @@ void plm_corpus_summary_print(const char *directory,
   for (int s = 0; s < PLM_SPLIT_COUNT; s++) residues += info->splits[s].residues;
   plm_print(stdout, "%s\n", directory);
   printf("fingerprint  %s\n", hex);
+  if (!plm_hash_equal(info->upgraded_from, none)) {
+    plm_hash_to_hex(info->upgraded_from, hex);
+    printf("             %s before the upgrade\n", hex);
+  }
   printf("tokenizer    %s\n", info->tokenizer == PLM_TOKENIZER_ESM ? "esm" : "byte");
   printf("split        %s\n", info->clustered ? "by clusters" : "random split: homologues shared");
-  if (info->format == PLM_CORPUS_FORMAT_CLUSTERS) {
+  if (plm_corpus_keeps_clusters(info)) {
     printf("clusters    ");
     for (int s = 0; s < PLM_SPLIT_COUNT; s++)
       printf(" %s %s%s", plm_format_count(info->splits[s].clusters, documents),
@@ -122,7 +128,7 @@ static void add_splits(cJSON *root, const struct plm_corpus_info *info)
     const struct plm_corpus_split *split = &info->splits[s];
     cJSON *object = cJSON_AddObjectToObject(splits, plm_split_name((enum plm_split)s));
     cJSON_AddNumberToObject(object, "documents", (double)split->documents);
-    if (info->format == PLM_CORPUS_FORMAT_CLUSTERS)
+    if (plm_corpus_keeps_clusters(info))
       cJSON_AddNumberToObject(object, "clusters", (double)split->clusters);
     cJSON_AddNumberToObject(object, "residues", (double)split->residues);
     cJSON_AddNumberToObject(object, "length_min", (double)split->length_min);
@@ -144,6 +150,10 @@ plm_status plm_corpus_summary_json(const struct plm_corpus_description *descript
   plm_hash_to_hex(info->fingerprint, hex);
   cJSON *root = cJSON_CreateObject();
   cJSON_AddStringToObject(root, "fingerprint", hex);
+  if (!plm_hash_equal(info->upgraded_from, none)) {
+    plm_hash_to_hex(info->upgraded_from, hex);
+    cJSON_AddStringToObject(root, "upgraded_from", hex);
+  }
   cJSON_AddStringToObject(root, "tokenizer", info->tokenizer == PLM_TOKENIZER_ESM ? "esm" : "byte");
   cJSON_AddNumberToObject(root, "format", info->format);
   cJSON_AddBoolToObject(root, "clustered", info->clustered);

@@ -32,6 +32,8 @@ static const struct fuzz_seed fuzz_seeds[] = {
 struct records {
   uint32_t lengths[PLM_GROUP_DOCUMENTS];
   struct plm_group_check check;
+  struct plm_proof_digest digests[PLM_GROUP_DOCUMENTS];
+  struct plm_proof_node root;
   MDB_val group, names; /* owned */
 };
 
@@ -71,6 +73,11 @@ static bool parse(const uint8_t *bytes, size_t size, struct records *records,
   records->check =
       (struct plm_group_check){plm_hash64_bytes(records->group.mv_data, records->group.mv_size),
                                plm_hash64_bytes(records->names.mv_data, records->names.mv_size)};
+  /* the input's bytes are the hashes of sequences, right or wrong */
+  memset(records->digests, 0, sizeof records->digests);
+  memcpy(records->digests, bytes, size < sizeof records->digests ? size : sizeof records->digests);
+  records->root = plm_proof_group(records->lengths, records->digests, NULL, (uint32_t)documents);
+  memcpy(split->root, records->root.hash, sizeof split->root); /* of the only group */
   return true;
 }
 
@@ -113,6 +120,10 @@ static void write_data(const char *folder, const struct plm_corpus_description *
   put_first(transaction, PLM_RECORD_LENGTHS, records->lengths, documents * sizeof(uint32_t));
   put_first(transaction, PLM_RECORD_NAMES, records->names.mv_data, records->names.mv_size);
   put_first(transaction, PLM_RECORD_CHECKS, &records->check, sizeof records->check);
+  put_first(transaction, PLM_RECORD_CLUSTERS, NULL, 0);
+  put_first(transaction, PLM_RECORD_DIGESTS, records->digests,
+            documents * sizeof records->digests[0]);
+  put_first(transaction, PLM_RECORD_ROOTS, records->root.hash, sizeof records->root.hash);
   put(transaction, PLM_CORPUS_META,
       (MDB_val){sizeof PLM_CORPUS_META_KEY - 1, (void *)PLM_CORPUS_META_KEY},
       (MDB_val){meta.length, meta.data});
@@ -170,6 +181,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
   struct plm_corpus *corpus;
   struct plm_error error = {0};
   if (!parse(bytes, size, &records, &description.info.splits[PLM_SPLIT_TRAIN])) return 0;
+  description.info.fingerprint = plm_corpus_fingerprint(&description.info);
   plm_corpus_info_finish(&description.info);
   PLM_ASSERT(plm_path_remove(folder, NULL) == PLM_OK);
   PLM_ASSERT(mkdir(folder, 0700) == 0);

@@ -44,19 +44,56 @@ static void fingerprints_are_a_list_of_hashes(void **state)
   assert_int_equal(found.count, 2);
   assert_hash(found.of[0], a);
   assert_hash(found.of[1], b);
+  assert_hash(found.before[0], ((struct plm_hash){0}));
+  assert_int_equal(plm_fingerprints_parse(HEX_B "," HEX_A ":" HEX_B, &found, &error), PLM_OK);
+  assert_int_equal(found.count, 2);
+  assert_hash(found.before[0], ((struct plm_hash){0}));
+  assert_hash(found.of[1], a);
+  assert_hash(found.before[1], b);
   for (int k = 1; k < PLM_MAX_SOURCES; k++) strcat(many, "," HEX_B);
   assert_int_equal(plm_fingerprints_parse(many, &found, &error), PLM_OK);
   assert_int_equal(found.count, PLM_MAX_SOURCES);
   assert_hash(found.of[PLM_MAX_SOURCES - 1], b);
   strcat(many, "," HEX_B);
-  static const char *const wrong[] = {
-      "",  ",", HEX_A ",", "," HEX_A, HEX_A "0", HEX_A ",x", "000000000000000a00000000000000a",
-      NULL};
+  static const char *const wrong[] = {"",
+                                      ",",
+                                      HEX_A ",",
+                                      "," HEX_A,
+                                      HEX_A "0",
+                                      HEX_A ",x",
+                                      HEX_A ":",
+                                      ":" HEX_A,
+                                      HEX_A ";" HEX_B,
+                                      HEX_A ":" HEX_B "0",
+                                      HEX_A ":" HEX_B ":" HEX_A,
+                                      HEX_A ":x00000000000000b0000000000000000",
+                                      "000000000000000a00000000000000a",
+                                      NULL};
   for (int i = 0; wrong[i] != NULL; i++)
     assert_int_equal(plm_fingerprints_parse(wrong[i], &found, &error), PLM_USAGE);
   assert_string_equal(error.what, "--fingerprint 000000000000000a00000000000000a is not 32 hex "
                                   "digits, or up to 16 of them with commas");
   assert_int_equal(plm_fingerprints_parse(many, &found, &error), PLM_USAGE);
+}
+
+/* A run keeps the fingerprint that it began with, also after its corpus was upgraded. */
+static void a_run_pins_the_fingerprint_it_began_with(void **state)
+{
+  const struct plm_fingerprints given = {.of = {a, b}, .before = {{0}, c}, .count = 2}, none = {0};
+  const struct plm_hash unknown = {0};
+  struct plm_hash pinned = unknown;
+  (void)state;
+  assert_true(plm_fingerprints_pin(&none, 0, &pinned)); /* nothing is known yet */
+  assert_hash(pinned, unknown);
+  assert_true(plm_fingerprints_pin(&given, 1, &pinned)); /* a new run takes the present one */
+  assert_hash(pinned, b);
+  pinned = c;
+  assert_true(plm_fingerprints_pin(&given, 1, &pinned)); /* an old run keeps the old one */
+  assert_hash(pinned, c);
+  assert_false(plm_fingerprints_pin(&given, 0, &pinned)); /* source 0 was never c */
+  assert_hash(pinned, c);
+  assert_true(plm_fingerprints_pin(&none, 0, &pinned)); /* the packers decide */
+  assert_hash(pinned, c);
 }
 
 /* A run of chunks of 128 tokens, four in a step, on so many corpora. */
@@ -197,6 +234,22 @@ static void refuse(const struct plm_config *config, const struct plm_fingerprint
   plm_data_cursor_deinit(&cursor);
 }
 
+static void an_upgraded_corpus_is_the_same_source(void **state)
+{
+  const struct plm_config two = config_of(2);
+  const struct plm_fingerprints known = {.of = {a, b}, .count = 2},
+                                upgraded = {.of = {c, b}, .before = {a}, .count = 2};
+  struct plm_data_cursor cursor;
+  (void)state;
+  open_cursor(&cursor, &two);
+  assert_int_equal(plm_data_mixture_begin(&cursor, &two, &known, 0, NULL), PLM_OK);
+  const struct plm_hash plan = cursor.plan;
+  assert_int_equal(plm_data_mixture_begin(&cursor, &two, &upgraded, 5, NULL), PLM_OK);
+  assert_hash(cursor.sources[0].fingerprint, a);
+  assert_hash(cursor.plan, plan);
+  plm_data_cursor_deinit(&cursor);
+}
+
 static void other_corpora_are_refused(void **state)
 {
   struct plm_config one = config_of(1), two = config_of(2), three = config_of(3);
@@ -262,6 +315,8 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(fingerprints_are_a_list_of_hashes),
+      cmocka_unit_test(a_run_pins_the_fingerprint_it_began_with),
+      cmocka_unit_test(an_upgraded_corpus_is_the_same_source),
       cmocka_unit_test(a_mixture_is_one_that_is_or_was),
       cmocka_unit_test(a_run_begins_on_two_corpora),
       cmocka_unit_test(a_run_on_one_corpus_gets_a_second),

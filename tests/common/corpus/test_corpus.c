@@ -87,6 +87,25 @@ static int wrong_clusters(const struct plm_corpus *corpus, const struct example 
   return wrong;
 }
 
+/* Reads the hashes of the sequences of a group. *wrong counts those that differ. */
+static plm_status read_digests(struct plm_corpus_cursor *cursor, const struct example *example,
+                               int s, uint64_t group, int *wrong, struct plm_error *error)
+{
+  const uint64_t first = group * PLM_GROUP_DOCUMENTS;
+  struct plm_proof_digest digests[PLM_GROUP_DOCUMENTS];
+  const plm_status status = plm_corpus_digests(cursor, (enum plm_split)s, group, digests, error);
+  if (status != PLM_OK) return status;
+  for (uint64_t d = first; d < example->documents[s] && d < first + PLM_GROUP_DOCUMENTS; d++) {
+    uint8_t residues[LONGEST], tokens[LONGEST];
+    char name[64];
+    const size_t size = make_document(example, s, d, residues, name);
+    plm_tokenizer_encode_all(plm_tokenizer_of(PLM_TOKENIZER_ESM), residues, size, tokens);
+    const struct plm_proof_digest expected = plm_proof_sequence(1, tokens, size);
+    *wrong += memcmp(&digests[d - first], &expected, sizeof expected) != 0;
+  }
+  return PLM_OK;
+}
+
 /* Reads the documents and names. Returns an error if any read gave one. wrong counts what was read
  * without an error but differs from what was written. */
 static plm_status read_all(const char *directory, const struct example *example, int *wrong,
@@ -109,7 +128,11 @@ static plm_status read_all(const char *directory, const struct example *example,
       size_t size;
       const size_t expected_size = make_document(example, s, d, expected, expected_name);
       if (plm_corpus_lengths(corpus, (enum plm_split)s)[d] != expected_size) (*wrong)++;
-      plm_status one = plm_corpus_document(cursor, (enum plm_split)s, d, &residues, &size, error);
+      plm_status one = PLM_OK;
+      if (d % PLM_GROUP_DOCUMENTS == 0)
+        one = read_digests(cursor, example, s, d / PLM_GROUP_DOCUMENTS, wrong, error);
+      if (one != PLM_OK) status = one;
+      one = plm_corpus_document(cursor, (enum plm_split)s, d, &residues, &size, error);
       if (one == PLM_OK && (size != expected_size || memcmp(residues, expected, size) != 0))
         (*wrong)++;
       if (one != PLM_OK) status = one;
@@ -242,6 +265,7 @@ static void what_is_not_there_is_an_error(void **state)
   struct plm_error error = {0};
   struct plm_corpus *corpus;
   struct plm_corpus_cursor *cursor;
+  struct plm_proof_digest digests[PLM_GROUP_DOCUMENTS];
   const uint8_t *residues;
   const char *name;
   size_t size;
@@ -254,6 +278,7 @@ static void what_is_not_there_is_an_error(void **state)
                    PLM_NOT_FOUND);
   assert_int_equal(plm_corpus_name(cursor, PLM_SPLIT_TRAIN, UINT64_MAX, &name, &error),
                    PLM_NOT_FOUND);
+  assert_int_equal(plm_corpus_digests(cursor, PLM_SPLIT_TRAIN, 1, digests, &error), PLM_NOT_FOUND);
   plm_corpus_cursor_close(cursor);
   plm_corpus_close(corpus);
   assert_int_equal(plm_corpus_open(scratch_path("nowhere"), NULL, &corpus, &error), PLM_NOT_FOUND);

@@ -33,7 +33,7 @@ static struct plm_header some_header(void)
 static void header_layout_is_fixed(void **state)
 {
   (void)state;
-  static const uint8_t begin[] = {'P', 'L', 'M', 'F', 1, 0, PLM_MESSAGE_DATA, 0, 0x88, 0x77};
+  static const uint8_t begin[] = {'P', 'L', 'M', 'F', 2, 0, PLM_MESSAGE_DATA, 0, 0x88, 0x77};
   const struct plm_header header = some_header();
   uint8_t bytes[PLM_HEADER_BYTES];
   plm_header_encode(&header, bytes);
@@ -150,6 +150,7 @@ static void hello_and_welcome_come_back(void **state)
                              .clustered = true,
                              .keeps_clusters = true,
                              .fingerprint = {1, 2},
+                             .upgraded_from = {6, 7},
                              .documents = {3, 4, 5}};
   for (int i = 0; i < 512; i += 3) hello.composition[1][i] = (uint64_t)i + 1;
   size_t size = plm_hello_encode(&hello, bytes);
@@ -190,6 +191,21 @@ static void hello_and_welcome_come_back(void **state)
   assert_string_equal(welcome_back.key[0], welcome.key[0]);
   for (size_t cut = 0; cut < size; cut++)
     assert_int_equal(plm_welcome_decode(bytes, cut, &welcome_back, &error), PLM_PROTOCOL);
+}
+
+/* A corpus is known by its fingerprint, and by that from before an upgrade if there was one. */
+static void a_hello_answers_to_two_fingerprints(void **state)
+{
+  (void)state;
+  static struct plm_hello hello;
+  hello = (struct plm_hello){.fingerprint = {1, 2}};
+  assert_true(plm_hello_is(&hello, (struct plm_hash){1, 2}));
+  assert_false(plm_hello_is(&hello, (struct plm_hash){1, 3}));
+  assert_false(plm_hello_is(&hello, (struct plm_hash){0, 0})); /* "not upgraded" is no corpus */
+  hello.upgraded_from = (struct plm_hash){6, 7};
+  assert_true(plm_hello_is(&hello, (struct plm_hash){1, 2}));
+  assert_true(plm_hello_is(&hello, (struct plm_hash){6, 7}));
+  assert_false(plm_hello_is(&hello, (struct plm_hash){6, 2}));
 }
 
 /* Each way of damaging two chunks is found. */
@@ -269,6 +285,7 @@ int main(void)
       cmocka_unit_test(header_round_trip_and_every_flipped_bit),
       cmocka_unit_test(limits_hold_under_a_right_hash),
       cmocka_unit_test(hello_and_welcome_come_back),
+      cmocka_unit_test(a_hello_answers_to_two_fingerprints),
       cmocka_unit_test(fetch_and_piece_come_back),
       cmocka_unit_test(data_is_checked_before_use),
       cmocka_unit_test(endpoints_are_judged),

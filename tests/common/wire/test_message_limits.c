@@ -183,12 +183,14 @@ static void a_greeting_has_limits(void **state)
                              .tokenizer = PLM_TOKENIZER_BYTE,
                              .clustered = true,
                              .fingerprint = {7, 8},
+                             .upgraded_from = {11, 12},
                              .documents = {9, UINT64_C(1) << 48, 0}};
   hello.composition[0][511] = 10;
   const size_t size = plm_hello_encode(&hello, bytes);
   expect_bytes(bytes, size,
                "010203040500000000000000060000000200616201010700000000000000080000000000"
-               "0000090000000000000001"
+               "00000b000000000000000c00000000000000"
+               "090000000000000001"
                "00ff010a000000000000000000000000000100000000000000000000000000");
   back.guard = 77;
   assert_int_equal(plm_hello_decode(bytes, size, &back.hello, NULL), PLM_OK);
@@ -202,10 +204,10 @@ static void a_greeting_has_limits(void **state)
       {19, 0x7f}, /* nor is this */
       {20, 2},    /* no such tokenizer */
       {21, 3},    /* no such kind of clusters */
-      {46, 2},    /* an entry that is not there */
-      {49, 2},    /* token 767 */
-      {50, 0},    /* a count of 0 */
-      {64, 2},    /* 2^49 documents */
+      {62, 2},    /* an entry that is not there */
+      {65, 2},    /* token 767 */
+      {66, 0},    /* a count of 0 */
+      {80, 2},    /* 2^49 documents */
   };
   for (size_t i = 0; i < sizeof damages / sizeof *damages; i++) {
     const uint8_t kept = bytes[damages[i].at];

@@ -6,33 +6,22 @@ import ctypes.util
 import json
 import pathlib
 import random
-import struct
 
+import plm_proof
 from plm_testing import LETTERS, random_sequences, read_fasta, run, write_fasta
 
 SPLITS = ("train", "valid", "test")
-GROUP = 256
 FRACTIONS = {"train": 0.5, "valid": 0.3, "test": 0.2}
 SPLIT_OPTION = ",".join(f"{name}={share}" for name, share in FRACTIONS.items())
-
-
-class Hash128(ctypes.Structure):
-    _fields_ = [("low", ctypes.c_uint64), ("high", ctypes.c_uint64)]
 
 
 xxhash = ctypes.CDLL(ctypes.util.find_library("xxhash"))
 xxhash.XXH3_64bits.restype = ctypes.c_uint64
 xxhash.XXH3_64bits.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
-xxhash.XXH3_128bits.restype = Hash128
-xxhash.XXH3_128bits.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
 
 
 def hash64(data):
     return xxhash.XXH3_64bits(data, len(data))
-
-
-def hash128(data):
-    return xxhash.XXH3_128bits(data, len(data))
 
 
 def split_of(representative):
@@ -58,20 +47,12 @@ def arrange(records, cluster_of):
 
 def fingerprint(splits, clustered=True):
     """{split: [[(name, sequence)]]} -> 32 hexadecimal digits"""
-    text = b""
-    for split in SPLITS:
-        documents = [sequence.encode() for cluster in splits[split] for _, sequence in cluster]
-        covered = b""
-        for begin in range(0, len(documents), GROUP):
-            group = documents[begin : begin + GROUP]
-            covered += b"".join(struct.pack("<I", len(d)) for d in group) + b"".join(group)
-        digest = hash128(covered)
-        text += struct.pack("<IQQQ", GROUP, len(documents), digest.low, digest.high)
-        if clustered:
-            digest = hash128(b"".join(struct.pack("<I", len(c)) for c in splits[split]))
-            text += struct.pack("<QQQ", len(splits[split]), digest.low, digest.high)
-    digest = hash128(text)
-    return f"{digest.high:016x}{digest.low:016x}"
+    documents = {
+        split: [sequence.encode() for cluster in splits[split] for _, sequence in cluster]
+        for split in SPLITS
+    }
+    sizes = {split: [len(cluster) for cluster in splits[split]] for split in SPLITS}
+    return plm_proof.fingerprint("esm", documents, sizes if clustered else None)
 
 
 def check(corpus, expected):
@@ -82,7 +63,7 @@ def check(corpus, expected):
         )
         assert read_fasta("back.fasta") == [r for cluster in expected[split] for r in cluster]
     summary = json.loads(run("corpus", corpus, "--json").stdout)
-    assert summary["format"] == 2
+    assert summary["format"] == 3
     assert {s: summary["splits"][s]["clusters"] for s in SPLITS} == {
         s: len(expected[s]) for s in SPLITS
     }
@@ -253,28 +234,28 @@ def test_the_sizes_are_part_of_the_fingerprint():
     assert len(prints) == 3
 
 
-def test_a_corpus_without_clusters_has_format_1():
+def test_a_corpus_without_clusters_states_none():
     records = [(f"s{i}", s) for i, s in enumerate(random_sequences(300))]
     fasta = write_fasta("in.fasta", [s for _, s in records], [n for n, _ in records])
     run("ingest", fasta, "--corpus", "corpus", "--split", "train=1")
     summary = json.loads(run("corpus", "corpus", "--json").stdout)
-    assert summary["format"] == 1 and "clusters" not in summary["splits"]["train"]
-    assert "cluster" not in pathlib.Path("corpus/corpus.json").read_text().replace(
-        '"clustered": false', ""
-    )
+    assert "clusters" not in summary["splits"]["train"]
+    train = json.loads(pathlib.Path("corpus/corpus.json").read_text())["splits"]["train"]
+    assert (train["clusters"], train["cluster_root"]) == (0, 64 * "0")
     alone = {"train": [[r] for r in records], "valid": [], "test": []}
     assert summary["fingerprint"] == fingerprint(alone, clustered=False)
 
 
 def test_another_format_is_refused():
-    """What a program without clusters says of a corpus with them, and this one of a later format."""
+    """What is said of a corpus that a later version wrote."""
     ingest([("a", "LAGV"), ("b", "SERT")], [("a", "b")], "--unclustered", "0.5")
     description = pathlib.Path("corpus/corpus.json")
-    assert '"format": 2' in description.read_text()
-    description.write_text(description.read_text().replace('"format": 2', '"format": 3'))
+    assert '"format": 3' in description.read_text()
+    description.write_text(description.read_text().replace('"format": 3', '"format": 4'))
     refused = run("corpus", "corpus", check=False)
     assert refused.returncode == 1
-    assert "has format 3; this program reads formats 1 and 2" in refused.stderr
+    assert "has format 4; this program reads format 3" in refused.stderr
+    assert "use a newer version of plm-pipeline" in refused.stderr
 
 
 def test_lines_of_the_table_end_in_any_way():

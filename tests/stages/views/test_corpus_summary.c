@@ -25,13 +25,13 @@ static struct plm_corpus_description some_corpus(struct plm_corpus_source source
   struct plm_corpus_split *valid = &description.info.splits[PLM_SPLIT_VALID],
                           *test = &description.info.splits[PLM_SPLIT_TEST];
   *valid = (struct plm_corpus_split){
-      .documents = 256, .clusters = 1200, .residues = 1000000, .length_min = 4, .length_max = 1023};
+      .documents = 256, .residues = 1000000, .length_min = 4, .length_max = 1023};
   valid->histogram[2] = 1;
   valid->histogram[9] = 200;
   valid->composition[4] = 600000;
   valid->composition[5] = 400000;
   *test = (struct plm_corpus_split){
-      .documents = 255, .clusters = 3, .residues = 2000, .length_min = 7, .length_max = 520};
+      .documents = 255, .residues = 2000, .length_min = 7, .length_max = 520};
   test->histogram[2] = 4;
   test->histogram[4] = 50;
   test->histogram[9] = 199;
@@ -47,7 +47,9 @@ static void it_is_printed_for_people(void **state)
   struct plm_corpus_description description = some_corpus(sources);
   captured_begin(STDOUT_FILENO);
   plm_corpus_summary_print("some/corpus", &description);
-  description.info.format = PLM_CORPUS_FORMAT_CLUSTERS;
+  description.info.splits[PLM_SPLIT_VALID].clusters = 1200;
+  description.info.splits[PLM_SPLIT_TEST].clusters = 3;
+  description.info.upgraded_from = (struct plm_hash){.high = 1, .low = 2};
   description.info.clustered = true;
   description.info.tokenizer = PLM_TOKENIZER_BYTE;
   description.source_count = 0;
@@ -77,7 +79,9 @@ static void it_is_printed_for_programs(void **state)
   struct plm_corpus_description description = some_corpus(sources);
   captured_begin(STDOUT_FILENO);
   const plm_status status = plm_corpus_summary_json(&description, NULL);
-  description.info.format = PLM_CORPUS_FORMAT_CLUSTERS;
+  description.info.splits[PLM_SPLIT_VALID].clusters = 1200;
+  description.info.splits[PLM_SPLIT_TEST].clusters = 3;
+  description.info.upgraded_from = (struct plm_hash){.high = 1, .low = 2};
   description.info.clustered = true;
   description.info.tokenizer = PLM_TOKENIZER_BYTE;
   const plm_status again = plm_corpus_summary_json(&description, NULL);

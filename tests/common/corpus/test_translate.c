@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/corpus/translate.h"
 #include "common/plan/shuffle.h"
-#include "common/plan/translate.h"
 
 enum { LONGEST = 200, GUARD = 64 };
 

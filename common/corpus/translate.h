@@ -1,8 +1,8 @@
 /* Residues to tokens at the speed of memory; this is the packer's inner loop. The translator uses
  * the fastest form that the processor supports. All forms give the tokens of plm_tokenizer_encode.
  */
-#ifndef PLM_COMMON_PLAN_TRANSLATE_H
-#define PLM_COMMON_PLAN_TRANSLATE_H
+#ifndef PLM_COMMON_CORPUS_TRANSLATE_H
+#define PLM_COMMON_CORPUS_TRANSLATE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -2,7 +2,7 @@
  * 0x5f. With AVX2, four shuffles of sixteen ids, one for each high half of a byte, look up 32
  * residues at once; with AVX-512 VBMI, one permutation of 64 ids looks up 64. In a byte
  * corpus, each byte is its own id and is only widened. */
-#include "common/plan/translate.h"
+#include "common/corpus/translate.h"
 
 #include <string.h>
 

@@ -1,0 +1,92 @@
+/* The hash tree of a corpus: what ingest, readers and verification compute alike. */
+#include <string.h>
+
+#include "common/corpus/corpus_format.h"
+
+enum { PIECE = 4096 }; /* residues that are translated at once; whole blocks */
+_Static_assert(PIECE % PLM_PROOF_BLOCK == 0, "pieces are whole blocks");
+_Static_assert((int)PLM_GROUP_DOCUMENTS == (int)PLM_PROOF_GROUP, "groups are those of the tree");
+_Static_assert(PLM_CLUSTERS_BLOCK % PLM_PROOF_GROUP == 0, "records hold whole groups of sizes");
+_Static_assert(PLM_DIGESTS_BLOCK % PLM_GROUP_DOCUMENTS == 0, "records hold whole groups");
+_Static_assert((int)PLM_SPLIT_COUNT == (int)PLM_PROOF_SPLITS, "splits are those of the tree");
+
+static const struct plm_hash none;
+
+bool plm_corpus_keeps_clusters(const struct plm_corpus_info *info)
+{
+  for (int s = 0; s < PLM_SPLIT_COUNT; s++)
+    if (info->splits[s].clusters != 0) return true;
+  return false;
+}
+
+bool plm_corpus_is(const struct plm_corpus_info *info, struct plm_hash fingerprint)
+{
+  return plm_hash_equal(info->fingerprint, fingerprint) ||
+         (!plm_hash_equal(info->upgraded_from, none) &&
+          plm_hash_equal(info->upgraded_from, fingerprint));
+}
+
+struct plm_hash plm_corpus_fingerprint(const struct plm_corpus_info *info)
+{
+  struct plm_proof_split splits[PLM_SPLIT_COUNT];
+  for (int s = 0; s < PLM_SPLIT_COUNT; s++) {
+    const struct plm_corpus_split *split = &info->splits[s];
+    splits[s] = (struct plm_proof_split){.documents = split->documents,
+                                         .clusters = split->clusters,
+                                         .sum = split->clusters == 0 ? 0 : split->documents};
+    memcpy(splits[s].root, split->root, sizeof splits[s].root);
+    memcpy(splits[s].cluster_root, split->cluster_root, sizeof splits[s].cluster_root);
+  }
+  return plm_proof_corpus(info->tokenizer == PLM_TOKENIZER_BYTE, splits);
+}
+
+static struct plm_proof_digest hash_sequence(const struct plm_translator *translator,
+                                             const uint8_t *residues, size_t count)
+{
+  uint8_t tokens[2 * PIECE];
+  const uint32_t token_bytes = translator->tokenizer->token_bytes;
+  if (count <= PIECE) { /* as nearly all proteins */
+    translator->residues(translator, residues, count, tokens);
+    return plm_proof_sequence(token_bytes, tokens, count);
+  }
+  struct plm_proof_stream stream;
+  plm_proof_stream_begin(&stream, token_bytes);
+  while (count != 0) {
+    const size_t piece = count < PIECE ? count : PIECE;
+    translator->residues(translator, residues, piece, tokens);
+    plm_proof_stream_add(&stream, tokens, piece);
+    residues += piece;
+    count -= piece;
+  }
+  return plm_proof_stream_end(&stream);
+}
+
+void plm_corpus_hash_sequences(const struct plm_translator *translator, const uint32_t *lengths,
+                               uint32_t documents, const uint8_t *residues,
+                               struct plm_proof_digest digests[PLM_GROUP_DOCUMENTS])
+{
+  PLM_ASSERT(documents <= PLM_GROUP_DOCUMENTS);
+  for (uint32_t d = 0; d < documents; d++) {
+    digests[d] = hash_sequence(translator, residues, lengths[d]);
+    residues += lengths[d];
+  }
+}
+
+void plm_corpus_add_clusters(struct plm_proof_builder *builder, const uint32_t *sizes,
+                             uint64_t count)
+{
+  for (uint64_t begin = 0; begin < count; begin += PLM_PROOF_GROUP) {
+    const uint64_t left = count - begin;
+    const struct plm_proof_node node = plm_proof_clusters(
+        sizes + begin, left < PLM_PROOF_GROUP ? (uint32_t)left : PLM_PROOF_GROUP);
+    plm_proof_add(builder, &node);
+  }
+}
+
+bool plm_corpus_root(struct plm_proof_builder *builder, uint8_t root[PLM_PROOF_HASH_BYTES])
+{
+  struct plm_proof_node node = {.sum = 0};
+  if (builder->count != 0 && !plm_proof_end(builder, &node)) return false;
+  memcpy(root, node.hash, PLM_PROOF_HASH_BYTES);
+  return true;
+}
