@@ -15,7 +15,7 @@ mapfile -t scripts < <(git ls-files '*.sh' '.ci/run')
 
 if command -v clang-format >/dev/null; then
   while IFS= read -r line; do complain "$line"; done < <(
-    printf '%s\n' "${sources[@]}" | xargs clang-format --dry-run -Werror 2>&1 |
+    printf '%s\n' "${sources[@]}" | xargs -P "$(nproc)" -n 100 clang-format --dry-run -Werror 2>&1 |
       grep -oE '^[^:]+:[0-9]+:[0-9]+: error' | sed 's/: error/: not formatted (clang-format -i)/' | sort -u -t: -k1,1)
 else
   echo "tidy: clang-format is not installed; formatting was not checked" >&2

@@ -15,13 +15,13 @@ grep -q 'class="mark' page.html && fail "a mark without a resume"
 [ "$(jq -s 'map(select(has("resumed"))) | length' run/trainer.jsonl)" -eq 0 ] || fail "a fresh run is not resumed"
 
 # ---- the run is complete: no step runs, so training keeps its record; what the evaluator does may change ----
-up --set trainer.steps=4 --set trainer.optimizer.lr_embed=0.77 --set trainer.schedule.warmup_steps=1 --set evaluator.seed=3
+up --set trainer.steps=4 --set trainer.optimizer.lr_embed=0.7714285 --set trainer.schedule.warmup_steps=1 --set evaluator.seed=3
 says err '^plm-pipeline: no step runs, so these changes have no effect and are not recorded:$'
-grep -q '0\.77' run/pipeline.yaml && fail "pipeline.yaml has a rate that was never trained with"
+grep -q '0\.7714285' run/pipeline.yaml && fail "pipeline.yaml has a rate that was never trained with"
 [ "$(setting seed)" = 3 ] || fail "evaluator.seed: $(setting seed)"
 report
-grep -q '0\.77' page.html && fail "the page shows a rate that was never trained with"
-expect 0 plm-pipeline up pipeline.yaml evaluator --set trainer.steps=6 --set trainer.optimizer.lr_embed=0.77 --dry-run
+grep -q '0\.7714285' page.html && fail "the page shows a rate that was never trained with"
+expect 0 plm-pipeline up pipeline.yaml evaluator --set trainer.steps=6 --set trainer.optimizer.lr_embed=0.7714285 --dry-run
 says err '^plm-pipeline: no step runs, so these changes have no effect and are not recorded:$'
 
 # ---- a resume that changes something, and one that does not ----

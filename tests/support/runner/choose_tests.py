@@ -51,7 +51,9 @@ class Test:
     set: str
     needs: set = dataclasses.field(default_factory=set)  # Debian packages, and some of ENVIRONMENTS
     marks: set = dataclasses.field(default_factory=set)
-    seconds: float = 1  # about how long it takes, while nothing is known from an earlier run
+    # While nothing is known from an earlier run: about how long it takes, and how many cores it keeps busy.
+    seconds: float = 1
+    load: float = 1
     level: str = ""
     version: str = ""  # one of VERSIONS
 
@@ -74,7 +76,7 @@ class TableError(Exception):
 
 
 def read_table(text):
-    """The rows of tests/tests.tsv: (pattern, set, needs, marks, seconds); "-" is an empty field."""
+    """The rows of tests/tests.tsv: (pattern, set, needs, marks, seconds, load); "-" is an empty field."""
     rows = []
     for number, line in enumerate(text.splitlines(), 1):
         if not line or line.startswith("#"):
@@ -88,7 +90,9 @@ def read_table(text):
             if not marks.issubset(MARKS):
                 raise ValueError(f"a mark is none of {', '.join(MARKS)}")
             needs = {need for need in needs.split(",") if need}
-            rows.append((re.compile(pattern), of_set, needs, marks, float(seconds or 0)))
+            seconds, _, load = seconds.partition("*")
+            times = (float(seconds or 0), float(load or 0))
+            rows.append((re.compile(pattern), of_set, needs, marks, *times))
         except (ValueError, re.error) as error:
             raise TableError(f"tests/tests.tsv, line {number}: {error}") from None
     return rows
@@ -115,7 +119,7 @@ def find_tests(root=TESTS, table=None):
         if name.startswith("gpu/") or not TEST_FILE.search(name):
             continue
         test = by_kind(name.removesuffix(".c"), path)
-        for pattern, of_set, needs, marks, seconds in rows:
+        for pattern, of_set, needs, marks, seconds, load in rows:
             if not pattern.search(test.name):
                 continue
             unused.discard(pattern.pattern)
@@ -123,6 +127,7 @@ def find_tests(root=TESTS, table=None):
             test.needs |= needs
             test.marks |= marks
             test.seconds = seconds or test.seconds
+            test.load = load or test.load
         found.append(test)
         if "versions" in test.marks:
             found += at_versions(test)

@@ -356,3 +356,9 @@ def test_a_test_that_waits_shares_a_core(tmp_path):
         return times.load(choose_tests.Test(name, pathlib.Path(name), "test"))
 
     assert [load(name) for name in "abcd"] == [0.15, 1.8, 1.0, 1.0]
+    table = "^waits$\t-\t-\t-\t30*0.2\n^waits|other$\tall\t-\t-\t-\n"
+    (waits, other) = choose_tests.read_table(table)
+    assert (waits[-2:], other[-2:]) == ((30, 0.2), (0, 0))
+    known = choose_tests.Test("a", pathlib.Path("a"), "test", load=0.7)
+    new = choose_tests.Test("new", pathlib.Path("new"), "test", load=0.2)
+    assert [times.load(known), times.load(new)] == [0.15, 0.2]

@@ -1,8 +1,6 @@
 """How long each test took when it last passed: build/test-times.tsv, a line a test: name, seconds,
 processor seconds."""
 
-UNKNOWN_LOAD = 1.0
-
 
 class Times:
     def __init__(self, path):
@@ -24,7 +22,7 @@ class Times:
     def load(self, test):
         """About how many cores it will keep busy."""
         seconds, computed = self.known.get(test.name, (0, 0))
-        return UNKNOWN_LOAD if seconds < 1 else max(0.1, computed / seconds)
+        return test.load if seconds < 1 else max(0.1, computed / seconds)
 
     def slowest(self, count):
         """[(name, seconds, processor seconds)] of this run."""
