@@ -43,6 +43,11 @@ while IFS= read -r line; do complain "a circle of folders in common: ${line#tsor
     sed -nE 's|^common/([a-z]+)/[^:]*:#include "common/([a-z]+)/|\1 \2|p' |
     awk '$1 != $2' | sort -u | tsort 2>&1 >/dev/null)
 
+# The top level has only what a reader expects there, and nothing that a test left behind.
+while IFS= read -r name; do complain "not a name for the top level: $name"; done < <(
+  git ls-files | sed 's|/.*||' | sort -u | grep -vxE \
+    'common|doc|evaluator|kernels|packer|stages|tests|trainer|Makefile|LICENSE|[A-Z]+\.md|pipeline\.yaml|\.(ci|clang-format|clang-tidy|gitignore|gitattributes|ruff\.toml|editorconfig)')
+
 # Compiled files do not belong here; sequences and the fuzzers' inputs do.
 while IFS= read -r line; do complain "a binary file: $line"; done < <(
   git ls-files --eol | awk '$1 == "i/-text" {print $4}' | grep -vE '^tests/(data|fuzz/corpus)/')
