@@ -1,6 +1,7 @@
 /* The position in the data plan, and its JSON. */
 #include "trainer/data_cursor.h"
 #include "common/base/json.h"
+#include "common/plan/chain.h"
 
 #include <cjson/cJSON.h>
 #include <math.h>
@@ -111,24 +112,17 @@ static plm_status pass_epoch(struct plm_data_cursor *cursor, uint64_t total,
   return PLM_OK;
 }
 
-/* chain' = XXH3-128(chain, g, number of chunks, then of each chunk its source if there is a
- * mixture, its document table and its tokens) */
 static void extend_chain(struct plm_data_cursor *cursor, const struct plm_batch *batch)
 {
-  struct plm_hasher *hasher = cursor->hasher;
-  const uint64_t head[] = {cursor->chain.low, cursor->chain.high, cursor->chunks, batch->chunks};
   const size_t chunk_bytes = (size_t)batch->max_length * batch->token_bytes;
-  plm_hasher_reset(hasher);
-  plm_hasher_update(hasher, head, sizeof head);
+  plm_chain_begin(cursor->hasher, cursor->chain, cursor->chunks, batch->chunks);
   for (uint32_t c = 0; c < batch->chunks; c++) {
     const uint32_t begin = batch->document_begin[c];
-    const uint32_t documents = batch->document_begin[c + 1] - begin;
-    if (batch->sources != NULL) plm_hasher_update(hasher, &batch->sources[c], 1);
-    plm_hasher_update(hasher, &documents, sizeof documents);
-    plm_hasher_update(hasher, batch->documents + begin, documents * sizeof *batch->documents);
-    plm_hasher_update(hasher, (const char *)batch->tokens + c * chunk_bytes, chunk_bytes);
+    plm_chain_add(cursor->hasher, batch->sources == NULL ? NULL : &batch->sources[c],
+                  batch->documents + begin, batch->document_begin[c + 1] - begin,
+                  (const char *)batch->tokens + c * chunk_bytes, chunk_bytes);
   }
-  cursor->chain = plm_hasher_digest(hasher);
+  cursor->chain = plm_hasher_digest(cursor->hasher);
 }
 
 /* Moves past `chunks` chunks of a corpus, which is source k of a mixture or the only one. */

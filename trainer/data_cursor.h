@@ -19,7 +19,7 @@ struct plm_data_cursor {
   struct plm_hash plan;        /* plm_plan_hash of the data plan */
   uint64_t seed;
   uint64_t chunks;        /* g: consumed by the whole run */
-  struct plm_hash chain;  /* XXH3-128 over the previous chain and the last consumed batch */
+  struct plm_hash chain;  /* over everything consumed: common/plan/chain.h */
   uint64_t *epoch_totals; /* (epoch_count) chunks of each finished epoch */
   size_t epoch_count, epoch_capacity;
   uint64_t passed;        /* sum of epoch_totals */

@@ -148,6 +148,11 @@ plm_status plm_corpus_digests(struct plm_corpus_cursor *cursor, enum plm_split s
 plm_status plm_corpus_name(struct plm_corpus_cursor *cursor, enum plm_split split, uint64_t number,
                            const char **name, struct plm_error *error);
 
+/* Reads a group and compares each of its sequences with its hash, which the fingerprint proves. Not
+ * for old formats. PLM_CORRUPT names the record or the document. */
+plm_status plm_corpus_prove_group(struct plm_corpus_cursor *cursor, enum plm_split split,
+                                  uint64_t group, struct plm_error *error);
+
 /* Reads everything, and checks the hashes of the files, every record and the fingerprint. progress
  * may be NULL. */
 plm_status plm_corpus_verify(const char *directory,

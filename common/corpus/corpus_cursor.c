@@ -222,6 +222,32 @@ plm_status plm_corpus_digests(struct plm_corpus_cursor *cursor, enum plm_split s
                                  "is not what ingest wrote", error);
 }
 
+plm_status plm_corpus_prove_group(struct plm_corpus_cursor *cursor, enum plm_split split,
+                                  uint64_t group, struct plm_error *error)
+{
+  const struct plm_corpus *corpus = cursor->corpus;
+  const struct plm_corpus_info *info = &corpus->description.info;
+  const uint64_t first = group * PLM_GROUP_DOCUMENTS;
+  struct plm_proof_digest stated[PLM_GROUP_DOCUMENTS], found[PLM_GROUP_DOCUMENTS];
+  struct plm_translator translator;
+  const uint8_t *residues;
+  size_t size;
+  PLM_TRY(plm_corpus_digests(cursor, split, group, stated, error));
+  PLM_TRY(plm_corpus_group(cursor, split, group, &residues, &size, error));
+  const uint32_t documents = plm_corpus_group_documents(info->splits[split].documents, group);
+  plm_translator_init(&translator, info->tokenizer);
+  plm_corpus_hash_sequences(&translator, corpus->lengths[split] + first, documents, residues,
+                            found);
+  for (uint32_t d = 0; d < documents; d++) {
+    if (memcmp(&stated[d], &found[d], sizeof found[d]) == 0) continue;
+    plm_error_set(error, PLM_CORRUPT, "document %llu of %s has another sequence than ingest hashed",
+                  (unsigned long long)(first + d), plm_split_name(split));
+    plm_error_hint(error, "copy the corpus again or ingest its sources again");
+    return plm_error_where(error, "%s", corpus->data_path);
+  }
+  return PLM_OK;
+}
+
 /* Splits the names at their line ends. */
 static plm_status index_names(struct plm_corpus_cursor *cursor, uint32_t count,
                               struct plm_error *error)

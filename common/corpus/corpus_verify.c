@@ -58,29 +58,6 @@ static plm_status verify_file(const char *path, const struct plm_corpus_files *f
   return status;
 }
 
-/* Compares the sequences of a group with their hashes, which the root of the group proves. */
-static plm_status verify_sequences(struct plm_corpus_cursor *cursor,
-                                   const struct plm_corpus *corpus, enum plm_split s, uint64_t g,
-                                   const uint8_t *residues, struct plm_error *error)
-{
-  const uint64_t first = g * PLM_GROUP_DOCUMENTS;
-  const uint32_t documents =
-      plm_corpus_group_documents(plm_corpus_info(corpus)->splits[s].documents, g);
-  struct plm_proof_digest stated[PLM_GROUP_DOCUMENTS], found[PLM_GROUP_DOCUMENTS];
-  struct plm_translator translator;
-  PLM_TRY(plm_corpus_digests(cursor, s, g, stated, error));
-  plm_translator_init(&translator, plm_corpus_info(corpus)->tokenizer);
-  plm_corpus_hash_sequences(&translator, corpus->lengths[s] + first, documents, residues, found);
-  for (uint32_t d = 0; d < documents; d++) {
-    if (memcmp(&stated[d], &found[d], sizeof found[d]) == 0) continue;
-    plm_error_set(error, PLM_CORRUPT, "document %llu of %s has another sequence than ingest hashed",
-                  (unsigned long long)(first + d), plm_split_name(s));
-    plm_error_hint(error, "copy the corpus again or ingest its sources again");
-    return plm_error_where(error, "%s", corpus->data_path);
-  }
-  return PLM_OK;
-}
-
 /* Reads group g of a split with its names, checks it, and adds it to the counts. */
 static plm_status verify_group(struct plm_corpus_cursor *cursor, const struct plm_corpus *corpus,
                                enum plm_split s, uint64_t g, bool composition,
@@ -94,8 +71,7 @@ static plm_status verify_group(struct plm_corpus_cursor *cursor, const struct pl
   size_t size;
   PLM_TRY(plm_corpus_group(cursor, s, g, &residues, &size, error));
   if (composition) plm_corpus_count_residues(info->tokenizer, residues, size, counted->composition);
-  if (info->format == PLM_CORPUS_FORMAT)
-    PLM_TRY(verify_sequences(cursor, corpus, s, g, residues, error));
+  if (info->format == PLM_CORPUS_FORMAT) PLM_TRY(plm_corpus_prove_group(cursor, s, g, error));
   for (uint32_t d = 0; d < documents; d++)
     plm_corpus_count_length(counted, corpus->lengths[s][first + d]);
   return plm_corpus_name(cursor, s, first, &name, error);

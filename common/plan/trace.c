@@ -4,6 +4,8 @@
 
 #include <stdlib.h>
 
+#include "common/plan/assemble.h"
+
 struct plm_trace {
   const struct plm_plan *plan;
   uint64_t epoch, epoch_begin; /* the epoch that `counts` describes, and g of its first chunk */
@@ -13,6 +15,10 @@ struct plm_trace {
   bool packed;      /* window is valid, and belongs to window_epoch */
   uint64_t window_epoch;
   struct plm_window window;
+  uint64_t within; /* the chunk in the window that was given last */
+  void *tokens;    /* of the whole window, if assembled */
+  size_t token_capacity;
+  bool assembled;
 };
 
 static plm_status count_epoch(struct plm_trace *trace, struct plm_error *error)
@@ -49,6 +55,7 @@ void plm_trace_close(struct plm_trace *trace)
   if (!trace) return;
   plm_window_deinit(&trace->window);
   free(trace->counts);
+  free(trace->tokens);
   free(trace);
 }
 
@@ -69,14 +76,48 @@ plm_status plm_trace_chunk(struct plm_trace *trace, uint64_t g, struct plm_trace
   chunk->chunk = within;
   while (within >= trace->counts[window]) within -= trace->counts[window++];
   if (!trace->packed || trace->window_epoch != trace->epoch || trace->window.window != window) {
-    trace->packed = false;
+    trace->packed = trace->assembled = false;
     PLM_TRY(plm_plan_window(trace->plan, trace->epoch, window, &trace->window, error));
     trace->packed = true;
     trace->window_epoch = trace->epoch;
   }
   PLM_ASSERT(within < trace->window.chunks);
+  trace->within = within;
   const uint32_t *begin = trace->window.chunk_begin + within;
   chunk->documents = trace->window.documents + begin[0];
   chunk->count = begin[1] - begin[0];
+  return PLM_OK;
+}
+
+/* Reads, proves and assembles the window. */
+static plm_status assemble(struct plm_trace *trace, struct plm_corpus_cursor *cursor,
+                           struct plm_error *error)
+{
+  const size_t bytes = plm_assemble_bytes(trace->plan, &trace->window);
+  if (bytes > trace->token_capacity) {
+    free(trace->tokens);
+    trace->token_capacity = 0;
+    trace->tokens = malloc(bytes);
+    if (trace->tokens == NULL)
+      return plm_error_set(error, PLM_NO_MEMORY, "no memory for a window of %zu bytes", bytes);
+    trace->token_capacity = bytes;
+  }
+  for (uint32_t i = 0; i < trace->window.group_count; i++)
+    PLM_TRY(plm_corpus_prove_group(cursor, PLM_SPLIT_TRAIN, trace->window.groups[i], error));
+  PLM_TRY(plm_assemble_window(cursor, PLM_SPLIT_TRAIN, trace->plan, &trace->window, trace->tokens,
+                              error));
+  trace->assembled = true;
+  return PLM_OK;
+}
+
+plm_status plm_trace_tokens(struct plm_trace *trace, struct plm_corpus_cursor *cursor,
+                            const void **tokens, struct plm_error *error)
+{
+  const struct plm_plan_parameters *parameters = plm_plan_parameters(trace->plan);
+  PLM_ASSERT(trace->packed);
+  if (!trace->assembled) PLM_TRY(assemble(trace, cursor, error));
+  *tokens =
+      (const uint8_t *)trace->tokens +
+      trace->within * parameters->max_length * plm_tokenizer_of(parameters->tokenizer)->token_bytes;
   return PLM_OK;
 }

@@ -5,6 +5,7 @@
 
 #include <stdint.h>
 
+#include "common/corpus/corpus.h"
 #include "common/plan/plan.h"
 
 /* A trace remembers the last epoch and window, so it is fastest for ascending g. */
@@ -22,5 +23,10 @@ struct plm_traced_chunk {
 };
 plm_status plm_trace_chunk(struct plm_trace *trace, uint64_t g, struct plm_traced_chunk *chunk,
                            struct plm_error *error);
+/* The tokens of the chunk that plm_trace_chunk gave last: max_length of them, u8 (esm) or u16
+ * (byte), valid until its next call. The groups of the chunk's window are read from the training
+ * split and proved (plm_corpus_prove_group). PLM_CORRUPT. */
+plm_status plm_trace_tokens(struct plm_trace *trace, struct plm_corpus_cursor *cursor,
+                            const void **tokens, struct plm_error *error);
 
 #endif

@@ -49,8 +49,18 @@ plm_status plm_command_read_run(const char *run, struct plm_config *config, stru
   PLM_TRY(plm_file_read(path, CONFIG_LIMIT, &text, &size, error));
   const plm_status status = plm_config_load_text(text, size, config, error);
   free(text);
-  if (status != PLM_OK) plm_error_where(error, "%s", path);
-  return status;
+  if (status != PLM_OK) {
+    plm_error_where(error, "%s", path);
+    return status;
+  }
+  char *here = strdup(run);
+  if (here == NULL) {
+    plm_config_deinit(config);
+    return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  }
+  free(config->run); /* where the run was when it was started; its folder may have been moved */
+  config->run = here;
+  return PLM_OK;
 }
 
 plm_status plm_command_run_config(const struct plm_command_context *context,

@@ -8,11 +8,13 @@
 #include "common/corpus/corpus.h"
 #include "stages/commands/command.h"
 #include "stages/commands/trace_sources.h"
+#include "stages/commands/trace_verify.h"
 
 static const struct plm_option options[] = {
     {.name = "step",
      .argument = "N",
      .help = "the step; the first is 1, and step N leads to checkpoint N"},
+    {.name = "verify", .help = "prove that the step was trained on exactly these documents"},
     {0},
 };
 
@@ -98,8 +100,11 @@ static plm_status run(const struct plm_command_context *context, struct plm_erro
     plm_error_set(error, PLM_CONFIG, "the configuration names no corpus");
     status = plm_error_hint(error, "set `corpus` to the folder that the packers read");
   } else {
-    status = plm_trace_sources_open(&config, step - 1, &sources, error);
+    status = plm_trace_sources_open(&config, &sources, error);
+    if (status == PLM_OK) status = plm_trace_sources_place(&sources, step - 1, error);
     if (status == PLM_OK) status = print_step(context, config.source_count > 0, &sources, error);
+    if (status == PLM_OK && plm_arguments_has(context->arguments, "verify"))
+      status = plm_trace_verify(&config, step, &sources, error);
     plm_trace_sources_close(&sources);
   }
   plm_config_deinit(&config);
@@ -116,7 +121,12 @@ const struct plm_command plm_command_trace = {
                "length in tokens, <cls> and <eos> included; offset, the first residue within the "
                "document; and name. In a mixture of corpora, each chunk names its source, by its "
                "number in the list. Reads the run's pipeline.yaml and the corpus. --json prints an "
-               "object on one line for each chunk.",
+               "object on one line for each chunk.\n\n"
+               "--verify then recomputes the hash over everything that training consumed (the "
+               "chain) from the checkpoint before step N, or from the start, to the next one, and "
+               "compares it with what that checkpoint recorded. It reads these documents from the "
+               "corpus and proves each by the corpus's fingerprint. If anything differs, it exits "
+               "with 1.",
     .options = options,
     .run = run,
 };

@@ -88,36 +88,49 @@ static plm_status find_history(const struct plm_config *config, struct plm_mixtu
   return plm_mixture_history_add(history, history->count > 0 ? steps : 0, chunks, &now, error);
 }
 
-static plm_status place(const struct plm_config *config, uint64_t s,
-                        struct plm_trace_sources *sources, struct plm_error *error)
-{
-  struct plm_mixture_history history = {0};
-  uint64_t counts[PLM_MAX_SOURCES];
-  plm_status status = find_history(config, &history, error);
-  if (status == PLM_OK)
-    status = plm_mixture_history_count(&history, config->seed, s, counts, error);
-  if (status == PLM_OK) {
-    const struct plm_mixture_part *part = plm_mixture_history_at(&history, s);
-    sources->chunks = part->chunks;
-    sources->of = malloc((size_t)part->chunks + 1);
-    if (sources->of == NULL)
-      status = plm_error_set(error, PLM_NO_MEMORY, "no memory for %u chunks", part->chunks);
-    else
-      plm_mixture_draw(&part->mixture, config->seed, s, part->chunks, sources->of);
-    for (uint32_t k = 0; k < sources->count; k++) sources->sources[k].next = counts[k];
-  }
-  plm_mixture_history_deinit(&history);
-  return status;
-}
-
-plm_status plm_trace_sources_open(const struct plm_config *config, uint64_t s,
+plm_status plm_trace_sources_open(const struct plm_config *config,
                                   struct plm_trace_sources *sources, struct plm_error *error)
 {
+  sources->seed = config->seed;
   for (uint32_t k = 0; k < plm_config_source_count(config); k++) {
     sources->count = k + 1;
     PLM_TRY(open_source(config, k, &sources->sources[k], error));
   }
-  return place(config, s, sources, error);
+  return find_history(config, &sources->history, error);
+}
+
+/* The chunks that each source gives before step s. After a step whose chunks were all taken, they
+ * are known; otherwise the draws of all earlier steps are repeated. */
+static plm_status count_before(struct plm_trace_sources *sources, uint64_t s,
+                               struct plm_error *error)
+{
+  uint64_t counts[PLM_MAX_SOURCES], taken = 0;
+  for (uint32_t k = 0; k < sources->count; k++) taken += sources->sources[k].next;
+  if (sources->of == NULL || s != sources->step + 1 || taken != sources->begin + sources->chunks) {
+    PLM_TRY(plm_mixture_history_count(&sources->history, sources->seed, s, counts, error));
+    taken = 0;
+    for (uint32_t k = 0; k < sources->count; k++) {
+      sources->sources[k].next = counts[k];
+      taken += counts[k];
+    }
+  }
+  sources->begin = taken;
+  sources->step = s;
+  return PLM_OK;
+}
+
+plm_status plm_trace_sources_place(struct plm_trace_sources *sources, uint64_t s,
+                                   struct plm_error *error)
+{
+  const struct plm_mixture_part *part = plm_mixture_history_at(&sources->history, s);
+  PLM_TRY(count_before(sources, s, error));
+  free(sources->of);
+  sources->chunks = part->chunks;
+  sources->of = malloc((size_t)part->chunks + 1);
+  if (sources->of == NULL)
+    return plm_error_set(error, PLM_NO_MEMORY, "no memory for %u chunks", part->chunks);
+  plm_mixture_draw(&part->mixture, sources->seed, s, part->chunks, sources->of);
+  return PLM_OK;
 }
 
 void plm_trace_sources_close(struct plm_trace_sources *sources)
@@ -130,5 +143,6 @@ void plm_trace_sources_close(struct plm_trace_sources *sources)
     if (source->corpus != NULL) plm_corpus_close(source->corpus);
   }
   free(sources->of);
+  plm_mixture_history_deinit(&sources->history);
   *sources = (struct plm_trace_sources){0};
 }

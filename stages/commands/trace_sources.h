@@ -3,6 +3,7 @@
 #define PLM_STAGES_COMMANDS_TRACE_SOURCES_H
 
 #include "common/config/config.h"
+#include "common/plan/mixture.h"
 #include "common/plan/trace.h"
 
 /* Initialise it with {0}. */
@@ -15,15 +16,23 @@ struct plm_trace_sources {
     struct plm_trace *trace;
     uint64_t next; /* the chunk of the source that the step takes next */
   } sources[PLM_MAX_SOURCES];
-  uint8_t *of; /* (chunks) the source of each chunk of the step */
+  uint64_t seed;
+  struct plm_mixture_history history; /* the size of a step, and the weights, over time */
+  /* of the step that plm_trace_sources_place was called for: */
+  uint8_t *of; /* (chunks) the source of each chunk */
   uint32_t chunks;
+  uint64_t begin; /* g: the chunks that all sources gave before */
+  uint64_t step;
 };
 
-/* Opens the corpora and finds what step s (from 0) takes from them. What a resume changed (the size
- * of a step, the corpora and their weights) is read from the run's newest checkpoint; PLM_FORMAT if
- * that contradicts itself. After a failure as well, the caller closes. */
-plm_status plm_trace_sources_open(const struct plm_config *config, uint64_t s,
+/* Opens the corpora. What a resume changed (the size of a step, the corpora and their weights) is
+ * read from the run's newest checkpoint; PLM_FORMAT if that contradicts itself. After a failure as
+ * well, the caller closes. */
+plm_status plm_trace_sources_open(const struct plm_config *config,
                                   struct plm_trace_sources *sources, struct plm_error *error);
+/* Finds what step s (from 0) takes from them. */
+plm_status plm_trace_sources_place(struct plm_trace_sources *sources, uint64_t s,
+                                   struct plm_error *error);
 void plm_trace_sources_close(struct plm_trace_sources *sources);
 
 #endif

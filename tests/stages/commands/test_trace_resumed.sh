@@ -53,3 +53,6 @@ for source in 0 1; do
   [ "$(steps 1 9 | jq -c "select(.source == $source)" | wc -l)" -eq "$(consumed $source)" ] || fail "source $source"
 done
 [ "$(consumed 1)" -eq 4 ] || fail "half of the last two steps: $(consumed 1)"
+
+# ---- the trainer's own hash over what it consumed proves each of them ----
+for step in 1 3 5 7 9; do expect 0 plm-pipeline trace --run run --step $step --verify; done

@@ -1,0 +1,188 @@
+/* `trace --verify`. */
+#include "stages/commands/trace_verify.h"
+
+#include <cjson/cJSON.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/file.h"
+#include "common/base/json.h"
+#include "common/base/log.h"
+#include "common/base/progress.h"
+#include "common/base/strict_json.h"
+#include "common/checkpoint/checkpoint.h"
+#include "common/plan/chain.h"
+#include "common/run/run.h"
+#include "common/run/stop.h"
+
+enum { STATE_LIMIT = 64 << 20, STATE_VALUES = 1 << 22 };
+
+/* What a checkpoint says about the data. */
+struct recorded {
+  uint64_t step; /* 0: the start of the run */
+  uint64_t chunks;
+  struct plm_hash chain;
+  bool mixed; /* chunks are hashed with their sources */
+  uint32_t source_count;
+  struct plm_hash fingerprints[PLM_MAX_SOURCES];
+};
+
+static bool take_hash(const cJSON *json, const char *key, struct plm_hash *hash)
+{
+  return plm_hash_from_hex(plm_json_string(json, key, ""), hash, NULL) == PLM_OK;
+}
+
+static bool take_cursor(const cJSON *cursor, struct recorded *recorded)
+{
+  const cJSON *sources = cJSON_GetObjectItemCaseSensitive(cursor, "sources"), *source;
+  recorded->chunks = (uint64_t)plm_json_number(cursor, "chunks", 0);
+  recorded->mixed = sources != NULL;
+  recorded->source_count = 1;
+  if (!take_hash(cursor, "chain", &recorded->chain) ||
+      !take_hash(cursor, "fingerprint", &recorded->fingerprints[0]))
+    return false;
+  if (!recorded->mixed) return true;
+  recorded->source_count = 0;
+  cJSON_ArrayForEach(source, sources)
+  {
+    if (recorded->source_count == PLM_MAX_SOURCES ||
+        !take_hash(source, "fingerprint", &recorded->fingerprints[recorded->source_count++]))
+      return false;
+  }
+  return true;
+}
+
+static plm_status read_checkpoint(const char *checkpoints, uint64_t step, struct recorded *recorded,
+                                  struct plm_error *error)
+{
+  char name[PLM_CHECKPOINT_NAME_SIZE], folder[PLM_PATH_SIZE], path[PLM_PATH_SIZE], *text;
+  size_t size;
+  plm_checkpoint_name(step, name);
+  PLM_TRY(plm_path_join(folder, checkpoints, name, error));
+  PLM_TRY(plm_path_join(path, folder, "trainer.json", error));
+  PLM_TRY(plm_file_read(path, STATE_LIMIT, &text, &size, error));
+  cJSON *json = plm_json_bounded(text, size, STATE_VALUES);
+  free(text);
+  *recorded = (struct recorded){.step = step};
+  const bool taken = take_cursor(cJSON_GetObjectItemCaseSensitive(json, "cursor"), recorded);
+  cJSON_Delete(json);
+  if (taken) return PLM_OK;
+  return plm_error_set(error, PLM_FORMAT, "%s does not say what the run consumed", path);
+}
+
+/* The last checkpoint before the step (or the start), and the first one that contains it. */
+static plm_status find_checkpoints(const struct plm_config *config, uint64_t step,
+                                   struct recorded *before, struct recorded *after,
+                                   struct plm_error *error)
+{
+  char checkpoints[PLM_PATH_SIZE];
+  uint64_t *steps = NULL, first = 0, last = 0;
+  size_t count = 0;
+  PLM_TRY(plm_path_join(checkpoints, config->run, PLM_RUN_CHECKPOINTS, error));
+  PLM_TRY(plm_checkpoint_list(checkpoints, &steps, &count, error));
+  for (size_t i = 0; i < count && last == 0; i++) {
+    if (steps[i] < step) first = steps[i];
+    if (steps[i] >= step) last = steps[i];
+  }
+  free(steps);
+  if (last == 0) {
+    plm_error_set(error, PLM_NOT_FOUND, "%s has no checkpoint that contains step %llu", config->run,
+                  (unsigned long long)step);
+    return plm_error_hint(error, "a step is proved by the chain in the first checkpoint after it");
+  }
+  PLM_TRY(read_checkpoint(checkpoints, last, after, error));
+  if (first != 0) return read_checkpoint(checkpoints, first, before, error);
+  *before = (struct recorded){.mixed = after->mixed};
+  return PLM_OK;
+}
+
+static plm_status check_corpora(const struct recorded *after,
+                                const struct plm_trace_sources *sources, struct plm_error *error)
+{
+  for (uint32_t k = 0; k < after->source_count && k < sources->count; k++) {
+    const struct plm_corpus *corpus = sources->sources[k].corpus;
+    if (plm_corpus_is(plm_corpus_info(corpus), after->fingerprints[k])) continue;
+    char hex[2][PLM_HASH_HEX_SIZE];
+    plm_hash_to_hex(after->fingerprints[k], hex[0]);
+    plm_hash_to_hex(plm_corpus_info(corpus)->fingerprint, hex[1]);
+    return plm_error_set(error, PLM_CONFIG, "the run was trained on corpus %s, but %s is %s",
+                         hex[0], plm_corpus_path(corpus), hex[1]);
+  }
+  return PLM_OK;
+}
+
+/* Extends the chain by step s (from 0). */
+static plm_status add_step(struct plm_trace_sources *sources, uint64_t s, bool mixed,
+                           struct plm_hasher *hasher, struct plm_hash *chain,
+                           struct plm_error *error)
+{
+  PLM_TRY(plm_trace_sources_place(sources, s, error));
+  plm_chain_begin(hasher, *chain, sources->begin, sources->chunks);
+  for (uint32_t i = 0; i < sources->chunks; i++) {
+    struct plm_trace_source *source = &sources->sources[sources->of[i]];
+    const struct plm_plan_parameters *plan = plm_plan_parameters(source->plan);
+    const size_t bytes = (size_t)plan->max_length * plm_tokenizer_of(plan->tokenizer)->token_bytes;
+    struct plm_traced_chunk chunk;
+    const void *tokens;
+    PLM_TRY(plm_trace_chunk(source->trace, source->next++, &chunk, error));
+    PLM_TRY(plm_trace_tokens(source->trace, source->cursor, &tokens, error));
+    plm_chain_add(hasher, mixed ? &sources->of[i] : NULL, chunk.documents, chunk.count, tokens,
+                  bytes);
+  }
+  *chain = plm_hasher_digest(hasher);
+  return plm_stop_check("", error);
+}
+
+/* Whether step s was hashed with the sources of its chunks: a run that had one corpus became a
+ * mixture at a resume. */
+static bool is_mixed(const struct plm_trace_sources *sources, const struct recorded *before,
+                     uint64_t s)
+{
+  return before->mixed || plm_mixture_history_at(&sources->history, s)->mixture.count > 1;
+}
+
+static plm_status recompute(struct plm_trace_sources *sources, const struct recorded *before,
+                            const struct recorded *after, struct plm_hash *chain,
+                            struct plm_error *error)
+{
+  struct plm_progress progress;
+  struct plm_hasher *hasher = plm_hasher_open();
+  if (hasher == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for the chain");
+  plm_status status = PLM_OK;
+  *chain = before->chain;
+  plm_progress_begin(&progress, "verify");
+  progress.rate_unit = "steps";
+  for (uint64_t s = before->step; status == PLM_OK && s < after->step; s++) {
+    const uint64_t done = s - before->step;
+    plm_progress_update(&progress, done, after->step - before->step, done, done, "step");
+    status = add_step(sources, s, is_mixed(sources, before, s), hasher, chain, error);
+  }
+  plm_progress_clear(&progress);
+  plm_hasher_close(hasher);
+  return status;
+}
+
+plm_status plm_trace_verify(const struct plm_config *config, uint64_t step,
+                            struct plm_trace_sources *sources, struct plm_error *error)
+{
+  struct recorded before, after;
+  struct plm_hash chain;
+  PLM_TRY(find_checkpoints(config, step, &before, &after, error));
+  PLM_TRY(check_corpora(&after, sources, error));
+  PLM_TRY(recompute(sources, &before, &after, &chain, error));
+  if (!plm_hash_equal(chain, after.chain)) {
+    plm_error_set(
+        error, PLM_CORRUPT,
+        "steps %llu to %llu were not trained on these documents: their chain differs from "
+        "the one in checkpoint %llu",
+        (unsigned long long)before.step + 1, (unsigned long long)after.step,
+        (unsigned long long)after.step);
+    return plm_error_hint(error, "the run's pipeline.yaml, its checkpoints or the order of its "
+                                 "corpora may have been changed");
+  }
+  plm_info("proved: step %llu was trained on exactly these documents (chain from %s %llu to "
+           "checkpoint %llu)",
+           (unsigned long long)step, before.step == 0 ? "step" : "checkpoint",
+           (unsigned long long)before.step, (unsigned long long)after.step);
+  return PLM_OK;
+}
