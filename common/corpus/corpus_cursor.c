@@ -230,8 +230,8 @@ plm_status plm_corpus_prove_group(struct plm_corpus_cursor *cursor, enum plm_spl
   const uint64_t first = group * PLM_GROUP_DOCUMENTS;
   struct plm_proof_digest stated[PLM_GROUP_DOCUMENTS], found[PLM_GROUP_DOCUMENTS];
   struct plm_translator translator;
-  const uint8_t *residues;
-  size_t size;
+  const uint8_t *residues = NULL;
+  size_t size = 0;
   PLM_TRY(plm_corpus_digests(cursor, split, group, stated, error));
   PLM_TRY(plm_corpus_group(cursor, split, group, &residues, &size, error));
   const uint32_t documents = plm_corpus_group_documents(info->splits[split].documents, group);
