@@ -121,10 +121,7 @@ static bool within_limits(struct plm_loader *loader, struct plm_place place, uns
 
 static bool refuse(struct plm_loader *loader, struct plm_place place, const struct plm_error *error)
 {
-  if (error->status == PLM_NO_MEMORY)
-    loader->problems->no_memory = true;
-  else
-    plm_problems_add(loader->problems, place, PLM_INCLUDE_KEY ": %s", error->what);
+  plm_problems_add_error(loader->problems, place, PLM_INCLUDE_KEY ": ", error);
   return false;
 }
 

@@ -401,7 +401,7 @@ static void read_file(struct plm_loader *loader, const char *path, const char *b
   if (!plm_config_file_add(loader, path, &file)) return;
   if (plm_file_read(path, PLM_YAML_MAX_BYTES, &text, &size, &error) != PLM_OK) {
     /* plm_file_read's message already names the path */
-    plm_problems_add(loader->problems, (struct plm_place){0}, "%s", error.what);
+    plm_problems_add_error(loader->problems, (struct plm_place){0}, "", &error);
     return;
   }
   if (stat(path, &found) == 0) {
@@ -533,14 +533,18 @@ static plm_status begin(struct plm_loader *loader, struct plm_config *config, co
 static plm_status finish(struct plm_loader *loader, struct plm_config_problems **problems,
                          struct plm_error *error)
 {
-  if (!loader->problems->no_memory) plm_config_check(loader);
-  if (!loader->problems->no_memory && loader->more != NULL) loader->more(loader);
+  const struct plm_error unopened = loader->problems->no_descriptors;
+  if (!loader->problems->no_memory && unopened.status == PLM_OK) plm_config_check(loader);
+  if (!loader->problems->no_memory && unopened.status == PLM_OK && loader->more != NULL)
+    loader->more(loader);
   free(loader->places);
   free(loader->bad);
-  if (loader->problems->no_memory) { /* the problems found so far may only follow from that */
+  const bool no_memory = loader->problems->no_memory;
+  if (no_memory || unopened.status != PLM_OK) { /* the problems so far may only follow from that */
     plm_config_problems_free(loader->problems);
     plm_config_deinit(loader->config);
-    return plm_error_set(error, PLM_NO_MEMORY, "no memory for the configuration");
+    if (no_memory) return plm_error_set(error, PLM_NO_MEMORY, "no memory for the configuration");
+    return plm_error_set(error, unopened.status, "%s", unopened.what);
   }
   if (loader->problems->count == 0) {
     plm_config_problems_free(loader->problems);

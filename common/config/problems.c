@@ -49,6 +49,17 @@ void plm_problems_add(struct plm_config_problems *problems, struct plm_place pla
   problems->list[problems->count++] = (struct plm_problem){.place = place, .text = text.data};
 }
 
+void plm_problems_add_error(struct plm_config_problems *problems, struct plm_place place,
+                            const char *what, const struct plm_error *error)
+{
+  if (error->status == PLM_NO_MEMORY)
+    problems->no_memory = true;
+  else if (error->status == PLM_NO_DESCRIPTORS)
+    problems->no_descriptors = *error;
+  else
+    plm_problems_add(problems, place, "%s%s", what, error->what);
+}
+
 static bool comes_after(struct plm_place a, struct plm_place b)
 {
   if (a.file != b.file) return a.file > b.file;

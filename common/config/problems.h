@@ -24,6 +24,7 @@ struct plm_config_problems {
   } * list;
   size_t count;
   bool no_memory; /* something could not be read because memory ran out; it may be right */
+  struct plm_error no_descriptors; /* the same, if a file could not be opened for that reason */
 };
 
 struct plm_config_problems *plm_problems_new(void);
@@ -31,6 +32,10 @@ struct plm_config_problems *plm_problems_new(void);
  * that is included twice. After 200 problems, further ones are dropped. */
 void plm_problems_add(struct plm_config_problems *problems, struct plm_place place,
                       const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* Adds "WHATerror", unless the error says that the process lacks memory or descriptors, which is no
+ * fault of the configuration. */
+void plm_problems_add_error(struct plm_config_problems *problems, struct plm_place place,
+                            const char *what, const struct plm_error *error);
 bool plm_problems_full(const struct plm_config_problems *problems);
 /* Sorts by file, then line, then column; problems without a line keep their place. */
 void plm_problems_sort(struct plm_config_problems *problems);

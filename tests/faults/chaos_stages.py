@@ -5,8 +5,10 @@ from pathlib import Path
 
 from fault_case import need
 
-# Libraries abort when memory ends, and the dynamic loader exits with 127 if it lacks anything.
+# Libraries abort when memory ends, and the dynamic loader exits with 127 if it lacks anything. libzmq aborts if it gets no
+# descriptor while it starts, which no program can prevent if the limit fell after it had looked at it.
 LOADER = 127
+ZMQ_LACKS_DESCRIPTORS = "Too many open files (src/"
 DEATHS = {
     "memory": {-signal.SIGABRT, -signal.SIGSEGV, -signal.SIGBUS, LOADER},
     "descriptors": {LOADER},
@@ -21,10 +23,11 @@ class Process:
         self.process = None
         self.done = False
         self.expected = set()  # how it may end, besides 0, 1, 4 and 6
+        self.causes = set()  # what was done to it
 
     def start(self, *command):
         self.process = self.case.start(*command, log=self.name)
-        self.expected = set()
+        self.expected, self.causes = set(), set()
 
     def alive(self):
         return not self.done and self.process is not None and self.process.poll() is None
@@ -41,6 +44,10 @@ class Process:
         status = self.process.poll()
         if status is None:
             return False
+        if "descriptors" in self.causes and status == -signal.SIGABRT:
+            last = (self.case.home / self.name).read_text().splitlines()[-1]
+            need(last.startswith(ZMQ_LACKS_DESCRIPTORS), f"{self.name} aborted: {last}")
+            self.expected.add(status)
         need(
             status in {0, 1, 4, 6} | self.expected,
             f"{self.name} ended with {status}, not with one of {sorted(self.expected)}",
@@ -59,6 +66,7 @@ class Process:
 
     def disturbed(self, action):
         """Notes how it may end because of that."""
+        self.causes.add(action)
         if action == "kill":
             self.expected.add(-signal.SIGKILL)
         elif action == "terminate":  # it may not have begun to handle the signal

@@ -1,8 +1,11 @@
 /* A configuration that is loaded while memory runs out: never reported as a mistake in it. The
  * functions below replace those of libyaml. */
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "common/base/file.h"
 #include "common/config/config.h"
@@ -74,8 +77,40 @@ static void a_lack_of_memory_is_no_mistake(void **state)
   assert_true(failures > 10);
 }
 
+/* Nor is a lack of descriptors; the error says which file could not be opened. */
+static void a_lack_of_descriptors_is_no_mistake(void **state)
+{
+  const char *paths[] = {scratch_path("limited.yaml"), scratch_path("absent.yaml")};
+  (void)state;
+  scratch_write(paths[0], "trainer: {steps: 100}\n", 22);
+  const int lowest = open("/", O_RDONLY);
+  assert_true(lowest >= 0);
+  for (int i = 0; i < 2; i++) {
+    struct plm_config config;
+    struct plm_config_problems *problems = NULL;
+    struct plm_error error = {0};
+    struct rlimit before, few;
+    char wanted[PLM_PATH_SIZE + 64];
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    few = before;
+    few.rlim_cur = (rlim_t)lowest + 1; /* nothing more can be opened */
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    failing = -1;
+    const plm_status status = plm_config_load(paths[i], NULL, 0, &config, &problems, &error);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(status, PLM_NO_DESCRIPTORS);
+    assert_null(problems);
+    snprintf(wanted, sizeof wanted, "cannot open %s: Too many open files", paths[i]);
+    assert_string_equal(error.what, wanted);
+  }
+  close(lowest);
+}
+
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(a_lack_of_memory_is_no_mistake)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_lack_of_memory_is_no_mistake),
+      cmocka_unit_test(a_lack_of_descriptors_is_no_mistake),
+  };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
