@@ -108,7 +108,7 @@ static plm_status write_manifest(const char *folder, struct plm_manifest *manife
       status = plm_error_set(error, PLM_LIMIT, "too many files, or too long a name, in %s", folder);
     if (status == PLM_OK) status = plm_path_join(path, folder, entries[i]->d_name, error);
     if (status == PLM_OK) status = plm_file_sync(path, error);
-    if (status == PLM_OK) status = plm_hash_file(path, &file->hash, &file->size, error);
+    if (status == PLM_OK) status = plm_hash_file(path, &file->hash, &file->size, NULL, error);
     if (status == PLM_OK) {
       memcpy(file->name, entries[i]->d_name, strlen(entries[i]->d_name) + 1);
       manifest->count++;
@@ -139,7 +139,7 @@ static plm_status make_way(const char *checkpoints, const char *name, const char
                            struct plm_hash identity, bool *same, struct plm_error *error)
 {
   struct plm_hash standing;
-  *same = plm_checkpoint_verify(final, NULL, &standing, NULL) == PLM_OK &&
+  *same = plm_checkpoint_verify(final, NULL, &standing, NULL, NULL) == PLM_OK &&
           plm_hash_equal(standing, identity);
   if (*same) return PLM_OK;
   char aside[PLM_PATH_SIZE];

@@ -17,14 +17,15 @@ static void say_what_differs(const struct plm_text *notes)
 }
 
 static plm_status load_folder(const struct plm_model_folder *folder, struct plm_model *model,
-                              struct plm_error *error)
+                              struct plm_advance *advance, struct plm_error *error)
 {
   struct plm_text notes = {0};
   plm_status status = plm_model_folder_fits(folder, plm_model_config(model), &notes, error);
   if (status == PLM_OK) say_what_differs(&notes);
   plm_text_deinit(&notes);
   const char *file = plm_model_folder_weights(folder);
-  if (status == PLM_OK) status = plm_parameters_load(folder->directory, file, model, error);
+  if (status == PLM_OK)
+    status = plm_parameters_load(folder->directory, file, model, advance, error);
   if (status != PLM_OK) return status;
   if (folder->checkpoint)
     plm_info("initial weights from %s (%s, step %llu)", folder->directory, file,
@@ -38,11 +39,12 @@ static plm_status load_folder(const struct plm_model_folder *folder, struct plm_
  * nothing else. If the folder has EMA weights it takes those, so that a run starts from the weights
  * that the evaluator saw, and a checkpoint and its export are the same start. PLM_CONFIG for every
  * defect of the folder, because starting again would not help. */
-static plm_status init_from(const char *directory, struct plm_model *model, struct plm_error *error)
+static plm_status init_from(const char *directory, struct plm_model *model,
+                            struct plm_advance *advance, struct plm_error *error)
 {
   struct plm_model_folder folder;
-  plm_status status = plm_model_folder_check(directory, &folder, error);
-  if (status == PLM_OK) status = load_folder(&folder, model, error);
+  plm_status status = plm_model_folder_check(directory, &folder, advance, error);
+  if (status == PLM_OK) status = load_folder(&folder, model, advance, error);
   if (status == PLM_OK || status == PLM_NO_MEMORY) return status;
   if (error->hint[0] == '\0')
     plm_error_hint(error, "trainer.init_from must name a checkpoint or a Hugging Face folder of "
@@ -54,7 +56,8 @@ static plm_status init_from(const char *directory, struct plm_model *model, stru
 static plm_status make_weights(struct plm_trainer *trainer, struct plm_error *error)
 {
   if (trainer->config->trainer.init_from != NULL) {
-    PLM_TRY(init_from(trainer->config->trainer.init_from, trainer->model, error));
+    struct plm_advance advance = plm_run_pulse_reading(&trainer->pulse);
+    PLM_TRY(init_from(trainer->config->trainer.init_from, trainer->model, &advance, error));
   } else {
     size_t count;
     const struct plm_parameter *table = plm_model_table(trainer->model, &count);

@@ -17,7 +17,8 @@
 #include "trainer/step_chunks.h"
 
 plm_status plm_resume_find(const char *run, bool *found, uint64_t *step,
-                           char directory[PLM_PATH_SIZE], struct plm_error *error)
+                           char directory[PLM_PATH_SIZE], struct plm_advance *advance,
+                           struct plm_error *error)
 {
   char checkpoints[PLM_PATH_SIZE], name[PLM_CHECKPOINT_NAME_SIZE];
   uint64_t *steps = NULL;
@@ -27,7 +28,7 @@ plm_status plm_resume_find(const char *run, bool *found, uint64_t *step,
   free(steps);
   *found = count > 0;
   if (count == 0) return PLM_OK;
-  const plm_status status = plm_checkpoint_newest(checkpoints, step, error);
+  const plm_status status = plm_checkpoint_newest(checkpoints, step, advance, error);
   if (status == PLM_NOT_FOUND) {
     plm_error_set(error, PLM_CORRUPT, "none of the run's %zu checkpoints verifies", count);
     plm_error_where(error, "%s", checkpoints);
@@ -178,17 +179,32 @@ static plm_status check_tensor(const struct plm_tensor_info *tensor, const char 
   return PLM_OK;
 }
 
+/* A mapped file is read as it is touched: here in pieces, each of which is told. */
+static void read_mapped(const char *data, size_t bytes, struct plm_advance *advance)
+{
+  enum { page = 4096 };
+  for (size_t at = 0, piece; at < bytes; at += piece) {
+    piece = plm_advance_piece(bytes - at);
+    for (size_t i = at; i < at + piece; i += page) (void)*(const volatile char *)(data + i);
+    plm_advance_by(advance, piece);
+  }
+}
+
 /* Loads the moments; with ranks, sends each to the rank that holds it. */
 static plm_status load_moments(const struct plm_safetensors *file, const struct plm_resume_to *to,
                                struct plm_error *error)
 {
   struct plm_ops *ops = plm_model_ops(to->model);
   size_t count;
+  uint64_t all = 0;
   const struct plm_optimizer_tensor *tensors = plm_optimizer_tensors(to->optimizer, &count);
+  for (size_t i = 0; i < count; i++) all += tensors[i].count * sizeof(float);
+  plm_advance_begin(to->advance, all);
   for (size_t i = 0; i < count; i++) {
     const size_t bytes = tensors[i].count * sizeof(float);
     const struct plm_tensor_info *tensor = plm_safetensors_find(file, tensors[i].name);
     PLM_TRY(check_tensor(tensor, tensors[i].name, PLM_F32, bytes, error));
+    read_mapped(tensor->data, bytes, to->advance);
     if (to->ranks == NULL)
       ops->upload(ops, plm_optimizer_tensor_data(to->optimizer, i), tensor->data, bytes);
     else
@@ -222,7 +238,7 @@ static plm_status load_average(const char *directory, const struct plm_resume_to
   PLM_TRY(plm_path_join(path, directory, "ema.safetensors", error));
   PLM_TRY(plm_file_look(path, &exists, error));
   PLM_TRY(plm_parameters_load(directory, exists ? "ema.safetensors" : "model.safetensors",
-                              to->model, error));
+                              to->model, to->advance, error));
   if (to->ranks != NULL) PLM_TRY(plm_rank_share_weights(to->ranks, to->model, error));
   plm_optimizer_start_average(to->optimizer);
   return PLM_OK;
@@ -248,7 +264,7 @@ plm_status plm_resume_load_tensors(const char *directory, const struct plm_resum
 {
   char path[PLM_PATH_SIZE];
   if (plm_optimizer_sizes(to->optimizer).average > 0) PLM_TRY(load_average(directory, to, error));
-  PLM_TRY(plm_parameters_load(directory, "model.safetensors", to->model, error));
+  PLM_TRY(plm_parameters_load(directory, "model.safetensors", to->model, to->advance, error));
   if (to->ranks != NULL) PLM_TRY(plm_rank_share_weights(to->ranks, to->model, error));
   PLM_TRY(plm_path_join(path, directory, "optimizer.safetensors", error));
   PLM_TRY(load_optimizer(path, to, error));

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/base/advance.h"
 #include "common/base/file.h"
 #include "common/base/status.h"
 #include "common/config/config.h"
@@ -16,9 +17,10 @@
 
 /* Finds the newest checkpoint of a run that verifies. *found is false if the run has no
  * checkpoints. PLM_CORRUPT if it has some but none verifies, since a fresh start would overwrite
- * them. */
+ * them. advance (may be NULL): told of the bytes that are verified. */
 plm_status plm_resume_find(const char *run, bool *found, uint64_t *step,
-                           char directory[PLM_PATH_SIZE], struct plm_error *error);
+                           char directory[PLM_PATH_SIZE], struct plm_advance *advance,
+                           struct plm_error *error);
 
 /* Reads the checkpoint's trainer.json into state, whose cursor is initialised, and compares its
  * configuration with config: PLM_CONFIG if a key differs that a resume may not change. Other
@@ -50,8 +52,9 @@ struct plm_resume_to {
   struct plm_model *model;
   struct plm_optimizer *optimizer;
   struct plm_clip *clip;
-  struct plm_ranks *ranks; /* NULL: no other process takes part */
-  const uint32_t *owners;  /* by parameter, if there are ranks */
+  struct plm_ranks *ranks;     /* NULL: no other process takes part */
+  const uint32_t *owners;      /* by parameter, if there are ranks */
+  struct plm_advance *advance; /* told of the bytes of each file that is read; or NULL */
 };
 
 /* Loads the checkpoint's weights, moments, average and clip history, on rank 0 also for the others.

@@ -81,7 +81,8 @@ static plm_status check_done(struct plm_trainer *trainer, const char *directory,
   PLM_TRY(plm_file_look(path, &exists, error));
   if (!exists) { /* the trainer was killed between its last checkpoint and DONE */
     struct plm_hash identity;
-    PLM_TRY(plm_checkpoint_verify(directory, NULL, &identity, error));
+    struct plm_advance advance = plm_run_pulse_reading(&trainer->pulse);
+    PLM_TRY(plm_checkpoint_verify(directory, NULL, &identity, &advance, error));
     PLM_TRY(plm_done_write(trainer->run, step, identity, error));
   }
   plm_info("complete at step %llu", (unsigned long long)step);
@@ -139,7 +140,8 @@ static plm_status find_state(struct plm_trainer *trainer,
   const struct plm_plan_parameters plan = plm_config_training_plan(config);
   PLM_TRY(plm_data_cursor_init(&state->cursor, plm_plan_hash(&plan), config->seed, error));
   state->exact = true;
-  PLM_TRY(plm_resume_find(trainer->run, resumed, &trainer->saved_step, directory, error));
+  struct plm_advance advance = plm_run_pulse_reading(&trainer->pulse);
+  PLM_TRY(plm_resume_find(trainer->run, resumed, &trainer->saved_step, directory, &advance, error));
   if (*resumed) PLM_TRY(plm_resume_read_state(directory, config, state, error));
   PLM_TRY(check_corpora(trainer, fingerprints, error));
   plm_source_tokens_init(&trainer->source_tokens, config, state->cursor.source_count);
@@ -402,7 +404,9 @@ static plm_status open_input(struct plm_trainer *trainer, struct plm_error *erro
 static plm_status load_weights(struct plm_trainer *trainer, const char *directory,
                                struct plm_error *error)
 {
-  const struct plm_resume_to to = {.model = trainer->model,
+  struct plm_advance advance = plm_run_pulse_reading(&trainer->pulse);
+  const struct plm_resume_to to = {.advance = &advance,
+                                   .model = trainer->model,
                                    .optimizer = trainer->optimizer,
                                    .clip = &trainer->clip,
                                    .ranks = trainer->ranks,

@@ -129,7 +129,7 @@ plm_status plm_hash_from_hex(const char *hex, struct plm_hash *hash, struct plm_
 }
 
 plm_status plm_hash_file(const char *path, struct plm_hash *hash, uint64_t *size_bytes,
-                         struct plm_error *error)
+                         struct plm_advance *advance, struct plm_error *error)
 {
   enum { piece = 1 << 18 };
   const int descriptor = open(path, O_RDONLY | O_CLOEXEC);
@@ -150,6 +150,7 @@ plm_status plm_hash_file(const char *path, struct plm_hash *hash, uint64_t *size
     }
     plm_hasher_update(hasher, buffer, (size_t)got);
     total += (uint64_t)got;
+    plm_advance_by(advance, (uint64_t)got);
   }
   if (status == PLM_OK) {
     *hash = plm_hasher_digest(hasher);

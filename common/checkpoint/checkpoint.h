@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/base/advance.h"
 #include "common/base/hash.h"
 #include "common/base/status.h"
 
@@ -48,17 +49,18 @@ plm_status plm_manifest_read(const char *directory, struct plm_manifest *manifes
 
 /* Checks the MANIFEST and the size and hash of every file. No file may be missing or unlisted, and
  * if the folder has a final name, its step must be the MANIFEST's. step and identity (the XXH3-128
- * of model.safetensors) may be NULL. PLM_CORRUPT, or the error of reading. */
+ * of model.safetensors) may be NULL, and so may advance, which is told of the bytes of all files.
+ * PLM_CORRUPT, or the error of reading. */
 plm_status plm_checkpoint_verify(const char *directory, uint64_t *step, struct plm_hash *identity,
-                                 struct plm_error *error);
+                                 struct plm_advance *advance, struct plm_error *error);
 
 /* The steps of the folders with final names, ascending, without verifying them. The caller frees
  * *steps. */
 plm_status plm_checkpoint_list(const char *checkpoints_directory, uint64_t **steps, size_t *count,
                                struct plm_error *error);
 /* The newest checkpoint that verifies. Each one that fails is reported by plm_warning.
- * PLM_NOT_FOUND: none verifies. */
+ * advance: as plm_checkpoint_verify takes it. PLM_NOT_FOUND: none verifies. */
 plm_status plm_checkpoint_newest(const char *checkpoints_directory, uint64_t *step,
-                                 struct plm_error *error);
+                                 struct plm_advance *advance, struct plm_error *error);
 
 #endif

@@ -68,7 +68,7 @@ static plm_status check_nothing_else(const char *directory, const struct plm_man
 }
 
 static plm_status check_file(const char *directory, const struct plm_manifest_file *file,
-                             struct plm_error *error)
+                             struct plm_advance *advance, struct plm_error *error)
 {
   char path[PLM_PATH_SIZE];
   struct stat info;
@@ -84,7 +84,7 @@ static plm_status check_file(const char *directory, const struct plm_manifest_fi
   if ((uint64_t)info.st_size != file->size)
     return plm_error_set(error, PLM_CORRUPT, "%s has %llu bytes, not %llu", file->name,
                          (unsigned long long)info.st_size, (unsigned long long)file->size);
-  PLM_TRY(plm_hash_file(path, &hash, &size, error));
+  PLM_TRY(plm_hash_file(path, &hash, &size, advance, error));
   if (size != file->size || !plm_hash_equal(hash, file->hash))
     return plm_error_set(error, PLM_CORRUPT, "%s differs from what was written (XXH3-128)",
                          file->name);
@@ -92,11 +92,11 @@ static plm_status check_file(const char *directory, const struct plm_manifest_fi
 }
 
 static plm_status check_folder(const char *directory, const struct plm_manifest *manifest,
-                               struct plm_error *error)
+                               struct plm_advance *advance, struct plm_error *error)
 {
   static const char *const required[] = {"model.safetensors", "config.json"};
   char name[PLM_CHECKPOINT_NAME_SIZE];
-  uint64_t step;
+  uint64_t step, bytes = 0;
   last_part(directory, name);
   if (plm_checkpoint_parse_name(name, &step) && step != manifest->step)
     return plm_error_set(error, PLM_CORRUPT, "the MANIFEST is that of step %llu",
@@ -105,19 +105,21 @@ static plm_status check_folder(const char *directory, const struct plm_manifest 
     if (!listed(manifest, required[i]))
       return plm_error_set(error, PLM_CORRUPT, "the MANIFEST does not list %s", required[i]);
   PLM_TRY(check_nothing_else(directory, manifest, error));
+  for (size_t i = 0; i < manifest->count; i++) bytes += manifest->files[i].size;
+  plm_advance_begin(advance, bytes);
   for (size_t i = 0; i < manifest->count; i++)
-    PLM_TRY(check_file(directory, &manifest->files[i], error));
+    PLM_TRY(check_file(directory, &manifest->files[i], advance, error));
   return PLM_OK;
 }
 
 plm_status plm_checkpoint_verify(const char *directory, uint64_t *step, struct plm_hash *identity,
-                                 struct plm_error *error)
+                                 struct plm_advance *advance, struct plm_error *error)
 {
   struct plm_manifest *manifest = malloc(sizeof *manifest);
   if (!manifest) return plm_error_set(error, PLM_NO_MEMORY, "no memory for a manifest");
   plm_status status = plm_manifest_read(directory, manifest, NULL, error);
   if (status == PLM_OK) {
-    status = check_folder(directory, manifest, error);
+    status = check_folder(directory, manifest, advance, error);
     if (status != PLM_OK) plm_error_where(error, "%s", directory);
   }
   if (status == PLM_OK && step) *step = manifest->step;
@@ -188,7 +190,7 @@ plm_status plm_checkpoint_list(const char *checkpoints_directory, uint64_t **ste
 }
 
 plm_status plm_checkpoint_newest(const char *checkpoints_directory, uint64_t *step,
-                                 struct plm_error *error)
+                                 struct plm_advance *advance, struct plm_error *error)
 {
   uint64_t *steps;
   size_t count;
@@ -199,7 +201,7 @@ plm_status plm_checkpoint_newest(const char *checkpoints_directory, uint64_t *st
     struct plm_error why = {0};
     plm_checkpoint_name(steps[count], name);
     status = plm_path_join(path, checkpoints_directory, name, &why);
-    if (status == PLM_OK) status = plm_checkpoint_verify(path, step, NULL, &why);
+    if (status == PLM_OK) status = plm_checkpoint_verify(path, step, NULL, advance, &why);
     if (status != PLM_OK) plm_warning("skipping checkpoint %s: %s", path, why.what);
   }
   free(steps);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/advance.h"
 #include "common/base/file.h"
 #include "common/base/finite.h"
 #include "common/checkpoint/parameter_file.h"
@@ -73,7 +74,8 @@ static plm_status missing(const struct plm_parameter *parameter, struct plm_erro
  */
 static plm_status take_parameter(const struct plm_tensor_shards *weights,
                                  const struct plm_parameter *parameter, size_t prefix,
-                                 float *values, struct plm_error *error)
+                                 float *values, struct plm_advance *advance,
+                                 struct plm_error *error)
 {
   uint64_t shape[PLM_TENSOR_MAX_RANK] = {0};
   const int rank = plm_parameter_shape(parameter, shape);
@@ -88,7 +90,7 @@ static plm_status take_parameter(const struct plm_tensor_shards *weights,
                          (unsigned long long)shape[1]);
   if (values == NULL) return PLM_OK;
   float *place = values + parameter->offset;
-  PLM_TRY(plm_tensor_to_float(tensor, parameter->count, place, error));
+  PLM_TRY(plm_tensor_to_float(tensor, parameter->count, place, advance, error));
   return check_finite(weights, tensor, place, parameter->count, error);
 }
 
@@ -182,12 +184,17 @@ static plm_status no_head(enum plm_weights_head head, struct plm_error *error)
 
 static plm_status take_all(const struct plm_tensor_shards *weights,
                            const struct plm_parameter *table, size_t count, float *values,
-                           const struct naming *naming, struct plm_error *error)
+                           const struct naming *naming, struct plm_advance *advance,
+                           struct plm_error *error)
 {
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < plm_tensor_shards_count(weights); i++)
+    bytes += plm_tensor_shards_at(weights, i)->bytes;
+  plm_advance_begin(advance, bytes);
   PLM_TRY(check_none_left(weights, table, count, naming, error));
   for (size_t i = 0; i < count; i++)
     if (is_wanted(naming, &table[i]))
-      PLM_TRY(take_parameter(weights, &table[i], naming->prefix, values, error));
+      PLM_TRY(take_parameter(weights, &table[i], naming->prefix, values, advance, error));
   return PLM_OK;
 }
 
@@ -195,14 +202,15 @@ static plm_status take_all(const struct plm_tensor_shards *weights,
  * has.
  */
 static plm_status read_weights(const char *path, const struct plm_parameter *table, size_t count,
-                               float *values, enum plm_weights_head *head, struct plm_error *error)
+                               float *values, enum plm_weights_head *head,
+                               struct plm_advance *advance, struct plm_error *error)
 {
   struct plm_tensor_shards *weights;
   PLM_TRY(plm_tensor_shards_open(path, &weights, error));
   const struct naming naming = naming_of(weights);
   const plm_status status = head == NULL && naming.head != PLM_HEAD_LM
                                 ? no_head(naming.head, error)
-                                : take_all(weights, table, count, values, &naming, error);
+                                : take_all(weights, table, count, values, &naming, advance, error);
   plm_tensor_shards_close(weights);
   if (status != PLM_OK) plm_error_where(error, "%s", path);
   if (head != NULL) *head = naming.head;
@@ -212,7 +220,7 @@ static plm_status read_weights(const char *path, const struct plm_parameter *tab
 plm_status plm_parameters_read(const char *path, const struct plm_parameter *table, size_t count,
                                float *values, struct plm_error *error)
 {
-  return read_weights(path, table, count, values, NULL, error);
+  return read_weights(path, table, count, values, NULL, NULL, error);
 }
 
 plm_status plm_parameters_check(const char *directory, const char *file,
@@ -224,13 +232,14 @@ plm_status plm_parameters_check(const char *directory, const char *file,
   enum plm_weights_head head;
   PLM_TRY(plm_path_join(path, directory, file, error));
   PLM_TRY(plm_model_parameters(config, &table, &count, &elements, error));
-  const plm_status status = read_weights(path, table, count, NULL, &head, error);
+  const plm_status status = read_weights(path, table, count, NULL, &head, NULL, error);
   free(table);
   return status;
 }
 
 static plm_status load(const char *directory, const char *file, struct plm_model *model,
-                       enum plm_weights_head *head, struct plm_error *error)
+                       enum plm_weights_head *head, struct plm_advance *advance,
+                       struct plm_error *error)
 {
   char path[PLM_PATH_SIZE];
   size_t count;
@@ -239,7 +248,7 @@ static plm_status load(const char *directory, const char *file, struct plm_model
   PLM_TRY(plm_path_join(path, directory, file, error));
   float *values = calloc(elements, sizeof *values); /* the gaps, and a missing head, stay zero */
   if (!values) return plm_error_set(error, PLM_NO_MEMORY, "no memory for %zu weights", elements);
-  plm_status status = read_weights(path, table, count, values, head, error);
+  plm_status status = read_weights(path, table, count, values, head, advance, error);
   if (status == PLM_OK) {
     struct plm_ops *ops = plm_model_ops(model);
     ops->upload(ops, plm_model_loading_arena(model), values, elements * sizeof *values);
@@ -251,14 +260,14 @@ static plm_status load(const char *directory, const char *file, struct plm_model
 }
 
 plm_status plm_parameters_load(const char *directory, const char *file, struct plm_model *model,
-                               struct plm_error *error)
+                               struct plm_advance *advance, struct plm_error *error)
 {
-  return load(directory, file, model, NULL, error);
+  return load(directory, file, model, NULL, advance, error);
 }
 
 plm_status plm_parameters_load_trunk(const char *directory, const char *file,
                                      struct plm_model *model, enum plm_weights_head *head,
-                                     struct plm_error *error)
+                                     struct plm_advance *advance, struct plm_error *error)
 {
-  return load(directory, file, model, head, error);
+  return load(directory, file, model, head, advance, error);
 }

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/base/advance.h"
 #include "common/base/status.h"
 #include "common/checkpoint/safetensors.h"
 #include "common/model/model.h"
@@ -33,9 +34,9 @@ plm_status plm_parameters_check(const char *directory, const char *file,
                                 const struct plm_model_config *config, struct plm_error *error);
 
 /* Reads DIRECTORY/FILE as plm_parameters_read does, uploads it into the model's loading arena and
- * calls plm_model_loaded. */
+ * calls plm_model_loaded. advance (may be NULL): told of the bytes of its tensors. */
 plm_status plm_parameters_load(const char *directory, const char *file, struct plm_model *model,
-                               struct plm_error *error);
+                               struct plm_advance *advance, struct plm_error *error);
 
 /* What a weights file has besides the trunk. */
 enum plm_weights_head {
@@ -48,6 +49,6 @@ enum plm_weights_head {
  * heads, and *head says which. Unless it is the language model's, the model's head is zero. */
 plm_status plm_parameters_load_trunk(const char *directory, const char *file,
                                      struct plm_model *model, enum plm_weights_head *head,
-                                     struct plm_error *error);
+                                     struct plm_advance *advance, struct plm_error *error);
 
 #endif

@@ -29,30 +29,50 @@ static uint16_t load16(const unsigned char *from)
   return value;
 }
 
-plm_status plm_tensor_to_float(const struct plm_tensor_info *tensor, size_t count, float *values,
-                               struct plm_error *error)
+/* Bytes of an element; 0: it is not a floating-point number. */
+static size_t element_bytes(enum plm_dtype dtype)
 {
-  const unsigned char *from = tensor->data;
-  switch (tensor->dtype) {
-  case PLM_F32: memcpy(values, from, count * sizeof *values); return PLM_OK;
+  switch (dtype) {
+  case PLM_F32: return 4;
   case PLM_BF16:
+  case PLM_F16: return 2;
+  case PLM_F64: return 8;
+  default: return 0;
+  }
+}
+
+static void convert(enum plm_dtype dtype, const unsigned char *from, size_t count, float *values)
+{
+  if (dtype == PLM_F32) {
+    memcpy(values, from, count * sizeof *values);
+  } else if (dtype == PLM_BF16) {
     for (size_t i = 0; i < count; i++)
       values[i] = float_of_bits((uint32_t)load16(from + 2 * i) << 16);
-    return PLM_OK;
-  case PLM_F16:
+  } else if (dtype == PLM_F16) {
     for (size_t i = 0; i < count; i++) values[i] = float_of_half(load16(from + 2 * i));
-    return PLM_OK;
-  case PLM_F64:
+  } else {
     for (size_t i = 0; i < count; i++) {
       double wide;
       memcpy(&wide, from + 8 * i, sizeof wide);
       values[i] = (float)wide;
     }
-    return PLM_OK;
-  default: break;
   }
-  return plm_error_set(error, PLM_FORMAT, "tensor %.200s does not hold floating-point numbers",
-                       tensor->name);
+}
+
+plm_status plm_tensor_to_float(const struct plm_tensor_info *tensor, size_t count, float *values,
+                               struct plm_advance *advance, struct plm_error *error)
+{
+  const unsigned char *from = tensor->data;
+  const size_t bytes = element_bytes(tensor->dtype);
+  if (bytes == 0)
+    return plm_error_set(error, PLM_FORMAT, "tensor %.200s does not hold floating-point numbers",
+                         tensor->name);
+  for (size_t at = 0, piece; at < count; at += piece) { /* the file is read as it is touched */
+    piece = plm_advance_piece((count - at) * bytes) / bytes;
+    convert(tensor->dtype, from + at * bytes, piece, values + at);
+    plm_advance_by(advance, piece * bytes);
+  }
+  return PLM_OK;
 }
 
 uint16_t plm_float_to_bf16(float value)

@@ -5,13 +5,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/base/advance.h"
 #include "common/base/status.h"
 #include "common/checkpoint/safetensors.h"
 
 /* Converts the `count` elements of an F32, BF16, F16 or F64 tensor to fp32; only F64 is rounded.
- * The data need not be aligned. PLM_FORMAT for other dtypes. */
+ * The data need not be aligned. advance (may be NULL) is told of each piece. PLM_FORMAT for other
+ * dtypes. */
 plm_status plm_tensor_to_float(const struct plm_tensor_info *tensor, size_t count, float *values,
-                               struct plm_error *error);
+                               struct plm_advance *advance, struct plm_error *error);
 
 /* Rounds to the nearest bf16, ties to even, as PyTorch does. NaN stays NaN. */
 uint16_t plm_float_to_bf16(float value);

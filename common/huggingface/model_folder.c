@@ -75,14 +75,14 @@ static plm_status resolve(const char *directory, char path[PLM_PATH_SIZE], struc
 }
 
 plm_status plm_model_folder_check(const char *directory, struct plm_model_folder *folder,
-                                  struct plm_error *error)
+                                  struct plm_advance *advance, struct plm_error *error)
 {
   const char *real = folder->directory;
   *folder = (struct plm_model_folder){0};
   PLM_TRY(resolve(directory, folder->directory, error));
   folder->checkpoint = holds(real, "MANIFEST");
   if (folder->checkpoint)
-    PLM_TRY(plm_checkpoint_verify(real, &folder->step, &folder->identity, error));
+    PLM_TRY(plm_checkpoint_verify(real, &folder->step, &folder->identity, advance, error));
   else
     PLM_TRY(check_export(real, error));
   folder->averaged = holds(real, "ema.safetensors");
@@ -139,7 +139,7 @@ plm_status plm_model_folder_hash(const struct plm_model_folder *folder, const ch
 {
   char path[PLM_PATH_SIZE];
   PLM_TRY(plm_path_join(path, folder->directory, file, error));
-  return plm_file_exists(path) ? plm_hash_file(path, hash, NULL, error)
+  return plm_file_exists(path) ? plm_hash_file(path, hash, NULL, NULL, error)
                                : hash_tensors(path, hash, error);
 }
 

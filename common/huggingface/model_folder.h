@@ -30,9 +30,9 @@ struct plm_model_folder {
 /* Opens a folder: verifies a checkpoint and reads config.json. PLM_NOT_FOUND: there is no folder,
  * or no model in it. PLM_CORRUPT: a checkpoint that does not verify or has no MANIFEST. PLM_FORMAT,
  * PLM_CONFIG: config.json is wrong. The weights of an export are only checked when they are loaded.
- */
+ * advance (may be NULL): told of the bytes that are verified. */
 plm_status plm_model_folder_check(const char *directory, struct plm_model_folder *folder,
-                                  struct plm_error *error);
+                                  struct plm_advance *advance, struct plm_error *error);
 
 /* The name of the weights file to evaluate and export: the EMA weights if there are any. */
 const char *plm_model_folder_weights(const struct plm_model_folder *folder);

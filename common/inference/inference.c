@@ -54,24 +54,26 @@ void plm_inference_close(struct plm_inference *inference)
 }
 
 static plm_status load(struct plm_inference *inference, const char *folder, const char *file,
-                       bool trunk_only, struct plm_error *error)
+                       bool trunk_only, struct plm_advance *advance, struct plm_error *error)
 {
   struct plm_model_config config; /* not used: only the window differs between checkpoints */
   PLM_TRY(plm_huggingface_config_read(folder, &config, &inference->window, NULL, error));
   inference->weights = strcmp(file, "ema.safetensors") == 0 ? "ema" : "model";
   if (trunk_only)
-    return plm_parameters_load_trunk(folder, file, inference->model, &inference->head, error);
-  return plm_parameters_load(folder, file, inference->model, error);
+    return plm_parameters_load_trunk(folder, file, inference->model, &inference->head, advance,
+                                     error);
+  return plm_parameters_load(folder, file, inference->model, advance, error);
 }
 
 plm_status plm_inference_load(struct plm_inference *inference, const char *folder,
-                              struct plm_error *error)
+                              struct plm_advance *advance, struct plm_error *error)
 {
   char ema[PLM_PATH_SIZE];
   bool exists;
   PLM_TRY(plm_path_join(ema, folder, "ema.safetensors", error));
   PLM_TRY(plm_file_look(ema, &exists, error));
-  return load(inference, folder, exists ? "ema.safetensors" : "model.safetensors", false, error);
+  return load(inference, folder, exists ? "ema.safetensors" : "model.safetensors", false, advance,
+              error);
 }
 
 static plm_status open_verified(const char *folder, const char *weights, bool trunk_only,
@@ -82,10 +84,10 @@ static plm_status open_verified(const char *folder, const char *weights, bool tr
   struct plm_model_folder found;
   struct plm_inference *opened;
   const char *file;
-  PLM_TRY(plm_model_folder_check(folder, &found, error));
+  PLM_TRY(plm_model_folder_check(folder, &found, NULL, error));
   PLM_TRY(plm_model_folder_choose(&found, weights, &file, error));
   PLM_TRY(plm_inference_open(found.directory, ops, batch_tokens, &opened, error));
-  plm_status status = load(opened, found.directory, file, trunk_only, error);
+  plm_status status = load(opened, found.directory, file, trunk_only, NULL, error);
   if (status == PLM_OK && identity != NULL)
     status = plm_model_folder_hash(&found, file, identity, error);
   if (status != PLM_OK) {

@@ -35,9 +35,9 @@ plm_status plm_inference_open(const char *folder, struct plm_ops *ops, uint32_t 
 void plm_inference_close(struct plm_inference *inference); /* NULL is fine */
 
 /* Loads the weights and the window of a verified folder with the same configuration: the EMA
- * weights if it has them. */
+ * weights if it has them. advance (may be NULL): told of the bytes that are read. */
 plm_status plm_inference_load(struct plm_inference *inference, const char *folder,
-                              struct plm_error *error);
+                              struct plm_advance *advance, struct plm_error *error);
 
 /* Opens and loads a checkpoint, which is verified first, or a Hugging Face folder of our model,
  * which has no MANIFEST, as `export` and transformers write it. weights is the user's choice as

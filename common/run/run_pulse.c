@@ -28,11 +28,11 @@ void plm_run_pulse_begin(struct plm_run_pulse *pulse, const char *run, const cha
   *pulse = (struct plm_run_pulse){.run = run, .role = role};
 }
 
-static void write_file(const struct plm_run_pulse *pulse)
+static void write_file(const struct plm_run_pulse *pulse, const char *doing)
 {
   char name[64];
   cJSON *json = cJSON_CreateObject();
-  cJSON_AddStringToObject(json, "doing", pulse->doing);
+  cJSON_AddStringToObject(json, "doing", doing);
   cJSON_AddBoolToObject(json, "patient", pulse->patient);
   cJSON_AddNumberToObject(json, "pace_s", pulse->pace_s);
   cJSON_AddNumberToObject(json, "written_ms", floor(1e3 * plm_clock_wall_s()));
@@ -63,7 +63,27 @@ void plm_run_pulse(struct plm_run_pulse *pulse, bool patient, const char *format
   pulse->written_ns = now_ns;
   pulse->patient = patient;
   memcpy(pulse->doing, doing, sizeof doing);
-  write_file(pulse);
+  write_file(pulse, pulse->doing);
+}
+
+static void advance(void *context, uint64_t done, uint64_t total)
+{
+  struct plm_run_pulse *pulse = context;
+  char doing[PLM_PULSE_DOING + 16];
+  if (pulse->run == NULL) return;
+  const uint64_t now_ns = plm_clock_ns();
+  pulse->beat_ns = now_ns;
+  if (now_ns < pulse->written_ns + every_ns) return;
+  pulse->written_ns = now_ns;
+  const double share = total == 0 ? 0.0 : fmin(1.0, (double)done / (double)total);
+  snprintf(doing, sizeof doing, total == 0 ? "%s" : "%s (%.0f %%)", pulse->doing,
+           floor(100.0 * share));
+  write_file(pulse, doing);
+}
+
+struct plm_advance plm_run_pulse_reading(struct plm_run_pulse *pulse)
+{
+  return (struct plm_advance){.tell = advance, .context = pulse};
 }
 
 void plm_run_pulse_end(struct plm_run_pulse *pulse)

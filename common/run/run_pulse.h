@@ -10,6 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/base/advance.h"
+
 enum { PLM_PULSE_DOING = 64 };
 
 /* Of the writing thread. {0}: plm_run_pulse does nothing. */
@@ -28,11 +30,14 @@ void plm_run_pulse_begin(struct plm_run_pulse *pulse, const char *run, const cha
  */
 void plm_run_pulse(struct plm_run_pulse *pulse, bool patient, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* For those who read large files: each piece is a sign of life within what was said last, and the
+ * file then says "loading the weights (37 %)". It borrows pulse. */
+struct plm_advance plm_run_pulse_reading(struct plm_run_pulse *pulse);
 /* Removes the file. */
 void plm_run_pulse_end(struct plm_run_pulse *pulse);
 
 struct plm_run_sign {
-  char doing[PLM_PULSE_DOING];
+  char doing[PLM_PULSE_DOING + 16];
   bool patient;
   double pace_s;       /* as above */
   double age_s;        /* of the last sign that was written; as plm_file_age_s */

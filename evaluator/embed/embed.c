@@ -61,7 +61,7 @@ static plm_status open_model(struct embed *embed, struct plm_ops *ops, struct pl
     plm_info("%s is a classifier: its hidden states are embedded, and its classifier is ignored",
              request->checkpoint);
   PLM_TRY(plm_path_join(path, request->checkpoint, "config.json", error));
-  return plm_hash_file(path, &journal->config, NULL, error);
+  return plm_hash_file(path, &journal->config, NULL, NULL, error);
 }
 
 static plm_status read_inputs(struct embed *embed, struct plm_error *error)

@@ -72,9 +72,9 @@ const char *plm_evaluation_weights(const struct plm_evaluation *evaluation)
 }
 
 plm_status plm_evaluation_load(struct plm_evaluation *evaluation, const char *checkpoint,
-                               struct plm_error *error)
+                               struct plm_advance *advance, struct plm_error *error)
 {
-  return plm_inference_load(evaluation->inference, checkpoint, error);
+  return plm_inference_load(evaluation->inference, checkpoint, advance, error);
 }
 
 static bool is_causal(const struct plm_evaluation *evaluation)

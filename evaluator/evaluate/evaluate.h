@@ -47,9 +47,9 @@ plm_status plm_evaluation_open(const char *checkpoint, struct plm_ops *ops,
 void plm_evaluation_close(struct plm_evaluation *evaluation); /* NULL is fine */
 const struct plm_model_config *plm_evaluation_model(const struct plm_evaluation *evaluation);
 /* Loads the weights of a checkpoint of the same configuration: its EMA weights if it has any. The
- * caller has verified the checkpoint. */
+ * caller has verified the checkpoint. advance (may be NULL): told of the bytes that are read. */
 plm_status plm_evaluation_load(struct plm_evaluation *evaluation, const char *checkpoint,
-                               struct plm_error *error);
+                               struct plm_advance *advance, struct plm_error *error);
 const char *plm_evaluation_weights(const struct plm_evaluation *evaluation); /* "ema", "model" */
 
 struct plm_evaluation_result {

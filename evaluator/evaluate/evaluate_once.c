@@ -102,7 +102,7 @@ static plm_status open_once(struct once *once, const struct plm_evaluate_request
 {
   const struct plm_corpus_options options = {.allow_remote = true}; /* it reads once, in order */
   PLM_TRY(plm_evaluation_open(folder, ops, &once->evaluation, error));
-  PLM_TRY(plm_evaluation_load(once->evaluation, folder, error));
+  PLM_TRY(plm_evaluation_load(once->evaluation, folder, NULL, error));
   PLM_TRY(plm_corpus_open(request->corpus, &options, &once->corpus, error));
   const struct plm_model_config *model = plm_evaluation_model(once->evaluation);
   const struct plm_corpus_info *info = plm_corpus_info(once->corpus);
@@ -157,7 +157,7 @@ plm_status plm_evaluate_once(const struct plm_evaluate_request *request, struct 
 {
   struct once once = {0};
   struct plm_model_folder folder;
-  PLM_TRY(plm_model_folder_check(request->checkpoint, &folder, error));
+  PLM_TRY(plm_model_folder_check(request->checkpoint, &folder, NULL, error));
   plm_status status = open_once(&once, request, folder.directory, ops, error);
   if (status == PLM_OK) status = run_once(&once, request, &folder, error);
   plm_corpus_source_close(once.source);

@@ -160,7 +160,7 @@ plm_status plm_generate(const struct plm_generate_request *request, struct plm_o
       plm_huggingface_config_read(request->checkpoint, &config, NULL, &objective, error);
   if (status != PLM_OK) {
     struct plm_model_folder folder; /* its check explains what is there instead */
-    PLM_TRY(plm_model_folder_check(request->checkpoint, &folder, error));
+    PLM_TRY(plm_model_folder_check(request->checkpoint, &folder, NULL, error));
     return status;
   }
   const bool causal = objective == PLM_OBJECTIVE_CAUSAL;

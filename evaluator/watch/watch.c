@@ -297,7 +297,8 @@ static plm_status load_checkpoint(struct watch *watch, const char *directory,
 {
   if (watch->evaluation == NULL)
     PLM_TRY(plm_evaluation_open(directory, watch->ops, &watch->evaluation, error));
-  return plm_evaluation_load(watch->evaluation, directory, error);
+  struct plm_advance advance = plm_run_pulse_reading(&watch->pulse);
+  return plm_evaluation_load(watch->evaluation, directory, &advance, error);
 }
 
 /* Evaluates the splits and sets that are not yet reported, with the weights that are loaded. */
@@ -370,7 +371,8 @@ static plm_status take_checkpoint(struct watch *watch, uint64_t step, struct plm
   plm_checkpoint_name(step, name);
   PLM_TRY(plm_path_join(directory, watch->checkpoints, name, error));
   plm_run_pulse(&watch->pulse, true, "verifying step %" PRIu64, step);
-  plm_status status = plm_checkpoint_verify(directory, NULL, &subject.identity, &why);
+  struct plm_advance advance = plm_run_pulse_reading(&watch->pulse);
+  plm_status status = plm_checkpoint_verify(directory, NULL, &subject.identity, &advance, &why);
   plm_run_pulse(&watch->pulse, true, "loading step %" PRIu64, step);
   if (status == PLM_OK) status = load_checkpoint(watch, directory, &why);
   if (status == PLM_OK) {

@@ -2,6 +2,7 @@
  * size, identity, the evaluator's loss and the reasons why each is kept; --verify checks every
  * byte. A DIR is a run, its folder of checkpoints, or one checkpoint. */
 #include <cjson/cJSON.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,6 +51,22 @@ static void listing_deinit(struct listing *listing)
 
 /* ---- gathering --------------------------------------------------------------------------------*/
 
+static void show_progress(void *context, uint64_t done, uint64_t total)
+{
+  plm_progress_update(context, done, total, done, done, "byte");
+}
+
+static void verify_row(struct row *row)
+{
+  char label[64];
+  struct plm_progress progress;
+  struct plm_advance advance = {.tell = show_progress, .context = &progress};
+  snprintf(label, sizeof label, "verify step %" PRIu64, row->step);
+  plm_progress_begin(&progress, label);
+  plm_checkpoint_verify(row->path, NULL, NULL, &advance, &row->problem);
+  plm_progress_clear(&progress);
+}
+
 /* Reads the MANIFEST. If it is bad, that becomes the row's problem. */
 static void read_row(struct row *row, bool verify)
 {
@@ -62,7 +79,7 @@ static void read_row(struct row *row, bool verify)
     row->step = manifest->step;
     for (size_t i = 0; i < manifest->count; i++) row->bytes += manifest->files[i].size;
     row->identified = plm_manifest_identity(manifest, &row->identity);
-    if (verify) plm_checkpoint_verify(row->path, NULL, NULL, &row->problem);
+    if (verify) verify_row(row);
   }
   free(manifest);
 }

@@ -188,7 +188,7 @@ static plm_status check_folder(const struct plm_command_context *context, const 
     PLM_TRY(plm_path_join(buffer, ".", *folder, error));
     *folder = buffer;
   }
-  PLM_TRY(plm_model_folder_check(*folder, &found, error));
+  PLM_TRY(plm_model_folder_check(*folder, &found, NULL, error));
   if (!found.checkpoint) return PLM_OK;
   plm_error_set(error, PLM_USAGE, "%s is a checkpoint, which includes the optimizer's state",
                 *folder);

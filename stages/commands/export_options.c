@@ -25,7 +25,7 @@ static plm_status find_in_run(const struct plm_command_context *context, char pa
     PLM_TRY(plm_arguments_u64(context->arguments, "step", 0, &given, error));
     step = given;
   } else {
-    PLM_TRY(plm_checkpoint_newest(checkpoints, &step, error));
+    PLM_TRY(plm_checkpoint_newest(checkpoints, &step, NULL, error));
   }
   plm_checkpoint_name(step, name);
   PLM_TRY(plm_path_join(path, checkpoints, name, error));

@@ -51,7 +51,7 @@ plm_status plm_export_target_list(const struct plm_export_target *target, char *
     struct plm_hash hash;
     uint64_t size;
     status = plm_path_join(path, target->temporary, entries[i]->d_name, error);
-    if (status == PLM_OK) status = plm_hash_file(path, &hash, &size, error);
+    if (status == PLM_OK) status = plm_hash_file(path, &hash, &size, NULL, error);
     if (status != PLM_OK) break;
     plm_hash_to_hex(hash, hex);
     cJSON_AddStringToObject(json, entries[i]->d_name, hex);
@@ -89,7 +89,7 @@ static bool unchanged(const char *directory, const char *name, const cJSON *list
   if (strcmp(name, WEIGHTS) == 0) return true;
   if (listed == NULL || plm_path_join(path, directory, name, NULL) != PLM_OK ||
       lstat(path, &info) != 0 || !S_ISREG(info.st_mode) ||
-      plm_hash_file(path, &hash, &size, NULL) != PLM_OK)
+      plm_hash_file(path, &hash, &size, NULL, NULL) != PLM_OK)
     return false;
   plm_hash_to_hex(hash, hex);
   return strcmp(hex, listed) == 0;

@@ -108,7 +108,7 @@ static plm_status move_again(const char *from, const char *to, const char *name,
   PLM_TRY(plm_file_look(source, &back, error));
   PLM_TRY(plm_file_look(target, &moved, error));
   if (!back || !moved) return move_one(from, to, name, error);
-  if (checkpoint) PLM_TRY(plm_checkpoint_verify(target, NULL, NULL, error));
+  if (checkpoint) PLM_TRY(plm_checkpoint_verify(target, NULL, NULL, NULL, error));
   return plm_path_remove(source, error);
 }
 

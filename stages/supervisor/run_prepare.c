@@ -53,7 +53,7 @@ static plm_status find_checkpoint(const struct plm_config *config, const char *p
                   path);
     return plm_error_hint(error, "`plm-pipeline checkpoints` lists the checkpoints of the run");
   }
-  PLM_TRY(plm_checkpoint_verify(path, step, &identity, error));
+  PLM_TRY(plm_checkpoint_verify(path, step, &identity, NULL, error));
   plm_checkpoint_name(*step, name);
   PLM_TRY(plm_path_join(folder, config->run, PLM_RUN_CHECKPOINTS, error));
   PLM_TRY(plm_path_join(own, folder, name, error));
@@ -141,7 +141,7 @@ static bool is_complete(const struct plm_config *config, uint64_t *step)
   plm_checkpoint_name(*step, name);
   return plm_path_join(folder, config->run, PLM_RUN_CHECKPOINTS, NULL) == PLM_OK &&
          plm_path_join(path, folder, name, NULL) == PLM_OK &&
-         plm_checkpoint_verify(path, NULL, &standing, NULL) == PLM_OK &&
+         plm_checkpoint_verify(path, NULL, &standing, NULL, NULL) == PLM_OK &&
          plm_hash_equal(standing, identity);
 }
 
@@ -150,7 +150,7 @@ static plm_status check_first_weights(const struct plm_config *config, struct pl
 {
   struct plm_model_folder folder;
   if (config->trainer.init_from == NULL) return PLM_OK;
-  plm_status status = plm_model_folder_check(config->trainer.init_from, &folder, error);
+  plm_status status = plm_model_folder_check(config->trainer.init_from, &folder, NULL, error);
   if (status == PLM_OK) status = plm_model_folder_fits(&folder, &config->model, NULL, error);
   if (status == PLM_OK || status == PLM_NO_MEMORY) return status;
   if (error == NULL) return PLM_CONFIG;

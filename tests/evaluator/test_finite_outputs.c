@@ -213,7 +213,7 @@ static void evaluate_names_the_sequence(void **state)
     place_residue(&packed, 3);
     const struct plm_chunk_source source = packed_documents_source(&packed);
     assert_int_equal(plm_evaluation_open(folder, c.inference.ops, &evaluation, NULL), PLM_OK);
-    assert_int_equal(plm_evaluation_load(evaluation, folder, NULL), PLM_OK);
+    assert_int_equal(plm_evaluation_load(evaluation, folder, NULL, NULL), PLM_OK);
     const plm_status status = plm_evaluation_run(evaluation, &source, PLM_SPLIT_VALID,
                                                  &cases[i].options, NULL, NULL, &result, &error);
     static const char name[] = "sequence 3 (from 0) of its split";

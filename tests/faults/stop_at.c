@@ -4,6 +4,7 @@
  *   PLM_STOP_AT    CALL:PATTERN#N: the N-th CALL (pwrite, write, mkdir or rename) about a path that
  *                  matches PATTERN (fnmatch; of a rename, the new name), or "exchange:*#N": after
  *                  the beginning of the N-th all-to-all exchange with other ranks. #N,M: at both
+ *   PLM_STOP_HOLDING  text. If it is set, only a rename of a file that holds it counts.
  *   PLM_STOP_WAIT  if set, the program does not stop itself but waits there for a signal that it
  *                  handles; its name is "waiting" meanwhile. This is for tests of something that
  *                  continues stopped processes before it signals them.
@@ -13,6 +14,7 @@
  *                  is done at intervals is due after each */
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <fnmatch.h>
 #include <limits.h>
 #include <signal.h>
@@ -37,6 +39,7 @@ static struct {
   long at, then; /* then: 0 if there is only one */
   bool waits, ticks;
   char until[PATH_MAX]; /* empty: not asked for */
+  char holding[256];    /* likewise */
 } stop;
 static long counted;
 
@@ -55,6 +58,8 @@ __attribute__((constructor)) static void read_environment(void)
   stop.ticks = getenv("PLM_STOP_TICK") != NULL;
   const char *until = getenv("PLM_STOP_UNTIL");
   snprintf(stop.until, sizeof stop.until, "%s", until == NULL ? "" : until);
+  const char *holding = getenv("PLM_STOP_HOLDING");
+  snprintf(stop.holding, sizeof stop.holding, "%s", holding == NULL ? "" : holding);
 }
 
 /* A signal that comes between the change of name and the wait ends the wait. */
@@ -107,6 +112,18 @@ static void before_descriptor(const char *call, int descriptor)
   errno = error;
 }
 
+/* Whether the text that is asked for is among the first bytes of a file, or none is asked for. */
+static bool holds(const char *path)
+{
+  char bytes[4096];
+  if (stop.holding[0] == '\0') return true;
+  const int error = errno, file = open(path, O_RDONLY | O_CLOEXEC);
+  const ssize_t size = file < 0 ? 0 : read(file, bytes, sizeof bytes);
+  if (file >= 0) close(file);
+  errno = error;
+  return size > 0 && memmem(bytes, (size_t)size, stop.holding, strlen(stop.holding)) != NULL;
+}
+
 #pragma GCC visibility push(default) /* everything from here on is found before the C library's */
 
 ssize_t pwrite(int descriptor, const void *bytes, size_t size, off_t offset)
@@ -133,7 +150,7 @@ int mkdir(const char *path, mode_t mode)
 int rename(const char *from, const char *to)
 {
   REAL(rename);
-  before("rename", to);
+  if (strcmp(stop.call, "rename") == 0 && holds(from)) before("rename", to);
   return real(from, to);
 }
 

@@ -124,7 +124,7 @@ static void a_published_folder_verifies(void **state)
   uint64_t step;
   assert_int_equal(publish(fixture, 7, &identity), PLM_OK);
   path_of(fixture, "step_00000007", path);
-  assert_int_equal(plm_checkpoint_verify(path, &step, &found, NULL), PLM_OK);
+  assert_int_equal(plm_checkpoint_verify(path, &step, &found, NULL, NULL), PLM_OK);
   assert_int_equal(step, 7);
   assert_true(plm_hash_equal(identity, found));
   expect_latest(fixture, "step_00000007");
@@ -174,7 +174,7 @@ static void the_same_checkpoint_is_dropped_another_steps_aside(void **state)
   assert_int_equal(publish(fixture, 7, NULL), PLM_OK);
   assert_true(holds(fixture, ".bad-step_00000007-1"));
   path_of(fixture, "step_00000007", path);
-  assert_int_equal(plm_checkpoint_verify(path, NULL, NULL, NULL), PLM_OK);
+  assert_int_equal(plm_checkpoint_verify(path, NULL, NULL, NULL, NULL), PLM_OK);
 }
 
 static void a_failed_write_leaves_the_previous_one(void **state)
@@ -195,7 +195,7 @@ static void a_failed_write_leaves_the_previous_one(void **state)
   assert_int_equal(entries(fixture, ".tmp-"), 0);
   expect_latest(fixture, "step_00000007");
   path_of(fixture, "step_00000007", path);
-  assert_int_equal(plm_checkpoint_verify(path, NULL, NULL, NULL), PLM_OK);
+  assert_int_equal(plm_checkpoint_verify(path, NULL, NULL, NULL, NULL), PLM_OK);
   assert_int_equal(publish(fixture, 8, NULL), PLM_OK);
 }
 

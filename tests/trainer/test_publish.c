@@ -124,7 +124,7 @@ static void failures_count_until_the_next_success(void **state)
   char path[PLM_PATH_SIZE];
   struct plm_hash found;
   folder_of(c, "step_00000013", path);
-  assert_int_equal(plm_checkpoint_verify(path, NULL, &found, NULL), PLM_OK);
+  assert_int_equal(plm_checkpoint_verify(path, NULL, &found, NULL, NULL), PLM_OK);
   assert_true(plm_hash_equal(identity, found));
   /* the next failure is the first in a row, and the newest checkpoint stays the one before it */
   outcome = publish_in_vain(c, publisher, 14);
@@ -223,7 +223,7 @@ static void a_success_is_announced(void **state)
   assert_int_equal(message.step, 51);
   assert_string_equal(message.path, "checkpoints/step_00000051");
   folder_of(c, "step_00000051/MANIFEST", path);
-  assert_int_equal(plm_hash_file(path, &hash, NULL, NULL), PLM_OK);
+  assert_int_equal(plm_hash_file(path, &hash, NULL, NULL, NULL), PLM_OK);
   assert_true(plm_hash_equal(message.manifest, hash));
   plm_publisher_close(publisher);
   plm_listener_close(listener);

@@ -142,10 +142,10 @@ static void a_file_is_read_up_to_the_limit(void **state)
     assert_memory_equal(bytes, written, size);
     assert_int_equal(bytes[size], '\0');
     free(bytes);
-    assert_int_equal(plm_hash_file(path, &hash, &hashed, NULL), PLM_OK);
+    assert_int_equal(plm_hash_file(path, &hash, &hashed, NULL, NULL), PLM_OK);
     assert_int_equal(hashed, sizes[i]);
     assert_true(plm_hash_equal(hash, plm_hash_bytes(written, sizes[i])));
-    assert_int_equal(plm_hash_file(path, &hash, NULL, NULL), PLM_OK);
+    assert_int_equal(plm_hash_file(path, &hash, NULL, NULL, NULL), PLM_OK);
     if (sizes[i] == 0) continue;
     assert_int_equal(plm_file_read(path, sizes[i] - 1, &bytes, &size, &error), PLM_LIMIT);
     assert_non_null(strstr(error.what, " is larger than the limit of "));
@@ -156,9 +156,10 @@ static void a_file_is_read_up_to_the_limit(void **state)
   size_t size;
   assert_int_equal(plm_file_read(scratch_directory(), 10, &bytes, &size, &error), PLM_IO);
   assert_non_null(strstr(error.what, "cannot read "));
-  assert_int_equal(plm_hash_file(scratch_directory(), &hash, NULL, &error), PLM_IO);
+  assert_int_equal(plm_hash_file(scratch_directory(), &hash, NULL, NULL, &error), PLM_IO);
   assert_non_null(strstr(error.what, "cannot read "));
-  assert_int_equal(plm_hash_file(scratch_path("missing"), &hash, NULL, &error), PLM_NOT_FOUND);
+  assert_int_equal(plm_hash_file(scratch_path("missing"), &hash, NULL, NULL, &error),
+                   PLM_NOT_FOUND);
 }
 
 static void a_hash_has_32_digits(void **state)

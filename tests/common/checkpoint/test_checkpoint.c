@@ -59,8 +59,8 @@ static void seal(const char *folder, uint64_t step)
     char path[PLM_PATH_SIZE];
     path_in(folder, names[i], path);
     strcpy(manifest.files[i].name, names[i]);
-    assert_int_equal(plm_hash_file(path, &manifest.files[i].hash, &manifest.files[i].size, NULL),
-                     PLM_OK);
+    assert_int_equal(
+        plm_hash_file(path, &manifest.files[i].hash, &manifest.files[i].size, NULL, NULL), PLM_OK);
   }
   char *text = plm_manifest_print(&manifest);
   write_file(folder, "MANIFEST", text, strlen(text));
@@ -161,7 +161,7 @@ static void manifests_have_one_form(void **state)
 static void expect_broken(const char *folder, plm_status status, const char *says)
 {
   struct plm_error error = {0};
-  assert_int_equal(plm_checkpoint_verify(folder, NULL, NULL, &error), status);
+  assert_int_equal(plm_checkpoint_verify(folder, NULL, NULL, NULL, &error), status);
   if (!strstr(error.what, says)) fail_msg("\"%s\" does not say \"%s\"", error.what, says);
   assert_non_null(strstr(error.where, folder));
 }
@@ -175,10 +175,10 @@ static void damage_is_named(void **state)
   uint64_t step, size;
   parent_make("damage", parent);
   make_checkpoint(parent, 12, folder);
-  assert_int_equal(plm_checkpoint_verify(folder, &step, &identity, &error), PLM_OK);
+  assert_int_equal(plm_checkpoint_verify(folder, &step, &identity, NULL, &error), PLM_OK);
   assert_int_equal(step, 12);
   path_in(folder, "model.safetensors", path);
-  assert_int_equal(plm_hash_file(path, &expected, &size, NULL), PLM_OK);
+  assert_int_equal(plm_hash_file(path, &expected, &size, NULL, NULL), PLM_OK);
   assert_true(plm_hash_equal(identity, expected));
 
   write_file(folder, "stranger.txt", "x", 1);
@@ -199,17 +199,17 @@ static void damage_is_named(void **state)
   expect_broken(folder, PLM_CORRUPT, "trainer.json is not a regular file");
   unlink(path);
   write_file(folder, "trainer.json", "{}\n", 3);
-  assert_int_equal(plm_checkpoint_verify(folder, &step, &identity, &error), PLM_OK);
+  assert_int_equal(plm_checkpoint_verify(folder, &step, &identity, NULL, &error), PLM_OK);
 
   seal(folder, 13);
   expect_broken(folder, PLM_CORRUPT, "the MANIFEST is that of step 13");
   path_in(parent, "moved", other); /* a copied folder may have any name */
   assert_int_equal(rename(folder, other), 0);
-  assert_int_equal(plm_checkpoint_verify(other, &step, NULL, &error), PLM_OK);
+  assert_int_equal(plm_checkpoint_verify(other, &step, NULL, NULL, &error), PLM_OK);
   assert_int_equal(step, 13);
   path_in(other, "MANIFEST", path);
   unlink(path);
-  assert_int_equal(plm_checkpoint_verify(other, &step, NULL, &error), PLM_NOT_FOUND);
+  assert_int_equal(plm_checkpoint_verify(other, &step, NULL, NULL, &error), PLM_NOT_FOUND);
 }
 
 /* Flips every bit of every file, and cuts every file at every length. */
@@ -229,15 +229,57 @@ static void every_bit_counts(void **state)
       for (int bit = 0; bit < 8; bit++) {
         bytes[i] = (char)(bytes[i] ^ 1 << bit);
         write_file(folder, all[f], bytes, size);
-        assert_int_not_equal(plm_checkpoint_verify(folder, NULL, NULL, NULL), PLM_OK);
+        assert_int_not_equal(plm_checkpoint_verify(folder, NULL, NULL, NULL, NULL), PLM_OK);
         bytes[i] = (char)(bytes[i] ^ 1 << bit);
       }
       write_file(folder, all[f], bytes, i);
-      assert_int_not_equal(plm_checkpoint_verify(folder, NULL, NULL, NULL), PLM_OK);
+      assert_int_not_equal(plm_checkpoint_verify(folder, NULL, NULL, NULL, NULL), PLM_OK);
     }
     write_file(folder, all[f], bytes, size);
-    assert_int_equal(plm_checkpoint_verify(folder, NULL, NULL, NULL), PLM_OK);
+    assert_int_equal(plm_checkpoint_verify(folder, NULL, NULL, NULL, NULL), PLM_OK);
     free(bytes);
+  }
+}
+
+/* What is told while large files are read. */
+struct told {
+  uint64_t times, done, most, total; /* most: bytes between two calls */
+};
+
+static void keep_told(void *context, uint64_t done, uint64_t total)
+{
+  struct told *told = context;
+  assert_true(done >= told->done && done <= total);
+  if (done - told->done > told->most) told->most = done - told->done;
+  *told = (struct told){told->times + 1, done, told->most, total};
+}
+
+static void verifying_tells_how_far_it_is_within_a_file(void **state)
+{
+  (void)state;
+  enum { LARGE = 20 << 20 };
+  char parent[PLM_PATH_SIZE], folder[PLM_PATH_SIZE], path[PLM_PATH_SIZE];
+  uint64_t step, bytes = 0;
+  parent_make("large", parent);
+  make_checkpoint(parent, 7, folder);
+  path_in(folder, "trainer.json", path);
+  assert_int_equal(truncate(path, LARGE), 0);
+  seal(folder, 7);
+  for (int i = 0; i < FILES; i++) {
+    path_in(folder, names[i], path);
+    struct plm_hash hash;
+    uint64_t size;
+    assert_int_equal(plm_hash_file(path, &hash, &size, NULL, NULL), PLM_OK);
+    bytes += size;
+  }
+  for (int newest = 0; newest < 2; newest++) {
+    struct told told = {0};
+    struct plm_advance advance = {.tell = keep_told, .context = &told};
+    assert_int_equal(newest ? plm_checkpoint_newest(parent, &step, &advance, NULL)
+                            : plm_checkpoint_verify(folder, &step, NULL, &advance, NULL),
+                     PLM_OK);
+    assert_true(told.total == bytes && told.done == bytes);
+    assert_true(told.times > FILES && told.most <= PLM_ADVANCE_PIECE);
   }
 }
 
@@ -252,7 +294,7 @@ static void newest_valid_is_found(void **state)
   assert_int_equal(plm_checkpoint_list(parent, &steps, &count, &error), PLM_OK);
   assert_int_equal(count, 0);
   free(steps);
-  assert_int_equal(plm_checkpoint_newest(parent, &step, &error), PLM_NOT_FOUND);
+  assert_int_equal(plm_checkpoint_newest(parent, &step, NULL, &error), PLM_NOT_FOUND);
   static const uint64_t made[] = {100, 0, 2000, 300};
   for (size_t i = 0; i < 4; i++) make_checkpoint(parent, made[i], folder);
   path_in(parent, ".tmp-step_00009000", folder);
@@ -265,11 +307,11 @@ static void newest_valid_is_found(void **state)
   assert_int_equal(steps[0], 0);
   assert_int_equal(steps[3], 2000);
   free(steps);
-  assert_int_equal(plm_checkpoint_newest(parent, &step, &error), PLM_OK);
+  assert_int_equal(plm_checkpoint_newest(parent, &step, NULL, &error), PLM_OK);
   assert_int_equal(step, 2000);
   path_in(parent, "step_00002000", folder);
   write_file(folder, "config.json", "{\"a\":2}\n", 8);
-  assert_int_equal(plm_checkpoint_newest(parent, &step, &error), PLM_OK);
+  assert_int_equal(plm_checkpoint_newest(parent, &step, NULL, &error), PLM_OK);
   assert_int_equal(step, 300);
   assert_int_equal(plm_checkpoint_list(scratch_path("absent"), &steps, &count, &error),
                    PLM_NOT_FOUND);
@@ -419,6 +461,7 @@ int main(void)
       cmocka_unit_test(manifests_have_one_form),
       cmocka_unit_test(damage_is_named),
       cmocka_unit_test(every_bit_counts),
+      cmocka_unit_test(verifying_tells_how_far_it_is_within_a_file),
       cmocka_unit_test(newest_valid_is_found),
       cmocka_unit_test(config_reads_back),
       cmocka_unit_test(weights_are_written_under_their_names),

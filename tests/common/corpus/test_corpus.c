@@ -180,7 +180,7 @@ static void threads_do_not_change_a_byte(void **state)
     char path[PLM_PATH_SIZE];
     write_example(directory, &example, i == 0 ? 1 : 7);
     plm_path_join(path, directory, PLM_CORPUS_DATA, NULL);
-    assert_int_equal(plm_hash_file(path, &hashes[i], NULL, NULL), PLM_OK);
+    assert_int_equal(plm_hash_file(path, &hashes[i], NULL, NULL, NULL), PLM_OK);
     plm_path_remove(directory, NULL);
   }
   assert_true(plm_hash_equal(hashes[0], hashes[1]));

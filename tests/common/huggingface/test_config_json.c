@@ -88,11 +88,11 @@ static void sizes_beyond_the_limits_are_refused_by_name(void **state)
   const struct plm_model_config small = model_case_small(PLM_UNET);
   make_folder("limits", folder);
   struct plm_error error = {0};
-  assert_int_equal(plm_model_folder_check(folder, &found, &error), PLM_OK);
+  assert_int_equal(plm_model_folder_check(folder, &found, NULL, &error), PLM_OK);
   for (size_t i = 0; i < sizeof bombs / sizeof *bombs; i++) {
     put_config(folder, &small, bombs[i].key, bombs[i].value);
     error = (struct plm_error){0};
-    assert_int_equal(plm_model_folder_check(folder, &found, &error), PLM_CONFIG);
+    assert_int_equal(plm_model_folder_check(folder, &found, NULL, &error), PLM_CONFIG);
     if (strstr(error.what, bombs[i].what) == NULL || strstr(error.where, "config.json") == NULL ||
         strstr(error.where, bombs[i].key) == NULL || error.hint[0] == '\0')
       fail_msg("%s: \"%s\" at \"%s\" (%s)", bombs[i].key, error.what, error.where, error.hint);

@@ -81,6 +81,42 @@ static void the_same_is_written_once_a_second(void **state)
   assert_true(fabs(sign.pace_s - pulse.pace_s) < 1e-6);
 }
 
+/* Within one long piece of work, the share that is done moves; it stays as patient as it was, and
+ * is no pace. */
+static void reading_a_large_file_gives_signs(void **state)
+{
+  (void)state;
+  struct plm_run_pulse pulse;
+  struct plm_run_sign sign;
+  plm_run_pulse_begin(&pulse, run, "evaluator");
+  struct plm_advance reading = plm_run_pulse_reading(&pulse);
+  plm_run_pulse(&pulse, true, "loading step %d", 7);
+  plm_advance_begin(&reading, 1000);
+  pulse.written_ns += 3600000000000u; /* less than a second ago */
+  plm_advance_by(&reading, 100);
+  assert_true(plm_run_pulse_read(run, "evaluator", &sign));
+  assert_string_equal(sign.doing, "loading step 7");
+  scratch_age(file_of_run("evaluator.lock"), 5000);
+  scratch_age(file_of_run("pulse.evaluator.json"), 4000);
+  pulse.written_ns -= 3601000000000u;
+  plm_advance_by(&reading, 279);
+  assert_true(plm_run_pulse_read(run, "evaluator", &sign) && sign.age_s < 60);
+  assert_string_equal(sign.doing, "loading step 7 (37 %)");
+  assert_true(sign.patient && sign.pace_s == 0);
+  pulse.written_ns -= 2000000000u;
+  plm_advance_by(&reading, 621);
+  assert_true(plm_run_pulse_read(run, "evaluator", &sign));
+  assert_string_equal(sign.doing, "loading step 7 (100 %)");
+  plm_advance_begin(&reading, 0); /* it is not known how much there is */
+  pulse.written_ns -= 2000000000u;
+  plm_advance_by(&reading, 5);
+  assert_true(plm_run_pulse_read(run, "evaluator", &sign));
+  assert_string_equal(sign.doing, "loading step 7");
+  plm_run_pulse_end(&pulse);
+  plm_advance_by(&reading, 1); /* nothing is written any more */
+  assert_false(plm_run_pulse_read(run, "evaluator", &sign));
+}
+
 /* A process that was killed leaves its file. The next one has taken the lock later. */
 static void a_sign_from_before_the_lock_does_not_count(void **state)
 {
@@ -105,6 +141,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       TEST(what_is_done_is_read_back),
       TEST(the_same_is_written_once_a_second),
+      TEST(reading_a_large_file_gives_signs),
       TEST(a_sign_from_before_the_lock_does_not_count),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

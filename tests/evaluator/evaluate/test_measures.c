@@ -32,7 +32,7 @@ static void open_scene(struct scene *scene, enum plm_architecture architecture,
   scene->source = packed_documents_source(&scene->packed);
   assert_int_equal(plm_evaluation_open(folder, scene->c.inference.ops, &scene->evaluation, NULL),
                    PLM_OK);
-  assert_int_equal(plm_evaluation_load(scene->evaluation, folder, NULL), PLM_OK);
+  assert_int_equal(plm_evaluation_load(scene->evaluation, folder, NULL, NULL), PLM_OK);
   assert_string_equal(plm_evaluation_weights(scene->evaluation), "model");
   assert_int_equal(plm_evaluation_model(scene->evaluation)->max_length, L);
 }

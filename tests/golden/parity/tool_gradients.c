@@ -104,7 +104,7 @@ static void open_all(struct step_case *c, const char *config, const char *folder
   succeed(plm_ops_cpu_open(c->config.trainer.precision, 1, NULL, &c->ops, &error), &error);
   succeed(plm_model_open(&c->config.model, c->ops, &options, &c->model, &error), &error);
   succeed(plm_masks_open(&c->config.model, c->ops, micro, &c->masks, &error), &error);
-  succeed(plm_parameters_load(folder, "model.safetensors", c->model, &error), &error);
+  succeed(plm_parameters_load(folder, "model.safetensors", c->model, NULL, &error), &error);
   succeed(plm_objective_init(&c->objective, &c->config, plm_trainer_step_chunks(&c->config), micro,
                              &error),
           &error);

@@ -55,8 +55,8 @@ static void make_checkpoint(const char *checkpoints, uint64_t step)
   for (int i = 0; i < 2; i++) {
     strcpy(manifest.files[i].name, names[i]);
     assert_int_equal(plm_path_join(path, folder, names[i], NULL), PLM_OK);
-    assert_int_equal(plm_hash_file(path, &manifest.files[i].hash, &manifest.files[i].size, NULL),
-                     PLM_OK);
+    assert_int_equal(
+        plm_hash_file(path, &manifest.files[i].hash, &manifest.files[i].size, NULL, NULL), PLM_OK);
   }
   char *text = plm_manifest_print(&manifest);
   write_text(folder, "MANIFEST", text);

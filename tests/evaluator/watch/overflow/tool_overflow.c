@@ -57,7 +57,7 @@ static plm_status seal(const char *checkpoint, const char *model, struct plm_err
   for (size_t i = 0; i < manifest.count; i++) {
     struct plm_manifest_file *file = &manifest.files[i];
     if (strcmp(file->name, "model.safetensors") != 0) continue;
-    PLM_TRY(plm_hash_file(model, &file->hash, &file->size, error));
+    PLM_TRY(plm_hash_file(model, &file->hash, &file->size, NULL, error));
   }
   char *text = plm_manifest_print(&manifest);
   PLM_ASSERT(text != NULL);
