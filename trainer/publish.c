@@ -12,7 +12,7 @@
 #include "common/base/thread.h"
 #include "trainer/retention_apply.h"
 
-enum { DESCRIPTOR_TRIES = 40, DESCRIPTOR_WAIT_MS = 250 };
+enum { DESCRIPTOR_TRIES = 40, DESCRIPTOR_WAIT_MS = 250, WAIT_MS = 100 };
 
 enum owner { OWNER_NOBODY, OWNER_TRAINER, OWNER_WRITER };
 
@@ -21,11 +21,13 @@ struct plm_publisher {
   struct plm_announcer *announcer;
   struct plm_ops *ops;
   struct plm_snapshot snapshot;
+  void (*waiting)(void *context); /* NULL: nobody wants to know */
+  void *waiting_context;
   pthread_t thread;
   pthread_mutex_t mutex; /* guards everything below */
   pthread_cond_t changed;
   enum owner owner; /* of the snapshot */
-  bool closing;
+  bool closing, ended;
   struct plm_publisher_outcome outcome;
 };
 
@@ -137,6 +139,8 @@ static void *writer(void *argument)
     publisher->owner = OWNER_NOBODY;
     pthread_cond_broadcast(&publisher->changed);
   }
+  publisher->ended = true;
+  pthread_cond_broadcast(&publisher->changed);
   pthread_mutex_unlock(&publisher->mutex);
   return NULL;
 }
@@ -186,8 +190,12 @@ plm_status plm_publisher_open(const struct plm_checkpoint_context *context, stru
     release(publisher);
     return status;
   }
+  pthread_condattr_t attributes;
+  pthread_condattr_init(&attributes);
+  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+  pthread_cond_init(&publisher->changed, &attributes);
+  pthread_condattr_destroy(&attributes);
   pthread_mutex_init(&publisher->mutex, NULL);
-  pthread_cond_init(&publisher->changed, NULL);
   plm_descriptors_reserve();
   status = plm_thread_start(&publisher->thread, "publisher", writer, publisher, error);
   if (status != PLM_OK) {
@@ -198,12 +206,31 @@ plm_status plm_publisher_open(const struct plm_checkpoint_context *context, stru
   return PLM_OK;
 }
 
+void plm_publisher_waiting(struct plm_publisher *publisher, void (*waiting)(void *context),
+                           void *context)
+{
+  publisher->waiting = waiting;
+  publisher->waiting_context = context;
+}
+
+/* Waits a little for the writer. The mutex is held, but released while `waiting` is called. */
+static void wait_a_little(struct plm_publisher *publisher)
+{
+  const struct timespec until = plm_clock_after_ms(WAIT_MS);
+  pthread_cond_timedwait(&publisher->changed, &publisher->mutex, &until);
+  if (publisher->waiting == NULL) return;
+  pthread_mutex_unlock(&publisher->mutex);
+  publisher->waiting(publisher->waiting_context);
+  pthread_mutex_lock(&publisher->mutex);
+}
+
 void plm_publisher_close(struct plm_publisher *publisher)
 {
   if (publisher == NULL) return;
   pthread_mutex_lock(&publisher->mutex);
   publisher->closing = true;
   pthread_cond_broadcast(&publisher->changed);
+  while (!publisher->ended) wait_a_little(publisher);
   pthread_mutex_unlock(&publisher->mutex);
   pthread_join(publisher->thread, NULL);
   pthread_mutex_destroy(&publisher->mutex);
@@ -223,8 +250,7 @@ static void set_owner(struct plm_publisher *publisher, enum owner owner)
 struct plm_snapshot *plm_publisher_begin(struct plm_publisher *publisher)
 {
   pthread_mutex_lock(&publisher->mutex);
-  while (publisher->owner != OWNER_NOBODY)
-    pthread_cond_wait(&publisher->changed, &publisher->mutex);
+  while (publisher->owner != OWNER_NOBODY) wait_a_little(publisher);
   publisher->owner = OWNER_TRAINER;
   pthread_mutex_unlock(&publisher->mutex);
   return &publisher->snapshot;
@@ -255,8 +281,7 @@ void plm_publisher_fail(struct plm_publisher *publisher, const struct plm_error 
 struct plm_publisher_outcome plm_publisher_outcome(struct plm_publisher *publisher, bool wait)
 {
   pthread_mutex_lock(&publisher->mutex);
-  while (wait && publisher->owner == OWNER_WRITER)
-    pthread_cond_wait(&publisher->changed, &publisher->mutex);
+  while (wait && publisher->owner == OWNER_WRITER) wait_a_little(publisher);
   const struct plm_publisher_outcome outcome = publisher->outcome;
   pthread_mutex_unlock(&publisher->mutex);
   return outcome;

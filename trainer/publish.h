@@ -29,6 +29,10 @@ plm_status plm_publisher_open(const struct plm_checkpoint_context *context, stru
                               const struct plm_publisher_sizes *sizes,
                               struct plm_announcer *announcer, struct plm_publisher **publisher,
                               struct plm_error *error);
+/* From now on, `waiting` is called several times a second by a thread that waits here for the
+ * writer, for its signs of life, and with nothing locked. */
+void plm_publisher_waiting(struct plm_publisher *publisher, void (*waiting)(void *context),
+                           void *context);
 /* Waits for the checkpoint that is being written and ends the thread. NULL is fine. */
 void plm_publisher_close(struct plm_publisher *publisher);
 

@@ -44,7 +44,7 @@ struct plm_trainer {
   const char *run;                 /* its folder */
   struct plm_hash run_id;
   struct plm_lock *lock;
-  struct plm_run_pulse pulse; /* of rank 0, until the first step */
+  struct plm_run_pulse pulse; /* of rank 0; once it has stepped, only while it waits */
   char keys[PLM_PATH_SIZE];   /* the folder of CURVE keys */
   struct plm_trainer_state state;
   bool complete; /* nothing is left to train */
@@ -65,6 +65,9 @@ struct plm_trainer {
   struct plm_corpus_paths corpora; /* what the feed sends to hosts without a copy */
   struct plm_feed *feed;
   struct plm_feed_run *feed_run;
+  /* The thread that asks the feed for inputs counts its turns while it waits there, and how many
+   * packers there are; atomic. turns_seen: by the thread that trains, which waits for that one. */
+  uint32_t feed_turns, feed_packers, turns_seen;
   struct plm_announcer *announcer;
   struct plm_publisher *publisher;
   bool snapshot_on_its_way; /* copies into it may still run, so the writer does not have it yet */
@@ -73,6 +76,7 @@ struct plm_trainer {
   struct plm_health health;
   struct plm_source_tokens source_tokens;
 
+  bool stepped;             /* this process has finished a step */
   double last_step_s;       /* duration of the previous step; 0 if there was none */
   double checkpoint_s;      /* time lost to checkpoints since the last line of metrics */
   uint64_t step_started_ns; /* of the running step */

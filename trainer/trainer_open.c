@@ -167,6 +167,21 @@ static plm_status tell_run_folder(struct plm_trainer *trainer, struct plm_error 
   return plm_feed_run_open(&options, &trainer->feed_run, error);
 }
 
+/* Called by the thread that fills inputs. */
+static void count_turn(void *context, uint32_t packers)
+{
+  struct plm_trainer *trainer = context;
+  __atomic_store_n(&trainer->feed_packers, packers, __ATOMIC_RELAXED);
+  __atomic_add_fetch(&trainer->feed_turns, 1, __ATOMIC_RELEASE);
+}
+
+/* Called by the thread that trains, while it waits for the writer of checkpoints. */
+static void tell_writing(void *context)
+{
+  struct plm_trainer *trainer = context;
+  plm_run_pulse_wait(&trainer->pulse, "waiting for the writer of checkpoints");
+}
+
 static plm_status open_feed(struct plm_trainer *trainer, struct plm_error *error)
 {
   const struct plm_config *config = trainer->config;
@@ -186,6 +201,8 @@ static plm_status open_feed(struct plm_trainer *trainer, struct plm_error *error
       .fingerprint = trainer->state.cursor.fingerprint,
       .credit_bytes = config->network.credit_bytes,
       .wait_packers_s = config->network.wait_packers_s,
+      .waiting = count_turn,
+      .waiting_context = trainer,
       .folders = (const char *const *)trainer->corpora.paths,
       .folder_count = trainer->corpora.count,
   };
@@ -431,8 +448,10 @@ static plm_status open_publisher(struct plm_trainer *trainer, struct plm_error *
                                             .average = state.average,
                                             .first = state.first,
                                             .second = state.second};
-  return plm_publisher_open(&context, trainer->ops, &sizes, trainer->announcer, &trainer->publisher,
-                            error);
+  PLM_TRY(plm_publisher_open(&context, trainer->ops, &sizes, trainer->announcer,
+                             &trainer->publisher, error));
+  plm_publisher_waiting(trainer->publisher, tell_writing, trainer);
+  return PLM_OK;
 }
 
 /* ---- opening and closing ------------------------------------------------------------------- */

@@ -55,8 +55,9 @@ static bool give_up(struct plm_trainer *trainer, uint32_t done, uint32_t total)
 static plm_status go_on(void *context, uint32_t done, uint32_t total, struct plm_error *error)
 {
   struct plm_trainer *trainer = context;
-  plm_run_pulse(&trainer->pulse, true, "%s (%u of %u micro-batches)",
-                trainer->tuning ? "tuning products" : "computing the first step", done, total);
+  if (!trainer->stepped)
+    plm_run_pulse(&trainer->pulse, true, "%s (%u of %u micro-batches)",
+                  trainer->tuning ? "tuning products" : "computing the first step", done, total);
   enum plm_rank_wish decision = give_up(trainer, done, total) ? PLM_RANK_STOP : PLM_RANK_GO;
   if (trainer->ranks != NULL)
     PLM_TRY(plm_ranks_decide(trainer->ranks, decision, PLM_OK, &decision, error));
@@ -83,7 +84,7 @@ static plm_status rehearse(struct plm_trainer *trainer, const struct plm_step_in
   struct plm_collective *collective = trainer->ranks->collective;
   collective->note(collective, "tuning products", trainer->state.step, true);
   trainer->tuning = false;
-  plm_run_pulse(&trainer->pulse, true, "tuning products");
+  if (!trainer->stepped) plm_run_pulse(&trainer->pulse, true, "tuning products");
   PLM_TRY(plm_step_rehearse(trainer->step, input, error));
   PLM_TRY(plm_tuning_end(&trainer->state, trainer->ops, trainer->ranks, error));
   collective->note(collective, "computing", trainer->state.step, false);
@@ -174,6 +175,34 @@ static plm_status check_skipped(const struct plm_trainer *trainer, struct plm_er
                         first);
 }
 
+/* A sign of life while no input is ready. This thread waits for the one that fills inputs, so that
+ * one must live as well, and wait for packers. */
+static void tell_waiting(struct plm_trainer *trainer)
+{
+  const uint32_t turns = __atomic_load_n(&trainer->feed_turns, __ATOMIC_ACQUIRE);
+  if (turns == trainer->turns_seen) return;
+  trainer->turns_seen = turns;
+  plm_run_pulse_wait(&trainer->pulse, __atomic_load_n(&trainer->feed_packers, __ATOMIC_RELAXED) == 0
+                                          ? "waiting for packers"
+                                          : "waiting for chunks");
+}
+
+/* Waits a little. True if the next input, or the reason why there is none, is ready. */
+static bool wait_for_input(struct plm_trainer *trainer)
+{
+  if (plm_input_wait(trainer->input, &plm_stop_requested)) return true;
+  tell_waiting(trainer);
+  return false;
+}
+
+static plm_status next_alone(struct plm_trainer *trainer, struct plm_input_slot **slot,
+                             struct plm_error *error)
+{
+  while (plm_stop_requested == 0 && !wait_for_input(trainer)) {
+  }
+  return plm_input_next(trainer->input, &plm_stop_requested, slot, error);
+}
+
 /* Takes the input of the next step on all ranks. PLM_INTERRUPTED if one of them was asked to stop;
  * an error if one of them has an error. A rank without its input asks again and again, so that
  * waiting for chunks is not mistaken for a rank that hangs. */
@@ -186,7 +215,7 @@ static plm_status next_together(struct plm_trainer *trainer, struct plm_input_sl
   *slot = NULL;
   collective->note(collective, "waiting for chunks", trainer->state.step, false);
   while (decision == PLM_RANK_WAIT) {
-    if (*slot == NULL && status == PLM_OK && plm_input_wait(trainer->input, &plm_stop_requested))
+    if (*slot == NULL && status == PLM_OK && wait_for_input(trainer))
       status = plm_input_next(trainer->input, NULL, slot, error);
     if (status == PLM_INTERRUPTED) status = PLM_OK; /* rank 0 sends no more and says why */
     const enum plm_rank_wish wish = status != PLM_OK          ? PLM_RANK_ERROR
@@ -202,9 +231,8 @@ static plm_status next_together(struct plm_trainer *trainer, struct plm_input_sl
 static plm_status next_input(struct plm_trainer *trainer, struct plm_input_slot **slot,
                              struct plm_error *error)
 {
-  const plm_status status = trainer->ranks != NULL
-                                ? next_together(trainer, slot, error)
-                                : plm_input_next(trainer->input, &plm_stop_requested, slot, error);
+  const plm_status status = trainer->ranks != NULL ? next_together(trainer, slot, error)
+                                                   : next_alone(trainer, slot, error);
   if (status == PLM_NOT_FOUND) { /* the split is empty, which a restart would not change */
     error->status = PLM_CONFIG;
     return PLM_CONFIG;
@@ -226,15 +254,17 @@ static plm_status one_step(struct plm_trainer *trainer, struct plm_error *error)
   struct plm_step_result result;
   struct plm_snapshot *snapshot = NULL;
   const uint64_t started = plm_clock_ns();
-  plm_run_pulse(&trainer->pulse, true, "waiting for the first chunks");
+  if (!trainer->stepped) plm_run_pulse(&trainer->pulse, true, "waiting for the first chunks");
   PLM_TRY(next_input(trainer, &slot, error));
   PLM_ASSERT(slot != NULL);
+  if (trainer->stepped) plm_run_pulse_rest(&trainer->pulse); /* it waits no more */
   const double data_wait_s = plm_clock_seconds_since(started);
   const plm_status status = compute(trainer, slot, &result, error);
   plm_input_release(trainer->input, slot);
   if (status != PLM_OK) return status;
   const double step_s = plm_clock_seconds_since(started);
-  plm_run_pulse_end(&trainer->pulse); /* from here on, steps are the signs of life */
+  trainer->stepped = true;
+  plm_run_pulse_rest(&trainer->pulse); /* from here on, steps are the signs of life */
   PLM_TRY(check_skipped(trainer, error));
   const bool due = is_due(trainer);
   if (due) PLM_TRY(plm_save_begin(trainer, &snapshot, error));

@@ -74,6 +74,8 @@ plm_status plm_feed_open(const struct plm_feed_options *options, struct plm_feed
   made->wake = -1;
   made->folders = options->folders;
   made->folder_count = options->folder_count;
+  made->waiting = options->waiting;
+  made->waiting_context = options->waiting_context;
   plm_status status = open_sockets(made, options, error);
   if (status == PLM_OK) status = feed_lanes_open(made, options, error);
   if (status == PLM_OK) status = feed_loop_start(made, error);
@@ -217,6 +219,16 @@ static plm_status check_lanes(const struct plm_feed *feed, struct plm_error *err
   return PLM_OK;
 }
 
+/* The mutex is held, but released for the call, which may write a file. */
+static void tell_waiting(struct plm_feed *feed, const struct feed_state *lane)
+{
+  const uint32_t packers = lane->peer_count;
+  if (feed->waiting == NULL) return;
+  pthread_mutex_unlock(&feed->mutex);
+  feed->waiting(feed->waiting_context, packers);
+  pthread_mutex_lock(&feed->mutex);
+}
+
 /* Waits briefly for the I/O thread, with the mutex held. Anything but PLM_OK ends the wait. */
 static plm_status wait_slice(struct plm_feed *feed, const struct feed_state *lane,
                              struct waiting *waiting, const volatile int *stop,
@@ -244,6 +256,7 @@ static plm_status wait_slice(struct plm_feed *feed, const struct feed_state *lan
   }
   const struct timespec until = plm_clock_after_ms(WAIT_SLICE_MS);
   pthread_cond_timedwait(&feed->changed, &feed->mutex, &until);
+  tell_waiting(feed, lane);
   return PLM_OK;
 }
 

@@ -41,6 +41,11 @@ struct plm_feed_options {
   bool one_of_several;
   uint64_t credit_bytes; /* of all sources */
   double wait_packers_s;
+  /* Called several times a second by a thread that waits in one of the functions below, for its
+   * signs of life, and with nothing locked; NULL: nobody. packers: that are connected, for the
+   * corpus whose chunks are awaited. */
+  void (*waiting)(void *context, uint32_t packers);
+  void *waiting_context;
   /* The run's other consumers, which WELCOME names: their addresses and public keys. other_keys, or
    * any key in it, may be NULL. */
   const char *const *other_addresses;

@@ -23,6 +23,8 @@ struct plm_feed {
   uint32_t folder_count;
   char bound[256];
   int64_t wait_packers_ms;
+  void (*waiting)(void *context, uint32_t packers); /* as in plm_feed_options */
+  void *waiting_context;
   int wake; /* eventfd: the user changed something */
   pthread_t thread;
   atomic_bool closing;

@@ -34,6 +34,10 @@ static void write_file(const struct plm_run_pulse *pulse, const char *doing)
   cJSON *json = cJSON_CreateObject();
   cJSON_AddStringToObject(json, "doing", doing);
   cJSON_AddBoolToObject(json, "patient", pulse->patient);
+  cJSON_AddBoolToObject(json, "waits", pulse->waits);
+  if (pulse->waits)
+    cJSON_AddNumberToObject(json, "waited_s",
+                            1e-9 * (double)(pulse->written_ns - pulse->waits_since_ns));
   cJSON_AddNumberToObject(json, "pace_s", pulse->pace_s);
   cJSON_AddNumberToObject(json, "written_ms", floor(1e3 * plm_clock_wall_s()));
   char *text = plm_json_bytes(json, false);
@@ -59,10 +63,30 @@ void plm_run_pulse(struct plm_run_pulse *pulse, bool patient, const char *format
         pulse->pace_s > 0 ? keep_pace * pulse->pace_s + (1 - keep_pace) * since_s : since_s;
   }
   pulse->beat_ns = now_ns;
+  pulse->waits_for = NULL;
   if (same && now_ns < pulse->written_ns + every_ns) return;
+  pulse->waits = false;
   pulse->written_ns = now_ns;
   pulse->patient = patient;
   memcpy(pulse->doing, doing, sizeof doing);
+  write_file(pulse, pulse->doing);
+}
+
+void plm_run_pulse_wait(struct plm_run_pulse *pulse, const char *what)
+{
+  if (pulse->run == NULL) return;
+  const uint64_t now_ns = plm_clock_ns();
+  if (pulse->waits_for == NULL || strcmp(pulse->waits_for, what) != 0) {
+    pulse->waits_for = what;
+    pulse->waits_since_ns = now_ns;
+  }
+  if (now_ns < pulse->waits_since_ns + every_ns) return;
+  const bool same = pulse->waits && strcmp(pulse->doing, what) == 0;
+  if (same && now_ns < pulse->written_ns + every_ns) return;
+  pulse->written_ns = now_ns;
+  pulse->patient = false;
+  pulse->waits = true;
+  snprintf(pulse->doing, sizeof pulse->doing, "%s", what);
   write_file(pulse, pulse->doing);
 }
 
@@ -86,13 +110,23 @@ struct plm_advance plm_run_pulse_reading(struct plm_run_pulse *pulse)
   return (struct plm_advance){.tell = advance, .context = pulse};
 }
 
+void plm_run_pulse_rest(struct plm_run_pulse *pulse)
+{
+  if (pulse->written_ns != 0) plm_run_pulse_remove(pulse->run, pulse->role);
+  *pulse = (struct plm_run_pulse){.run = pulse->run, .role = pulse->role};
+}
+
 void plm_run_pulse_end(struct plm_run_pulse *pulse)
 {
-  char name[64], path[PLM_PATH_SIZE];
-  if (pulse->run == NULL) return;
-  file_name(pulse->role, name);
-  if (plm_path_join(path, pulse->run, name, NULL) == PLM_OK) unlink(path);
+  if (pulse->run != NULL) plm_run_pulse_remove(pulse->run, pulse->role);
   *pulse = (struct plm_run_pulse){0};
+}
+
+void plm_run_pulse_remove(const char *run, const char *role)
+{
+  char name[64], path[PLM_PATH_SIZE];
+  file_name(role, name);
+  if (plm_path_join(path, run, name, NULL) == PLM_OK) unlink(path);
 }
 
 bool plm_run_pulse_read(const char *run, const char *role, struct plm_run_sign *sign)
@@ -110,6 +144,8 @@ bool plm_run_pulse_read(const char *run, const char *role, struct plm_run_sign *
   free(text);
   snprintf(sign->doing, sizeof sign->doing, "%s", plm_json_string(json, "doing", ""));
   sign->patient = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(json, "patient"));
+  sign->waits = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(json, "waits"));
+  if (sign->waits) sign->wait_s = plm_json_number(json, "waited_s", 0.0) + sign->age_s;
   sign->pace_s = plm_json_number(json, "pace_s", 0.0);
   sign->written_ms = (uint64_t)fmax(0.0, plm_json_number(json, "written_ms", 0.0));
   cJSON_Delete(json);

@@ -1,9 +1,10 @@
-/* pulse.ROLE.json: what the trainer or the evaluator does, written by the thread that does it. A
- * thread of its own would go on writing while that one hangs. The supervisor's watchdog, `ps` and
- * `runs` read it.
+/* pulse.ROLE.json: what a process of the run does, written by the thread that does it. A thread of
+ * its own would go on writing while that one hangs. The supervisor's watchdog, `ps` and `runs` read
+ * it.
  *
- * A sign of life is a call of plm_run_pulse. The file is written at most once a second, unless what
- * the process does has changed. It is replaced as a whole and never synced to disk. */
+ * A sign of life is a call of plm_run_pulse, or of plm_run_pulse_wait by a thread that waits for
+ * other processes or threads. The file is written at most once a second, unless what the process
+ * does has changed. It is replaced as a whole and never synced to disk. */
 #ifndef PLM_COMMON_RUN_RUN_PULSE_H
 #define PLM_COMMON_RUN_RUN_PULSE_H
 
@@ -18,9 +19,11 @@ enum { PLM_PULSE_DOING = 64 };
 struct plm_run_pulse {
   const char *run, *role; /* borrowed */
   char doing[PLM_PULSE_DOING];
-  bool patient;
+  bool patient, waits;
   double pace_s;                /* smoothed time between two signs of the same work; 0: unknown */
   uint64_t beat_ns, written_ns; /* monotonic; 0: not yet */
+  const char *waits_for;        /* NULL: it does not wait */
+  uint64_t waits_since_ns;
 };
 
 /* role: "trainer" or "evaluator", whose lock the caller holds. The file is not written yet. */
@@ -30,15 +33,25 @@ void plm_run_pulse_begin(struct plm_run_pulse *pulse, const char *run, const cha
  */
 void plm_run_pulse(struct plm_run_pulse *pulse, bool patient, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* A sign of life of a thread that waits; to be called several times a second. what: a literal,
+ * "waiting for packers". A wait of less than a second is not written. The next plm_run_pulse ends
+ * it. */
+void plm_run_pulse_wait(struct plm_run_pulse *pulse, const char *what);
+/* Until the next call, other signs than this file count: removes it, if it was written. */
+void plm_run_pulse_rest(struct plm_run_pulse *pulse);
 /* For those who read large files: each piece is a sign of life within what was said last, and the
  * file then says "loading the weights (37 %)". It borrows pulse. */
 struct plm_advance plm_run_pulse_reading(struct plm_run_pulse *pulse);
 /* Removes the file. */
 void plm_run_pulse_end(struct plm_run_pulse *pulse);
+/* The same for the file of a process that was killed. */
+void plm_run_pulse_remove(const char *run, const char *role);
 
 struct plm_run_sign {
   char doing[PLM_PULSE_DOING + 16];
   bool patient;
+  bool waits;          /* plm_run_pulse_wait was called, */
+  double wait_s;       /* and it has waited so long by now */
   double pace_s;       /* as above */
   double age_s;        /* of the last sign that was written; as plm_file_age_s */
   uint64_t written_ms; /* when it was written, in ms since 1970: changes with each sign */

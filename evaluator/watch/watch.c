@@ -85,6 +85,13 @@ static plm_status read_fingerprint(const char *corpus, struct plm_hash *fingerpr
   return PLM_OK;
 }
 
+/* Called by the thread that evaluates, while it waits for the feed. */
+static void tell_waiting(void *context, uint32_t packers)
+{
+  struct watch *watch = context;
+  plm_run_pulse_wait(&watch->pulse, packers == 0 ? "waiting for packers" : "waiting for chunks");
+}
+
 static plm_status open_feed(struct watch *watch, struct plm_error *error)
 {
   const struct plm_config *config = watch->config;
@@ -96,6 +103,8 @@ static plm_status open_feed(struct watch *watch, struct plm_error *error)
       .split = PLM_SPLIT_VALID,
       .credit_bytes = feed_credit(config),
       .wait_packers_s = config->network.wait_packers_s,
+      .waiting = tell_waiting,
+      .waiting_context = watch,
   };
   if (config->source_count > 1) {
     options.one_of_several = true;

@@ -13,7 +13,9 @@
 /* How to continue what is not as it should be. */
 static void advise(struct plm_doctor *doctor, const char *name, const char *activity)
 {
-  if (strncmp(activity, "waiting", 7) == 0)
+  if (strncmp(activity, "waiting for the writer", 22) == 0)
+    plm_doctor_fix(doctor, "see whether the disk of the run folder is slow or hangs");
+  else if (strncmp(activity, "waiting", 7) == 0)
     plm_doctor_fix(doctor, "see `plm-pipeline logs packer`, or start more with `plm-pipeline scale "
                            "packer=N` or `plm-pipeline join`");
   else if (strncmp(activity, "stopped", 7) == 0)

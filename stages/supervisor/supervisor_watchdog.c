@@ -1,10 +1,11 @@
 /* Kills stages that hang, so that they are started again. What is expected of a stage:
  *
- *   trainer    a step, unless it waits for packers or writes a checkpoint; until its first step,
- *              pulse.trainer.json
- *   evaluator  pulse.evaluator.json, which the thread writes that computes, unless it waits for
- *              packers
+ *   trainer    a step, or pulse.trainer.json: until its first step, and whenever it waits
+ *   evaluator  pulse.evaluator.json
  *   packer     that its consumers list it, once they have done so
+ *
+ * The thread that computes writes these files, also while it waits for packers or for a checkpoint
+ * to be written. That it waits is only believed as long as it says so.
  *
  * What a stage does while it starts may take longer (supervisor.silent_start_s).
  * All of these are files in the run folder. If nothing can be written there, nothing is expected.
@@ -26,7 +27,12 @@
 #include "stages/supervisor/supervisor_internal.h"
 #include "stages/views/run_activity.h"
 
-enum { LOOK_MS = 1000, PROBE_BYTES = 4096, SILENT_STEPS = 20 };
+enum {
+  LOOK_MS = 1000,
+  PROBE_BYTES = 4096,
+  SILENT_STEPS = 20,
+  MILLISECOND_BITS = 42, /* of a time in ms since 1970 */
+};
 
 /* ---- signs of life --------------------------------------------------------------------------- */
 
@@ -41,9 +47,7 @@ static struct signs of_trainer(const struct plm_supervisor *supervisor)
   struct plm_activity activity;
   const struct plm_config_supervisor *settings = &supervisor->config->supervisor;
   plm_activity_read(supervisor->run, &activity);
-  const bool waits = activity.heard && activity.packers == 0;
-  return (struct signs){.mark = activity.stepped ? activity.step : activity.sign.written_ms,
-                        .excused = waits || activity.saves,
+  return (struct signs){.mark = (activity.step << MILLISECOND_BITS) + activity.sign.written_ms,
                         .starts = !activity.stepped,
                         .limit_s = activity.stepped
                                        ? fmax(settings->silent_s, SILENT_STEPS * activity.step_s)
@@ -57,7 +61,6 @@ static struct signs of_evaluator(const struct plm_supervisor *supervisor)
   plm_activity_read_evaluator(supervisor->run, &activity);
   const bool starts = !activity.pulsed || activity.sign.patient;
   return (struct signs){.mark = activity.sign.written_ms,
-                        .excused = activity.heard && activity.packers == 0,
                         .starts = starts,
                         .limit_s =
                             starts ? settings->silent_start_s

@@ -1,7 +1,6 @@
-/* Reads the last lines of trainer.jsonl, the peers file and the folder of checkpoints. */
+/* Reads the last lines of trainer.jsonl, the pulse and the peers file. */
 #include "stages/views/run_activity.h"
 
-#include <dirent.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +18,7 @@
 
 enum {
   STEPS = 32,         /* of which the median is taken */
-  WAIT_S = 10,        /* a shorter wait for packers is not told */
+  WAIT_S = 10,        /* a shorter wait is not told */
   SILENCE_S = 30,     /* nor is a shorter silence, */
   SILENCE_STEPS = 20, /* or one of fewer steps */
 };
@@ -68,32 +67,12 @@ static void read_steps(const char *run, struct plm_activity *activity)
   activity->rate = steps.tokens_per_second * last_s / fmax(last_s, age_s);
 }
 
-/* ---- packers and checkpoints ----------------------------------------------------------------- */
-
-static void read_packers(const char *run, const char *role, struct plm_activity *activity)
+static bool reports_packers(const char *run)
 {
   char *text = NULL;
-  if (plm_peers_read(run, role, &text, NULL) != PLM_OK) return;
-  cJSON *packers = plm_json_line(text);
+  const bool heard = plm_peers_read(run, "trainer", &text, NULL) == PLM_OK;
   free(text);
-  activity->heard = true;
-  activity->packers = (size_t)cJSON_GetArraySize(packers);
-  cJSON_Delete(packers);
-}
-
-static bool saves(const char *run)
-{
-  static const char unfinished[] = ".tmp-step_";
-  char path[PLM_PATH_SIZE];
-  const struct dirent *entry;
-  bool found = false;
-  DIR *folder =
-      plm_path_join(path, run, PLM_RUN_CHECKPOINTS, NULL) == PLM_OK ? opendir(path) : NULL;
-  if (folder == NULL) return false;
-  while (!found && (entry = readdir(folder)) != NULL)
-    found = strncmp(entry->d_name, unfinished, sizeof unfinished - 1) == 0;
-  closedir(folder);
-  return found;
+  return heard;
 }
 
 /* ---- text ------------------------------------------------------------------------------------ */
@@ -108,19 +87,21 @@ static void say(struct plm_activity *activity, const char *what, double age_s, c
            plm_format_duration(age_s, time), colon, after);
 }
 
-static bool waits_for_packers(const struct plm_activity *activity, double age_s)
+/* Whether it waits, and says so. A short wait is not told. */
+static bool waits(struct plm_activity *activity)
 {
-  return activity->heard && activity->packers == 0 && age_s >= WAIT_S;
+  const struct plm_run_sign *sign = &activity->sign;
+  if (!activity->pulsed || !sign->waits || sign->age_s >= SILENCE_S) return false;
+  if (sign->wait_s >= WAIT_S) say(activity, sign->doing, sign->wait_s, "");
+  return true;
 }
 
 static void describe_trainer(struct plm_activity *activity)
 {
   const double silence_s = fmax(SILENCE_S, SILENCE_STEPS * activity->step_s);
-  if (waits_for_packers(activity, activity->age_s))
-    say(activity, "waiting for packers", activity->age_s, "");
-  else if (activity->age_s >= silence_s && activity->saves)
-    say(activity, "writing a checkpoint, no step for", activity->age_s, "");
-  else if (!activity->stepped && activity->pulsed && activity->sign_age_s >= SILENCE_S)
+  const bool speaks = activity->pulsed && (!activity->stepped || activity->sign.waits);
+  if (waits(activity)) return;
+  if (speaks && activity->sign_age_s >= SILENCE_S)
     say(activity, "no sign for", activity->sign_age_s, activity->sign.doing);
   else if (activity->age_s >= silence_s && (activity->stepped || !activity->heard))
     say(activity, "no step for", activity->age_s, "");
@@ -129,10 +110,8 @@ static void describe_trainer(struct plm_activity *activity)
 static void describe_evaluator(struct plm_activity *activity)
 {
   const double age_s = activity->sign_age_s;
-  if (!activity->pulsed) return;
-  if (waits_for_packers(activity, age_s))
-    say(activity, "waiting for packers", age_s, "");
-  else if (age_s >= fmax(SILENCE_S, SILENCE_STEPS * activity->sign.pace_s))
+  if (!activity->pulsed || waits(activity)) return;
+  if (age_s >= fmax(SILENCE_S, SILENCE_STEPS * activity->sign.pace_s))
     say(activity, "no sign for", age_s, activity->sign.doing);
 }
 
@@ -142,9 +121,9 @@ void plm_activity_read(const char *run, struct plm_activity *activity)
 {
   *activity = (struct plm_activity){0};
   read_steps(run, activity);
-  read_packers(run, "trainer", activity);
-  activity->saves = saves(run);
-  activity->pulsed = !activity->stepped && plm_run_pulse_read(run, "trainer", &activity->sign);
+  activity->heard = reports_packers(run);
+  activity->pulsed = plm_run_pulse_read(run, "trainer", &activity->sign) &&
+                     (!activity->stepped || activity->sign.age_s < activity->age_s);
   activity->sign_age_s = activity->pulsed ? activity->sign.age_s : activity->age_s;
   describe_trainer(activity);
 }
@@ -152,7 +131,6 @@ void plm_activity_read(const char *run, struct plm_activity *activity)
 void plm_activity_read_evaluator(const char *run, struct plm_activity *activity)
 {
   *activity = (struct plm_activity){0};
-  read_packers(run, "evaluator", activity);
   activity->pulsed = plm_run_pulse_read(run, "evaluator", &activity->sign);
   activity->sign_age_s = activity->pulsed ? activity->sign.age_s : plm_lock_age_s(run, "evaluator");
   describe_evaluator(activity);

@@ -1,9 +1,11 @@
 /* The publisher: what it reports after successes and failures, what it announces and deletes. */
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "common/base/file.h"
 #include "tests/support/checkpoint_case.h"
@@ -244,6 +246,52 @@ static void closing_waits_for_the_checkpoint(void **state)
   checkpoint_case_close(c);
 }
 
+/* Lets the writer go on after some signs. It waits for somebody who writes into the FIFO. */
+struct signs {
+  char fifo[PLM_PATH_SIZE];
+  int count;
+};
+
+static void count_sign(void *context)
+{
+  struct signs *signs = context;
+  if (++signs->count < 3) return;
+  const int file = open(signs->fifo, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+  if (file >= 0) close(file); /* the writer has not come so far, or continues */
+}
+
+/* Whoever waits for the writer gives signs of life meanwhile. */
+static void waiting_for_the_writer_is_told(void **state)
+{
+  (void)state;
+  enum { BEGINS, ASKS, CLOSES, WAYS };
+  struct checkpoint_case *c = checkpoint_case_open();
+  for (uint64_t way = 0; way < WAYS; way++) {
+    char folder[PLM_PATH_SIZE], name[PLM_CHECKPOINT_NAME_SIZE];
+    struct signs signs = {0};
+    struct plm_publisher *publisher = open_publisher(c, NULL);
+    plm_checkpoint_name(70 + way, name);
+    folder_of(c, name, folder); /* what stands there is read before it is moved aside */
+    assert_int_equal(plm_directory_make(folder, NULL), PLM_OK);
+    assert_int_equal(plm_path_join(signs.fifo, folder, "MANIFEST", NULL), PLM_OK);
+    assert_int_equal(mkfifo(signs.fifo, 0600), 0);
+    plm_publisher_waiting(publisher, count_sign, &signs);
+    fill(c, publisher, 70 + way);
+    assert_int_equal(signs.count, 0);
+    plm_publisher_submit(publisher);
+    if (way == BEGINS) {
+      plm_publisher_begin(publisher);
+      plm_publisher_cancel(publisher);
+    } else if (way == ASKS) {
+      assert_int_equal(plm_publisher_outcome(publisher, true).step, 70 + way);
+    }
+    plm_publisher_close(publisher);
+    if (signs.count < 3) fail_msg("%d signs in way %d", signs.count, (int)way);
+    assert_int_equal(plm_checkpoint_verify(folder, NULL, NULL, NULL, NULL), PLM_OK);
+  }
+  checkpoint_case_close(c);
+}
+
 static void memory_that_is_missing_is_an_error(void **state)
 {
   (void)state;
@@ -273,6 +321,7 @@ int main(void)
       cmocka_unit_test(old_checkpoints_are_deleted_after_a_success),
       cmocka_unit_test(a_success_is_announced),
       cmocka_unit_test(closing_waits_for_the_checkpoint),
+      cmocka_unit_test(waiting_for_the_writer_is_told),
       cmocka_unit_test(memory_that_is_missing_is_an_error),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -117,6 +117,67 @@ static void reading_a_large_file_gives_signs(void **state)
   assert_false(plm_run_pulse_read(run, "evaluator", &sign));
 }
 
+/* Whoever waits says so each second, and for how long. */
+static void a_wait_is_told_once_it_has_lasted_a_second(void **state)
+{
+  (void)state;
+  struct plm_run_pulse pulse;
+  struct plm_run_sign sign;
+  plm_run_pulse_begin(&pulse, run, "evaluator");
+  plm_run_pulse(&pulse, true, "evaluating");
+  plm_run_pulse_wait(&pulse, "waiting for packers");
+  pulse.waits_since_ns += 3600000000000u; /* less than a second ago, however slow the machine is */
+  plm_run_pulse_wait(&pulse, "waiting for packers");
+  assert_true(plm_run_pulse_read(run, "evaluator", &sign));
+  assert_string_equal(sign.doing, "evaluating");
+  assert_false(sign.waits);
+  pulse.waits_since_ns -= 3670000000000u;
+  plm_run_pulse_wait(&pulse, "waiting for packers");
+  assert_true(plm_run_pulse_read(run, "evaluator", &sign));
+  assert_string_equal(sign.doing, "waiting for packers");
+  assert_true(sign.waits && !sign.patient && sign.wait_s >= 69.9 && sign.wait_s < 130);
+  scratch_age(file_of_run("evaluator.lock"), 5000);
+  scratch_age(file_of_run("pulse.evaluator.json"), 4000);
+  assert_true(plm_run_pulse_read(run, "evaluator", &sign) && sign.wait_s >= 4069);
+  pulse.written_ns += 3600000000000u;
+  plm_run_pulse_wait(&pulse, "waiting for packers"); /* at most once a second */
+  assert_true(plm_run_pulse_read(run, "evaluator", &sign) && sign.age_s >= 4000);
+  pulse.written_ns -= 3602000000000u;
+  plm_run_pulse_wait(&pulse, "waiting for packers");
+  assert_true(plm_run_pulse_read(run, "evaluator", &sign) && sign.age_s < 60);
+  pulse.waits_since_ns += 3600000000000u;
+  plm_run_pulse_wait(&pulse, "waiting for chunks"); /* another wait begins */
+  assert_true(plm_run_pulse_read(run, "evaluator", &sign));
+  assert_string_equal(sign.doing, "waiting for packers");
+  assert_true(pulse.pace_s == 0);
+  plm_run_pulse(&pulse, false, "evaluating"); /* what is not a wait is written at once */
+  assert_true(plm_run_pulse_read(run, "evaluator", &sign));
+  assert_string_equal(sign.doing, "evaluating");
+  assert_true(!sign.waits && sign.wait_s == 0 && sign.pace_s == 0);
+}
+
+/* A trainer that steps says only that it waits. */
+static void a_pulse_may_rest(void **state)
+{
+  (void)state;
+  struct plm_run_pulse pulse;
+  struct plm_run_sign sign;
+  plm_run_pulse_begin(&pulse, run, "evaluator");
+  plm_run_pulse_rest(&pulse);
+  plm_run_pulse(&pulse, true, "computing");
+  plm_run_pulse_rest(&pulse);
+  assert_false(plm_file_exists(file_of_run("pulse.evaluator.json")));
+  plm_run_pulse_wait(&pulse, "waiting for packers");
+  pulse.waits_since_ns -= 2000000000u;
+  plm_run_pulse_wait(&pulse, "waiting for packers");
+  assert_true(plm_run_pulse_read(run, "evaluator", &sign) && sign.waits);
+  plm_run_pulse_rest(&pulse);
+  assert_false(plm_run_pulse_read(run, "evaluator", &sign));
+  plm_run_pulse_end(&pulse);
+  plm_run_pulse_wait(&pulse, "waiting for packers"); /* nothing is written any more */
+  assert_true(pulse.waits_for == NULL);
+}
+
 /* A process that was killed leaves its file. The next one has taken the lock later. */
 static void a_sign_from_before_the_lock_does_not_count(void **state)
 {
@@ -142,6 +203,8 @@ int main(void)
       TEST(what_is_done_is_read_back),
       TEST(the_same_is_written_once_a_second),
       TEST(reading_a_large_file_gives_signs),
+      TEST(a_wait_is_told_once_it_has_lasted_a_second),
+      TEST(a_pulse_may_rest),
       TEST(a_sign_from_before_the_lock_does_not_count),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

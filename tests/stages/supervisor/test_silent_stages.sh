@@ -7,13 +7,15 @@
 small_corpus corpus
 small_config pipeline.yaml transformer
 steps=(--set trainer.steps=1000000 --set trainer.checkpoint.every=1000000)
+passes=(--set "evaluator.mask_rates=[0.1, 0.2, 0.3, 0.4]") # so that an evaluation has several batches
 
 pid_of() { plm-pipeline ps --run run --json | jq ".[] | select(.stage == \"$1\").pid"; }
 field() { [ "$(plm-pipeline ps --run run --json | jq -r ".[] | select(.stage == \"$1\").$2")" = "$3" ]; }
-tells() { # REGEX ARGUMENTS…: this command says it
+is_told() { # REGEX ARGUMENTS…: whether this command says it
   plm-pipeline "${@:2}" >told 2>told.err || true
-  grep -qE -- "$1" told || fail "plm-pipeline ${*:2}: $(cat told told.err)"
+  grep -qE -- "$1" told
 }
+tells() { is_told "$@" || fail "plm-pipeline ${*:2}: $(cat told told.err)"; }
 # null is less than any number
 stepping() { plm-pipeline ps --run run --json | jq -e '.[] | select(.stage == "trainer") | (.step_age_s // 99) < 10' >/dev/null; }
 start() { # ARGUMENTS…
@@ -27,11 +29,9 @@ stop() {
 
 # ---- without packers, everybody says so, also before the first step ----------------------------------------
 start trainer --set supervisor.silent_s=0
-wait_for 120 field trainer ready true
-touch -d '1 minute ago' run/trainer.lock
-tells 'trainer.0: waiting for packers 1:[0-9]+$' ps --run run
-tells 'waiting for packers 1:[0-9]+$' runs .
-tells 'warning +run +trainer.0 .*waiting for packers 1:' doctor pipeline.yaml -q
+wait_for 120 is_told 'trainer.0: waiting for packers [0-9:]+$' ps --run run # once it has waited for ten seconds
+tells 'waiting for packers [0-9:]+$' runs .
+tells 'warning +run +trainer.0 .*waiting for packers [0-9:]+$' doctor pipeline.yaml -q
 stop
 
 # ---- without a watchdog, everybody tells of stages that are stopped ----------------------------------------
@@ -56,7 +56,7 @@ wait_for 120 stepping
 stop
 
 # ---- with one, they are killed and started again -----------------------------------------------------------
-start --set supervisor.silent_s=3
+start --set supervisor.silent_s=8
 wait_for 120 stepping
 kill -STOP "$(pid_of packer)" "$(pid_of evaluator)" "$(pid_of trainer)"
 for stage in packer evaluator trainer; do
@@ -69,27 +69,47 @@ wait_for 120 stepping
 stop
 
 # ---- so is a stage whose computing thread hangs while its other threads live on ------------------------------
-# Only the thread that computes waits, before it writes for the N-th time what it does. The evaluator then is
-# within an evaluation, of which each batch is written (PLM_STOP_TICK), and the trainer has not computed its first
-# step.
-hangs() { # STAGE N SETTING DOING
-  rm -rf run go-on
+# Only the thread that computes stops, before it writes for the N-th time that it does this. Each such time
+# counts as a second (PLM_STOP_TICK), so that each sign is written.
+hangs() { # STAGE SETTING DOING N WRITTEN STAGE…: what is in its file then begins with WRITTEN
+  rm -f go-on
   (
-    export PLM_STOP_UNTIL=$PWD/go-on PLM_STOP_TICK=1
-    stopping_at "rename:*/pulse.$1.json#$2" plm-pipeline up pipeline.yaml "${steps[@]}" \
+    export PLM_STOP_UNTIL=$PWD/go-on PLM_STOP_TICK=1 PLM_STOP_HOLDING="{\"doing\":\"$3"
+    stopping_at "rename:*/pulse.$1.json#$4" plm-pipeline up pipeline.yaml "${@:6}" "${steps[@]}" "${passes[@]}" \
       --set supervisor.silent_s=3 --set supervisor.silent_start_s=3 >up.out 2>up.err </dev/null
   ) &
   up=$!
-  wait_for 120 grep -qE "$1.0 has given no sign of life for [0-9]+ s .supervisor.$3.: killing it" up.err
-  grep -q '"doing":"'"$4" "run/pulse.$1.json" || fail "$1 hangs elsewhere: $(cat "run/pulse.$1.json")"
+  wait_for 120 grep -qsF "{\"doing\":\"$5" "run/pulse.$1.json"
+  wait_for 120 grep -qE "$1.0 has given no sign of life for [0-9]+ s .supervisor.$2.: killing it" up.err
   touch go-on # the next one does not hang
   wait_for 120 field "$1" ready true
+  says up.err "$1.0 gave no sign of life and was killed; restarting it"
+}
+goes_on() {
   wait_for 120 stepping
   stop
 }
 must_be_there "$PLM_BUILD/tests/lib/stop_at.so"
-hangs evaluator 6 silent_s "evaluating step 0 (valid)"
-says up.err 'evaluator.0 gave no sign of life and was killed; restarting it'
+rm -rf run
+hangs evaluator silent_s "evaluating step 0 (valid)" 2 "evaluating step 0 (valid)"
 ! grep -q 'trainer.0 gave no sign' up.err || fail "the trainer was killed as well"
-hangs trainer 4 silent_start_s "making the model"
-says up.err 'trainer.0 gave no sign of life and was killed; restarting it'
+goes_on
+rm -rf run
+hangs trainer silent_start_s "loading the weights" 1 "making the model"
+goes_on
+# within a file: it has said how far it is
+rm -rf run
+hangs evaluator silent_start_s "verifying step 0" 3 "verifying step 0 ("
+goes_on
+hangs trainer silent_start_s "reading the newest checkpoint" 3 "reading the newest checkpoint ("
+goes_on
+hangs trainer silent_start_s "loading the weights" 3 "loading the weights ("
+goes_on
+# while it waits for packers, of which there are none
+for case in "evaluator silent_s" "trainer silent_start_s"; do
+  rm -rf run
+  read -r stage setting <<<"$case"
+  hangs "$stage" "$setting" "waiting for packers" 3 "waiting for packers" trainer evaluator
+  expect 0 plm-pipeline scale packer=1 --run run
+  goes_on
+done

@@ -120,20 +120,11 @@ static void what_excuses_a_trainer(void **state)
   struct plm_supervisor *supervisor = *state;
   struct plm_config *config = (struct plm_config *)supervisor->config;
   struct supervised *trainer = add(supervisor, PLM_KIND_TRAINER);
-  char path[PLM_PATH_SIZE];
   write_in_run(supervisor, "peers.trainer.json", "[{}]");
   assert_false(is_killed_after(supervisor, trainer, START_MS - 1)); /* it starts or tunes */
   step(supervisor, 7, 20000);                                       /* twenty steps are 400 s */
   assert_false(is_killed_after(supervisor, trainer, 399999));
   step(supervisor, 7, 100);
-  write_in_run(supervisor, "peers.trainer.json", "[]"); /* it waits for packers */
-  assert_false(is_killed_after(supervisor, trainer, SILENT_MS));
-  write_in_run(supervisor, "peers.trainer.json", "[{}]");
-  assert_int_equal(plm_path_join(path, supervisor->run, "checkpoints/.tmp-step_00000007", NULL),
-                   PLM_OK);
-  assert_int_equal(plm_directory_make(path, NULL), PLM_OK);
-  assert_false(is_killed_after(supervisor, trainer, SILENT_MS));
-  assert_int_equal(rmdir(path), 0);
   config->supervisor.silent_s = 0;
   assert_false(is_killed_after(supervisor, trainer, SILENT_MS));
   config->supervisor.silent_s = 300;
@@ -184,10 +175,39 @@ static void an_evaluator_tells_of_its_batches(void **state)
   assert_false(is_killed_after(supervisor, evaluator, 399999)); /* twenty batches are 400 s */
   pulse(supervisor, "evaluator", "{\"doing\":\"evaluating\",\"pace_s\":1,\"written_ms\":3}");
   assert_false(is_killed_after(supervisor, evaluator, SILENT_MS - 1));
-  write_in_run(supervisor, "peers.evaluator.json", "[]"); /* it waits for packers */
-  assert_false(is_killed_after(supervisor, evaluator, START_MS));
   write_in_run(supervisor, "peers.evaluator.json", "[{}]"); /* that it has packers is no sign */
   assert_true(is_killed_after(supervisor, evaluator, SILENT_MS));
+}
+
+/* That no packer is listed, or that a checkpoint is being written, does not tell what the thread
+ * does that computes: it may hang. If it waits, it says so. */
+static void whoever_waits_has_to_say_so(void **state)
+{
+  static const enum plm_stage_index kinds[] = {PLM_KIND_TRAINER, PLM_KIND_EVALUATOR};
+  struct plm_supervisor *supervisor = *state;
+  char path[PLM_PATH_SIZE], name[64], json[128];
+  assert_int_equal(plm_path_join(path, supervisor->run, "checkpoints/.tmp-step_00000007", NULL),
+                   PLM_OK);
+  assert_int_equal(plm_directory_make(path, NULL), PLM_OK);
+  for (size_t i = 0; i < 2; i++) {
+    const char *role = plm_stage_kinds[kinds[i]].name;
+    struct supervised *stage = add(supervisor, kinds[i]);
+    const int64_t now_ms = plm_clock_ms();
+    if (i == 0) step(supervisor, 7, 100);
+    snprintf(name, sizeof name, "peers.%s.json", role);
+    write_in_run(supervisor, name, "[]");
+    for (int second = 0; second < 5; second++) { /* it says so, although seldom */
+      snprintf(json, sizeof json,
+               "{\"doing\":\"waiting for packers\",\"waits\":true,\"written_ms\":%d}", second + 1);
+      pulse(supervisor, role, json);
+      supervisor->watched_ms = 0;
+      supervisor_watch(supervisor, now_ms + second * (SILENT_MS - 1));
+      assert_false(stage->silent);
+    }
+    assert_false(is_killed_after(supervisor, stage, SILENT_MS - 1));
+    assert_true(is_killed_after(supervisor, stage, SILENT_MS));
+  }
+  assert_int_equal(rmdir(path), 0);
 }
 
 /* Each sign gives a start its whole time again. */
@@ -258,6 +278,7 @@ int main(void)
       TEST(what_excuses_a_trainer),
       TEST(a_broken_disk_excuses),
       TEST(an_evaluator_tells_of_its_batches),
+      TEST(whoever_waits_has_to_say_so),
       TEST(a_start_is_killed_only_without_signs),
       TEST(a_packer_is_listed_by_its_consumers),
       TEST(a_stopped_packer_is_not_excused),

@@ -61,9 +61,8 @@ static void a_trainer_that_trains_has_nothing_to_say(void **state)
   steps_until(1);
   write_file("peers.trainer.json", "[{}]");
   const struct plm_activity activity = read_after(100);
-  assert_true(activity.stepped && activity.heard && !activity.saves);
+  assert_true(activity.stepped && activity.heard && !activity.pulsed);
   assert_int_equal(activity.step, 5);
-  assert_int_equal(activity.packers, 1);
   assert_true(activity.step_s == 0.1); /* the median */
   assert_true(activity.age_s >= 0.9 && activity.age_s < 60);
   assert_true(activity.rate > 0 && activity.rate <= 223); /* 200 tokens in 0.9 s at least */
@@ -98,18 +97,6 @@ static void slow_steps_are_no_silence(void **state)
   }
 }
 
-static void without_packers_it_waits_for_them(void **state)
-{
-  (void)state;
-  write_file("peers.trainer.json", "[]");
-  steps_until(5);
-  expect("", 1000);
-  steps_until(61);
-  expect("waiting for packers 1:01", 1000);
-  /* since its start, if it has not stepped */
-  expect("waiting for packers 0:45", 45);
-}
-
 /* A trainer that a signal has stopped reports no packers either. */
 static void old_reports_of_packers_do_not_count(void **state)
 {
@@ -120,17 +107,6 @@ static void old_reports_of_packers_do_not_count(void **state)
   scratch_age(path, 60);
   steps_until(61);
   expect("no step for 1:01", 1000);
-}
-
-static void a_checkpoint_that_is_written_is_told(void **state)
-{
-  (void)state;
-  char path[PLM_PATH_SIZE];
-  write_file("peers.trainer.json", "[{}]");
-  steps_until(61);
-  assert_int_equal(plm_path_join(path, run, "checkpoints/.tmp-step_00000005", NULL), PLM_OK);
-  assert_int_equal(plm_directory_make(path, NULL), PLM_OK);
-  expect("writing a checkpoint, no step for 1:01", 1000);
 }
 
 /* A trainer that starts or tunes has packers, but no step yet. */
@@ -157,6 +133,35 @@ static void pulse(const char *role, double age_s, const char *json)
   scratch_age(path, age_s);
 }
 
+/* It says so itself, and for how long it has waited. */
+static void a_trainer_that_waits_says_so(void **state)
+{
+  (void)state;
+  static const char shortly[] = "{\"doing\":\"waiting for packers\",\"waits\":true,\"waited_s\":8}",
+                    packers[] =
+                        "{\"doing\":\"waiting for packers\",\"waits\":true,\"waited_s\":59.2}",
+                    writer[] =
+                        "{\"doing\":\"waiting for the writer of checkpoints\",\"waits\":true,"
+                        "\"waited_s\":119.2}";
+  write_file("peers.trainer.json", "[]");
+  steps_until(70);
+  expect("no step for 1:10", 1000); /* that no packer is listed says nothing of the trainer */
+  pulse("trainer", 1, shortly);
+  expect("", 1000);
+  const struct plm_activity activity = read_after(1000);
+  assert_true(activity.pulsed && activity.sign_age_s < 60 && activity.age_s >= 70);
+  pulse("trainer", 1, packers);
+  expect("waiting for packers 1:00", 1000);
+  expect("waiting for packers 1:00", 40); /* or since its start, if it has not stepped */
+  assert_string_equal(read_after(1000).word, "waiting for packers");
+  pulse("trainer", 1, writer);
+  expect("waiting for the writer of checkpoints 2:00", 1000);
+  pulse("trainer", 45, packers); /* and then it hangs */
+  expect("no sign for 0:45: waiting for packers", 1000);
+  steps_until(5); /* it has stepped since */
+  expect("", 1000);
+}
+
 /* Until its first step, a trainer says what it does. */
 static void a_start_without_signs_is_told(void **state)
 {
@@ -171,8 +176,8 @@ static void a_start_without_signs_is_told(void **state)
   pulse("trainer", 61, loads);
   expect("no sign for 1:01: loading the weights", 500);
   assert_string_equal(read_after(500).word, "no sign for: loading the weights");
-  write_file("peers.trainer.json", "[]");
-  expect("waiting for packers 8:20", 500);
+  write_file("peers.trainer.json", "[]"); /* which does not say that it waits for them */
+  expect("no sign for 1:01: loading the weights", 500);
   steps_until(1); /* from now on its steps count */
   assert_false(read_after(500).pulsed);
   assert_true(read_after(500).sign_age_s < 60);
@@ -205,14 +210,16 @@ static void an_evaluator_without_signs_is_told(void **state)
   pulse("evaluator", 241, slow);
   expect_evaluator("no sign for 4:01: evaluating step 5 (valid)",
                    "no sign for: evaluating step 5 (valid)");
-  write_file("peers.evaluator.json", "[]");
-  pulse("evaluator", 5, quick);
-  expect_evaluator("", "");
+  write_file("peers.evaluator.json", "[]"); /* it hangs, and does not wait for packers */
   pulse("evaluator", 61, quick);
-  expect_evaluator("waiting for packers 1:01", "waiting for packers");
-  write_file("peers.evaluator.json", "[{}]");
   expect_evaluator("no sign for 1:01: evaluating step 5 (valid)",
                    "no sign for: evaluating step 5 (valid)");
+  pulse("evaluator", 1, "{\"doing\":\"waiting for packers\",\"waits\":true,\"waited_s\":5}");
+  expect_evaluator("", "");
+  pulse("evaluator", 1, "{\"doing\":\"waiting for packers\",\"waits\":true,\"waited_s\":59.2}");
+  expect_evaluator("waiting for packers 1:00", "waiting for packers");
+  pulse("evaluator", 61, "{\"doing\":\"waiting for packers\",\"waits\":true,\"waited_s\":59}");
+  expect_evaluator("no sign for 1:01: waiting for packers", "no sign for: waiting for packers");
 }
 
 #define TEST(name) cmocka_unit_test_setup(name, setup)
@@ -223,9 +230,8 @@ int main(void)
       TEST(a_trainer_that_trains_has_nothing_to_say),
       TEST(a_silent_trainer_is_told_with_its_time),
       TEST(slow_steps_are_no_silence),
-      TEST(without_packers_it_waits_for_them),
+      TEST(a_trainer_that_waits_says_so),
       TEST(old_reports_of_packers_do_not_count),
-      TEST(a_checkpoint_that_is_written_is_told),
       TEST(a_start_is_no_silence),
       TEST(a_start_without_signs_is_told),
       TEST(an_evaluator_without_signs_is_told),
