@@ -1,5 +1,6 @@
 /* plm-packer: serves packed chunks of a corpus to the trainer and the evaluator of a run. */
 #include <malloc.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +12,8 @@
 #include "common/run/stop.h"
 #include "common/wire/security.h"
 #include "packer/packer_server.h"
+
+enum { ROLE_SIZE = 32 };
 
 static const struct plm_option program_options[] = {
     {.name = "corpus",
@@ -103,13 +106,25 @@ static void say_corpus(const struct plm_corpus *corpus)
            plm_format_quantity(documents, "sequence", count), hex);
 }
 
+/* The supervisor that has started this process looks for its signs of life. */
+static void begin_pulse(const struct packer_options *options, char role[ROLE_SIZE])
+{
+  const char *instance = getenv("PLM_INSTANCE");
+  if (options->run == NULL || instance == NULL || getenv(PLM_SUPERVISED) == NULL) return;
+  snprintf(role, ROLE_SIZE, "packer.%.20s", instance);
+  plm_run_pulse_begin(options->pulse, options->run, role);
+  plm_run_pulse(options->pulse, false, "starting");
+}
+
 static plm_status open_corpora(const struct plm_arguments *arguments,
                                const struct plm_config *config,
                                const struct plm_corpus_paths *corpora,
                                struct packer_options *options, struct plm_error *error)
 {
   const char *cache = plm_arguments_get(arguments, "cache");
+  struct plm_advance advance = plm_run_pulse_reading(options->pulse);
   const struct plm_corpus_options opening = {
+      .advance = &advance,
       .allow_remote = config->packer_allow_remote || plm_arguments_has(arguments, "allow-remote"),
       .cache_dir = cache != NULL ? cache : config->packer_cache,
       .stop = plm_stop_check,
@@ -118,6 +133,7 @@ static plm_status open_corpora(const struct plm_arguments *arguments,
   const bool given = plm_arguments_has(arguments, "corpus");
   for (uint32_t i = 0; i < corpora->count; i++) {
     struct plm_corpus **corpus = &options->corpora[options->corpus_count];
+    plm_run_pulse(options->pulse, false, "opening corpus %u of %u", i + 1, corpora->count);
     plm_status status = plm_corpus_open(corpora->paths[i], &opening, corpus, error);
     if (status == PLM_NOT_FOUND && !given && corpora->count > 1) {
       plm_info("%s is not here; other packers have to serve it", corpora->paths[i]);
@@ -155,8 +171,9 @@ static plm_status open_and_serve(const struct plm_arguments *arguments,
 static plm_status serve(const struct plm_arguments *arguments, const struct plm_config *config,
                         struct plm_error *error)
 {
-  struct packer_options options = {.run = config->run};
-  char keys[PLM_PATH_SIZE];
+  struct plm_run_pulse pulse = {0};
+  struct packer_options options = {.run = config->run, .pulse = &pulse};
+  char keys[PLM_PATH_SIZE], role[ROLE_SIZE];
   const char *given_keys = plm_arguments_get(arguments, "keys");
   const char *connect = plm_arguments_get(arguments, "connect");
   unsigned long long threads;
@@ -174,11 +191,13 @@ static plm_status serve(const struct plm_arguments *arguments, const struct plm_
     /* The run may be on another host, so a folder of its name here is not its run folder. */
     if (!plm_arguments_has(arguments, "run")) options.run = NULL;
   }
+  begin_pulse(&options, role);
   plm_status status =
       endpoints != NULL ? split_endpoints(endpoints, given_keys, &options, error) : PLM_OK;
   if (status == PLM_OK) status = find_keys(given_keys, config, &options, keys, error);
   options.keys = keys;
   if (status == PLM_OK) status = open_and_serve(arguments, config, &options, error);
+  plm_run_pulse_end(&pulse);
   free(endpoints);
   return status;
 }

@@ -307,6 +307,8 @@ static void add_up(struct server *server)
 static plm_status turn(struct server *server, struct plm_error *error)
 {
   const int64_t now = plm_clock_ms();
+  plm_run_pulse(server->options->pulse, false, "%s",
+                server->serving > 0 ? "serving" : "waiting for a consumer");
   follow_run(server, now);
   wait_for_work(server, now);
   for (uint32_t c = 0; c < server->options->corpus_count; c++) serve_holding(&server->holdings[c]);

@@ -10,6 +10,7 @@
 #include "common/base/status.h"
 #include "common/corpus/corpus.h"
 #include "common/plan/mixture.h"
+#include "common/run/run_pulse.h"
 
 enum { PACKER_ENDPOINTS = 16, PACKER_CORPORA = PLM_MAX_SOURCES };
 
@@ -20,8 +21,9 @@ struct packer_options {
   uint32_t endpoint_count;
   const char *run;  /* run folder, or NULL; its endpoints.json is used if no endpoint is given */
   const char *keys; /* folder with NAME.key and server.pub */
-  const char *prometheus; /* where to serve the packer's own metrics, or NULL */
-  unsigned threads;       /* workers that plan and decompress, for each corpus */
+  const char *prometheus;      /* where to serve the packer's own metrics, or NULL */
+  unsigned threads;            /* workers that plan and decompress, for each corpus */
+  struct plm_run_pulse *pulse; /* for signs of life; {0} unless a supervisor started this process */
 };
 
 /* Serves until *stop is nonzero, then says BYE and returns PLM_OK. PLM_CORRUPT: the corpus is

@@ -40,6 +40,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/base/advance.h"
 #include "common/base/hash.h"
 #include "common/base/status.h"
 #include "common/corpus/tokenizer.h"
@@ -98,6 +99,8 @@ struct plm_corpus_options {
   bool allow_old;        /* neither are formats 1 and 2 */
   const char *cache_dir; /* local folder for a verified copy, which is then read; or NULL */
   plm_corpus_stop *stop; /* asked while a copy is made or waited for; NULL: nothing stops that */
+  /* Told while a copy is made or waited for, and while the tables are read; NULL: nobody. */
+  struct plm_advance *advance;
 };
 
 /* The name of the network or user-space file system that path is on; NULL for a local one. */

@@ -51,6 +51,7 @@ static plm_status lock_entry(const struct plm_corpus_cache *cache, const char *h
       *lock = -1;
       return status;
     }
+    plm_advance_by(cache->advance, 0);
     const struct timespec pause = {.tv_nsec = 100 * 1000000L};
     nanosleep(&pause, NULL);
   }

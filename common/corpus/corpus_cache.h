@@ -14,7 +14,8 @@
 
 struct plm_corpus_cache {
   const char *folder;
-  plm_corpus_stop *stop; /* asked while it waits for a lock; NULL: it waits on */
+  plm_corpus_stop *stop;       /* asked while it waits for a lock; NULL: it waits on */
+  struct plm_advance *advance; /* told that it waits; or NULL */
 };
 
 /* What makes a corpus that the cache lacks. */

@@ -21,7 +21,8 @@ struct plm_corpus {
   size_t largest_group_bytes;
   pthread_mutex_t prefetch_lock;
   MDB_txn *prefetch_transaction;
-  int cache_lock; /* on the copy in a cache, which stays there meanwhile; -1: none */
+  struct plm_advance *opening; /* of plm_corpus_options, until it is open */
+  int cache_lock;              /* on the copy in a cache, which stays there meanwhile; -1: none */
 };
 
 /* The number of groups that `documents` documents make, and the number of documents in one of them.

@@ -185,9 +185,11 @@ plm_status plm_corpus_open(const char *directory, const struct plm_corpus_option
   if (opened == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   pthread_mutex_init(&opened->prefetch_lock, NULL);
   opened->cache_lock = -1;
+  if (options != NULL) opened->opening = options->advance;
   plm_status status =
       resolve_directory(directory, options, opened->directory, &opened->cache_lock, error);
   if (status == PLM_OK) status = open_checked(opened, options != NULL && options->allow_old, error);
+  opened->opening = NULL;
   if (status != PLM_OK) {
     plm_corpus_close(opened);
     return status;

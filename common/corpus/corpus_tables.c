@@ -36,6 +36,7 @@ static plm_status read_table(const struct plm_corpus *corpus, enum plm_split spl
       status = plm_corpus_record_error(corpus, split, kind, index, "has a wrong size", error);
     if (status == PLM_OK) memcpy(bytes + begin * table->entry_bytes, value.mv_data, value.mv_size);
     plm_corpus_guard_leave();
+    plm_advance_by(corpus->opening, entries * table->entry_bytes);
   }
   return status;
 }
@@ -159,8 +160,22 @@ static plm_status read_splits(struct plm_corpus *corpus, struct plm_hasher *leng
 }
 
 /* After this, any other wrong record is found by its check or its root. */
+/* What read_splits reads, in bytes. */
+static uint64_t bytes_of_tables(const struct plm_corpus_info *info)
+{
+  uint64_t bytes = 0;
+  for (int s = 0; s < PLM_SPLIT_COUNT; s++) {
+    const uint64_t groups = plm_corpus_group_count(info->splits[s].documents);
+    bytes += info->splits[s].documents * sizeof(uint32_t) + groups * sizeof(struct plm_group_check);
+    if (plm_corpus_keeps_clusters(info)) bytes += info->splits[s].clusters * sizeof(uint32_t);
+    if (info->format == PLM_CORPUS_FORMAT) bytes += groups * PLM_PROOF_HASH_BYTES;
+  }
+  return bytes;
+}
+
 plm_status plm_corpus_load_tables(struct plm_corpus *corpus, struct plm_error *error)
 {
+  plm_advance_begin(corpus->opening, bytes_of_tables(&corpus->description.info));
   struct plm_hasher *lengths = plm_hasher_open(), *checks = plm_hasher_open();
   const plm_status status = lengths == NULL || checks == NULL
                                 ? plm_error_set(error, PLM_NO_MEMORY, "out of memory")

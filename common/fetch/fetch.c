@@ -190,7 +190,7 @@ static plm_status fetch_corpus(const struct plm_fetch_options *options, struct p
                                            : plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   if (status == PLM_OK) {
     fetched->locks[source] = -1;
-    const struct plm_corpus_cache cache = {options->cache, plm_stop_check};
+    const struct plm_corpus_cache cache = {.folder = options->cache, .stop = plm_stop_check};
     const struct plm_corpus_maker maker = {make, &fetch};
     status = plm_corpus_cache_provide(&cache, &fetch.files, &maker, fetched->paths[source],
                                       &fetched->locks[source], error);

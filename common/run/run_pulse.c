@@ -40,6 +40,7 @@ static void write_file(const struct plm_run_pulse *pulse, const char *doing)
                             1e-9 * (double)(pulse->written_ns - pulse->waits_since_ns));
   cJSON_AddNumberToObject(json, "pace_s", pulse->pace_s);
   cJSON_AddNumberToObject(json, "written_ms", floor(1e3 * plm_clock_wall_s()));
+  cJSON_AddNumberToObject(json, "pid", getpid());
   char *text = plm_json_bytes(json, false);
   cJSON_Delete(json);
   file_name(pulse->role, name);
@@ -129,7 +130,8 @@ void plm_run_pulse_remove(const char *run, const char *role)
   if (plm_path_join(path, run, name, NULL) == PLM_OK) unlink(path);
 }
 
-bool plm_run_pulse_read(const char *run, const char *role, struct plm_run_sign *sign)
+/* Of whichever process. */
+static bool read_file(const char *run, const char *role, struct plm_run_sign *sign)
 {
   char name[64], path[PLM_PATH_SIZE], *text;
   size_t size;
@@ -137,9 +139,7 @@ bool plm_run_pulse_read(const char *run, const char *role, struct plm_run_sign *
   file_name(role, name);
   if (plm_path_join(path, run, name, NULL) != PLM_OK) return false;
   sign->age_s = plm_file_age_s(path);
-  if (!(sign->age_s <= plm_lock_age_s(run, role)) ||
-      plm_file_read(path, PULSE_LIMIT, &text, &size, NULL) != PLM_OK)
-    return false;
+  if (plm_file_read(path, PULSE_LIMIT, &text, &size, NULL) != PLM_OK) return false;
   cJSON *json = plm_json_line(text);
   free(text);
   snprintf(sign->doing, sizeof sign->doing, "%s", plm_json_string(json, "doing", ""));
@@ -148,6 +148,21 @@ bool plm_run_pulse_read(const char *run, const char *role, struct plm_run_sign *
   if (sign->waits) sign->wait_s = plm_json_number(json, "waited_s", 0.0) + sign->age_s;
   sign->pace_s = plm_json_number(json, "pace_s", 0.0);
   sign->written_ms = (uint64_t)fmax(0.0, plm_json_number(json, "written_ms", 0.0));
+  sign->pid = (int)plm_json_number(json, "pid", 0.0);
   cJSON_Delete(json);
   return sign->doing[0] != '\0';
+}
+
+bool plm_run_pulse_read(const char *run, const char *role, struct plm_run_sign *sign)
+{
+  if (read_file(run, role, sign) && sign->age_s <= plm_lock_age_s(run, role)) return true;
+  *sign = (struct plm_run_sign){0};
+  return false;
+}
+
+bool plm_run_pulse_read_of(const char *run, const char *role, int pid, struct plm_run_sign *sign)
+{
+  if (read_file(run, role, sign) && sign->pid == pid) return true;
+  *sign = (struct plm_run_sign){0};
+  return false;
 }

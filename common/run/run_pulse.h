@@ -26,7 +26,8 @@ struct plm_run_pulse {
   uint64_t waits_since_ns;
 };
 
-/* role: "trainer" or "evaluator", whose lock the caller holds. The file is not written yet. */
+/* role: "trainer" or "evaluator", whose lock the caller holds, or "packer.N", of a supervisor's
+ * packer. The file is not written yet. */
 void plm_run_pulse_begin(struct plm_run_pulse *pulse, const char *run, const char *role);
 /* A sign of life. doing: "evaluating step 500 (valid)". patient: the next sign may take as long as
  * a start does, as after "loading the weights". If the file cannot be written, it stays as it is.
@@ -55,9 +56,12 @@ struct plm_run_sign {
   double pace_s;       /* as above */
   double age_s;        /* of the last sign that was written; as plm_file_age_s */
   uint64_t written_ms; /* when it was written, in ms since 1970: changes with each sign */
+  int pid;             /* who wrote it */
 };
 /* false: there is no such file, or an earlier process has written it: it is older than ROLE.lock
  * (plm_lock_age_s). */
 bool plm_run_pulse_read(const char *run, const char *role, struct plm_run_sign *sign);
+/* The same for a role without a lock: false unless the process pid has written it. */
+bool plm_run_pulse_read_of(const char *run, const char *role, int pid, struct plm_run_sign *sign);
 
 #endif

@@ -17,6 +17,7 @@
 #include "stages/supervisor/supervisor_socket.h"
 #include "stages/supervisor/supervisor_state.h"
 #include "stages/views/live_block.h"
+#include "stages/views/run_activity.h"
 
 enum {
   SUPERVISED_MAX = 2 + 256, /* trainer, evaluator, packers */
@@ -26,6 +27,7 @@ enum {
   FAILURE_LINES = 20,
   FAILURES_TOLD = 4,
   PACKER_UNHEARD_S = 10, /* before it is told that no consumer hears a packer */
+  PACKER_SILENT_S = 30,  /* before it is told that it says nothing itself */
 };
 
 /* What the supervisor knows of an mpirun beyond a stage (supervisor_gang.c). */
@@ -51,7 +53,10 @@ struct supervised {
   unsigned restarts;
   struct plm_failures failures;
   struct plm_pulse pulse;
-  bool silent; /* it was killed because it gave no sign of life */
+  bool silent;        /* it was killed because it gave no sign of life */
+  bool heard;         /* a consumer has listed this packer since its start */
+  bool listing;       /* and it is expected to: some consumer reports its packers */
+  uint64_t spoken_ms; /* the time in this packer's last pulse */
   int64_t started_ms;
   int64_t due_ms;          /* in BACKOFF: when it is started again */
   int64_t kill_ms;         /* when it gets SIGKILL, if it is stopping or ending; 0: never */
@@ -211,8 +216,19 @@ void supervised_failed(struct plm_supervisor *supervisor, struct supervised *sta
 
 /* supervisor_watchdog.c: called each turn; kills stages that give no sign of life. */
 void supervisor_watch(struct plm_supervisor *supervisor, int64_t now_ms);
-/* Seconds since a stage that is ready gave a sign of life, or was excused; 0 otherwise. */
+/* Seconds since a stage that is ready, or a packer that starts, gave a sign of life; -1: not known.
+ */
 double supervised_unheard_s(const struct supervised *stage);
+/* "packer.N", as in the name of its pulse. */
+enum { PACKER_ROLE_SIZE = 32 };
+void supervised_packer_role(const struct supervised *stage, char role[PACKER_ROLE_SIZE]);
+/* What is wrong with a stage that lives: "stopped by a signal", "heard by no consumer", "no sign"
+ * and what the packer does. word: without the time, as a label. Both are "" if nothing is. */
+struct supervised_trouble {
+  char text[PLM_ACTIVITY_TEXT], word[PLM_ACTIVITY_TEXT - 32];
+};
+void supervised_trouble(const struct plm_supervisor *supervisor, const struct supervised *stage,
+                        struct supervised_trouble *trouble);
 
 /* supervisor_report.c: texts about stages and failures. */
 void supervised_name(const struct supervised *stage, char name[64]);

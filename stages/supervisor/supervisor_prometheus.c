@@ -1,6 +1,7 @@
 /* metrics.prometheus: one listener for the whole run. The metrics of the trainer and the evaluator
  * come from their JSONL files, those of the packers from the peers files of their consumers, and
  * readiness and restarts from the supervisor itself. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -138,16 +139,15 @@ static void set_activity(struct plm_supervisor *supervisor, const struct supervi
 {
   struct plm_prometheus *metrics = supervisor->exporter.metrics;
   struct plm_activity activity = {0};
+  struct supervised_trouble trouble;
   const enum plm_metric_stage kind = sources[stage->kind].stage;
   const bool ready = stage->state == PLM_STAGE_READY;
   if (ready && stage->kind == PLM_KIND_TRAINER) plm_activity_read(supervisor->run, &activity);
   if (ready && stage->kind == PLM_KIND_EVALUATOR)
     plm_activity_read_evaluator(supervisor->run, &activity);
-  if (stage->kind == PLM_KIND_PACKER) activity.sign_age_s = supervised_unheard_s(stage);
-  if (stage->kind == PLM_KIND_PACKER && activity.sign_age_s >= PACKER_UNHEARD_S)
-    snprintf(activity.word, sizeof activity.word, "heard by no consumer");
-  if (stage->pid > 0 && plm_process_is_paused(stage->pid))
-    snprintf(activity.word, sizeof activity.word, "stopped by a signal");
+  if (stage->kind == PLM_KIND_PACKER) activity.sign_age_s = fmax(0.0, supervised_unheard_s(stage));
+  supervised_trouble(supervisor, stage, &trouble);
+  if (trouble.word[0] != '\0') snprintf(activity.word, sizeof activity.word, "%s", trouble.word);
   plm_prometheus_set_text(metrics, kind, instance, "sign_age_seconds", "activity", activity.word,
                           activity.sign_age_s);
   plm_prometheus_set_text(metrics, kind, instance, "state", "state",

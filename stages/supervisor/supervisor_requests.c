@@ -76,22 +76,17 @@ static void add_cause(const struct plm_supervisor *supervisor, cJSON *row,
 }
 
 /* A stopped process says nothing itself, and nobody tells of a packer that no consumer hears. */
-static void add_unheard(cJSON *row, const struct supervised *stage)
+static void add_unheard(const struct plm_supervisor *supervisor, cJSON *row,
+                        const struct supervised *stage)
 {
   const double unheard_s = supervised_unheard_s(stage);
-  char text[96], time[32];
-  if (!cJSON_HasObjectItem(row, "sign_age_s") && stage->state == PLM_STAGE_READY)
+  struct supervised_trouble trouble;
+  if (!cJSON_HasObjectItem(row, "sign_age_s") && unheard_s >= 0)
     cJSON_AddNumberToObject(row, "sign_age_s", unheard_s);
-  if (plm_process_is_paused(stage->pid)) {
-    snprintf(text, sizeof text, "stopped by a signal; `kill -CONT` continues it");
-  } else if (stage->kind == PLM_KIND_PACKER && unheard_s >= PACKER_UNHEARD_S) {
-    snprintf(text, sizeof text, "heard by no consumer for %s",
-             plm_format_duration(unheard_s, time));
-  } else {
-    return;
-  }
+  supervised_trouble(supervisor, stage, &trouble);
+  if (trouble.text[0] == '\0') return;
   cJSON_DeleteItemFromObjectCaseSensitive(row, "activity");
-  cJSON_AddStringToObject(row, "activity", text);
+  cJSON_AddStringToObject(row, "activity", trouble.text);
 }
 
 static void add_unheard_rows(const struct plm_supervisor *supervisor, cJSON *rows)
@@ -102,7 +97,7 @@ static void add_unheard_rows(const struct plm_supervisor *supervisor, cJSON *row
     const double pid = plm_json_number(row, "pid", 0.0);
     for (size_t i = 0; i < supervisor->count; i++)
       if (supervisor->stages[i].pid > 0 && supervisor->stages[i].pid == (pid_t)pid)
-        add_unheard(row, &supervisor->stages[i]);
+        add_unheard(supervisor, row, &supervisor->stages[i]);
   }
 }
 

@@ -107,6 +107,8 @@ void supervised_start(struct plm_supervisor *supervisor, struct supervised *stag
   stage->log_start = plm_tail_end(stage->tail.path);
   stage->mpi.hung = stage->silent = false;
   stage->pulse = (struct plm_pulse){0};
+  stage->heard = stage->listing = false;
+  stage->spoken_ms = 0;
   stage->memory_kills = plm_memory_kills();
   if (start_process(supervisor, stage, &error) != PLM_OK) {
     if (stage->gang) gang_ended(supervisor, stage);
@@ -229,12 +231,22 @@ static void ended_by_itself(struct plm_supervisor *supervisor, struct supervised
   supervised_failed(supervisor, stage, plm_failure_kind_of(stage->wait_status), how);
 }
 
+/* A packer that was killed leaves its pulse. (Those of the others are older than the next lock.) */
+static void forget_pulse(const struct plm_supervisor *supervisor, const struct supervised *stage)
+{
+  char role[PACKER_ROLE_SIZE];
+  if (stage->kind != PLM_KIND_PACKER) return;
+  supervised_packer_role(stage, role);
+  plm_run_pulse_remove(supervisor->run, role);
+}
+
 /* Called when no process of the stage is left. */
 static void ended(struct plm_supervisor *supervisor, struct supervised *stage)
 {
   stage->ending = false;
   stage->kill_ms = 0;
   close_ready(stage);
+  forget_pulse(supervisor, stage);
   if (stage->gang) gang_ended(supervisor, stage);
   if (stage->state != PLM_STAGE_STOPPING) {
     ended_by_itself(supervisor, stage);

@@ -2,7 +2,8 @@
  *
  *   trainer    a step, or pulse.trainer.json: until its first step, and whenever it waits
  *   evaluator  pulse.evaluator.json
- *   packer     that its consumers list it, once they have done so
+ *   packer     that a consumer lists it, once one has done so and while one reports its packers;
+ *              otherwise pulse.packer.N.json
  *
  * The thread that computes writes these files, also while it waits for packers or for a checkpoint
  * to be written. That it waits is only believed as long as it says so.
@@ -22,8 +23,10 @@
 
 #include "common/base/clock.h"
 #include "common/base/json.h"
+#include "common/base/progress.h"
 #include "common/base/strict_json.h"
 #include "common/run/run.h"
+#include "common/run/run_pulse.h"
 #include "stages/supervisor/supervisor_internal.h"
 #include "stages/views/run_activity.h"
 
@@ -38,7 +41,7 @@ enum {
 
 struct signs {
   uint64_t mark;
-  bool excused, starts;
+  bool starts;
   double limit_s;
 };
 
@@ -90,14 +93,25 @@ static bool is_listed(const cJSON *peers, const struct supervised *stage)
   return false;
 }
 
-static struct signs of_packer(const struct plm_supervisor *supervisor,
-                              const struct supervised *stage, cJSON *const peers[2])
+void supervised_packer_role(const struct supervised *stage, char role[PACKER_ROLE_SIZE])
 {
+  snprintf(role, PACKER_ROLE_SIZE, "packer.%u", stage->instance);
+}
+
+/* A packer that a consumer should hear may turn its loop as it likes: it must be heard. */
+static struct signs of_packer(const struct plm_supervisor *supervisor, struct supervised *stage,
+                              cJSON *const peers[2])
+{
+  struct plm_run_sign sign;
+  char role[PACKER_ROLE_SIZE];
   const bool listed = is_listed(peers[0], stage) || is_listed(peers[1], stage);
-  const bool nobody = peers[0] == NULL && peers[1] == NULL;
-  const uint64_t mark = stage->pulse.mark + listed; /* 0: never listed */
-  return (struct signs){.mark = mark,
-                        .excused = (mark == 0 || nobody) && !plm_process_is_paused(stage->pid),
+  supervised_packer_role(stage, role);
+  (void)plm_run_pulse_read_of(supervisor->run, role, stage->pid, &sign);
+  const bool speaks = sign.written_ms != stage->spoken_ms;
+  stage->spoken_ms = sign.written_ms;
+  stage->heard |= listed;
+  stage->listing = stage->heard && (peers[0] != NULL || peers[1] != NULL);
+  return (struct signs){.mark = stage->pulse.mark + (listed || (speaks && !stage->listing)),
                         .limit_s = supervisor->config->supervisor.silent_s};
 }
 
@@ -137,7 +151,7 @@ static void look(struct plm_supervisor *supervisor, struct supervised *stage, in
                                  : of_packer(supervisor, stage, peers);
   const bool off = supervisor->config->supervisor.silent_s <= 0.0; /* then only ages are kept */
   const int64_t limit_ms = off ? 0 : (int64_t)(1000.0 * signs.limit_s);
-  if (!plm_pulse_is_lost(&stage->pulse, now_ms, signs.mark, signs.excused, limit_ms)) return;
+  if (!plm_pulse_is_lost(&stage->pulse, now_ms, signs.mark, limit_ms)) return;
   if (can_write(supervisor->run))
     kill_silent(supervisor, stage, 1e-3 * (double)(now_ms - stage->pulse.since_ms),
                 signs.starts ? "silent_start_s" : "silent_s");
@@ -147,8 +161,36 @@ static void look(struct plm_supervisor *supervisor, struct supervised *stage, in
 
 double supervised_unheard_s(const struct supervised *stage)
 {
-  if (stage->state != PLM_STAGE_READY || !stage->pulse.begun) return 0.0;
+  const bool expected = stage->state == PLM_STAGE_READY ||
+                        (stage->state == PLM_STAGE_STARTING && stage->kind == PLM_KIND_PACKER);
+  if (!expected || !stage->pulse.begun) return -1;
   return 1e-3 * (double)(plm_clock_ms() - stage->pulse.since_ms);
+}
+
+void supervised_trouble(const struct plm_supervisor *supervisor, const struct supervised *stage,
+                        struct supervised_trouble *trouble)
+{
+  const double unheard_s = supervised_unheard_s(stage);
+  const bool silent = stage->kind == PLM_KIND_PACKER && unheard_s >= PACKER_SILENT_S;
+  struct plm_run_sign sign;
+  char time[32], role[PACKER_ROLE_SIZE];
+  *trouble = (struct supervised_trouble){0};
+  if (stage->pid <= 0) return;
+  if (plm_process_is_paused(stage->pid)) {
+    snprintf(trouble->word, sizeof trouble->word, "stopped by a signal");
+    snprintf(trouble->text, sizeof trouble->text, "%s; `kill -CONT` continues it", trouble->word);
+  } else if (stage->kind == PLM_KIND_PACKER && stage->listing && unheard_s >= PACKER_UNHEARD_S) {
+    snprintf(trouble->word, sizeof trouble->word, "heard by no consumer");
+    snprintf(trouble->text, sizeof trouble->text, "%s for %s", trouble->word,
+             plm_format_duration(unheard_s, time));
+  } else if (silent) {
+    supervised_packer_role(stage, role);
+    const bool spoke = plm_run_pulse_read_of(supervisor->run, role, stage->pid, &sign);
+    const char *doing = spoke ? sign.doing : "starting";
+    snprintf(trouble->word, sizeof trouble->word, "no sign for: %s", doing);
+    snprintf(trouble->text, sizeof trouble->text, "no sign for %s: %s",
+             plm_format_duration(unheard_s, time), doing);
+  }
 }
 
 void supervisor_watch(struct plm_supervisor *supervisor, int64_t now_ms)

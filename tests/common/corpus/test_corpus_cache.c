@@ -137,6 +137,48 @@ static void an_open_copy_stays_and_waiting_can_be_stopped(void **state)
   assert_false(plm_file_exists(path));
 }
 
+/* What is told while a corpus is opened. */
+struct told {
+  int works, calls; /* of work that begins at 0 */
+  uint64_t done, total;
+  int lock; /* closed at the third call; -1: none */
+};
+
+static void keep_told(void *context, uint64_t done, uint64_t total)
+{
+  struct told *told = context;
+  assert_true(done <= total);
+  if (told->calls == 0 || done < told->done || total != told->total) told->works++;
+  told->done = done;
+  told->total = total;
+  if (++told->calls != 3 || told->lock < 0) return;
+  close(told->lock);
+  told->lock = -1;
+}
+
+/* Making a copy and reading the tables may take long; so may the wait for another process. */
+static void opening_is_told(void **state)
+{
+  (void)state;
+  struct plm_corpus *corpus;
+  struct told told = {.lock = -1};
+  struct plm_advance advance = {.tell = keep_told, .context = &told};
+  const struct plm_corpus_options telling = {.cache_dir = cache, .advance = &advance};
+  char path[PLM_PATH_SIZE];
+  assert_int_equal(plm_corpus_open(directory, &telling, &corpus, NULL), PLM_OK);
+  assert_int_equal(told.works, 2); /* the copy, then the tables */
+  const uint64_t groups = 2, check_bytes = 16, root_bytes = 32;
+  assert_true(told.total == 300 * sizeof(uint32_t) + groups * (check_bytes + root_bytes));
+  assert_true(told.done == told.total);
+  assert_true(snprintf(path, sizeof path, "%s.lock", plm_corpus_path(corpus)) < (int)sizeof path);
+  plm_corpus_close(corpus);
+  told = (struct told){.lock = open(path, O_RDWR)};
+  assert_int_equal(flock(told.lock, LOCK_EX | LOCK_NB), 0); /* another process makes it */
+  assert_int_equal(plm_corpus_open(directory, &telling, &corpus, NULL), PLM_OK);
+  assert_true(told.lock < 0 && told.calls > 3 && told.done == told.total);
+  plm_corpus_close(corpus);
+}
+
 static plm_status link_files(void *context, const char *part, struct plm_error *error)
 {
   static const char *const names[] = {PLM_CORPUS_DATA, PLM_CORPUS_DESCRIPTION};
@@ -218,6 +260,7 @@ int main(void)
       cmocka_unit_test_setup_teardown(a_truncated_copy_is_made_again, begin, end),
       cmocka_unit_test_setup_teardown(a_damaged_original_is_not_copied, begin, end),
       cmocka_unit_test_setup_teardown(an_open_copy_stays_and_waiting_can_be_stopped, begin, end),
+      cmocka_unit_test_setup_teardown(opening_is_told, begin, end),
       cmocka_unit_test_setup_teardown(other_edges_than_stated_are_refused, begin, end),
       cmocka_unit_test_setup_teardown(what_is_refused_is_closed, begin, end),
   };

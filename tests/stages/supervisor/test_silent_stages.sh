@@ -72,14 +72,15 @@ stop
 # Only the thread that computes stops, before it writes for the N-th time that it does this. Each such time
 # counts as a second (PLM_STOP_TICK), so that each sign is written.
 hangs() { # STAGE SETTING DOING N WRITTEN STAGE…: what is in its file then begins with WRITTEN
+  local file=pulse.${1/packer/packer.0}.json
   rm -f go-on
   (
     export PLM_STOP_UNTIL=$PWD/go-on PLM_STOP_TICK=1 PLM_STOP_HOLDING="{\"doing\":\"$3"
-    stopping_at "rename:*/pulse.$1.json#$4" plm-pipeline up pipeline.yaml "${@:6}" "${steps[@]}" "${passes[@]}" \
+    stopping_at "rename:*/$file#$4" plm-pipeline up pipeline.yaml "${@:6}" "${steps[@]}" "${passes[@]}" \
       --set supervisor.silent_s=3 --set supervisor.silent_start_s=3 >up.out 2>up.err </dev/null
   ) &
   up=$!
-  wait_for 120 grep -qsF "{\"doing\":\"$5" "run/pulse.$1.json"
+  wait_for 120 grep -qsF "{\"doing\":\"$5" "run/$file"
   wait_for 120 grep -qE "$1.0 has given no sign of life for [0-9]+ s .supervisor.$2.: killing it" up.err
   touch go-on # the next one does not hang
   wait_for 120 field "$1" ready true
@@ -96,6 +97,10 @@ hangs evaluator silent_s "evaluating step 0 (valid)" 2 "evaluating step 0 (valid
 goes_on
 rm -rf run
 hangs trainer silent_start_s "loading the weights" 1 "making the model"
+goes_on
+# a packer before it is ready
+rm -rf run
+hangs packer silent_s "opening corpus" 1 "starting"
 goes_on
 # within a file: it has said how far it is
 rm -rf run

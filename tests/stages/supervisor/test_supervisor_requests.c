@@ -173,21 +173,27 @@ static void ps_tells_of_a_packer_that_nobody_hears(void **state)
 {
   static const struct {
     int state;
+    bool listing; /* a consumer should list it */
     int64_t unheard_ms;
     const char *start; /* of the activity */
-  } cases[] = {
-      {READY, 9000, ""}, {READY, 10000, "heard by no consumer for 0:1"}, {AGAIN, 10000, ""}};
+  } cases[] = {{READY, true, 9000, ""},
+               {READY, true, 10000, "heard by no consumer for 0:1"},
+               {AGAIN, true, 10000, ""},
+               {PLM_STAGE_STARTING, false, 15000, ""},
+               {PLM_STAGE_STARTING, false, 45000, "no sign for 0:4"}};
+  enum { CASES = sizeof cases / sizeof *cases };
   struct plm_supervisor *supervisor = *state;
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+  for (size_t i = 0; i < CASES; i++) {
     struct supervised *packer =
         add(supervisor, PLM_KIND_PACKER, (enum plm_stage_state)cases[i].state);
     packer->pid = getpid() + 1000000 + (pid_t)i; /* no such process */
     packer->pulse = (struct plm_pulse){.begun = true, .mark = 7};
+    packer->listing = cases[i].listing;
     packer->pulse.since_ms = plm_clock_ms() - cases[i].unheard_ms;
   }
   cJSON *reply = plm_json_line(ask(supervisor, "{\"command\":\"ps\"}"));
   cJSON *rows = cJSON_GetObjectItem(reply, "stages");
-  for (int i = 0; i < 3; i++) {
+  for (int i = 0; i < CASES; i++) {
     const cJSON *row = cJSON_GetArrayItem(rows, i);
     const char *start = cases[i].start;
     assert_int_equal(

@@ -21,15 +21,13 @@ static void a_sign_in_time_is_enough(void **state)
 {
   struct plm_pulse pulse = {0};
   (void)state;
-  assert_false(plm_pulse_is_lost(&pulse, 5000, 7, false, 100)); /* the first look */
-  assert_false(plm_pulse_is_lost(&pulse, 5099, 7, false, 100));
-  assert_true(plm_pulse_is_lost(&pulse, 5100, 7, false, 100));
-  assert_false(plm_pulse_is_lost(&pulse, 5100, 7, false, 0));   /* off */
-  assert_false(plm_pulse_is_lost(&pulse, 5100, 8, false, 100)); /* a sign */
-  assert_false(plm_pulse_is_lost(&pulse, 5199, 8, false, 100));
-  assert_false(plm_pulse_is_lost(&pulse, 5300, 8, true, 100)); /* nothing was expected */
-  assert_false(plm_pulse_is_lost(&pulse, 5399, 8, false, 100));
-  assert_true(plm_pulse_is_lost(&pulse, 5400, 8, false, 100));
+  assert_false(plm_pulse_is_lost(&pulse, 5000, 7, 100)); /* the first look */
+  assert_false(plm_pulse_is_lost(&pulse, 5099, 7, 100));
+  assert_true(plm_pulse_is_lost(&pulse, 5100, 7, 100));
+  assert_false(plm_pulse_is_lost(&pulse, 5100, 7, 0));   /* off */
+  assert_false(plm_pulse_is_lost(&pulse, 5100, 8, 100)); /* a sign */
+  assert_false(plm_pulse_is_lost(&pulse, 5199, 8, 100));
+  assert_true(plm_pulse_is_lost(&pulse, 5200, 8, 100));
 }
 
 /* ---- stages ---------------------------------------------------------------------------------- */
@@ -52,15 +50,22 @@ static int teardown(void **state)
   return 0;
 }
 
-static struct supervised *add(struct plm_supervisor *supervisor, enum plm_stage_index kind)
+/* It does nothing until it is killed. */
+static pid_t start_process(void)
 {
-  struct supervised *stage = supervisor_case_add(supervisor, kind, PLM_STAGE_READY);
-  stage->pid = fork();
-  if (stage->pid == 0) {
+  const pid_t pid = fork();
+  if (pid == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     for (;;) pause();
   }
-  assert_true(stage->pid > 0);
+  assert_true(pid > 0);
+  return pid;
+}
+
+static struct supervised *add(struct plm_supervisor *supervisor, enum plm_stage_index kind)
+{
+  struct supervised *stage = supervisor_case_add(supervisor, kind, PLM_STAGE_READY);
+  stage->pid = start_process();
   return stage;
 }
 
@@ -237,6 +242,65 @@ static void a_start_is_killed_only_without_signs(void **state)
   assert_true(is_killed_after(supervisor, trainer, START_MS));
 }
 
+/* A packer's sign of life, of this time; pid: who wrote it. */
+static void speak(const struct plm_supervisor *supervisor, const char *doing, int pid, int time)
+{
+  char json[160];
+  snprintf(json, sizeof json, "{\"doing\":\"%s\",\"written_ms\":%d,\"pid\":%d}", doing, time, pid);
+  write_in_run(supervisor, "pulse.packer.0.json", json);
+}
+
+/* Whether it is killed although it speaks shortly before its time is up. */
+static bool is_killed_although_it_speaks(struct plm_supervisor *supervisor,
+                                         struct supervised *packer, int pid)
+{
+  const int64_t now_ms = plm_clock_ms();
+  static int time;
+  packer->pulse = (struct plm_pulse){.mark = packer->pulse.mark};
+  for (int sign = 0; sign < 4 && !packer->silent; sign++) {
+    speak(supervisor, "opening corpus 1 of 1 (3 %)", pid, ++time);
+    supervisor->watched_ms = 0;
+    supervisor_watch(supervisor, now_ms + sign * (SILENT_MS - 1));
+  }
+  return packer->silent;
+}
+
+/* A packer that hangs before it is ready, or before any consumer has heard it. What it does at its
+ * start, and that it waits for a consumer, are signs of life. */
+static void a_packer_that_says_nothing_is_killed(void **state)
+{
+  static const enum plm_stage_state states[] = {PLM_STAGE_STARTING, PLM_STAGE_READY};
+  struct plm_supervisor *supervisor = *state;
+  struct supervised *packer = add(supervisor, PLM_KIND_PACKER);
+  struct supervised_trouble trouble;
+  for (int i = 0; i < 2; i++) {
+    packer->state = states[i];
+    packer->silent = packer->heard = false;
+    plm_run_pulse_remove(supervisor->run, "packer.0");
+    assert_false(is_killed_after(supervisor, packer, SILENT_MS - 1));
+    assert_false(is_killed_although_it_speaks(supervisor, packer, packer->pid));
+    assert_false(is_killed_after(supervisor, packer, SILENT_MS - 1));
+    packer->pulse.since_ms = plm_clock_ms() - 29000;
+    supervised_trouble(supervisor, packer, &trouble);
+    assert_string_equal(trouble.text, "");
+    packer->pulse.since_ms = plm_clock_ms() - 3600000;
+    supervised_trouble(supervisor, packer, &trouble);
+    assert_string_equal(trouble.text, "no sign for 1:00:00: opening corpus 1 of 1 (3 %)");
+    assert_string_equal(trouble.word, "no sign for: opening corpus 1 of 1 (3 %)");
+    assert_true(is_killed_after(supervisor, packer, SILENT_MS));
+    assert_int_equal(waitpid(packer->pid, NULL, 0), packer->pid);
+    packer->pid = start_process();
+  }
+}
+
+/* What an earlier process has written is no sign of this one. */
+static void a_packer_speaks_for_itself(void **state)
+{
+  struct plm_supervisor *supervisor = *state;
+  struct supervised *packer = add(supervisor, PLM_KIND_PACKER);
+  assert_true(is_killed_although_it_speaks(supervisor, packer, packer->pid + 1));
+}
+
 static void a_packer_is_listed_by_its_consumers(void **state)
 {
   struct plm_supervisor *supervisor = *state;
@@ -244,16 +308,17 @@ static void a_packer_is_listed_by_its_consumers(void **state)
   char host[256] = "", text[400];
   gethostname(host, sizeof host - 1);
   write_in_run(supervisor, "peers.trainer.json", "[]");
-  assert_false(is_killed_after(supervisor, packer, SILENT_MS)); /* it was never listed */
+  assert_false(is_killed_although_it_speaks(supervisor, packer, packer->pid)); /* never listed */
   snprintf(text, sizeof text, "[{\"host\":\"%s\",\"pid\":%d}]", host, (int)packer->pid);
   write_in_run(supervisor, "peers.trainer.json", text);
   assert_false(is_killed_after(supervisor, packer, SILENT_MS));
   write_in_run(supervisor, "peers.trainer.json", "[{\"host\":\"another\",\"pid\":1}]");
   assert_false(is_killed_after(supervisor, packer, SILENT_MS - 1));
   plm_peers_remove(supervisor->run, "trainer"); /* nobody could list it */
-  assert_false(is_killed_after(supervisor, packer, SILENT_MS));
-  write_in_run(supervisor, "peers.evaluator.json", "[]");
-  assert_true(is_killed_after(supervisor, packer, SILENT_MS));
+  assert_false(is_killed_although_it_speaks(supervisor, packer, packer->pid));
+  assert_false(is_killed_after(supervisor, packer, SILENT_MS - 1));
+  write_in_run(supervisor, "peers.evaluator.json", "[]"); /* which should have heard it */
+  assert_true(is_killed_although_it_speaks(supervisor, packer, packer->pid));
 }
 
 /* A packer that a signal stopped before it was listed. */
@@ -280,6 +345,8 @@ int main(void)
       TEST(an_evaluator_tells_of_its_batches),
       TEST(whoever_waits_has_to_say_so),
       TEST(a_start_is_killed_only_without_signs),
+      TEST(a_packer_that_says_nothing_is_killed),
+      TEST(a_packer_speaks_for_itself),
       TEST(a_packer_is_listed_by_its_consumers),
       TEST(a_stopped_packer_is_not_excused),
   };
