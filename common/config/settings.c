@@ -378,13 +378,13 @@ static const struct plm_setting settings[] = {
   ROW("supervisor.silent_s", DOUBLE, supervisor.silent_s, "s", "300", NUMBER(0, 1e9), FREE,
       .help = "A stage that gives no sign of life for so long is killed and started again; a "
               "trainer only after 20 times the median of its last steps, and an evaluator after "
-              "20 times its batches, if that is longer. Waiting for packers and writing a "
-              "checkpoint do not count; for a start see silent_start_s. 0: never."),
+              "20 times its batches, if that is longer. Whoever waits for packers or for a "
+              "checkpoint to be written says so; for a start see silent_start_s. 0: never."),
   ROW("supervisor.silent_start_s", DOUBLE, supervisor.silent_start_s, "s", "1800",
       NUMBER(0, 1e9), FREE,
-      .help = "The same while a stage starts, loads a checkpoint, tunes or computes its first "
-              "step. Each part of that is a sign of life, and each micro-batch of the first step. "
-              "0: never."),
+      .help = "The same while the trainer or the evaluator starts, loads a checkpoint, tunes or "
+              "computes its first step. Each part of that is a sign of life, each piece of a large "
+              "file, and each micro-batch of the first step. 0: never."),
 
   ROW("metrics.tensorboard", BOOL, tensorboard, "", "true", FREE,
       .help = "Write TensorBoard event files."),

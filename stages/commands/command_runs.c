@@ -15,8 +15,11 @@
 #include "common/run/run.h"
 #include "common/run/run_failure.h"
 #include "stages/commands/command.h"
+#include "stages/supervisor/ps_rows.h"
 #include "stages/views/run_activity.h"
 #include "stages/views/run_state.h"
+
+enum { TOLD_PACKERS = 8 };
 
 static const struct plm_option options[] = {{0, NULL, NULL, NULL}};
 
@@ -25,6 +28,7 @@ struct run_summary {
   bool failed;
   struct plm_run_failure failure;          /* if it failed */
   struct plm_activity activity, evaluator; /* if it is running */
+  struct plm_ps_packers packers;           /* likewise; troubled: NULL if it is not running */
   double step, loss, valid_loss, tokens_per_second;
 };
 
@@ -65,6 +69,7 @@ static plm_status summarise(const char *run, struct run_summary *summary, struct
     plm_activity_read(run, &summary->activity);
     plm_activity_read_evaluator(run, &summary->evaluator);
     summary->tokens_per_second = summary->activity.rate > 0 ? summary->activity.rate : NAN;
+    plm_ps_packers(run, &summary->packers);
   }
   cJSON_Delete(last);
   PLM_TRY(plm_path_join(path, run, PLM_RUN_EVALUATOR_METRICS, error));
@@ -100,6 +105,10 @@ static plm_status print_json(const char *name, const char *run, const struct run
   }
   if (summary->evaluator.text[0] != '\0')
     cJSON_AddStringToObject(object, "evaluator_activity", summary->evaluator.text);
+  if (summary->packers.troubled != NULL) {
+    cJSON_AddNumberToObject(object, "packers", (double)summary->packers.serve);
+    plm_json_put(object, "packer_activities", cJSON_Duplicate(summary->packers.troubled, true));
+  }
   if (summary->failed) {
     cJSON *failure = cJSON_AddObjectToObject(object, "failure");
     cJSON_AddNumberToObject(failure, "time", summary->failure.time_s);
@@ -121,6 +130,21 @@ static void print_cell(double value, int width, int digits)
     printf("%*s", width, "-");
 }
 
+/* A run has hundreds of packers at most; few are told. */
+static void print_packers(const cJSON *troubled)
+{
+  const cJSON *item;
+  int left = cJSON_GetArraySize(troubled), told = 0;
+  cJSON_ArrayForEach(item, troubled)
+  {
+    if (told++ == TOLD_PACKERS) break;
+    plm_print(stdout, "  %s: %s\n", plm_json_string(item, "packer", ""),
+              plm_json_string(item, "activity", ""));
+  }
+  left -= TOLD_PACKERS;
+  if (left > 0) plm_print(stdout, "  and %d more packers; see plm-pipeline ps\n", left);
+}
+
 static void print_row(const char *name, const char *run, const struct run_summary *summary)
 {
   plm_print(stdout, "%-26.26s %-9s", name, summary->state);
@@ -128,10 +152,12 @@ static void print_row(const char *name, const char *run, const struct run_summar
   print_cell(summary->loss, 11, 4);
   print_cell(summary->valid_loss, 11, 4);
   print_cell(summary->tokens_per_second, 13, 0);
+  print_cell(summary->packers.troubled != NULL ? (double)summary->packers.serve : NAN, 9, 0);
   putchar('\n');
   if (summary->activity.text[0] != '\0') plm_print(stdout, "  %s\n", summary->activity.text);
   if (summary->evaluator.text[0] != '\0')
     plm_print(stdout, "  evaluator: %s\n", summary->evaluator.text);
+  print_packers(summary->packers.troubled);
   if (!summary->failed) return;
   char time[PLM_FAILURE_TIME_SIZE];
   plm_run_failure_time(summary->failure.time_s, time);
@@ -167,11 +193,13 @@ static plm_status run(const struct plm_command_context *context, struct plm_erro
     if (status == PLM_OK && plm_is_run(path)) {
       status = summarise(path, &summary, error);
       if (shown++ == 0 && !context->json)
-        printf("%-26s %-9s%9s%11s%11s%13s\n", "run", "state", "step", "loss", "valid", "tokens/s");
+        printf("%-26s %-9s%9s%11s%11s%13s%9s\n", "run", "state", "step", "loss", "valid",
+               "tokens/s", "packers");
       if (status == PLM_OK && context->json)
         status = print_json(name, path, &summary, error);
       else if (status == PLM_OK)
         print_row(name, path, &summary);
+      cJSON_Delete(summary.packers.troubled);
     }
     free(entries[i]);
   }
@@ -190,11 +218,14 @@ const struct plm_command plm_command_runs = {
         "whose "
         "time and cause follow, with the command that continues the run. The speed of a running "
         "run "
-        "falls while no step ends; then a line says what it waits for.\n\n"
+        "falls while no step ends; then a line says what it waits for. packers is how many packers "
+        "serve it, as in `ps`; a line for each says if one is silent, stopped by a signal, in "
+        "back-off or failed.\n\n"
         "--json prints an object for each run: {name, run, state, step, loss, evaluator_loss, "
         "tokens_per_second}, with failure: {time, exit, stage, cause, continue} if it failed, and "
         "step_age_s, "
-        "activity, evaluator_sign_age_s, evaluator_doing and evaluator_activity if it is running.",
+        "activity, evaluator_sign_age_s, evaluator_doing, evaluator_activity, packers and "
+        "packer_activities ({packer, activity} for each of those lines) if it is running.",
     .options = options,
     .run = run,
 };

@@ -235,3 +235,35 @@ plm_status plm_ps_read(const char *run, cJSON **rows, struct plm_error *error)
   *rows = found;
   return PLM_OK;
 }
+
+static void add_troubled(const cJSON *row, cJSON *troubled)
+{
+  const char *state = plm_json_string(row, "state", ""),
+             *activity = plm_json_string(row, "activity", "");
+  char name[64];
+  if (strcmp(state, "back-off") == 0 || strcmp(state, "fatal") == 0) activity = state;
+  if (activity[0] == '\0') return;
+  snprintf(name, sizeof name, "packer.%.0f", plm_json_number(row, "instance", 0.0));
+  cJSON *item = cJSON_CreateObject();
+  cJSON_AddStringToObject(item, "packer", name);
+  cJSON_AddStringToObject(item, "activity", activity);
+  plm_json_append(troubled, item);
+}
+
+void plm_ps_packers(const char *run, struct plm_ps_packers *packers)
+{
+  cJSON *rows = NULL;
+  const cJSON *row;
+  *packers = (struct plm_ps_packers){.troubled = cJSON_CreateArray()};
+  if (plm_ps_read(run, &rows, NULL) != PLM_OK) {
+    rows = cJSON_CreateArray();
+    plm_ps_add_packers(run, rows);
+  }
+  cJSON_ArrayForEach(row, rows)
+  {
+    if (strcmp(plm_json_string(row, "stage", ""), "packer") != 0) continue;
+    packers->serve += cJSON_HasObjectItem(row, "standby"); /* a consumer lists it */
+    add_troubled(row, packers->troubled);
+  }
+  cJSON_Delete(rows);
+}

@@ -6,6 +6,8 @@
 #ifndef PLM_STAGES_SUPERVISOR_PS_ROWS_H
 #define PLM_STAGES_SUPERVISOR_PS_ROWS_H
 
+#include <stddef.h>
+
 #include "common/base/status.h"
 
 struct cJSON;
@@ -13,6 +15,16 @@ struct cJSON;
 /* The rows of a run, from its supervisor or, without one, from the run folder. The caller deletes
  * *rows. PLM_NOT_RUNNING, and what plm_socket_ask returns. */
 plm_status plm_ps_read(const char *run, struct cJSON **rows, struct plm_error *error);
+
+/* The packers among the rows of a run. */
+struct plm_ps_packers {
+  size_t serve;           /* known to a consumer, those on standby included */
+  struct cJSON *troubled; /* {packer: "packer.1", activity}, of those that wait, are silent, stopped
+                             by a signal, in back-off or failed */
+};
+/* Of a run that is running: what plm_ps_read knows, or, if the supervisor does not answer, what the
+ * peers files tell. The caller deletes troubled. */
+void plm_ps_packers(const char *run, struct plm_ps_packers *packers);
 
 /* Adds the trainer and the evaluator that hold the run's locks, unless rows has one already. They
  * were started by hand, or a supervisor that was killed left them. */

@@ -52,11 +52,11 @@ echo '{"step":6,"identity":"0123456789abcdeffedcba9876543210"}' >many/done/DONE
 echo '{"step":2,"loss":null}' >many/a-run-with-a-name-of-more-than-26-letters/trainer.jsonl
 echo '{"v":1,"step":1000000,"loss":12.5,"tokens_per_second":1e6}' >many/old/trainer.jsonl
 prints 0 plm-pipeline runs many <<'END'
-run                        state         step       loss      valid     tokens/s
-a-run-with-a-name-of-more- stopped          2          -          -            -
-done                       complete         6     3.1235     2.6250         1234
-empty                      stopped          -          -          -            -
-old                        stopped    1000000    12.5000          -      1000000
+run                        state         step       loss      valid     tokens/s  packers
+a-run-with-a-name-of-more- stopped          2          -          -            -        -
+done                       complete         6     3.1235     2.6250         1234        -
+empty                      stopped          -          -          -            -        -
+old                        stopped    1000000    12.5000          -      1000000        -
 END
 prints 0 plm-pipeline runs many --json <<'END'
 {"name":"a-run-with-a-name-of-more-than-26-letters","run":"many/a-run-with-a-name-of-more-than-26-letters","state":"stopped","step":2,"loss":null,"evaluator_loss":null,"tokens_per_second":null}

@@ -302,6 +302,23 @@ static void packers_are_those_of_the_peers_files(void **state)
   cJSON_Delete(rows);
 }
 
+/* Without a supervisor, as `ps` tells it. */
+static void packers_that_serve_are_counted(void **state)
+{
+  (void)state;
+  struct plm_ps_packers packers;
+  plm_ps_packers(run, &packers);
+  assert_int_equal(packers.serve, 0);
+  cJSON_Delete(packers.troubled);
+  write_file("peers.trainer.json", "[{\"host\":\"n1\",\"pid\":5},{\"host\":\"n2\",\"pid\":5,"
+                                   "\"standby\":true}]");
+  write_file("peers.evaluator.json", "[{\"host\":\"n1\",\"pid\":5}]");
+  plm_ps_packers(run, &packers);
+  assert_int_equal(packers.serve, 2);
+  assert_int_equal(cJSON_GetArraySize(packers.troubled), 0);
+  cJSON_Delete(packers.troubled);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -312,6 +329,7 @@ int main(void)
       cmocka_unit_test_setup(checkpoints_wait_for_the_evaluator, setup),
       cmocka_unit_test_setup(signs_of_life_have_an_age, setup),
       cmocka_unit_test_setup(packers_are_those_of_the_peers_files, setup),
+      cmocka_unit_test_setup(packers_that_serve_are_counted, setup),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -29,7 +29,7 @@ stop() {
 
 # ---- without packers, everybody says so, also before the first step ----------------------------------------
 start trainer --set supervisor.silent_s=0
-wait_for 120 is_told 'trainer.0: waiting for packers [0-9:]+$' ps --run run # once it has waited for ten seconds
+wait_for 120 is_told 'trainer.0: waiting for packers [0-9:]+$' ps --run run # after ten seconds
 tells 'waiting for packers [0-9:]+$' runs .
 tells 'warning +run +trainer.0 .*waiting for packers [0-9:]+$' doctor pipeline.yaml -q
 stop
@@ -40,12 +40,17 @@ wait_for 120 stepping
 expect 0 plm-pipeline doctor pipeline.yaml -q
 ! grep -q ' run ' out || fail "doctor finds something in a healthy run: $(cat out)"
 wait_for 120 grep -q pid run/peers.trainer.json # it tells each second who serves it
+tells '^run +running .* 1$' runs .
+[ "$(wc -l <told)" = 2 ] || fail "a healthy run: $(cat told)"
 packer=$(pid_of packer) trainer=$(pid_of trainer)
 kill -STOP "$packer" "$trainer"
 until_stopped "$packer"
 until_stopped "$trainer"
 tells 'packer.0: stopped by a signal' ps --run run
 says told 'trainer.0: stopped by a signal'
+tells '^  packer.0: stopped by a signal' runs .
+plm-pipeline runs . --json | jq -e '.packer_activities[0] | .packer == "packer.0" and
+  (.activity | startswith("stopped by a signal"))' >/dev/null || fail "runs --json: $(plm-pipeline runs . --json)"
 tells 'warning +run +packer.0 .*stopped by a signal' doctor pipeline.yaml -q
 jq -c '.time -= 60' run/trainer.jsonl >aged
 cat aged >run/trainer.jsonl # the same file, which is locked
