@@ -406,6 +406,11 @@ struct plm_ops {
   void (*add_sum)(struct plm_ops *ops, double *sum, const float *x, size_t n); /* sum += */
   /* *sum = x[0] + x[1] + ..., added in this order */
   void (*sum_in_order)(struct plm_ops *ops, double *sum, const double *x, size_t n);
+  /* sums_B[b] = the sum of x_N over the rows of chunk b, those with positions_N in [b L, (b + 1)
+   * L). positions ascend, except that those of -1, which belong to no chunk, come last. Which bits
+   * a chunk's sum has depends only on its own rows. */
+  void (*sum_chunks)(struct plm_ops *ops, double *sums, const float *x, const int32_t *positions,
+                     int64_t N, int64_t B, int64_t L);
   /* to[i] = the sum over p < count of parts[p][i], for i < n, added as a binary tree: neighbours 2j
    * and 2j + 1 first, then neighbours among these sums, and so on; an odd one rises unchanged. The
    * array `parts` is on the host. count is 1 to PLM_SUM_PARTS_MAX. `to` may be one of the parts. */

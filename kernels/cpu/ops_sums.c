@@ -72,6 +72,18 @@ static void sum_in_order(struct plm_ops *ops, double *sum, const double *x, size
   *sum = total;
 }
 
+static void sum_chunks(struct plm_ops *ops, double *sums, const float *x, const int32_t *positions,
+                       int64_t N, int64_t B, int64_t L)
+{
+  int64_t n = 0;
+  (void)ops;
+  for (int64_t b = 0; b < B; b++) {
+    double total = 0;
+    for (; n < N && positions[n] >= 0 && positions[n] < (b + 1) * L; n++) total += (double)x[n];
+    sums[b] = total;
+  }
+}
+
 struct parts_job {
   const struct plm_cpu *cpu;
   float *to;
@@ -103,5 +115,6 @@ void plm_cpu_sums_register(struct plm_cpu *cpu)
   ops->sum_squares = sum_squares;
   ops->add_sum = add_sum;
   ops->sum_in_order = sum_in_order;
+  ops->sum_chunks = sum_chunks;
   ops->sum_parts = sum_parts;
 }

@@ -112,6 +112,42 @@ void sum_in_order(struct plm_ops *ops, double *sum, const double *x, size_t n)
              false);
 }
 
+/* The first row whose position is at least `position`. Those of -1 are unsigned here, so they are
+ * larger than all others, and the rows ascend. */
+__device__ __forceinline__ int64_t first_row_from(const int32_t *positions, int64_t N,
+                                                  int64_t position)
+{
+  int64_t low = 0, high = N;
+  while (low < high) {
+    const int64_t middle = low + (high - low) / 2;
+    if ((int64_t)(uint32_t)positions[middle] < position)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+/* A block for each chunk. */
+__global__ void chunks_kernel(double *sums, const float *x, const int32_t *positions, int64_t N,
+                              int64_t L)
+{
+  const int64_t begin = first_row_from(positions, N, blockIdx.x * L),
+                end = first_row_from(positions, N, (blockIdx.x + 1) * L);
+  double sum = 0;
+  for (int64_t n = begin + threadIdx.x; n < end; n += THREADS) sum += (double)x[n];
+  sum = block_sum(sum, plm_shared<double>());
+  if (threadIdx.x == 0) sums[blockIdx.x] = sum;
+}
+
+void sum_chunks(struct plm_ops *ops, double *sums, const float *x, const int32_t *positions,
+                int64_t N, int64_t B, int64_t L)
+{
+  if (B > 0)
+    plm_launch(plm_cuda_of(ops)->stream, chunks_kernel, dim3((unsigned)B), dim3(THREADS),
+               33 * sizeof(double), sums, x, positions, N, L);
+}
+
 /* ---- sums of parts ---- */
 
 /* Passed by value. */
@@ -178,5 +214,6 @@ void plm_cuda_sums_register(struct plm_cuda *cuda)
   ops->sum_squares = sum_squares;
   ops->add_sum = add_sum;
   ops->sum_in_order = sum_in_order;
+  ops->sum_chunks = sum_chunks;
   ops->sum_parts = sum_parts;
 }

@@ -108,6 +108,52 @@ static void doubles_are_added_in_their_order(void **state)
   ops_case_each(in_order_case);
 }
 
+/* Each chunk has another number of rows, and the first and the last position of a chunk may have
+ * one. What stands in the rows behind them all must not matter. */
+static void chunks_case(struct ops_case *c)
+{
+  enum { B = 7, L = 700, SPARE = 40 };
+  static const int64_t rows[B] = {0, L, 1, 257, 0, 33, 2};
+  int32_t positions[B * L + SPARE];
+  double expected[B] = {0}, size[B] = {0}, got[B], alone;
+  int64_t first[B], n = 0;
+  for (int b = 0; b < B; b++)
+    for (int64_t i = (first[b] = n, 0); i < rows[b]; i++)
+      positions[n++] = (int32_t)(b * L + (rows[b] == 1 ? L - 1 : i * (L - 1) / (rows[b] - 1)));
+  double *values = ops_case_values(c, n + SPARE, 1);
+  for (int64_t i = n; i < n + SPARE; i++) {
+    positions[i] = -1;
+    values[i] = NAN;
+  }
+  float *x = ops_case_float(c, values, n + SPARE);
+  for (int64_t i = 0; i < n; i++) {
+    expected[positions[i] / L] += values[i];
+    size[positions[i] / L] += fabs(values[i]);
+  }
+  int32_t *at = ops_case_device(c, positions, (size_t)(n + SPARE) * sizeof *at);
+  for (int b = 0; b < B; b++) got[b] = NAN;
+  double *sums = ops_case_device(c, got, sizeof got);
+  for (int spare = 0; spare <= SPARE; spare += SPARE) {
+    c->ops->sum_chunks(c->ops, sums, x, at, n + spare, B, L);
+    c->ops->download(c->ops, got, sums, sizeof got);
+    for (int b = 0; b < B; b++) assert_true(fabs(got[b] - expected[b]) <= 1e-14 * size[b]);
+  }
+  for (int b = 0; b < B; b++) { /* the bits are the same without the other chunks */
+    int32_t own[L + 1] = {0};
+    for (int64_t i = 0; i < rows[b]; i++) own[i] = positions[first[b] + i] - b * L;
+    const int32_t *there = ops_case_device(c, own, sizeof own);
+    c->ops->sum_chunks(c->ops, sums, x + first[b], there, rows[b], 1, L);
+    c->ops->download(c->ops, &alone, sums, sizeof alone);
+    assert_true(alone == got[b]);
+  }
+}
+
+static void rows_are_added_for_each_chunk(void **state)
+{
+  (void)state;
+  ops_case_each(chunks_case);
+}
+
 static void squares_case(struct ops_case *c)
 {
   struct plm_array vectors[VECTORS];
@@ -175,6 +221,7 @@ int main(void)
       cmocka_unit_test(parts_are_added_as_a_tree),
       cmocka_unit_test(a_tree_of_subtrees_is_the_tree),
       cmocka_unit_test(doubles_are_added_in_their_order),
+      cmocka_unit_test(rows_are_added_for_each_chunk),
       cmocka_unit_test(squares_are_summed_for_each_vector),
       cmocka_unit_test(squares_of_differences_are_summed),
   };
