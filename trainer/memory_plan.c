@@ -37,6 +37,7 @@ static plm_status count_inputs(const struct plm_config *config, uint32_t shares,
                                struct plm_error *error)
 {
   struct plm_objective_state objective;
+  uint64_t device_losses = 0, host_losses = 0;
   const uint32_t step_chunks = plm_trainer_step_chunks(config);
   PLM_TRY(plm_objective_init(&objective, config, step_chunks, 0, error));
   const struct plm_step_shape shape = {.model = &config->model,
@@ -47,7 +48,11 @@ static plm_status count_inputs(const struct plm_config *config, uint32_t shares,
                                        .shares = shares};
   plm_step_memory(&shape, device, host);
   plm_objective_deinit(&objective);
-  *host *= PLM_INPUT_RING;
+  if (config->source_count > 0)
+    plm_chunk_losses_memory(config->trainer.ranks, shape.step_chunks, micro_chunks, &device_losses,
+                            &host_losses);
+  *device += device_losses;
+  *host = *host * PLM_INPUT_RING + host_losses;
   return PLM_OK;
 }
 

@@ -46,8 +46,10 @@ static plm_status take_buffers(struct plm_objective_state *objective, struct plm
   objective->draws = calloc(chunks, sizeof *objective->draws);
   objective->ends =
       calloc(plm_objective_end_words(chunks, objective->max_length), sizeof *objective->ends);
+  objective->totals = calloc(chunks, sizeof *objective->totals);
   if (objective->inputs != NULL && objective->positions != NULL && objective->labels != NULL &&
-      objective->weights != NULL && objective->draws != NULL && objective->ends != NULL)
+      objective->weights != NULL && objective->draws != NULL && objective->ends != NULL &&
+      objective->totals != NULL)
     return PLM_OK;
   plm_objective_deinit(objective);
   return plm_error_set(error, PLM_NO_MEMORY, "no memory for the targets of %u chunks", chunks);
@@ -91,6 +93,7 @@ void plm_objective_deinit(struct plm_objective_state *objective)
   free(objective->weights);
   free(objective->draws);
   free(objective->ends);
+  free(objective->totals);
   *objective = (struct plm_objective_state){0};
 }
 
@@ -202,6 +205,13 @@ static struct plm_chunk_draw draw_of(const struct plm_objective_state *objective
   };
 }
 
+void plm_objective_totals_add(struct plm_objective_totals *to,
+                              const struct plm_objective_totals *more)
+{
+  to->rows += more->rows;
+  to->count += more->count;
+}
+
 /* Returns the rows of a chunk and adds its maskable tokens to *maskable. */
 static uint64_t count_rows(const struct plm_objective_state *objective,
                            const struct plm_batch *batch, uint32_t chunk,
@@ -237,16 +247,16 @@ plm_status plm_objective_describe(const struct plm_objective_state *objective, u
 {
   PLM_ASSERT(batch->max_length <= objective->max_length &&
              batch->token_bytes == objective->masking.token_bytes);
-  uint64_t chosen = 0, maskable = 0;
+  const bool by_rows = objective->masking.causal || plm_schedule_is_mlm(objective->trainer, s);
   memset(ends, 0, plm_objective_end_words(batch->chunks, batch->max_length) * sizeof *ends);
   for (uint32_t c = 0; c < batch->chunks; c++) {
     PLM_TRY(check_chunk(objective, batch, c, error));
     draws[c] = draw_of(objective, s, batch_index, batch, c);
-    chosen += count_rows(objective, batch, c, &draws[c], &maskable);
+    uint64_t maskable = 0;
+    const uint64_t rows = count_rows(objective, batch, c, &draws[c], &maskable);
+    totals[c] = (struct plm_objective_totals){.rows = rows, .count = by_rows ? rows : maskable};
     if (objective->masking.causal) mark_ends(batch, c, ends);
   }
-  const bool by_rows = objective->masking.causal || plm_schedule_is_mlm(objective->trainer, s);
-  *totals = (struct plm_objective_totals){.rows = chosen, .count = by_rows ? chosen : maskable};
   return PLM_OK;
 }
 
@@ -256,9 +266,11 @@ plm_status plm_objective_targets(struct plm_objective_state *objective, uint64_t
                                  struct plm_error *error)
 {
   PLM_ASSERT(batch->chunks <= objective->max_chunks);
-  struct plm_objective_totals totals;
+  struct plm_objective_totals totals = {0};
   PLM_TRY(plm_objective_describe(objective, s, batch_index, batch, objective->draws,
-                                 objective->ends, &totals, error));
+                                 objective->ends, objective->totals, error));
+  for (uint32_t c = 0; c < batch->chunks; c++)
+    plm_objective_totals_add(&totals, &objective->totals[c]);
   *count = totals.count;
   const struct plm_target_tokens from = {.tokens = batch->tokens,
                                          .ends = objective->ends,

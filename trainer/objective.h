@@ -15,6 +15,16 @@
 #include "common/model/model.h"
 #include "common/plan/chunk.h"
 
+/* Totals of a chunk or of several, counted on the host before the device chooses the targets. */
+struct plm_objective_totals {
+  uint64_t rows;  /* positions with a label */
+  uint64_t count; /* what they add to the divisor of the step's loss: chosen tokens (mlm), maskable
+                   * tokens (masked diffusion), predicted tokens (causal) */
+};
+
+void plm_objective_totals_add(struct plm_objective_totals *to,
+                              const struct plm_objective_totals *more);
+
 /* Caller-owned; {0} before plm_objective_init. */
 struct plm_objective_state {
   const struct plm_config_trainer *trainer; /* borrowed */
@@ -28,6 +38,7 @@ struct plm_objective_state {
   float *weights;
   struct plm_chunk_draw *draws;
   uint32_t *ends;
+  struct plm_objective_totals *totals;
 };
 
 /* Borrows config->trainer. max_chunks: the largest batch for plm_objective_targets, whose buffers
@@ -48,17 +59,10 @@ double plm_objective_rate(const struct plm_objective_state *objective, uint64_t 
 /* Mean mask rate over the chunks of step s. */
 double plm_objective_mean_rate(const struct plm_objective_state *objective, uint64_t s);
 
-/* Totals of a micro-batch, counted on the host before the device chooses the targets. */
-struct plm_objective_totals {
-  uint64_t rows;  /* positions with a label */
-  uint64_t count; /* what they add to the divisor of the step's loss: chosen tokens (mlm), maskable
-                   * tokens (masked diffusion), predicted tokens (causal) */
-};
-
 /* Describes one micro-batch for ops->choose_targets: chunks [batch_index, batch_index +
- * batch->chunks) of step s (from 0). Writes draws (batch->chunks) and ends
- * (plm_objective_end_words). PLM_CORRUPT if a token lies outside the vocabulary or outside every
- * document, or a document extends beyond its chunk or overlaps another. */
+ * batch->chunks) of step s (from 0). Writes draws and the totals of each chunk (batch->chunks), and
+ * ends (plm_objective_end_words). PLM_CORRUPT if a token lies outside the vocabulary or outside
+ * every document, or a document extends beyond its chunk or overlaps another. */
 plm_status plm_objective_describe(const struct plm_objective_state *objective, uint64_t s,
                                   uint32_t batch_index, const struct plm_batch *batch,
                                   struct plm_chunk_draw *draws, uint32_t *ends,

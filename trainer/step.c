@@ -33,7 +33,8 @@ struct plm_step {
   double *squares; /* device: squared norm of each parameter's gradient */
   double flops;    /* of the running step */
   struct plm_replays *replays;
-  struct plm_layer_norms *norms; /* NULL: never measured */
+  struct plm_layer_norms *norms;   /* NULL: never measured */
+  struct plm_chunk_losses *chunks; /* NULL: not wanted */
 };
 
 struct plm_step_shape plm_step_shape(const struct plm_step *step)
@@ -45,7 +46,7 @@ void plm_step_memory(const struct plm_step_shape *shape, uint64_t *device, uint6
 {
   *device = plm_step_micro_layout(shape).bytes + SLOTS * plm_step_input_bytes(shape) +
             sizeof(struct plm_update);
-  *host = plm_step_input_bytes(shape);
+  *host = plm_step_input_bytes(shape) + plm_step_input_description_bytes(shape);
 }
 
 static plm_status list_gradients(struct plm_step *step, struct plm_error *error)
@@ -83,6 +84,9 @@ static plm_status take(struct plm_step *step, struct plm_error *error)
   if (step->parts.norms_every > 0)
     PLM_TRY(
         plm_layer_norms_open(model, step->parts.ranks, step->parts.owners, &step->norms, error));
+  if (step->parts.chunk_losses)
+    PLM_TRY(plm_chunk_losses_open(ops, step->parts.ranks, step->shape.step_chunks,
+                                  step->shape.micro_chunks, &step->chunks, error));
   return list_gradients(step, error);
 }
 
@@ -116,6 +120,7 @@ void plm_step_close(struct plm_step *step)
   if (step == NULL) return;
   plm_replays_close(step->replays);
   plm_layer_norms_close(step->norms);
+  plm_chunk_losses_close(step->chunks);
   plm_exchange_close(step->exchange);
   plm_share_sums_close(step->sums);
   free(step->gradients);
@@ -155,13 +160,15 @@ static void choose_targets(struct plm_step *step, struct plm_replay_key key)
 /* Adds a piece of the micro-batch to the gradients, and its loss to the sums. */
 static void accumulate(struct plm_step *step, struct plm_replay_key key, uint32_t piece)
 {
-  const struct plm_train_pass pass = {.chunks = key.chunks,
-                                      .length = step->parts.max_length,
-                                      .rows = key.rows,
-                                      .masks = step->parts.masks,
-                                      .loss = &step->parts.loss,
-                                      .loss_sum = &step->update->sums.loss,
-                                      .hit_sum = &step->update->sums.hits};
+  const struct plm_train_pass pass = {
+      .chunks = key.chunks,
+      .length = step->parts.max_length,
+      .rows = key.rows,
+      .masks = step->parts.masks,
+      .loss = &step->parts.loss,
+      .loss_sum = &step->update->sums.loss,
+      .hit_sum = &step->update->sums.hits,
+      .chunk_losses = step->chunks == NULL ? NULL : plm_chunk_losses_micro(step->chunks)};
   if (piece == 0) choose_targets(step, key);
   plm_model_train(step->parts.model, &pass,
                   key.kind == ACCUMULATE ? plm_model_whole_pass(step->parts.model)
@@ -233,6 +240,7 @@ static void begin(struct plm_step *step, const struct plm_step_input *input)
   stage(step, input, step->ops->upload);
   step->ops->upload(step->ops, step->update, step->host, sizeof *step->host);
   plm_model_zero_gradients(step->parts.model);
+  if (step->chunks != NULL) plm_chunk_losses_begin(step->chunks);
 }
 
 /* Copies micro-batch i to where operations read it, and returns the key of its operation. */
@@ -250,13 +258,21 @@ static struct plm_replay_key take_micro(struct plm_step *step, const struct plm_
       .rows = plm_model_rows(step->ops, (uint64_t)micro->chunks * length, micro->totals.rows)};
 }
 
+/* After the launch of a micro-batch with labels. */
+static void keep_losses(struct plm_step *step, const struct plm_micro_input *micro)
+{
+  if (step->chunks != NULL) plm_chunk_losses_keep(step->chunks, micro);
+}
+
 static plm_status run_micro(struct plm_step *step, const struct plm_step_input *input, uint32_t i,
                             struct plm_error *error)
 {
   struct plm_replay_key key = take_micro(step, input, i);
   if (key.rows == 0) return PLM_OK; /* it adds neither loss nor gradient */
   key.kind = ACCUMULATE;
-  return plm_replays_run(step->replays, key, 0, 1, call, step, error);
+  PLM_TRY(plm_replays_run(step->replays, key, 0, 1, call, step, error));
+  keep_losses(step, &input->micro[i]);
+  return PLM_OK;
 }
 
 /* Completes the sums over this rank's shares for the gradients that this part of the backward pass
@@ -291,6 +307,7 @@ static plm_status run_last(struct plm_step *step, const struct plm_step_input *i
     finish_shares(step, plm_exchange_backward_part(step->exchange, piece), piece == 0);
     PLM_TRY(plm_exchange_gradients(step->exchange, piece, error));
   }
+  if (key.rows > 0) keep_losses(step, &input->micro[input->micro_count - 1]);
   return PLM_OK;
 }
 
@@ -401,6 +418,8 @@ plm_status plm_step_finish(struct plm_step *step, const struct plm_step_input *i
   if (!result->skipped)
     plm_optimizer_set_updates(step->parts.optimizer,
                               plm_optimizer_updates(step->parts.optimizer) + 1);
+  if (step->chunks != NULL)
+    PLM_TRY(plm_chunk_losses_finish(step->chunks, input->chunks, &result->chunks, error));
   if (!measures_norms(step, input->step)) return PLM_OK;
   PLM_TRY(plm_layer_norms_finish(step->norms, update.inputs.count, error));
   result->norms = step->norms;

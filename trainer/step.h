@@ -17,6 +17,7 @@
 #include "common/base/status.h"
 #include "common/config/config.h"
 #include "common/model/model.h"
+#include "trainer/chunk_losses.h"
 #include "trainer/clip.h"
 #include "trainer/layer_norms.h"
 #include "trainer/optimizers.h"
@@ -37,6 +38,7 @@ struct plm_step_parts {
   struct plm_ranks *ranks; /* NULL: no other process takes part */
   const uint32_t *owners;  /* by parameter, if there are ranks */
   uint64_t norms_every;    /* steps between two measurements of norms by layer; 0: never */
+  bool chunk_losses;       /* the result has the loss of each chunk */
 };
 
 struct plm_step_result {
@@ -49,6 +51,7 @@ struct plm_step_result {
   uint32_t window;
   int64_t slowest_rank; /* that computed longest; -1 if no other process takes part */
   const struct plm_layer_norms *norms; /* until the next step; NULL: not measured in this step */
+  const struct plm_chunk_loss *chunks; /* of each chunk, likewise; NULL: not wanted */
   bool skipped; /* weights, moments, Adam's t and the average are unchanged */
 };
 
@@ -58,8 +61,8 @@ plm_status plm_step_open(const struct plm_step_parts *parts, struct plm_step **s
 void plm_step_close(struct plm_step *step); /* NULL is fine */
 /* For plm_step_input_fill. */
 struct plm_step_shape plm_step_shape(const struct plm_step *step);
-/* Bytes of device memory that plm_step_open takes, and of host memory for each input. shape->masks
- * may be NULL. */
+/* Bytes of device memory that plm_step_open takes, without plm_chunk_losses_memory, and of host
+ * memory for each input. shape->masks may be NULL. */
 void plm_step_memory(const struct plm_step_shape *shape, uint64_t *device, uint64_t *host);
 
 /* Copies an input to the device before its launch, while earlier steps may still compute. There is

@@ -36,12 +36,19 @@ size_t plm_step_input_bytes(const struct plm_step_shape *shape)
   return plm_step_micros(shape) * plm_step_micro_layout(shape).bytes;
 }
 
+size_t plm_step_input_description_bytes(const struct plm_step_shape *shape)
+{
+  return plm_step_micros(shape) * sizeof(struct plm_micro_input) +
+         shape->step_chunks * sizeof(struct plm_objective_totals);
+}
+
 plm_status plm_step_input_init(struct plm_step_input *input, const struct plm_step_shape *shape,
                                void *block, struct plm_error *error)
 {
   *input = (struct plm_step_input){.block = block};
   input->micro = calloc(plm_step_micros(shape), sizeof *input->micro);
-  if (input->micro == NULL)
+  input->chunks = calloc(shape->step_chunks, sizeof *input->chunks);
+  if (input->micro == NULL || input->chunks == NULL)
     return plm_error_set(error, PLM_NO_MEMORY, "no memory for the description of a step");
   return PLM_OK;
 }
@@ -49,6 +56,7 @@ plm_status plm_step_input_init(struct plm_step_input *input, const struct plm_st
 void plm_step_input_deinit(struct plm_step_input *input)
 {
   free(input->micro);
+  free(input->chunks);
   *input = (struct plm_step_input){0};
 }
 
@@ -74,18 +82,25 @@ uint64_t plm_batch_real_tokens(const struct plm_batch *batch)
   return tokens;
 }
 
-static plm_status fill_micro(struct plm_micro_input *micro, const struct plm_step_shape *shape,
-                             uint64_t s, uint32_t first, uint32_t window,
-                             const struct plm_batch *batch, char *block, struct plm_error *error)
+/* Fills micro-batch i, of the chunks of `batch`, from the place of its first chunk on. */
+static plm_status fill_micro(struct plm_step_input *input, const struct plm_step_shape *shape,
+                             uint32_t i, uint32_t first, const struct plm_batch *batch,
+                             struct plm_error *error)
 {
   const struct plm_micro_layout layout = plm_step_micro_layout(shape);
-  *micro = (struct plm_micro_input){.chunks = batch->chunks,
-                                    .real_tokens = plm_batch_real_tokens(batch)};
-  PLM_TRY(plm_objective_describe(shape->objective, s, first, batch, (void *)(block + layout.draws),
-                                 (void *)(block + layout.ends), &micro->totals, error));
+  struct plm_micro_input *micro = &input->micro[i];
+  struct plm_objective_totals *chunks = &input->chunks[first];
+  char *block = (char *)input->block + i * layout.bytes;
+  *micro = (struct plm_micro_input){
+      .first = first, .chunks = batch->chunks, .real_tokens = plm_batch_real_tokens(batch)};
+  PLM_TRY(plm_objective_describe(shape->objective, input->step, shape->first_chunk + first, batch,
+                                 (void *)(block + layout.draws), (void *)(block + layout.ends),
+                                 chunks, error));
+  for (uint32_t c = 0; c < batch->chunks; c++) plm_objective_totals_add(&micro->totals, &chunks[c]);
   memcpy(block + layout.tokens, batch->tokens,
          (size_t)batch->chunks * batch->max_length * batch->token_bytes);
-  plm_masks_build(shape->masks, batch, window, (void *)(block + layout.masks), &micro->pairs);
+  plm_masks_build(shape->masks, batch, input->window, (void *)(block + layout.masks),
+                  &micro->pairs);
   return PLM_OK;
 }
 
@@ -109,7 +124,6 @@ plm_status plm_step_input_fill(struct plm_step_input *input, const struct plm_st
 {
   PLM_ASSERT(batch->chunks > 0 && batch->chunks <= shape->step_chunks &&
              batch->max_length == shape->max_length);
-  const size_t bytes = plm_step_micro_layout(shape).bytes;
   input->step = s;
   input->window = plm_schedule_window(shape->model, s);
   input->micro_count = 0;
@@ -120,8 +134,7 @@ plm_status plm_step_input_fill(struct plm_step_input *input, const struct plm_st
     count =
         smallest(shape->micro_chunks, (share + 1) * share_chunks - first, batch->chunks - first);
     const struct plm_batch micro = plm_batch_slice(batch, first, count);
-    PLM_TRY(fill_micro(&input->micro[i], shape, s, shape->first_chunk + first, input->window,
-                       &micro, (char *)input->block + i * bytes, error));
+    PLM_TRY(fill_micro(input, shape, i, first, &micro, error));
     input->micro[i].share = share;
     add_micro(&input->totals, &input->micro[i], shape->max_length);
   }

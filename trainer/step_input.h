@@ -34,8 +34,8 @@ struct plm_micro_layout {
 
 /* What the host knows about a micro-batch. */
 struct plm_micro_input {
-  uint32_t chunks;
-  uint32_t share; /* that it belongs to, from 0 */
+  uint32_t first, chunks; /* among those of this process */
+  uint32_t share;         /* that it belongs to, from 0 */
   struct plm_objective_totals totals;
   uint64_t real_tokens; /* tokens of documents */
   struct plm_mask_pairs pairs;
@@ -49,19 +49,21 @@ struct plm_step_totals {
 };
 
 struct plm_step_input {
-  uint64_t step;                 /* s, from 0 */
-  uint32_t window;               /* sliding window of this step, tokens */
-  void *block;                   /* borrowed; the micro-batches one after another */
-  uint32_t micro_count;          /* in this step */
-  struct plm_micro_input *micro; /* (plm_step_micros), owned */
-  struct plm_step_totals totals; /* of the micro-batches, or of all ranks' */
+  uint64_t step;                       /* s, from 0 */
+  uint32_t window;                     /* sliding window of this step, tokens */
+  void *block;                         /* borrowed; the micro-batches one after another */
+  uint32_t micro_count;                /* in this step */
+  struct plm_micro_input *micro;       /* (plm_step_micros), owned */
+  struct plm_objective_totals *chunks; /* (step_chunks) of each chunk of the batch, owned */
+  struct plm_step_totals totals;       /* of the micro-batches, or of all ranks' */
 };
 
 /* Micro-batches of a full step. */
 uint32_t plm_step_micros(const struct plm_step_shape *shape);
 struct plm_micro_layout plm_step_micro_layout(const struct plm_step_shape *shape);
-/* Bytes of a full step's block. */
+/* Bytes of a full step's block, and of what plm_step_input_init allocates besides. */
 size_t plm_step_input_bytes(const struct plm_step_shape *shape);
+size_t plm_step_input_description_bytes(const struct plm_step_shape *shape);
 
 /* block: plm_step_input_bytes bytes, borrowed. */
 plm_status plm_step_input_init(struct plm_step_input *input, const struct plm_step_shape *shape,

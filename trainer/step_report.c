@@ -112,12 +112,15 @@ static void add_norms(cJSON *json, const struct plm_layer_norms *norms)
   }
 }
 
-static void add_sources(cJSON *json, const struct plm_source_tokens *sources)
+static void add_sources(cJSON *json, const struct plm_source_totals *sources)
 {
   if (sources == NULL || sources->count == 0) return;
-  cJSON *object = cJSON_AddObjectToObject(json, "tokens_by_source");
-  for (uint32_t k = 0; k < sources->count; k++)
-    plm_metrics_integer(object, sources->names[k], sources->tokens[k]);
+  cJSON *tokens = cJSON_AddObjectToObject(json, "tokens_by_source"),
+        *losses = cJSON_AddObjectToObject(json, "loss_by_source");
+  for (uint32_t k = 0; k < sources->count; k++) {
+    plm_metrics_integer(tokens, sources->names[k], sources->tokens[k]);
+    plm_metrics_number(losses, sources->names[k], sources->losses[k]);
+  }
 }
 
 static cJSON *build(const struct plm_step_line *line, int64_t resumed_step)
@@ -176,7 +179,7 @@ static plm_status write_scalar(struct plm_step_report *report, uint64_t step, co
   return plm_tensorboard_scalar(report->board, (int64_t)step, tag, value, error);
 }
 
-/* A number is one scalar, an object one for each layer: NAME/LAYER. */
+/* A number is one scalar, an object one for each layer or source: NAME/PART. */
 static plm_status write_item(struct plm_step_report *report, uint64_t step, const cJSON *item,
                              struct plm_error *error)
 {

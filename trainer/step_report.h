@@ -9,7 +9,7 @@
 #include "common/base/status.h"
 #include "common/metrics/metrics.h"
 #include "trainer/optimizers.h"
-#include "trainer/source_tokens.h"
+#include "trainer/source_totals.h"
 #include "trainer/step.h"
 
 struct plm_step_line {
@@ -19,7 +19,7 @@ struct plm_step_line {
   struct plm_learning_rates rates;
   double mask_rate;
   uint64_t tokens;                           /* of the run */
-  const struct plm_source_tokens *by_source; /* of the step; NULL, or without sources: not told */
+  const struct plm_source_totals *by_source; /* of the step; NULL, or without sources: not told */
   double epoch;                              /* plm_data_cursor_epochs */
   uint64_t skipped_updates;                  /* of the run */
   bool exact;

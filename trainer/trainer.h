@@ -74,7 +74,7 @@ struct plm_trainer {
   struct plm_step_report *report;
 
   struct plm_health health;
-  struct plm_source_tokens source_tokens;
+  struct plm_source_totals source_totals;
 
   bool stepped;             /* this process has finished a step */
   double last_step_s;       /* duration of the previous step; 0 if there was none */

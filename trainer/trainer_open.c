@@ -144,7 +144,7 @@ static plm_status find_state(struct plm_trainer *trainer,
   PLM_TRY(plm_resume_find(trainer->run, resumed, &trainer->saved_step, directory, &advance, error));
   if (*resumed) PLM_TRY(plm_resume_read_state(directory, config, state, error));
   PLM_TRY(check_corpora(trainer, fingerprints, error));
-  plm_source_tokens_init(&trainer->source_tokens, config, state->cursor.source_count);
+  plm_source_totals_init(&trainer->source_totals, config);
   if (!*resumed) return PLM_OK;
   trainer->saved = true;
   PLM_TRY(repair_latest(trainer, error));
@@ -399,6 +399,7 @@ static plm_status open_model(struct plm_trainer *trainer, struct plm_error *erro
       .ranks = trainer->ranks,
       .owners = trainer->owners,
       .norms_every = config->norms,
+      .chunk_losses = config->source_count > 0,
   };
   return plm_step_open(&parts, &trainer->step, error);
 }

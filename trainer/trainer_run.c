@@ -111,7 +111,7 @@ static plm_status compute(struct plm_trainer *trainer, struct plm_input_slot *sl
   if (plm_ranks_first(trainer->ranks)) { /* only rank 0 has the whole batch */
     PLM_TRY(
         plm_data_cursor_consume(&state->cursor, &slot->batch, plm_input_epoch_chunks, slot, error));
-    plm_source_tokens_count(&trainer->source_tokens, &slot->batch);
+    plm_source_totals_count(&trainer->source_totals, &slot->batch, result->chunks);
     plm_health_count(&trainer->health, trainer->config->data.tokenizer, &slot->batch);
   }
   state->step++;
@@ -138,7 +138,7 @@ static plm_status report_step(struct plm_trainer *trainer, const struct plm_step
       .rates = plm_optimizer_rates(&trainer->config->trainer, state->step - 1),
       .mask_rate = plm_objective_mean_rate(&trainer->objective, state->step - 1),
       .tokens = state->tokens,
-      .by_source = &trainer->source_tokens,
+      .by_source = &trainer->source_totals,
       .epoch = plm_data_cursor_epochs(&state->cursor),
       .skipped_updates = state->skipped_updates,
       .exact = state->exact,

@@ -27,6 +27,8 @@ static const struct plm_metric_field table[] = {
     {"tokens", T, X, "tokens", "real tokens consumed by the run so far"},
     {"tokens_by_source", T, X, "tokens",
      "real tokens of the step by corpus, in a run on several; otherwise absent"},
+    {"loss_by_source", T, X, "nats",
+     "training loss of the step by corpus, in a run on several; otherwise absent"},
     {"epoch", T, X, "", "epochs of the corpus so far; of a mixture, of its first corpus"},
     {"padding_fraction", T, X, "", "share of padding in the step's chunks"},
     {"skipped_updates", T, X, "", "updates skipped by the run so far"},

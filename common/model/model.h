@@ -184,8 +184,9 @@ struct plm_train_pass {
   uint32_t chunks, length, rows;
   const struct plm_masks *masks;
   const struct plm_loss_options *loss;
-  double *loss_sum; /* device; receives += the loss */
-  double *hit_sum;  /* device; receives += the rows whose label no logit exceeds; may be NULL */
+  double *loss_sum;     /* device; receives += the loss */
+  double *hit_sum;      /* device; receives += the rows whose label no logit exceeds; may be NULL */
+  double *chunk_losses; /* device (chunks); receives = the loss of each chunk; may be NULL */
 };
 /* A part of such a pass: the backward pass of the blocks [first, end). The part that ends with the
  * last block begins with the forward pass, the loss and the head's backward pass; the one that

@@ -181,6 +181,9 @@ void plm_model_train(struct plm_model *model, const struct plm_train_pass *of,
     plm_model_train_head(model, &pass, of->loss, 1);
     model->ops->add_sum(model->ops, of->loss_sum, model->row_loss, of->rows);
     if (of->hit_sum != NULL) model->ops->add_sum(model->ops, of->hit_sum, model->hits, of->rows);
+    if (of->chunk_losses != NULL)
+      model->ops->sum_chunks(model->ops, of->chunk_losses, model->row_loss, model->positions,
+                             of->rows, of->chunks, of->length);
   }
   plm_model_train_blocks(model, &pass, part);
 }

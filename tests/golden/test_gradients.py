@@ -35,7 +35,7 @@ def draw_batch(settings, alignment, seed=3):
     length = settings["data.max_length"]
     chunks = settings["trainer.batch_tokens"] // length
     draw = np.random.default_rng(seed)
-    batch = Batch(np.full((chunks, length), PAD), [], first_chunk=STEP * chunks)
+    batch = Batch(np.full((chunks, length), PAD), [], STEP * chunks, [0] * chunks)
     for b in range(chunks):
         batch.documents.append([])
         at = 0

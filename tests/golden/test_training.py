@@ -7,6 +7,7 @@ import functools
 import json
 import os
 import pathlib
+from dataclasses import replace
 
 import pytest
 import torch
@@ -188,8 +189,7 @@ class LateMasks(Trainer):
     """the mask stream off by one chunk"""
 
     def mask_words(self, batch):
-        shifted = type(batch)(batch.tokens, batch.documents, batch.first_chunk + 1)
-        return super().mask_words(shifted)
+        return super().mask_words(replace(batch, first_chunk=batch.first_chunk + 1))
 
 
 class NextRate(Trainer):

@@ -16,6 +16,7 @@ from plm_testing import BIN, philox, random_sequences, read_fasta, run, write_fa
 SEED = 7
 LENGTH = 128
 CHUNKS = 8  # of a step
+MASK_RATE = 0.25
 TOKENS = (
     "<cls> <pad> <eos> <unk> L A G V S E R T I D P K Q N F Y M H W C X B U Z O . - <null_1> <mask>"
 ).split()
@@ -60,7 +61,8 @@ trainer:
   threads: 1
   precision: fp32
   batch_tokens: {CHUNKS * LENGTH}
-  micro_batch_tokens: {CHUNKS * LENGTH}
+  micro_batch_tokens: {2 * LENGTH}
+  masking: {{starting_mask_rate: {MASK_RATE}, mask_rate: {MASK_RATE}}}
   schedule: {{warmup_steps: 2, cooldown_steps: 0}}
   checkpoint: {{every: 10, keep_last: 20}}
 evaluator: {{device: cpu, max_tokens: 1000}}
@@ -106,10 +108,24 @@ def cursor(run_name="run"):
     ]
 
 
-def tokens_by_source(run_name):
-    """Of each step, as the trainer has reported it."""
+def reported(run_name, *fields):
+    """These fields of each step, as the trainer has reported them."""
     lines = pathlib.Path(run_name, "trainer.jsonl").read_text().splitlines()
-    return [json.loads(line)["tokens_by_source"] for line in lines]
+    return [[json.loads(line)[field] for field in fields] for line in lines]
+
+
+def chosen_by_source(s, lines, sequences):
+    """The number of tokens that step s predicts, by source, as doc/model.md says; lines: of its trace."""
+    chosen = [0] * len(sequences)
+    for i, line in enumerate(lines):
+        words = philox(SEED, np.arange(LENGTH), s * CHUNKS + i, 0)
+        low = (words[..., 0] >> 8) < np.ceil(MASK_RATE * 2**24)
+        for document in line["documents"]:
+            first = document["start"] + 1  # behind <cls>
+            residues = len(sequences[line["source"]][document["name"]])
+            last = min(first + residues, document["start"] + document["length"])
+            chosen[line["source"]] += int(low[first:last].sum())
+    return chosen
 
 
 def chain_of(lines, names):
@@ -192,9 +208,11 @@ def test_every_packer_and_every_resume_gives_the_same_bits():
     assert [source["chunks"] for source in straight["sources"]] == [
         drawn.count(k) for k in range(3)
     ]
-    for s, told in enumerate(tokens_by_source("straight")):
+    told = reported("straight", "tokens_by_source", "loss_by_source", "loss")
+    sequences = [dict(read_fasta(f"{name}.fasta")) for name in "abc"]
+    for s, (tokens, losses, loss) in enumerate(told):
         taken = lines[s * CHUNKS : (s + 1) * CHUNKS]
-        assert told == {
+        assert tokens == {
             f"{name}.corpus": sum(
                 document["length"]
                 for line in taken
@@ -203,6 +221,10 @@ def test_every_packer_and_every_resume_gives_the_same_bits():
             )
             for k, name in enumerate("abc")
         }, s
+        chosen = chosen_by_source(s, taken, sequences)
+        assert [value is None for value in losses.values()] == [n == 0 for n in chosen]
+        sums = [v * n for v, n in zip(losses.values(), chosen, strict=True) if n > 0]
+        assert abs(sum(sums) / sum(chosen) - loss) <= 1e-14 * loss, s
 
     configure(corpus, "pieces", mixture_steps=12)
     options = ("--set", "packer.instances=0")
@@ -214,7 +236,8 @@ def test_every_packer_and_every_resume_gives_the_same_bits():
         run("up", "pipeline.yaml", *options)
     pieces = cursor("pieces")
     assert pieces == straight
-    assert tokens_by_source("pieces") == tokens_by_source("straight")
+    fields = ("tokens_by_source", "loss_by_source", "loss")
+    assert reported("pieces", *fields) == reported("straight", *fields)
     for name in ("model.safetensors", "optimizer.safetensors"):
         files = [pathlib.Path(r, "checkpoints/latest", name) for r in ("straight", "pieces")]
         assert files[0].read_bytes() == files[1].read_bytes(), name
@@ -290,6 +313,8 @@ def test_a_resume_may_add_a_source_and_change_weights():
     configure("a.corpus", steps=10)
     run("up", "pipeline.yaml")
     assert "sources" not in cursor()
+    lines = pathlib.Path("run/trainer.jsonl").read_text()
+    assert "loss" in lines and "by_source" not in lines
     configure("[{path: a.corpus, weight: 1}, {path: b.corpus, weight: 1}]", steps=20)
     second = run("up", "pipeline.yaml")
     assert "corpus: source 1: added " in second.stderr

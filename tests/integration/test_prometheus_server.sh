@@ -11,6 +11,7 @@ done
 
 small_corpus corpus 2>/dev/null
 small_config pipeline.yaml transformer
+sed -i 's/^corpus: corpus$/corpus: [{path: corpus}]/' pipeline.yaml # the metrics by source need a list
 expect 0 plm-pipeline up -d --wait --set metrics.prometheus=127.0.0.1:0 --set trainer.steps=1000000 \
   --set metrics.norms=1 --set 'evaluator.mask_rates=[0.15, 0.5]' --set evaluator.max_tokens=1000
 address=$(jq -r .prometheus run/endpoints.json)

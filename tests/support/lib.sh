@@ -220,7 +220,7 @@ END
 exact_metrics() {
   jq -c '{step, loss, lr_hidden, lr_embed, lr_head, lr_scalar, grad_norm, clip_norm, mask_rate,
           window, tokens, padding_fraction, skipped_updates, accuracy, gradient_norms, weight_norms,
-          update_norms}' "$1"
+          update_norms, tokens_by_source, loss_by_source}' "$1"
 }
 
 # nobody_left DIR: no process has the folder in its command line

@@ -105,11 +105,12 @@ def make_model(settings, modeling, seed=0):
 @dataclasses.dataclass
 class Batch:
     """Chunks of a step: tokens (B, L) int64; the documents [(start, tokens)] of each chunk; the number of
-    chunk 0 in the run."""
+    chunk 0 in the run; the source of each chunk, its number in the list of corpora."""
 
     tokens: np.ndarray
     documents: list
     first_chunk: int
+    sources: list
 
     def document_ids(self):
         """(B, L): the number of each token's document, -1 for padding."""
@@ -120,20 +121,22 @@ class Batch:
         return torch.from_numpy(ids)
 
 
-def read_batches(config, settings, fasta):
-    """The batches of all steps of a run, from `plm-pipeline trace` and the training split's FASTA."""
-    sequences = read_fasta(fasta)
+def read_batches(config, settings, *fastas):
+    """The batches of all steps of a run, from `plm-pipeline trace` and the FASTA of each corpus's training
+    split."""
+    sequences = [read_fasta(fasta) for fasta in fastas]
     length = settings["data.max_length"]
     chunks = settings["trainer.batch_tokens"] // length
     batches = []
     for s in range(settings["trainer.steps"]):
         lines = run("trace", "-c", config, "--step", s + 1, "--json").stdout.splitlines()
         assert len(lines) == chunks
-        batch = Batch(np.full((chunks, length), PAD), [], s * chunks)
-        for b, line in enumerate(lines):
+        batch = Batch(np.full((chunks, length), PAD), [], s * chunks, [])
+        for b, line in enumerate(map(json.loads, lines)):
             batch.documents.append([])
-            for document in json.loads(line)["documents"]:
-                name, residues = sequences[document["index"]]
+            batch.sources.append(line.get("source", 0))
+            for document in line["documents"]:
+                name, residues = sequences[batch.sources[b]][document["index"]]
                 assert name == document["name"]
                 whole = [CLS] + [TOKENS.get(letter, UNK) for letter in residues] + [EOS]
                 start, tokens = document["start"], document["length"]
@@ -147,14 +150,18 @@ def read_batches(config, settings, fasta):
 
 @dataclasses.dataclass
 class Targets:
-    """What a step has to predict: inputs (B, L); labels (B, L), -1 if there is none; weights (B, L); the
-    divisor of loss and gradients; the mean mask rate."""
+    """What a step has to predict: inputs (B, L); labels (B, L), -1 if there is none; weights (B, L); what
+    each chunk adds to the divisor of loss and gradients (B); the mean mask rate."""
 
     inputs: np.ndarray
     labels: np.ndarray
     weights: np.ndarray
-    count: int
+    counts: np.ndarray
     mask_rate: float
+
+    @property
+    def count(self):
+        return int(self.counts.sum())
 
 
 # ---- training ---------------------------------------------------------------------------------------
@@ -240,7 +247,7 @@ class Trainer:
                 for start, length in documents:
                     labels[b, start : start + length - 1] = tokens[b, start + 1 : start + length]
             weights = (labels >= 0).astype(np.float32)
-            return Targets(tokens, labels, weights, int((labels >= 0).sum()), 0.0)
+            return Targets(tokens, labels, weights, (labels >= 0).sum(1), 0.0)
         words = self.mask_words(batch)
         random, keep = self["masking.random_fraction"], self["masking.keep_fraction"]
         maskable = ~np.isin(tokens, (CLS, PAD, EOS))
@@ -254,11 +261,11 @@ class Trainer:
         labels[chosen] = tokens[chosen]
         each = np.ones(B) if self.is_mlm(s) else 1 / rates
         weights = np.where(chosen, each[:, None], 0).astype(np.float32)
-        count = int(chosen.sum()) if self.is_mlm(s) else int(maskable.sum())
-        return Targets(inputs, labels, weights, count, float(rates.mean()))
+        counts = (chosen if self.is_mlm(s) else maskable).sum(1)
+        return Targets(inputs, labels, weights, counts, float(rates.mean()))
 
     def loss(self, s, batch, targets):
-        """Summed over the step, not yet divided by its count."""
+        """Summed over the step, not yet divided by its count. Keeps the sums of each chunk."""
         self.model.config.window = self.window(s)
         inputs = torch.from_numpy(targets.inputs)
         logits = self.model(inputs, document_ids=batch.document_ids()).logits
@@ -269,7 +276,21 @@ class Trainer:
             logits, labels, reduction="none", label_smoothing=self["loss.label_smoothing"]
         )
         losses = losses + self["loss.z_loss"] * logits.logsumexp(-1).square()
-        return (losses * torch.from_numpy(targets.weights)[rows]).double().sum()
+        losses = (losses * torch.from_numpy(targets.weights)[rows]).double()
+        chunk_of = rows.nonzero()[:, 0]
+        self.chunk_losses = [
+            losses.detach()[chunk_of == b].sum().item() for b in range(len(batch.tokens))
+        ]
+        return losses.sum()
+
+    def loss_by_source(self, batch, targets):
+        """{source: loss} of those with labels, each divided by what the source's own chunks count."""
+        sources, losses = np.array(batch.sources), np.array(self.chunk_losses)
+        labelled = (targets.labels >= 0).any(1)
+        return {
+            k: losses[sources == k].sum() / targets.counts[sources == k].sum()
+            for k in set(sources[labelled].tolist())
+        }
 
     # -- schedules
 
@@ -389,6 +410,7 @@ class Trainer:
         return {
             "loss": loss,
             "grad_norm": norm,
+            "loss_by_source": self.loss_by_source(batch, targets),
             "rows": int((targets.labels >= 0).sum()),
             "accuracy": self.hits / int((targets.labels >= 0).sum()),
             "gradient_norms": self.layer_norms(gradients),

@@ -49,11 +49,11 @@ activations                                 118.6 MB
 workspace                                    21.4 MB
 attention masks                               0.0 MB
 inputs of two steps                           0.6 MB
-inputs and masks, host                        0.6 MB
+inputs and masks, host                        0.7 MB
 transfers between ranks, host                 0.0 MB
 snapshot for checkpoints, host              105.9 MB
 chunks in flight (at most), host            100.0 MB
-total                                       634.2 MB
+total                                       634.3 MB
 free                                      FREE MB of TOTAL
 largest trainer.micro_batch_tokens that fits: 2048
 END
@@ -132,11 +132,11 @@ activations                               87596.0 MB
 workspace                                   783.8 MB
 attention masks                               0.0 MB
 inputs of two steps                           0.6 MB
-inputs and masks, host                        0.6 MB
+inputs and masks, host                        0.7 MB
 transfers between ranks, host                 0.0 MB
 snapshot for checkpoints, host          2581725.2 MB
 chunks in flight (at most), host            100.0 MB
-total                                   8699093.0 MB
+total                                   8699093.2 MB
 free                                      FREE MB of TOTAL
 this does not fit: no micro-batch fits; trainer.recompute: block takes less memory
 END
@@ -166,14 +166,14 @@ workspace 21372928
 masks 16768
 inputs 608384
 reserve 0
-inputs_host 606592
+inputs_host 739968
 transfers 0
 snapshot 105942016
 credit 100000000
 backend 0
 device_bytes 427640064
-host_bytes 206548608
-total 634188672
+host_bytes 206681984
+total 634322048
 partial false
 fits true
 largest_micro_batch_tokens 2048
@@ -209,14 +209,14 @@ workspace 21372928
 masks 16768
 inputs 608384
 reserve 1000000000
-inputs_host 606592
+inputs_host 739968
 transfers 0
 snapshot 105942016
 credit 100000000
 backend 0
 device_bytes 1420955392
-host_bytes 206548608
-total 1627504000
+host_bytes 206681984
+total 1627637376
 partial true
 unknown the CUDA backend was not found
 END
@@ -246,18 +246,35 @@ workspace 21372928
 masks 16768
 inputs 166016
 reserve 1000000000
-inputs_host 164224
+inputs_host 197568
 transfers 33554432
 snapshot 105942016
 credit 100000000
 backend 0
 device_bytes 1315890688
-host_bytes 239660672
-total 1555551360
+host_bytes 239694016
+total 1555584704
 partial true
 unknown the CUDA backend was not found
 END
 same "the numbers of ranks on devices"
+
+# a mixture keeps the losses of a step's chunks, and of a micro-batch's; each rank, also those of all ranks
+sed 's/^corpus: .*/corpus: [{path: a}, {path: b}]/' pipeline.yaml >mixture.yaml
+inputs() { # inputs FILE [ARG...]: bytes on the device and on the host
+  expect 0 plm-trainer -c "$1" --dry-run --json "${cpu[@]}" "${@:2}"
+  jq -r '"\(.inputs) \(.inputs_host)"' out
+}
+more() { # more [ARG...]: the bytes that a mixture takes beyond those of one corpus
+  local one mixed
+  read -ra one <<<"$(inputs pipeline.yaml "$@")"
+  read -ra mixed <<<"$(inputs mixture.yaml "$@")"
+  echo $((mixed[0] - one[0])) $((mixed[1] - one[1]))
+}
+chunks=32 micro=2 ranks_chunks=8 chunk=24 # chunks of a step, of a micro-batch, of a rank; bytes of a chunk on the host
+[ "$(more)" = "$((8 * (chunks + micro))) $(((8 + chunk) * chunks))" ] || fail "a mixture takes $(more) bytes more"
+[ "$(more "${ranks[@]}")" = "$((8 * (ranks_chunks + micro))) $(((8 + chunk) * ranks_chunks + chunk * chunks))" ] ||
+  fail "a mixture of ranks takes $(more "${ranks[@]}") bytes more"
 
 numbers "${cpu[@]}" "${large[@]}" | grep -E '^(fits|largest)' >got
 printf 'fits false\nlargest_micro_batch_tokens 0\n' >wanted

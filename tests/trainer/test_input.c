@@ -116,15 +116,32 @@ static void check_epochs(struct opened *o, struct plm_input_slot *slot, uint64_t
     assert_int_equal(plm_input_epoch_chunks(slot, 0, first - 1, &chunks, &error), PLM_PROTOCOL);
 }
 
+/* The totals of a micro-batch are those of its chunks. */
+static void check_chunks(const struct plm_step_input *input, const struct plm_micro_input *micro)
+{
+  struct plm_objective_totals sum = {0};
+  for (uint32_t c = micro->first; c < micro->first + micro->chunks; c++) {
+    assert_true(input->chunks[c].rows > 0);
+    sum.rows += input->chunks[c].rows;
+    sum.count += input->chunks[c].count;
+  }
+  assert_int_equal(sum.rows, micro->totals.rows);
+  assert_int_equal(sum.count, micro->totals.count);
+}
+
 /* Each of the two shares of 20 chunks has micro-batches of 8, 8 and 4. */
 static void check_micros(const struct plm_step_input *input)
 {
   struct plm_step_totals sums = {0};
+  uint32_t first = 0;
   assert_int_equal(input->micro_count, 6);
   for (uint32_t i = 0; i < 6; i++) {
     const struct plm_micro_input *micro = &input->micro[i];
     assert_int_equal(micro->chunks, i % 3 == 2 ? 4 : 8);
     assert_int_equal(micro->share, i / 3);
+    assert_int_equal(micro->first, first);
+    first += micro->chunks;
+    check_chunks(input, micro);
     assert_true(micro->totals.rows > 0 && micro->totals.count == micro->totals.rows);
     sums.count += micro->totals.count;
     sums.rows += micro->totals.rows;

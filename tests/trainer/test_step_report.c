@@ -105,21 +105,25 @@ static void each_metric_has_its_own_value(void **state)
   free(text);
 }
 
-/* In a run on several corpora, their tokens follow those of the run. */
-static void tokens_are_told_by_source(void **state)
+/* In a run on several corpora, their tokens and losses follow the tokens of the run. */
+static void sources_are_told(void **state)
 {
   (void)state;
   const struct plm_step_result result = result_of();
   struct plm_step_line line = line_of(&result);
-  struct plm_source_tokens sources = {.count = 2, .names = {"uniref", "bfd"}, .tokens = {70, 30}};
+  struct plm_source_totals sources = {.count = 3,
+                                      .names = {"uniref", "bfd", "none"},
+                                      .tokens = {70, 30, 0},
+                                      .losses = {2.75, 0.1, NAN}};
   line.by_source = &sources;
   char *text = text_of(&line, "sources");
-  assert_non_null(strstr(
-      text, "\"tokens\":4242,\"tokens_by_source\":{\"uniref\":70,\"bfd\":30},\"epoch\":1.5"));
+  assert_non_null(
+      strstr(text, "\"tokens\":4242,\"tokens_by_source\":{\"uniref\":70,\"bfd\":30,\"none\":0},"
+                   "\"loss_by_source\":{\"uniref\":2.75,\"bfd\":0.1,\"none\":null},\"epoch\":1.5"));
   free(text);
   sources.count = 0; /* of one corpus */
   text = text_of(&line, "one");
-  assert_null(strstr(text, "tokens_by_source"));
+  assert_null(strstr(text, "by_source"));
   free(text);
 }
 
@@ -221,7 +225,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(each_metric_has_its_own_value),
-      cmocka_unit_test(tokens_are_told_by_source),
+      cmocka_unit_test(sources_are_told),
       cmocka_unit_test(what_is_not_known_is_null_or_missing),
       cmocka_unit_test(lines_behind_the_checkpoint_are_cut),
       cmocka_unit_test(lines_wait_for_a_full_disk),

@@ -39,7 +39,8 @@ static void each_name_has_its_head_once(void **state)
   plm_prometheus_set(metrics, PLM_STAGE_TRAINER, "0", "standby", 3); /* only a packer's */
   take(metrics, PLM_STAGE_TRAINER, "0", "{\"step\":9,\"step_ms\":5000}", false);
   take(metrics, PLM_STAGE_TRAINER, "0", step_one, true);
-  take(metrics, PLM_STAGE_TRAINER, "0", "{\"step\":2,\"loss\":3,\"step_ms\":500}", true);
+  take(metrics, PLM_STAGE_TRAINER, "0",
+       "{\"step\":2,\"loss\":3,\"loss_by_source\":{\"a\":2.5,\"b\":null},\"step_ms\":500}", true);
   plm_prometheus_started(metrics, PLM_STAGE_EVALUATOR, "0");
   take(metrics, PLM_STAGE_EVALUATOR, "0",
        "{\"step\":2,\"split\":\"valid\",\"loss\":2.5,\"seconds\":4,\"loss_by_mask_rate\":{\"0.15\":"

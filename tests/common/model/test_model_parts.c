@@ -1,5 +1,6 @@
 /* A training pass that runs in parts has the bits of the whole one, and after each part the
- * gradients that are said to be final are. */
+ * gradients that are said to be final are. The losses of the chunks are the sums of their rows'. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +14,10 @@ static const uint32_t lengths[] = {13, 7, 20, 5, 3, 31, 9, 2, 30, 0};
 struct scene {
   struct model_case model;
   struct case_batch placed;
-  double *loss_sum; /* device */
+  double *loss_sum, *chunk_losses; /* device */
 };
+
+enum { MOST_CHUNKS = 16 };
 
 static void open_scene(struct scene *s, const struct plm_model_config *config)
 {
@@ -25,11 +28,15 @@ static void open_scene(struct scene *s, const struct plm_model_config *config)
   model_case_open(&s->model, config, &options, PLM_PRECISION_FP32, 37);
   struct plm_ops *ops = s->model.ops;
   assert_int_equal(ops->allocate(ops, sizeof *s->loss_sum, (void **)&s->loss_sum, NULL), PLM_OK);
+  assert_int_equal(
+      ops->allocate(ops, MOST_CHUNKS * sizeof *s->chunk_losses, (void **)&s->chunk_losses, NULL),
+      PLM_OK);
 }
 
 static void close_scene(struct scene *s)
 {
   s->model.ops->release(s->model.ops, s->loss_sum);
+  s->model.ops->release(s->model.ops, s->chunk_losses);
   model_case_close(&s->model);
   case_batch_free(&s->placed);
 }
@@ -54,7 +61,8 @@ static struct plm_train_pass prepare(struct scene *s)
                                  .rows = targets->rows,
                                  .masks = s->model.masks,
                                  .loss = &s->model.loss,
-                                 .loss_sum = s->loss_sum};
+                                 .loss_sum = s->loss_sum,
+                                 .chunk_losses = s->chunk_losses};
 }
 
 static double loss_of(const struct scene *s)
@@ -63,6 +71,30 @@ static double loss_of(const struct scene *s)
   s->model.ops->download(s->model.ops, &loss, s->loss_sum, sizeof loss);
   assert_int_equal(s->model.ops->synchronize(s->model.ops, NULL), PLM_OK);
   return loss;
+}
+
+/* The rows' losses of a pass without gradients, added up by chunk. */
+static void check_chunks(struct scene *s, double whole_loss)
+{
+  const struct plm_batch *batch = &s->placed.batch;
+  const struct plm_targets *targets = &s->placed.targets;
+  const struct plm_masked_batch input = {batch, s->model.masks};
+  struct plm_loss_result result;
+  double got[MOST_CHUNKS], wanted[MOST_CHUNKS] = {0}, sum = 0;
+  float *rows = test_malloc(targets->rows * sizeof *rows);
+  assert_true(batch->chunks > 1 && batch->chunks <= MOST_CHUNKS);
+  s->model.ops->download(s->model.ops, got, s->chunk_losses, batch->chunks * sizeof *got);
+  assert_int_equal(
+      plm_model_forward(s->model.model, &input, targets, &s->model.loss, &result, rows, NULL),
+      PLM_OK);
+  for (uint32_t i = 0; i < targets->rows; i++)
+    wanted[(uint32_t)targets->positions[i] / batch->max_length] += (double)rows[i];
+  for (uint32_t c = 0; c < batch->chunks; c++) {
+    assert_true(fabs(got[c] - wanted[c]) <= 1e-12 * wanted[c]);
+    sum += got[c];
+  }
+  assert_true(fabs(sum - whole_loss) <= 1e-12 * whole_loss);
+  test_free(rows);
 }
 
 /* Returns how many parameters are final. */
@@ -81,6 +113,19 @@ static size_t check_final(struct scene *s, const float *whole, uint32_t first)
   return final;
 }
 
+/* Without chunk_losses, nothing is computed for them. */
+static void check_without_chunks(struct scene *s, double whole_loss)
+{
+  struct plm_train_pass pass = prepare(s);
+  void (*const sum_chunks)(struct plm_ops *, double *, const float *, const int32_t *, int64_t,
+                           int64_t, int64_t) = s->model.ops->sum_chunks;
+  pass.chunk_losses = NULL;
+  s->model.ops->sum_chunks = NULL;
+  plm_model_train(s->model.model, &pass, plm_model_whole_pass(s->model.model));
+  s->model.ops->sum_chunks = sum_chunks;
+  assert_true(loss_of(s) == whole_loss);
+}
+
 static void check(struct plm_model_config config)
 {
   struct scene s;
@@ -91,6 +136,7 @@ static void check(struct plm_model_config config)
   plm_model_train(s.model.model, &pass, all);
   const double whole_loss = loss_of(&s);
   float *whole = model_case_gradients(&s.model);
+  check_chunks(&s, whole_loss);
   (void)plm_model_table(s.model.model, &count);
   for (uint32_t step = 1; step <= 3; step++) { /* blocks of a part */
     size_t before = 0;
@@ -105,7 +151,9 @@ static void check(struct plm_model_config config)
     }
     assert_int_equal(before, count);
     assert_true(loss_of(&s) == whole_loss);
+    check_chunks(&s, whole_loss);
   }
+  check_without_chunks(&s, whole_loss);
   free(whole);
   close_scene(&s);
 }
