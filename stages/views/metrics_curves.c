@@ -62,16 +62,53 @@ static bool add_point(struct plm_curve *curve, double x, double y)
   return true;
 }
 
-/* A number; of an object, such as the norms of all layers, the root of the sum of their squares,
- * and of tokens by source their sum. */
-static double value_of(const cJSON *line, const char *key)
+/* What the parts of an object become. */
+enum parts { PARTS_ADDED, PARTS_AS_NORM, PARTS_APART };
+
+/* The value of a key in a line, NULL without one. */
+static const cJSON *find_value(const cJSON *line, const char *key, enum parts *parts)
 {
-  const cJSON *object = plm_metrics_value(line, key), *part;
+  const size_t length = strlen(key);
+  char name[64];
+  *parts = strncmp(key, "tokens", 6) == 0  ? PARTS_ADDED
+           : strstr(key, "_norms") != NULL ? PARTS_AS_NORM
+                                           : PARTS_APART;
+  if (length < 2 || strcmp(key + length - 2, "/*") != 0) return plm_metrics_value(line, key);
+  *parts = PARTS_APART;
+  snprintf(name, sizeof name, "%.*s", (int)length - 2, key);
+  return plm_metrics_value(line, name);
+}
+
+/* The one number of a value; NAN if it has none. */
+static double number_of(const cJSON *value, enum parts parts)
+{
+  const cJSON *part;
   double sum = 0;
-  if (!cJSON_IsObject(object)) return cJSON_IsNumber(object) ? object->valuedouble : NAN;
-  const bool adds_up = strncmp(key, "tokens", 6) == 0;
-  cJSON_ArrayForEach(part, object) sum += part->valuedouble * (adds_up ? 1.0 : part->valuedouble);
-  return adds_up ? sum : sqrt(sum);
+  if (!cJSON_IsObject(value)) return cJSON_IsNumber(value) ? value->valuedouble : NAN;
+  const bool squares = parts == PARTS_AS_NORM;
+  cJSON_ArrayForEach(part, value) sum += part->valuedouble * (squares ? part->valuedouble : 1.0);
+  return squares ? sqrt(sum) : sum;
+}
+
+static void add_value(struct reading *reading, struct plm_curves *curves, const char *name,
+                      double step, double value)
+{
+  if (!isfinite(step) || !isfinite(value) || reading->failed) return;
+  struct plm_curve *curve = curve_of(curves, name);
+  reading->failed = curve != NULL && !add_point(curve, step, value);
+}
+
+static void add_parts(struct reading *reading, struct plm_curves *curves, const char *subject,
+                      double step, const cJSON *object)
+{
+  const cJSON *part;
+  cJSON_ArrayForEach(part, object)
+  {
+    char name[sizeof curves->list[0].split];
+    snprintf(name, sizeof name, "%.60s%s%.64s", subject, subject[0] != '\0' ? " " : "",
+             part->string);
+    add_value(reading, curves, name, step, number_of(part, PARTS_APART));
+  }
 }
 
 static bool take_line(void *context, const cJSON *line)
@@ -79,15 +116,17 @@ static bool take_line(void *context, const cJSON *line)
   struct reading *reading = context;
   const double step = plm_json_number(line, "step", NAN),
                baseline = plm_json_number(line, "baseline_entropy", NAN);
-  char subject[sizeof reading->curves->list[0].split];
+  char subject[56];
   plm_metrics_subject(line, subject, sizeof subject);
   for (size_t i = 0; i < reading->count && !reading->failed; i++) {
     struct plm_curves *curves = &reading->curves[i];
-    const double value = value_of(line, reading->keys[i]);
+    enum parts parts;
+    const cJSON *value = find_value(line, reading->keys[i], &parts);
     if (isfinite(baseline) && !plm_metrics_is_extra(line)) curves->baseline = baseline;
-    if (!isfinite(step) || !isfinite(value)) continue;
-    struct plm_curve *curve = curve_of(curves, subject);
-    reading->failed = curve != NULL && !add_point(curve, step, value);
+    if (cJSON_IsObject(value) && parts == PARTS_APART)
+      add_parts(reading, curves, subject, step, value);
+    else
+      add_value(reading, curves, subject, step, number_of(value, parts));
   }
   return !reading->failed;
 }

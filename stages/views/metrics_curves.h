@@ -6,12 +6,13 @@
 
 #include "common/base/status.h"
 
-enum { PLM_CURVE_SPLITS = 24 }; /* more splits and sets than a run has */
+enum { PLM_CURVE_SPLITS = 48 }; /* more splits and sets than a run has */
 
 /* One point for each step, in ascending order. */
 struct plm_curve {
-  char split[56]; /* with the set's name, unless it is the run's corpus: "refseq valid"; "" if the
-                     lines have none, as the trainer's */
+  /* The split, with the set's name unless it is the run's corpus, and then the part of an object:
+   * "refseq valid", "valid <64". "" if there is none of them, as in most of the trainer's. */
+  char split[128];
   double *x, *y;
   size_t count, capacity;
 };
@@ -23,9 +24,11 @@ struct plm_curves {
   double baseline; /* baseline_entropy of the last line that has it, else NAN */
 };
 
-/* Reads one curve for each split and set, of a metric by layer the root of the sum of squares. If a
- * step has several lines, because its checkpoint was published again, the last one counts. A
- * missing file gives no curves. The caller deinits *curves, also after an error. PLM_NO_MEMORY. */
+/* Reads one curve for each split and set. Of an object, norms by layer become the root of the sum
+ * of their squares, and tokens by source their sum; any other has a curve for each of its parts,
+ * and so has every object with the key "NAME/" followed by an asterisk. If a step has several
+ * lines, because its checkpoint was published again, the last one counts. A missing file gives no
+ * curves. The caller deinits *curves, also after an error. PLM_NO_MEMORY. */
 plm_status plm_curves_read(const char *path, const char *key, struct plm_curves *curves,
                            struct plm_error *error);
 /* The same for several keys in one pass over the file: curves (count) receives those of keys

@@ -17,12 +17,14 @@ struct marks {
 };
 
 /* The lines of one chart while they are collected. Those of one run have its color; what they show
- * (a split, a group of parameters) is told by the dash. */
+ * (a split, a group of parameters) is told by the dash. In a chart of the sources of one run, color
+ * and dash tell the sources apart. */
 struct collection {
   struct plm_chart_line lines[MAX_LINES];
   char labels[MAX_LINES][LABEL_SIZE];
   size_t count;
   char dashes[PLM_CHART_DASHES][32]; /* what each dash means; "" if it is not used */
+  bool apart;                        /* each line has a color and dash of its own */
   double range[2];
   const char *axis; /* NULL: steps */
   struct marks marks;
@@ -93,23 +95,31 @@ static void add_line(struct collection *to, const char *run, size_t color,
   };
 }
 
+/* A stroke of a class, and what it means. */
+static void put_key(struct plm_text *text, const char *class, const char *meaning)
+{
+  plm_text_printf(text,
+                  "<span><svg class=\"key\" viewBox=\"0 0 34 8\"><path class=\"%s\" "
+                  "d=\"M0 4H34\"/></svg>",
+                  class);
+  plm_text_put_html(text, meaning);
+  plm_text_puts(text, "</span> ");
+}
+
 static void put_legend(struct plm_text *text, const struct collection *lines, const char *level)
 {
-  if (lines->dashes[1][0] == '\0' && level == NULL) return;
+  char class[32];
+  if (lines->dashes[1][0] == '\0' && level == NULL && !lines->apart) return;
   plm_text_puts(text, "<p class=\"legend\">");
   for (unsigned dash = 0; dash < PLM_CHART_DASHES && lines->dashes[dash][0] != '\0'; dash++) {
-    plm_text_printf(text,
-                    "<span><svg class=\"key\" viewBox=\"0 0 34 8\"><path class=\"line d%u\" "
-                    "d=\"M0 4H34\"/></svg>",
-                    dash);
-    plm_text_put_html(text, lines->dashes[dash]);
-    plm_text_puts(text, "</span> ");
+    snprintf(class, sizeof class, "line d%u", dash);
+    put_key(text, class, lines->dashes[dash]);
   }
-  if (level != NULL)
-    plm_text_printf(text,
-                    "<span><svg class=\"key\" viewBox=\"0 0 34 8\"><path class=\"level\" "
-                    "d=\"M0 4H34\"/></svg>%s</span>",
-                    level);
+  for (size_t i = 0; lines->apart && i < lines->count; i++) {
+    snprintf(class, sizeof class, "line c%u d%u", lines->lines[i].color, lines->lines[i].dash);
+    put_key(text, class, lines->labels[i]);
+  }
+  if (level != NULL) put_key(text, "level", level);
   plm_text_puts(text, "</p>\n");
 }
 
@@ -137,8 +147,9 @@ static void put_chart(struct plm_text *text, const struct look *look,
       .from_zero = look->from_zero,
       .value_max = look->value_max != 0 ? look->value_max : INFINITY,
   };
-  plm_text_printf(text, "<figure>\n<figcaption><b>%s</b> <span>%s</span></figcaption>\n",
-                  look->title, look->note);
+  plm_text_puts(text, "<figure>\n<figcaption><b>");
+  plm_text_put_html(text, look->title);
+  plm_text_printf(text, "</b> <span>%s</span></figcaption>\n", look->note);
   put_legend(text, lines, level ? look->level_label : NULL);
   plm_chart_draw(text, &chart);
   plm_text_puts(text, "</figure>\n");
@@ -258,6 +269,30 @@ static void norm_chart(struct plm_text *text, const struct plm_report_run *runs,
   bool any = false;
   for (size_t i = 0; i < count; i++) any |= plm_report_curve(&runs[i], metric) != NULL;
   if (any) trainer_chart(text, runs, count, metric, look, lines);
+}
+
+/* A chart for each run on several corpora, with one line for each of them. */
+static void source_charts(struct plm_text *text, const struct plm_report_run *runs, size_t count,
+                          enum plm_report_trainer_metric metric, struct look look,
+                          struct collection *lines)
+{
+  const char *what = look.title;
+  char title[LABEL_SIZE];
+  memset(lines->dashes, 0, sizeof lines->dashes);
+  lines->apart = true;
+  for (size_t i = 0; i < count; i++) {
+    const struct plm_curves *curves = &runs[i].trainer[metric];
+    lines->count = 0;
+    for (size_t c = 0; c < curves->count && c < MAX_LINES; c++) {
+      add_line(lines, curves->list[c].split, c % PLM_CHART_COLORS, &curves->list[c], "");
+      lines->lines[c].dash = (unsigned)(c / PLM_CHART_COLORS);
+    }
+    if (lines->count == 0) continue;
+    snprintf(title, sizeof title, "%s, %.100s", what, runs[i].name);
+    look.title = count > 1 ? title : what;
+    put_chart(text, &look, lines);
+  }
+  lines->apart = false;
 }
 
 /* ---- the losses over tokens and time ----------------------------------------------------------
@@ -390,6 +425,7 @@ void plm_report_charts(struct plm_text *text, const struct plm_report_run *runs,
                   .scale = 100,
                   .from_zero = true,
                   .value_max = 100},
+      by_source = {.title = "Loss by source", .note = "nats, training", .scale = 1},
       rate = {.title = "Learning rate", .note = "", .scale = 1, .from_zero = true},
       speed = {.title = "Throughput",
                .note = "tokens/s, without padding",
@@ -400,6 +436,10 @@ void plm_report_charts(struct plm_text *text, const struct plm_report_run *runs,
                  .scale = 100,
                  .from_zero = true,
                  .value_max = 100},
+      sources = {.title = "Tokens by source",
+                 .note = "tokens of a step, without padding",
+                 .scale = 1,
+                 .from_zero = true},
       stalls = {.title = "Stalls",
                 .note = "% of the time of a step",
                 .scale = 100,
@@ -423,9 +463,11 @@ void plm_report_charts(struct plm_text *text, const struct plm_report_run *runs,
   evaluator_chart(text, runs, count, PLM_REPORT_EVALUATOR_loss, held_out, lines);
   evaluator_chart(text, runs, count, PLM_REPORT_EVALUATOR_accuracy, accuracy, lines);
   trainer_chart(text, runs, count, PLM_REPORT_TRAINER_accuracy, &training, lines);
+  source_charts(text, runs, count, PLM_REPORT_TRAINER_loss_by_source, by_source, lines);
   rate_chart(text, runs, count, &rate, lines);
   trainer_chart(text, runs, count, PLM_REPORT_TRAINER_tokens_per_second, &speed, lines);
   trainer_chart(text, runs, count, PLM_REPORT_TRAINER_padding_fraction, &padding, lines);
+  source_charts(text, runs, count, PLM_REPORT_TRAINER_tokens_by_source, sources, lines);
   stall_chart(text, runs, count, &stalls, lines);
   trainer_chart(text, runs, count, PLM_REPORT_TRAINER_grad_norm, &gradient, lines);
   norm_chart(text, runs, count, PLM_REPORT_TRAINER_weight_norms, &weights, lines);

@@ -131,8 +131,10 @@ static plm_status read_checkpoint(struct plm_report_run *run, struct plm_error *
 static plm_status read_metrics(struct plm_report_run *run, struct plm_error *error)
 {
 #define NAME(name) #name,
-  static const char *const trainer[] = {PLM_REPORT_TRAINER(NAME)};
+#define KEY(name, key) key,
+  static const char *const trainer[] = {PLM_REPORT_TRAINER(NAME) PLM_REPORT_PARTS(KEY)};
   static const char *const evaluator[] = {PLM_REPORT_EVALUATOR(NAME)};
+#undef KEY
 #undef NAME
   char path[PLM_PATH_SIZE];
   PLM_TRY(plm_path_join(path, run->folder, PLM_RUN_TRAINER_METRICS, error));

@@ -31,6 +31,11 @@
   X(mfu)                      \
   X(resumed)
 
+/* Those of the trainer whose parts have a curve each (plm_curves_read). */
+#define PLM_REPORT_PARTS(X)             \
+  X(loss_by_source, "loss_by_source/*") \
+  X(tokens_by_source, "tokens_by_source/*")
+
 /* The evaluator's. */
 #define PLM_REPORT_EVALUATOR(X) \
   X(loss)                       \
@@ -39,7 +44,9 @@
 
 enum plm_report_trainer_metric {
 #define PLM_REPORT_ENTER(name) PLM_REPORT_TRAINER_##name,
-  PLM_REPORT_TRAINER(PLM_REPORT_ENTER)
+#define PLM_REPORT_ENTER_PARTS(name, key) PLM_REPORT_TRAINER_##name,
+  PLM_REPORT_TRAINER(PLM_REPORT_ENTER) PLM_REPORT_PARTS(PLM_REPORT_ENTER_PARTS)
+#undef PLM_REPORT_ENTER_PARTS
 #undef PLM_REPORT_ENTER
       PLM_REPORT_TRAINER_COUNT
 };

@@ -123,6 +123,19 @@ END
 [ "$(LC_ALL=C.UTF-8 wc -L <out)" -eq 100 ] || fail "a plot is $(LC_ALL=C.UTF-8 wc -L <out) columns wide"
 expect 0 plm-pipeline metrics --run ./first --plot
 says out '^ {10}loss  - first valid  - first test  \(\.\. composition only 2\.5\)$'
+cat >second/trainer.jsonl <<'END'
+{"v":1,"step":1,"tokens_by_source":{"a":70,"b":30},"loss_by_source":{"a":3,"b":null}}
+{"v":1,"step":2,"tokens_by_source":{"a":60,"b":40},"loss_by_source":{"a":2.5,"b":2}}
+END
+expect 0 plm-pipeline metrics trainer --run second --plot \
+  --keys 'loss_by_source/b,loss_by_source,tokens_by_source,tokens_by_source/*'
+grep ' - ' out >headings
+diff - headings <<'END' || fail "the headings of curves by source"
+          loss_by_source/b  - second
+          loss_by_source  - second a  - second b
+          tokens_by_source  - second
+          tokens_by_source/*  - second a  - second b
+END
 expect 0 plm-pipeline metrics trainer --run run --plot --keys grad_norm
 says out '^ {10}no values yet$'
 

@@ -115,6 +115,42 @@ static void parts_of_a_field_have_curves(void **state)
   }
 }
 
+static void assert_curve(const struct plm_curve *curve, const char *name, size_t count, double last)
+{
+  assert_string_equal(curve->split, name);
+  assert_int_equal(curve->count, count);
+  assert_true(curve->y[count - 1] == last);
+}
+
+/* Losses do not add up, so each part is a curve, for each split if there are any. */
+static void parts_that_do_not_add_up_stay_apart(void **state)
+{
+  (void)state;
+  static const char text[] = "{\"step\":1,\"tokens_by_source\":{\"a\":70,\"b\":30},\"loss_by_"
+                             "source\":{\"a\":3,\"b\":null}}\n"
+                             "{\"step\":2,\"loss_by_source\":{\"a\":2.5,\"b\":2}}\n"
+                             "{\"step\":2,\"split\":\"valid\",\"loss_by_length\":{\"<64\":4}}\n"
+                             "{\"step\":2,\"split\":\"test\",\"loss_by_length\":{\"<64\":5}}\n";
+  static const char *const keys[] = {"loss_by_source", "loss_by_source/b", "tokens_by_source/*",
+                                     "loss_by_length", "none/*"};
+  struct plm_curves curves[5];
+  scratch_write(scratch_path("apart"), text, sizeof text - 1);
+  assert_int_equal(plm_curves_read_keys(scratch_path("apart"), keys, 5, curves, NULL), PLM_OK);
+  assert_int_equal(curves[0].count, 2);
+  assert_curve(&curves[0].list[0], "a", 2, 2.5);
+  assert_curve(&curves[0].list[1], "b", 1, 2);
+  assert_int_equal(curves[1].count, 1);
+  assert_curve(&curves[1].list[0], "", 1, 2);
+  assert_int_equal(curves[2].count, 2);
+  assert_curve(&curves[2].list[0], "a", 1, 70);
+  assert_curve(&curves[2].list[1], "b", 1, 30);
+  assert_int_equal(curves[3].count, 2);
+  assert_curve(&curves[3].list[0], "valid <64", 1, 4);
+  assert_curve(&curves[3].list[1], "test <64", 1, 5);
+  assert_int_equal(curves[4].count, 0);
+  for (size_t i = 0; i < 5; i++) plm_curves_deinit(&curves[i]);
+}
+
 /* The norms of the layers become one: the root of the sum of their squares. */
 static void norms_by_layer_are_added(void **state)
 {
@@ -138,6 +174,7 @@ int main(void)
       cmocka_unit_test(keys_and_sets_have_curves_of_their_own),
       cmocka_unit_test(norms_by_layer_are_added),
       cmocka_unit_test(parts_of_a_field_have_curves),
+      cmocka_unit_test(parts_that_do_not_add_up_stay_apart),
       cmocka_unit_test(many_points_and_many_splits),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

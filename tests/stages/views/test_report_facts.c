@@ -144,8 +144,10 @@ static void metrics_of_both_stages_are_read(void **state)
   assert_int_equal(plm_report_run_read(folder, &run, &error), PLM_OK);
   assert_null(plm_report_curve(&run, PLM_REPORT_TRAINER_loss));
   plm_report_run_deinit(&run);
-  write_file(folder, "trainer.jsonl",
-             "{\"step\":1,\"loss\":3,\"accuracy\":0.5}\n{\"step\":2,\"loss\":2}\n");
+  write_file(
+      folder, "trainer.jsonl",
+      "{\"step\":1,\"loss\":3,\"accuracy\":0.5}\n{\"step\":2,\"loss\":2}\n"
+      "{\"step\":3,\"loss_by_source\":{\"a\":6,\"b\":7},\"tokens_by_source\":{\"a\":8,\"b\":9}}\n");
   write_file(folder, "evaluator.jsonl",
              "{\"step\":2,\"split\":\"valid\",\"loss\":4,\"mcc\":0.25}\n");
   assert_int_equal(plm_report_run_read(folder, &run, &error), PLM_OK);
@@ -153,6 +155,12 @@ static void metrics_of_both_stages_are_read(void **state)
   assert_true(plm_report_curve(&run, PLM_REPORT_TRAINER_loss)->y[1] == 2);
   assert_true(plm_report_curve(&run, PLM_REPORT_TRAINER_accuracy)->y[0] == 0.5);
   assert_null(plm_report_curve(&run, PLM_REPORT_TRAINER_mfu));
+  for (size_t k = 0; k < 2; k++) {
+    const struct plm_curve *loss = &run.trainer[PLM_REPORT_TRAINER_loss_by_source].list[k],
+                           *tokens = &run.trainer[PLM_REPORT_TRAINER_tokens_by_source].list[k];
+    assert_string_equal(loss->split, k == 0 ? "a" : "b");
+    assert_true(loss->y[0] == 6 + (double)k && tokens->y[0] == 8 + (double)k);
+  }
   assert_true(run.evaluator[PLM_REPORT_EVALUATOR_loss].list[0].y[0] == 4);
   assert_true(run.evaluator[PLM_REPORT_EVALUATOR_mcc].list[0].y[0] == 0.25);
   assert_int_equal(run.evaluator[PLM_REPORT_EVALUATOR_accuracy].count, 0);

@@ -42,6 +42,15 @@ static void evaluate(struct plm_report_run *run, enum plm_report_evaluator_metri
   set_points(&curves->list[curves->count++], split, steps, y, count);
 }
 
+/* One source of a metric by source. */
+static void train_source(struct plm_report_run *run, enum plm_report_trainer_metric metric,
+                         const char *source, size_t count, const double *y)
+{
+  static const double steps[MOST] = {1, 2, 3, 5};
+  struct plm_curves *curves = &run->trainer[metric];
+  set_points(&curves->list[curves->count++], source, steps, y, count);
+}
+
 static void begin_run(struct plm_report_run *run, const char *name, const char *state,
                       const char *yaml)
 {
@@ -78,6 +87,12 @@ static void first_run(struct plm_report_run *run)
   train(run, PLM_REPORT_TRAINER_checkpoint_ms, 4, (double[]){0, 0, 1500, 1500});
   train(run, PLM_REPORT_TRAINER_memory_bytes, 4, (double[]){1, 2, 3, 9.999e9});
   train(run, PLM_REPORT_TRAINER_mfu, 4, (double[]){0.1, 0.9, 0.4, 0.5});
+  train_source(run, PLM_REPORT_TRAINER_loss_by_source, "uni<ref>", 4,
+               (double[]){3.75, 3.25, 3, 2.75});
+  train_source(run, PLM_REPORT_TRAINER_loss_by_source, "bfd", 3, (double[]){3, 2.5, 2.25});
+  train_source(run, PLM_REPORT_TRAINER_tokens_by_source, "uni<ref>", 4,
+               (double[]){1000, 900, 800, 600});
+  train_source(run, PLM_REPORT_TRAINER_tokens_by_source, "bfd", 4, (double[]){0, 100, 200, 400});
   evaluate(run, PLM_REPORT_EVALUATOR_loss, "valid", 4, (double[]){3, 2.5, 2.25, 2.25});
   evaluate(run, PLM_REPORT_EVALUATOR_loss, "test", 3, (double[]){3.1, 2.6, 2.4});
   run->evaluator[PLM_REPORT_EVALUATOR_loss].baseline = 2.875;
@@ -220,6 +235,53 @@ static void corpora_have_a_table(void **state)
   close_runs(runs, 2);
 }
 
+/* How often a text occurs. */
+static size_t times(const char *text, const char *what)
+{
+  size_t count = 0;
+  for (const char *at = text; (at = strstr(at, what)) != NULL; at++) count++;
+  return count;
+}
+
+/* As many sources as a run can have, and more than there are colors, can be told apart. Charts of
+ * several runs name the run; a run on one corpus has none. */
+static void sources_have_lines_of_their_own(void **state)
+{
+  (void)state;
+  static struct plm_report_run runs[3];
+  struct plm_text text = {0};
+  begin_run(&runs[0], "many", "stopped", "version: 1\n");
+  begin_run(&runs[1], "<two>", "stopped", "version: 1\n");
+  begin_run(&runs[2], "one", "stopped", "version: 1\n");
+  for (int k = 0; k < PLM_MAX_SOURCES; k++) {
+    char name[16];
+    snprintf(name, sizeof name, "source-%d", k);
+    train_source(&runs[0], PLM_REPORT_TRAINER_loss_by_source, name, 2, (double[]){k + 1, k + 2});
+  }
+  train_source(&runs[1], PLM_REPORT_TRAINER_loss_by_source, "a", 2, (double[]){1, 2});
+  plm_report_charts(&text, runs, 1);
+  assert_int_equal(times(text.data, "aria-label=\"Loss by source\""), 1);
+  assert_null(strstr(text.data, "Tokens by source"));
+  for (unsigned k = 0; k < PLM_MAX_SOURCES; k++) {
+    char key[128];
+    snprintf(key, sizeof key, "<path class=\"line c%u d%u\" d=\"M0 4H34\"/></svg>source-%u</span>",
+             k % 8, k / 8, k);
+    assert_int_equal(times(text.data, key), 1);
+    snprintf(key, sizeof key, "<path class=\"line c%u d%u\"", k % 8, k / 8);
+    assert_int_equal(times(text.data, key), 2); /* in the legend and in the chart */
+  }
+  plm_text_clear(&text);
+  plm_report_charts(&text, runs, 3);
+  assert_int_equal(times(text.data, "<figcaption><b>Loss by source"), 2);
+  assert_non_null(strstr(text.data, "<figcaption><b>Loss by source, many</b>"));
+  assert_non_null(strstr(text.data, "<figcaption><b>Loss by source, &lt;two&gt;</b>"));
+  plm_text_clear(&text);
+  plm_report_charts(&text, &runs[2], 1);
+  assert_null(strstr(text.data, "by source"));
+  plm_text_deinit(&text);
+  close_runs(runs, 3);
+}
+
 /* A row of the summary for a run of which one metric is known. */
 static void assert_cell(enum plm_report_trainer_metric metric, size_t count, const double *y,
                         const char *row)
@@ -299,8 +361,11 @@ static void settings_that_differ_are_marked(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(the_charts_of_several_runs),      cmocka_unit_test(the_page_of_several_runs),
-      cmocka_unit_test(figures_at_their_limits),         cmocka_unit_test(corpora_have_a_table),
+      cmocka_unit_test(the_charts_of_several_runs),
+      cmocka_unit_test(the_page_of_several_runs),
+      cmocka_unit_test(figures_at_their_limits),
+      cmocka_unit_test(corpora_have_a_table),
+      cmocka_unit_test(sources_have_lines_of_their_own),
       cmocka_unit_test(settings_that_differ_are_marked),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
