@@ -533,18 +533,16 @@ static plm_status begin(struct plm_loader *loader, struct plm_config *config, co
 static plm_status finish(struct plm_loader *loader, struct plm_config_problems **problems,
                          struct plm_error *error)
 {
-  const struct plm_error unopened = loader->problems->no_descriptors;
-  if (!loader->problems->no_memory && unopened.status == PLM_OK) plm_config_check(loader);
-  if (!loader->problems->no_memory && unopened.status == PLM_OK && loader->more != NULL)
+  if (plm_problems_lack(loader->problems, NULL) == PLM_OK) plm_config_check(loader);
+  if (plm_problems_lack(loader->problems, NULL) == PLM_OK && loader->more != NULL)
     loader->more(loader);
   free(loader->places);
   free(loader->bad);
-  const bool no_memory = loader->problems->no_memory;
-  if (no_memory || unopened.status != PLM_OK) { /* the problems so far may only follow from that */
+  const plm_status lack = plm_problems_lack(loader->problems, error);
+  if (lack != PLM_OK) { /* the problems found so far may only follow from that */
     plm_config_problems_free(loader->problems);
     plm_config_deinit(loader->config);
-    if (no_memory) return plm_error_set(error, PLM_NO_MEMORY, "no memory for the configuration");
-    return plm_error_set(error, unopened.status, "%s", unopened.what);
+    return lack;
   }
   if (loader->problems->count == 0) {
     plm_config_problems_free(loader->problems);

@@ -60,6 +60,15 @@ void plm_problems_add_error(struct plm_config_problems *problems, struct plm_pla
     plm_problems_add(problems, place, "%s%s", what, error->what);
 }
 
+plm_status plm_problems_lack(const struct plm_config_problems *problems, struct plm_error *error)
+{
+  const struct plm_error *unopened = &problems->no_descriptors;
+  if (problems->no_memory)
+    return plm_error_set(error, PLM_NO_MEMORY, "no memory for the configuration");
+  if (unopened->status == PLM_OK) return PLM_OK;
+  return plm_error_set(error, unopened->status, "%s", unopened->what);
+}
+
 static bool comes_after(struct plm_place a, struct plm_place b)
 {
   if (a.file != b.file) return a.file > b.file;

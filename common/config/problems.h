@@ -36,6 +36,9 @@ void plm_problems_add(struct plm_config_problems *problems, struct plm_place pla
  * fault of the configuration. */
 void plm_problems_add_error(struct plm_config_problems *problems, struct plm_place place,
                             const char *what, const struct plm_error *error);
+/* PLM_NO_MEMORY or PLM_NO_DESCRIPTORS if the process lacked that, so that something was not read.
+ */
+plm_status plm_problems_lack(const struct plm_config_problems *problems, struct plm_error *error);
 bool plm_problems_full(const struct plm_config_problems *problems);
 /* Sorts by file, then line, then column; problems without a line keep their place. */
 void plm_problems_sort(struct plm_config_problems *problems);

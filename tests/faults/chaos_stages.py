@@ -5,8 +5,8 @@ from pathlib import Path
 
 from fault_case import need
 
-# Libraries abort when memory ends, and the dynamic loader exits with 127 if it lacks anything. libzmq aborts if it gets no
-# descriptor while it starts, which no program can prevent if the limit fell after it had looked at it.
+# Libraries abort when memory ends, and the dynamic loader exits with 127 if it lacks anything. libzmq aborts
+# if it gets no descriptor while it starts, which no program can prevent if the limit fell after it had looked.
 LOADER = 127
 ZMQ_LACKS_DESCRIPTORS = "Too many open files (src/"
 DEATHS = {
