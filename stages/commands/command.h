@@ -46,8 +46,8 @@ plm_status plm_command_run_folder(const struct plm_command_context *context,
  * started. The caller deinits *config. */
 plm_status plm_command_run_config(const struct plm_command_context *context,
                                   struct plm_config *config, struct plm_error *error);
-/* Reads RUN/pipeline.yaml; PLM_NOT_FOUND if there is none. `run` becomes this folder, also if it was
- * moved since. The caller deinits *config. */
+/* Reads RUN/pipeline.yaml; PLM_NOT_FOUND if there is none. `run` becomes this folder, also if it
+ * was moved since. The caller deinits *config. */
 plm_status plm_command_read_run(const char *run, struct plm_config *config,
                                 struct plm_error *error);
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from fault_case import need
 
 # Libraries abort when memory ends, and the dynamic loader exits with 127 if it lacks anything. libzmq aborts
-# if it gets no descriptor while it starts, which no program can prevent if the limit fell after it had looked.
+# if it gets no descriptor while it starts, which no program can prevent if the limit fell after its check.
 LOADER = 127
 ZMQ_LACKS_DESCRIPTORS = "Too many open files (src/"
 DEATHS = {
