@@ -3,7 +3,7 @@
 finds (CONTRIBUTING.md, "Mutants").
 
     tests/mutants/mutants.py [--seed S] [--count N] [--minutes M] [--set test|check] [--limit PERCENT]
-                             [--jobs J] [--mutant NAME] [--again] [--list]
+                             [--files PATTERN] [--jobs J] [--mutant NAME] [--again] [--list]
 
 A fault is drawn by its file, weighted by lines of code, then by its line. It counts if it compiles,
 changes the object files, and is not in equivalent.tsv. Results are kept in build/mutants/, so that the
@@ -37,10 +37,13 @@ COUNTED = ("killed", "survived")
 class Product:
     """The sources, and the faults that can be planted in them."""
 
-    def __init__(self, root):
+    def __init__(self, root, files=""):
         self.root = Path(root)
         names = workplace.tree_files(self.root)
-        self.names = [name for name in names if SOURCES.match(name) and not LEFT_OUT.match(name)]
+        names = [name for name in names if SOURCES.match(name) and not LEFT_OUT.match(name)]
+        self.names = [name for name in names if re.search(files, name)]
+        if not self.names:
+            raise workplace.Stopped(f"no source matches {files}")
         self.faults, self.fields = {}, {}
 
     def text(self, name):
@@ -247,6 +250,9 @@ def arguments(words):
         "--set", choices=("test", "check"), default="test", help="whose tests are run"
     )
     parser.add_argument("--limit", type=float, default=10, help="how many percent may survive")
+    parser.add_argument(
+        "--files", metavar="PATTERN", default="", help="only in sources whose path matches it"
+    )
     parser.add_argument("--jobs", type=int, default=1, help="faults tried side by side")
     parser.add_argument("--mutant", help="only this fault, as it is printed")
     parser.add_argument(
@@ -273,7 +279,7 @@ def main(words=None):
         print(text, flush=True)
 
     try:
-        product = Product(options.root)
+        product = Product(options.root, options.files)
         if options.list:
             for fault in product.faults_in(options.list):
                 say(f"{fault.name}\t{fault.function}\t{fault.old_text}\t{fault.new_text}")
@@ -288,7 +294,8 @@ def main(words=None):
         )
         equivalents = listed(options.tables / "equivalent.tsv")
         trial = Trial(options, product, base, tests, equivalents)
-        keep = None if options.mutant else options.work / f"results-{options.seed}.tsv"
+        sample = "-".join([str(options.seed), *re.findall(r"\w+", options.files)])
+        keep = None if options.mutant else options.work / f"results-{sample}.tsv"
         results = Results(keep, options.set, options.again, equivalents)
         if options.mutant:
             options.count = 1

@@ -283,6 +283,18 @@ def test_the_seed_says_which_faults_are_drawn(project):
     assert first != drawn(project, 6, 6)
 
 
+def test_a_sample_may_be_of_some_files(project, capsys):
+    assert {name.split(":")[0] for name in drawn(project, 5, 6)} == {
+        "common/less.c",
+        "common/more.c",
+    }
+    run(project, "--seed", "3", "--count", "3", "--files", "/more[.]c$")
+    tried = {name.split(":")[0] for name in outcomes(project, "3-more-c")}
+    assert tried == {"common/more.c"}
+    assert run(project, "--seed", "3", "--files", "most") == 2
+    assert "no source matches most" in capsys.readouterr().err
+
+
 def test_each_kind_of_a_line_and_each_line_is_drawn_as_often(project):
     # Of the eight faults of the first line only one is of its kind.
     line = "  x = a[b] + c[d] * (e[f] + 2);\n"
