@@ -41,7 +41,7 @@ void plm_mpi_watch_end(struct plm_mpi *mpi)
 {
   for (uint32_t r = 0; r < mpi->base.place.ranks; r++) {
     struct plm_mpi_peer *peer = &mpi->peers[r];
-    if (peer->send != MPI_REQUEST_NULL) MPI_Wait(&peer->send, MPI_STATUS_IGNORE);
+    MPI_Wait(&peer->send, MPI_STATUS_IGNORE);
     if (peer->receive == MPI_REQUEST_NULL) continue;
     MPI_Cancel(&peer->receive);
     MPI_Wait(&peer->receive, MPI_STATUS_IGNORE);
@@ -91,8 +91,8 @@ static void hear(struct plm_mpi *mpi, uint32_t rank, uint64_t now_ns)
 {
   struct plm_mpi_peer *peer = &mpi->peers[rank];
   int done = 0;
-  if (peer->receive == MPI_REQUEST_NULL) return;
-  while (MPI_Test(&peer->receive, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && done != 0) {
+  while (peer->receive != MPI_REQUEST_NULL && /* it is, if MPI cannot receive any more */
+         MPI_Test(&peer->receive, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && done != 0) {
     peer->newest = peer->incoming;
     make_safe(mpi, &peer->newest);
     peer->heard_ns = now_ns;
@@ -100,7 +100,6 @@ static void hear(struct plm_mpi *mpi, uint32_t rank, uint64_t now_ns)
     if (peer->newest.speaker >= 0)
       plm_mpi_set_failing(mpi, (uint32_t)peer->newest.speaker, &peer->newest.error);
     listen(mpi, rank);
-    done = 0;
   }
 }
 
@@ -136,9 +135,9 @@ static void tell(struct plm_mpi *mpi, uint64_t now_ns)
   mpi->notices_sent_ns = now_ns;
   for (uint32_t r = 0; r < mpi->base.place.ranks; r++) {
     struct plm_mpi_peer *peer = &mpi->peers[r];
-    int done = 1;
+    int done = 0;
     if (!is_other(mpi, r)) continue;
-    if (peer->send != MPI_REQUEST_NULL) MPI_Test(&peer->send, &done, MPI_STATUS_IGNORE);
+    MPI_Test(&peer->send, &done, MPI_STATUS_IGNORE);
     if (done == 0) {
       all = false;
       continue;
@@ -195,13 +194,14 @@ static void find_late(struct plm_mpi *mpi, uint64_t now_ns)
       late = r;
       fewest = mpi->peers[r].newest.started;
     }
+  const bool none = late == mpi->base.place.rank;
   const struct plm_mpi_peer *peer = &mpi->peers[late];
   struct plm_error error = {0};
-  if (late != mpi->base.place.rank && peer->newest.patient != 0) return;
   /* If it also says nothing, find_silent will report that, a little later: the others may have
    * waited before its last notice. */
-  if (late != mpi->base.place.rank && seconds_between(peer->heard_ns, now_ns) > QUIET_S) return;
-  if (late == mpi->base.place.rank)
+  if (!none && (peer->newest.patient != 0 || seconds_between(peer->heard_ns, now_ns) > QUIET_S))
+    return;
+  if (none)
     plm_error_set(&error, PLM_FAILURE, "an exchange between the ranks did not end within %.0f s",
                   waited);
   else
@@ -212,7 +212,6 @@ static void find_late(struct plm_mpi *mpi, uint64_t now_ns)
   plm_error_hint(&error, "trainer.rank_timeout_s is %g; the run resumes from its newest checkpoint",
                  timeout);
   /* If no rank is behind, all of them find that out, and rank 0 says it. */
-  const bool none = late == mpi->base.place.rank;
   plm_mpi_set_failing(mpi, none ? 0 : lowest_but(late), &error);
 }
 
