@@ -176,7 +176,8 @@ static plm_status put_npy(const struct plm_embed_layout *layout, struct sink *si
                           struct plm_error *error)
 {
   char header[PLM_NPY_HEADER_SIZE];
-  return put(sink, header, plm_npy_header(header, layout->rows, layout->width), error);
+  plm_npy_header(header, layout->rows, layout->width);
+  return put(sink, header, sizeof header, error);
 }
 
 /* ---- planning and writing -------------------------------------------------------------------- */

@@ -39,7 +39,8 @@ static void write_csv(FILE *out, const struct plm_wild_type *wild_type, const do
 static void write_npy(FILE *out, const struct plm_wild_type *wild_type, const double *scores)
 {
   char header[PLM_NPY_HEADER_SIZE];
-  fwrite(header, 1, plm_npy_header(header, wild_type->length, PLM_POSITION_COLUMNS), out);
+  plm_npy_header(header, wild_type->length, PLM_POSITION_COLUMNS);
+  fwrite(header, 1, sizeof header, out);
   for (size_t i = 0; i < (size_t)wild_type->length * PLM_POSITION_COLUMNS; i++) {
     const float score = (float)scores[i];
     fwrite(&score, sizeof score, 1, out);

@@ -5,11 +5,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { PLM_NPY_HEADER_SIZE = 256 }; /* bytes, at most */
+/* Bytes of a header: a multiple of 64, with room for any number of rows and columns. */
+enum { PLM_NPY_HEADER_SIZE = 128 };
 
-/* Writes the header of an array (rows, columns) of little-endian fp32 values in C order, and
- * returns its length, a multiple of 64. The format is described in numpy.lib.format, version 1.0.
- */
-size_t plm_npy_header(char header[PLM_NPY_HEADER_SIZE], uint64_t rows, uint32_t columns);
+/* Writes the header of an array (rows, columns) of little-endian fp32 values in C order. The format
+ * is described in numpy.lib.format, version 1.0. */
+void plm_npy_header(char header[PLM_NPY_HEADER_SIZE], uint64_t rows, uint32_t columns);
 
 #endif

@@ -1,0 +1,168 @@
+/* The options that the evaluator's tasks share: numbers in a range, and the device. */
+#include "tests/support/cmocka_all.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "evaluator/task/npy_header.h"
+#include "evaluator/task/task.h"
+
+static const struct plm_option table[] = {
+    {.name = "rate", .argument = "X"},    {.name = "other", .argument = "X"},
+    {.name = "device", .argument = "D"},  {.name = "precision", .argument = "P"},
+    {.name = "threads", .argument = "N"}, {0},
+};
+
+static void parse(char *first, char *second, struct plm_arguments *arguments)
+{
+  static char program[] = "task";
+  char *argv[] = {program, first, second, NULL};
+  const int argc = first == NULL ? 1 : second == NULL ? 2 : 3;
+  struct plm_error error = {0};
+  if (plm_arguments_parse(argc, argv, table, arguments, &error) != PLM_OK)
+    fail_msg("%s", error.what);
+}
+
+/* ---- numbers --------------------------------------------------------------------------------- */
+
+/* The number that --rate=TEXT gives in (or [) 0.5, 2]; NaN if it is refused. */
+static double rate(const char *text, bool low_included)
+{
+  char option[100], expected[200];
+  struct plm_arguments arguments;
+  struct plm_error error = {0};
+  double value = 77;
+  snprintf(option, sizeof option, "--rate=%s", text);
+  parse(option, NULL, &arguments);
+  const plm_status status =
+      plm_task_number(&arguments, "rate", 0.5, low_included, 2, &value, &error);
+  plm_arguments_deinit(&arguments);
+  if (status == PLM_OK) return value;
+  snprintf(expected, sizeof expected, "--rate %s is not a number in %s0.5, 2]", text,
+           low_included ? "[" : "(");
+  assert_int_equal(status, PLM_USAGE);
+  assert_string_equal(error.what, expected);
+  assert_true(value == 77);
+  return (double)NAN;
+}
+
+static void numbers_lie_in_their_range(void **state)
+{
+  (void)state;
+  for (int included = 0; included < 2; included++) {
+    assert_true(rate("0.75", included) == 0.75);
+    assert_true(rate("2", included) == 2);
+    assert_true(rate("0.5000001", included) == 0.5000001);
+    assert_true(isnan(rate("2.0000001", included)));
+    assert_true(isnan(rate("0.4999999", included)));
+    assert_true(isnan(rate("-1", included)));
+    assert_true(isnan(rate("nan", included)));
+    assert_true(isnan(rate("1x", included)));
+    assert_true(isnan(rate("x", included)));
+    assert_true(isnan(rate("", included)));
+  }
+  assert_true(isnan(rate("0.5", false)));
+  assert_true(rate("0.5", true) == 0.5);
+}
+
+static void an_option_that_is_not_given_changes_nothing(void **state)
+{
+  (void)state;
+  char option[] = "--other=1";
+  struct plm_arguments arguments;
+  double value = 77;
+  parse(option, NULL, &arguments);
+  assert_int_equal(plm_task_number(&arguments, "rate", 0, false, 1, &value, NULL), PLM_OK);
+  plm_arguments_deinit(&arguments);
+  assert_true(value == 77);
+}
+
+/* ---- the device ------------------------------------------------------------------------------ */
+
+static void expect_ops(char *first, char *second, uint32_t asked, size_t act_bytes,
+                       uint32_t threads)
+{
+  struct plm_arguments arguments;
+  struct plm_error error = {0};
+  struct plm_ops *ops;
+  parse(first, second, &arguments);
+  const struct plm_ops_request request = {.device = PLM_DEVICE_CPU, .threads = asked};
+  if (plm_task_open_ops(&arguments, request, &ops, &error) != PLM_OK) fail_msg("%s", error.what);
+  plm_arguments_deinit(&arguments);
+  assert_string_equal(ops->name, "cpu");
+  assert_int_equal(ops->act_bytes, act_bytes);
+  if (threads > 0) assert_int_equal(ops->threads, threads);
+  ops->close(ops);
+}
+
+static void options_choose_the_operators(void **state)
+{
+  (void)state;
+  char threads[] = "--threads=3", fp32[] = "--precision=fp32", narrow[] = "--precision=bf16",
+       cpu[] = "--device=cpu", automatic[] = "--device=auto";
+  expect_ops(NULL, NULL, 2, 4, 2);
+  expect_ops(threads, NULL, 2, 4, 3);
+  expect_ops(fp32, threads, 1, 4, 3);
+  expect_ops(narrow, threads, 1, 2, 3);
+  expect_ops(cpu, threads, 1, 4, 3);
+  expect_ops(automatic, threads, 1, 4, 3); /* there is no GPU in tests */
+}
+
+static void refuses(const char *text, const char *message)
+{
+  char option[64];
+  struct plm_arguments arguments;
+  struct plm_error error = {0};
+  struct plm_ops *ops;
+  snprintf(option, sizeof option, "%s", text);
+  parse(option, NULL, &arguments);
+  assert_int_equal(plm_task_open_ops(&arguments, (struct plm_ops_request){0}, &ops, &error),
+                   PLM_USAGE);
+  plm_arguments_deinit(&arguments);
+  assert_string_equal(error.what, message);
+}
+
+static void other_words_are_refused(void **state)
+{
+  (void)state;
+  refuses("--device=gpu", "--device must be auto, cpu or cuda, not \"gpu\"");
+  refuses("--precision=fp16", "--precision must be fp32 or bf16, not \"fp16\"");
+}
+
+/* ---- npy ------------------------------------------------------------------------------------- */
+
+/* Blanks stand between the dictionary and the line end, also for the largest numbers. */
+static void npy_headers_hold_any_shape(void **state)
+{
+  (void)state;
+  static const struct {
+    uint64_t rows;
+    uint32_t columns;
+  } cases[] = {{1, 1}, {123, 45678}, {UINT64_MAX, UINT32_MAX}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char header[PLM_NPY_HEADER_SIZE + 1], expected[PLM_NPY_HEADER_SIZE + 1];
+    header[PLM_NPY_HEADER_SIZE] = 'x';
+    plm_npy_header(header, cases[i].rows, cases[i].columns);
+    const int length = snprintf(expected, sizeof expected,
+                                "{'descr': '<f4', 'fortran_order': False, 'shape': (%llu, %u), }",
+                                (unsigned long long)cases[i].rows, cases[i].columns);
+    memset(expected + length, ' ', sizeof expected - (size_t)length);
+    assert_memory_equal(header, "\x93NUMPY\x01\x00\x76\x00", 10); /* 0x76: 128 - 10 */
+    assert_memory_equal(header + 10, expected, PLM_NPY_HEADER_SIZE - 11);
+    assert_int_equal(header[PLM_NPY_HEADER_SIZE - 1], '\n');
+    assert_int_equal(header[PLM_NPY_HEADER_SIZE], 'x');
+  }
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(numbers_lie_in_their_range),
+      cmocka_unit_test(an_option_that_is_not_given_changes_nothing),
+      cmocka_unit_test(options_choose_the_operators),
+      cmocka_unit_test(other_words_are_refused),
+      cmocka_unit_test(npy_headers_hold_any_shape),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
