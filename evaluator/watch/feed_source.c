@@ -1,6 +1,15 @@
 /* Adapts the feed to what an evaluation reads. */
 #include "evaluator/watch/feed_source.h"
 
+uint64_t plm_feed_source_credit(const struct plm_config *config)
+{
+  const uint32_t token_bytes = plm_tokenizer_of(config->data.tokenizer)->token_bytes;
+  const uint64_t chunk_bytes = (uint64_t)config->data.max_length * token_bytes;
+  const uint64_t set_bytes = config->evaluator.max_tokens * token_bytes + chunk_bytes;
+  const uint64_t most = config->network.credit_bytes;
+  return config->evaluator.max_tokens != 0 && 2 * set_bytes < most ? 2 * set_bytes : most;
+}
+
 static plm_status begin(void *context, enum plm_split split, uint64_t *chunks,
                         struct plm_error *error)
 {

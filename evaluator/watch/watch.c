@@ -58,16 +58,6 @@ struct watch {
   volatile int give_up; /* set atomically by the watchdog; polled while the feed waits */
 };
 
-/* Limits reading ahead to twice the evaluation set, because beyond its end the set only repeats. */
-static uint64_t feed_credit(const struct plm_config *config)
-{
-  const uint32_t token_bytes = plm_tokenizer_of(config->data.tokenizer)->token_bytes;
-  const uint64_t chunk_bytes = (uint64_t)config->data.max_length * token_bytes;
-  const uint64_t set_bytes = config->evaluator.max_tokens * token_bytes + chunk_bytes;
-  const uint64_t most = config->network.credit_bytes;
-  return config->evaluator.max_tokens != 0 && 2 * set_bytes < most ? 2 * set_bytes : most;
-}
-
 /* Of a mixture, the splits of the first corpus are evaluated, whichever packer comes first. */
 static plm_status read_fingerprint(const char *corpus, struct plm_hash *fingerprint,
                                    struct plm_error *error)
@@ -101,7 +91,7 @@ static plm_status open_feed(struct watch *watch, struct plm_error *error)
       .role = "evaluator",
       .plan = plm_config_evaluation_plan(config),
       .split = PLM_SPLIT_VALID,
-      .credit_bytes = feed_credit(config),
+      .credit_bytes = plm_feed_source_credit(config),
       .wait_packers_s = config->network.wait_packers_s,
       .waiting = tell_waiting,
       .waiting_context = watch,
