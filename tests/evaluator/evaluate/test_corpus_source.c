@@ -1,0 +1,214 @@
+/* The chunks that an evaluation reads from a corpus are those of its plan, in the order of its
+ * windows, whatever the sizes of the batches, and again after each beginning. */
+#include "tests/support/cmocka_all.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/philox.h"
+#include "common/plan/assemble.h"
+#include "evaluator/evaluate/corpus_source.h"
+#include "stages/ingest/corpus_writer.h"
+#include "tests/support/must.h"
+#include "tests/support/scratch.h"
+
+enum { L = 64, MOST = 7, LONGEST = 150 };
+
+/* Of each split: the second has three windows of one group, and the last one is the largest. */
+static const int documents_of[PLM_SPLIT_COUNT] = {0, 600, 20};
+
+static struct plm_corpus *corpus_of(enum plm_tokenizer_kind tokenizer)
+{
+  static const char letters[] = "LAGVSERTIDPKQNFYMHWC";
+  struct plm_corpus_writer *writer;
+  struct plm_corpus *corpus;
+  char path[200];
+  static int number;
+  snprintf(path, sizeof path, "%.180s/corpus-%d", scratch_directory(), number++);
+  const struct plm_corpus_writer_options options = {
+      .directory = path, .tokenizer = tokenizer, .threads = 1};
+  const struct plm_corpus_source made = {.name = "made", .bytes = 1, .documents = 1};
+  assert_int_equal(plm_corpus_writer_open(&options, &writer, NULL), PLM_OK);
+  for (int split = 0; split < PLM_SPLIT_COUNT; split++)
+    for (int n = 0; n < documents_of[split]; n++) {
+      uint8_t residues[LONGEST];
+      const uint32_t draw = plm_philox(3, (uint32_t)n, (uint64_t)split, 0).w[0];
+      const size_t size = 1 + draw % (n < 512 ? 60 : LONGEST); /* the longest are cut */
+      for (size_t i = 0; i < size; i++)
+        residues[i] = (uint8_t)letters[(draw + i * 7 + i * i * 3) % 20];
+      assert_int_equal(
+          plm_corpus_writer_add(writer, (enum plm_split)split, "x", 1, residues, size, NULL),
+          PLM_OK);
+    }
+  assert_int_equal(plm_corpus_writer_finish(writer, &made, 1, NULL, NULL, NULL, NULL), PLM_OK);
+  plm_corpus_writer_close(writer);
+  assert_int_equal(plm_corpus_open(path, &(struct plm_corpus_options){0}, &corpus, NULL), PLM_OK);
+  return corpus;
+}
+
+/* All chunks of a split, window after window. */
+struct expected {
+  uint32_t chunks, windows;
+  size_t chunk_bytes;
+  uint8_t *tokens;
+  uint32_t *begin;
+  struct plm_chunk_document *documents;
+};
+
+static struct expected expect(struct plm_corpus *corpus, const struct plm_plan_parameters *plan_of,
+                              enum plm_split split)
+{
+  enum { MOST_CHUNKS = 1000, MOST_DOCUMENTS = 4000 };
+  struct expected all = {.chunk_bytes = (size_t)plan_of->max_length *
+                                        plm_tokenizer_of(plan_of->tokenizer)->token_bytes};
+  struct plm_plan *plan;
+  struct plm_corpus_cursor *cursor;
+  struct plm_window window = {0};
+  all.tokens = must(malloc(MOST_CHUNKS * all.chunk_bytes));
+  all.begin = must(calloc(MOST_CHUNKS + 1, sizeof *all.begin));
+  all.documents = must(calloc(MOST_DOCUMENTS, sizeof *all.documents));
+  assert_int_equal(plm_plan_open_corpus(plan_of, corpus, split, &plan, NULL), PLM_OK);
+  assert_int_equal(plm_corpus_cursor_open(corpus, &cursor, NULL), PLM_OK);
+  all.windows = (uint32_t)plm_plan_windows(plan);
+  for (uint64_t w = 0; w < all.windows; w++) {
+    const uint32_t before = all.begin[all.chunks];
+    assert_int_equal(plm_plan_window(plan, 0, w, &window, NULL), PLM_OK);
+    assert_true(all.chunks + window.chunks <= MOST_CHUNKS);
+    assert_true(before + window.document_count <= MOST_DOCUMENTS);
+    assert_int_equal(plm_assemble_window(cursor, split, plan, &window,
+                                         all.tokens + all.chunks * all.chunk_bytes, NULL),
+                     PLM_OK);
+    memcpy(all.documents + before, window.documents, window.document_count * sizeof *all.documents);
+    for (uint32_t c = 1; c <= window.chunks; c++)
+      all.begin[all.chunks + c] = before + window.chunk_begin[c];
+    all.chunks += window.chunks;
+  }
+  plm_window_deinit(&window);
+  plm_corpus_cursor_close(cursor);
+  plm_plan_close(plan);
+  return all;
+}
+
+static void forget(struct expected *all)
+{
+  free(all->tokens);
+  free(all->begin);
+  free(all->documents);
+}
+
+/* The batch has the chunks from `first` on. */
+static void is_part(const struct plm_batch *batch, const struct expected *all, uint32_t first,
+                    uint32_t count)
+{
+  assert_int_equal(batch->chunks, count);
+  assert_int_equal(batch->max_length, L);
+  assert_int_equal(batch->token_bytes * (size_t)L, all->chunk_bytes);
+  assert_memory_equal(batch->tokens, all->tokens + first * all->chunk_bytes,
+                      count * all->chunk_bytes);
+  for (uint32_t c = 0; c <= count; c++)
+    assert_int_equal(batch->document_begin[c], all->begin[first + c] - all->begin[first]);
+  assert_memory_equal(batch->documents, all->documents + all->begin[first],
+                      batch->document_begin[count] * sizeof *batch->documents);
+}
+
+static void reads(const struct plm_chunk_source *source, const struct expected *all,
+                  enum plm_split split)
+{
+  static const uint32_t counts[] = {MOST, 1, 3};
+  struct plm_batch batch;
+  struct plm_error error = {0};
+  uint64_t chunks = 0;
+  assert_int_equal(source->begin(source->context, split, &chunks, NULL), PLM_OK);
+  assert_int_equal(chunks, all->chunks);
+  uint32_t done = 0;
+  for (int i = 0; done < all->chunks; i++) {
+    const uint32_t left = all->chunks - done, wanted = counts[i % 3];
+    const uint32_t count = left < wanted ? left : wanted;
+    assert_int_equal(source->next(source->context, count, &batch, NULL), PLM_OK);
+    is_part(&batch, all, done, count);
+    source->release(source->context, &batch);
+    assert_null(batch.tokens);
+    done += count;
+  }
+  assert_int_equal(source->next(source->context, 2, &batch, &error), PLM_FAILURE);
+  assert_string_equal(error.what, "the split ended after 0 of the 2 chunks requested");
+}
+
+static void chunks_are_those_of_the_plan(void **state)
+{
+  (void)state;
+  for (int tokenizer = PLM_TOKENIZER_ESM; tokenizer <= PLM_TOKENIZER_BYTE; tokenizer++) {
+    struct plm_plan_parameters plan = {.max_length = L,
+                                       .alignment = 1,
+                                       .window_groups = 1,
+                                       .truncate = PLM_TRUNCATE_SPLIT,
+                                       .tokenizer = (enum plm_tokenizer_kind)tokenizer};
+    struct plm_corpus *corpus = corpus_of(plan.tokenizer);
+    struct plm_corpus_source *opened;
+    struct expected valid = expect(corpus, &plan, PLM_SPLIT_VALID),
+                    test = expect(corpus, &plan, PLM_SPLIT_TEST);
+    assert_int_equal(valid.windows, 3);
+    assert_int_equal(test.windows, 1);
+    assert_int_equal(plm_corpus_source_open(corpus, &plan, MOST, &opened, NULL), PLM_OK);
+    const struct plm_chunk_source source = plm_source_of_corpus(opened);
+    reads(&source, &test, PLM_SPLIT_TEST);
+    reads(&source, &valid, PLM_SPLIT_VALID);
+    reads(&source, &valid, PLM_SPLIT_VALID);
+    reads(&source, &test, PLM_SPLIT_TEST);
+    /* what is left of a split is not read after the next beginning */
+    struct plm_batch batch;
+    uint64_t chunks = 1;
+    assert_int_equal(source.begin(source.context, PLM_SPLIT_VALID, &chunks, NULL), PLM_OK);
+    assert_int_equal(source.next(source.context, 2, &batch, NULL), PLM_OK);
+    source.release(source.context, &batch);
+    reads(&source, &valid, PLM_SPLIT_VALID);
+    chunks = 1;
+    assert_int_equal(source.begin(source.context, PLM_SPLIT_TRAIN, &chunks, NULL), PLM_OK);
+    assert_int_equal(chunks, 0);
+    plm_corpus_source_close(opened);
+    plm_corpus_source_close(NULL);
+    forget(&valid);
+    forget(&test);
+    plm_corpus_close(corpus);
+  }
+}
+
+/* Fewer are left than are requested. */
+static void a_split_that_ends_early_says_so(void **state)
+{
+  (void)state;
+  const struct plm_plan_parameters plan = {.max_length = L,
+                                           .alignment = 1,
+                                           .window_groups = 1,
+                                           .truncate = PLM_TRUNCATE_HEAD,
+                                           .token_limit = 300};
+  struct plm_corpus *corpus = corpus_of(PLM_TOKENIZER_ESM);
+  struct plm_corpus_source *opened;
+  struct plm_batch batch;
+  struct plm_error error = {0};
+  struct expected all = expect(corpus, &plan, PLM_SPLIT_VALID);
+  uint64_t chunks = 0;
+  assert_true(all.chunks >= 4 && all.chunks <= MOST);
+  assert_int_equal(plm_corpus_source_open(corpus, &plan, MOST + 1, &opened, NULL), PLM_OK);
+  const struct plm_chunk_source source = plm_source_of_corpus(opened);
+  assert_int_equal(source.begin(source.context, PLM_SPLIT_VALID, &chunks, NULL), PLM_OK);
+  assert_int_equal(chunks, all.chunks);
+  assert_int_equal(source.next(source.context, all.chunks + 1, &batch, &error), PLM_FAILURE);
+  char text[100];
+  snprintf(text, sizeof text, "the split ended after %u of the %u chunks requested", all.chunks,
+           all.chunks + 1);
+  assert_string_equal(error.what, text);
+  plm_corpus_source_close(opened);
+  forget(&all);
+  plm_corpus_close(corpus);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(chunks_are_those_of_the_plan),
+      cmocka_unit_test(a_split_that_ends_early_says_so),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
