@@ -135,12 +135,10 @@ static plm_status check_meta(const struct plm_corpus *corpus, struct plm_error *
   struct plm_text text = {0};
   MDB_val key = {sizeof PLM_CORPUS_META_KEY - 1, PLM_CORPUS_META_KEY}, value;
   plm_corpus_description_print(&corpus->description, false, &text);
-  plm_corpus_guard_enter(corpus->data_path);
   const int code = mdb_get(corpus->prefetch_transaction, corpus->meta, &key, &value);
   const bool failed = text.failed;
   const bool same = code == 0 && !failed && value.mv_size == text.length &&
                     memcmp(value.mv_data, text.data, text.length) == 0;
-  plm_corpus_guard_leave();
   plm_text_deinit(&text);
   if (same) return PLM_OK;
   if (failed)
@@ -162,6 +160,15 @@ static plm_status resolve_directory(const char *directory, const struct plm_corp
   return PLM_OK;
 }
 
+/* Maps the file, and reads all that does not belong to a group. */
+static plm_status read_map(struct plm_corpus *corpus, struct plm_error *error)
+{
+  const int code = open_environment(corpus);
+  if (code != 0) return plm_corpus_lmdb_error(code, corpus->data_path, "cannot open", error);
+  PLM_TRY(check_meta(corpus, error));
+  return plm_corpus_load_tables(corpus, error);
+}
+
 static plm_status open_checked(struct plm_corpus *corpus, bool allow_old, struct plm_error *error)
 {
   PLM_TRY(plm_path_join(corpus->data_path, corpus->directory, PLM_CORPUS_DATA, error));
@@ -170,11 +177,9 @@ static plm_status open_checked(struct plm_corpus *corpus, bool allow_old, struct
   PLM_TRY(plm_corpus_check_edges(corpus->data_path, &corpus->description.files, error));
   plm_corpus_guard_install();
   plm_corpus_guard_enter(corpus->data_path);
-  const int code = open_environment(corpus);
+  const plm_status status = read_map(corpus, error);
   plm_corpus_guard_leave();
-  if (code != 0) return plm_corpus_lmdb_error(code, corpus->data_path, "cannot open", error);
-  PLM_TRY(check_meta(corpus, error));
-  return plm_corpus_load_tables(corpus, error);
+  return status;
 }
 
 plm_status plm_corpus_open(const char *directory, const struct plm_corpus_options *options,

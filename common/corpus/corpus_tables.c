@@ -2,7 +2,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/corpus/corpus_guard.h"
 #include "common/corpus/corpus_handle.h"
 
 const struct plm_corpus_table plm_corpus_tables[PLM_RECORD_KINDS] = {
@@ -29,13 +28,11 @@ static plm_status read_table(const struct plm_corpus *corpus, enum plm_split spl
     const uint64_t entries = count - begin < table->block ? count - begin : table->block;
     const uint64_t index = begin / table->block;
     MDB_val value;
-    plm_corpus_guard_enter(corpus->data_path);
     status =
         plm_corpus_record(corpus, corpus->prefetch_transaction, split, kind, index, &value, error);
     if (status == PLM_OK && value.mv_size != entries * table->entry_bytes)
       status = plm_corpus_record_error(corpus, split, kind, index, "has a wrong size", error);
     if (status == PLM_OK) memcpy(bytes + begin * table->entry_bytes, value.mv_data, value.mv_size);
-    plm_corpus_guard_leave();
     plm_advance_by(corpus->opening, entries * table->entry_bytes);
   }
   return status;

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <lmdb.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -578,6 +579,38 @@ static void a_cut_under_the_map_ends_with_the_message(void **state)
   plm_path_remove(directory, NULL);
 }
 
+/* Opening and reading a corpus leave nothing guarded. */
+static void a_fault_elsewhere_is_not_blamed_on_the_corpus(void **state)
+{
+  (void)state;
+  const struct example example = {{300, 0, 0}, 300, 0};
+  const char *directory = scratch_path("elsewhere");
+  write_example(directory, &example, 1);
+  for (int reads = 0; reads < 2; reads++) {
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+      struct plm_corpus *corpus;
+      struct plm_corpus_cursor *cursor;
+      const uint8_t *residues;
+      size_t size;
+      signal(SIGSEGV, SIG_DFL); /* before the corpus installs its handler */
+      if (plm_corpus_open(directory, NULL, &corpus, NULL) != PLM_OK) _exit(50);
+      if (plm_corpus_cursor_open(corpus, &cursor, NULL) != PLM_OK) _exit(51);
+      if (reads && plm_corpus_group(cursor, PLM_SPLIT_TRAIN, 0, &residues, &size, NULL) != PLM_OK)
+        _exit(52);
+      raise(SIGSEGV); /* taken by the handler, which puts back the action before */
+      raise(SIGSEGV);
+      _exit(53);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status));
+    assert_int_equal(WTERMSIG(status), SIGSEGV);
+  }
+  plm_path_remove(directory, NULL);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -591,6 +624,7 @@ int main(void)
       cmocka_unit_test(a_changed_document_is_named),
       cmocka_unit_test(a_reader_never_gives_wrong_documents),
       cmocka_unit_test(a_cut_under_the_map_ends_with_the_message),
+      cmocka_unit_test(a_fault_elsewhere_is_not_blamed_on_the_corpus),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
