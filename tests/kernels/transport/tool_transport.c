@@ -1,5 +1,5 @@
 /* Exchanges memory of operators between ranks in every way that a step does, and checks each
- * element that arrives. Started by mpirun (tests/kernels/test_transport.sh).
+ * element that arrives. Started by mpirun (tests/support/transport.sh).
  *
  *   tool_transport DEVICE ROUNDS KIND [PASS...]
  *
