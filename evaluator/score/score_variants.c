@@ -79,9 +79,7 @@ static plm_status explain(struct scoring *scoring, struct plm_error *error)
   char wrong[32], all[32];
   int64_t fit;
   const bool fits = plm_numbering_fit(&scoring->numbering, scoring->wild_type, &fit);
-  if (scoring->variants == 1) {
-    *error = scoring->first_wrong;
-  } else {
+  if (scoring->variants > 1) { /* else the error is that of the only one */
     if (scoring->wrong == 1) log_without_hint(&scoring->first_wrong);
     plm_error_set(error, PLM_FORMAT, "%s of %s variants cannot be scored, so none was scored",
                   plm_format_count(scoring->wrong, wrong),
