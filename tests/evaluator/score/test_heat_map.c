@@ -86,12 +86,29 @@ static void nothing_is_drawn_as_nothing(void **state)
   free(text);
 }
 
+/* Eight shades: from a sixteenth of the largest score on, a positive one is drawn. */
+static void the_weakest_shade_is_drawn(void **state)
+{
+  (void)state;
+  static double scores[12 * PLM_HEAT_MAP_ROWS];
+  const size_t row = (size_t)plm_heat_map_row('D');
+  for (size_t i = 0; i < 12 * PLM_HEAT_MAP_ROWS; i++) scores[i] = 0;
+  scores[row] = -16;
+  scores[PLM_HEAT_MAP_ROWS + row] = 1.01;
+  scores[2 * PLM_HEAT_MAP_ROWS + row] = 0.99;
+  scores[3 * PLM_HEAT_MAP_ROWS + row] = 16;
+  char *text = draw(scores, 80, false);
+  if (strstr(text, "\n  D █+ +        \n") == NULL) fail_msg("%s", text);
+  free(text);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_amino_acid_has_a_row),
       cmocka_unit_test(scores_are_where_they_belong),
       cmocka_unit_test(nothing_is_drawn_as_nothing),
+      cmocka_unit_test(the_weakest_shade_is_drawn),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,76 @@
+/* A wild type is a file with one sequence, or the letters themselves. */
+#include "tests/support/cmocka_all.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "evaluator/score/wild_type_file.h"
+#include "tests/support/scratch.h"
+
+static const struct plm_sequence_choices choices; /* of a file, as without options */
+
+static void reads(const char *text, enum plm_tokenizer_kind tokenizer, const char *name,
+                  const char *residues)
+{
+  struct plm_wild_type wild_type;
+  struct plm_error error = {0};
+  if (plm_wild_type_read(text, &choices, tokenizer, -3, &wild_type, &error) != PLM_OK)
+    fail_msg("%s", error.what);
+  assert_string_equal(wild_type.name, name);
+  assert_int_equal(wild_type.length, strlen(residues));
+  assert_memory_equal(wild_type.residues, residues, strlen(residues));
+  assert_int_equal(wild_type.first, -3);
+  assert_int_equal(wild_type.tokenizer, tokenizer);
+  plm_wild_type_deinit(&wild_type);
+}
+
+static void refuses(const char *text, enum plm_tokenizer_kind tokenizer, plm_status status,
+                    const char *what)
+{
+  struct plm_wild_type wild_type;
+  struct plm_error error = {0};
+  assert_int_equal(plm_wild_type_read(text, &choices, tokenizer, 1, &wild_type, &error), status);
+  if (strstr(error.what, what) == NULL) fail_msg("\"%s\", not \"%s\"", error.what, what);
+  assert_int_equal(plm_wild_type_read(text, &choices, tokenizer, 1, &wild_type, NULL), status);
+}
+
+static const char *file(const char *name, const char *text)
+{
+  const char *path = scratch_path(name);
+  scratch_write(path, text, strlen(text));
+  return path;
+}
+
+static void letters_are_the_sequence(void **state)
+{
+  (void)state;
+  static const char given[] = "the sequence given";
+  reads("MKLAV", PLM_TOKENIZER_ESM, given, "MKLAV");
+  reads("mklav", PLM_TOKENIZER_ESM, given, "MKLAV");
+  reads("ACGT", PLM_TOKENIZER_ESM, given, "ACGT"); /* it may look like nucleotides */
+  reads("any text: 1 > 0", PLM_TOKENIZER_BYTE, given, "any text: 1 > 0");
+  reads(">text", PLM_TOKENIZER_BYTE, given, ">text"); /* it is no FASTA */
+  refuses("", PLM_TOKENIZER_ESM, PLM_NOT_FOUND, "--wild-type : no such file, and not a sequence");
+  refuses("", PLM_TOKENIZER_BYTE, PLM_NOT_FOUND, "no such file");
+  refuses("MK LA", PLM_TOKENIZER_ESM, PLM_NOT_FOUND, "--wild-type MK LA: no such file");
+  refuses("none.fasta", PLM_TOKENIZER_ESM, PLM_NOT_FOUND, "none.fasta: no such file");
+}
+
+static void a_file_has_one_sequence(void **state)
+{
+  (void)state;
+  reads(file("one.fasta", ">first of all\nMK\nLAV\n"), PLM_TOKENIZER_ESM, "first", "MKLAV");
+  refuses(file("two.fasta", ">a\nMK\n>b\nLA\n"), PLM_TOKENIZER_ESM, PLM_FORMAT,
+          "two.fasta has more than one sequence");
+  refuses(file("none.fasta", "\n"), PLM_TOKENIZER_ESM, PLM_FORMAT, "none.fasta has no sequence");
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(letters_are_the_sequence),
+      cmocka_unit_test(a_file_has_one_sequence),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
