@@ -113,11 +113,47 @@ static void causal_asks_for_the_next_token_of_the_document(void **state)
   plm_question_deinit(&question);
 }
 
+/* The pieces of long documents have neither <cls> nor <eos>, and one may begin where another ends:
+ * each residue is asked about once, as part of its own document. */
+static void pieces_that_touch_keep_their_tokens(void **state)
+{
+  (void)state;
+  static const uint8_t tokens[8] = {4, 5, 6, 7, 8, 9, 1, 1};
+  static const uint32_t begin[2] = {0, 2};
+  static const struct plm_chunk_document documents[] = {{3, 0, 4, 10, 30}, {5, 4, 2, 0, 40}};
+  const struct plm_batch batch = {.chunks = 1,
+                                  .max_length = 8,
+                                  .token_bytes = 1,
+                                  .tokens = tokens,
+                                  .document_begin = begin,
+                                  .documents = documents};
+  struct plm_question question;
+  assert_int_equal(plm_question_init(&question, 8, NULL), PLM_OK);
+  plm_question_masked(&question, &batch, plm_tokenizer_of(PLM_TOKENIZER_ESM), 1, 1);
+  assert_int_equal(question.rows, 6);
+  for (uint32_t row = 0; row < 6; row++) {
+    assert_int_equal(question.positions[row], row);
+    assert_int_equal(question.labels[row], tokens[row]);
+    assert_int_equal(question.residues[row], row < 4 ? 30 : 40);
+  }
+  assert_int_equal(question.inputs[6], 1);
+  plm_question_causal(&question, &batch);
+  assert_int_equal(question.rows, 4);
+  static const int positions[] = {0, 1, 2, 4};
+  for (uint32_t row = 0; row < 4; row++) {
+    assert_int_equal(question.positions[row], positions[row]);
+    assert_int_equal(question.labels[row], tokens[positions[row] + 1]);
+    assert_int_equal(question.residues[row], row < 3 ? 30 : 40);
+  }
+  plm_question_deinit(&question);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(masks_follow_the_document_not_the_packing),
       cmocka_unit_test(causal_asks_for_the_next_token_of_the_document),
+      cmocka_unit_test(pieces_that_touch_keep_their_tokens),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -64,6 +64,14 @@ static void each_start_replaces_the_file(void **state)
   /* once in the experiment and once in the session; a setting that is not shown is in neither */
   assert_int_equal(count_of(bytes, size, "trainer.optimizer.lr_head"), 2);
   assert_int_equal(count_of(bytes, size, "trainer.steps"), 2);
+  /* of the experiment: a name (1) with its type (4), a tag (2) in its name (1), a shown name (3),
+   * and that it is of the validation (5) */
+  assert_int_equal(count_of(bytes, size, "\n\rtrainer.steps \3"), 1);
+  assert_int_equal(count_of(bytes, size, "\n\6corpus \1"), 1);
+  assert_int_equal(count_of(bytes, size, "\n\14\22\nvalid/loss\32\nvalid loss(\2"), 1);
+  assert_int_equal(count_of(bytes, size, "\n\20\22\16valid/accuracy\32\16valid accuracy(\2"), 1);
+  assert_int_equal(count_of(bytes, size, "\n\22\22\20valid/perplexity\32\20valid perplexity(\2"),
+                   1);
   assert_int_equal(count_of(bytes, size, "trainer.stop_timeout_s"), 0);
   assert_int_equal(count_of(bytes, size, "network."), 0);
   free(bytes);

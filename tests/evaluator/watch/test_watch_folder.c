@@ -307,6 +307,28 @@ static void a_board_is_written_if_it_is_wanted(void **state)
   assert_true(plm_file_exists(board));
 }
 
+/* The evaluator of a mixture reads what its first corpus is. */
+static void the_first_corpus_of_a_mixture_has_to_be_there(void **state)
+{
+  (void)state;
+  struct plm_config config;
+  struct plm_error error = {0};
+  char bound[512];
+  configure(10,
+            "metrics: {tensorboard: false}\ncorpus: [{path: /none/first, weight: 1}, "
+            "{path: /none/second, weight: 1}]\n",
+            &config);
+  captured_begin(STDERR_FILENO);
+  const plm_status status = plm_watch(&config, NULL, &error);
+  captured_end();
+  plm_descriptors_lend();
+  assert_int_equal(status, PLM_UNAVAILABLE);
+  assert_string_equal(error.where, "corpus: source 0, /none/first");
+  assert_non_null(strstr(error.hint, "must be able to read the corpus.json of its first corpus"));
+  assert_int_equal(plm_endpoint_read(run, "evaluation_feed", bound, NULL), PLM_NOT_FOUND);
+  plm_config_deinit(&config);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup(name, begin)
@@ -326,6 +348,7 @@ int main(void)
       TEST(what_was_reported_may_be_deleted),
       TEST(a_stop_ends_it_whether_or_not_all_is_reported),
       TEST(a_board_is_written_if_it_is_wanted),
+      TEST(the_first_corpus_of_a_mixture_has_to_be_there),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
