@@ -1,0 +1,203 @@
+/* `embed` that is stopped after a batch continues there and writes the same bytes. With other
+ * options it refuses, and names those that it was begun with. */
+#include "tests/support/cmocka_all.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/file.h"
+#include "common/base/log.h"
+#include "common/base/philox.h"
+#include "common/base/text.h"
+#include "common/run/stop.h"
+#include "evaluator/embed/embed.h"
+#include "tests/support/captured.h"
+#include "tests/support/inference_case.h"
+#include "tests/support/scratch.h"
+
+enum { L = 32, SEQUENCES = 40 };
+
+static struct inference_case model;
+static char folder[200], in[200], out[200];
+static const char *const inputs[] = {in};
+
+static void write_input(void)
+{
+  struct plm_text text = {0};
+  for (uint32_t n = 0; n < SEQUENCES; n++) {
+    const uint32_t length = 1 + plm_philox(6, n, 0, 0).w[0] % (L - 2);
+    plm_text_printf(&text, ">s%u\n", n);
+    for (uint32_t i = 0; i < length; i++)
+      plm_text_printf(&text, "%c", "LAGVSERTIDPKQNFYMHWC"[plm_philox(7, i, n, 0).w[0] % 20]);
+    plm_text_puts(&text, "\n");
+  }
+  scratch_write(in, text.data, text.length);
+  plm_text_deinit(&text);
+}
+
+static int begin(void **state)
+{
+  (void)state;
+  snprintf(folder, sizeof folder, "%.199s", scratch_path("model"));
+  snprintf(in, sizeof in, "%.199s", scratch_path("in.fasta"));
+  snprintf(out, sizeof out, "%.199s", scratch_path("out.safetensors"));
+  inference_case_open(&model, PLM_TRANSFORMER, PLM_OBJECTIVE_MLM, PLM_TOKENIZER_ESM, L, 2);
+  inference_case_save(&model, folder);
+  write_input();
+  plm_log_init("t", PLM_LOG_INFO);
+  return 0;
+}
+
+static int end(void **state)
+{
+  (void)state;
+  inference_case_close(&model);
+  return 0;
+}
+
+static struct plm_embed_request request_of(enum plm_embed_kind kind, const char *pooling,
+                                           const char *layers)
+{
+  struct plm_embed_request request = {.checkpoint = folder,
+                                      .inputs = inputs,
+                                      .input_count = 1,
+                                      .output = out,
+                                      .kind = kind,
+                                      .layers = layers,
+                                      .batch_tokens = 2 * L,
+                                      .json = true};
+  if (pooling != NULL) assert_int_equal(plm_pooling_parse(pooling, &request.pooling, NULL), PLM_OK);
+  return request;
+}
+
+/* norm_forward of the operators, with which a signal comes while the model computes. */
+static void (*norm_forward)(struct plm_ops *ops, act *to, const act *x, int64_t N, int64_t D);
+
+static void stop_and_norm(struct plm_ops *ops, act *to, const act *x, int64_t N, int64_t D)
+{
+  plm_stop_requested = SIGTERM;
+  norm_forward(ops, to, x, N, D);
+}
+
+/* Runs it, stopped after the first batch if `stops`. Returns what it prints on stdout. */
+static const char *embed(const struct plm_embed_request *request, bool stops, plm_status wanted,
+                         struct plm_error *error)
+{
+  *error = (struct plm_error){0};
+  captured_begin(STDERR_FILENO);
+  captured_begin(STDOUT_FILENO);
+  struct plm_ops *ops = model.inference.ops;
+  norm_forward = ops->norm_forward;
+  if (stops) ops->norm_forward = stop_and_norm;
+  const plm_status status = plm_embed(request, ops, error);
+  ops->norm_forward = norm_forward;
+  plm_stop_requested = 0;
+  const char *text = captured_end();
+  static char kept[4096];
+  snprintf(kept, sizeof kept, "%s", text);
+  captured_end();
+  if (status != wanted) fail_msg("%s", error->what);
+  return kept;
+}
+
+static char *result(size_t *size)
+{
+  char *bytes;
+  assert_int_equal(plm_file_read(out, 1 << 24, &bytes, size, NULL), PLM_OK);
+  assert_int_equal(unlink(out), 0);
+  return bytes;
+}
+
+/* The number behind a word of a text. */
+static unsigned number_after(const char *text, const char *before)
+{
+  const char *found = strstr(text, before);
+  if (found == NULL) fail_msg("no \"%s\" in %s", before, text);
+  return (unsigned)strtoul(found + strlen(before), NULL, 10);
+}
+
+static void a_stopped_run_continues_with_the_same_bytes(void **state)
+{
+  (void)state;
+  static const struct {
+    enum plm_embed_kind kind;
+    const char *pooling, *layers;
+  } cases[] = {{PLM_EMBED_POOLED, "mean,max", NULL},
+               {PLM_EMBED_POOLED, "cls", "0,last"},
+               {PLM_EMBED_PER_TOKEN, NULL, NULL},
+               {PLM_EMBED_LOGITS, NULL, NULL}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    const struct plm_embed_request request =
+        request_of(cases[i].kind, cases[i].pooling, cases[i].layers);
+    struct plm_error error;
+    size_t whole_size, size;
+    assert_int_equal(number_after(embed(&request, false, PLM_OK, &error), "resumed_sequences\":"),
+                     0);
+    char *whole = result(&whole_size);
+    unsigned before = 0;
+    for (int stops = 0; stops < 3; stops++) {
+      embed(&request, true, PLM_TERMINATED, &error);
+      const unsigned done = number_after(error.what, " after ");
+      assert_non_null(strstr(error.what, " of 40 sequences"));
+      assert_string_equal(error.hint, "the same command continues from there");
+      assert_true(done > before && done < SEQUENCES);
+      before = done;
+      assert_false(plm_file_exists(out));
+    }
+    assert_int_equal(number_after(embed(&request, false, PLM_OK, &error), "resumed_sequences\":"),
+                     before);
+    char *parts = result(&size);
+    assert_int_equal(size, whole_size);
+    assert_memory_equal(parts, whole, size);
+    free(parts);
+    free(whole);
+  }
+}
+
+/* Begun with one request, continued with another one. */
+static void refuses(const struct plm_embed_request *first, const struct plm_embed_request *second,
+                    const char *what)
+{
+  struct plm_error error;
+  struct plm_embed_request fresh = *first;
+  fresh.fresh = true;
+  embed(&fresh, true, PLM_TERMINATED, &error);
+  embed(second, false, PLM_EXISTS, &error);
+  if (strstr(error.what, what) == NULL) fail_msg("\"%s\" is not \"%s\"", error.what, what);
+}
+
+#define BEGUN(first, second) \
+  "it was begun as \"" first "\", but this command asks for \"" second "\""
+
+static void other_options_are_refused_and_named(void **state)
+{
+  (void)state;
+  const struct plm_embed_request mean = request_of(PLM_EMBED_POOLED, "mean", NULL),
+                                 most = request_of(PLM_EMBED_POOLED, "max", "last"),
+                                 tokens = request_of(PLM_EMBED_PER_TOKEN, NULL, NULL),
+                                 logits = request_of(PLM_EMBED_LOGITS, NULL, NULL);
+  struct plm_embed_request larger = mean;
+  larger.batch_tokens = 3 * L;
+  refuses(&mean, &most,
+          BEGUN("pooled mean fp32 safetensors --batch-tokens 64",
+                "pooled max fp32 safetensors --batch-tokens 64 --layers 6"));
+  refuses(&tokens, &logits,
+          BEGUN("per token fp32 safetensors --batch-tokens 64",
+                "logits fp32 safetensors --batch-tokens 64"));
+  refuses(&mean, &larger,
+          BEGUN("pooled mean fp32 safetensors --batch-tokens 64",
+                "pooled mean fp32 safetensors --batch-tokens 96"));
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+  const struct CMUnitTest tests[] = {
+      TEST(a_stopped_run_continues_with_the_same_bytes),
+      TEST(other_options_are_refused_and_named),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
