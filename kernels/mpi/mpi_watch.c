@@ -219,8 +219,8 @@ void plm_mpi_watch(struct plm_mpi *mpi, uint64_t now_ns)
 {
   for (uint32_t r = 0; r < mpi->base.place.ranks; r++)
     if (is_other(mpi, r)) hear(mpi, r, now_ns);
-  if (plm_mpi_speaker(mpi) < 0) find_silent(mpi, now_ns);
-  if (plm_mpi_speaker(mpi) < 0) find_late(mpi, now_ns);
+  find_silent(mpi, now_ns); /* the first failure counts */
+  find_late(mpi, now_ns);
   tell(mpi, now_ns);
 }
 
