@@ -112,6 +112,29 @@ static void chunks_that_wait_are_counted(void **state)
   part(&meeting);
 }
 
+/* Each window is served by the packer that prepared it, while the other one prepares the next; one
+ * that is alone does both. */
+static void windows_go_to_packers_in_turn(void **state)
+{
+  (void)state;
+  for (int count = 1; count <= 2; count++) {
+    struct meeting meeting;
+    struct plm_error error = {0};
+    meet(&meeting, count, 0);
+    for (int i = 0; i < 8; i++)
+      assert_int_equal(take(meeting.feed, &meeting.options, FAKE_WINDOW_CHUNKS, &error), PLM_OK);
+    const int64_t begin = plm_clock_ms();
+    for (int i = 0; i < count; i++)
+      while (meeting.packers[i].gets < 3 || meeting.packers[i].prepares < 3) {
+        if (plm_clock_ms() - begin > 60000)
+          fail_msg("packer %d of %d has %d requests and prepares %d windows", i, count,
+                   meeting.packers[i].gets, meeting.packers[i].prepares);
+        usleep(1000);
+      }
+    part(&meeting);
+  }
+}
+
 /* If one packer answers nothing, the other is asked. test_feed_simulated.c checks how soon. */
 static void standby_is_asked_when_one_is_late(void **state)
 {
@@ -544,6 +567,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(crosses_epochs),
       cmocka_unit_test(chunks_that_wait_are_counted),
+      cmocka_unit_test(windows_go_to_packers_in_turn),
       cmocka_unit_test(standby_is_asked_when_one_is_late),
       cmocka_unit_test(second_answers_are_dropped),
       cmocka_unit_test(disagreement_ends_the_run_without_a_third),
