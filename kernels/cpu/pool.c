@@ -188,7 +188,7 @@ static void take_tiles(void *context, uint32_t index, uint32_t count)
 
 void plm_pool_tiles(struct plm_pool *pool, int64_t tiles, plm_pool_tile function, void *context)
 {
-  if (pool->threads == 1 || tiles <= 1) {
+  if (tiles <= 1) { /* nobody need be woken */
     for (int64_t i = 0; i < tiles; i++) function(context, i, 0);
     return;
   }
