@@ -15,54 +15,63 @@
 #include "evaluator/task/npy_header.h"
 
 /* Counts the bytes that are put into it, and writes them if it has a descriptor. */
+/* After a failure it writes nothing more. `finish` returns the failure. */
 struct sink {
   int descriptor; /* -1: only count */
   const char *path;
   uint64_t bytes;
   char buffer[1 << 14];
   size_t used;
+  struct plm_error error;
 };
 
-static plm_status flush(struct sink *sink, struct plm_error *error)
+static void flush(struct sink *sink)
 {
   const size_t size = sink->used;
   sink->used = 0;
-  if (sink->descriptor < 0 || size == 0) return PLM_OK;
-  return plm_file_write_all(sink->descriptor, sink->buffer, size, sink->path, error);
+  if (sink->descriptor < 0 || sink->error.status != PLM_OK) return;
+  (void)plm_file_write_all(sink->descriptor, sink->buffer, size, sink->path, &sink->error);
 }
 
-static plm_status put(struct sink *sink, const void *bytes, size_t size, struct plm_error *error)
+static plm_status finish(struct sink *sink, struct plm_error *error)
+{
+  flush(sink);
+  if (sink->error.status != PLM_OK && error != NULL) *error = sink->error;
+  return sink->error.status;
+}
+
+static void put(struct sink *sink, const void *bytes, size_t size)
 {
   PLM_ASSERT(size <= sizeof sink->buffer);
-  if (sink->used + size > sizeof sink->buffer) PLM_TRY(flush(sink, error));
+  if (sink->used + size > sizeof sink->buffer) flush(sink);
   memcpy(sink->buffer + sink->used, bytes, size);
   sink->used += size;
   sink->bytes += size;
-  return PLM_OK;
 }
 
-static plm_status put_text(struct sink *sink, const char *text, struct plm_error *error)
+static void put_text(struct sink *sink, const char *text)
 {
-  return put(sink, text, strlen(text), error);
+  put(sink, text, strlen(text));
 }
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
 /* Puts a character of a JSON string. Its escapes are escaped again if the string is inside another
  * one (depth 2). */
-static plm_status put_escaped(struct sink *sink, char character, int depth, struct plm_error *error)
+static void put_escaped(struct sink *sink, char character, int depth)
 {
   char text[8];
-  if (depth == 0) return put(sink, &character, 1, error);
+  if (depth == 0) {
+    put(sink, &character, 1);
+    return;
+  }
   if (character == '"' || character == '\\')
     snprintf(text, sizeof text, "\\%c", character);
   else if ((unsigned char)character < 0x20 || character == 0x7f)
     snprintf(text, sizeof text, "\\u%04x", (unsigned char)character);
   else
-    return put_escaped(sink, character, depth - 1, error);
-  for (const char *next = text; *next != '\0'; next++)
-    PLM_TRY(put_escaped(sink, *next, depth - 1, error));
-  return PLM_OK;
+    snprintf(text, sizeof text, "%c", character);
+  for (const char *next = text; *next != '\0'; next++) put_escaped(sink, *next, depth - 1);
 }
 
 struct names {
@@ -73,37 +82,40 @@ struct names {
 static plm_status put_name(void *context, uint64_t number, const char *name, size_t size,
                            struct plm_error *error)
 {
+  (void)error;
   const struct names *names = context;
   struct sink *sink = names->sink;
   const int outside = names->depth - 1;
-  if (number > 0) PLM_TRY(put(sink, ",", 1, error));
-  PLM_TRY(put_escaped(sink, '"', outside, error));
+  if (number > 0) put(sink, ",", 1);
+  put_escaped(sink, '"', outside);
   for (size_t i = 0; i < size;) {
     const size_t length = plm_utf8_length((const unsigned char *)name + i, size - i);
     if (length == 1)
-      PLM_TRY(put_escaped(sink, name[i], names->depth, error));
+      put_escaped(sink, name[i], names->depth);
     else if (length > 1)
-      PLM_TRY(put(sink, name + i, length, error));
+      put(sink, name + i, length);
     else /* not UTF-8, so JSON cannot hold it: the replacement character */
-      PLM_TRY(put_text(sink, "\xef\xbf\xbd", error));
+      put_text(sink, "\xef\xbf\xbd");
     i += length > 0 ? length : 1;
   }
-  return put_escaped(sink, '"', outside, error);
+  put_escaped(sink, '"', outside);
+  return PLM_OK;
 }
 
 static plm_status put_names(struct sink *sink, int depth, struct plm_sequence_spool *spool,
                             struct plm_error *error)
 {
   struct names names = {.sink = sink, .depth = depth};
-  PLM_TRY(put_text(sink, "[", error));
+  put_text(sink, "[");
   PLM_TRY(plm_sequence_spool_each_name(spool, put_name, &names, error));
-  return put_text(sink, "]", error);
+  put_text(sink, "]");
+  return PLM_OK;
 }
 
 /* ---- safetensors ----------------------------------------------------------------------------- */
 
-static plm_status put_tensor(struct sink *sink, const char *name, uint64_t rows, uint32_t width,
-                             uint64_t before, struct plm_error *error)
+static void put_tensor(struct sink *sink, const char *name, uint64_t rows, uint32_t width,
+                       uint64_t before)
 {
   const uint64_t row_bytes = (uint64_t)width * sizeof(float);
   char text[256];
@@ -111,7 +123,7 @@ static plm_status put_tensor(struct sink *sink, const char *name, uint64_t rows,
            ",\"%s\":{\"dtype\":\"F32\",\"shape\":[%" PRIu64 ",%" PRIu32 "],\"data_offsets\":"
            "[%" PRIu64 ",%" PRIu64 "]}",
            name, rows, width, before * row_bytes, (before + rows) * row_bytes);
-  return put_text(sink, text, error);
+  put_text(sink, text);
 }
 
 struct tensors {
@@ -123,10 +135,11 @@ struct tensors {
 static plm_status put_sequence(void *context, uint64_t number, uint32_t tokens,
                                struct plm_error *error)
 {
+  (void)error;
   struct tensors *tensors = context;
   char name[32];
   snprintf(name, sizeof name, "%" PRIu64, number);
-  PLM_TRY(put_tensor(tensors->sink, name, tokens, tensors->width, tensors->rows, error));
+  put_tensor(tensors->sink, name, tokens, tensors->width, tensors->rows);
   tensors->rows += tokens;
   return PLM_OK;
 }
@@ -134,28 +147,28 @@ static plm_status put_sequence(void *context, uint64_t number, uint32_t tokens,
 static plm_status put_json(const struct plm_embed_layout *layout, struct sink *sink,
                            struct plm_sequence_spool *spool, struct plm_error *error)
 {
-  PLM_TRY(put_text(sink, "{\"__metadata__\":{\"format\":\"pt\",", error));
+  put_text(sink, "{\"__metadata__\":{\"format\":\"pt\",");
   if (layout->kind == PLM_EMBED_POOLED) {
-    PLM_TRY(put_text(sink, "\"pooling\":\"", error));
-    PLM_TRY(put_text(sink, layout->pooling, error));
-    PLM_TRY(put_text(sink, "\",", error));
+    put_text(sink, "\"pooling\":\"");
+    put_text(sink, layout->pooling);
+    put_text(sink, "\",");
   }
   if (layout->layers != NULL) {
-    PLM_TRY(put_text(sink, "\"layers\":\"", error));
-    PLM_TRY(put_text(sink, layout->layers, error));
-    PLM_TRY(put_text(sink, "\",", error));
+    put_text(sink, "\"layers\":\"");
+    put_text(sink, layout->layers);
+    put_text(sink, "\",");
   }
-  PLM_TRY(put_text(sink, "\"names\":\"", error));
+  put_text(sink, "\"names\":\"");
   PLM_TRY(put_names(sink, 2, spool, error));
-  PLM_TRY(put_text(sink, "\"}", error));
+  put_text(sink, "\"}");
   if (layout->kind == PLM_EMBED_POOLED) {
-    PLM_TRY(put_tensor(sink, "embeddings", layout->rows, layout->width, 0, error));
+    put_tensor(sink, "embeddings", layout->rows, layout->width, 0);
   } else {
     struct tensors tensors = {.sink = sink, .width = layout->width};
     PLM_TRY(plm_sequence_spool_each_length(spool, put_sequence, &tensors, error));
   }
-  PLM_TRY(put_text(sink, "}", error));
-  while (sink->bytes % PLM_SAFETENSORS_ALIGNMENT != 0) PLM_TRY(put_text(sink, " ", error));
+  put_text(sink, "}");
+  while (sink->bytes % PLM_SAFETENSORS_ALIGNMENT != 0) put_text(sink, " ");
   return PLM_OK;
 }
 
@@ -166,18 +179,17 @@ static plm_status put_safetensors(const struct plm_embed_layout *layout, uint64_
 {
   unsigned char length[8];
   for (int i = 0; i < 8; i++) length[i] = (unsigned char)(json_bytes >> (8 * i));
-  PLM_TRY(put(sink, length, sizeof length, error));
+  put(sink, length, sizeof length);
   return put_json(layout, sink, spool, error);
 }
 
 /* ---- npy ------------------------------------------------------------------------------------- */
 
-static plm_status put_npy(const struct plm_embed_layout *layout, struct sink *sink,
-                          struct plm_error *error)
+static void put_npy(const struct plm_embed_layout *layout, struct sink *sink)
 {
   char header[PLM_NPY_HEADER_SIZE];
   plm_npy_header(header, layout->rows, layout->width);
-  return put(sink, header, sizeof header, error);
+  put(sink, header, sizeof header);
 }
 
 /* ---- planning and writing -------------------------------------------------------------------- */
@@ -185,10 +197,11 @@ static plm_status put_npy(const struct plm_embed_layout *layout, struct sink *si
 static plm_status put_header(const struct plm_embed_layout *layout, struct sink *sink,
                              struct plm_sequence_spool *spool, struct plm_error *error)
 {
-  PLM_TRY(layout->format == PLM_EMBED_NPY
-              ? put_npy(layout, sink, error)
-              : put_safetensors(layout, layout->header_bytes - 8, sink, spool, error));
-  return flush(sink, error);
+  if (layout->format == PLM_EMBED_NPY)
+    put_npy(layout, sink);
+  else
+    PLM_TRY(put_safetensors(layout, layout->header_bytes - 8, sink, spool, error));
+  return finish(sink, error);
 }
 
 /* A name that is only an ending names no format. */
@@ -266,8 +279,8 @@ static plm_status write_names(struct plm_sequence_spool *spool, int descriptor, 
 {
   struct sink sink = {.descriptor = descriptor, .path = path};
   PLM_TRY(put_names(&sink, 1, spool, error));
-  PLM_TRY(put_text(&sink, "\n", error));
-  PLM_TRY(flush(&sink, error));
+  put_text(&sink, "\n");
+  PLM_TRY(finish(&sink, error));
   if (fsync(descriptor) != 0) return plm_error_errno(error, "cannot fsync %s", path);
   return PLM_OK;
 }

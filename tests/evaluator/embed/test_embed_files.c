@@ -328,6 +328,28 @@ static void npy_and_its_names(void **state)
   plm_sequence_spool_close(spool);
 }
 
+/* Also if the last bytes are the first that are written. */
+static void a_full_disk_is_told(void **state)
+{
+  (void)state;
+  struct plm_sequence_spool *spool = small_spool();
+  const int full = open("/dev/full", O_WRONLY | O_CLOEXEC);
+  assert_true(full >= 0);
+  for (int format = PLM_EMBED_SAFETENSORS; format <= PLM_EMBED_NPY; format++) {
+    const struct plm_embed_layout layout =
+        layout_of(PLM_EMBED_POOLED, (enum plm_embed_format)format, spool);
+    struct plm_error error = {0};
+    assert_int_equal(plm_embed_layout_write_header(&layout, spool, full, "the file", &error),
+                     PLM_NO_SPACE);
+    assert_non_null(strstr(error.what, "the file"));
+    assert_int_equal(plm_embed_layout_write_header(&layout, spool, full, "the file", NULL),
+                     PLM_NO_SPACE);
+  }
+  close(full);
+  assert_int_equal(plm_embed_write_names(spool, "/dev/full", NULL), PLM_NO_SPACE);
+  plm_sequence_spool_close(spool);
+}
+
 static void formats_follow_the_name(void **state)
 {
   (void)state;
@@ -479,6 +501,7 @@ int main(void)
       cmocka_unit_test(pooled_safetensors),
       cmocka_unit_test(a_tensor_a_sequence),
       cmocka_unit_test(npy_and_its_names),
+      cmocka_unit_test(a_full_disk_is_told),
       cmocka_unit_test(formats_follow_the_name),
       cmocka_unit_test(headers_have_a_limit),
       cmocka_unit_test(a_run_goes_on_where_it_was_saved),
