@@ -35,6 +35,12 @@ passed nccl 1
 12 exchange 4096 under 1
 12 exchange 8192 under 2" ] || fail "not all transfers ran beside the computation: $(cat "$PLM_TMP/trace.log")"
 
+# One rank has an error that it did not ask for. With these seeds of the emulation, it is rank 0 of 2 and rank 2 of 4.
+for ranks in 2 4; do
+  PLM_EMULATED_NCCL_FAULT=error wrong $ranks 1 \
+    "rank $((ranks - 2)) on ${host:?}: an exchange between GPUs failed: unhandled system error: an emulated error" cuda 6 right "$ranks"
+done
+
 # What NCCL does not check ends the emulation.
 exchange 2 cuda 2 unequal && fail "pieces of unequal size were exchanged"
 grep -q 'emulated NCCL: call [0-9]* of rank [01] is ncclAlltoAll of [0-9]* bytes, but that of rank [01] is ncclAlltoAll of' "${log:?}" ||
@@ -47,6 +53,6 @@ grep -q 'is ncclAllGather of [0-9]* bytes, but that of rank\|but that of rank [0
 PLM_NCCL_LIBRARY=$PLM_TMP/none.so wrong 2 2 'NCCL cannot be loaded' cuda 1 right
 PLM_NCCL_LIBRARY=libm.so.6 wrong 2 2 'libm.so.6 is not NCCL' cuda 1 right
 PLM_COLLECTIVE=pigeon wrong 2 2 'PLM_COLLECTIVE=pigeon: no such transport' cuda 1 right
-wrong 2 2 "rank 0 on ${host:?} has PLM_COLLECTIVE=nccl, but rank 1 on $host has pigeon" cuda 1 pigeon
+wrong 2 2 "rank 0 on $host has PLM_COLLECTIVE=nccl, but rank 1 on $host has pigeon" cuda 1 pigeon
 PLM_EMULATED_DEVICES=1 wrong 2 2 "ranks 0 and 1 on $host use the same GPU (emulated:0), which NCCL cannot" cuda 1 right
 PLM_EMULATED_DEVICES=2 wrong 3 2 'rank 2 of this host has no GPU, because there are only 2' cuda 1 right
