@@ -3,8 +3,11 @@
 #include "tests/support/cmocka_all.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "common/base/file.h"
+#include "evaluator/generate/fasta_writer.h"
 #include "evaluator/generate/generation.h"
 #include "tests/support/scratch.h"
 
@@ -276,6 +279,27 @@ static void tokens_are_appended(void **state)
   }
 }
 
+/* ---- FASTA ----------------------------------------------------------------------------------- */
+
+static void line_ends_become_blanks_that_are_counted(void **state)
+{
+  (void)state;
+  const char *path = scratch_path("out.fasta");
+  struct plm_fasta_writer *writer;
+  assert_int_equal(plm_fasta_writer_open(path, &writer, NULL), PLM_OK);
+  assert_int_equal(plm_fasta_writer_add(writer, "a", (const uint8_t *)"M\nK\rL", 5, NULL), PLM_OK);
+  assert_int_equal(plm_fasta_writer_add(writer, "b", (const uint8_t *)"\n", 1, NULL), PLM_OK);
+  assert_int_equal(plm_fasta_writer_blanks(writer), 3);
+  assert_int_equal(plm_fasta_writer_finish(writer, NULL), PLM_OK);
+  plm_fasta_writer_close(writer);
+  plm_fasta_writer_close(NULL);
+  char *text;
+  size_t size;
+  assert_int_equal(plm_file_read(path, 1000, &text, &size, NULL), PLM_OK);
+  assert_string_equal(text, ">a\nM K L\n>b\n \n");
+  free(text);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -289,6 +313,7 @@ int main(void)
       cmocka_unit_test(an_input_that_is_not_there_is_named),
       cmocka_unit_test(tokens_are_set_and_masked_again),
       cmocka_unit_test(tokens_are_appended),
+      cmocka_unit_test(line_ends_become_blanks_that_are_counted),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

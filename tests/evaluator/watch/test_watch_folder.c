@@ -329,6 +329,25 @@ static void the_first_corpus_of_a_mixture_has_to_be_there(void **state)
   plm_config_deinit(&config);
 }
 
+/* So has each further set. */
+static void the_corpus_of_a_set_has_to_be_there(void **state)
+{
+  (void)state;
+  struct plm_config config;
+  struct plm_error error = {0};
+  configure(10,
+            "metrics: {tensorboard: false}\n"
+            "evaluator: {sets: [{name: other, corpus: /none/other, split: test}]}\n",
+            &config);
+  captured_begin(STDERR_FILENO);
+  const plm_status status = plm_watch(&config, NULL, &error);
+  captured_end();
+  plm_descriptors_lend();
+  assert_int_equal(status, PLM_UNAVAILABLE);
+  assert_non_null(strstr(error.what, "/none/other"));
+  plm_config_deinit(&config);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup(name, begin)
@@ -349,6 +368,7 @@ int main(void)
       TEST(a_stop_ends_it_whether_or_not_all_is_reported),
       TEST(a_board_is_written_if_it_is_wanted),
       TEST(the_first_corpus_of_a_mixture_has_to_be_there),
+      TEST(the_corpus_of_a_set_has_to_be_there),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
