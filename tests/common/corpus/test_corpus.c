@@ -3,7 +3,6 @@
 #include "tests/support/cmocka_all.h"
 
 #include <fcntl.h>
-#include <lmdb.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -11,7 +10,6 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <zstd.h>
 
 #include "common/base/file.h"
 #include "common/base/philox.h"
@@ -362,67 +360,6 @@ static void forge_description(const char *directory, const struct plm_corpus_des
   plm_text_deinit(&text);
 }
 
-/* Writes another first residue of document 0 of train, with a new check: only the tree shows it. */
-static void change_document(const char *directory, struct plm_corpus_description *description)
-{
-  MDB_env *environment;
-  MDB_txn *transaction;
-  MDB_dbi groups, checks;
-  MDB_val value, key = {8, (uint8_t[8]){0}};
-  uint8_t residues[1 << 16], frame[1 << 17];
-  assert_int_equal(mdb_env_create(&environment), 0);
-  assert_int_equal(mdb_env_set_maxdbs(environment, PLM_CORPUS_DATABASES), 0);
-  assert_int_equal(mdb_env_set_mapsize(environment, 64 << 20), 0);
-  assert_int_equal(mdb_env_open(environment, directory, MDB_NOLOCK, 0600), 0);
-  assert_int_equal(mdb_txn_begin(environment, NULL, 0, &transaction), 0);
-  assert_int_equal(mdb_dbi_open(transaction, "train.groups", 0, &groups), 0);
-  assert_int_equal(mdb_dbi_open(transaction, "train.checks", 0, &checks), 0);
-  assert_int_equal(mdb_get(transaction, groups, &key, &value), 0);
-  const size_t size = ZSTD_decompress(residues, sizeof residues, value.mv_data, value.mv_size);
-  assert_false(ZSTD_isError(size));
-  residues[0] = residues[0] == 'L' ? 'A' : 'L';
-  value = (MDB_val){ZSTD_compress(frame, sizeof frame, residues, size, 1), frame};
-  assert_int_equal(mdb_put(transaction, groups, &key, &value, 0), 0);
-  struct plm_group_check check[PLM_CHECKS_BLOCK];
-  MDB_val table;
-  assert_int_equal(mdb_get(transaction, checks, &key, &table), 0);
-  const size_t bytes = table.mv_size;
-  memcpy(check, table.mv_data, bytes);
-  check[0].group = plm_hash64_bytes(frame, value.mv_size);
-  table = (MDB_val){bytes, check};
-  assert_int_equal(mdb_put(transaction, checks, &key, &table, 0), 0);
-  assert_int_equal(mdb_txn_commit(transaction), 0);
-  mdb_env_close(environment);
-  description->files.checks = plm_hash_bytes(check, bytes); /* of the only split */
-}
-
-static void a_changed_document_is_named(void **state)
-{
-  (void)state;
-  const struct example example = {{300, 0, 0}, 60, 0};
-  const char *directory = scratch_path("changed");
-  struct plm_corpus_description description;
-  struct plm_error error = {0};
-  struct plm_corpus *corpus;
-  struct plm_corpus_cursor *cursor;
-  const uint8_t *residues;
-  size_t size;
-  write_example(directory, &example, 1);
-  assert_int_equal(plm_corpus_description_read(directory, &description, NULL), PLM_OK);
-  change_document(directory, &description);
-  forge_description(directory, &description);
-  plm_corpus_description_deinit(&description);
-  if (plm_corpus_open(directory, NULL, &corpus, &error) != PLM_OK) fail_msg("%s", error.what);
-  assert_int_equal(plm_corpus_cursor_open(corpus, &cursor, &error), PLM_OK);
-  assert_int_equal(plm_corpus_group(cursor, PLM_SPLIT_TRAIN, 0, &residues, &size, &error), PLM_OK);
-  assert_int_equal(plm_corpus_prove_group(cursor, PLM_SPLIT_TRAIN, 1, &error), PLM_OK);
-  assert_int_equal(plm_corpus_prove_group(cursor, PLM_SPLIT_TRAIN, 0, &error), PLM_CORRUPT);
-  assert_string_equal(error.what, "document 0 of train has another sequence than ingest hashed");
-  plm_corpus_cursor_close(cursor);
-  plm_corpus_close(corpus);
-  plm_path_remove(directory, NULL);
-}
-
 enum outcome { OUTCOME_RIGHT, OUTCOME_ERROR, OUTCOME_MESSAGE, OUTCOME_COUNT };
 
 /* Reads everything in a child process. Only correct data, an error or the guard's message is
@@ -621,7 +558,6 @@ int main(void)
       cmocka_unit_test(what_is_not_there_is_an_error),
       cmocka_unit_test(residues_are_counted),
       cmocka_unit_test(verify_finds_every_flip),
-      cmocka_unit_test(a_changed_document_is_named),
       cmocka_unit_test(a_reader_never_gives_wrong_documents),
       cmocka_unit_test(a_cut_under_the_map_ends_with_the_message),
       cmocka_unit_test(a_fault_elsewhere_is_not_blamed_on_the_corpus),

@@ -1,0 +1,114 @@
+/* A corpus whose records agree with each other, but not with the hash tree. */
+#include "tests/support/cmocka_all.h"
+
+#include <fcntl.h>
+#include <lmdb.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include <zstd.h>
+
+#include "common/base/file.h"
+#include "common/corpus/corpus_format.h"
+#include "stages/ingest/corpus_writer.h"
+#include "tests/support/scratch.h"
+
+/* All in train: document d has d % 50 + 1 residues. */
+static void write_documents(const char *directory, int documents)
+{
+  const struct plm_corpus_writer_options options = {.directory = directory, .threads = 1};
+  const struct plm_corpus_source source = {.name = "made", .bytes = 1, .documents = 1};
+  struct plm_corpus_writer *writer;
+  uint8_t residues[50];
+  memset(residues, 'V', sizeof residues);
+  assert_int_equal(plm_corpus_writer_open(&options, &writer, NULL), PLM_OK);
+  for (int d = 0; d < documents; d++)
+    assert_int_equal(plm_corpus_writer_add(writer, PLM_SPLIT_TRAIN, "n", 1, residues,
+                                           (size_t)(d % 50 + 1), NULL),
+                     PLM_OK);
+  assert_int_equal(plm_corpus_writer_finish(writer, &source, 1, NULL, NULL, NULL, NULL), PLM_OK);
+  plm_corpus_writer_close(writer);
+}
+
+/* Makes corpus.json agree with the edges of data.mdb again. */
+static void forge_description(const char *directory, struct plm_corpus_description *description)
+{
+  char path[PLM_PATH_SIZE];
+  struct plm_text text = {0};
+  assert_int_equal(plm_path_join(path, directory, PLM_CORPUS_DATA, NULL), PLM_OK);
+  const int descriptor = open(path, O_RDONLY);
+  assert_int_equal(plm_corpus_edges(descriptor, path, &description->files, NULL), PLM_OK);
+  close(descriptor);
+  plm_corpus_description_print(description, true, &text);
+  assert_int_equal(plm_path_join(path, directory, PLM_CORPUS_DESCRIPTION, NULL), PLM_OK);
+  scratch_write(path, text.data, text.length);
+  plm_text_deinit(&text);
+}
+
+/* Writes another first residue of document 0 of train, with a new check: only the tree shows it. */
+static void change_document(const char *directory, struct plm_corpus_description *description)
+{
+  MDB_env *environment;
+  MDB_txn *transaction;
+  MDB_dbi groups, checks;
+  MDB_val value, key = {8, (uint8_t[8]){0}};
+  uint8_t residues[1 << 16], frame[1 << 17];
+  assert_int_equal(mdb_env_create(&environment), 0);
+  assert_int_equal(mdb_env_set_maxdbs(environment, PLM_CORPUS_DATABASES), 0);
+  assert_int_equal(mdb_env_set_mapsize(environment, 64 << 20), 0);
+  assert_int_equal(mdb_env_open(environment, directory, MDB_NOLOCK, 0600), 0);
+  assert_int_equal(mdb_txn_begin(environment, NULL, 0, &transaction), 0);
+  assert_int_equal(mdb_dbi_open(transaction, "train.groups", 0, &groups), 0);
+  assert_int_equal(mdb_dbi_open(transaction, "train.checks", 0, &checks), 0);
+  assert_int_equal(mdb_get(transaction, groups, &key, &value), 0);
+  const size_t size = ZSTD_decompress(residues, sizeof residues, value.mv_data, value.mv_size);
+  assert_false(ZSTD_isError(size));
+  residues[0] = residues[0] == 'L' ? 'A' : 'L';
+  value = (MDB_val){ZSTD_compress(frame, sizeof frame, residues, size, 1), frame};
+  assert_int_equal(mdb_put(transaction, groups, &key, &value, 0), 0);
+  struct plm_group_check check[PLM_CHECKS_BLOCK];
+  MDB_val table;
+  assert_int_equal(mdb_get(transaction, checks, &key, &table), 0);
+  const size_t bytes = table.mv_size;
+  memcpy(check, table.mv_data, bytes);
+  check[0].group = plm_hash64_bytes(frame, value.mv_size);
+  table = (MDB_val){bytes, check};
+  assert_int_equal(mdb_put(transaction, checks, &key, &table, 0), 0);
+  assert_int_equal(mdb_txn_commit(transaction), 0);
+  mdb_env_close(environment);
+  description->files.checks = plm_hash_bytes(check, bytes); /* of the only split */
+}
+
+static void a_changed_document_is_named(void **state)
+{
+  (void)state;
+  const char *directory = scratch_path("changed");
+  struct plm_corpus_description description;
+  struct plm_error error = {0};
+  struct plm_corpus *corpus;
+  struct plm_corpus_cursor *cursor;
+  const uint8_t *residues;
+  size_t size;
+  write_documents(directory, 300);
+  assert_int_equal(plm_corpus_description_read(directory, &description, NULL), PLM_OK);
+  change_document(directory, &description);
+  forge_description(directory, &description);
+  plm_corpus_description_deinit(&description);
+  if (plm_corpus_open(directory, NULL, &corpus, &error) != PLM_OK) fail_msg("%s", error.what);
+  assert_int_equal(plm_corpus_cursor_open(corpus, &cursor, &error), PLM_OK);
+  assert_int_equal(plm_corpus_group(cursor, PLM_SPLIT_TRAIN, 0, &residues, &size, &error), PLM_OK);
+  assert_int_equal(plm_corpus_prove_group(cursor, PLM_SPLIT_TRAIN, 1, &error), PLM_OK);
+  assert_int_equal(plm_corpus_prove_group(cursor, PLM_SPLIT_TRAIN, 0, &error), PLM_CORRUPT);
+  assert_string_equal(error.what, "document 0 of train has another sequence than ingest hashed");
+  plm_corpus_cursor_close(cursor);
+  plm_corpus_close(corpus);
+  plm_path_remove(directory, NULL);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_changed_document_is_named),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
