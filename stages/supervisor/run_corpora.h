@@ -7,12 +7,13 @@
 #include "common/config/config.h"
 #include "common/config/problems.h"
 
-/* Room for the fingerprints of all corpora in hex, with commas. */
+/* Room for the fingerprints of all corpora in hex, two of each, with what separates them. */
 enum { PLM_FINGERPRINTS_SIZE = 2 * PLM_MAX_SOURCES * PLM_HASH_HEX_SIZE };
 
 /* Opens each corpus and checks that it fits the configuration and is there once. fingerprints
- * becomes "HEX,HEX,...", or "" if the configuration names no corpus. PLM_CONFIG: a corpus does not
- * exist, has another tokenizer, keeps no clusters, or is there twice. */
+ * becomes "HEX,HEX,...", or "" if the configuration names no corpus; an upgraded corpus is
+ * "HEX:HEX", with its fingerprint before the upgrade second. PLM_CONFIG: a corpus does not exist,
+ * has another tokenizer, keeps no clusters, or is there twice. */
 plm_status plm_run_corpora_read(const struct plm_config *config,
                                 char fingerprints[PLM_FINGERPRINTS_SIZE], struct plm_error *error);
 
