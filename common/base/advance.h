@@ -1,12 +1,12 @@
-/* How far the reading or copying of large files is, told to whoever wants to know: a progress bar,
- * or the signs of life of a stage (common/run/run_pulse.h). */
+/* Progress reports while large files are read or copied, for a progress bar or for the signs of
+ * life of a stage (common/run/run_pulse.h). */
 #ifndef PLM_COMMON_BASE_ADVANCE_H
 #define PLM_COMMON_BASE_ADVANCE_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-enum { PLM_ADVANCE_PIECE = 1 << 22 }; /* bytes that a reader may read without telling */
+enum { PLM_ADVANCE_PIECE = 1 << 22 }; /* a reader reports at least once for so many bytes */
 
 /* Given by the caller of a reader, who sets tell and context. */
 struct plm_advance {
@@ -16,9 +16,10 @@ struct plm_advance {
   uint64_t done, total; /* bytes; the reader sets them */
 };
 
-/* For readers; advance may be NULL. Begins a work of so many bytes. It tells nothing yet. */
+/* For readers; advance may be NULL. Starts a job of `total` bytes, without a report. */
 void plm_advance_begin(struct plm_advance *advance, uint64_t total);
-/* So many more bytes are done; 0 says only that the reader lives, for example while it waits. */
+/* Adds `bytes` to what is done and reports it. With 0, it reports only that the reader is alive,
+ * for example while it waits. */
 void plm_advance_by(struct plm_advance *advance, uint64_t bytes);
 /* How much of `left` bytes to handle before plm_advance_by is called. */
 static inline size_t plm_advance_piece(size_t left)

@@ -376,15 +376,16 @@ static const struct plm_setting settings[] = {
       .help = "Longest time that `up` waits for a cause that may pass (a full disk, an unreadable "
               "corpus, a port in use: exit code 6) by starting the stage again. 0: not at all."),
   ROW("supervisor.silent_s", DOUBLE, supervisor.silent_s, "s", "300", NUMBER(0, 1e9), FREE,
-      .help = "A stage that gives no sign of life for so long is killed and started again; a "
-              "trainer only after 20 times the median of its last steps, and an evaluator after "
-              "20 times its batches, if that is longer. Whoever waits for packers or for a "
-              "checkpoint to be written says so; for a start see silent_start_s. 0: never."),
+      .help = "A stage that gives no sign of life for this long is killed and started again. For a "
+              "trainer the limit is at least 20 times the median time of its last steps, and for "
+              "an evaluator 20 times the time of its last batches. A stage that waits for packers "
+              "or for a checkpoint to be written reports this every second, which counts as a "
+              "sign of life. 0: never, also not during a start."),
   ROW("supervisor.silent_start_s", DOUBLE, supervisor.silent_start_s, "s", "1800",
       NUMBER(0, 1e9), FREE,
-      .help = "The same while the trainer or the evaluator starts, loads a checkpoint, tunes or "
-              "computes its first step. Each part of that is a sign of life, each piece of a large "
-              "file, and each micro-batch of the first step. 0: never."),
+      .help = "The same limit while the trainer or the evaluator starts, loads a checkpoint, tunes "
+              "or computes its first step. Signs of life are each part of the start, each piece of "
+              "a large file, and each micro-batch of the first step. 0: never."),
 
   ROW("metrics.tensorboard", BOOL, tensorboard, "", "true", FREE,
       .help = "Write TensorBoard event files."),

@@ -27,8 +27,8 @@
  * document of train, valid and test, and over the sizes of the clusters if there are any. It covers
  * neither names nor compressed bytes.
  *
- * Formats 1 and 2 had neither `digests` nor `roots`, format 1 no `clusters`, and another
- * fingerprint. They are opened only to write the same corpus in format 3.
+ * Formats 1 and 2 have no `digests` and no `roots`, and their fingerprint is computed differently.
+ * Format 1 also has no `clusters`. They are read only to upgrade a corpus to format 3.
  *
  * Many threads may read one handle at once, each with its own plm_corpus_cursor. An environment is
  * opened once in a process and never used across fork.
@@ -78,7 +78,7 @@ struct plm_corpus_info {
   double entropy; /* in nats, of the composition of all residues */
   bool clustered; /* each cluster is in one split; if false, splits may share homologues */
   struct plm_hash fingerprint;
-  struct plm_hash upgraded_from; /* its fingerprint in an older format; zero: there is none */
+  struct plm_hash upgraded_from; /* the fingerprint before an upgrade; zero: there was none */
 };
 /* Whether the corpus keeps the sizes of its clusters. */
 bool plm_corpus_keeps_clusters(const struct plm_corpus_info *info);
@@ -96,7 +96,7 @@ typedef plm_status plm_corpus_stop(const char *consequence, struct plm_error *er
 
 struct plm_corpus_options {
   bool allow_remote;     /* a network file system is not refused */
-  bool allow_old;        /* neither are formats 1 and 2 */
+  bool allow_old;        /* formats 1 and 2 are accepted too */
   const char *cache_dir; /* local folder for a verified copy, which is then read; or NULL */
   plm_corpus_stop *stop; /* asked while a copy is made or waited for; NULL: nothing stops that */
   /* Told while a copy is made or waited for, and while the tables are read; NULL: nobody. */
@@ -111,7 +111,8 @@ plm_status plm_corpus_check_local(const char *directory, struct plm_error *error
 /* Checks corpus.json and the size and the first and last MiB of data.mdb before opening it, and the
  * hashes of `lengths`, `checks`, `clusters` and `roots` afterwards. Installs the handler that ends
  * the process with "corpus file changed or unreadable: PATH" if the file changes while it is
- * mapped. PLM_UNSUPPORTED: another format than PLM_CORPUS_FORMAT. */
+ * mapped. PLM_UNSUPPORTED: the format is not PLM_CORPUS_FORMAT, nor an older one that allow_old
+ * accepts. */
 plm_status plm_corpus_open(const char *directory, const struct plm_corpus_options *options,
                            struct plm_corpus **corpus, struct plm_error *error);
 void plm_corpus_close(struct plm_corpus *corpus);
@@ -142,8 +143,8 @@ void plm_corpus_prefetch(struct plm_corpus *corpus, enum plm_split split, uint64
 plm_status plm_corpus_document(struct plm_corpus_cursor *cursor, enum plm_split split,
                                uint64_t number, const uint8_t **residues, size_t *size,
                                struct plm_error *error);
-/* The hashes of a group's sequences, which are checked against the group's root: one for each of
- * its documents, in `digests`. Not for old formats. PLM_CORRUPT names the record. */
+/* Reads the hashes of a group's sequences, one for each document, and checks them against the
+ * group's root. Not for old formats. PLM_CORRUPT names the record. */
 plm_status plm_corpus_digests(struct plm_corpus_cursor *cursor, enum plm_split split,
                               uint64_t group, struct plm_proof_digest digests[PLM_GROUP_DOCUMENTS],
                               struct plm_error *error);

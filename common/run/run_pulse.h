@@ -1,6 +1,6 @@
-/* pulse.ROLE.json: what a process of the run does, written by the thread that does it. A thread of
- * its own would go on writing while that one hangs. The supervisor's watchdog, `ps` and `runs` read
- * it.
+/* pulse.ROLE.json: what a process of the run does, written by the thread that does it. A separate
+ * thread must not write it, because it would go on writing while the working thread hangs. The
+ * supervisor's watchdog, `ps` and `runs` read it.
  *
  * A sign of life is a call of plm_run_pulse, or of plm_run_pulse_wait by a thread that waits for
  * other processes or threads. The file is written at most once a second, unless what the process
@@ -38,7 +38,8 @@ void plm_run_pulse(struct plm_run_pulse *pulse, bool patient, const char *format
  * "waiting for packers". A wait of less than a second is not written. The next plm_run_pulse ends
  * it. */
 void plm_run_pulse_wait(struct plm_run_pulse *pulse, const char *what);
-/* Until the next call, other signs than this file count: removes it, if it was written. */
+/* Removes the file if it was written. Call it when other signs of life, such as finished steps,
+ * take over until the next call of plm_run_pulse or plm_run_pulse_wait. */
 void plm_run_pulse_rest(struct plm_run_pulse *pulse);
 /* For those who read large files: each piece is a sign of life within what was said last, and the
  * file then says "loading the weights (37 %)". It borrows pulse. */
@@ -51,8 +52,8 @@ void plm_run_pulse_remove(const char *run, const char *role);
 struct plm_run_sign {
   char doing[PLM_PULSE_DOING + 16];
   bool patient;
-  bool waits;          /* plm_run_pulse_wait was called, */
-  double wait_s;       /* and it has waited so long by now */
+  bool waits;          /* the last sign was plm_run_pulse_wait */
+  double wait_s;       /* how long it has been waiting; 0 if it does not wait */
   double pace_s;       /* as above */
   double age_s;        /* of the last sign that was written; as plm_file_age_s */
   uint64_t written_ms; /* when it was written, in ms since 1970: changes with each sign */

@@ -166,17 +166,17 @@ const struct plm_command plm_command_corpus = {
     .operands = "DIR",
     .summary = "show what a corpus holds; --verify checks every byte, --fasta writes it back, "
                "--against finds duplicates",
-    .details =
-        "Prints the documents and residues of each split, the lengths, the composition and "
-        "its entropy, and the fingerprint, which identifies the documents and their order. "
-        "--verify exits with 1 if a single bit differs from what ingest wrote.\n\n"
-        "--upgrade is for a corpus that an older version wrote. It verifies the corpus, "
-        "writes it again beside DIR and then exchanges the two, so it needs twice the size "
-        "on the disk. Documents, their order and clusters stay the same, and runs that began "
-        "with the old corpus continue with the new one.\n\n"
-        "--against compares a split with a held-out one, of another corpus or of the same: "
-        "it counts the exact duplicates, and the near-duplicates by shared words of five "
-        "residues, and names the most similar pairs.",
+    .details = "Prints the documents and residues of each split, the lengths, the composition and "
+               "its entropy, and the fingerprint, which identifies the documents and their order. "
+               "--verify exits with 1 if a single bit differs from what ingest wrote.\n\n"
+               "--upgrade is for a corpus that an older version wrote. It verifies the corpus, "
+               "writes the new one beside DIR, and then swaps the two. While it works, it needs "
+               "free disk space of about twice the size of the corpus. Documents, their order and "
+               "clusters stay the same, and runs that began with the old corpus continue with the "
+               "new one.\n\n"
+               "--against compares a split with a held-out one, of another corpus or of the same: "
+               "it counts the exact duplicates, and the near-duplicates by shared words of five "
+               "residues, and names the most similar pairs.",
     .options = options,
     .run = run,
 };

@@ -123,10 +123,12 @@ const struct plm_command plm_command_trace = {
                "number in the list. Reads the run's pipeline.yaml and the corpus. --json prints an "
                "object on one line for each chunk.\n\n"
                "--verify then recomputes the hash over everything that training consumed (the "
-               "chain) from the checkpoint before step N, or from the start, to the next one, and "
-               "compares it with what that checkpoint recorded. It reads these documents from the "
-               "corpus and proves each by the corpus's fingerprint. If anything differs, it exits "
-               "with 1.",
+               "chain). It begins at the last checkpoint before step N, or at the start of the "
+               "run, and ends at the first checkpoint that contains step N, where it compares the "
+               "result with the recorded one. The documents are read from the corpus, and each is "
+               "checked against the corpus's fingerprint. It exits with 1 if the hashes differ or "
+               "the corpus is damaged, and with 2 if the corpus is not the one that the run was "
+               "trained on.",
     .options = options,
     .run = run,
 };
