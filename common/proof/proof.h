@@ -18,8 +18,9 @@
  * group size (256), u32 block size (512), and for train, valid and test: u64 documents, root of the
  * documents (32 bytes), u64 clusters, u64 sum, root of the clusters (32 bytes)
  *
- * A tree over n nodes has the shape of those of RFC 6962: n = 1 is the node itself; otherwise the left subtree has
- * the largest power of two below n, and the root is the hash (tag 2 or 7) of the two subtrees.
+ * A tree over n nodes has the shape of those of RFC 6962: n = 1 is the node itself; otherwise the
+ * left subtree has the largest power of two below n, and the root is the hash (tag 2 or 7) of the
+ * two subtrees.
  *
  *   blocks    Token ids are those of the corpus's tokenizer, without <cls> and <eos>. All blocks of
  *             a document are full except the last; a sequence without tokens has one empty block.
