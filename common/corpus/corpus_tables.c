@@ -156,7 +156,6 @@ static plm_status read_splits(struct plm_corpus *corpus, struct plm_hasher *leng
   return PLM_OK;
 }
 
-/* After this, any other wrong record is found by its check or its root. */
 /* What read_splits reads, in bytes. */
 static uint64_t bytes_of_tables(const struct plm_corpus_info *info)
 {
@@ -170,6 +169,7 @@ static uint64_t bytes_of_tables(const struct plm_corpus_info *info)
   return bytes;
 }
 
+/* After this, any other wrong record is found by its check or its root. */
 plm_status plm_corpus_load_tables(struct plm_corpus *corpus, struct plm_error *error)
 {
   plm_advance_begin(corpus->opening, bytes_of_tables(&corpus->description.info));

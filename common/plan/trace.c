@@ -102,10 +102,14 @@ static plm_status assemble(struct plm_trace *trace, struct plm_corpus_cursor *cu
       return plm_error_set(error, PLM_NO_MEMORY, "no memory for a window of %zu bytes", bytes);
     trace->token_capacity = bytes;
   }
-  for (uint32_t i = 0; i < trace->window.group_count; i++)
+  const struct plm_assembly assembly = {.split = PLM_SPLIT_TRAIN,
+                                        .plan = trace->plan,
+                                        .window = &trace->window,
+                                        .tokens = trace->tokens};
+  for (uint32_t i = 0; i < trace->window.group_count; i++) { /* the cursor keeps a proved group */
     PLM_TRY(plm_corpus_prove_group(cursor, PLM_SPLIT_TRAIN, trace->window.groups[i], error));
-  PLM_TRY(plm_assemble_window(cursor, PLM_SPLIT_TRAIN, trace->plan, &trace->window, trace->tokens,
-                              error));
+    PLM_TRY(plm_assemble_groups(cursor, &assembly, i, 1, error));
+  }
   trace->assembled = true;
   return PLM_OK;
 }

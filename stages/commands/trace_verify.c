@@ -9,13 +9,10 @@
 #include "common/base/json.h"
 #include "common/base/log.h"
 #include "common/base/progress.h"
-#include "common/base/strict_json.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/plan/chain.h"
 #include "common/run/run.h"
 #include "common/run/stop.h"
-
-enum { STATE_LIMIT = 64 << 20, STATE_VALUES = 1 << 22 };
 
 /* What a checkpoint says about the data. */
 struct recorded {
@@ -55,14 +52,12 @@ static bool take_cursor(const cJSON *cursor, struct recorded *recorded)
 static plm_status read_checkpoint(const char *checkpoints, uint64_t step, struct recorded *recorded,
                                   struct plm_error *error)
 {
-  char name[PLM_CHECKPOINT_NAME_SIZE], folder[PLM_PATH_SIZE], path[PLM_PATH_SIZE], *text;
-  size_t size;
+  char name[PLM_CHECKPOINT_NAME_SIZE], folder[PLM_PATH_SIZE], path[PLM_PATH_SIZE];
+  cJSON *json;
   plm_checkpoint_name(step, name);
   PLM_TRY(plm_path_join(folder, checkpoints, name, error));
   PLM_TRY(plm_path_join(path, folder, "trainer.json", error));
-  PLM_TRY(plm_file_read(path, STATE_LIMIT, &text, &size, error));
-  cJSON *json = plm_json_bounded(text, size, STATE_VALUES);
-  free(text);
+  PLM_TRY(plm_trace_state_read(path, &json, error));
   *recorded = (struct recorded){.step = step};
   const bool taken = take_cursor(cJSON_GetObjectItemCaseSensitive(json, "cursor"), recorded);
   cJSON_Delete(json);
