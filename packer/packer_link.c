@@ -54,7 +54,7 @@ void packer_link_close(struct packer_link *link, bool bye)
   link->state = LINK_CLOSED;
   link->connected = false;
   link->pending_count = 0;
-  link->prepare.wanted = false;
+  memset(link->prepare, 0, sizeof link->prepare);
 }
 
 /* Closes the link. A new socket with a new incarnation is opened after a delay, which doubles each
@@ -181,6 +181,13 @@ static void nack(struct packer_link *link, uint64_t request, uint64_t first,
                          NULL); /* if it is lost, the request times out */
 }
 
+/* Why there is no window or proof. */
+static enum plm_nack_reason reason_of(plm_status status)
+{
+  if (status == PLM_CORRUPT) return PLM_NACK_CORRUPT;
+  return status == PLM_NOT_FOUND ? PLM_NACK_RANGE : PLM_NACK_FAILED;
+}
+
 /* Whether a plan is one of this corpus, as far as it says so. */
 static bool is_for(const struct plm_plan_parameters *plan, const struct plm_hello *hello)
 {
@@ -208,7 +215,7 @@ static bool take_welcome(struct packer_link *link, struct packer_context *contex
   if (link->state == LINK_SERVING && link->consumer != message->header.consumer) return false;
   if (!plm_hash_equal(link->plan_hash, message->header.plan)) { /* of another plan */
     link->pending_count = 0;
-    link->prepare.wanted = false;
+    memset(link->prepare, 0, sizeof link->prepare);
   }
   if (link->state != LINK_SERVING)
     plm_info("serving %s%s", link->endpoint, link->served_before ? " again" : "");
@@ -242,49 +249,68 @@ static void take_get(struct packer_link *link, struct packer_context *context,
     return;
   }
   if (!plm_hash_equal(header->plan, link->plan_hash) || header->count == 0 ||
-      header->first < get.window_first)
+      header->first > UINT32_MAX)
     nack(link, header->request, header->first, PLM_NACK_RANGE, "no such plan, split or chunk");
   else if (link->pending_count == LINK_PENDING)
     nack(link, header->request, header->first, PLM_NACK_BUSY, "too many requests");
   else
-    link->pending[link->pending_count++] =
-        (struct link_request){header->request, header->epoch, header->first, get.window_first,
-                              header->split,   header->count, get.window,    now + get.deadline_ms};
+    link->pending[link->pending_count++] = (struct link_request){.request = header->request,
+                                                                 .epoch = header->epoch,
+                                                                 .split = header->split,
+                                                                 .window = get.window,
+                                                                 .first = (uint32_t)header->first,
+                                                                 .count = header->count,
+                                                                 .until_ms = now + get.deadline_ms};
 }
 
-static void take_sizes(struct packer_link *link, struct packer_context *context,
-                       const struct plm_header *header)
+/* Windows that are to be made soon replace earlier ones that could not be begun. */
+static void prepare(struct packer_link *link, const struct plm_header *header)
 {
-  const struct store_sizes ask = {.owner = link->incarnation,
-                                  .request = header->request,
-                                  .plan = link->plans[header->split],
-                                  .epoch = header->epoch,
-                                  .first = header->first,
-                                  .count = header->count};
-  if (header->count > PLM_WIRE_SIZES)
-    nack(link, header->request, header->first, PLM_NACK_RANGE, "no such windows");
-  else if (!window_store_ask_sizes(context->store, &ask))
-    nack(link, header->request, header->first, PLM_NACK_BUSY, "too many requests");
+  link->prepare[link->prepare_next++ % LINK_PREPARE] =
+      (struct link_prepare){true, header->split, header->epoch, header->first};
 }
 
-void packer_link_sizes(struct packer_link *link, const struct store_sizes *sizes)
+static void take_prove(struct packer_link *link, struct packer_context *context,
+                       const struct plm_message *message)
 {
-  if (sizes->error.status != PLM_OK) {
-    nack(link, sizes->request, sizes->first, PLM_NACK_FAILED, sizes->error.what);
+  const struct plm_header *header = &message->header;
+  struct plm_prove prove;
+  struct plm_error error;
+  if (plm_prove_decode(zmq_msg_data((zmq_msg_t *)&message->payload), (size_t)header->payload_bytes,
+                       &prove, &error) != PLM_OK) {
+    context->counters.invalid++;
     return;
   }
-  uint8_t payload[4 * PLM_WIRE_SIZES];
-  struct plm_header header = header_of(link, PLM_MESSAGE_SIZED);
-  header.request = sizes->request;
-  header.epoch = sizes->epoch;
-  header.first = sizes->first;
-  header.count = sizes->count;
-  for (int split = 0; split < PLM_SPLIT_COUNT; split++)
-    if (link->plans[split] == sizes->plan) header.split = (uint32_t)split;
-  for (uint32_t i = 0; i < sizes->count; i++)
-    for (int byte = 0; byte < 4; byte++)
-      payload[4 * i + (uint32_t)byte] = (uint8_t)(sizes->counts[i] >> (8 * byte));
-  (void)plm_message_send(link->socket, NULL, 0, &header, payload, 4 * (size_t)sizes->count, NULL);
+  const struct store_proof ask = {.owner = link->incarnation,
+                                  .request = header->request,
+                                  .plan = link->plans[header->split],
+                                  .split = (enum plm_split)header->split,
+                                  .epoch = header->epoch,
+                                  .window = header->first,
+                                  .first = prove.group,
+                                  .count = header->count};
+  if (!plm_hash_equal(header->plan, link->plan_hash))
+    nack(link, header->request, header->first, PLM_NACK_RANGE, "no such plan");
+  else if (!window_store_ask_proof(context->store, &ask))
+    nack(link, header->request, header->first, PLM_NACK_BUSY, "too many requests");
+  else if (prove.soon)
+    prepare(link, header);
+}
+
+void packer_link_proof(struct packer_link *link, const struct store_proof *proof)
+{
+  if (proof->error.status != PLM_OK) {
+    nack(link, proof->request, proof->window, reason_of(proof->error.status), proof->error.what);
+    return;
+  }
+  struct plm_header header = header_of(link, PLM_MESSAGE_PROOF);
+  header.request = proof->request;
+  header.split = proof->split;
+  header.epoch = proof->epoch;
+  header.first = proof->window;
+  header.count = proof->count;
+  (void)plm_message_send(link->socket, NULL, 0, &header, proof->bytes, proof->size,
+                         NULL); /* if it is lost, the request times out */
 }
 
 static void answer_ping(struct packer_link *link, struct packer_context *context, int64_t now)
@@ -304,11 +330,13 @@ static void take_reject(struct packer_link *link, const struct plm_message *mess
   char text[PLM_WIRE_TEXT + 1];
   plm_reject_decode(zmq_msg_data((zmq_msg_t *)&message->payload),
                     (size_t)message->header.payload_bytes, text);
+  const bool lied = strstr(text, "false data") != NULL;
   if (message->header.request == PLM_REJECT_NOT_NEEDED) {
     plm_debug("%s needs no chunks of this corpus: %s", link->endpoint, text);
     link->backoff_ms = BACKOFF_MOST_MS;
   } else if (may_say(link, now)) {
-    plm_warning("%s refuses this packer: %s", link->endpoint, text);
+    plm_warning("%s refuses this packer: %s%s", link->endpoint, text,
+                lied ? "; verify its corpus: plm-pipeline corpus DIR --verify" : "");
   }
   retry_later(link, now);
 }
@@ -342,10 +370,7 @@ static bool take_message(struct packer_link *link, struct packer_context *contex
   }
   switch (header->type) {
   case PLM_MESSAGE_GET: take_get(link, context, message, now); break;
-  case PLM_MESSAGE_SIZES: take_sizes(link, context, header); break;
-  case PLM_MESSAGE_PREPARE:
-    link->prepare = (struct link_prepare){true, header->split, header->epoch, header->first};
-    break;
+  case PLM_MESSAGE_PROVE: take_prove(link, context, message); break;
   case PLM_MESSAGE_PING: answer_ping(link, context, now); break;
   case PLM_MESSAGE_PONG: break;
   case PLM_MESSAGE_BYE:
@@ -416,12 +441,12 @@ static void sent(void *data, void *hint)
 static bool send_range(struct packer_link *link, struct packer_context *context,
                        const struct link_request *request, struct packed_window *packed)
 {
-  const uint64_t begin = request->first - request->window_first;
+  const uint32_t begin = request->first;
   if (begin >= packed->chunks || request->count > packed->chunks - begin) {
     nack(link, request->request, request->first, PLM_NACK_RANGE, "beyond the window's chunks");
     return true;
   }
-  const uint64_t end = begin + request->count;
+  const uint32_t end = begin + request->count;
   const uint8_t *bytes = packed->bytes + packed->offset[begin];
   struct plm_header header = header_of(link, PLM_MESSAGE_DATA);
   header.request = request->request;
@@ -466,8 +491,7 @@ static bool serve_request(struct packer_link *link, struct packer_context *conte
                            request->window, true, &packed, &error)) {
   case WINDOW_READY: return send_range(link, context, request, packed);
   case WINDOW_FAILED:
-    nack(link, request->request, request->first,
-         error.status == PLM_CORRUPT ? PLM_NACK_CORRUPT : PLM_NACK_FAILED, error.what);
+    nack(link, request->request, request->first, reason_of(error.status), error.what);
     if (error.status == PLM_CORRUPT) context->fatal = error;
     return true;
   default: return false;
@@ -493,9 +517,11 @@ void packer_link_serve(struct packer_link *link, struct packer_context *context,
     link->pending[kept++] = request;
   }
   link->pending_count = kept;
-  struct packed_window *packed;
-  if (link->prepare.wanted && waiting < STORE_WINDOWS &&
-      window_store_get(context->store, link->plans[link->prepare.split], link->prepare.epoch,
-                       link->prepare.window, true, &packed, NULL) != WINDOW_ABSENT)
-    link->prepare.wanted = false;
+  for (unsigned i = 0; i < LINK_PREPARE; i++) { /* the oldest first */
+    struct link_prepare *next = &link->prepare[(link->prepare_next + i) % LINK_PREPARE];
+    if (!next->wanted) continue;
+    if (!window_store_prepare(context->store, link->plans[next->split], next->epoch, next->window))
+      break;
+    next->wanted = false;
+  }
 }

@@ -9,17 +9,18 @@
 #include "common/wire/socket.h"
 #include "packer/window_store.h"
 
-enum { LINK_PENDING = 4096 };
+enum { LINK_PENDING = 4096, LINK_PREPARE = 4 };
 
 enum link_state { LINK_CLOSED, LINK_HELLO, LINK_SERVING };
 
 /* A GET that waits for its window. */
 struct link_request {
-  uint64_t request, epoch, first, window_first;
-  uint32_t split, count, window;
+  uint64_t request, epoch;
+  uint32_t split, window, first, count; /* chunks of the window */
   int64_t until_ms;
 };
 
+/* A window whose chunks will be asked for soon. */
 struct link_prepare {
   bool wanted;
   uint32_t split;
@@ -59,7 +60,8 @@ struct packer_link {
   bool said_bye; /* the consumer said BYE and has not sent WELCOME since */
   struct link_request pending[LINK_PENDING]; /* in order of arrival */
   uint32_t pending_count;
-  struct link_prepare prepare;
+  struct link_prepare prepare[LINK_PREPARE]; /* the latest ones */
+  unsigned prepare_next;
 };
 
 /* Called each turn: opens the socket, says HELLO, sends PING, notices silence. */
@@ -68,7 +70,8 @@ void packer_link_tick(struct packer_link *link, struct packer_context *context, 
 bool packer_link_receive(struct packer_link *link, struct packer_context *context, int64_t now);
 /* Answers the requests whose windows are ready. */
 void packer_link_serve(struct packer_link *link, struct packer_context *context, int64_t now);
-void packer_link_sizes(struct packer_link *link, const struct store_sizes *sizes);
+/* Sends a proof that was asked for. */
+void packer_link_proof(struct packer_link *link, const struct store_proof *proof);
 /* Closes, without BYE, a link whose consumer `instead` already serves. The link is opened again
  * when `instead` no longer serves the consumer. */
 void packer_link_rest(struct packer_link *link, const struct packer_link *instead, int64_t now);

@@ -63,11 +63,10 @@ static void fill_hello(struct plm_hello *hello, const struct plm_corpus *corpus,
   if (gethostname(hello->host, sizeof hello->host - 1) != 0) strcpy(hello->host, "?");
   hello->tokenizer = info->tokenizer;
   hello->clustered = info->clustered;
-  hello->keeps_clusters = plm_corpus_keeps_clusters(info);
   hello->fingerprint = info->fingerprint;
   hello->upgraded_from = info->upgraded_from;
   for (int split = 0; split < PLM_SPLIT_COUNT; split++) {
-    hello->documents[split] = info->splits[split].documents;
+    hello->splits[split] = plm_corpus_proof_split(info, (enum plm_split)split);
     memcpy(hello->composition[split], info->splits[split].composition,
            sizeof hello->composition[split]);
   }
@@ -247,17 +246,17 @@ static void wait_for_work(struct server *server, int64_t now)
     if (items[stores[c]].revents != 0) window_store_woken(server->holdings[c].context.store);
 }
 
-static void deliver_sizes(struct holding *holding)
+static void deliver_proofs(struct holding *holding)
 {
-  struct store_sizes done;
-  while (window_store_take_sizes(holding->context.store, &done)) {
+  struct store_proof done;
+  while (window_store_take_proof(holding->context.store, &done)) {
     for (int i = 0; i < PACKER_ENDPOINTS; i++) {
       struct packer_link *link = &holding->links[i];
       if (link->used && link->state == LINK_SERVING && link->incarnation == done.owner)
-        packer_link_sizes(link, &done);
+        packer_link_proof(link, &done);
     }
     if (done.error.status == PLM_CORRUPT) holding->context.fatal = done.error;
-    free(done.counts);
+    free(done.bytes);
   }
 }
 
@@ -274,7 +273,7 @@ static void serve_holding(struct holding *holding)
     }
     packer_link_tick(link, context, now);
   }
-  deliver_sizes(holding);
+  deliver_proofs(holding);
   window_store_pass(context->store);
   holding->rotation++; /* each turn begins with another consumer */
   uint64_t queue = 0;

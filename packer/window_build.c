@@ -1,5 +1,5 @@
-/* Building a window's payload: first the tables of documents, then the residues of each group,
- * which are decoded directly into their places. */
+/* Building a window's payload: the residues of each group are decoded directly into their places.
+ */
 #include "packer/window_build.h"
 
 #include <stdlib.h>
@@ -57,55 +57,51 @@ static plm_status reserve_bytes(struct packed_window *packed, size_t bytes, stru
   return PLM_OK;
 }
 
-/* Computes the position of everything, and writes the tables of documents. */
+/* Computes the position of everything. */
 static plm_status lay_out(struct packed_window *packed, const struct plm_window *window,
                           const struct plm_tokenizer *tokenizer, struct plm_error *error)
 {
   PLM_TRY(reserve_table(packed, window->chunks, error));
-  uint64_t offset = 0;
+  uint64_t tokens = 0;
   packed->chunks = window->chunks;
   packed->token_bytes = tokenizer->token_bytes;
+  plm_data_layout(tokenizer, packed->max_length, window, packed->offset);
   for (uint32_t c = 0; c < window->chunks; c++) {
-    const uint32_t documents = window->chunk_begin[c + 1] - window->chunk_begin[c];
-    packed->offset[c] = offset;
     packed->documents[c] = window->chunk_begin[c];
-    packed->chunk_at[c] =
-        (offset + 4 + (uint64_t)documents * PLM_DATA_DOCUMENT_BYTES) / tokenizer->token_bytes;
-    offset += plm_data_chunk_bytes(tokenizer, packed->max_length, documents);
-  }
-  packed->offset[window->chunks] = offset;
-  packed->documents[window->chunks] = window->document_count;
-  PLM_TRY(reserve_bytes(packed, offset, error));
-  uint64_t tokens = 0;
-  for (uint32_t c = 0; c < window->chunks; c++) {
-    uint8_t *at = packed->bytes + packed->offset[c];
+    packed->chunk_at[c] = packed->offset[c] / tokenizer->token_bytes;
     packed->tokens[c] = tokens;
-    plm_data_write_count(window->chunk_begin[c + 1] - window->chunk_begin[c], at);
-    at += 4;
-    for (uint32_t i = window->chunk_begin[c]; i < window->chunk_begin[c + 1]; i++) {
-      plm_data_write_document(&window->documents[i], at);
-      at += PLM_DATA_DOCUMENT_BYTES;
+    for (uint32_t i = window->chunk_begin[c]; i < window->chunk_begin[c + 1]; i++)
       tokens += window->documents[i].tokens;
-    }
   }
+  packed->documents[window->chunks] = window->document_count;
   packed->tokens[window->chunks] = tokens;
-  return PLM_OK;
+  return reserve_bytes(packed, packed->offset[window->chunks], error);
 }
 
-plm_status packed_window_build(struct packed_window *packed, struct plm_window *window,
+plm_status packed_window_build(struct packed_window *packed, struct window_memory *memory,
                                struct plm_corpus_cursor *cursor, enum plm_split split,
                                const struct plm_plan *plan, uint64_t epoch, uint64_t index,
                                struct plm_error *error)
 {
   const struct plm_plan_parameters *parameters = plm_plan_parameters(plan);
   const struct plm_tokenizer *tokenizer = plm_tokenizer_of(parameters->tokenizer);
+  struct plm_window *window = &memory->window;
   packed->max_length = parameters->max_length;
   PLM_TRY(plm_plan_window(plan, epoch, index, window, error));
   PLM_TRY(lay_out(packed, window, tokenizer, error));
+  evidence_begin(&memory->evidence, parameters, window, packed->offset, packed->bytes);
   const struct plm_assembly assembly = {.split = split,
                                         .plan = plan,
                                         .window = window,
                                         .tokens = packed->bytes,
-                                        .chunk_at = packed->chunk_at};
+                                        .chunk_at = packed->chunk_at,
+                                        .piece = evidence_write,
+                                        .piece_context = &memory->evidence};
   return plm_assemble_groups(cursor, &assembly, 0, window->group_count, error);
+}
+
+void window_memory_deinit(struct window_memory *memory)
+{
+  plm_window_deinit(&memory->window);
+  evidence_deinit(&memory->evidence);
 }

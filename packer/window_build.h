@@ -10,6 +10,7 @@
 #include "common/base/status.h"
 #include "common/corpus/corpus.h"
 #include "common/plan/plan.h"
+#include "packer/evidence.h"
 
 struct packed_window {
   atomic_uint references;
@@ -27,9 +28,16 @@ struct packed_window {
   struct packed_window *next;
 };
 
+/* A worker's memory, which is used for one window after another. It begins with {0}. */
+struct window_memory {
+  struct plm_window window;
+  struct evidence evidence;
+};
+void window_memory_deinit(struct window_memory *memory);
+
 /* Packs window `index` of an epoch into `packed`, whose buffers are reused and grow if necessary.
- * window is scratch memory of the worker. PLM_CORRUPT names the record. */
-plm_status packed_window_build(struct packed_window *packed, struct plm_window *window,
+ * PLM_CORRUPT names the record. */
+plm_status packed_window_build(struct packed_window *packed, struct window_memory *memory,
                                struct plm_corpus_cursor *cursor, enum plm_split split,
                                const struct plm_plan *plan, uint64_t epoch, uint64_t index,
                                struct plm_error *error);

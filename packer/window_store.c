@@ -10,10 +10,12 @@
 #include <unistd.h>
 
 #include "common/base/thread.h"
+#include "common/wire/message.h"
+#include "common/wire/tables.h"
 
 enum {
   /* The workers may be busy with plans that nobody holds any more, so there is room for those. */
-  STORE_PLANS = STORE_PLANS_HELD + STORE_WINDOWS + STORE_SIZES + 1,
+  STORE_PLANS = STORE_PLANS_HELD + STORE_WINDOWS + STORE_PROOFS + 1,
   STORE_SPARE = 3,
   STORE_THREADS = 8
 };
@@ -33,25 +35,33 @@ struct store_window {
 struct store_plan {
   bool used;
   unsigned holders; /* of the main thread */
-  unsigned jobs;    /* windows being made, and sizes; guarded by the store's mutex */
+  unsigned jobs;    /* windows being made, and proofs; guarded by the store's mutex */
   uint64_t used_at;
   enum plm_split split;
   struct plm_plan_parameters parameters;
   struct plm_hash hash;
-  pthread_mutex_t lock; /* held while it is opened */
+  pthread_mutex_t lock; /* held while one is opened */
   struct plm_plan *plan;
+  struct plm_plan *unread; /* the consumer's, which does not end at token_limit */
 };
 
 struct worker {
   pthread_t thread;
   struct window_store *store;
   struct plm_corpus_cursor *cursor;
-  struct plm_window window;
+  struct window_memory memory;
   bool started;
+};
+
+/* The trees of a split, for paths. The first worker that needs one opens it. */
+struct store_trees {
+  pthread_mutex_t lock; /* held while one is opened */
+  struct plm_proof_tree *groups, *clusters;
 };
 
 struct window_store {
   struct plm_corpus *corpus;
+  struct store_trees trees[PLM_SPLIT_COUNT];
   int wake;
   struct store_plan plans[STORE_PLANS]; /* the main thread's, except jobs */
   uint64_t plan_uses;
@@ -64,8 +74,8 @@ struct window_store {
   bool closing;
   struct store_window windows[STORE_WINDOWS];
   uint64_t orders;
-  struct store_sizes asked[STORE_SIZES], done[STORE_SIZES];
-  unsigned asked_count, done_count, sizes_working;
+  struct store_proof asked[STORE_PROOFS], done[STORE_PROOFS];
+  unsigned asked_count, done_count, proofs_working;
   struct packed_window *spare;
   unsigned spare_count;
   uint64_t alive_bytes;
@@ -141,7 +151,8 @@ static void close_plan(struct window_store *store, struct store_plan *plan)
   for (int i = 0; i < STORE_WINDOWS; i++)
     if (old[i] != NULL) packed_window_release(old[i]);
   plm_plan_close(plan->plan);
-  plan->plan = NULL;
+  plm_plan_close(plan->unread);
+  plan->plan = plan->unread = NULL;
   plan->used = false;
 }
 
@@ -204,6 +215,21 @@ static plm_status open_plan(struct window_store *store, struct store_plan *plan,
   return status;
 }
 
+/* The plan whose groups a consumer asks tables of. */
+static plm_status open_unread(struct window_store *store, struct store_plan *plan,
+                              struct plm_plan **opened, struct plm_error *error)
+{
+  const struct plm_corpus_split *split = &plm_corpus_info(store->corpus)->splits[plan->split];
+  plm_status status = PLM_OK;
+  pthread_mutex_lock(&plan->lock);
+  if (plan->unread == NULL)
+    status = plm_plan_open_unread(&plan->parameters, split->documents, split->clusters,
+                                  &plan->unread, error);
+  *opened = plan->unread;
+  pthread_mutex_unlock(&plan->lock);
+  return status;
+}
+
 /* ---- workers ------------------------------------------------------------------------------ */
 
 static void make_window(struct worker *worker, struct store_window *window)
@@ -219,7 +245,7 @@ static void make_window(struct worker *worker, struct store_window *window)
   if (packed == NULL) status = plm_error_set(&error, PLM_NO_MEMORY, "no memory for a window");
   if (status == PLM_OK) status = open_plan(store, plan, &opened, &error);
   if (status == PLM_OK)
-    status = packed_window_build(packed, &worker->window, worker->cursor, plan->split, opened,
+    status = packed_window_build(packed, &worker->memory, worker->cursor, plan->split, opened,
                                  epoch, index, &error);
   pthread_mutex_lock(&store->mutex);
   if (packed != NULL) store->alive_bytes += packed->capacity;
@@ -237,26 +263,79 @@ static void make_window(struct worker *worker, struct store_window *window)
   plan->jobs--;
 }
 
-static void make_sizes(struct window_store *store, struct store_sizes *sizes)
+static plm_status open_trees(struct window_store *store, const struct store_plan *plan,
+                             struct plm_tables_source *source, struct plm_error *error)
+{
+  struct store_trees *trees = &store->trees[plan->split];
+  const bool clusters = plan->parameters.sampling == PLM_SAMPLING_CLUSTERS;
+  plm_status status = PLM_OK;
+  pthread_mutex_lock(&trees->lock);
+  if (trees->groups == NULL)
+    status = plm_corpus_group_tree(store->corpus, plan->split, &trees->groups, error);
+  if (status == PLM_OK && clusters && trees->clusters == NULL)
+    status = plm_corpus_cluster_tree(store->corpus, plan->split, &trees->clusters, error);
+  source->groups = trees->groups;
+  source->clusters_tree = trees->clusters;
+  pthread_mutex_unlock(&trees->lock);
+  return status;
+}
+
+struct digests_of {
+  struct plm_corpus_cursor *cursor;
+  enum plm_split split;
+};
+
+static plm_status read_digests(void *context, uint64_t group,
+                               struct plm_proof_digest digests[PLM_PROOF_GROUP],
+                               struct plm_error *error)
+{
+  const struct digests_of *of = context;
+  return plm_corpus_digests(of->cursor, of->split, group, digests, error);
+}
+
+static plm_status write_proof(struct worker *worker, const struct plm_plan *plan,
+                              struct store_proof *proof, struct plm_error *error)
+{
+  struct plm_corpus *corpus = worker->store->corpus;
+  const enum plm_split split = proof->plan->split;
+  const struct plm_corpus_split *info = &plm_corpus_info(corpus)->splits[split];
+  struct digests_of digests = {worker->cursor, split};
+  struct plm_tables_source source = {.documents = info->documents,
+                                     .lengths = plm_corpus_lengths(corpus, split),
+                                     .cluster_count = info->clusters,
+                                     .clusters = plm_corpus_clusters(corpus, split),
+                                     .digests = read_digests,
+                                     .context = &digests};
+  PLM_TRY(open_trees(worker->store, proof->plan, &source, error));
+  proof->bytes = malloc(PLM_WIRE_PROOF_LIMIT);
+  if (proof->bytes == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for a proof");
+  const struct plm_tables_window of = {plan, proof->epoch, proof->window};
+  return plm_tables_write(&source, &of, proof->first, &proof->count, proof->bytes,
+                          PLM_WIRE_PROOF_LIMIT, &proof->size, error);
+}
+
+/* Whether the window exists, and has the groups. */
+static plm_status check_groups(const struct plm_plan *plan, const struct store_proof *proof,
+                               struct plm_error *error)
+{
+  const uint32_t groups = plm_plan_group_count(plan, proof->window);
+  if (proof->count > 0 && proof->first < groups && proof->count <= groups - proof->first)
+    return PLM_OK;
+  return plm_error_set(error, PLM_NOT_FOUND, "an epoch has no window %llu with %u groups from %u",
+                       (unsigned long long)proof->window, proof->count, proof->first);
+}
+
+static void make_proof(struct worker *worker, struct store_proof *proof)
 {
   struct plm_plan *opened;
-  struct plm_error *error = &sizes->error;
-  const uint32_t asked = sizes->count;
-  sizes->count = 0;
-  sizes->counts = malloc((asked + 1) * sizeof *sizes->counts);
-  if (sizes->counts == NULL) {
-    (void)plm_error_set(error, PLM_NO_MEMORY, "no memory for sizes");
-    return;
-  }
-  if (plm_corpus_info(store->corpus)->splits[sizes->plan->split].documents == 0) return;
-  if (open_plan(store, sizes->plan, &opened, error) != PLM_OK) return;
-  const uint64_t windows = plm_plan_windows(opened);
-  if (sizes->first >= windows) return;
-  const uint64_t left = windows - sizes->first;
-  const uint32_t count = left < asked ? (uint32_t)left : asked;
-  if (plm_plan_window_chunks(opened, sizes->epoch, sizes->first, count, sizes->counts, error) ==
-      PLM_OK)
-    sizes->count = count;
+  struct plm_error *error = &proof->error;
+  plm_status status = open_unread(worker->store, proof->plan, &opened, error);
+  if (status == PLM_OK) status = check_groups(opened, proof, error);
+  if (status == PLM_OK) status = write_proof(worker, opened, proof, error);
+  if (status == PLM_OK) return;
+  error->status = status;
+  free(proof->bytes);
+  proof->bytes = NULL;
 }
 
 static struct store_window *next_window(struct window_store *store)
@@ -279,15 +358,15 @@ static void *work(void *argument)
   while (!store->closing) {
     struct store_window *window = next_window(store);
     if (store->asked_count > 0) {
-      struct store_sizes sizes = store->asked[0];
-      memmove(store->asked, store->asked + 1, --store->asked_count * sizeof sizes);
-      store->sizes_working++;
+      struct store_proof proof = store->asked[0];
+      memmove(store->asked, store->asked + 1, --store->asked_count * sizeof proof);
+      store->proofs_working++;
       pthread_mutex_unlock(&store->mutex);
-      make_sizes(store, &sizes);
+      make_proof(worker, &proof);
       pthread_mutex_lock(&store->mutex);
-      store->sizes_working--;
-      sizes.plan->jobs--;
-      store->done[store->done_count++] = sizes;
+      store->proofs_working--;
+      proof.plan->jobs--;
+      store->done[store->done_count++] = proof;
     } else if (window != NULL) {
       window->order = 0; /* taken */
       make_window(worker, window);
@@ -308,15 +387,18 @@ void window_store_pass(struct window_store *store)
   store->pass++;
 }
 
-static bool evictable(const struct window_store *store, const struct store_window *window)
+/* Whether another window may take the slot: soon, if it is not requested yet itself. */
+static bool evictable(const struct window_store *store, const struct store_window *window,
+                      bool soon)
 {
-  return window->state == WINDOW_ABSENT ||
-         (window->state != WINDOW_MAKING && window->used_at != store->pass);
+  if (window->state == WINDOW_ABSENT) return true;
+  if (window->state == WINDOW_MAKING || window->used_at == store->pass) return false;
+  return !soon || window->state == WINDOW_FAILED || window->served;
 }
 
 /* The slot that holds a window (*found), or one that it could take, or NULL. The mutex is held. */
 static struct store_window *find_place(struct window_store *store, const struct store_plan *plan,
-                                       uint64_t epoch, uint64_t window, bool *found)
+                                       uint64_t epoch, uint64_t window, bool soon, bool *found)
 {
   struct store_window *place = NULL;
   for (int i = 0; i < STORE_WINDOWS; i++) {
@@ -324,41 +406,63 @@ static struct store_window *find_place(struct window_store *store, const struct 
     *found = candidate->state != WINDOW_ABSENT && candidate->plan == plan &&
              candidate->epoch == epoch && candidate->window == window;
     if (*found) return candidate;
-    if (evictable(store, candidate) && (place == NULL || candidate->used_at < place->used_at))
+    if (evictable(store, candidate, soon) && (place == NULL || candidate->used_at < place->used_at))
       place = candidate;
   }
   return place;
+}
+
+/* Replaces what a slot holds, and tells a worker. The mutex is held; *old is to be released without
+ * it. False: there is no slot, or too much memory is in use. */
+static bool begin_window(struct window_store *store, struct store_window *place,
+                         const struct store_window *window, struct packed_window **old)
+{
+  if (place == NULL || store->alive_bytes > STORE_ALIVE_LIMIT) return false;
+  *old = place->packed;
+  *place = *window;
+  place->state = WINDOW_MAKING;
+  place->used_at = store->pass;
+  place->order = ++store->orders;
+  place->plan->jobs++;
+  pthread_cond_signal(&store->work);
+  return true;
 }
 
 enum window_state window_store_get(struct window_store *store, struct store_plan *plan,
                                    uint64_t epoch, uint64_t window, bool make,
                                    struct packed_window **packed, struct plm_error *error)
 {
+  const struct store_window wanted = {.plan = plan, .epoch = epoch, .window = window};
   struct packed_window *old = NULL;
   enum window_state state = WINDOW_ABSENT;
   bool found;
   pthread_mutex_lock(&store->mutex);
-  struct store_window *place = find_place(store, plan, epoch, window, &found);
+  struct store_window *place = find_place(store, plan, epoch, window, false, &found);
   if (found) {
     if (make) place->used_at = store->pass;
     state = place->state;
     *packed = place->packed;
     if (state == WINDOW_FAILED && error != NULL) *error = place->error;
-  } else if (make && place != NULL && store->alive_bytes <= STORE_ALIVE_LIMIT) {
-    old = place->packed;
-    *place = (struct store_window){.plan = plan,
-                                   .epoch = epoch,
-                                   .window = window,
-                                   .state = WINDOW_MAKING,
-                                   .used_at = store->pass,
-                                   .order = ++store->orders};
-    plan->jobs++;
+  } else if (make && begin_window(store, place, &wanted, &old)) {
     state = WINDOW_MAKING;
-    pthread_cond_signal(&store->work);
   }
   pthread_mutex_unlock(&store->mutex);
   if (old != NULL) packed_window_release(old);
   return state;
+}
+
+bool window_store_prepare(struct window_store *store, struct store_plan *plan, uint64_t epoch,
+                          uint64_t window)
+{
+  const struct store_window wanted = {.plan = plan, .epoch = epoch, .window = window};
+  struct packed_window *old = NULL;
+  bool found;
+  pthread_mutex_lock(&store->mutex);
+  struct store_window *place = find_place(store, plan, epoch, window, true, &found);
+  const bool begun = found || begin_window(store, place, &wanted, &old);
+  pthread_mutex_unlock(&store->mutex);
+  if (old != NULL) packed_window_release(old);
+  return begun;
 }
 
 bool window_store_served(struct window_store *store, const struct packed_window *packed)
@@ -385,13 +489,13 @@ unsigned window_store_standby(struct window_store *store)
   return count;
 }
 
-bool window_store_ask_sizes(struct window_store *store, const struct store_sizes *ask)
+bool window_store_ask_proof(struct window_store *store, const struct store_proof *ask)
 {
   pthread_mutex_lock(&store->mutex);
-  const bool room = store->asked_count + store->done_count + store->sizes_working < STORE_SIZES;
+  const bool room = store->asked_count + store->done_count + store->proofs_working < STORE_PROOFS;
   if (room) {
     store->asked[store->asked_count] = *ask;
-    store->asked[store->asked_count++].counts = NULL;
+    store->asked[store->asked_count++].bytes = NULL;
     ask->plan->jobs++;
     pthread_cond_signal(&store->work);
   }
@@ -399,11 +503,14 @@ bool window_store_ask_sizes(struct window_store *store, const struct store_sizes
   return room;
 }
 
-bool window_store_take_sizes(struct window_store *store, struct store_sizes *done)
+bool window_store_take_proof(struct window_store *store, struct store_proof *done)
 {
   pthread_mutex_lock(&store->mutex);
   const bool any = store->done_count > 0;
-  if (any) *done = store->done[--store->done_count];
+  if (any) { /* in their order */
+    *done = store->done[0];
+    memmove(store->done, store->done + 1, --store->done_count * sizeof *done);
+  }
   pthread_mutex_unlock(&store->mutex);
   return any;
 }
@@ -420,6 +527,8 @@ plm_status window_store_open(struct plm_corpus *corpus, unsigned threads,
   pthread_mutex_init(&made->mutex, NULL);
   pthread_cond_init(&made->work, NULL);
   for (int i = 0; i < STORE_PLANS; i++) pthread_mutex_init(&made->plans[i].lock, NULL);
+  for (int split = 0; split < PLM_SPLIT_COUNT; split++)
+    pthread_mutex_init(&made->trees[split].lock, NULL);
   made->worker_count = threads < 1 ? 1 : threads > STORE_THREADS ? STORE_THREADS : threads;
   plm_status status = PLM_OK;
   if (made->wake < 0) status = plm_error_errno(error, "cannot make an event descriptor");
@@ -450,7 +559,7 @@ void window_store_close(struct window_store *store)
     struct worker *worker = &store->workers[i];
     if (worker->started) pthread_join(worker->thread, NULL);
     if (worker->cursor != NULL) plm_corpus_cursor_close(worker->cursor);
-    plm_window_deinit(&worker->window);
+    window_memory_deinit(&worker->memory);
   }
   for (int i = 0; i < STORE_WINDOWS; i++)
     if (store->windows[i].packed != NULL) packed_window_release(store->windows[i].packed);
@@ -459,9 +568,15 @@ void window_store_close(struct window_store *store)
     packed_window_free(store->spare);
     store->spare = next;
   }
-  for (unsigned i = 0; i < store->done_count; i++) free(store->done[i].counts);
+  for (unsigned i = 0; i < store->done_count; i++) free(store->done[i].bytes);
+  for (int split = 0; split < PLM_SPLIT_COUNT; split++) {
+    plm_proof_tree_close(store->trees[split].groups);
+    plm_proof_tree_close(store->trees[split].clusters);
+    pthread_mutex_destroy(&store->trees[split].lock);
+  }
   for (int i = 0; i < STORE_PLANS; i++) {
     plm_plan_close(store->plans[i].plan);
+    plm_plan_close(store->plans[i].unread);
     pthread_mutex_destroy(&store->plans[i].lock);
   }
   if (store->wake >= 0) close(store->wake);

@@ -16,7 +16,7 @@
 #include "common/plan/plan.h"
 #include "packer/window_build.h"
 
-enum { STORE_WINDOWS = 3, STORE_SIZES = 64, STORE_PLANS_HELD = 64 };
+enum { STORE_WINDOWS = 3, STORE_PROOFS = 64, STORE_PLANS_HELD = 64 };
 
 struct window_store;
 plm_status window_store_open(struct plm_corpus *corpus, unsigned threads,
@@ -42,6 +42,10 @@ enum window_state { WINDOW_ABSENT, WINDOW_MAKING, WINDOW_READY, WINDOW_FAILED };
 enum window_state window_store_get(struct window_store *store, struct store_plan *plan,
                                    uint64_t epoch, uint64_t window, bool make,
                                    struct packed_window **packed, struct plm_error *error);
+/* Lets workers make a window that will be requested soon, unless every slot has one that is
+ * requested or was not sent from yet. False: so it is. */
+bool window_store_prepare(struct window_store *store, struct store_plan *plan, uint64_t epoch,
+                          uint64_t window);
 /* Begins a pass over the requests. Windows that are requested in a pass are not replaced in it. */
 void window_store_pass(struct window_store *store);
 /* Notes that a part of a window was sent. True the first time. */
@@ -49,18 +53,20 @@ bool window_store_served(struct window_store *store, const struct packed_window 
 /* The number of ready windows that nothing was sent from. */
 unsigned window_store_standby(struct window_store *store);
 
-/* The chunk counts of windows, which a worker computes. */
-struct store_sizes {
+/* The tables of a window's groups, which a worker writes (wire/tables.h). */
+struct store_proof {
   uint64_t owner, request; /* the caller's */
   struct store_plan *plan;
-  uint64_t epoch, first;
-  uint32_t count; /* windows requested; in the answer, fewer if the epoch ends before */
-  uint32_t *counts;
-  struct plm_error error; /* unless its status is PLM_OK, there are no counts */
+  enum plm_split split;
+  uint64_t epoch, window;
+  uint32_t first, count; /* groups of the window; in the answer, count is how many were written */
+  uint8_t *bytes;        /* the payload of PROOF */
+  size_t size;
+  struct plm_error error; /* unless its status is PLM_OK, there are no bytes */
 };
-/* False: too many requests for sizes are open. */
-bool window_store_ask_sizes(struct window_store *store, const struct store_sizes *ask);
-/* Takes a finished request; false: there is none. The caller frees counts. */
-bool window_store_take_sizes(struct window_store *store, struct store_sizes *done);
+/* False: too many requests for proofs are open. */
+bool window_store_ask_proof(struct window_store *store, const struct store_proof *ask);
+/* Takes a finished request; false: there is none. The caller frees bytes. */
+bool window_store_take_proof(struct window_store *store, struct store_proof *done);
 
 #endif

@@ -21,28 +21,20 @@ plm_status plm_data_cursor_init(struct plm_data_cursor *cursor, struct plm_hash 
 void plm_data_cursor_deinit(struct plm_data_cursor *cursor)
 {
   plm_hasher_close(cursor->hasher);
-  free(cursor->epoch_totals);
-  for (uint32_t k = 0; k < cursor->source_count; k++) free(cursor->sources[k].epoch_totals);
   free(cursor->sources);
   plm_mixture_history_deinit(&cursor->mixture);
   *cursor = (struct plm_data_cursor){0};
 }
 
-void plm_data_cursor_position(const struct plm_data_cursor *cursor, uint64_t *epoch,
-                              uint64_t *chunk)
-{
-  *epoch = cursor->epoch_count;
-  *chunk = cursor->chunks - cursor->passed;
-}
-
 double plm_data_cursor_epochs(const struct plm_data_cursor *cursor)
 {
-  const struct plm_data_cursor *of = cursor->source_count > 0 ? &cursor->sources[0] : cursor;
-  const uint64_t chunk = of->chunks - of->passed;
-  if (chunk == 0) return (double)of->epoch_count;
-  return of->current_total == 0
-             ? (double)NAN
-             : (double)of->epoch_count + (double)chunk / (double)of->current_total;
+  const struct plm_feed_position *next =
+      cursor->source_count > 0 ? &cursor->sources[0].next : &cursor->next;
+  const struct plm_plan_place *place = &next->place;
+  if (place->window == 0 && place->chunk == 0) return (double)place->epoch;
+  if (next->windows == 0 || (place->chunk > 0 && next->window_chunks == 0)) return (double)NAN;
+  const double part = place->chunk == 0 ? 0 : (double)place->chunk / (double)next->window_chunks;
+  return (double)place->epoch + ((double)place->window + part) / (double)next->windows;
 }
 
 /* ---- sources ------------------------------------------------------------------------------- */
@@ -60,12 +52,8 @@ plm_status plm_data_cursor_add_sources(struct plm_data_cursor *cursor, uint32_t 
         .plan = plans[k], .fingerprint = fingerprints[k], .seed = cursor->seed};
   if (cursor->source_count == 0) { /* the corpus that the run had until now */
     sources[0].chunks = cursor->chunks;
-    sources[0].passed = cursor->passed;
-    sources[0].epoch_totals = cursor->epoch_totals;
-    sources[0].epoch_count = cursor->epoch_count;
-    sources[0].epoch_capacity = cursor->epoch_capacity;
-    cursor->epoch_totals = NULL;
-    cursor->passed = cursor->epoch_count = cursor->epoch_capacity = 0;
+    sources[0].next = cursor->next;
+    cursor->next = (struct plm_feed_position){0};
     cursor->fingerprint = fingerprints[0];
   }
   cursor->source_count = count;
@@ -95,23 +83,6 @@ struct plm_hash plm_data_cursor_mixed_plan(const struct plm_data_cursor *cursor)
 
 /* ---- consuming ----------------------------------------------------------------------------- */
 
-static plm_status pass_epoch(struct plm_data_cursor *cursor, uint64_t total,
-                             struct plm_error *error)
-{
-  if (cursor->epoch_count == cursor->epoch_capacity) {
-    const size_t capacity = cursor->epoch_capacity == 0 ? 64 : 2 * cursor->epoch_capacity;
-    uint64_t *totals = realloc(cursor->epoch_totals, capacity * sizeof *totals);
-    if (totals == NULL)
-      return plm_error_set(error, PLM_NO_MEMORY, "no memory for %zu epochs", capacity);
-    cursor->epoch_totals = totals;
-    cursor->epoch_capacity = capacity;
-  }
-  cursor->epoch_totals[cursor->epoch_count++] = total;
-  cursor->passed += total;
-  cursor->current_total = 0;
-  return PLM_OK;
-}
-
 static void extend_chain(struct plm_data_cursor *cursor, const struct plm_batch *batch)
 {
   const size_t chunk_bytes = (size_t)batch->max_length * batch->token_bytes;
@@ -125,34 +96,22 @@ static void extend_chain(struct plm_data_cursor *cursor, const struct plm_batch 
   cursor->chain = plm_hasher_digest(cursor->hasher);
 }
 
-/* Moves past `chunks` chunks of a corpus, which is source k of a mixture or the only one. */
-static plm_status move(struct plm_data_cursor *cursor, uint32_t k, uint64_t chunks,
-                       plm_epoch_chunks *total, void *context, struct plm_error *error)
+void plm_data_cursor_consume(struct plm_data_cursor *cursor, const struct plm_batch *batch,
+                             const struct plm_feed_position *next)
 {
-  cursor->chunks += chunks;
-  while (cursor->chunks > cursor->passed) {
-    if (cursor->current_total == 0)
-      PLM_TRY(total(context, k, cursor->epoch_count, &cursor->current_total, error));
-    if (cursor->current_total == 0)
-      return plm_error_set(error, PLM_PROTOCOL, "epoch %zu has no chunks", cursor->epoch_count);
-    if (cursor->chunks - cursor->passed < cursor->current_total) break;
-    PLM_TRY(pass_epoch(cursor, cursor->current_total, error));
-  }
-  return PLM_OK;
-}
-
-plm_status plm_data_cursor_consume(struct plm_data_cursor *cursor, const struct plm_batch *batch,
-                                   plm_epoch_chunks *total, void *context, struct plm_error *error)
-{
-  uint64_t counts[PLM_MAX_SOURCES] = {0};
   extend_chain(cursor, batch);
-  if (cursor->source_count == 0) return move(cursor, 0, batch->chunks, total, context, error);
-  PLM_ASSERT(batch->sources != NULL);
-  for (uint32_t c = 0; c < batch->chunks; c++) counts[batch->sources[c]]++;
   cursor->chunks += batch->chunks;
-  for (uint32_t k = 0; k < cursor->source_count; k++)
-    if (counts[k] > 0) PLM_TRY(move(&cursor->sources[k], k, counts[k], total, context, error));
-  return PLM_OK;
+  if (cursor->source_count == 0) {
+    cursor->next = next[0];
+    return;
+  }
+  PLM_ASSERT(batch->sources != NULL);
+  for (uint32_t c = 0; c < batch->chunks; c++) {
+    const uint8_t k = batch->sources[c];
+    PLM_ASSERT(k < cursor->source_count);
+    cursor->sources[k].chunks++;
+    cursor->sources[k].next = next[k];
+  }
 }
 
 /* ---- JSON ---------------------------------------------------------------------------------- */
@@ -174,12 +133,12 @@ static void add_integer(cJSON *json, const char *name, uint64_t value)
   cJSON_AddRawToObject(json, name, digits);
 }
 
-static void add_position(cJSON *json, const struct plm_data_cursor *cursor)
+static void add_place(cJSON *json, const struct plm_plan_place *place)
 {
-  add_integer(json, "chunks", cursor->chunks);
-  cJSON *totals = cJSON_AddArrayToObject(json, "epoch_totals");
-  for (size_t i = 0; i < cursor->epoch_count; i++)
-    plm_json_append(totals, cJSON_CreateNumber((double)cursor->epoch_totals[i]));
+  add_integer(json, "epoch", place->epoch);
+  add_integer(json, "window", place->window);
+  add_integer(json, "window_begin", place->before);
+  add_integer(json, "window_chunk", place->chunk);
 }
 
 static void add_sources(cJSON *json, const struct plm_data_cursor *cursor)
@@ -189,7 +148,8 @@ static void add_sources(cJSON *json, const struct plm_data_cursor *cursor)
     cJSON *source = cJSON_CreateObject();
     add_hash(source, "fingerprint", cursor->sources[k].fingerprint);
     add_hash(source, "plan", cursor->sources[k].plan);
-    add_position(source, &cursor->sources[k]);
+    add_integer(source, "chunks", cursor->sources[k].chunks);
+    add_place(source, &cursor->sources[k].next.place);
     plm_json_append(sources, source);
   }
   plm_json_put(json, "mixture", plm_mixture_history_to_json(&cursor->mixture));
@@ -201,7 +161,8 @@ struct cJSON *plm_data_cursor_to_json(const struct plm_data_cursor *cursor)
   add_hash(json, "fingerprint", cursor->fingerprint);
   add_hash(json, "plan", cursor->plan);
   add_integer(json, "seed", cursor->seed);
-  add_position(json, cursor);
+  add_integer(json, "chunks", cursor->chunks);
+  if (cursor->source_count == 0) add_place(json, &cursor->next.place);
   add_hash(json, "chain", cursor->chain);
   if (cursor->source_count > 0) add_sources(json, cursor);
   return json;
@@ -224,24 +185,66 @@ static bool is_count(const cJSON *item)
          item->valuedouble == (double)(uint64_t)item->valuedouble;
 }
 
+static plm_status get_count(const cJSON *json, const char *name, uint64_t *count,
+                            struct plm_error *error)
+{
+  const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, name);
+  if (!is_count(item))
+    return plm_error_set(error, PLM_FORMAT, "the cursor's \"%s\" is not a count", name);
+  *count = (uint64_t)item->valuedouble;
+  return PLM_OK;
+}
+
+/* Older checkpoints have the chunks of each finished epoch instead of a place. The rest are chunks
+ * of the next epoch, whose windows they do not know. */
+static plm_status get_place_from_totals(const cJSON *totals, uint64_t chunks,
+                                        struct plm_plan_place *place, struct plm_error *error)
+{
+  const cJSON *total;
+  uint64_t left = chunks;
+  *place = (struct plm_plan_place){0};
+  if (!cJSON_IsArray(totals))
+    return plm_error_set(error, PLM_FORMAT, "the cursor's epoch_totals are not a list");
+  cJSON_ArrayForEach(total, totals)
+  {
+    if (!is_count(total) || total->valuedouble == 0)
+      return plm_error_set(error, PLM_FORMAT, "an entry of epoch_totals is not a positive count");
+    if ((uint64_t)total->valuedouble > left)
+      return plm_error_set(error, PLM_FORMAT, "epoch_totals exceed the chunks consumed");
+    left -= (uint64_t)total->valuedouble;
+    place->epoch++;
+  }
+  place->chunk = left;
+  return PLM_OK;
+}
+
+/* Each epoch and each window has a chunk. All counts are below 2^53, so sums cannot overflow. */
+static bool is_place_after(const struct plm_plan_place *place, uint64_t chunks)
+{
+  const uint64_t of_epoch = place->before + place->chunk;
+  if (place->before < place->window || (place->window == 0 && place->before > 0)) return false;
+  return place->epoch == 0 ? of_epoch == chunks : place->epoch + of_epoch <= chunks;
+}
+
 static plm_status get_position(struct plm_data_cursor *cursor, const cJSON *json,
                                struct plm_error *error)
 {
-  const cJSON *chunks = cJSON_GetObjectItemCaseSensitive(json, "chunks");
-  const cJSON *totals = cJSON_GetObjectItemCaseSensitive(json, "epoch_totals"), *total;
-  if (!is_count(chunks) || !cJSON_IsArray(totals))
-    return plm_error_set(error, PLM_FORMAT, "the cursor has no chunks or epoch_totals");
-  cursor->chunks = (uint64_t)chunks->valuedouble;
-  cursor->epoch_count = 0;
-  cursor->passed = 0;
-  cJSON_ArrayForEach(total, totals)
-  {
-    if (!is_count(total))
-      return plm_error_set(error, PLM_FORMAT, "an entry of epoch_totals is not a count");
-    PLM_TRY(pass_epoch(cursor, (uint64_t)total->valuedouble, error));
-    if (cursor->passed > cursor->chunks) /* checked for each, so that the sum cannot overflow */
-      return plm_error_set(error, PLM_FORMAT, "epoch_totals exceed the chunks consumed");
+  const cJSON *totals = cJSON_GetObjectItemCaseSensitive(json, "epoch_totals");
+  struct plm_plan_place place;
+  PLM_TRY(get_count(json, "chunks", &cursor->chunks, error));
+  if (totals != NULL) {
+    PLM_TRY(get_place_from_totals(totals, cursor->chunks, &place, error));
+  } else {
+    PLM_TRY(get_count(json, "epoch", &place.epoch, error));
+    PLM_TRY(get_count(json, "window", &place.window, error));
+    PLM_TRY(get_count(json, "window_begin", &place.before, error));
+    PLM_TRY(get_count(json, "window_chunk", &place.chunk, error));
+    if (!is_place_after(&place, cursor->chunks))
+      return plm_error_set(error, PLM_FORMAT,
+                           "the cursor's epoch, window, window_begin and window_chunk do not fit "
+                           "the chunks consumed");
   }
+  cursor->next = (struct plm_feed_position){.place = place};
   return PLM_OK;
 }
 
@@ -260,13 +263,12 @@ static plm_status get_sources(struct plm_data_cursor *cursor, const cJSON *json,
   const cJSON *list = cJSON_GetObjectItemCaseSensitive(json, "sources");
   const cJSON *mixture = cJSON_GetObjectItemCaseSensitive(json, "mixture");
   uint64_t sum = 0;
-  if (list == NULL && mixture == NULL) return PLM_OK;
   const int count = cJSON_GetArraySize(list);
   if (!cJSON_IsArray(list) || count < 1 || count > PLM_MAX_SOURCES || cursor->source_count > 0)
     return plm_error_set(error, PLM_FORMAT, "the cursor's sources are not a list of 1 to %d",
                          PLM_MAX_SOURCES);
   const struct plm_hash fingerprint = cursor->fingerprint;
-  const uint64_t chunks = cursor->chunks;
+  PLM_TRY(get_count(json, "chunks", &cursor->chunks, error));
   PLM_TRY(plm_data_cursor_add_sources(cursor, (uint32_t)count, unknown, unknown, error));
   cursor->fingerprint = fingerprint;
   for (uint32_t k = 0; k < cursor->source_count; k++) {
@@ -274,7 +276,7 @@ static plm_status get_sources(struct plm_data_cursor *cursor, const cJSON *json,
     sum += cursor->sources[k].chunks;
   }
   PLM_TRY(plm_mixture_history_from_json(&cursor->mixture, mixture, error));
-  if (sum != chunks ||
+  if (sum != cursor->chunks ||
       cursor->mixture.parts[cursor->mixture.count - 1].mixture.count != cursor->source_count)
     return plm_error_set(error, PLM_FORMAT, "the cursor's sources do not add up to it");
   return PLM_OK;
@@ -286,7 +288,9 @@ plm_status plm_data_cursor_from_json(struct plm_data_cursor *cursor, const struc
   PLM_TRY(get_hash(json, "plan", &cursor->plan, error));
   PLM_TRY(get_hash(json, "fingerprint", &cursor->fingerprint, error));
   PLM_TRY(get_hash(json, "chain", &cursor->chain, error));
-  PLM_TRY(get_position(cursor, json, error));
+  if (cJSON_GetObjectItemCaseSensitive(json, "sources") == NULL &&
+      cJSON_GetObjectItemCaseSensitive(json, "mixture") == NULL)
+    return get_position(cursor, json, error);
   return get_sources(cursor, json, error);
 }
 

@@ -11,6 +11,7 @@
 
 #include "common/base/hash.h"
 #include "common/base/status.h"
+#include "common/feed/feed.h"
 #include "common/plan/chunk.h"
 #include "common/plan/mixture.h"
 
@@ -18,16 +19,16 @@ struct plm_data_cursor {
   struct plm_hash fingerprint; /* of the corpus; zero before the first packer */
   struct plm_hash plan;        /* plm_plan_hash of the data plan */
   uint64_t seed;
-  uint64_t chunks;        /* g: consumed by the whole run */
-  struct plm_hash chain;  /* over everything consumed: common/plan/chain.h */
-  uint64_t *epoch_totals; /* (epoch_count) chunks of each finished epoch */
-  size_t epoch_count, epoch_capacity;
-  uint64_t passed;        /* sum of epoch_totals */
-  uint64_t current_total; /* chunks of the cursor's epoch; 0 if not known yet */
+  uint64_t chunks;       /* g: consumed by the whole run */
+  struct plm_hash chain; /* over everything consumed: common/plan/chain.h */
+  /* Which chunk comes next. After a resume, how many windows and chunks there are is not known
+   * until the first step. The place may then be beyond the chunks of its window: older checkpoints
+   * count from the beginning of the epoch. */
+  struct plm_feed_position next;
   struct plm_hasher *hasher;
-  /* In a mixture: the position of each source, with its own fingerprint, plan, chunks and epochs
-   * (the epochs above are then empty), and the mixture over time. The fingerprint above is that of
-   * source 0, and the plan is plm_data_cursor_mixed_plan. */
+  /* In a mixture: the position of each source, with its own fingerprint, plan, chunks and next
+   * chunk (`next` above is then unused), and the mixture over time. The fingerprint above is that
+   * of source 0, and the plan is plm_data_cursor_mixed_plan. */
   struct plm_data_cursor *sources; /* (source_count) */
   uint32_t source_count;           /* 0: one corpus */
   struct plm_mixture_history mixture;
@@ -38,12 +39,10 @@ plm_status plm_data_cursor_init(struct plm_data_cursor *cursor, struct plm_hash 
                                 struct plm_error *error);
 void plm_data_cursor_deinit(struct plm_data_cursor *cursor);
 
-/* Epoch of the next chunk, and its number in the epoch. */
-void plm_data_cursor_position(const struct plm_data_cursor *cursor, uint64_t *epoch,
-                              uint64_t *chunk);
-
-/* Epochs of the corpus that were consumed, with the part of the last one; of a mixture, those of
- * its first source. NAN if the length of the cursor's epoch is not known yet. */
+/* Epochs of the corpus that were consumed; of a mixture, those of its first source. The last one
+ * counts in part: by its windows, and the last of these by its chunks. All windows but the last of
+ * an epoch have the same number of groups. NAN if the number of windows, or of chunks in the
+ * cursor's window, is needed and not known yet, as between a resume and the first step. */
 double plm_data_cursor_epochs(const struct plm_data_cursor *cursor);
 
 /* Makes the cursor one of a mixture, or adds sources to one: it then has `count` sources, which is
@@ -56,15 +55,11 @@ plm_status plm_data_cursor_add_sources(struct plm_data_cursor *cursor, uint32_t 
 /* Hash of the sources' plans and fingerprints and of the mixture's last part. */
 struct plm_hash plm_data_cursor_mixed_plan(const struct plm_data_cursor *cursor);
 
-/* Says how many chunks an epoch of a source has. */
-typedef plm_status plm_epoch_chunks(void *context, uint32_t source, uint64_t epoch,
-                                    uint64_t *chunks, struct plm_error *error);
-
-/* Moves the cursor past a batch, which says the source of each chunk if there is a mixture. total
- * is called only for epochs that the batch has chunks of. PLM_PROTOCOL if such an epoch has no
- * chunks. */
-plm_status plm_data_cursor_consume(struct plm_data_cursor *cursor, const struct plm_batch *batch,
-                                   plm_epoch_chunks *total, void *context, struct plm_error *error);
+/* Moves the cursor past a batch, which says the source of each chunk if there is a mixture. next
+ * (PLM_MAX_SOURCES): the position after the batch of each source that it has chunks of; the other
+ * elements are not read. */
+void plm_data_cursor_consume(struct plm_data_cursor *cursor, const struct plm_batch *batch,
+                             const struct plm_feed_position *next);
 
 struct cJSON;
 struct cJSON *plm_data_cursor_to_json(const struct plm_data_cursor *cursor);

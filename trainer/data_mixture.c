@@ -138,24 +138,20 @@ plm_status plm_data_mixture_begin(struct plm_data_cursor *cursor, const struct p
 }
 
 void plm_data_mixture_feed(const struct plm_data_cursor *cursor, const struct plm_config *config,
-                           struct plm_feed_source_options *sources)
+                           const struct plm_hash *roots, struct plm_feed_source_options *sources)
 {
   for (uint32_t k = 0; k < cursor->source_count; k++) {
     const char *path = plm_config_source(config, k).path;
     sources[k] = (struct plm_feed_source_options){.plan = plm_config_source_plan(config, k),
                                                   .fingerprint = cursor->sources[k].fingerprint,
+                                                  .root = roots[k],
                                                   .name = path != NULL ? path : "(no path)"};
   }
 }
 
 void plm_data_cursor_seek(struct plm_feed *feed, const struct plm_data_cursor *cursor)
 {
-  uint64_t epoch, chunk;
-  for (uint32_t k = 0; k < cursor->source_count; k++) {
-    plm_data_cursor_position(&cursor->sources[k], &epoch, &chunk);
-    plm_feed_seek_source(feed, k, PLM_SPLIT_TRAIN, epoch, chunk);
-  }
-  if (cursor->source_count > 0) return;
-  plm_data_cursor_position(cursor, &epoch, &chunk);
-  plm_feed_seek(feed, PLM_SPLIT_TRAIN, epoch, chunk);
+  for (uint32_t k = 0; k < cursor->source_count; k++)
+    plm_feed_seek(feed, k, PLM_SPLIT_TRAIN, &cursor->sources[k].next.place);
+  if (cursor->source_count == 0) plm_feed_seek(feed, 0, PLM_SPLIT_TRAIN, &cursor->next.place);
 }

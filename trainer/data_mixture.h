@@ -36,10 +36,10 @@ plm_status plm_data_mixture_begin(struct plm_data_cursor *cursor, const struct p
                                   const struct plm_fingerprints *given, uint64_t s,
                                   struct plm_error *error);
 
-/* What the feed needs to know of the sources, into sources (cursor->source_count). The names are
- * borrowed from config. */
+/* What the feed needs to know of the sources, into sources (cursor->source_count). roots: what
+ * packers prove; zero: not known. The names are borrowed from config. */
 void plm_data_mixture_feed(const struct plm_data_cursor *cursor, const struct plm_config *config,
-                           struct plm_feed_source_options *sources);
+                           const struct plm_hash *roots, struct plm_feed_source_options *sources);
 /* Moves the feed to the cursor's position, or to that of each of its sources. */
 void plm_data_cursor_seek(struct plm_feed *feed, const struct plm_data_cursor *cursor);
 

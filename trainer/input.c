@@ -16,11 +16,10 @@ struct plm_input {
   struct plm_input_slot slots[PLM_INPUT_RING];
   uint64_t g; /* chunks of the run before those of the next input */
   uint64_t seed;
-  uint64_t epoch[PLM_MAX_SOURCES], chunk[PLM_MAX_SOURCES]; /* positions of the feed */
-  const struct plm_mixture_history *mixture;               /* NULL: there is one corpus */
-  struct plm_hash fingerprint; /* of the corpus; zero if not known yet */
-  bool received_end;           /* rank 0 sends no more */
-  volatile int stop;           /* polled by the feed's waits */
+  const struct plm_mixture_history *mixture; /* NULL: there is one corpus */
+  struct plm_hash fingerprint;               /* of the corpus; zero if not known yet */
+  bool received_end;                         /* rank 0 sends no more */
+  volatile int stop;                         /* polled by the feed's waits */
   pthread_t thread;
   bool started;
   pthread_mutex_t mutex; /* guards everything below */
@@ -29,58 +28,16 @@ struct plm_input {
   bool ended;                       /* the thread will fill no more */
 };
 
-/* Asks for the sizes of the epochs that `left` chunks of a source come from. This happens before
- * the step changes anything, because the packers may be gone and a stop signal must be able to end
- * the wait. */
-static plm_status learn_epochs(struct plm_input *input, struct plm_input_slot *slot, uint32_t k,
-                               uint64_t left, struct plm_error *error)
+/* Asks the feed where it is in each source of the batch, which is known: it planned the windows
+ * that the chunks came from. */
+static void note_positions(struct plm_input *input, struct plm_input_slot *slot)
 {
-  struct plm_input_epochs *epochs = &slot->epochs[k];
-  uint64_t total;
-  epochs->first = input->epoch[k];
-  epochs->count = 0;
-  for (;;) {
-    PLM_TRY(plm_feed_source_epoch_chunks(input->options.feed, k, PLM_SPLIT_TRAIN, input->epoch[k],
-                                         &input->stop, &total, error));
-    if (epochs->count == epochs->capacity) {
-      const size_t capacity = 2 * epochs->capacity + 4;
-      uint64_t *grown = realloc(epochs->chunks, capacity * sizeof *grown);
-      if (grown == NULL)
-        return plm_error_set(error, PLM_NO_MEMORY, "no memory for the sizes of epochs");
-      epochs->chunks = grown;
-      epochs->capacity = capacity;
-    }
-    epochs->chunks[epochs->count++] = total;
-    if (input->chunk[k] + left <= total) break;
-    left -= total - input->chunk[k];
-    input->epoch[k]++;
-    input->chunk[k] = 0;
+  bool asked[PLM_MAX_SOURCES] = {false};
+  for (uint32_t c = 0; c < slot->batch.chunks; c++) {
+    const uint32_t k = slot->batch.sources != NULL ? slot->batch.sources[c] : 0;
+    if (!asked[k]) plm_feed_position(input->options.feed, k, &slot->next[k]);
+    asked[k] = true;
   }
-  input->chunk[k] += left;
-  return PLM_OK;
-}
-
-static plm_status learn_all_epochs(struct plm_input *input, struct plm_input_slot *slot,
-                                   struct plm_error *error)
-{
-  uint64_t counts[PLM_MAX_SOURCES] = {0};
-  for (uint32_t c = 0; c < slot->batch.chunks; c++)
-    counts[slot->batch.sources != NULL ? slot->batch.sources[c] : 0]++;
-  for (uint32_t k = 0; k < PLM_MAX_SOURCES; k++)
-    if (counts[k] > 0) PLM_TRY(learn_epochs(input, slot, k, counts[k], error));
-  return PLM_OK;
-}
-
-plm_status plm_input_epoch_chunks(void *context, uint32_t source, uint64_t epoch, uint64_t *chunks,
-                                  struct plm_error *error)
-{
-  const struct plm_input_slot *slot = context;
-  const struct plm_input_epochs *epochs = &slot->epochs[source];
-  if (epoch < epochs->first || epoch - epochs->first >= epochs->count)
-    return plm_error_set(error, PLM_PROTOCOL, "this batch has no chunks of epoch %llu",
-                         (unsigned long long)epoch);
-  *chunks = epochs->chunks[epoch - epochs->first];
-  return PLM_OK;
 }
 
 /* The first packer that the feed accepted decides the corpus. */
@@ -103,15 +60,15 @@ static plm_status receive(struct plm_input *input, struct plm_input_slot *slot, 
   if (input->mixture != NULL)
     plm_mixture_draw(&plm_mixture_history_at(input->mixture, s)->mixture, input->seed, s, chunks,
                      slot->sources);
-  PLM_TRY(
-      plm_feed_next_mixed(options->feed, slot->sources, chunks, &input->stop, &slot->batch, error));
+  PLM_TRY(plm_feed_next(options->feed, slot->sources, chunks, &input->stop, &slot->batch, error));
   slot->batch.sources = slot->sources;
   slot->batch.first_chunk = input->g; /* counts over the run, not over this feed */
   slot->batch.chunk_ids = NULL;
   input->g += slot->batch.chunks;
+  note_positions(input, slot);
   PLM_TRY(learn_corpus(input, error));
   slot->fingerprint = input->fingerprint;
-  return learn_all_epochs(input, slot, error);
+  return PLM_OK;
 }
 
 /* Once rank 0 has sent a batch, all ranks add up the totals, whatever happened to their part. */
@@ -220,9 +177,6 @@ static void set_position(struct plm_input *input, const struct plm_data_cursor *
 {
   input->g = cursor->chunks;
   input->seed = cursor->seed;
-  plm_data_cursor_position(cursor, &input->epoch[0], &input->chunk[0]);
-  for (uint32_t k = 0; k < cursor->source_count; k++)
-    plm_data_cursor_position(&cursor->sources[k], &input->epoch[k], &input->chunk[k]);
   if (cursor->source_count == 0) return;
   input->mixture = &cursor->mixture;
   input->fingerprint = cursor->fingerprint;
@@ -284,7 +238,6 @@ void plm_input_close(struct plm_input *input)
   struct plm_ops *ops = input->options.ops;
   for (int i = 0; i < PLM_INPUT_RING; i++) {
     plm_step_input_deinit(&input->slots[i].input);
-    for (uint32_t k = 0; k < PLM_MAX_SOURCES; k++) free(input->slots[i].epochs[k].chunks);
     free(input->slots[i].sources);
     plm_rank_batch_deinit(&input->slots[i].part);
     if (input->blocks[i] != NULL) ops->release_host(ops, input->blocks[i]);

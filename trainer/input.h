@@ -31,13 +31,6 @@ struct plm_input_options {
   uint64_t step, steps; /* the next step (from 0), and the run's number of steps */
 };
 
-/* The epochs of a source that a batch comes from. */
-struct plm_input_epochs {
-  uint64_t first;
-  uint64_t *chunks; /* (count) of each epoch, from the first on */
-  size_t count, capacity;
-};
-
 /* The input of one step. */
 struct plm_input_slot {
   struct plm_step_input input;
@@ -45,7 +38,8 @@ struct plm_input_slot {
   struct plm_rank_batch part;  /* what rank 0 sent, on the other ranks */
   struct plm_hash fingerprint; /* of the corpus it came from */
   uint8_t *sources;            /* of the batch's chunks, in a mixture */
-  struct plm_input_epochs epochs[PLM_MAX_SOURCES];
+  /* After this batch, of each source that it has chunks of. The feed may be further by now. */
+  struct plm_feed_position next[PLM_MAX_SOURCES];
   plm_status status; /* not PLM_OK: there is no input, for the reason in error */
   struct plm_error error;
 };
@@ -57,7 +51,7 @@ plm_status plm_input_open(const struct plm_input_options *options, struct plm_in
 void plm_input_close(struct plm_input *input); /* NULL is fine */
 
 /* Waits for the next step's input. PLM_INTERRUPTED once *stop is nonzero; other errors are those of
- * plm_feed_next, plm_feed_epoch_chunks and plm_step_input_fill for that step. */
+ * plm_feed_next and plm_step_input_fill for that step. */
 plm_status plm_input_next(struct plm_input *input, const volatile int *stop,
                           struct plm_input_slot **slot, struct plm_error *error);
 /* Waits a little. True if plm_input_next would return at once. Ends early once *stop is nonzero. */
@@ -67,9 +61,5 @@ bool plm_input_wait(struct plm_input *input, const volatile int *stop);
 const struct plm_input_slot *plm_input_peek(struct plm_input *input);
 /* Returns the slot to the ring and its batch to the feed. */
 void plm_input_release(struct plm_input *input, struct plm_input_slot *slot);
-
-/* A plm_epoch_chunks (data_cursor.h) whose context is a slot. */
-plm_status plm_input_epoch_chunks(void *slot, uint32_t source, uint64_t epoch, uint64_t *chunks,
-                                  struct plm_error *error);
 
 #endif

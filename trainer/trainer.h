@@ -47,8 +47,9 @@ struct plm_trainer {
   struct plm_run_pulse pulse; /* of rank 0; once it has stepped, only while it waits */
   char keys[PLM_PATH_SIZE];   /* the folder of CURVE keys */
   struct plm_trainer_state state;
-  bool complete; /* nothing is left to train */
-  bool saved;    /* a checkpoint of saved_step is published or being written */
+  bool complete;                          /* nothing is left to train */
+  struct plm_hash roots[PLM_MAX_SOURCES]; /* of the corpora; zero: not known yet */
+  bool saved; /* a checkpoint of saved_step is published or being written */
   uint64_t saved_step;
   uint64_t failures_remembered; /* failures of the publisher that state.history contains */
 
@@ -83,6 +84,8 @@ struct plm_trainer {
   uint64_t last_look_ns;    /* when we last saw that nobody had asked to stop */
 };
 
+/* Writes CORPUS into the run folder, as far as the corpus is known. */
+plm_status plm_trainer_pin_corpus(const struct plm_trainer *trainer, struct plm_error *error);
 /* Borrows config and ranks (NULL: no other process takes part). fingerprints: of the corpora; with
  * none, one corpus is that of the first packer. On failure everything is released. */
 plm_status plm_trainer_open(struct plm_trainer *trainer, const struct plm_config *config,

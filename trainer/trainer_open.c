@@ -22,6 +22,8 @@
 #include "trainer/trainer.h"
 #include "trainer/tuning.h"
 
+static const struct plm_hash unknown;
+
 static plm_status check_configuration(const struct plm_config *config, struct plm_error *error)
 {
   if (plm_trainer_step_chunks(config) == 0)
@@ -98,6 +100,21 @@ static plm_status repair_latest(const struct plm_trainer *trainer, struct plm_er
   return plm_checkpoint_folder_point_latest(checkpoints, name, error);
 }
 
+/* What an earlier start has pinned: the corpus, if no checkpoint names it, and its root, if the
+ * caller does not know it. */
+static plm_status find_corpus(struct plm_trainer *trainer, const struct plm_fingerprints *given,
+                              struct plm_error *error)
+{
+  struct plm_run_corpus pinned;
+  struct plm_hash *fingerprint = &trainer->state.cursor.fingerprint;
+  PLM_TRY(plm_run_corpus_read(trainer->run, &pinned, error));
+  if (plm_hash_equal(*fingerprint, unknown)) *fingerprint = pinned.fingerprint;
+  memcpy(trainer->roots, given->of, sizeof trainer->roots);
+  if (given->count == 0 && plm_hash_equal(*fingerprint, pinned.fingerprint))
+    trainer->roots[0] = pinned.root;
+  return PLM_OK;
+}
+
 static plm_status check_fingerprint(struct plm_data_cursor *cursor,
                                     const struct plm_fingerprints *given, struct plm_error *error)
 {
@@ -130,7 +147,13 @@ static plm_status check_corpora(struct plm_trainer *trainer,
   return check_fingerprint(&state->cursor, fingerprints, error);
 }
 
-/* A resume that is refused changes neither `latest` nor DONE. */
+plm_status plm_trainer_pin_corpus(const struct plm_trainer *trainer, struct plm_error *error)
+{
+  const struct plm_run_corpus corpus = {trainer->state.cursor.fingerprint, trainer->roots[0]};
+  return plm_run_corpus_write(trainer->run, &corpus, error);
+}
+
+/* A resume that is refused changes neither `latest` nor CORPUS nor DONE. */
 static plm_status find_state(struct plm_trainer *trainer,
                              const struct plm_fingerprints *fingerprints,
                              char directory[PLM_PATH_SIZE], bool *resumed, struct plm_error *error)
@@ -143,10 +166,12 @@ static plm_status find_state(struct plm_trainer *trainer,
   struct plm_advance advance = plm_run_pulse_reading(&trainer->pulse);
   PLM_TRY(plm_resume_find(trainer->run, resumed, &trainer->saved_step, directory, &advance, error));
   if (*resumed) PLM_TRY(plm_resume_read_state(directory, config, state, error));
+  PLM_TRY(find_corpus(trainer, fingerprints, error));
   PLM_TRY(check_corpora(trainer, fingerprints, error));
   plm_source_totals_init(&trainer->source_totals, config);
   if (!*resumed) return PLM_OK;
   trainer->saved = true;
+  PLM_TRY(plm_trainer_pin_corpus(trainer, error));
   PLM_TRY(repair_latest(trainer, error));
   return check_done(trainer, directory, error);
 }
@@ -187,7 +212,7 @@ static plm_status open_feed(struct plm_trainer *trainer, struct plm_error *error
   const struct plm_config *config = trainer->config;
   const struct plm_data_cursor *cursor = &trainer->state.cursor;
   struct plm_feed_source_options sources[PLM_MAX_SOURCES];
-  plm_data_mixture_feed(cursor, config, sources);
+  plm_data_mixture_feed(cursor, config, trainer->roots, sources);
   PLM_TRY(plm_corpus_paths_find(NULL, config, &trainer->corpora, error));
   const struct plm_feed_options options = {
       .sources = sources,
@@ -199,6 +224,7 @@ static plm_status open_feed(struct plm_trainer *trainer, struct plm_error *error
       .plan = plm_config_training_plan(config),
       .split = PLM_SPLIT_TRAIN,
       .fingerprint = trainer->state.cursor.fingerprint,
+      .root = trainer->roots[0],
       .credit_bytes = config->network.credit_bytes,
       .wait_packers_s = config->network.wait_packers_s,
       .waiting = count_turn,

@@ -91,6 +91,23 @@ static plm_status rehearse(struct plm_trainer *trainer, const struct plm_step_in
   return PLM_OK;
 }
 
+/* The first packer decides the corpus of a run that was not told it, and the root of a corpus that
+ * was upgraded. From now on the run accepts no other, even if it is killed before its next
+ * checkpoint. */
+static plm_status take_corpus(struct plm_trainer *trainer, struct plm_hash served,
+                              struct plm_error *error)
+{
+  static const struct plm_hash unknown = {0};
+  struct plm_hash *fingerprint = &trainer->state.cursor.fingerprint;
+  char hex[PLM_HASH_HEX_SIZE];
+  if (plm_hash_equal(*fingerprint, unknown)) *fingerprint = served;
+  trainer->roots[0] = served;
+  if (!plm_ranks_first(trainer->ranks)) return PLM_OK; /* only rank 0 has a feed */
+  plm_hash_to_hex(served, hex);
+  plm_info("the run trains on corpus %s, which its first packer serves", hex);
+  return plm_trainer_pin_corpus(trainer, error);
+}
+
 static plm_status compute(struct plm_trainer *trainer, struct plm_input_slot *slot,
                           struct plm_step_result *result, struct plm_error *error)
 {
@@ -98,8 +115,8 @@ static plm_status compute(struct plm_trainer *trainer, struct plm_input_slot *sl
   static const struct plm_hash unknown = {0};
   PLM_ASSERT(slot->input.step == state->step);
   PLM_ASSERT(!plm_ranks_first(trainer->ranks) || slot->batch.first_chunk == state->cursor.chunks);
-  if (plm_hash_equal(state->cursor.fingerprint, unknown)) /* the first packer decides the corpus */
-    state->cursor.fingerprint = slot->fingerprint;
+  if (state->cursor.source_count == 0 && plm_hash_equal(trainer->roots[0], unknown))
+    PLM_TRY(take_corpus(trainer, slot->fingerprint, error));
   plm_debug("step %llu begins: %u micro-batches", (unsigned long long)state->step + 1,
             slot->input.micro_count);
   if (trainer->tuning && trainer->ranks != NULL) PLM_TRY(rehearse(trainer, &slot->input, error));
@@ -109,8 +126,7 @@ static plm_status compute(struct plm_trainer *trainer, struct plm_input_slot *sl
   PLM_TRY(plm_step_finish(trainer->step, &slot->input, result, error));
   trainer->last_step_s = plm_clock_seconds_since(trainer->step_started_ns);
   if (plm_ranks_first(trainer->ranks)) { /* only rank 0 has the whole batch */
-    PLM_TRY(
-        plm_data_cursor_consume(&state->cursor, &slot->batch, plm_input_epoch_chunks, slot, error));
+    plm_data_cursor_consume(&state->cursor, &slot->batch, slot->next);
     plm_source_totals_count(&trainer->source_totals, &slot->batch, result->chunks);
     plm_health_count(&trainer->health, trainer->config->data.tokenizer, &slot->batch);
   }
@@ -289,9 +305,11 @@ static plm_status complete(struct plm_trainer *trainer, struct plm_error *error)
   return PLM_OK;
 }
 
+/* From here on, the run keeps the corpus that it was told, if it was. */
 static plm_status save_step_0(struct plm_trainer *trainer, struct plm_error *error)
 {
   struct plm_snapshot *snapshot;
+  if (plm_ranks_first(trainer->ranks)) PLM_TRY(plm_trainer_pin_corpus(trainer, error));
   PLM_TRY(plm_save_begin(trainer, &snapshot, error));
   plm_save_submit(trainer, snapshot);
   return PLM_OK;
@@ -320,7 +338,7 @@ plm_status plm_trainer_run(struct plm_trainer *trainer, struct plm_error *error)
              (unsigned long long)trainer->state.step);
     return PLM_OK;
   }
-  /* No packer, or packers that disagree: publish what was learnt so far. */
+  /* No packer, none that is honest, or a malformed chunk: publish what was learnt so far. */
   struct plm_error ignored = {0};
   if (status == PLM_TIMEOUT || status == PLM_CORRUPT) plm_save_now(trainer, &ignored);
   return status;

@@ -80,6 +80,9 @@ struct plm_corpus_info {
   struct plm_hash fingerprint;
   struct plm_hash upgraded_from; /* the fingerprint before an upgrade; zero: there was none */
 };
+/* What the fingerprint says of a split. */
+struct plm_proof_split plm_corpus_proof_split(const struct plm_corpus_info *info,
+                                              enum plm_split split);
 /* Whether the corpus keeps the sizes of its clusters. */
 bool plm_corpus_keeps_clusters(const struct plm_corpus_info *info);
 /* Whether this is the corpus with a fingerprint, which may be one from before an upgrade. */
@@ -121,6 +124,12 @@ const struct plm_corpus_info *plm_corpus_info(const struct plm_corpus *corpus);
 const char *plm_corpus_path(const struct plm_corpus *corpus);
 /* Lengths in residues of all documents of a split; owned by the corpus. */
 const uint32_t *plm_corpus_lengths(const struct plm_corpus *corpus, enum plm_split split);
+/* The trees over the roots of a split's groups, and over the groups of sizes of its clusters, for
+ * paths. The caller closes. The split must not be empty, and the corpus must have clusters. */
+plm_status plm_corpus_group_tree(const struct plm_corpus *corpus, enum plm_split split,
+                                 struct plm_proof_tree **tree, struct plm_error *error);
+plm_status plm_corpus_cluster_tree(const struct plm_corpus *corpus, enum plm_split split,
+                                   struct plm_proof_tree **tree, struct plm_error *error);
 /* The number of documents, at least 1, of each cluster of a split; owned by the corpus. NULL if the
  * corpus does not keep its clusters. */
 const uint32_t *plm_corpus_clusters(const struct plm_corpus *corpus, enum plm_split split);
@@ -143,8 +152,8 @@ void plm_corpus_prefetch(struct plm_corpus *corpus, enum plm_split split, uint64
 plm_status plm_corpus_document(struct plm_corpus_cursor *cursor, enum plm_split split,
                                uint64_t number, const uint8_t **residues, size_t *size,
                                struct plm_error *error);
-/* Reads the hashes of a group's sequences, one for each document, and checks them against the
- * group's root. Not for old formats. PLM_CORRUPT names the record. */
+/* Reads the hashes of a group's sequences, one for each document, without comparing them with the
+ * group's root. Not for old formats. PLM_CORRUPT: the record is missing or too short. */
 plm_status plm_corpus_digests(struct plm_corpus_cursor *cursor, enum plm_split split,
                               uint64_t group, struct plm_proof_digest digests[PLM_GROUP_DOCUMENTS],
                               struct plm_error *error);

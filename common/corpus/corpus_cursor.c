@@ -213,7 +213,14 @@ plm_status plm_corpus_digests(struct plm_corpus_cursor *cursor, enum plm_split s
   plm_corpus_guard_enter(corpus->data_path);
   const plm_status status = copy_digests(cursor, split, group, count, digests, error);
   plm_corpus_guard_leave();
-  PLM_TRY(status);
+  return status;
+}
+
+/* Compares the hashes of a group's sequences with the group's root. */
+static plm_status check_digests(const struct plm_corpus *corpus, enum plm_split split,
+                                uint64_t group, const struct plm_proof_digest *digests,
+                                uint32_t count, struct plm_error *error)
+{
   const struct plm_proof_node root =
       plm_proof_group(corpus->lengths[split] + group * PLM_GROUP_DOCUMENTS, digests, NULL, count);
   if (memcmp(root.hash, corpus->roots[split][group], sizeof root.hash) == 0) return PLM_OK;
@@ -233,8 +240,9 @@ plm_status plm_corpus_prove_group(struct plm_corpus_cursor *cursor, enum plm_spl
   const uint8_t *residues = NULL;
   size_t size = 0;
   PLM_TRY(plm_corpus_digests(cursor, split, group, stated, error));
-  PLM_TRY(plm_corpus_group(cursor, split, group, &residues, &size, error));
   const uint32_t documents = plm_corpus_group_documents(info->splits[split].documents, group);
+  PLM_TRY(check_digests(corpus, split, group, stated, documents, error));
+  PLM_TRY(plm_corpus_group(cursor, split, group, &residues, &size, error));
   plm_translator_init(&translator, info->tokenizer);
   plm_corpus_hash_sequences(&translator, corpus->lengths[split] + first, documents, residues,
                             found);

@@ -1,7 +1,9 @@
 /* The hash tree of a corpus: what ingest, readers and verification compute alike. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/corpus/corpus_format.h"
+#include "common/corpus/corpus_handle.h"
 
 enum { PIECE = 4096 }; /* residues that are translated at once; whole blocks */
 _Static_assert(PIECE % PLM_PROOF_BLOCK == 0, "pieces are whole blocks");
@@ -26,18 +28,69 @@ bool plm_corpus_is(const struct plm_corpus_info *info, struct plm_hash fingerpri
           plm_hash_equal(info->upgraded_from, fingerprint));
 }
 
+struct plm_proof_split plm_corpus_proof_split(const struct plm_corpus_info *info,
+                                              enum plm_split split)
+{
+  const struct plm_corpus_split *of = &info->splits[split];
+  struct plm_proof_split proof = {.documents = of->documents,
+                                  .clusters = of->clusters,
+                                  .sum = of->clusters == 0 ? 0 : of->documents};
+  memcpy(proof.root, of->root, sizeof proof.root);
+  memcpy(proof.cluster_root, of->cluster_root, sizeof proof.cluster_root);
+  return proof;
+}
+
 struct plm_hash plm_corpus_fingerprint(const struct plm_corpus_info *info)
 {
   struct plm_proof_split splits[PLM_SPLIT_COUNT];
-  for (int s = 0; s < PLM_SPLIT_COUNT; s++) {
-    const struct plm_corpus_split *split = &info->splits[s];
-    splits[s] = (struct plm_proof_split){.documents = split->documents,
-                                         .clusters = split->clusters,
-                                         .sum = split->clusters == 0 ? 0 : split->documents};
-    memcpy(splits[s].root, split->root, sizeof splits[s].root);
-    memcpy(splits[s].cluster_root, split->cluster_root, sizeof splits[s].cluster_root);
-  }
+  for (int s = 0; s < PLM_SPLIT_COUNT; s++)
+    splits[s] = plm_corpus_proof_split(info, (enum plm_split)s);
   return plm_proof_corpus(info->tokenizer == PLM_TOKENIZER_BYTE, splits);
+}
+
+static plm_status open_tree(enum plm_proof_kind kind, struct plm_proof_node *nodes, uint64_t count,
+                            struct plm_proof_tree **tree, struct plm_error *error)
+{
+  const plm_status status = plm_proof_tree_open(kind, nodes, count, tree, error);
+  free(nodes);
+  return status;
+}
+
+static struct plm_proof_node *make_nodes(uint64_t count, struct plm_error *error)
+{
+  struct plm_proof_node *nodes = malloc(count * sizeof *nodes);
+  if (nodes == NULL)
+    (void)plm_error_set(error, PLM_NO_MEMORY, "no memory for a tree over %llu groups",
+                        (unsigned long long)count);
+  return nodes;
+}
+
+plm_status plm_corpus_group_tree(const struct plm_corpus *corpus, enum plm_split split,
+                                 struct plm_proof_tree **tree, struct plm_error *error)
+{
+  const uint64_t count = plm_corpus_group_count(corpus->description.info.splits[split].documents);
+  PLM_ASSERT(count != 0 && corpus->roots[split] != NULL);
+  struct plm_proof_node *nodes = make_nodes(count, error);
+  if (nodes == NULL) return PLM_NO_MEMORY;
+  for (uint64_t g = 0; g < count; g++) {
+    memcpy(nodes[g].hash, corpus->roots[split][g], sizeof nodes[g].hash);
+    nodes[g].sum = 0;
+  }
+  return open_tree(PLM_PROOF_PLAIN, nodes, count, tree, error);
+}
+
+plm_status plm_corpus_cluster_tree(const struct plm_corpus *corpus, enum plm_split split,
+                                   struct plm_proof_tree **tree, struct plm_error *error)
+{
+  const uint64_t clusters = corpus->description.info.splits[split].clusters;
+  const uint64_t count = plm_corpus_group_count(clusters);
+  PLM_ASSERT(count != 0);
+  struct plm_proof_node *nodes = make_nodes(count, error);
+  if (nodes == NULL) return PLM_NO_MEMORY;
+  for (uint64_t g = 0; g < count; g++)
+    nodes[g] = plm_proof_clusters(corpus->clusters[split] + g * PLM_PROOF_GROUP,
+                                  plm_corpus_group_documents(clusters, g));
+  return open_tree(PLM_PROOF_SUMS, nodes, count, tree, error);
 }
 
 static struct plm_proof_digest hash_sequence(const struct plm_translator *translator,

@@ -11,7 +11,6 @@
 #include "common/base/clock.h"
 #include "common/feed/feed_lanes.h"
 #include "common/feed/feed_loop.h"
-#include "common/feed/feed_sizes.h"
 #include "common/fetch/fetch_server.h"
 
 enum {
@@ -77,9 +76,11 @@ plm_status plm_feed_open(const struct plm_feed_options *options, struct plm_feed
   made->waiting = options->waiting;
   made->waiting_context = options->waiting_context;
   plm_status status = open_sockets(made, options, error);
+  if (status == PLM_OK) status = feed_work_open(made->wake, &made->work, error);
   if (status == PLM_OK) status = feed_lanes_open(made, options, error);
   if (status == PLM_OK) status = feed_loop_start(made, error);
   if (status != PLM_OK) {
+    feed_work_close(made->work);
     close_sockets(made);
     feed_lanes_close(made);
     free(made);
@@ -93,6 +94,7 @@ void plm_feed_close(struct plm_feed *feed)
 {
   if (feed == NULL) return;
   feed_loop_stop(feed);
+  feed_work_close(feed->work);
   plm_fetch_server_close(feed->fetch);
   close_sockets(feed);
   feed_lanes_close(feed);
@@ -134,40 +136,34 @@ void plm_feed_hurry(struct plm_feed *feed)
 /* ---- positions ---------------------------------------------------------------------------- */
 
 /* The mutex is held. */
-static void seek_lane(struct plm_feed *feed, uint32_t source, enum plm_split split, uint64_t epoch,
-                      uint64_t chunk)
+static void seek_lane(struct plm_feed *feed, uint32_t source, enum plm_split split,
+                      const struct plm_plan_place *place)
 {
   PLM_ASSERT(source < feed->lane_count);
   struct feed_state *lane = &feed->lanes[source];
-  feed_machine_seek(lane, split, epoch, chunk);
+  feed_machine_seek(lane, split, place);
+  feed->set_epoch = feed->lanes[0].place.epoch;
   lane->wanted = true; /* the I/O thread may now request chunks */
   if (lane->failed.status == PLM_NOT_FOUND) lane->failed.status = PLM_OK; /* another split */
 }
 
-void plm_feed_seek(struct plm_feed *feed, enum plm_split split, uint64_t epoch, uint64_t chunk)
+void plm_feed_seek(struct plm_feed *feed, uint32_t source, enum plm_split split,
+                   const struct plm_plan_place *place)
 {
   pthread_mutex_lock(&feed->mutex);
-  seek_lane(feed, 0, split, epoch, chunk);
-  feed->handed_out = 0;
+  seek_lane(feed, source, split, place);
+  if (source == 0) feed->handed_out = 0;
   pthread_mutex_unlock(&feed->mutex);
   feed_loop_wake(feed);
 }
 
-void plm_feed_seek_source(struct plm_feed *feed, uint32_t source, enum plm_split split,
-                          uint64_t epoch, uint64_t chunk)
-{
-  pthread_mutex_lock(&feed->mutex);
-  seek_lane(feed, source, split, epoch, chunk);
-  pthread_mutex_unlock(&feed->mutex);
-  feed_loop_wake(feed);
-}
-
-void plm_feed_position(const struct plm_feed *feed, uint64_t *epoch, uint64_t *chunk)
+void plm_feed_position(const struct plm_feed *feed, uint32_t source,
+                       struct plm_feed_position *position)
 {
   struct plm_feed *locked = (struct plm_feed *)(uintptr_t)feed;
+  PLM_ASSERT(source < feed->lane_count);
   pthread_mutex_lock(&locked->mutex);
-  *epoch = feed->lanes[0].epoch;
-  *chunk = feed->lanes[0].chunk;
+  feed_machine_position(&feed->lanes[source], position);
   pthread_mutex_unlock(&locked->mutex);
 }
 
@@ -247,8 +243,11 @@ static plm_status wait_slice(struct plm_feed *feed, const struct feed_state *lan
   if (waited >= wait_limit_ms(feed)) {
     (void)plm_error_set(error, PLM_TIMEOUT, "no packer%s served the %s for %lld s",
                         of_lane(feed, lane), lane->role, (long long)(waited / 1000));
-    return plm_error_hint(error, "packers connect to %s; network.wait_packers_s is the limit",
-                          feed->bound);
+    return lane->lie[0] != '\0'
+               ? plm_error_hint(error, "%s; verify its corpus: plm-pipeline corpus DIR --verify",
+                                lane->lie)
+               : plm_error_hint(error, "packers connect to %s; network.wait_packers_s is the limit",
+                                feed->bound);
   }
   if (waited >= FEED_WAITING_MS && now - waiting->said_ms >= FEED_WAITING_MS) {
     waiting->said_ms = now;
@@ -258,42 +257,6 @@ static plm_status wait_slice(struct plm_feed *feed, const struct feed_state *lan
   pthread_cond_timedwait(&feed->changed, &feed->mutex, &until);
   tell_waiting(feed, lane);
   return PLM_OK;
-}
-
-plm_status plm_feed_epoch_chunks(struct plm_feed *feed, enum plm_split split, uint64_t epoch,
-                                 const volatile int *stop, uint64_t *chunks,
-                                 struct plm_error *error)
-{
-  return plm_feed_source_epoch_chunks(feed, 0, split, epoch, stop, chunks, error);
-}
-
-plm_status plm_feed_source_epoch_chunks(struct plm_feed *feed, uint32_t source,
-                                        enum plm_split split, uint64_t epoch,
-                                        const volatile int *stop, uint64_t *chunks,
-                                        struct plm_error *error)
-{
-  PLM_ASSERT(source < feed->lane_count);
-  struct feed_state *lane = &feed->lanes[source];
-  struct waiting waiting = {0};
-  plm_status status = PLM_OK;
-  pthread_mutex_lock(&feed->mutex);
-  lane->sizes_wanted = true;
-  lane->sizes_split = split;
-  lane->sizes_epoch = epoch;
-  feed_loop_wake(feed);
-  struct feed_sizes *sizes;
-  while (!(sizes = feed_sizes_of(lane, split, epoch))->complete && status == PLM_OK)
-    status = wait_slice(feed, lane, &waiting, stop, error);
-  lane->sizes_wanted = false;
-  *chunks = sizes->chunks;
-  if (status == PLM_OK) feed_sizes_rely(lane, split, epoch, UINT64_MAX);
-  pthread_mutex_unlock(&feed->mutex);
-  if (status == PLM_OK && *chunks == 0) {
-    (void)plm_error_set(error, PLM_NOT_FOUND, "the corpus%s has no documents in split %s",
-                        of_lane(feed, lane), plm_split_name(split));
-    return plm_error_hint(error, "ingest more sequences, or with another --split");
-  }
-  return status;
 }
 
 plm_status plm_feed_corpus(struct plm_feed *feed, const volatile int *stop,
@@ -317,29 +280,28 @@ static plm_status copy_ready(struct plm_feed *feed, struct feed_state *lane,
                              const struct feed_ready *ready, struct feed_batch *batch,
                              uint32_t *got, struct plm_error *error)
 {
-  size_t bytes = 0;
   pthread_mutex_unlock(&feed->mutex);
-  const plm_status status =
-      feed_batch_copy(batch, *got, ready->chunks, ready->payload, &bytes, error);
+  const plm_status status = feed_batch_copy(batch, *got, ready, error);
   pthread_mutex_lock(&feed->mutex);
   if (status != PLM_OK) {
     feed_machine_abandon(lane);
     return status;
   }
   *got += ready->chunks;
-  if (feed_machine_end(lane, ready, bytes)) feed_loop_wake(feed);
+  if (feed_machine_end(lane, ready)) feed_loop_wake(feed);
   return PLM_OK;
 }
 
-/* Fills chunks of the batch up to `end` from one lane. */
+/* Fills chunks of the batch up to `end` from one lane; of_epoch: unless the epoch ends before. */
 static plm_status take_chunks(struct plm_feed *feed, struct feed_state *lane,
-                              struct feed_batch *batch, uint32_t *got, uint32_t end,
+                              struct feed_batch *batch, uint32_t *got, uint32_t end, bool of_epoch,
                               const volatile int *stop, struct plm_error *error)
 {
   struct waiting waiting = {0};
   struct feed_ready ready;
   plm_status status = PLM_OK;
   while (status == PLM_OK && *got < end) {
+    if (of_epoch && lane->place.epoch != feed->set_epoch) break;
     if (feed_machine_begin(lane, end - *got, &ready)) {
       status = copy_ready(feed, lane, &ready, batch, got, error);
       waiting = (struct waiting){0};
@@ -361,34 +323,55 @@ static void want_chunks(struct plm_feed *feed)
   if (wake) feed_loop_wake(feed);
 }
 
-plm_status plm_feed_next(struct plm_feed *feed, uint32_t chunks, const volatile int *stop,
-                         struct plm_batch *batch, struct plm_error *error)
+/* The chunks of plm_feed_next. The mutex is held. */
+static plm_status take_mixed(struct plm_feed *feed, const uint8_t *sources, uint32_t chunks,
+                             const volatile int *stop, struct feed_batch *batch,
+                             struct plm_error *error)
 {
-  return plm_feed_next_mixed(feed, NULL, chunks, stop, batch, error);
-}
-
-plm_status plm_feed_next_mixed(struct plm_feed *feed, const uint8_t *sources, uint32_t chunks,
-                               const volatile int *stop, struct plm_batch *batch,
-                               struct plm_error *error)
-{
-  const struct feed_state *first = &feed->lanes[0];
-  struct feed_batch *taken = NULL;
   struct feed_place places[PLM_MAX_SOURCES];
+  plm_status status = PLM_OK;
   uint32_t got = 0;
-  PLM_ASSERT(chunks > 0);
-  pthread_mutex_lock(&feed->mutex);
   feed_lanes_places(feed, places);
-  want_chunks(feed);
-  plm_status status = feed_batch_take(&feed->batches, chunks, first->plan.max_length,
-                                      first->tokenizer->token_bytes, &taken, error);
   while (status == PLM_OK && got < chunks) {
     const uint32_t source = sources != NULL ? sources[got] : 0;
     uint32_t end = sources != NULL ? got + 1 : chunks;
     while (end < chunks && sources[end] == source) end++;
     PLM_ASSERT(source < feed->lane_count);
-    status = take_chunks(feed, &feed->lanes[source], taken, &got, end, stop, error);
+    status = take_chunks(feed, &feed->lanes[source], batch, &got, end, false, stop, error);
   }
   if (status != PLM_OK && got > 0) feed_lanes_return(feed, places);
+  return status;
+}
+
+/* The chunks of plm_feed_next_of_epoch. The mutex is held. */
+static plm_status take_of_epoch(struct plm_feed *feed, uint32_t *chunks, const volatile int *stop,
+                                struct feed_batch *batch, struct plm_error *error)
+{
+  struct feed_state *lane = &feed->lanes[0];
+  struct feed_place places[PLM_MAX_SOURCES];
+  const uint32_t most = *chunks;
+  *chunks = 0;
+  feed_lanes_places(feed, places);
+  const plm_status status = take_chunks(feed, lane, batch, chunks, most, true, stop, error);
+  if (status != PLM_OK && *chunks > 0) feed_lanes_return(feed, places);
+  if (status == PLM_OK && *chunks == 0) feed->set_epoch = lane->place.epoch;
+  return status;
+}
+
+static plm_status next_batch(struct plm_feed *feed, const uint8_t *sources, uint32_t chunks,
+                             bool of_epoch, const volatile int *stop, struct plm_batch *batch,
+                             struct plm_error *error)
+{
+  const struct feed_state *first = &feed->lanes[0];
+  struct feed_batch *taken = NULL;
+  PLM_ASSERT(chunks > 0);
+  pthread_mutex_lock(&feed->mutex);
+  want_chunks(feed);
+  plm_status status = feed_batch_take(&feed->batches, chunks, first->plan.max_length,
+                                      first->tokenizer->token_bytes, &taken, error);
+  if (status == PLM_OK)
+    status = of_epoch ? take_of_epoch(feed, &chunks, stop, taken, error)
+                      : take_mixed(feed, sources, chunks, stop, taken, error);
   if (status == PLM_OK) {
     *batch = feed_batch_view(taken, chunks, feed->handed_out);
     feed->handed_out += chunks;
@@ -397,6 +380,18 @@ plm_status plm_feed_next_mixed(struct plm_feed *feed, const uint8_t *sources, ui
   }
   pthread_mutex_unlock(&feed->mutex);
   return status;
+}
+
+plm_status plm_feed_next(struct plm_feed *feed, const uint8_t *sources, uint32_t chunks,
+                         const volatile int *stop, struct plm_batch *batch, struct plm_error *error)
+{
+  return next_batch(feed, sources, chunks, false, stop, batch, error);
+}
+
+plm_status plm_feed_next_of_epoch(struct plm_feed *feed, uint32_t most, const volatile int *stop,
+                                  struct plm_batch *batch, struct plm_error *error)
+{
+  return next_batch(feed, NULL, most, true, stop, batch, error);
 }
 
 void plm_feed_release(struct plm_feed *feed, struct plm_batch *batch)

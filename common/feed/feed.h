@@ -21,6 +21,7 @@
 struct plm_feed_source_options {
   struct plm_plan_parameters plan;
   struct plm_hash fingerprint; /* of the corpus; not zero */
+  struct plm_hash root;        /* as below */
   const char *name;            /* for messages: its path */
 };
 
@@ -32,6 +33,9 @@ struct plm_feed_options {
   struct plm_plan_parameters plan;
   enum plm_split split;
   struct plm_hash fingerprint; /* of the corpus; zero: that of the first packer admitted */
+  /* What packers prove: the fingerprint, unless that is one from before an upgrade. Zero: not
+   * known; then the first packer that states the fingerprint decides. */
+  struct plm_hash root;
   /* A mixture: the chunks come from several corpora, each with a plan, a position and packers of
    * its own. Then plan and fingerprint above are those of source 0. 0 sources: no mixture. */
   const struct plm_feed_source_options *sources;
@@ -80,40 +84,36 @@ void plm_feed_hurry(struct plm_feed *feed);
 
 const char *plm_feed_bound(const struct plm_feed *feed); /* endpoint with real port */
 
-/* Moves to a chunk of an epoch of a split; everything ahead is requested again. A chunk number
- * beyond the epoch's last chunk continues into the next epoch. A new feed is at (0, 0). */
-void plm_feed_seek(struct plm_feed *feed, enum plm_split split, uint64_t epoch, uint64_t chunk);
+/* Moves to a place of a split; everything ahead is requested again. source: of a mixture, else 0.
+ * If the place is beyond the chunks of its window, the feed counts its way to it, by proven
+ * lengths. A new feed is at the beginning of epoch 0. */
+void plm_feed_seek(struct plm_feed *feed, uint32_t source, enum plm_split split,
+                   const struct plm_plan_place *place);
 
-/* Waits for the next `chunks` chunks, which may reach into the next epoch. batch points into
- * buffers of the feed until plm_feed_release; its first_chunk counts from the last seek. An error
- * leaves the position where it was. stop (may be NULL) is polled: PLM_INTERRUPTED when it becomes
- * nonzero. PLM_TIMEOUT: no packer served for wait_packers_s. PLM_CORRUPT: packers disagree.
- * PLM_NOT_FOUND: the split is empty. */
-plm_status plm_feed_next(struct plm_feed *feed, uint32_t chunks, const volatile int *stop,
-                         struct plm_batch *batch, struct plm_error *error);
-/* The same for a mixture: chunk i of the batch is the next one of source sources[i]. The batch's
- * first_chunk counts over all sources. */
-plm_status plm_feed_next_mixed(struct plm_feed *feed, const uint8_t *sources, uint32_t chunks,
-                               const volatile int *stop, struct plm_batch *batch,
-                               struct plm_error *error);
+/* Waits for the next `chunks` chunks, which may reach into the next epoch. In a mixture, chunk i is
+ * the next one of source sources[i]; otherwise sources is NULL. batch points into buffers of the
+ * feed until plm_feed_release; its first_chunk counts, over all sources, from the last seek of
+ * source 0. An error leaves the position where it was. stop (may be NULL) is polled:
+ * PLM_INTERRUPTED when it becomes nonzero. PLM_TIMEOUT: no packer served for wait_packers_s; the
+ * error names the packer that was dropped last, and its first false document, if packers were
+ * dropped for that. PLM_NOT_FOUND: the split is empty. */
+plm_status plm_feed_next(struct plm_feed *feed, const uint8_t *sources, uint32_t chunks,
+                         const volatile int *stop, struct plm_batch *batch,
+                         struct plm_error *error);
+/* The next 1 to `most` chunks of source 0, but none of the next epoch: at the end of an epoch,
+ * batch->chunks is 0, and the next call begins the next epoch. */
+plm_status plm_feed_next_of_epoch(struct plm_feed *feed, uint32_t most, const volatile int *stop,
+                                  struct plm_batch *batch, struct plm_error *error);
 void plm_feed_release(struct plm_feed *feed, struct plm_batch *batch);
 
-/* Of a source of a mixture: plm_feed_seek, without starting the count of first_chunk anew, and
- * plm_feed_epoch_chunks. */
-void plm_feed_seek_source(struct plm_feed *feed, uint32_t source, enum plm_split split,
-                          uint64_t epoch, uint64_t chunk);
-plm_status plm_feed_source_epoch_chunks(struct plm_feed *feed, uint32_t source,
-                                        enum plm_split split, uint64_t epoch,
-                                        const volatile int *stop, uint64_t *chunks,
-                                        struct plm_error *error);
-
-/* Which chunk comes next. */
-void plm_feed_position(const struct plm_feed *feed, uint64_t *epoch, uint64_t *chunk);
-/* The number of chunks in an epoch of a split; if it is not known yet, asks packers and waits.
- * Errors are those of plm_feed_next. */
-plm_status plm_feed_epoch_chunks(struct plm_feed *feed, enum plm_split split, uint64_t epoch,
-                                 const volatile int *stop, uint64_t *chunks,
-                                 struct plm_error *error);
+/* Which chunk of a source comes next. */
+struct plm_feed_position {
+  struct plm_plan_place place; /* chunk is less than the chunks of the window, unless both are 0 */
+  uint64_t windows;            /* of an epoch; 0: not known before the first packer */
+  uint32_t window_chunks;      /* of the place's window; 0: not known, and then place.chunk is 0 */
+};
+void plm_feed_position(const struct plm_feed *feed, uint32_t source,
+                       struct plm_feed_position *position);
 
 /* What packers say about the corpus. plm_feed_corpus waits for the first packer. */
 plm_status plm_feed_corpus(struct plm_feed *feed, const volatile int *stop,

@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/wire/data.h"
-
 static plm_status no_memory(struct plm_error *error)
 {
   return plm_error_set(error, PLM_NO_MEMORY, "no memory for a batch");
@@ -53,22 +51,22 @@ static plm_status grow_documents(struct feed_batch *batch, size_t more, struct p
   return PLM_OK;
 }
 
-plm_status feed_batch_copy(struct feed_batch *batch, uint32_t got, uint32_t count,
-                           const uint8_t *payload, size_t *used, struct plm_error *error)
+plm_status feed_batch_copy(struct feed_batch *batch, uint32_t got, const struct feed_ready *ready,
+                           struct plm_error *error)
 {
   const size_t token_bytes = (size_t)batch->max_length * batch->token_bytes;
-  const uint8_t *bytes = payload;
-  for (uint32_t i = 0; i < count; i++) {
-    const uint32_t documents = plm_data_read_count(bytes);
-    PLM_TRY(grow_documents(batch, documents, error));
-    bytes += 4;
-    batch->begin[got + i] = (uint32_t)batch->document_count;
-    for (uint32_t j = 0; j < documents; j++, bytes += PLM_DATA_DOCUMENT_BYTES)
-      plm_data_read_document(bytes, &batch->documents[batch->document_count++]);
-    memcpy((uint8_t *)batch->tokens + (got + i) * token_bytes, bytes, token_bytes);
-    bytes += token_bytes;
+  const struct plm_window *window = &ready->planned->window;
+  const uint32_t *begin = window->chunk_begin + ready->first;
+  const uint64_t *offset = ready->planned->offset + ready->first;
+  PLM_TRY(grow_documents(batch, begin[ready->chunks] - begin[0], error));
+  for (uint32_t i = 0; i < ready->chunks; i++) {
+    batch->begin[got + i] = (uint32_t)batch->document_count + begin[i] - begin[0];
+    memcpy((uint8_t *)batch->tokens + (got + i) * token_bytes,
+           ready->payload + (offset[i] - offset[0]), token_bytes);
   }
-  *used = (size_t)(bytes - payload);
+  memcpy(batch->documents + batch->document_count, window->documents + begin[0],
+         (begin[ready->chunks] - begin[0]) * sizeof *batch->documents);
+  batch->document_count += begin[ready->chunks] - begin[0];
   return PLM_OK;
 }
 

@@ -7,7 +7,7 @@
 
 #include "common/base/status.h"
 #include "common/corpus/tokenizer.h"
-#include "common/plan/plan.h"
+#include "common/feed/feed_machine.h"
 
 /* The memory of one batch. */
 struct feed_batch {
@@ -35,10 +35,9 @@ plm_status feed_batch_take(struct feed_batches *batches, uint32_t chunks, uint32
 /* Gives back the batch with these tokens, if there is one. */
 void feed_batch_give(struct feed_batches *batches, const void *tokens);
 
-/* Fills chunks [got, got + count) of the batch from a payload of DATA that was checked. used: bytes
- * of these chunks in the payload. */
-plm_status feed_batch_copy(struct feed_batch *batch, uint32_t got, uint32_t count,
-                           const uint8_t *payload, size_t *used, struct plm_error *error);
+/* Fills chunks [got, got + ready->chunks) of the batch. */
+plm_status feed_batch_copy(struct feed_batch *batch, uint32_t got, const struct feed_ready *ready,
+                           struct plm_error *error);
 /* The batch as the user gets it, once all its chunks are copied. first_chunk is as in plm_batch. */
 struct plm_batch feed_batch_view(struct feed_batch *batch, uint32_t chunks, uint64_t first_chunk);
 

@@ -28,12 +28,14 @@ static void open_lane(struct plm_feed *feed, const struct plm_feed_options *opti
   struct feed_machine_options machine = {.role = options->role,
                                          .run_id = options->run_id,
                                          .fingerprint = options->fingerprint,
+                                         .root = options->root,
                                          .plan = options->plan,
                                          .split = options->split,
                                          .credit_bytes = options->credit_bytes,
                                          .one_of_several = options->one_of_several};
   if (options->source_count > 0) {
     machine.fingerprint = options->sources[k].fingerprint;
+    machine.root = options->sources[k].root;
     machine.plan = options->sources[k].plan;
     machine.plan.source = machine.fingerprint;
     machine.credit_bytes /= options->source_count;
@@ -131,16 +133,20 @@ void feed_lanes_watch(struct plm_feed *feed, int64_t now)
 
 /* ---- positions ---------------------------------------------------------------------------- */
 
+static bool same_place(const struct plm_plan_place *a, const struct plm_plan_place *b)
+{
+  return a->epoch == b->epoch && a->window == b->window && a->chunk == b->chunk;
+}
+
 void feed_lanes_places(const struct plm_feed *feed, struct feed_place places[PLM_MAX_SOURCES])
 {
   for (uint32_t k = 0; k < feed->lane_count; k++)
-    places[k] =
-        (struct feed_place){feed->lanes[k].split, feed->lanes[k].epoch, feed->lanes[k].chunk};
+    places[k] = (struct feed_place){feed->lanes[k].split, feed->lanes[k].place};
 }
 
 void feed_lanes_return(struct plm_feed *feed, const struct feed_place places[PLM_MAX_SOURCES])
 {
   for (uint32_t k = 0; k < feed->lane_count; k++)
-    if (feed->lanes[k].epoch != places[k].epoch || feed->lanes[k].chunk != places[k].chunk)
-      feed_machine_seek(&feed->lanes[k], places[k].split, places[k].epoch, places[k].chunk);
+    if (!same_place(&feed->lanes[k].place, &places[k].place))
+      feed_machine_seek(&feed->lanes[k], places[k].split, &places[k].place);
 }

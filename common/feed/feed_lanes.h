@@ -28,7 +28,7 @@ void feed_lanes_watch(struct plm_feed *feed, int64_t now);
 /* Where the lanes are, so that they can be returned there. */
 struct feed_place {
   enum plm_split split;
-  uint64_t epoch, chunk;
+  struct plm_plan_place place;
 };
 void feed_lanes_places(const struct plm_feed *feed, struct feed_place places[PLM_MAX_SOURCES]);
 void feed_lanes_return(struct plm_feed *feed, const struct feed_place places[PLM_MAX_SOURCES]);

@@ -42,8 +42,16 @@ static uint64_t draw(void *context)
 {
   uint64_t number = 0;
   (void)context;
-  while (number == 0) (void)plm_random_bytes(&number, sizeof number, NULL);
-  return number;
+  /* Without randomness, a packer could guess the requests of another one. It would still have to
+   * send true data. */
+  if (plm_random_bytes(&number, sizeof number, NULL) != PLM_OK) number = (uint64_t)plm_clock_ns();
+  return number | 1;
+}
+
+static void submit(void *context, struct feed_job *job)
+{
+  const struct plm_feed *feed = context;
+  feed_work_submit(feed->work, job);
 }
 
 static void changed(void *context)
@@ -59,6 +67,7 @@ struct feed_network feed_loop_network(struct plm_feed *feed)
                                .dismiss = dismiss,
                                .allows = feed->gate != NULL ? allows : NULL,
                                .draw = draw,
+                               .submit = submit,
                                .changed = changed};
 }
 
@@ -66,14 +75,23 @@ struct feed_network feed_loop_network(struct plm_feed *feed)
 
 static void take_message(struct plm_feed *feed, struct plm_message *message)
 {
-  struct plm_error wrong = {0};
-  uint64_t real_tokens;
   struct feed_state *lane = feed_lane_of(feed, message);
-  (void)feed_machine_check(lane, message, &real_tokens, &wrong); /* without the mutex */
   pthread_mutex_lock(&feed->mutex);
-  feed_machine_take(lane, message, &wrong, real_tokens, plm_clock_ms());
+  feed_machine_take(lane, message, plm_clock_ms());
   pthread_mutex_unlock(&feed->mutex);
   zmq_msg_close(&message->payload);
+}
+
+static void take_jobs(struct plm_feed *feed)
+{
+  struct feed_job *next;
+  for (struct feed_job *job = feed_work_done(feed->work); job != NULL; job = next) {
+    next = job->next;
+    pthread_mutex_lock(&feed->mutex);
+    feed_machine_done(job->feed, job, plm_clock_ms());
+    pthread_mutex_unlock(&feed->mutex);
+    feed_job_free(job);
+  }
 }
 
 static void count_invalid(struct plm_feed *feed, const struct plm_message *message,
@@ -171,7 +189,7 @@ static void let_hang_up(struct plm_feed *feed)
   }
 }
 
-static void *run(void *argument)
+static void *serve(void *argument)
 {
   struct plm_feed *feed = argument;
   while (!atomic_load(&feed->closing)) {
@@ -196,6 +214,7 @@ static void *run(void *argument)
     take_events(feed);
     plm_door_look(feed->door);
     const bool drained = take_messages(feed);
+    take_jobs(feed);
     feed_fetch_answer(feed);
     plm_door_turn(feed->door, drained, plm_clock_ms());
     pthread_mutex_lock(&feed->mutex);
@@ -226,7 +245,7 @@ plm_status feed_loop_start(struct plm_feed *feed, struct plm_error *error)
   pthread_cond_init(&feed->changed, &attributes);
   pthread_condattr_destroy(&attributes);
   pthread_mutex_init(&feed->mutex, NULL);
-  const plm_status status = plm_thread_start(&feed->thread, "feed", run, feed, error);
+  const plm_status status = plm_thread_start(&feed->thread, "feed", serve, feed, error);
   if (status == PLM_OK) return PLM_OK;
   pthread_mutex_destroy(&feed->mutex);
   pthread_cond_destroy(&feed->changed);

@@ -7,6 +7,7 @@
 
 #include "common/feed/feed_batch.h"
 #include "common/feed/feed_machine.h"
+#include "common/feed/feed_work.h"
 #include "common/wire/door.h"
 #include "common/wire/socket.h"
 
@@ -25,7 +26,8 @@ struct plm_feed {
   int64_t wait_packers_ms;
   void (*waiting)(void *context, uint32_t packers); /* as in plm_feed_options */
   void *waiting_context;
-  int wake; /* eventfd: the user changed something */
+  int wake; /* eventfd: the user changed something, or a job is done */
+  struct feed_work *work;
   pthread_t thread;
   atomic_bool closing;
 
@@ -38,6 +40,7 @@ struct plm_feed {
   bool packers_given_up, hurried;
   struct feed_batches batches;
   uint64_t handed_out; /* chunks since the seek */
+  uint64_t set_epoch;  /* of source 0, that plm_feed_next_of_epoch hands out */
   /* Each source of a mixture has a state machine; without a mixture there is one. */
   struct feed_state *lanes;
   uint32_t lane_count;

@@ -5,11 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/feed/feed_audit.h"
-#include "common/feed/feed_dispute.h"
 #include "common/feed/feed_peers.h"
 #include "common/feed/feed_ranges.h"
-#include "common/feed/feed_sizes.h"
+#include "common/feed/feed_windows.h"
 
 /* ---- opening ------------------------------------------------------------------------------ */
 
@@ -28,11 +26,14 @@ void feed_machine_init(struct feed_state *feed, const struct feed_machine_option
   feed->one_of_several = options->one_of_several;
   feed->credit = feed->credit_most < FEED_CREDIT_START ? feed->credit_most : FEED_CREDIT_START;
   feed->fingerprint = options->fingerprint;
+  feed->root = options->root;
+  feed->root_known = options->root.low != 0 || options->root.high != 0;
   feed->fingerprint_known = options->fingerprint.low != 0 || options->fingerprint.high != 0;
   feed->welcome.plan = options->plan;
   feed->split = options->split;
   feed->seeking = true;
   feed->tail = &feed->head;
+  feed->window_tail = &feed->windows;
   feed->now_ms = feed->progress_ms = feed->rate_ms = feed->log_filled_ms = now;
   feed->log_left = FEED_LOG_MOST;
 }
@@ -40,15 +41,13 @@ void feed_machine_init(struct feed_state *feed, const struct feed_machine_option
 void feed_machine_deinit(struct feed_state *feed)
 {
   feed_ranges_clear(feed);
+  feed_windows_clear(feed);
   while (feed->spare != NULL) {
     struct feed_range *next = feed->spare->next;
     free(feed->spare);
     feed->spare = next;
   }
-  for (int i = 0; i < FEED_EPOCHS; i++) {
-    free(feed->sizes[i].counts);
-    free(feed->sizes[i].sole);
-  }
+  for (int split = 0; split < PLM_SPLIT_COUNT; split++) plm_plan_close(feed->plans[split]);
 }
 
 /* ---- messages ----------------------------------------------------------------------------- */
@@ -63,25 +62,6 @@ static void count_invalid(struct feed_state *feed, struct feed_peer *peer, const
   }
   if (peer != NULL && ++peer->invalid >= FEED_INVALID_MOST)
     feed_peer_ban(feed, peer->packer_id, "it breaks the protocol");
-}
-
-plm_status feed_machine_check(const struct feed_state *feed, struct plm_message *message,
-                              uint64_t *real_tokens, struct plm_error *error)
-{
-  const struct plm_header *header = &message->header;
-  *real_tokens = 0;
-  if (header->type != PLM_MESSAGE_DATA) return PLM_OK;
-  if (!plm_hash_equal(header->plan, feed->plan_hash) ||
-      header->max_length != feed->plan.max_length ||
-      header->dtype != feed->tokenizer->token_bytes || header->count == 0)
-    return plm_error_set(error, PLM_PROTOCOL, "DATA is of another plan");
-  const struct plm_data_shape shape = {feed->tokenizer, feed->plan.max_length, feed->plan.alignment,
-                                       header->count};
-  PLM_TRY(plm_data_check(&shape, zmq_msg_data(&message->payload), (size_t)header->payload_bytes,
-                         real_tokens, error));
-  if (*real_tokens != header->real_tokens)
-    return plm_error_set(error, PLM_PROTOCOL, "DATA states a wrong number of real tokens");
-  return PLM_OK;
 }
 
 static void rehello(struct feed_state *feed, const struct plm_message *message)
@@ -111,25 +91,45 @@ static void answer_ping(struct feed_state *feed, struct feed_peer *peer)
   (void)feed_peer_send(feed, peer, &header, NULL, 0);
 }
 
+/* Takes what was asked for. */
+static void take_answer(struct feed_state *feed, struct feed_peer *peer,
+                        struct plm_message *message)
+{
+  const struct plm_header *header = &message->header;
+  peer->progress_ms = feed->now_ms;
+  const bool asked = header->type == PLM_MESSAGE_PROOF ? feed_windows_proof(feed, peer, message)
+                                                       : feed_ranges_data(feed, peer, message);
+  /* Otherwise it was asked for before a seek, or another packer was quicker. */
+  feed->counters.dropped += !asked;
+}
+
+static void take_nack(struct feed_state *feed, struct feed_peer *peer, struct plm_message *message)
+{
+  enum plm_nack_reason reason;
+  char text[PLM_WIRE_TEXT + 1];
+  struct plm_error error;
+  if (plm_nack_decode(zmq_msg_data(&message->payload), (size_t)message->header.payload_bytes,
+                      &reason, text, &error) != PLM_OK) {
+    count_invalid(feed, peer, error.what);
+    return;
+  }
+  if (feed->now_ms - feed->logged_invalid_ms >= 1000) {
+    feed->logged_invalid_ms = feed->now_ms;
+    plm_warning("packer %s does not serve what it was asked for: %s", peer->name, text);
+  }
+  if (!feed_windows_nack(feed, peer, message->header.request))
+    (void)feed_ranges_nack(feed, peer, message->header.request); /* it may be an old one */
+}
+
 /* Takes a message from a connected peer in its current incarnation. */
 static void take_from_peer(struct feed_state *feed, struct feed_peer *peer,
-                           struct plm_message *message, uint64_t real_tokens,
-                           struct plm_error *error)
+                           struct plm_message *message)
 {
   peer->heard_ms = feed->now_ms;
-  error->status = PLM_OK;
   switch (message->header.type) {
   case PLM_MESSAGE_DATA:
-    if (!feed_ranges_data(feed, peer, message, real_tokens))
-      count_invalid(feed, peer, "DATA is not what was asked for");
-    break;
-  case PLM_MESSAGE_SIZED:
-    if (!feed_sizes_answer(feed, peer, message, error))
-      feed->counters.dropped++;
-    else if (error->status == PLM_PROTOCOL)
-      count_invalid(feed, peer, error->what);
-    break;
-  case PLM_MESSAGE_NACK: feed_ranges_nack(feed, peer, message); break;
+  case PLM_MESSAGE_PROOF: take_answer(feed, peer, message); break;
+  case PLM_MESSAGE_NACK: take_nack(feed, peer, message); break;
   case PLM_MESSAGE_PING: answer_ping(feed, peer); break;
   case PLM_MESSAGE_PONG: take_pong(feed, peer, message); break;
   case PLM_MESSAGE_BYE: feed_peer_gone(feed, peer, "it said BYE"); break;
@@ -137,10 +137,8 @@ static void take_from_peer(struct feed_state *feed, struct feed_peer *peer,
   }
 }
 
-void feed_machine_take(struct feed_state *feed, struct plm_message *message,
-                       const struct plm_error *wrong, uint64_t real_tokens, int64_t now)
+void feed_machine_take(struct feed_state *feed, struct plm_message *message, int64_t now)
 {
-  struct plm_error error = {0};
   feed->now_ms = now;
   struct feed_peer *peer = feed_peer_find(feed, message->identity, message->identity_bytes);
   const struct plm_header *header = &message->header;
@@ -155,11 +153,23 @@ void feed_machine_take(struct feed_state *feed, struct plm_message *message,
   } else if (header->consumer != feed->incarnation || header->packer != peer->incarnation ||
              !plm_hash_equal(header->run_id, feed->run_id)) {
     feed->counters.dropped++;
-  } else if (wrong->status != PLM_OK) {
-    count_invalid(feed, peer, wrong->what);
   } else {
-    take_from_peer(feed, peer, message, real_tokens, &error);
+    take_from_peer(feed, peer, message);
   }
+}
+
+void feed_machine_done(struct feed_state *feed, struct feed_job *job, int64_t now)
+{
+  const plm_status status = job->error.status;
+  const bool lie = status == PLM_CORRUPT || status == PLM_PROTOCOL;
+  struct feed_window *window = job->tables ? feed_windows_find(feed, job) : NULL;
+  struct feed_range *range = job->tables ? NULL : feed_ranges_find(feed, job);
+  feed->now_ms = now;
+  if (status != PLM_OK && !lie) feed_fail(feed, &job->error);
+  if (window != NULL) feed_windows_checked(feed, window, status == PLM_OK);
+  if (range != NULL) feed_ranges_checked(feed, range, job, status == PLM_OK);
+  if (lie) feed_peer_lied(feed, job->packer_id, job->name, &job->error);
+  feed->network.changed(feed->network.context);
 }
 
 void feed_machine_invalid(struct feed_state *feed, const struct plm_message *message,
@@ -177,14 +187,6 @@ void feed_machine_lost(struct feed_state *feed, int64_t now)
 
 /* ---- turns -------------------------------------------------------------------------------- */
 
-/* Asks for the sizes that plm_feed_epoch_chunks waits for. */
-static void tend_sizes(struct feed_state *feed, int64_t now)
-{
-  if (!feed->sizes_wanted || feed->peer_count == 0) return;
-  struct feed_sizes *sizes = feed_sizes_of(feed, feed->sizes_split, feed->sizes_epoch);
-  if (!sizes->complete) feed_sizes_ask(feed, sizes, now);
-}
-
 void feed_machine_bye(struct feed_state *feed)
 {
   for (int i = 0; i < FEED_PEERS; i++) {
@@ -195,16 +197,43 @@ void feed_machine_bye(struct feed_state *feed)
   }
 }
 
+/* Half the time for which the credit lasts at the measured rate, from 10 ms to FEED_LATE_MS. */
+static int64_t late_ms(const struct feed_state *feed)
+{
+  if (feed->rate <= 0) return FEED_LATE_MS;
+  const double half = 500.0 * (double)feed->credit / feed->rate;
+  return half >= FEED_LATE_MS ? FEED_LATE_MS : half < 10 ? 10 : (int64_t)half;
+}
+
+/* Sets the credit to what the caller uses in 2.5 seconds. It doubles while the caller has to wait,
+ * and shrinks slowly. */
+static void measure(struct feed_state *feed, int64_t now)
+{
+  const int64_t elapsed = now - feed->rate_ms;
+  if (elapsed < 250) return;
+  const double rate = 1e3 * (double)(feed->consumed_bytes - feed->rate_bytes) / (double)elapsed;
+  feed->rate_bytes = feed->consumed_bytes;
+  feed->rate_ms = now;
+  feed->rate = feed->rate > 0 ? 0.7 * feed->rate + 0.3 * rate : rate;
+  uint64_t credit = (uint64_t)(2.5 * feed->rate);
+  if (feed->starved && credit < 2 * feed->credit) credit = 2 * feed->credit;
+  if (!feed->starved && credit < feed->credit) credit = feed->credit - (feed->credit - credit) / 8;
+  if (credit < FEED_CREDIT_START) credit = FEED_CREDIT_START;
+  feed->credit = credit < feed->credit_most ? credit : feed->credit_most;
+  feed->starved = false;
+}
+
 void feed_machine_turn(struct feed_state *feed, int64_t now)
 {
   feed->now_ms = now;
   feed_peers_tick(feed, now);
   if (feed->welcome_anew) feed_peers_welcome(feed);
   feed->welcome_anew = false;
-  tend_sizes(feed, now);
-  feed_audit_tick(feed, now);
-  feed_dispute_tick(feed, now);
-  feed_ranges_tick(feed, now);
+  measure(feed, now);
+  if (!feed->wanted || feed->failed.status != PLM_OK) return;
+  const int64_t late = late_ms(feed);
+  feed_windows_tick(feed, late);
+  feed_ranges_tick(feed, late);
 }
 
 /* ---- the user's side ---------------------------------------------------------------------- */
@@ -222,45 +251,55 @@ void feed_machine_others(struct feed_state *feed, const char *const *addresses,
   feed->welcome_anew = true;
 }
 
-void feed_machine_seek(struct feed_state *feed, enum plm_split split, uint64_t epoch,
-                       uint64_t chunk)
+void feed_machine_seek(struct feed_state *feed, enum plm_split split,
+                       const struct plm_plan_place *place)
 {
-  feed_ranges_clear(feed);
   feed->split = split;
-  feed->epoch = epoch;
-  feed->chunk = chunk;
+  feed->place = *place;
   feed->seeking = true;
+  feed_ranges_clear(feed);
+  feed_windows_clear(feed);
+}
+
+void feed_machine_position(const struct feed_state *feed, struct plm_feed_position *position)
+{
+  const struct feed_window *window = feed->windows;
+  const struct plm_plan *plan = feed->plans[feed->split];
+  const bool planned = window != NULL && window->state == WINDOW_PLANNED;
+  *position = (struct plm_feed_position){
+      .place = feed->place,
+      .windows = plan != NULL ? plm_plan_windows(plan) : 0,
+      .window_chunks = planned ? window->planned->window.chunks : 0,
+  };
 }
 
 bool feed_machine_begin(struct feed_state *feed, uint32_t most, struct feed_ready *ready)
 {
   const struct feed_range *range = feed->head;
-  if (feed->failed.status != PLM_OK || feed->dispute.open || range == NULL ||
-      range->state != RANGE_READY)
-    return false;
-  const uint32_t left = range->span.count - range->taken;
+  if (feed->failed.status != PLM_OK || range == NULL || range->state != RANGE_READY) return false;
+  const uint32_t left = range->count - range->taken;
+  const struct feed_planned *planned = range->planned;
+  ready->planned = planned;
+  ready->first = range->first + range->taken;
   ready->chunks = left < most ? left : most;
-  ready->payload =
-      (const uint8_t *)zmq_msg_data((zmq_msg_t *)&feed->head->payload) + range->taken_bytes;
+  ready->payload = (const uint8_t *)zmq_msg_data((zmq_msg_t *)&feed->head->payload) +
+                   (planned->offset[ready->first] - planned->offset[range->first]);
   feed->reading = true;
-  feed_sizes_rely(feed, feed->split, range->span.epoch, range->span.window + 1);
+  PLM_ASSERT(planned->epoch == feed->place.epoch && planned->index == feed->place.window &&
+             ready->first == feed->place.chunk);
   return true;
 }
 
-bool feed_machine_end(struct feed_state *feed, const struct feed_ready *ready, size_t bytes)
+bool feed_machine_end(struct feed_state *feed, const struct feed_ready *ready)
 {
   struct feed_range *range = feed->head;
+  const uint64_t *offset = ready->planned->offset;
   feed->reading = false;
   range->taken += ready->chunks;
-  range->taken_bytes += bytes;
-  feed->chunk += ready->chunks;
-  feed->consumed_bytes += bytes;
-  if (range->taken < range->span.count) return false;
-  if (range->last_of_epoch) {
-    feed_sizes_rely(feed, feed->split, range->span.epoch, UINT64_MAX);
-    feed->epoch++;
-    feed->chunk = 0;
-  }
+  feed->place.chunk += ready->chunks;
+  feed->consumed_bytes += offset[ready->first + ready->chunks] - offset[ready->first];
+  feed_windows_leave(feed);
+  if (range->taken < range->count) return false;
   feed_ranges_pop(feed);
   return true;
 }

@@ -4,12 +4,13 @@
 #ifndef PLM_COMMON_FEED_FEED_MACHINE_H
 #define PLM_COMMON_FEED_FEED_MACHINE_H
 
+#include "common/feed/feed.h"
 #include "common/feed/feed_state.h"
 
 /* As in struct plm_feed_options. */
 struct feed_machine_options {
   const char *role;
-  struct plm_hash run_id, fingerprint;
+  struct plm_hash run_id, fingerprint, root;
   struct plm_plan_parameters plan;
   enum plm_split split;
   uint64_t credit_bytes;
@@ -24,14 +25,10 @@ void feed_machine_deinit(struct feed_state *feed);
 
 /* ---- the network's side ------------------------------------------------------------------- */
 
-/* Checks DATA, which is most of the work, so it reads only what never changes in feed. Any other
- * message is PLM_OK. Pass the result on to feed_machine_take. */
-plm_status feed_machine_check(const struct feed_state *feed, struct plm_message *message,
-                              uint64_t *real_tokens, struct plm_error *error);
-/* Takes a message, perhaps also its payload: an empty one is left then. wrong says what is wrong
- * with DATA. */
-void feed_machine_take(struct feed_state *feed, struct plm_message *message,
-                       const struct plm_error *wrong, uint64_t real_tokens, int64_t now);
+/* Takes a message, perhaps also its payload: an empty one is left then. */
+void feed_machine_take(struct feed_state *feed, struct plm_message *message, int64_t now);
+/* Takes back a job of feed_network.submit that was done. The caller then frees it. */
+void feed_machine_done(struct feed_state *feed, struct feed_job *job, int64_t now);
 /* Something arrived that is not a message of the feed. Only message's identity is read. */
 void feed_machine_invalid(struct feed_state *feed, const struct plm_message *message,
                           const char *what, int64_t now);
@@ -47,20 +44,24 @@ void feed_machine_bye(struct feed_state *feed);
 /* The run's other consumers; keys may be NULL. */
 void feed_machine_others(struct feed_state *feed, const char *const *addresses,
                          const char *const *keys, uint32_t count);
-/* Moves to a chunk of an epoch. Everything requested is forgotten. */
-void feed_machine_seek(struct feed_state *feed, enum plm_split split, uint64_t epoch,
-                       uint64_t chunk);
+/* Moves to a place. Everything requested is forgotten. */
+void feed_machine_seek(struct feed_state *feed, enum plm_split split,
+                       const struct plm_plan_place *place);
+/* Which chunk comes next. */
+void feed_machine_position(const struct feed_state *feed, struct plm_feed_position *position);
 
-/* Chunks that are ready, in DATA's layout. */
+/* Chunks that are ready. */
 struct feed_ready {
   uint32_t chunks;
-  const uint8_t *payload;
+  const struct feed_planned *planned; /* the window */
+  uint32_t first;                     /* chunk of the window */
+  const uint8_t *payload;             /* DATA of these chunks */
 };
 /* False: the next chunk is not ready. Otherwise ready is up to `most` chunks, which stay as they
  * are until _end or _abandon, even while other calls are made. */
 bool feed_machine_begin(struct feed_state *feed, uint32_t most, struct feed_ready *ready);
-/* The chunks were used; they have that many bytes. True: more can be requested now. */
-bool feed_machine_end(struct feed_state *feed, const struct feed_ready *ready, size_t bytes);
+/* The chunks were used. True: more can be requested now. */
+bool feed_machine_end(struct feed_state *feed, const struct feed_ready *ready);
 /* The chunks were not used; the next call of _begin gives them again. */
 void feed_machine_abandon(struct feed_state *feed);
 

@@ -41,25 +41,6 @@ bool feed_peer_send(struct feed_state *feed, struct feed_peer *peer, struct plm_
   return false;
 }
 
-bool feed_peer_get(struct feed_state *feed, struct feed_peer *peer, const struct feed_span *span,
-                   int64_t now, struct feed_ask *ask)
-{
-  uint8_t payload[16];
-  struct plm_header header = feed_header(feed, PLM_MESSAGE_GET, peer);
-  const struct plm_get get = {.deadline_ms = FEED_DEADLINE_MS,
-                              .window = (uint32_t)span->window,
-                              .window_first = span->window_first};
-  header.request = feed->network.draw(feed->network.context);
-  header.split = feed->split;
-  header.epoch = span->epoch;
-  header.first = span->first;
-  header.count = span->count;
-  const struct feed_ask made = {header.request, peer->serial, peer->packer_id, now};
-  if (!feed_peer_send(feed, peer, &header, payload, plm_get_encode(&get, payload))) return false;
-  *ask = made;
-  return true;
-}
-
 void feed_peer_gone(struct feed_state *feed, struct feed_peer *peer, const char *why)
 {
   if (why != NULL && feed_may_log(feed)) plm_info("packer %s is gone: %s", peer->name, why);
@@ -67,7 +48,8 @@ void feed_peer_gone(struct feed_state *feed, struct feed_peer *peer, const char 
   feed->counters.peers = --feed->peer_count;
   if (feed->home == peer->serial) feed->home = 0;
   if (feed->prepared == peer->serial) feed->prepared = 0;
-  if (feed->peer_count == 0) feed->progress_ms = feed->now_ms; /* the wait for one begins */
+  if (feed->peer_count == 0 && feed->lie[0] == '\0')
+    feed->progress_ms = feed->now_ms; /* the wait for one begins */
 }
 
 void feed_peer_drop(struct feed_state *feed, struct feed_peer *peer, const char *why)
@@ -99,6 +81,17 @@ static bool packer_banned(const struct feed_state *feed, uint64_t packer_id)
   for (unsigned i = 0; i < count; i++)
     if (feed->banned_packers[i] == packer_id) return true;
   return false;
+}
+
+void feed_peer_lied(struct feed_state *feed, uint64_t packer_id, const char *name,
+                    const struct plm_error *error)
+{
+  char why[256];
+  feed->counters.invalid++;
+  if (packer_banned(feed, packer_id)) return; /* it sent this before */
+  snprintf(why, sizeof why, "false data: %.200s", error->what);
+  snprintf(feed->lie, sizeof feed->lie, "packer %s was dropped for %s", name, why);
+  feed_peer_ban(feed, packer_id, why);
 }
 
 /* ---- HELLO -------------------------------------------------------------------------------- */
@@ -141,6 +134,13 @@ static void reject(struct feed_state *feed, const struct plm_message *message, c
                            NULL); /* if this is lost, the packer says HELLO again */
 }
 
+static bool keeps_clusters(const struct plm_hello *hello)
+{
+  for (int split = 0; split < PLM_SPLIT_COUNT; split++)
+    if (hello->splits[split].clusters != 0) return true;
+  return false;
+}
+
 /* Says why a packer is refused; "" if it is admitted. The packer is told this, so it states nothing
  * of the run that would help a stranger to be admitted. */
 static void objection(const struct feed_state *feed, const struct plm_hello *hello, char why[256])
@@ -152,11 +152,13 @@ static void objection(const struct feed_state *feed, const struct plm_hello *hel
              hello->protocol_least, hello->protocol_most, feed->role, PLM_WIRE_VERSION);
   } else if (hello->tokenizer != feed->plan.tokenizer) {
     snprintf(why, 256, "the packer's corpus was made for another tokenizer than data.tokenizer");
-  } else if (feed->plan.sampling == PLM_SAMPLING_CLUSTERS && !hello->keeps_clusters) {
+  } else if (feed->plan.sampling == PLM_SAMPLING_CLUSTERS && !keeps_clusters(hello)) {
     snprintf(why, 256,
              "data.sampling is clusters, but the packer's corpus keeps no clusters; "
              "ingest its sources again with --clusters");
-  } else if (feed->fingerprint_known && !plm_hello_is(hello, feed->fingerprint)) {
+  } else if (feed->root_known
+                 ? !plm_hash_equal(hello->fingerprint, feed->root)
+                 : feed->fingerprint_known && !plm_hello_is(hello, feed->fingerprint)) {
     plm_hash_to_hex(hello->fingerprint, theirs);
     snprintf(why, 256, "another corpus than the run's: its fingerprint is %s", theirs);
   } else if (packer_banned(feed, hello->packer_id)) {
@@ -167,16 +169,20 @@ static void objection(const struct feed_state *feed, const struct plm_hello *hel
   }
 }
 
-/* The first packer that is admitted determines the corpus. */
+/* The first packer that is admitted determines the corpus, unless its fingerprint is known. */
 static void learn_corpus(struct feed_state *feed, const struct plm_hello *hello)
 {
   if (feed->corpus_known) return;
-  feed->fingerprint = hello->fingerprint;
+  if (!feed->fingerprint_known) feed->fingerprint = hello->fingerprint;
   feed->fingerprint_known = true;
   feed->corpus_known = true;
+  feed->root = hello->fingerprint;
+  feed->root_known = true;
+  memcpy(feed->splits, hello->splits, sizeof feed->splits);
   feed->corpus.fingerprint = hello->fingerprint;
   feed->corpus.clustered = hello->clustered;
-  memcpy(feed->corpus.documents, hello->documents, sizeof hello->documents);
+  for (int split = 0; split < PLM_SPLIT_COUNT; split++)
+    feed->corpus.documents[split] = hello->splits[split].documents;
   memcpy(feed->corpus.composition, hello->composition, sizeof hello->composition);
   feed->network.changed(feed->network.context);
 }
@@ -207,7 +213,7 @@ static struct feed_peer *admit(struct feed_state *feed, const struct plm_message
   peer->incarnation = message->header.packer;
   peer->heard_ms = peer->pinged_ms = peer->progress_ms = peer->joined_ms = now;
   feed->counters.peers = ++feed->peer_count;
-  feed->progress_ms = now;
+  if (feed->lie[0] == '\0') feed->progress_ms = now; /* a liar that comes back is no progress */
   return peer;
 }
 

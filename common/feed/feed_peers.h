@@ -24,6 +24,9 @@ void feed_peer_drop(struct feed_state *feed, struct feed_peer *peer, const char 
 /* Refuses a process from now on, and drops it if it is connected. */
 void feed_peer_ban(struct feed_state *feed, uint64_t packer_id, const char *why);
 
+/* Its answer was false, as error says: it is refused from now on. */
+void feed_peer_lied(struct feed_state *feed, uint64_t packer_id, const char *name,
+                    const struct plm_error *error);
 /* Called each turn: forgets silent peers, sends PING, drops those whose key was removed. */
 void feed_peers_tick(struct feed_state *feed, int64_t now);
 /* Sends WELCOME to all again, after the run's other consumers changed. */
@@ -34,9 +37,6 @@ void feed_peers_probe(struct feed_state *feed, int64_t now);
 /* False: the peer has left, and is forgotten. */
 bool feed_peer_send(struct feed_state *feed, struct feed_peer *peer, struct plm_header *header,
                     const void *payload, size_t bytes);
-/* Sends GET for the span and fills ask. False: as above, and ask is unchanged. */
-bool feed_peer_get(struct feed_state *feed, struct feed_peer *peer, const struct feed_span *span,
-                   int64_t now, struct feed_ask *ask);
 /* The next peer in turn whose packer id is not excluded; NULL: there is none. */
 struct feed_peer *feed_peer_next(struct feed_state *feed, const uint64_t *excluded, int count);
 

@@ -1,5 +1,4 @@
-/* Ranges of chunks: which are requested ahead of use, from which packer, and what happens to the
- * answers. */
+/* Ranges of chunks: which are requested ahead of use, and what happens to the answers. */
 #ifndef PLM_COMMON_FEED_FEED_RANGES_H
 #define PLM_COMMON_FEED_FEED_RANGES_H
 
@@ -7,16 +6,18 @@
 
 /* Forgets all requests, because the caller seeks. */
 void feed_ranges_clear(struct feed_state *feed);
-/* Called each turn: measures the credit, requests what fits into it, and requests late ranges from
- * a second packer. */
-void feed_ranges_tick(struct feed_state *feed, int64_t now);
+/* Called each turn: requests what fits into the credit. */
+void feed_ranges_tick(struct feed_state *feed, int64_t late);
 /* Removes the first range, which was consumed. */
 void feed_ranges_pop(struct feed_state *feed);
-/* Takes DATA whose payload was checked, and takes over the payload. False: it is not what was
- * requested. */
-bool feed_ranges_data(struct feed_state *feed, struct feed_peer *peer, struct plm_message *message,
-                      uint64_t real_tokens);
-void feed_ranges_nack(struct feed_state *feed, struct feed_peer *peer,
-                      const struct plm_message *message);
+
+/* Takes DATA, and its payload, if it was asked for. False: it was not. */
+bool feed_ranges_data(struct feed_state *feed, struct feed_peer *peer, struct plm_message *message);
+bool feed_ranges_nack(struct feed_state *feed, const struct feed_peer *peer, uint64_t request);
+/* The range that a job is for; NULL: it is gone. */
+struct feed_range *feed_ranges_find(const struct feed_state *feed, const struct feed_job *job);
+/* The range's job is done. If its answer was true, its payload is taken. */
+void feed_ranges_checked(struct feed_state *feed, struct feed_range *range, struct feed_job *job,
+                         bool truth);
 
 #endif

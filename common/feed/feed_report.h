@@ -16,7 +16,7 @@ struct plm_feed_corpus {
 };
 
 struct plm_feed_counters {
-  uint64_t chunks, real_tokens, bytes, refused, dropped, invalid, duplicate, retried;
+  uint64_t chunks, real_tokens, bytes, refused, dropped, invalid, retried;
   uint32_t peers;
 };
 

@@ -32,8 +32,8 @@ static uint64_t chunks_ahead(const struct feed_state *lane, uint64_t packer_id)
 {
   uint64_t chunks = 0;
   for (const struct feed_range *range = lane->head; range != NULL; range = range->next)
-    if (range->state == RANGE_READY && range->answered.packer_id == packer_id)
-      chunks += range->span.count - range->taken;
+    if (range->state == RANGE_READY && range->packer_id == packer_id)
+      chunks += range->count - range->taken;
   return chunks;
 }
 
@@ -123,7 +123,6 @@ void plm_feed_counters(struct plm_feed *feed, struct plm_feed_counters *counters
     counters->refused += lane->refused;
     counters->dropped += lane->dropped;
     counters->invalid += lane->invalid;
-    counters->duplicate += lane->duplicate;
     counters->retried += lane->retried;
     counters->peers += lane->peers;
   }

@@ -1,6 +1,8 @@
 /* Recording the feed's failure, and making message headers, for the other files of the feed. */
 #include "common/feed/feed_state.h"
 
+#include "common/wire/data.h"
+
 void feed_fail(struct feed_state *feed, const struct plm_error *error)
 {
   if (feed->failed.status == PLM_OK) feed->failed = *error;
@@ -29,16 +31,8 @@ bool feed_may_log(struct feed_state *feed)
 
 size_t feed_data_most(const struct plm_plan_parameters *plan)
 {
-  const size_t chunk =
-      plm_data_chunk_most(plm_tokenizer_of(plan->tokenizer), plan->max_length, plan->alignment);
+  const size_t chunk = plm_data_chunk_most(plan);
   return chunk > FEED_RANGE_MOST ? chunk : FEED_RANGE_MOST;
-}
-
-bool feed_span_is(const struct feed_state *feed, const struct feed_span *span,
-                  const struct plm_header *header)
-{
-  return header->split == (uint32_t)feed->split && header->epoch == span->epoch &&
-         header->first == span->first && header->count == span->count;
 }
 
 struct plm_header feed_header(const struct feed_state *feed, enum plm_message_type type,

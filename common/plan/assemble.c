@@ -95,6 +95,8 @@ static plm_status write_group(const struct plm_translator *translator,
     const bool last = place.document + 1 == window->chunk_begin[place.chunk + 1];
     write_piece(translator, piece, residues + from, assembly->tokens, begin + piece->start,
                 begin + (last ? max_length : piece[1].start));
+    if (assembly->piece != NULL && piece->tokens != (uint64_t)piece->residues + 2)
+      PLM_TRY(assembly->piece(assembly->piece_context, place, residues + from, error));
   }
   return PLM_OK;
 }

@@ -27,6 +27,12 @@ struct plm_assembly {
   void *tokens;             /* uint8 or uint16 */
   const uint64_t *chunk_at; /* the token of `tokens` where each chunk begins, so that a caller can
                                leave room between chunks; NULL: chunk c begins at c * max_length */
+  /* Called for each piece that is not a whole document: `piece` is its place in the window, and
+   * residues are those of the whole document. Pieces of one document come one after another. NULL:
+   * nobody. */
+  plm_status (*piece)(void *context, struct plm_window_place piece, const uint8_t *residues,
+                      struct plm_error *error);
+  void *piece_context;
 };
 
 /* Writes the part of the window that comes from the groups window->groups[first .. first + count).

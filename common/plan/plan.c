@@ -71,19 +71,32 @@ struct plm_hash plm_plan_hash(const struct plm_plan_parameters *p)
 
 /* ---- opening ----------------------------------------------------------------------------------*/
 
-/* The number of documents, from the first, whose real tokens together stay within the limit. */
+uint32_t plm_plan_within(const struct plm_plan_parameters *p, const uint32_t *lengths,
+                         uint32_t count, uint64_t *tokens)
+{
+  for (uint32_t d = 0; d < count; d++) {
+    uint64_t own = (uint64_t)lengths[d] + 2;
+    if (own > p->max_length && p->truncate != PLM_TRUNCATE_SPLIT) own = p->max_length;
+    if (own > p->token_limit - *tokens) return d;
+    *tokens += own;
+  }
+  return count;
+}
+
+/* The number of documents, from the first, within the token limit. */
 static uint64_t documents_within(const struct plm_plan_parameters *p, const uint32_t *lengths,
                                  uint64_t documents)
 {
-  uint64_t tokens = 0;
+  uint64_t tokens = 0, within = 0;
   if (p->token_limit == 0) return documents;
-  for (uint64_t d = 0; d < documents; d++) {
-    uint64_t own = (uint64_t)lengths[d] + 2;
-    if (own > p->max_length && p->truncate != PLM_TRUNCATE_SPLIT) own = p->max_length;
-    tokens += own;
-    if (tokens > p->token_limit) return d;
+  while (within < documents) {
+    const uint64_t left = documents - within;
+    const uint32_t count = left < UINT32_MAX ? (uint32_t)left : UINT32_MAX;
+    const uint32_t more = plm_plan_within(p, lengths + within, count, &tokens);
+    within += more;
+    if (more < count) break;
   }
-  return documents;
+  return within;
 }
 
 static plm_status permutations_open(struct plm_plan *plan, struct plm_error *error)
@@ -152,6 +165,41 @@ plm_status plm_plan_open_corpus(const struct plm_plan_parameters *parameters,
   return plm_plan_open_split(parameters, &known, plan, error);
 }
 
+/* A plan over `taken` documents or clusters, without lengths. */
+static plm_status open_counts(const struct plm_plan_parameters *parameters, uint64_t taken,
+                              struct plm_plan **plan, struct plm_error *error)
+{
+  const uint64_t groups = (taken - 1) / PLM_GROUP_DOCUMENTS + 1;
+  if (groups >= UINT32_MAX)
+    return plm_error_set(error, PLM_LIMIT, "%llu documents are more than a plan can hold",
+                         (unsigned long long)taken);
+  struct plm_plan *made = calloc(1, sizeof *made);
+  if (!made) return plm_error_set(error, PLM_NO_MEMORY, "no memory for a plan");
+  made->parameters = *parameters;
+  made->documents = taken;
+  made->groups = (uint32_t)groups;
+  made->windows = (groups - 1) / parameters->window_groups + 1;
+  made->alignment_shift = (uint32_t)__builtin_ctz(parameters->alignment);
+  const plm_status status = parameters->shuffle ? permutations_open(made, error) : PLM_OK;
+  if (status == PLM_OK)
+    *plan = made;
+  else
+    plm_plan_close(made);
+  return status;
+}
+
+plm_status plm_plan_open_unread(const struct plm_plan_parameters *parameters, uint64_t documents,
+                                uint64_t cluster_count, struct plm_plan **plan,
+                                struct plm_error *error)
+{
+  const bool clusters = parameters->sampling == PLM_SAMPLING_CLUSTERS;
+  *plan = NULL;
+  PLM_TRY(plm_plan_parameters_check(parameters, error));
+  if (documents == 0) return plm_error_set(error, PLM_NOT_FOUND, "the split has no documents");
+  if (clusters && cluster_count == 0) return no_clusters("the split", error);
+  return open_counts(parameters, clusters ? cluster_count : documents, plan, error);
+}
+
 plm_status plm_plan_open_split(const struct plm_plan_parameters *parameters,
                                const struct plm_plan_split *split, struct plm_plan **plan,
                                struct plm_error *error)
@@ -169,27 +217,15 @@ plm_status plm_plan_open_split(const struct plm_plan_parameters *parameters,
     return plm_error_set(error, PLM_CONFIG,
                          "a limit of %llu tokens is too small for the first document (%u residues)",
                          (unsigned long long)parameters->token_limit, lengths[0]);
-  const uint64_t groups = (taken - 1) / PLM_GROUP_DOCUMENTS + 1;
-  if (groups >= UINT32_MAX)
-    return plm_error_set(error, PLM_LIMIT, "%llu documents are more than a plan can hold",
-                         (unsigned long long)documents);
-
-  struct plm_plan *made = calloc(1, sizeof *made);
-  if (!made) return plm_error_set(error, PLM_NO_MEMORY, "no memory for a plan");
-  made->parameters = *parameters;
+  struct plm_plan *made;
+  PLM_TRY(open_counts(parameters, taken, &made, error));
   made->lengths = lengths;
-  made->documents = taken;
-  made->groups = (uint32_t)groups;
-  made->windows = (groups - 1) / parameters->window_groups + 1;
-  made->alignment_shift = (uint32_t)__builtin_ctz(parameters->alignment);
-  plm_status status = parameters->shuffle ? permutations_open(made, error) : PLM_OK;
-  if (status == PLM_OK && clusters) status = clusters_open(made, split, error);
-  if (status != PLM_OK) {
+  const plm_status status = clusters ? clusters_open(made, split, error) : PLM_OK;
+  if (status == PLM_OK)
+    *plan = made;
+  else
     plm_plan_close(made);
-    return status;
-  }
-  *plan = made;
-  return PLM_OK;
+  return status;
 }
 
 void plm_plan_close(struct plm_plan *plan)
@@ -222,6 +258,13 @@ uint64_t plm_plan_windows(const struct plm_plan *plan)
   return plan->windows;
 }
 
+uint32_t plm_plan_group_count(const struct plm_plan *plan, uint64_t window)
+{
+  if (window >= plan->windows) return 0;
+  const uint64_t left = plan->groups - window * plan->parameters.window_groups;
+  return left < plan->parameters.window_groups ? (uint32_t)left : plan->parameters.window_groups;
+}
+
 /* ---- groups -----------------------------------------------------------------------------------*/
 
 /* The permutation of an epoch. The caller holds the lock. */
@@ -243,10 +286,9 @@ static const uint32_t *permutation_of(struct plm_plan *plan, uint64_t epoch)
 uint32_t plm_plan_window_groups(const struct plm_plan *plan, uint64_t epoch, uint64_t window,
                                 uint64_t *out)
 {
-  PLM_ASSERT(window < plan->windows);
   const uint64_t first = window * plan->parameters.window_groups;
-  uint32_t count = plan->parameters.window_groups;
-  if (count > plan->groups - first) count = (uint32_t)(plan->groups - first);
+  const uint32_t count = plm_plan_group_count(plan, window);
+  PLM_ASSERT(count > 0);
   if (!plan->parameters.shuffle) {
     for (uint32_t i = 0; i < count; i++) out[i] = first + i;
     return count;
@@ -259,33 +301,33 @@ uint32_t plm_plan_window_groups(const struct plm_plan *plan, uint64_t epoch, uin
   return count;
 }
 
-/* Draws a document of each cluster of the group. */
-static void draw_members(const struct plm_plan *plan, uint64_t epoch, uint64_t group,
-                         struct group_view *view)
+void plm_plan_draw_members(const struct plm_plan *plan, uint64_t epoch, uint64_t group,
+                           const uint32_t *sizes, uint32_t count, uint64_t begin, uint64_t *numbers)
 {
   const uint64_t first = group * PLM_GROUP_DOCUMENTS;
-  uint64_t begin = plan->cluster_begin[group];
-  for (uint32_t i = 0; i < view->count; i++) {
-    const uint32_t size = plan->clusters[first + i];
-    uint64_t number = begin;
-    if (size > 1) /* a cluster of one has no choice */
-      number += plm_draw_below(plan->parameters.seed, (uint32_t)epoch, first + i,
-                               PLM_PURPOSE_MEMBERS, size);
-    view->numbers[i] = number;
-    view->drawn_lengths[i] = plan->lengths[number];
-    begin += size;
+  for (uint32_t i = 0; i < count; i++) {
+    numbers[i] = begin;
+    if (sizes[i] > 1) /* a cluster of one has no choice */
+      numbers[i] += plm_draw_below(plan->parameters.seed, (uint32_t)epoch, first + i,
+                                   PLM_PURPOSE_MEMBERS, sizes[i]);
+    begin += sizes[i];
   }
 }
 
-void plm_plan_group(const struct plm_plan *plan, uint64_t epoch, uint64_t group,
-                    struct group_view *view)
+void plm_plan_known_group(const void *known_groups, uint32_t index, uint64_t group,
+                          struct plm_plan_group *out)
 {
+  const struct known_groups *known = known_groups;
+  const struct plm_plan *plan = known->plan;
   const uint64_t first = group * PLM_GROUP_DOCUMENTS, left = plan->documents - first;
-  view->count = left < PLM_GROUP_DOCUMENTS ? (uint32_t)left : PLM_GROUP_DOCUMENTS;
-  view->drawn = plan->clusters != NULL;
-  view->first = first;
-  view->lengths = view->drawn ? view->drawn_lengths : plan->lengths + first;
-  if (view->drawn) draw_members(plan, epoch, group, view);
+  (void)index;
+  out->count = left < PLM_GROUP_DOCUMENTS ? (uint32_t)left : PLM_GROUP_DOCUMENTS;
+  if (plan->clusters != NULL)
+    plm_plan_draw_members(plan, known->epoch, group, plan->clusters + first, out->count,
+                          plan->cluster_begin[group], out->numbers);
+  else
+    for (uint32_t i = 0; i < out->count; i++) out->numbers[i] = first + i;
+  for (uint32_t i = 0; i < out->count; i++) out->lengths[i] = plan->lengths[out->numbers[i]];
 }
 
 /* ---- limits ---------------------------------------------------------------------------------*/

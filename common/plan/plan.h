@@ -95,6 +95,22 @@ struct plm_plan_split {
   uint64_t cluster_count;
 };
 
+/* A place in the chunks of an epoch: `before` chunks are in the windows before `window`, and
+ * `chunk` is the next one, counted from the beginning of that window. If the window has fewer
+ * chunks, the place is in a later window or epoch. So {epoch, 0, 0, chunk} is chunk `chunk` of the
+ * epoch. */
+struct plm_plan_place {
+  uint64_t epoch, window, before, chunk;
+};
+
+/* The documents that an epoch takes from one of the plan's groups: those of a group of documents,
+ * or the one that is drawn from each cluster of a group of clusters. */
+struct plm_plan_group {
+  uint32_t count;
+  uint64_t numbers[PLM_GROUP_DOCUMENTS]; /* in the split, ascending */
+  uint32_t lengths[PLM_GROUP_DOCUMENTS]; /* residues */
+};
+
 struct plm_plan;
 /* PLM_NOT_FOUND: the split is empty. PLM_CONFIG: document 0 has more tokens than token_limit, or
  * the clusters to sample from are not known. PLM_LIMIT: too many documents. */
@@ -108,6 +124,14 @@ plm_status plm_plan_open(const struct plm_plan_parameters *parameters, const uin
 plm_status plm_plan_open_corpus(const struct plm_plan_parameters *parameters,
                                 const struct plm_corpus *corpus, enum plm_split split,
                                 struct plm_plan **plan, struct plm_error *error);
+/* A plan of a split whose lengths are not known: only how many documents and clusters it has.
+ * plm_plan_window_of is told the lengths that it needs. Functions that need all lengths must not be
+ * called: plm_plan_window, plm_plan_window_chunks, plm_plan_lengths. plm_plan_windows ignores
+ * token_limit: the caller leaves out the documents beyond it (plm_plan_within). Errors are those of
+ * plm_plan_open_split. */
+plm_status plm_plan_open_unread(const struct plm_plan_parameters *parameters, uint64_t documents,
+                                uint64_t cluster_count, struct plm_plan **plan,
+                                struct plm_error *error);
 /* PLM_CONFIG: the plan samples clusters, and the corpus at `path` does not keep them. */
 plm_status plm_plan_check_corpus(const struct plm_plan_parameters *parameters,
                                  const struct plm_corpus_info *info, const char *path,
@@ -118,6 +142,8 @@ const struct plm_plan_parameters *plm_plan_parameters(const struct plm_plan *pla
 const uint32_t *plm_plan_lengths(const struct plm_plan *plan); /* as given to plm_plan_open */
 uint64_t plm_plan_documents(const struct plm_plan *plan);      /* of an epoch, within token_limit */
 uint64_t plm_plan_windows(const struct plm_plan *plan);        /* the same in every epoch */
+/* The number of groups, of documents or of clusters, in a window; 0: there is no such window. */
+uint32_t plm_plan_group_count(const struct plm_plan *plan, uint64_t window);
 
 /* Where a document (or piece) is in the chunks of its window. */
 struct plm_window_place {
@@ -144,6 +170,24 @@ struct plm_window {
 plm_status plm_plan_window(const struct plm_plan *plan, uint64_t epoch, uint64_t window,
                            struct plm_window *out, struct plm_error *error);
 void plm_window_deinit(struct plm_window *window);
+
+/* Fills one of the groups of a window: the one at `index` of plm_plan_window_groups, with the
+ * number `group`. A group may have no documents, if all of them are beyond token_limit. */
+typedef void plm_plan_read(const void *context, uint32_t index, uint64_t group,
+                           struct plm_plan_group *out);
+/* plm_plan_window with documents that `read` says. */
+plm_status plm_plan_window_of(const struct plm_plan *plan, uint64_t epoch, uint64_t window,
+                              plm_plan_read *read, const void *context, struct plm_window *out,
+                              struct plm_error *error);
+/* How many of `count` further documents, whose lengths are given, are within token_limit. *tokens:
+ * the real tokens of all documents before them; those of the returned ones are added. */
+uint32_t plm_plan_within(const struct plm_plan_parameters *parameters, const uint32_t *lengths,
+                         uint32_t count, uint64_t *tokens);
+/* The documents that are drawn from a group of clusters: numbers (count). sizes (count) are those
+ * of the group's clusters, and `begin` is the first document of the first of them. */
+void plm_plan_draw_members(const struct plm_plan *plan, uint64_t epoch, uint64_t group,
+                           const uint32_t *sizes, uint32_t count, uint64_t begin,
+                           uint64_t *numbers);
 
 /* The number of chunks of each of the windows [first, first + count), into counts. It is the number
  * that plm_plan_window gives, but computed much faster, from the histogram of the lengths. */

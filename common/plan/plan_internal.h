@@ -18,8 +18,8 @@ struct permutation {
 
 struct plm_plan {
   struct plm_plan_parameters parameters;
-  const uint32_t *lengths;  /* of all documents of the split */
-  const uint32_t *clusters; /* sizes, if the plan samples clusters; else NULL */
+  const uint32_t *lengths;  /* of all documents of the split; NULL: not known */
+  const uint32_t *clusters; /* sizes, if the plan samples clusters and they are known; else NULL */
   uint64_t *cluster_begin;  /* (groups) the first document of each group of clusters; or NULL */
   uint64_t documents;       /* of an epoch: with clusters, one of each */
   uint32_t groups;          /* of documents, or of clusters */
@@ -35,23 +35,13 @@ struct plm_plan {
 plm_status plm_plan_check_place(const struct plm_plan *plan, uint64_t epoch, uint64_t first,
                                 uint64_t count, struct plm_error *error);
 
-/* The documents that an epoch takes from a group, by ascending number. */
-struct group_view {
-  uint32_t count;
-  const uint32_t *lengths; /* (count) */
-  uint64_t first;          /* the number of document 0, unless numbers are drawn */
-  bool drawn;
-  uint64_t numbers[PLM_GROUP_DOCUMENTS];       /* if drawn */
-  uint32_t drawn_lengths[PLM_GROUP_DOCUMENTS]; /* if drawn */
+/* A plm_plan_read over the lengths that the plan knows. */
+struct known_groups {
+  const struct plm_plan *plan;
+  uint64_t epoch;
 };
-/* The view points into itself, so it must not be copied. */
-void plm_plan_group(const struct plm_plan *plan, uint64_t epoch, uint64_t group,
-                    struct group_view *view);
-
-static inline uint64_t view_document(const struct group_view *view, uint32_t i)
-{
-  return view->drawn ? view->numbers[i] : view->first + i;
-}
+void plm_plan_known_group(const void *known_groups, uint32_t index, uint64_t group,
+                          struct plm_plan_group *out);
 
 static inline uint64_t tokens_of(uint32_t length)
 {

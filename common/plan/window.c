@@ -1,8 +1,7 @@
 /* Plans one window in four steps: the documents of its groups, or those drawn from its clusters,
- * are gathered as pieces, the pieces
- * are packed into chunks, the pieces within chunks and the chunks are shuffled, and the starts and
- * places are computed. Memory is kept in the caller's plm_window, so that nothing is allocated
- * after the first windows. */
+ * are gathered as pieces, the pieces are packed into chunks, the pieces within chunks and the
+ * chunks are shuffled, and the starts and places are computed. Memory is kept in the caller's
+ * plm_window, so that nothing is allocated after the first windows. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,31 +22,46 @@ struct plm_window_scratch {
 
 /* ---- gathering --------------------------------------------------------------------------------*/
 
-/* The number of pieces that the documents of the groups become, or a little more. */
-static uint64_t count_pieces(const struct plm_plan *plan, uint64_t epoch, const uint64_t *groups,
-                             uint32_t count)
+/* What a window is made of, and who knows it. */
+struct window_of {
+  const struct plm_plan *plan;
+  uint64_t epoch;
+  uint32_t group_count;
+  plm_plan_read *read;
+  const void *context;
+};
+
+/* The number of pieces that the documents of the groups become, or a little more: never 0, so that
+ * a window without documents has its arrays too. */
+static uint64_t count_pieces(const struct window_of *of, const uint64_t *groups)
 {
-  const uint64_t max_length = plan->parameters.max_length;
-  struct group_view view;
-  uint64_t pieces = 0;
-  if (plan->parameters.truncate != PLM_TRUNCATE_SPLIT)
-    return (uint64_t)count * PLM_GROUP_DOCUMENTS; /* at most */
-  for (uint32_t i = 0; i < count; i++) {
-    plm_plan_group(plan, epoch, groups[i], &view);
-    pieces += view.count;
-    for (uint32_t k = 0; k < view.count; k++)
-      pieces += (tokens_of(view.lengths[k]) - 1) / max_length;
+  const uint64_t max_length = of->plan->parameters.max_length;
+  struct plm_plan_group group;
+  uint64_t pieces = 1;
+  if (of->plan->parameters.truncate != PLM_TRUNCATE_SPLIT)
+    return (uint64_t)of->group_count * PLM_GROUP_DOCUMENTS; /* at most */
+  for (uint32_t i = 0; i < of->group_count; i++) {
+    of->read(of->context, i, groups[i], &group);
+    pieces += group.count;
+    for (uint32_t k = 0; k < group.count; k++)
+      pieces += (tokens_of(group.lengths[k]) - 1) / max_length;
   }
   return pieces;
 }
 
-static struct plm_chunk_document piece_at(const struct plm_plan *plan, uint64_t document,
-                                          uint64_t begin, uint64_t tokens)
+/* A document of the window. */
+struct member {
+  uint64_t number;
+  uint32_t residues;
+};
+
+static struct plm_chunk_document piece_at(const struct member *member, uint64_t begin,
+                                          uint64_t tokens)
 {
-  return (struct plm_chunk_document){.number = document,
+  return (struct plm_chunk_document){.number = member->number,
                                      .tokens = (uint32_t)tokens,
                                      .offset = (uint32_t)(begin == 0 ? 0 : begin - 1),
-                                     .residues = plan->lengths[document]};
+                                     .residues = member->residues};
 }
 
 /* The token at which a crop begins: 0, or 2 to tokens - max_length. */
@@ -60,26 +74,26 @@ static uint64_t crop_begin(const struct plm_plan *plan, uint64_t epoch, uint64_t
 }
 
 /* Writes the pieces of one document, and returns their number. */
-static uint32_t document_pieces(const struct plm_plan *plan, uint64_t epoch, uint64_t document,
-                                struct plm_chunk_document *out)
+static uint32_t document_pieces(const struct plm_plan *plan, uint64_t epoch,
+                                const struct member *member, struct plm_chunk_document *out)
 {
   const uint64_t max_length = plan->parameters.max_length;
-  const uint64_t tokens = tokens_of(plan->lengths[document]);
+  const uint64_t tokens = tokens_of(member->residues);
   if (tokens <= max_length) {
-    out[0] = piece_at(plan, document, 0, tokens);
+    out[0] = piece_at(member, 0, tokens);
     return 1;
   }
   switch (plan->parameters.truncate) {
-  case PLM_TRUNCATE_HEAD: out[0] = piece_at(plan, document, 0, max_length); return 1;
+  case PLM_TRUNCATE_HEAD: out[0] = piece_at(member, 0, max_length); return 1;
   case PLM_TRUNCATE_RANDOM_CROP:
-    out[0] = piece_at(plan, document, crop_begin(plan, epoch, document, tokens), max_length);
+    out[0] = piece_at(member, crop_begin(plan, epoch, member->number, tokens), max_length);
     return 1;
   case PLM_TRUNCATE_SPLIT: break;
   }
   uint32_t count = 0;
   for (uint64_t begin = 0; begin < tokens; begin += max_length) {
     const uint64_t left = tokens - begin;
-    out[count++] = piece_at(plan, document, begin, left < max_length ? left : max_length);
+    out[count++] = piece_at(member, begin, left < max_length ? left : max_length);
   }
   return count;
 }
@@ -108,7 +122,8 @@ static plm_status scratch_open(const struct plm_plan *plan, struct plm_window *w
     scratch->plan_group_capacity = p->window_groups;
   }
   /* Each document of a group of clusters may be in another group of the corpus. */
-  const uint32_t groups = p->window_groups * (plan->clusters ? PLM_GROUP_DOCUMENTS : 1u);
+  const bool clusters = p->sampling == PLM_SAMPLING_CLUSTERS;
+  const uint32_t groups = p->window_groups * (clusters ? PLM_GROUP_DOCUMENTS : 1u);
   if (scratch->group_capacity < groups) {
     free(window->groups);
     free(window->group_begin);
@@ -189,28 +204,28 @@ void plm_window_deinit(struct plm_window *window)
 
 /* Writes the pieces of the window's documents, and where each group of the corpus that they come
  * from begins among them. */
-static void gather(const struct plm_plan *plan, uint64_t epoch, uint32_t plan_groups,
-                   struct plm_window *out)
+static void gather(const struct window_of *of, struct plm_window *out)
 {
   struct plm_window_scratch *scratch = out->scratch_;
-  struct group_view view;
+  struct plm_plan_group read;
   uint32_t count = 0, groups = 0;
-  for (uint32_t i = 0; i < plan_groups; i++) {
-    plm_plan_group(plan, epoch, scratch->plan_groups[i], &view);
-    for (uint32_t k = 0; k < view.count; k++) {
-      const uint64_t document = view_document(&view, k), group = document / PLM_GROUP_DOCUMENTS;
+  for (uint32_t i = 0; i < of->group_count; i++) {
+    of->read(of->context, i, scratch->plan_groups[i], &read);
+    for (uint32_t k = 0; k < read.count; k++) {
+      const struct member member = {read.numbers[k], read.lengths[k]};
+      const uint64_t group = member.number / PLM_GROUP_DOCUMENTS;
       if (k == 0 || group != out->groups[groups - 1]) {
         out->groups[groups] = group;
         out->group_begin[groups++] = count;
       }
-      count += document_pieces(plan, epoch, document, scratch->pieces + count);
+      count += document_pieces(of->plan, of->epoch, &member, scratch->pieces + count);
     }
   }
   out->group_begin[groups] = count;
   out->group_count = groups;
   out->real_tokens = 0;
   for (uint32_t i = 0; i < count; i++) {
-    scratch->units[i] = units_of(plan, scratch->pieces[i].tokens);
+    scratch->units[i] = units_of(of->plan, scratch->pieces[i].tokens);
     out->real_tokens += scratch->pieces[i].tokens;
   }
   out->document_count = count;
@@ -269,18 +284,21 @@ static void emit(const struct plm_plan *plan, struct plm_window *out)
   PLM_ASSERT(written == out->document_count);
 }
 
-plm_status plm_plan_window(const struct plm_plan *plan, uint64_t epoch, uint64_t window,
-                           struct plm_window *out, struct plm_error *error)
+plm_status plm_plan_window_of(const struct plm_plan *plan, uint64_t epoch, uint64_t window,
+                              plm_plan_read *read, const void *context, struct plm_window *out,
+                              struct plm_error *error)
 {
   if (!plan->parameters.shuffle) epoch = 0;
   PLM_TRY(plm_plan_check_place(plan, epoch, window, 1, error));
   PLM_TRY(scratch_open(plan, out, error));
   struct plm_window_scratch *scratch = out->scratch_;
-  const uint32_t groups = plm_plan_window_groups(plan, epoch, window, scratch->plan_groups);
-  PLM_TRY(reserve_pieces(out, count_pieces(plan, epoch, scratch->plan_groups, groups), error));
+  const struct window_of of = {plan, epoch,
+                               plm_plan_window_groups(plan, epoch, window, scratch->plan_groups),
+                               read, context};
+  PLM_TRY(reserve_pieces(out, count_pieces(&of, scratch->plan_groups), error));
   out->epoch = epoch;
   out->window = window;
-  gather(plan, epoch, groups, out);
+  gather(&of, out);
   if (plan->parameters.packing == PLM_PACKING_BEST_FIT)
     out->chunks = plm_pack_best_fit(&scratch->rooms, scratch->units, out->document_count,
                                     scratch->order, scratch->next, scratch->chunk_of);
@@ -291,4 +309,11 @@ plm_status plm_plan_window(const struct plm_plan *plan, uint64_t epoch, uint64_t
   shuffle_window(plan, epoch, window, scratch, out->chunks);
   emit(plan, out);
   return PLM_OK;
+}
+
+plm_status plm_plan_window(const struct plm_plan *plan, uint64_t epoch, uint64_t window,
+                           struct plm_window *out, struct plm_error *error)
+{
+  const struct known_groups known = {plan, plan->parameters.shuffle ? epoch : 0};
+  return plm_plan_window_of(plan, epoch, window, plm_plan_known_group, &known, out, error);
 }

@@ -120,15 +120,16 @@ size_t plm_proof_path_size(const struct plm_proof_range *range);
 /* The path of nodes [begin, end) of a tree. Returns its number of nodes. */
 size_t plm_proof_tree_path(const struct plm_proof_tree *tree, uint64_t begin, uint64_t end,
                            struct plm_proof_node path[PLM_PROOF_PATH]);
-/* The same for a tree over nodes that nobody keeps, with range->count - 1 hashes at most. For
- * groups. The sums must fit into 64 bits. */
-size_t plm_proof_path(enum plm_proof_kind kind, const struct plm_proof_node *nodes,
-                      const struct plm_proof_range *range,
-                      struct plm_proof_node path[PLM_PROOF_PATH]);
 
+/* The root of the tree of which `nodes`, range->end - range->begin of them, are these nodes, by a
+ * path of `size` nodes; whether it is the right one, the caller knows. With sums, *before receives
+ * the sum of all nodes before range->begin; it may be NULL. False: the range is not valid, it needs
+ * a path of another size, or a sum does not fit into 64 bits. */
+bool plm_proof_root(enum plm_proof_kind kind, const struct plm_proof_range *range,
+                    const struct plm_proof_node *nodes, const struct plm_proof_node *path,
+                    size_t size, struct plm_proof_node *root, uint64_t *before);
 /* Whether `nodes`, range->end - range->begin of them, are these nodes of the tree with this root,
- * by a path of `size` nodes. With sums, *before receives the sum of all nodes before range->begin;
- * it may be NULL. */
+ * by a path of `size` nodes. before: as above. */
 bool plm_proof_verify(enum plm_proof_kind kind, const struct plm_proof_node *root,
                       const struct plm_proof_range *range, const struct plm_proof_node *nodes,
                       const struct plm_proof_node *path, size_t size, uint64_t *before);
@@ -153,10 +154,10 @@ void plm_proof_stream_begin(struct plm_proof_stream *stream, uint32_t token_byte
 void plm_proof_stream_add(struct plm_proof_stream *stream, const void *tokens, size_t count);
 struct plm_proof_digest plm_proof_stream_end(struct plm_proof_stream *stream);
 
-/* The path of blocks [begin, end) of a sequence of count tokens, all of which are given. Each block
- * outside is hashed once. Returns the number of nodes. */
-size_t plm_proof_blocks_path(uint32_t token_bytes, const void *tokens, size_t count, uint64_t begin,
-                             uint64_t end, struct plm_proof_node path[PLM_PROOF_PATH]);
+/* The blocks of a sequence of count tokens as nodes, plm_proof_block_count of them, for a tree that
+ * gives the paths of its pieces. */
+void plm_proof_block_nodes(uint32_t token_bytes, const void *tokens, size_t count,
+                           struct plm_proof_node *nodes);
 /* Whether `tokens` are all tokens of blocks [begin, end) of the sequence of count tokens with this
  * hash. */
 struct plm_proof_blocks {

@@ -43,33 +43,12 @@ size_t plm_proof_path_size(const struct plm_proof_range *range)
   return (size_t)__builtin_popcountll(range->begin) + proof_subtrees_right(range, subtrees);
 }
 
-size_t plm_proof_path(enum plm_proof_kind kind, const struct plm_proof_node *nodes,
-                      const struct plm_proof_range *range,
-                      struct plm_proof_node path[PLM_PROOF_PATH])
-{
-  struct proof_subtree subtrees[PLM_PROOF_PATH];
-  struct plm_proof_builder builder;
-  PLM_ASSERT(plm_proof_range_valid(range));
-  size_t size = proof_subtrees_left(range, subtrees);
-  size += proof_subtrees_right(range, subtrees + size);
-  for (size_t i = 0; i < size; i++) {
-    const uint64_t begin = subtrees[i].begin, width = UINT64_C(1) << subtrees[i].level;
-    const uint64_t end = range->count - begin < width ? range->count : begin + width;
-    plm_proof_begin(&builder, kind);
-    for (uint64_t node = begin; node < end; node++) plm_proof_add(&builder, &nodes[node]);
-    const bool fits = plm_proof_end(&builder, &path[i]);
-    PLM_ASSERT(fits);
-  }
-  return size;
-}
-
-bool plm_proof_verify(enum plm_proof_kind kind, const struct plm_proof_node *root,
-                      const struct plm_proof_range *range, const struct plm_proof_node *nodes,
-                      const struct plm_proof_node *path, size_t size, uint64_t *before)
+bool plm_proof_root(enum plm_proof_kind kind, const struct plm_proof_range *range,
+                    const struct plm_proof_node *nodes, const struct plm_proof_node *path,
+                    size_t size, struct plm_proof_node *root, uint64_t *before)
 {
   struct proof_subtree left[PLM_PROOF_LEVELS], right[PLM_PROOF_LEVELS];
   struct plm_proof_builder builder;
-  struct plm_proof_node found;
   uint64_t sum = 0;
   if (!plm_proof_range_valid(range)) return false;
   const size_t lefts = proof_subtrees_left(range, left);
@@ -82,9 +61,15 @@ bool plm_proof_verify(enum plm_proof_kind kind, const struct plm_proof_node *roo
   }
   for (uint64_t i = 0; i < range->end - range->begin; i++) plm_proof_add(&builder, &nodes[i]);
   for (size_t i = 0; i < rights; i++) proof_add_subtree(&builder, right[i].level, &path[lefts + i]);
-  if (!plm_proof_end(&builder, &found)) return false;
-  if (memcmp(found.hash, root->hash, sizeof found.hash) != 0 || found.sum != root->sum)
-    return false;
   if (before != NULL) *before = sum;
-  return true;
+  return plm_proof_end(&builder, root);
+}
+
+bool plm_proof_verify(enum plm_proof_kind kind, const struct plm_proof_node *root,
+                      const struct plm_proof_range *range, const struct plm_proof_node *nodes,
+                      const struct plm_proof_node *path, size_t size, uint64_t *before)
+{
+  struct plm_proof_node found;
+  return plm_proof_root(kind, range, nodes, path, size, &found, before) &&
+         memcmp(found.hash, root->hash, sizeof found.hash) == 0 && found.sum == root->sum;
 }

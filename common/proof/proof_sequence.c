@@ -97,26 +97,13 @@ static uint64_t tokens_in(uint64_t count, uint64_t begin, uint64_t end)
   return end == plm_proof_block_count(count) ? count - first : (end - begin) * PLM_PROOF_BLOCK;
 }
 
-size_t plm_proof_blocks_path(uint32_t token_bytes, const void *tokens, size_t count, uint64_t begin,
-                             uint64_t end, struct plm_proof_node path[PLM_PROOF_PATH])
+void plm_proof_block_nodes(uint32_t token_bytes, const void *tokens, size_t count,
+                           struct plm_proof_node *nodes)
 {
   const uint64_t blocks = plm_proof_block_count(count);
-  const struct plm_proof_range range = {begin, end, blocks};
-  struct proof_subtree subtrees[PLM_PROOF_PATH];
-  struct plm_proof_builder builder;
-  PLM_ASSERT(plm_proof_range_valid(&range));
-  size_t size = proof_subtrees_left(&range, subtrees);
-  size += proof_subtrees_right(&range, subtrees + size);
-  for (size_t i = 0; i < size; i++) {
-    const uint64_t first = subtrees[i].begin, width = UINT64_C(1) << subtrees[i].level;
-    const uint64_t after = blocks - first < width ? blocks : first + width;
-    plm_proof_begin(&builder, PLM_PROOF_PLAIN);
-    add_blocks(&builder, token_bytes,
-               (const uint8_t *)tokens + first * PLM_PROOF_BLOCK * token_bytes,
-               tokens_in(count, first, after));
-    (void)plm_proof_end(&builder, &path[i]); /* without sums it cannot fail */
-  }
-  return size;
+  for (uint64_t i = 0; i < blocks; i++)
+    nodes[i] = hash_block((const uint8_t *)tokens + i * PLM_PROOF_BLOCK * token_bytes,
+                          (size_t)tokens_in(count, i, i + 1) * token_bytes);
 }
 
 bool plm_proof_blocks_verify(const struct plm_proof_digest *sequence,

@@ -1,4 +1,4 @@
-/* endpoints.json, which says where the stages of a run are bound, and DONE. Writers of
+/* endpoints.json, which says where the stages of a run are bound, CORPUS and DONE. Writers of
  * endpoints.json hold endpoints.lock; readers need no lock, because the file is replaced as a
  * whole. */
 #include <cjson/cJSON.h>
@@ -133,6 +133,58 @@ bool plm_run_packers_given_up(const char *run)
 {
   char value[512];
   return plm_endpoint_read(run, "packers", value, NULL) == PLM_OK && strcmp(value, "fatal") == 0;
+}
+
+/* *hash is zero if `json` does not have it. */
+static plm_status get_hash(const cJSON *json, const char *name, struct plm_hash *hash,
+                           struct plm_error *error)
+{
+  const cJSON *hex = cJSON_GetObjectItemCaseSensitive(json, name);
+  *hash = (struct plm_hash){0};
+  if (hex == NULL) return PLM_OK;
+  if (cJSON_IsString(hex)) return plm_hash_from_hex(hex->valuestring, hash, error);
+  return plm_error_set(error, PLM_FORMAT, "its %s is not a string", name);
+}
+
+plm_status plm_run_corpus_read(const char *run, struct plm_run_corpus *corpus,
+                               struct plm_error *error)
+{
+  static const struct plm_hash unknown;
+  char path[PLM_PATH_SIZE];
+  cJSON *json;
+  bool exists;
+  *corpus = (struct plm_run_corpus){0};
+  PLM_TRY(plm_path_join(path, run, PLM_RUN_CORPUS, error));
+  PLM_TRY(plm_file_look(path, &exists, error));
+  if (!exists) return PLM_OK;
+  PLM_TRY(read_json(path, &json, error));
+  plm_status status = get_hash(json, "fingerprint", &corpus->fingerprint, error);
+  if (status == PLM_OK) status = get_hash(json, "root", &corpus->root, error);
+  cJSON_Delete(json);
+  if (status == PLM_OK && !plm_hash_equal(corpus->fingerprint, unknown)) return PLM_OK;
+  *corpus = (struct plm_run_corpus){0};
+  return plm_error_set(error, PLM_FORMAT, "%s has no fingerprint", path);
+}
+
+plm_status plm_run_corpus_write(const char *run, const struct plm_run_corpus *corpus,
+                                struct plm_error *error)
+{
+  static const struct plm_hash unknown;
+  char path[PLM_PATH_SIZE], hex[2][PLM_HASH_HEX_SIZE], text[160];
+  const bool has_root = !plm_hash_equal(corpus->root, unknown);
+  struct plm_run_corpus before;
+  if (plm_hash_equal(corpus->fingerprint, unknown)) return PLM_OK;
+  if (plm_run_corpus_read(run, &before, NULL) == PLM_OK &&
+      plm_hash_equal(before.fingerprint, corpus->fingerprint) &&
+      (!has_root || plm_hash_equal(before.root, corpus->root)))
+    return PLM_OK;
+  PLM_TRY(plm_path_join(path, run, PLM_RUN_CORPUS, error));
+  plm_hash_to_hex(corpus->fingerprint, hex[0]);
+  plm_hash_to_hex(corpus->root, hex[1]);
+  const int size =
+      snprintf(text, sizeof text, "{\"fingerprint\":\"%s\"%s%s%s}\n", hex[0],
+               has_root ? ",\"root\":\"" : "", has_root ? hex[1] : "", has_root ? "\"" : "");
+  return plm_file_replace(path, text, (size_t)size, 0644, error);
 }
 
 plm_status plm_done_write(const char *run, uint64_t step, struct plm_hash identity,

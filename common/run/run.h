@@ -17,6 +17,7 @@
 #define PLM_RUN_PACKER_METRICS "packers.jsonl"
 #define PLM_RUN_CHECKPOINTS "checkpoints"
 #define PLM_RUN_ENDPOINTS "endpoints.json"
+#define PLM_RUN_CORPUS "CORPUS"
 #define PLM_RUN_DONE "DONE"
 #define PLM_RUN_LOGS "logs"
 #define PLM_RUN_TENSORBOARD "tensorboard"
@@ -101,6 +102,20 @@ plm_status plm_run_tell(const char *run, const char *name, const char *text,
 
 /* The run's id: drawn at random once, and kept in endpoints.json. */
 plm_status plm_run_id(const char *run, struct plm_hash *id, struct plm_error *error);
+
+/* CORPUS: the corpus that the run trains on (of a mixture, the first one), so that a stage which
+ * was not told it accepts no other. */
+struct plm_run_corpus {
+  struct plm_hash fingerprint; /* by which the run knows it; zero: it does not */
+  struct plm_hash root; /* which packers prove; another one after an upgrade; zero: not known */
+};
+/* The trainer, which holds the run's lock, writes it. Nothing is written if the fingerprint is
+ * zero, or if the file says so already. */
+plm_status plm_run_corpus_write(const char *run, const struct plm_run_corpus *corpus,
+                                struct plm_error *error);
+/* All zeros if there is no such file. PLM_FORMAT. */
+plm_status plm_run_corpus_read(const char *run, struct plm_run_corpus *corpus,
+                               struct plm_error *error);
 
 /* DONE: the step and the identity of the last checkpoint. */
 plm_status plm_done_write(const char *run, uint64_t step, struct plm_hash identity,

@@ -1,72 +1,125 @@
-/* DATA's payload: writing its tables, and checking what a packer sent. */
+/* DATA's payload: where everything in it is, what proves the pieces of long documents, and checking
+ * what a packer sent. */
 #include "common/wire/data.h"
 
 #include <endian.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
-static uint32_t read_u32(const uint8_t *bytes)
+#include "common/wire/message.h"
+
+/* ---- layout ------------------------------------------------------------------------------- */
+
+void plm_data_piece(const struct plm_chunk_document *document, struct plm_data_piece *piece)
 {
-  uint32_t value;
-  memcpy(&value, bytes, 4);
-  return le32toh(value);
+  const uint64_t begin = plm_piece_begin(document), residues = document->residues;
+  *piece = (struct plm_data_piece){.has_cls = begin == 0,
+                                   .has_eos = begin + document->tokens == residues + 2,
+                                   .begin = document->offset};
+  piece->end = piece->begin + document->tokens - piece->has_cls - piece->has_eos;
+  piece->whole = piece->has_cls && piece->has_eos;
+  if (piece->whole || piece->begin == piece->end) return;
+  piece->block_begin = piece->begin / PLM_PROOF_BLOCK;
+  piece->block_end = (piece->end - 1) / PLM_PROOF_BLOCK + 1;
+  const uint64_t first = piece->block_begin * PLM_PROOF_BLOCK;
+  const uint64_t last = piece->block_end * PLM_PROOF_BLOCK;
+  const struct plm_proof_range blocks = {piece->block_begin, piece->block_end,
+                                         plm_proof_block_count(residues)};
+  piece->before = piece->begin - first;
+  piece->after = (last < residues ? last : residues) - piece->end;
+  piece->path = (uint32_t)plm_proof_path_size(&blocks);
 }
 
-static void write_u32(uint32_t value, uint8_t *bytes)
+size_t plm_data_evidence_bytes(const struct plm_tokenizer *tokenizer,
+                               const struct plm_chunk_document *document)
 {
-  value = htole32(value);
-  memcpy(bytes, &value, 4);
+  struct plm_data_piece piece;
+  if (document->tokens == (uint64_t)document->residues + 2) return 0;
+  plm_data_piece(document, &piece);
+  return (size_t)(piece.before + piece.after) * tokenizer->token_bytes +
+         (size_t)piece.path * PLM_PROOF_HASH_BYTES;
 }
 
-void plm_data_write_document(const struct plm_chunk_document *document, uint8_t *bytes)
+void plm_data_layout(const struct plm_tokenizer *tokenizer, uint32_t max_length,
+                     const struct plm_window *window, uint64_t *offset)
 {
-  const uint64_t number = htole64(document->number);
-  memcpy(bytes, &number, 8);
-  write_u32(document->start, bytes + 8);
-  write_u32(document->tokens, bytes + 12);
-  write_u32(document->offset, bytes + 16);
-  write_u32(document->residues, bytes + 20);
+  const uint64_t tokens = (uint64_t)max_length * tokenizer->token_bytes;
+  uint64_t at = 0;
+  for (uint32_t c = 0; c < window->chunks; c++) {
+    offset[c] = at;
+    at += tokens;
+    for (uint32_t i = window->chunk_begin[c]; i < window->chunk_begin[c + 1]; i++)
+      at += plm_data_evidence_bytes(tokenizer, &window->documents[i]);
+  }
+  offset[window->chunks] = at;
 }
 
-void plm_data_read_document(const uint8_t *bytes, struct plm_chunk_document *document)
+size_t plm_data_chunk_most(const struct plm_plan_parameters *plan)
 {
-  uint64_t number;
-  memcpy(&number, bytes, 8);
-  document->number = le64toh(number);
-  document->start = read_u32(bytes + 8);
-  document->tokens = read_u32(bytes + 12);
-  document->offset = read_u32(bytes + 16);
-  document->residues = read_u32(bytes + 20);
+  const size_t token_bytes = plm_tokenizer_of(plan->tokenizer)->token_bytes;
+  const struct plm_proof_range middle = {1, 2, plm_proof_block_count(PLM_DOCUMENT_LIMIT)};
+  const size_t evidence = 2 * (size_t)(PLM_PROOF_BLOCK - 1) * token_bytes +
+                          2 * plm_proof_path_size(&middle) * PLM_PROOF_HASH_BYTES;
+  /* Only the last pieces of split documents leave room for others. */
+  const size_t pieces =
+      plan->truncate == PLM_TRUNCATE_SPLIT ? plan->max_length / plan->alignment : 1;
+  const size_t most = plan->max_length * token_bytes + pieces * evidence;
+  return most < PLM_WIRE_DATA_LIMIT ? most : PLM_WIRE_DATA_LIMIT;
 }
 
-uint32_t plm_data_read_count(const uint8_t *bytes)
+/* ---- writing ------------------------------------------------------------------------------ */
+
+uint8_t *plm_data_write_evidence(const struct plm_tokenizer *tokenizer,
+                                 const struct plm_chunk_document *document, const void *residues,
+                                 const struct plm_proof_tree *tree, uint8_t *at)
 {
-  return read_u32(bytes);
+  const uint8_t *tokens = residues;
+  const size_t token_bytes = tokenizer->token_bytes;
+  struct plm_proof_node path[PLM_PROOF_PATH];
+  struct plm_data_piece piece;
+  plm_data_piece(document, &piece);
+  PLM_ASSERT(!piece.whole);
+  if (piece.begin == piece.end) return at;
+  memcpy(at, tokens + (piece.begin - piece.before) * token_bytes, piece.before * token_bytes);
+  at += piece.before * token_bytes;
+  memcpy(at, tokens + piece.end * token_bytes, piece.after * token_bytes);
+  at += piece.after * token_bytes;
+  const size_t nodes = plm_proof_tree_path(tree, piece.block_begin, piece.block_end, path);
+  PLM_ASSERT(nodes == piece.path);
+  for (size_t i = 0; i < nodes; i++, at += PLM_PROOF_HASH_BYTES)
+    memcpy(at, path[i].hash, PLM_PROOF_HASH_BYTES);
+  return at;
 }
 
-void plm_data_write_count(uint32_t documents, uint8_t *bytes)
+/* ---- checking ----------------------------------------------------------------------------- */
+
+void plm_data_scratch_deinit(struct plm_data_scratch *scratch)
 {
-  write_u32(documents, bytes);
+  free(scratch->bytes);
+  *scratch = (struct plm_data_scratch){0};
+}
+
+static plm_status reserve(struct plm_data_scratch *scratch, size_t bytes, struct plm_error *error)
+{
+  if (bytes <= scratch->capacity) return PLM_OK;
+  plm_data_scratch_deinit(scratch);
+  scratch->bytes = malloc(bytes);
+  if (scratch->bytes == NULL)
+    return plm_error_set(error, PLM_NO_MEMORY, "no memory to check a piece of %zu bytes", bytes);
+  scratch->capacity = bytes;
+  return PLM_OK;
+}
+
+static uint32_t token_at(const struct plm_tokenizer *tokenizer, const uint8_t *tokens, uint64_t i)
+{
+  uint16_t token;
+  if (tokenizer->token_bytes == 1) return tokens[i];
+  memcpy(&token, tokens + 2 * i, 2);
+  return le16toh(token);
 }
 
 /* The loops have no early exit, so the compiler vectorises them. */
-static bool tokens_valid(const struct plm_tokenizer *tokenizer, const uint8_t *tokens, size_t count)
-{
-  if (tokenizer->token_bytes == 1) {
-    uint8_t most = 0;
-    for (size_t i = 0; i < count; i++) most = tokens[i] > most ? tokens[i] : most;
-    return most < tokenizer->vocab_size;
-  }
-  uint32_t most = 0;
-  for (size_t i = 0; i < count; i++) {
-    uint16_t token;
-    memcpy(&token, tokens + 2 * i, 2);
-    token = le16toh(token);
-    most = token > most ? token : most;
-  }
-  return most < tokenizer->vocab_size;
-}
-
 static bool padding_valid(const struct plm_tokenizer *tokenizer, const uint8_t *tokens,
                           size_t begin, size_t end)
 {
@@ -84,56 +137,92 @@ static bool padding_valid(const struct plm_tokenizer *tokenizer, const uint8_t *
   return wrong == 0;
 }
 
-static const char *check_chunk(const struct plm_data_shape *shape, const uint8_t *table,
-                               uint32_t documents, uint64_t *real_tokens)
+/* Whether a piece's residues, which begin at `tokens`, are those of the document with this hash, by
+ * the evidence, of which *used receives the size. */
+static plm_status piece_valid(const struct plm_data_known *known, uint32_t document,
+                              const struct plm_data_piece *piece, const uint8_t *tokens,
+                              const uint8_t *evidence, struct plm_data_scratch *scratch,
+                              bool *valid, struct plm_error *error)
 {
-  const uint8_t *tokens = table + (size_t)documents * PLM_DATA_DOCUMENT_BYTES;
-  uint32_t end = 0; /* of the previous document */
-  for (uint32_t i = 0; i < documents; i++) {
-    struct plm_chunk_document document;
-    plm_data_read_document(table + (size_t)i * PLM_DATA_DOCUMENT_BYTES, &document);
-    if (document.start < end) return "documents overlap or are out of order";
-    if (document.tokens == 0 || document.tokens > shape->max_length ||
-        document.start > shape->max_length - document.tokens)
-      return "a document extends beyond the chunk";
-    if (document.start % shape->alignment != 0) return "a document is not aligned";
-    if (document.offset > document.residues ||
-        document.tokens > (uint64_t)document.residues - document.offset + 2)
-      return "a document has more tokens than its residues allow";
-    if (!padding_valid(shape->tokenizer, tokens, end, document.start))
-      return "something other than <pad> between documents";
-    end = document.start + document.tokens;
-    *real_tokens += document.tokens;
+  const uint32_t token_bytes = known->tokenizer->token_bytes;
+  const size_t before = (size_t)piece->before * token_bytes;
+  const size_t own = (size_t)(piece->end - piece->begin) * token_bytes;
+  const size_t after = (size_t)piece->after * token_bytes;
+  const struct plm_proof_blocks blocks = {token_bytes, known->window->documents[document].residues,
+                                          piece->block_begin, piece->block_end};
+  struct plm_proof_node path[PLM_PROOF_PATH];
+  PLM_TRY(reserve(scratch, before + own + after, error));
+  memcpy(scratch->bytes, evidence, before);
+  memcpy(scratch->bytes + before, tokens, own);
+  memcpy(scratch->bytes + before + own, evidence + before, after);
+  for (uint32_t i = 0; i < piece->path; i++) {
+    path[i].sum = 0;
+    memcpy(path[i].hash, evidence + before + after + (size_t)i * PLM_PROOF_HASH_BYTES,
+           PLM_PROOF_HASH_BYTES);
   }
-  if (!padding_valid(shape->tokenizer, tokens, end, shape->max_length))
-    return "something other than <pad> after the last document";
-  if (!tokens_valid(shape->tokenizer, tokens, shape->max_length)) return "token out of range";
-  return NULL;
+  *valid = plm_proof_blocks_verify(&known->digests[document], &blocks, scratch->bytes, path,
+                                   piece->path);
+  return PLM_OK;
 }
 
-plm_status plm_data_check(const struct plm_data_shape *shape, const void *payload, size_t size,
-                          uint64_t *real_tokens, struct plm_error *error)
+/* Checks the tokens of one document. evidence: where that of this document begins. */
+static plm_status check_document(const struct plm_data_known *known, uint32_t document,
+                                 const uint8_t *chunk, const uint8_t *evidence,
+                                 struct plm_data_scratch *scratch, struct plm_error *error)
 {
-  const uint8_t *bytes = payload;
-  size_t left = size;
-  *real_tokens = 0;
-  for (uint32_t chunk = 0; chunk < shape->chunks; chunk++) {
-    const char *wrong = NULL;
-    size_t chunk_bytes = 0;
-    uint32_t documents = 0;
-    if (left >= 4) documents = read_u32(bytes);
-    if (documents == 0 || documents > shape->max_length) {
-      wrong = "impossible number of documents";
-    } else {
-      chunk_bytes = plm_data_chunk_bytes(shape->tokenizer, shape->max_length, documents);
-      wrong = left < chunk_bytes ? "payload ends early"
-                                 : check_chunk(shape, bytes + 4, documents, real_tokens);
-    }
-    if (wrong != NULL)
-      return plm_error_set(error, PLM_PROTOCOL, "chunk %u of DATA: %s", chunk, wrong);
-    bytes += chunk_bytes;
-    left -= chunk_bytes;
+  const struct plm_tokenizer *tokenizer = known->tokenizer;
+  const struct plm_chunk_document *of = &known->window->documents[document];
+  const uint64_t end = (uint64_t)of->start + of->tokens;
+  struct plm_data_piece piece;
+  plm_data_piece(of, &piece);
+  const uint8_t *tokens = chunk + (of->start + (uint64_t)piece.has_cls) * tokenizer->token_bytes;
+  bool valid = (!piece.has_cls || token_at(tokenizer, chunk, of->start) == tokenizer->cls) &&
+               (!piece.has_eos || token_at(tokenizer, chunk, end - 1) == tokenizer->eos);
+  if (valid && piece.whole) {
+    const struct plm_proof_digest digest =
+        plm_proof_sequence(tokenizer->token_bytes, tokens, of->residues);
+    valid = memcmp(digest.bytes, known->digests[document].bytes, sizeof digest.bytes) == 0;
+  } else if (valid && piece.begin != piece.end) {
+    PLM_TRY(piece_valid(known, document, &piece, tokens, evidence, scratch, &valid, error));
   }
-  if (left != 0) return plm_error_set(error, PLM_PROTOCOL, "DATA has %zu bytes too many", left);
+  if (valid) return PLM_OK;
+  return plm_error_set(error, PLM_CORRUPT,
+                       "the tokens of document %llu are not those that the corpus's fingerprint "
+                       "proves",
+                       (unsigned long long)of->number);
+}
+
+static plm_status check_chunk(const struct plm_data_known *known, uint32_t c, const uint8_t *chunk,
+                              struct plm_data_scratch *scratch, struct plm_error *error)
+{
+  const struct plm_window *window = known->window;
+  const uint8_t *evidence = chunk + (size_t)known->max_length * known->tokenizer->token_bytes;
+  uint32_t end = 0; /* of the previous document */
+  bool padded = true;
+  for (uint32_t i = window->chunk_begin[c]; i < window->chunk_begin[c + 1]; i++) {
+    const struct plm_chunk_document *document = &window->documents[i];
+    padded &= padding_valid(known->tokenizer, chunk, end, document->start);
+    PLM_TRY(check_document(known, i, chunk, evidence, scratch, error));
+    evidence += plm_data_evidence_bytes(known->tokenizer, document);
+    end = document->start + document->tokens;
+  }
+  if (padded && padding_valid(known->tokenizer, chunk, end, known->max_length)) return PLM_OK;
+  return plm_error_set(error, PLM_CORRUPT,
+                       "chunk %u of window %llu has something other than <pad> between documents",
+                       c, (unsigned long long)window->window);
+}
+
+plm_status plm_data_check(const struct plm_data_known *known, uint32_t first, uint32_t count,
+                          const void *payload, size_t size, struct plm_data_scratch *scratch,
+                          struct plm_error *error)
+{
+  const uint64_t *offset = known->offset;
+  PLM_ASSERT(first <= known->window->chunks && count <= known->window->chunks - first);
+  if (size != offset[first + count] - offset[first])
+    return plm_error_set(error, PLM_PROTOCOL, "%u chunks of %zu bytes, where the plan has %llu",
+                         count, size, (unsigned long long)(offset[first + count] - offset[first]));
+  for (uint32_t c = first; c < first + count; c++)
+    PLM_TRY(check_chunk(known, c, (const uint8_t *)payload + (offset[c] - offset[first]), scratch,
+                        error));
   return PLM_OK;
 }

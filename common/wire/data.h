@@ -1,11 +1,16 @@
-/* DATA's payload. One chunk follows another:
+/* DATA's payload: chunks of a window, one after another. Each has
  *
- *   u32 documents
- *   for each: u64 number, u32 first token in the chunk, u32 tokens, u32 first residue of this piece
- *             in the whole document, u32 residues of the whole document
  *   max_length tokens of dtype bytes; <pad> between and after the documents
+ *   and then for each piece of a longer document (as far as it has residues), in order:
+ *     the residues' token ids before the piece, from the beginning of the block in which its first
+ *       residue is (common/proof: blocks of 512)
+ *     those after it, to the end of the block in which its last residue is
+ *     the path of these blocks in the document's tree: nodes of 32 bytes
  *
- * Integers are little-endian, and nothing is padded to an alignment.
+ * Which documents are where, and so how many bytes each chunk has, follows from the plan, which
+ * both sides know. A label record that is not empty would follow these, for each document in order;
+ * in the corpora of today all are empty, and have no bytes. Tokens are little-endian, and nothing
+ * is padded to an alignment.
  */
 #ifndef PLM_COMMON_WIRE_DATA_H
 #define PLM_COMMON_WIRE_DATA_H
@@ -15,42 +20,55 @@
 
 #include "common/base/status.h"
 #include "common/corpus/tokenizer.h"
-#include "common/plan/chunk.h"
+#include "common/plan/plan.h"
+#include "common/proof/proof.h"
 
-enum { PLM_DATA_DOCUMENT_BYTES = 24 };
-
-/* What a consumer knows about the chunks that it asked for. */
-struct plm_data_shape {
-  const struct plm_tokenizer *tokenizer;
-  uint32_t max_length, alignment;
-  uint32_t chunks;
+/* The residues of a piece among those of its document, and the blocks that prove them. */
+struct plm_data_piece {
+  bool has_cls, has_eos;
+  uint64_t begin, end;             /* residues of the piece; equal if it has only <eos> */
+  bool whole;                      /* it has all residues of the document */
+  uint64_t block_begin, block_end; /* blocks that contain residues of the piece */
+  uint64_t before, after;          /* residues of these blocks that are not in the piece */
+  uint32_t path;                   /* nodes */
 };
+void plm_data_piece(const struct plm_chunk_document *document, struct plm_data_piece *piece);
 
-/* Bytes of a chunk with that many documents. */
-static inline size_t plm_data_chunk_bytes(const struct plm_tokenizer *tokenizer,
-                                          uint32_t max_length, uint32_t documents)
-{
-  return 4 + (size_t)documents * PLM_DATA_DOCUMENT_BYTES +
-         (size_t)max_length * tokenizer->token_bytes;
-}
+/* Bytes of what proves a piece, beyond its own tokens: 0 for a whole document. */
+size_t plm_data_evidence_bytes(const struct plm_tokenizer *tokenizer,
+                               const struct plm_chunk_document *document);
+/* The place of each chunk of a window in its payload: offset (chunks + 1), in bytes. */
+void plm_data_layout(const struct plm_tokenizer *tokenizer, uint32_t max_length,
+                     const struct plm_window *window, uint64_t *offset);
+/* Bytes of the greatest chunk of a plan, at most PLM_WIRE_DATA_LIMIT. */
+size_t plm_data_chunk_most(const struct plm_plan_parameters *plan);
 
-/* Bytes of the greatest chunk: a document at every place where one may begin. */
-static inline size_t plm_data_chunk_most(const struct plm_tokenizer *tokenizer, uint32_t max_length,
-                                         uint32_t alignment)
-{
-  return plm_data_chunk_bytes(tokenizer, max_length, (max_length + alignment - 1) / alignment);
-}
+/* Writes what proves a piece, with plm_data_evidence_bytes. residues: token ids of the whole
+ * document; tree: over its blocks. Returns the end. Not for a whole document. */
+struct plm_proof_tree;
+uint8_t *plm_data_write_evidence(const struct plm_tokenizer *tokenizer,
+                                 const struct plm_chunk_document *document, const void *residues,
+                                 const struct plm_proof_tree *tree, uint8_t *at);
 
-void plm_data_write_document(const struct plm_chunk_document *document, uint8_t *bytes);
-void plm_data_read_document(const uint8_t *bytes, struct plm_chunk_document *document);
-uint32_t plm_data_read_count(const uint8_t *bytes);
-void plm_data_write_count(uint32_t documents, uint8_t *bytes);
-
-/* Checks a payload: every chunk is complete; documents ascend without overlap, are aligned, lie
- * within the chunk and are consistent with their whole documents; every token is in the vocabulary;
- * there is <pad> between and after documents; nothing is left over. Sums the real tokens.
- * PLM_PROTOCOL names the chunk and what is wrong. */
-plm_status plm_data_check(const struct plm_data_shape *shape, const void *payload, size_t size,
-                          uint64_t *real_tokens, struct plm_error *error);
+/* What a consumer knows of chunks that it asked for. */
+struct plm_data_known {
+  const struct plm_tokenizer *tokenizer;
+  uint32_t max_length;
+  const struct plm_window *window;        /* planned from lengths that are proven */
+  const struct plm_proof_digest *digests; /* (document_count) the sequence of each document */
+  const uint64_t *offset;                 /* plm_data_layout */
+};
+/* Memory for checks; begins with {0}, and may be used again and again. */
+struct plm_data_scratch {
+  uint8_t *bytes;
+  size_t capacity;
+};
+void plm_data_scratch_deinit(struct plm_data_scratch *scratch);
+/* Checks that `payload` is chunks [first, first + count) of the window: each token of each
+ * document, <cls>, <eos> and <pad>. PLM_PROTOCOL: the size is wrong, so nothing was read.
+ * PLM_CORRUPT names the first document with a false token, or the chunk with false padding. */
+plm_status plm_data_check(const struct plm_data_known *known, uint32_t first, uint32_t count,
+                          const void *payload, size_t size, struct plm_data_scratch *scratch,
+                          struct plm_error *error);
 
 #endif

@@ -36,6 +36,12 @@ static void put_hash(struct writer *out, struct plm_hash hash)
   put(out, hash.high, 8);
 }
 
+static void put_bytes(struct writer *out, const uint8_t *bytes, size_t size)
+{
+  memcpy(out->bytes + out->size, bytes, size);
+  out->size += size;
+}
+
 static void put_text(struct writer *out, const char *text, size_t limit)
 {
   const size_t size = strnlen(text, limit);
@@ -62,6 +68,18 @@ static uint64_t get(struct reader *in, unsigned bytes)
   in->bytes += bytes;
   in->left -= bytes;
   return value;
+}
+
+static void get_bytes(struct reader *in, uint8_t *bytes, size_t size)
+{
+  if (in->left < size) {
+    in->bad = true;
+    in->left = 0;
+    return;
+  }
+  memcpy(bytes, in->bytes, size);
+  in->bytes += size;
+  in->left -= size;
 }
 
 static struct plm_hash get_hash(struct reader *in)
@@ -189,6 +207,27 @@ bool plm_hello_is(const struct plm_hello *hello, struct plm_hash fingerprint)
                                                 plm_hash_equal(hello->upgraded_from, fingerprint));
 }
 
+static void put_split(struct writer *out, const struct plm_proof_split *split)
+{
+  put(out, split->documents, 8);
+  put_bytes(out, split->root, sizeof split->root);
+  put(out, split->clusters, 8);
+  put(out, split->sum, 8);
+  put_bytes(out, split->cluster_root, sizeof split->cluster_root);
+}
+
+static void get_split(struct reader *in, struct plm_proof_split *split)
+{
+  split->documents = get(in, 8);
+  get_bytes(in, split->root, sizeof split->root);
+  split->clusters = get(in, 8);
+  split->sum = get(in, 8);
+  get_bytes(in, split->cluster_root, sizeof split->cluster_root);
+  if (split->documents > UINT64_C(1) << 48 || split->clusters > split->documents ||
+      split->sum != (split->clusters == 0 ? 0 : split->documents))
+    in->bad = true;
+}
+
 size_t plm_hello_encode(const struct plm_hello *hello, uint8_t *bytes)
 {
   struct writer out = {bytes, 0};
@@ -198,11 +237,11 @@ size_t plm_hello_encode(const struct plm_hello *hello, uint8_t *bytes)
   put(&out, hello->pid, 4);
   put_text(&out, hello->host, sizeof hello->host - 1);
   put(&out, hello->tokenizer, 1);
-  put(&out, (uint64_t)hello->clustered + hello->keeps_clusters, 1);
+  put(&out, hello->clustered, 1);
   put_hash(&out, hello->fingerprint);
   put_hash(&out, hello->upgraded_from);
   for (int split = 0; split < PLM_SPLIT_COUNT; split++) {
-    put(&out, hello->documents[split], 8);
+    put_split(&out, &hello->splits[split]);
     unsigned entries = 0;
     for (int token = 0; token < 512; token++) entries += hello->composition[split][token] != 0;
     put(&out, entries, 2);
@@ -227,14 +266,11 @@ plm_status plm_hello_decode(const void *bytes, size_t size, struct plm_hello *he
   hello->pid = (uint32_t)get(&in, 4);
   get_text(&in, hello->host, sizeof hello->host);
   hello->tokenizer = (enum plm_tokenizer_kind)get_below(&in, 1, PLM_TOKENIZER_BYTE + 1);
-  const uint32_t clusters = get_below(&in, 1, 3);
-  hello->clustered = clusters != 0;
-  hello->keeps_clusters = clusters == 2;
+  hello->clustered = get_below(&in, 1, 2) != 0;
   hello->fingerprint = get_hash(&in);
   hello->upgraded_from = get_hash(&in);
   for (int split = 0; split < PLM_SPLIT_COUNT; split++) {
-    hello->documents[split] = get(&in, 8);
-    if (hello->documents[split] > UINT64_C(1) << 48) in.bad = true;
+    get_split(&in, &hello->splits[split]);
     const unsigned entries = get_below(&in, 2, 513);
     unsigned next = 0; /* tokens ascend, so none is repeated */
     for (unsigned i = 0; i < entries && !in.bad; i++) {
@@ -245,7 +281,12 @@ plm_status plm_hello_decode(const void *bytes, size_t size, struct plm_hello *he
       hello->composition[split][token] = count;
     }
   }
-  return finish(&in, "HELLO", error);
+  PLM_TRY(finish(&in, "HELLO", error));
+  if (!plm_hash_equal(hello->fingerprint,
+                      plm_proof_corpus(hello->tokenizer == PLM_TOKENIZER_BYTE, hello->splits)))
+    return plm_error_set(error, PLM_PROTOCOL,
+                         "HELLO states roots that do not give its fingerprint");
+  return PLM_OK;
 }
 
 /* ---- WELCOME ------------------------------------------------------------------------------ */
@@ -305,7 +346,7 @@ plm_status plm_welcome_decode(const void *bytes, size_t size, struct plm_welcome
   return finish(&in, "WELCOME", error);
 }
 
-/* ---- PONG, GET, NACK, REJECT -------------------------------------------------------------- */
+/* ---- PONG, PROVE, GET, NACK, REJECT ------------------------------------------------------- */
 
 /* The order of the fields on the wire. */
 static const size_t counter_offsets[] = {
@@ -339,12 +380,28 @@ plm_status plm_counters_decode(const void *bytes, size_t size, struct plm_packer
   return finish(&in, "PONG", error);
 }
 
+size_t plm_prove_encode(const struct plm_prove *prove, uint8_t *bytes)
+{
+  struct writer out = {bytes, 0};
+  put(&out, prove->group, 4);
+  put(&out, prove->soon, 4);
+  return out.size;
+}
+
+plm_status plm_prove_decode(const void *bytes, size_t size, struct plm_prove *prove,
+                            struct plm_error *error)
+{
+  struct reader in = {bytes, size, false};
+  prove->group = (uint32_t)get(&in, 4);
+  prove->soon = get_below(&in, 4, 2) != 0;
+  return finish(&in, "PROVE", error);
+}
+
 size_t plm_get_encode(const struct plm_get *request, uint8_t *bytes)
 {
   struct writer out = {bytes, 0};
   put(&out, request->deadline_ms, 4);
   put(&out, request->window, 4);
-  put(&out, request->window_first, 8);
   return out.size;
 }
 
@@ -354,7 +411,6 @@ plm_status plm_get_decode(const void *bytes, size_t size, struct plm_get *reques
   struct reader in = {bytes, size, false};
   request->deadline_ms = (uint32_t)get(&in, 4);
   request->window = (uint32_t)get(&in, 4);
-  request->window_first = get(&in, 8);
   return finish(&in, "GET", error);
 }
 

@@ -11,10 +11,11 @@
  *   104 u64 payload length 112 u64[2] payload XXH3-128
  *   128 u64 header hash: XXH3-64 of bytes 0..127
  *
- * first and count are a range of chunks of the epoch (GET, DATA, NACK) or of windows (SIZES,
- * SIZED, PREPARE). A receiver drops and counts whatever fails a check.
+ * first and count are a range of a window's chunks (GET, DATA; NACK), or a window and a number of
+ * its groups (PROVE, PROOF). A receiver drops and counts whatever fails a check.
  *
- * DATA's payload is described in wire/data.h, and all payloads in doc/feed.md#payloads.
+ * DATA's payload is described in wire/data.h, PROOF's in wire/tables.h, and all payloads in
+ * doc/feed.md#payloads.
  */
 #ifndef PLM_COMMON_WIRE_MESSAGE_H
 #define PLM_COMMON_WIRE_MESSAGE_H
@@ -30,36 +31,35 @@
 #include "common/plan/plan.h"
 
 enum {
-  PLM_WIRE_VERSION = 2, /* of the protocol; HELLO states the versions that a packer speaks */
+  PLM_WIRE_VERSION = 3, /* of the protocol; HELLO states the versions that a packer speaks */
   PLM_HEADER_BYTES = 136,
   PLM_WIRE_PEERS = 8,      /* other consumers named in WELCOME */
-  PLM_WIRE_SIZES = 4096,   /* windows in one SIZES */
   PLM_WIRE_TEXT = 512,     /* bytes of a reason */
   PLM_WIRE_IDENTITY = 256, /* bytes of a ROUTER's peer identity */
   PLM_WIRE_CHUNKS = 1 << 20,
 };
 #define PLM_WIRE_MAGIC 0x464D4C50u                /* "PLMF" */
 #define PLM_WIRE_DATA_LIMIT ((size_t)64 << 20)    /* the greatest payload of DATA */
+#define PLM_WIRE_PROOF_LIMIT ((size_t)1 << 20)    /* the greatest payload of PROOF */
 #define PLM_WIRE_CONTROL_LIMIT ((size_t)64 << 10) /* ZMQ_MAXMSGSIZE of a packer */
 #define PLM_PIECE_BYTES ((size_t)1 << 20)         /* of a file, in one PIECE */
 enum { PLM_PIECE_HEAD = 24 };                     /* bytes of a PIECE before those of the file */
 
 /* Name, smallest and greatest payload in bytes. */
-#define PLM_MESSAGE_LIST(X)               \
-  X(HELLO, 64, PLM_WIRE_CONTROL_LIMIT)    \
-  X(WELCOME, 32, PLM_WIRE_CONTROL_LIMIT)  \
-  X(REJECT, 0, PLM_WIRE_TEXT)             \
-  X(REHELLO, 0, 0)                        \
-  X(SIZES, 0, 0)                          \
-  X(SIZED, 0, 4 * (size_t)PLM_WIRE_SIZES) \
-  X(PREPARE, 0, 0)                        \
-  X(GET, 16, 16)                          \
-  X(DATA, 4, PLM_WIRE_DATA_LIMIT)         \
-  X(NACK, 4, 4 + PLM_WIRE_TEXT)           \
-  X(PING, 0, 0)                           \
-  X(PONG, 0, 256)                         \
-  X(BYE, 0, 0)                            \
-  X(FETCH, 16, 16)                        \
+#define PLM_MESSAGE_LIST(X)              \
+  X(HELLO, 64, PLM_WIRE_CONTROL_LIMIT)   \
+  X(WELCOME, 32, PLM_WIRE_CONTROL_LIMIT) \
+  X(REJECT, 0, PLM_WIRE_TEXT)            \
+  X(REHELLO, 0, 0)                       \
+  X(PROVE, 8, 8)                         \
+  X(PROOF, 1, PLM_WIRE_PROOF_LIMIT)      \
+  X(GET, 8, 8)                           \
+  X(DATA, 2, PLM_WIRE_DATA_LIMIT)        \
+  X(NACK, 4, 4 + PLM_WIRE_TEXT)          \
+  X(PING, 0, 0)                          \
+  X(PONG, 0, 256)                        \
+  X(BYE, 0, 0)                           \
+  X(FETCH, 16, 16)                       \
   X(PIECE, PLM_PIECE_HEAD, PLM_PIECE_HEAD + PLM_PIECE_BYTES)
 
 enum plm_message_type {
@@ -99,10 +99,9 @@ struct plm_hello {
   char host[64];
   enum plm_tokenizer_kind tokenizer;
   bool clustered;
-  bool keeps_clusters; /* only if clustered */
   struct plm_hash fingerprint;
-  struct plm_hash upgraded_from; /* the fingerprint in an older format, or zero */
-  uint64_t documents[PLM_SPLIT_COUNT];
+  struct plm_hash upgraded_from;                  /* the fingerprint in an older format, or zero */
+  struct plm_proof_split splits[PLM_SPLIT_COUNT]; /* the fingerprint is plm_proof_corpus of these */
   uint64_t composition[PLM_SPLIT_COUNT][512];
 };
 /* Whether the packer's corpus is the one with this fingerprint, which may be one from before an
@@ -145,10 +144,20 @@ size_t plm_counters_encode(const struct plm_packer_counters *counters, uint8_t *
 plm_status plm_counters_decode(const void *bytes, size_t size, struct plm_packer_counters *counters,
                                struct plm_error *error);
 
+/* PROVE: asks for the tables of groups of a window (the header's first). PROOF answers for as many
+ * of them as fit into a message, at least one; its header's count says how many. */
+struct plm_prove {
+  uint32_t group; /* the first one, counted from the window's first group */
+  bool soon;      /* the window's chunks will be asked for soon */
+};
+size_t plm_prove_encode(const struct plm_prove *prove, uint8_t *bytes);
+plm_status plm_prove_decode(const void *bytes, size_t size, struct plm_prove *prove,
+                            struct plm_error *error);
+
+/* GET: asks for chunks [first, first + count) of a window. */
 struct plm_get {
   uint32_t deadline_ms; /* after its arrival, the answer is worthless */
   uint32_t window;
-  uint64_t window_first; /* chunks of the epoch before the window */
 };
 size_t plm_get_encode(const struct plm_get *get, uint8_t *bytes);
 plm_status plm_get_decode(const void *bytes, size_t size, struct plm_get *get,

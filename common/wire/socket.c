@@ -31,12 +31,16 @@ static struct marks marks_of(int type)
   }
 }
 
+/* What encryption adds to a frame: "MESSAGE", a nonce, flags and an authenticator. libzmq compares
+ * the limit with the encrypted frame. */
+enum { CURVE_BYTES = 8 + 8 + 1 + 16 };
+
 plm_status plm_socket_open(void *context, int type, size_t message_limit, void **socket,
                            struct plm_error *error)
 {
   const int zero = 0, one = 1;
   const struct marks marks = marks_of(type);
-  const int64_t limit = (int64_t)message_limit;
+  const int64_t limit = (int64_t)message_limit + CURVE_BYTES;
   const int reconnect_ms = 100, reconnect_most_ms = 2000, handshake_ms = 3000, backlog = 128;
   const struct {
     int option;

@@ -62,7 +62,7 @@ void plm_corpus_source_close(struct plm_corpus_source *source)
   free(source);
 }
 
-static plm_status begin(void *context, enum plm_split split, uint64_t *chunks,
+static plm_status begin(void *context, enum plm_split split, uint64_t *total,
                         struct plm_error *error)
 {
   struct plm_corpus_source *state = context;
@@ -70,18 +70,18 @@ static plm_status begin(void *context, enum plm_split split, uint64_t *chunks,
   plm_plan_close(state->plan);
   state->plan = NULL;
   state->split = split;
-  *chunks = 0;
+  state->next_window = state->windows = 0;
+  state->window.chunks = state->used = 0;
+  *total = 0;
   if (info->splits[split].documents == 0) return PLM_OK;
   PLM_TRY(plm_plan_open(&state->parameters, plm_corpus_lengths(state->corpus, split),
                         info->splits[split].documents, &state->plan, error));
   state->windows = plm_plan_windows(state->plan);
   for (uint64_t window = 0; window < state->windows; window++) {
     PLM_TRY(plm_plan_window(state->plan, 0, window, &state->window, error));
-    *chunks += state->window.chunks;
+    *total += state->window.chunks;
   }
-  state->next_window = 0;
   state->window.chunks = 0;
-  state->used = 0;
   return PLM_OK;
 }
 
@@ -128,21 +128,18 @@ static plm_status copy_chunk(struct plm_corpus_source *state, struct plm_batch *
   return PLM_OK;
 }
 
-static plm_status next(void *context, uint32_t count, struct plm_batch *batch,
+static plm_status next(void *context, uint32_t most, struct plm_batch *batch,
                        struct plm_error *error)
 {
   struct plm_corpus_source *state = context;
-  PLM_ASSERT(count <= state->max_chunks);
+  PLM_ASSERT(most <= state->max_chunks);
   *batch = (struct plm_batch){
       .max_length = state->parameters.max_length,
       .token_bytes = plm_tokenizer_of(state->parameters.tokenizer)->token_bytes,
   };
-  while (batch->chunks < count) {
+  while (batch->chunks < most) {
     if (state->used == state->window.chunks) {
-      if (state->next_window == state->windows)
-        return plm_error_set(error, PLM_FAILURE,
-                             "the split ended after %u of the %u chunks requested", batch->chunks,
-                             count);
+      if (state->next_window == state->windows) break;
       PLM_TRY(load_window(state, error));
       continue;
     }

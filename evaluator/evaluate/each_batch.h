@@ -8,7 +8,7 @@ struct plm_batch_walk {
   const struct plm_chunk_source *source;
   enum plm_split split;
   uint32_t most;             /* chunks in a batch */
-  plm_evaluation_stop *stop; /* or NULL; polled before each batch */
+  plm_evaluation_stop *stop; /* or NULL; polled before each batch is visited */
   void *stop_context;
   const char *progress; /* label of a bar that counts chunks; NULL: none */
 };

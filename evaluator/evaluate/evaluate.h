@@ -18,11 +18,13 @@
 /* Where chunks come from: the feed of a run (feed_source.h), or a corpus (corpus_source.h). */
 struct plm_chunk_source {
   void *context;
-  /* Goes to the beginning of a split. *chunks is how many chunks it has, 0 if it is empty. */
-  plm_status (*begin)(void *context, enum plm_split split, uint64_t *chunks,
+  /* Goes to the beginning of a split. *total, for a bar, is how many chunks it has, or 0 if that is
+   * not known before its end. */
+  plm_status (*begin)(void *context, enum plm_split split, uint64_t *total,
                       struct plm_error *error);
-  /* The next `count` chunks, valid until release. */
-  plm_status (*next)(void *context, uint32_t count, struct plm_batch *batch,
+  /* The next `most` chunks, or those that are left, valid until release. At the end of the split,
+   * batch->chunks is 0 and nothing is to be released; an empty one has ended at its beginning. */
+  plm_status (*next)(void *context, uint32_t most, struct plm_batch *batch,
                      struct plm_error *error);
   void (*release)(void *context, struct plm_batch *batch);
 };

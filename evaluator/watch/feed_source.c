@@ -10,22 +10,24 @@ uint64_t plm_feed_source_credit(const struct plm_config *config)
   return config->evaluator.max_tokens != 0 && 2 * set_bytes < most ? 2 * set_bytes : most;
 }
 
-static plm_status begin(void *context, enum plm_split split, uint64_t *chunks,
+static plm_status begin(void *context, enum plm_split split, uint64_t *total,
                         struct plm_error *error)
 {
   struct plm_feed_source *state = context;
-  plm_feed_seek(state->feed, split, 0, 0);
-  const plm_status status =
-      plm_feed_epoch_chunks(state->feed, split, 0, state->give_up, chunks, error);
-  if (status == PLM_NOT_FOUND) *chunks = 0;
-  return status == PLM_NOT_FOUND ? PLM_OK : status;
+  (void)error;
+  plm_feed_seek(state->feed, 0, split, &(struct plm_plan_place){0});
+  *total = 0; /* known only once the last window is */
+  return PLM_OK;
 }
 
-static plm_status next(void *context, uint32_t count, struct plm_batch *batch,
+static plm_status next(void *context, uint32_t most, struct plm_batch *batch,
                        struct plm_error *error)
 {
   struct plm_feed_source *state = context;
-  return plm_feed_next(state->feed, count, state->give_up, batch, error);
+  const plm_status status = plm_feed_next_of_epoch(state->feed, most, state->give_up, batch, error);
+  if (status != PLM_NOT_FOUND) return status;
+  *batch = (struct plm_batch){0}; /* the split is empty */
+  return PLM_OK;
 }
 
 static void release(void *context, struct plm_batch *batch)

@@ -16,7 +16,6 @@
 #include "common/base/thread.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/history.h"
-#include "common/corpus/corpus_description.h"
 #include "common/feed/feed_run.h"
 #include "common/metrics/metrics.h"
 #include "common/run/run.h"
@@ -28,6 +27,7 @@
 #include "evaluator/watch/feed_source.h"
 #include "evaluator/watch/held_out.h"
 #include "evaluator/watch/watch_report.h"
+#include "evaluator/watch/watched_corpus.h"
 
 enum { POLL_MS = 200 };
 
@@ -44,6 +44,7 @@ struct watch {
   struct plm_tensorboard *board; /* NULL if it is off */
   char board_path[PLM_PATH_SIZE];
   struct plm_feed *feed;
+  bool knows_corpus; /* the feed accepts only the run's, or the one that it accepted is that */
   struct plm_feed_run *feed_run;
   struct plm_announcement_listener *listener; /* NULL: only polling */
   struct plm_evaluation *evaluation;          /* NULL until the first checkpoint */
@@ -57,23 +58,6 @@ struct watch {
   int closing;          /* atomic; ends the watchdog */
   volatile int give_up; /* set atomically by the watchdog; polled while the feed waits */
 };
-
-/* Of a mixture, the splits of the first corpus are evaluated, whichever packer comes first. */
-static plm_status read_fingerprint(const char *corpus, struct plm_hash *fingerprint,
-                                   struct plm_error *error)
-{
-  struct plm_corpus_description description;
-  const plm_status status = plm_corpus_description_read(corpus, &description, error);
-  if (status != PLM_OK) {
-    (void)plm_error_where(error, "corpus: source 0, %s", corpus);
-    if (status == PLM_NOT_FOUND) error->status = PLM_UNAVAILABLE; /* not mounted now? */
-    return plm_error_hint(error, "the evaluator of a mixture must be able to read the corpus.json "
-                                 "of its first corpus");
-  }
-  *fingerprint = description.info.fingerprint;
-  plm_corpus_description_deinit(&description);
-  return PLM_OK;
-}
 
 /* Called by the thread that evaluates, while it waits for the feed. */
 static void tell_waiting(void *context, uint32_t packers)
@@ -91,15 +75,17 @@ static plm_status open_feed(struct watch *watch, struct plm_error *error)
       .role = "evaluator",
       .plan = plm_config_evaluation_plan(config),
       .split = PLM_SPLIT_VALID,
+      .one_of_several = config->source_count > 1,
       .credit_bytes = plm_feed_source_credit(config),
       .wait_packers_s = config->network.wait_packers_s,
       .waiting = tell_waiting,
       .waiting_context = watch,
   };
-  if (config->source_count > 1) {
-    options.one_of_several = true;
-    PLM_TRY(read_fingerprint(config->corpus, &options.fingerprint, error));
-  }
+  struct plm_run_corpus corpus;
+  PLM_TRY(plm_watched_corpus_find(config, &corpus, error));
+  options.fingerprint = corpus.fingerprint;
+  options.root = corpus.root;
+  watch->knows_corpus = !plm_hash_equal(options.fingerprint, (struct plm_hash){0});
   PLM_TRY(plm_run_keys(config->run, config->network.keys, watch->keys, error));
   PLM_TRY(plm_run_id(config->run, &options.run_id, error));
   PLM_TRY(plm_feed_open(&options, &watch->feed, error));
@@ -273,20 +259,28 @@ static plm_status report(struct watch *watch, const struct subject *subject,
   return PLM_OK;
 }
 
-/* Asks the first packer, once, for the composition of the corpus over all splits. */
+/* The entropy of the corpus over all splits, once. */
+static void take_composition(struct watch *watch, const struct plm_feed_corpus *corpus)
+{
+  uint64_t counts[512] = {0};
+  if (watch->baseline_entropy > 0) return;
+  for (int split = 0; split < PLM_SPLIT_COUNT; split++)
+    for (int id = 0; id < 512; id++) counts[id] += corpus->composition[split][id];
+  watch->baseline_entropy = plm_composition_entropy(counts, 512);
+  if (!corpus->clustered) plm_info("random split: homologues shared");
+}
+
+/* Asks the first packer about the corpus, until it is known to be the run's. */
 static plm_status learn_corpus(struct watch *watch, struct plm_error *error)
 {
-  if (watch->baseline_entropy > 0) return PLM_OK;
+  if (watch->baseline_entropy > 0 && watch->knows_corpus) return PLM_OK;
   struct plm_feed_corpus *corpus = calloc(1, sizeof *corpus);
   if (corpus == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   plm_status status = plm_feed_corpus(watch->feed, &watch->give_up, corpus, error);
-  if (status == PLM_OK) {
-    uint64_t counts[512] = {0};
-    for (int split = 0; split < PLM_SPLIT_COUNT; split++)
-      for (int id = 0; id < 512; id++) counts[id] += corpus->composition[split][id];
-    watch->baseline_entropy = plm_composition_entropy(counts, 512);
-    if (!corpus->clustered) plm_info("random split: homologues shared");
-  }
+  if (status == PLM_OK && !watch->knows_corpus)
+    status = plm_watched_corpus_check(watch->config->run, corpus->fingerprint, &watch->pulse,
+                                      &watch->give_up, &watch->knows_corpus, error);
+  if (status == PLM_OK) take_composition(watch, corpus);
   free(corpus);
   return status;
 }

@@ -48,6 +48,7 @@ static plm_status move_everything(const char *run, const char *previous, struct 
                                       PLM_RUN_TENSORBOARD,
                                       PLM_RUN_LOGS,
                                       PLM_RUN_CONFIG,
+                                      PLM_RUN_CORPUS,
                                       PLM_RUN_DONE,
                                       "run_id"};
   for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)

@@ -1,31 +1,29 @@
 /* The wire's parsers on hostile bytes: the first byte chooses one. What a parser accepts must
- * survive being encoded again. */
+ * survive being encoded again, or be what the roots of a corpus prove. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/corpus/tokenizer.h"
 #include "common/wire/data.h"
 #include "common/wire/message.h"
+#include "common/wire/tables.h"
 #include "tests/support/fuzz_seed.h"
+#include "tests/support/must.h"
+#include "tests/support/proven_split.h"
 
 /* This seed's hash is wrong; header() below corrects it. */
-static const uint8_t header_seed[1 + PLM_HEADER_BYTES] = {0, 'P', 'L', 'M', 'F', 1, 0, 11};
-static const uint8_t hello_seed[] = {
-    1, 1, 0, 1, 0, 7, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 4, 0, 'h', 'o', 's', 't', 0, 0, 1, 0, 0,
-    0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0,   0,   1,   0,   4, 0, 1, 0, 0,
-    0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,   0,   0,   0,   0, 0, 0};
+static const uint8_t header_seed[1 + PLM_HEADER_BYTES] = {0, 'P', 'L', 'M', 'F', 3, 0, 8};
 static const uint8_t welcome_seed[64] = {2, 1, 0, 0, 0,  0, 0, 0, 0, 0, 2, 0, 0,
                                          1, 0, 0, 0, 64, 0, 0, 0, 0, 0, 0, 1};
-static const uint8_t data_seed[] = {4, 1, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-                                    0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0,
-                                    5, 6, 7, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
 static const uint8_t piece_seed[] = {6, 0, 0, 1, 0, 2, 0, 0, 0, 8, 0, 0, 0, 0,
                                      0, 0, 0, 1, 0, 9, 1, 0, 0, 0, 0, 7, 7};
+/* Valid greetings, chunks and tables are in tests/fuzz/corpus/wire. */
 static const struct fuzz_seed fuzz_seeds[] = {
-    {header_seed, sizeof header_seed},   {hello_seed, sizeof hello_seed},
-    {welcome_seed, sizeof welcome_seed}, {data_seed, sizeof data_seed},
-    {piece_seed, sizeof piece_seed},     FUZZ_TEXT("\003\0\0\0\0\0\0\0\0"),
-    FUZZ_TEXT("\005\1\0\0\0text"),       {0}};
+    {header_seed, sizeof header_seed}, {welcome_seed, sizeof welcome_seed},
+    {piece_seed, sizeof piece_seed},   FUZZ_TEXT("\005\1\0\0\0text"),
+    FUZZ_TEXT("\005\1\0\0\0\1\0\0\0"), {0}};
+
+/* ---- control messages --------------------------------------------------------------------- */
 
 static void header(const uint8_t *bytes, size_t size)
 {
@@ -46,10 +44,22 @@ static void header(const uint8_t *bytes, size_t size)
 static void hello(const uint8_t *bytes, size_t size)
 {
   static struct plm_hello decoded;
-  static uint8_t again[PLM_WIRE_CONTROL_LIMIT];
+  static uint8_t right[PLM_WIRE_CONTROL_LIMIT], again[PLM_WIRE_CONTROL_LIMIT];
+  enum { HOST = 18, AFTER_HOST = 2 }; /* bytes before the host, and between it and the hash */
   struct plm_error error;
-  if (plm_hello_decode(bytes, size, &decoded, &error) != PLM_OK) return;
-  PLM_ASSERT(plm_hello_encode(&decoded, again) == size && memcmp(bytes, again, size) == 0);
+  (void)plm_hello_decode(bytes, size, &decoded, &error);
+  if (size > sizeof right) return;
+  /* again with the fingerprint of its splits, which a hostile peer could compute as well */
+  const size_t at = HOST + strlen(decoded.host) + AFTER_HOST;
+  if (size < at + 16) return;
+  const struct plm_hash hash = plm_proof_corpus(decoded.tokenizer, decoded.splits);
+  memcpy(right, bytes, size);
+  for (int i = 0; i < 8; i++) {
+    right[at + (size_t)i] = (uint8_t)(hash.low >> (8 * i));
+    right[at + 8 + (size_t)i] = (uint8_t)(hash.high >> (8 * i));
+  }
+  if (plm_hello_decode(right, size, &decoded, &error) != PLM_OK) return;
+  PLM_ASSERT(plm_hello_encode(&decoded, again) == size && memcmp(right, again, size) == 0);
 }
 
 static void welcome(const uint8_t *bytes, size_t size)
@@ -65,11 +75,13 @@ static void small(const uint8_t *bytes, size_t size)
 {
   struct plm_packer_counters counters;
   struct plm_get get;
+  struct plm_prove prove;
   enum plm_nack_reason reason;
   struct plm_error error;
   char text[PLM_WIRE_TEXT + 1];
   (void)plm_counters_decode(bytes, size, &counters, &error);
   (void)plm_get_decode(bytes, size, &get, &error);
+  (void)plm_prove_decode(bytes, size, &prove, &error);
   if (plm_nack_decode(bytes, size, &reason, text, &error) == PLM_OK) {
     PLM_ASSERT(reason < PLM_NACK_COUNT && strlen(text) <= PLM_WIRE_TEXT);
   }
@@ -89,25 +101,109 @@ static void fetch(const uint8_t *bytes, size_t size)
   PLM_ASSERT(piece.of.bytes + sizeof again == size && piece.of.source < piece.sources);
 }
 
-static void data(const uint8_t *bytes, size_t size, enum plm_tokenizer_kind kind)
+/* ---- what is proven ----------------------------------------------------------------------- */
+
+/* Corpora of which a window's chunks, or its tables, are asked for: whole documents and all kinds
+ * of pieces; documents; clusters, of which each form of the tables has some. */
+enum { CHUNKS_BYTE, CHUNKS_ESM, TABLES_DOCUMENTS, TABLES_CLUSTERS, SCENES };
+struct scene {
+  struct proven_split split;
+  struct plm_plan *plan;
+  struct plm_window window;
+  uint64_t *offset;
+  uint8_t *chunks; /* the only payload that is right */
+  struct plm_proof_digest *digests;
+};
+
+static void scene_open(struct scene *scene, int which)
 {
+  static const uint32_t few[] = {3, 20, 62, 63, 126, 600};
+  static const uint32_t sizes[] = {1, 700, 2, 300, 1, 1};
+  static uint32_t lengths[1005];
+  const bool clusters = which == TABLES_CLUSTERS;
+  const struct plm_plan_split of = {.lengths = clusters ? lengths : few,
+                                    .documents = clusters ? 1005 : 6,
+                                    .clusters = clusters ? sizes : NULL,
+                                    .cluster_count = clusters ? 6 : 0};
+  const struct plm_plan_parameters p = {
+      .seed = 1,
+      .max_length = 64,
+      .alignment = 1,
+      .window_groups = 1,
+      .truncate = PLM_TRUNCATE_SPLIT,
+      .tokenizer = which == CHUNKS_BYTE ? PLM_TOKENIZER_BYTE : PLM_TOKENIZER_ESM,
+      .sampling = clusters ? PLM_SAMPLING_CLUSTERS : PLM_SAMPLING_DOCUMENTS,
+      .shuffle = true};
+  for (uint32_t i = 0; i < 1005; i++) lengths[i] = 1 + i % 9;
+  proven_split_open(&scene->split, p.tokenizer, 2, &of);
+  PLM_ASSERT(plm_plan_open_split(&p, &of, &scene->plan, NULL) == PLM_OK);
+  PLM_ASSERT(plm_plan_window(scene->plan, 0, 0, &scene->window, NULL) == PLM_OK);
+  scene->offset = must(malloc((scene->window.chunks + 1) * sizeof *scene->offset));
+  plm_data_layout(scene->split.tokenizer, p.max_length, &scene->window, scene->offset);
+  scene->chunks = proven_split_chunks(&scene->split, &scene->window, p.max_length, scene->offset);
+  scene->digests = proven_split_digests(&scene->split, &scene->window);
+}
+
+/* They are made once, and then only read. */
+static const struct scene *scene_of(int which)
+{
+  static struct scene scenes[SCENES];
+  if (scenes[which].plan == NULL) scene_open(&scenes[which], which);
+  return &scenes[which];
+}
+
+/* The first byte says which chunk comes first; all up to the last are asked for. */
+static void data(const uint8_t *bytes, size_t size, int which)
+{
+  const struct scene *scene = scene_of(which);
+  const struct plm_window *window = &scene->window;
+  const struct plm_data_known known = {scene->split.tokenizer, 64, window, scene->digests,
+                                       scene->offset};
+  struct plm_data_scratch scratch = {0};
   struct plm_error error;
-  uint64_t real;
-  const struct plm_data_shape shape = {plm_tokenizer_of(kind), 16, 1, size > 0 ? bytes[0] % 3u : 1};
-  if (plm_data_check(&shape, bytes, size, &real, &error) == PLM_OK)
-    PLM_ASSERT(real <= 16u * shape.chunks);
+  if (size == 0) return;
+  const uint32_t first = bytes[0] % window->chunks;
+  const plm_status status =
+      plm_data_check(&known, first, window->chunks - first, bytes + 1, size - 1, &scratch, &error);
+  plm_data_scratch_deinit(&scratch);
+  PLM_ASSERT(status == PLM_OK || status == PLM_CORRUPT || status == PLM_PROTOCOL);
+  if (status == PLM_OK)
+    PLM_ASSERT(memcmp(bytes + 1, scene->chunks + scene->offset[first], size - 1) == 0);
+}
+
+/* What is accepted is true, in whatever form it came. */
+static void tables(const uint8_t *bytes, size_t size, int which)
+{
+  const struct scene *scene = scene_of(which);
+  struct plm_tables read = {0};
+  struct plm_error error;
+  const plm_status status = plm_tables_read(&(struct plm_tables_window){scene->plan, 0, 0},
+                                            &scene->split.split, 1, bytes, size, &read, &error);
+  PLM_ASSERT(status == PLM_OK || status == PLM_CORRUPT || status == PLM_PROTOCOL);
+  if (status == PLM_OK) {
+    PLM_ASSERT(read.groups == 1 && read.begin[1] == plm_plan_documents(scene->plan));
+    for (uint32_t i = 0; i < read.begin[1]; i++) {
+      const uint64_t number = read.numbers[i];
+      PLM_ASSERT(read.lengths[i] == scene->split.lengths[number]);
+      PLM_ASSERT(memcmp(&read.digests[i], &scene->split.digests[number], sizeof *read.digests) ==
+                 0);
+    }
+  }
+  plm_tables_deinit(&read);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
   if (size == 0) return 0;
-  switch (bytes[0] % 7) {
+  switch (bytes[0] % 9) {
   case 0: header(bytes + 1, size - 1); break;
   case 1: hello(bytes + 1, size - 1); break;
   case 2: welcome(bytes + 1, size - 1); break;
-  case 3: data(bytes + 1, size - 1, PLM_TOKENIZER_BYTE); break;
-  case 4: data(bytes + 1, size - 1, PLM_TOKENIZER_ESM); break;
+  case 3: data(bytes + 1, size - 1, CHUNKS_BYTE); break;
+  case 4: data(bytes + 1, size - 1, CHUNKS_ESM); break;
   case 6: fetch(bytes + 1, size - 1); break;
+  case 7: tables(bytes + 1, size - 1, TABLES_DOCUMENTS); break;
+  case 8: tables(bytes + 1, size - 1, TABLES_CLUSTERS); break;
   default: small(bytes + 1, size - 1); break;
   }
   return 0;

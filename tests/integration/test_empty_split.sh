@@ -12,7 +12,7 @@ expect 2 plm-pipeline up pipeline.yaml
 says err 'split valid'
 [ "$(wc -l <run/trainer.jsonl)" -eq 12 ] || fail "training did not continue"
 [ ! -s run/evaluator.jsonl ] || fail "a checkpoint was blamed"
-jq -e '.cursor.chunks == 48 and .cursor.epoch_totals == [range(24) | 2]' \
+jq -e '.cursor | .chunks == 48 and [.epoch, .window, .window_begin, .window_chunk] == [24, 0, 0, 0]' \
   run/checkpoints/step_00000012/trainer.json >/dev/null || fail "epochs were counted wrongly"
 
 plm-pipeline ingest few.fasta --corpus only-valid --split valid=1 -q

@@ -95,9 +95,9 @@ static void serves_the_plan_over_tcp_and_ipc(void **state)
     struct plm_feed *feed = packers_feed(&options);
     const pid_t packer = packers_start(corpus, plm_feed_bound(feed), NULL, NULL);
     assert_true(plm_hash_equal(packers_take(feed, 1500, CHUNKS), want));
-    uint64_t epoch, chunk;
-    plm_feed_position(feed, &epoch, &chunk);
-    assert_true(epoch >= 2);
+    struct plm_feed_position position;
+    plm_feed_position(feed, 0, &position);
+    assert_true(position.place.epoch >= 2);
     assert_int_equal(packers_stop(packer, SIGTERM), 143);
     plm_feed_close(feed);
   }
@@ -164,19 +164,24 @@ static void restart_consumer(const char *corpus, struct plm_feed_options options
   struct plm_feed *feed = packers_feed(&options);
   snprintf(endpoint, sizeof endpoint, "%s", plm_feed_bound(feed));
   const pid_t packer = packers_start(corpus, endpoint, NULL, NULL);
-  uint64_t epoch, chunk;
+  const struct plm_plan_place counted = {.chunk = 200 * CHUNKS};
+  struct plm_feed_position stopped, position;
   packers_take(feed, 200, CHUNKS);
-  plm_feed_position(feed, &epoch, &chunk);
+  plm_feed_position(feed, 0, &stopped);
   plm_feed_close(feed);
   options.endpoint = endpoint;
   feed = packers_feed(&options);
-  plm_feed_seek(feed, PLM_SPLIT_TRAIN, epoch, chunk);
+  plm_feed_seek(feed, 0, PLM_SPLIT_TRAIN, &stopped.place);
   assert_true(plm_hash_equal(packers_take(feed, 100, CHUNKS), want));
   /* Seeking by the number of chunks since epoch 0 leads to the same place. */
-  plm_feed_seek(feed, PLM_SPLIT_TRAIN, 0, 200 * CHUNKS);
+  plm_feed_seek(feed, 0, PLM_SPLIT_TRAIN, &counted);
   assert_true(plm_hash_equal(packers_take(feed, 100, CHUNKS), want));
-  plm_feed_seek(feed, PLM_SPLIT_TRAIN, epoch, chunk);
+  plm_feed_position(feed, 0, &position);
+  plm_feed_seek(feed, 0, PLM_SPLIT_TRAIN, &stopped.place);
   assert_true(plm_hash_equal(packers_take(feed, 100, CHUNKS), want));
+  plm_feed_position(feed, 0, &stopped);
+  assert_memory_equal(&stopped.place, &position.place, sizeof position.place);
+  assert_int_equal(stopped.window_chunks, position.window_chunks);
   assert_int_equal(packers_stop(packer, SIGTERM), 143);
   plm_feed_close(feed);
 }
@@ -220,7 +225,44 @@ static void a_corpus_without_clusters_is_refused(void **state)
   plm_feed_close(feed);
 }
 
-static void tells_sizes_corpus_and_peers(void **state)
+/* The number of chunks of an epoch. */
+static uint64_t epoch_chunks(const struct plm_feed_options *options, const char *corpus_path,
+                             uint64_t epoch, uint64_t *windows)
+{
+  struct plm_corpus *corpus;
+  struct plm_plan *plan;
+  uint64_t chunks = 0;
+  assert_int_equal(plm_corpus_open(corpus_path, NULL, &corpus, NULL), PLM_OK);
+  assert_int_equal(plm_plan_open_corpus(&options->plan, corpus, options->split, &plan, NULL),
+                   PLM_OK);
+  *windows = plm_plan_windows(plan);
+  for (uint64_t w = 0; w < *windows; w++) {
+    uint32_t count;
+    assert_int_equal(plm_plan_window_chunks(plan, epoch, w, 1, &count, NULL), PLM_OK);
+    chunks += count;
+  }
+  plm_plan_close(plan);
+  plm_corpus_close(corpus);
+  return chunks;
+}
+
+/* Takes chunks until the epoch ends, and returns their number. */
+static uint64_t take_epoch(struct plm_feed *feed)
+{
+  uint64_t taken = 0;
+  struct plm_error error = {0};
+  for (;;) {
+    struct plm_batch batch;
+    if (plm_feed_next_of_epoch(feed, 64, NULL, &batch, &error) != PLM_OK)
+      fail_msg("%s", error.what);
+    const uint32_t chunks = batch.chunks;
+    plm_feed_release(feed, &batch);
+    if (chunks == 0) return taken;
+    taken += chunks;
+  }
+}
+
+static void tells_epochs_corpus_and_peers(void **state)
 {
   (void)state;
   const char *corpus = packers_corpus("corpus", DOCUMENTS, 1);
@@ -232,27 +274,49 @@ static void tells_sizes_corpus_and_peers(void **state)
   assert_int_equal(plm_feed_corpus(feed, NULL, &known, &error), PLM_OK);
   assert_int_equal(known.documents[0] + known.documents[1], DOCUMENTS);
   assert_int_equal(known.documents[PLM_SPLIT_TEST], 0);
-  uint64_t chunks, epoch, chunk;
-  assert_int_equal(plm_feed_epoch_chunks(feed, PLM_SPLIT_TRAIN, 3, NULL, &chunks, &error), PLM_OK);
-  plm_feed_seek(feed, PLM_SPLIT_TRAIN, 3, 0);
-  packers_take(feed, 1, (uint32_t)chunks);
-  plm_feed_position(feed, &epoch, &chunk);
-  assert_int_equal(epoch, 4);
-  assert_int_equal(chunk, 0);
+  static const struct plm_plan_place first, fourth = {.epoch = 3}, fifth = {.epoch = 4};
+  struct plm_feed_position position;
+  uint64_t windows;
+  const uint64_t chunks = epoch_chunks(&options, corpus, 3, &windows);
+  plm_feed_seek(feed, 0, PLM_SPLIT_TRAIN, &fourth);
+  assert_int_equal(take_epoch(feed), chunks);
+  plm_feed_position(feed, 0, &position);
+  assert_memory_equal(&position.place, &fifth, sizeof fifth);
+  assert_int_equal(position.windows, windows);
   char *peers = plm_feed_peers_json(feed);
   assert_non_null(strstr(peers, "\"pid\""));
   free(peers);
   /* Asking for an empty split is an error. The feed still works with another split. */
   struct plm_batch batch;
-  plm_feed_seek(feed, PLM_SPLIT_TEST, 0, 0);
-  assert_int_equal(plm_feed_next(feed, 1, NULL, &batch, &error), PLM_NOT_FOUND);
-  assert_int_equal(plm_feed_epoch_chunks(feed, PLM_SPLIT_TEST, 0, NULL, &chunks, &error),
-                   PLM_NOT_FOUND);
-  plm_feed_seek(feed, PLM_SPLIT_VALID, 0, 0);
-  assert_int_equal(plm_feed_next(feed, 1, NULL, &batch, &error), PLM_OK);
+  plm_feed_seek(feed, 0, PLM_SPLIT_TEST, &first);
+  assert_int_equal(plm_feed_next(feed, NULL, 1, NULL, &batch, &error), PLM_NOT_FOUND);
+  assert_int_equal(plm_feed_next_of_epoch(feed, 1, NULL, &batch, &error), PLM_NOT_FOUND);
+  plm_feed_seek(feed, 0, PLM_SPLIT_VALID, &first);
+  assert_int_equal(plm_feed_next(feed, NULL, 1, NULL, &batch, &error), PLM_OK);
   plm_feed_release(feed, &batch);
   assert_int_equal(packers_stop(packer, SIGTERM), 143);
   plm_feed_close(feed);
+}
+
+/* An epoch ends with the last document within the token limit, which the feed finds by the proven
+ * lengths. */
+static void an_epoch_ends_at_the_token_limit(void **state)
+{
+  (void)state;
+  static const uint64_t limits[] = {1000, 100000, 200000, 1 << 30};
+  const char *corpus = packers_corpus("corpus", DOCUMENTS, 1);
+  for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
+    struct plm_feed_options options = packers_keyed_options();
+    uint64_t windows;
+    options.plan.shuffle = false;
+    options.plan.token_limit = limits[i];
+    const uint64_t chunks = epoch_chunks(&options, corpus, 0, &windows);
+    struct plm_feed *feed = packers_feed(&options);
+    const pid_t packer = packers_start(corpus, plm_feed_bound(feed), NULL, NULL);
+    for (int epoch = 0; epoch < 2; epoch++) assert_int_equal(take_epoch(feed), chunks);
+    assert_int_equal(packers_stop(packer, SIGTERM), 143);
+    plm_feed_close(feed);
+  }
 }
 
 static void another_corpus_is_refused(void **state)
@@ -288,7 +352,7 @@ static void another_corpus_is_refused(void **state)
   feed = packers_feed(&options);
   const pid_t third = packers_start(wrong, plm_feed_bound(feed), NULL, log);
   struct plm_batch batch;
-  assert_int_equal(plm_feed_next(feed, 1, NULL, &batch, &error), PLM_TIMEOUT);
+  assert_int_equal(plm_feed_next(feed, NULL, 1, NULL, &batch, &error), PLM_TIMEOUT);
   assert_int_equal(packers_stop(third, SIGTERM), 143);
   plm_feed_close(feed);
 }
@@ -301,7 +365,7 @@ static void stops_when_told(void **state)
   struct plm_error error = {0};
   struct plm_batch batch;
   struct plm_feed *feed = packers_feed(&options);
-  assert_int_equal(plm_feed_next(feed, 1, &stop, &batch, &error), PLM_INTERRUPTED);
+  assert_int_equal(plm_feed_next(feed, NULL, 1, &stop, &batch, &error), PLM_INTERRUPTED);
   plm_feed_close(feed);
 }
 
@@ -421,7 +485,8 @@ int main(void)
       cmocka_unit_test(clusters_are_sampled_by_any_packer),
       cmocka_unit_test(consumer_of_clusters_restarts),
       cmocka_unit_test(a_corpus_without_clusters_is_refused),
-      cmocka_unit_test(tells_sizes_corpus_and_peers),
+      cmocka_unit_test(tells_epochs_corpus_and_peers),
+      cmocka_unit_test(an_epoch_ends_at_the_token_limit),
       cmocka_unit_test(another_corpus_is_refused),
       cmocka_unit_test(stops_when_told),
       cmocka_unit_test(welcome_names_the_others),

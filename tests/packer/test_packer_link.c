@@ -2,9 +2,13 @@
  * do not. The clock is the test's. */
 #include "packer/packer_link.h"
 
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/base/log.h"
+#include "common/wire/tables.h"
+#include "tests/support/captured.h"
 #include "tests/support/cmocka_all.h"
 #include "tests/support/packers.h"
 
@@ -42,6 +46,15 @@ static void plan_of(struct scene *s)
   plm_plan_close(plan);
 }
 
+static void send_proofs(struct scene *s)
+{
+  struct store_proof done;
+  while (window_store_take_proof(s->packer.store, &done)) {
+    packer_link_proof(&s->link, &done);
+    free(done.bytes);
+  }
+}
+
 /* The next message of a type that the consumer gets. Others are passed over. With `serve`, the
  * packer answers requests meanwhile. */
 static struct plm_message await(struct scene *s, enum plm_message_type type, bool serve)
@@ -51,6 +64,7 @@ static struct plm_message await(struct scene *s, enum plm_message_type type, boo
     packer_link_tick(&s->link, &s->packer, s->now);
     (void)packer_link_receive(&s->link, &s->packer, s->now);
     window_store_pass(s->packer.store);
+    if (serve) send_proofs(s);
     if (serve) packer_link_serve(&s->link, &s->packer, s->now);
     while (plm_message_receive(s->consumer, true, &message, NULL) == PLM_OK) {
       if (message.header.type == type) return message;
@@ -147,25 +161,26 @@ static void end(struct scene *s)
   plm_corpus_close(s->corpus);
 }
 
-static void ask(struct scene *s, uint64_t first, uint32_t count, uint32_t window,
-                uint64_t window_first)
+/* Requests are numbered by the order of their calls. */
+static uint64_t requests;
+
+static void ask(struct scene *s, uint32_t window, uint64_t first, uint32_t count)
 {
-  static uint64_t request;
   uint8_t payload[16];
-  const struct plm_get get = {DEADLINE_MS, window, window_first};
+  const struct plm_get get = {DEADLINE_MS, window};
   struct plm_header header = header_of(s, PLM_MESSAGE_GET);
-  header.request = ++request;
+  header.request = ++requests;
   header.first = first;
   header.count = count;
   say(s, header, payload, plm_get_encode(&get, payload));
 }
 
 /* The number of real tokens of the answer. */
-static uint64_t served(struct scene *s, uint64_t first, uint32_t count, uint32_t window,
-                       uint64_t window_first)
+static uint64_t served(struct scene *s, uint32_t window, uint64_t first, uint32_t count)
 {
-  ask(s, first, count, window, window_first);
+  ask(s, window, first, count);
   struct plm_message data = await(s, PLM_MESSAGE_DATA, true);
+  assert_int_equal(data.header.request, requests);
   assert_int_equal(data.header.first, first);
   assert_int_equal(data.header.count, count);
   assert_int_equal(data.header.epoch, 0);
@@ -185,6 +200,7 @@ static void nacked(struct scene *s, enum plm_nack_reason want, const char *said,
                                    &reason, text, NULL),
                    PLM_OK);
   assert_int_equal(reason, want);
+  assert_int_equal(message.header.request, requests);
   assert_non_null(strstr(text, said));
   zmq_msg_close(&message.payload);
 }
@@ -197,34 +213,29 @@ static void ranges_end_with_their_window(void **state)
   begin(&s);
   welcome(&s);
   const uint32_t c0 = s.chunks[0], c1 = s.chunks[1];
-  assert_int_equal(served(&s, 0, c0, 0, 0), s.real_tokens[0]);
-  assert_int_equal(served(&s, c0, c1, 1, c0), s.real_tokens[1]);
-  assert_int_equal(served(&s, 0, c0 - 1, 0, 0) + served(&s, c0 - 1, 1, 0, 0), s.real_tokens[0]);
-  assert_int_equal(served(&s, c0 + 1, c1 - 1, 1, c0) + served(&s, c0, 1, 1, c0), s.real_tokens[1]);
+  assert_int_equal(served(&s, 0, 0, c0), s.real_tokens[0]);
+  assert_int_equal(served(&s, 1, 0, c1), s.real_tokens[1]);
+  assert_int_equal(served(&s, 0, 0, c0 - 1) + served(&s, 0, c0 - 1, 1), s.real_tokens[0]);
+  assert_int_equal(served(&s, 1, 1, c1 - 1) + served(&s, 1, 0, 1), s.real_tokens[1]);
   static const char end_text[] = "beyond the window's chunks";
+  static const char none_text[] = "no such plan, split or chunk";
   const struct {
+    uint32_t window;
     uint64_t first;
-    uint32_t count, window;
-    uint64_t window_first;
+    uint32_t count;
     const char *said;
   } beyond[] = {
-      {0, c0 + 1, 0, 0, end_text},
-      {1, c0, 0, 0, end_text},
-      {c0 - 1, 2, 0, 0, end_text},
-      {c0, 1, 0, 0, end_text},
-      {c0 + 1, 1, 0, 0, end_text},
-      {c0 + 1, c1, 1, c0, end_text},
-      {c0, c1 + 1, 1, c0, end_text},
-      {c0 + c1, 1, 1, c0, end_text},
-      {c0 - 1, 1, 1, c0, "no such plan, split or chunk"}, /* before its window */
-      {0, 0, 0, 0, "no such plan, split or chunk"},
+      {0, 0, c0 + 1, end_text}, {0, 1, c0, end_text},
+      {0, c0 - 1, 2, end_text}, {0, c0, 1, end_text},
+      {0, c0 + 1, 1, end_text}, {0, UINT32_MAX, 1, end_text},
+      {1, 0, c1 + 1, end_text}, {1, 1, c1, end_text},
+      {1, c1, 1, end_text},     {0, (uint64_t)UINT32_MAX + 1, 1, none_text},
+      {0, 0, 0, none_text},     {(uint32_t)s.windows, 0, 1, "does not exist"},
   };
   for (size_t i = 0; i < sizeof beyond / sizeof *beyond; i++) {
-    ask(&s, beyond[i].first, beyond[i].count, beyond[i].window, beyond[i].window_first);
+    ask(&s, beyond[i].window, beyond[i].first, beyond[i].count);
     nacked(&s, PLM_NACK_RANGE, beyond[i].said, true);
   }
-  ask(&s, 0, 1, (uint32_t)s.windows, 0);
-  nacked(&s, PLM_NACK_FAILED, "does not exist", true); /* no such window */
   assert_int_equal(s.packer.counters.chunks, 2 * (c0 + c1));
   assert_int_equal(s.packer.counters.tokens, 2 * (s.real_tokens[0] + s.real_tokens[1]));
   assert_int_equal(s.packer.counters.invalid, 0);
@@ -239,9 +250,9 @@ static void deadlines_and_places(void **state)
   struct scene s;
   begin(&s);
   welcome(&s);
-  (void)served(&s, 0, 1, 0, 0); /* now the window is ready */
+  (void)served(&s, 0, 0, 1); /* now the window is ready */
   for (int late = 0; late < 2; late++) {
-    ask(&s, 0, 1, 0, 0);
+    ask(&s, 0, 0, 1);
     for (int waited = 0; waited < WAIT_MS && s.link.pending_count == 0; waited += TURN_MS) {
       zmq_pollitem_t item = {s.link.socket, 0, ZMQ_POLLIN, 0};
       (void)zmq_poll(&item, 1, TURN_MS);
@@ -258,11 +269,151 @@ static void deadlines_and_places(void **state)
       zmq_msg_close(&data.payload);
     }
   }
-  for (int i = 0; i <= LINK_PENDING; i++) ask(&s, 0, 1, 0, 0);
+  for (int i = 0; i <= LINK_PENDING; i++) ask(&s, 0, 0, 1);
   nacked(&s, PLM_NACK_BUSY, "too many requests", false);
   assert_int_equal(s.link.pending_count, LINK_PENDING);
   end(&s);
 }
+
+/* ---- proofs ------------------------------------------------------------------------------- */
+
+static void prove(struct scene *s, uint64_t window, uint32_t group, uint32_t count, bool soon)
+{
+  uint8_t payload[16];
+  const struct plm_prove prove = {group, soon};
+  struct plm_header header = header_of(s, PLM_MESSAGE_PROVE);
+  header.request = ++requests;
+  header.first = window;
+  header.count = count;
+  say(s, header, payload, plm_prove_encode(&prove, payload));
+}
+
+/* Takes the tables that were asked for, and proves them. */
+static void proven(struct scene *s, uint64_t window, uint32_t count, struct plm_tables *tables)
+{
+  const struct plm_corpus_info *info = plm_corpus_info(s->corpus);
+  const struct plm_proof_split split = plm_corpus_proof_split(info, PLM_SPLIT_TRAIN);
+  struct plm_plan *plan;
+  struct plm_message proof = await(s, PLM_MESSAGE_PROOF, true);
+  assert_int_equal(proof.header.request, requests);
+  assert_int_equal(proof.header.first, window);
+  assert_int_equal(proof.header.count, count);
+  assert_int_equal(proof.header.epoch, 0);
+  assert_int_equal(proof.header.split, PLM_SPLIT_TRAIN);
+  assert_int_equal(plm_plan_open_unread(&s->parameters, split.documents, 0, &plan, NULL), PLM_OK);
+  const struct plm_tables_window of = {plan, 0, window};
+  assert_int_equal(plm_tables_read(&of, &split, count, zmq_msg_data(&proof.payload),
+                                   zmq_msg_size(&proof.payload), tables, NULL),
+                   PLM_OK);
+  plm_plan_close(plan);
+  zmq_msg_close(&proof.payload);
+}
+
+/* The groups of a window come at once or one after another, and none that it does not have. */
+static void windows_are_proven(void **state)
+{
+  (void)state;
+  static const struct {
+    uint64_t window;
+    uint32_t group, count;
+  } beyond[] = {{0, 0, 3}, {0, 1, 2}, {0, 2, 1}, {0, 0, 0}, {1000, 0, 1}, {UINT64_MAX, 0, 1}};
+  struct scene s;
+  struct plm_tables whole = {0}, parts = {0};
+  begin(&s);
+  welcome(&s);
+  prove(&s, 1, 0, 2, false);
+  proven(&s, 1, 2, &whole);
+  for (uint32_t group = 0; group < 2; group++) {
+    prove(&s, 1, group, 1, false);
+    proven(&s, 1, 1, &parts);
+  }
+  assert_int_equal(parts.begin[2], whole.begin[2]);
+  assert_memory_equal(parts.numbers, whole.numbers, whole.begin[2] * sizeof *whole.numbers);
+  for (size_t i = 0; i < sizeof beyond / sizeof *beyond; i++) {
+    prove(&s, beyond[i].window, beyond[i].group, beyond[i].count, false);
+    nacked(&s, PLM_NACK_RANGE, "an epoch has no window", true);
+  }
+  s.parameters.seed++; /* of another plan */
+  prove(&s, 0, 0, 1, false);
+  nacked(&s, PLM_NACK_RANGE, "no such plan", true);
+  assert_int_equal(s.packer.counters.invalid, 0);
+  assert_int_equal(s.packer.counters.chunks, 0);
+  plm_tables_deinit(&whole);
+  plm_tables_deinit(&parts);
+  end(&s);
+}
+
+/* A consumer is told why there is no proof. */
+static void failures_are_told(void **state)
+{
+  (void)state;
+  static const struct {
+    plm_status status;
+    enum plm_nack_reason reason;
+  } failures[] = {{PLM_CORRUPT, PLM_NACK_CORRUPT},
+                  {PLM_NOT_FOUND, PLM_NACK_RANGE},
+                  {PLM_NO_MEMORY, PLM_NACK_FAILED}};
+  struct scene s;
+  begin(&s);
+  welcome(&s);
+  for (size_t i = 0; i < sizeof failures / sizeof *failures; i++) {
+    struct store_proof proof = {.request = ++requests};
+    (void)plm_error_set(&proof.error, failures[i].status, "record 5 of train.digests");
+    packer_link_proof(&s.link, &proof);
+    nacked(&s, failures[i].reason, "record 5 of train.digests", false);
+  }
+  end(&s);
+}
+
+/* The state of a window that nobody gets. */
+static enum window_state look(struct scene *s, uint64_t window)
+{
+  struct packed_window *packed;
+  return window_store_get(s->packer.store, s->link.plans[PLM_SPLIT_TRAIN], 0, window, false,
+                          &packed, NULL);
+}
+
+/* A window is made before its chunks are asked for if the consumer says that they will be. */
+static void what_is_needed_soon_is_made(void **state)
+{
+  (void)state;
+  struct scene s;
+  struct plm_tables tables = {0};
+  begin(&s);
+  welcome(&s);
+  prove(&s, 0, 0, 2, false);
+  proven(&s, 0, 2, &tables);
+  prove(&s, 1, 0, 1, true);
+  plm_tables_clear(&tables);
+  proven(&s, 1, 1, &tables);
+  for (int waited = 0; waited < WAIT_MS && look(&s, 1) != WINDOW_READY; waited += TURN_MS) {
+    zmq_pollitem_t item = {NULL, window_store_wake(s.packer.store), ZMQ_POLLIN, 0};
+    packer_link_serve(&s.link, &s.packer, s.now);
+    (void)zmq_poll(&item, 1, TURN_MS);
+  }
+  assert_int_equal(look(&s, 0), WINDOW_ABSENT);
+  assert_int_equal(look(&s, 1), WINDOW_READY);
+  assert_int_equal(window_store_standby(s.packer.store), 1);
+  plm_tables_deinit(&tables);
+  end(&s);
+}
+
+/* As many proofs may be open as the store has places. Windows of those that are refused are not
+ * made. */
+static void too_many_proofs_are_refused(void **state)
+{
+  (void)state;
+  struct scene s;
+  begin(&s);
+  welcome(&s);
+  for (int i = 0; i < STORE_PROOFS; i++) prove(&s, 0, 0, 1, false);
+  prove(&s, 1, 0, 1, true);
+  nacked(&s, PLM_NACK_BUSY, "too many requests", false);
+  for (int i = 0; i < LINK_PREPARE; i++) assert_false(s.link.prepare[i].wanted);
+  end(&s);
+}
+
+/* ---- consumers that end or refuse --------------------------------------------------------- */
 
 /* The delay before the next attempt doubles from half a second to ten seconds, and a WELCOME resets
  * it. */
@@ -300,6 +451,30 @@ static void refused_links_wait_longer_each_time(void **state)
   until_state(&s, LINK_CLOSED);
   assert_int_equal(s.link.retry_ms - s.now, 10000);
   end(&s);
+}
+
+/* What a consumer's text says of the corpus is followed by what to do. */
+static void false_data_is_to_be_verified(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *text;
+    bool advice;
+  } texts[] = {{"false data: document 5 of train", true}, {"another corpus than the run's", false}};
+  struct scene s;
+  plm_log_init("test", PLM_LOG_WARNING);
+  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+    begin(&s);
+    welcome(&s);
+    captured_begin(STDERR_FILENO);
+    say(&s, header_of(&s, PLM_MESSAGE_REJECT), texts[i].text, strlen(texts[i].text));
+    until_state(&s, LINK_CLOSED);
+    const char *said = captured_end();
+    assert_non_null(strstr(said, texts[i].text));
+    assert_int_equal(strstr(said, "plm-pipeline corpus DIR --verify") != NULL, texts[i].advice);
+    end(&s);
+  }
+  plm_log_init("test", PLM_LOG_ERROR);
 }
 
 /* A consumer that says nothing for more than three seconds is left, and so is one that has
@@ -340,7 +515,12 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(ranges_end_with_their_window),
       cmocka_unit_test(deadlines_and_places),
+      cmocka_unit_test(windows_are_proven),
+      cmocka_unit_test(failures_are_told),
+      cmocka_unit_test(what_is_needed_soon_is_made),
+      cmocka_unit_test(too_many_proofs_are_refused),
       cmocka_unit_test(refused_links_wait_longer_each_time),
+      cmocka_unit_test(false_data_is_to_be_verified),
       cmocka_unit_test(silent_and_restarted_consumers_are_left),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

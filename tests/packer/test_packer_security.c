@@ -146,7 +146,7 @@ static void refused(const char *client_keys, const char *reason, const char *nam
   struct plm_error error = {0};
   const char *log = scratch_path(name);
   const pid_t packer = packers_start(corpus, plm_feed_bound(feed), client_keys, log);
-  assert_int_equal(plm_feed_next(feed, 1, NULL, &batch, &error), PLM_TIMEOUT);
+  assert_int_equal(plm_feed_next(feed, NULL, 1, NULL, &batch, &error), PLM_TIMEOUT);
   assert_true(scratch_appears(log, reason, 10000));
   struct plm_feed_counters counters;
   plm_feed_counters(feed, &counters);
@@ -210,7 +210,7 @@ static void with_the_right_key_until_revoked(void **state)
   struct plm_feed *feed = open_feed(30);
   const char *log = scratch_path("node.log");
   const pid_t packer = packers_start(corpus, plm_feed_bound(feed), folder, log);
-  assert_int_equal(plm_feed_next(feed, 1, NULL, &batch, &error), PLM_OK);
+  assert_int_equal(plm_feed_next(feed, NULL, 1, NULL, &batch, &error), PLM_OK);
   plm_feed_release(feed, &batch);
   snprintf(list, sizeof list, "%s/clients/node.pub", keys);
   assert_int_equal(unlink(list), 0);
@@ -227,7 +227,7 @@ static void with_the_right_key_until_revoked(void **state)
   assert_true(scratch_appears(scratch_path("a.log"), "not on the consumer's list", 15000));
   int made;
   assert_int_equal(plm_keys_write(keys, "node", &made, &error), PLM_OK);
-  assert_int_equal(plm_feed_next(feed, 1, NULL, &batch, &error), PLM_OK);
+  assert_int_equal(plm_feed_next(feed, NULL, 1, NULL, &batch, &error), PLM_OK);
   plm_feed_release(feed, &batch);
   assert_int_equal(packers_stop(again, SIGTERM), 143);
   plm_feed_close(feed);

@@ -141,7 +141,6 @@ static void await_endpoint(const char *run, const char *key, char endpoint[512])
  * twice. Nothing may come back, not even REJECT, which would state the corpus' fingerprint. */
 static void knock(const char *endpoint, const char *keys, const char *server_key)
 {
-  const struct plm_feed_options options = packers_options();
   struct plm_error error;
   struct plm_monitor *monitor;
   struct plm_header header;
@@ -158,7 +157,7 @@ static void knock(const char *endpoint, const char *keys, const char *server_key
     struct plm_message message;
     zmq_pollitem_t items[] = {{socket, 0, ZMQ_POLLIN, 0},
                               {plm_monitor_socket(monitor), 0, ZMQ_POLLIN, 0}};
-    const size_t size = fake_hello(&options, 7, 8, &header, payload);
+    const size_t size = fake_hello(7, 8, &header, payload);
     (void)plm_message_send(socket, NULL, 0, &header, payload, size, NULL);
     zmq_poll(items, 2, 200);
     assert_int_equal(plm_message_receive(socket, false, &message, &error), PLM_AGAIN);
@@ -220,7 +219,7 @@ static void a_packer_serves_no_stranger(void **state)
     const char *log = scratch_path(with_keys ? "keyed.log" : "plain.log");
     const pid_t packer = start_stage("plm-packer", corpus, run, log);
     assert_true(scratch_appears(log, "refuses this packer", 60000));
-    assert_int_equal(plm_feed_next(feed, 1, NULL, &batch, &error), PLM_TIMEOUT);
+    assert_int_equal(plm_feed_next(feed, NULL, 1, NULL, &batch, &error), PLM_TIMEOUT);
     plm_feed_counters(feed, &counters);
     assert_int_equal(counters.peers, 0);
     assert_int_equal(counters.chunks, 0);
@@ -239,5 +238,5 @@ int main(void)
       cmocka_unit_test(a_stranger_learns_nothing_and_serves_nothing),
       cmocka_unit_test(a_packer_serves_no_stranger),
   };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return cmocka_run_group_tests(tests, fake_corpus_open, NULL);
 }

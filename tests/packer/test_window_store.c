@@ -5,10 +5,11 @@
 #include <stdlib.h>
 
 #include "common/base/log.h"
-#include "common/plan/assemble.h"
-#include "common/wire/data.h"
+#include "common/wire/message.h"
+#include "common/wire/tables.h"
 #include "tests/support/cmocka_all.h"
 #include "tests/support/packers.h"
+#include "tests/support/written_corpus.h"
 
 struct opened {
   struct plm_corpus *corpus;
@@ -46,17 +47,20 @@ static struct store_plan *plan_of(struct window_store *store, uint64_t seed)
   return window_store_plan(store, PLM_SPLIT_TRAIN, &parameters, plm_plan_hash(&parameters));
 }
 
-static uint32_t chunks_of_window_0(struct window_store *store, struct store_plan *plan)
+/* The answer to a request for a proof, whose bytes the caller frees. */
+static struct store_proof proof_of(struct window_store *store, const struct store_proof *ask)
 {
-  const struct store_sizes ask = {.plan = plan, .count = 1};
-  struct store_sizes done;
-  assert_true(window_store_ask_sizes(store, &ask));
-  while (!window_store_take_sizes(store, &done)) wait_for_worker(store);
-  assert_int_equal(done.error.status, PLM_OK);
-  assert_int_equal(done.count, 1);
-  const uint32_t chunks = done.counts[0];
-  free(done.counts);
-  return chunks;
+  struct store_proof done;
+  assert_true(window_store_ask_proof(store, ask));
+  while (!window_store_take_proof(store, &done)) wait_for_worker(store);
+  assert_int_equal(done.owner, ask->owner);
+  assert_int_equal(done.request, ask->request);
+  assert_ptr_equal(done.plan, ask->plan);
+  assert_int_equal(done.split, ask->split);
+  assert_int_equal(done.epoch, ask->epoch);
+  assert_int_equal(done.window, ask->window);
+  assert_int_equal(done.first, ask->first);
+  return done;
 }
 
 static const struct packed_window *window_0(struct window_store *store, struct store_plan *plan)
@@ -72,6 +76,18 @@ static const struct packed_window *window_0(struct window_store *store, struct s
   return packed;
 }
 
+static uint32_t chunks_of_window_0(const struct plm_corpus *corpus, uint64_t seed)
+{
+  struct plm_plan_parameters parameters = packers_options().plan;
+  struct plm_plan *plan;
+  uint32_t chunks;
+  parameters.seed = seed;
+  assert_int_equal(plm_plan_open_corpus(&parameters, corpus, PLM_SPLIT_TRAIN, &plan, NULL), PLM_OK);
+  assert_int_equal(plm_plan_window_chunks(plan, 0, 0, 1, &chunks, NULL), PLM_OK);
+  plm_plan_close(plan);
+  return chunks;
+}
+
 /* A packer serves hundreds of runs, one after the other, each with its own plans. */
 static void serves_any_number_of_plans(void **state)
 {
@@ -79,11 +95,16 @@ static void serves_any_number_of_plans(void **state)
   const struct opened opened = open_store();
   struct store_plan *kept = plan_of(opened.store, 1000);
   const uint32_t kept_chunks = window_0(opened.store, kept)->chunks;
+  assert_int_equal(kept_chunks, chunks_of_window_0(opened.corpus, 1000));
   for (uint64_t run = 0; run < 300; run++) {
     struct store_plan *plan = plan_of(opened.store, run);
     assert_non_null(plan);
     const struct packed_window *packed = window_0(opened.store, plan);
-    assert_int_equal(packed->chunks, chunks_of_window_0(opened.store, plan));
+    assert_int_equal(packed->chunks, chunks_of_window_0(opened.corpus, run));
+    const struct store_proof ask = {.plan = plan, .count = 2};
+    const struct store_proof done = proof_of(opened.store, &ask);
+    assert_int_equal(done.error.status, PLM_OK);
+    free(done.bytes);
     window_store_drop_plan(opened.store, plan);
     window_store_pass(opened.store);
   }
@@ -102,21 +123,21 @@ static void a_plan_is_not_evicted_while_a_worker_uses_it(void **state)
   uint32_t wanted = 0;
   for (uint64_t run = 0; run < 400; run++) {
     struct store_plan *plan = plan_of(opened.store, run);
-    const struct store_sizes ask = {.plan = plan, .request = run, .count = 1};
-    wanted += window_store_ask_sizes(opened.store, &ask);
+    const struct store_proof ask = {.plan = plan, .request = run, .count = 2};
+    wanted += window_store_ask_proof(opened.store, &ask);
     (void)window_store_get(opened.store, plan, 0, 0, true, &packed, NULL);
     window_store_drop_plan(opened.store, plan);
     window_store_pass(opened.store);
   }
   while (wanted > 0) {
-    struct store_sizes done;
-    if (!window_store_take_sizes(opened.store, &done)) {
+    struct store_proof done;
+    if (!window_store_take_proof(opened.store, &done)) {
       wait_for_worker(opened.store);
       continue;
     }
     assert_int_equal(done.error.status, PLM_OK);
-    assert_int_equal(done.count, 1);
-    free(done.counts);
+    assert_int_equal(done.count, 2);
+    free(done.bytes);
     wanted--;
   }
   close_store(&opened);
@@ -213,21 +234,10 @@ static void a_failure_is_kept(void **state)
   close_store(&opened);
 }
 
-static struct store_sizes sizes_of(struct window_store *store, const struct store_sizes *ask)
-{
-  struct store_sizes done;
-  assert_true(window_store_ask_sizes(store, ask));
-  while (!window_store_take_sizes(store, &done)) wait_for_worker(store);
-  assert_int_equal(done.error.status, PLM_OK);
-  assert_int_equal(done.owner, ask->owner);
-  assert_int_equal(done.request, ask->request);
-  assert_int_equal(done.first, ask->first);
-  assert_int_equal(done.epoch, ask->epoch);
-  return done;
-}
+/* ---- proofs ------------------------------------------------------------------------------- */
 
-/* An epoch has two windows, and the split `test` no document. */
-static void sizes_end_with_the_epoch(void **state)
+/* An epoch has a window of two groups and one of one group, and the split `test` no document. */
+static void proofs_end_with_the_window(void **state)
 {
   (void)state;
   const struct opened opened = open_store();
@@ -236,110 +246,143 @@ static void sizes_end_with_the_epoch(void **state)
   struct store_plan *plan = plan_of(store, parameters.seed);
   struct store_plan *empty =
       window_store_plan(store, PLM_SPLIT_TEST, &parameters, plm_plan_hash(&parameters));
-  struct plm_plan *wanted;
-  uint32_t counts[2];
   assert_ptr_not_equal(plan, empty);
-  assert_int_equal(plm_plan_open_corpus(&parameters, opened.corpus, PLM_SPLIT_TRAIN, &wanted, NULL),
-                   PLM_OK);
-  assert_int_equal(plm_plan_window_chunks(wanted, 3, 0, 2, counts, NULL), PLM_OK);
-  for (uint64_t first = 0; first <= 3; first++)
-    for (uint32_t count = 1; count <= 3; count++) {
-      const struct store_sizes ask = {
-          .owner = 5, .request = 6, .plan = plan, .epoch = 3, .first = first, .count = count};
-      const struct store_sizes done = sizes_of(store, &ask);
-      const uint32_t left = first < 2 ? 2 - (uint32_t)first : 0;
-      assert_int_equal(done.count, count < left ? count : left);
-      assert_memory_equal(done.counts, counts + first, done.count * sizeof *counts);
-      free(done.counts);
-    }
-  const struct store_sizes ask = {.plan = empty, .count = 3};
-  const struct store_sizes done = sizes_of(store, &ask);
-  assert_int_equal(done.count, 0);
-  free(done.counts);
-  plm_plan_close(wanted);
+  for (uint64_t window = 0; window < 4; window++)
+    for (uint32_t first = 0; first < 4; first++)
+      for (uint32_t count = 0; count < 4; count++) {
+        const struct store_proof ask = {.owner = 5,
+                                        .request = 6,
+                                        .plan = plan,
+                                        .epoch = 3,
+                                        .window = window,
+                                        .first = first,
+                                        .count = count};
+        const struct store_proof done = proof_of(store, &ask);
+        const uint32_t groups = window < 2 ? 2 - (uint32_t)window : 0;
+        const bool exist = count > 0 && first + count <= groups;
+        assert_int_equal(done.error.status, exist ? PLM_OK : PLM_NOT_FOUND);
+        if (exist)
+          assert_int_equal(done.count, count);
+        else
+          assert_null(done.bytes);
+        free(done.bytes);
+      }
+  const struct store_proof beyond = {.plan = plan, .window = 7, .first = UINT32_MAX, .count = 2};
+  assert_string_equal(proof_of(store, &beyond).error.what,
+                      "an epoch has no window 7 with 2 groups from 4294967295");
+  const struct store_proof ask = {.plan = empty, .split = PLM_SPLIT_TEST, .count = 1};
+  assert_int_equal(proof_of(store, &ask).error.status, PLM_NOT_FOUND);
   close_store(&opened);
 }
 
 /* Requests that were asked for, are worked on or are done count, until they are taken. */
-static void requests_for_sizes_are_limited(void **state)
+static void requests_for_proofs_are_limited(void **state)
 {
   (void)state;
   const struct opened opened = open_store();
   struct window_store *store = opened.store;
-  struct store_sizes ask = {.plan = plan_of(store, 1), .count = 1}, done;
-  bool answered[STORE_SIZES] = {false};
-  for (ask.request = 0; ask.request < STORE_SIZES; ask.request++)
-    assert_true(window_store_ask_sizes(store, &ask));
-  for (int i = 0; i < 1000; i++) assert_false(window_store_ask_sizes(store, &ask));
-  for (int i = 0; i < STORE_SIZES; i++) {
-    while (!window_store_take_sizes(store, &done)) wait_for_worker(store);
-    assert_true(done.request < STORE_SIZES && !answered[done.request]);
+  struct store_proof ask = {.plan = plan_of(store, 1), .count = 1}, done;
+  bool answered[STORE_PROOFS] = {false};
+  for (ask.request = 0; ask.request < STORE_PROOFS; ask.request++)
+    assert_true(window_store_ask_proof(store, &ask));
+  for (int i = 0; i < 1000; i++) assert_false(window_store_ask_proof(store, &ask));
+  for (int i = 0; i < STORE_PROOFS; i++) {
+    while (!window_store_take_proof(store, &done)) wait_for_worker(store);
+    assert_true(done.request < STORE_PROOFS && !answered[done.request]);
     answered[done.request] = true;
-    free(done.counts);
+    free(done.bytes);
   }
-  assert_false(window_store_take_sizes(store, &done));
-  assert_true(window_store_ask_sizes(store, &ask));
+  assert_false(window_store_take_proof(store, &done));
+  assert_true(window_store_ask_proof(store, &ask));
   close_store(&opened);
 }
 
-/* A window of the plan: each chunk is the number of its documents, their table and its tokens. */
-static void check_packed(const struct packed_window *packed, const struct plm_plan *plan,
-                         struct plm_corpus_cursor *cursor)
+/* Asks for the tables of a window, part after part, as a consumer does, and proves them. Returns
+ * how many parts there were. */
+static uint32_t take_tables(const struct opened *opened, struct store_plan *plan,
+                            const struct plm_tables_window *of, struct plm_tables *tables)
 {
-  struct plm_window window = {0};
-  uint64_t offset = 0, tokens = 0;
-  assert_int_equal(plm_plan_window(plan, 0, 0, &window, NULL), PLM_OK);
-  const size_t chunk_bytes = plm_assemble_bytes(plan, &window) / window.chunks;
-  uint8_t *wanted = malloc(plm_assemble_bytes(plan, &window));
-  assert_int_equal(plm_assemble_window(cursor, PLM_SPLIT_TRAIN, plan, &window, wanted, NULL),
-                   PLM_OK);
-  assert_int_equal(packed->chunks, window.chunks);
-  assert_int_equal(packed->max_length, 256);
-  for (uint32_t c = 0; c < window.chunks; c++) {
-    const uint32_t begin = window.chunk_begin[c], count = window.chunk_begin[c + 1] - begin;
-    const uint8_t *at = packed->bytes + offset;
-    uint8_t bytes[PLM_DATA_DOCUMENT_BYTES];
-    assert_int_equal(packed->offset[c], offset);
-    assert_int_equal(packed->tokens[c], tokens);
-    assert_int_equal(packed->documents[c], begin);
-    assert_int_equal(packed->chunk_at[c] * packed->token_bytes,
-                     offset + 4 + (uint64_t)count * PLM_DATA_DOCUMENT_BYTES);
-    plm_data_write_count(count, bytes);
-    assert_memory_equal(at, bytes, 4);
-    for (uint32_t d = 0; d < count; d++) {
-      plm_data_write_document(&window.documents[begin + d], bytes);
-      assert_memory_equal(at + 4 + d * PLM_DATA_DOCUMENT_BYTES, bytes, sizeof bytes);
-      tokens += window.documents[begin + d].tokens;
-    }
-    at += 4 + (size_t)count * PLM_DATA_DOCUMENT_BYTES;
-    assert_memory_equal(at, wanted + c * chunk_bytes, chunk_bytes);
-    offset += plm_data_chunk_bytes(plm_tokenizer_of(PLM_TOKENIZER_ESM), 256, count);
+  const struct plm_proof_split split =
+      plm_corpus_proof_split(plm_corpus_info(opened->corpus), PLM_SPLIT_TRAIN);
+  const uint32_t groups = plm_plan_group_count(of->plan, of->window);
+  uint32_t parts = 0;
+  plm_tables_clear(tables);
+  while (tables->groups < groups) {
+    const struct store_proof ask = {.plan = plan,
+                                    .epoch = of->epoch,
+                                    .window = of->window,
+                                    .first = tables->groups,
+                                    .count = groups - tables->groups};
+    const struct store_proof done = proof_of(opened->store, &ask);
+    struct plm_error error = {0};
+    assert_int_equal(done.error.status, PLM_OK);
+    assert_true(done.count > 0 && done.count <= ask.count && done.size <= PLM_WIRE_PROOF_LIMIT);
+    if (plm_tables_read(of, &split, done.count, done.bytes, done.size, tables, &error) != PLM_OK)
+      fail_msg("window %llu: %s", (unsigned long long)of->window, error.what);
+    free(done.bytes);
+    parts++;
   }
-  assert_int_equal(packed->offset[window.chunks], offset);
-  assert_int_equal(packed->tokens[window.chunks], tokens);
-  assert_int_equal(packed->documents[window.chunks], window.document_count);
-  assert_true(packed->capacity >= offset);
-  free(wanted);
-  plm_window_deinit(&window);
+  return parts;
 }
 
-static void windows_are_those_of_the_plan(void **state)
+/* The windows that a consumer plans by proofs are the packer's. Returns the parts of the first. */
+static uint32_t prove_windows(const struct opened *opened,
+                              const struct plm_plan_parameters *parameters)
+{
+  const struct plm_corpus_split *info = &plm_corpus_info(opened->corpus)->splits[PLM_SPLIT_TRAIN];
+  struct store_plan *plan =
+      window_store_plan(opened->store, PLM_SPLIT_TRAIN, parameters, plm_plan_hash(parameters));
+  struct plm_tables tables = {0};
+  struct plm_window knows = {0}, proven = {0};
+  struct plm_plan *known, *unread;
+  uint32_t parts = 0;
+  assert_int_equal(plm_plan_open_corpus(parameters, opened->corpus, PLM_SPLIT_TRAIN, &known, NULL),
+                   PLM_OK);
+  assert_int_equal(plm_plan_open_unread(parameters, info->documents, info->clusters, &unread, NULL),
+                   PLM_OK);
+  for (uint64_t window = 0; window < plm_plan_windows(unread); window++) {
+    const struct plm_tables_window of = {unread, 2, window};
+    const uint32_t taken = take_tables(opened, plan, &of, &tables);
+    if (window == 0) parts = taken;
+    if (parameters->token_limit != 0) continue; /* the consumer cuts the documents off */
+    assert_int_equal(plm_plan_window(known, 2, window, &knows, NULL), PLM_OK);
+    assert_int_equal(
+        plm_plan_window_of(unread, 2, window, plm_tables_group, &tables, &proven, NULL), PLM_OK);
+    assert_int_equal(proven.chunks, knows.chunks);
+    assert_int_equal(proven.document_count, knows.document_count);
+    assert_memory_equal(proven.documents, knows.documents,
+                        knows.document_count * sizeof *knows.documents);
+  }
+  plm_window_deinit(&knows);
+  plm_window_deinit(&proven);
+  plm_tables_deinit(&tables);
+  plm_plan_close(known);
+  plm_plan_close(unread);
+  window_store_drop_plan(opened->store, plan);
+  return parts;
+}
+
+/* A window whose tables do not fit into a message comes in parts. A plan with a token limit knows
+ * the groups beyond it too, because a consumer does not know where it is. */
+static void proofs_are_of_the_window(void **state)
 {
   (void)state;
-  const struct opened opened = open_store();
-  struct plm_corpus_cursor *cursor;
-  assert_int_equal(plm_corpus_cursor_open(opened.corpus, &cursor, NULL), PLM_OK);
-  for (uint64_t seed = 0; seed < 8; seed++) { /* buffers are used again */
-    struct plm_plan_parameters parameters = packers_options().plan;
-    struct plm_plan *plan;
-    parameters.seed = seed;
-    assert_int_equal(plm_plan_open_corpus(&parameters, opened.corpus, PLM_SPLIT_TRAIN, &plan, NULL),
-                     PLM_OK);
-    check_packed(window_0(opened.store, plan_of(opened.store, seed)), plan, cursor);
-    window_store_pass(opened.store);
-    plm_plan_close(plan);
+  static const struct written_corpus of = {PLM_TOKENIZER_ESM, {56000, 0, 0}, 5, 3};
+  struct plm_plan_parameters parameters = packers_options().plan;
+  struct opened opened = {.corpus = written_corpus_open("many", &of)};
+  assert_int_equal(window_store_open(opened.corpus, 2, &opened.store, NULL), PLM_OK);
+  for (int clusters = 0; clusters < 2; clusters++) {
+    parameters.sampling = clusters ? PLM_SAMPLING_CLUSTERS : PLM_SAMPLING_DOCUMENTS;
+    parameters.window_groups = 40;
+    assert_int_equal(prove_windows(&opened, &parameters), 1);
+    parameters.window_groups = 300;
+    assert_int_equal(prove_windows(&opened, &parameters), 2);
   }
-  plm_corpus_cursor_close(cursor);
+  parameters.sampling = PLM_SAMPLING_DOCUMENTS;
+  parameters.shuffle = false;
+  parameters.token_limit = 60000;
+  parameters.window_groups = 50;
+  assert_int_equal(prove_windows(&opened, &parameters), 1);
   close_store(&opened);
 }
 
@@ -352,9 +395,9 @@ int main(void)
       cmocka_unit_test(what_was_requested_last_stays),
       cmocka_unit_test(parts_that_were_sent_are_noted),
       cmocka_unit_test(a_failure_is_kept),
-      cmocka_unit_test(sizes_end_with_the_epoch),
-      cmocka_unit_test(requests_for_sizes_are_limited),
-      cmocka_unit_test(windows_are_those_of_the_plan),
+      cmocka_unit_test(proofs_end_with_the_window),
+      cmocka_unit_test(requests_for_proofs_are_limited),
+      cmocka_unit_test(proofs_are_of_the_window),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

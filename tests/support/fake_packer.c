@@ -7,50 +7,35 @@
 
 #include "common/base/clock.h"
 #include "common/base/thread.h"
-#include "common/wire/data.h"
+#include "tests/support/packers.h"
 
-uint32_t fake_chunk_length(const struct plm_feed_options *options, uint64_t chunk)
+static struct small_corpus corpus;
+static atomic_int running; /* fake packers */
+
+int fake_corpus_open(void **state)
 {
-  return options->plan.max_length - (uint32_t)(chunk % 50);
+  enum { WINDOWS = 40, SHORTEST = 10, LONGEST = 50 };
+  const struct plm_plan_parameters plan = packers_options().plan;
+  (void)state;
+  small_corpus_open(&corpus, &plan, WINDOWS * plan.window_groups * PLM_GROUP_DOCUMENTS, SHORTEST,
+                    LONGEST, 1);
+  return 0;
 }
 
-void fake_chunk_tokens(const struct plm_feed_options *options, uint64_t epoch, uint64_t chunk,
-                       uint8_t *tokens)
+struct small_corpus *fake_corpus(void)
 {
-  const uint32_t length = fake_chunk_length(options, chunk);
-  memset(tokens, 1, options->plan.max_length); /* <pad> */
-  for (uint32_t i = 0; i < length; i++) tokens[i] = (uint8_t)(4 + (epoch + chunk * 7 + i) % 20);
+  return &corpus;
 }
 
-bool fake_batch_right(const struct plm_feed_options *options, const struct plm_batch *batch,
-                      uint64_t epoch, uint64_t first)
+bool fake_batch_right(const struct plm_batch *batch, const struct plm_plan_place *place)
 {
-  const uint32_t length = options->plan.max_length;
-  const uint64_t epoch_chunks = FAKE_WINDOWS * FAKE_WINDOW_CHUNKS;
-  uint8_t *want = malloc(length);
-  bool right = true;
-  for (uint32_t i = 0; i < batch->chunks; i++) {
-    const uint64_t e = epoch + (first + i) / epoch_chunks, c = (first + i) % epoch_chunks;
-    fake_chunk_tokens(options, e, c, want);
-    right &= memcmp((const uint8_t *)batch->tokens + (size_t)i * length, want, length) == 0;
-    right &= batch->document_begin[i + 1] - batch->document_begin[i] == 1;
-    right &= batch->documents[batch->document_begin[i]].number == c;
-  }
-  free(want);
-  return right;
+  return small_corpus_batch_right(&corpus, batch, *place);
 }
 
-size_t fake_hello(const struct plm_feed_options *options, uint64_t id, uint64_t incarnation,
-                  struct plm_header *header, uint8_t *payload)
+size_t fake_hello(uint64_t id, uint64_t incarnation, struct plm_header *header, uint8_t *payload)
 {
-  struct plm_hello hello = {.protocol_least = PLM_WIRE_VERSION,
-                            .protocol_most = PLM_WIRE_VERSION,
-                            .packer_id = id,
-                            .pid = (uint32_t)id,
-                            .host = "fake",
-                            .tokenizer = options->plan.tokenizer,
-                            .fingerprint = {11, 22},
-                            .documents = {FAKE_WINDOWS * FAKE_WINDOW_CHUNKS, 0, 0}};
+  struct plm_hello hello = {.packer_id = id, .pid = (uint32_t)id, .host = "fake"};
+  small_corpus_hello(&corpus, &hello);
   *header = (struct plm_header){.type = PLM_MESSAGE_HELLO, .packer = incarnation};
   return plm_hello_encode(&hello, payload);
 }
@@ -64,69 +49,71 @@ static void send_to(struct fake_packer *packer, struct plm_header *header, const
   (void)plm_message_send(packer->socket, NULL, 0, header, payload, size, NULL);
 }
 
-static void send_data(struct fake_packer *packer, const struct plm_header *get)
+static void send_nack(struct fake_packer *packer, const struct plm_header *asked)
 {
-  const uint32_t length = packer->options.plan.max_length;
-  const size_t chunk_bytes = 4 + PLM_DATA_DOCUMENT_BYTES + length;
-  uint8_t *payload = malloc(get->count * chunk_bytes);
-  struct plm_header header = *get;
-  header.type = PLM_MESSAGE_DATA;
-  header.plan = plm_plan_hash(&packer->options.plan);
-  header.max_length = length;
-  header.dtype = 1;
-  header.real_tokens = 0;
-  for (uint32_t i = 0; i < get->count; i++) {
-    uint8_t *at = payload + i * chunk_bytes;
-    const uint64_t chunk = get->first + i;
-    const uint32_t tokens = fake_chunk_length(&packer->options, chunk);
-    const struct plm_chunk_document document = {chunk, 0, tokens, 0, tokens};
-    plm_data_write_count(1, at);
-    plm_data_write_document(&document, at + 4);
-    fake_chunk_tokens(&packer->options, get->epoch, chunk, at + 4 + PLM_DATA_DOCUMENT_BYTES);
-    if (packer->lies) at[4 + PLM_DATA_DOCUMENT_BYTES + 3] ^= 1;
-    header.real_tokens += tokens;
-  }
-  packer->data++;
-  send_to(packer, &header, payload, get->count * chunk_bytes);
+  uint8_t payload[4 + PLM_WIRE_TEXT];
+  struct plm_header header = *asked;
+  header.type = PLM_MESSAGE_NACK;
+  send_to(packer, &header, payload, plm_nack_encode(PLM_NACK_FAILED, "no", payload));
+}
+
+static void answer_prove(struct fake_packer *packer, struct plm_message *message)
+{
+  struct plm_header header = message->header;
+  struct plm_prove prove;
+  PLM_ASSERT(plm_prove_decode(zmq_msg_data(&message->payload), (size_t)header.payload_bytes, &prove,
+                              NULL) == PLM_OK);
+  packer->proves++;
+  packer->soon += prove.soon;
+  uint8_t *payload = malloc(PLM_WIRE_PROOF_LIMIT);
+  const size_t size =
+      small_corpus_proof(&corpus, header.epoch, header.first, prove.group, &header.count, payload);
+  header.type = PLM_MESSAGE_PROOF;
+  send_to(packer, &header, payload, size);
   free(payload);
 }
 
-static void answer(struct fake_packer *packer, const struct plm_header *header)
+static void answer_get(struct fake_packer *packer, struct plm_message *message)
 {
-  struct plm_header reply = *header;
-  uint8_t payload[4 * FAKE_WINDOWS];
-  switch (header->type) {
+  struct plm_header header = message->header;
+  struct plm_get get;
+  PLM_ASSERT(plm_get_decode(zmq_msg_data(&message->payload), (size_t)header.payload_bytes, &get,
+                            NULL) == PLM_OK);
+  const struct small_window *window = small_corpus_window(&corpus, header.epoch, get.window);
+  const uint64_t begin = window->offset[header.first];
+  const size_t size = window->offset[header.first + header.count] - begin;
+  packer->gets++;
+  pthread_mutex_lock(&packer->mutex);
+  packer->last_get = header;
+  pthread_mutex_unlock(&packer->mutex);
+  if (packer->deaf) packer->asked_bytes += size;
+  if (packer->deaf) return;
+  if (packer->nacks) {
+    send_nack(packer, &header);
+    return;
+  }
+  if (packer->delay_ms > 0) usleep((useconds_t)packer->delay_ms * 1000);
+  uint8_t *payload = malloc(size);
+  memcpy(payload, window->bytes + begin, size);
+  if (packer->lies) payload[3] ^= 1;
+  header.type = PLM_MESSAGE_DATA;
+  packer->data++;
+  send_to(packer, &header, payload, size);
+  free(payload);
+}
+
+static void answer(struct fake_packer *packer, struct plm_message *message)
+{
+  struct plm_header reply = message->header;
+  uint8_t payload[256];
+  switch (reply.type) {
   case PLM_MESSAGE_WELCOME:
-    packer->consumer = header->consumer;
+    packer->consumer = reply.consumer;
     packer->welcomes++;
     break;
   case PLM_MESSAGE_REJECT: packer->rejects++; break;
-  case PLM_MESSAGE_PREPARE: packer->prepares++; break;
-  case PLM_MESSAGE_SIZES:
-    reply.type = PLM_MESSAGE_SIZED;
-    reply.count = header->first >= FAKE_WINDOWS ? 0 : (uint32_t)(FAKE_WINDOWS - header->first);
-    if (reply.count > header->count) reply.count = header->count;
-    for (uint32_t i = 0; i < reply.count; i++)
-      plm_data_write_count(FAKE_WINDOW_CHUNKS + packer->lies_sizes, payload + 4 * i);
-    send_to(packer, &reply, payload, 4 * (size_t)reply.count);
-    break;
-  case PLM_MESSAGE_GET:
-    packer->gets++;
-    pthread_mutex_lock(&packer->mutex);
-    packer->last_get = *header;
-    pthread_mutex_unlock(&packer->mutex);
-    if (packer->deaf) {
-      packer->asked_bytes += (uint64_t)header->count * packer->options.plan.max_length;
-      break;
-    }
-    if (packer->nacks) {
-      reply.type = PLM_MESSAGE_NACK;
-      send_to(packer, &reply, payload, plm_nack_encode(PLM_NACK_FAILED, "no", payload));
-      break;
-    }
-    if (packer->delay_ms > 0) usleep((useconds_t)packer->delay_ms * 1000);
-    send_data(packer, header);
-    break;
+  case PLM_MESSAGE_PROVE: answer_prove(packer, message); break;
+  case PLM_MESSAGE_GET: answer_get(packer, message); break;
   case PLM_MESSAGE_PING:
     reply.type = PLM_MESSAGE_PONG;
     send_to(packer, &reply, payload,
@@ -134,18 +121,6 @@ static void answer(struct fake_packer *packer, const struct plm_header *header)
     break;
   default: break;
   }
-}
-
-static void forge(struct fake_packer *packer)
-{
-  struct fake_packer *victim = packer->forges;
-  if (victim == NULL) return;
-  pthread_mutex_lock(&victim->mutex);
-  const struct plm_header get = victim->last_get;
-  pthread_mutex_unlock(&victim->mutex);
-  if (get.request == packer->forged) return;
-  packer->forged = get.request;
-  send_data(packer, &get);
 }
 
 static void *run(void *argument)
@@ -157,16 +132,14 @@ static void *run(void *argument)
     (void)zmq_poll(&item, 1, 10);
     struct plm_message message;
     while (!packer->stop && plm_message_receive(packer->socket, false, &message, NULL) == PLM_OK) {
-      answer(packer, &message.header);
+      answer(packer, &message);
       zmq_msg_close(&message.payload);
     }
-    forge(packer);
     const int64_t now = plm_clock_ms();
     if (packer->welcomes == 0 && now - hello_ms > 50) {
       uint8_t payload[PLM_WIRE_CONTROL_LIMIT];
       struct plm_header header;
-      const size_t size =
-          fake_hello(&packer->options, packer->id, packer->incarnation, &header, payload);
+      const size_t size = fake_hello(packer->id, packer->incarnation, &header, payload);
       hello_ms = now;
       (void)plm_message_send(packer->socket, NULL, 0, &header, payload, size, NULL);
     }
@@ -179,6 +152,7 @@ void fake_packer_start(struct fake_packer *packer, const struct plm_feed_options
 {
   struct plm_error error;
   memset(packer, 0, sizeof *packer);
+  running++;
   packer->options = *options;
   packer->id = id;
   packer->incarnation = 1000 + id;
@@ -197,4 +171,5 @@ void fake_packer_stop(struct fake_packer *packer)
   zmq_close(packer->socket);
   zmq_ctx_term(packer->context);
   pthread_mutex_destroy(&packer->mutex);
+  if (--running == 0) small_corpus_forget(&corpus);
 }

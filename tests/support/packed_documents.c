@@ -57,23 +57,26 @@ uint32_t packed_documents_tokens(const struct packed_documents *packed, uint32_t
   return document->tokens;
 }
 
-static plm_status begin(void *context, enum plm_split split, uint64_t *chunks,
+static plm_status begin(void *context, enum plm_split split, uint64_t *total,
                         struct plm_error *error)
 {
   struct packed_documents *packed = context;
   (void)error;
-  packed->next = 0;
+  packed->next = split == PLM_SPLIT_TRAIN ? packed->chunks : 0;
   packed->begins++;
-  *chunks = split == PLM_SPLIT_TRAIN ? 0 : packed->chunks;
+  *total = packed->chunks - packed->next;
   return PLM_OK;
 }
 
-static plm_status next(void *context, uint32_t count, struct plm_batch *batch,
+static plm_status next(void *context, uint32_t most, struct plm_batch *batch,
                        struct plm_error *error)
 {
   struct packed_documents *packed = context;
+  const uint32_t left = packed->chunks - packed->next, count = left < most ? left : most;
   (void)error;
-  PLM_ASSERT(count > 0 && packed->next + count <= packed->chunks && packed->held == 0);
+  PLM_ASSERT(most > 0 && packed->held == 0);
+  *batch = (struct plm_batch){0};
+  if (count == 0) return PLM_OK;
   const size_t bytes = (size_t)packed->max_length * packed->token_bytes;
   *batch = (struct plm_batch){.chunks = count,
                               .max_length = packed->max_length,

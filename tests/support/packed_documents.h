@@ -1,5 +1,5 @@
-/* Documents of drawn residues, packed into the chunks of a split, and a source that hands them out
- * (evaluator/evaluate/evaluate.h). */
+/* Documents of drawn residues, packed into the chunks of valid and test (train has none), and a
+ * source that hands them out (evaluator/evaluate/evaluate.h). */
 #ifndef PLM_TESTS_SUPPORT_PACKED_DOCUMENTS_H
 #define PLM_TESTS_SUPPORT_PACKED_DOCUMENTS_H
 

@@ -183,7 +183,8 @@ struct plm_hash packers_take(struct plm_feed *feed, uint32_t batches, uint32_t c
   for (uint32_t i = 0; i < batches; i++) {
     struct plm_batch batch;
     struct plm_error error = {0};
-    if (plm_feed_next(feed, chunks, NULL, &batch, &error) != PLM_OK) fail("feed_next", &error);
+    if (plm_feed_next(feed, NULL, chunks, NULL, &batch, &error) != PLM_OK)
+      fail("feed_next", &error);
     plm_hasher_update(hasher, batch.tokens,
                       (size_t)batch.chunks * batch.max_length * batch.token_bytes);
     plm_hasher_update(hasher, batch.document_begin, (chunks + 1) * sizeof *batch.document_begin);

@@ -1,10 +1,8 @@
 /* The simulated network: a heap of events, packers that follow the protocol, and faults. */
-#include "tests/support/simulated_network.h"
+#include "tests/support/simulated_answers.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#include "common/wire/data.h"
 
 enum {
   HELLO_MS = 1000,
@@ -14,10 +12,10 @@ enum {
   BACKOFF_MOST_MS = 10000,
   DISMISS_MS = 5000,
   STALL_MOST_MS = 8000,
-  SIZES_MUTED_MOST_MS = 15000,
+  JOB_MOST_MS = 30,
 };
 
-enum event_kind { TO_CONSUMER, TO_PACKER, LOST_BY_PACKER, LOST_BY_CONSUMER };
+enum event_kind { TO_CONSUMER, TO_PACKER, LOST_BY_PACKER, LOST_BY_CONSUMER, JOB_DONE };
 
 struct letter {
   struct plm_header header;
@@ -31,6 +29,7 @@ struct sim_event {
   enum event_kind kind;
   uint64_t connection;
   struct letter *letter; /* or NULL */
+  struct feed_job *job;  /* of JOB_DONE */
 };
 
 /* ---- random numbers ----------------------------------------------------------------------- */
@@ -49,34 +48,9 @@ uint32_t sim_below(struct sim_world *world, uint32_t limit)
   return (uint32_t)(((sim_draw(world) >> 32) * limit) >> 32);
 }
 
-static bool chance(struct sim_world *world, uint32_t percent)
+bool sim_chance(struct sim_world *world, uint32_t percent)
 {
   return sim_below(world, 100) < percent;
-}
-
-/* ---- the corpus --------------------------------------------------------------------------- */
-
-uint32_t sim_window_chunks(uint64_t epoch, uint64_t window)
-{
-  return 3 + (uint32_t)((epoch * 5 + window * 11) % 40);
-}
-
-uint64_t sim_epoch_chunks(uint64_t epoch)
-{
-  uint64_t chunks = 0;
-  for (uint64_t window = 0; window < SIM_WINDOWS; window++)
-    chunks += sim_window_chunks(epoch, window);
-  return chunks;
-}
-
-uint32_t sim_chunk_tokens(const struct plm_plan_parameters *plan, uint64_t epoch, uint64_t chunk)
-{
-  return plan->max_length - (uint32_t)((epoch * 3 + chunk) % 50);
-}
-
-uint8_t sim_token(uint64_t epoch, uint64_t chunk, uint32_t place)
-{
-  return (uint8_t)(4 + (epoch * 13 + chunk * 7 + place) % 20);
 }
 
 /* ---- events ------------------------------------------------------------------------------- */
@@ -153,7 +127,7 @@ static void post(struct sim_world *world, enum event_kind kind, uint64_t number,
   }
   push(world,
        (struct sim_event){.at_ms = at, .kind = kind, .connection = number, .letter = letter});
-  if (world->now_ms < world->calm_ms && chance(world, world->twice_percent))
+  if (world->now_ms < world->calm_ms && sim_chance(world, world->twice_percent))
     push(world, (struct sim_event){
                     .at_ms = at,
                     .kind = kind,
@@ -172,6 +146,15 @@ static void break_connection(struct sim_world *world, uint64_t number)
   push(world, (struct sim_event){.at_ms = world->now_ms + sim_below(world, 100),
                                  .kind = LOST_BY_CONSUMER,
                                  .connection = number});
+}
+
+void sim_forget_jobs(struct sim_world *world)
+{
+  for (size_t i = 0; i < world->event_count; i++) {
+    struct sim_event *event = &world->events[i];
+    if (event->job != NULL) feed_job_free(event->job);
+    event->job = NULL;
+  }
 }
 
 void sim_break_all(struct sim_world *world)
@@ -199,25 +182,40 @@ static void changed(void *context)
   (void)context;
 }
 
+/* A thread does the job later. */
+static void submit(void *context, struct feed_job *job)
+{
+  struct sim_world *world = context;
+  push(world, (struct sim_event){.at_ms = world->now_ms + sim_below(world, JOB_MOST_MS),
+                                 .kind = JOB_DONE,
+                                 .job = job});
+}
+
+static void finish_job(struct sim_world *world, struct feed_job *job)
+{
+  struct plm_data_scratch scratch = {0};
+  feed_job_do(job, &scratch);
+  feed_machine_done(world->feed, job, world->now_ms);
+  plm_data_scratch_deinit(&scratch);
+  feed_job_free(job);
+}
+
 static void deliver_to_consumer(struct sim_world *world, const struct sim_event *event)
 {
   struct plm_message message = {.identity_bytes = sizeof event->connection,
                                 .header = event->letter->header,
                                 .connection = (int)event->connection};
-  struct plm_error wrong = {0};
-  uint64_t real_tokens;
   memcpy(message.identity, &event->connection, sizeof event->connection);
   PLM_ASSERT(zmq_msg_init_size(&message.payload, event->letter->size) == 0);
   memcpy(zmq_msg_data(&message.payload), event->letter->payload, event->letter->size);
-  (void)feed_machine_check(world->feed, &message, &real_tokens, &wrong);
-  feed_machine_take(world->feed, &message, &wrong, real_tokens, world->now_ms);
+  feed_machine_take(world->feed, &message, world->now_ms);
   zmq_msg_close(&message.payload);
 }
 
 /* ---- a packer ----------------------------------------------------------------------------- */
 
-static void say(struct sim_world *world, const struct sim_packer *packer,
-                const struct plm_header *header, int64_t after_ms, const void *payload, size_t size)
+void sim_say(struct sim_world *world, const struct sim_packer *packer,
+             const struct plm_header *header, int64_t after_ms, const void *payload, size_t size)
 {
   struct plm_header filled = *header;
   filled.run_id = packer->serving ? world->run_id : (struct plm_hash){0};
@@ -231,16 +229,12 @@ static void say_hello(struct sim_world *world, struct sim_packer *packer)
 {
   uint8_t payload[PLM_WIRE_CONTROL_LIMIT];
   const struct plm_header header = {.type = PLM_MESSAGE_HELLO};
-  struct plm_hello hello = {.protocol_least = PLM_WIRE_VERSION,
-                            .protocol_most = PLM_WIRE_VERSION,
-                            .packer_id = packer->process,
-                            .pid = (uint32_t)packer->process,
-                            .host = "simulated",
-                            .tokenizer = world->plan.tokenizer,
-                            .fingerprint = {11, 22},
-                            .documents = {1000, 0, 0}};
+  struct plm_hello hello = {
+      .packer_id = packer->process, .pid = (uint32_t)packer->process, .host = "simulated"};
+  small_corpus_hello(world->corpus, &hello);
+  hello.upgraded_from = world->upgraded_from;
   packer->hello_ms = world->now_ms;
-  say(world, packer, &header, 0, payload, plm_hello_encode(&hello, payload));
+  sim_say(world, packer, &header, 0, payload, plm_hello_encode(&hello, payload));
 }
 
 static void close_packer(struct sim_world *world, struct sim_packer *packer, int64_t after_ms)
@@ -272,70 +266,14 @@ static void open_connection(struct sim_world *world, struct sim_packer *packer)
   say_hello(world, packer);
 }
 
-static void answer_sizes(struct sim_world *world, const struct sim_packer *packer,
-                         const struct plm_header *asked)
-{
-  uint8_t payload[4 * SIM_WINDOWS];
-  struct plm_header header = *asked;
-  if (world->now_ms < packer->sizes_muted_until_ms) return;
-  header.type = PLM_MESSAGE_SIZED;
-  header.count = asked->first >= SIM_WINDOWS ? 0 : (uint32_t)(SIM_WINDOWS - asked->first);
-  if (header.count > asked->count) header.count = asked->count;
-  for (uint32_t i = 0; i < header.count; i++)
-    plm_data_write_count(sim_window_chunks(asked->epoch, asked->first + i) + packer->size_lie,
-                         payload + 4 * i);
-  say(world, packer, &header, 0, payload, 4 * (size_t)header.count);
-}
-
-static void answer_get(struct sim_world *world, const struct sim_packer *packer,
-                       const struct plm_header *asked)
-{
-  const uint32_t length = world->plan.max_length;
-  const size_t chunk_bytes = 4 + PLM_DATA_DOCUMENT_BYTES + length;
-  const bool lies = packer->liar && chance(world, packer->lie_percent);
-  const int64_t after_ms = sim_below(world, packer->service_ms + 1);
-  struct plm_header header = *asked;
-  if (world->now_ms < world->calm_ms && chance(world, packer->mute_percent)) return;
-  if (world->now_ms < world->calm_ms && chance(world, packer->nack_percent)) {
-    uint8_t payload[4 + PLM_WIRE_TEXT];
-    header.type = PLM_MESSAGE_NACK;
-    say(world, packer, &header, after_ms, payload,
-        plm_nack_encode(PLM_NACK_FAILED, "simulated", payload));
-    return;
-  }
-  uint8_t *payload = calloc(asked->count, chunk_bytes);
-  PLM_ASSERT(payload != NULL);
-  header.type = PLM_MESSAGE_DATA;
-  header.plan = plm_plan_hash(&world->plan);
-  header.max_length = length;
-  header.dtype = 1;
-  header.real_tokens = 0;
-  for (uint32_t i = 0; i < asked->count; i++) {
-    const uint64_t chunk = asked->first + i;
-    const uint32_t tokens = sim_chunk_tokens(&world->plan, asked->epoch, chunk);
-    const struct plm_chunk_document document = {chunk, 0, tokens, 0, tokens};
-    uint8_t *at = payload + i * chunk_bytes;
-    plm_data_write_count(1, at);
-    plm_data_write_document(&document, at + 4);
-    at += 4 + PLM_DATA_DOCUMENT_BYTES;
-    memset(at, plm_tokenizer_of(world->plan.tokenizer)->pad, length);
-    for (uint32_t place = 0; place < tokens; place++)
-      at[place] = sim_token(asked->epoch, chunk, place);
-    if (lies) at[SIM_LIE_PLACE] = sim_token(asked->epoch, chunk, SIM_LIE_PLACE + 1);
-    header.real_tokens += tokens;
-  }
-  say(world, packer, &header, after_ms, payload, asked->count * chunk_bytes);
-  free(payload);
-}
-
 /* The liar may know what the others are asked, and answer in their place. */
-static void forge(struct sim_world *world, const struct plm_header *asked)
+static void forge(struct sim_world *world, const struct letter *asked)
 {
   for (uint32_t i = 0; i < world->packer_count; i++) {
-    const struct sim_packer *packer = &world->packers[i];
+    struct sim_packer *packer = &world->packers[i];
     if (packer->liar && packer->alive && packer->serving &&
-        packer->stalled_until_ms <= world->now_ms && chance(world, packer->forge_percent))
-      answer_get(world, packer, asked);
+        packer->stalled_until_ms <= world->now_ms && sim_chance(world, packer->forge_percent))
+      sim_answer_get(world, packer, &asked->header, asked->payload, asked->size);
   }
 }
 
@@ -349,8 +287,9 @@ static plm_status send_to_packer(void *context, const uint8_t *identity, size_t 
   memcpy(&number, identity, sizeof number);
   if (!connection_of(world, number)->consumer_open)
     return plm_error_set(error, PLM_NOT_FOUND, "the peer has left");
-  post(world, TO_PACKER, number, 0, write_letter(header, payload, size));
-  if (header->type == PLM_MESSAGE_GET) forge(world, header);
+  struct letter *letter = write_letter(header, payload, size);
+  if (header->type == PLM_MESSAGE_GET) forge(world, letter);
+  post(world, TO_PACKER, number, 0, letter);
   return PLM_OK;
 }
 
@@ -370,13 +309,15 @@ static void deliver_to_packer(struct sim_world *world, struct sim_packer *packer
   case PLM_MESSAGE_REJECT:
   case PLM_MESSAGE_BYE: back_off(world, packer); break;
   case PLM_MESSAGE_REHELLO: close_packer(world, packer, 0); break;
-  case PLM_MESSAGE_SIZES: answer_sizes(world, packer, header); break;
-  case PLM_MESSAGE_GET: answer_get(world, packer, header); break;
+  case PLM_MESSAGE_PROVE:
+    sim_answer_prove(world, packer, header, letter->payload, letter->size);
+    break;
+  case PLM_MESSAGE_GET: sim_answer_get(world, packer, header, letter->payload, letter->size); break;
   case PLM_MESSAGE_PING: {
     uint8_t payload[256];
     const struct plm_packer_counters counters = {.age_ms = (uint64_t)world->now_ms};
     pong.type = PLM_MESSAGE_PONG;
-    say(world, packer, &pong, 0, payload, plm_counters_encode(&counters, payload));
+    sim_say(world, packer, &pong, 0, payload, plm_counters_encode(&counters, payload));
     break;
   }
   default: break;
@@ -389,6 +330,7 @@ struct feed_network sim_network(struct sim_world *world)
                                .send = send_to_packer,
                                .dismiss = dismiss,
                                .draw = draw,
+                               .submit = submit,
                                .changed = changed};
 }
 
@@ -420,7 +362,7 @@ static void tend_packer(struct sim_world *world, struct sim_packer *packer)
   } else if (now - packer->ping_ms >= PING_MS) {
     const struct plm_header header = {.type = PLM_MESSAGE_PING};
     packer->ping_ms = now;
-    say(world, packer, &header, 0, "", 0);
+    sim_say(world, packer, &header, 0, "", 0);
   }
 }
 
@@ -439,7 +381,6 @@ static void cause_fault(struct sim_world *world)
     break;
   case 2: packer->stalled_until_ms = world->now_ms + sim_below(world, STALL_MOST_MS); break;
   case 3:
-    if (packer->size_lie > 0) break; /* its next process would confirm its sizes (doc/feed.md) */
     if (packer->alive) close_packer(world, packer, 0);
     packer->alive = false;
     break;
@@ -462,6 +403,10 @@ static void calm_down(struct sim_world *world)
 
 static void deliver(struct sim_world *world, const struct sim_event *event)
 {
+  if (event->kind == JOB_DONE) {
+    if (event->job != NULL) finish_job(world, event->job);
+    return;
+  }
   struct sim_connection *connection = connection_of(world, event->connection);
   struct sim_packer *packer = &world->packers[connection->packer];
   const bool packers_present = packer->alive && packer->connection == event->connection;
@@ -501,7 +446,7 @@ void sim_step(struct sim_world *world)
     deliver(world, &event);
   }
   if (world->now_ms < world->calm_ms) {
-    if (chance(world, world->fault_percent)) cause_fault(world);
+    if (sim_chance(world, world->fault_percent)) cause_fault(world);
   } else if (before < world->calm_ms) {
     calm_down(world);
   }
@@ -513,32 +458,29 @@ void sim_step(struct sim_world *world)
   }
 }
 
-void sim_open(struct sim_world *world, uint64_t seed, const struct plm_plan_parameters *plan,
-              struct plm_hash run_id)
+void sim_open(struct sim_world *world, uint64_t seed, struct plm_hash run_id)
 {
   static const uint32_t services[] = {2, 20, 200, 800};
-  *world = (struct sim_world){.seed = seed, .state = seed, .plan = *plan, .run_id = run_id};
+  *world = (struct sim_world){.seed = seed, .state = seed, .run_id = run_id};
+  sim_draw_corpus(world);
   world->now_ms = 1000000;
   world->calm_ms = world->now_ms + 20000 + sim_below(world, 20000);
   world->packer_count = 1 + sim_below(world, SIM_PACKERS);
   world->fault_percent = sim_below(world, 4);
-  world->twice_percent = chance(world, 50) ? sim_below(world, 20) : 0;
+  world->twice_percent = sim_chance(world, 50) ? sim_below(world, 20) : 0;
   world->latency_ms = services[sim_below(world, 3)];
   for (uint32_t i = 0; i < world->packer_count; i++) {
     world->packers[i] = (struct sim_packer){.service_ms = services[sim_below(world, 4)],
-                                            .nack_percent = chance(world, 20) ? 30 : 0,
-                                            .mute_percent = chance(world, 20) ? 10 : 0};
-    if (chance(world, 20))
-      world->packers[i].sizes_muted_until_ms =
-          world->now_ms + sim_below(world, SIZES_MUTED_MOST_MS);
+                                            .nack_percent = sim_chance(world, 20) ? 30 : 0,
+                                            .mute_percent = sim_chance(world, 20) ? 10 : 0};
     start_process(world, i);
   }
-  if (world->packer_count > 1 && chance(world, 50)) {
+  if (world->packer_count > 1 && sim_chance(world, 50)) {
     struct sim_packer *packer = &world->packers[sim_below(world, world->packer_count)];
     packer->liar = true;
-    packer->lie_percent = chance(world, 50) ? 100 : 20;
-    packer->forge_percent = chance(world, 50) ? 50 : 0;
-    packer->size_lie = chance(world, 50) ? 1 + sim_below(world, 3) : 0;
+    packer->lie_percent = sim_chance(world, 50) ? 100 : 20;
+    packer->forge_percent = sim_chance(world, 50) ? 50 : 0;
+    packer->lie = (enum sim_lie)sim_below(world, SIM_LIES);
   }
 }
 
@@ -562,7 +504,12 @@ void sim_honest(struct sim_world *world, uint32_t count, uint32_t present)
 
 void sim_close(struct sim_world *world)
 {
-  for (size_t i = 0; i < world->event_count; i++) free(world->events[i].letter);
+  for (size_t i = 0; i < world->event_count; i++) {
+    free(world->events[i].letter);
+    if (world->events[i].job != NULL) feed_job_free(world->events[i].job);
+  }
   free(world->events);
   free(world->connections);
+  small_corpus_forget(world->corpus);
+  small_corpus_forget(world->other);
 }

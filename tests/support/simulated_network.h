@@ -1,15 +1,27 @@
 /* Packers and a network in memory, on a virtual clock, for the feed's state machine.
  *
  * Everything is drawn from one seed: delays, connections that break or swallow everything, packers
- * that stall, die, refuse, answer late or never, lie or answer in another's place, and messages
- * that arrive twice. So a seed replays exactly. As with TCP, the messages of one connection arrive
- * in their order, or not at all once it broke. */
+ * that stall, die, refuse, answer late or never, lie or answer in another's place, messages that
+ * arrive twice, and the time that jobs take. So a seed replays exactly. As with TCP, the messages
+ * of one connection arrive in their order, or not at all once it broke. */
 #ifndef PLM_TESTS_SUPPORT_SIMULATED_NETWORK_H
 #define PLM_TESTS_SUPPORT_SIMULATED_NETWORK_H
 
 #include "common/feed/feed_machine.h"
+#include "tests/support/small_corpus.h"
 
-enum { SIM_PACKERS = 6, SIM_WINDOWS = 6, SIM_TURN_MS = 50 };
+enum { SIM_PACKERS = 6, SIM_TURN_MS = 50 };
+
+/* What a liar does to an answer. */
+enum sim_lie {
+  SIM_LIE_BIT,         /* one bit of DATA is flipped */
+  SIM_LIE_SHORT,       /* the last document of DATA is cut short */
+  SIM_LIE_SWAP,        /* two chunks of DATA are in each other's place */
+  SIM_LIE_OTHER,       /* DATA of another corpus, whose sequences have the same lengths */
+  SIM_LIE_TABLE,       /* one bit of PROOF is flipped */
+  SIM_LIE_TABLE_OTHER, /* PROOF of another corpus */
+  SIM_LIES
+};
 
 struct sim_packer {
   bool alive, liar;
@@ -20,8 +32,8 @@ struct sim_packer {
   int64_t heard_ms, hello_ms, ping_ms, retry_ms, backoff_ms, stalled_until_ms;
   uint32_t service_ms; /* longest time that an answer takes */
   uint32_t nack_percent, mute_percent, lie_percent, forge_percent;
-  uint32_t size_lie;            /* chunks that it adds to each window in SIZED */
-  int64_t sizes_muted_until_ms; /* it does not answer SIZES before */
+  enum sim_lie lie;
+  uint64_t lies; /* that it has told */
 };
 
 struct sim_connection {
@@ -37,8 +49,9 @@ struct sim_world {
   int64_t now_ms;
   int64_t calm_ms; /* after this time, nothing breaks any more */
   struct feed_state *feed;
-  struct plm_plan_parameters plan;
+  struct small_corpus *corpus, *other; /* the one that is served, and another one */
   struct plm_hash run_id;
+  struct plm_hash upgraded_from; /* what packers say that their corpus was before an upgrade */
   struct sim_packer packers[SIM_PACKERS];
   uint32_t packer_count, fault_percent, twice_percent, latency_ms;
   struct sim_connection *connections; /* by number - 1 */
@@ -48,9 +61,11 @@ struct sim_world {
   uint64_t orders;
 };
 
-/* Draws a world: its packers, of which at most one lies, and how bad the network is. */
-void sim_open(struct sim_world *world, uint64_t seed, const struct plm_plan_parameters *plan,
-              struct plm_hash run_id);
+/* Makes the corpora of all worlds, and releases them: a test program's group setup and teardown. */
+int sim_corpora_open(void **state);
+int sim_corpora_close(void **state);
+/* Draws a world: its corpus, its packers, of which at most one lies, and how bad the network is. */
+void sim_open(struct sim_world *world, uint64_t seed, struct plm_hash run_id);
 void sim_close(struct sim_world *world);
 /* Makes it a world of honest and quick packers without faults, for a test that changes some. Only
  * the first `present` of them run. */
@@ -63,14 +78,9 @@ uint32_t sim_below(struct sim_world *world, uint32_t limit); /* 0 <= result < li
 
 /* Goes on to the next event, or by at most SIM_TURN_MS, and delivers what arrives. */
 void sim_step(struct sim_world *world);
+/* What was submitted is never done, because the feed that waited for it ends. */
+void sim_forget_jobs(struct sim_world *world);
 /* All connections break, as when the consumer ends. */
 void sim_break_all(struct sim_world *world);
-
-/* The chunks of the simulated corpus. */
-uint32_t sim_window_chunks(uint64_t epoch, uint64_t window);
-uint64_t sim_epoch_chunks(uint64_t epoch);
-uint32_t sim_chunk_tokens(const struct plm_plan_parameters *plan, uint64_t epoch, uint64_t chunk);
-uint8_t sim_token(uint64_t epoch, uint64_t chunk, uint32_t place);
-enum { SIM_LIE_PLACE = 5 }; /* the token that a liar changes */
 
 #endif

@@ -11,6 +11,8 @@
 
 #define HEX_A "000000000000000a00000000000000a1"
 #define HEX_B "000000000000000b00000000000000b1"
+static const struct plm_hash roots[PLM_MAX_SOURCES]; /* not known */
+
 static struct plm_hash a, b, c;
 
 static struct plm_hash from_hex(const char *hex)
@@ -171,11 +173,12 @@ static void a_run_on_one_corpus_gets_a_second(void **state)
   const struct plm_config config = config_of(2);
   const struct plm_fingerprints given = {.of = {a, b}, .count = 2};
   struct plm_data_cursor cursor;
-  uint64_t counts[PLM_MAX_SOURCES] = {0}, epoch, chunk;
+  uint64_t counts[PLM_MAX_SOURCES] = {0};
   (void)state;
   open_cursor(&cursor, &config);
   cursor.fingerprint = a;
   cursor.chunks = 18;
+  cursor.next.place = (struct plm_plan_place){.epoch = 1, .window = 2, .before = 5, .chunk = 3};
   assert_int_equal(plm_data_mixture_begin(&cursor, &config, &given, 6, NULL), PLM_OK);
   assert_int_equal(cursor.mixture.count, 2);
   assert_int_equal(cursor.mixture.parts[0].first, 0);
@@ -185,9 +188,10 @@ static void a_run_on_one_corpus_gets_a_second(void **state)
   assert_true(cursor.mixture.parts[0].mixture.final_weights[0] == -1);
   assert_int_equal(cursor.mixture.parts[1].first, 6);
   assert_int_equal(cursor.mixture.parts[1].chunks, 4);
-  plm_data_cursor_position(&cursor.sources[0], &epoch, &chunk);
-  assert_int_equal(epoch, 0);
-  assert_int_equal(chunk, 18);
+  const struct plm_plan_place *place = &cursor.sources[0].next.place;
+  assert_int_equal(cursor.sources[0].chunks, 18);
+  assert_true(place->epoch == 1 && place->window == 2 && place->before == 5 && place->chunk == 3);
+  assert_int_equal(cursor.sources[1].next.place.chunk, 0);
   assert_int_equal(plm_mixture_history_count(&cursor.mixture, 7, 6, counts, NULL), PLM_OK);
   assert_int_equal(counts[0], 18);
   assert_int_equal(counts[1], 0);
@@ -300,7 +304,7 @@ static void the_feed_is_told_the_sources(void **state)
   open_cursor(&cursor, &config);
   assert_int_equal(plm_data_mixture_begin(&cursor, &config, &given, 0, NULL), PLM_OK);
   config.sources[1].path = NULL;
-  plm_data_mixture_feed(&cursor, &config, sources);
+  plm_data_mixture_feed(&cursor, &config, roots, sources);
   assert_string_equal(sources[0].name, "one");
   assert_string_equal(sources[1].name, "(no path)");
   assert_string_equal(sources[2].name, "?");
@@ -308,6 +312,47 @@ static void the_feed_is_told_the_sources(void **state)
   assert_hash(sources[1].fingerprint, b);
   for (uint32_t k = 0; k < 2; k++)
     assert_hash(plm_plan_hash(&sources[k].plan), plan_hash(&config, k));
+  plm_data_cursor_deinit(&cursor);
+}
+
+static void assert_at(const struct plm_feed *feed, uint32_t source,
+                      const struct plm_plan_place *place)
+{
+  struct plm_feed_position position;
+  plm_feed_position(feed, source, &position);
+  assert_int_equal(position.place.epoch, place->epoch);
+  assert_int_equal(position.place.window, place->window);
+  assert_int_equal(position.place.before, place->before);
+  assert_int_equal(position.place.chunk, place->chunk);
+}
+
+/* To ends of windows, where a place is the same before and after a packer has come. */
+static void the_feed_is_moved_to_each_place(void **state)
+{
+  static const struct plm_plan_place places[2] = {{3, 2, 9, 0}, {7, 1, 4, 0}};
+  struct plm_config config = config_of(2);
+  const struct plm_fingerprints given = {.of = {a, b}, .count = 2};
+  struct plm_feed_options options = packers_options();
+  struct plm_feed_source_options sources[2];
+  struct plm_data_cursor cursor;
+  (void)state;
+  open_cursor(&cursor, &config);
+  cursor.next.place = places[0];
+  struct plm_feed *feed = packers_feed(&options);
+  plm_data_cursor_seek(feed, &cursor);
+  assert_at(feed, 0, &places[0]);
+  plm_feed_close(feed);
+  assert_int_equal(plm_data_mixture_begin(&cursor, &config, &given, 0, NULL), PLM_OK);
+  cursor.sources[1].next.place = places[1];
+  plm_data_mixture_feed(&cursor, &config, roots, sources);
+  options.sources = sources;
+  options.source_count = 2;
+  options.plan = sources[0].plan;
+  options.fingerprint = a;
+  feed = packers_feed(&options);
+  plm_data_cursor_seek(feed, &cursor);
+  for (uint32_t k = 0; k < 2; k++) assert_at(feed, k, &places[k]);
+  plm_feed_close(feed);
   plm_data_cursor_deinit(&cursor);
 }
 
@@ -324,6 +369,7 @@ int main(void)
       cmocka_unit_test(other_corpora_are_refused),
       cmocka_unit_test(an_unknown_corpus_is_named),
       cmocka_unit_test(the_feed_is_told_the_sources),
+      cmocka_unit_test(the_feed_is_moved_to_each_place),
   };
   return cmocka_run_group_tests(tests, begin, NULL);
 }

@@ -2,6 +2,7 @@
  * reaches over many epochs. What a step gets is compared with what another feed delivers. */
 #include "trainer/input.h"
 
+#include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,8 @@
 #include "tests/support/packers.h"
 #include "tests/support/scratch.h"
 #include "trainer/data_mixture.h"
+
+static const struct plm_hash roots[PLM_MAX_SOURCES]; /* not known */
 
 enum { LENGTH = 256, CHUNKS = 40, STEPS = 4, FIRST = 5 /* chunks before the first step */ };
 static const char yaml[] = "seed: 7\n"
@@ -79,41 +82,38 @@ static pid_t start_packer(const char *corpus, const struct plm_feed *feed)
   return packers_start(corpus, plm_feed_bound(feed), NULL, scratch_path("packers.log"));
 }
 
-/* The first `chunks` chunks of a corpus as a feed delivers them; the caller frees them. */
+/* The first `chunks` chunks of a corpus as a feed delivers them, and the positions that it reports
+ * after `first` of them and then after each `step` more. The caller frees the chunks. */
 static uint8_t *chunks_of(const char *corpus, const struct plm_plan_parameters *plan,
-                          uint32_t chunks)
+                          uint32_t first, uint32_t step, uint32_t steps,
+                          struct plm_feed_position *positions)
 {
   struct plm_feed_options options = packers_keyed_options();
-  struct plm_batch batch;
-  uint8_t *tokens = must(malloc((size_t)chunks * LENGTH));
+  uint8_t *tokens = must(malloc((size_t)(first + steps * step) * LENGTH)), *at = tokens;
   options.plan = *plan;
   struct plm_feed *feed = packers_feed(&options);
   const pid_t packer = start_packer(corpus, feed);
-  assert_int_equal(plm_feed_next(feed, chunks, NULL, &batch, NULL), PLM_OK);
-  memcpy(tokens, batch.tokens, (size_t)chunks * LENGTH);
-  plm_feed_release(feed, &batch);
+  for (uint32_t i = 0; i <= steps; i++) {
+    const uint32_t chunks = i == 0 ? first : step;
+    struct plm_batch batch;
+    if (chunks == 0) continue;
+    assert_int_equal(plm_feed_next(feed, NULL, chunks, NULL, &batch, NULL), PLM_OK);
+    memcpy(at, batch.tokens, (size_t)chunks * LENGTH);
+    at += (size_t)chunks * LENGTH;
+    plm_feed_release(feed, &batch);
+    plm_feed_position(feed, 0, &positions[i]);
+  }
   packers_stop(packer, SIGTERM);
   plm_feed_close(feed);
   return tokens;
 }
 
-/* The epochs of a batch are known as soon as it is there, and no other ones. */
-static void check_epochs(struct opened *o, struct plm_input_slot *slot, uint64_t epoch_chunks)
+static void assert_place(const struct plm_plan_place *place, const struct plm_plan_place *wanted)
 {
-  const struct plm_input_epochs *epochs = &slot->epochs[0];
-  const uint64_t first = o->cursor.epoch_count;
-  const uint64_t last = (o->cursor.chunks + CHUNKS - 1) / epoch_chunks;
-  struct plm_error error = {0};
-  uint64_t chunks;
-  assert_true(epochs->first == first && epochs->count >= last - first + 1);
-  for (uint64_t e = first; e <= last; e++) {
-    assert_int_equal(plm_input_epoch_chunks(slot, 0, e, &chunks, NULL), PLM_OK);
-    assert_int_equal(chunks, epoch_chunks);
-  }
-  assert_int_equal(plm_input_epoch_chunks(slot, 0, first + epochs->count, &chunks, &error),
-                   PLM_PROTOCOL);
-  if (first > 0)
-    assert_int_equal(plm_input_epoch_chunks(slot, 0, first - 1, &chunks, &error), PLM_PROTOCOL);
+  assert_int_equal(place->epoch, wanted->epoch);
+  assert_int_equal(place->window, wanted->window);
+  assert_int_equal(place->before, wanted->before);
+  assert_int_equal(place->chunk, wanted->chunk);
 }
 
 /* The totals of a micro-batch are those of its chunks. */
@@ -153,7 +153,8 @@ static void check_micros(const struct plm_step_input *input)
   assert_int_equal(input->totals.padded_tokens, CHUNKS * LENGTH);
 }
 
-static void check_step(struct opened *o, uint64_t s, const uint8_t *wanted, uint64_t epoch_chunks)
+static void check_step(struct opened *o, uint64_t s, const uint8_t *wanted,
+                       const struct plm_feed_position *next)
 {
   struct plm_feed_corpus facts;
   struct plm_input_slot *slot;
@@ -167,41 +168,53 @@ static void check_step(struct opened *o, uint64_t s, const uint8_t *wanted, uint
   assert_memory_equal(slot->batch.tokens, wanted + o->cursor.chunks * LENGTH, CHUNKS * LENGTH);
   assert_int_equal(plm_feed_corpus(o->feed, NULL, &facts, NULL), PLM_OK);
   assert_true(plm_hash_equal(slot->fingerprint, facts.fingerprint));
-  check_epochs(o, slot, epoch_chunks);
-  assert_int_equal(
-      plm_data_cursor_consume(&o->cursor, &slot->batch, plm_input_epoch_chunks, slot, NULL),
-      PLM_OK);
+  assert_place(&slot->next[0].place, &next->place); /* although the feed is a step ahead */
+  assert_int_equal(slot->next[0].windows, next->windows);
+  assert_true(slot->next[0].place.chunk == 0 ||
+              slot->next[0].window_chunks > slot->next[0].place.chunk);
+  plm_data_cursor_consume(&o->cursor, &slot->batch, slot->next);
+  assert_place(&o->cursor.next.place, &next->place);
   plm_input_release(o->input, slot);
   assert_null(slot->batch.tokens);
+}
+
+/* The run goes on after 5 chunks. Their number is in the cursor as older checkpoints say it, from
+ * the beginning of the epoch, or as a place that the feed has reported. */
+static void take_steps(const char *corpus, bool old, const uint8_t *wanted,
+                       const struct plm_feed_position *positions)
+{
+  const struct plm_feed_options options = packers_keyed_options();
+  struct plm_error error = {0};
+  struct plm_input_slot *slot;
+  struct opened o;
+  open_parts(&o);
+  o.feed = packers_feed(&options);
+  const pid_t packer = start_packer(corpus, o.feed);
+  o.cursor.chunks = FIRST;
+  o.cursor.next.place = old ? (struct plm_plan_place){.chunk = FIRST} : positions[0].place;
+  open_input(&o, 1, 1 + STEPS);
+  for (uint64_t s = 1; s < 1 + STEPS; s++) check_step(&o, s, wanted, &positions[s]);
+  assert_int_equal(o.cursor.chunks, FIRST + STEPS * CHUNKS);
+  assert_false(isnan(plm_data_cursor_epochs(&o.cursor)));
+  assert_int_equal(plm_input_next(o.input, &never, &slot, &error), PLM_INTERRUPTED);
+  assert_string_equal(error.what, "interrupted");
+  assert_null(slot);
+  packers_stop(packer, SIGTERM);
+  close_all(&o);
 }
 
 static void steps_get_the_chunks_of_their_epochs(void **state)
 {
   const char *corpus = packers_corpus("small", 12, 3);
   const struct plm_feed_options options = packers_keyed_options();
-  struct plm_error error = {0};
-  struct plm_input_slot *slot;
-  struct opened o;
-  uint64_t epoch_chunks, epoch, chunk;
+  struct plm_feed_position positions[1 + STEPS];
   (void)state;
-  uint8_t *wanted = chunks_of(corpus, &options.plan, FIRST + STEPS * CHUNKS);
-  open_parts(&o);
-  o.feed = packers_feed(&options);
-  const pid_t packer = start_packer(corpus, o.feed);
-  assert_int_equal(plm_feed_epoch_chunks(o.feed, PLM_SPLIT_TRAIN, 0, NULL, &epoch_chunks, NULL),
-                   PLM_OK);
-  assert_true(epoch_chunks > FIRST && epoch_chunks < CHUNKS / 5); /* a step has six epochs */
-  o.cursor.chunks = FIRST;
-  open_input(&o, 1, 1 + STEPS);
-  for (uint64_t s = 1; s < 1 + STEPS; s++) check_step(&o, s, wanted, epoch_chunks);
-  plm_data_cursor_position(&o.cursor, &epoch, &chunk);
-  assert_int_equal(epoch, (FIRST + STEPS * CHUNKS) / epoch_chunks);
-  assert_int_equal(chunk, (FIRST + STEPS * CHUNKS) % epoch_chunks);
-  assert_int_equal(plm_input_next(o.input, &never, &slot, &error), PLM_INTERRUPTED);
-  assert_string_equal(error.what, "interrupted");
-  assert_null(slot);
-  packers_stop(packer, SIGTERM);
-  close_all(&o);
+  uint8_t *wanted = chunks_of(corpus, &options.plan, FIRST, CHUNKS, STEPS, positions);
+  for (int s = 1; s <= STEPS; s++) /* a step has several epochs */
+    assert_true(positions[s].place.epoch >= positions[s - 1].place.epoch + 5);
+  assert_int_equal(positions[0].place.epoch, 0);
+  take_steps(corpus, false, wanted, positions);
+  take_steps(corpus, true, wanted, positions);
   free(wanted);
 }
 
@@ -252,7 +265,8 @@ static void an_error_stays(void **state)
   struct plm_feed_options options = packers_keyed_options();
   struct opened o;
   struct plm_input_slot *slot;
-  uint64_t chunks, epoch, chunk;
+  struct plm_feed_position position;
+  struct plm_feed_corpus corpus_facts;
   (void)state;
   options.wait_packers_s = 0.1;
   open_parts(&o);
@@ -268,12 +282,11 @@ static void an_error_stays(void **state)
   }
   assert_int_equal(plm_input_next(o.input, &never, &slot, NULL), PLM_TIMEOUT);
   const pid_t packer = start_packer(corpus, o.feed);
-  while (plm_feed_epoch_chunks(o.feed, PLM_SPLIT_TRAIN, 0, NULL, &chunks, NULL) != PLM_OK) continue;
+  while (plm_feed_corpus(o.feed, NULL, &corpus_facts, NULL) != PLM_OK) continue;
   plm_input_close(o.input);
   o.input = NULL;
-  plm_feed_position(o.feed, &epoch, &chunk);
-  assert_int_equal(epoch, 0);
-  assert_int_equal(chunk, 0);
+  plm_feed_position(o.feed, 0, &position);
+  assert_place(&position.place, &(struct plm_plan_place){0});
   packers_stop(packer, SIGTERM);
   close_all(&o);
 }
@@ -310,7 +323,7 @@ static void open_mixture(struct opened *o, char corpora[2][256],
         .path = corpora[k], .weight = 1 + 2 * k, .final_weight = -1, .sampling = -1};
   }
   assert_int_equal(plm_data_mixture_begin(&o->cursor, &o->config, &found, 0, NULL), PLM_OK);
-  plm_data_mixture_feed(&o->cursor, &o->config, of_feed);
+  plm_data_mixture_feed(&o->cursor, &o->config, roots, of_feed);
   options.sources = of_feed;
   options.source_count = 2;
   options.plan = of_feed[0].plan;
@@ -322,6 +335,7 @@ static void a_mixture_takes_each_chunk_from_its_source(void **state)
 {
   static char corpora[2][256];
   uint8_t *wanted[2], sources[CHUNKS];
+  struct plm_feed_position each[2][2 * CHUNKS + 1]; /* after each chunk of a source */
   uint64_t taken[2] = {0};
   struct plm_feed_source_options of_feed[2];
   struct opened o;
@@ -332,7 +346,7 @@ static void a_mixture_takes_each_chunk_from_its_source(void **state)
   open_mixture(&o, corpora, of_feed);
   for (uint32_t k = 0; k < 2; k++) {
     packers[k] = start_packer(corpora[k], o.feed);
-    wanted[k] = chunks_of(corpora[k], &of_feed[k].plan, 2 * CHUNKS);
+    wanted[k] = chunks_of(corpora[k], &of_feed[k].plan, 0, 1, 2 * CHUNKS, each[k]);
   }
   open_input(&o, 0, 2);
   const struct plm_mixture mixture = plm_config_mixture(&o.config);
@@ -345,9 +359,9 @@ static void a_mixture_takes_each_chunk_from_its_source(void **state)
       assert_memory_equal((const uint8_t *)slot->batch.tokens + (size_t)c * LENGTH,
                           wanted[sources[c]] + taken[sources[c]]++ * LENGTH, LENGTH);
     assert_true(plm_hash_equal(slot->fingerprint, of_feed[0].fingerprint));
-    assert_int_equal(
-        plm_data_cursor_consume(&o.cursor, &slot->batch, plm_input_epoch_chunks, slot, NULL),
-        PLM_OK);
+    plm_data_cursor_consume(&o.cursor, &slot->batch, slot->next);
+    for (uint32_t k = 0; k < 2; k++)
+      assert_place(&o.cursor.sources[k].next.place, &each[k][taken[k]].place);
     plm_input_release(o.input, slot);
   }
   assert_int_equal(taken[0] + taken[1], 2 * CHUNKS);

@@ -32,7 +32,7 @@ static void *talk(void *argument)
                    PLM_OK);
   assert_int_equal(plm_monitor_open(context, socket, &monitor, &error), PLM_OK);
   assert_int_equal(plm_socket_connect(socket, talker->endpoint, &error), PLM_OK);
-  const size_t size = fake_hello(talker->options, 1, 77, &header, hello);
+  const size_t size = fake_hello(1, 77, &header, hello);
   struct plm_header ping = header;
   ping.type = PLM_MESSAGE_PING;
   while (!talker->bye && !lost) {
@@ -81,5 +81,5 @@ int main(void)
       cmocka_unit_test(bye_arrives),
   };
   plm_log_init("test", PLM_LOG_ERROR);
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return cmocka_run_group_tests(tests, fake_corpus_open, NULL);
 }

@@ -104,11 +104,11 @@ static void a_packer_of_several_sources_has_one_row(void **state)
   add_peer(1, 5, 1, 2);
   lanes[0].prepared = 1;
   lanes[1].prepared = 3;
-  struct feed_range ranges[4] = {{.state = RANGE_READY, .taken = 2, .span = {.count = 10}},
-                                 {.state = RANGE_READY, .taken = 0, .span = {.count = 100}},
-                                 {.state = RANGE_WANTED, .taken = 0, .span = {.count = 1000}},
-                                 {.state = RANGE_READY, .taken = 1, .span = {.count = 5}}};
-  for (int i = 0; i < 4; i++) ranges[i].answered.packer_id = i == 1 ? 2 : 1;
+  struct feed_range ranges[4] = {{.state = RANGE_READY, .taken = 2, .count = 10},
+                                 {.state = RANGE_READY, .taken = 0, .count = 100},
+                                 {.state = RANGE_WANTED, .taken = 0, .count = 1000},
+                                 {.state = RANGE_READY, .taken = 1, .count = 5}};
+  for (int i = 0; i < 4; i++) ranges[i].packer_id = i == 1 ? 2 : 1;
   for (int i = 0; i < 2; i++) ranges[i].next = &ranges[i + 1];
   lanes[1].head = &ranges[0];
   lanes[0].head = &ranges[3];

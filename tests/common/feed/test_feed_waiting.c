@@ -19,9 +19,9 @@ struct wait {
 static void count_call(void *context, uint32_t packers)
 {
   struct wait *wait = context;
-  uint64_t epoch, chunk;
+  struct plm_feed_position position;
   assert_true(pthread_equal(pthread_self(), wait->thread));
-  plm_feed_position(wait->feed, &epoch, &chunk); /* it needs the feed's lock */
+  plm_feed_position(wait->feed, 0, &position); /* it needs the feed's lock */
   if (packers > 0) return;
   if (++wait->alone == 3)
     fake_packer_start(&wait->packer, &wait->options, plm_feed_bound(wait->feed), 1);
@@ -48,21 +48,21 @@ static void a_wait_for_chunks_is_told(void **state)
   struct wait wait;
   struct plm_batch batch;
   begin(&wait);
-  assert_int_equal(plm_feed_next(wait.feed, 5, NULL, &batch, NULL), PLM_OK);
-  assert_true(fake_batch_right(&wait.options, &batch, 0, 0));
+  assert_int_equal(plm_feed_next(wait.feed, NULL, 5, NULL, &batch, NULL), PLM_OK);
+  assert_true(fake_batch_right(&batch, &(struct plm_plan_place){0}));
   plm_feed_release(wait.feed, &batch);
   end(&wait);
 }
 
-static void a_wait_for_sizes_is_told(void **state)
+static void a_wait_for_an_epoch_is_told(void **state)
 {
   (void)state;
   struct wait wait;
-  uint64_t chunks = 0;
+  struct plm_batch batch;
   begin(&wait);
-  assert_int_equal(plm_feed_epoch_chunks(wait.feed, PLM_SPLIT_TRAIN, 0, NULL, &chunks, NULL),
-                   PLM_OK);
-  assert_true(chunks > 0);
+  assert_int_equal(plm_feed_next_of_epoch(wait.feed, 5, NULL, &batch, NULL), PLM_OK);
+  assert_int_equal(batch.chunks, 5);
+  plm_feed_release(wait.feed, &batch);
   end(&wait);
 }
 
@@ -82,8 +82,8 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_wait_for_chunks_is_told),
-      cmocka_unit_test(a_wait_for_sizes_is_told),
+      cmocka_unit_test(a_wait_for_an_epoch_is_told),
       cmocka_unit_test(a_wait_for_the_corpus_is_told),
   };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return cmocka_run_group_tests(tests, fake_corpus_open, NULL);
 }

@@ -52,6 +52,28 @@ static struct plm_proof_node root_of(enum plm_proof_kind kind, const struct plm_
   return root;
 }
 
+/* The path of a range by its definition: the roots of the subtrees left and right of it. */
+static size_t path_of(enum plm_proof_kind kind, const struct plm_proof_node *nodes,
+                      const struct plm_proof_range *range,
+                      struct plm_proof_node path[PLM_PROOF_PATH])
+{
+  size_t size = 0;
+  uint64_t at = 0;
+  for (int level = 62; level >= 0; level--) { /* the bits of begin */
+    const uint64_t width = UINT64_C(1) << level;
+    if ((range->begin & width) == 0) continue;
+    path[size++] = root_of(kind, nodes + at, width);
+    at += width;
+  }
+  for (at = range->end; at < range->count;) {
+    const uint64_t left = range->count - at, place = at & (~at + 1); /* its lowest bit */
+    const uint64_t width = place < left ? place : left;
+    path[size++] = root_of(kind, nodes + at, width);
+    at += width;
+  }
+  return size;
+}
+
 /* count tokens of 1 or 2 bytes. */
 static uint8_t *make_tokens(uint32_t token_bytes, size_t count)
 {
@@ -170,7 +192,7 @@ static void put_paths(struct plm_text *text)
     for (int k = 0; k < 2; k++) {
       const enum plm_proof_kind kind = k == 0 ? PLM_PROOF_PLAIN : PLM_PROOF_SUMS;
       struct plm_proof_node *nodes = nodes_of(kind, range->count);
-      size = plm_proof_path(kind, nodes, range, paths[k]);
+      size = path_of(kind, nodes, range, paths[k]);
       assert_int_equal(size, plm_proof_path_size(range));
       free(nodes);
     }
@@ -342,7 +364,7 @@ static void a_path_proves_its_range_and_nothing_else(void **state)
           uint64_t before = 99, sum = 0;
           for (uint64_t i = 0; i < begin; i++) sum += nodes[i].sum;
           claim.size = plm_proof_tree_path(tree, begin, end, claim.path);
-          assert_int_equal(plm_proof_path(kind, nodes, &claim.range, other), claim.size);
+          assert_int_equal(path_of(kind, nodes, &claim.range, other), claim.size);
           assert_memory_equal(other, claim.path, claim.size * sizeof other[0]);
           assert_memory_equal(plm_proof_tree_root(tree), &claim.root, sizeof claim.root);
           assert_true(plm_proof_verify(kind, &claim.root, &claim.range, claim.nodes, claim.path,
@@ -471,7 +493,10 @@ static void blocks_of_a_long_sequence_are_proved(void **state)
     const uint64_t most = plm_proof_block_count(count);
     uint8_t *tokens = make_tokens(token_bytes, count);
     const struct plm_proof_digest sequence = plm_proof_sequence(token_bytes, tokens, count);
+    struct plm_proof_node nodes[8];
     assert_int_equal(most, count <= 512 ? 1 : (count + 511) / 512);
+    assert_in_range(most, 1, sizeof nodes / sizeof *nodes);
+    plm_proof_block_nodes(token_bytes, tokens, count, nodes);
     for (uint64_t begin = 0; begin < most; begin++)
       for (uint64_t end = begin + 1; end <= most; end++) {
         const struct plm_proof_blocks blocks = {token_bytes, count, begin, end};
@@ -479,7 +504,7 @@ static void blocks_of_a_long_sequence_are_proved(void **state)
         const size_t first = begin * PLM_PROOF_BLOCK;
         const size_t after = end == most ? count : end * PLM_PROOF_BLOCK;
         struct plm_proof_node path[PLM_PROOF_PATH];
-        const size_t size = plm_proof_blocks_path(token_bytes, tokens, count, begin, end, path);
+        const size_t size = path_of(PLM_PROOF_PLAIN, nodes, &range, path);
         /* exactly the tokens of these blocks, so that a read beyond them is found */
         uint8_t *given = must(malloc((after - first) * token_bytes + (after == first)));
         memcpy(given, tokens + first * token_bytes, (after - first) * token_bytes);
@@ -511,7 +536,7 @@ static void a_leaf_in_a_group_is_proved(void **state)
       const struct plm_proof_digest label = plm_proof_label(NULL, 0);
       const struct plm_proof_digest right = plm_proof_leaf(lengths[d], &sequences[d], &label);
       const struct plm_proof_digest wrong = plm_proof_leaf(lengths[d] + 1, &sequences[d], &label);
-      const size_t size = plm_proof_path(PLM_PROOF_PLAIN, leaves, &range, path);
+      const size_t size = path_of(PLM_PROOF_PLAIN, leaves, &range, path);
       struct plm_proof_node node = plm_proof_leaf_node(&right);
       assert_true(plm_proof_verify(PLM_PROOF_PLAIN, &root, &range, &node, path, size, NULL));
       node = plm_proof_leaf_node(&wrong);

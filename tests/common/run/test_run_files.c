@@ -140,6 +140,50 @@ static void the_id_of_a_run_is_kept(void **state)
   assert_string_equal(text, hex);
 }
 
+static void a_corpus_is_pinned(void **state)
+{
+  (void)state;
+  static const char *const wrong[] = {"{}", "{\"fingerprint\":7}", "{\"fingerprint\":\"01\"}", "",
+                                      "[1]"};
+  const struct plm_run_corpus none = {.root = {.low = 5}}, first = {.fingerprint = {2, 1}},
+                              second = {{3, 1}, {4, 7}};
+  struct plm_run_corpus read = first;
+  struct plm_error error = {0};
+  struct stat before, after;
+  char run[PLM_PATH_SIZE], path[PLM_PATH_SIZE];
+  snprintf(run, sizeof run, "%s", new_run("pinned"));
+  assert_int_equal(plm_path_join(path, run, "CORPUS", NULL), PLM_OK);
+  assert_int_equal(plm_run_corpus_read(run, &read, &error), PLM_OK);
+  assert_true(read.fingerprint.high == 0 && read.fingerprint.low == 0);
+  assert_int_equal(plm_run_corpus_write(run, &none, &error), PLM_OK);
+  assert_false(plm_file_exists(path));
+  assert_int_equal(plm_run_corpus_write(run, &first, &error), PLM_OK);
+  assert_in_file(run, "CORPUS", "{\"fingerprint\":\"00000000000000010000000000000002\"}\n");
+  assert_int_equal(plm_run_corpus_read(run, &read, &error), PLM_OK);
+  assert_memory_equal(&read, &first, sizeof read);
+  assert_int_equal(stat(path, &before), 0);
+  assert_int_equal(plm_run_corpus_write(run, &first, &error), PLM_OK); /* as it is */
+  assert_int_equal(stat(path, &after), 0);
+  assert_int_equal(after.st_ino, before.st_ino);
+  assert_int_equal(plm_run_corpus_write(run, &second, &error), PLM_OK);
+  assert_int_equal(plm_run_corpus_read(run, &read, &error), PLM_OK);
+  assert_memory_equal(&read, &second, sizeof read);
+  assert_in_file(run, "CORPUS",
+                 "{\"fingerprint\":\"00000000000000010000000000000003\","
+                 "\"root\":\"00000000000000070000000000000004\"}\n");
+  assert_int_equal(plm_run_corpus_write(run, &(struct plm_run_corpus){{3, 1}, {0, 0}}, &error),
+                   PLM_OK); /* the root is known already */
+  assert_int_equal(plm_run_corpus_read(run, &read, &error), PLM_OK);
+  assert_memory_equal(&read, &second, sizeof read);
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    write_file(run, "CORPUS", wrong[i]);
+    assert_int_equal(plm_run_corpus_read(run, &read, &error), PLM_FORMAT);
+  }
+  assert_int_equal(plm_run_corpus_write(run, &first, &error), PLM_OK); /* written again */
+  assert_int_equal(plm_run_corpus_read(run, &read, &error), PLM_OK);
+  assert_memory_equal(&read, &first, sizeof read);
+}
+
 static void done_is_checked(void **state)
 {
   (void)state;
@@ -401,6 +445,7 @@ int main(void)
       cmocka_unit_test(damaged_endpoints_are_begun_again),
       cmocka_unit_test(the_lock_of_endpoints_is_let_go),
       cmocka_unit_test(the_id_of_a_run_is_kept),
+      cmocka_unit_test(a_corpus_is_pinned),
       cmocka_unit_test(done_is_checked),
       cmocka_unit_test(peers_are_known_for_ten_seconds),
       cmocka_unit_test(an_interrupted_move_is_found),

@@ -1,9 +1,7 @@
 /* Headers and payloads: what was encoded is decoded again, and everything else is refused. */
 #include <string.h>
 
-#include "common/base/philox.h"
 #include "common/corpus/tokenizer.h"
-#include "common/wire/data.h"
 #include "common/wire/message.h"
 #include "common/wire/security.h"
 #include "tests/support/cmocka_all.h"
@@ -33,7 +31,7 @@ static struct plm_header some_header(void)
 static void header_layout_is_fixed(void **state)
 {
   (void)state;
-  static const uint8_t begin[] = {'P', 'L', 'M', 'F', 2, 0, PLM_MESSAGE_DATA, 0, 0x88, 0x77};
+  static const uint8_t begin[] = {'P', 'L', 'M', 'F', 3, 0, PLM_MESSAGE_DATA, 0, 0x88, 0x77};
   const struct plm_header header = some_header();
   uint8_t bytes[PLM_HEADER_BYTES];
   plm_header_encode(&header, bytes);
@@ -141,17 +139,19 @@ static void hello_and_welcome_come_back(void **state)
   struct plm_welcome welcome = {0}, welcome_back;
   struct plm_error error = {0};
   static uint8_t bytes[PLM_WIRE_CONTROL_LIMIT];
-  hello = (struct plm_hello){.protocol_least = 1,
-                             .protocol_most = 2,
-                             .packer_id = 77,
-                             .pid = 4711,
-                             .host = "node-17",
-                             .tokenizer = PLM_TOKENIZER_BYTE,
-                             .clustered = true,
-                             .keeps_clusters = true,
-                             .fingerprint = {1, 2},
-                             .upgraded_from = {6, 7},
-                             .documents = {3, 4, 5}};
+  hello = (struct plm_hello){
+      .protocol_least = 1,
+      .protocol_most = 2,
+      .packer_id = 77,
+      .pid = 4711,
+      .host = "node-17",
+      .tokenizer = PLM_TOKENIZER_BYTE,
+      .clustered = true,
+      .upgraded_from = {6, 7},
+      .splits = {{.documents = 9, .root = {1}},
+                 {.documents = 4, .root = {2}, .clusters = 3, .sum = 4, .cluster_root = {3, 4}},
+                 {.documents = 0}}};
+  hello.fingerprint = plm_proof_corpus(PLM_TOKENIZER_BYTE, hello.splits);
   for (int i = 0; i < 512; i += 3) hello.composition[1][i] = (uint64_t)i + 1;
   size_t size = plm_hello_encode(&hello, bytes);
   assert_int_equal(plm_hello_decode(bytes, size, &hello_back, &error), PLM_OK);
@@ -193,6 +193,59 @@ static void hello_and_welcome_come_back(void **state)
     assert_int_equal(plm_welcome_decode(bytes, cut, &welcome_back, &error), PLM_PROTOCOL);
 }
 
+/* Whoever believes the fingerprint believes the splits, so they must belong together. */
+static void the_splits_give_the_fingerprint(void **state)
+{
+  (void)state;
+  static struct plm_hello hello, back;
+  static uint8_t bytes[PLM_WIRE_CONTROL_LIMIT];
+  struct plm_error error = {0};
+  hello = (struct plm_hello){.splits = {{.documents = 9, .root = {1}}}};
+  hello.fingerprint = plm_proof_corpus(PLM_TOKENIZER_ESM, hello.splits);
+  assert_int_equal(plm_hello_decode(bytes, plm_hello_encode(&hello, bytes), &back, NULL), PLM_OK);
+  for (int wrong = 0; wrong < 4; wrong++) {
+    struct plm_hello other = hello;
+    if (wrong == 0) other.fingerprint.low ^= 1;
+    if (wrong == 1) other.tokenizer = PLM_TOKENIZER_BYTE;
+    if (wrong == 2) other.splits[0].documents--;
+    if (wrong == 3) other.splits[2].root[31] = 1;
+    const size_t size = plm_hello_encode(&other, bytes);
+    assert_int_equal(plm_hello_decode(bytes, size, &back, &error), PLM_PROTOCOL);
+    assert_string_equal(error.what, "HELLO states roots that do not give its fingerprint");
+  }
+}
+
+/* Each document is in one cluster, in splits that keep clusters; and there is a limit. */
+static void clusters_have_all_documents(void **state)
+{
+  enum { MOST = 48 };
+  static const struct {
+    uint64_t documents, clusters, sum;
+    plm_status status;
+  } cases[] = {
+      {9, 0, 0, PLM_OK},
+      {9, 9, 9, PLM_OK},
+      {9, 1, 9, PLM_OK},
+      {9, 10, 9, PLM_PROTOCOL},
+      {9, 3, 8, PLM_PROTOCOL},
+      {9, 3, 10, PLM_PROTOCOL},
+      {9, 0, 9, PLM_PROTOCOL},
+      {1ull << MOST, 0, 0, PLM_OK},
+      {(1ull << MOST) + 1, 0, 0, PLM_PROTOCOL},
+  };
+  static struct plm_hello hello, back;
+  static uint8_t bytes[PLM_WIRE_CONTROL_LIMIT];
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    hello = (struct plm_hello){.splits = {[1] = {.documents = cases[i].documents,
+                                                 .clusters = cases[i].clusters,
+                                                 .sum = cases[i].sum}}};
+    hello.fingerprint = plm_proof_corpus(PLM_TOKENIZER_ESM, hello.splits);
+    const size_t size = plm_hello_encode(&hello, bytes);
+    assert_int_equal(plm_hello_decode(bytes, size, &back, NULL), cases[i].status);
+  }
+}
+
 /* A corpus is known by its fingerprint, and by that from before an upgrade if there was one. */
 static void a_hello_answers_to_two_fingerprints(void **state)
 {
@@ -206,56 +259,6 @@ static void a_hello_answers_to_two_fingerprints(void **state)
   assert_true(plm_hello_is(&hello, (struct plm_hash){1, 2}));
   assert_true(plm_hello_is(&hello, (struct plm_hash){6, 7}));
   assert_false(plm_hello_is(&hello, (struct plm_hash){6, 2}));
-}
-
-/* Each way of damaging two chunks is found. */
-static void data_is_checked_before_use(void **state)
-{
-  (void)state;
-  enum { LENGTH = 16 };
-  const struct plm_tokenizer *tokenizer = plm_tokenizer_of(PLM_TOKENIZER_ESM);
-  const struct plm_data_shape shape = {tokenizer, LENGTH, 4, 2};
-  uint8_t good[2 * (4 + 2 * 24 + LENGTH)], bad[sizeof good];
-  const size_t chunk = sizeof good / 2, tokens = 4 + 2 * 24;
-  struct plm_error error = {0};
-  uint64_t real;
-  for (int c = 0; c < 2; c++) {
-    uint8_t *at = good + (size_t)c * chunk;
-    const struct plm_chunk_document documents[2] = {{7, 0, 5, 0, 3}, {9, 8, 6, 0, 100}};
-    plm_data_write_count(2, at);
-    plm_data_write_document(&documents[0], at + 4);
-    plm_data_write_document(&documents[1], at + 28);
-    memset(at + tokens, tokenizer->pad, LENGTH);
-    memset(at + tokens, 5, 5);
-    memset(at + tokens + 8, 6, 6);
-  }
-  assert_int_equal(plm_data_check(&shape, good, sizeof good, &real, &error), PLM_OK);
-  assert_int_equal(real, 22);
-  const struct {
-    size_t at;
-    uint8_t value;
-  } breaks[] = {
-      {0, 0},                     /* no documents */
-      {0, 3},                     /* more documents than there are */
-      {3, 255},                   /* far more documents */
-      {4 + 8, 4},                 /* overlaps the next */
-      {28 + 8, 9},                /* not aligned */
-      {28 + 12, 9},               /* leaves the chunk */
-      {28 + 12, 0},               /* empty */
-      {28 + 16, 101},             /* begins after the whole document's end */
-      {4 + 12, 6},                /* more tokens than residues */
-      {tokens + 2, 33},           /* no such token */
-      {tokens + 6, 5},            /* not <pad> between documents */
-      {tokens + 15, 0},           /* not <pad> after the last document */
-      {chunk + tokens + 15, 255}, /* in the second chunk */
-  };
-  for (size_t i = 0; i < sizeof breaks / sizeof breaks[0]; i++) {
-    memcpy(bad, good, sizeof good);
-    bad[breaks[i].at] = breaks[i].value;
-    assert_int_equal(plm_data_check(&shape, bad, sizeof bad, &real, &error), PLM_PROTOCOL);
-  }
-  for (size_t size = 0; size < sizeof good; size++)
-    assert_int_equal(plm_data_check(&shape, good, size, &real, &error), PLM_PROTOCOL);
 }
 
 static void endpoints_are_judged(void **state)
@@ -285,9 +288,10 @@ int main(void)
       cmocka_unit_test(header_round_trip_and_every_flipped_bit),
       cmocka_unit_test(limits_hold_under_a_right_hash),
       cmocka_unit_test(hello_and_welcome_come_back),
+      cmocka_unit_test(the_splits_give_the_fingerprint),
+      cmocka_unit_test(clusters_have_all_documents),
       cmocka_unit_test(a_hello_answers_to_two_fingerprints),
       cmocka_unit_test(fetch_and_piece_come_back),
-      cmocka_unit_test(data_is_checked_before_use),
       cmocka_unit_test(endpoints_are_judged),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -16,11 +16,10 @@ static const struct {
     {PLM_MESSAGE_WELCOME, "WELCOME", 32, 65536},
     {PLM_MESSAGE_REJECT, "REJECT", 0, 512},
     {PLM_MESSAGE_REHELLO, "REHELLO", 0, 0},
-    {PLM_MESSAGE_SIZES, "SIZES", 0, 0},
-    {PLM_MESSAGE_SIZED, "SIZED", 0, 16384},
-    {PLM_MESSAGE_PREPARE, "PREPARE", 0, 0},
-    {PLM_MESSAGE_GET, "GET", 16, 16},
-    {PLM_MESSAGE_DATA, "DATA", 4, 67108864},
+    {PLM_MESSAGE_PROVE, "PROVE", 8, 8},
+    {PLM_MESSAGE_PROOF, "PROOF", 1, 1048576},
+    {PLM_MESSAGE_GET, "GET", 8, 8},
+    {PLM_MESSAGE_DATA, "DATA", 2, 67108864},
     {PLM_MESSAGE_NACK, "NACK", 4, 516},
     {PLM_MESSAGE_PING, "PING", 0, 0},
     {PLM_MESSAGE_PONG, "PONG", 0, 256},
@@ -125,14 +124,28 @@ static void counters_and_requests_have_one_form(void **state)
   assert_string_equal(error.what, "malformed payload of PONG");
   assert_int_equal(plm_counters_decode(bytes, size + 1, &counters_back, NULL), PLM_PROTOCOL);
 
-  const struct plm_get get = {.deadline_ms = 1, .window = 2, .window_first = UINT64_C(3) << 32};
+  const struct plm_get get = {.deadline_ms = 1, .window = 0x05040302};
   struct plm_get get_back;
   size = plm_get_encode(&get, bytes);
-  expect_bytes(bytes, size, "01000000020000000000000003000000");
+  expect_bytes(bytes, size, "0100000002030405");
   assert_int_equal(plm_get_decode(bytes, size, &get_back, NULL), PLM_OK);
   assert_memory_equal(&get_back, &get, sizeof get);
   assert_int_equal(plm_get_decode(bytes, size - 1, &get_back, &error), PLM_PROTOCOL);
   assert_string_equal(error.what, "malformed payload of GET");
+
+  struct plm_prove prove = {.group = 0x04030201, .soon = true}, prove_back;
+  size = plm_prove_encode(&prove, bytes);
+  expect_bytes(bytes, size, "0102030401000000");
+  assert_int_equal(plm_prove_decode(bytes, size, &prove_back, NULL), PLM_OK);
+  assert_int_equal(prove_back.group, prove.group);
+  assert_true(prove_back.soon);
+  bytes[4] = 2;
+  assert_int_equal(plm_prove_decode(bytes, size, &prove_back, NULL), PLM_PROTOCOL);
+  bytes[4] = 0;
+  assert_int_equal(plm_prove_decode(bytes, size, &prove_back, NULL), PLM_OK);
+  assert_false(prove_back.soon);
+  assert_int_equal(plm_prove_decode(bytes, size - 1, &prove_back, &error), PLM_PROTOCOL);
+  assert_string_equal(error.what, "malformed payload of PROVE");
 }
 
 static void a_refusal_has_a_reason_and_a_text(void **state)
@@ -175,6 +188,7 @@ static void a_greeting_has_limits(void **state)
   } back;
   static uint8_t bytes[PLM_WIRE_CONTROL_LIMIT];
   static struct plm_hello hello;
+  struct plm_error error;
   hello = (struct plm_hello){.protocol_least = 0x0201,
                              .protocol_most = 0x0403,
                              .packer_id = 5,
@@ -182,16 +196,35 @@ static void a_greeting_has_limits(void **state)
                              .host = "ab",
                              .tokenizer = PLM_TOKENIZER_BYTE,
                              .clustered = true,
-                             .fingerprint = {7, 8},
                              .upgraded_from = {11, 12},
-                             .documents = {9, UINT64_C(1) << 48, 0}};
+                             .splits = {{.documents = 9, .root = {1, [31] = 2}},
+                                        {.documents = UINT64_C(1) << 48,
+                                         .root = {3},
+                                         .clusters = 5,
+                                         .sum = UINT64_C(1) << 48,
+                                         .cluster_root = {4, [31] = 5}}}};
+  hello.fingerprint = plm_proof_corpus(PLM_TOKENIZER_BYTE, hello.splits);
   hello.composition[0][511] = 10;
   const size_t size = plm_hello_encode(&hello, bytes);
   expect_bytes(bytes, size,
-               "010203040500000000000000060000000200616201010700000000000000080000000000"
-               "00000b000000000000000c00000000000000"
-               "090000000000000001"
-               "00ff010a000000000000000000000000000100000000000000000000000000");
+               "01020304050000000000000006000000020061620101"
+               "3638220c329451a1c060e70ce1961673" /* of these splits */
+               "0b000000000000000c00000000000000"
+               "0900000000000000"
+               "0100000000000000000000000000000000000000000000000000000000000002"
+               "00000000000000000000000000000000"
+               "0000000000000000000000000000000000000000000000000000000000000000"
+               "0100ff010a00000000000000"
+               "0000000000000100"
+               "0300000000000000000000000000000000000000000000000000000000000000"
+               "05000000000000000000000000000100"
+               "0400000000000000000000000000000000000000000000000000000000000005"
+               "0000"
+               "0000000000000000"
+               "0000000000000000000000000000000000000000000000000000000000000000"
+               "00000000000000000000000000000000"
+               "0000000000000000000000000000000000000000000000000000000000000000"
+               "0000");
   back.guard = 77;
   assert_int_equal(plm_hello_decode(bytes, size, &back.hello, NULL), PLM_OK);
   assert_memory_equal(&back.hello, &hello, sizeof hello);
@@ -203,17 +236,19 @@ static void a_greeting_has_limits(void **state)
       {18, 0x1f}, /* the host is not printable */
       {19, 0x7f}, /* nor is this */
       {20, 2},    /* no such tokenizer */
-      {21, 3},    /* no such kind of clusters */
-      {62, 2},    /* an entry that is not there */
-      {65, 2},    /* token 767 */
-      {66, 0},    /* a count of 0 */
-      {80, 2},    /* 2^49 documents */
+      {21, 2},    /* neither clustered nor not */
+      {142, 2},   /* an entry that is not there */
+      {145, 2},   /* token 767 */
+      {146, 0},   /* a count of 0 */
+      {160, 2},   /* 2^49 documents */
+      {201, 2},   /* clusters of 2^49 documents */
   };
   for (size_t i = 0; i < sizeof damages / sizeof *damages; i++) {
     const uint8_t kept = bytes[damages[i].at];
     bytes[damages[i].at] = damages[i].value;
-    if (plm_hello_decode(bytes, size, &back.hello, NULL) != PLM_PROTOCOL)
+    if (plm_hello_decode(bytes, size, &back.hello, &error) != PLM_PROTOCOL)
       fail_msg("byte %zu may be %u", damages[i].at, damages[i].value);
+    assert_string_equal(error.what, "malformed payload of HELLO");
     bytes[damages[i].at] = kept;
   }
 }

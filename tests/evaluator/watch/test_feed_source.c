@@ -32,48 +32,91 @@ static void the_feed_reads_at_most_two_sets_ahead(void **state)
 
 /* ---- chunks ---------------------------------------------------------------------------------- */
 
-static struct plm_hash read_one(const struct plm_chunk_source *source)
+enum { MOST_CHUNKS = 4000 };
+
+/* The next batch of up to `most` chunks, of each of which a hash is appended. Returns its chunks.
+ */
+static uint32_t read_batch(const struct plm_chunk_source *source, uint32_t most,
+                           struct plm_hash *hashes)
 {
   struct plm_batch batch;
   struct plm_error error = {0};
-  if (source->next(source->context, 1, &batch, &error) != PLM_OK) fail_msg("%s", error.what);
-  assert_int_equal(batch.chunks, 1);
-  const struct plm_hash hash =
-      plm_hash_bytes(batch.tokens, (size_t)batch.max_length * batch.token_bytes);
+  if (source->next(source->context, most, &batch, &error) != PLM_OK) fail_msg("%s", error.what);
+  const uint32_t chunks = batch.chunks;
+  const size_t bytes = (size_t)batch.max_length * batch.token_bytes;
+  assert_true(chunks <= most);
+  for (uint32_t c = 0; c < chunks; c++)
+    hashes[c] = plm_hash_bytes((const char *)batch.tokens + c * bytes, bytes);
+  if (chunks == 0) return 0;
   source->release(source->context, &batch);
   assert_null(batch.tokens);
-  return hash;
+  return chunks;
 }
 
-static void each_beginning_gives_the_first_chunk(void **state)
+/* All chunks of a split, in batches of `most`, of which only the last one may have fewer. */
+static uint32_t read_split(const struct plm_chunk_source *source, enum plm_split split,
+                           uint32_t most, struct plm_hash hashes[MOST_CHUNKS])
+{
+  uint64_t total = 7;
+  uint32_t done = 0, chunks;
+  assert_int_equal(source->begin(source->context, split, &total, NULL), PLM_OK);
+  assert_int_equal(total, 0); /* it is not known in advance */
+  for (bool last = false; (chunks = read_batch(source, most, hashes + done)) > 0; done += chunks) {
+    assert_false(last);
+    last = chunks < most;
+    assert_true(done + chunks + most <= MOST_CHUNKS);
+  }
+  return done;
+}
+
+/* How many chunks a split of a corpus has by its plan. */
+static uint32_t planned(const char *path, const struct plm_plan_parameters *parameters,
+                        enum plm_split split)
+{
+  struct plm_corpus *corpus;
+  struct plm_plan *plan;
+  uint32_t sum = 0;
+  assert_int_equal(plm_corpus_open(path, NULL, &corpus, NULL), PLM_OK);
+  assert_int_equal(plm_plan_open_corpus(parameters, corpus, split, &plan, NULL), PLM_OK);
+  for (uint64_t w = 0; w < plm_plan_windows(plan); w++) {
+    uint32_t chunks;
+    assert_int_equal(plm_plan_window_chunks(plan, 0, w, 1, &chunks, NULL), PLM_OK);
+    sum += chunks;
+  }
+  plm_plan_close(plan);
+  plm_corpus_close(corpus);
+  return sum;
+}
+
+/* Whatever the size of the batches, and after each beginning: the split, once. Batches reach over
+ * the ends of windows, and divide the split with and without a rest. */
+static void a_split_is_read_to_its_end(void **state)
 {
   (void)state;
-  const struct plm_feed_options options = packers_keyed_options();
-  const char *corpus = packers_corpus("corpus", 300, 5);
+  static struct plm_hash first[MOST_CHUNKS], again[MOST_CHUNKS];
+  struct plm_feed_options options = packers_keyed_options();
+  options.plan.shuffle = false;
+  options.plan.window_groups = 1;
+  const char *corpus = packers_corpus("corpus", 900, 5);
   struct plm_feed *feed = packers_feed(&options);
   const pid_t packer = packers_start(corpus, plm_feed_bound(feed), NULL, NULL);
   volatile int give_up = 0;
   struct plm_feed_source context = {feed, &give_up};
   const struct plm_chunk_source source = plm_source_of_feed(&context);
-  struct plm_error error = {0};
-  struct plm_hash first[2];
-  for (int round = 0; round < 2; round++)
-    for (int split = PLM_SPLIT_TRAIN; split <= PLM_SPLIT_VALID; split++) {
-      uint64_t chunks = 0, expected = 0;
-      assert_int_equal(source.begin(&context, (enum plm_split)split, &chunks, &error), PLM_OK);
-      assert_int_equal(
-          plm_feed_epoch_chunks(feed, (enum plm_split)split, 0, NULL, &expected, &error), PLM_OK);
-      assert_int_equal(chunks, expected);
-      assert_true(chunks >= 2);
-      const struct plm_hash hash = read_one(&source), next = read_one(&source);
-      if (round == 0) first[split] = hash;
-      assert_true(plm_hash_equal(hash, first[split]));
-      assert_false(plm_hash_equal(hash, next));
+  for (int split = PLM_SPLIT_TRAIN; split <= PLM_SPLIT_VALID; split++) {
+    const uint32_t chunks = planned(corpus, &options.plan, (enum plm_split)split);
+    assert_true(chunks >= 2 && chunks < MOST_CHUNKS / 2);
+    assert_int_equal(read_split(&source, (enum plm_split)split, 1, first), chunks);
+    const uint32_t most[] = {3, chunks - 1, chunks, chunks + 1};
+    for (int i = 0; i < 4; i++) {
+      assert_int_equal(read_split(&source, (enum plm_split)split, most[i], again), chunks);
+      assert_memory_equal(again, first, chunks * sizeof *first);
     }
-  assert_false(plm_hash_equal(first[PLM_SPLIT_TRAIN], first[PLM_SPLIT_VALID]));
-  uint64_t chunks = 7;
-  assert_int_equal(source.begin(&context, PLM_SPLIT_TEST, &chunks, &error), PLM_OK);
-  assert_int_equal(chunks, 0); /* the corpus has none */
+  }
+  uint64_t total;
+  assert_int_equal(source.begin(&context, PLM_SPLIT_VALID, &total, NULL), PLM_OK);
+  assert_int_equal(read_batch(&source, 1, again), 1); /* what is left of it is not read */
+  assert_int_equal(read_split(&source, PLM_SPLIT_TEST, 3, again), 0); /* the corpus has none */
   packers_stop(packer, SIGTERM);
   plm_feed_close(feed);
 }
@@ -87,9 +130,9 @@ static void a_wait_for_packers_can_be_given_up(void **state)
   const volatile int give_up = 1;
   struct plm_feed_source context = {feed, &give_up};
   const struct plm_chunk_source source = plm_source_of_feed(&context);
-  uint64_t chunks = 7;
+  uint64_t total = 7;
   struct plm_batch batch;
-  assert_int_equal(source.begin(&context, PLM_SPLIT_VALID, &chunks, NULL), PLM_INTERRUPTED);
+  assert_int_equal(source.begin(&context, PLM_SPLIT_VALID, &total, NULL), PLM_OK);
   assert_int_equal(source.next(&context, 1, &batch, NULL), PLM_INTERRUPTED);
   plm_feed_close(feed);
 }
@@ -98,7 +141,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_feed_reads_at_most_two_sets_ahead),
-      cmocka_unit_test(each_beginning_gives_the_first_chunk),
+      cmocka_unit_test(a_split_is_read_to_its_end),
       cmocka_unit_test(a_wait_for_packers_can_be_given_up),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

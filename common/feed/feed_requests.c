@@ -1,0 +1,117 @@
+/* Asking packers until one has answered. */
+#include "common/feed/feed_requests.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/feed/feed_peers.h"
+
+void feed_request_forget(struct feed_state *feed, struct feed_request *request,
+                         struct feed_ask *ask)
+{
+  struct feed_peer *peer = feed_peer_serial(feed, ask->peer);
+  if (ask->request != 0 && peer != NULL)
+    peer->outstanding -= request->bytes < peer->outstanding ? request->bytes : peer->outstanding;
+  *ask = (struct feed_ask){0};
+}
+
+void feed_request_clear(struct feed_state *feed, struct feed_request *request)
+{
+  for (int i = 0; i < FEED_ASKS; i++) feed_request_forget(feed, request, &request->asks[i]);
+}
+
+void feed_request_refused(struct feed_state *feed, struct feed_request *request,
+                          struct feed_ask *ask)
+{
+  if (request->home == ask->peer) request->home = 0;
+  feed_request_forget(feed, request, ask);
+  request->retry_ms = feed->now_ms + FEED_RETRY_MS;
+}
+
+struct feed_ask *feed_request_find(struct feed_request *request, const struct feed_peer *peer,
+                                   uint64_t id)
+{
+  for (int i = 0; i < FEED_ASKS && id != 0; i++)
+    if (request->asks[i].request == id && request->asks[i].peer == peer->serial)
+      return &request->asks[i];
+  return NULL;
+}
+
+/* The first packer to ask. */
+static struct feed_peer *first_peer(struct feed_state *feed, struct feed_request *request)
+{
+  struct feed_peer *peer = feed_peer_serial(feed, request->home);
+  if (peer == NULL) peer = feed_peer_next(feed, NULL, 0);
+  if (peer != NULL) request->home = peer->serial;
+  return peer;
+}
+
+/* Another packer, in place of those that are late: the one that serves the next window, if it is
+ * not one of them. NULL: nobody else can be asked. */
+static struct feed_peer *other_peer(struct feed_state *feed, const uint64_t *asked, int count)
+{
+  struct feed_peer *peer = feed_peer_serial(feed, feed->prepared);
+  for (int i = 0; peer != NULL && i < count; i++)
+    if (peer->packer_id == asked[i]) peer = NULL;
+  return peer != NULL ? peer : feed_peer_next(feed, asked, count);
+}
+
+struct feed_peer *feed_request_due(struct feed_state *feed, struct feed_request *request,
+                                   int64_t late, int *slot)
+{
+  const int64_t now = feed->now_ms;
+  uint64_t asked[FEED_ASKS];
+  int count = 0;
+  bool overdue = true;
+  *slot = -1;
+  for (int i = 0; i < FEED_ASKS; i++) {
+    struct feed_ask *ask = &request->asks[i];
+    const struct feed_peer *peer = feed_peer_serial(feed, ask->peer);
+    if (ask->request != 0 && (peer == NULL || now - ask->sent_ms > FEED_DEADLINE_MS + 1000))
+      feed_request_forget(feed, request, ask);
+    if (ask->request == 0) {
+      *slot = i;
+      continue;
+    }
+    const int64_t since = ask->sent_ms > peer->progress_ms ? ask->sent_ms : peer->progress_ms;
+    overdue &= now - since > late;
+    asked[count++] = ask->packer_id;
+  }
+  if (*slot < 0 || now < request->retry_ms) return NULL;
+  if (count == 0) return first_peer(feed, request);
+  if (!overdue) return NULL;
+  struct feed_peer *peer = other_peer(feed, asked, count);
+  if (peer != NULL) feed->counters.retried++;
+  return peer;
+}
+
+void feed_request_send(struct feed_state *feed, struct feed_request *request, int slot,
+                       struct feed_peer *peer, struct plm_header *header, const void *payload,
+                       size_t bytes)
+{
+  header->request = feed->network.draw(feed->network.context);
+  const struct feed_ask ask = {header->request, peer->serial, peer->packer_id, feed->now_ms};
+  if (!feed_peer_send(feed, peer, header, payload, bytes)) return;
+  request->asks[slot] = ask;
+  peer->outstanding += request->bytes;
+}
+
+void feed_request_check(struct feed_state *feed, const struct feed_peer *peer,
+                        struct plm_message *message, const struct feed_job *job)
+{
+  struct plm_error error;
+  struct feed_job *made = malloc(sizeof *made);
+  if (made == NULL) {
+    (void)plm_error_set(&error, PLM_NO_MEMORY, "no memory to check what a packer answered");
+    feed_fail(feed, &error);
+    return;
+  }
+  *made = *job;
+  made->feed = feed;
+  made->packer_id = peer->packer_id;
+  snprintf(made->name, sizeof made->name, "%s", peer->name);
+  feed_planned_hold(made->planned);
+  zmq_msg_init(&made->payload);
+  zmq_msg_move(&made->payload, &message->payload);
+  feed->network.submit(feed->network.context, made);
+}

@@ -1,0 +1,213 @@
+/* PROOF's payload as a packer writes it, in the smaller of the ways that the format allows. */
+#include <endian.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/wire/tables.h"
+
+enum {
+  LEAF_BYTES = 4 + PLM_PROOF_SHORT_BYTES,
+  SPAN_BYTES = 12,
+  ROOT_BYTES = 1 + PLM_PROOF_HASH_BYTES,
+};
+
+/* ---- bytes -------------------------------------------------------------------------------- */
+
+/* What does not fit is only counted. */
+struct writer {
+  uint8_t *bytes;
+  size_t room, size;
+};
+
+static void put(struct writer *out, const void *bytes, size_t size)
+{
+  if (size <= out->room && out->size <= out->room - size)
+    memcpy(out->bytes + out->size, bytes, size);
+  out->size += size;
+}
+
+static void put_u8(struct writer *out, uint8_t value)
+{
+  put(out, &value, sizeof value);
+}
+
+static void put_u32(struct writer *out, uint32_t value)
+{
+  value = htole32(value);
+  put(out, &value, sizeof value);
+}
+
+static void put_u64(struct writer *out, uint64_t value)
+{
+  value = htole64(value);
+  put(out, &value, sizeof value);
+}
+
+static void put_path(struct writer *out, enum plm_proof_kind kind,
+                     const struct plm_proof_node *path, size_t nodes)
+{
+  for (size_t i = 0; i < nodes; i++) {
+    put(out, path[i].hash, sizeof path[i].hash);
+    if (kind == PLM_PROOF_SUMS) put_u64(out, path[i].sum);
+  }
+}
+
+static void put_tree_path(struct writer *out, enum plm_proof_kind kind,
+                          const struct plm_proof_tree *tree, uint64_t begin, uint64_t end)
+{
+  struct plm_proof_node path[PLM_PROOF_PATH];
+  put_path(out, kind, path, plm_proof_tree_path(tree, begin, end, path));
+}
+
+/* ---- documents ---------------------------------------------------------------------------- */
+
+static uint32_t group_size(uint64_t items, uint64_t group)
+{
+  const uint64_t left = items - group * PLM_GROUP_DOCUMENTS;
+  return left < PLM_GROUP_DOCUMENTS ? (uint32_t)left : PLM_GROUP_DOCUMENTS;
+}
+
+static void put_leaf(struct writer *out, uint32_t length, const struct plm_proof_digest *digest)
+{
+  put_u32(out, length);
+  put(out, digest->bytes, sizeof digest->bytes);
+}
+
+/* Writes the needed leaves of a group, each with its path. */
+static plm_status put_leaves(const uint32_t *lengths, const struct plm_proof_digest *digests,
+                             uint32_t count, const uint64_t *numbers, uint32_t needed,
+                             struct writer *out, struct plm_error *error)
+{
+  struct plm_proof_node leaves[PLM_PROOF_GROUP];
+  struct plm_proof_tree *tree;
+  plm_proof_group_leaves(lengths, digests, NULL, count, leaves);
+  PLM_TRY(plm_proof_tree_open(PLM_PROOF_PLAIN, leaves, count, &tree, error));
+  put_u8(out, PLM_TABLES_LEAVES);
+  for (uint32_t i = 0; i < needed; i++) {
+    const uint64_t at = numbers[i] % PLM_GROUP_DOCUMENTS;
+    put_leaf(out, lengths[at], &digests[at]);
+    put_tree_path(out, PLM_PROOF_PLAIN, tree, at, at + 1);
+  }
+  plm_proof_tree_close(tree);
+  return PLM_OK;
+}
+
+/* Writes a group of documents of which `needed` are needed, their numbers ascending. */
+static plm_status put_group(const struct plm_tables_source *source, uint64_t group,
+                            const uint64_t *numbers, uint32_t needed, struct writer *out,
+                            struct plm_error *error)
+{
+  const uint32_t count = group_size(source->documents, group);
+  const uint32_t *lengths = source->lengths + group * PLM_GROUP_DOCUMENTS;
+  struct plm_proof_digest digests[PLM_PROOF_GROUP];
+  size_t paths = 0; /* nodes */
+  if (needed == 0) {
+    put_u8(out, PLM_TABLES_ROOT);
+    put(out, plm_proof_tree_nodes(source->groups)[group].hash, PLM_PROOF_HASH_BYTES);
+    return PLM_OK;
+  }
+  PLM_TRY(source->digests(source->context, group, digests, error));
+  for (uint32_t i = 0; i < needed; i++) {
+    const uint64_t at = numbers[i] % PLM_GROUP_DOCUMENTS;
+    paths += plm_proof_path_size(&(struct plm_proof_range){at, at + 1, count});
+  }
+  if ((size_t)count * LEAF_BYTES > needed * (size_t)LEAF_BYTES + paths * PLM_PROOF_HASH_BYTES)
+    return put_leaves(lengths, digests, count, numbers, needed, out, error);
+  put_u8(out, PLM_TABLES_WHOLE);
+  for (uint32_t i = 0; i < count; i++) put_leaf(out, lengths[i], &digests[i]);
+  return PLM_OK;
+}
+
+/* The end of the span that begins with the group of numbers[0]: gaps are joined if their roots are
+ * smaller than another span's path. */
+static uint64_t span_end(const struct plm_tables_source *source, const uint64_t *numbers,
+                         uint32_t count)
+{
+  const uint64_t groups = plm_proof_tree_count(source->groups);
+  uint64_t end = numbers[0] / PLM_GROUP_DOCUMENTS + 1;
+  for (uint32_t i = 1; i < count; i++) {
+    const uint64_t group = numbers[i] / PLM_GROUP_DOCUMENTS;
+    if (group < end) continue;
+    const struct plm_proof_range alone = {group, group + 1, groups};
+    const size_t another = SPAN_BYTES + plm_proof_path_size(&alone) * PLM_PROOF_HASH_BYTES;
+    if ((group - end) * ROOT_BYTES > another) break;
+    end = group + 1;
+  }
+  return end;
+}
+
+static plm_status put_spans(const struct plm_tables_source *source, const uint64_t *numbers,
+                            uint32_t count, struct writer *out, struct plm_error *error)
+{
+  uint32_t at = 0;
+  while (at < count) {
+    const uint64_t begin = numbers[at] / PLM_GROUP_DOCUMENTS;
+    const uint64_t end = span_end(source, numbers + at, count - at);
+    put_u64(out, begin);
+    put_u32(out, (uint32_t)(end - begin));
+    for (uint64_t group = begin; group < end; group++) {
+      uint32_t needed = 0;
+      while (at + needed < count && numbers[at + needed] / PLM_GROUP_DOCUMENTS == group) needed++;
+      PLM_TRY(put_group(source, group, numbers + at, needed, out, error));
+      at += needed;
+    }
+    put_tree_path(out, PLM_PROOF_PLAIN, source->groups, begin, end);
+  }
+  return PLM_OK;
+}
+
+/* ---- groups of the plan ------------------------------------------------------------------- */
+
+/* Writes the sizes of a group of clusters, and draws its documents. Returns their number. */
+static uint32_t put_clusters(const struct plm_tables_source *source, const struct plm_plan *plan,
+                             uint64_t epoch, uint64_t group, struct writer *out, uint64_t *numbers)
+{
+  const uint32_t count = group_size(source->cluster_count, group);
+  const uint32_t *sizes = source->clusters + group * PLM_GROUP_DOCUMENTS;
+  struct plm_proof_node path[PLM_PROOF_PATH];
+  uint64_t before = 0;
+  for (uint32_t i = 0; i < count; i++) put_u32(out, sizes[i]);
+  const size_t nodes = plm_proof_tree_path(source->clusters_tree, group, group + 1, path);
+  put_path(out, PLM_PROOF_SUMS, path, nodes);
+  for (int i = 0; i < __builtin_popcountll(group); i++) before += path[i].sum; /* left of it */
+  plm_plan_draw_members(plan, epoch, group, sizes, count, before, numbers);
+  return count;
+}
+
+static plm_status put_plan_group(const struct plm_tables_source *source,
+                                 const struct plm_tables_window *of, uint64_t group,
+                                 struct writer *out, struct plm_error *error)
+{
+  uint64_t numbers[PLM_GROUP_DOCUMENTS];
+  uint32_t count;
+  if (plm_plan_parameters(of->plan)->sampling == PLM_SAMPLING_CLUSTERS) {
+    count = put_clusters(source, of->plan, of->epoch, group, out, numbers);
+  } else {
+    count = group_size(source->documents, group);
+    for (uint32_t i = 0; i < count; i++) numbers[i] = group * PLM_GROUP_DOCUMENTS + i;
+  }
+  return put_spans(source, numbers, count, out, error);
+}
+
+plm_status plm_tables_write(const struct plm_tables_source *source,
+                            const struct plm_tables_window *of, uint32_t first, uint32_t *count,
+                            uint8_t *bytes, size_t room, size_t *size, struct plm_error *error)
+{
+  struct writer out = {bytes, room, 0};
+  const uint32_t asked = *count;
+  plm_status status = PLM_OK;
+  uint64_t *groups = malloc(plm_plan_parameters(of->plan)->window_groups * sizeof *groups);
+  *size = *count = 0;
+  if (groups == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for a window's groups");
+  const uint32_t all = plm_plan_window_groups(of->plan, of->epoch, of->window, groups);
+  PLM_ASSERT(first < all && asked > 0 && asked <= all - first);
+  while (*count < asked && status == PLM_OK) {
+    status = put_plan_group(source, of, groups[first + *count], &out, error);
+    if (status != PLM_OK || out.size > room) break;
+    *size = out.size;
+    ++*count;
+  }
+  free(groups);
+  PLM_ASSERT(status != PLM_OK || *count > 0);
+  return status;
+}

@@ -1,0 +1,92 @@
+/* Writing the evidence of pieces. A long document is translated and hashed once for all its pieces,
+ * and not where the piece itself is what a consumer hashes.
+ */
+#include "packer/evidence.h"
+
+#include <stdlib.h>
+
+#include "common/wire/data.h"
+
+void evidence_begin(struct evidence *evidence, const struct plm_plan_parameters *plan,
+                    const struct plm_window *window, const uint64_t *offset, uint8_t *bytes)
+{
+  plm_translator_init(&evidence->translator, plan->tokenizer);
+  evidence->plan = plan;
+  evidence->window = window;
+  evidence->offset = offset;
+  evidence->bytes = bytes;
+  evidence->held = false; /* the same number may be another split's */
+}
+
+void evidence_deinit(struct evidence *evidence)
+{
+  plm_proof_tree_close(evidence->tree);
+  free(evidence->tokens);
+  *evidence = (struct evidence){0};
+}
+
+/* Makes the tree over the document's blocks, except that blocks [begin, end) are not hashed: no
+ * path from this range has a node that depends on them. */
+static plm_status make_tree(struct evidence *evidence, uint64_t residues, uint64_t begin,
+                            uint64_t end, struct plm_error *error)
+{
+  const uint32_t token_bytes = evidence->translator.tokenizer->token_bytes;
+  const uint64_t blocks = plm_proof_block_count(residues);
+  struct plm_proof_node *nodes = calloc(blocks, sizeof *nodes);
+  if (nodes == NULL)
+    return plm_error_set(error, PLM_NO_MEMORY, "no memory for %llu blocks",
+                         (unsigned long long)blocks);
+  if (begin > 0)
+    plm_proof_block_nodes(token_bytes, evidence->tokens, begin * PLM_PROOF_BLOCK, nodes);
+  if (end < blocks)
+    plm_proof_block_nodes(token_bytes, evidence->tokens + end * PLM_PROOF_BLOCK * token_bytes,
+                          residues - end * PLM_PROOF_BLOCK, nodes + end);
+  const plm_status status =
+      plm_proof_tree_open(PLM_PROOF_PLAIN, nodes, blocks, &evidence->tree, error);
+  free(nodes);
+  return status;
+}
+
+/* Translates and hashes a document. */
+static plm_status hold(struct evidence *evidence, const struct plm_chunk_document *document,
+                       const uint8_t *residues, struct plm_error *error)
+{
+  const size_t size = (size_t)document->residues * evidence->translator.tokenizer->token_bytes;
+  struct plm_data_piece piece = {0}; /* all blocks are hashed for a document with several pieces */
+  if (evidence->held && evidence->number == document->number) return PLM_OK;
+  evidence->held = false;
+  plm_proof_tree_close(evidence->tree);
+  evidence->tree = NULL;
+  if (size > evidence->capacity) {
+    free(evidence->tokens);
+    evidence->capacity = 0;
+    evidence->tokens = malloc(size);
+    if (evidence->tokens == NULL)
+      return plm_error_set(error, PLM_NO_MEMORY, "no memory for a document of %u residues",
+                           document->residues);
+    evidence->capacity = size;
+  }
+  evidence->translator.residues(&evidence->translator, residues, document->residues,
+                                evidence->tokens);
+  if (evidence->plan->truncate != PLM_TRUNCATE_SPLIT) plm_data_piece(document, &piece);
+  PLM_TRY(make_tree(evidence, document->residues, piece.block_begin, piece.block_end, error));
+  evidence->number = document->number;
+  evidence->held = true;
+  return PLM_OK;
+}
+
+plm_status evidence_write(void *context, struct plm_window_place piece, const uint8_t *residues,
+                          struct plm_error *error)
+{
+  struct evidence *evidence = context;
+  const struct plm_tokenizer *tokenizer = evidence->translator.tokenizer;
+  const struct plm_chunk_document *documents = evidence->window->documents;
+  uint8_t *at = evidence->bytes + evidence->offset[piece.chunk] +
+                (size_t)evidence->plan->max_length * tokenizer->token_bytes;
+  for (uint32_t i = evidence->window->chunk_begin[piece.chunk]; i < piece.document; i++)
+    at += plm_data_evidence_bytes(tokenizer, &documents[i]);
+  PLM_TRY(hold(evidence, &documents[piece.document], residues, error));
+  (void)plm_data_write_evidence(tokenizer, &documents[piece.document], evidence->tokens,
+                                evidence->tree, at);
+  return PLM_OK;
+}

@@ -1,0 +1,333 @@
+/* DATA's payload: pieces of documents with what proves them, and every damage of it. */
+#include "common/wire/data.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/wire/message.h"
+#include "tests/support/cmocka_all.h"
+#include "tests/support/must.h"
+#include "tests/support/proven_split.h"
+
+/* ---- pieces ------------------------------------------------------------------------------- */
+
+static void pieces_say_what_proves_them(void **state)
+{
+  (void)state;
+  const struct plm_tokenizer *esm = plm_tokenizer_of(PLM_TOKENIZER_ESM);
+  const struct plm_tokenizer *byte = plm_tokenizer_of(PLM_TOKENIZER_BYTE);
+  static const struct {
+    struct plm_chunk_document document; /* number, start, tokens, offset, residues */
+    struct plm_data_piece piece;
+  } cases[] = {
+      /* whole documents */
+      {{0, 0, 2, 0, 0}, {true, true, 0, 0, true, 0, 0, 0, 0, 0}},
+      {{0, 0, 2002, 0, 2000}, {true, true, 0, 2000, true, 0, 0, 0, 0, 0}},
+      /* only <cls> and a residue; a middle; the last residue and <eos>; only <eos> */
+      {{0, 0, 2, 0, 3}, {true, false, 0, 1, false, 0, 1, 0, 2, 0}},
+      {{0, 0, 2, 1, 3000}, {false, false, 1, 3, false, 0, 1, 1, 509, 3}},
+      {{0, 0, 2, 2999, 3000}, {false, true, 2999, 3000, false, 5, 6, 439, 0, 2}},
+      {{0, 0, 1, 3000, 3000}, {false, true, 3000, 3000, false, 0, 0, 0, 0, 0}},
+      /* all residues without <eos> */
+      {{0, 0, 601, 0, 600}, {true, false, 0, 600, false, 0, 2, 0, 0, 0}},
+      /* exactly a block, and one residue more on either side */
+      {{0, 0, 512, 512, 3000}, {false, false, 512, 1024, false, 1, 2, 0, 0, 3}},
+      {{0, 0, 513, 511, 3000}, {false, false, 511, 1024, false, 0, 2, 511, 0, 2}},
+      {{0, 0, 513, 512, 3000}, {false, false, 512, 1025, false, 1, 3, 0, 511, 3}},
+      /* the last block is not full */
+      {{0, 0, 101, 2600, 2700}, {false, true, 2600, 2700, false, 5, 6, 40, 0, 2}},
+      {{0, 0, 100, 2600, 2700}, {false, false, 2600, 2700, false, 5, 6, 40, 0, 2}},
+      {{0, 0, 99, 2600, 2700}, {false, false, 2600, 2699, false, 5, 6, 40, 1, 2}},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    const struct plm_data_piece *expected = &cases[i].piece;
+    struct plm_data_piece piece;
+    plm_data_piece(&cases[i].document, &piece);
+    assert_int_equal(piece.has_cls, expected->has_cls);
+    assert_int_equal(piece.has_eos, expected->has_eos);
+    assert_int_equal(piece.begin, expected->begin);
+    assert_int_equal(piece.end, expected->end);
+    assert_int_equal(piece.whole, expected->whole);
+    assert_int_equal(piece.block_begin, expected->block_begin);
+    assert_int_equal(piece.block_end, expected->block_end);
+    assert_int_equal(piece.before, expected->before);
+    assert_int_equal(piece.after, expected->after);
+    assert_int_equal(piece.path, expected->path);
+    const uint64_t tokens = expected->before + expected->after;
+    assert_int_equal(plm_data_evidence_bytes(esm, &cases[i].document),
+                     tokens + 32 * expected->path);
+    assert_int_equal(plm_data_evidence_bytes(byte, &cases[i].document),
+                     2 * tokens + 32 * expected->path);
+  }
+}
+
+/* ---- a window ----------------------------------------------------------------------------- */
+
+/* A planned window, its payload, and what a consumer knows. */
+struct scene {
+  struct proven_split split;
+  struct plm_plan *plan;
+  struct plm_window window;
+  struct plm_data_known known;
+  uint64_t *offset;
+  struct plm_proof_digest *digests;
+  uint8_t *payload;
+  struct plm_data_scratch scratch;
+};
+
+static void scene_open(struct scene *scene, const struct plm_plan_parameters *p,
+                       const uint32_t *lengths, uint64_t documents)
+{
+  const struct plm_plan_split of = {.lengths = lengths, .documents = documents};
+  *scene = (struct scene){0};
+  proven_split_open(&scene->split, p->tokenizer, 3, &of);
+  assert_int_equal(plm_plan_open(p, lengths, documents, &scene->plan, NULL), PLM_OK);
+  assert_int_equal(plm_plan_window(scene->plan, 0, 0, &scene->window, NULL), PLM_OK);
+  scene->offset = must(malloc((scene->window.chunks + 1) * sizeof *scene->offset));
+  plm_data_layout(scene->split.tokenizer, p->max_length, &scene->window, scene->offset);
+  scene->digests = proven_split_digests(&scene->split, &scene->window);
+  scene->payload = proven_split_chunks(&scene->split, &scene->window, p->max_length, scene->offset);
+  scene->known = (struct plm_data_known){.tokenizer = scene->split.tokenizer,
+                                         .max_length = p->max_length,
+                                         .window = &scene->window,
+                                         .digests = scene->digests,
+                                         .offset = scene->offset};
+}
+
+static void scene_close(struct scene *scene)
+{
+  plm_data_scratch_deinit(&scene->scratch);
+  free(scene->payload);
+  free(scene->digests);
+  free(scene->offset);
+  plm_window_deinit(&scene->window);
+  plm_plan_close(scene->plan);
+  proven_split_close(&scene->split);
+}
+
+/* Checks a copy of chunks [first, first + count) that has exactly their bytes. */
+static plm_status check(struct scene *scene, uint32_t first, uint32_t count,
+                        struct plm_error *error)
+{
+  const size_t size = scene->offset[first + count] - scene->offset[first];
+  uint8_t *exact = must(malloc(size + (size == 0)));
+  memcpy(exact, scene->payload + scene->offset[first], size);
+  const plm_status status =
+      plm_data_check(&scene->known, first, count, exact, size, &scene->scratch, error);
+  free(exact);
+  return status;
+}
+
+static struct plm_plan_parameters parameters_of(enum plm_tokenizer_kind tokenizer,
+                                                enum plm_truncate truncate, uint32_t max_length)
+{
+  return (struct plm_plan_parameters){.seed = 5,
+                                      .max_length = max_length,
+                                      .alignment = 4,
+                                      .window_groups = 2,
+                                      .packing = PLM_PACKING_BEST_FIT,
+                                      .truncate = truncate,
+                                      .tokenizer = tokenizer,
+                                      .shuffle = true};
+}
+
+/* Whole documents, and pieces at the beginning, in the middle and at the end of longer ones, one of
+ * them only <eos>. */
+static const uint32_t few[] = {3, 20, 62, 63, 126, 127, 600, 1500, 0, 11};
+enum { FEW = sizeof few / sizeof *few };
+
+static void each_range_of_chunks_is_checked(void **state)
+{
+  (void)state;
+  for (int way = 0; way < 2 * 3; way++) {
+    const struct plm_plan_parameters p =
+        parameters_of((enum plm_tokenizer_kind)(way % 2), (enum plm_truncate)(way / 2), 64);
+    struct scene scene;
+    struct plm_error error = {0};
+    scene_open(&scene, &p, few, FEW);
+    const uint32_t chunks = scene.window.chunks;
+    for (uint32_t first = 0; first < chunks; first++)
+      for (uint32_t count = 1; count <= chunks - first; count++)
+        if (check(&scene, first, count, &error) != PLM_OK)
+          fail_msg("way %d, %u chunks from %u: %s", way, count, first, error.what);
+    scene_close(&scene);
+  }
+}
+
+/* Any chunk of a document with 255 blocks, so that paths are long. */
+static void long_documents_are_checked(void **state)
+{
+  (void)state;
+  static const uint32_t lengths[] = {255 * 512 - 7, 2, 1400};
+  for (int way = 0; way < 2 * 3; way++) {
+    const struct plm_plan_parameters p =
+        parameters_of((enum plm_tokenizer_kind)(way % 2), (enum plm_truncate)(way / 2), 8192);
+    struct scene scene;
+    struct plm_error error = {0};
+    scene_open(&scene, &p, lengths, 3);
+    for (uint32_t c = 0; c < scene.window.chunks; c++) {
+      if (check(&scene, c, 1, &error) != PLM_OK) fail_msg("way %d: %s", way, error.what);
+      assert_true(scene.offset[c + 1] - scene.offset[c] <= plm_data_chunk_most(&p));
+    }
+    scene_close(&scene);
+  }
+}
+
+/* The document or the padding that a byte of a chunk belongs to: its number, or UINT64_MAX. */
+static uint64_t owner_of(const struct scene *scene, uint32_t chunk, size_t byte)
+{
+  const uint32_t token_bytes = scene->known.tokenizer->token_bytes;
+  const struct plm_window *window = &scene->window;
+  size_t evidence = (size_t)scene->known.max_length * token_bytes;
+  for (uint32_t i = window->chunk_begin[chunk]; i < window->chunk_begin[chunk + 1]; i++) {
+    const struct plm_chunk_document *document = &window->documents[i];
+    const size_t token = byte / token_bytes;
+    if (byte < (size_t)scene->known.max_length * token_bytes) {
+      if (token >= document->start && token < document->start + document->tokens)
+        return document->number;
+      continue;
+    }
+    const size_t end = evidence + plm_data_evidence_bytes(scene->known.tokenizer, document);
+    if (byte >= evidence && byte < end) return document->number;
+    evidence = end;
+  }
+  return UINT64_MAX;
+}
+
+static void every_flipped_bit_is_found(void **state)
+{
+  (void)state;
+  for (int way = 0; way < 2 * 3; way++) {
+    const struct plm_plan_parameters p =
+        parameters_of((enum plm_tokenizer_kind)(way % 2), (enum plm_truncate)(way / 2), 64);
+    struct scene scene;
+    scene_open(&scene, &p, few, FEW);
+    for (uint32_t c = 0; c < scene.window.chunks; c++)
+      for (size_t at = scene.offset[c]; at < scene.offset[c + 1]; at++) {
+        const uint8_t bit = (uint8_t)(1u << (at * 5 + (size_t)way) % 8);
+        const uint64_t owner = owner_of(&scene, c, at - scene.offset[c]);
+        struct plm_error error = {0};
+        char expected[200];
+        scene.payload[at] ^= bit;
+        if (check(&scene, c, 1, &error) != PLM_CORRUPT)
+          fail_msg("way %d, byte %zu of chunk %u is not checked", way, at - scene.offset[c], c);
+        scene.payload[at] ^= bit;
+        if (owner == UINT64_MAX)
+          snprintf(expected, sizeof expected,
+                   "chunk %u of window 0 has something other than <pad> between documents", c);
+        else
+          snprintf(expected, sizeof expected,
+                   "the tokens of document %llu are not those that the corpus's fingerprint proves",
+                   (unsigned long long)owner);
+        assert_string_equal(error.what, expected);
+      }
+    scene_close(&scene);
+  }
+}
+
+/* Of several false documents, the first is named, and false padding only if all documents are
+ * true. */
+static void the_first_false_document_is_named(void **state)
+{
+  (void)state;
+  const struct plm_plan_parameters p = parameters_of(PLM_TOKENIZER_ESM, PLM_TRUNCATE_HEAD, 64);
+  static const uint32_t lengths[] = {9, 10, 11};
+  struct scene scene;
+  struct plm_error error = {0};
+  char expected[200];
+  scene_open(&scene, &p, lengths, 3);
+  assert_int_equal(scene.window.chunks, 1);
+  const struct plm_chunk_document *second = &scene.window.documents[1];
+  scene.payload[63] ^= 1; /* padding */
+  scene.payload[second->start] ^= 1;
+  scene.payload[scene.window.documents[2].start] ^= 1;
+  assert_int_equal(check(&scene, 0, 1, &error), PLM_CORRUPT);
+  snprintf(expected, sizeof expected, "the tokens of document %llu are not those that the corpus's",
+           (unsigned long long)second->number);
+  assert_memory_equal(error.what, expected, strlen(expected));
+  scene_close(&scene);
+}
+
+/* Nothing is read of a payload of another size. */
+static void every_other_size_is_refused(void **state)
+{
+  (void)state;
+  const struct plm_plan_parameters p = parameters_of(PLM_TOKENIZER_ESM, PLM_TRUNCATE_SPLIT, 64);
+  struct scene scene;
+  struct plm_error error = {0};
+  scene_open(&scene, &p, few, FEW);
+  const size_t size = scene.offset[2] - scene.offset[1];
+  for (size_t other = 0; other < size + 70; other++)
+    if (other != size)
+      assert_int_equal(plm_data_check(&scene.known, 1, 1, NULL, other, &scene.scratch, &error),
+                       PLM_PROTOCOL);
+  assert_int_equal(check(&scene, 1, 1, &error), PLM_OK);
+  scene_close(&scene);
+}
+
+/* Chunks of another corpus, which are consistent in themselves. */
+static void another_corpus_is_refused(void **state)
+{
+  (void)state;
+  const struct plm_plan_parameters p = parameters_of(PLM_TOKENIZER_ESM, PLM_TRUNCATE_SPLIT, 64);
+  const struct plm_plan_split of = {.lengths = few, .documents = FEW};
+  struct scene scene;
+  struct proven_split other;
+  struct plm_error error = {0};
+  scene_open(&scene, &p, few, FEW);
+  proven_split_open(&other, PLM_TOKENIZER_ESM, 4, &of);
+  uint8_t *theirs = proven_split_chunks(&other, &scene.window, 64, scene.offset);
+  uint8_t *ours = scene.payload;
+  for (uint32_t c = 0; c < scene.window.chunks; c++) {
+    const struct plm_chunk_document *only = &scene.window.documents[scene.window.chunk_begin[c]];
+    struct plm_data_piece piece;
+    plm_data_piece(only, &piece);
+    if (piece.begin == piece.end) continue; /* it may have nothing of the corpus */
+    scene.payload = theirs;
+    assert_int_equal(check(&scene, c, 1, &error), PLM_CORRUPT);
+    scene.payload = ours;
+    assert_int_equal(check(&scene, c, 1, &error), PLM_OK);
+  }
+  free(theirs);
+  proven_split_close(&other);
+  scene_close(&scene);
+}
+
+/* With the shortest last pieces there can be; and no message is larger than the limit. */
+static void no_chunk_is_larger_than_the_most(void **state)
+{
+  (void)state;
+  static uint32_t lengths[256];
+  for (int tokenizer = 0; tokenizer < 2; tokenizer++)
+    for (uint32_t alignment = 1; alignment <= 16; alignment *= 4) {
+      struct plm_plan_parameters p =
+          parameters_of((enum plm_tokenizer_kind)tokenizer, PLM_TRUNCATE_SPLIT, 64);
+      struct scene scene;
+      p.alignment = alignment;
+      for (int i = 0; i < 256; i++) lengths[i] = 64 * 7; /* the last piece: a residue and <eos> */
+      scene_open(&scene, &p, lengths, 256);
+      for (uint32_t c = 0; c < scene.window.chunks; c++)
+        assert_true(scene.offset[c + 1] - scene.offset[c] <= plm_data_chunk_most(&p));
+      scene_close(&scene);
+    }
+  struct plm_plan_parameters p = parameters_of(PLM_TOKENIZER_BYTE, PLM_TRUNCATE_HEAD, 1 << 20);
+  assert_in_range(plm_data_chunk_most(&p), 2 << 20, (2 << 20) + 8192);
+  p.truncate = PLM_TRUNCATE_SPLIT;
+  assert_int_equal(plm_data_chunk_most(&p), PLM_WIRE_DATA_LIMIT);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(pieces_say_what_proves_them),
+      cmocka_unit_test(each_range_of_chunks_is_checked),
+      cmocka_unit_test(long_documents_are_checked),
+      cmocka_unit_test(every_flipped_bit_is_found),
+      cmocka_unit_test(the_first_false_document_is_named),
+      cmocka_unit_test(every_other_size_is_refused),
+      cmocka_unit_test(another_corpus_is_refused),
+      cmocka_unit_test(no_chunk_is_larger_than_the_most),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
