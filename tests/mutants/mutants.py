@@ -29,8 +29,6 @@ from c_source import Source, struct_fields
 from mutant_report import Results, print_report
 
 SOURCES = re.compile(r"^(common|kernels|packer|trainer|evaluator|stages)/.*\.(c|cu|cuh)$")
-# The votes, audits and disputes of the feed.
-LEFT_OUT = re.compile(r"^common/feed/feed_(sizes|audit|dispute)\.c$")
 COUNTED = ("killed", "survived")
 
 
@@ -40,7 +38,7 @@ class Product:
     def __init__(self, root, files=""):
         self.root = Path(root)
         names = workplace.tree_files(self.root)
-        names = [name for name in names if SOURCES.match(name) and not LEFT_OUT.match(name)]
+        names = [name for name in names if SOURCES.match(name)]
         self.names = [name for name in names if re.search(files, name)]
         if not self.names:
             raise workplace.Stopped(f"no source matches {files}")
