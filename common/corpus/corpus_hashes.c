@@ -5,7 +5,10 @@
 #include "common/corpus/corpus_format.h"
 #include "common/corpus/corpus_handle.h"
 
-enum { PIECE = 4096 }; /* residues that are translated at once; whole blocks */
+enum {
+  PIECE = 4096, /* residues of a long sequence that are translated at once; whole blocks */
+  BATCH_RESIDUES = 16 * 1024, /* residues of sequences that are hashed at once */
+};
 _Static_assert(PIECE % PLM_PROOF_BLOCK == 0, "pieces are whole blocks");
 _Static_assert((int)PLM_GROUP_DOCUMENTS == (int)PLM_PROOF_GROUP, "groups are those of the tree");
 _Static_assert(PLM_CLUSTERS_BLOCK % PLM_PROOF_GROUP == 0, "records hold whole groups of sizes");
@@ -93,17 +96,13 @@ plm_status plm_corpus_cluster_tree(const struct plm_corpus *corpus, enum plm_spl
   return open_tree(PLM_PROOF_SUMS, nodes, count, tree, error);
 }
 
-static struct plm_proof_digest hash_sequence(const struct plm_translator *translator,
-                                             const uint8_t *residues, size_t count)
+/* The hash of a sequence that is too long for a batch. */
+static struct plm_proof_digest hash_long(const struct plm_translator *translator,
+                                         const uint8_t *residues, size_t count)
 {
   uint8_t tokens[2 * PIECE];
-  const uint32_t token_bytes = translator->tokenizer->token_bytes;
-  if (count <= PIECE) { /* as nearly all proteins */
-    translator->residues(translator, residues, count, tokens);
-    return plm_proof_sequence(token_bytes, tokens, count);
-  }
   struct plm_proof_stream stream;
-  plm_proof_stream_begin(&stream, token_bytes);
+  plm_proof_stream_begin(&stream, translator->tokenizer->token_bytes);
   while (count != 0) {
     const size_t piece = count < PIECE ? count : PIECE;
     translator->residues(translator, residues, piece, tokens);
@@ -114,14 +113,43 @@ static struct plm_proof_digest hash_sequence(const struct plm_translator *transl
   return plm_proof_stream_end(&stream);
 }
 
+/* Hashes the first sequences, as many as fit into a batch, at once. Returns their number, and in
+ * *used their residues. */
+static uint32_t hash_batch(const struct plm_translator *translator, const uint32_t *lengths,
+                           uint32_t documents, const uint8_t *residues,
+                           struct plm_proof_digest *digests, size_t *used)
+{
+  const uint32_t token_bytes = translator->tokenizer->token_bytes;
+  uint8_t tokens[2 * BATCH_RESIDUES];
+  const void *begin[PLM_GROUP_DOCUMENTS];
+  uint32_t count = 0;
+  *used = 0;
+  for (; count < documents && lengths[count] <= BATCH_RESIDUES - *used; count++) {
+    begin[count] = tokens + *used * token_bytes;
+    *used += lengths[count];
+  }
+  if (count == 0) return 0;
+  translator->residues(translator, residues, *used, tokens);
+  plm_proof_sequences(token_bytes, count, begin, lengths, digests);
+  return count;
+}
+
 void plm_corpus_hash_sequences(const struct plm_translator *translator, const uint32_t *lengths,
                                uint32_t documents, const uint8_t *residues,
                                struct plm_proof_digest digests[PLM_GROUP_DOCUMENTS])
 {
   PLM_ASSERT(documents <= PLM_GROUP_DOCUMENTS);
-  for (uint32_t d = 0; d < documents; d++) {
-    digests[d] = hash_sequence(translator, residues, lengths[d]);
-    residues += lengths[d];
+  for (uint32_t d = 0; d < documents;) {
+    size_t used;
+    uint32_t count =
+        hash_batch(translator, lengths + d, documents - d, residues, digests + d, &used);
+    if (count == 0) {
+      digests[d] = hash_long(translator, residues, lengths[d]);
+      used = lengths[d];
+      count = 1;
+    }
+    residues += used;
+    d += count;
   }
 }
 

@@ -144,6 +144,10 @@ uint64_t plm_proof_block_count(uint64_t tokens);
 /* The hash of a whole sequence. */
 struct plm_proof_digest plm_proof_sequence(uint32_t token_bytes, const void *tokens, size_t count);
 
+/* The same for many sequences at once, which is several times as fast. */
+void plm_proof_sequences(uint32_t token_bytes, size_t count, const void *const *tokens,
+                         const uint32_t *lengths, struct plm_proof_digest *digests);
+
 /* The same for tokens that come in pieces of any size. */
 struct plm_proof_stream {
   struct plm_proof_builder blocks;

@@ -2,7 +2,7 @@
 #include <endian.h>
 #include <string.h>
 
-#include "common/proof/proof_hash.h"
+#include "common/proof/proof_lanes.h"
 
 struct plm_proof_digest plm_proof_label(const void *record, size_t size)
 {
@@ -11,14 +11,24 @@ struct plm_proof_digest plm_proof_label(const void *record, size_t size)
   return digest;
 }
 
+enum { LEAF_MESSAGE = 4 + 2 * PLM_PROOF_SHORT_BYTES };
+
+static void write_leaf(uint8_t message[LEAF_MESSAGE], uint32_t residues,
+                       const struct plm_proof_digest *sequence,
+                       const struct plm_proof_digest *label)
+{
+  uint8_t *end = proof_put_u32(message, residues);
+  end = proof_put(end, sequence->bytes, sizeof sequence->bytes);
+  (void)proof_put(end, label->bytes, sizeof label->bytes);
+}
+
 struct plm_proof_digest plm_proof_leaf(uint32_t residues, const struct plm_proof_digest *sequence,
                                        const struct plm_proof_digest *label)
 {
-  uint8_t message[4 + 2 * PLM_PROOF_SHORT_BYTES], *end = proof_put_u32(message, residues);
+  uint8_t message[LEAF_MESSAGE];
   struct plm_proof_digest digest;
-  end = proof_put(end, sequence->bytes, sizeof sequence->bytes);
-  end = proof_put(end, label->bytes, sizeof label->bytes);
-  proof_hash(PROOF_TAG_LEAF, message, (size_t)(end - message), digest.bytes, sizeof digest.bytes);
+  write_leaf(message, residues, sequence, label);
+  proof_hash(PROOF_TAG_LEAF, message, sizeof message, digest.bytes, sizeof digest.bytes);
   return digest;
 }
 
@@ -34,25 +44,26 @@ void plm_proof_group_leaves(const uint32_t *lengths, const struct plm_proof_dige
                             struct plm_proof_node leaves[PLM_PROOF_GROUP])
 {
   const struct plm_proof_digest empty = plm_proof_label(NULL, 0);
+  uint8_t messages[PLM_PROOF_GROUP][LEAF_MESSAGE];
+  struct proof_task tasks[PLM_PROOF_GROUP];
   PLM_ASSERT(count != 0 && count <= PLM_PROOF_GROUP);
+  memset(leaves, 0, count * sizeof *leaves); /* zeros follow the hashes */
   for (uint32_t d = 0; d < count; d++) {
-    const struct plm_proof_digest leaf =
-        plm_proof_leaf(lengths[d], &sequences[d], labels == NULL ? &empty : &labels[d]);
-    leaves[d] = plm_proof_leaf_node(&leaf);
+    write_leaf(messages[d], lengths[d], &sequences[d], labels == NULL ? &empty : &labels[d]);
+    tasks[d] = (struct proof_task){messages[d], sizeof messages[d], leaves[d].hash};
   }
+  proof_hash_many(PROOF_TAG_LEAF, tasks, count, PLM_PROOF_SHORT_BYTES);
 }
 
 struct plm_proof_node plm_proof_group(const uint32_t *lengths,
                                       const struct plm_proof_digest *sequences,
                                       const struct plm_proof_digest *labels, uint32_t count)
 {
-  struct plm_proof_node leaves[PLM_PROOF_GROUP], root;
-  struct plm_proof_builder builder;
-  plm_proof_group_leaves(lengths, sequences, labels, count, leaves);
-  plm_proof_begin(&builder, PLM_PROOF_PLAIN);
-  for (uint32_t d = 0; d < count; d++) plm_proof_add(&builder, &leaves[d]);
-  (void)plm_proof_end(&builder, &root); /* without sums it cannot fail */
-  return root;
+  struct plm_proof_node nodes[PLM_PROOF_GROUP];
+  plm_proof_group_leaves(lengths, sequences, labels, count, nodes);
+  for (uint64_t width = count; width > 1; width = (width + 1) / 2)
+    (void)proof_join_level(PLM_PROOF_PLAIN, nodes, width, nodes); /* no sums: it cannot fail */
+  return nodes[0];
 }
 
 struct plm_proof_node plm_proof_clusters(const uint32_t *sizes, uint32_t count)

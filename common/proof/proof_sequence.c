@@ -1,9 +1,11 @@
 /* Hashes of sequences, and of pieces of long ones. */
 #include <string.h>
 
-#include "common/proof/proof_hash.h"
+#include "common/proof/proof_lanes.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tokens are hashed as they are stored");
+
+enum { BATCH = 64 }; /* blocks, or sequences, that are hashed at once */
 
 static struct plm_proof_node hash_block(const void *tokens, size_t bytes)
 {
@@ -24,32 +26,91 @@ uint64_t plm_proof_block_count(uint64_t tokens)
   return tokens == 0 ? 1 : (tokens - 1) / PLM_PROOF_BLOCK + 1;
 }
 
+void plm_proof_block_nodes(uint32_t token_bytes, const void *tokens, size_t count,
+                           struct plm_proof_node *nodes)
+{
+  const size_t whole = (size_t)PLM_PROOF_BLOCK * token_bytes;
+  const uint8_t *at = tokens;
+  uint64_t blocks = plm_proof_block_count(count);
+  size_t bytes = count * token_bytes;
+  while (blocks != 0) {
+    struct proof_task tasks[BATCH];
+    const size_t batch = blocks < BATCH ? (size_t)blocks : BATCH;
+    for (size_t i = 0; i < batch; i++) {
+      const size_t size = bytes < whole ? bytes : whole;
+      nodes[i].sum = 0;
+      tasks[i] = (struct proof_task){at, size, nodes[i].hash};
+      at += size;
+      bytes -= size;
+    }
+    proof_hash_many(PROOF_TAG_BLOCK, tasks, batch, PLM_PROOF_HASH_BYTES);
+    nodes += batch;
+    blocks -= batch;
+  }
+}
+
 /* Adds blocks that lie one after another to a builder: `count` tokens, all blocks full except the
  * last, and one empty block if there are none. */
 static void add_blocks(struct plm_proof_builder *builder, uint32_t token_bytes, const void *tokens,
                        uint64_t count)
 {
+  enum { TOKENS = BATCH * PLM_PROOF_BLOCK };
   const uint8_t *at = tokens;
   do {
-    const uint64_t block = count < PLM_PROOF_BLOCK ? count : PLM_PROOF_BLOCK;
-    const struct plm_proof_node node = hash_block(at, (size_t)block * token_bytes);
-    plm_proof_add(builder, &node);
-    at += block * token_bytes;
-    count -= block;
+    struct plm_proof_node nodes[BATCH];
+    const size_t batch = count < TOKENS ? (size_t)count : TOKENS;
+    plm_proof_block_nodes(token_bytes, at, batch, nodes);
+    for (uint64_t i = 0; i < plm_proof_block_count(batch); i++) plm_proof_add(builder, &nodes[i]);
+    at += batch * token_bytes;
+    count -= batch;
   } while (count != 0);
+}
+
+static struct plm_proof_node sequence_root(uint32_t token_bytes, const void *tokens, size_t count)
+{
+  struct plm_proof_builder builder;
+  struct plm_proof_node root;
+  plm_proof_begin(&builder, PLM_PROOF_PLAIN);
+  add_blocks(&builder, token_bytes, tokens, count);
+  (void)plm_proof_end(&builder, &root); /* without sums it cannot fail */
+  return root;
+}
+
+/* The roots of at most BATCH sequences: those of one block at once, as most proteins are. */
+static void sequence_roots(uint32_t token_bytes, size_t count, const void *const *tokens,
+                           const uint32_t *lengths, struct plm_proof_node *roots)
+{
+  struct proof_task tasks[BATCH];
+  size_t short_ones = 0;
+  for (size_t i = 0; i < count; i++) {
+    if (lengths[i] > PLM_PROOF_BLOCK)
+      roots[i] = sequence_root(token_bytes, tokens[i], lengths[i]);
+    else
+      tasks[short_ones++] =
+          (struct proof_task){tokens[i], (size_t)lengths[i] * token_bytes, roots[i].hash};
+  }
+  proof_hash_many(PROOF_TAG_BLOCK, tasks, short_ones, PLM_PROOF_HASH_BYTES);
+}
+
+void plm_proof_sequences(uint32_t token_bytes, size_t count, const void *const *tokens,
+                         const uint32_t *lengths, struct plm_proof_digest *digests)
+{
+  for (size_t begin = 0; begin < count; begin += BATCH) {
+    const size_t batch = count - begin < BATCH ? count - begin : BATCH;
+    struct plm_proof_node roots[BATCH];
+    struct proof_task tasks[BATCH];
+    sequence_roots(token_bytes, batch, tokens + begin, lengths + begin, roots);
+    for (size_t i = 0; i < batch; i++)
+      tasks[i] = (struct proof_task){roots[i].hash, sizeof roots[i].hash, digests[begin + i].bytes};
+    proof_hash_many(PROOF_TAG_SEQUENCE, tasks, batch, PLM_PROOF_SHORT_BYTES);
+  }
 }
 
 struct plm_proof_digest plm_proof_sequence(uint32_t token_bytes, const void *tokens, size_t count)
 {
-  struct plm_proof_builder builder;
-  struct plm_proof_node root;
-  if (count <= PLM_PROOF_BLOCK) { /* as most proteins */
-    root = hash_block(tokens, count * token_bytes);
-  } else {
-    plm_proof_begin(&builder, PLM_PROOF_PLAIN);
-    add_blocks(&builder, token_bytes, tokens, count);
-    (void)plm_proof_end(&builder, &root); /* without sums it cannot fail */
-  }
+  const struct plm_proof_node root = count <= PLM_PROOF_BLOCK
+                                         ? hash_block(tokens, count * token_bytes)
+                                         : sequence_root(token_bytes, tokens, count);
   return hash_sequence(&root);
 }
 
@@ -95,15 +156,6 @@ static uint64_t tokens_in(uint64_t count, uint64_t begin, uint64_t end)
 {
   const uint64_t first = begin * PLM_PROOF_BLOCK;
   return end == plm_proof_block_count(count) ? count - first : (end - begin) * PLM_PROOF_BLOCK;
-}
-
-void plm_proof_block_nodes(uint32_t token_bytes, const void *tokens, size_t count,
-                           struct plm_proof_node *nodes)
-{
-  const uint64_t blocks = plm_proof_block_count(count);
-  for (uint64_t i = 0; i < blocks; i++)
-    nodes[i] = hash_block((const uint8_t *)tokens + i * PLM_PROOF_BLOCK * token_bytes,
-                          (size_t)tokens_in(count, i, i + 1) * token_bytes);
 }
 
 bool plm_proof_blocks_verify(const struct plm_proof_digest *sequence,

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/proof/proof_hash.h"
+#include "common/proof/proof_lanes.h"
 
 /* ---- roots ----------------------------------------------------------------------------------- */
 
@@ -76,15 +76,10 @@ static plm_status join_levels(struct plm_proof_tree *tree, enum plm_proof_kind k
                               struct plm_error *error)
 {
   uint64_t width = tree->count;
-  for (unsigned k = 0; k + 1 < tree->levels; k++) {
-    const struct plm_proof_node *below = tree->nodes + tree->first[k];
-    struct plm_proof_node *above = tree->nodes + tree->first[k + 1];
-    for (uint64_t i = 0; i + 1 < width; i += 2)
-      if (!proof_join(kind, &below[i], &below[i + 1], &above[i / 2]))
-        return plm_error_set(error, PLM_CORRUPT, "the sums of a tree do not fit into 64 bits");
-    if (width % 2 != 0) above[width / 2] = below[width - 1];
-    width = (width + 1) / 2;
-  }
+  for (unsigned k = 0; k + 1 < tree->levels; k++, width = (width + 1) / 2)
+    if (!proof_join_level(kind, tree->nodes + tree->first[k], width,
+                          tree->nodes + tree->first[k + 1]))
+      return plm_error_set(error, PLM_CORRUPT, "the sums of a tree do not fit into 64 bits");
   return PLM_OK;
 }
 

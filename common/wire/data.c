@@ -31,11 +31,16 @@ void plm_data_piece(const struct plm_chunk_document *document, struct plm_data_p
   piece->path = (uint32_t)plm_proof_path_size(&blocks);
 }
 
+static bool is_whole(const struct plm_chunk_document *document)
+{
+  return document->tokens == (uint64_t)document->residues + 2;
+}
+
 size_t plm_data_evidence_bytes(const struct plm_tokenizer *tokenizer,
                                const struct plm_chunk_document *document)
 {
   struct plm_data_piece piece;
-  if (document->tokens == (uint64_t)document->residues + 2) return 0;
+  if (is_whole(document)) return 0;
   plm_data_piece(document, &piece);
   return (size_t)(piece.before + piece.after) * tokenizer->token_bytes +
          (size_t)piece.path * PLM_PROOF_HASH_BYTES;
@@ -97,13 +102,15 @@ uint8_t *plm_data_write_evidence(const struct plm_tokenizer *tokenizer,
 void plm_data_scratch_deinit(struct plm_data_scratch *scratch)
 {
   free(scratch->bytes);
+  free(scratch->found);
   *scratch = (struct plm_data_scratch){0};
 }
 
 static plm_status reserve(struct plm_data_scratch *scratch, size_t bytes, struct plm_error *error)
 {
   if (bytes <= scratch->capacity) return PLM_OK;
-  plm_data_scratch_deinit(scratch);
+  free(scratch->bytes);
+  scratch->capacity = 0;
   scratch->bytes = malloc(bytes);
   if (scratch->bytes == NULL)
     return plm_error_set(error, PLM_NO_MEMORY, "no memory to check a piece of %zu bytes", bytes);
@@ -165,9 +172,50 @@ static plm_status piece_valid(const struct plm_data_known *known, uint32_t docum
   return PLM_OK;
 }
 
-/* Checks the tokens of one document. evidence: where that of this document begins. */
+/* Hashes the whole documents of chunks [first, first + count), many at once, into scratch->found.
+ */
+static plm_status hash_documents(const struct plm_data_known *known, uint32_t first, uint32_t count,
+                                 const uint8_t *payload, struct plm_data_scratch *scratch,
+                                 struct plm_error *error)
+{
+  enum { BATCH = 64 };
+  const struct plm_window *window = known->window;
+  const uint32_t token_bytes = known->tokenizer->token_bytes;
+  const uint32_t begin = window->chunk_begin[first], end = window->chunk_begin[first + count];
+  const void *tokens[BATCH];
+  uint32_t lengths[BATCH], batch = 0;
+  if (end - begin > scratch->found_capacity) {
+    free(scratch->found);
+    scratch->found_capacity = 0;
+    scratch->found = malloc((end - begin) * sizeof *scratch->found);
+    if (scratch->found == NULL)
+      return plm_error_set(error, PLM_NO_MEMORY, "no memory to check %u documents", end - begin);
+    scratch->found_capacity = end - begin;
+  }
+  struct plm_proof_digest found[BATCH];
+  uint32_t where[BATCH], chunk = first;
+  for (uint32_t i = begin; i < end; i++) {
+    const struct plm_chunk_document *document = &window->documents[i];
+    while (window->chunk_begin[chunk + 1] <= i) chunk++;
+    if (is_whole(document)) {
+      tokens[batch] = payload + (known->offset[chunk] - known->offset[first]) +
+                      ((size_t)document->start + 1) * token_bytes;
+      lengths[batch] = document->residues;
+      where[batch++] = i - begin;
+    }
+    if (batch < BATCH && i + 1 < end) continue;
+    plm_proof_sequences(token_bytes, batch, tokens, lengths, found);
+    for (uint32_t k = 0; k < batch; k++) scratch->found[where[k]] = found[k];
+    batch = 0;
+  }
+  return PLM_OK;
+}
+
+/* Checks the tokens of one document. evidence: where that of this document begins; found: its hash,
+ * if it is whole. */
 static plm_status check_document(const struct plm_data_known *known, uint32_t document,
                                  const uint8_t *chunk, const uint8_t *evidence,
+                                 const struct plm_proof_digest *found,
                                  struct plm_data_scratch *scratch, struct plm_error *error)
 {
   const struct plm_tokenizer *tokenizer = known->tokenizer;
@@ -179,9 +227,7 @@ static plm_status check_document(const struct plm_data_known *known, uint32_t do
   bool valid = (!piece.has_cls || token_at(tokenizer, chunk, of->start) == tokenizer->cls) &&
                (!piece.has_eos || token_at(tokenizer, chunk, end - 1) == tokenizer->eos);
   if (valid && piece.whole) {
-    const struct plm_proof_digest digest =
-        plm_proof_sequence(tokenizer->token_bytes, tokens, of->residues);
-    valid = memcmp(digest.bytes, known->digests[document].bytes, sizeof digest.bytes) == 0;
+    valid = memcmp(found->bytes, known->digests[document].bytes, sizeof found->bytes) == 0;
   } else if (valid && piece.begin != piece.end) {
     PLM_TRY(piece_valid(known, document, &piece, tokens, evidence, scratch, &valid, error));
   }
@@ -192,7 +238,9 @@ static plm_status check_document(const struct plm_data_known *known, uint32_t do
                        (unsigned long long)of->number);
 }
 
+/* found: the hashes of its documents, as far as they are whole. */
 static plm_status check_chunk(const struct plm_data_known *known, uint32_t c, const uint8_t *chunk,
+                              const struct plm_proof_digest *found,
                               struct plm_data_scratch *scratch, struct plm_error *error)
 {
   const struct plm_window *window = known->window;
@@ -202,7 +250,7 @@ static plm_status check_chunk(const struct plm_data_known *known, uint32_t c, co
   for (uint32_t i = window->chunk_begin[c]; i < window->chunk_begin[c + 1]; i++) {
     const struct plm_chunk_document *document = &window->documents[i];
     padded &= padding_valid(known->tokenizer, chunk, end, document->start);
-    PLM_TRY(check_document(known, i, chunk, evidence, scratch, error));
+    PLM_TRY(check_document(known, i, chunk, evidence, found++, scratch, error));
     evidence += plm_data_evidence_bytes(known->tokenizer, document);
     end = document->start + document->tokens;
   }
@@ -221,8 +269,10 @@ plm_status plm_data_check(const struct plm_data_known *known, uint32_t first, ui
   if (size != offset[first + count] - offset[first])
     return plm_error_set(error, PLM_PROTOCOL, "%u chunks of %zu bytes, where the plan has %llu",
                          count, size, (unsigned long long)(offset[first + count] - offset[first]));
+  PLM_TRY(hash_documents(known, first, count, payload, scratch, error));
+  const uint32_t *begin = known->window->chunk_begin;
   for (uint32_t c = first; c < first + count; c++)
-    PLM_TRY(check_chunk(known, c, (const uint8_t *)payload + (offset[c] - offset[first]), scratch,
-                        error));
+    PLM_TRY(check_chunk(known, c, (const uint8_t *)payload + (offset[c] - offset[first]),
+                        scratch->found + (begin[c] - begin[first]), scratch, error));
   return PLM_OK;
 }

@@ -60,8 +60,10 @@ struct plm_data_known {
 };
 /* Memory for checks; begins with {0}, and may be used again and again. */
 struct plm_data_scratch {
-  uint8_t *bytes;
+  uint8_t *bytes; /* a piece, with what proves it */
   size_t capacity;
+  struct plm_proof_digest *found; /* of the whole documents among those that are checked */
+  size_t found_capacity;
 };
 void plm_data_scratch_deinit(struct plm_data_scratch *scratch);
 /* Checks that `payload` is chunks [first, first + count) of the window: each token of each

@@ -1,0 +1,92 @@
+/* The work of proof_lanes.c for vectors of LANES words, which it includes once for each width, with
+ * NAME and TARGET defined. GCC makes the processor's instructions of operations on whole vectors.
+ */
+
+typedef uint64_t NAME(words) __attribute__((vector_size(8 * LANES)));
+
+#define ROTATE(x, n) ((x) >> (n) | (x) << (64 - (n)))
+#define MIX(a, b, c, d, x, y) \
+  do {                        \
+    a = a + b + (x);          \
+    d = ROTATE(d ^ a, 32);    \
+    c = c + d;                \
+    b = ROTATE(b ^ c, 24);    \
+    a = a + b + (y);          \
+    d = ROTATE(d ^ a, 16);    \
+    c = c + d;                \
+    b = ROTATE(b ^ c, 63);    \
+  } while (0)
+
+/* Compresses a block of each lane into its chaining value. */
+TARGET static void NAME(compress)(NAME(words) value[8], const uint8_t *const blocks[LANES],
+                                  const struct lane lanes[LANES])
+{
+  NAME(words) m[WORDS], v[WORDS], counter, last;
+  for (int i = 0; i < WORDS; i++)
+    for (int lane = 0; lane < LANES; lane++) m[i][lane] = load(blocks[lane] + 8 * i);
+  for (int lane = 0; lane < LANES; lane++) {
+    counter[lane] = lanes[lane].at;
+    last[lane] = lanes[lane].last ? UINT64_MAX : 0;
+  }
+  for (int i = 0; i < 8; i++) {
+    v[i] = value[i];
+    v[8 + i] = (NAME(words)){0} + initial[i];
+  }
+  v[12] ^= counter;
+  v[14] ^= last;
+#pragma GCC unroll 12
+  for (int r = 0; r < ROUNDS; r++) {
+    const uint8_t *s = sigma[r];
+    MIX(v[0], v[4], v[8], v[12], m[s[0]], m[s[1]]);
+    MIX(v[1], v[5], v[9], v[13], m[s[2]], m[s[3]]);
+    MIX(v[2], v[6], v[10], v[14], m[s[4]], m[s[5]]);
+    MIX(v[3], v[7], v[11], v[15], m[s[6]], m[s[7]]);
+    MIX(v[0], v[5], v[10], v[15], m[s[8]], m[s[9]]);
+    MIX(v[1], v[6], v[11], v[12], m[s[10]], m[s[11]]);
+    MIX(v[2], v[7], v[8], v[13], m[s[12]], m[s[13]]);
+    MIX(v[3], v[4], v[9], v[14], m[s[14]], m[s[15]]);
+  }
+  for (int i = 0; i < 8; i++) value[i] ^= v[i] ^ v[8 + i];
+}
+
+TARGET static void NAME(write_out)(const NAME(words) value[8], int lane, uint8_t *out,
+                                   size_t out_bytes)
+{
+  uint64_t hash[4];
+  for (int i = 0; i < 4; i++) hash[i] = htole64(value[i][lane]);
+  memcpy(out, hash, out_bytes);
+}
+
+/* A lane takes the next message as soon as its own is done. */
+TARGET static void NAME(hash_tasks)(enum proof_tag tag, const struct proof_task *tasks,
+                                    size_t count, size_t out_bytes)
+{
+  struct lane lanes[LANES];
+  NAME(words) value[8] = {{0}};
+  uint64_t first[8];
+  size_t taken = 0, done = 0;
+  PLM_ASSERT(out_bytes <= PLM_PROOF_HASH_BYTES);
+  first_value(tag, out_bytes, first);
+  for (int lane = 0; lane < LANES; lane++) lanes[lane].task = NULL;
+  while (done < count) {
+    const uint8_t *blocks[LANES];
+    for (int lane = 0; lane < LANES; lane++) {
+      if (lanes[lane].task == NULL) {
+        lanes[lane].at = 0;
+        if (taken < count) lanes[lane].task = &tasks[taken++];
+        for (int i = 0; i < 8; i++) value[i][lane] = first[i];
+      }
+      blocks[lane] = next_block(&lanes[lane]);
+    }
+    NAME(compress)(value, blocks, lanes);
+    for (int lane = 0; lane < LANES; lane++) {
+      if (lanes[lane].task == NULL || !lanes[lane].last) continue;
+      NAME(write_out)(value, lane, lanes[lane].task->out, out_bytes);
+      lanes[lane].task = NULL;
+      done++;
+    }
+  }
+}
+
+#undef ROTATE
+#undef MIX
