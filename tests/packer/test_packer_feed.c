@@ -11,6 +11,7 @@
 #include "common/plan/assemble.h"
 #include "common/run/run.h"
 #include "tests/support/cmocka_all.h"
+#include "tests/support/forged_corpus.h"
 #include "tests/support/packers.h"
 #include "tests/support/scratch.h"
 
@@ -357,6 +358,26 @@ static void another_corpus_is_refused(void **state)
   plm_feed_close(feed);
 }
 
+/* A packer that cannot read what it must prove says so, and ends. */
+static void a_damaged_record_ends_the_packer(void **state)
+{
+  (void)state;
+  char corpus[PLM_PATH_SIZE];
+  struct plm_feed_options options = packers_keyed_options();
+  struct plm_error error = {0};
+  struct plm_batch batch;
+  snprintf(corpus, sizeof corpus, "%s", packers_corpus("damaged", 300, 4));
+  forged_corpus_cut_digests(corpus, 200);
+  options.wait_packers_s = 2.0;
+  struct plm_feed *feed = packers_feed(&options);
+  const char *log = scratch_path("damaged-packer.log");
+  const pid_t packer = packers_start(corpus, plm_feed_bound(feed), NULL, log);
+  assert_int_equal(plm_feed_next(feed, NULL, 1, NULL, &batch, &error), PLM_TIMEOUT);
+  assert_true(scratch_appears(log, "record 0 of train.digests is too short", 15000));
+  assert_int_equal(packers_stop(packer, 0), 1); /* by itself */
+  plm_feed_close(feed);
+}
+
 static void stops_when_told(void **state)
 {
   (void)state;
@@ -488,6 +509,7 @@ int main(void)
       cmocka_unit_test(tells_epochs_corpus_and_peers),
       cmocka_unit_test(an_epoch_ends_at_the_token_limit),
       cmocka_unit_test(another_corpus_is_refused),
+      cmocka_unit_test(a_damaged_record_ends_the_packer),
       cmocka_unit_test(stops_when_told),
       cmocka_unit_test(welcome_names_the_others),
       cmocka_unit_test(one_consumer_by_two_names),

@@ -8,7 +8,9 @@
 #include "common/wire/message.h"
 #include "common/wire/tables.h"
 #include "tests/support/cmocka_all.h"
+#include "tests/support/forged_corpus.h"
 #include "tests/support/packers.h"
+#include "tests/support/scratch.h"
 #include "tests/support/written_corpus.h"
 
 struct opened {
@@ -267,7 +269,9 @@ static void proofs_end_with_the_window(void **state)
           assert_null(done.bytes);
         free(done.bytes);
       }
-  const struct store_proof beyond = {.plan = plan, .window = 7, .first = UINT32_MAX, .count = 2};
+  uint8_t kept[1]; /* bytes are only of the answer */
+  const struct store_proof beyond = {
+      .plan = plan, .window = 7, .first = UINT32_MAX, .count = 2, .bytes = kept};
   assert_string_equal(proof_of(store, &beyond).error.what,
                       "an epoch has no window 7 with 2 groups from 4294967295");
   const struct store_proof ask = {.plan = empty, .split = PLM_SPLIT_TEST, .count = 1};
@@ -386,6 +390,31 @@ static void proofs_are_of_the_window(void **state)
   close_store(&opened);
 }
 
+/* What cannot be read names the record. Groups before it are proven. */
+static void a_damaged_record_is_named(void **state)
+{
+  (void)state;
+  static const struct written_corpus of = {PLM_TOKENIZER_ESM, {540, 0, 0}, 50, 0};
+  struct opened opened = {.corpus = written_corpus_open("cut", &of)};
+  plm_corpus_close(opened.corpus);
+  forged_corpus_cut_digests(scratch_path("cut"), 512);
+  assert_int_equal(plm_corpus_open(scratch_path("cut"), NULL, &opened.corpus, NULL), PLM_OK);
+  assert_int_equal(window_store_open(opened.corpus, 1, &opened.store, NULL), PLM_OK);
+  struct plm_plan_parameters parameters = packers_options().plan;
+  parameters.shuffle = false;
+  struct store_plan *plan =
+      window_store_plan(opened.store, PLM_SPLIT_TRAIN, &parameters, plm_plan_hash(&parameters));
+  for (uint64_t window = 0; window < 2; window++) {
+    const struct store_proof ask = {.plan = plan, .window = window, .count = 1};
+    const struct store_proof done = proof_of(opened.store, &ask);
+    assert_int_equal(done.error.status, window == 0 ? PLM_OK : PLM_CORRUPT);
+    if (window == 1) assert_string_equal(done.error.what, "record 0 of train.digests is too short");
+    if (window == 1) assert_null(done.bytes);
+    free(done.bytes);
+  }
+  close_store(&opened);
+}
+
 int main(void)
 {
   plm_log_init("test", PLM_LOG_WARNING);
@@ -398,6 +427,7 @@ int main(void)
       cmocka_unit_test(proofs_end_with_the_window),
       cmocka_unit_test(requests_for_proofs_are_limited),
       cmocka_unit_test(proofs_are_of_the_window),
+      cmocka_unit_test(a_damaged_record_is_named),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,6 +18,7 @@
 #include "common/corpus/corpus_format.h"
 #include "common/corpus/tokenizer.h"
 #include "stages/ingest/corpus_writer.h"
+#include "tests/support/forged_corpus.h"
 #include "tests/support/scratch.h"
 
 enum { LONGEST = 3000 };
@@ -345,23 +346,6 @@ static void verify_finds_every_flip(void **state)
   plm_path_remove(directory, NULL);
 }
 
-/* Changes corpus.json so that it agrees with the edges of the damaged data.mdb. Opening then goes
- * on, and the reader has to find the damage in what it reads. */
-static void forge_description(const char *directory, const struct plm_corpus_description *original)
-{
-  char path[PLM_PATH_SIZE];
-  struct plm_corpus_description forged = *original;
-  struct plm_text text = {0};
-  plm_path_join(path, directory, PLM_CORPUS_DATA, NULL);
-  const int descriptor = open(path, O_RDONLY);
-  assert_int_equal(plm_corpus_edges(descriptor, path, &forged.files, NULL), PLM_OK);
-  close(descriptor);
-  plm_corpus_description_print(&forged, true, &text);
-  plm_path_join(path, directory, PLM_CORPUS_DESCRIPTION, NULL);
-  write_file(path, text.data, text.length);
-  plm_text_deinit(&text);
-}
-
 enum outcome { OUTCOME_RIGHT, OUTCOME_ERROR, OUTCOME_MESSAGE, OUTCOME_COUNT };
 
 /* Reads everything in a child process. Only correct data, an error or the guard's message is
@@ -469,7 +453,7 @@ static void a_reader_never_gives_wrong_documents(void **state)
     /* half of them in the first bytes of pages, where LMDB's own numbers are */
     if (i % 2 == 0) bit = words.w[1] % (size / 4096) * 4096 * 8 + words.w[2] % (8 * 64);
     flip(data, bit);
-    forge_description(directory, &description);
+    forged_corpus_describe(directory, &description); /* so that opening goes on */
     outcomes[read_in_child(directory, &example, log_path, (unsigned long long)bit)]++;
     flip(data, bit);
   }

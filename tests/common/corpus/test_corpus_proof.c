@@ -11,6 +11,7 @@
 #include "common/base/file.h"
 #include "common/corpus/corpus_format.h"
 #include "stages/ingest/corpus_writer.h"
+#include "tests/support/forged_corpus.h"
 #include "tests/support/scratch.h"
 
 /* All in train: document d has d % 50 + 1 residues. */
@@ -28,21 +29,6 @@ static void write_documents(const char *directory, int documents)
                      PLM_OK);
   assert_int_equal(plm_corpus_writer_finish(writer, &source, 1, NULL, NULL, NULL, NULL), PLM_OK);
   plm_corpus_writer_close(writer);
-}
-
-/* Makes corpus.json agree with the edges of data.mdb again. */
-static void forge_description(const char *directory, struct plm_corpus_description *description)
-{
-  char path[PLM_PATH_SIZE];
-  struct plm_text text = {0};
-  assert_int_equal(plm_path_join(path, directory, PLM_CORPUS_DATA, NULL), PLM_OK);
-  const int descriptor = open(path, O_RDONLY);
-  assert_int_equal(plm_corpus_edges(descriptor, path, &description->files, NULL), PLM_OK);
-  close(descriptor);
-  plm_corpus_description_print(description, true, &text);
-  assert_int_equal(plm_path_join(path, directory, PLM_CORPUS_DESCRIPTION, NULL), PLM_OK);
-  scratch_write(path, text.data, text.length);
-  plm_text_deinit(&text);
 }
 
 /* Writes another first residue of document 0 of train, with a new check: only the tree shows it. */
@@ -92,7 +78,7 @@ static void a_changed_document_is_named(void **state)
   write_documents(directory, 300);
   assert_int_equal(plm_corpus_description_read(directory, &description, NULL), PLM_OK);
   change_document(directory, &description);
-  forge_description(directory, &description);
+  forged_corpus_describe(directory, &description);
   plm_corpus_description_deinit(&description);
   if (plm_corpus_open(directory, NULL, &corpus, &error) != PLM_OK) fail_msg("%s", error.what);
   assert_int_equal(plm_corpus_cursor_open(corpus, &cursor, &error), PLM_OK);
