@@ -1,11 +1,8 @@
 /* A corpus whose records agree with each other, but not with the hash tree. */
 #include "tests/support/cmocka_all.h"
 
-#include <fcntl.h>
 #include <lmdb.h>
-#include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 #include <zstd.h>
 
 #include "common/base/file.h"
