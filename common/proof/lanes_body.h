@@ -4,18 +4,25 @@
 
 typedef uint64_t NAME(words) __attribute__((vector_size(8 * LANES)));
 
-#define ROTATE(x, n) ((x) >> (n) | (x) << (64 - (n)))
-#define MIX(a, b, c, d, x, y) \
-  do {                        \
-    a = a + b + (x);          \
-    d = ROTATE(d ^ a, 32);    \
-    c = c + d;                \
-    b = ROTATE(b ^ c, 24);    \
-    a = a + b + (y);          \
-    d = ROTATE(d ^ a, 16);    \
-    c = c + d;                \
-    b = ROTATE(b ^ c, 63);    \
-  } while (0)
+TARGET static inline NAME(words) NAME(rotate)(NAME(words) x, int n)
+{
+  return x >> n | x << (64 - n);
+}
+
+/* RFC 7693's mixing function G of words a, b, c and d of the state, with two words of the message.
+ */
+TARGET static inline void NAME(mix)(NAME(words) v[WORDS], int a, int b, int c, int d,
+                                    const NAME(words) * x, const NAME(words) * y)
+{
+  v[a] = v[a] + v[b] + *x;
+  v[d] = NAME(rotate)(v[d] ^ v[a], 32);
+  v[c] = v[c] + v[d];
+  v[b] = NAME(rotate)(v[b] ^ v[c], 24);
+  v[a] = v[a] + v[b] + *y;
+  v[d] = NAME(rotate)(v[d] ^ v[a], 16);
+  v[c] = v[c] + v[d];
+  v[b] = NAME(rotate)(v[b] ^ v[c], 63);
+}
 
 /* Compresses a block of each lane into its chaining value. */
 TARGET static void NAME(compress)(NAME(words) value[8], const uint8_t *const blocks[LANES],
@@ -37,14 +44,14 @@ TARGET static void NAME(compress)(NAME(words) value[8], const uint8_t *const blo
 #pragma GCC unroll 12
   for (int r = 0; r < ROUNDS; r++) {
     const uint8_t *s = sigma[r];
-    MIX(v[0], v[4], v[8], v[12], m[s[0]], m[s[1]]);
-    MIX(v[1], v[5], v[9], v[13], m[s[2]], m[s[3]]);
-    MIX(v[2], v[6], v[10], v[14], m[s[4]], m[s[5]]);
-    MIX(v[3], v[7], v[11], v[15], m[s[6]], m[s[7]]);
-    MIX(v[0], v[5], v[10], v[15], m[s[8]], m[s[9]]);
-    MIX(v[1], v[6], v[11], v[12], m[s[10]], m[s[11]]);
-    MIX(v[2], v[7], v[8], v[13], m[s[12]], m[s[13]]);
-    MIX(v[3], v[4], v[9], v[14], m[s[14]], m[s[15]]);
+    NAME(mix)(v, 0, 4, 8, 12, &m[s[0]], &m[s[1]]);
+    NAME(mix)(v, 1, 5, 9, 13, &m[s[2]], &m[s[3]]);
+    NAME(mix)(v, 2, 6, 10, 14, &m[s[4]], &m[s[5]]);
+    NAME(mix)(v, 3, 7, 11, 15, &m[s[6]], &m[s[7]]);
+    NAME(mix)(v, 0, 5, 10, 15, &m[s[8]], &m[s[9]]);
+    NAME(mix)(v, 1, 6, 11, 12, &m[s[10]], &m[s[11]]);
+    NAME(mix)(v, 2, 7, 8, 13, &m[s[12]], &m[s[13]]);
+    NAME(mix)(v, 3, 4, 9, 14, &m[s[14]], &m[s[15]]);
   }
   for (int i = 0; i < 8; i++) value[i] ^= v[i] ^ v[8 + i];
 }
@@ -87,6 +94,3 @@ TARGET static void NAME(hash_tasks)(enum proof_tag tag, const struct proof_task 
     }
   }
 }
-
-#undef ROTATE
-#undef MIX
