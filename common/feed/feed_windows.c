@@ -260,6 +260,7 @@ void feed_windows_checked(struct feed_state *feed, struct feed_window *window, b
 {
   const struct feed_planned *planned = window->planned;
   window->state = WINDOW_ASKED;
+  if (truth) feed->progress_ms = feed->now_ms;
   if (!truth || !planned->complete) return;
   window->state = WINDOW_PLANNED;
   feed->unplanned--;

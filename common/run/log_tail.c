@@ -17,6 +17,7 @@ void plm_tail_init(struct plm_tail *tail, const char *path, uint64_t offset)
   tail->inode = 0;
   tail->offset = offset;
   tail->partial_size = 0;
+  tail->seen_size = 0;
 }
 
 void plm_tail_flush(struct plm_tail *tail, void (*line)(void *context, const char *text),
@@ -45,6 +46,28 @@ static void take(struct plm_tail *tail, const char *bytes, size_t size,
     bytes = end + 1;
     size -= length + 1;
   }
+}
+
+/* Remembers the last bytes that were read. */
+static void remember(struct plm_tail *tail, const char *bytes, size_t size)
+{
+  const size_t kept = size < PLM_TAIL_SEEN ? PLM_TAIL_SEEN - size : 0;
+  if (tail->seen_size > kept) { /* only the end of what was seen before */
+    memmove(tail->seen, tail->seen + tail->seen_size - kept, kept);
+    tail->seen_size = kept;
+  }
+  const size_t more = size < PLM_TAIL_SEEN ? size : PLM_TAIL_SEEN;
+  memcpy(tail->seen + tail->seen_size, bytes + size - more, more);
+  tail->seen_size += more;
+}
+
+/* Whether the file still has before the offset what was read there. Its size alone does not show
+ * that it was cut, because it may have grown since. */
+static bool still_there(const struct plm_tail *tail, int file)
+{
+  uint8_t now[PLM_TAIL_SEEN];
+  const ssize_t size = pread(file, now, tail->seen_size, (off_t)(tail->offset - tail->seen_size));
+  return size == (ssize_t)tail->seen_size && memcmp(now, tail->seen, tail->seen_size) == 0;
 }
 
 /* Opens log number `number` (0: the present one). Returns -1 if there is none. */
@@ -114,9 +137,11 @@ static int open_current(struct plm_tail *tail, bool *rotated)
   if (file < 0) return -1;
   const bool other = tail->inode != 0 && tail->inode != (uint64_t)info.st_ino;
   const bool lost = other && inode_of(tail->path, 1) != 0;
-  if ((uint64_t)info.st_size < tail->offset || lost) {
+  const bool cut = (uint64_t)info.st_size < tail->offset || !still_there(tail, file);
+  if (cut || lost) {
     tail->offset = 0;
     tail->partial_size = 0;
+    tail->seen_size = 0;
   }
   tail->inode = (uint64_t)info.st_ino;
   return file;
@@ -135,6 +160,7 @@ static bool go_to_next(struct plm_tail *tail)
     if (number_of(tail->path, tail->inode) != number) continue; /* rotated meanwhile */
     tail->inode = (uint64_t)info.st_ino;
     tail->offset = 0;
+    tail->seen_size = 0;
     return true;
   }
 }
@@ -154,6 +180,7 @@ bool plm_tail_read(struct plm_tail *tail, size_t limit_bytes,
       if (size <= 0) break;
       tail->offset += (uint64_t)size;
       total += (size_t)size;
+      remember(tail, piece, (size_t)size);
       take(tail, piece, (size_t)size, line, context);
       any = true;
     }

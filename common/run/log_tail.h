@@ -9,7 +9,7 @@
 #include "common/base/file.h"
 
 /* A line of trainer.jsonl with the norms of a thousand layers fits. */
-enum { PLM_TAIL_LINE_SIZE = 1 << 17 };
+enum { PLM_TAIL_LINE_SIZE = 1 << 17, PLM_TAIL_SEEN = 256 };
 
 struct plm_tail {
   char path[PLM_PATH_SIZE];
@@ -17,6 +17,8 @@ struct plm_tail {
   uint64_t offset;                  /* read so far */
   char partial[PLM_TAIL_LINE_SIZE]; /* the last line, until its newline comes */
   size_t partial_size;
+  uint8_t seen[PLM_TAIL_SEEN]; /* what was read last, before the offset */
+  size_t seen_size;
 };
 
 /* Starts at offset bytes; at 0, with the oldest file that it was rotated to. The file need not
@@ -24,9 +26,10 @@ struct plm_tail {
 void plm_tail_init(struct plm_tail *tail, const char *path, uint64_t offset);
 
 /* Calls line() for every complete line since the last call, without the newline and cut to
- * PLM_TAIL_LINE_SIZE - 1 bytes. A file that shrank is read from its start again. If the file was
- * rotated (common/base/log_file.h), the rest of the old one comes first. Reads about limit_bytes at
- * most (0: everything). True if anything was read. */
+ * PLM_TAIL_LINE_SIZE - 1 bytes. A file that was cut is read from its start again, also if it
+ * has grown since: after a resume, metrics are written again. If the file was rotated
+ * (common/base/log_file.h), the rest of the old one comes first. Reads about limit_bytes at most
+ * (0: everything). True if anything was read. */
 bool plm_tail_read(struct plm_tail *tail, size_t limit_bytes,
                    void (*line)(void *context, const char *text), void *context);
 /* Calls line() for what stands after the last newline, if there is anything. */

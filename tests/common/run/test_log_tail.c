@@ -132,6 +132,58 @@ static void lines_come_when_they_are_complete(void **state)
   assert_read("", false); /* as long as before */
 }
 
+/* Metrics are cut to the last checkpoint and written again, perhaps with longer lines, before the
+ * reader looks again. The size alone does not show it. */
+static void a_file_that_was_cut_and_has_grown_is_read_again(void **state)
+{
+  (void)state;
+  char path[PLM_PATH_SIZE];
+  snprintf(path, sizeof path, "%s", scratch_path("cut.jsonl"));
+  plm_tail_init(&tail, path, 0);
+  append(path, "step 1\nstep 2\nst");
+  assert_read("step 1|step 2|", true);
+  assert_int_equal(truncate(path, 7), 0);
+  append(path, "step 2, again\nstep 3\n"); /* longer than before */
+  assert_read("step 1|step 2, again|step 3|", true);
+  assert_int_equal(truncate(path, 7), 0);
+  append(path, "step 2, AGAIN\nstep 3\n"); /* as long as before; its last bytes differ far back */
+  assert_read("step 1|step 2, AGAIN|step 3|", true);
+  assert_int_equal(truncate(path, 7), 0);
+  append(path, "step 2, AGAIN\nstep 3\n"); /* the same again is no change */
+  assert_read("", false);
+  append(path, "step 4\n");
+  assert_read("step 4|", true);
+}
+
+/* What is compared are the last PLM_TAIL_SEEN bytes, also if they came in several pieces. */
+static void the_last_bytes_are_compared(void **state)
+{
+  (void)state;
+  enum { LINES = 5000 };
+  char path[PLM_PATH_SIZE];
+  struct plm_text text = {0};
+  snprintf(path, sizeof path, "%s", scratch_path("seen.jsonl"));
+  plm_tail_init(&tail, path, 0);
+  for (int i = 0; i < LINES; i++) {
+    append(path, "0123456789\n");
+    if (i % 10 == 0) plm_tail_read(&tail, 0, collect, &text);
+  }
+  plm_tail_read(&tail, 0, collect, &text);
+  assert_int_equal(text.length, LINES * 11);
+  assert_int_equal(tail.seen_size, PLM_TAIL_SEEN);
+  const off_t end = LINES * 11;
+  const int file = open(path, O_WRONLY);
+  assert_true(file >= 0);
+  assert_int_equal(pwrite(file, "X", 1, end - PLM_TAIL_SEEN - 1), 1); /* before the last bytes */
+  assert_read("", false);
+  assert_int_equal(pwrite(file, "X", 1, end - PLM_TAIL_SEEN), 1); /* the first of them */
+  close(file);
+  text.length = 0;
+  assert_true(plm_tail_read(&tail, 0, collect, &text));
+  assert_int_equal(text.length, LINES * 11);
+  plm_text_deinit(&text);
+}
+
 static void long_lines_are_cut(void **state)
 {
   (void)state;
@@ -253,6 +305,8 @@ int main(void)
       cmocka_unit_test(the_last_lines_are_found),
       cmocka_unit_test(lines_are_found_over_pieces),
       cmocka_unit_test(lines_come_when_they_are_complete),
+      cmocka_unit_test(a_file_that_was_cut_and_has_grown_is_read_again),
+      cmocka_unit_test(the_last_bytes_are_compared),
       cmocka_unit_test(long_lines_are_cut),
       cmocka_unit_test(a_limit_ends_after_a_piece),
       cmocka_unit_test(rotated_files_come_first),
