@@ -305,6 +305,7 @@ plm_status plm_plan_window_of(const struct plm_plan *plan, uint64_t epoch, uint6
   else
     out->chunks = plm_pack_next_fit(scratch->rooms.capacity, scratch->units, out->document_count,
                                     scratch->chunk_of);
+  PLM_ASSERT(out->chunks <= out->document_count); /* none is empty */
   sort_by_chunk(scratch, out->document_count, out->chunks);
   shuffle_window(plan, epoch, window, scratch, out->chunks);
   emit(plan, out);
