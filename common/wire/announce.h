@@ -1,5 +1,5 @@
 /* Announcements of checkpoints, from the trainer to the evaluator over ZeroMQ PUB and SUB. They are
- * only hints: the checkpoints folder is authoritative (doc/feed.md#announcements). */
+ * only hints: the checkpoints folder is authoritative (doc/connections.md#announcements). */
 #ifndef PLM_COMMON_WIRE_ANNOUNCE_H
 #define PLM_COMMON_WIRE_ANNOUNCE_H
 

@@ -1,4 +1,4 @@
-/* CURVE keys and who may connect (doc/feed.md#keys).
+/* CURVE keys and who may connect (doc/connections.md#keys).
  *
  * A folder of keys holds server.key, server.pub, clients/NAME.key and clients/NAME.pub. Each is one
  * line of z85 text (40 characters); secret files have mode 0600. Consumers are CURVE servers.

@@ -18,7 +18,7 @@
  * the threads running, a socket that cannot be opened is an ordinary error. */
 plm_status plm_context_open(void **context, struct plm_error *error);
 
-/* Opens a socket with the options in doc/feed.md#sockets. message_limit: the largest message
+/* Opens a socket with the options in doc/connections.md#sockets. message_limit: the largest message
  * accepted, in bytes. */
 plm_status plm_socket_open(void *context, int type, size_t message_limit, void **socket,
                            struct plm_error *error);
