@@ -162,7 +162,7 @@ static void objection(const struct feed_state *feed, const struct plm_hello *hel
     plm_hash_to_hex(hello->fingerprint, theirs);
     snprintf(why, 256, "another corpus than the run's: its fingerprint is %s", theirs);
   } else if (packer_banned(feed, hello->packer_id)) {
-    snprintf(why, 256, "it gave wrong chunks or broke the protocol before; see the %s's log",
+    snprintf(why, 256, "it gave a false answer or broke the protocol before; see the %s's log",
              feed->role);
   } else if (feed->peer_count >= FEED_PEERS) {
     snprintf(why, 256, "%d packers are connected already", FEED_PEERS);
