@@ -28,12 +28,12 @@ fi
 # ---- the clock jumps an hour back and forth ----
 if [[ $(basename "$PLM_BUILD") == build ]] && command -v gcc >/dev/null; then
   cat >jump.c <<'C'
-/* The time of day is an hour behind in every other tenth of a second. */
+/* The time of day is an hour behind in every other millisecond, so also within a short run. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <sys/time.h>
 #include <time.h>
-static time_t behind(long nanoseconds) { return nanoseconds / 100000000 % 2 ? 3600 : 0; }
+static time_t behind(long nanoseconds) { return nanoseconds / 1000000 % 2 ? 3600 : 0; }
 int clock_gettime(clockid_t clock, struct timespec *now)
 {
   const int status = ((int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime"))(clock, now);
