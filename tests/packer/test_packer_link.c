@@ -133,7 +133,7 @@ static void begin(struct scene *s)
   const struct plm_corpus_options opening = {0};
   struct plm_error error = {0};
   memset(s, 0, sizeof *s);
-  assert_int_equal(plm_corpus_open(packers_corpus("corpus", 1500, 3), &opening, &s->corpus, &error),
+  assert_int_equal(plm_corpus_open(packers_corpus("corpus", 3000, 3), &opening, &s->corpus, &error),
                    PLM_OK);
   plan_of(s);
   s->now = 1000000;
@@ -373,6 +373,19 @@ static enum window_state look(struct scene *s, uint64_t window)
                           &packed, NULL);
 }
 
+/* Until a window that was said to be needed soon is made. */
+static void until_made(struct scene *s, uint64_t window)
+{
+  for (int waited = 0; waited < WAIT_MS && look(s, window) != WINDOW_READY; waited += TURN_MS) {
+    zmq_pollitem_t item = {NULL, window_store_wake(s->packer.store), ZMQ_POLLIN, 0};
+    window_store_pass(s->packer.store);
+    packer_link_serve(&s->link, &s->packer, s->now);
+    (void)zmq_poll(&item, 1, TURN_MS);
+    if (item.revents != 0) window_store_woken(s->packer.store);
+  }
+  assert_int_equal(look(s, window), WINDOW_READY);
+}
+
 /* A window is made before its chunks are asked for if the consumer says that they will be. */
 static void what_is_needed_soon_is_made(void **state)
 {
@@ -386,14 +399,39 @@ static void what_is_needed_soon_is_made(void **state)
   prove(&s, 1, 0, 1, true);
   plm_tables_clear(&tables);
   proven(&s, 1, 1, &tables);
-  for (int waited = 0; waited < WAIT_MS && look(&s, 1) != WINDOW_READY; waited += TURN_MS) {
-    zmq_pollitem_t item = {NULL, window_store_wake(s.packer.store), ZMQ_POLLIN, 0};
-    packer_link_serve(&s.link, &s.packer, s.now);
-    (void)zmq_poll(&item, 1, TURN_MS);
-  }
+  until_made(&s, 1);
   assert_int_equal(look(&s, 0), WINDOW_ABSENT);
-  assert_int_equal(look(&s, 1), WINDOW_READY);
   assert_int_equal(window_store_standby(s.packer.store), 1);
+  plm_tables_deinit(&tables);
+  end(&s);
+}
+
+/* While the store is full of windows that are still to be sent, the link remembers the latest
+ * LINK_PREPARE windows, and has them made in that order as others are sent. */
+static void the_latest_that_are_needed_soon_are_remembered(void **state)
+{
+  (void)state;
+  static const uint64_t later[LINK_PREPARE + 1] = {5, 3, 4, 0, 1};
+  static const uint64_t made[] = {3, 4, 0}; /* in the places of 0, 1 and 2 */
+  struct scene s;
+  struct plm_tables tables = {0};
+  begin(&s);
+  welcome(&s);
+  assert_int_equal(s.windows, 6);
+  for (uint64_t i = 0; i < STORE_WINDOWS + LINK_PREPARE + 1; i++) {
+    const uint64_t soon = i < STORE_WINDOWS ? i : later[i - STORE_WINDOWS];
+    prove(&s, soon, 0, 1, true);
+    plm_tables_clear(&tables);
+    proven(&s, soon, 1, &tables);
+    if (i < STORE_WINDOWS) until_made(&s, soon);
+  }
+  for (uint32_t window = 0; window < STORE_WINDOWS; window++) {
+    (void)served(&s, window, 0, 1);
+    until_made(&s, made[window]);
+    assert_int_equal(look(&s, window), WINDOW_ABSENT);
+    assert_int_equal(look(&s, 5), WINDOW_ABSENT);
+    assert_int_equal(window_store_standby(s.packer.store), STORE_WINDOWS);
+  }
   plm_tables_deinit(&tables);
   end(&s);
 }
@@ -518,6 +556,7 @@ int main(void)
       cmocka_unit_test(windows_are_proven),
       cmocka_unit_test(failures_are_told),
       cmocka_unit_test(what_is_needed_soon_is_made),
+      cmocka_unit_test(the_latest_that_are_needed_soon_are_remembered),
       cmocka_unit_test(too_many_proofs_are_refused),
       cmocka_unit_test(refused_links_wait_longer_each_time),
       cmocka_unit_test(false_data_is_to_be_verified),

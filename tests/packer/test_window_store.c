@@ -192,6 +192,46 @@ static void what_was_requested_last_stays(void **state)
   close_store(&opened);
 }
 
+/* The state of window 0 of a plan that workers were told to make, once they are done. */
+static enum window_state prepared(struct window_store *store, struct store_plan *plan)
+{
+  enum window_state state;
+  while ((state = look(store, plan)) == WINDOW_MAKING) wait_for_worker(store);
+  return state;
+}
+
+/* A window that will be requested takes the place of one that was sent from, but of none that is
+ * requested in the same pass or is still to be sent. */
+static void what_is_still_to_be_sent_stays(void **state)
+{
+  (void)state;
+  const struct opened opened = open_store();
+  struct window_store *store = opened.store;
+  struct store_plan *plans[5];
+  struct packed_window *packed[3], *again;
+  for (uint64_t i = 0; i < 5; i++) plans[i] = plan_of(store, i);
+  window_store_pass(store);
+  for (int i = 0; i < 3; i++) assert_int_equal(settled(store, plans[i], &packed[i]), WINDOW_READY);
+  window_store_pass(store);
+  assert_false(window_store_prepare(store, plans[3], 0, 0));
+  assert_true(window_store_prepare(store, plans[0], 0, 0)); /* it is there */
+  assert_int_equal(window_store_standby(store), 3);
+  assert_true(window_store_served(store, packed[1]));
+  assert_int_equal(settled(store, plans[1], &again), WINDOW_READY); /* requested in this pass */
+  assert_ptr_equal(again, packed[1]);
+  assert_false(window_store_prepare(store, plans[3], 0, 0));
+  window_store_pass(store);
+  assert_true(window_store_prepare(store, plans[3], 0, 0));
+  assert_int_equal(look(store, plans[1]), WINDOW_ABSENT);
+  assert_int_equal(prepared(store, plans[3]), WINDOW_READY);
+  assert_int_equal(window_store_standby(store), 3);
+  window_store_pass(store);
+  assert_false(window_store_prepare(store, plans[4], 0, 0)); /* nor is what was prepared replaced */
+  assert_int_equal(look(store, plans[4]), WINDOW_ABSENT);
+  assert_int_equal(look(store, plans[3]), WINDOW_READY);
+  close_store(&opened);
+}
+
 /* What was never sent is standing by. */
 static void parts_that_were_sent_are_noted(void **state)
 {
@@ -422,6 +462,7 @@ int main(void)
       cmocka_unit_test(serves_any_number_of_plans),
       cmocka_unit_test(a_plan_is_not_evicted_while_a_worker_uses_it),
       cmocka_unit_test(what_was_requested_last_stays),
+      cmocka_unit_test(what_is_still_to_be_sent_stays),
       cmocka_unit_test(parts_that_were_sent_are_noted),
       cmocka_unit_test(a_failure_is_kept),
       cmocka_unit_test(proofs_end_with_the_window),
