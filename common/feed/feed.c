@@ -328,10 +328,8 @@ static plm_status take_mixed(struct plm_feed *feed, const uint8_t *sources, uint
                              const volatile int *stop, struct feed_batch *batch,
                              struct plm_error *error)
 {
-  struct feed_place places[PLM_MAX_SOURCES];
   plm_status status = PLM_OK;
   uint32_t got = 0;
-  feed_lanes_places(feed, places);
   while (status == PLM_OK && got < chunks) {
     const uint32_t source = sources != NULL ? sources[got] : 0;
     uint32_t end = sources != NULL ? got + 1 : chunks;
@@ -339,7 +337,6 @@ static plm_status take_mixed(struct plm_feed *feed, const uint8_t *sources, uint
     PLM_ASSERT(source < feed->lane_count);
     status = take_chunks(feed, &feed->lanes[source], batch, &got, end, false, stop, error);
   }
-  if (status != PLM_OK && got > 0) feed_lanes_return(feed, places);
   return status;
 }
 
@@ -348,12 +345,9 @@ static plm_status take_of_epoch(struct plm_feed *feed, uint32_t *chunks, const v
                                 struct feed_batch *batch, struct plm_error *error)
 {
   struct feed_state *lane = &feed->lanes[0];
-  struct feed_place places[PLM_MAX_SOURCES];
   const uint32_t most = *chunks;
   *chunks = 0;
-  feed_lanes_places(feed, places);
   const plm_status status = take_chunks(feed, lane, batch, chunks, most, true, stop, error);
-  if (status != PLM_OK && *chunks > 0) feed_lanes_return(feed, places);
   if (status == PLM_OK && *chunks == 0) feed->set_epoch = lane->place.epoch;
   return status;
 }
@@ -364,8 +358,10 @@ static plm_status next_batch(struct plm_feed *feed, const uint8_t *sources, uint
 {
   const struct feed_state *first = &feed->lanes[0];
   struct feed_batch *taken = NULL;
+  struct feed_place places[PLM_MAX_SOURCES];
   PLM_ASSERT(chunks > 0);
   pthread_mutex_lock(&feed->mutex);
+  feed_lanes_places(feed, places);
   want_chunks(feed);
   plm_status status = feed_batch_take(&feed->batches, chunks, first->plan.max_length,
                                       first->tokenizer->token_bytes, &taken, error);
@@ -375,8 +371,9 @@ static plm_status next_batch(struct plm_feed *feed, const uint8_t *sources, uint
   if (status == PLM_OK) {
     *batch = feed_batch_view(taken, chunks, feed->handed_out);
     feed->handed_out += chunks;
-  } else if (taken != NULL) {
-    feed_batch_give(&feed->batches, taken->tokens);
+  } else {
+    feed_lanes_return(feed, places); /* those that have moved */
+    if (taken != NULL) feed_batch_give(&feed->batches, taken->tokens);
   }
   pthread_mutex_unlock(&feed->mutex);
   return status;

@@ -26,7 +26,7 @@ void feed_ranges_pop(struct feed_state *feed)
   struct feed_range *range = feed->head;
   feed->head = range->next;
   if (feed->head == NULL) feed->tail = &feed->head;
-  feed_request_clear(feed, &range->request);
+  feed_request_clear(&range->request);
   if (range->state == RANGE_READY) zmq_msg_close(&range->payload);
   feed->in_flight -= range->bytes;
   feed_planned_release(range->planned);
@@ -89,7 +89,7 @@ static bool add_range(struct feed_state *feed)
   range->planned = planned;
   range->first = first;
   range->count = count;
-  range->bytes = range->request.bytes = bytes;
+  range->bytes = bytes;
   range->request.home = window->home;
   window->requested += count;
   feed->home = window->home;
@@ -149,7 +149,7 @@ bool feed_ranges_data(struct feed_state *feed, struct feed_peer *peer, struct pl
   struct feed_ask *ask;
   struct feed_range *range = find_ask(feed, peer, message->header.request, &ask);
   if (range == NULL) return false;
-  feed_request_forget(feed, &range->request, ask);
+  *ask = (struct feed_ask){0};
   if (message->header.payload_bytes != range->bytes) {
     struct plm_error error;
     (void)plm_error_set(&error, PLM_PROTOCOL, "DATA of %llu bytes, where the plan has %llu",
@@ -158,7 +158,7 @@ bool feed_ranges_data(struct feed_state *feed, struct feed_peer *peer, struct pl
     feed_peer_lied(feed, peer->packer_id, peer->name, &error);
     return true;
   }
-  feed_request_clear(feed, &range->request);
+  feed_request_clear(&range->request);
   range->state = RANGE_CHECKING;
   feed_request_check(
       feed, peer, message,

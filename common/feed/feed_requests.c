@@ -3,28 +3,20 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/feed/feed_peers.h"
 
-void feed_request_forget(struct feed_state *feed, struct feed_request *request,
-                         struct feed_ask *ask)
+void feed_request_clear(struct feed_request *request)
 {
-  struct feed_peer *peer = feed_peer_serial(feed, ask->peer);
-  if (ask->request != 0 && peer != NULL)
-    peer->outstanding -= request->bytes < peer->outstanding ? request->bytes : peer->outstanding;
-  *ask = (struct feed_ask){0};
-}
-
-void feed_request_clear(struct feed_state *feed, struct feed_request *request)
-{
-  for (int i = 0; i < FEED_ASKS; i++) feed_request_forget(feed, request, &request->asks[i]);
+  memset(request->asks, 0, sizeof request->asks);
 }
 
 void feed_request_refused(struct feed_state *feed, struct feed_request *request,
                           struct feed_ask *ask)
 {
   if (request->home == ask->peer) request->home = 0;
-  feed_request_forget(feed, request, ask);
+  *ask = (struct feed_ask){0};
   request->retry_ms = feed->now_ms + FEED_RETRY_MS;
 }
 
@@ -68,7 +60,7 @@ struct feed_peer *feed_request_due(struct feed_state *feed, struct feed_request 
     struct feed_ask *ask = &request->asks[i];
     const struct feed_peer *peer = feed_peer_serial(feed, ask->peer);
     if (ask->request != 0 && (peer == NULL || now - ask->sent_ms > FEED_DEADLINE_MS + 1000))
-      feed_request_forget(feed, request, ask);
+      *ask = (struct feed_ask){0};
     if (ask->request == 0) {
       *slot = i;
       continue;
@@ -93,7 +85,6 @@ void feed_request_send(struct feed_state *feed, struct feed_request *request, in
   const struct feed_ask ask = {header->request, peer->serial, peer->packer_id, feed->now_ms};
   if (!feed_peer_send(feed, peer, header, payload, bytes)) return;
   request->asks[slot] = ask;
-  peer->outstanding += request->bytes;
 }
 
 void feed_request_check(struct feed_state *feed, const struct feed_peer *peer,

@@ -16,10 +16,8 @@ void feed_request_send(struct feed_state *feed, struct feed_request *request, in
 /* The ask that a message of the peer answers; NULL: none. */
 struct feed_ask *feed_request_find(struct feed_request *request, const struct feed_peer *peer,
                                    uint64_t id);
-/* Forgets one ask, or all of them. */
-void feed_request_forget(struct feed_state *feed, struct feed_request *request,
-                         struct feed_ask *ask);
-void feed_request_clear(struct feed_state *feed, struct feed_request *request);
+/* Forgets all asks. */
+void feed_request_clear(struct feed_request *request);
 /* The packer does not answer this ask: it is asked again in a while, or another one. */
 void feed_request_refused(struct feed_state *feed, struct feed_request *request,
                           struct feed_ask *ask);

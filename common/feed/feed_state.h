@@ -65,8 +65,7 @@ struct feed_peer {
   uint32_t pid;
   uint64_t packer_id, incarnation; /* of the process, and of this connection */
   int64_t heard_ms, pinged_ms, progress_ms, joined_ms;
-  uint64_t outstanding; /* bytes requested */
-  uint32_t invalid;     /* messages */
+  uint32_t invalid; /* messages */
   struct plm_packer_counters counters;
   struct feed_rate rate;
 };
@@ -82,7 +81,6 @@ struct feed_ask {
 /* Something that is asked of packers until one has answered it truly. */
 struct feed_request {
   struct feed_ask asks[FEED_ASKS];
-  uint64_t bytes;   /* of the answer, for the peers' outstanding */
   uint64_t home;    /* serial of the packer that is asked first; 0: any */
   int64_t retry_ms; /* earliest time of the next question */
 };

@@ -6,8 +6,6 @@
 #include "common/feed/feed_peers.h"
 #include "common/feed/feed_requests.h"
 
-enum { TABLE_BYTES = 24 * PLM_GROUP_DOCUMENTS }; /* an estimate of a group's tables */
-
 /* ---- the list ----------------------------------------------------------------------------- */
 
 static void pop(struct feed_state *feed)
@@ -15,7 +13,7 @@ static void pop(struct feed_state *feed)
   struct feed_window *window = feed->windows;
   feed->windows = window->next;
   if (feed->windows == NULL) feed->window_tail = &feed->windows;
-  feed_request_clear(feed, &window->request);
+  feed_request_clear(&window->request);
   feed->unplanned -= window->state != WINDOW_PLANNED;
   feed_planned_release(window->planned);
   free(window);
@@ -83,7 +81,6 @@ static plm_status add_window(struct feed_state *feed, bool soon, struct plm_erro
   window->planned = planned;
   window->soon = soon;
   window->home = window->request.home = choose_home(feed);
-  window->request.bytes = (uint64_t)of.groups * TABLE_BYTES;
   *feed->window_tail = window;
   feed->window_tail = &window->next;
   feed->unplanned++;
@@ -229,7 +226,7 @@ bool feed_windows_proof(struct feed_state *feed, struct feed_peer *peer,
   struct feed_ask *ask;
   struct feed_window *window = find_ask(feed, peer, message->header.request, &ask);
   if (window == NULL) return false;
-  feed_request_clear(feed, &window->request);
+  feed_request_clear(&window->request);
   struct feed_planned *planned = window->planned;
   const uint32_t count = message->header.count;
   struct plm_error error;
