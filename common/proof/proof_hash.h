@@ -31,6 +31,11 @@ uint8_t *proof_put(uint8_t *at, const void *bytes, size_t size);
 bool proof_join(enum plm_proof_kind kind, const struct plm_proof_node *left,
                 const struct plm_proof_node *right, struct plm_proof_node *out);
 
+/* Joins the nodes of a level of a tree in pairs; the last one of an odd number is taken over as it
+ * is. above has (width + 1) / 2 nodes, and may be below. False: a sum does not fit into 64 bits. */
+bool proof_join_level(enum plm_proof_kind kind, const struct plm_proof_node *below, uint64_t width,
+                      struct plm_proof_node *above);
+
 /* Adds the root of the subtree of 2^level nodes at builder->count, a multiple of 2^level. The last
  * subtree of a tree may have fewer: then plm_proof_end must follow. */
 void proof_add_subtree(struct plm_proof_builder *builder, unsigned level,

@@ -109,39 +109,8 @@ bool proof_hash_many_form(enum proof_lanes form, enum proof_tag tag, const struc
 void proof_hash_many(enum proof_tag tag, const struct proof_task *tasks, size_t count,
                      size_t out_bytes)
 {
-  if (count > 1) /* a lane costs more than a hash alone */
+  if (count > 1) /* one message is faster without lanes */
     for (int form = PROOF_LANES_FORMS - 1; form > PROOF_ONE; form--)
       if (proof_hash_many_form((enum proof_lanes)form, tag, tasks, count, out_bytes)) return;
   hash_one_by_one(tag, tasks, count, out_bytes);
-}
-
-bool proof_join_level(enum plm_proof_kind kind, const struct plm_proof_node *below, uint64_t width,
-                      struct plm_proof_node *above)
-{
-  enum { BATCH = 64, MESSAGE = 2 * (PLM_PROOF_HASH_BYTES + 8) };
-  const bool sums = kind == PLM_PROOF_SUMS;
-  const struct plm_proof_node odd = below[width - 1];
-  bool fits = true;
-  for (uint64_t begin = 0; begin < width / 2; begin += BATCH) {
-    const uint64_t left = width / 2 - begin;
-    const size_t count = left < BATCH ? (size_t)left : BATCH;
-    uint8_t messages[BATCH][MESSAGE];
-    struct proof_task tasks[BATCH];
-    uint64_t sum[BATCH];
-    for (size_t i = 0; i < count; i++) {
-      const struct plm_proof_node *pair = &below[2 * (begin + i)];
-      uint8_t *end = proof_put(messages[i], pair[0].hash, sizeof pair[0].hash);
-      if (sums) end = proof_put_u64(end, pair[0].sum);
-      end = proof_put(end, pair[1].hash, sizeof pair[1].hash);
-      if (sums) end = proof_put_u64(end, pair[1].sum);
-      sum[i] = 0;
-      if (sums) fits &= !__builtin_add_overflow(pair[0].sum, pair[1].sum, &sum[i]);
-      tasks[i] =
-          (struct proof_task){messages[i], (size_t)(end - messages[i]), above[begin + i].hash};
-    }
-    proof_hash_many(sums ? PROOF_TAG_SUMS : PROOF_TAG_NODE, tasks, count, PLM_PROOF_HASH_BYTES);
-    for (size_t i = 0; i < count; i++) above[begin + i].sum = sum[i];
-  }
-  if (width % 2 != 0) above[width / 2] = odd;
-  return fits;
 }

@@ -23,9 +23,4 @@ enum proof_lanes { PROOF_ONE, PROOF_AVX2, PROOF_AVX512, PROOF_LANES_FORMS };
 bool proof_hash_many_form(enum proof_lanes form, enum proof_tag tag, const struct proof_task *tasks,
                           size_t count, size_t out_bytes);
 
-/* Joins the nodes of a level of a tree in pairs; the last one of an odd number is taken over as it
- * is. above has (width + 1) / 2 nodes, and may be below. False: a sum does not fit into 64 bits. */
-bool proof_join_level(enum plm_proof_kind kind, const struct plm_proof_node *below, uint64_t width,
-                      struct plm_proof_node *above);
-
 #endif

@@ -6,20 +6,62 @@
 
 /* ---- roots ----------------------------------------------------------------------------------- */
 
-bool proof_join(enum plm_proof_kind kind, const struct plm_proof_node *left,
-                const struct plm_proof_node *right, struct plm_proof_node *out)
+enum { PAIR_MESSAGE = 2 * (PLM_PROOF_HASH_BYTES + 8) };
+
+/* The message of an inner node. Returns its size. *sum receives the node's sum, and *fits becomes
+ * false if that does not fit into 64 bits. */
+static size_t pair_message(enum plm_proof_kind kind, const struct plm_proof_node *left,
+                           const struct plm_proof_node *right, uint8_t message[PAIR_MESSAGE],
+                           uint64_t *sum, bool *fits)
 {
   const bool sums = kind == PLM_PROOF_SUMS;
-  uint8_t message[2 * (PLM_PROOF_HASH_BYTES + 8)], *end = message;
-  uint64_t sum = 0;
-  end = proof_put(end, left->hash, sizeof left->hash);
+  uint8_t *end = proof_put(message, left->hash, sizeof left->hash);
   if (sums) end = proof_put_u64(end, left->sum);
   end = proof_put(end, right->hash, sizeof right->hash);
   if (sums) end = proof_put_u64(end, right->sum);
-  const bool fits = !sums || !__builtin_add_overflow(left->sum, right->sum, &sum);
-  proof_hash(sums ? PROOF_TAG_SUMS : PROOF_TAG_NODE, message, (size_t)(end - message), out->hash,
-             sizeof out->hash);
+  *sum = 0;
+  if (sums && __builtin_add_overflow(left->sum, right->sum, sum)) *fits = false;
+  return (size_t)(end - message);
+}
+
+static enum proof_tag pair_tag(enum plm_proof_kind kind)
+{
+  return kind == PLM_PROOF_SUMS ? PROOF_TAG_SUMS : PROOF_TAG_NODE;
+}
+
+bool proof_join(enum plm_proof_kind kind, const struct plm_proof_node *left,
+                const struct plm_proof_node *right, struct plm_proof_node *out)
+{
+  uint8_t message[PAIR_MESSAGE];
+  uint64_t sum;
+  bool fits = true;
+  const size_t size = pair_message(kind, left, right, message, &sum, &fits);
+  proof_hash(pair_tag(kind), message, size, out->hash, sizeof out->hash);
   out->sum = sum;
+  return fits;
+}
+
+bool proof_join_level(enum plm_proof_kind kind, const struct plm_proof_node *below, uint64_t width,
+                      struct plm_proof_node *above)
+{
+  enum { BATCH = 64 };
+  const struct plm_proof_node odd = below[width - 1];
+  bool fits = true;
+  for (uint64_t begin = 0; begin < width / 2; begin += BATCH) {
+    const uint64_t left = width / 2 - begin;
+    const size_t count = left < BATCH ? (size_t)left : BATCH;
+    uint8_t messages[BATCH][PAIR_MESSAGE];
+    struct proof_task tasks[BATCH];
+    uint64_t sums[BATCH];
+    for (size_t i = 0; i < count; i++) {
+      const struct plm_proof_node *pair = &below[2 * (begin + i)];
+      const size_t size = pair_message(kind, &pair[0], &pair[1], messages[i], &sums[i], &fits);
+      tasks[i] = (struct proof_task){messages[i], size, above[begin + i].hash};
+    }
+    proof_hash_many(pair_tag(kind), tasks, count, PLM_PROOF_HASH_BYTES);
+    for (size_t i = 0; i < count; i++) above[begin + i].sum = sums[i];
+  }
+  if (width % 2 != 0) above[width / 2] = odd;
   return fits;
 }
 

@@ -61,7 +61,7 @@ static void remember(struct plm_tail *tail, const char *bytes, size_t size)
   tail->seen_size += more;
 }
 
-/* Whether the file still has before the offset what was read there. Its size alone does not show
+/* Whether the bytes before the offset are still those that were read. The file's size does not show
  * that it was cut, because it may have grown since. */
 static bool still_there(const struct plm_tail *tail, int file)
 {
