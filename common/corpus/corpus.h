@@ -91,6 +91,11 @@ bool plm_corpus_is(const struct plm_corpus_info *info, struct plm_hash fingerpri
 /* The entropy in nats of counts[0..count), 0 if all are 0. */
 double plm_composition_entropy(const uint64_t *counts, size_t count);
 
+/* The number of groups that `documents` documents (or clusters) make, and the number of documents
+ * in one of them. */
+uint64_t plm_corpus_group_count(uint64_t documents);
+uint32_t plm_corpus_group_documents(uint64_t documents, uint64_t group);
+
 struct plm_corpus;
 
 /* PLM_OK to go on, otherwise the status to stop with, and its message: plm_stop_check

@@ -25,11 +25,6 @@ struct plm_corpus {
   int cache_lock;              /* on the copy in a cache, which stays there meanwhile; -1: none */
 };
 
-/* The number of groups that `documents` documents make, and the number of documents in one of them.
- */
-uint64_t plm_corpus_group_count(uint64_t documents);
-uint32_t plm_corpus_group_documents(uint64_t documents, uint64_t group);
-
 /* Reports an error code of LMDB: "WHAT PATH: reason". */
 plm_status plm_corpus_lmdb_error(int code, const char *path, const char *what,
                                  struct plm_error *error);

@@ -64,6 +64,7 @@ size_t plm_data_chunk_most(const struct plm_plan_parameters *plan)
 {
   const size_t token_bytes = plm_tokenizer_of(plan->tokenizer)->token_bytes;
   const struct plm_proof_range middle = {1, 2, plm_proof_block_count(PLM_DOCUMENT_LIMIT)};
+  /* A path has fewer nodes than one from each side of the tree, of which `middle` has one. */
   const size_t evidence = 2 * (size_t)(PLM_PROOF_BLOCK - 1) * token_bytes +
                           2 * plm_proof_path_size(&middle) * PLM_PROOF_HASH_BYTES;
   /* Only the last pieces of split documents leave room for others. */
@@ -144,8 +145,8 @@ static bool padding_valid(const struct plm_tokenizer *tokenizer, const uint8_t *
   return wrong == 0;
 }
 
-/* Whether a piece's residues, which begin at `tokens`, are those of the document with this hash, by
- * the evidence, of which *used receives the size. */
+/* Whether a piece's residues, which begin at `tokens`, are those of the document, by the evidence.
+ */
 static plm_status piece_valid(const struct plm_data_known *known, uint32_t document,
                               const struct plm_data_piece *piece, const uint8_t *tokens,
                               const uint8_t *evidence, struct plm_data_scratch *scratch,

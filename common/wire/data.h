@@ -45,7 +45,6 @@ size_t plm_data_chunk_most(const struct plm_plan_parameters *plan);
 
 /* Writes what proves a piece, with plm_data_evidence_bytes. residues: token ids of the whole
  * document; tree: over its blocks. Returns the end. Not for a whole document. */
-struct plm_proof_tree;
 uint8_t *plm_data_write_evidence(const struct plm_tokenizer *tokenizer,
                                  const struct plm_chunk_document *document, const void *residues,
                                  const struct plm_proof_tree *tree, uint8_t *at);

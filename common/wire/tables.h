@@ -42,8 +42,8 @@ enum { PLM_TABLES_ROOT, PLM_TABLES_WHOLE, PLM_TABLES_LEAVES }; /* kinds */
 /* ---- the consumer's side ----------------------------------------------------------------------
  */
 
-/* What was proven of the first groups of a window. The caller owns it and begins with {0}; its
- * memory is kept when it is used again. */
+/* What was proven of the first groups of a window. The caller owns it and begins with {0};
+ * every read adds to it. */
 struct plm_tables {
   uint32_t groups;                  /* that were read */
   uint32_t *begin;                  /* (groups + 1) into the arrays below */
@@ -52,7 +52,6 @@ struct plm_tables {
   struct plm_proof_digest *digests; /* of their sequences */
   size_t group_capacity, document_capacity;
 };
-void plm_tables_clear(struct plm_tables *tables); /* keeps the memory */
 void plm_tables_deinit(struct plm_tables *tables);
 
 /* Reads and proves the tables of the next `count` groups of the window, and adds them. On an error

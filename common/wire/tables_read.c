@@ -9,11 +9,6 @@ enum { LEAF_BYTES = 4 + PLM_PROOF_SHORT_BYTES, SIZE_BYTES = 4, SUM_BYTES = 8 };
 
 /* ---- memory ------------------------------------------------------------------------------- */
 
-void plm_tables_clear(struct plm_tables *tables)
-{
-  tables->groups = 0;
-}
-
 void plm_tables_deinit(struct plm_tables *tables)
 {
   free(tables->begin);
@@ -136,29 +131,18 @@ static struct plm_proof_node root_of(const uint8_t hash[PLM_PROOF_HASH_BYTES], u
   return root;
 }
 
-static uint32_t group_size(uint64_t items, uint64_t group)
-{
-  const uint64_t left = items - group * PLM_GROUP_DOCUMENTS;
-  return left < PLM_GROUP_DOCUMENTS ? (uint32_t)left : PLM_GROUP_DOCUMENTS;
-}
-
-static uint64_t group_count(uint64_t items)
-{
-  return (items - 1) / PLM_GROUP_DOCUMENTS + 1;
-}
-
 /* Reads the sizes of a group of clusters, and draws its documents. */
 static plm_status read_clusters(struct reader *in, const struct plm_tables_window *of,
                                 const struct plm_proof_split *split, uint64_t group,
                                 struct group *out, struct plm_error *error)
 {
-  const struct plm_proof_range range = {group, group + 1, group_count(split->clusters)};
+  const struct plm_proof_range range = {group, group + 1, plm_corpus_group_count(split->clusters)};
   const struct plm_proof_node root = root_of(split->cluster_root, split->sum);
   struct plm_proof_node path[PLM_PROOF_PATH];
   uint32_t sizes[PLM_GROUP_DOCUMENTS];
   uint64_t before;
   size_t nodes;
-  out->count = group_size(split->clusters, group);
+  out->count = plm_corpus_group_documents(split->clusters, group);
   const uint8_t *bytes = take(in, (size_t)out->count * SIZE_BYTES);
   if (bytes == NULL) return short_payload(error);
   for (uint32_t i = 0; i < out->count; i++) sizes[i] = read_u32(bytes + (size_t)i * SIZE_BYTES);
@@ -188,7 +172,8 @@ static plm_status read_whole(struct reader *in, uint64_t documents, uint64_t gro
                              struct group *out, struct plm_proof_node *root,
                              struct plm_error *error)
 {
-  const uint32_t count = group_size(documents, group), needed = needed_in(out, group);
+  const uint32_t count = plm_corpus_group_documents(documents, group),
+                 needed = needed_in(out, group);
   uint32_t lengths[PLM_GROUP_DOCUMENTS];
   struct plm_proof_digest digests[PLM_GROUP_DOCUMENTS];
   const uint8_t *bytes = take(in, (size_t)count * LEAF_BYTES);
@@ -212,7 +197,8 @@ static plm_status read_leaves(struct reader *in, uint64_t documents, uint64_t gr
                               struct group *out, struct plm_proof_node *root,
                               struct plm_error *error)
 {
-  const uint32_t count = group_size(documents, group), end = out->proven + needed_in(out, group);
+  const uint32_t count = plm_corpus_group_documents(documents, group),
+                 end = out->proven + needed_in(out, group);
   const struct plm_proof_digest label = plm_proof_label(NULL, 0);
   if (end == out->proven)
     return plm_error_set(error, PLM_PROTOCOL, "PROOF has leaves of group %llu, which has none",
@@ -263,7 +249,7 @@ static plm_status read_group(struct reader *in, uint64_t documents, uint64_t gro
 static plm_status read_span(struct reader *in, const struct plm_proof_split *split,
                             struct group *out, struct plm_error *error)
 {
-  const uint64_t groups = group_count(split->documents);
+  const uint64_t groups = plm_corpus_group_count(split->documents);
   const struct plm_proof_node root = root_of(split->root, 0);
   const uint32_t proven = out->proven;
   struct plm_proof_node path[PLM_PROOF_PATH];
@@ -301,7 +287,7 @@ static plm_status read_plan_group(struct reader *in, const struct plm_tables_win
   if (plm_plan_parameters(of->plan)->sampling == PLM_SAMPLING_CLUSTERS) {
     PLM_TRY(read_clusters(in, of, split, group, out, error));
   } else {
-    out->count = group_size(split->documents, group);
+    out->count = plm_corpus_group_documents(split->documents, group);
     for (uint32_t i = 0; i < out->count; i++) out->numbers[i] = group * PLM_GROUP_DOCUMENTS + i;
   }
   out->proven = 0;
@@ -317,7 +303,7 @@ static size_t least_bytes(const struct plm_plan *plan, const struct plm_proof_sp
   const bool clusters = plm_plan_parameters(plan)->sampling == PLM_SAMPLING_CLUSTERS;
   size_t needed = 0;
   for (uint32_t i = 0; i < count; i++)
-    needed += group_size(clusters ? split->clusters : split->documents, groups[i]);
+    needed += plm_corpus_group_documents(clusters ? split->clusters : split->documents, groups[i]);
   return needed * LEAF_BYTES;
 }
 

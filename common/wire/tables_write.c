@@ -61,12 +61,6 @@ static void put_tree_path(struct writer *out, enum plm_proof_kind kind,
 
 /* ---- documents ---------------------------------------------------------------------------- */
 
-static uint32_t group_size(uint64_t items, uint64_t group)
-{
-  const uint64_t left = items - group * PLM_GROUP_DOCUMENTS;
-  return left < PLM_GROUP_DOCUMENTS ? (uint32_t)left : PLM_GROUP_DOCUMENTS;
-}
-
 static void put_leaf(struct writer *out, uint32_t length, const struct plm_proof_digest *digest)
 {
   put_u32(out, length);
@@ -97,7 +91,7 @@ static plm_status put_group(const struct plm_tables_source *source, uint64_t gro
                             const uint64_t *numbers, uint32_t needed, struct writer *out,
                             struct plm_error *error)
 {
-  const uint32_t count = group_size(source->documents, group);
+  const uint32_t count = plm_corpus_group_documents(source->documents, group);
   const uint32_t *lengths = source->lengths + group * PLM_GROUP_DOCUMENTS;
   struct plm_proof_digest digests[PLM_PROOF_GROUP];
   size_t paths = 0; /* nodes */
@@ -128,8 +122,8 @@ static uint64_t span_end(const struct plm_tables_source *source, const uint64_t 
   for (uint32_t i = 1; i < count; i++) {
     const uint64_t group = numbers[i] / PLM_GROUP_DOCUMENTS;
     if (group < end) continue;
-    const struct plm_proof_range alone = {group, group + 1, groups};
-    const size_t another = SPAN_BYTES + plm_proof_path_size(&alone) * PLM_PROOF_HASH_BYTES;
+    const struct plm_proof_range single = {group, group + 1, groups};
+    const size_t another = SPAN_BYTES + plm_proof_path_size(&single) * PLM_PROOF_HASH_BYTES;
     if ((group - end) * ROOT_BYTES > another) break;
     end = group + 1;
   }
@@ -162,7 +156,7 @@ static plm_status put_spans(const struct plm_tables_source *source, const uint64
 static uint32_t put_clusters(const struct plm_tables_source *source, const struct plm_plan *plan,
                              uint64_t epoch, uint64_t group, struct writer *out, uint64_t *numbers)
 {
-  const uint32_t count = group_size(source->cluster_count, group);
+  const uint32_t count = plm_corpus_group_documents(source->cluster_count, group);
   const uint32_t *sizes = source->clusters + group * PLM_GROUP_DOCUMENTS;
   struct plm_proof_node path[PLM_PROOF_PATH];
   uint64_t before = 0;
@@ -183,7 +177,7 @@ static plm_status put_plan_group(const struct plm_tables_source *source,
   if (plm_plan_parameters(of->plan)->sampling == PLM_SAMPLING_CLUSTERS) {
     count = put_clusters(source, of->plan, of->epoch, group, out, numbers);
   } else {
-    count = group_size(source->documents, group);
+    count = plm_corpus_group_documents(source->documents, group);
     for (uint32_t i = 0; i < count; i++) numbers[i] = group * PLM_GROUP_DOCUMENTS + i;
   }
   return put_spans(source, numbers, count, out, error);

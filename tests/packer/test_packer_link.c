@@ -397,7 +397,7 @@ static void what_is_needed_soon_is_made(void **state)
   prove(&s, 0, 0, 2, false);
   proven(&s, 0, 2, &tables);
   prove(&s, 1, 0, 1, true);
-  plm_tables_clear(&tables);
+  plm_tables_deinit(&tables);
   proven(&s, 1, 1, &tables);
   until_made(&s, 1);
   assert_int_equal(look(&s, 0), WINDOW_ABSENT);
@@ -421,7 +421,7 @@ static void the_latest_that_are_needed_soon_are_remembered(void **state)
   for (uint64_t i = 0; i < STORE_WINDOWS + LINK_PREPARE + 1; i++) {
     const uint64_t soon = i < STORE_WINDOWS ? i : later[i - STORE_WINDOWS];
     prove(&s, soon, 0, 1, true);
-    plm_tables_clear(&tables);
+    plm_tables_deinit(&tables);
     proven(&s, soon, 1, &tables);
     if (i < STORE_WINDOWS) until_made(&s, soon);
   }

@@ -350,7 +350,7 @@ static uint32_t take_tables(const struct opened *opened, struct store_plan *plan
       plm_corpus_proof_split(plm_corpus_info(opened->corpus), PLM_SPLIT_TRAIN);
   const uint32_t groups = plm_plan_group_count(of->plan, of->window);
   uint32_t parts = 0;
-  plm_tables_clear(tables);
+  plm_tables_deinit(tables);
   while (tables->groups < groups) {
     const struct store_proof ask = {.plan = plan,
                                     .epoch = of->epoch,

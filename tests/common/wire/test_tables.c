@@ -131,7 +131,7 @@ static void each_window_comes_back(void **state)
       for (uint64_t w = 0; w < plm_plan_windows(scene.plan); w++) {
         const uint32_t groups = plm_plan_group_count(scene.plan, w);
         struct plm_error error = {0};
-        plm_tables_clear(&tables);
+        plm_tables_deinit(&tables);
         write_all(&scene, epoch, w, 0, groups);
         if (read_back(&scene, epoch, w, groups, &tables, &error)) fail_msg("%s", error.what);
         assert_int_equal(tables.groups, groups);
