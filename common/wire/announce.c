@@ -14,15 +14,9 @@
 #include "common/base/thread.h"
 #include "common/wire/door.h"
 #include "common/wire/socket.h"
+#include "common/wire/wire_bytes.h"
 
-enum {
-  HEAD_BYTES = 32,
-  HASH_BYTES = 8,
-  VERSION = 1,
-  MESSAGE_LIMIT = 1024,
-  SUBSCRIBERS = 32,
-  WATCH_MS = 100
-};
+enum { HASH_BYTES = 8, VERSION = 1, MESSAGE_LIMIT = 1024, SUBSCRIBERS = 32, WATCH_MS = 100 };
 #define MAGIC 0x414D4C50u /* "PLMA" */
 
 struct plm_announcer {
@@ -41,30 +35,18 @@ struct plm_announcement_listener {
   void *context, *socket;
 };
 
-static void put(uint8_t *at, uint64_t value, int bytes)
-{
-  for (int i = 0; i < bytes; i++) at[i] = (uint8_t)(value >> (8 * i));
-}
-
-static uint64_t get(const uint8_t *at, int bytes)
-{
-  uint64_t value = 0;
-  for (int i = 0; i < bytes; i++) value |= (uint64_t)at[i] << (8 * i);
-  return value;
-}
-
 static size_t encode(const struct plm_announcement *message, uint8_t bytes[MESSAGE_LIMIT])
 {
+  struct wire_writer out = {bytes, MESSAGE_LIMIT, 0};
   const size_t length = strnlen(message->path, sizeof message->path - 1);
-  put(bytes, MAGIC, 4);
-  put(bytes + 4, VERSION, 2);
-  put(bytes + 6, length, 2);
-  put(bytes + 8, message->step, 8);
-  put(bytes + 16, message->manifest.low, 8);
-  put(bytes + 24, message->manifest.high, 8);
-  memcpy(bytes + HEAD_BYTES, message->path, length);
-  put(bytes + HEAD_BYTES + length, plm_hash64_bytes(bytes, HEAD_BYTES + length), HASH_BYTES);
-  return HEAD_BYTES + length + HASH_BYTES;
+  wire_put(&out, MAGIC, 4);
+  wire_put(&out, VERSION, 2);
+  wire_put(&out, length, 2);
+  wire_put(&out, message->step, 8);
+  wire_put_hash(&out, message->manifest);
+  wire_put_bytes(&out, message->path, length);
+  wire_put(&out, plm_hash64_bytes(bytes, out.size), HASH_BYTES);
+  return out.size;
 }
 
 /* A path must be relative, printable and without "..". */
@@ -80,18 +62,17 @@ static bool path_valid(const uint8_t *path, size_t length)
 
 static bool decode(const uint8_t *bytes, size_t size, struct plm_announcement *message)
 {
-  if (size < HEAD_BYTES + HASH_BYTES || get(bytes, 4) != MAGIC || get(bytes + 4, 2) != VERSION)
+  struct wire_reader in = {bytes, size, false};
+  if (wire_get(&in, 4) != MAGIC || wire_get(&in, 2) != VERSION) return false;
+  const size_t length = wire_get_below(&in, 2, sizeof message->path);
+  message->step = wire_get(&in, 8);
+  message->manifest = wire_get_hash(&in);
+  const uint8_t *path = wire_take(&in, length);
+  const uint64_t hash = wire_get(&in, HASH_BYTES);
+  if (in.bad || in.left != 0 || hash != plm_hash64_bytes(bytes, size - HASH_BYTES) ||
+      !path_valid(path, length))
     return false;
-  const size_t length = (size_t)get(bytes + 6, 2);
-  if (length >= sizeof message->path || size != HEAD_BYTES + length + HASH_BYTES ||
-      get(bytes + HEAD_BYTES + length, HASH_BYTES) !=
-          plm_hash64_bytes(bytes, HEAD_BYTES + length) ||
-      !path_valid(bytes + HEAD_BYTES, length))
-    return false;
-  message->step = get(bytes + 8, 8);
-  message->manifest.low = get(bytes + 16, 8);
-  message->manifest.high = get(bytes + 24, 8);
-  memcpy(message->path, bytes + HEAD_BYTES, length);
+  memcpy(message->path, path, length);
   message->path[length] = '\0';
   return true;
 }

@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "common/wire/wire_bytes.h"
+
 static const struct {
   const char *name;
   size_t least, most;
@@ -18,93 +20,24 @@ const char *plm_message_name(enum plm_message_type type)
   return (unsigned)type < PLM_MESSAGE_COUNT ? kinds[type].name : "unknown";
 }
 
-/* ---- bytes -------------------------------------------------------------------------------- */
-
-struct writer {
-  uint8_t *bytes;
-  size_t size;
-};
-
-static void put(struct writer *out, uint64_t value, unsigned bytes)
+static struct wire_writer payload_of(enum plm_message_type type, uint8_t *bytes)
 {
-  for (unsigned i = 0; i < bytes; i++) out->bytes[out->size++] = (uint8_t)(value >> (8 * i));
+  return (struct wire_writer){bytes, kinds[type].most, 0};
 }
 
-static void put_hash(struct writer *out, struct plm_hash hash)
-{
-  put(out, hash.low, 8);
-  put(out, hash.high, 8);
-}
+/* ---- texts -------------------------------------------------------------------------------- */
 
-static void put_bytes(struct writer *out, const uint8_t *bytes, size_t size)
-{
-  memcpy(out->bytes + out->size, bytes, size);
-  out->size += size;
-}
-
-static void put_text(struct writer *out, const char *text, size_t limit)
+static void put_text(struct wire_writer *out, const char *text, size_t limit)
 {
   const size_t size = strnlen(text, limit);
-  put(out, size, 2);
-  memcpy(out->bytes + out->size, text, size);
-  out->size += size;
-}
-
-struct reader {
-  const uint8_t *bytes;
-  size_t left;
-  bool bad; /* something was missing or out of range; it stays set */
-};
-
-static uint64_t get(struct reader *in, unsigned bytes)
-{
-  if (in->left < bytes) {
-    in->bad = true;
-    in->left = 0;
-    return 0;
-  }
-  uint64_t value = 0;
-  for (unsigned i = 0; i < bytes; i++) value |= (uint64_t)in->bytes[i] << (8 * i);
-  in->bytes += bytes;
-  in->left -= bytes;
-  return value;
-}
-
-static void get_bytes(struct reader *in, uint8_t *bytes, size_t size)
-{
-  if (in->left < size) {
-    in->bad = true;
-    in->left = 0;
-    return;
-  }
-  memcpy(bytes, in->bytes, size);
-  in->bytes += size;
-  in->left -= size;
-}
-
-static struct plm_hash get_hash(struct reader *in)
-{
-  struct plm_hash hash;
-  hash.low = get(in, 8);
-  hash.high = get(in, 8);
-  return hash;
-}
-
-/* A value below limit: of an enum, a flag or a count. */
-static unsigned get_below(struct reader *in, unsigned bytes, unsigned limit)
-{
-  const uint64_t value = get(in, bytes);
-  if (value >= limit) {
-    in->bad = true;
-    return 0;
-  }
-  return (unsigned)value;
+  wire_put(out, size, 2);
+  wire_put_bytes(out, text, size);
 }
 
 /* Only printable ASCII is valid, because these texts end up in logs. */
-static void get_text(struct reader *in, char *text, size_t size)
+static void get_text(struct wire_reader *in, char *text, size_t size)
 {
-  const size_t length = (size_t)get(in, 2);
+  const size_t length = (size_t)wire_get(in, 2);
   text[0] = '\0';
   if (length >= size || length > in->left) {
     in->bad = true;
@@ -120,7 +53,7 @@ static void get_text(struct reader *in, char *text, size_t size)
   in->left -= length;
 }
 
-static plm_status finish(const struct reader *in, const char *what, struct plm_error *error)
+static plm_status finish(const struct wire_reader *in, const char *what, struct plm_error *error)
 {
   if (in->bad || in->left != 0)
     return plm_error_set(error, PLM_PROTOCOL, "malformed payload of %s", what);
@@ -131,25 +64,25 @@ static plm_status finish(const struct reader *in, const char *what, struct plm_e
 
 void plm_header_encode(const struct plm_header *header, uint8_t bytes[PLM_HEADER_BYTES])
 {
-  struct writer out = {bytes, 0};
-  put(&out, PLM_WIRE_MAGIC, 4);
-  put(&out, PLM_WIRE_VERSION, 2);
-  put(&out, header->type, 2);
-  put_hash(&out, header->run_id);
-  put(&out, header->consumer, 8);
-  put(&out, header->packer, 8);
-  put(&out, header->request, 8);
-  put_hash(&out, header->plan);
-  put(&out, header->split, 4);
-  put(&out, header->max_length, 4);
-  put(&out, header->epoch, 8);
-  put(&out, header->first, 8);
-  put(&out, header->count, 4);
-  put(&out, header->dtype, 4);
-  put(&out, header->real_tokens, 8);
-  put(&out, header->payload_bytes, 8);
-  put_hash(&out, header->payload_hash);
-  put(&out, plm_hash64_bytes(bytes, out.size), 8);
+  struct wire_writer out = {bytes, PLM_HEADER_BYTES, 0};
+  wire_put(&out, PLM_WIRE_MAGIC, 4);
+  wire_put(&out, PLM_WIRE_VERSION, 2);
+  wire_put(&out, header->type, 2);
+  wire_put_hash(&out, header->run_id);
+  wire_put(&out, header->consumer, 8);
+  wire_put(&out, header->packer, 8);
+  wire_put(&out, header->request, 8);
+  wire_put_hash(&out, header->plan);
+  wire_put(&out, header->split, 4);
+  wire_put(&out, header->max_length, 4);
+  wire_put(&out, header->epoch, 8);
+  wire_put(&out, header->first, 8);
+  wire_put(&out, header->count, 4);
+  wire_put(&out, header->dtype, 4);
+  wire_put(&out, header->real_tokens, 8);
+  wire_put(&out, header->payload_bytes, 8);
+  wire_put_hash(&out, header->payload_hash);
+  wire_put(&out, plm_hash64_bytes(bytes, out.size), 8);
   PLM_ASSERT(out.size == PLM_HEADER_BYTES);
 }
 
@@ -159,29 +92,29 @@ plm_status plm_header_decode(const void *bytes, size_t size, struct plm_header *
   if (size != PLM_HEADER_BYTES)
     return plm_error_set(error, PLM_PROTOCOL, "header of %zu bytes, not %d", size,
                          PLM_HEADER_BYTES);
-  struct reader in = {bytes, size, false};
-  if (get(&in, 4) != PLM_WIRE_MAGIC)
+  struct wire_reader in = {bytes, size, false};
+  if (wire_get(&in, 4) != PLM_WIRE_MAGIC)
     return plm_error_set(error, PLM_PROTOCOL, "not a message of the feed (magic)");
-  const unsigned version = (unsigned)get(&in, 2);
+  const unsigned version = (unsigned)wire_get(&in, 2);
   if (version != PLM_WIRE_VERSION)
     return plm_error_set(error, PLM_PROTOCOL, "protocol version %u, not %d", version,
                          PLM_WIRE_VERSION);
-  const unsigned type = (unsigned)get(&in, 2);
-  header->run_id = get_hash(&in);
-  header->consumer = get(&in, 8);
-  header->packer = get(&in, 8);
-  header->request = get(&in, 8);
-  header->plan = get_hash(&in);
-  header->split = (uint32_t)get(&in, 4);
-  header->max_length = (uint32_t)get(&in, 4);
-  header->epoch = get(&in, 8);
-  header->first = get(&in, 8);
-  header->count = (uint32_t)get(&in, 4);
-  header->dtype = (uint32_t)get(&in, 4);
-  header->real_tokens = get(&in, 8);
-  header->payload_bytes = get(&in, 8);
-  header->payload_hash = get_hash(&in);
-  if (get(&in, 8) != plm_hash64_bytes(bytes, PLM_HEADER_BYTES - 8))
+  const unsigned type = (unsigned)wire_get(&in, 2);
+  header->run_id = wire_get_hash(&in);
+  header->consumer = wire_get(&in, 8);
+  header->packer = wire_get(&in, 8);
+  header->request = wire_get(&in, 8);
+  header->plan = wire_get_hash(&in);
+  header->split = (uint32_t)wire_get(&in, 4);
+  header->max_length = (uint32_t)wire_get(&in, 4);
+  header->epoch = wire_get(&in, 8);
+  header->first = wire_get(&in, 8);
+  header->count = (uint32_t)wire_get(&in, 4);
+  header->dtype = (uint32_t)wire_get(&in, 4);
+  header->real_tokens = wire_get(&in, 8);
+  header->payload_bytes = wire_get(&in, 8);
+  header->payload_hash = wire_get_hash(&in);
+  if (wire_get(&in, 8) != plm_hash64_bytes(bytes, PLM_HEADER_BYTES - 8))
     return plm_error_set(error, PLM_PROTOCOL, "header hash does not match");
   if (type == PLM_MESSAGE_NONE || type >= PLM_MESSAGE_COUNT)
     return plm_error_set(error, PLM_PROTOCOL, "unknown message type %u", type);
@@ -207,22 +140,22 @@ bool plm_hello_is(const struct plm_hello *hello, struct plm_hash fingerprint)
                                                 plm_hash_equal(hello->upgraded_from, fingerprint));
 }
 
-static void put_split(struct writer *out, const struct plm_proof_split *split)
+static void put_split(struct wire_writer *out, const struct plm_proof_split *split)
 {
-  put(out, split->documents, 8);
-  put_bytes(out, split->root, sizeof split->root);
-  put(out, split->clusters, 8);
-  put(out, split->sum, 8);
-  put_bytes(out, split->cluster_root, sizeof split->cluster_root);
+  wire_put(out, split->documents, 8);
+  wire_put_bytes(out, split->root, sizeof split->root);
+  wire_put(out, split->clusters, 8);
+  wire_put(out, split->sum, 8);
+  wire_put_bytes(out, split->cluster_root, sizeof split->cluster_root);
 }
 
-static void get_split(struct reader *in, struct plm_proof_split *split)
+static void get_split(struct wire_reader *in, struct plm_proof_split *split)
 {
-  split->documents = get(in, 8);
-  get_bytes(in, split->root, sizeof split->root);
-  split->clusters = get(in, 8);
-  split->sum = get(in, 8);
-  get_bytes(in, split->cluster_root, sizeof split->cluster_root);
+  split->documents = wire_get(in, 8);
+  wire_get_bytes(in, split->root, sizeof split->root);
+  split->clusters = wire_get(in, 8);
+  split->sum = wire_get(in, 8);
+  wire_get_bytes(in, split->cluster_root, sizeof split->cluster_root);
   if (split->documents > UINT64_C(1) << 48 || split->clusters > split->documents ||
       split->sum != (split->clusters == 0 ? 0 : split->documents))
     in->bad = true;
@@ -230,25 +163,25 @@ static void get_split(struct reader *in, struct plm_proof_split *split)
 
 size_t plm_hello_encode(const struct plm_hello *hello, uint8_t *bytes)
 {
-  struct writer out = {bytes, 0};
-  put(&out, hello->protocol_least, 2);
-  put(&out, hello->protocol_most, 2);
-  put(&out, hello->packer_id, 8);
-  put(&out, hello->pid, 4);
+  struct wire_writer out = payload_of(PLM_MESSAGE_HELLO, bytes);
+  wire_put(&out, hello->protocol_least, 2);
+  wire_put(&out, hello->protocol_most, 2);
+  wire_put(&out, hello->packer_id, 8);
+  wire_put(&out, hello->pid, 4);
   put_text(&out, hello->host, sizeof hello->host - 1);
-  put(&out, hello->tokenizer, 1);
-  put(&out, hello->clustered, 1);
-  put_hash(&out, hello->fingerprint);
-  put_hash(&out, hello->upgraded_from);
+  wire_put(&out, hello->tokenizer, 1);
+  wire_put(&out, hello->clustered, 1);
+  wire_put_hash(&out, hello->fingerprint);
+  wire_put_hash(&out, hello->upgraded_from);
   for (int split = 0; split < PLM_SPLIT_COUNT; split++) {
     put_split(&out, &hello->splits[split]);
     unsigned entries = 0;
     for (int token = 0; token < 512; token++) entries += hello->composition[split][token] != 0;
-    put(&out, entries, 2);
+    wire_put(&out, entries, 2);
     for (unsigned token = 0; token < 512; token++) {
       if (hello->composition[split][token] == 0) continue;
-      put(&out, token, 2);
-      put(&out, hello->composition[split][token], 8);
+      wire_put(&out, token, 2);
+      wire_put(&out, hello->composition[split][token], 8);
     }
   }
   PLM_ASSERT(out.size <= PLM_WIRE_CONTROL_LIMIT);
@@ -258,24 +191,24 @@ size_t plm_hello_encode(const struct plm_hello *hello, uint8_t *bytes)
 plm_status plm_hello_decode(const void *bytes, size_t size, struct plm_hello *hello,
                             struct plm_error *error)
 {
-  struct reader in = {bytes, size, false};
+  struct wire_reader in = {bytes, size, false};
   memset(hello, 0, sizeof *hello);
-  hello->protocol_least = (uint16_t)get(&in, 2);
-  hello->protocol_most = (uint16_t)get(&in, 2);
-  hello->packer_id = get(&in, 8);
-  hello->pid = (uint32_t)get(&in, 4);
+  hello->protocol_least = (uint16_t)wire_get(&in, 2);
+  hello->protocol_most = (uint16_t)wire_get(&in, 2);
+  hello->packer_id = wire_get(&in, 8);
+  hello->pid = (uint32_t)wire_get(&in, 4);
   get_text(&in, hello->host, sizeof hello->host);
-  hello->tokenizer = (enum plm_tokenizer_kind)get_below(&in, 1, PLM_TOKENIZER_BYTE + 1);
-  hello->clustered = get_below(&in, 1, 2) != 0;
-  hello->fingerprint = get_hash(&in);
-  hello->upgraded_from = get_hash(&in);
+  hello->tokenizer = (enum plm_tokenizer_kind)wire_get_below(&in, 1, PLM_TOKENIZER_BYTE + 1);
+  hello->clustered = wire_get_below(&in, 1, 2) != 0;
+  hello->fingerprint = wire_get_hash(&in);
+  hello->upgraded_from = wire_get_hash(&in);
   for (int split = 0; split < PLM_SPLIT_COUNT; split++) {
     get_split(&in, &hello->splits[split]);
-    const unsigned entries = get_below(&in, 2, 513);
+    const unsigned entries = wire_get_below(&in, 2, 513);
     unsigned next = 0; /* tokens ascend, so none is repeated */
     for (unsigned i = 0; i < entries && !in.bad; i++) {
-      const unsigned token = get_below(&in, 2, 512);
-      const uint64_t count = get(&in, 8);
+      const unsigned token = wire_get_below(&in, 2, 512);
+      const uint64_t count = wire_get(&in, 8);
       if (token < next || count == 0) in.bad = true;
       next = token + 1;
       hello->composition[split][token] = count;
@@ -293,21 +226,22 @@ plm_status plm_hello_decode(const void *bytes, size_t size, struct plm_hello *he
 
 size_t plm_welcome_encode(const struct plm_welcome *welcome, uint8_t *bytes)
 {
-  struct writer out = {bytes, 0};
+  struct wire_writer out = payload_of(PLM_MESSAGE_WELCOME, bytes);
   const struct plm_plan_parameters *plan = &welcome->plan;
-  put(&out, plan->seed, 8);
-  put(&out, plan->max_length, 4);
-  put(&out, plan->alignment, 4);
-  put(&out, plan->window_groups, 4);
-  put(&out, plan->packing, 1);
-  put(&out, plan->truncate, 1);
-  put(&out, plan->tokenizer, 1);
+  wire_put(&out, plan->seed, 8);
+  wire_put(&out, plan->max_length, 4);
+  wire_put(&out, plan->alignment, 4);
+  wire_put(&out, plan->window_groups, 4);
+  wire_put(&out, plan->packing, 1);
+  wire_put(&out, plan->truncate, 1);
+  wire_put(&out, plan->tokenizer, 1);
   const bool of_mixture = plan->source.low != 0 || plan->source.high != 0;
-  put(&out, (uint64_t)plan->shuffle + 2 * (uint64_t)plan->sampling + 4 * (uint64_t)of_mixture, 1);
-  put(&out, plan->token_limit, 8);
-  if (of_mixture) put_hash(&out, plan->source);
+  wire_put(&out, (uint64_t)plan->shuffle + 2 * (uint64_t)plan->sampling + 4 * (uint64_t)of_mixture,
+           1);
+  wire_put(&out, plan->token_limit, 8);
+  if (of_mixture) wire_put_hash(&out, plan->source);
   PLM_ASSERT(welcome->peers <= PLM_WIRE_PEERS);
-  put(&out, welcome->peers, 2);
+  wire_put(&out, welcome->peers, 2);
   for (uint32_t i = 0; i < welcome->peers; i++) {
     put_text(&out, welcome->address[i], sizeof welcome->address[i] - 1);
     put_text(&out, welcome->key[i], sizeof welcome->key[i] - 1);
@@ -318,25 +252,25 @@ size_t plm_welcome_encode(const struct plm_welcome *welcome, uint8_t *bytes)
 plm_status plm_welcome_decode(const void *bytes, size_t size, struct plm_welcome *welcome,
                               struct plm_error *error)
 {
-  struct reader in = {bytes, size, false};
+  struct wire_reader in = {bytes, size, false};
   memset(welcome, 0, sizeof *welcome);
   struct plm_plan_parameters *plan = &welcome->plan;
-  plan->seed = get(&in, 8);
-  plan->max_length = (uint32_t)get(&in, 4);
-  plan->alignment = (uint32_t)get(&in, 4);
-  plan->window_groups = (uint32_t)get(&in, 4);
-  plan->packing = (enum plm_packing)get_below(&in, 1, PLM_PACKING_NEXT_FIT + 1);
-  plan->truncate = (enum plm_truncate)get_below(&in, 1, PLM_TRUNCATE_SPLIT + 1);
-  plan->tokenizer = (enum plm_tokenizer_kind)get_below(&in, 1, PLM_TOKENIZER_BYTE + 1);
-  const uint32_t order = get_below(&in, 1, 8);
+  plan->seed = wire_get(&in, 8);
+  plan->max_length = (uint32_t)wire_get(&in, 4);
+  plan->alignment = (uint32_t)wire_get(&in, 4);
+  plan->window_groups = (uint32_t)wire_get(&in, 4);
+  plan->packing = (enum plm_packing)wire_get_below(&in, 1, PLM_PACKING_NEXT_FIT + 1);
+  plan->truncate = (enum plm_truncate)wire_get_below(&in, 1, PLM_TRUNCATE_SPLIT + 1);
+  plan->tokenizer = (enum plm_tokenizer_kind)wire_get_below(&in, 1, PLM_TOKENIZER_BYTE + 1);
+  const uint32_t order = wire_get_below(&in, 1, 8);
   plan->shuffle = order % 2 != 0;
   plan->sampling = (enum plm_sampling)(order / 2 % 2);
-  plan->token_limit = get(&in, 8);
+  plan->token_limit = wire_get(&in, 8);
   if (order >= 4) {
-    plan->source = get_hash(&in);
+    plan->source = wire_get_hash(&in);
     if (plan->source.low == 0 && plan->source.high == 0) in.bad = true;
   }
-  welcome->peers = get_below(&in, 2, PLM_WIRE_PEERS + 1);
+  welcome->peers = wire_get_below(&in, 2, PLM_WIRE_PEERS + 1);
   for (uint32_t i = 0; i < welcome->peers; i++) {
     get_text(&in, welcome->address[i], sizeof welcome->address[i]);
     get_text(&in, welcome->key[i], sizeof welcome->key[i]);
@@ -365,62 +299,62 @@ enum { COUNTERS = sizeof counter_offsets / sizeof counter_offsets[0] };
 
 size_t plm_counters_encode(const struct plm_packer_counters *counters, uint8_t *bytes)
 {
-  struct writer out = {bytes, 0};
+  struct wire_writer out = payload_of(PLM_MESSAGE_PONG, bytes);
   for (int i = 0; i < COUNTERS; i++)
-    put(&out, *(const uint64_t *)((const char *)counters + counter_offsets[i]), 8);
+    wire_put(&out, *(const uint64_t *)((const char *)counters + counter_offsets[i]), 8);
   return out.size;
 }
 
 plm_status plm_counters_decode(const void *bytes, size_t size, struct plm_packer_counters *counters,
                                struct plm_error *error)
 {
-  struct reader in = {bytes, size, false};
+  struct wire_reader in = {bytes, size, false};
   for (int i = 0; i < COUNTERS; i++)
-    *(uint64_t *)((char *)counters + counter_offsets[i]) = get(&in, 8);
+    *(uint64_t *)((char *)counters + counter_offsets[i]) = wire_get(&in, 8);
   return finish(&in, "PONG", error);
 }
 
 size_t plm_prove_encode(const struct plm_prove *prove, uint8_t *bytes)
 {
-  struct writer out = {bytes, 0};
-  put(&out, prove->group, 4);
-  put(&out, prove->soon, 4);
+  struct wire_writer out = payload_of(PLM_MESSAGE_PROVE, bytes);
+  wire_put(&out, prove->group, 4);
+  wire_put(&out, prove->soon, 4);
   return out.size;
 }
 
 plm_status plm_prove_decode(const void *bytes, size_t size, struct plm_prove *prove,
                             struct plm_error *error)
 {
-  struct reader in = {bytes, size, false};
-  prove->group = (uint32_t)get(&in, 4);
-  prove->soon = get_below(&in, 4, 2) != 0;
+  struct wire_reader in = {bytes, size, false};
+  prove->group = (uint32_t)wire_get(&in, 4);
+  prove->soon = wire_get_below(&in, 4, 2) != 0;
   return finish(&in, "PROVE", error);
 }
 
 size_t plm_get_encode(const struct plm_get *request, uint8_t *bytes)
 {
-  struct writer out = {bytes, 0};
-  put(&out, request->deadline_ms, 4);
-  put(&out, request->window, 4);
+  struct wire_writer out = payload_of(PLM_MESSAGE_GET, bytes);
+  wire_put(&out, request->deadline_ms, 4);
+  wire_put(&out, request->window, 4);
   return out.size;
 }
 
 plm_status plm_get_decode(const void *bytes, size_t size, struct plm_get *request,
                           struct plm_error *error)
 {
-  struct reader in = {bytes, size, false};
-  request->deadline_ms = (uint32_t)get(&in, 4);
-  request->window = (uint32_t)get(&in, 4);
+  struct wire_reader in = {bytes, size, false};
+  request->deadline_ms = (uint32_t)wire_get(&in, 4);
+  request->window = (uint32_t)wire_get(&in, 4);
   return finish(&in, "GET", error);
 }
 
 size_t plm_nack_encode(enum plm_nack_reason reason, const char *text, uint8_t *bytes)
 {
-  struct writer out = {bytes, 0};
-  put(&out, reason, 4);
+  struct wire_writer out = payload_of(PLM_MESSAGE_NACK, bytes);
+  wire_put(&out, reason, 4);
   const size_t size = strnlen(text, PLM_WIRE_TEXT);
-  memcpy(bytes + out.size, text, size);
-  return out.size + size;
+  wire_put_bytes(&out, text, size);
+  return out.size;
 }
 
 void plm_reject_decode(const void *bytes, size_t size, char *text)
@@ -436,8 +370,8 @@ void plm_reject_decode(const void *bytes, size_t size, char *text)
 plm_status plm_nack_decode(const void *bytes, size_t size, enum plm_nack_reason *reason, char *text,
                            struct plm_error *error)
 {
-  struct reader in = {bytes, size, false};
-  *reason = (enum plm_nack_reason)get_below(&in, 4, PLM_NACK_COUNT);
+  struct wire_reader in = {bytes, size, false};
+  *reason = (enum plm_nack_reason)wire_get_below(&in, 4, PLM_NACK_COUNT);
   if (in.bad) return finish(&in, "NACK", error);
   plm_reject_decode(in.bytes, in.left, text);
   return PLM_OK;
@@ -445,26 +379,26 @@ plm_status plm_nack_decode(const void *bytes, size_t size, enum plm_nack_reason 
 
 /* ---- FETCH, PIECE ------------------------------------------------------------------------- */
 
-static void put_fetch(struct writer *out, const struct plm_fetch_request *request)
+static void put_fetch(struct wire_writer *out, const struct plm_fetch_request *request)
 {
-  put(out, request->source, 2);
-  put(out, request->file, 2);
-  put(out, request->bytes, 4);
-  put(out, request->offset, 8);
+  wire_put(out, request->source, 2);
+  wire_put(out, request->file, 2);
+  wire_put(out, request->bytes, 4);
+  wire_put(out, request->offset, 8);
 }
 
-static void get_fetch(struct reader *in, struct plm_fetch_request *request)
+static void get_fetch(struct wire_reader *in, struct plm_fetch_request *request)
 {
-  request->source = (uint16_t)get(in, 2);
-  request->file = (enum plm_fetch_file)get_below(in, 2, PLM_FETCH_FILES);
-  request->bytes = get_below(in, 4, (unsigned)PLM_PIECE_BYTES + 1);
-  request->offset = get(in, 8);
+  request->source = (uint16_t)wire_get(in, 2);
+  request->file = (enum plm_fetch_file)wire_get_below(in, 2, PLM_FETCH_FILES);
+  request->bytes = wire_get_below(in, 4, (unsigned)PLM_PIECE_BYTES + 1);
+  request->offset = wire_get(in, 8);
   if (request->offset > UINT64_C(1) << 60) in->bad = true;
 }
 
 size_t plm_fetch_encode(const struct plm_fetch_request *request, uint8_t *bytes)
 {
-  struct writer out = {bytes, 0};
+  struct wire_writer out = payload_of(PLM_MESSAGE_FETCH, bytes);
   put_fetch(&out, request);
   return out.size;
 }
@@ -472,7 +406,7 @@ size_t plm_fetch_encode(const struct plm_fetch_request *request, uint8_t *bytes)
 plm_status plm_fetch_decode(const void *bytes, size_t size, struct plm_fetch_request *request,
                             struct plm_error *error)
 {
-  struct reader in = {bytes, size, false};
+  struct wire_reader in = {bytes, size, false};
   get_fetch(&in, request);
   if (request->bytes == 0) in.bad = true;
   return finish(&in, "FETCH", error);
@@ -480,20 +414,20 @@ plm_status plm_fetch_decode(const void *bytes, size_t size, struct plm_fetch_req
 
 void plm_piece_encode(const struct plm_piece *piece, uint8_t head[PLM_PIECE_HEAD])
 {
-  struct writer out = {head, 0};
+  struct wire_writer out = {head, PLM_PIECE_HEAD, 0};
   put_fetch(&out, &piece->of);
-  put(&out, piece->sources, 2);
-  put(&out, piece->file_bytes, 6);
+  wire_put(&out, piece->sources, 2);
+  wire_put(&out, piece->file_bytes, 6);
   PLM_ASSERT(out.size == PLM_PIECE_HEAD);
 }
 
 plm_status plm_piece_decode(const void *bytes, size_t size, struct plm_piece *piece,
                             struct plm_error *error)
 {
-  struct reader in = {bytes, size, false};
+  struct wire_reader in = {bytes, size, false};
   get_fetch(&in, &piece->of);
-  piece->sources = (uint16_t)get(&in, 2);
-  piece->file_bytes = get(&in, 6);
+  piece->sources = (uint16_t)wire_get(&in, 2);
+  piece->file_bytes = wire_get(&in, 6);
   if (in.left != piece->of.bytes || piece->of.source >= piece->sources ||
       piece->of.offset + piece->of.bytes > piece->file_bytes)
     in.bad = true;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/wire/tables.h"
+#include "common/wire/wire_bytes.h"
 
 enum { LEAF_BYTES = 4 + PLM_PROOF_SHORT_BYTES, SIZE_BYTES = 4, SUM_BYTES = 8 };
 
@@ -64,21 +65,6 @@ void plm_tables_group(const void *context, uint32_t index, uint64_t group,
 
 /* ---- bytes -------------------------------------------------------------------------------- */
 
-struct reader {
-  const uint8_t *bytes;
-  size_t left;
-};
-
-/* The next `size` bytes; NULL: there are fewer. */
-static const uint8_t *take(struct reader *in, size_t size)
-{
-  const uint8_t *bytes = in->bytes;
-  if (in->left < size) return NULL;
-  in->bytes += size;
-  in->left -= size;
-  return bytes;
-}
-
 static uint32_t read_u32(const uint8_t *bytes)
 {
   uint32_t value;
@@ -98,13 +84,13 @@ static plm_status short_payload(struct plm_error *error)
   return plm_error_set(error, PLM_PROTOCOL, "PROOF ends early");
 }
 
-static plm_status read_path(struct reader *in, enum plm_proof_kind kind,
+static plm_status read_path(struct wire_reader *in, enum plm_proof_kind kind,
                             const struct plm_proof_range *range, struct plm_proof_node *path,
                             size_t *size, struct plm_error *error)
 {
   const size_t node = PLM_PROOF_HASH_BYTES + (kind == PLM_PROOF_SUMS ? SUM_BYTES : 0);
   *size = plm_proof_path_size(range);
-  const uint8_t *bytes = take(in, *size * node);
+  const uint8_t *bytes = wire_take(in, *size * node);
   if (bytes == NULL) return short_payload(error);
   for (size_t i = 0; i < *size; i++, bytes += node) {
     memcpy(path[i].hash, bytes, PLM_PROOF_HASH_BYTES);
@@ -132,7 +118,7 @@ static struct plm_proof_node root_of(const uint8_t hash[PLM_PROOF_HASH_BYTES], u
 }
 
 /* Reads the sizes of a group of clusters, and draws its documents. */
-static plm_status read_clusters(struct reader *in, const struct plm_tables_window *of,
+static plm_status read_clusters(struct wire_reader *in, const struct plm_tables_window *of,
                                 const struct plm_proof_split *split, uint64_t group,
                                 struct group *out, struct plm_error *error)
 {
@@ -143,7 +129,7 @@ static plm_status read_clusters(struct reader *in, const struct plm_tables_windo
   uint64_t before;
   size_t nodes;
   out->count = plm_corpus_group_documents(split->clusters, group);
-  const uint8_t *bytes = take(in, (size_t)out->count * SIZE_BYTES);
+  const uint8_t *bytes = wire_take(in, (size_t)out->count * SIZE_BYTES);
   if (bytes == NULL) return short_payload(error);
   for (uint32_t i = 0; i < out->count; i++) sizes[i] = read_u32(bytes + (size_t)i * SIZE_BYTES);
   PLM_TRY(read_path(in, PLM_PROOF_SUMS, &range, path, &nodes, error));
@@ -168,7 +154,7 @@ static uint32_t needed_in(const struct group *out, uint64_t group)
 }
 
 /* Kind 1: reads the leaves of a whole group, and computes its root. */
-static plm_status read_whole(struct reader *in, uint64_t documents, uint64_t group,
+static plm_status read_whole(struct wire_reader *in, uint64_t documents, uint64_t group,
                              struct group *out, struct plm_proof_node *root,
                              struct plm_error *error)
 {
@@ -176,7 +162,7 @@ static plm_status read_whole(struct reader *in, uint64_t documents, uint64_t gro
                  needed = needed_in(out, group);
   uint32_t lengths[PLM_GROUP_DOCUMENTS];
   struct plm_proof_digest digests[PLM_GROUP_DOCUMENTS];
-  const uint8_t *bytes = take(in, (size_t)count * LEAF_BYTES);
+  const uint8_t *bytes = wire_take(in, (size_t)count * LEAF_BYTES);
   if (bytes == NULL) return short_payload(error);
   for (uint32_t i = 0; i < count; i++, bytes += LEAF_BYTES) {
     lengths[i] = read_u32(bytes);
@@ -193,7 +179,7 @@ static plm_status read_whole(struct reader *in, uint64_t documents, uint64_t gro
 }
 
 /* Kind 2: reads the needed leaves of a group, each with a path. All must give the same root. */
-static plm_status read_leaves(struct reader *in, uint64_t documents, uint64_t group,
+static plm_status read_leaves(struct wire_reader *in, uint64_t documents, uint64_t group,
                               struct group *out, struct plm_proof_node *root,
                               struct plm_error *error)
 {
@@ -208,7 +194,7 @@ static plm_status read_leaves(struct reader *in, uint64_t documents, uint64_t gr
     const struct plm_proof_range range = {at, at + 1, count};
     struct plm_proof_node path[PLM_PROOF_PATH];
     size_t nodes;
-    const uint8_t *bytes = take(in, LEAF_BYTES);
+    const uint8_t *bytes = wire_take(in, LEAF_BYTES);
     if (bytes == NULL) return short_payload(error);
     out->lengths[i] = read_u32(bytes);
     memcpy(out->digests[i].bytes, bytes + 4, sizeof out->digests[i].bytes);
@@ -228,25 +214,25 @@ static plm_status read_leaves(struct reader *in, uint64_t documents, uint64_t gr
   return PLM_OK;
 }
 
-static plm_status read_group(struct reader *in, uint64_t documents, uint64_t group,
+static plm_status read_group(struct wire_reader *in, uint64_t documents, uint64_t group,
                              struct group *out, struct plm_proof_node *root,
                              struct plm_error *error)
 {
-  const uint8_t *kind = take(in, 1);
+  const uint8_t *kind = wire_take(in, 1);
   if (kind == NULL) return short_payload(error);
   if (*kind == PLM_TABLES_WHOLE) return read_whole(in, documents, group, out, root, error);
   if (*kind == PLM_TABLES_LEAVES) return read_leaves(in, documents, group, out, root, error);
   if (*kind != PLM_TABLES_ROOT || needed_in(out, group) > 0)
     return plm_error_set(error, PLM_PROTOCOL, "PROOF has kind %u for group %llu", *kind,
                          (unsigned long long)group);
-  const uint8_t *hash = take(in, PLM_PROOF_HASH_BYTES);
+  const uint8_t *hash = wire_take(in, PLM_PROOF_HASH_BYTES);
   if (hash == NULL) return short_payload(error);
   *root = root_of(hash, 0);
   return PLM_OK;
 }
 
 /* Reads a span of groups of documents, and proves it. */
-static plm_status read_span(struct reader *in, const struct plm_proof_split *split,
+static plm_status read_span(struct wire_reader *in, const struct plm_proof_split *split,
                             struct group *out, struct plm_error *error)
 {
   const uint64_t groups = plm_corpus_group_count(split->documents);
@@ -254,7 +240,7 @@ static plm_status read_span(struct reader *in, const struct plm_proof_split *spl
   const uint32_t proven = out->proven;
   struct plm_proof_node path[PLM_PROOF_PATH];
   size_t nodes;
-  const uint8_t *head = take(in, 12);
+  const uint8_t *head = wire_take(in, 12);
   if (head == NULL) return short_payload(error);
   const uint64_t first = read_u64(head);
   const uint32_t count = read_u32(head + 8);
@@ -280,7 +266,7 @@ static plm_status read_span(struct reader *in, const struct plm_proof_split *spl
   return status;
 }
 
-static plm_status read_plan_group(struct reader *in, const struct plm_tables_window *of,
+static plm_status read_plan_group(struct wire_reader *in, const struct plm_tables_window *of,
                                   const struct plm_proof_split *split, uint64_t group,
                                   struct group *out, struct plm_error *error)
 {
@@ -309,7 +295,7 @@ static size_t least_bytes(const struct plm_plan *plan, const struct plm_proof_sp
 
 static plm_status read_groups(const struct plm_tables_window *of,
                               const struct plm_proof_split *split, const uint64_t *groups,
-                              uint32_t count, struct reader *in, struct plm_tables *tables,
+                              uint32_t count, struct wire_reader *in, struct plm_tables *tables,
                               struct plm_error *error)
 {
   uint32_t begin = document_count(tables);
@@ -334,7 +320,7 @@ plm_status plm_tables_read(const struct plm_tables_window *of, const struct plm_
                            uint32_t count, const void *payload, size_t size,
                            struct plm_tables *tables, struct plm_error *error)
 {
-  struct reader in = {payload, size};
+  struct wire_reader in = {payload, size, false};
   uint64_t *groups = malloc(plm_plan_parameters(of->plan)->window_groups * sizeof *groups);
   if (groups == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for a window's groups");
   const uint32_t all = plm_plan_window_groups(of->plan, of->epoch, of->window, groups);

@@ -1,9 +1,9 @@
 /* PROOF's payload as a packer writes it, in the smaller of the ways that the format allows. */
-#include <endian.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/wire/tables.h"
+#include "common/wire/wire_bytes.h"
 
 enum {
   LEAF_BYTES = 4 + PLM_PROOF_SHORT_BYTES,
@@ -11,48 +11,18 @@ enum {
   ROOT_BYTES = 1 + PLM_PROOF_HASH_BYTES,
 };
 
-/* ---- bytes -------------------------------------------------------------------------------- */
+/* ---- paths ----------------------------------------------------------------------------------- */
 
-/* What does not fit is only counted. */
-struct writer {
-  uint8_t *bytes;
-  size_t room, size;
-};
-
-static void put(struct writer *out, const void *bytes, size_t size)
-{
-  if (size <= out->room && out->size <= out->room - size)
-    memcpy(out->bytes + out->size, bytes, size);
-  out->size += size;
-}
-
-static void put_u8(struct writer *out, uint8_t value)
-{
-  put(out, &value, sizeof value);
-}
-
-static void put_u32(struct writer *out, uint32_t value)
-{
-  value = htole32(value);
-  put(out, &value, sizeof value);
-}
-
-static void put_u64(struct writer *out, uint64_t value)
-{
-  value = htole64(value);
-  put(out, &value, sizeof value);
-}
-
-static void put_path(struct writer *out, enum plm_proof_kind kind,
+static void put_path(struct wire_writer *out, enum plm_proof_kind kind,
                      const struct plm_proof_node *path, size_t nodes)
 {
   for (size_t i = 0; i < nodes; i++) {
-    put(out, path[i].hash, sizeof path[i].hash);
-    if (kind == PLM_PROOF_SUMS) put_u64(out, path[i].sum);
+    wire_put_bytes(out, path[i].hash, sizeof path[i].hash);
+    if (kind == PLM_PROOF_SUMS) wire_put(out, path[i].sum, 8);
   }
 }
 
-static void put_tree_path(struct writer *out, enum plm_proof_kind kind,
+static void put_tree_path(struct wire_writer *out, enum plm_proof_kind kind,
                           const struct plm_proof_tree *tree, uint64_t begin, uint64_t end)
 {
   struct plm_proof_node path[PLM_PROOF_PATH];
@@ -61,22 +31,23 @@ static void put_tree_path(struct writer *out, enum plm_proof_kind kind,
 
 /* ---- documents ---------------------------------------------------------------------------- */
 
-static void put_leaf(struct writer *out, uint32_t length, const struct plm_proof_digest *digest)
+static void put_leaf(struct wire_writer *out, uint32_t length,
+                     const struct plm_proof_digest *digest)
 {
-  put_u32(out, length);
-  put(out, digest->bytes, sizeof digest->bytes);
+  wire_put(out, length, 4);
+  wire_put_bytes(out, digest->bytes, sizeof digest->bytes);
 }
 
 /* Writes the needed leaves of a group, each with its path. */
 static plm_status put_leaves(const uint32_t *lengths, const struct plm_proof_digest *digests,
                              uint32_t count, const uint64_t *numbers, uint32_t needed,
-                             struct writer *out, struct plm_error *error)
+                             struct wire_writer *out, struct plm_error *error)
 {
   struct plm_proof_node leaves[PLM_PROOF_GROUP];
   struct plm_proof_tree *tree;
   plm_proof_group_leaves(lengths, digests, NULL, count, leaves);
   PLM_TRY(plm_proof_tree_open(PLM_PROOF_PLAIN, leaves, count, &tree, error));
-  put_u8(out, PLM_TABLES_LEAVES);
+  wire_put(out, PLM_TABLES_LEAVES, 1);
   for (uint32_t i = 0; i < needed; i++) {
     const uint64_t at = numbers[i] % PLM_GROUP_DOCUMENTS;
     put_leaf(out, lengths[at], &digests[at]);
@@ -88,7 +59,7 @@ static plm_status put_leaves(const uint32_t *lengths, const struct plm_proof_dig
 
 /* Writes a group of documents of which `needed` are needed, their numbers ascending. */
 static plm_status put_group(const struct plm_tables_source *source, uint64_t group,
-                            const uint64_t *numbers, uint32_t needed, struct writer *out,
+                            const uint64_t *numbers, uint32_t needed, struct wire_writer *out,
                             struct plm_error *error)
 {
   const uint32_t count = plm_corpus_group_documents(source->documents, group);
@@ -96,8 +67,8 @@ static plm_status put_group(const struct plm_tables_source *source, uint64_t gro
   struct plm_proof_digest digests[PLM_PROOF_GROUP];
   size_t paths = 0; /* nodes */
   if (needed == 0) {
-    put_u8(out, PLM_TABLES_ROOT);
-    put(out, plm_proof_tree_nodes(source->groups)[group].hash, PLM_PROOF_HASH_BYTES);
+    wire_put(out, PLM_TABLES_ROOT, 1);
+    wire_put_bytes(out, plm_proof_tree_nodes(source->groups)[group].hash, PLM_PROOF_HASH_BYTES);
     return PLM_OK;
   }
   PLM_TRY(source->digests(source->context, group, digests, error));
@@ -107,7 +78,7 @@ static plm_status put_group(const struct plm_tables_source *source, uint64_t gro
   }
   if ((size_t)count * LEAF_BYTES > needed * (size_t)LEAF_BYTES + paths * PLM_PROOF_HASH_BYTES)
     return put_leaves(lengths, digests, count, numbers, needed, out, error);
-  put_u8(out, PLM_TABLES_WHOLE);
+  wire_put(out, PLM_TABLES_WHOLE, 1);
   for (uint32_t i = 0; i < count; i++) put_leaf(out, lengths[i], &digests[i]);
   return PLM_OK;
 }
@@ -131,14 +102,14 @@ static uint64_t span_end(const struct plm_tables_source *source, const uint64_t 
 }
 
 static plm_status put_spans(const struct plm_tables_source *source, const uint64_t *numbers,
-                            uint32_t count, struct writer *out, struct plm_error *error)
+                            uint32_t count, struct wire_writer *out, struct plm_error *error)
 {
   uint32_t at = 0;
   while (at < count) {
     const uint64_t begin = numbers[at] / PLM_GROUP_DOCUMENTS;
     const uint64_t end = span_end(source, numbers + at, count - at);
-    put_u64(out, begin);
-    put_u32(out, (uint32_t)(end - begin));
+    wire_put(out, begin, 8);
+    wire_put(out, (uint32_t)(end - begin), 4);
     for (uint64_t group = begin; group < end; group++) {
       uint32_t needed = 0;
       while (at + needed < count && numbers[at + needed] / PLM_GROUP_DOCUMENTS == group) needed++;
@@ -154,13 +125,14 @@ static plm_status put_spans(const struct plm_tables_source *source, const uint64
 
 /* Writes the sizes of a group of clusters, and draws its documents. Returns their number. */
 static uint32_t put_clusters(const struct plm_tables_source *source, const struct plm_plan *plan,
-                             uint64_t epoch, uint64_t group, struct writer *out, uint64_t *numbers)
+                             uint64_t epoch, uint64_t group, struct wire_writer *out,
+                             uint64_t *numbers)
 {
   const uint32_t count = plm_corpus_group_documents(source->cluster_count, group);
   const uint32_t *sizes = source->clusters + group * PLM_GROUP_DOCUMENTS;
   struct plm_proof_node path[PLM_PROOF_PATH];
   uint64_t before = 0;
-  for (uint32_t i = 0; i < count; i++) put_u32(out, sizes[i]);
+  for (uint32_t i = 0; i < count; i++) wire_put(out, sizes[i], 4);
   const size_t nodes = plm_proof_tree_path(source->clusters_tree, group, group + 1, path);
   put_path(out, PLM_PROOF_SUMS, path, nodes);
   for (int i = 0; i < __builtin_popcountll(group); i++) before += path[i].sum; /* left of it */
@@ -170,7 +142,7 @@ static uint32_t put_clusters(const struct plm_tables_source *source, const struc
 
 static plm_status put_plan_group(const struct plm_tables_source *source,
                                  const struct plm_tables_window *of, uint64_t group,
-                                 struct writer *out, struct plm_error *error)
+                                 struct wire_writer *out, struct plm_error *error)
 {
   uint64_t numbers[PLM_GROUP_DOCUMENTS];
   uint32_t count;
@@ -187,7 +159,7 @@ plm_status plm_tables_write(const struct plm_tables_source *source,
                             const struct plm_tables_window *of, uint32_t first, uint32_t *count,
                             uint8_t *bytes, size_t room, size_t *size, struct plm_error *error)
 {
-  struct writer out = {bytes, room, 0};
+  struct wire_writer out = {bytes, room, 0};
   const uint32_t asked = *count;
   plm_status status = PLM_OK;
   uint64_t *groups = malloc(plm_plan_parameters(of->plan)->window_groups * sizeof *groups);
