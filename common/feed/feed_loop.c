@@ -98,7 +98,10 @@ static void count_invalid(struct plm_feed *feed, const struct plm_message *messa
                           const struct plm_error *error)
 {
   pthread_mutex_lock(&feed->mutex);
-  feed_machine_invalid(feed_lane_of_peer(feed, message), message, error->what, plm_clock_ms());
+  if (error->status == PLM_UNSUPPORTED)
+    feed_machine_other_version(&feed->lanes[0], message, error->what, plm_clock_ms());
+  else
+    feed_machine_invalid(feed_lane_of_peer(feed, message), message, error->what, plm_clock_ms());
   pthread_mutex_unlock(&feed->mutex);
 }
 
@@ -122,7 +125,7 @@ static bool take_messages(struct plm_feed *feed)
       take_fetch(feed, &message);
     } else if (status == PLM_OK) {
       take_message(feed, &message);
-    } else if (status == PLM_PROTOCOL) {
+    } else if (status == PLM_PROTOCOL || status == PLM_UNSUPPORTED) {
       count_invalid(feed, &message, &error);
     } else {
       pthread_mutex_lock(&feed->mutex);

@@ -61,7 +61,7 @@ static void count_invalid(struct feed_state *feed, struct feed_peer *peer, const
     plm_warning("invalid message from %s: %s", peer != NULL ? peer->name : "an unknown peer", what);
   }
   if (peer != NULL && ++peer->invalid >= FEED_INVALID_MOST)
-    feed_peer_ban(feed, peer->packer_id, "it breaks the protocol");
+    feed_peer_breaks_protocol(feed, peer->packer_id);
 }
 
 static void rehello(struct feed_state *feed, const struct plm_message *message)
@@ -177,6 +177,13 @@ void feed_machine_invalid(struct feed_state *feed, const struct plm_message *mes
 {
   feed->now_ms = now;
   count_invalid(feed, feed_peer_find(feed, message->identity, message->identity_bytes), what);
+}
+
+void feed_machine_other_version(struct feed_state *feed, const struct plm_message *message,
+                                const char *what, int64_t now)
+{
+  feed->now_ms = now;
+  feed_peer_other_version(feed, message, what);
 }
 
 void feed_machine_lost(struct feed_state *feed, int64_t now)

@@ -32,6 +32,9 @@ void feed_machine_done(struct feed_state *feed, struct feed_job *job, int64_t no
 /* Something arrived that is not a message of the feed. Only message's identity is read. */
 void feed_machine_invalid(struct feed_state *feed, const struct plm_message *message,
                           const char *what, int64_t now);
+/* The same for a message of another version of the protocol. */
+void feed_machine_other_version(struct feed_state *feed, const struct plm_message *message,
+                                const char *what, int64_t now);
 /* A connection was lost; it is not known whose. */
 void feed_machine_lost(struct feed_state *feed, int64_t now);
 /* Handles timeouts and requests chunks. Call it after messages, and at least every 100 ms. */

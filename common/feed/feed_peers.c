@@ -52,13 +52,15 @@ void feed_peer_gone(struct feed_state *feed, struct feed_peer *peer, const char 
     feed->progress_ms = feed->now_ms; /* the wait for one begins */
 }
 
-void feed_peer_drop(struct feed_state *feed, struct feed_peer *peer, const char *why)
+static void drop(struct feed_state *feed, struct feed_peer *peer, enum plm_reject_kind kind,
+                 const char *why)
 {
   struct plm_header header = feed_header(feed, PLM_MESSAGE_REJECT, peer);
   struct feed_banned *banned = &feed->banned[feed->banned_next++ % FEED_BANNED];
   memcpy(banned->identity, peer->identity, peer->identity_bytes);
   banned->bytes = peer->identity_bytes;
   if (feed_may_log(feed)) plm_warning("packer %s is dropped: %s", peer->name, why);
+  header.request = kind;
   (void)feed->network.send(feed->network.context, peer->identity, peer->identity_bytes, &header,
                            why, strnlen(why, PLM_WIRE_TEXT), NULL); /* it may have left already */
   feed->counters.refused++;
@@ -66,12 +68,19 @@ void feed_peer_drop(struct feed_state *feed, struct feed_peer *peer, const char 
   feed_peer_gone(feed, peer, NULL);
 }
 
-void feed_peer_ban(struct feed_state *feed, uint64_t packer_id, const char *why)
+/* Refuses a process from now on, and drops it if it is connected. */
+static void ban(struct feed_state *feed, uint64_t packer_id, enum plm_reject_kind kind,
+                const char *why)
 {
   feed->banned_packers[feed->banned_packers_next++ % FEED_BANNED] = packer_id;
   for (int i = 0; i < FEED_PEERS; i++)
     if (feed->peers[i].used && feed->peers[i].packer_id == packer_id)
-      feed_peer_drop(feed, &feed->peers[i], why);
+      drop(feed, &feed->peers[i], kind, why);
+}
+
+void feed_peer_breaks_protocol(struct feed_state *feed, uint64_t packer_id)
+{
+  ban(feed, packer_id, PLM_REJECT_REFUSED, "it breaks the protocol");
 }
 
 static bool packer_banned(const struct feed_state *feed, uint64_t packer_id)
@@ -91,7 +100,7 @@ void feed_peer_lied(struct feed_state *feed, uint64_t packer_id, const char *nam
   if (packer_banned(feed, packer_id)) return; /* it sent this before */
   snprintf(why, sizeof why, "false data: %.200s", error->what);
   snprintf(feed->lie, sizeof feed->lie, "packer %s was dropped for %s", name, why);
-  feed_peer_ban(feed, packer_id, why);
+  ban(feed, packer_id, PLM_REJECT_FALSE_DATA, why);
 }
 
 /* ---- HELLO -------------------------------------------------------------------------------- */
@@ -104,23 +113,20 @@ static bool is_of_others(const struct feed_state *feed, const struct plm_hello *
          !plm_hello_is(hello, feed->fingerprint);
 }
 
-/* Tells a packer that this consumer needs none of its chunks. */
-static void decline(struct feed_state *feed, const struct plm_message *message)
+static void reject(struct feed_state *feed, const struct plm_message *message,
+                   enum plm_reject_kind kind, const char *why)
 {
-  static const char why[] = "another consumer of the run takes the chunks of this corpus";
   struct plm_header header = feed_header(feed, PLM_MESSAGE_REJECT, NULL);
   header.packer = message->header.packer;
-  header.request = PLM_REJECT_NOT_NEEDED;
+  header.request = kind;
   (void)feed->network.send(feed->network.context, message->identity, message->identity_bytes,
                            &header, why, strlen(why),
                            NULL); /* if this is lost, the packer says HELLO again */
 }
 
-static void reject(struct feed_state *feed, const struct plm_message *message, const char *name,
+static void refuse(struct feed_state *feed, const struct plm_message *message, const char *name,
                    const char *why)
 {
-  struct plm_header header = feed_header(feed, PLM_MESSAGE_REJECT, NULL);
-  header.packer = message->header.packer;
   const int64_t now = feed->now_ms;
   feed->counters.refused++;
   if (now - feed->logged_refusal_ms >= 1000) {
@@ -129,9 +135,7 @@ static void reject(struct feed_state *feed, const struct plm_message *message, c
     if (feed->fingerprint_known) plm_hash_to_hex(feed->fingerprint, ours);
     plm_warning("refused packer %s: %s (the fingerprint of the run's corpus: %s)", name, why, ours);
   }
-  (void)feed->network.send(feed->network.context, message->identity, message->identity_bytes,
-                           &header, why, strlen(why),
-                           NULL); /* if this is lost, the packer says HELLO again */
+  reject(feed, message, PLM_REJECT_REFUSED, why);
 }
 
 static bool keeps_clusters(const struct plm_hello *hello)
@@ -267,13 +271,14 @@ bool feed_peer_hello(struct feed_state *feed, const struct plm_message *message)
     return true;
   }
   if (is_of_others(feed, &hello)) {
-    decline(feed, message);
+    reject(feed, message, PLM_REJECT_NOT_NEEDED,
+           "another consumer of the run takes the chunks of this corpus");
     return true;
   }
   snprintf(name, sizeof name, "%s:%u", hello.host, hello.pid);
   objection(feed, &hello, why);
   if (why[0] != '\0') {
-    reject(feed, message, name, why);
+    refuse(feed, message, name, why);
     return true;
   }
   if (peer == NULL) {
@@ -283,6 +288,18 @@ bool feed_peer_hello(struct feed_state *feed, const struct plm_message *message)
   }
   welcome(feed, peer);
   return true;
+}
+
+void feed_peer_other_version(struct feed_state *feed, const struct plm_message *message,
+                             const char *what)
+{
+  char why[256];
+  feed->counters.invalid++;
+  if (greeted(feed, message)) return;
+  snprintf(why, sizeof why, "%s; install the same version of plm-pipeline on all hosts", what);
+  feed->counters.refused++;
+  if (feed_may_log(feed)) plm_warning("refused a packer: %s", why);
+  reject(feed, message, PLM_REJECT_REFUSED, why);
 }
 
 /* ---- time --------------------------------------------------------------------------------- */
@@ -308,7 +325,7 @@ void feed_peers_tick(struct feed_state *feed, int64_t now)
     struct feed_peer *peer = &feed->peers[i];
     if (!peer->used) continue;
     if (check_keys && !feed->network.allows(feed->network.context, peer->user))
-      feed_peer_drop(feed, peer, "its key is no longer on the list");
+      drop(feed, peer, PLM_REJECT_REFUSED, "its key is no longer on the list");
     else if (now - peer->heard_ms > FEED_SILENCE_MS)
       feed_peer_gone(feed, peer, "silent for 3 s");
     else if (now - peer->pinged_ms >= FEED_PING_MS)

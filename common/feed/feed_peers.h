@@ -19,12 +19,14 @@ bool feed_peer_banned(const struct feed_state *feed, const uint8_t *identity, si
 bool feed_peer_hello(struct feed_state *feed, const struct plm_message *message);
 /* Forgets a peer. why is logged; NULL: nothing is. */
 void feed_peer_gone(struct feed_state *feed, struct feed_peer *peer, const char *why);
-/* Forgets a peer, tells it why with REJECT, and ignores its connection from now on. */
-void feed_peer_drop(struct feed_state *feed, struct feed_peer *peer, const char *why);
-/* Refuses a process from now on, and drops it if it is connected. */
-void feed_peer_ban(struct feed_state *feed, uint64_t packer_id, const char *why);
-
-/* Its answer was false, as error says: it is refused from now on. */
+/* Answers a message of another version of the protocol with REJECT, at most once a second on a
+ * connection. The packer cannot read it, but its log then names both versions. */
+void feed_peer_other_version(struct feed_state *feed, const struct plm_message *message,
+                             const char *what);
+/* Drops a process and refuses it from now on: it tells it why with REJECT, forgets it, and ignores
+ * its connection. */
+void feed_peer_breaks_protocol(struct feed_state *feed, uint64_t packer_id);
+/* The same because its answer was false, as error says. */
 void feed_peer_lied(struct feed_state *feed, uint64_t packer_id, const char *name,
                     const struct plm_error *error);
 /* Called each turn: forgets silent peers, sends PING, drops those whose key was removed. */

@@ -86,19 +86,24 @@ void plm_header_encode(const struct plm_header *header, uint8_t bytes[PLM_HEADER
   PLM_ASSERT(out.size == PLM_HEADER_BYTES);
 }
 
+/* Magic and version stand at the beginning in every version of the protocol, so they are checked
+ * first, and two programs of different versions can tell each other so. */
 plm_status plm_header_decode(const void *bytes, size_t size, struct plm_header *header,
                              struct plm_error *error)
 {
+  struct wire_reader in = {bytes, size, false};
+  if (size < 6 || wire_get(&in, 4) != PLM_WIRE_MAGIC)
+    return plm_error_set(error, PLM_PROTOCOL, "not a message of the feed (magic)");
+  const unsigned version = (unsigned)wire_get(&in, 2);
+  if (version != PLM_WIRE_VERSION) {
+    (void)plm_error_set(error, PLM_UNSUPPORTED, "protocol version %u, not %d", version,
+                        PLM_WIRE_VERSION);
+    (void)plm_error_hint(error, "install the same version of plm-pipeline on all hosts");
+    return PLM_UNSUPPORTED;
+  }
   if (size != PLM_HEADER_BYTES)
     return plm_error_set(error, PLM_PROTOCOL, "header of %zu bytes, not %d", size,
                          PLM_HEADER_BYTES);
-  struct wire_reader in = {bytes, size, false};
-  if (wire_get(&in, 4) != PLM_WIRE_MAGIC)
-    return plm_error_set(error, PLM_PROTOCOL, "not a message of the feed (magic)");
-  const unsigned version = (unsigned)wire_get(&in, 2);
-  if (version != PLM_WIRE_VERSION)
-    return plm_error_set(error, PLM_PROTOCOL, "protocol version %u, not %d", version,
-                         PLM_WIRE_VERSION);
   const unsigned type = (unsigned)wire_get(&in, 2);
   header->run_id = wire_get_hash(&in);
   header->consumer = wire_get(&in, 8);

@@ -86,8 +86,8 @@ struct plm_header {
 };
 
 void plm_header_encode(const struct plm_header *header, uint8_t bytes[PLM_HEADER_BYTES]);
-/* PLM_PROTOCOL names what is wrong: size, magic, version, hash, type, payload length for the type,
- * split, dtype or count. */
+/* PLM_PROTOCOL names what is wrong: size, magic, hash, type, payload length for the type, split,
+ * dtype or count. PLM_UNSUPPORTED: another version of the protocol; header is not filled in. */
 plm_status plm_header_decode(const void *bytes, size_t size, struct plm_header *header,
                              struct plm_error *error);
 
@@ -187,9 +187,12 @@ void plm_piece_encode(const struct plm_piece *piece, uint8_t head[PLM_PIECE_HEAD
 plm_status plm_piece_decode(const void *bytes, size_t size, struct plm_piece *piece,
                             struct plm_error *error);
 
-/* The request id of a REJECT: 1 if the consumer takes part in the run, but needs no chunks of this
- * corpus, which another consumer may need. */
-enum { PLM_REJECT_REFUSED = 0, PLM_REJECT_NOT_NEEDED = 1 };
+/* The kinds of REJECT, which are its request id. */
+enum plm_reject_kind {
+  PLM_REJECT_REFUSED,
+  PLM_REJECT_NOT_NEEDED, /* the consumer needs no chunks of this corpus, but another one may */
+  PLM_REJECT_FALSE_DATA, /* the packer's data is not what the corpus's fingerprint proves */
+};
 
 size_t plm_nack_encode(enum plm_nack_reason reason, const char *text, uint8_t *bytes);
 /* text has room for PLM_WIRE_TEXT + 1 bytes. Unprintable bytes become '?'. */

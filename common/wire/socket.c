@@ -220,6 +220,7 @@ plm_status plm_message_receive(void *socket, bool router, struct plm_message *me
 {
   message->identity_bytes = 0;
   message->connection = -1;
+  message->header = (struct plm_header){0};
   if (router) PLM_TRY(receive_identity(socket, message, error));
   PLM_TRY(receive_header(socket, message, error));
   zmq_msg_init(&message->payload);

@@ -45,8 +45,9 @@ struct plm_message {
 };
 
 /* Takes the next message without waiting. PLM_AGAIN: there is none. PLM_PROTOCOL: it was not a
- * valid message (frames, header, payload hash) and was discarded; identity is filled. PLM_IO: the
- * socket is unusable. On PLM_OK the caller closes message->payload. */
+ * valid message (frames, header, payload hash) and was discarded; identity is filled.
+ * PLM_UNSUPPORTED: the same, as it was of another version of the protocol. PLM_IO: the socket is
+ * unusable. On PLM_OK the caller closes message->payload. */
 plm_status plm_message_receive(void *socket, bool router, struct plm_message *message,
                                struct plm_error *error);
 

@@ -491,27 +491,52 @@ static void refused_links_wait_longer_each_time(void **state)
   end(&s);
 }
 
-/* What a consumer's text says of the corpus is followed by what to do. */
+/* REJECT for false data is followed by what to do, whatever its text says. */
 static void false_data_is_to_be_verified(void **state)
 {
   (void)state;
   static const struct {
+    enum plm_reject_kind kind;
     const char *text;
     bool advice;
-  } texts[] = {{"false data: document 5 of train", true}, {"another corpus than the run's", false}};
+  } texts[] = {{PLM_REJECT_FALSE_DATA, "document 5 of train is another one", true},
+               {PLM_REJECT_REFUSED, "false data: another corpus than the run's", false}};
   struct scene s;
   plm_log_init("test", PLM_LOG_WARNING);
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
     begin(&s);
     welcome(&s);
     captured_begin(STDERR_FILENO);
-    say(&s, header_of(&s, PLM_MESSAGE_REJECT), texts[i].text, strlen(texts[i].text));
+    struct plm_header header = header_of(&s, PLM_MESSAGE_REJECT);
+    header.request = texts[i].kind;
+    say(&s, header, texts[i].text, strlen(texts[i].text));
     until_state(&s, LINK_CLOSED);
     const char *said = captured_end();
     assert_non_null(strstr(said, texts[i].text));
     assert_int_equal(strstr(said, "plm-pipeline corpus DIR --verify") != NULL, texts[i].advice);
     end(&s);
   }
+  plm_log_init("test", PLM_LOG_ERROR);
+}
+
+/* A consumer of another version cannot be understood, but it can be named. */
+static void another_version_is_named(void **state)
+{
+  (void)state;
+  static const uint8_t header[8] = {'P', 'L', 'M', 'F', PLM_WIRE_VERSION + 1, 0};
+  struct scene s;
+  plm_log_init("test", PLM_LOG_WARNING);
+  begin(&s);
+  await_hello(&s);
+  captured_begin(STDERR_FILENO);
+  zmq_send(s.consumer, s.hello.identity, s.hello.identity_bytes, ZMQ_SNDMORE);
+  zmq_send(s.consumer, header, sizeof header, ZMQ_SNDMORE);
+  assert_int_equal(zmq_send(s.consumer, "", 0, 0), 0);
+  until_state(&s, LINK_CLOSED);
+  assert_non_null(strstr(captured_end(), "protocol version 4, not 3; install the same version of "
+                                         "plm-pipeline on all hosts"));
+  assert_int_equal(s.link.retry_ms - s.now, 500);
+  end(&s);
   plm_log_init("test", PLM_LOG_ERROR);
 }
 
@@ -560,6 +585,7 @@ int main(void)
       cmocka_unit_test(too_many_proofs_are_refused),
       cmocka_unit_test(refused_links_wait_longer_each_time),
       cmocka_unit_test(false_data_is_to_be_verified),
+      cmocka_unit_test(another_version_is_named),
       cmocka_unit_test(silent_and_restarted_consumers_are_left),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
