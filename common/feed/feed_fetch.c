@@ -39,6 +39,21 @@ static plm_status open_server(struct plm_feed *feed, struct plm_error *error)
                        "this is not the address of the trainer's feed, which sends the corpus");
 }
 
+/* What is known of the corpus that is asked for. */
+static struct plm_hash corpus_of(struct plm_feed *feed, uint32_t source)
+{
+  struct plm_hash corpus = {0};
+  if (source >= feed->lane_count) return corpus;
+  const struct feed_state *lane = &feed->lanes[source];
+  pthread_mutex_lock(&feed->mutex);
+  if (lane->root_known)
+    corpus = lane->root;
+  else if (lane->fingerprint_known)
+    corpus = lane->fingerprint;
+  pthread_mutex_unlock(&feed->mutex);
+  return corpus;
+}
+
 plm_status feed_fetch_take(struct plm_feed *feed, const struct plm_message *message,
                            struct plm_error *error)
 {
@@ -48,6 +63,7 @@ plm_status feed_fetch_take(struct plm_feed *feed, const struct plm_message *mess
   PLM_TRY(plm_fetch_decode(zmq_msg_data((zmq_msg_t *)&message->payload),
                            (size_t)message->header.payload_bytes, &question.request, error));
   memcpy(question.identity, message->identity, message->identity_bytes);
+  question.corpus = corpus_of(feed, question.request.source);
   if (feed->gate != NULL && !plm_gate_allows(feed->gate, message->user))
     refuse(feed, message, PLM_NACK_FAILED, "its key is no longer allowed");
   else if (open_server(feed, &why) != PLM_OK)

@@ -20,6 +20,7 @@ struct source {
   bool opened;
   int files[PLM_FETCH_FILES]; /* descriptors, or -1 */
   uint64_t sizes[PLM_FETCH_FILES];
+  struct plm_hash fingerprint, upgraded_from;
 };
 
 struct plm_fetch_server {
@@ -70,6 +71,8 @@ static plm_status open_source(struct plm_fetch_server *server, uint32_t k, struc
   struct plm_corpus_description description;
   PLM_TRY(plm_corpus_description_read(server->folders[k], &description, error));
   const uint64_t data_bytes = description.files.size_bytes;
+  source->fingerprint = description.info.fingerprint;
+  source->upgraded_from = description.info.upgraded_from;
   plm_corpus_description_deinit(&description);
   plm_status status =
       open_file(source, PLM_FETCH_DESCRIPTION, server->folders[k], PLM_CORPUS_DESCRIPTION, error);
@@ -85,6 +88,23 @@ static plm_status open_source(struct plm_fetch_server *server, uint32_t k, struc
   return status;
 }
 
+/* A folder may hold another corpus than the run was begun with. Its corpus.json states the roots
+ * from which its fingerprint follows. */
+static plm_status check_corpus(const struct source *source, const char *folder,
+                               struct plm_hash wanted, struct plm_error *error)
+{
+  static const struct plm_hash unknown = {0};
+  char theirs[PLM_HASH_HEX_SIZE], ours[PLM_HASH_HEX_SIZE];
+  if (plm_hash_equal(wanted, unknown) || plm_hash_equal(wanted, source->fingerprint) ||
+      plm_hash_equal(wanted, source->upgraded_from))
+    return PLM_OK;
+  plm_hash_to_hex(source->fingerprint, theirs);
+  plm_hash_to_hex(wanted, ours);
+  return plm_error_set(error, PLM_NOT_FOUND,
+                       "%s holds another corpus (fingerprint %s) than the run's (%s)", folder,
+                       theirs, ours);
+}
+
 /* ---- answers --------------------------------------------------------------------------------- */
 
 static plm_status read_piece(struct plm_fetch_server *server, struct plm_fetch_answer *answer,
@@ -95,6 +115,7 @@ static plm_status read_piece(struct plm_fetch_server *server, struct plm_fetch_a
     return plm_error_set(error, PLM_NOT_FOUND, "the run has %u corpora", server->count);
   PLM_TRY(open_source(server, piece.of.source, error));
   const struct source *source = &server->sources[piece.of.source];
+  PLM_TRY(check_corpus(source, server->folders[piece.of.source], answer->question.corpus, error));
   piece.file_bytes = source->sizes[piece.of.file];
   if (piece.of.offset > piece.file_bytes)
     return plm_error_set(error, PLM_NOT_FOUND, "the file has %llu bytes",

@@ -17,6 +17,7 @@ struct plm_fetch_question {
   size_t identity_bytes;
   uint64_t request_id;
   struct plm_fetch_request request;
+  struct plm_hash corpus; /* its fingerprint, or the one before an upgrade; zero: not known yet */
 };
 
 struct plm_fetch_answer {

@@ -9,6 +9,7 @@
 
 #include "common/base/file.h"
 #include "common/base/log.h"
+#include "common/corpus/corpus_description.h"
 #include "common/fetch/fetch_server.h"
 #include "stages/ingest/corpus_writer.h"
 #include "tests/support/scratch.h"
@@ -172,6 +173,47 @@ static void what_is_not_there_is_refused(void **state)
   close_server();
 }
 
+static bool gives_piece(struct plm_hash corpus, char *text)
+{
+  const struct plm_fetch_question question = {.request = piece_of(0, PLM_FETCH_DATA, 0, 10),
+                                              .corpus = corpus};
+  struct plm_fetch_answer answer;
+  enum plm_nack_reason reason;
+  assert_true(plm_fetch_server_ask(server, &question));
+  await_answer();
+  assert_true(plm_fetch_server_take(server, &answer));
+  text[0] = '\0';
+  if (answer.refused)
+    assert_int_equal(plm_nack_decode(answer.payload, answer.payload_bytes, &reason, text, NULL),
+                     PLM_OK);
+  free(answer.payload);
+  return !answer.refused;
+}
+
+/* A folder whose corpus was replaced after the run began is not sent, also if it was sent before
+ * anybody knew the run's corpus. */
+static void another_corpus_than_the_run_s_is_refused(void **state)
+{
+  (void)state;
+  char path[300], text[PLM_WIRE_TEXT + 1], hex[PLM_HASH_HEX_SIZE];
+  struct plm_corpus_description description;
+  snprintf(path, sizeof path, "%.180s0", scratch_path("corpus"));
+  open_server();
+  assert_int_equal(plm_corpus_description_read(path, &description, NULL), PLM_OK);
+  struct plm_hash other = description.info.fingerprint;
+  assert_true(gives_piece((struct plm_hash){0}, text));
+  assert_true(gives_piece(description.info.fingerprint, text));
+  other.high++;
+  assert_false(gives_piece(other, text));
+  assert_non_null(strstr(text, "holds another corpus (fingerprint "));
+  plm_hash_to_hex(description.info.fingerprint, hex);
+  assert_non_null(strstr(text, hex));
+  plm_hash_to_hex(other, hex);
+  assert_non_null(strstr(text, hex));
+  plm_corpus_description_deinit(&description);
+  close_server();
+}
+
 /* 16 answers are made ahead, and 256 questions may wait behind them. */
 static void questions_and_answers_are_limited(void **state)
 {
@@ -204,6 +246,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(pieces_are_those_of_the_files),
       cmocka_unit_test(questions_and_answers_are_limited),
+      cmocka_unit_test(another_corpus_than_the_run_s_is_refused),
       cmocka_unit_test(what_is_not_there_is_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
