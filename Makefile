@@ -559,18 +559,21 @@ check-parsers: deps ## test the parsers, and run each fuzzer for 5 s, under ASan
 	  $(patsubst %,'^%$$',$(PARSER_BIN:$(BUILD)/tests/%=%))
 
 # A part of the gate, and how long it took.
-part = begin=$$(date +%s); $(MAKE) --no-print-directory $(1) && echo "check: make $(1): $$(($$(date +%s) - begin)) s"
+part = begin=$$(date +%s); $(MAKE) --no-print-directory $(1) && s=$$(($$(date +%s) - begin)) && \
+  echo "check: make $(1): $$s s" && printf '%s\t%s\n' '$(filter-out -j% OTHER_NVCC%,$(1))' $$s >>$(BUILD)/check-parts.tsv
 
 # Python environments are installed while lint runs: they wait for the network, and lint for the processors.
 .PHONY: check
 check: ## everything that a change has to pass: tidy, lint, build, cuda-code, check-parsers, test-all
 	@tests/support/deps.sh clang-format clang-tidy shellcheck
+	@mkdir -p $(BUILD) && printf 'part\tseconds\n' >$(BUILD)/check-parts.tsv
 	@$(call part,-j2 venvs lint)
 	@$(call part,tidy)
 	@$(call part,-j$(JOBS) all)
 	@$(call part,cuda-code OTHER_NVCC=$(if $(filter undefined,$(origin PLM_MAY_SKIP)),1))
 	@$(call part,check-parsers)
 	@$(call part,test-all)
+	@python3 -B tests/support/measured.py --build $(BUILD)
 
 .PHONY: clean
 clean: ## remove build/
