@@ -11,7 +11,7 @@
 #   make SAN=address,undefined …   the same targets under sanitizers, in build/asan
 #   make SAN=thread …              in build/tsan
 
-VERSION := 0.1.0
+VERSION := 0.3.0
 SHELL := /bin/bash
 MAKEFLAGS += --no-builtin-rules
 .DEFAULT_GOAL := all
