@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/base/text.h"
+#include "common/config/config_corpora.h"
 #include "common/config/config_sources.h"
 #include "common/config/presets.h"
 #include "common/config/problems.h"

@@ -1,5 +1,4 @@
-/* Several corpora: the list form of `corpus`, what the rest of the program sees of it, and what a
- * resume may change. */
+/* Several corpora: reading the list form of `corpus`, and what several entries must agree on. */
 #include "common/config/config_sources.h"
 
 #include <stdio.h>
@@ -7,7 +6,7 @@
 #include <string.h>
 
 #include "common/base/suggest.h"
-#include "common/base/text.h"
+#include "common/config/config_corpora.h"
 
 #define AT(member) (ptrdiff_t) offsetof(struct plm_config_source, member)
 
@@ -160,21 +159,7 @@ bool plm_sources_read(struct plm_loader *loader, const struct plm_sources_text *
   return good;
 }
 
-void plm_sources_release(struct plm_config *config)
-{
-  for (uint32_t i = 0; i < config->source_count; i++) free(config->sources[i].path);
-  memset(config->sources, 0, sizeof config->sources);
-  config->source_count = 0;
-}
-
 /* ---- checks -------------------------------------------------------------------------------- */
-
-bool plm_sources_move(const struct plm_config *config)
-{
-  for (uint32_t i = 0; i < config->source_count; i++)
-    if (config->sources[i].final_weight >= 0) return true;
-  return false;
-}
 
 static void check_twice(struct plm_loader *loader, uint32_t i)
 {
@@ -207,141 +192,4 @@ void plm_sources_check(struct plm_loader *loader)
   if (config->source_count > 0 && sum <= 0 && !loader->bad[corpus])
     plm_problems_add(loader->problems, loader->source_places[0],
                      "corpus: every final_weight is 0, so nothing would be left to train on");
-}
-
-/* ---- printing ------------------------------------------------------------------------------ */
-
-static void print_entry(const struct plm_config_source *source, bool path, struct plm_text *text)
-{
-  plm_text_puts(text, "{");
-  if (path) {
-    plm_text_puts(text, "path: ");
-    plm_setting_put_string(text, source->path);
-    plm_text_puts(text, ", ");
-  }
-  plm_text_puts(text, "weight: ");
-  plm_setting_print_number(text, source->weight);
-  plm_text_puts(text, ", final_weight: ");
-  if (source->final_weight < 0)
-    plm_text_puts(text, "null");
-  else
-    plm_setting_print_number(text, source->final_weight);
-  if (path)
-    plm_text_printf(text, ", sampling: %s",
-                    source->sampling < 0 ? "null" : plm_sampling_names[source->sampling]);
-  plm_text_puts(text, "}");
-}
-
-/* In a flow list, a plain path must not contain what ends it; those that do are quoted already. */
-void plm_sources_print(const struct plm_config *config, struct plm_text *text)
-{
-  plm_text_puts(text, "[");
-  for (uint32_t i = 0; i < config->source_count; i++) {
-    if (i > 0) plm_text_puts(text, ", ");
-    print_entry(&config->sources[i], true, text);
-  }
-  plm_text_puts(text, "]");
-}
-
-/* ---- what others see ----------------------------------------------------------------------- */
-
-uint32_t plm_config_source_count(const struct plm_config *config)
-{
-  return config->source_count > 0 ? config->source_count : 1;
-}
-
-struct plm_config_source plm_config_source(const struct plm_config *config, uint32_t source)
-{
-  PLM_ASSERT(source < plm_config_source_count(config));
-  if (config->source_count > 0) return config->sources[source];
-  return (struct plm_config_source){config->corpus, 1, -1, -1};
-}
-
-/* The last part of a path; NULL without a path. */
-static const char *folder_name(const struct plm_config *config, uint32_t source)
-{
-  const char *path = plm_config_source(config, source).path;
-  const char *slash = path == NULL ? NULL : strrchr(path, '/');
-  return slash == NULL ? path : slash + 1;
-}
-
-void plm_config_source_name(const struct plm_config *config, uint32_t source,
-                            char name[PLM_SOURCE_NAME_SIZE])
-{
-  const char *mine = folder_name(config, source);
-  bool unique = true;
-  if (mine == NULL || mine[0] == '\0') {
-    snprintf(name, PLM_SOURCE_NAME_SIZE, "source %u", source);
-    return;
-  }
-  for (uint32_t k = 0; k < plm_config_source_count(config); k++) {
-    const char *other = folder_name(config, k);
-    unique = unique && (k == source || other == NULL || strcmp(other, mine) != 0);
-  }
-  if (unique)
-    snprintf(name, PLM_SOURCE_NAME_SIZE, "%.63s", mine);
-  else
-    snprintf(name, PLM_SOURCE_NAME_SIZE, "%.50s#%u", mine, source);
-}
-
-struct plm_mixture plm_config_mixture(const struct plm_config *config)
-{
-  struct plm_mixture mixture = {.count = plm_config_source_count(config),
-                                .steps = config->data.mixture_steps};
-  for (uint32_t k = 0; k < mixture.count; k++) {
-    const struct plm_config_source source = plm_config_source(config, k);
-    mixture.weights[k] = source.weight;
-    mixture.final_weights[k] = source.final_weight;
-  }
-  return mixture;
-}
-
-/* ---- resuming ------------------------------------------------------------------------------ */
-
-static bool same_weights(const struct plm_config_source *a, const struct plm_config_source *b)
-{
-  return a->weight == b->weight && a->final_weight == b->final_weight;
-}
-
-static void note_change(const struct plm_config *before, const struct plm_config *now, uint32_t k,
-                        struct plm_text *changes)
-{
-  const struct plm_config_source source = plm_config_source(now, k);
-  plm_text_printf(changes, "corpus: source %u: ", k);
-  if (k < plm_config_source_count(before)) {
-    const struct plm_config_source old = plm_config_source(before, k);
-    print_entry(&old, false, changes);
-    plm_text_puts(changes, " -> ");
-  } else {
-    plm_text_printf(changes, "added %s ", source.path);
-  }
-  print_entry(&source, false, changes);
-  plm_text_puts(changes, "\n");
-}
-
-plm_status plm_config_check_sources(const struct plm_config *before, const struct plm_config *now,
-                                    struct plm_text *changes, struct plm_error *error)
-{
-  const uint32_t old = plm_config_source_count(before), count = plm_config_source_count(now);
-  if (count < old) {
-    plm_error_set(error, PLM_CONFIG,
-                  "corpus: the run was trained on %u corpora, but the list has %u", old, count);
-    return plm_error_hint(error, "sources cannot be removed from a run; give those that are no "
-                                 "longer wanted a small weight");
-  }
-  for (uint32_t k = 0; k < count; k++) {
-    const struct plm_config_source a = plm_config_source(before, k < old ? k : 0);
-    const struct plm_config_source b = plm_config_source(now, k);
-    if (k < old &&
-        plm_config_source_plan(before, k).sampling != plm_config_source_plan(now, k).sampling &&
-        before->data.sampling == now->data.sampling) {
-      plm_error_set(error, PLM_CONFIG,
-                    "corpus: the sampling of source %u changed, which makes it another run", k);
-      return plm_error_hint(error, "restore the old value, or start a new run (another `run:`) "
-                                   "from the old weights with trainer.init_from: CHECKPOINT");
-    }
-    if (changes != NULL && (k >= old || !same_weights(&a, &b)))
-      note_change(before, now, k, changes);
-  }
-  return PLM_OK;
 }

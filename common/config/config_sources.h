@@ -1,5 +1,4 @@
-/* The list form of `corpus`: reading, checking and printing it, for the other files of this folder.
- */
+/* The list form of `corpus`: reading and checking it. */
 #ifndef PLM_COMMON_CONFIG_CONFIG_SOURCES_H
 #define PLM_COMMON_CONFIG_CONFIG_SOURCES_H
 
@@ -22,14 +21,5 @@ struct plm_sources_text {
 bool plm_sources_read(struct plm_loader *loader, const struct plm_sources_text *text);
 /* Mistakes that concern several entries or other settings. */
 void plm_sources_check(struct plm_loader *loader);
-/* Appends the list as YAML, on one line. */
-void plm_sources_print(const struct plm_config *config, struct plm_text *text);
-/* Whether any source has a final weight. */
-bool plm_sources_move(const struct plm_config *config);
-/* Frees the entries: the configuration then has no list. */
-void plm_sources_release(struct plm_config *config);
-
-/* Of setting_print.c: a number as YAML. */
-void plm_setting_print_number(struct plm_text *text, double value);
 
 #endif

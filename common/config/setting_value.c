@@ -7,7 +7,7 @@
 
 #include "common/base/file.h"
 #include "common/base/suggest.h"
-#include "common/config/config_sources.h"
+#include "common/config/config_corpora.h"
 #include "common/config/settings.h"
 
 enum { MESSAGE_SIZE = 512, IPC_PATH_LIMIT = 107 };
@@ -149,25 +149,6 @@ static bool no_such_choice(const struct plm_setting *setting, const char *text,
              suggestion.best);
   }
   return false;
-}
-
-char *plm_setting_absolute_path(const char *base, const char *path)
-{
-  while (path[0] == '.' && path[1] == '/') {
-    path += 2;
-    while (*path == '/') path++;
-  }
-  const bool here = strcmp(path, ".") == 0 || path[0] == '\0';
-  char *joined = NULL;
-  int length;
-  if (path[0] == '/') {
-    length = asprintf(&joined, "%s", path);
-  } else {
-    length = asprintf(&joined, "%s%s%s", base, here ? "" : "/", here ? "" : path);
-  }
-  if (length < 0) return NULL;
-  while (length > 1 && joined[length - 1] == '/') joined[--length] = '\0';
-  return joined;
 }
 
 /* HOST:PORT, where PORT is a number or *. */

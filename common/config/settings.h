@@ -128,6 +128,8 @@ void plm_config_sets_print(const struct plm_config_evaluator *evaluator, struct 
 void plm_config_sets_release(struct plm_config_evaluator *evaluator);
 /* Appends a string as YAML, in quotes where they are needed. string NULL: null. */
 void plm_setting_put_string(struct plm_text *text, const char *string);
+/* Appends a number as YAML, with as few digits as give it back. */
+void plm_setting_print_number(struct plm_text *text, double value);
 /* path, relative to base, as an absolute one without a final slash. The caller frees it; NULL: out
  * of memory. */
 char *plm_setting_absolute_path(const char *base, const char *path);
