@@ -14,9 +14,8 @@
 
 #include "common/base/status.h"
 #include "common/collective/collective.h"
+#include "common/collective/transport_clock.h"
 #include "common/ops/ops.h"
-
-enum plm_compute_mark { PLM_COMPUTE_BEGINS, PLM_COMPUTE_PAUSES, PLM_COMPUTE_RESUMES };
 
 struct plm_transport {
   const char *name;
@@ -40,14 +39,6 @@ struct plm_transport {
    * are told first (collective->fail). */
   void (*close)(struct plm_transport *transport);
 };
-
-/* The clock of a transport whose wait makes the host wait. */
-struct plm_transport_clock {
-  uint64_t begun_ns, paused_ns;
-  uint64_t pauses_ns; /* of all pauses since begun_ns */
-};
-void plm_transport_clock_mark(struct plm_transport_clock *clock, enum plm_compute_mark mark);
-double plm_transport_clock_computed(const struct plm_transport_clock *clock);
 
 /* Opens the transport for these operators; both arguments are borrowed. For operators on a device
  * it is nccl, unless the environment variable PLM_COLLECTIVE is "mpi": then it is staged. All ranks
