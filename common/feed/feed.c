@@ -116,7 +116,7 @@ void plm_feed_others(struct plm_feed *feed, const char *const *addresses, const 
   for (uint32_t k = 0; k < feed->lane_count; k++)
     feed_machine_others(&feed->lanes[k], addresses, keys, count);
   pthread_mutex_unlock(&feed->mutex);
-  feed_loop_wake(feed);
+  feed_handle_wake(feed);
 }
 
 void plm_feed_packers_given_up(struct plm_feed *feed, bool given_up)
@@ -154,7 +154,7 @@ void plm_feed_seek(struct plm_feed *feed, uint32_t source, enum plm_split split,
   seek_lane(feed, source, split, place);
   if (source == 0) feed->handed_out = 0;
   pthread_mutex_unlock(&feed->mutex);
-  feed_loop_wake(feed);
+  feed_handle_wake(feed);
 }
 
 void plm_feed_position(const struct plm_feed *feed, uint32_t source,
@@ -288,7 +288,7 @@ static plm_status copy_ready(struct plm_feed *feed, struct feed_state *lane,
     return status;
   }
   *got += ready->chunks;
-  if (feed_machine_end(lane, ready)) feed_loop_wake(feed);
+  if (feed_machine_end(lane, ready)) feed_handle_wake(feed);
   return PLM_OK;
 }
 
@@ -320,7 +320,7 @@ static void want_chunks(struct plm_feed *feed)
     wake |= !feed->lanes[k].wanted;
     feed->lanes[k].wanted = true;
   }
-  if (wake) feed_loop_wake(feed);
+  if (wake) feed_handle_wake(feed);
 }
 
 /* The chunks of plm_feed_next. The mutex is held. */

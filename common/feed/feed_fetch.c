@@ -25,7 +25,7 @@ static void refuse(const struct plm_feed *feed, const struct plm_message *messag
 
 static void wake(void *context)
 {
-  feed_loop_wake(context);
+  feed_handle_wake(context);
 }
 
 /* Starts the thread that reads when the first host asks. */

@@ -2,7 +2,7 @@
 #ifndef PLM_COMMON_FEED_FEED_FETCH_H
 #define PLM_COMMON_FEED_FEED_FETCH_H
 
-#include "common/feed/feed_loop.h"
+#include "common/feed/feed_handle.h"
 
 /* Takes a FETCH in the I/O thread. A peer whose key is no longer allowed, and one that asks a feed
  * that serves no corpora, gets a NACK. PLM_PROTOCOL: the message is malformed. */

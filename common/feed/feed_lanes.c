@@ -24,7 +24,7 @@ static void name_lane(const struct plm_feed_source_options *source, uint32_t k,
 static void open_lane(struct plm_feed *feed, const struct plm_feed_options *options, uint32_t k,
                       int64_t now)
 {
-  const struct feed_network network = feed_loop_network(feed);
+  const struct feed_network network = feed_handle_network(feed);
   struct feed_machine_options machine = {.role = options->role,
                                          .run_id = options->run_id,
                                          .fingerprint = options->fingerprint,

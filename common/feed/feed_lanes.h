@@ -5,7 +5,7 @@
 #define PLM_COMMON_FEED_FEED_LANES_H
 
 #include "common/feed/feed.h"
-#include "common/feed/feed_loop.h"
+#include "common/feed/feed_handle.h"
 
 /* Before the thread is started. After a failure, feed_lanes_close releases what was opened. */
 plm_status feed_lanes_open(struct plm_feed *feed, const struct plm_feed_options *options,

@@ -3,75 +3,14 @@
 #include "common/feed/feed_loop.h"
 
 #include <errno.h>
-#include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "common/base/random.h"
 #include "common/base/thread.h"
 #include "common/feed/feed_fetch.h"
 #include "common/feed/feed_lanes.h"
 
 enum { MESSAGES_A_TURN = 64, TICK_MS = 20, IDLE_MS = 100, HANG_UP_MS = 1000 };
-
-/* ---- the state machine's network ---------------------------------------------------------- */
-
-static plm_status send_message(void *context, const uint8_t *identity, size_t identity_bytes,
-                               struct plm_header *header, const void *payload, size_t payload_bytes,
-                               struct plm_error *error)
-{
-  const struct plm_feed *feed = context;
-  return plm_message_send(feed->router, identity, identity_bytes, header, payload, payload_bytes,
-                          error);
-}
-
-static void dismiss(void *context, int connection)
-{
-  const struct plm_feed *feed = context;
-  plm_door_dismiss(feed->door, connection, plm_clock_ms());
-}
-
-static bool allows(void *context, const char *user)
-{
-  const struct plm_feed *feed = context;
-  return plm_gate_allows(feed->gate, user);
-}
-
-static uint64_t draw(void *context)
-{
-  uint64_t number = 0;
-  (void)context;
-  /* Without randomness, a packer could guess the requests of another one. It would still have to
-   * send true data. */
-  if (plm_random_bytes(&number, sizeof number, NULL) != PLM_OK) number = (uint64_t)plm_clock_ns();
-  return number | 1;
-}
-
-static void submit(void *context, struct feed_job *job)
-{
-  const struct plm_feed *feed = context;
-  feed_work_submit(feed->work, job);
-}
-
-static void changed(void *context)
-{
-  struct plm_feed *feed = context;
-  pthread_cond_broadcast(&feed->changed);
-}
-
-struct feed_network feed_loop_network(struct plm_feed *feed)
-{
-  return (struct feed_network){.context = feed,
-                               .send = send_message,
-                               .dismiss = dismiss,
-                               .allows = feed->gate != NULL ? allows : NULL,
-                               .draw = draw,
-                               .submit = submit,
-                               .changed = changed};
-}
-
-/* ---- the thread --------------------------------------------------------------------------- */
 
 static void take_message(struct plm_feed *feed, struct plm_message *message)
 {
@@ -233,13 +172,6 @@ static void *serve(void *argument)
   return NULL;
 }
 
-void feed_loop_wake(struct plm_feed *feed)
-{
-  const uint64_t one = 1;
-  const ssize_t ignored = write(feed->wake, &one, sizeof one);
-  (void)ignored; /* it only fails if the counter is full, and then the thread wakes as well */
-}
-
 plm_status feed_loop_start(struct plm_feed *feed, struct plm_error *error)
 {
   pthread_condattr_t attributes;
@@ -258,6 +190,6 @@ plm_status feed_loop_start(struct plm_feed *feed, struct plm_error *error)
 void feed_loop_stop(struct plm_feed *feed)
 {
   atomic_store(&feed->closing, true);
-  feed_loop_wake(feed);
+  feed_handle_wake(feed);
   pthread_join(feed->thread, NULL);
 }

@@ -4,7 +4,7 @@
 #include "common/base/clock.h"
 #include "common/base/json.h"
 #include "common/feed/feed.h"
-#include "common/feed/feed_loop.h"
+#include "common/feed/feed_handle.h"
 
 /* What one packer is to the lanes. */
 struct row {

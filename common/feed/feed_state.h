@@ -8,8 +8,9 @@
  * Each file includes only the headers of those below it:
  *
  *   feed.c           the user's functions   |   feed_batch.c   the memory of batches
- *   feed_loop.c      sockets, the clock, the I/O thread and the mutex
+ *   feed_loop.c      the I/O thread, the clock and the mutex
  *   feed_lanes.c     which state machine a message is for, if there is one for each source
+ *   feed_handle.c    the sockets, as the network of the state machines
  *   feed_work.c      the threads that do jobs
  *   ---- the state machine: ----
  *   feed_machine.c   messages, turns, and the chunks that are ready

@@ -8,7 +8,7 @@
 #include <time.h>
 
 #include "common/feed/feed.h"
-#include "common/feed/feed_loop.h"
+#include "common/feed/feed_handle.h"
 
 /* Takes the place of libc's function in this program. */
 int clock_gettime(clockid_t clock, struct timespec *now)

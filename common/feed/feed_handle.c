@@ -1,0 +1,69 @@
+/* What the parts of a feed do through its handle: the state machines reach the network, and all of
+ * them wake the I/O thread. */
+#include "common/feed/feed_handle.h"
+
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/random.h"
+
+static plm_status send_message(void *context, const uint8_t *identity, size_t identity_bytes,
+                               struct plm_header *header, const void *payload, size_t payload_bytes,
+                               struct plm_error *error)
+{
+  const struct plm_feed *feed = context;
+  return plm_message_send(feed->router, identity, identity_bytes, header, payload, payload_bytes,
+                          error);
+}
+
+static void dismiss(void *context, int connection)
+{
+  const struct plm_feed *feed = context;
+  plm_door_dismiss(feed->door, connection, plm_clock_ms());
+}
+
+static bool allows(void *context, const char *user)
+{
+  const struct plm_feed *feed = context;
+  return plm_gate_allows(feed->gate, user);
+}
+
+static uint64_t draw(void *context)
+{
+  uint64_t number = 0;
+  (void)context;
+  /* Without randomness, a packer could guess the requests of another one. It would still have to
+   * send true data. */
+  if (plm_random_bytes(&number, sizeof number, NULL) != PLM_OK) number = (uint64_t)plm_clock_ns();
+  return number | 1;
+}
+
+static void submit(void *context, struct feed_job *job)
+{
+  const struct plm_feed *feed = context;
+  feed_work_submit(feed->work, job);
+}
+
+static void changed(void *context)
+{
+  struct plm_feed *feed = context;
+  pthread_cond_broadcast(&feed->changed);
+}
+
+struct feed_network feed_handle_network(struct plm_feed *feed)
+{
+  return (struct feed_network){.context = feed,
+                               .send = send_message,
+                               .dismiss = dismiss,
+                               .allows = feed->gate != NULL ? allows : NULL,
+                               .draw = draw,
+                               .submit = submit,
+                               .changed = changed};
+}
+
+void feed_handle_wake(struct plm_feed *feed)
+{
+  const uint64_t one = 1;
+  const ssize_t ignored = write(feed->wake, &one, sizeof one);
+  (void)ignored; /* it only fails if the counter is full, and then the thread wakes as well */
+}
