@@ -12,6 +12,7 @@ enum {
   PLM_POD_ANNOUNCEMENTS_PORT = 5703,
   PLM_POD_METRICS_PORT = 9464,
   PLM_POD_SSH_PORT = 2222,
+  PLM_JOB_RETRIES = 5,
   PLM_POD_USER = 10001 /* the user of the image, stages/kubernetes/Dockerfile */
 };
 

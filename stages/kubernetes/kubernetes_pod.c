@@ -1,11 +1,9 @@
-/* The pods of a run: what all of them have, and those of the packers and the evaluator. */
+/* What the pods of all components have. */
 #include <string.h>
 
 #include "stages/kubernetes/kubernetes_internal.h"
 
-enum { KILL_EXTRA_S = 30, PACKER_GRACE_S = 30, PACKER_CPUS = 1 };
-
-/* ---- parts of every pod -------------------------------------------------------------------- */
+enum { KILL_EXTRA_S = 30 };
 
 static void put_container_security(struct plm_text *text)
 {
@@ -150,98 +148,20 @@ unsigned plm_kubernetes_grace_s(const struct plm_kubernetes_run *run)
   return (unsigned)run->config->trainer.stop_timeout_s + KILL_EXTRA_S;
 }
 
-/* ---- the evaluator ------------------------------------------------------------------------- */
-
-/* A stopped evaluator exits with 143, so Kubernetes does not take an evicted pod for a complete
- * one.
- */
-static const char evaluator_container[] =
-    "      command: [plm-evaluator, -c, " PLM_POD_CONFIG ", --prometheus, 0.0.0.0:9464]\n"
-    "      ports:\n"
-    "        - {name: feed, containerPort: 5702}\n"
-    "        - {name: metrics, containerPort: 9464}\n"
-    "      readinessProbe:\n"
-    "        httpGet: {path: /metrics, port: metrics}\n";
-
-void plm_kubernetes_put_evaluator(const struct plm_kubernetes_run *run, struct plm_text *text)
+/* An eviction, and the stop before it, are not failures. Exit codes 2 (a mistake in the
+ * configuration) and 4 (no packer came) are final, as under the supervisor. */
+void plm_kubernetes_put_failure_policy(const char *container, struct plm_text *text)
 {
-  if (run->evaluator_cpus == 0) return;
-  const struct plm_pod pod = {
-      .component = "evaluator",
-      .container = evaluator_container,
-      .secret = "-server",
-      .memory = run->memory,
-      .restart = "Never",
-      .cpus = run->evaluator_cpus,
-      .gpus = run->config->evaluator.device == PLM_DEVICE_CUDA ? 1 : 0,
-      .grace_s = plm_kubernetes_grace_s(run),
-      .data = true,
-      .writes = true,
-  };
-  plm_kubernetes_head(run, "batch/v1", "Job", "-evaluator", "evaluator", text);
-  plm_kubernetes_put_failure_policy("evaluator", text);
-  plm_text_puts(text, "  template:\n");
-  plm_kubernetes_put_pod(run, &pod, 4, text);
-}
-
-/* ---- the packers --------------------------------------------------------------------------- */
-
-static void put_autoscaler(const struct plm_kubernetes_run *run, struct plm_text *text)
-{
-  if (run->max_packers <= run->config->packer_instances) return;
-  plm_kubernetes_head(run, "autoscaling/v2", "HorizontalPodAutoscaler", "-packer", "packer", text);
   plm_text_printf(text,
                   "spec:\n"
-                  "  scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: %s-packer}\n"
-                  "  minReplicas: %u\n"
-                  "  maxReplicas: %u\n"
-                  "  metrics:\n"
-                  "    - type: Resource\n"
-                  "      resource:\n"
-                  "        name: cpu\n"
-                  "        target: {type: Utilization, averageUtilization: 80}\n",
-                  run->name, run->config->packer_instances, run->max_packers);
-}
-
-static void put_budget(const struct plm_kubernetes_run *run, struct plm_text *text)
-{
-  plm_kubernetes_head(run, "policy/v1", "PodDisruptionBudget", "-packer", "packer", text);
-  plm_text_puts(text, "spec:\n"
-                      "  maxUnavailable: 1\n"
-                      "  selector:\n"
-                      "    matchLabels:\n");
-  plm_kubernetes_labels(run, "packer", 6, text);
-}
-
-void plm_kubernetes_put_packers(const struct plm_kubernetes_run *run, struct plm_text *text)
-{
-  struct plm_text container = {0};
-  if (run->config->packer_instances == 0) return;
-  plm_text_printf(&container, "      command: [plm-packer, -c, " PLM_POD_CONFIG ", --connect, ");
-  plm_text_printf(&container, "\"tcp://%s:%d", run->name, PLM_POD_FEED_PORT);
-  if (run->evaluator_cpus > 0)
-    plm_text_printf(&container, ",tcp://%s-evaluator:%d", run->name, PLM_POD_EVALUATION_PORT);
-  plm_text_puts(&container, "\", --cache, /cache, --prometheus, \"0.0.0.0:9464\"]\n"
-                            "      ports:\n"
-                            "        - {name: metrics, containerPort: 9464}\n");
-  const struct plm_pod pod = {
-      .component = "packer",
-      .container = container.failed ? "" : container.data,
-      .secret = "-client",
-      .memory = "2Gi",
-      .cpus = PACKER_CPUS,
-      .grace_s = PACKER_GRACE_S,
-      .data = true,
-      .cache = true,
-  };
-  plm_kubernetes_head(run, "apps/v1", "Deployment", "-packer", "packer", text);
-  plm_text_printf(text, "spec:\n  replicas: %u\n  selector:\n    matchLabels:\n",
-                  run->config->packer_instances);
-  plm_kubernetes_labels(run, "packer", 6, text);
-  plm_text_puts(text, "  template:\n");
-  plm_kubernetes_put_pod(run, &pod, 4, text);
-  put_autoscaler(run, text);
-  put_budget(run, text);
-  text->failed |= container.failed;
-  plm_text_deinit(&container);
+                  "  backoffLimit: %d\n"
+                  "  podFailurePolicy:\n"
+                  "    rules:\n"
+                  "      - action: Ignore\n"
+                  "        onPodConditions: [{type: DisruptionTarget, status: \"True\"}]\n"
+                  "      - action: Ignore\n"
+                  "        onExitCodes: {containerName: %s, operator: In, values: [143]}\n"
+                  "      - action: FailJob\n"
+                  "        onExitCodes: {containerName: %s, operator: In, values: [2, 4, 5, 7]}\n",
+                  PLM_JOB_RETRIES, container, container);
 }

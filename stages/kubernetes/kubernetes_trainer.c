@@ -1,26 +1,6 @@
 /* The trainer: a Job whose pod holds all ranks, or an MPIJob whose pods share them. */
 #include "stages/kubernetes/kubernetes_internal.h"
 
-enum { RETRIES = 5 };
-
-/* An eviction, and the stop before it, are not failures. Exit codes 2 (a mistake in the
- * configuration) and 4 (no packer came) are final, as under the supervisor. */
-void plm_kubernetes_put_failure_policy(const char *container, struct plm_text *text)
-{
-  plm_text_printf(text,
-                  "spec:\n"
-                  "  backoffLimit: %d\n"
-                  "  podFailurePolicy:\n"
-                  "    rules:\n"
-                  "      - action: Ignore\n"
-                  "        onPodConditions: [{type: DisruptionTarget, status: \"True\"}]\n"
-                  "      - action: Ignore\n"
-                  "        onExitCodes: {containerName: %s, operator: In, values: [143]}\n"
-                  "      - action: FailJob\n"
-                  "        onExitCodes: {containerName: %s, operator: In, values: [2, 4, 5, 7]}\n",
-                  RETRIES, container, container);
-}
-
 unsigned plm_kubernetes_ranks_per_node(const struct plm_kubernetes_run *run)
 {
   return run->config->trainer.ranks / run->nodes;
@@ -116,7 +96,7 @@ static void put_mpi_job(const struct plm_kubernetes_run *run, const struct plm_p
                   "      replicas: 1\n"
                   "      restartPolicy: OnFailure\n"
                   "      template:\n",
-                  plm_kubernetes_ranks_per_node(run), RETRIES);
+                  plm_kubernetes_ranks_per_node(run), PLM_JOB_RETRIES);
   plm_kubernetes_put_pod(run, pod, 8, text);
   put_workers(run, text);
 }
