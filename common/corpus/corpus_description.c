@@ -3,11 +3,9 @@
 #include "common/corpus/corpus_description.h"
 
 #include <cjson/cJSON.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "common/base/file.h"
 #include "common/base/strict_json.h"
@@ -15,7 +13,6 @@
 #include "common/corpus/tokenizer.h"
 
 enum {
-  EDGE_BYTES = 1 << 20,               /* at either end of data.mdb, hashed before opening it */
   DESCRIPTION_LIMIT = 32 * (1 << 20), /* bytes of corpus.json */
   VALUES_LIMIT = 1 << 21              /* values in it: 300,000 sources */
 };
@@ -407,39 +404,4 @@ plm_status plm_corpus_description_read_old(const char *directory,
                                            struct plm_error *error)
 {
   return read_description(directory, true, description, error);
-}
-
-/* ---- data.mdb's edges ------------------------------------------------------------------------ */
-
-static plm_status hash_range(int descriptor, const char *path, uint64_t begin, size_t size,
-                             char *buffer, struct plm_hash *hash, struct plm_error *error)
-{
-  size_t used = 0;
-  while (used < size) {
-    const ssize_t got = pread(descriptor, buffer + used, size - used, (off_t)(begin + used));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return plm_error_errno(error, "cannot read %s", path);
-    if (got == 0)
-      return plm_error_set(error, PLM_CORRUPT, "%s became shorter while it was read", path);
-    used += (size_t)got;
-  }
-  *hash = plm_hash_bytes(buffer, size);
-  return PLM_OK;
-}
-
-plm_status plm_corpus_edges(int descriptor, const char *path, struct plm_corpus_files *files,
-                            struct plm_error *error)
-{
-  const off_t end = lseek(descriptor, 0, SEEK_END);
-  if (end < 0) return plm_error_errno(error, "cannot read %s", path);
-  files->size_bytes = (uint64_t)end;
-  const size_t edge = end < EDGE_BYTES ? (size_t)end : EDGE_BYTES;
-  char *buffer = malloc(EDGE_BYTES);
-  if (buffer == NULL)
-    return plm_error_set(error, PLM_NO_MEMORY, "out of memory while checking %s", path);
-  plm_status status = hash_range(descriptor, path, 0, edge, buffer, &files->first, error);
-  if (status == PLM_OK)
-    status = hash_range(descriptor, path, (uint64_t)end - edge, edge, buffer, &files->last, error);
-  free(buffer);
-  return status;
 }

@@ -1,6 +1,4 @@
 /* Opens a corpus: everything that planning needs is read and checked once. */
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,71 +8,6 @@
 #include "common/corpus/corpus_handle.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tables are copied as they are stored");
-
-uint64_t plm_corpus_group_count(uint64_t documents)
-{
-  return (documents + PLM_GROUP_DOCUMENTS - 1) / PLM_GROUP_DOCUMENTS;
-}
-
-uint32_t plm_corpus_group_documents(uint64_t documents, uint64_t group)
-{
-  const uint64_t left = documents - group * PLM_GROUP_DOCUMENTS;
-  return left < PLM_GROUP_DOCUMENTS ? (uint32_t)left : PLM_GROUP_DOCUMENTS;
-}
-
-plm_status plm_corpus_lmdb_error(int code, const char *path, const char *what,
-                                 struct plm_error *error)
-{
-  if (code == ENOMEM)
-    return plm_error_set(error, PLM_NO_MEMORY, "%s %s: out of memory", what, path);
-  if (code == ENOSPC || code == EDQUOT)
-    return plm_error_set(error, PLM_NO_SPACE, "%s %s: no space left on the device", what, path);
-  const plm_status status = code > 0 ? PLM_IO : PLM_CORRUPT;
-  return plm_error_set(error, status, "%s %s: %s", what, path, mdb_strerror(code));
-}
-
-plm_status plm_corpus_record_error(const struct plm_corpus *corpus, enum plm_split split,
-                                   enum plm_record_kind kind, uint64_t index, const char *what,
-                                   struct plm_error *error)
-{
-  char name[PLM_DATABASE_NAME_SIZE];
-  plm_corpus_database_name(split, kind, name);
-  plm_error_set(error, PLM_CORRUPT, "record %llu of %s %s", (unsigned long long)index, name, what);
-  plm_error_hint(error, "copy the corpus again or ingest its sources again");
-  return plm_error_where(error, "%s", corpus->data_path);
-}
-
-plm_status plm_corpus_record(const struct plm_corpus *corpus, MDB_txn *transaction,
-                             enum plm_split split, enum plm_record_kind kind, uint64_t index,
-                             MDB_val *value, struct plm_error *error)
-{
-  uint8_t bytes[8];
-  plm_corpus_key(index, bytes);
-  MDB_val key = {sizeof bytes, bytes};
-  const int code = mdb_get(transaction, corpus->databases[split][kind], &key, value);
-  if (code == 0) return PLM_OK;
-  return plm_corpus_record_error(corpus, split, kind, index,
-                                 code == MDB_NOTFOUND ? "is missing" : mdb_strerror(code), error);
-}
-
-plm_status plm_corpus_check_edges(const char *path, const struct plm_corpus_files *stated,
-                                  struct plm_error *error)
-{
-  struct plm_corpus_files found;
-  const int descriptor = open(path, O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) return plm_error_errno(error, "cannot open %s", path);
-  plm_status status = plm_corpus_edges(descriptor, path, &found, error);
-  close(descriptor);
-  PLM_TRY(status);
-  if (found.size_bytes != stated->size_bytes)
-    plm_error_set(error, PLM_CORRUPT, "%s has %llu bytes instead of %llu", path,
-                  (unsigned long long)found.size_bytes, (unsigned long long)stated->size_bytes);
-  else if (!plm_hash_equal(found.first, stated->first) || !plm_hash_equal(found.last, stated->last))
-    plm_error_set(error, PLM_CORRUPT, "%s is not the file that ingest wrote", path);
-  else
-    return PLM_OK;
-  return plm_error_hint(error, "copy the corpus again or ingest its sources again");
-}
 
 static void assertion_failed(MDB_env *environment, const char *message)
 {

@@ -1,8 +1,5 @@
-/* Statistics of a corpus (lengths, composition, entropy), and the names of splits, databases and
- * keys. */
-#include <endian.h>
+/* Statistics of a corpus: lengths, composition, entropy. */
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #if defined(__x86_64__)
@@ -11,45 +8,6 @@
 
 #include "common/corpus/corpus_format.h"
 #include "common/corpus/tokenizer.h"
-
-const char *const plm_split_names[] = {"train", "valid", "test", NULL};
-static const char *const record_names[PLM_RECORD_KINDS] = {"groups",   "lengths", "names", "checks",
-                                                           "clusters", "digests", "roots"};
-
-const char *plm_split_name(enum plm_split split)
-{
-  PLM_ASSERT((unsigned)split < PLM_SPLIT_COUNT);
-  return plm_split_names[split];
-}
-
-plm_status plm_split_parse(const char *name, enum plm_split *split, struct plm_error *error)
-{
-  for (int s = 0; s < PLM_SPLIT_COUNT; s++) {
-    if (strcmp(name, plm_split_names[s]) != 0) continue;
-    *split = (enum plm_split)s;
-    return PLM_OK;
-  }
-  return plm_error_set(error, PLM_USAGE,
-                       "no split is called \"%.40s\"; the splits are train, valid and test", name);
-}
-
-void plm_corpus_database_name(enum plm_split split, enum plm_record_kind kind,
-                              char name[PLM_DATABASE_NAME_SIZE])
-{
-  snprintf(name, PLM_DATABASE_NAME_SIZE, "%s.%s", plm_split_name(split), record_names[kind]);
-}
-
-void plm_corpus_key(uint64_t index, uint8_t key[8])
-{
-  const uint64_t big = htobe64(index);
-  memcpy(key, &big, sizeof big);
-}
-
-int plm_corpus_record_kinds(uint32_t format)
-{
-  if (format == PLM_CORPUS_FORMAT) return PLM_RECORD_KINDS;
-  return format == PLM_CORPUS_FORMAT_CLUSTERS ? PLM_RECORD_DIGESTS : PLM_RECORD_CLUSTERS;
-}
 
 void plm_corpus_count_length(struct plm_corpus_split *split, uint64_t length)
 {

@@ -4,14 +4,6 @@
 
 #include "common/corpus/corpus_handle.h"
 
-const struct plm_corpus_table plm_corpus_tables[PLM_RECORD_KINDS] = {
-    [PLM_RECORD_LENGTHS] = {sizeof(uint32_t), PLM_LENGTHS_BLOCK},
-    [PLM_RECORD_CHECKS] = {sizeof(struct plm_group_check), PLM_CHECKS_BLOCK},
-    [PLM_RECORD_CLUSTERS] = {sizeof(uint32_t), PLM_CLUSTERS_BLOCK},
-    [PLM_RECORD_DIGESTS] = {sizeof(struct plm_proof_digest), PLM_DIGESTS_BLOCK},
-    [PLM_RECORD_ROOTS] = {PLM_PROOF_HASH_BYTES, PLM_ROOTS_BLOCK},
-};
-
 /* Reads all records of a table of a split, `count` entries, into memory that the caller frees. */
 static plm_status read_table(const struct plm_corpus *corpus, enum plm_split split,
                              enum plm_record_kind kind, uint64_t count, void **out,
