@@ -10,8 +10,7 @@
 #include <unistd.h>
 
 #include "common/base/thread.h"
-#include "common/wire/message.h"
-#include "common/wire/tables.h"
+#include "packer/store_plan.h"
 
 enum {
   /* The workers may be busy with plans that nobody holds any more, so there is room for those. */
@@ -32,19 +31,6 @@ struct store_window {
   bool served;
 };
 
-struct store_plan {
-  bool used;
-  unsigned holders; /* of the main thread */
-  unsigned jobs;    /* windows being made, and proofs; guarded by the store's mutex */
-  uint64_t used_at;
-  enum plm_split split;
-  struct plm_plan_parameters parameters;
-  struct plm_hash hash;
-  pthread_mutex_t lock; /* held while one is opened */
-  struct plm_plan *plan;
-  struct plm_plan *unread; /* the consumer's, which does not end at token_limit */
-};
-
 struct worker {
   pthread_t thread;
   struct window_store *store;
@@ -53,15 +39,9 @@ struct worker {
   bool started;
 };
 
-/* The trees of a split, for paths. The first worker that needs one opens it. */
-struct store_trees {
-  pthread_mutex_t lock; /* held while one is opened */
-  struct plm_proof_tree *groups, *clusters;
-};
-
 struct window_store {
   struct plm_corpus *corpus;
-  struct store_trees trees[PLM_SPLIT_COUNT];
+  struct window_trees trees;
   int wake;
   struct store_plan plans[STORE_PLANS]; /* the main thread's, except jobs */
   uint64_t plan_uses;
@@ -150,9 +130,7 @@ static void close_plan(struct window_store *store, struct store_plan *plan)
   pthread_mutex_unlock(&store->mutex);
   for (int i = 0; i < STORE_WINDOWS; i++)
     if (old[i] != NULL) packed_window_release(old[i]);
-  plm_plan_close(plan->plan);
-  plm_plan_close(plan->unread);
-  plan->plan = plan->unread = NULL;
+  store_plan_close(plan);
   plan->used = false;
 }
 
@@ -202,34 +180,6 @@ void window_store_drop_plan(struct window_store *store, struct store_plan *plan)
   plan->used_at = ++store->plan_uses;
 }
 
-static plm_status open_plan(struct window_store *store, struct store_plan *plan,
-                            struct plm_plan **opened, struct plm_error *error)
-{
-  plm_status status = PLM_OK;
-  pthread_mutex_lock(&plan->lock);
-  if (plan->plan == NULL)
-    status =
-        plm_plan_open_corpus(&plan->parameters, store->corpus, plan->split, &plan->plan, error);
-  *opened = plan->plan;
-  pthread_mutex_unlock(&plan->lock);
-  return status;
-}
-
-/* The plan whose groups a consumer asks tables of. */
-static plm_status open_unread(struct window_store *store, struct store_plan *plan,
-                              struct plm_plan **opened, struct plm_error *error)
-{
-  const struct plm_corpus_split *split = &plm_corpus_info(store->corpus)->splits[plan->split];
-  plm_status status = PLM_OK;
-  pthread_mutex_lock(&plan->lock);
-  if (plan->unread == NULL)
-    status = plm_plan_open_unread(&plan->parameters, split->documents, split->clusters,
-                                  &plan->unread, error);
-  *opened = plan->unread;
-  pthread_mutex_unlock(&plan->lock);
-  return status;
-}
-
 /* ---- workers ------------------------------------------------------------------------------ */
 
 static void make_window(struct worker *worker, struct store_window *window)
@@ -243,7 +193,7 @@ static void make_window(struct worker *worker, struct store_window *window)
   struct plm_plan *opened;
   plm_status status = PLM_OK;
   if (packed == NULL) status = plm_error_set(&error, PLM_NO_MEMORY, "no memory for a window");
-  if (status == PLM_OK) status = open_plan(store, plan, &opened, &error);
+  if (status == PLM_OK) status = store_plan_open(plan, store->corpus, &opened, &error);
   if (status == PLM_OK)
     status = packed_window_build(packed, &worker->memory, worker->cursor, plan->split, opened,
                                  epoch, index, &error);
@@ -263,75 +213,14 @@ static void make_window(struct worker *worker, struct store_window *window)
   plan->jobs--;
 }
 
-static plm_status open_trees(struct window_store *store, const struct store_plan *plan,
-                             struct plm_tables_source *source, struct plm_error *error)
-{
-  struct store_trees *trees = &store->trees[plan->split];
-  const bool clusters = plan->parameters.sampling == PLM_SAMPLING_CLUSTERS;
-  plm_status status = PLM_OK;
-  pthread_mutex_lock(&trees->lock);
-  if (trees->groups == NULL)
-    status = plm_corpus_group_tree(store->corpus, plan->split, &trees->groups, error);
-  if (status == PLM_OK && clusters && trees->clusters == NULL)
-    status = plm_corpus_cluster_tree(store->corpus, plan->split, &trees->clusters, error);
-  source->groups = trees->groups;
-  source->clusters_tree = trees->clusters;
-  pthread_mutex_unlock(&trees->lock);
-  return status;
-}
-
-struct digests_of {
-  struct plm_corpus_cursor *cursor;
-  enum plm_split split;
-};
-
-static plm_status read_digests(void *context, uint64_t group,
-                               struct plm_proof_digest digests[PLM_PROOF_GROUP],
-                               struct plm_error *error)
-{
-  const struct digests_of *of = context;
-  return plm_corpus_digests(of->cursor, of->split, group, digests, error);
-}
-
-static plm_status write_proof(struct worker *worker, const struct plm_plan *plan,
-                              struct store_proof *proof, struct plm_error *error)
-{
-  struct plm_corpus *corpus = worker->store->corpus;
-  const enum plm_split split = proof->plan->split;
-  const struct plm_corpus_split *info = &plm_corpus_info(corpus)->splits[split];
-  struct digests_of digests = {worker->cursor, split};
-  struct plm_tables_source source = {.documents = info->documents,
-                                     .lengths = plm_corpus_lengths(corpus, split),
-                                     .cluster_count = info->clusters,
-                                     .clusters = plm_corpus_clusters(corpus, split),
-                                     .digests = read_digests,
-                                     .context = &digests};
-  PLM_TRY(open_trees(worker->store, proof->plan, &source, error));
-  proof->bytes = malloc(PLM_WIRE_PROOF_LIMIT);
-  if (proof->bytes == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for a proof");
-  const struct plm_tables_window of = {plan, proof->epoch, proof->window};
-  return plm_tables_write(&source, &of, proof->first, &proof->count, proof->bytes,
-                          PLM_WIRE_PROOF_LIMIT, &proof->size, error);
-}
-
-/* Whether the window exists, and has the groups. */
-static plm_status check_groups(const struct plm_plan *plan, const struct store_proof *proof,
-                               struct plm_error *error)
-{
-  const uint32_t groups = plm_plan_group_count(plan, proof->window);
-  if (proof->count > 0 && proof->first < groups && proof->count <= groups - proof->first)
-    return PLM_OK;
-  return plm_error_set(error, PLM_NOT_FOUND, "an epoch has no window %llu with %u groups from %u",
-                       (unsigned long long)proof->window, proof->count, proof->first);
-}
-
 static void make_proof(struct worker *worker, struct store_proof *proof)
 {
+  struct window_store *store = worker->store;
   struct plm_plan *opened;
   struct plm_error *error = &proof->error;
-  plm_status status = open_unread(worker->store, proof->plan, &opened, error);
-  if (status == PLM_OK) status = check_groups(opened, proof, error);
-  if (status == PLM_OK) status = write_proof(worker, opened, proof, error);
+  plm_status status = store_plan_open_unread(proof->plan, store->corpus, &opened, error);
+  if (status == PLM_OK)
+    status = window_proof_write(&store->trees, worker->cursor, opened, proof, error);
   if (status == PLM_OK) return;
   error->status = status;
   free(proof->bytes);
@@ -527,8 +416,7 @@ plm_status window_store_open(struct plm_corpus *corpus, unsigned threads,
   pthread_mutex_init(&made->mutex, NULL);
   pthread_cond_init(&made->work, NULL);
   for (int i = 0; i < STORE_PLANS; i++) pthread_mutex_init(&made->plans[i].lock, NULL);
-  for (int split = 0; split < PLM_SPLIT_COUNT; split++)
-    pthread_mutex_init(&made->trees[split].lock, NULL);
+  window_trees_init(&made->trees, corpus);
   made->worker_count = threads < 1 ? 1 : threads > STORE_THREADS ? STORE_THREADS : threads;
   plm_status status = PLM_OK;
   if (made->wake < 0) status = plm_error_errno(error, "cannot make an event descriptor");
@@ -569,14 +457,9 @@ void window_store_close(struct window_store *store)
     store->spare = next;
   }
   for (unsigned i = 0; i < store->done_count; i++) free(store->done[i].bytes);
-  for (int split = 0; split < PLM_SPLIT_COUNT; split++) {
-    plm_proof_tree_close(store->trees[split].groups);
-    plm_proof_tree_close(store->trees[split].clusters);
-    pthread_mutex_destroy(&store->trees[split].lock);
-  }
+  window_trees_deinit(&store->trees);
   for (int i = 0; i < STORE_PLANS; i++) {
-    plm_plan_close(store->plans[i].plan);
-    plm_plan_close(store->plans[i].unread);
+    store_plan_close(&store->plans[i]);
     pthread_mutex_destroy(&store->plans[i].lock);
   }
   if (store->wake >= 0) close(store->wake);

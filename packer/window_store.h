@@ -15,6 +15,7 @@
 #include "common/corpus/corpus.h"
 #include "common/plan/plan.h"
 #include "packer/window_build.h"
+#include "packer/window_proof.h"
 
 enum { STORE_WINDOWS = 3, STORE_PROOFS = 64, STORE_PLANS_HELD = 64 };
 
@@ -53,17 +54,7 @@ bool window_store_served(struct window_store *store, const struct packed_window 
 /* The number of ready windows that nothing was sent from. */
 unsigned window_store_standby(struct window_store *store);
 
-/* The tables of a window's groups, which a worker writes (wire/tables.h). */
-struct store_proof {
-  uint64_t owner, request; /* the caller's */
-  struct store_plan *plan;
-  enum plm_split split;
-  uint64_t epoch, window;
-  uint32_t first, count; /* groups of the window; in the answer, count is how many were written */
-  uint8_t *bytes;        /* the payload of PROOF */
-  size_t size;
-  struct plm_error error; /* unless its status is PLM_OK, there are no bytes */
-};
+/* The tables of a window's groups, which a worker writes. */
 /* False: too many requests for proofs are open. */
 bool window_store_ask_proof(struct window_store *store, const struct store_proof *ask);
 /* Takes a finished request; false: there is none. The caller frees bytes. */
