@@ -2,7 +2,6 @@
  * what is new, wait. */
 #include "evaluator/watch/watch.h"
 
-#include <cjson/cJSON.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -26,6 +25,8 @@
 #include "evaluator/watch/checkpoints_seen.h"
 #include "evaluator/watch/feed_source.h"
 #include "evaluator/watch/held_out.h"
+#include "evaluator/watch/missing_steps.h"
+#include "evaluator/watch/watch_journal.h"
 #include "evaluator/watch/watch_report.h"
 #include "evaluator/watch/watched_corpus.h"
 
@@ -35,12 +36,11 @@ struct watch {
   const struct plm_config *config;
   struct plm_ops *ops;
   struct plm_held_out_list held_out; /* what to evaluate on */
-  char checkpoints[PLM_PATH_SIZE], metrics_path[PLM_PATH_SIZE], trainer_path[PLM_PATH_SIZE];
+  char checkpoints[PLM_PATH_SIZE], trainer_path[PLM_PATH_SIZE];
   char keys[PLM_PATH_SIZE]; /* the folder of CURVE keys */
-  struct plm_lock *lock;
   struct plm_run_pulse pulse;
   char doing[PLM_PULSE_DOING]; /* while it evaluates */
-  struct plm_metrics_file *metrics;
+  struct plm_watch_journal journal;
   struct plm_tensorboard *board; /* NULL if it is off */
   char board_path[PLM_PATH_SIZE];
   struct plm_feed *feed;
@@ -48,10 +48,8 @@ struct watch {
   struct plm_feed_run *feed_run;
   struct plm_announcement_listener *listener; /* NULL: only polling */
   struct plm_evaluation *evaluation;          /* NULL until the first checkpoint */
-  struct plm_history history;
   struct plm_seen_list seen;
   struct plm_seen listing; /* attempts to list the folder; not a checkpoint */
-  uint64_t lines;          /* written by this process */
   double baseline_entropy;
   pthread_t watchdog;
   bool watchdog_runs;
@@ -106,18 +104,15 @@ static plm_status open_outputs(struct watch *watch, struct plm_error *error)
   const char *run = watch->config->run;
   char *board = watch->board_path;
   PLM_TRY(plm_path_join(watch->checkpoints, run, PLM_RUN_CHECKPOINTS, error));
-  PLM_TRY(plm_path_join(watch->metrics_path, run, PLM_RUN_EVALUATOR_METRICS, error));
   PLM_TRY(plm_path_join(watch->trainer_path, run, PLM_RUN_TRAINER_METRICS, error));
   PLM_TRY(plm_path_join(board, run, PLM_RUN_TENSORBOARD "/evaluator", error));
-  PLM_TRY(plm_lock_take(run, "evaluator", &watch->lock, error));
+  PLM_TRY(plm_lock_take(run, "evaluator", &watch->journal.lock, error));
   plm_run_pulse_begin(&watch->pulse, run, "evaluator");
   plm_run_pulse(&watch->pulse, true, "starting");
-  PLM_TRY(plm_metrics_open(watch->metrics_path, &watch->metrics, error));
-  PLM_TRY(plm_history_read(&watch->history, watch->metrics_path, error));
+  PLM_TRY(plm_watch_journal_open(&watch->journal, watch->config, error));
   if (!watch->config->tensorboard) return PLM_OK;
-  const int64_t last = watch->history.count > 0
-                           ? (int64_t)watch->history.entries[watch->history.count - 1].step
-                           : -1;
+  const struct plm_history *history = &watch->journal.history;
+  const int64_t last = history->count > 0 ? (int64_t)history->entries[history->count - 1].step : -1;
   PLM_TRY(plm_tensorboard_open(board, last, &watch->board, error));
   plm_watch_report_settings(watch->config, &watch->held_out, board);
   return PLM_OK;
@@ -145,7 +140,6 @@ static void *watch_for_stop(void *context)
 
 static plm_status open_watch(struct watch *watch, struct plm_error *error)
 {
-  watch->history.evaluator = &watch->config->evaluator;
   PLM_TRY(plm_held_out_open(watch->config, &watch->held_out, error));
   PLM_TRY(plm_run_check_moved(watch->config->run, error));
   PLM_TRY(plm_directory_make(watch->config->run, error));
@@ -166,11 +160,10 @@ static void close_watch(struct watch *watch)
   if (watch->feed != NULL) plm_endpoint_remove(watch->config->run, "evaluation_feed");
   plm_feed_close(watch->feed);
   plm_tensorboard_close(watch->board);
-  plm_metrics_close(watch->metrics);
+  plm_watch_journal_close(&watch->journal);
   plm_run_pulse_end(&watch->pulse);
-  plm_lock_release(watch->lock);
+  plm_lock_release(watch->journal.lock);
   plm_held_out_close(&watch->held_out);
-  plm_history_deinit(&watch->history);
   plm_seen_deinit(&watch->seen);
 }
 
@@ -181,55 +174,6 @@ static plm_status check_give_up(void *context, struct plm_error *error)
   plm_run_pulse(&watch->pulse, false, "%s", watch->doing);
   if (__atomic_load_n(&watch->give_up, __ATOMIC_ACQUIRE) == 0) return PLM_OK;
   return plm_error_set(error, PLM_INTERRUPTED, "the evaluation was given up");
-}
-
-/* Takes line. Retention deletes on its word, so it must survive a power cut. */
-static plm_status write_line(struct watch *watch, cJSON *line, struct plm_error *error)
-{
-  const plm_status status = plm_lock_watch(watch->lock, error);
-  if (status != PLM_OK) {
-    cJSON_Delete(line);
-    return status;
-  }
-  PLM_TRY(plm_metrics_write(watch->metrics, line, error));
-  watch->lines++;
-  return plm_metrics_sync(watch->metrics, error);
-}
-
-/* Why a step is not evaluated. Retention treats a checkpoint that is corrupt as reported, but not
- * one that could not be read. */
-enum skip { SKIP_MISSING, SKIP_CORRUPT, SKIP_UNREAD };
-
-static plm_status write_skip(struct watch *watch, uint64_t step, enum skip kind, const char *why,
-                             struct plm_error *error)
-{
-  cJSON *line = plm_metrics_line();
-  plm_metrics_integer(line, "step", step);
-  plm_metrics_string(line, "skipped", why);
-  if (kind != SKIP_MISSING) cJSON_AddBoolToObject(line, "corrupt", kind == SKIP_CORRUPT);
-  plm_metrics_number(line, "time", plm_clock_wall_s());
-  return write_line(watch, line, error);
-}
-
-static plm_status report_skip(struct watch *watch, uint64_t step, enum skip kind, const char *why,
-                              struct plm_error *error)
-{
-  plm_warning("step %" PRIu64 " is skipped: %s", step, why);
-  PLM_TRY(write_skip(watch, step, kind, why, error));
-  return plm_history_add_skip(&watch->history, step, error);
-}
-
-/* The checkpoint could not be read and is tried again. One line tells the next evaluator that it
- * existed, in case this one is killed and the checkpoint is deleted. What kept the checkpoint from
- * being read may also keep the line from being written; the evaluator continues without it. */
-static void report_wait(struct watch *watch, uint64_t step, const char *why)
-{
-  struct plm_error error = {0};
-  const struct plm_history_entry *entry = plm_history_find(&watch->history, step);
-  if (entry != NULL && (entry->waits || entry->skipped)) return;
-  plm_status status = write_skip(watch, step, SKIP_UNREAD, why, &error);
-  if (status == PLM_OK) status = plm_history_add_wait(&watch->history, step, &error);
-  if (status != PLM_OK) plm_log_error(&error);
 }
 
 /* The checkpoint that is being evaluated. */
@@ -251,9 +195,10 @@ static plm_status report(struct watch *watch, const struct subject *subject,
           held_out->corpus != NULL ? held_out->baseline_entropy : watch->baseline_entropy,
       .result = result,
   };
-  PLM_TRY(write_line(watch, plm_watch_report_line(&told, watch->trainer_path), error));
   PLM_TRY(
-      plm_history_add(&watch->history, subject->step, &subject->identity, held_out->bit, error));
+      plm_watch_write(&watch->journal, plm_watch_report_line(&told, watch->trainer_path), error));
+  PLM_TRY(plm_history_add(&watch->journal.history, subject->step, &subject->identity, held_out->bit,
+                          error));
   plm_watch_report_board(&told, watch->board);
   plm_watch_report_log(&told);
   return PLM_OK;
@@ -312,7 +257,7 @@ static plm_status evaluate_checkpoint(struct watch *watch, const struct subject 
   for (uint32_t i = 0; i < watch->held_out.count; i++) {
     const struct plm_held_out *held_out = &watch->held_out.items[i];
     const unsigned reported =
-        plm_history_splits(&watch->history, subject->step, &subject->identity);
+        plm_history_splits(&watch->journal.history, subject->step, &subject->identity);
     if (reported & 1u << held_out->bit) continue;
     struct plm_evaluation_result result;
     snprintf(watch->doing, sizeof watch->doing, "evaluating step %" PRIu64 " (%s)", subject->step,
@@ -340,18 +285,19 @@ static plm_status give_up_or_postpone(struct watch *watch, uint64_t step, plm_st
       plm_warning("step %" PRIu64 " cannot be read; the next attempt is in %u s: %s", step, wait_s,
                   why->what);
       snprintf(text, sizeof text, "cannot be read yet: %.600s", why->what);
-      report_wait(watch, step, text);
+      plm_watch_wait(&watch->journal, step, text);
       return PLM_OK;
     }
   }
   seen->failed = true;
-  const struct plm_history_entry *entry = plm_history_find(&watch->history, step);
+  const struct plm_history_entry *entry = plm_history_find(&watch->journal.history, step);
   if (entry != NULL && entry->skipped) return PLM_OK; /* reported before a restart */
   const bool corrupt = status == PLM_CORRUPT || status == PLM_FORMAT || status == PLM_NOT_FOUND ||
                        status == PLM_NOT_FINITE;
   snprintf(text, sizeof text, "%s: %.600s",
            status == PLM_NOT_FINITE ? "cannot be evaluated" : "does not verify or load", why->what);
-  return report_skip(watch, step, corrupt ? SKIP_CORRUPT : SKIP_UNREAD, text, error);
+  return plm_watch_skip(&watch->journal, step, corrupt ? PLM_SKIP_CORRUPT : PLM_SKIP_UNREAD, text,
+                        error);
 }
 
 /* Verifies and evaluates one checkpoint. If the checkpoint itself is at fault, it is skipped; an
@@ -375,67 +321,6 @@ static plm_status take_checkpoint(struct watch *watch, uint64_t step, struct plm
   }
   if (!plm_file_exists(directory)) return PLM_OK; /* the next scan reports it as deleted */
   return give_up_or_postpone(watch, step, status, &why, error);
-}
-
-/* The first multiple of `every` after the newest step that was evaluated. Earlier multiples were
- * looked for when that step was evaluated, with the `every` of that time, which a resume may have
- * changed. */
-static uint64_t first_due(const struct plm_history *history, uint64_t every)
-{
-  for (size_t i = history->count; i-- > 0;)
-    if (history->entries[i].splits != 0) return (history->entries[i].step / every + 1) * every;
-  return 0;
-}
-
-static const char deleted[] = "deleted before evaluation";
-
-/* A step was due and is missing, but a later one exists: somebody deleted it, unless the later
- * checkpoint records that it was never published. */
-static plm_status report_missing(struct watch *watch, uint64_t step, uint64_t later,
-                                 struct plm_error *error)
-{
-  char name[PLM_CHECKPOINT_NAME_SIZE], directory[PLM_PATH_SIZE], why[600], text[700];
-  plm_checkpoint_name(later, name);
-  PLM_TRY(plm_path_join(directory, watch->checkpoints, name, error));
-  const bool never = plm_seen_unpublished(directory, step, why, sizeof why);
-  snprintf(text, sizeof text, "not published: %s", never ? why : "");
-  return report_skip(watch, step, SKIP_MISSING, never ? text : deleted, error);
-}
-
-static bool is_listed(const uint64_t *steps, size_t count, uint64_t step)
-{
-  for (size_t i = 0; i < count; i++)
-    if (steps[i] == step) return true;
-  return false;
-}
-
-/* Reports steps that are gone without a report: those that were seen here, those that an earlier
- * evaluator could not read, and those that were due according to checkpoint.every. */
-static plm_status report_deleted(struct watch *watch, const uint64_t *steps, size_t count,
-                                 struct plm_error *error)
-{
-  const uint64_t every = watch->config->trainer.checkpoint.every;
-  for (size_t i = 0; i < watch->seen.count; i++) {
-    const struct plm_seen *seen = &watch->seen.items[i];
-    const uint64_t step = seen->step;
-    if (!is_listed(steps, count, step) &&
-        !plm_history_settled(&watch->history, step, plm_seen_identity(seen), watch->held_out.bits))
-      PLM_TRY(report_skip(watch, step, SKIP_MISSING, deleted, error));
-  }
-  for (size_t i = 0; i < watch->history.count; i++) {
-    const struct plm_history_entry *entry = &watch->history.entries[i];
-    if (entry->waits && !is_listed(steps, count, entry->step))
-      PLM_TRY(report_skip(watch, entry->step, SKIP_MISSING, deleted, error));
-  }
-  if (count == 0 || every == 0) return PLM_OK;
-  size_t next = 0;
-  for (uint64_t step = first_due(&watch->history, every); step < steps[count - 1]; step += every) {
-    while (next < count && steps[next] < step) next++;
-    if (next < count && steps[next] == step) continue;
-    if (!plm_history_settled(&watch->history, step, NULL, watch->held_out.bits))
-      PLM_TRY(report_missing(watch, step, steps[count - 1], error));
-  }
-  return PLM_OK;
 }
 
 /* Lists the folder. If that fails for a reason that may pass, there is nothing to do until the next
@@ -464,7 +349,12 @@ static plm_status scan(struct watch *watch, bool *again, struct plm_error *error
   *again = false;
   PLM_TRY(list_checkpoints(watch, &steps, &count, error));
   if (steps == NULL) return PLM_OK;
-  plm_status status = report_deleted(watch, steps, count, error);
+  const struct plm_published published = {.folder = watch->checkpoints,
+                                          .every = watch->config->trainer.checkpoint.every,
+                                          .steps = steps,
+                                          .count = count};
+  plm_status status =
+      plm_missing_report(&watch->journal, &watch->seen, &published, watch->held_out.bits, error);
   for (size_t i = 0; i < count && status == PLM_OK && plm_stop_requested == 0; i++) {
     const struct plm_seen *seen = plm_seen_look(&watch->seen, watch->checkpoints, steps[i]);
     if (seen == NULL) {
@@ -472,12 +362,12 @@ static plm_status scan(struct watch *watch, bool *again, struct plm_error *error
       break;
     }
     const unsigned reported =
-        plm_history_splits(&watch->history, steps[i], plm_seen_identity(seen));
+        plm_history_splits(&watch->journal.history, steps[i], plm_seen_identity(seen));
     if (seen->failed || (reported & watch->held_out.bits) == watch->held_out.bits) continue;
     if (seen->attempts > 0 && plm_clock_ms() < seen->retry_at_ms) continue;
-    const uint64_t lines = watch->lines;
+    const uint64_t lines = watch->journal.lines;
     status = take_checkpoint(watch, steps[i], error);
-    if (watch->lines != lines) {
+    if (watch->journal.lines != lines) {
       *again = true; /* the folder may have changed since; start again with the oldest */
       break;
     }
@@ -494,12 +384,12 @@ static bool complete(struct watch *watch)
   size_t count = 0;
   struct plm_hash identity;
   if (plm_done_read(watch->config->run, &step, &identity, NULL) != PLM_OK) return false;
-  if (!plm_history_settled(&watch->history, step, NULL, watch->held_out.bits)) return false;
+  if (!plm_history_settled(&watch->journal.history, step, NULL, watch->held_out.bits)) return false;
   bool all = plm_checkpoint_list(watch->checkpoints, &steps, &count, NULL) == PLM_OK;
   for (size_t i = 0; i < count && all; i++) {
     const struct plm_seen *seen = plm_seen_look(&watch->seen, watch->checkpoints, steps[i]);
-    all = seen != NULL && plm_history_settled(&watch->history, steps[i], plm_seen_identity(seen),
-                                              watch->held_out.bits);
+    all = seen != NULL && plm_history_settled(&watch->journal.history, steps[i],
+                                              plm_seen_identity(seen), watch->held_out.bits);
   }
   free(steps);
   return all;
