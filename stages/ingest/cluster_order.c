@@ -2,23 +2,20 @@
 #include "stages/ingest/cluster_order.h"
 
 #include <endian.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "common/base/file.h"
 #include "common/base/hash.h"
 #include "common/base/text.h"
 #include "common/run/stop.h"
 #include "stages/ingest/group_compressor.h"
+#include "stages/ingest/temporary_file.h"
 #include "stages/ingest/temporary_index.h"
 
 enum {
-  WRITE_BYTES = 1 << 20, /* collected before they are written to the file */
-  READ_AHEAD = 256,      /* documents that the kernel is asked to read ahead */
-  TOGETHER = 1 << 18,    /* documents whose places in the index are looked for together */
+  READ_AHEAD = 256,   /* documents that the kernel is asked to read ahead */
+  TOGETHER = 1 << 18, /* documents whose places in the index are looked for together */
   UNMATCHED_SHOWN = 3,
 };
 
@@ -67,21 +64,10 @@ struct plm_cluster_order {
   int unmatched_shown;
   struct plm_temporary_index *index;
   struct plm_cluster_table *table;
-  const char *table_path; /* borrowed */
-  char path[PLM_PATH_SIZE], keys_path[PLM_PATH_SIZE];
-  int file, keys;
+  const char *table_path;               /* borrowed */
+  struct plm_temporary_file file, keys; /* documents, and their arrivals */
   uint64_t documents;
-  uint64_t file_bytes; /* with those in `pending` */
-  struct plm_bytes pending;
 };
-
-static plm_status create(const char *directory, const char *name, char path[PLM_PATH_SIZE],
-                         int *file, struct plm_error *error)
-{
-  PLM_TRY(plm_path_join(path, directory, name, error));
-  *file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  return *file < 0 ? plm_error_errno(error, "cannot create %s", path) : PLM_OK;
-}
 
 plm_status plm_cluster_order_open(const char *directory, const char *path, bool strict,
                                   double unmatched_limit, const struct plm_split_rule *splits,
@@ -90,7 +76,7 @@ plm_status plm_cluster_order_open(const char *directory, const char *path, bool 
   *order = NULL;
   struct plm_cluster_order *opened = calloc(1, sizeof *opened);
   if (opened == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
-  opened->file = opened->keys = -1;
+  opened->file.descriptor = opened->keys.descriptor = -1;
   opened->table_path = path;
   opened->unmatched_limit = unmatched_limit;
   opened->splits = splits;
@@ -102,8 +88,9 @@ plm_status plm_cluster_order_open(const char *directory, const char *path, bool 
     opened->waiting = malloc(TOGETHER * sizeof *opened->waiting);
     if (opened->waiting == NULL) status = plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   }
-  if (status == PLM_OK) status = create(directory, "documents", opened->path, &opened->file, error);
-  if (status == PLM_OK) status = create(directory, "keys", opened->keys_path, &opened->keys, error);
+  if (status == PLM_OK)
+    status = plm_temporary_file_open(directory, "documents", &opened->file, error);
+  if (status == PLM_OK) status = plm_temporary_file_open(directory, "keys", &opened->keys, error);
   if (status != PLM_OK)
     plm_cluster_order_close(opened);
   else
@@ -114,10 +101,9 @@ plm_status plm_cluster_order_open(const char *directory, const char *path, bool 
 void plm_cluster_order_close(struct plm_cluster_order *order)
 {
   if (order == NULL) return;
-  if (order->file >= 0) close(order->file);
-  if (order->keys >= 0) close(order->keys);
+  plm_temporary_file_close(&order->file);
+  plm_temporary_file_close(&order->keys);
   plm_text_deinit(&order->unmatched);
-  free(order->pending.data);
   free(order->waiting);
   plm_cluster_table_close(order->table);
   plm_temporary_index_close(order->index);
@@ -142,33 +128,6 @@ const char *plm_cluster_order_unmatched(const struct plm_cluster_order *order)
 }
 
 /* ---- collecting ------------------------------------------------------------------------------ */
-
-static plm_status write_all(int file, const char *path, const void *bytes, size_t size,
-                            struct plm_error *error)
-{
-  const plm_status status = plm_file_write_all(file, bytes, size, path, error);
-  if (status == PLM_NO_SPACE)
-    plm_error_hint(error, "with --clusters, ingest also needs the size of the sequences as text");
-  return status;
-}
-
-static plm_status flush(struct plm_cluster_order *order, struct plm_error *error)
-{
-  const size_t size = order->pending.size;
-  order->pending.size = 0;
-  return write_all(order->file, order->path, order->pending.data, size, error);
-}
-
-static plm_status append(struct plm_cluster_order *order, const void *bytes, size_t size,
-                         struct plm_error *error)
-{
-  if (size == 0) return PLM_OK;
-  PLM_TRY(plm_bytes_reserve(&order->pending, size, error));
-  memcpy(order->pending.data + order->pending.size, bytes, size);
-  order->pending.size += size;
-  order->file_bytes += size;
-  return PLM_OK;
-}
 
 static int compare(uint64_t a, uint64_t b)
 {
@@ -241,40 +200,21 @@ static bool differs(const struct plm_cluster_order *order, int rule)
  * rule. */
 static plm_status put_aside(struct plm_cluster_order *order, struct plm_error *error)
 {
-  struct plm_bytes records = {0};
-  plm_status status =
-      plm_bytes_reserve(&records, order->waiting_count * sizeof(struct arrival) + 1, error);
-  for (size_t i = 0; status == PLM_OK && i < order->waiting_count; i++) {
-    memcpy(records.data + records.size, &order->waiting[i].arrival, sizeof(struct arrival));
-    records.size += sizeof(struct arrival);
-  }
-  if (status == PLM_OK)
-    status = write_all(order->keys, order->keys_path, records.data, records.size, error);
-  free(records.data);
   uint64_t count = 0;
-  for (int rule = 0; status == PLM_OK && rule < PLM_MEMBER_RULES; rule++) {
-    if (rule == 0 || differs(order, rule)) status = count_matches(order, rule, &count, error);
+  for (size_t i = 0; i < order->waiting_count; i++)
+    PLM_TRY(plm_temporary_file_append(&order->keys, &order->waiting[i].arrival,
+                                      sizeof(struct arrival), error));
+  PLM_TRY(plm_temporary_file_flush(&order->keys, error));
+  for (int rule = 0; rule < PLM_MEMBER_RULES; rule++) {
+    if (rule == 0 || differs(order, rule)) PLM_TRY(count_matches(order, rule, &count, error));
     order->matched[rule] += count;
   }
   order->waiting_count = 0;
-  return status;
+  return PLM_OK;
 }
 
 /* ---- placing ------------------------------------------------------------------------------------
  */
-
-static plm_status read_exactly(int file, const char *path, void *bytes, size_t size,
-                               uint64_t offset, struct plm_error *error)
-{
-  for (size_t done = 0; done < size;) {
-    const ssize_t got = pread(file, (char *)bytes + done, size - done, (off_t)(offset + done));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return plm_error_errno(error, "cannot read %s", path);
-    if (got == 0) return plm_error_set(error, PLM_IO, "%s became shorter while it was read", path);
-    done += (size_t)got;
-  }
-  return PLM_OK;
-}
 
 /* Keeps the names of the first documents that the table lacks. */
 static plm_status name_unmatched(struct plm_cluster_order *order, struct plm_error *error)
@@ -285,7 +225,7 @@ static plm_status name_unmatched(struct plm_cluster_order *order, struct plm_err
     char name[80];
     const size_t size = place->name_size < sizeof name ? place->name_size : sizeof name;
     if (order->waiting[i].found) continue;
-    PLM_TRY(read_exactly(order->file, order->path, name, size, place->offset, error));
+    PLM_TRY(plm_temporary_file_read(&order->file, name, size, place->offset, error));
     plm_text_printf(&order->unmatched, "%s\"%.*s\"", order->unmatched_shown++ == 0 ? "" : ", ",
                     (int)size, name);
   }
@@ -382,8 +322,8 @@ static plm_status take_arrivals(struct plm_cluster_order *order, uint64_t number
   const size_t size = order->waiting_count * sizeof(struct arrival);
   struct arrival *arrivals = malloc(size);
   if (arrivals == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
-  const plm_status status = read_exactly(order->keys, order->keys_path, arrivals, size,
-                                         number * sizeof(struct arrival), error);
+  const plm_status status =
+      plm_temporary_file_read(&order->keys, arrivals, size, number * sizeof(struct arrival), error);
   for (size_t i = 0; status == PLM_OK && i < order->waiting_count; i++)
     order->waiting[i] = (struct waiting){.arrival = arrivals[i], .number = number + i};
   free(arrivals);
@@ -411,16 +351,15 @@ plm_status plm_cluster_order_add(struct plm_cluster_order *order, const char *na
 {
   struct waiting *next = &order->waiting[order->waiting_count++];
   *next =
-      (struct waiting){.arrival.place = {order->file_bytes, (uint32_t)name_size, (uint32_t)size}};
+      (struct waiting){.arrival.place = {order->file.size, (uint32_t)name_size, (uint32_t)size}};
   for (int rule = 0; rule < PLM_MEMBER_RULES; rule++) {
     size_t part_size;
     const char *part = plm_member_name((enum plm_member_rule)rule, name, name_size, &part_size);
     next->arrival.names[rule] = plm_hash64_bytes(part, part_size);
   }
   order->documents++;
-  PLM_TRY(append(order, name, name_size, error));
-  PLM_TRY(append(order, residues, size, error));
-  if (order->pending.size >= WRITE_BYTES) PLM_TRY(flush(order, error));
+  PLM_TRY(plm_temporary_file_append(&order->file, name, name_size, error));
+  PLM_TRY(plm_temporary_file_append(&order->file, residues, size, error));
   return order->waiting_count == TOGETHER ? put_aside(order, error) : PLM_OK;
 }
 
@@ -449,8 +388,8 @@ static plm_status read_document(struct walk *walk, const struct place *place,
   const size_t size = (size_t)place->name_size + place->size;
   walk->document.size = 0;
   PLM_TRY(plm_bytes_reserve(&walk->document, size, error));
-  PLM_TRY(read_exactly(walk->order->file, walk->order->path, walk->document.data, size,
-                       place->offset, error));
+  PLM_TRY(
+      plm_temporary_file_read(&walk->order->file, walk->document.data, size, place->offset, error));
   walk->document.size = size;
   return PLM_OK;
 }
@@ -462,7 +401,7 @@ static plm_status write_ahead(struct walk *walk, struct plm_error *error)
   PLM_TRY(plm_stop_check("", error));
   for (uint32_t i = 0; i < walk->count; i++) {
     const struct place *place = &walk->ahead[i].place;
-    (void)posix_fadvise(walk->order->file, (off_t)place->offset,
+    (void)posix_fadvise(walk->order->file.descriptor, (off_t)place->offset,
                         (off_t)place->name_size + place->size, POSIX_FADV_WILLNEED);
   }
   for (uint32_t i = 0; i < walk->count; i++) {
@@ -497,7 +436,7 @@ plm_status plm_cluster_order_write(struct plm_cluster_order *order,
                                    void (*progress)(void *context, uint64_t done, uint64_t total),
                                    void *context, struct plm_error *error)
 {
-  PLM_TRY(flush(order, error));
+  PLM_TRY(plm_temporary_file_flush(&order->file, error));
   PLM_TRY(put_aside(order, error));
   PLM_TRY(place_all(order, error));
   struct walk *walk = calloc(1, sizeof *walk);
