@@ -1,32 +1,14 @@
-/* Runs the model on copies of the wild type that have masks or substitutions, packed into batches.
- */
+/* Runs the model on copies of the wild type that have masks or substitutions. */
 #include "evaluator/score/variant_scorer.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/progress.h"
 #include "common/inference/finite_output.h"
 #include "common/inference/pseudo_likelihood.h"
-#include "common/inference/sequence_batch.h"
 #include "common/run/stop.h"
-
-/* A sequence of the batch, and what its logits are for. */
-struct job {
-  enum {
-    JOB_PLACE,  /* masked: one place, for the table */
-    JOB_SET,    /* masked: all places of variants that share them */
-    JOB_MUTANT, /* causal: one variant */
-    JOB_WILD    /* causal: the wild type, for the variants of one window */
-  } kind;
-  size_t first, count;    /* JOB_PLACE: the place, 1; else variants, as indices into `order` */
-  uint32_t begin;         /* of the window, in tokens of the wild type */
-  uint32_t index;         /* of the sequence in the batch */
-  uint32_t row;           /* of its first token in the batch */
-  uint32_t row_count;     /* logits wanted */
-  const uint32_t *places; /* (row_count) where they are wanted, in tokens of the window */
-};
+#include "evaluator/score/score_batch.h"
 
 struct plm_variant_scorer {
   struct plm_inference *inference;
@@ -38,13 +20,7 @@ struct plm_variant_scorer {
   int32_t *window; /* (length) that is being made */
   uint8_t *wanted; /* (residues) 1: to be masked on its own, 2: its logits are in the table */
   float *table;    /* (residues, V) logits of masked positions */
-  struct plm_sequence_batch *batch;
-  struct job *jobs; /* (capacity) */
-  uint32_t job_count, job_capacity;
-  uint32_t *places; /* (tokens of a batch and of a window) of all jobs */
-  uint32_t place_count;
-  int32_t *rows; /* (tokens of a batch) */
-  float *logits; /* (tokens of a batch, V) */
+  struct plm_score_batch *batch;
   /* of one call of plm_variant_scorer_run */
   const struct plm_variant *variants;
   size_t *order;
@@ -82,23 +58,14 @@ static uint32_t begin_of(const struct plm_variant_scorer *scorer, const struct p
 
 static plm_status take_buffers(struct plm_variant_scorer *scorer, struct plm_error *error)
 {
-  const struct plm_inference *inference = scorer->inference;
   const uint32_t length = scorer->wild_type->length;
-  const size_t tokens = (size_t)inference->max_chunks * inference->config.max_length;
-  PLM_TRY(plm_sequence_batch_open(&inference->config, inference->tokenizer->pad,
-                                  inference->max_chunks, &scorer->batch, error));
-  scorer->job_capacity = (uint32_t)tokens;
+  PLM_TRY(plm_score_batch_open(scorer->inference, scorer->length, &scorer->batch, error));
   scorer->wild = calloc(scorer->T, sizeof *scorer->wild);
   scorer->window = calloc(scorer->length, sizeof *scorer->window);
   scorer->wanted = calloc(length, sizeof *scorer->wanted);
   scorer->table = scorer->causal ? NULL : calloc((size_t)length * scorer->V, sizeof(float));
-  scorer->jobs = calloc(scorer->job_capacity, sizeof *scorer->jobs);
-  scorer->places = calloc(tokens + scorer->length, sizeof *scorer->places);
-  scorer->rows = calloc(tokens, sizeof *scorer->rows);
-  scorer->logits = calloc(tokens * scorer->V, sizeof *scorer->logits);
   if (scorer->wild == NULL || scorer->window == NULL || scorer->wanted == NULL ||
-      (scorer->table == NULL && !scorer->causal) || scorer->jobs == NULL ||
-      scorer->places == NULL || scorer->rows == NULL || scorer->logits == NULL)
+      (scorer->table == NULL && !scorer->causal))
     return plm_error_set(error, PLM_NO_MEMORY, "out of memory for a wild type of %u residues",
                          length);
   return PLM_OK;
@@ -139,15 +106,11 @@ void plm_variant_scorer_close(struct plm_variant_scorer *scorer)
 {
   if (scorer == NULL) return;
   plm_progress_clear(&scorer->progress);
-  plm_sequence_batch_close(scorer->batch);
+  plm_score_batch_close(scorer->batch);
   free(scorer->wild);
   free(scorer->window);
   free(scorer->wanted);
   free(scorer->table);
-  free(scorer->jobs);
-  free(scorer->places);
-  free(scorer->rows);
-  free(scorer->logits);
   free(scorer);
 }
 
@@ -197,111 +160,80 @@ static double preference(const struct plm_variant_scorer *scorer, const float *l
          (double)logits[plm_tokenizer_encode(tokenizer, item->wild_type)];
 }
 
-/* The token after the k-th row of a job, in the sequence that it ran. */
-static int32_t token_after(const struct plm_variant_scorer *scorer, const struct job *job,
-                           uint32_t k)
+static void take_place(struct plm_variant_scorer *scorer, const struct plm_score_job *job)
 {
-  const int32_t *inputs = plm_sequence_batch_inputs(scorer->batch);
-  return inputs[job->row + job->places[0] + k + 1];
-}
-
-static void take_place(struct plm_variant_scorer *scorer, const struct job *job,
-                       const float *logits)
-{
-  memcpy(scorer->table + job->first * scorer->V, logits, scorer->V * sizeof *logits);
+  memcpy(scorer->table + job->first * scorer->V, job->logits, scorer->V * sizeof *job->logits);
   scorer->wanted[job->first] = 2;
 }
 
-static void take_set(struct plm_variant_scorer *scorer, const struct job *job, const float *logits)
+static void take_set(struct plm_variant_scorer *scorer, const struct plm_score_job *job)
 {
   for (size_t v = job->first; v < job->first + job->count; v++) {
     const struct plm_variant *variant = &scorer->variants[scorer->order[v]];
     double score = 0;
     for (uint32_t i = 0; i < variant->count; i++)
-      score += preference(scorer, logits + (size_t)i * scorer->V, &variant->items[i]);
+      score += preference(scorer, job->logits + (size_t)i * scorer->V, &variant->items[i]);
     scorer->scores[scorer->order[v]] = score;
   }
 }
 
-static void take_mutant(struct plm_variant_scorer *scorer, const struct job *job,
-                        const float *logits)
+static void take_mutant(struct plm_variant_scorer *scorer, const struct plm_score_job *job)
 {
   double sum = 0;
   for (uint32_t k = job->row_count; k-- > 0;)
-    sum +=
-        plm_log_probability(logits + (size_t)k * scorer->V, scorer->V, token_after(scorer, job, k));
+    sum += plm_score_batch_next_token(scorer->batch, job, k);
   scorer->scores[scorer->order[job->first]] += sum;
 }
 
 /* Sums from the last token to the first, and subtracts from each variant the sum over the wild type
  * from its first substitution on. */
-static void take_wild(struct plm_variant_scorer *scorer, const struct job *job, const float *logits)
+static void take_wild(struct plm_variant_scorer *scorer, const struct plm_score_job *job)
 {
   double sum = 0;
   size_t v = job->first + job->count;
   for (uint32_t k = job->row_count; k-- > 0;) {
-    sum +=
-        plm_log_probability(logits + (size_t)k * scorer->V, scorer->V, token_after(scorer, job, k));
+    sum += plm_score_batch_next_token(scorer->batch, job, k);
     const uint32_t token = job->begin + job->places[0] + k + 1;
     for (; v > job->first && first_token(&scorer->variants[scorer->order[v - 1]]) == token; v--)
       scorer->scores[scorer->order[v - 1]] -= sum;
   }
 }
 
-static plm_status check_job(const struct plm_variant_scorer *scorer, const struct job *job,
-                            const float *logits, struct plm_error *error)
+static plm_status check_job(const struct plm_variant_scorer *scorer,
+                            const struct plm_score_job *job, struct plm_error *error)
 {
   const struct plm_wild_type *wild_type = scorer->wild_type;
-  const uint32_t place = job->kind == JOB_PLACE
+  const uint32_t place = job->kind == PLM_JOB_PLACE
                              ? (uint32_t)job->first
                              : scorer->variants[scorer->order[job->first]].items[0].place;
-  return plm_finite_output(logits, (size_t)job->row_count * scorer->V, error,
+  return plm_finite_output(job->logits, (size_t)job->row_count * scorer->V, error,
                            "position %lld of %.200s", (long long)wild_type->first + place,
                            wild_type->name);
 }
 
-static int by_row(const void *left, const void *right)
-{
-  const struct job *a = left, *b = right;
-  return (a->row > b->row) - (a->row < b->row);
-}
-
+/* Runs the batch, and takes what its jobs are for. */
 static plm_status flush(struct plm_variant_scorer *scorer, struct plm_error *error)
 {
-  static void (*const take[])(struct plm_variant_scorer *, const struct job *,
-                              const float *) = {[JOB_PLACE] = take_place,
-                                                [JOB_SET] = take_set,
-                                                [JOB_MUTANT] = take_mutant,
-                                                [JOB_WILD] = take_wild};
-  if (scorer->job_count == 0) return PLM_OK;
+  static void (*const take[])(struct plm_variant_scorer *,
+                              const struct plm_score_job *) = {[PLM_JOB_PLACE] = take_place,
+                                                               [PLM_JOB_SET] = take_set,
+                                                               [PLM_JOB_MUTANT] = take_mutant,
+                                                               [PLM_JOB_WILD] = take_wild};
+  uint32_t count;
+  const struct plm_score_job *jobs = plm_score_batch_jobs(scorer->batch, &count);
+  if (count == 0) return PLM_OK;
   PLM_TRY(plm_stop_check("", error));
-  const struct plm_batch *chunks = plm_sequence_batch_finish(scorer->batch);
-  uint32_t rows = 0;
-  for (uint32_t j = 0; j < scorer->job_count; j++)
-    scorer->jobs[j].row = plm_sequence_batch_row(scorer->batch, scorer->jobs[j].index);
-  qsort(scorer->jobs, scorer->job_count, sizeof *scorer->jobs, by_row);
-  for (uint32_t j = 0; j < scorer->job_count; j++) {
-    const struct job *job = &scorer->jobs[j];
-    for (uint32_t k = 0; k < job->row_count; k++)
-      scorer->rows[rows++] = (int32_t)(job->row + job->places[k]);
+  PLM_TRY(plm_score_batch_run(scorer->batch, error));
+  for (uint32_t j = 0; j < count; j++) {
+    PLM_TRY(check_job(scorer, &jobs[j], error));
+    take[jobs[j].kind](scorer, &jobs[j]);
+    scorer->work_done += jobs[j].kind == PLM_JOB_WILD ? 0 : jobs[j].count;
   }
-  PLM_TRY(plm_inference_run(scorer->inference, chunks, plm_sequence_batch_inputs(scorer->batch),
-                            scorer->rows, rows, NULL, scorer->logits, error));
-  const float *logits = scorer->logits;
-  for (uint32_t j = 0; j < scorer->job_count; j++) {
-    const struct job *job = &scorer->jobs[j];
-    PLM_TRY(check_job(scorer, job, logits, error));
-    take[job->kind](scorer, job, logits);
-    logits += (size_t)job->row_count * scorer->V;
-    scorer->work_done += job->kind == JOB_WILD ? 0 : job->count;
-  }
-  scorer->passes += scorer->job_count;
-  scorer->tokens_done += (uint64_t)scorer->job_count * scorer->length;
+  scorer->passes += count;
+  scorer->tokens_done += (uint64_t)count * scorer->length;
   plm_progress_update(&scorer->progress, scorer->work_done, scorer->work, scorer->tokens_done,
                       scorer->passes, "pass");
-  scorer->job_count = 0;
-  scorer->place_count = 0;
-  plm_sequence_batch_reset(scorer->batch);
+  plm_score_batch_reset(scorer->batch);
   return PLM_OK;
 }
 
@@ -312,29 +244,16 @@ static int32_t *begin_window(struct plm_variant_scorer *scorer, uint32_t begin)
   return scorer->window;
 }
 
-/* Where the places of the next job go. There is room, because a batch has no more rows than tokens.
- */
-static uint32_t *begin_places(struct plm_variant_scorer *scorer)
-{
-  return scorer->places + scorer->place_count;
-}
-
-/* Adds the window as a job. Its row_count places have been written to begin_places. */
-static plm_status add_job(struct plm_variant_scorer *scorer, struct job job,
+/* Adds the window as a job, whose places have been written. */
+static plm_status add_job(struct plm_variant_scorer *scorer, struct plm_score_job job,
                           struct plm_error *error)
 {
-  bool added = plm_sequence_batch_add(scorer->batch, scorer->window, scorer->length);
-  if (!added) {
-    const uint32_t *written = begin_places(scorer);
-    PLM_TRY(flush(scorer, error));
-    memmove(begin_places(scorer), written, job.row_count * sizeof *written);
-    added = plm_sequence_batch_add(scorer->batch, scorer->window, scorer->length);
-  }
+  if (plm_score_batch_add(scorer->batch, scorer->window, &job)) return PLM_OK;
+  const uint32_t *written = plm_score_batch_places(scorer->batch);
+  PLM_TRY(flush(scorer, error));
+  memmove(plm_score_batch_places(scorer->batch), written, job.row_count * sizeof *written);
+  const bool added = plm_score_batch_add(scorer->batch, scorer->window, &job);
   PLM_ASSERT(added);
-  job.index = plm_sequence_batch_count(scorer->batch) - 1;
-  job.places = begin_places(scorer);
-  scorer->place_count += job.row_count;
-  scorer->jobs[scorer->job_count++] = job;
   return PLM_OK;
 }
 
@@ -344,9 +263,9 @@ static plm_status fill_table(struct plm_variant_scorer *scorer, struct plm_error
 {
   for (uint32_t place = 0; place < scorer->wild_type->length; place++) {
     if (scorer->wanted[place] != 1) continue;
-    struct job job = {.kind = JOB_PLACE, .first = place, .count = 1, .row_count = 1};
+    struct plm_score_job job = {.kind = PLM_JOB_PLACE, .first = place, .count = 1, .row_count = 1};
     job.begin = window_begin(scorer, place + 1, place + 1);
-    begin_places(scorer)[0] = place + 1 - job.begin;
+    plm_score_batch_places(scorer->batch)[0] = place + 1 - job.begin;
     begin_window(scorer, job.begin)[place + 1 - job.begin] = scorer->inference->tokenizer->mask;
     PLM_TRY(add_job(scorer, job, error));
   }
@@ -376,12 +295,12 @@ static plm_status run_sets(struct plm_variant_scorer *scorer, size_t count, stru
     const struct plm_variant *variant = &scorer->variants[scorer->order[first]];
     for (end = first + 1; end < count; end++)
       if (compare_places(variant, &scorer->variants[scorer->order[end]]) != 0) break;
-    struct job job = {.kind = JOB_SET, .first = first, .count = end - first};
+    struct plm_score_job job = {.kind = PLM_JOB_SET, .first = first, .count = end - first};
     job.row_count = variant->count;
     job.begin = begin_of(scorer, variant);
     int32_t *window = begin_window(scorer, job.begin);
     for (uint32_t i = 0; i < variant->count; i++) {
-      begin_places(scorer)[i] = variant->items[i].place + 1 - job.begin;
+      plm_score_batch_places(scorer->batch)[i] = variant->items[i].place + 1 - job.begin;
       window[variant->items[i].place + 1 - job.begin] = scorer->inference->tokenizer->mask;
     }
     PLM_TRY(add_job(scorer, job, error));
@@ -403,10 +322,10 @@ static int by_window(const void *left, const void *right, void *context)
 }
 
 /* Adds the window unchanged, with the logits from the token before `token` onwards. */
-static plm_status add_causal(struct plm_variant_scorer *scorer, struct job job, uint32_t token,
-                             struct plm_error *error)
+static plm_status add_causal(struct plm_variant_scorer *scorer, struct plm_score_job job,
+                             uint32_t token, struct plm_error *error)
 {
-  uint32_t *places = begin_places(scorer);
+  uint32_t *places = plm_score_batch_places(scorer->batch);
   const uint32_t first = token - job.begin - 1;
   job.row_count = scorer->length - 1 - first;
   for (uint32_t k = 0; k < job.row_count; k++) places[k] = first + k;
@@ -423,12 +342,13 @@ static plm_status run_causal(struct plm_variant_scorer *scorer, size_t count,
     const uint32_t begin = begin_of(scorer, variant);
     for (end = first + 1; end < count; end++)
       if (begin_of(scorer, &scorer->variants[scorer->order[end]]) != begin) break;
-    const struct job wild = {
-        .kind = JOB_WILD, .first = first, .count = end - first, .begin = begin};
+    const struct plm_score_job wild = {
+        .kind = PLM_JOB_WILD, .first = first, .count = end - first, .begin = begin};
     begin_window(scorer, begin);
     PLM_TRY(add_causal(scorer, wild, first_token(variant), error));
     for (size_t v = first; v < end; v++) {
-      const struct job job = {.kind = JOB_MUTANT, .first = v, .count = 1, .begin = begin};
+      const struct plm_score_job job = {
+          .kind = PLM_JOB_MUTANT, .first = v, .count = 1, .begin = begin};
       const struct plm_variant *mutant = &scorer->variants[scorer->order[v]];
       int32_t *window = begin_window(scorer, begin);
       for (uint32_t i = 0; i < mutant->count; i++)
@@ -463,8 +383,7 @@ plm_status plm_variant_scorer_run(struct plm_variant_scorer *scorer,
   scorer->variants = variants;
   scorer->scores = scores;
   scorer->order = order;
-  plm_sequence_batch_reset(scorer->batch);
-  scorer->job_count = scorer->place_count = 0;
+  plm_score_batch_reset(scorer->batch);
   plm_status status = scorer->causal ? PLM_OK : fill_table(scorer, error);
   for (size_t v = 0; v < count && status == PLM_OK; v++) {
     scores[v] = 0;
@@ -492,8 +411,7 @@ plm_status plm_variant_scorer_positions(struct plm_variant_scorer *scorer, const
     scorer->work += scorer->wanted[place] == 0;
     if (scorer->wanted[place] == 0) scorer->wanted[place] = 1;
   }
-  plm_sequence_batch_reset(scorer->batch);
-  scorer->job_count = scorer->place_count = 0;
+  plm_score_batch_reset(scorer->batch);
   const plm_status status = fill_table(scorer, error);
   plm_progress_clear(&scorer->progress);
   if (status != PLM_OK) return status;
