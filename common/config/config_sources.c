@@ -1,7 +1,6 @@
 /* Several corpora: reading the list form of `corpus`, and what several entries must agree on. */
 #include "common/config/config_sources.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
