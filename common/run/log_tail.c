@@ -1,12 +1,16 @@
-/* Reading a growing log file piece by piece. */
+/* Reading a growing file piece by piece. Hashes of what stood before the ends of its lines show
+ * whether it still holds them. Its size does not, because new lines after a cut can make it longer
+ * than before. */
 #include "common/run/log_tail.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/hash.h"
 #include "common/base/log_file.h"
 
 enum { PIECE = 16384 };
@@ -15,9 +19,14 @@ void plm_tail_init(struct plm_tail *tail, const char *path, uint64_t offset)
 {
   snprintf(tail->path, sizeof tail->path, "%s", path);
   tail->inode = 0;
-  tail->offset = offset;
-  tail->partial_size = 0;
-  tail->seen_size = 0;
+  tail->failure = 0;
+  plm_tail_move(tail, offset);
+}
+
+void plm_tail_move(struct plm_tail *tail, uint64_t offset)
+{
+  tail->begin = tail->offset = offset;
+  tail->partial_size = tail->seen_size = tail->mark_count = 0;
 }
 
 void plm_tail_flush(struct plm_tail *tail, void (*line)(void *context, const char *text),
@@ -29,27 +38,8 @@ void plm_tail_flush(struct plm_tail *tail, void (*line)(void *context, const cha
   line(context, tail->partial);
 }
 
-static void take(struct plm_tail *tail, const char *bytes, size_t size,
-                 void (*line)(void *context, const char *text), void *context)
-{
-  while (size > 0) {
-    const char *end = memchr(bytes, '\n', size);
-    const size_t length = end != NULL ? (size_t)(end - bytes) : size;
-    size_t kept = PLM_TAIL_LINE_SIZE - 1 - tail->partial_size;
-    if (kept > length) kept = length;
-    memcpy(tail->partial + tail->partial_size, bytes, kept);
-    tail->partial_size += kept;
-    if (end == NULL) return;
-    tail->partial[tail->partial_size] = '\0';
-    tail->partial_size = 0;
-    line(context, tail->partial);
-    bytes = end + 1;
-    size -= length + 1;
-  }
-}
-
-/* Remembers the last bytes that were read. */
-static void remember(struct plm_tail *tail, const char *bytes, size_t size)
+/* Remembers bytes that were read, as far as they are the last ones. */
+static void see(struct plm_tail *tail, const char *bytes, size_t size)
 {
   const size_t kept = size < PLM_TAIL_SEEN ? PLM_TAIL_SEEN - size : 0;
   if (tail->seen_size > kept) { /* only the end of what was seen before */
@@ -59,15 +49,67 @@ static void remember(struct plm_tail *tail, const char *bytes, size_t size)
   const size_t more = size < PLM_TAIL_SEEN ? size : PLM_TAIL_SEEN;
   memcpy(tail->seen + tail->seen_size, bytes + size - more, more);
   tail->seen_size += more;
+  tail->offset += size;
 }
 
-/* Whether the bytes before the offset are still those that were read. The file's size does not show
- * that it was cut, because it may have grown since. */
-static bool still_there(const struct plm_tail *tail, int file)
+static struct plm_tail_mark mark_here(const struct plm_tail *tail)
 {
-  uint8_t now[PLM_TAIL_SEEN];
-  const ssize_t size = pread(file, now, tail->seen_size, (off_t)(tail->offset - tail->seen_size));
-  return size == (ssize_t)tail->seen_size && memcmp(now, tail->seen, tail->seen_size) == 0;
+  return (struct plm_tail_mark){tail->offset, plm_hash64_bytes(tail->seen, tail->seen_size)};
+}
+
+/* Forgets the older half of the marks when there is no room for another. */
+static void add_mark(struct plm_tail *tail)
+{
+  enum { HALF = PLM_TAIL_MARKS / 2 };
+  if (tail->mark_count == PLM_TAIL_MARKS) {
+    memcpy(tail->marks, tail->marks + HALF, HALF * sizeof *tail->marks);
+    tail->mark_count = HALF;
+  }
+  tail->marks[tail->mark_count++] = mark_here(tail);
+}
+
+static void take(struct plm_tail *tail, const char *bytes, size_t size,
+                 void (*line)(void *context, const char *text), void *context)
+{
+  while (size > 0) {
+    const char *end = memchr(bytes, '\n', size);
+    const size_t length = end != NULL ? (size_t)(end - bytes) : size;
+    const size_t used = end != NULL ? length + 1 : length;
+    size_t kept = PLM_TAIL_LINE_SIZE - 1 - tail->partial_size;
+    if (kept > length) kept = length;
+    memcpy(tail->partial + tail->partial_size, bytes, kept);
+    tail->partial_size += kept;
+    see(tail, bytes, used);
+    if (end == NULL) return;
+    add_mark(tail);
+    tail->partial[tail->partial_size] = '\0';
+    tail->partial_size = 0;
+    line(context, tail->partial);
+    bytes += used;
+    size -= used;
+  }
+}
+
+/* Whether the bytes before a place are those that were read. They become those that were seen. */
+static bool still_there(struct plm_tail *tail, int file, const struct plm_tail_mark *mark)
+{
+  const uint64_t known = mark->offset - tail->begin;
+  tail->offset = mark->offset;
+  tail->seen_size = known < PLM_TAIL_SEEN ? (size_t)known : PLM_TAIL_SEEN;
+  return pread(file, tail->seen, tail->seen_size, (off_t)(mark->offset - tail->seen_size)) ==
+             (ssize_t)tail->seen_size &&
+         plm_hash64_bytes(tail->seen, tail->seen_size) == mark->hash;
+}
+
+/* Goes back to the end of the last line that the file still holds, or to its start. */
+static void look_back(struct plm_tail *tail, int file, uint64_t file_size)
+{
+  const struct plm_tail_mark here = mark_here(tail);
+  if (here.offset <= file_size && still_there(tail, file, &here)) return;
+  tail->partial_size = 0;
+  while (tail->mark_count > 0 && !still_there(tail, file, &tail->marks[tail->mark_count - 1]))
+    tail->mark_count--;
+  if (tail->mark_count == 0) plm_tail_move(tail, 0);
 }
 
 /* Opens log number `number` (0: the present one). Returns -1 if there is none. */
@@ -117,7 +159,7 @@ static int open_current(struct plm_tail *tail, bool *rotated)
 {
   const bool from_oldest = tail->inode == 0 && tail->offset == 0;
   struct stat info;
-  int number, file;
+  int number, file, failure;
   for (;;) {
     number = 0;
     if (from_oldest)
@@ -125,6 +167,7 @@ static int open_current(struct plm_tail *tail, bool *rotated)
     else if (tail->inode != 0)
       number = number_of(tail->path, tail->inode);
     file = open_log(tail->path, number > 0 ? (unsigned)number : 0, &info);
+    failure = errno;
     bool moved = false;
     if (from_oldest)
       moved = oldest(tail->path) != number;
@@ -134,15 +177,15 @@ static int open_current(struct plm_tail *tail, bool *rotated)
     if (file >= 0) close(file); /* it was rotated between the two looks */
   }
   *rotated = number > 0;
-  if (file < 0) return -1;
-  const bool other = tail->inode != 0 && tail->inode != (uint64_t)info.st_ino;
-  const bool lost = other && inode_of(tail->path, 1) != 0;
-  const bool cut = (uint64_t)info.st_size < tail->offset || !still_there(tail, file);
-  if (cut || lost) {
-    tail->offset = 0;
-    tail->partial_size = 0;
-    tail->seen_size = 0;
+  if (file < 0) {
+    tail->failure = failure != ENOENT ? failure : 0;
+    return -1;
   }
+  const bool other = tail->inode != 0 && tail->inode != (uint64_t)info.st_ino;
+  if (other && inode_of(tail->path, 1) != 0)
+    plm_tail_move(tail, 0); /* it was lost */
+  else
+    look_back(tail, file, (uint64_t)info.st_size);
   tail->inode = (uint64_t)info.st_ino;
   return file;
 }
@@ -159,8 +202,7 @@ static bool go_to_next(struct plm_tail *tail)
     close(next);
     if (number_of(tail->path, tail->inode) != number) continue; /* rotated meanwhile */
     tail->inode = (uint64_t)info.st_ino;
-    tail->offset = 0;
-    tail->seen_size = 0;
+    plm_tail_move(tail, 0);
     return true;
   }
 }
@@ -171,16 +213,16 @@ bool plm_tail_read(struct plm_tail *tail, size_t limit_bytes,
   char piece[PIECE];
   bool any = false, rotated = true;
   size_t total = 0;
+  tail->failure = 0;
   while (rotated) {
     const int file = open_current(tail, &rotated);
     if (file < 0) return any;
     ssize_t size = 1;
     while (size > 0 && (limit_bytes == 0 || total < limit_bytes)) {
       size = pread(file, piece, sizeof piece, (off_t)tail->offset);
+      if (size < 0) tail->failure = errno;
       if (size <= 0) break;
-      tail->offset += (uint64_t)size;
       total += (size_t)size;
-      remember(tail, piece, (size_t)size);
       take(tail, piece, (size_t)size, line, context);
       any = true;
     }
@@ -191,6 +233,43 @@ bool plm_tail_read(struct plm_tail *tail, size_t limit_bytes,
   }
   return any;
 }
+
+plm_status plm_tail_check(const struct plm_tail *tail, struct plm_error *error)
+{
+  errno = tail->failure;
+  return errno == 0 ? PLM_OK : plm_error_errno(error, "cannot read %s", tail->path);
+}
+
+/* ---- one by one ---------------------------------------------------------------------------- */
+
+static void keep_line(void *context, const char *line)
+{
+  struct plm_tail_lines *lines = context;
+  plm_text_append(&lines->read, line, strlen(line) + 1);
+}
+
+const char *plm_tail_peek(struct plm_tail_lines *lines)
+{
+  if (lines->taken == lines->read.length) {
+    plm_text_clear(&lines->read);
+    lines->taken = 0;
+    while (lines->read.length == 0) /* a long line takes several pieces */
+      if (!plm_tail_read(&lines->tail, 1, keep_line, lines)) break;
+  }
+  return lines->taken < lines->read.length ? lines->read.data + lines->taken : NULL;
+}
+
+void plm_tail_take(struct plm_tail_lines *lines)
+{
+  lines->taken += strlen(lines->read.data + lines->taken) + 1;
+}
+
+void plm_tail_lines_deinit(struct plm_tail_lines *lines)
+{
+  plm_text_deinit(&lines->read);
+}
+
+/* ---- where to begin ------------------------------------------------------------------------ */
 
 /* plm_tail_find in an open file. *lines becomes the number of lines that were not found. */
 static uint64_t find_lines(int file, uint64_t from, size_t *lines)
@@ -247,7 +326,7 @@ static void find_start(struct plm_tail *tail, struct plm_tail_place from, size_t
     const bool first = (uint64_t)info.st_ino == from.inode;
     const uint64_t least = first ? from.offset : 0;
     tail->inode = (uint64_t)info.st_ino;
-    tail->offset = lines == SIZE_MAX ? least : find_lines(file, least, &lines);
+    plm_tail_move(tail, lines == SIZE_MAX ? least : find_lines(file, least, &lines));
     close(file);
     if (first || lines == 0) return;
   }

@@ -17,10 +17,8 @@ enum { LOGS_MAX = 300, FOLLOW_US = 100000 };
 
 struct log {
   char name[64]; /* "trainer.0" */
-  struct plm_tail tail;
-  struct plm_text lines; /* read but not yet printed, each with its NUL */
-  size_t printed;        /* how many bytes of them have been printed */
-  bool exhausted;        /* this pass found no more */
+  struct plm_tail_lines lines;
+  bool exhausted; /* this pass found no more */
   /* Of the next line. A line that does not begin with a time belongs to the one before it. */
   char time[PLM_LOG_TIME_SIZE];
 };
@@ -78,7 +76,7 @@ static plm_status find_logs(struct logs *logs, const struct plm_arguments *argum
     if (plm_path_join(path, logs->folder, item->d_name, error) != PLM_OK) continue;
     struct log *log = &logs->list[logs->count++];
     memcpy(log->name, name, sizeof name);
-    plm_tail_init_last(&log->tail, path, (struct plm_tail_place){0},
+    plm_tail_init_last(&log->lines.tail, path, (struct plm_tail_place){0},
                        lines < 0 ? SIZE_MAX : (size_t)lines);
   }
   closedir(folder);
@@ -107,23 +105,12 @@ static void print_line(void *context, const char *line)
 
 /* ---- merging by time ----------------------------------------------------------------------- */
 
-static void keep_line(void *context, const char *line)
-{
-  struct log *log = context;
-  plm_text_append(&log->lines, line, strlen(line) + 1);
-}
-
-/* The log's next line, or NULL if there is none for now. Reads the file piece by piece. */
+/* The log's next line, or NULL if there is none in this pass. */
 static const char *next_line(struct log *log)
 {
-  if (log->printed == log->lines.length) {
-    plm_text_clear(&log->lines);
-    log->printed = 0;
-    while (!log->exhausted && log->lines.length == 0) /* a long line takes several pieces */
-      log->exhausted = !plm_tail_read(&log->tail, 1, keep_line, log);
-  }
-  if (log->printed == log->lines.length) return NULL;
-  const char *line = log->lines.data + log->printed;
+  const char *line = log->exhausted ? NULL : plm_tail_peek(&log->lines);
+  log->exhausted = line == NULL;
+  if (line == NULL) return NULL;
   const size_t length = plm_log_time_length(line);
   if (length > 0) snprintf(log->time, sizeof log->time, "%.*s", (int)length, line);
   return line;
@@ -149,7 +136,7 @@ static bool print_new(struct logs *logs, const char *until)
     struct printing printing = {.logs = logs, .log = first};
     logs->last = (size_t)(first - logs->list);
     print_line(&printing, line);
-    first->printed += strlen(line) + 1;
+    plm_tail_take(&first->lines);
   }
   fflush(stdout);
   return any;
@@ -183,7 +170,7 @@ static plm_status print_logs(const struct plm_command_context *context, const ch
   }
   for (size_t i = 0; i < logs->count; i++) {
     struct printing printing = {.logs = logs, .log = &logs->list[i]};
-    plm_tail_flush(&logs->list[i].tail, print_line, &printing);
+    plm_tail_flush(&logs->list[i].lines.tail, print_line, &printing);
   }
   return PLM_OK;
 }
@@ -201,7 +188,7 @@ static plm_status show_logs(const struct plm_command_context *context, struct pl
   logs.list = calloc(LOGS_MAX, sizeof *logs.list);
   if (logs.list == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   const plm_status status = print_logs(context, run, &logs, limited ? (long)tail : -1, error);
-  for (size_t i = 0; i < logs.count; i++) plm_text_deinit(&logs.list[i].lines);
+  for (size_t i = 0; i < logs.count; i++) plm_tail_lines_deinit(&logs.list[i].lines);
   free(logs.list);
   return status;
 }

@@ -16,10 +16,10 @@
 #include "common/base/strict_json.h"
 #include "common/base/text.h"
 #include "common/metrics/metrics.h"
+#include "common/run/log_tail.h"
 #include "common/run/run.h"
 #include "common/run/stop.h"
 #include "stages/commands/command.h"
-#include "stages/views/follow.h"
 #include "stages/views/metrics_curves.h"
 #include "stages/views/plot.h"
 
@@ -244,21 +244,22 @@ static void print_line(struct view *view, const char *run, const char *line)
 
 static plm_status print_runs(struct view *view, bool follow, struct plm_error *error)
 {
-  struct plm_follower *followers[MAX_RUNS] = {0};
+  static struct plm_tail_lines runs[MAX_RUNS]; /* static because they are large */
   char path[PLM_PATH_SIZE];
   plm_status status = PLM_OK;
   for (size_t i = 0; i < view->run_count && status == PLM_OK; i++) {
     status = plm_path_join(path, view->runs[i], stages[view->stage].file, error);
-    if (status == PLM_OK) status = plm_follower_open(path, &followers[i], error);
+    if (status == PLM_OK) plm_tail_init(&runs[i].tail, path, 0);
   }
   while (status == PLM_OK && plm_stop_requested == 0) {
     bool any = false;
     for (size_t i = 0; i < view->run_count && status == PLM_OK; i++) {
-      const char *line = NULL;
-      status = plm_follower_next(followers[i], &line, error);
+      const char *line = plm_tail_peek(&runs[i]);
+      status = plm_tail_check(&runs[i].tail, error);
       if (status != PLM_OK || line == NULL) continue;
       any = true;
       print_line(view, view->runs[i], line);
+      plm_tail_take(&runs[i]);
     }
     if (any) continue;
     fflush(stdout);
@@ -266,7 +267,7 @@ static plm_status print_runs(struct view *view, bool follow, struct plm_error *e
     const struct timespec pause = {.tv_nsec = POLL_MS * 1000000L};
     nanosleep(&pause, NULL);
   }
-  for (size_t i = 0; i < view->run_count; i++) plm_follower_close(followers[i]);
+  for (size_t i = 0; i < view->run_count; i++) plm_tail_lines_deinit(&runs[i]);
   if (status == PLM_OK && plm_stop_requested != 0) /* the usual end of -f needs no message */
     status = plm_error_set(error, plm_stop_status(plm_stop_requested), "%s", "");
   return status;

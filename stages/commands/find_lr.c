@@ -16,10 +16,10 @@
 #include "common/base/printable.h"
 #include "common/base/strict_json.h"
 #include "common/metrics/metrics.h"
+#include "common/run/log_tail.h"
 #include "common/run/run.h"
 #include "common/run/stop.h"
 #include "stages/commands/child_up.h"
-#include "stages/views/follow.h"
 #include "stages/views/plot.h"
 #include "stages/views/rate_range.h"
 
@@ -127,42 +127,31 @@ plm_status plm_find_lr_configure(const struct plm_find_lr *find, const char *fol
 
 /* ---- the test ------------------------------------------------------------------------------ */
 
-static void take_line(struct plm_rate_range *range, const char *line)
+static void take_line(void *context, const char *line)
 {
+  struct plm_rate_range *range = context;
   cJSON *json = plm_json_line(line);
   const double rate = plm_json_number(json, "lr_hidden", NAN);
   if (isfinite(rate)) plm_rate_range_add(range, rate, plm_json_number(json, "loss", NAN));
   cJSON_Delete(json);
 }
 
-/* Takes the lines that are there. */
-static plm_status take_lines(struct plm_follower *follower, struct plm_rate_range *range,
-                             struct plm_error *error)
-{
-  for (;;) {
-    const char *line = NULL;
-    PLM_TRY(plm_follower_next(follower, &line, error));
-    if (line == NULL) return PLM_OK;
-    take_line(range, line);
-  }
-}
-
 static plm_status follow(struct plm_child *child, const char *folder, struct plm_rate_range *range,
                          struct plm_error *error)
 {
+  static struct plm_tail tail; /* static because it is large; there is one thread */
   char path[PLM_PATH_SIZE];
-  struct plm_follower *follower;
   PLM_TRY(plm_path_join(path, folder, PLM_RUN_TRAINER_METRICS, error));
-  PLM_TRY(plm_follower_open(path, &follower, error));
+  plm_tail_init(&tail, path, 0);
   plm_status status = PLM_OK;
   for (bool ended = false; !ended;) {
     const struct timespec pause = {.tv_nsec = POLL_MS * 1000000L};
     ended = plm_child_ended(child); /* before the lines are taken, so that none is missed */
-    if (status == PLM_OK) status = take_lines(follower, range, error);
+    plm_tail_read(&tail, 0, take_line, range);
+    if (status == PLM_OK) status = plm_tail_check(&tail, error);
     if (status != PLM_OK || range->diverged || plm_stop_requested != 0) plm_child_stop(child);
     if (!ended) nanosleep(&pause, NULL); /* a signal ends it early */
   }
-  plm_follower_close(follower);
   return status;
 }
 

@@ -46,8 +46,7 @@ static void take_line(void *context, const char *text)
  * before a resume cut the file. */
 static void begin(struct exported *file)
 {
-  file->tail.offset = plm_tail_find(file->tail.path, 0, 1);
-  file->tail.partial_size = 0;
+  plm_tail_move(&file->tail, plm_tail_find(file->tail.path, 0, 1));
   file->counted = false;
 }
 

@@ -1,5 +1,5 @@
-/* common/run/log_tail by value: where the last lines begin, pieces, limits, and rotated files that
- * are made here by renaming. */
+/* common/run/log_tail by value: where the last lines begin, pieces, limits, files that were cut,
+ * also if they have grown since, and rotated files that are made here by renaming. */
 #include "tests/support/cmocka_all.h"
 
 #include <fcntl.h>
@@ -134,7 +134,7 @@ static void lines_come_when_they_are_complete(void **state)
 
 /* Metrics are cut to the last checkpoint and written again, perhaps with longer lines, before the
  * reader looks again. The size alone does not show it. */
-static void a_file_that_was_cut_and_has_grown_is_read_again(void **state)
+static void a_file_that_was_cut_and_has_grown_goes_back(void **state)
 {
   (void)state;
   char path[PLM_PATH_SIZE];
@@ -144,15 +144,124 @@ static void a_file_that_was_cut_and_has_grown_is_read_again(void **state)
   assert_read("step 1|step 2|", true);
   assert_int_equal(truncate(path, 7), 0);
   append(path, "step 2, again\nstep 3\n"); /* longer than before */
-  assert_read("step 1|step 2, again|step 3|", true);
+  assert_read("step 2, again|step 3|", true);
   assert_int_equal(truncate(path, 7), 0);
   append(path, "step 2, AGAIN\nstep 3\n"); /* as long as before; its last bytes differ far back */
-  assert_read("step 1|step 2, AGAIN|step 3|", true);
+  assert_read("step 2, AGAIN|step 3|", true);
   assert_int_equal(truncate(path, 7), 0);
   append(path, "step 2, AGAIN\nstep 3\n"); /* the same again is no change */
   assert_read("", false);
   append(path, "step 4\n");
   assert_read("step 4|", true);
+}
+
+static void a_cut_goes_back(void **state)
+{
+  (void)state;
+  char path[PLM_PATH_SIZE];
+  snprintf(path, sizeof path, "%s", scratch_path("back.jsonl"));
+  plm_tail_init(&tail, path, 0);
+  append(path, "1\n2\n3\n4\n5");
+  assert_read("1|2|3|4|", true);
+  assert_int_equal(truncate(path, 4), 0); /* a resume after line 2 */
+  assert_read("", false);
+  append(path, "3\n");
+  assert_read("3|", true);
+  assert_int_equal(truncate(path, 4), 0);
+  append(path, "x\ny\nz\n"); /* longer than before at the next look */
+  assert_read("x|y|z|", true);
+  assert_read("", false);
+}
+
+/* As many lines as are remembered at least can be cut at once. After a deeper cut, the file is read
+ * from its start. */
+static void many_lines_are_remembered(void **state)
+{
+  (void)state;
+  enum { REMEMBERED = PLM_TAIL_MARKS / 2, SIZE = 7 };
+  static const int counts[] = {600, PLM_TAIL_MARKS, PLM_TAIL_MARKS + 1, 2 * PLM_TAIL_MARKS + 9};
+  static char bytes[(2 * PLM_TAIL_MARKS + 9) * SIZE];
+  char path[PLM_PATH_SIZE];
+  snprintf(path, sizeof path, "%s", scratch_path("many.jsonl"));
+  for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+    struct plm_text text = {0};
+    for (int n = 0; n < counts[i]; n++) {
+      char line[16];
+      snprintf(line, sizeof line, "%06d\n", n);
+      memcpy(bytes + n * SIZE, line, SIZE);
+    }
+    scratch_write(path, bytes, (size_t)counts[i] * SIZE);
+    plm_tail_init(&tail, path, 0);
+    assert_true(plm_tail_read(&tail, 0, collect, &text));
+    assert_int_equal(text.length, counts[i] * SIZE);
+    plm_text_deinit(&text);
+    const int kept = counts[i] < REMEMBERED ? 1 : counts[i] - REMEMBERED + 1;
+    assert_int_equal(truncate(path, kept * SIZE), 0);
+    append(path, "after\n");
+    assert_read("after|", true);
+    assert_int_equal(truncate(path, 0), 0);
+    assert_read("", false);
+    append(path, "000000\n");
+    assert_read("000000|", true);
+  }
+  for (int n = 0; n < 2 * PLM_TAIL_MARKS; n++) append(path, "more\n");
+  struct plm_text text = {0};
+  plm_tail_read(&tail, 0, collect, &text);
+  plm_text_deinit(&text);
+  assert_int_equal(truncate(path, SIZE), 0);
+  assert_read("000000|", true);
+}
+
+static void other_lines_of_the_same_size_are_seen(void **state)
+{
+  (void)state;
+  char path[PLM_PATH_SIZE];
+  snprintf(path, sizeof path, "%s", scratch_path("same.jsonl"));
+  plm_tail_init(&tail, path, 0);
+  append(path, "aa\nbb\n");
+  assert_read("aa|bb|", true);
+  scratch_write(path, "aa\ncc\n", 6);
+  assert_read("cc|", true);
+  assert_read("", false);
+}
+
+static void a_file_that_cannot_be_read_is_an_error(void **state)
+{
+  (void)state;
+  struct plm_error error = {0};
+  plm_tail_init(&tail, scratch_directory(), 0); /* a folder */
+  assert_read("", false);
+  assert_int_equal(plm_tail_check(&tail, &error), PLM_IO);
+  assert_non_null(strstr(error.what, "cannot read "));
+  plm_tail_init(&tail, scratch_path("not there yet"), 0);
+  assert_read("", false);
+  assert_int_equal(plm_tail_check(&tail, NULL), PLM_OK);
+}
+
+/* The lines of several pieces, of which one is longer than a piece. */
+static void lines_are_taken_one_by_one(void **state)
+{
+  (void)state;
+  static struct plm_tail_lines lines;
+  static char bytes[2 * PIECE + 3];
+  char path[PLM_PATH_SIZE];
+  snprintf(path, sizeof path, "%s", scratch_path("taken.log"));
+  plm_tail_init(&lines.tail, path, 0);
+  assert_null(plm_tail_peek(&lines));
+  append(path, "one\ntwo\npart");
+  assert_string_equal(plm_tail_peek(&lines), "one");
+  assert_string_equal(plm_tail_peek(&lines), "one");
+  plm_tail_take(&lines);
+  assert_string_equal(plm_tail_peek(&lines), "two");
+  plm_tail_take(&lines);
+  assert_null(plm_tail_peek(&lines));
+  memset(bytes, 'x', sizeof bytes - 1);
+  bytes[sizeof bytes - 2] = '\n';
+  append(path, bytes);
+  assert_int_equal(strlen(plm_tail_peek(&lines)), strlen("part") + sizeof bytes - 2);
+  plm_tail_take(&lines);
+  assert_null(plm_tail_peek(&lines));
+  plm_tail_lines_deinit(&lines);
 }
 
 /* What is compared are the last PLM_TAIL_SEEN bytes, also if they came in several pieces. */
@@ -180,7 +289,7 @@ static void the_last_bytes_are_compared(void **state)
   close(file);
   text.length = 0;
   assert_true(plm_tail_read(&tail, 0, collect, &text));
-  assert_int_equal(text.length, LINES * 11);
+  assert_int_equal(text.length, end - (end - PLM_TAIL_SEEN - 1) / 11 * 11);
   plm_text_deinit(&text);
 }
 
@@ -305,10 +414,15 @@ int main(void)
       cmocka_unit_test(the_last_lines_are_found),
       cmocka_unit_test(lines_are_found_over_pieces),
       cmocka_unit_test(lines_come_when_they_are_complete),
-      cmocka_unit_test(a_file_that_was_cut_and_has_grown_is_read_again),
+      cmocka_unit_test(a_file_that_was_cut_and_has_grown_goes_back),
+      cmocka_unit_test(a_cut_goes_back),
+      cmocka_unit_test(many_lines_are_remembered),
+      cmocka_unit_test(other_lines_of_the_same_size_are_seen),
       cmocka_unit_test(the_last_bytes_are_compared),
       cmocka_unit_test(long_lines_are_cut),
       cmocka_unit_test(a_limit_ends_after_a_piece),
+      cmocka_unit_test(a_file_that_cannot_be_read_is_an_error),
+      cmocka_unit_test(lines_are_taken_one_by_one),
       cmocka_unit_test(rotated_files_come_first),
       cmocka_unit_test(the_end_is_a_place),
   };
