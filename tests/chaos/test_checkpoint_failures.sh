@@ -7,33 +7,17 @@ trainer_config transformer
 reference=$PLM_TMP/reference
 run_undisturbed "$reference"
 
-# ---- a failing fsync, injected by a preloaded library -------------------------------------------
-if [[ $(basename "$PLM_BUILD") == build ]] && command -v gcc >/dev/null; then
-  cat >"$PLM_TMP/fsync.c" <<'C'
-/* fsync fails for files and folders whose path matches FSYNC_FAILS (fnmatch). */
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <errno.h>
-#include <fnmatch.h>
-#include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
-int fsync(int descriptor)
-{
-  char link[64], path[PATH_MAX] = "";
-  snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);
-  if (readlink(link, path, sizeof path - 1) > 0 && fnmatch(getenv("FSYNC_FAILS"), path, 0) == 0) {
-    errno = EIO;
-    return -1;
-  }
-  return ((int (*)(int))dlsym(RTLD_NEXT, "fsync"))(descriptor);
+# ---- a failing fsync -----------------------------------------------------------------------------
+# failing RUN CALL:PATTERN: these calls of what the shell then starts fail, on files of the run
+failing() {
+  export PLM_FAULTS_BELOW PLM_FAULTS_LOG PLM_FAULTS_CALL=$2 PLM_FAULTS_AT=all PLM_FAULTS_HOW=EIO
+  PLM_FAULTS_BELOW=$(realpath "$1") PLM_FAULTS_LOG=$(mktemp "$PLM_TMP/faults.XXXXXX")
+  export LD_PRELOAD=$PLM_BUILD/tests/lib/faults.so
 }
-C
-  gcc -shared -fPIC -o "$PLM_TMP/fsync.so" "$PLM_TMP/fsync.c" -ldl || fail "the shim does not build"
+if [ -e "$PLM_BUILD/tests/lib/faults.so" ]; then
   run=$PLM_TMP/fsync
   start_packer "$run"
-  FSYNC_FAILS='*/.tmp-step_00000020/*' LD_PRELOAD=$PLM_TMP/fsync.so run_trainer "$run" ||
+  (failing "$run" 'fsync:*/.tmp-step_00000020/*' && run_trainer "$run") ||
     fail "the run with a failed fsync ended with $?"
   [ "$(grep -c 'checkpoint [0-9]* FAILED' "$PLM_TMP/trainer.log")" -eq 1 ] || fail "not one checkpoint failed"
   grep -q "checkpoint 20 FAILED" "$PLM_TMP/trainer.log" || fail "nobody says that checkpoint 20 failed"
@@ -49,30 +33,10 @@ C
 
   # a checkpoint that cannot be read, whose evaluator is killed, and that is deleted then: the next
   # evaluator reports it, although later ones are evaluated already
-  cat >"$PLM_TMP/open.c" <<'C'
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <stdarg.h>
-#include <string.h>
-#define OPEN(name)                                                             \
-  int name(const char *path, int flags, ...)                                   \
-  {                                                                            \
-    va_list rest;                                                              \
-    va_start(rest, flags);                                                     \
-    const int mode = flags & O_CREAT ? va_arg(rest, int) : 0;                  \
-    va_end(rest);                                                              \
-    if (strstr(path, "step_00000050/model") != NULL) return errno = EIO, -1;   \
-    return ((int (*)(const char *, int, ...))dlsym(RTLD_NEXT, #name))(path, flags, mode); \
-  }
-OPEN(open)
-OPEN(open64)
-C
-  gcc -shared -fPIC -o "$PLM_TMP/open.so" "$PLM_TMP/open.c" -ldl || fail "the shim does not build"
   rm "$run/evaluator.jsonl"
-  LD_PRELOAD=$PLM_TMP/open.so "$PLM_BIN/plm-evaluator" -c "$PLM_TMP/pipeline.yaml" --run "$run" \
-    --set evaluator.max_tokens=500 >"$PLM_TMP/evaluator.log" 2>&1 &
+  (failing "$run" 'open:*/step_00000050/model*' &&
+    exec "$PLM_BIN/plm-evaluator" -c "$PLM_TMP/pipeline.yaml" --run "$run" \
+      --set evaluator.max_tokens=500 >"$PLM_TMP/evaluator.log" 2>&1) &
   evaluator=$!
   since=$SECONDS
   until jq -e 'select(.step == 60).loss' "$run/evaluator.jsonl" >/dev/null 2>&1; do
@@ -92,8 +56,8 @@ C
   run=$PLM_TMP/fsync-for-ever
   stop_packer
   start_packer "$run"
-  FSYNC_FAILS='*/.tmp-step_000000[1-6]?/*' LD_PRELOAD=$PLM_TMP/fsync.so run_trainer "$run" \
-    --set trainer.checkpoint.every=2 --set trainer.checkpoint.max_failed_checkpoints=2
+  (failing "$run" 'fsync:*/.tmp-step_000000[1-6]?/*' && run_trainer "$run" \
+    --set trainer.checkpoint.every=2 --set trainer.checkpoint.max_failed_checkpoints=2)
   status=$?
   [ "$status" -eq 6 ] || fail "the run with failing checkpoints ended with $status"
   grep -q "checkpoints in a row failed" "$PLM_TMP/trainer.log" || fail "no reason given"
@@ -101,7 +65,7 @@ C
   stop_packer
   diff <(exact_metrics "$reference/trainer.jsonl") <(exact_metrics "$run/trainer.jsonl") || fail "the resumed metrics differ"
 else
-  echo "no shim under sanitizers"
+  echo "no faults.so under sanitizers"
 fi
 
 # ---- the metrics cannot be written, so several checkpoints in a row fail before they begin ---------

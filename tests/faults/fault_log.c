@@ -30,7 +30,7 @@ static struct {
   const char *program, *call;
   long at;
   int error;
-  bool cuts, now;
+  bool all, cuts, now;
   int descriptor; /* of the log */
   struct shared *shared;
 } faults;
@@ -277,7 +277,7 @@ void fault_begin(struct fault_call *call)
   inside = true;
   lock();
   if (is_counted(call)) call->number = ++faults.shared->counted;
-  if (call->number != 0 && call->number == faults.at) {
+  if (call->number != 0 && (faults.all || call->number == faults.at)) {
     if (faults.cuts) {
       log_call(call, "cut");
       cut_power();
@@ -339,7 +339,8 @@ __attribute__((constructor)) static void start(void)
   faults.program = getenv("PLM_FAULTS_PROGRAM");
   faults.call = getenv("PLM_FAULTS_CALL");
   faults.now = at != NULL && strcmp(at, "now") == 0;
-  faults.at = at == NULL || faults.now ? 0 : atol(at);
+  faults.all = at != NULL && strcmp(at, "all") == 0;
+  faults.at = at == NULL || faults.now || faults.all ? 0 : atol(at);
   faults.cuts = how != NULL && strcmp(how, "cut") == 0;
   for (int number = 1; how != NULL && number < 134; number++)
     if (strerrorname_np(number) != NULL && strcmp(strerrorname_np(number), how) == 0)

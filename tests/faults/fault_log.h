@@ -6,8 +6,8 @@
  *   PLM_FAULTS_LOG      file for the log; FILE.state and FILE.kept/ are beside it
  *   PLM_FAULTS_PROGRAM  the program whose calls are counted; all programs are logged
  *   PLM_FAULTS_CALL     CALL:PATTERN: only these calls are counted (fnmatch); not set: all
- *   PLM_FAULTS_AT       number of the call that fails, from 1; 0 only counts; `now` cuts the power
- *                       as soon as the library is loaded
+ *   PLM_FAULTS_AT       number of the call that fails, from 1; 0 only counts; `all`: each of them
+ *                       fails; `now` cuts the power as soon as the library is loaded
  *   PLM_FAULTS_HOW      ENOSPC, EIO, EMFILE or cut
  *
  * The log has a line for each call and a line for each thing that became durable; fields are
