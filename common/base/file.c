@@ -162,8 +162,8 @@ static plm_status open_temporary(const char *path, unsigned mode, int *descripto
   return status;
 }
 
-plm_status plm_file_replace(const char *path, const void *bytes, size_t size, unsigned mode,
-                            struct plm_error *error)
+static plm_status replace(const char *path, const void *bytes, size_t size, unsigned mode,
+                          bool synced, struct plm_error *error)
 {
   char temporary[PLM_PATH_SIZE], parent[PLM_PATH_SIZE];
   int descriptor;
@@ -171,12 +171,25 @@ plm_status plm_file_replace(const char *path, const void *bytes, size_t size, un
     return plm_error_set(error, PLM_LIMIT, "path %.200s is too long", path);
   PLM_TRY(plm_path_parent(parent, path, error));
   PLM_TRY(open_temporary(temporary, mode, &descriptor, error));
-  plm_status status = write_and_sync(descriptor, bytes, size, temporary, error);
+  plm_status status = synced ? write_and_sync(descriptor, bytes, size, temporary, error)
+                             : plm_file_write_all(descriptor, bytes, size, temporary, error);
   if (status == PLM_OK && rename(temporary, path) != 0)
     status = plm_error_errno(error, "cannot rename %s to %s", temporary, path);
   if (status != PLM_OK) unlink(temporary);
   close(descriptor); /* after fsync, this cannot lose anything; it releases the lock */
-  return status == PLM_OK ? plm_directory_sync(parent, error) : status;
+  return status == PLM_OK && synced ? plm_directory_sync(parent, error) : status;
+}
+
+plm_status plm_file_replace(const char *path, const void *bytes, size_t size, unsigned mode,
+                            struct plm_error *error)
+{
+  return replace(path, bytes, size, mode, true, error);
+}
+
+plm_status plm_file_replace_unsynced(const char *path, const void *bytes, size_t size,
+                                     unsigned mode, struct plm_error *error)
+{
+  return replace(path, bytes, size, mode, false, error);
 }
 
 static plm_status sync_path(const char *path, int flags, struct plm_error *error)

@@ -37,6 +37,10 @@ plm_status plm_file_write(const char *path, const void *bytes, size_t size, unsi
 plm_status plm_file_replace(const char *path, const void *bytes, size_t size, unsigned mode,
                             struct plm_error *error);
 
+/* The same without any fsync, for what nobody needs after a power cut. */
+plm_status plm_file_replace_unsynced(const char *path, const void *bytes, size_t size,
+                                     unsigned mode, struct plm_error *error);
+
 /* $TMPDIR, or /tmp if that is not set or empty. */
 const char *plm_temporary_folder(void);
 

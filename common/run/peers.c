@@ -1,6 +1,5 @@
 /* peers.ROLE.json: who serves a consumer's feed now, for `ps`. The file is replaced as a whole,
  * never synced to disk, and ignored once it is stale. */
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -20,18 +19,9 @@ static plm_status peers_path(char path[PLM_PATH_SIZE], const char *run, const ch
 plm_status plm_run_tell(const char *run, const char *name, const char *text,
                         struct plm_error *error)
 {
-  char path[PLM_PATH_SIZE], other[128], fresh[PLM_PATH_SIZE];
-  snprintf(other, sizeof other, "%.100s.tmp", name);
+  char path[PLM_PATH_SIZE];
   PLM_TRY(plm_path_join(path, run, name, error));
-  PLM_TRY(plm_path_join(fresh, run, other, error)); /* a lock allows one writer */
-  const int file = open(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (file < 0) return plm_error_errno(error, "cannot create %s", fresh);
-  plm_status status = plm_file_write_all(file, text, strlen(text), fresh, error);
-  close(file);
-  if (status == PLM_OK && rename(fresh, path) != 0)
-    status = plm_error_errno(error, "cannot rename %s", fresh);
-  if (status != PLM_OK) unlink(fresh);
-  return status;
+  return plm_file_replace_unsynced(path, text, strlen(text), 0644, error);
 }
 
 plm_status plm_peers_write(const char *run, const char *role, const char *json,

@@ -30,24 +30,6 @@ static void add_hash(cJSON *json, const char *name, struct plm_hash hash)
   cJSON_AddStringToObject(json, name, hex);
 }
 
-static void fresh_name(const char *path, char fresh[PLM_PATH_SIZE])
-{
-  snprintf(fresh, PLM_PATH_SIZE, "%.*s.new", PLM_PATH_SIZE - 5, path);
-}
-
-/* Unlike plm_file_replace this uses a fixed name, so a killed run leaves at most one file, which
- * the next run replaces. */
-static plm_status replace(const char *path, const char *text, struct plm_error *error)
-{
-  char fresh[PLM_PATH_SIZE], folder[PLM_PATH_SIZE];
-  PLM_TRY(plm_path_parent(folder, path, error));
-  fresh_name(path, fresh);
-  PLM_TRY(plm_file_write(fresh, text, strlen(text), 0666, error));
-  if (rename(fresh, path) != 0)
-    return plm_error_errno(error, "cannot rename %s to %s", fresh, path);
-  return plm_directory_sync(folder, error);
-}
-
 plm_status plm_embed_journal_write(const struct plm_embed_journal *journal, const char *path,
                                    struct plm_error *error)
 {
@@ -64,7 +46,7 @@ plm_status plm_embed_journal_write(const struct plm_embed_journal *journal, cons
   char *text = plm_json_bytes(json, true);
   cJSON_Delete(json);
   if (text == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
-  const plm_status status = replace(path, text, error);
+  const plm_status status = plm_file_replace(path, text, strlen(text), 0666, error);
   free(text);
   return status;
 }
@@ -118,9 +100,9 @@ plm_status plm_embed_journal_read(struct plm_embed_journal *journal, const char 
 
 void plm_embed_journal_remove(const char *path)
 {
-  char fresh[PLM_PATH_SIZE];
-  fresh_name(path, fresh);
-  unlink(fresh);
+  char temporary[PLM_PATH_SIZE];
+  if (snprintf(temporary, sizeof temporary, "%s.tmp", path) < (int)sizeof temporary)
+    unlink(temporary); /* of a killed writer */
   unlink(path);
 }
 
