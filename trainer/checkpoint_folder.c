@@ -15,8 +15,6 @@
 #include "common/huggingface/huggingface.h"
 #include "trainer/schedule.h"
 
-#define TEMPORARY_PREFIX ".tmp-"
-
 static plm_status write_text(const char *folder, const char *name, const char *text,
                              struct plm_error *error)
 {
@@ -160,19 +158,6 @@ static plm_status make_way(const char *checkpoints, const char *name, const char
                        checkpoints);
 }
 
-plm_status plm_checkpoint_folder_point_latest(const char *checkpoints, const char *name,
-                                              struct plm_error *error)
-{
-  char fresh[PLM_PATH_SIZE], latest[PLM_PATH_SIZE];
-  PLM_TRY(plm_path_join(fresh, checkpoints, TEMPORARY_PREFIX "latest", error));
-  PLM_TRY(plm_path_join(latest, checkpoints, "latest", error));
-  if (unlink(fresh) != 0 && errno != ENOENT)
-    return plm_error_errno(error, "cannot remove %s", fresh);
-  if (symlink(name, fresh) != 0) return plm_error_errno(error, "cannot create %s", fresh);
-  if (rename(fresh, latest) != 0) return plm_error_errno(error, "cannot replace %s", latest);
-  return plm_directory_sync(checkpoints, error);
-}
-
 static plm_status give_name(const struct plm_checkpoint_context *context, const char *checkpoints,
                             const char *temporary, const char *name, struct plm_hash identity,
                             struct plm_error *error)
@@ -187,7 +172,7 @@ static plm_status give_name(const struct plm_checkpoint_context *context, const 
   else if (rename(temporary, final) != 0)
     return plm_error_errno(error, "cannot rename %s to %s", temporary, final);
   PLM_TRY(plm_directory_sync(checkpoints, error));
-  return plm_checkpoint_folder_point_latest(checkpoints, name, error);
+  return plm_checkpoint_point_latest(checkpoints, name, error);
 }
 
 plm_status plm_checkpoint_folder_publish(const struct plm_checkpoint_context *context,
@@ -198,7 +183,7 @@ plm_status plm_checkpoint_folder_publish(const struct plm_checkpoint_context *co
   char checkpoints[PLM_PATH_SIZE], temporary[PLM_PATH_SIZE];
   char name[PLM_CHECKPOINT_NAME_SIZE], unfinished[PLM_CHECKPOINT_NAME_SIZE + 8];
   plm_checkpoint_name(snapshot->step, name);
-  snprintf(unfinished, sizeof unfinished, TEMPORARY_PREFIX "%s", name);
+  snprintf(unfinished, sizeof unfinished, PLM_CHECKPOINT_TEMPORARY "%s", name);
   PLM_TRY(plm_path_join(checkpoints, context->run, PLM_RUN_CHECKPOINTS, error));
   PLM_TRY(plm_path_join(temporary, checkpoints, unfinished, error));
   struct plm_manifest *manifest = calloc(1, sizeof *manifest);
@@ -228,7 +213,8 @@ plm_status plm_checkpoint_folder_clean(const char *checkpoints, struct plm_error
     char path[PLM_PATH_SIZE];
     status = plm_directory_next(directory, checkpoints, &entry, error);
     if (status != PLM_OK || entry == NULL) break;
-    if (strncmp(entry->d_name, TEMPORARY_PREFIX, strlen(TEMPORARY_PREFIX)) != 0) continue;
+    if (strncmp(entry->d_name, PLM_CHECKPOINT_TEMPORARY, strlen(PLM_CHECKPOINT_TEMPORARY)) != 0)
+      continue;
     status = plm_path_join(path, checkpoints, entry->d_name, error);
     if (status == PLM_OK) status = plm_path_remove(path, error);
   }

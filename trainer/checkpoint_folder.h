@@ -47,10 +47,6 @@ plm_status plm_checkpoint_folder_publish(const struct plm_checkpoint_context *co
                                          struct plm_hash *identity, struct plm_hash *manifest,
                                          struct plm_error *error);
 
-/* Makes the link `latest` point to NAME, atomically. */
-plm_status plm_checkpoint_folder_point_latest(const char *checkpoints, const char *name,
-                                              struct plm_error *error);
-
 /* Removes `.tmp-*` from the folder, which interrupted publishing or deletion leaves behind. */
 plm_status plm_checkpoint_folder_clean(const char *checkpoints, struct plm_error *error);
 

@@ -97,7 +97,7 @@ static plm_status repair_latest(const struct plm_trainer *trainer, struct plm_er
   char checkpoints[PLM_PATH_SIZE], name[PLM_CHECKPOINT_NAME_SIZE];
   plm_checkpoint_name(trainer->saved_step, name);
   PLM_TRY(plm_path_join(checkpoints, trainer->run, PLM_RUN_CHECKPOINTS, error));
-  return plm_checkpoint_folder_point_latest(checkpoints, name, error);
+  return plm_checkpoint_point_latest(checkpoints, name, error);
 }
 
 /* What an earlier start has pinned: the corpus, if no checkpoint names it, and its root, if the

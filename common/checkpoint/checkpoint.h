@@ -17,6 +17,8 @@
 
 enum { PLM_CHECKPOINT_FORMAT = 1, PLM_CHECKPOINT_NAME_SIZE = 32, PLM_MANIFEST_MAX_FILES = 64 };
 
+#define PLM_CHECKPOINT_TEMPORARY ".tmp-" /* begins the name of what is not finished */
+
 void plm_checkpoint_name(uint64_t step, char name[PLM_CHECKPOINT_NAME_SIZE]); /* step_%08u */
 /* Whether name is the final name of a checkpoint, exactly as plm_checkpoint_name writes it. */
 bool plm_checkpoint_parse_name(const char *name, uint64_t *step);
@@ -58,6 +60,9 @@ plm_status plm_checkpoint_verify(const char *directory, uint64_t *step, struct p
  * *steps. */
 plm_status plm_checkpoint_list(const char *checkpoints_directory, uint64_t **steps, size_t *count,
                                struct plm_error *error);
+/* Makes the link `latest` point to the checkpoint NAME, atomically, and fsyncs the folder. */
+plm_status plm_checkpoint_point_latest(const char *checkpoints_directory, const char *name,
+                                       struct plm_error *error);
 /* The newest checkpoint that verifies. Each one that fails is reported by plm_warning.
  * advance: as plm_checkpoint_verify takes it. PLM_NOT_FOUND: none verifies. */
 plm_status plm_checkpoint_newest(const char *checkpoints_directory, uint64_t *step,

@@ -132,17 +132,10 @@ static plm_status move_later(const char *run, const char *previous, uint64_t ste
   }
   free(steps);
   if (status != PLM_OK) return status;
-  char link[PLM_PATH_SIZE], fresh[PLM_PATH_SIZE];
-  plm_checkpoint_name(step, name);
-  PLM_TRY(plm_path_join(link, folder, "latest", error));
-  PLM_TRY(plm_path_join(fresh, folder, ".tmp-latest", error));
-  unlink(fresh);
-  if (symlink(name, fresh) != 0 || rename(fresh, link) != 0) {
-    return plm_error_errno(error, "%s", link);
-  }
   /* If the checkpoints came back after the lines were cut, no line would belong to them. */
   PLM_TRY(plm_directory_sync(aside, error));
-  PLM_TRY(plm_directory_sync(folder, error));
+  plm_checkpoint_name(step, name);
+  PLM_TRY(plm_checkpoint_point_latest(folder, name, error));
   PLM_TRY(move_lines(run, previous, PLM_RUN_TRAINER_METRICS, step, error));
   return move_lines(run, previous, PLM_RUN_EVALUATOR_METRICS, step, error);
 }
