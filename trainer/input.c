@@ -71,18 +71,13 @@ static plm_status receive(struct plm_input *input, struct plm_input_slot *slot, 
   return PLM_OK;
 }
 
-/* Once rank 0 has sent a batch, all ranks add up the totals, whatever happened to their part. */
+/* Once rank 0 has sent a batch, all ranks add up the totals. */
 static plm_status fill_part(struct plm_input *input, struct plm_input_slot *slot, uint64_t s,
                             const struct plm_batch *part, struct plm_error *error)
 {
   struct plm_step_input *to = &slot->input;
-  const plm_status filled = plm_step_input_fill(to, &input->options.shape, s, part, error);
-  struct plm_step_totals totals = to->totals;
-  const plm_status added =
-      plm_rank_add_totals(input->options.ranks, &totals, filled == PLM_OK ? error : NULL);
-  if (filled != PLM_OK) return filled;
-  to->totals = totals;
-  return added;
+  plm_step_input_fill(to, &input->options.shape, s, part);
+  return plm_rank_add_totals(input->options.ranks, &to->totals, error);
 }
 
 static plm_status fill_as_other_rank(struct plm_input *input, struct plm_input_slot *slot,
@@ -99,8 +94,10 @@ static plm_status fill(struct plm_input *input, struct plm_input_slot *slot, uin
   const struct plm_input_options *options = &input->options;
   if (!plm_ranks_first(options->ranks)) return fill_as_other_rank(input, slot, s, error);
   PLM_TRY(receive(input, slot, s, error));
-  if (options->ranks == NULL)
-    return plm_step_input_fill(&slot->input, &options->shape, s, &slot->batch, error);
+  if (options->ranks == NULL) {
+    plm_step_input_fill(&slot->input, &options->shape, s, &slot->batch);
+    return PLM_OK;
+  }
   PLM_TRY(plm_rank_send_batch(options->ranks, &slot->batch, error));
   const struct plm_batch part = plm_batch_slice(&slot->batch, 0, options->shape.step_chunks);
   return fill_part(input, slot, s, &part, error);

@@ -51,7 +51,7 @@ plm_status plm_input_open(const struct plm_input_options *options, struct plm_in
 void plm_input_close(struct plm_input *input); /* NULL is fine */
 
 /* Waits for the next step's input. PLM_INTERRUPTED once *stop is nonzero; other errors are those of
- * plm_feed_next and plm_step_input_fill for that step. */
+ * plm_feed_next for that step. */
 plm_status plm_input_next(struct plm_input *input, const volatile int *stop,
                           struct plm_input_slot **slot, struct plm_error *error);
 /* Waits a little. True if plm_input_next would return at once. Ends early once *stop is nonzero. */

@@ -125,61 +125,6 @@ double plm_objective_mean_rate(const struct plm_objective_state *objective, uint
   return sum / objective->step_chunks;
 }
 
-/* No document covers [begin, end) of the chunk, so it holds padding. */
-static plm_status check_padding(const struct plm_objective_state *objective,
-                                const struct plm_batch *batch, uint32_t chunk, uint32_t begin,
-                                uint32_t end, struct plm_error *error)
-{
-  for (uint32_t x = begin; x < end; x++) {
-    const int32_t id = plm_masking_token(&objective->masking, batch->tokens,
-                                         (size_t)chunk * batch->max_length + x);
-    if (id != objective->masking.pad)
-      return plm_error_set(error, PLM_CORRUPT,
-                           "token %d at position %u of chunk %u lies outside every document", id, x,
-                           chunk);
-  }
-  return PLM_OK;
-}
-
-static plm_status check_document(const struct plm_objective_state *objective,
-                                 const struct plm_batch *batch, uint32_t chunk,
-                                 const struct plm_chunk_document *document, struct plm_error *error)
-{
-  const int32_t vocabulary = (int32_t)objective->tokenizer->vocab_size;
-  for (uint32_t x = document->start; x < document->start + document->tokens; x++) {
-    const int32_t id = plm_masking_token(&objective->masking, batch->tokens,
-                                         (size_t)chunk * batch->max_length + x);
-    if (id >= vocabulary)
-      return plm_error_set(error, PLM_CORRUPT,
-                           "token %d at position %u of chunk %u is outside the vocabulary of %d",
-                           id, x, chunk, vocabulary);
-  }
-  return PLM_OK;
-}
-
-/* Documents must lie inside their chunk, one after another, and hold tokens of the vocabulary.
- * Everything between them must be padding. */
-static plm_status check_chunk(const struct plm_objective_state *objective,
-                              const struct plm_batch *batch, uint32_t chunk,
-                              struct plm_error *error)
-{
-  uint32_t end = 0; /* of the previous document */
-  for (uint32_t d = batch->document_begin[chunk]; d < batch->document_begin[chunk + 1]; d++) {
-    const struct plm_chunk_document *document = &batch->documents[d];
-    if (document->start < end || document->tokens > batch->max_length ||
-        document->start > batch->max_length - document->tokens)
-      return plm_error_set(error, PLM_CORRUPT,
-                           "document %llu (%u tokens from position %u) overlaps another one or "
-                           "extends beyond its chunk of %u tokens",
-                           (unsigned long long)document->number, document->tokens, document->start,
-                           batch->max_length);
-    PLM_TRY(check_padding(objective, batch, chunk, end, document->start, error));
-    PLM_TRY(check_document(objective, batch, chunk, document, error));
-    end = document->start + document->tokens;
-  }
-  return check_padding(objective, batch, chunk, end, batch->max_length, error);
-}
-
 /* Sets a chunk's bits, except those of positions whose next token belongs to the same document. */
 static void mark_ends(const struct plm_batch *batch, uint32_t chunk, uint32_t *ends)
 {
@@ -212,15 +157,20 @@ void plm_objective_totals_add(struct plm_objective_totals *to,
   to->count += more->count;
 }
 
-/* Returns the rows of a chunk and adds its maskable tokens to *maskable. */
+/* Returns the rows of a chunk and adds its maskable tokens to *maskable. Where documents and tokens
+ * are was checked when the chunk came (common/wire/data.h); here it is asserted. */
 static uint64_t count_rows(const struct plm_objective_state *objective,
                            const struct plm_batch *batch, uint32_t chunk,
                            const struct plm_chunk_draw *draw, uint64_t *maskable)
 {
   const struct plm_masking *masking = &objective->masking;
   uint64_t rows = 0;
+  uint32_t end = 0; /* of the previous document */
   for (uint32_t d = batch->document_begin[chunk]; d < batch->document_begin[chunk + 1]; d++) {
     const struct plm_chunk_document *document = &batch->documents[d];
+    PLM_ASSERT(document->start >= end && document->tokens <= batch->max_length &&
+               document->start <= batch->max_length - document->tokens);
+    end = document->start + document->tokens;
     if (masking->causal) {
       rows += document->tokens == 0 ? 0 : document->tokens - 1;
       continue;
@@ -228,6 +178,7 @@ static uint64_t count_rows(const struct plm_objective_state *objective,
     for (uint32_t x = document->start; x < document->start + document->tokens; x++) {
       const int32_t id =
           plm_masking_token(masking, batch->tokens, (size_t)chunk * batch->max_length + x);
+      PLM_ASSERT(id < (int32_t)objective->tokenizer->vocab_size);
       *maskable += plm_masking_may_choose(masking, id);
       rows += plm_masking_apply(masking, draw, x, id, -1).label >= 0;
     }
@@ -240,35 +191,32 @@ size_t plm_objective_end_words(uint32_t chunks, uint32_t max_length)
   return ((size_t)chunks * max_length + 31) / 32;
 }
 
-plm_status plm_objective_describe(const struct plm_objective_state *objective, uint64_t s,
-                                  uint32_t batch_index, const struct plm_batch *batch,
-                                  struct plm_chunk_draw *draws, uint32_t *ends,
-                                  struct plm_objective_totals *totals, struct plm_error *error)
+void plm_objective_describe(const struct plm_objective_state *objective, uint64_t s,
+                            uint32_t batch_index, const struct plm_batch *batch,
+                            struct plm_chunk_draw *draws, uint32_t *ends,
+                            struct plm_objective_totals *totals)
 {
   PLM_ASSERT(batch->max_length <= objective->max_length &&
              batch->token_bytes == objective->masking.token_bytes);
   const bool by_rows = objective->masking.causal || plm_schedule_is_mlm(objective->trainer, s);
   memset(ends, 0, plm_objective_end_words(batch->chunks, batch->max_length) * sizeof *ends);
   for (uint32_t c = 0; c < batch->chunks; c++) {
-    PLM_TRY(check_chunk(objective, batch, c, error));
     draws[c] = draw_of(objective, s, batch_index, batch, c);
     uint64_t maskable = 0;
     const uint64_t rows = count_rows(objective, batch, c, &draws[c], &maskable);
     totals[c] = (struct plm_objective_totals){.rows = rows, .count = by_rows ? rows : maskable};
     if (objective->masking.causal) mark_ends(batch, c, ends);
   }
-  return PLM_OK;
 }
 
-plm_status plm_objective_targets(struct plm_objective_state *objective, uint64_t s,
-                                 uint32_t batch_index, const struct plm_batch *batch,
-                                 struct plm_targets *targets, uint64_t *count,
-                                 struct plm_error *error)
+void plm_objective_targets(struct plm_objective_state *objective, uint64_t s, uint32_t batch_index,
+                           const struct plm_batch *batch, struct plm_targets *targets,
+                           uint64_t *count)
 {
   PLM_ASSERT(batch->chunks <= objective->max_chunks);
   struct plm_objective_totals totals = {0};
-  PLM_TRY(plm_objective_describe(objective, s, batch_index, batch, objective->draws,
-                                 objective->ends, objective->totals, error));
+  plm_objective_describe(objective, s, batch_index, batch, objective->draws, objective->ends,
+                         objective->totals);
   for (uint32_t c = 0; c < batch->chunks; c++)
     plm_objective_totals_add(&totals, &objective->totals[c]);
   *count = totals.count;
@@ -289,5 +237,4 @@ plm_status plm_objective_targets(struct plm_objective_state *objective, uint64_t
                                   .positions = objective->positions,
                                   .labels = objective->labels,
                                   .weights = objective->weights};
-  return PLM_OK;
 }

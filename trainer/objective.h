@@ -61,20 +61,19 @@ double plm_objective_mean_rate(const struct plm_objective_state *objective, uint
 
 /* Describes one micro-batch for ops->choose_targets: chunks [batch_index, batch_index +
  * batch->chunks) of step s (from 0). Writes draws and the totals of each chunk (batch->chunks), and
- * ends (plm_objective_end_words). PLM_CORRUPT if a token lies outside the vocabulary or outside
- * every document, or a document extends beyond its chunk or overlaps another. */
-plm_status plm_objective_describe(const struct plm_objective_state *objective, uint64_t s,
-                                  uint32_t batch_index, const struct plm_batch *batch,
-                                  struct plm_chunk_draw *draws, uint32_t *ends,
-                                  struct plm_objective_totals *totals, struct plm_error *error);
+ * ends (plm_objective_end_words). The chunks are as plm_data_check leaves them: documents lie
+ * inside, one after another, with tokens of the vocabulary, and everything else is padding. */
+void plm_objective_describe(const struct plm_objective_state *objective, uint64_t s,
+                            uint32_t batch_index, const struct plm_batch *batch,
+                            struct plm_chunk_draw *draws, uint32_t *ends,
+                            struct plm_objective_totals *totals);
 size_t plm_objective_end_words(uint32_t chunks, uint32_t max_length);
 
 /* The targets themselves, made on the host. They point into the objective's buffers and are valid
  * until the next call. batch->chunks is at most max_chunks. count is that of
- * plm_objective_totals; errors are those of plm_objective_describe. */
-plm_status plm_objective_targets(struct plm_objective_state *objective, uint64_t s,
-                                 uint32_t batch_index, const struct plm_batch *batch,
-                                 struct plm_targets *targets, uint64_t *count,
-                                 struct plm_error *error);
+ * plm_objective_totals. */
+void plm_objective_targets(struct plm_objective_state *objective, uint64_t s, uint32_t batch_index,
+                           const struct plm_batch *batch, struct plm_targets *targets,
+                           uint64_t *count);
 
 #endif

@@ -83,9 +83,8 @@ uint64_t plm_batch_real_tokens(const struct plm_batch *batch)
 }
 
 /* Fills micro-batch i, of the chunks of `batch`, from the place of its first chunk on. */
-static plm_status fill_micro(struct plm_step_input *input, const struct plm_step_shape *shape,
-                             uint32_t i, uint32_t first, const struct plm_batch *batch,
-                             struct plm_error *error)
+static void fill_micro(struct plm_step_input *input, const struct plm_step_shape *shape, uint32_t i,
+                       uint32_t first, const struct plm_batch *batch)
 {
   const struct plm_micro_layout layout = plm_step_micro_layout(shape);
   struct plm_micro_input *micro = &input->micro[i];
@@ -93,15 +92,13 @@ static plm_status fill_micro(struct plm_step_input *input, const struct plm_step
   char *block = (char *)input->block + i * layout.bytes;
   *micro = (struct plm_micro_input){
       .first = first, .chunks = batch->chunks, .real_tokens = plm_batch_real_tokens(batch)};
-  PLM_TRY(plm_objective_describe(shape->objective, input->step, shape->first_chunk + first, batch,
-                                 (void *)(block + layout.draws), (void *)(block + layout.ends),
-                                 chunks, error));
+  plm_objective_describe(shape->objective, input->step, shape->first_chunk + first, batch,
+                         (void *)(block + layout.draws), (void *)(block + layout.ends), chunks);
   for (uint32_t c = 0; c < batch->chunks; c++) plm_objective_totals_add(&micro->totals, &chunks[c]);
   memcpy(block + layout.tokens, batch->tokens,
          (size_t)batch->chunks * batch->max_length * batch->token_bytes);
   plm_masks_build(shape->masks, batch, input->window, (void *)(block + layout.masks),
                   &micro->pairs);
-  return PLM_OK;
 }
 
 static void add_micro(struct plm_step_totals *totals, const struct plm_micro_input *micro,
@@ -119,8 +116,8 @@ static uint32_t smallest(uint32_t a, uint32_t b, uint32_t c)
   return c < d ? c : d;
 }
 
-plm_status plm_step_input_fill(struct plm_step_input *input, const struct plm_step_shape *shape,
-                               uint64_t s, const struct plm_batch *batch, struct plm_error *error)
+void plm_step_input_fill(struct plm_step_input *input, const struct plm_step_shape *shape,
+                         uint64_t s, const struct plm_batch *batch)
 {
   PLM_ASSERT(batch->chunks > 0 && batch->chunks <= shape->step_chunks &&
              batch->max_length == shape->max_length);
@@ -134,9 +131,8 @@ plm_status plm_step_input_fill(struct plm_step_input *input, const struct plm_st
     count =
         smallest(shape->micro_chunks, (share + 1) * share_chunks - first, batch->chunks - first);
     const struct plm_batch micro = plm_batch_slice(batch, first, count);
-    PLM_TRY(fill_micro(input, shape, i, first, &micro, error));
+    fill_micro(input, shape, i, first, &micro);
     input->micro[i].share = share;
     add_micro(&input->totals, &input->micro[i], shape->max_length);
   }
-  return PLM_OK;
 }

@@ -71,10 +71,9 @@ plm_status plm_step_input_init(struct plm_step_input *input, const struct plm_st
 void plm_step_input_deinit(struct plm_step_input *input);
 
 /* Fills the input of step s (from 0) from a batch of 1 to step_chunks chunks, whose first one is
- * chunk batch->first_chunk of the run. The totals are those of this batch. Errors are those of
- * plm_objective_describe. */
-plm_status plm_step_input_fill(struct plm_step_input *input, const struct plm_step_shape *shape,
-                               uint64_t s, const struct plm_batch *batch, struct plm_error *error);
+ * chunk batch->first_chunk of the run. The totals are those of this batch. */
+void plm_step_input_fill(struct plm_step_input *input, const struct plm_step_shape *shape,
+                         uint64_t s, const struct plm_batch *batch);
 
 /* Chunks [first, first + count) of a batch, as a batch over the same memory. */
 struct plm_batch plm_batch_slice(const struct plm_batch *batch, uint32_t first, uint32_t count);

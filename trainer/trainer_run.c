@@ -338,8 +338,9 @@ plm_status plm_trainer_run(struct plm_trainer *trainer, struct plm_error *error)
              (unsigned long long)trainer->state.step);
     return PLM_OK;
   }
-  /* No packer, none that is honest, or a malformed chunk: publish what was learnt so far. */
+  /* No packer, none that is honest, or a malformed corpus: publish what was learnt so far. */
   struct plm_error ignored = {0};
-  if (status == PLM_TIMEOUT || status == PLM_CORRUPT) plm_save_now(trainer, &ignored);
+  if (status == PLM_TIMEOUT || status == PLM_CORRUPT || status == PLM_FORMAT)
+    plm_save_now(trainer, &ignored);
   return status;
 }

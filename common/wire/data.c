@@ -145,6 +145,22 @@ static bool padding_valid(const struct plm_tokenizer *tokenizer, const uint8_t *
   return wrong == 0;
 }
 
+static uint32_t greatest_token(const struct plm_tokenizer *tokenizer, const uint8_t *tokens,
+                               uint64_t count)
+{
+  if (tokenizer->token_bytes == 1) {
+    uint8_t greatest = 0;
+    for (uint64_t i = 0; i < count; i++) greatest = tokens[i] > greatest ? tokens[i] : greatest;
+    return greatest;
+  }
+  uint32_t greatest = 0;
+  for (uint64_t i = 0; i < count; i++) {
+    const uint32_t token = token_at(tokenizer, tokens, i);
+    greatest = token > greatest ? token : greatest;
+  }
+  return greatest;
+}
+
 /* Whether a piece's residues, which begin at `tokens`, are those of the document, by the evidence.
  */
 static plm_status piece_valid(const struct plm_data_known *known, uint32_t document,
@@ -232,11 +248,17 @@ static plm_status check_document(const struct plm_data_known *known, uint32_t do
   } else if (valid && piece.begin != piece.end) {
     PLM_TRY(piece_valid(known, document, &piece, tokens, evidence, scratch, &valid, error));
   }
-  if (valid) return PLM_OK;
-  return plm_error_set(error, PLM_CORRUPT,
-                       "the tokens of document %llu are not those that the corpus's fingerprint "
-                       "proves",
-                       (unsigned long long)of->number);
+  if (!valid)
+    return plm_error_set(error, PLM_CORRUPT,
+                         "the tokens of document %llu are not those that the corpus's fingerprint "
+                         "proves",
+                         (unsigned long long)of->number);
+  const uint32_t greatest = greatest_token(tokenizer, tokens, piece.end - piece.begin);
+  if (greatest < tokenizer->vocab_size) return PLM_OK;
+  (void)plm_error_set(error, PLM_FORMAT,
+                      "document %llu of the corpus has token %u, outside the vocabulary of %u",
+                      (unsigned long long)of->number, greatest, tokenizer->vocab_size);
+  return plm_error_hint(error, "ingest the sequences again");
 }
 
 /* found: the hashes of its documents, as far as they are whole. */

@@ -1,6 +1,7 @@
 /* DATA's payload: pieces of documents with what proves them, and every damage of it. */
 #include "common/wire/data.h"
 
+#include <endian.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -249,6 +250,41 @@ static void the_first_false_document_is_named(void **state)
   scene_close(&scene);
 }
 
+/* A token that the fingerprint proves, but that is outside the vocabulary, is the corpus's fault.
+ */
+static void tokens_lie_in_the_vocabulary(void **state)
+{
+  (void)state;
+  static const uint32_t lengths[] = {9, 10, 11};
+  for (int way = 0; way < 2; way++) {
+    const struct plm_plan_parameters p =
+        parameters_of((enum plm_tokenizer_kind)way, PLM_TRUNCATE_HEAD, 64);
+    struct scene scene;
+    scene_open(&scene, &p, lengths, 3);
+    const struct plm_chunk_document *second = &scene.window.documents[1];
+    const uint32_t bytes = scene.known.tokenizer->token_bytes, size = second->residues;
+    const uint16_t last = htole16((uint16_t)(scene.known.tokenizer->vocab_size - 1));
+    for (uint32_t x = 0; x < size; x++)
+      for (uint16_t more = 0; more < 2; more++) {
+        struct plm_error error = {0};
+        char expected[200], kept[2];
+        uint8_t *residues = scene.payload + (second->start + 1) * bytes;
+        const uint16_t token = htole16((uint16_t)(le16toh(last) + more));
+        memcpy(kept, residues + x * bytes, bytes);
+        memcpy(residues + x * bytes, &token, bytes);
+        scene.digests[1] = plm_proof_sequence(bytes, residues, size);
+        snprintf(expected, sizeof expected,
+                 "document %llu of the corpus has token %u, outside the vocabulary of %u",
+                 (unsigned long long)second->number, le16toh(token),
+                 scene.known.tokenizer->vocab_size);
+        assert_int_equal(check(&scene, 0, 1, &error), more == 0 ? PLM_OK : PLM_FORMAT);
+        if (more != 0) assert_string_equal(error.what, expected);
+        memcpy(residues + x * bytes, kept, bytes);
+      }
+    scene_close(&scene);
+  }
+}
+
 /* Nothing is read of a payload of another size. */
 static void every_other_size_is_refused(void **state)
 {
@@ -325,6 +361,7 @@ int main(void)
       cmocka_unit_test(long_documents_are_checked),
       cmocka_unit_test(every_flipped_bit_is_found),
       cmocka_unit_test(the_first_false_document_is_named),
+      cmocka_unit_test(tokens_lie_in_the_vocabulary),
       cmocka_unit_test(every_other_size_is_refused),
       cmocka_unit_test(another_corpus_is_refused),
       cmocka_unit_test(no_chunk_is_larger_than_the_most),
