@@ -8,11 +8,8 @@
 #include "common/cli/output_file.h"
 #include "evaluator/score/position_output.h"
 #include "evaluator/score/variant_scorer.h"
-#include "evaluator/score/wild_type_file.h"
 
-enum { BATCH_TOKENS = 8192 };
-
-static plm_status check_model(const struct plm_position_request *request,
+static plm_status check_model(const struct plm_score_request *request,
                               const struct plm_inference *inference, struct plm_error *error)
 {
   if (inference->objective == PLM_OBJECTIVE_CAUSAL) {
@@ -26,7 +23,7 @@ static plm_status check_model(const struct plm_position_request *request,
   return PLM_OK;
 }
 
-static plm_status score(const struct plm_position_request *request, struct plm_inference *inference,
+static plm_status score(const struct plm_score_request *request, struct plm_inference *inference,
                         const struct plm_wild_type *wild_type, struct plm_error *error)
 {
   struct plm_variant_scorer *scorer;
@@ -48,22 +45,9 @@ static plm_status score(const struct plm_position_request *request, struct plm_i
   return status;
 }
 
-plm_status plm_score_positions(const struct plm_position_request *request, struct plm_ops *ops,
+plm_status plm_score_positions(const struct plm_score_request *request, struct plm_ops *ops,
                                struct plm_error *error)
 {
-  struct plm_inference *inference;
-  struct plm_wild_type wild_type;
   PLM_TRY(plm_position_check_output(request->output, error));
-  PLM_TRY(plm_inference_open_verified(request->checkpoint, request->weights, ops, BATCH_TOKENS,
-                                      &inference, NULL, error));
-  plm_status status = check_model(request, inference, error);
-  if (status == PLM_OK)
-    status = plm_wild_type_read(request->wild_type, &request->choices, inference->tokenizer->kind,
-                                request->first, &wild_type, error);
-  if (status == PLM_OK) {
-    status = score(request, inference, &wild_type, error);
-    plm_wild_type_deinit(&wild_type);
-  }
-  plm_inference_close(inference);
-  return status;
+  return plm_score_opened(request, ops, check_model, score, error);
 }

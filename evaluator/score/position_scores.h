@@ -3,24 +3,14 @@
 #ifndef PLM_EVALUATOR_SCORE_POSITION_SCORES_H
 #define PLM_EVALUATOR_SCORE_POSITION_SCORES_H
 
-#include <stdint.h>
+#include "evaluator/score/score_variants.h"
 
-#include "common/ops/ops.h"
-#include "common/sequences/sequence_reader.h"
-
-struct plm_position_request {
-  const char *checkpoint;
-  const char *weights;                 /* NULL, "model" or "ema" */
-  const char *wild_type;               /* a file, or the letters themselves */
-  struct plm_sequence_choices choices; /* about that file */
-  int64_t first;                       /* number of the wild type's first residue */
-  const char *output; /* NULL or "-": CSV on stdout; position_output.h says what names mean */
-};
-
-/* PLM_USAGE: a causal model, which masks nothing, or one whose letters are bytes. Memory: the
- * logits of each residue, and 20 doubles for each. PLM_INTERRUPTED, PLM_TERMINATED: a stop signal.
+/* Of the request, this reads checkpoint, weights, wild_type, choices and first, and output, of
+ * which position_output.h says what names mean ("-": CSV on stdout). PLM_USAGE: a causal model,
+ * which masks nothing, or one whose letters are bytes. Memory: the logits of each residue, and 20
+ * doubles for each. PLM_INTERRUPTED, PLM_TERMINATED: a stop signal.
  */
-plm_status plm_score_positions(const struct plm_position_request *request, struct plm_ops *ops,
+plm_status plm_score_positions(const struct plm_score_request *request, struct plm_ops *ops,
                                struct plm_error *error);
 
 #endif

@@ -320,21 +320,32 @@ plm_status plm_score_table(const struct plm_score_request *request, struct plm_i
   return status;
 }
 
-plm_status plm_score_variants(const struct plm_score_request *request, struct plm_ops *ops,
-                              struct plm_error *error)
+plm_status plm_score_opened(
+    const struct plm_score_request *request, struct plm_ops *ops,
+    plm_status (*check)(const struct plm_score_request *request,
+                        const struct plm_inference *inference, struct plm_error *error),
+    plm_status (*score)(const struct plm_score_request *request, struct plm_inference *inference,
+                        const struct plm_wild_type *wild_type, struct plm_error *error),
+    struct plm_error *error)
 {
   struct plm_inference *inference;
   struct plm_wild_type wild_type;
   PLM_TRY(plm_inference_open_verified(request->checkpoint, request->weights, ops,
                                       PLM_SCORE_BATCH_TOKENS, &inference, NULL, error));
-  plm_status status = check_model(request, inference, error);
+  plm_status status = check(request, inference, error);
   if (status == PLM_OK)
     status = plm_wild_type_read(request->wild_type, &request->choices, inference->tokenizer->kind,
                                 request->first, &wild_type, error);
   if (status == PLM_OK) {
-    status = plm_score_table(request, inference, &wild_type, error);
+    status = score(request, inference, &wild_type, error);
     plm_wild_type_deinit(&wild_type);
   }
   plm_inference_close(inference);
   return status;
+}
+
+plm_status plm_score_variants(const struct plm_score_request *request, struct plm_ops *ops,
+                              struct plm_error *error)
+{
+  return plm_score_opened(request, ops, check_model, plm_score_table, error);
 }

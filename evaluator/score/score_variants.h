@@ -28,6 +28,16 @@ struct plm_score_request {
 
 enum { PLM_SCORE_BATCH_TOKENS = 8192 }; /* of a forward pass */
 
+/* Opens the model and reads the wild type for `score`, which `check` may refuse before. Of the
+ * request, it reads checkpoint, weights, wild_type, choices and first. */
+plm_status plm_score_opened(
+    const struct plm_score_request *request, struct plm_ops *ops,
+    plm_status (*check)(const struct plm_score_request *request,
+                        const struct plm_inference *inference, struct plm_error *error),
+    plm_status (*score)(const struct plm_score_request *request, struct plm_inference *inference,
+                        const struct plm_wild_type *wild_type, struct plm_error *error),
+    struct plm_error *error);
+
 /* If a variant is wrong, nothing is scored: up to twenty errors are printed, and the error that is
  * returned counts them all. Scores are written with six decimals, and the correlation is computed
  * from the numbers as written. Memory: the table of one wild type, a block of variants, and two

@@ -78,17 +78,9 @@ static plm_status run_task(const struct plm_arguments *arguments,
                            const struct plm_score_request *request, bool per_position,
                            struct plm_error *error)
 {
-  const struct plm_position_request positions = {
-      .checkpoint = request->checkpoint,
-      .weights = request->weights,
-      .wild_type = request->wild_type,
-      .choices = request->choices,
-      .first = request->first,
-      .output = request->output != NULL ? request->output : "-",
-  };
   struct plm_ops *ops;
   PLM_TRY(plm_task_open_ops(arguments, (struct plm_ops_request){0}, &ops, error));
-  const plm_status status = per_position ? plm_score_positions(&positions, ops, error)
+  const plm_status status = per_position ? plm_score_positions(request, ops, error)
                                          : plm_score_variants(request, ops, error);
   ops->close(ops);
   return status;
@@ -162,10 +154,12 @@ static plm_status run(const struct plm_arguments *arguments, struct plm_error *e
                          "a FASTA file with one sequence, or its letters", error));
   PLM_TRY(plm_sequence_options_take(arguments, &request.choices, error));
   PLM_TRY(choose_masking(arguments, &request.masking, error));
-  if (per_position)
+  if (per_position) {
     PLM_TRY(check_per_position(arguments, &request, error));
-  else
+    if (request.output == NULL) request.output = "-";
+  } else {
     PLM_TRY(choose_source(arguments, &request.source, error));
+  }
   PLM_TRY(plm_arguments_color(arguments, &request.color, error));
   if (request.plot && (!plm_arguments_has(arguments, "all") || request.json))
     return plm_error_set(error, PLM_USAGE,

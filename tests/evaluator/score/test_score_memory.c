@@ -90,7 +90,7 @@ static plm_status score_all(struct plm_ops *ops, struct plm_error *error)
 
 static plm_status score_positions(struct plm_ops *ops, struct plm_error *error)
 {
-  const struct plm_position_request request = {
+  const struct plm_score_request request = {
       .checkpoint = model, .wild_type = "LAGV", .first = 1, .output = "-"};
   return plm_score_positions(&request, ops, error);
 }

@@ -344,7 +344,7 @@ static void positions_are_scored(void **state)
   struct plm_error error = {0};
   snprintf(folder, sizeof folder, "%.199s", scratch_path("positions"));
   inference_case_save(&model, folder);
-  const struct plm_position_request request = {
+  const struct plm_score_request request = {
       .checkpoint = folder, .wild_type = RESIDUES, .first = 1, .output = out};
   captured_begin(STDERR_FILENO);
   const plm_status status = plm_score_positions(&request, model.inference.ops, &error);
@@ -359,7 +359,7 @@ static void positions_are_scored(void **state)
     if (at == NULL) fail_msg("no %s in %s", expected, rows);
   }
   free(rows);
-  struct plm_position_request wrong = request;
+  struct plm_score_request wrong = request;
   wrong.wild_type = "not letters";
   assert_int_equal(plm_score_positions(&wrong, model.inference.ops, &error), PLM_NOT_FOUND);
   assert_false(plm_file_exists(out));
