@@ -72,28 +72,23 @@ template <class F, class T> struct Activate {
   }
 };
 
-/* dx *= the slope of relu2, computed from its output */
-template <class T> struct Relu2Backward {
-  T *dx;
-  const T *out;
-  static constexpr int N = plm_vector<T>::N;
-  __device__ void vector(int64_t i) const
+/* d *= the slope of relu2, computed from its output */
+struct Relu2Slope {
+  static __device__ float value(float d, float out)
   {
-    float x[N], d[N];
-    load_vector(x, out + i);
-    load_vector(d, dx + i);
-#pragma unroll
-    for (int j = 0; j < N; j++) d[j] *= Relu2::slope(x[j]);
-    store_vector(dx + i, d);
-  }
-  __device__ void single(int64_t i) const
-  {
-    dx[i] = from_float<T>(to_float(dx[i]) * Relu2::slope(to_float(out[i])));
+    return d * Relu2::slope(out);
   }
 };
 
-/* x += y */
-template <class T> struct Add {
+struct Sum {
+  static __device__ float value(float x, float y)
+  {
+    return x + y;
+  }
+};
+
+/* x = F(x, y) */
+template <class F, class T> struct Combine {
   T *x;
   const T *y;
   static constexpr int N = plm_vector<T>::N;
@@ -103,12 +98,12 @@ template <class T> struct Add {
     load_vector(a, x + i);
     load_vector(b, y + i);
 #pragma unroll
-    for (int j = 0; j < N; j++) a[j] += b[j];
+    for (int j = 0; j < N; j++) a[j] = F::value(a[j], b[j]);
     store_vector(x + i, a);
   }
   __device__ void single(int64_t i) const
   {
-    x[i] = from_float<T>(to_float(x[i]) + to_float(y[i]));
+    x[i] = from_float<T>(F::value(to_float(x[i]), to_float(y[i])));
   }
 };
 
@@ -165,12 +160,12 @@ template <class F> void activate(struct plm_ops *ops, act *out, const act *x, in
   });
 }
 
-void add(struct plm_ops *ops, act *x, const act *y, int64_t n)
+template <class F> void combine(struct plm_ops *ops, act *x, const act *y, int64_t n)
 {
   struct plm_cuda *cuda = plm_cuda_of(ops);
   plm_with_act(cuda, [&](auto *type) {
     typedef std::remove_pointer_t<decltype(type)> T;
-    run_vectors(cuda, Add<T>{static_cast<T *>(x), static_cast<const T *>(y)}, n);
+    run_vectors(cuda, Combine<F, T>{static_cast<T *>(x), static_cast<const T *>(y)}, n);
   });
 }
 
@@ -261,10 +256,7 @@ void plm_cuda_relu2(struct plm_cuda *cuda, act *x, int64_t n)
 
 void plm_cuda_relu2_backward(struct plm_cuda *cuda, act *dx, const act *out, int64_t n)
 {
-  plm_with_act(cuda, [&](auto *type) {
-    typedef std::remove_pointer_t<decltype(type)> T;
-    run_vectors(cuda, Relu2Backward<T>{static_cast<T *>(dx), static_cast<const T *>(out)}, n);
-  });
+  combine<Relu2Slope>(&cuda->ops, dx, out, n);
 }
 
 void plm_cuda_elementwise_register(struct plm_cuda *cuda)
@@ -275,7 +267,7 @@ void plm_cuda_elementwise_register(struct plm_cuda *cuda)
   ops->float_to_bf16 = float_to_bf16;
   ops->bf16_to_float = bf16_to_float;
   ops->gelu_forward = activate<Gelu>;
-  ops->add = add;
+  ops->add = combine<Sum>;
   ops->gather_rows = gather_rows;
   ops->scatter_rows = scatter_rows;
 }
