@@ -1,0 +1,165 @@
+/* A packer that follows a run looks for a consumer's new address at once after it was lost, and
+ * seldom at other times. The clock of the program's own code stands still between the steps of the
+ * test, so that only what is expected is looked for. */
+#include "packer/packer_server.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "common/base/log.h"
+#include "common/base/thread.h"
+#include "common/run/run.h"
+#include "common/wire/socket.h"
+#include "tests/support/cmocka_all.h"
+#include "tests/support/packers.h"
+#include "tests/support/scratch.h"
+
+enum { TRAINER, MOVED, AGAIN, EVALUATOR, PLACES }; /* the trainer has three addresses */
+enum { WAIT_MS = 15000, STEP_MS = 2000, EXPECTED_MS = 10000 };
+
+static atomic_llong now_ms = 1000000;
+
+/* Libraries, which measure their waits by it, get the real clock. */
+int clock_gettime(clockid_t clock, struct timespec *now)
+{
+  extern const char __executable_start, etext;
+  const char *caller = __builtin_return_address(0);
+  if (clock != CLOCK_MONOTONIC || caller < &__executable_start || caller >= &etext)
+    return (int)syscall(SYS_clock_gettime, clock, now);
+  const long long ms = now_ms;
+  *now = (struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+  return 0;
+}
+
+/* A packer of a run in a thread, and the addresses at which its consumers may be. */
+struct scene {
+  struct packer_options options;
+  char run[PLM_PATH_SIZE];
+  volatile int stop;
+  pthread_t thread;
+  void *context, *consumers[PLACES];
+  char bound[PLACES][256];
+  struct plm_message hello[PLACES]; /* the last one */
+};
+
+static void *serve(void *argument)
+{
+  struct scene *s = argument;
+  assert_int_equal(packer_serve(&s->options, &s->stop, NULL), PLM_OK);
+  return NULL;
+}
+
+static void tell(struct scene *s, const char *key, int place)
+{
+  assert_int_equal(plm_endpoint_write(s->run, key, s->bound[place], NULL), PLM_OK);
+}
+
+static void begin(struct scene *s)
+{
+  const struct plm_corpus_options opening = {0};
+  static struct plm_run_pulse pulse;
+  *s = (struct scene){.options = {.corpus_count = 1, .threads = 1, .pulse = &pulse}};
+  assert_int_equal(
+      plm_corpus_open(packers_corpus("corpus", 600, 3), &opening, &s->options.corpora[0], NULL),
+      PLM_OK);
+  scratch_run(s->run);
+  s->options.run = s->run;
+  assert_int_equal(plm_context_open(&s->context, NULL), PLM_OK);
+  for (int i = 0; i < PLACES; i++) {
+    assert_int_equal(
+        plm_socket_open(s->context, ZMQ_ROUTER, PLM_WIRE_CONTROL_LIMIT, &s->consumers[i], NULL),
+        PLM_OK);
+    assert_int_equal(plm_socket_bind(s->consumers[i], "tcp://127.0.0.1:*", NULL, s->bound[i], NULL),
+                     PLM_OK);
+  }
+  tell(s, "feed", TRAINER);
+  tell(s, "evaluation_feed", EVALUATOR);
+  assert_int_equal(plm_thread_start(&s->thread, "packer", serve, s, NULL), PLM_OK);
+}
+
+static void end(struct scene *s)
+{
+  s->stop = 1;
+  pthread_join(s->thread, NULL);
+  for (int i = 0; i < PLACES; i++) zmq_close(s->consumers[i]);
+  zmq_ctx_term(s->context);
+  plm_corpus_close(s->options.corpora[0]);
+}
+
+/* Until the packer says this at one of the addresses. */
+static void await(struct scene *s, int place, enum plm_message_type type)
+{
+  for (;;) {
+    struct plm_message message;
+    zmq_pollitem_t item = {s->consumers[place], 0, ZMQ_POLLIN, 0};
+    if (zmq_poll(&item, 1, WAIT_MS) != 1)
+      fail_msg("no %s at address %d", plm_message_name(type), place);
+    if (plm_message_receive(s->consumers[place], true, &message, NULL) != PLM_OK) continue;
+    zmq_msg_close(&message.payload);
+    if (message.header.type == PLM_MESSAGE_HELLO) s->hello[place] = message;
+    if (message.header.type == type) return;
+  }
+}
+
+static void say(struct scene *s, int place, enum plm_message_type type, const void *payload,
+                size_t bytes)
+{
+  const struct plm_feed_options options = packers_options();
+  struct plm_header header = {.type = type,
+                              .run_id = {5, 6},
+                              .consumer = 77 + (uint64_t)place,
+                              .packer = s->hello[place].header.packer,
+                              .plan = plm_plan_hash(&options.plan)};
+  assert_int_equal(plm_message_send(s->consumers[place], s->hello[place].identity,
+                                    s->hello[place].identity_bytes, &header, payload, bytes, NULL),
+                   PLM_OK);
+}
+
+static void welcome(struct scene *s, int place)
+{
+  static uint8_t payload[PLM_WIRE_CONTROL_LIMIT];
+  const struct plm_welcome welcome = {.plan = packers_options().plan};
+  await(s, place, PLM_MESSAGE_HELLO);
+  say(s, place, PLM_MESSAGE_WELCOME, payload, plm_welcome_encode(&welcome, payload));
+}
+
+/* Both consumers' PINGs are answered, so the packer has taken a turn at this time and serves. */
+static void turn(struct scene *s, int trainer)
+{
+  const int places[] = {trainer, EVALUATOR};
+  for (int i = 0; i < 2; i++) {
+    say(s, places[i], PLM_MESSAGE_PING, NULL, 0);
+    await(s, places[i], PLM_MESSAGE_PONG);
+  }
+}
+
+static void a_lost_consumer_is_looked_for(void **state)
+{
+  (void)state;
+  static struct scene s;
+  begin(&s);
+  welcome(&s, TRAINER);
+  welcome(&s, EVALUATOR);
+  turn(&s, TRAINER);
+  for (int waited = 0; waited <= EXPECTED_MS; waited += STEP_MS) {
+    now_ms += STEP_MS;
+    turn(&s, TRAINER);
+  }
+  turn(&s, TRAINER); /* its first turn at this time may still have looked */
+  tell(&s, "feed", MOVED);
+  for (int i = 0; i < 5; i++) turn(&s, TRAINER); /* nobody was lost */
+  tell(&s, "feed", AGAIN);
+  say(&s, TRAINER, PLM_MESSAGE_BYE, NULL, 0);
+  welcome(&s, AGAIN);
+  turn(&s, AGAIN);
+  end(&s);
+}
+
+int main(void)
+{
+  plm_log_init("test", PLM_LOG_ERROR);
+  const struct CMUnitTest tests[] = {cmocka_unit_test(a_lost_consumer_is_looked_for)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
