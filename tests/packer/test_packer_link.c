@@ -572,6 +572,37 @@ static void silent_and_restarted_consumers_are_left(void **state)
   end(&s);
 }
 
+/* A link whose consumer another link serves is not opened until that one no longer serves it. */
+static void a_link_rests_while_another_serves(void **state)
+{
+  (void)state;
+  enum { REST_MS = 10000 };
+  static struct packer_link other;
+  struct scene s;
+  begin(&s);
+  welcome(&s);
+  other = (struct packer_link){.used = true, .state = LINK_SERVING, .consumer = CONSUMER};
+  packer_link_rest(&s.link, &other, s.now);
+  assert_ptr_equal(s.link.same_as, &other);
+  for (int i = 0; i < 2; i++) {
+    assert_int_equal(s.link.state, LINK_CLOSED);
+    assert_int_equal(s.link.retry_ms - s.now, REST_MS);
+    s.now += REST_MS;
+    packer_link_tick(&s.link, &s.packer, s.now);
+  }
+  assert_int_equal(s.link.state, LINK_CLOSED);
+  other.consumer++; /* it serves another one */
+  s.now += REST_MS - 1;
+  packer_link_tick(&s.link, &s.packer, s.now);
+  assert_int_equal(s.link.state, LINK_CLOSED);
+  s.now++;
+  packer_link_tick(&s.link, &s.packer, s.now);
+  assert_int_equal(s.link.state, LINK_HELLO);
+  assert_null(s.link.same_as);
+  welcome(&s);
+  end(&s);
+}
+
 int main(void)
 {
   plm_log_init("test", PLM_LOG_ERROR);
@@ -587,6 +618,7 @@ int main(void)
       cmocka_unit_test(false_data_is_to_be_verified),
       cmocka_unit_test(another_version_is_named),
       cmocka_unit_test(silent_and_restarted_consumers_are_left),
+      cmocka_unit_test(a_link_rests_while_another_serves),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
