@@ -1,13 +1,12 @@
 """The exported model's `generate` and `plm-pipeline generate` give the same tokens, and the cache of keys and
 values gives the logits of the full pass."""
 
-import importlib.util
 import json
 
 import pytest
 import torch
-from plm_models import perturb
-from plm_testing import LETTERS, ROOT, philox, random_sequences, read_fasta, run, write_fasta
+from plm_models import modeling, perturb
+from plm_testing import LETTERS, philox, random_sequences, read_fasta, run, write_fasta
 
 TOKENS = (
     "<cls> <pad> <eos> <unk> L A G V S E R T I D P K Q N F Y M H W C X B U Z O . - <null_1> <mask>"
@@ -16,16 +15,6 @@ PATTERNS = {
     "mlm": ["document", "local"],
     "causal": ["causal", "causal+local", "causal+block", "causal+local+block"],
 }
-
-
-def modeling():
-    spec = importlib.util.spec_from_file_location(
-        "modeling_plm", ROOT / "common" / "huggingface" / "modeling_plm.py"
-    )
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
 
 MODELING = modeling()
 

@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 import torch
 from parity_pairs import PAIRS, settings_of
+from plm_models import modeling
 from plm_oracle import (
     CLS,
     EOS,
     PAD,
     Batch,
     Trainer,
-    load_modeling,
+    double_modeling,
     make_model,
     read_settings,
     write_config,
@@ -82,7 +83,7 @@ def prepare(architecture, objective, alignment=None, **changes):
     """(settings, batch, gradients of the C side)"""
     config = write_config("pipeline.yaml", settings_of(architecture, objective, **changes))
     settings = read_settings(config)
-    model = make_model(settings, load_modeling())
+    model = make_model(settings, modeling())
     assert all(parameter.all() for parameter in model.parameters()), "a weight is zero"
     batch = draw_batch(settings, alignment or model.config.document_alignment)
     return settings, batch, c_gradients(config, model, batch)
@@ -90,7 +91,7 @@ def prepare(architecture, objective, alignment=None, **changes):
 
 def autograd(settings, batch, c, edits=()):
     """Gradients in float64 at the same weights, after checking that targets and loss agree."""
-    model = make_model(settings, load_modeling("double_plm", edits, double=True)).double()
+    model = make_model(settings, double_modeling(edits)).double()
     loss, gradients, targets = Trainer(settings, model).gradients(STEP, batch)
     assert int(c["step.count"][0]) == targets.count
     np.testing.assert_array_equal(c["step.inputs"], targets.inputs)

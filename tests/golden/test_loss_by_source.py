@@ -6,7 +6,8 @@ import pathlib
 
 import pytest
 from parity_pairs import settings_of
-from plm_oracle import Trainer, load_modeling, make_model, read_batches, read_settings, write_config
+from plm_models import modeling
+from plm_oracle import Trainer, make_model, read_batches, read_settings, write_config
 from plm_testing import random_sequences, run, small_corpus
 
 STEPS = 8  # of masked_diffusion, 5 of warm-up with the divisor of mlm and 3 with its own
@@ -35,12 +36,11 @@ def test_losses_are_pytorchs(objective):
     settings["corpus"] = [{"path": name, "weight": weight} for name, weight in WEIGHTS.items()]
     write_config("pipeline.yaml", settings)
     settings = read_settings("pipeline.yaml")
-    modeling = load_modeling()
-    make_model(settings, modeling).save_pretrained("start")
+    make_model(settings, modeling()).save_pretrained("start")
     run("up", "pipeline.yaml", "trainer", "packer", "--set", "trainer.init_from=start")
     lines = [json.loads(line) for line in open("run/trainer.jsonl")]
     assert len(lines) == STEPS
-    trainer = Trainer(settings, make_model(settings, modeling))
+    trainer = Trainer(settings, make_model(settings, modeling()))
     without = 0
     for s, batch in enumerate(read_batches("pipeline.yaml", settings, *fastas)):
         ours, theirs = trainer.step(s, batch)["loss_by_source"], lines[s]["loss_by_source"]

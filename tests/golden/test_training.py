@@ -12,7 +12,8 @@ from dataclasses import replace
 import pytest
 import torch
 from parity_pairs import PAIRS, settings_of
-from plm_oracle import Trainer, load_modeling, make_model, read_batches, read_settings, write_config
+from plm_models import modeling
+from plm_oracle import Trainer, make_model, read_batches, read_settings, write_config
 from plm_testing import random_sequences, run, small_corpus
 from safetensors.torch import load_file
 
@@ -41,7 +42,6 @@ class Case:
         os.chdir(folder)
         write_config("pipeline.yaml", settings_of(architecture, objective, **changes))
         self.settings = read_settings("pipeline.yaml")
-        self.modeling = load_modeling()
         self.model().save_pretrained("start")
         small_corpus(sequences=random_sequences(400, 5, 100))
         run("up", "pipeline.yaml", "trainer", "packer", "--set", "trainer.init_from=start")
@@ -53,7 +53,7 @@ class Case:
         self.average = load_file(last / "ema.safetensors") if self.settings["trainer.ema"] else None
 
     def model(self):
-        return make_model(self.settings, self.modeling)
+        return make_model(self.settings, modeling())
 
     def follow(self, trainer, steps=20):
         """Yields PyTorch's metrics and the run's for each step."""

@@ -7,6 +7,8 @@ import importlib.util
 import torch
 from plm_testing import ROOT
 
+MODELING = ROOT / "common" / "huggingface" / "modeling_plm.py"
+
 torch.set_num_threads(1)
 
 
@@ -31,14 +33,18 @@ def load(folder, auto_class=None, **options):
     return loader.from_pretrained(folder, trust_remote_code=True, **options)
 
 
-@functools.cache
-def modeling():
-    """common/huggingface/modeling_plm.py as a module."""
-    path = ROOT / "common" / "huggingface" / "modeling_plm.py"
-    spec = importlib.util.spec_from_file_location("modeling_plm", path)
+def load_modeling(path=MODELING, name="modeling_plm"):
+    """modeling_plm.py, or an edited copy of it, as a new module."""
+    spec = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@functools.cache
+def modeling():
+    """The same module for all tests of a process."""
+    return load_modeling()
 
 
 def small_model(architecture, seed=1, **keys):

@@ -7,7 +7,6 @@ and s, the step from 0. Rules are methods of Trainer, so a test can plant a faul
 """
 
 import dataclasses
-import importlib.util
 import json
 import math
 import pathlib
@@ -16,8 +15,8 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 import transformers
-from plm_models import perturb
-from plm_testing import ROOT, philox, read_fasta, run
+from plm_models import MODELING, load_modeling, perturb
+from plm_testing import philox, read_fasta, run
 
 CLS, PAD, EOS, UNK, MASK = 0, 1, 2, 3, 32  # of the esm tokenizer
 TOKENS = {letter: 4 + i for i, letter in enumerate("LAGVSERTIDPKQNFYMHWCXBUZO")}
@@ -55,23 +54,18 @@ def read_settings(config):
     return {key: plain(entry["value"]) for key, entry in resolved.items()}
 
 
-def load_modeling(name="modeling_plm", edits=(), double=False):
-    """Loads modeling_plm.py as a module. edits are pairs (old, new) that plant faults; each old text must
-    occur exactly once. double: computes in double what the file computes in fp32 on purpose."""
-    source = (ROOT / "common" / "huggingface" / "modeling_plm.py").read_text()
+def double_modeling(edits):
+    """A copy of modeling_plm.py that computes in double what it computes in fp32 on purpose. edits are pairs
+    (old, new) that plant faults; each old text must occur exactly once."""
+    source = MODELING.read_text()
     for old, new in edits:
         assert source.count(old) == 1, (
             f"modeling_plm.py has {old!r} {source.count(old)} times, not once"
         )
         source = source.replace(old, new)
-    if double:
-        source = source.replace(".float()", ".double()")
-    path = pathlib.Path(f"{name}.py").resolve()
-    path.write_text(source)
-    spec = importlib.util.spec_from_file_location(name, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    path = pathlib.Path("double_plm.py").resolve()
+    path.write_text(source.replace(".float()", ".double()"))
+    return load_modeling(path, "double_plm")
 
 
 def make_model(settings, modeling, seed=0):

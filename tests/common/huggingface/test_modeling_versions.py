@@ -3,7 +3,6 @@ computed, saved and trained is as with the programs. The runner repeats this fil
 (tests/support/venv.sh)."""
 
 import copy
-import importlib.util
 import json
 import pathlib
 import subprocess
@@ -13,9 +12,8 @@ import warnings
 import pytest
 import torch
 import transformers
-from plm_models import load, perturb
+from plm_models import load, load_modeling, perturb
 from plm_testing import (
-    ROOT,
     random_sequences,
     read_fasta,
     run,
@@ -288,12 +286,9 @@ def test_the_first_model_of_a_process_can_be_pickled(checkpoint, model):
 
 
 def test_an_older_transformers_is_refused(monkeypatch):
-    path = ROOT / "common/huggingface/modeling_plm.py"
-
     def with_version(version):
         monkeypatch.setattr(sys.modules["transformers"], "__version__", version)
-        spec = importlib.util.spec_from_file_location("modeling_of_another_version", path)
-        spec.loader.exec_module(importlib.util.module_from_spec(spec))
+        load_modeling(name="modeling_of_another_version")
 
     for version in ("4.49.0", "4.9.2", "3.5.1"):
         with pytest.raises(
