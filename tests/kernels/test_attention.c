@@ -61,20 +61,22 @@ static struct plm_attention_area run(struct attention_case *p,
   return area;
 }
 
-static void check(const struct plm_batch *batch, unsigned kinds, uint32_t window, uint32_t block,
-                  int32_t heads, int32_t K, float cap, bool is_bf16)
+static void run_target(struct attention_case *p, const void *of, uint64_t order)
 {
+  (void)run(p, of, (uint32_t)order);
+}
+
+/* The shared cases run with each instruction set; the order is the number of threads. */
+static int use_instruction_sets(void **state)
+{
+  (void)state;
+  static struct attention_target targets[5];
   struct choice sets[5];
   const size_t count = instruction_sets(sets);
-  struct attention_case p;
-  attention_case_init(&p, batch, kinds, window, block, heads, K, is_bf16);
-  p.shape.soft_cap = cap;
-  attention_case_reference(&p);
-  for (size_t i = 0; i < count; i++) {
-    run(&p, sets[i].kernels, 2);
-    attention_case_compare(&p);
-  }
-  attention_case_deinit(&p);
+  for (size_t i = 0; i < count; i++)
+    targets[i] = (struct attention_target){run_target, sets[i].kernels};
+  attention_case_targets(targets, count);
+  return 0;
 }
 
 /* ---- batches ---- */
@@ -84,12 +86,8 @@ static struct attention_batch sample;
  * padding. */
 static void mixed_batch(void)
 {
-  attention_batch_begin(&sample, 3, 217);
-  attention_batch_add(&sample, 0, 0, 90);
-  attention_batch_add(&sample, 0, 90, 1);
-  attention_batch_add(&sample, 0, 91, 70);
-  attention_batch_add(&sample, 0, 166, 40);
-  attention_batch_add(&sample, 2, 3, 214);
+  attention_batch_of(&sample, 3, 217, {0, 0, 90}, {0, 90, 1}, {0, 91, 70}, {0, 166, 40},
+                     {2, 3, 214});
 }
 
 /* ---- tests ---- */
@@ -98,38 +96,35 @@ static void every_mask_kind(void **state)
   (void)state;
   const int32_t heads = ops_case_quick() ? 1 : 2, K = ops_case_quick() ? 16 : 32;
   mixed_batch();
-  for (unsigned kinds = 1; kinds < 16; kinds += 2)
-    for (int is_bf16 = 0; is_bf16 < 2; is_bf16++)
-      check(&sample.batch, kinds, 23, 50, heads, K, 0, is_bf16);
-  check(&sample.batch, PLM_ATTENTION_DOCUMENT | PLM_ATTENTION_LOCAL, 1, 0, 1, 16, 0, false);
+  for (int is_bf16 = 0; is_bf16 < 2; is_bf16++)
+    attention_check_masks(&sample, 2, 23, 50, heads, K, is_bf16);
+  attention_check(&sample, PLM_ATTENTION_DOCUMENT | PLM_ATTENTION_LOCAL, 1, 0, 1, 16, 0, false);
 }
 
 static void every_head_width(void **state)
 {
   (void)state;
-  attention_batch_begin(&sample, 1, 150);
-  attention_batch_add(&sample, 0, 0, 101);
-  attention_batch_add(&sample, 0, 104, 44);
-  for (int32_t K = 16; K <= 128; K += ops_case_quick() ? 56 : 8)
-    for (int is_bf16 = 0; is_bf16 < 2; is_bf16++)
-      check(&sample.batch, PLM_ATTENTION_DOCUMENT, 0, 0, 2, K, 0, is_bf16);
+  attention_batch_of(&sample, 1, 150, {0, 0, 101}, {0, 104, 44});
+  int32_t widths[15];
+  size_t count = 0;
+  for (int32_t K = 16; K <= 128; K += ops_case_quick() ? 56 : 8) widths[count++] = K;
+  for (int is_bf16 = 0; is_bf16 < 2; is_bf16++)
+    attention_check_widths(&sample, 2, widths, count, is_bf16);
 }
 
 static void every_length(void **state)
 {
   (void)state;
   const uint32_t step = ops_case_quick() ? 29 : 13;
-  for (uint32_t length = 1; length <= 200; length += length < 20 ? 1 : step) {
-    attention_batch_begin(&sample, 1, length);
-    attention_batch_add(&sample, 0, 0, length);
-    check(&sample.batch, length % 2 ? PLM_ATTENTION_CAUSAL : PLM_ATTENTION_DOCUMENT, 0, 0, 1, 24, 0,
-          false);
-  }
+  uint32_t lengths[40];
+  size_t count = 0;
+  for (uint32_t length = 1; length <= 200; length += length < 20 ? 1 : step)
+    lengths[count++] = length;
+  attention_check_lengths(lengths, count, 24, false);
   if (ops_case_quick()) return;
-  attention_batch_begin(&sample, 1, 700);
-  attention_batch_add(&sample, 0, 0, 700);
-  check(&sample.batch, PLM_ATTENTION_DOCUMENT, 0, 0, 1, 64, 0, false);
-  check(&sample.batch, PLM_ATTENTION_LOCAL, 128, 0, 1, 64, 0, true);
+  attention_batch_of(&sample, 1, 700, {0, 0, 700});
+  attention_check(&sample, PLM_ATTENTION_DOCUMENT, 0, 0, 1, 64, 0, false);
+  attention_check(&sample, PLM_ATTENTION_LOCAL, 128, 0, 1, 64, 0, true);
 }
 
 /* The tiles of queries and keys have other sizes than the windows, and each edge of a window falls
@@ -139,12 +134,10 @@ static void windows_of_several_sizes(void **state)
   (void)state;
   static const uint32_t windows[] = {16, 24, 63, 64, 71, 72, 73, 96, 120, 128, 240};
   const size_t step = ops_case_quick() ? 5 : 1;
-  attention_batch_begin(&sample, 1, 400);
-  attention_batch_add(&sample, 0, 0, 330);
-  attention_batch_add(&sample, 0, 330, 70);
+  attention_batch_of(&sample, 1, 400, {0, 0, 330}, {0, 330, 70});
   for (size_t i = 0; i < sizeof windows / sizeof *windows; i += step)
-    check(&sample.batch, PLM_ATTENTION_DOCUMENT | PLM_ATTENTION_LOCAL, windows[i], 0, 1, 16, 0,
-          false);
+    attention_check(&sample, PLM_ATTENTION_DOCUMENT | PLM_ATTENTION_LOCAL, windows[i], 0, 1, 16, 0,
+                    false);
 }
 
 static void hundreds_of_documents(void **state)
@@ -153,7 +146,7 @@ static void hundreds_of_documents(void **state)
   attention_batch_begin(&sample, 2, 400);
   for (uint32_t i = 0; i < 400; i++) attention_batch_add(&sample, 0, i, 1);
   for (uint32_t i = 0; i < 130; i++) attention_batch_add(&sample, 1, 3 * i, 2 + i % 2);
-  check(&sample.batch, PLM_ATTENTION_DOCUMENT, 0, 0, 2, 16, 0, false);
+  attention_check(&sample, PLM_ATTENTION_DOCUMENT, 0, 0, 2, 16, 0, false);
 }
 
 static void the_soft_cap_and_its_gradient(void **state)
@@ -162,54 +155,17 @@ static void the_soft_cap_and_its_gradient(void **state)
   const int32_t heads = ops_case_quick() ? 1 : 2, K = ops_case_quick() ? 24 : 64;
   mixed_batch();
   for (int is_bf16 = 0; is_bf16 < 2; is_bf16++) {
-    check(&sample.batch, PLM_ATTENTION_DOCUMENT, 0, 0, heads, K, 0.7f, is_bf16);
-    check(&sample.batch, PLM_ATTENTION_CAUSAL, 0, 0, heads, 40, 30.0f, is_bf16);
+    attention_check(&sample, PLM_ATTENTION_DOCUMENT, 0, 0, heads, K, 0.7f, is_bf16);
+    attention_check(&sample, PLM_ATTENTION_CAUSAL, 0, 0, heads, 40, 30.0f, is_bf16);
   }
 }
 
-static void padding_is_exactly_zero(void **state)
+/* Not even NaN in padding affects a result. */
+static void padding_is_exactly_zero_and_never_read(void **state)
 {
   (void)state;
-  struct choice sets[5];
-  const size_t count = instruction_sets(sets);
-  struct attention_case p;
   mixed_batch();
-  attention_case_init(&p, &sample.batch, PLM_ATTENTION_DOCUMENT, 0, 0, 2, 40, false);
-  for (size_t i = 0; i < count; i++) {
-    run(&p, sets[i].kernels, 1);
-    size_t empty = 0;
-    for (size_t r = 0; r < p.rows; r++) {
-      if (p.mask.key_begin[r] != p.mask.key_end[r]) continue;
-      empty++;
-      for (size_t c = 0; c < p.width; c++)
-        for (int t = OUT; t < ATTENTION_TENSORS; t++)
-          assert_true(attention_case_get(&p, (enum attention_tensor)t, r, c) == 0);
-    }
-    assert_int_equal(empty, 16 + 217 + 3);
-  }
-  attention_case_deinit(&p);
-}
-
-/* Values in padding, even NaN, must not affect any result. */
-static void padding_is_never_read(void **state)
-{
-  (void)state;
-  struct choice sets[5];
-  const size_t count = instruction_sets(sets);
-  struct attention_case p;
-  mixed_batch();
-  attention_case_init(&p, &sample.batch, PLM_ATTENTION_DOCUMENT, 0, 0, 1, 24, false);
-  attention_case_reference(&p);
-  for (size_t r = 0; r < p.rows; r++)
-    for (size_t c = 0; c < p.width; c++)
-      for (int t = 0; t <= DOUT; t++)
-        if (p.mask.key_begin[r] == p.mask.key_end[r])
-          attention_case_set(&p, (enum attention_tensor)t, r, c, NAN);
-  for (size_t i = 0; i < count; i++) {
-    run(&p, sets[i].kernels, 2);
-    attention_case_compare(&p);
-  }
-  attention_case_deinit(&p);
+  assert_int_equal(attention_check_padding(&sample, 2, 40, NAN, false), 16 + 217 + 3);
 }
 
 static void large_scores_do_not_overflow(void **state)
@@ -218,8 +174,7 @@ static void large_scores_do_not_overflow(void **state)
   struct choice sets[5];
   const size_t count = instruction_sets(sets);
   struct attention_case p;
-  attention_batch_begin(&sample, 1, 130);
-  attention_batch_add(&sample, 0, 0, 130);
+  attention_batch_of(&sample, 1, 130, {0, 0, 130});
   attention_case_init(&p, &sample.batch, PLM_ATTENTION_CAUSAL, 0, 0, 1, 16, false);
   p.shape.scale = 40; /* scores of several hundred, of both signs, that grow along the keys */
   for (size_t r = 0; r < p.rows; r++)
@@ -242,25 +197,9 @@ static void large_scores_do_not_overflow(void **state)
 static void any_number_of_threads_gives_the_same_bits(void **state)
 {
   (void)state;
-  struct choice sets[5];
-  const size_t count = instruction_sets(sets);
   mixed_batch();
-  for (size_t i = 0; i < count; i++)
-    for (int is_bf16 = 0; is_bf16 < 2; is_bf16++) {
-      struct attention_case one, other;
-      attention_case_init(&one, &sample.batch, PLM_ATTENTION_LOCAL, 40, 0, 3, 48, is_bf16);
-      attention_case_init(&other, &sample.batch, PLM_ATTENTION_LOCAL, 40, 0, 3, 48, is_bf16);
-      run(&one, sets[i].kernels, 1);
-      for (uint32_t threads = 2; threads <= 5; threads++) {
-        const size_t bytes = one.rows * one.width * (is_bf16 ? 2 : 4);
-        run(&other, sets[i].kernels, threads);
-        assert_memory_equal(one.data[OUT], other.data[OUT], bytes);
-        assert_memory_equal(one.data[DQ], other.data[DQ], 3 * bytes);
-        assert_memory_equal(one.lse, other.lse, one.rows * 3 * sizeof(float));
-      }
-      attention_case_deinit(&one);
-      attention_case_deinit(&other);
-    }
+  for (int is_bf16 = 0; is_bf16 < 2; is_bf16++)
+    attention_check_orders(&sample, 40, 3, 48, 5, is_bf16);
 }
 
 /* Documents packed into one chunk must give exactly the same bits as each in a separate chunk. */
@@ -282,8 +221,7 @@ static void packed_equals_separate(void **state)
       run(&packed, sets[i].kernels, 2);
       for (uint32_t d = 0, at = 0; d < 4; at += lengths[d++]) {
         struct attention_case alone;
-        attention_batch_begin(&sample, 1, 128);
-        attention_batch_add(&sample, 0, 0, lengths[d]);
+        attention_batch_of(&sample, 1, 128, {0, 0, lengths[d]});
         attention_case_init(&alone, &sample.batch, kinds[m] | PLM_ATTENTION_DOCUMENT, 16, 0, 2, 32,
                             false);
         for (size_t r = 0; r < lengths[d]; r++)
@@ -320,9 +258,7 @@ static void the_reference_agrees_with_finite_differences(void **state)
   (void)state;
   static const enum attention_tensor inputs[] = {Q, K_, V}, gradients[] = {DQ, DK, DV};
   struct attention_case p;
-  attention_batch_begin(&sample, 1, 12);
-  attention_batch_add(&sample, 0, 0, 5);
-  attention_batch_add(&sample, 0, 5, 6);
+  attention_batch_of(&sample, 1, 12, {0, 0, 5}, {0, 5, 6});
   attention_case_init(&p, &sample.batch, PLM_ATTENTION_CAUSAL, 0, 0, 1, 16, false);
   p.shape.soft_cap = 2;
   const size_t count = p.rows * p.width;
@@ -410,8 +346,7 @@ static void keys_that_no_query_sees_are_not_computed(void **state)
   (void)state;
   struct choice sets[5];
   const size_t count = instruction_sets(sets);
-  attention_batch_begin(&sample, 1, 1024);
-  attention_batch_add(&sample, 0, 0, 1024);
+  attention_batch_of(&sample, 1, 1024, {0, 0, 1024});
   for (size_t i = 0; i < count; i++) {
     /* the causal mask allows half of all pairs, and the window a fifth */
     assert_true(executed_of_allowed(PLM_ATTENTION_CAUSAL, sets[i].kernels) <= 1.1);
@@ -432,8 +367,7 @@ static void missing_memory_is_an_error(void **state)
   struct attention_case p;
   struct plm_error error = {0};
   struct rlimit limit;
-  attention_batch_begin(&sample, 1, 4096);
-  attention_batch_add(&sample, 0, 0, 4096);
+  attention_batch_of(&sample, 1, 4096, {0, 0, 4096});
   attention_case_init(&p, &sample.batch, PLM_ATTENTION_DOCUMENT, 0, 0, 1, 128, false);
   assert_int_equal(plm_pool_open(2, &pool, NULL), PLM_OK);
   assert_int_equal(
@@ -464,8 +398,7 @@ int main(void)
       cmocka_unit_test(windows_of_several_sizes),
       cmocka_unit_test(hundreds_of_documents),
       cmocka_unit_test(the_soft_cap_and_its_gradient),
-      cmocka_unit_test(padding_is_exactly_zero),
-      cmocka_unit_test(padding_is_never_read),
+      cmocka_unit_test(padding_is_exactly_zero_and_never_read),
       cmocka_unit_test(large_scores_do_not_overflow),
       cmocka_unit_test(any_number_of_threads_gives_the_same_bits),
       cmocka_unit_test(packed_equals_separate),
@@ -474,5 +407,5 @@ int main(void)
       cmocka_unit_test(the_executed_area_is_near_the_allowed),
       cmocka_unit_test(keys_that_no_query_sees_are_not_computed),
   };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return cmocka_run_group_tests(tests, use_instruction_sets, NULL);
 }

@@ -122,8 +122,7 @@ static void a_reset_between_two_backends_does_no_harm(void **state)
   skip_real();
   static struct attention_batch sample;
   struct attention_case first, second;
-  attention_batch_begin(&sample, 1, 100);
-  attention_batch_add(&sample, 0, 0, 100);
+  attention_batch_of(&sample, 1, 100, {0, 0, 100});
   attention_case_init(&first, &sample.batch, PLM_ATTENTION_DOCUMENT, 0, 0, 1, 128, true);
   attention_case_init(&second, &sample.batch, PLM_ATTENTION_DOCUMENT, 0, 0, 1, 128, true);
   attention_case_run_on_cuda(&first, 1);

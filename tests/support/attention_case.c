@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/base/philox.h"
+#include "common/model/model_config.h"
 #include "common/ops/device.h"
 #include "tests/support/cmocka_all.h"
 #include "tests/support/device_case.h"
@@ -29,14 +30,18 @@ void attention_batch_add(struct attention_batch *sample, uint32_t chunk, uint32_
   sample->documents[d] = (struct plm_chunk_document){.start = start, .tokens = tokens};
 }
 
+void attention_batch_fill(struct attention_batch *sample, uint32_t chunks, uint32_t length,
+                          const struct attention_document *documents, size_t count)
+{
+  attention_batch_begin(sample, chunks, length);
+  for (size_t i = 0; i < count; i++)
+    attention_batch_add(sample, documents[i].chunk, documents[i].start, documents[i].tokens);
+}
+
 void attention_batch_mixed(struct attention_batch *sample)
 {
-  attention_batch_begin(sample, 3, 150);
-  attention_batch_add(sample, 0, 0, 70);
-  attention_batch_add(sample, 0, 70, 1);
-  attention_batch_add(sample, 0, 71, 50);
-  attention_batch_add(sample, 0, 124, 20);
-  attention_batch_add(sample, 2, 3, 147);
+  attention_batch_of(sample, 3, 150, {0, 0, 70}, {0, 70, 1}, {0, 71, 50}, {0, 124, 20},
+                     {2, 3, 147});
 }
 
 static uint16_t to_bf16(float x)
@@ -283,57 +288,109 @@ void attention_case_run_on_cuda(struct attention_case *p, uint64_t order)
   ops->close(ops);
 }
 
-static void init(struct attention_case *p, const struct attention_request *r)
+/* ---- cases ---- */
+static void run_on_cuda(struct attention_case *p, const void *of, uint64_t order)
 {
-  attention_case_init(p, r->batch, r->kinds, r->window, r->block, r->heads, r->K, r->bf16);
-  p->shape.soft_cap = r->cap;
+  (void)of;
+  attention_case_run_on_cuda(p, order);
 }
 
-void attention_case_check_cuda(const struct attention_request *request)
+static const struct attention_target cuda = {run_on_cuda, NULL};
+static const struct attention_target *targets = &cuda;
+static size_t target_count = 1;
+
+void attention_case_targets(const struct attention_target *of, size_t count)
+{
+  targets = of;
+  target_count = count;
+}
+
+/* Every target finds the reference's results. */
+static void compare_all(struct attention_case *p, uint64_t order)
+{
+  attention_case_reference(p);
+  for (size_t i = 0; i < target_count; i++) {
+    targets[i].run(p, targets[i].of, order);
+    attention_case_compare(p);
+  }
+}
+
+void attention_check(const struct attention_batch *sample, unsigned kinds, uint32_t window,
+                     uint32_t block, int32_t heads, int32_t K, float cap, bool is_bf16)
 {
   struct attention_case p;
-  init(&p, request);
-  attention_case_reference(&p);
-  attention_case_run_on_cuda(&p, 1);
-  attention_case_compare(&p);
+  attention_case_init(&p, &sample->batch, kinds, window, block, heads, K, is_bf16);
+  p.shape.soft_cap = cap;
+  compare_all(&p, 2);
   attention_case_deinit(&p);
 }
 
-size_t attention_case_check_padding(const struct attention_request *request)
+void attention_check_masks(const struct attention_batch *sample, unsigned step, uint32_t window,
+                           uint32_t block, int32_t heads, int32_t K, bool is_bf16)
+{
+  for (unsigned kinds = 1; kinds < 16; kinds += step)
+    attention_check(sample, kinds, window, block, heads, K, 0, is_bf16);
+}
+
+void attention_check_widths(const struct attention_batch *sample, int32_t heads,
+                            const int32_t *widths, size_t count, bool is_bf16)
+{
+  for (size_t i = 0; i < count; i++)
+    attention_check(sample, PLM_ATTENTION_DOCUMENT, 0, 0, heads, widths[i], 0, is_bf16);
+}
+
+void attention_check_lengths(const uint32_t *lengths, size_t count, int32_t K, bool is_bf16)
+{
+  static struct attention_batch sample;
+  for (size_t i = 0; i < count; i++) {
+    const unsigned kind = i % 2 ? PLM_ATTENTION_CAUSAL : PLM_ATTENTION_DOCUMENT;
+    attention_batch_of(&sample, 2, lengths[i], {0, 0, lengths[i]}, {1, 0, (lengths[i] + 1) / 2});
+    attention_check(&sample, kind, 0, 0, 1, K, 0, is_bf16);
+  }
+}
+
+static bool is_padding(const struct attention_case *p, size_t row)
+{
+  return p->mask.key_begin[row] == p->mask.key_end[row];
+}
+
+size_t attention_check_padding(const struct attention_batch *sample, int32_t heads, int32_t K,
+                               float value, bool is_bf16)
 {
   struct attention_case p;
   size_t empty = 0;
-  init(&p, request);
+  attention_case_init(&p, &sample->batch, PLM_ATTENTION_DOCUMENT, 0, 0, heads, K, is_bf16);
   for (size_t r = 0; r < p.rows; r++) {
-    if (p.mask.key_begin[r] != p.mask.key_end[r]) continue;
+    if (!is_padding(&p, r)) continue;
     empty++;
     for (size_t c = 0; c < p.width; c++)
-      for (int t = Q; t <= DOUT; t++) attention_case_set(&p, (enum attention_tensor)t, r, c, 1e4f);
+      for (int t = Q; t <= DOUT; t++) attention_case_set(&p, (enum attention_tensor)t, r, c, value);
   }
-  attention_case_reference(&p);
-  attention_case_run_on_cuda(&p, 2);
-  attention_case_compare(&p);
+  compare_all(&p, 2);
   for (size_t r = 0; r < p.rows; r++)
-    for (size_t c = 0; c < p.width && p.mask.key_begin[r] == p.mask.key_end[r]; c++)
+    for (size_t c = 0; c < p.width && is_padding(&p, r); c++)
       for (int t = OUT; t < ATTENTION_TENSORS; t++)
         assert_true(attention_case_get(&p, (enum attention_tensor)t, r, c) == 0);
   attention_case_deinit(&p);
   return empty;
 }
 
-void attention_case_check_orders(const struct attention_request *request, uint64_t orders)
+void attention_check_orders(const struct attention_batch *sample, uint32_t window, int32_t heads,
+                            int32_t K, uint64_t orders, bool is_bf16)
 {
   struct attention_case one, other;
-  init(&one, request);
-  init(&other, request);
-  const size_t bytes = one.rows * one.width * (request->bf16 ? 2 : 4);
-  const size_t heads = (size_t)request->heads;
-  attention_case_run_on_cuda(&one, 1);
-  for (uint64_t order = 2; order <= orders; order++) {
-    attention_case_run_on_cuda(&other, order);
-    assert_memory_equal(one.data[OUT], other.data[OUT], bytes);
-    assert_memory_equal(one.data[DQ], other.data[DQ], 3 * bytes);
-    assert_memory_equal(one.lse, other.lse, one.rows * heads * sizeof(float));
+  struct attention_case *const both[] = {&one, &other};
+  for (int i = 0; i < 2; i++)
+    attention_case_init(both[i], &sample->batch, PLM_ATTENTION_LOCAL, window, 0, heads, K, is_bf16);
+  const size_t bytes = one.rows * one.width * (is_bf16 ? 2 : 4);
+  for (size_t i = 0; i < target_count; i++) {
+    targets[i].run(&one, targets[i].of, 1);
+    for (uint64_t order = 2; order <= orders; order++) {
+      targets[i].run(&other, targets[i].of, order);
+      assert_memory_equal(one.data[OUT], other.data[OUT], bytes);
+      assert_memory_equal(one.data[DQ], other.data[DQ], 3 * bytes);
+      assert_memory_equal(one.lse, other.lse, one.rows * (size_t)heads * sizeof(float));
+    }
   }
   attention_case_deinit(&one);
   attention_case_deinit(&other);

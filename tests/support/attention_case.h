@@ -22,6 +22,16 @@ void attention_batch_begin(struct attention_batch *sample, uint32_t chunks, uint
 /* Adds a document. Chunks must come in order. */
 void attention_batch_add(struct attention_batch *sample, uint32_t chunk, uint32_t start,
                          uint32_t tokens);
+/* The same for a list: attention_batch_of(&sample, chunks, length, {chunk, start, tokens}, ...). */
+struct attention_document {
+  uint32_t chunk, start, tokens;
+};
+void attention_batch_fill(struct attention_batch *sample, uint32_t chunks, uint32_t length,
+                          const struct attention_document *documents, size_t count);
+#define attention_batch_of(sample, chunks, length, ...)                                          \
+  attention_batch_fill(sample, chunks, length, (const struct attention_document[]){__VA_ARGS__}, \
+                       sizeof((const struct attention_document[]){__VA_ARGS__}) /                \
+                           sizeof(struct attention_document))
 /* Documents that cross tiles of 64, a gap between documents, padding at the end, and a chunk of
  * only padding. */
 void attention_batch_mixed(struct attention_batch *sample);
@@ -73,22 +83,36 @@ void attention_case_reference(struct attention_case *p);
 double attention_case_worst(const struct attention_case *p, enum attention_tensor t);
 /* Compares the results with the reference's; fails the test with the tensor's name. */
 void attention_case_compare(const struct attention_case *p);
-/* A test case with `heads` heads of width K. */
-struct attention_request {
-  const struct plm_batch *batch;
-  unsigned kinds;
-  uint32_t window, block;
-  int32_t heads, K;
-  float cap;
-  bool bf16;
-};
 
-/* Compares a test case on the CUDA backend with the reference. */
-void attention_case_check_cuda(const struct attention_request *request);
-/* The same with large values in the rows that have no keys, whose output and gradients must be 0.
- * Returns the number of such rows. */
-size_t attention_case_check_padding(const struct attention_request *request);
-/* Checks that orders 1 to `orders` of the emulation's threads give the same bits. */
-void attention_case_check_orders(const struct attention_request *request, uint64_t orders);
+/* ---- cases --------------------------------------------------------------------------------------
+ * Each test program runs these with the shapes that its kernels' tiles make interesting. */
+
+/* What computes a case. `order` is that of the emulation's threads, or the number of a CPU's. */
+struct attention_target {
+  void (*run)(struct attention_case *p, const void *of, uint64_t order);
+  const void *of;
+};
+/* Replaces the CUDA backend, which computes them otherwise. The list is borrowed. */
+void attention_case_targets(const struct attention_target *targets, size_t count);
+
+/* Compares a batch in `heads` heads of width K with the reference, on each target. */
+void attention_check(const struct attention_batch *sample, unsigned kinds, uint32_t window,
+                     uint32_t block, int32_t heads, int32_t K, float cap, bool is_bf16);
+/* The same without a cap for the mask kinds 1, 1 + step, ... below 16. A step of 2 takes all that
+ * have PLM_ATTENTION_DOCUMENT, and a multiple of 2 some of them. */
+void attention_check_masks(const struct attention_batch *sample, unsigned step, uint32_t window,
+                           uint32_t block, int32_t heads, int32_t K, bool is_bf16);
+/* The same for the batch's documents, with heads of each of these widths. */
+void attention_check_widths(const struct attention_batch *sample, int32_t heads,
+                            const int32_t *widths, size_t count, bool is_bf16);
+/* The same for two chunks of each of these lengths, with a causal mask for every second one. */
+void attention_check_lengths(const uint32_t *lengths, size_t count, int32_t K, bool is_bf16);
+/* Rows without keys have no output and no gradient, and this value in them is not used. Returns
+ * their number. */
+size_t attention_check_padding(const struct attention_batch *sample, int32_t heads, int32_t K,
+                               float value, bool is_bf16);
+/* Orders 1 to `orders` give the same bits with a window. */
+void attention_check_orders(const struct attention_batch *sample, uint32_t window, int32_t heads,
+                            int32_t K, uint64_t orders, bool is_bf16);
 
 #endif

@@ -12,49 +12,10 @@
 #include "tests/support/cmocka_all.h"
 #include "tests/support/device_case.h"
 
-static struct attention_batch sample;
-
-void attention_sm90_check(const struct attention_batch *of, unsigned kinds, uint32_t window,
-                          uint32_t block, int32_t heads, int32_t K, float cap)
-{
-  attention_case_check_cuda(
-      &(struct attention_request){&of->batch, kinds, window, block, heads, K, cap, true});
-}
-
-void attention_sm90_check_widths(const int32_t *widths, size_t count)
-{
-  attention_batch_begin(&sample, 1, 80);
-  attention_batch_add(&sample, 0, 0, 50);
-  attention_batch_add(&sample, 0, 52, 26);
-  for (size_t i = 0; i < count; i++)
-    attention_sm90_check(&sample, PLM_ATTENTION_DOCUMENT, 0, 0, 2, widths[i], 0);
-}
-
-void attention_sm90_check_lengths(const uint32_t *lengths, size_t count)
-{
-  for (size_t i = 0; i < count; i++) {
-    const unsigned kind = i % 2 ? PLM_ATTENTION_CAUSAL : PLM_ATTENTION_DOCUMENT;
-    attention_batch_begin(&sample, 2, lengths[i]);
-    attention_batch_add(&sample, 0, 0, lengths[i]);
-    attention_batch_add(&sample, 1, 0, (lengths[i] + 1) / 2);
-    attention_sm90_check(&sample, kind, 0, 0, 1, 64, 0);
-  }
-}
-
-void attention_sm90_check_padding(void)
-{
-  attention_batch_mixed(&sample);
-  const struct attention_request request = {
-      .batch = &sample.batch, .kinds = PLM_ATTENTION_DOCUMENT, .heads = 1, .K = 64, .bf16 = true};
-  assert_true(attention_case_check_padding(&request) > 150);
-}
-
 void attention_sm90_two_chunks(struct attention_case *p, int32_t K)
 {
-  attention_batch_begin(&sample, 2, 260);
-  attention_batch_add(&sample, 0, 0, 150);
-  attention_batch_add(&sample, 0, 150, 100);
-  attention_batch_add(&sample, 1, 5, 250);
+  static struct attention_batch sample;
+  attention_batch_of(&sample, 2, 260, {0, 0, 150}, {0, 150, 100}, {1, 5, 250});
   attention_case_init(p, &sample.batch, PLM_ATTENTION_DOCUMENT, 0, 0, 1, K, true);
 }
 

@@ -11,90 +11,61 @@
 
 static struct attention_batch sample;
 
-static void check(unsigned kinds, uint32_t window, uint32_t block, int32_t heads, int32_t K,
-                  float cap, bool in_bf16)
-{
-  attention_case_check_cuda(
-      &(struct attention_request){&sample.batch, kinds, window, block, heads, K, cap, in_bf16});
-}
-
 /* A smaller batch for fp32, whose kernels have no tiles and use a warp for each query. */
 static void small_batch(void)
 {
-  attention_batch_begin(&sample, 3, 41);
-  attention_batch_add(&sample, 0, 0, 18);
-  attention_batch_add(&sample, 0, 18, 1);
-  attention_batch_add(&sample, 0, 21, 17);
-  attention_batch_add(&sample, 2, 3, 38);
+  attention_batch_of(&sample, 3, 41, {0, 0, 18}, {0, 18, 1}, {0, 21, 17}, {2, 3, 38});
 }
 
 static void every_mask_kind(void **state)
 {
   (void)state;
-  for (unsigned kinds = 1; kinds < 16; kinds += 2) {
-    attention_batch_mixed(&sample);
-    check(kinds, 23, 50, 1, 16, 0, true);
-    small_batch();
-    check(kinds, 7, 13, 2, 16, 0, false);
-  }
+  attention_batch_mixed(&sample);
+  attention_check_masks(&sample, 2, 23, 50, 1, 16, true);
+  small_batch();
+  attention_check_masks(&sample, 2, 7, 13, 2, 16, false);
 }
 
 static void head_widths(void **state)
 {
   (void)state;
-  for (int32_t K = 16; K <= 128; K += 8) {
-    attention_batch_begin(&sample, 1, 70);
-    attention_batch_add(&sample, 0, 0, 40);
-    attention_batch_add(&sample, 0, 42, 26);
-    check(PLM_ATTENTION_DOCUMENT, 0, 0, 1, K, 0, true);
-    attention_batch_begin(&sample, 2, 9);
-    attention_batch_add(&sample, 0, 0, 9);
-    attention_batch_add(&sample, 1, 1, 5);
-    check(PLM_ATTENTION_DOCUMENT, 0, 0, 3, K, 0, true);
-    check(PLM_ATTENTION_DOCUMENT, 0, 0, 3, K, 0, false);
-  }
+  static const int32_t all[] = {16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96, 104, 112, 120, 128};
+  const size_t count = sizeof all / sizeof *all;
+  attention_batch_of(&sample, 1, 70, {0, 0, 40}, {0, 42, 26});
+  attention_check_widths(&sample, 1, all, count, true);
+  attention_batch_of(&sample, 2, 9, {0, 0, 9}, {1, 1, 5});
+  attention_check_widths(&sample, 3, all, count, true);
+  attention_check_widths(&sample, 3, all, count, false);
 }
 
 static void lengths(void **state)
 {
   (void)state;
   static const uint32_t all[] = {1, 2, 15, 63, 64, 65, 127, 128, 129};
-  for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-    attention_batch_begin(&sample, 1, all[i]);
-    attention_batch_add(&sample, 0, 0, all[i]);
-    check(i % 2 ? PLM_ATTENTION_CAUSAL : PLM_ATTENTION_DOCUMENT, 0, 0, 1, 24, 0, true);
-    if (all[i] < 20) check(PLM_ATTENTION_CAUSAL, 0, 0, 1, 24, 0, false);
-  }
+  attention_check_lengths(all, sizeof all / sizeof *all, 24, true);
+  attention_check_lengths(all, 3, 24, false);
 }
 
 /* Documents that begin and end at the edges of tiles, and a chunk that ends there. */
 static void documents_at_the_tiles_borders(void **state)
 {
   (void)state;
-  attention_batch_begin(&sample, 2, 192);
-  attention_batch_add(&sample, 0, 0, 64);
-  attention_batch_add(&sample, 0, 64, 1);
-  attention_batch_add(&sample, 0, 65, 63);
-  attention_batch_add(&sample, 0, 128, 64);
-  attention_batch_add(&sample, 1, 0, 128);
-  attention_batch_add(&sample, 1, 129, 63);
-  check(PLM_ATTENTION_DOCUMENT, 0, 0, 1, 24, 0, true);
-  check(PLM_ATTENTION_DOCUMENT | PLM_ATTENTION_CAUSAL, 0, 0, 1, 32, 0, true);
-  check(PLM_ATTENTION_DOCUMENT | PLM_ATTENTION_LOCAL, 64, 0, 1, 16, 0, true);
-  check(PLM_ATTENTION_DOCUMENT | PLM_ATTENTION_BLOCK, 0, 64, 1, 16, 0, true);
+  attention_batch_of(&sample, 2, 192, {0, 0, 64}, {0, 64, 1}, {0, 65, 63}, {0, 128, 64},
+                     {1, 0, 128}, {1, 129, 63});
+  attention_check(&sample, PLM_ATTENTION_DOCUMENT, 0, 0, 1, 24, 0, true);
+  attention_check(&sample, PLM_ATTENTION_DOCUMENT | PLM_ATTENTION_CAUSAL, 0, 0, 1, 32, 0, true);
+  attention_check(&sample, PLM_ATTENTION_DOCUMENT | PLM_ATTENTION_LOCAL, 64, 0, 1, 16, 0, true);
+  attention_check(&sample, PLM_ATTENTION_DOCUMENT | PLM_ATTENTION_BLOCK, 0, 64, 1, 16, 0, true);
 }
 
 /* Tiles of keys that every query but one sees completely. */
 static void tiles_that_are_nearly_full(void **state)
 {
   (void)state;
-  attention_batch_begin(&sample, 1, 130);
-  attention_batch_add(&sample, 0, 0, 130);
-  check(PLM_ATTENTION_CAUSAL | PLM_ATTENTION_LOCAL, 70, 0, 1, 16, 0, true);
-  attention_batch_begin(&sample, 1, 192);
-  attention_batch_add(&sample, 0, 0, 127);
-  attention_batch_add(&sample, 0, 127, 65);
-  check(PLM_ATTENTION_DOCUMENT, 0, 0, 1, 16, 0, true);
+  attention_batch_of(&sample, 1, 130, {0, 0, 130});
+  attention_check(&sample, PLM_ATTENTION_CAUSAL | PLM_ATTENTION_LOCAL, 70, 0, 1, 16, 0, true);
+  attention_batch_of(&sample, 1, 192, {0, 0, 127}, {0, 127, 65});
+  attention_check(&sample, PLM_ATTENTION_DOCUMENT, 0, 0, 1, 16, 0, true);
 }
 
 static void hundreds_of_documents(void **state)
@@ -103,10 +74,10 @@ static void hundreds_of_documents(void **state)
   attention_batch_begin(&sample, 2, 300);
   for (uint32_t i = 0; i < 300; i++) attention_batch_add(&sample, 0, i, 1);
   for (uint32_t i = 0; i < 99; i++) attention_batch_add(&sample, 1, 3 * i, 2 + i % 2);
-  check(PLM_ATTENTION_DOCUMENT, 0, 0, 1, 16, 0, true);
+  attention_check(&sample, PLM_ATTENTION_DOCUMENT, 0, 0, 1, 16, 0, true);
   attention_batch_begin(&sample, 1, 130);
   for (uint32_t i = 0; i < 130; i++) attention_batch_add(&sample, 0, i, 1);
-  check(PLM_ATTENTION_DOCUMENT, 0, 0, 1, 16, 0, false);
+  attention_check(&sample, PLM_ATTENTION_DOCUMENT, 0, 0, 1, 16, 0, false);
 }
 
 static void padding_alone(void **state)
@@ -114,7 +85,7 @@ static void padding_alone(void **state)
   (void)state;
   attention_batch_begin(&sample, 2, 70);
   for (int in_bf16 = 0; in_bf16 < 2; in_bf16++)
-    check(PLM_ATTENTION_DOCUMENT, 0, 0, 2, 16, 0, in_bf16);
+    attention_check(&sample, PLM_ATTENTION_DOCUMENT, 0, 0, 2, 16, 0, in_bf16);
 }
 
 static void set_all(struct attention_case *p, enum attention_tensor t, float factor, float offset)
@@ -164,9 +135,9 @@ static void the_soft_cap_and_its_gradient(void **state)
   (void)state;
   small_batch();
   for (int in_bf16 = 0; in_bf16 < 2; in_bf16++)
-    check(PLM_ATTENTION_CAUSAL, 0, 0, 1, 32, 0.7f, in_bf16);
+    attention_check(&sample, PLM_ATTENTION_CAUSAL, 0, 0, 1, 32, 0.7f, in_bf16);
   attention_batch_mixed(&sample);
-  check(PLM_ATTENTION_DOCUMENT, 0, 0, 1, 32, 0.7f, true);
+  attention_check(&sample, PLM_ATTENTION_DOCUMENT, 0, 0, 1, 32, 0.7f, true);
 }
 
 /* Rows of padding have no output and no gradient, and their values are not used. */
@@ -174,40 +145,22 @@ static void padding_is_exactly_zero_and_never_used(void **state)
 {
   (void)state;
   for (int in_bf16 = 0; in_bf16 < 2; in_bf16++) {
-    const struct attention_request request = {.batch = &sample.batch,
-                                              .kinds = PLM_ATTENTION_DOCUMENT,
-                                              .heads = 1,
-                                              .K = 24,
-                                              .bf16 = in_bf16};
     if (in_bf16)
       attention_batch_mixed(&sample);
     else
       small_batch();
-    const size_t rows = (size_t)sample.batch.chunks * sample.batch.max_length;
-    assert_true(attention_case_check_padding(&request) > rows / 3);
+    const size_t empty = in_bf16 ? 9 + 150 + 3 : 5 + 41 + 3;
+    assert_int_equal(attention_check_padding(&sample, 1, 24, 1e4f, in_bf16), empty);
   }
 }
 
 static void any_order_of_threads_gives_the_same_bits(void **state)
 {
   (void)state;
-  for (int in_bf16 = 0; in_bf16 < 2; in_bf16++) {
-    if (in_bf16) {
-      attention_batch_begin(&sample, 2, 100);
-      attention_batch_add(&sample, 0, 0, 90);
-      attention_batch_add(&sample, 1, 0, 30);
-      attention_batch_add(&sample, 1, 30, 70);
-    } else {
-      small_batch();
-    }
-    const struct attention_request request = {.batch = &sample.batch,
-                                              .kinds = PLM_ATTENTION_LOCAL,
-                                              .window = 40,
-                                              .heads = 1,
-                                              .K = 48,
-                                              .bf16 = in_bf16};
-    attention_case_check_orders(&request, 4);
-  }
+  attention_batch_of(&sample, 2, 100, {0, 0, 90}, {1, 0, 30}, {1, 30, 70});
+  attention_check_orders(&sample, 40, 1, 48, 4, true);
+  small_batch();
+  attention_check_orders(&sample, 40, 1, 48, 4, false);
 }
 
 int main(void)

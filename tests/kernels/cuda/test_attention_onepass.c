@@ -21,21 +21,22 @@ static void every_mask_kind(void **state)
   (void)state;
   attention_batch_mixed(&sample);
   for (unsigned kinds = 1; kinds < 16; kinds += 2)
-    attention_sm90_check(&sample, kinds, 23, 50, 1, kinds == 5 ? 128 : 64, 0);
+    attention_check(&sample, kinds, 23, 50, 1, kinds == 5 ? 128 : 64, 0, true);
 }
 
 static void head_widths(void **state)
 {
   (void)state;
   static const int32_t widths[] = {40, 72, 96, 128};
-  attention_sm90_check_widths(widths, sizeof widths / sizeof *widths);
+  attention_batch_of(&sample, 1, 80, {0, 0, 50}, {0, 52, 26});
+  attention_check_widths(&sample, 2, widths, sizeof widths / sizeof *widths, true);
 }
 
 static void lengths(void **state)
 {
   (void)state;
   static const uint32_t all[] = {1, 63, 64, 65, 129, 193};
-  attention_sm90_check_lengths(all, sizeof all / sizeof *all);
+  attention_check_lengths(all, sizeof all / sizeof *all, 64, true);
 }
 
 /* Tiles of queries that see three and more turns of 128 keys, so that sums are begun, continued and
@@ -43,12 +44,10 @@ static void lengths(void **state)
 static void sums_over_several_turns(void **state)
 {
   (void)state;
-  attention_batch_begin(&sample, 1, 520);
-  attention_batch_add(&sample, 0, 3, 400);
-  attention_batch_add(&sample, 0, 410, 60);
-  attention_sm90_check(&sample, PLM_ATTENTION_DOCUMENT, 0, 0, 1, 64, 0);
-  attention_sm90_check(&sample, PLM_ATTENTION_LOCAL, 30, 0, 1, 64, 0);
-  attention_sm90_check(&sample, PLM_ATTENTION_CAUSAL, 0, 0, 1, 128, 0);
+  attention_batch_of(&sample, 1, 520, {0, 3, 400}, {0, 410, 60});
+  attention_check(&sample, PLM_ATTENTION_DOCUMENT, 0, 0, 1, 64, 0, true);
+  attention_check(&sample, PLM_ATTENTION_LOCAL, 30, 0, 1, 64, 0, true);
+  attention_check(&sample, PLM_ATTENTION_CAUSAL, 0, 0, 1, 128, 0, true);
 }
 
 /* More chunks than are ranked by their work under the emulation, and so many heads that each block
@@ -59,26 +58,24 @@ static void many_chunks_and_heads(void **state)
   attention_batch_begin(&sample, 5, 70);
   for (uint32_t chunk = 0; chunk < 5; chunk++)
     attention_batch_add(&sample, chunk, 0, 20 + 9 * chunk);
-  attention_sm90_check(&sample, PLM_ATTENTION_DOCUMENT, 0, 0, 1, 64, 0);
-  attention_batch_begin(&sample, 2, 70);
-  attention_batch_add(&sample, 0, 0, 10);
-  attention_batch_add(&sample, 1, 0, 70);
-  attention_sm90_check(&sample, PLM_ATTENTION_DOCUMENT, 0, 0, 4, 64, 0);
+  attention_check(&sample, PLM_ATTENTION_DOCUMENT, 0, 0, 1, 64, 0, true);
+  attention_batch_of(&sample, 2, 70, {0, 0, 10}, {1, 0, 70});
+  attention_check(&sample, PLM_ATTENTION_DOCUMENT, 0, 0, 4, 64, 0, true);
 }
 
 static void the_soft_cap_and_its_gradient(void **state)
 {
   (void)state;
-  attention_batch_begin(&sample, 1, 150);
-  attention_batch_add(&sample, 0, 0, 140);
-  attention_sm90_check(&sample, PLM_ATTENTION_CAUSAL, 0, 0, 1, 64, 0.7f);
-  attention_sm90_check(&sample, PLM_ATTENTION_DOCUMENT, 0, 0, 1, 128, 2);
+  attention_batch_of(&sample, 1, 150, {0, 0, 140});
+  attention_check(&sample, PLM_ATTENTION_CAUSAL, 0, 0, 1, 64, 0.7f, true);
+  attention_check(&sample, PLM_ATTENTION_DOCUMENT, 0, 0, 1, 128, 2, true);
 }
 
 static void padding_is_exactly_zero_and_never_used(void **state)
 {
   (void)state;
-  attention_sm90_check_padding();
+  attention_batch_mixed(&sample);
+  assert_int_equal(attention_check_padding(&sample, 1, 64, 1e4f, true), 9 + 150 + 3);
 }
 
 /* ---- bits ---- */

@@ -21,10 +21,8 @@ static void every_mask_kind(void **state)
 {
   (void)state;
   attention_batch_mixed(&sample);
-  for (unsigned kinds = 1; kinds < 16; kinds += 2)
-    attention_sm90_check(&sample, kinds, 23, 50, 1, 64, 0);
-  for (unsigned kinds = 1; kinds < 16; kinds += 6)
-    attention_sm90_check(&sample, kinds, 70, 90, 1, 128, 0);
+  attention_check_masks(&sample, 2, 23, 50, 1, 64, true);
+  attention_check_masks(&sample, 6, 70, 90, 1, 128, true);
 }
 
 /* Heads of 64 and 128 fill their tiles. For the others the copies bring columns of zeros. */
@@ -32,14 +30,15 @@ static void head_widths(void **state)
 {
   (void)state;
   static const int32_t widths[] = {40, 64, 72, 96, 128};
-  attention_sm90_check_widths(widths, sizeof widths / sizeof *widths);
+  attention_batch_of(&sample, 1, 80, {0, 0, 50}, {0, 52, 26});
+  attention_check_widths(&sample, 2, widths, sizeof widths / sizeof *widths, true);
 }
 
 static void lengths(void **state)
 {
   (void)state;
   static const uint32_t all[] = {1, 2, 63, 64, 65, 127, 128, 129, 193};
-  attention_sm90_check_lengths(all, sizeof all / sizeof *all);
+  attention_check_lengths(all, sizeof all / sizeof *all, 64, true);
 }
 
 /* Ranges of over 512 keys are walked 128 at a time, with the two warpgroups in turns. With causal
@@ -49,12 +48,10 @@ static void long_ranges(void **state)
   (void)state;
   static const unsigned kinds[] = {PLM_ATTENTION_DOCUMENT, PLM_ATTENTION_CAUSAL,
                                    PLM_ATTENTION_LOCAL};
-  attention_batch_begin(&sample, 1, 900);
-  attention_batch_add(&sample, 0, 3, 650);
-  attention_batch_add(&sample, 0, 660, 210);
+  attention_batch_of(&sample, 1, 900, {0, 3, 650}, {0, 660, 210});
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-    attention_sm90_check(&sample, PLM_ATTENTION_DOCUMENT | kinds[i], 300, 0, 1, 64, 0);
-    attention_sm90_check(&sample, PLM_ATTENTION_DOCUMENT | kinds[i], 300, 0, 1, 128, 0);
+    attention_check(&sample, PLM_ATTENTION_DOCUMENT | kinds[i], 300, 0, 1, 64, 0, true);
+    attention_check(&sample, PLM_ATTENTION_DOCUMENT | kinds[i], 300, 0, 1, 128, 0, true);
   }
 }
 
@@ -64,42 +61,32 @@ static void many_documents(void **state)
   attention_batch_begin(&sample, 2, 200);
   for (uint32_t i = 0; i < 200; i++) attention_batch_add(&sample, 0, i, 1);
   for (uint32_t i = 0; i < 33; i++) attention_batch_add(&sample, 1, 6 * i, 2 + i % 5);
-  attention_sm90_check(&sample, PLM_ATTENTION_DOCUMENT, 0, 0, 3, 64, 0);
+  attention_check(&sample, PLM_ATTENTION_DOCUMENT, 0, 0, 3, 64, 0, true);
 }
 
 static void the_soft_cap_and_its_gradient(void **state)
 {
   (void)state;
   attention_batch_mixed(&sample);
-  attention_sm90_check(&sample, PLM_ATTENTION_CAUSAL, 0, 0, 1, 64, 0.7f);
-  attention_sm90_check(&sample, PLM_ATTENTION_DOCUMENT, 0, 0, 1, 128, 30);
-  attention_batch_begin(&sample, 1, 600);
-  attention_batch_add(&sample, 0, 0, 600);
-  attention_sm90_check(&sample, PLM_ATTENTION_DOCUMENT, 0, 0, 1, 128, 2);
+  attention_check(&sample, PLM_ATTENTION_CAUSAL, 0, 0, 1, 64, 0.7f, true);
+  attention_check(&sample, PLM_ATTENTION_DOCUMENT, 0, 0, 1, 128, 30, true);
+  attention_batch_of(&sample, 1, 600, {0, 0, 600});
+  attention_check(&sample, PLM_ATTENTION_DOCUMENT, 0, 0, 1, 128, 2, true);
 }
 
 static void padding_is_exactly_zero_and_never_used(void **state)
 {
   (void)state;
-  attention_sm90_check_padding();
+  attention_batch_mixed(&sample);
+  assert_int_equal(attention_check_padding(&sample, 1, 64, 1e4f, true), 9 + 150 + 3);
 }
 
 static void any_order_of_threads_gives_the_same_bits(void **state)
 {
   (void)state;
-  attention_batch_begin(&sample, 2, 260);
-  attention_batch_add(&sample, 0, 0, 190);
-  attention_batch_add(&sample, 1, 0, 30);
-  attention_batch_add(&sample, 1, 30, 170);
-  for (int32_t K = 64; K <= 128; K += 64) {
-    const struct attention_request request = {.batch = &sample.batch,
-                                              .kinds = PLM_ATTENTION_LOCAL,
-                                              .window = 140,
-                                              .heads = 2,
-                                              .K = K,
-                                              .bf16 = true};
-    attention_case_check_orders(&request, 5);
-  }
+  attention_batch_of(&sample, 2, 260, {0, 0, 190}, {1, 0, 30}, {1, 30, 170});
+  attention_check_orders(&sample, 140, 2, 64, 5, true);
+  attention_check_orders(&sample, 140, 2, 128, 5, true);
 }
 
 /* The forced kernels really ran: their roundings differ from those of mma.sync. */

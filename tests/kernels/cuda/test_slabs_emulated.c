@@ -39,11 +39,7 @@ static void attention_in_slabs_gives_the_same_bits(void **state)
   (void)state;
   static struct attention_batch sample;
   static const size_t rows[] = {0, 2 * HEADS, 1}; /* all; two chunks; one head */
-  attention_batch_begin(&sample, CHUNKS, LENGTH);
-  attention_batch_add(&sample, 0, 0, 12);
-  attention_batch_add(&sample, 1, 50, 16);
-  attention_batch_add(&sample, 2, 0, 9);
-  attention_batch_add(&sample, 2, 60, 6);
+  attention_batch_of(&sample, CHUNKS, LENGTH, {0, 0, 12}, {1, 50, 16}, {2, 0, 9}, {2, 60, 6});
   for (int in_bf16 = 0; in_bf16 < 2; in_bf16++) {
     struct attention_case at_once, slabs;
     run_attention(&at_once, &sample, in_bf16, 0);
