@@ -50,27 +50,29 @@ static bool is_over(const struct plm_supervisor *supervisor, int kind)
 {
   struct plm_lock_holder holder;
   if (supervisor->options.chosen[kind]) return true;
-  return plm_lock_holder(supervisor->run, plm_stage_kinds[kind].name, &holder, NULL) ==
-         PLM_NOT_FOUND;
+  return plm_lock_holder(supervisor->stages.config->run, plm_stage_kinds[kind].name, &holder,
+                         NULL) == PLM_NOT_FOUND;
 }
 
 static void forget_endpoints(struct plm_supervisor *supervisor)
 {
   for (int kind = 0; kind < PLM_KIND_COUNT; kind++) {
     if (is_over(supervisor, kind))
-      supervised_forget_endpoints(supervisor->run, (enum plm_stage_index)kind);
+      supervised_forget_endpoints(supervisor->stages.config->run, (enum plm_stage_index)kind);
   }
-  plm_endpoint_remove(supervisor->run, "packers");
-  plm_endpoint_remove(supervisor->run, "prometheus");
+  plm_endpoint_remove(supervisor->stages.config->run, "packers");
+  plm_endpoint_remove(supervisor->stages.config->run, "prometheus");
 }
 
 static void start_all(struct plm_supervisor *supervisor)
 {
   for (int kind = 0; kind < PLM_KIND_COUNT; kind++) {
     if (!supervisor->options.chosen[kind]) continue;
-    const unsigned instances = plm_stage_instances(supervisor->config, (enum plm_stage_index)kind);
+    const unsigned instances =
+        plm_stage_instances(supervisor->stages.config, (enum plm_stage_index)kind);
     for (unsigned i = 0; i < instances; i++) {
-      supervised_start(supervisor, supervised_add(supervisor, (enum plm_stage_index)kind, i));
+      supervised_start(supervisor,
+                       supervised_add(&supervisor->stages, (enum plm_stage_index)kind, i));
     }
   }
 }
@@ -83,8 +85,9 @@ static void reap(struct plm_supervisor *supervisor)
     int status;
     const pid_t pid = waitpid(-1, &status, WNOHANG);
     if (pid <= 0) return;
-    for (size_t i = 0; i < supervisor->count; i++) { /* an adopted orphan is not a main process */
-      struct supervised *stage = &supervisor->stages[i];
+    for (size_t i = 0; i < supervisor->stages.count;
+         i++) { /* an adopted orphan is not a main process */
+      struct supervised *stage = &supervisor->stages.all[i];
       if (stage->pid == pid) supervised_reaped(supervisor, stage, status);
       if (stage->mpi.log_pid == pid) stage->mpi.log_pid = 0;
     }
@@ -109,8 +112,8 @@ static size_t fill(struct plm_supervisor *supervisor, struct pollfd items[POLL_M
   for (size_t i = 0; i < CLIENTS_MAX; i++) {
     items[used++] = (struct pollfd){.fd = supervisor->clients[i].descriptor, .events = POLLIN};
   }
-  for (size_t i = 0; i < supervisor->count; i++) {
-    items[used++] = (struct pollfd){.fd = supervisor->stages[i].ready_fd, .events = POLLIN};
+  for (size_t i = 0; i < supervisor->stages.count; i++) {
+    items[used++] = (struct pollfd){.fd = supervisor->stages.all[i].ready_fd, .events = POLLIN};
   }
   if (supervisor->exporter.http != NULL) {
     plm_http_fill(supervisor->exporter.http, &items[used]);
@@ -145,11 +148,11 @@ static void wait_for_events(struct pollfd *items, size_t count)
 static void turn(struct plm_supervisor *supervisor)
 {
   static struct pollfd items[POLL_MAX];
-  const size_t stages = supervisor->count; /* a request may add stages */
+  const size_t stages = supervisor->stages.count; /* a request may add stages */
   wait_for_events(items, fill(supervisor, items));
   for (size_t i = 0; i < stages; i++) {
     const struct pollfd *item = &items[2 + CLIENTS_MAX + i];
-    if (item->revents != 0) supervised_readable(supervisor, &supervisor->stages[i]);
+    if (item->revents != 0) supervised_readable(supervisor, &supervisor->stages.all[i]);
   }
   if (items[0].revents != 0) read_signals(supervisor);
   for (size_t i = 0; i < CLIENTS_MAX; i++) {
@@ -159,8 +162,8 @@ static void turn(struct plm_supervisor *supervisor)
   }
   if (items[1].revents != 0) supervisor_accept(supervisor);
   const int64_t now_ms = plm_clock_ms();
-  for (size_t i = 0; i < supervisor->count; i++) {
-    supervised_tick(supervisor, &supervisor->stages[i], now_ms);
+  for (size_t i = 0; i < supervisor->stages.count; i++) {
+    supervised_tick(supervisor, &supervisor->stages.all[i], now_ms);
   }
   supervisor_watch(supervisor, now_ms);
   /* other commands look for supervisor.lock, so it is created again if somebody removed it */
@@ -189,7 +192,7 @@ static void say_stopped(struct plm_supervisor *supervisor)
   uint64_t step;
   if (!supervisor->options.chosen[PLM_KIND_TRAINER])
     screen_say(supervisor, "stopped");
-  else if (supervisor_latest_step(supervisor->run, &step))
+  else if (supervisor_latest_step(supervisor->stages.config->run, &step))
     screen_say(supervisor, "stopped; `plm-pipeline up` will continue from step %llu",
                (unsigned long long)step);
   else
@@ -198,7 +201,7 @@ static void say_stopped(struct plm_supervisor *supervisor)
 
 static void conclude(struct plm_supervisor *supervisor)
 {
-  plm_endpoint_remove(supervisor->run,
+  plm_endpoint_remove(supervisor->stages.config->run,
                       "packers"); /* a stage that is started by hand later may have packers */
   const int failure_code = supervisor_judge_failures(supervisor);
   supervisor->exit_code = supervisor->drain_signal != 0
@@ -213,7 +216,7 @@ static void conclude(struct plm_supervisor *supervisor)
   uint64_t step;
   struct plm_hash identity;
   if (supervisor->exit_code == 0 &&
-      plm_done_read(supervisor->run, &step, &identity, NULL) == PLM_OK) {
+      plm_done_read(supervisor->stages.config->run, &step, &identity, NULL) == PLM_OK) {
     screen_say(supervisor, "the run is complete at step %llu", (unsigned long long)step);
   } else if (supervisor->drain_signal != 0 && supervisor->failure.length == 0) {
     say_stopped(supervisor);
@@ -222,8 +225,8 @@ static void conclude(struct plm_supervisor *supervisor)
 
 static void close_all(struct plm_supervisor *supervisor)
 {
-  for (size_t i = 0; i < supervisor->count; i++) {
-    if (supervisor->stages[i].ready_fd >= 0) close(supervisor->stages[i].ready_fd);
+  for (size_t i = 0; i < supervisor->stages.count; i++) {
+    if (supervisor->stages.all[i].ready_fd >= 0) close(supervisor->stages.all[i].ready_fd);
   }
   if (supervisor->listen_fd >= 0) {
     unlink(supervisor->socket_path);
@@ -232,24 +235,21 @@ static void close_all(struct plm_supervisor *supervisor)
   if (supervisor->signal_fd >= 0) close(supervisor->signal_fd);
   exporter_close(supervisor);
   plm_text_deinit(&supervisor->failure);
-  free(supervisor->stages);
+  free(supervisor->stages.all);
 }
 
 plm_status plm_supervise(const struct plm_supervisor_options *options, int *exit_code,
                          struct plm_error *error)
 {
-  struct plm_supervisor supervisor = {.options = *options,
-                                      .config = options->config,
-                                      .run = options->config->run,
-                                      .stages = calloc(SUPERVISED_MAX, sizeof(struct supervised)),
-                                      .signal_fd = -1,
-                                      .listen_fd = -1};
+  struct plm_supervisor supervisor = {
+      .options = *options, .stages = {.config = options->config}, .signal_fd = -1, .listen_fd = -1};
   plm_status status = PLM_OK;
   for (size_t i = 0; i < CLIENTS_MAX; i++) supervisor.clients[i].descriptor = -1;
-  if (supervisor.stages == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  supervisor.stages.all = calloc(SUPERVISED_MAX, sizeof *supervisor.stages.all);
+  if (supervisor.stages.all == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   PLM_TRY_GOTO(status, plm_process_adopt(error), done);
   PLM_TRY_GOTO(status, open_signals(&supervisor, error), done);
-  PLM_TRY_GOTO(status, plm_socket_path(supervisor.run, supervisor.socket_path, error), done);
+  PLM_TRY_GOTO(status, plm_socket_path(options->config->run, supervisor.socket_path, error), done);
   PLM_TRY_GOTO(status, plm_socket_listen(supervisor.socket_path, &supervisor.listen_fd, error),
                done);
   forget_endpoints(&supervisor);

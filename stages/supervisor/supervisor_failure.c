@@ -48,7 +48,8 @@ static bool read_step(const struct plm_supervisor *supervisor, int64_t lived_ms,
 {
   char path[PLM_PATH_SIZE];
   cJSON *line = NULL;
-  if (plm_path_join(path, supervisor->run, PLM_RUN_TRAINER_METRICS, NULL) != PLM_OK ||
+  if (plm_path_join(path, supervisor->stages.config->run, PLM_RUN_TRAINER_METRICS, NULL) !=
+          PLM_OK ||
       plm_metrics_last(path, &line, NULL) != PLM_OK)
     return false;
   const double age_s = plm_clock_wall_s() - plm_json_number(line, "time", 0.0);
@@ -79,10 +80,11 @@ static enum plm_failure_verdict judge(struct plm_supervisor *supervisor, struct 
   failure->lived_ms = lived_ms;
   if (stage->kind == PLM_KIND_TRAINER) {
     failure->lived_ms = 0;
-    if (!supervisor_latest_step(supervisor->run, &failure->mark)) failure->mark = UINT64_MAX;
+    if (!supervisor_latest_step(supervisor->stages.config->run, &failure->mark))
+      failure->mark = UINT64_MAX;
     failure->at_step = read_step(supervisor, lived_ms, &failure->step);
   }
-  return plm_failures_add(&stage->failures, failure, supervisor->config->supervisor.wait_s,
+  return plm_failures_add(&stage->failures, failure, supervisor->stages.config->supervisor.wait_s,
                           jitter(), delay_ms);
 }
 
@@ -97,7 +99,7 @@ static void explain(const struct plm_supervisor *supervisor, enum plm_failure_ve
     snprintf(end, room, ", for the fifth time in ten minutes: giving up");
   } else if (verdict == PLM_VERDICT_TOO_LONG) {
     snprintf(end, room, "; its cause has not passed within supervisor.wait_s (%g s): giving up",
-             supervisor->config->supervisor.wait_s);
+             supervisor->stages.config->supervisor.wait_s);
   } else if (verdict == PLM_VERDICT_REPEATED && failure->kind == PLM_FAILURE_NOT_FINITE) {
     snprintf(end, room,
              ", twice at the same step%s: another replay would end there again. Lower the learning "
@@ -127,7 +129,7 @@ static void start_later(struct plm_supervisor *supervisor, struct supervised *st
              "%s %s, which may pass; restarting it in %.1f s, and for at most %.0f s more "
              "(supervisor.wait_s)",
              name, how, (double)delay_ms / 1000.0,
-             supervisor->config->supervisor.wait_s - waited_s);
+             supervisor->stages.config->supervisor.wait_s - waited_s);
 }
 
 static void keep_cause(struct supervised *stage, const char *how, const char *words)
@@ -140,7 +142,7 @@ void supervised_failed(struct plm_supervisor *supervisor, struct supervised *sta
                        enum plm_failure_kind kind, const char *how)
 {
   struct plm_failure failure = {.kind = kind, .now_ms = plm_clock_ms(), .text = ""};
-  const bool never = plm_stage_restart(supervisor->config, stage->kind) == PLM_RESTART_NO;
+  const bool never = plm_stage_restart(supervisor->stages.config, stage->kind) == PLM_RESTART_NO;
   int64_t delay_ms = 0;
   const enum plm_failure_verdict judged = judge(supervisor, stage, &failure, &delay_ms);
   const enum plm_failure_verdict verdict = never ? PLM_VERDICT_STAYS : judged;

@@ -40,8 +40,8 @@ plm_status gang_prepare(struct plm_supervisor *supervisor, struct supervised *st
   int ends[2];
   start->process.output = -1;
   /* readiness is read from the endpoints, so those of an earlier start must be gone */
-  supervised_forget_endpoints(supervisor->run, stage->kind);
-  PLM_TRY(plm_gang_command_make(supervisor->config, rank_argv, &start->command, error));
+  supervised_forget_endpoints(supervisor->stages.config->run, stage->kind);
+  PLM_TRY(plm_gang_command_make(supervisor->stages.config, rank_argv, &start->command, error));
   PLM_TRY(plm_gang_folder_make(supervisor->socket_path, &supervisor->gang_folder, error));
   PLM_TRY(plm_gang_log_pipe(ends, error));
   stage->mpi.log_fd = ends[0];
@@ -81,7 +81,8 @@ static bool has_bound(const struct plm_supervisor *supervisor, const struct supe
 {
   char value[512];
   for (const char *const *key = plm_stage_kinds[stage->kind].binds; *key != NULL; key++) {
-    if (plm_endpoint_read(supervisor->run, *key, value, NULL) != PLM_OK) return false;
+    if (plm_endpoint_read(supervisor->stages.config->run, *key, value, NULL) != PLM_OK)
+      return false;
   }
   return true;
 }
@@ -109,7 +110,8 @@ static void find_first(const struct plm_supervisor *supervisor, struct supervise
   if (count == 0 && stage->mpi.ranks_seen) stage->mpi.first_gone_ms = now_ms;
   if (count == 0) return;
   stage->mpi.ranks_seen = true;
-  if (plm_lock_holder(supervisor->run, plm_stage_kinds[stage->kind].name, &holder, NULL) != PLM_OK)
+  if (plm_lock_holder(supervisor->stages.config->run, plm_stage_kinds[stage->kind].name, &holder,
+                      NULL) != PLM_OK)
     return;
   for (size_t i = 0; i < count; i++)
     if (pids[i] == (pid_t)holder.pid)

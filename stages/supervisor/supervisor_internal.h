@@ -10,69 +10,19 @@
 #include "common/run/log_tail.h"
 #include "stages/supervisor/gang_command.h"
 #include "stages/supervisor/gang_folder.h"
-#include "stages/supervisor/stage_failure.h"
-#include "stages/supervisor/stage_pulse.h"
+#include "stages/supervisor/supervised.h"
 #include "stages/supervisor/supervisor.h"
 #include "stages/supervisor/supervisor_process.h"
 #include "stages/supervisor/supervisor_socket.h"
-#include "stages/supervisor/supervisor_state.h"
 #include "stages/views/live_block.h"
 #include "stages/views/run_activity.h"
 
 enum {
-  SUPERVISED_MAX = 2 + 256, /* trainer, evaluator, packers */
   CLIENTS_MAX = 16,
   CLIENT_LINE_SIZE = 4096,
   LEFTOVER_GRACE_MS = 5000, /* between SIGTERM and SIGKILL for processes that a stage left behind */
   FAILURE_LINES = 20,
   FAILURES_TOLD = 4,
-  PACKER_UNHEARD_S = 10, /* before it is told that no consumer hears a packer */
-  PACKER_SILENT_S = 30,  /* before it is told that it says nothing itself */
-};
-
-/* What the supervisor knows of an mpirun beyond a stage (supervisor_gang.c). */
-struct gang_process {
-  bool ranks_seen;       /* a rank has run on this host since the start */
-  int first_fd;          /* a pidfd of rank 0; -1 until it is known */
-  int64_t first_gone_ms; /* when rank 0 was seen to be gone; 0: it lives */
-  int64_t ask_ms;        /* when it is asked to stop again; 0: never */
-  bool hung;             /* mpirun was killed because it did not end after rank 0 */
-  pid_t log_pid;         /* of the writer of its log (gang_log.h); 0 if it has ended */
-  int log_fd;            /* the pipe from which it reads; -1: none */
-};
-
-/* One instance of a stage. */
-struct supervised {
-  enum plm_stage_index kind;
-  unsigned instance;
-  enum plm_stage_state state;
-  pid_t pid;       /* of its main process; 0 if that is gone or was never started */
-  bool ending;     /* the main process was reaped, but processes that it started still live */
-  int wait_status; /* from waitpid */
-  int ready_fd;    /* -1 if closed */
-  unsigned restarts;
-  struct plm_failures failures;
-  struct plm_pulse pulse;
-  bool silent;        /* it was killed because it gave no sign of life */
-  bool heard;         /* a consumer has listed this packer since its start */
-  bool listing;       /* and it is expected to: some consumer reports its packers */
-  uint64_t spoken_ms; /* the time in this packer's last pulse */
-  int64_t started_ms;
-  int64_t due_ms;          /* in BACKOFF: when it is started again */
-  int64_t kill_ms;         /* when it gets SIGKILL, if it is stopping or ending; 0: never */
-  bool start_again;        /* by `restart`, once it has stopped */
-  bool removed;            /* by `scale`: `ps` no longer shows it once it has stopped */
-  bool killed_by_us;       /* it got SIGKILL from us, so its end is no failure */
-  bool gang;               /* its main process is mpirun */
-  struct gang_process mpi; /* only if it is one */
-  struct plm_tail tail;
-  struct plm_tail_place log_start; /* where the lines of its present process begin in its log */
-  uint64_t memory_kills;           /* plm_memory_kills when it was started */
-  unsigned failed_as;   /* order of this permanent failure within the run, from 1; 0: none */
-  double failed_s;      /* when it last failed, in seconds since 1970; 0: it has not */
-  char cause[1600];     /* the last failure: how, and the error that it printed */
-  bool failed_again;    /* for a failure that repeats itself (PLM_VERDICT_REPEATED) */
-  char failed_how[512]; /* "exited with 2" */
 };
 
 enum client_wait { CLIENT_ASKS, CLIENT_WAITS_END, CLIENT_WAITS_READY };
@@ -113,17 +63,13 @@ struct exporter {
 
 struct plm_supervisor {
   struct plm_supervisor_options options;
-  const struct plm_config *config;
-  const char *run;
-  struct supervised *stages; /* SUPERVISED_MAX of them */
-  size_t count;
-  bool draining, killing;
+  struct stages stages;
+  bool killing;
   int exit_code;           /* set at the end */
   int drain_signal;        /* the signal that stopped the run; 0: none */
   unsigned signals;        /* SIGINT, SIGTERM and `down` so far */
   int64_t watched_ms;      /* when supervisor_watch last looked; 0: not yet */
   bool packers_fatal;      /* endpoints.json says so */
-  unsigned failures;       /* permanent failures so far */
   struct plm_text failure; /* set at the end: what failed, for people; empty if nothing did */
   int signal_fd, listen_fd;
   char socket_path[PLM_SOCKET_PATH_SIZE];
@@ -135,9 +81,6 @@ struct plm_supervisor {
 
 /* supervisor_stage.c: one instance. These functions return no errors: what goes wrong with a stage
  * becomes its state and is reported. */
-/* Adds an idle instance; there may be SUPERVISED_MAX at most. */
-struct supervised *supervised_add(struct plm_supervisor *supervisor, enum plm_stage_index kind,
-                                  unsigned instance);
 void supervised_start(struct plm_supervisor *supervisor, struct supervised *stage);
 /* Sends SIGTERM (SIGUSR1 to a gang), and SIGKILL when the stage's time is up. A stage without a
  * process has stopped at once. */
@@ -195,12 +138,6 @@ void supervisor_client_readable(struct plm_supervisor *supervisor, struct client
 void supervisor_answer_ready(struct plm_supervisor *supervisor);
 void supervisor_answer_end(struct plm_supervisor *supervisor);
 
-/* supervisor_report.c: the packer's number if this supervisor started it, else host:pid. packer: an
- * entry of a peers file. */
-struct cJSON;
-void supervisor_name_packer(const struct plm_supervisor *supervisor, const struct cJSON *packer,
-                            char instance[96]);
-
 /* supervisor_prometheus.c: serves the metrics of all stages over HTTP. */
 plm_status exporter_open(struct plm_supervisor *supervisor, struct plm_error *error);
 void exporter_started(struct plm_supervisor *supervisor, const struct supervised *stage);
@@ -216,30 +153,8 @@ void supervised_failed(struct plm_supervisor *supervisor, struct supervised *sta
 
 /* supervisor_watchdog.c: called each turn; kills stages that give no sign of life. */
 void supervisor_watch(struct plm_supervisor *supervisor, int64_t now_ms);
-/* Seconds since a stage that is ready, or a packer that starts, gave a sign of life; -1: not known.
- */
-double supervised_unheard_s(const struct supervised *stage);
-/* "packer.N", as in the name of its pulse. */
-enum { PACKER_ROLE_SIZE = 32 };
-void supervised_packer_role(const struct supervised *stage, char role[PACKER_ROLE_SIZE]);
-/* What is wrong with a stage that lives: "stopped by a signal", "heard by no consumer", "no sign"
- * and what the packer does. word: without the time, as a label. Both are "" if nothing is. */
-struct supervised_trouble {
-  char text[PLM_ACTIVITY_TEXT], word[PLM_ACTIVITY_TEXT - 32];
-};
-void supervised_trouble(const struct plm_supervisor *supervisor, const struct supervised *stage,
-                        struct supervised_trouble *trouble);
-
 /* supervisor_report.c: texts about stages and failures. */
-void supervised_name(const struct supervised *stage, char name[64]);
-/* Whether an entry of a consumer's peers file is this packer. */
-bool supervised_is_peer(const struct supervised *stage, const struct cJSON *peer);
 void supervised_ending(const struct supervised *stage, char text[96]);
-/* The command that starts a stage again that has failed for good, as `ps`, `runs` and Prometheus
- * tell it; "" in any other state. Without a trainer the run ends, so `up` continues it. */
-enum { REMEDY_SIZE = 256 };
-void supervised_remedy(const struct plm_supervisor *supervisor, const struct supervised *stage,
-                       char text[REMEDY_SIZE]);
 void supervisor_note_failure(struct plm_supervisor *supervisor, struct supervised *stage,
                              const char *how);
 /* Called at the end: fills supervisor->failure, with the root cause first, and returns the exit

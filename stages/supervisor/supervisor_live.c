@@ -44,10 +44,10 @@ void live_open(struct plm_supervisor *supervisor)
   char path[PLM_PATH_SIZE];
   screen->facts.loss = screen->facts.tokens_per_second = screen->facts.left_s =
       screen->facts.epoch = (double)NAN;
-  screen->facts.steps = supervisor->config->trainer.steps;
-  snprintf(path, sizeof path, "%s/%s", supervisor->run, PLM_RUN_TRAINER_METRICS);
+  screen->facts.steps = supervisor->stages.config->trainer.steps;
+  snprintf(path, sizeof path, "%s/%s", supervisor->stages.config->run, PLM_RUN_TRAINER_METRICS);
   plm_tail_init(&screen->trainer, path, plm_tail_find(path, 0, LINES_AT_START));
-  snprintf(path, sizeof path, "%s/%s", supervisor->run, PLM_RUN_EVALUATOR_METRICS);
+  snprintf(path, sizeof path, "%s/%s", supervisor->stages.config->run, PLM_RUN_EVALUATOR_METRICS);
   plm_tail_init(&screen->evaluator, path, plm_tail_find(path, 0, LINES_AT_START));
 }
 
@@ -93,7 +93,7 @@ static void evaluator_line(void *context, const char *line)
                step = plm_json_number(json, "step", (double)NAN),
                accuracy = plm_json_number(json, "accuracy", (double)NAN);
   const char *split = plm_json_string(json, "split", NULL);
-  if (split != NULL && strcmp(split, supervisor->config->evaluator.splits[0]) == 0 &&
+  if (split != NULL && strcmp(split, supervisor->stages.config->evaluator.splits[0]) == 0 &&
       !plm_metrics_is_extra(json) && isfinite(loss) && step >= 0) {
     char name[17];
     plm_printable(name, sizeof name, split, PLM_PRINTABLE_LINE);
@@ -112,7 +112,7 @@ static void add_packer(struct plm_supervisor *supervisor, const cJSON *packer, c
 {
   const size_t used = strlen(text);
   char instance[96], name[48], rate[32];
-  supervisor_name_packer(supervisor, packer, instance);
+  stages_name_packer(&supervisor->stages, packer, instance);
   plm_printable(name, sizeof name, instance, PLM_PRINTABLE_LINE);
   const double tokens = plm_json_number(packer, "rate", 0),
                ahead = plm_json_number(packer, "ahead", 0);
@@ -142,8 +142,8 @@ static void look_for_packers(struct plm_supervisor *supervisor)
   char *text = NULL;
   const cJSON *packer;
   facts->packers[0] = '\0';
-  if (plm_peers_read(supervisor->run, "trainer", &text, NULL) != PLM_OK &&
-      plm_peers_read(supervisor->run, "evaluator", &text, NULL) != PLM_OK)
+  if (plm_peers_read(supervisor->stages.config->run, "trainer", &text, NULL) != PLM_OK &&
+      plm_peers_read(supervisor->stages.config->run, "evaluator", &text, NULL) != PLM_OK)
     return;
   cJSON *packers = plm_json_line(text);
   free(text);
@@ -156,12 +156,12 @@ static void look_at_stages(struct plm_supervisor *supervisor)
 {
   struct plm_live_facts *facts = &supervisor->screen.facts;
   struct plm_activity activity = {0}, evaluator = {0};
-  for (size_t i = 0; i < supervisor->count; i++) {
-    const struct supervised *stage = &supervisor->stages[i];
+  for (size_t i = 0; i < supervisor->stages.count; i++) {
+    const struct supervised *stage = &supervisor->stages.all[i];
     if (stage->kind == PLM_KIND_TRAINER && stage->state == PLM_STAGE_READY)
-      plm_activity_read(supervisor->run, &activity);
+      plm_activity_read(supervisor->stages.config->run, &activity);
     if (stage->kind == PLM_KIND_EVALUATOR && stage->state == PLM_STAGE_READY)
-      plm_activity_read_evaluator(supervisor->run, &evaluator);
+      plm_activity_read_evaluator(supervisor->stages.config->run, &evaluator);
     if (stage->kind == PLM_KIND_PACKER) add_unheard(stage, facts->packers, sizeof facts->packers);
   }
   snprintf(facts->activity, sizeof facts->activity, "%s", activity.text);
@@ -175,17 +175,18 @@ static void look(struct plm_supervisor *supervisor)
   plm_tail_read(&screen->trainer, LINES_A_CALL, trainer_line, screen);
   plm_tail_read(&screen->evaluator, LINES_A_CALL, evaluator_line, supervisor);
   facts->stages = facts->ready = 0;
-  for (size_t i = 0; i < supervisor->count; i++) {
-    if (supervisor->stages[i].removed) continue;
+  for (size_t i = 0; i < supervisor->stages.count; i++) {
+    if (supervisor->stages.all[i].removed) continue;
     facts->stages++;
-    facts->ready += supervisor->stages[i].state == PLM_STAGE_READY;
+    facts->ready += supervisor->stages.all[i].state == PLM_STAGE_READY;
   }
   const int64_t now_ms = plm_clock_ms();
   if (screen->looked_ms != 0 && now_ms - screen->looked_ms < LOOK_MS) return;
   screen->looked_ms = now_ms;
   look_for_packers(supervisor);
   look_at_stages(supervisor);
-  facts->has_checkpoint = supervisor_latest_step(supervisor->run, &facts->checkpoint_step);
+  facts->has_checkpoint =
+      supervisor_latest_step(supervisor->stages.config->run, &facts->checkpoint_step);
 }
 
 /* ---- drawing --------------------------------------------------------------------------------- */

@@ -8,8 +8,8 @@
 /* Whether no instance of a kind lives and none will be started again. */
 static bool all_over(const struct plm_supervisor *supervisor, enum plm_stage_index kind)
 {
-  for (size_t i = 0; i < supervisor->count; i++) {
-    const struct supervised *stage = &supervisor->stages[i];
+  for (size_t i = 0; i < supervisor->stages.count; i++) {
+    const struct supervised *stage = &supervisor->stages.all[i];
     if (stage->kind != kind) continue;
     const bool over = stage->state == PLM_STAGE_DONE || stage->state == PLM_STAGE_FATAL ||
                       (stage->state == PLM_STAGE_STOPPED && !stage->start_again);
@@ -20,8 +20,9 @@ static bool all_over(const struct plm_supervisor *supervisor, enum plm_stage_ind
 
 static bool any_fatal(const struct plm_supervisor *supervisor, enum plm_stage_index kind)
 {
-  for (size_t i = 0; i < supervisor->count; i++) {
-    if (supervisor->stages[i].kind == kind && supervisor->stages[i].state == PLM_STAGE_FATAL) {
+  for (size_t i = 0; i < supervisor->stages.count; i++) {
+    if (supervisor->stages.all[i].kind == kind &&
+        supervisor->stages.all[i].state == PLM_STAGE_FATAL) {
       return true;
     }
   }
@@ -32,16 +33,16 @@ static size_t how_many(const struct plm_supervisor *supervisor, enum plm_stage_i
                        enum plm_stage_state state)
 {
   size_t found = 0;
-  for (size_t i = 0; i < supervisor->count; i++) {
-    found += supervisor->stages[i].kind == kind && supervisor->stages[i].state == state;
+  for (size_t i = 0; i < supervisor->stages.count; i++) {
+    found += supervisor->stages.all[i].kind == kind && supervisor->stages.all[i].state == state;
   }
   return found;
 }
 
 static bool present(const struct plm_supervisor *supervisor, enum plm_stage_index kind)
 {
-  for (size_t i = 0; i < supervisor->count; i++) {
-    if (supervisor->stages[i].kind == kind && !supervisor->stages[i].removed) return true;
+  for (size_t i = 0; i < supervisor->stages.count; i++) {
+    if (supervisor->stages.all[i].kind == kind && !supervisor->stages.all[i].removed) return true;
   }
   return false;
 }
@@ -53,8 +54,8 @@ void supervisor_drain(struct plm_supervisor *supervisor, int signal_number)
     screen_say(supervisor, "second signal: killing all stages");
     supervisor->killing = true;
   }
-  if (supervisor->draining) return;
-  supervisor->draining = true;
+  if (supervisor->stages.draining) return;
+  supervisor->stages.draining = true;
   supervisor->drain_signal = signal_number;
   if (signal_number != 0 && !supervisor->killing) {
     screen_say(supervisor, "stopping: %s; a second signal kills them",
@@ -74,8 +75,9 @@ static void tell_packers_are_fatal(struct plm_supervisor *supervisor)
   supervisor->packers_fatal = all;
   struct plm_error error = {0};
   if (!all) {
-    plm_endpoint_remove(supervisor->run, "packers");
-  } else if (plm_endpoint_write(supervisor->run, "packers", "fatal", &error) != PLM_OK) {
+    plm_endpoint_remove(supervisor->stages.config->run, "packers");
+  } else if (plm_endpoint_write(supervisor->stages.config->run, "packers", "fatal", &error) !=
+             PLM_OK) {
     plm_log_error(&error);
   } else {
     screen_say(supervisor, "all packers of this run have failed for good; others may still join");
@@ -96,8 +98,8 @@ static bool is_over(const struct plm_supervisor *supervisor)
 static void continue_drain(struct plm_supervisor *supervisor)
 {
   for (int kind = 0; kind < PLM_KIND_COUNT; kind++) {
-    for (size_t i = 0; i < supervisor->count; i++) {
-      struct supervised *stage = &supervisor->stages[i];
+    for (size_t i = 0; i < supervisor->stages.count; i++) {
+      struct supervised *stage = &supervisor->stages.all[i];
       stage->start_again = false;
       if (supervisor->killing && !stage->killed_by_us)
         supervised_kill(stage);
@@ -110,16 +112,16 @@ static void continue_drain(struct plm_supervisor *supervisor)
 
 void supervisor_decide(struct plm_supervisor *supervisor)
 {
-  if (!supervisor->draining) {
+  if (!supervisor->stages.draining) {
     tell_packers_are_fatal(supervisor);
     if (is_over(supervisor)) supervisor_drain(supervisor, 0);
   }
-  if (supervisor->draining) continue_drain(supervisor);
+  if (supervisor->stages.draining) continue_drain(supervisor);
 }
 
 bool supervisor_finished(const struct plm_supervisor *supervisor)
 {
-  if (!supervisor->draining) return false;
+  if (!supervisor->stages.draining) return false;
   for (int kind = 0; kind < PLM_KIND_COUNT; kind++) {
     if (!all_over(supervisor, (enum plm_stage_index)kind)) return false;
   }

@@ -92,7 +92,7 @@ static void set_packer(struct plm_supervisor *supervisor, const cJSON *packer)
   };
   struct plm_prometheus *metrics = supervisor->exporter.metrics;
   char instance[96];
-  supervisor_name_packer(supervisor, packer, instance);
+  stages_name_packer(&supervisor->stages, packer, instance);
   for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
     plm_prometheus_set(metrics, PLM_STAGE_PACKER, instance, values[i].name,
                        plm_json_number(packer, values[i].field, 0.0));
@@ -110,7 +110,7 @@ static void set_packers(struct plm_supervisor *supervisor, const char *consumer)
 {
   char *text;
   const cJSON *packer;
-  if (plm_peers_read(supervisor->run, consumer, &text, NULL) != PLM_OK) return;
+  if (plm_peers_read(supervisor->stages.config->run, consumer, &text, NULL) != PLM_OK) return;
   cJSON *packers = plm_json_line(text);
   free(text);
   cJSON_ArrayForEach(packer, packers) set_packer(supervisor, packer);
@@ -123,7 +123,7 @@ static void set_failure(const struct plm_supervisor *supervisor, const struct su
   struct plm_prometheus *metrics = supervisor->exporter.metrics;
   char cause[256], remedy[REMEDY_SIZE];
   const enum plm_metric_stage kind = sources[stage->kind].stage;
-  supervised_remedy(supervisor, stage, remedy);
+  supervised_remedy(&supervisor->stages, stage, remedy);
   plm_prometheus_set_text(metrics, kind, instance, "fatal", "continue", remedy,
                           stage->state == PLM_STAGE_FATAL);
   if (stage->failed_s <= 0.0) return;
@@ -141,11 +141,12 @@ static void set_activity(struct plm_supervisor *supervisor, const struct supervi
   struct supervised_trouble trouble;
   const enum plm_metric_stage kind = sources[stage->kind].stage;
   const bool ready = stage->state == PLM_STAGE_READY;
-  if (ready && stage->kind == PLM_KIND_TRAINER) plm_activity_read(supervisor->run, &activity);
+  if (ready && stage->kind == PLM_KIND_TRAINER)
+    plm_activity_read(supervisor->stages.config->run, &activity);
   if (ready && stage->kind == PLM_KIND_EVALUATOR)
-    plm_activity_read_evaluator(supervisor->run, &activity);
+    plm_activity_read_evaluator(supervisor->stages.config->run, &activity);
   if (stage->kind == PLM_KIND_PACKER) activity.sign_age_s = fmax(0.0, supervised_unheard_s(stage));
-  supervised_trouble(supervisor, stage, &trouble);
+  supervised_trouble(&supervisor->stages, stage, &trouble);
   if (trouble.word[0] != '\0') snprintf(activity.word, sizeof activity.word, "%s", trouble.word);
   plm_prometheus_set_text(metrics, kind, instance, "sign_age_seconds", "activity", activity.word,
                           activity.sign_age_s);
@@ -164,8 +165,8 @@ static void page(void *context, struct plm_text *text)
                         NULL); /* the peers files have all of them again */
   set_packers(supervisor, "evaluator");
   set_packers(supervisor, "trainer"); /* a packer tells both its total */
-  for (size_t i = 0; i < supervisor->count; i++) {
-    const struct supervised *stage = &supervisor->stages[i];
+  for (size_t i = 0; i < supervisor->stages.count; i++) {
+    const struct supervised *stage = &supervisor->stages.all[i];
     char instance[16];
     if (stage->removed) continue;
     snprintf(instance, sizeof instance, "%u", stage->instance);
@@ -184,20 +185,21 @@ static void page(void *context, struct plm_text *text)
 plm_status exporter_open(struct plm_supervisor *supervisor, struct plm_error *error)
 {
   struct exporter *exporter = &supervisor->exporter;
-  const char *name = strrchr(supervisor->run, '/');
-  if (supervisor->config->prometheus == NULL) return PLM_OK;
-  PLM_TRY(
-      plm_prometheus_open(name != NULL ? name + 1 : supervisor->run, &exporter->metrics, error));
-  PLM_TRY(plm_http_open(supervisor->config->prometheus, page, supervisor, &exporter->http, error));
+  const char *name = strrchr(supervisor->stages.config->run, '/');
+  if (supervisor->stages.config->prometheus == NULL) return PLM_OK;
+  PLM_TRY(plm_prometheus_open(name != NULL ? name + 1 : supervisor->stages.config->run,
+                              &exporter->metrics, error));
+  PLM_TRY(plm_http_open(supervisor->stages.config->prometheus, page, supervisor, &exporter->http,
+                        error));
   for (int kind = 0; kind < PLM_KIND_PACKER; kind++) {
     char path[PLM_PATH_SIZE];
-    PLM_TRY(plm_path_join(path, supervisor->run, sources[kind].file, error));
+    PLM_TRY(plm_path_join(path, supervisor->stages.config->run, sources[kind].file, error));
     plm_tail_init(&exporter->files[kind].tail, path, 0);
     begin(&exporter->files[kind]);
     read_file(exporter, kind);
   }
-  PLM_TRY(
-      plm_endpoint_write(supervisor->run, "prometheus", plm_http_address(exporter->http), error));
+  PLM_TRY(plm_endpoint_write(supervisor->stages.config->run, "prometheus",
+                             plm_http_address(exporter->http), error));
   screen_say(supervisor, "metrics at http://%s/metrics", plm_http_address(exporter->http));
   return PLM_OK;
 }
@@ -223,7 +225,7 @@ void exporter_update(struct plm_supervisor *supervisor)
 void exporter_close(struct plm_supervisor *supervisor)
 {
   struct exporter *exporter = &supervisor->exporter;
-  if (exporter->http != NULL) plm_endpoint_remove(supervisor->run, "prometheus");
+  if (exporter->http != NULL) plm_endpoint_remove(supervisor->stages.config->run, "prometheus");
   plm_http_close(exporter->http);
   plm_prometheus_close(exporter->metrics);
 }

@@ -16,32 +16,6 @@
 #include "stages/supervisor/memory_kill.h"
 #include "stages/supervisor/supervisor_internal.h"
 
-void supervised_name(const struct supervised *stage, char name[64])
-{
-  snprintf(name, 64, "%s.%u", plm_stage_kinds[stage->kind].name, stage->instance);
-}
-
-bool supervised_is_peer(const struct supervised *stage, const cJSON *peer)
-{
-  char here[256] = "";
-  gethostname(here, sizeof here - 1);
-  return stage->kind == PLM_KIND_PACKER && stage->pid == (pid_t)plm_json_number(peer, "pid", 0.0) &&
-         strcmp(plm_json_string(peer, "host", "?"), here) == 0;
-}
-
-void supervisor_name_packer(const struct plm_supervisor *supervisor, const cJSON *packer,
-                            char instance[96])
-{
-  for (size_t i = 0; i < supervisor->count; i++) {
-    const struct supervised *stage = &supervisor->stages[i];
-    if (!supervised_is_peer(stage, packer)) continue;
-    snprintf(instance, 96, "%u", stage->instance);
-    return;
-  }
-  snprintf(instance, 96, "%.80s:%.0f", plm_json_string(packer, "host", "?"),
-           plm_json_number(packer, "pid", 0.0));
-}
-
 void supervised_ending(const struct supervised *stage, char text[96])
 {
   const int status = stage->wait_status;
@@ -70,23 +44,10 @@ void supervised_ending(const struct supervised *stage, char text[96])
   }
 }
 
-void supervised_remedy(const struct plm_supervisor *supervisor, const struct supervised *stage,
-                       char text[REMEDY_SIZE])
-{
-  char name[64];
-  supervised_name(stage, name);
-  text[0] = '\0';
-  if (stage->state != PLM_STAGE_FATAL) return;
-  if (stage->kind == PLM_KIND_TRAINER || supervisor->draining)
-    snprintf(text, REMEDY_SIZE, "plm-pipeline up %.200s/%s", supervisor->run, PLM_RUN_CONFIG);
-  else
-    snprintf(text, REMEDY_SIZE, "plm-pipeline restart %s", name);
-}
-
 void supervisor_note_failure(struct plm_supervisor *supervisor, struct supervised *stage,
                              const char *how)
 {
-  stage->failed_as = ++supervisor->failures;
+  stage->failed_as = ++supervisor->stages.failures;
   snprintf(stage->failed_how, sizeof stage->failed_how, "%s", how);
 }
 
@@ -114,8 +75,8 @@ static int code_of(const struct supervised *stage)
 static bool starved(const struct plm_supervisor *supervisor)
 {
   bool waited = false;
-  for (size_t i = 0; i < supervisor->count; i++) {
-    const struct supervised *stage = &supervisor->stages[i];
+  for (size_t i = 0; i < supervisor->stages.count; i++) {
+    const struct supervised *stage = &supervisor->stages.all[i];
     if (stage->removed) continue;
     if (stage->kind == PLM_KIND_PACKER && !is_fatal(stage)) return false;
     if (stage->kind != PLM_KIND_PACKER && is_fatal(stage) && code_of(stage) == PLM_EXIT_TIMEOUT)
@@ -148,8 +109,8 @@ static const struct supervised *next_failure(const struct plm_supervisor *superv
                                              const struct supervised *last)
 {
   const struct supervised *next = NULL;
-  for (size_t i = 0; i < supervisor->count; i++) {
-    const struct supervised *stage = &supervisor->stages[i];
+  for (size_t i = 0; i < supervisor->stages.count; i++) {
+    const struct supervised *stage = &supervisor->stages.all[i];
     if (!is_fatal(stage) || stage == last) continue;
     if (last != NULL && !comes_before(supervisor, last, stage)) continue;
     if (next == NULL || comes_before(supervisor, stage, next)) next = stage;
@@ -203,7 +164,8 @@ static void record(const struct plm_supervisor *supervisor, const struct supervi
   failure = (struct plm_run_failure){.time_s = stage->failed_s, .exit_code = code};
   supervised_name(stage, failure.stage);
   snprintf(failure.cause, sizeof failure.cause, "%s", stage->cause);
-  if (plm_run_failure_write(supervisor->run, &failure, &error) != PLM_OK) plm_log_error(&error);
+  if (plm_run_failure_write(supervisor->stages.config->run, &failure, &error) != PLM_OK)
+    plm_log_error(&error);
 }
 
 int supervisor_judge_failures(struct plm_supervisor *supervisor)

@@ -65,7 +65,7 @@ static void add_cause(const struct plm_supervisor *supervisor, cJSON *row,
                       const struct supervised *stage)
 {
   char text[1600], remedy[REMEDY_SIZE];
-  supervised_remedy(supervisor, stage, remedy);
+  supervised_remedy(&supervisor->stages, stage, remedy);
   if (remedy[0] != '\0') cJSON_AddStringToObject(row, "continue", remedy);
   const size_t room = stage->kind == PLM_KIND_PACKER ? 160 : sizeof text;
   if (stage->state != PLM_STAGE_BACKOFF && stage->state != PLM_STAGE_FATAL) return;
@@ -83,7 +83,7 @@ static void add_unheard(const struct plm_supervisor *supervisor, cJSON *row,
   struct supervised_trouble trouble;
   if (!cJSON_HasObjectItem(row, "sign_age_s") && unheard_s >= 0)
     cJSON_AddNumberToObject(row, "sign_age_s", unheard_s);
-  supervised_trouble(supervisor, stage, &trouble);
+  supervised_trouble(&supervisor->stages, stage, &trouble);
   if (trouble.text[0] == '\0') return;
   cJSON_DeleteItemFromObjectCaseSensitive(row, "activity");
   cJSON_AddStringToObject(row, "activity", trouble.text);
@@ -95,9 +95,9 @@ static void add_unheard_rows(const struct plm_supervisor *supervisor, cJSON *row
   cJSON_ArrayForEach(row, rows)
   {
     const double pid = plm_json_number(row, "pid", 0.0);
-    for (size_t i = 0; i < supervisor->count; i++)
-      if (supervisor->stages[i].pid > 0 && supervisor->stages[i].pid == (pid_t)pid)
-        add_unheard(supervisor, row, &supervisor->stages[i]);
+    for (size_t i = 0; i < supervisor->stages.count; i++)
+      if (supervisor->stages.all[i].pid > 0 && supervisor->stages.all[i].pid == (pid_t)pid)
+        add_unheard(supervisor, row, &supervisor->stages.all[i]);
   }
 }
 
@@ -109,8 +109,8 @@ static void request_ps(struct plm_supervisor *supervisor, struct client *client,
   gethostname(host, sizeof host - 1);
   cJSON *reply = agree();
   cJSON *array = cJSON_AddArrayToObject(reply, "stages");
-  for (size_t i = 0; i < supervisor->count; i++) {
-    const struct supervised *stage = &supervisor->stages[i];
+  for (size_t i = 0; i < supervisor->stages.count; i++) {
+    const struct supervised *stage = &supervisor->stages.all[i];
     if (stage->removed && !plm_stage_lives(stage->state)) continue;
     cJSON *row = cJSON_CreateObject();
     cJSON_AddStringToObject(row, "stage", plm_stage_kinds[stage->kind].name);
@@ -122,13 +122,14 @@ static void request_ps(struct plm_supervisor *supervisor, struct client *client,
     cJSON_AddNumberToObject(row, "restarts", stage->restarts);
     const int64_t age_ms = plm_stage_lives(stage->state) ? plm_clock_ms() - stage->started_ms : 0;
     cJSON_AddNumberToObject(row, "age_s", (double)age_ms / 1000.0);
-    if (stage->gang) cJSON_AddNumberToObject(row, "ranks", supervisor->config->trainer.ranks);
+    if (stage->gang)
+      cJSON_AddNumberToObject(row, "ranks", supervisor->stages.config->trainer.ranks);
     add_cause(supervisor, row, stage);
     plm_json_append(array, row);
   }
-  plm_ps_add_by_hand(supervisor->run, array);
-  plm_ps_add_metrics(supervisor->run, array);
-  plm_ps_add_packers(supervisor->run, array);
+  plm_ps_add_by_hand(supervisor->stages.config->run, array);
+  plm_ps_add_metrics(supervisor->stages.config->run, array);
+  plm_ps_add_packers(supervisor->stages.config->run, array);
   add_unheard_rows(supervisor, array);
   answer(client, reply);
 }
@@ -137,7 +138,7 @@ static void request_down(struct plm_supervisor *supervisor, struct client *clien
                          const cJSON *request)
 {
   const bool now = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(request, "kill"));
-  if (!supervisor->draining) supervisor_drain(supervisor, SIGTERM);
+  if (!supervisor->stages.draining) supervisor_drain(supervisor, SIGTERM);
   while (now && !supervisor->killing) supervisor_drain(supervisor, SIGTERM); /* as two signals */
   client->waits = CLIENT_WAITS_END;
 }
@@ -162,12 +163,12 @@ static void request_restart(struct plm_supervisor *supervisor, struct client *cl
 {
   const cJSON *names = cJSON_GetObjectItemCaseSensitive(request, "stages");
   size_t found = 0;
-  if (supervisor->draining) {
+  if (supervisor->stages.draining) {
     refuse(client, "the run is already stopping");
     return;
   }
-  for (size_t i = 0; i < supervisor->count; i++) {
-    struct supervised *stage = &supervisor->stages[i];
+  for (size_t i = 0; i < supervisor->stages.count; i++) {
+    struct supervised *stage = &supervisor->stages.all[i];
     if (stage->removed || !is_named(names, stage)) continue;
     found++;
     if (plm_stage_lives(stage->state) || stage->state == PLM_STAGE_BACKOFF) {
@@ -188,19 +189,19 @@ static void request_restart(struct plm_supervisor *supervisor, struct client *cl
 /* The packer with this number, or a new one; NULL if there is no room. */
 static struct supervised *packer_at(struct plm_supervisor *supervisor, unsigned instance)
 {
-  for (size_t i = 0; i < supervisor->count; i++) {
-    struct supervised *stage = &supervisor->stages[i];
+  for (size_t i = 0; i < supervisor->stages.count; i++) {
+    struct supervised *stage = &supervisor->stages.all[i];
     if (stage->kind == PLM_KIND_PACKER && stage->instance == instance) return stage;
   }
-  if (supervisor->count == SUPERVISED_MAX) return NULL;
-  return supervised_add(supervisor, PLM_KIND_PACKER, instance);
+  if (supervisor->stages.count == SUPERVISED_MAX) return NULL;
+  return supervised_add(&supervisor->stages, PLM_KIND_PACKER, instance);
 }
 
 static void request_scale(struct plm_supervisor *supervisor, struct client *client,
                           const cJSON *request)
 {
   const cJSON *wanted = cJSON_GetObjectItemCaseSensitive(request, "packer");
-  if (supervisor->draining) {
+  if (supervisor->stages.draining) {
     refuse(client, "the run is already stopping");
     return;
   }
@@ -219,8 +220,8 @@ static void request_scale(struct plm_supervisor *supervisor, struct client *clie
       supervised_start(supervisor, stage);
     }
   }
-  for (size_t i = 0; i < supervisor->count; i++) {
-    struct supervised *stage = &supervisor->stages[i];
+  for (size_t i = 0; i < supervisor->stages.count; i++) {
+    struct supervised *stage = &supervisor->stages.all[i];
     if (stage->kind != PLM_KIND_PACKER || stage->instance < count) continue;
     stage->removed = true;
     stage->start_again = false;
@@ -298,8 +299,8 @@ void supervisor_client_readable(struct plm_supervisor *supervisor, struct client
 void supervisor_answer_ready(struct plm_supervisor *supervisor)
 {
   bool ready = true;
-  for (size_t i = 0; i < supervisor->count; i++) {
-    const struct supervised *stage = &supervisor->stages[i];
+  for (size_t i = 0; i < supervisor->stages.count; i++) {
+    const struct supervised *stage = &supervisor->stages.all[i];
     if (stage->removed) continue;
     ready = ready && (stage->state == PLM_STAGE_READY || stage->state == PLM_STAGE_DONE);
   }

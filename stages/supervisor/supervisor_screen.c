@@ -72,9 +72,9 @@ void screen_update(struct plm_supervisor *supervisor)
 {
   struct screen *screen = &supervisor->screen;
   if (screen->lines) {
-    for (size_t i = 0; i < supervisor->count; i++) {
-      struct printing printing = {.supervisor = supervisor, .stage = &supervisor->stages[i]};
-      plm_tail_read(&supervisor->stages[i].tail, LINES_A_CALL, print_line, &printing);
+    for (size_t i = 0; i < supervisor->stages.count; i++) {
+      struct printing printing = {.supervisor = supervisor, .stage = &supervisor->stages.all[i]};
+      plm_tail_read(&supervisor->stages.all[i].tail, LINES_A_CALL, print_line, &printing);
     }
   }
   if (screen->on_terminal) live_update(supervisor);
@@ -85,9 +85,9 @@ void screen_close(struct plm_supervisor *supervisor)
 {
   if (supervisor->screen.lines) {
     screen_update(supervisor);
-    for (size_t i = 0; i < supervisor->count; i++) {
-      struct printing printing = {.supervisor = supervisor, .stage = &supervisor->stages[i]};
-      plm_tail_flush(&supervisor->stages[i].tail, print_line, &printing);
+    for (size_t i = 0; i < supervisor->stages.count; i++) {
+      struct printing printing = {.supervisor = supervisor, .stage = &supervisor->stages.all[i]};
+      plm_tail_flush(&supervisor->stages.all[i].tail, print_line, &printing);
     }
   }
   live_erase(&supervisor->screen);

@@ -20,25 +20,6 @@ static const char *kind_name(const struct supervised *stage)
   return plm_stage_kinds[stage->kind].name;
 }
 
-struct supervised *supervised_add(struct plm_supervisor *supervisor, enum plm_stage_index kind,
-                                  unsigned instance)
-{
-  PLM_ASSERT(supervisor->count < SUPERVISED_MAX);
-  struct supervised *stage = &supervisor->stages[supervisor->count++];
-  char file[64], folder[PLM_PATH_SIZE], path[PLM_PATH_SIZE] = "";
-  *stage = (struct supervised){.kind = kind,
-                               .instance = instance,
-                               .ready_fd = -1,
-                               .gang = plm_stage_is_gang(supervisor->config, kind),
-                               .mpi = {.first_fd = -1, .log_fd = -1}};
-  snprintf(file, sizeof file, "%s.%u.log", kind_name(stage), instance);
-  /* run paths are far shorter than PLM_PATH_SIZE, and plm_run_prepare has joined them before */
-  PLM_ASSERT(plm_path_join(folder, supervisor->run, PLM_RUN_LOGS, NULL) == PLM_OK &&
-             plm_path_join(path, folder, file, NULL) == PLM_OK);
-  plm_tail_init_last(&stage->tail, path, (struct plm_tail_place){0}, 0);
-  return stage;
-}
-
 void supervised_forget_endpoints(const char *run, enum plm_stage_index kind)
 {
   const char *const *key = plm_stage_kinds[kind].binds;
@@ -81,7 +62,7 @@ static plm_status start_process(struct plm_supervisor *supervisor, struct superv
   static struct plm_stage_command command; /* static because it is large; there is one thread */
   struct gang_start gang = {.process = {.output = -1}};
   plm_status status =
-      plm_stage_command_make(supervisor->options.program_directory, supervisor->run,
+      plm_stage_command_make(supervisor->options.program_directory, supervisor->stages.config->run,
                              supervisor->options.fingerprint, stage->kind, &command, error);
   if (stage->kind == PLM_KIND_PACKER)
     plm_stage_command_add(&command, supervisor->options.packer_options);
@@ -134,7 +115,7 @@ void supervised_stop(struct plm_supervisor *supervisor, struct supervised *stage
   else if (stage->pid > 0)
     kill(stage->pid, SIGTERM);
   const double grace_s =
-      supervisor->config->trainer.stop_timeout_s + plm_stage_kinds[stage->kind].stop_s;
+      supervisor->stages.config->trainer.stop_timeout_s + plm_stage_kinds[stage->kind].stop_s;
   stage->kill_ms = plm_clock_ms() + (int64_t)(1000.0 * grace_s);
 }
 
@@ -182,7 +163,7 @@ static bool run_is_done(const struct plm_supervisor *supervisor)
 {
   uint64_t step;
   struct plm_hash identity;
-  return plm_done_read(supervisor->run, &step, &identity, NULL) == PLM_OK;
+  return plm_done_read(supervisor->stages.config->run, &step, &identity, NULL) == PLM_OK;
 }
 
 /* Whether a stage that ended with 0 has nothing left to do. An evaluator that was told to stop once
@@ -193,8 +174,8 @@ static bool is_finished(const struct plm_supervisor *supervisor, enum plm_stage_
   struct plm_error error = {0};
   if (!run_is_done(supervisor)) return false;
   if (kind != PLM_KIND_EVALUATOR) return true;
-  if (plm_unevaluated_read(supervisor->run, &supervisor->config->evaluator, &left, &error) ==
-      PLM_OK)
+  if (plm_unevaluated_read(supervisor->stages.config->run, &supervisor->stages.config->evaluator,
+                           &left, &error) == PLM_OK)
     return left.count == 0;
   plm_log_error(&error);
   return false;
@@ -206,7 +187,7 @@ static bool has_finished(const struct plm_supervisor *supervisor, const struct s
   if (stage->mpi.hung) return run_is_done(supervisor);
   if (!WIFEXITED(stage->wait_status) || WEXITSTATUS(stage->wait_status) != 0) return false;
   if (stage->kind == PLM_KIND_PACKER)
-    return plm_stage_restart(supervisor->config, stage->kind) != PLM_RESTART_ALWAYS;
+    return plm_stage_restart(supervisor->stages.config, stage->kind) != PLM_RESTART_ALWAYS;
   return is_finished(supervisor, stage->kind);
 }
 
@@ -237,7 +218,7 @@ static void forget_pulse(const struct plm_supervisor *supervisor, const struct s
   char role[PACKER_ROLE_SIZE];
   if (stage->kind != PLM_KIND_PACKER) return;
   supervised_packer_role(stage, role);
-  plm_run_pulse_remove(supervisor->run, role);
+  plm_run_pulse_remove(supervisor->stages.config->run, role);
 }
 
 /* Called when no process of the stage is left. */
@@ -303,11 +284,12 @@ void supervised_tick(struct plm_supervisor *supervisor, struct supervised *stage
   }
   if (stage->gang && plm_stage_lives(stage->state)) gang_tick(supervisor, stage, now_ms);
   if (stage->kill_ms != 0 && now_ms >= stage->kill_ms) time_is_up(supervisor, stage, now_ms);
-  if (stage->state == PLM_STAGE_BACKOFF && !supervisor->draining && now_ms >= stage->due_ms) {
+  if (stage->state == PLM_STAGE_BACKOFF && !supervisor->stages.draining &&
+      now_ms >= stage->due_ms) {
     stage->restarts++;
     supervised_start(supervisor, stage);
   }
-  if (stage->state == PLM_STAGE_STOPPED && stage->start_again && !supervisor->draining) {
+  if (stage->state == PLM_STAGE_STOPPED && stage->start_again && !supervisor->stages.draining) {
     stage->start_again = false;
     stage->restarts++;
     supervised_start(supervisor, stage);

@@ -48,8 +48,8 @@ struct signs {
 static struct signs of_trainer(const struct plm_supervisor *supervisor)
 {
   struct plm_activity activity;
-  const struct plm_config_supervisor *settings = &supervisor->config->supervisor;
-  plm_activity_read(supervisor->run, &activity);
+  const struct plm_config_supervisor *settings = &supervisor->stages.config->supervisor;
+  plm_activity_read(supervisor->stages.config->run, &activity);
   return (struct signs){.mark = (activity.step << MILLISECOND_BITS) + activity.sign.written_ms,
                         .starts = !activity.stepped,
                         .limit_s = activity.stepped
@@ -60,8 +60,8 @@ static struct signs of_trainer(const struct plm_supervisor *supervisor)
 static struct signs of_evaluator(const struct plm_supervisor *supervisor)
 {
   struct plm_activity activity;
-  const struct plm_config_supervisor *settings = &supervisor->config->supervisor;
-  plm_activity_read_evaluator(supervisor->run, &activity);
+  const struct plm_config_supervisor *settings = &supervisor->stages.config->supervisor;
+  plm_activity_read_evaluator(supervisor->stages.config->run, &activity);
   const bool starts = !activity.pulsed || activity.sign.patient;
   return (struct signs){.mark = activity.sign.written_ms,
                         .starts = starts,
@@ -77,7 +77,8 @@ static void read_peers(const struct plm_supervisor *supervisor, cJSON *peers[2])
   for (int i = 0; i < 2; i++) {
     char *text = NULL;
     peers[i] = NULL;
-    if (plm_peers_read(supervisor->run, consumers[i], &text, NULL) != PLM_OK) continue;
+    if (plm_peers_read(supervisor->stages.config->run, consumers[i], &text, NULL) != PLM_OK)
+      continue;
     peers[i] = plm_json_line(text);
     free(text);
   }
@@ -93,11 +94,6 @@ static bool is_listed(const cJSON *peers, const struct supervised *stage)
   return false;
 }
 
-void supervised_packer_role(const struct supervised *stage, char role[PACKER_ROLE_SIZE])
-{
-  snprintf(role, PACKER_ROLE_SIZE, "packer.%u", stage->instance);
-}
-
 /* A packer that a consumer should hear may turn its loop as it likes: it must be heard. */
 static struct signs of_packer(const struct plm_supervisor *supervisor, struct supervised *stage,
                               cJSON *const peers[2])
@@ -106,13 +102,13 @@ static struct signs of_packer(const struct plm_supervisor *supervisor, struct su
   char role[PACKER_ROLE_SIZE];
   const bool listed = is_listed(peers[0], stage) || is_listed(peers[1], stage);
   supervised_packer_role(stage, role);
-  (void)plm_run_pulse_read_of(supervisor->run, role, stage->pid, &sign);
+  (void)plm_run_pulse_read_of(supervisor->stages.config->run, role, stage->pid, &sign);
   const bool speaks = sign.written_ms != stage->spoken_ms;
   stage->spoken_ms = sign.written_ms;
   stage->heard |= listed;
   stage->listing = stage->heard && (peers[0] != NULL || peers[1] != NULL);
   return (struct signs){.mark = stage->pulse.mark + (listed || (speaks && !stage->listing)),
-                        .limit_s = supervisor->config->supervisor.silent_s};
+                        .limit_s = supervisor->stages.config->supervisor.silent_s};
 }
 
 /* ---- what follows ---------------------------------------------------------------------------- */
@@ -149,59 +145,26 @@ static void look(struct plm_supervisor *supervisor, struct supervised *stage, in
                              : stage->kind == PLM_KIND_EVALUATOR
                                  ? of_evaluator(supervisor)
                                  : of_packer(supervisor, stage, peers);
-  const bool off = supervisor->config->supervisor.silent_s <= 0.0; /* then only ages are kept */
+  const bool off =
+      supervisor->stages.config->supervisor.silent_s <= 0.0; /* then only ages are kept */
   const int64_t limit_ms = off ? 0 : (int64_t)(1000.0 * signs.limit_s);
   if (!plm_pulse_is_lost(&stage->pulse, now_ms, signs.mark, limit_ms)) return;
-  if (can_write(supervisor->run))
+  if (can_write(supervisor->stages.config->run))
     kill_silent(supervisor, stage, 1e-3 * (double)(now_ms - stage->pulse.since_ms),
                 signs.starts ? "silent_start_s" : "silent_s");
   else
     stage->pulse.begun = false;
 }
 
-double supervised_unheard_s(const struct supervised *stage)
-{
-  const bool expected = stage->state == PLM_STAGE_READY ||
-                        (stage->state == PLM_STAGE_STARTING && stage->kind == PLM_KIND_PACKER);
-  if (!expected || !stage->pulse.begun) return -1;
-  return 1e-3 * (double)(plm_clock_ms() - stage->pulse.since_ms);
-}
-
-void supervised_trouble(const struct plm_supervisor *supervisor, const struct supervised *stage,
-                        struct supervised_trouble *trouble)
-{
-  const double unheard_s = supervised_unheard_s(stage);
-  const bool silent = stage->kind == PLM_KIND_PACKER && unheard_s >= PACKER_SILENT_S;
-  struct plm_run_sign sign;
-  char time[32], role[PACKER_ROLE_SIZE];
-  *trouble = (struct supervised_trouble){0};
-  if (stage->pid <= 0) return;
-  if (plm_process_is_paused(stage->pid)) {
-    snprintf(trouble->word, sizeof trouble->word, "stopped by a signal");
-    snprintf(trouble->text, sizeof trouble->text, "%s; `kill -CONT` continues it", trouble->word);
-  } else if (stage->kind == PLM_KIND_PACKER && stage->listing && unheard_s >= PACKER_UNHEARD_S) {
-    snprintf(trouble->word, sizeof trouble->word, "heard by no consumer");
-    snprintf(trouble->text, sizeof trouble->text, "%s for %s", trouble->word,
-             plm_format_duration(unheard_s, time));
-  } else if (silent) {
-    supervised_packer_role(stage, role);
-    const bool spoke = plm_run_pulse_read_of(supervisor->run, role, stage->pid, &sign);
-    const char *doing = spoke ? sign.doing : "starting";
-    snprintf(trouble->word, sizeof trouble->word, "no sign for: %s", doing);
-    snprintf(trouble->text, sizeof trouble->text, "no sign for %s: %s",
-             plm_format_duration(unheard_s, time), doing);
-  }
-}
-
 void supervisor_watch(struct plm_supervisor *supervisor, int64_t now_ms)
 {
   cJSON *peers[2];
-  if (supervisor->draining) return;
+  if (supervisor->stages.draining) return;
   if (supervisor->watched_ms != 0 && now_ms - supervisor->watched_ms < LOOK_MS) return;
   supervisor->watched_ms = now_ms;
   read_peers(supervisor, peers);
-  for (size_t i = 0; i < supervisor->count; i++) {
-    struct supervised *stage = &supervisor->stages[i];
+  for (size_t i = 0; i < supervisor->stages.count; i++) {
+    struct supervised *stage = &supervisor->stages.all[i];
     const bool works = stage->state == PLM_STAGE_READY || stage->state == PLM_STAGE_STARTING;
     if (works && stage->pid > 0 && !stage->silent) look(supervisor, stage, now_ms, peers);
   }

@@ -25,10 +25,12 @@ static const struct fuzz_seed fuzz_seeds[] = {
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
   static struct plm_supervisor supervisor;
+  static struct plm_config config;
   static char answer[PLM_SOCKET_LINE_SIZE];
   int ends[2];
+  config.run = (char *)(uintptr_t)scratch_directory();
   supervisor = (struct plm_supervisor){
-      .run = scratch_directory(), .draining = true, .killing = true, .signals = 2};
+      .stages = {.config = &config, .draining = true}, .killing = true, .signals = 2};
   for (size_t i = 0; i < CLIENTS_MAX; i++) supervisor.clients[i].descriptor = -1;
   PLM_ASSERT(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0);
   struct client *client = &supervisor.clients[0];

@@ -33,14 +33,15 @@ struct plm_supervisor *supervisor_case_open(const char *yaml)
     fprintf(stderr, "%s\n", error.what);
     exit(1);
   }
-  supervisor->config = supervisor->options.config = &opened->config;
-  supervisor->run = opened->run;
+  supervisor->stages.config = supervisor->options.config = &opened->config;
+  free(opened->config.run);
+  opened->config.run = must(strdup(opened->run));
   supervisor->options.program_directory = opened->programs;
   supervisor->options.fingerprint = "";
   for (int kind = 0; kind < PLM_KIND_COUNT; kind++) supervisor->options.chosen[kind] = true;
   supervisor->options.started_fd = supervisor->signal_fd = supervisor->listen_fd = -1;
   for (size_t i = 0; i < CLIENTS_MAX; i++) supervisor->clients[i].descriptor = -1;
-  supervisor->stages = must(calloc(SUPERVISED_MAX, sizeof *supervisor->stages));
+  supervisor->stages.all = must(calloc(SUPERVISED_MAX, sizeof *supervisor->stages.all));
   return supervisor;
 }
 
@@ -51,7 +52,7 @@ void supervisor_case_close(struct plm_supervisor *supervisor)
   for (size_t i = 0; i < CLIENTS_MAX; i++)
     if (supervisor->clients[i].descriptor >= 0) close(supervisor->clients[i].descriptor);
   plm_text_deinit(&supervisor->failure);
-  free(supervisor->stages);
+  free(supervisor->stages.all);
   plm_config_deinit(&opened->config);
   free(opened);
 }
@@ -60,8 +61,9 @@ struct supervised *supervisor_case_add(struct plm_supervisor *supervisor, enum p
                                        enum plm_stage_state state)
 {
   unsigned instance = 0;
-  for (size_t i = 0; i < supervisor->count; i++) instance += supervisor->stages[i].kind == kind;
-  struct supervised *stage = supervised_add(supervisor, kind, instance);
+  for (size_t i = 0; i < supervisor->stages.count; i++)
+    instance += supervisor->stages.all[i].kind == kind;
+  struct supervised *stage = supervised_add(&supervisor->stages, kind, instance);
   stage->state = state;
   return stage;
 }

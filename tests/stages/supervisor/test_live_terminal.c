@@ -80,7 +80,7 @@ static const char *written(void)
 static void append(const struct plm_supervisor *supervisor, const char *name, const char *text)
 {
   char path[PLM_PATH_SIZE];
-  assert_int_equal(plm_path_join(path, supervisor->run, name, NULL), PLM_OK);
+  assert_int_equal(plm_path_join(path, supervisor->stages.config->run, name, NULL), PLM_OK);
   FILE *file = fopen(path, "ae");
   assert_non_null(file);
   fputs(text, file);
@@ -167,13 +167,13 @@ static void packers_stages_and_the_checkpoint(void **state)
   supervisor_case_add(supervisor, PLM_KIND_TRAINER, PLM_STAGE_READY);
   supervisor_case_add(supervisor, PLM_KIND_EVALUATOR, PLM_STAGE_STARTING);
   supervisor_case_add(supervisor, PLM_KIND_PACKER, PLM_STAGE_READY)->removed = true;
-  assert_int_equal(plm_peers_write(supervisor->run, "evaluator",
+  assert_int_equal(plm_peers_write(supervisor->stages.config->run, "evaluator",
                                    "[{\"host\":\"e\",\"pid\":3,\"rate\":1000}]", NULL),
                    PLM_OK);
   live_update(supervisor);
   assert_true(facts->stages == 2 && facts->ready == 1 && !facts->has_checkpoint);
   assert_string_equal(facts->packers, "e:3: 1.0k/s"); /* the evaluator's, without the trainer's */
-  assert_int_equal(plm_peers_write(supervisor->run, "trainer",
+  assert_int_equal(plm_peers_write(supervisor->stages.config->run, "trainer",
                                    "[{\"host\":\"a\",\"pid\":1,\"rate\":12345},"
                                    "{\"host\":\"b\",\"pid\":2,\"rate\":5,\"standby\":true},"
                                    "{\"host\":\"c\",\"pid\":3,\"rate\":49,\"ahead\":12},"
@@ -182,7 +182,8 @@ static void packers_stages_and_the_checkpoint(void **state)
                                    "{\"host\":\"f\",\"pid\":6,\"rate\":0,\"ahead\":0}]",
                                    NULL),
                    PLM_OK);
-  assert_int_equal(plm_path_join(folder, supervisor->run, "checkpoints", NULL), PLM_OK);
+  assert_int_equal(plm_path_join(folder, supervisor->stages.config->run, "checkpoints", NULL),
+                   PLM_OK);
   assert_int_equal(plm_directory_make(folder, NULL), PLM_OK);
   assert_int_equal(plm_path_join(link, folder, "latest", NULL), PLM_OK);
   assert_int_equal(symlink("step_00000040", link), 0);
@@ -195,8 +196,8 @@ static void packers_stages_and_the_checkpoint(void **state)
                                       "c:3: ready, 12 chunks ahead  d:4: 0.1k/s  "
                                       "e:5: ready, 1 chunk ahead  f:6: 0.0k/s");
   assert_true(facts->has_checkpoint && facts->checkpoint_step == 40);
-  plm_peers_remove(supervisor->run, "trainer");
-  plm_peers_remove(supervisor->run, "evaluator");
+  plm_peers_remove(supervisor->stages.config->run, "trainer");
+  plm_peers_remove(supervisor->stages.config->run, "evaluator");
   supervisor->screen.looked_ms = plm_clock_ms() - 1000;
   live_update(supervisor);
   assert_string_equal(facts->packers, "");

@@ -37,7 +37,7 @@ static void states(struct plm_supervisor *supervisor, const int wanted[4])
 {
   static const enum plm_stage_index kinds[] = {PLM_KIND_TRAINER, PLM_KIND_EVALUATOR,
                                                PLM_KIND_PACKER, PLM_KIND_PACKER};
-  supervisor->count = 0;
+  supervisor->stages.count = 0;
   for (int i = 0; i < 4; i++)
     if (wanted[i] >= 0) add(supervisor, kinds[i], wanted[i]);
 }
@@ -62,9 +62,9 @@ static void when_a_run_is_over(void **state)
   struct plm_supervisor *supervisor = *state;
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     states(supervisor, rows[i].states);
-    supervisor->draining = false;
+    supervisor->stages.draining = false;
     supervisor_decide(supervisor);
-    if (supervisor->draining != rows[i].over) fail_msg("row %zu", i);
+    if (supervisor->stages.draining != rows[i].over) fail_msg("row %zu", i);
     assert_int_equal(supervisor->drain_signal, 0);
   }
 }
@@ -74,12 +74,12 @@ static void a_restart_does_not_end_the_run(void **state)
 {
   struct plm_supervisor *supervisor = *state;
   states(supervisor, (int[]){STOPPED, DONE, READY, READY});
-  supervisor->stages[0].start_again = true;
+  supervisor->stages.all[0].start_again = true;
   supervisor_decide(supervisor);
-  assert_false(supervisor->draining);
-  supervisor->stages[0].start_again = false;
+  assert_false(supervisor->stages.draining);
+  supervisor->stages.all[0].start_again = false;
   supervisor_decide(supervisor);
-  assert_true(supervisor->draining);
+  assert_true(supervisor->stages.draining);
 }
 
 /* Stages that `scale` has removed do not count as present. */
@@ -87,16 +87,16 @@ static void removed_stages_are_not_waited_for(void **state)
 {
   struct plm_supervisor *supervisor = *state;
   states(supervisor, (int[]){STOPPED, -1, READY, READY});
-  supervisor->stages[0].removed = true;
+  supervisor->stages.all[0].removed = true;
   supervisor_decide(supervisor); /* only packers are left */
-  assert_false(supervisor->draining);
+  assert_false(supervisor->stages.draining);
 }
 
 static void expect_states(const struct plm_supervisor *supervisor, const int expected[4])
 {
-  for (size_t i = 0; i < supervisor->count; i++)
-    if ((int)supervisor->stages[i].state != expected[i])
-      fail_msg("stage %zu is %s", i, plm_stage_state_name(supervisor->stages[i].state));
+  for (size_t i = 0; i < supervisor->stages.count; i++)
+    if ((int)supervisor->stages.all[i].state != expected[i])
+      fail_msg("stage %zu is %s", i, plm_stage_state_name(supervisor->stages.all[i].state));
 }
 
 /* The trainer stops first, then the evaluator, then the packers, which serve both. */
@@ -104,24 +104,24 @@ static void one_kind_stops_after_the_other(void **state)
 {
   struct plm_supervisor *supervisor = *state;
   states(supervisor, (int[]){READY, READY, READY, AGAIN});
-  supervisor->stages[2].start_again = true;
+  supervisor->stages.all[2].start_again = true;
   supervisor_drain(supervisor, SIGTERM);
   assert_int_equal(supervisor->drain_signal, SIGTERM);
   supervisor_decide(supervisor);
   supervisor_decide(supervisor);
   expect_states(supervisor, (int[]){STOPPING, READY, READY, AGAIN});
-  supervisor->stages[0].state = PLM_STAGE_STOPPED;
+  supervisor->stages.all[0].state = PLM_STAGE_STOPPED;
   supervisor_decide(supervisor);
   expect_states(supervisor, (int[]){STOPPED, STOPPING, READY, AGAIN});
   assert_false(supervisor_finished(supervisor));
-  supervisor->stages[1].state = PLM_STAGE_STOPPED;
+  supervisor->stages.all[1].state = PLM_STAGE_STOPPED;
   supervisor_decide(supervisor);
   expect_states(supervisor, (int[]){STOPPED, STOPPED, STOPPING, STOPPED});
-  assert_false(supervisor->stages[2].start_again);
+  assert_false(supervisor->stages.all[2].start_again);
   assert_false(supervisor_finished(supervisor));
-  supervisor->stages[2].state = PLM_STAGE_STOPPED;
+  supervisor->stages.all[2].state = PLM_STAGE_STOPPED;
   assert_true(supervisor_finished(supervisor));
-  supervisor->draining = false;
+  supervisor->stages.draining = false;
   assert_false(supervisor_finished(supervisor));
 }
 
@@ -137,7 +137,7 @@ static void the_second_signal_kills(void **state)
   struct plm_supervisor *supervisor = *state;
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     states(supervisor, (int[]){READY, READY, READY, AGAIN});
-    supervisor->draining = supervisor->killing = false;
+    supervisor->stages.draining = supervisor->killing = false;
     supervisor->signals = 0;
     for (int s = 0; s < 3 && rows[i].signals[s] != 0; s++)
       supervisor_drain(supervisor, rows[i].signals[s]);
@@ -152,7 +152,7 @@ static void the_second_signal_kills(void **state)
 static bool told(const struct plm_supervisor *supervisor)
 {
   char value[512];
-  return plm_endpoint_read(supervisor->run, "packers", value, NULL) == PLM_OK &&
+  return plm_endpoint_read(supervisor->stages.config->run, "packers", value, NULL) == PLM_OK &&
          strcmp(value, "fatal") == 0;
 }
 
@@ -178,7 +178,7 @@ static void the_trainer_is_told_when_no_packer_is_left(void **state)
 
 static void fail_stage(struct plm_supervisor *supervisor, size_t i, int status, const char *how)
 {
-  struct supervised *stage = &supervisor->stages[i];
+  struct supervised *stage = &supervisor->stages.all[i];
   stage->state = PLM_STAGE_FATAL;
   stage->wait_status = status;
   stage->started_ms = 5;
@@ -252,10 +252,10 @@ static void a_starved_trainer_is_not_the_cause(void **state)
   fail_stage(supervisor, 0, EXITED(4), "exited with 4");
   EXPECT_FAILURE(supervisor, 4, "failed: trainer.0", "warning: packer.0"); /* one packer is left */
   plm_text_clear(&supervisor->failure);
-  supervisor->stages[3].removed = true;
+  supervisor->stages.all[3].removed = true;
   EXPECT_FAILURE(supervisor, 4, "failed: packer.0", "also failed: trainer.0");
   plm_text_clear(&supervisor->failure);
-  supervisor->stages[0].wait_status = EXITED(3);
+  supervisor->stages.all[0].wait_status = EXITED(3);
   EXPECT_FAILURE(supervisor, 1, "failed: trainer.0", "warning: packer.0");
 }
 

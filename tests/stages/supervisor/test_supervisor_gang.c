@@ -64,13 +64,14 @@ static int signal_of(pid_t pid)
 
 static void bind_endpoint(const struct plm_supervisor *supervisor, const char *key)
 {
-  assert_int_equal(plm_endpoint_write(supervisor->run, key, "tcp://127.0.0.1:1", NULL), PLM_OK);
+  assert_int_equal(
+      plm_endpoint_write(supervisor->stages.config->run, key, "tcp://127.0.0.1:1", NULL), PLM_OK);
 }
 
 static bool is_bound(const struct plm_supervisor *supervisor, const char *key)
 {
   char value[512];
-  return plm_endpoint_read(supervisor->run, key, value, NULL) == PLM_OK;
+  return plm_endpoint_read(supervisor->stages.config->run, key, value, NULL) == PLM_OK;
 }
 
 /* ---- the start ------------------------------------------------------------------------------- */
@@ -116,7 +117,7 @@ static void mpirun_is_started_with_a_folder_and_a_log(void **state)
   assert_string_equal(second + 1, line);
   assert_memory_equal(log, "-np 2 --bind-to none ", 21);
   snprintf(line, sizeof line, " %s -c %s/pipeline.yaml --run %s\n", scratch_path("bin/plm-trainer"),
-           supervisor->run, supervisor->run);
+           supervisor->stages.config->run, supervisor->stages.config->run);
   assert_non_null(strstr(log, line));
   free(log);
   stage->mpi.first_gone_ms = stage->mpi.ask_ms = 5;

@@ -53,7 +53,7 @@ static int end(void **state)
 static const char *path_of(const char *name)
 {
   static char path[PLM_PATH_SIZE];
-  assert_int_equal(plm_path_join(path, supervisor->run, name, NULL), PLM_OK);
+  assert_int_equal(plm_path_join(path, supervisor->stages.config->run, name, NULL), PLM_OK);
   return path;
 }
 
@@ -104,7 +104,7 @@ static const char *find(const char *stage, const char *instance, const char *nam
 {
   char start[400];
   snprintf(start, sizeof start, "\nplm_%s_%s{stage=\"%s\",instance=\"%s\",run=\"%s\"%s} ", stage,
-           name, stage, instance, strrchr(supervisor->run, '/') + 1, labels);
+           name, stage, instance, strrchr(supervisor->stages.config->run, '/') + 1, labels);
   const char *found = strstr(answer.data, start);
   return found != NULL ? found + strlen(start) : NULL;
 }
@@ -228,8 +228,8 @@ static void packers_are_those_of_the_peers_files(void **state)
            "\"corpora\":[\"/data/one\",7,\"/data/two\"]},"
            "{\"host\":\"far\",\"pid\":12,\"tokens\":5,\"padded_tokens\":0,\"corpora\":[]}]",
            here, (int)getpid());
-  assert_int_equal(plm_peers_write(supervisor->run, "trainer", json, NULL), PLM_OK);
-  assert_int_equal(plm_peers_write(supervisor->run, "evaluator",
+  assert_int_equal(plm_peers_write(supervisor->stages.config->run, "trainer", json, NULL), PLM_OK);
+  assert_int_equal(plm_peers_write(supervisor->stages.config->run, "evaluator",
                                    "[{\"host\":\"far\",\"pid\":12,\"tokens\":4},"
                                    "{\"host\":\"other\",\"pid\":13,\"tokens\":6}]",
                                    NULL),
@@ -253,11 +253,12 @@ static void packers_are_those_of_the_peers_files(void **state)
   shows("packer", "other:13", "tokens_total", "", 6);
   assert_null(strstr(answer.data, "instance=\"far:12\",run=\"run\",corpus"));
   /* one that has gone is no longer shown */
-  assert_int_equal(plm_peers_write(supervisor->run, "evaluator", "[]", NULL), PLM_OK);
+  assert_int_equal(plm_peers_write(supervisor->stages.config->run, "evaluator", "[]", NULL),
+                   PLM_OK);
   scrape();
   assert_null(strstr(answer.data, "other:13"));
   shows("packer", "far:12", "tokens_total", "", 5);
-  plm_peers_remove(supervisor->run, "trainer");
+  plm_peers_remove(supervisor->stages.config->run, "trainer");
   scrape();
   assert_null(strstr(answer.data, "far:12"));
   packer->pid = 0;
@@ -368,10 +369,12 @@ static void the_address_is_told_as_long_as_it_is_served(void **state)
   (void)state;
   char bound[512];
   open_exporter();
-  assert_int_equal(plm_endpoint_read(supervisor->run, "prometheus", bound, NULL), PLM_OK);
+  assert_int_equal(plm_endpoint_read(supervisor->stages.config->run, "prometheus", bound, NULL),
+                   PLM_OK);
   assert_string_equal(bound, plm_http_address(supervisor->exporter.http));
   exporter_close(supervisor);
-  assert_int_equal(plm_endpoint_read(supervisor->run, "prometheus", bound, NULL), PLM_NOT_FOUND);
+  assert_int_equal(plm_endpoint_read(supervisor->stages.config->run, "prometheus", bound, NULL),
+                   PLM_NOT_FOUND);
   supervisor->exporter = (struct exporter){0}; /* `end` closes it again */
 }
 

@@ -136,9 +136,10 @@ static void ps_tells_of_each_stage(void **state)
   trainer->pid = 77;
   trainer->restarts = 2;
   trainer->gang = true;
-  ((struct plm_config *)supervisor->config)->trainer.ranks = 6;
+  ((struct plm_config *)supervisor->stages.config)->trainer.ranks = 6;
   trainer->started_ms = plm_clock_ms() - 5000000;
-  assert_int_equal(plm_path_join(path, supervisor->run, "trainer.lock", NULL), PLM_OK);
+  assert_int_equal(plm_path_join(path, supervisor->stages.config->run, "trainer.lock", NULL),
+                   PLM_OK);
   scratch_age(path, 5000);
   evaluator->started_ms = 1; /* without a process it has no age */
   leaving->removed = gone->removed = true;
@@ -241,7 +242,7 @@ static void ps_tells_how_a_failed_stage_goes_on(void **state)
   add(supervisor, PLM_KIND_TRAINER, PLM_STAGE_FATAL);
   struct supervised *evaluator = add(supervisor, PLM_KIND_EVALUATOR, PLM_STAGE_FATAL);
   add(supervisor, PLM_KIND_PACKER, AGAIN);
-  snprintf(up, sizeof up, "plm-pipeline up %s/pipeline.yaml", supervisor->run);
+  snprintf(up, sizeof up, "plm-pipeline up %s/pipeline.yaml", supervisor->stages.config->run);
   cJSON *reply = plm_json_line(ask(supervisor, "{\"command\":\"ps\"}"));
   const cJSON *rows = cJSON_GetObjectItem(reply, "stages");
   assert_string_equal(plm_json_string(cJSON_GetArrayItem(rows, 0), "continue", ""), up);
@@ -249,11 +250,11 @@ static void ps_tells_how_a_failed_stage_goes_on(void **state)
                       "plm-pipeline restart evaluator.0");
   assert_false(cJSON_HasObjectItem(cJSON_GetArrayItem(rows, 2), "continue"));
   cJSON_Delete(reply);
-  supervisor->draining = true;
-  supervised_remedy(supervisor, evaluator, remedy);
+  supervisor->stages.draining = true;
+  supervised_remedy(&supervisor->stages, evaluator, remedy);
   assert_string_equal(remedy, up);
   evaluator->state = PLM_STAGE_STOPPING;
-  supervised_remedy(supervisor, evaluator, remedy);
+  supervised_remedy(&supervisor->stages, evaluator, remedy);
   assert_string_equal(remedy, "");
 }
 
@@ -272,7 +273,7 @@ static void down_stops_and_is_answered_at_the_end(void **state)
   struct plm_supervisor *supervisor = *state;
   struct client *client, *other;
   const int end = waiting(supervisor, "{\"command\":\"down\"}\n", &client);
-  assert_true(supervisor->draining && !supervisor->killing);
+  assert_true(supervisor->stages.draining && !supervisor->killing);
   assert_int_equal(supervisor->drain_signal, SIGTERM);
   assert_int_equal(supervisor->signals, 1);
   assert_string_equal(reply_at(end), "");
@@ -298,7 +299,7 @@ static void down_may_kill_at_once(void **state)
   struct plm_supervisor *supervisor = *state;
   struct client *client;
   const int end = waiting(supervisor, "{\"command\":\"down\",\"kill\":true}\n", &client);
-  assert_true(supervisor->draining && supervisor->killing);
+  assert_true(supervisor->stages.draining && supervisor->killing);
   close(end);
 }
 
@@ -340,11 +341,11 @@ static const char *states_of(const struct plm_supervisor *supervisor)
   static char text[128];
   size_t used = 0;
   text[0] = '\0';
-  for (size_t i = 0; i < supervisor->count; i++)
+  for (size_t i = 0; i < supervisor->stages.count; i++)
     used += (size_t)snprintf(text + used, sizeof text - used, "%s%s%s%s", i == 0 ? "" : " ",
-                             plm_stage_state_name(supervisor->stages[i].state),
-                             supervisor->stages[i].start_again ? "+" : "",
-                             supervisor->stages[i].removed ? "-" : "");
+                             plm_stage_state_name(supervisor->stages.all[i].state),
+                             supervisor->stages.all[i].start_again ? "+" : "",
+                             supervisor->stages.all[i].removed ? "-" : "");
   return text;
 }
 
@@ -368,14 +369,14 @@ static void restart_names_stages_or_kinds(void **state)
   assert_string_equal(states_of(supervisor), "ready done stopping+ fatal back-off done-");
   assert_int_equal(fatal->restarts, 1);
   assert_int_equal(fatal->failures.deaths.count, 0);
-  assert_int_equal(supervisor->stages[2].restarts, 0); /* when it is started again */
+  assert_int_equal(supervisor->stages.all[2].restarts, 0); /* when it is started again */
   assert_string_equal(ask(supervisor, "{\"command\":\"restart\",\"stages\":[\"packer\"]}"), YES);
   assert_string_equal(states_of(supervisor), "ready done stopping+ fatal stopped+ done-");
   assert_int_equal(again->restarts, 0);
   assert_int_equal(fatal->restarts, 2);
   assert_string_equal(ask(supervisor, "{\"command\":\"restart\"}"), YES);
   assert_string_equal(states_of(supervisor), "stopping+ done stopping+ fatal fatal+ done-");
-  supervisor->draining = true;
+  supervisor->stages.draining = true;
   assert_string_equal(ask(supervisor, "{\"command\":\"restart\"}"),
                       NO("the run is already stopping"));
 }
@@ -391,17 +392,17 @@ static void scale_changes_the_number_of_packers(void **state)
     add(supervisor, PLM_KIND_PACKER, (int[]){READY, STOPPING, AGAIN, READY}[i]);
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
     assert_string_equal(ask(supervisor, wrong[i]), NO("expected packer=N with N from 0 to 256"));
-  supervisor->stages[1].start_again = true;
+  supervisor->stages.all[1].start_again = true;
   assert_string_equal(ask(supervisor, "{\"command\":\"scale\",\"packer\":1}"), YES);
   assert_string_equal(states_of(supervisor), "ready ready+ stopping- stopped- stopping-");
   assert_string_equal(ask(supervisor, "{\"command\":\"scale\",\"packer\":3}"), YES);
   assert_string_equal(states_of(supervisor), "ready ready+ stopping+ fatal stopping-");
   assert_string_equal(ask(supervisor, "{\"command\":\"scale\",\"packer\":5}"), YES);
   assert_string_equal(states_of(supervisor), "ready ready+ stopping+ fatal stopping+ fatal");
-  assert_int_equal(supervisor->stages[5].instance, 4);
+  assert_int_equal(supervisor->stages.all[5].instance, 4);
   assert_string_equal(ask(supervisor, "{\"command\":\"scale\",\"packer\":0}"), YES);
   assert_string_equal(states_of(supervisor), "ready stopping- stopping- fatal- stopping- fatal-");
-  supervisor->draining = true;
+  supervisor->stages.draining = true;
   assert_string_equal(ask(supervisor, "{\"command\":\"scale\",\"packer\":1}"),
                       NO("the run is already stopping"));
 }
@@ -413,8 +414,8 @@ static void there_is_room_for_256_packers(void **state)
   add(supervisor, PLM_KIND_EVALUATOR, READY);
   for (int i = 0; i < 255; i++) add(supervisor, PLM_KIND_PACKER, READY);
   assert_string_equal(ask(supervisor, "{\"command\":\"scale\",\"packer\":256}"), YES);
-  assert_int_equal(supervisor->count, 258);
-  assert_int_equal(supervisor->stages[257].instance, 255);
+  assert_int_equal(supervisor->stages.count, 258);
+  assert_int_equal(supervisor->stages.all[257].instance, 255);
 }
 
 /* ---- names ----------------------------------------------------------------------------------- */
@@ -438,13 +439,13 @@ static void packers_have_a_number_or_a_place(void **state)
     cJSON *packer = cJSON_CreateObject();
     cJSON_AddStringToObject(packer, "host", rows[i].here ? host : "elsewhere");
     cJSON_AddNumberToObject(packer, "pid", rows[i].pid);
-    supervisor_name_packer(supervisor, packer, name);
+    stages_name_packer(&supervisor->stages, packer, name);
     assert_string_equal(name, rows[i].name != NULL ? rows[i].name : here);
     cJSON_Delete(packer);
   }
   char name[96];
   cJSON *nothing = cJSON_CreateObject();
-  supervisor_name_packer(supervisor, nothing, name);
+  stages_name_packer(&supervisor->stages, nothing, name);
   assert_string_equal(name, "?:0");
   cJSON_Delete(nothing);
 }

@@ -163,15 +163,16 @@ static void what_its_own_end_means(void **state)
   };
   for (int done = 0; done < 2; done++) {
     struct plm_supervisor *supervisor = *state;
-    struct plm_config *config = (struct plm_config *)supervisor->config;
+    struct plm_config *config = (struct plm_config *)supervisor->stages.config;
     if (done)
-      assert_int_equal(plm_done_write(supervisor->run, 3, (struct plm_hash){0}, NULL), PLM_OK);
+      assert_int_equal(
+          plm_done_write(supervisor->stages.config->run, 3, (struct plm_hash){0}, NULL), PLM_OK);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
       config->trainer.restart = config->evaluator.restart = config->packer_restart = PLM_RESTART_NO;
       enum plm_restart *const policies[] = {&config->trainer.restart, &config->evaluator.restart,
                                             &config->packer_restart};
       *policies[rows[i].kind] = (enum plm_restart)rows[i].restart;
-      supervisor->count = 0;
+      supervisor->stages.count = 0;
       struct supervised *stage =
           add(supervisor, (enum plm_stage_index)rows[i].kind, PLM_STAGE_READY);
       stage->mpi.hung = rows[i].hung;
@@ -193,7 +194,7 @@ static void write_in_run(const struct plm_supervisor *supervisor, const char *na
                          const char *text)
 {
   char path[PLM_PATH_SIZE];
-  assert_int_equal(plm_path_join(path, supervisor->run, name, NULL), PLM_OK);
+  assert_int_equal(plm_path_join(path, supervisor->stages.config->run, name, NULL), PLM_OK);
   assert_int_equal(plm_file_write(path, text, strlen(text), 0644, NULL), PLM_OK);
 }
 
@@ -219,17 +220,18 @@ static void an_evaluator_has_finished_when_its_reports_are_complete(void **state
   };
   struct plm_supervisor *supervisor = *state;
   char folder[PLM_PATH_SIZE];
-  assert_int_equal(plm_done_write(supervisor->run, 6, (struct plm_hash){0}, NULL), PLM_OK);
+  assert_int_equal(plm_done_write(supervisor->stages.config->run, 6, (struct plm_hash){0}, NULL),
+                   PLM_OK);
   for (int step = 3; step <= 6; step += 3) {
     char name[64];
     snprintf(name, sizeof name, "checkpoints/step_%08d", step);
-    assert_int_equal(plm_path_join(folder, supervisor->run, name, NULL), PLM_OK);
+    assert_int_equal(plm_path_join(folder, supervisor->stages.config->run, name, NULL), PLM_OK);
     assert_int_equal(plm_directory_make(folder, NULL), PLM_OK);
   }
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     if (rows[i].reports != NULL)
       write_in_run(supervisor, PLM_RUN_EVALUATOR_METRICS, rows[i].reports);
-    ((struct plm_config *)supervisor->config)->evaluator.restart = rows[i].restart;
+    ((struct plm_config *)supervisor->stages.config)->evaluator.restart = rows[i].restart;
     struct supervised *stage = add(supervisor, PLM_KIND_EVALUATOR, PLM_STAGE_READY);
     supervised_reaped(supervisor, stage, EXITED(0));
     if (stage->state != rows[i].expected)
@@ -321,7 +323,7 @@ static void an_error_before_the_first_step_is_not_a_replay(void **state)
 static void a_full_disk_is_waited_for(void **state)
 {
   struct plm_supervisor *supervisor = *state;
-  struct plm_config *config = (struct plm_config *)supervisor->config;
+  struct plm_config *config = (struct plm_config *)supervisor->stages.config;
   struct supervised *stage = add(supervisor, PLM_KIND_PACKER, PLM_STAGE_READY);
   for (int i = 0; i < 6; i++) {
     stage->state = PLM_STAGE_READY;
@@ -354,7 +356,7 @@ static void an_end_while_stopping_is_no_failure(void **state)
     assert_int_equal(stage->kill_ms, 0);
     assert_int_equal(stage->failed_as, 0);
   }
-  assert_int_equal(supervisor->failures, 0);
+  assert_int_equal(supervisor->stages.failures, 0);
 }
 
 static void its_end_waits_for_the_writer_of_its_log(void **state)
@@ -406,7 +408,7 @@ static void a_start_that_may_succeed_later_is_tried_again(void **state)
               {PLM_RESTART_NO, PLM_STAGE_FATAL}};
   struct plm_supervisor *supervisor = *state;
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-    ((struct plm_config *)supervisor->config)->evaluator.restart = rows[i].restart;
+    ((struct plm_config *)supervisor->stages.config)->evaluator.restart = rows[i].restart;
     struct supervised *stage = add(supervisor, PLM_KIND_EVALUATOR, PLM_STAGE_IDLE);
     assert_int_equal(mkdir(stage->tail.path, 0755), 0);
     supervised_start(supervisor, stage);
@@ -440,11 +442,11 @@ static void it_starts_again_when_its_delay_is_over(void **state)
   stage->mpi.hung = stage->killed_by_us = true;
   supervised_tick(supervisor, stage, 4999);
   assert_int_equal(stage->state, PLM_STAGE_BACKOFF);
-  supervisor->draining = true;
+  supervisor->stages.draining = true;
   supervised_tick(supervisor, stage, 5000);
   assert_int_equal(stage->state, PLM_STAGE_BACKOFF);
   assert_int_equal(stage->restarts, 0);
-  supervisor->draining = false;
+  supervisor->stages.draining = false;
   const int64_t before = plm_clock_ms();
   supervised_tick(supervisor, stage, 5000);
   assert_int_equal(stage->state, PLM_STAGE_STARTING);
@@ -465,10 +467,10 @@ static void a_restart_follows_the_stop(void **state)
   supervised_tick(supervisor, stage, 0);
   assert_int_equal(stage->state, PLM_STAGE_STOPPED);
   stage->start_again = true;
-  supervisor->draining = true;
+  supervisor->stages.draining = true;
   supervised_tick(supervisor, stage, 0);
   assert_int_equal(stage->state, PLM_STAGE_STOPPED);
-  supervisor->draining = false;
+  supervisor->stages.draining = false;
   supervised_tick(supervisor, stage, 0);
   assert_int_equal(stage->state, PLM_STAGE_STARTING);
   assert_int_equal(stage->restarts, 1);

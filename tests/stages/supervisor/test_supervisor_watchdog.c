@@ -41,10 +41,10 @@ static int setup(void **state)
 static int teardown(void **state)
 {
   struct plm_supervisor *supervisor = *state;
-  for (size_t i = 0; i < supervisor->count; i++) {
-    if (supervisor->stages[i].pid <= 0) continue;
-    kill(supervisor->stages[i].pid, SIGKILL);
-    waitpid(supervisor->stages[i].pid, NULL, 0);
+  for (size_t i = 0; i < supervisor->stages.count; i++) {
+    if (supervisor->stages.all[i].pid <= 0) continue;
+    kill(supervisor->stages.all[i].pid, SIGKILL);
+    waitpid(supervisor->stages.all[i].pid, NULL, 0);
   }
   supervisor_case_close(supervisor);
   return 0;
@@ -73,7 +73,7 @@ static void write_in_run(const struct plm_supervisor *supervisor, const char *na
                          const char *text)
 {
   char path[PLM_PATH_SIZE];
-  assert_int_equal(plm_path_join(path, supervisor->run, name, NULL), PLM_OK);
+  assert_int_equal(plm_path_join(path, supervisor->stages.config->run, name, NULL), PLM_OK);
   assert_int_equal(plm_file_write(path, text, strlen(text), 0644, NULL), PLM_OK);
 }
 
@@ -81,7 +81,8 @@ static void write_in_run(const struct plm_supervisor *supervisor, const char *na
 static void step(const struct plm_supervisor *supervisor, int number, int step_ms)
 {
   char line[128], path[PLM_PATH_SIZE];
-  assert_int_equal(plm_path_join(path, supervisor->run, "trainer.lock", NULL), PLM_OK);
+  assert_int_equal(plm_path_join(path, supervisor->stages.config->run, "trainer.lock", NULL),
+                   PLM_OK);
   scratch_age(path, 3600);
   snprintf(line, sizeof line, "{\"step\":%d,\"step_ms\":%d,\"time\":%.3f}\n", number, step_ms,
            plm_clock_wall_s() - 1);
@@ -123,7 +124,7 @@ static void a_trainer_without_steps_is_killed(void **state)
 static void what_excuses_a_trainer(void **state)
 {
   struct plm_supervisor *supervisor = *state;
-  struct plm_config *config = (struct plm_config *)supervisor->config;
+  struct plm_config *config = (struct plm_config *)supervisor->stages.config;
   struct supervised *trainer = add(supervisor, PLM_KIND_TRAINER);
   write_in_run(supervisor, "peers.trainer.json", "[{}]");
   assert_false(is_killed_after(supervisor, trainer, START_MS - 1)); /* it starts or tunes */
@@ -133,9 +134,9 @@ static void what_excuses_a_trainer(void **state)
   config->supervisor.silent_s = 0;
   assert_false(is_killed_after(supervisor, trainer, SILENT_MS));
   config->supervisor.silent_s = 300;
-  supervisor->draining = true;
+  supervisor->stages.draining = true;
   assert_false(is_killed_after(supervisor, trainer, SILENT_MS));
-  supervisor->draining = false;
+  supervisor->stages.draining = false;
   trainer->state = PLM_STAGE_STOPPING;
   assert_false(is_killed_after(supervisor, trainer, SILENT_MS));
   trainer->state = PLM_STAGE_READY;
@@ -150,7 +151,8 @@ static void a_broken_disk_excuses(void **state)
   char path[PLM_PATH_SIZE];
   step(supervisor, 7, 100);
   write_in_run(supervisor, "peers.trainer.json", "[{}]");
-  assert_int_equal(plm_path_join(path, supervisor->run, "supervisor.probe", NULL), PLM_OK);
+  assert_int_equal(plm_path_join(path, supervisor->stages.config->run, "supervisor.probe", NULL),
+                   PLM_OK);
   assert_int_equal(mkdir(path, 0755), 0);
   assert_false(is_killed_after(supervisor, trainer, SILENT_MS));
   assert_int_equal(rmdir(path), 0);
@@ -163,7 +165,7 @@ static void pulse(const struct plm_supervisor *supervisor, const char *role, con
 {
   char name[64], path[PLM_PATH_SIZE];
   snprintf(name, sizeof name, "%s.lock", role);
-  assert_int_equal(plm_path_join(path, supervisor->run, name, NULL), PLM_OK);
+  assert_int_equal(plm_path_join(path, supervisor->stages.config->run, name, NULL), PLM_OK);
   scratch_age(path, 3600);
   snprintf(name, sizeof name, "pulse.%s.json", role);
   write_in_run(supervisor, name, json);
@@ -191,8 +193,9 @@ static void whoever_waits_has_to_say_so(void **state)
   static const enum plm_stage_index kinds[] = {PLM_KIND_TRAINER, PLM_KIND_EVALUATOR};
   struct plm_supervisor *supervisor = *state;
   char path[PLM_PATH_SIZE], name[64], json[128];
-  assert_int_equal(plm_path_join(path, supervisor->run, "checkpoints/.tmp-step_00000007", NULL),
-                   PLM_OK);
+  assert_int_equal(
+      plm_path_join(path, supervisor->stages.config->run, "checkpoints/.tmp-step_00000007", NULL),
+      PLM_OK);
   assert_int_equal(plm_directory_make(path, NULL), PLM_OK);
   for (size_t i = 0; i < 2; i++) {
     const char *role = plm_stage_kinds[kinds[i]].name;
@@ -220,7 +223,7 @@ static void a_start_is_killed_only_without_signs(void **state)
 {
   static const enum plm_stage_state states[] = {PLM_STAGE_STARTING, PLM_STAGE_READY};
   struct plm_supervisor *supervisor = *state;
-  struct plm_config *config = (struct plm_config *)supervisor->config;
+  struct plm_config *config = (struct plm_config *)supervisor->stages.config;
   struct supervised *trainer = add(supervisor, PLM_KIND_TRAINER);
   const int64_t now_ms = plm_clock_ms();
   for (size_t i = 0; i < 2; i++) {
@@ -276,15 +279,15 @@ static void a_packer_that_says_nothing_is_killed(void **state)
   for (int i = 0; i < 2; i++) {
     packer->state = states[i];
     packer->silent = packer->heard = false;
-    plm_run_pulse_remove(supervisor->run, "packer.0");
+    plm_run_pulse_remove(supervisor->stages.config->run, "packer.0");
     assert_false(is_killed_after(supervisor, packer, SILENT_MS - 1));
     assert_false(is_killed_although_it_speaks(supervisor, packer, packer->pid));
     assert_false(is_killed_after(supervisor, packer, SILENT_MS - 1));
     packer->pulse.since_ms = plm_clock_ms() - 29000;
-    supervised_trouble(supervisor, packer, &trouble);
+    supervised_trouble(&supervisor->stages, packer, &trouble);
     assert_string_equal(trouble.text, "");
     packer->pulse.since_ms = plm_clock_ms() - 3600000;
-    supervised_trouble(supervisor, packer, &trouble);
+    supervised_trouble(&supervisor->stages, packer, &trouble);
     assert_string_equal(trouble.text, "no sign for 1:00:00: opening corpus 1 of 1 (3 %)");
     assert_string_equal(trouble.word, "no sign for: opening corpus 1 of 1 (3 %)");
     assert_true(is_killed_after(supervisor, packer, SILENT_MS));
@@ -314,7 +317,7 @@ static void a_packer_is_listed_by_its_consumers(void **state)
   assert_false(is_killed_after(supervisor, packer, SILENT_MS));
   write_in_run(supervisor, "peers.trainer.json", "[{\"host\":\"another\",\"pid\":1}]");
   assert_false(is_killed_after(supervisor, packer, SILENT_MS - 1));
-  plm_peers_remove(supervisor->run, "trainer"); /* nobody could list it */
+  plm_peers_remove(supervisor->stages.config->run, "trainer"); /* nobody could list it */
   assert_false(is_killed_although_it_speaks(supervisor, packer, packer->pid));
   assert_false(is_killed_after(supervisor, packer, SILENT_MS - 1));
   write_in_run(supervisor, "peers.evaluator.json", "[]"); /* which should have heard it */

@@ -1,0 +1,119 @@
+/* The table's entries, and their names, signs of life and remedies in words. */
+#include "stages/supervisor/supervised.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cjson/cJSON.h>
+
+#include "common/base/clock.h"
+#include "common/base/json.h"
+#include "common/base/progress.h"
+#include "common/base/strict_json.h"
+#include "common/run/run.h"
+#include "common/run/run_pulse.h"
+#include "stages/supervisor/gang_command.h"
+#include "stages/supervisor/supervisor_process.h"
+
+struct supervised *supervised_add(struct stages *stages, enum plm_stage_index kind,
+                                  unsigned instance)
+{
+  PLM_ASSERT(stages->count < SUPERVISED_MAX);
+  struct supervised *stage = &stages->all[stages->count++];
+  char file[80], name[64], folder[PLM_PATH_SIZE], path[PLM_PATH_SIZE] = "";
+  *stage = (struct supervised){.kind = kind,
+                               .instance = instance,
+                               .ready_fd = -1,
+                               .gang = plm_stage_is_gang(stages->config, kind),
+                               .mpi = {.first_fd = -1, .log_fd = -1}};
+  supervised_name(stage, name);
+  snprintf(file, sizeof file, "%s.log", name);
+  /* run paths are far shorter than PLM_PATH_SIZE, and plm_run_prepare has joined them before */
+  PLM_ASSERT(plm_path_join(folder, stages->config->run, PLM_RUN_LOGS, NULL) == PLM_OK &&
+             plm_path_join(path, folder, file, NULL) == PLM_OK);
+  plm_tail_init_last(&stage->tail, path, (struct plm_tail_place){0}, 0);
+  return stage;
+}
+
+/* ---- names --------------------------------------------------------------------------------- */
+
+void supervised_name(const struct supervised *stage, char name[64])
+{
+  snprintf(name, 64, "%s.%u", plm_stage_kinds[stage->kind].name, stage->instance);
+}
+
+void supervised_packer_role(const struct supervised *stage, char role[PACKER_ROLE_SIZE])
+{
+  snprintf(role, PACKER_ROLE_SIZE, "packer.%u", stage->instance);
+}
+
+bool supervised_is_peer(const struct supervised *stage, const cJSON *packer)
+{
+  char here[256] = "";
+  gethostname(here, sizeof here - 1);
+  return stage->kind == PLM_KIND_PACKER &&
+         stage->pid == (pid_t)plm_json_number(packer, "pid", 0.0) &&
+         strcmp(plm_json_string(packer, "host", "?"), here) == 0;
+}
+
+void stages_name_packer(const struct stages *stages, const cJSON *packer, char instance[96])
+{
+  for (size_t i = 0; i < stages->count; i++) {
+    const struct supervised *stage = &stages->all[i];
+    if (!supervised_is_peer(stage, packer)) continue;
+    snprintf(instance, 96, "%u", stage->instance);
+    return;
+  }
+  snprintf(instance, 96, "%.80s:%.0f", plm_json_string(packer, "host", "?"),
+           plm_json_number(packer, "pid", 0.0));
+}
+
+/* ---- signs of life ------------------------------------------------------------------------ */
+
+double supervised_unheard_s(const struct supervised *stage)
+{
+  const bool expected = stage->state == PLM_STAGE_READY ||
+                        (stage->state == PLM_STAGE_STARTING && stage->kind == PLM_KIND_PACKER);
+  if (!expected || !stage->pulse.begun) return -1;
+  return 1e-3 * (double)(plm_clock_ms() - stage->pulse.since_ms);
+}
+
+void supervised_trouble(const struct stages *stages, const struct supervised *stage,
+                        struct supervised_trouble *trouble)
+{
+  const double unheard_s = supervised_unheard_s(stage);
+  const bool silent = stage->kind == PLM_KIND_PACKER && unheard_s >= PACKER_SILENT_S;
+  struct plm_run_sign sign;
+  char time[32], role[PACKER_ROLE_SIZE];
+  *trouble = (struct supervised_trouble){0};
+  if (stage->pid <= 0) return;
+  if (plm_process_is_paused(stage->pid)) {
+    snprintf(trouble->word, sizeof trouble->word, "stopped by a signal");
+    snprintf(trouble->text, sizeof trouble->text, "%s; `kill -CONT` continues it", trouble->word);
+  } else if (stage->kind == PLM_KIND_PACKER && stage->listing && unheard_s >= PACKER_UNHEARD_S) {
+    snprintf(trouble->word, sizeof trouble->word, "heard by no consumer");
+    snprintf(trouble->text, sizeof trouble->text, "%s for %s", trouble->word,
+             plm_format_duration(unheard_s, time));
+  } else if (silent) {
+    supervised_packer_role(stage, role);
+    const bool spoke = plm_run_pulse_read_of(stages->config->run, role, stage->pid, &sign);
+    const char *doing = spoke ? sign.doing : "starting";
+    snprintf(trouble->word, sizeof trouble->word, "no sign for: %s", doing);
+    snprintf(trouble->text, sizeof trouble->text, "no sign for %s: %s",
+             plm_format_duration(unheard_s, time), doing);
+  }
+}
+
+void supervised_remedy(const struct stages *stages, const struct supervised *stage,
+                       char text[REMEDY_SIZE])
+{
+  char name[64];
+  supervised_name(stage, name);
+  text[0] = '\0';
+  if (stage->state != PLM_STAGE_FATAL) return;
+  if (stage->kind == PLM_KIND_TRAINER || stages->draining)
+    snprintf(text, REMEDY_SIZE, "plm-pipeline up %.200s/%s", stages->config->run, PLM_RUN_CONFIG);
+  else
+    snprintf(text, REMEDY_SIZE, "plm-pipeline restart %s", name);
+}

@@ -1,0 +1,111 @@
+/* The process table of the supervisor: an entry for each instance of a stage, and what an entry
+ * tells without being changed. */
+#ifndef PLM_STAGES_SUPERVISOR_SUPERVISED_H
+#define PLM_STAGES_SUPERVISOR_SUPERVISED_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "common/config/config.h"
+#include "common/run/log_tail.h"
+#include "stages/supervisor/stage_failure.h"
+#include "stages/supervisor/stage_pulse.h"
+#include "stages/supervisor/supervisor_state.h"
+#include "stages/supervisor/supervisor_table.h"
+#include "stages/views/run_activity.h"
+
+enum {
+  SUPERVISED_MAX = 2 + 256, /* trainer, evaluator, packers */
+  PACKER_UNHEARD_S = 10,    /* before it is told that no consumer hears a packer */
+  PACKER_SILENT_S = 30,     /* before it is told that it says nothing itself */
+};
+
+/* What the supervisor knows of an mpirun beyond a stage (supervisor_gang.c). */
+struct gang_process {
+  bool ranks_seen;       /* a rank has run on this host since the start */
+  int first_fd;          /* a pidfd of rank 0; -1 until it is known */
+  int64_t first_gone_ms; /* when rank 0 was seen to be gone; 0: it lives */
+  int64_t ask_ms;        /* when it is asked to stop again; 0: never */
+  bool hung;             /* mpirun was killed because it did not end after rank 0 */
+  pid_t log_pid;         /* of the writer of its log (gang_log.h); 0 if it has ended */
+  int log_fd;            /* the pipe from which it reads; -1: none */
+};
+
+/* One instance of a stage. */
+struct supervised {
+  enum plm_stage_index kind;
+  unsigned instance;
+  enum plm_stage_state state;
+  pid_t pid;       /* of its main process; 0 if that is gone or was never started */
+  bool ending;     /* the main process was reaped, but processes that it started still live */
+  int wait_status; /* from waitpid */
+  int ready_fd;    /* -1 if closed */
+  unsigned restarts;
+  struct plm_failures failures;
+  struct plm_pulse pulse;
+  bool silent;        /* it was killed because it gave no sign of life */
+  bool heard;         /* a consumer has listed this packer since its start */
+  bool listing;       /* and it is expected to: some consumer reports its packers */
+  uint64_t spoken_ms; /* the time in this packer's last pulse */
+  int64_t started_ms;
+  int64_t due_ms;          /* in BACKOFF: when it is started again */
+  int64_t kill_ms;         /* when it gets SIGKILL, if it is stopping or ending; 0: never */
+  bool start_again;        /* by `restart`, once it has stopped */
+  bool removed;            /* by `scale`: `ps` no longer shows it once it has stopped */
+  bool killed_by_us;       /* it got SIGKILL from us, so its end is no failure */
+  bool gang;               /* its main process is mpirun */
+  struct gang_process mpi; /* only if it is one */
+  struct plm_tail tail;
+  struct plm_tail_place log_start; /* where the lines of its present process begin in its log */
+  uint64_t memory_kills;           /* plm_memory_kills when it was started */
+  unsigned failed_as;   /* order of this permanent failure within the run, from 1; 0: none */
+  double failed_s;      /* when it last failed, in seconds since 1970; 0: it has not */
+  char cause[1600];     /* the last failure: how, and the error that it printed */
+  bool failed_again;    /* for a failure that repeats itself (PLM_VERDICT_REPEATED) */
+  char failed_how[512]; /* "exited with 2" */
+};
+
+/* The table. */
+struct stages {
+  const struct plm_config *config; /* of the run */
+  struct supervised *all;          /* SUPERVISED_MAX of them; the owner frees them */
+  size_t count;
+  bool draining;     /* all of them are being stopped, and none is started again */
+  unsigned failures; /* permanent failures so far */
+};
+
+/* Adds an idle instance; there may be SUPERVISED_MAX at most. */
+struct supervised *supervised_add(struct stages *stages, enum plm_stage_index kind,
+                                  unsigned instance);
+
+/* "trainer.0" */
+void supervised_name(const struct supervised *stage, char name[64]);
+/* "packer.N", as in the name of its pulse. */
+enum { PACKER_ROLE_SIZE = 32 };
+void supervised_packer_role(const struct supervised *stage, char role[PACKER_ROLE_SIZE]);
+
+/* packer: an entry of a consumer's peers file. Whether it is this stage; and its number if it is
+ * one of these stages, else host:pid. */
+struct cJSON;
+bool supervised_is_peer(const struct supervised *stage, const struct cJSON *packer);
+void stages_name_packer(const struct stages *stages, const struct cJSON *packer, char instance[96]);
+
+/* Seconds since a stage that is ready, or a packer that starts, gave a sign of life; -1: not known.
+ */
+double supervised_unheard_s(const struct supervised *stage);
+/* What is wrong with a stage that lives: "stopped by a signal", "heard by no consumer", "no sign"
+ * and what the packer does. word: without the time, as a label. Both are "" if nothing is. */
+struct supervised_trouble {
+  char text[PLM_ACTIVITY_TEXT], word[PLM_ACTIVITY_TEXT - 32];
+};
+void supervised_trouble(const struct stages *stages, const struct supervised *stage,
+                        struct supervised_trouble *trouble);
+/* The command that starts a stage again that has failed for good, as `ps`, `runs` and Prometheus
+ * tell it; "" in any other state. Without a trainer the run ends, so `up` continues it. */
+enum { REMEDY_SIZE = 256 };
+void supervised_remedy(const struct stages *stages, const struct supervised *stage,
+                       char text[REMEDY_SIZE]);
+
+#endif
