@@ -67,5 +67,8 @@ plm_status plm_checkpoint_point_latest(const char *checkpoints_directory, const 
  * advance: as plm_checkpoint_verify takes it. PLM_NOT_FOUND: none verifies. */
 plm_status plm_checkpoint_newest(const char *checkpoints_directory, uint64_t *step,
                                  struct plm_advance *advance, struct plm_error *error);
+/* The step of the checkpoint to which the run's `checkpoints/latest` points, without verifying it.
+ * false: it points to none. */
+bool plm_checkpoint_latest(const char *run, uint64_t *step);
 
 #endif

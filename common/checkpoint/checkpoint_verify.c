@@ -6,10 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "common/base/file.h"
 #include "common/base/log.h"
 #include "common/checkpoint/checkpoint.h"
+#include "common/run/run.h"
 
 /* ---- names ------------------------------------------------------------------------------------*/
 
@@ -207,4 +209,14 @@ plm_status plm_checkpoint_newest(const char *checkpoints_directory, uint64_t *st
   free(steps);
   if (status == PLM_OK) return PLM_OK;
   return plm_error_set(error, PLM_NOT_FOUND, "no checkpoint in %s verifies", checkpoints_directory);
+}
+
+bool plm_checkpoint_latest(const char *run, uint64_t *step)
+{
+  char path[PLM_PATH_SIZE], name[PLM_CHECKPOINT_NAME_SIZE];
+  if (plm_path_join(path, run, PLM_RUN_CHECKPOINTS "/latest", NULL) != PLM_OK) return false;
+  const ssize_t size = readlink(path, name, sizeof name - 1);
+  if (size < 0) return false;
+  name[size] = '\0';
+  return plm_checkpoint_parse_name(name, step);
 }

@@ -171,32 +171,22 @@ static void turn(struct plm_supervisor *supervisor)
   supervisor_decide(supervisor);
   supervisor_answer_ready(supervisor);
   exporter_update(supervisor);
-  screen_update(supervisor);
+  screen_update(&supervisor->screen);
 }
 
 /* ---- the end ------------------------------------------------------------------------------- */
-
-bool supervisor_latest_step(const char *run, uint64_t *step)
-{
-  char path[PLM_PATH_SIZE], name[PLM_CHECKPOINT_NAME_SIZE];
-  if (plm_path_join(path, run, "checkpoints/latest", NULL) != PLM_OK) return false;
-  const ssize_t size = readlink(path, name, sizeof name - 1);
-  if (size < 0) return false;
-  name[size] = '\0';
-  return plm_checkpoint_parse_name(name, step);
-}
 
 /* After a stop by a signal: says where `up` will continue. */
 static void say_stopped(struct plm_supervisor *supervisor)
 {
   uint64_t step;
   if (!supervisor->options.chosen[PLM_KIND_TRAINER])
-    screen_say(supervisor, "stopped");
-  else if (supervisor_latest_step(supervisor->stages.config->run, &step))
-    screen_say(supervisor, "stopped; `plm-pipeline up` will continue from step %llu",
+    screen_say(&supervisor->screen, "stopped");
+  else if (plm_checkpoint_latest(supervisor->stages.config->run, &step))
+    screen_say(&supervisor->screen, "stopped; `plm-pipeline up` will continue from step %llu",
                (unsigned long long)step);
   else
-    screen_say(supervisor, "stopped before the first checkpoint");
+    screen_say(&supervisor->screen, "stopped before the first checkpoint");
 }
 
 static void conclude(struct plm_supervisor *supervisor)
@@ -207,7 +197,7 @@ static void conclude(struct plm_supervisor *supervisor)
   supervisor->exit_code = supervisor->drain_signal != 0
                               ? plm_status_exit_code(plm_stop_status(supervisor->drain_signal))
                               : failure_code;
-  screen_close(supervisor);
+  screen_close(&supervisor->screen);
   /* a run that was stopped did not fail for lack of packers */
   if (failure_code == 0 && supervisor->drain_signal != 0) plm_text_clear(&supervisor->failure);
   if (supervisor->failure.length > 0) {
@@ -217,7 +207,7 @@ static void conclude(struct plm_supervisor *supervisor)
   struct plm_hash identity;
   if (supervisor->exit_code == 0 &&
       plm_done_read(supervisor->stages.config->run, &step, &identity, NULL) == PLM_OK) {
-    screen_say(supervisor, "the run is complete at step %llu", (unsigned long long)step);
+    screen_say(&supervisor->screen, "the run is complete at step %llu", (unsigned long long)step);
   } else if (supervisor->drain_signal != 0 && supervisor->failure.length == 0) {
     say_stopped(supervisor);
   }
@@ -253,7 +243,7 @@ plm_status plm_supervise(const struct plm_supervisor_options *options, int *exit
   PLM_TRY_GOTO(status, plm_socket_listen(supervisor.socket_path, &supervisor.listen_fd, error),
                done);
   forget_endpoints(&supervisor);
-  screen_open(&supervisor);
+  screen_open(&supervisor.screen);
   PLM_TRY_GOTO(status, exporter_open(&supervisor, error), done);
   start_all(&supervisor);
   if (options->started_fd >= 0) {

@@ -11,6 +11,7 @@
 #include "common/base/json.h"
 #include "common/base/log.h"
 #include "common/base/random.h"
+#include "common/checkpoint/checkpoint.h"
 #include "common/metrics/metrics.h"
 #include "common/run/run.h"
 #include "stages/supervisor/supervisor_internal.h"
@@ -80,7 +81,7 @@ static enum plm_failure_verdict judge(struct plm_supervisor *supervisor, struct 
   failure->lived_ms = lived_ms;
   if (stage->kind == PLM_KIND_TRAINER) {
     failure->lived_ms = 0;
-    if (!supervisor_latest_step(supervisor->stages.config->run, &failure->mark))
+    if (!plm_checkpoint_latest(supervisor->stages.config->run, &failure->mark))
       failure->mark = UINT64_MAX;
     failure->at_step = read_step(supervisor, lived_ms, &failure->step);
   }
@@ -121,11 +122,12 @@ static void start_later(struct plm_supervisor *supervisor, struct supervised *st
   stage->state = plm_stage_next(stage->state, PLM_EVENT_DIED);
   stage->due_ms = failure->now_ms + delay_ms;
   if (!waits) {
-    screen_say(supervisor, "%s %s; restarting it in %.1f s", name, how, (double)delay_ms / 1000.0);
+    screen_say(&supervisor->screen, "%s %s; restarting it in %.1f s", name, how,
+               (double)delay_ms / 1000.0);
     return;
   }
   const double waited_s = 1e-3 * (double)(failure->now_ms - stage->failures.waits_since_ms);
-  screen_say(supervisor,
+  screen_say(&supervisor->screen,
              "%s %s, which may pass; restarting it in %.1f s, and for at most %.0f s more "
              "(supervisor.wait_s)",
              name, how, (double)delay_ms / 1000.0,
@@ -157,7 +159,7 @@ void supervised_failed(struct plm_supervisor *supervisor, struct supervised *sta
   explain(supervisor, verdict, &failure, why, sizeof why);
   keep_cause(stage, why, failure.text);
   stage->state = plm_stage_next(stage->state, PLM_EVENT_DIED_OUT);
-  screen_say(supervisor, "%s %s", name, why);
+  screen_say(&supervisor->screen, "%s %s", name, why);
   stage->failed_again = verdict == PLM_VERDICT_REPEATED;
   supervisor_note_failure(supervisor, stage, why);
 }

@@ -130,8 +130,8 @@ static void watch_first(struct plm_supervisor *supervisor, struct supervised *st
   } else if (!stage->mpi.hung && now_ms - stage->mpi.first_gone_ms >= 1000 * mpirun_grace_s()) {
     char name[64];
     supervised_name(stage, name);
-    screen_say(supervisor, "%s: mpirun still runs %d s after rank 0 has ended; killing it", name,
-               mpirun_grace_s());
+    screen_say(&supervisor->screen, "%s: mpirun still runs %d s after rank 0 has ended; killing it",
+               name, mpirun_grace_s());
     stage->mpi.hung = true;
     kill(stage->pid, SIGKILL);
   }

@@ -13,9 +13,8 @@
 #include "stages/supervisor/supervised.h"
 #include "stages/supervisor/supervisor.h"
 #include "stages/supervisor/supervisor_process.h"
+#include "stages/supervisor/supervisor_screen.h"
 #include "stages/supervisor/supervisor_socket.h"
-#include "stages/views/live_block.h"
-#include "stages/views/run_activity.h"
 
 enum {
   CLIENTS_MAX = 16,
@@ -32,20 +31,6 @@ struct client {
   enum client_wait waits;
   size_t used;
   char line[CLIENT_LINE_SIZE];
-};
-
-/* What is shown in the foreground. */
-struct screen {
-  bool on_terminal; /* a live block is drawn below the others */
-  bool color;
-  bool lines; /* the stages' lines are shown */
-  struct plm_tail trainer, evaluator;
-  struct plm_live_facts facts;
-  double step_ms;                             /* smoothed */
-  int64_t looked_ms;                          /* when packers and checkpoints were last looked at */
-  struct plm_live_line drawn[PLM_LIVE_LINES]; /* on the screen */
-  size_t drawn_count;
-  unsigned drawn_columns; /* width of the terminal when they were drawn */
 };
 
 /* The source of the trainer's or the evaluator's metrics: its JSONL file. */
@@ -160,24 +145,5 @@ void supervisor_note_failure(struct plm_supervisor *supervisor, struct supervise
 /* Called at the end: fills supervisor->failure, with the root cause first, and returns the exit
  * code that the failures give the run, 0 if none of them fails it. */
 int supervisor_judge_failures(struct plm_supervisor *supervisor);
-
-/* supervisor_screen.c: what a person sees. */
-void screen_open(struct plm_supervisor *supervisor);
-void screen_say(struct plm_supervisor *supervisor, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-/* Prints new lines of the stages, and draws the live block. */
-void screen_update(struct plm_supervisor *supervisor);
-void screen_close(struct plm_supervisor *supervisor);
-
-/* supervisor.c: the step of the checkpoint that `checkpoints/latest` points to; false without one.
- */
-bool supervisor_latest_step(const char *run, uint64_t *step);
-
-/* supervisor_live.c: the live block, if screen.on_terminal. */
-void live_open(struct plm_supervisor *supervisor);
-/* Removes the block, so that lines can be printed where it was. Nothing if it is not drawn. */
-void live_erase(struct screen *screen);
-/* Reads what is new, and draws the block where the cursor is or anew where it was. */
-void live_update(struct plm_supervisor *supervisor);
 
 #endif

@@ -1,10 +1,12 @@
-/* The live block below the log of `up`: reads what the stages report, and draws it.
+/* Reading and drawing the live block.
  *
  * The cursor stays behind the block's last character. To draw the block anew, or to print a line of
  * the log, the cursor goes up to the block's first row, and everything from there on is erased. A
  * terminal that became narrower has broken the lines of the block; how many rows they take now
  * follows from their widths. Terminals that cut lines instead of breaking them are rare, and the
  * block is never wider than 79 columns, so that most changes of the width do not matter. */
+#include "stages/supervisor/supervisor_live.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,8 +22,9 @@
 #include "common/base/progress.h"
 #include "common/base/strict_json.h"
 #include "common/base/terminal.h"
+#include "common/checkpoint/checkpoint.h"
+#include "common/metrics/metrics.h"
 #include "common/run/run.h"
-#include "stages/supervisor/supervisor_internal.h"
 #include "stages/views/run_activity.h"
 
 enum {
@@ -38,17 +41,16 @@ enum {
  * old block would stay there for ever. So this begins in the second column. */
 static const char erase_below[] = " \033[J\r";
 
-void live_open(struct plm_supervisor *supervisor)
+void live_open(struct live *live)
 {
-  struct screen *screen = &supervisor->screen;
   char path[PLM_PATH_SIZE];
-  screen->facts.loss = screen->facts.tokens_per_second = screen->facts.left_s =
-      screen->facts.epoch = (double)NAN;
-  screen->facts.steps = supervisor->stages.config->trainer.steps;
-  snprintf(path, sizeof path, "%s/%s", supervisor->stages.config->run, PLM_RUN_TRAINER_METRICS);
-  plm_tail_init(&screen->trainer, path, plm_tail_find(path, 0, LINES_AT_START));
-  snprintf(path, sizeof path, "%s/%s", supervisor->stages.config->run, PLM_RUN_EVALUATOR_METRICS);
-  plm_tail_init(&screen->evaluator, path, plm_tail_find(path, 0, LINES_AT_START));
+  live->facts.loss = live->facts.tokens_per_second = live->facts.left_s = live->facts.epoch =
+      (double)NAN;
+  live->facts.steps = live->stages->config->trainer.steps;
+  snprintf(path, sizeof path, "%s/%s", live->stages->config->run, PLM_RUN_TRAINER_METRICS);
+  plm_tail_init(&live->trainer, path, plm_tail_find(path, 0, LINES_AT_START));
+  snprintf(path, sizeof path, "%s/%s", live->stages->config->run, PLM_RUN_EVALUATOR_METRICS);
+  plm_tail_init(&live->evaluator, path, plm_tail_find(path, 0, LINES_AT_START));
 }
 
 /* ---- what is new ----------------------------------------------------------------------------- */
@@ -60,8 +62,8 @@ static double smoothed(double before, double value)
 
 static void trainer_line(void *context, const char *line)
 {
-  struct screen *screen = context;
-  struct plm_live_facts *facts = &screen->facts;
+  struct live *live = context;
+  struct plm_live_facts *facts = &live->facts;
   cJSON *json = plm_json_line(line);
   const double step = plm_json_number(json, "step", (double)NAN),
                step_ms = plm_json_number(json, "step_ms", (double)NAN),
@@ -74,9 +76,9 @@ static void trainer_line(void *context, const char *line)
                   PLM_PRINTABLE_LINE);
     plm_live_curve_add(&facts->curve, facts->step, facts->steps, facts->loss);
     if (rate > 0) facts->tokens_per_second = smoothed(facts->tokens_per_second, rate);
-    if (step_ms > 0) screen->step_ms = smoothed(screen->step_ms, step_ms);
+    if (step_ms > 0) live->step_ms = smoothed(live->step_ms, step_ms);
     const uint64_t left = facts->steps > facts->step ? facts->steps - facts->step : 0;
-    facts->left_s = 1e-3 * screen->step_ms * (double)left;
+    facts->left_s = 1e-3 * live->step_ms * (double)left;
   }
   cJSON_Delete(json);
 }
@@ -84,16 +86,15 @@ static void trainer_line(void *context, const char *line)
 /* Only the split by which keep_best judges: the first one, of the run's own corpus. */
 static void evaluator_line(void *context, const char *line)
 {
-  struct plm_supervisor *supervisor = context;
-  struct screen *screen = &supervisor->screen;
-  char *text = screen->facts.evaluation;
-  const size_t size = sizeof screen->facts.evaluation;
+  struct live *live = context;
+  char *text = live->facts.evaluation;
+  const size_t size = sizeof live->facts.evaluation;
   cJSON *json = plm_json_line(line);
   const double loss = plm_json_number(json, "loss", (double)NAN),
                step = plm_json_number(json, "step", (double)NAN),
                accuracy = plm_json_number(json, "accuracy", (double)NAN);
   const char *split = plm_json_string(json, "split", NULL);
-  if (split != NULL && strcmp(split, supervisor->stages.config->evaluator.splits[0]) == 0 &&
+  if (split != NULL && strcmp(split, live->stages->config->evaluator.splits[0]) == 0 &&
       !plm_metrics_is_extra(json) && isfinite(loss) && step >= 0) {
     char name[17];
     plm_printable(name, sizeof name, split, PLM_PRINTABLE_LINE);
@@ -107,12 +108,11 @@ static void evaluator_line(void *context, const char *line)
 
 enum { SHOWN_RATE = 50 }; /* tokens a second that are not shown as 0.0k/s */
 
-static void add_packer(struct plm_supervisor *supervisor, const cJSON *packer, char *text,
-                       size_t size)
+static void add_packer(struct live *live, const cJSON *packer, char *text, size_t size)
 {
   const size_t used = strlen(text);
   char instance[96], name[48], rate[32];
-  stages_name_packer(&supervisor->stages, packer, instance);
+  stages_name_packer(live->stages, packer, instance);
   plm_printable(name, sizeof name, instance, PLM_PRINTABLE_LINE);
   const double tokens = plm_json_number(packer, "rate", 0),
                ahead = plm_json_number(packer, "ahead", 0);
@@ -136,57 +136,55 @@ static void add_unheard(const struct supervised *stage, char *text, size_t size)
 }
 
 /* Those that serve the trainer; without a trainer, those of the evaluator. */
-static void look_for_packers(struct plm_supervisor *supervisor)
+static void look_for_packers(struct live *live)
 {
-  struct plm_live_facts *facts = &supervisor->screen.facts;
+  struct plm_live_facts *facts = &live->facts;
   char *text = NULL;
   const cJSON *packer;
   facts->packers[0] = '\0';
-  if (plm_peers_read(supervisor->stages.config->run, "trainer", &text, NULL) != PLM_OK &&
-      plm_peers_read(supervisor->stages.config->run, "evaluator", &text, NULL) != PLM_OK)
+  if (plm_peers_read(live->stages->config->run, "trainer", &text, NULL) != PLM_OK &&
+      plm_peers_read(live->stages->config->run, "evaluator", &text, NULL) != PLM_OK)
     return;
   cJSON *packers = plm_json_line(text);
   free(text);
   cJSON_ArrayForEach(packer, packers)
-      add_packer(supervisor, packer, facts->packers, sizeof facts->packers);
+      add_packer(live, packer, facts->packers, sizeof facts->packers);
   cJSON_Delete(packers);
 }
 
-static void look_at_stages(struct plm_supervisor *supervisor)
+static void look_at_stages(struct live *live)
 {
-  struct plm_live_facts *facts = &supervisor->screen.facts;
+  struct plm_live_facts *facts = &live->facts;
   struct plm_activity activity = {0}, evaluator = {0};
-  for (size_t i = 0; i < supervisor->stages.count; i++) {
-    const struct supervised *stage = &supervisor->stages.all[i];
+  for (size_t i = 0; i < live->stages->count; i++) {
+    const struct supervised *stage = &live->stages->all[i];
     if (stage->kind == PLM_KIND_TRAINER && stage->state == PLM_STAGE_READY)
-      plm_activity_read(supervisor->stages.config->run, &activity);
+      plm_activity_read(live->stages->config->run, &activity);
     if (stage->kind == PLM_KIND_EVALUATOR && stage->state == PLM_STAGE_READY)
-      plm_activity_read_evaluator(supervisor->stages.config->run, &evaluator);
+      plm_activity_read_evaluator(live->stages->config->run, &evaluator);
     if (stage->kind == PLM_KIND_PACKER) add_unheard(stage, facts->packers, sizeof facts->packers);
   }
   snprintf(facts->activity, sizeof facts->activity, "%s", activity.text);
   snprintf(facts->evaluator, sizeof facts->evaluator, "%s", evaluator.text);
 }
 
-static void look(struct plm_supervisor *supervisor)
+static void look(struct live *live)
 {
-  struct screen *screen = &supervisor->screen;
-  struct plm_live_facts *facts = &screen->facts;
-  plm_tail_read(&screen->trainer, LINES_A_CALL, trainer_line, screen);
-  plm_tail_read(&screen->evaluator, LINES_A_CALL, evaluator_line, supervisor);
+  struct plm_live_facts *facts = &live->facts;
+  plm_tail_read(&live->trainer, LINES_A_CALL, trainer_line, live);
+  plm_tail_read(&live->evaluator, LINES_A_CALL, evaluator_line, live);
   facts->stages = facts->ready = 0;
-  for (size_t i = 0; i < supervisor->stages.count; i++) {
-    if (supervisor->stages.all[i].removed) continue;
+  for (size_t i = 0; i < live->stages->count; i++) {
+    if (live->stages->all[i].removed) continue;
     facts->stages++;
-    facts->ready += supervisor->stages.all[i].state == PLM_STAGE_READY;
+    facts->ready += live->stages->all[i].state == PLM_STAGE_READY;
   }
   const int64_t now_ms = plm_clock_ms();
-  if (screen->looked_ms != 0 && now_ms - screen->looked_ms < LOOK_MS) return;
-  screen->looked_ms = now_ms;
-  look_for_packers(supervisor);
-  look_at_stages(supervisor);
-  facts->has_checkpoint =
-      supervisor_latest_step(supervisor->stages.config->run, &facts->checkpoint_step);
+  if (live->looked_ms != 0 && now_ms - live->looked_ms < LOOK_MS) return;
+  live->looked_ms = now_ms;
+  look_for_packers(live);
+  look_at_stages(live);
+  facts->has_checkpoint = plm_checkpoint_latest(live->stages->config->run, &facts->checkpoint_step);
 }
 
 /* ---- drawing --------------------------------------------------------------------------------- */
@@ -201,11 +199,11 @@ static struct winsize terminal_size(void)
 }
 
 /* Appends what takes the cursor to the beginning of the block's first row. */
-static void go_to_first_row(const struct screen *screen, unsigned columns, struct plm_text *text)
+static void go_to_first_row(const struct live *live, unsigned columns, struct plm_text *text)
 {
   size_t rows = 0;
-  for (size_t i = 0; i < screen->drawn_count; i++) {
-    const size_t width = screen->drawn[i].columns;
+  for (size_t i = 0; i < live->drawn_count; i++) {
+    const size_t width = live->drawn[i].columns;
     rows += width > columns ? (width + columns - 1) / columns : 1;
   }
   plm_text_puts(text, "\r");
@@ -218,14 +216,14 @@ static void print(struct plm_text *text)
   plm_text_deinit(text);
 }
 
-void live_erase(struct screen *screen)
+void live_erase(struct live *live)
 {
   struct plm_text text = {0};
-  if (screen->drawn_count == 0) return;
-  go_to_first_row(screen, terminal_size().ws_col, &text);
+  if (live->drawn_count == 0) return;
+  go_to_first_row(live, terminal_size().ws_col, &text);
   plm_text_puts(&text, erase_below);
   print(&text);
-  screen->drawn_count = 0;
+  live->drawn_count = 0;
 }
 
 static void append_line(const struct plm_live_line *line, bool color, struct plm_text *text)
@@ -236,35 +234,34 @@ static void append_line(const struct plm_live_line *line, bool color, struct plm
   plm_text_puts(text, line->text + line->label);
 }
 
-static bool is_drawn(const struct screen *screen, const struct plm_live_line *lines, size_t count,
+static bool is_drawn(const struct live *live, const struct plm_live_line *lines, size_t count,
                      unsigned columns)
 {
-  return screen->drawn_count == count && screen->drawn_columns == columns &&
-         memcmp(screen->drawn, lines, count * sizeof *lines) == 0;
+  return live->drawn_count == count && live->drawn_columns == columns &&
+         memcmp(live->drawn, lines, count * sizeof *lines) == 0;
 }
 
-void live_update(struct plm_supervisor *supervisor)
+void live_update(struct live *live)
 {
-  struct screen *screen = &supervisor->screen;
   const struct winsize size = terminal_size();
   struct plm_live_line lines[PLM_LIVE_LINES];
   struct plm_text text = {0};
-  look(supervisor);
+  look(live);
   const size_t room = size.ws_col > 1 ? size.ws_col - 1u : 1;
-  size_t count = plm_live_compose(&screen->facts, room < MOST_COLUMNS ? room : MOST_COLUMNS,
+  size_t count = plm_live_compose(&live->facts, room < MOST_COLUMNS ? room : MOST_COLUMNS,
                                   plm_terminal_is_utf8(), lines);
   if (count >= size.ws_row) count = size.ws_row > 1 ? size.ws_row - 1u : 1;
-  if (is_drawn(screen, lines, count, size.ws_col)) return;
+  if (is_drawn(live, lines, count, size.ws_col)) return;
   /* in one write, and each row is erased only behind its new text, so that nothing flickers */
-  if (screen->drawn_count > 0) go_to_first_row(screen, size.ws_col, &text);
-  if (screen->drawn_count > 0 && screen->drawn_columns != size.ws_col)
+  if (live->drawn_count > 0) go_to_first_row(live, size.ws_col, &text);
+  if (live->drawn_count > 0 && live->drawn_columns != size.ws_col)
     plm_text_puts(&text, erase_below);
   for (size_t i = 0; i < count; i++) {
-    append_line(&lines[i], screen->color, &text);
+    append_line(&lines[i], live->color, &text);
     plm_text_puts(&text, i + 1 < count ? "\033[K\n" : "\033[J");
   }
   print(&text);
-  memcpy(screen->drawn, lines, sizeof lines);
-  screen->drawn_count = count;
-  screen->drawn_columns = size.ws_col;
+  memcpy(live->drawn, lines, sizeof lines);
+  live->drawn_count = count;
+  live->drawn_columns = size.ws_col;
 }

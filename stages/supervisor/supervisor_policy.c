@@ -51,14 +51,14 @@ void supervisor_drain(struct plm_supervisor *supervisor, int signal_number)
 {
   if (signal_number != 0 && signal_number != SIGUSR1) supervisor->signals++;
   if (supervisor->signals >= 2 && !supervisor->killing) {
-    screen_say(supervisor, "second signal: killing all stages");
+    screen_say(&supervisor->screen, "second signal: killing all stages");
     supervisor->killing = true;
   }
   if (supervisor->stages.draining) return;
   supervisor->stages.draining = true;
   supervisor->drain_signal = signal_number;
   if (signal_number != 0 && !supervisor->killing) {
-    screen_say(supervisor, "stopping: %s; a second signal kills them",
+    screen_say(&supervisor->screen, "stopping: %s; a second signal kills them",
                supervisor->options.chosen[PLM_KIND_TRAINER]
                    ? "the trainer saves a checkpoint, then the evaluator and the packers stop"
                    : "the stages end what they are doing");
@@ -80,7 +80,8 @@ static void tell_packers_are_fatal(struct plm_supervisor *supervisor)
              PLM_OK) {
     plm_log_error(&error);
   } else {
-    screen_say(supervisor, "all packers of this run have failed for good; others may still join");
+    screen_say(&supervisor->screen,
+               "all packers of this run have failed for good; others may still join");
   }
 }
 

@@ -200,7 +200,7 @@ plm_status exporter_open(struct plm_supervisor *supervisor, struct plm_error *er
   }
   PLM_TRY(plm_endpoint_write(supervisor->stages.config->run, "prometheus",
                              plm_http_address(exporter->http), error));
-  screen_say(supervisor, "metrics at http://%s/metrics", plm_http_address(exporter->http));
+  screen_say(&supervisor->screen, "metrics at http://%s/metrics", plm_http_address(exporter->http));
   return PLM_OK;
 }
 

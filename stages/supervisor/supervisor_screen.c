@@ -1,5 +1,6 @@
-/* What a person sees of a run in the foreground: the lines of the stages, each after the stage's
- * name, and on a terminal a live block below them (supervisor_live.c). */
+/* Printing the messages of the supervisor and the lines of the stages. */
+#include "stages/supervisor/supervisor_screen.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,7 +10,6 @@
 #include "common/base/log_file.h"
 #include "common/base/printable.h"
 #include "common/base/terminal.h"
-#include "stages/supervisor/supervisor_internal.h"
 
 enum { LINES_A_CALL = 1 << 18 };
 
@@ -17,22 +17,22 @@ static const char *const colors[PLM_KIND_COUNT] = {[PLM_KIND_TRAINER] = "\033[32
                                                    [PLM_KIND_EVALUATOR] = "\033[36m",
                                                    [PLM_KIND_PACKER] = "\033[33m"};
 
-void screen_open(struct plm_supervisor *supervisor)
+void screen_open(struct screen *screen)
 {
-  struct screen *screen = &supervisor->screen;
-  const struct plm_supervisor_options *options = &supervisor->options;
-  screen->lines = !options->detached && !options->quiet;
-  screen->color = options->color && screen->lines && isatty(STDERR_FILENO);
+  screen->lines = !screen->detached && !screen->quiet;
+  screen->color = screen->color && screen->lines && isatty(STDERR_FILENO);
   screen->on_terminal = screen->lines && plm_terminal_can_redraw(STDERR_FILENO);
-  if (screen->on_terminal) live_open(supervisor);
+  screen->live.stages = screen->stages;
+  screen->live.color = screen->color;
+  if (screen->on_terminal) live_open(&screen->live);
 }
 
-void screen_say(struct plm_supervisor *supervisor, const char *format, ...)
+void screen_say(struct screen *screen, const char *format, ...)
 {
   va_list arguments;
-  live_erase(&supervisor->screen);
+  live_erase(&screen->live);
   char time[PLM_LOG_TIME_SIZE] = "";
-  if (supervisor->options.detached) { /* as in the logs of the stages */
+  if (screen->detached) { /* as in the logs of the stages */
     plm_log_time_now(time);
     plm_log_file_turn();
   }
@@ -46,14 +46,14 @@ void screen_say(struct plm_supervisor *supervisor, const char *format, ...)
 }
 
 struct printing {
-  struct plm_supervisor *supervisor;
+  struct screen *screen;
   const struct supervised *stage;
 };
 
 static void print_line(void *context, const char *line)
 {
   const struct printing *printing = context;
-  struct screen *screen = &printing->supervisor->screen;
+  struct screen *screen = printing->screen;
   const char *program = plm_stage_kinds[printing->stage->kind].program;
   const size_t length = strlen(program);
   char name[64];
@@ -62,34 +62,33 @@ static void print_line(void *context, const char *line)
   /* the stage's name also tells the program's */
   if (strncmp(line, program, length) == 0 && strncmp(line + length, ": ", 2) == 0)
     line += length + 2;
-  live_erase(screen);
+  live_erase(&screen->live);
   fprintf(stderr, "%s%-11s |%s ", screen->color ? colors[printing->stage->kind] : "", name,
           screen->color ? "\033[0m" : "");
   plm_print(stderr, "%s\n", line);
 }
 
-void screen_update(struct plm_supervisor *supervisor)
+void screen_update(struct screen *screen)
 {
-  struct screen *screen = &supervisor->screen;
   if (screen->lines) {
-    for (size_t i = 0; i < supervisor->stages.count; i++) {
-      struct printing printing = {.supervisor = supervisor, .stage = &supervisor->stages.all[i]};
-      plm_tail_read(&supervisor->stages.all[i].tail, LINES_A_CALL, print_line, &printing);
+    for (size_t i = 0; i < screen->stages->count; i++) {
+      struct printing printing = {.screen = screen, .stage = &screen->stages->all[i]};
+      plm_tail_read(&screen->stages->all[i].tail, LINES_A_CALL, print_line, &printing);
     }
   }
-  if (screen->on_terminal) live_update(supervisor);
+  if (screen->on_terminal) live_update(&screen->live);
   fflush(stderr);
 }
 
-void screen_close(struct plm_supervisor *supervisor)
+void screen_close(struct screen *screen)
 {
-  if (supervisor->screen.lines) {
-    screen_update(supervisor);
-    for (size_t i = 0; i < supervisor->stages.count; i++) {
-      struct printing printing = {.supervisor = supervisor, .stage = &supervisor->stages.all[i]};
-      plm_tail_flush(&supervisor->stages.all[i].tail, print_line, &printing);
+  if (screen->lines) {
+    screen_update(screen);
+    for (size_t i = 0; i < screen->stages->count; i++) {
+      struct printing printing = {.screen = screen, .stage = &screen->stages->all[i]};
+      plm_tail_flush(&screen->stages->all[i].tail, print_line, &printing);
     }
   }
-  live_erase(&supervisor->screen);
+  live_erase(&screen->live);
   fflush(stderr);
 }

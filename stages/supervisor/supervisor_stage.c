@@ -137,8 +137,8 @@ void supervised_is_ready(struct plm_supervisor *supervisor, struct supervised *s
   char name[64];
   move(stage, PLM_EVENT_READY);
   supervised_name(stage, name);
-  if (stage->state == PLM_STAGE_READY && !supervisor->options.quiet) {
-    screen_say(supervisor, "%s is ready (%.1f s)", name,
+  if (stage->state == PLM_STAGE_READY && !supervisor->screen.quiet) {
+    screen_say(&supervisor->screen, "%s is ready (%.1f s)", name,
                (double)(plm_clock_ms() - stage->started_ms) / 1000.0);
   }
 }
@@ -239,7 +239,7 @@ static void ended(struct plm_supervisor *supervisor, struct supervised *stage)
     char name[64], how[96];
     supervised_name(stage, name);
     supervised_ending(stage, how);
-    screen_say(supervisor, "%s %s while it was stopping", name, how);
+    screen_say(&supervisor->screen, "%s %s while it was stopping", name, how);
   }
 }
 
@@ -262,7 +262,7 @@ static void time_is_up(struct plm_supervisor *supervisor, struct supervised *sta
   char name[64];
   supervised_name(stage, name);
   if (!stage->killed_by_us) {
-    screen_say(supervisor,
+    screen_say(&supervisor->screen,
                stage->ending ? "%s left processes behind; killing them"
                              : "%s did not stop in time; killing it",
                name);

@@ -131,8 +131,9 @@ static void kill_silent(struct plm_supervisor *supervisor, struct supervised *st
 {
   char name[64];
   supervised_name(stage, name);
-  screen_say(supervisor, "%s has given no sign of life for %.0f s (supervisor.%s): killing it",
-             name, silent_s, setting);
+  screen_say(&supervisor->screen,
+             "%s has given no sign of life for %.0f s (supervisor.%s): killing it", name, silent_s,
+             setting);
   stage->silent = true;
   kill(stage->pid, SIGKILL);
   plm_process_signal_all(plm_stage_kinds[stage->kind].name, stage->instance, stage->pid, SIGKILL);

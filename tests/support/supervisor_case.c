@@ -36,6 +36,8 @@ struct plm_supervisor *supervisor_case_open(const char *yaml)
   supervisor->stages.config = supervisor->options.config = &opened->config;
   free(opened->config.run);
   opened->config.run = must(strdup(opened->run));
+  supervisor->screen.stages = &supervisor->stages;
+  supervisor->screen.live.stages = &supervisor->stages;
   supervisor->options.program_directory = opened->programs;
   supervisor->options.fingerprint = "";
   for (int kind = 0; kind < PLM_KIND_COUNT; kind++) supervisor->options.chosen[kind] = true;

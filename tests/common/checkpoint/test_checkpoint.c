@@ -116,6 +116,25 @@ static void names_have_one_form(void **state)
     assert_false(plm_checkpoint_parse_name(wrong[i], &step));
 }
 
+static void latest_points_to_a_checkpoint(void **state)
+{
+  (void)state;
+  static const char *const targets[] = {"step_00000500", "step_5", "nothing"};
+  char run[PLM_PATH_SIZE], link[PLM_PATH_SIZE];
+  uint64_t step = 0;
+  snprintf(run, sizeof run, "%s", scratch_path("pointed"));
+  assert_int_equal(plm_path_join(link, run, "checkpoints", NULL), PLM_OK);
+  assert_int_equal(plm_directory_make(link, NULL), PLM_OK);
+  assert_int_equal(plm_path_join(link, run, "checkpoints/latest", NULL), PLM_OK);
+  assert_false(plm_checkpoint_latest(run, &step));
+  for (int i = 0; i < 3; i++) {
+    assert_int_equal(symlink(targets[i], link), 0);
+    assert_int_equal(plm_checkpoint_latest(run, &step), i == 0);
+    assert_int_equal(unlink(link), 0);
+  }
+  assert_int_equal(step, 500);
+}
+
 static void manifests_have_one_form(void **state)
 {
   (void)state;
@@ -458,6 +477,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(names_have_one_form),
+      cmocka_unit_test(latest_points_to_a_checkpoint),
       cmocka_unit_test(manifests_have_one_form),
       cmocka_unit_test(damage_is_named),
       cmocka_unit_test(every_bit_counts),

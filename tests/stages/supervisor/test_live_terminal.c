@@ -97,15 +97,15 @@ static bool near(double value, double expected)
 static void the_trainers_lines_become_facts(void **state)
 {
   struct plm_supervisor *supervisor = *state;
-  const struct plm_live_facts *facts = &supervisor->screen.facts;
+  const struct plm_live_facts *facts = &supervisor->screen.live.facts;
   make_terminal(24, 80);
-  live_open(supervisor);
-  live_update(supervisor);
+  live_open(&supervisor->screen.live);
+  live_update(&supervisor->screen.live);
   assert_true(isnan(facts->loss) && isnan(facts->tokens_per_second) && isnan(facts->left_s));
   assert_int_equal(facts->steps, 100);
   append(supervisor, "trainer.jsonl",
          "{\"step\":10,\"loss\":2.5,\"step_ms\":200,\"tokens_per_second\":1000}\n");
-  live_update(supervisor);
+  live_update(&supervisor->screen.live);
   assert_int_equal(facts->step, 10);
   assert_true(facts->loss == 2.5 && facts->tokens_per_second == 1000);
   assert_true(near(facts->left_s, 0.2 * 90));
@@ -113,18 +113,18 @@ static void the_trainers_lines_become_facts(void **state)
   append(supervisor, "trainer.jsonl",
          "{\"step\":20,\"loss\":2.25,\"step_ms\":300,\"tokens_per_second\":2000}\n"
          "{\"loss\":9}\nno json\n{\"step\":-1,\"loss\":9}\n");
-  live_update(supervisor);
+  live_update(&supervisor->screen.live);
   assert_int_equal(facts->step, 20);
   assert_true(facts->loss == 2.25 && near(facts->tokens_per_second, 1100));
   assert_true(near(facts->left_s, 0.21 * 80));
   append(supervisor, "trainer.jsonl", "{\"step\":100,\"step_ms\":0,\"tokens_per_second\":0}\n");
-  live_update(supervisor);
+  live_update(&supervisor->screen.live);
   assert_true(facts->step == 100 && facts->left_s == 0 && isnan(facts->loss));
   assert_true(near(facts->tokens_per_second, 1100));
   append(supervisor, "trainer.jsonl", "{\"step\":101,\"loss\":1}\n{\"step\":0,\"loss\":3}\n");
-  live_update(supervisor);
+  live_update(&supervisor->screen.live);
   assert_true(facts->step == 0 && near(facts->left_s, 0.21 * 100));
-  live_erase(&supervisor->screen);
+  live_erase(&supervisor->screen.live);
 }
 
 static void the_evaluators_lines_become_a_text(void **state)
@@ -147,30 +147,30 @@ static void the_evaluators_lines_become_a_text(void **state)
   };
   struct plm_supervisor *supervisor = *state;
   make_terminal(24, 80);
-  live_open(supervisor);
+  live_open(&supervisor->screen.live);
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     append(supervisor, "evaluator.jsonl", rows[i].line);
     append(supervisor, "evaluator.jsonl", "\n");
-    live_update(supervisor);
-    assert_string_equal(supervisor->screen.facts.evaluation, rows[i].text);
+    live_update(&supervisor->screen.live);
+    assert_string_equal(supervisor->screen.live.facts.evaluation, rows[i].text);
   }
-  live_erase(&supervisor->screen);
+  live_erase(&supervisor->screen.live);
 }
 
 static void packers_stages_and_the_checkpoint(void **state)
 {
   struct plm_supervisor *supervisor = *state;
-  const struct plm_live_facts *facts = &supervisor->screen.facts;
+  const struct plm_live_facts *facts = &supervisor->screen.live.facts;
   char folder[PLM_PATH_SIZE], link[PLM_PATH_SIZE];
   make_terminal(24, 80);
-  live_open(supervisor);
+  live_open(&supervisor->screen.live);
   supervisor_case_add(supervisor, PLM_KIND_TRAINER, PLM_STAGE_READY);
   supervisor_case_add(supervisor, PLM_KIND_EVALUATOR, PLM_STAGE_STARTING);
   supervisor_case_add(supervisor, PLM_KIND_PACKER, PLM_STAGE_READY)->removed = true;
   assert_int_equal(plm_peers_write(supervisor->stages.config->run, "evaluator",
                                    "[{\"host\":\"e\",\"pid\":3,\"rate\":1000}]", NULL),
                    PLM_OK);
-  live_update(supervisor);
+  live_update(&supervisor->screen.live);
   assert_true(facts->stages == 2 && facts->ready == 1 && !facts->has_checkpoint);
   assert_string_equal(facts->packers, "e:3: 1.0k/s"); /* the evaluator's, without the trainer's */
   assert_int_equal(plm_peers_write(supervisor->stages.config->run, "trainer",
@@ -187,21 +187,21 @@ static void packers_stages_and_the_checkpoint(void **state)
   assert_int_equal(plm_directory_make(folder, NULL), PLM_OK);
   assert_int_equal(plm_path_join(link, folder, "latest", NULL), PLM_OK);
   assert_int_equal(symlink("step_00000040", link), 0);
-  supervisor->screen.looked_ms = plm_clock_ms() + 60000;
-  live_update(supervisor); /* it has looked within the last second */
+  supervisor->screen.live.looked_ms = plm_clock_ms() + 60000;
+  live_update(&supervisor->screen.live); /* it has looked within the last second */
   assert_string_equal(facts->packers, "e:3: 1.0k/s");
-  supervisor->screen.looked_ms = plm_clock_ms() - 1000;
-  live_update(supervisor);
+  supervisor->screen.live.looked_ms = plm_clock_ms() - 1000;
+  live_update(&supervisor->screen.live);
   assert_string_equal(facts->packers, "a:1: 12.3k/s  b:2: standby  "
                                       "c:3: ready, 12 chunks ahead  d:4: 0.1k/s  "
                                       "e:5: ready, 1 chunk ahead  f:6: 0.0k/s");
   assert_true(facts->has_checkpoint && facts->checkpoint_step == 40);
   plm_peers_remove(supervisor->stages.config->run, "trainer");
   plm_peers_remove(supervisor->stages.config->run, "evaluator");
-  supervisor->screen.looked_ms = plm_clock_ms() - 1000;
-  live_update(supervisor);
+  supervisor->screen.live.looked_ms = plm_clock_ms() - 1000;
+  live_update(&supervisor->screen.live);
   assert_string_equal(facts->packers, "");
-  live_erase(&supervisor->screen);
+  live_erase(&supervisor->screen.live);
 }
 
 /* ---- what is drawn --------------------------------------------------------------------------- */
@@ -218,32 +218,32 @@ static size_t lines_in(const char *text)
 static void the_block_is_drawn_when_it_changes(void **state)
 {
   struct plm_supervisor *supervisor = *state;
-  struct screen *screen = &supervisor->screen;
+  struct live *live = &supervisor->screen.live;
   char up[32];
   make_terminal(24, 80);
-  live_open(supervisor);
+  live_open(&supervisor->screen.live);
   append(supervisor, "trainer.jsonl", "{\"step\":10,\"loss\":2.5,\"step_ms\":200}\n");
-  live_update(supervisor);
+  live_update(&supervisor->screen.live);
   const char *text = written();
   assert_true(text[0] != '\r' && text[0] != '\0'); /* the cursor is where it shall begin */
-  const size_t count = screen->drawn_count;
+  const size_t count = live->drawn_count;
   assert_int_equal(lines_in(text), count);
   assert_string_equal(text + strlen(text) - 3, "\033[J");
   assert_null(strstr(text, "\033[0m"));
-  live_update(supervisor);
+  live_update(&supervisor->screen.live);
   assert_string_equal(written(), ""); /* nothing has changed */
   append(supervisor, "trainer.jsonl", "{\"step\":11,\"loss\":2.5,\"step_ms\":200}\n");
-  live_update(supervisor);
+  live_update(&supervisor->screen.live);
   snprintf(up, sizeof up, "\r\033[%zuA", count - 1);
   text = written();
   assert_memory_equal(text, up, strlen(up));
   assert_memory_not_equal(text + strlen(up), " \033[J\r", 5);
-  assert_int_equal(lines_in(text), screen->drawn_count);
-  live_erase(screen);
+  assert_int_equal(lines_in(text), live->drawn_count);
+  live_erase(live);
   snprintf(up, sizeof up, "\r\033[%zuA \033[J\r", count - 1);
   assert_string_equal(written(), up);
-  assert_int_equal(screen->drawn_count, 0);
-  live_erase(screen);
+  assert_int_equal(live->drawn_count, 0);
+  live_erase(live);
   assert_string_equal(written(), "");
 }
 
@@ -251,66 +251,66 @@ static void the_block_is_drawn_when_it_changes(void **state)
 static void the_block_fits_another_width(void **state)
 {
   struct plm_supervisor *supervisor = *state;
-  struct screen *screen = &supervisor->screen;
+  struct live *live = &supervisor->screen.live;
   char up[32];
   size_t rows = 0;
   make_terminal(24, 200);
-  live_open(supervisor);
+  live_open(&supervisor->screen.live);
   append(supervisor, "trainer.jsonl", "{\"step\":10,\"loss\":2.5,\"step_ms\":200}\n");
-  live_update(supervisor);
+  live_update(&supervisor->screen.live);
   written();
-  for (size_t i = 0; i < screen->drawn_count; i++) {
-    const size_t columns = screen->drawn[i].columns;
+  for (size_t i = 0; i < live->drawn_count; i++) {
+    const size_t columns = live->drawn[i].columns;
     assert_true(columns <= 79);
     rows += columns == 0 ? 1 : (columns + 19) / 20;
   }
-  assert_true(rows > screen->drawn_count);
-  assert_int_equal(screen->drawn_columns, 200);
+  assert_true(rows > live->drawn_count);
+  assert_int_equal(live->drawn_columns, 200);
   make_terminal(24, 20);
-  live_update(supervisor);
+  live_update(&supervisor->screen.live);
   snprintf(up, sizeof up, "\r\033[%zuA \033[J\r", rows - 1);
   const char *text = written();
   assert_memory_equal(text, up, strlen(up));
-  for (size_t i = 0; i < screen->drawn_count; i++) assert_true(screen->drawn[i].columns <= 19);
-  assert_int_equal(screen->drawn_columns, 20);
+  for (size_t i = 0; i < live->drawn_count; i++) assert_true(live->drawn[i].columns <= 19);
+  assert_int_equal(live->drawn_columns, 20);
   /* at least one row stays free */
-  const size_t count = screen->drawn_count;
+  const size_t count = live->drawn_count;
   make_terminal((unsigned short)(count + 1), 20);
-  live_update(supervisor);
-  assert_int_equal(screen->drawn_count, count);
+  live_update(&supervisor->screen.live);
+  assert_int_equal(live->drawn_count, count);
   make_terminal((unsigned short)count, 20);
-  live_update(supervisor);
-  assert_int_equal(screen->drawn_count, count - 1);
+  live_update(&supervisor->screen.live);
+  assert_int_equal(live->drawn_count, count - 1);
   make_terminal(1, 20);
-  live_update(supervisor);
-  assert_int_equal(screen->drawn_count, 1);
+  live_update(&supervisor->screen.live);
+  assert_int_equal(live->drawn_count, 1);
   written();
-  live_erase(screen); /* in its only row */
+  live_erase(live); /* in its only row */
   assert_string_equal(written(), "\r \033[J\r");
   make_terminal(0, 0); /* a terminal that does not know its size */
-  live_update(supervisor);
-  assert_int_equal(screen->drawn_columns, 80);
-  assert_int_equal(screen->drawn_count, lines_in(written()));
-  live_erase(screen);
+  live_update(&supervisor->screen.live);
+  assert_int_equal(live->drawn_columns, 80);
+  assert_int_equal(live->drawn_count, lines_in(written()));
+  live_erase(live);
 }
 
 static void labels_have_a_color(void **state)
 {
   struct plm_supervisor *supervisor = *state;
-  struct screen *screen = &supervisor->screen;
+  struct live *live = &supervisor->screen.live;
   struct plm_text expected = {0};
   make_terminal(24, 80);
-  screen->color = true;
-  live_open(supervisor);
-  live_update(supervisor);
-  for (size_t i = 0; i < screen->drawn_count; i++) {
-    const struct plm_live_line *line = &screen->drawn[i];
+  live->color = true;
+  live_open(&supervisor->screen.live);
+  live_update(&supervisor->screen.live);
+  for (size_t i = 0; i < live->drawn_count; i++) {
+    const struct plm_live_line *line = &live->drawn[i];
     plm_text_printf(&expected, "%s%.*s\033[0m%s%s", line->color, (int)line->label, line->text,
-                    line->text + line->label, i + 1 < screen->drawn_count ? "\033[K\n" : "\033[J");
+                    line->text + line->label, i + 1 < live->drawn_count ? "\033[K\n" : "\033[J");
   }
   assert_string_equal(written(), expected.data);
   plm_text_deinit(&expected);
-  live_erase(screen);
+  live_erase(live);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
