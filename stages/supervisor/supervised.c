@@ -22,11 +22,8 @@ struct supervised *supervised_add(struct stages *stages, enum plm_stage_index ki
   PLM_ASSERT(stages->count < SUPERVISED_MAX);
   struct supervised *stage = &stages->all[stages->count++];
   char file[80], name[64], folder[PLM_PATH_SIZE], path[PLM_PATH_SIZE] = "";
-  *stage = (struct supervised){.kind = kind,
-                               .instance = instance,
-                               .ready_fd = -1,
-                               .gang = plm_stage_is_gang(stages->config, kind),
-                               .mpi = {.first_fd = -1, .log_fd = -1}};
+  *stage = (struct supervised){.kind = kind, .instance = instance, .ready_fd = -1};
+  if (plm_stage_is_gang(stages->config, kind)) stage->gang = stages->gang;
   supervised_name(stage, name);
   snprintf(file, sizeof file, "%s.log", name);
   /* run paths are far shorter than PLM_PATH_SIZE, and plm_run_prepare has joined them before */

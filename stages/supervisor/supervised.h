@@ -22,16 +22,7 @@ enum {
   PACKER_SILENT_S = 30,     /* before it is told that it says nothing itself */
 };
 
-/* What the supervisor knows of an mpirun beyond a stage (supervisor_gang.c). */
-struct gang_process {
-  bool ranks_seen;       /* a rank has run on this host since the start */
-  int first_fd;          /* a pidfd of rank 0; -1 until it is known */
-  int64_t first_gone_ms; /* when rank 0 was seen to be gone; 0: it lives */
-  int64_t ask_ms;        /* when it is asked to stop again; 0: never */
-  bool hung;             /* mpirun was killed because it did not end after rank 0 */
-  pid_t log_pid;         /* of the writer of its log (gang_log.h); 0 if it has ended */
-  int log_fd;            /* the pipe from which it reads; -1: none */
-};
+struct gang; /* supervisor_gang.h */
 
 /* One instance of a stage. */
 struct supervised {
@@ -50,13 +41,12 @@ struct supervised {
   bool listing;       /* and it is expected to: some consumer reports its packers */
   uint64_t spoken_ms; /* the time in this packer's last pulse */
   int64_t started_ms;
-  int64_t due_ms;          /* in BACKOFF: when it is started again */
-  int64_t kill_ms;         /* when it gets SIGKILL, if it is stopping or ending; 0: never */
-  bool start_again;        /* by `restart`, once it has stopped */
-  bool removed;            /* by `scale`: `ps` no longer shows it once it has stopped */
-  bool killed_by_us;       /* it got SIGKILL from us, so its end is no failure */
-  bool gang;               /* its main process is mpirun */
-  struct gang_process mpi; /* only if it is one */
+  int64_t due_ms;    /* in BACKOFF: when it is started again */
+  int64_t kill_ms;   /* when it gets SIGKILL, if it is stopping or ending; 0: never */
+  bool start_again;  /* by `restart`, once it has stopped */
+  bool removed;      /* by `scale`: `ps` no longer shows it once it has stopped */
+  bool killed_by_us; /* it got SIGKILL from us, so its end is no failure */
+  struct gang *gang; /* its main process is mpirun; NULL: it is not */
   struct plm_tail tail;
   struct plm_tail_place log_start; /* where the lines of its present process begin in its log */
   uint64_t memory_kills;           /* plm_memory_kills when it was started */
@@ -70,6 +60,7 @@ struct supervised {
 /* The table. */
 struct stages {
   const struct plm_config *config; /* of the run */
+  struct gang *gang;               /* for a trainer with several ranks */
   struct supervised *all;          /* SUPERVISED_MAX of them; the owner frees them */
   size_t count;
   bool draining;     /* all of them are being stopped, and none is started again */

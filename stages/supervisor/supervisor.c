@@ -58,7 +58,7 @@ static void forget_endpoints(struct plm_supervisor *supervisor)
 {
   for (int kind = 0; kind < PLM_KIND_COUNT; kind++) {
     if (is_over(supervisor, kind))
-      supervised_forget_endpoints(supervisor->stages.config->run, (enum plm_stage_index)kind);
+      plm_stage_forget_endpoints(supervisor->stages.config->run, (enum plm_stage_index)kind);
   }
   plm_endpoint_remove(supervisor->stages.config->run, "packers");
   plm_endpoint_remove(supervisor->stages.config->run, "prometheus");
@@ -89,7 +89,7 @@ static void reap(struct plm_supervisor *supervisor)
          i++) { /* an adopted orphan is not a main process */
       struct supervised *stage = &supervisor->stages.all[i];
       if (stage->pid == pid) supervised_reaped(supervisor, stage, status);
-      if (stage->mpi.log_pid == pid) stage->mpi.log_pid = 0;
+      gang_reaped(stage->gang, pid);
     }
   }
 }
@@ -234,6 +234,7 @@ plm_status plm_supervise(const struct plm_supervisor_options *options, int *exit
   struct plm_supervisor supervisor = {
       .options = *options, .stages = {.config = options->config}, .signal_fd = -1, .listen_fd = -1};
   plm_status status = PLM_OK;
+  gang_init(&supervisor.gang);
   for (size_t i = 0; i < CLIENTS_MAX; i++) supervisor.clients[i].descriptor = -1;
   supervisor.stages.all = calloc(SUPERVISED_MAX, sizeof *supervisor.stages.all);
   if (supervisor.stages.all == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");

@@ -8,11 +8,9 @@
 #include "common/metrics/http.h"
 #include "common/metrics/prometheus.h"
 #include "common/run/log_tail.h"
-#include "stages/supervisor/gang_command.h"
-#include "stages/supervisor/gang_folder.h"
 #include "stages/supervisor/supervised.h"
 #include "stages/supervisor/supervisor.h"
-#include "stages/supervisor/supervisor_process.h"
+#include "stages/supervisor/supervisor_gang.h"
 #include "stages/supervisor/supervisor_screen.h"
 #include "stages/supervisor/supervisor_socket.h"
 
@@ -49,6 +47,7 @@ struct exporter {
 struct plm_supervisor {
   struct plm_supervisor_options options;
   struct stages stages;
+  struct gang gang;
   bool killing;
   int exit_code;           /* set at the end */
   int drain_signal;        /* the signal that stopped the run; 0: none */
@@ -58,7 +57,6 @@ struct plm_supervisor {
   struct plm_text failure; /* set at the end: what failed, for people; empty if nothing did */
   int signal_fd, listen_fd;
   char socket_path[PLM_SOCKET_PATH_SIZE];
-  struct plm_gang_folder gang_folder;
   struct client clients[CLIENTS_MAX];
   struct screen screen;
   struct exporter exporter;
@@ -76,35 +74,12 @@ void supervised_kill(struct supervised *stage);
 void supervised_readable(struct plm_supervisor *supervisor, struct supervised *stage);
 /* Called when the stage has said that it can work. */
 void supervised_is_ready(struct plm_supervisor *supervisor, struct supervised *stage);
-/* The endpoints of an earlier start would send packers to the wrong place. */
-void supervised_forget_endpoints(const char *run, enum plm_stage_index kind);
 /* Called when the main process is gone, with waitpid's status. The stage ends once its other
  * processes are also gone. */
 void supervised_reaped(struct plm_supervisor *supervisor, struct supervised *stage, int status);
 /* Called each turn: acts when the back-off or the stop time is over, or when the last processes are
  * gone. */
 void supervised_tick(struct plm_supervisor *supervisor, struct supervised *stage, int64_t now_ms);
-
-/* supervisor_gang.c: the trainer with several ranks. */
-/* What a gang is started with. */
-struct gang_start {
-  struct plm_gang_command command;
-  struct plm_process_gang process;
-};
-/* Called before each start: makes mpirun's folder and its command line, and starts the writer of
- * its log. The caller then calls gang_prepared, also after an error. */
-plm_status gang_prepare(struct plm_supervisor *supervisor, struct supervised *stage,
-                        char *const *rank_argv, struct gang_start *start, struct plm_error *error);
-/* Called after each start: frees what only mpirun needs. */
-void gang_prepared(struct gang_start *start);
-/* Asks the ranks to stop. If they were not ready yet, asks again each second: mpirun passes a
- * signal only to ranks that it has started. */
-void gang_stop(struct supervised *stage, bool was_ready);
-/* Called each turn while the stage lives: reads readiness from endpoints.json, and kills an mpirun
- * that does not end after rank 0. */
-void gang_tick(struct plm_supervisor *supervisor, struct supervised *stage, int64_t now_ms);
-/* Called when no process of the gang is left. */
-void gang_ended(struct plm_supervisor *supervisor, struct supervised *stage);
 
 /* supervisor_policy.c: what the states of all instances mean for the run. */
 /* Called each turn: begins to stop a run that is over, or continues to stop one. */

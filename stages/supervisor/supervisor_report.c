@@ -13,36 +13,9 @@
 #include "common/base/strict_json.h"
 #include "common/run/run.h"
 #include "common/run/run_failure.h"
+#include "stages/supervisor/gang_command.h"
 #include "stages/supervisor/memory_kill.h"
 #include "stages/supervisor/supervisor_internal.h"
-
-void supervised_ending(const struct supervised *stage, char text[96])
-{
-  const int status = stage->wait_status;
-  if (stage->silent) {
-    snprintf(text, 96, "gave no sign of life and was killed");
-  } else if (stage->mpi.hung) {
-    snprintf(text, 96, "lost rank 0, and mpirun did not notice");
-  } else if (stage->gang && WIFEXITED(status) && WEXITSTATUS(status) > 128 &&
-             WEXITSTATUS(status) < 128 + NSIG) {
-    snprintf(text, 96, "lost a rank to signal %d (%s)%s", WEXITSTATUS(status) - 128,
-             strsignal(WEXITSTATUS(status) - 128),
-             plm_memory_kill_note(WEXITSTATUS(status) - 128, stage->memory_kills));
-  } else if (WIFSIGNALED(status)) {
-    snprintf(text, 96, "was killed by signal %d (%s)%s", WTERMSIG(status),
-             strsignal(WTERMSIG(status)),
-             plm_memory_kill_note(WTERMSIG(status), stage->memory_kills));
-  } else if (WEXITSTATUS(status) == 0) {
-    snprintf(text, 96, "ended before %s",
-             stage->kind == PLM_KIND_EVALUATOR ? "every checkpoint was evaluated"
-                                               : "the run was complete");
-  } else if (WEXITSTATUS(status) == 128 + SIGTERM || WEXITSTATUS(status) == 128 + SIGINT) {
-    snprintf(text, 96, "was stopped by a signal that did not come from this run (exit code %d)",
-             WEXITSTATUS(status));
-  } else {
-    snprintf(text, 96, "exited with %d", WEXITSTATUS(status));
-  }
-}
 
 void supervisor_note_failure(struct plm_supervisor *supervisor, struct supervised *stage,
                              const char *how)
@@ -143,8 +116,8 @@ static void describe(struct plm_text *text, const char *as_what, const struct su
   if (strstr(stage->failed_how, "for lack of memory") != NULL) plm_memory_kill_hint(text);
   if (with_lines) {
     static struct plm_tail tail;
-    void (*const line)(void *, const char *) = stage->gang ? add_line_of_gang : add_line;
-    const size_t lines = FAILURE_LINES + (stage->gang ? BANNER_LINES : 0);
+    void (*const line)(void *, const char *) = stage->gang != NULL ? add_line_of_gang : add_line;
+    const size_t lines = FAILURE_LINES + (stage->gang != NULL ? BANNER_LINES : 0);
     plm_tail_init_last(&tail, stage->tail.path, stage->log_start, lines);
     plm_tail_read(&tail, 0, line, text);
     plm_tail_flush(&tail, line, text);

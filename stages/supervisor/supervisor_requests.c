@@ -122,7 +122,7 @@ static void request_ps(struct plm_supervisor *supervisor, struct client *client,
     cJSON_AddNumberToObject(row, "restarts", stage->restarts);
     const int64_t age_ms = plm_stage_lives(stage->state) ? plm_clock_ms() - stage->started_ms : 0;
     cJSON_AddNumberToObject(row, "age_s", (double)age_ms / 1000.0);
-    if (stage->gang)
+    if (stage->gang != NULL)
       cJSON_AddNumberToObject(row, "ranks", supervisor->stages.config->trainer.ranks);
     add_cause(supervisor, row, stage);
     plm_json_append(array, row);

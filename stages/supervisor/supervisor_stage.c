@@ -20,13 +20,6 @@ static const char *kind_name(const struct supervised *stage)
   return plm_stage_kinds[stage->kind].name;
 }
 
-void supervised_forget_endpoints(const char *run, enum plm_stage_index kind)
-{
-  const char *const *key = plm_stage_kinds[kind].binds;
-  if (*key != NULL) plm_peers_remove(run, plm_stage_kinds[kind].name);
-  for (; *key != NULL; key++) plm_endpoint_remove(run, *key);
-}
-
 static void move(struct supervised *stage, enum plm_stage_event event)
 {
   stage->state = plm_stage_next(stage->state, event);
@@ -66,15 +59,16 @@ static plm_status start_process(struct plm_supervisor *supervisor, struct superv
                              supervisor->options.fingerprint, stage->kind, &command, error);
   if (stage->kind == PLM_KIND_PACKER)
     plm_stage_command_add(&command, supervisor->options.packer_options);
-  if (status == PLM_OK && stage->gang)
-    status = gang_prepare(supervisor, stage, command.argv, &gang, error);
+  if (status == PLM_OK && stage->gang != NULL)
+    status = gang_prepare(stage->gang, stage, command.argv, &gang, error);
   if (status == PLM_OK) {
-    const struct plm_process_start start = {.argv = stage->gang ? gang.command.argv : command.argv,
+    const struct plm_process_start start = {.argv = stage->gang != NULL ? gang.command.argv
+                                                                        : command.argv,
                                             .stage = kind_name(stage),
                                             .instance = stage->instance,
                                             .log_path = stage->tail.path,
                                             .nice = plm_stage_kinds[stage->kind].nice,
-                                            .gang = stage->gang ? &gang.process : NULL};
+                                            .gang = stage->gang != NULL ? &gang.process : NULL};
     status = plm_process_start(&start, &stage->pid, &stage->ready_fd, error);
   }
   gang_prepared(&gang);
@@ -86,13 +80,13 @@ void supervised_start(struct plm_supervisor *supervisor, struct supervised *stag
   struct plm_error error = {0};
   plm_log_file_turn_idle(stage->tail.path);
   stage->log_start = plm_tail_end(stage->tail.path);
-  stage->mpi.hung = stage->silent = false;
+  stage->silent = false;
   stage->pulse = (struct plm_pulse){0};
   stage->heard = stage->listing = false;
   stage->spoken_ms = 0;
   stage->memory_kills = plm_memory_kills();
   if (start_process(supervisor, stage, &error) != PLM_OK) {
-    if (stage->gang) gang_ended(supervisor, stage);
+    if (stage->gang != NULL) gang_ended(stage->gang);
     could_not_start(supervisor, stage, &error);
     return;
   }
@@ -110,8 +104,8 @@ void supervised_stop(struct plm_supervisor *supervisor, struct supervised *stage
   const bool lived = plm_stage_lives(stage->state), was_ready = stage->state == PLM_STAGE_READY;
   move(stage, PLM_EVENT_STOP);
   if (!lived) return;
-  if (stage->gang)
-    gang_stop(stage, was_ready);
+  if (stage->gang != NULL)
+    gang_stop(stage->gang, stage->pid, was_ready);
   else if (stage->pid > 0)
     kill(stage->pid, SIGTERM);
   const double grace_s =
@@ -158,6 +152,34 @@ void supervised_readable(struct plm_supervisor *supervisor, struct supervised *s
 
 /* ---- ends ---------------------------------------------------------------------------------- */
 
+void supervised_ending(const struct supervised *stage, char text[96])
+{
+  const int status = stage->wait_status;
+  if (stage->silent) {
+    snprintf(text, 96, "gave no sign of life and was killed");
+  } else if (gang_has_hung(stage->gang)) {
+    snprintf(text, 96, "lost rank 0, and mpirun did not notice");
+  } else if (stage->gang != NULL && WIFEXITED(status) && WEXITSTATUS(status) > 128 &&
+             WEXITSTATUS(status) < 128 + NSIG) {
+    snprintf(text, 96, "lost a rank to signal %d (%s)%s", WEXITSTATUS(status) - 128,
+             strsignal(WEXITSTATUS(status) - 128),
+             plm_memory_kill_note(WEXITSTATUS(status) - 128, stage->memory_kills));
+  } else if (WIFSIGNALED(status)) {
+    snprintf(text, 96, "was killed by signal %d (%s)%s", WTERMSIG(status),
+             strsignal(WTERMSIG(status)),
+             plm_memory_kill_note(WTERMSIG(status), stage->memory_kills));
+  } else if (WEXITSTATUS(status) == 0) {
+    snprintf(text, 96, "ended before %s",
+             stage->kind == PLM_KIND_EVALUATOR ? "every checkpoint was evaluated"
+                                               : "the run was complete");
+  } else if (WEXITSTATUS(status) == 128 + SIGTERM || WEXITSTATUS(status) == 128 + SIGINT) {
+    snprintf(text, 96, "was stopped by a signal that did not come from this run (exit code %d)",
+             WEXITSTATUS(status));
+  } else {
+    snprintf(text, 96, "exited with %d", WEXITSTATUS(status));
+  }
+}
+
 /* Whether the run has its last checkpoint (DONE). */
 static bool run_is_done(const struct plm_supervisor *supervisor)
 {
@@ -184,7 +206,7 @@ static bool is_finished(const struct plm_supervisor *supervisor, enum plm_stage_
 /* Whether a stage that ended by itself has done its work. */
 static bool has_finished(const struct plm_supervisor *supervisor, const struct supervised *stage)
 {
-  if (stage->mpi.hung) return run_is_done(supervisor);
+  if (gang_has_hung(stage->gang)) return run_is_done(supervisor);
   if (!WIFEXITED(stage->wait_status) || WEXITSTATUS(stage->wait_status) != 0) return false;
   if (stage->kind == PLM_KIND_PACKER)
     return plm_stage_restart(supervisor->stages.config, stage->kind) != PLM_RESTART_ALWAYS;
@@ -196,7 +218,7 @@ static bool has_finished(const struct plm_supervisor *supervisor, const struct s
  * that happened to a rank. */
 static bool ended_by_request(const struct supervised *stage)
 {
-  const int status = stage->wait_status, asked = stage->gang ? SIGUSR1 : SIGTERM;
+  const int status = stage->wait_status, asked = stage->gang != NULL ? SIGUSR1 : SIGTERM;
   if (WIFSIGNALED(status)) return WTERMSIG(status) == asked;
   return WEXITSTATUS(status) == 128 + asked;
 }
@@ -228,14 +250,14 @@ static void ended(struct plm_supervisor *supervisor, struct supervised *stage)
   stage->kill_ms = 0;
   close_ready(stage);
   forget_pulse(supervisor, stage);
-  if (stage->gang) gang_ended(supervisor, stage);
+  if (stage->gang != NULL) gang_ended(stage->gang);
   if (stage->state != PLM_STAGE_STOPPING) {
     ended_by_itself(supervisor, stage);
     return;
   }
   const bool clean = WIFEXITED(stage->wait_status) && WEXITSTATUS(stage->wait_status) == 0;
   move(stage, PLM_EVENT_ENDED);
-  if (!clean && !ended_by_request(stage) && !stage->killed_by_us && !stage->mpi.hung) {
+  if (!clean && !ended_by_request(stage) && !stage->killed_by_us && !gang_has_hung(stage->gang)) {
     char name[64], how[96];
     supervised_name(stage, name);
     supervised_ending(stage, how);
@@ -249,7 +271,7 @@ void supervised_reaped(struct plm_supervisor *supervisor, struct supervised *sta
   stage->wait_status = status;
   /* the writer of a gang's log ends by itself, and the log is complete only then */
   if (plm_process_signal_all(kind_name(stage), stage->instance, 0, SIGTERM) == 0 &&
-      stage->mpi.log_pid == 0) {
+      !gang_still_writes(stage->gang)) {
     ended(supervisor, stage);
     return;
   }
@@ -271,18 +293,21 @@ static void time_is_up(struct plm_supervisor *supervisor, struct supervised *sta
   if (stage->pid > 0) kill(stage->pid, SIGKILL);
   const size_t left =
       plm_process_signal_all(kind_name(stage), stage->instance, stage->pid, SIGKILL);
-  if (left == 0 && stage->mpi.log_pid > 0)
-    kill(stage->mpi.log_pid, SIGKILL); /* a disk that hangs */
+  if (left == 0) gang_kill_writer(stage->gang); /* a disk that hangs */
   stage->kill_ms = now_ms + 1000;
 }
 
 void supervised_tick(struct plm_supervisor *supervisor, struct supervised *stage, int64_t now_ms)
 {
-  if (stage->ending && stage->mpi.log_pid == 0 &&
+  if (stage->ending && !gang_still_writes(stage->gang) &&
       plm_process_find(kind_name(stage), stage->instance, 0, NULL, 0) == 0) {
     ended(supervisor, stage);
   }
-  if (stage->gang && plm_stage_lives(stage->state)) gang_tick(supervisor, stage, now_ms);
+  if (stage->gang != NULL && stage->pid > 0 && plm_stage_lives(stage->state)) {
+    if (stage->state == PLM_STAGE_STARTING && gang_is_ready(stage->gang, stage))
+      supervised_is_ready(supervisor, stage);
+    gang_tick(stage->gang, stage, now_ms);
+  }
   if (stage->kill_ms != 0 && now_ms >= stage->kill_ms) time_is_up(supervisor, stage, now_ms);
   if (stage->state == PLM_STAGE_BACKOFF && !supervisor->stages.draining &&
       now_ms >= stage->due_ms) {

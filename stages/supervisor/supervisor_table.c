@@ -38,6 +38,13 @@ enum plm_restart plm_stage_restart(const struct plm_config *config, enum plm_sta
   }
 }
 
+void plm_stage_forget_endpoints(const char *run, enum plm_stage_index kind)
+{
+  const char *const *key = plm_stage_kinds[kind].binds;
+  if (*key != NULL) plm_peers_remove(run, plm_stage_kinds[kind].name);
+  for (; *key != NULL; key++) plm_endpoint_remove(run, *key);
+}
+
 plm_status plm_stage_command_make(const char *program_directory, const char *run,
                                   const char *fingerprint, enum plm_stage_index kind,
                                   struct plm_stage_command *command, struct plm_error *error)

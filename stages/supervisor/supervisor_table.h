@@ -27,6 +27,10 @@ enum plm_stage_index plm_stage_kind_find(const char *name);
 unsigned plm_stage_instances(const struct plm_config *config, enum plm_stage_index kind);
 enum plm_restart plm_stage_restart(const struct plm_config *config, enum plm_stage_index kind);
 
+/* Removes what this kind binds from endpoints.json, and its peers file. Those of an earlier start
+ * would send packers to the wrong place. */
+void plm_stage_forget_endpoints(const char *run, enum plm_stage_index kind);
+
 enum { PLM_STAGE_ARGUMENTS = 20 };
 
 /* The command line of a stage. */

@@ -36,6 +36,11 @@ struct plm_supervisor *supervisor_case_open(const char *yaml)
   supervisor->stages.config = supervisor->options.config = &opened->config;
   free(opened->config.run);
   opened->config.run = must(strdup(opened->run));
+  supervisor->stages.gang = &supervisor->gang;
+  supervisor->gang = (struct gang){.config = &opened->config,
+                                   .socket_path = supervisor->socket_path,
+                                   .screen = &supervisor->screen};
+  gang_init(&supervisor->gang);
   supervisor->screen.stages = &supervisor->stages;
   supervisor->screen.live.stages = &supervisor->stages;
   supervisor->options.program_directory = opened->programs;

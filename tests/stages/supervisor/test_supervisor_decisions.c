@@ -297,8 +297,8 @@ static void ends_are_told_in_words(void **state)
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     char text[96];
     stage->wait_status = rows[i].status;
-    stage->gang = rows[i].gang;
-    stage->mpi.hung = rows[i].hung;
+    stage->gang = rows[i].gang ? &supervisor->gang : NULL;
+    supervisor->gang.hung = rows[i].hung;
     supervised_ending(stage, text);
     assert_string_equal(text, rows[i].text);
   }

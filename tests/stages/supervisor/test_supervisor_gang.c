@@ -37,7 +37,10 @@ static int teardown(void **state)
 static struct supervised *add(struct plm_supervisor *supervisor, enum plm_stage_state state)
 {
   struct supervised *stage = supervisor_case_add(supervisor, PLM_KIND_TRAINER, state);
-  assert_true(stage->gang);
+  assert_ptr_equal(stage->gang, &supervisor->gang);
+  gang_init(stage->gang); /* as after an earlier one */
+  supervisor->gang.hung = false;
+  supervisor->gang.ask_ms = supervisor->gang.first_gone_ms = 0;
   return stage;
 }
 
@@ -97,18 +100,21 @@ static void mpirun_is_started_with_a_folder_and_a_log(void **state)
   bind_endpoint(supervisor, "feed");
   bind_endpoint(supervisor, "announcements");
   bind_endpoint(supervisor, "evaluation_feed");
+  supervisor->gang.hung = true; /* the one before */
   supervised_start(supervisor, stage);
   assert_int_equal(stage->state, PLM_STAGE_STARTING);
+  assert_false(supervisor->gang.hung);
   assert_false(is_bound(supervisor, "feed") || is_bound(supervisor, "announcements"));
   assert_true(is_bound(supervisor, "evaluation_feed")); /* another stage's */
-  snprintf(folder, sizeof folder, "%s", supervisor->gang_folder.path);
+  snprintf(folder, sizeof folder, "%s", supervisor->gang.folder.path);
   assert_true(stat(folder, &info) == 0 && (info.st_mode & 07777) == 0700);
-  assert_true(stage->mpi.log_pid > 0 && stage->mpi.log_fd >= 0 && stage->mpi.first_fd == -1);
+  assert_true(supervisor->gang.log_pid > 0 && supervisor->gang.log_fd >= 0 &&
+              supervisor->gang.first_fd == -1);
   assert_int_equal(waitpid(stage->pid, &status, 0), stage->pid);
   assert_int_equal(status, EXITED(7));
   /* the log is complete when its writer has ended */
-  assert_int_equal(waitpid(stage->mpi.log_pid, &status, 0), stage->mpi.log_pid);
-  stage->mpi.log_pid = 0;
+  assert_int_equal(waitpid(supervisor->gang.log_pid, &status, 0), supervisor->gang.log_pid);
+  supervisor->gang.log_pid = 0;
   assert_int_equal(plm_file_read(stage->tail.path, 1 << 20, &log, &size, NULL), PLM_OK);
   snprintf(line, sizeof line, "%s %s [] 0 %d.trainer.0 1 %s\n", folder, folder, (int)getpid(),
            stage->tail.path);
@@ -120,11 +126,12 @@ static void mpirun_is_started_with_a_folder_and_a_log(void **state)
            supervisor->stages.config->run, supervisor->stages.config->run);
   assert_non_null(strstr(log, line));
   free(log);
-  stage->mpi.first_gone_ms = stage->mpi.ask_ms = 5;
-  stage->mpi.ranks_seen = true;
-  gang_ended(supervisor, stage);
-  assert_true(stage->mpi.log_fd == -1 && stage->mpi.first_gone_ms == 0 && stage->mpi.ask_ms == 0);
-  assert_false(stage->mpi.ranks_seen);
+  supervisor->gang.first_gone_ms = supervisor->gang.ask_ms = 5;
+  supervisor->gang.ranks_seen = true;
+  gang_ended(&supervisor->gang);
+  assert_true(supervisor->gang.log_fd == -1 && supervisor->gang.first_gone_ms == 0 &&
+              supervisor->gang.ask_ms == 0);
+  assert_false(supervisor->gang.ranks_seen);
   assert_int_equal(stat(folder, &info), -1);
   close(stage->ready_fd);
   setenv("PATH", before, 1);
@@ -142,7 +149,7 @@ static void without_mpirun_nothing_is_started(void **state)
   assert_int_equal(stage->state, PLM_STAGE_FATAL);
   assert_string_equal(stage->failed_how, "could not be started: mpirun is not on PATH, and "
                                          "trainer.ranks above 1 needs it");
-  assert_true(stage->mpi.log_fd == -1 && stage->mpi.log_pid == 0);
+  assert_true(supervisor->gang.log_fd == -1 && supervisor->gang.log_pid == 0);
 }
 
 /* It is ready when it has bound both of its endpoints, and no other stage's count. */
@@ -150,21 +157,21 @@ static void it_is_ready_when_it_has_bound_everything(void **state)
 {
   struct plm_supervisor *supervisor = *state;
   struct supervised *stage = add(supervisor, PLM_STAGE_STARTING);
-  stage->mpi.log_pid = stage->pid = sleeper();
-  gang_tick(supervisor, stage, 1000);
+  supervisor->gang.log_pid = stage->pid = sleeper();
+  supervised_tick(supervisor, stage, 1000);
   assert_int_equal(stage->state, PLM_STAGE_STARTING);
   bind_endpoint(supervisor, "announcements");
-  gang_tick(supervisor, stage, 1000);
+  supervised_tick(supervisor, stage, 1000);
   assert_int_equal(stage->state, PLM_STAGE_STARTING);
   bind_endpoint(supervisor, "feed");
   const pid_t pid = stage->pid;
   stage->pid = 0; /* nothing is looked at once mpirun has ended */
-  gang_tick(supervisor, stage, 1000);
+  supervised_tick(supervisor, stage, 1000);
   assert_int_equal(stage->state, PLM_STAGE_STARTING);
   stage->pid = pid;
-  gang_tick(supervisor, stage, 1000);
+  supervised_tick(supervisor, stage, 1000);
   assert_int_equal(stage->state, PLM_STAGE_READY);
-  assert_false(stage->mpi.hung);
+  assert_false(supervisor->gang.hung);
   kill(pid, SIGKILL);
   assert_int_equal(signal_of(pid), SIGKILL);
 }
@@ -176,25 +183,25 @@ static void it_is_asked_again_unless_it_was_ready(void **state)
   struct plm_supervisor *supervisor = *state;
   for (int ready = 0; ready < 2; ready++) {
     struct supervised *stage = add(supervisor, ready ? PLM_STAGE_READY : PLM_STAGE_STARTING);
-    stage->mpi.log_pid = stage->pid = sleeper();
+    supervisor->gang.log_pid = stage->pid = sleeper();
     const int64_t before = plm_clock_ms();
     supervised_stop(supervisor, stage);
     if (ready)
-      assert_int_equal(stage->mpi.ask_ms, 0);
+      assert_int_equal(supervisor->gang.ask_ms, 0);
     else
-      assert_in_range(stage->mpi.ask_ms, before + 1000, plm_clock_ms() + 1000);
+      assert_in_range(supervisor->gang.ask_ms, before + 1000, plm_clock_ms() + 1000);
     assert_int_equal(signal_of(stage->pid), SIGUSR1);
   }
   struct supervised *stage = add(supervisor, PLM_STAGE_STOPPING);
-  stage->mpi.log_pid = stage->pid = sleeper();
-  stage->mpi.ask_ms = 5000;
-  gang_tick(supervisor, stage, 4999);
-  assert_int_equal(stage->mpi.ask_ms, 5000);
+  supervisor->gang.log_pid = stage->pid = sleeper();
+  supervisor->gang.ask_ms = 5000;
+  gang_tick(&supervisor->gang, stage, 4999);
+  assert_int_equal(supervisor->gang.ask_ms, 5000);
   assert_int_equal(waitpid(stage->pid, NULL, WNOHANG), 0);
-  gang_tick(supervisor, stage, 5000);
-  assert_int_equal(stage->mpi.ask_ms, 6000);
+  gang_tick(&supervisor->gang, stage, 5000);
+  assert_int_equal(supervisor->gang.ask_ms, 6000);
   assert_int_equal(signal_of(stage->pid), SIGUSR1);
-  gang_stop(&(struct supervised){.pid = 0}, true); /* a gang that has ended gets no signal */
+  gang_stop(&supervisor->gang, 0, true); /* a gang that has ended gets no signal */
 }
 
 /* ---- an mpirun that does not end ------------------------------------------------------------- */
@@ -210,15 +217,15 @@ static void mpirun_may_live_for_a_while_after_rank_0(void **state)
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     struct supervised *stage = add(supervisor, PLM_STAGE_READY);
     if (rows[i].variable != NULL) setenv("PLM_MPIRUN_GRACE_S", rows[i].variable, 1);
-    stage->mpi.log_pid = stage->pid = sleeper();
-    stage->mpi.first_gone_ms = 7;
-    gang_tick(supervisor, stage, 7 + rows[i].grace_ms - 1);
-    if (stage->mpi.hung) fail_msg("row %zu", i);
+    supervisor->gang.log_pid = stage->pid = sleeper();
+    supervisor->gang.first_gone_ms = 7;
+    gang_tick(&supervisor->gang, stage, 7 + rows[i].grace_ms - 1);
+    if (supervisor->gang.hung) fail_msg("row %zu", i);
     assert_int_equal(waitpid(stage->pid, NULL, WNOHANG), 0);
-    gang_tick(supervisor, stage, 7 + rows[i].grace_ms);
-    if (!stage->mpi.hung) fail_msg("row %zu", i);
+    gang_tick(&supervisor->gang, stage, 7 + rows[i].grace_ms);
+    if (!supervisor->gang.hung) fail_msg("row %zu", i);
     assert_int_equal(signal_of(stage->pid), SIGKILL);
-    assert_int_equal(stage->mpi.first_gone_ms, 7);
+    assert_int_equal(supervisor->gang.first_gone_ms, 7);
     unsetenv("PLM_MPIRUN_GRACE_S");
   }
 }
@@ -229,27 +236,27 @@ static void the_end_of_rank_0_is_noticed(void **state)
   struct plm_supervisor *supervisor = *state;
   struct supervised *stage = add(supervisor, PLM_STAGE_READY);
   int ends[2];
-  stage->mpi.log_pid = stage->pid = sleeper();
-  gang_tick(supervisor, stage, 1000);
-  assert_int_equal(stage->mpi.first_gone_ms, 0); /* no rank has been seen yet */
-  stage->mpi.ranks_seen = true;
-  gang_tick(supervisor, stage, 2000);
-  assert_int_equal(stage->mpi.first_gone_ms, 2000);
-  gang_tick(supervisor, stage, 3000);
-  assert_int_equal(stage->mpi.first_gone_ms, 2000);
+  supervisor->gang.log_pid = stage->pid = sleeper();
+  gang_tick(&supervisor->gang, stage, 1000);
+  assert_int_equal(supervisor->gang.first_gone_ms, 0); /* no rank has been seen yet */
+  supervisor->gang.ranks_seen = true;
+  gang_tick(&supervisor->gang, stage, 2000);
+  assert_int_equal(supervisor->gang.first_gone_ms, 2000);
+  gang_tick(&supervisor->gang, stage, 3000);
+  assert_int_equal(supervisor->gang.first_gone_ms, 2000);
   /* a descriptor that becomes readable, as a pidfd does */
-  stage->mpi.first_gone_ms = 0;
+  supervisor->gang.first_gone_ms = 0;
   close(STDIN_FILENO); /* its number may be 0 */
   assert_int_equal(pipe(ends), 0);
   assert_int_equal(ends[0], 0);
-  stage->mpi.first_fd = ends[0];
-  gang_tick(supervisor, stage, 4000);
-  assert_int_equal(stage->mpi.first_gone_ms, 0);
+  supervisor->gang.first_fd = ends[0];
+  gang_tick(&supervisor->gang, stage, 4000);
+  assert_int_equal(supervisor->gang.first_gone_ms, 0);
   assert_int_equal(write(ends[1], "x", 1), 1);
-  gang_tick(supervisor, stage, 5000);
-  assert_int_equal(stage->mpi.first_gone_ms, 5000);
-  gang_ended(supervisor, stage);
-  assert_int_equal(stage->mpi.first_fd, -1);
+  gang_tick(&supervisor->gang, stage, 5000);
+  assert_int_equal(supervisor->gang.first_gone_ms, 5000);
+  gang_ended(&supervisor->gang);
+  assert_int_equal(supervisor->gang.first_fd, -1);
   assert_int_equal(fcntl(ends[0], F_GETFD), -1);
   close(ends[1]);
   assert_int_equal(open("/dev/null", O_RDONLY), STDIN_FILENO);

@@ -135,7 +135,7 @@ static void ps_tells_of_each_stage(void **state)
   struct supervised *gone = add(supervisor, PLM_KIND_PACKER, STOPPED);
   trainer->pid = 77;
   trainer->restarts = 2;
-  trainer->gang = true;
+  trainer->gang = &supervisor->gang;
   ((struct plm_config *)supervisor->stages.config)->trainer.ranks = 6;
   trainer->started_ms = plm_clock_ms() - 5000000;
   assert_int_equal(plm_path_join(path, supervisor->stages.config->run, "trainer.lock", NULL),

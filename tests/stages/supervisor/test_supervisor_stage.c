@@ -175,7 +175,8 @@ static void what_its_own_end_means(void **state)
       supervisor->stages.count = 0;
       struct supervised *stage =
           add(supervisor, (enum plm_stage_index)rows[i].kind, PLM_STAGE_READY);
-      stage->mpi.hung = rows[i].hung;
+      supervisor->gang.hung = rows[i].hung;
+      if (rows[i].hung) stage->gang = &supervisor->gang;
       stage->pid = NOBODY;
       const int64_t before = plm_clock_ms();
       supervised_reaped(supervisor, stage, rows[i].status);
@@ -362,20 +363,22 @@ static void an_end_while_stopping_is_no_failure(void **state)
 static void its_end_waits_for_the_writer_of_its_log(void **state)
 {
   struct plm_supervisor *supervisor = *state;
-  struct supervised *stage = add(supervisor, PLM_KIND_EVALUATOR, PLM_STAGE_STOPPING);
-  stage->mpi.log_pid = NOBODY;
+  struct supervised *stage = add(supervisor, PLM_KIND_TRAINER, PLM_STAGE_STOPPING);
+  stage->gang = &supervisor->gang;
+  supervisor->gang.log_pid = NOBODY;
   const int64_t before = plm_clock_ms();
   supervised_reaped(supervisor, stage, EXITED(0));
   assert_true(stage->ending && stage->state == PLM_STAGE_STOPPING);
   assert_in_range(stage->kill_ms, before + LEFTOVER_GRACE_MS, plm_clock_ms() + LEFTOVER_GRACE_MS);
   supervised_tick(supervisor, stage, before);
   assert_true(stage->ending);
-  stage->mpi.log_pid = 0;
+  supervisor->gang.log_pid = 0;
   supervised_tick(supervisor, stage, before);
   assert_true(!stage->ending && stage->state == PLM_STAGE_STOPPED && stage->kill_ms == 0);
   /* it keeps the deadline that it has already */
-  stage = add(supervisor, PLM_KIND_EVALUATOR, PLM_STAGE_STOPPING);
-  stage->mpi.log_pid = NOBODY;
+  stage = add(supervisor, PLM_KIND_TRAINER, PLM_STAGE_STOPPING);
+  stage->gang = &supervisor->gang;
+  supervisor->gang.log_pid = NOBODY;
   stage->kill_ms = before + 60000;
   supervised_reaped(supervisor, stage, EXITED(0));
   assert_int_equal(stage->kill_ms, before + 60000);
@@ -439,7 +442,7 @@ static void it_starts_again_when_its_delay_is_over(void **state)
   struct supervised *stage = add(supervisor, PLM_KIND_PACKER, PLM_STAGE_BACKOFF);
   write_program("plm-packer", "#!/bin/sh\nexit 7\n");
   stage->due_ms = 5000;
-  stage->mpi.hung = stage->killed_by_us = true;
+  stage->killed_by_us = true;
   supervised_tick(supervisor, stage, 4999);
   assert_int_equal(stage->state, PLM_STAGE_BACKOFF);
   supervisor->stages.draining = true;
@@ -452,7 +455,7 @@ static void it_starts_again_when_its_delay_is_over(void **state)
   assert_int_equal(stage->state, PLM_STAGE_STARTING);
   assert_int_equal(stage->restarts, 1);
   assert_in_range(stage->started_ms, before, plm_clock_ms());
-  assert_false(stage->mpi.hung || stage->killed_by_us);
+  assert_false(stage->killed_by_us);
   assert_int_equal(end_of(stage), EXITED(7));
   close(stage->ready_fd);
   unlink(scratch_path("bin/plm-packer"));
