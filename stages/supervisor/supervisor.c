@@ -26,6 +26,33 @@ enum { TICK_MS = 100, POLL_MAX = 2 + CLIENTS_MAX + SUPERVISED_MAX + PLM_HTTP_POL
 
 /* ---- set-up -------------------------------------------------------------------------------- */
 
+void supervisor_init(struct plm_supervisor *supervisor,
+                     const struct plm_supervisor_options *options, struct supervised *table)
+{
+  struct stages *const stages = &supervisor->stages;
+  struct screen *const screen = &supervisor->screen;
+  *supervisor = (struct plm_supervisor){
+      .options = *options,
+      .stages = {.config = options->config, .gang = &supervisor->gang, .all = table},
+      .gang = {.config = options->config, .socket_path = supervisor->socket_path, .screen = screen},
+      .launcher = {.stages = stages,
+                   .screen = screen,
+                   .exporter = &supervisor->exporter,
+                   .program_directory = options->program_directory,
+                   .fingerprint = options->fingerprint,
+                   .packer_options = options->packer_options},
+      .watchdog = {.stages = stages, .screen = screen},
+      .screen = {.stages = stages,
+                 .detached = options->detached,
+                 .quiet = options->quiet,
+                 .color = options->color},
+      .exporter = {.stages = stages, .screen = screen},
+      .signal_fd = -1,
+      .listen_fd = -1};
+  gang_init(&supervisor->gang);
+  for (size_t i = 0; i < CLIENTS_MAX; i++) supervisor->clients[i].descriptor = -1;
+}
+
 static plm_status open_signals(struct plm_supervisor *supervisor, struct plm_error *error)
 {
   static const int numbers[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGUSR1};
@@ -71,7 +98,7 @@ static void start_all(struct plm_supervisor *supervisor)
     const unsigned instances =
         plm_stage_instances(supervisor->stages.config, (enum plm_stage_index)kind);
     for (unsigned i = 0; i < instances; i++) {
-      supervised_start(supervisor,
+      supervised_start(&supervisor->launcher,
                        supervised_add(&supervisor->stages, (enum plm_stage_index)kind, i));
     }
   }
@@ -88,7 +115,7 @@ static void reap(struct plm_supervisor *supervisor)
     for (size_t i = 0; i < supervisor->stages.count;
          i++) { /* an adopted orphan is not a main process */
       struct supervised *stage = &supervisor->stages.all[i];
-      if (stage->pid == pid) supervised_reaped(supervisor, stage, status);
+      if (stage->pid == pid) supervised_reaped(&supervisor->launcher, stage, status);
       gang_reaped(stage->gang, pid);
     }
   }
@@ -152,7 +179,7 @@ static void turn(struct plm_supervisor *supervisor)
   wait_for_events(items, fill(supervisor, items));
   for (size_t i = 0; i < stages; i++) {
     const struct pollfd *item = &items[2 + CLIENTS_MAX + i];
-    if (item->revents != 0) supervised_readable(supervisor, &supervisor->stages.all[i]);
+    if (item->revents != 0) supervised_readable(&supervisor->screen, &supervisor->stages.all[i]);
   }
   if (items[0].revents != 0) read_signals(supervisor);
   for (size_t i = 0; i < CLIENTS_MAX; i++) {
@@ -163,14 +190,14 @@ static void turn(struct plm_supervisor *supervisor)
   if (items[1].revents != 0) supervisor_accept(supervisor);
   const int64_t now_ms = plm_clock_ms();
   for (size_t i = 0; i < supervisor->stages.count; i++) {
-    supervised_tick(supervisor, &supervisor->stages.all[i], now_ms);
+    supervised_tick(&supervisor->launcher, &supervisor->stages.all[i], now_ms);
   }
-  supervisor_watch(supervisor, now_ms);
+  watchdog_turn(&supervisor->watchdog, now_ms);
   /* other commands look for supervisor.lock, so it is created again if somebody removed it */
   (void)plm_lock_watch(supervisor->options.lock, NULL);
   supervisor_decide(supervisor);
   supervisor_answer_ready(supervisor);
-  exporter_update(supervisor);
+  exporter_update(&supervisor->exporter);
   screen_update(&supervisor->screen);
 }
 
@@ -223,7 +250,7 @@ static void close_all(struct plm_supervisor *supervisor)
     close(supervisor->listen_fd);
   }
   if (supervisor->signal_fd >= 0) close(supervisor->signal_fd);
-  exporter_close(supervisor);
+  exporter_close(&supervisor->exporter);
   plm_text_deinit(&supervisor->failure);
   free(supervisor->stages.all);
 }
@@ -231,13 +258,11 @@ static void close_all(struct plm_supervisor *supervisor)
 plm_status plm_supervise(const struct plm_supervisor_options *options, int *exit_code,
                          struct plm_error *error)
 {
-  struct plm_supervisor supervisor = {
-      .options = *options, .stages = {.config = options->config}, .signal_fd = -1, .listen_fd = -1};
+  struct plm_supervisor supervisor;
   plm_status status = PLM_OK;
-  gang_init(&supervisor.gang);
-  for (size_t i = 0; i < CLIENTS_MAX; i++) supervisor.clients[i].descriptor = -1;
-  supervisor.stages.all = calloc(SUPERVISED_MAX, sizeof *supervisor.stages.all);
-  if (supervisor.stages.all == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  struct supervised *table = calloc(SUPERVISED_MAX, sizeof *table);
+  if (table == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  supervisor_init(&supervisor, options, table);
   PLM_TRY_GOTO(status, plm_process_adopt(error), done);
   PLM_TRY_GOTO(status, open_signals(&supervisor, error), done);
   PLM_TRY_GOTO(status, plm_socket_path(options->config->run, supervisor.socket_path, error), done);
@@ -245,7 +270,7 @@ plm_status plm_supervise(const struct plm_supervisor_options *options, int *exit
                done);
   forget_endpoints(&supervisor);
   screen_open(&supervisor.screen);
-  PLM_TRY_GOTO(status, exporter_open(&supervisor, error), done);
+  PLM_TRY_GOTO(status, exporter_open(&supervisor.exporter, error), done);
   start_all(&supervisor);
   if (options->started_fd >= 0) {
     const ssize_t told = write(options->started_fd, "\n", 1);

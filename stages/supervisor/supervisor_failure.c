@@ -1,5 +1,6 @@
-/* What happens after a stage has failed: what is known of the failure is gathered from its process,
- * its log and its metrics, stage_failure.h judges it, and a person is told. */
+/* Gathering what is known of a failure, and saying what follows. */
+#include "stages/supervisor/supervisor_failure.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +15,6 @@
 #include "common/checkpoint/checkpoint.h"
 #include "common/metrics/metrics.h"
 #include "common/run/run.h"
-#include "stages/supervisor/supervisor_internal.h"
 
 enum { LAST_LINES = 20 };
 
@@ -45,12 +45,11 @@ static void read_words(const struct supervised *stage, struct words *words)
 }
 
 /* The last step that this process of the trainer has reported. */
-static bool read_step(const struct plm_supervisor *supervisor, int64_t lived_ms, uint64_t *step)
+static bool read_step(const struct stages *stages, int64_t lived_ms, uint64_t *step)
 {
   char path[PLM_PATH_SIZE];
   cJSON *line = NULL;
-  if (plm_path_join(path, supervisor->stages.config->run, PLM_RUN_TRAINER_METRICS, NULL) !=
-          PLM_OK ||
+  if (plm_path_join(path, stages->config->run, PLM_RUN_TRAINER_METRICS, NULL) != PLM_OK ||
       plm_metrics_last(path, &line, NULL) != PLM_OK)
     return false;
   const double age_s = plm_clock_wall_s() - plm_json_number(line, "time", 0.0);
@@ -70,7 +69,7 @@ static double jitter(void)
   return (double)random * 0x1p-32;
 }
 
-static enum plm_failure_verdict judge(struct plm_supervisor *supervisor, struct supervised *stage,
+static enum plm_failure_verdict judge(const struct stages *stages, struct supervised *stage,
                                       struct plm_failure *failure, int64_t *delay_ms)
 {
   static struct words words;
@@ -81,16 +80,15 @@ static enum plm_failure_verdict judge(struct plm_supervisor *supervisor, struct 
   failure->lived_ms = lived_ms;
   if (stage->kind == PLM_KIND_TRAINER) {
     failure->lived_ms = 0;
-    if (!plm_checkpoint_latest(supervisor->stages.config->run, &failure->mark))
-      failure->mark = UINT64_MAX;
-    failure->at_step = read_step(supervisor, lived_ms, &failure->step);
+    if (!plm_checkpoint_latest(stages->config->run, &failure->mark)) failure->mark = UINT64_MAX;
+    failure->at_step = read_step(stages, lived_ms, &failure->step);
   }
-  return plm_failures_add(&stage->failures, failure, supervisor->stages.config->supervisor.wait_s,
-                          jitter(), delay_ms);
+  return plm_failures_add(&stage->failures, failure, stages->config->supervisor.wait_s, jitter(),
+                          delay_ms);
 }
 
 /* Appends why a stage is given up. */
-static void explain(const struct plm_supervisor *supervisor, enum plm_failure_verdict verdict,
+static void explain(const struct stages *stages, enum plm_failure_verdict verdict,
                     const struct plm_failure *failure, char *how, size_t size)
 {
   const size_t used = strlen(how);
@@ -100,7 +98,7 @@ static void explain(const struct plm_supervisor *supervisor, enum plm_failure_ve
     snprintf(end, room, ", for the fifth time in ten minutes: giving up");
   } else if (verdict == PLM_VERDICT_TOO_LONG) {
     snprintf(end, room, "; its cause has not passed within supervisor.wait_s (%g s): giving up",
-             supervisor->stages.config->supervisor.wait_s);
+             stages->config->supervisor.wait_s);
   } else if (verdict == PLM_VERDICT_REPEATED && failure->kind == PLM_FAILURE_NOT_FINITE) {
     snprintf(end, room,
              ", twice at the same step%s: another replay would end there again. Lower the learning "
@@ -114,24 +112,23 @@ static void explain(const struct plm_supervisor *supervisor, enum plm_failure_ve
   }
 }
 
-static void start_later(struct plm_supervisor *supervisor, struct supervised *stage, bool waits,
-                        const struct plm_failure *failure, int64_t delay_ms, const char *how)
+static void start_later(const struct stages *stages, struct screen *screen,
+                        struct supervised *stage, bool waits, const struct plm_failure *failure,
+                        int64_t delay_ms, const char *how)
 {
   char name[64];
   supervised_name(stage, name);
   stage->state = plm_stage_next(stage->state, PLM_EVENT_DIED);
   stage->due_ms = failure->now_ms + delay_ms;
   if (!waits) {
-    screen_say(&supervisor->screen, "%s %s; restarting it in %.1f s", name, how,
-               (double)delay_ms / 1000.0);
+    screen_say(screen, "%s %s; restarting it in %.1f s", name, how, (double)delay_ms / 1000.0);
     return;
   }
   const double waited_s = 1e-3 * (double)(failure->now_ms - stage->failures.waits_since_ms);
-  screen_say(&supervisor->screen,
+  screen_say(screen,
              "%s %s, which may pass; restarting it in %.1f s, and for at most %.0f s more "
              "(supervisor.wait_s)",
-             name, how, (double)delay_ms / 1000.0,
-             supervisor->stages.config->supervisor.wait_s - waited_s);
+             name, how, (double)delay_ms / 1000.0, stages->config->supervisor.wait_s - waited_s);
 }
 
 static void keep_cause(struct supervised *stage, const char *how, const char *words)
@@ -140,26 +137,32 @@ static void keep_cause(struct supervised *stage, const char *how, const char *wo
   snprintf(stage->cause, sizeof stage->cause, "%s%s%s", how, words[0] != '\0' ? ": " : "", words);
 }
 
-void supervised_failed(struct plm_supervisor *supervisor, struct supervised *stage,
+void supervised_note_failure(struct stages *stages, struct supervised *stage, const char *how)
+{
+  stage->failed_as = ++stages->failures;
+  snprintf(stage->failed_how, sizeof stage->failed_how, "%s", how);
+}
+
+void supervised_failed(struct stages *stages, struct screen *screen, struct supervised *stage,
                        enum plm_failure_kind kind, const char *how)
 {
   struct plm_failure failure = {.kind = kind, .now_ms = plm_clock_ms(), .text = ""};
-  const bool never = plm_stage_restart(supervisor->stages.config, stage->kind) == PLM_RESTART_NO;
+  const bool never = plm_stage_restart(stages->config, stage->kind) == PLM_RESTART_NO;
   int64_t delay_ms = 0;
-  const enum plm_failure_verdict judged = judge(supervisor, stage, &failure, &delay_ms);
+  const enum plm_failure_verdict judged = judge(stages, stage, &failure, &delay_ms);
   const enum plm_failure_verdict verdict = never ? PLM_VERDICT_STAYS : judged;
   keep_cause(stage, how, failure.text);
   if (verdict == PLM_VERDICT_AGAIN || verdict == PLM_VERDICT_WAITS) {
-    start_later(supervisor, stage, verdict == PLM_VERDICT_WAITS, &failure, delay_ms, how);
+    start_later(stages, screen, stage, verdict == PLM_VERDICT_WAITS, &failure, delay_ms, how);
     return;
   }
   char name[64], why[sizeof stage->failed_how];
   supervised_name(stage, name);
   snprintf(why, sizeof why, "%s", how);
-  explain(supervisor, verdict, &failure, why, sizeof why);
+  explain(stages, verdict, &failure, why, sizeof why);
   keep_cause(stage, why, failure.text);
   stage->state = plm_stage_next(stage->state, PLM_EVENT_DIED_OUT);
-  screen_say(&supervisor->screen, "%s %s", name, why);
+  screen_say(screen, "%s %s", name, why);
   stage->failed_again = verdict == PLM_VERDICT_REPEATED;
-  supervisor_note_failure(supervisor, stage, why);
+  supervised_note_failure(stages, stage, why);
 }

@@ -105,7 +105,7 @@ static void continue_drain(struct plm_supervisor *supervisor)
       if (supervisor->killing && !stage->killed_by_us)
         supervised_kill(stage);
       else if ((int)stage->kind == kind)
-        supervised_stop(supervisor, stage);
+        supervised_stop(supervisor->stages.config, stage);
     }
     if (!supervisor->killing && !all_over(supervisor, (enum plm_stage_index)kind)) return;
   }

@@ -1,6 +1,6 @@
-/* metrics.prometheus: one listener for the whole run. The metrics of the trainer and the evaluator
- * come from their JSONL files, those of the packers from the peers files of their consumers, and
- * readiness and restarts from the supervisor itself. */
+/* Reading the files of a run, and filling the page. */
+#include "stages/supervisor/supervisor_prometheus.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,6 @@
 #include "common/base/printable.h"
 #include "common/base/strict_json.h"
 #include "common/run/run.h"
-#include "stages/supervisor/supervisor_internal.h"
 #include "stages/views/run_activity.h"
 
 static const struct {
@@ -81,7 +80,7 @@ static void set_corpora(struct plm_prometheus *metrics, const cJSON *packer, con
   plm_text_deinit(&joined);
 }
 
-static void set_packer(struct plm_supervisor *supervisor, const cJSON *packer)
+static void set_packer(struct exporter *exporter, const cJSON *packer)
 {
   static const struct {
     const char *name, *field;
@@ -90,9 +89,9 @@ static void set_packer(struct plm_supervisor *supervisor, const cJSON *packer)
       {"tokens_total", "tokens"},   {"tokens_per_second", "rate"},
       {"queue", "queue"},
   };
-  struct plm_prometheus *metrics = supervisor->exporter.metrics;
+  struct plm_prometheus *metrics = exporter->metrics;
   char instance[96];
-  stages_name_packer(&supervisor->stages, packer, instance);
+  stages_name_packer(exporter->stages, packer, instance);
   for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
     plm_prometheus_set(metrics, PLM_STAGE_PACKER, instance, values[i].name,
                        plm_json_number(packer, values[i].field, 0.0));
@@ -106,24 +105,24 @@ static void set_packer(struct plm_supervisor *supervisor, const cJSON *packer)
   set_corpora(metrics, packer, instance);
 }
 
-static void set_packers(struct plm_supervisor *supervisor, const char *consumer)
+static void set_packers(struct exporter *exporter, const char *consumer)
 {
   char *text;
   const cJSON *packer;
-  if (plm_peers_read(supervisor->stages.config->run, consumer, &text, NULL) != PLM_OK) return;
+  if (plm_peers_read(exporter->stages->config->run, consumer, &text, NULL) != PLM_OK) return;
   cJSON *packers = plm_json_line(text);
   free(text);
-  cJSON_ArrayForEach(packer, packers) set_packer(supervisor, packer);
+  cJSON_ArrayForEach(packer, packers) set_packer(exporter, packer);
   cJSON_Delete(packers);
 }
 
-static void set_failure(const struct plm_supervisor *supervisor, const struct supervised *stage,
+static void set_failure(const struct exporter *exporter, const struct supervised *stage,
                         const char *instance)
 {
-  struct plm_prometheus *metrics = supervisor->exporter.metrics;
+  struct plm_prometheus *metrics = exporter->metrics;
   char cause[256], remedy[REMEDY_SIZE];
   const enum plm_metric_stage kind = sources[stage->kind].stage;
-  supervised_remedy(&supervisor->stages, stage, remedy);
+  supervised_remedy(exporter->stages, stage, remedy);
   plm_prometheus_set_text(metrics, kind, instance, "fatal", "continue", remedy,
                           stage->state == PLM_STAGE_FATAL);
   if (stage->failed_s <= 0.0) return;
@@ -133,20 +132,20 @@ static void set_failure(const struct plm_supervisor *supervisor, const struct su
 }
 
 /* Times are values, so the labels have none. */
-static void set_activity(struct plm_supervisor *supervisor, const struct supervised *stage,
+static void set_activity(struct exporter *exporter, const struct supervised *stage,
                          const char *instance)
 {
-  struct plm_prometheus *metrics = supervisor->exporter.metrics;
+  struct plm_prometheus *metrics = exporter->metrics;
   struct plm_activity activity = {0};
   struct supervised_trouble trouble;
   const enum plm_metric_stage kind = sources[stage->kind].stage;
   const bool ready = stage->state == PLM_STAGE_READY;
   if (ready && stage->kind == PLM_KIND_TRAINER)
-    plm_activity_read(supervisor->stages.config->run, &activity);
+    plm_activity_read(exporter->stages->config->run, &activity);
   if (ready && stage->kind == PLM_KIND_EVALUATOR)
-    plm_activity_read_evaluator(supervisor->stages.config->run, &activity);
+    plm_activity_read_evaluator(exporter->stages->config->run, &activity);
   if (stage->kind == PLM_KIND_PACKER) activity.sign_age_s = fmax(0.0, supervised_unheard_s(stage));
-  supervised_trouble(&supervisor->stages, stage, &trouble);
+  supervised_trouble(exporter->stages, stage, &trouble);
   if (trouble.word[0] != '\0') snprintf(activity.word, sizeof activity.word, "%s", trouble.word);
   plm_prometheus_set_text(metrics, kind, instance, "sign_age_seconds", "activity", activity.word,
                           activity.sign_age_s);
@@ -159,14 +158,14 @@ static void set_activity(struct plm_supervisor *supervisor, const struct supervi
 
 static void page(void *context, struct plm_text *text)
 {
-  struct plm_supervisor *supervisor = context;
-  struct plm_prometheus *metrics = supervisor->exporter.metrics;
+  struct exporter *exporter = context;
+  struct plm_prometheus *metrics = exporter->metrics;
   plm_prometheus_forget(metrics, PLM_STAGE_PACKER,
                         NULL); /* the peers files have all of them again */
-  set_packers(supervisor, "evaluator");
-  set_packers(supervisor, "trainer"); /* a packer tells both its total */
-  for (size_t i = 0; i < supervisor->stages.count; i++) {
-    const struct supervised *stage = &supervisor->stages.all[i];
+  set_packers(exporter, "evaluator");
+  set_packers(exporter, "trainer"); /* a packer tells both its total */
+  for (size_t i = 0; i < exporter->stages->count; i++) {
+    const struct supervised *stage = &exporter->stages->all[i];
     char instance[16];
     if (stage->removed) continue;
     snprintf(instance, sizeof instance, "%u", stage->instance);
@@ -174,39 +173,37 @@ static void page(void *context, struct plm_text *text)
                        stage->state == PLM_STAGE_READY);
     plm_prometheus_set(metrics, sources[stage->kind].stage, instance, "restarts_total",
                        stage->restarts);
-    set_failure(supervisor, stage, instance);
-    set_activity(supervisor, stage, instance);
+    set_failure(exporter, stage, instance);
+    set_activity(exporter, stage, instance);
   }
   plm_prometheus_print(metrics, text);
 }
 
 /* ---- life ---------------------------------------------------------------------------------- */
 
-plm_status exporter_open(struct plm_supervisor *supervisor, struct plm_error *error)
+plm_status exporter_open(struct exporter *exporter, struct plm_error *error)
 {
-  struct exporter *exporter = &supervisor->exporter;
-  const char *name = strrchr(supervisor->stages.config->run, '/');
-  if (supervisor->stages.config->prometheus == NULL) return PLM_OK;
-  PLM_TRY(plm_prometheus_open(name != NULL ? name + 1 : supervisor->stages.config->run,
+  const char *name = strrchr(exporter->stages->config->run, '/');
+  if (exporter->stages->config->prometheus == NULL) return PLM_OK;
+  PLM_TRY(plm_prometheus_open(name != NULL ? name + 1 : exporter->stages->config->run,
                               &exporter->metrics, error));
-  PLM_TRY(plm_http_open(supervisor->stages.config->prometheus, page, supervisor, &exporter->http,
-                        error));
+  PLM_TRY(
+      plm_http_open(exporter->stages->config->prometheus, page, exporter, &exporter->http, error));
   for (int kind = 0; kind < PLM_KIND_PACKER; kind++) {
     char path[PLM_PATH_SIZE];
-    PLM_TRY(plm_path_join(path, supervisor->stages.config->run, sources[kind].file, error));
+    PLM_TRY(plm_path_join(path, exporter->stages->config->run, sources[kind].file, error));
     plm_tail_init(&exporter->files[kind].tail, path, 0);
     begin(&exporter->files[kind]);
     read_file(exporter, kind);
   }
-  PLM_TRY(plm_endpoint_write(supervisor->stages.config->run, "prometheus",
+  PLM_TRY(plm_endpoint_write(exporter->stages->config->run, "prometheus",
                              plm_http_address(exporter->http), error));
-  screen_say(&supervisor->screen, "metrics at http://%s/metrics", plm_http_address(exporter->http));
+  screen_say(exporter->screen, "metrics at http://%s/metrics", plm_http_address(exporter->http));
   return PLM_OK;
 }
 
-void exporter_started(struct plm_supervisor *supervisor, const struct supervised *stage)
+void exporter_started(struct exporter *exporter, const struct supervised *stage)
 {
-  struct exporter *exporter = &supervisor->exporter;
   char instance[16];
   if (exporter->metrics == NULL || stage->kind == PLM_KIND_PACKER) return;
   read_file(exporter, (int)stage->kind); /* the last lines of the process before */
@@ -214,18 +211,16 @@ void exporter_started(struct plm_supervisor *supervisor, const struct supervised
   plm_prometheus_started(exporter->metrics, sources[stage->kind].stage, instance);
 }
 
-void exporter_update(struct plm_supervisor *supervisor)
+void exporter_update(struct exporter *exporter)
 {
-  struct exporter *exporter = &supervisor->exporter;
   if (exporter->http == NULL) return;
   for (int kind = 0; kind < PLM_KIND_PACKER; kind++) read_file(exporter, kind);
   plm_http_turn(exporter->http);
 }
 
-void exporter_close(struct plm_supervisor *supervisor)
+void exporter_close(struct exporter *exporter)
 {
-  struct exporter *exporter = &supervisor->exporter;
-  if (exporter->http != NULL) plm_endpoint_remove(supervisor->stages.config->run, "prometheus");
+  if (exporter->http != NULL) plm_endpoint_remove(exporter->stages->config->run, "prometheus");
   plm_http_close(exporter->http);
   plm_prometheus_close(exporter->metrics);
 }

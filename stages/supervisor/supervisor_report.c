@@ -17,13 +17,6 @@
 #include "stages/supervisor/memory_kill.h"
 #include "stages/supervisor/supervisor_internal.h"
 
-void supervisor_note_failure(struct plm_supervisor *supervisor, struct supervised *stage,
-                             const char *how)
-{
-  stage->failed_as = ++supervisor->stages.failures;
-  snprintf(stage->failed_how, sizeof stage->failed_how, "%s", how);
-}
-
 enum { BANNER_LINES = 12 }; /* of mpirun, after the last lines of the ranks */
 
 /* ---- the root cause ------------------------------------------------------------------------ */

@@ -172,12 +172,12 @@ static void request_restart(struct plm_supervisor *supervisor, struct client *cl
     if (stage->removed || !is_named(names, stage)) continue;
     found++;
     if (plm_stage_lives(stage->state) || stage->state == PLM_STAGE_BACKOFF) {
-      supervised_stop(supervisor, stage);
+      supervised_stop(supervisor->stages.config, stage);
       stage->start_again = true;
     } else if (stage->state != PLM_STAGE_DONE || stage->kind == PLM_KIND_PACKER) {
       stage->failures = (struct plm_failures){0};
       stage->restarts++;
-      supervised_start(supervisor, stage);
+      supervised_start(&supervisor->launcher, stage);
     }
   }
   if (found == 0)
@@ -217,7 +217,7 @@ static void request_scale(struct plm_supervisor *supervisor, struct client *clie
     if (stage->state == PLM_STAGE_STOPPING)
       stage->start_again = true;
     else if (!plm_stage_lives(stage->state) && stage->state != PLM_STAGE_BACKOFF) {
-      supervised_start(supervisor, stage);
+      supervised_start(&supervisor->launcher, stage);
     }
   }
   for (size_t i = 0; i < supervisor->stages.count; i++) {
@@ -225,7 +225,7 @@ static void request_scale(struct plm_supervisor *supervisor, struct client *clie
     if (stage->kind != PLM_KIND_PACKER || stage->instance < count) continue;
     stage->removed = true;
     stage->start_again = false;
-    supervised_stop(supervisor, stage);
+    supervised_stop(supervisor->stages.config, stage);
   }
   answer(client, agree());
 }

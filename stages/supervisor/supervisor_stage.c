@@ -1,4 +1,6 @@
-/* One instance of a stage: starting it, watching it, stopping it, and judging how it ended. */
+/* Starting a stage, stopping it, and judging how it ended. */
+#include "stages/supervisor/supervisor_stage.h"
+
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -12,7 +14,8 @@
 #include "common/checkpoint/unevaluated.h"
 #include "common/run/run.h"
 #include "stages/supervisor/memory_kill.h"
-#include "stages/supervisor/supervisor_internal.h"
+#include "stages/supervisor/supervisor_failure.h"
+#include "stages/supervisor/supervisor_gang.h"
 #include "stages/supervisor/supervisor_process.h"
 
 static const char *kind_name(const struct supervised *stage)
@@ -39,26 +42,25 @@ static enum plm_failure_kind kind_of_error(plm_status status)
   return plm_status_may_pass(status) ? PLM_FAILURE_UNKNOWN : PLM_FAILURE_STAYS;
 }
 
-static void could_not_start(struct plm_supervisor *supervisor, struct supervised *stage,
+static void could_not_start(struct launcher *launcher, struct supervised *stage,
                             const struct plm_error *error)
 {
   char how[256];
   snprintf(how, sizeof how, "could not be started: %.200s", error->what);
   move(stage, PLM_EVENT_START);
   stage->started_ms = 0; /* how an earlier process ended does not matter here */
-  supervised_failed(supervisor, stage, kind_of_error(error->status), how);
+  supervised_failed(launcher->stages, launcher->screen, stage, kind_of_error(error->status), how);
 }
 
-static plm_status start_process(struct plm_supervisor *supervisor, struct supervised *stage,
+static plm_status start_process(struct launcher *launcher, struct supervised *stage,
                                 struct plm_error *error)
 {
   static struct plm_stage_command command; /* static because it is large; there is one thread */
   struct gang_start gang = {.process = {.output = -1}};
   plm_status status =
-      plm_stage_command_make(supervisor->options.program_directory, supervisor->stages.config->run,
-                             supervisor->options.fingerprint, stage->kind, &command, error);
-  if (stage->kind == PLM_KIND_PACKER)
-    plm_stage_command_add(&command, supervisor->options.packer_options);
+      plm_stage_command_make(launcher->program_directory, launcher->stages->config->run,
+                             launcher->fingerprint, stage->kind, &command, error);
+  if (stage->kind == PLM_KIND_PACKER) plm_stage_command_add(&command, launcher->packer_options);
   if (status == PLM_OK && stage->gang != NULL)
     status = gang_prepare(stage->gang, stage, command.argv, &gang, error);
   if (status == PLM_OK) {
@@ -75,7 +77,7 @@ static plm_status start_process(struct plm_supervisor *supervisor, struct superv
   return status;
 }
 
-void supervised_start(struct plm_supervisor *supervisor, struct supervised *stage)
+void supervised_start(struct launcher *launcher, struct supervised *stage)
 {
   struct plm_error error = {0};
   plm_log_file_turn_idle(stage->tail.path);
@@ -85,9 +87,9 @@ void supervised_start(struct plm_supervisor *supervisor, struct supervised *stag
   stage->heard = stage->listing = false;
   stage->spoken_ms = 0;
   stage->memory_kills = plm_memory_kills();
-  if (start_process(supervisor, stage, &error) != PLM_OK) {
+  if (start_process(launcher, stage, &error) != PLM_OK) {
     if (stage->gang != NULL) gang_ended(stage->gang);
-    could_not_start(supervisor, stage, &error);
+    could_not_start(launcher, stage, &error);
     return;
   }
   stage->started_ms = plm_clock_ms();
@@ -95,10 +97,10 @@ void supervised_start(struct plm_supervisor *supervisor, struct supervised *stag
   stage->ending = false;
   stage->killed_by_us = false;
   move(stage, PLM_EVENT_START);
-  exporter_started(supervisor, stage);
+  exporter_started(launcher->exporter, stage);
 }
 
-void supervised_stop(struct plm_supervisor *supervisor, struct supervised *stage)
+void supervised_stop(const struct plm_config *config, struct supervised *stage)
 {
   if (stage->state == PLM_STAGE_STOPPING) return;
   const bool lived = plm_stage_lives(stage->state), was_ready = stage->state == PLM_STAGE_READY;
@@ -108,8 +110,7 @@ void supervised_stop(struct plm_supervisor *supervisor, struct supervised *stage
     gang_stop(stage->gang, stage->pid, was_ready);
   else if (stage->pid > 0)
     kill(stage->pid, SIGTERM);
-  const double grace_s =
-      supervisor->stages.config->trainer.stop_timeout_s + plm_stage_kinds[stage->kind].stop_s;
+  const double grace_s = config->trainer.stop_timeout_s + plm_stage_kinds[stage->kind].stop_s;
   stage->kill_ms = plm_clock_ms() + (int64_t)(1000.0 * grace_s);
 }
 
@@ -126,24 +127,24 @@ void supervised_kill(struct supervised *stage)
   stage->kill_ms = plm_clock_ms() + 1000; /* again, for processes that were forked meanwhile */
 }
 
-void supervised_is_ready(struct plm_supervisor *supervisor, struct supervised *stage)
+static void is_ready(struct screen *screen, struct supervised *stage)
 {
   char name[64];
   move(stage, PLM_EVENT_READY);
   supervised_name(stage, name);
-  if (stage->state == PLM_STAGE_READY && !supervisor->screen.quiet) {
-    screen_say(&supervisor->screen, "%s is ready (%.1f s)", name,
+  if (stage->state == PLM_STAGE_READY && !screen->quiet) {
+    screen_say(screen, "%s is ready (%.1f s)", name,
                (double)(plm_clock_ms() - stage->started_ms) / 1000.0);
   }
 }
 
-void supervised_readable(struct plm_supervisor *supervisor, struct supervised *stage)
+void supervised_readable(struct screen *screen, struct supervised *stage)
 {
   char bytes[64];
   const ssize_t size = read(stage->ready_fd, bytes, sizeof bytes);
   if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (size > 0 && memchr(bytes, '\n', (size_t)size) != NULL) {
-    supervised_is_ready(supervisor, stage);
+    is_ready(screen, stage);
     close_ready(stage);
   } else if (size <= 0) {
     close_ready(stage); /* it closed without a line; its exit will tell why */
@@ -181,36 +182,35 @@ void supervised_ending(const struct supervised *stage, char text[96])
 }
 
 /* Whether the run has its last checkpoint (DONE). */
-static bool run_is_done(const struct plm_supervisor *supervisor)
+static bool run_is_done(const struct plm_config *config)
 {
   uint64_t step;
   struct plm_hash identity;
-  return plm_done_read(supervisor->stages.config->run, &step, &identity, NULL) == PLM_OK;
+  return plm_done_read(config->run, &step, &identity, NULL) == PLM_OK;
 }
 
 /* Whether a stage that ended with 0 has nothing left to do. An evaluator that was told to stop once
  * DONE existed also ends with it, so its reports decide. */
-static bool is_finished(const struct plm_supervisor *supervisor, enum plm_stage_index kind)
+static bool is_finished(const struct plm_config *config, enum plm_stage_index kind)
 {
   struct plm_unevaluated left;
   struct plm_error error = {0};
-  if (!run_is_done(supervisor)) return false;
+  if (!run_is_done(config)) return false;
   if (kind != PLM_KIND_EVALUATOR) return true;
-  if (plm_unevaluated_read(supervisor->stages.config->run, &supervisor->stages.config->evaluator,
-                           &left, &error) == PLM_OK)
+  if (plm_unevaluated_read(config->run, &config->evaluator, &left, &error) == PLM_OK)
     return left.count == 0;
   plm_log_error(&error);
   return false;
 }
 
 /* Whether a stage that ended by itself has done its work. */
-static bool has_finished(const struct plm_supervisor *supervisor, const struct supervised *stage)
+static bool has_finished(const struct plm_config *config, const struct supervised *stage)
 {
-  if (gang_has_hung(stage->gang)) return run_is_done(supervisor);
+  if (gang_has_hung(stage->gang)) return run_is_done(config);
   if (!WIFEXITED(stage->wait_status) || WEXITSTATUS(stage->wait_status) != 0) return false;
   if (stage->kind == PLM_KIND_PACKER)
-    return plm_stage_restart(supervisor->stages.config, stage->kind) != PLM_RESTART_ALWAYS;
-  return is_finished(supervisor, stage->kind);
+    return plm_stage_restart(config, stage->kind) != PLM_RESTART_ALWAYS;
+  return is_finished(config, stage->kind);
 }
 
 /* Whether it ended as a program does that the signal stopped: with 128 and the signal's number, or,
@@ -223,36 +223,37 @@ static bool ended_by_request(const struct supervised *stage)
   return WEXITSTATUS(status) == 128 + asked;
 }
 
-static void ended_by_itself(struct plm_supervisor *supervisor, struct supervised *stage)
+static void ended_by_itself(struct launcher *launcher, struct supervised *stage)
 {
   char how[96];
-  if (has_finished(supervisor, stage)) {
+  if (has_finished(launcher->stages->config, stage)) {
     move(stage, PLM_EVENT_ENDED);
     return;
   }
   supervised_ending(stage, how);
-  supervised_failed(supervisor, stage, plm_failure_kind_of(stage->wait_status), how);
+  supervised_failed(launcher->stages, launcher->screen, stage,
+                    plm_failure_kind_of(stage->wait_status), how);
 }
 
 /* A packer that was killed leaves its pulse. (Those of the others are older than the next lock.) */
-static void forget_pulse(const struct plm_supervisor *supervisor, const struct supervised *stage)
+static void forget_pulse(const struct plm_config *config, const struct supervised *stage)
 {
   char role[PACKER_ROLE_SIZE];
   if (stage->kind != PLM_KIND_PACKER) return;
   supervised_packer_role(stage, role);
-  plm_run_pulse_remove(supervisor->stages.config->run, role);
+  plm_run_pulse_remove(config->run, role);
 }
 
 /* Called when no process of the stage is left. */
-static void ended(struct plm_supervisor *supervisor, struct supervised *stage)
+static void ended(struct launcher *launcher, struct supervised *stage)
 {
   stage->ending = false;
   stage->kill_ms = 0;
   close_ready(stage);
-  forget_pulse(supervisor, stage);
+  forget_pulse(launcher->stages->config, stage);
   if (stage->gang != NULL) gang_ended(stage->gang);
   if (stage->state != PLM_STAGE_STOPPING) {
-    ended_by_itself(supervisor, stage);
+    ended_by_itself(launcher, stage);
     return;
   }
   const bool clean = WIFEXITED(stage->wait_status) && WEXITSTATUS(stage->wait_status) == 0;
@@ -261,30 +262,30 @@ static void ended(struct plm_supervisor *supervisor, struct supervised *stage)
     char name[64], how[96];
     supervised_name(stage, name);
     supervised_ending(stage, how);
-    screen_say(&supervisor->screen, "%s %s while it was stopping", name, how);
+    screen_say(launcher->screen, "%s %s while it was stopping", name, how);
   }
 }
 
-void supervised_reaped(struct plm_supervisor *supervisor, struct supervised *stage, int status)
+void supervised_reaped(struct launcher *launcher, struct supervised *stage, int status)
 {
   stage->pid = 0;
   stage->wait_status = status;
   /* the writer of a gang's log ends by itself, and the log is complete only then */
   if (plm_process_signal_all(kind_name(stage), stage->instance, 0, SIGTERM) == 0 &&
       !gang_still_writes(stage->gang)) {
-    ended(supervisor, stage);
+    ended(launcher, stage);
     return;
   }
   stage->ending = true;
   if (stage->kill_ms == 0) stage->kill_ms = plm_clock_ms() + LEFTOVER_GRACE_MS;
 }
 
-static void time_is_up(struct plm_supervisor *supervisor, struct supervised *stage, int64_t now_ms)
+static void time_is_up(struct screen *screen, struct supervised *stage, int64_t now_ms)
 {
   char name[64];
   supervised_name(stage, name);
   if (!stage->killed_by_us) {
-    screen_say(&supervisor->screen,
+    screen_say(screen,
                stage->ending ? "%s left processes behind; killing them"
                              : "%s did not stop in time; killing it",
                name);
@@ -297,26 +298,25 @@ static void time_is_up(struct plm_supervisor *supervisor, struct supervised *sta
   stage->kill_ms = now_ms + 1000;
 }
 
-void supervised_tick(struct plm_supervisor *supervisor, struct supervised *stage, int64_t now_ms)
+void supervised_tick(struct launcher *launcher, struct supervised *stage, int64_t now_ms)
 {
   if (stage->ending && !gang_still_writes(stage->gang) &&
       plm_process_find(kind_name(stage), stage->instance, 0, NULL, 0) == 0) {
-    ended(supervisor, stage);
+    ended(launcher, stage);
   }
   if (stage->gang != NULL && stage->pid > 0 && plm_stage_lives(stage->state)) {
     if (stage->state == PLM_STAGE_STARTING && gang_is_ready(stage->gang, stage))
-      supervised_is_ready(supervisor, stage);
+      is_ready(launcher->screen, stage);
     gang_tick(stage->gang, stage, now_ms);
   }
-  if (stage->kill_ms != 0 && now_ms >= stage->kill_ms) time_is_up(supervisor, stage, now_ms);
-  if (stage->state == PLM_STAGE_BACKOFF && !supervisor->stages.draining &&
-      now_ms >= stage->due_ms) {
+  if (stage->kill_ms != 0 && now_ms >= stage->kill_ms) time_is_up(launcher->screen, stage, now_ms);
+  if (stage->state == PLM_STAGE_BACKOFF && !launcher->stages->draining && now_ms >= stage->due_ms) {
     stage->restarts++;
-    supervised_start(supervisor, stage);
+    supervised_start(launcher, stage);
   }
-  if (stage->state == PLM_STAGE_STOPPED && stage->start_again && !supervisor->stages.draining) {
+  if (stage->state == PLM_STAGE_STOPPED && stage->start_again && !launcher->stages->draining) {
     stage->start_again = false;
     stage->restarts++;
-    supervised_start(supervisor, stage);
+    supervised_start(launcher, stage);
   }
 }

@@ -1,16 +1,6 @@
-/* Kills stages that hang, so that they are started again. What is expected of a stage:
- *
- *   trainer    a step, or pulse.trainer.json: until its first step, and whenever it waits
- *   evaluator  pulse.evaluator.json
- *   packer     that a consumer lists it, once one has done so and while one reports its packers;
- *              otherwise pulse.packer.N.json
- *
- * The thread that computes writes these files, also while it waits for packers or for a checkpoint
- * to be written. That it waits is only believed as long as it says so.
- *
- * What a stage does while it starts may take longer (supervisor.silent_start_s).
- * All of these are files in the run folder. If nothing can be written there, nothing is expected.
- */
+/* Looking for signs of life, and killing who gives none. */
+#include "stages/supervisor/supervisor_watchdog.h"
+
 #include <fcntl.h>
 #include <math.h>
 #include <signal.h>
@@ -27,7 +17,7 @@
 #include "common/base/strict_json.h"
 #include "common/run/run.h"
 #include "common/run/run_pulse.h"
-#include "stages/supervisor/supervisor_internal.h"
+#include "stages/supervisor/supervisor_process.h"
 #include "stages/views/run_activity.h"
 
 enum {
@@ -45,11 +35,11 @@ struct signs {
   double limit_s;
 };
 
-static struct signs of_trainer(const struct plm_supervisor *supervisor)
+static struct signs of_trainer(const struct stages *stages)
 {
   struct plm_activity activity;
-  const struct plm_config_supervisor *settings = &supervisor->stages.config->supervisor;
-  plm_activity_read(supervisor->stages.config->run, &activity);
+  const struct plm_config_supervisor *settings = &stages->config->supervisor;
+  plm_activity_read(stages->config->run, &activity);
   return (struct signs){.mark = (activity.step << MILLISECOND_BITS) + activity.sign.written_ms,
                         .starts = !activity.stepped,
                         .limit_s = activity.stepped
@@ -57,11 +47,11 @@ static struct signs of_trainer(const struct plm_supervisor *supervisor)
                                        : settings->silent_start_s};
 }
 
-static struct signs of_evaluator(const struct plm_supervisor *supervisor)
+static struct signs of_evaluator(const struct stages *stages)
 {
   struct plm_activity activity;
-  const struct plm_config_supervisor *settings = &supervisor->stages.config->supervisor;
-  plm_activity_read_evaluator(supervisor->stages.config->run, &activity);
+  const struct plm_config_supervisor *settings = &stages->config->supervisor;
+  plm_activity_read_evaluator(stages->config->run, &activity);
   const bool starts = !activity.pulsed || activity.sign.patient;
   return (struct signs){.mark = activity.sign.written_ms,
                         .starts = starts,
@@ -71,14 +61,13 @@ static struct signs of_evaluator(const struct plm_supervisor *supervisor)
 }
 
 /* The packers that both consumers list; the caller deletes them. NULL: no consumer reports. */
-static void read_peers(const struct plm_supervisor *supervisor, cJSON *peers[2])
+static void read_peers(const struct stages *stages, cJSON *peers[2])
 {
   static const char *const consumers[2] = {"trainer", "evaluator"};
   for (int i = 0; i < 2; i++) {
     char *text = NULL;
     peers[i] = NULL;
-    if (plm_peers_read(supervisor->stages.config->run, consumers[i], &text, NULL) != PLM_OK)
-      continue;
+    if (plm_peers_read(stages->config->run, consumers[i], &text, NULL) != PLM_OK) continue;
     peers[i] = plm_json_line(text);
     free(text);
   }
@@ -95,20 +84,20 @@ static bool is_listed(const cJSON *peers, const struct supervised *stage)
 }
 
 /* A packer that a consumer should hear may turn its loop as it likes: it must be heard. */
-static struct signs of_packer(const struct plm_supervisor *supervisor, struct supervised *stage,
+static struct signs of_packer(const struct stages *stages, struct supervised *stage,
                               cJSON *const peers[2])
 {
   struct plm_run_sign sign;
   char role[PACKER_ROLE_SIZE];
   const bool listed = is_listed(peers[0], stage) || is_listed(peers[1], stage);
   supervised_packer_role(stage, role);
-  (void)plm_run_pulse_read_of(supervisor->stages.config->run, role, stage->pid, &sign);
+  (void)plm_run_pulse_read_of(stages->config->run, role, stage->pid, &sign);
   const bool speaks = sign.written_ms != stage->spoken_ms;
   stage->spoken_ms = sign.written_ms;
   stage->heard |= listed;
   stage->listing = stage->heard && (peers[0] != NULL || peers[1] != NULL);
   return (struct signs){.mark = stage->pulse.mark + (listed || (speaks && !stage->listing)),
-                        .limit_s = supervisor->stages.config->supervisor.silent_s};
+                        .limit_s = stages->config->supervisor.silent_s};
 }
 
 /* ---- what follows ---------------------------------------------------------------------------- */
@@ -126,12 +115,12 @@ static bool can_write(const char *run)
   return close(file) == 0 && written;
 }
 
-static void kill_silent(struct plm_supervisor *supervisor, struct supervised *stage,
-                        double silent_s, const char *setting)
+static void kill_silent(const struct watchdog *watchdog, struct supervised *stage, double silent_s,
+                        const char *setting)
 {
   char name[64];
   supervised_name(stage, name);
-  screen_say(&supervisor->screen,
+  screen_say(watchdog->screen,
              "%s has given no sign of life for %.0f s (supervisor.%s): killing it", name, silent_s,
              setting);
   stage->silent = true;
@@ -139,35 +128,35 @@ static void kill_silent(struct plm_supervisor *supervisor, struct supervised *st
   plm_process_signal_all(plm_stage_kinds[stage->kind].name, stage->instance, stage->pid, SIGKILL);
 }
 
-static void look(struct plm_supervisor *supervisor, struct supervised *stage, int64_t now_ms,
+static void look(const struct watchdog *watchdog, struct supervised *stage, int64_t now_ms,
                  cJSON *const peers[2])
 {
-  const struct signs signs = stage->kind == PLM_KIND_TRAINER ? of_trainer(supervisor)
+  const struct signs signs = stage->kind == PLM_KIND_TRAINER ? of_trainer(watchdog->stages)
                              : stage->kind == PLM_KIND_EVALUATOR
-                                 ? of_evaluator(supervisor)
-                                 : of_packer(supervisor, stage, peers);
+                                 ? of_evaluator(watchdog->stages)
+                                 : of_packer(watchdog->stages, stage, peers);
   const bool off =
-      supervisor->stages.config->supervisor.silent_s <= 0.0; /* then only ages are kept */
+      watchdog->stages->config->supervisor.silent_s <= 0.0; /* then only ages are kept */
   const int64_t limit_ms = off ? 0 : (int64_t)(1000.0 * signs.limit_s);
   if (!plm_pulse_is_lost(&stage->pulse, now_ms, signs.mark, limit_ms)) return;
-  if (can_write(supervisor->stages.config->run))
-    kill_silent(supervisor, stage, 1e-3 * (double)(now_ms - stage->pulse.since_ms),
+  if (can_write(watchdog->stages->config->run))
+    kill_silent(watchdog, stage, 1e-3 * (double)(now_ms - stage->pulse.since_ms),
                 signs.starts ? "silent_start_s" : "silent_s");
   else
     stage->pulse.begun = false;
 }
 
-void supervisor_watch(struct plm_supervisor *supervisor, int64_t now_ms)
+void watchdog_turn(struct watchdog *watchdog, int64_t now_ms)
 {
   cJSON *peers[2];
-  if (supervisor->stages.draining) return;
-  if (supervisor->watched_ms != 0 && now_ms - supervisor->watched_ms < LOOK_MS) return;
-  supervisor->watched_ms = now_ms;
-  read_peers(supervisor, peers);
-  for (size_t i = 0; i < supervisor->stages.count; i++) {
-    struct supervised *stage = &supervisor->stages.all[i];
+  if (watchdog->stages->draining) return;
+  if (watchdog->looked_ms != 0 && now_ms - watchdog->looked_ms < LOOK_MS) return;
+  watchdog->looked_ms = now_ms;
+  read_peers(watchdog->stages, peers);
+  for (size_t i = 0; i < watchdog->stages->count; i++) {
+    struct supervised *stage = &watchdog->stages->all[i];
     const bool works = stage->state == PLM_STAGE_READY || stage->state == PLM_STAGE_STARTING;
-    if (works && stage->pid > 0 && !stage->silent) look(supervisor, stage, now_ms, peers);
+    if (works && stage->pid > 0 && !stage->silent) look(watchdog, stage, now_ms, peers);
   }
   cJSON_Delete(peers[0]);
   cJSON_Delete(peers[1]);

@@ -29,9 +29,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
   static char answer[PLM_SOCKET_LINE_SIZE];
   int ends[2];
   config.run = (char *)(uintptr_t)scratch_directory();
-  supervisor = (struct plm_supervisor){
-      .stages = {.config = &config, .draining = true}, .killing = true, .signals = 2};
-  for (size_t i = 0; i < CLIENTS_MAX; i++) supervisor.clients[i].descriptor = -1;
+  supervisor_init(&supervisor, &(struct plm_supervisor_options){.config = &config}, NULL);
+  supervisor.stages.draining = supervisor.killing = true;
+  supervisor.signals = 2;
   PLM_ASSERT(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0);
   struct client *client = &supervisor.clients[0];
   client->descriptor = ends[0];

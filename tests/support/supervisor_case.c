@@ -33,22 +33,15 @@ struct plm_supervisor *supervisor_case_open(const char *yaml)
     fprintf(stderr, "%s\n", error.what);
     exit(1);
   }
-  supervisor->stages.config = supervisor->options.config = &opened->config;
   free(opened->config.run);
   opened->config.run = must(strdup(opened->run));
-  supervisor->stages.gang = &supervisor->gang;
-  supervisor->gang = (struct gang){.config = &opened->config,
-                                   .socket_path = supervisor->socket_path,
-                                   .screen = &supervisor->screen};
-  gang_init(&supervisor->gang);
-  supervisor->screen.stages = &supervisor->stages;
-  supervisor->screen.live.stages = &supervisor->stages;
-  supervisor->options.program_directory = opened->programs;
-  supervisor->options.fingerprint = "";
-  for (int kind = 0; kind < PLM_KIND_COUNT; kind++) supervisor->options.chosen[kind] = true;
-  supervisor->options.started_fd = supervisor->signal_fd = supervisor->listen_fd = -1;
-  for (size_t i = 0; i < CLIENTS_MAX; i++) supervisor->clients[i].descriptor = -1;
-  supervisor->stages.all = must(calloc(SUPERVISED_MAX, sizeof *supervisor->stages.all));
+  struct plm_supervisor_options options = {.config = &opened->config,
+                                           .program_directory = opened->programs,
+                                           .fingerprint = "",
+                                           .started_fd = -1};
+  for (int kind = 0; kind < PLM_KIND_COUNT; kind++) options.chosen[kind] = true;
+  supervisor_init(supervisor, &options, must(calloc(SUPERVISED_MAX, sizeof(struct supervised))));
+  supervisor->screen.live.stages = &supervisor->stages; /* as screen_open does on a terminal */
   return supervisor;
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/run/run.h"
+#include "stages/supervisor/supervisor_failure.h"
 #include "tests/support/supervisor_case.h"
 
 enum { IDLE = PLM_STAGE_IDLE, READY = PLM_STAGE_READY, AGAIN = PLM_STAGE_BACKOFF };
@@ -182,7 +183,7 @@ static void fail_stage(struct plm_supervisor *supervisor, size_t i, int status, 
   stage->state = PLM_STAGE_FATAL;
   stage->wait_status = status;
   stage->started_ms = 5;
-  supervisor_note_failure(supervisor, stage, how);
+  supervised_note_failure(&supervisor->stages, stage, how);
 }
 
 /* Fails unless the failures give this code, and the text has these lines in this order. */

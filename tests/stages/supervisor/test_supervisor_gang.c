@@ -101,7 +101,7 @@ static void mpirun_is_started_with_a_folder_and_a_log(void **state)
   bind_endpoint(supervisor, "announcements");
   bind_endpoint(supervisor, "evaluation_feed");
   supervisor->gang.hung = true; /* the one before */
-  supervised_start(supervisor, stage);
+  supervised_start(&supervisor->launcher, stage);
   assert_int_equal(stage->state, PLM_STAGE_STARTING);
   assert_false(supervisor->gang.hung);
   assert_false(is_bound(supervisor, "feed") || is_bound(supervisor, "announcements"));
@@ -144,7 +144,7 @@ static void without_mpirun_nothing_is_started(void **state)
   char before[PLM_PATH_SIZE];
   snprintf(before, sizeof before, "%s", getenv("PATH"));
   setenv("PATH", "/nowhere", 1);
-  supervised_start(supervisor, stage);
+  supervised_start(&supervisor->launcher, stage);
   setenv("PATH", before, 1);
   assert_int_equal(stage->state, PLM_STAGE_FATAL);
   assert_string_equal(stage->failed_how, "could not be started: mpirun is not on PATH, and "
@@ -158,18 +158,18 @@ static void it_is_ready_when_it_has_bound_everything(void **state)
   struct plm_supervisor *supervisor = *state;
   struct supervised *stage = add(supervisor, PLM_STAGE_STARTING);
   supervisor->gang.log_pid = stage->pid = sleeper();
-  supervised_tick(supervisor, stage, 1000);
+  supervised_tick(&supervisor->launcher, stage, 1000);
   assert_int_equal(stage->state, PLM_STAGE_STARTING);
   bind_endpoint(supervisor, "announcements");
-  supervised_tick(supervisor, stage, 1000);
+  supervised_tick(&supervisor->launcher, stage, 1000);
   assert_int_equal(stage->state, PLM_STAGE_STARTING);
   bind_endpoint(supervisor, "feed");
   const pid_t pid = stage->pid;
   stage->pid = 0; /* nothing is looked at once mpirun has ended */
-  supervised_tick(supervisor, stage, 1000);
+  supervised_tick(&supervisor->launcher, stage, 1000);
   assert_int_equal(stage->state, PLM_STAGE_STARTING);
   stage->pid = pid;
-  supervised_tick(supervisor, stage, 1000);
+  supervised_tick(&supervisor->launcher, stage, 1000);
   assert_int_equal(stage->state, PLM_STAGE_READY);
   assert_false(supervisor->gang.hung);
   kill(pid, SIGKILL);
@@ -185,7 +185,7 @@ static void it_is_asked_again_unless_it_was_ready(void **state)
     struct supervised *stage = add(supervisor, ready ? PLM_STAGE_READY : PLM_STAGE_STARTING);
     supervisor->gang.log_pid = stage->pid = sleeper();
     const int64_t before = plm_clock_ms();
-    supervised_stop(supervisor, stage);
+    supervised_stop(supervisor->stages.config, stage);
     if (ready)
       assert_int_equal(supervisor->gang.ask_ms, 0);
     else

@@ -29,7 +29,7 @@ static void open_exporter(void)
 {
   struct plm_error error = {0};
   captured_begin(STDERR_FILENO);
-  const plm_status status = exporter_open(supervisor, &error);
+  const plm_status status = exporter_open(&supervisor->exporter, &error);
   captured_end();
   if (status != PLM_OK) fail_msg("%s", error.what);
 }
@@ -44,7 +44,7 @@ static int begin(void **state)
 static int end(void **state)
 {
   (void)state;
-  exporter_close(supervisor);
+  exporter_close(&supervisor->exporter);
   supervisor_case_close(supervisor);
   plm_text_deinit(&answer);
   return 0;
@@ -91,7 +91,7 @@ static void scrape(void)
     struct pollfd items[PLM_HTTP_POLLS];
     plm_http_fill(supervisor->exporter.http, items);
     poll(items, PLM_HTTP_POLLS, 20);
-    exporter_update(supervisor);
+    exporter_update(&supervisor->exporter);
     if (plm_clock_ms() > until_ms) fail_msg("the page has not come within %d ms", LIMIT_MS);
   }
   close(client);
@@ -193,14 +193,14 @@ static void counters_begin_with_the_process(void **state)
   (void)state;
   struct supervised *trainer = supervisor_case_add(supervisor, PLM_KIND_TRAINER, PLM_STAGE_READY),
                     *packer = supervisor_case_add(supervisor, PLM_KIND_PACKER, PLM_STAGE_READY);
-  exporter_started(supervisor, trainer); /* before there is an exporter */
+  exporter_started(&supervisor->exporter, trainer); /* before there is an exporter */
   open_exporter();
   append(PLM_RUN_TRAINER_METRICS, "{\"step\":1,\"step_ms\":1000}");
   scrape();
   trainer_shows("steps_total", 1);
   append(PLM_RUN_TRAINER_METRICS, "{\"step\":2,\"step_ms\":1000}"); /* of the process before */
-  exporter_started(supervisor, trainer);
-  exporter_started(supervisor, packer);
+  exporter_started(&supervisor->exporter, trainer);
+  exporter_started(&supervisor->exporter, packer);
   scrape();
   trainer_shows("step", 2);
   trainer_shows("steps_total", 0);
@@ -372,7 +372,7 @@ static void the_address_is_told_as_long_as_it_is_served(void **state)
   assert_int_equal(plm_endpoint_read(supervisor->stages.config->run, "prometheus", bound, NULL),
                    PLM_OK);
   assert_string_equal(bound, plm_http_address(supervisor->exporter.http));
-  exporter_close(supervisor);
+  exporter_close(&supervisor->exporter);
   assert_int_equal(plm_endpoint_read(supervisor->stages.config->run, "prometheus", bound, NULL),
                    PLM_NOT_FOUND);
   supervisor->exporter = (struct exporter){0}; /* `end` closes it again */
@@ -383,10 +383,10 @@ static void without_an_address_nothing_is_served(void **state)
   (void)state;
   supervisor = supervisor_case_open("metrics: {tensorboard: false}\n");
   struct supervised *trainer = supervisor_case_add(supervisor, PLM_KIND_TRAINER, PLM_STAGE_READY);
-  assert_int_equal(exporter_open(supervisor, NULL), PLM_OK);
+  assert_int_equal(exporter_open(&supervisor->exporter, NULL), PLM_OK);
   assert_null(supervisor->exporter.http);
-  exporter_started(supervisor, trainer);
-  exporter_update(supervisor);
+  exporter_started(&supervisor->exporter, trainer);
+  exporter_update(&supervisor->exporter);
   end(NULL);
 }
 

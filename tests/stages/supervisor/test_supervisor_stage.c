@@ -46,12 +46,12 @@ static void a_stage_has_the_settings_time_and_its_own(void **state)
       struct supervised *stage =
           add(supervisor, (enum plm_stage_index)kind, ready ? PLM_STAGE_READY : PLM_STAGE_STARTING);
       const int64_t before = plm_clock_ms();
-      supervised_stop(supervisor, stage);
+      supervised_stop(supervisor->stages.config, stage);
       const int64_t after = plm_clock_ms(), kill_ms = stage->kill_ms;
       assert_int_equal(stage->state, PLM_STAGE_STOPPING);
       assert_in_range(kill_ms, before + expected[kind], after + expected[kind]);
       stage->kill_ms = 7; /* asked again, it gets no more time */
-      supervised_stop(supervisor, stage);
+      supervised_stop(supervisor->stages.config, stage);
       assert_int_equal(stage->kill_ms, 7);
     }
   }
@@ -66,7 +66,7 @@ static void a_stage_without_a_process_has_stopped(void **state)
   struct plm_supervisor *supervisor = *state;
   for (size_t i = 0; i < sizeof states / sizeof *states; i++) {
     struct supervised *stage = add(supervisor, PLM_KIND_PACKER, states[i]);
-    supervised_stop(supervisor, stage);
+    supervised_stop(supervisor->stages.config, stage);
     assert_int_equal(stage->state, expected[i]);
     assert_int_equal(stage->kill_ms, 0);
     stage->state = states[i];
@@ -110,14 +110,14 @@ static void it_is_killed_when_its_time_is_up(void **state)
   struct plm_supervisor *supervisor = *state;
   struct supervised *stage = add(supervisor, PLM_KIND_EVALUATOR, PLM_STAGE_READY);
   stage->pid = stubborn();
-  supervised_tick(supervisor, stage, 1000); /* no deadline */
+  supervised_tick(&supervisor->launcher, stage, 1000); /* no deadline */
   assert_int_equal(waitpid(stage->pid, NULL, WNOHANG), 0);
   stage->state = PLM_STAGE_STOPPING;
   stage->kill_ms = 2000;
-  supervised_tick(supervisor, stage, 1999);
+  supervised_tick(&supervisor->launcher, stage, 1999);
   assert_false(stage->killed_by_us);
   assert_int_equal(stage->kill_ms, 2000);
-  supervised_tick(supervisor, stage, 2000);
+  supervised_tick(&supervisor->launcher, stage, 2000);
   assert_true(stage->killed_by_us);
   assert_int_equal(stage->kill_ms, 3000); /* again, for processes that were forked meanwhile */
   assert_int_equal(signal_of(stage->pid), SIGKILL);
@@ -179,7 +179,7 @@ static void what_its_own_end_means(void **state)
       if (rows[i].hung) stage->gang = &supervisor->gang;
       stage->pid = NOBODY;
       const int64_t before = plm_clock_ms();
-      supervised_reaped(supervisor, stage, rows[i].status);
+      supervised_reaped(&supervisor->launcher, stage, rows[i].status);
       if ((int)stage->state != rows[i].expected[done])
         fail_msg("row %zu, DONE %d: %s", i, done, plm_stage_state_name(stage->state));
       assert_int_equal(stage->pid, 0);
@@ -234,7 +234,7 @@ static void an_evaluator_has_finished_when_its_reports_are_complete(void **state
       write_in_run(supervisor, PLM_RUN_EVALUATOR_METRICS, rows[i].reports);
     ((struct plm_config *)supervisor->stages.config)->evaluator.restart = rows[i].restart;
     struct supervised *stage = add(supervisor, PLM_KIND_EVALUATOR, PLM_STAGE_READY);
-    supervised_reaped(supervisor, stage, EXITED(0));
+    supervised_reaped(&supervisor->launcher, stage, EXITED(0));
     if (stage->state != rows[i].expected)
       fail_msg("row %zu: %s", i, plm_stage_state_name(stage->state));
     if (stage->state == PLM_STAGE_FATAL)
@@ -248,7 +248,7 @@ static void five_deaths_are_permanent(void **state)
   struct supervised *stage = add(supervisor, PLM_KIND_TRAINER, PLM_STAGE_READY);
   for (int death = 1; death <= 5; death++) {
     stage->state = PLM_STAGE_READY;
-    supervised_reaped(supervisor, stage, KILLED(9));
+    supervised_reaped(&supervisor->launcher, stage, KILLED(9));
     assert_int_equal(stage->state, death < 5 ? PLM_STAGE_BACKOFF : PLM_STAGE_FATAL);
   }
   assert_int_equal(stage->failed_as, 1);
@@ -267,7 +267,7 @@ static void fail_at_step(struct plm_supervisor *supervisor, struct supervised *s
   write_in_run(supervisor, PLM_RUN_TRAINER_METRICS, line);
   snprintf(line, sizeof line, "plm-trainer: begins\nplm-trainer: %s\n  a hint\n", words);
   write_in_run(supervisor, "logs/trainer.0.log", line);
-  supervised_reaped(supervisor, stage, EXITED(code));
+  supervised_reaped(&supervisor->launcher, stage, EXITED(code));
 }
 
 static void a_replay_that_ends_in_the_same_way_is_the_last(void **state)
@@ -315,7 +315,7 @@ static void an_error_before_the_first_step_is_not_a_replay(void **state)
     write_in_run(supervisor, "logs/trainer.0.log", "plm-trainer: no device\n");
     stage->state = PLM_STAGE_READY;
     stage->started_ms = plm_clock_ms() - 60000;
-    supervised_reaped(supervisor, stage, EXITED(1));
+    supervised_reaped(&supervisor->launcher, stage, EXITED(1));
     assert_int_equal(stage->state, PLM_STAGE_BACKOFF);
   }
 }
@@ -328,18 +328,18 @@ static void a_full_disk_is_waited_for(void **state)
   struct supervised *stage = add(supervisor, PLM_KIND_PACKER, PLM_STAGE_READY);
   for (int i = 0; i < 6; i++) {
     stage->state = PLM_STAGE_READY;
-    supervised_reaped(supervisor, stage, EXITED(6));
+    supervised_reaped(&supervisor->launcher, stage, EXITED(6));
     assert_int_equal(stage->state, PLM_STAGE_BACKOFF);
   }
   config->supervisor.wait_s = 0;
   stage->state = PLM_STAGE_READY;
-  supervised_reaped(supervisor, stage, EXITED(6));
+  supervised_reaped(&supervisor->launcher, stage, EXITED(6));
   assert_int_equal(stage->state, PLM_STAGE_FATAL);
   assert_string_equal(stage->failed_how, "exited with 6; its cause has not passed within "
                                          "supervisor.wait_s (0 s): giving up");
   config->packer_restart = PLM_RESTART_NO;
   stage = add(supervisor, PLM_KIND_PACKER, PLM_STAGE_READY);
-  supervised_reaped(supervisor, stage, EXITED(6));
+  supervised_reaped(&supervisor->launcher, stage, EXITED(6));
   assert_int_equal(stage->state, PLM_STAGE_FATAL);
   assert_string_equal(stage->failed_how, "exited with 6");
 }
@@ -352,7 +352,7 @@ static void an_end_while_stopping_is_no_failure(void **state)
   for (size_t i = 0; i < sizeof statuses / sizeof *statuses; i++) {
     struct supervised *stage = add(supervisor, PLM_KIND_PACKER, PLM_STAGE_STOPPING);
     stage->kill_ms = 99;
-    supervised_reaped(supervisor, stage, statuses[i]);
+    supervised_reaped(&supervisor->launcher, stage, statuses[i]);
     assert_int_equal(stage->state, PLM_STAGE_STOPPED);
     assert_int_equal(stage->kill_ms, 0);
     assert_int_equal(stage->failed_as, 0);
@@ -367,20 +367,20 @@ static void its_end_waits_for_the_writer_of_its_log(void **state)
   stage->gang = &supervisor->gang;
   supervisor->gang.log_pid = NOBODY;
   const int64_t before = plm_clock_ms();
-  supervised_reaped(supervisor, stage, EXITED(0));
+  supervised_reaped(&supervisor->launcher, stage, EXITED(0));
   assert_true(stage->ending && stage->state == PLM_STAGE_STOPPING);
   assert_in_range(stage->kill_ms, before + LEFTOVER_GRACE_MS, plm_clock_ms() + LEFTOVER_GRACE_MS);
-  supervised_tick(supervisor, stage, before);
+  supervised_tick(&supervisor->launcher, stage, before);
   assert_true(stage->ending);
   supervisor->gang.log_pid = 0;
-  supervised_tick(supervisor, stage, before);
+  supervised_tick(&supervisor->launcher, stage, before);
   assert_true(!stage->ending && stage->state == PLM_STAGE_STOPPED && stage->kill_ms == 0);
   /* it keeps the deadline that it has already */
   stage = add(supervisor, PLM_KIND_TRAINER, PLM_STAGE_STOPPING);
   stage->gang = &supervisor->gang;
   supervisor->gang.log_pid = NOBODY;
   stage->kill_ms = before + 60000;
-  supervised_reaped(supervisor, stage, EXITED(0));
+  supervised_reaped(&supervisor->launcher, stage, EXITED(0));
   assert_int_equal(stage->kill_ms, before + 60000);
 }
 
@@ -392,7 +392,7 @@ static void a_program_that_is_missing_is_a_permanent_failure(void **state)
   struct supervised *stage = add(supervisor, PLM_KIND_TRAINER, PLM_STAGE_IDLE);
   stage->started_ms = 5; /* how an earlier process ended is not the reason */
   stage->wait_status = EXITED(2);
-  supervised_start(supervisor, stage);
+  supervised_start(&supervisor->launcher, stage);
   assert_int_equal(stage->state, PLM_STAGE_FATAL);
   assert_int_equal(stage->failed_as, 1);
   assert_non_null(strstr(stage->failed_how, "could not be started: cannot run "));
@@ -414,7 +414,7 @@ static void a_start_that_may_succeed_later_is_tried_again(void **state)
     ((struct plm_config *)supervisor->stages.config)->evaluator.restart = rows[i].restart;
     struct supervised *stage = add(supervisor, PLM_KIND_EVALUATOR, PLM_STAGE_IDLE);
     assert_int_equal(mkdir(stage->tail.path, 0755), 0);
-    supervised_start(supervisor, stage);
+    supervised_start(&supervisor->launcher, stage);
     assert_int_equal(stage->state, rows[i].expected);
   }
 }
@@ -443,15 +443,15 @@ static void it_starts_again_when_its_delay_is_over(void **state)
   write_program("plm-packer", "#!/bin/sh\nexit 7\n");
   stage->due_ms = 5000;
   stage->killed_by_us = true;
-  supervised_tick(supervisor, stage, 4999);
+  supervised_tick(&supervisor->launcher, stage, 4999);
   assert_int_equal(stage->state, PLM_STAGE_BACKOFF);
   supervisor->stages.draining = true;
-  supervised_tick(supervisor, stage, 5000);
+  supervised_tick(&supervisor->launcher, stage, 5000);
   assert_int_equal(stage->state, PLM_STAGE_BACKOFF);
   assert_int_equal(stage->restarts, 0);
   supervisor->stages.draining = false;
   const int64_t before = plm_clock_ms();
-  supervised_tick(supervisor, stage, 5000);
+  supervised_tick(&supervisor->launcher, stage, 5000);
   assert_int_equal(stage->state, PLM_STAGE_STARTING);
   assert_int_equal(stage->restarts, 1);
   assert_in_range(stage->started_ms, before, plm_clock_ms());
@@ -467,14 +467,14 @@ static void a_restart_follows_the_stop(void **state)
   struct plm_supervisor *supervisor = *state;
   struct supervised *stage = add(supervisor, PLM_KIND_PACKER, PLM_STAGE_STOPPED);
   write_program("plm-packer", "#!/bin/sh\nexit 0\n");
-  supervised_tick(supervisor, stage, 0);
+  supervised_tick(&supervisor->launcher, stage, 0);
   assert_int_equal(stage->state, PLM_STAGE_STOPPED);
   stage->start_again = true;
   supervisor->stages.draining = true;
-  supervised_tick(supervisor, stage, 0);
+  supervised_tick(&supervisor->launcher, stage, 0);
   assert_int_equal(stage->state, PLM_STAGE_STOPPED);
   supervisor->stages.draining = false;
-  supervised_tick(supervisor, stage, 0);
+  supervised_tick(&supervisor->launcher, stage, 0);
   assert_int_equal(stage->state, PLM_STAGE_STARTING);
   assert_int_equal(stage->restarts, 1);
   assert_false(stage->start_again);
@@ -490,13 +490,13 @@ static void a_line_makes_it_ready(void **state)
   struct supervised *stage = add(supervisor, PLM_KIND_TRAINER, PLM_STAGE_STARTING);
   assert_int_equal(pipe2(ends, O_NONBLOCK), 0);
   stage->ready_fd = ends[0];
-  supervised_readable(supervisor, stage); /* nothing to read */
+  supervised_readable(&supervisor->screen, stage); /* nothing to read */
   assert_int_equal(write(ends[1], "7", 1), 1);
-  supervised_readable(supervisor, stage); /* no line yet */
+  supervised_readable(&supervisor->screen, stage); /* no line yet */
   assert_int_equal(stage->state, PLM_STAGE_STARTING);
   assert_int_equal(stage->ready_fd, ends[0]);
   assert_int_equal(write(ends[1], "\n", 1), 1);
-  supervised_readable(supervisor, stage);
+  supervised_readable(&supervisor->screen, stage);
   assert_int_equal(stage->state, PLM_STAGE_READY);
   assert_int_equal(stage->ready_fd, -1);
   close(ends[1]);
@@ -505,7 +505,7 @@ static void a_line_makes_it_ready(void **state)
   assert_int_equal(pipe2(ends, O_NONBLOCK), 0);
   stage->ready_fd = ends[0];
   close(ends[1]);
-  supervised_readable(supervisor, stage);
+  supervised_readable(&supervisor->screen, stage);
   assert_int_equal(stage->state, PLM_STAGE_STARTING);
   assert_int_equal(stage->ready_fd, -1);
 }

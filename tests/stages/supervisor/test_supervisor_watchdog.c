@@ -95,10 +95,10 @@ static bool is_killed_after(struct plm_supervisor *supervisor, struct supervised
 {
   const int64_t now_ms = plm_clock_ms();
   stage->pulse = (struct plm_pulse){.mark = stage->pulse.mark};
-  supervisor->watched_ms = 0;
-  supervisor_watch(supervisor, now_ms);
+  supervisor->watchdog.looked_ms = 0;
+  watchdog_turn(&supervisor->watchdog, now_ms);
   assert_false(stage->silent);
-  supervisor_watch(supervisor, now_ms + silence_ms);
+  watchdog_turn(&supervisor->watchdog, now_ms + silence_ms);
   return stage->silent;
 }
 
@@ -117,7 +117,7 @@ static void a_trainer_without_steps_is_killed(void **state)
   trainer->wait_status = status;
   supervised_ending(trainer, text);
   assert_string_equal(text, "gave no sign of life and was killed");
-  supervised_reaped(supervisor, trainer, status);
+  supervised_reaped(&supervisor->launcher, trainer, status);
   assert_int_equal(trainer->state, PLM_STAGE_BACKOFF);
 }
 
@@ -208,8 +208,8 @@ static void whoever_waits_has_to_say_so(void **state)
       snprintf(json, sizeof json,
                "{\"doing\":\"waiting for packers\",\"waits\":true,\"written_ms\":%d}", second + 1);
       pulse(supervisor, role, json);
-      supervisor->watched_ms = 0;
-      supervisor_watch(supervisor, now_ms + second * (SILENT_MS - 1));
+      supervisor->watchdog.looked_ms = 0;
+      watchdog_turn(&supervisor->watchdog, now_ms + second * (SILENT_MS - 1));
       assert_false(stage->silent);
     }
     assert_false(is_killed_after(supervisor, stage, SILENT_MS - 1));
@@ -234,8 +234,8 @@ static void a_start_is_killed_only_without_signs(void **state)
       snprintf(json, sizeof json, "{\"doing\":\"loading\",\"patient\":true,\"written_ms\":%d}",
                sign + 1);
       pulse(supervisor, "trainer", json);
-      supervisor->watched_ms = 0;
-      supervisor_watch(supervisor, now_ms + sign * (START_MS - 1));
+      supervisor->watchdog.looked_ms = 0;
+      watchdog_turn(&supervisor->watchdog, now_ms + sign * (START_MS - 1));
       assert_false(trainer->silent);
     }
   }
@@ -262,8 +262,8 @@ static bool is_killed_although_it_speaks(struct plm_supervisor *supervisor,
   packer->pulse = (struct plm_pulse){.mark = packer->pulse.mark};
   for (int sign = 0; sign < 4 && !packer->silent; sign++) {
     speak(supervisor, "opening corpus 1 of 1 (3 %)", pid, ++time);
-    supervisor->watched_ms = 0;
-    supervisor_watch(supervisor, now_ms + sign * (SILENT_MS - 1));
+    supervisor->watchdog.looked_ms = 0;
+    watchdog_turn(&supervisor->watchdog, now_ms + sign * (SILENT_MS - 1));
   }
   return packer->silent;
 }
