@@ -10,7 +10,6 @@
 #include "common/base/clock.h"
 #include "common/base/json.h"
 #include "common/base/progress.h"
-#include "common/base/strict_json.h"
 #include "common/run/run.h"
 #include "common/run/run_pulse.h"
 #include "stages/supervisor/gang_command.h"

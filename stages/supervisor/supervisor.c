@@ -21,6 +21,7 @@
 #include "common/run/stop.h"
 #include "stages/supervisor/supervisor_internal.h"
 #include "stages/supervisor/supervisor_process.h"
+#include "stages/supervisor/supervisor_report.h"
 
 enum { TICK_MS = 100, POLL_MAX = 2 + CLIENTS_MAX + SUPERVISED_MAX + PLM_HTTP_POLLS };
 
@@ -34,7 +35,9 @@ void supervisor_init(struct plm_supervisor *supervisor,
   *supervisor = (struct plm_supervisor){
       .options = *options,
       .stages = {.config = options->config, .gang = &supervisor->gang, .all = table},
-      .gang = {.config = options->config, .socket_path = supervisor->socket_path, .screen = screen},
+      .gang = {.config = options->config,
+               .socket_path = supervisor->requests.socket_path,
+               .screen = screen},
       .launcher = {.stages = stages,
                    .screen = screen,
                    .exporter = &supervisor->exporter,
@@ -47,10 +50,13 @@ void supervisor_init(struct plm_supervisor *supervisor,
                  .quiet = options->quiet,
                  .color = options->color},
       .exporter = {.stages = stages, .screen = screen},
-      .signal_fd = -1,
-      .listen_fd = -1};
+      .drain = {.stages = stages, .screen = screen, .trains = options->chosen[PLM_KIND_TRAINER]},
+      .requests = {.stages = stages,
+                   .launcher = &supervisor->launcher,
+                   .drain = &supervisor->drain},
+      .signal_fd = -1};
   gang_init(&supervisor->gang);
-  for (size_t i = 0; i < CLIENTS_MAX; i++) supervisor->clients[i].descriptor = -1;
+  requests_init(&supervisor->requests);
 }
 
 static plm_status open_signals(struct plm_supervisor *supervisor, struct plm_error *error)
@@ -126,7 +132,7 @@ static void read_signals(struct plm_supervisor *supervisor)
   struct signalfd_siginfo info;
   while (read(supervisor->signal_fd, &info, sizeof info) == sizeof info) {
     if (info.ssi_signo == SIGCHLD) continue;
-    supervisor_drain(supervisor, (int)info.ssi_signo);
+    drain_begin(&supervisor->drain, (int)info.ssi_signo);
   }
   reap(supervisor);
 }
@@ -135,9 +141,10 @@ static size_t fill(struct plm_supervisor *supervisor, struct pollfd items[POLL_M
 {
   size_t used = 0;
   items[used++] = (struct pollfd){.fd = supervisor->signal_fd, .events = POLLIN};
-  items[used++] = (struct pollfd){.fd = supervisor->listen_fd, .events = POLLIN};
+  items[used++] = (struct pollfd){.fd = supervisor->requests.listen_fd, .events = POLLIN};
   for (size_t i = 0; i < CLIENTS_MAX; i++) {
-    items[used++] = (struct pollfd){.fd = supervisor->clients[i].descriptor, .events = POLLIN};
+    items[used++] =
+        (struct pollfd){.fd = supervisor->requests.clients[i].descriptor, .events = POLLIN};
   }
   for (size_t i = 0; i < supervisor->stages.count; i++) {
     items[used++] = (struct pollfd){.fd = supervisor->stages.all[i].ready_fd, .events = POLLIN};
@@ -184,10 +191,10 @@ static void turn(struct plm_supervisor *supervisor)
   if (items[0].revents != 0) read_signals(supervisor);
   for (size_t i = 0; i < CLIENTS_MAX; i++) {
     if (items[2 + i].revents != 0) {
-      supervisor_client_readable(supervisor, &supervisor->clients[i]);
+      requests_readable(&supervisor->requests, &supervisor->requests.clients[i]);
     }
   }
-  if (items[1].revents != 0) supervisor_accept(supervisor);
+  if (items[1].revents != 0) requests_accept(&supervisor->requests);
   const int64_t now_ms = plm_clock_ms();
   for (size_t i = 0; i < supervisor->stages.count; i++) {
     supervised_tick(&supervisor->launcher, &supervisor->stages.all[i], now_ms);
@@ -195,8 +202,8 @@ static void turn(struct plm_supervisor *supervisor)
   watchdog_turn(&supervisor->watchdog, now_ms);
   /* other commands look for supervisor.lock, so it is created again if somebody removed it */
   (void)plm_lock_watch(supervisor->options.lock, NULL);
-  supervisor_decide(supervisor);
-  supervisor_answer_ready(supervisor);
+  drain_turn(&supervisor->drain);
+  requests_answer_ready(&supervisor->requests);
   exporter_update(&supervisor->exporter);
   screen_update(&supervisor->screen);
 }
@@ -216,28 +223,31 @@ static void say_stopped(struct plm_supervisor *supervisor)
     screen_say(&supervisor->screen, "stopped before the first checkpoint");
 }
 
-static void conclude(struct plm_supervisor *supervisor)
+/* Says how the run has ended, also to the clients that wait for it, and returns the exit code. */
+static int conclude(struct plm_supervisor *supervisor)
 {
-  plm_endpoint_remove(supervisor->stages.config->run,
-                      "packers"); /* a stage that is started by hand later may have packers */
-  const int failure_code = supervisor_judge_failures(supervisor);
-  supervisor->exit_code = supervisor->drain_signal != 0
-                              ? plm_status_exit_code(plm_stop_status(supervisor->drain_signal))
-                              : failure_code;
+  const char *run = supervisor->stages.config->run;
+  const int signal_number = supervisor->drain.signal;
+  struct plm_text failure = {0};       /* for people; empty if nothing failed */
+  plm_endpoint_remove(run, "packers"); /* a stage that is started by hand later may have packers */
+  const int failure_code =
+      stages_judge_failures(&supervisor->stages, supervisor->options.chosen, &failure);
+  const int exit_code =
+      signal_number != 0 ? plm_status_exit_code(plm_stop_status(signal_number)) : failure_code;
   screen_close(&supervisor->screen);
   /* a run that was stopped did not fail for lack of packers */
-  if (failure_code == 0 && supervisor->drain_signal != 0) plm_text_clear(&supervisor->failure);
-  if (supervisor->failure.length > 0) {
-    plm_print(stderr, "plm-pipeline: %s", supervisor->failure.data);
-  }
+  if (failure_code == 0 && signal_number != 0) plm_text_clear(&failure);
+  if (failure.length > 0) plm_print(stderr, "plm-pipeline: %s", failure.data);
   uint64_t step;
   struct plm_hash identity;
-  if (supervisor->exit_code == 0 &&
-      plm_done_read(supervisor->stages.config->run, &step, &identity, NULL) == PLM_OK) {
+  if (exit_code == 0 && plm_done_read(run, &step, &identity, NULL) == PLM_OK) {
     screen_say(&supervisor->screen, "the run is complete at step %llu", (unsigned long long)step);
-  } else if (supervisor->drain_signal != 0 && supervisor->failure.length == 0) {
+  } else if (signal_number != 0 && failure.length == 0) {
     say_stopped(supervisor);
   }
+  requests_answer_end(&supervisor->requests, exit_code, failure.length > 0 ? failure.data : "");
+  plm_text_deinit(&failure);
+  return exit_code;
 }
 
 static void close_all(struct plm_supervisor *supervisor)
@@ -245,13 +255,9 @@ static void close_all(struct plm_supervisor *supervisor)
   for (size_t i = 0; i < supervisor->stages.count; i++) {
     if (supervisor->stages.all[i].ready_fd >= 0) close(supervisor->stages.all[i].ready_fd);
   }
-  if (supervisor->listen_fd >= 0) {
-    unlink(supervisor->socket_path);
-    close(supervisor->listen_fd);
-  }
+  requests_close(&supervisor->requests);
   if (supervisor->signal_fd >= 0) close(supervisor->signal_fd);
   exporter_close(&supervisor->exporter);
-  plm_text_deinit(&supervisor->failure);
   free(supervisor->stages.all);
 }
 
@@ -265,9 +271,7 @@ plm_status plm_supervise(const struct plm_supervisor_options *options, int *exit
   supervisor_init(&supervisor, options, table);
   PLM_TRY_GOTO(status, plm_process_adopt(error), done);
   PLM_TRY_GOTO(status, open_signals(&supervisor, error), done);
-  PLM_TRY_GOTO(status, plm_socket_path(options->config->run, supervisor.socket_path, error), done);
-  PLM_TRY_GOTO(status, plm_socket_listen(supervisor.socket_path, &supervisor.listen_fd, error),
-               done);
+  PLM_TRY_GOTO(status, requests_open(&supervisor.requests, error), done);
   forget_endpoints(&supervisor);
   screen_open(&supervisor.screen);
   PLM_TRY_GOTO(status, exporter_open(&supervisor.exporter, error), done);
@@ -277,10 +281,8 @@ plm_status plm_supervise(const struct plm_supervisor_options *options, int *exit
     (void)told;
     close(options->started_fd);
   }
-  while (!supervisor_finished(&supervisor)) turn(&supervisor);
-  conclude(&supervisor);
-  *exit_code = supervisor.exit_code;
-  supervisor_answer_end(&supervisor);
+  while (!drain_is_over(&supervisor.drain)) turn(&supervisor);
+  *exit_code = conclude(&supervisor);
 done:
   close_all(&supervisor);
   return status;

@@ -1,23 +1,22 @@
-/* Texts about stages: their names, how one ended, and the root cause of a failure. */
-#include <signal.h>
+/* Judging and describing the failures of a run. */
+#include "stages/supervisor/supervisor_report.h"
+
 #include <stdio.h>
 #include <string.h>
 #include <sys/statvfs.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
-#include <cjson/cJSON.h>
-
-#include "common/base/json.h"
 #include "common/base/log.h"
-#include "common/base/strict_json.h"
 #include "common/run/run.h"
 #include "common/run/run_failure.h"
 #include "stages/supervisor/gang_command.h"
 #include "stages/supervisor/memory_kill.h"
-#include "stages/supervisor/supervisor_internal.h"
 
-enum { BANNER_LINES = 12 }; /* of mpirun, after the last lines of the ranks */
+enum {
+  FAILURE_LINES = 20,
+  FAILURES_TOLD = 4,
+  BANNER_LINES = 12, /* of mpirun, after the last lines of the ranks */
+};
 
 /* ---- the root cause ------------------------------------------------------------------------ */
 
@@ -38,11 +37,11 @@ static int code_of(const struct supervised *stage)
 }
 
 /* Whether all packers failed and a stage therefore gave up waiting for them (exit code 4). */
-static bool starved(const struct plm_supervisor *supervisor)
+static bool starved(const struct stages *stages)
 {
   bool waited = false;
-  for (size_t i = 0; i < supervisor->stages.count; i++) {
-    const struct supervised *stage = &supervisor->stages.all[i];
+  for (size_t i = 0; i < stages->count; i++) {
+    const struct supervised *stage = &stages->all[i];
     if (stage->removed) continue;
     if (stage->kind == PLM_KIND_PACKER && !is_fatal(stage)) return false;
     if (stage->kind != PLM_KIND_PACKER && is_fatal(stage) && code_of(stage) == PLM_EXIT_TIMEOUT)
@@ -53,33 +52,34 @@ static bool starved(const struct plm_supervisor *supervisor)
 
 /* Whether the failure of a stage is a failure of the run. A packer's failure is one if the run has
  * only packers, or if the run ended because no packer was left. */
-static bool fails_run(const struct plm_supervisor *supervisor, const struct supervised *stage)
+static bool fails_run(const struct stages *stages, const bool chosen[PLM_KIND_COUNT],
+                      const struct supervised *stage)
 {
-  const bool *chosen = supervisor->options.chosen;
   if (!is_fatal(stage)) return false;
   if (stage->kind != PLM_KIND_PACKER) return true;
-  return (!chosen[PLM_KIND_TRAINER] && !chosen[PLM_KIND_EVALUATOR]) || starved(supervisor);
+  return (!chosen[PLM_KIND_TRAINER] && !chosen[PLM_KIND_EVALUATOR]) || starved(stages);
 }
 
 /* Failures that fail the run come first; otherwise the order is that of time. */
-static bool comes_before(const struct plm_supervisor *supervisor, const struct supervised *a,
-                         const struct supervised *b)
+static bool comes_before(const struct stages *stages, const bool chosen[PLM_KIND_COUNT],
+                         const struct supervised *a, const struct supervised *b)
 {
-  const bool fails_a = fails_run(supervisor, a), fails_b = fails_run(supervisor, b);
+  const bool fails_a = fails_run(stages, chosen, a), fails_b = fails_run(stages, chosen, b);
   return fails_a != fails_b ? fails_a : a->failed_as < b->failed_as;
 }
 
 /* The failed stage that comes next after `last`, or the first one if `last` is NULL. NULL if there
  * is none. */
-static const struct supervised *next_failure(const struct plm_supervisor *supervisor,
+static const struct supervised *next_failure(const struct stages *stages,
+                                             const bool chosen[PLM_KIND_COUNT],
                                              const struct supervised *last)
 {
   const struct supervised *next = NULL;
-  for (size_t i = 0; i < supervisor->stages.count; i++) {
-    const struct supervised *stage = &supervisor->stages.all[i];
+  for (size_t i = 0; i < stages->count; i++) {
+    const struct supervised *stage = &stages->all[i];
     if (!is_fatal(stage) || stage == last) continue;
-    if (last != NULL && !comes_before(supervisor, last, stage)) continue;
-    if (next == NULL || comes_before(supervisor, stage, next)) next = stage;
+    if (last != NULL && !comes_before(stages, chosen, last, stage)) continue;
+    if (next == NULL || comes_before(stages, chosen, stage, next)) next = stage;
   }
   return next;
 }
@@ -122,39 +122,38 @@ static void describe(struct plm_text *text, const char *as_what, const struct su
 }
 
 /* Leaves the root cause in the run folder, for `ps` and `runs`. */
-static void record(const struct plm_supervisor *supervisor, const struct supervised *stage,
-                   int code)
+static void record(const char *run, const struct supervised *stage, int code)
 {
   static struct plm_run_failure failure; /* static because it is large; there is one thread */
   struct plm_error error = {0};
   failure = (struct plm_run_failure){.time_s = stage->failed_s, .exit_code = code};
   supervised_name(stage, failure.stage);
   snprintf(failure.cause, sizeof failure.cause, "%s", stage->cause);
-  if (plm_run_failure_write(supervisor->stages.config->run, &failure, &error) != PLM_OK)
-    plm_log_error(&error);
+  if (plm_run_failure_write(run, &failure, &error) != PLM_OK) plm_log_error(&error);
 }
 
-int supervisor_judge_failures(struct plm_supervisor *supervisor)
+int stages_judge_failures(const struct stages *stages, const bool chosen[PLM_KIND_COUNT],
+                          struct plm_text *text)
 {
   int code = 0;
   bool by_trainer = false; /* the trainer's code wins, whichever stage failed first */
   unsigned told = 0, untold = 0;
-  for (const struct supervised *stage = next_failure(supervisor, NULL); stage != NULL;
-       stage = next_failure(supervisor, stage)) {
-    const bool fails = fails_run(supervisor, stage);
+  for (const struct supervised *stage = next_failure(stages, chosen, NULL); stage != NULL;
+       stage = next_failure(stages, chosen, stage)) {
+    const bool fails = fails_run(stages, chosen, stage);
     if (fails && (code == 0 || (stage->kind == PLM_KIND_TRAINER && !by_trainer))) {
       code = code_of(stage);
       by_trainer = stage->kind == PLM_KIND_TRAINER;
     }
     if (told < FAILURES_TOLD) {
       const char *const as_what = !fails ? "warning" : told == 0 ? "failed" : "also failed";
-      describe(&supervisor->failure, as_what, stage, told == 0);
+      describe(text, as_what, stage, told == 0);
       told++;
     } else {
       untold++;
     }
   }
-  if (code != 0) record(supervisor, next_failure(supervisor, NULL), code);
-  if (untold > 0) plm_text_printf(&supervisor->failure, "and %u more stages failed\n", untold);
+  if (code != 0) record(stages->config->run, next_failure(stages, chosen, NULL), code);
+  if (untold > 0) plm_text_printf(text, "and %u more stages failed\n", untold);
   return code;
 }

@@ -1,4 +1,6 @@
-/* The requests over the control socket: ps, down, restart, scale, wait. */
+/* Reading requests, carrying them out, and answering. */
+#include "stages/supervisor/supervisor_requests.h"
+
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -15,7 +17,27 @@
 #include "common/base/progress.h"
 #include "common/base/strict_json.h"
 #include "stages/supervisor/ps_rows.h"
-#include "stages/supervisor/supervisor_internal.h"
+
+void requests_init(struct requests *requests)
+{
+  requests->listen_fd = -1;
+  for (size_t i = 0; i < CLIENTS_MAX; i++) requests->clients[i].descriptor = -1;
+}
+
+plm_status requests_open(struct requests *requests, struct plm_error *error)
+{
+  PLM_TRY(plm_socket_path(requests->stages->config->run, requests->socket_path, error));
+  return plm_socket_listen(requests->socket_path, &requests->listen_fd, error);
+}
+
+void requests_close(struct requests *requests)
+{
+  if (requests->listen_fd < 0) return;
+  unlink(requests->socket_path);
+  close(requests->listen_fd);
+}
+
+/* ---- replies ------------------------------------------------------------------------------- */
 
 static void hang_up(struct client *client)
 {
@@ -61,11 +83,10 @@ static cJSON *agree(void)
 
 /* Why a stage is in back-off or has failed for good. The causes of 256 packers must fit into a
  * reply. */
-static void add_cause(const struct plm_supervisor *supervisor, cJSON *row,
-                      const struct supervised *stage)
+static void add_cause(const struct stages *stages, cJSON *row, const struct supervised *stage)
 {
   char text[1600], remedy[REMEDY_SIZE];
-  supervised_remedy(&supervisor->stages, stage, remedy);
+  supervised_remedy(stages, stage, remedy);
   if (remedy[0] != '\0') cJSON_AddStringToObject(row, "continue", remedy);
   const size_t room = stage->kind == PLM_KIND_PACKER ? 160 : sizeof text;
   if (stage->state != PLM_STAGE_BACKOFF && stage->state != PLM_STAGE_FATAL) return;
@@ -76,41 +97,39 @@ static void add_cause(const struct plm_supervisor *supervisor, cJSON *row,
 }
 
 /* A stopped process says nothing itself, and nobody tells of a packer that no consumer hears. */
-static void add_unheard(const struct plm_supervisor *supervisor, cJSON *row,
-                        const struct supervised *stage)
+static void add_unheard(const struct stages *stages, cJSON *row, const struct supervised *stage)
 {
   const double unheard_s = supervised_unheard_s(stage);
   struct supervised_trouble trouble;
   if (!cJSON_HasObjectItem(row, "sign_age_s") && unheard_s >= 0)
     cJSON_AddNumberToObject(row, "sign_age_s", unheard_s);
-  supervised_trouble(&supervisor->stages, stage, &trouble);
+  supervised_trouble(stages, stage, &trouble);
   if (trouble.text[0] == '\0') return;
   cJSON_DeleteItemFromObjectCaseSensitive(row, "activity");
   cJSON_AddStringToObject(row, "activity", trouble.text);
 }
 
-static void add_unheard_rows(const struct plm_supervisor *supervisor, cJSON *rows)
+static void add_unheard_rows(const struct stages *stages, cJSON *rows)
 {
   cJSON *row;
   cJSON_ArrayForEach(row, rows)
   {
     const double pid = plm_json_number(row, "pid", 0.0);
-    for (size_t i = 0; i < supervisor->stages.count; i++)
-      if (supervisor->stages.all[i].pid > 0 && supervisor->stages.all[i].pid == (pid_t)pid)
-        add_unheard(supervisor, row, &supervisor->stages.all[i]);
+    for (size_t i = 0; i < stages->count; i++)
+      if (stages->all[i].pid > 0 && stages->all[i].pid == (pid_t)pid)
+        add_unheard(stages, row, &stages->all[i]);
   }
 }
 
-static void request_ps(struct plm_supervisor *supervisor, struct client *client,
-                       const cJSON *request)
+static void request_ps(struct requests *requests, struct client *client, const cJSON *request)
 {
   (void)request;
   char host[256] = "localhost";
   gethostname(host, sizeof host - 1);
   cJSON *reply = agree();
   cJSON *array = cJSON_AddArrayToObject(reply, "stages");
-  for (size_t i = 0; i < supervisor->stages.count; i++) {
-    const struct supervised *stage = &supervisor->stages.all[i];
+  for (size_t i = 0; i < requests->stages->count; i++) {
+    const struct supervised *stage = &requests->stages->all[i];
     if (stage->removed && !plm_stage_lives(stage->state)) continue;
     cJSON *row = cJSON_CreateObject();
     cJSON_AddStringToObject(row, "stage", plm_stage_kinds[stage->kind].name);
@@ -123,23 +142,23 @@ static void request_ps(struct plm_supervisor *supervisor, struct client *client,
     const int64_t age_ms = plm_stage_lives(stage->state) ? plm_clock_ms() - stage->started_ms : 0;
     cJSON_AddNumberToObject(row, "age_s", (double)age_ms / 1000.0);
     if (stage->gang != NULL)
-      cJSON_AddNumberToObject(row, "ranks", supervisor->stages.config->trainer.ranks);
-    add_cause(supervisor, row, stage);
+      cJSON_AddNumberToObject(row, "ranks", requests->stages->config->trainer.ranks);
+    add_cause(requests->stages, row, stage);
     plm_json_append(array, row);
   }
-  plm_ps_add_by_hand(supervisor->stages.config->run, array);
-  plm_ps_add_metrics(supervisor->stages.config->run, array);
-  plm_ps_add_packers(supervisor->stages.config->run, array);
-  add_unheard_rows(supervisor, array);
+  plm_ps_add_by_hand(requests->stages->config->run, array);
+  plm_ps_add_metrics(requests->stages->config->run, array);
+  plm_ps_add_packers(requests->stages->config->run, array);
+  add_unheard_rows(requests->stages, array);
   answer(client, reply);
 }
 
-static void request_down(struct plm_supervisor *supervisor, struct client *client,
-                         const cJSON *request)
+static void request_down(struct requests *requests, struct client *client, const cJSON *request)
 {
   const bool now = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(request, "kill"));
-  if (!supervisor->stages.draining) supervisor_drain(supervisor, SIGTERM);
-  while (now && !supervisor->killing) supervisor_drain(supervisor, SIGTERM); /* as two signals */
+  if (!requests->stages->draining) drain_begin(requests->drain, SIGTERM);
+  while (now && !requests->drain->killing)
+    drain_begin(requests->drain, SIGTERM); /* as two signals */
   client->waits = CLIENT_WAITS_END;
 }
 
@@ -158,26 +177,25 @@ static bool is_named(const cJSON *names, const struct supervised *stage)
   return false;
 }
 
-static void request_restart(struct plm_supervisor *supervisor, struct client *client,
-                            const cJSON *request)
+static void request_restart(struct requests *requests, struct client *client, const cJSON *request)
 {
   const cJSON *names = cJSON_GetObjectItemCaseSensitive(request, "stages");
   size_t found = 0;
-  if (supervisor->stages.draining) {
+  if (requests->stages->draining) {
     refuse(client, "the run is already stopping");
     return;
   }
-  for (size_t i = 0; i < supervisor->stages.count; i++) {
-    struct supervised *stage = &supervisor->stages.all[i];
+  for (size_t i = 0; i < requests->stages->count; i++) {
+    struct supervised *stage = &requests->stages->all[i];
     if (stage->removed || !is_named(names, stage)) continue;
     found++;
     if (plm_stage_lives(stage->state) || stage->state == PLM_STAGE_BACKOFF) {
-      supervised_stop(supervisor->stages.config, stage);
+      supervised_stop(requests->stages->config, stage);
       stage->start_again = true;
     } else if (stage->state != PLM_STAGE_DONE || stage->kind == PLM_KIND_PACKER) {
       stage->failures = (struct plm_failures){0};
       stage->restarts++;
-      supervised_start(&supervisor->launcher, stage);
+      supervised_start(requests->launcher, stage);
     }
   }
   if (found == 0)
@@ -187,21 +205,20 @@ static void request_restart(struct plm_supervisor *supervisor, struct client *cl
 }
 
 /* The packer with this number, or a new one; NULL if there is no room. */
-static struct supervised *packer_at(struct plm_supervisor *supervisor, unsigned instance)
+static struct supervised *packer_at(struct stages *stages, unsigned instance)
 {
-  for (size_t i = 0; i < supervisor->stages.count; i++) {
-    struct supervised *stage = &supervisor->stages.all[i];
+  for (size_t i = 0; i < stages->count; i++) {
+    struct supervised *stage = &stages->all[i];
     if (stage->kind == PLM_KIND_PACKER && stage->instance == instance) return stage;
   }
-  if (supervisor->stages.count == SUPERVISED_MAX) return NULL;
-  return supervised_add(&supervisor->stages, PLM_KIND_PACKER, instance);
+  if (stages->count == SUPERVISED_MAX) return NULL;
+  return supervised_add(stages, PLM_KIND_PACKER, instance);
 }
 
-static void request_scale(struct plm_supervisor *supervisor, struct client *client,
-                          const cJSON *request)
+static void request_scale(struct requests *requests, struct client *client, const cJSON *request)
 {
   const cJSON *wanted = cJSON_GetObjectItemCaseSensitive(request, "packer");
-  if (supervisor->stages.draining) {
+  if (requests->stages->draining) {
     refuse(client, "the run is already stopping");
     return;
   }
@@ -211,50 +228,49 @@ static void request_scale(struct plm_supervisor *supervisor, struct client *clie
   }
   const unsigned count = (unsigned)wanted->valueint;
   for (unsigned i = 0; i < count; i++) {
-    struct supervised *stage = packer_at(supervisor, i);
+    struct supervised *stage = packer_at(requests->stages, i);
     if (stage == NULL) break;
     stage->removed = false;
     if (stage->state == PLM_STAGE_STOPPING)
       stage->start_again = true;
     else if (!plm_stage_lives(stage->state) && stage->state != PLM_STAGE_BACKOFF) {
-      supervised_start(&supervisor->launcher, stage);
+      supervised_start(requests->launcher, stage);
     }
   }
-  for (size_t i = 0; i < supervisor->stages.count; i++) {
-    struct supervised *stage = &supervisor->stages.all[i];
+  for (size_t i = 0; i < requests->stages->count; i++) {
+    struct supervised *stage = &requests->stages->all[i];
     if (stage->kind != PLM_KIND_PACKER || stage->instance < count) continue;
     stage->removed = true;
     stage->start_again = false;
-    supervised_stop(supervisor->stages.config, stage);
+    supervised_stop(requests->stages->config, stage);
   }
   answer(client, agree());
 }
 
-static void request_wait(struct plm_supervisor *supervisor, struct client *client,
-                         const cJSON *request)
+static void request_wait(struct requests *requests, struct client *client, const cJSON *request)
 {
   const bool ready = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(request, "ready"));
   client->waits = ready ? CLIENT_WAITS_READY : CLIENT_WAITS_END;
-  supervisor_answer_ready(supervisor);
+  requests_answer_ready(requests);
 }
 
 static const struct {
   const char *name;
-  void (*run)(struct plm_supervisor *supervisor, struct client *client, const cJSON *request);
-} requests[] = {
+  void (*run)(struct requests *requests, struct client *client, const cJSON *request);
+} commands[] = {
     {"ps", request_ps},       {"down", request_down}, {"restart", request_restart},
     {"scale", request_scale}, {"wait", request_wait},
 };
 
-static void serve(struct plm_supervisor *supervisor, struct client *client)
+static void serve(struct requests *requests, struct client *client)
 {
   cJSON *request = plm_json_line(client->line);
   const cJSON *command = cJSON_GetObjectItemCaseSensitive(request, "command");
   bool served = false;
-  for (size_t i = 0; i < sizeof requests / sizeof requests[0] && !served; i++) {
-    if (!cJSON_IsString(command) || strcmp(command->valuestring, requests[i].name) != 0) continue;
+  for (size_t i = 0; i < sizeof commands / sizeof commands[0] && !served; i++) {
+    if (!cJSON_IsString(command) || strcmp(command->valuestring, commands[i].name) != 0) continue;
     served = true;
-    requests[i].run(supervisor, client, request);
+    commands[i].run(requests, client, request);
   }
   if (!served) refuse(client, "unknown request");
   cJSON_Delete(request);
@@ -262,12 +278,12 @@ static void serve(struct plm_supervisor *supervisor, struct client *client)
 
 /* ---- clients ------------------------------------------------------------------------------- */
 
-void supervisor_accept(struct plm_supervisor *supervisor)
+void requests_accept(struct requests *requests)
 {
-  const int descriptor = accept4(supervisor->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  const int descriptor = accept4(requests->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
   if (descriptor < 0) return;
   for (size_t i = 0; i < CLIENTS_MAX; i++) {
-    struct client *client = &supervisor->clients[i];
+    struct client *client = &requests->clients[i];
     if (client->descriptor >= 0) continue;
     *client = (struct client){.descriptor = descriptor};
     return;
@@ -275,7 +291,7 @@ void supervisor_accept(struct plm_supervisor *supervisor)
   close(descriptor);
 }
 
-void supervisor_client_readable(struct plm_supervisor *supervisor, struct client *client)
+void requests_readable(struct requests *requests, struct client *client)
 {
   char *room = client->line + client->used;
   const ssize_t size = read(client->descriptor, room, sizeof client->line - 1 - client->used);
@@ -290,40 +306,38 @@ void supervisor_client_readable(struct plm_supervisor *supervisor, struct client
   char *end = strchr(client->line, '\n');
   if (end != NULL) {
     *end = '\0';
-    serve(supervisor, client);
+    serve(requests, client);
   } else if (client->used == sizeof client->line - 1) {
     refuse(client, "the request is too long");
   }
 }
 
-void supervisor_answer_ready(struct plm_supervisor *supervisor)
+void requests_answer_ready(struct requests *requests)
 {
   bool ready = true;
-  for (size_t i = 0; i < supervisor->stages.count; i++) {
-    const struct supervised *stage = &supervisor->stages.all[i];
+  for (size_t i = 0; i < requests->stages->count; i++) {
+    const struct supervised *stage = &requests->stages->all[i];
     if (stage->removed) continue;
     ready = ready && (stage->state == PLM_STAGE_READY || stage->state == PLM_STAGE_DONE);
   }
   for (size_t i = 0; ready && i < CLIENTS_MAX; i++) {
-    struct client *client = &supervisor->clients[i];
+    struct client *client = &requests->clients[i];
     if (client->descriptor >= 0 && client->waits == CLIENT_WAITS_READY) answer(client, agree());
   }
 }
 
-void supervisor_answer_end(struct plm_supervisor *supervisor)
+void requests_answer_end(struct requests *requests, int exit_code, const char *failure)
 {
   for (size_t i = 0; i < CLIENTS_MAX; i++) {
-    struct client *client = &supervisor->clients[i];
+    struct client *client = &requests->clients[i];
     if (client->descriptor < 0) continue;
     if (client->waits == CLIENT_ASKS) {
       hang_up(client);
       continue;
     }
     cJSON *reply = agree();
-    cJSON_AddNumberToObject(reply, "exit", supervisor->exit_code);
-    if (supervisor->failure.length > 0) {
-      cJSON_AddStringToObject(reply, "failure", supervisor->failure.data);
-    }
+    cJSON_AddNumberToObject(reply, "exit", exit_code);
+    if (failure[0] != '\0') cJSON_AddStringToObject(reply, "failure", failure);
     answer(client, reply);
   }
 }

@@ -11,9 +11,6 @@
 
 #include <cjson/cJSON.h>
 
-#include "common/base/clock.h"
-#include "common/base/json.h"
-#include "common/base/progress.h"
 #include "common/base/strict_json.h"
 #include "common/run/run.h"
 #include "common/run/run_pulse.h"

@@ -30,19 +30,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
   int ends[2];
   config.run = (char *)(uintptr_t)scratch_directory();
   supervisor_init(&supervisor, &(struct plm_supervisor_options){.config = &config}, NULL);
-  supervisor.stages.draining = supervisor.killing = true;
-  supervisor.signals = 2;
+  supervisor.stages.draining = supervisor.drain.killing = true;
+  supervisor.drain.signals = 2;
   PLM_ASSERT(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0);
-  struct client *client = &supervisor.clients[0];
+  struct client *client = &supervisor.requests.clients[0];
   client->descriptor = ends[0];
   for (size_t sent = 0; sent < size && client->descriptor >= 0;) {
     const ssize_t put = send(ends[1], bytes + sent, size - sent, MSG_NOSIGNAL);
     if (put > 0) sent += (size_t)put;
-    supervisor_client_readable(&supervisor, client);
+    requests_readable(&supervisor.requests, client);
   }
   if (client->descriptor >= 0) {
     shutdown(ends[1], SHUT_WR);
-    supervisor_client_readable(&supervisor, client);
+    requests_readable(&supervisor.requests, client);
   }
   const ssize_t got = recv(ends[1], answer, sizeof answer - 1, 0);
   if (got > 0) {

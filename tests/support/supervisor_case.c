@@ -50,8 +50,8 @@ void supervisor_case_close(struct plm_supervisor *supervisor)
   struct open_case *opened = (struct open_case *)supervisor;
   while (wait(NULL) > 0) continue; /* programs that it has started and that ended at once */
   for (size_t i = 0; i < CLIENTS_MAX; i++)
-    if (supervisor->clients[i].descriptor >= 0) close(supervisor->clients[i].descriptor);
-  plm_text_deinit(&supervisor->failure);
+    if (supervisor->requests.clients[i].descriptor >= 0)
+      close(supervisor->requests.clients[i].descriptor);
   free(supervisor->stages.all);
   plm_config_deinit(&opened->config);
   free(opened);

@@ -8,11 +8,14 @@
 
 #include "common/run/run.h"
 #include "stages/supervisor/supervisor_failure.h"
+#include "stages/supervisor/supervisor_report.h"
 #include "tests/support/supervisor_case.h"
 
 enum { IDLE = PLM_STAGE_IDLE, READY = PLM_STAGE_READY, AGAIN = PLM_STAGE_BACKOFF };
 enum { STOPPING = PLM_STAGE_STOPPING, STOPPED = PLM_STAGE_STOPPED };
 enum { DONE = PLM_STAGE_DONE, FATAL = PLM_STAGE_FATAL };
+
+static struct plm_text failure; /* what was said last of the root cause */
 
 static int setup(void **state)
 {
@@ -22,6 +25,7 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
+  plm_text_deinit(&failure);
   supervisor_case_close(*state);
   return 0;
 }
@@ -64,9 +68,9 @@ static void when_a_run_is_over(void **state)
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     states(supervisor, rows[i].states);
     supervisor->stages.draining = false;
-    supervisor_decide(supervisor);
+    drain_turn(&supervisor->drain);
     if (supervisor->stages.draining != rows[i].over) fail_msg("row %zu", i);
-    assert_int_equal(supervisor->drain_signal, 0);
+    assert_int_equal(supervisor->drain.signal, 0);
   }
 }
 
@@ -76,10 +80,10 @@ static void a_restart_does_not_end_the_run(void **state)
   struct plm_supervisor *supervisor = *state;
   states(supervisor, (int[]){STOPPED, DONE, READY, READY});
   supervisor->stages.all[0].start_again = true;
-  supervisor_decide(supervisor);
+  drain_turn(&supervisor->drain);
   assert_false(supervisor->stages.draining);
   supervisor->stages.all[0].start_again = false;
-  supervisor_decide(supervisor);
+  drain_turn(&supervisor->drain);
   assert_true(supervisor->stages.draining);
 }
 
@@ -89,7 +93,7 @@ static void removed_stages_are_not_waited_for(void **state)
   struct plm_supervisor *supervisor = *state;
   states(supervisor, (int[]){STOPPED, -1, READY, READY});
   supervisor->stages.all[0].removed = true;
-  supervisor_decide(supervisor); /* only packers are left */
+  drain_turn(&supervisor->drain); /* only packers are left */
   assert_false(supervisor->stages.draining);
 }
 
@@ -106,24 +110,24 @@ static void one_kind_stops_after_the_other(void **state)
   struct plm_supervisor *supervisor = *state;
   states(supervisor, (int[]){READY, READY, READY, AGAIN});
   supervisor->stages.all[2].start_again = true;
-  supervisor_drain(supervisor, SIGTERM);
-  assert_int_equal(supervisor->drain_signal, SIGTERM);
-  supervisor_decide(supervisor);
-  supervisor_decide(supervisor);
+  drain_begin(&supervisor->drain, SIGTERM);
+  assert_int_equal(supervisor->drain.signal, SIGTERM);
+  drain_turn(&supervisor->drain);
+  drain_turn(&supervisor->drain);
   expect_states(supervisor, (int[]){STOPPING, READY, READY, AGAIN});
   supervisor->stages.all[0].state = PLM_STAGE_STOPPED;
-  supervisor_decide(supervisor);
+  drain_turn(&supervisor->drain);
   expect_states(supervisor, (int[]){STOPPED, STOPPING, READY, AGAIN});
-  assert_false(supervisor_finished(supervisor));
+  assert_false(drain_is_over(&supervisor->drain));
   supervisor->stages.all[1].state = PLM_STAGE_STOPPED;
-  supervisor_decide(supervisor);
+  drain_turn(&supervisor->drain);
   expect_states(supervisor, (int[]){STOPPED, STOPPED, STOPPING, STOPPED});
   assert_false(supervisor->stages.all[2].start_again);
-  assert_false(supervisor_finished(supervisor));
+  assert_false(drain_is_over(&supervisor->drain));
   supervisor->stages.all[2].state = PLM_STAGE_STOPPED;
-  assert_true(supervisor_finished(supervisor));
+  assert_true(drain_is_over(&supervisor->drain));
   supervisor->stages.draining = false;
-  assert_false(supervisor_finished(supervisor));
+  assert_false(drain_is_over(&supervisor->drain));
 }
 
 static void the_second_signal_kills(void **state)
@@ -138,13 +142,13 @@ static void the_second_signal_kills(void **state)
   struct plm_supervisor *supervisor = *state;
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     states(supervisor, (int[]){READY, READY, READY, AGAIN});
-    supervisor->stages.draining = supervisor->killing = false;
-    supervisor->signals = 0;
+    supervisor->stages.draining = supervisor->drain.killing = false;
+    supervisor->drain.signals = 0;
     for (int s = 0; s < 3 && rows[i].signals[s] != 0; s++)
-      supervisor_drain(supervisor, rows[i].signals[s]);
-    if (supervisor->killing != rows[i].kills) fail_msg("row %zu", i);
-    assert_int_equal(supervisor->drain_signal, rows[i].signals[0]); /* the first gives the code */
-    supervisor_decide(supervisor);
+      drain_begin(&supervisor->drain, rows[i].signals[s]);
+    if (supervisor->drain.killing != rows[i].kills) fail_msg("row %zu", i);
+    assert_int_equal(supervisor->drain.signal, rows[i].signals[0]); /* the first gives the code */
+    drain_turn(&supervisor->drain);
     expect_states(supervisor, rows[i].kills ? (int[]){STOPPING, STOPPING, STOPPING, STOPPED}
                                             : (int[]){STOPPING, READY, READY, AGAIN});
   }
@@ -169,9 +173,9 @@ static void the_trainer_is_told_when_no_packer_is_left(void **state)
   struct plm_supervisor *supervisor = *state;
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     states(supervisor, (int[]){READY, READY, rows[i].states[0], rows[i].states[1]});
-    supervisor_decide(supervisor);
+    drain_turn(&supervisor->drain);
     if (told(supervisor) != rows[i].told) fail_msg("row %zu", i);
-    assert_int_equal(supervisor->packers_fatal, rows[i].told);
+    assert_int_equal(supervisor->drain.packers_fatal, rows[i].told);
   }
 }
 
@@ -186,11 +190,17 @@ static void fail_stage(struct plm_supervisor *supervisor, size_t i, int status, 
   supervised_note_failure(&supervisor->stages, stage, how);
 }
 
+static int judge(const struct plm_supervisor *supervisor)
+{
+  plm_text_clear(&failure);
+  return stages_judge_failures(&supervisor->stages, supervisor->options.chosen, &failure);
+}
+
 /* Fails unless the failures give this code, and the text has these lines in this order. */
 static void expect_failure(struct plm_supervisor *supervisor, int code, const char *const *lines)
 {
-  assert_int_equal(supervisor_judge_failures(supervisor), code);
-  const char *at = supervisor->failure.length > 0 ? supervisor->failure.data : "";
+  assert_int_equal(judge(supervisor), code);
+  const char *at = failure.length > 0 ? failure.data : "";
   for (; *lines != NULL; lines++) {
     const char *found = strstr(at, *lines);
     if (found == NULL) fail_msg("\"%s\" is not in: %s", *lines, at);
@@ -220,9 +230,8 @@ static void codes_that_say_what_to_do_are_passed_on(void **state)
   struct plm_supervisor *supervisor = *state;
   for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
     states(supervisor, (int[]){READY, READY, READY, READY});
-    plm_text_clear(&supervisor->failure);
     fail_stage(supervisor, 0, statuses[i], "ended");
-    assert_int_equal(supervisor_judge_failures(supervisor), codes[i]);
+    assert_int_equal(judge(supervisor), codes[i]);
   }
 }
 
@@ -232,14 +241,11 @@ static void packers_alone_do_not_fail_a_run_that_trains(void **state)
   states(supervisor, (int[]){DONE, DONE, READY, READY});
   fail_stage(supervisor, 2, EXITED(2), "exited with 2");
   EXPECT_FAILURE(supervisor, 0, "warning: packer.0 exited with 2\n");
-  plm_text_clear(&supervisor->failure);
   for (int kind = 0; kind < PLM_KIND_PACKER; kind++) supervisor->options.chosen[kind] = false;
   EXPECT_FAILURE(supervisor, 2, "failed: packer.0 exited with 2\n"); /* a run of packers only */
-  plm_text_clear(&supervisor->failure);
   fail_stage(supervisor, 3, EXITED(4), "exited with 4");
   EXPECT_FAILURE(supervisor, 2, "failed: packer.0",
                  "also failed: packer.1"); /* the first decides */
-  plm_text_clear(&supervisor->failure);
   supervisor->options.chosen[PLM_KIND_EVALUATOR] = true;
   EXPECT_FAILURE(supervisor, 0, "warning: packer.0 exited with 2\n");
 }
@@ -252,10 +258,8 @@ static void a_starved_trainer_is_not_the_cause(void **state)
   fail_stage(supervisor, 2, EXITED(2), "exited with 2");
   fail_stage(supervisor, 0, EXITED(4), "exited with 4");
   EXPECT_FAILURE(supervisor, 4, "failed: trainer.0", "warning: packer.0"); /* one packer is left */
-  plm_text_clear(&supervisor->failure);
   supervisor->stages.all[3].removed = true;
   EXPECT_FAILURE(supervisor, 4, "failed: packer.0", "also failed: trainer.0");
-  plm_text_clear(&supervisor->failure);
   supervisor->stages.all[0].wait_status = EXITED(3);
   EXPECT_FAILURE(supervisor, 1, "failed: trainer.0", "warning: packer.0");
 }
@@ -266,9 +270,8 @@ static void four_failures_are_told(void **state)
   states(supervisor, (int[]){READY, READY, READY, READY});
   for (int i = 0; i < 2; i++) add(supervisor, PLM_KIND_PACKER, READY);
   for (size_t i = 0; i < 4; i++) fail_stage(supervisor, i, EXITED(1), "exited with 1");
-  assert_int_equal(supervisor_judge_failures(supervisor), 1);
-  assert_null(strstr(supervisor->failure.data, "more stages"));
-  plm_text_clear(&supervisor->failure);
+  assert_int_equal(judge(supervisor), 1);
+  assert_null(strstr(failure.data, "more stages"));
   for (size_t i = 4; i < 6; i++) fail_stage(supervisor, i, EXITED(1), "exited with 1");
   EXPECT_FAILURE(supervisor, 1, "trainer.0 ", "evaluator.0 ", "packer.0 ", "packer.1 ",
                  "and 2 more stages failed\n");

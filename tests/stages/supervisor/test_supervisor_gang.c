@@ -21,8 +21,8 @@
 static int setup(void **state)
 {
   struct plm_supervisor *supervisor = supervisor_case_open("trainer: {ranks: 2}\n");
-  snprintf(supervisor->socket_path, sizeof supervisor->socket_path, "%s/plm-%d.sock",
-           plm_temporary_folder(), (int)getpid());
+  snprintf(supervisor->requests.socket_path, sizeof supervisor->requests.socket_path,
+           "%s/plm-%d.sock", plm_temporary_folder(), (int)getpid());
   unsetenv("PLM_MPIRUN_GRACE_S");
   *state = supervisor;
   return 0;

@@ -52,7 +52,7 @@ static int connect_client(struct plm_supervisor *supervisor, struct client **cli
   assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
   *client = NULL;
   for (size_t i = 0; i < CLIENTS_MAX && *client == NULL; i++)
-    if (supervisor->clients[i].descriptor < 0) *client = &supervisor->clients[i];
+    if (supervisor->requests.clients[i].descriptor < 0) *client = &supervisor->requests.clients[i];
   assert_non_null(*client);
   **client = (struct client){.descriptor = ends[0]};
   return ends[1];
@@ -76,7 +76,7 @@ static const char *ask(struct plm_supervisor *supervisor, const char *request)
   const int end = connect_client(supervisor, &client);
   assert_int_equal(write(end, request, strlen(request)), strlen(request));
   assert_int_equal(write(end, "\n", 1), 1);
-  supervisor_client_readable(supervisor, client);
+  requests_readable(&supervisor->requests, client);
   const char *reply = reply_at(end);
   assert_int_equal(client->descriptor, -1);
   close(end);
@@ -102,23 +102,23 @@ static void a_request_is_a_line(void **state)
   struct client *client;
   char part[CLIENT_LINE_SIZE];
   int end = connect_client(supervisor, &client);
-  supervisor_client_readable(supervisor, client); /* nothing yet */
+  requests_readable(&supervisor->requests, client); /* nothing yet */
   assert_true(client->descriptor >= 0);
   memset(part, ' ', sizeof part);
   for (size_t sent = 0; sent < CLIENT_LINE_SIZE - 2; sent += CLIENT_LINE_SIZE / 2 - 1) {
     assert_int_equal(write(end, part, CLIENT_LINE_SIZE / 2 - 1), CLIENT_LINE_SIZE / 2 - 1);
-    supervisor_client_readable(supervisor, client);
+    requests_readable(&supervisor->requests, client);
     assert_string_equal(reply_at(end), "");
   }
   assert_int_equal(client->used, CLIENT_LINE_SIZE - 2);
   assert_int_equal(write(end, " ", 1), 1);
-  supervisor_client_readable(supervisor, client);
+  requests_readable(&supervisor->requests, client);
   assert_string_equal(reply_at(end), NO("the request is too long"));
   assert_int_equal(client->descriptor, -1);
   close(end);
   end = connect_client(supervisor, &client); /* it leaves without a request */
   close(end);
-  supervisor_client_readable(supervisor, client);
+  requests_readable(&supervisor->requests, client);
   assert_int_equal(client->descriptor, -1);
 }
 
@@ -264,7 +264,7 @@ static int waiting(struct plm_supervisor *supervisor, const char *request, struc
 {
   const int end = connect_client(supervisor, client);
   assert_int_equal(write(end, request, strlen(request)), strlen(request));
-  supervisor_client_readable(supervisor, *client);
+  requests_readable(&supervisor->requests, *client);
   return end;
 }
 
@@ -273,21 +273,20 @@ static void down_stops_and_is_answered_at_the_end(void **state)
   struct plm_supervisor *supervisor = *state;
   struct client *client, *other;
   const int end = waiting(supervisor, "{\"command\":\"down\"}\n", &client);
-  assert_true(supervisor->stages.draining && !supervisor->killing);
-  assert_int_equal(supervisor->drain_signal, SIGTERM);
-  assert_int_equal(supervisor->signals, 1);
+  assert_true(supervisor->stages.draining && !supervisor->drain.killing);
+  assert_int_equal(supervisor->drain.signal, SIGTERM);
+  assert_int_equal(supervisor->drain.signals, 1);
   assert_string_equal(reply_at(end), "");
   assert_int_equal(write(end, "more\n", 5), 5); /* what comes after its request is not read */
-  supervisor_client_readable(supervisor, client);
+  requests_readable(&supervisor->requests, client);
   assert_string_equal(reply_at(end), "");
   /* a second `down` is no second signal, but one that kills counts as two */
   const int second = waiting(supervisor, "{\"command\":\"down\"}\n", &other);
-  assert_int_equal(supervisor->signals, 1);
+  assert_int_equal(supervisor->drain.signals, 1);
   const int third = waiting(supervisor, "{\"command\":\"down\",\"kill\":true}\n", &other);
-  assert_true(supervisor->killing);
-  assert_int_equal(supervisor->signals, 2);
-  supervisor->exit_code = 143;
-  supervisor_answer_end(supervisor);
+  assert_true(supervisor->drain.killing);
+  assert_int_equal(supervisor->drain.signals, 2);
+  requests_answer_end(&supervisor->requests, 143, "");
   assert_string_equal(reply_at(end), "{\"ok\":true,\"exit\":143}");
   assert_string_equal(reply_at(second), "{\"ok\":true,\"exit\":143}");
   assert_string_equal(reply_at(third), "{\"ok\":true,\"exit\":143}");
@@ -299,7 +298,7 @@ static void down_may_kill_at_once(void **state)
   struct plm_supervisor *supervisor = *state;
   struct client *client;
   const int end = waiting(supervisor, "{\"command\":\"down\",\"kill\":true}\n", &client);
-  assert_true(supervisor->stages.draining && supervisor->killing);
+  assert_true(supervisor->stages.draining && supervisor->drain.killing);
   close(end);
 }
 
@@ -316,18 +315,16 @@ static void wait_waits_for_the_end_or_for_all_stages(void **state)
   assert_string_equal(reply_at(ready), "");
   trainer->state = PLM_STAGE_DONE;
   packer->state = PLM_STAGE_BACKOFF;
-  supervisor_answer_ready(supervisor);
+  requests_answer_ready(&supervisor->requests);
   assert_string_equal(reply_at(ready), "");
   packer->state = PLM_STAGE_READY;
-  supervisor_answer_ready(supervisor);
+  requests_answer_ready(&supervisor->requests);
   assert_string_equal(reply_at(ready), YES);
   assert_string_equal(reply_at(end), "");
   /* who asks when all are ready is answered at once */
   const int late = waiting(supervisor, "{\"command\":\"wait\",\"ready\":true}\n", &client);
   assert_string_equal(reply_at(late), YES);
-  plm_text_puts(&supervisor->failure, "failed: it");
-  supervisor->exit_code = 2;
-  supervisor_answer_end(supervisor);
+  requests_answer_end(&supervisor->requests, 2, "failed: it");
   assert_string_equal(reply_at(end), "{\"ok\":true,\"exit\":2,\"failure\":\"failed: it\"}");
   assert_string_equal(reply_at(silent), "hung up"); /* it has not asked */
   close(ready), close(end), close(silent), close(late);

@@ -12,6 +12,7 @@
 
 #include "common/base/clock.h"
 #include "common/run/run.h"
+#include "stages/supervisor/supervisor_report.h"
 #include "tests/support/scratch.h"
 #include "tests/support/supervisor_case.h"
 
@@ -33,6 +34,15 @@ static struct supervised *add(struct plm_supervisor *supervisor, enum plm_stage_
                               enum plm_stage_state state)
 {
   return supervisor_case_add(supervisor, kind, state);
+}
+
+/* The exit code that the failures give the run. */
+static int judge(const struct plm_supervisor *supervisor)
+{
+  struct plm_text text = {0};
+  const int code = stages_judge_failures(&supervisor->stages, supervisor->options.chosen, &text);
+  plm_text_deinit(&text);
+  return code;
 }
 
 /* ---- stopping ------------------------------------------------------------------------------ */
@@ -292,7 +302,7 @@ static void a_replay_that_ends_in_the_same_way_is_the_last(void **state)
   }
   assert_non_null(strstr(stage->failed_how, "twice after step 71 with the same error"));
   assert_non_null(strstr(stage->failed_how, "plm-pipeline trace --step 72"));
-  assert_int_equal(supervisor_judge_failures(supervisor), 5);
+  assert_int_equal(judge(supervisor), 5);
   /* values that are not finite, whatever is said about them */
   stage = add(supervisor, PLM_KIND_TRAINER, PLM_STAGE_READY);
   fail_at_step(supervisor, stage, 70, 5, "a");
@@ -397,7 +407,7 @@ static void a_program_that_is_missing_is_a_permanent_failure(void **state)
   assert_int_equal(stage->failed_as, 1);
   assert_non_null(strstr(stage->failed_how, "could not be started: cannot run "));
   assert_non_null(strstr(stage->failed_how, "/plm-trainer"));
-  assert_int_equal(supervisor_judge_failures(supervisor), 1);
+  assert_int_equal(judge(supervisor), 1);
 }
 
 /* A folder in place of its log is an error of the disk, which may pass. */
