@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/base/alloc.h"
+
 /* The hierarchies that are read: those of v1 by the name of their controller, and that of v2. */
 enum hierarchy { MEMORY_V1, CPU_V1, UNIFIED, HIERARCHIES };
 static const char *const controllers[] = {"memory", "cpu", ""};
@@ -189,9 +191,8 @@ void plm_cgroup_read_below(const char *folder)
 
 void plm_cgroup_read(struct plm_cgroup_limits *limits)
 {
-  struct place *places = calloc(HIERARCHIES, sizeof *places);
+  struct place *places = plm_alloc_zeroed(HIERARCHIES, sizeof *places);
   *limits = (struct plm_cgroup_limits){.memory_bytes = UINT64_MAX, .memory_free_bytes = UINT64_MAX};
-  if (places == NULL) return;
   each_line(root, "/proc/self/mountinfo", take_mount, places);
   each_line(root, "/proc/self/cgroup", take_group, places);
   for (int h = 0; h < HIERARCHIES; h++) {

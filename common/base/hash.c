@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 #include <xxhash.h>
+
+#include "common/base/alloc.h"
 #if defined(__x86_64__) && __has_include(<xxh_x86dispatch.h>)
 #include <immintrin.h>
 #include <xxh_x86dispatch.h> /* chooses AVX2 or AVX-512 at run time for the functions below */
@@ -29,6 +31,8 @@ static void after_vectors(void)
 }
 #endif
 
+enum { STATE_BYTES = 576 /* of an XXH3_state_t, which is opaque */ };
+
 struct plm_hasher {
   XXH3_state_t *state;
 };
@@ -40,13 +44,8 @@ static struct plm_hash from_xxh(XXH128_hash_t hash)
 
 struct plm_hasher *plm_hasher_open(void)
 {
-  struct plm_hasher *hasher = malloc(sizeof *hasher);
-  if (hasher == NULL) return NULL;
-  hasher->state = XXH3_createState();
-  if (hasher->state == NULL) {
-    free(hasher);
-    return NULL;
-  }
+  struct plm_hasher *hasher = plm_alloc(sizeof *hasher);
+  while ((hasher->state = XXH3_createState()) == NULL) plm_alloc_lacks(1, STATE_BYTES);
   plm_hasher_reset(hasher);
   return hasher;
 }
@@ -135,11 +134,9 @@ plm_status plm_hash_file(const char *path, struct plm_hash *hash, uint64_t *size
   const int descriptor = open(path, O_RDONLY | O_CLOEXEC);
   if (descriptor < 0) return plm_error_errno(error, "cannot open %s", path);
   struct plm_hasher *hasher = plm_hasher_open();
-  char *buffer = malloc(piece);
+  char *buffer = plm_alloc(piece);
   plm_status status = PLM_OK;
   uint64_t total = 0;
-  if (hasher == NULL || buffer == NULL)
-    status = plm_error_set(error, PLM_NO_MEMORY, "out of memory while hashing %s", path);
   while (status == PLM_OK) {
     const ssize_t got = read(descriptor, buffer, piece);
     if (got == 0) break;

@@ -16,7 +16,7 @@ struct plm_hash {
   uint64_t low, high;
 };
 
-/* The state of a stream. NULL from _open means out of memory. */
+/* The state of a stream. _open never returns NULL. */
 struct plm_hasher;
 struct plm_hasher *plm_hasher_open(void);
 void plm_hasher_reset(struct plm_hasher *hasher);

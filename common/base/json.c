@@ -1,4 +1,4 @@
-/* Reading members of JSON objects, and printing them only if nothing of them is missing. */
+/* Reading members of JSON objects, the memory of cJSON, and printing. */
 #include "common/base/json.h"
 
 #include <stdio.h>
@@ -7,14 +7,17 @@
 
 #include <cjson/cJSON.h>
 
+#include "common/base/alloc.h"
 #include "common/base/printable.h"
 
-static _Thread_local bool lacked; /* memory, since this thread printed the last time */
+/* What is parsed comes from files and peers, so its size is not ours. */
+static _Thread_local bool parsing, lacked;
 
 static void *allocate(size_t size)
 {
+  if (!parsing) return plm_alloc(size);
   void *block = malloc(size);
-  if (block == NULL) lacked = true;
+  lacked |= block == NULL;
   return block;
 }
 
@@ -24,11 +27,14 @@ __attribute__((constructor)) static void watch(void)
   cJSON_InitHooks(&hooks);
 }
 
-bool plm_json_exchange_lack(bool lacks)
+cJSON *plm_json_parse_bytes(const char *text, size_t size, const char **end, bool *no_memory)
 {
-  const bool before = lacked;
-  lacked = lacks;
-  return before;
+  parsing = true;
+  lacked = false;
+  cJSON *parsed = cJSON_ParseWithLengthOpts(text, size, end, false);
+  parsing = false;
+  *no_memory = lacked;
+  return parsed;
 }
 
 void plm_json_append(cJSON *array, cJSON *item)
@@ -55,29 +61,23 @@ const char *plm_json_string(const cJSON *object, const char *name, const char *o
 
 char *plm_json_bytes(const cJSON *json, bool indented)
 {
-  char *printed = indented ? cJSON_Print(json) : cJSON_PrintUnformatted(json);
-  if (!plm_json_exchange_lack(false)) return printed;
-  free(printed);
-  return NULL;
+  return indented ? cJSON_Print(json) : cJSON_PrintUnformatted(json);
 }
 
 char *plm_json_text(const cJSON *json, bool indented)
 {
   struct plm_text text = {0};
   char *printed = plm_json_bytes(json, indented);
-  if (printed == NULL) return NULL;
   plm_text_put_json(&text, printed, strlen(printed));
   free(printed);
-  if (!text.failed) return text.data;
-  plm_text_deinit(&text);
-  return NULL;
+  return text.data;
 }
 
 plm_status plm_json_print(cJSON *json, struct plm_error *error)
 {
   char *text = plm_json_text(json, false);
+  (void)error;
   cJSON_Delete(json);
-  if (text == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   puts(text);
   free(text);
   return PLM_OK;

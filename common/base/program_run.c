@@ -34,7 +34,7 @@ bool plm_program_find(const char *name, char path[PLM_PATH_SIZE])
 static void take(int descriptor, size_t limit_bytes, struct plm_text *text)
 {
   char piece[PIECE];
-  while (text->length < limit_bytes && !text->failed) {
+  while (text->length < limit_bytes) {
     const size_t left = limit_bytes - text->length;
     const ssize_t size = read(descriptor, piece, left < sizeof piece ? left : sizeof piece);
     if (size < 0 && errno == EINTR) continue;
@@ -73,7 +73,8 @@ plm_status plm_program_run(const char *const *arguments, size_t limit_bytes, uns
   }
   const pid_t child = fork();
   if (child == 0) become(arguments, limit_s, ends[1], err);
-  plm_status status = child < 0 ? plm_error_errno(error, "cannot run %s", arguments[0]) : PLM_OK;
+  const plm_status status =
+      child < 0 ? plm_error_errno(error, "cannot run %s", arguments[0]) : PLM_OK;
   close(ends[1]);
   if (child > 0) take(ends[0], limit_bytes, &said->out);
   close(ends[0]);
@@ -82,8 +83,6 @@ plm_status plm_program_run(const char *const *arguments, size_t limit_bytes, uns
     if (child > 0 && lseek(err, 0, SEEK_SET) == 0) take(err, limit_bytes, &said->err);
     close(err);
   }
-  if (status == PLM_OK && (said->out.failed || said->err.failed))
-    status = plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   return status;
 }
 

@@ -22,8 +22,7 @@ struct plm_program_said {
 /* Runs the program at the path arguments[0] with the arguments, NULL-terminated, and waits for its
  * end. At most limit_bytes are taken of each output; a program that prints more is ended by
  * SIGPIPE. limit_s: SIGALRM ends it after so many seconds; 0: no limit. Appends to the texts, which
- * the caller owns, also after an error. PLM_NO_MEMORY; any other
- * error: it could not be started. */
+ * the caller owns, also after an error. An error: it could not be started. */
 plm_status plm_program_run(const char *const *arguments, size_t limit_bytes, unsigned limit_s,
                            struct plm_program_said *said, struct plm_error *error);
 void plm_program_said_deinit(struct plm_program_said *said);

@@ -195,9 +195,8 @@ plm_status plm_json_parse(const char *text, size_t size, const struct plm_json_l
                          values, limits->values);
   PLM_TRY(scan_all(&scan, error));
   const char *end = NULL;
-  bool lacked = plm_json_exchange_lack(false);
-  cJSON *parsed = cJSON_ParseWithLengthOpts(text, size, &end, false);
-  lacked = plm_json_exchange_lack(lacked);
+  bool lacked;
+  cJSON *parsed = plm_json_parse_bytes(text, size, &end, &lacked);
   if (!parsed && lacked) return plm_error_set(error, PLM_NO_MEMORY, "no memory for JSON");
   if (!parsed) {
     scan.at = end ? (size_t)(end - text) : 0;
@@ -220,10 +219,9 @@ static _Thread_local bool no_memory; /* for the last text of plm_json_bounded */
 
 cJSON *plm_json_bounded(const char *text, size_t size, size_t values)
 {
-  const bool lacked = plm_json_exchange_lack(false);
-  cJSON *parsed = plm_json_values(text, size) <= values ? cJSON_ParseWithLength(text, size) : NULL;
-  no_memory = plm_json_exchange_lack(lacked);
-  return parsed;
+  no_memory = false;
+  if (plm_json_values(text, size) > values) return NULL;
+  return plm_json_parse_bytes(text, size, NULL, &no_memory);
 }
 
 bool plm_json_no_memory(void)

@@ -7,25 +7,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool reserve(struct plm_text *text, size_t extra)
+#include "common/base/alloc.h"
+
+static void reserve(struct plm_text *text, size_t extra)
 {
-  if (text->failed) return false;
-  if (text->length + extra + 1 <= text->capacity) return true;
+  if (text->length + extra + 1 <= text->capacity) return;
   size_t capacity = text->capacity != 0 ? text->capacity : 64;
   while (capacity < text->length + extra + 1) capacity *= 2;
-  char *data = realloc(text->data, capacity);
-  if (data == NULL) {
-    text->failed = true;
-    return false;
-  }
-  text->data = data;
+  text->data = plm_realloc(text->data, capacity);
   text->capacity = capacity;
-  return true;
 }
 
 void plm_text_append(struct plm_text *text, const void *bytes, size_t size)
 {
-  if (!reserve(text, size)) return;
+  reserve(text, size);
   if (size != 0) memcpy(text->data + text->length, bytes, size);
   text->length += size;
   text->data[text->length] = '\0';
@@ -43,7 +38,8 @@ void plm_text_printf(struct plm_text *text, const char *format, ...)
   va_copy(again, arguments);
   const int needed = vsnprintf(NULL, 0, format, arguments);
   va_end(arguments);
-  if (needed >= 0 && reserve(text, (size_t)needed)) {
+  if (needed >= 0) {
+    reserve(text, (size_t)needed);
     vsnprintf(text->data + text->length, (size_t)needed + 1, format, again);
     text->length += (size_t)needed;
   }

@@ -1,5 +1,5 @@
-/* A growing string. It remembers when it ran out of memory, so a long sequence of appends needs
- * only one check at the end. The caller owns it: {0} is empty, _deinit frees it. */
+/* A growing string, of small allocations (alloc.h). The caller owns it: {0} is empty, _deinit frees
+ * it. */
 #ifndef PLM_COMMON_BASE_TEXT_H
 #define PLM_COMMON_BASE_TEXT_H
 
@@ -10,7 +10,7 @@ struct plm_text {
   char *data;    /* NUL-terminated; NULL until something is appended */
   size_t length; /* bytes without the NUL */
   size_t capacity;
-  bool failed; /* an append ran out of memory and was left out */
+  bool failed; /* for a caller whose own work failed; nothing here sets it */
 };
 
 void plm_text_append(struct plm_text *text, const void *bytes, size_t size);

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "common/base/json.h"
+#include "common/base/alloc.h"
 #include "common/base/status.h"
 #include "tests/support/checked_memory.h"
 #include "tests/support/cmocka_all.h"
@@ -19,7 +19,7 @@ static inline bool failing_memory_attempt(failing_memory_work *work, void *conte
                                           plm_status *status)
 {
   struct plm_error error = {0};
-  (void)plm_json_exchange_lack(false); /* of the attempt before */
+  plm_alloc_persist(0);
   checked_memory_fail(at);
   *status = work(context, &error);
   const bool failed = checked_memory_calls() > at;
@@ -34,9 +34,10 @@ static inline bool failing_memory_attempt(failing_memory_work *work, void *conte
 /* Repeats the work until no allocation is left that could fail: the first one fails in the first
  * attempt, the second one in the second; from the 500th on some are left out, more and more,
  * because most are items of long JSON. Each attempt ends with PLM_NO_MEMORY and a message, or with
- * PLM_OK if the work can do without that memory, as the choice of a kernel can; then the work
- * itself checks its result. At least `least` attempts have to fail. Libraries keep some memory for
- * the next time, so an attempt that leaves blocks behind is repeated: it must not leave more. */
+ * PLM_OK if the work can do without that memory, as the choice of a kernel can, or takes it again
+ * because it is a small allocation (alloc.h); then the work itself checks its result. At least
+ * `least` attempts have to fail. Libraries keep some memory for the next time, so an attempt that
+ * leaves blocks behind is repeated: it must not leave more. */
 static inline void failing_memory_try(failing_memory_work *work, void *context, long least)
 {
   if (!CHECKED_MEMORY) skip("a sanitizer brings its own malloc");
