@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/base/alloc.h"
 #include "common/base/clock.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
@@ -269,6 +270,7 @@ plm_status plm_supervise(const struct plm_supervisor_options *options, int *exit
   struct supervised *table = calloc(SUPERVISED_MAX, sizeof *table);
   if (table == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   supervisor_init(&supervisor, options, table);
+  plm_alloc_persist(1000); /* the stages, and who reads their states, depend on this process */
   PLM_TRY_GOTO(status, plm_process_adopt(error), done);
   PLM_TRY_GOTO(status, open_signals(&supervisor, error), done);
   PLM_TRY_GOTO(status, requests_open(&supervisor.requests, error), done);
