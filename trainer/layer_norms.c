@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "common/base/size.h"
-#include "trainer/ranks/owners.h"
+#include "trainer/ranks/held.h"
 
 struct layer {
   char name[96];

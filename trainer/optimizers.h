@@ -14,7 +14,7 @@
 #include "common/base/status.h"
 #include "common/config/config.h"
 #include "common/model/model.h"
-#include "trainer/ranks/owners.h"
+#include "trainer/ranks/held.h"
 
 /* Learning rates of a step, by enum plm_parameter_group. */
 struct plm_learning_rates {

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "common/base/size.h"
-#include "trainer/ranks/owners.h"
+#include "trainer/ranks/held.h"
 
 static const double balance = 1.25;
 

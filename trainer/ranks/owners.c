@@ -63,12 +63,6 @@ plm_status plm_owners_assign(const struct plm_config_trainer *trainer,
   return status;
 }
 
-bool plm_is_held(const struct plm_held *held, size_t parameter)
-{
-  if (held == NULL) return true;
-  return held->owners[parameter] == held->rank || held->owners[parameter] == PLM_OWNED_BY_ALL;
-}
-
 plm_status plm_owners_imbalance(const struct plm_config_trainer *trainer,
                                 const struct plm_parameter *table, size_t count, uint32_t ranks,
                                 const uint32_t *owners, double *imbalance, struct plm_error *error)

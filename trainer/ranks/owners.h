@@ -8,28 +8,20 @@
 #ifndef PLM_TRAINER_RANKS_OWNERS_H
 #define PLM_TRAINER_RANKS_OWNERS_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "common/base/status.h"
 #include "common/config/config.h"
 #include "common/model/model.h"
+#include "trainer/ranks/held.h"
 
 enum { PLM_OWNED_ELEMENTS = 65536 };
-#define PLM_OWNED_BY_ALL UINT32_MAX
 
 /* Fills owners (count) with ranks or PLM_OWNED_BY_ALL. With one rank, that is the owner of all. */
 plm_status plm_owners_assign(const struct plm_config_trainer *trainer,
                              const struct plm_parameter *table, size_t count, uint32_t ranks,
                              uint32_t *owners, struct plm_error *error);
-
-/* What a rank holds of the optimizer's state. NULL means everything. */
-struct plm_held {
-  const uint32_t *owners; /* by parameter; borrowed */
-  uint32_t rank;
-};
-bool plm_is_held(const struct plm_held *held, size_t parameter);
 
 /* The cost of updating a parameter, in multiplications: of Muon's five Newton-Schulz iterations for
  * a matrix with sides s <= l, 20 s^2 l + 10 s^3; of Adam, one for each element. */
