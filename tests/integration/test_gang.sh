@@ -178,7 +178,7 @@ export OMPI_MCA_plm_rsh_agent=$PWD/agent
 PLM_FOO=bar begin_waiting 10 apart --set trainer.hosts=localhost:1,plm-other:1
 [ "$(cat agent.log)" = plm-other ] || fail "ssh was not asked for the other host: $(cat agent.log)"
 other=$(pgrep -f "plm-trainer.*$PLM_TMP/apart" | while read -r process; do
-  ! { tr '\0' '\n' <"/proc/$process/environ"; } 2>/dev/null | matches -x OMPI_COMM_WORLD_RANK=1 || echo "$process"
+  [ "$(variable_of "$process" OMPI_COMM_WORLD_RANK)" != 1 ] || echo "$process"
 done)
 tr '\0' '\n' <"/proc/$other/environ" >environment
 says environment '^PLM_FOO=bar$'

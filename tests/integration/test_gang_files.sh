@@ -76,7 +76,7 @@ begin hosts --set trainer.hosts=localhost:2
 wait_for 60 has_steps hosts 5
 folder=$(folder_of hosts)
 [ -n "$(find "$folder" -name 'vader_segment.*')" ] || fail "the shared memory is not in $folder"
-job=$(tr '\0' '\n' <"/proc/$(rank_of hosts 0)/environ" | sed -n 's/^PMIX_NAMESPACE=//p')
+job=$(variable_of "$(rank_of hosts 0)" PMIX_NAMESPACE)
 [ -n "$job" ] || fail "the number of the job is not known"
 kill -KILL "$(mpirun_of hosts)" "$(rank_of hosts 0)" "$(rank_of hosts 1)"
 restarted() { grep -q 'restarting it in' hosts.err; }

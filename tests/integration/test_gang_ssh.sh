@@ -68,7 +68,7 @@ both=(--set "trainer.hosts=localhost:1,plm-other:1")
 logins() { grep -c '^Accepted publickey' sshd.log; }
 
 # job_of RUN: by which number mpirun and its daemons call the gang
-job_of() { tr '\0' '\n' <"/proc/$(rank_of "$1" 0)/environ" | sed -n 's/^PMIX_NAMESPACE=//p'; }
+job_of() { variable_of "$(rank_of "$1" 0)" PMIX_NAMESPACE; }
 # all_gone RUN: neither ranks nor daemons of mpirun nor sessions of ssh are left on either host
 all_gone() {
   ! pgrep -f "plm-trainer.*$PLM_TMP/$1( |$)" && ! pgrep -f "orted.* ess_base_jobid $((job - 1))( |$)" && ! pgrep -P "$server"
@@ -77,7 +77,7 @@ all_gone() {
 rank_there() {
   local process
   for process in $(pgrep -f "plm-trainer.*$PLM_TMP/$1( |$)"); do
-    ! { tr '\0' '\n' <"/proc/$process/environ"; } 2>/dev/null | matches -x OMPI_COMM_WORLD_RANK=1 || echo "$process"
+    [ "$(variable_of "$process" OMPI_COMM_WORLD_RANK)" != 1 ] || echo "$process"
   done
 }
 

@@ -33,7 +33,7 @@ says page '^\| operator \| calls \| ms a step \| model \|'
 says page '(no model: .* is missing|in the model, all operators of a step take [0-9])'
 says page '^\| memory of the card, GB \| [0-9.]+ \| .*\| [0-9.]+ planned \| yes'
 says page 'NCCL with one rank'
-if [ -e "$PLM_BUILD/lib/plm-pipeline/libplm_mpi.so" ] && command -v mpirun >/dev/null; then
+if has_mpi; then
   says page 'staged through the host: the bits of one rank'
   says page '^\| tokens a GPU \| tokens/s, one \| tokens/s, 2 \| efficiency \|'
 else

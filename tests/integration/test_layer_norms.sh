@@ -45,7 +45,7 @@ stop_packer
 same_lines measured killed
 
 # ---- two ranks ----
-if [ -e "$PLM_BUILD/lib/plm-pipeline/libplm_mpi.so" ] && command -v mpirun >/dev/null; then
+if has_mpi; then
   . "$PLM_ROOT/tests/support/ranks.sh"
   start_packer two "${norms[@]}"
   run_ranks 2 two "${norms[@]}" || fail "two ranks ended with $?"

@@ -17,7 +17,7 @@ jq -e '.resolved | .ranks == 2 and .kernels == "attention mma, relu2 library" an
 # If only one rank does without, the ranks have other bits, so the run does not begin.
 : >"$log"
 # shellcheck disable=SC2016 # for the shell of each rank
-mpirun --oversubscribe --bind-to none -np 2 bash -c \
+on_ranks 2 bash -c \
   '[ "$OMPI_COMM_WORLD_RANK" = 0 ] || bad=products=fault; PLM_EMULATED_CARD="capability=90 ${bad-}" exec "$@"' - \
   "$PLM_BIN/plm-trainer" -c "$PLM_TMP/pipeline.yaml" --run "$PLM_TMP/one" --set trainer.ranks=2 "${ranks[@]}" >>"$log" 2>&1
 [ $? -eq 2 ] || fail "ranks with different kernels: $(cat "$log")"

@@ -27,7 +27,7 @@ for kind in "${kinds[@]}"; do
     mkdir "$PLM_COUNT_MEMORY"
     plm-trainer -c pipeline.yaml "${set[@]}" --dry-run --json >plan.json || fail "the plan of $ranks ranks"
     start_packer "runs/$architecture-$precision-$ranks" "${set[@]}"
-    mpirun --oversubscribe --bind-to none -np "$ranks" ./counted -c pipeline.yaml --run "runs/$architecture-$precision-$ranks" \
+    on_ranks "$ranks" ./counted -c pipeline.yaml --run "runs/$architecture-$precision-$ranks" \
       "${set[@]}" >>trainer.log 2>&1 || fail "$ranks ranks ended with $?"
     stop_packer
     for ((rank = 0; rank < ranks; rank++)); do

@@ -1,43 +1,23 @@
 # shellcheck shell=bash
 # Functions for tests of `up` with several ranks. Sourced after lib.sh.
-if [ ! -e "$PLM_BUILD/lib/plm-pipeline/libplm_mpi.so" ] || ! command -v mpirun >/dev/null; then
-  echo "this build has no MPI, or mpirun is not installed"
-  exit 77
-fi
-
-must_be_there "$PLM_BUILD/tests/lib/stop_at.so"
+. "${PLM_ROOT:?}/tests/support/ranks.sh"
 unset "${!OMPI_@}" # as root, `up` itself allows mpirun to run
 TMPDIR=$PLM_TMP/$(printf 'long%.0s' {1..30})
 mkdir "$TMPDIR"
 export TMPDIR
 
-# The same programs, but at the first start that does not find the folder `once`, the rank PLM_STOP_RANK stops itself
-# at PLM_STOP_HERE (tests/faults/stop_at.c).
+# The same programs, but only the first start of a run finds the rank that is to stop itself.
 mkdir bin
 cp "$PLM_BIN/plm-pipeline" bin
 ln -s "$PLM_BIN/plm-packer" "$PLM_BIN/plm-evaluator" bin
-cat >bin/plm-trainer <<RANK
-#!/bin/bash
-if [ "\${OMPI_COMM_WORLD_RANK:-}" = "\${PLM_STOP_RANK:-none}" ] && mkdir "$PLM_TMP/once" 2>/dev/null; then
-  export PLM_STOP_AT=\$PLM_STOP_HERE LD_PRELOAD=$PLM_BUILD/tests/lib/stop_at.so
-  export ASAN_OPTIONS=\${ASAN_OPTIONS:+\$ASAN_OPTIONS:}verify_asan_link_order=0
-fi
-exec "$PLM_BIN/plm-trainer" "\$@"
-RANK
-chmod +x bin/plm-trainer
-export PATH=$PWD/bin:$PATH PLM_MPI_LIBRARY=$PLM_BUILD/lib/plm-pipeline/libplm_mpi.so
+mv a_rank bin/plm-trainer
+export PATH=$PWD/bin:$PATH PLM_MPI_LIBRARY=$PLM_BUILD/lib/plm-pipeline/libplm_mpi.so PLM_STOP_ONCE=$PLM_TMP/once
 
-those_left() {
-  grep -lz '^PLM_SUPERVISED=' /proc/[0-9]*/environ 2>/dev/null |
-    while read -r file; do
-      { tr '\0' '\n' <"$file"; } 2>/dev/null | grep -x "PLM_TMP=$PLM_TMP" >/dev/null && echo "$file"
-    done || true
-}
-nobody() { [ -z "$(those_left)" ]; }
+nobody() { [ -z "$(supervised "PLM_TMP=$PLM_TMP")" ]; }
 # nothing_left: neither processes nor the folders of Open MPI
 nothing_left() {
   local path
-  nobody || fail "processes are left: $(for path in $(those_left); do tr '\0' ' ' <"${path%environ}cmdline"; done)"
+  nobody || fail "processes are left: $(ps -o pid=,args= -p "$(supervised "PLM_TMP=$PLM_TMP" | paste -sd,)")"
   [ -z "$(ls -A "$TMPDIR")" ] || fail "files are left in TMPDIR: $(ls -A "$TMPDIR")"
   for path in "$XDG_RUNTIME_DIR"/*.mpi; do [ ! -e "$path" ] || fail "$path is left"; done
   [ -z "${folder:-}" ] || [ ! -e "$folder" ] || fail "$folder is left"
@@ -72,12 +52,12 @@ up_ends() { # up_ends CODE: the `up` in the background
 has_steps() { [ "$(wc -l <"$1/trainer.jsonl")" -ge "$2" ]; }
 mpirun_of() { plm-pipeline ps --run "$1" --json | jq '.[] | select(.stage == "trainer").pid'; }
 folder_of() { # folder_of RUN: what mpirun and the ranks keep their files in
-  tr '\0' '\n' <"/proc/$(mpirun_of "$1")/environ" | sed -n 's/^TMPDIR=//p'
+  variable_of "$(mpirun_of "$1")" TMPDIR
 }
 rank_of() { # rank_of RUN RANK: its process
   local process
   for process in $(pgrep -P "$(mpirun_of "$1")" -f plm-trainer); do
-    ! { tr '\0' '\n' <"/proc/$process/environ"; } 2>/dev/null | matches -x "OMPI_COMM_WORLD_RANK=$2" || echo "$process"
+    [ "$(variable_of "$process" OMPI_COMM_WORLD_RANK)" != "$2" ] || echo "$process"
   done
 }
 same_as_whole() { # same_as_whole RUN

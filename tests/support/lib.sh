@@ -11,8 +11,10 @@ mkdir -p "$XDG_RUNTIME_DIR"
 chmod 700 "$XDG_RUNTIME_DIR"
 cd "$PLM_TMP"
 
+show_logs() { :; } # a script that has logs says here what a failure prints of them
 fail() {
   echo "FAILED at line ${BASH_LINENO[0]}: $*" >&2
+  show_logs >&2
   exit 1
 }
 
@@ -161,6 +163,26 @@ until_waiting() {
     still_waiting "$since" "process $1 does not wait for a signal: $(ps -o args= -p "$1")"
   done
   return 1
+}
+
+# has_mpi: whether several ranks can train here
+has_mpi() { [ -e "$PLM_BUILD/lib/plm-pipeline/libplm_mpi.so" ] && command -v mpirun >/dev/null; }
+# needs_mpi: skips the test if they cannot
+needs_mpi() {
+  ! has_mpi || return 0
+  echo "this build has no MPI, or mpirun is not installed"
+  exit 77
+}
+
+# variable_of PID NAME: the value of a variable in the environment with which a process began
+variable_of() { { tr '\0' '\n' <"/proc/$1/environ"; } 2>/dev/null | sed -n "s/^$2=//p"; }
+# supervised NAME=VALUE: the pids of processes that a supervisor started with this in their environment
+supervised() {
+  local file
+  for file in $(grep -lz '^PLM_SUPERVISED=' /proc/[0-9]*/environ 2>/dev/null); do
+    file=${file%/environ}
+    [ "$(variable_of "${file#/proc/}" "${1%%=*}")" != "${1#*=}" ] || echo "${file#/proc/}"
+  done
 }
 
 # small_fasta FILE SEQUENCES [SEED]: deterministic protein-like sequences of 20 to 219 residues

@@ -1,9 +1,7 @@
 # shellcheck shell=bash
-# Functions for tests that start several ranks with mpirun. Sourced after trainer.sh.
-if [ ! -e "${PLM_BUILD:?}/lib/plm-pipeline/libplm_mpi.so" ] || ! command -v mpirun >/dev/null; then
-  echo "this build has no MPI, or mpirun is not installed"
-  exit 77
-fi
+# Functions for tests that start several ranks with mpirun. Sourced after lib.sh; those that start trainers also need
+# trainer.sh.
+needs_mpi
 must_be_there "$PLM_BUILD/tests/lib/stop_at.so"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export TMPDIR=$PLM_TMP OMPI_MCA_btl_vader_backing_directory=$PLM_TMP # for Open MPI's own files
@@ -14,16 +12,23 @@ export TMPDIR=$PLM_TMP OMPI_MCA_btl_vader_backing_directory=$PLM_TMP # for Open 
 rank_settings=(--set trainer.micro_batch_tokens=128 --set trainer.threads=1 --set trainer.shares=4
   --set model.hidden_size=256 --set model.num_attention_heads=4 --set model.num_unet_layers=2)
 
-# plm-trainer, whose rank 0 stops itself at PLM_STOP_HERE if that is set (tests/faults/stop_at.c). With PLM_TRACE_RANKS,
-# the emulated streams of rank N write PLM_TRACE_RANKS-N.
-cat >"$PLM_TMP/a_rank" <<'RANK'
-#!/bin/bash
+# on_ranks R COMMAND...: runs it as so many ranks
+launcher=(mpirun --oversubscribe --bind-to none -np)
+on_ranks() { "${launcher[@]}" "$@"; }
+# tool_on_ranks R COMMAND...: the same for a tool that ends soon, or hangs
+tool_on_ranks() { timeout -k 5 120 "${launcher[@]}" "$@"; }
+
+# plm-trainer, whose rank PLM_STOP_RANK (none: a trainer without ranks) stops itself at PLM_STOP_HERE if that is set
+# (tests/faults/stop_at.c); with PLM_STOP_ONCE only if it can make this folder. With PLM_TRACE_RANKS, the emulated streams
+# of rank N write PLM_TRACE_RANKS-N.
+{ printf '#!/bin/bash\nbin=%q library=%q\n' "$PLM_BIN" "$PLM_BUILD/tests/lib/stop_at.so"; cat <<'RANK'; } >"$PLM_TMP/a_rank"
 [ -z "${PLM_TRACE_RANKS:-}" ] || export PLM_EMULATED_TRACE=$PLM_TRACE_RANKS-$OMPI_COMM_WORLD_RANK
-if [ -n "${PLM_STOP_HERE:-}" ] && [ "${OMPI_COMM_WORLD_RANK:-0}" = 0 ]; then
-  export PLM_STOP_AT=$PLM_STOP_HERE LD_PRELOAD=$PLM_BUILD/tests/lib/stop_at.so
+if [ -n "${PLM_STOP_HERE:-}" ] && [ "${OMPI_COMM_WORLD_RANK:-none}" = "${PLM_STOP_RANK:-}" ] &&
+  { [ -z "${PLM_STOP_ONCE:-}" ] || mkdir "$PLM_STOP_ONCE" 2>/dev/null; }; then
+  export PLM_STOP_AT=$PLM_STOP_HERE LD_PRELOAD=$library
   export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}verify_asan_link_order=0
 fi
-exec "$PLM_BIN/plm-trainer" "$@"
+exec "$bin/plm-trainer" "$@"
 RANK
 chmod +x "$PLM_TMP/a_rank"
 
@@ -32,8 +37,8 @@ chmod +x "$PLM_TMP/a_rank"
 start_ranks() {
   local ranks=$1 run=$2
   shift 2
-  local -a launch=()
-  [ "$ranks" -eq 1 ] || launch=(mpirun --oversubscribe --bind-to none -np "$ranks")
+  local -a launch=(env PLM_STOP_RANK=none)
+  [ "$ranks" -eq 1 ] || launch=(env PLM_STOP_RANK=0 "${launcher[@]}" "$ranks")
   "${launch[@]}" "$PLM_TMP/a_rank" -c "$PLM_TMP/pipeline.yaml" --run "$run" --set "trainer.ranks=$ranks" "$@" \
     >>"$PLM_TMP/trainer.log" 2>&1 &
   trainer_pid=$!
@@ -77,8 +82,8 @@ run_undisturbed_ranks() {
 ranks_of() {
   local pid
   for pid in $(ps -o pid= --ppid "$1"); do
-    tr '\0' '\n' <"/proc/$pid/environ" | sed -n "s/^OMPI_COMM_WORLD_RANK=\(.*\)/\1 $pid/p"
-  done 2>/dev/null | sort -n | cut -d' ' -f2
+    echo "$(variable_of "$pid" OMPI_COMM_WORLD_RANK) $pid"
+  done 2>/dev/null | grep '^[0-9]' | sort -n | cut -d' ' -f2
 }
 
 # rank_pid PID N: the pid of rank N

@@ -3,13 +3,11 @@
 . "${PLM_ROOT:?}/tests/support/lib.sh"
 set +e # these scripts look at exit codes themselves
 
-fail() {
-  echo "FAILED: $*" >&2
+show_logs() {
   local log
   for log in "$PLM_TMP"/*.log; do
-    [ -e "$log" ] && { echo "---- $(basename "$log")" >&2; tail -n 25 "$log" >&2; }
+    [ -e "$log" ] && { echo "---- $(basename "$log")"; tail -n 25 "$log"; }
   done
-  exit 1
 }
 
 # trainer_config ARCHITECTURE [PRECISION]: writes $PLM_TMP/pipeline.yaml of a run whose checkpoints have

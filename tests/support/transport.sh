@@ -14,7 +14,7 @@ host=$(hostname)
 exchange() {
   local ranks=$1
   shift
-  timeout -k 5 120 mpirun --oversubscribe --bind-to none -np "$ranks" "$tool" "$@" >"$log" 2>&1
+  tool_on_ranks "$ranks" "$tool" "$@" >"$log" 2>&1
 }
 
 # right RANKS ARG...: runs it, and all elements arrive in every pass

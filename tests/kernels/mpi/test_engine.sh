@@ -10,8 +10,7 @@ export PLM_MPI_LIBRARY=$PLM_BUILD/lib/plm-pipeline/libplm_mpi.so
 engine() {
   local folder=$PLM_TMP/$3.$1 ended=0
   mkdir -p "$folder/told"
-  TMPDIR=$folder timeout -k 5 120 mpirun --oversubscribe --bind-to none -np "$1" "$tool" "$3" "$folder/told" >"$folder/log" 2>"$folder/err" ||
-    ended=$?
+  TMPDIR=$folder tool_on_ranks "$1" "$tool" "$3" "$folder/told" >"$folder/log" 2>"$folder/err" || ended=$?
   [ "$ended" -eq "$2" ] || fail "$3 with $1 ranks ended with $ended: $(cat "$folder/log" "$folder/err")"
   sort "$folder/log"
 }

@@ -13,11 +13,6 @@ show_logs() {
   tail -n 30 "$PLM_TMP"/slurm-*.out "$PLM_TMP"/*/logs/*.log "$PLM_TMP"/cluster/*.log
   squeue
 }
-fail() {
-  echo "FAILED at line ${BASH_LINENO[0]}: $*" >&2
-  show_logs >&2
-  exit 1
-}
 
 # submit SCRIPT N: submits a job whose trainer waits for a signal before it records step N of each start. Slurm
 # would continue a stopped process.

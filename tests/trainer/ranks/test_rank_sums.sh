@@ -13,7 +13,7 @@ export PLM_EMULATED_DEVICES=4
 right() {
   local ranks=$1 log=$PLM_TMP/sums.log
   shift
-  timeout -k 5 120 mpirun --oversubscribe --bind-to none -np "$ranks" "$tool" "$@" >"$log" 2>&1 ||
+  tool_on_ranks "$ranks" "$tool" "$@" >"$log" 2>&1 ||
     fail "$ranks ranks, $*: ended with $?: $(cat "$log")"
   grep -q '^3 steps are right$' "$log" || fail "$ranks ranks, $*: $(cat "$log")"
 }
