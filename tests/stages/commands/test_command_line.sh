@@ -1,29 +1,19 @@
 #!/usr/bin/env bash
 # The command line of plm-pipeline: help, suggestions, exit codes, validate, config, runs, logs.
-set -uo pipefail
-pipeline=${PLM_BIN:?}/plm-pipeline
-cd "${PLM_TMP:-$(mktemp -d)}" || exit 1
-failures=0
+. "$PLM_ROOT/tests/support/lib.sh"
+set +e # it looks at exit codes itself
+pipeline=$PLM_BIN/plm-pipeline
 
-fail() {
-  echo "FAILED: $*"
-  failures=$((failures + 1))
+# answers CODE WORDS COMMAND...: it ends so, and a line of its output has the words
+answers() {
+  expect "$1" "${@:3}"
+  cat out err | matches -F -- "$2" || fail "${*:3}: no '$2' in: $(cat out err)"
 }
 
-# expect CODE PATTERN COMMAND...: checks the exit code, and that a line of the output has the words
-expect() {
-  local code=$1 pattern=$2 output status
-  shift 2
-  output=$("$@" 2>&1)
-  status=$?
-  [ "$status" -eq "$code" ] || fail "$*: exit $status, not $code"
-  grep -qF -- "$pattern" <<<"$output" || fail "$*: no '$pattern' in: $output"
-}
-
-expect 0 'plm-pipeline ' "$pipeline" --version
-expect 0 'commands:' "$pipeline" -h
-expect 0 'usage: plm-pipeline up' "$pipeline" up -h
-expect 0 'usage: plm-pipeline up' "$pipeline" help up
+answers 0 'plm-pipeline ' "$pipeline" --version
+answers 0 'commands:' "$pipeline" -h
+answers 0 'usage: plm-pipeline up' "$pipeline" up -h
+answers 0 'usage: plm-pipeline up' "$pipeline" help up
 # no line of any help is wider than the terminal
 too_wide() { COLUMNS=60 "$@" -h | awk 'length > 60 { print FILENAME $0; wide = 1 } END { exit !wide }'; }
 commands=$("$pipeline" -h | sed -n '/^commands:/,/^$/s/^  \([a-z0-9]\+\) .*/\1/p')
@@ -35,21 +25,21 @@ done
 for stage in packer trainer evaluator; do
   ! too_wide "$PLM_BIN/plm-$stage" || fail "plm-$stage -h is wider than 60 columns"
 done
-expect 2 'a command is needed' "$pipeline"
-expect 2 'unknown command "validat"; did you mean "validate"?' "$pipeline" validat
-expect 2 'unknown option "--dryrun"; did you mean "--dry-run"?' "$pipeline" up --dryrun
-expect 2 'unknown option "-Z"' "$pipeline" ps -Z
-expect 2 'option "--config" needs an argument: FILE' "$pipeline" config --config
-expect 2 'option "--json" takes no value' "$pipeline" config --json=1
-expect 2 'option "--color" must be auto, always or never' "$pipeline" config --color blue
-expect 2 'option "--set" needs KEY=VALUE' "$pipeline" config --set trainer.steps
+answers 2 'a command is needed' "$pipeline"
+answers 2 'unknown command "validat"; did you mean "validate"?' "$pipeline" validat
+answers 2 'unknown option "--dryrun"; did you mean "--dry-run"?' "$pipeline" up --dryrun
+answers 2 'unknown option "-Z"' "$pipeline" ps -Z
+answers 2 'option "--config" needs an argument: FILE' "$pipeline" config --config
+answers 2 'option "--json" takes no value' "$pipeline" config --json=1
+answers 2 'option "--color" must be auto, always or never' "$pipeline" config --color blue
+answers 2 'option "--set" needs KEY=VALUE' "$pipeline" config --set trainer.steps
 
 # each command refuses what it would ignore: one word more than it takes
 while read -r command most options; do
   words=
   for ((i = 0; i < most; i++)); do words+=' nothing'; done
   # shellcheck disable=SC2086 # none is no word
-  expect 2 'unexpected argument "too-many"' "$pipeline" $command $options $words too-many
+  answers 2 'unexpected argument "too-many"' "$pipeline" $command $options $words too-many
 done <<'END'
 corpus 1
 down 0
@@ -73,8 +63,8 @@ manual 1
 manual 0 --all=pages
 completion 2
 END
-expect 2 'needs the name of one repository' "$pipeline" push a/b too-many
-expect 2 'needs the folder to write to' "$pipeline" keys keys too-many
+answers 2 'needs the name of one repository' "$pipeline" push a/b too-many
+answers 2 'needs the folder to write to' "$pipeline" keys keys too-many
 
 # ---- validate: all mistakes at once, in the order of the file ----
 cat >wrong.yaml <<'Y'
@@ -101,40 +91,40 @@ for command in up config; do
 done
 "$pipeline" validate -c wrong.yaml --json >got 2>/dev/null
 [ "$(jq length got)" = 4 ] || fail "validate --json: $(cat got)"
-expect 2 'nowhere.yaml' "$pipeline" validate nowhere.yaml
+answers 2 'nowhere.yaml' "$pipeline" validate nowhere.yaml
 for address in 127.0.0.1:9464 :0 '*:9464' '[::1]:9464' 'localhost:*'; do
   "$pipeline" config wrong.yaml --set "metrics.prometheus=$address" 2>&1 | grep prometheus >/dev/null &&
     fail "an address to serve metrics on: $address"
 done
 for address in 127.0.0.1 127.0.0.1: 127.0.0.1:65536 http://localhost:9464 9464; do
-  expect 2 'metrics.prometheus: expected HOST:PORT' "$pipeline" config wrong.yaml --set "metrics.prometheus=$address"
+  answers 2 'metrics.prometheus: expected HOST:PORT' "$pipeline" config wrong.yaml --set "metrics.prometheus=$address"
 done
 echo 'seed: 7' >pipeline.yaml
 # whole numbers are printed digit by digit
 ! "$pipeline" config --manual | awk 'length > 100 { wide = 1 } END { exit !wide }' || fail "the manual is too wide"
-expect 0 'a whole number; default 1; from 0, to 18446744073709551615' "$pipeline" config --manual
+answers 0 'a whole number; default 1; from 0, to 18446744073709551615' "$pipeline" config --manual
 "$pipeline" config --json --set seed=18446744073709551614 | grep '"value":.18446744073709551614,' >/dev/null ||
   fail "config --json rounds the seed"
-expect 2 'must be at least 0 and at most 18446744073709551615' "$pipeline" validate --set seed=18446744073709551616
-expect 2 'cooldown_steps: 41 steps of cool-down are more than the 40 of trainer.steps' "$pipeline" validate \
+answers 2 'must be at least 0 and at most 18446744073709551615' "$pipeline" validate --set seed=18446744073709551616
+answers 2 'cooldown_steps: 41 steps of cool-down are more than the 40 of trainer.steps' "$pipeline" validate \
   --set trainer.steps=40 --set trainer.schedule.cooldown_steps=41
-expect 0 'pipeline.yaml: valid' "$pipeline" validate --set trainer.steps=40 --set trainer.schedule.cooldown_steps=40% \
+answers 0 'pipeline.yaml: valid' "$pipeline" validate --set trainer.steps=40 --set trainer.schedule.cooldown_steps=40% \
   --set trainer.schedule.warmup_steps=60%
-expect 0 'pipeline.yaml: valid' "$pipeline" validate
+answers 0 'pipeline.yaml: valid' "$pipeline" validate
 for command in 'plm-pipeline validate' 'plm-pipeline up --dry-run' 'plm-pipeline up' plm-trainer; do
   # shellcheck disable=SC2086 # a program and its words
-  expect 2 'trainer.ranks: 3 does not divide the 8 chunks of a step' "$PLM_BIN"/$command --set trainer.ranks=3
+  answers 2 'trainer.ranks: 3 does not divide the 8 chunks of a step' "$PLM_BIN"/$command --set trainer.ranks=3
 done
-expect 2 'trainer.ranks is 2, but 1 process was started' "$PLM_BIN"/plm-trainer --set trainer.ranks=2
+answers 2 'trainer.ranks is 2, but 1 process was started' "$PLM_BIN"/plm-trainer --set trainer.ranks=2
 echo 'model: {attention: {pattern: [block], block: 32}}' >block.yaml
-expect 0 '`block` masks count from the beginning of the chunk' "$pipeline" validate block.yaml
+answers 0 '`block` masks count from the beginning of the chunk' "$pipeline" validate block.yaml
 echo 'trainer: {objective: masked_diffusion, masking: {mask_rate: 0.3}}' >diffusion.yaml
-expect 0 'trainer.masking.mask_rate: has no effect' "$pipeline" validate diffusion.yaml
+answers 0 'trainer.masking.mask_rate: has no effect' "$pipeline" validate diffusion.yaml
 
 # ---- config: values, origins, precedence; the output is itself a configuration ----
-expect 0 '# pipeline.yaml:1:7' "$pipeline" config
-expect 0 '# PLM_SEED' env PLM_SEED=8 "$pipeline" config
-expect 0 '# --set' env PLM_SEED=8 "$pipeline" config --set seed=9
+answers 0 '# pipeline.yaml:1:7' "$pipeline" config
+answers 0 '# PLM_SEED' env PLM_SEED=8 "$pipeline" config
+answers 0 '# --set' env PLM_SEED=8 "$pipeline" config --set seed=9
 # an included file gives what its includer leaves out, and is named as the origin
 mkdir shared
 printf 'seed: 31\ntrainer: {ema: 0.5, steps: 70}\n' >shared/base.yaml
@@ -142,9 +132,9 @@ printf 'include: shared/base.yaml\ntrainer: {steps: 80}\n' >including.yaml
 origins=$("$pipeline" config including.yaml | grep -E '^(seed|  steps|  ema):' | tr -s ' ')
 wanted=$'seed: 31 # shared/base.yaml:1:7\n steps: 80 # including.yaml:2:18\n ema: 0.5 # shared/base.yaml:2:16'
 [ "$origins" = "$wanted" ] || fail "config of an including file: $origins"
-expect 0 'including.yaml: valid' "$pipeline" validate including.yaml
+answers 0 'including.yaml: valid' "$pipeline" validate including.yaml
 printf 'include: shared/none.yaml\n' >including.yaml
-expect 2 'including.yaml:1:10: include: cannot open shared/none.yaml' "$pipeline" validate including.yaml
+answers 2 'including.yaml:1:10: include: cannot open shared/none.yaml' "$pipeline" validate including.yaml
 env PLM_SEED=8 "$pipeline" config --json --set trainer.steps=5 >got
 [ "$(jq -c '[.seed.value, .seed.origin, ."trainer.steps".value, ."trainer.ema".origin]' got)" = \
   '[8,"PLM_SEED",5,"default"]' ] || fail "config --json: $(jq -c '.seed' got)"
@@ -152,20 +142,20 @@ env PLM_SEED=8 "$pipeline" config --json --set trainer.steps=5 >got
 "$pipeline" config first.yaml | sed 's/ *#.*//' >second
 sed 's/ *#.*//' first.yaml | diff - second || fail "config's output does not load as the same"
 grep -q 'betas: \[0.9, 0.95\]' second || fail "adamw's betas"
-expect 0 'PLM_TRAINER_STEPS; on resume: changes the run' "$pipeline" config --manual
+answers 0 'PLM_TRAINER_STEPS; on resume: changes the run' "$pipeline" config --manual
 [ "$("$pipeline" config --manual | grep -c PLM_VERSION)" -eq 0 ] || fail "PLM_VERSION is listed, but it sets nothing"
-expect 2 'option "--run" needs an argument (DIR), but got an empty word' "$pipeline" ps --run ''
+answers 2 'option "--run" needs an argument (DIR), but got an empty word' "$pipeline" ps --run ''
 [ "$(cd / && "$pipeline" config "$OLDPWD/pipeline.yaml" | awk '$1 == "run:" {print $2}')" = \
   "$PWD/runs/demo" ] || fail "relative paths are not relative to the file's folder"
 [ "$("$pipeline" config --run here | awk '$1 == "run:" {print $2}')" = "$PWD/here" ] ||
   fail "--run is not relative to the working directory"
 
 for option in -c --run --set --color; do # the last word, and no command yet
-  expect 2 "\"$option\" needs an argument: " "$pipeline" "$option"
+  answers 2 "\"$option\" needs an argument: " "$pipeline" "$option"
 done
 
-expect 2 'but got an empty word' "$pipeline" up --dry-run --run ''
-expect 2 'but got an empty word' "$pipeline" ps -c=
+answers 2 'but got an empty word' "$pipeline" up --dry-run --run ''
+answers 2 'but got an empty word' "$pipeline" ps -c=
 
 # ---- runs: the validation loss is that of the first split that was reported ----
 mkdir -p some/one
@@ -178,12 +168,12 @@ done >some/one/evaluator.jsonl
   fail "runs --json: $("$pipeline" runs some --json)"
 
 # ---- without a run ----
-expect 2 '"trainr" is not a stage, and there is no such file' "$pipeline" up trainr
-expect 3 'is not running' "$pipeline" ps --run .
-expect 0 'no metrics of the trainer yet' "$pipeline" metrics trainer --run .
-expect 3 'no run in' "$pipeline" down --run nowhere
-expect 1 'there are no logs in' "$pipeline" logs --run nowhere
-expect 2 'is not a stage' "$pipeline" restart trainr --run nowhere
+answers 2 '"trainr" is not a stage, and there is no such file' "$pipeline" up trainr
+answers 3 'is not running' "$pipeline" ps --run .
+answers 0 'no metrics of the trainer yet' "$pipeline" metrics trainer --run .
+answers 3 'no run in' "$pipeline" down --run nowhere
+answers 1 'there are no logs in' "$pipeline" logs --run nowhere
+answers 2 'is not a stage' "$pipeline" restart trainr --run nowhere
 
 # ---- logs of several stages: in the order of time; a line without a time follows the one before ----
 mkdir -p spoken/logs
@@ -215,4 +205,3 @@ echo '{"v":1,"step":3,"split":"valid","loss":3.4822020729255136,"perplexity":32.
 [ "$("$pipeline" metrics --run exact --keys perplexity,loss,loss_by_length)" = \
   '{"perplexity":32.531279509444396,"loss":3.4822020729255136,"loss_by_length":{"<64":2.6390065879100657}}' ] ||
   fail "metrics --keys changes numbers"
-[ "$failures" -eq 0 ]

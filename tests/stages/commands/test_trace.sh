@@ -1,14 +1,10 @@
 #!/usr/bin/env bash
 # `plm-pipeline trace` on the sample: the steps of an epoch name every document of the split once, by
 # the name it was ingested with, whichever step is asked for first.
-set -euo pipefail
-tmp=${PLM_TMP:-$(mktemp -d)}
-[ -n "${PLM_TMP:-}" ] || trap 'rm -rf "$tmp"' EXIT
-plm=$PLM_BIN/plm-pipeline
-fail() { echo "$*" >&2; exit 1; }
+. "$PLM_ROOT/tests/support/lib.sh"
 
-"$plm" ingest -q "$PLM_ROOT/tests/data/sample.fasta.gz" --corpus "$tmp/corpus" 2>/dev/null
-cat >"$tmp/pipeline.yaml" <<'YAML'
+plm-pipeline ingest -q "$PLM_ROOT/tests/data/sample.fasta.gz" --corpus corpus 2>/dev/null
+cat >pipeline.yaml <<'YAML'
 version: 1
 run: run
 corpus: corpus
@@ -16,16 +12,15 @@ seed: 5
 data: {max_length: 512, window_groups: 3}
 trainer: {batch_tokens: 65536, micro_batch_tokens: 65536}
 YAML
-cd "$tmp"
-steps=$(("$("$plm" corpus corpus --json | jq .splits.train.residues)" / 65536 + 4))
-for ((step = 1; step <= steps; step++)); do "$plm" trace --step "$step" --json; done >all.jsonl
+steps=$(("$(plm-pipeline corpus corpus --json | jq .splits.train.residues)" / 65536 + 4))
+for ((step = 1; step <= steps; step++)); do plm-pipeline trace --step "$step" --json; done >all.jsonl
 [ "$(wc -l <all.jsonl)" -eq $((steps * 128)) ] || fail "not 128 chunks a step"
 
 # epoch 0: chunks 0, 1, 2 ... and every document once
 jq -c 'select(.epoch == 0)' all.jsonl >epoch.jsonl
 jq -se 'map(.chunk) == [range(length)]' epoch.jsonl >/dev/null || fail "chunks are not in order"
 tail -n 1 all.jsonl | jq -e '.epoch == 1' >/dev/null || fail "the second epoch was not reached"
-documents=$("$plm" corpus corpus --json | jq .splits.train.documents)
+documents=$(plm-pipeline corpus corpus --json | jq .splits.train.documents)
 jq -se --argjson n "$documents" '[.[].documents[].index] | sort == [range($n)]' epoch.jsonl \
   >/dev/null || fail "not every document once"
 jq -se 'all(.[].documents; . as $d | all(range(1; length);
@@ -36,7 +31,7 @@ jq -se 'all(.[].documents[]; .start % 4 == 0 and .offset == 0)' epoch.jsonl >/de
   fail "not aligned"
 
 # names and lengths are those of the corpus, in its order
-"$plm" corpus corpus --fasta --split train >train.fasta
+plm-pipeline corpus corpus --fasta --split train >train.fasta
 awk '/^>/ {if (n != "") print i++, n, length(s); n = substr($1, 2); s = ""; next} {s = s $0}
      END {print i, n, length(s)}' train.fasta | awk '{l = $3 + 2; if (l > 512) l = 512
      print $1 + 0, $2, l}' >expected
@@ -45,17 +40,16 @@ cmp expected got || fail "names or lengths differ"
 
 # a single step is the same when it comes from the run's own configuration; the file at hand may differ
 mkdir run
-"$plm" config >run/pipeline.yaml
+plm-pipeline config >run/pipeline.yaml
 sed -i 's/seed: 5/seed: 6/' pipeline.yaml
-"$plm" trace --step 3 --json | cmp - <(sed -n '257,384p' all.jsonl) || fail "step 3 differs"
-"$plm" trace --run run --step 3 --json | cmp - <(sed -n '257,384p' all.jsonl) || fail "--run"
-[ "$("$plm" trace --step 1 | grep -c '^epoch 0, chunk ')" -eq 128 ] || fail "the table"
+plm-pipeline trace --step 3 --json | cmp - <(sed -n '257,384p' all.jsonl) || fail "step 3 differs"
+plm-pipeline trace --run run --step 3 --json | cmp - <(sed -n '257,384p' all.jsonl) || fail "--run"
+[ "$(plm-pipeline trace --step 1 | grep -c '^epoch 0, chunk ')" -eq 128 ] || fail "the table"
 
-code=0; "$plm" trace 2>message || code=$?
-[ "$code" -eq 2 ] && grep -q -- '--step N is needed' message || fail "no step: exit $code"
-code=0; "$plm" trace --step 0 2>message || code=$?
-[ "$code" -eq 2 ] || fail "step 0: exit $code"
+expect 2 plm-pipeline trace
+says err '--step N is needed'
+expect 2 plm-pipeline trace --step 0
 rm -r corpus
-code=0; "$plm" trace --step 1 >/dev/null 2>message || code=$?
-[ "$code" -eq 1 ] && grep -q "$tmp/corpus" message || fail "no corpus: exit $code, $(cat message)"
+expect 1 plm-pipeline trace --step 1
+says err "$PWD/corpus"
 echo "trace of $documents documents over $steps steps"

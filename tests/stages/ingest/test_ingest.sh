@@ -1,26 +1,19 @@
 #!/usr/bin/env bash
 # `plm-pipeline ingest` and `corpus`, run as programs: round trips, bad input, options, signals, a
-# full disk. Each check names itself if it fails.
-set -uo pipefail
-: "${PLM_ROOT:?}" "${PLM_BIN:?}" "${PLM_TMP:?}"
-cd "$PLM_TMP" || exit 1
+# full disk.
+. "$PLM_ROOT/tests/support/lib.sh"
+set +e # it looks at exit codes itself
 pipeline=$PLM_BIN/plm-pipeline
 sample=$PLM_ROOT/tests/data/sample.fasta.gz
-failures=0
 
-fail() { echo "FAILED: $*"; failures=$((failures + 1)); }
 # succeeds ARGS...: the output goes to out, the report to err
-succeeds() {
-  "$pipeline" "$@" >out 2>err </dev/null || fail "'$*' ended with $?: $(tail -n 3 err)"
-}
+succeeds() { expect 0 "$pipeline" "$@"; }
 # fails CODE PATTERN ARGS...: checks the exit code, the message, and that nothing is left behind
 fails() {
-  local code=$1 pattern=$2 status
+  local code=$1 pattern=$2
   shift 2
-  "$pipeline" "$@" >out 2>err </dev/null
-  status=$?
-  [ "$status" -eq "$code" ] || fail "'$*' ended with $status instead of $code: $(cat err)"
-  grep -qE -- "$pattern" err || fail "'$*' does not say '$pattern' but: $(cat err)"
+  expect "$code" "$pipeline" "$@"
+  says err "$pattern"
   compgen -G 'c.tmp*' >/dev/null && fail "'$*' left $(echo c.tmp*)"
   return 0
 }
@@ -300,6 +293,3 @@ byte=$(od -An -tu1 -j $at -N 1 big/data.mdb)
 printf "\\x$(printf %02x $((byte ^ 1)))" | dd of=big/data.mdb bs=1 seek=$at conv=notrunc status=none
 succeeds corpus big
 fails 1 'big/data.mdb is not the file that ingest wrote' corpus big --verify
-
-[ "$failures" -eq 0 ] && echo "all checks hold"
-exit $((failures != 0))

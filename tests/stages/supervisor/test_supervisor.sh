@@ -3,31 +3,15 @@
 # stages in its own folder; here they are scripts, and variables choose what they do. Checks the order
 # of the shutdown, exit codes, restarts, the root cause, the control socket, and that no process is
 # left behind.
-set -uo pipefail
-: "${PLM_BIN:?}"
-cd "${PLM_TMP:-$(mktemp -d)}" || exit 1
+. "$PLM_ROOT/tests/support/lib.sh"
+set +e # it looks at exit codes itself
 chmod 700 . # otherwise the control sockets would not lie here
 export XDG_RUNTIME_DIR=$PWD
-failures=0
 mkdir bin
 cp "$PLM_BIN/plm-pipeline" bin/
 pipeline=$PWD/bin/plm-pipeline
 
-fail() {
-  echo "FAILED: $*"
-  failures=$((failures + 1))
-}
-
-# until_true COMMAND...: waits until it succeeds; a busy machine gets two minutes
-until_true() {
-  local until=$((SECONDS + 120))
-  while [ "$SECONDS" -lt "$until" ]; do
-    "$@" >/dev/null 2>&1 && return 0
-    sleep 0.1
-  done
-  fail "never true: $*"
-  return 1
-}
+until_true() { wait_for 20 "$@"; }
 
 cat >bin/stage <<'S'
 #!/usr/bin/env bash
@@ -83,15 +67,9 @@ begin() { # the same in the background; $supervisor is its process
   "$pipeline" up --run "$run" "$@" >"$run.out" 2>&1 &
   supervisor=$!
 }
-those_left() {
-  grep -lz "^PLM_SUPERVISED=" /proc/[0-9]*/environ 2>/dev/null |
-    while read -r file; do
-      { tr '\0' '\n' <"$file"; } 2>/dev/null | grep -x "XDG_RUNTIME_DIR=$PWD" >/dev/null && echo "$file"
-    done
-}
 nobody_left() {
   local left
-  left=$(those_left)
+  left=$(supervised "XDG_RUNTIME_DIR=$PWD")
   [ -z "$left" ] || fail "$1: processes are left: $left"
 }
 
@@ -323,7 +301,7 @@ until_true "$pipeline" wait --ready --run beheaded --timeout 1
 kill -KILL "$(jq .pid beheaded/supervisor.lock)"
 until_true grep -q 'trainer.0 stopped' beheaded/events
 until_true grep -q 'packer.0 stopped' beheaded/events
-nobody() { [ -z "$(those_left)" ]; }
+nobody() { [ -z "$(supervised "XDG_RUNTIME_DIR=$PWD")" ]; }
 until_true nobody
 TRAINER=$train EVALUATOR=$judge up beheaded || fail "a run whose supervisor was killed"
 
@@ -337,7 +315,7 @@ node7_joined() {
   [ "$("$pipeline" ps --run joined --json | jq -c '.[3] | [.stage, .instance, .node, .pid, .state, .rate]')" = \
     '["packer",1,"node7",5,"joined",12]' ]
 }
-until_true node7_joined || "$pipeline" ps --run joined
+until_true node7_joined
 "$pipeline" down --run joined 2>/dev/null || fail "down"
 
 # ---- chosen stages, dry run, resume never ----
@@ -372,4 +350,3 @@ grep -q 'the fifth time in ten minutes: giving up' dying.out || fail "five death
 [ "$(grep -c 'trainer.0 started' dying/events)" = 5 ] || fail "five starts: $(cat dying/events)"
 grep -q 'failed: trainer.0 was killed by signal 9' dying.out || fail "no root cause of five deaths"
 nobody_left "the end"
-[ "$failures" -eq 0 ]
