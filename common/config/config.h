@@ -49,7 +49,7 @@ enum {
   PLM_MAX_MASK_RATES = 16, /* entries of evaluator.mask_rates */
   PLM_MAX_SPLITS = 3,      /* train, valid, test */
   PLM_MAX_SETS = 16,       /* entries of evaluator.sets */
-  PLM_SET_NAME_SIZE = 33,  /* of a set's name, with its NUL */
+  PLM_SET_NAME_MOST = 32,  /* most letters of a set's name */
   PLM_MAX_RANKS = 4096,    /* trainer.ranks, and the slots of one host */
   PLM_MAX_HOSTS = 512,     /* entries of trainer.hosts */
   PLM_MAX_SHARES = 4096,   /* trainer.shares */
@@ -149,8 +149,8 @@ struct plm_config_supervisor {
 
 /* A held-out set beside the run's own corpus. */
 struct plm_config_set {
-  char name[PLM_SET_NAME_SIZE]; /* letters, digits, dots, hyphens and underscores */
-  char *corpus;                 /* absolute */
+  char *name;   /* letters, digits, dots, hyphens and underscores */
+  char *corpus; /* absolute */
   enum plm_split split;
 };
 

@@ -1,4 +1,5 @@
-/* The corpora that a run trains on: a single one, or the entries of a list. */
+/* The corpora that a run trains on, a single one or the entries of a list, and those of further
+ * evaluation sets. */
 #include "common/config/config_corpora.h"
 
 #include <stdio.h>
@@ -73,6 +74,23 @@ void plm_sources_release(struct plm_config *config)
   config->source_count = 0;
 }
 
+void plm_config_sets_release(struct plm_config_evaluator *evaluator)
+{
+  for (uint32_t i = 0; i < evaluator->set_count; i++) {
+    free(evaluator->sets[i].name);
+    free(evaluator->sets[i].corpus);
+  }
+  memset(evaluator->sets, 0, sizeof evaluator->sets);
+  evaluator->set_count = 0;
+}
+
+bool plm_config_is_set_name(const char *name)
+{
+  static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+  const size_t length = strlen(name);
+  return length > 0 && length <= PLM_SET_NAME_MOST && name[strspn(name, allowed)] == '\0';
+}
+
 /* ---- printing ------------------------------------------------------------------------------ */
 
 void plm_source_print_weights(const struct plm_config_source *source, struct plm_text *text)
@@ -98,6 +116,18 @@ void plm_sources_print(const struct plm_config *config, struct plm_text *text)
     plm_source_print_weights(source, text);
     plm_text_printf(text, ", sampling: %s}",
                     source->sampling < 0 ? "null" : plm_sampling_names[source->sampling]);
+  }
+  plm_text_puts(text, "]");
+}
+
+void plm_config_sets_print(const struct plm_config_evaluator *evaluator, struct plm_text *text)
+{
+  plm_text_puts(text, "[");
+  for (uint32_t i = 0; i < evaluator->set_count; i++) {
+    const struct plm_config_set *set = &evaluator->sets[i];
+    plm_text_printf(text, "%s{name: \"%s\", corpus: ", i > 0 ? ", " : "", set->name);
+    plm_setting_put_string(text, set->corpus);
+    plm_text_printf(text, ", split: %s}", plm_split_name(set->split));
   }
   plm_text_puts(text, "]");
 }

@@ -1,4 +1,5 @@
-/* The entries of `corpus` in a configuration, for the other files of this folder. */
+/* The entries of `corpus` and evaluator.sets in a configuration, for the other files of this
+ * folder. */
 #ifndef PLM_COMMON_CONFIG_CONFIG_CORPORA_H
 #define PLM_COMMON_CONFIG_CONFIG_CORPORA_H
 
@@ -12,5 +13,8 @@ void plm_sources_release(struct plm_config *config);
 void plm_sources_print(const struct plm_config *config, struct plm_text *text);
 /* Appends the two weights of an entry, as in that list. */
 void plm_source_print_weights(const struct plm_config_source *source, struct plm_text *text);
+/* The same for evaluator.sets. */
+void plm_config_sets_release(struct plm_config_evaluator *evaluator);
+void plm_config_sets_print(const struct plm_config_evaluator *evaluator, struct plm_text *text);
 
 #endif

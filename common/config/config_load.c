@@ -17,9 +17,9 @@
 #include "common/config/key_suggestion.h"
 #include "common/config/problems.h"
 #include "common/config/service_variables.h"
+#include "common/config/setting_sets.h"
 #include "common/config/settings.h"
 #include "common/config/yaml_limits.h"
-#include "common/config/yaml_records.h"
 
 extern char **environ;
 
@@ -80,22 +80,6 @@ static void store(const struct source *source, const struct plm_setting *setting
     plm_problems_add(loader->problems, place, "%s: %s", setting->key, message);
 }
 
-/* A list of records: the values of all of them, one after another. */
-static void store_records(const struct source *source, const struct plm_setting *setting,
-                          yaml_node_t *node, const char *expected)
-{
-  struct plm_scalar scalars[LIST_MAX];
-  struct plm_value value = {.is_list = true, .items = scalars};
-  struct plm_record_fault fault;
-  if (plm_yaml_records(source->document, node, scalars, LIST_MAX, &value.count, &fault)) {
-    store(source, setting, &value, place_of(source, node->start_mark));
-    return;
-  }
-  source->loader->bad[plm_setting_index(setting)] = true;
-  plm_problems_add(source->loader->problems, place_of(source, fault.mark), "%s: expected %s, %s",
-                   setting->key, expected, fault.what);
-}
-
 static void store_node(const struct source *source, const struct plm_setting *setting,
                        yaml_node_t *node)
 {
@@ -110,11 +94,13 @@ static void store_node(const struct source *source, const struct plm_setting *se
     store(source, setting, &value, place);
     return;
   }
-  if (node->type == YAML_SEQUENCE_NODE && setting->type == PLM_SETTING_CORPUS) {
-    const struct plm_sources_text list = {source->document, node, place, source->base,
-                                          source->has_lines};
+  const bool corpus = setting->type == PLM_SETTING_CORPUS;
+  if (node->type == YAML_SEQUENCE_NODE && (corpus || setting->type == PLM_SETTING_SETS)) {
+    const struct plm_yaml_list list = {source->document, node, place, source->base,
+                                       source->has_lines};
     set_origin(source, setting, place);
-    source->loader->bad[plm_setting_index(setting)] = !plm_sources_read(source->loader, &list);
+    source->loader->bad[plm_setting_index(setting)] =
+        !(corpus ? plm_sources_read : plm_config_sets_read)(source->loader, &list);
     return;
   }
   if (node->type != YAML_SEQUENCE_NODE) {
@@ -124,10 +110,6 @@ static void store_node(const struct source *source, const struct plm_setting *se
     return;
   }
   value.is_list = true;
-  if (plm_setting_has_records(setting)) {
-    store_records(source, setting, node, expected);
-    return;
-  }
   for (const yaml_node_item_t *item = node->data.sequence.items.start;
        item < node->data.sequence.items.top && value.count <= LIST_MAX; item++) {
     const yaml_node_t *entry = yaml_document_get_node(source->document, *item);

@@ -4,12 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/suggest.h"
 #include "common/config/config_corpora.h"
 
 #define AT(member) (ptrdiff_t) offsetof(struct plm_config_source, member)
-
-enum { MESSAGE_SIZE = 512 };
 
 /* The keys of an entry. Their offsets are into struct plm_config_source. */
 static const struct plm_setting keys[] = {
@@ -35,126 +32,29 @@ static const struct plm_setting keys[] = {
      .choices = plm_sampling_names,
      .flags = PLM_SETTING_NULLABLE},
 };
-enum { KEYS = sizeof keys / sizeof *keys };
+static const struct plm_config_source initial = {.weight = 1, .final_weight = -1, .sampling = -1};
+static const struct plm_yaml_records records = {.setting = "corpus",
+                                                .one = "source",
+                                                .many = "sources",
+                                                .form = "{path: DIR, weight: NUMBER}",
+                                                .keys = keys,
+                                                .key_count = sizeof keys / sizeof *keys,
+                                                .required = 1,
+                                                .least = 1,
+                                                .most = PLM_MAX_SOURCES,
+                                                .initial = &initial,
+                                                .size = sizeof initial};
 
 /* ---- reading ------------------------------------------------------------------------------- */
 
-static struct plm_place place_of(const struct plm_sources_text *text, const yaml_node_t *node)
-{
-  struct plm_place place = text->place;
-  if (text->has_lines) {
-    place.line = (uint32_t)node->start_mark.line + 1;
-    place.column = (uint32_t)node->start_mark.column + 1;
-  }
-  return place;
-}
-
-static bool is_null(const struct plm_scalar *scalar)
-{
-  return !scalar->quoted && (scalar->text[0] == '\0' || strcmp(scalar->text, "~") == 0 ||
-                             strcmp(scalar->text, "null") == 0);
-}
-
-static bool unknown_key(struct plm_loader *loader, struct plm_place place, const char *word)
-{
-  struct plm_suggestion near = {.word = word};
-  for (size_t i = 0; i < KEYS; i++) plm_suggest(&near, keys[i].key);
-  plm_problems_add(loader->problems, place,
-                   "corpus: unknown key \"%.80s\" of a source; expected path, weight, "
-                   "final_weight or sampling%s%s%s",
-                   word, near.best != NULL ? "; did you mean \"" : "",
-                   near.best != NULL ? near.best : "", near.best != NULL ? "\"?" : "");
-  return false;
-}
-
-static bool read_value(struct plm_loader *loader, const struct plm_sources_text *text,
-                       const struct plm_setting *key, const yaml_node_t *node,
-                       struct plm_config_source *entry)
-{
-  char message[MESSAGE_SIZE], expected[256];
-  size_t culprit;
-  const struct plm_place place = place_of(text, node);
-  plm_setting_describe(key, expected);
-  if (node->type != YAML_SCALAR_NODE) {
-    plm_problems_add(loader->problems, place, "corpus: %s: expected %s, found a list or section",
-                     key->key, expected);
-    return false;
-  }
-  const struct plm_scalar scalar = {.text = (const char *)node->data.scalar.value,
-                                    .quoted = node->data.scalar.style != YAML_PLAIN_SCALAR_STYLE};
-  const struct plm_value value = {.items = &scalar, .count = 1};
-  if ((key->flags & PLM_SETTING_NULLABLE) != 0 && is_null(&scalar)) return true; /* the default */
-  if (plm_setting_store(key, &value, text->base, (struct plm_config *)(void *)entry, &culprit,
-                        message))
-    return true;
-  if (strcmp(message, PLM_SETTING_NO_MEMORY) == 0)
-    loader->problems->no_memory = true;
-  else
-    plm_problems_add(loader->problems, place, "corpus: %s: %s", key->key, message);
-  return false;
-}
-
-static bool read_entry(struct plm_loader *loader, const struct plm_sources_text *text,
-                       const yaml_node_t *node, struct plm_config_source *entry)
-{
-  bool good = true, seen[KEYS] = {false};
-  *entry = (struct plm_config_source){.weight = 1, .final_weight = -1, .sampling = -1};
-  if (node->type != YAML_MAPPING_NODE) {
-    plm_problems_add(loader->problems, place_of(text, node),
-                     "corpus: expected {path: DIR, weight: NUMBER} in the list");
-    return false;
-  }
-  for (const yaml_node_pair_t *pair = node->data.mapping.pairs.start;
-       pair < node->data.mapping.pairs.top; pair++) {
-    const yaml_node_t *name = yaml_document_get_node(text->document, pair->key);
-    const yaml_node_t *value = yaml_document_get_node(text->document, pair->value);
-    const char *word =
-        name->type == YAML_SCALAR_NODE ? (const char *)name->data.scalar.value : "(a list)";
-    size_t k = 0;
-    while (k < KEYS && strcmp(keys[k].key, word) != 0) k++;
-    if (k == KEYS) {
-      good = unknown_key(loader, place_of(text, name), word);
-    } else if (seen[k]) {
-      plm_problems_add(loader->problems, place_of(text, name),
-                       "corpus: duplicate key \"%s\" of a source", word);
-      good = false;
-    } else {
-      seen[k] = true;
-      if (!read_value(loader, text, &keys[k], value, entry)) good = false;
-    }
-  }
-  if (entry->path == NULL && !seen[0]) {
-    plm_problems_add(loader->problems, place_of(text, node), "corpus: a source has no path");
-    good = false;
-  }
-  return good;
-}
-
-bool plm_sources_read(struct plm_loader *loader, const struct plm_sources_text *text)
+bool plm_sources_read(struct plm_loader *loader, const struct plm_yaml_list *list)
 {
   struct plm_config *config = loader->config;
-  const yaml_node_item_t *first = text->list->data.sequence.items.start;
-  const size_t count = (size_t)(text->list->data.sequence.items.top - first);
-  bool good = true;
-  plm_sources_release(config);
+  const bool good = plm_yaml_records_read(loader, &records, list, config->sources,
+                                          &config->source_count, loader->source_places);
   free(config->corpus);
-  config->corpus = NULL;
-  if (count == 0 || count > PLM_MAX_SOURCES) {
-    plm_problems_add(loader->problems, text->place,
-                     "corpus: expected 1 to %d sources in the list, found %zu", PLM_MAX_SOURCES,
-                     count);
-    return false;
-  }
-  for (size_t i = 0; i < count; i++) {
-    struct plm_config_source *entry = &config->sources[config->source_count];
-    const yaml_node_t *node = yaml_document_get_node(text->document, first[i]);
-    if (!read_entry(loader, text, node, entry)) good = false;
-    if (entry->path != NULL) loader->source_places[config->source_count++] = place_of(text, node);
-  }
-  const char *path = config->sources[0].path;
-  if (config->source_count == 0 || path == NULL) return false;
-  config->corpus = strdup(path);
-  if (config->corpus == NULL) loader->problems->no_memory = true;
+  config->corpus = config->source_count > 0 ? strdup(config->sources[0].path) : NULL;
+  if (config->source_count > 0 && config->corpus == NULL) loader->problems->no_memory = true;
   return good;
 }
 

@@ -17,7 +17,7 @@ static void *field(const struct plm_setting *setting, struct plm_config *config)
   return (char *)config + setting->offset;
 }
 
-static bool is_null(const struct plm_scalar *scalar)
+bool plm_scalar_is_null(const struct plm_scalar *scalar)
 {
   return !scalar->quoted && (scalar->text[0] == '\0' || strcmp(scalar->text, "~") == 0 ||
                              strcmp(scalar->text, "null") == 0);
@@ -70,7 +70,7 @@ static bool wrong_type(const struct plm_setting *setting, const struct plm_value
   plm_setting_describe(setting, expected);
   if (value->is_list) {
     snprintf(message, MESSAGE_SIZE, "expected %s, found a list", expected);
-  } else if (is_null(&value->items[0])) {
+  } else if (plm_scalar_is_null(&value->items[0])) {
     snprintf(message, MESSAGE_SIZE, "expected %s, found null", expected);
   } else {
     snprintf(message, MESSAGE_SIZE, "expected %s, found %s\"%.80s\"", expected,
@@ -212,7 +212,7 @@ static bool store_string(const struct plm_setting *setting, const struct plm_sca
 {
   char *text = NULL;
   snprintf(message, MESSAGE_SIZE, PLM_SETTING_NO_MEMORY);
-  if (is_null(scalar)) {
+  if (plm_scalar_is_null(scalar)) {
     if ((setting->flags & PLM_SETTING_NULLABLE) == 0) {
       const struct plm_value single = {.items = scalar, .count = 1};
       return wrong_type(setting, &single, message);
@@ -342,13 +342,11 @@ static bool store_hosts(const struct plm_value *value, char **target, size_t *cu
 }
 
 static bool store_list(const struct plm_setting *setting, const struct plm_value *value,
-                       const char *base, struct plm_config *config, size_t *culprit,
-                       char message[MESSAGE_SIZE])
+                       struct plm_config *config, size_t *culprit, char message[MESSAGE_SIZE])
 {
   void *target = field(setting, config);
-  if (!value->is_list) return wrong_type(setting, value, message);
-  if (plm_setting_has_records(setting))
-    return plm_config_sets_store(setting, value, base, config, culprit, message);
+  if (!value->is_list || setting->type == PLM_SETTING_SETS)
+    return wrong_type(setting, value, message);
   if (value->count < setting->count_min || value->count > setting->count_max) {
     snprintf(message, MESSAGE_SIZE, "expected %u to %u entries, found %zu", setting->count_min,
              setting->count_max, value->count);
@@ -403,13 +401,12 @@ bool plm_setting_store(const struct plm_setting *setting, const struct plm_value
 {
   void *target = field(setting, config);
   *culprit = 0;
-  if (plm_setting_is_list(setting))
-    return store_list(setting, value, base, config, culprit, message);
+  if (plm_setting_is_list(setting)) return store_list(setting, value, config, culprit, message);
   if (value->is_list) return wrong_type(setting, value, message);
   const struct plm_scalar *scalar = &value->items[0];
   const bool is_word = setting->word != NULL && !scalar->quoted &&
                        (strcmp(scalar->text, setting->word) == 0 ||
-                        (strcmp(setting->word, "null") == 0 && is_null(scalar)));
+                        (strcmp(setting->word, "null") == 0 && plm_scalar_is_null(scalar)));
   uint64_t whole = 0;
   double share;
   switch (setting->type) {

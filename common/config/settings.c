@@ -349,7 +349,7 @@ static const struct plm_setting settings[] = {
   ROW("evaluator.splits", SPLITS, evaluator.splits, "", "[valid]", .choices = plm_split_names,
       .count_offset = AT(evaluator.split_count), .count_min = 1, .count_max = PLM_MAX_SPLITS, FREE,
       .help = "Splits on which every checkpoint is evaluated."),
-  ROW("evaluator.sets", SETS, evaluator.sets, "", "[]", .choices = plm_split_names,
+  ROW("evaluator.sets", SETS, evaluator.sets, "", "[]",
       .count_offset = AT(evaluator.set_count), .count_max = PLM_MAX_SETS, FREE,
       .help = "Further held-out sets on which every checkpoint is evaluated, each "
               "`{name: NAME, corpus: DIR, split: valid}`. The evaluator opens their corpora "
@@ -424,12 +424,7 @@ bool plm_setting_is_list(const struct plm_setting *setting)
 {
   return setting->type == PLM_SETTING_DOUBLES || setting->type == PLM_SETTING_SPLITS ||
          setting->type == PLM_SETTING_HOSTS || setting->type == PLM_SETTING_PATTERN ||
-         plm_setting_has_records(setting);
-}
-
-bool plm_setting_has_records(const struct plm_setting *setting)
-{
-  return setting->type == PLM_SETTING_SETS;
+         setting->type == PLM_SETTING_SETS;
 }
 
 bool plm_setting_is_section(const char *key)

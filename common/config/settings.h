@@ -70,8 +70,6 @@ const struct plm_setting *plm_setting_find(const char *key); /* NULL: no such ke
 size_t plm_setting_index(const struct plm_setting *setting);
 /* Whether the row's value is a list. */
 bool plm_setting_is_list(const struct plm_setting *setting);
-/* Whether the entries of the list are records (keys with values): {name: …, corpus: …}. */
-bool plm_setting_has_records(const struct plm_setting *setting);
 /* Whether key is a section, that is, the beginning of other keys: "trainer", "trainer.clip". */
 bool plm_setting_is_section(const char *key);
 /* The name of a key's environment variable: "PLM_TRAINER_STEPS" for "trainer.steps". False and ""
@@ -103,29 +101,23 @@ struct plm_scalar {
   const char *text;
   bool quoted; /* then it is a string, even if it looks like a number */
   uint32_t line, column;
-  const char *key; /* in a list of records: the item's key, */
-  uint32_t record; /* and which record it belongs to, from 0 */
 };
+bool plm_scalar_is_null(const struct plm_scalar *scalar);
 struct plm_value {
   bool is_list;
-  const struct plm_scalar *items; /* (count); a scalar has one; records lie one after another */
+  const struct plm_scalar *items; /* (count); a scalar has one */
   size_t count;
 };
 
 /* The message of plm_setting_store if only memory was missing. */
 #define PLM_SETTING_NO_MEMORY "out of memory"
-/* Checks a value's type and range and stores it. base is the folder that relative paths are
+/* Checks a value's type and range and stores it. Lists of records are not read by this, but by
+ * config_sources.h and setting_sets.h. base is the folder that relative paths are
  * relative to. If it returns false, nothing is stored, message says why, and *culprit is the index
  * of the offending item. */
 bool plm_setting_store(const struct plm_setting *setting, const struct plm_value *value,
                        const char *base, struct plm_config *config, size_t *culprit,
                        char message[512]);
-/* The same for PLM_SETTING_SETS. */
-bool plm_config_sets_store(const struct plm_setting *setting, const struct plm_value *value,
-                           const char *base, struct plm_config *config, size_t *culprit,
-                           char message[512]);
-void plm_config_sets_print(const struct plm_config_evaluator *evaluator, struct plm_text *text);
-void plm_config_sets_release(struct plm_config_evaluator *evaluator);
 /* Appends a string as YAML, in quotes where they are needed. string NULL: null. */
 void plm_setting_put_string(struct plm_text *text, const char *string);
 /* Appends a number as YAML, with as few digits as give it back. */

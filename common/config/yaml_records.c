@@ -1,8 +1,13 @@
-/* Flattens a list of records into scalars. */
+/* Reads lists of records by the table of their keys. */
 #include "common/config/yaml_records.h"
 
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "common/base/suggest.h"
+#include "common/base/text.h"
+
+enum { MESSAGE_SIZE = 512, KEYS_MOST = 8 };
 
 struct plm_scalar plm_yaml_scalar(const yaml_node_t *node)
 {
@@ -12,52 +17,157 @@ struct plm_scalar plm_yaml_scalar(const yaml_node_t *node)
                              .column = (uint32_t)node->start_mark.column + 1};
 }
 
-static bool refuse(struct plm_record_fault *fault, const yaml_node_t *node, const char *what,
-                   const char *word)
+static struct plm_place place_of(const struct plm_yaml_list *list, const yaml_node_t *node)
 {
-  fault->mark = node->start_mark;
-  snprintf(fault->what, sizeof fault->what, what, word);
+  struct plm_place place = list->place;
+  if (list->has_lines) {
+    place.line = (uint32_t)node->start_mark.line + 1;
+    place.column = (uint32_t)node->start_mark.column + 1;
+  }
+  return place;
+}
+
+static void unknown_key(struct plm_loader *loader, const struct plm_yaml_records *of,
+                        struct plm_place place, const char *word)
+{
+  struct plm_suggestion near = {.word = word};
+  struct plm_text expected = {0};
+  for (size_t i = 0; i < of->key_count; i++) {
+    plm_suggest(&near, of->keys[i].key);
+    plm_text_printf(&expected, "%s%s",
+                    i == 0                  ? ""
+                    : i + 1 < of->key_count ? ", "
+                                            : " or ",
+                    of->keys[i].key);
+  }
+  plm_problems_add(loader->problems, place, "%s: unknown key \"%.80s\" of a %s; expected %s%s%s%s",
+                   of->setting, word, of->one, expected.data != NULL ? expected.data : "another",
+                   near.best != NULL ? "; did you mean \"" : "", near.best != NULL ? near.best : "",
+                   near.best != NULL ? "\"?" : "");
+  plm_text_deinit(&expected);
+}
+
+static bool read_value(struct plm_loader *loader, const struct plm_yaml_records *of,
+                       const struct plm_yaml_list *list, const struct plm_setting *key,
+                       const yaml_node_t *node, void *record)
+{
+  char message[MESSAGE_SIZE], expected[256];
+  size_t culprit;
+  const struct plm_place place = place_of(list, node);
+  plm_setting_describe(key, expected);
+  if (node->type != YAML_SCALAR_NODE) {
+    plm_problems_add(loader->problems, place, "%s: %s: expected %s, found a list or section",
+                     of->setting, key->key, expected);
+    return false;
+  }
+  const struct plm_scalar scalar = plm_yaml_scalar(node);
+  const struct plm_value value = {.items = &scalar, .count = 1};
+  if ((key->flags & PLM_SETTING_NULLABLE) != 0 && plm_scalar_is_null(&scalar))
+    return true; /* the initial value */
+  if ((of->accepts == NULL || of->accepts(key, scalar.text, message)) &&
+      plm_setting_store(key, &value, list->base, record, &culprit, message))
+    return true;
+  if (strcmp(message, PLM_SETTING_NO_MEMORY) == 0)
+    loader->problems->no_memory = true;
+  else
+    plm_problems_add(loader->problems, place, "%s: %s: %s", of->setting, key->key, message);
   return false;
 }
 
-static bool is_there(const struct plm_scalar *scalars, size_t first, size_t count, const char *key)
+static bool read_record(struct plm_loader *loader, const struct plm_yaml_records *of,
+                        const struct plm_yaml_list *list, const yaml_node_t *node, void *record)
 {
-  for (size_t i = first; i < count; i++)
-    if (strcmp(scalars[i].key, key) == 0) return true;
-  return false;
-}
-
-bool plm_yaml_records(yaml_document_t *document, const yaml_node_t *list,
-                      struct plm_scalar *scalars, size_t most, size_t *count,
-                      struct plm_record_fault *fault)
-{
-  uint32_t record = 0;
-  *count = 0;
-  for (const yaml_node_item_t *item = list->data.sequence.items.start;
-       item < list->data.sequence.items.top; item++, record++) {
-    const yaml_node_t *entry = yaml_document_get_node(document, *item);
-    const size_t first = *count;
-    if (entry->type != YAML_MAPPING_NODE ||
-        entry->data.mapping.pairs.start == entry->data.mapping.pairs.top)
-      return refuse(fault, entry, "found %s in the list",
-                    entry->type == YAML_SCALAR_NODE     ? "a value"
-                    : entry->type == YAML_SEQUENCE_NODE ? "a list"
-                                                        : "an empty entry");
-    for (const yaml_node_pair_t *pair = entry->data.mapping.pairs.start;
-         pair < entry->data.mapping.pairs.top; pair++) {
-      const yaml_node_t *key = yaml_document_get_node(document, pair->key);
-      const yaml_node_t *value = yaml_document_get_node(document, pair->value);
-      if (key->type != YAML_SCALAR_NODE) return refuse(fault, key, "%s", "a key must be a word");
-      const char *word = (const char *)key->data.scalar.value;
-      if (value->type != YAML_SCALAR_NODE)
-        return refuse(fault, value, "but \"%.80s\" has a list or a section", word);
-      if (is_there(scalars, first, *count, word))
-        return refuse(fault, key, "but \"%.80s\" is there twice in one entry", word);
-      if (*count == most) return refuse(fault, entry, "%s", "but the list is too long");
-      scalars[*count] = plm_yaml_scalar(value);
-      scalars[*count].key = word;
-      scalars[(*count)++].record = record;
+  bool good = true, seen[KEYS_MOST] = {false};
+  if (node->type != YAML_MAPPING_NODE) {
+    plm_problems_add(loader->problems, place_of(list, node), "%s: expected %s in the list",
+                     of->setting, of->form);
+    return false;
+  }
+  for (const yaml_node_pair_t *pair = node->data.mapping.pairs.start;
+       pair < node->data.mapping.pairs.top; pair++) {
+    const yaml_node_t *name = yaml_document_get_node(list->document, pair->key);
+    const yaml_node_t *value = yaml_document_get_node(list->document, pair->value);
+    const char *word =
+        name->type == YAML_SCALAR_NODE ? (const char *)name->data.scalar.value : "(a list)";
+    size_t k = 0;
+    while (k < of->key_count && strcmp(of->keys[k].key, word) != 0) k++;
+    if (k == of->key_count) {
+      unknown_key(loader, of, place_of(list, name), word);
+      good = false;
+    } else if (seen[k]) {
+      plm_problems_add(loader->problems, place_of(list, name), "%s: duplicate key \"%s\" of a %s",
+                       of->setting, word, of->one);
+      good = false;
+    } else {
+      seen[k] = true;
+      if (!read_value(loader, of, list, &of->keys[k], value, record)) good = false;
     }
   }
+  for (size_t k = 0; k < of->required; k++) {
+    if (seen[k]) continue;
+    plm_problems_add(loader->problems, place_of(list, node), "%s: a %s has no %s", of->setting,
+                     of->one, of->keys[k].key);
+    good = false;
+  }
+  return good;
+}
+
+static bool is_string(const struct plm_setting *key)
+{
+  return key->type == PLM_SETTING_STRING || key->type == PLM_SETTING_PATH;
+}
+
+static char **string_of(const struct plm_setting *key, char *record)
+{
+  return (char **)(void *)(record + key->offset);
+}
+
+static void release(const struct plm_yaml_records *of, char *record)
+{
+  for (size_t k = 0; k < of->key_count; k++)
+    if (is_string(&of->keys[k])) free(*string_of(&of->keys[k], record));
+  memset(record, 0, of->size);
+}
+
+static bool is_complete(const struct plm_yaml_records *of, char *record)
+{
+  for (size_t k = 0; k < of->required; k++)
+    if (*string_of(&of->keys[k], record) == NULL) return false;
   return true;
+}
+
+static void release_all(const struct plm_yaml_records *of, void *records, uint32_t *count)
+{
+  for (uint32_t i = 0; i < *count; i++) release(of, (char *)records + i * of->size);
+  *count = 0;
+}
+
+bool plm_yaml_records_read(struct plm_loader *loader, const struct plm_yaml_records *of,
+                           const struct plm_yaml_list *list, void *records, uint32_t *count,
+                           struct plm_place *places)
+{
+  const yaml_node_item_t *first = list->list->data.sequence.items.start;
+  const size_t found = (size_t)(list->list->data.sequence.items.top - first);
+  bool good = true;
+  PLM_ASSERT(of->key_count <= KEYS_MOST);
+  release_all(of, records, count);
+  if (found < of->least || found > of->most) {
+    plm_problems_add(loader->problems, list->place,
+                     "%s: expected %u to %u %s in the list, found %zu", of->setting, of->least,
+                     of->most, of->many, found);
+    return false;
+  }
+  for (size_t i = 0; i < found; i++) {
+    char *record = (char *)records + *count * of->size;
+    const yaml_node_t *node = yaml_document_get_node(list->document, first[i]);
+    memcpy(record, of->initial, of->size);
+    if (!read_record(loader, of, list, node, record)) good = false;
+    if (!is_complete(of, record)) {
+      release(of, record);
+      continue;
+    }
+    if (places != NULL) places[*count] = place_of(list, node);
+    ++*count;
+  }
+  return good;
 }

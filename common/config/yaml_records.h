@@ -8,20 +8,39 @@
 
 #include <yaml.h>
 
-#include "common/config/settings.h"
+#include "common/config/problems.h"
 
 /* The text of a scalar node and its place. It points into the document. */
 struct plm_scalar plm_yaml_scalar(const yaml_node_t *node);
 
-struct plm_record_fault {
-  yaml_mark_t mark;
-  char what[128]; /* "found a list in the list" */
+/* Where a list is written. */
+struct plm_yaml_list {
+  yaml_document_t *document;
+  const yaml_node_t *list;
+  struct plm_place place;
+  const char *base; /* folder that relative paths are relative to */
+  bool has_lines;   /* places have line and column */
 };
-/* Puts the values of all records of a list one after another, each with its key and its record's
- * number. false: an entry is not a record, a value is not a scalar, a key is there twice, or there
- * are more than `most` values. */
-bool plm_yaml_records(yaml_document_t *document, const yaml_node_t *list,
-                      struct plm_scalar *scalars, size_t most, size_t *count,
-                      struct plm_record_fault *fault);
+
+/* What the records of a list are. */
+struct plm_yaml_records {
+  const char *setting;            /* the list's key: "corpus" */
+  const char *one, *many, *form;  /* for problems: "source", "sources", "{path: DIR}" */
+  const struct plm_setting *keys; /* scalars; their offsets are into a record */
+  size_t key_count;
+  size_t required; /* the first so many keys have to be there; their values are strings */
+  uint32_t least, most;
+  const void *initial; /* a record before its keys are read */
+  size_t size;         /* of a record, in bytes */
+  /* NULL, or whether a key's text is allowed; if not, the message says what is. */
+  bool (*accepts)(const struct plm_setting *key, const char *text, char message[512]);
+};
+
+/* Reads the list into the array `records` of `most`, whose former records are released. False: it
+ * has mistakes, which were added to the loader's problems; records that have what is required are
+ * stored all the same, so that more checks see them. places (may be NULL) receives theirs. */
+bool plm_yaml_records_read(struct plm_loader *loader, const struct plm_yaml_records *of,
+                           const struct plm_yaml_list *list, void *records, uint32_t *count,
+                           struct plm_place *places);
 
 #endif

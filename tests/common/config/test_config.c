@@ -201,26 +201,25 @@ static const struct wrong wrongs[] = {
      {"pipeline.yaml:1:28: trainer.hosts: the hosts have 3 slots for the 4 ranks of "
       "trainer.ranks"}},
     {"evaluator: {sets: [{name: a, corpus: x}, {name: a, corpus: y}]}\n",
-     {"pipeline.yaml:1:49: evaluator.sets: \"a\" is listed twice"}},
+     {"pipeline.yaml:1:42: evaluator.sets: \"a\" is listed twice"}},
     {"evaluator: {sets: [{name: a}]}\n",
-     {"pipeline.yaml:1:27: evaluator.sets: entry 1 has no corpus"}},
+     {"pipeline.yaml:1:20: evaluator.sets: a set has no corpus"}},
     {"evaluator: {sets: [{name: corpus, corpus: x}]}\n",
-     {"pipeline.yaml:1:27: evaluator.sets: the name \"corpus\" stands for the run's own corpus; "
+     {"pipeline.yaml:1:27: evaluator.sets: name: \"corpus\" stands for the run's own corpus; "
       "choose another name"}},
     {"evaluator: {sets: [{name: a, corpus: x, split: dev}]}\n",
-     {"pipeline.yaml:1:48: evaluator.sets: expected train, valid or test as split, found \"dev\""}},
+     {"pipeline.yaml:1:48: evaluator.sets: split: expected train, valid or test, found \"dev\""}},
     {"evaluator: {sets: [{name: a, path: x}]}\n",
-     {"pipeline.yaml:1:36: evaluator.sets: unknown key \"path\"; a set has name, corpus and "
+     {"pipeline.yaml:1:20: evaluator.sets: a set has no corpus",
+      "pipeline.yaml:1:30: evaluator.sets: unknown key \"path\" of a set; expected name, corpus or "
       "split"}},
     {"evaluator: {sets: [a]}\n",
-     {"pipeline.yaml:1:20: evaluator.sets: expected a list of {name: NAME, corpus: DIR, split: "
-      "SPLIT}, found a value in the list"}},
+     {"pipeline.yaml:1:20: evaluator.sets: expected {name: NAME, corpus: DIR, split: SPLIT} in "
+      "the list"}},
     {"evaluator: {sets: [{name: [a], corpus: x}]}\n",
-     {"pipeline.yaml:1:27: evaluator.sets: expected a list of {name: NAME, corpus: DIR, split: "
-      "SPLIT}, but \"name\" has a list or a section"}},
+     {"pipeline.yaml:1:27: evaluator.sets: name: expected a string, found a list or section"}},
     {"evaluator: {sets: [{name: a, name: b, corpus: x}]}\n",
-     {"pipeline.yaml:1:30: evaluator.sets: expected a list of {name: NAME, corpus: DIR, split: "
-      "SPLIT}, but \"name\" is there twice in one entry"}},
+     {"pipeline.yaml:1:30: evaluator.sets: duplicate key \"name\" of a set"}},
     {"trainer: {hosts: [a:1, b]}\n",
      {"pipeline.yaml:1:24: trainer.hosts: expected NAME:SLOTS with 1 to 4096 slots, for example "
       "node1:8, found \"b\""}},

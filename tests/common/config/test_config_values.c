@@ -223,20 +223,20 @@ static const struct config_outcome sets[] = {
      "evaluator.sets: [{name: \"nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn\", corpus: /x, split: valid}, "
      "{name: \"Az0_-.\", corpus: \"DIR/ y\", split: train}]\n"},
     {"evaluator: {sets: [{name: nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn, corpus: /x}]}\n", "",
-     "pipeline.yaml:1:27: evaluator.sets: a name has 1 to 32 letters, digits, dots, hyphens and "
-     "underscores, found \"nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn\"\n"},
+     "pipeline.yaml:1:27: evaluator.sets: name: expected 1 to 32 letters, digits, dots, hyphens "
+     "and underscores, found \"nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn\"\n"},
     {"evaluator: {sets: [{name: 'a b', corpus: /x}]}\n", "",
-     "pipeline.yaml:1:27: evaluator.sets: a name has 1 to 32 letters, digits, dots, hyphens and "
-     "underscores, found \"a b\"\n"},
+     "pipeline.yaml:1:27: evaluator.sets: name: expected 1 to 32 letters, digits, dots, hyphens "
+     "and underscores, found \"a b\"\n"},
     {"evaluator: {sets: [{name: '', corpus: /x}]}\n", "",
-     "pipeline.yaml:1:27: evaluator.sets: a name has 1 to 32 letters, digits, dots, hyphens and "
-     "underscores, found \"\"\n"},
+     "pipeline.yaml:1:27: evaluator.sets: name: expected 1 to 32 letters, digits, dots, hyphens "
+     "and underscores, found \"\"\n"},
     {"evaluator: {sets: [{name: a, corpus: ''}]}\n", "",
-     "pipeline.yaml:1:38: evaluator.sets: the path of the corpus is empty\n"},
+     "pipeline.yaml:1:38: evaluator.sets: corpus: must not be empty\n"},
     {"evaluator: {sets: [{corpus: x}]}\n", "",
-     "pipeline.yaml:1:29: evaluator.sets: entry 1 has no name\n"},
+     "pipeline.yaml:1:20: evaluator.sets: a set has no name\n"},
     {"evaluator: {sets: [{name: b, corpus: x}, {corpus: x}]}\n", "",
-     "pipeline.yaml:1:51: evaluator.sets: entry 2 has no name\n"},
+     "pipeline.yaml:1:42: evaluator.sets: a set has no name\n"},
     {"evaluator: {sets: []}\n", "evaluator.sets", "evaluator.sets: []\n"},
     {"evaluator: {sets: {name: a, corpus: x}}\n", "",
      "pipeline.yaml:1:19: evaluator.sets: expected a list of {name: NAME, corpus: DIR, split: "
@@ -245,8 +245,9 @@ static const struct config_outcome sets[] = {
      "pipeline.yaml:1:19: evaluator.sets: expected a list of {name: NAME, corpus: DIR, split: "
      "SPLIT}, found \"a\"\n"},
     {"evaluator: {sets: [{[a]: a, corpus: x}]}\n", "",
-     "pipeline.yaml:1:21: evaluator.sets: expected a list of {name: NAME, corpus: DIR, split: "
-     "SPLIT}, a key must be a word\n"},
+     "pipeline.yaml:1:20: evaluator.sets: a set has no name\n"
+     "pipeline.yaml:1:21: evaluator.sets: unknown key \"(a list)\" of a set; expected name, corpus "
+     "or split\n"},
 };
 
 static const struct config_outcome files[] = {
@@ -330,7 +331,7 @@ static void lengths_have_limits(void **state)
        "node1:8, found \"",
        253},
       {"evaluator: {sets: [{name: a, corpus: /", "}]}\n",
-       "pipeline.yaml:1:38: evaluator.sets: a path must not be longer than 4095 bytes\n", 4094},
+       "pipeline.yaml:1:38: evaluator.sets: corpus: must not be longer than 4095 bytes\n", 4094},
       {"run: /", "\n", "pipeline.yaml:1:6: run: must not be longer than 4095 bytes\n", 4094},
       {"corpus: [{path: /", "}]\n",
        "pipeline.yaml:1:17: corpus: path: must not be longer than 4095 bytes\n", 4094},
@@ -359,7 +360,7 @@ static void lists_have_limits(void **state)
       {"corpus: [", "{path: /%d},", "]\n",
        "pipeline.yaml:1:9: corpus: expected 1 to 16 sources in the list, found 17\n", 16},
       {"evaluator: {sets: [", "{name: s%d, corpus: /c},", "]}\n",
-       "pipeline.yaml:1:27: evaluator.sets: expected 0 to 16 entries, found 17\n", 16},
+       "pipeline.yaml:1:19: evaluator.sets: expected 0 to 16 sets in the list, found 17\n", 16},
       {"trainer: {hosts: [", "h%d:1,", "]}\n",
        "pipeline.yaml:1:19: trainer.hosts: expected 0 to 512 entries, found 513\n", 512},
       {"model: {attention: {pattern: [", "local,", "]}}\n",
