@@ -7,6 +7,7 @@
 
 #include "common/feed/feed_peers.h"
 #include "common/feed/feed_ranges.h"
+#include "common/feed/feed_requests.h"
 #include "common/feed/feed_windows.h"
 
 /* ---- opening ------------------------------------------------------------------------------ */
@@ -117,8 +118,7 @@ static void take_nack(struct feed_state *feed, struct feed_peer *peer, struct pl
     feed->logged_invalid_ms = feed->now_ms;
     plm_warning("packer %s does not serve what it was asked for: %s", peer->name, text);
   }
-  if (!feed_windows_nack(feed, peer, message->header.request))
-    (void)feed_ranges_nack(feed, peer, message->header.request); /* it may be an old one */
+  feed_requests_refused(feed, peer, message->header.request);
 }
 
 /* Takes a message from a connected peer in its current incarnation. */

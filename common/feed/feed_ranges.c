@@ -127,27 +127,13 @@ void feed_ranges_tick(struct feed_state *feed, int64_t late)
 
 /* ---- answers ------------------------------------------------------------------------------ */
 
-static struct feed_range *find_ask(struct feed_state *feed, const struct feed_peer *peer,
-                                   uint64_t request, struct feed_ask **ask)
-{
-  for (struct feed_range *range = feed->head; range != NULL; range = range->next)
-    if ((*ask = feed_request_find(&range->request, peer, request)) != NULL) return range;
-  return NULL;
-}
-
-bool feed_ranges_nack(struct feed_state *feed, const struct feed_peer *peer, uint64_t request)
-{
-  struct feed_ask *ask;
-  struct feed_range *range = find_ask(feed, peer, request, &ask);
-  if (range == NULL) return false;
-  feed_request_refused(feed, &range->request, ask);
-  return true;
-}
-
 bool feed_ranges_data(struct feed_state *feed, struct feed_peer *peer, struct plm_message *message)
 {
-  struct feed_ask *ask;
-  struct feed_range *range = find_ask(feed, peer, message->header.request, &ask);
+  struct feed_ask *ask = NULL;
+  struct feed_range *range = feed->head;
+  while (range != NULL &&
+         (ask = feed_request_find(&range->request, peer, message->header.request)) == NULL)
+    range = range->next;
   if (range == NULL) return false;
   *ask = (struct feed_ask){0};
   if (message->header.payload_bytes != range->bytes) {

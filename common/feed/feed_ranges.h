@@ -13,7 +13,6 @@ void feed_ranges_pop(struct feed_state *feed);
 
 /* Takes DATA, and its payload, if it was asked for. False: it was not. */
 bool feed_ranges_data(struct feed_state *feed, struct feed_peer *peer, struct plm_message *message);
-bool feed_ranges_nack(struct feed_state *feed, const struct feed_peer *peer, uint64_t request);
 /* The range that a job is for; NULL: it is gone. */
 struct feed_range *feed_ranges_find(const struct feed_state *feed, const struct feed_job *job);
 /* The range's job is done. If its answer was true, its payload is taken. */

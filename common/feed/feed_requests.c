@@ -12,14 +12,6 @@ void feed_request_clear(struct feed_request *request)
   memset(request->asks, 0, sizeof request->asks);
 }
 
-void feed_request_refused(struct feed_state *feed, struct feed_request *request,
-                          struct feed_ask *ask)
-{
-  if (request->home == ask->peer) request->home = 0;
-  *ask = (struct feed_ask){0};
-  request->retry_ms = feed->now_ms + FEED_RETRY_MS;
-}
-
 struct feed_ask *feed_request_find(struct feed_request *request, const struct feed_peer *peer,
                                    uint64_t id)
 {
@@ -27,6 +19,24 @@ struct feed_ask *feed_request_find(struct feed_request *request, const struct fe
     if (request->asks[i].request == id && request->asks[i].peer == peer->serial)
       return &request->asks[i];
   return NULL;
+}
+
+static void refuse(struct feed_state *feed, struct feed_request *request,
+                   const struct feed_peer *peer, uint64_t id)
+{
+  struct feed_ask *ask = feed_request_find(request, peer, id);
+  if (ask == NULL) return;
+  if (request->home == ask->peer) request->home = 0;
+  *ask = (struct feed_ask){0};
+  request->retry_ms = feed->now_ms + FEED_RETRY_MS;
+}
+
+void feed_requests_refused(struct feed_state *feed, const struct feed_peer *peer, uint64_t id)
+{
+  for (struct feed_window *window = feed->windows; window != NULL; window = window->next)
+    refuse(feed, &window->request, peer, id);
+  for (struct feed_range *range = feed->head; range != NULL; range = range->next)
+    refuse(feed, &range->request, peer, id);
 }
 
 /* The first packer to ask. */

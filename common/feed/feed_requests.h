@@ -18,9 +18,9 @@ struct feed_ask *feed_request_find(struct feed_request *request, const struct fe
                                    uint64_t id);
 /* Forgets all asks. */
 void feed_request_clear(struct feed_request *request);
-/* The packer does not answer this ask: it is asked again in a while, or another one. */
-void feed_request_refused(struct feed_state *feed, struct feed_request *request,
-                          struct feed_ask *ask);
+/* The packer does not answer this ask, of a window or a range, if it still stands: it is asked
+ * again in a while, or another one. */
+void feed_requests_refused(struct feed_state *feed, const struct feed_peer *peer, uint64_t id);
 
 /* Lets an answer of the peer be checked: job says what it is and for whom. Takes the payload. */
 void feed_request_check(struct feed_state *feed, const struct feed_peer *peer,

@@ -203,28 +203,13 @@ void feed_windows_tick(struct feed_state *feed, int64_t late)
 
 /* ---- answers ------------------------------------------------------------------------------ */
 
-static struct feed_window *find_ask(struct feed_state *feed, const struct feed_peer *peer,
-                                    uint64_t request, struct feed_ask **ask)
-{
-  for (struct feed_window *window = feed->windows; window != NULL; window = window->next)
-    if ((*ask = feed_request_find(&window->request, peer, request)) != NULL) return window;
-  return NULL;
-}
-
-bool feed_windows_nack(struct feed_state *feed, const struct feed_peer *peer, uint64_t request)
-{
-  struct feed_ask *ask;
-  struct feed_window *window = find_ask(feed, peer, request, &ask);
-  if (window == NULL) return false;
-  feed_request_refused(feed, &window->request, ask);
-  return true;
-}
-
 bool feed_windows_proof(struct feed_state *feed, struct feed_peer *peer,
                         struct plm_message *message)
 {
-  struct feed_ask *ask;
-  struct feed_window *window = find_ask(feed, peer, message->header.request, &ask);
+  struct feed_window *window = feed->windows;
+  while (window != NULL &&
+         feed_request_find(&window->request, peer, message->header.request) == NULL)
+    window = window->next;
   if (window == NULL) return false;
   feed_request_clear(&window->request);
   struct feed_planned *planned = window->planned;

@@ -15,7 +15,6 @@ void feed_windows_leave(struct feed_state *feed);
 /* Takes PROOF for a window, and its payload, if it was asked for. False: it was not. */
 bool feed_windows_proof(struct feed_state *feed, struct feed_peer *peer,
                         struct plm_message *message);
-bool feed_windows_nack(struct feed_state *feed, const struct feed_peer *peer, uint64_t request);
 /* The window that a job is for; NULL: it is gone. */
 struct feed_window *feed_windows_find(const struct feed_state *feed, const struct feed_job *job);
 /* A job of the window is done, and its answer was true or false. */
