@@ -58,6 +58,12 @@ static inline act *plm_act_at_mutable(const struct plm_cpu *cpu, act *base, int6
  * number of threads gives the same bits. */
 double plm_cpu_sum_squares(struct plm_cpu *cpu, const float *x, size_t n);
 
+/* Adds the sums of the tiles (tiles), each in the order of the tiles, to *totals[j], unless
+ * totals[j] is NULL. */
+enum { PLM_CPU_TILE_SUMS = 3 };
+void plm_cpu_add_tile_sums(float (*sums)[PLM_CPU_TILE_SUMS], int64_t tiles,
+                           float *const totals[PLM_CPU_TILE_SUMS]);
+
 /* Returns at least `bytes` of workspace for one call of an operator. It is kept between calls and
  * replaced if a call needs more; its contents are then lost. Returns NULL if there is no memory:
  * the error is kept in cpu->error, and the operator must do nothing. */
@@ -69,6 +75,7 @@ void *plm_cpu_workspace(struct plm_cpu *cpu, size_t bytes);
 void plm_cpu_memory_register(struct plm_cpu *cpu);
 void plm_cpu_elementwise_register(struct plm_cpu *cpu);
 void plm_cpu_norm_register(struct plm_cpu *cpu);
+void plm_cpu_qkv_register(struct plm_cpu *cpu);
 void plm_cpu_cached_attention_register(struct plm_cpu *cpu);
 void plm_cpu_table_register(struct plm_cpu *cpu);
 void plm_cpu_linear_register(struct plm_cpu *cpu);

@@ -1,17 +1,15 @@
-/* Operators that reduce along a row: norm, mix and norm, QKV prepare. They run on tiles of rows.
- * Sums over all rows (db, ds, da) are computed per tile and added in the order of the tiles. */
-#include "common/ops/value_table.h"
+/* Norm, and mix and norm, which reduce along a row. They run on tiles of rows. Sums over all rows
+ * (db, ds) are computed per tile and added in the order of the tiles. */
 #include "kernels/cpu/cpu_ops.h"
 
-enum { ROWS_TILE = 32, SUMS = 3 };
+enum { ROWS_TILE = 32, SUMS = PLM_CPU_TILE_SUMS };
 
 struct job {
   struct plm_cpu *cpu;
   void *out, *out2;
-  const void *a, *b, *c;
+  const void *a, *b;
   float (*sums)[SUMS]; /* of each tile */
   int64_t N, D;
-  struct plm_qkv_rows rows;
   struct plm_mix_rows mix;
   struct plm_mix_row_gradients to;
 };
@@ -41,12 +39,7 @@ static void run_with_sums(struct job *job, plm_pool_tile function, float *const 
   job->sums = plm_cpu_workspace(job->cpu, (size_t)tiles * sizeof *job->sums);
   if (job->sums == NULL) return;
   run(job, function);
-  for (int j = 0; j < SUMS; j++) {
-    double sum = 0;
-    if (totals[j] == NULL) continue;
-    for (int64_t i = 0; i < tiles; i++) sum += (double)job->sums[i][j];
-    *totals[j] += (float)sum;
-  }
+  plm_cpu_add_tile_sums(job->sums, tiles, totals);
 }
 
 static void norm_tile(void *context, int64_t tile, uint32_t thread)
@@ -156,73 +149,6 @@ static void mix_norm_backward(struct plm_ops *ops, const struct plm_mix_gradient
   run_with_sums(&job, mix_back_tile, totals);
 }
 
-static struct plm_qkv_rows rows_of_tile(const struct job *job, int64_t tile)
-{
-  struct plm_qkv_rows rows = job->rows;
-  rows.begin = tile * ROWS_TILE;
-  rows.end = rows.begin + ROWS_TILE < job->N ? rows.begin + ROWS_TILE : job->N;
-  return rows;
-}
-
-static void qkv_tile(void *context, int64_t tile, uint32_t thread)
-{
-  const struct job *job = context;
-  (void)thread;
-  const struct plm_qkv_rows rows = rows_of_tile(job, tile);
-  job->cpu->vector.qkv_forward(job->out, job->a, job->b, &rows);
-}
-
-static struct plm_qkv_rows qkv_rows(const struct plm_qkv *in)
-{
-  PLM_ASSERT(in->K % 2 == 0 && in->K <= PLM_HEAD_WIDTH_LIMIT);
-  struct plm_qkv_rows rows = {
-      .L = in->L, .H = in->H, .K = in->K, .cosine = in->cosine, .sine = in->sine};
-  if (in->vi != NULL) {
-    rows.a0 = in->a[0];
-    rows.a1 = in->a[1];
-  }
-  return rows;
-}
-
-static void qkv_prepare_forward(struct plm_ops *ops, act *out, const struct plm_qkv *in)
-{
-  struct job job = {.cpu = plm_cpu_of(ops),
-                    .out = out,
-                    .a = in->qkv,
-                    .b = in->vi,
-                    .N = in->B * in->L,
-                    .rows = qkv_rows(in)};
-  run(&job, qkv_tile);
-}
-
-static void qkv_back_tile(void *context, int64_t tile, uint32_t thread)
-{
-  const struct job *job = context;
-  (void)thread;
-  const struct plm_qkv_rows rows = rows_of_tile(job, tile);
-  job->cpu->vector.qkv_backward(job->out, job->out2, job->sums[tile], job->a, job->b, job->c,
-                                &rows);
-}
-
-static void qkv_prepare_backward(struct plm_ops *ops, act *dqkv_raw, act *dvi, float *da,
-                                 const act *dqkv, const struct plm_qkv *in)
-{
-  struct job job = {.cpu = plm_cpu_of(ops),
-                    .out = dqkv_raw,
-                    .out2 = dvi,
-                    .a = dqkv,
-                    .b = in->qkv,
-                    .c = in->vi,
-                    .N = in->B * in->L,
-                    .rows = qkv_rows(in)};
-  float *totals[SUMS] = {NULL};
-  if (in->vi != NULL) {
-    totals[0] = da;
-    totals[1] = da + 1;
-  }
-  run_with_sums(&job, qkv_back_tile, totals);
-}
-
 void plm_cpu_norm_register(struct plm_cpu *cpu)
 {
   struct plm_ops *ops = &cpu->ops;
@@ -232,8 +158,4 @@ void plm_cpu_norm_register(struct plm_cpu *cpu)
   ops->norm_rows_backward = norm_rows_backward;
   ops->mix_norm_forward = mix_norm_forward;
   ops->mix_norm_backward = mix_norm_backward;
-  ops->qkv_prepare_forward = qkv_prepare_forward;
-  ops->qkv_prepare_backward = qkv_prepare_backward;
-  ops->qkv_value_forward = plm_value_forward_in_parts;
-  ops->qkv_value_backward = plm_value_backward_in_parts;
 }

@@ -48,6 +48,17 @@ double plm_cpu_sum_squares(struct plm_cpu *cpu, const float *x, size_t n)
   return sum_array(cpu, x, NULL, n);
 }
 
+void plm_cpu_add_tile_sums(float (*sums)[PLM_CPU_TILE_SUMS], int64_t tiles,
+                           float *const totals[PLM_CPU_TILE_SUMS])
+{
+  for (int j = 0; j < PLM_CPU_TILE_SUMS; j++) {
+    double sum = 0;
+    if (totals[j] == NULL) continue;
+    for (int64_t i = 0; i < tiles; i++) sum += (double)sums[i][j];
+    *totals[j] += (float)sum;
+  }
+}
+
 static void sum_squares(struct plm_ops *ops, double *sums, const struct plm_array *vectors,
                         size_t count)
 {

@@ -1,0 +1,100 @@
+/* Preparation of queries, keys and values for attention, on tiles of rows. The sums over all rows
+ * (da) are computed per tile and added in the order of the tiles. */
+#include "common/ops/value_table.h"
+#include "kernels/cpu/cpu_ops.h"
+
+enum { ROWS_TILE = 32 };
+
+struct job {
+  struct plm_cpu *cpu;
+  act *out, *out2;
+  const act *a, *b, *c;
+  float (*sums)[PLM_CPU_TILE_SUMS]; /* of each tile */
+  int64_t N;
+  struct plm_qkv_rows rows;
+};
+
+static int64_t tiles_of(int64_t N)
+{
+  return (N + ROWS_TILE - 1) / ROWS_TILE;
+}
+
+static struct plm_qkv_rows rows_of_tile(const struct job *job, int64_t tile)
+{
+  struct plm_qkv_rows rows = job->rows;
+  rows.begin = tile * ROWS_TILE;
+  rows.end = rows.begin + ROWS_TILE < job->N ? rows.begin + ROWS_TILE : job->N;
+  return rows;
+}
+
+static void qkv_tile(void *context, int64_t tile, uint32_t thread)
+{
+  const struct job *job = context;
+  (void)thread;
+  const struct plm_qkv_rows rows = rows_of_tile(job, tile);
+  job->cpu->vector.qkv_forward(job->out, job->a, job->b, &rows);
+}
+
+static struct plm_qkv_rows qkv_rows(const struct plm_qkv *in)
+{
+  PLM_ASSERT(in->K % 2 == 0 && in->K <= PLM_HEAD_WIDTH_LIMIT);
+  struct plm_qkv_rows rows = {
+      .L = in->L, .H = in->H, .K = in->K, .cosine = in->cosine, .sine = in->sine};
+  if (in->vi != NULL) {
+    rows.a0 = in->a[0];
+    rows.a1 = in->a[1];
+  }
+  return rows;
+}
+
+static void qkv_prepare_forward(struct plm_ops *ops, act *out, const struct plm_qkv *in)
+{
+  struct job job = {.cpu = plm_cpu_of(ops),
+                    .out = out,
+                    .a = in->qkv,
+                    .b = in->vi,
+                    .N = in->B * in->L,
+                    .rows = qkv_rows(in)};
+  plm_pool_tiles(job.cpu->pool, tiles_of(job.N), qkv_tile, &job);
+}
+
+static void qkv_back_tile(void *context, int64_t tile, uint32_t thread)
+{
+  const struct job *job = context;
+  (void)thread;
+  const struct plm_qkv_rows rows = rows_of_tile(job, tile);
+  job->cpu->vector.qkv_backward(job->out, job->out2, job->sums[tile], job->a, job->b, job->c,
+                                &rows);
+}
+
+static void qkv_prepare_backward(struct plm_ops *ops, act *dqkv_raw, act *dvi, float *da,
+                                 const act *dqkv, const struct plm_qkv *in)
+{
+  struct job job = {.cpu = plm_cpu_of(ops),
+                    .out = dqkv_raw,
+                    .out2 = dvi,
+                    .a = dqkv,
+                    .b = in->qkv,
+                    .c = in->vi,
+                    .N = in->B * in->L,
+                    .rows = qkv_rows(in)};
+  const int64_t tiles = tiles_of(job.N);
+  float *totals[PLM_CPU_TILE_SUMS] = {NULL};
+  if (in->vi != NULL) {
+    totals[0] = da;
+    totals[1] = da + 1;
+  }
+  job.sums = plm_cpu_workspace(job.cpu, (size_t)tiles * sizeof *job.sums);
+  if (job.sums == NULL) return;
+  plm_pool_tiles(job.cpu->pool, tiles, qkv_back_tile, &job);
+  plm_cpu_add_tile_sums(job.sums, tiles, totals);
+}
+
+void plm_cpu_qkv_register(struct plm_cpu *cpu)
+{
+  struct plm_ops *ops = &cpu->ops;
+  ops->qkv_prepare_forward = qkv_prepare_forward;
+  ops->qkv_prepare_backward = qkv_prepare_backward;
+  ops->qkv_value_forward = plm_value_forward_in_parts;
+  ops->qkv_value_backward = plm_value_backward_in_parts;
+}
