@@ -1,7 +1,7 @@
 /* The model: transformer, unet, patch_unet, written once against struct plm_ops.
  *
  *   plm_model_attention_masks(model, batch, window, masks)   once per batch, all levels
- *   plm_model_forward(model, batch, masks, ...)               never builds a mask
+ *   plm_model_forward(model, {batch, masks}, targets, ...)   never builds a mask
  *
  * plm_model_open allocates all buffers. Names, shapes and formulas: doc/model.md
  */
