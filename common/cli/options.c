@@ -8,6 +8,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "common/base/alloc.h"
 #include "common/base/suggest.h"
 
 const struct plm_option plm_common_options[] = {
@@ -138,12 +139,10 @@ plm_status plm_arguments_parse(int argc, char **argv, const struct plm_option *t
 {
   size_t room = 1;
   for (int i = 1; i < argc; i++) room += strlen(argv[i]) + 1; /* letters may be clustered */
-  *arguments = (struct plm_arguments){.values = calloc(room, sizeof *arguments->values),
-                                      .positionals = calloc((size_t)argc + 1, sizeof(char *))};
+  *arguments =
+      (struct plm_arguments){.values = plm_alloc_zeroed(room, sizeof *arguments->values),
+                             .positionals = plm_alloc_zeroed((size_t)argc + 1, sizeof(char *))};
   plm_status status = PLM_OK;
-  if (arguments->values == NULL || arguments->positionals == NULL) {
-    status = plm_error_set(error, PLM_NO_MEMORY, "out of memory");
-  }
   bool only_positionals = false;
   for (int i = 1; i < argc && status == PLM_OK; i++) {
     if (only_positionals || argv[i][0] != '-' || argv[i][1] == '\0') {

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
 #include "common/cli/options.h"
@@ -13,7 +14,7 @@ static plm_status split_set(const char *text, struct plm_config_override *overri
   if (equals == NULL || equals == text) {
     return plm_error_set(error, PLM_USAGE, "option \"--set\" needs KEY=VALUE, not \"%.80s\"", text);
   }
-  override->key = strndup(text, (size_t)(equals - text));
+  override->key = plm_strndup(text, (size_t)(equals - text));
   override->value = equals + 1;
   return PLM_OK;
 }
@@ -24,20 +25,16 @@ plm_status plm_arguments_overrides(const struct plm_arguments *arguments,
 {
   plm_status status = PLM_OK;
   *count = 0;
-  *overrides = calloc(arguments->value_count + 1, sizeof **overrides);
-  if (*overrides == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  *overrides = plm_alloc_zeroed(arguments->value_count + 1, sizeof **overrides);
   for (size_t i = 0; i < arguments->value_count && status == PLM_OK; i++) {
     const struct plm_option_value *value = &arguments->values[i];
     struct plm_config_override *next = &(*overrides)[*count];
     if (strcmp(value->option->name, "run") == 0) {
-      *next = (struct plm_config_override){.key = strdup("run"), .value = value->value};
+      *next = (struct plm_config_override){.key = plm_strdup("run"), .value = value->value};
     } else if (strcmp(value->option->name, "set") == 0) {
       status = split_set(value->value, next, error);
     } else {
       continue;
-    }
-    if (status == PLM_OK && next->key == NULL) {
-      status = plm_error_set(error, PLM_NO_MEMORY, "out of memory");
     }
     if (status == PLM_OK) (*count)++;
   }

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/alloc.h"
 #include "common/run/stop.h"
 
 enum { LINKS_MAX = 40 /* as the kernel has it */ };
@@ -147,8 +148,7 @@ static plm_status open_output(struct plm_output_file *output, const char *path,
 plm_status plm_output_open(const char *path, struct plm_output_file **output,
                            struct plm_error *error)
 {
-  struct plm_output_file *opened = calloc(1, sizeof *opened);
-  if (opened == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  struct plm_output_file *opened = plm_alloc_zeroed(1, sizeof *opened);
   const plm_status status = open_output(opened, path, error);
   if (status != PLM_OK) {
     free(opened);

@@ -33,7 +33,7 @@ static void put_usage(struct plm_text *page, const struct plm_program *program)
   plm_roff_paragraphs(page, description != NULL ? description : program->usage);
 }
 
-static plm_status print_manual_page(const struct plm_program *program, struct plm_error *error)
+static void print_manual_page(const struct plm_program *program)
 {
   static const char *const pages[] = {"plm-packer", "plm-trainer", "plm-evaluator"};
   struct plm_text page = {0};
@@ -50,10 +50,8 @@ static plm_status print_manual_page(const struct plm_program *program, struct pl
     if (strcmp(pages[i], program->name) != 0) plm_roff_refer(&page, pages[i], 1, false);
   plm_roff_refer(&page, "pipeline.yaml", 5, false);
   plm_text_puts(&page, "\n");
-  const bool failed = page.failed;
-  if (!failed) fputs(page.data, stdout);
+  fputs(page.data, stdout);
   plm_text_deinit(&page);
-  return failed ? plm_error_set(error, PLM_NO_MEMORY, "out of memory") : PLM_OK;
 }
 
 enum { TASKS = 8, OPERANDS_SIZE = 160, SUMMARY_SIZE = 200 };
@@ -143,9 +141,9 @@ int plm_program_main(const struct plm_program *program, int argc, char **argv)
   if (program->stage) plm_guard_exit_code = plm_status_stage_code(PLM_IO);
   plm_stop_signals_install();
   plm_log_init(program->name, PLM_LOG_INFO);
-  plm_status status;
+  plm_status status = PLM_OK;
   if (program->summary != NULL && argc == 2 && strcmp(argv[1], "--manual-page") == 0) {
-    status = print_manual_page(program, &error);
+    print_manual_page(program);
   } else if (program->summary != NULL && argc == 3 && strcmp(argv[1], "--completion") == 0) {
     status = print_completion(program, argv[2], &error);
   } else {

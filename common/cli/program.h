@@ -14,10 +14,10 @@
   "130 or 143 stopped by a signal."
 
 /* The same for the stages: plm-packer, plm-trainer and the watching plm-evaluator. */
-#define PLM_STAGE_EXIT_CODES                                                               \
-  "0 nothing is left to do, 1 failed, 2 wrong usage or configuration, 4 timed out, 5 a "   \
-  "value was not finite, 6 failed for a cause that may pass (disk, port, corpus, another " \
-  "process), 7 failed for a cause that stays (malformed or unsupported input), 130 or "    \
+#define PLM_STAGE_EXIT_CODES                                                                       \
+  "0 nothing is left to do, 1 failed, 2 wrong usage or configuration, 4 timed out, 5 a "           \
+  "value was not finite, 6 failed for a cause that may pass (disk, port, corpus, memory, another " \
+  "process), 7 failed for a cause that stays (malformed or unsupported input), 130 or "            \
   "143 stopped by a signal."
 
 struct plm_program {
