@@ -38,7 +38,6 @@ static plm_status write_json(const char *path, const cJSON *json, unsigned mode,
                              struct plm_error *error)
 {
   char *text = plm_json_bytes(json, true);
-  if (text == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   const plm_status status = plm_file_replace(path, text, strlen(text), mode, error);
   free(text);
   return status;
@@ -51,7 +50,7 @@ static plm_status read_or_begin(const char *path, cJSON **json, struct plm_error
   const plm_status status = read_json(path, json, error);
   if (status != PLM_NOT_FOUND && status != PLM_FORMAT) return status;
   *json = cJSON_CreateObject();
-  return *json != NULL ? PLM_OK : plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  return PLM_OK;
 }
 
 plm_status plm_endpoints_lock(const char *run, int *descriptor, struct plm_error *error)
@@ -81,9 +80,8 @@ static plm_status merge(const char *run, const char *key, const char *value, boo
   plm_status status = read_or_begin(path, &json, error);
   if (status == PLM_OK && !(keep && cJSON_HasObjectItem(json, key))) {
     cJSON_DeleteItemFromObjectCaseSensitive(json, key);
-    if (value != NULL && cJSON_AddStringToObject(json, key, value) == NULL)
-      status = plm_error_set(error, PLM_NO_MEMORY, "out of memory");
-    if (status == PLM_OK) status = write_json(path, json, 0600, error);
+    if (value != NULL) cJSON_AddStringToObject(json, key, value);
+    status = write_json(path, json, 0600, error);
   }
   cJSON_Delete(json);
   close(lock);

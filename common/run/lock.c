@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/alloc.h"
 #include "common/base/log.h"
 #include "common/base/random.h"
 #include "common/base/strict_json.h"
@@ -137,8 +138,7 @@ static plm_status open_and_lock(struct plm_lock *lock, const char *run, struct p
 plm_status plm_lock_take(const char *run, const char *name, struct plm_lock **lock,
                          struct plm_error *error)
 {
-  struct plm_lock *made = calloc(1, sizeof *made);
-  if (made == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  struct plm_lock *made = plm_alloc_zeroed(1, sizeof *made);
   made->descriptor = made->second = -1;
   pthread_mutex_init(&made->mutex, NULL);
   snprintf(made->name, sizeof made->name, "%s", name);

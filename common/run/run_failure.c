@@ -27,7 +27,6 @@ plm_status plm_run_failure_write(const char *run, const struct plm_run_failure *
   cJSON_AddStringToObject(json, "cause", failure->cause);
   char *text = plm_json_text(json, false);
   cJSON_Delete(json);
-  if (text == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   const plm_status status = plm_file_replace(path, text, strlen(text), 0644, error);
   free(text);
   return status;

@@ -44,7 +44,7 @@ static void write_file(const struct plm_run_pulse *pulse, const char *doing)
   char *text = plm_json_bytes(json, false);
   cJSON_Delete(json);
   file_name(pulse->role, name);
-  if (text != NULL) (void)plm_run_tell(pulse->run, name, text, NULL);
+  (void)plm_run_tell(pulse->run, name, text, NULL);
   free(text);
 }
 
