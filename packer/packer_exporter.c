@@ -48,8 +48,8 @@ plm_status packer_exporter_open(const char *address, const char *run,
   if (made == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for metrics");
   const char *name = run != NULL ? strrchr(run, '/') : NULL;
   if (run == NULL) run = "";
-  plm_status status = plm_prometheus_open(name != NULL ? name + 1 : run, &made->metrics, error);
-  if (status == PLM_OK) status = plm_http_open(address, page, made, &made->http, error);
+  made->metrics = plm_prometheus_open(name != NULL ? name + 1 : run);
+  const plm_status status = plm_http_open(address, page, made, &made->http, error);
   if (status != PLM_OK) {
     packer_exporter_close(made);
     return status;

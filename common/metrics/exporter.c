@@ -8,6 +8,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "common/base/alloc.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
 #include "common/base/strict_json.h"
@@ -62,14 +63,12 @@ plm_status plm_exporter_open(const char *address, const char *run, const char *f
   *exporter = NULL;
   if (address == NULL) return PLM_OK;
   PLM_TRY(plm_path_join(path, run, file, error));
-  struct plm_exporter *made = calloc(1, sizeof *made);
-  if (made == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  struct plm_exporter *made = plm_alloc_zeroed(1, sizeof *made);
   const char *name = strrchr(run, '/');
   plm_status status;
   made->stage = stage;
   made->stop_fd = eventfd(0, EFD_CLOEXEC);
-  PLM_TRY_GOTO(status, plm_prometheus_open(name != NULL ? name + 1 : run, &made->metrics, error),
-               failed);
+  made->metrics = plm_prometheus_open(name != NULL ? name + 1 : run);
   PLM_TRY_GOTO(status, plm_http_open(address, page, made, &made->http, error), failed);
   plm_prometheus_started(made->metrics, stage, "0");
   plm_tail_init(&made->tail, path, plm_tail_find(path, 0, 1));

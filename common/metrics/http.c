@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "common/base/alloc.h"
 #include "common/base/clock.h"
 #include "common/base/host_address.h"
 
@@ -96,13 +97,8 @@ plm_status plm_http_open(const char *address, void (*page)(void *context, struct
 {
   struct addrinfo *found;
   PLM_TRY(look_up(address, &found, error));
-  struct plm_http *made = calloc(1, sizeof *made);
-  plm_status status = PLM_OK;
-  if (made == NULL) {
-    status = plm_error_set(error, PLM_NO_MEMORY, "out of memory");
-  } else {
-    status = listen_on(address, found, &made->descriptor, error);
-  }
+  struct plm_http *made = plm_alloc_zeroed(1, sizeof *made);
+  const plm_status status = listen_on(address, found, &made->descriptor, error);
   freeaddrinfo(found);
   if (status != PLM_OK) {
     free(made);
@@ -171,7 +167,7 @@ static void compose(struct plm_http *http, struct http_client *client)
   plm_text_printf(&client->answer,
                   "HTTP/1.1 %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\n"
                   "Connection: close\r\n\r\n",
-                  body.failed ? "503 Service Unavailable" : status, type, body.length);
+                  status, type, body.length);
   if (!head) plm_text_append(&client->answer, body.data, body.length);
   plm_text_deinit(&body);
   client->answered = true;
@@ -190,7 +186,7 @@ static bool read_request(struct plm_http *http, struct http_client *client)
   client->request[client->used] = '\0';
   if (strstr(client->request, "\r\n\r\n") != NULL) {
     compose(http, client);
-    return !client->answer.failed;
+    return true;
   }
   return client->used < REQUEST_SIZE - 1;
 }

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/base/alloc.h"
 #include "common/base/file.h"
 #include "common/base/json.h"
 #include "common/metrics/metrics.h"
@@ -76,8 +77,7 @@ static plm_status whole_lines(int descriptor, const char *path, uint64_t *size,
 plm_status plm_metrics_open(const char *path, struct plm_metrics_file **file,
                             struct plm_error *error)
 {
-  struct plm_metrics_file *opened = calloc(1, sizeof *opened);
-  if (opened == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  struct plm_metrics_file *opened = plm_alloc_zeroed(1, sizeof *opened);
   snprintf(opened->path, sizeof opened->path, "%s", path);
   plm_status status = PLM_OK;
   uint64_t size = 0;
@@ -96,10 +96,8 @@ plm_status plm_metrics_open(const char *path, struct plm_metrics_file **file,
 
 plm_status plm_metrics_write(struct plm_metrics_file *file, cJSON *line, struct plm_error *error)
 {
-  char *text = line != NULL ? plm_json_text(line, false) : NULL;
+  char *text = plm_json_text(line, false);
   cJSON_Delete(line);
-  if (text == NULL)
-    return plm_error_set(error, PLM_NO_MEMORY, "out of memory for a line of %s", file->path);
   const size_t length = strlen(text);
   text[length] = '\n'; /* replaces the NUL, so that the line needs only one write */
   const plm_status status =

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
 #include "common/base/strict_json.h"
 #include "common/metrics/metrics.h"
 
@@ -52,8 +53,8 @@ plm_status plm_metrics_last(const char *path, cJSON **line, struct plm_error *er
   *line = NULL;
   FILE *file = fopen(path, "re");
   if (file == NULL) return plm_error_errno(error, "cannot open %s", path);
-  char *bytes = malloc(TAIL_BYTES);
-  if (bytes != NULL && fseeko(file, 0, SEEK_END) == 0) {
+  char *bytes = plm_alloc(TAIL_BYTES);
+  if (fseeko(file, 0, SEEK_END) == 0) {
     const off_t end = ftello(file);
     fseeko(file, end > TAIL_BYTES ? end - TAIL_BYTES : 0, SEEK_SET);
     *line = last_line(bytes, fread(bytes, 1, TAIL_BYTES, file));

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
+
 enum { SAMPLES_MAX = 8192, FAMILIES_MAX = 128, LABEL_SIZE = 256 };
 
 static const char *const stage_names[] = {[PLM_STAGE_TRAINER] = "trainer",
@@ -143,19 +145,13 @@ static size_t find_family(const struct plm_prometheus *metrics, enum plm_metric_
   return i;
 }
 
-plm_status plm_prometheus_open(const char *run, struct plm_prometheus **metrics,
-                               struct plm_error *error)
+struct plm_prometheus *plm_prometheus_open(const char *run)
 {
-  struct plm_prometheus *made = calloc(1, sizeof *made);
-  if (made != NULL) made->samples = calloc(SAMPLES_MAX, sizeof *made->samples);
-  if (made == NULL || made->samples == NULL) {
-    free(made);
-    return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
-  }
+  struct plm_prometheus *made = plm_alloc_zeroed(1, sizeof *made);
+  made->samples = plm_alloc_zeroed(SAMPLES_MAX, sizeof *made->samples);
   snprintf(made->run, sizeof made->run, "%s", run);
   add_families(made);
-  *metrics = made;
-  return PLM_OK;
+  return made;
 }
 
 void plm_prometheus_close(struct plm_prometheus *metrics)

@@ -16,8 +16,7 @@
 struct cJSON;
 struct plm_prometheus;
 /* run: the value of the label `run`, the name of the run folder. */
-plm_status plm_prometheus_open(const char *run, struct plm_prometheus **metrics,
-                               struct plm_error *error);
+struct plm_prometheus *plm_prometheus_open(const char *run);
 void plm_prometheus_close(struct plm_prometheus *metrics); /* NULL is fine */
 
 /* A process of the stage has started: sets its counters to 0. */

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/base/alloc.h"
 #include "common/base/clock.h"
 #include "common/base/file.h"
 #include "common/metrics/event_record.h"
@@ -74,8 +75,7 @@ plm_status plm_tensorboard_open(const char *directory, int64_t resumed_step,
                                 struct plm_tensorboard **board, struct plm_error *error)
 {
   PLM_TRY(plm_directory_make(directory, error));
-  struct plm_tensorboard *opened = calloc(1, sizeof *opened);
-  if (opened == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  struct plm_tensorboard *opened = plm_alloc_zeroed(1, sizeof *opened);
   opened->descriptor = -1;
   plm_record_table(opened->crc_table);
   plm_status status = create_file(opened, directory, error);

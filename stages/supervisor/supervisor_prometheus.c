@@ -185,8 +185,8 @@ plm_status exporter_open(struct exporter *exporter, struct plm_error *error)
 {
   const char *name = strrchr(exporter->stages->config->run, '/');
   if (exporter->stages->config->prometheus == NULL) return PLM_OK;
-  PLM_TRY(plm_prometheus_open(name != NULL ? name + 1 : exporter->stages->config->run,
-                              &exporter->metrics, error));
+  exporter->metrics =
+      plm_prometheus_open(name != NULL ? name + 1 : exporter->stages->config->run);
   PLM_TRY(
       plm_http_open(exporter->stages->config->prometheus, page, exporter, &exporter->http, error));
   for (int kind = 0; kind < PLM_KIND_PACKER; kind++) {

@@ -29,7 +29,7 @@ static void each_name_has_its_head_once(void **state)
   (void)state;
   struct plm_prometheus *metrics;
   struct plm_text text = {0};
-  assert_int_equal(plm_prometheus_open("a \"run\"\\", &metrics, NULL), PLM_OK);
+  metrics = plm_prometheus_open("a \"run\"\\");
   plm_prometheus_print(metrics, &text);
   assert_int_equal(text.length, 0);
   plm_prometheus_started(metrics, PLM_STAGE_TRAINER, "0");
@@ -83,7 +83,7 @@ static void the_table_has_a_limit(void **state)
   struct plm_prometheus *metrics;
   struct plm_text text = {0};
   size_t lines = 0;
-  assert_int_equal(plm_prometheus_open("run", &metrics, NULL), PLM_OK);
+  metrics = plm_prometheus_open("run");
   for (int i = 0; i <= SAMPLES; i++) {
     char instance[16];
     snprintf(instance, sizeof instance, "i%d", i);
@@ -114,7 +114,7 @@ static void a_text_replaces_the_one_before(void **state)
       "plm_trainer_failed_time_seconds{stage=\"trainer\",instance=\"0\",run=\"run\",cause=\"%s\"}"
       " 7\n",
       second);
-  assert_int_equal(plm_prometheus_open("run", &metrics, NULL), PLM_OK);
+  metrics = plm_prometheus_open("run");
   for (int i = 0; i < 2; i++)
     plm_prometheus_set_text(metrics, PLM_STAGE_TRAINER, "0", "failed_time_seconds", "cause",
                             i == 0 ? "first" : second, 6 + i);
