@@ -69,13 +69,12 @@ static plm_status write_files(const struct plm_checkpoint_context *context, cons
                               const struct plm_snapshot *snapshot, struct plm_error *error)
 {
   const struct plm_config *config = context->config;
-  char *config_json = NULL;
   PLM_TRY(write_weights(context, folder, "model.safetensors", snapshot->weights, error));
   if (snapshot->average != NULL)
     PLM_TRY(write_weights(context, folder, "ema.safetensors", snapshot->average, error));
-  PLM_TRY(plm_huggingface_config_print(
+  char *config_json = plm_huggingface_config_print(
       &config->model, plm_schedule_checkpoint_window(&config->model, snapshot->step),
-      config->trainer.objective, &config_json, error));
+      config->trainer.objective);
   const plm_status status = write_text(folder, "config.json", config_json, error);
   free(config_json);
   if (status != PLM_OK) return status;

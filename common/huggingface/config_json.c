@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
 #include "common/base/file.h"
 #include "common/base/json.h"
 #include "common/base/strict_json.h"
@@ -47,9 +48,8 @@ static void add_huggingface_keys(cJSON *json, const struct plm_model_config *mod
   cJSON_AddNumberToObject(json, "mask_token_id", tokenizer->mask);
 }
 
-plm_status plm_huggingface_config_print(const struct plm_model_config *model, uint32_t window,
-                                        enum plm_objective objective, char **text,
-                                        struct plm_error *error)
+char *plm_huggingface_config_print(const struct plm_model_config *model, uint32_t window,
+                                   enum plm_objective objective)
 {
   cJSON *json = plm_model_config_to_json(model);
   cJSON_AddNumberToObject(json, "window", window);
@@ -57,14 +57,9 @@ plm_status plm_huggingface_config_print(const struct plm_model_config *model, ui
   add_huggingface_keys(json, model);
   char *printed = plm_json_bytes(json, true);
   cJSON_Delete(json);
-  const size_t length = printed ? strlen(printed) : 0;
-  *text = printed ? malloc(length + 2) : NULL;
-  if (*text) {
-    memcpy(*text, printed, length);
-    memcpy(*text + length, "\n", 2);
-  }
+  char *text = plm_format("%s\n", printed);
   free(printed);
-  return *text ? PLM_OK : plm_error_set(error, PLM_NO_MEMORY, "no memory for config.json");
+  return text;
 }
 
 /* A configuration made in Python may have no objective; PLMForMaskedLM then implies mlm. */

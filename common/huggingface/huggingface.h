@@ -12,10 +12,9 @@
 
 /* The text of config.json: the model, the window in force, the objective (which cannot be told
  * from a causal mask), and model_type, architectures, auto_map, dtype, tie_word_embeddings and the
- * ids of special tokens for transformers. The caller frees *text. */
-plm_status plm_huggingface_config_print(const struct plm_model_config *model, uint32_t window,
-                                        enum plm_objective objective, char **text,
-                                        struct plm_error *error);
+ * ids of special tokens for transformers. The caller frees it. */
+char *plm_huggingface_config_print(const struct plm_model_config *model, uint32_t window,
+                                   enum plm_objective objective);
 /* Reads the text of a config.json. window and objective may be NULL. A text without objective means
  * mlm. PLM_FORMAT, PLM_CONFIG as plm_model_config_from_json. */
 plm_status plm_huggingface_config_parse(const char *text, size_t size,

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
 #include "common/base/file.h"
 #include "common/base/json.h"
 #include "common/base/text.h"
@@ -271,19 +272,17 @@ static char *vocab_txt(const struct plm_model_config *model, const struct plm_to
     token_text(tokenizer, id, token);
     plm_text_printf(&text, "%s\n", token);
   }
-  if (!text.failed) return text.data;
-  plm_text_deinit(&text);
-  return NULL;
+  return text.data;
 }
 
 static char *modeling_py(const struct plm_model_config *model,
                          const struct plm_tokenizer *tokenizer)
 {
   (void)model, (void)tokenizer; /* the same for every model: config.json holds the differences */
-  return strdup(plm_huggingface_modeling);
+  return plm_strdup(plm_huggingface_modeling);
 }
 
-/* Each file with the function that makes its text (malloc; NULL: out of memory). */
+/* Each file with the function that makes its text (malloc). */
 static const struct {
   const char *name;
   char *(*text)(const struct plm_model_config *model, const struct plm_tokenizer *tokenizer);
@@ -302,7 +301,6 @@ plm_status plm_huggingface_write(const char *directory, const struct plm_model_c
     char path[PLM_PATH_SIZE];
     PLM_TRY(plm_path_join(path, directory, files[i].name, error));
     char *text = files[i].text(model, plm_tokenizer_of(tokenizer));
-    if (!text) return plm_error_set(error, PLM_NO_MEMORY, "no memory for %s", files[i].name);
     const plm_status status = plm_file_write(path, text, strlen(text), 0644, error);
     free(text);
     PLM_TRY(status);

@@ -105,9 +105,7 @@ static plm_status write_text(const struct export *export, const char *name, cons
 static plm_status write_config(const struct export *export, struct plm_error *error)
 {
   const struct plm_model_folder *folder = &export->folder;
-  char *text;
-  PLM_TRY(plm_huggingface_config_print(&folder->model, folder->window, folder->objective, &text,
-                                       error));
+  char *text = plm_huggingface_config_print(&folder->model, folder->window, folder->objective);
   cJSON *json = cJSON_Parse(text);
   free(text);
   cJSON *dtype = cJSON_CreateString(export->result->dtype);

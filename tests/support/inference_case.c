@@ -70,12 +70,12 @@ void inference_case_overflow(struct inference_case *c, char residue)
 void inference_case_save(const struct inference_case *c, const char *folder)
 {
   const struct plm_inference *inference = &c->inference;
-  char path[PLM_PATH_SIZE], *text;
+  char path[PLM_PATH_SIZE],
+      *text =
+          plm_huggingface_config_print(&inference->config, inference->window, inference->objective);
   size_t count;
   const struct plm_parameter *table = plm_model_table(inference->model, &count);
   PLM_ASSERT(plm_directory_make(folder, NULL) == PLM_OK);
-  PLM_ASSERT(plm_huggingface_config_print(&inference->config, inference->window,
-                                          inference->objective, &text, NULL) == PLM_OK);
   PLM_ASSERT(plm_path_join(path, folder, "config.json", NULL) == PLM_OK);
   PLM_ASSERT(plm_file_write(path, text, strlen(text), 0666, NULL) == PLM_OK);
   free(text);
