@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
 #include "common/model/model_state.h"
 
 struct plm_decode {
@@ -69,14 +70,15 @@ static plm_status take_buffers(struct plm_decode *decode, struct plm_error *erro
   const size_t half = (size_t)decode->K / 2, rows = options->rows;
   const size_t table_bytes = options->capacity * half * sizeof(float);
   const size_t numbers = (3 + model->config.pattern_count) * rows;
-  decode->filled = calloc(options->slots, sizeof *decode->filled);
+  decode->filled = plm_alloc_zeroed(options->slots, sizeof *decode->filled);
   decode->cosine = malloc(table_bytes);
   decode->sine = malloc(table_bytes);
   decode->rotary = malloc(2 * rows * half * sizeof(float));
   decode->numbers = malloc(numbers * sizeof *decode->numbers);
-  if (decode->filled == NULL || decode->cosine == NULL || decode->sine == NULL ||
-      decode->rotary == NULL || decode->numbers == NULL)
-    return plm_error_set(error, PLM_NO_MEMORY, "no memory for decoding");
+  if (decode->cosine == NULL || decode->sine == NULL || decode->rotary == NULL ||
+      decode->numbers == NULL)
+    return plm_error_set(error, PLM_NO_MEMORY, "no memory to decode %zu rows of %u positions", rows,
+                         options->capacity);
   ops->download(ops, decode->cosine, model->rotary[0].cosine, table_bytes);
   ops->download(ops, decode->sine, model->rotary[0].sine, table_bytes);
   PLM_TRY(ops->synchronize(ops, error));
@@ -95,8 +97,7 @@ plm_status plm_decode_open(struct plm_model *model, const struct plm_decode_opti
   PLM_ASSERT(options->capacity <= config->max_length && options->rows > 0);
   PLM_ASSERT(options->rows <= (uint64_t)model->options.max_chunks * config->max_length);
   PLM_TRY(check_model(model, error));
-  struct plm_decode *opened = calloc(1, sizeof *opened);
-  if (opened == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for decoding");
+  struct plm_decode *opened = plm_alloc_zeroed(1, sizeof *opened);
   opened->model = model;
   opened->options = *options;
   opened->K = config->hidden_size / config->num_attention_heads;

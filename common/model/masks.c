@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
 #include "common/model/architecture.h"
 
 enum { MAX_LEVELS = PLM_MASK_LEVELS, MAX_KINDS = PLM_MASK_KINDS };
@@ -239,8 +240,7 @@ plm_status plm_masks_open(const struct plm_model_config *config, struct plm_ops 
         error, PLM_LIMIT,
         "%u chunks of %u positions are outside the limit for masks, 1 to %d positions", max_chunks,
         config->max_length, INT32_MAX);
-  struct plm_masks *m = calloc(1, sizeof *m);
-  if (m == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for the attention masks");
+  struct plm_masks *m = plm_alloc_zeroed(1, sizeof *m);
   m->config = *config;
   m->ops = ops;
   m->max_chunks = max_chunks;

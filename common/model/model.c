@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
 #include "common/model/model_state.h"
 
 static const struct plm_parameter *find(const struct plm_model *model, const char *prefix,
@@ -67,10 +68,8 @@ static plm_status resolve(struct plm_model *model, struct plm_error *error)
   model->levels = plm_architecture_levels(config);
   for (size_t i = 0; i < model->table_count; i++)
     model->table_total += model->table[i].group == PLM_GROUP_EMBED;
-  model->blocks = calloc(model->block_count, sizeof *model->blocks);
-  model->tables = calloc(model->table_total, sizeof *model->tables);
-  if (model->blocks == NULL || model->tables == NULL)
-    return plm_error_set(error, PLM_NO_MEMORY, "no memory for the model's description");
+  model->blocks = plm_alloc_zeroed(model->block_count, sizeof *model->blocks);
+  model->tables = plm_alloc_zeroed(model->table_total, sizeof *model->tables);
   uint32_t tables = 0; /* the embedding is the first of its group */
   for (size_t i = 0; i < model->table_count; i++)
     if (model->table[i].group == PLM_GROUP_EMBED)
@@ -97,17 +96,16 @@ static plm_status create(const struct plm_model_config *config, size_t act_bytes
   if (positions > INT32_MAX)
     return plm_error_set(error, PLM_LIMIT, "%u chunks of %u tokens exceed the limit of %d tokens",
                          options->max_chunks, config->max_length, INT32_MAX);
-  struct plm_model *made = calloc(1, sizeof *made);
-  if (made == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for the model");
+  struct plm_model *made = plm_alloc_zeroed(1, sizeof *made);
   made->config = *config;
   made->options = *options;
   made->act_bytes = act_bytes;
-  plm_status status = resolve(made, error);
-  if (status == PLM_OK) status = plm_model_keep(made, error);
+  const plm_status status = resolve(made, error);
   if (status != PLM_OK) {
     plm_model_close(made);
     return status;
   }
+  plm_model_keep(made);
   plm_model_lay_out(made);
   if (made->activations.used_bytes == SIZE_MAX || made->workspace.used_bytes == SIZE_MAX) {
     plm_model_close(made);
@@ -148,7 +146,9 @@ static plm_status upload_rotary(struct plm_model *model, struct plm_error *error
 {
   const size_t most = (size_t)model->config.max_length * 64; /* K <= 128 */
   float *cosine = malloc(2 * most * sizeof *cosine);
-  if (cosine == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for rotary tables");
+  if (cosine == NULL)
+    return plm_error_set(error, PLM_NO_MEMORY, "no memory for rotary tables of %zu bytes",
+                         2 * most * sizeof *cosine);
   float *sine = cosine + most;
   for (int level = 0; level < plm_architecture_attention_levels(&model->config); level++) {
     const size_t length = model->config.max_length >> level;
@@ -194,7 +194,7 @@ static plm_status allocate(struct plm_model *model, struct plm_error *error)
   model->host_row_loss = calloc(rows, sizeof *model->host_row_loss);
   model->host_positions = calloc(rows, sizeof *model->host_positions);
   if (model->host_row_loss == NULL || model->host_positions == NULL)
-    return plm_error_set(error, PLM_NO_MEMORY, "no memory for the rows of the head");
+    return plm_error_set(error, PLM_NO_MEMORY, "no memory for %zu rows of the head", rows);
   plm_model_lay_out(model);
   for (uint32_t i = 1; i < model->table_total && model->options.training; i++)
     model->tables[i].gradient = model->gradients + model->tables[i].place;

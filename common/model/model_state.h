@@ -153,7 +153,7 @@ static inline int64_t block_rows(const struct model_pass *pass, const struct mod
 /* The fp32 value at a place of the arenas. It must be kept. */
 const float *model_value(const struct plm_model *model, size_t place);
 /* Decides which parameters are kept. */
-plm_status plm_model_keep(struct plm_model *model, struct plm_error *error);
+void plm_model_keep(struct plm_model *model);
 
 static inline const act *model_weight(const struct plm_model *model, size_t place)
 {

@@ -2,6 +2,7 @@
  */
 #include <stdlib.h>
 
+#include "common/base/alloc.h"
 #include "common/base/size.h"
 #include "common/model/model.h"
 #include "common/model/model_state.h"
@@ -15,17 +16,14 @@ static bool is_of_products(const struct plm_parameter *parameter)
          (parameter->group == PLM_GROUP_HIDDEN || parameter->group == PLM_GROUP_HEAD);
 }
 
-plm_status plm_model_keep(struct plm_model *model, struct plm_error *error)
+void plm_model_keep(struct plm_model *model)
 {
   const bool *kept = model->options.kept;
   model->options.kept = NULL; /* the caller's memory */
   model->kept_elements = model->arena_elements;
-  if (kept == NULL || model->act_bytes == sizeof(float)) return PLM_OK;
+  if (kept == NULL || model->act_bytes == sizeof(float)) return;
   PLM_ASSERT(model->options.training);
-  model->kept_at = calloc(model->table_count, sizeof *model->kept_at);
-  if (model->kept_at == NULL)
-    return plm_error_set(error, PLM_NO_MEMORY, "no memory for the places of %zu parameters",
-                         model->table_count);
+  model->kept_at = plm_alloc_zeroed(model->table_count, sizeof *model->kept_at);
   model->kept_elements = 0;
   for (size_t i = 0; i < model->table_count; i++) {
     const struct plm_parameter *parameter = &model->table[i];
@@ -34,7 +32,6 @@ plm_status plm_model_keep(struct plm_model *model, struct plm_error *error)
     model->kept_at[i] = model->kept_elements;
     model->kept_elements += plm_size_round_up(parameter->count, PLM_PARAMETER_ALIGNMENT);
   }
-  return PLM_OK;
 }
 
 bool plm_model_keeps_all(const struct plm_model *model)

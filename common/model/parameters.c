@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
 #include "common/base/size.h"
 #include "common/model/architecture.h"
 #include "common/model/model.h"
@@ -12,19 +13,13 @@ struct builder {
   struct plm_parameter *table;
   size_t count, capacity, elements;
   uint32_t final_at; /* of what is appended */
-  bool out_of_memory;
 };
 
 static void append(struct builder *builder, const struct plm_parameter *parameter)
 {
   if (builder->count == builder->capacity) {
     const size_t capacity = builder->capacity == 0 ? 64 : 2 * builder->capacity;
-    struct plm_parameter *table = realloc(builder->table, capacity * sizeof *table);
-    if (table == NULL) {
-      builder->out_of_memory = true;
-      return;
-    }
-    builder->table = table;
+    builder->table = plm_realloc(builder->table, capacity * sizeof *builder->table);
     builder->capacity = capacity;
   }
   struct plm_parameter *entry = &builder->table[builder->count++];
@@ -157,10 +152,6 @@ plm_status plm_model_parameters(const struct plm_model_config *config, struct pl
   if (skips > 0) append_scalars(&builder, "plm.", "skip_weights", skips, PLM_INIT_ONE);
   builder.final_at = blocks;
   append_head(&builder, config);
-  if (builder.out_of_memory) {
-    free(builder.table);
-    return plm_error_set(error, PLM_NO_MEMORY, "no memory for the table of parameters");
-  }
   if (plm_size_product(builder.elements, sizeof(double)) == SIZE_MAX) {
     free(builder.table);
     return plm_error_set(error, PLM_LIMIT, "the parameters are larger than the address space");
