@@ -129,10 +129,10 @@ plm_status plm_data_mixture_begin(struct plm_data_cursor *cursor, const struct p
   if (cursor->source_count == 0 && s > 0 && cursor->mixture.count == 0) { /* one corpus so far */
     const struct plm_mixture alone = {.count = 1, .weights = {1}, .final_weights = {-1}};
     const uint64_t consumed = cursor->chunks / s;
-    PLM_TRY(plm_mixture_history_add(&cursor->mixture, 0, (uint32_t)consumed, &alone, error));
+    plm_mixture_history_add(&cursor->mixture, 0, (uint32_t)consumed, &alone);
   }
   PLM_TRY(plm_data_cursor_add_sources(cursor, count, plans, fingerprints, error));
-  PLM_TRY(plm_mixture_history_add(&cursor->mixture, s, chunks, &mixture, error));
+  plm_mixture_history_add(&cursor->mixture, s, chunks, &mixture);
   cursor->plan = plm_data_cursor_mixed_plan(cursor);
   return PLM_OK;
 }

@@ -15,7 +15,7 @@ struct cJSON;
  * mixture of this corpus alone. changes is `history` of trainer.json, whose entries tell what a
  * resume changed, trainer.batch_tokens among it; NULL: nothing. chunks: of a step, if no entry
  * tells of the batch. max_length: tokens of a chunk, for entries that have only sentences.
- * PLM_FORMAT names a defect; PLM_NO_MEMORY. */
+ * PLM_FORMAT names a defect. */
 plm_status plm_batch_history_read(struct plm_mixture_history *history, const struct cJSON *changes,
                                   uint32_t max_length, uint32_t chunks, struct plm_error *error);
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
 #include "common/plan/packing.h"
 #include "common/plan/plan_internal.h"
 
@@ -70,16 +71,12 @@ plm_status plm_plan_window_chunks(const struct plm_plan *plan, uint64_t epoch, u
 {
   const uint32_t capacity = plan->parameters.max_length >> plan->alignment_shift;
   const struct known_groups known = {plan, plan->parameters.shuffle ? epoch : 0};
-  struct plm_rooms rooms = {0};
-  plm_status status = PLM_OK;
+  struct plm_rooms rooms;
   PLM_TRY(plm_plan_check_place(plan, known.epoch, first, count, error));
-  uint64_t *groups = malloc(plan->parameters.window_groups * sizeof *groups);
-  uint32_t *histogram = malloc(((size_t)capacity + 1) * sizeof *histogram);
-  if (!groups || !histogram) {
-    status = plm_error_set(error, PLM_NO_MEMORY, "no memory to count chunks");
-    goto done;
-  }
-  PLM_TRY_GOTO(status, plm_rooms_open(capacity, &rooms, error), done);
+  uint64_t *groups = plm_alloc(plan->parameters.window_groups * sizeof *groups);
+  uint32_t *histogram = plm_alloc(((size_t)capacity + 1) * sizeof *histogram);
+  plm_status status = PLM_OK;
+  plm_rooms_open(capacity, &rooms);
   for (uint64_t w = 0; w < count; w++) {
     const uint32_t group_count = plm_plan_window_groups(plan, known.epoch, first + w, groups);
     const uint64_t chunks = plan->parameters.packing == PLM_PACKING_BEST_FIT
@@ -88,11 +85,10 @@ plm_status plm_plan_window_chunks(const struct plm_plan *plan, uint64_t epoch, u
     if (chunks >= INT32_MAX) {
       status = plm_error_set(error, PLM_LIMIT, "window %llu has too many chunks to count",
                              (unsigned long long)(first + w));
-      goto done;
+      break;
     }
     counts[w] = (uint32_t)chunks;
   }
-done:
   plm_rooms_deinit(&rooms);
   free(histogram);
   free(groups);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
 #include "common/base/philox.h"
 
 void plm_mixture_weights(const struct plm_mixture *mixture, uint64_t s, double *weights)
@@ -56,8 +57,8 @@ void plm_mixture_history_deinit(struct plm_mixture_history *history)
   *history = (struct plm_mixture_history){0};
 }
 
-plm_status plm_mixture_history_add(struct plm_mixture_history *history, uint64_t s, uint32_t chunks,
-                                   const struct plm_mixture *mixture, struct plm_error *error)
+void plm_mixture_history_add(struct plm_mixture_history *history, uint64_t s, uint32_t chunks,
+                             const struct plm_mixture *mixture)
 {
   size_t kept = history->count;
   while (kept > 0 && history->parts[kept - 1].first >= s) kept--;
@@ -65,15 +66,12 @@ plm_status plm_mixture_history_add(struct plm_mixture_history *history, uint64_t
   const struct plm_mixture_part *last = kept > 0 ? &history->parts[kept - 1] : NULL;
   if (last != NULL && last->chunks == chunks && plm_mixture_equal(&last->mixture, mixture)) {
     history->count = kept;
-    return PLM_OK;
+    return;
   }
-  struct plm_mixture_part *parts = realloc(history->parts, (kept + 1) * sizeof *parts);
-  if (parts == NULL)
-    return plm_error_set(error, PLM_NO_MEMORY, "no memory for %zu mixtures", kept + 1);
+  struct plm_mixture_part *parts = plm_realloc(history->parts, (kept + 1) * sizeof *parts);
   parts[kept] = (struct plm_mixture_part){.first = s, .chunks = chunks, .mixture = *mixture};
   history->parts = parts;
   history->count = kept + 1;
-  return PLM_OK;
 }
 
 const struct plm_mixture_part *plm_mixture_history_at(const struct plm_mixture_history *history,
@@ -92,7 +90,7 @@ plm_status plm_mixture_history_count(const struct plm_mixture_history *history, 
   memset(counts, 0, PLM_MAX_SOURCES * sizeof *counts);
   for (size_t p = 0; p < history->count; p++)
     if (history->parts[p].chunks > most) most = history->parts[p].chunks;
-  uint8_t *sources = malloc(most);
+  uint8_t *sources = malloc(most); /* a checkpoint's file says how many */
   if (sources == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for %u chunks", most);
   for (size_t p = 0; p < history->count && history->parts[p].first < s; p++) {
     const struct plm_mixture_part *part = &history->parts[p];

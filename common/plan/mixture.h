@@ -53,9 +53,9 @@ struct plm_mixture_history {
 };
 void plm_mixture_history_deinit(struct plm_mixture_history *history);
 /* From step s on, steps have `chunks` chunks of this mixture. Parts that begin at s or later are
- * replaced; nothing changes if it is already so. PLM_NO_MEMORY. */
-plm_status plm_mixture_history_add(struct plm_mixture_history *history, uint64_t s, uint32_t chunks,
-                                   const struct plm_mixture *mixture, struct plm_error *error);
+ * replaced; nothing changes if it is already so. */
+void plm_mixture_history_add(struct plm_mixture_history *history, uint64_t s, uint32_t chunks,
+                             const struct plm_mixture *mixture);
 /* The part that holds in step s. There must be one. */
 const struct plm_mixture_part *plm_mixture_history_at(const struct plm_mixture_history *history,
                                                       uint64_t s);
@@ -68,7 +68,7 @@ plm_status plm_mixture_history_count(const struct plm_mixture_history *history, 
  * first one that the part holds for, from 1. */
 struct cJSON;
 struct cJSON *plm_mixture_history_to_json(const struct plm_mixture_history *history);
-/* Reads into an empty history. PLM_FORMAT names a defect; PLM_NO_MEMORY. */
+/* Reads into an empty history. PLM_FORMAT names a defect. */
 plm_status plm_mixture_history_from_json(struct plm_mixture_history *history,
                                          const struct cJSON *json, struct plm_error *error);
 

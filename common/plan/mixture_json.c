@@ -101,7 +101,7 @@ plm_status plm_mixture_history_from_json(struct plm_mixture_history *history,
       return plm_error_set(error, PLM_FORMAT, "entry %zu of the cursor's mixture is not valid",
                            count);
     before = part.mixture.count;
-    PLM_TRY(plm_mixture_history_add(history, part.first, part.chunks, &part.mixture, error));
+    plm_mixture_history_add(history, part.first, part.chunks, &part.mixture);
     if (history->count == count) /* the same as before */
       return plm_error_set(error, PLM_FORMAT, "an entry of the cursor's mixture is repeated");
   }

@@ -7,21 +7,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
+
 #define NO_CHUNK UINT32_MAX
 
-plm_status plm_rooms_open(uint32_t capacity, struct plm_rooms *rooms, struct plm_error *error)
+void plm_rooms_open(uint32_t capacity, struct plm_rooms *rooms)
 {
   const uint32_t word_count = capacity / 64 + 1;
   const uint32_t summary_count = word_count / 64 + 1;
   *rooms = (struct plm_rooms){
       .capacity = capacity, .word_count = word_count, .summary_count = summary_count};
-  rooms->first = malloc(((size_t)capacity + 1) * sizeof *rooms->first);
-  rooms->words = calloc(word_count, sizeof *rooms->words);
-  rooms->summary = calloc(summary_count, sizeof *rooms->summary);
-  rooms->buckets = malloc(((size_t)capacity + 2) * sizeof *rooms->buckets);
-  if (rooms->first && rooms->words && rooms->summary && rooms->buckets) return PLM_OK;
-  plm_rooms_deinit(rooms);
-  return plm_error_set(error, PLM_NO_MEMORY, "no memory to pack chunks of %u units", capacity);
+  rooms->first = plm_alloc(((size_t)capacity + 1) * sizeof *rooms->first);
+  rooms->words = plm_alloc_zeroed(word_count, sizeof *rooms->words);
+  rooms->summary = plm_alloc_zeroed(summary_count, sizeof *rooms->summary);
+  rooms->buckets = plm_alloc(((size_t)capacity + 2) * sizeof *rooms->buckets);
 }
 
 void plm_rooms_deinit(struct plm_rooms *rooms)

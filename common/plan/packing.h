@@ -26,7 +26,7 @@ struct plm_rooms {
   uint64_t *summary; /* bit w: words[w] is not 0 */
   uint32_t *buckets; /* (capacity + 2) for the counting sort */
 };
-plm_status plm_rooms_open(uint32_t capacity, struct plm_rooms *rooms, struct plm_error *error);
+void plm_rooms_open(uint32_t capacity, struct plm_rooms *rooms);
 void plm_rooms_deinit(struct plm_rooms *rooms);
 
 /* Sets chunk_of[i] for each of `count` items of units[i]; order and next are scratch of count

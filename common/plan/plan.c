@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 
+#include "common/base/alloc.h"
 #include "common/plan/plan_internal.h"
 #include "common/plan/shuffle.h"
 
@@ -101,8 +102,7 @@ static uint64_t documents_within(const struct plm_plan_parameters *p, const uint
 
 static plm_status permutations_open(struct plm_plan *plan, struct plm_error *error)
 {
-  plan->lock = malloc(sizeof *plan->lock);
-  if (!plan->lock) return plm_error_set(error, PLM_NO_MEMORY, "no memory for a plan");
+  plan->lock = plm_alloc(sizeof *plan->lock);
   pthread_mutex_init(plan->lock, NULL);
   for (int i = 0; i < CACHED_EPOCHS; i++) {
     plan->permutations[i].groups = malloc(plan->groups * sizeof(uint32_t));
@@ -173,8 +173,7 @@ static plm_status open_counts(const struct plm_plan_parameters *parameters, uint
   if (groups >= UINT32_MAX)
     return plm_error_set(error, PLM_LIMIT, "%llu documents are more than a plan can hold",
                          (unsigned long long)taken);
-  struct plm_plan *made = calloc(1, sizeof *made);
-  if (!made) return plm_error_set(error, PLM_NO_MEMORY, "no memory for a plan");
+  struct plm_plan *made = plm_alloc_zeroed(1, sizeof *made);
   made->parameters = *parameters;
   made->documents = taken;
   made->groups = (uint32_t)groups;

@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "common/base/alloc.h"
 #include "common/plan/assemble.h"
 
 struct plm_trace {
@@ -34,14 +35,14 @@ plm_status plm_trace_open(const struct plm_plan *plan, struct plm_trace **trace,
                           struct plm_error *error)
 {
   *trace = NULL;
-  struct plm_trace *made = calloc(1, sizeof *made);
-  if (!made) return plm_error_set(error, PLM_NO_MEMORY, "no memory for a trace");
+  struct plm_trace *made = plm_alloc_zeroed(1, sizeof *made);
   made->plan = plan;
   made->windows = plm_plan_windows(plan);
   made->counts = malloc(made->windows * sizeof *made->counts);
-  const plm_status status = made->counts
-                                ? count_epoch(made, error)
-                                : plm_error_set(error, PLM_NO_MEMORY, "no memory for a trace");
+  const plm_status status =
+      made->counts ? count_epoch(made, error)
+                   : plm_error_set(error, PLM_NO_MEMORY, "no memory for a trace of %llu windows",
+                                   (unsigned long long)made->windows);
   if (status != PLM_OK) {
     plm_trace_close(made);
     return status;

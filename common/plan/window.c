@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
 #include "common/plan/packing.h"
 #include "common/plan/plan_internal.h"
 #include "common/plan/shuffle.h"
@@ -105,20 +106,15 @@ static plm_status scratch_open(const struct plm_plan *plan, struct plm_window *w
 {
   const struct plm_plan_parameters *p = &plan->parameters;
   const uint32_t capacity = p->max_length >> plan->alignment_shift;
-  if (!window->scratch_) window->scratch_ = calloc(1, sizeof *window->scratch_);
+  if (!window->scratch_) window->scratch_ = plm_alloc_zeroed(1, sizeof *window->scratch_);
   struct plm_window_scratch *scratch = window->scratch_;
-  if (!scratch) return plm_error_set(error, PLM_NO_MEMORY, "no memory for a window");
   if (scratch->rooms.capacity != capacity) {
     plm_rooms_deinit(&scratch->rooms);
-    PLM_TRY(plm_rooms_open(capacity, &scratch->rooms, error));
+    plm_rooms_open(capacity, &scratch->rooms);
   }
   if (scratch->plan_group_capacity < p->window_groups) {
     free(scratch->plan_groups);
-    scratch->plan_group_capacity = 0;
-    scratch->plan_groups = malloc(p->window_groups * sizeof *scratch->plan_groups);
-    if (!scratch->plan_groups)
-      return plm_error_set(error, PLM_NO_MEMORY, "no memory for a window of %u groups",
-                           p->window_groups);
+    scratch->plan_groups = plm_alloc(p->window_groups * sizeof *scratch->plan_groups);
     scratch->plan_group_capacity = p->window_groups;
   }
   /* Each document of a group of clusters may be in another group of the corpus. */

@@ -93,7 +93,8 @@ static plm_status find_history(const struct plm_config *config, struct plm_mixtu
     return plm_error_set(error, PLM_CONFIG,
                          "corpus: the run was trained on %u corpora, but its pipeline.yaml has %u",
                          history->parts[history->count - 1].mixture.count, now.count);
-  return plm_mixture_history_add(history, history->count > 0 ? steps : 0, chunks, &now, error);
+  plm_mixture_history_add(history, history->count > 0 ? steps : 0, chunks, &now);
+  return PLM_OK;
 }
 
 plm_status plm_trace_sources_open(const struct plm_config *config,

@@ -64,7 +64,7 @@ static void packings_match_references(void **state)
   for (size_t k = 0; k < sizeof capacities / sizeof *capacities; k++) {
     const uint32_t capacity = capacities[k];
     struct plm_rooms rooms;
-    assert_int_equal(plm_rooms_open(capacity, &rooms, NULL), PLM_OK);
+    plm_rooms_open(capacity, &rooms);
     for (uint32_t trial = 0; trial < 60; trial++) {
       struct plm_draws draws = plm_draws_begin(trial, capacity, 100);
       const uint32_t count = 1 + plm_draws_below(&draws, trial % 3 == 0 ? 8 : MAX_ITEMS);
@@ -97,7 +97,7 @@ static void exact_fits_waste_nothing(void **state)
   for (size_t k = 0; k < sizeof capacities / sizeof *capacities; k++) {
     const uint32_t capacity = capacities[k];
     struct plm_rooms rooms;
-    assert_int_equal(plm_rooms_open(capacity, &rooms, NULL), PLM_OK);
+    plm_rooms_open(capacity, &rooms);
     for (uint32_t parts = 0; parts <= 16; parts = parts == 0 ? 1 : 2 * parts) {
       const uint32_t chunks = parts == 0 ? MAX_ITEMS / 2 : 16,
                      count = parts == 0 ? 400 : 16 * parts;

@@ -81,7 +81,7 @@ static void check_order(const struct plm_plan *plan, uint64_t epoch, uint64_t in
       units[count] = lengths[number] + 2 < p->max_length ? lengths[number] + 2 : p->max_length;
       count++;
     }
-  assert_int_equal(plm_rooms_open(p->max_length, &rooms, NULL), PLM_OK);
+  plm_rooms_open(p->max_length, &rooms);
   const uint32_t chunks = plm_pack_best_fit(&rooms, units, count, order, next, chunk_of);
   plm_rooms_deinit(&rooms);
   for (uint32_t c = 0; c < chunks; c++) {
