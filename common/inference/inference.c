@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
 #include "common/base/file.h"
 #include "common/checkpoint/parameter_file.h"
 #include "common/huggingface/huggingface.h"
@@ -33,8 +34,7 @@ static plm_status open_parts(struct plm_inference *inference, const char *folder
 plm_status plm_inference_open(const char *folder, struct plm_ops *ops, uint32_t batch_tokens,
                               struct plm_inference **inference, struct plm_error *error)
 {
-  struct plm_inference *opened = calloc(1, sizeof *opened);
-  if (opened == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  struct plm_inference *opened = plm_alloc_zeroed(1, sizeof *opened);
   opened->ops = ops;
   const plm_status status = open_parts(opened, folder, batch_tokens, error);
   if (status != PLM_OK) {

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
 #include "common/inference/finite_output.h"
 #include "common/inference/sequence_batch.h"
 
@@ -37,8 +38,7 @@ plm_status plm_pseudo_likelihood_open(struct plm_inference *inference,
                                       struct plm_error *error)
 {
   const struct plm_model_config *config = &inference->config;
-  struct plm_pseudo_likelihood *opened = calloc(1, sizeof *opened);
-  if (opened == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  struct plm_pseudo_likelihood *opened = plm_alloc_zeroed(1, sizeof *opened);
   opened->inference = inference;
   opened->most = 512;
   opened->tokens = calloc(config->max_length, sizeof *opened->tokens);
@@ -51,7 +51,8 @@ plm_status plm_pseudo_likelihood_open(struct plm_inference *inference,
   if (status == PLM_OK &&
       (opened->tokens == NULL || opened->terms == NULL || opened->copies == NULL ||
        opened->rows == NULL || opened->logits == NULL))
-    status = plm_error_set(error, PLM_NO_MEMORY, "out of memory for a batch");
+    status =
+        plm_error_set(error, PLM_NO_MEMORY, "no memory for a batch of %u chunks", opened->most);
   if (status != PLM_OK) {
     plm_pseudo_likelihood_close(opened);
     return status;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
 #include "common/model/architecture.h"
 
 struct place {
@@ -29,8 +30,7 @@ plm_status plm_sequence_batch_open(const struct plm_model_config *config, uint16
                                    uint32_t max_chunks, struct plm_sequence_batch **batch,
                                    struct plm_error *error)
 {
-  struct plm_sequence_batch *opened = calloc(1, sizeof *opened);
-  if (opened == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  struct plm_sequence_batch *opened = plm_alloc_zeroed(1, sizeof *opened);
   const size_t tokens = (size_t)max_chunks * config->max_length;
   opened->max_chunks = max_chunks;
   opened->max_length = config->max_length;
@@ -48,7 +48,7 @@ plm_status plm_sequence_batch_open(const struct plm_model_config *config, uint16
   if (opened->used == NULL || opened->places == NULL || opened->document_begin == NULL ||
       opened->documents == NULL || opened->wide == NULL || opened->inputs == NULL) {
     plm_sequence_batch_close(opened);
-    return plm_error_set(error, PLM_NO_MEMORY, "out of memory for a batch of %zu tokens", tokens);
+    return plm_error_set(error, PLM_NO_MEMORY, "no memory for a batch of %zu tokens", tokens);
   }
   *batch = opened;
   return PLM_OK;
