@@ -35,7 +35,7 @@ struct plm_manifest {
   struct plm_manifest_file files[PLM_MANIFEST_MAX_FILES]; /* in the order written */
 };
 /* The only valid text of a manifest, including its hash; manifest.c shows the format. The caller
- * frees it; NULL: out of memory. */
+ * frees it. */
 char *plm_manifest_print(const struct plm_manifest *manifest);
 /* PLM_CORRUPT unless the text is, byte for byte, what plm_manifest_print gives for its contents;
  * PLM_UNSUPPORTED for another format version, PLM_LIMIT if it is too long. */

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/alloc.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
 #include "common/checkpoint/checkpoint.h"
@@ -117,8 +118,7 @@ static plm_status check_folder(const char *directory, const struct plm_manifest 
 plm_status plm_checkpoint_verify(const char *directory, uint64_t *step, struct plm_hash *identity,
                                  struct plm_advance *advance, struct plm_error *error)
 {
-  struct plm_manifest *manifest = malloc(sizeof *manifest);
-  if (!manifest) return plm_error_set(error, PLM_NO_MEMORY, "no memory for a manifest");
+  struct plm_manifest *manifest = plm_alloc(sizeof *manifest);
   plm_status status = plm_manifest_read(directory, manifest, NULL, error);
   if (status == PLM_OK) {
     status = check_folder(directory, manifest, advance, error);
@@ -159,28 +159,21 @@ plm_status plm_checkpoint_list(const char *checkpoints_directory, uint64_t **ste
   *steps = NULL;
   DIR *folder = opendir(checkpoints_directory);
   if (!folder) return plm_error_errno(error, "cannot open the folder %s", checkpoints_directory);
-  uint64_t *found = malloc(capacity * sizeof *found), step;
+  uint64_t *found = plm_alloc(capacity * sizeof *found), step;
   const struct dirent *entry;
   plm_status status = PLM_OK;
   bool taken;
-  while (found) {
+  for (;;) {
     status = plm_directory_next(folder, checkpoints_directory, &entry, error);
     if (status != PLM_OK || entry == NULL) break;
     if (!plm_checkpoint_parse_name(entry->d_name, &step)) continue;
     status = is_folder(checkpoints_directory, entry->d_name, &taken, error);
     if (status != PLM_OK) break;
     if (!taken) continue;
-    if (*count == capacity) {
-      uint64_t *larger = realloc(found, (capacity *= 2) * sizeof *found);
-      if (!larger) free(found);
-      found = larger;
-      if (!found) break;
-    }
+    if (*count == capacity) found = plm_realloc(found, (capacity *= 2) * sizeof *found);
     found[(*count)++] = step;
   }
   closedir(folder);
-  if (!found)
-    status = plm_error_set(error, PLM_NO_MEMORY, "no memory to list %s", checkpoints_directory);
   if (status != PLM_OK) {
     free(found);
     *count = 0;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
 #include "common/metrics/metrics.h"
 
 plm_status plm_history_wanted(const struct plm_config_evaluator *evaluator, unsigned *bits,
@@ -34,19 +35,15 @@ static size_t place_of(const struct plm_history *history, uint64_t step)
   return low;
 }
 
-/* The entry of a step, which is added if it is missing. NULL: out of memory. */
+/* The entry of a step, which is added if it is missing. */
 static struct plm_history_entry *entry_at(struct plm_history *history, uint64_t step)
 {
   const size_t place = place_of(history, step);
   if (place < history->count && history->entries[place].step == step)
     return &history->entries[place];
   if (history->count == history->capacity) {
-    const size_t capacity = history->capacity != 0 ? 2 * history->capacity : 64;
-    struct plm_history_entry *entries =
-        realloc(history->entries, capacity * sizeof *history->entries);
-    if (entries == NULL) return NULL;
-    history->entries = entries;
-    history->capacity = capacity;
+    history->capacity = history->capacity != 0 ? 2 * history->capacity : 64;
+    history->entries = plm_realloc(history->entries, history->capacity * sizeof *history->entries);
   }
   memmove(history->entries + place + 1, history->entries + place,
           (history->count - place) * sizeof *history->entries);
@@ -67,34 +64,27 @@ static bool is_of(const struct plm_history_entry *entry, const struct plm_hash *
   return identity == NULL || !entry->identified || plm_hash_equal(entry->identity, *identity);
 }
 
-plm_status plm_history_add(struct plm_history *history, uint64_t step,
-                           const struct plm_hash *identity, unsigned bit, struct plm_error *error)
+void plm_history_add(struct plm_history *history, uint64_t step, const struct plm_hash *identity,
+                     unsigned bit)
 {
   struct plm_history_entry *entry = entry_at(history, step);
-  if (entry == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   if (!is_of(entry, identity)) entry->splits = 0;
   entry->identified = identity != NULL;
   if (identity != NULL) entry->identity = *identity;
   entry->splits |= 1u << bit;
   entry->skipped = entry->waits = false;
-  return PLM_OK;
 }
 
-plm_status plm_history_add_skip(struct plm_history *history, uint64_t step, struct plm_error *error)
+void plm_history_add_skip(struct plm_history *history, uint64_t step)
 {
-  struct plm_history_entry *entry = entry_at(history, step);
-  if (entry == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
-  *entry = (struct plm_history_entry){.step = step, .skipped = true};
-  return PLM_OK;
+  *entry_at(history, step) = (struct plm_history_entry){.step = step, .skipped = true};
 }
 
-plm_status plm_history_add_wait(struct plm_history *history, uint64_t step, struct plm_error *error)
+void plm_history_add_wait(struct plm_history *history, uint64_t step)
 {
   struct plm_history_entry *entry = entry_at(history, step);
-  if (entry == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   entry->skipped = false;
   entry->waits = true;
-  return PLM_OK;
 }
 
 unsigned plm_history_splits(const struct plm_history *history, uint64_t step,
@@ -135,15 +125,15 @@ static bool read_line(void *context, const cJSON *line)
   const bool identified =
       cJSON_IsString(hex) && plm_hash_from_hex(hex->valuestring, &identity, NULL) == PLM_OK;
   enum plm_split which;
-  plm_status status = PLM_OK;
   const bool unread = cJSON_IsFalse(cJSON_GetObjectItemCaseSensitive(line, "corrupt"));
-  if (cJSON_HasObjectItem(line, "skipped"))
-    status = unread ? plm_history_add_wait(history, step, NULL)
-                    : plm_history_add_skip(history, step, NULL);
+  const bool skipped = cJSON_HasObjectItem(line, "skipped");
+  if (skipped && unread)
+    plm_history_add_wait(history, step);
+  else if (skipped)
+    plm_history_add_skip(history, step);
   else if (cJSON_IsString(split) && plm_split_parse(split->valuestring, &which, NULL) == PLM_OK)
-    status = plm_history_add(history, step, identified ? &identity : NULL,
-                             bit_of(history, line, which), NULL);
-  return status == PLM_OK;
+    plm_history_add(history, step, identified ? &identity : NULL, bit_of(history, line, which));
+  return true;
 }
 
 plm_status plm_history_read(struct plm_history *history, const char *path, struct plm_error *error)

@@ -41,15 +41,13 @@ plm_status plm_history_wanted(const struct plm_config_evaluator *evaluator, unsi
 /* Adds what the file reports; a missing file reports nothing. */
 plm_status plm_history_read(struct plm_history *history, const char *path, struct plm_error *error);
 /* Adds the report of one split or set, the number of its bit. identity NULL: the weights are
- * unknown. PLM_NO_MEMORY. */
-plm_status plm_history_add(struct plm_history *history, uint64_t step,
-                           const struct plm_hash *identity, unsigned bit, struct plm_error *error);
-/* Notes that a step was skipped. PLM_NO_MEMORY. */
-plm_status plm_history_add_skip(struct plm_history *history, uint64_t step,
-                                struct plm_error *error);
-/* Notes that a step could not be read and is tried again. PLM_NO_MEMORY. */
-plm_status plm_history_add_wait(struct plm_history *history, uint64_t step,
-                                struct plm_error *error);
+ * unknown. */
+void plm_history_add(struct plm_history *history, uint64_t step, const struct plm_hash *identity,
+                     unsigned bit);
+/* Notes that a step was skipped. */
+void plm_history_add_skip(struct plm_history *history, uint64_t step);
+/* Notes that a step could not be read and is tried again. */
+void plm_history_add_wait(struct plm_history *history, uint64_t step);
 /* NULL if nothing is reported about the step. */
 const struct plm_history_entry *plm_history_find(const struct plm_history *history, uint64_t step);
 /* The splits (bits) that are reported for the step with these weights, or with any if identity is

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
 #include "common/base/file.h"
 #include "common/base/text.h"
 #include "common/checkpoint/checkpoint.h"
@@ -31,13 +32,9 @@ char *plm_manifest_print(const struct plm_manifest *manifest)
     plm_text_printf(&text, "%" PRIu64 " %s %s\n", manifest->files[i].size, hex,
                     manifest->files[i].name);
   }
-  if (!text.failed) {
-    plm_hash_to_hex(plm_hash_bytes(text.data, text.length), hex);
-    plm_text_printf(&text, "manifest %s\n", hex);
-  }
-  if (!text.failed) return text.data;
-  plm_text_deinit(&text);
-  return NULL;
+  plm_hash_to_hex(plm_hash_bytes(text.data, text.length), hex);
+  plm_text_printf(&text, "manifest %s\n", hex);
+  return text.data;
 }
 
 /* A plain file name: without a folder, not hidden, and not the MANIFEST itself. */
@@ -94,15 +91,13 @@ plm_status plm_manifest_parse(const char *text, size_t size, struct plm_manifest
 {
   if (size > MANIFEST_LIMIT)
     return plm_error_set(error, PLM_LIMIT, "%zu bytes are too many for a manifest", size);
-  char *copy = malloc(size + 1);
-  if (!copy) return plm_error_set(error, PLM_NO_MEMORY, "no memory for a manifest");
+  char *copy = plm_alloc(size + 1);
   memcpy(copy, text, size);
   copy[size] = '\0';
   plm_status status = parse_lines(copy, manifest, error);
   free(copy);
   if (status != PLM_OK) return status;
   char *printed = plm_manifest_print(manifest);
-  if (!printed) return plm_error_set(error, PLM_NO_MEMORY, "no memory for a manifest");
   if (strlen(printed) != size || memcmp(printed, text, size) != 0)
     status = plm_error_set(error, PLM_CORRUPT, "it was changed after it was written");
   free(printed);

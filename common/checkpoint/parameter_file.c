@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/base/advance.h"
+#include "common/base/alloc.h"
 #include "common/base/file.h"
 #include "common/base/finite.h"
 #include "common/checkpoint/parameter_file.h"
@@ -27,8 +28,7 @@ plm_status plm_parameters_write(const char *path, const struct plm_parameter *ta
                                 const float *values, struct plm_error *error)
 {
   static const struct plm_metadata_entry metadata = {"format", "pt"};
-  struct plm_tensor_info *tensors = calloc(count, sizeof *tensors);
-  if (!tensors) return plm_error_set(error, PLM_NO_MEMORY, "no memory to write %s", path);
+  struct plm_tensor_info *tensors = plm_alloc_zeroed(count, sizeof *tensors);
   for (size_t i = 0; i < count; i++) {
     tensors[i] = (struct plm_tensor_info){.name = table[i].name,
                                           .dtype = PLM_F32,

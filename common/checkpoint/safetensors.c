@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/alloc.h"
 #include "common/base/file.h"
 #include "common/base/json.h"
 #include "common/base/map_guard.h"
@@ -287,9 +288,8 @@ static plm_status parse_into(struct plm_safetensors *made, const void *bytes, si
 plm_status plm_safetensors_parse(const void *bytes, size_t size, const char *name,
                                  struct plm_safetensors **file, struct plm_error *error)
 {
-  struct plm_safetensors *made = calloc(1, sizeof *made);
+  struct plm_safetensors *made = plm_alloc_zeroed(1, sizeof *made);
   *file = NULL;
-  if (!made) return plm_error_set(error, PLM_NO_MEMORY, "no memory for %s", name);
   return parse_into(made, bytes, size, name, file, error);
 }
 
@@ -322,8 +322,7 @@ plm_status plm_safetensors_open(const char *path, struct plm_safetensors **file,
                                 struct plm_error *error)
 {
   *file = NULL;
-  struct plm_safetensors *made = calloc(1, sizeof *made);
-  if (!made) return plm_error_set(error, PLM_NO_MEMORY, "no memory for %s", path);
+  struct plm_safetensors *made = plm_alloc_zeroed(1, sizeof *made);
   const plm_status status = map_file(path, &made->mapping, &made->mapping_size, error);
   if (status != PLM_OK) {
     free(made);
@@ -441,19 +440,16 @@ static plm_status print_header(const struct plm_tensor_info *tensors, size_t cou
   char *text = status == PLM_OK ? plm_json_bytes(header, false) : NULL;
   cJSON_Delete(header);
   if (status != PLM_OK) return status;
-  const size_t length = text ? strlen(text) : 0;
+  const size_t length = strlen(text);
   const size_t padded = (length + HEADER_ALIGNMENT - 1) / HEADER_ALIGNMENT * HEADER_ALIGNMENT;
   if (padded > HEADER_LIMIT) {
     free(text);
     return plm_error_set(error, PLM_LIMIT, "a header of %zu bytes exceeds the limit", padded);
   }
-  char *out = text ? malloc(8 + padded + 1) : NULL;
-  if (out) {
-    for (int i = 0; i < 8; i++) out[i] = (char)(padded >> (8 * i) & 0xff);
-    snprintf(out + 8, padded + 1, "%-*s", (int)padded, text); /* padded with spaces */
-  }
+  char *out = plm_alloc(8 + padded + 1);
+  for (int i = 0; i < 8; i++) out[i] = (char)(padded >> (8 * i) & 0xff);
+  snprintf(out + 8, padded + 1, "%-*s", (int)padded, text); /* padded with spaces */
   free(text);
-  if (!out) return plm_error_set(error, PLM_NO_MEMORY, "no memory for a header");
   *bytes = out;
   *size = 8 + padded;
   return PLM_OK;

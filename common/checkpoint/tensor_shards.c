@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
 #include "common/base/file.h"
 #include "common/base/strict_json.h"
 
@@ -76,8 +77,7 @@ static plm_status shard_of(struct plm_tensor_shards *files, const char *director
   if (files->count == MAX_SHARDS)
     return plm_error_set(error, PLM_LIMIT, "more than %d shards", MAX_SHARDS);
   PLM_TRY(plm_path_join(path, directory, name, error));
-  char *copy = strdup(name);
-  if (copy == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for a shard");
+  char *copy = plm_strdup(name);
   const plm_status status = plm_safetensors_open(path, &files->shards[files->count], error);
   if (status != PLM_OK) {
     free(copy);
@@ -123,12 +123,9 @@ static plm_status open_shards(struct plm_tensor_shards *files, const char *index
   else
     snprintf(directory, sizeof directory, ".");
   PLM_TRY(plm_file_read(index_path, INDEX_LIMIT, &text, &size, error));
-  files->shards = calloc(MAX_SHARDS, sizeof(struct plm_safetensors *));
-  files->names = calloc(MAX_SHARDS, sizeof *files->names);
-  plm_status status = PLM_OK;
-  if (files->shards == NULL || files->names == NULL)
-    status = plm_error_set(error, PLM_NO_MEMORY, "no memory for %d shards", MAX_SHARDS);
-  if (status == PLM_OK) status = plm_json_parse(text, size, &index_limits, &json, error);
+  files->shards = plm_alloc_zeroed(MAX_SHARDS, sizeof(struct plm_safetensors *));
+  files->names = plm_alloc_zeroed(MAX_SHARDS, sizeof *files->names);
+  plm_status status = plm_json_parse(text, size, &index_limits, &json, error);
   if (status == PLM_OK)
     status =
         take_map(files, directory, cJSON_GetObjectItemCaseSensitive(json, "weight_map"), error);
@@ -142,8 +139,7 @@ static plm_status open_shards(struct plm_tensor_shards *files, const char *index
 static plm_status open_single(struct plm_tensor_shards *files, const char *path,
                               struct plm_error *error)
 {
-  files->shards = calloc(1, sizeof(struct plm_safetensors *));
-  if (files->shards == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for %s", path);
+  files->shards = plm_alloc_zeroed(1, sizeof(struct plm_safetensors *));
   PLM_TRY(plm_safetensors_open(path, &files->shards[0], error));
   files->count = 1;
   files->tensors = plm_safetensors_count(files->shards[0]);
@@ -154,9 +150,8 @@ plm_status plm_tensor_shards_open(const char *path, struct plm_tensor_shards **f
                                   struct plm_error *error)
 {
   char index[PLM_PATH_SIZE];
-  struct plm_tensor_shards *opened = calloc(1, sizeof *opened);
+  struct plm_tensor_shards *opened = plm_alloc_zeroed(1, sizeof *opened);
   *files = NULL;
-  if (opened == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for %s", path);
   const bool sharded = !plm_file_exists(path) &&
                        snprintf(index, sizeof index, "%s.index.json", path) < (int)sizeof index &&
                        plm_file_exists(index);

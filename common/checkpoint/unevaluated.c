@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "common/base/alloc.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/history.h"
 #include "common/run/run.h"
@@ -19,12 +20,11 @@ static bool identify(const char *folder, uint64_t step, struct plm_manifest *man
          plm_manifest_identity(manifest, identity);
 }
 
-static plm_status compare(const char *folder, const uint64_t *steps, size_t count,
-                          const struct plm_history *history, unsigned wanted,
-                          struct plm_unevaluated *left, struct plm_error *error)
+static void compare(const char *folder, const uint64_t *steps, size_t count,
+                    const struct plm_history *history, unsigned wanted,
+                    struct plm_unevaluated *left)
 {
-  struct plm_manifest *manifest = malloc(sizeof *manifest);
-  if (manifest == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  struct plm_manifest *manifest = plm_alloc(sizeof *manifest);
   for (size_t i = 0; i < count; i++) {
     struct plm_hash identity;
     const bool identified = identify(folder, steps[i], manifest, &identity);
@@ -32,7 +32,6 @@ static plm_status compare(const char *folder, const uint64_t *steps, size_t coun
     if (left->count++ == 0) left->first = steps[i];
   }
   free(manifest);
-  return PLM_OK;
 }
 
 plm_status plm_unevaluated_read(const char *run, const struct plm_config_evaluator *evaluator,
@@ -50,7 +49,7 @@ plm_status plm_unevaluated_read(const char *run, const struct plm_config_evaluat
   plm_status status = plm_checkpoint_list(folder, &steps, &count, error);
   if (status == PLM_NOT_FOUND) return PLM_OK; /* nothing is published yet */
   if (status == PLM_OK) status = plm_history_read(&history, reports, error);
-  if (status == PLM_OK) status = compare(folder, steps, count, &history, wanted, left, error);
+  if (status == PLM_OK) compare(folder, steps, count, &history, wanted, left);
   plm_history_deinit(&history);
   free(steps);
   return status;

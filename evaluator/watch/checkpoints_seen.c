@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "common/base/alloc.h"
 #include "common/base/file.h"
 #include "common/base/json.h"
 #include "common/base/strict_json.h"
@@ -20,11 +21,8 @@ struct plm_seen *plm_seen_at(struct plm_seen_list *list, uint64_t step)
   while (place > 0 && list->items[place - 1].step >= step) place--;
   if (place < list->count && list->items[place].step == step) return &list->items[place];
   if (list->count == list->capacity) {
-    const size_t capacity = list->capacity != 0 ? 2 * list->capacity : 64;
-    struct plm_seen *items = realloc(list->items, capacity * sizeof *items);
-    if (items == NULL) return NULL;
-    list->items = items;
-    list->capacity = capacity;
+    list->capacity = list->capacity != 0 ? 2 * list->capacity : 64;
+    list->items = plm_realloc(list->items, list->capacity * sizeof *list->items);
   }
   memmove(list->items + place + 1, list->items + place,
           (list->count - place) * sizeof *list->items);
@@ -70,11 +68,10 @@ struct plm_seen *plm_seen_look(struct plm_seen_list *list, const char *checkpoin
   char name[PLM_CHECKPOINT_NAME_SIZE], directory[PLM_PATH_SIZE];
   struct plm_seen *seen = plm_seen_at(list, step);
   plm_checkpoint_name(step, name);
-  if (seen == NULL || plm_path_join(directory, checkpoints, name, NULL) != PLM_OK) return seen;
+  if (plm_path_join(directory, checkpoints, name, NULL) != PLM_OK) return seen;
   const struct plm_manifest_stamp stamp = stamp_of(directory);
   if (equal(&stamp, &seen->stamp)) return seen;
-  struct plm_manifest *manifest = malloc(sizeof *manifest);
-  if (manifest == NULL) return NULL;
+  struct plm_manifest *manifest = plm_alloc(sizeof *manifest);
   const plm_status status = plm_manifest_read(directory, manifest, NULL, NULL);
   if (status == PLM_OK && plm_manifest_identity(manifest, &seen->identity)) seen->identified = true;
   free(manifest);

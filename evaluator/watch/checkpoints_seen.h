@@ -33,7 +33,7 @@ struct plm_seen_list {
 };
 
 /* The item of a step, which is added if it is missing. It is valid until the next one is added.
- * NULL: out of memory. */
+ */
 struct plm_seen *plm_seen_at(struct plm_seen_list *list, uint64_t step);
 /* As plm_seen_at, and reads the identity from the checkpoint's MANIFEST if that has changed since
  * the last look. `checkpoints` is the folder of all checkpoints. */

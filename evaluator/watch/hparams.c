@@ -16,6 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/base/alloc.h"
 #include "common/base/clock.h"
 #include "common/base/file.h"
 #include "common/base/text.h"
@@ -162,10 +163,9 @@ static plm_status put_record(struct plm_text *file, const char *tag, unsigned fi
 {
   static const uint8_t no_numbers[] = {1 << 3, FLOAT, 2 << 3 | 2, 4, 2 << 3 | 2, 2, 1 << 3, 0};
   enum { LAYERS = 6 };
-  uint8_t *memory = malloc((size_t)LAYERS * MESSAGE_BYTES), *record = NULL;
+  uint8_t *memory = plm_alloc((size_t)LAYERS * MESSAGE_BYTES);
   uint32_t table[256];
   struct plm_message layers[LAYERS];
-  if (memory == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   for (size_t i = 0; i < LAYERS; i++)
     layers[i] =
         (struct plm_message){.bytes = memory + i * MESSAGE_BYTES, .capacity = MESSAGE_BYTES};
@@ -188,15 +188,13 @@ static plm_status put_record(struct plm_text *file, const char *tag, unsigned fi
                            "the settings are too long for TensorBoard: more than "
                            "%d bytes",
                            MESSAGE_BYTES);
-  else if ((record = malloc(event->size + PLM_RECORD_FRAME)) == NULL)
-    status = plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   if (status == PLM_OK) {
+    uint8_t *record = plm_alloc(event->size + PLM_RECORD_FRAME);
     plm_record_table(table);
     plm_record_put(record, table, event->bytes, event->size);
     plm_text_append(file, record, event->size + PLM_RECORD_FRAME);
-    if (file->failed) status = plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+    free(record);
   }
-  free(record);
   free(memory);
   return status;
 }
@@ -217,8 +215,7 @@ plm_status plm_hparams_write(const char *directory, const struct plm_hparams *hp
 {
   char path[PLM_PATH_SIZE];
   struct plm_text file = {0};
-  uint8_t *bytes = malloc(2 * (size_t)MESSAGE_BYTES);
-  if (bytes == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  uint8_t *bytes = plm_alloc(2 * (size_t)MESSAGE_BYTES);
   struct plm_message experiment = {.bytes = bytes, .capacity = MESSAGE_BYTES},
                      start = {.bytes = bytes + MESSAGE_BYTES, .capacity = MESSAGE_BYTES};
   put_version(&file);

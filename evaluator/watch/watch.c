@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
 #include "common/base/clock.h"
 #include "common/base/descriptors.h"
 #include "common/base/file.h"
@@ -197,8 +198,7 @@ static plm_status report(struct watch *watch, const struct subject *subject,
   };
   PLM_TRY(
       plm_watch_write(&watch->journal, plm_watch_report_line(&told, watch->trainer_path), error));
-  PLM_TRY(plm_history_add(&watch->journal.history, subject->step, &subject->identity, held_out->bit,
-                          error));
+  plm_history_add(&watch->journal.history, subject->step, &subject->identity, held_out->bit);
   plm_watch_report_board(&told, watch->board);
   plm_watch_report_log(&told);
   return PLM_OK;
@@ -219,8 +219,7 @@ static void take_composition(struct watch *watch, const struct plm_feed_corpus *
 static plm_status learn_corpus(struct watch *watch, struct plm_error *error)
 {
   if (watch->baseline_entropy > 0 && watch->knows_corpus) return PLM_OK;
-  struct plm_feed_corpus *corpus = calloc(1, sizeof *corpus);
-  if (corpus == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  struct plm_feed_corpus *corpus = plm_alloc_zeroed(1, sizeof *corpus);
   plm_status status = plm_feed_corpus(watch->feed, &watch->give_up, corpus, error);
   if (status == PLM_OK && !watch->knows_corpus)
     status = plm_watched_corpus_check(watch->config->run, corpus->fingerprint, &watch->pulse,
@@ -278,7 +277,6 @@ static plm_status give_up_or_postpone(struct watch *watch, uint64_t step, plm_st
 {
   char text[700];
   struct plm_seen *seen = plm_seen_at(&watch->seen, step);
-  if (seen == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   if (plm_seen_may_pass(status)) {
     const unsigned wait_s = plm_seen_postpone(seen, plm_clock_ms());
     if (wait_s > 0) {
@@ -357,10 +355,6 @@ static plm_status scan(struct watch *watch, bool *again, struct plm_error *error
       plm_missing_report(&watch->journal, &watch->seen, &published, watch->held_out.bits, error);
   for (size_t i = 0; i < count && status == PLM_OK && plm_stop_requested == 0; i++) {
     const struct plm_seen *seen = plm_seen_look(&watch->seen, watch->checkpoints, steps[i]);
-    if (seen == NULL) {
-      status = plm_error_set(error, PLM_NO_MEMORY, "out of memory");
-      break;
-    }
     const unsigned reported =
         plm_history_splits(&watch->journal.history, steps[i], plm_seen_identity(seen));
     if (seen->failed || (reported & watch->held_out.bits) == watch->held_out.bits) continue;
@@ -388,8 +382,8 @@ static bool complete(struct watch *watch)
   bool all = plm_checkpoint_list(watch->checkpoints, &steps, &count, NULL) == PLM_OK;
   for (size_t i = 0; i < count && all; i++) {
     const struct plm_seen *seen = plm_seen_look(&watch->seen, watch->checkpoints, steps[i]);
-    all = seen != NULL && plm_history_settled(&watch->journal.history, steps[i],
-                                              plm_seen_identity(seen), watch->held_out.bits);
+    all = plm_history_settled(&watch->journal.history, steps[i], plm_seen_identity(seen),
+                              watch->held_out.bits);
   }
   free(steps);
   return all;
@@ -424,8 +418,7 @@ static void wait_for_news(struct watch *watch)
 
 plm_status plm_watch(const struct plm_config *config, struct plm_ops *ops, struct plm_error *error)
 {
-  struct watch *watch = calloc(1, sizeof *watch);
-  if (watch == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  struct watch *watch = plm_alloc_zeroed(1, sizeof *watch);
   watch->config = config;
   watch->ops = ops;
   plm_status status = open_watch(watch, error);

@@ -53,7 +53,8 @@ plm_status plm_watch_skip(struct plm_watch_journal *journal, uint64_t step,
 {
   plm_warning("step %" PRIu64 " is skipped: %s", step, why);
   PLM_TRY(write_skip(journal, step, kind, why, error));
-  return plm_history_add_skip(&journal->history, step, error);
+  plm_history_add_skip(&journal->history, step);
+  return PLM_OK;
 }
 
 void plm_watch_wait(struct plm_watch_journal *journal, uint64_t step, const char *why)
@@ -62,6 +63,6 @@ void plm_watch_wait(struct plm_watch_journal *journal, uint64_t step, const char
   const struct plm_history_entry *entry = plm_history_find(&journal->history, step);
   if (entry != NULL && (entry->waits || entry->skipped)) return;
   plm_status status = write_skip(journal, step, PLM_SKIP_UNREAD, why, &error);
-  if (status == PLM_OK) status = plm_history_add_wait(&journal->history, step, &error);
+  if (status == PLM_OK) plm_history_add_wait(&journal->history, step);
   if (status != PLM_OK) plm_log_error(&error);
 }

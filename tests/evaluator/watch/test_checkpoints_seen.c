@@ -167,7 +167,7 @@ static void a_lack_of_memory_is_said(void **state)
   (void)state;
   put_manifest(8, 77);
   put_manifest(12, 5);
-  failing_memory_try(look_twice, NULL, 3);
+  failing_memory_try(look_twice, NULL, 2);
 }
 
 int main(void)
