@@ -12,6 +12,7 @@
 #include <zstd.h>
 #include <zstd_errors.h>
 
+#include "common/base/alloc.h"
 #include "common/base/memory.h"
 #include "common/base/text.h"
 
@@ -49,31 +50,22 @@ struct plm_byte_stream {
 
 static uint64_t window_limit; /* as plm_byte_stream_limit_windows says; 0: none was set */
 
-static plm_status stream_make(const char *name, struct plm_byte_stream **stream,
-                              struct plm_error *error)
+static struct plm_byte_stream *stream_make(const char *name)
 {
-  *stream = calloc(1, sizeof **stream);
-  if (*stream == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
-  struct plm_byte_stream *made = *stream;
+  struct plm_byte_stream *made = plm_alloc_zeroed(1, sizeof *made);
   made->descriptor = -1;
-  made->path = strdup(name);
-  made->input = malloc(INPUT_BYTES);
-  made->output = malloc(OUTPUT_BYTES);
+  made->path = plm_strdup(name);
+  made->input = plm_alloc(INPUT_BYTES);
+  made->output = plm_alloc(OUTPUT_BYTES);
   made->name = made->path;
-  if (made->path == NULL || made->input == NULL || made->output == NULL) {
-    plm_byte_stream_close(made);
-    *stream = NULL;
-    return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
-  }
-  return PLM_OK;
+  return made;
 }
 
 plm_status plm_byte_stream_open(const char *path, struct plm_byte_stream **stream,
                                 struct plm_error *error)
 {
   const bool standard = strcmp(path, "-") == 0;
-  PLM_TRY(stream_make(plm_byte_stream_label(path), stream, error));
-  struct plm_byte_stream *opened = *stream;
+  struct plm_byte_stream *opened = *stream = stream_make(plm_byte_stream_label(path));
   opened->descriptor = standard ? dup(STDIN_FILENO) : open(path, O_RDONLY | O_CLOEXEC);
   struct stat information;
   plm_status status = PLM_OK;
@@ -100,7 +92,8 @@ plm_status plm_byte_stream_open(const char *path, struct plm_byte_stream **strea
 plm_status plm_byte_stream_open_memory(const char *name, const void *bytes, size_t size,
                                        struct plm_byte_stream **stream, struct plm_error *error)
 {
-  PLM_TRY(stream_make(name, stream, error));
+  (void)error;
+  *stream = stream_make(name);
   (*stream)->memory = bytes;
   (*stream)->memory_left = size;
   (*stream)->total = size;

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/alloc.h"
 #include "common/base/file.h"
 #include "common/base/text.h"
 #include "common/run/stop.h"
@@ -41,7 +42,6 @@ struct plm_csv_file {
   uint64_t line;         /* lines begun so far */
   bool after_return;     /* the last byte was CR, so an LF after it belongs to the same line end */
   bool inside, complete; /* a row has begun; it has ended */
-  bool failed;           /* a callback ran out of memory */
   uint64_t row_line;
   struct plm_text text; /* the row's fields, each followed by NUL */
   struct plm_csv_field *fields;
@@ -59,14 +59,9 @@ static void take_field(void *bytes, size_t size, void *context)
 {
   struct plm_csv_file *file = context;
   if (file->field_count == file->field_capacity) {
-    const size_t capacity = 2 * file->field_capacity + 16;
-    struct plm_csv_field *fields = realloc(file->fields, capacity * sizeof *fields);
-    if (fields != NULL) file->fields = fields;
-    size_t *begins = realloc(file->begins, capacity * sizeof *begins);
-    if (begins != NULL) file->begins = begins;
-    file->failed |= fields == NULL || begins == NULL;
-    if (file->failed) return;
-    file->field_capacity = capacity;
+    file->field_capacity = 2 * file->field_capacity + 16;
+    file->fields = plm_realloc(file->fields, file->field_capacity * sizeof *file->fields);
+    file->begins = plm_realloc(file->begins, file->field_capacity * sizeof *file->begins);
   }
   file->begins[file->field_count] = file->text.length;
   file->fields[file->field_count++].size = size;
@@ -179,8 +174,7 @@ static plm_status fill_spool(struct plm_csv_file *file, struct plm_error *error)
 {
   PLM_TRY(open_spool(file, error));
   PLM_TRY(begin_stream(file, error));
-  file->spool_bytes = malloc(SPOOL_BYTES);
-  if (file->spool_bytes == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  file->spool_bytes = plm_alloc(SPOOL_BYTES);
   for (;;) {
     const uint8_t *bytes;
     size_t size;
@@ -205,8 +199,7 @@ static plm_status open_parser(struct plm_csv_file *file, struct plm_error *error
 
 static plm_status open_input(struct plm_csv_file *file, const char *path, struct plm_error *error)
 {
-  file->path = strdup(strcmp(path, "-") == 0 ? "stdin" : path);
-  if (file->path == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  file->path = plm_strdup(strcmp(path, "-") == 0 ? "stdin" : path);
   file->tabs = names_tabs(path);
   PLM_TRY(plm_byte_stream_open(path, &file->stream, error));
   if (!reopens(path)) PLM_TRY(fill_spool(file, error));
@@ -215,8 +208,7 @@ static plm_status open_input(struct plm_csv_file *file, const char *path, struct
 
 plm_status plm_csv_open(const char *path, struct plm_csv_file **file, struct plm_error *error)
 {
-  struct plm_csv_file *opened = calloc(1, sizeof *opened);
-  if (opened == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  struct plm_csv_file *opened = plm_alloc_zeroed(1, sizeof *opened);
   const plm_status status = open_input(opened, path, error);
   if (status != PLM_OK) {
     plm_csv_close(opened);
@@ -229,15 +221,12 @@ plm_status plm_csv_open(const char *path, struct plm_csv_file **file, struct plm
 plm_status plm_csv_open_stream(struct plm_byte_stream *stream, struct plm_csv_file **file,
                                struct plm_error *error)
 {
-  struct plm_csv_file *opened = calloc(1, sizeof *opened);
-  if (opened == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  struct plm_csv_file *opened = plm_alloc_zeroed(1, sizeof *opened);
   opened->lent = true;
   opened->stream = stream;
-  opened->path = strdup(plm_byte_stream_name(stream));
-  opened->tabs = opened->path != NULL && names_tabs(opened->path);
-  const plm_status status = opened->path != NULL
-                                ? open_parser(opened, error)
-                                : plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  opened->path = plm_strdup(plm_byte_stream_name(stream));
+  opened->tabs = names_tabs(opened->path);
+  const plm_status status = open_parser(opened, error);
   if (status != PLM_OK) {
     plm_csv_close(opened);
     return status;
@@ -382,8 +371,6 @@ plm_status plm_csv_next(struct plm_csv_file *file, struct plm_csv_row *row, stru
     if (file->ended && csv_fini(&file->parser, take_field, take_end, file) != 0)
       return malformed(file, error);
   }
-  if (file->failed || file->text.failed)
-    return plm_error_set(error, PLM_NO_MEMORY, "out of memory for a row of %s", file->path);
   if (!file->complete) return PLM_OK;
   file->inside = false;
   for (size_t i = 0; i < file->field_count; i++)

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "common/base/alloc.h"
 #include "common/base/thread.h"
 #include "common/run/stop.h"
 
@@ -79,14 +80,11 @@ static void batch_close(struct batch *batch)
 
 static struct batch *batch_open(void)
 {
-  struct batch *batch = calloc(1, sizeof *batch);
-  if (batch == NULL) return NULL;
+  struct batch *batch = plm_alloc_zeroed(1, sizeof *batch);
   batch->text_capacity = BATCH_BYTES;
-  batch->text = malloc(batch->text_capacity);
-  batch->records = malloc(BATCH_RECORDS * sizeof batch->records[0]);
-  if (batch->text != NULL && batch->records != NULL) return batch;
-  batch_close(batch);
-  return NULL;
+  batch->text = plm_alloc(batch->text_capacity);
+  batch->records = plm_alloc(BATCH_RECORDS * sizeof batch->records[0]);
+  return batch;
 }
 
 static size_t batch_bytes(const struct batch *batch)
@@ -120,8 +118,7 @@ static bool batch_add(struct batch *batch, enum plm_sequence_result result,
   struct record *record = &batch->records[batch->count];
   *record = (struct record){.result = result};
   if (error != NULL) {
-    record->error = malloc(sizeof *error);
-    if (record->error == NULL) return false;
+    record->error = plm_alloc(sizeof *error);
     *record->error = *error;
   }
   if (result == PLM_SEQUENCE_READ) {
@@ -197,8 +194,7 @@ static plm_status open_file(const struct plm_sequence_ahead *ahead, size_t file,
   const struct plm_sequence_ahead_options *options = &ahead->options;
   struct plm_byte_stream *stream;
   PLM_TRY(plm_byte_stream_open(options->paths[file], &stream, error));
-  PLM_TRY(
-      plm_sequence_reader_open(stream, options->tokenizer, options->max_residues, reader, error));
+  *reader = plm_sequence_reader_open(stream, options->tokenizer, options->max_residues);
   if (options->keep_heads) plm_sequence_reader_keep_heads(*reader);
   plm_sequence_reader_choose(*reader, &options->choices);
   return PLM_OK;
@@ -222,9 +218,7 @@ static bool read_file(struct plm_sequence_ahead *ahead, size_t file)
   const plm_status status = open_file(ahead, file, &reader, &error);
   while (open && !ended) {
     struct batch *batch = batch_open();
-    if (batch == NULL)
-      open = false;
-    else if (status == PLM_OK)
+    if (status == PLM_OK)
       open = fill(ahead, reader, batch, &bad, &ended);
     else
       open = ended = batch_add(batch, PLM_SEQUENCE_FAILED, NULL, &error);
@@ -269,20 +263,17 @@ plm_status plm_sequence_ahead_open(const struct plm_sequence_ahead_options *opti
                                    struct plm_sequence_ahead **ahead, struct plm_error *error)
 {
   *ahead = NULL;
-  struct plm_sequence_ahead *opened = calloc(1, sizeof *opened);
-  if (opened == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  struct plm_sequence_ahead *opened = plm_alloc_zeroed(1, sizeof *opened);
   opened->options = *options;
   if (options->limit_bytes == 0)
     opened->options.limit_bytes = plm_sequence_ahead_limit(options->jobs);
   pthread_mutex_init(&opened->lock, NULL);
   pthread_cond_init(&opened->filled, NULL);
   pthread_cond_init(&opened->emptied, NULL);
-  opened->files = calloc(options->path_count, sizeof *opened->files);
-  opened->threads = calloc(options->jobs, sizeof(pthread_t));
+  opened->files = plm_alloc_zeroed(options->path_count, sizeof *opened->files);
+  opened->threads = plm_alloc_zeroed(options->jobs, sizeof(pthread_t));
   plm_status status = PLM_OK;
-  if (opened->files == NULL || opened->threads == NULL)
-    status = plm_error_set(error, PLM_NO_MEMORY, "out of memory");
-  const size_t files = status == PLM_OK ? find_files(opened) : 0;
+  const size_t files = find_files(opened);
   while (status == PLM_OK && opened->thread_count < options->jobs && opened->thread_count < files) {
     pthread_t *thread = &opened->threads[opened->thread_count];
     status = plm_thread_start(thread, "read", read_files, opened, error);

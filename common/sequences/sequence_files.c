@@ -126,8 +126,7 @@ static plm_status open_file(struct loop *loop, size_t file, struct plm_error *er
   loop->reader = NULL;
   if (loop->ahead != NULL && plm_sequence_ahead_reads(loop->ahead, file)) return PLM_OK;
   PLM_TRY(plm_byte_stream_open(files->paths[file], &stream, error));
-  PLM_TRY(plm_sequence_reader_open(stream, files->tokenizer, files->max_residues, &loop->reader,
-                                   error));
+  loop->reader = plm_sequence_reader_open(stream, files->tokenizer, files->max_residues);
   if (files->keep_heads) plm_sequence_reader_keep_heads(loop->reader);
   plm_sequence_reader_choose(loop->reader, &files->choices);
   return PLM_OK;

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "common/base/alloc.h"
 #include "common/corpus/corpus.h"
 #include "common/run/stop.h"
 #include "common/sequences/csv_file.h"
@@ -267,24 +268,18 @@ static plm_status begin(struct plm_sequence_reader *reader, struct plm_error *er
   return PLM_OK;
 }
 
-plm_status plm_sequence_reader_open(struct plm_byte_stream *stream,
-                                    enum plm_tokenizer_kind tokenizer, uint64_t max_residues,
-                                    struct plm_sequence_reader **reader, struct plm_error *error)
+struct plm_sequence_reader *plm_sequence_reader_open(struct plm_byte_stream *stream,
+                                                     enum plm_tokenizer_kind tokenizer,
+                                                     uint64_t max_residues)
 {
-  *reader = NULL;
-  struct plm_sequence_reader *opened = calloc(1, sizeof *opened);
-  if (opened == NULL) {
-    plm_byte_stream_close(stream);
-    return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
-  }
+  struct plm_sequence_reader *opened = plm_alloc_zeroed(1, sizeof *opened);
   const char *name = plm_byte_stream_name(stream), *slash = strrchr(name, '/');
   opened->lines.stream = stream;
   opened->base_name = slash == NULL ? name : slash + 1;
   opened->builder.tokenizer = tokenizer;
   opened->builder.max_residues = max_residues;
   opened->format_known = format_of_name(name, &opened->format);
-  *reader = opened;
-  return PLM_OK;
+  return opened;
 }
 
 void plm_sequence_reader_keep_heads(struct plm_sequence_reader *reader)

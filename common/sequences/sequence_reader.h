@@ -60,10 +60,10 @@ enum plm_sequence_result {
 
 struct plm_sequence_reader;
 
-/* Takes ownership of the stream, even if it fails. max_residues >= 1. */
-plm_status plm_sequence_reader_open(struct plm_byte_stream *stream,
-                                    enum plm_tokenizer_kind tokenizer, uint64_t max_residues,
-                                    struct plm_sequence_reader **reader, struct plm_error *error);
+/* Takes ownership of the stream. max_residues >= 1. */
+struct plm_sequence_reader *plm_sequence_reader_open(struct plm_byte_stream *stream,
+                                                     enum plm_tokenizer_kind tokenizer,
+                                                     uint64_t max_residues);
 /* Keeps the first max_residues of a record that is too long. (A line of JSONL must still fit into
  * what max_residues residues may need, plus 1 MiB.) Call it before the first record. */
 void plm_sequence_reader_keep_heads(struct plm_sequence_reader *reader);

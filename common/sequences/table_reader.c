@@ -46,10 +46,6 @@ static plm_status refuse_header(const struct plm_sequence_reader *reader,
     plm_text_printf(&names, "%s\"%.*s\"", i == 0 ? "" : ", ", (int)(size < 60 ? size : 60), text);
     if (names.length > MOST_NAMES) break;
   }
-  if (names.failed) {
-    plm_text_deinit(&names);
-    return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
-  }
   const bool all = names.length <= MOST_NAMES;
   plm_error_hint(error, "%s; the columns are %.*s%s", remedy, MOST_NAMES, names.data,
                  all ? "" : " ...");

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
 #include "common/sequences/sequence_reader.h"
 
 /* How a mask is written in byte text. For proteins, the reader recognises masks itself. */
@@ -149,8 +150,7 @@ static plm_status read_record(struct plm_generation_source *source, bool *more,
   if (result == PLM_SEQUENCE_END) return PLM_OK;
   if (result != PLM_SEQUENCE_READ) return error->status;
   free(source->record.name);
-  source->record.name = strndup(sequence.name, sequence.name_size);
-  if (source->record.name == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  source->record.name = plm_strndup(sequence.name, sequence.name_size);
   if (sequence.too_long)
     PLM_TRY(too_long(source, sequence.length, error));
   else
@@ -180,9 +180,8 @@ static plm_status open_input(struct plm_generation_source *source, struct plm_er
   const uint64_t residues = options->max_length - 2;
   struct plm_byte_stream *stream;
   PLM_TRY(plm_byte_stream_open(options->input, &stream, error));
-  PLM_TRY(plm_sequence_reader_open(stream, options->tokenizer->kind,
-                                   bytes ? residues * MASK_TEXT_SIZE : residues, &source->reader,
-                                   error));
+  source->reader = plm_sequence_reader_open(stream, options->tokenizer->kind,
+                                            bytes ? residues * MASK_TEXT_SIZE : residues);
   plm_sequence_reader_take_masks(source->reader);
   plm_sequence_reader_choose(source->reader, &options->choices);
   return PLM_OK;
@@ -194,16 +193,11 @@ plm_status plm_generation_source_open(const struct plm_generation_options *optio
 {
   PLM_ASSERT(options->max_length > 2 && options->count > 0);
   PLM_ASSERT(options->length <= options->max_length - 2);
-  struct plm_generation_source *opened = calloc(1, sizeof *opened);
-  if (opened == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  struct plm_generation_source *opened = plm_alloc_zeroed(1, sizeof *opened);
   opened->options = *options;
-  opened->record.tokens = calloc(options->max_length, sizeof *opened->record.tokens);
-  opened->record.text = calloc(options->max_length, 1);
-  plm_status status = PLM_OK;
-  if (opened->record.tokens == NULL || opened->record.text == NULL)
-    status = plm_error_set(error, PLM_NO_MEMORY, "out of memory");
-  else if (options->input != NULL)
-    status = open_input(opened, error);
+  opened->record.tokens = plm_alloc_zeroed(options->max_length, sizeof *opened->record.tokens);
+  opened->record.text = plm_alloc_zeroed(options->max_length, 1);
+  const plm_status status = options->input != NULL ? open_input(opened, error) : PLM_OK;
   if (status != PLM_OK) {
     plm_generation_source_close(opened);
     return status;
@@ -220,34 +214,25 @@ void plm_generation_source_close(struct plm_generation_source *source)
   free(source);
 }
 
-static plm_status copy_record(struct plm_generation_source *source,
-                              struct plm_generation **generation, struct plm_error *error)
+static struct plm_generation *copy_record(struct plm_generation_source *source)
 {
   const struct plm_generation_options *options = &source->options;
   const struct plm_generation *record = &source->record;
   const size_t room = options->causal ? record->end : record->count;
   const unsigned long long which = options->count - source->copies_left + 1;
-  struct plm_generation *copy = calloc(1, sizeof *copy);
-  if (copy == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  struct plm_generation *copy = plm_alloc_zeroed(1, sizeof *copy);
   *copy = *record;
   copy->number = source->number;
-  copy->tokens = calloc(room, sizeof *copy->tokens);
-  copy->text = calloc(room, 1);
+  copy->tokens = plm_alloc_zeroed(room, sizeof *copy->tokens);
+  copy->text = plm_alloc_zeroed(room, 1);
   const bool numbered = source->reader == NULL || options->causal || options->count > 1;
   const char *name = source->reader == NULL ? "sample" : record->name;
-  const int length =
-      numbered ? asprintf(&copy->name, "%s_%llu", name, which) : asprintf(&copy->name, "%s", name);
-  if (length < 0) copy->name = NULL;
-  if (length < 0 || copy->tokens == NULL || copy->text == NULL) {
-    plm_generation_free(copy);
-    return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
-  }
+  copy->name = numbered ? plm_format("%s_%llu", name, which) : plm_strdup(name);
   memcpy(copy->tokens, record->tokens, record->count * sizeof *copy->tokens);
   memcpy(copy->text, record->text, record->count - 1);
   source->copies_left--;
   source->number++;
-  *generation = copy;
-  return PLM_OK;
+  return copy;
 }
 
 plm_status plm_generation_next(struct plm_generation_source *source,
@@ -262,7 +247,8 @@ plm_status plm_generation_next(struct plm_generation_source *source,
       PLM_TRY(make_record(source, &more, error));
     if (!more) return PLM_OK;
   }
-  return copy_record(source, generation, error);
+  *generation = copy_record(source);
+  return PLM_OK;
 }
 
 uint64_t plm_generation_inputs(const struct plm_generation_source *source)

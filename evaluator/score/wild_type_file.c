@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
 #include "common/base/file.h"
 #include "common/sequences/sequence_reader.h"
 
@@ -40,7 +41,7 @@ static plm_status open_reader(const char *text, const struct plm_sequence_choice
                   text);
     return plm_error_hint(error, "give a FASTA file with one sequence, or the letters themselves");
   }
-  PLM_TRY(plm_sequence_reader_open(stream, tokenizer, PLM_WILD_TYPE_LIMIT, reader, error));
+  *reader = plm_sequence_reader_open(stream, tokenizer, PLM_WILD_TYPE_LIMIT);
   static const struct plm_sequence_choices any = {.gaps = PLM_GAPS_KEEP, .nucleotides = true};
   if (letters) plm_sequence_reader_take_text(*reader);
   plm_sequence_reader_choose(*reader, letters ? &any : choices);
@@ -68,13 +69,11 @@ static plm_status read_one(struct plm_sequence_reader *reader, struct plm_wild_t
   if (sequence.too_long)
     return plm_error_set(error, PLM_LIMIT, "%s: a wild type has at most %d residues, not %llu",
                          file, PLM_WILD_TYPE_LIMIT, (unsigned long long)sequence.length);
-  uint8_t *residues = malloc(sequence.size);
-  wild_type->name = strcmp(file, LETTERS) == 0 ? strdup("the sequence given")
-                                               : strndup(sequence.name, sequence.name_size);
+  uint8_t *residues = plm_alloc(sequence.size);
+  wild_type->name = strcmp(file, LETTERS) == 0 ? plm_strdup("the sequence given")
+                                               : plm_strndup(sequence.name, sequence.name_size);
   wild_type->residues = residues;
   wild_type->length = (uint32_t)sequence.size;
-  if (residues == NULL || wild_type->name == NULL)
-    return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   memcpy(residues, sequence.residues, sequence.size);
   PLM_TRY(next_sequence(reader, &sequence, &ended, error));
   if (ended) return PLM_OK;
@@ -87,7 +86,7 @@ plm_status plm_wild_type_read(const char *text, const struct plm_sequence_choice
                               enum plm_tokenizer_kind tokenizer, int64_t first,
                               struct plm_wild_type *wild_type, struct plm_error *error)
 {
-  struct plm_sequence_reader *reader;
+  struct plm_sequence_reader *reader = NULL;
   struct plm_error unseen;
   if (error == NULL) error = &unseen;
   *wild_type = (struct plm_wild_type){.first = first, .tokenizer = tokenizer};

@@ -47,9 +47,8 @@ static void read_as(const char *name, enum plm_tokenizer_kind tokenizer, bool ma
 {
   static const uint64_t max_residues = 64;
   struct plm_byte_stream *stream;
-  struct plm_sequence_reader *reader;
   PLM_ASSERT(plm_byte_stream_open_memory(name, bytes, size, &stream, NULL) == PLM_OK);
-  PLM_ASSERT(plm_sequence_reader_open(stream, tokenizer, max_residues, &reader, NULL) == PLM_OK);
+  struct plm_sequence_reader *reader = plm_sequence_reader_open(stream, tokenizer, max_residues);
   if (masks) plm_sequence_reader_take_masks(reader);
   plm_sequence_reader_choose(reader, choices);
   for (;;) {

@@ -91,8 +91,7 @@ static void read_one_after_the_other(size_t count, struct heard *heard)
     enum plm_sequence_result result;
     unsigned bad = 0;
     assert_int_equal(plm_byte_stream_open(paths[file], &stream, NULL), PLM_OK);
-    assert_int_equal(plm_sequence_reader_open(stream, PLM_TOKENIZER_ESM, 90, &reader, NULL),
-                     PLM_OK);
+    reader = plm_sequence_reader_open(stream, PLM_TOKENIZER_ESM, 90);
     do {
       struct plm_error error = {0};
       result = plm_sequence_reader_next(reader, &sequence, &error);

@@ -34,8 +34,7 @@ static void choices_take_gaps_and_nucleotides(void **state)
     enum plm_sequence_result result;
     assert_int_equal(plm_byte_stream_open_memory("a.fasta", input, sizeof input - 1, &stream, NULL),
                      PLM_OK);
-    assert_int_equal(plm_sequence_reader_open(stream, PLM_TOKENIZER_ESM, 1000, &reader, NULL),
-                     PLM_OK);
+    reader = plm_sequence_reader_open(stream, PLM_TOKENIZER_ESM, 1000);
     plm_sequence_reader_choose(reader, &cases[i].choices);
     while ((result = plm_sequence_reader_next(reader, &sequence, NULL)) != PLM_SEQUENCE_END) {
       if (result == PLM_SEQUENCE_READ) plm_text_append(&heard, sequence.residues, sequence.size);
@@ -67,7 +66,7 @@ static void heads_are_kept_on_demand(void **state)
     const char *input = inputs[i].input;
     assert_int_equal(
         plm_byte_stream_open_memory(inputs[i].file, input, strlen(input), &stream, NULL), PLM_OK);
-    assert_int_equal(plm_sequence_reader_open(stream, PLM_TOKENIZER_ESM, 5, &reader, NULL), PLM_OK);
+    reader = plm_sequence_reader_open(stream, PLM_TOKENIZER_ESM, 5);
     plm_sequence_reader_keep_heads(reader);
     for (;;) {
       struct plm_sequence sequence;

@@ -25,8 +25,7 @@ static void read_stream(struct plm_byte_stream *stream, enum plm_tokenizer_kind 
                         uint64_t max_residues, bool masks, struct plm_text *out)
 {
   struct plm_sequence_reader *reader;
-  assert_int_equal(plm_sequence_reader_open(stream, tokenizer, max_residues, &reader, NULL),
-                   PLM_OK);
+  reader = plm_sequence_reader_open(stream, tokenizer, max_residues);
   if (masks) plm_sequence_reader_take_masks(reader);
   plm_text_puts(out, "");
   for (;;) {
@@ -348,8 +347,7 @@ static void other_compressions_are_refused(void **state)
     assert_int_equal(
         plm_byte_stream_open_memory(others[i].name, others[i].bytes, others[i].size, &stream, NULL),
         PLM_OK);
-    assert_int_equal(plm_sequence_reader_open(stream, PLM_TOKENIZER_ESM, 100, &reader, NULL),
-                     PLM_OK);
+    reader = plm_sequence_reader_open(stream, PLM_TOKENIZER_ESM, 100);
     assert_int_equal(plm_sequence_reader_next(reader, &sequence, &error), PLM_SEQUENCE_FAILED);
     assert_string_equal(error.what, others[i].said);
     plm_sequence_reader_close(reader);

@@ -19,7 +19,7 @@ static void print_records(struct plm_byte_stream *stream, enum plm_tokenizer_kin
   struct plm_sequence sequence;
   struct plm_error error = {0};
   enum plm_sequence_result result;
-  assert_int_equal(plm_sequence_reader_open(stream, tokenizer, 1000, &reader, NULL), PLM_OK);
+  reader = plm_sequence_reader_open(stream, tokenizer, 1000);
   plm_sequence_reader_choose(reader, choices);
   plm_text_puts(out, "");
   while ((result = plm_sequence_reader_next(reader, &sequence, &error)) != PLM_SEQUENCE_END) {
