@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/alloc.h"
 #include "common/base/hash.h"
 #include "common/base/log.h"
 #include "common/base/progress.h"
@@ -46,7 +47,9 @@ static plm_status take_description(void *context, const struct plm_piece *piece,
     return plm_error_set(error, PLM_LIMIT, "the corpus.json at %s has %llu bytes",
                          fetch->options->endpoint, (unsigned long long)piece->file_bytes);
   if (fetch->text == NULL) fetch->text = malloc(DESCRIPTION_MOST);
-  if (fetch->text == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  if (fetch->text == NULL)
+    return plm_error_set(error, PLM_NO_MEMORY, "no memory for %d bytes of corpus.json",
+                         DESCRIPTION_MOST);
   if (fetch->text_bytes + piece->of.bytes > DESCRIPTION_MOST)
     return plm_error_set(error, PLM_PROTOCOL, "corpus.json grew while it was fetched");
   memcpy(fetch->text + fetch->text_bytes, bytes, piece->of.bytes);
@@ -102,8 +105,7 @@ static plm_status open_part(struct fetch *fetch, struct plm_error *error)
   fetch->data = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (fetch->data < 0) return plm_error_errno(error, "cannot open %s", path);
   enum { BUFFER = 1 << 20 };
-  char *buffer = malloc(BUFFER);
-  if (buffer == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  char *buffer = plm_alloc(BUFFER);
   plm_status status = PLM_OK;
   while (status == PLM_OK) {
     const ssize_t got = read(fetch->data, buffer, BUFFER);
@@ -154,7 +156,6 @@ static plm_status fetch_data(struct fetch *fetch, struct plm_error *error)
                                     fetch->options->limit_bytes, error));
   fetch->done = 0;
   fetch->hasher = plm_hasher_open();
-  if (fetch->hasher == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   plm_progress_begin(&fetch->progress, "fetch");
   plm_status status = fill_part(fetch, error);
   plm_progress_clear(&fetch->progress);
@@ -186,8 +187,7 @@ static plm_status fetch_corpus(const struct plm_fetch_options *options, struct p
 {
   struct fetch fetch = {.options = options, .link = link, .source = source, .data = -1};
   fetch.hasher = plm_hasher_open();
-  plm_status status = fetch.hasher != NULL ? fetch_description(&fetch, error)
-                                           : plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  plm_status status = fetch_description(&fetch, error);
   if (status == PLM_OK) {
     fetched->locks[source] = -1;
     const struct plm_corpus_cache cache = {.folder = options->cache, .stop = plm_stop_check};

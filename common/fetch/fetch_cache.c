@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/base/alloc.h"
 #include "common/base/hash.h"
 #include "common/base/log.h"
 #include "common/corpus/corpus_cache.h"
@@ -152,8 +153,7 @@ static plm_status fit(const char *folder, const char *keep, uint64_t bytes, uint
 plm_status plm_fetch_cache_make_room(const char *folder, const char *keep, uint64_t bytes,
                                      uint64_t limit_bytes, struct plm_error *error)
 {
-  struct entries entries = {.items = malloc(ENTRIES_MOST * sizeof(struct entry))};
-  if (entries.items == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  struct entries entries = {.items = plm_alloc(ENTRIES_MOST * sizeof(struct entry))};
   plm_status status = list(folder, &entries, error);
   if (status == PLM_OK) status = fit(folder, keep, bytes, limit_bytes, &entries, error);
   free(entries.items);

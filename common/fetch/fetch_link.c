@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/run/stop.h"
@@ -48,8 +49,7 @@ plm_status plm_fetch_link_open(const char *endpoint, const char *keys, struct pl
 {
   *link = NULL;
   PLM_TRY(plm_endpoint_check(endpoint, keys, error));
-  struct plm_fetch_link *opened = calloc(1, sizeof *opened);
-  if (opened == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  struct plm_fetch_link *opened = plm_alloc_zeroed(1, sizeof *opened);
   snprintf(opened->endpoint, sizeof opened->endpoint, "%s", endpoint);
   plm_status status = plm_context_open(&opened->context, error);
   if (status == PLM_OK)

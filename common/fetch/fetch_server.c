@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/base/alloc.h"
 #include "common/base/clock.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
@@ -123,7 +124,8 @@ static plm_status read_piece(struct plm_fetch_server *server, struct plm_fetch_a
   const uint64_t left = piece.file_bytes - piece.of.offset;
   if (left < piece.of.bytes) piece.of.bytes = (uint32_t)left;
   answer->payload = malloc(PLM_PIECE_HEAD + piece.of.bytes);
-  if (answer->payload == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  if (answer->payload == NULL)
+    return plm_error_set(error, PLM_NO_MEMORY, "no memory for %u bytes", piece.of.bytes);
   uint8_t *bytes = answer->payload + PLM_PIECE_HEAD;
   for (size_t done = 0; done < piece.of.bytes;) {
     const ssize_t got = pread(source->files[piece.of.file], bytes + done, piece.of.bytes - done,
@@ -139,7 +141,7 @@ static plm_status read_piece(struct plm_fetch_server *server, struct plm_fetch_a
   return PLM_OK;
 }
 
-/* Makes a NACK. If memory runs out even for that, the answer has no payload and is dropped. */
+/* Makes a NACK. */
 static void refuse(struct plm_fetch_server *server, struct plm_fetch_answer *answer,
                    const struct plm_error *why)
 {
@@ -150,9 +152,8 @@ static void refuse(struct plm_fetch_server *server, struct plm_fetch_answer *ans
   }
   free(answer->payload);
   answer->refused = true;
-  answer->payload = malloc(4 + PLM_WIRE_TEXT);
-  answer->payload_bytes =
-      answer->payload != NULL ? plm_nack_encode(PLM_NACK_FAILED, why->what, answer->payload) : 0;
+  answer->payload = plm_alloc(4 + PLM_WIRE_TEXT);
+  answer->payload_bytes = plm_nack_encode(PLM_NACK_FAILED, why->what, answer->payload);
 }
 
 static void *serve(void *argument)
@@ -169,7 +170,6 @@ static void *serve(void *argument)
     struct plm_error error = {0};
     if (read_piece(server, &answer, &error) != PLM_OK) refuse(server, &answer, &error);
     pthread_mutex_lock(&server->lock);
-    if (answer.payload == NULL) continue;
     server->answers[server->answered++ % ANSWERS] = answer;
     server->wake(server->context);
   }
@@ -185,18 +185,15 @@ plm_status plm_fetch_server_open(const char *const *folders, uint32_t count,
                                  struct plm_fetch_server **server, struct plm_error *error)
 {
   *server = NULL;
-  struct plm_fetch_server *opened = calloc(1, sizeof *opened);
-  if (opened == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  struct plm_fetch_server *opened = plm_alloc_zeroed(1, sizeof *opened);
   *opened = (struct plm_fetch_server){
       .folders = folders, .count = count, .wake = wake, .context = context};
   pthread_mutex_init(&opened->lock, NULL);
   pthread_cond_init(&opened->changed, NULL);
-  opened->sources = calloc(count, sizeof *opened->sources);
-  plm_status status = PLM_OK;
-  if (opened->sources == NULL) status = plm_error_set(error, PLM_NO_MEMORY, "out of memory");
-  for (uint32_t k = 0; k < count && status == PLM_OK; k++)
+  opened->sources = plm_alloc_zeroed(count, sizeof *opened->sources);
+  for (uint32_t k = 0; k < count; k++)
     for (int f = 0; f < PLM_FETCH_FILES; f++) opened->sources[k].files[f] = -1;
-  if (status == PLM_OK) status = plm_thread_start(&opened->thread, "fetch", serve, opened, error);
+  const plm_status status = plm_thread_start(&opened->thread, "fetch", serve, opened, error);
   opened->started = status == PLM_OK;
   if (status != PLM_OK)
     plm_fetch_server_close(opened);
