@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
+
 #define VARIABLE "PLM_COLLECTIVE"
 
 /* ---- direct -------------------------------------------------------------------------------- */
@@ -46,11 +48,9 @@ static void close_direct(struct plm_transport *transport)
   free(transport);
 }
 
-static plm_status open_direct(struct plm_collective *collective, struct plm_transport **transport,
-                              struct plm_error *error)
+static struct plm_transport *open_direct(struct plm_collective *collective)
 {
-  struct direct *direct = calloc(1, sizeof *direct);
-  if (direct == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for a transport");
+  struct direct *direct = plm_alloc_zeroed(1, sizeof *direct);
   *direct = (struct direct){.base = {.name = "direct",
                                      .start = start,
                                      .wait = wait,
@@ -59,8 +59,7 @@ static plm_status open_direct(struct plm_collective *collective, struct plm_tran
                                      .close = close_direct},
                             .collective = collective};
   mark_direct(&direct->base, PLM_COMPUTE_BEGINS);
-  *transport = &direct->base;
-  return PLM_OK;
+  return &direct->base;
 }
 
 /* ---- the choice ----------------------------------------------------------------------------- */
@@ -96,8 +95,7 @@ static plm_status choose_together(struct plm_collective *collective, const struc
                                   struct plm_error *error)
 {
   const uint32_t ranks = collective->place.ranks;
-  struct choice *all = calloc(ranks, sizeof *all);
-  if (all == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for %u ranks", ranks);
+  struct choice *all = plm_alloc_zeroed(ranks, sizeof *all);
   plm_status status =
       plm_collective_gather(collective, PLM_LANE_STEP, all, mine, sizeof *mine, error);
   if (status == PLM_OK) status = compare(all, ranks, error);
@@ -111,11 +109,16 @@ plm_status plm_transport_open(struct plm_collective *collective, struct plm_ops 
   const struct choice mine = choice_of(collective);
   const char *chosen = mine.transport;
   *transport = NULL;
-  if (ops->open_nccl == NULL) return open_direct(collective, transport, error);
+  if (ops->open_nccl == NULL) {
+    *transport = open_direct(collective);
+    return PLM_OK;
+  }
   PLM_TRY(choose_together(collective, &mine, error));
   if (strcmp(chosen, "nccl") == 0) return ops->open_nccl(ops, collective, transport, error);
-  if (strcmp(chosen, "mpi") == 0)
-    return plm_transport_open_staged(collective, ops, transport, error);
+  if (strcmp(chosen, "mpi") == 0) {
+    *transport = plm_transport_open_staged(collective, ops);
+    return PLM_OK;
+  }
   plm_error_set(error, PLM_CONFIG, VARIABLE "=%.100s: no such transport", chosen);
   return plm_error_hint(error, "set it to nccl or mpi, or unset it for nccl"), PLM_CONFIG;
 }

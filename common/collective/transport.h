@@ -47,7 +47,7 @@ plm_status plm_transport_open(struct plm_collective *collective, struct plm_ops 
                               struct plm_transport **transport, struct plm_error *error);
 
 /* The one of them that copies through the host. */
-plm_status plm_transport_open_staged(struct plm_collective *collective, struct plm_ops *ops,
-                                     struct plm_transport **transport, struct plm_error *error);
+struct plm_transport *plm_transport_open_staged(struct plm_collective *collective,
+                                                struct plm_ops *ops);
 
 #endif

@@ -5,6 +5,8 @@
 
 #include <stdlib.h>
 
+#include "common/base/alloc.h"
+
 enum { MOST = 64 }; /* transfers between their start and their wait */
 
 /* A transfer that another one stands for. Its memory is kept for the next one that uses it. */
@@ -127,11 +129,10 @@ static void close_staged(struct plm_transport *transport)
   free(staged);
 }
 
-plm_status plm_transport_open_staged(struct plm_collective *collective, struct plm_ops *ops,
-                                     struct plm_transport **transport, struct plm_error *error)
+struct plm_transport *plm_transport_open_staged(struct plm_collective *collective,
+                                                struct plm_ops *ops)
 {
-  struct staged *staged = calloc(1, sizeof *staged);
-  if (staged == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for a transport");
+  struct staged *staged = plm_alloc_zeroed(1, sizeof *staged);
   *staged = (struct staged){.base = {.name = "staged",
                                      .start = start,
                                      .wait = wait,
@@ -141,6 +142,5 @@ plm_status plm_transport_open_staged(struct plm_collective *collective, struct p
                             .collective = collective,
                             .ops = ops};
   mark_staged(&staged->base, PLM_COMPUTE_BEGINS);
-  *transport = &staged->base;
-  return PLM_OK;
+  return &staged->base;
 }

@@ -218,9 +218,10 @@ static void both_transports_move_the_same_bytes(void **state)
     struct plm_transport *transport;
     fake_collective_init(&fake, 3, RANKS);
     fake.base.place.group_size = 2;
-    assert_int_equal(staged ? plm_transport_open_staged(&fake.base, ops, &transport, NULL)
-                            : plm_transport_open(&fake.base, ops, &transport, NULL),
-                     PLM_OK);
+    if (staged)
+      transport = plm_transport_open_staged(&fake.base, ops);
+    else
+      assert_int_equal(plm_transport_open(&fake.base, ops, &transport, NULL), PLM_OK);
     for (int kind = PLM_ALL_TO_ALL; kind <= PLM_ALL_GATHER; kind++) {
       exchange(transport, &fake, (enum plm_transfer_kind)kind, PLM_SCOPE_GROUP, 2, 1);
       exchange(transport, &fake, (enum plm_transfer_kind)kind, PLM_SCOPE_RAIL, 3, 1);
@@ -282,7 +283,7 @@ static void an_error_of_the_device_ends_the_staged_transport(void **state)
     struct plm_error error = {0};
     unsigned char bytes[3 * PIECE] = {0};
     fake_collective_init(&fake, 0, 2);
-    assert_int_equal(plm_transport_open_staged(&fake.base, &ops, &transport, NULL), PLM_OK);
+    transport = plm_transport_open_staged(&fake.base, &ops);
     struct plm_transfer transfer = {
         .kind = PLM_ALL_GATHER, .to = bytes, .from = bytes + 2 * PIECE, .bytes = PIECE};
     const int cause = failing;
