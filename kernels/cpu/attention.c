@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
+
 enum { SCRATCH_ALIGNMENT = 64 };
 
 struct worker {
@@ -28,24 +30,16 @@ struct plm_attention {
   struct plm_error error; /* the first error; kept */
 };
 
-plm_status plm_attention_open(const struct plm_attention_kernels *kernels, struct plm_pool *pool,
-                              bool is_bf16, struct plm_attention **attention,
-                              struct plm_error *error)
+struct plm_attention *plm_attention_open(const struct plm_attention_kernels *kernels,
+                                         struct plm_pool *pool, bool is_bf16)
 {
-  *attention = NULL;
-  struct plm_attention *a = calloc(1, sizeof *a);
-  if (a == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for attention");
+  struct plm_attention *a = plm_alloc_zeroed(1, sizeof *a);
   a->kernels = kernels;
   a->pool = pool;
   a->bf16 = is_bf16;
   a->threads = plm_pool_threads(pool);
-  a->workers = calloc(a->threads, sizeof *a->workers);
-  if (a->workers == NULL) {
-    free(a);
-    return plm_error_set(error, PLM_NO_MEMORY, "no memory for attention's threads");
-  }
-  *attention = a;
-  return PLM_OK;
+  a->workers = plm_alloc_zeroed(a->threads, sizeof *a->workers);
+  return a;
 }
 
 void plm_attention_close(struct plm_attention *attention)

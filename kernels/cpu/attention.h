@@ -12,9 +12,8 @@ struct plm_attention;
 
 /* Opens the attention operator of one backend. `kernels` and `pool` must outlive it. It allocates
  * scratch when a call's shape is larger than any before, and keeps it until it is closed. */
-plm_status plm_attention_open(const struct plm_attention_kernels *kernels, struct plm_pool *pool,
-                              bool is_bf16, struct plm_attention **attention,
-                              struct plm_error *error);
+struct plm_attention *plm_attention_open(const struct plm_attention_kernels *kernels,
+                                         struct plm_pool *pool, bool is_bf16);
 void plm_attention_close(struct plm_attention *attention);
 
 /* Same contracts as attention_forward and attention_backward of struct plm_ops. */

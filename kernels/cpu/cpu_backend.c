@@ -1,4 +1,5 @@
 /* Opens and closes the CPU backend: chooses instruction set, precision and number of threads. */
+#include "common/base/alloc.h"
 #include "common/base/cgroup.h"
 #include "kernels/cpu/cpu_ops.h"
 
@@ -100,8 +101,7 @@ plm_status plm_ops_cpu_open(enum plm_precision precision, uint32_t threads, cons
   if (threads > PLM_CPU_THREADS_LIMIT)
     return plm_error_set(error, PLM_LIMIT, "%u threads are more than %d", threads,
                          PLM_CPU_THREADS_LIMIT);
-  struct plm_cpu *cpu = calloc(1, sizeof *cpu);
-  if (cpu == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for the CPU backend");
+  struct plm_cpu *cpu = plm_alloc_zeroed(1, sizeof *cpu);
   cpu->isa = chosen;
   const bool auto_bf16 =
       precision == PLM_PRECISION_AUTO && has_native_bf16() && plm_products_have_bf16();
@@ -129,12 +129,12 @@ plm_status plm_ops_cpu_open(enum plm_precision precision, uint32_t threads, cons
   plm_cpu_targets_register(cpu);
   plm_status status = plm_pool_open(cpu->ops.threads, &cpu->pool, error);
   if (status == PLM_OK) status = plm_products_open(cpu->ops.threads, &cpu->products, error);
-  if (status == PLM_OK) status = plm_row_products_open(cpu->products, &cpu->row_products, error);
-  if (status == PLM_OK) status = plm_cpu_attention_register(cpu, error);
   if (status != PLM_OK) {
     cpu_close(&cpu->ops);
     return status;
   }
+  cpu->row_products = plm_row_products_open(cpu->products);
+  plm_cpu_attention_register(cpu);
   *ops = &cpu->ops;
   return PLM_OK;
 }

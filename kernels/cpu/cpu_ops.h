@@ -71,7 +71,7 @@ void *plm_cpu_workspace(struct plm_cpu *cpu, size_t bytes);
 
 /* Each function sets its operators in cpu->ops. plm_cpu_attention_register also opens
  * cpu->attention, which plm_cpu_attention_unregister closes; ops->close calls the latter even if
- * the former failed. */
+ * opening failed before the former. */
 void plm_cpu_memory_register(struct plm_cpu *cpu);
 void plm_cpu_elementwise_register(struct plm_cpu *cpu);
 void plm_cpu_norm_register(struct plm_cpu *cpu);
@@ -85,7 +85,7 @@ void plm_cpu_sums_register(struct plm_cpu *cpu);
 void plm_cpu_optimizer_register(struct plm_cpu *cpu);
 void plm_cpu_muon_register(struct plm_cpu *cpu);
 void plm_cpu_targets_register(struct plm_cpu *cpu);
-plm_status plm_cpu_attention_register(struct plm_cpu *cpu, struct plm_error *error);
+void plm_cpu_attention_register(struct plm_cpu *cpu);
 void plm_cpu_attention_unregister(struct plm_cpu *cpu);
 
 #endif

@@ -28,9 +28,8 @@ static const struct plm_attention_kernels *const KERNELS[PLM_ISA_COUNT] = {
 #endif
 };
 
-plm_status plm_cpu_attention_register(struct plm_cpu *cpu, struct plm_error *error)
+void plm_cpu_attention_register(struct plm_cpu *cpu)
 {
-  struct plm_attention *attention;
   const struct plm_attention_kernels *kernels = KERNELS[cpu->isa];
 #if defined(__x86_64__)
   const enum plm_processor_level level = plm_processor_level();
@@ -38,11 +37,9 @@ plm_status plm_cpu_attention_register(struct plm_cpu *cpu, struct plm_error *err
     kernels = cpu->bf16 && level >= PLM_PROCESSOR_AMX ? &plm_attention_kernels_avx512_amx
                                                       : &plm_attention_kernels_avx512_bf16;
 #endif
-  PLM_TRY(plm_attention_open(kernels, cpu->pool, cpu->bf16, &attention, error));
-  cpu->attention = attention;
+  cpu->attention = plm_attention_open(kernels, cpu->pool, cpu->bf16);
   cpu->ops.attention_forward = attention_forward;
   cpu->ops.attention_backward = attention_backward;
-  return PLM_OK;
 }
 
 void plm_cpu_attention_unregister(struct plm_cpu *cpu)

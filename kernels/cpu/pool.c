@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
+#include "common/base/alloc.h"
 #include "common/base/thread.h"
 
 /* About 20 us, which is longer than the gaps between the operators of a step and shorter than a
@@ -98,8 +99,7 @@ static void announce(struct plm_pool *pool)
 
 static plm_status start_worker(struct plm_pool *pool, uint32_t index, struct plm_error *error)
 {
-  struct worker_start *start = malloc(sizeof *start);
-  if (start == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for a thread");
+  struct worker_start *start = plm_alloc(sizeof *start);
   *start = (struct worker_start){pool, index};
   const plm_status status =
       plm_thread_start(&pool->workers[index - 1], "compute", worker_main, start, error);
@@ -115,13 +115,12 @@ plm_status plm_pool_open(uint32_t threads, struct plm_pool **out, struct plm_err
   PLM_ASSERT(threads >= 1);
   *out = NULL;
   struct plm_pool *pool = aligned_alloc(64, sizeof *pool);
-  pthread_t *workers = calloc(threads, sizeof *workers);
-  if (pool == NULL || workers == NULL) {
-    free(pool);
-    free(workers);
-    return plm_error_set(error, PLM_NO_MEMORY, "no memory for %u threads", threads);
+  while (pool == NULL) {
+    plm_alloc_lacks(1, sizeof *pool);
+    pool = aligned_alloc(64, sizeof *pool);
   }
-  *pool = (struct plm_pool){.threads = threads, .workers = workers};
+  *pool = (struct plm_pool){.threads = threads,
+                            .workers = plm_alloc_zeroed(threads, sizeof *pool->workers)};
   pthread_mutex_init(&pool->mutex, NULL);
   pthread_cond_init(&pool->begun, NULL);
   pthread_cond_init(&pool->finished, NULL);

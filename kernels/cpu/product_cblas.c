@@ -5,6 +5,8 @@
 
 #include "kernels/cpu/product.h"
 
+#include "common/base/alloc.h"
+
 enum { BUCKETS = 1024 };
 
 struct plm_product {
@@ -39,8 +41,7 @@ plm_status plm_products_open(uint32_t threads, struct plm_products **products,
 {
   (void)threads;
   if (openblas_set_num_threads != NULL) openblas_set_num_threads(1);
-  *products = calloc(1, sizeof **products);
-  if (*products == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for products");
+  *products = plm_alloc_zeroed(1, sizeof **products);
   return PLM_OK;
 }
 
@@ -75,11 +76,7 @@ const struct plm_product *plm_products_get(struct plm_products *products,
   struct plm_product **bucket = &products->buckets[mixed % BUCKETS];
   for (struct plm_product *p = *bucket; p != NULL; p = p->next)
     if (plm_product_shape_equal(&p->shape, shape)) return p;
-  struct plm_product *product = calloc(1, sizeof *product);
-  if (product == NULL) {
-    plm_error_set(&products->error, PLM_NO_MEMORY, "no memory for a product");
-    return NULL;
-  }
+  struct plm_product *product = plm_alloc_zeroed(1, sizeof *product);
   product->shape = *shape;
   product->next = *bucket;
   *bucket = product;

@@ -10,6 +10,8 @@
 
 #include <oneapi/dnnl/dnnl.h>
 
+#include "common/base/alloc.h"
+
 enum { BUCKETS = 1024 };
 
 struct plm_product {
@@ -157,8 +159,7 @@ static dnnl_status_t make_memories(struct plm_product *product, const matrix_des
                                    const_matrix_desc scratch)
 {
   struct plm_products *products = product->owner;
-  product->memories = calloc(products->threads, sizeof *product->memories);
-  if (product->memories == NULL) return dnnl_out_of_memory;
+  product->memories = plm_alloc_zeroed(products->threads, sizeof *product->memories);
   dnnl_status_t status = dnnl_success;
   for (uint32_t i = 0; i < products->threads; i++) {
     dnnl_memory_t *m = product->memories[i];
@@ -219,19 +220,16 @@ const struct plm_product *plm_products_get(struct plm_products *products,
   for (struct plm_product *p = *bucket; p != NULL; p = p->next)
     if (plm_product_shape_equal(&p->shape, shape)) return p;
   keep_to_one_thread();
-  dnnl_status_t status = dnnl_out_of_memory;
-  struct plm_product *product = calloc(1, sizeof *product);
-  if (product != NULL) {
-    product->shape = *shape;
-    product->owner = products;
-    status = shape->is_bf16 ? make_primitive(product) : dnnl_success;
-  }
+  struct plm_product *product = plm_alloc_zeroed(1, sizeof *product);
+  product->shape = *shape;
+  product->owner = products;
+  const dnnl_status_t status = shape->is_bf16 ? make_primitive(product) : dnnl_success;
   if (status != dnnl_success) {
     plm_error_set(&products->error, status == dnnl_out_of_memory ? PLM_NO_MEMORY : PLM_FAILURE,
                   "oneDNN cannot prepare a %s product of %lld x %lld x %lld (its status %d)",
                   shape->is_bf16 ? "bf16" : "fp32", (long long)shape->M, (long long)shape->N,
                   (long long)shape->K, (int)status);
-    if (product != NULL) free_product(product);
+    free_product(product);
     return NULL;
   }
   product->next = *bucket;
@@ -334,13 +332,11 @@ void plm_products_limit(enum plm_processor_level level)
 plm_status plm_products_open(uint32_t threads, struct plm_products **out, struct plm_error *error)
 {
   *out = NULL;
-  struct plm_products *products = calloc(1, sizeof *products);
-  if (products == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for products");
+  struct plm_products *products = plm_alloc_zeroed(1, sizeof *products);
   products->threads = threads;
-  products->streams = calloc(threads, sizeof(dnnl_stream_t));
-  products->scratch = calloc(threads, sizeof *products->scratch);
-  bool good = products->streams != NULL && products->scratch != NULL &&
-              dnnl_engine_create(&products->engine, dnnl_cpu, 0) == dnnl_success;
+  products->streams = plm_alloc_zeroed(threads, sizeof(dnnl_stream_t));
+  products->scratch = plm_alloc_zeroed(threads, sizeof *products->scratch);
+  bool good = dnnl_engine_create(&products->engine, dnnl_cpu, 0) == dnnl_success;
   for (uint32_t i = 0; good && i < threads; i++)
     good = dnnl_stream_create(&products->streams[i], products->engine, dnnl_stream_default_flags) ==
            dnnl_success;

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
+
 /* A product of a family, with all columns or some of them, that was compared with the unit. */
 struct variant {
   struct variant *next;
@@ -51,13 +53,11 @@ static int64_t out_bytes(const struct plm_product_shape *shape)
   return shape->bf16_output ? 2 : 4;
 }
 
-plm_status plm_row_products_open(struct plm_products *products, struct plm_row_products **rows,
-                                 struct plm_error *error)
+struct plm_row_products *plm_row_products_open(struct plm_products *products)
 {
-  *rows = calloc(1, sizeof **rows);
-  if (*rows == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for products");
-  (*rows)->products = products;
-  return PLM_OK;
+  struct plm_row_products *rows = plm_alloc_zeroed(1, sizeof *rows);
+  rows->products = products;
+  return rows;
 }
 
 static void free_family(struct plm_row_family *family)
@@ -258,8 +258,7 @@ static bool run_probe(struct plm_row_family *family, const struct probe *probe,
   for (int64_t i = 0; i < rows; i++)
     if (memcmp(probe->C + i * row_bytes, expected, (size_t)row_bytes) != 0) return false;
   if (family->expected != NULL) return true;
-  family->expected = malloc((size_t)row_bytes);
-  if (family->expected == NULL) return false;
+  family->expected = plm_alloc((size_t)row_bytes);
   memcpy(family->expected, probe->C, (size_t)row_bytes);
   return true;
 }
@@ -348,11 +347,7 @@ struct plm_row_family *plm_row_family_get(struct plm_row_products *rows,
   PLM_ASSERT(key.lda == key.K && key.ldc == key.N && !key.transpose_a);
   for (struct plm_row_family *f = rows->families; f != NULL; f = f->next)
     if (plm_product_shape_equal(&f->shape, &key)) return f;
-  struct plm_row_family *family = calloc(1, sizeof *family);
-  if (family == NULL) {
-    plm_error_set(&rows->error, PLM_NO_MEMORY, "no memory for a product");
-    return NULL;
-  }
+  struct plm_row_family *family = plm_alloc_zeroed(1, sizeof *family);
   family->owner = rows;
   family->shape = key;
   if (!choose_unit(family)) {
@@ -375,8 +370,7 @@ static const struct plm_product *variant(struct plm_row_family *family, int64_t 
   const struct plm_product_shape shape = shape_of(family, rows, columns);
   const struct plm_product *product = plm_products_get(family->owner->products, &shape);
   if (product != NULL && !agrees(family, product, rows, first, columns)) product = NULL;
-  struct variant *fresh = malloc(sizeof *fresh);
-  if (fresh == NULL) return NULL;
+  struct variant *fresh = plm_alloc(sizeof *fresh);
   *fresh = (struct variant){family->variants, rows, first, columns, product};
   family->variants = fresh;
   return product;

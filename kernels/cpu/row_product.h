@@ -19,11 +19,10 @@ struct plm_row_products; /* all families of a backend */
 struct plm_row_family;
 
 /* `products` must outlive *rows. */
-plm_status plm_row_products_open(struct plm_products *products, struct plm_row_products **rows,
-                                 struct plm_error *error);
+struct plm_row_products *plm_row_products_open(struct plm_products *products);
 void plm_row_products_close(struct plm_row_products *rows); /* NULL is fine */
 
-/* Returns the kept error, or PLM_OK. PLM_NO_MEMORY: there was no memory for a family or a probe.
+/* Returns the kept error, or PLM_OK. PLM_NO_MEMORY: there was no memory for a probe.
  * PLM_FAILURE: no height of a product can be prepared and gives repeatable bits. */
 plm_status plm_row_products_error(const struct plm_row_products *rows, struct plm_error *error);
 

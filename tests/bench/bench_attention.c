@@ -169,8 +169,8 @@ static void stage_open(struct stage *s, const struct scene *scene,
                       .lse = tensor(rows * (size_t)scene->heads, false),
                       .part = width * (scene->bf16 ? 2 : 4)};
   s->values = malloc(plm_mask_values(CHUNKS, s->shape.L) * sizeof *s->values);
-  if (s->values == NULL || plm_attention_open(kernels, pool, scene->bf16, &s->attention, NULL) != 0)
-    exit(1);
+  if (s->values == NULL) exit(1);
+  s->attention = plm_attention_open(kernels, pool, scene->bf16);
 }
 
 static void stage_close(struct stage *s)

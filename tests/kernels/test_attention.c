@@ -44,9 +44,8 @@ static struct plm_attention_area run(struct attention_case *p,
                                      const struct plm_attention_kernels *kernels, uint32_t threads)
 {
   struct plm_pool *pool;
-  struct plm_attention *attention;
   assert_int_equal(plm_pool_open(threads, &pool, NULL), PLM_OK);
-  assert_int_equal(plm_attention_open(kernels, pool, p->bf16, &attention, NULL), PLM_OK);
+  struct plm_attention *attention = plm_attention_open(kernels, pool, p->bf16);
   const struct plm_attention_inputs in = {attention_case_part(p, Q), attention_case_part(p, K_),
                                           attention_case_part(p, V)};
   const struct plm_attention_gradients to = {attention_case_part_mutable(p, DQ),
@@ -370,8 +369,7 @@ static void missing_memory_is_an_error(void **state)
   attention_batch_of(&sample, 1, 4096, {0, 0, 4096});
   attention_case_init(&p, &sample.batch, PLM_ATTENTION_DOCUMENT, 0, 0, 1, 128, false);
   assert_int_equal(plm_pool_open(2, &pool, NULL), PLM_OK);
-  assert_int_equal(
-      plm_attention_open(&plm_attention_kernels_portable, pool, false, &attention, NULL), PLM_OK);
+  attention = plm_attention_open(&plm_attention_kernels_portable, pool, false);
   assert_int_equal(plm_attention_error(attention, &error), PLM_OK);
   assert_int_equal(getrlimit(RLIMIT_AS, &limit), 0);
   const struct rlimit none = {.rlim_cur = 1 << 20, .rlim_max = limit.rlim_max};
