@@ -45,7 +45,6 @@ plm_status plm_embed_journal_write(const struct plm_embed_journal *journal, cons
   add_count(json, "sequences", journal->sequences);
   char *text = plm_json_bytes(json, true);
   cJSON_Delete(json);
-  if (text == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   const plm_status status = plm_file_replace(path, text, strlen(text), 0666, error);
   free(text);
   return status;

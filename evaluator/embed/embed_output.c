@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/alloc.h"
 #include "common/base/clock.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
@@ -165,8 +166,7 @@ plm_status plm_embed_output_open(const char *path, const struct plm_embed_layout
                                  struct plm_embed_journal *journal,
                                  struct plm_embed_output **output, struct plm_error *error)
 {
-  struct plm_embed_output *opened = calloc(1, sizeof *opened);
-  if (opened == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  struct plm_embed_output *opened = plm_alloc_zeroed(1, sizeof *opened);
   opened->layout = layout;
   opened->descriptor = -1;
   const plm_status status = open_output(opened, path, spool, fresh, journal, error);

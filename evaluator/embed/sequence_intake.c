@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
 #include "common/base/log.h"
 #include "common/base/progress.h"
 #include "common/sequences/sequence_files.h"
@@ -107,8 +108,7 @@ plm_status plm_sequence_intake(const struct plm_intake_options *options,
   struct intake intake = {.options = options, .spool = spool, .counts = counts};
   *counts = (struct plm_intake_counts){0};
   PLM_ASSERT(options->max_length >= 2);
-  intake.tokens = malloc((size_t)options->max_length * options->tokenizer->token_bytes);
-  if (intake.tokens == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  intake.tokens = plm_alloc((size_t)options->max_length * options->tokenizer->token_bytes);
   plm_status status = read_files(&intake, error);
   if (status == PLM_OK) status = plm_sequence_spool_finish(spool, error);
   if (status == PLM_OK) warn(&intake);

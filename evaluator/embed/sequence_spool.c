@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/base/alloc.h"
 #include "common/base/file.h"
 
 enum { FILES = 3, BUFFER_BYTES = 1 << 18 };
@@ -34,7 +35,6 @@ static plm_status open_files(struct plm_sequence_spool *spool, const char *folde
                              struct plm_error *error)
 {
   spool->hasher = plm_hasher_open();
-  if (spool->hasher == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   PLM_TRY(open_unnamed(folder, &spool->token_file, error));
   PLM_TRY(open_unnamed(folder, &spool->length_file, error));
   return open_unnamed(folder, &spool->name_file, error);
@@ -43,8 +43,7 @@ static plm_status open_files(struct plm_sequence_spool *spool, const char *folde
 plm_status plm_sequence_spool_open(const char *folder, uint32_t token_bytes,
                                    struct plm_sequence_spool **spool, struct plm_error *error)
 {
-  struct plm_sequence_spool *opened = calloc(1, sizeof *opened);
-  if (opened == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  struct plm_sequence_spool *opened = plm_alloc_zeroed(1, sizeof *opened);
   opened->token_bytes = token_bytes;
   const plm_status status = open_files(opened, folder, error);
   if (status != PLM_OK) {
@@ -189,15 +188,15 @@ plm_status plm_sequence_spool_next(struct plm_sequence_spool *spool,
   window->tokens = 0;
   if (window->first == spool->count) return PLM_OK;
   if (window->lengths == NULL)
-    window->lengths = calloc(PLM_SPOOL_WINDOW_SEQUENCES, sizeof *window->lengths);
+    window->lengths = plm_alloc_zeroed(PLM_SPOOL_WINDOW_SEQUENCES, sizeof *window->lengths);
   if (window->starts == NULL)
-    window->starts = calloc(PLM_SPOOL_WINDOW_SEQUENCES, sizeof *window->starts);
-  if (window->lengths == NULL || window->starts == NULL)
-    return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+    window->starts = plm_alloc_zeroed(PLM_SPOOL_WINDOW_SEQUENCES, sizeof *window->starts);
   PLM_TRY(read_lengths(spool, window, error));
   if (window->tokens > window->capacity) {
-    void *larger = realloc(window->token_data, window->tokens * spool->token_bytes);
-    if (larger == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+    const size_t bytes = window->tokens * spool->token_bytes;
+    void *larger = realloc(window->token_data, bytes);
+    if (larger == NULL)
+      return plm_error_set(error, PLM_NO_MEMORY, "no memory for sequences of %zu bytes", bytes);
     window->token_data = larger;
     window->capacity = window->tokens;
   }
