@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
 #include "common/model/architecture.h"
 
 enum { LANES = 8 };
@@ -67,9 +68,7 @@ plm_status plm_attention_entropy_open(struct plm_inference *inference,
                                       struct plm_attention_entropy **entropy,
                                       struct plm_error *error)
 {
-  struct plm_attention_entropy *opened = calloc(1, sizeof *opened);
-  if (opened == NULL)
-    return plm_error_set(error, PLM_NO_MEMORY, "no memory for the entropy of attention");
+  struct plm_attention_entropy *opened = plm_alloc_zeroed(1, sizeof *opened);
   opened->inference = inference;
   const plm_status status = take(opened, error);
   if (status != PLM_OK) {

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
 #include "common/plan/assemble.h"
 
 struct plm_corpus_source {
@@ -30,8 +31,7 @@ plm_status plm_corpus_source_open(struct plm_corpus *corpus,
                                   const struct plm_plan_parameters *parameters, uint32_t max_chunks,
                                   struct plm_corpus_source **source, struct plm_error *error)
 {
-  struct plm_corpus_source *opened = calloc(1, sizeof *opened);
-  if (opened == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  struct plm_corpus_source *opened = plm_alloc_zeroed(1, sizeof *opened);
   opened->corpus = corpus;
   opened->parameters = *parameters;
   opened->max_chunks = max_chunks;
@@ -116,7 +116,8 @@ static plm_status copy_chunk(struct plm_corpus_source *state, struct plm_batch *
     const size_t capacity = 2 * (size_t)(before + count);
     struct plm_chunk_document *documents =
         realloc(state->documents, capacity * sizeof *state->documents);
-    if (documents == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+    if (documents == NULL)
+      return plm_error_set(error, PLM_NO_MEMORY, "no memory for %zu documents", capacity);
     state->documents = documents;
     state->document_capacity = capacity;
   }

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "common/base/alloc.h"
 #include "common/base/clock.h"
 #include "common/inference/inference.h"
 #include "common/metrics/metrics.h"
@@ -38,8 +39,7 @@ static plm_status take_buffers(struct plm_evaluation *evaluation, struct plm_err
 plm_status plm_evaluation_open(const char *checkpoint, struct plm_ops *ops,
                                struct plm_evaluation **evaluation, struct plm_error *error)
 {
-  struct plm_evaluation *opened = calloc(1, sizeof *opened);
-  if (opened == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  struct plm_evaluation *opened = plm_alloc_zeroed(1, sizeof *opened);
   plm_status status = plm_inference_open(checkpoint, ops, BATCH_TOKENS, &opened->inference, error);
   if (status == PLM_OK) status = take_buffers(opened, error);
   if (status != PLM_OK) {
