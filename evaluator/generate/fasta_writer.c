@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "common/base/alloc.h"
 #include "common/base/printable.h"
 #include "common/cli/output_file.h"
 
@@ -16,8 +17,7 @@ struct plm_fasta_writer {
 plm_status plm_fasta_writer_open(const char *path, struct plm_fasta_writer **writer,
                                  struct plm_error *error)
 {
-  struct plm_fasta_writer *opened = calloc(1, sizeof *opened);
-  if (opened == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  struct plm_fasta_writer *opened = plm_alloc_zeroed(1, sizeof *opened);
   const plm_status status = plm_output_open(path, &opened->output, error);
   if (status != PLM_OK) {
     free(opened);

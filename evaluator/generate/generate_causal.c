@@ -4,6 +4,7 @@
  * a ring for its turn. */
 #include <stdlib.h>
 
+#include "common/base/alloc.h"
 #include "common/inference/finite_output.h"
 #include "common/model/decode.h"
 #include "common/run/stop.h"
@@ -147,8 +148,7 @@ plm_status plm_generate_causal(struct plm_generate_work *work, struct plm_error 
 {
   const struct plm_model_config *config = &work->inference->config;
   const uint32_t length = config->max_length;
-  struct sampling *sampling = calloc(1, sizeof *sampling);
-  if (sampling == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  struct sampling *sampling = plm_alloc_zeroed(1, sizeof *sampling);
   sampling->work = work;
   sampling->options = (struct plm_decode_options){
       .capacity = length, .rows = length < ROWS ? length : ROWS, .window = work->inference->window};
@@ -157,7 +157,8 @@ plm_status plm_generate_causal(struct plm_generate_work *work, struct plm_error 
   sampling->logits = calloc((size_t)SLOTS * config->vocab_size, sizeof *sampling->logits);
   plm_status status = PLM_OK;
   if (sampling->rows == NULL || sampling->logits == NULL)
-    status = plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+    status =
+        plm_error_set(error, PLM_NO_MEMORY, "no memory for %u rows of logits", (unsigned)SLOTS);
   if (status == PLM_OK)
     status = plm_decode_open(work->inference->model, &sampling->options, &sampling->decode, error);
   if (status == PLM_OK) status = run(sampling, error);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
 #include "common/inference/finite_output.h"
 #include "common/inference/sequence_batch.h"
 #include "common/run/stop.h"
@@ -193,8 +194,7 @@ plm_status plm_generate_masked(struct plm_generate_work *work, uint32_t steps, d
   const struct plm_inference *inference = work->inference;
   const struct plm_model_config *config = &inference->config;
   const size_t tokens = (size_t)inference->max_chunks * config->max_length;
-  struct group *group = calloc(1, sizeof *group);
-  if (group == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  struct group *group = plm_alloc_zeroed(1, sizeof *group);
   group->work = work;
   group->inputs = calloc(tokens, sizeof *group->inputs);
   group->certainty = calloc(tokens, sizeof *group->certainty);
