@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
 #include "common/sequences/csv_file.h"
 #include "evaluator/score/wild_type_file.h"
 
@@ -49,7 +50,7 @@ static char *field_text(const struct plm_csv_row *row, size_t column)
   const char *text = row->fields[column].text;
   size_t size = row->fields[column].size;
   plm_trim(&text, &size);
-  return strndup(text, size);
+  return plm_strndup(text, size);
 }
 
 static plm_status take_target(struct plm_assay *assay, char *letters, struct plm_error *error)
@@ -92,12 +93,6 @@ static plm_status take_row(const struct plm_csv_row *row, const size_t columns[C
   assay->uniprot = field_text(row, columns[UNIPROT]);
   assay->selection = field_text(row, columns[SELECTION]);
   char *file = field_text(row, columns[FILENAME]), *target = field_text(row, columns[TARGET]);
-  if (assay->id == NULL || assay->uniprot == NULL || assay->selection == NULL || file == NULL ||
-      target == NULL) {
-    free(file);
-    free(target);
-    return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
-  }
   plm_status status = take_target(assay, target, error);
   if (status == PLM_OK) status = take_cutoff(row, columns[CUTOFF], &assay->cutoff, error);
   if (status == PLM_OK && file[0] == '\0')
@@ -117,7 +112,8 @@ static plm_status add(struct plm_assay_list *list, struct plm_assay **assay,
   if (list->count == list->capacity) {
     const size_t capacity = 2 * list->capacity + 64;
     struct plm_assay *items = realloc(list->items, capacity * sizeof *items);
-    if (items == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+    if (items == NULL)
+      return plm_error_set(error, PLM_NO_MEMORY, "no memory for %zu assays", capacity);
     list->items = items;
     list->capacity = capacity;
   }

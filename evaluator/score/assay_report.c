@@ -41,8 +41,7 @@ static plm_status write_csv(const struct plm_assay_result *results, size_t count
     }
     plm_text_puts(&text, "\n");
   }
-  plm_status status = text.failed ? plm_error_set(error, PLM_NO_MEMORY, "out of memory")
-                                  : plm_output_write(output, text.data, text.length, false, error);
+  const plm_status status = plm_output_write(output, text.data, text.length, false, error);
   plm_text_deinit(&text);
   return status;
 }
@@ -92,7 +91,7 @@ static void log_means(const char *name, const double statistics[PLM_ASSAY_STATIS
     else
       plm_text_printf(&text, "%s%s %.3f", separator, plm_assay_statistic_names[k], statistics[k]);
   }
-  if (!text.failed) plm_info("%s: %s", name, text.data);
+  plm_info("%s: %s", name, text.data);
   plm_text_deinit(&text);
 }
 

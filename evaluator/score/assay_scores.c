@@ -58,7 +58,6 @@ static plm_status check_origin(const char *folder, const struct plm_assay_origin
   PLM_TRY(plm_path_join(path, folder, "scores.json", error));
   PLM_TRY(plm_file_look(path, &exists, error));
   char *ours = origin_text(origin);
-  if (ours == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   plm_status status = PLM_OK;
   if (!exists) {
     status = plm_file_replace(path, ours, strlen(ours), 0666, error);

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "common/base/alloc.h"
 #include "common/inference/finite_output.h"
 #include "common/inference/pseudo_likelihood.h"
 #include "common/inference/sequence_batch.h"
@@ -23,8 +24,7 @@ plm_status plm_indel_scorer_open(struct plm_inference *inference,
                                  const struct plm_wild_type *wild_type,
                                  struct plm_indel_scorer **scorer, struct plm_error *error)
 {
-  struct plm_indel_scorer *opened = calloc(1, sizeof *opened);
-  if (opened == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  struct plm_indel_scorer *opened = plm_alloc_zeroed(1, sizeof *opened);
   const struct plm_model_config *config = &inference->config;
   const bool causal = inference->objective == PLM_OBJECTIVE_CAUSAL;
   opened->inference = inference;
@@ -76,8 +76,7 @@ static plm_status causal_likelihood(struct plm_indel_scorer *scorer, uint32_t co
   const bool added = plm_sequence_batch_add(scorer->batch, scorer->window, count);
   PLM_ASSERT(added);
   const struct plm_batch *chunks = plm_sequence_batch_finish(scorer->batch);
-  int32_t *positions = calloc(count, sizeof *positions);
-  if (positions == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  int32_t *positions = plm_alloc_zeroed(count, sizeof *positions);
   for (uint32_t i = 0; i < count; i++)
     positions[i] = (int32_t)(plm_sequence_batch_row(scorer->batch, 0) + i);
   plm_status status =

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "common/base/alloc.h"
 #include "common/base/log.h"
 #include "common/base/progress.h"
 #include "common/cli/output_file.h"
@@ -28,9 +29,7 @@ static plm_status score(const struct plm_score_request *request, struct plm_infe
 {
   struct plm_variant_scorer *scorer;
   char residues[64];
-  double *scores = calloc(wild_type->length, PLM_POSITION_COLUMNS * sizeof *scores);
-  if (scores == NULL)
-    return plm_error_set(error, PLM_NO_MEMORY, "out of memory for %u positions", wild_type->length);
+  double *scores = plm_alloc_zeroed(wild_type->length, PLM_POSITION_COLUMNS * sizeof *scores);
   plm_status status =
       plm_variant_scorer_open(inference, wild_type, PLM_SCORE_ADDITIVE, &scorer, error);
   if (status == PLM_OK) {

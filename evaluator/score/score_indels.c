@@ -57,8 +57,6 @@ static plm_status score_row(struct work *work, const struct plm_variant_entry *e
   plm_text_clear(&work->letters);
   plm_variant_source_fields(work->source, entry, &work->fields);
   plm_text_append(&work->letters, entry->text, entry->size);
-  if (work->fields.failed || work->letters.failed)
-    return plm_error_set(error, PLM_NO_MEMORY, "out of memory for a sequence");
   for (size_t i = 0; i < work->letters.length; i++)
     work->letters.data[i] = (char)toupper((unsigned char)work->letters.data[i]);
   const plm_status status = plm_indel_scorer_run(work->scorer, work->letters.data,
@@ -83,12 +81,8 @@ static plm_status score_all(struct work *work, const char *output, struct plm_er
   uint64_t scored = 0;
   PLM_TRY(plm_variant_source_rewind(work->source, error));
   plm_variant_source_header(work->source, &header);
-  plm_status status = PLM_OK;
-  if (header.failed)
-    status = plm_error_set(error, PLM_NO_MEMORY, "out of memory for the header");
-  else
-    status = plm_score_output_open(output, false, false, header.data, header.length, &work->output,
-                                   error);
+  plm_status status =
+      plm_score_output_open(output, false, false, header.data, header.length, &work->output, error);
   plm_text_deinit(&header);
   while (status == PLM_OK) {
     struct plm_variant_entry entry;

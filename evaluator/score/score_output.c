@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
 #include "common/base/json.h"
 #include "common/cli/output_file.h"
 
@@ -25,8 +26,7 @@ plm_status plm_score_output_open(const char *path, bool rows, bool json, const c
                                  size_t header_size, struct plm_score_output **output,
                                  struct plm_error *error)
 {
-  struct plm_score_output *opened = calloc(1, sizeof *opened);
-  if (opened == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  struct plm_score_output *opened = plm_alloc_zeroed(1, sizeof *opened);
   opened->json = json;
   plm_status status = PLM_OK;
   if (path != NULL || rows)
@@ -47,16 +47,14 @@ plm_status plm_score_output_open(const char *path, bool rows, bool json, const c
 static plm_status add_json(struct plm_score_output *output, const struct plm_score_row *row,
                            double score, struct plm_error *error)
 {
-  char *name = strndup(row->mutant, row->mutant_size), *text = NULL;
+  char *name = plm_strndup(row->mutant, row->mutant_size);
   cJSON *object = cJSON_CreateObject();
-  bool whole = name != NULL && cJSON_AddStringToObject(object, "mutant", name) != NULL &&
-               cJSON_AddNumberToObject(object, "score", score) != NULL;
-  if (whole && !isnan(row->measured))
-    whole = cJSON_AddNumberToObject(object, "measured", row->measured) != NULL;
-  if (whole) text = plm_json_text(object, false);
+  cJSON_AddStringToObject(object, "mutant", name);
+  cJSON_AddNumberToObject(object, "score", score);
+  if (!isnan(row->measured)) cJSON_AddNumberToObject(object, "measured", row->measured);
+  char *text = plm_json_text(object, false);
   cJSON_Delete(object);
   free(name);
-  if (text == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   const int printed = printf("%s%s", output->count == 0 ? "" : ",", text);
   free(text);
   return printed < 0 ? json_failed(error) : PLM_OK;
@@ -100,7 +98,6 @@ static plm_status finish_json(const struct plm_rank_correlation *correlation,
     add_number(object, "count", (double)correlation->count);
     char *text = plm_json_bytes(object, false);
     cJSON_Delete(object);
-    if (text == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
     printed = printf(",\"spearman\":%s", text);
     free(text);
   }

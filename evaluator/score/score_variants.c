@@ -9,6 +9,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "common/base/alloc.h"
 #include "common/base/log.h"
 #include "common/base/progress.h"
 #include "evaluator/score/heat_map.h"
@@ -70,8 +71,8 @@ static plm_status check_entry(struct scoring *scoring, const struct plm_variant_
   if (status == PLM_OK) status = plm_variant_scorer_expect(scoring->scorer, variant, error);
   if (status == PLM_NO_MEMORY) return status;
   if (status != PLM_OK) report(scoring, error);
-  return plm_numbering_add(&scoring->numbering, scoring->wild_type->tokenizer, entry->text,
-                           entry->size, error);
+  plm_numbering_add(&scoring->numbering, scoring->wild_type->tokenizer, entry->text, entry->size);
+  return PLM_OK;
 }
 
 static plm_status explain(struct scoring *scoring, struct plm_error *error)
@@ -172,8 +173,6 @@ static plm_status read_block(struct scoring *scoring, size_t *count, struct plm_
     scoring->ends[2 * *count + 1] = scoring->fields.length;
     scoring->measured[*count] = entry.measured;
   }
-  if (scoring->fields.failed)
-    return plm_error_set(error, PLM_NO_MEMORY, "out of memory for a block of variants");
   return PLM_OK;
 }
 
@@ -207,12 +206,9 @@ static plm_status score_all(struct scoring *scoring, struct plm_error *error)
   struct plm_text header = {0};
   PLM_TRY(plm_variant_source_rewind(scoring->source, error));
   plm_variant_source_header(scoring->source, &header);
-  plm_status status = PLM_OK;
-  if (header.failed)
-    status = plm_error_set(error, PLM_NO_MEMORY, "out of memory for the header");
-  else
-    status = plm_score_output_open(request->output, !request->json && !request->plot, request->json,
-                                   header.data, header.length, &scoring->output, error);
+  const plm_status status =
+      plm_score_output_open(request->output, !request->json && !request->plot, request->json,
+                            header.data, header.length, &scoring->output, error);
   plm_text_deinit(&header);
   if (status != PLM_OK) return status;
   for (;;) {
@@ -277,15 +273,12 @@ static plm_status open_all(struct scoring *scoring, struct plm_error *error)
   PLM_TRY(plm_variant_scorer_open(scoring->inference, scoring->wild_type, request->masking,
                                   &scoring->scorer, error));
   const size_t cells = (size_t)scoring->wild_type->length * PLM_HEAT_MAP_ROWS;
-  if (request->plot) scoring->map = malloc(cells * sizeof *scoring->map);
+  if (request->plot) scoring->map = plm_alloc(cells * sizeof *scoring->map);
   for (size_t i = 0; i < cells && scoring->map != NULL; i++) scoring->map[i] = NAN;
-  scoring->block = calloc(BLOCK, sizeof *scoring->block);
-  scoring->scores = calloc(BLOCK, sizeof *scoring->scores);
-  scoring->measured = calloc(BLOCK, sizeof *scoring->measured);
-  scoring->ends = calloc(BLOCK, 2 * sizeof *scoring->ends);
-  if (scoring->block == NULL || scoring->scores == NULL || scoring->measured == NULL ||
-      scoring->ends == NULL || (request->plot && scoring->map == NULL))
-    return plm_error_set(error, PLM_NO_MEMORY, "out of memory for a block of variants");
+  scoring->block = plm_alloc_zeroed(BLOCK, sizeof *scoring->block);
+  scoring->scores = plm_alloc_zeroed(BLOCK, sizeof *scoring->scores);
+  scoring->measured = plm_alloc_zeroed(BLOCK, sizeof *scoring->measured);
+  scoring->ends = plm_alloc_zeroed(BLOCK, 2 * sizeof *scoring->ends);
   return PLM_OK;
 }
 

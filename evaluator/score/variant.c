@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
 #include "common/base/text.h"
 
 struct claim {
@@ -108,15 +109,11 @@ static plm_status check_letters(const struct plm_wild_type *wild_type, int64_t n
 }
 
 /* Inserts a substitution in the order of places; check_twice looks for equal ones. */
-static plm_status insert(struct plm_variant *variant, const struct plm_substitution *item,
-                         struct plm_error *error)
+static void insert(struct plm_variant *variant, const struct plm_substitution *item)
 {
   if (variant->count == variant->capacity) {
-    const uint32_t capacity = 2 * variant->capacity + 4;
-    struct plm_substitution *items = realloc(variant->items, capacity * sizeof *items);
-    if (items == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
-    variant->items = items;
-    variant->capacity = capacity;
+    variant->capacity = 2 * variant->capacity + 4;
+    variant->items = plm_realloc(variant->items, variant->capacity * sizeof *variant->items);
   }
   uint32_t at = variant->count;
   while (at > 0 && variant->items[at - 1].place > item->place) at--;
@@ -124,7 +121,6 @@ static plm_status insert(struct plm_variant *variant, const struct plm_substitut
           (variant->count - at) * sizeof *variant->items);
   variant->items[at] = *item;
   variant->count++;
-  return PLM_OK;
 }
 
 static plm_status check_twice(const struct plm_wild_type *wild_type, struct plm_variant *variant,
@@ -160,7 +156,7 @@ plm_status plm_variant_parse(const struct plm_wild_type *wild_type, const char *
       return not_a_substitution(part, part_size, error);
     PLM_TRY(check_letters(wild_type, number, item.wild_type, item.mutant, error));
     item.place = (uint32_t)(number - wild_type->first);
-    PLM_TRY(insert(variant, &item, error));
+    insert(variant, &item);
   }
   return check_twice(wild_type, variant, error);
 }
@@ -171,15 +167,13 @@ void plm_numbering_deinit(struct plm_numbering *numbering)
   *numbering = (struct plm_numbering){0};
 }
 
-plm_status plm_numbering_add(struct plm_numbering *numbering, enum plm_tokenizer_kind tokenizer,
-                             const char *text, size_t size, struct plm_error *error)
+void plm_numbering_add(struct plm_numbering *numbering, enum plm_tokenizer_kind tokenizer,
+                       const char *text, size_t size)
 {
   const char *part;
   size_t part_size;
-  if (numbering->claims == NULL) {
-    numbering->claims = malloc(PLM_NUMBERING_CLAIMS * sizeof *numbering->claims);
-    if (numbering->claims == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
-  }
+  if (numbering->claims == NULL)
+    numbering->claims = plm_alloc(PLM_NUMBERING_CLAIMS * sizeof *numbering->claims);
   plm_trim(&text, &size);
   while (next_part(&text, &size, &part, &part_size)) {
     struct claim claim;
@@ -191,7 +185,6 @@ plm_status plm_numbering_add(struct plm_numbering *numbering, enum plm_tokenizer
       continue; /* tables usually list all substitutions of a position together */
     numbering->claims[numbering->count++] = claim;
   }
-  return PLM_OK;
 }
 
 static bool fits(const struct plm_numbering *numbering, const struct plm_wild_type *wild_type,

@@ -51,9 +51,9 @@ struct plm_numbering {
 };
 enum { PLM_NUMBERING_CLAIMS = 4096 }; /* at most; further ones are ignored */
 void plm_numbering_deinit(struct plm_numbering *numbering);
-/* Adds what a text expects. Parts that cannot be read are skipped. PLM_NO_MEMORY. */
-plm_status plm_numbering_add(struct plm_numbering *numbering, enum plm_tokenizer_kind tokenizer,
-                             const char *text, size_t size, struct plm_error *error);
+/* Adds what a text expects. Parts that cannot be read are skipped. */
+void plm_numbering_add(struct plm_numbering *numbering, enum plm_tokenizer_kind tokenizer,
+                       const char *text, size_t size);
 /* The number of the first residue that makes all expectations true; false if there is none, or more
  * than one. */
 bool plm_numbering_fit(const struct plm_numbering *numbering, const struct plm_wild_type *wild_type,

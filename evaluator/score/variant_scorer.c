@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
 #include "common/base/progress.h"
 #include "common/inference/finite_output.h"
 #include "common/inference/pseudo_likelihood.h"
@@ -76,8 +77,7 @@ plm_status plm_variant_scorer_open(struct plm_inference *inference,
                                    enum plm_score_masking masking,
                                    struct plm_variant_scorer **scorer, struct plm_error *error)
 {
-  struct plm_variant_scorer *opened = calloc(1, sizeof *opened);
-  if (opened == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  struct plm_variant_scorer *opened = plm_alloc_zeroed(1, sizeof *opened);
   const struct plm_tokenizer *tokenizer = inference->tokenizer;
   const uint32_t max_length = inference->config.max_length;
   opened->inference = inference;
@@ -378,8 +378,7 @@ plm_status plm_variant_scorer_run(struct plm_variant_scorer *scorer,
                                   struct plm_error *error)
 {
   size_t passes = 0;
-  size_t *order = malloc((count + 1) * sizeof *order);
-  if (order == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  size_t *order = plm_alloc((count + 1) * sizeof *order);
   scorer->variants = variants;
   scorer->scores = scores;
   scorer->order = order;

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
+
 static const char amino_acids[] = "ACDEFGHIKLMNPQRSTVWY";
 
 struct plm_variant_source {
@@ -66,8 +68,7 @@ plm_status plm_variant_source_open(const struct plm_variant_source_request *requ
                                    const struct plm_wild_type *wild_type,
                                    struct plm_variant_source **source, struct plm_error *error)
 {
-  struct plm_variant_source *opened = calloc(1, sizeof *opened);
-  if (opened == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  struct plm_variant_source *opened = plm_alloc_zeroed(1, sizeof *opened);
   opened->request = *request;
   opened->wild_type = wild_type;
   opened->measured = SIZE_MAX;
@@ -76,8 +77,6 @@ plm_status plm_variant_source_open(const struct plm_variant_source_request *requ
     status = open_csv(opened, error);
   else
     plm_text_puts(&opened->header, "mutant");
-  if (status == PLM_OK && opened->header.failed)
-    status = plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   if (status != PLM_OK) {
     plm_variant_source_close(opened);
     return status;
