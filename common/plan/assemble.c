@@ -85,6 +85,10 @@ static plm_status write_group(const struct plm_translator *translator,
     look_ahead(assembly, i, end, translator->tokenizer->token_bytes);
     const struct plm_window_place place = window->places[i];
     const struct plm_chunk_document *piece = &window->documents[place.document];
+    /* What plm_plan_window has laid out: ascending within a group, and inside of a chunk. */
+    PLM_ASSERT(document <= piece->number && piece->start + piece->tokens <= max_length);
+    PLM_ASSERT(window->chunk_begin[place.chunk] <= place.document &&
+               place.document < window->chunk_begin[place.chunk + 1]);
     while (document < piece->number) from += lengths[document++];
     if (from + piece->residues > size)
       return plm_error_set(error, PLM_CORRUPT,

@@ -179,6 +179,8 @@ static plm_status open_counts(const struct plm_plan_parameters *parameters, uint
   made->groups = (uint32_t)groups;
   made->windows = (groups - 1) / parameters->window_groups + 1;
   made->alignment_shift = (uint32_t)__builtin_ctz(parameters->alignment);
+  PLM_ASSERT((made->windows - 1) * parameters->window_groups < groups &&
+             groups <= made->windows * parameters->window_groups);
   const plm_status status = parameters->shuffle ? permutations_open(made, error) : PLM_OK;
   if (status == PLM_OK)
     *plan = made;
@@ -266,6 +268,19 @@ uint32_t plm_plan_group_count(const struct plm_plan *plan, uint64_t window)
 
 /* ---- groups -----------------------------------------------------------------------------------*/
 
+/* Whether the items are the numbers from 0 to count - 1 in some order: if not, their sum or the sum
+ * of their squares differs. Both are modulo 2^64. */
+static bool is_permutation(const uint32_t *items, uint32_t count)
+{
+  uint64_t sum = 0, squares = 0;
+  for (uint32_t i = 0; i < count; i++) {
+    if (items[i] >= count) return false;
+    sum += items[i] - (uint64_t)i;
+    squares += (uint64_t)items[i] * items[i] - (uint64_t)i * i;
+  }
+  return sum == 0 && squares == 0;
+}
+
 /* The permutation of an epoch. The caller holds the lock. */
 static const uint32_t *permutation_of(struct plm_plan *plan, uint64_t epoch)
 {
@@ -277,6 +292,7 @@ static const uint32_t *permutation_of(struct plm_plan *plan, uint64_t epoch)
   for (uint32_t g = 0; g < plan->groups; g++) slot->groups[g] = g;
   struct plm_draws draws = plm_draws_begin(plan->parameters.seed, epoch, PLM_PURPOSE_GROUPS);
   plm_shuffle(&draws, slot->groups, plan->groups);
+  PLM_ASSERT(is_permutation(slot->groups, plan->groups));
   slot->epoch = epoch;
   slot->filled = true;
   return slot->groups;
@@ -287,7 +303,7 @@ uint32_t plm_plan_window_groups(const struct plm_plan *plan, uint64_t epoch, uin
 {
   const uint64_t first = window * plan->parameters.window_groups;
   const uint32_t count = plm_plan_group_count(plan, window);
-  PLM_ASSERT(count > 0);
+  PLM_ASSERT(count > 0 && first + count <= plan->groups);
   if (!plan->parameters.shuffle) {
     for (uint32_t i = 0; i < count; i++) out[i] = first + i;
     return count;
@@ -295,7 +311,10 @@ uint32_t plm_plan_window_groups(const struct plm_plan *plan, uint64_t epoch, uin
   pthread_mutex_lock(plan->lock);
   /* The cache, which the lock protects, is the only part of a plan that changes. */
   const uint32_t *permuted = permutation_of((struct plm_plan *)plan, epoch);
-  for (uint32_t i = 0; i < count; i++) out[i] = permuted[first + i];
+  for (uint32_t i = 0; i < count; i++) {
+    out[i] = permuted[first + i];
+    PLM_ASSERT(out[i] < plan->groups);
+  }
   pthread_mutex_unlock(plan->lock);
   return count;
 }
@@ -320,6 +339,7 @@ void plm_plan_known_group(const void *known_groups, uint32_t index, uint64_t gro
   const struct plm_plan *plan = known->plan;
   const uint64_t first = group * PLM_GROUP_DOCUMENTS, left = plan->documents - first;
   (void)index;
+  PLM_ASSERT(group < plan->groups && first < plan->documents);
   out->count = left < PLM_GROUP_DOCUMENTS ? (uint32_t)left : PLM_GROUP_DOCUMENTS;
   if (plan->clusters != NULL)
     plm_plan_draw_members(plan, known->epoch, group, plan->clusters + first, out->count,

@@ -2,6 +2,8 @@
  * machine. */
 #include "common/plan/shuffle.h"
 
+#include "common/base/status.h"
+
 static uint64_t bounded(uint64_t draw, uint64_t bound)
 {
   return (uint64_t)(((unsigned __int128)draw * bound) >> 64);
@@ -15,6 +17,7 @@ struct plm_draws plm_draws_begin(uint64_t seed, uint64_t y, uint32_t purpose)
 uint32_t plm_draws_below(struct plm_draws *draws, uint32_t bound)
 {
   uint64_t draw;
+  PLM_ASSERT(bound >= 1);
   if (draws->second_left) {
     draw = draws->second;
     draws->second_left = 0;

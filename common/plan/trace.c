@@ -68,6 +68,7 @@ plm_status plm_trace_chunk(struct plm_trace *trace, uint64_t g, struct plm_trace
     PLM_TRY(count_epoch(trace, error));
   }
   while (g - trace->epoch_begin >= trace->epoch_chunks) {
+    PLM_ASSERT(trace->epoch_chunks > 0);
     trace->epoch_begin += trace->epoch_chunks;
     trace->epoch++;
     PLM_TRY(count_epoch(trace, error));
@@ -76,13 +77,14 @@ plm_status plm_trace_chunk(struct plm_trace *trace, uint64_t g, struct plm_trace
   chunk->epoch = trace->epoch;
   chunk->chunk = within;
   while (within >= trace->counts[window]) within -= trace->counts[window++];
+  PLM_ASSERT(window < trace->windows);
   if (!trace->packed || trace->window_epoch != trace->epoch || trace->window.window != window) {
     trace->packed = trace->assembled = false;
     PLM_TRY(plm_plan_window(trace->plan, trace->epoch, window, &trace->window, error));
     trace->packed = true;
     trace->window_epoch = trace->epoch;
   }
-  PLM_ASSERT(within < trace->window.chunks);
+  PLM_ASSERT(trace->window.chunks == trace->counts[window] && within < trace->window.chunks);
   trace->within = within;
   const uint32_t *begin = trace->window.chunk_begin + within;
   chunk->documents = trace->window.documents + begin[0];

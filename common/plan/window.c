@@ -198,9 +198,9 @@ void plm_window_deinit(struct plm_window *window)
 
 /* ---- a window ---------------------------------------------------------------------------------*/
 
-/* Writes the pieces of the window's documents, and where each group of the corpus that they come
- * from begins among them. */
-static void gather(const struct window_of *of, struct plm_window *out)
+/* Writes the pieces of the window's documents, at most `pieces`, and where each group of the corpus
+ * that they come from begins among them. */
+static void gather(const struct window_of *of, uint64_t pieces, struct plm_window *out)
 {
   struct plm_window_scratch *scratch = out->scratch_;
   struct plm_plan_group read;
@@ -211,10 +211,12 @@ static void gather(const struct window_of *of, struct plm_window *out)
       const struct member member = {read.numbers[k], read.lengths[k]};
       const uint64_t group = member.number / PLM_GROUP_DOCUMENTS;
       if (k == 0 || group != out->groups[groups - 1]) {
+        PLM_ASSERT(groups < scratch->group_capacity);
         out->groups[groups] = group;
         out->group_begin[groups++] = count;
       }
       count += document_pieces(of->plan, of->epoch, &member, scratch->pieces + count);
+      PLM_ASSERT(count <= pieces);
     }
   }
   out->group_begin[groups] = count;
@@ -233,7 +235,10 @@ static void sort_by_chunk(struct plm_window_scratch *scratch, uint32_t count, ui
 {
   uint32_t *begin = scratch->begin;
   memset(begin, 0, ((size_t)chunks + 1) * sizeof *begin);
-  for (uint32_t i = 0; i < count; i++) begin[scratch->chunk_of[i] + 1]++;
+  for (uint32_t i = 0; i < count; i++) {
+    PLM_ASSERT(scratch->chunk_of[i] < chunks);
+    begin[scratch->chunk_of[i] + 1]++;
+  }
   for (uint32_t c = 0; c < chunks; c++) begin[c + 1] += begin[c];
   for (uint32_t i = 0; i < count; i++) scratch->order[begin[scratch->chunk_of[i]]++] = i;
   memmove(begin + 1, begin, chunks * sizeof *begin); /* each had been advanced to the chunk's end */
@@ -265,6 +270,7 @@ static void emit(const struct plm_plan *plan, struct plm_window *out)
   for (uint32_t c = 0; c < out->chunks; c++) {
     const uint32_t packed = chunk_order[c];
     uint32_t start = 0;
+    PLM_ASSERT(packed < out->chunks && scratch->begin[packed] < scratch->begin[packed + 1]);
     out->chunk_begin[c] = written;
     for (uint32_t k = scratch->begin[packed]; k < scratch->begin[packed + 1]; k++) {
       const uint32_t piece = scratch->order[k];
@@ -291,10 +297,11 @@ plm_status plm_plan_window_of(const struct plm_plan *plan, uint64_t epoch, uint6
   const struct window_of of = {plan, epoch,
                                plm_plan_window_groups(plan, epoch, window, scratch->plan_groups),
                                read, context};
-  PLM_TRY(reserve_pieces(out, count_pieces(&of, scratch->plan_groups), error));
+  const uint64_t pieces = count_pieces(&of, scratch->plan_groups);
+  PLM_TRY(reserve_pieces(out, pieces, error));
   out->epoch = epoch;
   out->window = window;
-  gather(&of, out);
+  gather(&of, pieces, out);
   if (plan->parameters.packing == PLM_PACKING_BEST_FIT)
     out->chunks = plm_pack_best_fit(&scratch->rooms, scratch->units, out->document_count,
                                     scratch->order, scratch->next, scratch->chunk_of);
