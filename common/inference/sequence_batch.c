@@ -115,6 +115,7 @@ bool plm_sequence_batch_add(struct plm_sequence_batch *batch, const int32_t *tok
   /* max_length is a multiple of the alignment, so the next start is at most the end of the chunk.
    */
   const uint32_t next = aligned(batch, after);
+  PLM_ASSERT(start == batch->used[chunk] && after <= next && next <= batch->max_length);
   for (uint32_t t = after; t < next; t++) row[t] = batch->pad;
   batch->used[chunk] = next;
   batch->places[batch->count++] = (struct place){chunk, start, count};
@@ -139,6 +140,7 @@ static void list_documents(struct plm_sequence_batch *batch)
     batch->documents[begin[place->chunk]++] = (struct plm_chunk_document){
         .number = i, .start = place->start, .tokens = place->tokens, .residues = place->tokens};
   }
+  PLM_ASSERT(batch->chunks == 0 || begin[batch->chunks - 1] == batch->count);
   for (uint32_t c = batch->chunks; c > 0; c--) begin[c] = begin[c - 1];
   begin[0] = 0;
 }
@@ -170,5 +172,8 @@ const int32_t *plm_sequence_batch_inputs(const struct plm_sequence_batch *batch)
 uint32_t plm_sequence_batch_row(const struct plm_sequence_batch *batch, uint32_t i)
 {
   PLM_ASSERT(i < batch->count);
+  /* Otherwise a sequence was added after plm_sequence_batch_finish. */
+  PLM_ASSERT(batch->places[i].chunk < batch->batch.chunks &&
+             batch->places[i].start + batch->places[i].tokens <= batch->batch.max_length);
   return batch->places[i].chunk * batch->batch.max_length + batch->places[i].start;
 }
