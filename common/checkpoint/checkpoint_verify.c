@@ -125,7 +125,10 @@ plm_status plm_checkpoint_verify(const char *directory, uint64_t *step, struct p
     if (status != PLM_OK) plm_error_where(error, "%s", directory);
   }
   if (status == PLM_OK && step) *step = manifest->step;
-  if (status == PLM_OK && identity) *identity = listed(manifest, "model.safetensors")->hash;
+  if (status == PLM_OK && identity) {
+    const bool known = plm_manifest_identity(manifest, identity);
+    PLM_ASSERT(known); /* check_folder requires it */
+  }
   free(manifest);
   return status;
 }

@@ -49,6 +49,8 @@ static struct plm_history_entry *entry_at(struct plm_history *history, uint64_t 
           (history->count - place) * sizeof *history->entries);
   history->count++;
   history->entries[place] = (struct plm_history_entry){.step = step};
+  PLM_ASSERT(place == 0 || history->entries[place - 1].step < step);
+  PLM_ASSERT(place + 1 == history->count || step < history->entries[place + 1].step);
   return &history->entries[place];
 }
 

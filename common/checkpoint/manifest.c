@@ -25,6 +25,7 @@ char *plm_manifest_print(const struct plm_manifest *manifest)
 {
   struct plm_text text = {0};
   char hex[PLM_HASH_HEX_SIZE];
+  PLM_ASSERT(manifest->count <= PLM_MANIFEST_MAX_FILES);
   plm_text_printf(&text, "plm-checkpoint %d\nstep %" PRIu64 "\n", PLM_CHECKPOINT_FORMAT,
                   manifest->step);
   for (size_t i = 0; i < manifest->count; i++) {

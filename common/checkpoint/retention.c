@@ -48,6 +48,7 @@ void plm_retention_decide(const struct plm_config_checkpoint *rules, bool has_ev
 {
   size_t unreported = 0;
   for (size_t i = 0; i < count; i++) {
+    PLM_ASSERT(i == 0 || checkpoints[i - 1].step <= checkpoints[i].step);
     checkpoints[i].kept = reasons(rules, checkpoints, count, i);
     unreported += !checkpoints[i].reported;
   }
@@ -58,7 +59,11 @@ void plm_retention_decide(const struct plm_config_checkpoint *rules, bool has_ev
     else
       checkpoints[i].kept = PLM_KEPT_UNEVALUATED;
   }
-  for (size_t i = 0; i < count; i++) checkpoints[i].remove = checkpoints[i].kept == 0;
+  for (size_t i = 0; i < count; i++) {
+    checkpoints[i].remove = checkpoints[i].kept == 0;
+    /* the run resumes from the newest one that verifies */
+    PLM_ASSERT(!checkpoints[i].remove || !checkpoints[i].newest_valid);
+  }
 }
 
 static struct plm_retained *find(struct plm_retained *checkpoints, size_t count, uint64_t step)
