@@ -28,6 +28,7 @@ plm_status plm_collective_broadcast(struct plm_collective *collective, enum plm_
 plm_status plm_collective_send(struct plm_collective *collective, enum plm_lane lane, uint32_t peer,
                                const void *data, size_t bytes, struct plm_error *error)
 {
+  PLM_ASSERT(peer < collective->place.ranks && peer != collective->place.rank);
   struct plm_transfer transfer = {
       .kind = PLM_SEND, .lane = lane, .peer = peer, .from = data, .bytes = bytes};
   return run(collective, &transfer, error);
@@ -36,6 +37,7 @@ plm_status plm_collective_send(struct plm_collective *collective, enum plm_lane 
 plm_status plm_collective_receive(struct plm_collective *collective, enum plm_lane lane,
                                   uint32_t peer, void *data, size_t bytes, struct plm_error *error)
 {
+  PLM_ASSERT(peer < collective->place.ranks && peer != collective->place.rank);
   struct plm_transfer transfer = {
       .kind = PLM_RECEIVE, .lane = lane, .peer = peer, .to = data, .bytes = bytes};
   return run(collective, &transfer, error);
@@ -45,6 +47,7 @@ plm_status plm_collective_vote(struct plm_collective *collective, int64_t mine, 
                                struct plm_error *error)
 {
   const uint32_t ranks = collective->place.ranks;
+  PLM_ASSERT(collective->place.rank < ranks);
   int64_t *all = calloc(ranks, sizeof *all);
   if (all == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for a vote");
   const plm_status status =

@@ -28,6 +28,7 @@ struct staged {
 static uint32_t ranks_of(const struct staged *staged, enum plm_scope scope)
 {
   const struct plm_rank_place *place = &staged->collective->place;
+  PLM_ASSERT(place->group_size > 0 && place->ranks % place->group_size == 0);
   if (scope == PLM_SCOPE_ALL) return place->ranks;
   return scope == PLM_SCOPE_GROUP ? place->group_size : place->ranks / place->group_size;
 }
@@ -99,6 +100,7 @@ static plm_status wait(struct plm_transport *transport, struct plm_transfer *tra
     if (error != NULL) *error = staged->error;
     return staged->error.status;
   }
+  PLM_ASSERT(stage->outer == transfer);
   plm_transport_clock_mark(&staged->clock, PLM_COMPUTE_PAUSES);
   const plm_status status = staged->collective->wait(staged->collective, &stage->inner, error);
   plm_transport_clock_mark(&staged->clock, PLM_COMPUTE_RESUMES);

@@ -27,6 +27,7 @@ static MPI_Comm comm_of(const struct plm_mpi *mpi, const struct plm_transfer *tr
 static int begin_part(struct plm_mpi *mpi, struct plm_transfer *transfer)
 {
   const MPI_Comm comm = comm_of(mpi, transfer);
+  PLM_ASSERT(transfer->moved <= transfer->bytes && !transfer->done);
   const size_t left = transfer->bytes - transfer->moved;
   const int part = (int)(left < PART_BYTES ? left : PART_BYTES);
   char *to = transfer->to != NULL ? (char *)transfer->to + transfer->moved : NULL;
@@ -89,6 +90,7 @@ static bool ended(struct plm_mpi *mpi, struct plm_transfer *transfer)
 
 static void finish(struct plm_mpi *mpi, struct plm_transfer *transfer)
 {
+  PLM_ASSERT(transfer->moved == transfer->bytes);
   pthread_mutex_lock(&mpi->mutex);
   transfer->ended_ns = mpi->last_event_ns;
   transfer->done = true;

@@ -126,7 +126,9 @@ static void errors_are_passed_on(void **state)
   struct plm_ranks ranks = {.collective = &fake.base, .rank = 0, .ranks = 2};
   assert_int_equal(plm_rank_send_batch(&ranks, &whole, NULL), PLM_TIMEOUT);
   assert_string_equal(fake_collective_told(&fake), "send of 32 on lane 1, rank 1\n");
+  fake.base.place.rank = ranks.rank = 1; /* rank 0 sends */
   assert_int_equal(plm_rank_receive_batch(&ranks, &received, &end, NULL), PLM_TIMEOUT);
+  fake.base.place.rank = ranks.rank = 0;
   assert_int_equal(plm_rank_add_totals(&ranks, &totals, NULL), PLM_TIMEOUT);
   assert_int_equal(totals.rows + totals.count + totals.real_tokens + totals.padded_tokens, 0);
   fake_collective_deinit(&fake);
