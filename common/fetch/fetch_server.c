@@ -170,6 +170,7 @@ static void *serve(void *argument)
     struct plm_error error = {0};
     if (read_piece(server, &answer, &error) != PLM_OK) refuse(server, &answer, &error);
     pthread_mutex_lock(&server->lock);
+    PLM_ASSERT(server->begun <= server->asked && server->answered - server->taken < ANSWERS);
     server->answers[server->answered++ % ANSWERS] = answer;
     server->wake(server->context);
   }
