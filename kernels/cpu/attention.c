@@ -123,6 +123,7 @@ static void chunk_segments(struct plm_attention *a, const struct plm_interval_ma
   const int32_t *end = mask->key_end + (int64_t)chunk * mask->L;
   const size_t first = a->segment_count;
   for (int32_t q = 0; q < mask->L; q++) {
+    PLM_ASSERT(0 <= begin[q] && begin[q] <= end[q] && end[q] <= mask->L);
     if (begin[q] == end[q]) continue;
     a->allowed += (uint64_t)(end[q] - begin[q]);
     struct plm_attention_segment run = {chunk, q, q + 1, begin[q], end[q]};
@@ -214,6 +215,8 @@ static bool run_call(struct call *call)
   PLM_ASSERT(shape->K >= 16 && shape->K <= 128 && shape->K % 8 == 0);
   PLM_ASSERT(call->mask->B == shape->B && call->mask->L == shape->L);
   call->out_stride = (int64_t)shape->H * shape->K;
+  PLM_ASSERT(shape->B >= 0 && shape->L > 0 && shape->H > 0 &&
+             shape->row_stride >= (int64_t)shape->H * shape->K);
   if (!reserve_segments(a, (size_t)shape->B * (size_t)shape->L)) return false;
   if (!reserve_scratch(a, find_segments(a, call->mask, shape->H), shape->K)) return false;
   plm_pool_tiles(a->pool, (int64_t)a->segment_count * shape->H, run_piece, call);

@@ -46,6 +46,7 @@ static bool cut_rows(struct head_job *job)
 {
   const struct plm_product_shape shape = {
       .N = job->V, .K = job->D, .lda = job->D, .ldb = job->D, .ldc = job->V, .transpose_b = 1};
+  PLM_ASSERT(job->N >= 0 && job->D > 0 && job->V > 0);
   struct plm_row_family *family = plm_row_family_get(job->cpu->row_products, &shape);
   if (family == NULL) return false;
   plm_row_tiling_init(&job->tiling, family, job->N, ROWS_TILE);
@@ -185,6 +186,7 @@ static void head_train(struct plm_ops *ops, float *row_loss, act *ddense, float 
   if (N <= 0 || !cut_rows(&job)) return;
   const int64_t tile = job.tiling.tile, whole = TRAINED_ROWS / tile * tile;
   const int64_t kept = smaller(N, whole), tiles = tiles_of(N, tile);
+  PLM_ASSERT(whole > 0); /* a tile fits into what is stored at a time */
   float *const space = lay_out(&job, (tiles + kept) * V + kept * D);
   if (space == NULL) return;
   job.gelu = space; /* bf16 uses only half of its floats */

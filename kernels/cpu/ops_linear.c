@@ -160,6 +160,7 @@ struct operands {
 static void multiply(struct plm_cpu *cpu, struct plm_product_shape shape, const struct operands *of)
 {
   const int64_t bytes = (int64_t)cpu->ops.act_bytes;
+  PLM_ASSERT(shape.M >= 0 && shape.N > 0 && shape.K > 0);
   struct tiles_job job = {.cpu = cpu,
                           .finish = of->finish,
                           .C = of->C,

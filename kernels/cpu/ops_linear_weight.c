@@ -171,9 +171,11 @@ static void add_bf16(struct plm_cpu *cpu, float *dw, const act *dy, const act *x
                          .whole = N / DEPTH_TILE * DEPTH_TILE};
   const int64_t last = (N - job.whole) % DEPTH_LAST;
   job.rest = N - job.whole - last;
+  PLM_ASSERT(job.shares <= sizeof pieces / sizeof *pieces);
   for (uint32_t i = 0; i < job.shares; i++) {
     int64_t begin, end;
     share_of(O, i, job.shares, &begin, &end);
+    PLM_ASSERT(0 <= begin && begin <= end && (i + 1 < job.shares || end == O));
     pieces[i][0] = bf16_piece(&job, job.whole, end - begin);
     pieces[i][1] = bf16_piece(&job, job.rest, end - begin);
     pieces[i][2] = bf16_piece(&job, last > 0 ? DEPTH_LAST : 0, end - begin);
@@ -186,6 +188,7 @@ static void linear_backward_weight(struct plm_ops *ops, float *dw, const act *dy
                                    int64_t N, int64_t I, int64_t O)
 {
   struct plm_cpu *cpu = plm_cpu_of(ops);
+  PLM_ASSERT(N >= 0 && I > 0 && O > 0);
   if (cpu->bf16)
     add_bf16(cpu, dw, dy, x, N, I, O);
   else

@@ -42,6 +42,7 @@ static void adam_step(struct plm_ops *ops, const struct plm_adam_tensor *tensors
   if (update->decision.skipped) return;
   for (size_t i = 0; i < count; i++) {
     const struct plm_adam_tensor *tensor = &tensors[i];
+    PLM_ASSERT((unsigned)tensor->rate < PLM_UPDATE_RATES);
     struct job job = {.cpu = plm_cpu_of(ops),
                       .w = tensor->w,
                       .m = tensor->m,

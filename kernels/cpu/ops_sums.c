@@ -93,6 +93,7 @@ static void sum_chunks(struct plm_ops *ops, double *sums, const float *x, const 
     for (; n < N && positions[n] >= 0 && positions[n] < (b + 1) * L; n++) total += (double)x[n];
     sums[b] = total;
   }
+  PLM_ASSERT(n == N || positions[n] < 0); /* each row belongs to a chunk, or to none */
 }
 
 struct parts_job {
