@@ -193,7 +193,7 @@ $(BUILD)/obj/trainer/trainer_open.o: $(DIGESTED)
 $(BUILD)/obj/trainer/trainer_open.o: ALL_CFLAGS += -DPLM_BUILD_DIGEST='"$(DIGEST)"'
 
 $(BUILD)/obj/common/huggingface/modeling_source.o: common/huggingface/modeling_plm.py
-$(BUILD)/obj/stages/slurm/slurm_body.o: stages/slurm/slurm_body.sh
+$(BUILD)/obj/stages/slurm/slurm_script.o: stages/slurm/job.sh.in
 $(BUILD)/obj/stages/views/report_css.o: stages/views/report.css
 
 define isa_rule

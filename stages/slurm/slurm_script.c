@@ -1,11 +1,14 @@
-/* Writes the Slurm job script of a run: what it asks Slurm for, and the steps that it starts. */
+/* Fills in the Slurm job script of a run, whose template is job.sh.in. */
 #include "stages/slurm/slurm_script.h"
 
-#include <stdio.h>
 #include <string.h>
 
+#include "common/base/embedded_file.h"
 #include "common/wire/security.h"
-#include "stages/slurm/slurm_body.h"
+#include "stages/views/template.h"
+
+extern const char plm_slurm_job_script[];
+PLM_EMBED(plm_slurm_job_script, "stages/slurm/job.sh.in");
 
 enum { TRIES = 5 }; /* of a stage, as under the supervisor */
 
@@ -92,82 +95,77 @@ static unsigned evaluator_gpus(const struct plm_slurm_job *job)
   return job->evaluator_cpus > 0 && job->config->evaluator.device == PLM_DEVICE_CUDA ? 1 : 0;
 }
 
-/* --name=value as a line for sbatch. */
-static void put_directive(struct plm_text *text, const char *name, const char *value)
+static unsigned tries(enum plm_restart restart)
 {
-  if (value == NULL) return;
-  plm_text_printf(text, "#SBATCH --%s=", name);
-  plm_text_put_word(text, value);
-  plm_text_puts(text, "\n");
+  return restart == PLM_RESTART_NO ? 1 : TRIES;
 }
 
-static void put_list(struct plm_text *text, const char *before, const char *const *list)
+/* ---- the values of the template ------------------------------------------------------------ */
+
+/* A value that may be missing. */
+static void give(struct plm_template_values *values, const char *name, const char *word)
 {
-  for (; list != NULL && *list != NULL; list++) plm_text_printf(text, "%s%s\n", before, *list);
+  plm_template_declare(values, name);
+  if (word != NULL) plm_text_put_word(plm_template_add(values, name), word);
+}
+
+/* 0: there is none. */
+static void give_count(struct plm_template_values *values, const char *name, unsigned count)
+{
+  plm_template_declare(values, name);
+  if (count > 0) plm_text_printf(plm_template_add(values, name), "%u", count);
+}
+
+static void give_lines(struct plm_template_values *values, const char *name,
+                       const char *const *lines)
+{
+  plm_template_declare(values, name);
+  for (; lines != NULL && *lines != NULL; lines++)
+    plm_text_puts(plm_template_add(values, name), *lines);
 }
 
 /* The name of the run folder, in characters that every tool of Slurm accepts. */
-static void put_job_name(struct plm_text *text, const char *run)
+static void give_job_name(struct plm_template_values *values, const char *run)
 {
   static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
   const char *slash = strrchr(run, '/');
   const char *name = slash != NULL ? slash + 1 : run;
-  plm_text_puts(text, "#SBATCH --job-name=");
+  struct plm_text *text = plm_template_add(values, "JOB_NAME");
   for (; *name != '\0'; name++) plm_text_append(text, strchr(plain, *name) != NULL ? name : "_", 1);
-  plm_text_puts(text, "\n");
 }
 
-static void put_trainer_request(const struct plm_slurm_job *job, struct plm_text *text)
+static void give_request(const struct plm_slurm_job *job, struct plm_template_values *values)
 {
-  const unsigned packers = job->packer_nodes == 0 ? job->config->packer_instances : 0;
-  const unsigned cpus =
-      ranks_per_node(job) * job->cpus + job->evaluator_cpus + packers * job->packer_cpus;
-  const unsigned gpus = trainer_gpus(job) + evaluator_gpus(job);
-  put_directive(text, "time", job->time);
-  put_directive(text, "account", job->account);
-  put_directive(text, "partition", job->partition);
-  plm_text_printf(text, "#SBATCH --nodes=%u\n#SBATCH --ntasks=%u\n#SBATCH --cpus-per-task=%u\n",
-                  job->nodes, job->nodes, cpus);
-  if (gpus > 0) plm_text_printf(text, "#SBATCH --gres=gpu:%u\n", gpus);
-  put_list(text, "#SBATCH ", job->sbatch);
+  const unsigned packers = job->config->packer_instances;
+  const unsigned packers_here = job->packer_nodes == 0 ? packers : 0;
+  give_job_name(values, job->config->run);
+  give(values, "FOLDER", job->working_directory);
+  give(values, "TIME", job->time);
+  give(values, "ACCOUNT", job->account);
+  give(values, "PARTITION", job->partition);
+  give(values, "PACKER_PARTITION",
+       job->packer_partition != NULL ? job->packer_partition : job->partition);
+  give_lines(values, "SBATCH", job->sbatch);
+  give_lines(values, "PACKER_SBATCH", job->packer_sbatch);
+  give_lines(values, "SETUP", job->setup);
+  give_count(values, "NOTICE_S", job->notice_s);
+  give_count(values, "NODES", job->nodes);
+  give_count(values, "RANKS", job->config->trainer.ranks);
+  give_count(values, "NODE_RANKS", ranks_per_node(job));
+  give_count(values, "CPUS", job->cpus);
+  give_count(values, "EVALUATOR_CPUS", job->evaluator_cpus);
+  give_count(values, "PACKERS", packers);
+  give_count(values, "PACKER_NODES", job->packer_nodes);
+  give_count(values, "PACKER_CPUS", job->packer_cpus);
+  give_count(values, "NODE_CPUS",
+             ranks_per_node(job) * job->cpus + job->evaluator_cpus +
+                 packers_here * job->packer_cpus);
+  give_count(values, "NODE_GPUS", trainer_gpus(job) + evaluator_gpus(job));
 }
-
-static void put_packer_request(const struct plm_slurm_job *job, struct plm_text *text)
-{
-  const char *partition = job->packer_partition != NULL ? job->packer_partition : job->partition;
-  plm_text_puts(text, "# The packers.\n#SBATCH hetjob\n");
-  put_directive(text, "time", job->time);
-  put_directive(text, "account", job->account);
-  put_directive(text, "partition", partition);
-  plm_text_printf(text, "#SBATCH --nodes=%u\n#SBATCH --ntasks=%u\n#SBATCH --cpus-per-task=%u\n",
-                  job->packer_nodes, job->config->packer_instances, job->packer_cpus);
-  put_list(text, "#SBATCH ", job->packer_sbatch);
-}
-
-static void put_request(const struct plm_slurm_job *job, struct plm_text *text)
-{
-  plm_text_puts(text, "#!/bin/bash\n"
-                      "# A run of plm-pipeline as a Slurm job: start it with sbatch. Written by "
-                      "`plm-pipeline slurm`.\n");
-  put_job_name(text, job->config->run);
-  put_directive(text, "chdir", job->working_directory);
-  plm_text_puts(text, "#SBATCH --output=slurm-%j.out\n"
-                      "#SBATCH --open-mode=append\n"
-                      "#SBATCH --requeue\n");
-  plm_text_printf(text,
-                  "# SIGUSR1 comes this many seconds before the time limit, for a last "
-                  "checkpoint.\n#SBATCH --signal=B:USR1@%u\n",
-                  job->notice_s);
-  if (job->packer_nodes > 0) plm_text_puts(text, "# The trainer and the evaluator.\n");
-  put_trainer_request(job, text);
-  if (job->packer_nodes > 0) put_packer_request(job, text);
-}
-
-/* ---- the steps ----------------------------------------------------------------------------- */
 
 /* Jobs share hosts, so the system chooses ports on the loopback interface; the stages find each
  * other in the run folder. Packers on other nodes need an address of this one. */
-static void put_endpoints(const struct plm_slurm_job *job, struct plm_text *text)
+static void give_endpoints(const struct plm_slurm_job *job, struct plm_template_values *values)
 {
   const struct plm_config_network *network = &job->config->network;
   const struct {
@@ -178,64 +176,37 @@ static void put_endpoints(const struct plm_slurm_job *job, struct plm_text *text
               {"network.announcements", network->announcements, false}};
   for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
     if (job->packer_nodes > 0 && rows[i].packers_connect)
-      plm_text_printf(text, "  --set \"%s=tcp://$address:*\"\n", rows[i].key);
+      plm_text_printf(plm_template_add(values, "SETTING"), "\"%s=tcp://$address:*\"", rows[i].key);
     else if (strncmp(rows[i].endpoint, "tcp://", 6) == 0 && plm_endpoint_is_local(rows[i].endpoint))
-      plm_text_printf(text, "  --set '%s=tcp://127.0.0.1:*'\n", rows[i].key);
+      plm_text_printf(plm_template_add(values, "SETTING"), "'%s=tcp://127.0.0.1:*'", rows[i].key);
   }
 }
 
-static void put_options(const struct plm_slurm_job *job, struct plm_text *text)
+static void give_settings(const struct plm_slurm_job *job, struct plm_template_values *values)
 {
-  plm_text_puts(text, "options=(\n  -c ");
-  plm_text_put_word(text, job->config->path);
-  plm_text_puts(text, " --run \"$run\"\n");
+  give(values, "RUN", job->config->run);
+  give(values, "CONFIG", job->config->path);
+  plm_template_declare(values, "SETTING");
   for (size_t i = 0; i < job->override_count; i++) {
     const struct plm_config_override *override = &job->overrides[i];
     struct plm_text assignment = {0};
     if (strcmp(override->key, "run") == 0) continue;
     plm_text_printf(&assignment, "%s=%s", override->key, override->value);
-    plm_text_puts(text, "  --set ");
-    if (!assignment.failed) plm_text_put_word(text, assignment.data);
-    plm_text_puts(text, "\n");
-    text->failed |= assignment.failed;
+    give(values, "SETTING", assignment.data);
+    values->failed |= assignment.failed;
     plm_text_deinit(&assignment);
   }
-  put_endpoints(job, text);
-  plm_text_puts(text, ")\n");
+  give_endpoints(job, values);
 }
 
-/* What all steps have. --mem=0 lets the steps of a node share the memory of the job. */
-static void put_step(const struct plm_slurm_job *job, const char *stage, unsigned component,
-                     struct plm_text *text)
-{
-  plm_text_printf(text, "%s=(\n  srun --job-name=%s", stage, stage);
-  if (job->packer_nodes > 0) plm_text_printf(text, " --het-group=%u", component);
-  plm_text_puts(text, " --exact --mem=0 --open-mode=append\n");
-}
-
-static void put_program(const struct plm_slurm_job *job, const char *stage, struct plm_text *text)
+static void give_program(const struct plm_slurm_job *job, const char *name, const char *program,
+                         struct plm_template_values *values)
 {
   struct plm_text path = {0};
-  plm_text_printf(&path, "%s/plm-%s", job->program_directory, stage);
-  plm_text_puts(text, "  ");
-  if (!path.failed) plm_text_put_word(text, path.data);
-  plm_text_puts(text, " \"${options[@]}\"\n)\n");
-  text->failed |= path.failed;
+  plm_text_printf(&path, "%s/%s", job->program_directory, program);
+  give(values, name, path.data);
+  values->failed |= path.failed;
   plm_text_deinit(&path);
-}
-
-static void put_trainer(const struct plm_slurm_job *job, struct plm_text *text)
-{
-  const unsigned ranks = job->config->trainer.ranks;
-  put_step(job, "trainer", 0, text);
-  plm_text_printf(text,
-                  "  --nodes=%u --ntasks=%u --ntasks-per-node=%u --cpus-per-task=%u "
-                  "--kill-on-bad-exit=1",
-                  job->nodes, ranks, ranks_per_node(job), job->cpus);
-  if (ranks > 1) plm_text_puts(text, " --mpi=pmix");
-  if (trainer_gpus(job) > 0) plm_text_printf(text, " --gres=gpu:%u", trainer_gpus(job));
-  plm_text_puts(text, "\n  --output=\"$run/logs/trainer.0.log\"\n");
-  put_program(job, "trainer", text);
 }
 
 /* Steps without a GPU say so, because a step gets all of the job's GPUs otherwise. */
@@ -247,70 +218,34 @@ static void put_gpus(const struct plm_slurm_job *job, unsigned gpus, struct plm_
     plm_text_puts(text, " --gres=none");
 }
 
-static void put_evaluator(const struct plm_slurm_job *job, struct plm_text *text)
+/* The options that a step may have or not; they are appended to others. */
+static void give_steps(const struct plm_slurm_job *job, struct plm_template_values *values)
 {
-  if (job->evaluator_cpus == 0) {
-    plm_text_puts(text, "evaluator=()\n");
-    return;
-  }
-  put_step(job, "evaluator", 0, text);
-  plm_text_printf(text,
-                  "  --nodes=1 --relative=0 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=%u",
-                  job->evaluator_cpus);
-  put_gpus(job, evaluator_gpus(job), text);
-  plm_text_puts(text, "\n  --output=\"$run/logs/evaluator.0.log\"\n");
-  put_program(job, "evaluator", text);
-}
-
-/* A packer that dies must not end the others, whatever the cluster's KillOnBadExit says. */
-static void put_packers(const struct plm_slurm_job *job, struct plm_text *text)
-{
-  const unsigned packers = job->config->packer_instances;
-  if (packers == 0) {
-    plm_text_puts(text, "packer=()\n");
-    return;
-  }
-  put_step(job, "packer", job->packer_nodes > 0 ? 1 : 0, text);
-  if (job->packer_nodes > 0)
-    plm_text_printf(text, "  --nodes=%u", job->packer_nodes);
-  else
-    plm_text_printf(text, "  --nodes=1 --relative=0 --ntasks-per-node=%u", packers);
-  plm_text_printf(text, " --ntasks=%u --cpus-per-task=%u --kill-on-bad-exit=0 --wait=0", packers,
-                  job->packer_cpus);
-  if (job->packer_nodes == 0) put_gpus(job, 0, text);
-  plm_text_puts(text, "\n  --output=\"$run/logs/packer.%t.log\"\n");
-  put_program(job, "packer", text);
-}
-
-static unsigned tries(enum plm_restart restart)
-{
-  return restart == PLM_RESTART_NO ? 1 : TRIES;
+  const struct plm_config *config = job->config;
+  struct plm_text *trainer = plm_template_add(values, "TRAINER_MORE");
+  if (config->trainer.ranks > 1) plm_text_puts(trainer, " --mpi=pmix");
+  if (trainer_gpus(job) > 0) put_gpus(job, trainer_gpus(job), trainer);
+  put_gpus(job, evaluator_gpus(job), plm_template_add(values, "EVALUATOR_MORE"));
+  put_gpus(job, 0, plm_template_add(values, "PACKER_MORE"));
+  give_program(job, "TRAINER", "plm-trainer", values);
+  give_program(job, "EVALUATOR", "plm-evaluator", values);
+  give_program(job, "PACKER", "plm-packer", values);
+  give_count(values, "TRAINER_ATTEMPTS", tries(config->trainer.restart));
+  give_count(values, "EVALUATOR_ATTEMPTS", tries(config->evaluator.restart));
+  give_count(values, "PACKER_ATTEMPTS", tries(config->packer_restart));
+  plm_text_printf(plm_template_add(values, "WAIT_S"), "%.0f", config->supervisor.wait_s);
 }
 
 plm_status plm_slurm_script(const struct plm_slurm_job *job, struct plm_text *text,
                             struct plm_error *error)
 {
-  const struct plm_config *config = job->config;
+  struct plm_template_values values = {0};
   PLM_TRY(check_texts(job, error));
   PLM_TRY(check_nodes(job, error));
-  put_request(job, text);
-  plm_text_puts(text, "\n");
-  put_list(text, "", job->setup);
-  plm_text_puts(text, "run=");
-  plm_text_put_word(text, config->run);
-  plm_text_puts(text, "\nmkdir -p \"$run/logs\" || exit 1\n");
-  if (job->packer_nodes > 0)
-    plm_text_puts(text, "# The address by which the packers' nodes reach this one.\n"
-                        "address=$(srun --het-group=1 --nodes=1 --ntasks=1 --exact --mem=0 "
-                        "printenv SLURM_LAUNCH_NODE_IPADDR) || exit 1\n");
-  put_options(job, text);
-  put_trainer(job, text);
-  put_evaluator(job, text);
-  put_packers(job, text);
-  plm_text_printf(text,
-                  "trainer_attempts=%u evaluator_attempts=%u packer_attempts=%u wait_s=%.0f\n",
-                  tries(config->trainer.restart), tries(config->evaluator.restart),
-                  tries(config->packer_restart), config->supervisor.wait_s);
-  plm_text_puts(text, strchr(plm_slurm_body, '\n') + 1);
-  return text->failed ? plm_error_set(error, PLM_NO_MEMORY, "out of memory") : PLM_OK;
+  give_request(job, &values);
+  give_settings(job, &values);
+  give_steps(job, &values);
+  const plm_status status = plm_template_fill(plm_slurm_job_script, &values, text, error);
+  plm_template_deinit(&values);
+  return status;
 }
