@@ -25,6 +25,9 @@ static const struct plm_option options[] = {
     {0, "resume", "auto|never|PATH",
      "auto (default): continue from the newest checkpoint; never: start over; PATH: continue from "
      "this checkpoint of the run"},
+    {0, "launch", "STAGE=COMMAND",
+     "start the stage through COMMAND, such as srun: a shell's words, to which the stage's command "
+     "line is appended; COMMAND has to pass on SIGUSR1; may be repeated"},
     {0, "dry-run", NULL,
      "print graph, command lines, memory, disk, cores and ports; change nothing"},
     {0, "find-lr", NULL,
@@ -43,6 +46,7 @@ struct plan {
   bool chosen[PLM_KIND_COUNT];
   enum plm_resume_mode mode;
   const char *resume_path;
+  const char *launch[PLM_KIND_COUNT];
   char fingerprint[PLM_FINGERPRINTS_SIZE]; /* of the corpora */
 };
 
@@ -80,6 +84,27 @@ static void read_resume(const struct plm_arguments *arguments, struct plan *plan
   plan->resume_path = how;
 }
 
+static plm_status read_launch(const struct plm_arguments *arguments, struct plan *plan,
+                              struct plm_error *error)
+{
+  for (size_t i = 0; i < arguments->value_count; i++) {
+    const char *value = arguments->values[i].value;
+    if (strcmp(arguments->values[i].option->name, "launch") != 0) continue;
+    const size_t length = strcspn(value, "=");
+    int kind = 0;
+    while (kind < PLM_KIND_COUNT && (strlen(plm_stage_kinds[kind].name) != length ||
+                                     strncmp(plm_stage_kinds[kind].name, value, length) != 0))
+      kind++;
+    if (kind == PLM_KIND_COUNT || value[length] == '\0' || value[length + 1] == '\0') {
+      plm_error_set(error, PLM_USAGE, "--launch \"%.200s\" is not of the form STAGE=COMMAND",
+                    value);
+      return plm_error_hint(error, "the stages are trainer, evaluator and packer");
+    }
+    plan->launch[kind] = value + length + 1;
+  }
+  return PLM_OK;
+}
+
 static plm_status read_plan(const struct plm_command_context *context, struct plan *plan,
                             struct plm_error *error)
 {
@@ -88,6 +113,7 @@ static plm_status read_plan(const struct plm_command_context *context, struct pl
   const char *scale = plm_arguments_get(context->arguments, "scale");
   PLM_TRY(read_operands(context->arguments, &file, plan->chosen, error));
   if (scale != NULL) PLM_TRY(plm_command_parse_scale(scale, &packers, error));
+  PLM_TRY(read_launch(context->arguments, plan, error));
   PLM_TRY(plm_arguments_load_config(context->arguments, file, true, &plan->config, error));
   if (scale != NULL) plan->config.packer_instances = packers;
   read_resume(context->arguments, plan);
@@ -97,7 +123,8 @@ static plm_status read_plan(const struct plm_command_context *context, struct pl
   plm_status status = plm_run_corpora_read(&plan->config, plan->fingerprint, error);
   if (status == PLM_OK && plan->chosen[PLM_KIND_PACKER])
     status = plm_run_corpora_local(&plan->config, error);
-  if (status == PLM_OK && plan->chosen[PLM_KIND_TRAINER] && plan->config.trainer.ranks > 1)
+  if (status == PLM_OK && plan->chosen[PLM_KIND_TRAINER] && plan->config.trainer.ranks > 1 &&
+      plan->launch[PLM_KIND_TRAINER] == NULL)
     status = plm_gang_check(&plan->config, error);
   if (status != PLM_OK) plm_config_deinit(&plan->config);
   return status;
@@ -183,6 +210,7 @@ static plm_status supervise(const struct plm_command_context *context, struct pl
       .started_fd = started_fd,
   };
   memcpy(supervisor.chosen, plan->chosen, sizeof supervisor.chosen);
+  memcpy(supervisor.launch, plan->launch, sizeof supervisor.launch);
   if (status == PLM_OK) status = plm_supervise(&supervisor, exit_code, error);
   plm_lock_release(lock);
   return status;

@@ -1,6 +1,7 @@
 /* The table's entries, and their names, signs of life and remedies in words. */
 #include "stages/supervisor/supervised.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -22,7 +23,8 @@ struct supervised *supervised_add(struct stages *stages, enum plm_stage_index ki
   struct supervised *stage = &stages->all[stages->count++];
   char file[80], name[64], folder[PLM_PATH_SIZE], path[PLM_PATH_SIZE] = "";
   *stage = (struct supervised){.kind = kind, .instance = instance, .ready_fd = -1};
-  if (plm_stage_is_gang(stages->config, kind)) stage->gang = stages->gang;
+  if (stages->launch != NULL) stage->launch = stages->launch[kind];
+  if (stage->launch == NULL && plm_stage_is_gang(stages->config, kind)) stage->gang = stages->gang;
   supervised_name(stage, name);
   snprintf(file, sizeof file, "%s.log", name);
   /* run paths are far shorter than PLM_PATH_SIZE, and plm_run_prepare has joined them before */
@@ -30,6 +32,22 @@ struct supervised *supervised_add(struct stages *stages, enum plm_stage_index ki
              plm_path_join(path, folder, file, NULL) == PLM_OK);
   plm_tail_init_last(&stage->tail, path, (struct plm_tail_place){0}, 0);
   return stage;
+}
+
+size_t supervised_signal_kill(const struct supervised *stage)
+{
+  if (stage->pid > 0) kill(stage->pid, SIGKILL);
+  if (stage->launch != NULL) return stage->pid > 0;
+  return plm_process_signal_all(plm_stage_kinds[stage->kind].name, stage->instance, stage->pid,
+                                SIGKILL);
+}
+
+bool supervised_has_bound(const struct stages *stages, const struct supervised *stage)
+{
+  char value[512];
+  for (const char *const *key = plm_stage_kinds[stage->kind].binds; *key != NULL; key++)
+    if (plm_endpoint_read(stages->config->run, *key, value, NULL) != PLM_OK) return false;
+  return true;
 }
 
 /* ---- names --------------------------------------------------------------------------------- */

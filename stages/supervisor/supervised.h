@@ -41,12 +41,14 @@ struct supervised {
   bool listing;       /* and it is expected to: some consumer reports its packers */
   uint64_t spoken_ms; /* the time in this packer's last pulse */
   int64_t started_ms;
-  int64_t due_ms;    /* in BACKOFF: when it is started again */
-  int64_t kill_ms;   /* when it gets SIGKILL, if it is stopping or ending; 0: never */
-  bool start_again;  /* by `restart`, once it has stopped */
-  bool removed;      /* by `scale`: `ps` no longer shows it once it has stopped */
-  bool killed_by_us; /* it got SIGKILL from us, so its end is no failure */
-  struct gang *gang; /* its main process is mpirun; NULL: it is not */
+  int64_t due_ms;     /* in BACKOFF: when it is started again */
+  int64_t kill_ms;    /* when it gets SIGKILL, if it is stopping or ending; 0: never */
+  bool start_again;   /* by `restart`, once it has stopped */
+  bool removed;       /* by `scale`: `ps` no longer shows it once it has stopped */
+  bool killed_by_us;  /* it got SIGKILL from us, so its end is no failure */
+  struct gang *gang;  /* its main process is mpirun; NULL: it is not */
+  const char *launch; /* its main process is what this starts, such as srun, and the stage is
+                         elsewhere: it gets only what that passes on; NULL: it is not */
   struct plm_tail tail;
   struct plm_tail_place log_start; /* where the lines of its present process begin in its log */
   uint64_t memory_kills;           /* plm_memory_kills when it was started */
@@ -61,6 +63,7 @@ struct supervised {
 struct stages {
   const struct plm_config *config; /* of the run */
   struct gang *gang;               /* for a trainer with several ranks */
+  const char *const *launch;       /* for each kind; NULL: all stages run here */
   struct supervised *all;          /* SUPERVISED_MAX of them; the owner frees them */
   size_t count;
   bool draining;     /* all of them are being stopped, and none is started again */
@@ -70,6 +73,13 @@ struct stages {
 /* Adds an idle instance; there may be SUPERVISED_MAX at most. */
 struct supervised *supervised_add(struct stages *stages, enum plm_stage_index kind,
                                   unsigned instance);
+
+/* Sends SIGKILL to all processes of the stage. A srun that is killed ends its step only if what it
+ * has started itself is left alone. Returns how many processes there are. */
+size_t supervised_signal_kill(const struct supervised *stage);
+/* Whether the stage has bound its endpoints, which one does that is ready. A stage without any has.
+ * For those that cannot say that they are ready. */
+bool supervised_has_bound(const struct stages *stages, const struct supervised *stage);
 
 /* "trainer.0" */
 void supervised_name(const struct supervised *stage, char name[64]);

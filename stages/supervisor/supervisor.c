@@ -35,7 +35,10 @@ void supervisor_init(struct plm_supervisor *supervisor,
   struct screen *const screen = &supervisor->screen;
   *supervisor = (struct plm_supervisor){
       .options = *options,
-      .stages = {.config = options->config, .gang = &supervisor->gang, .all = table},
+      .stages = {.config = options->config,
+                 .gang = &supervisor->gang,
+                 .launch = supervisor->options.launch,
+                 .all = table},
       .gang = {.config = options->config,
                .socket_path = supervisor->requests.socket_path,
                .screen = screen},

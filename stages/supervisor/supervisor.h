@@ -16,7 +16,10 @@ struct plm_supervisor_options {
   const char *fingerprint;           /* of the corpus, in hex; "" if there is none here */
   bool chosen[PLM_KIND_COUNT];       /* which stages to run */
   const char *const *packer_options; /* further arguments of packers; ends with NULL; or NULL */
-  bool detached;                     /* in the background: the stages' lines stay in their logs */
+  const char
+      *launch[PLM_KIND_COUNT]; /* what starts a kind of stages elsewhere: a shell's words, to
+                                  which the stage's command line is appended; NULL: nothing */
+  bool detached;               /* in the background: the stages' lines stay in their logs */
   bool color, quiet;
   int started_fd; /* receives a byte once the control socket answers, and is closed; -1: none */
 };

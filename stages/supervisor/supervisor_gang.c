@@ -104,15 +104,6 @@ bool gang_has_hung(const struct gang *gang)
   return gang != NULL && gang->hung;
 }
 
-bool gang_is_ready(const struct gang *gang, const struct supervised *stage)
-{
-  char value[512];
-  for (const char *const *key = plm_stage_kinds[stage->kind].binds; *key != NULL; key++) {
-    if (plm_endpoint_read(gang->config->run, *key, value, NULL) != PLM_OK) return false;
-  }
-  return true;
-}
-
 /* The ranks on this host. Writes at most `room` of them to pids and returns how many it wrote. */
 static size_t find_ranks(const struct supervised *stage, pid_t *pids, size_t room)
 {

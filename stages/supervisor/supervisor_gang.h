@@ -46,8 +46,6 @@ void gang_prepared(struct gang_start *start);
 /* Asks the ranks to stop. If they were not ready yet, asks again each second: mpirun passes a
  * signal only to ranks that it has started. */
 void gang_stop(struct gang *gang, pid_t mpirun, bool was_ready);
-/* Whether the stage has bound its endpoints, which only a trainer that is ready does. */
-bool gang_is_ready(const struct gang *gang, const struct supervised *stage);
 /* Called each turn while mpirun lives: starts the writer of the log again if somebody has killed
  * it, and kills an mpirun that does not end after rank 0. */
 void gang_tick(struct gang *gang, const struct supervised *stage, int64_t now_ms);

@@ -58,7 +58,7 @@ static void become(const struct plm_process_start *start, pid_t supervisor, int 
   setsid(); /* Ctrl-C on the terminal is for the supervisor only */
   /* This must come after fork, which clears the setting. getppid tells if the supervisor has died
    * in the meantime. */
-  prctl(PR_SET_PDEATHSIG, start->gang != NULL ? SIGUSR1 : SIGTERM);
+  prctl(PR_SET_PDEATHSIG, start->gang != NULL || start->elsewhere ? SIGUSR1 : SIGTERM);
   if (getppid() != supervisor) _exit(plm_status_exit_code(PLM_TERMINATED));
   if (start->nice != 0) {
     setpriority(PRIO_PROCESS, 0, start->nice);

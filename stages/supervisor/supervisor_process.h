@@ -27,6 +27,7 @@ struct plm_process_start {
   const char *log_path; /* standard output and error are appended to it */
   int nice;
   const struct plm_process_gang *gang; /* NULL unless argv starts mpirun */
+  bool elsewhere; /* argv starts what starts the stage elsewhere, and passes SIGUSR1 on to it */
 };
 
 /* Starts a process with its own session, niceness and log, which receives SIGTERM if this process

@@ -52,10 +52,32 @@ static void could_not_start(struct launcher *launcher, struct supervised *stage,
   supervised_failed(launcher->stages, launcher->screen, stage, kind_of_error(error->status), how);
 }
 
+enum { LAUNCH_SIZE = 2048, LAUNCH_WORDS = 4 };
+
+/* The command line that starts `argv` through the stage's launch. */
+static plm_status make_launch(const struct supervised *stage, char *const *argv,
+                              char text[LAUNCH_SIZE],
+                              char *words[LAUNCH_WORDS + PLM_STAGE_ARGUMENTS],
+                              struct plm_error *error)
+{
+  size_t used = 0;
+  if (snprintf(text, LAUNCH_SIZE, "exec %s \"$@\"", stage->launch) >= LAUNCH_SIZE)
+    return plm_error_set(error, PLM_USAGE, "the command after --launch %s= is too long",
+                         kind_name(stage));
+  words[used++] = (char *)"/bin/sh";
+  words[used++] = (char *)"-c";
+  words[used++] = text;
+  words[used++] = (char *)"sh";
+  for (; *argv != NULL; argv++) words[used++] = *argv;
+  words[used] = NULL;
+  return PLM_OK;
+}
+
 static plm_status start_process(struct launcher *launcher, struct supervised *stage,
                                 struct plm_error *error)
 {
   static struct plm_stage_command command; /* static because it is large; there is one thread */
+  static char launch[LAUNCH_SIZE], *words[LAUNCH_WORDS + PLM_STAGE_ARGUMENTS];
   struct gang_start gang = {.process = {.output = -1}};
   plm_status status =
       plm_stage_command_make(launcher->program_directory, launcher->stages->config->run,
@@ -63,13 +85,20 @@ static plm_status start_process(struct launcher *launcher, struct supervised *st
   if (stage->kind == PLM_KIND_PACKER) plm_stage_command_add(&command, launcher->packer_options);
   if (status == PLM_OK && stage->gang != NULL)
     status = gang_prepare(stage->gang, stage, command.argv, &gang, error);
+  if (status == PLM_OK && stage->launch != NULL) {
+    /* readiness is read from the endpoints, so those of an earlier start must be gone */
+    plm_stage_forget_endpoints(launcher->stages->config->run, stage->kind);
+    status = make_launch(stage, command.argv, launch, words, error);
+  }
   if (status == PLM_OK) {
-    const struct plm_process_start start = {.argv = stage->gang != NULL ? gang.command.argv
-                                                                        : command.argv,
+    const struct plm_process_start start = {.argv = stage->gang != NULL     ? gang.command.argv
+                                                    : stage->launch != NULL ? words
+                                                                            : command.argv,
                                             .stage = kind_name(stage),
                                             .instance = stage->instance,
                                             .log_path = stage->tail.path,
                                             .nice = plm_stage_kinds[stage->kind].nice,
+                                            .elsewhere = stage->launch != NULL,
                                             .gang = stage->gang != NULL ? &gang.process : NULL};
     status = plm_process_start(&start, &stage->pid, &stage->ready_fd, error);
   }
@@ -109,7 +138,7 @@ void supervised_stop(const struct plm_config *config, struct supervised *stage)
   if (stage->gang != NULL)
     gang_stop(stage->gang, stage->pid, was_ready);
   else if (stage->pid > 0)
-    kill(stage->pid, SIGTERM);
+    kill(stage->pid, stage->launch != NULL ? SIGUSR1 : SIGTERM);
   const double grace_s = config->trainer.stop_timeout_s + plm_stage_kinds[stage->kind].stop_s;
   stage->kill_ms = plm_clock_ms() + (int64_t)(1000.0 * grace_s);
 }
@@ -122,8 +151,7 @@ void supervised_kill(struct supervised *stage)
   }
   stage->killed_by_us = true;
   move(stage, PLM_EVENT_STOP);
-  if (stage->pid > 0) kill(stage->pid, SIGKILL);
-  plm_process_signal_all(kind_name(stage), stage->instance, stage->pid, SIGKILL);
+  supervised_signal_kill(stage);
   stage->kill_ms = plm_clock_ms() + 1000; /* again, for processes that were forked meanwhile */
 }
 
@@ -252,6 +280,10 @@ static void ended(struct launcher *launcher, struct supervised *stage)
   close_ready(stage);
   forget_pulse(launcher->stages->config, stage);
   if (stage->gang != NULL) gang_ended(stage->gang);
+  /* a batch system also signals the stages that are not asked yet */
+  if (launcher->stages->draining && stage->launch != NULL && WIFEXITED(stage->wait_status) &&
+      WEXITSTATUS(stage->wait_status) == 128 + SIGTERM)
+    move(stage, PLM_EVENT_STOP);
   if (stage->state != PLM_STAGE_STOPPING) {
     ended_by_itself(launcher, stage);
     return;
@@ -291,10 +323,7 @@ static void time_is_up(struct screen *screen, struct supervised *stage, int64_t 
                name);
   }
   stage->killed_by_us = true;
-  if (stage->pid > 0) kill(stage->pid, SIGKILL);
-  const size_t left =
-      plm_process_signal_all(kind_name(stage), stage->instance, stage->pid, SIGKILL);
-  if (left == 0) gang_kill_writer(stage->gang); /* a disk that hangs */
+  if (supervised_signal_kill(stage) == 0) gang_kill_writer(stage->gang); /* a disk that hangs */
   stage->kill_ms = now_ms + 1000;
 }
 
@@ -304,11 +333,11 @@ void supervised_tick(struct launcher *launcher, struct supervised *stage, int64_
       plm_process_find(kind_name(stage), stage->instance, 0, NULL, 0) == 0) {
     ended(launcher, stage);
   }
-  if (stage->gang != NULL && stage->pid > 0 && plm_stage_lives(stage->state)) {
-    if (stage->state == PLM_STAGE_STARTING && gang_is_ready(stage->gang, stage))
-      is_ready(launcher->screen, stage);
+  if ((stage->gang != NULL || stage->launch != NULL) && stage->pid > 0 &&
+      stage->state == PLM_STAGE_STARTING && supervised_has_bound(launcher->stages, stage))
+    is_ready(launcher->screen, stage);
+  if (stage->gang != NULL && stage->pid > 0 && plm_stage_lives(stage->state))
     gang_tick(stage->gang, stage, now_ms);
-  }
   if (stage->kill_ms != 0 && now_ms >= stage->kill_ms) time_is_up(launcher->screen, stage, now_ms);
   if (stage->state == PLM_STAGE_BACKOFF && !launcher->stages->draining && now_ms >= stage->due_ms) {
     stage->restarts++;

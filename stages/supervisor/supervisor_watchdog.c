@@ -121,8 +121,7 @@ static void kill_silent(const struct watchdog *watchdog, struct supervised *stag
              "%s has given no sign of life for %.0f s (supervisor.%s): killing it", name, silent_s,
              setting);
   stage->silent = true;
-  kill(stage->pid, SIGKILL);
-  plm_process_signal_all(plm_stage_kinds[stage->kind].name, stage->instance, stage->pid, SIGKILL);
+  supervised_signal_kill(stage);
 }
 
 static void look(const struct watchdog *watchdog, struct supervised *stage, int64_t now_ms,
@@ -153,7 +152,9 @@ void watchdog_turn(struct watchdog *watchdog, int64_t now_ms)
   for (size_t i = 0; i < watchdog->stages->count; i++) {
     struct supervised *stage = &watchdog->stages->all[i];
     const bool works = stage->state == PLM_STAGE_READY || stage->state == PLM_STAGE_STARTING;
-    if (works && stage->pid > 0 && !stage->silent) look(watchdog, stage, now_ms, peers);
+    /* consumers and pulses name packers by their process, which is not known if it is elsewhere */
+    const bool known = stage->launch == NULL || stage->kind != PLM_KIND_PACKER;
+    if (works && known && stage->pid > 0 && !stage->silent) look(watchdog, stage, now_ms, peers);
   }
   cJSON_Delete(peers[0]);
   cJSON_Delete(peers[1]);
