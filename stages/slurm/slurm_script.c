@@ -10,8 +10,6 @@
 extern const char plm_slurm_job_script[];
 PLM_EMBED(plm_slurm_job_script, "stages/slurm/job.sh.in");
 
-enum { TRIES = 5 }; /* of a stage, as under the supervisor */
-
 /* ---- checks -------------------------------------------------------------------------------- */
 
 static bool has_control(const char *text)
@@ -93,11 +91,6 @@ static unsigned trainer_gpus(const struct plm_slurm_job *job) /* on each node */
 static unsigned evaluator_gpus(const struct plm_slurm_job *job)
 {
   return job->evaluator_cpus > 0 && job->config->evaluator.device == PLM_DEVICE_CUDA ? 1 : 0;
-}
-
-static unsigned tries(enum plm_restart restart)
-{
-  return restart == PLM_RESTART_NO ? 1 : TRIES;
 }
 
 /* ---- the values of the template ------------------------------------------------------------ */
@@ -199,16 +192,6 @@ static void give_settings(const struct plm_slurm_job *job, struct plm_template_v
   give_endpoints(job, values);
 }
 
-static void give_program(const struct plm_slurm_job *job, const char *name, const char *program,
-                         struct plm_template_values *values)
-{
-  struct plm_text path = {0};
-  plm_text_printf(&path, "%s/%s", job->program_directory, program);
-  give(values, name, path.data);
-  values->failed |= path.failed;
-  plm_text_deinit(&path);
-}
-
 /* Steps without a GPU say so, because a step gets all of the job's GPUs otherwise. */
 static void put_gpus(const struct plm_slurm_job *job, unsigned gpus, struct plm_text *text)
 {
@@ -222,18 +205,20 @@ static void put_gpus(const struct plm_slurm_job *job, unsigned gpus, struct plm_
 static void give_steps(const struct plm_slurm_job *job, struct plm_template_values *values)
 {
   const struct plm_config *config = job->config;
+  struct plm_text path = {0};
   struct plm_text *trainer = plm_template_add(values, "TRAINER_MORE");
   if (config->trainer.ranks > 1) plm_text_puts(trainer, " --mpi=pmix");
   if (trainer_gpus(job) > 0) put_gpus(job, trainer_gpus(job), trainer);
   put_gpus(job, evaluator_gpus(job), plm_template_add(values, "EVALUATOR_MORE"));
-  put_gpus(job, 0, plm_template_add(values, "PACKER_MORE"));
-  give_program(job, "TRAINER", "plm-trainer", values);
-  give_program(job, "EVALUATOR", "plm-evaluator", values);
-  give_program(job, "PACKER", "plm-packer", values);
-  give_count(values, "TRAINER_ATTEMPTS", tries(config->trainer.restart));
-  give_count(values, "EVALUATOR_ATTEMPTS", tries(config->evaluator.restart));
-  give_count(values, "PACKER_ATTEMPTS", tries(config->packer_restart));
-  plm_text_printf(plm_template_add(values, "WAIT_S"), "%.0f", config->supervisor.wait_s);
+  struct plm_text *packer = plm_template_add(values, "PACKER_MORE");
+  if (job->packer_nodes == 0) put_gpus(job, 0, packer);
+  plm_text_printf(&path, "%s/plm-pipeline", job->program_directory);
+  give(values, "PLM_PIPELINE", path.data);
+  values->failed |= path.failed;
+  plm_text_deinit(&path);
+  plm_text_printf(plm_template_add(values, "STAGES"), "trainer%s%s",
+                  job->evaluator_cpus > 0 ? " evaluator" : "",
+                  config->packer_instances > 0 ? " packer" : "");
 }
 
 plm_status plm_slurm_script(const struct plm_slurm_job *job, struct plm_text *text,

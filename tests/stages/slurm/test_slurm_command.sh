@@ -28,7 +28,7 @@ prints
 says job.sh '^#SBATCH --requeue$'
 says job.sh '^#SBATCH --open-mode=append$'
 says job.sh '^#SBATCH --signal=B:USR1@120$'
-says job.sh '^ *--nodes=1 --ntasks=4 --ntasks-per-node=4 --cpus-per-task=3 --kill-on-bad-exit=1 --mpi=pmix$'
+says job.sh ' --nodes=1 --ntasks=4 --ntasks-per-node=4 --cpus-per-task=3 --kill-on-bad-exit=1 --mpi=pmix"$'
 says job.sh "^  --set 'network.feed=tcp://127.0.0.1:\*'$"
 asks <<'END_ASKED'
 #SBATCH --job-name=my_run
@@ -41,7 +41,7 @@ END_ASKED
 # the words of the script are those of the command line
 PATH=/usr/bin:/bin bash -c '
   srun() { printf "%s\n" "$@"; }
-  eval "$(sed "/^say()/,\$d" "$1")"; printf "%s\n" "${trainer[@]}"' bash job.sh >words
+  eval "$(sed "/^say()/,\$d" "$1")"; printf "%s\n" "${up[@]}"' bash job.sh >words
 says words "^$here/pipeline.yaml$"
 says words "^$here/runs/my run$"
 
@@ -53,9 +53,9 @@ prints --set trainer.ranks=1 --set trainer.device=cuda --set evaluator.device=cu
 says job.sh '^#SBATCH --signal=B:USR1@360$'
 says job.sh '^module load cuda$'
 says job.sh '^ulimit -l unlimited$'
-says job.sh '--cpus-per-task=16 --kill-on-bad-exit=1 --gres=gpu:1$'
-says job.sh '--cpus-per-task=4 --gres=gpu:1$'
-says job.sh '--cpus-per-task=1 --kill-on-bad-exit=0 --wait=0 --gres=none$'
+says job.sh '--cpus-per-task=16 --kill-on-bad-exit=1 --gres=gpu:1"$'
+says job.sh '--cpus-per-task=4 --gres=gpu:1"$'
+says job.sh '--cpus-per-task=1 --gres=none"$'
 asks <<'END_ASKED'
 #SBATCH --job-name=my_run
 #SBATCH --time=2-12
@@ -71,10 +71,10 @@ END_ASKED
 # two nodes of ranks, and nodes for the packers
 prints --nodes 2 --packer-nodes 2 --set network.keys=keys --partition gpu --packer-partition cpu \
   --packer-sbatch --exclusive --no-evaluator
-says job.sh '^  srun --job-name=packer --het-group=1 '
-says job.sh '^  --nodes=2 --ntasks=4 --ntasks-per-node=2 --cpus-per-task=3 '
+says job.sh "^here=' --het-group=0' packers=' --het-group=1'$"
+says job.sh ' --nodes=2 --ntasks=4 --ntasks-per-node=2 --cpus-per-task=3 '
 says job.sh '^  --set "network.feed=tcp://\$address:\*"$'
-says job.sh '^evaluator=\(\)$'
+says job.sh '^  trainer packer$'
 asks <<'END_ASKED'
 #SBATCH --job-name=my_run
 #SBATCH --time=24:00:00
@@ -135,25 +135,19 @@ options=(
   --set 'network.evaluation_feed=tcp://127.0.0.1:*'
   --set 'network.announcements=tcp://127.0.0.1:*'
 )
-trainer=(
-  srun --job-name=trainer --exact --mem=0 --open-mode=append
-  --nodes=1 --ntasks=4 --ntasks-per-node=4 --cpus-per-task=16 --kill-on-bad-exit=1 --mpi=pmix --gres=gpu:4
-  --output="\$run/logs/trainer.0.log"
-  $PLM_BIN/plm-trainer "\${options[@]}"
+
+# The supervisor starts each stage as a step, and again if it fails. --exact gives a step only the CPUs that it asks
+# for, and --mem=0 lets the steps share the memory of the job. What the supervisor tells a process on its own host
+# means nothing to a step.
+step='env -u PLM_SUPERVISED -u PLM_READY_FD -u PLM_LOG_FILE srun --exact --mem=0'
+here='' packers=' --relative=0'
+up=(
+  $PLM_BIN/plm-pipeline up "\${options[@]}" --quiet
+  --launch trainer="\$step\$here --job-name=trainer --nodes=1 --ntasks=4 --ntasks-per-node=4 --cpus-per-task=16 --kill-on-bad-exit=1 --mpi=pmix --gres=gpu:4"
+  --launch evaluator="\$step\$here --job-name=evaluator --nodes=1 --relative=0 --ntasks=1 --cpus-per-task=4 --gres=gpu:1"
+  --launch packer="\$step\$packers --job-name=packer --nodes=1 --ntasks=1 --cpus-per-task=1 --gres=none"
+  trainer evaluator packer
 )
-evaluator=(
-  srun --job-name=evaluator --exact --mem=0 --open-mode=append
-  --nodes=1 --relative=0 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=4 --gres=gpu:1
-  --output="\$run/logs/evaluator.0.log"
-  $PLM_BIN/plm-evaluator "\${options[@]}"
-)
-packer=(
-  srun --job-name=packer --exact --mem=0 --open-mode=append
-  --nodes=1 --relative=0 --ntasks-per-node=2 --ntasks=2 --cpus-per-task=1 --kill-on-bad-exit=0 --wait=0 --gres=none
-  --output="\$run/logs/packer.%t.log"
-  $PLM_BIN/plm-packer "\${options[@]}"
-)
-trainer_attempts=5 evaluator_attempts=1 packer_attempts=5 wait_s=3600
 
 END_SCRIPT
 prints_in_full --nodes 2 --packer-nodes 2 --set network.keys=keys --set data.tokenizer=byte --set network.announcements=ipc://x \
@@ -194,27 +188,25 @@ options=(
   --set "network.feed=tcp://\$address:*"
   --set "network.evaluation_feed=tcp://\$address:*"
 )
-trainer=(
-  srun --job-name=trainer --het-group=0 --exact --mem=0 --open-mode=append
-  --nodes=2 --ntasks=4 --ntasks-per-node=2 --cpus-per-task=3 --kill-on-bad-exit=1 --mpi=pmix
-  --output="\$run/logs/trainer.0.log"
-  $PLM_BIN/plm-trainer "\${options[@]}"
+
+# The supervisor starts each stage as a step, and again if it fails. --exact gives a step only the CPUs that it asks
+# for, and --mem=0 lets the steps share the memory of the job. What the supervisor tells a process on its own host
+# means nothing to a step.
+step='env -u PLM_SUPERVISED -u PLM_READY_FD -u PLM_LOG_FILE srun --exact --mem=0'
+here=' --het-group=0' packers=' --het-group=1'
+up=(
+  $PLM_BIN/plm-pipeline up "\${options[@]}" --quiet
+  --launch trainer="\$step\$here --job-name=trainer --nodes=2 --ntasks=4 --ntasks-per-node=2 --cpus-per-task=3 --kill-on-bad-exit=1 --mpi=pmix"
+  --launch packer="\$step\$packers --job-name=packer --nodes=1 --ntasks=1 --cpus-per-task=2"
+  trainer packer
 )
-evaluator=()
-packer=(
-  srun --job-name=packer --het-group=1 --exact --mem=0 --open-mode=append
-  --nodes=2 --ntasks=2 --cpus-per-task=2 --kill-on-bad-exit=0 --wait=0
-  --output="\$run/logs/packer.%t.log"
-  $PLM_BIN/plm-packer "\${options[@]}"
-)
-trainer_attempts=5 evaluator_attempts=5 packer_attempts=5 wait_s=3600
 
 END_SCRIPT
 
 # to standard output, with the advice on standard error
 expect 0 plm-pipeline slurm --set trainer.device=auto --set packer.instances=0
 says out '^#!/bin/bash$'
-says out '^packer=\(\)$'
+says out '^  trainer evaluator$'
 says err 'trainer.device is auto, so the job asks for no GPU'
 says err 'packer.instances is 0, so the job starts no packer'
 
@@ -235,3 +227,7 @@ refuses '--cpus must be from 1 to 4096' --cpus 0
 refuses 'the path of the run folder has a %' --run 50%
 refuses '--account has a line break' --account $'a\n#SBATCH --exclusive'
 refuses 'nothing.yaml' nothing.yaml
+for launch in srun =srun gpu=srun trainer= trainers=srun; do
+  expect 2 plm-pipeline up --launch "$launch"
+  says err "--launch \"$launch\" is not of the form STAGE=COMMAND"
+done

@@ -39,6 +39,7 @@ wait_for 60 trainer_waits
 scontrol requeue "$job"
 wait_for 60 all_pending "$job"
 says "slurm-$job.out" 'stopped by Slurm'
+! grep 'restarting it' "slurm-$job.out" || fail "a stage that Slurm stopped counts as failed"
 [ "$(last_step requeued)" -eq 23 ] || fail "the requeued trainer did not end its step"
 [ -e requeued/checkpoints/step_00000023 ] || fail "the requeued trainer published nothing"
 start_again "$job"
@@ -66,7 +67,7 @@ job=$(submit beside.sh 60) || fail "sbatch"
 wait_for 60 trainer_waits
 pkill -KILL -x waiting
 wait_for 120 completed "$job"
-says "slurm-$job.out" 'the trainer failed with exit code 137'
+says "slurm-$job.out" 'trainer.0 exited with 137; restarting it in'
 same_run undisturbed killed 60
 [ "$(job_field "$job" Restarts)" -eq 0 ] || fail "requeued after a failure"
 
@@ -92,8 +93,10 @@ echo "task $SLURM_PROCID of $SLURM_NTASKS on node $SLURM_NODEID of $SLURM_NNODES
 case $stage in
   trainer) # ends when the others have started
     until [ "$(cat "$PLM_TMP"/fake.evaluator "$PLM_TMP"/fake.packer | wc -l)" -eq 3 ]; do sleep 0.1; done
-    touch "$PLM_TMP/fake-run/DONE"
+    mkdir "$PLM_TMP/fake-run/checkpoints"
+    cp "$PLM_TMP/undisturbed/DONE" "$PLM_TMP/fake-run/DONE"
     ;;
+  evaluator) until [ -e "$PLM_TMP/fake-run/DONE" ]; do sleep 0.1; done ;;
   packer) until [ -n "$stopped" ]; do sleep 0.1; done ;;
 esac
 STAGE
@@ -106,8 +109,8 @@ fake/plm-pipeline slurm -q --run fake-run --cpus 2 --packer-cpus 1 --evaluator-c
 job=$(sbatch --parsable gpus.sh) || fail "sbatch"
 wait_for 60 completed "$job"
 sort fake.trainer fake.evaluator fake.packer | diff - <(
+  echo "task 0 of 1 on node 0 of 1: 1 CPUs, GPUs none"
+  echo "task 0 of 1 on node 0 of 1: 1 CPUs, GPUs none"
   echo "task 0 of 1 on node 0 of 1: 2 CPUs, GPUs 0"
   echo "task 0 of 1 on node 0 of 1: 3 CPUs, GPUs none"
-  echo "task 0 of 2 on node 0 of 1: 1 CPUs, GPUs none"
-  echo "task 1 of 2 on node 0 of 1: 1 CPUs, GPUs none"
 ) || fail "the steps got something else"
