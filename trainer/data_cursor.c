@@ -6,13 +6,13 @@
 #include <cjson/cJSON.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 plm_status plm_data_cursor_init(struct plm_data_cursor *cursor, struct plm_hash plan, uint64_t seed,
                                 struct plm_error *error)
 {
-  *cursor = (struct plm_data_cursor){.plan = plan, .seed = seed, .hasher = plm_hasher_open()};
+  *cursor = (struct plm_data_cursor){
+      .seed = seed, .hasher = plm_hasher_open(), .sources = {{.plan = plan}}, .source_count = 1};
   if (cursor->hasher == NULL)
     return plm_error_set(error, PLM_NO_MEMORY, "no memory for the cursor's hash");
   return PLM_OK;
@@ -21,43 +21,18 @@ plm_status plm_data_cursor_init(struct plm_data_cursor *cursor, struct plm_hash 
 void plm_data_cursor_deinit(struct plm_data_cursor *cursor)
 {
   plm_hasher_close(cursor->hasher);
-  free(cursor->sources);
   plm_mixture_history_deinit(&cursor->mixture);
   *cursor = (struct plm_data_cursor){0};
 }
 
 double plm_data_cursor_epochs(const struct plm_data_cursor *cursor)
 {
-  const struct plm_feed_position *next =
-      cursor->source_count > 0 ? &cursor->sources[0].next : &cursor->next;
+  const struct plm_feed_position *next = &cursor->sources[0].next;
   const struct plm_plan_place *place = &next->place;
   if (place->window == 0 && place->chunk == 0) return (double)place->epoch;
   if (next->windows == 0 || (place->chunk > 0 && next->window_chunks == 0)) return (double)NAN;
   const double part = place->chunk == 0 ? 0 : (double)place->chunk / (double)next->window_chunks;
   return (double)place->epoch + ((double)place->window + part) / (double)next->windows;
-}
-
-/* ---- sources ------------------------------------------------------------------------------- */
-
-plm_status plm_data_cursor_add_sources(struct plm_data_cursor *cursor, uint32_t count,
-                                       const struct plm_hash *plans,
-                                       const struct plm_hash *fingerprints, struct plm_error *error)
-{
-  PLM_ASSERT(count >= cursor->source_count && count <= PLM_MAX_SOURCES);
-  struct plm_data_cursor *sources = realloc(cursor->sources, count * sizeof *sources);
-  if (sources == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for the cursor");
-  cursor->sources = sources;
-  for (uint32_t k = cursor->source_count; k < count; k++)
-    sources[k] = (struct plm_data_cursor){
-        .plan = plans[k], .fingerprint = fingerprints[k], .seed = cursor->seed};
-  if (cursor->source_count == 0) { /* the corpus that the run had until now */
-    sources[0].chunks = cursor->chunks;
-    sources[0].next = cursor->next;
-    cursor->next = (struct plm_feed_position){0};
-    cursor->fingerprint = fingerprints[0];
-  }
-  cursor->source_count = count;
-  return PLM_OK;
 }
 
 static void put(uint8_t *bytes, size_t *size, const void *value, size_t count)
@@ -66,8 +41,9 @@ static void put(uint8_t *bytes, size_t *size, const void *value, size_t count)
   *size += count;
 }
 
-struct plm_hash plm_data_cursor_mixed_plan(const struct plm_data_cursor *cursor)
+struct plm_hash plm_data_cursor_plan(const struct plm_data_cursor *cursor)
 {
+  if (!cursor->mixed) return cursor->sources[0].plan;
   uint8_t bytes[PLM_MAX_SOURCES * 48 + 8];
   size_t size = 0;
   const struct plm_mixture *mixture = &cursor->mixture.parts[cursor->mixture.count - 1].mixture;
@@ -89,7 +65,7 @@ static void extend_chain(struct plm_data_cursor *cursor, const struct plm_batch 
   plm_chain_begin(cursor->hasher, cursor->chain, cursor->chunks, batch->chunks);
   for (uint32_t c = 0; c < batch->chunks; c++) {
     const uint32_t begin = batch->document_begin[c];
-    plm_chain_add(cursor->hasher, batch->sources == NULL ? NULL : &batch->sources[c],
+    plm_chain_add(cursor->hasher, cursor->mixed ? &batch->sources[c] : NULL,
                   batch->documents + begin, batch->document_begin[c + 1] - begin,
                   (const char *)batch->tokens + c * chunk_bytes, chunk_bytes);
   }
@@ -101,11 +77,6 @@ void plm_data_cursor_consume(struct plm_data_cursor *cursor, const struct plm_ba
 {
   extend_chain(cursor, batch);
   cursor->chunks += batch->chunks;
-  if (cursor->source_count == 0) {
-    cursor->next = next[0];
-    return;
-  }
-  PLM_ASSERT(batch->sources != NULL);
   for (uint32_t c = 0; c < batch->chunks; c++) {
     const uint8_t k = batch->sources[c];
     PLM_ASSERT(k < cursor->source_count);
@@ -143,14 +114,15 @@ static void add_place(cJSON *json, const struct plm_plan_place *place)
 
 static void add_sources(cJSON *json, const struct plm_data_cursor *cursor)
 {
-  cJSON *sources = cJSON_AddArrayToObject(json, "sources");
+  cJSON *list = cJSON_AddArrayToObject(json, "sources");
   for (uint32_t k = 0; k < cursor->source_count; k++) {
-    cJSON *source = cJSON_CreateObject();
-    add_hash(source, "fingerprint", cursor->sources[k].fingerprint);
-    add_hash(source, "plan", cursor->sources[k].plan);
-    add_integer(source, "chunks", cursor->sources[k].chunks);
-    add_place(source, &cursor->sources[k].next.place);
-    plm_json_append(sources, source);
+    const struct plm_data_source *source = &cursor->sources[k];
+    cJSON *entry = cJSON_CreateObject();
+    add_hash(entry, "fingerprint", source->fingerprint);
+    add_hash(entry, "plan", source->plan);
+    add_integer(entry, "chunks", source->chunks);
+    add_place(entry, &source->next.place);
+    plm_json_append(list, entry);
   }
   plm_json_put(json, "mixture", plm_mixture_history_to_json(&cursor->mixture));
 }
@@ -158,13 +130,13 @@ static void add_sources(cJSON *json, const struct plm_data_cursor *cursor)
 struct cJSON *plm_data_cursor_to_json(const struct plm_data_cursor *cursor)
 {
   cJSON *json = cJSON_CreateObject();
-  add_hash(json, "fingerprint", cursor->fingerprint);
-  add_hash(json, "plan", cursor->plan);
+  add_hash(json, "fingerprint", cursor->sources[0].fingerprint);
+  add_hash(json, "plan", plm_data_cursor_plan(cursor));
   add_integer(json, "seed", cursor->seed);
   add_integer(json, "chunks", cursor->chunks);
-  if (cursor->source_count == 0) add_place(json, &cursor->next.place);
+  if (!cursor->mixed) add_place(json, &cursor->sources[0].next.place);
   add_hash(json, "chain", cursor->chain);
-  if (cursor->source_count > 0) add_sources(json, cursor);
+  if (cursor->mixed) add_sources(json, cursor);
   return json;
 }
 
@@ -226,51 +198,49 @@ static bool is_place_after(const struct plm_plan_place *place, uint64_t chunks)
   return place->epoch == 0 ? of_epoch == chunks : place->epoch + of_epoch <= chunks;
 }
 
-static plm_status get_position(struct plm_data_cursor *cursor, const cJSON *json,
+static plm_status get_position(struct plm_data_source *source, const cJSON *json,
                                struct plm_error *error)
 {
   const cJSON *totals = cJSON_GetObjectItemCaseSensitive(json, "epoch_totals");
   struct plm_plan_place place;
-  PLM_TRY(get_count(json, "chunks", &cursor->chunks, error));
+  PLM_TRY(get_count(json, "chunks", &source->chunks, error));
   if (totals != NULL) {
-    PLM_TRY(get_place_from_totals(totals, cursor->chunks, &place, error));
+    PLM_TRY(get_place_from_totals(totals, source->chunks, &place, error));
   } else {
     PLM_TRY(get_count(json, "epoch", &place.epoch, error));
     PLM_TRY(get_count(json, "window", &place.window, error));
     PLM_TRY(get_count(json, "window_begin", &place.before, error));
     PLM_TRY(get_count(json, "window_chunk", &place.chunk, error));
-    if (!is_place_after(&place, cursor->chunks))
+    if (!is_place_after(&place, source->chunks))
       return plm_error_set(error, PLM_FORMAT,
                            "the cursor's epoch, window, window_begin and window_chunk do not fit "
                            "the chunks consumed");
   }
-  cursor->next = (struct plm_feed_position){.place = place};
+  source->next = (struct plm_feed_position){.place = place};
   return PLM_OK;
 }
 
-static plm_status get_source(struct plm_data_cursor *cursor, const cJSON *json,
+static plm_status get_source(struct plm_data_source *source, const cJSON *json,
                              struct plm_error *error)
 {
-  PLM_TRY(get_hash(json, "plan", &cursor->plan, error));
-  PLM_TRY(get_hash(json, "fingerprint", &cursor->fingerprint, error));
-  return get_position(cursor, json, error);
+  PLM_TRY(get_hash(json, "plan", &source->plan, error));
+  PLM_TRY(get_hash(json, "fingerprint", &source->fingerprint, error));
+  return get_position(source, json, error);
 }
 
 static plm_status get_sources(struct plm_data_cursor *cursor, const cJSON *json,
                               struct plm_error *error)
 {
-  static const struct plm_hash unknown[PLM_MAX_SOURCES];
   const cJSON *list = cJSON_GetObjectItemCaseSensitive(json, "sources");
   const cJSON *mixture = cJSON_GetObjectItemCaseSensitive(json, "mixture");
   uint64_t sum = 0;
   const int count = cJSON_GetArraySize(list);
-  if (!cJSON_IsArray(list) || count < 1 || count > PLM_MAX_SOURCES || cursor->source_count > 0)
+  if (!cJSON_IsArray(list) || count < 1 || count > PLM_MAX_SOURCES || cursor->mixed)
     return plm_error_set(error, PLM_FORMAT, "the cursor's sources are not a list of 1 to %d",
                          PLM_MAX_SOURCES);
-  const struct plm_hash fingerprint = cursor->fingerprint;
   PLM_TRY(get_count(json, "chunks", &cursor->chunks, error));
-  PLM_TRY(plm_data_cursor_add_sources(cursor, (uint32_t)count, unknown, unknown, error));
-  cursor->fingerprint = fingerprint;
+  cursor->mixed = true;
+  cursor->source_count = (uint32_t)count;
   for (uint32_t k = 0; k < cursor->source_count; k++) {
     PLM_TRY(get_source(&cursor->sources[k], cJSON_GetArrayItem(list, (int)k), error));
     sum += cursor->sources[k].chunks;
@@ -285,19 +255,22 @@ static plm_status get_sources(struct plm_data_cursor *cursor, const cJSON *json,
 plm_status plm_data_cursor_from_json(struct plm_data_cursor *cursor, const struct cJSON *json,
                                      struct plm_error *error)
 {
-  PLM_TRY(get_hash(json, "plan", &cursor->plan, error));
-  PLM_TRY(get_hash(json, "fingerprint", &cursor->fingerprint, error));
+  struct plm_data_source *first = &cursor->sources[0];
+  PLM_TRY(get_hash(json, "plan", &first->plan, error));
+  PLM_TRY(get_hash(json, "fingerprint", &first->fingerprint, error));
   PLM_TRY(get_hash(json, "chain", &cursor->chain, error));
-  if (cJSON_GetObjectItemCaseSensitive(json, "sources") == NULL &&
-      cJSON_GetObjectItemCaseSensitive(json, "mixture") == NULL)
-    return get_position(cursor, json, error);
-  return get_sources(cursor, json, error);
+  if (cJSON_GetObjectItemCaseSensitive(json, "sources") != NULL ||
+      cJSON_GetObjectItemCaseSensitive(json, "mixture") != NULL)
+    return get_sources(cursor, json, error);
+  PLM_TRY(get_position(first, json, error));
+  cursor->chunks = first->chunks;
+  return PLM_OK;
 }
 
-plm_status plm_data_cursor_check_plan(const struct plm_data_cursor *cursor, struct plm_hash plan,
+plm_status plm_data_source_check_plan(const struct plm_data_source *source, struct plm_hash plan,
                                       struct plm_error *error)
 {
-  if (plm_hash_equal(plan, cursor->plan)) return PLM_OK;
+  if (plm_hash_equal(plan, source->plan)) return PLM_OK;
   plm_error_set(error, PLM_CONFIG, "the checkpoint was trained on the data in another order");
   plm_error_hint(error,
                  "seed and the keys of data: must be those that the run began with; to take only "

@@ -1,11 +1,9 @@
-/* Beginning and resuming a run on several corpora. */
+/* Beginning and resuming a run on its corpora. */
 #include "trainer/data_mixture.h"
 
 #include <string.h>
 
 #include "common/corpus/corpus_description.h"
-#include "common/plan/plan.h"
-#include "trainer/step_chunks.h"
 
 static const struct plm_hash unknown;
 
@@ -50,16 +48,10 @@ bool plm_fingerprints_pin(const struct plm_fingerprints *fingerprints, uint32_t 
   return plm_hash_equal(*pinned, of) || plm_hash_equal(*pinned, before);
 }
 
-bool plm_is_mixture(const struct plm_config *config, const struct plm_data_cursor *cursor)
-{
-  return config->source_count > 0 || cursor->source_count > 0;
-}
-
 /* The fingerprint that a corpus's own folder states. */
-static plm_status read_fingerprint(const struct plm_config *config, uint32_t k,
+static plm_status read_fingerprint(const char *path, uint32_t k,
                                    struct plm_fingerprints *fingerprints, struct plm_error *error)
 {
-  const char *path = plm_config_source(config, k).path;
   struct plm_corpus_description description;
   const plm_status status = plm_corpus_description_read(path, &description, error);
   if (status != PLM_OK) {
@@ -74,78 +66,92 @@ static plm_status read_fingerprint(const struct plm_config *config, uint32_t k,
   return PLM_OK;
 }
 
-static plm_status find_fingerprints(const struct plm_data_cursor *cursor,
-                                    const struct plm_config *config,
-                                    const struct plm_fingerprints *given,
-                                    struct plm_hash found[PLM_MAX_SOURCES], struct plm_error *error)
+static plm_status refuse_other(bool mixed, uint32_t k, struct plm_hash before, struct plm_hash now,
+                               struct plm_error *error)
 {
-  const uint32_t count = plm_config_source_count(config);
-  if (given->count > 0 && given->count != count)
-    return plm_error_set(error, PLM_USAGE, "--fingerprint names %u corpora, but corpus: has %u",
-                         given->count, count);
+  char was[PLM_HASH_HEX_SIZE], is[PLM_HASH_HEX_SIZE];
+  plm_hash_to_hex(before, was);
+  plm_hash_to_hex(now, is);
+  if (!mixed) {
+    plm_error_set(error, PLM_CONFIG, "the run was trained on corpus %s, but this corpus is %s", was,
+                  is);
+    return plm_error_hint(error, "use the corpus that the run began with, or start a new run with "
+                                 "trainer.init_from");
+  }
+  plm_error_set(error, PLM_CONFIG,
+                "the run was trained on corpus %s as source %u, but that source is %s now", was, k,
+                is);
+  return plm_error_hint(error, "keep the sources in their order and add new ones at the end, or "
+                               "start a new run with trainer.init_from");
+}
+
+static plm_status find_fingerprints(struct plm_data_cursor *cursor,
+                                    const struct plm_data_sources *sources,
+                                    const struct plm_fingerprints *given, struct plm_error *error)
+{
   struct plm_fingerprints now = *given;
-  for (uint32_t k = 0; k < count; k++) {
-    found[k] = k < cursor->source_count ? cursor->sources[k].fingerprint
-               : k == 0                 ? cursor->fingerprint
-                                        : unknown;
-    if (given->count == 0 && plm_hash_equal(found[k], unknown))
-      PLM_TRY(read_fingerprint(config, k, &now, error));
-    if (!plm_fingerprints_pin(&now, k, &found[k])) {
-      char hex[2][PLM_HASH_HEX_SIZE];
-      plm_hash_to_hex(found[k], hex[0]);
-      plm_hash_to_hex(now.of[k], hex[1]);
-      plm_error_set(error, PLM_CONFIG,
-                    "the run was trained on corpus %s as source %u, but that source is %s now",
-                    hex[0], k, hex[1]);
-      return plm_error_hint(error,
-                            "keep the sources in their order and add new ones at the end, or "
-                            "start a new run with trainer.init_from");
-    }
+  for (uint32_t k = 0; k < sources->count; k++) {
+    struct plm_hash *found = &cursor->sources[k].fingerprint;
+    /* packers of several corpora are told apart by these; that of one may come with a packer */
+    if (cursor->mixed && given->count == 0 && plm_hash_equal(*found, unknown))
+      PLM_TRY(read_fingerprint(sources->paths[k], k, &now, error));
+    if (!plm_fingerprints_pin(&now, k, found))
+      return refuse_other(cursor->mixed, k, *found, now.of[k], error);
     for (uint32_t j = 0; j < k; j++)
-      if (plm_hash_equal(found[j], found[k]))
+      if (plm_hash_equal(cursor->sources[j].fingerprint, *found))
         return plm_error_set(error, PLM_CONFIG, "corpus: source %u is the same corpus as source %u",
                              k, j);
   }
   return PLM_OK;
 }
 
-plm_status plm_data_mixture_begin(struct plm_data_cursor *cursor, const struct plm_config *config,
-                                  const struct plm_fingerprints *given, uint64_t s,
-                                  struct plm_error *error)
+/* New sources begin at the beginning of their plan. */
+static plm_status find_plans(struct plm_data_cursor *cursor, const struct plm_data_sources *sources,
+                             struct plm_error *error)
 {
-  const uint32_t count = plm_config_source_count(config), chunks = plm_trainer_step_chunks(config);
-  const struct plm_mixture mixture = plm_config_mixture(config);
-  struct plm_hash fingerprints[PLM_MAX_SOURCES], plans[PLM_MAX_SOURCES];
-  if (count < cursor->source_count)
-    return plm_error_set(error, PLM_CONFIG, "corpus: the run has %u sources, but the list has %u",
-                         cursor->source_count, count);
-  for (uint32_t k = 0; k < count; k++) {
-    const struct plm_plan_parameters plan = plm_config_source_plan(config, k);
-    plans[k] = plm_plan_hash(&plan);
+  for (uint32_t k = 0; k < sources->count; k++) {
+    const struct plm_hash plan = plm_plan_hash(&sources->plans[k]);
     if (k < cursor->source_count)
-      PLM_TRY(plm_data_cursor_check_plan(&cursor->sources[k], plans[k], error));
+      PLM_TRY(plm_data_source_check_plan(&cursor->sources[k], plan, error));
+    else
+      cursor->sources[k] = (struct plm_data_source){.plan = plan};
   }
-  PLM_TRY(find_fingerprints(cursor, config, given, fingerprints, error));
-  if (cursor->source_count == 0 && s > 0 && cursor->mixture.count == 0) { /* one corpus so far */
-    const struct plm_mixture alone = {.count = 1, .weights = {1}, .final_weights = {-1}};
-    const uint64_t consumed = cursor->chunks / s;
-    plm_mixture_history_add(&cursor->mixture, 0, (uint32_t)consumed, &alone);
-  }
-  PLM_TRY(plm_data_cursor_add_sources(cursor, count, plans, fingerprints, error));
-  plm_mixture_history_add(&cursor->mixture, s, chunks, &mixture);
-  cursor->plan = plm_data_cursor_mixed_plan(cursor);
+  cursor->source_count = sources->count;
   return PLM_OK;
 }
 
-void plm_data_mixture_feed(const struct plm_data_cursor *cursor, const struct plm_config *config,
-                           const struct plm_hash *roots, struct plm_feed_source_options *sources)
+plm_status plm_data_mixture_begin(struct plm_data_cursor *cursor,
+                                  const struct plm_data_sources *sources,
+                                  const struct plm_fingerprints *given, uint64_t s,
+                                  struct plm_error *error)
 {
-  for (uint32_t k = 0; k < cursor->source_count; k++) {
-    const char *path = plm_config_source(config, k).path;
-    sources[k] = (struct plm_feed_source_options){.plan = plm_config_source_plan(config, k),
-                                                  .fingerprint = cursor->sources[k].fingerprint,
-                                                  .root = roots[k],
-                                                  .name = path != NULL ? path : "(no path)"};
+  static const struct plm_mixture alone = {.count = 1, .weights = {1}, .final_weights = {-1}};
+  if (sources->count < cursor->source_count)
+    return plm_error_set(error, PLM_CONFIG, "corpus: the run has %u sources, but the list has %u",
+                         cursor->source_count, sources->count);
+  if (given->count > 0 && given->count != sources->count)
+    return plm_error_set(error, PLM_USAGE, "--fingerprint names %u corpora, but corpus: has %u",
+                         given->count, sources->count);
+  cursor->mixed = cursor->mixed || sources->listed;
+  PLM_TRY(find_plans(cursor, sources, error));
+  PLM_TRY(find_fingerprints(cursor, sources, given, error));
+  if (s > 0 && cursor->mixture.count == 0) /* one corpus so far, and nobody knows its steps */
+    plm_mixture_history_add(&cursor->mixture, 0, (uint32_t)(cursor->chunks / s), &alone);
+  plm_mixture_history_add(&cursor->mixture, s, sources->step_chunks, &sources->mixture);
+  return PLM_OK;
+}
+
+void plm_data_mixture_feed(const struct plm_data_cursor *cursor,
+                           const struct plm_data_sources *sources, const struct plm_hash *roots,
+                           struct plm_feed_source_options *of_feed)
+{
+  for (uint32_t k = 0; k < sources->count; k++) {
+    const char *path = sources->paths[k];
+    of_feed[k] = (struct plm_feed_source_options){
+        .plan = sources->plans[k], .fingerprint = cursor->sources[k].fingerprint, .root = roots[k]};
+    if (!cursor->mixed) continue;
+    of_feed[k].plan.source = cursor->sources[k].fingerprint;
+    of_feed[k].name = path != NULL ? path : "(no path)";
   }
 }
 
@@ -153,5 +159,4 @@ void plm_data_cursor_seek(struct plm_feed *feed, const struct plm_data_cursor *c
 {
   for (uint32_t k = 0; k < cursor->source_count; k++)
     plm_feed_seek(feed, k, PLM_SPLIT_TRAIN, &cursor->sources[k].next.place);
-  if (cursor->source_count == 0) plm_feed_seek(feed, 0, PLM_SPLIT_TRAIN, &cursor->next.place);
 }

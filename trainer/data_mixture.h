@@ -1,12 +1,13 @@
-/* The corpora of a run that trains on several: which ones, and what a resume changes about them. */
+/* The corpora of a run, one or several: which ones, and what a resume changes about them. */
 #ifndef PLM_TRAINER_DATA_MIXTURE_H
 #define PLM_TRAINER_DATA_MIXTURE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/config/config.h"
 #include "common/feed/feed.h"
+#include "common/plan/mixture.h"
+#include "common/plan/plan.h"
 #include "trainer/data_cursor.h"
 
 /* The fingerprints of a run's corpora, as far as they were given: none, or all of the list. A
@@ -26,21 +27,32 @@ plm_status plm_fingerprints_parse(const char *text, struct plm_fingerprints *fin
 bool plm_fingerprints_pin(const struct plm_fingerprints *fingerprints, uint32_t k,
                           struct plm_hash *pinned);
 
-/* Whether the run is a mixture: its configuration has a list, or had one. */
-bool plm_is_mixture(const struct plm_config *config, const struct plm_data_cursor *cursor);
+/* What the configuration says about the corpora. */
+struct plm_data_sources {
+  uint32_t count;                     /* at least 1 */
+  bool listed;                        /* in a list, if only of one */
+  const char *paths[PLM_MAX_SOURCES]; /* borrowed; NULL: none */
+  struct plm_plan_parameters plans[PLM_MAX_SOURCES];
+  struct plm_mixture mixture;
+  uint32_t step_chunks;
+};
 
-/* Makes the cursor of a mixture that of config's sources from step s (from 0) on. Fingerprints that
- * are not given are read from the corpora's folders, or are those of the cursor. PLM_CONFIG: a
- * source is another corpus than before, cannot be read, or is there twice. */
-plm_status plm_data_mixture_begin(struct plm_data_cursor *cursor, const struct plm_config *config,
+/* Makes the cursor that of these sources from step s (from 0) on. Fingerprints that are not given
+ * are those of the cursor or, of a list, are read from the corpora's folders; a single corpus may
+ * be unknown until the first packer. PLM_CONFIG: a source is another corpus or has another plan
+ * than before, cannot be read, or is there twice. PLM_USAGE: other fingerprints are given than
+ * there are sources. */
+plm_status plm_data_mixture_begin(struct plm_data_cursor *cursor,
+                                  const struct plm_data_sources *sources,
                                   const struct plm_fingerprints *given, uint64_t s,
                                   struct plm_error *error);
 
-/* What the feed needs to know of the sources, into sources (cursor->source_count). roots: what
- * packers prove; zero: not known. The names are borrowed from config. */
-void plm_data_mixture_feed(const struct plm_data_cursor *cursor, const struct plm_config *config,
-                           const struct plm_hash *roots, struct plm_feed_source_options *sources);
-/* Moves the feed to the cursor's position, or to that of each of its sources. */
+/* What the feed needs to know of the sources, into of_feed (count). roots: what packers prove;
+ * zero: not known. The names are borrowed from sources. */
+void plm_data_mixture_feed(const struct plm_data_cursor *cursor,
+                           const struct plm_data_sources *sources, const struct plm_hash *roots,
+                           struct plm_feed_source_options *of_feed);
+/* Moves the feed to the position of each source. */
 void plm_data_cursor_seek(struct plm_feed *feed, const struct plm_data_cursor *cursor);
 
 #endif

@@ -16,10 +16,10 @@ struct plm_input {
   struct plm_input_slot slots[PLM_INPUT_RING];
   uint64_t g; /* chunks of the run before those of the next input */
   uint64_t seed;
-  const struct plm_mixture_history *mixture; /* NULL: there is one corpus */
-  struct plm_hash fingerprint;               /* of the corpus; zero if not known yet */
-  bool received_end;                         /* rank 0 sends no more */
-  volatile int stop;                         /* polled by the feed's waits */
+  const struct plm_mixture_history *mixture;
+  struct plm_hash fingerprint; /* of the corpus; zero if not known yet */
+  bool received_end;           /* rank 0 sends no more */
+  volatile int stop;           /* polled by the feed's waits */
   pthread_t thread;
   bool started;
   pthread_mutex_t mutex; /* guards everything below */
@@ -34,7 +34,7 @@ static void note_positions(struct plm_input *input, struct plm_input_slot *slot)
 {
   bool asked[PLM_MAX_SOURCES] = {false};
   for (uint32_t c = 0; c < slot->batch.chunks; c++) {
-    const uint32_t k = slot->batch.sources != NULL ? slot->batch.sources[c] : 0;
+    const uint32_t k = slot->batch.sources[c];
     if (!asked[k]) plm_feed_position(input->options.feed, k, &slot->next[k]);
     asked[k] = true;
   }
@@ -57,9 +57,8 @@ static plm_status receive(struct plm_input *input, struct plm_input_slot *slot, 
 {
   const struct plm_input_options *options = &input->options;
   const uint32_t chunks = options->shape.step_chunks * plm_ranks_count(options->ranks);
-  if (input->mixture != NULL)
-    plm_mixture_draw(&plm_mixture_history_at(input->mixture, s)->mixture, input->seed, s, chunks,
-                     slot->sources);
+  plm_mixture_draw(&plm_mixture_history_at(input->mixture, s)->mixture, input->seed, s, chunks,
+                   slot->sources);
   PLM_TRY(plm_feed_next(options->feed, slot->sources, chunks, &input->stop, &slot->batch, error));
   slot->batch.sources = slot->sources;
   slot->batch.first_chunk = input->g; /* counts over the run, not over this feed */
@@ -174,16 +173,15 @@ static void set_position(struct plm_input *input, const struct plm_data_cursor *
 {
   input->g = cursor->chunks;
   input->seed = cursor->seed;
-  if (cursor->source_count == 0) return;
   input->mixture = &cursor->mixture;
-  input->fingerprint = cursor->fingerprint;
+  if (cursor->mixed) input->fingerprint = cursor->sources[0].fingerprint;
 }
 
 /* Room for the sources of each batch. Only rank 0 draws them. */
 static plm_status make_sources(struct plm_input *input, struct plm_error *error)
 {
   const struct plm_input_options *options = &input->options;
-  if (input->mixture == NULL || !plm_ranks_first(options->ranks)) return PLM_OK;
+  if (!plm_ranks_first(options->ranks)) return PLM_OK;
   for (int i = 0; i < PLM_INPUT_RING; i++) {
     input->slots[i].sources =
         malloc((size_t)options->shape.step_chunks * plm_ranks_count(options->ranks));

@@ -37,7 +37,7 @@ struct plm_input_slot {
   struct plm_batch batch;      /* the feed's; first_chunk counts over the run */
   struct plm_rank_batch part;  /* what rank 0 sent, on the other ranks */
   struct plm_hash fingerprint; /* of the corpus it came from */
-  uint8_t *sources;            /* of the batch's chunks, in a mixture */
+  uint8_t *sources;            /* of the batch's chunks */
   /* After this batch, of each source that it has chunks of. The feed may be further by now. */
   struct plm_feed_position next[PLM_MAX_SOURCES];
   plm_status status; /* not PLM_OK: there is no input, for the reason in error */

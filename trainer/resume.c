@@ -70,10 +70,7 @@ plm_status plm_resume_read_state(const char *directory, const struct plm_config 
   PLM_TRY(plm_trainer_state_read(directory, state, &yaml, error));
   const plm_status status = compare_configurations(yaml, config, state, error);
   free(yaml);
-  if (status != PLM_OK) return status;
-  if (state->cursor.source_count > 0) return PLM_OK; /* plm_data_mixture_begin checks each source */
-  const struct plm_plan_parameters plan = plm_config_training_plan(config);
-  return plm_data_cursor_check_plan(&state->cursor, plm_plan_hash(&plan), error);
+  return status;
 }
 
 void plm_resume_inexact(struct plm_trainer_state *state, const char *what, const char *before,

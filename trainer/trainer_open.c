@@ -20,6 +20,7 @@
 #include "trainer/resume.h"
 #include "trainer/step_chunks.h"
 #include "trainer/trainer.h"
+#include "trainer/trainer_options.h"
 #include "trainer/tuning.h"
 
 static const struct plm_hash unknown;
@@ -106,7 +107,7 @@ static plm_status find_corpus(struct plm_trainer *trainer, const struct plm_fing
                               struct plm_error *error)
 {
   struct plm_run_corpus pinned;
-  struct plm_hash *fingerprint = &trainer->state.cursor.fingerprint;
+  struct plm_hash *fingerprint = &trainer->state.cursor.sources[0].fingerprint;
   PLM_TRY(plm_run_corpus_read(trainer->run, &pinned, error));
   if (plm_hash_equal(*fingerprint, unknown)) *fingerprint = pinned.fingerprint;
   memcpy(trainer->roots, given->of, sizeof trainer->roots);
@@ -115,41 +116,25 @@ static plm_status find_corpus(struct plm_trainer *trainer, const struct plm_fing
   return PLM_OK;
 }
 
-static plm_status check_fingerprint(struct plm_data_cursor *cursor,
-                                    const struct plm_fingerprints *given, struct plm_error *error)
-{
-  if (plm_fingerprints_pin(given, 0, &cursor->fingerprint)) return PLM_OK;
-  char before[PLM_HASH_HEX_SIZE], now[PLM_HASH_HEX_SIZE];
-  plm_hash_to_hex(cursor->fingerprint, before);
-  plm_hash_to_hex(given->of[0], now);
-  plm_error_set(error, PLM_CONFIG, "the run was trained on corpus %s, but this corpus is %s",
-                before, now);
-  return plm_error_hint(error, "use the corpus that the run began with, or start a new run with "
-                               "trainer.init_from");
-}
-
-/* Whether the corpora are those that the run was trained on; new ones are added to the cursor. */
+/* Whether the corpora are those that the run was trained on; new ones are added to the cursor. The
+ * checkpoint of a run on one corpus has no history of its sources, but one of its batches. */
 static plm_status check_corpora(struct plm_trainer *trainer,
                                 const struct plm_fingerprints *fingerprints,
                                 struct plm_error *error)
 {
-  const struct plm_config *config = trainer->config;
+  const struct plm_data_sources sources = plm_data_sources_of(trainer->config);
   struct plm_trainer_state *state = &trainer->state;
-  const bool first = state->cursor.source_count == 0 && state->step > 0;
-  if (plm_is_mixture(config, &state->cursor) && first)
-    PLM_TRY(plm_batch_history_read(&state->cursor.mixture, state->history, config->data.max_length,
-                                   state->resolved.step_chunks, error));
-  if (plm_is_mixture(config, &state->cursor))
-    return plm_data_mixture_begin(&state->cursor, config, fingerprints, state->step, error);
-  if (fingerprints->count > 1)
-    return plm_error_set(error, PLM_USAGE, "--fingerprint names %u corpora, but corpus: has one",
-                         fingerprints->count);
-  return check_fingerprint(&state->cursor, fingerprints, error);
+  if (!state->cursor.mixed && state->step > 0)
+    PLM_TRY(plm_batch_history_read(&state->cursor.mixture, state->history,
+                                   trainer->config->data.max_length, state->resolved.step_chunks,
+                                   error));
+  return plm_data_mixture_begin(&state->cursor, &sources, fingerprints, state->step, error);
 }
 
 plm_status plm_trainer_pin_corpus(const struct plm_trainer *trainer, struct plm_error *error)
 {
-  const struct plm_run_corpus corpus = {trainer->state.cursor.fingerprint, trainer->roots[0]};
+  const struct plm_run_corpus corpus = {trainer->state.cursor.sources[0].fingerprint,
+                                        trainer->roots[0]};
   return plm_run_corpus_write(trainer->run, &corpus, error);
 }
 
@@ -211,8 +196,9 @@ static plm_status open_feed(struct plm_trainer *trainer, struct plm_error *error
 {
   const struct plm_config *config = trainer->config;
   const struct plm_data_cursor *cursor = &trainer->state.cursor;
+  const struct plm_data_sources corpora = plm_data_sources_of(config);
   struct plm_feed_source_options sources[PLM_MAX_SOURCES];
-  plm_data_mixture_feed(cursor, config, trainer->roots, sources);
+  plm_data_mixture_feed(cursor, &corpora, trainer->roots, sources);
   PLM_TRY(plm_corpus_paths_find(NULL, config, &trainer->corpora, error));
   const struct plm_feed_options options = {
       .sources = sources,
@@ -221,10 +207,8 @@ static plm_status open_feed(struct plm_trainer *trainer, struct plm_error *error
       .keys = trainer->keys,
       .role = "trainer",
       .run_id = trainer->run_id,
-      .plan = plm_config_training_plan(config),
+      .plan = corpora.plans[0],
       .split = PLM_SPLIT_TRAIN,
-      .fingerprint = trainer->state.cursor.fingerprint,
-      .root = trainer->roots[0],
       .credit_bytes = config->network.credit_bytes,
       .wait_packers_s = config->network.wait_packers_s,
       .waiting = count_turn,

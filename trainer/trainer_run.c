@@ -98,11 +98,10 @@ static plm_status take_corpus(struct plm_trainer *trainer, struct plm_hash serve
                               struct plm_error *error)
 {
   static const struct plm_hash unknown = {0};
-  struct plm_hash *fingerprint = &trainer->state.cursor.fingerprint;
+  struct plm_hash *fingerprint = &trainer->state.cursor.sources[0].fingerprint;
   char hex[PLM_HASH_HEX_SIZE];
   if (plm_hash_equal(*fingerprint, unknown)) *fingerprint = served;
   trainer->roots[0] = served;
-  if (!plm_ranks_first(trainer->ranks)) return PLM_OK; /* only rank 0 has a feed */
   plm_hash_to_hex(served, hex);
   plm_info("the run trains on corpus %s, which its first packer serves", hex);
   return plm_trainer_pin_corpus(trainer, error);
@@ -114,8 +113,9 @@ static plm_status compute(struct plm_trainer *trainer, struct plm_input_slot *sl
   struct plm_trainer_state *state = &trainer->state;
   static const struct plm_hash unknown = {0};
   PLM_ASSERT(slot->input.step == state->step);
-  PLM_ASSERT(!plm_ranks_first(trainer->ranks) || slot->batch.first_chunk == state->cursor.chunks);
-  if (state->cursor.source_count == 0 && plm_hash_equal(trainer->roots[0], unknown))
+  const bool first = plm_ranks_first(trainer->ranks); /* only rank 0 has a feed */
+  PLM_ASSERT(!first || slot->batch.first_chunk == state->cursor.chunks);
+  if (first && !state->cursor.mixed && plm_hash_equal(trainer->roots[0], unknown))
     PLM_TRY(take_corpus(trainer, slot->fingerprint, error));
   plm_debug("step %llu begins: %u micro-batches", (unsigned long long)state->step + 1,
             slot->input.micro_count);
@@ -125,7 +125,7 @@ static plm_status compute(struct plm_trainer *trainer, struct plm_input_slot *sl
   meanwhile(trainer);
   PLM_TRY(plm_step_finish(trainer->step, &slot->input, result, error));
   trainer->last_step_s = plm_clock_seconds_since(trainer->step_started_ns);
-  if (plm_ranks_first(trainer->ranks)) { /* only rank 0 has the whole batch */
+  if (first) { /* only rank 0 has the whole batch */
     plm_data_cursor_consume(&state->cursor, &slot->batch, slot->next);
     plm_source_totals_count(&trainer->source_totals, &slot->batch, result->chunks);
     plm_health_count(&trainer->health, trainer->config->data.tokenizer, &slot->batch);

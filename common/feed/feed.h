@@ -17,12 +17,12 @@
 #include "common/plan/mixture.h"
 #include "common/plan/plan.h"
 
-/* One corpus of a mixture. */
+/* One of the corpora that the chunks come from. */
 struct plm_feed_source_options {
   struct plm_plan_parameters plan;
-  struct plm_hash fingerprint; /* of the corpus; not zero */
+  struct plm_hash fingerprint; /* of the corpus; zero: as below, if it is the only one */
   struct plm_hash root;        /* as below */
-  const char *name;            /* for messages: its path */
+  const char *name;            /* for messages: its path; NULL: they do not tell sources apart */
 };
 
 struct plm_feed_options {
@@ -36,8 +36,8 @@ struct plm_feed_options {
   /* What packers prove: the fingerprint, unless that is one from before an upgrade. Zero: not
    * known; then the first packer that states the fingerprint decides. */
   struct plm_hash root;
-  /* A mixture: the chunks come from several corpora, each with a plan, a position and packers of
-   * its own. Then plan and fingerprint above are those of source 0. 0 sources: no mixture. */
+  /* The corpora that the chunks come from, each with a plan, a position and packers of its own;
+   * `plan` above is then that of source 0. 0 sources: one, of plan, fingerprint and root above. */
   const struct plm_feed_source_options *sources;
   uint32_t source_count;
   /* This consumer takes chunks of one corpus of a mixture: packers of the others are told so, and

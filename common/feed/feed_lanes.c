@@ -25,35 +25,31 @@ static void open_lane(struct plm_feed *feed, const struct plm_feed_options *opti
                       int64_t now)
 {
   const struct feed_network network = feed_handle_network(feed);
-  struct feed_machine_options machine = {.role = options->role,
-                                         .run_id = options->run_id,
-                                         .fingerprint = options->fingerprint,
-                                         .root = options->root,
-                                         .plan = options->plan,
-                                         .split = options->split,
-                                         .credit_bytes = options->credit_bytes,
-                                         .one_of_several = options->one_of_several};
-  if (options->source_count > 0) {
-    machine.fingerprint = options->sources[k].fingerprint;
-    machine.root = options->sources[k].root;
-    machine.plan = options->sources[k].plan;
-    machine.plan.source = machine.fingerprint;
-    machine.credit_bytes /= options->source_count;
-    name_lane(&options->sources[k], k, feed->lane_names[k]);
-  }
+  const struct plm_feed_source_options *source = &options->sources[k];
+  const struct feed_machine_options machine = {.role = options->role,
+                                               .run_id = options->run_id,
+                                               .fingerprint = source->fingerprint,
+                                               .root = source->root,
+                                               .plan = source->plan,
+                                               .split = options->split,
+                                               .credit_bytes =
+                                                   options->credit_bytes / options->source_count,
+                                               .one_of_several = options->one_of_several};
+  if (source->name != NULL) name_lane(source, k, feed->lane_names[k]);
   feed_machine_init(&feed->lanes[k], &machine, &network, now);
   feed_machine_others(&feed->lanes[k], options->other_addresses, options->other_keys,
                       options->other_count);
   feed->lane_alone_ms[k] = now;
 }
 
-plm_status feed_lanes_open(struct plm_feed *feed, const struct plm_feed_options *options,
-                           struct plm_error *error)
+/* Opens a lane for each of the options' sources, of which there is at least one. */
+static plm_status open_lanes(struct plm_feed *feed, const struct plm_feed_options *options,
+                             struct plm_error *error)
 {
-  const uint32_t count = options->source_count > 0 ? options->source_count : 1;
+  const uint32_t count = options->source_count;
   const int64_t now = plm_clock_ms();
   PLM_ASSERT(count <= PLM_MAX_SOURCES);
-  for (uint32_t k = 0; k < options->source_count; k++)
+  for (uint32_t k = 0; k < count; k++)
     PLM_TRY(plm_plan_parameters_check(&options->sources[k].plan, error));
   feed->wait_packers_ms = (int64_t)(options->wait_packers_s * 1e3);
   feed->lanes = calloc(count, sizeof *feed->lanes);
@@ -64,6 +60,19 @@ plm_status feed_lanes_open(struct plm_feed *feed, const struct plm_feed_options 
   for (; feed->lane_count < count; feed->lane_count++)
     open_lane(feed, options, feed->lane_count, now);
   return PLM_OK;
+}
+
+plm_status feed_lanes_open(struct plm_feed *feed, const struct plm_feed_options *options,
+                           struct plm_error *error)
+{
+  struct plm_feed_options listed = *options;
+  const struct plm_feed_source_options only = {
+      .plan = options->plan, .fingerprint = options->fingerprint, .root = options->root};
+  if (options->source_count == 0) {
+    listed.sources = &only;
+    listed.source_count = 1;
+  }
+  return open_lanes(feed, &listed, error);
 }
 
 void feed_lanes_close(struct plm_feed *feed)

@@ -24,7 +24,7 @@ struct plm_batch {
   const uint32_t *document_begin;             /* (B + 1) into documents */
   const struct plm_chunk_document *documents; /* of each chunk, by ascending start */
   uint64_t first_chunk;   /* g of chunk 0: the number of chunks that the run consumed before it */
-  const uint8_t *sources; /* (B) of each chunk, in a mixture; NULL: there is one corpus */
+  const uint8_t *sources; /* (B) of each chunk; NULL: not known here */
   const uint64_t *chunk_ids; /* (B) g of each chunk; NULL: g of chunk i is first_chunk + i */
 };
 

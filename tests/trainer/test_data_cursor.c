@@ -16,6 +16,7 @@ enum { LENGTH = 8 };
 static void consume(struct plm_data_cursor *cursor, uint32_t chunks, uint8_t fill,
                     struct plm_feed_position next)
 {
+  static const uint8_t sources[64];
   uint8_t tokens[64 * LENGTH];
   uint32_t begin[65];
   struct plm_chunk_document documents[64];
@@ -28,14 +29,15 @@ static void consume(struct plm_data_cursor *cursor, uint32_t chunks, uint8_t fil
                                   .token_bytes = 1,
                                   .tokens = tokens,
                                   .document_begin = begin,
-                                  .documents = documents};
+                                  .documents = documents,
+                                  .sources = sources};
   plm_data_cursor_consume(cursor, &batch, &next);
 }
 
-static void expect_place(const struct plm_data_cursor *cursor, uint64_t epoch, uint64_t window,
+static void expect_place(const struct plm_data_source *source, uint64_t epoch, uint64_t window,
                          uint64_t before, uint64_t chunk)
 {
-  const struct plm_plan_place *place = &cursor->next.place;
+  const struct plm_plan_place *place = &source->next.place;
   assert_int_equal(place->epoch, epoch);
   assert_int_equal(place->window, window);
   assert_int_equal(place->before, before);
@@ -67,14 +69,14 @@ static void each_batch_sets_the_place_after_it(void **state)
   };
   struct plm_data_cursor cursor = new_cursor();
   uint64_t chunks = 0;
-  expect_place(&cursor, 0, 0, 0, 0);
+  expect_place(&cursor.sources[0], 0, 0, 0, 0);
   assert_true(plm_data_cursor_epochs(&cursor) == 0);
   for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
     const struct plm_plan_place *place = &steps[i].next.place;
     consume(&cursor, steps[i].chunks, 1, steps[i].next);
     chunks += steps[i].chunks;
     assert_int_equal(cursor.chunks, chunks);
-    expect_place(&cursor, place->epoch, place->window, place->before, place->chunk);
+    expect_place(&cursor.sources[0], place->epoch, place->window, place->before, place->chunk);
     assert_true(plm_data_cursor_epochs(&cursor) == steps[i].epochs);
   }
   plm_data_cursor_deinit(&cursor);
@@ -94,7 +96,7 @@ static void epochs_are_known_where_the_place_tells_them(void **state)
   };
   struct plm_data_cursor cursor = new_cursor();
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    cursor.next = cases[i].next;
+    cursor.sources[0].next = cases[i].next;
     const double epochs = plm_data_cursor_epochs(&cursor);
     assert_true(cases[i].epochs < 0 ? isnan(epochs) : epochs == cases[i].epochs);
   }
@@ -151,9 +153,13 @@ static struct plm_data_cursor new_mixture(void)
                                   .sources = sources};
   struct plm_data_cursor cursor = new_cursor();
   consume(&cursor, 8, 1, (struct plm_feed_position){{2, 0, 0, 2}, 1, 3});
-  assert_int_equal(plm_data_cursor_add_sources(&cursor, 3, plans, fingerprints, NULL), PLM_OK);
+  for (int k = 0; k < 3; k++) {
+    cursor.sources[k].plan = plans[k];
+    cursor.sources[k].fingerprint = fingerprints[k];
+  }
+  cursor.source_count = 3;
+  cursor.mixed = true;
   plm_mixture_history_add(&cursor.mixture, 0, 8, &mixture);
-  expect_place(&cursor, 0, 0, 0, 0);
   expect_place(&cursor.sources[0], 2, 0, 0, 2);
   expect_place(&cursor.sources[1], 0, 0, 0, 0);
   assert_int_equal(cursor.sources[0].chunks, 8);
@@ -175,7 +181,7 @@ static void a_mixture_has_a_place_for_each_source(void **state)
   assert_int_equal(plm_data_cursor_from_json(&back, json, NULL), PLM_OK);
   const struct plm_data_cursor *const both[] = {&cursor, &back};
   for (int i = 0; i < 2; i++) {
-    const struct plm_data_cursor *of = both[i]->sources;
+    const struct plm_data_source *of = both[i]->sources;
     assert_int_equal(both[i]->source_count, 3);
     assert_int_equal(both[i]->chunks, 16);
     assert_int_equal(of[0].chunks, 10);
@@ -273,7 +279,7 @@ static void json_brings_back_the_same_cursor(void **state)
   cJSON *json = json_of(&cursor);
   assert_int_equal(plm_data_cursor_from_json(&back, json, NULL), PLM_OK);
   assert_int_equal(back.chunks, 20);
-  expect_place(&back, 2, 3, 7, 1);
+  expect_place(&back.sources[0], 2, 3, 7, 1);
   assert_true(isnan(plm_data_cursor_epochs(&back)));
   const struct plm_feed_position next = {{3, 0, 0, 0}, 4, 0};
   consume(&cursor, 4, 6, next);
@@ -283,8 +289,10 @@ static void json_brings_back_the_same_cursor(void **state)
 
   assert_int_equal(plm_data_cursor_init(&other, (struct plm_hash){1, 3}, 0, NULL), PLM_OK);
   assert_int_equal(plm_data_cursor_from_json(&other, json, &error), PLM_OK);
-  assert_int_equal(plm_data_cursor_check_plan(&other, (struct plm_hash){1, 3}, &error), PLM_CONFIG);
-  assert_int_equal(plm_data_cursor_check_plan(&other, (struct plm_hash){1, 2}, &error), PLM_OK);
+  assert_int_equal(plm_data_source_check_plan(&other.sources[0], (struct plm_hash){1, 3}, &error),
+                   PLM_CONFIG);
+  assert_int_equal(plm_data_source_check_plan(&other.sources[0], (struct plm_hash){1, 2}, &error),
+                   PLM_OK);
   cJSON_Delete(json);
   plm_data_cursor_deinit(&cursor);
   plm_data_cursor_deinit(&back);
@@ -347,7 +355,7 @@ static void a_place_fits_the_chunks_consumed(void **state)
     const plm_status status = read_text(text, &cursor, &error);
     assert_int_equal(status, cases[i].fits ? PLM_OK : PLM_FORMAT);
     if (cases[i].fits)
-      expect_place(&cursor, (uint64_t)place[0], (uint64_t)place[1], (uint64_t)place[2],
+      expect_place(&cursor.sources[0], (uint64_t)place[0], (uint64_t)place[1], (uint64_t)place[2],
                    (uint64_t)place[3]);
     else
       assert_string_equal(error.what, wrong);
@@ -410,7 +418,7 @@ static void an_older_checkpoint_counts_from_the_epoch(void **state)
     const plm_status status = read_text(cases[i].text, &cursor, &error);
     assert_int_equal(status, cases[i].wrong == NULL ? PLM_OK : PLM_FORMAT);
     if (cases[i].wrong == NULL)
-      expect_place(&cursor, cases[i].epoch, 0, 0, cases[i].chunk);
+      expect_place(&cursor.sources[0], cases[i].epoch, 0, 0, cases[i].chunk);
     else
       assert_string_equal(error.what, cases[i].wrong);
     plm_data_cursor_deinit(&cursor);

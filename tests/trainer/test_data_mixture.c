@@ -8,6 +8,7 @@
 #include "common/corpus/corpus.h"
 #include "tests/support/cmocka_all.h"
 #include "tests/support/packers.h"
+#include "trainer/trainer_options.h"
 
 #define HEX_A "000000000000000a00000000000000a1"
 #define HEX_B "000000000000000b00000000000000b1"
@@ -132,15 +133,52 @@ static void open_cursor(struct plm_data_cursor *cursor, const struct plm_config 
   assert_int_equal(plm_data_cursor_init(cursor, plan_hash(config, 0), config->seed, NULL), PLM_OK);
 }
 
+static plm_status begin_on(struct plm_data_cursor *cursor, const struct plm_config *config,
+                           const struct plm_fingerprints *given, uint64_t s,
+                           struct plm_error *error)
+{
+  const struct plm_data_sources sources = plm_data_sources_of(config);
+  return plm_data_mixture_begin(cursor, &sources, given, s, error);
+}
+
 static void a_mixture_is_one_that_is_or_was(void **state)
 {
-  const struct plm_config one = config_of(0), two = config_of(2);
-  struct plm_data_cursor cursor = {0};
+  const struct plm_config single = config_of(0), list = config_of(1);
+  const struct plm_fingerprints given = {.of = {a}, .count = 1}, none = {0};
+  struct plm_data_cursor cursor;
   (void)state;
-  assert_false(plm_is_mixture(&one, &cursor));
-  assert_true(plm_is_mixture(&two, &cursor));
-  cursor.source_count = 2;
-  assert_true(plm_is_mixture(&one, &cursor));
+  open_cursor(&cursor, &single);
+  assert_int_equal(begin_on(&cursor, &single, &none, 0, NULL), PLM_OK);
+  assert_false(cursor.mixed);
+  assert_hash(cursor.sources[0].fingerprint, ((struct plm_hash){0})); /* a packer tells it */
+  assert_hash(plm_data_cursor_plan(&cursor), plan_hash(&single, 0));
+  assert_int_equal(begin_on(&cursor, &list, &given, 5, NULL), PLM_OK);
+  assert_true(cursor.mixed);
+  assert_int_equal(cursor.source_count, 1);
+  assert_hash(cursor.sources[0].fingerprint, a);
+  assert_false(plm_hash_equal(plm_data_cursor_plan(&cursor), plan_hash(&single, 0)));
+  assert_int_equal(begin_on(&cursor, &single, &none, 9, NULL), PLM_OK);
+  assert_true(cursor.mixed);
+  plm_data_cursor_deinit(&cursor);
+}
+
+/* What is refused of a run on a single corpus, whose messages do not speak of sources. */
+static void a_single_corpus_stays_the_same(void **state)
+{
+  const struct plm_config single = config_of(0);
+  const struct plm_fingerprints first = {.of = {a}, .count = 1}, other = {.of = {b}, .count = 1},
+                                two = {.of = {a, b}, .count = 2};
+  struct plm_data_cursor cursor;
+  struct plm_error error = {0};
+  (void)state;
+  open_cursor(&cursor, &single);
+  assert_int_equal(begin_on(&cursor, &single, &first, 0, NULL), PLM_OK);
+  assert_int_equal(begin_on(&cursor, &single, &other, 5, &error), PLM_CONFIG);
+  assert_string_equal(error.what,
+                      "the run was trained on corpus " HEX_A ", but this corpus is " HEX_B);
+  assert_int_equal(begin_on(&cursor, &single, &two, 5, &error), PLM_USAGE);
+  assert_string_equal(error.what, "--fingerprint names 2 corpora, but corpus: has 1");
+  plm_data_cursor_deinit(&cursor);
 }
 
 static void a_run_begins_on_two_corpora(void **state)
@@ -150,13 +188,12 @@ static void a_run_begins_on_two_corpora(void **state)
   struct plm_data_cursor cursor;
   (void)state;
   open_cursor(&cursor, &config);
-  assert_int_equal(plm_data_mixture_begin(&cursor, &config, &given, 0, NULL), PLM_OK);
+  assert_int_equal(begin_on(&cursor, &config, &given, 0, NULL), PLM_OK);
   assert_int_equal(cursor.source_count, 2);
-  assert_hash(cursor.fingerprint, a);
   assert_hash(cursor.sources[0].fingerprint, a);
   assert_hash(cursor.sources[1].fingerprint, b);
   for (uint32_t k = 0; k < 2; k++) assert_hash(cursor.sources[k].plan, plan_hash(&config, k));
-  assert_hash(cursor.plan, plm_data_cursor_mixed_plan(&cursor));
+  assert_true(cursor.mixed);
   assert_int_equal(cursor.mixture.count, 1);
   const struct plm_mixture_part *part = &cursor.mixture.parts[0];
   assert_int_equal(part->first, 0);
@@ -176,10 +213,11 @@ static void a_run_on_one_corpus_gets_a_second(void **state)
   uint64_t counts[PLM_MAX_SOURCES] = {0};
   (void)state;
   open_cursor(&cursor, &config);
-  cursor.fingerprint = a;
-  cursor.chunks = 18;
-  cursor.next.place = (struct plm_plan_place){.epoch = 1, .window = 2, .before = 5, .chunk = 3};
-  assert_int_equal(plm_data_mixture_begin(&cursor, &config, &given, 6, NULL), PLM_OK);
+  cursor.sources[0].fingerprint = a;
+  cursor.chunks = cursor.sources[0].chunks = 18;
+  cursor.sources[0].next.place =
+      (struct plm_plan_place){.epoch = 1, .window = 2, .before = 5, .chunk = 3};
+  assert_int_equal(begin_on(&cursor, &config, &given, 6, NULL), PLM_OK);
   assert_int_equal(cursor.mixture.count, 2);
   assert_int_equal(cursor.mixture.parts[0].first, 0);
   assert_int_equal(cursor.mixture.parts[0].chunks, 3);
@@ -208,12 +246,12 @@ static void a_resume_knows_its_corpora(void **state)
   struct plm_corpus *corpus;
   (void)state;
   open_cursor(&cursor, &two);
-  assert_int_equal(plm_data_mixture_begin(&cursor, &two, &given, 0, NULL), PLM_OK);
-  assert_int_equal(plm_data_mixture_begin(&cursor, &two, &none, 5, NULL), PLM_OK);
+  assert_int_equal(begin_on(&cursor, &two, &given, 0, NULL), PLM_OK);
+  assert_int_equal(begin_on(&cursor, &two, &none, 5, NULL), PLM_OK);
   assert_int_equal(cursor.mixture.count, 1); /* nothing has changed */
   assert_hash(cursor.sources[1].fingerprint, b);
   three.sources[2].path = (char *)(uintptr_t)packers_corpus("third", 30, 3);
-  assert_int_equal(plm_data_mixture_begin(&cursor, &three, &none, 5, &error), PLM_OK);
+  assert_int_equal(begin_on(&cursor, &three, &none, 5, &error), PLM_OK);
   assert_int_equal(plm_corpus_open(three.sources[2].path, NULL, &corpus, NULL), PLM_OK);
   assert_int_equal(cursor.source_count, 3);
   assert_hash(cursor.sources[2].fingerprint, plm_corpus_info(corpus)->fingerprint);
@@ -232,8 +270,8 @@ static void refuse(const struct plm_config *config, const struct plm_fingerprint
   struct plm_data_cursor cursor;
   struct plm_error error = {0};
   open_cursor(&cursor, &two);
-  assert_int_equal(plm_data_mixture_begin(&cursor, &two, &known, 0, NULL), PLM_OK);
-  assert_int_equal(plm_data_mixture_begin(&cursor, config, given, 5, &error), status);
+  assert_int_equal(begin_on(&cursor, &two, &known, 0, NULL), PLM_OK);
+  assert_int_equal(begin_on(&cursor, config, given, 5, &error), status);
   assert_string_equal(error.what, what);
   plm_data_cursor_deinit(&cursor);
 }
@@ -246,11 +284,11 @@ static void an_upgraded_corpus_is_the_same_source(void **state)
   struct plm_data_cursor cursor;
   (void)state;
   open_cursor(&cursor, &two);
-  assert_int_equal(plm_data_mixture_begin(&cursor, &two, &known, 0, NULL), PLM_OK);
-  const struct plm_hash plan = cursor.plan;
-  assert_int_equal(plm_data_mixture_begin(&cursor, &two, &upgraded, 5, NULL), PLM_OK);
+  assert_int_equal(begin_on(&cursor, &two, &known, 0, NULL), PLM_OK);
+  const struct plm_hash plan = plm_data_cursor_plan(&cursor);
+  assert_int_equal(begin_on(&cursor, &two, &upgraded, 5, NULL), PLM_OK);
   assert_hash(cursor.sources[0].fingerprint, a);
-  assert_hash(cursor.plan, plan);
+  assert_hash(plm_data_cursor_plan(&cursor), plan);
   plm_data_cursor_deinit(&cursor);
 }
 
@@ -285,12 +323,12 @@ static void an_unknown_corpus_is_named(void **state)
   (void)state;
   config.sources[0].path = (char *)(uintptr_t) "/nowhere";
   open_cursor(&cursor, &config);
-  assert_int_equal(plm_data_mixture_begin(&cursor, &config, &none, 0, &error), PLM_CONFIG);
+  assert_int_equal(begin_on(&cursor, &config, &none, 0, &error), PLM_CONFIG);
   assert_int_equal(error.status, PLM_CONFIG);
   assert_string_equal(error.where, "corpus: source 0, /nowhere");
   assert_string_equal(error.hint, "the trainer must know which corpora it mixes: start it with "
                                   "`up`, or with --fingerprint HEX,HEX,...");
-  assert_int_equal(plm_data_mixture_begin(&cursor, &config, &none, 0, NULL), PLM_CONFIG);
+  assert_int_equal(begin_on(&cursor, &config, &none, 0, NULL), PLM_CONFIG);
   plm_data_cursor_deinit(&cursor);
 }
 
@@ -302,16 +340,20 @@ static void the_feed_is_told_the_sources(void **state)
   struct plm_data_cursor cursor;
   (void)state;
   open_cursor(&cursor, &config);
-  assert_int_equal(plm_data_mixture_begin(&cursor, &config, &given, 0, NULL), PLM_OK);
+  assert_int_equal(begin_on(&cursor, &config, &given, 0, NULL), PLM_OK);
   config.sources[1].path = NULL;
-  plm_data_mixture_feed(&cursor, &config, roots, sources);
+  const struct plm_data_sources of = plm_data_sources_of(&config);
+  plm_data_mixture_feed(&cursor, &of, roots, sources);
   assert_string_equal(sources[0].name, "one");
   assert_string_equal(sources[1].name, "(no path)");
   assert_string_equal(sources[2].name, "?");
   assert_hash(sources[0].fingerprint, a);
   assert_hash(sources[1].fingerprint, b);
-  for (uint32_t k = 0; k < 2; k++)
+  for (uint32_t k = 0; k < 2; k++) {
+    assert_hash(sources[k].plan.source, sources[k].fingerprint);
+    sources[k].plan.source = (struct plm_hash){0};
     assert_hash(plm_plan_hash(&sources[k].plan), plan_hash(&config, k));
+  }
   plm_data_cursor_deinit(&cursor);
 }
 
@@ -337,14 +379,15 @@ static void the_feed_is_moved_to_each_place(void **state)
   struct plm_data_cursor cursor;
   (void)state;
   open_cursor(&cursor, &config);
-  cursor.next.place = places[0];
+  cursor.sources[0].next.place = places[0];
   struct plm_feed *feed = packers_feed(&options);
   plm_data_cursor_seek(feed, &cursor);
   assert_at(feed, 0, &places[0]);
   plm_feed_close(feed);
-  assert_int_equal(plm_data_mixture_begin(&cursor, &config, &given, 0, NULL), PLM_OK);
+  assert_int_equal(begin_on(&cursor, &config, &given, 0, NULL), PLM_OK);
   cursor.sources[1].next.place = places[1];
-  plm_data_mixture_feed(&cursor, &config, roots, sources);
+  const struct plm_data_sources of = plm_data_sources_of(&config);
+  plm_data_mixture_feed(&cursor, &of, roots, sources);
   options.sources = sources;
   options.source_count = 2;
   options.plan = sources[0].plan;
@@ -363,6 +406,7 @@ int main(void)
       cmocka_unit_test(a_run_pins_the_fingerprint_it_began_with),
       cmocka_unit_test(an_upgraded_corpus_is_the_same_source),
       cmocka_unit_test(a_mixture_is_one_that_is_or_was),
+      cmocka_unit_test(a_single_corpus_stays_the_same),
       cmocka_unit_test(a_run_begins_on_two_corpora),
       cmocka_unit_test(a_run_on_one_corpus_gets_a_second),
       cmocka_unit_test(a_resume_knows_its_corpora),

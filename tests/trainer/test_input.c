@@ -13,6 +13,7 @@
 #include "tests/support/packers.h"
 #include "tests/support/scratch.h"
 #include "trainer/data_mixture.h"
+#include "trainer/trainer_options.h"
 
 static const struct plm_hash roots[PLM_MAX_SOURCES]; /* not known */
 
@@ -44,6 +45,8 @@ static void open_parts(struct opened *o)
   assert_int_equal(plm_objective_init(&o->objective, &o->config, CHUNKS, 0, NULL), PLM_OK);
   const struct plm_plan_parameters plan = packers_options().plan;
   assert_int_equal(plm_data_cursor_init(&o->cursor, plm_plan_hash(&plan), 7, NULL), PLM_OK);
+  const struct plm_mixture alone = {.count = 1, .weights = {1}, .final_weights = {-1}};
+  plm_mixture_history_add(&o->cursor.mixture, 0, CHUNKS, &alone);
 }
 
 static void open_input(struct opened *o, uint64_t step, uint64_t steps)
@@ -164,7 +167,7 @@ static void check_step(struct opened *o, uint64_t s, const uint8_t *wanted,
   assert_int_equal(slot->batch.chunks, CHUNKS);
   check_micros(&slot->input);
   assert_int_equal(slot->input.totals.real_tokens, plm_batch_real_tokens(&slot->batch));
-  assert_null(slot->batch.sources);
+  for (uint32_t c = 0; c < CHUNKS; c++) assert_int_equal(slot->batch.sources[c], 0);
   assert_memory_equal(slot->batch.tokens, wanted + o->cursor.chunks * LENGTH, CHUNKS * LENGTH);
   assert_int_equal(plm_feed_corpus(o->feed, NULL, &facts, NULL), PLM_OK);
   assert_true(plm_hash_equal(slot->fingerprint, facts.fingerprint));
@@ -173,7 +176,7 @@ static void check_step(struct opened *o, uint64_t s, const uint8_t *wanted,
   assert_true(slot->next[0].place.chunk == 0 ||
               slot->next[0].window_chunks > slot->next[0].place.chunk);
   plm_data_cursor_consume(&o->cursor, &slot->batch, slot->next);
-  assert_place(&o->cursor.next.place, &next->place);
+  assert_place(&o->cursor.sources[0].next.place, &next->place);
   plm_input_release(o->input, slot);
   assert_null(slot->batch.tokens);
 }
@@ -191,7 +194,8 @@ static void take_steps(const char *corpus, bool old, const uint8_t *wanted,
   o.feed = packers_feed(&options);
   const pid_t packer = start_packer(corpus, o.feed);
   o.cursor.chunks = FIRST;
-  o.cursor.next.place = old ? (struct plm_plan_place){.chunk = FIRST} : positions[0].place;
+  o.cursor.sources[0].next.place =
+      old ? (struct plm_plan_place){.chunk = FIRST} : positions[0].place;
   open_input(&o, 1, 1 + STEPS);
   for (uint64_t s = 1; s < 1 + STEPS; s++) check_step(&o, s, wanted, &positions[s]);
   assert_int_equal(o.cursor.chunks, FIRST + STEPS * CHUNKS);
@@ -322,8 +326,11 @@ static void open_mixture(struct opened *o, char corpora[2][256],
     o->config.sources[k] = (struct plm_config_source){
         .path = corpora[k], .weight = 1 + 2 * k, .final_weight = -1, .sampling = -1};
   }
-  assert_int_equal(plm_data_mixture_begin(&o->cursor, &o->config, &found, 0, NULL), PLM_OK);
-  plm_data_mixture_feed(&o->cursor, &o->config, roots, of_feed);
+  const struct plm_plan_parameters plan = plm_config_source_plan(&o->config, 0);
+  o->cursor.sources[0].plan = plm_plan_hash(&plan);
+  const struct plm_data_sources sources = plm_data_sources_of(&o->config);
+  assert_int_equal(plm_data_mixture_begin(&o->cursor, &sources, &found, 0, NULL), PLM_OK);
+  plm_data_mixture_feed(&o->cursor, &sources, roots, of_feed);
   options.sources = of_feed;
   options.source_count = 2;
   options.plan = of_feed[0].plan;

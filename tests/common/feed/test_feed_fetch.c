@@ -144,7 +144,7 @@ static void a_wake_is_an_event(void **state)
   static struct plm_feed feed;
   uint64_t wakes = 0;
   feed.wake = eventfd(0, EFD_NONBLOCK);
-  feed_loop_wake(&feed);
+  feed_handle_wake(&feed);
   assert_int_equal(read(feed.wake, &wakes, sizeof wakes), sizeof wakes);
   assert_int_equal(wakes, 1);
   close(feed.wake);

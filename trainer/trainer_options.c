@@ -1,0 +1,17 @@
+/* Takes the options of each part from the configuration. */
+#include "trainer/trainer_options.h"
+
+#include "trainer/step_chunks.h"
+
+struct plm_data_sources plm_data_sources_of(const struct plm_config *config)
+{
+  struct plm_data_sources sources = {.count = plm_config_source_count(config),
+                                     .listed = config->source_count > 0,
+                                     .mixture = plm_config_mixture(config),
+                                     .step_chunks = plm_trainer_step_chunks(config)};
+  for (uint32_t k = 0; k < sources.count; k++) {
+    sources.paths[k] = plm_config_source(config, k).path;
+    sources.plans[k] = plm_config_source_plan(config, k);
+  }
+  return sources;
+}

@@ -1,0 +1,12 @@
+/* What each part of the trainer takes from the configuration. Only this file knows both, so that
+ * the header of a part shows what the part depends on. Everything that a result points to is
+ * borrowed from the configuration. */
+#ifndef PLM_TRAINER_TRAINER_OPTIONS_H
+#define PLM_TRAINER_TRAINER_OPTIONS_H
+
+#include "common/config/config.h"
+#include "trainer/data_mixture.h"
+
+struct plm_data_sources plm_data_sources_of(const struct plm_config *config);
+
+#endif
