@@ -189,8 +189,8 @@ $(BUILD)/obj/cuda/kernels/cuda/library.cu.o: NVCC_FLAGS += $(INTERFACE_FLAG)
 # Anything here may change the bits of a step. A resume by another build reports that.
 DIGESTED := $(sort $(shell find common kernels trainer -name '*.[ch]' -o -name '*.cu*' -o -name '*.cc'))
 DIGEST := $(shell { cat $(DIGESTED); $(CC) --version 2>/dev/null; echo '$(OPTIMISE) $(ALL_CFLAGS) $(PRODUCTS)'; } | sha256sum | cut -c1-16)
-$(BUILD)/obj/trainer/trainer_open.o: $(DIGESTED)
-$(BUILD)/obj/trainer/trainer_open.o: ALL_CFLAGS += -DPLM_BUILD_DIGEST='"$(DIGEST)"'
+$(BUILD)/obj/trainer/open_device.o: $(DIGESTED)
+$(BUILD)/obj/trainer/open_device.o: ALL_CFLAGS += -DPLM_BUILD_DIGEST='"$(DIGEST)"'
 
 $(BUILD)/obj/common/huggingface/modeling_source.o: common/huggingface/modeling_plm.py
 $(BUILD)/obj/stages/slurm/slurm_script.o: stages/slurm/job.sh.in

@@ -84,8 +84,6 @@ struct plm_trainer {
   uint64_t last_look_ns;    /* when we last saw that nobody had asked to stop */
 };
 
-/* Writes CORPUS into the run folder, as far as the corpus is known. */
-plm_status plm_trainer_pin_corpus(const struct plm_trainer *trainer, struct plm_error *error);
 /* Borrows config and ranks (NULL: no other process takes part). fingerprints: of the corpora; with
  * none, one corpus is that of the first packer. On failure everything is released. */
 plm_status plm_trainer_open(struct plm_trainer *trainer, const struct plm_config *config,

@@ -6,6 +6,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/run/stop.h"
+#include "trainer/open_state.h"
 #include "trainer/ranks/rank_tensors.h"
 #include "trainer/trainer.h"
 #include "trainer/trainer_save.h"
