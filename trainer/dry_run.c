@@ -11,6 +11,7 @@
 #include "trainer/memory_plan.h"
 #include "trainer/step_chunks.h"
 #include "trainer/trainer.h"
+#include "trainer/trainer_options.h"
 
 struct outlook {
   const struct plm_config *config;
@@ -130,7 +131,8 @@ plm_status plm_trainer_dry_run(const struct plm_config *config, bool json, struc
   PLM_TRY(plm_objective_check(config, error));
   PLM_TRY(plm_ops_plan(&request, &o.backend, error));
   struct plm_ops *ops = o.backend.ops;
-  const uint32_t shares = plm_trainer_new_shares(config);
+  const struct plm_resume_options options = plm_resume_options_of(config);
+  const uint32_t shares = plm_resume_new_shares(&options);
   ops->memory_size(ops, &o.free_bytes, &o.total_bytes);
   plm_status status = plm_memory_plan(config, ops, shares, plm_trainer_micro_chunks(config, shares),
                                       &o.plan, error);

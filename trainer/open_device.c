@@ -13,12 +13,13 @@
 #include "trainer/ranks/rank_start.h"
 #include "trainer/resume.h"
 #include "trainer/step_chunks.h"
+#include "trainer/trainer_options.h"
 #include "trainer/tuning.h"
 
 /* Opens the backend of the request. If that is not supported here, falls back to another
  * instruction set, and then, if trainer.precision is auto, to another precision than the saved one.
  */
-static plm_status open_ops(const struct plm_config *config, struct plm_ops_request *request,
+static plm_status open_ops(enum plm_precision wanted, struct plm_ops_request *request,
                            struct plm_ops **ops, struct plm_error *error)
 {
   plm_status status = plm_ops_open(request, ops, error);
@@ -26,7 +27,7 @@ static plm_status open_ops(const struct plm_config *config, struct plm_ops_reque
     request->isa = NULL;
     status = plm_ops_open(request, ops, error);
   }
-  if (status == PLM_UNSUPPORTED && config->trainer.precision == PLM_PRECISION_AUTO &&
+  if (status == PLM_UNSUPPORTED && wanted == PLM_PRECISION_AUTO &&
       request->precision != PLM_PRECISION_AUTO) {
     request->precision = PLM_PRECISION_AUTO;
     status = plm_ops_open(request, ops, error);
@@ -34,13 +35,14 @@ static plm_status open_ops(const struct plm_config *config, struct plm_ops_reque
   return status;
 }
 
-static struct plm_resolved resolve_today(const struct plm_config *config, uint32_t shares,
-                                         const struct plm_ops *ops)
+/* micro_chunks: of a micro-batch, for this number of shares */
+static struct plm_resolved resolve_today(const struct plm_resume_options *options, uint32_t shares,
+                                         uint32_t micro_chunks, const struct plm_ops *ops)
 {
   struct plm_resolved today = {.threads = ops->threads,
-                               .ranks = config->trainer.ranks,
-                               .step_chunks = plm_trainer_step_chunks(config),
-                               .micro_chunks = plm_trainer_micro_chunks(config, shares),
+                               .ranks = options->ranks,
+                               .step_chunks = options->step_chunks,
+                               .micro_chunks = micro_chunks,
                                .shares = shares,
                                .version = PLM_VERSION,
                                .build = PLM_BUILD_DIGEST};
@@ -98,24 +100,24 @@ static void leave_ranks(struct plm_ranks *ranks)
 
 plm_status plm_open_device(struct plm_trainer *trainer, bool resumed, struct plm_error *error)
 {
-  const struct plm_config *config = trainer->config;
+  const struct plm_resume_options options = plm_resume_options_of(trainer->config);
   struct plm_trainer_state *state = &trainer->state;
-  struct plm_ops_request request = {.device = config->trainer.device,
-                                    .precision = config->trainer.precision,
-                                    .threads = config->trainer.threads};
-  if (resumed) plm_resume_request(&state->resolved, config, &request);
+  struct plm_ops_request request = {
+      .device = options.device, .precision = options.precision, .threads = options.threads};
+  if (resumed) plm_resume_request(&state->resolved, &options, &request);
   if (trainer->ranks != NULL) {
     plm_rank_divide_threads(trainer->ranks, &request);
     request.ordinal = (int)trainer->ranks->collective->place.local;
     request.of_rank = true;
   }
-  PLM_TRY(open_ops(config, &request, &trainer->ops, error));
+  PLM_TRY(open_ops(options.precision, &request, &trainer->ops, error));
   const uint32_t shares =
-      resumed ? plm_resume_shares(&state->resolved, config) : plm_trainer_new_shares(config);
-  struct plm_resolved today = resolve_today(config, shares, trainer->ops);
+      resumed ? plm_resume_shares(&state->resolved, &options) : plm_resume_new_shares(&options);
+  const uint32_t micro_chunks = plm_trainer_micro_chunks(trainer->config, shares);
+  struct plm_resolved today = resolve_today(&options, shares, micro_chunks, trainer->ops);
   const bool same_device = resumed && strcmp(state->resolved.device, today.device) == 0;
-  if (same_device) plm_resume_on_cpu(&state->resolved, config, &today);
-  if (resumed) plm_resume_compare(state, config, &today);
+  if (same_device) plm_resume_on_cpu(&state->resolved, &options, &today);
+  if (resumed) plm_resume_compare(state, &options, &today);
   const bool same_rate = same_device && state->resolved.threads == today.threads &&
                          strcmp(state->resolved.precision, today.precision) == 0;
   today.product_flops =

@@ -97,19 +97,19 @@ static void compare_number(struct plm_trainer_state *state, const char *what, ui
   compare_text(state, what, texts[0], texts[1]);
 }
 
-void plm_resume_request(const struct plm_resolved *saved, const struct plm_config *config,
+void plm_resume_request(const struct plm_resolved *saved, const struct plm_resume_options *options,
                         struct plm_ops_request *request)
 {
   const bool cuda = strcmp(saved->device, plm_device_names[PLM_DEVICE_CUDA]) == 0;
   const bool any_device = request->device == PLM_DEVICE_AUTO && saved->anew.device;
   if (request->device == PLM_DEVICE_AUTO && !cuda && !any_device) request->device = PLM_DEVICE_CPU;
-  if (config->trainer.precision == PLM_PRECISION_AUTO && !saved->anew.precision)
+  if (options->precision == PLM_PRECISION_AUTO && !saved->anew.precision)
     request->precision = strcmp(saved->precision, plm_precision_name(PLM_PRECISION_BF16)) == 0
                              ? PLM_PRECISION_BF16
                              : PLM_PRECISION_FP32;
   if (cuda) return; /* threads and the instruction set only matter on the CPU */
   /* the ranks of a host have divided its processors among themselves */
-  if (config->trainer.threads == 0 && !saved->anew.threads && saved->ranks == config->trainer.ranks)
+  if (options->threads == 0 && !saved->anew.threads && saved->ranks == options->ranks)
     request->threads = saved->threads;
   if (!any_device) request->isa = saved->isa;
 }
@@ -123,31 +123,36 @@ static bool is_power_of_two(uint32_t number)
  * is cut between ranks only if each has a power of two of shares, and with trainer.compress, what
  * is rounded depends on the ranks. */
 static bool ranks_keep_sums(const struct plm_resolved *saved, uint32_t now,
-                            const struct plm_config *config)
+                            const struct plm_resume_options *options)
 {
   const uint32_t shares = saved->shares, before = saved->ranks;
   if (before == now) return true;
-  return config->trainer.compress == PLM_COMPRESS_NONE && before > 0 && shares % before == 0 &&
+  return options->compress == PLM_COMPRESS_NONE && before > 0 && shares % before == 0 &&
          shares % now == 0 && is_power_of_two(shares / before) && is_power_of_two(shares / now);
 }
 
-uint32_t plm_resume_shares(const struct plm_resolved *saved, const struct plm_config *config)
+uint32_t plm_resume_new_shares(const struct plm_resume_options *options)
 {
-  const uint32_t shares = saved->shares;
-  if (config->trainer.shares == 0 && shares > 0 && shares <= PLM_MAX_SHARES &&
-      plm_trainer_step_chunks(config) % shares == 0 &&
-      ranks_keep_sums(saved, config->trainer.ranks, config))
-    return shares;
-  return plm_trainer_new_shares(config);
+  return options->shares != 0 ? options->shares : options->ranks;
 }
 
-void plm_resume_compare(struct plm_trainer_state *state, const struct plm_config *config,
+uint32_t plm_resume_shares(const struct plm_resolved *saved,
+                           const struct plm_resume_options *options)
+{
+  const uint32_t shares = saved->shares;
+  if (options->shares == 0 && shares > 0 && shares <= PLM_MAX_SHARES &&
+      options->step_chunks % shares == 0 && ranks_keep_sums(saved, options->ranks, options))
+    return shares;
+  return plm_resume_new_shares(options);
+}
+
+void plm_resume_compare(struct plm_trainer_state *state, const struct plm_resume_options *options,
                         const struct plm_resolved *today)
 {
   const struct plm_resolved *saved = &state->resolved;
   compare_text(state, "device", saved->device, today->device);
   compare_text(state, "precision", saved->precision, today->precision);
-  if (!ranks_keep_sums(saved, today->ranks, config))
+  if (!ranks_keep_sums(saved, today->ranks, options))
     compare_number(state, "ranks", saved->ranks, today->ranks);
   compare_number(state, "shares of a step", saved->shares, today->shares);
   compare_number(state, "chunks of a micro-batch", saved->micro_chunks, today->micro_chunks);
@@ -282,10 +287,10 @@ plm_status plm_resume_receive_tensors(const struct plm_resume_to *to, struct plm
   return plm_rank_share_clip(to->ranks, to->clip, error);
 }
 
-void plm_resume_on_cpu(const struct plm_resolved *saved, const struct plm_config *config,
+void plm_resume_on_cpu(const struct plm_resolved *saved, const struct plm_resume_options *options,
                        struct plm_resolved *today)
 {
-  if (config->trainer.device != PLM_DEVICE_AUTO || !plm_device_is_cpu(today->device) ||
+  if (options->device != PLM_DEVICE_AUTO || !plm_device_is_cpu(today->device) ||
       saved->fallback[0] == '\0')
     return;
   memcpy(today->fallback, saved->fallback, sizeof today->fallback);

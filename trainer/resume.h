@@ -29,18 +29,32 @@ plm_status plm_resume_find(const char *run, bool *found, uint64_t *step,
 plm_status plm_resume_read_state(const char *directory, const struct plm_config *config,
                                  struct plm_trainer_state *state, struct plm_error *error);
 
-/* Changes the request so that the run continues as it was saved: where config says auto or all, and
+/* What the configuration says about what plm_resolved decides. */
+struct plm_resume_options {
+  enum plm_device device;
+  enum plm_precision precision;
+  uint32_t threads; /* 0: all */
+  uint32_t ranks;
+  uint32_t shares; /* of a step; 0: as many as ranks */
+  uint32_t step_chunks;
+  enum plm_compress compress;
+};
+
+/* Changes the request so that the run continues as it was saved: where options say auto or all, and
  * said so before, the saved choice is taken; threads only for the same number of ranks. request
  * then points into saved. */
-void plm_resume_request(const struct plm_resolved *saved, const struct plm_config *config,
+void plm_resume_request(const struct plm_resolved *saved, const struct plm_resume_options *options,
                         struct plm_ops_request *request);
 /* The number of shares of a resumed run: trainer.shares or, if that is 0, the saved number, unless
  * it does not divide the step any more, or the number of ranks
  * changed to one that would add the shares in another order. */
-uint32_t plm_resume_shares(const struct plm_resolved *saved, const struct plm_config *config);
+uint32_t plm_resume_shares(const struct plm_resolved *saved,
+                           const struct plm_resume_options *options);
+/* That of a new run: trainer.shares, or trainer.ranks if that is 0. */
+uint32_t plm_resume_new_shares(const struct plm_resume_options *options);
 /* Compares what was opened with the saved choices. For each difference plm_resume_inexact is
  * called. If the device differs, differences that follow from that are left out. */
-void plm_resume_compare(struct plm_trainer_state *state, const struct plm_config *config,
+void plm_resume_compare(struct plm_trainer_state *state, const struct plm_resume_options *options,
                         const struct plm_resolved *today);
 
 /* Logs why the resume is not bit-exact and sets state->exact to false. */
@@ -66,7 +80,7 @@ plm_status plm_resume_receive_tensors(const struct plm_resume_to *to, struct plm
 
 /* A run that `auto` has put on the CPU stays there: keeps the reason in `today`, and says so.
  * Called if the device is the same as before. */
-void plm_resume_on_cpu(const struct plm_resolved *saved, const struct plm_config *config,
+void plm_resume_on_cpu(const struct plm_resolved *saved, const struct plm_resume_options *options,
                        struct plm_resolved *today);
 
 #endif

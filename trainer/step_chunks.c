@@ -14,8 +14,3 @@ uint32_t plm_trainer_micro_chunks(const struct plm_config *config, uint32_t shar
   while (share % chunks != 0) chunks--;
   return chunks;
 }
-
-uint32_t plm_trainer_new_shares(const struct plm_config *config)
-{
-  return config->trainer.shares != 0 ? config->trainer.shares : config->trainer.ranks;
-}

@@ -14,7 +14,4 @@ uint32_t plm_trainer_step_chunks(const struct plm_config *config);
  * share and is at most trainer.micro_batch_tokens. */
 uint32_t plm_trainer_micro_chunks(const struct plm_config *config, uint32_t shares);
 
-/* The number of shares of a new run: trainer.shares, or trainer.ranks if that is 0. */
-uint32_t plm_trainer_new_shares(const struct plm_config *config);
-
 #endif

@@ -15,3 +15,15 @@ struct plm_data_sources plm_data_sources_of(const struct plm_config *config)
   }
   return sources;
 }
+
+struct plm_resume_options plm_resume_options_of(const struct plm_config *config)
+{
+  const struct plm_config_trainer *trainer = &config->trainer;
+  return (struct plm_resume_options){.device = trainer->device,
+                                     .precision = trainer->precision,
+                                     .threads = trainer->threads,
+                                     .ranks = trainer->ranks,
+                                     .shares = trainer->shares,
+                                     .step_chunks = plm_trainer_step_chunks(config),
+                                     .compress = trainer->compress};
+}

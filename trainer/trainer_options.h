@@ -6,7 +6,9 @@
 
 #include "common/config/config.h"
 #include "trainer/data_mixture.h"
+#include "trainer/resume.h"
 
 struct plm_data_sources plm_data_sources_of(const struct plm_config *config);
+struct plm_resume_options plm_resume_options_of(const struct plm_config *config);
 
 #endif

@@ -10,7 +10,7 @@
 #include "common/base/log.h"
 #include "tests/support/captured.h"
 #include "tests/support/cmocka_all.h"
-#include "trainer/step_chunks.h"
+#include "trainer/trainer_options.h"
 
 static const char yaml[] = "run: /tmp/r\nseed: 3\ncorpus: /tmp/c\n"
                            "data: {max_length: 64}\n"
@@ -54,7 +54,8 @@ static const char *compared(const struct plm_resolved *before, const struct plm_
 {
   struct plm_trainer_state state = {.exact = true, .resolved = *before};
   captured_begin(STDERR_FILENO);
-  plm_resume_compare(&state, &config, today);
+  const struct plm_resume_options options = plm_resume_options_of(&config);
+  plm_resume_compare(&state, &options, today);
   *exact = state.exact;
   return captured_end();
 }
@@ -158,14 +159,14 @@ static void the_number_of_shares_is_kept(void **state)
     struct plm_resolved before = {.shares = cases[i].shares, .ranks = cases[i].before};
     config.trainer.ranks = cases[i].now;
     config.trainer.compress = cases[i].compress ? PLM_COMPRESS_BF16 : PLM_COMPRESS_NONE;
-    config.trainer.shares = 0;
-    const uint32_t wanted = cases[i].wanted ? cases[i].wanted : plm_trainer_new_shares(&config);
-    assert_int_equal(plm_resume_shares(&before, &config), wanted);
-    config.trainer.shares = 16; /* said by the user */
-    assert_int_equal(plm_resume_shares(&before, &config), 16);
+    struct plm_resume_options options = plm_resume_options_of(&config);
+    const uint32_t wanted = cases[i].wanted ? cases[i].wanted : cases[i].now;
+    assert_int_equal(plm_resume_new_shares(&options), cases[i].now);
+    assert_int_equal(plm_resume_shares(&before, &options), wanted);
+    options.shares = 16; /* said by the user */
+    assert_int_equal(plm_resume_shares(&before, &options), 16);
   }
   config.trainer.ranks = 1;
-  config.trainer.shares = 0;
   config.trainer.compress = PLM_COMPRESS_NONE;
 }
 
@@ -186,7 +187,8 @@ static void the_request_is_as_it_was(void **state)
                                         .precision = PLM_PRECISION_FP32,
                                         .threads = 3,
                                         .isa = isa};
-      plm_resume_request(&before, &config, &request);
+      const struct plm_resume_options options = plm_resume_options_of(&config);
+      plm_resume_request(&before, &options, &request);
       assert_int_equal(request.device, !open  ? PLM_DEVICE_CUDA
                                        : cuda ? PLM_DEVICE_AUTO
                                               : PLM_DEVICE_CPU);
@@ -206,10 +208,11 @@ static void what_was_set_before_is_chosen_anew(void **state)
   config.trainer.precision = PLM_PRECISION_AUTO;
   config.trainer.threads = 0;
   config.trainer.ranks = before.ranks;
+  const struct plm_resume_options options = plm_resume_options_of(&config);
   for (int which = 0; which < 4; which++) {
     struct plm_ops_request request = {.device = PLM_DEVICE_AUTO, .precision = PLM_PRECISION_AUTO};
     before.anew = (struct plm_anew){which == 1, which == 2, which == 3};
-    plm_resume_request(&before, &config, &request);
+    plm_resume_request(&before, &options, &request);
     assert_int_equal(request.device, which == 1 ? PLM_DEVICE_AUTO : PLM_DEVICE_CPU);
     assert_ptr_equal(request.isa, which == 1 ? NULL : before.isa);
     assert_int_equal(request.precision, which == 2 ? PLM_PRECISION_AUTO : PLM_PRECISION_BF16);
@@ -217,13 +220,13 @@ static void what_was_set_before_is_chosen_anew(void **state)
   }
   struct plm_ops_request cpu = {.device = PLM_DEVICE_CPU};
   before.anew = (struct plm_anew){.device = true};
-  plm_resume_request(&before, &config, &cpu); /* it is set now */
+  plm_resume_request(&before, &options, &cpu); /* it is set now */
   assert_ptr_equal(cpu.isa, before.isa);
   for (int more = 0; more < 2; more++) {
     struct plm_ops_request request = {.device = PLM_DEVICE_CPU};
     before.anew = (struct plm_anew){0};
-    before.ranks = config.trainer.ranks + (uint32_t)more;
-    plm_resume_request(&before, &config, &request);
+    before.ranks = options.ranks + (uint32_t)more;
+    plm_resume_request(&before, &options, &request);
     assert_int_equal(request.threads, more ? 0 : 8);
   }
 }

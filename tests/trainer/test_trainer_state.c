@@ -10,6 +10,7 @@
 #include "tests/support/scratch.h"
 #include "trainer/resume.h"
 #include "trainer/trainer.h"
+#include "trainer/trainer_options.h"
 #include "trainer/trainer_state.h"
 
 static const char yaml[] =
@@ -150,15 +151,16 @@ static void ranks_that_round_are_inexact(void **unused)
   state.resolved.shares = 4;
   state.resolved.ranks = 2;
   struct plm_resolved today = state.resolved;
+  struct plm_resume_options options = plm_resume_options_of(&config);
   today.ranks = 4;
-  plm_resume_compare(&state, &config, &today);
+  plm_resume_compare(&state, &options, &today);
   assert_true(state.exact);
-  config.trainer.compress = PLM_COMPRESS_BF16;
-  plm_resume_compare(&state, &config, &today);
+  options.compress = PLM_COMPRESS_BF16;
+  plm_resume_compare(&state, &options, &today);
   assert_false(state.exact);
   state.exact = true;
   today.ranks = 2;
-  plm_resume_compare(&state, &config, &today);
+  plm_resume_compare(&state, &options, &today);
   assert_true(state.exact);
   plm_trainer_state_deinit(&state);
   plm_config_deinit(&config);
