@@ -67,7 +67,8 @@ plm_status plm_memory_plan(const struct plm_config *config, const struct plm_ops
       .max_chunks = micro_chunks, .training = true, .recompute = config->trainer.recompute};
   *plan = (struct plm_memory_plan){0};
   PLM_TRY(plm_model_memory(&config->model, ops->act_bytes, &options, &memory, error));
-  PLM_TRY(plm_optimizer_memory(config, ops, NULL, &optimizer, &scratch, error));
+  PLM_TRY(plm_optimizer_memory(&config->trainer, &config->model, ops, NULL, &optimizer, &scratch,
+                               error));
   const uint64_t all_moments = optimizer - scratch;
   PLM_TRY(plm_rank_plan(config, ops, &plan->ranks, error));
   optimizer = plan->ranks.optimizer;

@@ -270,24 +270,24 @@ void plm_optimizer_close(struct plm_optimizer *optimizer)
   free(optimizer);
 }
 
-plm_status plm_optimizer_memory(const struct plm_config *config, const struct plm_ops *ops,
+plm_status plm_optimizer_memory(const struct plm_config_trainer *trainer,
+                                const struct plm_model_config *model, const struct plm_ops *ops,
                                 const struct plm_held *held, uint64_t *bytes,
                                 uint64_t *scratch_bytes, struct plm_error *error)
 {
   struct plm_parameter *table = NULL;
   size_t count, arena;
-  PLM_TRY(plm_model_parameters(&config->model, &table, &count, &arena, error));
+  PLM_TRY(plm_model_parameters(model, &table, &count, &arena, error));
   struct plm_muon_matrix *matrices = calloc(count, sizeof *matrices);
   if (matrices == NULL) {
     free(table);
     return plm_error_set(error, PLM_NO_MEMORY, "no memory for the optimizer's tables");
   }
-  const struct need need = need_of(&config->trainer, ops, table, count, arena, held, matrices);
+  const struct need need = need_of(trainer, ops, table, count, arena, held, matrices);
   free(matrices);
   free(table);
   *scratch_bytes = need.scratch * sizeof(float);
-  *bytes =
-      (need.first * (config->trainer.ema > 0 ? 2 : 1) + need.second + need.scratch) * sizeof(float);
+  *bytes = (need.first * (trainer->ema > 0 ? 2 : 1) + need.second + need.scratch) * sizeof(float);
   return PLM_OK;
 }
 

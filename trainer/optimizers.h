@@ -48,7 +48,8 @@ plm_status plm_optimizer_open(const struct plm_config_trainer *trainer, struct p
 void plm_optimizer_close(struct plm_optimizer *optimizer); /* NULL is fine */
 /* Bytes that plm_optimizer_open takes on the device, and how many of them are scratch, which is not
  * part of a checkpoint. */
-plm_status plm_optimizer_memory(const struct plm_config *config, const struct plm_ops *ops,
+plm_status plm_optimizer_memory(const struct plm_config_trainer *trainer,
+                                const struct plm_model_config *model, const struct plm_ops *ops,
                                 const struct plm_held *held, uint64_t *bytes,
                                 uint64_t *scratch_bytes, struct plm_error *error);
 

@@ -254,9 +254,9 @@ static void memory_is_known_before(void **state)
     open_machine(&machine, "name: muon");
     assert_int_equal(plm_ops_cpu_open(PLM_PRECISION_FP32, threads, NULL, &ops, NULL), PLM_OK);
     assert_int_equal(plm_model_open(&machine.config.model, ops, &options, &model, NULL), PLM_OK);
-    assert_int_equal(
-        plm_optimizer_memory(&machine.config, ops, NULL, &bytes[threads], &scratch[threads], NULL),
-        PLM_OK);
+    assert_int_equal(plm_optimizer_memory(&machine.config.trainer, &machine.config.model, ops, NULL,
+                                          &bytes[threads], &scratch[threads], NULL),
+                     PLM_OK);
     backend_allocate = ops->allocate;
     ops->allocate = counting_allocate;
     allocated = 0;

@@ -54,7 +54,8 @@ static plm_status find_largest(const struct plm_config *config, const struct plm
   for (uint32_t r = 0; r < plan->ranks; r++) {
     const struct plm_held part = {owners, r}, *held = plan->ranks == 1 ? NULL : &part;
     uint64_t parameters = 0, optimizer, scratch;
-    PLM_TRY(plm_optimizer_memory(config, ops, held, &optimizer, &scratch, error));
+    PLM_TRY(plm_optimizer_memory(&config->trainer, &config->model, ops, held, &optimizer, &scratch,
+                                 error));
     PLM_TRY(count_parameters(config, ops, held, count, &parameters, error));
     if (r > 0 && parameters + optimizer <= plan->parameters + plan->optimizer) continue;
     plan->parameters = parameters;

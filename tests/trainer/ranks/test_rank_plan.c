@@ -80,7 +80,9 @@ static void has(const struct plm_config *config, struct plm_ops *ops, const stru
   assert_int_equal(plm_model_memory(&config->model, ops->act_bytes, &options, &memory, NULL),
                    PLM_OK);
   numbers[0] = memory.parameters;
-  assert_int_equal(plm_optimizer_memory(config, ops, held, &numbers[1], &numbers[2], NULL), PLM_OK);
+  assert_int_equal(plm_optimizer_memory(&config->trainer, &config->model, ops, held, &numbers[1],
+                                        &numbers[2], NULL),
+                   PLM_OK);
   free(kept);
 }
 
