@@ -68,17 +68,17 @@ static plm_status write_optimizer(const struct plm_checkpoint_context *context, 
 static plm_status write_files(const struct plm_checkpoint_context *context, const char *folder,
                               const struct plm_snapshot *snapshot, struct plm_error *error)
 {
-  const struct plm_config *config = context->config;
+  const struct plm_checkpoint_options *options = &context->options;
   PLM_TRY(write_weights(context, folder, "model.safetensors", snapshot->weights, error));
   if (snapshot->average != NULL)
     PLM_TRY(write_weights(context, folder, "ema.safetensors", snapshot->average, error));
   char *config_json = plm_huggingface_config_print(
-      &config->model, plm_schedule_checkpoint_window(&config->model, snapshot->step),
-      config->trainer.objective);
+      options->model, plm_schedule_checkpoint_window(options->model, snapshot->step),
+      options->objective);
   const plm_status status = write_text(folder, "config.json", config_json, error);
   free(config_json);
   if (status != PLM_OK) return status;
-  PLM_TRY(plm_huggingface_write(folder, &config->model, config->data.tokenizer, error));
+  PLM_TRY(plm_huggingface_write(folder, options->model, options->tokenizer, error));
   PLM_TRY(write_optimizer(context, folder, snapshot, error));
   return write_text(folder, "trainer.json", snapshot->trainer_json, error);
 }

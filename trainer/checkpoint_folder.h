@@ -26,10 +26,19 @@ struct plm_snapshot {
   char *trainer_json; /* malloc'd */
 };
 
+/* What a checkpoint says about the model, and which checkpoints are kept. */
+struct plm_checkpoint_options {
+  const struct plm_model_config *model;
+  enum plm_objective objective;
+  enum plm_tokenizer_kind tokenizer;
+  const struct plm_config_checkpoint *rules;
+  const char *split; /* by whose metric the best checkpoints are chosen; NULL: none is evaluated */
+};
+
 /* What is the same for all checkpoints of a run. All pointers are borrowed. */
 struct plm_checkpoint_context {
   const char *run;
-  const struct plm_config *config;
+  struct plm_checkpoint_options options;
   const struct plm_parameter *table;
   size_t table_count;
   const struct plm_optimizer_tensor *tensors;

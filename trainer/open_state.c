@@ -144,7 +144,7 @@ static plm_status find_state(struct plm_trainer *trainer,
   if (*resumed) PLM_TRY(plm_resume_read_state(directory, config, state, error));
   PLM_TRY(find_corpus(trainer, fingerprints, error));
   PLM_TRY(check_corpora(trainer, fingerprints, error));
-  plm_source_totals_init(&trainer->source_totals, config);
+  trainer->source_totals = plm_source_totals_of(config);
   if (!*resumed) return PLM_OK;
   trainer->saved = true;
   PLM_TRY(plm_trainer_pin_corpus(trainer, error));

@@ -43,10 +43,9 @@ static void announce(struct plm_publisher *publisher, uint64_t step, struct plm_
 /* A failure is only a warning: the checkpoint itself is published. */
 static void apply_retention(const struct plm_checkpoint_context *context, uint64_t step)
 {
-  const struct plm_config *config = context->config;
-  const char *split = config->evaluator.split_count > 0 ? config->evaluator.splits[0] : NULL;
+  const struct plm_checkpoint_options *options = &context->options;
   struct plm_error error = {0};
-  if (plm_retention_apply(context->run, &config->trainer.checkpoint, split, step, &error) != PLM_OK)
+  if (plm_retention_apply(context->run, options->rules, options->split, step, &error) != PLM_OK)
     plm_warning("old checkpoints could not be deleted: %s", error.what);
 }
 

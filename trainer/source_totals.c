@@ -6,12 +6,6 @@
 
 #include "trainer/step_input.h"
 
-void plm_source_totals_init(struct plm_source_totals *totals, const struct plm_config *config)
-{
-  *totals = (struct plm_source_totals){.count = config->source_count};
-  for (uint32_t k = 0; k < totals->count; k++) plm_config_source_name(config, k, totals->names[k]);
-}
-
 void plm_source_totals_count(struct plm_source_totals *totals, const struct plm_batch *batch,
                              const struct plm_chunk_loss *losses)
 {

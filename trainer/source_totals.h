@@ -10,13 +10,12 @@
 #include "trainer/chunk_losses.h"
 
 struct plm_source_totals {
-  uint32_t count; /* sources; 0: there is one corpus, and nothing is added up */
+  uint32_t count; /* sources; 0: the corpora are no list, and nothing is added up */
   char names[PLM_MAX_SOURCES][PLM_SOURCE_NAME_SIZE]; /* plm_config_source_name */
   uint64_t tokens[PLM_MAX_SOURCES];                  /* real tokens of the last step */
   double losses[PLM_MAX_SOURCES]; /* of the last step, nats; NAN if no position had a label */
 };
 
-void plm_source_totals_init(struct plm_source_totals *totals, const struct plm_config *config);
 /* Adds up a step anew, in the order of its chunks. losses: of each chunk of the batch; not read if
  * there are no sources. */
 void plm_source_totals_count(struct plm_source_totals *totals, const struct plm_batch *batch,

@@ -6,6 +6,7 @@
 #include "trainer/open_model.h"
 #include "trainer/open_state.h"
 #include "trainer/trainer.h"
+#include "trainer/trainer_options.h"
 
 /* From here on the inputs of steps are prepared. */
 static plm_status open_input(struct plm_trainer *trainer, struct plm_error *error)
@@ -32,7 +33,7 @@ static void tell_writing(void *context)
 static plm_status open_publisher(struct plm_trainer *trainer, struct plm_error *error)
 {
   struct plm_checkpoint_context context = {.run = trainer->run,
-                                           .config = trainer->config,
+                                           .options = plm_checkpoint_options_of(trainer->config),
                                            .metrics = plm_step_report_file(trainer->report),
                                            .lock = trainer->lock};
   context.table = plm_model_table(trainer->model, &context.table_count);

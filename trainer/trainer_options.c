@@ -27,3 +27,21 @@ struct plm_resume_options plm_resume_options_of(const struct plm_config *config)
                                      .step_chunks = plm_trainer_step_chunks(config),
                                      .compress = trainer->compress};
 }
+
+struct plm_checkpoint_options plm_checkpoint_options_of(const struct plm_config *config)
+{
+  const struct plm_config_evaluator *evaluator = &config->evaluator;
+  return (struct plm_checkpoint_options){.model = &config->model,
+                                         .objective = config->trainer.objective,
+                                         .tokenizer = config->data.tokenizer,
+                                         .rules = &config->trainer.checkpoint,
+                                         .split = evaluator->split_count > 0 ? evaluator->splits[0]
+                                                                             : NULL};
+}
+
+struct plm_source_totals plm_source_totals_of(const struct plm_config *config)
+{
+  struct plm_source_totals totals = {.count = config->source_count};
+  for (uint32_t k = 0; k < totals.count; k++) plm_config_source_name(config, k, totals.names[k]);
+  return totals;
+}

@@ -7,6 +7,7 @@
 
 #include "tests/support/must.h"
 #include "tests/support/scratch.h"
+#include "trainer/trainer_options.h"
 
 static const char yaml[] = "model: {architecture: transformer, hidden_size: 64, "
                            "num_attention_heads: 2, num_hidden_layers: 1}\n"
@@ -42,7 +43,7 @@ struct checkpoint_case *checkpoint_case_open(void)
   check(plm_metrics_open(path, &c->metrics, &error), &error);
   check(plm_lock_take(c->run, "trainer", &c->lock, &error), &error);
   c->context = (struct plm_checkpoint_context){.run = c->run,
-                                               .config = &c->config,
+                                               .options = plm_checkpoint_options_of(&c->config),
                                                .table = c->table,
                                                .table_count = c->count,
                                                .tensors = c->tensors,

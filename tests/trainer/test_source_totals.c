@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "tests/support/cmocka_all.h"
+#include "trainer/trainer_options.h"
 
 enum { CHUNKS = 6, LENGTH = 8 };
 
@@ -31,7 +32,7 @@ static struct plm_source_totals totals_of(const char *yaml)
   struct plm_error error = {0};
   if (plm_config_load_text(yaml, strlen(yaml), &config, &error) != PLM_OK)
     fail_msg("%s", error.what);
-  plm_source_totals_init(&totals, &config);
+  totals = plm_source_totals_of(&config);
   plm_config_deinit(&config);
   return totals;
 }
