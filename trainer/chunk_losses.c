@@ -9,7 +9,7 @@ struct plm_chunk_losses {
   uint32_t step_chunks;
   double *micro, *step;              /* device (micro_chunks), (step_chunks) */
   double *host;                      /* (step_chunks) */
-  struct plm_chunk_loss *mine, *all; /* (step_chunks) of this rank and of each; alone, the same */
+  struct plm_chunk_loss *mine, *all; /* (step_chunks) of this rank and of each; of one, the same */
 };
 
 /* Host bytes for each chunk: of `host` and `mine`. */
@@ -30,8 +30,9 @@ static plm_status take(struct plm_chunk_losses *losses, uint32_t micro_chunks,
   const size_t chunks = losses->step_chunks;
   losses->host = calloc(chunks, sizeof *losses->host);
   losses->mine = calloc(chunks, sizeof *losses->mine);
-  losses->all = losses->ranks == NULL ? losses->mine
-                                      : calloc(chunks * losses->ranks->ranks, sizeof *losses->all);
+  losses->all = losses->ranks->ranks == 1
+                    ? losses->mine
+                    : calloc(chunks * losses->ranks->ranks, sizeof *losses->all);
   if (losses->host == NULL || losses->mine == NULL || losses->all == NULL)
     return plm_error_set(error, PLM_NO_MEMORY, "no memory for the losses of %zu chunks", chunks);
   PLM_TRY(ops->allocate(ops, micro_chunks * sizeof *losses->micro, (void **)&losses->micro, error));
@@ -93,7 +94,7 @@ plm_status plm_chunk_losses_finish(struct plm_chunk_losses *losses,
   for (uint32_t c = 0; c < count; c++)
     losses->mine[c] = (struct plm_chunk_loss){.loss = losses->host[c], .totals = chunks[c]};
   *all = losses->all;
-  if (losses->ranks == NULL) return PLM_OK;
+  if (losses->all == losses->mine) return PLM_OK;
   return plm_collective_gather(losses->ranks->collective, PLM_LANE_STEP, losses->all, losses->mine,
                                count * sizeof *losses->mine, error);
 }

@@ -77,8 +77,7 @@ static plm_status make_weights(struct plm_trainer *trainer, struct plm_error *er
 plm_status plm_first_weights(struct plm_trainer *trainer, struct plm_error *error)
 {
   if (plm_ranks_first(trainer->ranks)) PLM_TRY(make_weights(trainer, error));
-  if (trainer->ranks != NULL)
-    PLM_TRY(plm_rank_share_weights(trainer->ranks, trainer->model, error));
+  PLM_TRY(plm_rank_share_weights(trainer->ranks, trainer->model, error));
   plm_optimizer_start_average(trainer->optimizer);
   return PLM_OK;
 }

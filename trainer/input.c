@@ -56,7 +56,7 @@ static plm_status receive(struct plm_input *input, struct plm_input_slot *slot, 
                           struct plm_error *error)
 {
   const struct plm_input_options *options = &input->options;
-  const uint32_t chunks = options->shape.step_chunks * plm_ranks_count(options->ranks);
+  const uint32_t chunks = options->shape.step_chunks * options->ranks->ranks;
   plm_mixture_draw(&plm_mixture_history_at(input->mixture, s)->mixture, input->seed, s, chunks,
                    slot->sources);
   PLM_TRY(plm_feed_next(options->feed, slot->sources, chunks, &input->stop, &slot->batch, error));
@@ -93,10 +93,6 @@ static plm_status fill(struct plm_input *input, struct plm_input_slot *slot, uin
   const struct plm_input_options *options = &input->options;
   if (!plm_ranks_first(options->ranks)) return fill_as_other_rank(input, slot, s, error);
   PLM_TRY(receive(input, slot, s, error));
-  if (options->ranks == NULL) {
-    plm_step_input_fill(&slot->input, &options->shape, s, &slot->batch);
-    return PLM_OK;
-  }
   PLM_TRY(plm_rank_send_batch(options->ranks, &slot->batch, error));
   const struct plm_batch part = plm_batch_slice(&slot->batch, 0, options->shape.step_chunks);
   return fill_part(input, slot, s, &part, error);
@@ -108,7 +104,6 @@ static void end_batches(struct plm_input *input)
 {
   struct plm_ranks *ranks = input->options.ranks;
   struct plm_rank_batch dropped = {0};
-  if (ranks == NULL) return;
   if (plm_ranks_first(ranks)) {
     plm_rank_send_end(ranks);
     return;
@@ -183,8 +178,7 @@ static plm_status make_sources(struct plm_input *input, struct plm_error *error)
   const struct plm_input_options *options = &input->options;
   if (!plm_ranks_first(options->ranks)) return PLM_OK;
   for (int i = 0; i < PLM_INPUT_RING; i++) {
-    input->slots[i].sources =
-        malloc((size_t)options->shape.step_chunks * plm_ranks_count(options->ranks));
+    input->slots[i].sources = malloc((size_t)options->shape.step_chunks * options->ranks->ranks);
     if (input->slots[i].sources == NULL)
       return plm_error_set(error, PLM_NO_MEMORY, "no memory for the sources of a step");
   }

@@ -23,7 +23,7 @@ enum { PLM_INPUT_RING = 2 };
 
 struct plm_input_options {
   struct plm_feed *feed;       /* positioned at cursor; NULL on all ranks but the first */
-  struct plm_ranks *ranks;     /* borrowed; NULL: no other process takes part */
+  struct plm_ranks *ranks;     /* borrowed */
   struct plm_step_shape shape; /* what it points to is borrowed */
   struct plm_ops *ops;         /* allocates the host memory of the inputs */
   /* Position of the run; read only by plm_input_open, but its mixture is borrowed. */

@@ -61,9 +61,8 @@ static void find_layers(struct plm_layer_norms *norms, const struct plm_paramete
 
 static bool is_held(const struct plm_layer_norms *norms, size_t parameter)
 {
-  const struct plm_held held = {.owners = norms->owners,
-                                .rank = norms->ranks != NULL ? norms->ranks->rank : 0};
-  return plm_is_held(norms->ranks != NULL ? &held : NULL, parameter);
+  const struct plm_held held = {.owners = norms->owners, .rank = norms->ranks->rank};
+  return plm_is_held(&held, parameter);
 }
 
 /* Returns the elements of the copy. */
@@ -96,7 +95,7 @@ static plm_status take(struct plm_layer_norms *norms, const struct plm_parameter
                        struct plm_error *error)
 {
   const size_t count = norms->parameters, numbers = PLM_NORM_KINDS * count;
-  const uint32_t ranks = norms->ranks != NULL ? norms->ranks->ranks : 1;
+  const uint32_t ranks = norms->ranks->ranks;
   bool taken = true;
   for (int kind = 0; kind < PLM_NORM_KINDS; kind++) {
     norms->arrays[kind] = calloc(count, sizeof *norms->arrays[kind]);
@@ -184,7 +183,6 @@ void plm_layer_norms_after(struct plm_layer_norms *norms)
 static double square_of(const struct plm_layer_norms *norms, enum plm_norm_kind kind, size_t i)
 {
   const size_t place = (size_t)kind * norms->parameters + i;
-  if (norms->ranks == NULL) return norms->mine[place];
   const uint32_t owner = norms->owners[i], from = owner == PLM_OWNED_BY_ALL ? 0 : owner;
   return norms->all[from * PLM_NORM_KINDS * norms->parameters + place];
 }
@@ -196,9 +194,8 @@ plm_status plm_layer_norms_finish(struct plm_layer_norms *norms, double count,
   const size_t bytes = PLM_NORM_KINDS * norms->parameters * sizeof(double);
   ops->download(ops, norms->mine, norms->squares, bytes);
   PLM_TRY(ops->synchronize(ops, error));
-  if (norms->ranks != NULL)
-    PLM_TRY(plm_collective_gather(norms->ranks->collective, PLM_LANE_STEP, norms->all, norms->mine,
-                                  bytes, error));
+  PLM_TRY(plm_collective_gather(norms->ranks->collective, PLM_LANE_STEP, norms->all, norms->mine,
+                                bytes, error));
   for (int kind = 0; kind < PLM_NORM_KINDS; kind++) {
     for (size_t l = 0; l < norms->layer_count; l++) norms->layers[l].norms[kind] = 0;
     for (size_t i = 0; i < norms->parameters; i++)

@@ -76,6 +76,7 @@ static plm_status join_ranks(struct plm_trainer *trainer, struct plm_error *erro
   struct plm_ranks *ranks = trainer->ranks;
   const struct plm_resolved *resolved = &trainer->state.resolved;
   ranks->ops = trainer->ops;
+  if (ranks->alone) return PLM_OK;
   stay_near_device(trainer->ops);
   PLM_TRY(plm_rank_compare(ranks, resolved, error));
   const plm_status status =
@@ -105,11 +106,9 @@ plm_status plm_open_device(struct plm_trainer *trainer, bool resumed, struct plm
   struct plm_ops_request request = {
       .device = options.device, .precision = options.precision, .threads = options.threads};
   if (resumed) plm_resume_request(&state->resolved, &options, &request);
-  if (trainer->ranks != NULL) {
-    plm_rank_divide_threads(trainer->ranks, &request);
-    request.ordinal = (int)trainer->ranks->collective->place.local;
-    request.of_rank = true;
-  }
+  plm_rank_divide_threads(trainer->ranks, &request);
+  request.ordinal = (int)trainer->ranks->collective->place.local;
+  request.of_rank = !trainer->ranks->alone;
   PLM_TRY(open_ops(options.precision, &request, &trainer->ops, error));
   const uint32_t shares =
       resumed ? plm_resume_shares(&state->resolved, &options) : plm_resume_new_shares(&options);
@@ -123,7 +122,7 @@ plm_status plm_open_device(struct plm_trainer *trainer, bool resumed, struct plm
   today.product_flops =
       same_rate ? state->resolved.product_flops : plm_product_rate(trainer->ops, plm_clock_ns);
   state->resolved = today;
-  if (trainer->ranks != NULL) PLM_TRY(join_ranks(trainer, error));
+  PLM_TRY(join_ranks(trainer, error));
   plm_info("training on %s (%s), %s%s%s", today.device, today.isa, today.precision,
            today.kernels[0] != '\0' ? "; " : "", today.kernels);
   return plm_tuning_begin(state, trainer->ops, trainer->ranks, &trainer->tuning, error);
@@ -131,6 +130,6 @@ plm_status plm_open_device(struct plm_trainer *trainer, bool resumed, struct plm
 
 void plm_close_device(struct plm_trainer *trainer)
 {
-  if (trainer->ranks != NULL) leave_ranks(trainer->ranks);
+  leave_ranks(trainer->ranks);
   if (trainer->ops != NULL) trainer->ops->close(trainer->ops);
 }

@@ -15,15 +15,15 @@ static plm_status assign_owners(struct plm_trainer *trainer, bool **kept, struct
   size_t count, elements;
   PLM_TRY(plm_model_parameters(&config->model, &table, &count, &elements, error));
   trainer->owners = calloc(count, sizeof *trainer->owners);
-  *kept = calloc(count, sizeof **kept);
+  if (trainer->ranks->ranks > 1) *kept = calloc(count, sizeof **kept);
   trainer->held = (struct plm_held){trainer->owners, trainer->ranks->rank};
   plm_status status = PLM_OK;
-  if (trainer->owners == NULL || *kept == NULL)
+  if (trainer->owners == NULL || (trainer->ranks->ranks > 1 && *kept == NULL))
     status = plm_error_set(error, PLM_NO_MEMORY, "no memory for the owners of %zu tensors", count);
   if (status == PLM_OK)
     status = plm_owners_assign(&config->trainer, table, count, trainer->ranks->ranks,
                                trainer->owners, error);
-  for (size_t i = 0; i < count && status == PLM_OK; i++)
+  for (size_t i = 0; i < count && status == PLM_OK && *kept != NULL; i++)
     (*kept)[i] = plm_is_held(&trainer->held, i);
   free(table);
   return status;
@@ -34,8 +34,7 @@ static plm_status open_weights(struct plm_trainer *trainer, struct plm_error *er
 {
   const struct plm_config *config = trainer->config;
   bool *kept = NULL;
-  plm_status status = PLM_OK;
-  if (trainer->ranks != NULL) status = assign_owners(trainer, &kept, error);
+  plm_status status = assign_owners(trainer, &kept, error);
   const struct plm_model_options options = {.max_chunks = trainer->state.resolved.micro_chunks,
                                             .training = true,
                                             .recompute = config->trainer.recompute,
@@ -50,13 +49,12 @@ plm_status plm_open_model(struct plm_trainer *trainer, struct plm_error *error)
 {
   const struct plm_config *config = trainer->config;
   const struct plm_resolved *resolved = &trainer->state.resolved;
-  const uint32_t ranks = plm_ranks_count(trainer->ranks);
+  const uint32_t ranks = trainer->ranks->ranks;
   PLM_TRY(plm_memory_check(config, trainer->ops, resolved->shares, resolved->micro_chunks, error));
   PLM_TRY(open_weights(trainer, error));
   PLM_TRY(
       plm_masks_open(&config->model, trainer->ops, resolved->micro_chunks, &trainer->masks, error));
-  PLM_TRY(plm_optimizer_open(&config->trainer, trainer->model,
-                             trainer->ranks != NULL ? &trainer->held : NULL, &trainer->optimizer,
+  PLM_TRY(plm_optimizer_open(&config->trainer, trainer->model, &trainer->held, &trainer->optimizer,
                              error));
   PLM_TRY(plm_objective_init(&trainer->objective, config, resolved->step_chunks, 0, error));
   const struct plm_step_parts parts = {

@@ -191,7 +191,7 @@ plm_status plm_open_state(struct plm_trainer *trainer, const struct plm_fingerpr
   *resumed = false;
   if (plm_ranks_first(trainer->ranks))
     PLM_TRY(open_folder(trainer, fingerprints, directory, resumed, error));
-  return trainer->ranks == NULL ? PLM_OK : share_state(trainer, resumed, error);
+  return share_state(trainer, resumed, error);
 }
 
 void plm_close_state(struct plm_trainer *trainer)

@@ -77,7 +77,7 @@ struct need {
 /* What the device needs for the held parameters. matrices: scratch memory with room for count
  * elements. */
 static struct need need_of(const struct plm_config_trainer *trainer, const struct plm_ops *ops,
-                           const struct plm_parameter *table, size_t count, size_t arena,
+                           const struct plm_parameter *table, size_t count,
                            const struct plm_held *held, struct plm_muon_matrix *matrices)
 {
   struct need need = {0};
@@ -91,7 +91,6 @@ static struct need need_of(const struct plm_config_trainer *trainer, const struc
     }
     matrices[muon++] = (struct plm_muon_matrix){.rows = table[i].rows, .cols = table[i].cols};
   }
-  if (held == NULL) need.first = arena;
   need.scratch = ops->muon_scratch(ops, matrices, muon);
   return need;
 }
@@ -111,17 +110,17 @@ static void add_tensor(struct plm_optimizer *optimizer, size_t parameter, const 
   snprintf(tensor->name, sizeof tensor->name, "%s.%s", of->name, suffix);
 }
 
-/* If everything is held, the arenas have the layout of a snapshot. */
+/* The arenas have the layout of the parameters' arena, without those that are not held. So if
+ * everything is held, it is that of a snapshot. */
 static void lay_out(struct plm_optimizer *optimizer, const struct plm_parameter *table)
 {
   for (size_t i = 0; i < optimizer->slot_count; i++) {
     struct slot *slot = &optimizer->slots[i];
-    *slot =
-        (struct slot){.parameter = &table[i],
-                      .rule = rule_of(optimizer->trainer, &table[i]),
-                      .held = plm_is_held(optimizer->held, i),
-                      .first = optimizer->held == NULL ? table[i].offset : optimizer->first_held,
-                      .second = optimizer->second_held};
+    *slot = (struct slot){.parameter = &table[i],
+                          .rule = rule_of(optimizer->trainer, &table[i]),
+                          .held = plm_is_held(optimizer->held, i),
+                          .first = optimizer->first_held,
+                          .second = optimizer->second_held};
     if (slot->held) optimizer->first_held += aligned(table[i].count);
     if (slot->rule == RULE_MUON) {
       add_tensor(optimizer, i, "momentum", false, table[i].offset);
@@ -132,7 +131,6 @@ static void lay_out(struct plm_optimizer *optimizer, const struct plm_parameter 
     optimizer->sizes.second += aligned(table[i].count);
     if (slot->held) optimizer->second_held += aligned(table[i].count);
   }
-  if (optimizer->held == NULL) optimizer->first_held = optimizer->sizes.first;
 }
 
 static plm_status take(struct plm_ops *ops, size_t elements, float **buffer,
@@ -244,7 +242,7 @@ plm_status plm_optimizer_open(const struct plm_config_trainer *trainer, struct p
   if (status == PLM_OK) {
     lay_out(optimizer, table);
     const struct need need =
-        need_of(trainer, optimizer->ops, table, count, arena, held, optimizer->matrices);
+        need_of(trainer, optimizer->ops, table, count, held, optimizer->matrices);
     status = take_arenas(optimizer, &need, error);
   }
   if (status != PLM_OK) {
@@ -283,7 +281,7 @@ plm_status plm_optimizer_memory(const struct plm_config_trainer *trainer,
     free(table);
     return plm_error_set(error, PLM_NO_MEMORY, "no memory for the optimizer's tables");
   }
-  const struct need need = need_of(trainer, ops, table, count, arena, held, matrices);
+  const struct need need = need_of(trainer, ops, table, count, held, matrices);
   free(matrices);
   free(table);
   *scratch_bytes = need.scratch * sizeof(float);
@@ -401,7 +399,7 @@ struct plm_optimizer_sizes plm_optimizer_sizes(const struct plm_optimizer *optim
 
 struct plm_optimizer_state plm_optimizer_state(struct plm_optimizer *optimizer)
 {
-  PLM_ASSERT(optimizer->held == NULL);
+  PLM_ASSERT(optimizer->first_held == optimizer->sizes.first);
   return (struct plm_optimizer_state){
       .first = optimizer->first,
       .second = optimizer->second,

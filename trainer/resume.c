@@ -192,11 +192,10 @@ static void read_mapped(const char *data, size_t bytes, struct plm_advance *adva
   }
 }
 
-/* Loads the moments; with ranks, sends each to the rank that holds it. */
+/* Loads the moments and sends each to the rank that holds it. */
 static plm_status load_moments(const struct plm_safetensors *file, const struct plm_resume_to *to,
                                struct plm_error *error)
 {
-  struct plm_ops *ops = plm_model_ops(to->model);
   size_t count;
   uint64_t all = 0;
   const struct plm_optimizer_tensor *tensors = plm_optimizer_tensors(to->optimizer, &count);
@@ -207,10 +206,7 @@ static plm_status load_moments(const struct plm_safetensors *file, const struct 
     const struct plm_tensor_info *tensor = plm_safetensors_find(file, tensors[i].name);
     PLM_TRY(check_tensor(tensor, tensors[i].name, PLM_F32, bytes, error));
     read_mapped(tensor->data, bytes, to->advance);
-    if (to->ranks == NULL)
-      ops->upload(ops, plm_optimizer_tensor_data(to->optimizer, i), tensor->data, bytes);
-    else
-      PLM_TRY(plm_rank_place_tensor(to->ranks, to->owners, to->optimizer, i, tensor->data, error));
+    PLM_TRY(plm_rank_place_tensor(to->ranks, to->owners, to->optimizer, i, tensor->data, error));
   }
   return PLM_OK;
 }
@@ -241,7 +237,7 @@ static plm_status load_average(const char *directory, const struct plm_resume_to
   PLM_TRY(plm_file_look(path, &exists, error));
   PLM_TRY(plm_parameters_load(directory, exists ? "ema.safetensors" : "model.safetensors",
                               to->model, to->advance, error));
-  if (to->ranks != NULL) PLM_TRY(plm_rank_share_weights(to->ranks, to->model, error));
+  PLM_TRY(plm_rank_share_weights(to->ranks, to->model, error));
   plm_optimizer_start_average(to->optimizer);
   return PLM_OK;
 }
@@ -267,10 +263,10 @@ plm_status plm_resume_load_tensors(const char *directory, const struct plm_resum
   char path[PLM_PATH_SIZE];
   if (plm_optimizer_sizes(to->optimizer).average > 0) PLM_TRY(load_average(directory, to, error));
   PLM_TRY(plm_parameters_load(directory, "model.safetensors", to->model, to->advance, error));
-  if (to->ranks != NULL) PLM_TRY(plm_rank_share_weights(to->ranks, to->model, error));
+  PLM_TRY(plm_rank_share_weights(to->ranks, to->model, error));
   PLM_TRY(plm_path_join(path, directory, "optimizer.safetensors", error));
   PLM_TRY(load_optimizer(path, to, error));
-  return to->ranks == NULL ? PLM_OK : plm_rank_share_clip(to->ranks, to->clip, error);
+  return plm_rank_share_clip(to->ranks, to->clip, error);
 }
 
 plm_status plm_resume_receive_tensors(const struct plm_resume_to *to, struct plm_error *error)

@@ -66,8 +66,8 @@ struct plm_resume_to {
   struct plm_model *model;
   struct plm_optimizer *optimizer;
   struct plm_clip *clip;
-  struct plm_ranks *ranks;     /* NULL: no other process takes part */
-  const uint32_t *owners;      /* by parameter, if there are ranks */
+  struct plm_ranks *ranks;
+  const uint32_t *owners;      /* by parameter */
   struct plm_advance *advance; /* told of the bytes of each file that is read; or NULL */
 };
 

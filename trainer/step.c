@@ -26,8 +26,11 @@ struct plm_step {
   struct plm_update *update; /* device */
   struct plm_update *host;   /* copied to update and back */
   struct plm_share_sums *sums;
-  struct plm_exchange *exchange; /* NULL: no other process takes part */
-  struct plm_exchange_work work; /* of the last step, if there are ranks */
+  /* NULL if this rank is alone: a step is then not cut where messages could begin, so that the last
+   * micro-batch and the update are one recording each, without a wait for the device between them.
+   */
+  struct plm_exchange *exchange;
+  struct plm_exchange_work work; /* of the last step, if there is an exchange */
   struct plm_array *gradients;   /* of each parameter */
   size_t parameters;
   double *squares; /* device: squared norm of each parameter's gradient */
@@ -78,7 +81,7 @@ static plm_status take(struct plm_step *step, struct plm_error *error)
   PLM_TRY(plm_share_sums_open(ops, step->shape.shares, plm_model_gradient_arena(model),
                               plm_model_arena_elements(model), &step->update->sums.loss,
                               &step->sums, error));
-  if (step->parts.ranks != NULL)
+  if (!step->parts.ranks->alone)
     PLM_TRY(plm_exchange_open(step->parts.ranks, model, step->parts.owners, step->shape.shares,
                               step->parts.trainer->compress, &step->exchange, error));
   if (step->parts.norms_every > 0)
@@ -103,8 +106,8 @@ plm_status plm_step_open(const struct plm_step_parts *parts, struct plm_step **o
                                         .step_chunks = parts->step_chunks,
                                         .micro_chunks = parts->micro_chunks,
                                         .max_length = parts->max_length,
-                                        .shares = parts->shares};
-  if (parts->ranks != NULL) step->shape.first_chunk = parts->ranks->rank * parts->step_chunks;
+                                        .shares = parts->shares,
+                                        .first_chunk = parts->ranks->rank * parts->step_chunks};
   step->layout = plm_step_micro_layout(&step->shape);
   const plm_status status = take(step, error);
   if (status != PLM_OK) {

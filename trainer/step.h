@@ -35,10 +35,10 @@ struct plm_step_parts {
   struct plm_loss_options loss;
   /* Chunks and shares of this process; shares divides step_chunks (share_sums.h). */
   uint32_t step_chunks, micro_chunks, max_length, shares;
-  struct plm_ranks *ranks; /* NULL: no other process takes part */
-  const uint32_t *owners;  /* by parameter, if there are ranks */
-  uint64_t norms_every;    /* steps between two measurements of norms by layer; 0: never */
-  bool chunk_losses;       /* the result has the loss of each chunk */
+  struct plm_ranks *ranks;
+  const uint32_t *owners; /* by parameter */
+  uint64_t norms_every;   /* steps between two measurements of norms by layer; 0: never */
+  bool chunk_losses;      /* the result has the loss of each chunk */
 };
 
 struct plm_step_result {
@@ -49,7 +49,7 @@ struct plm_step_result {
   struct plm_step_totals totals; /* of all ranks, like everything here */
   double flops;                  /* model FLOPs, forward and backward */
   uint32_t window;
-  int64_t slowest_rank; /* that computed longest; -1 if no other process takes part */
+  int64_t slowest_rank;                /* that computed longest; -1 if this rank is alone */
   const struct plm_layer_norms *norms; /* until the next step; NULL: not measured in this step */
   const struct plm_chunk_loss *chunks; /* of each chunk, likewise; NULL: not wanted */
   bool skipped; /* weights, moments, Adam's t and the average are unchanged */

@@ -38,8 +38,8 @@
 /* {0} before plm_trainer_open. */
 struct plm_trainer {
   const struct plm_config *config; /* borrowed */
-  struct plm_ranks *ranks;         /* borrowed; NULL: no other process takes part */
-  uint32_t *owners;                /* by parameter, if there are ranks; owned */
+  struct plm_ranks *ranks;         /* borrowed */
+  uint32_t *owners;                /* by parameter; owned */
   struct plm_held held;            /* what this rank updates */
   const char *run;                 /* its folder */
   struct plm_hash run_id;
@@ -84,7 +84,7 @@ struct plm_trainer {
   uint64_t last_look_ns;    /* when we last saw that nobody had asked to stop */
 };
 
-/* Borrows config and ranks (NULL: no other process takes part). fingerprints: of the corpora; with
+/* Borrows config and ranks. fingerprints: of the corpora; with
  * none, one corpus is that of the first packer. On failure everything is released. */
 plm_status plm_trainer_open(struct plm_trainer *trainer, const struct plm_config *config,
                             struct plm_ranks *ranks, const struct plm_fingerprints *fingerprints,

@@ -34,14 +34,14 @@ static plm_status train(const struct plm_config *config, struct plm_ranks *ranks
   if (status == PLM_OK) status = plm_trainer_run(&trainer, error);
   if (status != PLM_OK) plm_ranks_fail(ranks, error);
   /* mpirun would take another code than 0 for a failure of the rank */
-  if (status == PLM_OK && ranks == NULL && !plm_trainer_is_complete(&trainer))
+  if (status == PLM_OK && ranks->alone && !plm_trainer_is_complete(&trainer))
     status = plm_stop_drained(error);
   plm_exporter_close(exporter);
   plm_trainer_close(&trainer);
   return status;
 }
 
-/* Trains as one of several ranks. Only rank 0 reads the configuration. */
+/* Only rank 0 reads the configuration. */
 static plm_status train_as_rank(struct plm_ranks *ranks, const struct plm_arguments *arguments,
                                 struct plm_error *error)
 {
@@ -59,29 +59,23 @@ static void say(const struct plm_error *error)
   plm_error_print("plm-trainer", error);
 }
 
-static plm_status run_ranks(const struct plm_arguments *arguments, struct plm_error *error)
+static plm_status dry_run(const struct plm_arguments *arguments, struct plm_error *error)
 {
-  struct plm_ranks ranks;
-  PLM_TRY(plm_ranks_open(&ranks, say, error));
-  if (ranks.rank > 0) plm_log_init("plm-trainer", PLM_LOG_ERROR);
-  return plm_ranks_close(&ranks, train_as_rank(&ranks, arguments, error), error);
+  struct plm_config config;
+  PLM_TRY(plm_arguments_load_config(arguments, NULL, false, &config, error));
+  const plm_status status =
+      plm_trainer_dry_run(&config, plm_arguments_has(arguments, "json"), error);
+  plm_config_deinit(&config);
+  return status;
 }
 
 static plm_status run(const struct plm_arguments *arguments, struct plm_error *error)
 {
-  struct plm_config config;
-  const bool dry_run = plm_arguments_has(arguments, "dry-run");
-  if (plm_collective_launched() && !dry_run) return run_ranks(arguments, error);
-  PLM_TRY(plm_arguments_load_config(arguments, NULL, false, &config, error));
-  plm_status status = PLM_OK;
-  if (dry_run) {
-    status = plm_trainer_dry_run(&config, plm_arguments_has(arguments, "json"), error);
-  } else {
-    status = plm_rank_check_alone(&config, error);
-    if (status == PLM_OK) status = train(&config, NULL, arguments, error);
-  }
-  plm_config_deinit(&config);
-  return status;
+  if (plm_arguments_has(arguments, "dry-run")) return dry_run(arguments, error);
+  struct plm_ranks ranks = plm_ranks_alone();
+  if (plm_collective_launched()) PLM_TRY(plm_ranks_open(&ranks, say, error));
+  if (ranks.rank > 0) plm_log_init("plm-trainer", PLM_LOG_ERROR);
+  return plm_ranks_close(&ranks, train_as_rank(&ranks, arguments, error), error);
 }
 
 int main(int argc, char **argv)

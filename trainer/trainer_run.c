@@ -60,8 +60,7 @@ static plm_status go_on(void *context, uint32_t done, uint32_t total, struct plm
     plm_run_pulse(&trainer->pulse, true, "%s (%u of %u micro-batches)",
                   trainer->tuning ? "tuning products" : "computing the first step", done, total);
   enum plm_rank_wish decision = give_up(trainer, done, total) ? PLM_RANK_STOP : PLM_RANK_GO;
-  if (trainer->ranks != NULL)
-    PLM_TRY(plm_ranks_decide(trainer->ranks, decision, PLM_OK, &decision, error));
+  PLM_TRY(plm_ranks_decide(trainer->ranks, decision, PLM_OK, &decision, error));
   if (decision == PLM_RANK_GO) return PLM_OK;
   plm_info("step %llu is abandoned after %u of %u micro-batches: trainer.stop_timeout_s is %g",
            (unsigned long long)trainer->state.step + 1, done, total,
@@ -78,7 +77,8 @@ static void meanwhile(struct plm_trainer *trainer)
   if (next != NULL) plm_step_stage(trainer->step, &next->input);
 }
 
-/* Several ranks tune before the first step, because their algorithms must be the same in it. */
+/* Several ranks tune before the first step, because their algorithms must be the same in it. A rank
+ * that is alone tunes in the first step, and so saves computing one more. */
 static plm_status rehearse(struct plm_trainer *trainer, const struct plm_step_input *input,
                            struct plm_error *error)
 {
@@ -120,7 +120,7 @@ static plm_status compute(struct plm_trainer *trainer, struct plm_input_slot *sl
     PLM_TRY(take_corpus(trainer, slot->fingerprint, error));
   plm_debug("step %llu begins: %u micro-batches", (unsigned long long)state->step + 1,
             slot->input.micro_count);
-  if (trainer->tuning && trainer->ranks != NULL) PLM_TRY(rehearse(trainer, &slot->input, error));
+  if (trainer->tuning && !trainer->ranks->alone) PLM_TRY(rehearse(trainer, &slot->input, error));
   trainer->step_started_ns = trainer->last_look_ns = plm_clock_ns();
   PLM_TRY(plm_step_launch(trainer->step, &slot->input, go_on, trainer, error));
   meanwhile(trainer);
@@ -137,7 +137,7 @@ static plm_status compute(struct plm_trainer *trainer, struct plm_input_slot *sl
   state->skipped_in_a_row = result->skipped ? state->skipped_in_a_row + 1 : 0;
   if (!trainer->tuning || result->skipped) return PLM_OK;
   trainer->tuning = false;
-  return plm_tuning_end(state, trainer->ops, NULL, error);
+  return plm_tuning_end(state, trainer->ops, trainer->ranks, error);
 }
 
 static plm_status report_step(struct plm_trainer *trainer, const struct plm_step_result *result,
@@ -212,19 +212,11 @@ static bool wait_for_input(struct plm_trainer *trainer)
   return false;
 }
 
-static plm_status next_alone(struct plm_trainer *trainer, struct plm_input_slot **slot,
-                             struct plm_error *error)
-{
-  while (plm_stop_requested == 0 && !wait_for_input(trainer)) {
-  }
-  return plm_input_next(trainer->input, &plm_stop_requested, slot, error);
-}
-
 /* Takes the input of the next step on all ranks. PLM_INTERRUPTED if one of them was asked to stop;
  * an error if one of them has an error. A rank without its input asks again and again, so that
  * waiting for chunks is not mistaken for a rank that hangs. */
-static plm_status next_together(struct plm_trainer *trainer, struct plm_input_slot **slot,
-                                struct plm_error *error)
+static plm_status next_on_all(struct plm_trainer *trainer, struct plm_input_slot **slot,
+                              struct plm_error *error)
 {
   struct plm_collective *collective = trainer->ranks->collective;
   enum plm_rank_wish decision = PLM_RANK_WAIT;
@@ -232,7 +224,7 @@ static plm_status next_together(struct plm_trainer *trainer, struct plm_input_sl
   *slot = NULL;
   collective->note(collective, "waiting for chunks", trainer->state.step, false);
   while (decision == PLM_RANK_WAIT) {
-    if (*slot == NULL && status == PLM_OK && wait_for_input(trainer))
+    if (*slot == NULL && status == PLM_OK && plm_stop_requested == 0 && wait_for_input(trainer))
       status = plm_input_next(trainer->input, NULL, slot, error);
     if (status == PLM_INTERRUPTED) status = PLM_OK; /* rank 0 sends no more and says why */
     const enum plm_rank_wish wish = status != PLM_OK          ? PLM_RANK_ERROR
@@ -248,8 +240,7 @@ static plm_status next_together(struct plm_trainer *trainer, struct plm_input_sl
 static plm_status next_input(struct plm_trainer *trainer, struct plm_input_slot **slot,
                              struct plm_error *error)
 {
-  const plm_status status = trainer->ranks != NULL ? next_together(trainer, slot, error)
-                                                   : next_alone(trainer, slot, error);
+  const plm_status status = next_on_all(trainer, slot, error);
   if (status == PLM_NOT_FOUND) { /* the split is empty, which a restart would not change */
     error->status = PLM_CONFIG;
     return PLM_CONFIG;
@@ -288,7 +279,7 @@ static plm_status one_step(struct plm_trainer *trainer, struct plm_error *error)
   const plm_status reported = report(trainer, &result, step_s, data_wait_s, error);
   if (due) plm_save_submit(trainer, snapshot);
   if (reported != PLM_OK) return reported;
-  if (trainer->ranks != NULL && !due && trainer->state.step % COMPARE_EVERY == 0)
+  if (!due && trainer->state.step % COMPARE_EVERY == 0)
     PLM_TRY(plm_rank_compare_weights(trainer->ranks, trainer->owners, trainer->model, error));
   return plm_save_check(trainer, false, error);
 }
@@ -326,10 +317,8 @@ plm_status plm_trainer_run(struct plm_trainer *trainer, struct plm_error *error)
   if (trainer->complete) return PLM_OK;
   plm_status status = PLM_OK;
   if (!trainer->saved) PLM_TRY(save_step_0(trainer, error));
-  /* With ranks, one_step asks all of them whether to stop. */
-  while (status == PLM_OK && (plm_stop_requested == 0 || trainer->ranks != NULL) &&
-         trainer->state.step < trainer->config->trainer.steps)
-    status = one_step(trainer, error);
+  while (status == PLM_OK && trainer->state.step < trainer->config->trainer.steps)
+    status = one_step(trainer, error); /* asks all ranks whether to stop */
   plm_save_hand_over(trainer);
   if (status == PLM_OK && trainer->state.step >= trainer->config->trainer.steps)
     return complete(trainer, error);

@@ -23,7 +23,7 @@ void plm_save_hand_over(struct plm_trainer *trainer)
   trainer->checkpoint_s += plm_clock_seconds_since(started);
 }
 
-/* Copies the whole state of a run without other ranks. */
+/* Copies the whole state of a rank that is alone: beside the computation, and in three pieces. */
 static void copy_state(struct plm_trainer *trainer, struct plm_snapshot *snapshot)
 {
   struct plm_ops *ops = trainer->ops;
@@ -48,9 +48,8 @@ static plm_status collect_state(struct plm_trainer *trainer, struct plm_snapshot
 
 static void note(struct plm_trainer *trainer, const char *phase, bool patient)
 {
-  if (trainer->ranks != NULL)
-    trainer->ranks->collective->note(trainer->ranks->collective, phase, trainer->state.step,
-                                     patient);
+  struct plm_collective *collective = trainer->ranks->collective;
+  collective->note(collective, phase, trainer->state.step, patient);
 }
 
 plm_status plm_save_begin(struct plm_trainer *trainer, struct plm_snapshot **out,
@@ -70,7 +69,7 @@ plm_status plm_save_begin(struct plm_trainer *trainer, struct plm_snapshot **out
   if (plm_model_keeps_all(trainer->model))
     ops->download_beside(ops, snapshot->weights, plm_model_parameter_arena(trainer->model),
                          plm_model_arena_elements(trainer->model) * sizeof(float));
-  if (trainer->ranks == NULL)
+  if (trainer->ranks->alone)
     copy_state(trainer, snapshot);
   else
     status = collect_state(trainer, snapshot, error);

@@ -105,7 +105,7 @@ plm_status plm_tuning_end(struct plm_trainer_state *state, struct plm_ops *ops,
   ops->tune(ops, false, &tuned);
   free(state->algorithms);
   state->algorithms = NULL;
-  if (ranks != NULL) PLM_TRY(unite(ops, ranks, error));
+  if (ranks->ranks > 1) PLM_TRY(unite(ops, ranks, error));
   PLM_TRY(ops->export_algorithms(ops, &state->algorithms, error));
   if (tuned.products == 0 || !plm_ranks_first(ranks)) return PLM_OK;
   plm_info("tuned %u products in %.1f s", tuned.products, tuned.seconds);

@@ -116,6 +116,10 @@ typedef void (*plm_collective_say)(const struct plm_error *error);
 plm_status plm_collective_open(plm_collective_say say, struct plm_collective **collective,
                                struct plm_error *error);
 
+/* The engine of a process that trains without others, as a group of one: what it sends to all, it
+ * has. Any thread may use it on any lane. */
+struct plm_collective *plm_collective_alone(void);
+
 /* Transfers that are started and waited for at once. */
 plm_status plm_collective_gather(struct plm_collective *collective, enum plm_lane lane, void *all,
                                  const void *mine, size_t bytes, struct plm_error *error);

@@ -30,6 +30,7 @@ static void a_step_has_the_losses_of_its_micro_batches(void **state)
 {
   static const double values[] = {1.5, 2.5, 3.5, 4.5, 5.5, 6.5, 7.5};
   struct plm_objective_totals totals[STEP_CHUNKS];
+  struct plm_ranks alone = plm_ranks_alone();
   struct plm_chunk_losses *losses;
   const struct plm_chunk_loss *all;
   uint64_t device, host;
@@ -41,8 +42,8 @@ static void a_step_has_the_losses_of_its_micro_batches(void **state)
   counted = *ops;
   allocate_truly = ops->allocate;
   counted.allocate = allocate;
-  assert_int_equal(plm_chunk_losses_open(&counted, NULL, STEP_CHUNKS, MICRO_CHUNKS, &losses, NULL),
-                   PLM_OK);
+  assert_int_equal(
+      plm_chunk_losses_open(&counted, &alone, STEP_CHUNKS, MICRO_CHUNKS, &losses, NULL), PLM_OK);
   plm_chunk_losses_memory(1, STEP_CHUNKS, MICRO_CHUNKS, &device, &host);
   assert_int_equal(allocated, device);
   assert_int_equal(host, STEP_CHUNKS * (sizeof(double) + sizeof(struct plm_chunk_loss)));

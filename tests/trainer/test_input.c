@@ -28,6 +28,7 @@ static const volatile int never, now = 1;
 struct opened {
   struct plm_config config;
   struct plm_ops *ops;
+  struct plm_ranks ranks;
   struct plm_masks *masks;
   struct plm_objective_state objective;
   struct plm_data_cursor cursor;
@@ -38,7 +39,7 @@ struct opened {
 /* Everything but the feed and the input. */
 static void open_parts(struct opened *o)
 {
-  *o = (struct opened){0};
+  *o = (struct opened){.ranks = plm_ranks_alone()};
   assert_int_equal(plm_config_load_text(yaml, strlen(yaml), &o->config, NULL), PLM_OK);
   assert_int_equal(plm_ops_cpu_open(PLM_PRECISION_FP32, 1, NULL, &o->ops, NULL), PLM_OK);
   assert_int_equal(plm_masks_open(&o->config.model, o->ops, CHUNKS, &o->masks, NULL), PLM_OK);
@@ -53,6 +54,7 @@ static void open_input(struct opened *o, uint64_t step, uint64_t steps)
 {
   const struct plm_input_options options = {
       .feed = o->feed,
+      .ranks = &o->ranks,
       .shape = {.model = &o->config.model,
                 .objective = &o->objective,
                 .masks = o->masks,

@@ -49,6 +49,8 @@ static void norms_are_those_of_each_layer(void **state)
   const struct plm_model_config config = model_case_small(PLM_PATCH_UNET);
   const struct plm_model_options options = {.max_chunks = 1, .training = true};
   struct model_case c;
+  static const uint32_t owners[256]; /* rank 0 */
+  struct plm_ranks alone = plm_ranks_alone();
   struct plm_layer_norms *norms;
   size_t count, named = 0;
   (void)state;
@@ -58,7 +60,7 @@ static void norms_are_those_of_each_layer(void **state)
   float *gradients = plm_model_gradient_arena(c.model);
   for (size_t i = 0; i < plm_model_arena_elements(c.model); i++)
     gradients[i] = (float)(i % 17) - 3.5f;
-  assert_int_equal(plm_layer_norms_open(c.model, NULL, NULL, &norms, NULL), PLM_OK);
+  assert_int_equal(plm_layer_norms_open(c.model, &alone, owners, &norms, NULL), PLM_OK);
   const size_t layers = plm_layer_norms_count(norms);
   for (int round = 1; round <= 2; round++) { /* nothing of the first one is left in the second */
     plm_layer_norms_before(norms);
@@ -100,12 +102,14 @@ static void layers_are_named_by_their_parameters(void **state)
   const struct plm_model_config config = model_case_small(PLM_PATCH_UNET);
   const struct plm_model_options options = {.max_chunks = 1, .training = true};
   struct model_case c;
+  static const uint32_t owners[256]; /* rank 0 */
+  struct plm_ranks alone = plm_ranks_alone();
   struct plm_layer_norms *norms;
   size_t count, place = 0;
   (void)state;
   model_case_open(&c, &config, &options, PLM_PRECISION_FP32, 3);
   const struct plm_parameter *table = plm_model_table(c.model, &count);
-  assert_int_equal(plm_layer_norms_open(c.model, NULL, NULL, &norms, NULL), PLM_OK);
+  assert_int_equal(plm_layer_norms_open(c.model, &alone, owners, &norms, NULL), PLM_OK);
   size_t wanted = 0;
   while (patch_unet[wanted] != NULL) wanted++;
   assert_int_equal(plm_layer_norms_count(norms), wanted);

@@ -17,6 +17,7 @@
 #include "tests/support/scratch.h"
 #include "trainer/tuning.h"
 
+static struct plm_ranks alone;
 static const uint32_t lengths[] = {9, 5, 16, 3, 7, 0};
 enum { LENGTH = 16 };
 static const char yaml[] = "run: /tmp/r\nseed: 3\ncorpus: /tmp/c\n"
@@ -50,7 +51,7 @@ static float *gradients_on(struct plm_ops *ops, struct plm_trainer_state *end, s
   model_case_open_on(&c, ops, &config, &options, 13);
   float *gradients = model_case_gradients_of(&c, &placed, &loss);
   *elements = plm_model_arena_elements(c.model);
-  if (end != NULL) assert_int_equal(plm_tuning_end(end, ops, NULL, NULL), PLM_OK);
+  if (end != NULL) assert_int_equal(plm_tuning_end(end, ops, &alone, NULL), PLM_OK);
   model_case_close(&c);
   case_batch_free(&placed);
   return gradients;
@@ -89,7 +90,7 @@ static float *first_step(uint64_t tuning, struct plm_trainer_state *state,
   bool on = false;
   struct plm_ops *ops = open_ops(tuning);
   open_state(state, config);
-  assert_int_equal(plm_tuning_begin(state, ops, NULL, &on, NULL), PLM_OK);
+  assert_int_equal(plm_tuning_begin(state, ops, &alone, &on, NULL), PLM_OK);
   assert_true(on);
   float *gradients = gradients_on(ops, state, elements);
   reopen_state(state, config);
@@ -101,7 +102,7 @@ static void resumes(struct plm_trainer_state *state, const float *before, size_t
 {
   bool on = true;
   struct plm_ops *ops = open_ops(2);
-  assert_int_equal(plm_tuning_begin(state, ops, NULL, &on, NULL), PLM_OK);
+  assert_int_equal(plm_tuning_begin(state, ops, &alone, &on, NULL), PLM_OK);
   assert_false(on);
   assert_true(state->exact);
   float *resumed = gradients_on(ops, NULL, &n);
@@ -153,7 +154,7 @@ static void a_resume_takes_the_fused_products(void **unused)
   free(before);
   assert_int_equal(setenv("PLM_CUDA_RELU2", "library", 1), 0);
   struct plm_ops *ops = open_ops(2);
-  assert_int_equal(plm_tuning_begin(&state, ops, NULL, &on, NULL), PLM_OK);
+  assert_int_equal(plm_tuning_begin(&state, ops, &alone, &on, NULL), PLM_OK);
   assert_true(on);
   assert_false(state.exact);
   ops->close(ops);
@@ -175,7 +176,7 @@ static void algorithms_are_kept_as_they_are(void **unused)
   char *again;
   free(first_step(5, &state, &config, &n));
   struct plm_ops *ops = open_ops(2);
-  assert_int_equal(plm_tuning_begin(&state, ops, NULL, &on, NULL), PLM_OK);
+  assert_int_equal(plm_tuning_begin(&state, ops, &alone, &on, NULL), PLM_OK);
   assert_int_equal(ops->export_algorithms(ops, &again, NULL), PLM_OK);
   assert_string_equal(again, state.algorithms);
   assert_non_null(strchr(again, '\n')[1] != '\0' ? again : NULL);
@@ -209,7 +210,7 @@ static void algorithms_of_elsewhere_are_inexact(void **unused)
     free(first_step(1, &state, &config, &n));
     change(state.algorithms, changes[i][0], changes[i][1]);
     struct plm_ops *ops = open_ops(2);
-    assert_int_equal(plm_tuning_begin(&state, ops, NULL, &on, NULL), PLM_OK);
+    assert_int_equal(plm_tuning_begin(&state, ops, &alone, &on, NULL), PLM_OK);
     assert_false(state.exact);
     assert_null(state.algorithms);
     assert_true(on); /* measured again */
@@ -245,7 +246,7 @@ static void a_backend_without_algorithms_takes_none(void **unused)
   struct plm_ops *ops;
   bool on = true;
   assert_int_equal(plm_ops_cpu_open(PLM_PRECISION_FP32, 1, NULL, &ops, NULL), PLM_OK);
-  assert_int_equal(plm_tuning_begin(&state, ops, NULL, &on, NULL), PLM_OK);
+  assert_int_equal(plm_tuning_begin(&state, ops, &alone, &on, NULL), PLM_OK);
   assert_false(on);
   assert_null(state.algorithms);
   ops->close(ops);
@@ -326,6 +327,7 @@ static void the_next_run_takes_the_algorithms_that_were_kept(void **unused)
 
 int main(void)
 {
+  alone = plm_ranks_alone();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_resume_takes_the_algorithms),
       cmocka_unit_test(a_resume_takes_the_fused_products),

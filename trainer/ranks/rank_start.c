@@ -27,23 +27,25 @@ static plm_status check_count(uint32_t wanted, uint32_t processes, struct plm_er
                         wanted);
 }
 
-plm_status plm_rank_check_alone(const struct plm_config *config, struct plm_error *error)
-{
-  return check_count(config->trainer.ranks, 1, error);
-}
-
-plm_status plm_rank_share_config(struct plm_ranks *ranks, struct plm_config *config,
-                                 struct plm_error *error)
+static plm_status send_config(struct plm_ranks *ranks, struct plm_config *config,
+                              struct plm_error *error)
 {
   char *yaml = NULL;
+  if (ranks->ranks == 1) return PLM_OK;
   if (plm_ranks_first(ranks)) PLM_TRY(plm_config_print(config, &yaml, error));
   plm_status status = plm_rank_share_text(ranks, &yaml, error);
   if (status == PLM_OK && !plm_ranks_first(ranks))
     status = plm_config_load_text(yaml, strlen(yaml), config, error);
   free(yaml);
-  if (status != PLM_OK) return status;
+  return status;
+}
+
+plm_status plm_rank_share_config(struct plm_ranks *ranks, struct plm_config *config,
+                                 struct plm_error *error)
+{
+  PLM_TRY(send_config(ranks, config, error));
   ranks->collective->set_timeout(ranks->collective, config->trainer.rank_timeout_s);
-  status = check_count(config->trainer.ranks, ranks->ranks, error);
+  const plm_status status = check_count(config->trainer.ranks, ranks->ranks, error);
   if (status != PLM_OK) plm_ranks_agree(ranks);
   return status;
 }
@@ -64,6 +66,7 @@ plm_status plm_rank_share_state(struct plm_ranks *ranks, const struct plm_config
 {
   static const struct plm_hash no_id = {0}; /* only rank 0 needs it */
   char *text = NULL;
+  if (ranks->ranks == 1) return PLM_OK;
   PLM_TRY(plm_collective_broadcast(ranks->collective, PLM_LANE_STEP, found, sizeof *found, error));
   if (found->complete || !found->resumed) return PLM_OK;
   if (plm_ranks_first(ranks)) PLM_TRY(plm_trainer_state_print(state, config, no_id, &text, error));
@@ -75,7 +78,7 @@ plm_status plm_rank_share_state(struct plm_ranks *ranks, const struct plm_config
 
 void plm_rank_divide_threads(const struct plm_ranks *ranks, struct plm_ops_request *request)
 {
-  if (ranks == NULL || request->threads != 0) return;
+  if (ranks->alone || request->threads != 0) return;
   const uint32_t part = plm_usable_cores() / ranks->collective->place.on_this_host;
   request->threads = part > 0 ? part : 1;
 }

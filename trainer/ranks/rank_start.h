@@ -18,8 +18,6 @@ plm_status plm_rank_share_text(struct plm_ranks *ranks, char **text, struct plm_
  * if trainer.ranks is not the number of ranks. */
 plm_status plm_rank_share_config(struct plm_ranks *ranks, struct plm_config *config,
                                  struct plm_error *error);
-/* Whether trainer.ranks fits a process without others. */
-plm_status plm_rank_check_alone(const struct plm_config *config, struct plm_error *error);
 
 /* What rank 0 found in the run folder. */
 struct plm_rank_found {

@@ -19,7 +19,7 @@ plm_status plm_ranks_decide(struct plm_ranks *ranks, enum plm_rank_wish mine, pl
 
 void plm_ranks_agree(struct plm_ranks *ranks)
 {
-  if (ranks == NULL || ranks->collective->speaker(ranks->collective) >= 0) return;
+  if (ranks->collective->speaker(ranks->collective) >= 0) return;
   ranks->agreed = true;
   ranks->alike = true;
   ranks->silent = ranks->rank != 0;
@@ -37,7 +37,7 @@ static void name_rank(const struct plm_ranks *ranks, struct plm_error *error)
 
 void plm_ranks_fail(struct plm_ranks *ranks, struct plm_error *error)
 {
-  if (ranks == NULL) return;
+  if (ranks->alone) return;
   struct plm_collective *collective = ranks->collective;
   if (ranks->agreed || collective->speaker(collective) < 0) name_rank(ranks, error);
   if (!ranks->agreed)
@@ -46,6 +46,11 @@ void plm_ranks_fail(struct plm_ranks *ranks, struct plm_error *error)
     ranks->say(error);
   ranks->silent = true;
   error->what[0] = '\0';
+}
+
+struct plm_ranks plm_ranks_alone(void)
+{
+  return (struct plm_ranks){.collective = plm_collective_alone(), .ranks = 1, .alone = true};
 }
 
 plm_status plm_ranks_open(struct plm_ranks *ranks, plm_collective_say say, struct plm_error *error)

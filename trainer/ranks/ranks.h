@@ -1,5 +1,5 @@
-/* This process as one of the ranks of a training run. Modules of the trainer take a pointer, which
- * is NULL if one process trains without others. Only rank 0 opens the run folder and the feed. */
+/* This process as one of the ranks of a training run. A process that trains without others is a
+ * group of one. Only rank 0 opens the run folder and the feed. */
 #ifndef PLM_TRAINER_RANKS_RANKS_H
 #define PLM_TRAINER_RANKS_RANKS_H
 
@@ -15,8 +15,9 @@ struct plm_ranks {
   struct plm_collective *collective;
   plm_collective_say say; /* prints an error of this program */
   uint32_t rank, ranks;
+  bool alone; /* this process was not started as a rank: it has no transport and tells nobody */
   struct plm_ops *ops;             /* of this rank; NULL before they are opened */
-  struct plm_transport *transport; /* of their memory, likewise */
+  struct plm_transport *transport; /* of their memory, likewise; NULL if this rank is alone */
   /* PLM_RANK_ROOM bytes of the host, if the operators' memory is a device's; else NULL */
   void *room;
   bool agreed; /* all ranks end with the same error, and know it */
@@ -24,15 +25,9 @@ struct plm_ranks {
   bool silent; /* another rank says what happened, or this one has said it */
 };
 
-/* The number of ranks, and whether this one is rank 0. */
-static inline uint32_t plm_ranks_count(const struct plm_ranks *ranks)
-{
-  return ranks == NULL ? 1 : ranks->ranks;
-}
-
 static inline bool plm_ranks_first(const struct plm_ranks *ranks)
 {
-  return ranks == NULL || ranks->rank == 0;
+  return ranks->rank == 0;
 }
 
 /* How the ranks decide that all of them take the same way: each says its state, and the most urgent
@@ -45,13 +40,15 @@ enum plm_rank_wish { PLM_RANK_GO, PLM_RANK_WAIT, PLM_RANK_STOP, PLM_RANK_ERROR }
 plm_status plm_ranks_decide(struct plm_ranks *ranks, enum plm_rank_wish mine, plm_status status,
                             enum plm_rank_wish *decision, struct plm_error *error);
 
+/* A group of one. plm_ranks_close changes nothing about it. */
+struct plm_ranks plm_ranks_alone(void);
 /* Meets the other ranks. say: plm_collective_open. */
 plm_status plm_ranks_open(struct plm_ranks *ranks, plm_collective_say say, struct plm_error *error);
 
 /* Says, if it is this rank that failed, what happened and on which host, and tells the other ranks
  * unless all of them have agreed. Called before anything is closed: closing may wait for threads
- * that wait for other ranks. Clears error->what, so that it is not printed again. ranks may be
- * NULL: then it does nothing. */
+ * that wait for other ranks. Clears error->what, so that it is not printed again. A rank
+ * that is alone leaves all this to its caller. */
 void plm_ranks_fail(struct plm_ranks *ranks, struct plm_error *error);
 
 /* Ends the exchange, of which nothing is used any more; status is how this rank ends. All ranks

@@ -29,9 +29,10 @@ static void a_process_alone_trains_one_rank(void **state)
   (void)state;
   struct plm_config config = {.trainer = {.ranks = 1}};
   struct plm_error error = {0};
-  assert_int_equal(plm_rank_check_alone(&config, &error), PLM_OK);
+  struct plm_ranks alone = plm_ranks_alone();
+  assert_int_equal(plm_rank_share_config(&alone, &config, &error), PLM_OK);
   config.trainer.ranks = 2;
-  assert_int_equal(plm_rank_check_alone(&config, &error), PLM_CONFIG);
+  assert_int_equal(plm_rank_share_config(&alone, &config, &error), PLM_CONFIG);
   assert_string_equal(error.what, "trainer.ranks is 2, but 1 process was started");
   assert_string_equal(error.hint,
                       "`plm-pipeline up` starts the right number; by hand: mpirun -np 2 "

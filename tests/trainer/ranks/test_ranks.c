@@ -52,9 +52,22 @@ static void one_process_is_first_and_alone(void **state)
 {
   (void)state;
   const struct plm_ranks first = {.rank = 0, .ranks = 3}, second = {.rank = 1, .ranks = 3};
-  assert_int_equal(plm_ranks_count(NULL), 1);
-  assert_int_equal(plm_ranks_count(&second), 3);
-  assert_true(plm_ranks_first(NULL) && plm_ranks_first(&first) && !plm_ranks_first(&second));
+  struct plm_ranks alone = plm_ranks_alone();
+  enum plm_rank_wish decision;
+  struct plm_error error = {0};
+  assert_int_equal(alone.ranks, 1);
+  assert_true(plm_ranks_first(&alone) && plm_ranks_first(&first) && !plm_ranks_first(&second));
+  for (int mine = PLM_RANK_GO; mine < PLM_RANK_ERROR; mine++) {
+    assert_int_equal(plm_ranks_decide(&alone, (enum plm_rank_wish)mine, PLM_OK, &decision, &error),
+                     PLM_OK);
+    assert_int_equal(decision, mine);
+  }
+  plm_error_set(&error, PLM_IO, "its own");
+  assert_int_equal(plm_ranks_decide(&alone, PLM_RANK_ERROR, PLM_IO, &decision, &error), PLM_IO);
+  plm_ranks_agree(&alone);
+  assert_int_equal(plm_ranks_close(&alone, PLM_IO, &error), PLM_IO);
+  assert_string_equal(error.what, "its own"); /* the caller says it */
+  assert_string_equal(error.where, "");
 }
 
 static void the_most_urgent_wish_counts(void **state)
@@ -130,7 +143,6 @@ static void rank_0_says_what_all_have_found(void **state)
     assert_int_equal(test.ranks.silent, rows[i].silent);
     close_test(&test);
   }
-  plm_ranks_agree(NULL);
 }
 
 static void a_failure_names_the_rank_and_is_said_once(void **state)
@@ -176,7 +188,6 @@ static void a_failure_names_the_rank_and_is_said_once(void **state)
     assert_true(ranks->silent);
     close_test(&test);
   }
-  plm_ranks_fail(NULL, NULL);
 }
 
 #define GOODBYE "note ending, step 0, patient\ngather of 8 on lane 0\n"
