@@ -128,7 +128,8 @@ plm_status plm_trainer_dry_run(const struct plm_config *config, bool json, struc
   const struct plm_ops_request request = {.device = config->trainer.device,
                                           .precision = config->trainer.precision,
                                           .threads = config->trainer.threads};
-  PLM_TRY(plm_objective_check(config, error));
+  const struct plm_objective_options objective = plm_objective_options_of(config);
+  PLM_TRY(plm_objective_check(&objective, error));
   PLM_TRY(plm_ops_plan(&request, &o.backend, error));
   struct plm_ops *ops = o.backend.ops;
   const struct plm_resume_options options = plm_resume_options_of(config);

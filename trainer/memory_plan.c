@@ -13,6 +13,7 @@
 #include "trainer/share_sums.h"
 #include "trainer/step.h"
 #include "trainer/step_chunks.h"
+#include "trainer/trainer_options.h"
 
 /* Kept free on a device: the driver loads kernels when they first run, and graphs take memory when
  * they are made. */
@@ -39,7 +40,8 @@ static plm_status count_inputs(const struct plm_config *config, uint32_t shares,
   struct plm_objective_state objective;
   uint64_t device_losses = 0, host_losses = 0;
   const uint32_t step_chunks = plm_trainer_step_chunks(config);
-  PLM_TRY(plm_objective_init(&objective, config, step_chunks, 0, error));
+  const struct plm_objective_options options = plm_objective_options_of(config);
+  PLM_TRY(plm_objective_init(&objective, &options, step_chunks, 0, error));
   const struct plm_step_shape shape = {.model = &config->model,
                                        .objective = &objective,
                                        .step_chunks = step_chunks / config->trainer.ranks,

@@ -8,17 +8,17 @@
 #include "common/base/philox.h"
 #include "trainer/schedule.h"
 
-plm_status plm_objective_check(const struct plm_config *config, struct plm_error *error)
+plm_status plm_objective_check(const struct plm_objective_options *options, struct plm_error *error)
 {
-  if (config->trainer.objective != PLM_OBJECTIVE_CAUSAL) return PLM_OK;
-  if (config->model.architecture == PLM_PATCH_UNET) {
+  if (options->trainer->objective != PLM_OBJECTIVE_CAUSAL) return PLM_OK;
+  if (options->model->architecture == PLM_PATCH_UNET) {
     plm_error_set(error, PLM_CONFIG,
                   "objective causal cannot train a patch_unet: a merged pair shows a position its "
                   "own label");
     return plm_error_hint(error, "use model.architecture: transformer or unet");
   }
-  for (uint32_t i = 0; i < config->model.pattern_count; i++)
-    if ((config->model.pattern[i] & PLM_ATTENTION_CAUSAL) == 0) {
+  for (uint32_t i = 0; i < options->model->pattern_count; i++)
+    if ((options->model->pattern[i] & PLM_ATTENTION_CAUSAL) == 0) {
       plm_error_set(error, PLM_CONFIG,
                     "objective causal, but entry %u of model.attention.pattern is not causal",
                     i + 1);
@@ -56,23 +56,23 @@ static plm_status take_buffers(struct plm_objective_state *objective, struct plm
 }
 
 plm_status plm_objective_init(struct plm_objective_state *objective,
-                              const struct plm_config *config, uint32_t step_chunks,
+                              const struct plm_objective_options *options, uint32_t step_chunks,
                               uint32_t max_chunks, struct plm_error *error)
 {
-  PLM_TRY(plm_objective_check(config, error));
-  const struct plm_tokenizer *tokenizer = plm_tokenizer_of(config->data.tokenizer);
+  PLM_TRY(plm_objective_check(options, error));
+  const struct plm_tokenizer *tokenizer = plm_tokenizer_of(options->tokenizer);
   *objective = (struct plm_objective_state){
-      .trainer = &config->trainer,
+      .trainer = options->trainer,
       .tokenizer = tokenizer,
-      .max_length = config->data.max_length,
+      .max_length = options->max_length,
       .step_chunks = step_chunks,
       .max_chunks = max_chunks,
   };
-  const struct plm_config_masking *masking = &config->trainer.masking;
+  const struct plm_config_masking *masking = &options->trainer->masking;
   objective->masking = (struct plm_masking){
-      .seed = config->seed,
+      .seed = options->seed,
       .token_bytes = tokenizer->token_bytes,
-      .causal = config->trainer.objective == PLM_OBJECTIVE_CAUSAL,
+      .causal = options->trainer->objective == PLM_OBJECTIVE_CAUSAL,
       .to_mask = threshold(1 - masking->random_fraction - masking->keep_fraction),
       .to_random = threshold(1 - masking->keep_fraction),
       .cls = tokenizer->cls,

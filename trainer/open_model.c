@@ -6,6 +6,7 @@
 #include "common/base/log.h"
 #include "trainer/memory_plan.h"
 #include "trainer/resume.h"
+#include "trainer/trainer_options.h"
 
 /* Decides which parameters this rank updates. */
 static plm_status assign_owners(struct plm_trainer *trainer, bool **kept, struct plm_error *error)
@@ -56,7 +57,8 @@ plm_status plm_open_model(struct plm_trainer *trainer, struct plm_error *error)
       plm_masks_open(&config->model, trainer->ops, resolved->micro_chunks, &trainer->masks, error));
   PLM_TRY(plm_optimizer_open(&config->trainer, trainer->model, &trainer->held, &trainer->optimizer,
                              error));
-  PLM_TRY(plm_objective_init(&trainer->objective, config, resolved->step_chunks, 0, error));
+  const struct plm_objective_options objective = plm_objective_options_of(config);
+  PLM_TRY(plm_objective_init(&trainer->objective, &objective, resolved->step_chunks, 0, error));
   const struct plm_step_parts parts = {
       .trainer = &config->trainer,
       .model = trainer->model,

@@ -21,7 +21,8 @@ static plm_status check_configuration(const struct plm_config *config, struct pl
 {
   if (plm_trainer_step_chunks(config) == 0)
     return plm_error_set(error, PLM_CONFIG, "trainer.batch_tokens is less than data.max_length");
-  return plm_objective_check(config, error);
+  const struct plm_objective_options objective = plm_objective_options_of(config);
+  return plm_objective_check(&objective, error);
 }
 
 /* ---- the folder ---------------------------------------------------------------------------- */

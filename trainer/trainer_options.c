@@ -16,6 +16,15 @@ struct plm_data_sources plm_data_sources_of(const struct plm_config *config)
   return sources;
 }
 
+struct plm_objective_options plm_objective_options_of(const struct plm_config *config)
+{
+  return (struct plm_objective_options){.trainer = &config->trainer,
+                                        .model = &config->model,
+                                        .tokenizer = config->data.tokenizer,
+                                        .seed = config->seed,
+                                        .max_length = config->data.max_length};
+}
+
 struct plm_resume_options plm_resume_options_of(const struct plm_config *config)
 {
   const struct plm_config_trainer *trainer = &config->trainer;

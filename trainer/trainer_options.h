@@ -7,10 +7,12 @@
 #include "common/config/config.h"
 #include "trainer/checkpoint_folder.h"
 #include "trainer/data_mixture.h"
+#include "trainer/objective.h"
 #include "trainer/resume.h"
 #include "trainer/source_totals.h"
 
 struct plm_data_sources plm_data_sources_of(const struct plm_config *config);
+struct plm_objective_options plm_objective_options_of(const struct plm_config *config);
 struct plm_resume_options plm_resume_options_of(const struct plm_config *config);
 struct plm_checkpoint_options plm_checkpoint_options_of(const struct plm_config *config);
 /* With the names of the sources, and nothing counted. */

@@ -7,6 +7,7 @@
 #include "tests/support/cmocka_all.h"
 #include "tests/support/ops_case.h"
 #include "trainer/objective.h"
+#include "trainer/trainer_options.h"
 
 enum { MOST_DOCUMENTS = 4096 };
 
@@ -100,8 +101,9 @@ static void check(struct ops_case *c, struct scene *scene, uint64_t s, uint32_t 
   struct plm_error error = {0};
   uint64_t count;
   const size_t tokens = (size_t)scene->chunks * scene->length;
-  assert_int_equal(
-      plm_objective_init(&objective, &scene->config, scene->chunks, scene->chunks, &error), PLM_OK);
+  const struct plm_objective_options options = plm_objective_options_of(&scene->config);
+  assert_int_equal(plm_objective_init(&objective, &options, scene->chunks, scene->chunks, &error),
+                   PLM_OK);
   plm_objective_targets(&objective, s, 0, &scene->batch, &wanted, &count);
   const uint32_t capacity = wanted.rows + spare < tokens ? wanted.rows + spare : (uint32_t)tokens;
   int32_t *inputs = ops_case_device(c, objective.labels, tokens * sizeof *inputs);

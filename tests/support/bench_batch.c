@@ -7,6 +7,7 @@
 #include "common/plan/assemble.h"
 #include "tests/support/must.h"
 #include "trainer/objective.h"
+#include "trainer/trainer_options.h"
 
 struct bench_batch_memory {
   struct plm_window window;
@@ -47,6 +48,7 @@ plm_status bench_batch_open(const char *corpus, const struct plm_config *config,
   struct bench_batch_memory *memory = must(calloc(1, sizeof *memory));
   uint64_t count;
   plm_status status;
+  const struct plm_objective_options options = plm_objective_options_of(config);
   *batch = (struct bench_batch){.memory = memory};
   PLM_TRY_GOTO(status, assemble(corpus, config, memory, error), failed);
   if (memory->window.chunks < chunks) {
@@ -60,7 +62,7 @@ plm_status bench_batch_open(const char *corpus, const struct plm_config *config,
                                     .tokens = memory->tokens,
                                     .document_begin = memory->window.chunk_begin,
                                     .documents = memory->window.documents};
-  PLM_TRY_GOTO(status, plm_objective_init(&memory->objective, config, chunks, chunks, error),
+  PLM_TRY_GOTO(status, plm_objective_init(&memory->objective, &options, chunks, chunks, error),
                failed);
   plm_objective_targets(&memory->objective, 0, 0, &batch->batch, &batch->targets, &count);
   for (uint32_t i = 0; i < memory->window.chunk_begin[chunks]; i++)

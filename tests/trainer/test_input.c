@@ -43,7 +43,8 @@ static void open_parts(struct opened *o)
   assert_int_equal(plm_config_load_text(yaml, strlen(yaml), &o->config, NULL), PLM_OK);
   assert_int_equal(plm_ops_cpu_open(PLM_PRECISION_FP32, 1, NULL, &o->ops, NULL), PLM_OK);
   assert_int_equal(plm_masks_open(&o->config.model, o->ops, CHUNKS, &o->masks, NULL), PLM_OK);
-  assert_int_equal(plm_objective_init(&o->objective, &o->config, CHUNKS, 0, NULL), PLM_OK);
+  const struct plm_objective_options options = plm_objective_options_of(&o->config);
+  assert_int_equal(plm_objective_init(&o->objective, &options, CHUNKS, 0, NULL), PLM_OK);
   const struct plm_plan_parameters plan = packers_options().plan;
   assert_int_equal(plm_data_cursor_init(&o->cursor, plm_plan_hash(&plan), 7, NULL), PLM_OK);
   const struct plm_mixture alone = {.count = 1, .weights = {1}, .final_weights = {-1}};

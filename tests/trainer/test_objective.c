@@ -9,6 +9,7 @@
 #include "tests/support/cmocka_all.h"
 #include "tests/support/reference_training.h"
 #include "trainer/objective.h"
+#include "trainer/trainer_options.h"
 
 enum { LENGTH = 64, CHUNKS = 6, CLS = 0, PAD = 1, EOS = 2 };
 
@@ -60,7 +61,9 @@ static void compare(const struct plm_config *config, uint64_t s, uint64_t first_
   reference_masks_open(&wanted, CHUNKS * LENGTH);
   const struct reference_rules rules = {.config = config};
   reference_masks_draw(&rules, &sample.batch, s, first_in_step, chunks_of_step, &wanted);
-  assert_int_equal(plm_objective_init(&objective, config, chunks_of_step, CHUNKS, &error), PLM_OK);
+  const struct plm_objective_options options = plm_objective_options_of(config);
+  assert_int_equal(plm_objective_init(&objective, &options, chunks_of_step, CHUNKS, &error),
+                   PLM_OK);
   plm_objective_targets(&objective, s, first_in_step, &sample.batch, &targets, &count);
   assert_int_equal(targets.rows, wanted.rows);
   assert_int_equal(count, wanted.count);
@@ -111,7 +114,8 @@ static void diffusion_rates_are_stratified(void **state)
 
   config = base_config(PLM_OBJECTIVE_MASKED_DIFFUSION);
   struct plm_objective_state objective;
-  assert_int_equal(plm_objective_init(&objective, &config, 10, 1, NULL), PLM_OK);
+  const struct plm_objective_options options = plm_objective_options_of(&config);
+  assert_int_equal(plm_objective_init(&objective, &options, 10, 1, NULL), PLM_OK);
   unsigned strata = 0; /* each tenth of (0.001, 1) has exactly one chunk */
   for (uint32_t i = 0; i < 10; i++)
     strata |= 1u << (unsigned)((plm_objective_rate(&objective, 4, i) - 1e-3) / 0.0999);
@@ -129,7 +133,8 @@ static void micro_batches_do_not_change_the_masks(void **state)
   struct plm_targets targets;
   uint64_t whole_count, count, counts = 0;
   make_sample(&sample, 77);
-  assert_int_equal(plm_objective_init(&objective, &config, CHUNKS, CHUNKS, NULL), PLM_OK);
+  const struct plm_objective_options options = plm_objective_options_of(&config);
+  assert_int_equal(plm_objective_init(&objective, &options, CHUNKS, CHUNKS, NULL), PLM_OK);
   plm_objective_targets(&objective, 3, 0, &sample.batch, &targets, &whole_count);
   const uint32_t whole_rows = targets.rows;
   int32_t whole[CHUNKS * LENGTH];
@@ -170,11 +175,12 @@ static void causal_wants_a_causal_model(void **state)
   config.model.pattern[0] = PLM_ATTENTION_DOCUMENT | PLM_ATTENTION_CAUSAL;
   config.model.pattern[1] = PLM_ATTENTION_DOCUMENT;
   config.model.pattern_count = 2;
-  assert_int_equal(plm_objective_check(&config, &error), PLM_CONFIG);
+  const struct plm_objective_options options = plm_objective_options_of(&config);
+  assert_int_equal(plm_objective_check(&options, &error), PLM_CONFIG);
   config.model.pattern_count = 1;
-  assert_int_equal(plm_objective_check(&config, &error), PLM_OK);
+  assert_int_equal(plm_objective_check(&options, &error), PLM_OK);
   config.model.architecture = PLM_PATCH_UNET;
-  assert_int_equal(plm_objective_check(&config, &error), PLM_CONFIG);
+  assert_int_equal(plm_objective_check(&options, &error), PLM_CONFIG);
 }
 
 /* Describes the batch in a process of its own, which aborts. */
@@ -200,7 +206,8 @@ static void bad_batches_abort(void **state)
   const struct plm_config config = base_config(PLM_OBJECTIVE_MLM);
   struct plm_objective_state objective;
   struct sample sample;
-  assert_int_equal(plm_objective_init(&objective, &config, CHUNKS, CHUNKS, NULL), PLM_OK);
+  const struct plm_objective_options options = plm_objective_options_of(&config);
+  assert_int_equal(plm_objective_init(&objective, &options, CHUNKS, CHUNKS, NULL), PLM_OK);
   make_sample(&sample, 0);
   sample.tokens[100] = 33;
   assert_aborts(&objective, &sample);

@@ -25,6 +25,7 @@
 #include "trainer/schedule.h"
 #include "trainer/step_chunks.h"
 #include "trainer/step_input.h"
+#include "trainer/trainer_options.h"
 
 struct step_case {
   struct plm_config config;
@@ -105,7 +106,8 @@ static void open_all(struct step_case *c, const char *config, const char *folder
   succeed(plm_model_open(&c->config.model, c->ops, &options, &c->model, &error), &error);
   succeed(plm_masks_open(&c->config.model, c->ops, micro, &c->masks, &error), &error);
   succeed(plm_parameters_load(folder, "model.safetensors", c->model, NULL, &error), &error);
-  succeed(plm_objective_init(&c->objective, &c->config, plm_trainer_step_chunks(&c->config), micro,
+  const struct plm_objective_options objective = plm_objective_options_of(&c->config);
+  succeed(plm_objective_init(&c->objective, &objective, plm_trainer_step_chunks(&c->config), micro,
                              &error),
           &error);
 }
