@@ -1,4 +1,4 @@
-/* What a rank holds of the optimizer's state: the parameters that it owns, and those of all ranks. */
+/* What a rank holds of the optimizer's state: the parameters that it owns, and those of all. */
 #ifndef PLM_TRAINER_RANKS_HELD_H
 #define PLM_TRAINER_RANKS_HELD_H
 
