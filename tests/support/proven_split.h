@@ -14,7 +14,6 @@ struct proven_split {
   const uint32_t *lengths; /* borrowed */
   struct plm_proof_digest *digests;
   struct plm_tables_source source;
-  uint32_t digests_read; /* groups that source handed out */
 };
 
 /* Borrows lengths, and clusters, which may be NULL. Sequences are a function of the seed. */

@@ -25,7 +25,7 @@ int sim_corpora_open(void **state)
     for (int truncate = 0; truncate < TRUNCATIONS; truncate++) {
       plan.truncate = (enum plm_truncate)truncate;
       small_corpus_open(&corpora[other][truncate], &plan, DOCUMENTS, SHORTEST, LONGEST,
-                        (uint64_t)other + 1);
+                        (uint32_t)other + 1);
     }
   return 0;
 }

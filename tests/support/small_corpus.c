@@ -7,73 +7,32 @@
 #include "common/base/philox.h"
 #include "common/wire/data.h"
 #include "common/wire/tables.h"
+#include "tests/support/must.h"
 
 enum { LONG_EVERY = 16, LONG_TIMES = 4 };
 
-static const struct plm_tokenizer *tokenizer(void)
+static uint32_t *draw_lengths(uint32_t documents, uint32_t shortest, uint32_t longest)
 {
-  return plm_tokenizer_of(PLM_TOKENIZER_ESM);
-}
-
-static void *allocate(size_t bytes)
-{
-  void *memory = calloc(1, bytes);
-  PLM_ASSERT(memory != NULL);
-  return memory;
-}
-
-static void draw_sequences(struct small_corpus *corpus, uint32_t shortest, uint32_t longest,
-                           uint64_t token_seed)
-{
-  uint64_t total = 0;
-  for (uint32_t d = 0; d < corpus->documents; d++) {
+  uint32_t *lengths = must(malloc(documents * sizeof *lengths));
+  for (uint32_t d = 0; d < documents; d++) {
     const uint32_t draw = plm_philox(1, 0, d, 200).w[0];
-    const uint32_t length =
-        shortest + (uint32_t)(((uint64_t)draw * (longest - shortest + 1)) >> 32);
-    corpus->lengths[d] = d % LONG_EVERY == LONG_EVERY - 1 ? LONG_TIMES * length : length;
-    corpus->begin[d] = total;
-    total += corpus->lengths[d];
+    lengths[d] = shortest + (uint32_t)(((uint64_t)draw * (longest - shortest + 1)) >> 32);
+    if (d % LONG_EVERY == LONG_EVERY - 1) lengths[d] *= LONG_TIMES;
   }
-  corpus->tokens = allocate(total);
-  for (uint64_t i = 0; i < total; i++)
-    corpus->tokens[i] = (uint8_t)(4 + plm_philox(token_seed, 1, i, 200).w[0] % 20);
-}
-
-static void hash_sequences(struct small_corpus *corpus)
-{
-  const uint32_t groups = (corpus->documents - 1) / PLM_GROUP_DOCUMENTS + 1;
-  struct plm_proof_node *roots = allocate(groups * sizeof *roots);
-  struct plm_error error;
-  for (uint32_t d = 0; d < corpus->documents; d++)
-    corpus->digests[d] =
-        plm_proof_sequence(1, corpus->tokens + corpus->begin[d], corpus->lengths[d]);
-  for (uint32_t g = 0; g < groups; g++) {
-    const uint32_t first = g * PLM_GROUP_DOCUMENTS, left = corpus->documents - first;
-    roots[g] = plm_proof_group(corpus->lengths + first, corpus->digests + first, NULL,
-                               left < PLM_GROUP_DOCUMENTS ? left : PLM_GROUP_DOCUMENTS);
-  }
-  PLM_ASSERT(plm_proof_tree_open(PLM_PROOF_PLAIN, roots, groups, &corpus->groups, &error) ==
-             PLM_OK);
-  free(roots);
-  corpus->splits[PLM_SPLIT_TRAIN].documents = corpus->documents;
-  memcpy(corpus->splits[PLM_SPLIT_TRAIN].root, plm_proof_tree_root(corpus->groups)->hash,
-         PLM_PROOF_HASH_BYTES);
-  const struct plm_proof_split *splits = corpus->splits;
-  corpus->fingerprint = plm_proof_corpus(0, splits);
+  return lengths;
 }
 
 void small_corpus_open(struct small_corpus *corpus, const struct plm_plan_parameters *parameters,
-                       uint32_t documents, uint32_t shortest, uint32_t longest, uint64_t token_seed)
+                       uint32_t documents, uint32_t shortest, uint32_t longest, uint32_t token_seed)
 {
-  struct plm_error error = {0};
-  *corpus = (struct small_corpus){.parameters = *parameters, .documents = documents};
-  corpus->lengths = allocate(documents * sizeof *corpus->lengths);
-  corpus->begin = allocate(documents * sizeof *corpus->begin);
-  corpus->digests = allocate(documents * sizeof *corpus->digests);
-  draw_sequences(corpus, shortest, longest, token_seed);
-  hash_sequences(corpus);
-  PLM_ASSERT(plm_plan_open(parameters, corpus->lengths, documents, &corpus->plan, &error) ==
-             PLM_OK);
+  *corpus = (struct small_corpus){.parameters = *parameters,
+                                  .lengths = draw_lengths(documents, shortest, longest)};
+  const struct plm_plan_split split = {.lengths = corpus->lengths, .documents = documents};
+  proven_split_open(&corpus->train, PLM_TOKENIZER_ESM, token_seed, &split);
+  corpus->splits[PLM_SPLIT_TRAIN] = corpus->train.split;
+  const struct plm_proof_split *splits = corpus->splits;
+  corpus->fingerprint = plm_proof_corpus(0, splits);
+  PLM_ASSERT(plm_plan_open(parameters, corpus->lengths, documents, &corpus->plan, NULL) == PLM_OK);
   pthread_mutex_init(&corpus->lock, NULL);
 }
 
@@ -93,60 +52,23 @@ void small_corpus_close(struct small_corpus *corpus)
 {
   small_corpus_forget(corpus);
   plm_plan_close(corpus->plan);
-  plm_proof_tree_close(corpus->groups);
+  proven_split_close(&corpus->train);
   pthread_mutex_destroy(&corpus->lock);
   free(corpus->lengths);
-  free(corpus->begin);
-  free(corpus->tokens);
-  free(corpus->digests);
 }
 
 /* ---- windows ------------------------------------------------------------------------------ */
 
-/* Writes a piece's tokens, and returns the end of its evidence, which begins at `evidence`. */
-static uint8_t *write_piece(const struct small_corpus *corpus,
-                            const struct plm_chunk_document *document, uint8_t *tokens,
-                            uint8_t *evidence)
-{
-  const uint8_t *residues = corpus->tokens + corpus->begin[document->number];
-  const uint64_t blocks = plm_proof_block_count(document->residues);
-  struct plm_data_piece piece;
-  struct plm_proof_tree *tree;
-  struct plm_error error;
-  plm_data_piece(document, &piece);
-  if (piece.has_cls) *tokens++ = (uint8_t)tokenizer()->cls;
-  memcpy(tokens, residues + piece.begin, piece.end - piece.begin);
-  if (piece.has_eos) tokens[piece.end - piece.begin] = (uint8_t)tokenizer()->eos;
-  if (piece.whole) return evidence;
-  struct plm_proof_node *nodes = allocate(blocks * sizeof *nodes);
-  plm_proof_block_nodes(1, residues, document->residues, nodes);
-  PLM_ASSERT(plm_proof_tree_open(PLM_PROOF_PLAIN, nodes, blocks, &tree, &error) == PLM_OK);
-  evidence = plm_data_write_evidence(tokenizer(), document, residues, tree, evidence);
-  plm_proof_tree_close(tree);
-  free(nodes);
-  return evidence;
-}
-
 static struct small_window *make_window(const struct small_corpus *corpus, uint64_t epoch,
                                         uint64_t index)
 {
-  struct small_window *made = allocate(sizeof *made);
-  struct plm_window *window = &made->window;
+  struct small_window *made = must(calloc(1, sizeof *made));
   const uint32_t length = corpus->parameters.max_length;
-  struct plm_error error = {0};
   made->epoch = epoch;
-  PLM_ASSERT(plm_plan_window(corpus->plan, epoch, index, window, &error) == PLM_OK);
-  made->offset = allocate((window->chunks + 1) * sizeof *made->offset);
-  plm_data_layout(tokenizer(), length, window, made->offset);
-  made->bytes = allocate(made->offset[window->chunks]);
-  for (uint32_t c = 0; c < window->chunks; c++) {
-    uint8_t *tokens = made->bytes + made->offset[c], *evidence = tokens + length;
-    memset(tokens, tokenizer()->pad, length);
-    for (uint32_t i = window->chunk_begin[c]; i < window->chunk_begin[c + 1]; i++)
-      evidence =
-          write_piece(corpus, &window->documents[i], tokens + window->documents[i].start, evidence);
-    PLM_ASSERT(evidence == made->bytes + made->offset[c + 1]);
-  }
+  PLM_ASSERT(plm_plan_window(corpus->plan, epoch, index, &made->window, NULL) == PLM_OK);
+  made->offset = must(malloc((made->window.chunks + 1) * sizeof *made->offset));
+  plm_data_layout(corpus->train.tokenizer, length, &made->window, made->offset);
+  made->bytes = proven_split_chunks(&corpus->train, &made->window, length, made->offset);
   return made;
 }
 
@@ -220,33 +142,15 @@ bool small_corpus_batch_right(struct small_corpus *corpus, const struct plm_batc
 
 /* ---- what it says of itself --------------------------------------------------------------- */
 
-static plm_status read_digests(void *context, uint64_t group,
-                               struct plm_proof_digest digests[PLM_PROOF_GROUP],
-                               struct plm_error *error)
-{
-  const struct small_corpus *corpus = context;
-  const uint64_t first = group * PLM_GROUP_DOCUMENTS, left = corpus->documents - first;
-  (void)error;
-  memcpy(digests, corpus->digests + first,
-         (left < PLM_GROUP_DOCUMENTS ? left : PLM_GROUP_DOCUMENTS) * sizeof *digests);
-  return PLM_OK;
-}
-
 size_t small_corpus_proof(struct small_corpus *corpus, uint64_t epoch, uint64_t window,
                           uint32_t first, uint32_t *count, uint8_t *bytes)
 {
-  const struct plm_tables_source source = {.documents = corpus->documents,
-                                           .lengths = corpus->lengths,
-                                           .groups = corpus->groups,
-                                           .digests = read_digests,
-                                           .context = corpus};
   const uint32_t groups = plm_plan_group_count(corpus->plan, window);
-  struct plm_error error;
   size_t size = 0;
   if (*count == 0 || first >= groups || *count > groups - first) return 0;
   const struct plm_tables_window of = {corpus->plan, epoch, window};
-  PLM_ASSERT(plm_tables_write(&source, &of, first, count, bytes, PLM_WIRE_PROOF_LIMIT, &size,
-                              &error) == PLM_OK);
+  PLM_ASSERT(plm_tables_write(&corpus->train.source, &of, first, count, bytes, PLM_WIRE_PROOF_LIMIT,
+                              &size, NULL) == PLM_OK);
   return size;
 }
 

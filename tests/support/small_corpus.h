@@ -8,8 +8,8 @@
 #include <stdint.h>
 
 #include "common/plan/plan.h"
-#include "common/proof/proof.h"
 #include "common/wire/message.h"
+#include "tests/support/proven_split.h"
 
 /* A window as packers send it. */
 struct small_window {
@@ -22,12 +22,8 @@ struct small_window {
 
 struct small_corpus {
   struct plm_plan_parameters parameters;
-  uint32_t documents; /* all in train */
   uint32_t *lengths;
-  uint64_t *begin; /* (documents) the first token of each */
-  uint8_t *tokens; /* ids of residues */
-  struct plm_proof_digest *digests;
-  struct plm_proof_tree *groups;
+  struct proven_split train; /* all documents */
   struct plm_proof_split splits[PLM_SPLIT_COUNT];
   struct plm_hash fingerprint;
   struct plm_plan *plan;
@@ -37,10 +33,10 @@ struct small_corpus {
 
 /* Lengths are from shortest to longest residues, and every 16th document is four times as long. A
  * seed gives the same corpus each time; another token_seed gives other sequences of the same
- * lengths. esm only, documents without clusters. */
+ * lengths, unless it is 20 more or fewer. esm only, documents without clusters. */
 void small_corpus_open(struct small_corpus *corpus, const struct plm_plan_parameters *parameters,
                        uint32_t documents, uint32_t shortest, uint32_t longest,
-                       uint64_t token_seed);
+                       uint32_t token_seed);
 void small_corpus_close(struct small_corpus *corpus);
 /* Forgets all windows. They are made again when they are asked for. */
 void small_corpus_forget(struct small_corpus *corpus);
