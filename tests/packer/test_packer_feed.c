@@ -8,8 +8,6 @@
 
 #include "common/base/file.h"
 #include "common/base/log.h"
-#include "common/plan/assemble.h"
-#include "common/run/run.h"
 #include "tests/support/cmocka_all.h"
 #include "tests/support/forged_corpus.h"
 #include "tests/support/packers.h"
@@ -17,78 +15,13 @@
 
 enum { DOCUMENTS = 3000, CHUNKS = 5 };
 
-/* What the feed must deliver, computed here from only the plan and the corpus. */
-static struct plm_hash expected(const struct plm_feed_options *options, const char *corpus_path,
-                                uint64_t skip, uint32_t batches, uint32_t chunks)
-{
-  const struct plm_corpus_options opening = {0};
-  struct plm_error error = {0};
-  struct plm_corpus *corpus;
-  struct plm_corpus_cursor *cursor;
-  struct plm_plan *plan;
-  struct plm_window window = {0};
-  const uint32_t length = options->plan.max_length;
-  assert_int_equal(plm_corpus_open(corpus_path, &opening, &corpus, &error), PLM_OK);
-  assert_int_equal(plm_corpus_cursor_open(corpus, &cursor, &error), PLM_OK);
-  assert_int_equal(plm_plan_open_corpus(&options->plan, corpus, options->split, &plan, &error),
-                   PLM_OK);
-  struct plm_hasher *hasher = plm_hasher_open();
-  uint8_t *batch = malloc((size_t)chunks * length);
-  uint32_t *begin = malloc((chunks + 1) * sizeof *begin);
-  struct plm_chunk_document *documents = malloc((size_t)chunks * length * sizeof *documents);
-  uint8_t *tokens = NULL;
-  uint64_t epoch = 0, index = 0;
-  uint32_t chunk = 0, count = 0, in_batch = 0, done = 0;
-  while (done < batches) {
-    if (chunk == window.chunks) {
-      if (index == plm_plan_windows(plan)) {
-        epoch++;
-        index = 0;
-      }
-      assert_int_equal(plm_plan_window(plan, epoch, index++, &window, &error), PLM_OK);
-      tokens = realloc(tokens, plm_assemble_bytes(plan, &window));
-      assert_int_equal(plm_assemble_window(cursor, options->split, plan, &window, tokens, &error),
-                       PLM_OK);
-      chunk = 0;
-    }
-    if (skip > 0) {
-      skip--;
-      chunk++;
-      continue;
-    }
-    begin[in_batch] = count;
-    for (uint32_t i = window.chunk_begin[chunk]; i < window.chunk_begin[chunk + 1]; i++)
-      documents[count++] = window.documents[i];
-    memcpy(batch + (size_t)in_batch * length, tokens + (size_t)chunk * length, length);
-    chunk++;
-    if (++in_batch < chunks) continue;
-    begin[chunks] = count;
-    plm_hasher_update(hasher, batch, (size_t)chunks * length);
-    plm_hasher_update(hasher, begin, (chunks + 1) * sizeof *begin);
-    plm_hasher_update(hasher, documents, count * sizeof *documents);
-    count = in_batch = 0;
-    done++;
-  }
-  const struct plm_hash hash = plm_hasher_digest(hasher);
-  plm_hasher_close(hasher);
-  free(batch);
-  free(begin);
-  free(documents);
-  free(tokens);
-  plm_window_deinit(&window);
-  plm_plan_close(plan);
-  plm_corpus_cursor_close(cursor);
-  plm_corpus_close(corpus);
-  return hash;
-}
-
 static void serves_the_plan_over_tcp_and_ipc(void **state)
 {
   (void)state;
   const char *corpus = packers_corpus("corpus", DOCUMENTS, 1);
   struct plm_feed_options options = packers_keyed_options();
   /* about three epochs, so that some batches reach into the next */
-  const struct plm_hash want = expected(&options, corpus, 0, 1500, CHUNKS);
+  const struct plm_hash want = packers_expected(&options, corpus, 0, 1500, CHUNKS);
   char ipc[256];
   snprintf(ipc, sizeof ipc, "ipc://%s/plm-test-%d.sock", plm_temporary_folder(), (int)getpid());
   for (int kind = 0; kind < 2; kind++) {
@@ -129,7 +62,7 @@ static void kill_packers(const char *corpus, struct plm_feed_options options)
   for (int i = 0; i < 2; i++) packers[i] = packers_start(corpus, plm_feed_bound(feed), NULL, NULL);
   uint64_t done = 0;
   for (int round = 0; round < ROUNDS; round++) {
-    const struct plm_hash want = expected(&options, corpus, done * CHUNKS, BATCHES, CHUNKS);
+    const struct plm_hash want = packers_expected(&options, corpus, done * CHUNKS, BATCHES, CHUNKS);
     assert_true(plm_hash_equal(packers_take(feed, BATCHES, CHUNKS), want));
     done += BATCHES;
     pid_t *victim = &packers[round % 2];
@@ -160,7 +93,7 @@ static void killed_packers_change_nothing(void **state)
 /* A trainer comes back on the same port and continues where it stopped; the packers stay. */
 static void restart_consumer(const char *corpus, struct plm_feed_options options)
 {
-  const struct plm_hash want = expected(&options, corpus, 200 * CHUNKS, 100, CHUNKS);
+  const struct plm_hash want = packers_expected(&options, corpus, 200 * CHUNKS, 100, CHUNKS);
   char endpoint[256];
   struct plm_feed *feed = packers_feed(&options);
   snprintf(endpoint, sizeof endpoint, "%s", plm_feed_bound(feed));
@@ -327,7 +260,7 @@ static void another_corpus_is_refused(void **state)
   snprintf(right, sizeof right, "%s", packers_corpus("corpus", DOCUMENTS, 1));
   snprintf(wrong, sizeof wrong, "%s", packers_corpus("other", 300, 2));
   struct plm_feed_options options = packers_keyed_options();
-  const struct plm_hash want = expected(&options, right, 0, 50, CHUNKS);
+  const struct plm_hash want = packers_expected(&options, right, 0, 50, CHUNKS);
   struct plm_feed_corpus known;
   struct plm_error error = {0};
   struct plm_feed *feed = packers_feed(&options);
@@ -390,112 +323,6 @@ static void stops_when_told(void **state)
   plm_feed_close(feed);
 }
 
-/* A packer that was told only where the trainer is also serves the evaluator. */
-static void welcome_names_the_others(void **state)
-{
-  (void)state;
-  const char *corpus = packers_corpus("corpus", DOCUMENTS, 1);
-  struct plm_feed_options options = packers_keyed_options(), evaluation = packers_keyed_options();
-  evaluation.role = "evaluator";
-  evaluation.split = PLM_SPLIT_VALID;
-  evaluation.plan.shuffle = false;
-  evaluation.plan.token_limit = 20000;
-  evaluation.plan.seed = 0;
-  struct plm_feed *second = packers_feed(&evaluation);
-  const char *address = plm_feed_bound(second);
-  options.other_addresses = &address;
-  options.other_count = 1;
-  struct plm_feed *first = packers_feed(&options);
-  const pid_t packer = packers_start(corpus, plm_feed_bound(first), NULL, NULL);
-  const struct plm_hash trained = expected(&options, corpus, 0, 50, CHUNKS);
-  const struct plm_hash evaluated = expected(&evaluation, corpus, 0, 100, 3);
-  assert_true(plm_hash_equal(packers_take(first, 50, CHUNKS), trained));
-  assert_true(
-      plm_hash_equal(packers_take(second, 100, 3), evaluated)); /* reaches into the next epoch */
-  assert_int_equal(packers_stop(packer, SIGTERM), 143);
-  plm_feed_close(first);
-  plm_feed_close(second);
-}
-
-static size_t lines_with(const char *path, const char *text)
-{
-  char *all;
-  size_t size, count = 0;
-  struct plm_error error = {0};
-  assert_int_equal(plm_file_read(path, 1 << 20, &all, &size, &error), PLM_OK);
-  for (const char *at = all; (at = strstr(at, text)) != NULL; at++) count++;
-  free(all);
-  return count;
-}
-
-/* A packer reaches the trainer by its address, and the evaluator names the trainer in another way.
- * The trainer names an evaluator that listens on every address. The packer keeps one connection to
- * each.
- */
-static void one_consumer_by_two_names(void **state)
-{
-  (void)state;
-  char trainer[64], evaluator[64];
-  const char *others[] = {trainer, evaluator}, *log = scratch_path("names.log");
-  const char *corpus = packers_corpus("corpus", DOCUMENTS, 1);
-  struct plm_feed_options options = packers_keyed_options(), evaluation = packers_keyed_options();
-  evaluation.role = "evaluator";
-  options.endpoint = "tcp://127.0.0.1:*";
-  evaluation.endpoint = "tcp://127.0.0.1:*";
-  struct plm_feed *first = packers_feed(&options), *second = packers_feed(&evaluation);
-  snprintf(trainer, sizeof trainer, "tcp://localhost:%s", strrchr(plm_feed_bound(first), ':') + 1);
-  snprintf(evaluator, sizeof evaluator, "tcp://0.0.0.0:%s",
-           strrchr(plm_feed_bound(second), ':') + 1);
-  plm_feed_others(first, &others[1], NULL, 1);
-  plm_feed_others(second, &others[0], NULL, 1);
-  const pid_t packer = packers_start(corpus, plm_feed_bound(first), NULL, log);
-  assert_true(scratch_appears(log, "serving tcp://localhost:", 15000));
-  const struct plm_hash want = expected(&options, corpus, 0, 50, CHUNKS);
-  assert_true(plm_hash_equal(packers_take(first, 50, CHUNKS), want));
-  sleep(3); /* three PINGs: a peer that was replaced would be answered with REHELLO */
-  assert_true(plm_hash_equal(packers_take(second, 50, CHUNKS), want));
-  assert_int_equal(packers_stop(packer, SIGTERM), 143);
-  assert_int_equal(lines_with(log, "serving tcp://"),
-                   4); /* each consumer once under each of two names */
-  assert_int_equal(lines_with(log, "again"), 0);
-  assert_int_equal(lines_with(log, "0.0.0.0"), 0);
-  plm_feed_close(first);
-  plm_feed_close(second);
-}
-
-/* Without --connect, a packer follows endpoints.json in the run folder, even if a port changes. */
-static void follows_the_run_folder(void **state)
-{
-  (void)state;
-  char run[PLM_PATH_SIZE], set[PLM_PATH_SIZE + 16];
-  struct plm_error error = {0};
-  const char *corpus = packers_corpus("corpus", DOCUMENTS, 1);
-  snprintf(run, sizeof run, "%s", scratch_path("run"));
-  assert_int_equal(plm_directory_make(run, &error), PLM_OK);
-  snprintf(set, sizeof set, "--run=%s", run);
-  char keys[PLM_PATH_SIZE];
-  assert_int_equal(plm_run_keys(run, NULL, keys, &error), PLM_OK);
-  struct plm_feed_options options = packers_options();
-  options.keys = keys;
-  const struct plm_hash want = expected(&options, corpus, 0, 50, CHUNKS);
-  const char *const argv[] = {packers_program("plm-packer"), "--corpus", corpus, set, NULL};
-  const pid_t packer = packers_spawn(argv, NULL);
-  for (int i = 0; i < 2; i++) {
-    struct plm_feed *feed = packers_feed(&options);
-    assert_int_equal(plm_endpoint_write(run, "feed", plm_feed_bound(feed), &error), PLM_OK);
-    assert_true(plm_hash_equal(packers_take(feed, 50, CHUNKS), want));
-    plm_feed_close(feed);
-  }
-  assert_int_equal(packers_stop(packer, SIGTERM), 143);
-  char *lines;
-  size_t size;
-  assert_int_equal(plm_file_read(scratch_path("run/packers.jsonl"), 1 << 20, &lines, &size, &error),
-                   PLM_OK);
-  assert_int_equal(strncmp(lines, "{\"v\":1,", 7), 0);
-  assert_non_null(strstr(lines, "\"padding_fraction\":"));
-  free(lines);
-}
-
 int main(void)
 {
   plm_log_init("test", PLM_LOG_WARNING);
@@ -511,9 +338,6 @@ int main(void)
       cmocka_unit_test(another_corpus_is_refused),
       cmocka_unit_test(a_damaged_record_ends_the_packer),
       cmocka_unit_test(stops_when_told),
-      cmocka_unit_test(welcome_names_the_others),
-      cmocka_unit_test(one_consumer_by_two_names),
-      cmocka_unit_test(follows_the_run_folder),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,6 +14,7 @@
 #include "common/base/file.h"
 #include "common/base/log.h"
 #include "common/base/philox.h"
+#include "common/plan/assemble.h"
 #include "common/wire/security.h"
 #include "tests/support/scratch.h"
 
@@ -194,5 +195,68 @@ struct plm_hash packers_take(struct plm_feed *feed, uint32_t batches, uint32_t c
   }
   const struct plm_hash hash = plm_hasher_digest(hasher);
   plm_hasher_close(hasher);
+  return hash;
+}
+
+struct plm_hash packers_expected(const struct plm_feed_options *options, const char *corpus_path,
+                                 uint64_t skip, uint32_t batches, uint32_t chunks)
+{
+  const struct plm_corpus_options opening = {0};
+  struct plm_error error = {0};
+  struct plm_corpus *corpus;
+  struct plm_corpus_cursor *cursor;
+  struct plm_plan *plan;
+  struct plm_window window = {0};
+  const uint32_t length = options->plan.max_length;
+  PLM_ASSERT(plm_corpus_open(corpus_path, &opening, &corpus, &error) == PLM_OK);
+  PLM_ASSERT(plm_corpus_cursor_open(corpus, &cursor, &error) == PLM_OK);
+  PLM_ASSERT(plm_plan_open_corpus(&options->plan, corpus, options->split, &plan, &error) == PLM_OK);
+  struct plm_hasher *hasher = plm_hasher_open();
+  uint8_t *batch = malloc((size_t)chunks * length);
+  uint32_t *begin = malloc((chunks + 1) * sizeof *begin);
+  struct plm_chunk_document *documents = malloc((size_t)chunks * length * sizeof *documents);
+  uint8_t *tokens = NULL;
+  uint64_t epoch = 0, index = 0;
+  uint32_t chunk = 0, count = 0, in_batch = 0, done = 0;
+  while (done < batches) {
+    if (chunk == window.chunks) {
+      if (index == plm_plan_windows(plan)) {
+        epoch++;
+        index = 0;
+      }
+      PLM_ASSERT(plm_plan_window(plan, epoch, index++, &window, &error) == PLM_OK);
+      tokens = realloc(tokens, plm_assemble_bytes(plan, &window));
+      PLM_ASSERT(plm_assemble_window(cursor, options->split, plan, &window, tokens, &error) ==
+                 PLM_OK);
+      chunk = 0;
+    }
+    if (skip > 0) {
+      skip--;
+      chunk++;
+      continue;
+    }
+    begin[in_batch] = count;
+    for (uint32_t i = window.chunk_begin[chunk]; i < window.chunk_begin[chunk + 1]; i++)
+      documents[count++] = window.documents[i];
+    memcpy(batch + (size_t)in_batch * length, tokens + (size_t)chunk * length, length);
+    chunk++;
+    if (++in_batch < chunks) continue;
+    begin[chunks] = count;
+    plm_hasher_update(hasher, batch, (size_t)chunks * length);
+    plm_hasher_update(hasher, begin, (chunks + 1) * sizeof *begin);
+    plm_hasher_update(hasher, documents, count * sizeof *documents);
+    count = in_batch = 0;
+    done++;
+  }
+  const struct plm_hash hash = plm_hasher_digest(hasher);
+  plm_hasher_close(hasher);
+  free(batch);
+  free(begin);
+  free(documents);
+  free(tokens);
+  plm_window_deinit(&window);
+  plm_plan_close(plan);
+  plm_corpus_cursor_close(cursor);
+  plm_corpus_close(corpus);
   return hash;
 }
