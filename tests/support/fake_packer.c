@@ -7,6 +7,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/thread.h"
+#include "tests/support/cmocka_all.h"
 #include "tests/support/packers.h"
 
 static struct small_corpus corpus;
@@ -172,4 +173,51 @@ void fake_packer_stop(struct fake_packer *packer)
   zmq_ctx_term(packer->context);
   pthread_mutex_destroy(&packer->mutex);
   if (--running == 0) small_corpus_forget(&corpus);
+}
+
+/* ---- meetings ---- */
+
+void fake_wait_peers(struct plm_feed *feed, uint32_t count)
+{
+  struct plm_feed_counters counters = {0};
+  for (int i = 0; i < 1000; i++) {
+    plm_feed_counters(feed, &counters);
+    if (counters.peers == count) return;
+    usleep(20000);
+  }
+  assert_int_equal(counters.peers, count);
+}
+
+plm_status fake_take(struct plm_feed *feed, uint32_t chunks, struct plm_error *error)
+{
+  struct plm_batch batch;
+  struct plm_feed_position position;
+  plm_feed_position(feed, 0, &position);
+  PLM_TRY(plm_feed_next(feed, NULL, chunks, NULL, &batch, error));
+  assert_true(fake_batch_right(&batch, &position.place));
+  plm_feed_release(feed, &batch);
+  return PLM_OK;
+}
+
+void fake_join(struct fake_meeting *meeting, int count)
+{
+  for (; meeting->count < count; meeting->count++)
+    fake_packer_start(&meeting->packers[meeting->count], &meeting->options,
+                      plm_feed_bound(meeting->feed), (uint64_t)meeting->count + 1);
+  fake_wait_peers(meeting->feed, (uint32_t)count);
+}
+
+void fake_meet(struct fake_meeting *meeting, int count, uint64_t credit_bytes)
+{
+  meeting->options = packers_options();
+  if (credit_bytes != 0) meeting->options.credit_bytes = credit_bytes;
+  meeting->feed = packers_feed(&meeting->options);
+  meeting->count = 0;
+  fake_join(meeting, count);
+}
+
+void fake_part(struct fake_meeting *meeting)
+{
+  for (int i = 0; i < meeting->count; i++) fake_packer_stop(&meeting->packers[i]);
+  plm_feed_close(meeting->feed);
 }

@@ -45,4 +45,20 @@ bool fake_batch_right(const struct plm_batch *batch, const struct plm_plan_place
 /* A HELLO header and payload, for tests that speak the protocol themselves. */
 size_t fake_hello(uint64_t id, uint64_t incarnation, struct plm_header *header, uint8_t *payload);
 
+/* A feed, and the fake packers that serve it. */
+struct fake_meeting {
+  struct plm_feed_options options;
+  struct fake_packer packers[3];
+  int count;
+  struct plm_feed *feed;
+};
+/* credit_bytes: 0 for the default. */
+void fake_meet(struct fake_meeting *meeting, int count, uint64_t credit_bytes);
+/* Starts further packers, and waits until the feed knows that many. */
+void fake_join(struct fake_meeting *meeting, int count);
+void fake_part(struct fake_meeting *meeting);
+void fake_wait_peers(struct plm_feed *feed, uint32_t count);
+/* Takes a batch, which has to be right. */
+plm_status fake_take(struct plm_feed *feed, uint32_t chunks, struct plm_error *error);
+
 #endif
