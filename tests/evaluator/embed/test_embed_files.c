@@ -1,4 +1,4 @@
-/* The files of embed: pooling against sums by hand, the windows of the spool, headers as the
+/* The files of embed: the windows of the spool, headers as the
  * formats demand, the journal, and a partial file that is begun, continued, refused and finished.
  */
 #include "tests/support/cmocka_all.h"
@@ -6,7 +6,6 @@
 #include <cjson/cJSON.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,51 +16,8 @@
 #include "common/base/file.h"
 #include "common/checkpoint/safetensors.h"
 #include "evaluator/embed/embed_output.h"
-#include "evaluator/embed/pooling.h"
 #include "tests/support/must.h"
 #include "tests/support/scratch.h"
-
-/* ---- pooling --------------------------------------------------------------------------------- */
-
-static void pooling_is_over_the_residues(void **state)
-{
-  (void)state;
-  enum { D = 2 };
-  const float x[5][D] = {{9, -9}, {1, -4}, {2, -2}, {6, -3}, {90, 90}}; /* <cls>, residues, <eos> */
-  const float expected[] = {3, -3, 6, -2, 9, -9, (float)sqrt(14.0 / 3), (float)sqrt(2.0 / 3)};
-  struct plm_pooling pooling;
-  double scratch[2 * D];
-  float out[8];
-  assert_int_equal(plm_pooling_parse("mean,max,cls,std", &pooling, NULL), PLM_OK);
-  plm_pooling_run(&pooling, &x[0][0], 3, D, scratch, out);
-  for (int i = 0; i < 8; i++) assert_true(fabsf(out[i] - expected[i]) <= 1e-6f);
-  plm_pooling_run(&pooling, &x[0][0], 1, D, scratch, out); /* one residue */
-  for (int d = 0; d < D; d++) {
-    assert_true(out[d] == x[1][d] && out[D + d] == x[1][d]);
-    assert_true(out[3 * D + d] == 0);
-  }
-  memset(out, 0xff, sizeof out);
-  plm_pooling_run(&pooling, &x[0][0], 0, D, scratch, out); /* no residue: zeros, except for <cls> */
-  for (int i = 0; i < 8; i++) assert_true(out[i] == (i / D == 2 ? x[0][i % D] : 0));
-}
-
-static void pooling_is_parsed_and_named(void **state)
-{
-  (void)state;
-  static const char *const wrong[] = {"", "mean,", ",mean", "Mean", "mean,mean", "mean max", "sum"};
-  char name[PLM_POOLING_NAME_SIZE];
-  struct plm_pooling pooling;
-  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-    struct plm_error error = {0};
-    assert_int_equal(plm_pooling_parse(wrong[i], &pooling, &error), PLM_USAGE);
-    assert_non_null(strstr(error.what, "--pooling"));
-  }
-  static const char *const right[] = {"mean", "std,mean", "mean,cls,max,std"};
-  for (size_t i = 0; i < sizeof right / sizeof *right; i++) {
-    assert_int_equal(plm_pooling_parse(right[i], &pooling, NULL), PLM_OK);
-    assert_string_equal(plm_pooling_name(&pooling, name), right[i]);
-  }
-}
 
 /* ---- the spool ------------------------------------------------------------------------------- */
 
@@ -493,8 +449,6 @@ static void a_folder_in_the_way_is_found_at_once(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(pooling_is_over_the_residues),
-      cmocka_unit_test(pooling_is_parsed_and_named),
       cmocka_unit_test(windows_cover_everything_once),
       cmocka_unit_test(fingerprints_see_names_lengths_and_tokens),
       cmocka_unit_test(a_folder_that_is_not_there_is_named),
