@@ -1,11 +1,10 @@
-/* One stage of the supervisor: when it is killed or started again, and what its end means. */
+/* One stage of the supervisor: when it is started again, and what its end means. */
 #include "tests/support/cmocka_all.h"
 
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -30,12 +29,6 @@ static int teardown(void **state)
   return 0;
 }
 
-static struct supervised *add(struct plm_supervisor *supervisor, enum plm_stage_index kind,
-                              enum plm_stage_state state)
-{
-  return supervisor_case_add(supervisor, kind, state);
-}
-
 /* The exit code that the failures give the run. */
 static int judge(const struct plm_supervisor *supervisor)
 {
@@ -43,107 +36,6 @@ static int judge(const struct plm_supervisor *supervisor)
   const int code = stages_judge_failures(&supervisor->stages, supervisor->options.chosen, &text);
   plm_text_deinit(&text);
   return code;
-}
-
-/* ---- stopping ------------------------------------------------------------------------------ */
-
-static void a_stage_has_the_settings_time_and_its_own(void **state)
-{
-  static const int64_t expected[] = {45500, 45500, 40500};
-  struct plm_supervisor *supervisor = *state;
-  for (int kind = 0; kind < PLM_KIND_COUNT; kind++) {
-    for (int ready = 0; ready < 2; ready++) {
-      struct supervised *stage =
-          add(supervisor, (enum plm_stage_index)kind, ready ? PLM_STAGE_READY : PLM_STAGE_STARTING);
-      const int64_t before = plm_clock_ms();
-      supervised_stop(supervisor->stages.config, stage);
-      const int64_t after = plm_clock_ms(), kill_ms = stage->kill_ms;
-      assert_int_equal(stage->state, PLM_STAGE_STOPPING);
-      assert_in_range(kill_ms, before + expected[kind], after + expected[kind]);
-      stage->kill_ms = 7; /* asked again, it gets no more time */
-      supervised_stop(supervisor->stages.config, stage);
-      assert_int_equal(stage->kill_ms, 7);
-    }
-  }
-}
-
-static void a_stage_without_a_process_has_stopped(void **state)
-{
-  static const enum plm_stage_state states[] = {PLM_STAGE_IDLE, PLM_STAGE_BACKOFF, PLM_STAGE_DONE,
-                                                PLM_STAGE_FATAL};
-  static const enum plm_stage_state expected[] = {PLM_STAGE_STOPPED, PLM_STAGE_STOPPED,
-                                                  PLM_STAGE_DONE, PLM_STAGE_FATAL};
-  struct plm_supervisor *supervisor = *state;
-  for (size_t i = 0; i < sizeof states / sizeof *states; i++) {
-    struct supervised *stage = add(supervisor, PLM_KIND_PACKER, states[i]);
-    supervised_stop(supervisor->stages.config, stage);
-    assert_int_equal(stage->state, expected[i]);
-    assert_int_equal(stage->kill_ms, 0);
-    stage->state = states[i];
-    supervised_kill(stage);
-    assert_int_equal(stage->state, expected[i]);
-    assert_int_equal(stage->kill_ms, 0);
-    assert_false(stage->killed_by_us);
-  }
-}
-
-/* A child that ends by SIGKILL, but not by SIGTERM. */
-static pid_t stubborn(void)
-{
-  int ready[2];
-  char byte;
-  assert_int_equal(pipe(ready), 0);
-  const pid_t pid = fork();
-  if (pid == 0) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    signal(SIGTERM, SIG_IGN);
-    (void)!write(ready[1], "", 1);
-    for (;;) pause();
-  }
-  assert_int_equal(read(ready[0], &byte, 1), 1);
-  close(ready[0]);
-  close(ready[1]);
-  return pid;
-}
-
-/* Waits for its end, and returns the number of the signal. */
-static int signal_of(pid_t pid)
-{
-  int status;
-  assert_int_equal(waitpid(pid, &status, 0), pid);
-  assert_true(WIFSIGNALED(status));
-  return WTERMSIG(status);
-}
-
-static void it_is_killed_when_its_time_is_up(void **state)
-{
-  struct plm_supervisor *supervisor = *state;
-  struct supervised *stage = add(supervisor, PLM_KIND_EVALUATOR, PLM_STAGE_READY);
-  stage->pid = stubborn();
-  supervised_tick(&supervisor->launcher, stage, 1000); /* no deadline */
-  assert_int_equal(waitpid(stage->pid, NULL, WNOHANG), 0);
-  stage->state = PLM_STAGE_STOPPING;
-  stage->kill_ms = 2000;
-  supervised_tick(&supervisor->launcher, stage, 1999);
-  assert_false(stage->killed_by_us);
-  assert_int_equal(stage->kill_ms, 2000);
-  supervised_tick(&supervisor->launcher, stage, 2000);
-  assert_true(stage->killed_by_us);
-  assert_int_equal(stage->kill_ms, 3000); /* again, for processes that were forked meanwhile */
-  assert_int_equal(signal_of(stage->pid), SIGKILL);
-}
-
-static void killing_takes_effect_at_once(void **state)
-{
-  struct plm_supervisor *supervisor = *state;
-  struct supervised *stage = add(supervisor, PLM_KIND_PACKER, PLM_STAGE_READY);
-  stage->pid = stubborn();
-  const int64_t before = plm_clock_ms();
-  supervised_kill(stage);
-  assert_in_range(stage->kill_ms, before + 1000, plm_clock_ms() + 1000);
-  assert_int_equal(stage->state, PLM_STAGE_STOPPING);
-  assert_true(stage->killed_by_us);
-  assert_int_equal(signal_of(stage->pid), SIGKILL);
 }
 
 /* ---- ends ---------------------------------------------------------------------------------- */
@@ -184,7 +76,7 @@ static void what_its_own_end_means(void **state)
       *policies[rows[i].kind] = (enum plm_restart)rows[i].restart;
       supervisor->stages.count = 0;
       struct supervised *stage =
-          add(supervisor, (enum plm_stage_index)rows[i].kind, PLM_STAGE_READY);
+          supervisor_case_add(supervisor, (enum plm_stage_index)rows[i].kind, PLM_STAGE_READY);
       supervisor->gang.hung = rows[i].hung;
       if (rows[i].hung) stage->gang = &supervisor->gang;
       stage->pid = NOBODY;
@@ -243,7 +135,7 @@ static void an_evaluator_has_finished_when_its_reports_are_complete(void **state
     if (rows[i].reports != NULL)
       write_in_run(supervisor, PLM_RUN_EVALUATOR_METRICS, rows[i].reports);
     ((struct plm_config *)supervisor->stages.config)->evaluator.restart = rows[i].restart;
-    struct supervised *stage = add(supervisor, PLM_KIND_EVALUATOR, PLM_STAGE_READY);
+    struct supervised *stage = supervisor_case_add(supervisor, PLM_KIND_EVALUATOR, PLM_STAGE_READY);
     supervised_reaped(&supervisor->launcher, stage, EXITED(0));
     if (stage->state != rows[i].expected)
       fail_msg("row %zu: %s", i, plm_stage_state_name(stage->state));
@@ -255,7 +147,7 @@ static void an_evaluator_has_finished_when_its_reports_are_complete(void **state
 static void five_deaths_are_permanent(void **state)
 {
   struct plm_supervisor *supervisor = *state;
-  struct supervised *stage = add(supervisor, PLM_KIND_TRAINER, PLM_STAGE_READY);
+  struct supervised *stage = supervisor_case_add(supervisor, PLM_KIND_TRAINER, PLM_STAGE_READY);
   for (int death = 1; death <= 5; death++) {
     stage->state = PLM_STAGE_READY;
     supervised_reaped(&supervisor->launcher, stage, KILLED(9));
@@ -294,7 +186,7 @@ static void a_replay_that_ends_in_the_same_way_is_the_last(void **state)
       {71, 6, "the disk is full", PLM_STAGE_BACKOFF},
       {71, 1, "no such thing", PLM_STAGE_FATAL},
   };
-  struct supervised *stage = add(supervisor, PLM_KIND_TRAINER, PLM_STAGE_READY);
+  struct supervised *stage = supervisor_case_add(supervisor, PLM_KIND_TRAINER, PLM_STAGE_READY);
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     fail_at_step(supervisor, stage, rows[i].step, rows[i].code, rows[i].words);
     if (stage->state != rows[i].expected)
@@ -304,7 +196,7 @@ static void a_replay_that_ends_in_the_same_way_is_the_last(void **state)
   assert_non_null(strstr(stage->failed_how, "plm-pipeline trace --step 72"));
   assert_int_equal(judge(supervisor), 5);
   /* values that are not finite, whatever is said about them */
-  stage = add(supervisor, PLM_KIND_TRAINER, PLM_STAGE_READY);
+  stage = supervisor_case_add(supervisor, PLM_KIND_TRAINER, PLM_STAGE_READY);
   fail_at_step(supervisor, stage, 70, 5, "a");
   assert_int_equal(stage->state, PLM_STAGE_BACKOFF);
   fail_at_step(supervisor, stage, 70, 5, "b");
@@ -317,7 +209,7 @@ static void a_replay_that_ends_in_the_same_way_is_the_last(void **state)
 static void an_error_before_the_first_step_is_not_a_replay(void **state)
 {
   struct plm_supervisor *supervisor = *state;
-  struct supervised *stage = add(supervisor, PLM_KIND_TRAINER, PLM_STAGE_READY);
+  struct supervised *stage = supervisor_case_add(supervisor, PLM_KIND_TRAINER, PLM_STAGE_READY);
   for (int i = 0; i < 4; i++) {
     char line[64];
     snprintf(line, sizeof line, "{\"step\":7,\"time\":%.3f}\n", plm_clock_wall_s() - 120);
@@ -335,7 +227,7 @@ static void a_full_disk_is_waited_for(void **state)
 {
   struct plm_supervisor *supervisor = *state;
   struct plm_config *config = (struct plm_config *)supervisor->stages.config;
-  struct supervised *stage = add(supervisor, PLM_KIND_PACKER, PLM_STAGE_READY);
+  struct supervised *stage = supervisor_case_add(supervisor, PLM_KIND_PACKER, PLM_STAGE_READY);
   for (int i = 0; i < 6; i++) {
     stage->state = PLM_STAGE_READY;
     supervised_reaped(&supervisor->launcher, stage, EXITED(6));
@@ -348,7 +240,7 @@ static void a_full_disk_is_waited_for(void **state)
   assert_string_equal(stage->failed_how, "exited with 6; its cause has not passed within "
                                          "supervisor.wait_s (0 s): giving up");
   config->packer_restart = PLM_RESTART_NO;
-  stage = add(supervisor, PLM_KIND_PACKER, PLM_STAGE_READY);
+  stage = supervisor_case_add(supervisor, PLM_KIND_PACKER, PLM_STAGE_READY);
   supervised_reaped(&supervisor->launcher, stage, EXITED(6));
   assert_int_equal(stage->state, PLM_STAGE_FATAL);
   assert_string_equal(stage->failed_how, "exited with 6");
@@ -360,7 +252,7 @@ static void an_end_while_stopping_is_no_failure(void **state)
   static const int statuses[] = {EXITED(0), EXITED(2), KILLED(SIGTERM), KILLED(SIGKILL)};
   struct plm_supervisor *supervisor = *state;
   for (size_t i = 0; i < sizeof statuses / sizeof *statuses; i++) {
-    struct supervised *stage = add(supervisor, PLM_KIND_PACKER, PLM_STAGE_STOPPING);
+    struct supervised *stage = supervisor_case_add(supervisor, PLM_KIND_PACKER, PLM_STAGE_STOPPING);
     stage->kill_ms = 99;
     supervised_reaped(&supervisor->launcher, stage, statuses[i]);
     assert_int_equal(stage->state, PLM_STAGE_STOPPED);
@@ -373,7 +265,7 @@ static void an_end_while_stopping_is_no_failure(void **state)
 static void its_end_waits_for_the_writer_of_its_log(void **state)
 {
   struct plm_supervisor *supervisor = *state;
-  struct supervised *stage = add(supervisor, PLM_KIND_TRAINER, PLM_STAGE_STOPPING);
+  struct supervised *stage = supervisor_case_add(supervisor, PLM_KIND_TRAINER, PLM_STAGE_STOPPING);
   stage->gang = &supervisor->gang;
   supervisor->gang.log_pid = NOBODY;
   const int64_t before = plm_clock_ms();
@@ -386,7 +278,7 @@ static void its_end_waits_for_the_writer_of_its_log(void **state)
   supervised_tick(&supervisor->launcher, stage, before);
   assert_true(!stage->ending && stage->state == PLM_STAGE_STOPPED && stage->kill_ms == 0);
   /* it keeps the deadline that it has already */
-  stage = add(supervisor, PLM_KIND_TRAINER, PLM_STAGE_STOPPING);
+  stage = supervisor_case_add(supervisor, PLM_KIND_TRAINER, PLM_STAGE_STOPPING);
   stage->gang = &supervisor->gang;
   supervisor->gang.log_pid = NOBODY;
   stage->kill_ms = before + 60000;
@@ -399,7 +291,7 @@ static void its_end_waits_for_the_writer_of_its_log(void **state)
 static void a_program_that_is_missing_is_a_permanent_failure(void **state)
 {
   struct plm_supervisor *supervisor = *state;
-  struct supervised *stage = add(supervisor, PLM_KIND_TRAINER, PLM_STAGE_IDLE);
+  struct supervised *stage = supervisor_case_add(supervisor, PLM_KIND_TRAINER, PLM_STAGE_IDLE);
   stage->started_ms = 5; /* how an earlier process ended is not the reason */
   stage->wait_status = EXITED(2);
   supervised_start(&supervisor->launcher, stage);
@@ -422,7 +314,7 @@ static void a_start_that_may_succeed_later_is_tried_again(void **state)
   struct plm_supervisor *supervisor = *state;
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     ((struct plm_config *)supervisor->stages.config)->evaluator.restart = rows[i].restart;
-    struct supervised *stage = add(supervisor, PLM_KIND_EVALUATOR, PLM_STAGE_IDLE);
+    struct supervised *stage = supervisor_case_add(supervisor, PLM_KIND_EVALUATOR, PLM_STAGE_IDLE);
     assert_int_equal(mkdir(stage->tail.path, 0755), 0);
     supervised_start(&supervisor->launcher, stage);
     assert_int_equal(stage->state, rows[i].expected);
@@ -449,7 +341,7 @@ static int end_of(struct supervised *stage)
 static void it_starts_again_when_its_delay_is_over(void **state)
 {
   struct plm_supervisor *supervisor = *state;
-  struct supervised *stage = add(supervisor, PLM_KIND_PACKER, PLM_STAGE_BACKOFF);
+  struct supervised *stage = supervisor_case_add(supervisor, PLM_KIND_PACKER, PLM_STAGE_BACKOFF);
   write_program("plm-packer", "#!/bin/sh\nexit 7\n");
   stage->due_ms = 5000;
   stage->killed_by_us = true;
@@ -475,7 +367,7 @@ static void it_starts_again_when_its_delay_is_over(void **state)
 static void a_restart_follows_the_stop(void **state)
 {
   struct plm_supervisor *supervisor = *state;
-  struct supervised *stage = add(supervisor, PLM_KIND_PACKER, PLM_STAGE_STOPPED);
+  struct supervised *stage = supervisor_case_add(supervisor, PLM_KIND_PACKER, PLM_STAGE_STOPPED);
   write_program("plm-packer", "#!/bin/sh\nexit 0\n");
   supervised_tick(&supervisor->launcher, stage, 0);
   assert_int_equal(stage->state, PLM_STAGE_STOPPED);
@@ -497,7 +389,7 @@ static void a_line_makes_it_ready(void **state)
 {
   struct plm_supervisor *supervisor = *state;
   int ends[2];
-  struct supervised *stage = add(supervisor, PLM_KIND_TRAINER, PLM_STAGE_STARTING);
+  struct supervised *stage = supervisor_case_add(supervisor, PLM_KIND_TRAINER, PLM_STAGE_STARTING);
   assert_int_equal(pipe2(ends, O_NONBLOCK), 0);
   stage->ready_fd = ends[0];
   supervised_readable(&supervisor->screen, stage); /* nothing to read */
@@ -511,7 +403,7 @@ static void a_line_makes_it_ready(void **state)
   assert_int_equal(stage->ready_fd, -1);
   close(ends[1]);
   /* a pipe that is closed without a line */
-  stage = add(supervisor, PLM_KIND_EVALUATOR, PLM_STAGE_STARTING);
+  stage = supervisor_case_add(supervisor, PLM_KIND_EVALUATOR, PLM_STAGE_STARTING);
   assert_int_equal(pipe2(ends, O_NONBLOCK), 0);
   stage->ready_fd = ends[0];
   close(ends[1]);
@@ -525,10 +417,6 @@ static void a_line_makes_it_ready(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      TEST(a_stage_has_the_settings_time_and_its_own),
-      TEST(a_stage_without_a_process_has_stopped),
-      TEST(it_is_killed_when_its_time_is_up),
-      TEST(killing_takes_effect_at_once),
       TEST(what_its_own_end_means),
       TEST(an_evaluator_has_finished_when_its_reports_are_complete),
       TEST(five_deaths_are_permanent),
