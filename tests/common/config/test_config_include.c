@@ -12,22 +12,12 @@
 #include "common/config/config_include.h"
 #include "common/config/settings.h"
 #include "tests/support/cmocka_all.h"
-
-static char folder[PLM_PATH_SIZE];
+#include "tests/support/scratch.h"
 
 static int enter_folder(void **state)
 {
   (void)state;
-  const char *given = getenv("PLM_TMP");
-  snprintf(folder, sizeof folder, "%s/include-XXXXXX", given != NULL ? given : "/tmp");
-  return mkdtemp(folder) == NULL || chdir(folder) != 0 ||
-         plm_directory_make("shared/deep", NULL) != PLM_OK;
-}
-
-static int leave_folder(void **state)
-{
-  (void)state;
-  return chdir("/") != 0 || plm_path_remove(folder, NULL) != PLM_OK;
+  return chdir(scratch_directory()) != 0 || plm_directory_make("shared/deep", NULL) != PLM_OK;
 }
 
 static void put(const char *path, const char *text)
@@ -127,17 +117,17 @@ static void paths_belong_to_their_file(void **state)
   put("shared/base.yaml", "include: deep/last.yaml\ncorpus: c.corpus\n");
   put("pipeline.yaml", "include: shared/base.yaml\nnetwork: {keys: k}\n");
   load("pipeline.yaml", &config);
-  snprintf(expected, sizeof expected, "%s/shared/deep/r", folder);
+  snprintf(expected, sizeof expected, "%s/shared/deep/r", scratch_directory());
   assert_string_equal(config.run, expected);
-  snprintf(expected, sizeof expected, "%s/shared/c.corpus", folder);
+  snprintf(expected, sizeof expected, "%s/shared/c.corpus", scratch_directory());
   assert_string_equal(config.corpus, expected);
-  snprintf(expected, sizeof expected, "%s/k", folder);
+  snprintf(expected, sizeof expected, "%s/k", scratch_directory());
   assert_string_equal(config.network.keys, expected);
   expect_origin(&config, "seed", "shared/deep/last.yaml", 2, 7);
   plm_config_deinit(&config);
 
   /* neither the working directory nor how a file is named matters */
-  snprintf(absolute, sizeof absolute, "%s/pipeline.yaml", folder);
+  snprintf(absolute, sizeof absolute, "%s/pipeline.yaml", scratch_directory());
   assert_int_equal(chdir("shared/deep"), 0);
   load(absolute, &config);
   assert_string_equal(config.network.keys, expected);
@@ -145,8 +135,8 @@ static void paths_belong_to_their_file(void **state)
   load("../../pipeline.yaml", &config);
   expect_origin(&config, "seed", "../../shared/deep/last.yaml", 2, 7);
   plm_config_deinit(&config);
-  assert_int_equal(chdir(folder), 0);
-  snprintf(expected, sizeof expected, "include: %s/shared/base.yaml\n", folder);
+  assert_int_equal(chdir(scratch_directory()), 0);
+  snprintf(expected, sizeof expected, "include: %s/shared/base.yaml\n", scratch_directory());
   put("pipeline.yaml", expected);
   load("pipeline.yaml", &config);
   assert_int_equal(config.seed, 2);
@@ -291,5 +281,5 @@ int main(void)
       cmocka_unit_test(cycles_are_refused_by_name),
       cmocka_unit_test(depth_and_number_have_limits),
   };
-  return cmocka_run_group_tests(tests, enter_folder, leave_folder);
+  return cmocka_run_group_tests(tests, enter_folder, NULL);
 }
