@@ -16,7 +16,6 @@
 #include "common/base/thread.h"
 #include "common/corpus/corpus.h"
 #include "common/corpus/corpus_format.h"
-#include "common/corpus/tokenizer.h"
 #include "stages/ingest/corpus_writer.h"
 #include "tests/support/forged_corpus.h"
 #include "tests/support/scratch.h"
@@ -377,56 +376,6 @@ static enum outcome read_in_child(const char *directory, const struct example *e
   return OUTCOME_MESSAGE;
 }
 
-/* Whether the processor and the tokenizer allow a way to count. */
-static bool allowed(enum plm_tokenizer_kind kind, enum plm_count_form form)
-{
-#if defined(__x86_64__)
-  if (form == PLM_COUNT_AVX2) return kind == PLM_TOKENIZER_ESM && __builtin_cpu_supports("avx2");
-  if (form == PLM_COUNT_BIT_PLANES)
-    return kind == PLM_TOKENIZER_ESM && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vbmi") &&
-           __builtin_cpu_supports("avx512vpopcntdq") && __builtin_cpu_supports("gfni");
-#endif
-  (void)kind;
-  return form == PLM_COUNT_ANY;
-}
-
-/* Counts letters and arbitrary bytes in each way, in sizes up to more than the vectors' counters
- * hold before they are added up. */
-static void residues_are_counted(void **state)
-{
-  enum { SIZE = 60000 };
-  uint8_t *bytes = malloc(SIZE);
-  (void)state;
-  assert_non_null(bytes);
-  for (int round = 0; round < 4; round++)
-    for (size_t size = 0; size <= SIZE; size = size * 2 + (size < 100 ? 7 : 1)) {
-      const enum plm_tokenizer_kind kind = round % 2 ? PLM_TOKENIZER_BYTE : PLM_TOKENIZER_ESM;
-      const struct plm_tokenizer *tokenizer = plm_tokenizer_of(kind);
-      uint64_t counted[512] = {0}, expected[512] = {0};
-      counted[5] = expected[5] = 11; /* counts are added */
-      for (size_t i = 0; i < size; i++) {
-        const uint32_t random = (uint32_t)(i * 2654435761u + size) >> 8;
-        bytes[i] = random % 16 == 0 && round < 2        ? (uint8_t)(random >> 4)
-                   : random % 16 < 9 || size > SIZE / 2 ? 'L'
-                   : round < 2                          ? (uint8_t)letters[random % 28]
-                                                        : (uint8_t)('@' + random % 32);
-        expected[plm_tokenizer_encode(tokenizer, bytes[i])]++;
-      }
-      plm_corpus_count_residues(kind, bytes, size, counted);
-      assert_memory_equal(counted, expected, sizeof counted);
-      for (int form = 0; form < PLM_COUNT_FORMS; form++) {
-        uint64_t again[512] = {[5] = 11};
-        const bool there = allowed(kind, (enum plm_count_form)form);
-        assert_int_equal(
-            plm_corpus_count_residues_form(kind, (enum plm_count_form)form, bytes, size, again),
-            there);
-        if (there) assert_memory_equal(again, expected, sizeof again);
-      }
-    }
-  free(bytes);
-}
-
 /* Even if the checks on opening are bypassed, a flipped bit gives no wrong document, name or
  * length. */
 static void a_reader_never_gives_wrong_documents(void **state)
@@ -542,7 +491,6 @@ int main(void)
       cmocka_unit_test(more_lengths_than_a_block),
       cmocka_unit_test(threads_read_one_corpus),
       cmocka_unit_test(what_is_not_there_is_an_error),
-      cmocka_unit_test(residues_are_counted),
       cmocka_unit_test(verify_finds_every_flip),
       cmocka_unit_test(a_reader_never_gives_wrong_documents),
       cmocka_unit_test(a_cut_under_the_map_ends_with_the_message),
