@@ -63,13 +63,6 @@ static uint64_t now_ns(void)
   return ((uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec) / clock_threads;
 }
 
-static void require(plm_status status, const struct plm_error *error)
-{
-  if (status == PLM_OK) return;
-  plm_error_print("bench_step", error);
-  exit(1);
-}
-
 /* Measures and prints the product rate; returns FLOP/s. */
 static double product_rate(struct plm_ops *ops)
 {
@@ -151,11 +144,11 @@ static void trainee_open(struct trainee *t, const struct subject *subject, struc
   const struct plm_model_options options = {.max_chunks = chunks, .training = true};
   size_t count;
   *t = (struct trainee){.subject = subject, .config = configuration(subject), .ops = ops};
-  require(bench_batch_open(corpus, &t->config, chunks, &t->load, &error), &error);
-  require(plm_model_open(&t->config.model, ops, &options, &t->model, &error), &error);
-  require(plm_masks_open(&t->config.model, ops, chunks, &t->masks, &error), &error);
-  require(plm_optimizer_open(&t->config.trainer, t->model, NULL, &t->optimizer, &error), &error);
-  require(ops->allocate(ops, sizeof *t->update, (void **)&t->update, &error), &error);
+  must_work(bench_batch_open(corpus, &t->config, chunks, &t->load, &error), &error);
+  must_work(plm_model_open(&t->config.model, ops, &options, &t->model, &error), &error);
+  must_work(plm_masks_open(&t->config.model, ops, chunks, &t->masks, &error), &error);
+  must_work(plm_optimizer_open(&t->config.trainer, t->model, NULL, &t->optimizer, &error), &error);
+  must_work(ops->allocate(ops, sizeof *t->update, (void **)&t->update, &error), &error);
   const struct plm_parameter *table = plm_model_table(t->model, &count);
   const size_t elements = plm_model_arena_elements(t->model);
   float *weights = must(malloc(elements * sizeof(float)));
@@ -197,8 +190,9 @@ static struct timing pass(struct trainee *t)
   uint64_t clock = now_ns();
   plm_model_attention_masks(t->model, &load->batch, load->batch.max_length, t->masks);
   took.masks_s = lap(&clock);
-  require(plm_model_gradients(t->model, &input, &load->targets, &loss, 1.0f, &result, NULL, &error),
-          &error);
+  must_work(
+      plm_model_gradients(t->model, &input, &load->targets, &loss, 1.0f, &result, NULL, &error),
+      &error);
   took.model_s = lap(&clock);
   return took;
 }
@@ -220,7 +214,7 @@ static double update(struct trainee *t)
   plm_optimizer_update(t->optimizer, t->update, plm_optimizer_all(t->optimizer));
   plm_model_weights_changed(t->model);
   plm_model_zero_gradients(t->model);
-  require(t->ops->synchronize(t->ops, &error), &error);
+  must_work(t->ops->synchronize(t->ops, &error), &error);
   return lap(&clock);
 }
 
@@ -334,7 +328,7 @@ static int rounds(const struct subject *subject, struct plm_ops *ops, const char
   struct bench_request request;
   struct plm_error error = {0};
   trainee_open(&t, subject, ops, corpus, chunks);
-  require(bench_batch_write(&t.load, batch_path, &error), &error);
+  must_work(bench_batch_write(&t.load, batch_path, &error), &error);
   bench_product_open(&product, ops);
   (void)pass(&t);
   print_ready(&t);
@@ -450,9 +444,9 @@ static void table(const struct arguments *a)
     struct plm_error error = {0};
     struct plm_ops *ops;
     if (precision == 0 ? !a->fp32 : !a->bf16) continue;
-    require(plm_ops_cpu_open(precision == 0 ? PLM_PRECISION_FP32 : PLM_PRECISION_BF16, a->threads,
-                             NULL, &ops, &error),
-            &error);
+    must_work(plm_ops_cpu_open(precision == 0 ? PLM_PRECISION_FP32 : PLM_PRECISION_BF16, a->threads,
+                               NULL, &ops, &error),
+              &error);
     clock_threads = ops->threads;
     const double rate = product_rate(ops);
     printf("%-12s %-5s %8s %8s %8s %9s %9s %8s %7s %7s\n", "model", "", "tokens", "masks", "passes",
@@ -489,7 +483,7 @@ int main(int argc, char **argv)
                                           .precision =
                                               a.fp32 ? PLM_PRECISION_FP32 : PLM_PRECISION_BF16,
                                           .threads = a.threads};
-  require(plm_ops_open(&request, &ops, &error), &error);
+  must_work(plm_ops_open(&request, &ops, &error), &error);
   const struct subject *s = &subjects[subject];
   const uint32_t chunks = a.chunks > 0 ? a.chunks : s->micro_batch_tokens / s->max_length;
   int status = 0;

@@ -14,13 +14,6 @@ typedef void sgemm_function(int order, int transpose_a, int transpose_b, int m, 
                             float alpha, const float *a, int lda, const float *b, int ldb,
                             float beta, float *c, int ldc);
 
-static void require(plm_status status, const struct plm_error *error)
-{
-  if (status == PLM_OK) return;
-  plm_error_print("bench", error);
-  exit(1);
-}
-
 void bench_product_open(struct bench_product *product, struct plm_ops *ops)
 {
   struct plm_error error = {0};
@@ -29,9 +22,9 @@ void bench_product_open(struct bench_product *product, struct plm_ops *ops)
   *product = (struct bench_product){.ops = ops, .host = must(malloc(3 * sizeof(float) * AREA))};
   for (size_t i = 0; i < 2 * AREA; i++) /* a Weyl sequence is random enough here */
     product->host[i] = (float)((uint32_t)i * 2654435769u) * 0x1p-32f - 0.5f;
-  require(ops->allocate(ops, sizeof(float) * AREA, &wide, &error), &error);
+  must_work(ops->allocate(ops, sizeof(float) * AREA, &wide, &error), &error);
   for (int i = 0; i < 3; i++)
-    require(ops->allocate(ops, ops->act_bytes * AREA, &product->device[i], &error), &error);
+    must_work(ops->allocate(ops, ops->act_bytes * AREA, &product->device[i], &error), &error);
   for (int i = 0; i < 2; i++) {
     ops->upload(ops, wide, product->host + (size_t)i * AREA, sizeof(float) * AREA);
     ops->round_weights(ops, product->device[i], wide, AREA);
@@ -57,7 +50,7 @@ void bench_product_run(struct bench_product *product)
   struct plm_ops *ops = product->ops;
   ops->linear_forward(ops, product->device[2], product->device[0], product->device[1], NULL, SIDE,
                       SIDE, SIDE);
-  require(ops->synchronize(ops, &error), &error);
+  must_work(ops->synchronize(ops, &error), &error);
 }
 
 bool bench_product_has_blas(const struct bench_product *product)

@@ -13,25 +13,18 @@
 enum { BLOCK = 1 << 21, MOST_ROUNDS = 64 };
 static const double ROUND_S = 0.02; /* much longer than a wait for the device */
 
-static void require(plm_status status, const struct plm_error *error)
-{
-  if (status == PLM_OK) return;
-  plm_error_print("device_bench", error);
-  exit(1);
-}
-
 void *device_bench_buffer(struct plm_ops *ops, size_t bytes)
 {
   void *buffer;
   struct plm_error error = {0};
-  require(ops->allocate(ops, bytes, &buffer, &error), &error);
+  must_work(ops->allocate(ops, bytes, &buffer, &error), &error);
   return buffer;
 }
 
 void device_bench_wait(struct plm_ops *ops)
 {
   struct plm_error error = {0};
-  require(ops->synchronize(ops, &error), &error);
+  must_work(ops->synchronize(ops, &error), &error);
 }
 
 static void put(char *at, float value, size_t bytes)
