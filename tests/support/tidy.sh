@@ -59,7 +59,7 @@ while IFS= read -r line; do complain "longer than 100 columns: $line"; done < <(
   awk 'length($0) > 100 {print FILENAME ":" FNR}' "${sources[@]}")
 
 while read -r count file; do
-  [ "$file" != total ] && [ "$count" -gt 600 ] && complain "$file has $count lines: find its second subject"
+  [ "$file" != total ] && [ "$count" -gt 500 ] && complain "$file has $count lines: find its second subject"
 done < <(wc -l "${sources[@]}")
 
 while IFS= read -r line; do complain "unfinished: $line"; done < <(
