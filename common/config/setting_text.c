@@ -37,7 +37,7 @@ static const char *type_name(const struct plm_setting *setting)
 void plm_setting_describe(const struct plm_setting *setting, char text[256])
 {
   int used = 0;
-  if (setting->choices != NULL && !plm_setting_has_records(setting)) {
+  if (setting->choices != NULL) {
     used = snprintf(text, 256, setting->type == PLM_SETTING_SPLITS ? "a list of " : "");
     for (int i = 0; setting->choices[i] != NULL; i++) {
       used += snprintf(text + used, 256 - (size_t)used, "%s%s",

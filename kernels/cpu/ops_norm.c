@@ -28,7 +28,7 @@ static int64_t tiles_of(int64_t N)
 
 static void run(struct job *job, plm_pool_tile function)
 {
-  PLM_ASSERT(job->N >= 0 && (job->D > 0 || job->rows.H > 0));
+  PLM_ASSERT(job->N >= 0 && job->D > 0);
   plm_pool_tiles(job->cpu->pool, tiles_of(job->N), function, job);
 }
 

@@ -37,7 +37,7 @@ static void qkv_tile(void *context, int64_t tile, uint32_t thread)
 
 static struct plm_qkv_rows qkv_rows(const struct plm_qkv *in)
 {
-  PLM_ASSERT(in->K % 2 == 0 && in->K <= PLM_HEAD_WIDTH_LIMIT);
+  PLM_ASSERT(in->H > 0 && in->K % 2 == 0 && in->K <= PLM_HEAD_WIDTH_LIMIT);
   struct plm_qkv_rows rows = {
       .L = in->L, .H = in->H, .K = in->K, .cosine = in->cosine, .sine = in->sine};
   if (in->vi != NULL) {
