@@ -27,7 +27,7 @@ static const struct plm_program *const tasks[] = {&plm_task_evaluate, &plm_task_
 /* With device auto, takes the GPU after those of the trainer's ranks on this host. The default is
  * one thread, so that a trainer on the CPU is not slowed down; it is all threads if the trainer
  * needs a GPU. */
-static struct plm_ops_request choose(const struct plm_config *config)
+static struct plm_ops_request evaluator_main_choose(const struct plm_config *config)
 {
   const bool beside = config->trainer.device != PLM_DEVICE_CUDA;
   struct plm_ops_request request = {
@@ -38,12 +38,13 @@ static struct plm_ops_request choose(const struct plm_config *config)
   return request;
 }
 
-static plm_status watch(const struct plm_arguments *arguments, struct plm_error *error)
+static plm_status evaluator_main_watch(const struct plm_arguments *arguments,
+                                       struct plm_error *error)
 {
   struct plm_config config;
   struct plm_ops *ops;
   PLM_TRY(plm_program_config(arguments, &config, error));
-  plm_status status = plm_task_open_ops(arguments, choose(&config), &ops, error);
+  plm_status status = plm_task_open_ops(arguments, evaluator_main_choose(&config), &ops, error);
   if (status == PLM_OK) {
     struct plm_exporter *exporter;
     status = plm_exporter_open(plm_arguments_get(arguments, "prometheus"), config.run,
@@ -79,7 +80,7 @@ int main(int argc, char **argv)
       .options = options,
       .tasks = tasks,
       .stage = true,
-      .run = watch,
+      .run = evaluator_main_watch,
   };
   const struct plm_program *task = argc > 1 ? find_task(argv[1]) : NULL;
   if (task == NULL) return plm_program_main(&watching, argc, argv);

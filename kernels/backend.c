@@ -54,8 +54,8 @@ static plm_status check_library(const struct plm_backend_library *library, struc
                                "are from the same build");
 }
 
-static plm_status load(const char *path, const struct plm_backend_library **library,
-                       struct plm_error *error)
+static plm_status backend_load(const char *path, const struct plm_backend_library **library,
+                               struct plm_error *error)
 {
   char absolute[PATH_MAX]; /* dlopen would search other folders for a name without a slash */
   if (realpath(path, absolute) == NULL) {
@@ -85,7 +85,7 @@ static plm_status find_library(const struct plm_backend_library **library, struc
 {
   char path[PLM_PATH_SIZE];
   PLM_TRY(plm_library_path(LIBRARY_NAME, PLM_CUDA_LIBRARY, path, error));
-  const plm_status status = load(path, library, error);
+  const plm_status status = backend_load(path, library, error);
   if (status != PLM_OK) plm_error_where(error, "%s", path);
   return status;
 }
@@ -169,9 +169,9 @@ const char *plm_ops_cpu_level(void)
   return plm_processor_level_name(plm_processor_level());
 }
 
-/* ---- planning ------------------------------------------------------------------------------ */
+/* ---- estimates ----------------------------------------------------------------------------- */
 
-/* Operations to plan with if the library of the CUDA backend is missing. */
+/* Operations to estimate with if the library of the CUDA backend is missing. */
 static size_t no_scratch(const struct plm_ops *ops, const struct plm_muon_matrix *matrices,
                          size_t count)
 {
@@ -206,25 +206,25 @@ static plm_status open_bare(const struct plm_ops_request *request, struct plm_op
   return PLM_OK;
 }
 
-plm_status plm_ops_plan(const struct plm_ops_request *request, struct plm_ops_plan *plan,
-                        struct plm_error *error)
+plm_status plm_ops_preview(const struct plm_ops_request *request, struct plm_ops_preview *preview,
+                           struct plm_error *error)
 {
   const struct plm_backend_library *library = NULL;
-  *plan = (struct plm_ops_plan){0};
-  plm_status status = plm_ops_open(request, &plan->ops, &plan->why);
-  const bool cuda =
-      status == PLM_OK ? strcmp(plan->ops->name, "cuda") == 0 : request->device == PLM_DEVICE_CUDA;
+  *preview = (struct plm_ops_preview){0};
+  plm_status status = plm_ops_open(request, &preview->ops, &preview->why);
+  const bool cuda = status == PLM_OK ? strcmp(preview->ops->name, "cuda") == 0
+                                     : request->device == PLM_DEVICE_CUDA;
   const bool found = cuda && find_library(&library, NULL) == PLM_OK;
-  plan->own_bytes = found ? library->own_bytes : 0;
+  preview->own_bytes = found ? library->own_bytes : 0;
   if (status == PLM_OK) {
-    plan->why = (struct plm_error){0};
+    preview->why = (struct plm_error){0};
     return PLM_OK;
   }
   if (!cuda) {
-    if (error != NULL) *error = plan->why;
+    if (error != NULL) *error = preview->why;
     return status;
   }
-  plan->partial = !found;
-  return found ? library->plan(act_bytes(request), &plan->ops, error)
-               : open_bare(request, &plan->ops, error);
+  preview->partial = !found;
+  return found ? library->preview(act_bytes(request), &preview->ops, error)
+               : open_bare(request, &preview->ops, error);
 }

@@ -21,9 +21,9 @@ struct plm_backend_library {
   plm_status (*open)(size_t act_bytes, int ordinal, struct plm_ops **ops, struct plm_error *error);
   /* How many devices this process sees. */
   int (*count_devices)(void);
-  /* Opens operators to plan with, without a device. Only name, act_bytes, threads, muon_scratch,
-   * memory_size (which reports 0) and close may be used. */
-  plm_status (*plan)(size_t act_bytes, struct plm_ops **ops, struct plm_error *error);
+  /* Opens operators to estimate with, without a device. Only name, act_bytes, threads,
+   * muon_scratch, memory_size (which reports 0) and close may be used. */
+  plm_status (*preview)(size_t act_bytes, struct plm_ops **ops, struct plm_error *error);
 };
 
 #define PLM_BACKEND_ENTRY "plm_backend_entry"

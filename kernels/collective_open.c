@@ -19,8 +19,9 @@ bool plm_collective_launched(void)
   return is_above_one("OMPI_COMM_WORLD_SIZE") || is_above_one("SLURM_STEP_NUM_TASKS");
 }
 
-static plm_status load(const char *path, const struct plm_collective_library **library,
-                       struct plm_error *error)
+static plm_status collective_open_load(const char *path,
+                                       const struct plm_collective_library **library,
+                                       struct plm_error *error)
 {
   char absolute[PATH_MAX]; /* dlopen would search other folders for a name without a slash */
   if (realpath(path, absolute) == NULL) {
@@ -51,7 +52,7 @@ plm_status plm_collective_open(plm_collective_say say, struct plm_collective **c
   const struct plm_collective_library *library = NULL;
   char path[PLM_PATH_SIZE];
   PLM_TRY(plm_collective_path(path, error));
-  const plm_status status = load(path, &library, error);
+  const plm_status status = collective_open_load(path, &library, error);
   if (status != PLM_OK) {
     plm_error_where(error, "%s", path);
     return status;

@@ -48,8 +48,9 @@ static plm_status make_tree(struct evidence *evidence, uint64_t residues, uint64
 }
 
 /* Translates and hashes a document. */
-static plm_status hold(struct evidence *evidence, const struct plm_chunk_document *document,
-                       const uint8_t *residues, struct plm_error *error)
+static plm_status evidence_hold(struct evidence *evidence,
+                                const struct plm_chunk_document *document, const uint8_t *residues,
+                                struct plm_error *error)
 {
   const size_t size = (size_t)document->residues * evidence->translator.tokenizer->token_bytes;
   struct plm_data_piece piece = {0}; /* all blocks are hashed for a document with several pieces */
@@ -85,7 +86,7 @@ plm_status evidence_write(void *context, struct plm_window_place piece, const ui
                 (size_t)evidence->plan->max_length * tokenizer->token_bytes;
   for (uint32_t i = evidence->window->chunk_begin[piece.chunk]; i < piece.document; i++)
     at += plm_data_evidence_bytes(tokenizer, &documents[i]);
-  PLM_TRY(hold(evidence, &documents[piece.document], residues, error));
+  PLM_TRY(evidence_hold(evidence, &documents[piece.document], residues, error));
   (void)plm_data_write_evidence(tokenizer, &documents[piece.document], evidence->tokens,
                                 evidence->tree, at);
   return PLM_OK;

@@ -58,7 +58,7 @@ void link_requests_get(struct packer_link *link, struct packer_context *context,
 }
 
 /* Windows that are to be made soon replace earlier ones that could not be begun. */
-static void prepare(struct packer_link *link, const struct plm_header *header)
+static void link_requests_prepare(struct packer_link *link, const struct plm_header *header)
 {
   link->prepare[link->prepare_next++ % LINK_PREPARE] =
       (struct link_prepare){true, header->split, header->epoch, header->first};
@@ -88,7 +88,7 @@ void link_requests_prove(struct packer_link *link, struct packer_context *contex
   else if (!window_store_ask_proof(context->store, &ask))
     nack(link, header->request, header->first, PLM_NACK_BUSY, "too many requests");
   else if (prove.soon)
-    prepare(link, header);
+    link_requests_prepare(link, header);
 }
 
 void packer_link_proof(struct packer_link *link, const struct store_proof *proof)

@@ -19,7 +19,7 @@ struct packer_exporter {
   double tokens_per_second;
 };
 
-static void page(void *context, struct plm_text *text)
+static void packer_exporter_page(void *context, struct plm_text *text)
 {
   const struct packer_exporter *exporter = context;
   const struct plm_packer_counters *counters = &exporter->counters;
@@ -49,7 +49,7 @@ plm_status packer_exporter_open(const char *address, const char *run,
   const char *name = run != NULL ? strrchr(run, '/') : NULL;
   if (run == NULL) run = "";
   made->metrics = plm_prometheus_open(name != NULL ? name + 1 : run);
-  const plm_status status = plm_http_open(address, page, made, &made->http, error);
+  const plm_status status = plm_http_open(address, packer_exporter_page, made, &made->http, error);
   if (status != PLM_OK) {
     packer_exporter_close(made);
     return status;

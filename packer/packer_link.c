@@ -65,7 +65,7 @@ static void start_over(struct packer_link *link, int64_t now)
   link->retry_ms = now;
 }
 
-void packer_link_rest(struct packer_link *link, const struct packer_link *instead, int64_t now)
+void packer_link_suspend(struct packer_link *link, const struct packer_link *instead, int64_t now)
 {
   plm_debug("%s is the same consumer as %s", link->endpoint, instead->endpoint);
   packer_link_close(link, false);
@@ -118,7 +118,7 @@ static void say_hello(struct packer_link *link, struct packer_context *context, 
 }
 
 /* A consumer that said BYE has ended, perhaps for good, so its absence is not worth a message. */
-static void say_waiting(struct packer_link *link, int64_t now)
+static void packer_link_say_waiting(struct packer_link *link, int64_t now)
 {
   if (now - link->opened_ms < HELLO_MS || !may_say(link, now)) return;
   if (link->connected)
@@ -144,7 +144,7 @@ void packer_link_tick(struct packer_link *link, struct packer_context *context, 
   }
   if (link->state == LINK_HELLO) {
     if (now - link->hello_ms >= HELLO_MS) say_hello(link, context, now);
-    say_waiting(link, now);
+    packer_link_say_waiting(link, now);
     if (link->connected && now - link->heard_ms > SILENCE_MS) retry_later(link, now);
     return;
   }
@@ -168,8 +168,8 @@ static bool is_for(const struct plm_plan_parameters *plan, const struct plm_hell
   return plm_hash_equal(plan->source, any) || plm_hello_is(hello, plan->source);
 }
 
-static bool take_welcome(struct packer_link *link, struct packer_context *context,
-                         struct plm_message *message, int64_t now)
+static bool handle_welcome(struct packer_link *link, struct packer_context *context,
+                           struct plm_message *message, int64_t now)
 {
   struct plm_error error = {0};
   struct plm_welcome welcome;
@@ -222,7 +222,7 @@ static void answer_ping(struct packer_link *link, struct packer_context *context
                          plm_counters_encode(&counters, payload), NULL);
 }
 
-static void take_reject(struct packer_link *link, const struct plm_message *message, int64_t now)
+static void handle_reject(struct packer_link *link, const struct plm_message *message, int64_t now)
 {
   char text[PLM_WIRE_TEXT + 1];
   plm_reject_decode(zmq_msg_data((zmq_msg_t *)&message->payload),
@@ -239,8 +239,8 @@ static void take_reject(struct packer_link *link, const struct plm_message *mess
 }
 
 /* True: it was WELCOME. The socket may be closed afterwards. */
-static bool take_message(struct packer_link *link, struct packer_context *context,
-                         struct plm_message *message, int64_t now)
+static bool packer_link_handle_message(struct packer_link *link, struct packer_context *context,
+                                       struct plm_message *message, int64_t now)
 {
   const struct plm_header *header = &message->header;
   const bool known = link->state == LINK_SERVING && header->consumer == link->consumer;
@@ -256,8 +256,8 @@ static bool take_message(struct packer_link *link, struct packer_context *contex
   }
   link->heard_ms = now;
   switch (header->type) {
-  case PLM_MESSAGE_WELCOME: return take_welcome(link, context, message, now);
-  case PLM_MESSAGE_REJECT: take_reject(link, message, now); return false;
+  case PLM_MESSAGE_WELCOME: return handle_welcome(link, context, message, now);
+  case PLM_MESSAGE_REJECT: handle_reject(link, message, now); return false;
   case PLM_MESSAGE_REHELLO: start_over(link, now); return false;
   default: break;
   }
@@ -281,7 +281,7 @@ static bool take_message(struct packer_link *link, struct packer_context *contex
 }
 
 /* True: the connection was lost. */
-static bool take_events(struct packer_link *link, int64_t now)
+static bool packer_link_handle_events(struct packer_link *link, int64_t now)
 {
   struct plm_link_report report;
   while (link->monitor != NULL && plm_monitor_next(link->monitor, &report)) {
@@ -304,14 +304,14 @@ static bool take_events(struct packer_link *link, int64_t now)
 bool packer_link_receive(struct packer_link *link, struct packer_context *context, int64_t now)
 {
   bool welcomed = false;
-  const bool lost = take_events(link, now);
+  const bool lost = packer_link_handle_events(link, now);
   for (int i = 0; i < MESSAGES_A_TURN && link->socket != NULL; i++) {
     struct plm_message message;
     struct plm_error error;
     const plm_status status = plm_message_receive(link->socket, false, &message, &error);
     if (status == PLM_AGAIN) break;
     if (status == PLM_OK) {
-      welcomed |= take_message(link, context, &message, now);
+      welcomed |= packer_link_handle_message(link, context, &message, now);
       zmq_msg_close(&message.payload);
       continue;
     }

@@ -74,7 +74,7 @@ void packer_link_serve(struct packer_link *link, struct packer_context *context,
 void packer_link_proof(struct packer_link *link, const struct store_proof *proof);
 /* Closes, without BYE, a link whose consumer `instead` already serves. The link is opened again
  * when `instead` no longer serves the consumer. */
-void packer_link_rest(struct packer_link *link, const struct packer_link *instead, int64_t now);
+void packer_link_suspend(struct packer_link *link, const struct packer_link *instead, int64_t now);
 /* Closes the link. bye: says BYE to a consumer that is served. */
 void packer_link_close(struct packer_link *link, bool bye);
 

@@ -81,8 +81,9 @@ static plm_status find_keys(const char *given, const struct plm_config *config,
 }
 
 /* A process opens a corpus once, and says HELLO once for each. */
-static plm_status check_twice(const struct packer_options *options,
-                              const struct plm_corpus_paths *corpora, struct plm_error *error)
+static plm_status packer_main_check_twice(const struct packer_options *options,
+                                          const struct plm_corpus_paths *corpora,
+                                          struct plm_error *error)
 {
   const uint32_t last = options->corpus_count - 1;
   const struct plm_hash fingerprint = plm_corpus_info(options->corpora[last])->fingerprint;
@@ -142,7 +143,7 @@ static plm_status open_corpora(const struct plm_arguments *arguments,
     if (status == PLM_NOT_FOUND) status = error->status = PLM_UNAVAILABLE; /* not mounted now? */
     PLM_TRY(status);
     options->corpus_count++;
-    PLM_TRY(check_twice(options, corpora, error));
+    PLM_TRY(packer_main_check_twice(options, corpora, error));
     say_corpus(*corpus);
   }
   if (options->corpus_count > 0) return PLM_OK;
@@ -168,8 +169,8 @@ static plm_status open_and_serve(const struct plm_arguments *arguments,
   return status;
 }
 
-static plm_status serve(const struct plm_arguments *arguments, const struct plm_config *config,
-                        struct plm_error *error)
+static plm_status packer_main_serve(const struct plm_arguments *arguments,
+                                    const struct plm_config *config, struct plm_error *error)
 {
   struct plm_run_pulse pulse = {0};
   struct packer_options options = {.run = config->run, .pulse = &pulse};
@@ -202,7 +203,7 @@ static plm_status serve(const struct plm_arguments *arguments, const struct plm_
   return status;
 }
 
-static plm_status run(const struct plm_arguments *arguments, struct plm_error *error)
+static plm_status packer_main_run(const struct plm_arguments *arguments, struct plm_error *error)
 {
   struct plm_config config;
   /* Windows are allocated and freed all the time. Keep large buffers in the process, so that the
@@ -210,7 +211,7 @@ static plm_status run(const struct plm_arguments *arguments, struct plm_error *e
   mallopt(M_MMAP_THRESHOLD, 1 << 30);
   mallopt(M_TRIM_THRESHOLD, 256 << 20);
   PLM_TRY(plm_arguments_load_config(arguments, NULL, false, &config, error));
-  const plm_status status = serve(arguments, &config, error);
+  const plm_status status = packer_main_serve(arguments, &config, error);
   plm_config_deinit(&config);
   return status;
 }
@@ -228,7 +229,7 @@ int main(int argc, char **argv)
       .options = program_options,
       .more = "Exit codes: " PLM_STAGE_EXIT_CODES "\n",
       .stage = true,
-      .run = run,
+      .run = packer_main_run,
   };
   return plm_program_main(&program, argc, argv);
 }

@@ -42,7 +42,7 @@ plm_status packer_metrics_open(const char *run, const struct plm_hello *who,
 }
 
 /* plm_metrics_open will not do: it cuts a torn last line, which another packer may be writing. */
-static void append(struct packer_metrics *metrics, const char *text)
+static void packer_metrics_append(struct packer_metrics *metrics, const char *text)
 {
   struct plm_error error = {0};
   const int file = open(metrics->path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
@@ -80,7 +80,7 @@ static void write_line(struct packer_metrics *metrics, const struct plm_packer_c
     char *text = malloc(size);
     if (text != NULL) {
       snprintf(text, size, "%s\n", json);
-      append(metrics, text);
+      packer_metrics_append(metrics, text);
     }
     free(text);
     free(json);

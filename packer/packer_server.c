@@ -112,7 +112,7 @@ static void reach(const struct packer_link *teller, const char *told, char endpo
                told + strlen(everywhere[i]));
 }
 
-static bool names(const struct packer_link *teller, const char *endpoint)
+static bool packer_server_names(const struct packer_link *teller, const char *endpoint)
 {
   char address[256];
   for (uint32_t i = 0; i < teller->welcome.peers; i++) {
@@ -123,14 +123,14 @@ static bool names(const struct packer_link *teller, const char *endpoint)
 }
 
 /* A consumer keeps only the newest connection of a process. If two links reach the same consumer,
- * the older one rests; otherwise each would keep disconnecting the other. */
-static void rest_others(struct holding *holding, const struct packer_link *link, int64_t now)
+ * the older one is suspended; otherwise each would keep disconnecting the other. */
+static void suspend_others(struct holding *holding, const struct packer_link *link, int64_t now)
 {
   for (int i = 0; i < PACKER_ENDPOINTS; i++) {
     struct packer_link *other = &holding->links[i];
     if (other->used && other != link && other->same_as == NULL &&
         other->served_consumer == link->consumer)
-      packer_link_rest(other, link, now);
+      packer_link_suspend(other, link, now);
   }
 }
 
@@ -141,7 +141,7 @@ static void add_others(struct holding *holding, const struct packer_link *link)
   for (int i = 0; i < PACKER_ENDPOINTS; i++) {
     struct packer_link *other = &holding->links[i];
     if (!other->used || other->told_by != link || other->state == LINK_SERVING ||
-        names(link, other->endpoint))
+        packer_server_names(link, other->endpoint))
       continue;
     packer_link_close(other, false);
     other->used = false;
@@ -159,7 +159,7 @@ static void add_others(struct holding *holding, const struct packer_link *link)
 }
 
 /* Follows an endpoint of endpoints.json, with the key `run_key`. */
-static void follow(struct holding *holding, const char *run_key, const char *endpoint)
+static void packer_server_follow(struct holding *holding, const char *run_key, const char *endpoint)
 {
   struct packer_link *link = NULL;
   for (int i = 0; i < PACKER_ENDPOINTS; i++)
@@ -214,7 +214,7 @@ static void follow_run(struct server *server, int64_t now)
         strlen(endpoint) >= sizeof server->holdings[0].links[0].endpoint)
       continue;
     for (uint32_t c = 0; c < server->options->corpus_count; c++)
-      follow(&server->holdings[c], run_keys[k], endpoint);
+      packer_server_follow(&server->holdings[c], run_keys[k], endpoint);
   }
 }
 
@@ -249,7 +249,7 @@ static void wait_for_work(struct server *server, int64_t now)
 static void deliver_proofs(struct holding *holding)
 {
   struct store_proof done;
-  while (window_store_take_proof(holding->context.store, &done)) {
+  while (window_store_pop_proof(holding->context.store, &done)) {
     for (int i = 0; i < PACKER_ENDPOINTS; i++) {
       struct packer_link *link = &holding->links[i];
       if (link->used && link->state == LINK_SERVING && link->incarnation == done.owner)
@@ -268,7 +268,7 @@ static void serve_holding(struct holding *holding)
     struct packer_link *link = &holding->links[i];
     if (!link->used) continue;
     if (packer_link_receive(link, context, now)) {
-      rest_others(holding, link, now);
+      suspend_others(holding, link, now);
       add_others(holding, link);
     }
     packer_link_tick(link, context, now);
@@ -303,7 +303,7 @@ static void add_up(struct server *server)
 }
 
 /* Serves what has come. An error means that a corpus is damaged. */
-static plm_status turn(struct server *server, struct plm_error *error)
+static plm_status packer_server_turn(struct server *server, struct plm_error *error)
 {
   const int64_t now = plm_clock_ms();
   plm_run_pulse(server->options->pulse, false, "%s",
@@ -388,7 +388,7 @@ plm_status packer_serve(const struct packer_options *options, const volatile int
   PLM_ASSERT(options->corpus_count > 0 && options->corpus_count <= PACKER_CORPORA);
   plm_status status = open_server(&server, error);
   if (status == PLM_OK) plm_ready();
-  while (status == PLM_OK && *stop == 0) status = turn(&server, error);
+  while (status == PLM_OK && *stop == 0) status = packer_server_turn(&server, error);
   close_server(&server);
   return status;
 }

@@ -23,7 +23,7 @@ void window_trees_deinit(struct window_trees *trees)
 }
 
 static plm_status open_trees(struct window_trees *all, enum plm_split split, bool clusters,
-                             struct plm_tables_source *source, struct plm_error *error)
+                             struct plm_tables_input *source, struct plm_error *error)
 {
   struct split_trees *trees = &all->splits[split];
   plm_status status = PLM_OK;
@@ -70,12 +70,12 @@ plm_status window_proof_write(struct window_trees *trees, struct plm_corpus_curs
   const bool clusters = plm_plan_parameters(plan)->sampling == PLM_SAMPLING_CLUSTERS;
   const struct plm_corpus_split *info = &plm_corpus_info(corpus)->splits[proof->split];
   struct digests_of digests = {cursor, proof->split};
-  struct plm_tables_source source = {.documents = info->documents,
-                                     .lengths = plm_corpus_lengths(corpus, proof->split),
-                                     .cluster_count = info->clusters,
-                                     .clusters = plm_corpus_clusters(corpus, proof->split),
-                                     .digests = read_digests,
-                                     .context = &digests};
+  struct plm_tables_input source = {.documents = info->documents,
+                                    .lengths = plm_corpus_lengths(corpus, proof->split),
+                                    .cluster_count = info->clusters,
+                                    .clusters = plm_corpus_clusters(corpus, proof->split),
+                                    .digests = read_digests,
+                                    .context = &digests};
   PLM_TRY(check_groups(plan, proof, error));
   PLM_TRY(open_trees(trees, proof->split, clusters, &source, error));
   proof->bytes = malloc(PLM_WIRE_PROOF_LIMIT);

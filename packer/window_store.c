@@ -73,7 +73,7 @@ void window_store_woken(struct window_store *store)
   (void)ignored; /* it fails if nobody has called wake() */
 }
 
-static void wake(struct window_store *store)
+static void window_store_signal(struct window_store *store)
 {
   const uint64_t one = 1;
   const ssize_t ignored = write(store->wake, &one, sizeof one);
@@ -96,10 +96,10 @@ static void buffer_back(struct packed_window *packed)
   }
   pthread_mutex_unlock(&store->mutex);
   if (!keep) packed_window_free(packed);
-  wake(store); /* another window may have memory now */
+  window_store_signal(store); /* another window may have memory now */
 }
 
-static struct packed_window *take_buffer(struct window_store *store)
+static struct packed_window *acquire_buffer(struct window_store *store)
 {
   struct packed_window *packed = store->spare;
   if (packed != NULL) {
@@ -187,7 +187,7 @@ static void make_window(struct worker *worker, struct store_window *window)
   struct window_store *store = worker->store;
   struct store_plan *plan = window->plan;
   const uint64_t epoch = window->epoch, index = window->window;
-  struct packed_window *packed = take_buffer(store);
+  struct packed_window *packed = acquire_buffer(store);
   pthread_mutex_unlock(&store->mutex);
   struct plm_error error = {0};
   struct plm_plan *opened;
@@ -239,7 +239,7 @@ static struct store_window *next_window(struct window_store *store)
   return next;
 }
 
-static void *work(void *argument)
+static void *window_store_work(void *argument)
 {
   struct worker *worker = argument;
   struct window_store *store = worker->store;
@@ -263,7 +263,7 @@ static void *work(void *argument)
       pthread_cond_wait(&store->work, &store->mutex);
       continue;
     }
-    wake(store);
+    window_store_signal(store);
   }
   pthread_mutex_unlock(&store->mutex);
   return NULL;
@@ -392,7 +392,7 @@ bool window_store_ask_proof(struct window_store *store, const struct store_proof
   return room;
 }
 
-bool window_store_take_proof(struct window_store *store, struct store_proof *done)
+bool window_store_pop_proof(struct window_store *store, struct store_proof *done)
 {
   pthread_mutex_lock(&store->mutex);
   const bool any = store->done_count > 0;
@@ -425,7 +425,7 @@ plm_status window_store_open(struct plm_corpus *corpus, unsigned threads,
     worker->store = made;
     status = plm_corpus_cursor_open(corpus, &worker->cursor, error);
     if (status != PLM_OK) break;
-    status = plm_thread_start(&worker->thread, "windows", work, worker, error);
+    status = plm_thread_start(&worker->thread, "windows", window_store_work, worker, error);
     worker->started = status == PLM_OK;
   }
   if (status != PLM_OK) {

@@ -58,6 +58,6 @@ unsigned window_store_standby(struct window_store *store);
 /* False: too many requests for proofs are open. */
 bool window_store_ask_proof(struct window_store *store, const struct store_proof *ask);
 /* Takes a finished request; false: there is none. The caller frees bytes. */
-bool window_store_take_proof(struct window_store *store, struct store_proof *done);
+bool window_store_pop_proof(struct window_store *store, struct store_proof *done);
 
 #endif

@@ -52,7 +52,7 @@ static void print_command_help(const struct plm_command *command)
 
 /* The index of the first word that is neither an option nor the value of a common option; argc if
  * there is none. */
-static int find_command(int argc, char **argv)
+static int pipeline_main_find_command(int argc, char **argv)
 {
   for (int i = 1; i < argc; i++) {
     if (argv[i][0] != '-' || argv[i][1] == '\0') return i;
@@ -101,7 +101,8 @@ static plm_status run_command(const struct plm_command *command,
   return command->run(&context, error);
 }
 
-static int finish(plm_status status, const char *command, const struct plm_error *error)
+static int pipeline_main_finish(plm_status status, const char *command,
+                                const struct plm_error *error)
 {
   if (fflush(stdout) != 0 && status == PLM_OK) {
     perror("plm-pipeline: standard output");
@@ -133,17 +134,17 @@ int main(int argc, char **argv)
   struct plm_error error = {0};
   struct plm_arguments arguments;
   plm_program_begin();
-  const int at = find_command(argc, argv);
+  const int at = pipeline_main_find_command(argc, argv);
   const struct plm_command *command = at < argc ? plm_command_find(argv[at]) : NULL;
   if (at < argc && command == NULL && strcmp(argv[at], "help") != 0) {
-    return finish(unknown_command(argv[at], &error), "", &error);
+    return pipeline_main_finish(unknown_command(argv[at], &error), "", &error);
   }
   if (at < argc) memmove(argv + at, argv + at + 1, sizeof *argv * (size_t)(argc - at));
   const char *name = command != NULL ? command->name : "";
   plm_status status =
       plm_arguments_parse(at < argc ? argc - 1 : argc, argv,
                           command != NULL ? command->options : NULL, &arguments, &error);
-  if (status != PLM_OK) return finish(status, name, &error);
+  if (status != PLM_OK) return pipeline_main_finish(status, name, &error);
   if (plm_arguments_has(&arguments, "version")) {
     printf("plm-pipeline %s\n", PLM_VERSION);
   } else if (command == NULL && arguments.positional_count == 1) { /* help COMMAND */
@@ -162,5 +163,5 @@ int main(int argc, char **argv)
     status = run_command(command, &arguments, &error);
   }
   plm_arguments_deinit(&arguments);
-  return finish(status, name, &error);
+  return pipeline_main_finish(status, name, &error);
 }

@@ -28,7 +28,7 @@ static bool file_of(const char *algorithms, char path[PLM_PATH_SIZE])
   return plm_measured_folder(directory) && plm_path_join(path, directory, name, NULL) == PLM_OK;
 }
 
-void plm_algorithm_file_take(struct plm_ops *ops)
+void plm_algorithm_file_load(struct plm_ops *ops)
 {
   char path[PLM_PATH_SIZE], *today = NULL, *algorithms = NULL;
   struct plm_error error = {0};

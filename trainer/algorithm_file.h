@@ -11,7 +11,7 @@
 #include "common/ops/ops.h"
 
 /* Imports the algorithms of the file, if it exists. */
-void plm_algorithm_file_take(struct plm_ops *ops);
+void plm_algorithm_file_load(struct plm_ops *ops);
 /* Adds all tuned algorithms that the backend has to the file. For a shape that both have, those of
  * the backend win. Runs that tune side by side lose nothing of each other. The file keeps 512
  * lines, the newest first; beside it lies a file NAME.lock. */

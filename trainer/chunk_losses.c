@@ -23,8 +23,8 @@ void plm_chunk_losses_memory(uint32_t ranks, uint32_t step_chunks, uint32_t micr
   if (ranks > 1) *host += (uint64_t)ranks * step_chunks * sizeof(struct plm_chunk_loss);
 }
 
-static plm_status take(struct plm_chunk_losses *losses, uint32_t micro_chunks,
-                       struct plm_error *error)
+static plm_status chunk_losses_allocate(struct plm_chunk_losses *losses, uint32_t micro_chunks,
+                                        struct plm_error *error)
 {
   struct plm_ops *ops = losses->ops;
   const size_t chunks = losses->step_chunks;
@@ -46,7 +46,7 @@ plm_status plm_chunk_losses_open(struct plm_ops *ops, struct plm_ranks *ranks, u
   struct plm_chunk_losses *losses = calloc(1, sizeof *losses);
   if (losses == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for losses");
   *losses = (struct plm_chunk_losses){.ops = ops, .ranks = ranks, .step_chunks = step_chunks};
-  const plm_status status = take(losses, micro_chunks, error);
+  const plm_status status = chunk_losses_allocate(losses, micro_chunks, error);
   if (status != PLM_OK) {
     plm_chunk_losses_close(losses);
     return status;

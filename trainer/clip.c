@@ -7,7 +7,7 @@
 
 #include "common/base/status.h"
 
-static int ascending(const void *a, const void *b)
+static int clip_ascending(const void *a, const void *b)
 {
   const double x = *(const double *)a, y = *(const double *)b;
   return (x > y) - (x < y);
@@ -21,7 +21,7 @@ static double rank_of(double p, size_t count)
 double plm_percentile(double *values, size_t count, double p)
 {
   PLM_ASSERT(count > 0);
-  qsort(values, count, sizeof *values, ascending);
+  qsort(values, count, sizeof *values, clip_ascending);
   const double rank = rank_of(p, count);
   const size_t below = (size_t)floor(rank);
   if (below + 1 >= count) return values[count - 1];
@@ -51,7 +51,7 @@ struct plm_update_clip plm_clip_prepare(struct plm_clip *clip, double fixed_norm
   uint32_t count = 0; /* without the oldest one of a full ring, which the new one replaces */
   for (uint32_t i = 0; i < clip->count; i++)
     if (clip->count < PLM_CLIP_HISTORY || i != clip->next) known[count++] = clip->norms[i];
-  qsort(known, count, sizeof *known, ascending);
+  qsort(known, count, sizeof *known, clip_ascending);
   const double rank = rank_of(percentile, count + 1);
   const uint32_t k = (uint32_t)floor(rank);
   clipping.automatic = 1;

@@ -35,7 +35,7 @@ double plm_data_cursor_epochs(const struct plm_data_cursor *cursor)
   return (double)place->epoch + ((double)place->window + part) / (double)next->windows;
 }
 
-static void put(uint8_t *bytes, size_t *size, const void *value, size_t count)
+static void data_cursor_put(uint8_t *bytes, size_t *size, const void *value, size_t count)
 {
   memcpy(bytes + *size, value, count);
   *size += count;
@@ -48,12 +48,12 @@ struct plm_hash plm_data_cursor_plan(const struct plm_data_cursor *cursor)
   size_t size = 0;
   const struct plm_mixture *mixture = &cursor->mixture.parts[cursor->mixture.count - 1].mixture;
   for (uint32_t k = 0; k < cursor->source_count; k++) {
-    put(bytes, &size, &cursor->sources[k].plan, sizeof(struct plm_hash));
-    put(bytes, &size, &cursor->sources[k].fingerprint, sizeof(struct plm_hash));
-    put(bytes, &size, &mixture->weights[k], sizeof(double));
-    put(bytes, &size, &mixture->final_weights[k], sizeof(double));
+    data_cursor_put(bytes, &size, &cursor->sources[k].plan, sizeof(struct plm_hash));
+    data_cursor_put(bytes, &size, &cursor->sources[k].fingerprint, sizeof(struct plm_hash));
+    data_cursor_put(bytes, &size, &mixture->weights[k], sizeof(double));
+    data_cursor_put(bytes, &size, &mixture->final_weights[k], sizeof(double));
   }
-  put(bytes, &size, &mixture->steps, sizeof mixture->steps);
+  data_cursor_put(bytes, &size, &mixture->steps, sizeof mixture->steps);
   return plm_hash_bytes(bytes, size);
 }
 

@@ -1,4 +1,4 @@
-/* `plm-trainer --dry-run`: prints the memory plan and what ranks exchange. */
+/* `plm-trainer --dry-run`: prints the memory estimate and what ranks exchange. */
 #include <cjson/cJSON.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,20 +8,20 @@
 #include "common/base/size.h"
 #include "common/ops/device.h"
 #include "common/ops/open.h"
-#include "trainer/memory_plan.h"
+#include "trainer/memory_estimate.h"
 #include "trainer/step_chunks.h"
 #include "trainer/trainer.h"
 #include "trainer/trainer_options.h"
 
 struct outlook {
   const struct plm_config *config;
-  struct plm_ops_plan backend;
-  struct plm_memory_plan plan;
+  struct plm_ops_preview backend;
+  struct plm_memory_estimate estimate;
   uint64_t free_bytes, total_bytes; /* 0 if unknown; the backend's own memory is not free */
   uint32_t largest;                 /* chunks of the largest micro-batch that fits */
 };
 
-static void print_ranks(const struct plm_rank_plan *ranks)
+static void print_ranks(const struct plm_rank_needs *ranks)
 {
   if (ranks->ranks == 1) return;
   printf("%-36s %15u on %u host%s, in groups of %u\n", "ranks", ranks->ranks, ranks->hosts,
@@ -33,16 +33,17 @@ static void print_ranks(const struct plm_rank_plan *ranks)
          1e-6 * (double)ranks->sent_on_rail);
 }
 
-static void print_table(const struct outlook *o)
+static void dry_run_print_table(const struct outlook *o)
 {
   const struct plm_ops *ops = o->backend.ops;
   char hint[256];
-  print_ranks(&o->plan.ranks);
-  printf("%-36s %15llu\n", "parameters (number)", (unsigned long long)o->plan.parameters);
-  for (size_t i = 0; i < o->plan.count; i++) {
-    const struct plm_memory_row *row = &o->plan.rows[i];
+  print_ranks(&o->estimate.ranks);
+  printf("%-36s %15llu\n", "parameters (number)", (unsigned long long)o->estimate.parameters);
+  for (size_t i = 0; i < o->estimate.count; i++) {
+    const struct plm_memory_row *row = &o->estimate.rows[i];
     if (o->backend.partial && strcmp(row->name, "scratch") == 0) continue;
-    if (row->bytes == 0 && o->plan.ranks.ranks == 1 && strcmp(row->name, "exchange") == 0) continue;
+    if (row->bytes == 0 && o->estimate.ranks.ranks == 1 && strcmp(row->name, "exchange") == 0)
+      continue;
     if (row->bytes == 0 && strcmp(row->name, "reserve") == 0) continue;
     printf("%-36s %12.1f MB\n", row->title, 1e-6 * (double)row->bytes);
   }
@@ -50,12 +51,13 @@ static void print_table(const struct outlook *o)
     printf("%-36s %12.1f MB\n", "the CUDA backend's own memory",
            1e-6 * (double)o->backend.own_bytes);
   if (plm_device_is_cpu(ops->name)) {
-    printf("%-36s %12.1f MB\n", o->plan.ranks.ranks == 1 ? "total" : "total of the ranks on a host",
-           1e-6 * (double)plm_memory_needed(&o->plan, ops));
+    printf("%-36s %12.1f MB\n",
+           o->estimate.ranks.ranks == 1 ? "total" : "total of the ranks on a host",
+           1e-6 * (double)plm_memory_needed(&o->estimate, ops));
   } else {
     printf("%-36s %12.1f MB\n", "total on the device",
-           1e-6 * (double)(o->plan.device_bytes + o->backend.own_bytes));
-    printf("%-36s %12.1f MB\n", "total on the host", 1e-6 * (double)o->plan.host_bytes);
+           1e-6 * (double)(o->estimate.device_bytes + o->backend.own_bytes));
+    printf("%-36s %12.1f MB\n", "total on the host", 1e-6 * (double)o->estimate.host_bytes);
   }
   if (o->backend.partial)
     printf(
@@ -67,7 +69,7 @@ static void print_table(const struct outlook *o)
   }
   printf("%-36s %12.1f MB of %.1f\n", "free", 1e-6 * (double)o->free_bytes,
          1e-6 * (double)o->total_bytes);
-  if (plm_memory_needed(&o->plan, ops) > o->free_bytes) {
+  if (plm_memory_needed(&o->estimate, ops) > o->free_bytes) {
     plm_memory_remedy(o->config, o->largest, hint);
     printf("this does not fit: %s\n", hint);
   } else {
@@ -76,7 +78,7 @@ static void print_table(const struct outlook *o)
   }
 }
 
-static void add_ranks(cJSON *object, const struct plm_rank_plan *ranks)
+static void add_ranks(cJSON *object, const struct plm_rank_needs *ranks)
 {
   cJSON_AddNumberToObject(object, "ranks", ranks->ranks);
   cJSON_AddNumberToObject(object, "hosts", ranks->hosts);
@@ -86,11 +88,11 @@ static void add_ranks(cJSON *object, const struct plm_rank_plan *ranks)
   cJSON_AddNumberToObject(object, "sent_on_rail", (double)ranks->sent_on_rail);
 }
 
-static plm_status print_json(const struct outlook *o, struct plm_error *error)
+static plm_status dry_run_print_json(const struct outlook *o, struct plm_error *error)
 {
-  const struct plm_memory_plan *plan = &o->plan;
+  const struct plm_memory_estimate *estimate = &o->estimate;
   const uint64_t more =
-      plm_device_is_cpu(o->backend.ops->name) ? 0 : plan->host_bytes; /* not yet in `needed` */
+      plm_device_is_cpu(o->backend.ops->name) ? 0 : estimate->host_bytes; /* not yet in `needed` */
   cJSON *object = cJSON_CreateObject();
   cJSON_AddStringToObject(object, "device", o->backend.ops->name);
   if (plm_device_is_cpu(o->backend.ops->name)) {
@@ -98,17 +100,17 @@ static plm_status print_json(const struct outlook *o, struct plm_error *error)
     cJSON_AddStringToObject(object, "products", o->backend.ops->products);
   }
   cJSON_AddStringToObject(object, "precision", o->backend.ops->act_bytes == 4 ? "fp32" : "bf16");
-  cJSON_AddNumberToObject(object, "parameter_count", (double)plan->parameters);
-  add_ranks(object, &plan->ranks);
-  for (size_t i = 0; i < plan->count; i++)
-    cJSON_AddNumberToObject(object, plan->rows[i].name, (double)plan->rows[i].bytes);
+  cJSON_AddNumberToObject(object, "parameter_count", (double)estimate->parameters);
+  add_ranks(object, &estimate->ranks);
+  for (size_t i = 0; i < estimate->count; i++)
+    cJSON_AddNumberToObject(object, estimate->rows[i].name, (double)estimate->rows[i].bytes);
   cJSON_AddNumberToObject(object, "backend", (double)o->backend.own_bytes);
   cJSON_AddNumberToObject(object, "device_bytes",
-                          (double)(plan->device_bytes + o->backend.own_bytes));
-  cJSON_AddNumberToObject(object, "host_bytes", (double)plan->host_bytes);
+                          (double)(estimate->device_bytes + o->backend.own_bytes));
+  cJSON_AddNumberToObject(object, "host_bytes", (double)estimate->host_bytes);
   cJSON_AddNumberToObject(
       object, "total",
-      (double)(plm_memory_needed(plan, o->backend.ops) + more + o->backend.own_bytes));
+      (double)(plm_memory_needed(estimate, o->backend.ops) + more + o->backend.own_bytes));
   cJSON_AddBoolToObject(object, "partial", o->backend.partial);
   if (o->total_bytes == 0) {
     cJSON_AddStringToObject(object, "unknown", o->backend.why.what);
@@ -116,7 +118,8 @@ static plm_status print_json(const struct outlook *o, struct plm_error *error)
   }
   cJSON_AddNumberToObject(object, "free_bytes", (double)o->free_bytes);
   cJSON_AddNumberToObject(object, "total_bytes", (double)o->total_bytes);
-  cJSON_AddBoolToObject(object, "fits", plm_memory_needed(plan, o->backend.ops) <= o->free_bytes);
+  cJSON_AddBoolToObject(object, "fits",
+                        plm_memory_needed(estimate, o->backend.ops) <= o->free_bytes);
   cJSON_AddNumberToObject(object, "largest_micro_batch_tokens",
                           (double)o->largest * o->config->data.max_length);
   return plm_json_print(object, error);
@@ -130,19 +133,19 @@ plm_status plm_trainer_dry_run(const struct plm_config *config, bool json, struc
                                           .threads = config->trainer.threads};
   const struct plm_objective_options objective = plm_objective_options_of(config);
   PLM_TRY(plm_objective_check(&objective, error));
-  PLM_TRY(plm_ops_plan(&request, &o.backend, error));
+  PLM_TRY(plm_ops_preview(&request, &o.backend, error));
   struct plm_ops *ops = o.backend.ops;
   const struct plm_resume_options options = plm_resume_options_of(config);
   const uint32_t shares = plm_resume_new_shares(&options);
   ops->memory_size(ops, &o.free_bytes, &o.total_bytes);
-  plm_status status = plm_memory_plan(config, ops, shares, plm_trainer_micro_chunks(config, shares),
-                                      &o.plan, error);
+  plm_status status = plm_memory_estimate(
+      config, ops, shares, plm_trainer_micro_chunks(config, shares), &o.estimate, error);
   if (status == PLM_OK)
     status = plm_memory_largest(config, ops, shares, o.free_bytes, &o.largest, error);
   if (status == PLM_OK && json)
-    status = print_json(&o, error);
+    status = dry_run_print_json(&o, error);
   else if (status == PLM_OK)
-    print_table(&o);
+    dry_run_print_table(&o);
   ops->close(ops);
   return status;
 }

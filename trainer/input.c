@@ -41,7 +41,7 @@ static void note_positions(struct plm_input *input, struct plm_input_slot *slot)
 }
 
 /* The first packer that the feed accepted decides the corpus. */
-static plm_status learn_corpus(struct plm_input *input, struct plm_error *error)
+static plm_status input_learn_corpus(struct plm_input *input, struct plm_error *error)
 {
   static const struct plm_hash unknown = {0};
   struct plm_feed_corpus corpus;
@@ -52,8 +52,8 @@ static plm_status learn_corpus(struct plm_input *input, struct plm_error *error)
 }
 
 /* The chunks of step s: those of all ranks. */
-static plm_status receive(struct plm_input *input, struct plm_input_slot *slot, uint64_t s,
-                          struct plm_error *error)
+static plm_status input_receive(struct plm_input *input, struct plm_input_slot *slot, uint64_t s,
+                                struct plm_error *error)
 {
   const struct plm_input_options *options = &input->options;
   const uint32_t chunks = options->shape.step_chunks * options->ranks->ranks;
@@ -65,7 +65,7 @@ static plm_status receive(struct plm_input *input, struct plm_input_slot *slot, 
   slot->batch.chunk_ids = NULL;
   input->g += slot->batch.chunks;
   note_positions(input, slot);
-  PLM_TRY(learn_corpus(input, error));
+  PLM_TRY(input_learn_corpus(input, error));
   slot->fingerprint = input->fingerprint;
   return PLM_OK;
 }
@@ -87,12 +87,12 @@ static plm_status fill_as_other_rank(struct plm_input *input, struct plm_input_s
   return fill_part(input, slot, s, &slot->part.batch, error);
 }
 
-static plm_status fill(struct plm_input *input, struct plm_input_slot *slot, uint64_t s,
-                       struct plm_error *error)
+static plm_status input_fill(struct plm_input *input, struct plm_input_slot *slot, uint64_t s,
+                             struct plm_error *error)
 {
   const struct plm_input_options *options = &input->options;
   if (!plm_ranks_first(options->ranks)) return fill_as_other_rank(input, slot, s, error);
-  PLM_TRY(receive(input, slot, s, error));
+  PLM_TRY(input_receive(input, slot, s, error));
   PLM_TRY(plm_rank_send_batch(options->ranks, &slot->batch, error));
   const struct plm_batch part = plm_batch_slice(&slot->batch, 0, options->shape.step_chunks);
   return fill_part(input, slot, s, &part, error);
@@ -118,26 +118,26 @@ static void end_batches(struct plm_input *input)
   if (status == PLM_OK) plm_rank_batch_deinit(&dropped);
 }
 
-static bool stopping(const struct plm_input *input)
+static bool input_stopping(const struct plm_input *input)
 {
   return __atomic_load_n(&input->stop, __ATOMIC_RELAXED) != 0;
 }
 
 /* Fills slot after slot. An error ends the thread and is left in the last slot. */
-static void *run(void *context)
+static void *input_run(void *context)
 {
   struct plm_input *input = context;
   plm_status status = PLM_OK;
   for (uint64_t s = input->options.step; s < input->options.steps && status == PLM_OK; s++) {
     pthread_mutex_lock(&input->mutex);
-    while (input->filled - input->released == PLM_INPUT_RING && !stopping(input))
+    while (input->filled - input->released == PLM_INPUT_RING && !input_stopping(input))
       pthread_cond_wait(&input->changed, &input->mutex);
     struct plm_input_slot *slot = &input->slots[input->filled % PLM_INPUT_RING];
     pthread_mutex_unlock(&input->mutex);
-    if (stopping(input)) break;
+    if (input_stopping(input)) break;
     slot->error = (struct plm_error){0};
     slot->batch = (struct plm_batch){0};
-    status = slot->status = fill(input, slot, s, &slot->error);
+    status = slot->status = input_fill(input, slot, s, &slot->error);
     pthread_mutex_lock(&input->mutex);
     input->filled++;
     pthread_cond_broadcast(&input->changed);
@@ -159,7 +159,7 @@ static plm_status start_thread(struct plm_input *input, struct plm_error *error)
   pthread_cond_init(&input->changed, &attributes);
   pthread_condattr_destroy(&attributes);
   pthread_mutex_init(&input->mutex, NULL);
-  PLM_TRY(plm_thread_start(&input->thread, "input", run, input, error));
+  PLM_TRY(plm_thread_start(&input->thread, "input", input_run, input, error));
   input->started = true;
   return PLM_OK;
 }

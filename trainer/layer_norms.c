@@ -66,7 +66,7 @@ static bool is_held(const struct plm_layer_norms *norms, size_t parameter)
 }
 
 /* Returns the elements of the copy. */
-static size_t place(struct plm_layer_norms *norms, const struct plm_parameter *table)
+static size_t layer_norms_place(struct plm_layer_norms *norms, const struct plm_parameter *table)
 {
   size_t elements = 0;
   for (size_t i = 0; i < norms->parameters; i++) {
@@ -76,7 +76,7 @@ static size_t place(struct plm_layer_norms *norms, const struct plm_parameter *t
   return elements;
 }
 
-static void describe(struct plm_layer_norms *norms, const struct plm_parameter *table)
+static void layer_norms_describe(struct plm_layer_norms *norms, const struct plm_parameter *table)
 {
   const float *gradients = plm_model_gradient_arena(norms->model);
   for (size_t i = 0; i < norms->parameters; i++) {
@@ -91,8 +91,8 @@ static void describe(struct plm_layer_norms *norms, const struct plm_parameter *
   }
 }
 
-static plm_status take(struct plm_layer_norms *norms, const struct plm_parameter *table,
-                       struct plm_error *error)
+static plm_status layer_norms_allocate(struct plm_layer_norms *norms,
+                                       const struct plm_parameter *table, struct plm_error *error)
 {
   const size_t count = norms->parameters, numbers = PLM_NORM_KINDS * count;
   const uint32_t ranks = norms->ranks->ranks;
@@ -110,13 +110,13 @@ static plm_status take(struct plm_layer_norms *norms, const struct plm_parameter
       norms->mine == NULL || norms->all == NULL)
     return plm_error_set(error, PLM_NO_MEMORY, "no memory for the norms of layers");
   find_layers(norms, table);
-  const size_t elements = place(norms, table);
+  const size_t elements = layer_norms_place(norms, table);
   if (elements > 0)
     PLM_TRY(
         norms->ops->allocate(norms->ops, elements * sizeof(float), (void **)&norms->before, error));
   PLM_TRY(
       norms->ops->allocate(norms->ops, numbers * sizeof(double), (void **)&norms->squares, error));
-  describe(norms, table);
+  layer_norms_describe(norms, table);
   return PLM_OK;
 }
 
@@ -130,7 +130,7 @@ plm_status plm_layer_norms_open(struct plm_model *model, struct plm_ranks *ranks
   *norms = (struct plm_layer_norms){
       .ops = plm_model_ops(model), .model = model, .ranks = ranks, .owners = owners};
   const struct plm_parameter *table = plm_model_table(model, &norms->parameters);
-  const plm_status status = take(norms, table, error);
+  const plm_status status = layer_norms_allocate(norms, table, error);
   if (status != PLM_OK) {
     plm_layer_norms_close(norms);
     return status;

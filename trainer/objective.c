@@ -35,7 +35,8 @@ static uint32_t threshold(double rate)
 }
 
 /* Allocates the host memory of plm_objective_targets. */
-static plm_status take_buffers(struct plm_objective_state *objective, struct plm_error *error)
+static plm_status objective_allocate_buffers(struct plm_objective_state *objective,
+                                             struct plm_error *error)
 {
   const uint32_t chunks = objective->max_chunks;
   const size_t tokens = (size_t)chunks * objective->max_length;
@@ -82,7 +83,7 @@ plm_status plm_objective_init(struct plm_objective_state *objective,
       .first_random = (uint32_t)tokenizer->first_random,
       .random_count = (uint32_t)tokenizer->random_count,
   };
-  return max_chunks == 0 ? PLM_OK : take_buffers(objective, error);
+  return max_chunks == 0 ? PLM_OK : objective_allocate_buffers(objective, error);
 }
 
 void plm_objective_deinit(struct plm_objective_state *objective)

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "common/base/log.h"
-#include "trainer/memory_plan.h"
+#include "trainer/memory_estimate.h"
 #include "trainer/resume.h"
 #include "trainer/trainer_options.h"
 

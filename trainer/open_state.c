@@ -48,7 +48,7 @@ static plm_status take_folder(struct plm_trainer *trainer, struct plm_error *err
   PLM_TRY(plm_path_join(checkpoints, trainer->run, PLM_RUN_CHECKPOINTS, error));
   PLM_TRY(plm_run_check_moved(trainer->run, error));
   PLM_TRY(plm_directory_make(checkpoints, error));
-  PLM_TRY(plm_lock_take(trainer->run, "trainer", &trainer->lock, error));
+  PLM_TRY(plm_lock_acquire(trainer->run, "trainer", &trainer->lock, error));
   plm_run_pulse_begin(&trainer->pulse, trainer->run, "trainer");
   plm_run_pulse(&trainer->pulse, true, "reading the newest checkpoint");
   PLM_TRY(plm_checkpoint_folder_clean(checkpoints, error));
@@ -111,9 +111,9 @@ static plm_status find_corpus(struct plm_trainer *trainer, const struct plm_fing
 
 /* Whether the corpora are those that the run was trained on; new ones are added to the cursor. The
  * checkpoint of a run on one corpus has no history of its sources, but one of its batches. */
-static plm_status check_corpora(struct plm_trainer *trainer,
-                                const struct plm_fingerprints *fingerprints,
-                                struct plm_error *error)
+static plm_status open_state_check_corpora(struct plm_trainer *trainer,
+                                           const struct plm_fingerprints *fingerprints,
+                                           struct plm_error *error)
 {
   const struct plm_data_sources sources = plm_data_sources_of(trainer->config);
   struct plm_trainer_state *state = &trainer->state;
@@ -144,7 +144,7 @@ static plm_status find_state(struct plm_trainer *trainer,
   PLM_TRY(plm_resume_find(trainer->run, resumed, &trainer->saved_step, directory, &advance, error));
   if (*resumed) PLM_TRY(plm_resume_read_state(directory, config, state, error));
   PLM_TRY(find_corpus(trainer, fingerprints, error));
-  PLM_TRY(check_corpora(trainer, fingerprints, error));
+  PLM_TRY(open_state_check_corpora(trainer, fingerprints, error));
   trainer->source_totals = plm_source_totals_of(config);
   if (!*resumed) return PLM_OK;
   trainer->saved = true;

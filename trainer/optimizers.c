@@ -65,7 +65,7 @@ struct plm_learning_rates plm_optimizer_rates(const struct plm_config_trainer *t
 }
 
 /* Rounds up to the alignment of parameters' offsets. */
-static size_t aligned(size_t count)
+static size_t optimizers_aligned(size_t count)
 {
   return plm_size_round_up(count, PLM_PARAMETER_ALIGNMENT);
 }
@@ -84,9 +84,9 @@ static struct need need_of(const struct plm_config_trainer *trainer, const struc
   size_t muon = 0;
   for (size_t i = 0; i < count; i++) {
     if (!plm_is_held(held, i)) continue;
-    need.first += aligned(table[i].count);
+    need.first += optimizers_aligned(table[i].count);
     if (rule_of(trainer, &table[i]) == RULE_ADAM) {
-      need.second += aligned(table[i].count);
+      need.second += optimizers_aligned(table[i].count);
       continue;
     }
     matrices[muon++] = (struct plm_muon_matrix){.rows = table[i].rows, .cols = table[i].cols};
@@ -121,20 +121,20 @@ static void lay_out(struct plm_optimizer *optimizer, const struct plm_parameter 
                           .held = plm_is_held(optimizer->held, i),
                           .first = optimizer->first_held,
                           .second = optimizer->second_held};
-    if (slot->held) optimizer->first_held += aligned(table[i].count);
+    if (slot->held) optimizer->first_held += optimizers_aligned(table[i].count);
     if (slot->rule == RULE_MUON) {
       add_tensor(optimizer, i, "momentum", false, table[i].offset);
       continue;
     }
     add_tensor(optimizer, i, "first_moment", false, table[i].offset);
     add_tensor(optimizer, i, "second_moment", true, optimizer->sizes.second);
-    optimizer->sizes.second += aligned(table[i].count);
-    if (slot->held) optimizer->second_held += aligned(table[i].count);
+    optimizer->sizes.second += optimizers_aligned(table[i].count);
+    if (slot->held) optimizer->second_held += optimizers_aligned(table[i].count);
   }
 }
 
-static plm_status take(struct plm_ops *ops, size_t elements, float **buffer,
-                       struct plm_error *error)
+static plm_status allocate_zeros(struct plm_ops *ops, size_t elements, float **buffer,
+                                 struct plm_error *error)
 {
   if (elements == 0) return PLM_OK;
   PLM_TRY(ops->allocate(ops, elements * sizeof(float), (void **)buffer, error));
@@ -144,7 +144,7 @@ static plm_status take(struct plm_ops *ops, size_t elements, float **buffer,
 
 /* Makes the tables that an update passes to the operators. They stay the same, so that updates can
  * be recorded. */
-static void describe(struct plm_optimizer *optimizer)
+static void optimizers_describe(struct plm_optimizer *optimizer)
 {
   float *gradients = plm_model_gradient_arena(optimizer->model);
   const struct plm_config_optimizer *options = &optimizer->trainer->optimizer;
@@ -197,8 +197,8 @@ static struct listed listed_before(const struct plm_optimizer *optimizer, size_t
   return listed;
 }
 
-static plm_status take_tables(struct plm_optimizer *optimizer, size_t count,
-                              struct plm_error *error)
+static plm_status allocate_tables(struct plm_optimizer *optimizer, size_t count,
+                                  struct plm_error *error)
 {
   optimizer->slot_count = count;
   optimizer->slots = calloc(count, sizeof *optimizer->slots);
@@ -211,15 +211,16 @@ static plm_status take_tables(struct plm_optimizer *optimizer, size_t count,
   return PLM_OK;
 }
 
-static plm_status take_arenas(struct plm_optimizer *optimizer, const struct need *need,
-                              struct plm_error *error)
+static plm_status allocate_arenas(struct plm_optimizer *optimizer, const struct need *need,
+                                  struct plm_error *error)
 {
   struct plm_ops *ops = optimizer->ops;
   PLM_ASSERT(need->first == optimizer->first_held && need->second == optimizer->second_held);
-  PLM_TRY(take(ops, need->first, &optimizer->first, error));
-  PLM_TRY(take(ops, need->second, &optimizer->second, error));
-  PLM_TRY(take(ops, need->scratch, &optimizer->scratch, error));
-  if (optimizer->trainer->ema > 0) PLM_TRY(take(ops, need->first, &optimizer->average, error));
+  PLM_TRY(allocate_zeros(ops, need->first, &optimizer->first, error));
+  PLM_TRY(allocate_zeros(ops, need->second, &optimizer->second, error));
+  PLM_TRY(allocate_zeros(ops, need->scratch, &optimizer->scratch, error));
+  if (optimizer->trainer->ema > 0)
+    PLM_TRY(allocate_zeros(ops, need->first, &optimizer->average, error));
   return PLM_OK;
 }
 
@@ -238,18 +239,18 @@ plm_status plm_optimizer_open(const struct plm_config_trainer *trainer, struct p
                                       .held = held,
                                       .sizes = {.first = arena}};
   if (trainer->ema > 0) optimizer->sizes.average = arena;
-  plm_status status = take_tables(optimizer, count, error);
+  plm_status status = allocate_tables(optimizer, count, error);
   if (status == PLM_OK) {
     lay_out(optimizer, table);
     const struct need need =
         need_of(trainer, optimizer->ops, table, count, held, optimizer->matrices);
-    status = take_arenas(optimizer, &need, error);
+    status = allocate_arenas(optimizer, &need, error);
   }
   if (status != PLM_OK) {
     plm_optimizer_close(optimizer);
     return status;
   }
-  describe(optimizer);
+  optimizers_describe(optimizer);
   *out = optimizer;
   return PLM_OK;
 }

@@ -22,7 +22,7 @@ static void product_close(struct product *p)
 }
 
 /* Draws the first rows in (-1, 1) and copies them to the others. */
-static bool fill(struct product *p, char *buffer, uint32_t seed)
+static bool product_rate_fill(struct product *p, char *buffer, uint32_t seed)
 {
   const size_t row = (size_t)p->side * p->ops->act_bytes, drawn = SMALLEST * row;
   char *host = malloc(drawn);
@@ -51,7 +51,7 @@ static bool product_open(struct product *p, struct plm_ops *ops, int64_t side)
   for (int i = 0; i < BUFFERS; i++) {
     const size_t bytes = (size_t)side * (size_t)side * ops->act_bytes;
     if (ops->allocate(ops, bytes, &p->buffers[i], NULL) == PLM_OK &&
-        (i == 0 || fill(p, p->buffers[i], (uint32_t)i)))
+        (i == 0 || product_rate_fill(p, p->buffers[i], (uint32_t)i)))
       continue;
     product_close(p);
     return false;
@@ -60,7 +60,7 @@ static bool product_open(struct product *p, struct plm_ops *ops, int64_t side)
 }
 
 /* Seconds of one product; negative if the device reports an error. */
-static double run(const struct product *p, uint64_t (*clock_ns)(void))
+static double product_rate_run(const struct product *p, uint64_t (*clock_ns)(void))
 {
   const uint64_t started = clock_ns();
   p->ops->linear_forward(p->ops, p->buffers[0], p->buffers[1], p->buffers[2], NULL, p->side,
@@ -73,7 +73,7 @@ static double run(const struct product *p, uint64_t (*clock_ns)(void))
  * multiply-adds. A device's small products mostly take the time of a launch, which grows less, so
  * it needs few sizes. If memory is short, the next product is smaller. Returns false if there is no
  * larger product. */
-static bool grow(struct product *p, double took_s)
+static bool product_rate_grow(struct product *p, double took_s)
 {
   struct product larger;
   int64_t side = p->side;
@@ -96,14 +96,14 @@ double plm_product_rate(struct plm_ops *ops, uint64_t (*clock_ns)(void))
   uint64_t started = 0;
   if (ops->synchronize(ops, NULL) != PLM_OK || !product_open(&p, ops, SMALLEST)) return 0;
   for (int i = 0; i < REPETITIONS_MAX; i++) {
-    const double took_s = run(&p, clock_ns);
+    const double took_s = product_rate_run(&p, clock_ns);
     if (took_s < 0) break;
     if (i == 0) {
       started = clock_ns();
       continue;
     }
     if (best_s == 0 || took_s < best_s) best_s = took_s;
-    if (grow(&p, best_s)) {
+    if (product_rate_grow(&p, best_s)) {
       i = -1;
       best_s = 0;
     } else if (clock_ns() - started > BUDGET_NS) {

@@ -31,7 +31,8 @@ struct plm_publisher {
   struct plm_publisher_outcome outcome;
 };
 
-static void announce(struct plm_publisher *publisher, uint64_t step, struct plm_hash manifest)
+static void publish_announce(struct plm_publisher *publisher, uint64_t step,
+                             struct plm_hash manifest)
 {
   char name[PLM_CHECKPOINT_NAME_SIZE];
   struct plm_announcement message = {.step = step, .manifest = manifest};
@@ -75,8 +76,8 @@ static bool is_closing(struct plm_publisher *publisher)
 
 /* Publishes with the descriptors that are reserved for it. If even those do not suffice, the
  * connections that use them all are broken soon, so it is tried again. */
-static plm_status publish(struct plm_publisher *publisher, struct plm_hash *identity,
-                          struct plm_hash *manifest, struct plm_error *error)
+static plm_status publish_checkpoint(struct plm_publisher *publisher, struct plm_hash *identity,
+                                     struct plm_hash *manifest, struct plm_error *error)
 {
   const struct timespec pause = {.tv_nsec = DESCRIPTOR_WAIT_MS * 1000000L};
   plm_status status = PLM_NO_DESCRIPTORS;
@@ -88,7 +89,7 @@ static plm_status publish(struct plm_publisher *publisher, struct plm_hash *iden
     plm_descriptors_lend();
     status = plm_checkpoint_folder_publish(&publisher->context, &publisher->snapshot, identity,
                                            manifest, error);
-    plm_descriptors_take_back();
+    plm_descriptors_reclaim();
   }
   return status;
 }
@@ -98,9 +99,9 @@ static void write_snapshot(struct plm_publisher *publisher)
   const uint64_t step = publisher->snapshot.step, started = plm_clock_ns();
   struct plm_hash identity = {0}, manifest = {0};
   struct plm_error error = {0};
-  const plm_status status = publish(publisher, &identity, &manifest, &error);
+  const plm_status status = publish_checkpoint(publisher, &identity, &manifest, &error);
   if (status == PLM_OK) {
-    announce(publisher, step, manifest);
+    publish_announce(publisher, step, manifest);
     apply_retention(&publisher->context, step);
     plm_debug("checkpoint %llu published", (unsigned long long)step);
   }
@@ -144,15 +145,15 @@ static void *writer(void *argument)
   return NULL;
 }
 
-static plm_status take(struct plm_ops *ops, size_t elements, float **buffer,
-                       struct plm_error *error)
+static plm_status publish_allocate(struct plm_ops *ops, size_t elements, float **buffer,
+                                   struct plm_error *error)
 {
   return elements == 0
              ? PLM_OK
              : ops->allocate_host(ops, elements * sizeof **buffer, (void **)buffer, error);
 }
 
-static void release(struct plm_publisher *publisher)
+static void publish_release(struct plm_publisher *publisher)
 {
   const struct plm_snapshot *snapshot = &publisher->snapshot;
   float *const buffers[] = {snapshot->weights, snapshot->average, snapshot->first,
@@ -163,15 +164,15 @@ static void release(struct plm_publisher *publisher)
   free(publisher);
 }
 
-static plm_status take_snapshot_memory(struct plm_publisher *publisher,
-                                       const struct plm_publisher_sizes *sizes,
-                                       struct plm_error *error)
+static plm_status publish_allocate_snapshot(struct plm_publisher *publisher,
+                                            const struct plm_publisher_sizes *sizes,
+                                            struct plm_error *error)
 {
   struct plm_snapshot *snapshot = &publisher->snapshot;
-  PLM_TRY(take(publisher->ops, sizes->weights, &snapshot->weights, error));
-  PLM_TRY(take(publisher->ops, sizes->average, &snapshot->average, error));
-  PLM_TRY(take(publisher->ops, sizes->first, &snapshot->first, error));
-  return take(publisher->ops, sizes->second, &snapshot->second, error);
+  PLM_TRY(publish_allocate(publisher->ops, sizes->weights, &snapshot->weights, error));
+  PLM_TRY(publish_allocate(publisher->ops, sizes->average, &snapshot->average, error));
+  PLM_TRY(publish_allocate(publisher->ops, sizes->first, &snapshot->first, error));
+  return publish_allocate(publisher->ops, sizes->second, &snapshot->second, error);
 }
 
 plm_status plm_publisher_open(const struct plm_checkpoint_context *context, struct plm_ops *ops,
@@ -184,9 +185,9 @@ plm_status plm_publisher_open(const struct plm_checkpoint_context *context, stru
   publisher->context = *context;
   publisher->announcer = announcer;
   publisher->ops = ops;
-  plm_status status = take_snapshot_memory(publisher, sizes, error);
+  plm_status status = publish_allocate_snapshot(publisher, sizes, error);
   if (status != PLM_OK) {
-    release(publisher);
+    publish_release(publisher);
     return status;
   }
   pthread_condattr_t attributes;
@@ -198,7 +199,7 @@ plm_status plm_publisher_open(const struct plm_checkpoint_context *context, stru
   plm_descriptors_reserve();
   status = plm_thread_start(&publisher->thread, "publisher", writer, publisher, error);
   if (status != PLM_OK) {
-    release(publisher);
+    publish_release(publisher);
     return status;
   }
   *out = publisher;
@@ -234,7 +235,7 @@ void plm_publisher_close(struct plm_publisher *publisher)
   pthread_join(publisher->thread, NULL);
   pthread_mutex_destroy(&publisher->mutex);
   pthread_cond_destroy(&publisher->changed);
-  release(publisher);
+  publish_release(publisher);
 }
 
 static void set_owner(struct plm_publisher *publisher, enum owner owner)

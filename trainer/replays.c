@@ -7,15 +7,15 @@
 
 enum { OPERATIONS_MAX = 64 };
 
-struct piece {
+struct segment {
   struct plm_recording *recording; /* NULL: not recorded yet */
 };
 
 struct operation {
   struct plm_replay_key key;
-  uint32_t pieces;
-  struct piece *each; /* (pieces) */
-  bool ran;           /* all pieces have run once */
+  uint32_t segments;
+  struct segment *each; /* (segments) */
+  bool ran;             /* all segments have run once */
 };
 
 struct plm_replays {
@@ -39,15 +39,15 @@ void plm_replays_close(struct plm_replays *replays)
   if (replays == NULL) return;
   for (uint32_t i = 0; i < replays->count; i++) {
     const struct operation *operation = &replays->operations[i];
-    for (uint32_t piece = 0; piece < operation->pieces; piece++)
-      if (operation->each[piece].recording != NULL)
-        replays->ops->release_recording(replays->ops, operation->each[piece].recording);
+    for (uint32_t segment = 0; segment < operation->segments; segment++)
+      if (operation->each[segment].recording != NULL)
+        replays->ops->release_recording(replays->ops, operation->each[segment].recording);
     free(operation->each);
   }
   free(replays);
 }
 
-static struct operation *find(struct plm_replays *replays, struct plm_replay_key key)
+static struct operation *replays_find(struct plm_replays *replays, struct plm_replay_key key)
 {
   for (uint32_t i = 0; i < replays->count; i++) {
     const struct plm_replay_key *other = &replays->operations[i].key;
@@ -58,14 +58,14 @@ static struct operation *find(struct plm_replays *replays, struct plm_replay_key
 }
 
 /* Remembers that the operation has run. */
-static plm_status remember(struct plm_replays *replays, struct plm_replay_key key, uint32_t pieces,
-                           struct plm_error *error)
+static plm_status replays_remember(struct plm_replays *replays, struct plm_replay_key key,
+                                   uint32_t segments, struct plm_error *error)
 {
   if (replays->count == OPERATIONS_MAX) return PLM_OK; /* the rest run directly */
-  struct piece *each = calloc(pieces, sizeof *each);
+  struct segment *each = calloc(segments, sizeof *each);
   if (each == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for recordings");
   replays->operations[replays->count++] =
-      (struct operation){.key = key, .pieces = pieces, .each = each, .ran = pieces == 1};
+      (struct operation){.key = key, .segments = segments, .each = each, .ran = segments == 1};
   return PLM_OK;
 }
 
@@ -78,39 +78,39 @@ static void give_up(struct plm_replays *replays, const struct plm_error *error)
               error->what);
 }
 
-/* Whether the piece was recorded. */
-static bool record(struct plm_replays *replays, struct operation *operation, uint32_t piece,
-                   plm_replay_call *call, void *context)
+/* Whether the segment was recorded. */
+static bool replays_record(struct plm_replays *replays, struct operation *operation,
+                           uint32_t segment, plm_replay_call *call, void *context)
 {
   struct plm_ops *ops = replays->ops;
   struct plm_error error = {0};
   plm_status status = ops->record_begin(ops, &error);
   if (status == PLM_OK) {
-    call(context, operation->key, piece);
-    status = ops->record_end(ops, &operation->each[piece].recording, &error);
+    call(context, operation->key, segment);
+    status = ops->record_end(ops, &operation->each[segment].recording, &error);
   }
   if (status != PLM_OK) give_up(replays, &error);
   return status == PLM_OK;
 }
 
-plm_status plm_replays_run(struct plm_replays *replays, struct plm_replay_key key, uint32_t piece,
-                           uint32_t pieces, plm_replay_call *call, void *context,
+plm_status plm_replays_run(struct plm_replays *replays, struct plm_replay_key key, uint32_t segment,
+                           uint32_t segments, plm_replay_call *call, void *context,
                            struct plm_error *error)
 {
   struct plm_ops *ops = replays->ops;
-  struct operation *found = ops->record_begin == NULL ? NULL : find(replays, key);
+  struct operation *found = ops->record_begin == NULL ? NULL : replays_find(replays, key);
   if (found == NULL || !found->ran) {
-    call(context, key, piece);
+    call(context, key, segment);
     if (ops->record_begin == NULL) return PLM_OK;
-    if (found == NULL && piece == 0) return remember(replays, key, pieces, error);
-    if (found != NULL && piece + 1 == pieces) found->ran = true;
+    if (found == NULL && segment == 0) return replays_remember(replays, key, segments, error);
+    if (found != NULL && segment + 1 == segments) found->ran = true;
     return PLM_OK;
   }
-  PLM_ASSERT(found->pieces == pieces);
-  if (found->each[piece].recording == NULL &&
-      (replays->failed || !record(replays, found, piece, call, context)))
-    call(context, key, piece);
+  PLM_ASSERT(found->segments == segments);
+  if (found->each[segment].recording == NULL &&
+      (replays->failed || !replays_record(replays, found, segment, call, context)))
+    call(context, key, segment);
   else
-    ops->replay(ops, found->each[piece].recording);
+    ops->replay(ops, found->each[segment].recording);
   return PLM_OK;
 }

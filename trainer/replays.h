@@ -1,10 +1,10 @@
 /* Operations of a step that are recorded and replayed (ops.h), if the backend can.
  *
- * An operation has one or several pieces, and the caller does other things between them, which are
- * not recorded. The first time, its pieces run directly, and product algorithms are measured. The
- * second time they are recorded, and from then on they are replayed. If a recording fails, a
+ * An operation has one or several segments, and the caller does other things between them, which
+ * are not recorded. The first time, its segments run directly, and product algorithms are measured.
+ * The second time they are recorded, and from then on they are replayed. If a recording fails, a
  * warning says so once, and what is not recorded yet runs directly, with the same results. All
- * pieces of an operation run every time, in their order. */
+ * segments of an operation run every time, in their order. */
 #ifndef PLM_TRAINER_REPLAYS_H
 #define PLM_TRAINER_REPLAYS_H
 
@@ -23,10 +23,11 @@ plm_status plm_replays_open(struct plm_ops *ops, struct plm_replays **replays,
                             struct plm_error *error);
 void plm_replays_close(struct plm_replays *replays); /* NULL is fine */
 
-/* Runs piece `piece` of `pieces`, by way of call(context, key, piece) or a recording of it. */
-typedef void plm_replay_call(void *context, struct plm_replay_key key, uint32_t piece);
-plm_status plm_replays_run(struct plm_replays *replays, struct plm_replay_key key, uint32_t piece,
-                           uint32_t pieces, plm_replay_call *call, void *context,
+/* Runs segment `segment` of `segments`, by way of call(context, key, segment) or a recording of it.
+ */
+typedef void plm_replay_call(void *context, struct plm_replay_key key, uint32_t segment);
+plm_status plm_replays_run(struct plm_replays *replays, struct plm_replay_key key, uint32_t segment,
+                           uint32_t segments, plm_replay_call *call, void *context,
                            struct plm_error *error);
 
 #endif

@@ -181,14 +181,14 @@ static plm_status check_tensor(const struct plm_tensor_info *tensor, const char 
   return PLM_OK;
 }
 
-/* A mapped file is read as it is touched: here in pieces, each of which is told. */
+/* A mapped file is read as it is touched: here in parts, each of which is told. */
 static void read_mapped(const char *data, size_t bytes, struct plm_advance *advance)
 {
   enum { page = 4096 };
-  for (size_t at = 0, piece; at < bytes; at += piece) {
-    piece = plm_advance_piece(bytes - at);
-    for (size_t i = at; i < at + piece; i += page) (void)*(const volatile char *)(data + i);
-    plm_advance_by(advance, piece);
+  for (size_t at = 0, part; at < bytes; at += part) {
+    part = plm_advance_step(bytes - at);
+    for (size_t i = at; i < at + part; i += page) (void)*(const volatile char *)(data + i);
+    plm_advance_by(advance, part);
   }
 }
 

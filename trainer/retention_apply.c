@@ -11,7 +11,7 @@
 
 /* Whether this is a folder, not a link, whose MANIFEST has the step of its name. Only such folders
  * are ever deleted. Fills in the identity. */
-static bool is_ours(const char *directory, struct plm_retained *checkpoint)
+static bool retention_apply_is_ours(const char *directory, struct plm_retained *checkpoint)
 {
   struct stat information;
   if (lstat(directory, &information) != 0 || !S_ISDIR(information.st_mode)) return false;
@@ -24,8 +24,9 @@ static bool is_ours(const char *directory, struct plm_retained *checkpoint)
   return ours;
 }
 
-static plm_status gather(const char *folder, uint64_t newest_valid,
-                         struct plm_retained **checkpoints, size_t *count, struct plm_error *error)
+static plm_status retention_apply_gather(const char *folder, uint64_t newest_valid,
+                                         struct plm_retained **checkpoints, size_t *count,
+                                         struct plm_error *error)
 {
   uint64_t *steps = NULL;
   size_t found = 0;
@@ -42,7 +43,9 @@ static plm_status gather(const char *folder, uint64_t newest_valid,
     struct plm_retained *checkpoint = &(*checkpoints)[*count];
     *checkpoint = (struct plm_retained){
         .step = steps[i], .loss = NAN, .newest_valid = steps[i] == newest_valid};
-    if (plm_path_join(path, folder, name, NULL) != PLM_OK || !is_ours(path, checkpoint)) continue;
+    if (plm_path_join(path, folder, name, NULL) != PLM_OK ||
+        !retention_apply_is_ours(path, checkpoint))
+      continue;
     ++*count;
   }
   free(steps);
@@ -78,7 +81,7 @@ plm_status plm_retention_apply(const char *run, const struct plm_config_checkpoi
   PLM_TRY(plm_path_join(reports, run, PLM_RUN_EVALUATOR_METRICS, error));
   struct plm_retained *checkpoints = NULL;
   size_t count;
-  PLM_TRY(gather(folder, newest_valid, &checkpoints, &count, error));
+  PLM_TRY(retention_apply_gather(folder, newest_valid, &checkpoints, &count, error));
   plm_status status = plm_retention_read_reports(reports, split, checkpoints, count, error);
   if (status == PLM_OK)
     plm_retention_decide(rules, plm_retention_has_evaluator(run), checkpoints, count);

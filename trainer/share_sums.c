@@ -26,7 +26,7 @@ uint32_t plm_share_levels(uint32_t shares)
   return levels;
 }
 
-static plm_status take(struct plm_share_sums *sums, struct plm_error *error)
+static plm_status share_sums_allocate(struct plm_share_sums *sums, struct plm_error *error)
 {
   struct plm_ops *ops = sums->ops;
   PLM_TRY(ops->allocate(ops, sums->shares * sizeof *sums->losses, (void **)&sums->losses, error));
@@ -44,7 +44,7 @@ plm_status plm_share_sums_open(struct plm_ops *ops, uint32_t shares, float *grad
   if (sums == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for the sums of shares");
   *sums = (struct plm_share_sums){
       .ops = ops, .shares = shares, .gradient = gradient, .n = n, .loss_sum = loss_sum};
-  const plm_status status = take(sums, error);
+  const plm_status status = share_sums_allocate(sums, error);
   if (status != PLM_OK) {
     plm_share_sums_close(sums);
     return status;

@@ -11,9 +11,9 @@
 enum { SLOTS = 2 }; /* inputs on the device, one of the running step and one of the next */
 static const uint64_t nothing_staged = UINT64_MAX;
 
-/* Kinds of operations. With ranks, the last micro-batch of a step and the update run in pieces,
+/* Kinds of operations. With ranks, the last micro-batch of a step and the update run in segments,
  * between which gradients and weights are exchanged. */
-enum { ACCUMULATE, ACCUMULATE_IN_PIECES, UPDATE };
+enum { ACCUMULATE, ACCUMULATE_IN_SEGMENTS, UPDATE };
 
 struct plm_step {
   struct plm_step_parts parts;
@@ -65,7 +65,7 @@ static plm_status list_gradients(struct plm_step *step, struct plm_error *error)
                              (void **)&step->squares, error);
 }
 
-static plm_status take(struct plm_step *step, struct plm_error *error)
+static plm_status step_allocate(struct plm_step *step, struct plm_error *error)
 {
   struct plm_ops *ops = step->ops;
   for (int i = 0; i < SLOTS; i++) {
@@ -109,7 +109,7 @@ plm_status plm_step_open(const struct plm_step_parts *parts, struct plm_step **o
                                         .shares = parts->shares,
                                         .first_chunk = parts->ranks->rank * parts->step_chunks};
   step->layout = plm_step_micro_layout(&step->shape);
-  const plm_status status = take(step, error);
+  const plm_status status = step_allocate(step, error);
   if (status != PLM_OK) {
     plm_step_close(step);
     return status;
@@ -160,8 +160,8 @@ static void choose_targets(struct plm_step *step, struct plm_replay_key key)
   ops->choose_targets(ops, &to, &from, &step->parts.objective->masking);
 }
 
-/* Adds a piece of the micro-batch to the gradients, and its loss to the sums. */
-static void accumulate(struct plm_step *step, struct plm_replay_key key, uint32_t piece)
+/* Adds a segment of the micro-batch to the gradients, and its loss to the sums. */
+static void accumulate(struct plm_step *step, struct plm_replay_key key, uint32_t segment)
 {
   const struct plm_train_pass pass = {
       .chunks = key.chunks,
@@ -172,14 +172,14 @@ static void accumulate(struct plm_step *step, struct plm_replay_key key, uint32_
       .loss_sum = &step->update->sums.loss,
       .hit_sum = &step->update->sums.hits,
       .chunk_losses = step->chunks == NULL ? NULL : plm_chunk_losses_micro(step->chunks)};
-  if (piece == 0) choose_targets(step, key);
+  if (segment == 0) choose_targets(step, key);
   plm_model_train(step->parts.model, &pass,
                   key.kind == ACCUMULATE ? plm_model_whole_pass(step->parts.model)
-                                         : plm_exchange_backward_part(step->exchange, piece));
+                                         : plm_exchange_backward_part(step->exchange, segment));
 }
 
 /* Updates the weights from the sums, unless the device decides to skip the step. */
-static void update(struct plm_step *step)
+static void step_update(struct plm_step *step)
 {
   struct plm_ops *ops = step->ops;
   ops->sum_squares(ops, step->squares, step->gradients, step->parameters);
@@ -191,22 +191,22 @@ static void update(struct plm_step *step)
 }
 
 /* The same with ranks: the norm has been added up before, and the weights of other ranks follow. */
-static void update_piece(struct plm_step *step, uint32_t piece)
+static void update_segment(struct plm_step *step, uint32_t segment)
 {
-  if (piece == 0) step->ops->decide_update(step->ops, step->update);
+  if (segment == 0) step->ops->decide_update(step->ops, step->update);
   plm_optimizer_update(step->parts.optimizer, step->update,
-                       plm_exchange_update_part(step->exchange, piece));
+                       plm_exchange_update_part(step->exchange, segment));
 }
 
-static void call(void *context, struct plm_replay_key key, uint32_t piece)
+static void step_call(void *context, struct plm_replay_key key, uint32_t segment)
 {
   struct plm_step *step = context;
   if (key.kind != UPDATE)
-    accumulate(step, key, piece);
+    accumulate(step, key, segment);
   else if (step->exchange == NULL)
-    update(step);
+    step_update(step);
   else
-    update_piece(step, piece);
+    update_segment(step, segment);
 }
 
 /* ---- a step -------------------------------------------------------------------------------- */
@@ -229,7 +229,7 @@ void plm_step_stage(struct plm_step *step, const struct plm_step_input *input)
   if (stage(step, input, step->ops->upload_beside)) step->ops->compute_follows(step->ops);
 }
 
-static void begin(struct plm_step *step, const struct plm_step_input *input)
+static void step_begin(struct plm_step *step, const struct plm_step_input *input)
 {
   const struct plm_config_trainer *trainer = step->parts.trainer;
   *step->host = (struct plm_update){0};
@@ -247,8 +247,8 @@ static void begin(struct plm_step *step, const struct plm_step_input *input)
 }
 
 /* Copies micro-batch i to where operations read it, and returns the key of its operation. */
-static struct plm_replay_key take_micro(struct plm_step *step, const struct plm_step_input *input,
-                                        uint32_t i)
+static struct plm_replay_key place_micro(struct plm_step *step, const struct plm_step_input *input,
+                                         uint32_t i)
 {
   const struct plm_micro_input *micro = &input->micro[i];
   const uint32_t length = step->parts.max_length;
@@ -270,10 +270,10 @@ static void keep_losses(struct plm_step *step, const struct plm_micro_input *mic
 static plm_status run_micro(struct plm_step *step, const struct plm_step_input *input, uint32_t i,
                             struct plm_error *error)
 {
-  struct plm_replay_key key = take_micro(step, input, i);
+  struct plm_replay_key key = place_micro(step, input, i);
   if (key.rows == 0) return PLM_OK; /* it adds neither loss nor gradient */
   key.kind = ACCUMULATE;
-  PLM_TRY(plm_replays_run(step->replays, key, 0, 1, call, step, error));
+  PLM_TRY(plm_replays_run(step->replays, key, 0, 1, step_call, step, error));
   keep_losses(step, &input->micro[i]);
   return PLM_OK;
 }
@@ -299,24 +299,24 @@ static void finish_shares(struct plm_step *step, struct plm_backward_part part, 
 static plm_status run_last(struct plm_step *step, const struct plm_step_input *input,
                            struct plm_error *error)
 {
-  const uint32_t pieces = plm_exchange_backward_parts(step->exchange);
-  struct plm_replay_key key = take_micro(step, input, input->micro_count - 1);
-  key.kind = ACCUMULATE_IN_PIECES;
-  for (uint32_t piece = 0; piece < pieces; piece++) {
+  const uint32_t segments = plm_exchange_backward_parts(step->exchange);
+  struct plm_replay_key key = place_micro(step, input, input->micro_count - 1);
+  key.kind = ACCUMULATE_IN_SEGMENTS;
+  for (uint32_t segment = 0; segment < segments; segment++) {
     const uint64_t begun_ns = plm_clock_ns();
     if (key.rows > 0)
-      PLM_TRY(plm_replays_run(step->replays, key, piece, pieces, call, step, error));
-    plm_exchange_trace(step->exchange, "backward", piece, begun_ns);
-    finish_shares(step, plm_exchange_backward_part(step->exchange, piece), piece == 0);
-    PLM_TRY(plm_exchange_gradients(step->exchange, piece, error));
+      PLM_TRY(plm_replays_run(step->replays, key, segment, segments, step_call, step, error));
+    plm_exchange_trace(step->exchange, "backward", segment, begun_ns);
+    finish_shares(step, plm_exchange_backward_part(step->exchange, segment), segment == 0);
+    PLM_TRY(plm_exchange_gradients(step->exchange, segment, error));
   }
   if (key.rows > 0) keep_losses(step, &input->micro[input->micro_count - 1]);
   return PLM_OK;
 }
 
 /* Asks before a micro-batch, which may mean to wait for other ranks. */
-static plm_status ask(struct plm_step *step, plm_step_go_on *go_on, void *context, uint32_t i,
-                      uint32_t count, struct plm_error *error)
+static plm_status step_ask(struct plm_step *step, plm_step_go_on *go_on, void *context, uint32_t i,
+                           uint32_t count, struct plm_error *error)
 {
   if (i == 0 || go_on == NULL) return PLM_OK;
   if (step->exchange != NULL) plm_exchange_mark(step->exchange, PLM_COMPUTE_PAUSES);
@@ -336,7 +336,7 @@ static plm_status update_together(struct plm_step *step, uint64_t s, struct plm_
 {
   struct plm_exchange_work *work = &step->work;
   const struct plm_replay_key key = {.kind = UPDATE};
-  const uint32_t pieces = plm_exchange_update_parts(step->exchange);
+  const uint32_t segments = plm_exchange_update_parts(step->exchange);
   PLM_TRY(step->ops->synchronize(step->ops, error));
   *work = (struct plm_exchange_work){.flops = step->flops,
                                      .compute_s = plm_exchange_computed(step->exchange)};
@@ -345,10 +345,10 @@ static plm_status update_together(struct plm_step *step, uint64_t s, struct plm_
                             work, error));
   step->flops = work->flops;
   if (measures_norms(step, s)) plm_layer_norms_before(step->norms);
-  for (uint32_t piece = 0; piece < pieces; piece++) {
-    const uint64_t piece_ns = plm_clock_ns();
-    PLM_TRY(plm_replays_run(step->replays, key, piece, pieces, call, step, error));
-    plm_exchange_trace(step->exchange, "update", piece, piece_ns);
+  for (uint32_t segment = 0; segment < segments; segment++) {
+    const uint64_t segment_ns = plm_clock_ns();
+    PLM_TRY(plm_replays_run(step->replays, key, segment, segments, step_call, step, error));
+    plm_exchange_trace(step->exchange, "update", segment, segment_ns);
     PLM_TRY(plm_exchange_weights(step->exchange, error));
   }
   PLM_TRY(plm_exchange_finish_weights(step->exchange, error));
@@ -362,13 +362,13 @@ plm_status plm_step_rehearse(struct plm_step *step, const struct plm_step_input 
 {
   struct plm_ops *ops = step->ops;
   const double none = NAN; /* skips the update */
-  begin(step, input);
+  step_begin(step, input);
   for (uint32_t i = 0; i < input->micro_count; i++) {
-    const struct plm_replay_key key = take_micro(step, input, i);
+    const struct plm_replay_key key = place_micro(step, input, i);
     if (key.rows > 0) accumulate(step, key, 0);
   }
   ops->upload(ops, &step->update->inputs.count, &none, sizeof none);
-  update(step);
+  step_update(step);
   return ops->synchronize(ops, error);
 }
 
@@ -378,9 +378,9 @@ plm_status plm_step_launch(struct plm_step *step, const struct plm_step_input *i
   const bool together = step->exchange != NULL;
   uint32_t share = 0;
   if (together) plm_exchange_mark(step->exchange, PLM_COMPUTE_BEGINS);
-  begin(step, input);
+  step_begin(step, input);
   for (uint32_t i = 0; i < input->micro_count; i++) {
-    PLM_TRY(ask(step, go_on, context, i, input->micro_count, error));
+    PLM_TRY(step_ask(step, go_on, context, i, input->micro_count, error));
     while (share < input->micro[i].share) plm_share_sums_add(step->sums, share++);
     if (together && i + 1 == input->micro_count)
       PLM_TRY(run_last(step, input, error));
@@ -392,8 +392,8 @@ plm_status plm_step_launch(struct plm_step *step, const struct plm_step_input *i
   step->ops->compute_follows(step->ops); /* copies of the weights to a snapshot may be running */
   if (together) return update_together(step, input->step, error);
   if (measures_norms(step, input->step)) plm_layer_norms_before(step->norms);
-  PLM_TRY(plm_replays_run(step->replays, (struct plm_replay_key){.kind = UPDATE}, 0, 1, call, step,
-                          error));
+  PLM_TRY(plm_replays_run(step->replays, (struct plm_replay_key){.kind = UPDATE}, 0, 1, step_call,
+                          step, error));
   if (measures_norms(step, input->step)) plm_layer_norms_after(step->norms);
   return PLM_OK;
 }

@@ -8,7 +8,7 @@
 
 enum { ALIGNMENT = 256 }; /* bytes, of each part of a block */
 
-static size_t aligned(size_t bytes)
+static size_t step_input_aligned(size_t bytes)
 {
   return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
@@ -23,11 +23,13 @@ struct plm_micro_layout plm_step_micro_layout(const struct plm_step_shape *shape
 {
   const uint32_t chunks = shape->micro_chunks, length = shape->max_length;
   struct plm_micro_layout layout = {0};
-  layout.draws = aligned((size_t)chunks * length * shape->objective->masking.token_bytes);
-  layout.ends = layout.draws + aligned(chunks * sizeof(struct plm_chunk_draw));
-  layout.masks = layout.ends + aligned(plm_objective_end_words(chunks, length) * sizeof(uint32_t));
-  layout.bytes =
-      layout.masks + aligned(plm_masks_values(shape->model, chunks, length) * sizeof(int32_t));
+  layout.draws =
+      step_input_aligned((size_t)chunks * length * shape->objective->masking.token_bytes);
+  layout.ends = layout.draws + step_input_aligned(chunks * sizeof(struct plm_chunk_draw));
+  layout.masks =
+      layout.ends + step_input_aligned(plm_objective_end_words(chunks, length) * sizeof(uint32_t));
+  layout.bytes = layout.masks + step_input_aligned(plm_masks_values(shape->model, chunks, length) *
+                                                   sizeof(int32_t));
   return layout;
 }
 
@@ -110,7 +112,7 @@ static void add_micro(struct plm_step_totals *totals, const struct plm_micro_inp
   totals->padded_tokens += (uint64_t)micro->chunks * max_length;
 }
 
-static uint32_t smallest(uint32_t a, uint32_t b, uint32_t c)
+static uint32_t step_input_smallest(uint32_t a, uint32_t b, uint32_t c)
 {
   const uint32_t d = a < b ? a : b;
   return c < d ? c : d;
@@ -128,8 +130,8 @@ void plm_step_input_fill(struct plm_step_input *input, const struct plm_step_sha
   const uint32_t share_chunks = shape->step_chunks / shape->shares;
   for (uint32_t first = 0, count; first < batch->chunks; first += count) {
     const uint32_t share = first / share_chunks, i = input->micro_count++;
-    count =
-        smallest(shape->micro_chunks, (share + 1) * share_chunks - first, batch->chunks - first);
+    count = step_input_smallest(shape->micro_chunks, (share + 1) * share_chunks - first,
+                                batch->chunks - first);
     const struct plm_batch micro = plm_batch_slice(batch, first, count);
     fill_micro(input, shape, i, first, &micro);
     input->micro[i].share = share;

@@ -28,7 +28,8 @@ struct plm_step_report {
   bool warned;
 };
 
-static plm_status cut(struct plm_metrics_file *file, uint64_t keep_bytes, struct plm_error *error)
+static plm_status step_report_cut(struct plm_metrics_file *file, uint64_t keep_bytes,
+                                  struct plm_error *error)
 {
   const uint64_t size = plm_metrics_size(file);
   if (size >= keep_bytes) return plm_metrics_cut(file, keep_bytes, error);
@@ -50,7 +51,7 @@ plm_status plm_step_report_open(const char *run, bool tensorboard, uint64_t keep
   plm_status status;
   PLM_TRY_GOTO(status, plm_path_join(path, run, PLM_RUN_TRAINER_METRICS, error), failed);
   PLM_TRY_GOTO(status, plm_metrics_open(path, &report->file, error), failed);
-  PLM_TRY_GOTO(status, cut(report->file, keep_bytes, error), failed);
+  PLM_TRY_GOTO(status, step_report_cut(report->file, keep_bytes, error), failed);
   PLM_TRY_GOTO(status, plm_path_join(path, run, PLM_RUN_TENSORBOARD "/trainer", error), failed);
   struct plm_error board_error = {0};
   if (tensorboard &&
@@ -123,7 +124,7 @@ static void add_sources(cJSON *json, const struct plm_source_totals *sources)
   }
 }
 
-static cJSON *build(const struct plm_step_line *line, int64_t resumed_step)
+static cJSON *step_report_build(const struct plm_step_line *line, int64_t resumed_step)
 {
   const struct plm_step_result *result = line->result;
   const double real = (double)result->totals.real_tokens,
@@ -217,7 +218,7 @@ static void write_board(struct plm_step_report *report, uint64_t step, const cJS
 }
 
 /* The pace is that of the live block of `up`, which stands below these lines. */
-static void print_line(struct plm_step_report *report, const struct plm_step_line *line)
+static void step_report_print_line(struct plm_step_report *report, const struct plm_step_line *line)
 {
   report->pace_s = report->pace_s > 0 ? 0.9 * report->pace_s + 0.1 * line->step_s : line->step_s;
   const int64_t now = plm_clock_ms();
@@ -246,11 +247,11 @@ plm_status plm_step_report_flush(struct plm_step_report *report, struct plm_erro
 plm_status plm_step_report_write(struct plm_step_report *report, const struct plm_step_line *line,
                                  struct plm_error *error)
 {
-  cJSON *json = build(line, report->resumed_step);
+  cJSON *json = step_report_build(line, report->resumed_step);
   if (json == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for a line of metrics");
   report->resumed_step = -1;
   if (report->board != NULL) write_board(report, line->step, json);
-  print_line(report, line);
+  step_report_print_line(report, line);
   plm_json_append(report->waiting, json);
   struct plm_error reason = {0};
   if (write_lines(report, &reason) == PLM_OK) {

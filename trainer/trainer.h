@@ -108,7 +108,7 @@ struct plm_grace {
  * this step's pace so far, and for writing a checkpoint. */
 bool plm_grace_is_short(const struct plm_grace *grace);
 
-/* Prints the memory plan of a configuration to stdout. Creates and changes no file. */
+/* Prints the memory estimate of a configuration to stdout. Creates and changes no file. */
 plm_status plm_trainer_dry_run(const struct plm_config *config, bool json, struct plm_error *error);
 
 #endif

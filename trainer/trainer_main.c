@@ -14,12 +14,12 @@ static const struct plm_option options[] = {
      "list "
      "of corpora, all of them (default: what their folders state)"},
     {0, "prometheus", "ADDRESS", "serve this process's metrics there, for example 127.0.0.1:9464"},
-    {0, "dry-run", NULL, "print the memory plan and exit; writes nothing"},
+    {0, "dry-run", NULL, "print the memory estimate and exit; writes nothing"},
     {0},
 };
 
-static plm_status train(const struct plm_config *config, struct plm_ranks *ranks,
-                        const struct plm_arguments *arguments, struct plm_error *error)
+static plm_status trainer_main_train(const struct plm_config *config, struct plm_ranks *ranks,
+                                     const struct plm_arguments *arguments, struct plm_error *error)
 {
   struct plm_fingerprints fingerprints = {0};
   struct plm_trainer trainer;
@@ -49,12 +49,12 @@ static plm_status train_as_rank(struct plm_ranks *ranks, const struct plm_argume
   if (plm_ranks_first(ranks))
     PLM_TRY(plm_arguments_load_config(arguments, NULL, false, &config, error));
   plm_status status = plm_rank_share_config(ranks, &config, error);
-  if (status == PLM_OK) status = train(&config, ranks, arguments, error);
+  if (status == PLM_OK) status = trainer_main_train(&config, ranks, arguments, error);
   plm_config_deinit(&config);
   return status;
 }
 
-static void say(const struct plm_error *error)
+static void trainer_main_say(const struct plm_error *error)
 {
   plm_error_print("plm-trainer", error);
 }
@@ -69,11 +69,11 @@ static plm_status dry_run(const struct plm_arguments *arguments, struct plm_erro
   return status;
 }
 
-static plm_status run(const struct plm_arguments *arguments, struct plm_error *error)
+static plm_status trainer_main_run(const struct plm_arguments *arguments, struct plm_error *error)
 {
   if (plm_arguments_has(arguments, "dry-run")) return dry_run(arguments, error);
   struct plm_ranks ranks = plm_ranks_alone();
-  if (plm_collective_launched()) PLM_TRY(plm_ranks_open(&ranks, say, error));
+  if (plm_collective_launched()) PLM_TRY(plm_ranks_open(&ranks, trainer_main_say, error));
   if (ranks.rank > 0) plm_log_init("plm-trainer", PLM_LOG_ERROR);
   return plm_ranks_close(&ranks, train_as_rank(&ranks, arguments, error), error);
 }
@@ -88,7 +88,7 @@ int main(int argc, char **argv)
                "checkpoints into the run folder. Resumes from the newest checkpoint there.\n",
       .options = options,
       .stage = true,
-      .run = run,
+      .run = trainer_main_run,
   };
   return plm_program_main(&program, argc, argv);
 }

@@ -9,7 +9,7 @@
 #include "trainer/trainer_options.h"
 
 /* From here on the inputs of steps are prepared. */
-static plm_status open_input(struct plm_trainer *trainer, struct plm_error *error)
+static plm_status trainer_open_input(struct plm_trainer *trainer, struct plm_error *error)
 {
   const struct plm_input_options options = {
       .feed = trainer->feed,
@@ -58,8 +58,9 @@ static plm_status open_outputs(struct plm_trainer *trainer, bool resumed, struct
   return open_publisher(trainer, error);
 }
 
-static plm_status open_all(struct plm_trainer *trainer, const struct plm_fingerprints *fingerprints,
-                           struct plm_error *error)
+static plm_status trainer_open_all(struct plm_trainer *trainer,
+                                   const struct plm_fingerprints *fingerprints,
+                                   struct plm_error *error)
 {
   const bool first = plm_ranks_first(trainer->ranks);
   char directory[PLM_PATH_SIZE];
@@ -80,7 +81,7 @@ static plm_status open_all(struct plm_trainer *trainer, const struct plm_fingerp
   PLM_TRY(resumed ? plm_load_weights(trainer, directory, error)
                   : plm_first_weights(trainer, error));
   if (first) PLM_TRY(open_outputs(trainer, resumed, error));
-  return open_input(trainer, error);
+  return trainer_open_input(trainer, error);
 }
 
 plm_status plm_trainer_open(struct plm_trainer *trainer, const struct plm_config *config,
@@ -88,7 +89,7 @@ plm_status plm_trainer_open(struct plm_trainer *trainer, const struct plm_config
                             struct plm_error *error)
 {
   *trainer = (struct plm_trainer){.config = config, .ranks = ranks, .run = config->run};
-  const plm_status status = open_all(trainer, fingerprints, error);
+  const plm_status status = trainer_open_all(trainer, fingerprints, error);
   if (status == PLM_OK) return PLM_OK;
   plm_ranks_fail(ranks, error);
   plm_trainer_close(trainer);

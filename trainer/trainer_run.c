@@ -59,7 +59,7 @@ static plm_status go_on(void *context, uint32_t done, uint32_t total, struct plm
   if (!trainer->stepped)
     plm_run_pulse(&trainer->pulse, true, "%s (%u of %u micro-batches)",
                   trainer->tuning ? "tuning products" : "computing the first step", done, total);
-  enum plm_rank_wish decision = give_up(trainer, done, total) ? PLM_RANK_STOP : PLM_RANK_GO;
+  enum plm_rank_vote decision = give_up(trainer, done, total) ? PLM_RANK_STOP : PLM_RANK_GO;
   PLM_TRY(plm_ranks_decide(trainer->ranks, decision, PLM_OK, &decision, error));
   if (decision == PLM_RANK_GO) return PLM_OK;
   plm_info("step %llu is abandoned after %u of %u micro-batches: trainer.stop_timeout_s is %g",
@@ -95,8 +95,8 @@ static plm_status rehearse(struct plm_trainer *trainer, const struct plm_step_in
 /* The first packer decides the corpus of a run that was not told it, and the root of a corpus that
  * was upgraded. From now on the run accepts no other, even if it is killed before its next
  * checkpoint. */
-static plm_status take_corpus(struct plm_trainer *trainer, struct plm_hash served,
-                              struct plm_error *error)
+static plm_status accept_corpus(struct plm_trainer *trainer, struct plm_hash served,
+                                struct plm_error *error)
 {
   static const struct plm_hash unknown = {0};
   struct plm_hash *fingerprint = &trainer->state.cursor.sources[0].fingerprint;
@@ -108,8 +108,8 @@ static plm_status take_corpus(struct plm_trainer *trainer, struct plm_hash serve
   return plm_trainer_pin_corpus(trainer, error);
 }
 
-static plm_status compute(struct plm_trainer *trainer, struct plm_input_slot *slot,
-                          struct plm_step_result *result, struct plm_error *error)
+static plm_status trainer_run_compute(struct plm_trainer *trainer, struct plm_input_slot *slot,
+                                      struct plm_step_result *result, struct plm_error *error)
 {
   struct plm_trainer_state *state = &trainer->state;
   static const struct plm_hash unknown = {0};
@@ -117,7 +117,7 @@ static plm_status compute(struct plm_trainer *trainer, struct plm_input_slot *sl
   const bool first = plm_ranks_first(trainer->ranks); /* only rank 0 has a feed */
   PLM_ASSERT(!first || slot->batch.first_chunk == state->cursor.chunks);
   if (first && !state->cursor.mixed && plm_hash_equal(trainer->roots[0], unknown))
-    PLM_TRY(take_corpus(trainer, slot->fingerprint, error));
+    PLM_TRY(accept_corpus(trainer, slot->fingerprint, error));
   plm_debug("step %llu begins: %u micro-batches", (unsigned long long)state->step + 1,
             slot->input.micro_count);
   if (trainer->tuning && !trainer->ranks->alone) PLM_TRY(rehearse(trainer, &slot->input, error));
@@ -194,7 +194,7 @@ static plm_status check_skipped(const struct plm_trainer *trainer, struct plm_er
 
 /* A sign of life while no input is ready. This thread waits for the one that fills inputs, so that
  * one must live as well, and wait for packers. */
-static void tell_waiting(struct plm_trainer *trainer)
+static void trainer_run_tell_waiting(struct plm_trainer *trainer)
 {
   const uint32_t turns = __atomic_load_n(&trainer->feed_turns, __ATOMIC_ACQUIRE);
   if (turns == trainer->turns_seen) return;
@@ -208,7 +208,7 @@ static void tell_waiting(struct plm_trainer *trainer)
 static bool wait_for_input(struct plm_trainer *trainer)
 {
   if (plm_input_wait(trainer->input, &plm_stop_requested)) return true;
-  tell_waiting(trainer);
+  trainer_run_tell_waiting(trainer);
   return false;
 }
 
@@ -219,7 +219,7 @@ static plm_status next_on_all(struct plm_trainer *trainer, struct plm_input_slot
                               struct plm_error *error)
 {
   struct plm_collective *collective = trainer->ranks->collective;
-  enum plm_rank_wish decision = PLM_RANK_WAIT;
+  enum plm_rank_vote decision = PLM_RANK_WAIT;
   plm_status status = PLM_OK;
   *slot = NULL;
   collective->note(collective, "waiting for chunks", trainer->state.step, false);
@@ -227,11 +227,11 @@ static plm_status next_on_all(struct plm_trainer *trainer, struct plm_input_slot
     if (*slot == NULL && status == PLM_OK && plm_stop_requested == 0 && wait_for_input(trainer))
       status = plm_input_next(trainer->input, NULL, slot, error);
     if (status == PLM_INTERRUPTED) status = PLM_OK; /* rank 0 sends no more and says why */
-    const enum plm_rank_wish wish = status != PLM_OK          ? PLM_RANK_ERROR
+    const enum plm_rank_vote vote = status != PLM_OK          ? PLM_RANK_ERROR
                                     : plm_stop_requested != 0 ? PLM_RANK_STOP
                                     : *slot != NULL           ? PLM_RANK_GO
                                                               : PLM_RANK_WAIT;
-    PLM_TRY(plm_ranks_decide(trainer->ranks, wish, status, &decision, error));
+    PLM_TRY(plm_ranks_decide(trainer->ranks, vote, status, &decision, error));
   }
   collective->note(collective, "computing", trainer->state.step, false);
   return decision == PLM_RANK_GO ? PLM_OK : plm_error_set(error, PLM_INTERRUPTED, "interrupted");
@@ -249,8 +249,9 @@ static plm_status next_input(struct plm_trainer *trainer, struct plm_input_slot 
 }
 
 /* Called after each step; rank 0 reports it. */
-static plm_status report(struct plm_trainer *trainer, const struct plm_step_result *result,
-                         double step_s, double data_wait_s, struct plm_error *error)
+static plm_status trainer_run_report(struct plm_trainer *trainer,
+                                     const struct plm_step_result *result, double step_s,
+                                     double data_wait_s, struct plm_error *error)
 {
   if (!plm_ranks_first(trainer->ranks)) return PLM_OK;
   return report_step(trainer, result, step_s, data_wait_s, error);
@@ -265,18 +266,18 @@ static plm_status one_step(struct plm_trainer *trainer, struct plm_error *error)
   if (!trainer->stepped) plm_run_pulse(&trainer->pulse, true, "waiting for the first chunks");
   PLM_TRY(next_input(trainer, &slot, error));
   PLM_ASSERT(slot != NULL);
-  if (trainer->stepped) plm_run_pulse_rest(&trainer->pulse); /* it waits no more */
+  if (trainer->stepped) plm_run_pulse_suspend(&trainer->pulse); /* it waits no more */
   const double data_wait_s = plm_clock_seconds_since(started);
-  const plm_status status = compute(trainer, slot, &result, error);
+  const plm_status status = trainer_run_compute(trainer, slot, &result, error);
   plm_input_release(trainer->input, slot);
   if (status != PLM_OK) return status;
   const double step_s = plm_clock_seconds_since(started);
   trainer->stepped = true;
-  plm_run_pulse_rest(&trainer->pulse); /* from here on, steps are the signs of life */
+  plm_run_pulse_suspend(&trainer->pulse); /* from here on, steps are the signs of life */
   PLM_TRY(check_skipped(trainer, error));
   const bool due = is_due(trainer);
   if (due) PLM_TRY(plm_save_begin(trainer, &snapshot, error));
-  const plm_status reported = report(trainer, &result, step_s, data_wait_s, error);
+  const plm_status reported = trainer_run_report(trainer, &result, step_s, data_wait_s, error);
   if (due) plm_save_submit(trainer, snapshot);
   if (reported != PLM_OK) return reported;
   if (!due && trainer->state.step % COMPARE_EVERY == 0)
@@ -286,7 +287,7 @@ static plm_status one_step(struct plm_trainer *trainer, struct plm_error *error)
 
 /* ---- the run ------------------------------------------------------------------------------- */
 
-static plm_status complete(struct plm_trainer *trainer, struct plm_error *error)
+static plm_status trainer_run_complete(struct plm_trainer *trainer, struct plm_error *error)
 {
   PLM_TRY(plm_save_now(trainer, error));
   if (!plm_ranks_first(trainer->ranks)) return PLM_OK;
@@ -321,7 +322,7 @@ plm_status plm_trainer_run(struct plm_trainer *trainer, struct plm_error *error)
     status = one_step(trainer, error); /* asks all ranks whether to stop */
   plm_save_hand_over(trainer);
   if (status == PLM_OK && trainer->state.step >= trainer->config->trainer.steps)
-    return complete(trainer, error);
+    return trainer_run_complete(trainer, error);
   if (status == PLM_OK || status == PLM_INTERRUPTED) {
     PLM_TRY(plm_save_now(trainer, error));
     plm_info("stopped after step %llu; the run resumes from there",

@@ -46,7 +46,7 @@ static plm_status collect_state(struct plm_trainer *trainer, struct plm_snapshot
                           snapshot, error);
 }
 
-static void note(struct plm_trainer *trainer, const char *phase, bool patient)
+static void trainer_save_note(struct plm_trainer *trainer, const char *phase, bool patient)
 {
   struct plm_collective *collective = trainer->ranks->collective;
   collective->note(collective, phase, trainer->state.step, patient);
@@ -61,9 +61,9 @@ plm_status plm_save_begin(struct plm_trainer *trainer, struct plm_snapshot **out
   struct plm_ops *ops = trainer->ops;
   plm_status status = PLM_OK;
   if (!plm_ranks_first(trainer->ranks)) return collect_state(trainer, NULL, error);
-  note(trainer, "waiting for the writer of checkpoints", true);
+  trainer_save_note(trainer, "waiting for the writer of checkpoints", true);
   struct plm_snapshot *snapshot = plm_publisher_begin(trainer->publisher);
-  note(trainer, "collecting a checkpoint", false);
+  trainer_save_note(trainer, "collecting a checkpoint", false);
   snapshot->step = trainer->state.step;
   ops->copies_follow(ops);
   if (plm_model_keeps_all(trainer->model))
@@ -139,6 +139,6 @@ plm_status plm_save_now(struct plm_trainer *trainer, struct plm_error *error)
     plm_save_submit(trainer, snapshot);
   }
   plm_save_hand_over(trainer);
-  note(trainer, "writing a checkpoint", true);
+  trainer_save_note(trainer, "writing a checkpoint", true);
   return plm_save_check(trainer, true, error);
 }

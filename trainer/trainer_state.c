@@ -74,7 +74,8 @@ static cJSON *section_of(cJSON *json, const char *name)
   return section != NULL ? section : cJSON_AddObjectToObject(json, name);
 }
 
-static void put(cJSON *json, const struct field *field, const struct plm_trainer_state *state)
+static void trainer_state_put(cJSON *json, const struct field *field,
+                              const struct plm_trainer_state *state)
 {
   const void *value = (const char *)state + field->offset;
   cJSON *section = section_of(json, field->section);
@@ -154,7 +155,7 @@ plm_status plm_trainer_state_print(const struct plm_trainer_state *state,
   cJSON_AddNumberToObject(json, "format", STATE_FORMAT);
   cJSON_AddStringToObject(json, "run_id", hex);
   plm_metrics_integer(json, "seed", config->seed);
-  for (size_t i = 0; i < FIELD_COUNT; i++) put(json, &fields[i], state);
+  for (size_t i = 0; i < FIELD_COUNT; i++) trainer_state_put(json, &fields[i], state);
   put_algorithms(json, state->algorithms);
   plm_json_put(json, "cursor", plm_data_cursor_to_json(&state->cursor));
   plm_metrics_number(json, "epoch", plm_data_cursor_epochs(&state->cursor)); /* for readers */
@@ -176,7 +177,8 @@ static bool get_integer(const cJSON *item, double limit, double *value)
   return *value == (double)(uint64_t)*value;
 }
 
-static bool get(const cJSON *json, const struct field *field, struct plm_trainer_state *state)
+static bool trainer_state_get(const cJSON *json, const struct field *field,
+                              struct plm_trainer_state *state)
 {
   void *value = (char *)state + field->offset;
   const cJSON *section =
@@ -211,8 +213,8 @@ static bool get(const cJSON *json, const struct field *field, struct plm_trainer
   return false;
 }
 
-static plm_status parse(const cJSON *json, struct plm_trainer_state *state, char **configuration,
-                        struct plm_error *error)
+static plm_status trainer_state_parse(const cJSON *json, struct plm_trainer_state *state,
+                                      char **configuration, struct plm_error *error)
 {
   const cJSON *format = cJSON_GetObjectItemCaseSensitive(json, "format");
   const cJSON *yaml = cJSON_GetObjectItemCaseSensitive(json, "configuration");
@@ -220,7 +222,7 @@ static plm_status parse(const cJSON *json, struct plm_trainer_state *state, char
   if (!cJSON_IsNumber(format) || format->valueint != STATE_FORMAT)
     return plm_error_set(error, PLM_FORMAT, "trainer.json is not of format %d", STATE_FORMAT);
   for (size_t i = 0; i < FIELD_COUNT; i++)
-    if (!get(json, &fields[i], state))
+    if (!trainer_state_get(json, &fields[i], state))
       return plm_error_set(error, PLM_FORMAT, "trainer.json has no valid \"%s\"", fields[i].name);
   if (!cJSON_IsString(yaml) || !cJSON_IsArray(history))
     return plm_error_set(error, PLM_FORMAT, "trainer.json has no configuration or no history");
@@ -240,7 +242,7 @@ plm_status plm_trainer_state_parse(const char *text, size_t size, struct plm_tra
   cJSON *json = plm_json_bounded(text, size, STATE_VALUES);
   if (json == NULL && plm_json_no_memory())
     return plm_error_set(error, PLM_NO_MEMORY, "no memory for trainer.json");
-  const plm_status status = parse(json, state, configuration, error);
+  const plm_status status = trainer_state_parse(json, state, configuration, error);
   cJSON_Delete(json);
   return status;
 }

@@ -92,7 +92,7 @@ plm_status plm_tuning_begin(struct plm_trainer_state *state, struct plm_ops *ops
     }
     PLM_TRY(say_inexact(state, ops, &refused, error));
   }
-  if (plm_ranks_first(ranks)) plm_algorithm_file_take(ops);
+  if (plm_ranks_first(ranks)) plm_algorithm_file_load(ops);
   *tuning = true;
   ops->tune(ops, true, NULL);
   return PLM_OK;

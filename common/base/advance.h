@@ -6,11 +6,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { PLM_ADVANCE_PIECE = 1 << 22 }; /* a reader reports at least once for so many bytes */
+enum { PLM_ADVANCE_STEP = 1 << 22 }; /* a reader reports at least once for so many bytes */
 
 /* Given by the caller of a reader, who sets tell and context. */
 struct plm_advance {
-  /* Called in the thread that reads, after each piece; it must be cheap. */
+  /* Called in the thread that reads, after each part; it must be cheap. */
   void (*tell)(void *context, uint64_t done, uint64_t total);
   void *context;
   uint64_t done, total; /* bytes; the reader sets them */
@@ -22,9 +22,9 @@ void plm_advance_begin(struct plm_advance *advance, uint64_t total);
  * for example while it waits. */
 void plm_advance_by(struct plm_advance *advance, uint64_t bytes);
 /* How much of `left` bytes to handle before plm_advance_by is called. */
-static inline size_t plm_advance_piece(size_t left)
+static inline size_t plm_advance_step(size_t left)
 {
-  return left < PLM_ADVANCE_PIECE ? left : PLM_ADVANCE_PIECE;
+  return left < PLM_ADVANCE_STEP ? left : PLM_ADVANCE_STEP;
 }
 
 #endif

@@ -2,7 +2,7 @@
  * never return NULL, so nobody checks what they return. Where even such memory is lacking, nothing
  * but a restart helps: the process says how many bytes it wanted and ends with PLM_EXIT_MAY_PASS.
  *
- * Memory whose size follows from a model, a batch or a file, or from what a stranger sends, is
+ * Memory whose size follows from a model, a batch or a file, or from what somebody else sends, is
  * taken with malloc, and its lack is an error of PLM_NO_MEMORY, which names the size. So is all
  * memory of the shared libraries (CUDA, MPI), whose callers decide. */
 #ifndef PLM_COMMON_BASE_ALLOC_H

@@ -31,7 +31,7 @@ static bool lists(const char *list, const char *word)
 }
 
 /* Spaces in the paths of mountinfo are written as \040, and other characters likewise. */
-static void decode(char *text)
+static void cgroup_decode(char *text)
 {
   char *to = text;
   for (const char *from = text; *from != '\0'; to++) {
@@ -48,15 +48,15 @@ static void decode(char *text)
 
 /* Takes a line of mountinfo: ID PARENT DEVICE ROOT MOUNT-POINT OPTIONS [FIELDS] - TYPE SOURCE
  * OPTIONS. */
-static void take_mount(const char *below, char *line, struct place places[HIERARCHIES])
+static void parse_mount(const char *below, char *line, struct place places[HIERARCHIES])
 {
   char top[PLM_CGROUP_PATH_SIZE], mount[PLM_CGROUP_PATH_SIZE], type[32], options[512];
   const char *rest = strstr(line, " - ");
   if (rest == NULL || sscanf(line, "%*s %*s %*s %4095s %4095s", top, mount) != 2 ||
       sscanf(rest, " - %31s %*s %511s", type, options) != 2)
     return;
-  decode(top);
-  decode(mount);
+  cgroup_decode(top);
+  cgroup_decode(mount);
   for (int h = 0; h < HIERARCHIES; h++) {
     struct place *place = &places[h];
     const bool found = h == UNIFIED ? strcmp(type, "cgroup2") == 0
@@ -70,7 +70,7 @@ static void take_mount(const char *below, char *line, struct place places[HIERAR
 }
 
 /* Takes a line of /proc/self/cgroup: NUMBER:CONTROLLERS:GROUP. */
-static void take_group(const char *below, char *line, struct place places[HIERARCHIES])
+static void parse_group(const char *below, char *line, struct place places[HIERARCHIES])
 {
   (void)below;
   char *list = strchr(line, ':'), *group = list != NULL ? strchr(list + 1, ':') : NULL;
@@ -83,7 +83,7 @@ static void take_group(const char *below, char *line, struct place places[HIERAR
 }
 
 static void each_line(const char *below, const char *name,
-                      void (*take)(const char *, char *, struct place *), struct place *places)
+                      void (*parse)(const char *, char *, struct place *), struct place *places)
 {
   char path[PLM_CGROUP_PATH_SIZE], *line = NULL;
   size_t room = 0;
@@ -92,7 +92,7 @@ static void each_line(const char *below, const char *name,
   if (file == NULL) return;
   while (getline(&line, &room, file) > 0) {
     line[strcspn(line, "\n")] = '\0';
-    take(below, line, places);
+    parse(below, line, places);
   }
   free(line);
   fclose(file);
@@ -100,7 +100,7 @@ static void each_line(const char *below, const char *name,
 
 /* The folder of the group of this process. A container without a namespace for groups mounts only
  * its own group, so that the first part of the name, which is that of the host, is not there. */
-static bool folder_of(const struct place *place, char folder[PLM_CGROUP_PATH_SIZE])
+static bool cgroup_folder_of(const struct place *place, char folder[PLM_CGROUP_PATH_SIZE])
 {
   const char *group = place->group;
   const size_t length = strcmp(place->top, "/") == 0 ? 0 : strlen(place->top);
@@ -136,7 +136,7 @@ static bool number_in(const char *folder, const char *name, const char *key, uin
   return found;
 }
 
-static void take_memory_level(const char *folder, bool unified, struct plm_cgroup_limits *limits)
+static void read_memory_level(const char *folder, bool unified, struct plm_cgroup_limits *limits)
 {
   static const uint64_t unlimited = UINT64_C(1)
                                     << 62; /* v1 writes the largest multiple of a page */
@@ -159,7 +159,7 @@ static void take_memory_level(const char *folder, bool unified, struct plm_cgrou
   snprintf(limits->memory_folder, sizeof limits->memory_folder, "%s", folder);
 }
 
-static void take_cpu_level(const char *folder, bool unified, struct plm_cgroup_limits *limits)
+static void read_cpu_level(const char *folder, bool unified, struct plm_cgroup_limits *limits)
 {
   uint64_t quota, period;
   if (unified) {
@@ -193,19 +193,19 @@ void plm_cgroup_read(struct plm_cgroup_limits *limits)
 {
   struct place *places = plm_alloc_zeroed(HIERARCHIES, sizeof *places);
   *limits = (struct plm_cgroup_limits){.memory_bytes = UINT64_MAX, .memory_free_bytes = UINT64_MAX};
-  each_line(root, "/proc/self/mountinfo", take_mount, places);
-  each_line(root, "/proc/self/cgroup", take_group, places);
+  each_line(root, "/proc/self/mountinfo", parse_mount, places);
+  each_line(root, "/proc/self/cgroup", parse_group, places);
   for (int h = 0; h < HIERARCHIES; h++) {
     char folder[PLM_CGROUP_PATH_SIZE];
     const size_t mount = strlen(places[h].mount);
     const bool unified = h == UNIFIED;
-    if (!folder_of(&places[h], folder)) continue;
+    if (!cgroup_folder_of(&places[h], folder)) continue;
     if (h != CPU_V1 && number_in(folder, unified ? "memory.events" : "memory.oom_control",
                                  "oom_kill", &limits->kills))
       limits->counts_kills = true;
     for (;;) {
-      if (h != CPU_V1) take_memory_level(folder, unified, limits);
-      if (h != MEMORY_V1) take_cpu_level(folder, unified, limits);
+      if (h != CPU_V1) read_memory_level(folder, unified, limits);
+      if (h != MEMORY_V1) read_cpu_level(folder, unified, limits);
       char *slash = strrchr(folder, '/');
       if (strlen(folder) <= mount || slash == NULL) break;
       *slash = '\0';

@@ -21,7 +21,7 @@ void plm_descriptors_raise(void)
   (void)setrlimit(RLIMIT_NOFILE, &limit); /* the present limit has to do */
 }
 
-static void fill(void)
+static void descriptors_fill(void)
 {
   while (held_count < PLM_DESCRIPTORS_RESERVED) {
     const int descriptor = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -34,7 +34,7 @@ void plm_descriptors_reserve(void)
 {
   pthread_mutex_lock(&mutex);
   wanted = true;
-  if (lent == 0) fill();
+  if (lent == 0) descriptors_fill();
   pthread_mutex_unlock(&mutex);
 }
 
@@ -46,10 +46,10 @@ void plm_descriptors_lend(void)
   pthread_mutex_unlock(&mutex);
 }
 
-void plm_descriptors_take_back(void)
+void plm_descriptors_reclaim(void)
 {
   pthread_mutex_lock(&mutex);
   lent--;
-  if (lent == 0 && wanted) fill();
+  if (lent == 0 && wanted) descriptors_fill();
   pthread_mutex_unlock(&mutex);
 }

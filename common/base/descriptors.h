@@ -14,9 +14,9 @@ void plm_descriptors_raise(void);
 /* Opens /dev/null on up to PLM_DESCRIPTORS_RESERVED descriptors, as many as there are. */
 void plm_descriptors_reserve(void);
 /* Closes the reserved descriptors, so that files can be opened in their places. Each call is
- * followed by one of plm_descriptors_take_back, which reserves them again once nobody needs them.
+ * followed by one of plm_descriptors_reclaim, which reserves them again once nobody needs them.
  * Any thread may call these; without a reserve they do nothing. */
 void plm_descriptors_lend(void);
-void plm_descriptors_take_back(void);
+void plm_descriptors_reclaim(void);
 
 #endif

@@ -162,8 +162,8 @@ static plm_status open_temporary(const char *path, unsigned mode, int *descripto
   return status;
 }
 
-static plm_status replace(const char *path, const void *bytes, size_t size, unsigned mode,
-                          bool synced, struct plm_error *error)
+static plm_status file_replace(const char *path, const void *bytes, size_t size, unsigned mode,
+                               bool synced, struct plm_error *error)
 {
   char temporary[PLM_PATH_SIZE], parent[PLM_PATH_SIZE];
   int descriptor;
@@ -183,13 +183,13 @@ static plm_status replace(const char *path, const void *bytes, size_t size, unsi
 plm_status plm_file_replace(const char *path, const void *bytes, size_t size, unsigned mode,
                             struct plm_error *error)
 {
-  return replace(path, bytes, size, mode, true, error);
+  return file_replace(path, bytes, size, mode, true, error);
 }
 
 plm_status plm_file_replace_unsynced(const char *path, const void *bytes, size_t size,
                                      unsigned mode, struct plm_error *error)
 {
-  return replace(path, bytes, size, mode, false, error);
+  return file_replace(path, bytes, size, mode, false, error);
 }
 
 static plm_status sync_path(const char *path, int flags, struct plm_error *error)

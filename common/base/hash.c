@@ -130,15 +130,15 @@ plm_status plm_hash_from_hex(const char *hex, struct plm_hash *hash, struct plm_
 plm_status plm_hash_file(const char *path, struct plm_hash *hash, uint64_t *size_bytes,
                          struct plm_advance *advance, struct plm_error *error)
 {
-  enum { piece = 1 << 18 };
+  enum { part = 1 << 18 };
   const int descriptor = open(path, O_RDONLY | O_CLOEXEC);
   if (descriptor < 0) return plm_error_errno(error, "cannot open %s", path);
   struct plm_hasher *hasher = plm_hasher_open();
-  char *buffer = plm_alloc(piece);
+  char *buffer = plm_alloc(part);
   plm_status status = PLM_OK;
   uint64_t total = 0;
   while (status == PLM_OK) {
-    const ssize_t got = read(descriptor, buffer, piece);
+    const ssize_t got = read(descriptor, buffer, part);
     if (got == 0) break;
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) {

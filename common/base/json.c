@@ -13,7 +13,7 @@
 /* What is parsed comes from files and peers, so its size is not ours. */
 static _Thread_local bool parsing, lacked;
 
-static void *allocate(size_t size)
+static void *json_allocate(size_t size)
 {
   if (!parsing) return plm_alloc(size);
   void *block = malloc(size);
@@ -21,9 +21,9 @@ static void *allocate(size_t size)
   return block;
 }
 
-__attribute__((constructor)) static void watch(void)
+__attribute__((constructor)) static void json_watch(void)
 {
-  cJSON_Hooks hooks = {.malloc_fn = allocate, .free_fn = free};
+  cJSON_Hooks hooks = {.malloc_fn = json_allocate, .free_fn = free};
   cJSON_InitHooks(&hooks);
 }
 

@@ -48,7 +48,7 @@ static bool same_file(const struct stat *a, const struct stat *b)
   return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
 }
 
-static void turn(void)
+static void log_file_turn(void)
 {
   struct stat error, output, named;
   if (fstat(STDERR_FILENO, &error) != 0 || !S_ISREG(error.st_mode)) return;
@@ -66,7 +66,7 @@ static void turn(void)
 void plm_log_file_turn(void)
 {
   pthread_mutex_lock(&mutex);
-  if (watched[0] != '\0') turn();
+  if (watched[0] != '\0') log_file_turn();
   pthread_mutex_unlock(&mutex);
 }
 

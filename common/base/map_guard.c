@@ -32,7 +32,7 @@ static _Noreturn void die(const char *path)
   _exit(plm_guard_exit_code);
 }
 
-static void handle(int number, siginfo_t *information, void *context)
+static void map_guard_handle(int number, siginfo_t *information, void *context)
 {
   (void)context;
   const uintptr_t address = (uintptr_t)information->si_addr;
@@ -50,12 +50,13 @@ static void handle(int number, siginfo_t *information, void *context)
     signal(number, SIG_DFL);
 }
 
-static void install(void)
+static void map_guard_install(void)
 {
-  struct sigaction action = {.sa_sigaction = handle, .sa_flags = SA_SIGINFO | SA_ONSTACK}, current;
+  struct sigaction action = {.sa_sigaction = map_guard_handle, .sa_flags = SA_SIGINFO | SA_ONSTACK},
+                   current;
   sigemptyset(&action.sa_mask);
   sigaction(SIGBUS, NULL, &current);
-  if ((current.sa_flags & SA_SIGINFO) != 0 && current.sa_sigaction == handle) return;
+  if ((current.sa_flags & SA_SIGINFO) != 0 && current.sa_sigaction == map_guard_handle) return;
   previous = current;
   sigaction(SIGBUS, &action, NULL);
 }
@@ -63,7 +64,7 @@ static void install(void)
 void plm_map_guard_add(const void *begin, size_t size, const char *path)
 {
   pthread_mutex_lock(&lock);
-  install();
+  map_guard_install();
   size_t i = 0;
   while (i < used && maps[i].begin != 0) i++;
   if (i < MAPS) {

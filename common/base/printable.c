@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum piece { SAFE, NEWLINE_OR_TAB, UNSAFE, NOT_UTF8 };
+enum symbol { SAFE, NEWLINE_OR_TAB, UNSAFE, NOT_UTF8 };
 
 static uint32_t code_point(const unsigned char *bytes, size_t length)
 {
@@ -25,7 +25,7 @@ static bool is_unsafe(uint32_t code)
 }
 
 /* The kind of the character at bytes, and its length; left > 0 bytes exist. */
-static enum piece piece_at(const char *bytes, size_t left, size_t *length)
+static enum symbol symbol_at(const char *bytes, size_t left, size_t *length)
 {
   const unsigned char *at = (const unsigned char *)bytes;
   *length = plm_utf8_length(at, left);
@@ -37,9 +37,9 @@ static enum piece piece_at(const char *bytes, size_t left, size_t *length)
   return is_unsafe(code_point(at, *length)) ? UNSAFE : SAFE;
 }
 
-static bool is_kept(enum piece piece, enum plm_printable_kind kind)
+static bool is_kept(enum symbol symbol, enum plm_printable_kind kind)
 {
-  return piece == SAFE || (piece == NEWLINE_OR_TAB && kind == PLM_PRINTABLE_LINES);
+  return symbol == SAFE || (symbol == NEWLINE_OR_TAB && kind == PLM_PRINTABLE_LINES);
 }
 
 /* Writes "\xNN" for each of length bytes and a NUL. */
@@ -54,7 +54,7 @@ const char *plm_printable(char *out, size_t size, const char *text, enum plm_pri
   size_t used = 0, length;
   for (size_t left = strlen(text); left > 0; text += length, left -= length) {
     char escaped[4 * 4 + 1];
-    const bool kept = is_kept(piece_at(text, left, &length), kind);
+    const bool kept = is_kept(symbol_at(text, left, &length), kind);
     const size_t needed = kept ? length : 4 * length;
     if (used + needed >= size) break;
     if (!kept) escape(escaped, text, length);
@@ -71,7 +71,7 @@ void plm_text_put_printable(struct plm_text *text, const char *bytes, size_t siz
   size_t length;
   for (; size > 0; bytes += length, size -= length) {
     char escaped[4 * 4 + 1];
-    if (is_kept(piece_at(bytes, size, &length), kind)) {
+    if (is_kept(symbol_at(bytes, size, &length), kind)) {
       plm_text_append(text, bytes, length);
       continue;
     }
@@ -108,10 +108,10 @@ void plm_text_put_json(struct plm_text *text, const char *json, size_t size)
 {
   size_t length;
   for (; size > 0; json += length, size -= length) {
-    const enum piece piece = piece_at(json, size, &length);
-    if (piece == NOT_UTF8)
+    const enum symbol symbol = symbol_at(json, size, &length);
+    if (symbol == NOT_UTF8)
       plm_text_puts(text, "\xef\xbf\xbd");
-    else if (piece == UNSAFE)
+    else if (symbol == UNSAFE)
       plm_text_printf(text, "\\u%04x", (unsigned)code_point((const unsigned char *)json, length));
     else
       plm_text_append(text, json, length);

@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { PIECE = 4096 };
+enum { PART = 4096 };
 
 bool plm_program_find(const char *name, char path[PLM_PATH_SIZE])
 {
@@ -31,19 +31,20 @@ bool plm_program_find(const char *name, char path[PLM_PATH_SIZE])
 }
 
 /* Appends what the descriptor has, up to its end or until the text has limit_bytes. */
-static void take(int descriptor, size_t limit_bytes, struct plm_text *text)
+static void program_read_output(int descriptor, size_t limit_bytes, struct plm_text *text)
 {
-  char piece[PIECE];
+  char part[PART];
   while (text->length < limit_bytes) {
     const size_t left = limit_bytes - text->length;
-    const ssize_t size = read(descriptor, piece, left < sizeof piece ? left : sizeof piece);
+    const ssize_t size = read(descriptor, part, left < sizeof part ? left : sizeof part);
     if (size < 0 && errno == EINTR) continue;
     if (size <= 0) return;
-    plm_text_append(text, piece, (size_t)size);
+    plm_text_append(text, part, (size_t)size);
   }
 }
 
-static _Noreturn void become(const char *const *arguments, unsigned limit_s, int out, int err)
+static _Noreturn void program_run_become(const char *const *arguments, unsigned limit_s, int out,
+                                         int err)
 {
   dup2(out, STDOUT_FILENO);
   if (err >= 0) dup2(err, STDERR_FILENO);
@@ -52,7 +53,7 @@ static _Noreturn void become(const char *const *arguments, unsigned limit_s, int
   _exit(127);
 }
 
-static int wait_for(pid_t child)
+static int program_run_wait_for(pid_t child)
 {
   int state = 0;
   while (waitpid(child, &state, 0) < 0 && errno == EINTR) continue;
@@ -64,23 +65,24 @@ plm_status plm_program_run(const char *const *arguments, size_t limit_bytes, uns
 {
   int ends[2];
   said->exit_code = -1;
-  const int err = said->take_err ? memfd_create("standard error", MFD_CLOEXEC) : -1;
-  if (said->take_err && err < 0) return plm_error_errno(error, "cannot run %s", arguments[0]);
+  const int err = said->capture_err ? memfd_create("standard error", MFD_CLOEXEC) : -1;
+  if (said->capture_err && err < 0) return plm_error_errno(error, "cannot run %s", arguments[0]);
   if (pipe2(ends, O_CLOEXEC) != 0) {
     plm_error_errno(error, "cannot run %s", arguments[0]);
     if (err >= 0) close(err);
     return PLM_IO;
   }
   const pid_t child = fork();
-  if (child == 0) become(arguments, limit_s, ends[1], err);
+  if (child == 0) program_run_become(arguments, limit_s, ends[1], err);
   const plm_status status =
       child < 0 ? plm_error_errno(error, "cannot run %s", arguments[0]) : PLM_OK;
   close(ends[1]);
-  if (child > 0) take(ends[0], limit_bytes, &said->out);
+  if (child > 0) program_read_output(ends[0], limit_bytes, &said->out);
   close(ends[0]);
-  if (child > 0) said->exit_code = wait_for(child);
+  if (child > 0) said->exit_code = program_run_wait_for(child);
   if (err >= 0) {
-    if (child > 0 && lseek(err, 0, SEEK_SET) == 0) take(err, limit_bytes, &said->err);
+    if (child > 0 && lseek(err, 0, SEEK_SET) == 0)
+      program_read_output(err, limit_bytes, &said->err);
     close(err);
   }
   return status;

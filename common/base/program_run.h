@@ -15,7 +15,7 @@ bool plm_program_find(const char *name, char path[PLM_PATH_SIZE]);
 struct plm_program_said {
   struct plm_text out; /* standard output */
   struct plm_text err; /* standard error, if take_err; otherwise the program writes to ours */
-  bool take_err;
+  bool capture_err;
   int exit_code; /* -1: a signal ended it; 127: it could not be executed */
 };
 

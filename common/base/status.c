@@ -80,8 +80,8 @@ plm_status(plm_error_errno)(struct plm_error *error, const char *format, ...)
   return status;
 }
 
-static plm_status fill(struct plm_error *error, char *field, size_t size, const char *format,
-                       va_list arguments)
+static plm_status status_fill(struct plm_error *error, char *field, size_t size, const char *format,
+                              va_list arguments)
 {
   vsnprintf(field, size, format, arguments);
   return error->status;
@@ -92,7 +92,8 @@ plm_status(plm_error_where)(struct plm_error *error, const char *format, ...)
   if (error == NULL) return PLM_FAILURE;
   va_list arguments;
   va_start(arguments, format);
-  const plm_status status = fill(error, error->where, sizeof error->where, format, arguments);
+  const plm_status status =
+      status_fill(error, error->where, sizeof error->where, format, arguments);
   va_end(arguments);
   return status;
 }
@@ -102,7 +103,7 @@ plm_status(plm_error_hint)(struct plm_error *error, const char *format, ...)
   if (error == NULL) return PLM_FAILURE;
   va_list arguments;
   va_start(arguments, format);
-  const plm_status status = fill(error, error->hint, sizeof error->hint, format, arguments);
+  const plm_status status = status_fill(error, error->hint, sizeof error->hint, format, arguments);
   va_end(arguments);
   return status;
 }

@@ -16,7 +16,8 @@ struct scanner {
   enum plm_json_numbers numbers;
 };
 
-static plm_status refuse(const struct scanner *scan, const char *what, struct plm_error *error)
+static plm_status strict_json_refuse(const struct scanner *scan, const char *what,
+                                     struct plm_error *error)
 {
   return plm_error_set(error, PLM_FORMAT, "byte %zu of the JSON: %s", scan->at, what);
 }
@@ -32,8 +33,10 @@ static plm_status scan_escape(struct scanner *scan, struct plm_error *error)
   }
   size_t digits = 0;
   while (digits < 4 && left > 2 + digits && isxdigit(here[2 + digits])) digits++;
-  if (left < 2 || here[1] != 'u' || digits < 4) return refuse(scan, "an invalid escape", error);
-  if (memcmp(here + 2, "0000", 4) == 0) return refuse(scan, "U+0000 in a string", error);
+  if (left < 2 || here[1] != 'u' || digits < 4)
+    return strict_json_refuse(scan, "an invalid escape", error);
+  if (memcmp(here + 2, "0000", 4) == 0)
+    return strict_json_refuse(scan, "U+0000 in a string", error);
   scan->at += 6;
   return PLM_OK;
 }
@@ -44,16 +47,16 @@ static plm_status scan_string(struct scanner *scan, struct plm_error *error)
   while (scan->at < scan->size && scan->text[scan->at] != '"') {
     const unsigned char *here = scan->text + scan->at;
     const size_t left = scan->size - scan->at;
-    if (*here < 0x20) return refuse(scan, "a control character in a string", error);
+    if (*here < 0x20) return strict_json_refuse(scan, "a control character in a string", error);
     if (*here == '\\') {
       PLM_TRY(scan_escape(scan, error));
       continue;
     }
     const size_t length = plm_utf8_length(here, left);
-    if (length == 0) return refuse(scan, "invalid UTF-8", error);
+    if (length == 0) return strict_json_refuse(scan, "invalid UTF-8", error);
     scan->at += length;
   }
-  if (scan->at >= scan->size) return refuse(scan, "an unterminated string", error);
+  if (scan->at >= scan->size) return strict_json_refuse(scan, "an unterminated string", error);
   scan->at++;
   return PLM_OK;
 }
@@ -81,11 +84,11 @@ static plm_status scan_number(struct scanner *scan, struct plm_error *error)
   if (text[at] == '-') at++, integer = false;
   const size_t whole = digits_at(scan, at);
   if (whole == 0 || (whole > 1 && text[at] == '0'))
-    return refuse(scan, "a malformed number", error);
+    return strict_json_refuse(scan, "a malformed number", error);
   at += whole;
   if (at < scan->size && text[at] == '.') {
     const size_t fraction = digits_at(scan, at + 1);
-    if (fraction == 0) return refuse(scan, "a malformed number", error);
+    if (fraction == 0) return strict_json_refuse(scan, "a malformed number", error);
     at += 1 + fraction;
     integer = false;
   }
@@ -93,17 +96,20 @@ static plm_status scan_number(struct scanner *scan, struct plm_error *error)
     at++;
     if (at < scan->size && (text[at] == '+' || text[at] == '-')) at++;
     const size_t exponent = digits_at(scan, at);
-    if (exponent == 0) return refuse(scan, "a malformed number", error);
+    if (exponent == 0) return strict_json_refuse(scan, "a malformed number", error);
     at += exponent;
     integer = false;
   }
-  if (at - begin > 60) return refuse(scan, "a number of more than 60 characters", error);
+  if (at - begin > 60)
+    return strict_json_refuse(scan, "a number of more than 60 characters", error);
   if (scan->numbers == PLM_JSON_COUNTS) {
-    if (!integer) return refuse(scan, "a number that is not a non-negative integer", error);
+    if (!integer)
+      return strict_json_refuse(scan, "a number that is not a non-negative integer", error);
     uint64_t count = 0;
     for (size_t i = begin; i < at && whole <= 16; i++)
       count = count * 10 + (uint64_t)(text[i] - '0');
-    if (whole > 16 || count > UINT64_C(1) << 53) return refuse(scan, "a number beyond 2^53", error);
+    if (whole > 16 || count > UINT64_C(1) << 53)
+      return strict_json_refuse(scan, "a number beyond 2^53", error);
   }
   scan->at = at;
   return PLM_OK;
@@ -118,16 +124,18 @@ static plm_status scan_all(struct scanner *scan, struct plm_error *error)
     } else if (is_digit(c) || c == '-') {
       PLM_TRY(scan_number(scan, error));
     } else if (c == '{' || c == '[') {
-      if (++scan->depth > scan->max_depth) return refuse(scan, "nested too deeply", error);
+      if (++scan->depth > scan->max_depth)
+        return strict_json_refuse(scan, "nested too deeply", error);
       scan->at++;
     } else if (c == '}' || c == ']') {
-      if (scan->depth-- == 0) return refuse(scan, "an unmatched closing bracket", error);
+      if (scan->depth-- == 0)
+        return strict_json_refuse(scan, "an unmatched closing bracket", error);
       scan->at++;
     } else if ((c >= 'a' && c <= 'z') || c == ':' || c == ',' || c == ' ' || c == '\n' ||
                c == '\r' || c == '\t') {
       scan->at++; /* cJSON checks the literals */
     } else {
-      return refuse(scan, "an unexpected character", error);
+      return strict_json_refuse(scan, "an unexpected character", error);
     }
   }
   return PLM_OK;
@@ -138,7 +146,7 @@ static int compare_names(const void *a, const void *b)
   return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-static plm_status check_keys(const cJSON *object, struct plm_error *error)
+static plm_status strict_json_check_keys(const cJSON *object, struct plm_error *error)
 {
   const int count = cJSON_GetArraySize(object);
   const char **names = malloc(((size_t)count + 1) * sizeof *names);
@@ -157,7 +165,7 @@ static plm_status check_keys(const cJSON *object, struct plm_error *error)
 /* Checks that no object in the tree has a key twice. The scan has bounded the depth. */
 static plm_status check_tree(const cJSON *value, struct plm_error *error)
 {
-  if (cJSON_IsObject(value)) PLM_TRY(check_keys(value, error));
+  if (cJSON_IsObject(value)) PLM_TRY(strict_json_check_keys(value, error));
   if (!cJSON_IsObject(value) && !cJSON_IsArray(value)) return PLM_OK;
   for (const cJSON *item = value->child; item; item = item->next) PLM_TRY(check_tree(item, error));
   return PLM_OK;
@@ -200,12 +208,12 @@ plm_status plm_json_parse(const char *text, size_t size, const struct plm_json_l
   if (!parsed && lacked) return plm_error_set(error, PLM_NO_MEMORY, "no memory for JSON");
   if (!parsed) {
     scan.at = end ? (size_t)(end - text) : 0;
-    return refuse(&scan, "invalid JSON", error);
+    return strict_json_refuse(&scan, "invalid JSON", error);
   }
   while (end < text + size && (*end == ' ' || *end == '\n' || *end == '\r' || *end == '\t')) end++;
   scan.at = (size_t)(end - text);
   plm_status status = PLM_OK;
-  if (end != text + size) status = refuse(&scan, "something follows the object", error);
+  if (end != text + size) status = strict_json_refuse(&scan, "something follows the object", error);
   if (status == PLM_OK) status = check_tree(parsed, error);
   if (status != PLM_OK) {
     cJSON_Delete(parsed);

@@ -6,7 +6,7 @@
 
 enum { LONGEST = 64 };
 
-static unsigned least(unsigned a, unsigned b)
+static unsigned suggest_least(unsigned a, unsigned b)
 {
   return a < b ? a : b;
 }
@@ -22,10 +22,10 @@ unsigned plm_edit_distance(const char *a, const char *b)
     const unsigned *above = cost[(i + 2) % 3], *above2 = cost[(i + 1) % 3];
     row[0] = (unsigned)i;
     for (size_t j = 1; j <= columns; j++) {
-      row[j] = least(above[j] + 1, row[j - 1] + 1);
-      row[j] = least(row[j], above[j - 1] + (a[i - 1] != b[j - 1]));
+      row[j] = suggest_least(above[j] + 1, row[j - 1] + 1);
+      row[j] = suggest_least(row[j], above[j - 1] + (a[i - 1] != b[j - 1]));
       if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
-        row[j] = least(row[j], above2[j - 2] + 1);
+        row[j] = suggest_least(row[j], above2[j - 2] + 1);
       }
     }
   }

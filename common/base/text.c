@@ -9,7 +9,7 @@
 
 #include "common/base/alloc.h"
 
-static void reserve(struct plm_text *text, size_t extra)
+static void text_reserve(struct plm_text *text, size_t extra)
 {
   if (text->length + extra + 1 <= text->capacity) return;
   size_t capacity = text->capacity != 0 ? text->capacity : 64;
@@ -20,7 +20,7 @@ static void reserve(struct plm_text *text, size_t extra)
 
 void plm_text_append(struct plm_text *text, const void *bytes, size_t size)
 {
-  reserve(text, size);
+  text_reserve(text, size);
   if (size != 0) memcpy(text->data + text->length, bytes, size);
   text->length += size;
   text->data[text->length] = '\0';
@@ -39,7 +39,7 @@ void plm_text_printf(struct plm_text *text, const char *format, ...)
   const int needed = vsnprintf(NULL, 0, format, arguments);
   va_end(arguments);
   if (needed >= 0) {
-    reserve(text, (size_t)needed);
+    text_reserve(text, (size_t)needed);
     vsnprintf(text->data + text->length, (size_t)needed + 1, format, again);
     text->length += (size_t)needed;
   }

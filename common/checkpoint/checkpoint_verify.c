@@ -33,7 +33,7 @@ bool plm_checkpoint_parse_name(const char *name, uint64_t *step)
 }
 
 /* The last part of a path, without trailing slashes. */
-static void last_part(const char *path, char part[PLM_CHECKPOINT_NAME_SIZE])
+static void checkpoint_verify_last_part(const char *path, char part[PLM_CHECKPOINT_NAME_SIZE])
 {
   size_t end = strlen(path);
   while (end > 0 && path[end - 1] == '/') end--;
@@ -94,13 +94,15 @@ static plm_status check_file(const char *directory, const struct plm_manifest_fi
   return PLM_OK;
 }
 
-static plm_status check_folder(const char *directory, const struct plm_manifest *manifest,
-                               struct plm_advance *advance, struct plm_error *error)
+static plm_status checkpoint_verify_check_folder(const char *directory,
+                                                 const struct plm_manifest *manifest,
+                                                 struct plm_advance *advance,
+                                                 struct plm_error *error)
 {
   static const char *const required[] = {"model.safetensors", "config.json"};
   char name[PLM_CHECKPOINT_NAME_SIZE];
   uint64_t step, bytes = 0;
-  last_part(directory, name);
+  checkpoint_verify_last_part(directory, name);
   if (plm_checkpoint_parse_name(name, &step) && step != manifest->step)
     return plm_error_set(error, PLM_CORRUPT, "the MANIFEST is that of step %llu",
                          (unsigned long long)manifest->step);
@@ -121,13 +123,13 @@ plm_status plm_checkpoint_verify(const char *directory, uint64_t *step, struct p
   struct plm_manifest *manifest = plm_alloc(sizeof *manifest);
   plm_status status = plm_manifest_read(directory, manifest, NULL, error);
   if (status == PLM_OK) {
-    status = check_folder(directory, manifest, advance, error);
+    status = checkpoint_verify_check_folder(directory, manifest, advance, error);
     if (status != PLM_OK) plm_error_where(error, "%s", directory);
   }
   if (status == PLM_OK && step) *step = manifest->step;
   if (status == PLM_OK && identity) {
     const bool known = plm_manifest_identity(manifest, identity);
-    PLM_ASSERT(known); /* check_folder requires it */
+    PLM_ASSERT(known); /* checkpoint_verify_check_folder requires it */
   }
   free(manifest);
   return status;

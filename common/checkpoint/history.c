@@ -22,7 +22,7 @@ plm_status plm_history_wanted(const struct plm_config_evaluator *evaluator, unsi
 }
 
 /* The index of the first entry with at least this step. */
-static size_t place_of(const struct plm_history *history, uint64_t step)
+static size_t history_place_of(const struct plm_history *history, uint64_t step)
 {
   size_t low = 0, high = history->count;
   while (low < high) {
@@ -38,7 +38,7 @@ static size_t place_of(const struct plm_history *history, uint64_t step)
 /* The entry of a step, which is added if it is missing. */
 static struct plm_history_entry *entry_at(struct plm_history *history, uint64_t step)
 {
-  const size_t place = place_of(history, step);
+  const size_t place = history_place_of(history, step);
   if (place < history->count && history->entries[place].step == step)
     return &history->entries[place];
   if (history->count == history->capacity) {
@@ -56,7 +56,7 @@ static struct plm_history_entry *entry_at(struct plm_history *history, uint64_t 
 
 const struct plm_history_entry *plm_history_find(const struct plm_history *history, uint64_t step)
 {
-  const size_t place = place_of(history, step);
+  const size_t place = history_place_of(history, step);
   return place < history->count && history->entries[place].step == step ? &history->entries[place]
                                                                         : NULL;
 }

@@ -72,7 +72,7 @@ static plm_status missing(const struct plm_parameter *parameter, struct plm_erro
 
 /* Copies the tensor of a parameter to its place in the arena. values NULL: only checks its shape.
  */
-static plm_status take_parameter(const struct plm_tensor_shards *weights,
+static plm_status copy_parameter(const struct plm_tensor_shards *weights,
                                  const struct plm_parameter *parameter, size_t prefix,
                                  float *values, struct plm_advance *advance,
                                  struct plm_error *error)
@@ -182,10 +182,10 @@ static plm_status no_head(enum plm_weights_head head, struct plm_error *error)
              "with AutoModelForMaskedLM and use the folder that its save_pretrained writes");
 }
 
-static plm_status take_all(const struct plm_tensor_shards *weights,
-                           const struct plm_parameter *table, size_t count, float *values,
-                           const struct naming *naming, struct plm_advance *advance,
-                           struct plm_error *error)
+static plm_status copy_parameters(const struct plm_tensor_shards *weights,
+                                  const struct plm_parameter *table, size_t count, float *values,
+                                  const struct naming *naming, struct plm_advance *advance,
+                                  struct plm_error *error)
 {
   uint64_t bytes = 0;
   for (size_t i = 0; i < plm_tensor_shards_count(weights); i++)
@@ -194,7 +194,7 @@ static plm_status take_all(const struct plm_tensor_shards *weights,
   PLM_TRY(check_none_left(weights, table, count, naming, error));
   for (size_t i = 0; i < count; i++)
     if (is_wanted(naming, &table[i]))
-      PLM_TRY(take_parameter(weights, &table[i], naming->prefix, values, advance, error));
+      PLM_TRY(copy_parameter(weights, &table[i], naming->prefix, values, advance, error));
   return PLM_OK;
 }
 
@@ -208,9 +208,10 @@ static plm_status read_weights(const char *path, const struct plm_parameter *tab
   struct plm_tensor_shards *weights;
   PLM_TRY(plm_tensor_shards_open(path, &weights, error));
   const struct naming naming = naming_of(weights);
-  const plm_status status = head == NULL && naming.head != PLM_HEAD_LM
-                                ? no_head(naming.head, error)
-                                : take_all(weights, table, count, values, &naming, advance, error);
+  const plm_status status =
+      head == NULL && naming.head != PLM_HEAD_LM
+          ? no_head(naming.head, error)
+          : copy_parameters(weights, table, count, values, &naming, advance, error);
   plm_tensor_shards_close(weights);
   if (status != PLM_OK) plm_error_where(error, "%s", path);
   if (head != NULL) *head = naming.head;
@@ -237,9 +238,9 @@ plm_status plm_parameters_check(const char *directory, const char *file,
   return status;
 }
 
-static plm_status load(const char *directory, const char *file, struct plm_model *model,
-                       enum plm_weights_head *head, struct plm_advance *advance,
-                       struct plm_error *error)
+static plm_status parameter_file_load(const char *directory, const char *file,
+                                      struct plm_model *model, enum plm_weights_head *head,
+                                      struct plm_advance *advance, struct plm_error *error)
 {
   char path[PLM_PATH_SIZE];
   size_t count;
@@ -262,12 +263,12 @@ static plm_status load(const char *directory, const char *file, struct plm_model
 plm_status plm_parameters_load(const char *directory, const char *file, struct plm_model *model,
                                struct plm_advance *advance, struct plm_error *error)
 {
-  return load(directory, file, model, NULL, advance, error);
+  return parameter_file_load(directory, file, model, NULL, advance, error);
 }
 
 plm_status plm_parameters_load_trunk(const char *directory, const char *file,
                                      struct plm_model *model, enum plm_weights_head *head,
                                      struct plm_advance *advance, struct plm_error *error)
 {
-  return load(directory, file, model, head, advance, error);
+  return parameter_file_load(directory, file, model, head, advance, error);
 }

@@ -66,7 +66,8 @@ void plm_retention_decide(const struct plm_config_checkpoint *rules, bool has_ev
   }
 }
 
-static struct plm_retained *find(struct plm_retained *checkpoints, size_t count, uint64_t step)
+static struct plm_retained *retention_find(struct plm_retained *checkpoints, size_t count,
+                                           uint64_t step)
 {
   for (size_t i = 0; i < count; i++)
     if (checkpoints[i].step == step) return &checkpoints[i];
@@ -89,9 +90,10 @@ static void read_report(const char *line, size_t length, const char *split,
 {
   cJSON *report = plm_json_bounded(line, length, REPORT_VALUES);
   const cJSON *step = cJSON_GetObjectItemCaseSensitive(report, "step");
-  struct plm_retained *checkpoint = cJSON_IsNumber(step) && step->valuedouble >= 0
-                                        ? find(checkpoints, count, (uint64_t)step->valuedouble)
-                                        : NULL;
+  struct plm_retained *checkpoint =
+      cJSON_IsNumber(step) && step->valuedouble >= 0
+          ? retention_find(checkpoints, count, (uint64_t)step->valuedouble)
+          : NULL;
   const bool skipped = cJSON_HasObjectItem(report, "skipped");
   const bool unread = skipped && cJSON_IsFalse(cJSON_GetObjectItemCaseSensitive(report, "corrupt"));
   if (checkpoint != NULL && !unread && is_about(report, checkpoint)) {

@@ -88,8 +88,8 @@ static plm_status shard_of(struct plm_tensor_shards *files, const char *director
   return PLM_OK;
 }
 
-static plm_status take_map(struct plm_tensor_shards *files, const char *directory, const cJSON *map,
-                           struct plm_error *error)
+static plm_status parse_weight_map(struct plm_tensor_shards *files, const char *directory,
+                                   const cJSON *map, struct plm_error *error)
 {
   size_t entries = 0;
   if (!cJSON_IsObject(map) || map->child == NULL)
@@ -127,8 +127,8 @@ static plm_status open_shards(struct plm_tensor_shards *files, const char *index
   files->names = plm_alloc_zeroed(MAX_SHARDS, sizeof *files->names);
   plm_status status = plm_json_parse(text, size, &index_limits, &json, error);
   if (status == PLM_OK)
-    status =
-        take_map(files, directory, cJSON_GetObjectItemCaseSensitive(json, "weight_map"), error);
+    status = parse_weight_map(files, directory,
+                              cJSON_GetObjectItemCaseSensitive(json, "weight_map"), error);
   if (status != PLM_OK && error != NULL && error->where[0] == '\0')
     plm_error_where(error, "%s", index_path);
   cJSON_Delete(json);

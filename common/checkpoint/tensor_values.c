@@ -67,10 +67,10 @@ plm_status plm_tensor_to_float(const struct plm_tensor_info *tensor, size_t coun
   if (bytes == 0)
     return plm_error_set(error, PLM_FORMAT, "tensor %.200s does not hold floating-point numbers",
                          tensor->name);
-  for (size_t at = 0, piece; at < count; at += piece) { /* the file is read as it is touched */
-    piece = plm_advance_piece((count - at) * bytes) / bytes;
-    convert(tensor->dtype, from + at * bytes, piece, values + at);
-    plm_advance_by(advance, piece * bytes);
+  for (size_t at = 0, part; at < count; at += part) { /* the file is read as it is touched */
+    part = plm_advance_step((count - at) * bytes) / bytes;
+    convert(tensor->dtype, from + at * bytes, part, values + at);
+    plm_advance_by(advance, part * bytes);
   }
   return PLM_OK;
 }

@@ -10,7 +10,7 @@
 #include "common/checkpoint/safetensors.h"
 
 /* Converts the `count` elements of an F32, BF16, F16 or F64 tensor to fp32; only F64 is rounded.
- * The data need not be aligned. advance (may be NULL) is told of each piece. PLM_FORMAT for other
+ * The data need not be aligned. advance (may be NULL) is told of each part. PLM_FORMAT for other
  * dtypes. */
 plm_status plm_tensor_to_float(const struct plm_tensor_info *tensor, size_t count, float *values,
                                struct plm_advance *advance, struct plm_error *error);

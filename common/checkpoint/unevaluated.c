@@ -20,9 +20,9 @@ static bool identify(const char *folder, uint64_t step, struct plm_manifest *man
          plm_manifest_identity(manifest, identity);
 }
 
-static void compare(const char *folder, const uint64_t *steps, size_t count,
-                    const struct plm_history *history, unsigned wanted,
-                    struct plm_unevaluated *left)
+static void unevaluated_compare(const char *folder, const uint64_t *steps, size_t count,
+                                const struct plm_history *history, unsigned wanted,
+                                struct plm_unevaluated *left)
 {
   struct plm_manifest *manifest = plm_alloc(sizeof *manifest);
   for (size_t i = 0; i < count; i++) {
@@ -49,7 +49,7 @@ plm_status plm_unevaluated_read(const char *run, const struct plm_config_evaluat
   plm_status status = plm_checkpoint_list(folder, &steps, &count, error);
   if (status == PLM_NOT_FOUND) return PLM_OK; /* nothing is published yet */
   if (status == PLM_OK) status = plm_history_read(&history, reports, error);
-  if (status == PLM_OK) compare(folder, steps, count, &history, wanted, left);
+  if (status == PLM_OK) unevaluated_compare(folder, steps, count, &history, wanted, left);
   plm_history_deinit(&history);
   free(steps);
   return status;

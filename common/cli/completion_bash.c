@@ -29,7 +29,7 @@ static void print_patterns(const struct plm_option *options, const char **separa
 }
 
 /* Finds the command, past the options before it and their arguments. */
-static void find_command(const struct plm_completed_program *program)
+static void completion_bash_find_command(const struct plm_completed_program *program)
 {
   const char *separator = "";
   printf("  for ((i = 1; i < COMP_CWORD; i++)); do\n    case ${COMP_WORDS[i]} in\n      ");
@@ -85,7 +85,7 @@ void plm_completion_bash(const struct plm_completed_program *program)
   printf("()\n{\n  local word=$2 before=$3 command= words= files= i\n"
          "  if [[ $word == '=' ]]; then word=; before='='; fi\n"
          "  [[ $before == '=' ]] && before=${COMP_WORDS[COMP_CWORD - 2]}\n");
-  if (program->command_count > 0) find_command(program);
+  if (program->command_count > 0) completion_bash_find_command(program);
   printf("  [[ $before == --set ]] && compopt -o nospace 2>/dev/null\n"
          "  case $command:$before in\n    *:--set) words='");
   plm_completion_keys();

@@ -41,7 +41,7 @@ static void print_options(const struct plm_completed_program *program, const cha
   }
 }
 
-static void print_words(const struct plm_option *options)
+static void completion_fish_print_words(const struct plm_option *options)
 {
   for (; options != NULL && options->name != NULL; options++) {
     if (options->argument == NULL) continue;
@@ -52,15 +52,15 @@ static void print_words(const struct plm_option *options)
 
 /* Defines __NAME_command, which finds the command past options and their arguments, and __NAME_in,
  * which tells whether it is the given one. */
-static void find_command(const struct plm_completed_program *program)
+static void completion_fish_find_command(const struct plm_completed_program *program)
 {
   printf("function __");
   plm_completion_function(program);
   printf("_command\n  set -l skip 1\n"
          "  for word in (commandline -opc)\n    if test $skip = 1\n      set skip 0\n"
          "      continue\n    end\n    switch $word\n      case");
-  print_words(plm_common_options);
-  print_words(program->options);
+  completion_fish_print_words(plm_common_options);
+  completion_fish_print_words(program->options);
   printf("\n        set skip 1\n      case '-*'\n      case '*'\n        echo $word\n"
          "        return\n    end\n  end\nend\nfunction __");
   plm_completion_function(program);
@@ -88,7 +88,7 @@ static void print_command(const struct plm_completed_program *program,
 void plm_completion_fish(const struct plm_completed_program *program)
 {
   if (program->command_count > 0)
-    find_command(program);
+    completion_fish_find_command(program);
   else
     printf("complete -c %s -f\n", program->name); /* no file is an operand */
   for (size_t i = 0; i < program->command_count; i++) print_command(program, &program->commands[i]);

@@ -61,8 +61,8 @@ static plm_status unknown_option(const struct plm_option *table, const char *nam
   return PLM_USAGE;
 }
 
-static void add_value(struct plm_arguments *arguments, const struct plm_option *option,
-                      const char *value)
+static void options_add_value(struct plm_arguments *arguments, const struct plm_option *option,
+                              const char *value)
 {
   arguments->values[arguments->value_count++] =
       (struct plm_option_value){.option = option, .value = value};
@@ -94,11 +94,11 @@ static plm_status parse_long(char **argv, int argc, int *i, const struct plm_opt
     if (name[length] == '=') {
       return plm_error_set(error, PLM_USAGE, "option \"--%s\" takes no value", option->name);
     }
-    add_value(arguments, option, NULL);
+    options_add_value(arguments, option, NULL);
   } else if (name[length] == '=') {
-    add_value(arguments, option, name + length + 1);
+    options_add_value(arguments, option, name + length + 1);
   } else if (*i + 1 < argc) {
-    add_value(arguments, option, argv[++*i]);
+    options_add_value(arguments, option, argv[++*i]);
   } else {
     return plm_error_set(error, PLM_USAGE, "option \"--%s\" needs an argument: %s", option->name,
                          option->argument);
@@ -118,13 +118,13 @@ static plm_status parse_letters(char **argv, int argc, int *i, const struct plm_
       return plm_error_set(error, PLM_USAGE, "unknown option \"-%c\"", *letter);
     }
     if (option->argument == NULL) {
-      add_value(arguments, option, NULL);
+      options_add_value(arguments, option, NULL);
       continue;
     }
     if (letter[1] != '\0') {
-      add_value(arguments, option, letter[1] == '=' ? letter + 2 : letter + 1);
+      options_add_value(arguments, option, letter[1] == '=' ? letter + 2 : letter + 1);
     } else if (*i + 1 < argc) {
-      add_value(arguments, option, argv[++*i]);
+      options_add_value(arguments, option, argv[++*i]);
     } else {
       return plm_error_set(error, PLM_USAGE, "option \"-%c\" needs an argument: %s", *letter,
                            option->argument);
@@ -244,7 +244,7 @@ static int help_width(void)
 }
 
 /* Prints the words of text from `column` on, wrapped to `width`; later lines begin at `indent`. */
-static void print_words(const char *text, size_t size, int indent, int column, int width)
+static void options_print_words(const char *text, size_t size, int indent, int column, int width)
 {
   const char *end = text + size;
   bool first = true;
@@ -311,8 +311,8 @@ void plm_help_text(const char *text, int column)
     const int spaces = (int)strspn(text, " ");
     const bool usage = strncmp(text, "usage: ", 7) == 0;
     printf("%*s", spaces, "");
-    print_words(text + spaces, size - (size_t)spaces, usage ? 7 : spaces + column, spaces + column,
-                width);
+    options_print_words(text + spaces, size - (size_t)spaces, usage ? 7 : spaces + column,
+                        spaces + column, width);
     text += size;
     if (*text == '\n') text++;
   }

@@ -133,8 +133,8 @@ static plm_status open_temporary(struct plm_output_file *output, struct plm_erro
   return PLM_OK;
 }
 
-static plm_status open_output(struct plm_output_file *output, const char *path,
-                              struct plm_error *error)
+static plm_status output_file_open(struct plm_output_file *output, const char *path,
+                                   struct plm_error *error)
 {
   const int number = descriptor_of(path);
   const char *name = plm_output_name(path);
@@ -149,7 +149,7 @@ plm_status plm_output_open(const char *path, struct plm_output_file **output,
                            struct plm_error *error)
 {
   struct plm_output_file *opened = plm_alloc_zeroed(1, sizeof *opened);
-  const plm_status status = open_output(opened, path, error);
+  const plm_status status = output_file_open(opened, path, error);
   if (status != PLM_OK) {
     free(opened);
     return status;

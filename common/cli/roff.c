@@ -29,7 +29,7 @@ void plm_roff_put(struct plm_text *text, const char *string, size_t size)
   if (bold) plm_text_puts(text, "\\fR");
 }
 
-static void put_line(struct plm_text *text, const char *string)
+static void roff_put_line(struct plm_text *text, const char *string)
 {
   plm_roff_put(text, string, strlen(string));
   plm_text_puts(text, "\n");
@@ -47,7 +47,7 @@ void plm_roff_begin(struct plm_text *text, const char *name, int section, const 
                   section);
   plm_roff_put(text, name, strlen(name));
   plm_text_puts(text, " \\- ");
-  put_line(text, summary);
+  roff_put_line(text, summary);
 }
 
 void plm_roff_section(struct plm_text *text, const char *title)

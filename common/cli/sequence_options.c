@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-plm_status plm_sequence_options_take(const struct plm_arguments *arguments,
-                                     struct plm_sequence_choices *choices, struct plm_error *error)
+plm_status plm_sequence_options_parse(const struct plm_arguments *arguments,
+                                      struct plm_sequence_choices *choices, struct plm_error *error)
 {
   const char *gaps = plm_arguments_get(arguments, "gaps");
   *choices = (struct plm_sequence_choices){

@@ -22,7 +22,8 @@
 /* clang-format on */
 
 /* Reads them. PLM_USAGE: a value is invalid. */
-plm_status plm_sequence_options_take(const struct plm_arguments *arguments,
-                                     struct plm_sequence_choices *choices, struct plm_error *error);
+plm_status plm_sequence_options_parse(const struct plm_arguments *arguments,
+                                      struct plm_sequence_choices *choices,
+                                      struct plm_error *error);
 
 #endif

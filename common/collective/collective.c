@@ -3,8 +3,8 @@
 
 #include <stdlib.h>
 
-static plm_status run(struct plm_collective *collective, struct plm_transfer *transfer,
-                      struct plm_error *error)
+static plm_status collective_run(struct plm_collective *collective, struct plm_transfer *transfer,
+                                 struct plm_error *error)
 {
   collective->start(collective, transfer);
   return collective->wait(collective, transfer, error);
@@ -15,14 +15,14 @@ plm_status plm_collective_gather(struct plm_collective *collective, enum plm_lan
 {
   struct plm_transfer transfer = {
       .kind = PLM_ALL_GATHER, .lane = lane, .to = all, .from = mine, .bytes = bytes};
-  return run(collective, &transfer, error);
+  return collective_run(collective, &transfer, error);
 }
 
 plm_status plm_collective_broadcast(struct plm_collective *collective, enum plm_lane lane,
                                     void *data, size_t bytes, struct plm_error *error)
 {
   struct plm_transfer transfer = {.kind = PLM_BROADCAST, .lane = lane, .to = data, .bytes = bytes};
-  return run(collective, &transfer, error);
+  return collective_run(collective, &transfer, error);
 }
 
 plm_status plm_collective_send(struct plm_collective *collective, enum plm_lane lane, uint32_t peer,
@@ -31,7 +31,7 @@ plm_status plm_collective_send(struct plm_collective *collective, enum plm_lane 
   PLM_ASSERT(peer < collective->place.ranks && peer != collective->place.rank);
   struct plm_transfer transfer = {
       .kind = PLM_SEND, .lane = lane, .peer = peer, .from = data, .bytes = bytes};
-  return run(collective, &transfer, error);
+  return collective_run(collective, &transfer, error);
 }
 
 plm_status plm_collective_receive(struct plm_collective *collective, enum plm_lane lane,
@@ -40,7 +40,7 @@ plm_status plm_collective_receive(struct plm_collective *collective, enum plm_la
   PLM_ASSERT(peer < collective->place.ranks && peer != collective->place.rank);
   struct plm_transfer transfer = {
       .kind = PLM_RECEIVE, .lane = lane, .peer = peer, .to = data, .bytes = bytes};
-  return run(collective, &transfer, error);
+  return collective_run(collective, &transfer, error);
 }
 
 plm_status plm_collective_vote(struct plm_collective *collective, int64_t mine, int64_t *largest,

@@ -37,14 +37,14 @@ enum plm_lane { PLM_LANE_STEP, PLM_LANE_INPUT, PLM_LANE_COUNT };
 enum plm_scope { PLM_SCOPE_ALL, PLM_SCOPE_GROUP, PLM_SCOPE_RAIL };
 
 enum plm_transfer_kind {
-  PLM_ALL_TO_ALL, /* from: a piece for each rank of the scope; to: a piece from each */
-  PLM_ALL_GATHER, /* from: one piece; to: a piece from each rank of the scope */
-  PLM_BROADCAST,  /* to: the piece, on rank 0 what is sent */
-  PLM_SEND,       /* from: the piece, to rank `peer` */
-  PLM_RECEIVE,    /* to: the piece, from rank `peer` */
+  PLM_ALL_TO_ALL, /* from: a slice for each rank of the scope; to: a slice from each */
+  PLM_ALL_GATHER, /* from: one slice; to: a slice from each rank of the scope */
+  PLM_BROADCAST,  /* to: the slice, on rank 0 what is sent */
+  PLM_SEND,       /* from: the slice, to rank `peer` */
+  PLM_RECEIVE,    /* to: the slice, from rank `peer` */
 };
 
-enum { PLM_PIECE_UNIT = 64 }; /* pieces of PLM_ALL_TO_ALL are multiples of this many bytes */
+enum { PLM_SLICE_UNIT = 64 }; /* slices of PLM_ALL_TO_ALL are multiples of this many bytes */
 
 struct plm_transfer {
   enum plm_transfer_kind kind;
@@ -53,7 +53,7 @@ struct plm_transfer {
   uint32_t peer; /* of PLM_SEND and PLM_RECEIVE */
   void *to;
   const void *from;
-  size_t bytes; /* of a piece */
+  size_t bytes; /* of a slice */
 
   uint64_t ended_ns; /* out: when everything had arrived (plm_clock_ns); 0 if unknown */
 

@@ -3,15 +3,15 @@
 
 #include "common/collective/collective.h"
 
-static void start(struct plm_collective *collective, struct plm_transfer *transfer)
+static void collective_alone_start(struct plm_collective *collective, struct plm_transfer *transfer)
 {
   (void)collective;
   PLM_ASSERT(transfer->kind != PLM_SEND && transfer->kind != PLM_RECEIVE); /* there is no peer */
   if (transfer->kind != PLM_BROADCAST) memcpy(transfer->to, transfer->from, transfer->bytes);
 }
 
-static plm_status wait(struct plm_collective *collective, struct plm_transfer *transfer,
-                       struct plm_error *error)
+static plm_status collective_alone_wait(struct plm_collective *collective,
+                                        struct plm_transfer *transfer, struct plm_error *error)
 {
   (void)collective;
   (void)transfer;
@@ -24,7 +24,8 @@ static void do_nothing(struct plm_collective *collective)
   (void)collective;
 }
 
-static void note(struct plm_collective *collective, const char *phase, uint64_t step, bool patient)
+static void collective_alone_note(struct plm_collective *collective, const char *phase,
+                                  uint64_t step, bool patient)
 {
   (void)collective;
   (void)phase;
@@ -38,13 +39,13 @@ static void set_timeout(struct plm_collective *collective, double seconds)
   (void)seconds;
 }
 
-static void fail(struct plm_collective *collective, const struct plm_error *error)
+static void collective_alone_fail(struct plm_collective *collective, const struct plm_error *error)
 {
   (void)collective;
   (void)error;
 }
 
-static int32_t speaker(struct plm_collective *collective)
+static int32_t collective_alone_speaker(struct plm_collective *collective)
 {
   (void)collective;
   return -1;
@@ -55,14 +56,14 @@ struct plm_collective *plm_collective_alone(void)
   static struct plm_collective alone = {
       .name = "alone",
       .place = {.ranks = 1, .group_size = 1, .on_this_host = 1},
-      .start = start,
-      .wait = wait,
+      .start = collective_alone_start,
+      .wait = collective_alone_wait,
       .began_elsewhere = do_nothing,
       .ended_elsewhere = do_nothing,
-      .note = note,
+      .note = collective_alone_note,
       .set_timeout = set_timeout,
-      .fail = fail,
-      .speaker = speaker,
+      .fail = collective_alone_fail,
+      .speaker = collective_alone_speaker,
       .close = do_nothing,
   };
   return &alone;

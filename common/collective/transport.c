@@ -17,14 +17,14 @@ struct direct {
   struct plm_transport_clock clock;
 };
 
-static void start(struct plm_transport *transport, struct plm_transfer *transfer)
+static void transport_start(struct plm_transport *transport, struct plm_transfer *transfer)
 {
   struct plm_collective *collective = ((struct direct *)transport)->collective;
   collective->start(collective, transfer);
 }
 
-static plm_status wait(struct plm_transport *transport, struct plm_transfer *transfer,
-                       struct plm_error *error)
+static plm_status transport_wait(struct plm_transport *transport, struct plm_transfer *transfer,
+                                 struct plm_error *error)
 {
   struct direct *direct = (struct direct *)transport;
   plm_transport_clock_mark(&direct->clock, PLM_COMPUTE_PAUSES);
@@ -38,7 +38,7 @@ static void mark_direct(struct plm_transport *transport, enum plm_compute_mark m
   plm_transport_clock_mark(&((struct direct *)transport)->clock, mark);
 }
 
-static double computed(struct plm_transport *transport)
+static double transport_computed(struct plm_transport *transport)
 {
   return plm_transport_clock_computed(&((struct direct *)transport)->clock);
 }
@@ -52,10 +52,10 @@ static struct plm_transport *open_direct(struct plm_collective *collective)
 {
   struct direct *direct = plm_alloc_zeroed(1, sizeof *direct);
   *direct = (struct direct){.base = {.name = "direct",
-                                     .start = start,
-                                     .wait = wait,
+                                     .start = transport_start,
+                                     .wait = transport_wait,
                                      .mark = mark_direct,
-                                     .computed = computed,
+                                     .computed = transport_computed,
                                      .close = close_direct},
                             .collective = collective};
   mark_direct(&direct->base, PLM_COMPUTE_BEGINS);
@@ -78,7 +78,8 @@ static struct choice choice_of(const struct plm_collective *collective)
   return choice;
 }
 
-static plm_status compare(const struct choice *all, uint32_t ranks, struct plm_error *error)
+static plm_status transport_compare(const struct choice *all, uint32_t ranks,
+                                    struct plm_error *error)
 {
   for (uint32_t r = 1; r < ranks; r++) {
     if (strncmp(all[0].transport, all[r].transport, sizeof all[r].transport) == 0) continue;
@@ -98,7 +99,7 @@ static plm_status choose_together(struct plm_collective *collective, const struc
   struct choice *all = plm_alloc_zeroed(ranks, sizeof *all);
   plm_status status =
       plm_collective_gather(collective, PLM_LANE_STEP, all, mine, sizeof *mine, error);
-  if (status == PLM_OK) status = compare(all, ranks, error);
+  if (status == PLM_OK) status = transport_compare(all, ranks, error);
   free(all);
   return status;
 }

@@ -1,6 +1,6 @@
 /* How memory of operators travels between ranks.
  *
- * A transport moves pieces of memory that ops->allocate returned, beside the computation:
+ * A transport moves slices of memory that ops->allocate returned, beside the computation:
  *
  *   direct   the operators compute on the host, so a collective moves their memory itself
  *   nccl     kernels/cuda: NCCL moves the memory of devices
@@ -21,7 +21,7 @@ struct plm_transport {
   const char *name;
   /* Starts a transfer after the computation that is queued so far. kind: PLM_ALL_TO_ALL or
    * PLM_ALL_GATHER; lane: PLM_LANE_STEP; scope: PLM_SCOPE_GROUP or PLM_SCOPE_RAIL; bytes: a
-   * multiple of PLM_PIECE_UNIT; to and from do not overlap. Until wait, `from` must not be written,
+   * multiple of PLM_SLICE_UNIT; to and from do not overlap. Until wait, `from` must not be written,
    * nor `to` used; the struct stays untouched. Not while a recording is made. */
   void (*start)(struct plm_transport *transport, struct plm_transfer *transfer);
   /* Computation that is queued after this call finds the transfer done. Errors are those of the

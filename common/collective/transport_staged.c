@@ -33,8 +33,8 @@ static uint32_t ranks_of(const struct staged *staged, enum plm_scope scope)
   return scope == PLM_SCOPE_GROUP ? place->group_size : place->ranks / place->group_size;
 }
 
-static plm_status make_room(struct plm_ops *ops, void **buffer, size_t *room, size_t bytes,
-                            struct plm_error *error)
+static plm_status transport_staged_make_room(struct plm_ops *ops, void **buffer, size_t *room,
+                                             size_t bytes, struct plm_error *error)
 {
   if (bytes <= *room) return PLM_OK;
   ops->release_host(ops, *buffer);
@@ -59,8 +59,8 @@ static struct stage *free_stage(struct staged *staged, size_t from_bytes, size_t
   return any;
 }
 
-static plm_status begin(struct staged *staged, struct plm_transfer *transfer,
-                        struct plm_error *error)
+static plm_status transport_staged_begin(struct staged *staged, struct plm_transfer *transfer,
+                                         struct plm_error *error)
 {
   struct plm_ops *ops = staged->ops;
   const uint32_t ranks = ranks_of(staged, transfer->scope);
@@ -68,8 +68,8 @@ static plm_status begin(struct staged *staged, struct plm_transfer *transfer,
   const size_t from_bytes = transfer->bytes * (all_to_all ? ranks : 1);
   const size_t to_bytes = transfer->bytes * ranks;
   struct stage *stage = free_stage(staged, from_bytes, to_bytes);
-  PLM_TRY(make_room(ops, &stage->from, &stage->from_bytes, from_bytes, error));
-  PLM_TRY(make_room(ops, &stage->to, &stage->to_bytes, to_bytes, error));
+  PLM_TRY(transport_staged_make_room(ops, &stage->from, &stage->from_bytes, from_bytes, error));
+  PLM_TRY(transport_staged_make_room(ops, &stage->to, &stage->to_bytes, to_bytes, error));
   ops->download(ops, stage->from, transfer->from, from_bytes);
   PLM_TRY(ops->synchronize(ops, error)); /* reports an error of the device */
   stage->outer = transfer;
@@ -81,18 +81,18 @@ static plm_status begin(struct staged *staged, struct plm_transfer *transfer,
   return PLM_OK;
 }
 
-static void start(struct plm_transport *transport, struct plm_transfer *transfer)
+static void transport_staged_start(struct plm_transport *transport, struct plm_transfer *transfer)
 {
   struct staged *staged = (struct staged *)transport;
   struct plm_error error = {0};
   PLM_ASSERT(transfer->kind == PLM_ALL_TO_ALL || transfer->kind == PLM_ALL_GATHER);
   transfer->request = NULL;
-  if (staged->error.status == PLM_OK && begin(staged, transfer, &error) != PLM_OK)
+  if (staged->error.status == PLM_OK && transport_staged_begin(staged, transfer, &error) != PLM_OK)
     staged->error = error;
 }
 
-static plm_status wait(struct plm_transport *transport, struct plm_transfer *transfer,
-                       struct plm_error *error)
+static plm_status transport_staged_wait(struct plm_transport *transport,
+                                        struct plm_transfer *transfer, struct plm_error *error)
 {
   struct staged *staged = (struct staged *)transport;
   struct stage *stage = transfer->request;
@@ -116,7 +116,7 @@ static void mark_staged(struct plm_transport *transport, enum plm_compute_mark m
   plm_transport_clock_mark(&((struct staged *)transport)->clock, mark);
 }
 
-static double computed(struct plm_transport *transport)
+static double transport_staged_computed(struct plm_transport *transport)
 {
   return plm_transport_clock_computed(&((struct staged *)transport)->clock);
 }
@@ -136,10 +136,10 @@ struct plm_transport *plm_transport_open_staged(struct plm_collective *collectiv
 {
   struct staged *staged = plm_alloc_zeroed(1, sizeof *staged);
   *staged = (struct staged){.base = {.name = "staged",
-                                     .start = start,
-                                     .wait = wait,
+                                     .start = transport_staged_start,
+                                     .wait = transport_staged_wait,
                                      .mark = mark_staged,
-                                     .computed = computed,
+                                     .computed = transport_staged_computed,
                                      .close = close_staged},
                             .collective = collective,
                             .ops = ops};

@@ -14,7 +14,7 @@
 
 enum { STEP_CHUNKS_MAX = 1 << 24 };
 
-static size_t row(const char *key)
+static size_t config_check_row(const char *key)
 {
   const struct plm_setting *setting = plm_setting_find(key);
   PLM_ASSERT(setting != NULL);
@@ -23,20 +23,20 @@ static size_t row(const char *key)
 
 static bool bad(const struct plm_loader *loader, const char *key)
 {
-  return loader->bad[row(key)];
+  return loader->bad[config_check_row(key)];
 }
 
 static bool given(const struct plm_loader *loader, const char *key)
 {
-  return loader->config->origins[row(key)].kind != PLM_ORIGIN_DEFAULT;
+  return loader->config->origins[config_check_row(key)].kind != PLM_ORIGIN_DEFAULT;
 }
 
 /* The place of `key`, or of `other` if only that one was given; {0} if neither was. */
-static struct plm_place place_of(const struct plm_loader *loader, const char *key,
-                                 const char *other)
+static struct plm_place config_check_place_of(const struct plm_loader *loader, const char *key,
+                                              const char *other)
 {
-  const struct plm_place place = loader->places[row(key)];
-  return place.source == NULL && other != NULL ? loader->places[row(other)] : place;
+  const struct plm_place place = loader->places[config_check_row(key)];
+  return place.input == NULL && other != NULL ? loader->places[config_check_row(other)] : place;
 }
 
 /* The place to report for a key of the model. If the key has its default, the mistake follows from
@@ -47,11 +47,11 @@ static struct plm_place place_of_model(const struct plm_loader *loader, const ch
                                        "model.attention.pattern", "model.architecture",
                                        "model.num_unet_layers"};
   struct plm_place place = {0};
-  if (plm_setting_find(key) != NULL) place = place_of(loader, key, NULL);
-  for (size_t i = 0; i < sizeof causes / sizeof causes[0] && place.source == NULL; i++) {
+  if (plm_setting_find(key) != NULL) place = config_check_place_of(loader, key, NULL);
+  for (size_t i = 0; i < sizeof causes / sizeof causes[0] && place.input == NULL; i++) {
     const bool attention = strstr(causes[i], "attention.pattern") != NULL;
     if (attention == (strstr(key, "attention.") != NULL)) {
-      place = place_of(loader, causes[i], NULL);
+      place = config_check_place_of(loader, causes[i], NULL);
     }
   }
   return place;
@@ -75,7 +75,7 @@ static bool model_key_known(void *context, const char *key)
   return !bad(context, setting);
 }
 
-static void check_model(struct plm_loader *loader)
+static void config_check_model(struct plm_loader *loader)
 {
   struct plm_model_config *model = &loader->config->model;
   struct plm_model_fault faults[PLM_MODEL_MAX_FAULTS];
@@ -85,7 +85,8 @@ static void check_model(struct plm_loader *loader)
   for (size_t i = 0; i < count; i++) {
     char setting[64];
     setting_of(faults[i].key, setting);
-    const bool preset = loader->config->origins[row(setting)].kind == PLM_ORIGIN_PRESET;
+    const bool preset =
+        loader->config->origins[config_check_row(setting)].kind == PLM_ORIGIN_PRESET;
     plm_problems_add(loader->problems, place_of_model(loader, setting), "%s: %s%s%s%s", setting,
                      faults[i].what, preset ? "; the value is that of model.preset " : "",
                      preset ? plm_preset_names[loader->config->model_preset] : "",
@@ -98,7 +99,7 @@ static void check_objective(struct plm_loader *loader)
   const struct plm_config *config = loader->config;
   if (config->trainer.objective != PLM_OBJECTIVE_CAUSAL || bad(loader, "trainer.objective")) return;
   if (config->model.architecture == PLM_PATCH_UNET && !bad(loader, "model.architecture")) {
-    plm_problems_add(loader->problems, place_of(loader, "trainer.objective", NULL),
+    plm_problems_add(loader->problems, config_check_place_of(loader, "trainer.objective", NULL),
                      "trainer.objective: causal cannot be combined with patch_unet, because a "
                      "merged pair would show a position its own label; use transformer or unet");
   }
@@ -108,7 +109,7 @@ static void check_objective(struct plm_loader *loader)
     char name[64];
     plm_attention_kind_name(config->model.pattern[i], name);
     plm_problems_add(loader->problems,
-                     place_of(loader, "model.attention.pattern", "trainer.objective"),
+                     config_check_place_of(loader, "model.attention.pattern", "trainer.objective"),
                      "model.attention.pattern: the causal objective needs causal in every entry; "
                      "write \"%s+causal\" instead of \"%s\"",
                      name, name);
@@ -123,7 +124,8 @@ static void check_ranks(struct plm_loader *loader)
   for (uint32_t i = 0; i < trainer->host_count; i++) slots += plm_config_slots(trainer, i);
   if (!bad(loader, "trainer.hosts") && !bad(loader, "trainer.ranks") && trainer->host_count > 0 &&
       slots < trainer->ranks) {
-    plm_problems_add(loader->problems, place_of(loader, "trainer.hosts", "trainer.ranks"),
+    plm_problems_add(loader->problems,
+                     config_check_place_of(loader, "trainer.hosts", "trainer.ranks"),
                      "trainer.hosts: the hosts have %llu slots for the %u ranks of trainer.ranks",
                      (unsigned long long)slots, trainer->ranks);
   }
@@ -144,13 +146,14 @@ static void check_shares(struct plm_loader *loader)
   if (bad(loader, "trainer.shares") || bad(loader, "trainer.ranks")) return;
   if (chunks % (shares != 0 ? shares : ranks) != 0) {
     const char *key = shares != 0 ? "trainer.shares" : "trainer.ranks";
-    plm_problems_add(loader->problems, place_of(loader, key, "trainer.batch_tokens"),
+    plm_problems_add(loader->problems, config_check_place_of(loader, key, "trainer.batch_tokens"),
                      "%s: %u does not divide the %llu chunks of a step (trainer.batch_tokens "
                      "divided by data.max_length)",
                      key, shares != 0 ? shares : ranks, (unsigned long long)chunks);
-    loader->bad[row("trainer.shares")] = true;
+    loader->bad[config_check_row("trainer.shares")] = true;
   } else if (shares != 0 && shares % ranks != 0) {
-    plm_problems_add(loader->problems, place_of(loader, "trainer.ranks", "trainer.shares"),
+    plm_problems_add(loader->problems,
+                     config_check_place_of(loader, "trainer.ranks", "trainer.shares"),
                      "trainer.ranks: %u does not divide the %u shares of a step (trainer.shares)",
                      ranks, shares);
   }
@@ -176,30 +179,33 @@ static void check_batch(struct plm_loader *loader)
   const uint32_t length = config->data.max_length;
   if (bad(loader, "data.max_length")) return;
   if (!bad(loader, "trainer.batch_tokens") && trainer->batch_tokens % length != 0) {
-    plm_problems_add(loader->problems, place_of(loader, "trainer.batch_tokens", "data.max_length"),
+    plm_problems_add(loader->problems,
+                     config_check_place_of(loader, "trainer.batch_tokens", "data.max_length"),
                      "trainer.batch_tokens: %llu is not a multiple of data.max_length (%u)",
                      (unsigned long long)trainer->batch_tokens, length);
-    loader->bad[row("trainer.batch_tokens")] = true;
+    loader->bad[config_check_row("trainer.batch_tokens")] = true;
   } else if (!bad(loader, "trainer.batch_tokens") &&
              trainer->batch_tokens / length > STEP_CHUNKS_MAX) {
     plm_problems_add(
-        loader->problems, place_of(loader, "trainer.batch_tokens", "data.max_length"),
+        loader->problems, config_check_place_of(loader, "trainer.batch_tokens", "data.max_length"),
         "trainer.batch_tokens: %llu tokens are %llu chunks; a step may have at most %d",
         (unsigned long long)trainer->batch_tokens,
         (unsigned long long)trainer->batch_tokens / length, STEP_CHUNKS_MAX);
-    loader->bad[row("trainer.batch_tokens")] = true;
+    loader->bad[config_check_row("trainer.batch_tokens")] = true;
   }
   if (!bad(loader, "trainer.batch_tokens")) check_shares(loader);
   if (bad(loader, "trainer.micro_batch_tokens") || bad(loader, "trainer.shares")) return;
   if (!given(loader, "trainer.micro_batch_tokens")) {
     if (!bad(loader, "trainer.batch_tokens")) settle_micro_batch(loader);
   } else if (trainer->micro_batch_tokens % length != 0) {
-    plm_problems_add(loader->problems, place_of(loader, "trainer.micro_batch_tokens", NULL),
+    plm_problems_add(loader->problems,
+                     config_check_place_of(loader, "trainer.micro_batch_tokens", NULL),
                      "trainer.micro_batch_tokens: %llu is not a multiple of data.max_length (%u)",
                      (unsigned long long)trainer->micro_batch_tokens, length);
   } else if (!bad(loader, "trainer.batch_tokens") &&
              share_tokens(trainer) % trainer->micro_batch_tokens != 0) {
-    plm_problems_add(loader->problems, place_of(loader, "trainer.micro_batch_tokens", NULL),
+    plm_problems_add(loader->problems,
+                     config_check_place_of(loader, "trainer.micro_batch_tokens", NULL),
                      "trainer.micro_batch_tokens: %llu does not divide %s (%llu)",
                      (unsigned long long)trainer->micro_batch_tokens,
                      trainer->shares > 1  ? "a share of trainer.batch_tokens (trainer.shares)"
@@ -219,11 +225,13 @@ static void check_trainer(struct plm_loader *loader)
   if (trainer->masking.random_fraction + trainer->masking.keep_fraction > 1.0) {
     plm_problems_add(
         loader->problems,
-        place_of(loader, "trainer.masking.keep_fraction", "trainer.masking.random_fraction"),
+        config_check_place_of(loader, "trainer.masking.keep_fraction",
+                              "trainer.masking.random_fraction"),
         "trainer.masking.keep_fraction: the sum of keep_fraction and random_fraction exceeds 1");
   }
   if (trainer->clip_norm > 0.0 && trainer->clip_auto_percentile > 0.0) {
-    plm_problems_add(loader->problems, place_of(loader, "trainer.clip.auto_percentile", NULL),
+    plm_problems_add(loader->problems,
+                     config_check_place_of(loader, "trainer.clip.auto_percentile", NULL),
                      "trainer.clip.auto_percentile: trainer.clip.norm is set as well; set one of "
                      "them to 0");
   }
@@ -253,7 +261,7 @@ static void settle_shares(struct plm_loader *loader)
   }
 }
 
-static uint64_t least(uint64_t a, uint64_t b)
+static uint64_t config_check_least(uint64_t a, uint64_t b)
 {
   return a < b ? a : b;
 }
@@ -271,12 +279,16 @@ static void settle_schedule(struct plm_loader *loader)
       schedule->warmup_steps + (decays ? schedule->cooldown_steps : 0) <= steps)
     return;
   if (!cooldown) {
-    const uint64_t left = warmup ? steps - least(steps, schedule->warmup_steps) : steps;
-    schedule->cooldown_steps = least(schedule->cooldown_steps, least(steps / 3, left));
+    const uint64_t left =
+        warmup ? steps - config_check_least(steps, schedule->warmup_steps) : steps;
+    schedule->cooldown_steps =
+        config_check_least(schedule->cooldown_steps, config_check_least(steps / 3, left));
   }
   if (!warmup) {
-    const uint64_t left = decays ? steps - least(steps, schedule->cooldown_steps) : steps;
-    schedule->warmup_steps = least(schedule->warmup_steps, least(steps / 15, left));
+    const uint64_t left =
+        decays ? steps - config_check_least(steps, schedule->cooldown_steps) : steps;
+    schedule->warmup_steps =
+        config_check_least(schedule->warmup_steps, config_check_least(steps / 15, left));
   }
 }
 
@@ -285,7 +297,8 @@ static void check_alignment(struct plm_loader *loader)
   const struct plm_config_data *data = &loader->config->data;
   if (bad(loader, "data.document_alignment") || bad(loader, "data.max_length")) return;
   if (data->document_alignment > data->max_length) {
-    plm_problems_add(loader->problems, place_of(loader, "data.document_alignment", NULL),
+    plm_problems_add(loader->problems,
+                     config_check_place_of(loader, "data.document_alignment", NULL),
                      "data.document_alignment: %u exceeds data.max_length (%u)",
                      data->document_alignment, data->max_length);
   }
@@ -315,7 +328,7 @@ static void check_network(struct plm_loader *loader)
                {"network.announcements", network->announcements}};
   for (size_t i = 0; i < 3; i++) {
     if (bad(loader, binds[i].key)) continue;
-    const struct plm_place place = place_of(loader, binds[i].key, NULL);
+    const struct plm_place place = config_check_place_of(loader, binds[i].key, NULL);
     if (network->keys == NULL && !bad(loader, "network.keys") && !loopback(binds[i].endpoint)) {
       plm_problems_add(loader->problems, place,
                        "%s: other hosts can reach %s, so CURVE keys are required; run "
@@ -366,7 +379,7 @@ static void check_range_test(struct plm_loader *loader)
   if (bad(loader, "trainer.schedule.name") || bad(loader, key) ||
       schedule->name != PLM_SCHEDULE_RANGE_TEST || schedule->min_lr_fraction > 0)
     return;
-  plm_problems_add(loader->problems, place_of(loader, key, "trainer.schedule.name"),
+  plm_problems_add(loader->problems, config_check_place_of(loader, key, "trainer.schedule.name"),
                    "%s: must be above 0 for range_test, which begins with this fraction; for "
                    "example 1e-6",
                    key);
@@ -380,8 +393,8 @@ void plm_config_check_schedule(struct plm_loader *loader)
     return;
   const char *key = plm_config_schedule_fault(loader->config, message);
   if (key == NULL) return;
-  plm_problems_add(loader->problems, place_of(loader, key, "trainer.steps"), "%s: %s", key,
-                   message);
+  plm_problems_add(loader->problems, config_check_place_of(loader, key, "trainer.steps"), "%s: %s",
+                   key, message);
 }
 
 void plm_config_check(struct plm_loader *loader)
@@ -390,7 +403,7 @@ void plm_config_check(struct plm_loader *loader)
   settle_shares(loader);
   settle_schedule(loader);
   check_range_test(loader);
-  check_model(loader);
+  config_check_model(loader);
   check_objective(loader);
   check_ranks(loader);
   check_batch(loader);
@@ -410,7 +423,7 @@ static void advise_mask_rate(const struct plm_config *config, struct plm_text *t
       config->trainer.masking.mlm_warmup_steps > 0)
     return;
   for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
-    if (config->origins[row(keys[i])].kind == PLM_ORIGIN_DEFAULT) continue;
+    if (config->origins[config_check_row(keys[i])].kind == PLM_ORIGIN_DEFAULT) continue;
     plm_text_printf(text,
                     "%s: has no effect, since masked_diffusion draws its own mask rates and "
                     "trainer.masking.mlm_warmup_steps is 0\n",

@@ -45,8 +45,8 @@ bool plm_config_file_add(struct plm_loader *loader, const char *name, struct plm
 
 /* The name of an included file: its path relative to the working directory, if that is how the
  * including file was named. */
-static plm_status name_of(const struct plm_config_file *includer, const char *path,
-                          char name[PLM_PATH_SIZE], struct plm_error *error)
+static plm_status config_include_name_of(const struct plm_config_file *includer, const char *path,
+                                         char name[PLM_PATH_SIZE], struct plm_error *error)
 {
   char folder[PLM_PATH_SIZE];
   while (strncmp(path, "./", 2) == 0) path += 2;
@@ -59,7 +59,8 @@ static plm_status name_of(const struct plm_config_file *includer, const char *pa
 }
 
 /* Writes the absolute folder of a file whose name is relative to the working directory. */
-static plm_status folder_of(const char *name, char folder[PLM_PATH_SIZE], struct plm_error *error)
+static plm_status config_include_folder_of(const char *name, char folder[PLM_PATH_SIZE],
+                                           struct plm_error *error)
 {
   char here[PLM_PATH_SIZE], full[PLM_PATH_SIZE];
   if (getcwd(here, sizeof here) == NULL) return plm_error_errno(error, "working directory");
@@ -119,7 +120,8 @@ static bool within_limits(struct plm_loader *loader, struct plm_place place, uns
   return false;
 }
 
-static bool refuse(struct plm_loader *loader, struct plm_place place, const struct plm_error *error)
+static bool config_include_refuse(struct plm_loader *loader, struct plm_place place,
+                                  const struct plm_error *error)
 {
   plm_problems_add_error(loader->problems, place, PLM_INCLUDE_KEY ": ", error);
   return false;
@@ -138,12 +140,12 @@ bool plm_include_read(struct plm_loader *loader, const struct plm_config_file *i
     plm_problems_add(loader->problems, place, PLM_INCLUDE_KEY ": the path of the file is empty");
     return false;
   }
-  if (name_of(includer, path, name, &error) != PLM_OK ||
-      folder_of(name, file->folder, &error) != PLM_OK)
-    return refuse(loader, place, &error);
+  if (config_include_name_of(includer, path, name, &error) != PLM_OK ||
+      config_include_folder_of(name, file->folder, &error) != PLM_OK)
+    return config_include_refuse(loader, place, &error);
   if (stat(name, &found) != 0) {
     plm_error_errno(&error, "cannot open %s", name);
-    return refuse(loader, place, &error);
+    return config_include_refuse(loader, place, &error);
   }
   const struct plm_config_file *first = being_read(includer, &found, &depth);
   if (first != NULL) {
@@ -152,7 +154,7 @@ bool plm_include_read(struct plm_loader *loader, const struct plm_config_file *i
   }
   if (!within_limits(loader, place, depth)) return false;
   if (plm_file_read(name, PLM_YAML_MAX_BYTES, text, size, &error) != PLM_OK)
-    return refuse(loader, place, &error);
+    return config_include_refuse(loader, place, &error);
   file->device = found.st_dev;
   file->inode = found.st_ino;
   if (plm_config_file_add(loader, name, file)) return true;

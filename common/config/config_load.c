@@ -17,22 +17,22 @@
 
 extern char **environ;
 
-/* ---- sources ------------------------------------------------------------------------------- */
+/* ---- inputs -------------------------------------------------------------------------------- */
 
 static void read_defaults(struct plm_loader *loader, const char *base)
 {
   size_t count;
   const struct plm_setting *table = plm_settings(&count);
   for (size_t i = 0; i < count; i++) {
-    struct plm_config_text source = {
+    struct plm_config_text input = {
         .loader = loader, .name = table[i].key, .base = base, .origin = PLM_ORIGIN_DEFAULT};
-    plm_config_text_override(&source, table[i].key, table[i].fallback);
+    plm_config_text_override(&input, table[i].key, table[i].fallback);
     loader->places[i] = (struct plm_place){0};
   }
   PLM_ASSERT(loader->problems->count == 0); /* each default fits its own row */
 }
 
-static void read_file(struct plm_loader *loader, const char *path, const char *base)
+static void config_load_read_file(struct plm_loader *loader, const char *path, const char *base)
 {
   struct plm_error error = {0};
   struct plm_config_file file = {0};
@@ -56,15 +56,15 @@ static void read_file(struct plm_loader *loader, const char *path, const char *b
 
 /* Clears places that refer to the name of a variable or flag, which is about to go out of scope.
  * Later checks then name only the key. */
-static void forget_source(struct plm_loader *loader, const char *name)
+static void forget_input(struct plm_loader *loader, const char *name)
 {
   size_t count;
   plm_settings(&count);
   for (size_t i = 0; i < count; i++) {
-    if (loader->places[i].source == name) loader->places[i].source = NULL;
+    if (loader->places[i].input == name) loader->places[i].input = NULL;
   }
   for (size_t i = 0; i < PLM_MAX_SOURCES; i++) {
-    if (loader->source_places[i].source == name) loader->source_places[i].source = NULL;
+    if (loader->source_places[i].input == name) loader->source_places[i].input = NULL;
   }
 }
 
@@ -85,7 +85,7 @@ static void read_variable(struct plm_loader *loader, const char *entry, const ch
   const size_t length = strcspn(entry, "=");
   if (entry[length] != '=' || length >= sizeof name) return;
   snprintf(name, sizeof name, "%.*s", (int)length, entry);
-  struct plm_config_text source = {
+  struct plm_config_text input = {
       .loader = loader, .name = name, .base = base, .origin = PLM_ORIGIN_ENVIRONMENT};
   struct plm_suggestion near = {.word = name};
   unsigned slot = 0;
@@ -94,8 +94,8 @@ static void read_variable(struct plm_loader *loader, const char *entry, const ch
   for (size_t i = 0; i < count; i++) {
     if (!plm_setting_variable(table[i].key, candidates[slot])) continue;
     if (strcmp(candidates[slot], name) == 0) {
-      plm_config_text_override(&source, table[i].key, entry + length + 1);
-      forget_source(loader, name);
+      plm_config_text_override(&input, table[i].key, entry + length + 1);
+      forget_input(loader, name);
       return;
     }
     plm_suggest(&near, candidates[slot]);
@@ -103,10 +103,10 @@ static void read_variable(struct plm_loader *loader, const char *entry, const ch
   }
   if (!names_a_section(name) || plm_is_service_variable(name, entry + length + 1)) return;
   if (near.best != NULL) {
-    plm_problems_add(loader->problems, (struct plm_place){.source = name},
+    plm_problems_add(loader->problems, (struct plm_place){.input = name},
                      "unknown variable; did you mean \"%s\"?", near.best);
   } else {
-    plm_problems_add(loader->problems, (struct plm_place){.source = name}, "unknown variable");
+    plm_problems_add(loader->problems, (struct plm_place){.input = name}, "unknown variable");
   }
 }
 
@@ -116,7 +116,7 @@ static void read_flag(struct plm_loader *loader, const struct plm_config_overrid
   char name[PLM_KEY_SIZE];
   const bool run = strcmp(override->key, "run") == 0;
   snprintf(name, sizeof name, "%s%.200s", run ? "--" : "--set ", override->key);
-  struct plm_config_text source = {
+  struct plm_config_text input = {
       .loader = loader, .name = name, .base = base, .origin = PLM_ORIGIN_FLAG};
   if (plm_setting_find(override->key) == NULL && !plm_setting_is_section(override->key)) {
     char prefix[PLM_KEY_SIZE];
@@ -126,18 +126,18 @@ static void read_flag(struct plm_loader *loader, const struct plm_config_overrid
       dot[1] = '\0';
     else
       prefix[0] = '\0';
-    plm_key_unknown(loader->problems, (struct plm_place){.source = name}, prefix,
+    plm_key_unknown(loader->problems, (struct plm_place){.input = name}, prefix,
                     override->key + strlen(prefix));
     return;
   }
-  plm_config_text_override(&source, override->key, override->value);
-  forget_source(loader, name);
+  plm_config_text_override(&input, override->key, override->value);
+  forget_input(loader, name);
 }
 
 /* ---- loading ------------------------------------------------------------------------------- */
 
-static plm_status folder_of(const char *path, char folder[PLM_PATH_SIZE], char **absolute,
-                            struct plm_error *error)
+static plm_status config_load_folder_of(const char *path, char folder[PLM_PATH_SIZE],
+                                        char **absolute, struct plm_error *error)
 {
   char here[PLM_PATH_SIZE], full[PLM_PATH_SIZE];
   if (getcwd(here, sizeof here) == NULL) return plm_error_errno(error, "working directory");
@@ -155,13 +155,13 @@ static plm_status folder_of(const char *path, char folder[PLM_PATH_SIZE], char *
   return PLM_OK;
 }
 
-static plm_status begin(struct plm_loader *loader, struct plm_config *config, const char *path,
-                        char base[PLM_PATH_SIZE], struct plm_error *error)
+static plm_status load_start(struct plm_loader *loader, struct plm_config *config, const char *path,
+                             char base[PLM_PATH_SIZE], struct plm_error *error)
 {
   size_t count;
   plm_settings(&count);
   *config = (struct plm_config){0};
-  PLM_TRY(folder_of(path, base, &config->path, error));
+  PLM_TRY(config_load_folder_of(path, base, &config->path, error));
   *loader = (struct plm_loader){.config = config,
                                 .problems = plm_problems_new(),
                                 .places = calloc(count, sizeof *loader->places),
@@ -173,8 +173,8 @@ static plm_status begin(struct plm_loader *loader, struct plm_config *config, co
   return PLM_OK;
 }
 
-static plm_status finish(struct plm_loader *loader, struct plm_config_problems **problems,
-                         struct plm_error *error)
+static plm_status load_finish(struct plm_loader *loader, struct plm_config_problems **problems,
+                              struct plm_error *error)
 {
   if (plm_problems_lack(loader->problems, NULL) == PLM_OK) plm_config_check(loader);
   if (plm_problems_lack(loader->problems, NULL) == PLM_OK && loader->more != NULL)
@@ -217,14 +217,14 @@ plm_status plm_config_load_with(const char *path, const struct plm_config_overri
   struct plm_loader loader;
   if (problems != NULL) *problems = NULL;
   if (getcwd(here, sizeof here) == NULL) return plm_error_errno(error, "working directory");
-  PLM_TRY(begin(&loader, config, path, base, error));
+  PLM_TRY(load_start(&loader, config, path, base, error));
   loader.more = more;
-  if (path != NULL) read_file(&loader, path, base);
+  if (path != NULL) config_load_read_file(&loader, path, base);
   for (char **entry = environ; *entry != NULL; entry++) {
     if (strncmp(*entry, "PLM_", 4) == 0) read_variable(&loader, *entry, here);
   }
   for (size_t i = 0; i < override_count; i++) read_flag(&loader, &overrides[i], here);
-  return finish(&loader, problems, error);
+  return load_finish(&loader, problems, error);
 }
 
 plm_status plm_config_load_text(const char *yaml, size_t size, struct plm_config *config,
@@ -232,12 +232,12 @@ plm_status plm_config_load_text(const char *yaml, size_t size, struct plm_config
 {
   char base[PLM_PATH_SIZE];
   struct plm_loader loader;
-  PLM_TRY(begin(&loader, config, NULL, base, error));
-  struct plm_config_text source = {.loader = &loader,
-                                   .name = "configuration",
-                                   .has_lines = true,
-                                   .base = base,
-                                   .origin = PLM_ORIGIN_FILE};
-  plm_config_text_read(&source, yaml, size, "");
-  return finish(&loader, NULL, error);
+  PLM_TRY(load_start(&loader, config, NULL, base, error));
+  struct plm_config_text input = {.loader = &loader,
+                                  .name = "configuration",
+                                  .has_lines = true,
+                                  .base = base,
+                                  .origin = PLM_ORIGIN_FILE};
+  plm_config_text_read(&input, yaml, size, "");
+  return load_finish(&loader, NULL, error);
 }

@@ -33,8 +33,9 @@ static bool is_training(const char *key)
 }
 
 /* trained: whose values the keys that describe training have; corpora: whose corpora. */
-static plm_status print(const struct plm_config *config, const struct plm_config *trained,
-                        const struct plm_config *corpora, char **yaml, struct plm_error *error)
+static plm_status config_print(const struct plm_config *config, const struct plm_config *trained,
+                               const struct plm_config *corpora, char **yaml,
+                               struct plm_error *error)
 {
   struct plm_text text = {0};
   size_t count;
@@ -62,7 +63,7 @@ static plm_status print(const struct plm_config *config, const struct plm_config
 
 plm_status plm_config_print(const struct plm_config *config, char **yaml, struct plm_error *error)
 {
-  return print(config, config, config, yaml, error);
+  return config_print(config, config, config, yaml, error);
 }
 
 plm_status plm_config_print_kept(const struct plm_config *before, const struct plm_config *now,
@@ -70,7 +71,8 @@ plm_status plm_config_print_kept(const struct plm_config *before, const struct p
 {
   struct plm_text changes = {0};
   plm_status status = plm_config_check_sources(before, now, &changes, error);
-  if (status == PLM_OK) status = print(now, before, changes.length > 0 ? before : now, yaml, error);
+  if (status == PLM_OK)
+    status = config_print(now, before, changes.length > 0 ? before : now, yaml, error);
   plm_text_deinit(&changes);
   return status;
 }

@@ -60,7 +60,7 @@ bool plm_sources_read(struct plm_loader *loader, const struct plm_yaml_list *lis
 
 /* ---- checks -------------------------------------------------------------------------------- */
 
-static void check_twice(struct plm_loader *loader, uint32_t i)
+static void config_sources_check_twice(struct plm_loader *loader, uint32_t i)
 {
   const struct plm_config_source *sources = loader->config->sources;
   for (uint32_t j = 0; j < i; j++) {
@@ -80,7 +80,7 @@ void plm_sources_check(struct plm_loader *loader)
   double sum = 0;
   for (uint32_t i = 0; i < config->source_count; i++) {
     const struct plm_config_source *source = &config->sources[i];
-    check_twice(loader, i);
+    config_sources_check_twice(loader, i);
     sum += source->final_weight < 0 ? source->weight : source->final_weight;
     if (source->final_weight >= 0 && config->data.mixture_steps == 0 && !loader->bad[row])
       plm_problems_add(loader->problems, loader->source_places[i],

@@ -21,13 +21,13 @@ struct plm_config_text {
 
 /* Reads text, the value of `key`. key is "" for a whole file. Mistakes are added to the loader's
  * problems, here and below. */
-void plm_config_text_read(struct plm_config_text *source, const char *text, size_t size,
+void plm_config_text_read(struct plm_config_text *input, const char *text, size_t size,
                           const char *key);
 /* Reads the text of a whole file, and frees it. */
 void plm_config_text_read_file(struct plm_loader *loader, const struct plm_config_file *file,
                                char *text, size_t size);
 /* Reads the text of a variable or a flag. Strings and paths are taken literally, and a list may be
  * written without brackets. */
-void plm_config_text_override(struct plm_config_text *source, const char *key, const char *text);
+void plm_config_text_override(struct plm_config_text *input, const char *key, const char *text);
 
 #endif

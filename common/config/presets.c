@@ -30,7 +30,7 @@ const char *plm_preset_value(const struct plm_config *config, const struct plm_s
   return NULL;
 }
 
-static void store(struct plm_loader *loader, const struct plm_setting *setting)
+static void presets_store(struct plm_loader *loader, const struct plm_setting *setting)
 {
   const struct plm_scalar scalar = {.text = plm_preset_value(loader->config, setting)};
   const struct plm_value value = {.items = &scalar, .count = 1};
@@ -44,7 +44,7 @@ static void store(struct plm_loader *loader, const struct plm_setting *setting)
 }
 
 /* The levels of a patch_unet widen, and num_hidden_layers is not its depth. */
-static bool usable(struct plm_loader *loader, const struct plm_setting *preset)
+static bool presets_usable(struct plm_loader *loader, const struct plm_setting *preset)
 {
   const struct plm_config *config = loader->config;
   const struct plm_setting *architecture = plm_setting_find("model.architecture");
@@ -66,13 +66,13 @@ void plm_presets_settle(struct plm_loader *loader)
   const struct plm_setting *preset = plm_setting_find("model.preset");
   const bool bad = loader->bad[plm_setting_index(preset)];
   if (!bad && loader->config->model_preset == 0) return;
-  const bool used = usable(loader, preset);
+  const bool used = presets_usable(loader, preset);
   for (size_t i = 0; i < SIZES; i++) {
     const struct plm_setting *setting = plm_setting_find(sizes[i].key);
     const size_t row = plm_setting_index(setting);
     if (loader->config->origins[row].kind != PLM_ORIGIN_DEFAULT || loader->bad[row]) continue;
     if (used)
-      store(loader, setting);
+      presets_store(loader, setting);
     else
       loader->bad[row] = true;
   }

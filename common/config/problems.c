@@ -26,10 +26,10 @@ void plm_problems_add(struct plm_config_problems *problems, struct plm_place pla
 {
   if (plm_problems_full(problems)) return;
   struct plm_text text = {0};
-  if (place.source != NULL && place.line > 0) {
-    plm_text_printf(&text, "%s:%u:%u: ", place.source, place.line, place.column);
-  } else if (place.source != NULL) {
-    plm_text_printf(&text, "%s: ", place.source);
+  if (place.input != NULL && place.line > 0) {
+    plm_text_printf(&text, "%s:%u:%u: ", place.input, place.line, place.column);
+  } else if (place.input != NULL) {
+    plm_text_printf(&text, "%s: ", place.input);
   }
   char message[1024];
   va_list arguments;

@@ -12,14 +12,14 @@
 
 /* Where a value comes from: a place in the file, a variable or a flag; {0} for a default. */
 struct plm_place {
-  const char *source; /* "pipeline.yaml", "PLM_TRAINER_STEPS", "--set trainer.steps" */
-  uint32_t file;      /* of a file: its number in config->files */
+  const char *input; /* "pipeline.yaml", "PLM_TRAINER_STEPS", "--set trainer.steps" */
+  uint32_t file;     /* of a file: its number in config->files */
   uint32_t line, column;
 };
 
 struct plm_config_problems {
   struct plm_problem {
-    struct plm_place place; /* for sorting; its source may be gone */
+    struct plm_place place; /* for sorting; its input may be gone */
     char *text;
   } * list;
   size_t count;
@@ -28,7 +28,7 @@ struct plm_config_problems {
 };
 
 struct plm_config_problems *plm_problems_new(void);
-/* Adds "SOURCE:LINE:COLUMN: text". The same problem is not added twice, as it would be for a file
+/* Adds "INPUT:LINE:COLUMN: text". The same problem is not added twice, as it would be for a file
  * that is included twice. After 200 problems, further ones are dropped. */
 void plm_problems_add(struct plm_config_problems *problems, struct plm_place place,
                       const char *format, ...) __attribute__((format(printf, 3, 4)));

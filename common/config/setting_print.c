@@ -3,7 +3,8 @@
 #include "common/config/config_corpora.h"
 #include "common/config/settings.h"
 
-static const void *field(const struct plm_setting *setting, const struct plm_config *config)
+static const void *setting_print_field(const struct plm_setting *setting,
+                                       const struct plm_config *config)
 {
   return (const char *)config + setting->offset;
 }
@@ -11,7 +12,7 @@ static const void *field(const struct plm_setting *setting, const struct plm_con
 static void print_list(const struct plm_setting *setting, const struct plm_config *config,
                        struct plm_text *text)
 {
-  const void *values = field(setting, config);
+  const void *values = setting_print_field(setting, config);
   const uint32_t count = setting->count_offset == PLM_NO_OFFSET
                              ? setting->count_max
                              : *(const uint32_t *)((const char *)config + setting->count_offset);
@@ -35,7 +36,7 @@ static void print_list(const struct plm_setting *setting, const struct plm_confi
 
 char *plm_setting_print(const struct plm_setting *setting, const struct plm_config *config)
 {
-  const void *value = field(setting, config);
+  const void *value = setting_print_field(setting, config);
   struct plm_text text = {0};
   uint64_t whole = 0;
   switch (setting->type) {

@@ -12,7 +12,7 @@
 
 enum { MESSAGE_SIZE = 512, IPC_PATH_LIMIT = 107 };
 
-static void *field(const struct plm_setting *setting, struct plm_config *config)
+static void *setting_value_field(const struct plm_setting *setting, struct plm_config *config)
 {
   return (char *)config + setting->offset;
 }
@@ -344,7 +344,7 @@ static bool store_hosts(const struct plm_value *value, char **target, size_t *cu
 static bool store_list(const struct plm_setting *setting, const struct plm_value *value,
                        struct plm_config *config, size_t *culprit, char message[MESSAGE_SIZE])
 {
-  void *target = field(setting, config);
+  void *target = setting_value_field(setting, config);
   if (!value->is_list || setting->type == PLM_SETTING_SETS)
     return wrong_type(setting, value, message);
   if (value->count < setting->count_min || value->count > setting->count_max) {
@@ -399,7 +399,7 @@ bool plm_setting_store(const struct plm_setting *setting, const struct plm_value
                        const char *base, struct plm_config *config, size_t *culprit,
                        char message[512])
 {
-  void *target = field(setting, config);
+  void *target = setting_value_field(setting, config);
   *culprit = 0;
   if (plm_setting_is_list(setting)) return store_list(setting, value, config, culprit, message);
   if (value->is_list) return wrong_type(setting, value, message);
@@ -434,7 +434,7 @@ bool plm_setting_store(const struct plm_setting *setting, const struct plm_value
 
 void plm_setting_release(const struct plm_setting *setting, struct plm_config *config)
 {
-  char **strings = field(setting, config);
+  char **strings = setting_value_field(setting, config);
   size_t count = 0;
   if (setting->type == PLM_SETTING_STRING || setting->type == PLM_SETTING_PATH ||
       setting->type == PLM_SETTING_ENDPOINT || setting->type == PLM_SETTING_ADDRESS ||

@@ -384,7 +384,7 @@ static const struct plm_setting settings[] = {
   ROW("supervisor.silent_start_s", DOUBLE, supervisor.silent_start_s, "s", "1800",
       NUMBER(0, 1e9), FREE,
       .help = "The same limit while the trainer or the evaluator starts, loads a checkpoint, tunes "
-              "or computes its first step. Signs of life are each part of the start, each piece of "
+              "or computes its first step. Signs of life are each part of the start, each part of "
               "a large file, and each micro-batch of the first step. 0: never."),
 
   ROW("metrics.tensorboard", BOOL, tensorboard, "", "true", FREE,

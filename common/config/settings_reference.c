@@ -68,7 +68,7 @@ bool plm_setting_same_section(const char *key, const char *other)
 }
 
 /* Escapes `|`, which would end the cell. */
-static void put_cell(struct plm_text *text, const char *cell)
+static void settings_reference_put_cell(struct plm_text *text, const char *cell)
 {
   for (const char *c = cell; *c != '\0'; c++) {
     if (*c == '|') plm_text_puts(text, "\\");
@@ -101,11 +101,11 @@ static void put_row(struct plm_text *text, const struct plm_setting *setting)
   char type[256];
   plm_setting_describe(setting, type);
   plm_text_printf(text, "| `%s` | ", setting->key);
-  put_cell(text, type);
+  settings_reference_put_cell(text, type);
   plm_text_printf(text, " | %s | `%s` | ", setting->unit, setting->fallback);
   plm_setting_put_range(text, setting);
   plm_text_printf(text, " | %s | ", plm_on_resume_name(setting->resume));
-  put_cell(text, setting->help);
+  settings_reference_put_cell(text, setting->help);
   plm_text_puts(text, " |\n");
 }
 

@@ -17,7 +17,8 @@ struct plm_scalar plm_yaml_scalar(const yaml_node_t *node)
                              .column = (uint32_t)node->start_mark.column + 1};
 }
 
-static struct plm_place place_of(const struct plm_yaml_list *list, const yaml_node_t *node)
+static struct plm_place yaml_records_place_of(const struct plm_yaml_list *list,
+                                              const yaml_node_t *node)
 {
   struct plm_place place = list->place;
   if (list->has_lines) {
@@ -53,7 +54,7 @@ static bool read_value(struct plm_loader *loader, const struct plm_yaml_records 
 {
   char message[MESSAGE_SIZE], expected[256];
   size_t culprit;
-  const struct plm_place place = place_of(list, node);
+  const struct plm_place place = yaml_records_place_of(list, node);
   plm_setting_describe(key, expected);
   if (node->type != YAML_SCALAR_NODE) {
     plm_problems_add(loader->problems, place, "%s: %s: expected %s, found a list or section",
@@ -79,8 +80,8 @@ static bool read_record(struct plm_loader *loader, const struct plm_yaml_records
 {
   bool good = true, seen[KEYS_MOST] = {false};
   if (node->type != YAML_MAPPING_NODE) {
-    plm_problems_add(loader->problems, place_of(list, node), "%s: expected %s in the list",
-                     of->setting, of->form);
+    plm_problems_add(loader->problems, yaml_records_place_of(list, node),
+                     "%s: expected %s in the list", of->setting, of->form);
     return false;
   }
   for (const yaml_node_pair_t *pair = node->data.mapping.pairs.start;
@@ -92,11 +93,11 @@ static bool read_record(struct plm_loader *loader, const struct plm_yaml_records
     size_t k = 0;
     while (k < of->key_count && strcmp(of->keys[k].key, word) != 0) k++;
     if (k == of->key_count) {
-      unknown_key(loader, of, place_of(list, name), word);
+      unknown_key(loader, of, yaml_records_place_of(list, name), word);
       good = false;
     } else if (seen[k]) {
-      plm_problems_add(loader->problems, place_of(list, name), "%s: duplicate key \"%s\" of a %s",
-                       of->setting, word, of->one);
+      plm_problems_add(loader->problems, yaml_records_place_of(list, name),
+                       "%s: duplicate key \"%s\" of a %s", of->setting, word, of->one);
       good = false;
     } else {
       seen[k] = true;
@@ -105,8 +106,8 @@ static bool read_record(struct plm_loader *loader, const struct plm_yaml_records
   }
   for (size_t k = 0; k < of->required; k++) {
     if (seen[k]) continue;
-    plm_problems_add(loader->problems, place_of(list, node), "%s: a %s has no %s", of->setting,
-                     of->one, of->keys[k].key);
+    plm_problems_add(loader->problems, yaml_records_place_of(list, node), "%s: a %s has no %s",
+                     of->setting, of->one, of->keys[k].key);
     good = false;
   }
   return good;
@@ -122,14 +123,14 @@ static char **string_of(const struct plm_setting *key, char *record)
   return (char **)(void *)(record + key->offset);
 }
 
-static void release(const struct plm_yaml_records *of, char *record)
+static void yaml_records_release(const struct plm_yaml_records *of, char *record)
 {
   for (size_t k = 0; k < of->key_count; k++)
     if (is_string(&of->keys[k])) free(*string_of(&of->keys[k], record));
   memset(record, 0, of->size);
 }
 
-static bool is_complete(const struct plm_yaml_records *of, char *record)
+static bool yaml_records_is_complete(const struct plm_yaml_records *of, char *record)
 {
   for (size_t k = 0; k < of->required; k++)
     if (*string_of(&of->keys[k], record) == NULL) return false;
@@ -138,7 +139,7 @@ static bool is_complete(const struct plm_yaml_records *of, char *record)
 
 static void release_all(const struct plm_yaml_records *of, void *records, uint32_t *count)
 {
-  for (uint32_t i = 0; i < *count; i++) release(of, (char *)records + i * of->size);
+  for (uint32_t i = 0; i < *count; i++) yaml_records_release(of, (char *)records + i * of->size);
   *count = 0;
 }
 
@@ -162,11 +163,11 @@ bool plm_yaml_records_read(struct plm_loader *loader, const struct plm_yaml_reco
     const yaml_node_t *node = yaml_document_get_node(list->document, first[i]);
     memcpy(record, of->initial, of->size);
     if (!read_record(loader, of, list, node, record)) good = false;
-    if (!is_complete(of, record)) {
-      release(of, record);
+    if (!yaml_records_is_complete(of, record)) {
+      yaml_records_release(of, record);
       continue;
     }
-    if (places != NULL) places[*count] = place_of(list, node);
+    if (places != NULL) places[*count] = yaml_records_place_of(list, node);
     ++*count;
   }
   return good;

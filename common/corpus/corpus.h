@@ -15,7 +15,7 @@
  *            without clusters
  *   digests  block -> the hashes of 16,384 sequences, 16 bytes each
  *   roots    block -> the roots of 8,192 groups, 32 bytes each
- *   meta     format version, counts, alphabet, histogram, composition, sources, fingerprint
+ *   meta     format version, counts, alphabet, histogram, composition, ingested files, fingerprint
  * A document's number is its position in its split, from 0, in the order of ingest. Residues are
  * upper-case letters (esm) or the unchanged bytes of the text (byte).
  *

@@ -75,7 +75,8 @@ struct copy {
 
 /* Copies both files into the folder `part`. corpus.json is printed from the description, which
  * gives the text that was read. */
-static plm_status fill(const struct copy *copy, const char *part, struct plm_error *error)
+static plm_status corpus_copy_fill(const struct copy *copy, const char *part,
+                                   struct plm_error *error)
 {
   char source[PLM_PATH_SIZE], target[PLM_PATH_SIZE];
   PLM_TRY(plm_path_remove(part, error));
@@ -98,7 +99,7 @@ static plm_status make_copy(void *context, const char *part, struct plm_error *e
   const struct copy *copy = context;
   plm_info("copying %s to %s", copy->directory, copy->options->cache_dir);
   plm_advance_begin(copy->options->advance, copy->description->files.size_bytes);
-  const plm_status status = fill(copy, part, error);
+  const plm_status status = corpus_copy_fill(copy, part, error);
   if (status != PLM_OK) (void)plm_path_remove(part, NULL);
   return status;
 }

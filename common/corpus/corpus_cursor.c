@@ -63,7 +63,8 @@ void plm_corpus_cursor_close(struct plm_corpus_cursor *cursor)
   free(cursor);
 }
 
-static plm_status make_room(struct held_group *held, size_t size, struct plm_error *error)
+static plm_status corpus_cursor_make_room(struct held_group *held, size_t size,
+                                          struct plm_error *error)
 {
   if (size <= held->capacity) return PLM_OK;
   free(held->bytes);
@@ -87,8 +88,9 @@ static void let_go(const MDB_val *value)
 /* Decompresses a record of at most `limit` bytes into held. Its check is compared first, so that
  * neither a flipped bit nor a record under the wrong key reaches the decompressor. The caller holds
  * the guard. */
-static plm_status decompress(struct plm_corpus_cursor *cursor, enum plm_record_kind kind,
-                             size_t limit, struct held_group *held, struct plm_error *error)
+static plm_status corpus_cursor_decompress(struct plm_corpus_cursor *cursor,
+                                           enum plm_record_kind kind, size_t limit,
+                                           struct held_group *held, struct plm_error *error)
 {
   const struct plm_corpus *corpus = cursor->corpus;
   const struct plm_group_check *check = &corpus->checks[held->split][held->group];
@@ -107,7 +109,7 @@ static plm_status decompress(struct plm_corpus_cursor *cursor, enum plm_record_k
       damage = "states no content size, or a wrong one";
   }
   if (damage == NULL) {
-    PLM_TRY(make_room(held, (size_t)content + 1, error));
+    PLM_TRY(corpus_cursor_make_room(held, (size_t)content + 1, error));
     held->size = ZSTD_decompressDCtx(cursor->context, held->bytes, held->capacity, value.mv_data,
                                      value.mv_size);
     if (ZSTD_isError(held->size)) damage = ZSTD_getErrorName(held->size);
@@ -118,15 +120,15 @@ static plm_status decompress(struct plm_corpus_cursor *cursor, enum plm_record_k
   return PLM_OK;
 }
 
-static plm_status hold(struct plm_corpus_cursor *cursor, enum plm_record_kind kind,
-                       enum plm_split split, uint64_t group, size_t limit, struct held_group *held,
-                       struct plm_error *error)
+static plm_status corpus_cursor_hold(struct plm_corpus_cursor *cursor, enum plm_record_kind kind,
+                                     enum plm_split split, uint64_t group, size_t limit,
+                                     struct held_group *held, struct plm_error *error)
 {
   held->valid = false;
   held->split = split;
   held->group = group;
   plm_corpus_guard_enter(cursor->corpus->data_path);
-  const plm_status status = decompress(cursor, kind, limit, held, error);
+  const plm_status status = corpus_cursor_decompress(cursor, kind, limit, held, error);
   plm_corpus_guard_leave();
   return status;
 }
@@ -154,7 +156,7 @@ plm_status plm_corpus_group(struct plm_corpus_cursor *cursor, enum plm_split spl
     const uint32_t count = plm_corpus_group_documents(documents, group);
     size_t expected = 0;
     for (uint32_t i = 0; i < count; i++) expected += lengths[i];
-    PLM_TRY(hold(cursor, PLM_RECORD_GROUPS, split, group, expected, held, error));
+    PLM_TRY(corpus_cursor_hold(cursor, PLM_RECORD_GROUPS, split, group, expected, held, error));
     if (held->size != expected)
       return plm_corpus_record_error(corpus, split, PLM_RECORD_GROUPS, group,
                                      "is not as long as its documents", error);
@@ -287,8 +289,8 @@ plm_status plm_corpus_name(struct plm_corpus_cursor *cursor, enum plm_split spli
   PLM_TRY(check_number(corpus, split, number, documents, "document", error));
   if (!held->valid || held->split != split || held->group != group) {
     const uint32_t count = plm_corpus_group_documents(documents, group);
-    PLM_TRY(hold(cursor, PLM_RECORD_NAMES, split, group, (size_t)count * (PLM_NAME_LIMIT + 1), held,
-                 error));
+    PLM_TRY(corpus_cursor_hold(cursor, PLM_RECORD_NAMES, split, group,
+                               (size_t)count * (PLM_NAME_LIMIT + 1), held, error));
     PLM_TRY(index_names(cursor, count, error));
   }
   *name = (const char *)held->bytes + cursor->name_begin[number % PLM_GROUP_DOCUMENTS];

@@ -14,7 +14,7 @@
 
 enum {
   DESCRIPTION_LIMIT = 32 * (1 << 20), /* bytes of corpus.json */
-  VALUES_LIMIT = 1 << 21              /* values in it: 300,000 sources */
+  VALUES_LIMIT = 1 << 21              /* values in it: 300,000 files */
 };
 
 static const char *const tokenizer_names[] = {"esm", "byte"};
@@ -22,8 +22,8 @@ static const double largest_exact = 9007199254740992.0; /* 2^53: JSON numbers ar
 
 void plm_corpus_description_deinit(struct plm_corpus_description *description)
 {
-  for (size_t i = 0; i < description->source_count; i++) free(description->sources[i].name);
-  free(description->sources);
+  for (size_t i = 0; i < description->ingested_count; i++) free(description->ingested[i].name);
+  free(description->ingested);
   *description = (struct plm_corpus_description){0};
 }
 
@@ -99,11 +99,11 @@ static void print_splits(struct plm_text *text, const struct plm_corpus_info *in
   plm_text_puts(text, "  },\n");
 }
 
-static void print_sources(struct plm_text *text, const struct plm_corpus_description *description)
+static void print_ingested(struct plm_text *text, const struct plm_corpus_description *description)
 {
   plm_text_puts(text, "  \"sources\": [");
-  for (size_t i = 0; i < description->source_count; i++) {
-    const struct plm_corpus_source *source = &description->sources[i];
+  for (size_t i = 0; i < description->ingested_count; i++) {
+    const struct plm_ingested_file *source = &description->ingested[i];
     plm_text_printf(text, "%s\n    {\"name\": ", i == 0 ? "" : ",");
     print_string(text, source->name);
     plm_text_printf(text, ", \"bytes\": %" PRIu64 ", \"documents\": %" PRIu64 "}", source->bytes,
@@ -146,7 +146,7 @@ void plm_corpus_description_print(const struct plm_corpus_description *descripti
     print_hash(text, "  ", "upgraded_from", info->upgraded_from, ",");
   plm_text_printf(text, "  \"entropy\": %.9f,\n", info->entropy);
   print_splits(text, info);
-  print_sources(text, description);
+  print_ingested(text, description);
   if (!files) {
     plm_text_puts(text, "\n}\n");
     return;
@@ -165,7 +165,7 @@ void plm_corpus_description_print(const struct plm_corpus_description *descripti
 
 /* ---- parsing --------------------------------------------------------------------------------- */
 
-static bool take_u64(const cJSON *object, const char *key, uint64_t *value)
+static bool parse_u64(const cJSON *object, const char *key, uint64_t *value)
 {
   const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
   if (!cJSON_IsNumber(item) || !(item->valuedouble >= 0.0) || item->valuedouble > largest_exact)
@@ -174,13 +174,13 @@ static bool take_u64(const cJSON *object, const char *key, uint64_t *value)
   return true;
 }
 
-static bool take_hash(const cJSON *object, const char *key, struct plm_hash *hash)
+static bool parse_hash(const cJSON *object, const char *key, struct plm_hash *hash)
 {
   const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
   return cJSON_IsString(item) && plm_hash_from_hex(item->valuestring, hash, NULL) == PLM_OK;
 }
 
-static bool take_root(const cJSON *object, const char *key, uint8_t root[PLM_PROOF_HASH_BYTES])
+static bool parse_root(const cJSON *object, const char *key, uint8_t root[PLM_PROOF_HASH_BYTES])
 {
   const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
   if (!cJSON_IsString(item) || strlen(item->valuestring) != 2 * PLM_PROOF_HASH_BYTES) return false;
@@ -193,7 +193,7 @@ static bool take_root(const cJSON *object, const char *key, uint8_t root[PLM_PRO
   return true;
 }
 
-static bool take_counts(const cJSON *object, const char *key, uint64_t *counts, int count)
+static bool parse_counts(const cJSON *object, const char *key, uint64_t *counts, int count)
 {
   const cJSON *array = cJSON_GetObjectItemCaseSensitive(object, key);
   if (!cJSON_IsArray(array) || cJSON_GetArraySize(array) != count) return false;
@@ -207,71 +207,71 @@ static bool take_counts(const cJSON *object, const char *key, uint64_t *counts, 
   return true;
 }
 
-static bool take_splits(const cJSON *root, struct plm_corpus_info *info)
+static bool parse_splits(const cJSON *root, struct plm_corpus_info *info)
 {
   const cJSON *splits = cJSON_GetObjectItemCaseSensitive(root, "splits");
   const int vocabulary = (int)plm_tokenizer_of(info->tokenizer)->vocab_size;
   for (int s = 0; s < PLM_SPLIT_COUNT; s++) {
     struct plm_corpus_split *split = &info->splits[s];
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(splits, plm_split_name((enum plm_split)s));
-    if (info->format != PLM_CORPUS_FORMAT_PLAIN && !take_u64(item, "clusters", &split->clusters))
+    if (info->format != PLM_CORPUS_FORMAT_PLAIN && !parse_u64(item, "clusters", &split->clusters))
       return false;
     if (info->format == PLM_CORPUS_FORMAT &&
-        (!take_root(item, "root", split->root) ||
-         !take_root(item, "cluster_root", split->cluster_root)))
+        (!parse_root(item, "root", split->root) ||
+         !parse_root(item, "cluster_root", split->cluster_root)))
       return false;
-    if (!take_u64(item, "documents", &split->documents) ||
-        !take_u64(item, "residues", &split->residues) ||
-        !take_u64(item, "length_min", &split->length_min) ||
-        !take_u64(item, "length_max", &split->length_max) ||
-        !take_counts(item, "histogram", split->histogram, PLM_HISTOGRAM_BINS) ||
-        !take_counts(item, "composition", split->composition, vocabulary))
+    if (!parse_u64(item, "documents", &split->documents) ||
+        !parse_u64(item, "residues", &split->residues) ||
+        !parse_u64(item, "length_min", &split->length_min) ||
+        !parse_u64(item, "length_max", &split->length_max) ||
+        !parse_counts(item, "histogram", split->histogram, PLM_HISTOGRAM_BINS) ||
+        !parse_counts(item, "composition", split->composition, vocabulary))
       return false;
   }
   return true;
 }
 
 /* Sets *no_memory if that is why it fails. */
-static bool take_sources(const cJSON *root, struct plm_corpus_description *description,
-                         bool *no_memory)
+static bool parse_ingested(const cJSON *root, struct plm_corpus_description *description,
+                           bool *no_memory)
 {
   const cJSON *array = cJSON_GetObjectItemCaseSensitive(root, "sources");
   if (!cJSON_IsArray(array)) return false;
   const size_t count = (size_t)cJSON_GetArraySize(array);
-  description->sources = calloc(count + 1, sizeof *description->sources);
-  *no_memory = description->sources == NULL;
+  description->ingested = calloc(count + 1, sizeof *description->ingested);
+  *no_memory = description->ingested == NULL;
   if (*no_memory) return false;
   const cJSON *item;
   cJSON_ArrayForEach(item, array)
   {
-    struct plm_corpus_source *source = &description->sources[description->source_count];
+    struct plm_ingested_file *source = &description->ingested[description->ingested_count];
     const cJSON *name = cJSON_GetObjectItemCaseSensitive(item, "name");
-    if (!cJSON_IsString(name) || !take_u64(item, "bytes", &source->bytes) ||
-        !take_u64(item, "documents", &source->documents))
+    if (!cJSON_IsString(name) || !parse_u64(item, "bytes", &source->bytes) ||
+        !parse_u64(item, "documents", &source->documents))
       return false;
     source->name = strdup(name->valuestring);
     *no_memory = source->name == NULL;
     if (*no_memory) return false;
-    description->source_count++;
+    description->ingested_count++;
   }
   return true;
 }
 
-static bool take_files(const cJSON *root, struct plm_corpus_description *description)
+static bool parse_files(const cJSON *root, struct plm_corpus_description *description)
 {
   const cJSON *data = cJSON_GetObjectItemCaseSensitive(root, "data");
   struct plm_corpus_files *files = &description->files;
   if (description->info.format == PLM_CORPUS_FORMAT_CLUSTERS &&
-      !take_hash(data, "clusters", &files->clusters))
+      !parse_hash(data, "clusters", &files->clusters))
     return false;
-  return take_u64(data, "size", &files->size_bytes) &&
-         take_hash(data, "first_mib", &files->first) && take_hash(data, "last_mib", &files->last) &&
-         take_hash(data, "whole", &files->whole) && take_hash(data, "lengths", &files->lengths) &&
-         take_hash(data, "checks", &files->checks);
+  return parse_u64(data, "size", &files->size_bytes) &&
+         parse_hash(data, "first_mib", &files->first) &&
+         parse_hash(data, "last_mib", &files->last) && parse_hash(data, "whole", &files->whole) &&
+         parse_hash(data, "lengths", &files->lengths) && parse_hash(data, "checks", &files->checks);
 }
 
-static bool take_description(const cJSON *root, struct plm_corpus_description *description,
-                             bool *no_memory)
+static bool parse_description(const cJSON *root, struct plm_corpus_description *description,
+                              bool *no_memory)
 {
   struct plm_corpus_info *info = &description->info;
   const cJSON *tokenizer = cJSON_GetObjectItemCaseSensitive(root, "tokenizer");
@@ -284,10 +284,10 @@ static bool take_description(const cJSON *root, struct plm_corpus_description *d
   else
     return false;
   info->clustered = cJSON_IsTrue(clustered);
-  if (!take_hash(root, "fingerprint", &info->fingerprint) || !take_splits(root, info) ||
-      !take_sources(root, description, no_memory) || !take_files(root, description))
+  if (!parse_hash(root, "fingerprint", &info->fingerprint) || !parse_splits(root, info) ||
+      !parse_ingested(root, description, no_memory) || !parse_files(root, description))
     return false;
-  (void)take_hash(root, "upgraded_from", &info->upgraded_from); /* not every corpus has it */
+  (void)parse_hash(root, "upgraded_from", &info->upgraded_from); /* not every corpus has it */
   if (plm_corpus_keeps_clusters(info) && !info->clustered) return false;
   if (info->format == PLM_CORPUS_FORMAT &&
       !plm_hash_equal(plm_corpus_fingerprint(info), info->fingerprint))
@@ -327,22 +327,23 @@ static plm_status check_format(uint64_t format, bool allow_old, const char *path
                         slash == NULL ? 1 : (int)(slash - path), slash == NULL ? "." : path);
 }
 
-static plm_status parse(const char *bytes, size_t size, const char *path, bool allow_old,
-                        struct plm_corpus_description *description, struct plm_error *error)
+static plm_status description_parse(const char *bytes, size_t size, const char *path,
+                                    bool allow_old, struct plm_corpus_description *description,
+                                    struct plm_error *error)
 {
   cJSON *root = plm_json_bounded(bytes, size, VALUES_LIMIT);
   plm_status status = PLM_OK;
   uint64_t format = 0;
   if (root == NULL && plm_json_no_memory())
     status = plm_error_set(error, PLM_NO_MEMORY, "no memory for %s", path);
-  else if (!cJSON_IsObject(root) || !take_u64(root, "format", &format))
+  else if (!cJSON_IsObject(root) || !parse_u64(root, "format", &format))
     status = plm_error_set(error, PLM_CORRUPT, "%s is not the description of a corpus", path);
   else
     status = check_format(format, allow_old, path, error);
   if (status == PLM_OK) {
     description->info.format = (uint32_t)format;
     bool no_memory = false;
-    if (take_description(root, description, &no_memory))
+    if (parse_description(root, description, &no_memory))
       status = compare_with_print(description, bytes, size, path, error);
     else if (no_memory)
       status = plm_error_set(error, PLM_NO_MEMORY, "out of memory for the sources in %s", path);
@@ -358,7 +359,7 @@ static plm_status parse_or_nothing(const char *bytes, size_t size, const char *p
                                    struct plm_error *error)
 {
   *description = (struct plm_corpus_description){0};
-  const plm_status status = parse(bytes, size, path, allow_old, description, error);
+  const plm_status status = description_parse(bytes, size, path, allow_old, description, error);
   if (status != PLM_OK) plm_corpus_description_deinit(description);
   if (status == PLM_CORRUPT)
     plm_error_hint(error, "copy the corpus again or ingest its sources again");

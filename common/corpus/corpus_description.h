@@ -1,12 +1,12 @@
 /* corpus.json: what is known about a corpus without opening its data.mdb.
  *
- * It holds the facts of struct plm_corpus_info and the sources that were ingested. About data.mdb
+ * It holds the facts of struct plm_corpus_info and the files that were ingested. About data.mdb
  * it states the size and five XXH3-128 hashes: of its first MiB, its last MiB, the whole file, all
  * `lengths` and all `checks` (train, valid, test, as stored). Each split states the roots of its
  * documents and clusters, from which the fingerprint follows. It ends with the XXH3-128 of its own
- * text without the 32 digits of that hash. In the name of a source, a byte that is not UTF-8 is
- * written as the four characters \xHH, so that the file is valid JSON. A reader compares the file
- * byte for byte with what plm_corpus_description_print prints from the same facts. */
+ * text without the 32 digits of that hash. In the name of an ingested file, a byte that is not
+ * UTF-8 is written as the four characters \xHH, so that the file is valid JSON. A reader compares
+ * the file byte for byte with what plm_corpus_description_print prints from the same facts. */
 #ifndef PLM_COMMON_CORPUS_CORPUS_DESCRIPTION_H
 #define PLM_COMMON_CORPUS_CORPUS_DESCRIPTION_H
 
@@ -22,7 +22,7 @@
 #define PLM_CORPUS_DATA "data.mdb"
 #define PLM_CORPUS_DESCRIPTION "corpus.json"
 
-struct plm_corpus_source {
+struct plm_ingested_file {
   char *name;         /* of the file, as it was given to ingest; read back, it is UTF-8 */
   uint64_t bytes;     /* size of its text, decompressed */
   uint64_t documents; /* number of the corpus's documents that came from it */
@@ -36,8 +36,8 @@ struct plm_corpus_files {
 
 struct plm_corpus_description {
   struct plm_corpus_info info;
-  struct plm_corpus_source *sources; /* owned */
-  size_t source_count;
+  struct plm_ingested_file *ingested; /* owned */
+  size_t ingested_count;
   struct plm_corpus_files files;
 };
 

@@ -26,7 +26,7 @@ _Noreturn void plm_corpus_guard_die(const char *path)
   _exit(plm_guard_exit_code);
 }
 
-static void handle(int number, siginfo_t *information, void *context)
+static void corpus_guard_handle(int number, siginfo_t *information, void *context)
 {
   (void)information, (void)context;
   if (guarded_path != NULL) plm_corpus_guard_die(guarded_path);
@@ -35,12 +35,14 @@ static void handle(int number, siginfo_t *information, void *context)
     if (signals[i] == number) sigaction(number, &previous[i], NULL);
 }
 
-static void install(int i)
+static void corpus_guard_install(int i)
 {
-  struct sigaction action = {.sa_sigaction = handle, .sa_flags = SA_SIGINFO | SA_ONSTACK}, current;
+  struct sigaction action = {.sa_sigaction = corpus_guard_handle,
+                             .sa_flags = SA_SIGINFO | SA_ONSTACK},
+                   current;
   sigemptyset(&action.sa_mask);
   sigaction(signals[i], NULL, &current);
-  if ((current.sa_flags & SA_SIGINFO) != 0 && current.sa_sigaction == handle) return;
+  if ((current.sa_flags & SA_SIGINFO) != 0 && current.sa_sigaction == corpus_guard_handle) return;
   previous[i] = current;
   sigaction(signals[i], &action, NULL);
 }
@@ -49,7 +51,7 @@ void plm_corpus_guard_install(void)
 {
   static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
   pthread_mutex_lock(&lock);
-  for (int i = 0; i < SIGNAL_COUNT; i++) install(i);
+  for (int i = 0; i < SIGNAL_COUNT; i++) corpus_guard_install(i);
   pthread_mutex_unlock(&lock);
 }
 

@@ -6,10 +6,10 @@
 #include "common/corpus/corpus_handle.h"
 
 enum {
-  PIECE = 4096, /* residues of a long sequence that are translated at once; whole blocks */
+  PART = 4096, /* residues of a long sequence that are translated at once; whole blocks */
   BATCH_RESIDUES = 16 * 1024, /* residues of sequences that are hashed at once */
 };
-_Static_assert(PIECE % PLM_PROOF_BLOCK == 0, "pieces are whole blocks");
+_Static_assert(PART % PLM_PROOF_BLOCK == 0, "parts are whole blocks");
 _Static_assert((int)PLM_GROUP_DOCUMENTS == (int)PLM_PROOF_GROUP, "groups are those of the tree");
 _Static_assert(PLM_CLUSTERS_BLOCK % PLM_PROOF_GROUP == 0, "records hold whole groups of sizes");
 _Static_assert(PLM_DIGESTS_BLOCK % PLM_GROUP_DOCUMENTS == 0, "records hold whole groups");
@@ -100,15 +100,15 @@ plm_status plm_corpus_cluster_tree(const struct plm_corpus *corpus, enum plm_spl
 static struct plm_proof_digest hash_long(const struct plm_translator *translator,
                                          const uint8_t *residues, size_t count)
 {
-  uint8_t tokens[2 * PIECE];
+  uint8_t tokens[2 * PART];
   struct plm_proof_stream stream;
   plm_proof_stream_begin(&stream, translator->tokenizer->token_bytes);
   while (count != 0) {
-    const size_t piece = count < PIECE ? count : PIECE;
-    translator->residues(translator, residues, piece, tokens);
-    plm_proof_stream_add(&stream, tokens, piece);
-    residues += piece;
-    count -= piece;
+    const size_t part = count < PART ? count : PART;
+    translator->residues(translator, residues, part, tokens);
+    plm_proof_stream_add(&stream, tokens, part);
+    residues += part;
+    count -= part;
   }
   return plm_proof_stream_end(&stream);
 }

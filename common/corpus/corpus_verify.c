@@ -14,7 +14,7 @@ struct verification {
   uint64_t done, total;
 };
 
-static void advance(struct verification *verification, uint64_t bytes)
+static void corpus_verify_advance(struct verification *verification, uint64_t bytes)
 {
   verification->done += bytes;
   if (verification->progress != NULL)
@@ -22,32 +22,32 @@ static void advance(struct verification *verification, uint64_t bytes)
 }
 
 static plm_status hash_data(int descriptor, const char *path, struct plm_hasher *hasher,
-                            char *buffer, size_t piece, struct verification *verification,
+                            char *buffer, size_t part, struct verification *verification,
                             struct plm_error *error)
 {
   for (;;) {
-    const ssize_t got = read(descriptor, buffer, piece);
+    const ssize_t got = read(descriptor, buffer, part);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return plm_error_errno(error, "cannot read %s", path);
     if (got == 0) return PLM_OK;
     plm_hasher_update(hasher, buffer, (size_t)got);
-    advance(verification, (uint64_t)got);
+    corpus_verify_advance(verification, (uint64_t)got);
   }
 }
 
 static plm_status verify_file(const char *path, const struct plm_corpus_files *files,
                               struct verification *verification, struct plm_error *error)
 {
-  enum { piece = 1 << 20 };
+  enum { part = 1 << 20 };
   const int descriptor = open(path, O_RDONLY | O_CLOEXEC);
   if (descriptor < 0) return plm_error_errno(error, "cannot open %s", path);
-  char *buffer = malloc(piece);
+  char *buffer = malloc(part);
   struct plm_hasher *hasher = plm_hasher_open();
   plm_status status;
   if (buffer == NULL || hasher == NULL)
     status = plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   else
-    status = hash_data(descriptor, path, hasher, buffer, piece, verification, error);
+    status = hash_data(descriptor, path, hasher, buffer, part, verification, error);
   if (status == PLM_OK && !plm_hash_equal(plm_hasher_digest(hasher), files->whole)) {
     plm_error_set(error, PLM_CORRUPT, "%s is not the file that ingest wrote", path);
     status = plm_error_hint(error, "copy the corpus again or ingest its sources again");
@@ -92,7 +92,7 @@ static plm_status verify_records(struct plm_corpus *corpus, struct plm_corpus_cu
       PLM_TRY(verify_group(cursor, corpus, (enum plm_split)s, g, verification->composition,
                            &counted, error));
       plm_corpus_prefetch(corpus, (enum plm_split)s, g + 1, 1);
-      advance(verification, counted.residues - before);
+      corpus_verify_advance(verification, counted.residues - before);
     }
     if (!verification->composition)
       memcpy(counted.composition, stated->composition, sizeof counted.composition);

@@ -17,10 +17,10 @@ enum {
   WAIT_SLICE_MS = 100,
   BYE_LINGER_MS = 200,
   HURRIED_MS = 1000,
-  /* Limits on connections. A stranger is one that has not sent a message yet. */
-  STRANGERS = 64,
-  STRANGER_BYTES = 128 << 10, /* HELLO and the handshake */
-  STRANGER_MS = 5000,
+  /* Limits on connections. An unidentified peer is one that has not sent a message yet. */
+  UNIDENTIFIED = 64,
+  UNIDENTIFIED_BYTES = 128 << 10, /* HELLO and the handshake */
+  UNIDENTIFIED_MS = 5000,
   SILENCE_MS = 10000, /* of a connection; packers send PING once a second */
 };
 
@@ -41,13 +41,13 @@ static plm_status open_sockets(struct plm_feed *feed, const struct plm_feed_opti
   PLM_TRY(plm_socket_secure_server(feed->router, options->keys, error));
   PLM_TRY(plm_monitor_open(feed->context, feed->router, &feed->monitor, error));
   PLM_TRY(plm_socket_bind(feed->router, options->endpoint, options->keys, feed->bound, error));
-  const struct plm_door_limits limits = {.connections = FEED_PEERS + STRANGERS,
-                                         .strangers = STRANGERS,
-                                         .stranger_bytes = STRANGER_BYTES,
-                                         .message_bytes = data_most + PLM_HEADER_BYTES,
-                                         .stranger_ms = STRANGER_MS,
-                                         .silence_ms = SILENCE_MS};
-  return plm_door_open(feed->bound, &limits, &feed->door, error);
+  const struct plm_limiter_limits limits = {.connections = FEED_PEERS + UNIDENTIFIED,
+                                            .unidentified = UNIDENTIFIED,
+                                            .unidentified_bytes = UNIDENTIFIED_BYTES,
+                                            .message_bytes = data_most + PLM_HEADER_BYTES,
+                                            .unidentified_ms = UNIDENTIFIED_MS,
+                                            .silence_ms = SILENCE_MS};
+  return plm_limiter_open(feed->bound, &limits, &feed->limiter, error);
 }
 
 static void close_sockets(struct plm_feed *feed)
@@ -59,7 +59,7 @@ static void close_sockets(struct plm_feed *feed)
     zmq_setsockopt(feed->router, ZMQ_LINGER, &linger_ms, sizeof linger_ms);
     zmq_close(feed->router);
   }
-  plm_door_close(feed->door);
+  plm_limiter_close(feed->limiter);
   plm_gate_close(feed->gate);
   if (feed->context != NULL) zmq_ctx_term(feed->context);
   if (feed->wake >= 0) close(feed->wake);
@@ -185,8 +185,8 @@ static const char *of_lane(const struct plm_feed *feed, const struct feed_state 
   return feed->lane_names[lane - feed->lanes];
 }
 
-static void say_waiting(const struct plm_feed *feed, const struct feed_state *lane,
-                        int64_t waited_ms)
+static void feed_say_waiting(const struct plm_feed *feed, const struct feed_state *lane,
+                             int64_t waited_ms)
 {
   if (lane->peer_count == 0)
     plm_warning("the %s has waited %lld s for a packer%s; packers connect to %s (plm-packer "
@@ -216,7 +216,7 @@ static plm_status check_lanes(const struct plm_feed *feed, struct plm_error *err
 }
 
 /* The mutex is held, but released for the call, which may write a file. */
-static void tell_waiting(struct plm_feed *feed, const struct feed_state *lane)
+static void feed_tell_waiting(struct plm_feed *feed, const struct feed_state *lane)
 {
   const uint32_t packers = lane->peer_count;
   if (feed->waiting == NULL) return;
@@ -251,11 +251,11 @@ static plm_status wait_slice(struct plm_feed *feed, const struct feed_state *lan
   }
   if (waited >= FEED_WAITING_MS && now - waiting->said_ms >= FEED_WAITING_MS) {
     waiting->said_ms = now;
-    say_waiting(feed, lane, waited);
+    feed_say_waiting(feed, lane, waited);
   }
   const struct timespec until = plm_clock_after_ms(WAIT_SLICE_MS);
   pthread_cond_timedwait(&feed->changed, &feed->mutex, &until);
-  tell_waiting(feed, lane);
+  feed_tell_waiting(feed, lane);
   return PLM_OK;
 }
 
@@ -293,9 +293,9 @@ static plm_status copy_ready(struct plm_feed *feed, struct feed_state *lane,
 }
 
 /* Fills chunks of the batch up to `end` from one lane; of_epoch: unless the epoch ends before. */
-static plm_status take_chunks(struct plm_feed *feed, struct feed_state *lane,
-                              struct feed_batch *batch, uint32_t *got, uint32_t end, bool of_epoch,
-                              const volatile int *stop, struct plm_error *error)
+static plm_status dequeue_chunks(struct plm_feed *feed, struct feed_state *lane,
+                                 struct feed_batch *batch, uint32_t *got, uint32_t end,
+                                 bool of_epoch, const volatile int *stop, struct plm_error *error)
 {
   struct waiting waiting = {0};
   struct feed_ready ready;
@@ -324,9 +324,9 @@ static void want_chunks(struct plm_feed *feed)
 }
 
 /* The chunks of plm_feed_next. The mutex is held. */
-static plm_status take_mixed(struct plm_feed *feed, const uint8_t *sources, uint32_t chunks,
-                             const volatile int *stop, struct feed_batch *batch,
-                             struct plm_error *error)
+static plm_status dequeue_mixed(struct plm_feed *feed, const uint8_t *sources, uint32_t chunks,
+                                const volatile int *stop, struct feed_batch *batch,
+                                struct plm_error *error)
 {
   plm_status status = PLM_OK;
   uint32_t got = 0;
@@ -335,19 +335,20 @@ static plm_status take_mixed(struct plm_feed *feed, const uint8_t *sources, uint
     uint32_t end = sources != NULL ? got + 1 : chunks;
     while (end < chunks && sources[end] == source) end++;
     PLM_ASSERT(source < feed->lane_count);
-    status = take_chunks(feed, &feed->lanes[source], batch, &got, end, false, stop, error);
+    status = dequeue_chunks(feed, &feed->lanes[source], batch, &got, end, false, stop, error);
   }
   return status;
 }
 
 /* The chunks of plm_feed_next_of_epoch. The mutex is held. */
-static plm_status take_of_epoch(struct plm_feed *feed, uint32_t *chunks, const volatile int *stop,
-                                struct feed_batch *batch, struct plm_error *error)
+static plm_status dequeue_of_epoch(struct plm_feed *feed, uint32_t *chunks,
+                                   const volatile int *stop, struct feed_batch *batch,
+                                   struct plm_error *error)
 {
   struct feed_state *lane = &feed->lanes[0];
   const uint32_t most = *chunks;
   *chunks = 0;
-  const plm_status status = take_chunks(feed, lane, batch, chunks, most, true, stop, error);
+  const plm_status status = dequeue_chunks(feed, lane, batch, chunks, most, true, stop, error);
   if (status == PLM_OK && *chunks == 0) feed->set_epoch = lane->place.epoch;
   return status;
 }
@@ -363,11 +364,11 @@ static plm_status next_batch(struct plm_feed *feed, const uint8_t *sources, uint
   pthread_mutex_lock(&feed->mutex);
   feed_lanes_places(feed, places);
   want_chunks(feed);
-  plm_status status = feed_batch_take(&feed->batches, chunks, first->plan.max_length,
-                                      first->tokenizer->token_bytes, &taken, error);
+  plm_status status = feed_batch_acquire(&feed->batches, chunks, first->plan.max_length,
+                                         first->tokenizer->token_bytes, &taken, error);
   if (status == PLM_OK)
-    status = of_epoch ? take_of_epoch(feed, &chunks, stop, taken, error)
-                      : take_mixed(feed, sources, chunks, stop, taken, error);
+    status = of_epoch ? dequeue_of_epoch(feed, &chunks, stop, taken, error)
+                      : dequeue_mixed(feed, sources, chunks, stop, taken, error);
   if (status == PLM_OK) {
     *batch = feed_batch_view(taken, chunks, feed->handed_out);
     feed->handed_out += chunks;

@@ -9,8 +9,9 @@ static plm_status no_memory(struct plm_error *error)
   return plm_error_set(error, PLM_NO_MEMORY, "no memory for a batch");
 }
 
-plm_status feed_batch_take(struct feed_batches *batches, uint32_t chunks, uint32_t max_length,
-                           uint32_t token_bytes, struct feed_batch **taken, struct plm_error *error)
+plm_status feed_batch_acquire(struct feed_batches *batches, uint32_t chunks, uint32_t max_length,
+                              uint32_t token_bytes, struct feed_batch **taken,
+                              struct plm_error *error)
 {
   const size_t bytes = (size_t)chunks * max_length * token_bytes;
   struct feed_batch *batch = batches->free;

@@ -14,16 +14,16 @@ static struct plm_header header_of(const struct plm_feed *feed, enum plm_message
   return header;
 }
 
-static void refuse(const struct plm_feed *feed, const struct plm_message *message,
-                   enum plm_nack_reason reason, const char *why)
+static void feed_fetch_refuse(const struct plm_feed *feed, const struct plm_message *message,
+                              enum plm_nack_reason reason, const char *why)
 {
   uint8_t payload[4 + PLM_WIRE_TEXT];
   struct plm_header header = header_of(feed, PLM_MESSAGE_NACK, message->header.request);
-  (void)plm_message_send(feed->router, message->identity, message->identity_bytes, &header, payload,
-                         plm_nack_encode(reason, why, payload), NULL); /* it asks again */
+  (void)plm_message_send(feed->router, message->routing_id, message->routing_id_bytes, &header,
+                         payload, plm_nack_encode(reason, why, payload), NULL); /* it asks again */
 }
 
-static void wake(void *context)
+static void feed_fetch_wake(void *context)
 {
   feed_handle_wake(context);
 }
@@ -33,8 +33,8 @@ static plm_status open_server(struct plm_feed *feed, struct plm_error *error)
 {
   if (feed->fetch != NULL) return PLM_OK;
   if (feed->folder_count > 0)
-    return plm_fetch_server_open(feed->folders, feed->folder_count, wake, feed, &feed->fetch,
-                                 error);
+    return plm_fetch_server_open(feed->folders, feed->folder_count, feed_fetch_wake, feed,
+                                 &feed->fetch, error);
   return plm_error_set(error, PLM_NOT_FOUND,
                        "this is not the address of the trainer's feed, which sends the corpus");
 }
@@ -54,34 +54,34 @@ static struct plm_hash corpus_of(struct plm_feed *feed, uint32_t source)
   return corpus;
 }
 
-plm_status feed_fetch_take(struct plm_feed *feed, const struct plm_message *message,
-                           struct plm_error *error)
+plm_status feed_fetch_handle(struct plm_feed *feed, const struct plm_message *message,
+                             struct plm_error *error)
 {
-  struct plm_fetch_question question = {.identity_bytes = message->identity_bytes,
+  struct plm_fetch_question question = {.routing_id_bytes = message->routing_id_bytes,
                                         .request_id = message->header.request};
   struct plm_error why;
   PLM_TRY(plm_fetch_decode(zmq_msg_data((zmq_msg_t *)&message->payload),
                            (size_t)message->header.payload_bytes, &question.request, error));
-  memcpy(question.identity, message->identity, message->identity_bytes);
+  memcpy(question.routing_id, message->routing_id, message->routing_id_bytes);
   question.corpus = corpus_of(feed, question.request.source);
   if (feed->gate != NULL && !plm_gate_allows(feed->gate, message->user))
-    refuse(feed, message, PLM_NACK_FAILED, "its key is no longer allowed");
+    feed_fetch_refuse(feed, message, PLM_NACK_FAILED, "its key is no longer allowed");
   else if (open_server(feed, &why) != PLM_OK)
-    refuse(feed, message, PLM_NACK_FAILED, why.what);
+    feed_fetch_refuse(feed, message, PLM_NACK_FAILED, why.what);
   else if (!plm_fetch_server_ask(feed->fetch, &question))
-    refuse(feed, message, PLM_NACK_BUSY, "too many requests are waiting");
+    feed_fetch_refuse(feed, message, PLM_NACK_BUSY, "too many requests are waiting");
   return PLM_OK;
 }
 
 void feed_fetch_answer(struct plm_feed *feed)
 {
   struct plm_fetch_answer answer;
-  while (feed->fetch != NULL && plm_fetch_server_take(feed->fetch, &answer)) {
-    const enum plm_message_type type = answer.refused ? PLM_MESSAGE_NACK : PLM_MESSAGE_PIECE;
+  while (feed->fetch != NULL && plm_fetch_server_pop(feed->fetch, &answer)) {
+    const enum plm_message_type type = answer.refused ? PLM_MESSAGE_NACK : PLM_MESSAGE_FILE_PART;
     struct plm_header header = header_of(feed, type, answer.question.request_id);
-    (void)plm_message_send(feed->router, answer.question.identity, answer.question.identity_bytes,
-                           &header, answer.payload, answer.payload_bytes,
-                           NULL); /* if it is lost, the host asks again */
+    (void)plm_message_send(feed->router, answer.question.routing_id,
+                           answer.question.routing_id_bytes, &header, answer.payload,
+                           answer.payload_bytes, NULL); /* if it is lost, the host asks again */
     free(answer.payload);
   }
 }

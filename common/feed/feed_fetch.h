@@ -1,4 +1,4 @@
-/* FETCH in the feed: hosts that have no copy of the corpus ask for pieces of it. */
+/* FETCH in the feed: hosts that have no copy of the corpus ask for parts of it. */
 #ifndef PLM_COMMON_FEED_FEED_FETCH_H
 #define PLM_COMMON_FEED_FEED_FETCH_H
 
@@ -6,8 +6,8 @@
 
 /* Takes a FETCH in the I/O thread. A peer whose key is no longer allowed, and one that asks a feed
  * that serves no corpora, gets a NACK. PLM_PROTOCOL: the message is malformed. */
-plm_status feed_fetch_take(struct plm_feed *feed, const struct plm_message *message,
-                           struct plm_error *error);
+plm_status feed_fetch_handle(struct plm_feed *feed, const struct plm_message *message,
+                             struct plm_error *error);
 /* Sends the answers that are ready, from the I/O thread. */
 void feed_fetch_answer(struct plm_feed *feed);
 

@@ -19,7 +19,7 @@ static plm_status send_message(void *context, const uint8_t *identity, size_t id
 static void dismiss(void *context, int connection)
 {
   const struct plm_feed *feed = context;
-  plm_door_dismiss(feed->door, connection, plm_clock_ms());
+  plm_limiter_dismiss(feed->limiter, connection, plm_clock_ms());
 }
 
 static bool allows(void *context, const char *user)
@@ -28,7 +28,7 @@ static bool allows(void *context, const char *user)
   return plm_gate_allows(feed->gate, user);
 }
 
-static uint64_t draw(void *context)
+static uint64_t feed_handle_draw(void *context)
 {
   uint64_t number = 0;
   (void)context;
@@ -38,7 +38,7 @@ static uint64_t draw(void *context)
   return number | 1;
 }
 
-static void submit(void *context, struct feed_job *job)
+static void feed_handle_submit(void *context, struct feed_job *job)
 {
   const struct plm_feed *feed = context;
   feed_work_submit(feed->work, job);
@@ -56,8 +56,8 @@ struct feed_network feed_handle_network(struct plm_feed *feed)
                                .send = send_message,
                                .dismiss = dismiss,
                                .allows = feed->gate != NULL ? allows : NULL,
-                               .draw = draw,
-                               .submit = submit,
+                               .draw = feed_handle_draw,
+                               .submit = feed_handle_submit,
                                .changed = changed};
 }
 

@@ -8,7 +8,7 @@
 #include "common/feed/feed_batch.h"
 #include "common/feed/feed_machine.h"
 #include "common/feed/feed_work.h"
-#include "common/wire/door.h"
+#include "common/wire/connection_limiter.h"
 #include "common/wire/socket.h"
 
 enum { FEED_LANE_NAME = 320 };
@@ -19,8 +19,8 @@ struct plm_feed {
   void *context, *router;
   struct plm_gate *gate; /* NULL: without keys */
   struct plm_monitor *monitor;
-  struct plm_door *door;      /* the I/O thread's */
-  const char *const *folders; /* of the corpora that hosts may fetch */
+  struct plm_limiter *limiter; /* the I/O thread's */
+  const char *const *folders;  /* of the corpora that hosts may fetch */
   uint32_t folder_count;
   char bound[256];
   int64_t wait_packers_ms;

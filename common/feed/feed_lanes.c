@@ -108,7 +108,7 @@ struct feed_state *feed_lane_of(struct plm_feed *feed, const struct plm_message 
 struct feed_state *feed_lane_of_peer(struct plm_feed *feed, const struct plm_message *message)
 {
   for (uint32_t k = 1; k < feed->lane_count; k++)
-    if (feed_peer_find(&feed->lanes[k], message->identity, message->identity_bytes) != NULL)
+    if (feed_peer_find(&feed->lanes[k], message->routing_id, message->routing_id_bytes) != NULL)
       return &feed->lanes[k];
   return &feed->lanes[0];
 }

@@ -12,16 +12,16 @@
 
 enum { MESSAGES_A_TURN = 64, TICK_MS = 20, IDLE_MS = 100, HANG_UP_MS = 1000 };
 
-static void take_message(struct plm_feed *feed, struct plm_message *message)
+static void feed_loop_handle_message(struct plm_feed *feed, struct plm_message *message)
 {
   struct feed_state *lane = feed_lane_of(feed, message);
   pthread_mutex_lock(&feed->mutex);
-  feed_machine_take(lane, message, plm_clock_ms());
+  feed_machine_handle(lane, message, plm_clock_ms());
   pthread_mutex_unlock(&feed->mutex);
   zmq_msg_close(&message->payload);
 }
 
-static void take_jobs(struct plm_feed *feed)
+static void handle_finished_jobs(struct plm_feed *feed)
 {
   struct feed_job *next;
   for (struct feed_job *job = feed_work_done(feed->work); job != NULL; job = next) {
@@ -44,26 +44,26 @@ static void count_invalid(struct plm_feed *feed, const struct plm_message *messa
   pthread_mutex_unlock(&feed->mutex);
 }
 
-static void take_fetch(struct plm_feed *feed, struct plm_message *message)
+static void handle_fetch(struct plm_feed *feed, struct plm_message *message)
 {
   struct plm_error error;
-  if (feed_fetch_take(feed, message, &error) != PLM_OK) count_invalid(feed, message, &error);
+  if (feed_fetch_handle(feed, message, &error) != PLM_OK) count_invalid(feed, message, &error);
   zmq_msg_close(&message->payload);
 }
 
 /* True: all messages that had arrived were taken. */
-static bool take_messages(struct plm_feed *feed)
+static bool feed_loop_handle_messages(struct plm_feed *feed)
 {
   for (int i = 0; i < MESSAGES_A_TURN; i++) {
     struct plm_message message;
     struct plm_error error;
     const plm_status status = plm_message_receive(feed->router, true, &message, &error);
     if (status == PLM_AGAIN) return true;
-    plm_door_heard(feed->door, message.connection, plm_clock_ms());
+    plm_limiter_heard(feed->limiter, message.connection, plm_clock_ms());
     if (status == PLM_OK && message.header.type == PLM_MESSAGE_FETCH) {
-      take_fetch(feed, &message);
+      handle_fetch(feed, &message);
     } else if (status == PLM_OK) {
-      take_message(feed, &message);
+      feed_loop_handle_message(feed, &message);
     } else if (status == PLM_PROTOCOL || status == PLM_UNSUPPORTED) {
       count_invalid(feed, &message, &error);
     } else {
@@ -76,7 +76,7 @@ static bool take_messages(struct plm_feed *feed)
   return false;
 }
 
-static void take_refusal(struct plm_feed *feed, const char *reason, int64_t now)
+static void handle_refusal(struct plm_feed *feed, const char *reason, int64_t now)
 {
   pthread_mutex_lock(&feed->mutex);
   feed->lanes[0].counters.refused++;
@@ -86,19 +86,19 @@ static void take_refusal(struct plm_feed *feed, const char *reason, int64_t now)
   plm_warning("refused a connection to the %s's feed: %s", feed->lanes[0].role, reason);
 }
 
-static void take_events(struct plm_feed *feed)
+static void feed_loop_handle_events(struct plm_feed *feed)
 {
   struct plm_link_report report;
   bool lost = false;
   while (plm_monitor_next(feed->monitor, &report)) {
     const int64_t now = plm_clock_ms();
     switch (report.event) {
-    case PLM_LINK_ACCEPTED: plm_door_accepted(feed->door, report.descriptor, now); break;
+    case PLM_LINK_ACCEPTED: plm_limiter_accepted(feed->limiter, report.descriptor, now); break;
     case PLM_LINK_LOST:
-      plm_door_left(feed->door, report.descriptor);
+      plm_limiter_left(feed->limiter, report.descriptor);
       lost = true;
       break;
-    case PLM_LINK_REFUSED: take_refusal(feed, report.reason, now); break;
+    case PLM_LINK_REFUSED: handle_refusal(feed, report.reason, now); break;
     default: break;
     }
   }
@@ -115,7 +115,7 @@ static void take_events(struct plm_feed *feed)
 static void let_hang_up(struct plm_feed *feed)
 {
   const int64_t until = plm_clock_ms() + HANG_UP_MS;
-  while (plm_door_connections(feed->door) > 0 && plm_clock_ms() < until) {
+  while (plm_limiter_connections(feed->limiter) > 0 && plm_clock_ms() < until) {
     zmq_pollitem_t items[] = {{feed->router, 0, ZMQ_POLLIN, 0},
                               {plm_monitor_socket(feed->monitor), 0, ZMQ_POLLIN, 0}};
     struct plm_link_report report;
@@ -123,7 +123,7 @@ static void let_hang_up(struct plm_feed *feed)
     plm_status status = PLM_OK;
     (void)zmq_poll(items, 2, TICK_MS); /* if it fails, the time limit ends the loop */
     while (plm_monitor_next(feed->monitor, &report))
-      if (report.event == PLM_LINK_LOST) plm_door_left(feed->door, report.descriptor);
+      if (report.event == PLM_LINK_LOST) plm_limiter_left(feed->limiter, report.descriptor);
     for (int i = 0; i < MESSAGES_A_TURN && status != PLM_AGAIN && status != PLM_IO; i++) {
       status = plm_message_receive(feed->router, true, &message, NULL);
       if (status == PLM_OK) zmq_msg_close(&message.payload);
@@ -131,7 +131,7 @@ static void let_hang_up(struct plm_feed *feed)
   }
 }
 
-static void *serve(void *argument)
+static void *feed_loop_serve(void *argument)
 {
   struct plm_feed *feed = argument;
   while (!atomic_load(&feed->closing)) {
@@ -141,8 +141,9 @@ static void *serve(void *argument)
     pthread_mutex_lock(&feed->mutex);
     bool busy = feed_lanes_busy(feed);
     pthread_mutex_unlock(&feed->mutex);
-    /* What a connection may send until the door notices depends on how often the door looks. */
-    busy = busy || plm_door_connections(feed->door) > 0;
+    /* What a connection may send until the limiter notices depends on how often the limiter looks.
+     */
+    busy = busy || plm_limiter_connections(feed->limiter) > 0;
     if (zmq_poll(items, 3, busy ? TICK_MS : IDLE_MS) < 0 && zmq_errno() != EINTR) {
       struct plm_error error;
       (void)plm_error_set(&error, PLM_IO, "poll: %s", zmq_strerror(zmq_errno()));
@@ -153,12 +154,12 @@ static void *serve(void *argument)
     }
     uint64_t wakes;
     if (items[2].revents != 0 && read(feed->wake, &wakes, sizeof wakes) < 0) wakes = 0;
-    take_events(feed);
-    plm_door_look(feed->door);
-    const bool drained = take_messages(feed);
-    take_jobs(feed);
+    feed_loop_handle_events(feed);
+    plm_limiter_look(feed->limiter);
+    const bool drained = feed_loop_handle_messages(feed);
+    handle_finished_jobs(feed);
     feed_fetch_answer(feed);
-    plm_door_turn(feed->door, drained, plm_clock_ms());
+    plm_limiter_turn(feed->limiter, drained, plm_clock_ms());
     pthread_mutex_lock(&feed->mutex);
     for (uint32_t k = 0; k < feed->lane_count; k++)
       feed_machine_turn(&feed->lanes[k], plm_clock_ms());
@@ -180,7 +181,7 @@ plm_status feed_loop_start(struct plm_feed *feed, struct plm_error *error)
   pthread_cond_init(&feed->changed, &attributes);
   pthread_condattr_destroy(&attributes);
   pthread_mutex_init(&feed->mutex, NULL);
-  const plm_status status = plm_thread_start(&feed->thread, "feed", serve, feed, error);
+  const plm_status status = plm_thread_start(&feed->thread, "feed", feed_loop_serve, feed, error);
   if (status == PLM_OK) return PLM_OK;
   pthread_mutex_destroy(&feed->mutex);
   pthread_cond_destroy(&feed->changed);

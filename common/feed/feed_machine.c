@@ -69,11 +69,12 @@ static void rehello(struct feed_state *feed, const struct plm_message *message)
 {
   struct plm_header header = feed_header(feed, PLM_MESSAGE_REHELLO, NULL);
   header.packer = message->header.packer;
-  (void)feed->network.send(feed->network.context, message->identity, message->identity_bytes,
+  (void)feed->network.send(feed->network.context, message->routing_id, message->routing_id_bytes,
                            &header, NULL, 0, NULL); /* it may have left already */
 }
 
-static void take_pong(struct feed_state *feed, struct feed_peer *peer, struct plm_message *message)
+static void handle_pong(struct feed_state *feed, struct feed_peer *peer,
+                        struct plm_message *message)
 {
   struct plm_packer_counters counters;
   struct plm_error error;
@@ -93,8 +94,8 @@ static void answer_ping(struct feed_state *feed, struct feed_peer *peer)
 }
 
 /* Takes what was asked for. */
-static void take_answer(struct feed_state *feed, struct feed_peer *peer,
-                        struct plm_message *message)
+static void handle_answer(struct feed_state *feed, struct feed_peer *peer,
+                          struct plm_message *message)
 {
   const struct plm_header *header = &message->header;
   peer->progress_ms = feed->now_ms;
@@ -104,7 +105,8 @@ static void take_answer(struct feed_state *feed, struct feed_peer *peer,
   feed->counters.dropped += !asked;
 }
 
-static void take_nack(struct feed_state *feed, struct feed_peer *peer, struct plm_message *message)
+static void feed_machine_handle_nack(struct feed_state *feed, struct feed_peer *peer,
+                                     struct plm_message *message)
 {
   enum plm_nack_reason reason;
   char text[PLM_WIRE_TEXT + 1];
@@ -122,27 +124,27 @@ static void take_nack(struct feed_state *feed, struct feed_peer *peer, struct pl
 }
 
 /* Takes a message from a connected peer in its current incarnation. */
-static void take_from_peer(struct feed_state *feed, struct feed_peer *peer,
-                           struct plm_message *message)
+static void handle_from_peer(struct feed_state *feed, struct feed_peer *peer,
+                             struct plm_message *message)
 {
   peer->heard_ms = feed->now_ms;
   switch (message->header.type) {
   case PLM_MESSAGE_DATA:
-  case PLM_MESSAGE_PROOF: take_answer(feed, peer, message); break;
-  case PLM_MESSAGE_NACK: take_nack(feed, peer, message); break;
+  case PLM_MESSAGE_PROOF: handle_answer(feed, peer, message); break;
+  case PLM_MESSAGE_NACK: feed_machine_handle_nack(feed, peer, message); break;
   case PLM_MESSAGE_PING: answer_ping(feed, peer); break;
-  case PLM_MESSAGE_PONG: take_pong(feed, peer, message); break;
+  case PLM_MESSAGE_PONG: handle_pong(feed, peer, message); break;
   case PLM_MESSAGE_BYE: feed_peer_gone(feed, peer, "it said BYE"); break;
   default: count_invalid(feed, peer, "a consumer's message from a packer"); break;
   }
 }
 
-void feed_machine_take(struct feed_state *feed, struct plm_message *message, int64_t now)
+void feed_machine_handle(struct feed_state *feed, struct plm_message *message, int64_t now)
 {
   feed->now_ms = now;
-  struct feed_peer *peer = feed_peer_find(feed, message->identity, message->identity_bytes);
+  struct feed_peer *peer = feed_peer_find(feed, message->routing_id, message->routing_id_bytes);
   const struct plm_header *header = &message->header;
-  if (feed_peer_banned(feed, message->identity, message->identity_bytes)) {
+  if (feed_peer_banned(feed, message->routing_id, message->routing_id_bytes)) {
     feed->counters.dropped++;
   } else if (header->type == PLM_MESSAGE_HELLO) {
     if (header->consumer != 0 && header->consumer != feed->incarnation) feed->counters.dropped++;
@@ -154,7 +156,7 @@ void feed_machine_take(struct feed_state *feed, struct plm_message *message, int
              !plm_hash_equal(header->run_id, feed->run_id)) {
     feed->counters.dropped++;
   } else {
-    take_from_peer(feed, peer, message);
+    handle_from_peer(feed, peer, message);
   }
 }
 
@@ -176,7 +178,7 @@ void feed_machine_invalid(struct feed_state *feed, const struct plm_message *mes
                           const char *what, int64_t now)
 {
   feed->now_ms = now;
-  count_invalid(feed, feed_peer_find(feed, message->identity, message->identity_bytes), what);
+  count_invalid(feed, feed_peer_find(feed, message->routing_id, message->routing_id_bytes), what);
 }
 
 void feed_machine_other_version(struct feed_state *feed, const struct plm_message *message,
@@ -214,7 +216,7 @@ static int64_t late_ms(const struct feed_state *feed)
 
 /* Sets the credit to what the caller uses in 2.5 seconds. It doubles while the caller has to wait,
  * and shrinks slowly. */
-static void measure(struct feed_state *feed, int64_t now)
+static void feed_machine_measure(struct feed_state *feed, int64_t now)
 {
   const int64_t elapsed = now - feed->rate_ms;
   if (elapsed < 250) return;
@@ -236,7 +238,7 @@ void feed_machine_turn(struct feed_state *feed, int64_t now)
   feed_peers_tick(feed, now);
   if (feed->welcome_anew) feed_peers_welcome(feed);
   feed->welcome_anew = false;
-  measure(feed, now);
+  feed_machine_measure(feed, now);
   if (!feed->wanted || feed->failed.status != PLM_OK) return;
   const int64_t late = late_ms(feed);
   feed_windows_tick(feed, late);

@@ -26,10 +26,10 @@ void feed_machine_deinit(struct feed_state *feed);
 /* ---- the network's side ------------------------------------------------------------------- */
 
 /* Takes a message, perhaps also its payload: an empty one is left then. */
-void feed_machine_take(struct feed_state *feed, struct plm_message *message, int64_t now);
+void feed_machine_handle(struct feed_state *feed, struct plm_message *message, int64_t now);
 /* Takes back a job of feed_network.submit that was done. The caller then frees it. */
 void feed_machine_done(struct feed_state *feed, struct feed_job *job, int64_t now);
-/* Something arrived that is not a message of the feed. Only message's identity is read. */
+/* Something arrived that is not a message of the feed. Only message's routing id is read. */
 void feed_machine_invalid(struct feed_state *feed, const struct plm_message *message,
                           const char *what, int64_t now);
 /* The same for a message of another version of the protocol. */

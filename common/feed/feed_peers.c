@@ -4,11 +4,12 @@
 #include <stdio.h>
 #include <string.h>
 
-struct feed_peer *feed_peer_find(struct feed_state *feed, const uint8_t *identity, size_t bytes)
+struct feed_peer *feed_peer_find(struct feed_state *feed, const uint8_t *routing_id, size_t bytes)
 {
   for (int i = 0; i < FEED_PEERS; i++) {
     struct feed_peer *peer = &feed->peers[i];
-    if (peer->used && peer->identity_bytes == bytes && memcmp(peer->identity, identity, bytes) == 0)
+    if (peer->used && peer->routing_id_bytes == bytes &&
+        memcmp(peer->routing_id, routing_id, bytes) == 0)
       return peer;
   }
   return NULL;
@@ -21,10 +22,11 @@ struct feed_peer *feed_peer_serial(struct feed_state *feed, uint64_t serial)
   return NULL;
 }
 
-bool feed_peer_banned(const struct feed_state *feed, const uint8_t *identity, size_t bytes)
+bool feed_peer_banned(const struct feed_state *feed, const uint8_t *routing_id, size_t bytes)
 {
   for (int i = 0; i < FEED_BANNED; i++)
-    if (feed->banned[i].bytes == bytes && memcmp(feed->banned[i].identity, identity, bytes) == 0)
+    if (feed->banned[i].bytes == bytes &&
+        memcmp(feed->banned[i].routing_id, routing_id, bytes) == 0)
       return true;
   return false;
 }
@@ -33,7 +35,7 @@ bool feed_peer_send(struct feed_state *feed, struct feed_peer *peer, struct plm_
                     const void *payload, size_t bytes)
 {
   struct plm_error error;
-  if (feed->network.send(feed->network.context, peer->identity, peer->identity_bytes, header,
+  if (feed->network.send(feed->network.context, peer->routing_id, peer->routing_id_bytes, header,
                          payload, bytes, &error) == PLM_OK)
     return true;
   if (error.status == PLM_AGAIN) feed->network.dismiss(feed->network.context, peer->connection);
@@ -57,11 +59,11 @@ static void drop(struct feed_state *feed, struct feed_peer *peer, enum plm_rejec
 {
   struct plm_header header = feed_header(feed, PLM_MESSAGE_REJECT, peer);
   struct feed_banned *banned = &feed->banned[feed->banned_next++ % FEED_BANNED];
-  memcpy(banned->identity, peer->identity, peer->identity_bytes);
-  banned->bytes = peer->identity_bytes;
+  memcpy(banned->routing_id, peer->routing_id, peer->routing_id_bytes);
+  banned->bytes = peer->routing_id_bytes;
   if (feed_may_log(feed)) plm_warning("packer %s is dropped: %s", peer->name, why);
   header.request = kind;
-  (void)feed->network.send(feed->network.context, peer->identity, peer->identity_bytes, &header,
+  (void)feed->network.send(feed->network.context, peer->routing_id, peer->routing_id_bytes, &header,
                            why, strnlen(why, PLM_WIRE_TEXT), NULL); /* it may have left already */
   feed->counters.refused++;
   feed->network.dismiss(feed->network.context, peer->connection);
@@ -119,13 +121,13 @@ static void reject(struct feed_state *feed, const struct plm_message *message,
   struct plm_header header = feed_header(feed, PLM_MESSAGE_REJECT, NULL);
   header.packer = message->header.packer;
   header.request = kind;
-  (void)feed->network.send(feed->network.context, message->identity, message->identity_bytes,
+  (void)feed->network.send(feed->network.context, message->routing_id, message->routing_id_bytes,
                            &header, why, strlen(why),
                            NULL); /* if this is lost, the packer says HELLO again */
 }
 
-static void refuse(struct feed_state *feed, const struct plm_message *message, const char *name,
-                   const char *why)
+static void feed_peers_refuse(struct feed_state *feed, const struct plm_message *message,
+                              const char *name, const char *why)
 {
   const int64_t now = feed->now_ms;
   feed->counters.refused++;
@@ -146,8 +148,9 @@ static bool keeps_clusters(const struct plm_hello *hello)
 }
 
 /* Says why a packer is refused; "" if it is admitted. The packer is told this, so it states nothing
- * of the run that would help a stranger to be admitted. */
-static void objection(const struct feed_state *feed, const struct plm_hello *hello, char why[256])
+ * of the run that would help an unidentified peer to be admitted. */
+static void feed_peers_objection(const struct feed_state *feed, const struct plm_hello *hello,
+                                 char why[256])
 {
   char theirs[PLM_HASH_HEX_SIZE];
   why[0] = '\0';
@@ -174,7 +177,7 @@ static void objection(const struct feed_state *feed, const struct plm_hello *hel
 }
 
 /* The first packer that is admitted determines the corpus, unless its fingerprint is known. */
-static void learn_corpus(struct feed_state *feed, const struct plm_hello *hello)
+static void feed_peers_learn_corpus(struct feed_state *feed, const struct plm_hello *hello)
 {
   if (feed->corpus_known) return;
   if (!feed->fingerprint_known) feed->fingerprint = hello->fingerprint;
@@ -191,8 +194,9 @@ static void learn_corpus(struct feed_state *feed, const struct plm_hello *hello)
   feed->network.changed(feed->network.context);
 }
 
-static struct feed_peer *admit(struct feed_state *feed, const struct plm_message *message,
-                               const struct plm_hello *hello)
+static struct feed_peer *feed_peers_admit(struct feed_state *feed,
+                                          const struct plm_message *message,
+                                          const struct plm_hello *hello)
 {
   const int64_t now = feed->now_ms;
   struct feed_peer *peer = NULL;
@@ -206,8 +210,8 @@ static struct feed_peer *admit(struct feed_state *feed, const struct plm_message
   memset(peer, 0, sizeof *peer);
   peer->used = true;
   peer->serial = ++feed->next_serial;
-  memcpy(peer->identity, message->identity, message->identity_bytes);
-  peer->identity_bytes = message->identity_bytes;
+  memcpy(peer->routing_id, message->routing_id, message->routing_id_bytes);
+  peer->routing_id_bytes = message->routing_id_bytes;
   peer->connection = message->connection;
   memcpy(peer->user, message->user, sizeof peer->user);
   snprintf(peer->name, sizeof peer->name, "%s:%u", hello->host, hello->pid);
@@ -240,13 +244,13 @@ static bool greeted(struct feed_state *feed, const struct plm_message *message)
 {
   struct feed_greeted *greeted = NULL;
   for (int i = 0; i < FEED_GREETED && greeted == NULL; i++)
-    if (feed->greeted[i].bytes == message->identity_bytes &&
-        memcmp(feed->greeted[i].identity, message->identity, message->identity_bytes) == 0)
+    if (feed->greeted[i].bytes == message->routing_id_bytes &&
+        memcmp(feed->greeted[i].routing_id, message->routing_id, message->routing_id_bytes) == 0)
       greeted = &feed->greeted[i];
   if (greeted == NULL) {
     greeted = &feed->greeted[feed->greeted_next++ % FEED_GREETED];
-    memcpy(greeted->identity, message->identity, message->identity_bytes);
-    greeted->bytes = message->identity_bytes;
+    memcpy(greeted->routing_id, message->routing_id, message->routing_id_bytes);
+    greeted->bytes = message->routing_id_bytes;
   } else if (feed->now_ms - greeted->answered_ms < FEED_GREET_MS) {
     return true;
   }
@@ -263,7 +267,7 @@ bool feed_peer_hello(struct feed_state *feed, const struct plm_message *message)
   if (plm_hello_decode(payload, zmq_msg_size(&message->payload), &hello, &error) != PLM_OK) {
     return false;
   }
-  struct feed_peer *peer = feed_peer_find(feed, message->identity, message->identity_bytes);
+  struct feed_peer *peer = feed_peer_find(feed, message->routing_id, message->routing_id_bytes);
   if (peer != NULL && peer->incarnation != message->header.packer)
     return false; /* a packer opens a new connection for a new incarnation */
   if (greeted(feed, message)) {
@@ -276,14 +280,14 @@ bool feed_peer_hello(struct feed_state *feed, const struct plm_message *message)
     return true;
   }
   snprintf(name, sizeof name, "%s:%u", hello.host, hello.pid);
-  objection(feed, &hello, why);
+  feed_peers_objection(feed, &hello, why);
   if (why[0] != '\0') {
-    refuse(feed, message, name, why);
+    feed_peers_refuse(feed, message, name, why);
     return true;
   }
   if (peer == NULL) {
-    learn_corpus(feed, &hello);
-    peer = admit(feed, message, &hello);
+    feed_peers_learn_corpus(feed, &hello);
+    peer = feed_peers_admit(feed, message, &hello);
     if (feed_may_log(feed)) plm_info("packer %s joined", peer->name);
   }
   welcome(feed, peer);

@@ -8,11 +8,11 @@
 
 #include "common/feed/feed_state.h"
 
-struct feed_peer *feed_peer_find(struct feed_state *feed, const uint8_t *identity, size_t bytes);
+struct feed_peer *feed_peer_find(struct feed_state *feed, const uint8_t *routing_id, size_t bytes);
 /* NULL: the peer is gone, or serial is 0. */
 struct feed_peer *feed_peer_serial(struct feed_state *feed, uint64_t serial);
 /* Whether this connection was dropped. */
-bool feed_peer_banned(const struct feed_state *feed, const uint8_t *identity, size_t bytes);
+bool feed_peer_banned(const struct feed_state *feed, const uint8_t *routing_id, size_t bytes);
 
 /* Answers HELLO with WELCOME or REJECT, at most once a second on a connection. False: the HELLO
  * breaks the protocol. */

@@ -100,7 +100,7 @@ static bool add_range(struct feed_state *feed)
   return true;
 }
 
-static void ask(struct feed_state *feed, struct feed_range *range, int64_t late)
+static void feed_ranges_ask(struct feed_state *feed, struct feed_range *range, int64_t late)
 {
   int slot;
   uint8_t payload[8];
@@ -122,7 +122,7 @@ void feed_ranges_tick(struct feed_state *feed, int64_t late)
   if (feed->peer_count == 0 || feed->seeking) return;
   while (feed->failed.status == PLM_OK && add_range(feed)) continue;
   for (struct feed_range *range = feed->head; range != NULL; range = range->next)
-    if (range->state == RANGE_WANTED) ask(feed, range, late);
+    if (range->state == RANGE_WANTED) feed_ranges_ask(feed, range, late);
 }
 
 /* ---- answers ------------------------------------------------------------------------------ */

@@ -21,8 +21,8 @@ struct feed_ask *feed_request_find(struct feed_request *request, const struct fe
   return NULL;
 }
 
-static void refuse(struct feed_state *feed, struct feed_request *request,
-                   const struct feed_peer *peer, uint64_t id)
+static void feed_requests_refuse(struct feed_state *feed, struct feed_request *request,
+                                 const struct feed_peer *peer, uint64_t id)
 {
   struct feed_ask *ask = feed_request_find(request, peer, id);
   if (ask == NULL) return;
@@ -34,9 +34,9 @@ static void refuse(struct feed_state *feed, struct feed_request *request,
 void feed_requests_refused(struct feed_state *feed, const struct feed_peer *peer, uint64_t id)
 {
   for (struct feed_window *window = feed->windows; window != NULL; window = window->next)
-    refuse(feed, &window->request, peer, id);
+    feed_requests_refuse(feed, &window->request, peer, id);
   for (struct feed_range *range = feed->head; range != NULL; range = range->next)
-    refuse(feed, &range->request, peer, id);
+    feed_requests_refuse(feed, &range->request, peer, id);
 }
 
 /* The first packer to ask. */

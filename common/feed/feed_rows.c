@@ -38,8 +38,8 @@ static uint64_t chunks_ahead(const struct feed_state *lane, uint64_t packer_id)
 }
 
 /* Collects what lanes k and above say about a packer that no lane before k has. False: one has. */
-static bool collect(const struct plm_feed *feed, uint32_t k, const struct feed_peer *peer,
-                    struct row *row)
+static bool feed_rows_collect(const struct plm_feed *feed, uint32_t k, const struct feed_peer *peer,
+                              struct row *row)
 {
   *row = (struct row){.peer = peer, .standby = true};
   for (uint32_t l = 0; l < feed->lane_count; l++) {
@@ -102,7 +102,7 @@ char *plm_feed_peers_json(struct plm_feed *feed)
   for (uint32_t k = 0; k < feed->lane_count; k++)
     for (int i = 0; i < FEED_PEERS; i++) {
       const struct feed_peer *peer = &feed->lanes[k].peers[i];
-      if (peer->used && collect(feed, k, peer, &row)) add_row(feed, &row, now, peers);
+      if (peer->used && feed_rows_collect(feed, k, peer, &row)) add_row(feed, &row, now, peers);
     }
   pthread_mutex_unlock(&feed->mutex);
   char *text = plm_json_bytes(peers, false);

@@ -60,7 +60,7 @@ static void tell_of_packers(struct plm_feed_run *feed_run)
   free(json);
 }
 
-static void tell(struct plm_feed_run *feed_run)
+static void feed_run_tell(struct plm_feed_run *feed_run)
 {
   const struct plm_feed_run_options *options = &feed_run->options;
   tell_packers_of_other(feed_run);
@@ -86,7 +86,7 @@ static bool pause_until_next(struct plm_feed_run *feed_run)
 static void *run_thread(void *argument)
 {
   struct plm_feed_run *feed_run = argument;
-  while (!pause_until_next(feed_run)) tell(feed_run);
+  while (!pause_until_next(feed_run)) feed_run_tell(feed_run);
   return NULL;
 }
 
@@ -100,7 +100,7 @@ static void init_mutex(struct plm_feed_run *feed_run)
   pthread_mutex_init(&feed_run->mutex, NULL);
 }
 
-static void release(struct plm_feed_run *feed_run)
+static void feed_run_release(struct plm_feed_run *feed_run)
 {
   plm_peers_remove(feed_run->options.run, feed_run->options.role);
   pthread_mutex_destroy(&feed_run->mutex);
@@ -115,10 +115,10 @@ plm_status plm_feed_run_open(const struct plm_feed_run_options *options,
   if (made == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   made->options = *options;
   init_mutex(made);
-  tell(made);
+  feed_run_tell(made);
   const plm_status status = plm_thread_start(&made->thread, "feed-run", run_thread, made, error);
   if (status != PLM_OK) {
-    release(made);
+    feed_run_release(made);
     return status;
   }
   *feed_run = made;
@@ -133,5 +133,5 @@ void plm_feed_run_close(struct plm_feed_run *feed_run)
   pthread_cond_signal(&feed_run->changed);
   pthread_mutex_unlock(&feed_run->mutex);
   pthread_join(feed_run->thread, NULL);
-  release(feed_run);
+  feed_run_release(feed_run);
 }

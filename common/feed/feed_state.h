@@ -57,8 +57,8 @@ enum {
 struct feed_peer {
   bool used;
   uint64_t serial; /* unique for the feed's lifetime, unlike the index in the array */
-  uint8_t identity[PLM_WIRE_IDENTITY];
-  size_t identity_bytes;
+  uint8_t routing_id[PLM_WIRE_ROUTING_ID];
+  size_t routing_id_bytes;
   int connection;          /* as in its messages */
   char user[PLM_KEY_TEXT]; /* public key of its connection */
   char name[96];           /* host:pid */
@@ -124,7 +124,7 @@ struct feed_network {
   void *context; /* passed to each function */
   /* Sends without waiting, as plm_message_send does. PLM_NOT_FOUND: the peer has left. PLM_AGAIN:
    * it does not read what it is sent. */
-  plm_status (*send)(void *context, const uint8_t *identity, size_t identity_bytes,
+  plm_status (*send)(void *context, const uint8_t *routing_id, size_t routing_id_bytes,
                      struct plm_header *header, const void *payload, size_t payload_bytes,
                      struct plm_error *error);
   /* Breaks a peer's connection soon: connection is that of its messages, -1 if it is unknown. */
@@ -152,14 +152,14 @@ struct feed_state {
 
   int64_t now_ms; /* of the present call */
   struct feed_banned {
-    uint8_t identity[PLM_WIRE_IDENTITY];
+    uint8_t routing_id[PLM_WIRE_ROUTING_ID];
     size_t bytes;
   } banned[FEED_BANNED]; /* connections */
   unsigned banned_next;
   uint64_t banned_packers[FEED_BANNED]; /* processes that lied or broke the protocol */
   unsigned banned_packers_next;
   struct feed_greeted {
-    uint8_t identity[PLM_WIRE_IDENTITY];
+    uint8_t routing_id[PLM_WIRE_ROUTING_ID];
     size_t bytes;
     int64_t answered_ms;
   } greeted[FEED_GREETED]; /* connections that said HELLO */

@@ -171,7 +171,7 @@ static void seek(struct feed_state *feed)
 
 /* ---- asking ------------------------------------------------------------------------------- */
 
-static void ask(struct feed_state *feed, struct feed_window *window, int64_t late)
+static void feed_windows_ask(struct feed_state *feed, struct feed_window *window, int64_t late)
 {
   int slot;
   uint8_t payload[8];
@@ -198,7 +198,8 @@ void feed_windows_tick(struct feed_state *feed, int64_t late)
     feed_windows_leave(feed); /* one beyond the token limit, which has no chunks */
   add_windows(feed);
   for (struct feed_window *window = feed->windows; window != NULL; window = window->next)
-    if (window->state == WINDOW_ASKED && feed->failed.status == PLM_OK) ask(feed, window, late);
+    if (window->state == WINDOW_ASKED && feed->failed.status == PLM_OK)
+      feed_windows_ask(feed, window, late);
 }
 
 /* ---- answers ------------------------------------------------------------------------------ */

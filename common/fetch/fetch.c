@@ -38,22 +38,22 @@ struct fetch {
 
 /* ---- corpus.json ----------------------------------------------------------------------------- */
 
-static plm_status take_description(void *context, const struct plm_piece *piece,
-                                   const uint8_t *bytes, struct plm_error *error)
+static plm_status fetch_on_description(void *context, const struct plm_file_part *received,
+                                       const uint8_t *bytes, struct plm_error *error)
 {
   enum { DESCRIPTION_MOST = 64 << 20 };
   struct fetch *fetch = context;
-  if (piece->file_bytes > DESCRIPTION_MOST)
+  if (received->file_bytes > DESCRIPTION_MOST)
     return plm_error_set(error, PLM_LIMIT, "the corpus.json at %s has %llu bytes",
-                         fetch->options->endpoint, (unsigned long long)piece->file_bytes);
+                         fetch->options->endpoint, (unsigned long long)received->file_bytes);
   if (fetch->text == NULL) fetch->text = malloc(DESCRIPTION_MOST);
   if (fetch->text == NULL)
     return plm_error_set(error, PLM_NO_MEMORY, "no memory for %d bytes of corpus.json",
                          DESCRIPTION_MOST);
-  if (fetch->text_bytes + piece->of.bytes > DESCRIPTION_MOST)
+  if (fetch->text_bytes + received->of.bytes > DESCRIPTION_MOST)
     return plm_error_set(error, PLM_PROTOCOL, "corpus.json grew while it was fetched");
-  memcpy(fetch->text + fetch->text_bytes, bytes, piece->of.bytes);
-  fetch->text_bytes += piece->of.bytes;
+  memcpy(fetch->text + fetch->text_bytes, bytes, received->of.bytes);
+  fetch->text_bytes += received->of.bytes;
   return PLM_OK;
 }
 
@@ -62,8 +62,8 @@ static plm_status fetch_description(struct fetch *fetch, struct plm_error *error
   struct plm_corpus_description description;
   char name[600];
   const struct plm_fetch_request from = {.source = fetch->source, .file = PLM_FETCH_DESCRIPTION};
-  PLM_TRY(
-      plm_fetch_file(fetch->link, &from, stopped, take_description, fetch, &fetch->sources, error));
+  PLM_TRY(plm_fetch_file(fetch->link, &from, stopped, fetch_on_description, fetch, &fetch->sources,
+                         error));
   snprintf(name, sizeof name, "the corpus.json at %s", fetch->options->endpoint);
   PLM_TRY(plm_corpus_description_parse(fetch->text, fetch->text_bytes, name, &description, error));
   fetch->files = description.files;
@@ -79,19 +79,19 @@ static plm_status add_bytes(struct fetch *fetch, const void *bytes, size_t size)
   plm_hasher_update(fetch->hasher, bytes, size);
   fetch->done += size;
   plm_progress_update(&fetch->progress, fetch->done, fetch->files.size_bytes,
-                      fetch->done - fetch->progress.done_before, fetch->done >> 20, "piece");
+                      fetch->done - fetch->progress.done_before, fetch->done >> 20, "part");
   return PLM_OK;
 }
 
-static plm_status take_data(void *context, const struct plm_piece *piece, const uint8_t *bytes,
-                            struct plm_error *error)
+static plm_status fetch_on_data(void *context, const struct plm_file_part *received,
+                                const uint8_t *bytes, struct plm_error *error)
 {
   struct fetch *fetch = context;
-  if (piece->file_bytes != fetch->files.size_bytes)
+  if (received->file_bytes != fetch->files.size_bytes)
     return plm_error_set(error, PLM_CORRUPT, "%s sends another corpus than at the beginning",
                          fetch->options->endpoint);
-  PLM_TRY(plm_file_write_all(fetch->data, bytes, piece->of.bytes, fetch->part, error));
-  return add_bytes(fetch, bytes, piece->of.bytes);
+  PLM_TRY(plm_file_write_all(fetch->data, bytes, received->of.bytes, fetch->part, error));
+  return add_bytes(fetch, bytes, received->of.bytes);
 }
 
 /* Opens the part, and hashes what an interrupted fetch left in it. */
@@ -143,7 +143,8 @@ static plm_status fill_part(struct fetch *fetch, struct plm_error *error)
   const struct plm_fetch_request from = {
       .source = fetch->source, .file = PLM_FETCH_DATA, .offset = fetch->done};
   if (fetch->done < fetch->files.size_bytes)
-    PLM_TRY(plm_fetch_file(fetch->link, &from, stopped, take_data, fetch, &fetch->sources, error));
+    PLM_TRY(
+        plm_fetch_file(fetch->link, &from, stopped, fetch_on_data, fetch, &fetch->sources, error));
   PLM_TRY(check_part(fetch, error));
   if (fsync(fetch->data) != 0) return plm_error_errno(error, "cannot fsync %s", fetch->part);
   return PLM_OK;
@@ -169,7 +170,7 @@ static plm_status fetch_data(struct fetch *fetch, struct plm_error *error)
 /* ---- corpora --------------------------------------------------------------------------------- */
 
 /* Fetches the corpus into the cache, which lacks it. */
-static plm_status make(void *context, const char *part, struct plm_error *error)
+static plm_status fetch_make(void *context, const char *part, struct plm_error *error)
 {
   struct fetch *fetch = context;
   fetch->part = part;
@@ -191,7 +192,7 @@ static plm_status fetch_corpus(const struct plm_fetch_options *options, struct p
   if (status == PLM_OK) {
     fetched->locks[source] = -1;
     const struct plm_corpus_cache cache = {.folder = options->cache, .stop = plm_stop_check};
-    const struct plm_corpus_maker maker = {make, &fetch};
+    const struct plm_corpus_maker maker = {fetch_make, &fetch};
     status = plm_corpus_cache_provide(&cache, &fetch.files, &maker, fetched->paths[source],
                                       &fetched->locks[source], error);
   }

@@ -51,7 +51,8 @@ static uint64_t bytes_in(const char *folder)
   return sum;
 }
 
-static plm_status measure(const char *folder, struct entry *entry, struct plm_error *error)
+static plm_status fetch_cache_measure(const char *folder, struct entry *entry,
+                                      struct plm_error *error)
 {
   char path[PLM_PATH_SIZE];
   struct stat information;
@@ -73,7 +74,8 @@ static int by_use(const void *a, const void *b)
 }
 
 /* Every entry has a lock file, so these are listed. */
-static plm_status list(const char *folder, struct entries *entries, struct plm_error *error)
+static plm_status fetch_cache_list(const char *folder, struct entries *entries,
+                                   struct plm_error *error)
 {
   DIR *open = opendir(folder);
   if (open == NULL) return plm_error_errno(error, "cannot read %s", folder);
@@ -88,7 +90,7 @@ static plm_status list(const char *folder, struct entries *entries, struct plm_e
     struct entry *entry = &entries->items[entries->count];
     *entry = (struct entry){.bytes = 0};
     memcpy(entry->hash, found->d_name, PLM_HASH_HEX_SIZE - 1);
-    status = measure(folder, entry, error);
+    status = fetch_cache_measure(folder, entry, error);
     if (status != PLM_OK) break;
     entries->count++;
   }
@@ -154,7 +156,7 @@ plm_status plm_fetch_cache_make_room(const char *folder, const char *keep, uint6
                                      uint64_t limit_bytes, struct plm_error *error)
 {
   struct entries entries = {.items = plm_alloc(ENTRIES_MOST * sizeof(struct entry))};
-  plm_status status = list(folder, &entries, error);
+  plm_status status = fetch_cache_list(folder, &entries, error);
   if (status == PLM_OK) status = fit(folder, keep, bytes, limit_bytes, &entries, error);
   free(entries.items);
   return status;

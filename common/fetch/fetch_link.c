@@ -1,4 +1,4 @@
-/* Asks for several pieces at once and takes them in order. A piece that is lost is asked for again
+/* Asks for several parts at once and takes them in order. A part that is lost is asked for again
  * with all after it. */
 #include "common/fetch/fetch_link.h"
 
@@ -13,13 +13,13 @@
 #include "common/wire/socket.h"
 
 /* Encryption adds some bytes to a message. */
-#define MESSAGE_MOST (PLM_PIECE_HEAD + PLM_PIECE_BYTES + 1024)
+#define MESSAGE_MOST (PLM_FILE_PART_HEAD + PLM_FILE_PART_BYTES + 1024)
 
 enum {
-  AHEAD = 8, /* pieces that are asked for at once */
+  AHEAD = 8, /* parts that are asked for at once */
   POLL_MS = 100,
   BUSY_MS = 200,   /* after the head had too much to do */
-  LOST_MS = 5000,  /* without a piece: ask again */
+  LOST_MS = 5000,  /* without a part: ask again */
   SAY_MS = 10000,  /* between two lines about waiting */
   HOPE_MS = 15000, /* how long a connected head may be silent before the line has a hint */
 };
@@ -36,11 +36,11 @@ struct plm_fetch_link {
 /* One file that is being fetched. */
 struct transfer {
   struct plm_fetch_link *link;
-  struct plm_fetch_request next; /* the next piece that the sink needs */
-  uint64_t asked;                /* up to this offset, pieces are asked for */
+  struct plm_fetch_request next; /* the next part that the sink needs */
+  uint64_t asked;                /* up to this offset, parts are asked for */
   uint64_t file_bytes;           /* UINT64_MAX: unknown */
   uint64_t first_request;        /* older answers are dropped */
-  int64_t heard_ms, begun_ms;    /* when an answer last came, and when the pieces were asked for */
+  int64_t heard_ms, begun_ms;    /* when an answer last came, and when the parts were asked for */
   int64_t said_ms, retry_ms;
 };
 
@@ -88,11 +88,11 @@ static void start_over(struct transfer *transfer, int64_t now)
   transfer->first_request = transfer->link->request + 1;
 }
 
-static void ask(struct transfer *transfer, int64_t now)
+static void fetch_link_ask(struct transfer *transfer, int64_t now)
 {
   struct plm_fetch_link *link = transfer->link;
-  /* how many pieces there are is known from the first answer on */
-  const uint64_t ahead = transfer->file_bytes == UINT64_MAX ? 1 : AHEAD * PLM_PIECE_BYTES;
+  /* how many parts there are is known from the first answer on */
+  const uint64_t ahead = transfer->file_bytes == UINT64_MAX ? 1 : AHEAD * PLM_FILE_PART_BYTES;
   if (now < transfer->retry_ms) return;
   while (transfer->asked < transfer->file_bytes &&
          transfer->asked - transfer->next.offset < ahead) {
@@ -100,16 +100,16 @@ static void ask(struct transfer *transfer, int64_t now)
     struct plm_fetch_request request = transfer->next;
     struct plm_header header = {.type = PLM_MESSAGE_FETCH, .request = ++link->request};
     request.offset = transfer->asked;
-    request.bytes = (uint32_t)PLM_PIECE_BYTES;
+    request.bytes = (uint32_t)PLM_FILE_PART_BYTES;
     if (plm_message_send(link->socket, NULL, 0, &header, payload,
                          plm_fetch_encode(&request, payload), NULL) != PLM_OK)
       return; /* not connected: later */
-    transfer->asked += PLM_PIECE_BYTES;
+    transfer->asked += PLM_FILE_PART_BYTES;
   }
 }
 
 /* Says what the transfer waits for, but not more often than every 10 s. */
-static void say_waiting(struct transfer *transfer, int64_t now)
+static void fetch_link_say_waiting(struct transfer *transfer, int64_t now)
 {
   const struct plm_fetch_link *link = transfer->link;
   const int64_t silent_ms = now - transfer->heard_ms;
@@ -128,8 +128,9 @@ static void say_waiting(struct transfer *transfer, int64_t now)
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
-static plm_status take_nack(struct transfer *transfer, const struct plm_message *message,
-                            int64_t now, struct plm_error *error)
+static plm_status fetch_link_handle_nack(struct transfer *transfer,
+                                         const struct plm_message *message, int64_t now,
+                                         struct plm_error *error)
 {
   char text[PLM_WIRE_TEXT + 1];
   enum plm_nack_reason reason;
@@ -145,25 +146,25 @@ static plm_status take_nack(struct transfer *transfer, const struct plm_message 
   return PLM_OK;
 }
 
-/* *taken: the piece was the next one, and the sink has it. */
-static plm_status take_piece(struct transfer *transfer, const struct plm_message *message,
-                             plm_fetch_sink *sink, void *context, uint16_t *sources,
-                             struct plm_error *error)
+/* *taken: the part was the next one, and the sink has it. */
+static plm_status take_part(struct transfer *transfer, const struct plm_message *message,
+                            plm_fetch_sink *sink, void *context, uint16_t *sources,
+                            struct plm_error *error)
 {
-  struct plm_piece piece;
+  struct plm_file_part part;
   const uint8_t *payload = zmq_msg_data((zmq_msg_t *)&message->payload);
-  PLM_TRY(plm_piece_decode(payload, (size_t)message->header.payload_bytes, &piece, error));
-  if (piece.of.source != transfer->next.source || piece.of.file != transfer->next.file ||
-      piece.of.offset != transfer->next.offset)
+  PLM_TRY(plm_file_part_decode(payload, (size_t)message->header.payload_bytes, &part, error));
+  if (part.of.source != transfer->next.source || part.of.file != transfer->next.file ||
+      part.of.offset != transfer->next.offset)
     return PLM_OK; /* an earlier one was lost, so this one will be asked for again */
-  PLM_TRY(sink(context, &piece, payload + PLM_PIECE_HEAD, error));
-  *sources = piece.sources;
-  transfer->file_bytes = piece.file_bytes;
-  transfer->next.offset += piece.of.bytes;
+  PLM_TRY(sink(context, &part, payload + PLM_FILE_PART_HEAD, error));
+  *sources = part.sources;
+  transfer->file_bytes = part.file_bytes;
+  transfer->next.offset += part.of.bytes;
   return PLM_OK;
 }
 
-static void take_events(struct plm_fetch_link *link, struct transfer *transfer)
+static void fetch_link_handle_events(struct plm_fetch_link *link, struct transfer *transfer)
 {
   struct plm_link_report report;
   while (plm_monitor_next(link->monitor, &report)) {
@@ -177,8 +178,9 @@ static void take_events(struct plm_fetch_link *link, struct transfer *transfer)
   }
 }
 
-static plm_status take_messages(struct transfer *transfer, plm_fetch_sink *sink, void *context,
-                                uint16_t *sources, struct plm_error *error)
+static plm_status fetch_link_handle_messages(struct transfer *transfer, plm_fetch_sink *sink,
+                                             void *context, uint16_t *sources,
+                                             struct plm_error *error)
 {
   for (;;) {
     struct plm_message message;
@@ -190,9 +192,9 @@ static plm_status take_messages(struct transfer *transfer, plm_fetch_sink *sink,
     if (message.header.request >= transfer->first_request) {
       transfer->heard_ms = now;
       if (message.header.type == PLM_MESSAGE_NACK)
-        status = take_nack(transfer, &message, now, error);
-      if (message.header.type == PLM_MESSAGE_PIECE)
-        status = take_piece(transfer, &message, sink, context, sources, error);
+        status = fetch_link_handle_nack(transfer, &message, now, error);
+      if (message.header.type == PLM_MESSAGE_FILE_PART)
+        status = take_part(transfer, &message, sink, context, sources, error);
     }
     zmq_msg_close(&message.payload);
     PLM_TRY(status);
@@ -215,14 +217,14 @@ plm_status plm_fetch_file(struct plm_fetch_link *link, const struct plm_fetch_re
     const int64_t now = plm_clock_ms();
     if (now - transfer.heard_ms >= LOST_MS && now - transfer.begun_ms >= LOST_MS)
       start_over(&transfer, now);
-    ask(&transfer, now);
-    say_waiting(&transfer, now);
+    fetch_link_ask(&transfer, now);
+    fetch_link_say_waiting(&transfer, now);
     zmq_pollitem_t items[] = {{link->socket, 0, ZMQ_POLLIN, 0},
                               {plm_monitor_socket(link->monitor), 0, ZMQ_POLLIN, 0}};
     if (zmq_poll(items, 2, POLL_MS) < 0 && zmq_errno() != EINTR)
       return plm_error_set(error, PLM_IO, "poll: %s", zmq_strerror(zmq_errno()));
-    take_events(link, &transfer);
-    PLM_TRY(take_messages(&transfer, sink, context, sources, error));
+    fetch_link_handle_events(link, &transfer);
+    PLM_TRY(fetch_link_handle_messages(&transfer, sink, context, sources, error));
   }
   return PLM_OK;
 }

@@ -1,4 +1,4 @@
-/* The fetching host's connection to the head: asks for a file piece by piece. */
+/* The fetching host's connection to the head: asks for a file part by part. */
 #ifndef PLM_COMMON_FETCH_FETCH_LINK_H
 #define PLM_COMMON_FETCH_FETCH_LINK_H
 
@@ -13,8 +13,8 @@ plm_status plm_fetch_link_open(const char *endpoint, const char *keys, struct pl
                                struct plm_error *error);
 void plm_fetch_link_close(struct plm_fetch_link *link); /* NULL is fine */
 
-/* Takes the bytes of a piece, which follow each other without gaps. */
-typedef plm_status plm_fetch_sink(void *context, const struct plm_piece *piece,
+/* Takes the bytes of a part, which follow each other without gaps. */
+typedef plm_status plm_fetch_sink(void *context, const struct plm_file_part *part,
                                   const uint8_t *bytes, struct plm_error *error);
 
 /* Fetches a file of a corpus from from->offset on, until the sink has had all of it; from->bytes is

@@ -1,4 +1,4 @@
-/* The thread that reads pieces of corpora: see fetch_server.h. */
+/* The thread that reads parts of corpora: see fetch_server.h. */
 #include "common/fetch/fetch_server.h"
 
 #include <errno.h>
@@ -44,8 +44,9 @@ struct plm_fetch_server {
 
 /* ---- the files ------------------------------------------------------------------------------- */
 
-static plm_status open_file(struct source *source, enum plm_fetch_file file, const char *folder,
-                            const char *name, struct plm_error *error)
+static plm_status fetch_server_open_file(struct source *source, enum plm_fetch_file file,
+                                         const char *folder, const char *name,
+                                         struct plm_error *error)
 {
   char path[PLM_PATH_SIZE];
   PLM_TRY(plm_path_join(path, folder, name, error));
@@ -64,7 +65,7 @@ static void close_source(struct source *source)
   source->opened = false;
 }
 
-/* Opens a corpus that is complete. It stays open, so that all pieces are of the same files. */
+/* Opens a corpus that is complete. It stays open, so that all parts are of the same files. */
 static plm_status open_source(struct plm_fetch_server *server, uint32_t k, struct plm_error *error)
 {
   struct source *source = &server->sources[k];
@@ -75,10 +76,11 @@ static plm_status open_source(struct plm_fetch_server *server, uint32_t k, struc
   source->fingerprint = description.info.fingerprint;
   source->upgraded_from = description.info.upgraded_from;
   plm_corpus_description_deinit(&description);
-  plm_status status =
-      open_file(source, PLM_FETCH_DESCRIPTION, server->folders[k], PLM_CORPUS_DESCRIPTION, error);
+  plm_status status = fetch_server_open_file(source, PLM_FETCH_DESCRIPTION, server->folders[k],
+                                             PLM_CORPUS_DESCRIPTION, error);
   if (status == PLM_OK)
-    status = open_file(source, PLM_FETCH_DATA, server->folders[k], PLM_CORPUS_DATA, error);
+    status =
+        fetch_server_open_file(source, PLM_FETCH_DATA, server->folders[k], PLM_CORPUS_DATA, error);
   if (status == PLM_OK && source->sizes[PLM_FETCH_DATA] != data_bytes)
     status = plm_error_set(error, PLM_CORRUPT, "%s/%s is not the file that ingest wrote",
                            server->folders[k], PLM_CORPUS_DATA);
@@ -91,8 +93,8 @@ static plm_status open_source(struct plm_fetch_server *server, uint32_t k, struc
 
 /* A folder may hold another corpus than the run was begun with. Its corpus.json states the roots
  * from which its fingerprint follows. */
-static plm_status check_corpus(const struct source *source, const char *folder,
-                               struct plm_hash wanted, struct plm_error *error)
+static plm_status fetch_server_check_corpus(const struct source *source, const char *folder,
+                                            struct plm_hash wanted, struct plm_error *error)
 {
   static const struct plm_hash unknown = {0};
   char theirs[PLM_HASH_HEX_SIZE], ours[PLM_HASH_HEX_SIZE];
@@ -108,42 +110,43 @@ static plm_status check_corpus(const struct source *source, const char *folder,
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
-static plm_status read_piece(struct plm_fetch_server *server, struct plm_fetch_answer *answer,
-                             struct plm_error *error)
+static plm_status read_part(struct plm_fetch_server *server, struct plm_fetch_answer *answer,
+                            struct plm_error *error)
 {
-  struct plm_piece piece = {.sources = (uint16_t)server->count, .of = answer->question.request};
-  if (piece.of.source >= server->count)
+  struct plm_file_part part = {.sources = (uint16_t)server->count, .of = answer->question.request};
+  if (part.of.source >= server->count)
     return plm_error_set(error, PLM_NOT_FOUND, "the run has %u corpora", server->count);
-  PLM_TRY(open_source(server, piece.of.source, error));
-  const struct source *source = &server->sources[piece.of.source];
-  PLM_TRY(check_corpus(source, server->folders[piece.of.source], answer->question.corpus, error));
-  piece.file_bytes = source->sizes[piece.of.file];
-  if (piece.of.offset > piece.file_bytes)
+  PLM_TRY(open_source(server, part.of.source, error));
+  const struct source *source = &server->sources[part.of.source];
+  PLM_TRY(fetch_server_check_corpus(source, server->folders[part.of.source],
+                                    answer->question.corpus, error));
+  part.file_bytes = source->sizes[part.of.file];
+  if (part.of.offset > part.file_bytes)
     return plm_error_set(error, PLM_NOT_FOUND, "the file has %llu bytes",
-                         (unsigned long long)piece.file_bytes);
-  const uint64_t left = piece.file_bytes - piece.of.offset;
-  if (left < piece.of.bytes) piece.of.bytes = (uint32_t)left;
-  answer->payload = malloc(PLM_PIECE_HEAD + piece.of.bytes);
+                         (unsigned long long)part.file_bytes);
+  const uint64_t left = part.file_bytes - part.of.offset;
+  if (left < part.of.bytes) part.of.bytes = (uint32_t)left;
+  answer->payload = malloc(PLM_FILE_PART_HEAD + part.of.bytes);
   if (answer->payload == NULL)
-    return plm_error_set(error, PLM_NO_MEMORY, "no memory for %u bytes", piece.of.bytes);
-  uint8_t *bytes = answer->payload + PLM_PIECE_HEAD;
-  for (size_t done = 0; done < piece.of.bytes;) {
-    const ssize_t got = pread(source->files[piece.of.file], bytes + done, piece.of.bytes - done,
-                              (off_t)(piece.of.offset + done));
+    return plm_error_set(error, PLM_NO_MEMORY, "no memory for %u bytes", part.of.bytes);
+  uint8_t *bytes = answer->payload + PLM_FILE_PART_HEAD;
+  for (size_t done = 0; done < part.of.bytes;) {
+    const ssize_t got = pread(source->files[part.of.file], bytes + done, part.of.bytes - done,
+                              (off_t)(part.of.offset + done));
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return plm_error_errno(error, "cannot read %s", server->folders[piece.of.source]);
+    if (got < 0) return plm_error_errno(error, "cannot read %s", server->folders[part.of.source]);
     if (got == 0)
-      return plm_error_set(error, PLM_CORRUPT, "%s was cut off", server->folders[piece.of.source]);
+      return plm_error_set(error, PLM_CORRUPT, "%s was cut off", server->folders[part.of.source]);
     done += (size_t)got;
   }
-  plm_piece_encode(&piece, answer->payload);
-  answer->payload_bytes = PLM_PIECE_HEAD + piece.of.bytes;
+  plm_file_part_encode(&part, answer->payload);
+  answer->payload_bytes = PLM_FILE_PART_HEAD + part.of.bytes;
   return PLM_OK;
 }
 
 /* Makes a NACK. */
-static void refuse(struct plm_fetch_server *server, struct plm_fetch_answer *answer,
-                   const struct plm_error *why)
+static void fetch_server_refuse(struct plm_fetch_server *server, struct plm_fetch_answer *answer,
+                                const struct plm_error *why)
 {
   const int64_t now = plm_clock_ms();
   if (server->warned_ms == 0 || now - server->warned_ms >= WARN_MS) {
@@ -156,7 +159,7 @@ static void refuse(struct plm_fetch_server *server, struct plm_fetch_answer *ans
   answer->payload_bytes = plm_nack_encode(PLM_NACK_FAILED, why->what, answer->payload);
 }
 
-static void *serve(void *argument)
+static void *fetch_server_serve(void *argument)
 {
   struct plm_fetch_server *server = argument;
   pthread_mutex_lock(&server->lock);
@@ -168,7 +171,7 @@ static void *serve(void *argument)
     struct plm_fetch_answer answer = {.question = server->questions[server->begun++ % QUESTIONS]};
     pthread_mutex_unlock(&server->lock);
     struct plm_error error = {0};
-    if (read_piece(server, &answer, &error) != PLM_OK) refuse(server, &answer, &error);
+    if (read_part(server, &answer, &error) != PLM_OK) fetch_server_refuse(server, &answer, &error);
     pthread_mutex_lock(&server->lock);
     PLM_ASSERT(server->begun <= server->asked && server->answered - server->taken < ANSWERS);
     server->answers[server->answered++ % ANSWERS] = answer;
@@ -194,7 +197,8 @@ plm_status plm_fetch_server_open(const char *const *folders, uint32_t count,
   opened->sources = plm_alloc_zeroed(count, sizeof *opened->sources);
   for (uint32_t k = 0; k < count; k++)
     for (int f = 0; f < PLM_FETCH_FILES; f++) opened->sources[k].files[f] = -1;
-  const plm_status status = plm_thread_start(&opened->thread, "fetch", serve, opened, error);
+  const plm_status status =
+      plm_thread_start(&opened->thread, "fetch", fetch_server_serve, opened, error);
   opened->started = status == PLM_OK;
   if (status != PLM_OK)
     plm_fetch_server_close(opened);
@@ -234,7 +238,7 @@ bool plm_fetch_server_ask(struct plm_fetch_server *server,
   return room;
 }
 
-bool plm_fetch_server_take(struct plm_fetch_server *server, struct plm_fetch_answer *answer)
+bool plm_fetch_server_pop(struct plm_fetch_server *server, struct plm_fetch_answer *answer)
 {
   pthread_mutex_lock(&server->lock);
   const bool found = server->taken < server->answered;

@@ -31,7 +31,7 @@ plm_status plm_huggingface_config_read(const char *directory, struct plm_model_c
 plm_status plm_huggingface_write(const char *directory, const struct plm_model_config *model,
                                  enum plm_tokenizer_kind tokenizer, struct plm_error *error);
 
-/* The text of modeling_plm.py, NUL-terminated (modeling_source.c). */
+/* The text of modeling_plm.py, NUL-terminated (modeling_text.c). */
 extern const char plm_huggingface_modeling[];
 
 #endif

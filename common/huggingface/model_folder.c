@@ -10,7 +10,7 @@
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/tensor_shards.h"
 
-static bool holds(const char *directory, const char *name)
+static bool model_folder_holds(const char *directory, const char *name)
 {
   char path[PLM_PATH_SIZE];
   return plm_path_join(path, directory, name, NULL) == PLM_OK && plm_file_exists(path);
@@ -22,13 +22,13 @@ static plm_status no_model(const char *directory, const char *what, struct plm_e
 {
   plm_error_set(error, PLM_NOT_FOUND, "%s", what);
   plm_error_where(error, "%s", directory);
-  if (holds(directory, "checkpoints/latest"))
+  if (model_folder_holds(directory, "checkpoints/latest"))
     plm_error_hint(error, "this is a run; its newest checkpoint is %.400s/checkpoints/latest",
                    directory);
-  else if (holds(directory, "latest"))
+  else if (model_folder_holds(directory, "latest"))
     plm_error_hint(error, "this folder holds checkpoints; the newest one is %.400s/latest",
                    directory);
-  else if (holds(directory, "pytorch_model.bin"))
+  else if (model_folder_holds(directory, "pytorch_model.bin"))
     plm_error_hint(error, "save the weights as safetensors (save_pretrained does by default)");
   else
     plm_error_hint(error, "give a checkpoint (runs/NAME/checkpoints/step_…) or a folder that "
@@ -43,7 +43,7 @@ static plm_status check_no_remains(const char *directory, struct plm_error *erro
   static const char *const of_checkpoints[] = {"trainer.json", "optimizer.safetensors",
                                                "ema.safetensors"};
   for (size_t i = 0; i < sizeof of_checkpoints / sizeof *of_checkpoints; i++) {
-    if (!holds(directory, of_checkpoints[i])) continue;
+    if (!model_folder_holds(directory, of_checkpoints[i])) continue;
     plm_error_set(error, PLM_CORRUPT, "this checkpoint (it has %s) has no MANIFEST",
                   of_checkpoints[i]);
     plm_error_where(error, "%s", directory);
@@ -55,16 +55,18 @@ static plm_status check_no_remains(const char *directory, struct plm_error *erro
 
 static plm_status check_export(const char *directory, struct plm_error *error)
 {
-  if (!holds(directory, "config.json"))
+  if (!model_folder_holds(directory, "config.json"))
     return no_model(directory, "there is no model: neither MANIFEST nor config.json exists", error);
   PLM_TRY(check_no_remains(directory, error));
-  if (!holds(directory, "model.safetensors") && !holds(directory, "model.safetensors.index.json"))
+  if (!model_folder_holds(directory, "model.safetensors") &&
+      !model_folder_holds(directory, "model.safetensors.index.json"))
     return no_model(directory, "there are no weights: model.safetensors does not exist", error);
   return PLM_OK;
 }
 
 /* Symbolic links are resolved once, because `latest` changes during a run. */
-static plm_status resolve(const char *directory, char path[PLM_PATH_SIZE], struct plm_error *error)
+static plm_status model_folder_resolve(const char *directory, char path[PLM_PATH_SIZE],
+                                       struct plm_error *error)
 {
   char *real = realpath(directory, NULL);
   if (real == NULL && errno == ENOENT) return no_model(directory, "there is no such folder", error);
@@ -79,13 +81,13 @@ plm_status plm_model_folder_check(const char *directory, struct plm_model_folder
 {
   const char *real = folder->directory;
   *folder = (struct plm_model_folder){0};
-  PLM_TRY(resolve(directory, folder->directory, error));
-  folder->checkpoint = holds(real, "MANIFEST");
+  PLM_TRY(model_folder_resolve(directory, folder->directory, error));
+  folder->checkpoint = model_folder_holds(real, "MANIFEST");
   if (folder->checkpoint)
     PLM_TRY(plm_checkpoint_verify(real, &folder->step, &folder->identity, advance, error));
   else
     PLM_TRY(check_export(real, error));
-  folder->averaged = holds(real, "ema.safetensors");
+  folder->averaged = model_folder_holds(real, "ema.safetensors");
   return plm_huggingface_config_read(real, &folder->model, &folder->window, &folder->objective,
                                      error);
 }

@@ -525,15 +525,15 @@ def encode(sequence, config):
         specials = {text: first + i for i, text in enumerate(order)}
     ids = [specials["<cls>"]]
     named = isinstance(sequence, str) and "<" in sequence
-    for piece in SPECIAL_TEXTS.split(sequence) if named else (sequence,):
-        if named and piece in specials:
-            ids.append(specials[piece])
+    for part in SPECIAL_TEXTS.split(sequence) if named else (sequence,):
+        if named and part in specials:
+            ids.append(specials[part])
         elif first is not None:
-            ids.extend(piece.encode() if isinstance(piece, str) else piece)
+            ids.extend(part.encode() if isinstance(part, str) else part)
         else:
-            if isinstance(piece, str):
-                piece = "".join(piece.split()).encode("latin-1", "replace")
-            ids.extend(piece.translate(esm_table()))
+            if isinstance(part, str):
+                part = "".join(part.split()).encode("latin-1", "replace")
+            ids.extend(part.translate(esm_table()))
     ids.append(specials["<eos>"])
     return torch.tensor(ids)
 
@@ -676,7 +676,7 @@ def npy_preamble(shape):
 
 
 class TensorFile:
-    """A file that is written piece by piece and in any order: safetensors, or npy for a single tensor.
+    """A file that is written part by part and in any order: safetensors, or npy for a single tensor.
     Beside an npy file, PATH.names.json holds the names, and PATH.request.json says what the file holds;
     safetensors has both in its metadata. An incomplete file is called PATH.part, and PATH.part.json records
     how much of it is written, so that another process can continue.
@@ -1150,7 +1150,7 @@ class CachedMask:
 
 
 class KeyValueCache(AttentionMasks):
-    """The masks of a causal model that reads sequences piece by piece. PLMModel asks for one mask per
+    """The masks of a causal model that reads sequences part by part. PLMModel asks for one mask per
     layer, in the order in which the layers run."""
 
     def __init__(self, config, capacity, device):

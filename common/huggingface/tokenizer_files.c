@@ -93,7 +93,7 @@ static cJSON *pattern(const char *kind, const char *text)
   return object;
 }
 
-static cJSON *split(const char *regex, const char *behavior)
+static cJSON *tokenizer_files_split(const char *regex, const char *behavior)
 {
   cJSON *object = typed("Split");
   plm_json_put(object, "pattern", pattern("Regex", regex));
@@ -151,8 +151,8 @@ static cJSON *pre_tokenizer(const struct plm_tokenizer *tokenizer)
   if (tokenizer->kind == PLM_TOKENIZER_BYTE)
     plm_json_append(list, byte_level());
   else
-    plm_json_append(list, split("\\s+", "Removed"));
-  plm_json_append(list, split("[\\s\\S]", "Isolated"));
+    plm_json_append(list, tokenizer_files_split("\\s+", "Removed"));
+  plm_json_append(list, tokenizer_files_split("[\\s\\S]", "Isolated"));
   return all;
 }
 

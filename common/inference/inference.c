@@ -53,8 +53,9 @@ void plm_inference_close(struct plm_inference *inference)
   free(inference);
 }
 
-static plm_status load(struct plm_inference *inference, const char *folder, const char *file,
-                       bool trunk_only, struct plm_advance *advance, struct plm_error *error)
+static plm_status inference_load(struct plm_inference *inference, const char *folder,
+                                 const char *file, bool trunk_only, struct plm_advance *advance,
+                                 struct plm_error *error)
 {
   struct plm_model_config config; /* not used: only the window differs between checkpoints */
   PLM_TRY(plm_huggingface_config_read(folder, &config, &inference->window, NULL, error));
@@ -72,8 +73,8 @@ plm_status plm_inference_load(struct plm_inference *inference, const char *folde
   bool exists;
   PLM_TRY(plm_path_join(ema, folder, "ema.safetensors", error));
   PLM_TRY(plm_file_look(ema, &exists, error));
-  return load(inference, folder, exists ? "ema.safetensors" : "model.safetensors", false, advance,
-              error);
+  return inference_load(inference, folder, exists ? "ema.safetensors" : "model.safetensors", false,
+                        advance, error);
 }
 
 static plm_status open_verified(const char *folder, const char *weights, bool trunk_only,
@@ -87,7 +88,7 @@ static plm_status open_verified(const char *folder, const char *weights, bool tr
   PLM_TRY(plm_model_folder_check(folder, &found, NULL, error));
   PLM_TRY(plm_model_folder_choose(&found, weights, &file, error));
   PLM_TRY(plm_inference_open(found.directory, ops, batch_tokens, &opened, error));
-  plm_status status = load(opened, found.directory, file, trunk_only, NULL, error);
+  plm_status status = inference_load(opened, found.directory, file, trunk_only, NULL, error);
   if (status == PLM_OK && identity != NULL)
     status = plm_model_folder_hash(&found, file, identity, error);
   if (status != PLM_OK) {

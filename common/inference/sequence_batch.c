@@ -73,7 +73,7 @@ void plm_sequence_batch_reset(struct plm_sequence_batch *batch)
 }
 
 /* Rounds up to the alignment. */
-static uint32_t aligned(const struct plm_sequence_batch *batch, uint32_t count)
+static uint32_t sequence_batch_aligned(const struct plm_sequence_batch *batch, uint32_t count)
 {
   return (count + batch->alignment - 1) / batch->alignment * batch->alignment;
 }
@@ -83,7 +83,7 @@ static uint32_t aligned(const struct plm_sequence_batch *batch, uint32_t count)
 static bool is_wasteful(const struct plm_sequence_batch *batch, uint32_t count)
 {
   return batch->single && batch->chunks > 0 &&
-         4 * (uint64_t)aligned(batch, count) < 3 * (uint64_t)batch->used[0];
+         4 * (uint64_t)sequence_batch_aligned(batch, count) < 3 * (uint64_t)batch->used[0];
 }
 
 /* The fullest chunk that has room, or else a new one; max_chunks if there is none. */
@@ -114,7 +114,7 @@ bool plm_sequence_batch_add(struct plm_sequence_batch *batch, const int32_t *tok
   memcpy(row + start, tokens, count * sizeof *tokens);
   /* max_length is a multiple of the alignment, so the next start is at most the end of the chunk.
    */
-  const uint32_t next = aligned(batch, after);
+  const uint32_t next = sequence_batch_aligned(batch, after);
   PLM_ASSERT(start == batch->used[chunk] && after <= next && next <= batch->max_length);
   for (uint32_t t = after; t < next; t++) row[t] = batch->pad;
   batch->used[chunk] = next;

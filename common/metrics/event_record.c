@@ -30,14 +30,14 @@ static void put_varint(struct plm_message *message, uint64_t value)
   put_raw(message, bytes, size);
 }
 
-static void put_key(struct plm_message *message, unsigned field, unsigned wire_type)
+static void event_record_put_key(struct plm_message *message, unsigned field, unsigned wire_type)
 {
   put_varint(message, field << 3 | wire_type);
 }
 
 void plm_message_integer(struct plm_message *message, unsigned field, uint64_t value)
 {
-  put_key(message, field, 0);
+  event_record_put_key(message, field, 0);
   put_varint(message, value);
 }
 
@@ -47,7 +47,7 @@ static void put_fixed(struct plm_message *message, unsigned field, unsigned wire
 {
   uint8_t little[8];
   put_little(little, bits, (int)size);
-  put_key(message, field, wire_type);
+  event_record_put_key(message, field, wire_type);
   put_raw(message, little, size);
 }
 
@@ -67,7 +67,7 @@ void plm_message_float(struct plm_message *message, unsigned field, float value)
 
 void plm_message_bytes(struct plm_message *message, unsigned field, const void *bytes, size_t size)
 {
-  put_key(message, field, 2);
+  event_record_put_key(message, field, 2);
   put_varint(message, size);
   put_raw(message, bytes, size);
 }

@@ -27,7 +27,7 @@ struct plm_exporter {
   pthread_t thread;
 };
 
-static void take_line(void *context, const char *text)
+static void exporter_on_line(void *context, const char *text)
 {
   struct plm_exporter *exporter = context;
   cJSON *line = plm_json_line(text);
@@ -35,14 +35,14 @@ static void take_line(void *context, const char *text)
   cJSON_Delete(line);
 }
 
-static void page(void *context, struct plm_text *text)
+static void exporter_page(void *context, struct plm_text *text)
 {
   struct plm_exporter *exporter = context;
-  plm_tail_read(&exporter->tail, 0, take_line, exporter);
+  plm_tail_read(&exporter->tail, 0, exporter_on_line, exporter);
   plm_prometheus_print(exporter->metrics, text);
 }
 
-static void *serve(void *context)
+static void *exporter_serve(void *context)
 {
   struct plm_exporter *exporter = context;
   struct pollfd items[1 + PLM_HTTP_POLLS];
@@ -69,12 +69,14 @@ plm_status plm_exporter_open(const char *address, const char *run, const char *f
   made->stage = stage;
   made->stop_fd = eventfd(0, EFD_CLOEXEC);
   made->metrics = plm_prometheus_open(name != NULL ? name + 1 : run);
-  PLM_TRY_GOTO(status, plm_http_open(address, page, made, &made->http, error), failed);
+  PLM_TRY_GOTO(status, plm_http_open(address, exporter_page, made, &made->http, error), failed);
   plm_prometheus_started(made->metrics, stage, "0");
   plm_tail_init(&made->tail, path, plm_tail_find(path, 0, 1));
-  plm_tail_read(&made->tail, 0, take_line, made); /* the last line says how far the run has come */
+  plm_tail_read(&made->tail, 0, exporter_on_line,
+                made); /* the last line says how far the run has come */
   made->counted = true;
-  PLM_TRY_GOTO(status, plm_thread_start(&made->thread, "metrics", serve, made, error), failed);
+  PLM_TRY_GOTO(status, plm_thread_start(&made->thread, "metrics", exporter_serve, made, error),
+               failed);
   plm_info("metrics at http://%s/metrics", plm_http_address(made->http));
   *exporter = made;
   return PLM_OK;

@@ -145,7 +145,7 @@ static void accept_all(struct plm_http *http)
   }
 }
 
-static void compose(struct plm_http *http, struct http_client *client)
+static void http_compose(struct plm_http *http, struct http_client *client)
 {
   static const char prometheus[] = "text/plain; version=0.0.4; charset=utf-8";
   const char *status = "200 OK", *type = prometheus;
@@ -185,7 +185,7 @@ static bool read_request(struct plm_http *http, struct http_client *client)
   client->used += (size_t)size;
   client->request[client->used] = '\0';
   if (strstr(client->request, "\r\n\r\n") != NULL) {
-    compose(http, client);
+    http_compose(http, client);
     return true;
   }
   return client->used < REQUEST_SIZE - 1;

@@ -56,11 +56,11 @@ void plm_metrics_string(cJSON *line, const char *name, const char *value)
 static plm_status whole_lines(int descriptor, const char *path, uint64_t *size,
                               struct plm_error *error)
 {
-  enum { piece = 4096 };
-  char buffer[piece];
+  enum { part = 4096 };
+  char buffer[part];
   off_t end = lseek(descriptor, 0, SEEK_END);
   while (end > 0) {
-    const off_t begin = end > piece ? end - piece : 0;
+    const off_t begin = end > part ? end - part : 0;
     const ssize_t got = pread(descriptor, buffer, (size_t)(end - begin), begin);
     if (got != end - begin) return plm_error_errno(error, "cannot read %s", path);
     const char *newline = memrchr(buffer, '\n', (size_t)got);

@@ -182,8 +182,9 @@ static double *sample_at(struct plm_prometheus *metrics, size_t family, const ch
   return &made->value;
 }
 
-static void put(struct plm_prometheus *metrics, enum plm_metric_stage stage, const char *instance,
-                const char *name, const char *label, const char *label_value, double value)
+static void prometheus_put(struct plm_prometheus *metrics, enum plm_metric_stage stage,
+                           const char *instance, const char *name, const char *label,
+                           const char *label_value, double value)
 {
   const size_t family = find_family(metrics, stage, name);
   double *place = family < metrics->family_count
@@ -195,7 +196,7 @@ static void put(struct plm_prometheus *metrics, enum plm_metric_stage stage, con
 void plm_prometheus_set(struct plm_prometheus *metrics, enum plm_metric_stage stage,
                         const char *instance, const char *name, double value)
 {
-  put(metrics, stage, instance, name, "", "", value);
+  prometheus_put(metrics, stage, instance, name, "", "", value);
 }
 
 void plm_prometheus_set_text(struct plm_prometheus *metrics, enum plm_metric_stage stage,
@@ -210,7 +211,7 @@ void plm_prometheus_set_text(struct plm_prometheus *metrics, enum plm_metric_sta
     sample->value = value;
     return;
   }
-  put(metrics, stage, instance, name, label, text, value);
+  prometheus_put(metrics, stage, instance, name, label, text, value);
 }
 
 void plm_prometheus_started(struct plm_prometheus *metrics, enum plm_metric_stage stage,
@@ -282,9 +283,9 @@ void plm_prometheus_line(struct plm_prometheus *metrics, enum plm_metric_stage s
   cJSON_ArrayForEach(item, line)
   {
     if (cJSON_IsNumber(item)) {
-      put(metrics, stage, instance, item->string, label, value, item->valuedouble);
+      prometheus_put(metrics, stage, instance, item->string, label, value, item->valuedouble);
     } else if (cJSON_IsNull(item)) { /* was not finite */
-      put(metrics, stage, instance, item->string, label, value, (double)NAN);
+      prometheus_put(metrics, stage, instance, item->string, label, value, (double)NAN);
     } else if (cJSON_IsObject(item)) {
       const char *by = label_of_parts(item->string);
       cJSON_ArrayForEach(part, item)
@@ -292,8 +293,8 @@ void plm_prometheus_line(struct plm_prometheus *metrics, enum plm_metric_stage s
         char key[LABEL_SIZE];
         snprintf(key, sizeof key, "%s\n%s", value, part->string); /* both labels */
         if (cJSON_IsNumber(part) || cJSON_IsNull(part))
-          put(metrics, stage, instance, item->string, by, key,
-              cJSON_IsNumber(part) ? part->valuedouble : (double)NAN);
+          prometheus_put(metrics, stage, instance, item->string, by, key,
+                         cJSON_IsNumber(part) ? part->valuedouble : (double)NAN);
       }
     }
   }

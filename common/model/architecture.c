@@ -89,11 +89,11 @@ static void unet_block(const struct plm_model_config *config, uint32_t i,
     (void)snprintf(block->value_table, sizeof block->value_table, "plm.value_embeddings.%u.weight",
                    depth);
   if (patch && !decoder && depth > 0 && depth <= v) {
-    block->source = PLM_SOURCE_MERGE;
+    block->input = PLM_INPUT_MERGE;
     block->resample = (int)depth - 1;
   }
   if (patch && decoder && number > 0 && depth < v) {
-    block->source = PLM_SOURCE_EXPAND;
+    block->input = PLM_INPUT_EXPAND;
     block->resample = (int)depth;
   }
   if (decoder) {
@@ -107,7 +107,7 @@ void plm_architecture_block(const struct plm_model_config *config, uint32_t i,
 {
   PLM_ASSERT(i < plm_architecture_blocks(config));
   *block = (struct plm_block_shape){.kind = PLM_BLOCK_PLAIN,
-                                    .source = PLM_SOURCE_SAME,
+                                    .input = PLM_INPUT_SAME,
                                     .resample = -1,
                                     .skip = -1,
                                     .skip_weight = -1};

@@ -20,15 +20,15 @@ enum plm_block_kind {
 };
 
 /* How the output of the previous block becomes this block's input x. */
-enum plm_block_source {
-  PLM_SOURCE_SAME,  /* unchanged; block 0 takes the embeddings */
-  PLM_SOURCE_MERGE, /* PatchMerge from the level above */
-  PLM_SOURCE_EXPAND /* PatchExpand from the level below */
+enum plm_block_input {
+  PLM_INPUT_SAME,  /* unchanged; block 0 takes the embeddings */
+  PLM_INPUT_MERGE, /* PatchMerge from the level above */
+  PLM_INPUT_EXPAND /* PatchExpand from the level below */
 };
 
 struct plm_block_shape {
   enum plm_block_kind kind;
-  enum plm_block_source source;
+  enum plm_block_input input;
   char prefix[40];      /* of its parameters: "plm.encoder.3." */
   char value_table[64]; /* the name of its value-embedding table, "" if it has none */
   int level;            /* it has B * (L >> level) rows */

@@ -42,7 +42,7 @@ uint64_t plm_decode_memory(const struct plm_model_config *config, size_t act_byt
   return cache_bytes(config, act_bytes, options);
 }
 
-static plm_status check_model(const struct plm_model *model, struct plm_error *error)
+static plm_status decode_check_model(const struct plm_model *model, struct plm_error *error)
 {
   const struct plm_model_config *config = &model->config;
   if (model->ops->attention_cached == NULL)
@@ -62,7 +62,7 @@ static plm_status check_model(const struct plm_model *model, struct plm_error *e
   return PLM_OK;
 }
 
-static plm_status take_buffers(struct plm_decode *decode, struct plm_error *error)
+static plm_status decode_allocate_buffers(struct plm_decode *decode, struct plm_error *error)
 {
   struct plm_model *model = decode->model;
   struct plm_ops *ops = model->ops;
@@ -96,13 +96,13 @@ plm_status plm_decode_open(struct plm_model *model, const struct plm_decode_opti
   PLM_ASSERT(!model->options.training && options->slots > 0 && options->capacity > 0);
   PLM_ASSERT(options->capacity <= config->max_length && options->rows > 0);
   PLM_ASSERT(options->rows <= (uint64_t)model->options.max_chunks * config->max_length);
-  PLM_TRY(check_model(model, error));
+  PLM_TRY(decode_check_model(model, error));
   struct plm_decode *opened = plm_alloc_zeroed(1, sizeof *opened);
   opened->model = model;
   opened->options = *options;
   opened->K = config->hidden_size / config->num_attention_heads;
   opened->part_bytes = part_bytes(config, model->act_bytes, options);
-  const plm_status status = take_buffers(opened, error);
+  const plm_status status = decode_allocate_buffers(opened, error);
   if (status != PLM_OK) {
     plm_decode_close(opened);
     return status;

@@ -1,5 +1,5 @@
-/* Attention masks of a batch: built on the host in O(B L) before the forward pass, and uploaded in
- * one piece. Equal entries of the pattern share one mask. */
+/* Attention masks of a batch: built on the host in O(B L) before the forward pass, and uploaded as
+ * a whole. Equal entries of the pattern share one mask. */
 #include "common/model/masks.h"
 
 #include <stdlib.h>
@@ -41,7 +41,7 @@ size_t plm_mask_values(int32_t B, int32_t L)
   return 4 * layout.rows + 6 * layout.tiles;
 }
 
-static struct plm_interval_mask view(const int32_t *values, int32_t B, int32_t L)
+static struct plm_interval_mask masks_view(const int32_t *values, int32_t B, int32_t L)
 {
   const struct mask_layout layout = layout_of(B, L);
   const int32_t *tiles = values + 4 * layout.rows;
@@ -61,12 +61,12 @@ static struct plm_interval_mask view(const int32_t *values, int32_t B, int32_t L
   };
 }
 
-static inline int64_t smaller(int64_t a, int64_t b)
+static inline int64_t masks_smaller(int64_t a, int64_t b)
 {
   return a < b ? a : b;
 }
 
-static inline int64_t larger(int64_t a, int64_t b)
+static inline int64_t masks_larger(int64_t a, int64_t b)
 {
   return a > b ? a : b;
 }
@@ -90,13 +90,13 @@ static uint64_t document_intervals(const struct kind_rule *rule, int64_t begin, 
   for (int64_t i = begin; i < end; i++) {
     int64_t first = begin, last = end; /* of the symmetric kinds: the same for keys and queries */
     if (rule->window > 0) {
-      first = larger(first, i - rule->window + 1);
-      last = smaller(last, i + rule->window);
+      first = masks_larger(first, i - rule->window + 1);
+      last = masks_smaller(last, i + rule->window);
     }
     if (rule->block > 0) {
       const int64_t block_begin = i - i % rule->block;
-      first = larger(first, block_begin);
-      last = smaller(last, block_begin + rule->block);
+      first = masks_larger(first, block_begin);
+      last = masks_smaller(last, block_begin + rule->block);
     }
     to->key_begin[i] = (int32_t)first;
     to->key_end[i] = (int32_t)(rule->causal ? i + 1 : last);
@@ -121,7 +121,8 @@ static uint64_t chunk_intervals(const struct plm_chunk_document *documents, size
     const int64_t next = d + 1 < count ? (int64_t)(documents[d + 1].start >> level) : length;
     const int64_t end = (start + documents[d].tokens + group - 1) >> level;
     if (documents[d].tokens == 0) continue;
-    pairs += document_intervals(rule, start >> level, smaller(smaller(end, next), length), to);
+    pairs += document_intervals(rule, start >> level,
+                                masks_smaller(masks_smaller(end, next), length), to);
   }
   return pairs;
 }
@@ -157,7 +158,8 @@ static void chunk_tiles(const struct plm_interval_mask *mask, int32_t *values, i
   const int32_t tiles = (int32_t)(layout.tiles / (size_t)mask->B);
   for (int32_t t = 0; t < tiles; t++) {
     const size_t row = (size_t)chunk * (size_t)mask->L + (size_t)t * PLM_MASK_TILE;
-    const int32_t count = (int32_t)smaller(mask->L - (int64_t)t * PLM_MASK_TILE, PLM_MASK_TILE);
+    const int32_t count =
+        (int32_t)masks_smaller(mask->L - (int64_t)t * PLM_MASK_TILE, PLM_MASK_TILE);
     const size_t tile = (size_t)chunk * (size_t)tiles + (size_t)t;
     int32_t touched[2], common[2], queries[2], unused[2];
     tile_range(values + row, values + layout.rows + row, count, touched, common);
@@ -185,7 +187,7 @@ uint64_t plm_mask_build(const struct plm_batch *batch, int level, unsigned kinds
   };
   const int32_t B = (int32_t)batch->chunks, L = (int32_t)(batch->max_length >> level);
   const struct mask_layout layout = layout_of(B, L);
-  const struct plm_interval_mask host = view(values, B, L);
+  const struct plm_interval_mask host = masks_view(values, B, L);
   uint64_t pairs = 0;
   memset(values, 0, 4 * layout.rows * sizeof *values); /* padding has empty intervals */
   for (int32_t c = 0; c < B; c++) {
@@ -197,7 +199,7 @@ uint64_t plm_mask_build(const struct plm_batch *batch, int level, unsigned kinds
                              level, &rule, &to);
     chunk_tiles(&host, values, c);
   }
-  if (mask != NULL) *mask = view(views, B, L);
+  if (mask != NULL) *mask = masks_view(views, B, L);
   return pairs;
 }
 
@@ -297,7 +299,7 @@ void plm_masks_place(struct plm_masks *masks, uint32_t chunks, uint32_t length,
   masks->pairs = *pairs;
   for (int k = 0; k < masks->levels; k++)
     for (int i = 0; i < masks->kind_count; i++) {
-      masks->mask[k][i] = view(values, (int32_t)chunks, (int32_t)(length >> k));
+      masks->mask[k][i] = masks_view(values, (int32_t)chunks, (int32_t)(length >> k));
       values += plm_mask_values((int32_t)chunks, (int32_t)(length >> k));
     }
 }

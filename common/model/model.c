@@ -9,8 +9,8 @@
 #include "common/base/alloc.h"
 #include "common/model/model_state.h"
 
-static const struct plm_parameter *find(const struct plm_model *model, const char *prefix,
-                                        const char *name)
+static const struct plm_parameter *model_find(const struct plm_model *model, const char *prefix,
+                                              const char *name)
 {
   const size_t length = strlen(prefix);
   for (size_t i = 0; i < model->table_count; i++) {
@@ -21,9 +21,9 @@ static const struct plm_parameter *find(const struct plm_model *model, const cha
   return NULL;
 }
 
-static size_t place_of(const struct plm_model *model, const char *prefix, const char *name)
+static size_t model_place_of(const struct plm_model *model, const char *prefix, const char *name)
 {
-  const struct plm_parameter *parameter = find(model, prefix, name);
+  const struct plm_parameter *parameter = model_find(model, prefix, name);
   return parameter == NULL ? 0 : parameter->offset;
 }
 
@@ -33,33 +33,33 @@ static void resolve_block(struct plm_model *model, uint32_t i)
   plm_architecture_block(&model->config, i, &block->shape);
   const char *prefix = block->shape.prefix;
   struct block_places *places = &block->places;
-  places->qkv = place_of(model, prefix, "attention.query.weight");
-  places->output = place_of(model, prefix, "attention.output.weight");
-  places->value_mix = place_of(model, prefix, "attention.value_mix");
-  places->input_mix = place_of(model, prefix, "input_mix");
-  places->projection = place_of(model, prefix, "input_projection.weight");
-  places->up = place_of(model, prefix, "mlp.up.weight");
-  places->down = place_of(model, prefix, "mlp.down.weight");
-  block->projects = find(model, prefix, "input_projection.weight") != NULL;
-  if (block->shape.source != PLM_SOURCE_SAME) {
+  places->qkv = model_place_of(model, prefix, "attention.query.weight");
+  places->output = model_place_of(model, prefix, "attention.output.weight");
+  places->value_mix = model_place_of(model, prefix, "attention.value_mix");
+  places->input_mix = model_place_of(model, prefix, "input_mix");
+  places->projection = model_place_of(model, prefix, "input_projection.weight");
+  places->up = model_place_of(model, prefix, "mlp.up.weight");
+  places->down = model_place_of(model, prefix, "mlp.down.weight");
+  block->projects = model_find(model, prefix, "input_projection.weight") != NULL;
+  if (block->shape.input != PLM_INPUT_SAME) {
     char name[32];
     (void)snprintf(name, sizeof name, "%d.weight", block->shape.resample);
-    places->resample = place_of(
-        model, block->shape.source == PLM_SOURCE_MERGE ? "plm.merge." : "plm.expand.", name);
+    places->resample = model_place_of(
+        model, block->shape.input == PLM_INPUT_MERGE ? "plm.merge." : "plm.expand.", name);
   }
   if (block->shape.skip_weight >= 0)
     places->skip_weight =
-        place_of(model, "plm.", "skip_weights") + (size_t)block->shape.skip_weight;
+        model_place_of(model, "plm.", "skip_weights") + (size_t)block->shape.skip_weight;
   block->table = -1;
   block->skipped_by = -1;
   if (block->shape.value_table[0] == '\0') return;
-  const size_t table = place_of(model, "", block->shape.value_table);
+  const size_t table = model_place_of(model, "", block->shape.value_table);
   for (uint32_t t = 0; t < model->table_total; t++)
     if (model->tables[t].place == table) block->table = (int)t;
 }
 
 /* Fills in what depends only on the configuration. */
-static plm_status resolve(struct plm_model *model, struct plm_error *error)
+static plm_status model_resolve(struct plm_model *model, struct plm_error *error)
 {
   const struct plm_model_config *config = &model->config;
   PLM_TRY(plm_model_parameters(config, &model->table, &model->table_count, &model->arena_elements,
@@ -80,16 +80,16 @@ static plm_status resolve(struct plm_model *model, struct plm_error *error)
     const int skip = model->blocks[i].shape.skip;
     if (skip >= 0) model->blocks[skip].skipped_by = (int)i;
   }
-  model->dense = place_of(model, "lm_head.", "dense.weight");
-  model->bias = place_of(model, "lm_head.", "bias");
+  model->dense = model_place_of(model, "lm_head.", "dense.weight");
+  model->bias = model_place_of(model, "lm_head.", "bias");
   model->decoder = config->tie_embeddings ? model->tables[0].place
-                                          : place_of(model, "lm_head.", "decoder.weight");
+                                          : model_place_of(model, "lm_head.", "decoder.weight");
   return PLM_OK;
 }
 
-static plm_status create(const struct plm_model_config *config, size_t act_bytes,
-                         const struct plm_model_options *options, struct plm_model **model,
-                         struct plm_error *error)
+static plm_status model_create(const struct plm_model_config *config, size_t act_bytes,
+                               const struct plm_model_options *options, struct plm_model **model,
+                               struct plm_error *error)
 {
   PLM_ASSERT(options->max_chunks > 0 && config->pattern_count > 0);
   const uint64_t positions = (uint64_t)options->max_chunks * config->max_length;
@@ -100,7 +100,7 @@ static plm_status create(const struct plm_model_config *config, size_t act_bytes
   made->config = *config;
   made->options = *options;
   made->act_bytes = act_bytes;
-  const plm_status status = resolve(made, error);
+  const plm_status status = model_resolve(made, error);
   if (status != PLM_OK) {
     plm_model_close(made);
     return status;
@@ -134,7 +134,7 @@ plm_status plm_model_memory(const struct plm_model_config *config, size_t act_by
                             struct plm_model_memory *memory, struct plm_error *error)
 {
   struct plm_model *model;
-  PLM_TRY(create(config, act_bytes, options, &model, error));
+  PLM_TRY(model_create(config, act_bytes, options, &model, error));
   count_memory(model, memory);
   plm_model_close(model);
   return PLM_OK;
@@ -172,7 +172,7 @@ static plm_status upload_rotary(struct plm_model *model, struct plm_error *error
   return status;
 }
 
-static plm_status allocate(struct plm_model *model, struct plm_error *error)
+static plm_status model_allocate(struct plm_model *model, struct plm_error *error)
 {
   struct plm_ops *ops = model->ops;
   struct plm_model_memory memory;
@@ -208,9 +208,9 @@ plm_status plm_model_open(const struct plm_model_config *config, struct plm_ops 
                           struct plm_error *error)
 {
   struct plm_model *made;
-  PLM_TRY(create(config, ops->act_bytes, options, &made, error));
+  PLM_TRY(model_create(config, ops->act_bytes, options, &made, error));
   made->ops = ops;
-  const plm_status status = allocate(made, error);
+  const plm_status status = model_allocate(made, error);
   if (status != PLM_OK) {
     plm_model_close(made);
     return status;
@@ -289,7 +289,7 @@ double plm_model_flops(const struct plm_model *model, const struct plm_masks *ma
     }
     if (block->projects) size += width * D;
     per_token += ldexp(size, -shape->level);
-    if (shape->source != PLM_SOURCE_SAME) {
+    if (shape->input != PLM_INPUT_SAME) {
       const double shallow = plm_architecture_width(&model->config, shape->resample);
       const double deep = plm_architecture_width(&model->config, shape->resample + 1);
       per_token += ldexp(2.0 * shallow * deep, -(shape->resample + 1));

@@ -217,10 +217,10 @@ struct plm_state_taps {
   const uint32_t *states; /* (count) those wanted, in any order */
   uint32_t count;
   float *room; /* host, (B, L, D) floats: no state is larger. It holds a state during take */
-  void (*take)(void *context, uint32_t state); /* called in the order in which the blocks run */
+  void (*on_state)(void *context, uint32_t state); /* called in the order in which the blocks run */
   /* NULL, or called for each block with attention. room, then (B, L, 3 D) floats, holds what the
    * block's attention reads: rows (B, L >> k) of queries, keys and values, (3, H, K) each. */
-  void (*take_attention)(void *context, uint32_t block);
+  void (*on_attention)(void *context, uint32_t block);
   void *context;
 };
 /* Runs the blocks and hands out the wanted states and the inputs of attention in fp32. Errors are

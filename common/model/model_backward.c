@@ -29,8 +29,8 @@ static void block_mlp_backward(struct plm_model *model, const struct model_pass 
 }
 
 /* Scatters the rows of a gradient to their positions among all rows; the other rows become 0. */
-static void widen(struct plm_model *model, const struct model_pass *pass, act *all, const act *rows,
-                  int64_t D)
+static void model_backward_widen(struct plm_model *model, const struct model_pass *pass, act *all,
+                                 const act *rows, int64_t D)
 {
   struct plm_ops *ops = model->ops;
   ops->zero(ops, all, (size_t)(pass_rows(pass, 0) * D) * model->act_bytes);
@@ -41,7 +41,7 @@ static void widen(struct plm_model *model, const struct model_pass *pass, act *a
 static void widen_stream(struct plm_model *model, const struct model_pass *pass, int64_t D)
 {
   act *rows = model->stream[0];
-  widen(model, pass, model->stream[1], rows, D);
+  model_backward_widen(model, pass, model->stream[1], rows, D);
   model->stream[0] = model->stream[1];
   model->stream[1] = rows;
 }
@@ -61,7 +61,7 @@ static void block_output_backward(struct plm_model *model, const struct model_pa
   ops->linear_backward_input(ops, dattended, dx, model_weight(model, places->output), N, D, D,
                              false);
   if (!narrowed) return;
-  widen(model, pass, model->attended_gradient, dattended, D);
+  model_backward_widen(model, pass, model->attended_gradient, dattended, D);
   widen_stream(model, pass, D);
 }
 
@@ -100,7 +100,7 @@ static void block_attention_backward(struct plm_model *model, const struct model
  * backward pass of block i (false). */
 static bool skip_joins_behind(const struct plm_model *model, uint32_t i)
 {
-  return model->blocks[i].skipped_by >= 0 && model->blocks[i + 1].shape.source == PLM_SOURCE_SAME;
+  return model->blocks[i].skipped_by >= 0 && model->blocks[i + 1].shape.input == PLM_INPUT_SAME;
 }
 
 /* d mixed and d h -> d x; adds to the gradient of x0 on the block's level. The skip's gradient
@@ -148,13 +148,13 @@ static void block_input_backward(struct plm_model *model, const struct model_pas
   struct plm_ops *ops = model->ops;
   const struct plm_block_shape *shape = &block->shape;
   act *dx = model->stream[0];
-  if (shape->source == PLM_SOURCE_SAME) return;
+  if (shape->input == PLM_INPUT_SAME) return;
   const int64_t shallow = plm_architecture_width(&model->config, shape->resample);
   const int64_t deep = plm_architecture_width(&model->config, shape->resample + 1);
-  const bool merge = shape->source == PLM_SOURCE_MERGE;
+  const bool merge = shape->input == PLM_INPUT_MERGE;
   const int64_t N = pass_rows(pass, shape->resample + 1);
   const int64_t I = merge ? 2 * shallow : deep, O = merge ? deep : 2 * shallow;
-  ops->linear_backward_weight(ops, gradient(model, block->places.resample), dx, block->source, N, I,
+  ops->linear_backward_weight(ops, gradient(model, block->places.resample), dx, block->input, N, I,
                               O);
   ops->linear_backward_input(ops, model->stream[1], dx, model_weight(model, block->places.resample),
                              N, I, O, false);

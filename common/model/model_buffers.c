@@ -16,7 +16,7 @@ enum { ALIGN_BYTES = 256 };
 
 /* The limits of a configuration and of a pass keep every single size far below 2^64. Their sum over
  * all blocks may exceed it, so sums saturate, and plm_model_open checks the result. */
-static void *take(struct plm_arena *arena, size_t bytes)
+static void *arena_reserve(struct plm_arena *arena, size_t bytes)
 {
   void *place = (void *)(arena->base + arena->used_bytes);
   arena->used_bytes = plm_size_sum(arena->used_bytes, plm_size_round_up(bytes, ALIGN_BYTES));
@@ -38,12 +38,12 @@ static size_t level_rows(const struct plm_model *model, int level)
   return (size_t)model->options.max_chunks * (model->config.max_length >> level);
 }
 
-static act *take_act(struct layout *layout, struct plm_arena *arena, size_t elements)
+static act *reserve_act(struct layout *layout, struct plm_arena *arena, size_t elements)
 {
-  return take(arena, plm_size_product(elements, layout->act_bytes));
+  return arena_reserve(arena, plm_size_product(elements, layout->act_bytes));
 }
 
-static void measure(struct layout *layout)
+static void model_buffers_measure(struct layout *layout)
 {
   const struct plm_model *model = layout->model;
   size_t *width = &layout->largest_rows_width, *hidden = &layout->largest_rows_hidden;
@@ -57,28 +57,29 @@ static void measure(struct layout *layout)
 }
 
 /* A buffer for the residual stream, other than `live`, which has yet to be read. */
-static act *take_stream(struct layout *layout, const act *live, size_t elements)
+static act *reserve_stream(struct layout *layout, const act *live, size_t elements)
 {
   if (layout->model->options.training)
-    return take_act(layout, &layout->model->activations, elements);
+    return reserve_act(layout, &layout->model->activations, elements);
   return layout->slot[0] == live ? layout->slot[1] : layout->slot[0];
 }
 
 static void place_attention(struct layout *layout, struct plm_arena *arena,
                             struct model_block *block, size_t n, size_t rows)
 {
-  block->h = take_act(layout, arena, n);
-  block->qkv_raw = take_act(layout, arena, 3 * n);
-  block->qkv = take_act(layout, arena, 3 * n);
-  block->attended = take_act(layout, arena, n);
-  block->lse = take(arena, rows * layout->model->config.num_attention_heads * sizeof(float));
+  block->h = reserve_act(layout, arena, n);
+  block->qkv_raw = reserve_act(layout, arena, 3 * n);
+  block->qkv = reserve_act(layout, arena, 3 * n);
+  block->attended = reserve_act(layout, arena, n);
+  block->lse =
+      arena_reserve(arena, rows * layout->model->config.num_attention_heads * sizeof(float));
 }
 
 static void place_mlp(struct layout *layout, struct plm_arena *arena, struct model_block *block,
                       size_t rows_width, size_t rows_hidden)
 {
-  block->h2 = take_act(layout, arena, rows_width);
-  block->hidden = take_act(layout, arena, rows_hidden);
+  block->h2 = reserve_act(layout, arena, rows_width);
+  block->hidden = reserve_act(layout, arena, rows_hidden);
 }
 
 /* The shared buffers, large enough for every block. */
@@ -89,10 +90,10 @@ static void place_shared(struct layout *layout)
   const bool training = model->options.training;
   const size_t n = layout->largest_rows_width;
   if (!training)
-    for (int i = 0; i < 2; i++) layout->slot[i] = take_act(layout, arena, n);
+    for (int i = 0; i < 2; i++) layout->slot[i] = reserve_act(layout, arena, n);
   if (!training || model->options.recompute == PLM_RECOMPUTE_BLOCK) {
-    layout->shared.p = take_act(layout, arena, n);
-    layout->shared.y = take_act(layout, arena, n);
+    layout->shared.p = reserve_act(layout, arena, n);
+    layout->shared.y = reserve_act(layout, arena, n);
     place_attention(layout, arena, &layout->shared, n, level_rows(model, 0));
   }
   if (!training || model->options.recompute != PLM_RECOMPUTE_NONE)
@@ -104,9 +105,9 @@ static void place_input(struct layout *layout, uint32_t i)
   struct plm_model *model = layout->model;
   struct model_block *block = &model->blocks[i];
   const size_t n = level_rows(model, block->shape.level) * block->shape.width;
-  block->source = i == 0 ? model->x0[0] : model->blocks[i - 1].out;
-  block->x = block->source;
-  if (block->shape.source != PLM_SOURCE_SAME) block->x = take_stream(layout, block->source, n);
+  block->input = i == 0 ? model->x0[0] : model->blocks[i - 1].out;
+  block->x = block->input;
+  if (block->shape.input != PLM_INPUT_SAME) block->x = reserve_stream(layout, block->input, n);
 }
 
 static void place_block(struct layout *layout, uint32_t i)
@@ -121,9 +122,9 @@ static void place_block(struct layout *layout, uint32_t i)
 
   place_input(layout, i);
   if (training && recompute != PLM_RECOMPUTE_BLOCK) {
-    if (block->projects) block->p = take_act(layout, arena, n);
+    if (block->projects) block->p = reserve_act(layout, arena, n);
     if (block->shape.kind != PLM_BLOCK_BOTTLENECK) place_attention(layout, arena, block, n, rows);
-    block->y = take_act(layout, arena, n);
+    block->y = reserve_act(layout, arena, n);
   } else {
     block->p = layout->shared.p;
     block->h = layout->shared.h;
@@ -141,16 +142,16 @@ static void place_block(struct layout *layout, uint32_t i)
   }
   block->mixed = block->shape.kind == PLM_BLOCK_PLAIN ? block->x : block->y;
   if (block->shape.kind == PLM_BLOCK_BOTTLENECK) block->h = block->h2;
-  block->out = !training && block->skipped_by >= 0 ? take_act(layout, arena, n)
-                                                   : take_stream(layout, block->x, n);
+  block->out = !training && block->skipped_by >= 0 ? reserve_act(layout, arena, n)
+                                                   : reserve_stream(layout, block->x, n);
 }
 
 static void place_logits(struct layout *layout, struct plm_arena *arena)
 {
   struct plm_model *model = layout->model;
   const size_t rows = level_rows(model, 0);
-  model->head_gelu = take_act(layout, arena, rows * model->config.hidden_size);
-  model->logits = take(arena, rows * model->config.vocab_size * sizeof(float));
+  model->head_gelu = reserve_act(layout, arena, rows * model->config.hidden_size);
+  model->logits = arena_reserve(arena, rows * model->config.vocab_size * sizeof(float));
 }
 
 static void place_head(struct layout *layout)
@@ -159,15 +160,15 @@ static void place_head(struct layout *layout)
   struct plm_arena *arena = &model->activations;
   const size_t rows = level_rows(model, 0);
   const size_t n = rows * model->config.hidden_size;
-  model->positions = take(arena, rows * sizeof(int32_t));
-  model->labels = take(arena, rows * sizeof(int32_t));
-  model->label_weights = take(arena, rows * sizeof(float));
-  model->row_loss = take(arena, rows * sizeof(float));
-  model->hits = take(arena, rows * sizeof(float));
-  model->head_x = take_act(layout, arena, n);
-  model->head_attended = take_act(layout, arena, (rows + 1) / 2 * model->config.hidden_size);
-  model->head_norm = take_act(layout, arena, n);
-  model->head_dense = take_act(layout, arena, n);
+  model->positions = arena_reserve(arena, rows * sizeof(int32_t));
+  model->labels = arena_reserve(arena, rows * sizeof(int32_t));
+  model->label_weights = arena_reserve(arena, rows * sizeof(float));
+  model->row_loss = arena_reserve(arena, rows * sizeof(float));
+  model->hits = arena_reserve(arena, rows * sizeof(float));
+  model->head_x = reserve_act(layout, arena, n);
+  model->head_attended = reserve_act(layout, arena, (rows + 1) / 2 * model->config.hidden_size);
+  model->head_norm = reserve_act(layout, arena, n);
+  model->head_dense = reserve_act(layout, arena, n);
   if (!model->options.training) place_logits(layout, arena);
 }
 
@@ -179,22 +180,23 @@ static void place_tables(struct plm_model *model)
   for (int level = 0; level < plm_architecture_attention_levels(&model->config); level++) {
     const size_t pairs = (size_t)(model->config.max_length >> level) *
                          (plm_architecture_width(&model->config, level) / H / 2);
-    model->rotary[level].cosine = take(arena, pairs * sizeof(float));
-    model->rotary[level].sine = take(arena, pairs * sizeof(float));
+    model->rotary[level].cosine = arena_reserve(arena, pairs * sizeof(float));
+    model->rotary[level].sine = arena_reserve(arena, pairs * sizeof(float));
   }
   for (uint32_t i = 0; i < model->table_total; i++) {
     struct token_table *table = &model->tables[i];
     const size_t elements = (size_t)table->width * model->config.vocab_size;
     const size_t bytes = elements * sizeof(float);
-    table->vectors = take(arena, bytes);
+    table->vectors = arena_reserve(arena, bytes);
     if (i == 0 && model->config.architecture != PLM_TRANSFORMER)
-      table->rounded = model->act_bytes == sizeof(float) ? (act *)table->vectors
-                                                         : take(arena, elements * model->act_bytes);
-    if (i == 0 && model->options.training) table->gradient = take(arena, bytes);
+      table->rounded = model->act_bytes == sizeof(float)
+                           ? (act *)table->vectors
+                           : arena_reserve(arena, elements * model->act_bytes);
+    if (i == 0 && model->options.training) table->gradient = arena_reserve(arena, bytes);
   }
 }
 
-static size_t larger(size_t a, size_t b)
+static size_t model_buffers_larger(size_t a, size_t b)
 {
   return a > b ? a : b;
 }
@@ -208,35 +210,35 @@ static void place_workspace(struct layout *layout)
   const size_t n = layout->largest_rows_width;
   const size_t outputs = level_rows(model, 0) * model->config.hidden_size;
   if (!model->options.training) {
-    model->value_embedding = take_act(layout, arena, n);
-    model->rows_fp32 = take(arena, outputs * sizeof(float));
+    model->value_embedding = reserve_act(layout, arena, n);
+    model->rows_fp32 = arena_reserve(arena, outputs * sizeof(float));
     return;
   }
-  for (int i = 0; i < 2; i++) model->stream[i] = take_act(layout, arena, n);
+  for (int i = 0; i < 2; i++) model->stream[i] = reserve_act(layout, arena, n);
   for (int level = 0; level < model->levels; level++)
     if (model->config.architecture != PLM_TRANSFORMER)
       model->x0_gradient[level] =
-          take_act(layout, arena, level_rows(model, level) * model->config.hidden_size);
-  model->norm_gradient = take_act(layout, arena, n);
+          reserve_act(layout, arena, level_rows(model, level) * model->config.hidden_size);
+  model->norm_gradient = reserve_act(layout, arena, n);
 
   const size_t start = arena->used_bytes;
-  for (int i = 0; i < 2; i++) model->row_gradient[i] = take_act(layout, arena, outputs);
+  for (int i = 0; i < 2; i++) model->row_gradient[i] = reserve_act(layout, arena, outputs);
   size_t end = arena->used_bytes;
   arena->used_bytes = start;
-  model->hidden_gradient = take_act(layout, arena, layout->largest_rows_hidden);
-  end = larger(end, arena->used_bytes);
+  model->hidden_gradient = reserve_act(layout, arena, layout->largest_rows_hidden);
+  end = model_buffers_larger(end, arena->used_bytes);
   arena->used_bytes = start;
-  model->attended_gradient = take_act(layout, arena, n);
-  model->qkv_gradient = take_act(layout, arena, 3 * n);
-  model->value_embedding = take_act(layout, arena, n);
-  model->value_gradient = take_act(layout, arena, n);
+  model->attended_gradient = reserve_act(layout, arena, n);
+  model->qkv_gradient = reserve_act(layout, arena, 3 * n);
+  model->value_embedding = reserve_act(layout, arena, n);
+  model->value_gradient = reserve_act(layout, arena, n);
   model->projection_gradient =
       model->attended_gradient; /* no longer read once the pass reaches the block's input */
-  end = larger(end, arena->used_bytes);
+  end = model_buffers_larger(end, arena->used_bytes);
   arena->used_bytes = start;
-  model->rows_fp32 = take(arena, outputs * sizeof(float));
+  model->rows_fp32 = arena_reserve(arena, outputs * sizeof(float));
   place_logits(layout, arena);
-  arena->used_bytes = larger(end, arena->used_bytes);
+  arena->used_bytes = model_buffers_larger(end, arena->used_bytes);
 }
 
 void plm_model_lay_out(struct plm_model *model)
@@ -244,11 +246,11 @@ void plm_model_lay_out(struct plm_model *model)
   struct layout layout = {.model = model, .act_bytes = model->act_bytes};
   model->activations.used_bytes = 0;
   model->workspace.used_bytes = 0;
-  measure(&layout);
-  model->tokens = take(&model->activations, level_rows(model, 0) * sizeof(int32_t));
+  model_buffers_measure(&layout);
+  model->tokens = arena_reserve(&model->activations, level_rows(model, 0) * sizeof(int32_t));
   for (int level = 0; level < model->levels; level++)
-    model->x0[level] = take_act(&layout, &model->activations,
-                                level_rows(model, level) * model->config.hidden_size);
+    model->x0[level] = reserve_act(&layout, &model->activations,
+                                   level_rows(model, level) * model->config.hidden_size);
   place_shared(&layout);
   for (uint32_t i = 0; i < model->block_count; i++) place_block(&layout, i);
   place_head(&layout);

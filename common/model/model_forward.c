@@ -183,14 +183,14 @@ static void block_input(struct plm_model *model, const struct model_pass *pass,
                         const struct model_block *block)
 {
   const struct plm_block_shape *shape = &block->shape;
-  if (shape->source == PLM_SOURCE_SAME) return;
+  if (shape->input == PLM_INPUT_SAME) return;
   const int64_t shallow = plm_architecture_width(&model->config, shape->resample);
   const int64_t deep = plm_architecture_width(&model->config, shape->resample + 1);
-  const bool merge = shape->source == PLM_SOURCE_MERGE;
+  const bool merge = shape->input == PLM_INPUT_MERGE;
   /* Either product has as many rows as the deeper level: two rows of the shallower level are viewed
    * as one row of twice the width. */
   model->ops->linear_forward(
-      model->ops, block->x, block->source, model_weight(model, block->places.resample), NULL,
+      model->ops, block->x, block->input, model_weight(model, block->places.resample), NULL,
       pass_rows(pass, shape->resample + 1), merge ? 2 * shallow : deep, merge ? deep : 2 * shallow);
 }
 
@@ -216,18 +216,18 @@ static void tap(struct plm_model *model, const struct model_pass *pass, uint32_t
   for (uint32_t i = 0; pass->taps != NULL && i < pass->taps->count; i++)
     wanted = wanted || pass->taps->states[i] == state;
   if (wanted && bring(model, pass, x, elements, elements))
-    pass->taps->take(pass->taps->context, state);
+    pass->taps->on_state(pass->taps->context, state);
 }
 
 /* Hands out the queries, keys and values of a block, if they are wanted. */
 static void tap_attention(struct plm_model *model, const struct model_pass *pass, uint32_t block)
 {
   const struct plm_block_shape *shape = &model->blocks[block].shape;
-  if (pass->taps == NULL || pass->taps->take_attention == NULL) return;
+  if (pass->taps == NULL || pass->taps->on_attention == NULL) return;
   if (shape->kind == PLM_BLOCK_BOTTLENECK) return;
   const size_t elements = (size_t)(pass_rows(pass, shape->level) * shape->width);
   if (bring(model, pass, model->blocks[block].qkv, 3 * elements, elements))
-    pass->taps->take_attention(pass->taps->context, block);
+    pass->taps->on_attention(pass->taps->context, block);
 }
 
 void plm_model_blocks_forward(struct plm_model *model, const struct model_pass *pass)

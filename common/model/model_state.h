@@ -37,7 +37,7 @@ struct model_block {
   int table;      /* index of its value table in model->tables, -1 if it has none */
   int skipped_by; /* the block that adds this block's output as its skip, -1 if none */
   bool projects;  /* p = P x0 */
-  act *source;    /* the previous block's output */
+  act *input;     /* the previous block's output */
   act *x; /* its input, without the skip; the backward pass stores the skip's gradient here */
   act *p; /* P x0, if it projects */
   act *mixed, *h, *qkv_raw, *qkv, *attended, *y;
@@ -189,7 +189,7 @@ void plm_model_block_attention(struct plm_model *model, const struct model_pass 
                                const struct model_block *block);
 void plm_model_block_hidden(struct plm_model *model, const struct model_pass *pass,
                             const struct model_block *block);
-/* The source of a block's value embeddings; the block has a value table. */
+/* What a block's value embeddings come from; the block has a value table. */
 struct plm_value_table plm_model_value_table(const struct plm_model *model,
                                              const struct model_block *block);
 /* The inputs for preparing the block's queries, keys and values, for whole chunks and without value

@@ -15,7 +15,7 @@ struct builder {
   uint32_t final_at; /* of what is appended */
 };
 
-static void append(struct builder *builder, const struct plm_parameter *parameter)
+static void parameters_append(struct builder *builder, const struct plm_parameter *parameter)
 {
   if (builder->count == builder->capacity) {
     const size_t capacity = builder->capacity == 0 ? 64 : 2 * builder->capacity;
@@ -42,7 +42,7 @@ static void append_matrix(struct builder *builder, const char *prefix, const cha
                                     .initialiser = initialiser,
                                     .decay = true};
   (void)snprintf(parameter.name, sizeof parameter.name, "%s%s", prefix, name);
-  append(builder, &parameter);
+  parameters_append(builder, &parameter);
 }
 
 static void append_scalars(struct builder *builder, const char *prefix, const char *name,
@@ -51,7 +51,7 @@ static void append_scalars(struct builder *builder, const char *prefix, const ch
   struct plm_parameter parameter = {
       .rows = 1, .cols = count, .ndim = 1, .group = PLM_GROUP_SCALAR, .initialiser = initialiser};
   (void)snprintf(parameter.name, sizeof parameter.name, "%s%s", prefix, name);
-  append(builder, &parameter);
+  parameters_append(builder, &parameter);
 }
 
 static void append_table(struct builder *builder, const char *name, int64_t rows, int64_t cols)
@@ -62,7 +62,7 @@ static void append_table(struct builder *builder, const char *name, int64_t rows
                                     .group = PLM_GROUP_EMBED,
                                     .initialiser = PLM_INIT_NORMAL};
   (void)snprintf(parameter.name, sizeof parameter.name, "%s", name);
-  append(builder, &parameter);
+  parameters_append(builder, &parameter);
 }
 
 static void append_block(struct builder *builder, const struct plm_model_config *config,
@@ -93,11 +93,11 @@ static void append_block(struct builder *builder, const struct plm_model_config 
 static void append_resample(struct builder *builder, const struct plm_model_config *config,
                             const struct plm_block_shape *block)
 {
-  if (block->source == PLM_SOURCE_SAME) return;
+  if (block->input == PLM_INPUT_SAME) return;
   const int64_t shallow = plm_architecture_width(config, block->resample);
   const int64_t deep = plm_architecture_width(config, block->resample + 1);
   char name[32];
-  if (block->source == PLM_SOURCE_MERGE) {
+  if (block->input == PLM_INPUT_MERGE) {
     (void)snprintf(name, sizeof name, "plm.merge.%d.weight", block->resample);
     append_matrix(builder, "", name, deep, 2 * shallow, PLM_INIT_UNIFORM);
   } else {
@@ -112,18 +112,18 @@ static void append_head(struct builder *builder, const struct plm_model_config *
   struct plm_parameter parameter = {
       .rows = D, .cols = D, .ndim = 2, .group = PLM_GROUP_HEAD, .initialiser = PLM_INIT_UNIFORM};
   (void)snprintf(parameter.name, sizeof parameter.name, "lm_head.dense.weight");
-  append(builder, &parameter);
+  parameters_append(builder, &parameter);
   if (!config->tie_embeddings) {
     parameter.rows = V;
     (void)snprintf(parameter.name, sizeof parameter.name, "lm_head.decoder.weight");
-    append(builder, &parameter);
+    parameters_append(builder, &parameter);
   }
   parameter.rows = 1;
   parameter.cols = V;
   parameter.ndim = 1;
   parameter.initialiser = PLM_INIT_ZERO;
   (void)snprintf(parameter.name, sizeof parameter.name, "lm_head.bias");
-  append(builder, &parameter);
+  parameters_append(builder, &parameter);
 }
 
 plm_status plm_model_parameters(const struct plm_model_config *config, struct plm_parameter **table,

@@ -41,19 +41,19 @@ plm_status plm_ops_open(const struct plm_ops_request *request, struct plm_ops **
  * the processor, or a lesser one that PLM_CPU_ISA names. See doc/processors.md#levels. */
 const char *plm_ops_cpu_level(void);
 
-/* What memory planning needs to know about a backend. If `device: cuda` is asked for and cannot be
- * opened, ops can only be used for planning: only name, act_bytes, muon_scratch, memory_size (which
- * reports 0) and close are set. */
-struct plm_ops_plan {
+/* What the memory estimate needs to know about a backend. If `device: cuda` is asked for and cannot
+ * be opened, ops can only be used for the estimate: only name, act_bytes, muon_scratch, memory_size
+ * (which reports 0) and close are set. */
+struct plm_ops_preview {
   struct plm_ops *ops;
   uint64_t own_bytes; /* device memory that the backend takes for itself when it is opened */
   bool partial;       /* the library was not found, so own_bytes and muon_scratch are 0 (unknown) */
   struct plm_error why; /* why opening failed; its status is PLM_OK if the backend is open */
 };
 
-/* The caller closes plan->ops. Errors are those of plm_ops_open, except that a failure to open
- * `device: cuda` is reported in plan->why instead of as an error. */
-plm_status plm_ops_plan(const struct plm_ops_request *request, struct plm_ops_plan *plan,
-                        struct plm_error *error);
+/* The caller closes preview->ops. Errors are those of plm_ops_open, except that a failure to open
+ * `device: cuda` is reported in preview->why instead of as an error. */
+plm_status plm_ops_preview(const struct plm_ops_request *request, struct plm_ops_preview *preview,
+                           struct plm_error *error);
 
 #endif

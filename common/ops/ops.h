@@ -129,9 +129,9 @@ struct plm_mix_gradients {
   const act *more; /* added to dx, or NULL; if it equals dskip, the new value s g is added */
 };
 
-/* Source of value embeddings: each is the mean of the table's rows for a group of 2^level tokens.
- * All pointers are to device memory. room and room_gradient are scratch, (N, HK) each, which the
- * backend may overwrite. */
+/* What value embeddings come from: each is the mean of the table's rows for a group of 2^level
+ * tokens. All pointers are to device memory. room and room_gradient are scratch, (N, HK) each,
+ * which the backend may overwrite. */
 struct plm_value_table {
   const float *table;    /* (V, HK) */
   const int32_t *tokens; /* (N * 2^level) */

@@ -13,7 +13,8 @@ size_t plm_assemble_bytes(const struct plm_plan *plan, const struct plm_window *
 }
 
 /* Writes `id` to `count` tokens from token `at`. */
-static void fill(void *tokens, uint32_t token_bytes, uint64_t at, uint64_t count, uint16_t id)
+static void assemble_fill(void *tokens, uint32_t token_bytes, uint64_t at, uint64_t count,
+                          uint16_t id)
 {
   if (token_bytes == 1) {
     memset((uint8_t *)tokens + at, id, count);
@@ -35,12 +36,12 @@ static void write_piece(const struct plm_translator *translator,
   const bool has_cls = begin == 0;
   const bool has_eos = begin + piece->tokens == (uint64_t)piece->residues + 2;
   const uint64_t count = piece->tokens - (uint64_t)has_cls - (uint64_t)has_eos;
-  if (has_cls) fill(tokens, token_bytes, at++, 1, tokenizer->cls);
+  if (has_cls) assemble_fill(tokens, token_bytes, at++, 1, tokenizer->cls);
   translator->residues(translator, residues + piece->offset, count,
                        (uint8_t *)tokens + at * token_bytes);
   at += count;
-  if (has_eos) fill(tokens, token_bytes, at++, 1, tokenizer->eos);
-  fill(tokens, token_bytes, at, end - at, tokenizer->pad);
+  if (has_eos) assemble_fill(tokens, token_bytes, at++, 1, tokenizer->eos);
+  assemble_fill(tokens, token_bytes, at, end - at, tokenizer->pad);
 }
 
 /* The token of assembly->tokens where a chunk begins. */
@@ -72,9 +73,10 @@ look_ahead(const struct plm_assembly *assembly, uint32_t i, uint32_t end, uint32
 }
 
 /* Writes all pieces of the group at window->groups[slot], whose documents' residues are given. */
-static plm_status write_group(const struct plm_translator *translator,
-                              const struct plm_assembly *assembly, uint32_t slot,
-                              const uint8_t *residues, size_t size, struct plm_error *error)
+static plm_status assemble_write_group(const struct plm_translator *translator,
+                                       const struct plm_assembly *assembly, uint32_t slot,
+                                       const uint8_t *residues, size_t size,
+                                       struct plm_error *error)
 {
   const struct plm_window *window = assembly->window;
   const uint32_t max_length = plm_plan_parameters(assembly->plan)->max_length;
@@ -118,7 +120,7 @@ plm_status plm_assemble_groups(struct plm_corpus_cursor *cursor,
     size_t size;
     PLM_TRY(
         plm_corpus_group(cursor, assembly->split, window->groups[slot], &residues, &size, error));
-    PLM_TRY(write_group(&translator, assembly, slot, residues, size, error));
+    PLM_TRY(assemble_write_group(&translator, assembly, slot, residues, size, error));
   }
   return PLM_OK;
 }

@@ -6,8 +6,8 @@
 
 #include "common/base/strict_json.h"
 
-static plm_status add(struct plm_mixture_history *history, uint64_t s, uint64_t chunks,
-                      struct plm_error *error)
+static plm_status batch_history_add(struct plm_mixture_history *history, uint64_t s,
+                                    uint64_t chunks, struct plm_error *error)
 {
   const struct plm_mixture alone = {.count = 1, .weights = {1}, .final_weights = {-1}};
   if (chunks == 0 || chunks > UINT32_MAX)
@@ -36,8 +36,8 @@ static plm_status add_change(struct plm_mixture_history *history, const cJSON *e
   uint64_t s;
   if (!plm_json_count(cJSON_GetObjectItemCaseSensitive(entry, "step"), &s))
     return plm_error_set(error, PLM_FORMAT, "an entry of the history has no step");
-  if (history->count == 0) PLM_TRY(add(history, 0, before, error));
-  return add(history, s, now, error);
+  if (history->count == 0) PLM_TRY(batch_history_add(history, 0, before, error));
+  return batch_history_add(history, s, now, error);
 }
 
 /* An entry without numbers was written by an earlier build, which kept only sentences, in tokens.
@@ -77,7 +77,7 @@ plm_status plm_batch_history_read(struct plm_mixture_history *history, const str
     PLM_TRY(numbers != NULL ? read_numbers(history, entry, numbers, error)
                             : read_sentences(history, entry, max_length, error));
   }
-  return history->count > 0 ? PLM_OK : add(history, 0, chunks, error);
+  return history->count > 0 ? PLM_OK : batch_history_add(history, 0, chunks, error);
 }
 
 uint64_t plm_batch_history_sum(const struct plm_mixture_history *history, uint64_t s)

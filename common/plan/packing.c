@@ -141,7 +141,7 @@ static void rooms_count_add(struct plm_rooms *rooms, uint32_t room, uint32_t chu
   room_add(rooms, room);
 }
 
-static void rooms_count_take(struct plm_rooms *rooms, uint32_t room, uint32_t chunks)
+static void rooms_count_remove(struct plm_rooms *rooms, uint32_t room, uint32_t chunks)
 {
   rooms->first[room] -= chunks;
   if (rooms->first[room] == 0) room_remove(rooms, room);
@@ -164,11 +164,11 @@ uint64_t plm_pack_best_fit_count(struct plm_rooms *rooms, const uint32_t *histog
       if (found) {
         const uint32_t there = rooms->first[room];
         if (full > there) full = there;
-        rooms_count_take(rooms, room, full);
+        rooms_count_remove(rooms, room, full);
         rooms_count_add(rooms, room - each * size, full);
         items -= full * each;
         if (items == 0 || full == there) continue;
-        rooms_count_take(rooms, room, 1);
+        rooms_count_remove(rooms, room, 1);
       } else {
         chunks += full;
         rooms_count_add(rooms, room - each * size, full);

@@ -200,7 +200,7 @@ void plm_window_deinit(struct plm_window *window)
 
 /* Writes the pieces of the window's documents, at most `pieces`, and where each group of the corpus
  * that they come from begins among them. */
-static void gather(const struct window_of *of, uint64_t pieces, struct plm_window *out)
+static void window_gather(const struct window_of *of, uint64_t pieces, struct plm_window *out)
 {
   struct plm_window_scratch *scratch = out->scratch_;
   struct plm_plan_group read;
@@ -262,7 +262,7 @@ static void shuffle_window(const struct plm_plan *plan, uint64_t epoch, uint64_t
   plm_shuffle(&draws, chunk_order, chunks);
 }
 
-static void emit(const struct plm_plan *plan, struct plm_window *out)
+static void window_emit(const struct plm_plan *plan, struct plm_window *out)
 {
   const struct plm_window_scratch *scratch = out->scratch_;
   const uint32_t *chunk_order = scratch->next;
@@ -301,7 +301,7 @@ plm_status plm_plan_window_of(const struct plm_plan *plan, uint64_t epoch, uint6
   PLM_TRY(reserve_pieces(out, pieces, error));
   out->epoch = epoch;
   out->window = window;
-  gather(&of, pieces, out);
+  window_gather(&of, pieces, out);
   if (plan->parameters.packing == PLM_PACKING_BEST_FIT)
     out->chunks = plm_pack_best_fit(&scratch->rooms, scratch->units, out->document_count,
                                     scratch->order, scratch->next, scratch->chunk_of);
@@ -311,7 +311,7 @@ plm_status plm_plan_window_of(const struct plm_plan *plan, uint64_t epoch, uint6
   PLM_ASSERT(out->chunks <= out->document_count); /* none is empty */
   sort_by_chunk(scratch, out->document_count, out->chunks);
   shuffle_window(plan, epoch, window, scratch, out->chunks);
-  emit(plan, out);
+  window_emit(plan, out);
   return PLM_OK;
 }
 

@@ -135,8 +135,8 @@ static plm_status open_and_lock(struct plm_lock *lock, const char *run, struct p
   return write_holder(lock, error);
 }
 
-plm_status plm_lock_take(const char *run, const char *name, struct plm_lock **lock,
-                         struct plm_error *error)
+plm_status plm_lock_acquire(const char *run, const char *name, struct plm_lock **lock,
+                            struct plm_error *error)
 {
   struct plm_lock *made = plm_alloc_zeroed(1, sizeof *made);
   made->descriptor = made->second = -1;
@@ -156,7 +156,7 @@ plm_status plm_lock_take(const char *run, const char *name, struct plm_lock **lo
 
 /* Whether path still names the open file. An error other than a missing file does not say that it
  * does not: a network file system may be away for a moment. */
-static bool names(const char *path, int descriptor)
+static bool lock_names(const char *path, int descriptor)
 {
   struct stat named, open_file;
   if (fstat(descriptor, &open_file) != 0) return true;
@@ -185,7 +185,7 @@ static plm_status renew(struct plm_lock *lock, struct plm_error *error)
 static plm_status check_files(struct plm_lock *lock, struct plm_error *error)
 {
   if (lock->second < 0) return PLM_OK;
-  if (!names(lock->second_path, lock->second)) {
+  if (!lock_names(lock->second_path, lock->second)) {
     plm_error_set(error, PLM_BUSY,
                   "this file was removed or replaced while the %s writes it, so another %s may "
                   "write the run",
@@ -194,7 +194,7 @@ static plm_status check_files(struct plm_lock *lock, struct plm_error *error)
     return plm_error_hint(error, "nothing more is written; `plm-pipeline up` resumes the run from "
                                  "its newest checkpoint");
   }
-  return names(lock->path, lock->descriptor) ? PLM_OK : renew(lock, error);
+  return lock_names(lock->path, lock->descriptor) ? PLM_OK : renew(lock, error);
 }
 
 plm_status plm_lock_watch(struct plm_lock *lock, struct plm_error *error)

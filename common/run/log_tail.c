@@ -1,4 +1,4 @@
-/* Reading a growing file piece by piece. Hashes of what stood before the ends of its lines show
+/* Reading a growing file part by part. Hashes of what stood before the ends of its lines show
  * whether it still holds them. Its size does not, because new lines after a cut can make it longer
  * than before. */
 #include "common/run/log_tail.h"
@@ -13,7 +13,7 @@
 #include "common/base/hash.h"
 #include "common/base/log_file.h"
 
-enum { PIECE = 16384 };
+enum { PART = 16384 };
 
 void plm_tail_init(struct plm_tail *tail, const char *path, uint64_t offset)
 {
@@ -68,8 +68,8 @@ static void add_mark(struct plm_tail *tail)
   tail->marks[tail->mark_count++] = mark_here(tail);
 }
 
-static void take(struct plm_tail *tail, const char *bytes, size_t size,
-                 void (*line)(void *context, const char *text), void *context)
+static void log_tail_split(struct plm_tail *tail, const char *bytes, size_t size,
+                           void (*line)(void *context, const char *text), void *context)
 {
   while (size > 0) {
     const char *end = memchr(bytes, '\n', size);
@@ -136,7 +136,7 @@ static uint64_t inode_of(const char *path, unsigned number)
 
 /* The number of the log with this inode, which is not 0; -1 if it is gone or the file is not
  * rotated at all. */
-static int number_of(const char *path, uint64_t inode)
+static int log_tail_number_of(const char *path, uint64_t inode)
 {
   for (unsigned number = 0; number <= PLM_LOG_FILES_KEPT; number++)
     if (inode_of(path, number) == inode) return (int)number;
@@ -145,7 +145,7 @@ static int number_of(const char *path, uint64_t inode)
 
 /* The number of the oldest log. A rotation renames the oldest file first, so for a moment the
  * numbers have a gap. */
-static int oldest(const char *path)
+static int log_tail_oldest(const char *path)
 {
   int highest = 0;
   for (unsigned number = 1; number <= PLM_LOG_FILES_KEPT; number++)
@@ -163,14 +163,14 @@ static int open_current(struct plm_tail *tail, bool *rotated)
   for (;;) {
     number = 0;
     if (from_oldest)
-      number = oldest(tail->path);
+      number = log_tail_oldest(tail->path);
     else if (tail->inode != 0)
-      number = number_of(tail->path, tail->inode);
+      number = log_tail_number_of(tail->path, tail->inode);
     file = open_log(tail->path, number > 0 ? (unsigned)number : 0, &info);
     failure = errno;
     bool moved = false;
     if (from_oldest)
-      moved = oldest(tail->path) != number;
+      moved = log_tail_oldest(tail->path) != number;
     else if (tail->inode != 0 && number >= 0)
       moved = file < 0 || (uint64_t)info.st_ino != tail->inode;
     if (!moved) break;
@@ -195,12 +195,12 @@ static bool go_to_next(struct plm_tail *tail)
 {
   struct stat info;
   for (;;) {
-    const int number = number_of(tail->path, tail->inode);
+    const int number = log_tail_number_of(tail->path, tail->inode);
     if (number <= 0) return number < 0;
     const int next = open_log(tail->path, (unsigned)number - 1, &info);
     if (next < 0) return false; /* it is not made yet */
     close(next);
-    if (number_of(tail->path, tail->inode) != number) continue; /* rotated meanwhile */
+    if (log_tail_number_of(tail->path, tail->inode) != number) continue; /* rotated meanwhile */
     tail->inode = (uint64_t)info.st_ino;
     plm_tail_move(tail, 0);
     return true;
@@ -210,7 +210,7 @@ static bool go_to_next(struct plm_tail *tail)
 bool plm_tail_read(struct plm_tail *tail, size_t limit_bytes,
                    void (*line)(void *context, const char *text), void *context)
 {
-  char piece[PIECE];
+  char part[PART];
   bool any = false, rotated = true;
   size_t total = 0;
   tail->failure = 0;
@@ -219,11 +219,11 @@ bool plm_tail_read(struct plm_tail *tail, size_t limit_bytes,
     if (file < 0) return any;
     ssize_t size = 1;
     while (size > 0 && (limit_bytes == 0 || total < limit_bytes)) {
-      size = pread(file, piece, sizeof piece, (off_t)tail->offset);
+      size = pread(file, part, sizeof part, (off_t)tail->offset);
       if (size < 0) tail->failure = errno;
       if (size <= 0) break;
       total += (size_t)size;
-      take(tail, piece, (size_t)size, line, context);
+      log_tail_split(tail, part, (size_t)size, line, context);
       any = true;
     }
     close(file);
@@ -253,7 +253,7 @@ const char *plm_tail_peek(struct plm_tail_lines *lines)
   if (lines->taken == lines->read.length) {
     plm_text_clear(&lines->read);
     lines->taken = 0;
-    while (lines->read.length == 0) /* a long line takes several pieces */
+    while (lines->read.length == 0) /* a long line takes several parts */
       if (!plm_tail_read(&lines->tail, 1, keep_line, lines)) break;
   }
   return lines->taken < lines->read.length ? lines->read.data + lines->taken : NULL;
@@ -275,16 +275,16 @@ void plm_tail_lines_deinit(struct plm_tail_lines *lines)
 static uint64_t find_lines(int file, uint64_t from, size_t *lines)
 {
   struct stat info;
-  char piece[PIECE];
+  char part[PART];
   uint64_t start = fstat(file, &info) == 0 ? (uint64_t)info.st_size : 0;
   const uint64_t size = start;
   if (start <= from) return from;
   while (start > from && *lines > 0) {
-    const size_t wanted = start - from < PIECE ? (size_t)(start - from) : PIECE;
-    if (pread(file, piece, wanted, (off_t)(start - wanted)) != (ssize_t)wanted) break;
+    const size_t wanted = start - from < PART ? (size_t)(start - from) : PART;
+    if (pread(file, part, wanted, (off_t)(start - wanted)) != (ssize_t)wanted) break;
     for (size_t i = wanted; i-- > 0;) {
       /* No line begins after a newline at the end of the file. */
-      if (piece[i] != '\n' || start - wanted + i + 1 == size) continue;
+      if (part[i] != '\n' || start - wanted + i + 1 == size) continue;
       if (--*lines == 0) return start - wanted + i + 1;
     }
     start -= wanted;

@@ -31,8 +31,8 @@
  * it is missing, and "supervisor" locks the run folder (flock): removing NAME.lock does not let a
  * second one in. */
 struct plm_lock;
-plm_status plm_lock_take(const char *run, const char *name, struct plm_lock **lock,
-                         struct plm_error *error);
+plm_status plm_lock_acquire(const char *run, const char *name, struct plm_lock **lock,
+                            struct plm_error *error);
 /* Called before each line of metrics, and by the supervisor in its loop; it costs two calls of
  * stat. A NAME.lock that was removed is created again. PLM_BUSY if the metrics file or the run
  * folder was itself removed or replaced. Any thread may call it. */

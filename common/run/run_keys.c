@@ -46,7 +46,7 @@ static plm_status make_keys(const char *run, const char *keys, struct plm_error 
 }
 
 /* A folder that was copied in part is not completed: other stages may use the other half. */
-static plm_status check_keys(const char *keys, struct plm_error *error)
+static plm_status run_keys_check(const char *keys, struct plm_error *error)
 {
   struct plm_keypair pair;
   char server[PLM_KEY_TEXT];
@@ -73,5 +73,5 @@ plm_status plm_run_keys(const char *run, const char *configured, char keys[PLM_P
   PLM_TRY(plm_path_join(keys, run, PLM_RUN_KEYS, error));
   PLM_TRY(plm_file_look(keys, &exists, error));
   if (!exists) PLM_TRY(make_keys(run, keys, error));
-  return check_keys(keys, error);
+  return run_keys_check(keys, error);
 }

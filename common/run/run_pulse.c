@@ -91,7 +91,7 @@ void plm_run_pulse_wait(struct plm_run_pulse *pulse, const char *what)
   write_file(pulse, pulse->doing);
 }
 
-static void advance(void *context, uint64_t done, uint64_t total)
+static void run_pulse_advance(void *context, uint64_t done, uint64_t total)
 {
   struct plm_run_pulse *pulse = context;
   char doing[PLM_PULSE_DOING + 16];
@@ -108,10 +108,10 @@ static void advance(void *context, uint64_t done, uint64_t total)
 
 struct plm_advance plm_run_pulse_reading(struct plm_run_pulse *pulse)
 {
-  return (struct plm_advance){.tell = advance, .context = pulse};
+  return (struct plm_advance){.tell = run_pulse_advance, .context = pulse};
 }
 
-void plm_run_pulse_rest(struct plm_run_pulse *pulse)
+void plm_run_pulse_suspend(struct plm_run_pulse *pulse)
 {
   if (pulse->written_ns != 0) plm_run_pulse_remove(pulse->run, pulse->role);
   *pulse = (struct plm_run_pulse){.run = pulse->run, .role = pulse->role};
@@ -131,7 +131,7 @@ void plm_run_pulse_remove(const char *run, const char *role)
 }
 
 /* Of whichever process. */
-static bool read_file(const char *run, const char *role, struct plm_run_sign *sign)
+static bool run_pulse_read_file(const char *run, const char *role, struct plm_run_sign *sign)
 {
   char name[64], path[PLM_PATH_SIZE], *text;
   size_t size;
@@ -155,14 +155,14 @@ static bool read_file(const char *run, const char *role, struct plm_run_sign *si
 
 bool plm_run_pulse_read(const char *run, const char *role, struct plm_run_sign *sign)
 {
-  if (read_file(run, role, sign) && sign->age_s <= plm_lock_age_s(run, role)) return true;
+  if (run_pulse_read_file(run, role, sign) && sign->age_s <= plm_lock_age_s(run, role)) return true;
   *sign = (struct plm_run_sign){0};
   return false;
 }
 
 bool plm_run_pulse_read_of(const char *run, const char *role, int pid, struct plm_run_sign *sign)
 {
-  if (read_file(run, role, sign) && sign->pid == pid) return true;
+  if (run_pulse_read_file(run, role, sign) && sign->pid == pid) return true;
   *sign = (struct plm_run_sign){0};
   return false;
 }

@@ -40,8 +40,8 @@ void plm_run_pulse(struct plm_run_pulse *pulse, bool patient, const char *format
 void plm_run_pulse_wait(struct plm_run_pulse *pulse, const char *what);
 /* Removes the file if it was written. Call it when other signs of life, such as finished steps,
  * take over until the next call of plm_run_pulse or plm_run_pulse_wait. */
-void plm_run_pulse_rest(struct plm_run_pulse *pulse);
-/* For those who read large files: each piece is a sign of life within what was said last, and the
+void plm_run_pulse_suspend(struct plm_run_pulse *pulse);
+/* For those who read large files: each part is a sign of life within what was said last, and the
  * file then says "loading the weights (37 %)". It borrows pulse. */
 struct plm_advance plm_run_pulse_reading(struct plm_run_pulse *pulse);
 /* Removes the file. */

@@ -91,7 +91,7 @@ plm_status plm_stop_drained(struct plm_error *error)
   return plm_error_set(error, plm_stop_status(number), "%s", "");
 }
 
-static const char *name_of(int signal_number)
+static const char *stop_name_of(int signal_number)
 {
   switch (signal_number) {
   case SIGINT: return "Ctrl-C";
@@ -104,6 +104,6 @@ plm_status plm_stop_check(const char *consequence, struct plm_error *error)
 {
   const int number = __atomic_load_n(&plm_stop_requested, __ATOMIC_ACQUIRE);
   if (number == 0) return PLM_OK;
-  return plm_error_set(error, plm_stop_status(number), "stopped by %s%s", name_of(number),
+  return plm_error_set(error, plm_stop_status(number), "stopped by %s%s", stop_name_of(number),
                        consequence);
 }

@@ -118,7 +118,7 @@ void plm_byte_stream_close(struct plm_byte_stream *stream)
 }
 
 /* Reads more input behind the bytes that are left. The buffer need not become full. */
-static plm_status refill(struct plm_byte_stream *stream, struct plm_error *error)
+static plm_status byte_stream_refill(struct plm_byte_stream *stream, struct plm_error *error)
 {
   const size_t left = stream->input_size - stream->input_at;
   memmove(stream->input, stream->input + stream->input_at, left);
@@ -224,7 +224,8 @@ static plm_status refuse_others(const struct plm_byte_stream *stream, struct plm
 
 static plm_status recognise(struct plm_byte_stream *stream, struct plm_error *error)
 {
-  while (!stream->input_ended && stream->input_size < MAGIC_BYTES) PLM_TRY(refill(stream, error));
+  while (!stream->input_ended && stream->input_size < MAGIC_BYTES)
+    PLM_TRY(byte_stream_refill(stream, error));
   PLM_TRY(refuse_others(stream, error));
   if (is_gzip(stream->input, stream->input_size))
     stream->format = FORMAT_GZIP;
@@ -342,8 +343,8 @@ static plm_status unzstd_some(struct plm_byte_stream *stream, size_t *size, stru
 }
 
 /* The next bytes of the file, as plm_byte_stream_read hands them out. */
-static plm_status decompress(struct plm_byte_stream *stream, const uint8_t **bytes, size_t *size,
-                             struct plm_error *error)
+static plm_status byte_stream_decompress(struct plm_byte_stream *stream, const uint8_t **bytes,
+                                         size_t *size, struct plm_error *error)
 {
   *size = 0;
   *bytes = stream->output;
@@ -351,7 +352,7 @@ static plm_status decompress(struct plm_byte_stream *stream, const uint8_t **byt
   while (*size == 0) {
     if (stream->format == FORMAT_PLAIN) {
       if (stream->input_at == stream->input_size && !stream->input_ended)
-        PLM_TRY(refill(stream, error));
+        PLM_TRY(byte_stream_refill(stream, error));
       *bytes = stream->input + stream->input_at;
       *size = stream->input_size - stream->input_at;
       stream->input_at = stream->input_size;
@@ -359,7 +360,8 @@ static plm_status decompress(struct plm_byte_stream *stream, const uint8_t **byt
       PLM_TRY(stream->format == FORMAT_GZIP ? inflate_some(stream, size, error)
                                             : unzstd_some(stream, size, error));
       const size_t left = stream->input_size - stream->input_at;
-      if (*size == 0 && !stream->input_ended && left < INPUT_BYTES) PLM_TRY(refill(stream, error));
+      if (*size == 0 && !stream->input_ended && left < INPUT_BYTES)
+        PLM_TRY(byte_stream_refill(stream, error));
     }
     if (*size == 0 && stream->input_ended && stream->input_at == stream->input_size) {
       if (stream->in_member) return cut_off(stream, error);
@@ -379,7 +381,7 @@ plm_status plm_byte_stream_read(struct plm_byte_stream *stream, const uint8_t **
     stream->head_at = stream->head_size;
     return PLM_OK;
   }
-  if (stream->rest_size == 0) return decompress(stream, bytes, size, error);
+  if (stream->rest_size == 0) return byte_stream_decompress(stream, bytes, size, error);
   *bytes = stream->rest;
   *size = stream->rest_size;
   stream->rest_size = 0;
@@ -397,7 +399,7 @@ plm_status plm_byte_stream_peek(struct plm_byte_stream *stream, size_t want, con
   }
   while (stream->head_size < want) {
     if (stream->rest_size == 0) {
-      PLM_TRY(decompress(stream, &stream->rest, &stream->rest_size, error));
+      PLM_TRY(byte_stream_decompress(stream, &stream->rest, &stream->rest_size, error));
       if (stream->rest_size == 0) break;
     }
     const size_t room = sizeof stream->head - stream->head_size;

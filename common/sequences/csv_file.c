@@ -55,7 +55,7 @@ static int no_space(unsigned char byte)
   return 0;
 }
 
-static void take_field(void *bytes, size_t size, void *context)
+static void csv_on_field(void *bytes, size_t size, void *context)
 {
   struct plm_csv_file *file = context;
   if (file->field_count == file->field_capacity) {
@@ -69,7 +69,7 @@ static void take_field(void *bytes, size_t size, void *context)
   plm_text_append(&file->text, "", 1);
 }
 
-static void take_end(int byte, void *context)
+static void csv_on_end(int byte, void *context)
 {
   struct plm_csv_file *file = context;
   (void)byte;
@@ -197,7 +197,8 @@ static plm_status open_parser(struct plm_csv_file *file, struct plm_error *error
   return PLM_OK;
 }
 
-static plm_status open_input(struct plm_csv_file *file, const char *path, struct plm_error *error)
+static plm_status csv_file_open_input(struct plm_csv_file *file, const char *path,
+                                      struct plm_error *error)
 {
   file->path = plm_strdup(strcmp(path, "-") == 0 ? "stdin" : path);
   file->tabs = names_tabs(path);
@@ -209,7 +210,7 @@ static plm_status open_input(struct plm_csv_file *file, const char *path, struct
 plm_status plm_csv_open(const char *path, struct plm_csv_file **file, struct plm_error *error)
 {
   struct plm_csv_file *opened = plm_alloc_zeroed(1, sizeof *opened);
-  const plm_status status = open_input(opened, path, error);
+  const plm_status status = csv_file_open_input(opened, path, error);
   if (status != PLM_OK) {
     plm_csv_close(opened);
     return status;
@@ -282,7 +283,7 @@ plm_status plm_csv_rewind(struct plm_csv_file *file, struct plm_error *error)
 /* ---- rows ------------------------------------------------------------------------------------ */
 
 /* Reads the next bytes after all others were parsed. PLM_AGAIN: it may be called again. */
-static plm_status refill(struct plm_csv_file *file, struct plm_error *error)
+static plm_status csv_file_refill(struct plm_csv_file *file, struct plm_error *error)
 {
   const uint8_t *bytes = file->spool_bytes;
   size_t size;
@@ -343,7 +344,7 @@ static plm_status parse_line(struct plm_csv_file *file, struct plm_error *error)
   file->after_return = ends && begin[size - 1] == '\r';
   if (empty) return PLM_OK;
   file->inside = true;
-  if (csv_parse(&file->parser, begin, size, take_field, take_end, file) != size)
+  if (csv_parse(&file->parser, begin, size, csv_on_field, csv_on_end, file) != size)
     return malformed(file, error);
   if (csv_get_buffer_size(&file->parser) > FIELD_LIMIT_BYTES)
     return too_long(file, "a field has more than 16 MiB", error);
@@ -367,8 +368,8 @@ plm_status plm_csv_next(struct plm_csv_file *file, struct plm_csv_row *row, stru
       PLM_TRY(parse_line(file, error));
       continue;
     }
-    PLM_TRY(refill(file, error));
-    if (file->ended && csv_fini(&file->parser, take_field, take_end, file) != 0)
+    PLM_TRY(csv_file_refill(file, error));
+    if (file->ended && csv_fini(&file->parser, csv_on_field, csv_on_end, file) != 0)
       return malformed(file, error);
   }
   if (!file->complete) return PLM_OK;

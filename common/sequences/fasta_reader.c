@@ -10,8 +10,8 @@ static bool is_blank(uint8_t byte)
   return byte == ' ' || byte == '\t';
 }
 
-/* Takes the first word of a header, which may come in pieces and may have blanks before it. */
-static void take_name(struct plm_sequence_reader *reader, const uint8_t *bytes, size_t size)
+/* Takes the first word of a header, which may come in spans and may have blanks before it. */
+static void append_name(struct plm_sequence_reader *reader, const uint8_t *bytes, size_t size)
 {
   if (reader->name_complete) return;
   for (; reader->name_size == 0 && size != 0 && is_blank(*bytes); bytes++) size--;
@@ -59,34 +59,34 @@ static enum plm_sequence_result failed(enum plm_line_result result)
 }
 
 /* Skips blank lines up to the first '>'; anything else is an error. */
-static enum plm_sequence_result find_first(struct plm_sequence_reader *reader,
-                                           struct plm_error *error)
+static enum plm_sequence_result fasta_reader_find_first(struct plm_sequence_reader *reader,
+                                                        struct plm_error *error)
 {
   for (;;) {
     int byte;
-    struct plm_line_piece piece;
+    struct plm_line_span span;
     enum plm_line_result result = plm_line_peek(&reader->lines, &byte, error);
     if (result == PLM_LINE_END) return PLM_SEQUENCE_END;
-    if (result != PLM_LINE_PIECE) return failed(result);
+    if (result != PLM_LINE_SPAN) return failed(result);
     if (byte == '>' && !reader->lines.inside_line) return PLM_SEQUENCE_READ;
     if (byte != '\n' && byte != '\r' && byte != ' ' && byte != '\t')
       return not_fasta(reader, byte, error);
-    result = plm_line_next(&reader->lines, &piece, error);
-    if (result != PLM_LINE_PIECE) return failed(result);
-    if (!plm_line_is_blank(piece.bytes, piece.size)) return not_fasta(reader, ' ', error);
+    result = plm_line_next(&reader->lines, &span, error);
+    if (result != PLM_LINE_SPAN) return failed(result);
+    if (!plm_line_is_blank(span.bytes, span.size)) return not_fasta(reader, ' ', error);
   }
 }
 
-/* Reads a header line, or a piece of it. */
+/* Reads a header line, or a span of it. */
 static enum plm_line_result read_header(struct plm_sequence_reader *reader, struct plm_error *error)
 {
-  struct plm_line_piece piece;
-  const enum plm_line_result result = plm_line_next(&reader->lines, &piece, error);
-  if (result == PLM_LINE_PIECE) {
-    if (piece.begins) begin_record(reader);
-    const size_t skip = piece.begins ? 1 : 0; /* '>' */
-    take_name(reader, piece.bytes + skip, piece.size - skip);
-    if (!piece.ends) return result;
+  struct plm_line_span span;
+  const enum plm_line_result result = plm_line_next(&reader->lines, &span, error);
+  if (result == PLM_LINE_SPAN) {
+    if (span.begins) begin_record(reader);
+    const size_t skip = span.begins ? 1 : 0; /* '>' */
+    append_name(reader, span.bytes + skip, span.size - skip);
+    if (!span.ends) return result;
   } else if (result != PLM_LINE_END) {
     return result;
   }
@@ -98,18 +98,18 @@ static enum plm_line_result read_header(struct plm_sequence_reader *reader, stru
     return PLM_LINE_FAILED;
   }
   if (reader->name_size == 0) plm_sequence_name_by_place(reader);
-  return PLM_LINE_PIECE;
+  return PLM_LINE_SPAN;
 }
 
 /* Takes whole lines of letters directly from the buffer. */
-static void take_plain_lines(struct plm_sequence_reader *reader)
+static void read_plain_lines(struct plm_sequence_reader *reader)
 {
-  struct plm_line_source *source = &reader->lines;
+  struct plm_line_reader *text = &reader->lines;
   uint64_t lines;
-  if (source->inside_line || source->after_return) return;
-  source->at += plm_sequence_builder_add_lines(&reader->builder, source->bytes + source->at,
-                                               source->size - source->at, &lines);
-  source->line += lines;
+  if (text->inside_line || text->after_return) return;
+  text->at += plm_sequence_builder_add_lines(&reader->builder, text->bytes + text->at,
+                                             text->size - text->at, &lines);
+  text->line += lines;
 }
 
 /* Reads residues up to the next header. PLM_LINE_END: the record is complete. */
@@ -117,21 +117,21 @@ static enum plm_line_result read_residues(struct plm_sequence_reader *reader,
                                           struct plm_error *error)
 {
   int byte;
-  struct plm_line_piece piece;
+  struct plm_line_span span;
   enum plm_line_result result = plm_line_peek(&reader->lines, &byte, error);
-  if (result == PLM_LINE_PIECE) {
-    take_plain_lines(reader);
+  if (result == PLM_LINE_SPAN) {
+    read_plain_lines(reader);
     result = plm_line_peek(&reader->lines, &byte, error);
   }
   if (result == PLM_LINE_END) reader->ended = true;
-  if (result != PLM_LINE_PIECE) return result;
+  if (result != PLM_LINE_SPAN) return result;
   if (byte == '>' && !reader->lines.inside_line) {
     reader->fasta_state = FASTA_HEADER;
     return PLM_LINE_END;
   }
-  result = plm_line_next(&reader->lines, &piece, error);
-  if (result == PLM_LINE_PIECE)
-    plm_sequence_builder_add(&reader->builder, &piece, reader->lines.line);
+  result = plm_line_next(&reader->lines, &span, error);
+  if (result == PLM_LINE_SPAN)
+    plm_sequence_builder_add(&reader->builder, &span, reader->lines.line);
   return result;
 }
 
@@ -140,7 +140,7 @@ enum plm_sequence_result plm_fasta_next(struct plm_sequence_reader *reader,
 {
   if (reader->ended) return PLM_SEQUENCE_END;
   if (reader->fasta_state == FASTA_BEFORE) {
-    const enum plm_sequence_result first = find_first(reader, error);
+    const enum plm_sequence_result first = fasta_reader_find_first(reader, error);
     if (first != PLM_SEQUENCE_READ) return first;
     reader->fasta_state = FASTA_HEADER;
   }
@@ -149,6 +149,6 @@ enum plm_sequence_result plm_fasta_next(struct plm_sequence_reader *reader,
                                             ? read_header(reader, error)
                                             : read_residues(reader, error);
     if (result == PLM_LINE_END) return plm_sequence_complete(reader, sequence, error);
-    if (result != PLM_LINE_PIECE) return failed(result);
+    if (result != PLM_LINE_SPAN) return failed(result);
   }
 }

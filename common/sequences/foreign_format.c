@@ -63,8 +63,8 @@ static plm_status hint_converter(const char *converter, const char *file, struct
   return PLM_FORMAT;
 }
 
-static plm_status refuse(const char *name, const char *converter, const char *remedy,
-                         const char *file, struct plm_error *error)
+static plm_status foreign_format_refuse(const char *name, const char *converter, const char *remedy,
+                                        const char *file, struct plm_error *error)
 {
   plm_error_set(error, PLM_FORMAT,
                 "this looks like %s, not like text with one sequence on each line", name);
@@ -141,15 +141,16 @@ plm_status plm_foreign_format_check(const char *line, size_t size, const char *f
   static const char alignment[] = "multiple sequence alignment";
   plm_trim(&line, &size);
   if (is_phylip(line, size))
-    return refuse("an alignment in PHYLIP format", "phylip-relaxed", NULL, file, error);
+    return foreign_format_refuse("an alignment in PHYLIP format", "phylip-relaxed", NULL, file,
+                                 error);
   if (memmem(line, size, alignment, sizeof alignment - 1) != NULL)
-    return refuse("an alignment in Clustal format", "clustal", NULL, file, error);
+    return foreign_format_refuse("an alignment in Clustal format", "clustal", NULL, file, error);
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
     if (begins_with(line, size, kinds[i].begins))
-      return refuse(kinds[i].name, kinds[i].converter, kinds[i].remedy, file, error);
+      return foreign_format_refuse(kinds[i].name, kinds[i].converter, kinds[i].remedy, file, error);
   for (size_t i = 0; i < size; i++)
     if (line[i] == '\t' || line[i] == ',' || line[i] == ';' || line[i] == '"')
-      return refuse("a table", NULL, table, file, error);
+      return foreign_format_refuse("a table", NULL, table, file, error);
   if (memchr(line, ' ', size) != NULL) {
     plm_error_set(error, PLM_FORMAT, "the first line has a blank inside");
     plm_error_hint(error, "text has one sequence on each line, without names and blanks; "

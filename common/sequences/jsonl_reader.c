@@ -15,27 +15,27 @@ static const size_t other_fields_bytes = 1 << 20;
 static const size_t bytes_a_residue = 6;
 static const size_t values_limit = 1 << 16; /* each takes about 100 bytes */
 
-static bool keep(struct plm_sequence_reader *reader, const struct plm_line_piece *piece)
+static bool jsonl_reader_keep(struct plm_sequence_reader *reader, const struct plm_line_span *span)
 {
   const uint64_t limit = reader->builder.max_residues * bytes_a_residue + other_fields_bytes;
-  if (piece->begins) {
+  if (span->begins) {
     reader->line_size = 0;
     reader->line_too_long = false;
     reader->record_line = reader->lines.line;
   }
-  if (reader->line_too_long || reader->line_size + piece->size > limit) {
+  if (reader->line_too_long || reader->line_size + span->size > limit) {
     reader->line_too_long = true;
     return true;
   }
-  if (reader->line_size + piece->size + 1 > reader->line_capacity) {
-    const size_t capacity = 2 * (reader->line_size + piece->size) + 4096;
+  if (reader->line_size + span->size + 1 > reader->line_capacity) {
+    const size_t capacity = 2 * (reader->line_size + span->size) + 4096;
     char *larger = realloc(reader->line, capacity);
     if (larger == NULL) return false;
     reader->line = larger;
     reader->line_capacity = capacity;
   }
-  memcpy(reader->line + reader->line_size, piece->bytes, piece->size);
-  reader->line_size += piece->size;
+  memcpy(reader->line + reader->line_size, span->bytes, span->size);
+  reader->line_size += span->size;
   return true;
 }
 
@@ -55,8 +55,9 @@ static const char *number_text(const cJSON *value, char text[32])
   return text;
 }
 
-static enum plm_sequence_result take_object(struct plm_sequence_reader *reader, const cJSON *root,
-                                            struct plm_sequence *sequence, struct plm_error *error)
+static enum plm_sequence_result jsonl_parse_object(struct plm_sequence_reader *reader,
+                                                   const cJSON *root, struct plm_sequence *sequence,
+                                                   struct plm_error *error)
 {
   const uint64_t line = reader->record_line;
   const cJSON *residues = cJSON_GetObjectItemCaseSensitive(root, "sequence");
@@ -66,7 +67,7 @@ static enum plm_sequence_result take_object(struct plm_sequence_reader *reader, 
   if (name != NULL && !cJSON_IsNull(name)) {
     char number[32];
     const char *text = cJSON_IsString(name) ? name->valuestring : number_text(name, number);
-    if (text == NULL || !plm_sequence_take_name(reader, text, strlen(text)))
+    if (text == NULL || !plm_sequence_set_name(reader, text, strlen(text)))
       return plm_sequence_bad(
           reader, line, error,
           "\"%s\" is neither a string without control characters nor an integer "
@@ -76,14 +77,15 @@ static enum plm_sequence_result take_object(struct plm_sequence_reader *reader, 
   if (reader->name_size == 0) plm_sequence_name_by_place(reader);
   if (!cJSON_IsString(residues))
     return plm_sequence_bad(reader, line, error, "this object has no string \"sequence\"");
-  const struct plm_line_piece piece = {.bytes = (const uint8_t *)residues->valuestring,
-                                       .size = strlen(residues->valuestring)};
-  plm_sequence_builder_add(&reader->builder, &piece, line);
+  const struct plm_line_span span = {.bytes = (const uint8_t *)residues->valuestring,
+                                     .size = strlen(residues->valuestring)};
+  plm_sequence_builder_add(&reader->builder, &span, line);
   return plm_sequence_complete(reader, sequence, error);
 }
 
-static enum plm_sequence_result take_line(struct plm_sequence_reader *reader,
-                                          struct plm_sequence *sequence, struct plm_error *error)
+static enum plm_sequence_result jsonl_parse_line(struct plm_sequence_reader *reader,
+                                                 struct plm_sequence *sequence,
+                                                 struct plm_error *error)
 {
   reader->name_size = 0;
   reader->name_too_long = false;
@@ -105,7 +107,7 @@ static enum plm_sequence_result take_line(struct plm_sequence_reader *reader,
   }
   if (root == NULL)
     return plm_sequence_bad(reader, reader->record_line, error, "not a JSON object");
-  const enum plm_sequence_result result = take_object(reader, root, sequence, error);
+  const enum plm_sequence_result result = jsonl_parse_object(reader, root, sequence, error);
   cJSON_Delete(root);
   return result;
 }
@@ -114,16 +116,16 @@ enum plm_sequence_result plm_jsonl_next(struct plm_sequence_reader *reader,
                                         struct plm_sequence *sequence, struct plm_error *error)
 {
   for (;;) {
-    struct plm_line_piece piece;
-    const enum plm_sequence_result result = plm_sequence_piece(reader, &piece, error);
+    struct plm_line_span span;
+    const enum plm_sequence_result result = plm_sequence_line_span(reader, &span, error);
     if (result != PLM_SEQUENCE_READ) return result;
-    if (!keep(reader, &piece)) {
+    if (!jsonl_reader_keep(reader, &span)) {
       plm_error_set(error, PLM_NO_MEMORY, "out of memory for a line of %s",
                     plm_byte_stream_name(reader->lines.stream));
       return PLM_SEQUENCE_FAILED;
     }
-    if (!piece.ends) continue;
+    if (!span.ends) continue;
     if (!reader->line_too_long && plm_line_is_blank(reader->line, reader->line_size)) continue;
-    return take_line(reader, sequence, error);
+    return jsonl_parse_line(reader, sequence, error);
   }
 }

@@ -92,7 +92,7 @@ static size_t batch_bytes(const struct batch *batch)
   return batch->text_capacity + BATCH_RECORDS * sizeof batch->records[0];
 }
 
-static bool reserve(struct batch *batch, size_t more)
+static bool sequence_ahead_reserve(struct batch *batch, size_t more)
 {
   const size_t needed = batch->text_size + more;
   if (needed <= batch->text_capacity) return true;
@@ -103,7 +103,7 @@ static bool reserve(struct batch *batch, size_t more)
   return true;
 }
 
-static size_t append(struct batch *batch, const void *bytes, size_t size)
+static size_t sequence_ahead_append(struct batch *batch, const void *bytes, size_t size)
 {
   const size_t at = batch->text_size;
   if (size != 0) memcpy(batch->text + at, bytes, size);
@@ -122,10 +122,10 @@ static bool batch_add(struct batch *batch, enum plm_sequence_result result,
     *record->error = *error;
   }
   if (result == PLM_SEQUENCE_READ) {
-    if (!reserve(batch, sequence->name_size + sequence->size)) return false;
-    record->name_at = append(batch, sequence->name, sequence->name_size);
+    if (!sequence_ahead_reserve(batch, sequence->name_size + sequence->size)) return false;
+    record->name_at = sequence_ahead_append(batch, sequence->name, sequence->name_size);
     record->name_size = sequence->name_size;
-    record->residues_at = append(batch, sequence->residues, sequence->size);
+    record->residues_at = sequence_ahead_append(batch, sequence->residues, sequence->size);
     record->size = sequence->size;
     record->too_long = sequence->too_long;
     record->line = sequence->line;
@@ -138,7 +138,8 @@ static bool batch_add(struct batch *batch, enum plm_sequence_result result,
 /* ---- the threads that read ------------------------------------------------------------------- */
 
 /* Takes batch. Waits for room; returns false if the caller has closed. */
-static bool deliver(struct plm_sequence_ahead *ahead, size_t file, struct batch *batch)
+static bool sequence_ahead_deliver(struct plm_sequence_ahead *ahead, size_t file,
+                                   struct batch *batch)
 {
   struct file *queue = &ahead->files[file];
   const size_t bytes = batch_bytes(batch);
@@ -171,8 +172,9 @@ static bool is_last(enum plm_sequence_result result)
 }
 
 /* Fills a batch up to the end of the file at most. Returns false if memory ran out. */
-static bool fill(const struct plm_sequence_ahead *ahead, struct plm_sequence_reader *reader,
-                 struct batch *batch, unsigned *bad, bool *ended)
+static bool sequence_ahead_fill(const struct plm_sequence_ahead *ahead,
+                                struct plm_sequence_reader *reader, struct batch *batch,
+                                unsigned *bad, bool *ended)
 {
   while (!*ended && batch->count < BATCH_RECORDS && batch->text_size < BATCH_BYTES) {
     struct plm_sequence sequence;
@@ -188,8 +190,9 @@ static bool fill(const struct plm_sequence_ahead *ahead, struct plm_sequence_rea
   return true;
 }
 
-static plm_status open_file(const struct plm_sequence_ahead *ahead, size_t file,
-                            struct plm_sequence_reader **reader, struct plm_error *error)
+static plm_status sequence_ahead_open_file(const struct plm_sequence_ahead *ahead, size_t file,
+                                           struct plm_sequence_reader **reader,
+                                           struct plm_error *error)
 {
   const struct plm_sequence_ahead_options *options = &ahead->options;
   struct plm_byte_stream *stream;
@@ -209,21 +212,21 @@ static void run_out_of_memory(struct plm_sequence_ahead *ahead)
 }
 
 /* Reads a whole file into its queue. Returns false if the caller has closed or memory ran out. */
-static bool read_file(struct plm_sequence_ahead *ahead, size_t file)
+static bool sequence_ahead_read_file(struct plm_sequence_ahead *ahead, size_t file)
 {
   struct plm_sequence_reader *reader = NULL;
   struct plm_error error = {0};
   bool ended = false, open = true;
   unsigned bad = 0;
-  const plm_status status = open_file(ahead, file, &reader, &error);
+  const plm_status status = sequence_ahead_open_file(ahead, file, &reader, &error);
   while (open && !ended) {
     struct batch *batch = batch_open();
     if (status == PLM_OK)
-      open = fill(ahead, reader, batch, &bad, &ended);
+      open = sequence_ahead_fill(ahead, reader, batch, &bad, &ended);
     else
       open = ended = batch_add(batch, PLM_SEQUENCE_FAILED, NULL, &error);
     if (open) {
-      open = deliver(ahead, file, batch);
+      open = sequence_ahead_deliver(ahead, file, batch);
     } else {
       batch_close(batch);
       run_out_of_memory(ahead);
@@ -233,7 +236,7 @@ static bool read_file(struct plm_sequence_ahead *ahead, size_t file)
   return open;
 }
 
-static void *read_files(void *context)
+static void *sequence_ahead_read_files(void *context)
 {
   struct plm_sequence_ahead *ahead = context;
   size_t file;
@@ -242,7 +245,7 @@ static void *read_files(void *context)
     do file = ahead->next_file++;
     while (file < ahead->options.path_count && ahead->files[file].pipe);
     pthread_mutex_unlock(&ahead->lock);
-  } while (file < ahead->options.path_count && read_file(ahead, file));
+  } while (file < ahead->options.path_count && sequence_ahead_read_file(ahead, file));
   return NULL;
 }
 
@@ -276,7 +279,7 @@ plm_status plm_sequence_ahead_open(const struct plm_sequence_ahead_options *opti
   const size_t files = find_files(opened);
   while (status == PLM_OK && opened->thread_count < options->jobs && opened->thread_count < files) {
     pthread_t *thread = &opened->threads[opened->thread_count];
-    status = plm_thread_start(thread, "read", read_files, opened, error);
+    status = plm_thread_start(thread, "read", sequence_ahead_read_files, opened, error);
     opened->thread_count += status == PLM_OK;
   }
   if (status != PLM_OK)
@@ -316,7 +319,7 @@ bool plm_sequence_ahead_reads(const struct plm_sequence_ahead *ahead, size_t fil
 }
 
 /* Replaces the batch that is used up by the file's next one. */
-static plm_status take_batch(struct plm_sequence_ahead *ahead, size_t file, struct plm_error *error)
+static plm_status pop_batch(struct plm_sequence_ahead *ahead, size_t file, struct plm_error *error)
 {
   struct file *queue = &ahead->files[file];
   batch_close(ahead->current);
@@ -348,7 +351,7 @@ enum plm_sequence_result plm_sequence_ahead_next(struct plm_sequence_ahead *ahea
   PLM_ASSERT(plm_sequence_ahead_reads(ahead, file));
   if (plm_stop_check(ahead->options.stop_consequence, error) != PLM_OK) return PLM_SEQUENCE_FAILED;
   if ((ahead->current == NULL || ahead->taken == ahead->current->count) &&
-      take_batch(ahead, file, error) != PLM_OK)
+      pop_batch(ahead, file, error) != PLM_OK)
     return PLM_SEQUENCE_FAILED;
   const struct batch *batch = ahead->current;
   const struct record *record = &batch->records[ahead->taken++];

@@ -36,7 +36,7 @@ void plm_sequence_builder_reset(struct plm_sequence_builder *builder)
 }
 
 /* Makes room for size more residues and a block. False: out of memory. */
-static bool make_room(struct plm_sequence_builder *builder, size_t size)
+static bool sequence_builder_make_room(struct plm_sequence_builder *builder, size_t size)
 {
   const size_t needed = builder->size + size + BLOCK;
   if (needed <= builder->capacity) return true;
@@ -93,7 +93,7 @@ static uint64_t copy_and_mark(uint8_t *restrict out, const uint8_t *restrict in)
 
 /* Takes a byte of a <mask>, or a _. False: the byte belongs to neither. Blanks and line ends may
  * interrupt a <mask>, as they may any sequence. */
-static bool take_mask(struct plm_sequence_builder *builder, uint8_t byte, uint64_t line)
+static bool match_mask(struct plm_sequence_builder *builder, uint8_t byte, uint64_t line)
 {
   static const char text[] = "<mask>";
   const bool blank = classes[byte] == 1, whole = byte == PLM_SEQUENCE_MASK && builder->matched == 0;
@@ -131,7 +131,7 @@ static void add_slowly(struct plm_sequence_builder *builder, const uint8_t *byte
   for (size_t i = 0; i < size; i++) {
     const uint8_t class = classes[bytes[i]];
     if (builder->one_word) look_for_blank(builder, class == 1, line);
-    if (builder->masks && take_mask(builder, bytes[i], line)) continue;
+    if (builder->masks && match_mask(builder, bytes[i], line)) continue;
     if (class == 1) continue;
     if (class == 2 && !builder->star) {
       builder->star = true;
@@ -171,28 +171,28 @@ static void add_bytes(struct plm_sequence_builder *builder, const uint8_t *bytes
 {
   /* bytes beyond max_residues are checked and counted, but not kept */
   while (size != 0 && builder->bad < 0 && !builder->no_memory) {
-    const size_t piece = size < 1 << 16 ? size : 1 << 16;
+    const size_t span = size < 1 << 16 ? size : 1 << 16;
     const size_t before = builder->size;
-    if (!make_room(builder, piece)) return;
+    if (!sequence_builder_make_room(builder, span)) return;
     if (builder->tokenizer == PLM_TOKENIZER_BYTE) {
-      memcpy(builder->residues + before, bytes, piece);
-      builder->size += piece;
+      memcpy(builder->residues + before, bytes, span);
+      builder->size += span;
     } else {
       size_t i = 0;
-      for (; i + BLOCK <= piece; i += BLOCK) {
+      for (; i + BLOCK <= span; i += BLOCK) {
         if (!is_special(builder) && copy_letters(builder->residues + builder->size, bytes + i))
           builder->size += BLOCK;
         else
           add_slowly(builder, bytes + i, BLOCK, line);
       }
-      if (is_special(builder) || !add_letters(builder, bytes + i, piece - i))
-        add_slowly(builder, bytes + i, piece - i, line);
+      if (is_special(builder) || !add_letters(builder, bytes + i, span - i))
+        add_slowly(builder, bytes + i, span - i, line);
     }
     builder->length += builder->size - before;
     if (builder->length > builder->max_residues)
       builder->size = builder->keep_heads ? builder->max_residues : 0;
-    bytes += piece;
-    size -= piece;
+    bytes += span;
+    size -= span;
   }
 }
 
@@ -207,7 +207,7 @@ size_t plm_sequence_builder_add_lines(struct plm_sequence_builder *builder, cons
   if (size > AT_ONCE) size = AT_ONCE;
   if (size > builder->max_residues - builder->length)
     size = builder->max_residues - builder->length;
-  if (size < BLOCK || !make_room(builder, size)) return 0;
+  if (size < BLOCK || !sequence_builder_make_room(builder, size)) return 0;
   uint8_t *out = builder->residues + builder->size;
   size_t at = 0, taken = 0, kept = 0; /* taken, kept: bytes and residues of whole lines */
   while (size - at >= BLOCK && (at != taken || bytes[at] != '>')) {
@@ -227,7 +227,7 @@ size_t plm_sequence_builder_add_lines(struct plm_sequence_builder *builder, cons
 }
 
 void plm_sequence_builder_add(struct plm_sequence_builder *builder,
-                              const struct plm_line_piece *piece, uint64_t line)
+                              const struct plm_line_span *span, uint64_t line)
 {
-  add_bytes(builder, piece->bytes, piece->size, line);
+  add_bytes(builder, span->bytes, span->size, line);
 }

@@ -66,7 +66,7 @@ static struct plm_sequence_position position(const struct loop *loop)
                                         .produced = plm_byte_stream_produced(stream)};
 }
 
-static void show_progress(const struct loop *loop)
+static void sequence_files_show_progress(const struct loop *loop)
 {
   const struct plm_sequence_position at = position(loop);
   plm_progress_update(loop->files->progress, loop->consumed + at.consumed, loop->files->total_bytes,
@@ -92,7 +92,7 @@ static plm_status read_records(const struct loop *loop, size_t file, uint64_t *g
     switch (next_record(loop, file, &sequence, &local)) {
     case PLM_SEQUENCE_READ:
       ++*good;
-      status = files->take(files->context, file, &sequence, &local);
+      status = files->on_record(files->context, file, &sequence, &local);
       break;
     case PLM_SEQUENCE_BAD: status = skip_bad_record(loop, &local); break;
     case PLM_SEQUENCE_AGAIN: /* never returned by _next_unless_stopped */
@@ -103,7 +103,7 @@ static plm_status read_records(const struct loop *loop, size_t file, uint64_t *g
       if (error != NULL) *error = local;
       return status;
     }
-    if (++loop->counts->records % RECORDS_BETWEEN_UPDATES == 0) show_progress(loop);
+    if (++loop->counts->records % RECORDS_BETWEEN_UPDATES == 0) sequence_files_show_progress(loop);
   }
 }
 
@@ -119,7 +119,7 @@ static plm_status no_good_record(const char *name, uint64_t bytes, uint64_t bad,
   return PLM_FORMAT;
 }
 
-static plm_status open_file(struct loop *loop, size_t file, struct plm_error *error)
+static plm_status sequence_files_open_file(struct loop *loop, size_t file, struct plm_error *error)
 {
   const struct plm_sequence_files *files = loop->files;
   struct plm_byte_stream *stream;
@@ -132,13 +132,13 @@ static plm_status open_file(struct loop *loop, size_t file, struct plm_error *er
   return PLM_OK;
 }
 
-static plm_status read_file(struct loop *loop, size_t file, uint64_t *file_bytes,
-                            struct plm_error *error)
+static plm_status sequence_files_read_file(struct loop *loop, size_t file, uint64_t *file_bytes,
+                                           struct plm_error *error)
 {
   const struct plm_sequence_files *files = loop->files;
   const uint64_t bad_before = loop->counts->bad;
   uint64_t good = 0;
-  PLM_TRY(open_file(loop, file, error));
+  PLM_TRY(sequence_files_open_file(loop, file, error));
   plm_status status = read_records(loop, file, &good, error);
   const struct plm_sequence_position end = position(loop);
   if (file_bytes != NULL) file_bytes[file] = end.produced;
@@ -170,7 +170,7 @@ plm_status plm_sequence_files_read(const struct plm_sequence_files *files,
   if (files->jobs != 0) PLM_TRY(plm_sequence_ahead_open(&ahead, &loop.ahead, error));
   plm_status status = PLM_OK;
   for (size_t i = 0; i < files->path_count && status == PLM_OK; i++)
-    status = read_file(&loop, i, file_bytes, error);
+    status = sequence_files_read_file(&loop, i, file_bytes, error);
   plm_sequence_ahead_close(loop.ahead);
   return status;
 }

@@ -29,8 +29,8 @@ struct plm_sequence_files {
 
   void *context; /* for take */
   /* Takes a good record of paths[file]; the sequence is valid during the call. */
-  plm_status (*take)(void *context, size_t file, const struct plm_sequence *sequence,
-                     struct plm_error *error);
+  plm_status (*on_record)(void *context, size_t file, const struct plm_sequence *sequence,
+                          struct plm_error *error);
 };
 
 struct plm_sequence_file_counts {

@@ -1,10 +1,10 @@
 /* The inside of the sequence readers, private to this folder: the record that is assembled from
- * pieces of lines, the reader's state, and the functions of the formats. */
+ * spans of lines, the reader's state, and the functions of the formats. */
 #ifndef PLM_COMMON_SEQUENCES_SEQUENCE_PARTS_H
 #define PLM_COMMON_SEQUENCES_SEQUENCE_PARTS_H
 
 #include "common/corpus/corpus.h"
-#include "common/sequences/line_source.h"
+#include "common/sequences/line_reader.h"
 #include "common/sequences/sequence_reader.h"
 
 /* A record that is being assembled. */
@@ -27,9 +27,9 @@ struct plm_sequence_builder {
 };
 
 void plm_sequence_builder_reset(struct plm_sequence_builder *builder);
-/* Adds a piece of line number `line`. */
+/* Adds a span of line number `line`. */
 void plm_sequence_builder_add(struct plm_sequence_builder *builder,
-                              const struct plm_line_piece *piece, uint64_t line);
+                              const struct plm_line_span *span, uint64_t line);
 /* A fast path for whole lines that contain only letters. bytes begins with a line. It adds lines up
  * to the first one that contains anything else, begins with '>' or may be incomplete. Returns the
  * number of bytes taken, including line ends, and in *lines the number of lines. It may take fewer
@@ -47,14 +47,14 @@ struct plm_sequence_table {
 };
 
 struct plm_sequence_reader {
-  struct plm_line_source lines;
+  struct plm_line_reader lines;
   struct plm_sequence_builder builder;
   enum plm_sequence_format format;
   bool format_known, begun, ended;
   bool mark_skipped;              /* a byte order mark, if there was one */
   bool nucleotides;               /* as plm_sequence_choices says */
   bool any_record;                /* one was complete, good or bad */
-  bool only_text;                 /* as plm_sequence_reader_take_text says */
+  bool only_text;                 /* as plm_sequence_reader_read_as_text says */
   const char *base_name;          /* of the file, to name records without a name */
   char name[PLM_NAME_LIMIT + 32]; /* of the current record */
   size_t name_size;
@@ -67,13 +67,14 @@ struct plm_sequence_reader {
   struct plm_sequence_table table;
 };
 
-/* The next piece of a line, for JSONL and text. If the last line has no line end, an empty last
- * piece ends it. */
-enum plm_sequence_result plm_sequence_piece(struct plm_sequence_reader *reader,
-                                            struct plm_line_piece *piece, struct plm_error *error);
+/* The next span of a line, for JSONL and text. If the last line has no line end, an empty last
+ * span ends it. */
+enum plm_sequence_result plm_sequence_line_span(struct plm_sequence_reader *reader,
+                                                struct plm_line_span *span,
+                                                struct plm_error *error);
 
 /* Takes the name of a record, which may be empty or too long. False: it has a control character. */
-bool plm_sequence_take_name(struct plm_sequence_reader *reader, const char *name, size_t size);
+bool plm_sequence_set_name(struct plm_sequence_reader *reader, const char *name, size_t size);
 /* Names a record that has no name "FILE:LINE", with blanks replaced by '_'. */
 void plm_sequence_name_by_place(struct plm_sequence_reader *reader);
 /* Checks the record in the builder, which is complete, and hands it out or says why it is bad. */

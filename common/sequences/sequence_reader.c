@@ -18,22 +18,22 @@
 
 /* ---- records --------------------------------------------------------------------------------- */
 
-enum plm_sequence_result plm_sequence_piece(struct plm_sequence_reader *reader,
-                                            struct plm_line_piece *piece, struct plm_error *error)
+enum plm_sequence_result plm_sequence_line_span(struct plm_sequence_reader *reader,
+                                                struct plm_line_span *span, struct plm_error *error)
 {
   if (reader->ended) return PLM_SEQUENCE_END;
-  switch (plm_line_next(&reader->lines, piece, error)) {
-  case PLM_LINE_PIECE: return PLM_SEQUENCE_READ;
+  switch (plm_line_next(&reader->lines, span, error)) {
+  case PLM_LINE_SPAN: return PLM_SEQUENCE_READ;
   case PLM_LINE_FAILED: return PLM_SEQUENCE_FAILED;
   case PLM_LINE_AGAIN: return PLM_SEQUENCE_AGAIN;
   case PLM_LINE_END: break;
   }
   reader->ended = true;
-  *piece = (struct plm_line_piece){.bytes = (const uint8_t *)"", .ends = true};
+  *span = (struct plm_line_span){.bytes = (const uint8_t *)"", .ends = true};
   return reader->lines.inside_line ? PLM_SEQUENCE_READ : PLM_SEQUENCE_END;
 }
 
-bool plm_sequence_take_name(struct plm_sequence_reader *reader, const char *name, size_t size)
+bool plm_sequence_set_name(struct plm_sequence_reader *reader, const char *name, size_t size)
 {
   for (size_t i = 0; i < size; i++)
     if ((unsigned char)name[i] < 0x20 || name[i] == 0x7f) return false;
@@ -258,7 +258,7 @@ static plm_status format_of_content(struct plm_sequence_reader *reader, struct p
 }
 
 /* Skips a byte order mark and decides on the format, before the first record. */
-static plm_status begin(struct plm_sequence_reader *reader, struct plm_error *error)
+static plm_status sequence_reader_begin(struct plm_sequence_reader *reader, struct plm_error *error)
 {
   const bool text = !reader->format_known || reader->format == PLM_FORMAT_TEXT;
   PLM_TRY(skip_byte_order_mark(reader, error));
@@ -287,7 +287,7 @@ void plm_sequence_reader_keep_heads(struct plm_sequence_reader *reader)
   reader->builder.keep_heads = true;
 }
 
-void plm_sequence_reader_take_masks(struct plm_sequence_reader *reader)
+void plm_sequence_reader_accept_masks(struct plm_sequence_reader *reader)
 {
   reader->builder.masks = true;
 }
@@ -304,7 +304,7 @@ void plm_sequence_reader_choose(struct plm_sequence_reader *reader,
   reader->format_known = true;
 }
 
-void plm_sequence_reader_take_text(struct plm_sequence_reader *reader)
+void plm_sequence_reader_read_as_text(struct plm_sequence_reader *reader)
 {
   reader->only_text = true;
   reader->format = PLM_FORMAT_TEXT;
@@ -333,7 +333,7 @@ enum plm_sequence_result plm_sequence_reader_next(struct plm_sequence_reader *re
       [PLM_FORMAT_TABLE] = plm_table_next,
   };
   if (!reader->begun) {
-    const plm_status status = begin(reader, error);
+    const plm_status status = sequence_reader_begin(reader, error);
     if (status != PLM_OK) return status == PLM_AGAIN ? PLM_SEQUENCE_AGAIN : PLM_SEQUENCE_FAILED;
   }
   return readers[reader->format](reader, sequence, error);

@@ -71,13 +71,13 @@ void plm_sequence_reader_keep_heads(struct plm_sequence_reader *reader);
  * byte tokenizer the text stays as it is, and the caller looks for them.) Call it before the
  * first record. */
 enum { PLM_SEQUENCE_MASK = '_' };
-void plm_sequence_reader_take_masks(struct plm_sequence_reader *reader);
+void plm_sequence_reader_accept_masks(struct plm_sequence_reader *reader);
 /* Without it, the choices are {0}: a record that consists of nucleotides is bad, and if it is the
  * first one, the file cannot be read further. Call it before the first record. */
 void plm_sequence_reader_choose(struct plm_sequence_reader *reader,
                                 const struct plm_sequence_choices *choices);
 /* Takes the input as plain text, whatever it begins with. Call it before the first record. */
-void plm_sequence_reader_take_text(struct plm_sequence_reader *reader);
+void plm_sequence_reader_read_as_text(struct plm_sequence_reader *reader);
 void plm_sequence_reader_close(
     struct plm_sequence_reader *reader); /* and the stream; NULL is fine */
 

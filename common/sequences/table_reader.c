@@ -133,16 +133,17 @@ static void add_residues(struct plm_sequence_builder *builder, const struct plm_
   while (at < end) {
     const char *next =
         builder->tokenizer == PLM_TOKENIZER_BYTE ? NULL : memchr(at, '\n', (size_t)(end - at));
-    const struct plm_line_piece piece = {.bytes = (const uint8_t *)at,
-                                         .size = (size_t)((next != NULL ? next : end) - at)};
-    plm_sequence_builder_add(builder, &piece, line);
+    const struct plm_line_span span = {.bytes = (const uint8_t *)at,
+                                       .size = (size_t)((next != NULL ? next : end) - at)};
+    plm_sequence_builder_add(builder, &span, line);
     at = next != NULL ? next + 1 : end;
   }
 }
 
-static enum plm_sequence_result take_row(struct plm_sequence_reader *reader,
-                                         const struct plm_csv_row *row,
-                                         struct plm_sequence *sequence, struct plm_error *error)
+static enum plm_sequence_result table_parse_row(struct plm_sequence_reader *reader,
+                                                const struct plm_csv_row *row,
+                                                struct plm_sequence *sequence,
+                                                struct plm_error *error)
 {
   const struct plm_sequence_table *table = &reader->table;
   reader->record_line = row->line;
@@ -157,7 +158,7 @@ static enum plm_sequence_result take_row(struct plm_sequence_reader *reader,
     const char *name = row->fields[table->name_column].text;
     size_t size = row->fields[table->name_column].size;
     plm_trim(&name, &size);
-    if (!plm_sequence_take_name(reader, name, size))
+    if (!plm_sequence_set_name(reader, name, size))
       return plm_sequence_bad(reader, row->line, error, "its name has a control character");
   }
   if (reader->name_size == 0) plm_sequence_name_by_place(reader);
@@ -176,5 +177,5 @@ enum plm_sequence_result plm_table_next(struct plm_sequence_reader *reader,
   if (status == PLM_AGAIN) return PLM_SEQUENCE_AGAIN;
   if (status != PLM_OK) return PLM_SEQUENCE_FAILED;
   if (row.count == 0) return PLM_SEQUENCE_END;
-  return take_row(reader, &row, sequence, error);
+  return table_parse_row(reader, &row, sequence, error);
 }

@@ -12,7 +12,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/thread.h"
-#include "common/wire/door.h"
+#include "common/wire/connection_limiter.h"
 #include "common/wire/socket.h"
 #include "common/wire/wire_bytes.h"
 
@@ -23,7 +23,7 @@ struct plm_announcer {
   void *context, *socket;
   struct plm_gate *gate;
   struct plm_monitor *monitor;
-  struct plm_door *door; /* the thread's, as the monitor is */
+  struct plm_limiter *limiter; /* the thread's, as the monitor is */
   pthread_t thread;
   bool started;
   atomic_bool closing;
@@ -35,7 +35,7 @@ struct plm_announcement_listener {
   void *context, *socket;
 };
 
-static size_t encode(const struct plm_announcement *message, uint8_t bytes[MESSAGE_LIMIT])
+static size_t announce_encode(const struct plm_announcement *message, uint8_t bytes[MESSAGE_LIMIT])
 {
   struct wire_writer out = {bytes, MESSAGE_LIMIT, 0};
   const size_t length = strnlen(message->path, sizeof message->path - 1);
@@ -60,7 +60,7 @@ static bool path_valid(const uint8_t *path, size_t length)
   return true;
 }
 
-static bool decode(const uint8_t *bytes, size_t size, struct plm_announcement *message)
+static bool announce_decode(const uint8_t *bytes, size_t size, struct plm_announcement *message)
 {
   struct wire_reader in = {bytes, size, false};
   if (wire_get(&in, 4) != MAGIC || wire_get(&in, 2) != VERSION) return false;
@@ -79,8 +79,9 @@ static bool decode(const uint8_t *bytes, size_t size, struct plm_announcement *m
 
 /* ---- the trainer's side ------------------------------------------------------------------- */
 
-/* Watches who connects. Subscribers say nothing after their subscription, so all are strangers. */
-static void *watch(void *argument)
+/* Watches who connects. Subscribers say nothing after their subscription, so all are unidentified
+ * peers. */
+static void *announce_watch(void *argument)
 {
   struct plm_announcer *announcer = argument;
   while (!atomic_load(&announcer->closing)) {
@@ -90,23 +91,23 @@ static void *watch(void *argument)
     const int64_t now = plm_clock_ms();
     while (plm_monitor_next(announcer->monitor, &report)) {
       if (report.event == PLM_LINK_ACCEPTED)
-        plm_door_accepted(announcer->door, report.descriptor, now);
-      if (report.event == PLM_LINK_LOST) plm_door_left(announcer->door, report.descriptor);
+        plm_limiter_accepted(announcer->limiter, report.descriptor, now);
+      if (report.event == PLM_LINK_LOST) plm_limiter_left(announcer->limiter, report.descriptor);
     }
-    plm_door_look(announcer->door);
-    plm_door_turn(announcer->door, true, now);
+    plm_limiter_look(announcer->limiter);
+    plm_limiter_turn(announcer->limiter, true, now);
   }
   return NULL;
 }
 
 static plm_status start_watching(struct plm_announcer *announcer, struct plm_error *error)
 {
-  static const struct plm_door_limits limits = {.connections = 2 * SUBSCRIBERS,
-                                                .strangers = SUBSCRIBERS,
-                                                .stranger_bytes = 64 << 10,
-                                                .message_bytes = MESSAGE_LIMIT};
-  PLM_TRY(plm_door_open(announcer->bound, &limits, &announcer->door, error));
-  PLM_TRY(plm_thread_start(&announcer->thread, "announcements", watch, announcer, error));
+  static const struct plm_limiter_limits limits = {.connections = 2 * SUBSCRIBERS,
+                                                   .unidentified = SUBSCRIBERS,
+                                                   .unidentified_bytes = 64 << 10,
+                                                   .message_bytes = MESSAGE_LIMIT};
+  PLM_TRY(plm_limiter_open(announcer->bound, &limits, &announcer->limiter, error));
+  PLM_TRY(plm_thread_start(&announcer->thread, "announcements", announce_watch, announcer, error));
   announcer->started = true;
   return PLM_OK;
 }
@@ -144,7 +145,7 @@ const char *plm_announcer_bound(const struct plm_announcer *announcer)
 void plm_announcer_send(struct plm_announcer *announcer, const struct plm_announcement *message)
 {
   uint8_t bytes[MESSAGE_LIMIT];
-  const size_t size = encode(message, bytes);
+  const size_t size = announce_encode(message, bytes);
   pthread_mutex_lock(&announcer->mutex);
   (void)zmq_send(announcer->socket, bytes, size,
                  ZMQ_DONTWAIT); /* if it is lost, the evaluator still finds the folder */
@@ -158,7 +159,7 @@ void plm_announcer_close(struct plm_announcer *announcer)
   atomic_store(&announcer->closing, true);
   if (announcer->started) pthread_join(announcer->thread, NULL);
   plm_monitor_close(announcer->monitor, announcer->socket);
-  plm_door_close(announcer->door);
+  plm_limiter_close(announcer->limiter);
   if (announcer->socket != NULL) {
     plm_socket_unbind(announcer->bound);
     zmq_setsockopt(announcer->socket, ZMQ_LINGER, &linger_ms, sizeof linger_ms);
@@ -211,7 +212,8 @@ plm_status plm_listener_wait(struct plm_announcement_listener *listener, int tim
     int more = 0;
     size_t option = sizeof more;
     zmq_getsockopt(listener->socket, ZMQ_RCVMORE, &more, &option);
-    if (size >= 0 && (size_t)size <= sizeof bytes && !more && decode(bytes, (size_t)size, message))
+    if (size >= 0 && (size_t)size <= sizeof bytes && !more &&
+        announce_decode(bytes, (size_t)size, message))
       return PLM_OK;
   }
 }

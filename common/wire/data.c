@@ -107,7 +107,8 @@ void plm_data_scratch_deinit(struct plm_data_scratch *scratch)
   *scratch = (struct plm_data_scratch){0};
 }
 
-static plm_status reserve(struct plm_data_scratch *scratch, size_t bytes, struct plm_error *error)
+static plm_status data_reserve(struct plm_data_scratch *scratch, size_t bytes,
+                               struct plm_error *error)
 {
   if (bytes <= scratch->capacity) return PLM_OK;
   free(scratch->bytes);
@@ -175,7 +176,7 @@ static plm_status piece_valid(const struct plm_data_known *known, uint32_t docum
   const struct plm_proof_blocks blocks = {token_bytes, known->window->documents[document].residues,
                                           piece->block_begin, piece->block_end};
   struct plm_proof_node path[PLM_PROOF_PATH];
-  PLM_TRY(reserve(scratch, before + own + after, error));
+  PLM_TRY(data_reserve(scratch, before + own + after, error));
   memcpy(scratch->bytes, evidence, before);
   memcpy(scratch->bytes + before, tokens, own);
   memcpy(scratch->bytes + before + own, evidence + before, after);

@@ -53,7 +53,8 @@ static void get_text(struct wire_reader *in, char *text, size_t size)
   in->left -= length;
 }
 
-static plm_status finish(const struct wire_reader *in, const char *what, struct plm_error *error)
+static plm_status message_finish(const struct wire_reader *in, const char *what,
+                                 struct plm_error *error)
 {
   if (in->bad || in->left != 0)
     return plm_error_set(error, PLM_PROTOCOL, "malformed payload of %s", what);
@@ -219,7 +220,7 @@ plm_status plm_hello_decode(const void *bytes, size_t size, struct plm_hello *he
       hello->composition[split][token] = count;
     }
   }
-  PLM_TRY(finish(&in, "HELLO", error));
+  PLM_TRY(message_finish(&in, "HELLO", error));
   if (!plm_hash_equal(hello->fingerprint,
                       plm_proof_corpus(hello->tokenizer == PLM_TOKENIZER_BYTE, hello->splits)))
     return plm_error_set(error, PLM_PROTOCOL,
@@ -282,7 +283,7 @@ plm_status plm_welcome_decode(const void *bytes, size_t size, struct plm_welcome
     const size_t key = strlen(welcome->key[i]);
     if (key != 0 && key != 40) in.bad = true;
   }
-  return finish(&in, "WELCOME", error);
+  return message_finish(&in, "WELCOME", error);
 }
 
 /* ---- PONG, PROVE, GET, NACK, REJECT ------------------------------------------------------- */
@@ -316,7 +317,7 @@ plm_status plm_counters_decode(const void *bytes, size_t size, struct plm_packer
   struct wire_reader in = {bytes, size, false};
   for (int i = 0; i < COUNTERS; i++)
     *(uint64_t *)((char *)counters + counter_offsets[i]) = wire_get(&in, 8);
-  return finish(&in, "PONG", error);
+  return message_finish(&in, "PONG", error);
 }
 
 size_t plm_prove_encode(const struct plm_prove *prove, uint8_t *bytes)
@@ -333,7 +334,7 @@ plm_status plm_prove_decode(const void *bytes, size_t size, struct plm_prove *pr
   struct wire_reader in = {bytes, size, false};
   prove->group = (uint32_t)wire_get(&in, 4);
   prove->soon = wire_get_below(&in, 4, 2) != 0;
-  return finish(&in, "PROVE", error);
+  return message_finish(&in, "PROVE", error);
 }
 
 size_t plm_get_encode(const struct plm_get *request, uint8_t *bytes)
@@ -350,7 +351,7 @@ plm_status plm_get_decode(const void *bytes, size_t size, struct plm_get *reques
   struct wire_reader in = {bytes, size, false};
   request->deadline_ms = (uint32_t)wire_get(&in, 4);
   request->window = (uint32_t)wire_get(&in, 4);
-  return finish(&in, "GET", error);
+  return message_finish(&in, "GET", error);
 }
 
 size_t plm_nack_encode(enum plm_nack_reason reason, const char *text, uint8_t *bytes)
@@ -377,12 +378,13 @@ plm_status plm_nack_decode(const void *bytes, size_t size, enum plm_nack_reason 
 {
   struct wire_reader in = {bytes, size, false};
   *reason = (enum plm_nack_reason)wire_get_below(&in, 4, PLM_NACK_COUNT);
-  if (in.bad) return finish(&in, "NACK", error);
+  if (in.bad) return message_finish(&in, "NACK", error);
   plm_reject_decode(in.bytes, in.left, text);
   return PLM_OK;
 }
 
-/* ---- FETCH, PIECE ------------------------------------------------------------------------- */
+/* ---- FETCH, FILE_PART -------------------------------------------------------------------------
+ */
 
 static void put_fetch(struct wire_writer *out, const struct plm_fetch_request *request)
 {
@@ -396,7 +398,7 @@ static void get_fetch(struct wire_reader *in, struct plm_fetch_request *request)
 {
   request->source = (uint16_t)wire_get(in, 2);
   request->file = (enum plm_fetch_file)wire_get_below(in, 2, PLM_FETCH_FILES);
-  request->bytes = wire_get_below(in, 4, (unsigned)PLM_PIECE_BYTES + 1);
+  request->bytes = wire_get_below(in, 4, (unsigned)PLM_FILE_PART_BYTES + 1);
   request->offset = wire_get(in, 8);
   if (request->offset > UINT64_C(1) << 60) in->bad = true;
 }
@@ -414,28 +416,28 @@ plm_status plm_fetch_decode(const void *bytes, size_t size, struct plm_fetch_req
   struct wire_reader in = {bytes, size, false};
   get_fetch(&in, request);
   if (request->bytes == 0) in.bad = true;
-  return finish(&in, "FETCH", error);
+  return message_finish(&in, "FETCH", error);
 }
 
-void plm_piece_encode(const struct plm_piece *piece, uint8_t head[PLM_PIECE_HEAD])
+void plm_file_part_encode(const struct plm_file_part *part, uint8_t head[PLM_FILE_PART_HEAD])
 {
-  struct wire_writer out = {head, PLM_PIECE_HEAD, 0};
-  put_fetch(&out, &piece->of);
-  wire_put(&out, piece->sources, 2);
-  wire_put(&out, piece->file_bytes, 6);
-  PLM_ASSERT(out.size == PLM_PIECE_HEAD);
+  struct wire_writer out = {head, PLM_FILE_PART_HEAD, 0};
+  put_fetch(&out, &part->of);
+  wire_put(&out, part->sources, 2);
+  wire_put(&out, part->file_bytes, 6);
+  PLM_ASSERT(out.size == PLM_FILE_PART_HEAD);
 }
 
-plm_status plm_piece_decode(const void *bytes, size_t size, struct plm_piece *piece,
-                            struct plm_error *error)
+plm_status plm_file_part_decode(const void *bytes, size_t size, struct plm_file_part *part,
+                                struct plm_error *error)
 {
   struct wire_reader in = {bytes, size, false};
-  get_fetch(&in, &piece->of);
-  piece->sources = (uint16_t)wire_get(&in, 2);
-  piece->file_bytes = wire_get(&in, 6);
-  if (in.left != piece->of.bytes || piece->of.source >= piece->sources ||
-      piece->of.offset + piece->of.bytes > piece->file_bytes)
+  get_fetch(&in, &part->of);
+  part->sources = (uint16_t)wire_get(&in, 2);
+  part->file_bytes = wire_get(&in, 6);
+  if (in.left != part->of.bytes || part->of.source >= part->sources ||
+      part->of.offset + part->of.bytes > part->file_bytes)
     in.bad = true;
   in.left = 0;
-  return finish(&in, "PIECE", error);
+  return message_finish(&in, "FILE_PART", error);
 }

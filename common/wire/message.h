@@ -33,17 +33,17 @@
 enum {
   PLM_WIRE_VERSION = 3, /* of the protocol; HELLO states the versions that a packer speaks */
   PLM_HEADER_BYTES = 136,
-  PLM_WIRE_PEERS = 8,      /* other consumers named in WELCOME */
-  PLM_WIRE_TEXT = 512,     /* bytes of a reason */
-  PLM_WIRE_IDENTITY = 256, /* bytes of a ROUTER's peer identity */
+  PLM_WIRE_PEERS = 8,        /* other consumers named in WELCOME */
+  PLM_WIRE_TEXT = 512,       /* bytes of a reason */
+  PLM_WIRE_ROUTING_ID = 256, /* bytes of a ROUTER's peer routing id */
   PLM_WIRE_CHUNKS = 1 << 20,
 };
 #define PLM_WIRE_MAGIC 0x464D4C50u                /* "PLMF" */
 #define PLM_WIRE_DATA_LIMIT ((size_t)64 << 20)    /* the greatest payload of DATA */
 #define PLM_WIRE_PROOF_LIMIT ((size_t)1 << 20)    /* the greatest payload of PROOF */
 #define PLM_WIRE_CONTROL_LIMIT ((size_t)64 << 10) /* ZMQ_MAXMSGSIZE of a packer */
-#define PLM_PIECE_BYTES ((size_t)1 << 20)         /* of a file, in one PIECE */
-enum { PLM_PIECE_HEAD = 24 };                     /* bytes of a PIECE before those of the file */
+#define PLM_FILE_PART_BYTES ((size_t)1 << 20)     /* of a file, in one FILE_PART */
+enum { PLM_FILE_PART_HEAD = 24 }; /* bytes of a FILE_PART before those of the file */
 
 /* Name, smallest and greatest payload in bytes. */
 #define PLM_MESSAGE_LIST(X)              \
@@ -60,7 +60,7 @@ enum { PLM_PIECE_HEAD = 24 };                     /* bytes of a PIECE before tho
   X(PONG, 0, 256)                        \
   X(BYE, 0, 0)                           \
   X(FETCH, 16, 16)                       \
-  X(PIECE, PLM_PIECE_HEAD, PLM_PIECE_HEAD + PLM_PIECE_BYTES)
+  X(FILE_PART, PLM_FILE_PART_HEAD, PLM_FILE_PART_HEAD + PLM_FILE_PART_BYTES)
 
 enum plm_message_type {
   PLM_MESSAGE_NONE,
@@ -168,24 +168,24 @@ enum plm_fetch_file { PLM_FETCH_DESCRIPTION, PLM_FETCH_DATA, PLM_FETCH_FILES };
 struct plm_fetch_request {
   uint16_t source; /* of the mixture, else 0 */
   enum plm_fetch_file file;
-  uint32_t bytes; /* 1 to PLM_PIECE_BYTES */
+  uint32_t bytes; /* 1 to PLM_FILE_PART_BYTES */
   uint64_t offset;
 };
 size_t plm_fetch_encode(const struct plm_fetch_request *request, uint8_t *bytes);
 plm_status plm_fetch_decode(const void *bytes, size_t size, struct plm_fetch_request *request,
                             struct plm_error *error);
 
-/* PIECE: the answer. The bytes of the file follow the head; at its end there are fewer than were
- * asked for. */
-struct plm_piece {
+/* FILE_PART: the answer. The bytes of the file follow the head; at its end there are fewer than
+ * were asked for. */
+struct plm_file_part {
   uint16_t sources; /* how many corpora the run has */
   struct plm_fetch_request of;
   uint64_t file_bytes; /* size of the whole file */
 };
-void plm_piece_encode(const struct plm_piece *piece, uint8_t head[PLM_PIECE_HEAD]);
-/* piece->of.bytes is the number of bytes that follow. */
-plm_status plm_piece_decode(const void *bytes, size_t size, struct plm_piece *piece,
-                            struct plm_error *error);
+void plm_file_part_encode(const struct plm_file_part *part, uint8_t head[PLM_FILE_PART_HEAD]);
+/* part->of.bytes is the number of bytes that follow. */
+plm_status plm_file_part_decode(const void *bytes, size_t size, struct plm_file_part *part,
+                                struct plm_error *error);
 
 /* The kinds of REJECT, which are its request id. */
 enum plm_reject_kind {

@@ -53,7 +53,7 @@ static void explain_protocol(unsigned value, char reason[256])
     snprintf(reason, 256, "the handshake failed (ZMTP error 0x%x)", value);
 }
 
-static void explain(uint16_t event, uint32_t value, char reason[256])
+static void monitor_explain(uint16_t event, uint32_t value, char reason[256])
 {
   if (event == ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL)
     snprintf(reason, 256,
@@ -65,7 +65,7 @@ static void explain(uint16_t event, uint32_t value, char reason[256])
 }
 
 /* What libzmq says: an event and its value. False: nothing. */
-static bool receive(struct plm_monitor *monitor, uint16_t *event, uint32_t *value)
+static bool monitor_receive(struct plm_monitor *monitor, uint16_t *event, uint32_t *value)
 {
   zmq_msg_t frame;
   zmq_msg_init(&frame);
@@ -91,7 +91,7 @@ bool plm_monitor_next(struct plm_monitor *monitor, struct plm_link_report *repor
   uint32_t value;
   *report = (struct plm_link_report){.event = PLM_LINK_NONE, .descriptor = -1};
   while (report->event == PLM_LINK_NONE) {
-    if (!receive(monitor, &event, &value)) return false;
+    if (!monitor_receive(monitor, &event, &value)) return false;
     switch (event) {
     case ZMQ_EVENT_ACCEPTED:
       report->event = PLM_LINK_ACCEPTED;
@@ -107,7 +107,7 @@ bool plm_monitor_next(struct plm_monitor *monitor, struct plm_link_report *repor
     case ZMQ_EVENT_HANDSHAKE_FAILED_AUTH:
     case ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL:
       report->event = PLM_LINK_REFUSED;
-      explain(event, value, report->reason);
+      monitor_explain(event, value, report->reason);
       break;
     default: break;
     }

@@ -47,7 +47,7 @@ static unsigned long unix_inode(const char *path)
   return found;
 }
 
-static bool holds(const char *pid, unsigned long inode)
+static bool port_owner_holds(const char *pid, unsigned long inode)
 {
   char path[64], want[64], target[64];
   snprintf(path, sizeof path, "/proc/%.20s/fd", pid);
@@ -68,7 +68,7 @@ static bool holds(const char *pid, unsigned long inode)
   return found;
 }
 
-static void describe(const char *pid, char owner[128])
+static void port_owner_describe(const char *pid, char owner[128])
 {
   char path[64], name[64] = "?";
   snprintf(path, sizeof path, "/proc/%.20s/comm", pid);
@@ -98,8 +98,9 @@ bool plm_port_owner(const char *endpoint, char owner[128])
   bool found = false;
   const struct dirent *entry;
   while (!found && (entry = readdir(processes)) != NULL) {
-    if (entry->d_name[0] < '1' || entry->d_name[0] > '9' || !holds(entry->d_name, inode)) continue;
-    describe(entry->d_name, owner);
+    if (entry->d_name[0] < '1' || entry->d_name[0] > '9' || !port_owner_holds(entry->d_name, inode))
+      continue;
+    port_owner_describe(entry->d_name, owner);
     found = true;
   }
   closedir(processes);

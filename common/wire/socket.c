@@ -164,7 +164,7 @@ void plm_socket_unbind(const char *bound)
 
 /* ---- receiving ---------------------------------------------------------------------------- */
 
-static void drain(void *socket)
+static void socket_drain(void *socket)
 {
   int more = 1;
   size_t size = sizeof more;
@@ -176,18 +176,18 @@ static void drain(void *socket)
   }
 }
 
-static plm_status receive_identity(void *socket, struct plm_message *message,
-                                   struct plm_error *error)
+static plm_status receive_routing_id(void *socket, struct plm_message *message,
+                                     struct plm_error *error)
 {
-  const int size = zmq_recv(socket, message->identity, sizeof message->identity, ZMQ_DONTWAIT);
+  const int size = zmq_recv(socket, message->routing_id, sizeof message->routing_id, ZMQ_DONTWAIT);
   if (size < 0)
     return zmq_errno() == EAGAIN || zmq_errno() == EINTR ? PLM_AGAIN : zmq_failed(error, "receive");
-  if ((size_t)size > sizeof message->identity) {
-    drain(socket);
-    message->identity_bytes = 0;
-    return plm_error_set(error, PLM_PROTOCOL, "identity of %d bytes", size);
+  if ((size_t)size > sizeof message->routing_id) {
+    socket_drain(socket);
+    message->routing_id_bytes = 0;
+    return plm_error_set(error, PLM_PROTOCOL, "routing id of %d bytes", size);
   }
-  message->identity_bytes = (size_t)size;
+  message->routing_id_bytes = (size_t)size;
   return PLM_OK;
 }
 
@@ -211,17 +211,17 @@ static plm_status receive_header(void *socket, struct plm_message *message, stru
   if (status == PLM_OK && !more)
     status = plm_error_set(error, PLM_PROTOCOL, "a message without its payload frame");
   zmq_msg_close(&frame);
-  if (status != PLM_OK) drain(socket);
+  if (status != PLM_OK) socket_drain(socket);
   return status;
 }
 
 plm_status plm_message_receive(void *socket, bool router, struct plm_message *message,
                                struct plm_error *error)
 {
-  message->identity_bytes = 0;
+  message->routing_id_bytes = 0;
   message->connection = -1;
   message->header = (struct plm_header){0};
-  if (router) PLM_TRY(receive_identity(socket, message, error));
+  if (router) PLM_TRY(receive_routing_id(socket, message, error));
   PLM_TRY(receive_header(socket, message, error));
   zmq_msg_init(&message->payload);
   if (zmq_msg_recv(&message->payload, socket, ZMQ_DONTWAIT) < 0) {
@@ -239,7 +239,7 @@ plm_status plm_message_receive(void *socket, bool router, struct plm_message *me
     wrong = "the payload's hash does not match";
   if (wrong == NULL) return PLM_OK;
   zmq_msg_close(&message->payload);
-  drain(socket);
+  socket_drain(socket);
   return plm_error_set(error, PLM_PROTOCOL, "%s: %s", plm_message_name(message->header.type),
                        wrong);
 }
@@ -263,7 +263,7 @@ static plm_status send_failed(struct plm_error *error)
   }
 }
 
-plm_status plm_message_send(void *socket, const uint8_t *identity, size_t identity_bytes,
+plm_status plm_message_send(void *socket, const uint8_t *routing_id, size_t routing_id_bytes,
                             struct plm_header *header, const void *payload, size_t payload_bytes,
                             struct plm_error *error)
 {
@@ -271,8 +271,8 @@ plm_status plm_message_send(void *socket, const uint8_t *identity, size_t identi
   header->payload_bytes = payload_bytes;
   header->payload_hash = plm_hash_bytes(payload, payload_bytes);
   plm_header_encode(header, bytes);
-  if (identity != NULL &&
-      zmq_send(socket, identity, identity_bytes, ZMQ_SNDMORE | ZMQ_DONTWAIT) < 0)
+  if (routing_id != NULL &&
+      zmq_send(socket, routing_id, routing_id_bytes, ZMQ_SNDMORE | ZMQ_DONTWAIT) < 0)
     return send_failed(error);
   if (zmq_send(socket, bytes, sizeof bytes, ZMQ_SNDMORE | ZMQ_DONTWAIT) < 0)
     return send_failed(error);

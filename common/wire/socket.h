@@ -36,16 +36,16 @@ plm_status plm_socket_connect(void *socket, const char *endpoint, struct plm_err
 
 /* A message that was received. */
 struct plm_message {
-  uint8_t identity[PLM_WIRE_IDENTITY]; /* of a ROUTER's peer */
-  size_t identity_bytes;
+  uint8_t routing_id[PLM_WIRE_ROUTING_ID]; /* of a ROUTER's peer */
+  size_t routing_id_bytes;
   struct plm_header header;
-  int connection;    /* its descriptor, for plm_door; -1: unknown */
+  int connection;    /* its descriptor, for plm_limiter; -1: unknown */
   zmq_msg_t payload; /* initialised whenever _receive returned PLM_OK */
   char user[41];     /* the peer's public key, "" without CURVE */
 };
 
 /* Takes the next message without waiting. PLM_AGAIN: there is none. PLM_PROTOCOL: it was not a
- * valid message (frames, header, payload hash) and was discarded; identity is filled.
+ * valid message (frames, header, payload hash) and was discarded; routing id is filled.
  * PLM_UNSUPPORTED: the same, as it was of another version of the protocol. PLM_IO: the socket is
  * unusable. On PLM_OK the caller closes message->payload. */
 plm_status plm_message_receive(void *socket, bool router, struct plm_message *message,
@@ -54,9 +54,9 @@ plm_status plm_message_receive(void *socket, bool router, struct plm_message *me
 /* Whether a DEALER is connected to a peer that has read enough of what it was sent. */
 bool plm_socket_can_send(void *socket);
 /* Fills in the header's payload length and hash, and sends it with a copy of payload, without
- * waiting. identity is that of a ROUTER's peer, else NULL. PLM_NOT_FOUND: the peer has left.
+ * waiting. routing id is that of a ROUTER's peer, else NULL. PLM_NOT_FOUND: the peer has left.
  * PLM_AGAIN: not connected, or the peer's queue is full because it does not read. */
-plm_status plm_message_send(void *socket, const uint8_t *identity, size_t identity_bytes,
+plm_status plm_message_send(void *socket, const uint8_t *routing_id, size_t routing_id_bytes,
                             struct plm_header *header, const void *payload, size_t payload_bytes,
                             struct plm_error *error);
 /* Sends from a DEALER without a copy. release(payload, hint) is called once, from any thread, when

@@ -68,7 +68,7 @@ void plm_tables_group(const void *tables, uint32_t index, uint64_t group,
  */
 
 /* A split that proves itself. All is borrowed. */
-struct plm_tables_source {
+struct plm_tables_input {
   uint64_t documents;
   const uint32_t *lengths;             /* (documents) */
   const struct plm_proof_tree *groups; /* over the roots of all groups */
@@ -84,8 +84,8 @@ struct plm_tables_source {
 
 /* Writes the tables of groups [first, first + *count) of the window, or of as many of them, at
  * least one, as fit into `room` bytes (PLM_WIRE_PROOF_LIMIT always holds one). *count receives
- * their number, *size the bytes. PLM_NO_MEMORY. Other errors are those of source->digests. */
-plm_status plm_tables_write(const struct plm_tables_source *source,
+ * their number, *size the bytes. PLM_NO_MEMORY. Other errors are those of input->digests. */
+plm_status plm_tables_write(const struct plm_tables_input *source,
                             const struct plm_tables_window *of, uint32_t first, uint32_t *count,
                             uint8_t *bytes, size_t room, size_t *size, struct plm_error *error);
 

@@ -25,24 +25,26 @@ static uint32_t document_count(const struct plm_tables *tables)
 }
 
 /* Makes *array hold `count` elements. */
-static bool grow(void **array, size_t count, size_t size)
+static bool tables_read_grow(void **array, size_t count, size_t size)
 {
   void *grown = realloc(*array, count * size);
   if (grown != NULL) *array = grown;
   return grown != NULL;
 }
 
-static plm_status reserve(struct plm_tables *tables, size_t groups, struct plm_error *error)
+static plm_status tables_read_reserve(struct plm_tables *tables, size_t groups,
+                                      struct plm_error *error)
 {
   const size_t documents = groups * PLM_GROUP_DOCUMENTS;
   if (groups > tables->group_capacity) {
-    if (!grow((void **)&tables->begin, groups + 1, sizeof *tables->begin)) goto no_memory;
+    if (!tables_read_grow((void **)&tables->begin, groups + 1, sizeof *tables->begin))
+      goto no_memory;
     tables->group_capacity = groups;
   }
   if (documents > tables->document_capacity) {
-    if (!grow((void **)&tables->numbers, documents, sizeof *tables->numbers) ||
-        !grow((void **)&tables->lengths, documents, sizeof *tables->lengths) ||
-        !grow((void **)&tables->digests, documents, sizeof *tables->digests))
+    if (!tables_read_grow((void **)&tables->numbers, documents, sizeof *tables->numbers) ||
+        !tables_read_grow((void **)&tables->lengths, documents, sizeof *tables->lengths) ||
+        !tables_read_grow((void **)&tables->digests, documents, sizeof *tables->digests))
       goto no_memory;
     tables->document_capacity = documents;
   }
@@ -300,7 +302,7 @@ static plm_status read_groups(const struct plm_tables_window *of,
 {
   uint32_t begin = document_count(tables);
   if (in->left < least_bytes(of->plan, split, groups, count)) return short_payload(error);
-  PLM_TRY(reserve(tables, (size_t)tables->groups + count, error));
+  PLM_TRY(tables_read_reserve(tables, (size_t)tables->groups + count, error));
   tables->begin[tables->groups] = begin;
   for (uint32_t i = 0; i < count; i++) {
     struct group out = {.numbers = tables->numbers + begin,

@@ -58,20 +58,20 @@ static plm_status put_leaves(const uint32_t *lengths, const struct plm_proof_dig
 }
 
 /* Writes a group of documents of which `needed` are needed, their numbers ascending. */
-static plm_status put_group(const struct plm_tables_source *source, uint64_t group,
+static plm_status put_group(const struct plm_tables_input *input, uint64_t group,
                             const uint64_t *numbers, uint32_t needed, struct wire_writer *out,
                             struct plm_error *error)
 {
-  const uint32_t count = plm_corpus_group_documents(source->documents, group);
-  const uint32_t *lengths = source->lengths + group * PLM_GROUP_DOCUMENTS;
+  const uint32_t count = plm_corpus_group_documents(input->documents, group);
+  const uint32_t *lengths = input->lengths + group * PLM_GROUP_DOCUMENTS;
   struct plm_proof_digest digests[PLM_PROOF_GROUP];
   size_t paths = 0; /* nodes */
   if (needed == 0) {
     wire_put(out, PLM_TABLES_ROOT, 1);
-    wire_put_bytes(out, plm_proof_tree_nodes(source->groups)[group].hash, PLM_PROOF_HASH_BYTES);
+    wire_put_bytes(out, plm_proof_tree_nodes(input->groups)[group].hash, PLM_PROOF_HASH_BYTES);
     return PLM_OK;
   }
-  PLM_TRY(source->digests(source->context, group, digests, error));
+  PLM_TRY(input->digests(input->context, group, digests, error));
   for (uint32_t i = 0; i < needed; i++) {
     const uint64_t at = numbers[i] % PLM_GROUP_DOCUMENTS;
     paths += plm_proof_path_size(&(struct plm_proof_range){at, at + 1, count});
@@ -85,10 +85,10 @@ static plm_status put_group(const struct plm_tables_source *source, uint64_t gro
 
 /* The end of the span that begins with the group of numbers[0]: gaps are joined if their roots are
  * smaller than another span's path. */
-static uint64_t span_end(const struct plm_tables_source *source, const uint64_t *numbers,
+static uint64_t span_end(const struct plm_tables_input *input, const uint64_t *numbers,
                          uint32_t count)
 {
-  const uint64_t groups = plm_proof_tree_count(source->groups);
+  const uint64_t groups = plm_proof_tree_count(input->groups);
   uint64_t end = numbers[0] / PLM_GROUP_DOCUMENTS + 1;
   for (uint32_t i = 1; i < count; i++) {
     const uint64_t group = numbers[i] / PLM_GROUP_DOCUMENTS;
@@ -101,22 +101,22 @@ static uint64_t span_end(const struct plm_tables_source *source, const uint64_t 
   return end;
 }
 
-static plm_status put_spans(const struct plm_tables_source *source, const uint64_t *numbers,
+static plm_status put_spans(const struct plm_tables_input *input, const uint64_t *numbers,
                             uint32_t count, struct wire_writer *out, struct plm_error *error)
 {
   uint32_t at = 0;
   while (at < count) {
     const uint64_t begin = numbers[at] / PLM_GROUP_DOCUMENTS;
-    const uint64_t end = span_end(source, numbers + at, count - at);
+    const uint64_t end = span_end(input, numbers + at, count - at);
     wire_put(out, begin, 8);
     wire_put(out, (uint32_t)(end - begin), 4);
     for (uint64_t group = begin; group < end; group++) {
       uint32_t needed = 0;
       while (at + needed < count && numbers[at + needed] / PLM_GROUP_DOCUMENTS == group) needed++;
-      PLM_TRY(put_group(source, group, numbers + at, needed, out, error));
+      PLM_TRY(put_group(input, group, numbers + at, needed, out, error));
       at += needed;
     }
-    put_tree_path(out, PLM_PROOF_PLAIN, source->groups, begin, end);
+    put_tree_path(out, PLM_PROOF_PLAIN, input->groups, begin, end);
   }
   return PLM_OK;
 }
@@ -124,38 +124,38 @@ static plm_status put_spans(const struct plm_tables_source *source, const uint64
 /* ---- groups of the plan ------------------------------------------------------------------- */
 
 /* Writes the sizes of a group of clusters, and draws its documents. Returns their number. */
-static uint32_t put_clusters(const struct plm_tables_source *source, const struct plm_plan *plan,
+static uint32_t put_clusters(const struct plm_tables_input *input, const struct plm_plan *plan,
                              uint64_t epoch, uint64_t group, struct wire_writer *out,
                              uint64_t *numbers)
 {
-  const uint32_t count = plm_corpus_group_documents(source->cluster_count, group);
-  const uint32_t *sizes = source->clusters + group * PLM_GROUP_DOCUMENTS;
+  const uint32_t count = plm_corpus_group_documents(input->cluster_count, group);
+  const uint32_t *sizes = input->clusters + group * PLM_GROUP_DOCUMENTS;
   struct plm_proof_node path[PLM_PROOF_PATH];
   uint64_t before = 0;
   for (uint32_t i = 0; i < count; i++) wire_put(out, sizes[i], 4);
-  const size_t nodes = plm_proof_tree_path(source->clusters_tree, group, group + 1, path);
+  const size_t nodes = plm_proof_tree_path(input->clusters_tree, group, group + 1, path);
   put_path(out, PLM_PROOF_SUMS, path, nodes);
   for (int i = 0; i < __builtin_popcountll(group); i++) before += path[i].sum; /* left of it */
   plm_plan_draw_members(plan, epoch, group, sizes, count, before, numbers);
   return count;
 }
 
-static plm_status put_plan_group(const struct plm_tables_source *source,
+static plm_status put_plan_group(const struct plm_tables_input *input,
                                  const struct plm_tables_window *of, uint64_t group,
                                  struct wire_writer *out, struct plm_error *error)
 {
   uint64_t numbers[PLM_GROUP_DOCUMENTS];
   uint32_t count;
   if (plm_plan_parameters(of->plan)->sampling == PLM_SAMPLING_CLUSTERS) {
-    count = put_clusters(source, of->plan, of->epoch, group, out, numbers);
+    count = put_clusters(input, of->plan, of->epoch, group, out, numbers);
   } else {
-    count = plm_corpus_group_documents(source->documents, group);
+    count = plm_corpus_group_documents(input->documents, group);
     for (uint32_t i = 0; i < count; i++) numbers[i] = group * PLM_GROUP_DOCUMENTS + i;
   }
-  return put_spans(source, numbers, count, out, error);
+  return put_spans(input, numbers, count, out, error);
 }
 
-plm_status plm_tables_write(const struct plm_tables_source *source,
+plm_status plm_tables_write(const struct plm_tables_input *input,
                             const struct plm_tables_window *of, uint32_t first, uint32_t *count,
                             uint8_t *bytes, size_t room, size_t *size, struct plm_error *error)
 {
@@ -168,7 +168,7 @@ plm_status plm_tables_write(const struct plm_tables_source *source,
   const uint32_t all = plm_plan_window_groups(of->plan, of->epoch, of->window, groups);
   PLM_ASSERT(first < all && asked > 0 && asked <= all - first);
   while (*count < asked && status == PLM_OK) {
-    status = put_plan_group(source, of, groups[first + *count], &out, error);
+    status = put_plan_group(input, of, groups[first + *count], &out, error);
     if (status != PLM_OK || out.size > room) break;
     *size = out.size;
     ++*count;

@@ -92,7 +92,7 @@ static uint32_t columns_of(const struct embed *embed)
   return embed->layers.count > 0 ? embed->layers.width : model->hidden_size;
 }
 
-static plm_status open_output(struct embed *embed, struct plm_error *error)
+static plm_status embed_open_output(struct embed *embed, struct plm_error *error)
 {
   static const char *const kinds[] = {"pooled", "per token", "logits"};
   const struct plm_embed_request *request = embed->request;
@@ -108,7 +108,7 @@ static plm_status open_output(struct embed *embed, struct plm_error *error)
   }
   layout->width = columns_of(embed);
   if (request->kind == PLM_EMBED_POOLED) layout->width *= request->pooling.count;
-  PLM_TRY(plm_embed_layout_plan(layout, embed->spool, error));
+  PLM_TRY(plm_embed_layout_compute(layout, embed->spool, error));
   embed->journal.bytes = layout->bytes;
   snprintf(embed->journal.options, sizeof embed->journal.options, "%s%s%s %s %s --batch-tokens %u",
            kinds[request->kind], embed->pooling[0] == '\0' ? "" : " ", embed->pooling,
@@ -122,7 +122,7 @@ static plm_status open_output(struct embed *embed, struct plm_error *error)
                                &embed->journal, &embed->output, error);
 }
 
-static plm_status take_buffers(struct embed *embed, struct plm_error *error)
+static plm_status embed_allocate_buffers(struct embed *embed, struct plm_error *error)
 {
   const struct plm_inference *inference = embed->inference;
   const struct plm_model_config *model = &inference->config;
@@ -198,8 +198,8 @@ struct wanted_name {
   char name[200];
 };
 
-static plm_status take_name(void *context, uint64_t number, const char *name, size_t size,
-                            struct plm_error *error)
+static plm_status copy_wanted_name(void *context, uint64_t number, const char *name, size_t size,
+                                   struct plm_error *error)
 {
   (void)error;
   struct wanted_name *wanted = context;
@@ -214,7 +214,7 @@ static plm_status check_values(struct embed *embed, uint32_t i, const float *val
 {
   struct wanted_name wanted = {.number = embed->window.first + i};
   if (plm_first_not_finite(values, count) == count) return PLM_OK;
-  PLM_TRY(plm_sequence_spool_each_name(embed->spool, take_name, &wanted, error));
+  PLM_TRY(plm_sequence_spool_each_name(embed->spool, copy_wanted_name, &wanted, error));
   return plm_finite_output(values, count, error, "sequence %s", wanted.name);
 }
 
@@ -317,7 +317,7 @@ static plm_status run_window(struct embed *embed, uint64_t batches_done, struct 
   return PLM_OK;
 }
 
-static plm_status run_all(struct embed *embed, struct plm_error *error)
+static plm_status embed_run_all(struct embed *embed, struct plm_error *error)
 {
   const uint64_t windows_done = embed->journal.windows, batches_done = embed->journal.batches;
   plm_progress_begin(&embed->progress, "embed");
@@ -336,15 +336,15 @@ static plm_status run_all(struct embed *embed, struct plm_error *error)
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-static plm_status run(struct embed *embed, struct plm_ops *ops, struct plm_error *error)
+static plm_status embed_run(struct embed *embed, struct plm_ops *ops, struct plm_error *error)
 {
   const uint64_t started = plm_clock_ns();
   PLM_TRY(plm_embed_format_of(embed->request->output, embed->request->kind, &embed->layout.format,
                               error)); /* before anything that takes long */
   PLM_TRY(open_model(embed, ops, error));
   PLM_TRY(read_inputs(embed, error));
-  PLM_TRY(open_output(embed, error));
-  PLM_TRY(take_buffers(embed, error));
+  PLM_TRY(embed_open_output(embed, error));
+  PLM_TRY(embed_allocate_buffers(embed, error));
   embed->report.resumed = embed->journal.sequences;
   if (embed->report.resumed > 0) {
     char done[32], all[32];
@@ -352,7 +352,7 @@ static plm_status run(struct embed *embed, struct plm_ops *ops, struct plm_error
              plm_format_count(embed->report.resumed, done),
              plm_format_count(plm_sequence_spool_count(embed->spool), all));
   }
-  plm_status status = run_all(embed, error);
+  plm_status status = embed_run_all(embed, error);
   if (status == PLM_OK) status = plm_embed_output_finish(embed->output, embed->spool, error);
   plm_progress_clear(&embed->progress);
   if (status == PLM_NO_SPACE && !plm_output_is_stream(embed->request->output))
@@ -367,7 +367,7 @@ plm_status plm_embed(const struct plm_embed_request *request, struct plm_ops *op
                      struct plm_error *error)
 {
   struct embed embed = {.request = request};
-  plm_status status = run(&embed, ops, error);
+  plm_status status = embed_run(&embed, ops, error);
   if (status == PLM_OK)
     status = plm_embed_report_print(&embed.report, request, &embed.layout, embed.inference,
                                     plm_sequence_spool_count(embed.spool),

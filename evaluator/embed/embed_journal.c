@@ -50,7 +50,7 @@ plm_status plm_embed_journal_write(const struct plm_embed_journal *journal, cons
   return status;
 }
 
-static bool take_count(const cJSON *json, const char *name, uint64_t *value)
+static bool journal_parse_count(const cJSON *json, const char *name, uint64_t *value)
 {
   const char *text = plm_json_string(json, name, "");
   char *end;
@@ -59,24 +59,24 @@ static bool take_count(const cJSON *json, const char *name, uint64_t *value)
   return *end == '\0';
 }
 
-static bool take_hash(const cJSON *json, const char *name, struct plm_hash *hash)
+static bool journal_parse_hash(const cJSON *json, const char *name, struct plm_hash *hash)
 {
   return plm_hash_from_hex(plm_json_string(json, name, ""), hash, NULL) == PLM_OK;
 }
 
-static bool take_all(const cJSON *json, struct plm_embed_journal *journal)
+static bool journal_parse(const cJSON *json, struct plm_embed_journal *journal)
 {
   const char *options = plm_json_string(json, "options", "");
   if (strlen(options) >= sizeof journal->options) return false;
   snprintf(journal->options, sizeof journal->options, "%s", options);
   return plm_json_number(json, "version", 0) == VERSION &&
-         take_hash(json, "input", &journal->input) &&
-         take_hash(json, "checkpoint", &journal->checkpoint) &&
-         take_hash(json, "config", &journal->config) && options[0] != '\0' &&
-         take_count(json, "bytes", &journal->bytes) &&
-         take_count(json, "windows", &journal->windows) &&
-         take_count(json, "batches", &journal->batches) &&
-         take_count(json, "sequences", &journal->sequences);
+         journal_parse_hash(json, "input", &journal->input) &&
+         journal_parse_hash(json, "checkpoint", &journal->checkpoint) &&
+         journal_parse_hash(json, "config", &journal->config) && options[0] != '\0' &&
+         journal_parse_count(json, "bytes", &journal->bytes) &&
+         journal_parse_count(json, "windows", &journal->windows) &&
+         journal_parse_count(json, "batches", &journal->batches) &&
+         journal_parse_count(json, "sequences", &journal->sequences);
 }
 
 plm_status plm_embed_journal_read(struct plm_embed_journal *journal, const char *path,
@@ -90,7 +90,7 @@ plm_status plm_embed_journal_read(struct plm_embed_journal *journal, const char 
   free(text);
   if (json == NULL && plm_json_no_memory())
     return plm_error_set(error, PLM_NO_MEMORY, "no memory for %s", path);
-  const bool good = json != NULL && take_all(json, journal);
+  const bool good = json != NULL && journal_parse(json, journal);
   cJSON_Delete(json);
   if (good) return PLM_OK;
   plm_error_set(error, PLM_FORMAT, "this is not a journal that this version of embed wrote");

@@ -25,7 +25,7 @@ struct sink {
   struct plm_error error;
 };
 
-static void flush(struct sink *sink)
+static void embed_layout_flush(struct sink *sink)
 {
   const size_t size = sink->used;
   sink->used = 0;
@@ -33,17 +33,17 @@ static void flush(struct sink *sink)
   (void)plm_file_write_all(sink->descriptor, sink->buffer, size, sink->path, &sink->error);
 }
 
-static plm_status finish(struct sink *sink, struct plm_error *error)
+static plm_status embed_layout_finish(struct sink *sink, struct plm_error *error)
 {
-  flush(sink);
+  embed_layout_flush(sink);
   if (sink->error.status != PLM_OK && error != NULL) *error = sink->error;
   return sink->error.status;
 }
 
-static void put(struct sink *sink, const void *bytes, size_t size)
+static void embed_layout_put(struct sink *sink, const void *bytes, size_t size)
 {
   PLM_ASSERT(size <= sizeof sink->buffer);
-  if (sink->used + size > sizeof sink->buffer) flush(sink);
+  if (sink->used + size > sizeof sink->buffer) embed_layout_flush(sink);
   memcpy(sink->buffer + sink->used, bytes, size);
   sink->used += size;
   sink->bytes += size;
@@ -51,7 +51,7 @@ static void put(struct sink *sink, const void *bytes, size_t size)
 
 static void put_text(struct sink *sink, const char *text)
 {
-  put(sink, text, strlen(text));
+  embed_layout_put(sink, text, strlen(text));
 }
 
 /* ---- names ----------------------------------------------------------------------------------- */
@@ -62,7 +62,7 @@ static void put_escaped(struct sink *sink, char character, int depth)
 {
   char text[8];
   if (depth == 0) {
-    put(sink, &character, 1);
+    embed_layout_put(sink, &character, 1);
     return;
   }
   if (character == '"' || character == '\\')
@@ -86,14 +86,14 @@ static plm_status put_name(void *context, uint64_t number, const char *name, siz
   const struct names *names = context;
   struct sink *sink = names->sink;
   const int outside = names->depth - 1;
-  if (number > 0) put(sink, ",", 1);
+  if (number > 0) embed_layout_put(sink, ",", 1);
   put_escaped(sink, '"', outside);
   for (size_t i = 0; i < size;) {
     const size_t length = plm_utf8_length((const unsigned char *)name + i, size - i);
     if (length == 1)
       put_escaped(sink, name[i], names->depth);
     else if (length > 1)
-      put(sink, name + i, length);
+      embed_layout_put(sink, name + i, length);
     else /* not UTF-8, so JSON cannot hold it: the replacement character */
       put_text(sink, "\xef\xbf\xbd");
     i += length > 0 ? length : 1;
@@ -179,7 +179,7 @@ static plm_status put_safetensors(const struct plm_embed_layout *layout, uint64_
 {
   unsigned char length[8];
   for (int i = 0; i < 8; i++) length[i] = (unsigned char)(json_bytes >> (8 * i));
-  put(sink, length, sizeof length);
+  embed_layout_put(sink, length, sizeof length);
   return put_json(layout, sink, spool, error);
 }
 
@@ -189,7 +189,7 @@ static void put_npy(const struct plm_embed_layout *layout, struct sink *sink)
 {
   char header[PLM_NPY_HEADER_SIZE];
   plm_npy_header(header, layout->rows, layout->width);
-  put(sink, header, sizeof header);
+  embed_layout_put(sink, header, sizeof header);
 }
 
 /* ---- planning and writing -------------------------------------------------------------------- */
@@ -201,7 +201,7 @@ static plm_status put_header(const struct plm_embed_layout *layout, struct sink 
     put_npy(layout, sink);
   else
     PLM_TRY(put_safetensors(layout, layout->header_bytes - 8, sink, spool, error));
-  return finish(sink, error);
+  return embed_layout_finish(sink, error);
 }
 
 /* A name that is only an ending names no format. */
@@ -234,8 +234,8 @@ plm_status plm_embed_format_of(const char *path, enum plm_embed_kind kind,
   return PLM_OK;
 }
 
-plm_status plm_embed_layout_plan(struct plm_embed_layout *layout, struct plm_sequence_spool *spool,
-                                 struct plm_error *error)
+plm_status plm_embed_layout_compute(struct plm_embed_layout *layout,
+                                    struct plm_sequence_spool *spool, struct plm_error *error)
 {
   struct sink sink = {.descriptor = -1};
   layout->rows = layout->kind == PLM_EMBED_POOLED ? plm_sequence_spool_count(spool)
@@ -280,7 +280,7 @@ static plm_status write_names(struct plm_sequence_spool *spool, int descriptor, 
   struct sink sink = {.descriptor = descriptor, .path = path};
   PLM_TRY(put_names(&sink, 1, spool, error));
   put_text(&sink, "\n");
-  PLM_TRY(finish(&sink, error));
+  PLM_TRY(embed_layout_finish(&sink, error));
   if (fsync(descriptor) != 0) return plm_error_errno(error, "cannot fsync %s", path);
   return PLM_OK;
 }

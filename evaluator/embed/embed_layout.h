@@ -38,8 +38,8 @@ plm_status plm_embed_format_of(const char *path, enum plm_embed_kind kind,
 
 /* Computes rows and bytes from kind, format, pooling, width and the sequences. PLM_LIMIT: the
  * header would be larger than the format allows. */
-plm_status plm_embed_layout_plan(struct plm_embed_layout *layout, struct plm_sequence_spool *spool,
-                                 struct plm_error *error);
+plm_status plm_embed_layout_compute(struct plm_embed_layout *layout,
+                                    struct plm_sequence_spool *spool, struct plm_error *error);
 /* Writes the header at the beginning of the open file. path is for error messages. */
 plm_status plm_embed_layout_write_header(const struct plm_embed_layout *layout,
                                          struct plm_sequence_spool *spool, int descriptor,

@@ -69,7 +69,7 @@ static void remove_begun(const struct plm_embed_output *output)
 }
 
 /* Allocates the whole file now, so that a full disk is not discovered after hours. */
-static plm_status take_room(struct plm_embed_output *output, struct plm_error *error)
+static plm_status allocate_file(struct plm_embed_output *output, struct plm_error *error)
 {
   const uint64_t bytes = output->layout->bytes;
   int result;
@@ -86,13 +86,14 @@ static plm_status take_room(struct plm_embed_output *output, struct plm_error *e
   return status;
 }
 
-static plm_status begin(struct plm_embed_output *output, struct plm_sequence_spool *spool,
-                        struct plm_embed_journal *journal, struct plm_error *error)
+static plm_status embed_output_begin(struct plm_embed_output *output,
+                                     struct plm_sequence_spool *spool,
+                                     struct plm_embed_journal *journal, struct plm_error *error)
 {
   journal->windows = 0;
   journal->batches = 0;
   journal->sequences = 0;
-  plm_status status = take_room(output, error);
+  plm_status status = allocate_file(output, error);
   if (status == PLM_OK)
     status = plm_embed_layout_write_header(output->layout, spool, output->descriptor,
                                            output->partial, error);
@@ -140,14 +141,14 @@ static plm_status begin_stream(struct plm_embed_output *output, const char *path
   snprintf(output->path, PLM_PATH_SIZE, "a temporary file in %.4000s", folder);
   snprintf(output->partial, PLM_PATH_SIZE, "%s", output->path);
   journal->windows = journal->batches = journal->sequences = 0;
-  PLM_TRY(take_room(output, error));
+  PLM_TRY(allocate_file(output, error));
   return plm_embed_layout_write_header(output->layout, spool, output->descriptor, output->partial,
                                        error);
 }
 
-static plm_status open_output(struct plm_embed_output *output, const char *path,
-                              struct plm_sequence_spool *spool, bool fresh,
-                              struct plm_embed_journal *journal, struct plm_error *error)
+static plm_status embed_output_open(struct plm_embed_output *output, const char *path,
+                                    struct plm_sequence_spool *spool, bool fresh,
+                                    struct plm_embed_journal *journal, struct plm_error *error)
 {
   if (plm_output_is_stream(path)) return begin_stream(output, path, spool, journal, error);
   char target[PLM_PATH_SIZE];
@@ -158,7 +159,7 @@ static plm_status open_output(struct plm_embed_output *output, const char *path,
   PLM_TRY(lock_partial(output, error));
   const plm_status status = fresh ? PLM_NOT_FOUND : look_for_begun(output, journal, error);
   if (status != PLM_NOT_FOUND) return status;
-  return begin(output, spool, journal, error);
+  return embed_output_begin(output, spool, journal, error);
 }
 
 plm_status plm_embed_output_open(const char *path, const struct plm_embed_layout *layout,
@@ -169,7 +170,7 @@ plm_status plm_embed_output_open(const char *path, const struct plm_embed_layout
   struct plm_embed_output *opened = plm_alloc_zeroed(1, sizeof *opened);
   opened->layout = layout;
   opened->descriptor = -1;
-  const plm_status status = open_output(opened, path, spool, fresh, journal, error);
+  const plm_status status = embed_output_open(opened, path, spool, fresh, journal, error);
   if (status != PLM_OK) {
     plm_embed_output_close(opened);
     return status;
@@ -233,13 +234,13 @@ static plm_status finish_names(struct plm_embed_output *output, struct plm_seque
 
 static plm_status copy_to_stream(struct plm_embed_output *output, struct plm_error *error)
 {
-  static char piece[1 << 16];
+  static char part[1 << 16];
   FILE *file = plm_output_stream(output->stream);
   for (uint64_t at = 0; at < output->layout->bytes;) {
-    const ssize_t size = pread(output->descriptor, piece, sizeof piece, (off_t)at);
+    const ssize_t size = pread(output->descriptor, part, sizeof part, (off_t)at);
     if (size < 0 && errno == EINTR) continue;
     if (size <= 0) return plm_error_errno(error, "cannot read %s", output->partial);
-    if (fwrite(piece, 1, (size_t)size, file) != (size_t)size)
+    if (fwrite(part, 1, (size_t)size, file) != (size_t)size)
       return plm_output_failed(output->stream, error);
     at += (uint64_t)size;
   }

@@ -18,11 +18,11 @@ static double padding_fraction(const struct plm_embed_report *report)
   return report->positions == 0 ? 0.0 : 1.0 - (double)report->tokens / (double)report->positions;
 }
 
-static plm_status print_json(const struct plm_embed_report *report,
-                             const struct plm_embed_request *request,
-                             const struct plm_embed_layout *layout,
-                             const struct plm_inference *inference, uint64_t sequences,
-                             uint64_t tokens, struct plm_error *error)
+static plm_status embed_report_print_json(const struct plm_embed_report *report,
+                                          const struct plm_embed_request *request,
+                                          const struct plm_embed_layout *layout,
+                                          const struct plm_inference *inference, uint64_t sequences,
+                                          uint64_t tokens, struct plm_error *error)
 {
   cJSON *line = cJSON_CreateObject();
   plm_metrics_string(line, "output", request->output);
@@ -53,7 +53,7 @@ plm_status plm_embed_report_print(const struct plm_embed_report *report,
 {
   char count[64], sum[64], rate[32];
   if (request->json)
-    return print_json(report, request, layout, inference, sequences, tokens, error);
+    return embed_report_print_json(report, request, layout, inference, sequences, tokens, error);
   if (plm_log_least() > PLM_LOG_INFO) return PLM_OK;
   FILE *to = plm_output_is_stdout(request->output) ? stderr : stdout;
   plm_print(to, "checkpoint   %s (weights: %s)\n", request->checkpoint, inference->weights);

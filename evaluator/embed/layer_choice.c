@@ -77,7 +77,7 @@ static void place_state(const struct placing *placing, uint32_t i, size_t offset
            placing->room + (row >> choice->levels[i]) * width, width * sizeof(float));
 }
 
-static void take_state(void *context, uint32_t state)
+static void layer_choice_on_state(void *context, uint32_t state)
 {
   const struct placing *placing = context;
   size_t offset = 0;
@@ -96,7 +96,7 @@ plm_status plm_layer_choice_run(const struct plm_layer_choice *choice,
   const struct plm_state_taps taps = {.states = choice->states,
                                       .count = choice->count,
                                       .room = room,
-                                      .take = take_state,
+                                      .on_state = layer_choice_on_state,
                                       .context = &placing};
   return plm_inference_run_states(inference, batch, inputs, &taps, error);
 }

@@ -37,8 +37,8 @@ static void count_unknown(const struct intake *intake, const uint8_t *residues, 
   intake->counts->unknown_sequences += unknown > 0;
 }
 
-static plm_status take_record(void *context, size_t file, const struct plm_sequence *sequence,
-                              struct plm_error *error)
+static plm_status intake_on_record(void *context, size_t file, const struct plm_sequence *sequence,
+                                   struct plm_error *error)
 {
   (void)file;
   struct intake *intake = context;
@@ -57,7 +57,7 @@ static plm_status take_record(void *context, size_t file, const struct plm_seque
                                 residues + 1 + whole, error);
 }
 
-static plm_status read_files(struct intake *intake, struct plm_error *error)
+static plm_status sequence_intake_read_files(struct intake *intake, struct plm_error *error)
 {
   const struct plm_intake_options *options = intake->options;
   struct plm_progress progress;
@@ -73,7 +73,7 @@ static plm_status read_files(struct intake *intake, struct plm_error *error)
                                      .progress = &progress,
                                      .stop_consequence = " while reading; nothing was written",
                                      .context = intake,
-                                     .take = take_record};
+                                     .on_record = intake_on_record};
   struct plm_sequence_file_counts counts;
   PLM_TRY(plm_sequence_files_check(files.paths, files.path_count, &files.total_bytes, error));
   plm_progress_begin(&progress, "read");
@@ -84,7 +84,7 @@ static plm_status read_files(struct intake *intake, struct plm_error *error)
 }
 
 /* Warns about what the result does not show. */
-static void warn(const struct intake *intake)
+static void sequence_intake_warn(const struct intake *intake)
 {
   const struct plm_intake_counts *counts = intake->counts;
   char number[32], sequences[64];
@@ -109,9 +109,9 @@ plm_status plm_sequence_intake(const struct plm_intake_options *options,
   *counts = (struct plm_intake_counts){0};
   PLM_ASSERT(options->max_length >= 2);
   intake.tokens = plm_alloc((size_t)options->max_length * options->tokenizer->token_bytes);
-  plm_status status = read_files(&intake, error);
+  plm_status status = sequence_intake_read_files(&intake, error);
   if (status == PLM_OK) status = plm_sequence_spool_finish(spool, error);
-  if (status == PLM_OK) warn(&intake);
+  if (status == PLM_OK) sequence_intake_warn(&intake);
   free(intake.tokens);
   return status;
 }

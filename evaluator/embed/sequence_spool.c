@@ -124,7 +124,7 @@ static plm_status cannot_read(FILE *file, struct plm_error *error)
 }
 
 plm_status plm_sequence_spool_each_length(struct plm_sequence_spool *spool,
-                                          plm_status (*take)(void *context, uint64_t number,
+                                          plm_status (*each)(void *context, uint64_t number,
                                                              uint32_t tokens,
                                                              struct plm_error *error),
                                           void *context, struct plm_error *error)
@@ -134,14 +134,14 @@ plm_status plm_sequence_spool_each_length(struct plm_sequence_spool *spool,
     uint32_t length;
     if (fread(&length, sizeof length, 1, spool->length_file) != 1)
       return cannot_read(spool->length_file, error);
-    PLM_TRY(take(context, i, length, error));
+    PLM_TRY(each(context, i, length, error));
   }
   rewind(spool->length_file);
   return PLM_OK;
 }
 
 plm_status plm_sequence_spool_each_name(struct plm_sequence_spool *spool,
-                                        plm_status (*take)(void *context, uint64_t number,
+                                        plm_status (*each)(void *context, uint64_t number,
                                                            const char *name, size_t size,
                                                            struct plm_error *error),
                                         void *context, struct plm_error *error)
@@ -153,7 +153,7 @@ plm_status plm_sequence_spool_each_name(struct plm_sequence_spool *spool,
   for (uint64_t i = 0; i < spool->count && status == PLM_OK; i++) {
     const ssize_t size = getline(&line, &room, spool->name_file);
     status = size <= 0 ? cannot_read(spool->name_file, error)
-                       : take(context, i, line, (size_t)size - 1, error);
+                       : each(context, i, line, (size_t)size - 1, error);
   }
   free(line);
   return status;

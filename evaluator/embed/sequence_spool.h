@@ -33,12 +33,12 @@ struct plm_hash plm_sequence_spool_fingerprint(const struct plm_sequence_spool *
 /* Call `take` with each length (in tokens), or with each name, from the first sequence on, until it
  * returns an error. A name is valid only during the call. */
 plm_status plm_sequence_spool_each_length(struct plm_sequence_spool *spool,
-                                          plm_status (*take)(void *context, uint64_t number,
+                                          plm_status (*each)(void *context, uint64_t number,
                                                              uint32_t tokens,
                                                              struct plm_error *error),
                                           void *context, struct plm_error *error);
 plm_status plm_sequence_spool_each_name(struct plm_sequence_spool *spool,
-                                        plm_status (*take)(void *context, uint64_t number,
+                                        plm_status (*each)(void *context, uint64_t number,
                                                            const char *name, size_t size,
                                                            struct plm_error *error),
                                         void *context, struct plm_error *error);

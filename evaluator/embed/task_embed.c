@@ -9,8 +9,8 @@
 
 enum { BATCH_TOKENS = 8192, LARGEST_BATCH_TOKENS = 1 << 22 };
 
-static plm_status take_kind(const struct plm_arguments *arguments,
-                            struct plm_embed_request *request, struct plm_error *error)
+static plm_status parse_kind(const struct plm_arguments *arguments,
+                             struct plm_embed_request *request, struct plm_error *error)
 {
   const char *pooling = plm_arguments_get(arguments, "pooling");
   const bool per_token = plm_arguments_has(arguments, "per-token");
@@ -29,8 +29,8 @@ static plm_status take_kind(const struct plm_arguments *arguments,
   return plm_pooling_parse(pooling == NULL ? "mean" : pooling, &request->pooling, error);
 }
 
-static plm_status take_request(const struct plm_arguments *arguments,
-                               struct plm_embed_request *request, struct plm_error *error)
+static plm_status parse_request(const struct plm_arguments *arguments,
+                                struct plm_embed_request *request, struct plm_error *error)
 {
   const char *resume = plm_arguments_get(arguments, "resume");
   unsigned long long batch_tokens;
@@ -61,15 +61,15 @@ static plm_status take_request(const struct plm_arguments *arguments,
       .fresh = resume != NULL && strcmp(resume, "never") == 0,
       .json = plm_arguments_has(arguments, "json"),
   };
-  PLM_TRY(plm_sequence_options_take(arguments, &request->choices, error));
-  return take_kind(arguments, request, error);
+  PLM_TRY(plm_sequence_options_parse(arguments, &request->choices, error));
+  return parse_kind(arguments, request, error);
 }
 
-static plm_status run(const struct plm_arguments *arguments, struct plm_error *error)
+static plm_status task_embed_run(const struct plm_arguments *arguments, struct plm_error *error)
 {
   struct plm_embed_request request;
   struct plm_ops *ops;
-  PLM_TRY(take_request(arguments, &request, error));
+  PLM_TRY(parse_request(arguments, &request, error));
   PLM_TRY(plm_task_open_ops(arguments, (struct plm_ops_request){0}, &ops, error));
   const plm_status status = plm_embed(&request, ops, error);
   ops->close(ops);
@@ -82,5 +82,5 @@ const struct plm_program plm_task_embed = {
              "Writes embeddings of sequences as safetensors or npy, in the order of the input.\n",
     .options = plm_embed_options,
     .operands = (size_t)-1,
-    .run = run,
+    .run = task_embed_run,
 };

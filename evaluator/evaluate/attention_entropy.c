@@ -38,7 +38,8 @@ static uint32_t chunks_of(const struct plm_inference *inference)
   return wanted < inference->max_chunks ? wanted : inference->max_chunks;
 }
 
-static plm_status take(struct plm_attention_entropy *entropy, struct plm_error *error)
+static plm_status attention_entropy_allocate(struct plm_attention_entropy *entropy,
+                                             struct plm_error *error)
 {
   const struct plm_model_config *config = &entropy->inference->config;
   const uint32_t blocks = plm_architecture_blocks(config);
@@ -70,7 +71,7 @@ plm_status plm_attention_entropy_open(struct plm_inference *inference,
 {
   struct plm_attention_entropy *opened = plm_alloc_zeroed(1, sizeof *opened);
   opened->inference = inference;
-  const plm_status status = take(opened, error);
+  const plm_status status = attention_entropy_allocate(opened, error);
   if (status != PLM_OK) {
     plm_attention_entropy_close(opened);
     return status;
@@ -157,7 +158,7 @@ static double mean_entropy(const struct plm_attention_entropy *entropy, const st
   return queries > 0 ? sum / (double)(queries * heads->H) : NAN;
 }
 
-static void take_block(void *context, uint32_t block)
+static void attention_entropy_on_block(void *context, uint32_t block)
 {
   struct plm_attention_entropy *entropy = context;
   const struct plm_inference *inference = entropy->inference;
@@ -181,7 +182,7 @@ plm_status plm_attention_entropy_measure(struct plm_attention_entropy *entropy,
   const uint32_t most = chunks_of(entropy->inference);
   if (part.chunks > most) part.chunks = most;
   const struct plm_state_taps taps = {
-      .room = entropy->room, .take_attention = take_block, .context = entropy};
+      .room = entropy->room, .on_attention = attention_entropy_on_block, .context = entropy};
   entropy->batch = &part;
   const plm_status status =
       plm_inference_run_states(entropy->inference, &part, inputs, &taps, error);

@@ -8,12 +8,12 @@ static plm_status one_batch(const struct plm_batch_walk *walk, plm_batch_visit *
                             void *context, uint32_t *count, struct plm_error *error)
 {
   struct plm_batch batch;
-  PLM_TRY(walk->source->next(walk->source->context, walk->most, &batch, error));
+  PLM_TRY(walk->stream->next(walk->stream->context, walk->most, &batch, error));
   *count = batch.chunks;
   if (batch.chunks == 0) return PLM_OK;
   plm_status status = walk->stop != NULL ? walk->stop(walk->stop_context, error) : PLM_OK;
   if (status == PLM_OK) status = visit(context, &batch, error);
-  walk->source->release(walk->source->context, &batch);
+  walk->stream->release(walk->stream->context, &batch);
   return status;
 }
 
@@ -31,7 +31,7 @@ plm_status plm_each_batch(const struct plm_batch_walk *walk, plm_batch_visit *vi
   uint64_t total, done = 0;
   uint32_t count;
   struct plm_progress progress;
-  PLM_TRY(walk->source->begin(walk->source->context, walk->split, &total, error));
+  PLM_TRY(walk->stream->begin(walk->stream->context, walk->split, &total, error));
   if (walk->progress != NULL) plm_progress_begin(&progress, walk->progress);
   plm_status status = PLM_OK;
   for (;;) {

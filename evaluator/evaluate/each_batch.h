@@ -5,7 +5,7 @@
 #include "evaluator/evaluate/evaluate.h"
 
 struct plm_batch_walk {
-  const struct plm_chunk_source *source;
+  const struct plm_chunk_stream *stream;
   enum plm_split split;
   uint32_t most;             /* chunks in a batch */
   plm_evaluation_stop *stop; /* or NULL; polled before each batch is visited */

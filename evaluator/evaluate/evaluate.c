@@ -24,7 +24,8 @@ struct plm_evaluation {
   struct plm_attention_entropy *entropy;
 };
 
-static plm_status take_buffers(struct plm_evaluation *evaluation, struct plm_error *error)
+static plm_status evaluation_allocate_buffers(struct plm_evaluation *evaluation,
+                                              struct plm_error *error)
 {
   const struct plm_model_config *config = &evaluation->inference->config;
   const uint32_t tokens = evaluation->inference->max_chunks * config->max_length;
@@ -41,7 +42,7 @@ plm_status plm_evaluation_open(const char *checkpoint, struct plm_ops *ops,
 {
   struct plm_evaluation *opened = plm_alloc_zeroed(1, sizeof *opened);
   plm_status status = plm_inference_open(checkpoint, ops, BATCH_TOKENS, &opened->inference, error);
-  if (status == PLM_OK) status = take_buffers(opened, error);
+  if (status == PLM_OK) status = evaluation_allocate_buffers(opened, error);
   if (status != PLM_OK) {
     plm_evaluation_close(opened);
     return status;
@@ -118,7 +119,7 @@ static double mean_loss(const struct plm_confusion *confusion)
   return confusion->rows > 0 ? confusion->loss_sum / (double)confusion->rows : NAN;
 }
 
-static void take_main_rate(const struct plm_confusion *confusion,
+static void fill_main_rate(const struct plm_confusion *confusion,
                            struct plm_evaluation_result *result)
 {
   result->loss = mean_loss(confusion);
@@ -162,14 +163,14 @@ static plm_status run_measures(struct plm_evaluation *evaluation, struct plm_bat
 }
 
 plm_status plm_evaluation_run(struct plm_evaluation *evaluation,
-                              const struct plm_chunk_source *source, enum plm_split split,
+                              const struct plm_chunk_stream *stream, enum plm_split split,
                               const struct plm_evaluation_options *options,
                               plm_evaluation_stop *stop, void *stop_context,
                               struct plm_evaluation_result *result, struct plm_error *error)
 {
   const uint64_t started = plm_clock_ns();
   const uint32_t rates = is_causal(evaluation) ? 1 : 1 + options->more_rate_count;
-  const struct plm_batch_walk walk = {source, split,        evaluation->inference->max_chunks,
+  const struct plm_batch_walk walk = {stream, split,        evaluation->inference->max_chunks,
                                       stop,   stop_context, NULL};
   *result = (struct plm_evaluation_result){.rate_count = is_causal(evaluation) ? 0 : rates};
   for (uint32_t i = 0; i < rates; i++) {
@@ -177,7 +178,7 @@ plm_status plm_evaluation_run(struct plm_evaluation *evaluation,
                              i == 0 ? options->mask_rate : options->more_rates[i - 1], i == 0};
     plm_confusion_reset(&evaluation->confusion);
     PLM_TRY(plm_each_batch(&walk, count_batch, &pass, error));
-    if (i == 0) take_main_rate(&evaluation->confusion, result);
+    if (i == 0) fill_main_rate(&evaluation->confusion, result);
     result->rates[i] = pass.rate;
     result->rate_loss[i] = mean_loss(&evaluation->confusion);
   }

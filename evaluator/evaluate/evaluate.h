@@ -15,8 +15,8 @@
 #include "evaluator/evaluate/attention_entropy.h"
 #include "evaluator/evaluate/confusion_matrix.h"
 
-/* Where chunks come from: the feed of a run (feed_source.h), or a corpus (corpus_source.h). */
-struct plm_chunk_source {
+/* Where chunks come from: the feed of a run (feed_stream.h), or a corpus (corpus_stream.h). */
+struct plm_chunk_stream {
   void *context;
   /* Goes to the beginning of a split. *total, for a bar, is how many chunks it has, or 0 if that is
    * not known before its end. */
@@ -77,7 +77,7 @@ typedef plm_status plm_evaluation_stop(void *context, struct plm_error *error);
  * is asked for a measure that only masked models have. PLM_NOT_FINITE: the model computes NaN or
  * infinity for a sequence, which the message names. */
 plm_status plm_evaluation_run(struct plm_evaluation *evaluation,
-                              const struct plm_chunk_source *source, enum plm_split split,
+                              const struct plm_chunk_stream *stream, enum plm_split split,
                               const struct plm_evaluation_options *options,
                               plm_evaluation_stop *stop, void *stop_context,
                               struct plm_evaluation_result *result, struct plm_error *error);

@@ -12,10 +12,10 @@
 #include "common/huggingface/model_folder.h"
 #include "common/metrics/metrics.h"
 #include "common/run/stop.h"
-#include "evaluator/evaluate/corpus_source.h"
+#include "evaluator/evaluate/corpus_stream.h"
 #include "evaluator/evaluate/evaluate.h"
 
-enum { SOURCE_TOKENS = 8192 };
+enum { STREAM_TOKENS = 8192 };
 
 static plm_status check_stop(void *context, struct plm_error *error)
 {
@@ -69,10 +69,11 @@ static void print_people(const struct plm_evaluate_request *request,
   printf("\ntime         %.2f s\n", result->seconds);
 }
 
-static plm_status print_json(const struct plm_evaluate_request *request,
-                             const struct plm_model_folder *folder,
-                             const struct plm_evaluation_result *result, const char *weights,
-                             double entropy, struct plm_error *error)
+static plm_status evaluate_once_print_json(const struct plm_evaluate_request *request,
+                                           const struct plm_model_folder *folder,
+                                           const struct plm_evaluation_result *result,
+                                           const char *weights, double entropy,
+                                           struct plm_error *error)
 {
   char hex[PLM_HASH_HEX_SIZE];
   struct plm_hash identity = folder->identity;
@@ -94,7 +95,7 @@ static plm_status print_json(const struct plm_evaluate_request *request,
 struct once {
   struct plm_evaluation *evaluation;
   struct plm_corpus *corpus;
-  struct plm_corpus_source *source;
+  struct plm_corpus_stream *stream;
 };
 
 static plm_status open_once(struct once *once, const struct plm_evaluate_request *request,
@@ -121,8 +122,8 @@ static plm_status open_once(struct once *once, const struct plm_evaluate_request
       .evaluator.max_tokens = request->max_tokens,
   };
   const struct plm_plan_parameters parameters = plm_config_evaluation_plan(&config);
-  const uint32_t chunks = model->max_length < SOURCE_TOKENS ? SOURCE_TOKENS / model->max_length : 1;
-  return plm_corpus_source_open(once->corpus, &parameters, chunks, &once->source, error);
+  const uint32_t chunks = model->max_length < STREAM_TOKENS ? STREAM_TOKENS / model->max_length : 1;
+  return plm_corpus_stream_open(once->corpus, &parameters, chunks, &once->stream, error);
 }
 
 static plm_status run_once(struct once *once, const struct plm_evaluate_request *request,
@@ -138,16 +139,17 @@ static plm_status run_once(struct once *once, const struct plm_evaluate_request 
       .keep_fraction = request->keep_fraction,
       .progress = true,
   };
-  const struct plm_chunk_source source = plm_source_of_corpus(once->source);
+  const struct plm_chunk_stream stream = plm_stream_of_corpus(once->stream);
   const double entropy = plm_corpus_info(once->corpus)->entropy;
   const char *weights = plm_evaluation_weights(once->evaluation);
   struct plm_evaluation_result result;
   enum plm_split split;
   PLM_TRY(plm_split_parse(request->split, &split, error));
-  PLM_TRY(plm_evaluation_run(once->evaluation, &source, split, &options, check_stop, NULL, &result,
+  PLM_TRY(plm_evaluation_run(once->evaluation, &stream, split, &options, check_stop, NULL, &result,
                              error));
   if (!plm_corpus_info(once->corpus)->clustered) plm_info("random split: homologues shared");
-  if (request->json) return print_json(request, folder, &result, weights, entropy, error);
+  if (request->json)
+    return evaluate_once_print_json(request, folder, &result, weights, entropy, error);
   print_people(request, folder, &result, weights, entropy);
   return PLM_OK;
 }
@@ -160,7 +162,7 @@ plm_status plm_evaluate_once(const struct plm_evaluate_request *request, struct 
   PLM_TRY(plm_model_folder_check(request->checkpoint, &folder, NULL, error));
   plm_status status = open_once(&once, request, folder.directory, ops, error);
   if (status == PLM_OK) status = run_once(&once, request, &folder, error);
-  plm_corpus_source_close(once.source);
+  plm_corpus_stream_close(once.stream);
   plm_corpus_close(once.corpus);
   plm_evaluation_close(once.evaluation);
   return status;

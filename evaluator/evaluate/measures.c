@@ -46,7 +46,8 @@ static bool is_chosen(const struct sums *sums, uint64_t document, uint32_t x, ui
 
 /* Asks for the residues of a batch, document by document, and runs the model: for those that this
  * pass of the ELBO chooses, which are masked, or else (no passes) for all, and masks none. */
-static plm_status ask(struct sums *sums, const struct plm_batch *batch, struct plm_error *error)
+static plm_status measures_ask(struct sums *sums, const struct plm_batch *batch,
+                               struct plm_error *error)
 {
   struct plm_inference *inference = sums->buffers->inference;
   struct plm_question *question = sums->buffers->question;
@@ -87,7 +88,7 @@ static plm_status add_elbo(void *context, const struct plm_batch *batch, struct 
 {
   struct sums *sums = context;
   const struct plm_question *question = sums->buffers->question;
-  PLM_TRY(ask(sums, batch, error));
+  PLM_TRY(measures_ask(sums, batch, error));
   for (uint32_t row = 0; row < question->rows; row++) {
     const uint64_t number = batch->documents[question->residues[row]].number;
     sums->loss -= log_probability(sums, row) / rate_of(sums, number);
@@ -148,7 +149,7 @@ static plm_status add_unmasked(void *context, const struct plm_batch *batch,
                                struct plm_error *error)
 {
   struct sums *sums = context;
-  PLM_TRY(ask(sums, batch, error));
+  PLM_TRY(measures_ask(sums, batch, error));
   for (uint32_t row = 0; row < sums->buffers->question->rows; row++) {
     const double log_q = log_probability(sums, row);
     sums->loss -= log_q + log(sums->a) - log(sums->a - sums->b * expm1(log_q));

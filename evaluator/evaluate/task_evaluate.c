@@ -6,8 +6,8 @@
 #include "evaluator/evaluate/evaluate_once.h"
 #include "evaluator/task/task.h"
 
-static plm_status take_measures(const struct plm_arguments *arguments,
-                                struct plm_evaluate_request *request, struct plm_error *error)
+static plm_status parse_measures(const struct plm_arguments *arguments,
+                                 struct plm_evaluate_request *request, struct plm_error *error)
 {
   const char *how = plm_arguments_get(arguments, "pseudo-perplexity");
   double rates = 0;
@@ -36,7 +36,7 @@ static plm_status take_measures(const struct plm_arguments *arguments,
                                "--pseudo-perplexity exact");
 }
 
-static plm_status run(const struct plm_arguments *arguments, struct plm_error *error)
+static plm_status task_evaluate_run(const struct plm_arguments *arguments, struct plm_error *error)
 {
   struct plm_evaluate_request request = {
       .checkpoint = plm_arguments_get(arguments, "checkpoint"),
@@ -58,7 +58,7 @@ static plm_status run(const struct plm_arguments *arguments, struct plm_error *e
   request.max_tokens = number;
   PLM_TRY(plm_arguments_u64(arguments, "seed", 0, &number, error));
   request.seed = number;
-  PLM_TRY(take_measures(arguments, &request, error));
+  PLM_TRY(parse_measures(arguments, &request, error));
   PLM_TRY(plm_task_open_ops(arguments, (struct plm_ops_request){0}, &ops, error));
   const plm_status status = plm_evaluate_once(&request, ops, error);
   ops->close(ops);
@@ -70,5 +70,5 @@ const struct plm_program plm_task_evaluate = {
     .usage = "usage: plm-evaluator evaluate --checkpoint DIR --corpus DIR [options]\n\n"
              "Evaluates one checkpoint on one split of a corpus and prints its metrics.\n",
     .options = plm_evaluate_options,
-    .run = run,
+    .run = task_evaluate_run,
 };

@@ -82,9 +82,9 @@ static plm_status check_found(const struct plm_generate_request *request,
                               const struct plm_generate_work *work, bool causal,
                               struct plm_error *error)
 {
-  if (request->input != NULL && plm_generation_inputs(work->source) == 0)
+  if (request->input != NULL && plm_generation_inputs(work->queue) == 0)
     return plm_error_set(error, PLM_FORMAT, "%s has no sequences", request->input);
-  if (causal || plm_generation_masked_inputs(work->source) > 0) return PLM_OK;
+  if (causal || plm_generation_masked_inputs(work->queue) > 0) return PLM_OK;
   plm_error_set(error, PLM_FORMAT, "no sequence of %s has a mask, so there is nothing to fill",
                 request->input);
   if (work->inference->tokenizer->kind == PLM_TOKENIZER_BYTE)
@@ -92,9 +92,9 @@ static plm_status check_found(const struct plm_generate_request *request,
   return plm_error_hint(error, "write <mask> or _ for each residue that the model should choose");
 }
 
-static plm_status report(const struct plm_generate_request *request,
-                         const struct plm_generate_work *work, double seconds,
-                         struct plm_error *error)
+static plm_status generate_report(const struct plm_generate_request *request,
+                                  const struct plm_generate_work *work, double seconds,
+                                  struct plm_error *error)
 {
   const uint64_t blanks = plm_fasta_writer_blanks(work->writer);
   char sequences[64], residues[64];
@@ -131,7 +131,7 @@ static plm_status work_on(const struct plm_generate_request *request,
       .max_tokens = request->max_tokens,
   };
   const uint64_t started = plm_clock_ns();
-  PLM_TRY(plm_generation_source_open(&options, &work->source, error));
+  PLM_TRY(plm_generation_queue_open(&options, &work->queue, error));
   PLM_TRY(plm_fasta_writer_open(request->output, &work->writer, error));
   if (request->trace != NULL) PLM_TRY(plm_output_open(request->trace, &work->trace, error));
   plm_sampler_init(&work->sampler, work->inference->tokenizer, causal, request->temperature,
@@ -147,7 +147,7 @@ static plm_status work_on(const struct plm_generate_request *request,
   if (status == PLM_OK) status = plm_step_trace_finish(work->trace, error);
   if (status == PLM_OK) status = plm_fasta_writer_finish(work->writer, error);
   if (status != PLM_OK) return status;
-  return report(request, work, plm_clock_seconds_since(started), error);
+  return generate_report(request, work, plm_clock_seconds_since(started), error);
 }
 
 plm_status plm_generate(const struct plm_generate_request *request, struct plm_ops *ops,
@@ -175,7 +175,7 @@ plm_status plm_generate(const struct plm_generate_request *request, struct plm_o
   if (status == PLM_OK) status = work_on(request, &work, causal, error);
   plm_output_close(work.trace);
   plm_fasta_writer_close(work.writer);
-  plm_generation_source_close(work.source);
+  plm_generation_queue_close(work.queue);
   plm_inference_close(work.inference);
   return status;
 }

@@ -29,22 +29,22 @@ struct sampling {
   struct plm_decode_options options;
   struct slot slots[SLOTS];
   uint32_t live;
-  bool exhausted; /* the source has no more sequences */
+  bool exhausted; /* the queue has no more sequences */
   struct plm_generation *ring[RING];
-  uint64_t written, taken; /* sequences so far: written, and taken from the source */
+  uint64_t written, taken; /* sequences so far: written, and taken from the queue */
   struct plm_decode_row *rows;
   int32_t wanted[SLOTS];  /* rows whose logits are needed */
   uint32_t asking[SLOTS]; /* the slots that need them */
   float *logits;
 };
 
-static plm_status admit(struct sampling *sampling, struct plm_error *error)
+static plm_status generate_causal_admit(struct sampling *sampling, struct plm_error *error)
 {
   for (uint32_t s = 0; s < sampling->options.slots; s++) {
     struct slot *slot = &sampling->slots[s];
     if (slot->generation != NULL || sampling->exhausted) continue;
     if (sampling->taken >= sampling->written + RING) return PLM_OK;
-    PLM_TRY(plm_generation_next(sampling->work->source, &slot->generation, error));
+    PLM_TRY(plm_generation_next(sampling->work->queue, &slot->generation, error));
     sampling->exhausted = slot->generation == NULL;
     if (sampling->exhausted) return PLM_OK;
     slot->fed = 0;
@@ -110,13 +110,13 @@ static void extend(struct sampling *sampling, uint32_t s, const float *logits)
   sampling->live--;
 }
 
-static plm_status run(struct sampling *sampling, struct plm_error *error)
+static plm_status generate_causal_run(struct sampling *sampling, struct plm_error *error)
 {
   const size_t V = sampling->work->inference->tokenizer->vocab_size;
   for (;;) {
     uint32_t count;
     PLM_TRY(plm_stop_check("", error));
-    PLM_TRY(admit(sampling, error));
+    PLM_TRY(generate_causal_admit(sampling, error));
     if (sampling->live == 0) return PLM_OK;
     const uint32_t rows = lay_out(sampling, &count);
     PLM_TRY(plm_decode_run(sampling->decode, sampling->rows, rows, sampling->wanted, count,
@@ -161,7 +161,7 @@ plm_status plm_generate_causal(struct plm_generate_work *work, struct plm_error 
         plm_error_set(error, PLM_NO_MEMORY, "no memory for %u rows of logits", (unsigned)SLOTS);
   if (status == PLM_OK)
     status = plm_decode_open(work->inference->model, &sampling->options, &sampling->decode, error);
-  if (status == PLM_OK) status = run(sampling, error);
+  if (status == PLM_OK) status = generate_causal_run(sampling, error);
   for (uint32_t s = 0; s < SLOTS; s++) plm_generation_free(sampling->slots[s].generation);
   for (uint32_t i = 0; i < RING; i++) plm_generation_free(sampling->ring[i]);
   plm_decode_close(sampling->decode);

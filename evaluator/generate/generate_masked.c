@@ -58,8 +58,8 @@ static uint32_t list_masks(struct group *group)
 
 /* Fills ceil(remaining / passes left) masks of one sequence, the most confident ones. logits (masks
  * left, V). */
-static void fill(struct group *group, uint32_t i, const float *logits, uint32_t pass,
-                 uint32_t passes_left)
+static void generate_masked_fill(struct group *group, uint32_t i, const float *logits,
+                                 uint32_t pass, uint32_t passes_left)
 {
   struct plm_generate_work *work = group->work;
   const struct plm_tokenizer *tokenizer = work->inference->tokenizer;
@@ -137,7 +137,7 @@ static plm_status run_passes(struct group *group, uint32_t steps, double remask,
     for (uint32_t i = 0; i < group->masked_count; i++) {
       const uint32_t masks = group->masked[i]->masks;
       PLM_TRY(plm_finite_output(logits, masks * V, error, "sequence %s", group->masked[i]->name));
-      if (masks > 0) fill(group, i, logits, pass, steps - pass);
+      if (masks > 0) generate_masked_fill(group, i, logits, pass, steps - pass);
       logits += masks * V;
     }
     for (uint32_t i = 0; i < group->masked_count && pass + 1 < steps; i++)
@@ -164,12 +164,13 @@ static plm_status finish_group(struct group *group, uint32_t steps, double remas
   return status;
 }
 
-static plm_status run(struct group *group, uint32_t steps, double remask, struct plm_error *error)
+static plm_status generate_masked_run(struct group *group, uint32_t steps, double remask,
+                                      struct plm_error *error)
 {
   for (;;) {
     struct plm_generation *generation;
     PLM_TRY(plm_stop_check("", error));
-    PLM_TRY(plm_generation_next(group->work->source, &generation, error));
+    PLM_TRY(plm_generation_next(group->work->queue, &generation, error));
     if (generation == NULL) return finish_group(group, steps, remask, error);
     const bool masked = generation->masks > 0;
     plm_status status = PLM_OK;
@@ -208,7 +209,7 @@ plm_status plm_generate_masked(struct plm_generate_work *work, uint32_t steps, d
   if (status == PLM_OK)
     status = plm_sequence_batch_open(config, inference->tokenizer->pad, inference->max_chunks,
                                      &group->batch, error);
-  if (status == PLM_OK) status = run(group, steps, remask, error);
+  if (status == PLM_OK) status = generate_masked_run(group, steps, remask, error);
   for (uint32_t i = 0; i < group->count; i++) plm_generation_free(group->all[i]);
   plm_sequence_batch_close(group->batch);
   free(group->fillings);

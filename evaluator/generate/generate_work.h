@@ -15,7 +15,7 @@
 
 struct plm_generate_work {
   struct plm_inference *inference;
-  struct plm_generation_source *source;
+  struct plm_generation_queue *queue;
   struct plm_fasta_writer *writer;
   struct plm_output_file *trace; /* NULL without --trace */
   struct plm_sampler sampler;

@@ -13,7 +13,7 @@
 static const char mask_text[] = "<mask>";
 enum { MASK_TEXT_SIZE = sizeof mask_text - 1 };
 
-struct plm_generation_source {
+struct plm_generation_queue {
   struct plm_generation_options options;
   struct plm_sequence_reader *reader; /* NULL if there is no IN */
   struct plm_generation record;       /* `count` copies of it are returned */
@@ -22,7 +22,7 @@ struct plm_generation_source {
 
 /* ---- one sequence -----------------------------------------------------------------------------*/
 
-static void deinit(struct plm_generation *generation)
+static void generation_deinit(struct plm_generation *generation)
 {
   free(generation->name);
   free(generation->tokens);
@@ -32,7 +32,7 @@ static void deinit(struct plm_generation *generation)
 void plm_generation_free(struct plm_generation *generation)
 {
   if (generation == NULL) return;
-  deinit(generation);
+  generation_deinit(generation);
   free(generation);
 }
 
@@ -66,11 +66,11 @@ void plm_generation_mask(struct plm_generation *generation, const struct plm_tok
 /* ---- the record that is copied ----------------------------------------------------------------*/
 
 /* Begins a record that holds only <cls>. It has room for max_length tokens. */
-static void begin_record(struct plm_generation_source *source)
+static void begin_record(struct plm_generation_queue *queue)
 {
-  source->record.count = 1;
-  source->record.masks = 0;
-  source->record.tokens[0] = source->options.tokenizer->cls;
+  queue->record.count = 1;
+  queue->record.masks = 0;
+  queue->record.tokens[0] = queue->options.tokenizer->cls;
 }
 
 static void add_residue(struct plm_generation *record, int32_t token, uint8_t letter)
@@ -85,10 +85,10 @@ static void add_mask(struct plm_generation *record, const struct plm_tokenizer *
   record->masks++;
 }
 
-static plm_status finish_record(struct plm_generation_source *source, struct plm_error *error)
+static plm_status finish_record(struct plm_generation_queue *queue, struct plm_error *error)
 {
-  const struct plm_generation_options *options = &source->options;
-  struct plm_generation *record = &source->record;
+  const struct plm_generation_options *options = &queue->options;
+  struct plm_generation *record = &queue->record;
   if (!options->causal) {
     record->tokens[record->count++] = options->tokenizer->eos;
   } else if (record->masks > 0) {
@@ -98,165 +98,164 @@ static plm_status finish_record(struct plm_generation_source *source, struct plm
   record->end = options->max_length;
   if (options->max_tokens != 0 && options->max_tokens < options->max_length - record->count)
     record->end = record->count + options->max_tokens;
-  source->copies_left = options->count;
-  source->inputs++;
-  source->masked_inputs += record->masks > 0;
+  queue->copies_left = options->count;
+  queue->inputs++;
+  queue->masked_inputs += record->masks > 0;
   return PLM_OK;
 }
 
-static plm_status too_long(const struct plm_generation_source *source, uint64_t residues,
+static plm_status too_long(const struct plm_generation_queue *queue, uint64_t residues,
                            struct plm_error *error)
 {
-  const uint32_t max_length = source->options.max_length;
+  const uint32_t max_length = queue->options.max_length;
   plm_error_set(
       error, PLM_LIMIT, "\"%.80s\" has %" PRIu64 " residues; this model (max_length %u) %s %u",
-      source->record.name, residues, max_length,
-      source->options.causal ? "continues prompts of up to" : "takes up to", max_length - 2);
+      queue->record.name, residues, max_length,
+      queue->options.causal ? "continues prompts of up to" : "takes up to", max_length - 2);
   return plm_error_hint(error, "shorten it, or use a model with a larger data.max_length");
 }
 
 /* Encodes a sequence of IN. It may have max_length - 2 residues, which leaves room for <cls>, and
  * for <eos> or the first generated token. */
-static plm_status encode(struct plm_generation_source *source, const struct plm_sequence *sequence,
-                         struct plm_error *error)
+static plm_status generation_encode(struct plm_generation_queue *queue,
+                                    const struct plm_sequence *sequence, struct plm_error *error)
 {
-  const struct plm_tokenizer *tokenizer = source->options.tokenizer;
+  const struct plm_tokenizer *tokenizer = queue->options.tokenizer;
   const bool bytes = tokenizer->kind == PLM_TOKENIZER_BYTE;
-  begin_record(source);
+  begin_record(queue);
   for (size_t i = 0; i < sequence->size; i++) {
     const uint8_t residue = sequence->residues[i];
     const bool mask = bytes ? sequence->size - i >= MASK_TEXT_SIZE &&
                                   memcmp(sequence->residues + i, mask_text, MASK_TEXT_SIZE) == 0
                             : residue == PLM_SEQUENCE_MASK;
-    if (source->record.count > source->options.max_length - 2)
-      return too_long(source, sequence->length, error);
+    if (queue->record.count > queue->options.max_length - 2)
+      return too_long(queue, sequence->length, error);
     if (mask)
-      add_mask(&source->record, tokenizer);
+      add_mask(&queue->record, tokenizer);
     else
-      add_residue(&source->record, plm_tokenizer_encode(tokenizer, residue), residue);
+      add_residue(&queue->record, plm_tokenizer_encode(tokenizer, residue), residue);
     if (mask && bytes) i += MASK_TEXT_SIZE - 1;
   }
   return PLM_OK;
 }
 
 /* Reads the next sequence of IN into the record; *more is false at the end. */
-static plm_status read_record(struct plm_generation_source *source, bool *more,
+static plm_status read_record(struct plm_generation_queue *queue, bool *more,
                               struct plm_error *error)
 {
   struct plm_sequence sequence;
   *more = false;
   const enum plm_sequence_result result =
-      plm_sequence_reader_next_unless_stopped(source->reader, "", &sequence, error);
+      plm_sequence_reader_next_unless_stopped(queue->reader, "", &sequence, error);
   if (result == PLM_SEQUENCE_END) return PLM_OK;
   if (result != PLM_SEQUENCE_READ) return error->status;
-  free(source->record.name);
-  source->record.name = plm_strndup(sequence.name, sequence.name_size);
+  free(queue->record.name);
+  queue->record.name = plm_strndup(sequence.name, sequence.name_size);
   if (sequence.too_long)
-    PLM_TRY(too_long(source, sequence.length, error));
+    PLM_TRY(too_long(queue, sequence.length, error));
   else
-    PLM_TRY(encode(source, &sequence, error));
+    PLM_TRY(generation_encode(queue, &sequence, error));
   *more = true;
-  return finish_record(source, error);
+  return finish_record(queue, error);
 }
 
 /* Without IN there is one record: only <cls>, or nothing but masks. */
-static plm_status make_record(struct plm_generation_source *source, bool *more,
+static plm_status make_record(struct plm_generation_queue *queue, bool *more,
                               struct plm_error *error)
 {
-  *more = source->inputs == 0;
+  *more = queue->inputs == 0;
   if (!*more) return PLM_OK;
-  begin_record(source);
-  for (uint32_t i = 0; !source->options.causal && i < source->options.length; i++)
-    add_mask(&source->record, source->options.tokenizer);
-  return finish_record(source, error);
+  begin_record(queue);
+  for (uint32_t i = 0; !queue->options.causal && i < queue->options.length; i++)
+    add_mask(&queue->record, queue->options.tokenizer);
+  return finish_record(queue, error);
 }
 
-/* ---- the source -------------------------------------------------------------------------------*/
+/* ---- the queue --------------------------------------------------------------------------------*/
 
-static plm_status open_input(struct plm_generation_source *source, struct plm_error *error)
+static plm_status generation_open_input(struct plm_generation_queue *queue, struct plm_error *error)
 {
-  const struct plm_generation_options *options = &source->options;
+  const struct plm_generation_options *options = &queue->options;
   const bool bytes = options->tokenizer->kind == PLM_TOKENIZER_BYTE;
   const uint64_t residues = options->max_length - 2;
   struct plm_byte_stream *stream;
   PLM_TRY(plm_byte_stream_open(options->input, &stream, error));
-  source->reader = plm_sequence_reader_open(stream, options->tokenizer->kind,
-                                            bytes ? residues * MASK_TEXT_SIZE : residues);
-  plm_sequence_reader_take_masks(source->reader);
-  plm_sequence_reader_choose(source->reader, &options->choices);
+  queue->reader = plm_sequence_reader_open(stream, options->tokenizer->kind,
+                                           bytes ? residues * MASK_TEXT_SIZE : residues);
+  plm_sequence_reader_accept_masks(queue->reader);
+  plm_sequence_reader_choose(queue->reader, &options->choices);
   return PLM_OK;
 }
 
-plm_status plm_generation_source_open(const struct plm_generation_options *options,
-                                      struct plm_generation_source **source,
-                                      struct plm_error *error)
+plm_status plm_generation_queue_open(const struct plm_generation_options *options,
+                                     struct plm_generation_queue **queue, struct plm_error *error)
 {
   PLM_ASSERT(options->max_length > 2 && options->count > 0);
   PLM_ASSERT(options->length <= options->max_length - 2);
-  struct plm_generation_source *opened = plm_alloc_zeroed(1, sizeof *opened);
+  struct plm_generation_queue *opened = plm_alloc_zeroed(1, sizeof *opened);
   opened->options = *options;
   opened->record.tokens = plm_alloc_zeroed(options->max_length, sizeof *opened->record.tokens);
   opened->record.text = plm_alloc_zeroed(options->max_length, 1);
-  const plm_status status = options->input != NULL ? open_input(opened, error) : PLM_OK;
+  const plm_status status = options->input != NULL ? generation_open_input(opened, error) : PLM_OK;
   if (status != PLM_OK) {
-    plm_generation_source_close(opened);
+    plm_generation_queue_close(opened);
     return status;
   }
-  *source = opened;
+  *queue = opened;
   return PLM_OK;
 }
 
-void plm_generation_source_close(struct plm_generation_source *source)
+void plm_generation_queue_close(struct plm_generation_queue *queue)
 {
-  if (source == NULL) return;
-  plm_sequence_reader_close(source->reader);
-  deinit(&source->record);
-  free(source);
+  if (queue == NULL) return;
+  plm_sequence_reader_close(queue->reader);
+  generation_deinit(&queue->record);
+  free(queue);
 }
 
-static struct plm_generation *copy_record(struct plm_generation_source *source)
+static struct plm_generation *copy_record(struct plm_generation_queue *queue)
 {
-  const struct plm_generation_options *options = &source->options;
-  const struct plm_generation *record = &source->record;
+  const struct plm_generation_options *options = &queue->options;
+  const struct plm_generation *record = &queue->record;
   const size_t room = options->causal ? record->end : record->count;
-  const unsigned long long which = options->count - source->copies_left + 1;
+  const unsigned long long which = options->count - queue->copies_left + 1;
   struct plm_generation *copy = plm_alloc_zeroed(1, sizeof *copy);
   *copy = *record;
-  copy->number = source->number;
+  copy->number = queue->number;
   copy->tokens = plm_alloc_zeroed(room, sizeof *copy->tokens);
   copy->text = plm_alloc_zeroed(room, 1);
-  const bool numbered = source->reader == NULL || options->causal || options->count > 1;
-  const char *name = source->reader == NULL ? "sample" : record->name;
+  const bool numbered = queue->reader == NULL || options->causal || options->count > 1;
+  const char *name = queue->reader == NULL ? "sample" : record->name;
   copy->name = numbered ? plm_format("%s_%llu", name, which) : plm_strdup(name);
   memcpy(copy->tokens, record->tokens, record->count * sizeof *copy->tokens);
   memcpy(copy->text, record->text, record->count - 1);
-  source->copies_left--;
-  source->number++;
+  queue->copies_left--;
+  queue->number++;
   return copy;
 }
 
-plm_status plm_generation_next(struct plm_generation_source *source,
+plm_status plm_generation_next(struct plm_generation_queue *queue,
                                struct plm_generation **generation, struct plm_error *error)
 {
   *generation = NULL;
-  if (source->copies_left == 0) {
+  if (queue->copies_left == 0) {
     bool more;
-    if (source->reader != NULL)
-      PLM_TRY(read_record(source, &more, error));
+    if (queue->reader != NULL)
+      PLM_TRY(read_record(queue, &more, error));
     else
-      PLM_TRY(make_record(source, &more, error));
+      PLM_TRY(make_record(queue, &more, error));
     if (!more) return PLM_OK;
   }
-  *generation = copy_record(source);
+  *generation = copy_record(queue);
   return PLM_OK;
 }
 
-uint64_t plm_generation_inputs(const struct plm_generation_source *source)
+uint64_t plm_generation_inputs(const struct plm_generation_queue *queue)
 {
-  return source->inputs;
+  return queue->inputs;
 }
 
-uint64_t plm_generation_masked_inputs(const struct plm_generation_source *source)
+uint64_t plm_generation_masked_inputs(const struct plm_generation_queue *queue)
 {
-  return source->masked_inputs;
+  return queue->masked_inputs;
 }

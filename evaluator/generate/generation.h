@@ -45,21 +45,20 @@ struct plm_generation_options {
   uint32_t max_tokens; /* causal: the most tokens to generate; 0: up to max_length */
 };
 
-struct plm_generation_source;
+struct plm_generation_queue;
 /* max_length is above 2, count above 0, and length at most max_length - 2. PLM_NOT_FOUND and
  * others: IN cannot be opened. */
-plm_status plm_generation_source_open(const struct plm_generation_options *options,
-                                      struct plm_generation_source **source,
-                                      struct plm_error *error);
-void plm_generation_source_close(struct plm_generation_source *source); /* NULL is fine */
+plm_status plm_generation_queue_open(const struct plm_generation_options *options,
+                                     struct plm_generation_queue **queue, struct plm_error *error);
+void plm_generation_queue_close(struct plm_generation_queue *queue); /* NULL is fine */
 
 /* The next sequence, which the caller frees; NULL at the end. Its name is NAME, or NAME_1, …
  * if count is above 1 or the model is causal, or sample_1, sample_2 … without IN. PLM_FORMAT,
  * PLM_LIMIT: a record is malformed or too long; the error says where it is. */
-plm_status plm_generation_next(struct plm_generation_source *source,
+plm_status plm_generation_next(struct plm_generation_queue *queue,
                                struct plm_generation **generation, struct plm_error *error);
 /* How many sequences were read or made so far, and how many of them had a mask. */
-uint64_t plm_generation_inputs(const struct plm_generation_source *source);
-uint64_t plm_generation_masked_inputs(const struct plm_generation_source *source);
+uint64_t plm_generation_inputs(const struct plm_generation_queue *queue);
+uint64_t plm_generation_masked_inputs(const struct plm_generation_queue *queue);
 
 #endif

@@ -11,8 +11,8 @@ enum { MOST = 1 << 30 };
 
 /* Reads option --NAME as a number from 1 to MOST. *value is not changed if the option is
  * not given. */
-static plm_status take_count(const struct plm_arguments *arguments, const char *name,
-                             uint32_t *value, struct plm_error *error)
+static plm_status generate_parse_count(const struct plm_arguments *arguments, const char *name,
+                                       uint32_t *value, struct plm_error *error)
 {
   unsigned long long number;
   if (!plm_arguments_has(arguments, name)) return PLM_OK;
@@ -23,7 +23,7 @@ static plm_status take_count(const struct plm_arguments *arguments, const char *
   return PLM_OK;
 }
 
-static plm_status run(const struct plm_arguments *arguments, struct plm_error *error)
+static plm_status task_generate_run(const struct plm_arguments *arguments, struct plm_error *error)
 {
   struct plm_generate_request request = {
       .checkpoint = plm_arguments_get(arguments, "checkpoint"),
@@ -51,16 +51,16 @@ static plm_status run(const struct plm_arguments *arguments, struct plm_error *e
   if (request.trace != NULL && strcmp(request.trace, request.output) == 0)
     return plm_error_set(error, PLM_USAGE, "--trace and --output both name %.200s: name two files",
                          request.output);
-  PLM_TRY(plm_sequence_options_take(arguments, &request.choices, error));
+  PLM_TRY(plm_sequence_options_parse(arguments, &request.choices, error));
   PLM_TRY(plm_task_number(arguments, "temperature", 0, true, 1e6, &request.temperature, error));
   PLM_TRY(plm_task_number(arguments, "top-p", 0, false, 1, &request.top_p, error));
   PLM_TRY(plm_arguments_u64(arguments, "seed", 0, &seed, error));
-  PLM_TRY(take_count(arguments, "top-k", &request.top_k, error));
-  PLM_TRY(take_count(arguments, "count", &count, error));
-  PLM_TRY(take_count(arguments, "steps", &request.steps, error));
+  PLM_TRY(generate_parse_count(arguments, "top-k", &request.top_k, error));
+  PLM_TRY(generate_parse_count(arguments, "count", &count, error));
+  PLM_TRY(generate_parse_count(arguments, "steps", &request.steps, error));
   PLM_TRY(plm_task_number(arguments, "remask", 0, true, 0.99, &request.remask, error));
-  PLM_TRY(take_count(arguments, "length", &request.length, error));
-  PLM_TRY(take_count(arguments, "max-tokens", &request.max_tokens, error));
+  PLM_TRY(generate_parse_count(arguments, "length", &request.length, error));
+  PLM_TRY(generate_parse_count(arguments, "max-tokens", &request.max_tokens, error));
   request.seed = seed;
   request.count = count;
   PLM_TRY(plm_task_open_ops(arguments, (struct plm_ops_request){0}, &ops, error));
@@ -77,5 +77,5 @@ const struct plm_program plm_task_generate = {
              "nothing.\n",
     .options = plm_generate_options,
     .operands = 1,
-    .run = run,
+    .run = task_generate_run,
 };

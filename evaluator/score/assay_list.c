@@ -53,7 +53,7 @@ static char *field_text(const struct plm_csv_row *row, size_t column)
   return plm_strndup(text, size);
 }
 
-static plm_status take_target(struct plm_assay *assay, char *letters, struct plm_error *error)
+static plm_status parse_target(struct plm_assay *assay, char *letters, struct plm_error *error)
 {
   const size_t length = strlen(letters);
   assay->target = (uint8_t *)letters;
@@ -70,8 +70,8 @@ static plm_status take_target(struct plm_assay *assay, char *letters, struct plm
   return PLM_OK;
 }
 
-static plm_status take_cutoff(const struct plm_csv_row *row, size_t column, double *cutoff,
-                              struct plm_error *error)
+static plm_status parse_cutoff(const struct plm_csv_row *row, size_t column, double *cutoff,
+                               struct plm_error *error)
 {
   *cutoff = NAN;
   if (column == SIZE_MAX || row->fields[column].size == 0) return PLM_OK;
@@ -83,8 +83,9 @@ static plm_status take_cutoff(const struct plm_csv_row *row, size_t column, doub
 }
 
 /* The texts of a row. The assay owns what was taken, even after an error. */
-static plm_status take_row(const struct plm_csv_row *row, const size_t columns[COLUMNS],
-                           const char *folder, struct plm_assay *assay, struct plm_error *error)
+static plm_status assay_list_parse_row(const struct plm_csv_row *row, const size_t columns[COLUMNS],
+                                       const char *folder, struct plm_assay *assay,
+                                       struct plm_error *error)
 {
   for (int i = 0; i < COLUMNS; i++)
     if (columns[i] != SIZE_MAX && columns[i] >= row->count)
@@ -93,8 +94,8 @@ static plm_status take_row(const struct plm_csv_row *row, const size_t columns[C
   assay->uniprot = field_text(row, columns[UNIPROT]);
   assay->selection = field_text(row, columns[SELECTION]);
   char *file = field_text(row, columns[FILENAME]), *target = field_text(row, columns[TARGET]);
-  plm_status status = take_target(assay, target, error);
-  if (status == PLM_OK) status = take_cutoff(row, columns[CUTOFF], &assay->cutoff, error);
+  plm_status status = parse_target(assay, target, error);
+  if (status == PLM_OK) status = parse_cutoff(row, columns[CUTOFF], &assay->cutoff, error);
   if (status == PLM_OK && file[0] == '\0')
     status = plm_error_set(error, PLM_FORMAT, "DMS_filename is empty");
   if (status == PLM_OK) status = plm_path_join(assay->file, folder, file, error);
@@ -106,8 +107,8 @@ static plm_status take_row(const struct plm_csv_row *row, const size_t columns[C
   return status;
 }
 
-static plm_status add(struct plm_assay_list *list, struct plm_assay **assay,
-                      struct plm_error *error)
+static plm_status assay_list_add(struct plm_assay_list *list, struct plm_assay **assay,
+                                 struct plm_error *error)
 {
   if (list->count == list->capacity) {
     const size_t capacity = 2 * list->capacity + 64;
@@ -132,8 +133,8 @@ static plm_status read_rows(struct plm_csv_file *csv, const char *folder,
     struct plm_assay *assay = NULL;
     PLM_TRY(plm_csv_next(csv, &row, error));
     if (row.count == 0) break;
-    PLM_TRY(add(list, &assay, error));
-    plm_status status = take_row(&row, columns, folder, assay, error);
+    PLM_TRY(assay_list_add(list, &assay, error));
+    plm_status status = assay_list_parse_row(&row, columns, folder, assay, error);
     for (size_t i = 0; i + 1 < list->count && status == PLM_OK; i++)
       if (strcmp(list->items[i].id, assay->id) == 0)
         status = plm_error_set(error, PLM_FORMAT, "DMS_id %.80s is in an earlier row as well",

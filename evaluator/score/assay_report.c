@@ -56,8 +56,8 @@ static void add_statistics(cJSON *object, const double statistics[PLM_ASSAY_STAT
   }
 }
 
-static plm_status print_json(const struct plm_assay_result *results, size_t count,
-                             const struct summary *summary, struct plm_error *error)
+static plm_status assay_report_print_json(const struct plm_assay_result *results, size_t count,
+                                          const struct summary *summary, struct plm_error *error)
 {
   cJSON *json = cJSON_CreateObject();
   cJSON *assays = cJSON_AddArrayToObject(json, "assays");
@@ -108,7 +108,7 @@ plm_status plm_assay_report(const struct plm_assay_result *results, size_t count
   plm_status status = PLM_OK;
   if (output != NULL || !json)
     status = write_csv(results, count, output != NULL ? output : "-", error);
-  if (status == PLM_OK && json) status = print_json(results, count, &summary, error);
+  if (status == PLM_OK && json) status = assay_report_print_json(results, count, &summary, error);
   free(summary.means);
   return status;
 }

@@ -164,8 +164,8 @@ static plm_status next_rows(struct pair *pair, struct plm_error *error)
 }
 
 /* A number; NaN for an empty field and what pandas takes for one. */
-static plm_status number_of(const struct pair *pair, size_t column, double *value,
-                            struct plm_error *error)
+static plm_status assay_scores_number_of(const struct pair *pair, size_t column, double *value,
+                                         struct plm_error *error)
 {
   const char *text = pair->s.fields[column].text;
   char *end;
@@ -178,7 +178,8 @@ static plm_status number_of(const struct pair *pair, size_t column, double *valu
                          (unsigned long long)pair->s.line);
 }
 
-static plm_status grow(struct plm_assay_values *values, struct pair *pair, struct plm_error *error)
+static plm_status assay_scores_grow(struct plm_assay_values *values, struct pair *pair,
+                                    struct plm_error *error)
 {
   const size_t capacity = 2 * pair->capacity + 1024;
   double **const columns[] = {&values->score, &values->measured, &values->fit};
@@ -192,18 +193,18 @@ static plm_status grow(struct plm_assay_values *values, struct pair *pair, struc
   return PLM_OK;
 }
 
-static plm_status take_row(struct pair *pair, const struct plm_assay *assay,
-                           struct plm_assay_values *values, struct plm_error *error)
+static plm_status assay_scores_parse_row(struct pair *pair, const struct plm_assay *assay,
+                                         struct plm_assay_values *values, struct plm_error *error)
 {
   double score, measured, fit = NAN;
   if (pair->measured >= pair->a.count || (pair->fit != SIZE_MAX && pair->fit >= pair->a.count))
     return plm_error_set(error, PLM_FORMAT, "%s:%llu: the row has only %zu fields",
                          plm_csv_name(pair->assay), (unsigned long long)pair->a.line,
                          pair->a.count);
-  PLM_TRY(number_of(pair, pair->a.count, &score, error));
-  PLM_TRY(number_of(pair, pair->measured, &measured, error));
+  PLM_TRY(assay_scores_number_of(pair, pair->a.count, &score, error));
+  PLM_TRY(assay_scores_number_of(pair, pair->measured, &measured, error));
   if (pair->fit != SIZE_MAX)
-    PLM_TRY(number_of(pair, pair->fit, &fit, error));
+    PLM_TRY(assay_scores_number_of(pair, pair->fit, &fit, error));
   else if (!isnan(assay->cutoff))
     fit = measured >= assay->cutoff;
   if (!isnan(fit) && fit != 0 && fit != 1) {
@@ -212,7 +213,7 @@ static plm_status take_row(struct pair *pair, const struct plm_assay *assay,
                            (unsigned long long)pair->a.line);
   }
   if (isnan(measured) || isnan(score)) return PLM_OK;
-  if (values->count == pair->capacity) PLM_TRY(grow(values, pair, error));
+  if (values->count == pair->capacity) PLM_TRY(assay_scores_grow(values, pair, error));
   values->score[values->count] = score;
   values->measured[values->count] = measured;
   values->fit[values->count++] = fit;
@@ -228,7 +229,7 @@ static plm_status read_pair(struct pair *pair, const struct plm_assay *assay,
   for (;;) {
     PLM_TRY(next_rows(pair, error));
     if (pair->a.count == 0) return PLM_OK;
-    PLM_TRY(take_row(pair, assay, values, error));
+    PLM_TRY(assay_scores_parse_row(pair, assay, values, error));
     if (values->count % 65536 == 0) PLM_TRY(plm_stop_check("", error));
   }
 }

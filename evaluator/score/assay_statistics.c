@@ -17,7 +17,7 @@ struct scratch {
   size_t *order;
 };
 
-static int ascending(const void *left, const void *right)
+static int assay_statistics_ascending(const void *left, const void *right)
 {
   const double a = *(const double *)left, b = *(const double *)right;
   return (a > b) - (a < b);
@@ -26,7 +26,7 @@ static int ascending(const void *left, const void *right)
 static void sort_into(double *sorted, const double *values, size_t count)
 {
   memcpy(sorted, values, count * sizeof *values);
-  qsort(sorted, count, sizeof *sorted, ascending);
+  qsort(sorted, count, sizeof *sorted, assay_statistics_ascending);
 }
 
 /* Between two of the sorted values if `share` of the way from the first to the last is there. */
@@ -150,7 +150,7 @@ struct sums {
   double sum[PLM_ASSAY_STATISTICS], count[PLM_ASSAY_STATISTICS];
 };
 
-static void take(struct sums *sums, const double statistics[PLM_ASSAY_STATISTICS])
+static void assay_statistics_add(struct sums *sums, const double statistics[PLM_ASSAY_STATISTICS])
 {
   for (int i = 0; i < PLM_ASSAY_STATISTICS; i++) {
     if (isnan(statistics[i])) continue;
@@ -159,7 +159,8 @@ static void take(struct sums *sums, const double statistics[PLM_ASSAY_STATISTICS
   }
 }
 
-static void divide(const struct sums *sums, double statistics[PLM_ASSAY_STATISTICS])
+static void assay_statistics_divide(const struct sums *sums,
+                                    double statistics[PLM_ASSAY_STATISTICS])
 {
   for (int i = 0; i < PLM_ASSAY_STATISTICS; i++)
     statistics[i] = sums->count[i] > 0 ? sums->sum[i] / sums->count[i] : NAN;
@@ -190,12 +191,12 @@ static size_t group(const struct plm_assay_result *results, const size_t *order,
       for (; i < count && strcmp(results[order[i]].selection, selection) == 0 &&
              strcmp(results[order[i]].uniprot, uniprot) == 0;
            i++)
-        take(&of_protein, results[order[i]].statistics);
-      divide(&of_protein, mean);
-      take(&of_type, mean);
+        assay_statistics_add(&of_protein, results[order[i]].statistics);
+      assay_statistics_divide(&of_protein, mean);
+      assay_statistics_add(&of_type, mean);
     }
     means[types].selection = selection;
-    divide(&of_type, means[types++].statistics);
+    assay_statistics_divide(&of_type, means[types++].statistics);
   }
   return types;
 }
@@ -215,8 +216,8 @@ plm_status plm_assay_means(const struct plm_assay_result *results, size_t count,
   for (size_t i = 0; i < count; i++) order[i] = i;
   qsort_r(order, count, sizeof *order, by_group, (void *)results);
   *mean_count = group(results, order, count, *means);
-  for (size_t i = 0; i < *mean_count; i++) take(&sums, (*means)[i].statistics);
-  divide(&sums, overall);
+  for (size_t i = 0; i < *mean_count; i++) assay_statistics_add(&sums, (*means)[i].statistics);
+  assay_statistics_divide(&sums, overall);
   free(order);
   return PLM_OK;
 }

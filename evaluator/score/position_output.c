@@ -82,7 +82,7 @@ static void put_color(FILE *out, double score)
   }
 }
 
-static void put_cell(FILE *out, uint32_t x, uint32_t y, double score)
+static void position_output_put_cell(FILE *out, uint32_t x, uint32_t y, double score)
 {
   fprintf(out, "<rect x=\"%u\" y=\"%u\" width=\"%d\" height=\"%d\" fill=\"", x, y, CELL, CELL);
   put_color(out, score);
@@ -93,7 +93,8 @@ static void put_legend(FILE *out)
 {
   enum { STEPS = 24, Y = 32 };
   for (uint32_t i = 0; i <= STEPS; i++)
-    put_cell(out, MARGIN + i * CELL / 2, Y, LIGHTEST + (DARKEST - LIGHTEST) * i / STEPS);
+    position_output_put_cell(out, MARGIN + i * CELL / 2, Y,
+                             LIGHTEST + (DARKEST - LIGHTEST) * i / STEPS);
   const uint32_t end = MARGIN + (STEPS + 2) * CELL / 2 + 6;
   fprintf(out,
           "\n<text x=\"%u\" y=\"%d\">log-probability, from %.0f or less to %.0f; a ring marks the "
@@ -110,8 +111,8 @@ static void put_block(FILE *out, const struct plm_wild_type *wild_type, const do
     const size_t column = (size_t)(letter - PLM_POSITION_LETTERS);
     fprintf(out, "<text x=\"%d\" y=\"%u\" class=\"m\">%c</text>", MARGIN - 10, row + 10, *letter);
     for (uint32_t place = begin; place < end; place++)
-      put_cell(out, MARGIN + (place - begin) * CELL, row,
-               scores[place * (size_t)PLM_POSITION_COLUMNS + column]);
+      position_output_put_cell(out, MARGIN + (place - begin) * CELL, row,
+                               scores[place * (size_t)PLM_POSITION_COLUMNS + column]);
     fputc('\n', out);
   }
   for (uint32_t place = begin; place < end; place++) {

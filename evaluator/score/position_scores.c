@@ -10,8 +10,9 @@
 #include "evaluator/score/position_output.h"
 #include "evaluator/score/variant_scorer.h"
 
-static plm_status check_model(const struct plm_score_request *request,
-                              const struct plm_inference *inference, struct plm_error *error)
+static plm_status position_scores_check_model(const struct plm_score_request *request,
+                                              const struct plm_inference *inference,
+                                              struct plm_error *error)
 {
   if (inference->objective == PLM_OBJECTIVE_CAUSAL) {
     plm_error_set(error, PLM_USAGE, "--per-position: %s is a causal model, which masks nothing",
@@ -24,8 +25,10 @@ static plm_status check_model(const struct plm_score_request *request,
   return PLM_OK;
 }
 
-static plm_status score(const struct plm_score_request *request, struct plm_inference *inference,
-                        const struct plm_wild_type *wild_type, struct plm_error *error)
+static plm_status position_scores_score(const struct plm_score_request *request,
+                                        struct plm_inference *inference,
+                                        const struct plm_wild_type *wild_type,
+                                        struct plm_error *error)
 {
   struct plm_variant_scorer *scorer;
   char residues[64];
@@ -48,5 +51,5 @@ plm_status plm_score_positions(const struct plm_score_request *request, struct p
                                struct plm_error *error)
 {
   PLM_TRY(plm_position_check_output(request->output, error));
-  return plm_score_opened(request, ops, check_model, score, error);
+  return plm_score_opened(request, ops, position_scores_check_model, position_scores_score, error);
 }

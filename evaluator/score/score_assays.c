@@ -31,7 +31,7 @@ static plm_status score_one(struct benchmark *benchmark, const struct plm_assay 
   };
   const struct plm_score_request table = {
       .fixed_first = true,
-      .source = {.csv = assay->file,
+      .reader = {.csv = assay->file,
                  .mutations = assay->indels ? "mutated_sequence" : "mutant",
                  .measured = "DMS_score",
                  .added = PLM_ASSAY_SCORE_COLUMN},
@@ -39,7 +39,7 @@ static plm_status score_one(struct benchmark *benchmark, const struct plm_assay 
       .output = path,
   };
   if (assay->indels)
-    return plm_score_indels(&table.source, path, benchmark->inference, &wild_type, error);
+    return plm_score_indels(&table.reader, path, benchmark->inference, &wild_type, error);
   return plm_score_table(&table, benchmark->inference, &wild_type, error);
 }
 

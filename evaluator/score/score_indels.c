@@ -12,7 +12,7 @@
 #include "evaluator/score/wild_type_file.h"
 
 struct work {
-  struct plm_variant_source *source;
+  struct plm_variant_reader *reader;
   struct plm_indel_scorer *scorer;
   struct plm_score_output *output;
   struct plm_text fields, letters; /* of one row */
@@ -32,16 +32,16 @@ static plm_status check_letters(const struct plm_variant_entry *entry, struct pl
   return PLM_OK;
 }
 
-static plm_status check_all(struct work *work, struct plm_error *error)
+static plm_status score_indels_check_all(struct work *work, struct plm_error *error)
 {
   for (;;) {
     struct plm_variant_entry entry;
     bool ended;
-    plm_status status = plm_variant_source_next(work->source, &entry, &ended, error);
+    plm_status status = plm_variant_reader_next(work->reader, &entry, &ended, error);
     if (ended) return status;
     if (status == PLM_OK) status = check_letters(&entry, error);
     if (status != PLM_OK) {
-      plm_variant_source_where(work->source, error);
+      plm_variant_reader_where(work->reader, error);
       return status;
     }
     work->sequences++;
@@ -55,14 +55,14 @@ static plm_status score_row(struct work *work, const struct plm_variant_entry *e
   double score, written;
   plm_text_clear(&work->fields);
   plm_text_clear(&work->letters);
-  plm_variant_source_fields(work->source, entry, &work->fields);
+  plm_variant_reader_fields(work->reader, entry, &work->fields);
   plm_text_append(&work->letters, entry->text, entry->size);
   for (size_t i = 0; i < work->letters.length; i++)
     work->letters.data[i] = (char)toupper((unsigned char)work->letters.data[i]);
   const plm_status status = plm_indel_scorer_run(work->scorer, work->letters.data,
                                                  (uint32_t)work->letters.length, &score, error);
   if (status == PLM_NOT_FINITE && error->where[0] == '\0')
-    plm_variant_source_where(work->source, error);
+    plm_variant_reader_where(work->reader, error);
   PLM_TRY(status);
   const struct plm_score_row row = {
       .fields = work->fields.data,
@@ -79,15 +79,15 @@ static plm_status score_all(struct work *work, const char *output, struct plm_er
 {
   struct plm_text header = {0};
   uint64_t scored = 0;
-  PLM_TRY(plm_variant_source_rewind(work->source, error));
-  plm_variant_source_header(work->source, &header);
+  PLM_TRY(plm_variant_reader_rewind(work->reader, error));
+  plm_variant_reader_header(work->reader, &header);
   plm_status status =
       plm_score_output_open(output, false, false, header.data, header.length, &work->output, error);
   plm_text_deinit(&header);
   while (status == PLM_OK) {
     struct plm_variant_entry entry;
     bool ended;
-    status = plm_variant_source_next(work->source, &entry, &ended, error);
+    status = plm_variant_reader_next(work->reader, &entry, &ended, error);
     if (ended) break;
     if (status == PLM_OK) status = score_row(work, &entry, error);
     work->done += entry.size;
@@ -97,21 +97,21 @@ static plm_status score_all(struct work *work, const char *output, struct plm_er
   return status == PLM_OK ? plm_score_output_finish(work->output, NULL, error) : status;
 }
 
-plm_status plm_score_indels(const struct plm_variant_source_request *source, const char *output,
+plm_status plm_score_indels(const struct plm_variant_reader_request *reader, const char *output,
                             struct plm_inference *inference, const struct plm_wild_type *wild_type,
                             struct plm_error *error)
 {
   struct work work = {0};
   plm_progress_begin(&work.progress, "score");
   work.progress.rate_unit = "residues";
-  plm_status status = plm_variant_source_open(source, wild_type, &work.source, error);
-  if (status == PLM_OK) status = check_all(&work, error);
+  plm_status status = plm_variant_reader_open(reader, wild_type, &work.reader, error);
+  if (status == PLM_OK) status = score_indels_check_all(&work, error);
   if (status == PLM_OK) status = plm_indel_scorer_open(inference, wild_type, &work.scorer, error);
   if (status == PLM_OK) status = score_all(&work, output, error);
   plm_progress_clear(&work.progress);
   plm_score_output_close(work.output);
   plm_indel_scorer_close(work.scorer);
-  plm_variant_source_close(work.source);
+  plm_variant_reader_close(work.reader);
   plm_text_deinit(&work.fields);
   plm_text_deinit(&work.letters);
   return status;

@@ -3,13 +3,13 @@
 #define PLM_EVALUATOR_SCORE_SCORE_INDELS_H
 
 #include "common/inference/inference.h"
-#include "evaluator/score/variant_source.h"
+#include "evaluator/score/variant_reader.h"
 
-/* source names a CSV file and its columns; the variants are whole sequences. The output keeps all
+/* reader names a CSV file and its columns; the variants are whole sequences. The output keeps all
  * columns and adds the score with six decimals; it appears complete or not at all. If a sequence is
  * wrong, nothing is scored. Progress goes to stderr. PLM_INTERRUPTED, PLM_TERMINATED: a stop
  * signal. */
-plm_status plm_score_indels(const struct plm_variant_source_request *source, const char *output,
+plm_status plm_score_indels(const struct plm_variant_reader_request *reader, const char *output,
                             struct plm_inference *inference, const struct plm_wild_type *wild_type,
                             struct plm_error *error);
 

@@ -23,7 +23,7 @@ struct scoring {
   const struct plm_score_request *request;
   struct plm_inference *inference;
   const struct plm_wild_type *wild_type;
-  struct plm_variant_source *source;
+  struct plm_variant_reader *reader;
   struct plm_variant_scorer *scorer;
   struct plm_score_output *output;
   uint64_t variants, wrong;
@@ -51,9 +51,9 @@ log_without_hint(const struct plm_error *error) /* the hint is printed once, at 
 }
 
 /* The first error is not printed at once: if it remains the only one, the command ends with it. */
-static void report(struct scoring *scoring, struct plm_error *error)
+static void score_variants_report(struct scoring *scoring, struct plm_error *error)
 {
-  plm_variant_source_where(scoring->source, error);
+  plm_variant_reader_where(scoring->reader, error);
   if (scoring->wrong++ == 0) {
     scoring->first_wrong = *error;
     return;
@@ -70,12 +70,12 @@ static plm_status check_entry(struct scoring *scoring, const struct plm_variant_
       plm_variant_parse(scoring->wild_type, entry->text, entry->size, variant, error);
   if (status == PLM_OK) status = plm_variant_scorer_expect(scoring->scorer, variant, error);
   if (status == PLM_NO_MEMORY) return status;
-  if (status != PLM_OK) report(scoring, error);
+  if (status != PLM_OK) score_variants_report(scoring, error);
   plm_numbering_add(&scoring->numbering, scoring->wild_type->tokenizer, entry->text, entry->size);
   return PLM_OK;
 }
 
-static plm_status explain(struct scoring *scoring, struct plm_error *error)
+static plm_status score_variants_explain(struct scoring *scoring, struct plm_error *error)
 {
   char wrong[32], all[32];
   int64_t fit;
@@ -92,25 +92,25 @@ static plm_status explain(struct scoring *scoring, struct plm_error *error)
   return error->status;
 }
 
-static plm_status check_all(struct scoring *scoring, struct plm_error *error)
+static plm_status score_variants_check_all(struct scoring *scoring, struct plm_error *error)
 {
   struct plm_variant variant = {0};
   plm_status status;
   for (;;) {
     struct plm_variant_entry entry;
     bool ended;
-    status = plm_variant_source_next(scoring->source, &entry, &ended, error);
+    status = plm_variant_reader_next(scoring->reader, &entry, &ended, error);
     if (ended) break;
     scoring->variants++;
     if (status == PLM_FORMAT)
-      report(scoring, error);
+      score_variants_report(scoring, error);
     else if (status == PLM_OK)
       status = check_entry(scoring, &entry, &variant, error);
     if (status != PLM_OK && status != PLM_FORMAT) break;
   }
   plm_variant_deinit(&variant);
   if (status != PLM_OK) return status;
-  if (scoring->wrong != 0) return explain(scoring, error);
+  if (scoring->wrong != 0) return score_variants_explain(scoring, error);
   if (scoring->variants == 0) {
     plm_error_set(error, PLM_FORMAT, "there are no variants to score");
     return plm_error_hint(error, "the wild type or the CSV file has no rows");
@@ -163,11 +163,11 @@ static plm_status read_block(struct scoring *scoring, size_t *count, struct plm_
   for (*count = 0; *count < BLOCK; ++*count) {
     struct plm_variant_entry entry;
     bool ended;
-    PLM_TRY(plm_variant_source_next(scoring->source, &entry, &ended, error));
+    PLM_TRY(plm_variant_reader_next(scoring->reader, &entry, &ended, error));
     if (ended) break;
     PLM_TRY(plm_variant_parse(scoring->wild_type, entry.text, entry.size, &scoring->block[*count],
                               error));
-    plm_variant_source_fields(scoring->source, &entry, &scoring->fields);
+    plm_variant_reader_fields(scoring->reader, &entry, &scoring->fields);
     scoring->ends[2 * *count] = scoring->fields.length;
     plm_text_append(&scoring->fields, entry.text, entry.size);
     scoring->ends[2 * *count + 1] = scoring->fields.length;
@@ -204,8 +204,8 @@ static plm_status score_all(struct scoring *scoring, struct plm_error *error)
   const struct plm_score_request *request = scoring->request;
   size_t count;
   struct plm_text header = {0};
-  PLM_TRY(plm_variant_source_rewind(scoring->source, error));
-  plm_variant_source_header(scoring->source, &header);
+  PLM_TRY(plm_variant_reader_rewind(scoring->reader, error));
+  plm_variant_reader_header(scoring->reader, &header);
   const plm_status status =
       plm_score_output_open(request->output, !request->json && !request->plot, request->json,
                             header.data, header.length, &scoring->output, error);
@@ -219,10 +219,10 @@ static plm_status score_all(struct scoring *scoring, struct plm_error *error)
   }
 }
 
-static plm_status compare(struct scoring *scoring, struct plm_error *error)
+static plm_status score_variants_compare(struct scoring *scoring, struct plm_error *error)
 {
   char variants[64], pairs[64];
-  const char *measured = scoring->request->source.measured;
+  const char *measured = scoring->request->reader.measured;
   struct plm_rank_correlation correlation;
   plm_format_quantity(scoring->variants, "variant", variants);
   if (measured == NULL) {
@@ -248,11 +248,12 @@ static plm_status compare(struct scoring *scoring, struct plm_error *error)
 
 /* ---- opening and running ---- */
 
-static plm_status check_model(const struct plm_score_request *request,
-                              const struct plm_inference *inference, struct plm_error *error)
+static plm_status score_variants_check_model(const struct plm_score_request *request,
+                                             const struct plm_inference *inference,
+                                             struct plm_error *error)
 {
   const enum plm_tokenizer_kind tokenizer = inference->tokenizer->kind;
-  const bool scan = request->source.csv == NULL && request->source.texts == NULL;
+  const bool scan = request->reader.csv == NULL && request->reader.texts == NULL;
   if (inference->objective == PLM_OBJECTIVE_CAUSAL && request->masking_given) {
     plm_error_set(error, PLM_USAGE, "--masking: %s is a causal model, which masks nothing",
                   request->checkpoint);
@@ -266,10 +267,10 @@ static plm_status check_model(const struct plm_score_request *request,
   return PLM_OK;
 }
 
-static plm_status open_all(struct scoring *scoring, struct plm_error *error)
+static plm_status score_variants_open_all(struct scoring *scoring, struct plm_error *error)
 {
   const struct plm_score_request *request = scoring->request;
-  PLM_TRY(plm_variant_source_open(&request->source, scoring->wild_type, &scoring->source, error));
+  PLM_TRY(plm_variant_reader_open(&request->reader, scoring->wild_type, &scoring->reader, error));
   PLM_TRY(plm_variant_scorer_open(scoring->inference, scoring->wild_type, request->masking,
                                   &scoring->scorer, error));
   const size_t cells = (size_t)scoring->wild_type->length * PLM_HEAT_MAP_ROWS;
@@ -282,11 +283,11 @@ static plm_status open_all(struct scoring *scoring, struct plm_error *error)
   return PLM_OK;
 }
 
-static void close_all(struct scoring *scoring)
+static void score_variants_close_all(struct scoring *scoring)
 {
   plm_score_output_close(scoring->output);
   plm_variant_scorer_close(scoring->scorer);
-  plm_variant_source_close(scoring->source);
+  plm_variant_reader_close(scoring->reader);
   plm_numbering_deinit(&scoring->numbering);
   for (size_t i = 0; i < BLOCK && scoring->block != NULL; i++)
     plm_variant_deinit(&scoring->block[i]);
@@ -304,12 +305,12 @@ plm_status plm_score_table(const struct plm_score_request *request, struct plm_i
                            const struct plm_wild_type *wild_type, struct plm_error *error)
 {
   struct scoring scoring = {.request = request, .inference = inference, .wild_type = wild_type};
-  plm_status status = open_all(&scoring, error);
-  if (status == PLM_OK) status = check_all(&scoring, error);
+  plm_status status = score_variants_open_all(&scoring, error);
+  if (status == PLM_OK) status = score_variants_check_all(&scoring, error);
   if (status == PLM_OK) status = score_all(&scoring, error);
-  if (status == PLM_OK) status = compare(&scoring, error);
+  if (status == PLM_OK) status = score_variants_compare(&scoring, error);
   if (status == PLM_OK && request->plot) status = draw_map(&scoring, error);
-  close_all(&scoring);
+  score_variants_close_all(&scoring);
   return status;
 }
 
@@ -340,5 +341,5 @@ plm_status plm_score_opened(
 plm_status plm_score_variants(const struct plm_score_request *request, struct plm_ops *ops,
                               struct plm_error *error)
 {
-  return plm_score_opened(request, ops, check_model, plm_score_table, error);
+  return plm_score_opened(request, ops, score_variants_check_model, plm_score_table, error);
 }

@@ -1,4 +1,4 @@
-/* `score`: reads variants from a source, checks, scores and writes them, and compares the scores
+/* `score`: reads variants, checks, scores and writes them, and compares the scores
  * with measurements. */
 #ifndef PLM_EVALUATOR_SCORE_SCORE_VARIANTS_H
 #define PLM_EVALUATOR_SCORE_SCORE_VARIANTS_H
@@ -7,8 +7,8 @@
 
 #include "common/ops/ops.h"
 #include "common/sequences/sequence_reader.h"
+#include "evaluator/score/variant_reader.h"
 #include "evaluator/score/variant_scorer.h"
-#include "evaluator/score/variant_source.h"
 
 struct plm_score_request {
   const char *checkpoint;
@@ -17,7 +17,7 @@ struct plm_score_request {
   struct plm_sequence_choices choices; /* about that file */
   int64_t first;                       /* number of the wild type's first residue */
   bool fixed_first; /* it is no choice of the user: no message suggests another number */
-  struct plm_variant_source_request source;
+  struct plm_variant_reader_request reader;
   enum plm_score_masking masking;
   bool masking_given; /* the user chose it; then a causal model is refused */
   const char *output; /* file for the CSV; NULL: stdout, unless json or plot */

@@ -11,31 +11,31 @@
 #include "evaluator/task/task.h"
 
 /* The variants come from operands, --csv or --all, and only one of them may be given. */
-static plm_status choose_source(const struct plm_arguments *arguments,
-                                struct plm_variant_source_request *source, struct plm_error *error)
+static plm_status choose_reader(const struct plm_arguments *arguments,
+                                struct plm_variant_reader_request *reader, struct plm_error *error)
 {
   const bool all = plm_arguments_has(arguments, "all"), words = arguments->positional_count != 0;
-  source->csv = plm_arguments_get(arguments, "csv");
-  source->texts = words ? arguments->positionals : NULL;
-  source->text_count = arguments->positional_count;
-  source->mutations = plm_arguments_get(arguments, "mutations");
-  source->measured = plm_arguments_get(arguments, "measured");
-  source->added = plm_arguments_get(arguments, "score-column");
-  if ((source->csv != NULL) + all + words != 1) {
+  reader->csv = plm_arguments_get(arguments, "csv");
+  reader->texts = words ? arguments->positionals : NULL;
+  reader->text_count = arguments->positional_count;
+  reader->mutations = plm_arguments_get(arguments, "mutations");
+  reader->measured = plm_arguments_get(arguments, "measured");
+  reader->added = plm_arguments_get(arguments, "score-column");
+  if ((reader->csv != NULL) + all + words != 1) {
     plm_error_set(error, PLM_USAGE,
                   "give the variants in one of three ways: MUTATION..., --csv FILE or --all");
     return plm_error_hint(error, "for example A42G A42G:L7P, or --csv variants.csv, or --all; "
                                  "--per-position needs no variants");
   }
-  const char *stray = source->csv != NULL         ? NULL
-                      : source->mutations != NULL ? "mutations"
-                      : source->measured != NULL  ? "measured"
+  const char *stray = reader->csv != NULL         ? NULL
+                      : reader->mutations != NULL ? "mutations"
+                      : reader->measured != NULL  ? "measured"
                                                   : NULL;
   if (stray != NULL)
     return plm_error_set(error, PLM_USAGE,
                          "--%s names a column of a CSV file, so it needs --csv FILE", stray);
-  if (source->mutations == NULL) source->mutations = "mutant";
-  if (source->added == NULL) source->added = "score";
+  if (reader->mutations == NULL) reader->mutations = "mutant";
+  if (reader->added == NULL) reader->added = "score";
   return PLM_OK;
 }
 
@@ -129,7 +129,7 @@ static plm_status run_assays(const struct plm_arguments *arguments, struct plm_e
   return status;
 }
 
-static plm_status run(const struct plm_arguments *arguments, struct plm_error *error)
+static plm_status task_score_run(const struct plm_arguments *arguments, struct plm_error *error)
 {
   const bool per_position = plm_arguments_has(arguments, "per-position");
   struct plm_score_request request = {
@@ -152,13 +152,13 @@ static plm_status run(const struct plm_arguments *arguments, struct plm_error *e
   }
   PLM_TRY(plm_task_needs(arguments, plm_score_options, "wild-type",
                          "a FASTA file with one sequence, or its letters", error));
-  PLM_TRY(plm_sequence_options_take(arguments, &request.choices, error));
+  PLM_TRY(plm_sequence_options_parse(arguments, &request.choices, error));
   PLM_TRY(choose_masking(arguments, &request.masking, error));
   if (per_position) {
     PLM_TRY(check_per_position(arguments, &request, error));
     if (request.output == NULL) request.output = "-";
   } else {
-    PLM_TRY(choose_source(arguments, &request.source, error));
+    PLM_TRY(choose_reader(arguments, &request.reader, error));
   }
   PLM_TRY(plm_arguments_color(arguments, &request.color, error));
   if (request.plot && (!plm_arguments_has(arguments, "all") || request.json))
@@ -171,7 +171,7 @@ static plm_status run(const struct plm_arguments *arguments, struct plm_error *e
   if (first > 1000000000 || first < -1000000000)
     return plm_error_set(error, PLM_USAGE, "--offset %lld is not within -1000000000 to 1000000000",
                          first);
-  if (request.source.csv != NULL && strcmp(request.source.csv, "-") == 0 &&
+  if (request.reader.csv != NULL && strcmp(request.reader.csv, "-") == 0 &&
       strcmp(request.wild_type, "-") == 0)
     return plm_error_set(error, PLM_USAGE, "--wild-type and --csv cannot both be standard input");
   return run_task(arguments, &request, per_position, error);
@@ -189,5 +189,5 @@ const struct plm_program plm_task_score = {
              "Scores substitutions by how likely the model finds them at their positions.\n",
     .options = plm_score_options,
     .operands = SIZE_MAX,
-    .run = run,
+    .run = task_score_run,
 };

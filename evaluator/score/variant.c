@@ -23,8 +23,8 @@ void plm_variant_deinit(struct plm_variant *variant)
 }
 
 /* Splits "A42G" into its parts; false if the text has another form. */
-static bool split(const char *text, size_t size, enum plm_tokenizer_kind tokenizer,
-                  uint8_t *wild_type, int64_t *number, uint8_t *mutant)
+static bool variant_split(const char *text, size_t size, enum plm_tokenizer_kind tokenizer,
+                          uint8_t *wild_type, int64_t *number, uint8_t *mutant)
 {
   const bool negative = size > 3 && text[1] == '-';
   if (size < 3) return false;
@@ -108,8 +108,8 @@ static plm_status check_letters(const struct plm_wild_type *wild_type, int64_t n
   return PLM_OK;
 }
 
-/* Inserts a substitution in the order of places; check_twice looks for equal ones. */
-static void insert(struct plm_variant *variant, const struct plm_substitution *item)
+/* Inserts a substitution in the order of places; variant_check_twice looks for equal ones. */
+static void variant_insert(struct plm_variant *variant, const struct plm_substitution *item)
 {
   if (variant->count == variant->capacity) {
     variant->capacity = 2 * variant->capacity + 4;
@@ -123,8 +123,8 @@ static void insert(struct plm_variant *variant, const struct plm_substitution *i
   variant->count++;
 }
 
-static plm_status check_twice(const struct plm_wild_type *wild_type, struct plm_variant *variant,
-                              struct plm_error *error)
+static plm_status variant_check_twice(const struct plm_wild_type *wild_type,
+                                      struct plm_variant *variant, struct plm_error *error)
 {
   uint32_t kept = 0;
   for (uint32_t i = 0; i < variant->count; i++) {
@@ -152,13 +152,14 @@ plm_status plm_variant_parse(const struct plm_wild_type *wild_type, const char *
   while (next_part(&text, &size, &part, &part_size)) {
     int64_t number;
     struct plm_substitution item;
-    if (!split(part, part_size, wild_type->tokenizer, &item.wild_type, &number, &item.mutant))
+    if (!variant_split(part, part_size, wild_type->tokenizer, &item.wild_type, &number,
+                       &item.mutant))
       return not_a_substitution(part, part_size, error);
     PLM_TRY(check_letters(wild_type, number, item.wild_type, item.mutant, error));
     item.place = (uint32_t)(number - wild_type->first);
-    insert(variant, &item);
+    variant_insert(variant, &item);
   }
-  return check_twice(wild_type, variant, error);
+  return variant_check_twice(wild_type, variant, error);
 }
 
 void plm_numbering_deinit(struct plm_numbering *numbering)
@@ -179,7 +180,7 @@ void plm_numbering_add(struct plm_numbering *numbering, enum plm_tokenizer_kind 
     struct claim claim;
     uint8_t mutant;
     if (numbering->count == PLM_NUMBERING_CLAIMS) break;
-    if (!split(part, part_size, tokenizer, &claim.letter, &claim.number, &mutant)) continue;
+    if (!variant_split(part, part_size, tokenizer, &claim.letter, &claim.number, &mutant)) continue;
     const struct claim *last = &numbering->claims[numbering->count];
     if (numbering->count != 0 && last[-1].number == claim.number && last[-1].letter == claim.letter)
       continue; /* tables usually list all substitutions of a position together */

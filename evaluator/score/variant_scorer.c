@@ -57,7 +57,8 @@ static uint32_t begin_of(const struct plm_variant_scorer *scorer, const struct p
 
 /* ---- opening ---- */
 
-static plm_status take_buffers(struct plm_variant_scorer *scorer, struct plm_error *error)
+static plm_status scorer_allocate_buffers(struct plm_variant_scorer *scorer,
+                                          struct plm_error *error)
 {
   const uint32_t length = scorer->wild_type->length;
   PLM_TRY(plm_score_batch_open(scorer->inference, scorer->length, &scorer->batch, error));
@@ -87,7 +88,7 @@ plm_status plm_variant_scorer_open(struct plm_inference *inference,
   opened->T = wild_type->length + 2;
   opened->length = opened->T < max_length ? opened->T : max_length;
   opened->V = inference->config.vocab_size;
-  const plm_status status = take_buffers(opened, error);
+  const plm_status status = scorer_allocate_buffers(opened, error);
   if (status != PLM_OK) {
     plm_variant_scorer_close(opened);
     return status;
@@ -160,13 +161,13 @@ static double preference(const struct plm_variant_scorer *scorer, const float *l
          (double)logits[plm_tokenizer_encode(tokenizer, item->wild_type)];
 }
 
-static void take_place(struct plm_variant_scorer *scorer, const struct plm_score_job *job)
+static void finish_place(struct plm_variant_scorer *scorer, const struct plm_score_job *job)
 {
   memcpy(scorer->table + job->first * scorer->V, job->logits, scorer->V * sizeof *job->logits);
   scorer->wanted[job->first] = 2;
 }
 
-static void take_set(struct plm_variant_scorer *scorer, const struct plm_score_job *job)
+static void finish_set(struct plm_variant_scorer *scorer, const struct plm_score_job *job)
 {
   for (size_t v = job->first; v < job->first + job->count; v++) {
     const struct plm_variant *variant = &scorer->variants[scorer->order[v]];
@@ -177,7 +178,7 @@ static void take_set(struct plm_variant_scorer *scorer, const struct plm_score_j
   }
 }
 
-static void take_mutant(struct plm_variant_scorer *scorer, const struct plm_score_job *job)
+static void finish_mutant(struct plm_variant_scorer *scorer, const struct plm_score_job *job)
 {
   double sum = 0;
   for (uint32_t k = job->row_count; k-- > 0;)
@@ -187,7 +188,7 @@ static void take_mutant(struct plm_variant_scorer *scorer, const struct plm_scor
 
 /* Sums from the last token to the first, and subtracts from each variant the sum over the wild type
  * from its first substitution on. */
-static void take_wild(struct plm_variant_scorer *scorer, const struct plm_score_job *job)
+static void finish_wild_type(struct plm_variant_scorer *scorer, const struct plm_score_job *job)
 {
   double sum = 0;
   size_t v = job->first + job->count;
@@ -212,13 +213,13 @@ static plm_status check_job(const struct plm_variant_scorer *scorer,
 }
 
 /* Runs the batch, and takes what its jobs are for. */
-static plm_status flush(struct plm_variant_scorer *scorer, struct plm_error *error)
+static plm_status variant_scorer_flush(struct plm_variant_scorer *scorer, struct plm_error *error)
 {
-  static void (*const take[])(struct plm_variant_scorer *,
-                              const struct plm_score_job *) = {[PLM_JOB_PLACE] = take_place,
-                                                               [PLM_JOB_SET] = take_set,
-                                                               [PLM_JOB_MUTANT] = take_mutant,
-                                                               [PLM_JOB_WILD] = take_wild};
+  static void (*const finish[])(struct plm_variant_scorer *,
+                                const struct plm_score_job *) = {[PLM_JOB_PLACE] = finish_place,
+                                                                 [PLM_JOB_SET] = finish_set,
+                                                                 [PLM_JOB_MUTANT] = finish_mutant,
+                                                                 [PLM_JOB_WILD] = finish_wild_type};
   uint32_t count;
   const struct plm_score_job *jobs = plm_score_batch_jobs(scorer->batch, &count);
   if (count == 0) return PLM_OK;
@@ -226,7 +227,7 @@ static plm_status flush(struct plm_variant_scorer *scorer, struct plm_error *err
   PLM_TRY(plm_score_batch_run(scorer->batch, error));
   for (uint32_t j = 0; j < count; j++) {
     PLM_TRY(check_job(scorer, &jobs[j], error));
-    take[jobs[j].kind](scorer, &jobs[j]);
+    finish[jobs[j].kind](scorer, &jobs[j]);
     scorer->work_done += jobs[j].kind == PLM_JOB_WILD ? 0 : jobs[j].count;
   }
   scorer->passes += count;
@@ -250,7 +251,7 @@ static plm_status add_job(struct plm_variant_scorer *scorer, struct plm_score_jo
 {
   if (plm_score_batch_add(scorer->batch, scorer->window, &job)) return PLM_OK;
   const uint32_t *written = plm_score_batch_places(scorer->batch);
-  PLM_TRY(flush(scorer, error));
+  PLM_TRY(variant_scorer_flush(scorer, error));
   memmove(plm_score_batch_places(scorer->batch), written, job.row_count * sizeof *written);
   const bool added = plm_score_batch_add(scorer->batch, scorer->window, &job);
   PLM_ASSERT(added);
@@ -269,7 +270,7 @@ static plm_status fill_table(struct plm_variant_scorer *scorer, struct plm_error
     begin_window(scorer, job.begin)[place + 1 - job.begin] = scorer->inference->tokenizer->mask;
     PLM_TRY(add_job(scorer, job, error));
   }
-  return flush(scorer, error);
+  return variant_scorer_flush(scorer, error);
 }
 
 static int compare_places(const struct plm_variant *a, const struct plm_variant *b)
@@ -305,7 +306,7 @@ static plm_status run_sets(struct plm_variant_scorer *scorer, size_t count, stru
     }
     PLM_TRY(add_job(scorer, job, error));
   }
-  return flush(scorer, error);
+  return variant_scorer_flush(scorer, error);
 }
 
 /* ---- causal models ---- */
@@ -357,7 +358,7 @@ static plm_status run_causal(struct plm_variant_scorer *scorer, size_t count,
       PLM_TRY(add_causal(scorer, job, first_token(mutant), error));
     }
   }
-  return flush(scorer, error);
+  return variant_scorer_flush(scorer, error);
 }
 
 /* ---- scoring ---- */

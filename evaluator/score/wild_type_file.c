@@ -43,7 +43,7 @@ static plm_status open_reader(const char *text, const struct plm_sequence_choice
   }
   *reader = plm_sequence_reader_open(stream, tokenizer, PLM_WILD_TYPE_LIMIT);
   static const struct plm_sequence_choices any = {.gaps = PLM_GAPS_KEEP, .nucleotides = true};
-  if (letters) plm_sequence_reader_take_text(*reader);
+  if (letters) plm_sequence_reader_read_as_text(*reader);
   plm_sequence_reader_choose(*reader, letters ? &any : choices);
   return PLM_OK;
 }

@@ -6,8 +6,8 @@
 
 #include "common/ops/device.h"
 
-static plm_status take_device(const struct plm_arguments *arguments, enum plm_device *device,
-                              struct plm_error *error)
+static plm_status parse_device(const struct plm_arguments *arguments, enum plm_device *device,
+                               struct plm_error *error)
 {
   const char *name = plm_arguments_get(arguments, "device");
   if (name == NULL) return PLM_OK;
@@ -24,7 +24,7 @@ plm_status plm_task_open_ops(const struct plm_arguments *arguments, struct plm_o
 {
   unsigned long long threads;
   const char *precision = plm_arguments_get(arguments, "precision");
-  PLM_TRY(take_device(arguments, &request.device, error));
+  PLM_TRY(parse_device(arguments, &request.device, error));
   PLM_TRY(plm_arguments_u64(arguments, "threads", request.threads, &threads, error));
   if (precision != NULL && strcmp(precision, "fp32") != 0 && strcmp(precision, "bf16") != 0)
     return plm_error_set(error, PLM_USAGE, "--precision must be fp32 or bf16, not \"%.80s\"",

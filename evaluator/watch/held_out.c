@@ -5,7 +5,7 @@
 #include "common/checkpoint/history.h"
 #include "common/metrics/metrics.h"
 
-enum { SOURCE_TOKENS = 8192 }; /* of a batch, as one forward pass takes */
+enum { STREAM_TOKENS = 8192 }; /* of a batch, as one forward pass takes */
 
 static plm_status check_set(const struct plm_config *config, const struct plm_config_set *set,
                             const struct plm_corpus_info *info, struct plm_error *error)
@@ -32,7 +32,7 @@ static plm_status open_set(const struct plm_config *config, const struct plm_con
 {
   const struct plm_corpus_options options = {.allow_remote = true}; /* it reads a small part */
   const struct plm_plan_parameters plan = plm_config_evaluation_plan(config);
-  const uint32_t chunks = plan.max_length < SOURCE_TOKENS ? SOURCE_TOKENS / plan.max_length : 1;
+  const uint32_t chunks = plan.max_length < STREAM_TOKENS ? STREAM_TOKENS / plan.max_length : 1;
   plm_status status = plm_corpus_open(set->corpus, &options, &item->corpus, error);
   if (status == PLM_NOT_FOUND) status = error->status = PLM_UNAVAILABLE; /* not mounted now? */
   PLM_TRY(status);
@@ -42,11 +42,11 @@ static plm_status open_set(const struct plm_config *config, const struct plm_con
   if (!info->clustered && set->split != PLM_SPLIT_TRAIN &&
       info->splits[PLM_SPLIT_TRAIN].documents > 0)
     plm_info("set %s: random split: homologues shared with its split train", set->name);
-  return plm_corpus_source_open(item->corpus, &plan, chunks, &item->source, error);
+  return plm_corpus_stream_open(item->corpus, &plan, chunks, &item->stream, error);
 }
 
-static struct plm_held_out *add(struct plm_held_out_list *list, const char *set,
-                                enum plm_split split, unsigned bit)
+static struct plm_held_out *held_out_add(struct plm_held_out_list *list, const char *set,
+                                         enum plm_split split, unsigned bit)
 {
   struct plm_held_out *item = &list->items[list->count++];
   *item = (struct plm_held_out){.set = set, .split = split, .bit = bit};
@@ -59,10 +59,10 @@ plm_status plm_held_out_open(const struct plm_config *config, struct plm_held_ou
   const struct plm_config_evaluator *evaluator = &config->evaluator;
   PLM_TRY(plm_history_wanted(evaluator, &list->bits, error));
   for (unsigned split = 0; split < PLM_SPLIT_COUNT; split++)
-    if (list->bits & 1u << split) add(list, PLM_OWN_SET, (enum plm_split)split, split);
+    if (list->bits & 1u << split) held_out_add(list, PLM_OWN_SET, (enum plm_split)split, split);
   for (uint32_t i = 0; i < evaluator->set_count; i++) {
     const struct plm_config_set *set = &evaluator->sets[i];
-    struct plm_held_out *item = add(list, set->name, set->split, PLM_SPLIT_COUNT + i);
+    struct plm_held_out *item = held_out_add(list, set->name, set->split, PLM_SPLIT_COUNT + i);
     PLM_TRY(open_set(config, set, item, error));
   }
   return PLM_OK;
@@ -71,7 +71,7 @@ plm_status plm_held_out_open(const struct plm_config *config, struct plm_held_ou
 void plm_held_out_close(struct plm_held_out_list *list)
 {
   for (uint32_t i = 0; i < list->count; i++) {
-    plm_corpus_source_close(list->items[i].source);
+    plm_corpus_stream_close(list->items[i].stream);
     plm_corpus_close(list->items[i].corpus);
   }
   *list = (struct plm_held_out_list){0};

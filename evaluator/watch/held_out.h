@@ -8,7 +8,7 @@
 
 #include "common/base/status.h"
 #include "common/config/config.h"
-#include "evaluator/evaluate/corpus_source.h"
+#include "evaluator/evaluate/corpus_stream.h"
 
 enum { PLM_MAX_HELD_OUT = PLM_MAX_SPLITS + PLM_MAX_SETS };
 
@@ -17,7 +17,7 @@ struct plm_held_out {
   enum plm_split split;
   unsigned bit;                     /* as in history.h */
   struct plm_corpus *corpus;        /* NULL for the run's own corpus */
-  struct plm_corpus_source *source; /* NULL for the run's own corpus */
+  struct plm_corpus_stream *stream; /* NULL for the run's own corpus */
   double baseline_entropy;          /* of `corpus`; 0 for the run's own */
 };
 

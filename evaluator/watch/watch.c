@@ -24,7 +24,7 @@
 #include "common/wire/announce.h"
 #include "evaluator/evaluate/evaluate.h"
 #include "evaluator/watch/checkpoints_seen.h"
-#include "evaluator/watch/feed_source.h"
+#include "evaluator/watch/feed_stream.h"
 #include "evaluator/watch/held_out.h"
 #include "evaluator/watch/missing_steps.h"
 #include "evaluator/watch/watch_journal.h"
@@ -59,7 +59,7 @@ struct watch {
 };
 
 /* Called by the thread that evaluates, while it waits for the feed. */
-static void tell_waiting(void *context, uint32_t packers)
+static void watch_tell_waiting(void *context, uint32_t packers)
 {
   struct watch *watch = context;
   plm_run_pulse_wait(&watch->pulse, packers == 0 ? "waiting for packers" : "waiting for chunks");
@@ -75,9 +75,9 @@ static plm_status open_feed(struct watch *watch, struct plm_error *error)
       .plan = plm_config_evaluation_plan(config),
       .split = PLM_SPLIT_VALID,
       .one_of_several = config->source_count > 1,
-      .credit_bytes = plm_feed_source_credit(config),
+      .credit_bytes = plm_feed_stream_credit(config),
       .wait_packers_s = config->network.wait_packers_s,
-      .waiting = tell_waiting,
+      .waiting = watch_tell_waiting,
       .waiting_context = watch,
   };
   struct plm_run_corpus corpus;
@@ -107,7 +107,7 @@ static plm_status open_outputs(struct watch *watch, struct plm_error *error)
   PLM_TRY(plm_path_join(watch->checkpoints, run, PLM_RUN_CHECKPOINTS, error));
   PLM_TRY(plm_path_join(watch->trainer_path, run, PLM_RUN_TRAINER_METRICS, error));
   PLM_TRY(plm_path_join(board, run, PLM_RUN_TENSORBOARD "/evaluator", error));
-  PLM_TRY(plm_lock_take(run, "evaluator", &watch->journal.lock, error));
+  PLM_TRY(plm_lock_acquire(run, "evaluator", &watch->journal.lock, error));
   plm_run_pulse_begin(&watch->pulse, run, "evaluator");
   plm_run_pulse(&watch->pulse, true, "starting");
   PLM_TRY(plm_watch_journal_open(&watch->journal, watch->config, error));
@@ -183,9 +183,9 @@ struct subject {
   struct plm_hash identity;
 };
 
-static plm_status report(struct watch *watch, const struct subject *subject,
-                         const struct plm_held_out *held_out,
-                         const struct plm_evaluation_result *result, struct plm_error *error)
+static plm_status watch_report(struct watch *watch, const struct subject *subject,
+                               const struct plm_held_out *held_out,
+                               const struct plm_evaluation_result *result, struct plm_error *error)
 {
   const struct plm_watch_report told = {
       .step = subject->step,
@@ -205,7 +205,7 @@ static plm_status report(struct watch *watch, const struct subject *subject,
 }
 
 /* The entropy of the corpus over all splits, once. */
-static void take_composition(struct watch *watch, const struct plm_feed_corpus *corpus)
+static void set_baseline_entropy(struct watch *watch, const struct plm_feed_corpus *corpus)
 {
   uint64_t counts[512] = {0};
   if (watch->baseline_entropy > 0) return;
@@ -216,7 +216,7 @@ static void take_composition(struct watch *watch, const struct plm_feed_corpus *
 }
 
 /* Asks the first packer about the corpus, until it is known to be the run's. */
-static plm_status learn_corpus(struct watch *watch, struct plm_error *error)
+static plm_status watch_learn_corpus(struct watch *watch, struct plm_error *error)
 {
   if (watch->baseline_entropy > 0 && watch->knows_corpus) return PLM_OK;
   struct plm_feed_corpus *corpus = plm_alloc_zeroed(1, sizeof *corpus);
@@ -224,7 +224,7 @@ static plm_status learn_corpus(struct watch *watch, struct plm_error *error)
   if (status == PLM_OK && !watch->knows_corpus)
     status = plm_watched_corpus_check(watch->config->run, corpus->fingerprint, &watch->pulse,
                                       &watch->give_up, &watch->knows_corpus, error);
-  if (status == PLM_OK) take_composition(watch, corpus);
+  if (status == PLM_OK) set_baseline_entropy(watch, corpus);
   free(corpus);
   return status;
 }
@@ -250,9 +250,9 @@ static plm_status evaluate_checkpoint(struct watch *watch, const struct subject 
       .seed = options->seed,
       .elbo_rates = options->elbo_rates,
   };
-  struct plm_feed_source state = {watch->feed, &watch->give_up};
-  const struct plm_chunk_source feed = plm_source_of_feed(&state);
-  PLM_TRY(learn_corpus(watch, error));
+  struct plm_feed_stream state = {watch->feed, &watch->give_up};
+  const struct plm_chunk_stream feed = plm_stream_of_feed(&state);
+  PLM_TRY(watch_learn_corpus(watch, error));
   for (uint32_t i = 0; i < watch->held_out.count; i++) {
     const struct plm_held_out *held_out = &watch->held_out.items[i];
     const unsigned reported =
@@ -261,11 +261,11 @@ static plm_status evaluate_checkpoint(struct watch *watch, const struct subject 
     struct plm_evaluation_result result;
     snprintf(watch->doing, sizeof watch->doing, "evaluating step %" PRIu64 " (%s)", subject->step,
              held_out->corpus != NULL ? held_out->set : plm_split_name(held_out->split));
-    const struct plm_chunk_source source =
-        held_out->source != NULL ? plm_source_of_corpus(held_out->source) : feed;
-    PLM_TRY(plm_evaluation_run(watch->evaluation, &source, held_out->split, &evaluation,
+    const struct plm_chunk_stream stream =
+        held_out->stream != NULL ? plm_stream_of_corpus(held_out->stream) : feed;
+    PLM_TRY(plm_evaluation_run(watch->evaluation, &stream, held_out->split, &evaluation,
                                check_give_up, watch, &result, error));
-    PLM_TRY(report(watch, subject, held_out, &result, error));
+    PLM_TRY(watch_report(watch, subject, held_out, &result, error));
   }
   return PLM_OK;
 }
@@ -300,7 +300,7 @@ static plm_status give_up_or_postpone(struct watch *watch, uint64_t step, plm_st
 
 /* Verifies and evaluates one checkpoint. If the checkpoint itself is at fault, it is skipped; an
  * error in the evaluation is the evaluator's own failure. */
-static plm_status take_checkpoint(struct watch *watch, uint64_t step, struct plm_error *error)
+static plm_status handle_checkpoint(struct watch *watch, uint64_t step, struct plm_error *error)
 {
   char name[PLM_CHECKPOINT_NAME_SIZE], directory[PLM_PATH_SIZE];
   struct subject subject = {.step = step};
@@ -360,7 +360,7 @@ static plm_status scan(struct watch *watch, bool *again, struct plm_error *error
     if (seen->failed || (reported & watch->held_out.bits) == watch->held_out.bits) continue;
     if (seen->attempts > 0 && plm_clock_ms() < seen->retry_at_ms) continue;
     const uint64_t lines = watch->journal.lines;
-    status = take_checkpoint(watch, steps[i], error);
+    status = handle_checkpoint(watch, steps[i], error);
     if (watch->journal.lines != lines) {
       *again = true; /* the folder may have changed since; start again with the oldest */
       break;
@@ -372,7 +372,7 @@ static plm_status scan(struct watch *watch, bool *again, struct plm_error *error
 
 /* Whether DONE exists and everything is reported. The folder is listed again, because DONE is
  * written after the last checkpoint, which the last scan may have missed. */
-static bool complete(struct watch *watch)
+static bool watch_complete(struct watch *watch)
 {
   uint64_t step, *steps = NULL;
   size_t count = 0;
@@ -429,9 +429,9 @@ plm_status plm_watch(const struct plm_config *config, struct plm_ops *ops, struc
     plm_run_pulse(&watch->pulse, false, "waiting for a checkpoint");
     plm_descriptors_lend();
     status = scan(watch, &again, error);
-    plm_descriptors_take_back();
+    plm_descriptors_reclaim();
     if (status != PLM_OK || again) continue;
-    if (complete(watch)) {
+    if (watch_complete(watch)) {
       if (watch->board != NULL) plm_watch_report_complete(watch->board_path);
       break;
     }
@@ -442,7 +442,7 @@ plm_status plm_watch(const struct plm_config *config, struct plm_ops *ops, struc
              "start");
     status = PLM_OK;
   }
-  if (status == PLM_OK && !complete(watch)) status = plm_stop_drained(error);
+  if (status == PLM_OK && !watch_complete(watch)) status = plm_stop_drained(error);
   close_watch(watch);
   free(watch);
   return status;

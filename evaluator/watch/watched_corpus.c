@@ -38,7 +38,7 @@ plm_status plm_watched_corpus_find(const struct plm_config *config, struct plm_r
   return PLM_OK;
 }
 
-static bool stopping(const volatile int *give_up)
+static bool watched_corpus_stopping(const volatile int *give_up)
 {
   return __atomic_load_n(give_up, __ATOMIC_ACQUIRE) != 0 ||
          __atomic_load_n(&plm_stop_requested, __ATOMIC_ACQUIRE) != 0;
@@ -56,7 +56,7 @@ static plm_status await_name(const char *run, struct plm_run_pulse *pulse,
     PLM_TRY(plm_run_corpus_read(run, &corpus, error)); /* after the look at the lock */
     *named = plm_hash_equal(corpus.root, unknown) ? corpus.fingerprint : corpus.root;
     if (!trains || !plm_hash_equal(*named, unknown)) return PLM_OK;
-    if (stopping(give_up))
+    if (watched_corpus_stopping(give_up))
       return plm_error_set(error, PLM_INTERRUPTED, "the trainer has not named its corpus yet");
     plm_run_pulse_wait(pulse, "waiting for the trainer's corpus");
     const struct timespec pause = {.tv_nsec = POLL_MS * 1000000L};

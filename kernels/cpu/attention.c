@@ -1,5 +1,5 @@
-/* Cuts a call of attention into independent pieces of work, each one head of one segment, and runs
- * them on the thread pool. No two pieces share a row of a head, and one thread computes a piece in
+/* Cuts a call of attention into independent work items, each one head of one segment, and runs
+ * them on the thread pool. No two items share a row of a head, and one thread computes an item in
  * a fixed order. Any number of threads therefore gives the same bits, without atomics. */
 #include "kernels/cpu/attention.h"
 
@@ -168,13 +168,13 @@ struct call {
   int64_t out_stride;
 };
 
-static void run_piece(void *context, int64_t piece, uint32_t thread)
+static void run_item(void *context, int64_t item, uint32_t thread)
 {
   const struct call *call = context;
   const struct plm_attention *a = call->attention;
   const struct plm_attention_shape *shape = call->shape;
-  const struct plm_attention_segment *segment = &a->segments[piece / shape->H];
-  const int64_t head = piece % shape->H, chunk = segment->chunk;
+  const struct plm_attention_segment *segment = &a->segments[item / shape->H];
+  const int64_t head = item % shape->H, chunk = segment->chunk;
   const int64_t bytes = a->bf16 ? 2 : 4;
   const int64_t row = (chunk * shape->L * shape->row_stride + head * shape->K) * bytes;
   const int64_t out_row = (chunk * shape->L * call->out_stride + head * shape->K) * bytes;
@@ -219,7 +219,7 @@ static bool run_call(struct call *call)
              shape->row_stride >= (int64_t)shape->H * shape->K);
   if (!reserve_segments(a, (size_t)shape->B * (size_t)shape->L)) return false;
   if (!reserve_scratch(a, find_segments(a, call->mask, shape->H), shape->K)) return false;
-  plm_pool_tiles(a->pool, (int64_t)a->segment_count * shape->H, run_piece, call);
+  plm_pool_tiles(a->pool, (int64_t)a->segment_count * shape->H, run_item, call);
   return true;
 }
 

@@ -19,18 +19,18 @@ enum { STEPS = 5, GRAIN = 16, LINE = 16 };
 enum { SYMMETRIC_FLOAT = 96, SYMMETRIC_BF16 = 192, HEIGHT = 256, WIDTH = 384, BAND = 64 };
 enum { BLOCK = HEIGHT * WIDTH /* floats in the buffer of a thread */ };
 
-struct cut { /* n cut into `count` pieces of `step`; the last piece may be smaller */
+struct cut { /* n cut into `count` blocks of `step`; the last block may be smaller */
   int64_t n, step, count;
 };
 
 static struct cut cut_of(int64_t n, int64_t limit)
 {
-  const int64_t pieces = (n + limit - 1) / limit, even = (n + pieces - 1) / pieces;
+  const int64_t parts = (n + limit - 1) / limit, even = (n + parts - 1) / parts;
   const int64_t step = (even + GRAIN - 1) / GRAIN * GRAIN;
   return (struct cut){.n = n, .step = step, .count = (n + step - 1) / step};
 }
 
-static int64_t piece_of(const struct cut *cut, int64_t i)
+static int64_t block_size(const struct cut *cut, int64_t i)
 {
   return i + 1 < cut->count ? cut->step : cut->n - i * cut->step;
 }
@@ -49,8 +49,8 @@ static struct blocks choose_blocks(struct plm_cpu *cpu, struct plm_product_shape
   for (int i = 0; i < 2; i++)
     for (int j = 0; j < 2; j++) {
       if ((i == 0 && rows.count == 1) || (j == 0 && cols.count == 1)) continue;
-      shape.M = i == 0 ? rows.step : piece_of(&rows, rows.count - 1);
-      shape.N = j == 0 ? cols.step : piece_of(&cols, cols.count - 1);
+      shape.M = i == 0 ? rows.step : block_size(&rows, rows.count - 1);
+      shape.N = j == 0 ? cols.step : block_size(&cols, cols.count - 1);
       shape.ldc = shape.N;
       blocks.products[i][j] = plm_products_get(cpu->products, &shape);
     }
@@ -103,7 +103,7 @@ static float *buffer_of(const struct iteration *it, uint32_t thread)
   return it->buffers + (it->thread == PLM_CPU_ALL ? thread : 0) * BLOCK;
 }
 
-static void run(struct iteration *it, int64_t tiles, plm_pool_tile function)
+static void newton_schulz_run(struct iteration *it, int64_t tiles, plm_pool_tile function)
 {
   if (it->thread == PLM_CPU_ALL)
     plm_pool_tiles(it->cpu->pool, tiles, function, it);
@@ -112,8 +112,9 @@ static void run(struct iteration *it, int64_t tiles, plm_pool_tile function)
 }
 
 /* Computes block (i, j) of C = A B into the buffer of the thread, and returns the buffer. */
-static float *multiply(const struct iteration *it, const struct blocks *blocks, uint32_t thread,
-                       int64_t i, int64_t j, const act *A, const act *B)
+static float *newton_schulz_multiply(const struct iteration *it, const struct blocks *blocks,
+                                     uint32_t thread, int64_t i, int64_t j, const act *A,
+                                     const act *B)
 {
   const struct plm_product_shape *s = &blocks->shape;
   const int64_t row = i * blocks->rows.step, col = j * blocks->cols.step;
@@ -138,7 +139,8 @@ static void store_symmetric(const struct iteration *it, const struct blocks *blo
                             int64_t j, act *out, const act *A, const float *C)
 {
   const struct plm_cpu *cpu = it->cpu;
-  const int64_t S = it->S, height = piece_of(&blocks->rows, i), width = piece_of(&blocks->cols, j);
+  const int64_t S = it->S, height = block_size(&blocks->rows, i),
+                width = block_size(&blocks->cols, j);
   const int64_t row = i * blocks->rows.step, col = j * blocks->cols.step;
   for (int64_t k = 0; k < height; k++) {
     const int64_t at = (row + k) * S + col;
@@ -159,7 +161,7 @@ static void gram_block(void *context, int64_t tile, uint32_t thread)
   const act *X = it->cpu->bf16 ? it->X_SL : it->X_LS;
   int64_t i, j;
   triangle(tile, &i, &j);
-  const float *C = multiply(it, &it->products.gram, thread, i, j, X, X);
+  const float *C = newton_schulz_multiply(it, &it->products.gram, thread, i, j, X, X);
   store_symmetric(it, &it->products.gram, i, j, it->A_SS, NULL, C);
 }
 
@@ -168,7 +170,8 @@ static void square_block(void *context, int64_t tile, uint32_t thread)
   const struct iteration *it = context;
   int64_t i, j;
   triangle(tile, &i, &j);
-  const float *C = multiply(it, &it->products.square, thread, i, j, it->A_SS, it->A_SS);
+  const float *C =
+      newton_schulz_multiply(it, &it->products.square, thread, i, j, it->A_SS, it->A_SS);
   store_symmetric(it, &it->products.square, i, j, it->B_SS, it->A_SS, C);
 }
 
@@ -179,9 +182,9 @@ static void apply_block(void *context, int64_t tile, uint32_t thread)
   const struct plm_cpu *cpu = it->cpu;
   const struct blocks *blocks = &it->products.apply;
   const int64_t i = tile / blocks->cols.count, j = tile % blocks->cols.count, S = it->S;
-  const int64_t height = piece_of(&blocks->rows, i), width = piece_of(&blocks->cols, j);
+  const int64_t height = block_size(&blocks->rows, i), width = block_size(&blocks->cols, j);
   const int64_t row = i * blocks->rows.step, col = j * blocks->cols.step;
-  const float *C = multiply(it, blocks, thread, i, j, it->X_LS, it->B_SS);
+  const float *C = newton_schulz_multiply(it, blocks, thread, i, j, it->X_LS, it->B_SS);
   for (int64_t k = 0; k < height; k++) {
     const int64_t at = (row + k) * S + col;
     cpu->vector.combine(plm_act_at_mutable(cpu, it->next_LS, at), plm_act_at(cpu, it->X_LS, at),
@@ -192,12 +195,12 @@ static void apply_block(void *context, int64_t tile, uint32_t thread)
                           plm_act_at(cpu, it->next_LS, row * S + col), S, height, width);
 }
 
-static void step(struct iteration *it)
+static void newton_schulz_step(struct iteration *it)
 {
   const int64_t side = it->products.gram.rows.count;
-  run(it, side * (side + 1) / 2, gram_block);
-  run(it, side * (side + 1) / 2, square_block);
-  run(it, it->products.apply.rows.count * it->products.apply.cols.count, apply_block);
+  newton_schulz_run(it, side * (side + 1) / 2, gram_block);
+  newton_schulz_run(it, side * (side + 1) / 2, square_block);
+  newton_schulz_run(it, it->products.apply.rows.count * it->products.apply.cols.count, apply_block);
   act *before = it->X_LS;
   it->X_LS = it->next_LS;
   it->next_LS = before;
@@ -255,7 +258,7 @@ static void transpose(struct plm_cpu *cpu, int thread, act *out, const act *in, 
   run_bands(thread, &bands, transpose_band);
 }
 
-static int64_t lines(int64_t floats)
+static int64_t newton_schulz_lines(int64_t floats)
 {
   return (floats + LINE - 1) / LINE * LINE;
 }
@@ -263,7 +266,8 @@ static int64_t lines(int64_t floats)
 size_t plm_newton_schulz_scratch(int64_t rows, int64_t cols, uint32_t threads)
 {
   const int64_t S = rows < cols ? rows : cols;
-  return (size_t)(threads * BLOCK + lines(rows * cols) + 2 * lines(S * S));
+  return (size_t)(threads * BLOCK + newton_schulz_lines(rows * cols) +
+                  2 * newton_schulz_lines(S * S));
 }
 
 const act *plm_newton_schulz(struct plm_cpu *cpu, int thread, int64_t rows, int64_t cols,
@@ -279,8 +283,8 @@ const act *plm_newton_schulz(struct plm_cpu *cpu, int thread, int64_t rows, int6
                          .buffers = scratch,
                          .wide = wide};
   act *own = scratch + (thread == PLM_CPU_ALL ? cpu->ops.threads : 1) * BLOCK;
-  it.A_SS = (float *)own + lines(n);
-  it.B_SS = (float *)it.A_SS + lines(it.S * it.S);
+  it.A_SS = (float *)own + newton_schulz_lines(n);
+  it.B_SS = (float *)it.A_SS + newton_schulz_lines(it.S * it.S);
   struct bands start = {
       .cpu = cpu, .out = own, .direction = direction, .factor = factor, .rows = rows, .cols = cols};
   run_bands(thread, &start, scale_band);
@@ -292,7 +296,7 @@ const act *plm_newton_schulz(struct plm_cpu *cpu, int thread, int64_t rows, int6
   it.next_LS = wide || is_bf16 ? second : first;
   for (int i = 0; i < STEPS; i++) {
     it.last_step = i + 1 == STEPS;
-    step(&it);
+    newton_schulz_step(&it);
   }
   if (!wide) return it.X_LS;
   if (is_bf16) return it.X_SL;

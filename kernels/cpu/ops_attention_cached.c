@@ -38,11 +38,11 @@ static void store_tile(void *context, int64_t n, uint32_t thread)
   }
 }
 
-static void attend_tile(void *context, int64_t piece, uint32_t thread)
+static void attend_tile(void *context, int64_t item, uint32_t thread)
 {
   const struct job *job = context;
   const struct plm_cached_rows *rows = job->rows;
-  const int64_t n = piece / rows->H, head = piece % rows->H;
+  const int64_t n = item / rows->H, head = item % rows->H;
   const int64_t first = cache_place(rows, n, head) + rows->key_begin[n] * rows->K;
   const struct plm_attended_keys keys = {
       .q = plm_act_at(job->cpu, job->q, n * rows->row_stride + head * rows->K),

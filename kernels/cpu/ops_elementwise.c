@@ -13,7 +13,7 @@ struct job {
   int64_t n;
 };
 
-static int64_t tiles_of(int64_t n)
+static int64_t ops_elementwise_tiles_of(int64_t n)
 {
   return (n + TILE - 1) / TILE;
 }
@@ -26,10 +26,11 @@ static int64_t tiles_of(int64_t n)
   const void *const a = plm_act_at((job)->cpu, (job)->a, begin);           \
   (void)thread
 
-static void run(struct plm_cpu *cpu, plm_pool_tile function, void *out, const void *a, int64_t n)
+static void ops_elementwise_run(struct plm_cpu *cpu, plm_pool_tile function, void *out,
+                                const void *a, int64_t n)
 {
   struct job job = {.cpu = cpu, .out = out, .a = a, .n = n};
-  plm_pool_tiles(cpu->pool, tiles_of(n), function, &job);
+  plm_pool_tiles(cpu->pool, ops_elementwise_tiles_of(n), function, &job);
 }
 
 static void round_tile(void *context, int64_t tile, uint32_t thread)
@@ -43,7 +44,7 @@ static void round_tile(void *context, int64_t tile, uint32_t thread)
 
 static void round_weights(struct plm_ops *ops, act *out, const float *in, size_t n)
 {
-  run(plm_cpu_of(ops), round_tile, out, in, (int64_t)n);
+  ops_elementwise_run(plm_cpu_of(ops), round_tile, out, in, (int64_t)n);
 }
 
 static void float_tile(void *context, int64_t tile, uint32_t thread)
@@ -56,7 +57,7 @@ static void float_tile(void *context, int64_t tile, uint32_t thread)
 
 static void act_to_float(struct plm_ops *ops, float *out, const act *in, size_t n)
 {
-  run(plm_cpu_of(ops), float_tile, out, in, (int64_t)n);
+  ops_elementwise_run(plm_cpu_of(ops), float_tile, out, in, (int64_t)n);
 }
 
 static void to_bf16_tile(void *context, int64_t tile, uint32_t thread)
@@ -69,7 +70,7 @@ static void to_bf16_tile(void *context, int64_t tile, uint32_t thread)
 
 static void float_to_bf16(struct plm_ops *ops, bf16 *out, const float *in, size_t n)
 {
-  run(plm_cpu_of(ops), to_bf16_tile, out, in, (int64_t)n);
+  ops_elementwise_run(plm_cpu_of(ops), to_bf16_tile, out, in, (int64_t)n);
 }
 
 static void from_bf16_tile(void *context, int64_t tile, uint32_t thread)
@@ -82,7 +83,7 @@ static void from_bf16_tile(void *context, int64_t tile, uint32_t thread)
 
 static void bf16_to_float(struct plm_ops *ops, float *out, const bf16 *in, size_t n)
 {
-  run(plm_cpu_of(ops), from_bf16_tile, out, in, (int64_t)n);
+  ops_elementwise_run(plm_cpu_of(ops), from_bf16_tile, out, in, (int64_t)n);
 }
 
 static void gelu_tile(void *context, int64_t tile, uint32_t thread)
@@ -94,7 +95,7 @@ static void gelu_tile(void *context, int64_t tile, uint32_t thread)
 
 static void gelu_forward(struct plm_ops *ops, act *out, const act *x, int64_t n)
 {
-  run(plm_cpu_of(ops), gelu_tile, out, x, n);
+  ops_elementwise_run(plm_cpu_of(ops), gelu_tile, out, x, n);
 }
 
 static void add_tile(void *context, int64_t tile, uint32_t thread)
@@ -104,9 +105,9 @@ static void add_tile(void *context, int64_t tile, uint32_t thread)
   job->cpu->vector.add(out, a, count);
 }
 
-static void add(struct plm_ops *ops, act *x, const act *y, int64_t n)
+static void ops_elementwise_add(struct plm_ops *ops, act *x, const act *y, int64_t n)
 {
-  run(plm_cpu_of(ops), add_tile, x, y, n);
+  ops_elementwise_run(plm_cpu_of(ops), add_tile, x, y, n);
 }
 
 struct rows_job {
@@ -165,7 +166,7 @@ void plm_cpu_elementwise_register(struct plm_cpu *cpu)
   ops->float_to_bf16 = float_to_bf16;
   ops->bf16_to_float = bf16_to_float;
   ops->gelu_forward = gelu_forward;
-  ops->add = add;
+  ops->add = ops_elementwise_add;
   ops->gather_rows = gather_rows;
   ops->scatter_rows = scatter_rows;
 }

@@ -31,12 +31,12 @@ struct head_job {
   float *row_loss, *dw, *column_sums; /* column_sums: V for each tile of rows */
 };
 
-static int64_t tiles_of(int64_t n, int64_t tile)
+static int64_t ops_head_tiles_of(int64_t n, int64_t tile)
 {
   return (n + tile - 1) / tile;
 }
 
-static int64_t smaller(int64_t a, int64_t b)
+static int64_t ops_head_smaller(int64_t a, int64_t b)
 {
   return a < b ? a : b;
 }
@@ -77,8 +77,8 @@ static float *lay_out(struct head_job *job, int64_t more)
 }
 
 /* Computes the logits of `count` rows of h, at most a tile. */
-static void multiply(const struct head_job *job, float *logits, const void *h, int64_t count,
-                     uint32_t thread)
+static void ops_head_multiply(const struct head_job *job, float *logits, const void *h,
+                              int64_t count, uint32_t thread)
 {
   const struct plm_cpu *cpu = job->cpu;
   const float *wide = h;
@@ -96,8 +96,8 @@ static void logits_tile(void *context, int64_t tile, uint32_t thread)
 {
   const struct head_job *job = context;
   const int64_t begin = tile * job->tiling.tile;
-  multiply(job, job->logits + begin * job->V, plm_act_at(job->cpu, job->h, begin * job->D),
-           smaller(job->tiling.tile, job->N - begin), thread);
+  ops_head_multiply(job, job->logits + begin * job->V, plm_act_at(job->cpu, job->h, begin * job->D),
+                    ops_head_smaller(job->tiling.tile, job->N - begin), thread);
 }
 
 static void logits_forward(struct plm_ops *ops, float *logits, const act *h, const act *w,
@@ -112,7 +112,7 @@ static void logits_forward(struct plm_ops *ops, float *logits, const act *h, con
                          .D = D,
                          .V = V};
   if (!cut_rows(&job) || lay_out(&job, 0) == NULL) return;
-  plm_pool_tiles(job.cpu->pool, tiles_of(N, job.tiling.tile), logits_tile, &job);
+  plm_pool_tiles(job.cpu->pool, ops_head_tiles_of(N, job.tiling.tile), logits_tile, &job);
 }
 
 /* Computes row_loss and ddense of a tile of rows from dense. Leaves GELU in job->gelu and dlogits
@@ -121,7 +121,8 @@ static void train_tile(void *context, int64_t tile, uint32_t thread)
 {
   const struct head_job *job = context;
   const struct plm_cpu *cpu = job->cpu;
-  const int64_t begin = tile * job->tiling.tile, count = smaller(job->tiling.tile, job->N - begin);
+  const int64_t begin = tile * job->tiling.tile,
+                count = ops_head_smaller(job->tiling.tile, job->N - begin);
   const int64_t place = begin * job->D, elements = count * job->D;
   const void *dense = plm_act_at(cpu, job->dense, place);
   void *gelu = plm_act_at_mutable(cpu, job->gelu, place);
@@ -134,7 +135,7 @@ static void train_tile(void *context, int64_t tile, uint32_t thread)
   loss.N = count;
   if (loss.hits != NULL) loss.hits += begin;
   cpu->vector.gelu_forward(gelu, dense, elements);
-  multiply(job, logits, gelu, count, thread);
+  ops_head_multiply(job, logits, gelu, count, thread);
   if (loss.options->soft_cap > 0)
     cpu->vector.soft_cap(logits, count * job->V, loss.options->soft_cap);
   cpu->vector.cross_entropy(job->row_loss + begin, logits, &loss);
@@ -152,10 +153,11 @@ static void dw_tile(void *context, int64_t tile, uint32_t thread)
 {
   const struct head_job *job = context;
   const struct plm_cpu *cpu = job->cpu;
-  const int64_t begin = tile * COLUMNS_TILE, columns = smaller(COLUMNS_TILE, job->D - begin);
+  const int64_t begin = tile * COLUMNS_TILE,
+                columns = ops_head_smaller(COLUMNS_TILE, job->D - begin);
   float *widened = job->widened + thread * job->widened_stride;
   for (int64_t n = 0; n < job->N; n += DEPTH_TILE) {
-    const int64_t depth = smaller(DEPTH_TILE, job->N - n);
+    const int64_t depth = ops_head_smaller(DEPTH_TILE, job->N - n);
     struct plm_product_shape shape = {.M = job->V,
                                       .N = columns,
                                       .K = depth,
@@ -185,7 +187,7 @@ static void head_train(struct plm_ops *ops, float *row_loss, act *ddense, float 
       .cpu = plm_cpu_of(ops), .w = rows->w, .bias = rows->bias, .D = D, .V = V, .dw = dw, .N = N};
   if (N <= 0 || !cut_rows(&job)) return;
   const int64_t tile = job.tiling.tile, whole = TRAINED_ROWS / tile * tile;
-  const int64_t kept = smaller(N, whole), tiles = tiles_of(N, tile);
+  const int64_t kept = ops_head_smaller(N, whole), tiles = ops_head_tiles_of(N, tile);
   PLM_ASSERT(whole > 0); /* a tile fits into what is stored at a time */
   float *const space = lay_out(&job, (tiles + kept) * V + kept * D);
   if (space == NULL) return;
@@ -193,7 +195,7 @@ static void head_train(struct plm_ops *ops, float *row_loss, act *ddense, float 
   job.logits = space + kept * D;
   float *const sums = job.logits + kept * V;
   for (int64_t begin = 0; begin < N; begin += whole) {
-    job.N = smaller(whole, N - begin);
+    job.N = ops_head_smaller(whole, N - begin);
     job.loss = (struct plm_loss_rows){.labels = rows->labels + begin,
                                       .weights = rows->weights + begin,
                                       .loss_scale = loss_scale,
@@ -204,8 +206,8 @@ static void head_train(struct plm_ops *ops, float *row_loss, act *ddense, float 
     job.ddense = plm_act_at_mutable(job.cpu, ddense, begin * D);
     job.row_loss = row_loss + begin;
     job.column_sums = sums + begin / tile * V;
-    plm_pool_tiles(job.cpu->pool, tiles_of(job.N, tile), train_tile, &job);
-    plm_pool_tiles(job.cpu->pool, tiles_of(D, COLUMNS_TILE), dw_tile, &job);
+    plm_pool_tiles(job.cpu->pool, ops_head_tiles_of(job.N, tile), train_tile, &job);
+    plm_pool_tiles(job.cpu->pool, ops_head_tiles_of(D, COLUMNS_TILE), dw_tile, &job);
   }
   for (int64_t v = 0; v < V; v++) {
     double sum = 0;
@@ -226,14 +228,15 @@ static void cap_tile(void *context, int64_t tile, uint32_t thread)
   const struct cap_job *job = context;
   (void)thread;
   const int64_t begin = tile * CAP_TILE;
-  job->cpu->vector.soft_cap(job->logits + begin, smaller(CAP_TILE, job->n - begin), job->cap);
+  job->cpu->vector.soft_cap(job->logits + begin, ops_head_smaller(CAP_TILE, job->n - begin),
+                            job->cap);
 }
 
 static void soft_cap_forward(struct plm_ops *ops, float *logits, int64_t n, float cap)
 {
   if (!(cap > 0)) return; /* 0: no cap */
   struct cap_job job = {plm_cpu_of(ops), logits, n, cap};
-  plm_pool_tiles(job.cpu->pool, tiles_of(n, CAP_TILE), cap_tile, &job);
+  plm_pool_tiles(job.cpu->pool, ops_head_tiles_of(n, CAP_TILE), cap_tile, &job);
 }
 
 struct loss_job {
@@ -251,7 +254,7 @@ static void loss_tile(void *context, int64_t tile, uint32_t thread)
   rows.logits += begin * rows.V;
   rows.labels += begin;
   rows.weights += begin;
-  rows.N = smaller(LOSS_TILE, rows.N - begin);
+  rows.N = ops_head_smaller(LOSS_TILE, rows.N - begin);
   job->cpu->vector.cross_entropy(job->row_loss + begin, NULL, &rows);
 }
 
@@ -261,7 +264,7 @@ static void cross_entropy(struct plm_ops *ops, float *row_loss, const float *log
 {
   struct loss_job job = {
       plm_cpu_of(ops), row_loss, {logits, labels, weights, 1, options, N, V, NULL}};
-  plm_pool_tiles(job.cpu->pool, tiles_of(N, LOSS_TILE), loss_tile, &job);
+  plm_pool_tiles(job.cpu->pool, ops_head_tiles_of(N, LOSS_TILE), loss_tile, &job);
 }
 
 void plm_cpu_head_register(struct plm_cpu *cpu)

@@ -5,14 +5,14 @@
  * independent of its tile. If there are many rows, tiles are taller, which is faster.
  *
  * If all rows fit into one tile (in decoding and in the deep levels of a patch_unet), only one
- * thread would have work. The columns are then cut instead, into pieces of a fixed width.
+ * thread would have work. The columns are then cut instead, into strips of a fixed width.
  */
 #include <string.h>
 
 #include "kernels/cpu/cpu_ops.h"
 #include "kernels/cpu/row_product.h"
 
-enum { ROWS_TILE = 256, ROWS_TILE_LARGE = 512, LARGE = 4096, COLUMNS_PIECE = 256 };
+enum { ROWS_TILE = 256, ROWS_TILE_LARGE = 512, LARGE = 4096, COLUMNS_STRIP = 256 };
 
 /* What is done to the rows of a product while they are cached: nothing, or a pass of relu2. */
 struct finish {
@@ -70,12 +70,12 @@ static void multiply_rows(struct plm_cpu *cpu, struct plm_row_family *family, st
 /* ---- one tile of rows, cut along its columns ---- */
 struct columns_job {
   const struct tiles_job *tiles;
-  const struct plm_product *piece, *last;
+  const struct plm_product *strip, *last;
   struct plm_product_shape shape; /* of the whole product */
-  int64_t height;                 /* of a piece: rows and padding */
-  int64_t pieces;
+  int64_t height;                 /* of a strip: rows and padding */
+  int64_t strips;
   const char *A; /* `height` rows */
-  char *C;       /* a dense block for each piece */
+  char *C;       /* a dense block for each strip */
   char *slices;  /* for each thread, its columns of B; NULL if B is used in place */
 };
 
@@ -86,19 +86,19 @@ static const char *columns_of_B(const struct columns_job *job, int64_t first, in
   const int64_t bytes = (int64_t)job->tiles->cpu->ops.act_bytes;
   const char *B = job->tiles->B + first * (s->transpose_b ? s->ldb : 1) * bytes;
   if (job->slices == NULL) return B;
-  char *slice = job->slices + thread * s->K * COLUMNS_PIECE * bytes;
+  char *slice = job->slices + thread * s->K * COLUMNS_STRIP * bytes;
   for (int64_t k = 0; k < s->K; k++)
     memcpy(slice + k * columns * bytes, B + k * s->ldb * bytes, (size_t)(columns * bytes));
   return slice;
 }
 
-static void run_columns(void *context, int64_t piece, uint32_t thread)
+static void run_columns(void *context, int64_t strip, uint32_t thread)
 {
   const struct columns_job *job = context;
   const struct tiles_job *tiles = job->tiles;
-  const int64_t bytes = (int64_t)tiles->cpu->ops.act_bytes, first = piece * COLUMNS_PIECE;
-  const bool is_last = piece + 1 == job->pieces;
-  const int64_t columns = is_last ? job->shape.N - first : COLUMNS_PIECE;
+  const int64_t bytes = (int64_t)tiles->cpu->ops.act_bytes, first = strip * COLUMNS_STRIP;
+  const bool is_last = strip + 1 == job->strips;
+  const int64_t columns = is_last ? job->shape.N - first : COLUMNS_STRIP;
   const int64_t width = columns * bytes;
   char *C = job->C + job->height * first * bytes;
   const char *start = tiles->residual != NULL ? tiles->residual : tiles->C;
@@ -107,7 +107,7 @@ static void run_columns(void *context, int64_t piece, uint32_t thread)
       memcpy(C + row * width, start + row * tiles->c_stride + first * bytes, (size_t)width);
     memset(C + tiles->rows * width, 0, (size_t)((job->height - tiles->rows) * width));
   }
-  plm_product_run(is_last ? job->last : job->piece, thread, C, job->A,
+  plm_product_run(is_last ? job->last : job->strip, thread, C, job->A,
                   columns_of_B(job, first, columns, thread));
   for (int64_t row = 0; row < tiles->rows; row++) {
     const int64_t place = row * tiles->c_stride + first * bytes;
@@ -116,26 +116,26 @@ static void run_columns(void *context, int64_t piece, uint32_t thread)
   }
 }
 
-/* Returns false, having done nothing, if pieces of columns would not give the same bits. */
+/* Returns false, having done nothing, if strips of columns would not give the same bits. */
 static bool multiply_columns(struct plm_cpu *cpu, struct plm_row_family *family,
                              const struct tiles_job *tiles, const struct plm_product_shape *shape)
 {
   const size_t bytes = cpu->ops.act_bytes;
-  const int64_t pieces = (shape->N + COLUMNS_PIECE - 1) / COLUMNS_PIECE;
-  const int64_t before_last = (pieces - 1) * COLUMNS_PIECE;
+  const int64_t strips = (shape->N + COLUMNS_STRIP - 1) / COLUMNS_STRIP;
+  const int64_t before_last = (strips - 1) * COLUMNS_STRIP;
   struct columns_job job = {.tiles = tiles,
                             .shape = *shape,
                             .height = plm_row_height(family, tiles->rows),
-                            .pieces = pieces,
+                            .strips = strips,
                             .A = tiles->A};
-  job.piece = plm_row_piece(family, job.height, 0, COLUMNS_PIECE);
-  job.last = plm_row_piece(family, job.height, before_last, shape->N - before_last);
-  if (job.piece == NULL || job.last == NULL) return false;
+  job.strip = plm_row_strip(family, job.height, 0, COLUMNS_STRIP);
+  job.last = plm_row_strip(family, job.height, before_last, shape->N - before_last);
+  if (job.strip == NULL || job.last == NULL) return false;
   const size_t A_used = (size_t)(tiles->rows * shape->K) * bytes;
   const size_t A_bytes = job.height != tiles->rows ? (size_t)(job.height * shape->K) * bytes : 0;
   const size_t C_bytes = (size_t)(job.height * shape->N) * bytes;
-  const size_t slices = plm_row_piece_is_sliced(shape)
-                            ? cpu->ops.threads * (size_t)shape->K * COLUMNS_PIECE * bytes
+  const size_t slices = plm_row_strip_is_sliced(shape)
+                            ? cpu->ops.threads * (size_t)shape->K * COLUMNS_STRIP * bytes
                             : 0;
   char *space = plm_cpu_workspace(cpu, A_bytes + C_bytes + slices);
   if (space == NULL) return true;
@@ -146,7 +146,7 @@ static bool multiply_columns(struct plm_cpu *cpu, struct plm_row_family *family,
   }
   job.C = space + A_bytes;
   if (slices > 0) job.slices = space + A_bytes + C_bytes;
-  plm_pool_tiles(cpu->pool, pieces, run_columns, &job);
+  plm_pool_tiles(cpu->pool, strips, run_columns, &job);
   return true;
 }
 
@@ -157,7 +157,8 @@ struct operands {
   struct finish finish;
 };
 
-static void multiply(struct plm_cpu *cpu, struct plm_product_shape shape, const struct operands *of)
+static void ops_linear_multiply(struct plm_cpu *cpu, struct plm_product_shape shape,
+                                const struct operands *of)
 {
   const int64_t bytes = (int64_t)cpu->ops.act_bytes;
   PLM_ASSERT(shape.M >= 0 && shape.N > 0 && shape.K > 0);
@@ -173,7 +174,7 @@ static void multiply(struct plm_cpu *cpu, struct plm_product_shape shape, const 
   if (of->residual != NULL) shape.accumulate = 1;
   struct plm_row_family *family = plm_row_family_get(cpu->row_products, &shape);
   if (family == NULL) return;
-  if (shape.M <= ROWS_TILE && shape.N > COLUMNS_PIECE &&
+  if (shape.M <= ROWS_TILE && shape.N > COLUMNS_STRIP &&
       multiply_columns(cpu, family, &job, &shape))
     return;
   multiply_rows(cpu, family, &job);
@@ -198,7 +199,7 @@ static void linear_forward(struct plm_ops *ops, act *y, const act *x, const act 
 {
   struct plm_cpu *cpu = plm_cpu_of(ops);
   const struct operands of = {.C = y, .A = x, .B = w, .residual = residual};
-  multiply(cpu, forward_shape(cpu, N, I, O), &of);
+  ops_linear_multiply(cpu, forward_shape(cpu, N, I, O), &of);
 }
 
 static void linear_relu2_forward(struct plm_ops *ops, act *hidden, const act *x, const act *w,
@@ -206,7 +207,7 @@ static void linear_relu2_forward(struct plm_ops *ops, act *hidden, const act *x,
 {
   struct plm_cpu *cpu = plm_cpu_of(ops);
   const struct operands of = {.C = hidden, .A = x, .B = w, .finish = {.relu2 = true}};
-  multiply(cpu, forward_shape(cpu, N, I, O), &of);
+  ops_linear_multiply(cpu, forward_shape(cpu, N, I, O), &of);
 }
 
 static struct plm_product_shape backward_shape(const struct plm_cpu *cpu, int64_t N, int64_t I,
@@ -228,7 +229,7 @@ static void linear_backward_input(struct plm_ops *ops, act *dx, const act *dy, c
   struct plm_cpu *cpu = plm_cpu_of(ops);
   struct plm_product_shape shape = backward_shape(cpu, N, I, O);
   shape.accumulate = accumulate;
-  multiply(cpu, shape, &(struct operands){.C = dx, .A = dy, .B = w});
+  ops_linear_multiply(cpu, shape, &(struct operands){.C = dx, .A = dy, .B = w});
 }
 
 static void linear_relu2_backward_input(struct plm_ops *ops, act *dup, const act *dy, const act *w,
@@ -236,7 +237,7 @@ static void linear_relu2_backward_input(struct plm_ops *ops, act *dup, const act
 {
   struct plm_cpu *cpu = plm_cpu_of(ops);
   const struct operands of = {.C = dup, .A = dy, .B = w, .finish = {.hidden = hidden}};
-  multiply(cpu, backward_shape(cpu, N, I, O), &of);
+  ops_linear_multiply(cpu, backward_shape(cpu, N, I, O), &of);
 }
 
 void plm_cpu_linear_register(struct plm_cpu *cpu)

@@ -1,11 +1,11 @@
 /* Gradient of the weights of a Linear: dw_OI += dy_NO^T x_NI. Each thread computes a share of O and
- * sums over the tokens in pieces, in their order. The number of threads changes the height of the
+ * sums over the tokens in strips, in their order. The number of threads changes the height of the
  * shares. In bf16 the bits do not depend on it (test_ops_products.c). In fp32 they do with oneDNN's
  * kernels for AVX2.
  *
  * fp32: dy is read along the tokens, one cache line from each row. If the rows are a power of two
  * apart, these lines compete for the same few sets of the cache; if the rows are far apart, each
- * line is in a different page. Therefore a piece of dy is first copied into a dense panel. Measured
+ * line is in a different page. Therefore a strip of dy is first copied into a dense panel. Measured
  * on two cores of a Xeon with 2,048 tokens, without and with the panel: 81 and 123 GFLOP/s for
  * O = 2,048, 110 and 132 GFLOP/s for O = 2,304.
  *
@@ -88,7 +88,7 @@ enum { BF16_BYTES = 2 }; /* bytes of an activation */
 
 struct bf16_job {
   struct plm_cpu *cpu;
-  const struct plm_product *(*pieces)[3]; /* for each share of O: whole, rest and last */
+  const struct plm_product *(*strips)[3]; /* for each share of O: whole, rest and last */
   uint32_t shares;
   float *dw;
   const char *dy, *x;
@@ -104,11 +104,11 @@ static void bf16_share(const struct bf16_job *job, uint32_t share, uint32_t thre
   if (begin == end) return;
   float *dw = job->dw + begin * job->I;
   const char *dy = job->dy + begin * BF16_BYTES;
-  plm_product_run(job->pieces[share][0], thread, dw, dy, job->x);
-  plm_product_run(job->pieces[share][1], thread, dw, dy + job->whole * job->O * BF16_BYTES,
+  plm_product_run(job->strips[share][0], thread, dw, dy, job->x);
+  plm_product_run(job->strips[share][1], thread, dw, dy + job->whole * job->O * BF16_BYTES,
                   job->x + job->whole * job->I * BF16_BYTES);
   if (job->dy_last != NULL)
-    plm_product_run(job->pieces[share][2], thread, dw, job->dy_last + begin * BF16_BYTES,
+    plm_product_run(job->strips[share][2], thread, dw, job->dy_last + begin * BF16_BYTES,
                     job->x_last);
 }
 
@@ -118,7 +118,7 @@ static void bf16_shares(void *context, uint32_t index, uint32_t count)
   for (uint32_t share = index; share < job->shares; share += count) bf16_share(job, share, index);
 }
 
-static const struct plm_product *bf16_piece(const struct bf16_job *job, int64_t depth, int64_t rows)
+static const struct plm_product *bf16_strip(const struct bf16_job *job, int64_t depth, int64_t rows)
 {
   if (depth == 0 || rows == 0) return NULL;
   const struct plm_product_shape shape = {.M = rows,
@@ -158,9 +158,9 @@ static bool pad_last(struct bf16_job *job, int64_t last)
 static void add_bf16(struct plm_cpu *cpu, float *dw, const act *dy, const act *x, int64_t N,
                      int64_t I, int64_t O)
 {
-  const struct plm_product *pieces[PLM_CPU_THREADS_LIMIT][3];
+  const struct plm_product *strips[PLM_CPU_THREADS_LIMIT][3];
   struct bf16_job job = {.cpu = cpu,
-                         .pieces = pieces,
+                         .strips = strips,
                          .shares = cpu->ops.threads > 1 ? cpu->ops.threads : 2,
                          .dw = dw,
                          .dy = dy,
@@ -171,14 +171,14 @@ static void add_bf16(struct plm_cpu *cpu, float *dw, const act *dy, const act *x
                          .whole = N / DEPTH_TILE * DEPTH_TILE};
   const int64_t last = (N - job.whole) % DEPTH_LAST;
   job.rest = N - job.whole - last;
-  PLM_ASSERT(job.shares <= sizeof pieces / sizeof *pieces);
+  PLM_ASSERT(job.shares <= sizeof strips / sizeof *strips);
   for (uint32_t i = 0; i < job.shares; i++) {
     int64_t begin, end;
     share_of(O, i, job.shares, &begin, &end);
     PLM_ASSERT(0 <= begin && begin <= end && (i + 1 < job.shares || end == O));
-    pieces[i][0] = bf16_piece(&job, job.whole, end - begin);
-    pieces[i][1] = bf16_piece(&job, job.rest, end - begin);
-    pieces[i][2] = bf16_piece(&job, last > 0 ? DEPTH_LAST : 0, end - begin);
+    strips[i][0] = bf16_strip(&job, job.whole, end - begin);
+    strips[i][1] = bf16_strip(&job, job.rest, end - begin);
+    strips[i][2] = bf16_strip(&job, last > 0 ? DEPTH_LAST : 0, end - begin);
   }
   if (last > 0 && !pad_last(&job, last)) return;
   plm_pool_run(cpu->pool, bf16_shares, &job);

@@ -13,8 +13,8 @@
 
 enum { HUGE_PAGE = 2 << 20, LINE = 64 };
 
-static plm_status allocate(struct plm_ops *ops, size_t bytes, void **buffer,
-                           struct plm_error *error)
+static plm_status ops_memory_allocate(struct plm_ops *ops, size_t bytes, void **buffer,
+                                      struct plm_error *error)
 {
   (void)ops;
   const size_t alignment = bytes >= HUGE_PAGE ? HUGE_PAGE : LINE;
@@ -26,13 +26,13 @@ static plm_status allocate(struct plm_ops *ops, size_t bytes, void **buffer,
   return PLM_OK;
 }
 
-static void release(struct plm_ops *ops, void *buffer)
+static void ops_memory_release(struct plm_ops *ops, void *buffer)
 {
   (void)ops;
   free(buffer);
 }
 
-static void upload(struct plm_ops *ops, void *device, const void *host, size_t bytes)
+static void ops_memory_upload(struct plm_ops *ops, void *device, const void *host, size_t bytes)
 {
   (void)ops;
   memcpy(device, host, bytes);
@@ -71,7 +71,7 @@ static void zero(struct plm_ops *ops, void *buffer, size_t bytes)
                  memory_tile, &job);
 }
 
-static void copy(struct plm_ops *ops, void *to, const void *from, size_t bytes)
+static void ops_memory_copy(struct plm_ops *ops, void *to, const void *from, size_t bytes)
 {
   struct memory_job job = {to, from, bytes};
   plm_pool_tiles(plm_cpu_of(ops)->pool, (int64_t)((bytes + MEMORY_TILE - 1) / MEMORY_TILE),
@@ -112,17 +112,17 @@ static plm_status wait_copies(struct plm_ops *ops, struct plm_error *error)
 void plm_cpu_memory_register(struct plm_cpu *cpu)
 {
   struct plm_ops *ops = &cpu->ops;
-  ops->allocate = allocate;
-  ops->release = release;
-  ops->upload = upload;
+  ops->allocate = ops_memory_allocate;
+  ops->release = ops_memory_release;
+  ops->upload = ops_memory_upload;
   ops->download = download;
   ops->zero = zero;
-  ops->copy = copy;
+  ops->copy = ops_memory_copy;
   ops->synchronize = synchronize;
   ops->memory_size = memory_size;
-  ops->allocate_host = allocate;
-  ops->release_host = release;
-  ops->upload_beside = upload;
+  ops->allocate_host = ops_memory_allocate;
+  ops->release_host = ops_memory_release;
+  ops->upload_beside = ops_memory_upload;
   ops->download_beside = download;
   ops->compute_follows = nothing;
   ops->copies_follow = nothing;

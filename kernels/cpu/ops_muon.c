@@ -24,7 +24,7 @@ struct pass { /* one elementwise pass over a matrix */
   int64_t n;
 };
 
-static void run(struct pass *pass, plm_pool_tile function)
+static void ops_muon_run(struct pass *pass, plm_pool_tile function)
 {
   const int64_t tiles = (pass->n + TILE - 1) / TILE;
   if (pass->thread == PLM_CPU_ALL)
@@ -55,7 +55,7 @@ static void update_tile(void *context, int64_t tile, uint32_t thread)
 }
 
 /* Rounds up to whole cache lines, because the scratch of the threads is adjacent. */
-static int64_t lines(int64_t floats)
+static int64_t ops_muon_lines(int64_t floats)
 {
   return (floats + 15) / 16 * 16;
 }
@@ -64,7 +64,7 @@ static int64_t lines(int64_t floats)
  * Newton-Schulz. */
 static size_t floats_of(const struct plm_muon_matrix *matrix, uint32_t threads)
 {
-  return (size_t)lines(matrix->rows * matrix->cols) +
+  return (size_t)ops_muon_lines(matrix->rows * matrix->cols) +
          plm_newton_schulz_scratch(matrix->rows, matrix->cols, threads);
 }
 
@@ -91,17 +91,17 @@ static void one_matrix(struct plm_cpu *cpu, int thread, const struct plm_muon_ma
                            .a = step->decision.gradient_scale,
                            .c = step->inputs.momentum,
                            .n = n};
-  run(&direction, nesterov_tile);
+  ops_muon_run(&direction, nesterov_tile);
   const float factor = (float)(1 / (norm_of(cpu, thread, scratch, n) + 1e-7));
   struct pass update = {
       .cpu = cpu,
       .thread = thread,
       .out = matrix->w,
-      .x = plm_newton_schulz(cpu, thread, rows, cols, scratch, factor, scratch + lines(n)),
+      .x = plm_newton_schulz(cpu, thread, rows, cols, scratch, factor, scratch + ops_muon_lines(n)),
       .a = lr * matrix->weight_decay,
       .c = lr * matrix->update_scale,
       .n = n};
-  run(&update, update_tile);
+  ops_muon_run(&update, update_tile);
 }
 
 struct batch {

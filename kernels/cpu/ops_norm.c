@@ -21,25 +21,25 @@ struct job {
   const int64_t count = (job)->N - begin < ROWS_TILE ? (job)->N - begin : ROWS_TILE; \
   (void)thread
 
-static int64_t tiles_of(int64_t N)
+static int64_t ops_norm_tiles_of(int64_t N)
 {
   return (N + ROWS_TILE - 1) / ROWS_TILE;
 }
 
-static void run(struct job *job, plm_pool_tile function)
+static void ops_norm_run(struct job *job, plm_pool_tile function)
 {
   PLM_ASSERT(job->N >= 0 && job->D > 0);
-  plm_pool_tiles(job->cpu->pool, tiles_of(job->N), function, job);
+  plm_pool_tiles(job->cpu->pool, ops_norm_tiles_of(job->N), function, job);
 }
 
 /* Runs `function`, which stores the sums of each tile in job->sums. Adds their totals to
  * *totals[j], unless totals[j] is NULL. */
 static void run_with_sums(struct job *job, plm_pool_tile function, float *const totals[SUMS])
 {
-  const int64_t tiles = tiles_of(job->N);
+  const int64_t tiles = ops_norm_tiles_of(job->N);
   job->sums = plm_cpu_workspace(job->cpu, (size_t)tiles * sizeof *job->sums);
   if (job->sums == NULL) return;
-  run(job, function);
+  ops_norm_run(job, function);
   plm_cpu_add_tile_sums(job->sums, tiles, totals);
 }
 
@@ -53,7 +53,7 @@ static void norm_tile(void *context, int64_t tile, uint32_t thread)
 static void norm_forward(struct plm_ops *ops, act *out, const act *x, int64_t N, int64_t D)
 {
   struct job job = {.cpu = plm_cpu_of(ops), .out = out, .a = x, .N = N, .D = D};
-  run(&job, norm_tile);
+  ops_norm_run(&job, norm_tile);
 }
 
 static void norm_back_tile(void *context, int64_t tile, uint32_t thread)
@@ -67,7 +67,7 @@ static void norm_backward(struct plm_ops *ops, act *dx, const act *dh, const act
                           int64_t D)
 {
   struct job job = {.cpu = plm_cpu_of(ops), .out = dx, .a = dh, .b = x, .N = N, .D = D};
-  run(&job, norm_back_tile);
+  ops_norm_run(&job, norm_back_tile);
 }
 
 /* The embedding tables have one row per token of the vocabulary, too few to share among threads. */
@@ -117,7 +117,7 @@ static void mix_norm_forward(struct plm_ops *ops, act *mixed, act *h, const stru
 {
   struct job job = {.cpu = plm_cpu_of(ops), .out = mixed, .out2 = h, .N = N, .D = D};
   job.mix = mix_rows(mix);
-  run(&job, mix_tile);
+  ops_norm_run(&job, mix_tile);
 }
 
 static void mix_back_tile(void *context, int64_t tile, uint32_t thread)

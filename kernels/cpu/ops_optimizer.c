@@ -17,7 +17,7 @@ struct job {
   const int64_t count = (job)->n - begin < TILE ? (job)->n - begin : TILE; \
   (void)thread
 
-static int64_t tiles_of(int64_t n)
+static int64_t ops_optimizer_tiles_of(int64_t n)
 {
   return (n + TILE - 1) / TILE;
 }
@@ -57,7 +57,7 @@ static void adam_step(struct plm_ops *ops, const struct plm_adam_tensor *tensors
                                .correction1 = update->inputs.correction1,
                                .correction2 = update->inputs.correction2,
                                .gradient_scale = update->decision.gradient_scale}};
-    plm_pool_tiles(job.cpu->pool, tiles_of(job.n), adam_tile, &job);
+    plm_pool_tiles(job.cpu->pool, ops_optimizer_tiles_of(job.n), adam_tile, &job);
   }
 }
 
@@ -77,7 +77,7 @@ static void average_step(struct plm_ops *ops, float *average, const float *w, si
                     .g = w,
                     .factor = update->inputs.average_decay,
                     .n = (int64_t)n};
-  plm_pool_tiles(job.cpu->pool, tiles_of(job.n), average_tile, &job);
+  plm_pool_tiles(job.cpu->pool, ops_optimizer_tiles_of(job.n), average_tile, &job);
 }
 
 void plm_cpu_optimizer_register(struct plm_cpu *cpu)

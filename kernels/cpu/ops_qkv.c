@@ -14,7 +14,7 @@ struct job {
   struct plm_qkv_rows rows;
 };
 
-static int64_t tiles_of(int64_t N)
+static int64_t ops_qkv_tiles_of(int64_t N)
 {
   return (N + ROWS_TILE - 1) / ROWS_TILE;
 }
@@ -55,7 +55,7 @@ static void qkv_prepare_forward(struct plm_ops *ops, act *out, const struct plm_
                     .b = in->vi,
                     .N = in->B * in->L,
                     .rows = qkv_rows(in)};
-  plm_pool_tiles(job.cpu->pool, tiles_of(job.N), qkv_tile, &job);
+  plm_pool_tiles(job.cpu->pool, ops_qkv_tiles_of(job.N), qkv_tile, &job);
 }
 
 static void qkv_back_tile(void *context, int64_t tile, uint32_t thread)
@@ -78,7 +78,7 @@ static void qkv_prepare_backward(struct plm_ops *ops, act *dqkv_raw, act *dvi, f
                     .c = in->vi,
                     .N = in->B * in->L,
                     .rows = qkv_rows(in)};
-  const int64_t tiles = tiles_of(job.N);
+  const int64_t tiles = ops_qkv_tiles_of(job.N);
   float *totals[PLM_CPU_TILE_SUMS] = {NULL};
   if (in->vi != NULL) {
     totals[0] = da;

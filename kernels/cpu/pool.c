@@ -89,7 +89,7 @@ static void *worker_main(void *argument)
 }
 
 /* Announces a job, or the end, under the mutex, so that no waiting thread misses it. */
-static void announce(struct plm_pool *pool)
+static void pool_announce(struct plm_pool *pool)
 {
   pthread_mutex_lock(&pool->mutex);
   atomic_fetch_add_explicit(&pool->generation, 1, memory_order_acq_rel);
@@ -139,7 +139,7 @@ void plm_pool_close(struct plm_pool *pool)
 {
   if (pool == NULL) return;
   pool->stopping = true;
-  announce(pool);
+  pool_announce(pool);
   for (uint32_t i = 0; i < pool->started; i++) pthread_join(pool->workers[i], NULL);
   pthread_mutex_destroy(&pool->mutex);
   pthread_cond_destroy(&pool->begun);
@@ -162,7 +162,7 @@ void plm_pool_run(struct plm_pool *pool, plm_pool_function function, void *conte
   pool->function = function;
   pool->context = context;
   atomic_store_explicit(&pool->pending, pool->threads - 1, memory_order_relaxed);
-  announce(pool);
+  pool_announce(pool);
   function(context, 0, pool->threads);
   wait_for_workers(pool);
 }
@@ -174,7 +174,7 @@ struct tile_job {
   int64_t tiles;
 };
 
-static void take_tiles(void *context, uint32_t index, uint32_t count)
+static void pool_run_tiles(void *context, uint32_t index, uint32_t count)
 {
   (void)count;
   const struct tile_job *job = context;
@@ -193,5 +193,5 @@ void plm_pool_tiles(struct plm_pool *pool, int64_t tiles, plm_pool_tile function
   }
   struct tile_job job = {pool, function, context, tiles};
   atomic_store_explicit(&pool->next_tile, 0, memory_order_relaxed);
-  plm_pool_run(pool, take_tiles, &job);
+  plm_pool_run(pool, pool_run_tiles, &job);
 }

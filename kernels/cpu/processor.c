@@ -30,7 +30,7 @@ static bool has_amx(void)
   return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, TILE_DATA) == 0;
 }
 
-static enum plm_processor_level processor(void)
+static enum plm_processor_level processor_of_host(void)
 {
   if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") ||
       !__builtin_cpu_supports("bmi2"))
@@ -43,7 +43,7 @@ static enum plm_processor_level processor(void)
   return has_amx() ? PLM_PROCESSOR_AMX : PLM_PROCESSOR_AVX512_BF16;
 }
 #else
-static enum plm_processor_level processor(void)
+static enum plm_processor_level processor_of_host(void)
 {
   return PLM_PROCESSOR_PORTABLE;
 }
@@ -53,7 +53,7 @@ plm_status plm_processor_limit(enum plm_processor_level *level, bool *limited,
                                struct plm_error *error)
 {
   const char *name = getenv("PLM_CPU_ISA");
-  *level = processor();
+  *level = processor_of_host();
   *limited = name != NULL && name[0] != '\0';
   if (!*limited) return PLM_OK;
   for (int i = 0; i < PLM_PROCESSOR_LEVELS; i++) {

@@ -37,19 +37,19 @@ struct plm_products {
 typedef dnnl_memory_desc_t matrix_desc;
 typedef const_dnnl_memory_desc_t const_matrix_desc;
 
-static dnnl_status_t describe(matrix_desc *desc, const dnnl_dims_t dims, const dnnl_dims_t strides,
-                              bool is_bf16)
+static dnnl_status_t product_dnnl_describe(matrix_desc *desc, const dnnl_dims_t dims,
+                                           const dnnl_dims_t strides, bool is_bf16)
 {
   return dnnl_memory_desc_create_with_strides(desc, 2, dims, is_bf16 ? dnnl_bf16 : dnnl_f32,
                                               strides);
 }
 
-static void forget(matrix_desc *desc)
+static void product_dnnl_forget(matrix_desc *desc)
 {
   dnnl_memory_desc_destroy(*desc);
 }
 
-static const_matrix_desc view(const matrix_desc *desc)
+static const_matrix_desc product_dnnl_view(const matrix_desc *desc)
 {
   return *desc;
 }
@@ -68,18 +68,18 @@ static dnnl_status_t describe_matmul(dnnl_primitive_desc_t *description, dnnl_en
 typedef dnnl_memory_desc_t matrix_desc;
 typedef const dnnl_memory_desc_t *const_matrix_desc;
 
-static dnnl_status_t describe(matrix_desc *desc, const dnnl_dims_t dims, const dnnl_dims_t strides,
-                              bool is_bf16)
+static dnnl_status_t product_dnnl_describe(matrix_desc *desc, const dnnl_dims_t dims,
+                                           const dnnl_dims_t strides, bool is_bf16)
 {
   return dnnl_memory_desc_init_by_strides(desc, 2, dims, is_bf16 ? dnnl_bf16 : dnnl_f32, strides);
 }
 
-static void forget(matrix_desc *desc)
+static void product_dnnl_forget(matrix_desc *desc)
 {
   (void)desc;
 }
 
-static const_matrix_desc view(const matrix_desc *desc)
+static const_matrix_desc product_dnnl_view(const matrix_desc *desc)
 {
   return desc;
 }
@@ -115,9 +115,9 @@ static dnnl_status_t describe_all(matrix_desc d[3], const struct plm_product_sha
   const dnnl_dims_t a_strides = {s->transpose_a ? 1 : s->lda, s->transpose_a ? s->lda : 1};
   const dnnl_dims_t b_strides = {s->transpose_b ? 1 : s->ldb, s->transpose_b ? s->ldb : 1};
   const dnnl_dims_t c_strides = {s->ldc, 1};
-  dnnl_status_t status = describe(&d[0], a, a_strides, s->is_bf16);
-  if (status == dnnl_success) status = describe(&d[1], b, b_strides, s->is_bf16);
-  if (status == dnnl_success) status = describe(&d[2], c, c_strides, s->bf16_output);
+  dnnl_status_t status = product_dnnl_describe(&d[0], a, a_strides, s->is_bf16);
+  if (status == dnnl_success) status = product_dnnl_describe(&d[1], b, b_strides, s->is_bf16);
+  if (status == dnnl_success) status = product_dnnl_describe(&d[2], c, c_strides, s->bf16_output);
   return status;
 }
 
@@ -164,8 +164,8 @@ static dnnl_status_t make_memories(struct plm_product *product, const matrix_des
   for (uint32_t i = 0; i < products->threads; i++) {
     dnnl_memory_t *m = product->memories[i];
     for (int j = 0; j < 4 && status == dnnl_success; j++)
-      status = dnnl_memory_create(&m[j], j < 3 ? view(&d[j]) : scratch, products->engine,
-                                  DNNL_MEMORY_NONE);
+      status = dnnl_memory_create(&m[j], j < 3 ? product_dnnl_view(&d[j]) : scratch,
+                                  products->engine, DNNL_MEMORY_NONE);
   }
   return status;
 }
@@ -187,7 +187,7 @@ static dnnl_status_t make_primitive(struct plm_product *product)
     if (status == dnnl_success) status = dnnl_primitive_create(&product->primitive, description);
   }
   if (description != NULL) dnnl_primitive_desc_destroy(description);
-  for (int i = 0; i < 3; i++) forget(&d[i]);
+  for (int i = 0; i < 3; i++) product_dnnl_forget(&d[i]);
   return status;
 }
 

@@ -99,7 +99,7 @@ struct probe {
   char *start; /* the row of C before a product that adds to it */
 };
 
-static void put(char *to, int64_t at, int64_t bytes, float value)
+static void row_product_put(char *to, int64_t at, int64_t bytes, float value)
 {
   uint32_t bits;
   memcpy(&bits, &value, sizeof bits);
@@ -125,10 +125,10 @@ static void fill_row(char *row, int64_t K, int64_t bytes, uint64_t *state)
 {
   for (int64_t k = 0; k < K / 2; k++) {
     const float value = next_value(state);
-    put(row, k, bytes, value);
-    put(row, K - 1 - k, bytes, -value);
+    row_product_put(row, k, bytes, value);
+    row_product_put(row, K - 1 - k, bytes, -value);
   }
-  if (K % 2 != 0) put(row, K / 2, bytes, next_value(state) * 0x1p-20f);
+  if (K % 2 != 0) row_product_put(row, K / 2, bytes, next_value(state) * 0x1p-20f);
 }
 
 /* Makes the ring that B is filled from, unless it exists. */
@@ -140,7 +140,8 @@ static bool make_ring(struct plm_row_products *rows, int64_t bytes)
   rows->ring = malloc((size_t)(RING * bytes));
   if (rows->ring == NULL) return false;
   rows->ring_state = 88172645463325252u;
-  for (int64_t i = 0; i < RING; i++) put(rows->ring, i, bytes, next_value(&rows->ring_state));
+  for (int64_t i = 0; i < RING; i++)
+    row_product_put(rows->ring, i, bytes, next_value(&rows->ring_state));
   rows->ring_bytes = bytes;
   return true;
 }
@@ -204,13 +205,14 @@ static bool make_probe(struct probe *probe, struct plm_row_products *owner,
   uint64_t state = owner->ring_state;
   fill_row(probe->A, s->K, in, &state);
   fill_B(probe->B, s, owner);
-  for (int64_t i = 0; i < s->N; i++) put(probe->start, i, out, next_value(&state) * 0x1p-20f);
+  for (int64_t i = 0; i < s->N; i++)
+    row_product_put(probe->start, i, out, next_value(&state) * 0x1p-20f);
   for (int64_t i = 1; i < rows; i++)
     memcpy(probe->A + i * s->K * in, probe->A, (size_t)(s->K * in));
   return true;
 }
 
-bool plm_row_piece_is_sliced(const struct plm_product_shape *shape)
+bool plm_row_strip_is_sliced(const struct plm_product_shape *shape)
 {
   /* the fast bf16 kernels of oneDNN take only dense operands */
   return shape->is_bf16 && !shape->transpose_b;
@@ -223,7 +225,7 @@ static struct plm_product_shape shape_of(const struct plm_row_family *family, in
   struct plm_product_shape shape = family->shape;
   shape.M = rows;
   if (columns == shape.N) return shape;
-  if (plm_row_piece_is_sliced(&shape)) shape.ldb = columns;
+  if (plm_row_strip_is_sliced(&shape)) shape.ldb = columns;
   shape.N = shape.ldc = columns;
   return shape;
 }
@@ -234,7 +236,7 @@ static void slice(char *B, const struct plm_product_shape *s, int64_t first, int
   const int64_t bytes = in_bytes(s), rows = s->transpose_b ? columns : s->K;
   const int64_t from = first * (s->transpose_b ? s->ldb : 1) * bytes;
   if (columns == s->N) return;
-  if (!plm_row_piece_is_sliced(s)) {
+  if (!plm_row_strip_is_sliced(s)) {
     memmove(B, B + from,
             (size_t)((rows - 1) * s->ldb + (s->transpose_b ? s->K : columns)) * (size_t)bytes);
     return;
@@ -280,7 +282,7 @@ static bool agrees(struct plm_row_family *family, const struct plm_product *prod
 /* ---- families ---- */
 /* Sets the family's unit. Returns false if the rows of its product differ from each other, or if
  * the product cannot be prepared or examined. */
-static bool take_unit(struct plm_row_family *family, int64_t unit)
+static bool set_unit(struct plm_row_family *family, int64_t unit)
 {
   const struct plm_product_shape shape = shape_of(family, unit, family->shape.N);
   const struct plm_product *product = plm_products_get(family->owner->products, &shape);
@@ -313,13 +315,13 @@ static bool compare_units(struct plm_row_family *family)
   enum { ENOUGH = 240 }; /* the largest multiple of 48 below 256 */
   int64_t best = 0;
   for (int i = 0; i < count && family->tall < ENOUGH; i++) {
-    if (!take_unit(family, units[i])) continue;
+    if (!set_unit(family, units[i])) continue;
     const int64_t tall = tallest(family);
     if (tall <= family->tall) continue;
     family->tall = tall;
     best = units[i];
   }
-  if (best > 0 && (family->unit == best || take_unit(family, best))) return true;
+  if (best > 0 && (family->unit == best || set_unit(family, best))) return true;
   if (family->owner->error.status == PLM_OK)
     plm_error_set(
         &family->owner->error, PLM_FAILURE,
@@ -377,7 +379,7 @@ static const struct plm_product *variant(struct plm_row_family *family, int64_t 
 }
 
 /* The product with the smallest height that holds `rows` rows, which are fewer than a unit. */
-static struct plm_row_run smallest(struct plm_row_family *family, int64_t rows)
+static struct plm_row_run row_product_smallest(struct plm_row_family *family, int64_t rows)
 {
   for (int i = 0; !family->shape.is_bf16 && i < COUNT_SMALL && SMALL[i] < family->unit; i++) {
     if (SMALL[i] < rows) continue;
@@ -389,11 +391,11 @@ static struct plm_row_run smallest(struct plm_row_family *family, int64_t rows)
 
 int64_t plm_row_height(struct plm_row_family *family, int64_t rows)
 {
-  if (rows < family->unit) return smallest(family, rows).rows;
+  if (rows < family->unit) return row_product_smallest(family, rows).rows;
   return (rows + family->unit - 1) / family->unit * family->unit;
 }
 
-const struct plm_product *plm_row_piece(struct plm_row_family *family, int64_t height,
+const struct plm_product *plm_row_strip(struct plm_row_family *family, int64_t height,
                                         int64_t first, int64_t columns)
 {
   return variant(family, height, first, columns);
@@ -416,7 +418,7 @@ void plm_row_tiling_init(struct plm_row_tiling *tiling, struct plm_row_family *f
   tiling->runs[1] = run_of(family, after / unit * unit);
   tiling->runs[2] = run_of(family, rows >= family->tall ? family->tall : 0);
   tiling->runs[3] = (struct plm_row_run){unit, family->unit_product};
-  if (after % unit > 0) tiling->last = smallest(family, after % unit);
+  if (after % unit > 0) tiling->last = row_product_smallest(family, after % unit);
 }
 
 size_t plm_row_tiling_padding(const struct plm_row_tiling *tiling)

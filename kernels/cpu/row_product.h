@@ -46,7 +46,7 @@ struct plm_row_tiling {
 };
 
 /* Cuts `rows` rows into tiles of about `tile` rows, a multiple of the unit. Only the pool's caller
- * may call this, and plm_row_height and plm_row_piece. */
+ * may call this, and plm_row_height and plm_row_strip. */
 void plm_row_tiling_init(struct plm_row_tiling *tiling, struct plm_row_family *family, int64_t rows,
                          int64_t tile);
 
@@ -62,11 +62,11 @@ void plm_row_tiling_run(const struct plm_row_tiling *tiling, uint32_t thread, ch
 int64_t plm_row_height(struct plm_row_family *family, int64_t rows);
 
 /* The product of `height` rows by only the columns [first, first + columns) of B, into a dense C of
- * that width. If plm_row_piece_is_sliced, B must be a dense copy of those columns; otherwise it
+ * that width. If plm_row_strip_is_sliced, B must be a dense copy of those columns; otherwise it
  * points to the first of those columns within the whole B. Returns NULL if its bits differ from
  * those of the whole rows, or after an error. */
-const struct plm_product *plm_row_piece(struct plm_row_family *family, int64_t height,
+const struct plm_product *plm_row_strip(struct plm_row_family *family, int64_t height,
                                         int64_t first, int64_t columns);
-bool plm_row_piece_is_sliced(const struct plm_product_shape *shape);
+bool plm_row_strip_is_sliced(const struct plm_product_shape *shape);
 
 #endif

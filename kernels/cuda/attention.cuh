@@ -77,11 +77,11 @@ template <int KP> struct plm_tile {
   static __device__ __forceinline__ void copy(plm_bf16 *tile, const plm_bf16 *head,
                                               int64_t row_stride, int first, int L, int K)
   {
-    const int pieces = K / 8; /* of 16 bytes, in a row */
-    for (int i = (int)threadIdx.x; i < ROWS * pieces; i += PLM_ATTENTION_THREADS) {
-      const int row = i / pieces, piece = i % pieces, at = first + row;
+    const int vectors = K / 8; /* of 16 bytes, in a row */
+    for (int i = (int)threadIdx.x; i < ROWS * vectors; i += PLM_ATTENTION_THREADS) {
+      const int row = i / vectors, vector = i % vectors, at = first + row;
       const bool inside = at >= 0 && at < L;
-      copy_async(tile + row * LD + piece * 8, head + (inside ? at : 0) * row_stride + piece * 8,
+      copy_async(tile + row * LD + vector * 8, head + (inside ? at : 0) * row_stride + vector * 8,
                  inside);
     }
   }

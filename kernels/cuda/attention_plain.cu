@@ -32,7 +32,7 @@ __device__ __forceinline__ float head_dot(const float x[EACH], const float y[EAC
 }
 
 /* The row of this warp. Returns false if it has none. */
-__device__ __forceinline__ bool take_row(const struct plm_attention_shape &shape, int *b, int *head,
+__device__ __forceinline__ bool find_row(const struct plm_attention_shape &shape, int *b, int *head,
                                          int *row)
 {
   *row = (int)blockIdx.x * WARPS + (int)threadIdx.x / PLM_WARP;
@@ -44,7 +44,7 @@ __device__ __forceinline__ bool take_row(const struct plm_attention_shape &shape
 __global__ void plain_forward_kernel(Plain p)
 {
   int b, head, row;
-  if (!take_row(p.shape, &b, &head, &row)) return;
+  if (!find_row(p.shape, &b, &head, &row)) return;
   const int L = p.shape.L, H = p.shape.H, K = p.shape.K;
   const int64_t base = (int64_t)b * L * p.shape.row_stride + (int64_t)head * K;
   const int begin = p.mask.key_begin[(int64_t)b * L + row];
@@ -81,7 +81,7 @@ __device__ __forceinline__ float plain_gradient(float product, float dp, float l
 __global__ void plain_dq_kernel(Plain p)
 {
   int b, head, row;
-  if (!take_row(p.shape, &b, &head, &row)) return;
+  if (!find_row(p.shape, &b, &head, &row)) return;
   const int L = p.shape.L, H = p.shape.H, K = p.shape.K;
   const int64_t base = (int64_t)b * L * p.shape.row_stride + (int64_t)head * K;
   const int64_t of_head = ((int64_t)b * H + head) * L + row;
@@ -105,7 +105,7 @@ __global__ void plain_dq_kernel(Plain p)
 __global__ void plain_dkv_kernel(Plain p)
 {
   int b, head, row;
-  if (!take_row(p.shape, &b, &head, &row)) return;
+  if (!find_row(p.shape, &b, &head, &row)) return;
   const int L = p.shape.L, H = p.shape.H, K = p.shape.K;
   const int64_t base = (int64_t)b * L * p.shape.row_stride + (int64_t)head * K;
   const int begin = p.mask.query_begin[(int64_t)b * L + row];

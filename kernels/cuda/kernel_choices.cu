@@ -67,7 +67,7 @@ void keep(struct plm_cuda *cuda, const struct choice *choice)
 }
 
 /* Skips a word and the character `end` after it. */
-bool take_word(const char **line, const char *word, char end)
+bool skip_word(const char **line, const char *word, char end)
 {
   const size_t length = strlen(word);
   if (strncmp(*line, word, length) != 0 || (*line)[length] != end) return false;
@@ -78,7 +78,7 @@ bool take_word(const char **line, const char *word, char end)
 bool parse(const char *line, struct choice *choice)
 {
   int what = 0;
-  while (what < PLM_CHOICES && !take_word(&line, kinds[what].name, ' ')) what++;
+  while (what < PLM_CHOICES && !skip_word(&line, kinds[what].name, ' ')) what++;
   if (what == PLM_CHOICES) return false;
   choice->shape.what = (enum plm_choice)what;
   for (int64_t &number : choice->shape.numbers) {
@@ -87,8 +87,8 @@ bool parse(const char *line, struct choice *choice)
     if (end == line || *end != ' ' || number < 1) return false;
     line = end + 1;
   }
-  choice->second = take_word(&line, kinds[what].ways[1], '\n');
-  return choice->second || take_word(&line, kinds[what].ways[0], '\n');
+  choice->second = skip_word(&line, kinds[what].ways[1], '\n');
+  return choice->second || skip_word(&line, kinds[what].ways[0], '\n');
 }
 
 } // namespace

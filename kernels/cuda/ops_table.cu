@@ -29,9 +29,9 @@ __global__ void short_forward_kernel(T *out, const float *table, const int32_t *
                                      int64_t D, int level)
 {
   typedef Columns<T, VECTOR> C;
-  constexpr int PIECE = C::N < plm_vector<float>::N ? C::N : plm_vector<float>::N;
+  constexpr int PART = C::N < plm_vector<float>::N ? C::N : plm_vector<float>::N;
   typedef Columns<float, VECTOR> F;
-  static_assert(PIECE == F::N, "a vector of the table, which is fp32");
+  static_assert(PART == F::N, "a vector of the table, which is fp32");
   const int64_t n = (int64_t)blockIdx.x * WARPS + threadIdx.x / PLM_WARP;
   const int group = 1 << level;
   const float share = 1.0f / (float)group;
@@ -42,11 +42,11 @@ __global__ void short_forward_kernel(T *out, const float *table, const int32_t *
     for (int i = 0; i < group; i++) {
       const float *row = table + (int64_t)tokens[n * group + i] * D + j;
 #pragma unroll
-      for (int k = 0; k < C::N; k += PIECE) {
-        float v[PIECE];
+      for (int k = 0; k < C::N; k += PART) {
+        float v[PART];
         F::load(v, row + k);
 #pragma unroll
-        for (int q = 0; q < PIECE; q++) sum[k + q] += v[q];
+        for (int q = 0; q < PART; q++) sum[k + q] += v[q];
       }
     }
 #pragma unroll

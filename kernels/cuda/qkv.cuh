@@ -122,17 +122,17 @@ template <class T>
 __device__ __forceinline__ void load_wide_value(Halves<T> *vi, const Prepare<T> &p,
                                                 const Place<T> &at)
 {
-  constexpr int N = Halves<T>::N, PIECE = plm_vector<float>::N;
+  constexpr int N = Halves<T>::N, PART = plm_vector<float>::N;
   if (p.vi != nullptr) return vi->load(p.vi + at.value, at.half, at.inside);
   if (!at.inside) return;
   const float *row = p.table + p.tokens[at.n] * p.H * p.K + at.column;
 #pragma unroll
-  for (int k = 0; k < N; k += PIECE) {
-    float low[PIECE], high[PIECE];
+  for (int k = 0; k < N; k += PART) {
+    float low[PART], high[PART];
     load_vector(low, row + k);
     load_vector(high, row + at.half + k);
 #pragma unroll
-    for (int j = 0; j < PIECE; j++) vi->set(k + j, make_float2(low[j], high[j]));
+    for (int j = 0; j < PART; j++) vi->set(k + j, make_float2(low[j], high[j]));
   }
 }
 

@@ -33,8 +33,8 @@ static int begin_part(struct plm_mpi *mpi, struct plm_transfer *transfer)
   char *to = transfer->to != NULL ? (char *)transfer->to + transfer->moved : NULL;
   const char *from = transfer->from != NULL ? (const char *)transfer->from + transfer->moved : NULL;
   MPI_Request *request = (MPI_Request *)&transfer->request;
-  const int peer = (int)transfer->peer, units = (int)(transfer->bytes / PLM_PIECE_UNIT);
-  const bool whole_units = transfer->bytes % PLM_PIECE_UNIT == 0;
+  const int peer = (int)transfer->peer, units = (int)(transfer->bytes / PLM_SLICE_UNIT);
+  const bool whole_units = transfer->bytes % PLM_SLICE_UNIT == 0;
   _Static_assert(sizeof(MPI_Request) <= sizeof transfer->request, "a request fits");
   switch (transfer->kind) {
   case PLM_ALL_TO_ALL:
@@ -69,7 +69,7 @@ static bool succeeded(struct plm_mpi *mpi, int code)
   return false;
 }
 
-static void begin(struct plm_mpi *mpi, struct plm_transfer *transfer)
+static void mpi_carrier_begin(struct plm_mpi *mpi, struct plm_transfer *transfer)
 {
   transfer->next = mpi->active;
   mpi->active = transfer;
@@ -77,7 +77,7 @@ static void begin(struct plm_mpi *mpi, struct plm_transfer *transfer)
 }
 
 /* Whether the transfer has ended. */
-static bool ended(struct plm_mpi *mpi, struct plm_transfer *transfer)
+static bool mpi_carrier_ended(struct plm_mpi *mpi, struct plm_transfer *transfer)
 {
   int done = 0;
   const int code = MPI_Test((MPI_Request *)&transfer->request, &done, MPI_STATUS_IGNORE);
@@ -88,7 +88,7 @@ static bool ended(struct plm_mpi *mpi, struct plm_transfer *transfer)
   return false;
 }
 
-static void finish(struct plm_mpi *mpi, struct plm_transfer *transfer)
+static void mpi_carrier_finish(struct plm_mpi *mpi, struct plm_transfer *transfer)
 {
   PLM_ASSERT(transfer->moved == transfer->bytes);
   pthread_mutex_lock(&mpi->mutex);
@@ -104,9 +104,9 @@ static void test_active(struct plm_mpi *mpi)
   bool waiting = false;
   for (struct plm_transfer **link = &mpi->active; *link != NULL;) {
     struct plm_transfer *transfer = *link;
-    if (ended(mpi, transfer)) {
+    if (mpi_carrier_ended(mpi, transfer)) {
       *link = transfer->next;
-      finish(mpi, transfer);
+      mpi_carrier_finish(mpi, transfer);
       continue;
     }
     if (transfer->lane == PLM_LANE_STEP) waiting = true;
@@ -119,7 +119,7 @@ static void test_active(struct plm_mpi *mpi)
 }
 
 /* Takes what other threads have started. Waits a little if there is nothing to do. */
-static struct plm_transfer *take_queue(struct plm_mpi *mpi, bool *closing)
+static struct plm_transfer *pop_queue(struct plm_mpi *mpi, bool *closing)
 {
   pthread_mutex_lock(&mpi->mutex);
   if (mpi->queue == NULL && mpi->active == NULL && mpi->stage != PLM_MPI_CLOSING) {
@@ -137,7 +137,7 @@ static struct plm_transfer *take_queue(struct plm_mpi *mpi, bool *closing)
 static void pause_a_little(const struct plm_mpi *mpi, uint64_t now)
 {
   const uint64_t quiet = now - mpi->last_event_ns;
-  if (mpi->active == NULL) return; /* take_queue waits */
+  if (mpi->active == NULL) return; /* pop_queue waits */
   if (quiet < BUSY_NS) {
     sched_yield();
     return;
@@ -146,15 +146,15 @@ static void pause_a_little(const struct plm_mpi *mpi, uint64_t now)
   (void)nanosleep(&pause, NULL);
 }
 
-static void carry(struct plm_mpi *mpi)
+static void mpi_carrier_carry(struct plm_mpi *mpi)
 {
   bool closing = false;
   while (plm_mpi_speaker(mpi) < 0 && (!closing || mpi->active != NULL)) {
-    for (struct plm_transfer *next, *transfer = take_queue(mpi, &closing); transfer != NULL;
+    for (struct plm_transfer *next, *transfer = pop_queue(mpi, &closing); transfer != NULL;
          transfer = next) {
       next = transfer->next;
       mpi->last_event_ns = plm_clock_ns();
-      begin(mpi, transfer);
+      mpi_carrier_begin(mpi, transfer);
     }
     test_active(mpi);
     const uint64_t now = plm_clock_ns();
@@ -182,7 +182,7 @@ void *plm_mpi_carrier(void *context)
     plm_mpi_set_failing(mpi, mpi->base.place.rank, &error);
   set_stage(mpi, PLM_MPI_OPEN);
   if (status != PLM_OK) return NULL;
-  carry(mpi);
+  mpi_carrier_carry(mpi);
   if (plm_mpi_speaker(mpi) >= 0)
     plm_mpi_farewell(mpi);
   else

@@ -42,7 +42,7 @@ struct plm_mpi {
 
   /* The carrier's own. */
   MPI_Comm all[PLM_LANE_COUNT], group, rail, notices;
-  MPI_Datatype unit;           /* PLM_PIECE_UNIT bytes */
+  MPI_Datatype unit;           /* PLM_SLICE_UNIT bytes */
   struct plm_mpi_peer *peers;  /* (ranks) */
   struct plm_transfer *active; /* a list of what MPI is moving */
   uint64_t last_event_ns;      /* when a transfer last began or ended */

@@ -13,7 +13,7 @@ static struct plm_mpi *mpi_of(struct plm_collective *collective)
   return (struct plm_mpi *)collective;
 }
 
-static void start(struct plm_collective *collective, struct plm_transfer *transfer)
+static void mpi_library_start(struct plm_collective *collective, struct plm_transfer *transfer)
 {
   struct plm_mpi *mpi = mpi_of(collective);
   transfer->next = NULL;
@@ -27,8 +27,8 @@ static void start(struct plm_collective *collective, struct plm_transfer *transf
   pthread_mutex_unlock(&mpi->mutex);
 }
 
-static plm_status wait(struct plm_collective *collective, struct plm_transfer *transfer,
-                       struct plm_error *error)
+static plm_status mpi_library_wait(struct plm_collective *collective, struct plm_transfer *transfer,
+                                   struct plm_error *error)
 {
   struct plm_mpi *mpi = mpi_of(collective);
   plm_status status = PLM_OK;
@@ -61,7 +61,8 @@ static void ended_elsewhere(struct plm_collective *collective)
   pthread_mutex_unlock(&mpi->mutex);
 }
 
-static void note(struct plm_collective *collective, const char *phase, uint64_t step, bool patient)
+static void mpi_library_note(struct plm_collective *collective, const char *phase, uint64_t step,
+                             bool patient)
 {
   struct plm_mpi *mpi = mpi_of(collective);
   pthread_mutex_lock(&mpi->mutex);
@@ -79,7 +80,7 @@ static void set_timeout(struct plm_collective *collective, double seconds)
   pthread_mutex_unlock(&mpi->mutex);
 }
 
-static void fail(struct plm_collective *collective, const struct plm_error *error)
+static void mpi_library_fail(struct plm_collective *collective, const struct plm_error *error)
 {
   struct plm_mpi *mpi = mpi_of(collective);
   plm_mpi_set_failing(mpi, collective->place.rank, error);
@@ -88,7 +89,7 @@ static void fail(struct plm_collective *collective, const struct plm_error *erro
   pthread_mutex_unlock(&mpi->mutex);
 }
 
-static int32_t speaker(struct plm_collective *collective)
+static int32_t mpi_library_speaker(struct plm_collective *collective)
 {
   return plm_mpi_speaker(mpi_of(collective));
 }
@@ -129,14 +130,14 @@ static struct plm_mpi *new_engine(plm_collective_say say)
   if (mpi == NULL) return NULL;
   *mpi = (struct plm_mpi){
       .base = {.name = "mpi",
-               .start = start,
-               .wait = wait,
+               .start = mpi_library_start,
+               .wait = mpi_library_wait,
                .began_elsewhere = began_elsewhere,
                .ended_elsewhere = ended_elsewhere,
-               .note = note,
+               .note = mpi_library_note,
                .set_timeout = set_timeout,
-               .fail = fail,
-               .speaker = speaker,
+               .fail = mpi_library_fail,
+               .speaker = mpi_library_speaker,
                .close = close_engine},
       .say = say,
       .timeout_s = DEFAULT_TIMEOUT_S,

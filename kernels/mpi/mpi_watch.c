@@ -103,7 +103,7 @@ static void hear(struct plm_mpi *mpi, uint32_t rank, uint64_t now_ns)
   }
 }
 
-static struct plm_mpi_notice compose(struct plm_mpi *mpi)
+static struct plm_mpi_notice mpi_watch_compose(struct plm_mpi *mpi)
 {
   struct plm_mpi_notice notice = {.speaker = -1, .said = mpi->said};
   pthread_mutex_lock(&mpi->mutex);
@@ -125,13 +125,13 @@ static int news_of(struct plm_mpi *mpi)
 
 /* Each second, and at once after a failure and when it was said. A peer that has not taken the last
  * notice gets no further one. */
-static void tell(struct plm_mpi *mpi, uint64_t now_ns)
+static void mpi_watch_tell(struct plm_mpi *mpi, uint64_t now_ns)
 {
   const int news = news_of(mpi);
   const bool due = mpi->notices_sent_ns == 0 || now_ns - mpi->notices_sent_ns >= period_ns;
   bool all = true;
   if (!due && news <= mpi->told) return;
-  const struct plm_mpi_notice notice = compose(mpi);
+  const struct plm_mpi_notice notice = mpi_watch_compose(mpi);
   mpi->notices_sent_ns = now_ns;
   for (uint32_t r = 0; r < mpi->base.place.ranks; r++) {
     struct plm_mpi_peer *peer = &mpi->peers[r];
@@ -221,7 +221,7 @@ void plm_mpi_watch(struct plm_mpi *mpi, uint64_t now_ns)
     if (is_other(mpi, r)) hear(mpi, r, now_ns);
   find_silent(mpi, now_ns); /* the first failure counts */
   find_late(mpi, now_ns);
-  tell(mpi, now_ns);
+  mpi_watch_tell(mpi, now_ns);
 }
 
 static bool all_know(const struct plm_mpi *mpi)
@@ -231,7 +231,7 @@ static bool all_know(const struct plm_mpi *mpi)
   return true;
 }
 
-static void say(struct plm_mpi *mpi)
+static void mpi_watch_say(struct plm_mpi *mpi)
 {
   if (!mpi->said) mpi->say(&mpi->error); /* which no longer changes */
   mpi->said = true;
@@ -243,7 +243,7 @@ void plm_mpi_farewell(struct plm_mpi *mpi)
   const struct timespec pause = {.tv_nsec = 1000000};
   double waited;
   bool wait;
-  if (plm_mpi_speaker(mpi) == (int32_t)mpi->base.place.rank) say(mpi);
+  if (plm_mpi_speaker(mpi) == (int32_t)mpi->base.place.rank) mpi_watch_say(mpi);
   do {
     plm_mpi_watch(mpi, plm_clock_ns());
     waited = seconds_between(begun_ns, plm_clock_ns());
@@ -252,7 +252,7 @@ void plm_mpi_farewell(struct plm_mpi *mpi)
     wait = (!all_told && waited < FAREWELL_S) || (!mpi->said && waited < SAY_S);
     if (wait) (void)nanosleep(&pause, NULL);
   } while (wait);
-  say(mpi);
+  mpi_watch_say(mpi);
   pthread_mutex_lock(&mpi->mutex);
   mpi->failed = true;
   pthread_cond_broadcast(&mpi->changed);

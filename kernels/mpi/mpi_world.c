@@ -73,8 +73,8 @@ static plm_status open_lanes(struct plm_mpi *mpi, struct plm_error *error)
                         error));
   PLM_TRY(plm_mpi_check(MPI_Comm_split(mpi->notices, rank % size, rank, &mpi->rail), "form rails",
                         error));
-  MPI_Type_contiguous(PLM_PIECE_UNIT, MPI_BYTE, &mpi->unit);
-  return plm_mpi_check(MPI_Type_commit(&mpi->unit), "agree on pieces", error);
+  MPI_Type_contiguous(PLM_SLICE_UNIT, MPI_BYTE, &mpi->unit);
+  return plm_mpi_check(MPI_Type_commit(&mpi->unit), "agree on slices", error);
 }
 
 static plm_status exchange_names(struct plm_mpi *mpi, struct plm_error *error)

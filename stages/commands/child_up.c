@@ -36,7 +36,8 @@ static void forget_settings(void)
     if (plm_setting_variable(table[i].key, variable)) unsetenv(variable);
 }
 
-static _Noreturn void become(char **command, const struct plm_child_options *options, pid_t parent)
+static _Noreturn void child_up_become(char **command, const struct plm_child_options *options,
+                                      pid_t parent)
 {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -76,7 +77,7 @@ plm_status plm_child_start(const struct plm_child_options *options, struct plm_c
   fflush(NULL);
   const pid_t parent = getpid(), pid = fork();
   if (pid < 0) return plm_error_errno(error, "cannot start %s", program);
-  if (pid == 0) become((char **)command, options, parent);
+  if (pid == 0) child_up_become((char **)command, options, parent);
   child->pid = pid;
   return PLM_OK;
 }

@@ -51,7 +51,7 @@ static void listing_deinit(struct listing *listing)
 
 /* ---- gathering --------------------------------------------------------------------------------*/
 
-static void show_progress(void *context, uint64_t done, uint64_t total)
+static void checkpoints_show_progress(void *context, uint64_t done, uint64_t total)
 {
   plm_progress_update(context, done, total, done, done, "byte");
 }
@@ -60,7 +60,7 @@ static void verify_row(struct row *row)
 {
   char label[64];
   struct plm_progress progress;
-  struct plm_advance advance = {.tell = show_progress, .context = &progress};
+  struct plm_advance advance = {.tell = checkpoints_show_progress, .context = &progress};
   snprintf(label, sizeof label, "verify step %" PRIu64, row->step);
   plm_progress_begin(&progress, label);
   plm_checkpoint_verify(row->path, NULL, NULL, &advance, &row->problem);
@@ -84,7 +84,7 @@ static void read_row(struct row *row, bool verify)
   free(manifest);
 }
 
-static plm_status take_memory(struct listing *listing, size_t count, struct plm_error *error)
+static plm_status allocate_rows(struct listing *listing, size_t count, struct plm_error *error)
 {
   listing->rows = calloc(count + 1, sizeof *listing->rows);
   listing->retained = calloc(count + 1, sizeof *listing->retained);
@@ -99,7 +99,7 @@ static plm_status gather_folder(const char *folder, bool verify, struct listing 
   uint64_t *steps;
   size_t count;
   PLM_TRY(plm_checkpoint_list(folder, &steps, &count, error));
-  plm_status status = take_memory(listing, count, error);
+  plm_status status = allocate_rows(listing, count, error);
   for (size_t i = 0; i < count && status == PLM_OK; i++) {
     char name[PLM_CHECKPOINT_NAME_SIZE];
     struct row *row = &listing->rows[i];
@@ -140,7 +140,7 @@ static plm_status gather_reasons(struct listing *listing, struct plm_error *erro
   return status;
 }
 
-static bool holds(const char *directory, const char *name)
+static bool checkpoints_holds(const char *directory, const char *name)
 {
   char path[PLM_PATH_SIZE];
   return plm_path_join(path, directory, name, NULL) == PLM_OK && plm_file_exists(path);
@@ -157,30 +157,32 @@ static bool has_final_name(const char *path)
   return plm_checkpoint_parse_name(slash != NULL ? slash + 1 : part, &step);
 }
 
-static plm_status gather(const char *directory, bool verify, struct listing *listing,
-                         struct plm_error *error)
+static plm_status checkpoints_gather(const char *directory, bool verify, struct listing *listing,
+                                     struct plm_error *error)
 {
   char folder[PLM_PATH_SIZE];
   *listing = (struct listing){0};
   if (!plm_file_exists(directory))
     return plm_error_set(error, PLM_NOT_FOUND, "there is no folder %s", directory);
-  if (has_final_name(directory) || holds(directory, "MANIFEST")) {
-    PLM_TRY(take_memory(listing, 1, error));
+  if (has_final_name(directory) || checkpoints_holds(directory, "MANIFEST")) {
+    PLM_TRY(allocate_rows(listing, 1, error));
     snprintf(listing->rows[0].path, PLM_PATH_SIZE, "%s", directory);
     listing->retained[0].loss = NAN;
     read_row(&listing->rows[0], verify);
     return PLM_OK;
   }
-  const bool is_run = holds(directory, PLM_RUN_CHECKPOINTS) || holds(directory, PLM_RUN_CONFIG);
+  const bool is_run = checkpoints_holds(directory, PLM_RUN_CHECKPOINTS) ||
+                      checkpoints_holds(directory, PLM_RUN_CONFIG);
   if (!is_run) {
     PLM_TRY(plm_path_join(folder, directory, "..", error));
-    if (!holds(folder, PLM_RUN_CONFIG)) return gather_folder(directory, verify, listing, error);
+    if (!checkpoints_holds(folder, PLM_RUN_CONFIG))
+      return gather_folder(directory, verify, listing, error);
     snprintf(listing->run, sizeof listing->run, "%s", folder);
     PLM_TRY(gather_folder(directory, verify, listing, error));
     return gather_reasons(listing, error);
   }
   snprintf(listing->run, sizeof listing->run, "%s", directory);
-  if (!holds(directory, PLM_RUN_CHECKPOINTS)) return PLM_OK; /* no checkpoint yet */
+  if (!checkpoints_holds(directory, PLM_RUN_CHECKPOINTS)) return PLM_OK; /* no checkpoint yet */
   PLM_TRY(plm_path_join(folder, directory, PLM_RUN_CHECKPOINTS, error));
   PLM_TRY(gather_folder(folder, verify, listing, error));
   return gather_reasons(listing, error);
@@ -220,7 +222,7 @@ static void print_size(uint64_t bytes)
 
 /* A row has 80 columns at most, so it has only the first digits of the identity. What is wrong with
  * a checkpoint goes to stderr. */
-static void print_row(const struct row *row, const struct plm_retained *retained)
+static void checkpoints_print_row(const struct row *row, const struct plm_retained *retained)
 {
   char hex[PLM_HASH_HEX_SIZE];
   printf("%8llu ", (unsigned long long)row->step);
@@ -252,7 +254,8 @@ static void print_listing(const struct listing *listing, const char *directory, 
   plm_print(stdout, "%s%s\n", directory, listing->count == 0 ? ": no checkpoints" : "");
   if (listing->count == 0) return;
   printf("%8s %9s %-*s %8s  %s\n", "step", "size", IDENTITY_DIGITS, "identity", "loss", "kept by");
-  for (size_t i = 0; i < listing->count; i++) print_row(&listing->rows[i], &listing->retained[i]);
+  for (size_t i = 0; i < listing->count; i++)
+    checkpoints_print_row(&listing->rows[i], &listing->retained[i]);
   if (listing->has_sets) printf("loss and best: set and split %s\n", listing->judge);
   if (verified && valid > 0)
     printf("verified every byte of %s\n", plm_format_quantity(valid, "checkpoint", count));
@@ -260,12 +263,12 @@ static void print_listing(const struct listing *listing, const char *directory, 
 
 /* ---- the command ------------------------------------------------------------------------------*/
 
-static plm_status show(const struct plm_command_context *context, const char *directory,
-                       cJSON *array, size_t *damaged, struct plm_error *error)
+static plm_status checkpoints_show(const struct plm_command_context *context, const char *directory,
+                                   cJSON *array, size_t *damaged, struct plm_error *error)
 {
   const bool verify = plm_arguments_has(context->arguments, "verify");
   struct listing listing;
-  const plm_status status = gather(directory, verify, &listing, error);
+  const plm_status status = checkpoints_gather(directory, verify, &listing, error);
   if (status == PLM_OK && !context->json) print_listing(&listing, directory, verify);
   for (size_t i = 0; i < listing.count && status == PLM_OK; i++) {
     const struct row *row = &listing.rows[i];
@@ -278,7 +281,8 @@ static plm_status show(const struct plm_command_context *context, const char *di
   return status;
 }
 
-static plm_status run(const struct plm_command_context *context, struct plm_error *error)
+static plm_status checkpoints_run(const struct plm_command_context *context,
+                                  struct plm_error *error)
 {
   const struct plm_arguments *arguments = context->arguments;
   const bool verify = plm_arguments_has(arguments, "verify");
@@ -288,8 +292,9 @@ static plm_status run(const struct plm_command_context *context, struct plm_erro
   if (arguments->positional_count == 0) PLM_TRY(plm_command_run_folder(context, own, error));
   cJSON *array = cJSON_CreateArray();
   for (size_t i = 0; i < arguments->positional_count && status == PLM_OK; i++)
-    status = show(context, arguments->positionals[i], array, &damaged, error);
-  if (arguments->positional_count == 0) status = show(context, own, array, &damaged, error);
+    status = checkpoints_show(context, arguments->positionals[i], array, &damaged, error);
+  if (arguments->positional_count == 0)
+    status = checkpoints_show(context, own, array, &damaged, error);
   if (status == PLM_OK && context->json) {
     status = plm_json_print(array, error);
   } else {
@@ -309,5 +314,5 @@ const struct plm_command plm_command_checkpoints = {
                "configuration's run. The loss is the evaluator's, on its first split. --verify "
                "checks every byte, names what is damaged, and then exits with 1.",
     .options = options,
-    .run = run,
+    .run = checkpoints_run,
 };

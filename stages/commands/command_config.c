@@ -58,7 +58,7 @@ static plm_status print_yaml(const struct plm_config *config, struct plm_error *
   return PLM_OK;
 }
 
-static plm_status print_json(const struct plm_config *config, struct plm_error *error)
+static plm_status config_print_json(const struct plm_config *config, struct plm_error *error)
 {
   size_t count;
   const struct plm_setting *table = plm_settings(&count);
@@ -133,7 +133,8 @@ static plm_status show_config(const struct plm_command_context *context, struct 
   if (plm_arguments_has(arguments, "reference")) return print_reference(error);
   const char *file = arguments->positional_count > 0 ? arguments->positionals[0] : NULL;
   PLM_TRY(plm_arguments_load_config(arguments, file, false, &config, error));
-  const plm_status status = context->json ? print_json(&config, error) : print_yaml(&config, error);
+  const plm_status status =
+      context->json ? config_print_json(&config, error) : print_yaml(&config, error);
   plm_config_deinit(&config);
   return status;
 }

@@ -16,8 +16,8 @@
 
 /* Sends the request to the run's supervisor and deletes it. The caller deletes *reply. A refusal
  * is an error. */
-static plm_status ask(const struct plm_command_context *context, cJSON *request, int timeout_ms,
-                      cJSON **reply, struct plm_error *error)
+static plm_status control_ask(const struct plm_command_context *context, cJSON *request,
+                              int timeout_ms, cJSON **reply, struct plm_error *error)
 {
   static char line[PLM_SOCKET_LINE_SIZE];
   char run[PLM_PATH_SIZE];
@@ -72,7 +72,7 @@ static plm_status down(const struct plm_command_context *context, struct plm_err
   PLM_TRY(timeout_of(context, &timeout_ms, error));
   request = request_of("down");
   cJSON_AddBoolToObject(request, "kill", plm_arguments_has(context->arguments, "kill"));
-  PLM_TRY(ask(context, request, timeout_ms, &reply, error));
+  PLM_TRY(control_ask(context, request, timeout_ms, &reply, error));
   cJSON_Delete(reply);
   if (!context->quiet) plm_info("stopped");
   return PLM_OK;
@@ -111,7 +111,7 @@ static plm_status restart(const struct plm_command_context *context, struct plm_
     }
     plm_json_append(names, cJSON_CreateString(name));
   }
-  PLM_TRY(ask(context, request, -1, &reply, error));
+  PLM_TRY(control_ask(context, request, -1, &reply, error));
   cJSON_Delete(reply);
   return PLM_OK;
 }
@@ -138,7 +138,7 @@ static plm_status scale(const struct plm_command_context *context, struct plm_er
   PLM_TRY(plm_command_parse_scale(context->arguments->positionals[0], &packers, error));
   cJSON *request = request_of("scale");
   cJSON_AddNumberToObject(request, "packer", packers);
-  PLM_TRY(ask(context, request, -1, &reply, error));
+  PLM_TRY(control_ask(context, request, -1, &reply, error));
   cJSON_Delete(reply);
   return PLM_OK;
 }
@@ -166,7 +166,8 @@ static plm_status finished_before(const struct plm_command_context *context,
   return PLM_OK;
 }
 
-static plm_status wait_for(const struct plm_command_context *context, struct plm_error *error)
+static plm_status control_wait_for(const struct plm_command_context *context,
+                                   struct plm_error *error)
 {
   PLM_TRY(plm_command_operands(context, 0, error));
   cJSON *reply, *request = request_of("wait");
@@ -178,7 +179,7 @@ static plm_status wait_for(const struct plm_command_context *context, struct plm
     cJSON_Delete(request);
     return status;
   }
-  status = ask(context, request, timeout_ms, &reply, error);
+  status = control_ask(context, request, timeout_ms, &reply, error);
   if (status == PLM_NOT_RUNNING && !ready) return finished_before(context, error);
   if (status != PLM_OK) return status;
   const cJSON *code = cJSON_GetObjectItemCaseSensitive(reply, "exit");
@@ -199,5 +200,5 @@ const struct plm_command plm_command_wait = {
     .name = "wait",
     .summary = "wait until a run ends, and exit with its code",
     .options = wait_options,
-    .run = wait_for,
+    .run = control_wait_for,
 };

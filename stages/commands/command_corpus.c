@@ -28,16 +28,16 @@ static const struct plm_option options[] = {
     {0, NULL, NULL, NULL},
 };
 
-static void show_progress(void *context, uint64_t done, uint64_t total)
+static void corpus_show_progress(void *context, uint64_t done, uint64_t total)
 {
   plm_progress_update(context, done, total, done, done, "byte");
 }
 
-static plm_status verify(const char *directory, struct plm_error *error)
+static plm_status corpus_verify(const char *directory, struct plm_error *error)
 {
   struct plm_progress progress;
   plm_progress_begin(&progress, "verify");
-  const plm_status status = plm_corpus_verify(directory, show_progress, &progress, error);
+  const plm_status status = plm_corpus_verify(directory, corpus_show_progress, &progress, error);
   plm_progress_clear(&progress);
   return status;
 }
@@ -99,7 +99,7 @@ static plm_status write_fasta(const char *directory, const struct plm_corpus_opt
   return status;
 }
 
-static plm_status summarise(const char *directory, bool json, struct plm_error *error)
+static plm_status corpus_summarise(const char *directory, bool json, struct plm_error *error)
 {
   struct plm_corpus_description description;
   char path[PLM_PATH_SIZE];
@@ -120,7 +120,7 @@ static plm_status summarise(const char *directory, bool json, struct plm_error *
   return status;
 }
 
-static plm_status run(const struct plm_command_context *context, struct plm_error *error)
+static plm_status corpus_run(const struct plm_command_context *context, struct plm_error *error)
 {
   const struct plm_arguments *arguments = context->arguments;
   const struct plm_corpus_options reading = {
@@ -152,12 +152,12 @@ static plm_status run(const struct plm_command_context *context, struct plm_erro
     PLM_TRY(upgrade(directory, error));
   }
   if (plm_arguments_has(arguments, "verify")) {
-    PLM_TRY(verify(directory, error));
+    PLM_TRY(corpus_verify(directory, error));
     plm_info("%s: intact; every byte was checked", directory);
   }
   if (against) return plm_corpus_against(context, directory, &reading, error);
   if (fasta) return write_fasta(directory, &reading, split, error);
-  return summarise(directory, context->json, error);
+  return corpus_summarise(directory, context->json, error);
 }
 
 const struct plm_command plm_command_corpus = {
@@ -178,5 +178,5 @@ const struct plm_command plm_command_corpus = {
                "it counts the exact duplicates, and the near-duplicates by shared words of five "
                "residues, and names the most similar pairs.",
     .options = options,
-    .run = run,
+    .run = corpus_run,
 };

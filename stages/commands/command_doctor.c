@@ -7,7 +7,7 @@
 #include "stages/commands/command.h"
 #include "stages/doctor/doctor.h"
 
-static plm_status print_json(const struct plm_doctor *doctor, struct plm_error *error)
+static plm_status doctor_print_json(const struct plm_doctor *doctor, struct plm_error *error)
 {
   cJSON *list = cJSON_CreateArray();
   for (size_t i = 0; i < doctor->count; i++) {
@@ -22,7 +22,7 @@ static plm_status print_json(const struct plm_doctor *doctor, struct plm_error *
   return plm_json_print(list, error);
 }
 
-static void print_table(const struct plm_doctor *doctor, bool color, bool quiet)
+static void doctor_print_table(const struct plm_doctor *doctor, bool color, bool quiet)
 {
   static const char *const paints[] = {"\033[32m", "\033[33m", "\033[31m"};
   for (size_t i = 0; i < doctor->count; i++) {
@@ -45,14 +45,14 @@ static plm_status examine(const struct plm_command_context *context,
   plm_doctor_host(&doctor);
   plm_doctor_run(&doctor);
   if (context->json)
-    PLM_TRY(print_json(&doctor, error));
+    PLM_TRY(doctor_print_json(&doctor, error));
   else
-    print_table(&doctor, context->color, context->quiet);
+    doctor_print_table(&doctor, context->color, context->quiet);
   if (plm_doctor_worst(&doctor) < PLM_GRADE_PROBLEM) return PLM_OK;
   return plm_error_set(error, PLM_FAILURE, "%s", ""); /* the table says it all */
 }
 
-static plm_status run(const struct plm_command_context *context, struct plm_error *error)
+static plm_status doctor_run(const struct plm_command_context *context, struct plm_error *error)
 {
   struct plm_config config;
   const struct plm_arguments *arguments = context->arguments;
@@ -78,5 +78,5 @@ const struct plm_command plm_command_doctor = {
         "change the exit code. -q leaves out what is in order. --json prints an array of {check, "
         "grade, found, "
         "fix}; grade is ok, warning or problem.",
-    .run = run,
+    .run = doctor_run,
 };

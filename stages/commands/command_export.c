@@ -22,7 +22,7 @@ static const struct plm_option options[] = {
     {0},
 };
 
-static plm_status print_json(const struct plm_export_result *result, struct plm_error *error)
+static plm_status export_print_json(const struct plm_export_result *result, struct plm_error *error)
 {
   cJSON *json = cJSON_CreateObject();
   cJSON_AddStringToObject(json, "output", result->output);
@@ -46,12 +46,12 @@ static void print_people(const struct plm_export_result *result)
   putchar('\n');
 }
 
-static plm_status run(const struct plm_command_context *context, struct plm_error *error)
+static plm_status export_run(const struct plm_command_context *context, struct plm_error *error)
 {
   const struct plm_arguments *arguments = context->arguments;
   struct plm_export_request request = plm_export_request_of(arguments);
   struct plm_export_result result;
-  char source[PLM_PATH_SIZE];
+  char input[PLM_PATH_SIZE];
   PLM_TRY(plm_command_operands(context, 0, error));
   request.output = plm_arguments_get(arguments, "output");
   if (request.output == NULL || request.output[0] == '\0')
@@ -60,15 +60,15 @@ static plm_status run(const struct plm_command_context *context, struct plm_erro
     return plm_error_set(error, PLM_USAGE,
                          "--output %s: an export is a folder and cannot go to standard output",
                          request.output);
-  PLM_TRY(plm_export_source(context, source, error));
-  request.source = source;
+  PLM_TRY(plm_export_folder(context, input, error));
+  request.input = input;
   plm_stop_signals_install();
   PLM_TRY(plm_export(&request, &result, error));
   if (result.moved[0] != '\0') plm_info("the earlier folder is now %s", result.moved);
   if (request.license == NULL)
     plm_info(
         "README.md names no licence: give --license ID, or fill it in before others use the model");
-  if (context->json) return print_json(&result, error);
+  if (context->json) return export_print_json(&result, error);
   if (!context->quiet) print_people(&result);
   return PLM_OK;
 }
@@ -85,5 +85,5 @@ const struct plm_command plm_command_export = {
         "The folder is written beside DIR and then renamed. An earlier export at DIR is replaced "
         "if nobody changed it; anything else stays, unless --force moves it aside.",
     .options = options,
-    .run = run,
+    .run = export_run,
 };

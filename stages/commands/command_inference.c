@@ -112,7 +112,8 @@ const struct plm_command plm_command_generate = {
     .run = generate,
 };
 
-static plm_status score(const struct plm_command_context *context, struct plm_error *error)
+static plm_status inference_score(const struct plm_command_context *context,
+                                  struct plm_error *error)
 {
   return exec_evaluator(context, "score", error);
 }
@@ -146,5 +147,5 @@ const struct plm_command plm_command_score = {
         "scores of each finished assay stay in the folder of --scores, where the same command "
         "continues after it was interrupted.",
     .options = plm_score_options,
-    .run = score,
+    .run = inference_score,
 };

@@ -36,8 +36,8 @@ static const struct plm_option options[] = {
     {0, NULL, NULL, NULL},
 };
 
-static plm_status take_numbers(const struct plm_arguments *arguments,
-                               struct plm_ingest_options *ingest, struct plm_error *error)
+static plm_status ingest_parse_numbers(const struct plm_arguments *arguments,
+                                       struct plm_ingest_options *ingest, struct plm_error *error)
 {
   unsigned long long min_length, max_residues, threads;
   PLM_TRY(plm_arguments_u64(arguments, "min-length", 1, &min_length, error));
@@ -58,8 +58,8 @@ static plm_status take_numbers(const struct plm_arguments *arguments,
   return plm_arguments_within(arguments, "jobs", 1, MOST_JOBS, &ingest->jobs, error);
 }
 
-static plm_status take_unclustered(const struct plm_arguments *arguments, double *share,
-                                   struct plm_error *error)
+static plm_status parse_unclustered(const struct plm_arguments *arguments, double *share,
+                                    struct plm_error *error)
 {
   const char *text = plm_arguments_get(arguments, "unclustered");
   *share = 0.01;
@@ -72,8 +72,8 @@ static plm_status take_unclustered(const struct plm_arguments *arguments, double
   return plm_error_set(error, PLM_USAGE, "--unclustered belongs to --clusters FILE.tsv");
 }
 
-static plm_status take_options(const struct plm_arguments *arguments,
-                               struct plm_ingest_options *ingest, struct plm_error *error)
+static plm_status ingest_parse_options(const struct plm_arguments *arguments,
+                                       struct plm_ingest_options *ingest, struct plm_error *error)
 {
   const char *split = plm_arguments_get(arguments, "split");
   const char *tokenizer = plm_arguments_get(arguments, "tokenizer");
@@ -95,8 +95,8 @@ static plm_status take_options(const struct plm_arguments *arguments,
                           "a corpus is a folder, so it cannot be written to standard output; "
                           "name a folder, or --corpus ./- for one that is called -");
   }
-  PLM_TRY(plm_sequence_options_take(arguments, &ingest->choices, error));
-  PLM_TRY(take_unclustered(arguments, &ingest->unclustered, error));
+  PLM_TRY(plm_sequence_options_parse(arguments, &ingest->choices, error));
+  PLM_TRY(parse_unclustered(arguments, &ingest->unclustered, error));
   PLM_TRY(plm_split_rule_parse(split != NULL ? split : "train=0.98,valid=0.01,test=0.01",
                                &ingest->splits, error));
   if (tokenizer == NULL || strcmp(tokenizer, "esm") == 0)
@@ -106,7 +106,7 @@ static plm_status take_options(const struct plm_arguments *arguments,
   else
     return plm_error_set(error, PLM_USAGE, "--tokenizer must be esm or byte, not \"%.40s\"",
                          tokenizer);
-  return take_numbers(arguments, ingest, error);
+  return ingest_parse_numbers(arguments, ingest, error);
 }
 
 /* Reports what happened to the records, and how fast. */
@@ -140,11 +140,12 @@ static void narrate(const struct plm_ingest_result *result, const char *director
            1e-6 * (double)result->bytes / result->cpu_seconds);
 }
 
-static plm_status run(const struct plm_command_context *context, struct plm_error *error)
+static plm_status command_ingest_run(const struct plm_command_context *context,
+                                     struct plm_error *error)
 {
   struct plm_ingest_options ingest = {0};
   struct plm_ingest_result result;
-  PLM_TRY(take_options(context->arguments, &ingest, error));
+  PLM_TRY(ingest_parse_options(context->arguments, &ingest, error));
   plm_stop_signals_install();
   PLM_TRY(plm_ingest(&ingest, &result, error));
   narrate(&result, ingest.writer.directory);
@@ -183,5 +184,5 @@ const struct plm_command plm_command_ingest = {
         "The corpus is written beside DIR, read back, compared and then renamed, so that DIR holds "
         "a complete corpus or nothing. Until then, it needs twice its size on the disk.",
     .options = options,
-    .run = run,
+    .run = command_ingest_run,
 };

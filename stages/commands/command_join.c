@@ -86,7 +86,7 @@ static plm_status choose_folder(const struct plm_command_context *context, struc
 
 /* The folder of a run on this host has its trainer's and evaluator's files; packers that join the
  * run from here do not need one of their own. */
-static plm_status check_folder(const struct join *join, struct plm_error *error)
+static plm_status join_check_folder(const struct join *join, struct plm_error *error)
 {
   static const char *const files[] = {PLM_RUN_CHECKPOINTS "/latest", "trainer.lock"};
   for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
@@ -139,13 +139,13 @@ static plm_status read_join(const struct plm_command_context *context, struct jo
   }
   if (plm_arguments_has(arguments, "allow-remote")) join->packer_options[used++] = "--allow-remote";
   PLM_TRY(choose_folder(context, join, error));
-  return check_folder(join, error);
+  return join_check_folder(join, error);
 }
 
 /* Fetches the run's corpora, or finds them in the cache, where they stay as long as `fetched` is
  * not released. */
-static plm_status fetch(const struct plm_command_context *context, struct join *join,
-                        struct plm_error *error)
+static plm_status join_fetch(const struct plm_command_context *context, struct join *join,
+                             struct plm_error *error)
 {
   char folder[PLM_PATH_SIZE];
   unsigned limit_gb = DEFAULT_CACHE_GB;
@@ -169,8 +169,8 @@ static plm_status fetch(const struct plm_command_context *context, struct join *
 }
 
 /* Finds mistakes before any packer starts. */
-static plm_status check(const struct plm_command_context *context, const struct join *join,
-                        struct plm_error *error)
+static plm_status join_check(const struct plm_command_context *context, const struct join *join,
+                             struct plm_error *error)
 {
   const struct plm_corpus_options opening = {
       .allow_remote = plm_arguments_has(context->arguments, "allow-remote") ||
@@ -187,14 +187,14 @@ static plm_status check(const struct plm_command_context *context, const struct 
 }
 
 /* started_fd: -1 in the foreground. */
-static plm_status serve(const struct plm_command_context *context, const struct join *join,
-                        const struct plm_config *config, int started_fd, int *exit_code,
-                        struct plm_error *error)
+static plm_status join_serve(const struct plm_command_context *context, const struct join *join,
+                             const struct plm_config *config, int started_fd, int *exit_code,
+                             struct plm_error *error)
 {
   struct plm_lock *lock = NULL;
   struct plm_prepared prepared;
   PLM_TRY(plm_directory_make(config->run, error));
-  PLM_TRY(plm_lock_take(config->run, "supervisor", &lock, error));
+  PLM_TRY(plm_lock_acquire(config->run, "supervisor", &lock, error));
   const struct plm_supervisor_options supervisor = {
       .config = config,
       .lock = lock,
@@ -233,7 +233,7 @@ static plm_status serve_run(const struct plm_command_context *context, const str
   PLM_TRY(status);
   if (!context->quiet)
     plm_info("packers for %s; logs are in %s/%s", join->endpoint, config.run, PLM_RUN_LOGS);
-  status = serve(context, join, &config, started_fd, exit_code, error);
+  status = join_serve(context, join, &config, started_fd, exit_code, error);
   plm_config_deinit(&config);
   return status;
 }
@@ -251,8 +251,8 @@ static plm_status fetch_and_serve(void *context, int started_fd, int *exit_code,
   const struct behind *behind = context;
   struct join *join = behind->join;
   if (join->fetch) plm_stop_signals_install();
-  plm_status status = join->fetch ? fetch(behind->context, join, error) : PLM_OK;
-  if (status == PLM_OK) status = check(behind->context, join, error);
+  plm_status status = join->fetch ? join_fetch(behind->context, join, error) : PLM_OK;
+  if (status == PLM_OK) status = join_check(behind->context, join, error);
   if (status == PLM_OK) status = serve_run(behind->context, join, started_fd, exit_code, error);
   plm_fetched_release(&join->fetched);
   return status;
@@ -263,7 +263,7 @@ static plm_status join_behind(struct behind *behind, struct plm_error *error)
   int pid;
   if (behind->join->fetch) { /* here, where Ctrl-C reaches it */
     plm_stop_signals_install();
-    const plm_status status = fetch(behind->context, behind->join, error);
+    const plm_status status = join_fetch(behind->context, behind->join, error);
     plm_fetched_release(&behind->join->fetched);
     PLM_TRY(status);
   }

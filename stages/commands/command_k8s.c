@@ -88,7 +88,7 @@ static plm_status read_run(const struct plm_arguments *arguments, struct plm_kub
 }
 
 /* What may surprise the user, on standard error. */
-static void advise(const char *path, const struct plm_kubernetes_run *run)
+static void k8s_advise(const char *path, const struct plm_kubernetes_run *run)
 {
   const struct plm_config *config = run->config;
   if (config->trainer.device == PLM_DEVICE_AUTO)
@@ -119,7 +119,7 @@ static plm_status make_stream(const struct plm_command_context *context, struct 
   PLM_TRY(plm_kubernetes_config(&run, error));
   plm_status status = plm_kubernetes_files(&run, &text, error);
   if (status == PLM_OK) status = plm_output_write(path, text.data, text.length, true, error);
-  if (status == PLM_OK) advise(path, &run);
+  if (status == PLM_OK) k8s_advise(path, &run);
   if (text.data != NULL) explicit_bzero(text.data, text.length);
   plm_text_deinit(&text);
   return status;

@@ -14,8 +14,8 @@ static const struct plm_option options[] = {
     {0},
 };
 
-static plm_status print_json(const char *directory, const char *client, int made,
-                             struct plm_error *error)
+static plm_status keys_print_json(const char *directory, const char *client, int made,
+                                  struct plm_error *error)
 {
   cJSON *object = cJSON_CreateObject();
   cJSON_AddStringToObject(object, "directory", directory);
@@ -24,7 +24,7 @@ static plm_status print_json(const char *directory, const char *client, int made
   return plm_json_print(object, error);
 }
 
-static plm_status run(const struct plm_command_context *context, struct plm_error *error)
+static plm_status keys_run(const struct plm_command_context *context, struct plm_error *error)
 {
   const char *client = plm_arguments_get(context->arguments, "client");
   int made;
@@ -32,7 +32,7 @@ static plm_status run(const struct plm_command_context *context, struct plm_erro
     return plm_error_set(error, PLM_USAGE, "keys needs the folder to write to: DIR");
   const char *directory = context->arguments->positionals[0];
   PLM_TRY(plm_keys_write(directory, client, &made, error));
-  if (context->json) return print_json(directory, client, made, error);
+  if (context->json) return keys_print_json(directory, client, made, error);
   plm_print(stdout, "%s: server.key server.pub", directory);
   if (client != NULL) printf(" clients/%s.key clients/%s.pub", client, client);
   printf("%s\n", made == 0 ? " (all of them already exist)" : "");
@@ -55,5 +55,5 @@ const struct plm_command plm_command_keys = {
         "packer may join the run if its public key is among clients/*.pub, which is read again "
         "whenever one connects.",
     .options = options,
-    .run = run,
+    .run = keys_run,
 };

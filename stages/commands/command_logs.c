@@ -89,7 +89,7 @@ struct printing {
   const struct log *log;
 };
 
-static void print_line(void *context, const char *line)
+static void logs_print_line(void *context, const char *line)
 {
   static const char *const colors[] = {"\033[32m", "\033[36m", "\033[33m", "\033[35m"};
   const struct printing *printing = context;
@@ -135,7 +135,7 @@ static bool print_new(struct logs *logs, const char *until)
     const char *line = next_line(first);
     struct printing printing = {.logs = logs, .log = first};
     logs->last = (size_t)(first - logs->list);
-    print_line(&printing, line);
+    logs_print_line(&printing, line);
     plm_tail_take(&first->lines);
   }
   fflush(stdout);
@@ -170,7 +170,7 @@ static plm_status print_logs(const struct plm_command_context *context, const ch
   }
   for (size_t i = 0; i < logs->count; i++) {
     struct printing printing = {.logs = logs, .log = &logs->list[i]};
-    plm_tail_flush(&logs->list[i].lines.tail, print_line, &printing);
+    plm_tail_flush(&logs->list[i].lines.tail, logs_print_line, &printing);
   }
   return PLM_OK;
 }

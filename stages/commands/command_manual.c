@@ -122,8 +122,8 @@ static plm_status program_page(const char *folder, const char *name, struct plm_
 /* ---- choosing ------------------------------------------------------------------------------- */
 
 /* Appends the page of a name such as "up", "plm-pipeline-up", "plm-trainer" or "pipeline.yaml". */
-static plm_status make_page(const char *folder, const char *name, struct plm_text *text,
-                            struct plm_error *error)
+static plm_status manual_make_page(const char *folder, const char *name, struct plm_text *text,
+                                   struct plm_error *error)
 {
   static const char prefix[] = "plm-pipeline-";
   const bool prefixed = strncmp(name, prefix, sizeof prefix - 1) == 0;
@@ -154,13 +154,14 @@ static plm_status write_page(const char *folder, const char *directory, const ch
   PLM_TRY(plm_directory_make(man, error));
   snprintf(file, sizeof file, "%s.%d", name, section);
   PLM_TRY(plm_path_join(path, man, file, error));
-  plm_status status = make_page(folder, name, &text, error);
+  plm_status status = manual_make_page(folder, name, &text, error);
   if (status == PLM_OK) status = plm_file_write(path, text.data, text.length, 0644, error);
   plm_text_deinit(&text);
   return status;
 }
 
-static plm_status write_all(const char *folder, const char *directory, struct plm_error *error)
+static plm_status manual_write_all(const char *folder, const char *directory,
+                                   struct plm_error *error)
 {
   PLM_TRY(write_page(folder, directory, "plm-pipeline", 1, error));
   PLM_TRY(write_page(folder, directory, "pipeline.yaml", 5, error));
@@ -179,10 +180,10 @@ static plm_status manual(const struct plm_command_context *context, struct plm_e
   const struct plm_arguments *arguments = context->arguments;
   const char *directory = plm_arguments_get(arguments, "all");
   PLM_TRY(plm_command_operands(context, directory != NULL ? 0 : 1, error));
-  if (directory != NULL) return write_all(context->program_directory, directory, error);
+  if (directory != NULL) return manual_write_all(context->program_directory, directory, error);
   const char *name = arguments->positional_count > 0 ? arguments->positionals[0] : "plm-pipeline";
   struct plm_text text = {0};
-  const plm_status status = make_page(context->program_directory, name, &text, error);
+  const plm_status status = manual_make_page(context->program_directory, name, &text, error);
   if (status == PLM_OK) fputs(text.data, stdout);
   plm_text_deinit(&text);
   return status;

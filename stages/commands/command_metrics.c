@@ -78,7 +78,7 @@ static plm_status split_keys(struct view *view, const char *list, struct plm_err
 }
 
 /* Refuses a word of --keys that is not a metric of the stage. */
-static plm_status check_keys(const struct view *view, struct plm_error *error)
+static plm_status metrics_check_keys(const struct view *view, struct plm_error *error)
 {
   for (int i = 0; i < view->key_count; i++) {
     if (plm_metric_find(stages[view->stage].stage, view->keys[i]) != NULL) continue;
@@ -133,7 +133,7 @@ static void fit_columns(struct view *view)
   if (room > 0 && fit > 0) view->key_count = fit;
 }
 
-static void print_row(const struct view *view, const char *run, const cJSON *json)
+static void metrics_print_row(const struct view *view, const char *run, const cJSON *json)
 {
   const bool csv = view->form == FORM_CSV, named = view->run_width > 0;
   struct plm_text row = {0};
@@ -216,7 +216,7 @@ static void print_whole_json(const struct view *view, const char *run, const cha
   plm_text_deinit(&text);
 }
 
-static void print_line(struct view *view, const char *run, const char *line)
+static void metrics_print_line(struct view *view, const char *run, const char *line)
 {
   cJSON *json = plm_json_line(line);
   if (!cJSON_IsObject(json)) { /* a damaged line is skipped */
@@ -236,7 +236,7 @@ static void print_line(struct view *view, const char *run, const char *line)
     plm_print(stdout, "%*s  skipped: %s\n", COLUMN, text_of(step, number, 15),
               skipped->valuestring);
   } else {
-    print_row(view, run, json);
+    metrics_print_row(view, run, json);
   }
   view->printed++;
   cJSON_Delete(json);
@@ -258,7 +258,7 @@ static plm_status print_runs(struct view *view, bool follow, struct plm_error *e
       status = plm_tail_check(&runs[i].tail, error);
       if (status != PLM_OK || line == NULL) continue;
       any = true;
-      print_line(view, view->runs[i], line);
+      metrics_print_line(view, view->runs[i], line);
       plm_tail_take(&runs[i]);
     }
     if (any) continue;
@@ -273,7 +273,7 @@ static plm_status print_runs(struct view *view, bool follow, struct plm_error *e
   return status;
 }
 
-static const char *last_part(const char *path)
+static const char *metrics_last_part(const char *path)
 {
   const char *slash = strrchr(path, '/');
   return slash != NULL ? slash + 1 : path;
@@ -286,7 +286,7 @@ static size_t add_series(const struct plm_curves *curves, const char *run,
   for (size_t i = 0; i < curves->count; i++) {
     const struct plm_curve *curve = &curves->list[i];
     const char *split = curves->count > 1 ? curve->split : "";
-    snprintf(labels[i], sizeof labels[i], "%.40s%s%.55s", last_part(run),
+    snprintf(labels[i], sizeof labels[i], "%.40s%s%.55s", metrics_last_part(run),
              split[0] != '\0' ? " " : "", split);
     series[i] = (struct plm_series){labels[i], curve->x, curve->y, curve->count};
   }
@@ -361,8 +361,8 @@ static plm_status choose_stage(const struct plm_arguments *arguments, struct vie
                        "\"%s\" is not a stage; the stages are evaluator, trainer and packer", name);
 }
 
-static plm_status show(const struct plm_command_context *context, struct view *view,
-                       struct plm_error *error)
+static plm_status metrics_show(const struct plm_command_context *context, struct view *view,
+                               struct plm_error *error)
 {
   const struct plm_arguments *arguments = context->arguments;
   const char *keys = plm_arguments_get(arguments, "keys");
@@ -374,7 +374,7 @@ static plm_status show(const struct plm_command_context *context, struct view *v
   view->all_keys = keys == NULL;
   if (keys == NULL) keys = plot ? "loss" : stages[view->stage].columns;
   PLM_TRY(split_keys(view, keys, error));
-  if (!view->all_keys) PLM_TRY(check_keys(view, error));
+  if (!view->all_keys) PLM_TRY(metrics_check_keys(view, error));
   if (view->all_keys && view->form == FORM_TABLE) fit_columns(view);
   if (!plot) {
     PLM_TRY(print_runs(view, plm_arguments_has(arguments, "follow"), error));
@@ -387,14 +387,14 @@ static plm_status show(const struct plm_command_context *context, struct view *v
   return PLM_OK;
 }
 
-static plm_status run(const struct plm_command_context *context, struct plm_error *error)
+static plm_status metrics_run(const struct plm_command_context *context, struct plm_error *error)
 {
   char path[PLM_PATH_SIZE];
   struct view view = {0};
   plm_stop_signals_install();
   PLM_TRY(plm_command_operands(context, 1, error));
   PLM_TRY(collect_runs(context, &view, path, error));
-  return show(context, &view, error);
+  return metrics_show(context, &view, error);
 }
 
 const struct plm_command plm_command_metrics = {
@@ -407,5 +407,5 @@ const struct plm_command plm_command_metrics = {
                "-f follows the file through restarts and resumes. "
                "With several --run, each line names its run, and --plot overlays their curves.",
     .options = options,
-    .run = run,
+    .run = metrics_run,
 };

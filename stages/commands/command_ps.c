@@ -44,7 +44,7 @@ static void print_cause(FILE *out, const cJSON *row)
     plm_print(out, "  start it again with: %s\n", plm_json_string(row, "continue", ""));
 }
 
-static void print_table(FILE *out, const cJSON *stages, bool color)
+static void ps_print_table(FILE *out, const cJSON *stages, bool color)
 {
   const cJSON *row;
   fprintf(out, "%-11s %-10s %7s %-9s %8s %8s %6s %8s %5s\n", "STAGE", "NODE", "PID", "STATE",
@@ -79,7 +79,7 @@ static void print_table(FILE *out, const cJSON *stages, bool color)
 }
 
 /* A run that is not running may have failed: then the reason, and how to continue. */
-static plm_status explain(const char *run, struct plm_error *error)
+static plm_status ps_explain(const char *run, struct plm_error *error)
 {
   static struct plm_run_failure failure; /* static because it is large */
   char time[PLM_FAILURE_TIME_SIZE];
@@ -98,7 +98,7 @@ static void redraw_table(const cJSON *stages, bool color)
   size_t size = 0;
   FILE *memory = open_memstream(&text, &size);
   if (memory == NULL) return;
-  print_table(memory, stages, color);
+  ps_print_table(memory, stages, color);
   if (fclose(memory) != 0) return;
   struct plm_text screen = {0};
   plm_text_puts(&screen, "\033[H");
@@ -115,12 +115,12 @@ static void redraw_table(const cJSON *stages, bool color)
   free(text);
 }
 
-static plm_status show(const struct plm_command_context *context, const char *run, bool redraw,
-                       struct plm_error *error)
+static plm_status ps_show(const struct plm_command_context *context, const char *run, bool redraw,
+                          struct plm_error *error)
 {
   cJSON *stages = NULL;
   const plm_status status = plm_ps_read(run, &stages, error);
-  if (status == PLM_NOT_RUNNING) return explain(run, error);
+  if (status == PLM_NOT_RUNNING) return ps_explain(run, error);
   if (status != PLM_OK) return status;
   *error = (struct plm_error){0};
   if (context->json) {
@@ -129,7 +129,7 @@ static plm_status show(const struct plm_command_context *context, const char *ru
   if (redraw)
     redraw_table(stages, context->color);
   else
-    print_table(stdout, stages, context->color);
+    ps_print_table(stdout, stages, context->color);
   cJSON_Delete(stages);
   return PLM_OK;
 }
@@ -142,7 +142,7 @@ static plm_status ps(const struct plm_command_context *context, struct plm_error
   PLM_TRY(plm_command_run_folder(context, run, error));
   for (bool shown = false;;) {
     const bool redraw = watch && !context->json && plm_terminal_can_redraw(STDOUT_FILENO);
-    const plm_status status = show(context, run, redraw, error);
+    const plm_status status = ps_show(context, run, redraw, error);
     if (status == PLM_NOT_RUNNING && shown) { /* it was watched to its end */
       *error = (struct plm_error){0};
       return PLM_OK;

@@ -59,7 +59,7 @@ static size_t fill_command(const struct plm_arguments *arguments, const char *re
   return used;
 }
 
-static plm_status print_words(const char *const *words, struct plm_error *error)
+static plm_status push_print_words(const char *const *words, struct plm_error *error)
 {
   struct plm_text text = {0};
   for (size_t i = 0; words[i] != NULL; i++) {
@@ -91,7 +91,7 @@ static plm_status check_repository(const char *repository, struct plm_error *err
 
 /* ---- uploading ----------------------------------------------------------------------------- */
 
-static void become(const char *const *command, bool json)
+static void push_become(const char *const *command, bool json)
 {
   for (int number = 1; number < NSIG; number++) signal(number, SIG_DFL);
   if (json) dup2(STDERR_FILENO, STDOUT_FILENO); /* stdout is kept for the one line at the end */
@@ -102,7 +102,7 @@ static void become(const char *const *command, bool json)
 
 /* Waits for hf, and passes a stop signal on to it. It polls, because a signal that came just before
  * a blocking waitpid would go unnoticed until hf ended. */
-static plm_status wait_for(pid_t child, struct plm_error *error)
+static plm_status push_wait_for(pid_t child, struct plm_error *error)
 {
   int state = 0;
   bool passed_on = false;
@@ -125,17 +125,17 @@ static plm_status wait_for(pid_t child, struct plm_error *error)
       error, "see the message of hf above; to log in, use `hf auth login` or set HF_TOKEN");
 }
 
-static plm_status upload(const char *const *command, bool json, struct plm_error *error)
+static plm_status push_upload(const char *const *command, bool json, struct plm_error *error)
 {
   fflush(stdout);
   const pid_t child = fork();
   if (child < 0) return plm_error_errno(error, "cannot start hf");
-  if (child == 0) become(command, json);
-  return wait_for(child, error);
+  if (child == 0) push_become(command, json);
+  return push_wait_for(child, error);
 }
 
-static plm_status report(const struct plm_command_context *context, const char *repository,
-                         struct plm_error *error)
+static plm_status push_report(const struct plm_command_context *context, const char *repository,
+                              struct plm_error *error)
 {
   if (!context->json) return PLM_OK; /* hf has reported it */
   cJSON *json = cJSON_CreateObject();
@@ -148,7 +148,7 @@ static plm_status report(const struct plm_command_context *context, const char *
 
 /* Exports into a temporary folder, uploads that, and removes it. */
 static plm_status push_checkpoint(const struct plm_command_context *context, const char *repository,
-                                  const char *source, struct plm_error *error)
+                                  const char *input, struct plm_error *error)
 {
   const char *command[ARGUMENTS_MAX];
   char folder[PLM_PATH_SIZE], output[PLM_PATH_SIZE], message[128];
@@ -158,7 +158,7 @@ static plm_status push_checkpoint(const struct plm_command_context *context, con
   PLM_TRY(plm_path_join(folder, plm_temporary_folder(), "plm-push-XXXXXX", error));
   if (mkdtemp(folder) == NULL) return plm_error_errno(error, "cannot make %s", folder);
   plm_status status = plm_path_join(output, folder, "model", error);
-  request.source = source;
+  request.input = input;
   request.output = output;
   request.name = repository;
   if (status == PLM_OK) status = plm_export(&request, &result, error);
@@ -166,7 +166,7 @@ static plm_status push_checkpoint(const struct plm_command_context *context, con
     snprintf(message, sizeof message, "plm-pipeline: step %llu, %s weights",
              (unsigned long long)result.step, result.weights);
     fill_command(context->arguments, repository, output, given != NULL ? given : message, command);
-    status = upload(command, context->json, error);
+    status = push_upload(command, context->json, error);
   }
   const plm_status removed = plm_path_remove(folder, status == PLM_OK ? error : NULL);
   return status == PLM_OK ? removed : status;
@@ -174,8 +174,8 @@ static plm_status push_checkpoint(const struct plm_command_context *context, con
 
 /* *folder may be changed to a path in buffer, because hf would take a name that begins with a dash
  * for an option. */
-static plm_status check_folder(const struct plm_command_context *context, const char **folder,
-                               char buffer[PLM_PATH_SIZE], struct plm_error *error)
+static plm_status push_check_folder(const struct plm_command_context *context, const char **folder,
+                                    char buffer[PLM_PATH_SIZE], struct plm_error *error)
 {
   static const char *const of_checkpoints[] = {"checkpoint", "step", "weights", "dtype", "license"};
   struct plm_model_folder found;
@@ -198,7 +198,7 @@ static plm_status check_folder(const struct plm_command_context *context, const 
 /* Prints commands that can also be run elsewhere, so they use no temporary folder. What the first
  * would refuse is refused here. */
 static plm_status print_commands(const struct plm_command_context *context, const char *repository,
-                                 const char *source, const char *folder, struct plm_error *error)
+                                 const char *input, const char *folder, struct plm_error *error)
 {
   const struct plm_arguments *arguments = context->arguments;
   const char *given = plm_arguments_get(arguments, "message");
@@ -206,14 +206,14 @@ static plm_status print_commands(const struct plm_command_context *context, cons
   const char *command[ARGUMENTS_MAX];
   if (folder == NULL) {
     struct plm_export_request request = plm_export_request_of(arguments);
-    request.source = source;
+    request.input = input;
     PLM_TRY(plm_export_check(&request, error));
     static const char *const passed[] = {"weights", "dtype", "license"};
     static const char *const dashed[] = {"--weights", "--dtype", "--license"};
     size_t used = 0;
     command[used++] = "plm-pipeline";
     command[used++] = "export";
-    command[used++] = "--checkpoint", command[used++] = source;
+    command[used++] = "--checkpoint", command[used++] = input;
     command[used++] = "--output", command[used++] = name;
     command[used++] = "--name", command[used++] = repository;
     for (size_t i = 0; i < sizeof passed / sizeof *passed; i++) {
@@ -221,44 +221,44 @@ static plm_status print_commands(const struct plm_command_context *context, cons
       if (value != NULL) command[used++] = dashed[i], command[used++] = value;
     }
     command[used] = NULL;
-    PLM_TRY(print_words(command, error));
+    PLM_TRY(push_print_words(command, error));
   }
   fill_command(arguments, repository, folder != NULL ? folder : name,
                given != NULL ? given : "plm-pipeline", command);
-  return print_words(command, error);
+  return push_print_words(command, error);
 }
 
-static plm_status run(const struct plm_command_context *context, struct plm_error *error)
+static plm_status push_run(const struct plm_command_context *context, struct plm_error *error)
 {
   const struct plm_arguments *arguments = context->arguments;
   const char *folder = plm_arguments_get(arguments, "folder");
   const char *command[ARGUMENTS_MAX];
-  char source[PLM_PATH_SIZE], hf[PLM_PATH_SIZE];
+  char input[PLM_PATH_SIZE], hf[PLM_PATH_SIZE];
   if (arguments->positional_count != 1)
     return plm_error_set(error, PLM_USAGE, "push needs the name of one repository: OWNER/NAME");
   const char *repository = arguments->positionals[0];
   const char *given = plm_arguments_get(arguments, "message");
   PLM_TRY(check_repository(repository, error));
   if (folder != NULL)
-    PLM_TRY(check_folder(context, &folder, source, error));
+    PLM_TRY(push_check_folder(context, &folder, input, error));
   else
-    PLM_TRY(plm_export_source(context, source, error));
+    PLM_TRY(plm_export_folder(context, input, error));
   if (plm_arguments_has(arguments, "dry-run"))
-    return print_commands(context, repository, source, folder, error);
+    return print_commands(context, repository, input, folder, error);
   if (!plm_program_find("hf", hf)) {
-    PLM_TRY(print_commands(context, repository, source, folder, error));
+    PLM_TRY(print_commands(context, repository, input, folder, error));
     plm_error_set(error, PLM_NOT_FOUND, "nothing was uploaded: the command `hf` is not on PATH");
     return plm_error_hint(error, "install it with `pip install -U huggingface_hub`, or run the "
                                  "commands above where it is installed");
   }
   plm_stop_signals_install();
   if (folder == NULL) {
-    PLM_TRY(push_checkpoint(context, repository, source, error));
+    PLM_TRY(push_checkpoint(context, repository, input, error));
   } else {
     fill_command(arguments, repository, folder, given != NULL ? given : "plm-pipeline", command);
-    PLM_TRY(upload(command, context->json, error));
+    PLM_TRY(push_upload(command, context->json, error));
   }
-  return report(context, repository, error);
+  return push_report(context, repository, error);
 }
 
 const struct plm_command plm_command_push = {
@@ -271,5 +271,5 @@ const struct plm_command plm_command_push = {
         "existing export. To log in, use `hf auth login` or set HF_TOKEN. With --dry-run, or if "
         "the command `hf` is not installed, the commands are printed and nothing is uploaded.",
     .options = options,
-    .run = run,
+    .run = push_run,
 };

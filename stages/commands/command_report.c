@@ -51,9 +51,9 @@ static void name_apart(struct plm_report_run *runs, size_t count)
     if (doubled[i]) runs[i].name = runs[i].folder;
 }
 
-static plm_status make_page(const struct plm_command_context *context,
-                            const struct plm_report_run *runs, size_t count,
-                            struct plm_error *error)
+static plm_status report_make_page(const struct plm_command_context *context,
+                                   const struct plm_report_run *runs, size_t count,
+                                   struct plm_error *error)
 {
   char made[64], usual[PLM_PATH_SIZE];
   struct tm local;
@@ -71,7 +71,8 @@ static plm_status make_page(const struct plm_command_context *context,
   return status;
 }
 
-static plm_status report(const struct plm_command_context *context, struct plm_error *error)
+static plm_status report_finished(const struct plm_command_context *context,
+                                  struct plm_error *error)
 {
   static char folders[PLM_REPORT_RUNS][PLM_PATH_SIZE];
   static struct plm_report_run runs[PLM_REPORT_RUNS];
@@ -84,7 +85,7 @@ static plm_status report(const struct plm_command_context *context, struct plm_e
   }
   if (status == PLM_OK) {
     name_apart(runs, count);
-    status = make_page(context, runs, count, error);
+    status = report_make_page(context, runs, count, error);
   }
   for (size_t i = 0; i < read; i++) plm_report_run_deinit(&runs[i]);
   return status;
@@ -102,5 +103,5 @@ const struct plm_command plm_command_report = {
                "DIR is a run folder (default: the configuration's). The curves of up to 8 runs are "
                "overlaid. `--output -` writes to standard output.",
     .options = options,
-    .run = report,
+    .run = report_finished,
 };

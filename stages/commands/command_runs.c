@@ -48,7 +48,8 @@ static bool keep_last_loss(void *context, const cJSON *line)
   return true;
 }
 
-static plm_status summarise(const char *run, struct run_summary *summary, struct plm_error *error)
+static plm_status runs_summarise(const char *run, struct run_summary *summary,
+                                 struct plm_error *error)
 {
   char path[PLM_PATH_SIZE];
   cJSON *last = NULL;
@@ -84,8 +85,8 @@ static void continue_command(const char *run, char command[PLM_PATH_SIZE + 64])
   snprintf(command, PLM_PATH_SIZE + 64, "plm-pipeline up %s/%s", run, PLM_RUN_CONFIG);
 }
 
-static plm_status print_json(const char *name, const char *run, const struct run_summary *summary,
-                             struct plm_error *error)
+static plm_status runs_print_json(const char *name, const char *run,
+                                  const struct run_summary *summary, struct plm_error *error)
 {
   cJSON *object = cJSON_CreateObject();
   cJSON_AddStringToObject(object, "name", name);
@@ -145,7 +146,7 @@ static void print_packers(const cJSON *troubled)
   if (left > 0) plm_print(stdout, "  and %d more packers; see plm-pipeline ps\n", left);
 }
 
-static void print_row(const char *name, const char *run, const struct run_summary *summary)
+static void runs_print_row(const char *name, const char *run, const struct run_summary *summary)
 {
   plm_print(stdout, "%-26.26s %-9s", name, summary->state);
   print_cell(summary->step, 9, 0);
@@ -172,7 +173,7 @@ static int visible(const struct dirent *entry)
   return entry->d_name[0] != '.';
 }
 
-static plm_status run(const struct plm_command_context *context, struct plm_error *error)
+static plm_status runs_run(const struct plm_command_context *context, struct plm_error *error)
 {
   const struct plm_arguments *arguments = context->arguments;
   const char *directory = arguments->positional_count > 0 ? arguments->positionals[0] : "runs";
@@ -191,14 +192,14 @@ static plm_status run(const struct plm_command_context *context, struct plm_erro
     const char *name = entries[i]->d_name;
     if (status == PLM_OK) status = plm_path_join(path, directory, name, error);
     if (status == PLM_OK && plm_is_run(path)) {
-      status = summarise(path, &summary, error);
+      status = runs_summarise(path, &summary, error);
       if (shown++ == 0 && !context->json)
         printf("%-26s %-9s%9s%11s%11s%13s%9s\n", "run", "state", "step", "loss", "valid",
                "tokens/s", "packers");
       if (status == PLM_OK && context->json)
-        status = print_json(name, path, &summary, error);
+        status = runs_print_json(name, path, &summary, error);
       else if (status == PLM_OK)
-        print_row(name, path, &summary);
+        runs_print_row(name, path, &summary);
       cJSON_Delete(summary.packers.troubled);
     }
     free(entries[i]);
@@ -227,5 +228,5 @@ const struct plm_command plm_command_runs = {
         "activity, evaluator_sign_age_s, evaluator_doing, evaluator_activity, packers and "
         "packer_activities ({packer, activity} for each of those lines) if it is running.",
     .options = options,
-    .run = run,
+    .run = runs_run,
 };

@@ -126,7 +126,7 @@ static plm_status read_job(const struct plm_arguments *arguments, const struct p
 }
 
 /* What may surprise the user, on standard error. */
-static void advise(const struct plm_command_context *context, const struct plm_slurm_job *job)
+static void slurm_advise(const struct plm_command_context *context, const struct plm_slurm_job *job)
 {
   const char *path = plm_arguments_get(context->arguments, "output");
   if (job->config->trainer.device == PLM_DEVICE_AUTO)
@@ -164,7 +164,7 @@ static plm_status make_script(const struct plm_command_context *context,
   if (status == PLM_OK) status = plm_slurm_script(&job, &text, error);
   if (status == PLM_OK)
     status = plm_output_write(path != NULL ? path : "-", text.data, text.length, false, error);
-  if (status == PLM_OK) advise(context, &job);
+  if (status == PLM_OK) slurm_advise(context, &job);
   free(sbatch);
   free(packer_sbatch);
   free(setup);

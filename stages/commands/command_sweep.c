@@ -138,7 +138,7 @@ static plm_status read_sets(struct sweep *sweep, struct plm_config_override **ov
 /* ---- running ------------------------------------------------------------------------------- */
 
 /* Whether the run has done all its steps and nothing of it failed since. */
-static bool is_complete(const struct sweep_run *run)
+static bool command_sweep_is_complete(const struct sweep_run *run)
 {
   uint64_t step;
   struct plm_hash identity;
@@ -146,7 +146,7 @@ static bool is_complete(const struct sweep_run *run)
          plm_done_read(run->folder, &step, &identity, NULL) == PLM_OK && step >= run->steps;
 }
 
-static plm_status start(struct sweep *sweep, size_t i, struct plm_error *error)
+static plm_status command_sweep_start(struct sweep *sweep, size_t i, struct plm_error *error)
 {
   static char settings[MOST_SETS][SETTING_SIZE];
   const char *arguments[2 * MOST_SETS + EXTRA_ARGUMENTS];
@@ -175,7 +175,7 @@ static plm_status start(struct sweep *sweep, size_t i, struct plm_error *error)
   return PLM_OK;
 }
 
-static void settle(struct sweep_run *run)
+static void command_sweep_settle(struct sweep_run *run)
 {
   run->code = run->child.code;
   run->outcome = run->code == 0 ? COMPLETE : FAILED;
@@ -206,19 +206,19 @@ static plm_status start_next(struct sweep *sweep, size_t *next, unsigned *runnin
   for (; *next < sweep->grid.runs && *running < sweep->jobs; ++*next) {
     wait_for_earlier(&sweep->runs[*next]);
     if (plm_stop_requested != 0) return PLM_OK;
-    if (is_complete(&sweep->runs[*next])) {
+    if (command_sweep_is_complete(&sweep->runs[*next])) {
       sweep->runs[*next].outcome = SKIPPED;
       plm_info("run %zu of %zu: %s is complete", *next + 1, sweep->grid.runs,
                sweep->runs[*next].name);
       continue;
     }
-    PLM_TRY(start(sweep, *next, error));
+    PLM_TRY(command_sweep_start(sweep, *next, error));
     ++*running;
   }
   return PLM_OK;
 }
 
-static plm_status run_all(struct sweep *sweep, struct plm_error *error)
+static plm_status command_sweep_run_all(struct sweep *sweep, struct plm_error *error)
 {
   size_t next = 0;
   unsigned running = 0;
@@ -233,7 +233,7 @@ static plm_status run_all(struct sweep *sweep, struct plm_error *error)
       if (run->outcome != RUNS) continue;
       if (plm_stop_requested != 0 || status != PLM_OK) plm_child_stop(&run->child);
       if (!plm_child_ended(&run->child)) continue;
-      settle(run);
+      command_sweep_settle(run);
       running--;
     }
     if (running > 0) nanosleep(&pause, NULL); /* a signal ends it early */
@@ -244,7 +244,7 @@ static plm_status run_all(struct sweep *sweep, struct plm_error *error)
 
 /* ---- the report ---------------------------------------------------------------------------- */
 
-static plm_status measure(struct sweep_run *run, struct plm_error *error)
+static plm_status command_sweep_measure(struct sweep_run *run, struct plm_error *error)
 {
   char path[PLM_PATH_SIZE];
   struct plm_curves losses = {0}, rates = {0};
@@ -289,7 +289,7 @@ static int column_width(const struct plm_sweep_axis *axis)
   return (int)width;
 }
 
-static void print_table(const struct sweep *sweep)
+static void command_sweep_print_table(const struct sweep *sweep)
 {
   char text[32];
   for (size_t a = 0; a < sweep->grid.axis_count; a++)
@@ -310,7 +310,7 @@ static void print_table(const struct sweep *sweep)
   }
 }
 
-static plm_status print_json(const struct sweep *sweep, struct plm_error *error)
+static plm_status command_sweep_print_json(const struct sweep *sweep, struct plm_error *error)
 {
   for (size_t i = 0; i < sweep->grid.runs; i++) {
     const struct sweep_run *run = &sweep->runs[i];
@@ -349,7 +349,7 @@ static size_t choose_best(const struct sweep *sweep, const struct sweep_run *bes
 }
 
 /* One HTML page, by `plm-pipeline report`. */
-static plm_status make_page(const struct sweep *sweep, struct plm_error *error)
+static plm_status command_sweep_make_page(const struct sweep *sweep, struct plm_error *error)
 {
   const struct sweep_run *best[PLM_REPORT_RUNS];
   const char *arguments[PLM_REPORT_RUNS + 5];
@@ -378,19 +378,19 @@ static plm_status make_page(const struct sweep *sweep, struct plm_error *error)
   return PLM_OK;
 }
 
-static plm_status report(struct sweep *sweep, struct plm_error *error)
+static plm_status command_sweep_report(struct sweep *sweep, struct plm_error *error)
 {
   size_t failed = 0;
   for (size_t i = 0; i < sweep->grid.runs; i++) {
-    PLM_TRY(measure(&sweep->runs[i], error));
+    PLM_TRY(command_sweep_measure(&sweep->runs[i], error));
     failed += sweep->runs[i].outcome == FAILED;
   }
   if (sweep->context->json)
-    PLM_TRY(print_json(sweep, error));
+    PLM_TRY(command_sweep_print_json(sweep, error));
   else
-    print_table(sweep);
+    command_sweep_print_table(sweep);
   fflush(stdout);
-  PLM_TRY(make_page(sweep, error));
+  PLM_TRY(command_sweep_make_page(sweep, error));
   if (failed == 0) return PLM_OK;
   plm_error_set(error, PLM_FAILURE, "%zu of %zu runs failed", failed, sweep->grid.runs);
   return plm_error_hint(error, "the same command continues those that are not complete");
@@ -400,7 +400,7 @@ static void list_runs(const struct sweep *sweep)
 {
   for (size_t i = 0; i < sweep->grid.runs; i++) {
     plm_print(stdout, "%s%s\n", sweep->runs[i].folder,
-              is_complete(&sweep->runs[i]) ? "  (complete)" : "");
+              command_sweep_is_complete(&sweep->runs[i]) ? "  (complete)" : "");
     for (size_t a = 0; a < sweep->grid.axis_count; a++)
       plm_print(stdout, "  --set %s=%s\n", sweep->grid.axes[a].key,
                 plm_sweep_value(&sweep->grid, i, a));
@@ -415,11 +415,12 @@ static plm_status run_sweep(struct sweep *sweep, struct plm_error *error)
     return PLM_OK;
   }
   plm_stop_signals_install();
-  PLM_TRY(run_all(sweep, error));
-  return report(sweep, error);
+  PLM_TRY(command_sweep_run_all(sweep, error));
+  return command_sweep_report(sweep, error);
 }
 
-static plm_status run(const struct plm_command_context *context, struct plm_error *error)
+static plm_status command_sweep_run(const struct plm_command_context *context,
+                                    struct plm_error *error)
 {
   struct sweep sweep = {.context = context, .jobs = 1, .file = context->config_path};
   struct plm_config_override *overrides = NULL;
@@ -451,5 +452,5 @@ const struct plm_command plm_command_sweep = {
         "least loss. --json prints an object for each run: {run, settings, state, exit, loss, "
         "best_loss, tokens_per_second}.",
     .options = options,
-    .run = run,
+    .run = command_sweep_run,
 };

@@ -35,8 +35,8 @@ static plm_status document_json(struct plm_corpus_cursor *cursor,
 }
 
 /* source: its number, or -1 if the run has only one corpus. */
-static plm_status print_json(struct plm_corpus_cursor *cursor, int source,
-                             const struct plm_traced_chunk *chunk, struct plm_error *error)
+static plm_status trace_print_json(struct plm_corpus_cursor *cursor, int source,
+                                   const struct plm_traced_chunk *chunk, struct plm_error *error)
 {
   cJSON *line = cJSON_CreateObject();
   plm_status status = PLM_OK;
@@ -51,8 +51,8 @@ static plm_status print_json(struct plm_corpus_cursor *cursor, int source,
   return status;
 }
 
-static plm_status print_table(struct plm_corpus_cursor *cursor, int source,
-                              const struct plm_traced_chunk *chunk, struct plm_error *error)
+static plm_status trace_print_table(struct plm_corpus_cursor *cursor, int source,
+                                    const struct plm_traced_chunk *chunk, struct plm_error *error)
 {
   const char *name;
   if (source >= 0) printf("source %d, ", source);
@@ -76,13 +76,13 @@ static plm_status print_step(const struct plm_command_context *context, bool mix
     const int number = mixture ? sources->of[i] : -1;
     struct plm_traced_chunk chunk;
     PLM_TRY(plm_trace_chunk(source->trace, source->next++, &chunk, error));
-    PLM_TRY(context->json ? print_json(source->cursor, number, &chunk, error)
-                          : print_table(source->cursor, number, &chunk, error));
+    PLM_TRY(context->json ? trace_print_json(source->cursor, number, &chunk, error)
+                          : trace_print_table(source->cursor, number, &chunk, error));
   }
   return fflush(stdout) == 0 ? PLM_OK : plm_error_errno(error, "cannot write the trace");
 }
 
-static plm_status run(const struct plm_command_context *context, struct plm_error *error)
+static plm_status trace_run(const struct plm_command_context *context, struct plm_error *error)
 {
   struct plm_config config = {0};
   struct plm_trace_sources sources = {0};
@@ -130,5 +130,5 @@ const struct plm_command plm_command_trace = {
                "the corpus is damaged, and with 2 if the corpus is not the one that the run was "
                "trained on.",
     .options = options,
-    .run = run,
+    .run = trace_run,
 };

@@ -186,7 +186,7 @@ static plm_status supervise(const struct plm_command_context *context, struct pl
   struct plm_lock *lock = NULL;
   struct plm_prepared prepared;
   PLM_TRY(plm_directory_make(plan->config.run, error));
-  PLM_TRY(plm_lock_take(plan->config.run, "supervisor", &lock, error));
+  PLM_TRY(plm_lock_acquire(plan->config.run, "supervisor", &lock, error));
   wait_for_earlier_stages(&plan->config);
   plm_status status = plm_run_prepare(&plan->config, plan->mode, plan->resume_path,
                                       plan->chosen[PLM_KIND_TRAINER], &prepared, error);

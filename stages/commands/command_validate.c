@@ -11,7 +11,8 @@
 #include "stages/commands/command.h"
 #include "stages/supervisor/run_corpora.h"
 
-static plm_status print_json(const struct plm_config_problems *problems, struct plm_error *error)
+static plm_status validate_print_json(const struct plm_config_problems *problems,
+                                      struct plm_error *error)
 {
   cJSON *array = cJSON_CreateArray();
   for (size_t i = 0; i < plm_config_problems_count(problems); i++) {
@@ -23,7 +24,7 @@ static plm_status print_json(const struct plm_config_problems *problems, struct 
 /* A corpus that is not there is only worth a warning: it may be made later, or be on another host.
  * If it is there, packers must accept its file system, and it must have the clusters that sampling
  * needs. */
-static plm_status check_corpus(const struct plm_config *config, struct plm_error *error)
+static plm_status validate_check_corpus(const struct plm_config *config, struct plm_error *error)
 {
   const struct plm_plan_parameters parameters = plm_config_training_plan(config);
   struct plm_corpus_description description;
@@ -62,13 +63,13 @@ static plm_status validate(const struct plm_command_context *context, struct plm
   if (problems != NULL) { /* the result of this command, so that main has nothing to add */
     plm_error_set(error, status, "%s", "");
     if (context->json)
-      PLM_TRY(print_json(problems, error));
+      PLM_TRY(validate_print_json(problems, error));
     else
       plm_config_problems_print(problems);
     plm_config_problems_free(problems);
   }
   if (status != PLM_OK) return status;
-  const plm_status checked = check_corpus(&config, error);
+  const plm_status checked = validate_check_corpus(&config, error);
   if (checked != PLM_OK) {
     plm_config_deinit(&config);
     return checked;
@@ -78,7 +79,7 @@ static plm_status validate(const struct plm_command_context *context, struct plm
   if (advice.length > 0) plm_print(stderr, "%s", advice.data);
   plm_text_deinit(&advice);
   plm_config_deinit(&config);
-  if (context->json) return print_json(NULL, error);
+  if (context->json) return validate_print_json(NULL, error);
   if (!context->quiet)
     plm_print(stdout, "%s: valid\n", strncmp(path, "./", 2) == 0 ? path + 2 : path);
   return PLM_OK;

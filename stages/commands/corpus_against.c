@@ -61,23 +61,24 @@ static bool is_same(const char *a, const char *b)
   return same;
 }
 
-static plm_status take_options(const struct plm_command_context *context, const char *directory,
-                               struct sides *sides, struct plm_error *error)
+static plm_status against_parse_options(const struct plm_command_context *context,
+                                        const char *directory, struct sides *sides,
+                                        struct plm_error *error)
 {
   const char *split = plm_arguments_get(context->arguments, "split");
-  const char *identity = plm_arguments_get(context->arguments, "identity");
+  const char *sequence_identity = plm_arguments_get(context->arguments, "identity");
   sides->request.training_split = PLM_SPLIT_TRAIN;
-  sides->request.identity = 0.9;
+  sides->request.sequence_identity = 0.9;
   sides->request.block = PLM_OVERLAP_BLOCK;
   if (split != NULL) PLM_TRY(plm_split_parse(split, &sides->request.training_split, error));
   PLM_TRY(find_held_out(context, sides, error));
-  if (identity != NULL) {
+  if (sequence_identity != NULL) {
     char *end;
-    sides->request.identity = strtod(identity, &end);
-    if (end == identity || *end != '\0' ||
-        !(sides->request.identity >= 0.5 && sides->request.identity <= 1))
+    sides->request.sequence_identity = strtod(sequence_identity, &end);
+    if (end == sequence_identity || *end != '\0' ||
+        !(sides->request.sequence_identity >= 0.5 && sides->request.sequence_identity <= 1))
       return plm_error_set(error, PLM_USAGE, "--identity must be from 0.5 to 1, not \"%.80s\"",
-                           identity);
+                           sequence_identity);
   }
   sides->same = is_same(directory, sides->against);
   if (!sides->same || sides->request.training_split != sides->request.held_out_split) return PLM_OK;
@@ -110,10 +111,11 @@ static uint32_t choose_examples(const struct plm_overlap *overlap, uint64_t exam
 {
   uint32_t count = 0;
   for (uint64_t i = 0; i < overlap->held_out_documents; i++) {
-    const float identity = overlap->matches[i].identity;
-    if (identity <= 0) continue;
+    const float sequence_identity = overlap->matches[i].sequence_identity;
+    if (sequence_identity <= 0) continue;
     uint32_t place = count < EXAMPLES ? count++ : EXAMPLES;
-    while (place > 0 && overlap->matches[examples[place - 1]].identity < identity) {
+    while (place > 0 &&
+           overlap->matches[examples[place - 1]].sequence_identity < sequence_identity) {
       if (place < EXAMPLES) examples[place] = examples[place - 1];
       place--;
     }
@@ -123,8 +125,8 @@ static uint32_t choose_examples(const struct plm_overlap *overlap, uint64_t exam
 }
 
 /* The name of a document. The caller frees it. */
-static plm_status name_of(struct plm_corpus *corpus, enum plm_split split, uint64_t number,
-                          char **name, struct plm_error *error)
+static plm_status corpus_against_name_of(struct plm_corpus *corpus, enum plm_split split,
+                                         uint64_t number, char **name, struct plm_error *error)
 {
   struct plm_corpus_cursor *cursor;
   const char *text;
@@ -146,7 +148,7 @@ static void print_example(const char *held_out, const char *training,
   if (match->exact)
     printf("\n");
   else
-    printf("  (identity about %.2f)\n", (double)match->identity);
+    printf("  (identity about %.2f)\n", (double)match->sequence_identity);
 }
 
 /* Prints the examples, or with `array` adds them to it. */
@@ -159,11 +161,11 @@ static plm_status show_examples(const struct sides *sides, const struct plm_over
   for (uint32_t i = 0; i < count; i++) {
     const struct plm_overlap_match *match = &overlap->matches[examples[i]];
     char *held_out = NULL, *training = NULL;
-    plm_status status =
-        name_of(request->held_out, request->held_out_split, examples[i], &held_out, error);
+    plm_status status = corpus_against_name_of(request->held_out, request->held_out_split,
+                                               examples[i], &held_out, error);
     if (status == PLM_OK)
-      status =
-          name_of(request->training, request->training_split, match->training, &training, error);
+      status = corpus_against_name_of(request->training, request->training_split, match->training,
+                                      &training, error);
     if (status == PLM_OK && array == NULL) {
       print_example(held_out, training, match);
     } else if (status == PLM_OK) {
@@ -171,7 +173,7 @@ static plm_status show_examples(const struct sides *sides, const struct plm_over
       cJSON_AddStringToObject(object, "held_out", held_out);
       cJSON_AddStringToObject(object, "training", training);
       cJSON_AddBoolToObject(object, "exact", match->exact);
-      cJSON_AddNumberToObject(object, "identity", (double)match->identity);
+      cJSON_AddNumberToObject(object, "identity", (double)match->sequence_identity);
       plm_json_append(array, object);
     }
     free(held_out);
@@ -192,8 +194,9 @@ static void add_side(cJSON *json, const char *name, const char *corpus, enum plm
   cJSON_AddNumberToObject(side, "near", (double)counts[2]);
 }
 
-static plm_status print_json(const struct sides *sides, const char *directory,
-                             const struct plm_overlap *overlap, struct plm_error *error)
+static plm_status corpus_against_print_json(const struct sides *sides, const char *directory,
+                                            const struct plm_overlap *overlap,
+                                            struct plm_error *error)
 {
   const struct plm_overlap_request *request = &sides->request;
   const uint64_t training[] = {overlap->training_documents, overlap->training_exact,
@@ -203,7 +206,7 @@ static plm_status print_json(const struct sides *sides, const char *directory,
   cJSON *json = cJSON_CreateObject();
   add_side(json, "training", directory, request->training_split, training);
   add_side(json, "held_out", sides->against, request->held_out_split, held_out);
-  cJSON_AddNumberToObject(json, "identity", request->identity);
+  cJSON_AddNumberToObject(json, "identity", request->sequence_identity);
   cJSON_AddNumberToObject(json, "kmer", PLM_SKETCH_KMER);
   cJSON_AddNumberToObject(json, "sketch", PLM_SKETCH_SIZE);
   const plm_status status =
@@ -237,7 +240,7 @@ static plm_status print_text(const struct sides *sides, const char *directory,
   print_side("near-duplicates", overlap->training_near, overlap->training_documents);
   printf("Near-duplicates have an identity of at least about %g, estimated from words of %d "
          "residues.\n",
-         request->identity, PLM_SKETCH_KMER);
+         request->sequence_identity, PLM_SKETCH_KMER);
   if (overlap->held_out_exact + overlap->held_out_near > 0) printf("most similar:\n");
   return show_examples(sides, overlap, NULL, error);
 }
@@ -247,11 +250,11 @@ plm_status plm_corpus_against(const struct plm_command_context *context, const c
 {
   struct sides sides = {0};
   struct plm_overlap overlap = {0};
-  PLM_TRY(take_options(context, directory, &sides, error));
+  PLM_TRY(against_parse_options(context, directory, &sides, error));
   plm_status status = open_sides(directory, reading, &sides, error);
   if (status == PLM_OK) status = plm_overlap_find(&sides.request, &overlap, error);
   if (status == PLM_OK)
-    status = context->json ? print_json(&sides, directory, &overlap, error)
+    status = context->json ? corpus_against_print_json(&sides, directory, &overlap, error)
                            : print_text(&sides, directory, &overlap, error);
   plm_overlap_deinit(&overlap);
   if (!sides.same && sides.request.held_out != NULL) plm_corpus_close(sides.request.held_out);

@@ -35,7 +35,7 @@ static plm_status find_in_run(const struct plm_command_context *context, char pa
   return plm_error_hint(error, "`plm-pipeline checkpoints` lists the ones it has");
 }
 
-plm_status plm_export_source(const struct plm_command_context *context, char path[PLM_PATH_SIZE],
+plm_status plm_export_folder(const struct plm_command_context *context, char path[PLM_PATH_SIZE],
                              struct plm_error *error)
 {
   const char *given = plm_arguments_get(context->arguments, "checkpoint");

@@ -22,10 +22,10 @@
 
 /* The folder that these options name: --checkpoint; or, in the run that --run or the configuration
  * names, the checkpoint of --step, or without --step the newest checkpoint that verifies. */
-plm_status plm_export_source(const struct plm_command_context *context, char path[PLM_PATH_SIZE],
+plm_status plm_export_folder(const struct plm_command_context *context, char path[PLM_PATH_SIZE],
                              struct plm_error *error);
 
-/* A request with these options. The caller fills in source and output. */
+/* A request with these options. The caller fills in input and output. */
 struct plm_export_request plm_export_request_of(const struct plm_arguments *arguments);
 
 #endif

@@ -127,7 +127,7 @@ plm_status plm_find_lr_configure(const struct plm_find_lr *find, const char *fol
 
 /* ---- the test ------------------------------------------------------------------------------ */
 
-static void take_line(void *context, const char *line)
+static void find_lr_on_line(void *context, const char *line)
 {
   struct plm_rate_range *range = context;
   cJSON *json = plm_json_line(line);
@@ -136,8 +136,8 @@ static void take_line(void *context, const char *line)
   cJSON_Delete(json);
 }
 
-static plm_status follow(struct plm_child *child, const char *folder, struct plm_rate_range *range,
-                         struct plm_error *error)
+static plm_status find_lr_follow(struct plm_child *child, const char *folder,
+                                 struct plm_rate_range *range, struct plm_error *error)
 {
   static struct plm_tail tail; /* static because it is large; there is one thread */
   char path[PLM_PATH_SIZE];
@@ -147,7 +147,7 @@ static plm_status follow(struct plm_child *child, const char *folder, struct plm
   for (bool ended = false; !ended;) {
     const struct timespec pause = {.tv_nsec = POLL_MS * 1000000L};
     ended = plm_child_ended(child); /* before the lines are taken, so that none is missed */
-    plm_tail_read(&tail, 0, take_line, range);
+    plm_tail_read(&tail, 0, find_lr_on_line, range);
     if (status == PLM_OK) status = plm_tail_check(&tail, error);
     if (status != PLM_OK || range->diverged || plm_stop_requested != 0) plm_child_stop(child);
     if (!ended) nanosleep(&pause, NULL); /* a signal ends it early */
@@ -166,9 +166,9 @@ static void print_log(const char *log)
 }
 
 /* Trains in the folder. Whatever ends the test early, it counts as far as it went. */
-static plm_status train(const struct plm_command_context *context, const char *folder,
-                        const struct plm_config *config, struct plm_rate_range *range,
-                        struct plm_error *error)
+static plm_status find_lr_train(const struct plm_command_context *context, const char *folder,
+                                const struct plm_config *config, struct plm_rate_range *range,
+                                struct plm_error *error)
 {
   char file[PLM_PATH_SIZE], log[PLM_PATH_SIZE], *yaml;
   struct plm_child child;
@@ -184,7 +184,7 @@ static plm_status train(const struct plm_command_context *context, const char *f
                                             .isolated = true,
                                             .own_ports = true};
   if (status == PLM_OK) status = plm_child_start(&options, &child, error);
-  if (status == PLM_OK) status = follow(&child, folder, range, error);
+  if (status == PLM_OK) status = find_lr_follow(&child, folder, range, error);
   if (status != PLM_OK) return status;
   PLM_TRY(plm_stop_check("; no learning rate was found", error));
   if (range->failed) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
@@ -212,7 +212,7 @@ static void say_rate(const struct plm_config_optimizer *optimizer, const char *w
   printf("\n");
 }
 
-static void draw(const struct plm_rate_range *range, bool color)
+static void find_lr_draw(const struct plm_rate_range *range, bool color)
 {
   double *x = malloc((range->count + 1) * sizeof *x);
   if (x == NULL) return; /* the suggestions are still printed */
@@ -230,8 +230,9 @@ static void draw(const struct plm_rate_range *range, bool color)
   free(x);
 }
 
-static plm_status print_json(const struct plm_rate_range *range,
-                             const struct plm_rate_suggestion *found, struct plm_error *error)
+static plm_status find_lr_print_json(const struct plm_rate_range *range,
+                                     const struct plm_rate_suggestion *found,
+                                     struct plm_error *error)
 {
   cJSON *object = cJSON_CreateObject();
   cJSON *rates = cJSON_AddArrayToObject(object, "lr_hidden"),
@@ -254,8 +255,8 @@ static plm_status say_result(const struct plm_command_context *context,
 {
   struct plm_rate_suggestion found = {0};
   const bool any = plm_rate_range_suggest(range, &found);
-  if (context->json) return print_json(range, any ? &found : NULL, error);
-  draw(range, context->color);
+  if (context->json) return find_lr_print_json(range, any ? &found : NULL, error);
+  find_lr_draw(range, context->color);
   if (range->diverged)
     printf("the loss diverged after %zu of %llu steps\n", range->count,
            (unsigned long long)config->trainer.steps);
@@ -292,7 +293,7 @@ plm_status plm_find_lr(const struct plm_command_context *context, const struct p
     plm_info("training %llu steps while lr_hidden grows from %g to %g; nothing is written into the "
              "run's folder",
              find->steps, find->low, find->high);
-  if (status == PLM_OK) status = train(context, folder, config, &range, error);
+  if (status == PLM_OK) status = find_lr_train(context, folder, config, &range, error);
   struct plm_error left = {0};
   if (plm_path_remove(folder, &left) != PLM_OK) plm_warning("%s remains: %s", folder, left.what);
   if (status == PLM_OK) status = say_result(context, config, &range, error);

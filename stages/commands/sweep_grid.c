@@ -25,8 +25,8 @@ static size_t value_length(const char *text)
   }
 }
 
-static plm_status add_value(struct plm_sweep_axis *axis, const char *begin, size_t length,
-                            struct plm_error *error)
+static plm_status sweep_grid_add_value(struct plm_sweep_axis *axis, const char *begin,
+                                       size_t length, struct plm_error *error)
 {
   plm_trim(&begin, &length);
   if (length == 0) {
@@ -58,7 +58,7 @@ static plm_status split_values(const char *text, struct plm_sweep_axis *axis,
 {
   for (;;) {
     const size_t length = value_length(text);
-    PLM_TRY(add_value(axis, text, length, error));
+    PLM_TRY(sweep_grid_add_value(axis, text, length, error));
     if (text[length] == '\0') return PLM_OK;
     text += length + 1;
   }

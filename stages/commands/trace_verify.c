@@ -24,26 +24,26 @@ struct recorded {
   struct plm_hash fingerprints[PLM_MAX_SOURCES];
 };
 
-static bool take_hash(const cJSON *json, const char *key, struct plm_hash *hash)
+static bool trace_parse_hash(const cJSON *json, const char *key, struct plm_hash *hash)
 {
   return plm_hash_from_hex(plm_json_string(json, key, ""), hash, NULL) == PLM_OK;
 }
 
-static bool take_cursor(const cJSON *cursor, struct recorded *recorded)
+static bool parse_cursor(const cJSON *cursor, struct recorded *recorded)
 {
   const cJSON *sources = cJSON_GetObjectItemCaseSensitive(cursor, "sources"), *source;
   recorded->chunks = (uint64_t)plm_json_number(cursor, "chunks", 0);
   recorded->mixed = sources != NULL;
   recorded->source_count = 1;
-  if (!take_hash(cursor, "chain", &recorded->chain) ||
-      !take_hash(cursor, "fingerprint", &recorded->fingerprints[0]))
+  if (!trace_parse_hash(cursor, "chain", &recorded->chain) ||
+      !trace_parse_hash(cursor, "fingerprint", &recorded->fingerprints[0]))
     return false;
   if (!recorded->mixed) return true;
   recorded->source_count = 0;
   cJSON_ArrayForEach(source, sources)
   {
     if (recorded->source_count == PLM_MAX_SOURCES ||
-        !take_hash(source, "fingerprint", &recorded->fingerprints[recorded->source_count++]))
+        !trace_parse_hash(source, "fingerprint", &recorded->fingerprints[recorded->source_count++]))
       return false;
   }
   return true;
@@ -59,7 +59,7 @@ static plm_status read_checkpoint(const char *checkpoints, uint64_t step, struct
   PLM_TRY(plm_path_join(path, folder, "trainer.json", error));
   PLM_TRY(plm_trace_state_read(path, &json, error));
   *recorded = (struct recorded){.step = step};
-  const bool taken = take_cursor(cJSON_GetObjectItemCaseSensitive(json, "cursor"), recorded);
+  const bool taken = parse_cursor(cJSON_GetObjectItemCaseSensitive(json, "cursor"), recorded);
   cJSON_Delete(json);
   if (taken) return PLM_OK;
   return plm_error_set(error, PLM_FORMAT, "%s does not say what the run consumed", path);
@@ -91,8 +91,9 @@ static plm_status find_checkpoints(const struct plm_config *config, uint64_t ste
   return PLM_OK;
 }
 
-static plm_status check_corpora(const struct recorded *after,
-                                const struct plm_trace_sources *sources, struct plm_error *error)
+static plm_status trace_verify_check_corpora(const struct recorded *after,
+                                             const struct plm_trace_sources *sources,
+                                             struct plm_error *error)
 {
   for (uint32_t k = 0; k < after->source_count && k < sources->count; k++) {
     const struct plm_corpus *corpus = sources->sources[k].corpus;
@@ -163,7 +164,7 @@ plm_status plm_trace_verify(const struct plm_config *config, uint64_t step,
   struct recorded before, after;
   struct plm_hash chain;
   PLM_TRY(find_checkpoints(config, step, &before, &after, error));
-  PLM_TRY(check_corpora(&after, sources, error));
+  PLM_TRY(trace_verify_check_corpora(&after, sources, error));
   PLM_TRY(recompute(sources, &before, &after, &chain, error));
   if (!plm_hash_equal(chain, after.chain)) {
     plm_error_set(

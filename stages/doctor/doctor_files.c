@@ -16,7 +16,7 @@
 #include "stages/doctor/doctor.h"
 #include "stages/supervisor/run_corpora.h"
 #include "stages/supervisor/supervisor_socket.h"
-#include "stages/supervisor/trainer_plan.h"
+#include "stages/supervisor/trainer_estimate.h"
 
 enum { TMPFS = 0x01021994, CLOCK_SKEW_S = 60, FEW_INODES = 10000 };
 
@@ -92,7 +92,7 @@ static const char *told(const struct plm_config *config)
                                       : ", and packers read it there (packer.allow_remote)";
 }
 
-static void check_corpus(struct plm_doctor *doctor, const char *corpus)
+static void doctor_files_check_corpus(struct plm_doctor *doctor, const char *corpus)
 {
   struct plm_corpus_description description;
   struct plm_error error = {0};
@@ -113,13 +113,13 @@ static void check_corpus(struct plm_doctor *doctor, const char *corpus)
                            "to true");
 }
 
-static void check_corpora(struct plm_doctor *doctor)
+static void doctor_files_check_corpora(struct plm_doctor *doctor)
 {
   const struct plm_config *config = doctor->config;
   /* Without a configuration there is only the default name, which nobody may have used. */
   if (config->corpus == NULL || (config->path == NULL && !plm_file_exists(config->corpus))) return;
   for (uint32_t k = 0; k < plm_config_source_count(config); k++)
-    check_corpus(doctor, plm_config_source(config, k).path);
+    doctor_files_check_corpus(doctor, plm_config_source(config, k).path);
 }
 
 static void check_control_socket(struct plm_doctor *doctor)
@@ -148,7 +148,7 @@ static void check_temporary(struct plm_doctor *doctor)
 void plm_doctor_files(struct plm_doctor *doctor)
 {
   check_run_folder(doctor);
-  check_corpora(doctor);
+  doctor_files_check_corpora(doctor);
   check_control_socket(doctor);
   check_temporary(doctor);
 }

@@ -13,7 +13,7 @@
 #include "common/base/library_path.h"
 #include "stages/doctor/doctor.h"
 #include "stages/supervisor/gang_command.h"
-#include "stages/supervisor/trainer_plan.h"
+#include "stages/supervisor/trainer_estimate.h"
 
 static void check_programs(struct plm_doctor *doctor)
 {
@@ -126,11 +126,11 @@ static void check_driver(struct plm_doctor *doctor)
 
 /* ---- what the trainer says ------------------------------------------------------------------ */
 
-static void check_device(struct plm_doctor *doctor, const cJSON *plan)
+static void check_device(struct plm_doctor *doctor, const cJSON *estimate)
 {
-  const char *device = plm_json_string(plan, "device", "cpu");
-  const char *level = plm_json_string(plan, "level", "");
-  const char *precision = plm_json_string(plan, "precision", "");
+  const char *device = plm_json_string(estimate, "device", "cpu");
+  const char *level = plm_json_string(estimate, "level", "");
+  const char *precision = plm_json_string(estimate, "precision", "");
   const char *limit = getenv("PLM_CPU_ISA");
   if (strcmp(device, "cpu") != 0) {
     plm_doctor_add(doctor, "device", PLM_GRADE_OK, "the trainer computes on %.40s in %.20s", device,
@@ -148,9 +148,9 @@ static void check_device(struct plm_doctor *doctor, const cJSON *plan)
     plm_doctor_fix(doctor, "this processor has no AVX2: training works, but use a newer one");
 }
 
-static void check_products(struct plm_doctor *doctor, const cJSON *plan)
+static void check_products(struct plm_doctor *doctor, const cJSON *estimate)
 {
-  const char *products = plm_json_string(plan, "products", "");
+  const char *products = plm_json_string(estimate, "products", "");
   const char *variables[] = {"ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"};
   if (products[0] == '\0') return;
   for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++) {
@@ -168,14 +168,14 @@ static void check_products(struct plm_doctor *doctor, const cJSON *plan)
   if (!found) plm_doctor_fix(doctor, "install libdnnl-dev, then `make clean` and `make`");
 }
 
-static void check_memory(struct plm_doctor *doctor, const cJSON *plan)
+static void check_memory(struct plm_doctor *doctor, const cJSON *estimate)
 {
-  const double total = plm_json_number(plan, "total", 0),
-               most = plm_json_number(plan, "free_bytes", 0);
-  const double largest = plm_json_number(plan, "largest_micro_batch_tokens", 0);
+  const double total = plm_json_number(estimate, "total", 0),
+               most = plm_json_number(estimate, "free_bytes", 0);
+  const double largest = plm_json_number(estimate, "largest_micro_batch_tokens", 0);
   if (most <= 0) return;
-  const bool fits = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(plan, "fits"));
-  const bool cpu = strcmp(plm_json_string(plan, "device", "cpu"), "cpu") == 0;
+  const bool fits = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(estimate, "fits"));
+  const bool cpu = strcmp(plm_json_string(estimate, "device", "cpu"), "cpu") == 0;
   char limit[64] = "";
   struct plm_cgroup_limits limits;
   plm_cgroup_read(&limits);
@@ -201,7 +201,8 @@ static void trainer_failed(struct plm_doctor *doctor, struct plm_text *said)
     said->data[--said->length] = '\0';
   for (char *c = said->data; c != NULL && *c != '\0'; c++)
     if (*c == '\n') *c = ' ';
-  plm_doctor_add(doctor, "device", PLM_GRADE_PROBLEM, "plm-trainer cannot plan this run: %.400s",
+  plm_doctor_add(doctor, "device", PLM_GRADE_PROBLEM,
+                 "plm-trainer cannot estimate this run: %.400s",
                  said->length > 0 ? said->data : "it gave no answer");
   plm_doctor_fix(doctor, "`plm-trainer --dry-run` says more");
 }
@@ -209,15 +210,15 @@ static void trainer_failed(struct plm_doctor *doctor, struct plm_text *said)
 static void ask_trainer(struct plm_doctor *doctor)
 {
   struct plm_text said = {0};
-  cJSON *plan = plm_trainer_plan_ask(doctor->program_directory, doctor->config, &said);
-  if (plan == NULL) {
+  cJSON *estimate = plm_trainer_estimate_ask(doctor->program_directory, doctor->config, &said);
+  if (estimate == NULL) {
     trainer_failed(doctor, &said);
   } else {
-    check_device(doctor, plan);
-    check_products(doctor, plan);
-    check_memory(doctor, plan);
+    check_device(doctor, estimate);
+    check_products(doctor, estimate);
+    check_memory(doctor, estimate);
     const double needed =
-        plm_checkpoint_bytes(doctor->config, plan) * plm_checkpoints_kept(doctor->config);
+        plm_checkpoint_bytes(doctor->config, estimate) * plm_checkpoints_kept(doctor->config);
     const double most = plm_disk_free_bytes(doctor->config->run);
     const bool fits = needed < most;
     plm_doctor_add(doctor, "disk", fits ? PLM_GRADE_OK : PLM_GRADE_PROBLEM,
@@ -227,7 +228,7 @@ static void ask_trainer(struct plm_doctor *doctor)
       plm_doctor_fix(doctor, "free some space, lower trainer.checkpoint.keep_last and "
                              "max_unevaluated, or put `run` on another disk");
   }
-  cJSON_Delete(plan);
+  cJSON_Delete(estimate);
   plm_text_deinit(&said);
 }
 

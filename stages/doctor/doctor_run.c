@@ -11,7 +11,7 @@
 #include "stages/supervisor/ps_rows.h"
 
 /* How to continue what is not as it should be. */
-static void advise(struct plm_doctor *doctor, const char *name, const char *activity)
+static void doctor_run_advise(struct plm_doctor *doctor, const char *name, const char *activity)
 {
   if (strncmp(activity, "waiting for the writer", 22) == 0)
     plm_doctor_fix(doctor, "see whether the disk of the run folder is slow or hangs");
@@ -48,7 +48,7 @@ static void examine_row(struct plm_doctor *doctor, const cJSON *row)
   } else if (activity[0] != '\0') {
     plm_doctor_add(doctor, "run", PLM_GRADE_WARNING, "%s (process %.0f): %s", name,
                    plm_json_number(row, "pid", 0.0), activity);
-    advise(doctor, name, activity);
+    doctor_run_advise(doctor, name, activity);
   }
 }
 

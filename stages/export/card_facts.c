@@ -18,8 +18,8 @@ enum { SUBJECT_SIZE = 64 };                             /* of a set and a split 
 
 /* ---- training ------------------------------------------------------------------------------ */
 
-static plm_status take_state(struct plm_card_facts *facts, const cJSON *state,
-                             struct plm_error *error)
+static plm_status card_facts_parse_state(struct plm_card_facts *facts, const cJSON *state,
+                                         struct plm_error *error)
 {
   const char *yaml = plm_json_string(state, "configuration", "");
   const cJSON *counters = cJSON_GetObjectItemCaseSensitive(state, "counters");
@@ -49,7 +49,7 @@ static plm_status gather_training(struct plm_card_facts *facts, struct plm_error
   PLM_TRY(plm_file_read(path, STATE_LIMIT, &text, &size, error));
   cJSON *state = plm_json_bounded(text, size, STATE_VALUES);
   free(text);
-  const plm_status status = take_state(facts, state, error);
+  const plm_status status = card_facts_parse_state(facts, state, error);
   cJSON_Delete(state);
   if (status != PLM_OK) plm_error_where(error, "%s", path);
   return status;
@@ -78,7 +78,7 @@ static void gather_corpus(struct plm_card_facts *facts)
 /* ---- the evaluator's lines ----------------------------------------------------------------- */
 
 /* Whether a line is about this checkpoint and these weights. */
-static bool is_ours(const struct plm_card_facts *facts, const cJSON *line)
+static bool card_facts_is_ours(const struct plm_card_facts *facts, const cJSON *line)
 {
   char hex[PLM_HASH_HEX_SIZE];
   plm_hash_to_hex(facts->folder->identity, hex);
@@ -89,15 +89,15 @@ static bool is_ours(const struct plm_card_facts *facts, const cJSON *line)
 }
 
 /* Keeps the last line of each set and split. */
-static bool take_line(void *context, const cJSON *line)
+static bool card_facts_on_line(void *context, const cJSON *line)
 {
   struct plm_card_facts *facts = context;
   const char *split = plm_json_string(line, "split", NULL);
   enum plm_split known;
   char subject[SUBJECT_SIZE], other[SUBJECT_SIZE];
   /* The card quotes the name, and the run may have been copied from anywhere. */
-  if (split == NULL || plm_split_parse(split, &known, NULL) != PLM_OK || !is_ours(facts, line) ||
-      !plm_config_is_set_name(plm_metrics_set(line)))
+  if (split == NULL || plm_split_parse(split, &known, NULL) != PLM_OK ||
+      !card_facts_is_ours(facts, line) || !plm_config_is_set_name(plm_metrics_set(line)))
     return true;
   plm_metrics_subject(line, subject, sizeof subject);
   for (int i = cJSON_GetArraySize(facts->evaluations) - 1; i >= 0; i--) {
@@ -119,7 +119,7 @@ static plm_status gather_evaluations(struct plm_card_facts *facts, struct plm_er
     return plm_error_set(error, PLM_NO_MEMORY, "no memory for the evaluations");
   if (!facts->folder->checkpoint) return PLM_OK;
   PLM_TRY(plm_path_join(path, facts->folder->directory, "../../" PLM_RUN_EVALUATOR_METRICS, error));
-  PLM_TRY(plm_metrics_each(path, take_line, facts, error));
+  PLM_TRY(plm_metrics_each(path, card_facts_on_line, facts, error));
   if (cJSON_GetArraySize(facts->evaluations) == 0)
     plm_info("the model card has no metrics: the evaluator has not reported the %s weights of step "
              "%llu",

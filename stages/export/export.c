@@ -77,7 +77,7 @@ plm_status plm_export_check(const struct plm_export_request *request, struct plm
   struct plm_model_folder folder;
   const char *file;
   PLM_TRY(check_request(request, error));
-  PLM_TRY(plm_model_folder_check(request->source, &folder, NULL, error));
+  PLM_TRY(plm_model_folder_check(request->input, &folder, NULL, error));
   return plm_model_folder_choose(&folder, request->weights, &file, error);
 }
 
@@ -244,7 +244,7 @@ plm_status plm_export(const struct plm_export_request *request, struct plm_expor
   export->result = result;
   plm_status status = check_request(request, error);
   if (status == PLM_OK)
-    status = plm_model_folder_check(request->source, &export->folder, NULL, error);
+    status = plm_model_folder_check(request->input, &export->folder, NULL, error);
   if (status == PLM_OK) status = choose_weights(export, error);
   if (status == PLM_OK)
     status = plm_model_parameters(&export->folder.model, &export->table, &export->count,

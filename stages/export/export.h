@@ -11,7 +11,7 @@
 #include "common/base/status.h"
 
 struct plm_export_request {
-  const char *source;  /* the folder to export */
+  const char *input;   /* the folder to export */
   const char *output;  /* the folder to write */
   const char *weights; /* "ema" or "model"; NULL: EMA weights if there are any */
   const char *dtype;   /* "float32" or "bfloat16"; NULL: float32 */
@@ -23,23 +23,23 @@ struct plm_export_request {
 struct plm_export_result {
   char output[PLM_PATH_SIZE]; /* absolute */
   char moved[PLM_PATH_SIZE];  /* where the folder at output was moved; "" if there was none */
-  bool checkpoint;            /* the source was a checkpoint, of this step */
+  bool checkpoint;            /* the input was a checkpoint, of this step */
   uint64_t step, parameters, bytes;
   const char *weights, *dtype;
   bool evaluated; /* the card shows metrics */
 };
 
-/* Checks what can be checked without writing: the choices of the request, and whether the source
+/* Checks what can be checked without writing: the choices of the request, and whether the input
  * has the weights. The errors are those of plm_export. */
 plm_status plm_export_check(const struct plm_export_request *request, struct plm_error *error);
 
 /* Exports. On an error, nothing is left behind.
  *
  * - PLM_USAGE: an unknown choice
- * - PLM_NOT_FOUND: the source does not have these weights
+ * - PLM_NOT_FOUND: the input does not have these weights
  * - PLM_EXISTS: something else is at output
  * - PLM_INTERRUPTED, PLM_TERMINATED: a stop signal
- * - any error of plm_model_folder_check, about the source */
+ * - any error of plm_model_folder_check, about the input */
 plm_status plm_export(const struct plm_export_request *request, struct plm_export_result *result,
                       struct plm_error *error);
 

@@ -19,7 +19,7 @@
 
 #define WEIGHTS "model.safetensors"
 
-static bool holds(const char *directory, const char *name)
+static bool export_target_holds(const char *directory, const char *name)
 {
   char path[PLM_PATH_SIZE];
   return plm_path_join(path, directory, name, NULL) == PLM_OK && plm_file_exists(path);
@@ -127,12 +127,13 @@ static plm_status check_never(const char *directory, struct plm_error *error)
       {".git", "it is a Git repository"},
   };
   for (size_t i = 0; i < sizeof never / sizeof *never; i++)
-    if (holds(directory, never[i].name))
+    if (export_target_holds(directory, never[i].name))
       return plm_error_set(error, PLM_EXISTS, "the folder cannot be replaced: %s", never[i].what);
   return PLM_OK;
 }
 
-static plm_status look(struct plm_export_target *target, bool force, struct plm_error *error)
+static plm_status export_target_look(struct plm_export_target *target, bool force,
+                                     struct plm_error *error)
 {
   struct stat info;
   struct dirent **entries;
@@ -226,7 +227,7 @@ plm_status plm_export_target_open(const char *output, bool force, struct plm_exp
   const char *name = "";
   *target = (struct plm_export_target){.lock = -1};
   PLM_TRY(find_place(output, target, parent, &name, error));
-  const plm_status status = look(target, force, error);
+  const plm_status status = export_target_look(target, force, error);
   if (status == PLM_OK) return make_temporary(target, parent, name, error);
   plm_error_where(error, "%s", target->final);
   return status;

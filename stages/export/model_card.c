@@ -64,7 +64,7 @@ static void put_quoted(struct plm_text *text, const char *string)
 }
 
 /* Writes the text of a cell of a Markdown table, in which a bar would end the cell. */
-static void put_cell(struct plm_text *text, const char *string)
+static void model_card_put_cell(struct plm_text *text, const char *string)
 {
   for (; *string != '\0'; string++) {
     if (*string == '|') plm_text_puts(text, "\\");
@@ -155,7 +155,7 @@ static void put_result(const struct plm_card_facts *facts, const cJSON *line, st
   }
 }
 
-static void put_head(const struct plm_card_facts *facts, struct plm_text *text)
+static void model_card_put_head(const struct plm_card_facts *facts, struct plm_text *text)
 {
   plm_text_puts(text, "---\nlibrary_name: transformers\n");
   if (facts->license != NULL)
@@ -194,7 +194,7 @@ static void put_introduction(const struct plm_card_facts *facts, struct plm_text
 {
   char count[32];
   plm_text_puts(text, "# ");
-  put_cell(text, facts->name);
+  model_card_put_cell(text, facts->name);
   plm_text_printf(text, "\n\nA %s with %s parameters (`%s`), trained by plm-pipeline ",
                   is_protein(facts) ? "protein language model" : "byte-level language model",
                   plm_format_count(facts->parameters, count),
@@ -259,9 +259,9 @@ static void put_snippet(const struct plm_card_facts *facts, struct plm_text *tex
 
 /* ---- tables -------------------------------------------------------------------------------- */
 
-static void row(struct plm_text *text, const char *key, const char *format, ...)
+static void model_card_row(struct plm_text *text, const char *key, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-static void row(struct plm_text *text, const char *key, const char *format, ...)
+static void model_card_row(struct plm_text *text, const char *key, const char *format, ...)
 {
   char value[1024];
   va_list arguments;
@@ -269,7 +269,7 @@ static void row(struct plm_text *text, const char *key, const char *format, ...)
   vsnprintf(value, sizeof value, format, arguments);
   va_end(arguments);
   plm_text_printf(text, "| %s | ", key);
-  put_cell(text, value);
+  model_card_put_cell(text, value);
   plm_text_puts(text, " |\n");
 }
 
@@ -280,9 +280,9 @@ static void put_widths(const struct plm_model_config *model, struct plm_text *te
   for (uint32_t level = 0; level < model->num_unet_layers / 2 && used < sizeof widths; level++)
     used += (size_t)snprintf(widths + used, sizeof widths - used, "%s%u", level == 0 ? "" : ", ",
                              plm_model_config_width(model, level));
-  row(text, "layers", "%u in the encoder and decoder, %u at full length", model->num_unet_layers,
-      model->num_extra_layers);
-  row(text, "widths by level", "%s", widths);
+  model_card_row(text, "layers", "%u in the encoder and decoder, %u at full length",
+                 model->num_unet_layers, model->num_extra_layers);
+  model_card_row(text, "widths by level", "%s", widths);
 }
 
 static void put_architecture(const struct plm_card_facts *facts, struct plm_text *text)
@@ -291,34 +291,37 @@ static void put_architecture(const struct plm_card_facts *facts, struct plm_text
   char count[32], pattern[1024];
   size_t used = 0;
   plm_text_puts(text, "## Architecture\n\n| | |\n|---|---|\n");
-  row(text, "architecture", "`%s`", plm_architecture_name(model->architecture));
-  row(text, "parameters", "%s", plm_format_count(facts->parameters, count));
-  row(text, "width", "%u", model->hidden_size);
+  model_card_row(text, "architecture", "`%s`", plm_architecture_name(model->architecture));
+  model_card_row(text, "parameters", "%s", plm_format_count(facts->parameters, count));
+  model_card_row(text, "width", "%u", model->hidden_size);
   if (model->architecture == PLM_PATCH_UNET)
     put_widths(model, text);
   else
-    row(text, "layers", "%u", model->num_hidden_layers);
-  row(text, "attention heads", "%u", model->num_attention_heads);
-  row(text, "MLP expansion ratio", "%g", model->expansion_ratio);
+    model_card_row(text, "layers", "%u", model->num_hidden_layers);
+  model_card_row(text, "attention heads", "%u", model->num_attention_heads);
+  model_card_row(text, "MLP expansion ratio", "%g", model->expansion_ratio);
   for (uint32_t i = 0; i < model->pattern_count && used < sizeof pattern; i++) {
     char name[64];
     plm_attention_kind_name(model->pattern[i], name);
     used +=
         (size_t)snprintf(pattern + used, sizeof pattern - used, "%s%s", i == 0 ? "" : ", ", name);
   }
-  row(text, "attention masks, cycled over the layers", "%s", pattern);
-  row(text, "sliding window", "%u tokens", facts->folder->window);
-  if (model->block > 0) row(text, "blocks of `block` masks", "%u tokens", model->block);
-  row(text, "longest sequence", "%u tokens, including `<cls>` and `<eos>`", model->max_length);
-  row(text, "vocabulary", "%u tokens (%s)", model->vocab_size,
-      is_protein(facts) ? "amino acids, as in ESM-2" : "bytes");
-  row(text, "logits bounded to", model->soft_logit_cap > 0 ? "±%g" : "unbounded",
-      model->soft_logit_cap);
-  row(text, "head tied to the embeddings", "%s", model->tie_embeddings ? "yes" : "no");
-  row(text, "embedding of `<mask>` set to zero", "%s", model->token_dropout ? "yes" : "no");
-  row(text, "weights", "%s, %s",
-      strcmp(facts->weights, "ema") == 0 ? "moving average of the trained weights" : "as trained",
-      facts->dtype);
+  model_card_row(text, "attention masks, cycled over the layers", "%s", pattern);
+  model_card_row(text, "sliding window", "%u tokens", facts->folder->window);
+  if (model->block > 0) model_card_row(text, "blocks of `block` masks", "%u tokens", model->block);
+  model_card_row(text, "longest sequence", "%u tokens, including `<cls>` and `<eos>`",
+                 model->max_length);
+  model_card_row(text, "vocabulary", "%u tokens (%s)", model->vocab_size,
+                 is_protein(facts) ? "amino acids, as in ESM-2" : "bytes");
+  model_card_row(text, "logits bounded to", model->soft_logit_cap > 0 ? "±%g" : "unbounded",
+                 model->soft_logit_cap);
+  model_card_row(text, "head tied to the embeddings", "%s", model->tie_embeddings ? "yes" : "no");
+  model_card_row(text, "embedding of `<mask>` set to zero", "%s",
+                 model->token_dropout ? "yes" : "no");
+  model_card_row(text, "weights", "%s, %s",
+                 strcmp(facts->weights, "ema") == 0 ? "moving average of the trained weights"
+                                                    : "as trained",
+                 facts->dtype);
   plm_text_puts(text, "\n");
 }
 
@@ -337,7 +340,7 @@ static void put_mixture(const struct plm_config *config, struct plm_text *text)
                       (unsigned long long)config->data.mixture_steps);
     plm_text_puts(&list, ")");
   }
-  if (!list.failed && list.data != NULL) row(text, "mixture of", "%s", list.data);
+  if (!list.failed && list.data != NULL) model_card_row(text, "mixture of", "%s", list.data);
   plm_text_deinit(&list);
 }
 
@@ -345,18 +348,19 @@ static void put_corpus(const struct plm_card_facts *facts, struct plm_text *text
 {
   char documents[32], residues[32];
   if (facts->config.source_count > 1) put_mixture(&facts->config, text);
-  if (facts->fingerprint[0] != '\0') row(text, "corpus fingerprint", "`%s`", facts->fingerprint);
+  if (facts->fingerprint[0] != '\0')
+    model_card_row(text, "corpus fingerprint", "`%s`", facts->fingerprint);
   if (!facts->corpus_known) return;
   const struct plm_corpus_info *info = &facts->corpus.info;
   char name[256];
-  row(text, "corpus", "%s", base_name(facts->config.corpus, name));
+  model_card_row(text, "corpus", "%s", base_name(facts->config.corpus, name));
   for (int s = 0; s < PLM_SPLIT_COUNT; s++)
-    row(text, plm_split_name((enum plm_split)s), "%s sequences, %s residues",
-        plm_format_count(info->splits[s].documents, documents),
-        plm_format_count(info->splits[s].residues, residues));
-  row(text, "split", "%s",
-      info->clustered ? "by clusters: homologues are in one split"
-                      : "random split: homologues shared");
+    model_card_row(text, plm_split_name((enum plm_split)s), "%s sequences, %s residues",
+                   plm_format_count(info->splits[s].documents, documents),
+                   plm_format_count(info->splits[s].residues, residues));
+  model_card_row(text, "split", "%s",
+                 info->clustered ? "by clusters: homologues are in one split"
+                                 : "random split: homologues shared");
 }
 
 static void put_training(const struct plm_card_facts *facts, struct plm_text *text)
@@ -366,24 +370,26 @@ static void put_training(const struct plm_card_facts *facts, struct plm_text *te
   const struct plm_config_trainer *trainer = &config->trainer;
   char a[32], b[32], name[256];
   plm_text_puts(text, "## Training\n\n| | |\n|---|---|\n");
-  row(text, "objective", "`%s`", plm_objective_name(trainer->objective));
+  model_card_row(text, "objective", "`%s`", plm_objective_name(trainer->objective));
   if (trainer->objective == PLM_OBJECTIVE_MLM)
-    row(text, "mask rate", "%g %%", 100 * trainer->masking.mask_rate);
-  row(text, "steps", "%s of %s", plm_format_count(facts->folder->step, a),
-      plm_format_count(trainer->steps, b));
-  row(text, "tokens seen", "%s", plm_format_count(facts->tokens, a));
-  if (facts->epochs > 0) row(text, "epochs", "%.3g", facts->epochs);
-  row(text, "tokens per step", "%s, including padding", plm_format_count(trainer->batch_tokens, a));
-  row(text, "optimizer", "%s; learning rates %g (matrices), %g (embeddings), %g (head)",
-      plm_optimizer_names[trainer->optimizer.name], trainer->optimizer.lr_hidden,
-      trainer->optimizer.lr_embed, trainer->optimizer.lr_head);
-  row(text, "schedule", "%s, %s steps of warm-up", plm_schedule_names[trainer->schedule.name],
-      plm_format_count(trainer->schedule.warmup_steps, a));
-  if (trainer->ema > 0) row(text, "moving average", "decay %g", trainer->ema);
+    model_card_row(text, "mask rate", "%g %%", 100 * trainer->masking.mask_rate);
+  model_card_row(text, "steps", "%s of %s", plm_format_count(facts->folder->step, a),
+                 plm_format_count(trainer->steps, b));
+  model_card_row(text, "tokens seen", "%s", plm_format_count(facts->tokens, a));
+  if (facts->epochs > 0) model_card_row(text, "epochs", "%.3g", facts->epochs);
+  model_card_row(text, "tokens per step", "%s, including padding",
+                 plm_format_count(trainer->batch_tokens, a));
+  model_card_row(text, "optimizer", "%s; learning rates %g (matrices), %g (embeddings), %g (head)",
+                 plm_optimizer_names[trainer->optimizer.name], trainer->optimizer.lr_hidden,
+                 trainer->optimizer.lr_embed, trainer->optimizer.lr_head);
+  model_card_row(text, "schedule", "%s, %s steps of warm-up",
+                 plm_schedule_names[trainer->schedule.name],
+                 plm_format_count(trainer->schedule.warmup_steps, a));
+  if (trainer->ema > 0) model_card_row(text, "moving average", "decay %g", trainer->ema);
   if (trainer->init_from != NULL)
-    row(text, "started from", "the weights of %s", base_name(trainer->init_from, name));
-  row(text, "precision", "%s", facts->precision);
-  row(text, "seed", "%llu", (unsigned long long)config->seed);
+    model_card_row(text, "started from", "the weights of %s", base_name(trainer->init_from, name));
+  model_card_row(text, "precision", "%s", facts->precision);
+  model_card_row(text, "seed", "%llu", (unsigned long long)config->seed);
   put_corpus(facts, text);
   plm_text_puts(text, "\n");
 }
@@ -444,7 +450,7 @@ static void put_evaluation(const struct plm_card_facts *facts, struct plm_text *
 
 void plm_model_card_print(const struct plm_card_facts *facts, struct plm_text *text)
 {
-  put_head(facts, text);
+  model_card_put_head(facts, text);
   put_introduction(facts, text);
   put_snippet(facts, text);
   put_architecture(facts, text);

@@ -129,7 +129,7 @@ const char *plm_cluster_order_unmatched(const struct plm_cluster_order *order)
 
 /* ---- collecting ------------------------------------------------------------------------------ */
 
-static int compare(uint64_t a, uint64_t b)
+static int cluster_order_compare(uint64_t a, uint64_t b)
 {
   return a < b ? -1 : a > b;
 }
@@ -138,27 +138,27 @@ static int by_key(const void *left, const void *right, void *rule)
 {
   const struct waiting *a = left, *b = right;
   const int r = *(const int *)rule;
-  return compare(a->arrival.names[r], b->arrival.names[r]);
+  return cluster_order_compare(a->arrival.names[r], b->arrival.names[r]);
 }
 
 static int by_number(const void *left, const void *right)
 {
   const struct waiting *a = left, *b = right;
-  return compare(a->number, b->number);
+  return cluster_order_compare(a->number, b->number);
 }
 
 static int by_representative(const void *left, const void *right)
 {
   const struct waiting *a = left, *b = right;
-  const int order = compare(a->representative, b->representative);
-  return order != 0 ? order : compare(a->number, b->number);
+  const int order = cluster_order_compare(a->representative, b->representative);
+  return order != 0 ? order : cluster_order_compare(a->number, b->number);
 }
 
 static int by_cluster(const void *left, const void *right)
 {
   const struct waiting *a = left, *b = right;
-  const int order = compare(a->first, b->first);
-  return order != 0 ? order : compare(a->number, b->number);
+  const int order = cluster_order_compare(a->first, b->first);
+  return order != 0 ? order : cluster_order_compare(a->number, b->number);
 }
 
 static void sort(struct plm_cluster_order *order, int (*by)(const void *, const void *))
@@ -250,7 +250,7 @@ static plm_status find_representatives(struct plm_cluster_order *order, struct p
 }
 
 /* Finds the first document of each cluster, which is here if the cluster is new. */
-static plm_status find_first(struct plm_cluster_order *order, struct plm_error *error)
+static plm_status cluster_order_find_first(struct plm_cluster_order *order, struct plm_error *error)
 {
   sort(order, by_representative);
   for (size_t i = 0; i < order->waiting_count; i++) {
@@ -276,7 +276,7 @@ static plm_status find_first(struct plm_cluster_order *order, struct plm_error *
 static plm_status place_waiting(struct plm_cluster_order *order, struct plm_error *error)
 {
   PLM_TRY(find_representatives(order, error));
-  PLM_TRY(find_first(order, error));
+  PLM_TRY(cluster_order_find_first(order, error));
   sort(order, by_cluster);
   for (size_t i = 0; i < order->waiting_count; i++) {
     const struct waiting *next = &order->waiting[i];
@@ -316,7 +316,7 @@ static plm_status check_unmatched(const struct plm_cluster_order *order, struct 
 }
 
 /* Reads the next waiting documents, from `number` on, from the file of keys. */
-static plm_status take_arrivals(struct plm_cluster_order *order, uint64_t number,
+static plm_status read_arrivals(struct plm_cluster_order *order, uint64_t number,
                                 struct plm_error *error)
 {
   const size_t size = order->waiting_count * sizeof(struct arrival);
@@ -338,7 +338,7 @@ static plm_status place_all(struct plm_cluster_order *order, struct plm_error *e
     PLM_TRY(plm_stop_check("", error));
     const uint64_t left = order->documents - number;
     order->waiting_count = left < TOGETHER ? (size_t)left : TOGETHER;
-    PLM_TRY(take_arrivals(order, number, error));
+    PLM_TRY(read_arrivals(order, number, error));
     number += order->waiting_count;
     PLM_TRY(place_waiting(order, error));
   }
@@ -421,8 +421,8 @@ static plm_status write_ahead(struct walk *walk, struct plm_error *error)
   return PLM_OK;
 }
 
-static plm_status take_ordered(void *context, const void *key, const void *value,
-                               struct plm_error *error)
+static plm_status on_ordered(void *context, const void *key, const void *value,
+                             struct plm_error *error)
 {
   struct walk *walk = context;
   struct ordered *next = &walk->ahead[walk->count++];
@@ -442,8 +442,7 @@ plm_status plm_cluster_order_write(struct plm_cluster_order *order,
   struct walk *walk = calloc(1, sizeof *walk);
   if (walk == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   *walk = (struct walk){.order = order, .writer = writer, .progress = progress, .context = context};
-  plm_status status =
-      plm_temporary_index_walk(order->index, TABLE_ORDER, take_ordered, walk, error);
+  plm_status status = plm_temporary_index_walk(order->index, TABLE_ORDER, on_ordered, walk, error);
   if (status == PLM_OK) status = write_ahead(walk, error);
   free(walk->document.data);
   free(walk);

@@ -7,7 +7,7 @@
 
 #include "common/base/hash.h"
 #include "common/run/stop.h"
-#include "common/sequences/line_source.h"
+#include "common/sequences/line_reader.h"
 
 enum { LINE_LIMIT = 1 << 16, LINES_TOGETHER = 1 << 18 };
 
@@ -50,7 +50,7 @@ static plm_status put_member(struct plm_cluster_table *table, uint64_t hash,
 
 /* ---- reading the table ----------------------------------------------------------------------- */
 
-static plm_status bad_line(const struct plm_line_source *source, const char *what,
+static plm_status bad_line(const struct plm_line_reader *source, const char *what,
                            struct plm_error *error)
 {
   plm_error_set(error, PLM_FORMAT, "%s", what);
@@ -90,21 +90,23 @@ static plm_status index_line(struct plm_cluster_table *table, const struct table
 
 /* Puts the lines into the index by ascending hash. The lines of a member keep their order, so that
  * the first one counts. */
-static plm_status take_lines(struct plm_cluster_table *table, const struct plm_line_source *source,
-                             struct plm_error *error)
+static plm_status cluster_table_index_lines(struct plm_cluster_table *table,
+                                            const struct plm_line_reader *source,
+                                            struct plm_error *error)
 {
   qsort(table->lines, table->line_count, sizeof *table->lines, compare_lines);
   for (size_t i = 0; i < table->line_count; i++)
     PLM_TRY(index_line(table, &table->lines[i], error));
   table->line_count = 0;
   if (!table->strict || table->counts.in_several == 0) return PLM_OK;
-  struct plm_line_source conflict = *source;
+  struct plm_line_reader conflict = *source;
   conflict.line = table->counts.in_several_line;
   return bad_line(&conflict, "the member of this line is already in another cluster", error);
 }
 
-static plm_status take_line(struct plm_cluster_table *table, const struct plm_line_source *source,
-                            const char *line, size_t size, struct plm_error *error)
+static plm_status cluster_table_parse_line(struct plm_cluster_table *table,
+                                           const struct plm_line_reader *source, const char *line,
+                                           size_t size, struct plm_error *error)
 {
   if (size == 0) return PLM_OK;
   const char *tab = memchr(line, '\t', size);
@@ -117,10 +119,11 @@ static plm_status take_line(struct plm_cluster_table *table, const struct plm_li
       (struct table_line){.member = plm_hash64_bytes(member, length),
                           .representative = plm_hash64_bytes(line, (size_t)(tab - line)),
                           .number = source->line};
-  return table->line_count == LINES_TOGETHER ? take_lines(table, source, error) : PLM_OK;
+  return table->line_count == LINES_TOGETHER ? cluster_table_index_lines(table, source, error)
+                                             : PLM_OK;
 }
 
-static plm_status read_lines(struct plm_cluster_table *table, struct plm_line_source *source,
+static plm_status read_lines(struct plm_cluster_table *table, struct plm_line_reader *source,
                              char *line, struct plm_error *error)
 {
   size_t used = 0;
@@ -131,20 +134,20 @@ static plm_status read_lines(struct plm_cluster_table *table, struct plm_line_so
   } while (begun == PLM_AGAIN);
   PLM_TRY(begun);
   for (;;) {
-    struct plm_line_piece piece;
+    struct plm_line_span span;
     PLM_TRY(plm_stop_check("", error));
-    const enum plm_line_result result = plm_line_next(source, &piece, error);
+    const enum plm_line_result result = plm_line_next(source, &span, error);
     if (result == PLM_LINE_AGAIN) continue;
     if (result == PLM_LINE_FAILED) return error == NULL ? PLM_FAILURE : error->status;
     if (result == PLM_LINE_END) {
-      PLM_TRY(take_line(table, source, line, used, error));
-      return take_lines(table, source, error);
+      PLM_TRY(cluster_table_parse_line(table, source, line, used, error));
+      return cluster_table_index_lines(table, source, error);
     }
-    if (piece.size > LINE_LIMIT - used) return bad_line(source, "this line is too long", error);
-    memcpy(line + used, piece.bytes, piece.size);
-    used += piece.size;
-    if (!piece.ends) continue;
-    PLM_TRY(take_line(table, source, line, used, error));
+    if (span.size > LINE_LIMIT - used) return bad_line(source, "this line is too long", error);
+    memcpy(line + used, span.bytes, span.size);
+    used += span.size;
+    if (!span.ends) continue;
+    PLM_TRY(cluster_table_parse_line(table, source, line, used, error));
     used = 0;
   }
 }
@@ -154,7 +157,7 @@ plm_status plm_cluster_table_open(const char *path, bool strict, struct plm_temp
                                   struct plm_error *error)
 {
   *table = NULL;
-  struct plm_line_source source = {0};
+  struct plm_line_reader source = {0};
   struct plm_cluster_table *opened = calloc(1, sizeof *opened);
   char *line = malloc(LINE_LIMIT);
   plm_status status = PLM_OK;

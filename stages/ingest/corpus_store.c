@@ -36,7 +36,7 @@ static plm_status store_error(const struct plm_corpus_store *store, int code, co
   return plm_lmdb_write_error(store->path, store->limit_bytes, code, what, error);
 }
 
-static plm_status commit(struct plm_corpus_store *store, struct plm_error *error)
+static plm_status corpus_store_commit(struct plm_corpus_store *store, struct plm_error *error)
 {
   if (store->transaction == NULL) return PLM_OK;
   const int code = mdb_txn_commit(store->transaction);
@@ -46,11 +46,12 @@ static plm_status commit(struct plm_corpus_store *store, struct plm_error *error
 
 /* Makes sure that the transaction has room for a record of size bytes. The map can only grow
  * between transactions. */
-static plm_status begin(struct plm_corpus_store *store, size_t size, struct plm_error *error)
+static plm_status corpus_store_begin(struct plm_corpus_store *store, size_t size,
+                                     struct plm_error *error)
 {
   const size_t needed = size + size / 64 + (64 << 10); /* with page headers and the tree */
   if (store->transaction != NULL && store->pending_bytes + needed > store->limit_bytes)
-    PLM_TRY(commit(store, error));
+    PLM_TRY(corpus_store_commit(store, error));
   if (store->transaction == NULL) {
     MDB_envinfo information;
     mdb_env_info(store->environment, &information);
@@ -100,7 +101,8 @@ plm_status plm_corpus_store_open(const char *directory, struct plm_corpus_store 
     code = mdb_env_open(opened->environment, directory, MDB_NOLOCK | MDB_NOSYNC | MDB_NOMETASYNC,
                         0666);
   if (code == 0) code = open_databases(opened);
-  plm_status status = code == 0 ? commit(opened, error) : store_error(opened, code, "make", error);
+  plm_status status =
+      code == 0 ? corpus_store_commit(opened, error) : store_error(opened, code, "make", error);
   if (status != PLM_OK)
     plm_corpus_store_close(opened);
   else
@@ -115,7 +117,7 @@ plm_status plm_corpus_store_put(struct plm_corpus_store *store, enum plm_split s
   uint8_t key_bytes[8];
   plm_corpus_key(index, key_bytes);
   MDB_val key = {sizeof key_bytes, key_bytes}, value = {size, (void *)bytes};
-  PLM_TRY(begin(store, size, error));
+  PLM_TRY(corpus_store_begin(store, size, error));
   const int code =
       mdb_put(store->transaction, store->databases[split][kind], &key, &value, MDB_APPEND);
   return code == 0 ? PLM_OK : store_error(store, code, "write", error);
@@ -126,7 +128,7 @@ plm_status plm_corpus_store_put_meta(struct plm_corpus_store *store, const void 
 {
   MDB_val key = {sizeof PLM_CORPUS_META_KEY - 1, PLM_CORPUS_META_KEY};
   MDB_val value = {size, (void *)bytes};
-  PLM_TRY(begin(store, size, error));
+  PLM_TRY(corpus_store_begin(store, size, error));
   const int code = mdb_put(store->transaction, store->meta, &key, &value, 0);
   return code == 0 ? PLM_OK : store_error(store, code, "write", error);
 }
@@ -146,7 +148,7 @@ static int hash_database(MDB_txn *transaction, MDB_dbi database, struct plm_hash
 plm_status plm_corpus_store_hash(struct plm_corpus_store *store, enum plm_record_kind kind,
                                  struct plm_hash *hash, struct plm_error *error)
 {
-  PLM_TRY(commit(store, error));
+  PLM_TRY(corpus_store_commit(store, error));
   struct plm_hasher *hasher = plm_hasher_open();
   if (hasher == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   MDB_txn *transaction;
@@ -220,7 +222,7 @@ static plm_status copy_compacted(struct plm_corpus_store *store, int file, const
 plm_status plm_corpus_store_compact(struct plm_corpus_store *store, const char *path,
                                     struct plm_hash *hash, struct plm_error *error)
 {
-  PLM_TRY(commit(store, error));
+  PLM_TRY(corpus_store_commit(store, error));
   const int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (file < 0) return plm_error_errno(error, "cannot create %s", path);
   struct plm_hasher *hasher = plm_hasher_open();

@@ -21,13 +21,13 @@ struct upgrade {
   uint64_t residues; /* written so far */
 };
 
-static void show_progress(void *context, uint64_t done, uint64_t total)
+static void corpus_upgrade_show_progress(void *context, uint64_t done, uint64_t total)
 {
   plm_progress_update(context, done, total, done, done, "byte");
 }
 
 /* The exchange removes the old folder, so nothing else may be in it. */
-static plm_status check_folder(const char *directory, struct plm_error *error)
+static plm_status corpus_upgrade_check_folder(const char *directory, struct plm_error *error)
 {
   DIR *folder = opendir(directory);
   if (folder == NULL) return plm_error_errno(error, "cannot open %s", directory);
@@ -48,8 +48,9 @@ static plm_status check_folder(const char *directory, struct plm_error *error)
 }
 
 /* Writes group g of a split. *cluster is the open cluster, of which *left documents are to come. */
-static plm_status write_group(struct upgrade *upgrade, enum plm_split s, uint64_t g,
-                              uint64_t *cluster, uint64_t *left, struct plm_error *error)
+static plm_status corpus_upgrade_write_group(struct upgrade *upgrade, enum plm_split s, uint64_t g,
+                                             uint64_t *cluster, uint64_t *left,
+                                             struct plm_error *error)
 {
   const struct plm_corpus_split *split = &upgrade->description.info.splits[s];
   const uint32_t *lengths = plm_corpus_lengths(upgrade->corpus, s);
@@ -83,9 +84,9 @@ static plm_status write_documents(struct upgrade *upgrade, struct plm_error *err
   for (int s = 0; s < PLM_SPLIT_COUNT; s++) {
     uint64_t cluster = 0, left = 0;
     for (uint64_t g = 0; g * PLM_GROUP_DOCUMENTS < info->splits[s].documents; g++) {
-      PLM_TRY(write_group(upgrade, (enum plm_split)s, g, &cluster, &left, error));
+      PLM_TRY(corpus_upgrade_write_group(upgrade, (enum plm_split)s, g, &cluster, &left, error));
       plm_corpus_prefetch(upgrade->corpus, (enum plm_split)s, g + 1, 1);
-      show_progress(&upgrade->progress, upgrade->residues, total);
+      corpus_upgrade_show_progress(&upgrade->progress, upgrade->residues, total);
     }
   }
   upgrade->progress.label = "verify";
@@ -106,8 +107,8 @@ static plm_status write_corpus(struct upgrade *upgrade, struct plm_corpus_info *
   PLM_TRY(plm_corpus_cursor_open(upgrade->corpus, &upgrade->cursor, error));
   PLM_TRY(plm_corpus_writer_open(&writing, &upgrade->writer, error));
   PLM_TRY(write_documents(upgrade, error));
-  return plm_corpus_writer_finish(upgrade->writer, upgrade->description.sources,
-                                  upgrade->description.source_count, show_progress,
+  return plm_corpus_writer_finish(upgrade->writer, upgrade->description.ingested,
+                                  upgrade->description.ingested_count, corpus_upgrade_show_progress,
                                   &upgrade->progress, info, error);
 }
 
@@ -118,8 +119,9 @@ static plm_status upgrade_corpus(struct upgrade *upgrade, struct plm_corpus_info
   *info = upgrade->description.info;
   *upgraded = info->format != PLM_CORPUS_FORMAT;
   if (!*upgraded) return PLM_OK;
-  PLM_TRY(check_folder(upgrade->directory, error));
-  PLM_TRY(plm_corpus_verify(upgrade->directory, show_progress, &upgrade->progress, error));
+  PLM_TRY(corpus_upgrade_check_folder(upgrade->directory, error));
+  PLM_TRY(plm_corpus_verify(upgrade->directory, corpus_upgrade_show_progress, &upgrade->progress,
+                            error));
   return write_corpus(upgrade, info, error);
 }
 

@@ -1,5 +1,5 @@
 /* Writes a corpus of an older format again in PLM_CORPUS_FORMAT, with the same documents, clusters
- * and sources in the same order. */
+ * and ingested files in the same order. */
 #ifndef PLM_STAGES_INGEST_CORPUS_UPGRADE_H
 #define PLM_STAGES_INGEST_CORPUS_UPGRADE_H
 

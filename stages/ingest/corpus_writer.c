@@ -169,8 +169,8 @@ void plm_corpus_writer_close(struct plm_corpus_writer *writer)
 /* ---- documents ------------------------------------------------------------------------------- */
 
 /* Writes what is open of a table. */
-static plm_status flush(struct plm_corpus_writer *writer, enum plm_split s,
-                        enum plm_record_kind kind, struct plm_error *error)
+static plm_status corpus_writer_flush(struct plm_corpus_writer *writer, enum plm_split s,
+                                      enum plm_record_kind kind, struct plm_error *error)
 {
   struct split_writer *split = &writer->splits[s];
   struct block *block = &split->blocks[kind];
@@ -185,13 +185,14 @@ static plm_status flush(struct plm_corpus_writer *writer, enum plm_split s,
 }
 
 /* Adds an entry to a table. */
-static plm_status append(struct plm_corpus_writer *writer, enum plm_split s,
-                         enum plm_record_kind kind, const void *entry, struct plm_error *error)
+static plm_status corpus_writer_append(struct plm_corpus_writer *writer, enum plm_split s,
+                                       enum plm_record_kind kind, const void *entry,
+                                       struct plm_error *error)
 {
   const struct plm_corpus_table *table = &plm_corpus_tables[kind];
   struct block *block = &writer->splits[s].blocks[kind];
   memcpy((uint8_t *)block->data + block->entries * table->entry_bytes, entry, table->entry_bytes);
-  return ++block->entries == table->block ? flush(writer, s, kind, error) : PLM_OK;
+  return ++block->entries == table->block ? corpus_writer_flush(writer, s, kind, error) : PLM_OK;
 }
 
 /* Notes the size of the split's open cluster, if there is one. */
@@ -207,7 +208,7 @@ static plm_status end_cluster(struct plm_corpus_writer *writer, enum plm_split s
   const uint32_t size = (uint32_t)split->cluster_documents;
   writer->description.info.splits[s].clusters++;
   split->cluster_documents = 0;
-  return append(writer, s, PLM_RECORD_CLUSTERS, &size, error);
+  return corpus_writer_append(writer, s, PLM_RECORD_CLUSTERS, &size, error);
 }
 
 plm_status plm_corpus_writer_begin_cluster(struct plm_corpus_writer *writer, enum plm_split split,
@@ -219,8 +220,9 @@ plm_status plm_corpus_writer_begin_cluster(struct plm_corpus_writer *writer, enu
 
 /* Writes a compressed group to the store, and adds its documents to the counts and the
  * hash tree. */
-static plm_status write_group(struct plm_corpus_writer *writer, const struct plm_group_job *job,
-                              struct plm_error *error)
+static plm_status corpus_writer_write_group(struct plm_corpus_writer *writer,
+                                            const struct plm_group_job *job,
+                                            struct plm_error *error)
 {
   struct split_writer *split = &writer->splits[job->split];
   struct plm_corpus_split *counts = &writer->description.info.splits[job->split];
@@ -233,42 +235,43 @@ static plm_status write_group(struct plm_corpus_writer *writer, const struct plm
   PLM_TRY(plm_corpus_store_put(writer->store, job->split, PLM_RECORD_NAMES, split->groups,
                                job->names_frame.data, job->names_frame.size, error));
   split->groups++;
-  PLM_TRY(append(writer, job->split, PLM_RECORD_CHECKS, &job->check, error));
-  PLM_TRY(append(writer, job->split, PLM_RECORD_ROOTS, job->root.hash, error));
+  PLM_TRY(corpus_writer_append(writer, job->split, PLM_RECORD_CHECKS, &job->check, error));
+  PLM_TRY(corpus_writer_append(writer, job->split, PLM_RECORD_ROOTS, job->root.hash, error));
   plm_proof_add(&split->documents, &job->root);
   for (uint32_t d = 0; d < job->documents; d++) {
     plm_corpus_count_length(counts, job->lengths[d]);
-    PLM_TRY(append(writer, job->split, PLM_RECORD_LENGTHS, &job->lengths[d], error));
-    PLM_TRY(append(writer, job->split, PLM_RECORD_DIGESTS, &job->digests[d], error));
+    PLM_TRY(corpus_writer_append(writer, job->split, PLM_RECORD_LENGTHS, &job->lengths[d], error));
+    PLM_TRY(corpus_writer_append(writer, job->split, PLM_RECORD_DIGESTS, &job->digests[d], error));
   }
   for (int id = 0; id < 512; id++) counts->composition[id] += job->composition[id];
   return PLM_OK;
 }
 
 /* Writes the groups that have been compressed; if `all`, waits for those that have not. */
-static plm_status drain(struct plm_corpus_writer *writer, bool all, struct plm_error *error)
+static plm_status corpus_writer_drain(struct plm_corpus_writer *writer, bool all,
+                                      struct plm_error *error)
 {
   struct plm_group_job *job;
-  while ((job = all ? plm_group_compressor_take(writer->compressor)
+  while ((job = all ? plm_group_compressor_pop(writer->compressor)
                     : plm_group_compressor_poll(writer->compressor)) != NULL) {
-    PLM_TRY(write_group(writer, job, error));
+    PLM_TRY(corpus_writer_write_group(writer, job, error));
     plm_group_compressor_release(writer->compressor);
   }
   return PLM_OK;
 }
 
-static plm_status submit(struct plm_corpus_writer *writer, enum plm_split s,
-                         struct plm_error *error)
+static plm_status corpus_writer_submit(struct plm_corpus_writer *writer, enum plm_split s,
+                                       struct plm_error *error)
 {
   struct plm_group_job *open = &writer->splits[s].open;
   if (open->documents == 0) return PLM_OK;
   while (!plm_group_compressor_has_room(writer->compressor, open->residues.size)) {
-    PLM_TRY(write_group(writer, plm_group_compressor_take(writer->compressor), error));
+    PLM_TRY(corpus_writer_write_group(writer, plm_group_compressor_pop(writer->compressor), error));
     plm_group_compressor_release(writer->compressor);
   }
   plm_group_compressor_submit(writer->compressor, open);
   open->split = s;
-  return drain(writer, false, error);
+  return corpus_writer_drain(writer, false, error);
 }
 
 plm_status plm_corpus_writer_add(struct plm_corpus_writer *writer, enum plm_split split,
@@ -287,7 +290,8 @@ plm_status plm_corpus_writer_add(struct plm_corpus_writer *writer, enum plm_spli
   open->names.size += name_size;
   open->lengths[open->documents++] = (uint32_t)size;
   writer->splits[split].cluster_documents += writer->keeps_clusters;
-  return open->documents == PLM_GROUP_DOCUMENTS ? submit(writer, split, error) : PLM_OK;
+  return open->documents == PLM_GROUP_DOCUMENTS ? corpus_writer_submit(writer, split, error)
+                                                : PLM_OK;
 }
 
 /* ---- finishing ------------------------------------------------------------------------------- */
@@ -295,13 +299,14 @@ plm_status plm_corpus_writer_add(struct plm_corpus_writer *writer, enum plm_spli
 static plm_status flush_all(struct plm_corpus_writer *writer, struct plm_error *error)
 {
   struct plm_corpus_info *info = &writer->description.info;
-  for (int s = 0; s < PLM_SPLIT_COUNT; s++) PLM_TRY(submit(writer, (enum plm_split)s, error));
-  PLM_TRY(drain(writer, true, error));
+  for (int s = 0; s < PLM_SPLIT_COUNT; s++)
+    PLM_TRY(corpus_writer_submit(writer, (enum plm_split)s, error));
+  PLM_TRY(corpus_writer_drain(writer, true, error));
   for (int s = 0; s < PLM_SPLIT_COUNT; s++) {
     struct split_writer *split = &writer->splits[s];
     PLM_TRY(end_cluster(writer, (enum plm_split)s, error));
     for (int kind = 0; kind < PLM_RECORD_KINDS; kind++)
-      PLM_TRY(flush(writer, (enum plm_split)s, (enum plm_record_kind)kind, error));
+      PLM_TRY(corpus_writer_flush(writer, (enum plm_split)s, (enum plm_record_kind)kind, error));
     /* the sum of 2^32 clusters of 2^32 documents would be the first that does not fit */
     (void)plm_corpus_root(&split->documents, info->splits[s].root);
     (void)plm_corpus_root(&split->clusters, info->splits[s].cluster_root);
@@ -312,25 +317,25 @@ static plm_status flush_all(struct plm_corpus_writer *writer, struct plm_error *
 }
 
 static plm_status copy_sources(struct plm_corpus_writer *writer,
-                               const struct plm_corpus_source *sources, size_t count,
+                               const struct plm_ingested_file *ingested, size_t count,
                                struct plm_error *error)
 {
   struct plm_corpus_description *description = &writer->description;
-  description->sources = calloc(count + 1, sizeof *description->sources);
-  if (description->sources == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  description->ingested = calloc(count + 1, sizeof *description->ingested);
+  if (description->ingested == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   for (size_t i = 0; i < count; i++) {
-    description->sources[i] = sources[i];
-    description->sources[i].name = strdup(sources[i].name);
-    if (description->sources[i].name == NULL)
+    description->ingested[i] = ingested[i];
+    description->ingested[i].name = strdup(ingested[i].name);
+    if (description->ingested[i].name == NULL)
       return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
-    description->source_count++;
+    description->ingested_count++;
   }
   return PLM_OK;
 }
 
 /* Writes the `meta` record, then data.mdb, and removes the environment under construction. */
-static plm_status compact(struct plm_corpus_writer *writer, const char *data,
-                          struct plm_error *error)
+static plm_status corpus_writer_compact(struct plm_corpus_writer *writer, const char *data,
+                                        struct plm_error *error)
 {
   struct plm_corpus_files *files = &writer->description.files;
   struct plm_text text = {0};
@@ -350,8 +355,8 @@ static plm_status compact(struct plm_corpus_writer *writer, const char *data,
   return plm_path_remove(build, error);
 }
 
-static plm_status describe(struct plm_corpus_writer *writer, const char *data,
-                           struct plm_error *error)
+static plm_status corpus_writer_describe(struct plm_corpus_writer *writer, const char *data,
+                                         struct plm_error *error)
 {
   struct plm_corpus_files *files = &writer->description.files;
   char path[PLM_PATH_SIZE];
@@ -372,7 +377,7 @@ static plm_status describe(struct plm_corpus_writer *writer, const char *data,
 
 /* Renames the folder into place. With --force, the old corpus stays until the new one takes its
  * name. */
-static plm_status publish(struct plm_corpus_writer *writer, struct plm_error *error)
+static plm_status corpus_writer_publish(struct plm_corpus_writer *writer, struct plm_error *error)
 {
   char parent[PLM_PATH_SIZE];
   (void)split_path(writer->directory, parent);
@@ -394,7 +399,7 @@ static plm_status publish(struct plm_corpus_writer *writer, struct plm_error *er
 }
 
 plm_status plm_corpus_writer_finish(struct plm_corpus_writer *writer,
-                                    const struct plm_corpus_source *sources, size_t source_count,
+                                    const struct plm_ingested_file *ingested, size_t ingested_count,
                                     void (*progress)(void *, uint64_t done, uint64_t total),
                                     void *context, struct plm_corpus_info *info,
                                     struct plm_error *error)
@@ -402,17 +407,17 @@ plm_status plm_corpus_writer_finish(struct plm_corpus_writer *writer,
   PLM_ASSERT(!writer->finished);
   char data[PLM_PATH_SIZE];
   PLM_TRY(plm_path_join(data, writer->temporary, PLM_CORPUS_DATA, error));
-  PLM_TRY(copy_sources(writer, sources, source_count, error));
+  PLM_TRY(copy_sources(writer, ingested, ingested_count, error));
   PLM_TRY(flush_all(writer, error));
   PLM_TRY(plm_stop_check("", error));
-  PLM_TRY(compact(writer, data, error));
+  PLM_TRY(corpus_writer_compact(writer, data, error));
   PLM_TRY(plm_stop_check("", error));
-  PLM_TRY(describe(writer, data, error));
+  PLM_TRY(corpus_writer_describe(writer, data, error));
   PLM_TRY(plm_stop_check("", error));
   PLM_TRY(plm_corpus_verify_written(writer->temporary, &writer->description.info, progress, context,
                                     error));
   PLM_TRY(plm_stop_check("", error));
-  PLM_TRY(publish(writer, error));
+  PLM_TRY(corpus_writer_publish(writer, error));
   if (info != NULL) *info = writer->description.info;
   return PLM_OK;
 }

@@ -50,11 +50,11 @@ plm_status plm_corpus_writer_add(struct plm_corpus_writer *writer, enum plm_spli
                                  const char *name, size_t name_size, const uint8_t *residues,
                                  size_t size, struct plm_error *error);
 
-/* Compacts, describes, verifies and renames. sources are copied. progress (may be NULL) is called
+/* Compacts, describes, verifies and renames. ingested is copied. progress (may be NULL) is called
  * while verifying. A stop signal is noticed between the steps and while compacting. info (may be
  * NULL) receives the description of what was written. */
 plm_status plm_corpus_writer_finish(struct plm_corpus_writer *writer,
-                                    const struct plm_corpus_source *sources, size_t source_count,
+                                    const struct plm_ingested_file *ingested, size_t ingested_count,
                                     void (*progress)(void *, uint64_t done, uint64_t total),
                                     void *context, struct plm_corpus_info *info,
                                     struct plm_error *error);

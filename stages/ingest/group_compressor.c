@@ -101,7 +101,7 @@ static void do_job(const struct plm_group_compressor *compressor, ZSTD_CCtx *con
                            &job->error);
 }
 
-static void *work(void *argument)
+static void *group_compressor_work(void *argument)
 {
   struct plm_group_compressor *compressor = argument;
   ZSTD_CCtx *context = ZSTD_createCCtx();
@@ -146,7 +146,7 @@ plm_status plm_group_compressor_open(enum plm_tokenizer_kind tokenizer, unsigned
     status = plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   while (status == PLM_OK && opened->thread_count < threads) {
     pthread_t *thread = &opened->threads[opened->thread_count];
-    status = plm_thread_start(thread, "compress", work, opened, error);
+    status = plm_thread_start(thread, "compress", group_compressor_work, opened, error);
     opened->thread_count += status == PLM_OK;
   }
   if (status != PLM_OK)
@@ -199,7 +199,8 @@ void plm_group_compressor_submit(struct plm_group_compressor *compressor, struct
   pthread_mutex_unlock(&compressor->lock);
 }
 
-static struct plm_group_job *oldest(struct plm_group_compressor *compressor, bool wait)
+static struct plm_group_job *group_compressor_oldest(struct plm_group_compressor *compressor,
+                                                     bool wait)
 {
   if (compressor->taken == compressor->submitted) return NULL;
   const uint64_t slot = compressor->taken % compressor->capacity;
@@ -212,14 +213,14 @@ static struct plm_group_job *oldest(struct plm_group_compressor *compressor, boo
   return done ? &compressor->jobs[slot] : NULL;
 }
 
-struct plm_group_job *plm_group_compressor_take(struct plm_group_compressor *compressor)
+struct plm_group_job *plm_group_compressor_pop(struct plm_group_compressor *compressor)
 {
-  return oldest(compressor, true);
+  return group_compressor_oldest(compressor, true);
 }
 
 struct plm_group_job *plm_group_compressor_poll(struct plm_group_compressor *compressor)
 {
-  return oldest(compressor, false);
+  return group_compressor_oldest(compressor, false);
 }
 
 void plm_group_compressor_release(struct plm_group_compressor *compressor)

@@ -52,7 +52,7 @@ void plm_group_compressor_submit(struct plm_group_compressor *compressor,
                                  struct plm_group_job *job);
 /* Waits for the oldest job and returns it, or NULL if there is none. It is valid until _release,
  * which must come before the next _take. */
-struct plm_group_job *plm_group_compressor_take(struct plm_group_compressor *compressor);
+struct plm_group_job *plm_group_compressor_pop(struct plm_group_compressor *compressor);
 /* Like _take, but does not wait: returns NULL if the oldest job is not finished. */
 struct plm_group_job *plm_group_compressor_poll(struct plm_group_compressor *compressor);
 void plm_group_compressor_release(struct plm_group_compressor *compressor);

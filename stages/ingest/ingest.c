@@ -26,7 +26,7 @@ struct ingest {
   struct plm_cluster_order *order; /* with --clusters */
   char scratch[PLM_PATH_SIZE];     /* its folder */
   struct plm_pair_table *seen;
-  struct plm_corpus_source *sources;
+  struct plm_ingested_file *ingested;
   struct plm_cluster_counts counts;
   char unmatched[300]; /* the first names that the table of clusters lacks */
   struct plm_progress progress;
@@ -54,11 +54,11 @@ static void say_too_long(struct ingest *ingest, const struct plm_sequence *seque
 }
 
 /* A good record is dropped for its length or as a repeat, or becomes a document. */
-static plm_status take_record(void *context, size_t file, const struct plm_sequence *sequence,
-                              struct plm_error *error)
+static plm_status ingest_on_record(void *context, size_t file, const struct plm_sequence *sequence,
+                                   struct plm_error *error)
 {
   struct ingest *ingest = context;
-  struct plm_corpus_source *source = &ingest->sources[file];
+  struct plm_ingested_file *source = &ingest->ingested[file];
   struct plm_ingest_result *result = ingest->result;
   if (sequence->too_long) {
     if (result->too_long++ == 0) say_too_long(ingest, sequence, source->name);
@@ -88,7 +88,7 @@ static plm_status take_record(void *context, size_t file, const struct plm_seque
 }
 
 /* Reads all files. Afterwards, the sizes that corpus.json states are known. */
-static plm_status read_files(struct ingest *ingest, struct plm_error *error)
+static plm_status ingest_read_files(struct ingest *ingest, struct plm_error *error)
 {
   const struct plm_ingest_options *options = ingest->options;
   struct plm_ingest_result *result = ingest->result;
@@ -103,12 +103,12 @@ static plm_status read_files(struct ingest *ingest, struct plm_error *error)
                                            .total_bytes = ingest->input_total,
                                            .stop_consequence = "",
                                            .context = ingest,
-                                           .take = take_record};
+                                           .on_record = ingest_on_record};
   struct plm_sequence_file_counts counts;
   uint64_t *bytes = calloc(options->input_count, sizeof *bytes);
   if (bytes == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   const plm_status status = plm_sequence_files_read(&files, &counts, bytes, error);
-  for (size_t i = 0; i < options->input_count; i++) ingest->sources[i].bytes = bytes[i];
+  for (size_t i = 0; i < options->input_count; i++) ingest->ingested[i].bytes = bytes[i];
   free(bytes);
   result->records = counts.records;
   result->bad = counts.bad;
@@ -174,7 +174,7 @@ static void warn_of_clusters(const struct ingest *ingest)
 }
 
 /* Warns about things that may be mistakes. */
-static void warn(const struct ingest *ingest)
+static void ingest_warn(const struct ingest *ingest)
 {
   const struct plm_ingest_result *result = ingest->result;
   for (int s = 0; s < PLM_SPLIT_COUNT; s++) {
@@ -188,7 +188,7 @@ static void warn(const struct ingest *ingest)
   if (ingest->options->clusters != NULL) warn_of_clusters(ingest);
 }
 
-static plm_status prepare(struct ingest *ingest, struct plm_error *error)
+static plm_status ingest_prepare(struct ingest *ingest, struct plm_error *error)
 {
   const struct plm_ingest_options *options = ingest->options;
   if (options->input_count > INPUT_LIMIT) {
@@ -196,10 +196,10 @@ static plm_status prepare(struct ingest *ingest, struct plm_error *error)
                   INPUT_LIMIT);
     return plm_error_hint(error, "join them: cat FILES... | plm-pipeline ingest - --corpus DIR");
   }
-  ingest->sources = calloc(options->input_count, sizeof *ingest->sources);
-  if (ingest->sources == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  ingest->ingested = calloc(options->input_count, sizeof *ingest->ingested);
+  if (ingest->ingested == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   for (size_t i = 0; i < options->input_count; i++)
-    ingest->sources[i].name = (char *)plm_byte_stream_label(options->inputs[i]);
+    ingest->ingested[i].name = (char *)plm_byte_stream_label(options->inputs[i]);
   if (options->deduplicate) {
     plm_info("--deduplicate takes 16 to 25 bytes of memory for each sequence");
     ingest->seen = plm_pair_table_open();
@@ -218,15 +218,15 @@ static plm_status prepare(struct ingest *ingest, struct plm_error *error)
   return PLM_OK;
 }
 
-static plm_status run(struct ingest *ingest, struct plm_error *error)
+static plm_status ingest_run(struct ingest *ingest, struct plm_error *error)
 {
   const struct plm_ingest_options *options = ingest->options;
   struct plm_ingest_result *result = ingest->result;
-  PLM_TRY(prepare(ingest, error));
+  PLM_TRY(ingest_prepare(ingest, error));
   plm_progress_begin(&ingest->progress, "ingest");
   uint64_t documents = 0;
-  PLM_TRY(read_files(ingest, error));
-  for (size_t i = 0; i < options->input_count; i++) documents += ingest->sources[i].documents;
+  PLM_TRY(ingest_read_files(ingest, error));
+  for (size_t i = 0; i < options->input_count; i++) documents += ingest->ingested[i].documents;
   if (documents == 0)
     return plm_error_set(error, PLM_FORMAT,
                          "no sequence is left: %llu shorter than --min-length, %llu longer than "
@@ -234,9 +234,9 @@ static plm_status run(struct ingest *ingest, struct plm_error *error)
                          (unsigned long long)result->too_short,
                          (unsigned long long)result->too_long);
   PLM_TRY(write_clusters(ingest, error));
-  PLM_TRY(plm_corpus_writer_finish(ingest->writer, ingest->sources, options->input_count,
+  PLM_TRY(plm_corpus_writer_finish(ingest->writer, ingest->ingested, options->input_count,
                                    show_verification, ingest, &result->info, error));
-  warn(ingest);
+  ingest_warn(ingest);
   return PLM_OK;
 }
 
@@ -247,7 +247,7 @@ plm_status plm_ingest(const struct plm_ingest_options *options, struct plm_inges
   struct ingest ingest = {.options = options, .result = result};
   const uint64_t start_ns = plm_clock_ns();
   const double start_cpu = cpu_seconds();
-  plm_status status = run(&ingest, error);
+  plm_status status = ingest_run(&ingest, error);
   /* After a signal, any failure is attributed to the signal. */
   if (status != PLM_OK && plm_stop_requested != 0)
     status = plm_stop_check("; no corpus was written", error);
@@ -255,7 +255,7 @@ plm_status plm_ingest(const struct plm_ingest_options *options, struct plm_inges
   plm_cluster_order_close(ingest.order);
   plm_corpus_writer_close(ingest.writer);
   plm_pair_table_close(ingest.seen);
-  free(ingest.sources);
+  free(ingest.ingested);
   result->seconds = plm_clock_seconds_since(start_ns);
   result->cpu_seconds = cpu_seconds() - start_cpu;
   return status;

@@ -1,5 +1,5 @@
 /* A set of pairs of 64-bit numbers: the hashes of the sequences seen so far. A pair takes 16 bytes,
- * or up to 25 with the free places. The table grows piece by piece, so that growing never needs
+ * or up to 25 with the free places. The table grows segment by segment, so that growing never needs
  * twice its memory. */
 #ifndef PLM_STAGES_INGEST_PAIR_TABLE_H
 #define PLM_STAGES_INGEST_PAIR_TABLE_H

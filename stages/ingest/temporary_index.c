@@ -29,7 +29,7 @@ static plm_status index_error(const struct plm_temporary_index *index, int code,
   return plm_lmdb_write_error(index->directory, index->limit_bytes, code, what, error);
 }
 
-static plm_status commit(struct plm_temporary_index *index, struct plm_error *error)
+static plm_status temporary_index_commit(struct plm_temporary_index *index, struct plm_error *error)
 {
   if (index->transaction == NULL) return PLM_OK;
   const int code = mdb_txn_commit(index->transaction);
@@ -39,9 +39,9 @@ static plm_status commit(struct plm_temporary_index *index, struct plm_error *er
 
 /* Begins a transaction unless there is one with room for another put. The map can only grow between
  * transactions. */
-static plm_status begin(struct plm_temporary_index *index, struct plm_error *error)
+static plm_status temporary_index_begin(struct plm_temporary_index *index, struct plm_error *error)
 {
-  if (index->puts == PUTS_IN_TRANSACTION) PLM_TRY(commit(index, error));
+  if (index->puts == PUTS_IN_TRANSACTION) PLM_TRY(temporary_index_commit(index, error));
   if (index->transaction != NULL) return PLM_OK;
   MDB_envinfo information;
   int code = mdb_env_info(index->environment, &information);
@@ -84,7 +84,8 @@ plm_status plm_temporary_index_open(const char *directory, int tables,
     code = mdb_env_open(opened->environment, directory,
                         MDB_NOLOCK | MDB_NOSYNC | MDB_NOMETASYNC | MDB_NORDAHEAD, 0600);
   if (code == 0) code = open_tables(opened, tables);
-  plm_status status = code == 0 ? commit(opened, error) : index_error(opened, code, "make", error);
+  plm_status status =
+      code == 0 ? temporary_index_commit(opened, error) : index_error(opened, code, "make", error);
   if (status != PLM_OK)
     plm_temporary_index_close(opened);
   else
@@ -106,7 +107,7 @@ plm_status plm_temporary_index_put(struct plm_temporary_index *index, int table,
 {
   PLM_ASSERT(key_size + value_size <= PLM_INDEX_RECORD_LIMIT);
   MDB_val k = {key_size, (void *)key}, v = {value_size, (void *)value};
-  PLM_TRY(begin(index, error));
+  PLM_TRY(temporary_index_begin(index, error));
   index->puts++;
   const int code = mdb_put(index->transaction, index->tables[table], &k, &v, 0);
   return code == 0 ? PLM_OK : index_error(index, code, "write", error);
@@ -117,7 +118,7 @@ plm_status plm_temporary_index_get(struct plm_temporary_index *index, int table,
                                    struct plm_error *error)
 {
   MDB_val k = {key_size, (void *)key}, v;
-  PLM_TRY(begin(index, error));
+  PLM_TRY(temporary_index_begin(index, error));
   const int code = mdb_get(index->transaction, index->tables[table], &k, &v);
   *found = code == 0;
   if (code == MDB_NOTFOUND) return PLM_OK;
@@ -128,14 +129,14 @@ plm_status plm_temporary_index_get(struct plm_temporary_index *index, int table,
 }
 
 plm_status plm_temporary_index_walk(struct plm_temporary_index *index, int table,
-                                    plm_status (*take)(void *context, const void *key,
+                                    plm_status (*each)(void *context, const void *key,
                                                        const void *value, struct plm_error *error),
                                     void *context, struct plm_error *error)
 {
   MDB_txn *transaction;
   MDB_cursor *cursor;
   MDB_val key, value;
-  PLM_TRY(commit(index, error));
+  PLM_TRY(temporary_index_commit(index, error));
   int code = mdb_txn_begin(index->environment, NULL, MDB_RDONLY, &transaction);
   if (code != 0) return index_error(index, code, "read", error);
   code = mdb_cursor_open(transaction, index->tables[table], &cursor);
@@ -145,7 +146,7 @@ plm_status plm_temporary_index_walk(struct plm_temporary_index *index, int table
   }
   plm_status status = PLM_OK;
   while (status == PLM_OK && (code = mdb_cursor_get(cursor, &key, &value, MDB_NEXT)) == 0)
-    status = take(context, key.mv_data, value.mv_data, error);
+    status = each(context, key.mv_data, value.mv_data, error);
   mdb_cursor_close(cursor);
   mdb_txn_abort(transaction);
   if (status == PLM_OK && code != MDB_NOTFOUND) status = index_error(index, code, "read", error);

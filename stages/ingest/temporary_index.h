@@ -30,7 +30,7 @@ plm_status plm_temporary_index_get(struct plm_temporary_index *index, int table,
 /* Calls take for each record of a table in the order of the keys' bytes. take must not use the
  * index. What take returns, unless PLM_OK, ends the walk and is returned. */
 plm_status plm_temporary_index_walk(struct plm_temporary_index *index, int table,
-                                    plm_status (*take)(void *context, const void *key,
+                                    plm_status (*each)(void *context, const void *key,
                                                        const void *value, struct plm_error *error),
                                     void *context, struct plm_error *error);
 

@@ -11,7 +11,7 @@
 
 /* ---- the configuration --------------------------------------------------------------------- */
 
-static plm_status replace(char **value, const char *text, struct plm_error *error)
+static plm_status kubernetes_config_replace(char **value, const char *text, struct plm_error *error)
 {
   char *copy = strdup(text);
   if (copy == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
@@ -20,7 +20,7 @@ static plm_status replace(char **value, const char *text, struct plm_error *erro
   return PLM_OK;
 }
 
-static const char *last_part(const char *path)
+static const char *kubernetes_config_last_part(const char *path)
 {
   const char *slash = strrchr(path, '/');
   return slash != NULL ? slash + 1 : path;
@@ -36,12 +36,12 @@ struct moved {
 static plm_status check_distinct(const struct moved *moved, size_t count, struct plm_error *error)
 {
   for (size_t i = 0; i < count; i++) {
-    const char *name = last_part(*moved[i].path);
+    const char *name = kubernetes_config_last_part(*moved[i].path);
     if (strcmp(name, "runs") == 0 || name[0] == '\0')
       return plm_error_set(error, PLM_CONFIG, "%s: a folder called \"%s\" cannot lie in the volume",
                            moved[i].key, name);
     for (size_t j = 0; j < i; j++) {
-      if (strcmp(name, last_part(*moved[j].path)) != 0 ||
+      if (strcmp(name, kubernetes_config_last_part(*moved[j].path)) != 0 ||
           strcmp(*moved[i].path, *moved[j].path) == 0)
         continue;
       plm_error_set(error, PLM_CONFIG, "%s and %s are different folders called \"%s\"",
@@ -52,11 +52,11 @@ static plm_status check_distinct(const struct moved *moved, size_t count, struct
   return PLM_OK;
 }
 
-static plm_status move(char **path, const char *folder, struct plm_error *error)
+static plm_status kubernetes_config_move(char **path, const char *folder, struct plm_error *error)
 {
   char moved[PLM_PATH_SIZE];
-  PLM_TRY(plm_path_join(moved, folder, last_part(*path), error));
-  return replace(path, moved, error);
+  PLM_TRY(plm_path_join(moved, folder, kubernetes_config_last_part(*path), error));
+  return kubernetes_config_replace(path, moved, error);
 }
 
 static plm_status move_paths(struct plm_config *config, struct plm_error *error)
@@ -73,8 +73,9 @@ static plm_status move_paths(struct plm_config *config, struct plm_error *error)
       moved[count++] = (struct moved){"evaluator.sets", &config->evaluator.sets[i].corpus};
   }
   PLM_TRY(check_distinct(moved, count, error));
-  for (size_t i = 0; i < count; i++) PLM_TRY(move(moved[i].path, PLM_POD_DATA, error));
-  return move(&config->run, PLM_POD_DATA "/runs", error);
+  for (size_t i = 0; i < count; i++)
+    PLM_TRY(kubernetes_config_move(moved[i].path, PLM_POD_DATA, error));
+  return kubernetes_config_move(&config->run, PLM_POD_DATA "/runs", error);
 }
 
 /* Binds `*bind` to all addresses, and lets others use the name of a service. */
@@ -83,9 +84,9 @@ static plm_status bind_port(char **bind, char **address, const char *service, in
 {
   char text[128];
   snprintf(text, sizeof text, "tcp://0.0.0.0:%d", port);
-  PLM_TRY(replace(bind, text, error));
+  PLM_TRY(kubernetes_config_replace(bind, text, error));
   snprintf(text, sizeof text, "tcp://%s:%d", service, port);
-  return replace(address, text, error);
+  return kubernetes_config_replace(address, text, error);
 }
 
 static plm_status set_network(const struct plm_kubernetes_run *run, struct plm_error *error)
@@ -98,9 +99,9 @@ static plm_status set_network(const struct plm_kubernetes_run *run, struct plm_e
                     PLM_POD_EVALUATION_PORT, error));
   PLM_TRY(bind_port(&network->announcements, &network->announcements_address, run->name,
                     PLM_POD_ANNOUNCEMENTS_PORT, error));
-  PLM_TRY(replace(&network->keys, PLM_POD_KEYS, error));
+  PLM_TRY(kubernetes_config_replace(&network->keys, PLM_POD_KEYS, error));
   snprintf(text, sizeof text, "0.0.0.0:%d", PLM_POD_METRICS_PORT);
-  return replace(&run->config->prometheus, text, error);
+  return kubernetes_config_replace(&run->config->prometheus, text, error);
 }
 
 /* The pods of an MPIJob, by the names that its operator gives them. The launcher is the first host;
@@ -121,7 +122,7 @@ static plm_status set_hosts(const struct plm_kubernetes_run *run, struct plm_err
     else
       snprintf(host, sizeof host, "%s-trainer-worker-%u.%s-trainer:%u", run->name, node - 1,
                run->name, slots);
-    PLM_TRY(replace(&trainer->hosts[node], host, error));
+    PLM_TRY(kubernetes_config_replace(&trainer->hosts[node], host, error));
     trainer->host_count = node + 1;
   }
   return PLM_OK;
@@ -170,8 +171,8 @@ plm_status plm_kubernetes_put_config(const struct plm_kubernetes_run *run, struc
 /* ---- the keys ------------------------------------------------------------------------------ */
 
 /* The files have been checked, so each is one line of z85, which has neither " nor \. */
-static plm_status put_key(const char *folder, const char *file, const char *key,
-                          struct plm_text *text, struct plm_error *error)
+static plm_status kubernetes_config_put_key(const char *folder, const char *file, const char *key,
+                                            struct plm_text *text, struct plm_error *error)
 {
   char path[PLM_PATH_SIZE], *bytes;
   size_t size;
@@ -207,14 +208,14 @@ static plm_status put_clients(const char *clients, struct plm_text *text, struct
       continue;
     }
     snprintf(key, sizeof key, "clients.%s", name);
-    status = put_key(clients, name, key, text, error);
+    status = kubernetes_config_put_key(clients, name, key, text, error);
   }
   closedir(folder);
   return status;
 }
 
 /* Whatever is wrong with the keys, the same command fixes most of it. */
-static plm_status check_keys(const char *keys, struct plm_error *error)
+static plm_status kubernetes_config_check_keys(const char *keys, struct plm_error *error)
 {
   struct plm_keypair pair;
   char client[PLM_PATH_SIZE];
@@ -234,15 +235,16 @@ plm_status plm_kubernetes_put_secrets(const struct plm_kubernetes_run *run, stru
                                       struct plm_error *error)
 {
   char clients[PLM_PATH_SIZE];
-  PLM_TRY(check_keys(run->keys, error));
+  PLM_TRY(kubernetes_config_check_keys(run->keys, error));
   PLM_TRY(plm_path_join(clients, run->keys, "clients", error));
   plm_kubernetes_head(run, "v1", "Secret", "-server", NULL, text);
   plm_text_puts(text, "type: Opaque\nstringData:\n");
-  PLM_TRY(put_key(run->keys, "server.key", "server.key", text, error));
-  PLM_TRY(put_key(run->keys, "server.pub", "server.pub", text, error));
+  PLM_TRY(kubernetes_config_put_key(run->keys, "server.key", "server.key", text, error));
+  PLM_TRY(kubernetes_config_put_key(run->keys, "server.pub", "server.pub", text, error));
   PLM_TRY(put_clients(clients, text, error));
   plm_kubernetes_head(run, "v1", "Secret", "-client", NULL, text);
   plm_text_puts(text, "type: Opaque\nstringData:\n");
-  PLM_TRY(put_key(clients, PLM_POD_CLIENT ".key", PLM_POD_CLIENT ".key", text, error));
-  return put_key(run->keys, "server.pub", "server.pub", text, error);
+  PLM_TRY(kubernetes_config_put_key(clients, PLM_POD_CLIENT ".key", PLM_POD_CLIENT ".key", text,
+                                    error));
+  return kubernetes_config_put_key(run->keys, "server.pub", "server.pub", text, error);
 }

@@ -18,17 +18,17 @@ static uint32_t mix(uint64_t word)
   return (uint32_t)word;
 }
 
-static int ascending(const void *left, const void *right)
+static int kmer_sketch_ascending(const void *left, const void *right)
 {
   const uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
   return (a > b) - (a < b);
 }
 
 /* Sorts the hashes, removes repetitions, and keeps the smallest. */
-static uint32_t compact(uint32_t *hashes, uint32_t count)
+static uint32_t kmer_sketch_compact(uint32_t *hashes, uint32_t count)
 {
   uint32_t kept = 0;
-  qsort(hashes, count, sizeof *hashes, ascending);
+  qsort(hashes, count, sizeof *hashes, kmer_sketch_ascending);
   for (uint32_t i = 0; i < count && kept < PLM_SKETCH_SIZE; i++)
     if (kept == 0 || hashes[i] != hashes[kept - 1]) hashes[kept++] = hashes[i];
   return kept;
@@ -46,10 +46,10 @@ void plm_kmer_sketch(const uint8_t *letters, size_t length, struct plm_kmer_sket
     if (hash > bound) continue;
     buffer[count++] = hash;
     if (count < BUFFER) continue;
-    count = compact(buffer, count);
+    count = kmer_sketch_compact(buffer, count);
     if (count == PLM_SKETCH_SIZE) bound = buffer[count - 1];
   }
-  sketch->count = compact(buffer, count);
+  sketch->count = kmer_sketch_compact(buffer, count);
   memcpy(sketch->hashes, buffer, sketch->count * sizeof *buffer);
 }
 
@@ -68,13 +68,13 @@ double plm_kmer_jaccard(const struct plm_kmer_sketch *a, const struct plm_kmer_s
   return (double)common / all;
 }
 
-double plm_kmer_identity(double jaccard)
+double plm_kmer_sequence_identity(double jaccard)
 {
   return pow(2 * jaccard / (1 + jaccard), 1.0 / PLM_SKETCH_KMER);
 }
 
-double plm_kmer_jaccard_at(double identity)
+double plm_kmer_jaccard_at(double sequence_identity)
 {
-  const double share = pow(identity, PLM_SKETCH_KMER);
+  const double share = pow(sequence_identity, PLM_SKETCH_KMER);
   return share / (2 - share);
 }

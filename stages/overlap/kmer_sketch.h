@@ -31,7 +31,7 @@ void plm_kmer_sketch(const uint8_t *letters, size_t length, struct plm_kmer_sket
 double plm_kmer_jaccard(const struct plm_kmer_sketch *a, const struct plm_kmer_sketch *b);
 
 /* The identity that belongs to J, and the reverse. */
-double plm_kmer_identity(double jaccard);
-double plm_kmer_jaccard_at(double identity);
+double plm_kmer_sequence_identity(double jaccard);
+double plm_kmer_jaccard_at(double sequence_identity);
 
 #endif

@@ -102,12 +102,12 @@ static void mark(struct search *search, uint64_t training, uint8_t bit)
   search->seen[training / 4] |= (uint8_t)(bit << (2 * (training % 4)));
 }
 
-static void take_match(struct search *search, uint32_t document, uint64_t training, double identity,
-                       bool exact)
+static void record_match(struct search *search, uint32_t document, uint64_t training,
+                         double sequence_identity, bool exact)
 {
   struct plm_overlap_match *match = &search->overlap->matches[search->first + document];
-  if (match->exact || (!exact && identity <= match->identity)) return;
-  *match = (struct plm_overlap_match){training, (float)identity, exact};
+  if (match->exact || (!exact && sequence_identity <= match->sequence_identity)) return;
+  *match = (struct plm_overlap_match){training, (float)sequence_identity, exact};
 }
 
 static void find_exact(struct search *search, uint64_t training, struct plm_hash hash)
@@ -121,7 +121,7 @@ static void find_exact(struct search *search, uint64_t training, struct plm_hash
       high = middle;
   }
   for (; low < search->count && compare_hashes(search->exact[low].hash, hash) == 0; low++) {
-    take_match(search, search->exact[low].document, training, 1, true);
+    record_match(search, search->exact[low].document, training, 1, true);
     mark(search, training, 1);
   }
 }
@@ -156,7 +156,7 @@ static void find_near(struct search *search, uint64_t training, const uint8_t *r
     if (shared < search->jaccard * least) continue; /* the estimate cannot reach it */
     const double jaccard = plm_kmer_jaccard(&sketch, other);
     if (jaccard < search->jaccard) continue;
-    take_match(search, document, training, plm_kmer_identity(jaccard), false);
+    record_match(search, document, training, plm_kmer_sequence_identity(jaccard), false);
     mark(search, training, 2);
   }
 }
@@ -228,7 +228,8 @@ static void count_all(struct search *search)
   struct plm_overlap *overlap = search->overlap;
   for (uint64_t i = 0; i < overlap->held_out_documents; i++) {
     overlap->held_out_exact += overlap->matches[i].exact;
-    overlap->held_out_near += !overlap->matches[i].exact && overlap->matches[i].identity > 0;
+    overlap->held_out_near +=
+        !overlap->matches[i].exact && overlap->matches[i].sequence_identity > 0;
   }
   for (uint64_t i = 0; i < overlap->training_documents; i++) {
     const unsigned bits = search->seen[i / 4] >> (2 * (i % 4)) & 3;
@@ -271,7 +272,7 @@ plm_status plm_overlap_find(const struct plm_overlap_request *request, struct pl
                        error));
   PLM_TRY(documents_of(request->held_out, request->held_out_split, &overlap->held_out_documents,
                        error));
-  search.jaccard = plm_kmer_jaccard_at(request->identity) - 1e-12;
+  search.jaccard = plm_kmer_jaccard_at(request->sequence_identity) - 1e-12;
   plm_progress_begin(&search.progress, "compare");
   search.progress.rate_unit = "documents";
   const plm_status status = search_all(&search, error);

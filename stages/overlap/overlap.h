@@ -16,14 +16,15 @@ enum { PLM_OVERLAP_BLOCK = 16384 }; /* held-out documents that are compared at a
 struct plm_overlap_request {
   struct plm_corpus *training, *held_out; /* may be the same; the tokenizers are the same */
   enum plm_split training_split, held_out_split;
-  double identity; /* from which two documents are near-duplicates, above 0 and at most 1 */
-  uint32_t block;  /* PLM_OVERLAP_BLOCK, or fewer for a test */
+  double
+      sequence_identity; /* from which two documents are near-duplicates, above 0 and at most 1 */
+  uint32_t block;        /* PLM_OVERLAP_BLOCK, or fewer for a test */
 };
 
 /* The training document that is most similar to a held-out one. */
 struct plm_overlap_match {
   uint64_t training;
-  float identity; /* estimated, 1 for an exact duplicate; 0: there is none */
+  float sequence_identity; /* estimated, 1 for an exact duplicate; 0: there is none */
   bool exact;
 };
 

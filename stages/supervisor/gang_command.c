@@ -106,7 +106,7 @@ plm_status plm_gang_check(const struct plm_config *config, struct plm_error *err
 
 /* ---- the command line ---------------------------------------------------------------------- */
 
-static void add(struct plm_gang_command *command, const char *argument)
+static void gang_command_add(struct plm_gang_command *command, const char *argument)
 {
   if (command->count + 1 >= command->room) {
     const size_t room = command->room == 0 ? 64 : 2 * command->room;
@@ -128,9 +128,9 @@ static void add(struct plm_gang_command *command, const char *argument)
 
 static void add_setting(struct plm_gang_command *command, const char *name, const char *value)
 {
-  add(command, "--mca");
-  add(command, name);
-  add(command, value);
+  gang_command_add(command, "--mca");
+  gang_command_add(command, name);
+  gang_command_add(command, value);
 }
 
 /* All ranks run on this host, even in a job of a batch system that has others. */
@@ -140,9 +140,9 @@ static void add_this_host(struct plm_gang_command *command, uint32_t ranks)
   const uint32_t cores = plm_usable_cores();
   /* if there are more ranks than slots, Open MPI's waits yield the core */
   snprintf(text, sizeof text, "localhost:%u", cores < ranks ? cores : ranks);
-  add(command, "--host");
-  add(command, text);
-  add(command, "--oversubscribe");
+  gang_command_add(command, "--host");
+  gang_command_add(command, text);
+  gang_command_add(command, "--oversubscribe");
 }
 
 /* Those that the supervisor gives to a process on this host mean nothing elsewhere. */
@@ -166,11 +166,11 @@ static void add_variables(struct plm_gang_command *command)
     if (length >= sizeof name || !is_passed(*variable, length)) continue;
     snprintf(name, sizeof name, "%.*s", (int)length, *variable);
     if (strcmp(name, PLM_LOG_TIMES) == 0) continue;
-    add(command, "-x");
-    add(command, name);
+    gang_command_add(command, "-x");
+    gang_command_add(command, name);
   }
-  add(command, "-x");
-  add(command, PLM_LOG_TIMES); /* the supervisor sets it for its stages */
+  gang_command_add(command, "-x");
+  gang_command_add(command, PLM_LOG_TIMES); /* the supervisor sets it for its stages */
 }
 
 static void add_hosts(struct plm_gang_command *command, const struct plm_config_trainer *trainer)
@@ -181,11 +181,11 @@ static void add_hosts(struct plm_gang_command *command, const struct plm_config_
     plm_text_printf(&hosts, "%s%s", i == 0 ? "" : ",", trainer->hosts[i]);
     dots = dots || strchr(trainer->hosts[i], '.') != NULL;
   }
-  add(command, "--host");
+  gang_command_add(command, "--host");
   if (hosts.failed)
     command->failed = true;
   else
-    add(command, hosts.data);
+    gang_command_add(command, hosts.data);
   plm_text_deinit(&hosts);
   if (dots) add_setting(command, "orte_keep_fqdn_hostnames", "1"); /* otherwise it cuts them off */
   add_variables(command);
@@ -198,18 +198,18 @@ plm_status plm_gang_command_make(const struct plm_config *config, char *const *r
   *command = (struct plm_gang_command){0};
   PLM_TRY(find_mpirun(mpirun, error));
   snprintf(ranks, sizeof ranks, "%u", config->trainer.ranks);
-  add(command, mpirun);
-  add(command, "-np");
-  add(command, ranks);
-  add(command, "--bind-to");
-  add(command, "none");
-  add(command, "--map-by"); /* fills the first host first, so rank 0 is on this one */
-  add(command, "slot");
+  gang_command_add(command, mpirun);
+  gang_command_add(command, "-np");
+  gang_command_add(command, ranks);
+  gang_command_add(command, "--bind-to");
+  gang_command_add(command, "none");
+  gang_command_add(command, "--map-by"); /* fills the first host first, so rank 0 is on this one */
+  gang_command_add(command, "slot");
   if (config->trainer.host_count == 0)
     add_this_host(command, config->trainer.ranks);
   else
     add_hosts(command, &config->trainer);
-  for (size_t i = 0; rank_argv[i] != NULL; i++) add(command, rank_argv[i]);
+  for (size_t i = 0; rank_argv[i] != NULL; i++) gang_command_add(command, rank_argv[i]);
   if (command->failed) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   return PLM_OK;
 }

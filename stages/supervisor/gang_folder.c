@@ -15,7 +15,7 @@
 
 enum { HASH_CHARACTERS = 16 /* of 32; Open MPI makes long paths below the folder */ };
 
-static bool is_ours(int folder)
+static bool gang_folder_is_ours(int folder)
 {
   struct stat info;
   return fstat(folder, &info) == 0 && info.st_uid == getuid() && (info.st_mode & 077) == 0;
@@ -26,7 +26,7 @@ static int open_locked(const char *path, int operation)
 {
   const int folder = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (folder < 0) return -1;
-  if (is_ours(folder) && flock(folder, operation | LOCK_NB) == 0) return folder;
+  if (gang_folder_is_ours(folder) && flock(folder, operation | LOCK_NB) == 0) return folder;
   close(folder);
   return -1;
 }

@@ -13,7 +13,7 @@
 #include "common/base/log_file.h"
 
 enum {
-  PIECE_BYTES = 1 << 16,
+  PART_BYTES = 1 << 16,
   PIPE_BYTES = 1 << 20, /* lines of a gang that has lost its writer */
   FOLDER_DESCRIPTOR = STDERR_FILENO + 1,
 };
@@ -26,7 +26,7 @@ plm_status plm_gang_log_pipe(int ends[2], struct plm_error *error)
 }
 
 /* What cannot be written, for example to a full disk, is dropped. */
-static void put(const char *text, size_t size)
+static void gang_log_put(const char *text, size_t size)
 {
   while (size > 0) {
     const ssize_t written = write(STDERR_FILENO, text, size);
@@ -38,21 +38,21 @@ static void put(const char *text, size_t size)
 }
 
 /* Rotates only between lines, because readers take the end of a file for the end of a line. */
-static void copy(int input)
+static void gang_log_copy(int input)
 {
-  static char piece[PIECE_BYTES];
+  static char part[PART_BYTES];
   bool within_line = false;
   for (;;) {
-    const ssize_t got = read(input, piece, sizeof piece);
+    const ssize_t got = read(input, part, sizeof part);
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) return;
     size_t length;
     for (size_t used = 0; used < (size_t)got; used += length) {
-      const char *text = piece + used;
+      const char *text = part + used;
       const char *end = memchr(text, '\n', (size_t)got - used);
       length = end != NULL ? (size_t)(end - text) + 1 : (size_t)got - used;
       if (!within_line) plm_log_file_turn();
-      put(text, length);
+      gang_log_put(text, length);
       within_line = end == NULL;
     }
   }
@@ -70,7 +70,7 @@ static void become_writer(const struct plm_gang_log *log, pid_t supervisor)
     return;
   close_range(FOLDER_DESCRIPTOR + 1, ~0U, 0);
   plm_log_file_set(log->path);
-  copy(STDIN_FILENO);
+  gang_log_copy(STDIN_FILENO);
   if (getppid() != supervisor) (void)plm_path_remove(log->folder->path, NULL);
   _exit(0);
 }

@@ -37,8 +37,8 @@ static plm_status count_chunks(const struct plm_plan *plan, struct length *lengt
 }
 
 /* Only what a look at the lengths gives: no document is read. */
-static plm_status measure(const struct plm_config *config, struct length *length,
-                          struct plm_error *error)
+static plm_status run_length_measure(const struct plm_config *config, struct length *length,
+                                     struct plm_error *error)
 {
   const struct plm_corpus_options options = {.allow_remote = true};
   const struct plm_plan_parameters parameters = plm_config_source_plan(config, 0);
@@ -101,7 +101,8 @@ void plm_run_length_say(const struct plm_config *config, double parameters)
 {
   struct length length = {0};
   char steps[32], documents[32], duration[32], advice[PLM_ADVICE_SIZE];
-  if (config->corpus == NULL || measure(config, &length, NULL) != PLM_OK || length.chunks == 0)
+  if (config->corpus == NULL || run_length_measure(config, &length, NULL) != PLM_OK ||
+      length.chunks == 0)
     return;
   const double chunks = (double)config->trainer.steps * (double)config->trainer.batch_tokens /
                         config->data.max_length * share_of_first(config);

@@ -66,7 +66,8 @@ static plm_status find_checkpoint(const struct plm_config *config, const char *p
 
 /* Another path may hold the same documents. If the old corpus is gone, the trainer decides, since
  * its checkpoint knows the fingerprint. */
-static plm_status check_corpus(const char *before, const char *now, struct plm_error *error)
+static plm_status run_prepare_check_corpus(const char *before, const char *now,
+                                           struct plm_error *error)
 {
   const char *const paths[2] = {before, now};
   const struct plm_corpus_options options = {.allow_remote = true};
@@ -114,8 +115,8 @@ static plm_status check_before(const struct plm_config *config, bool steps, stru
   plm_status status = PLM_OK;
   const uint32_t old = plm_config_source_count(&before), count = plm_config_source_count(config);
   for (uint32_t k = 0; k < old && k < count && status == PLM_OK; k++)
-    status =
-        check_corpus(plm_config_source(&before, k).path, plm_config_source(config, k).path, error);
+    status = run_prepare_check_corpus(plm_config_source(&before, k).path,
+                                      plm_config_source(config, k).path, error);
   if (status == PLM_OK) status = plm_config_check_resume(&before, config, &changes, error);
   if (status == PLM_OK && changes.length > 0) {
     plm_info("%s:\n%.*s",
@@ -130,7 +131,7 @@ static plm_status check_before(const struct plm_config *config, bool steps, stru
 
 /* Whether DONE covers all steps and the checkpoint that it names is valid. If not, the run
  * continues from an earlier checkpoint. */
-static bool is_complete(const struct plm_config *config, uint64_t *step)
+static bool run_prepare_is_complete(const struct plm_config *config, uint64_t *step)
 {
   char folder[PLM_PATH_SIZE], path[PLM_PATH_SIZE], name[PLM_CHECKPOINT_NAME_SIZE];
   struct plm_hash identity, standing;
@@ -176,7 +177,7 @@ plm_status plm_run_inspect(const struct plm_config *config, enum plm_resume_mode
   free(steps);
   if (mode == PLM_RESUME_PATH) {
     PLM_TRY(find_checkpoint(config, path, &prepared->step, error));
-  } else if (is_complete(config, &done_step)) {
+  } else if (run_prepare_is_complete(config, &done_step)) {
     prepared->complete = true;
     prepared->step = done_step;
   }

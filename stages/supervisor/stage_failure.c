@@ -20,9 +20,10 @@ enum plm_failure_kind plm_failure_kind_of(int wait_status)
   }
 }
 
-static enum plm_failure_verdict wait_for(struct plm_failures *failures,
-                                         const struct plm_failure *failure, double wait_s,
-                                         double jitter, int64_t *delay_ms)
+static enum plm_failure_verdict stage_failure_wait_for(struct plm_failures *failures,
+                                                       const struct plm_failure *failure,
+                                                       double wait_s, double jitter,
+                                                       int64_t *delay_ms)
 {
   const bool goes_on = failures->waits && failures->waits_at == failure->mark &&
                        failure->lived_ms < PLM_BACKOFF_WINDOW_MS;
@@ -49,7 +50,7 @@ static bool is_repeated(const struct plm_failures *failures, const struct plm_fa
          strncmp(failures->text, failure->text, sizeof failures->text - 1) == 0;
 }
 
-static void remember(struct plm_failures *failures, const struct plm_failure *failure)
+static void stage_failure_remember(struct plm_failures *failures, const struct plm_failure *failure)
 {
   failures->remembered = true;
   failures->kind = failure->kind;
@@ -64,10 +65,10 @@ enum plm_failure_verdict plm_failures_add(struct plm_failures *failures,
 {
   if (failure->kind == PLM_FAILURE_STAYS) return PLM_VERDICT_STAYS;
   if (failure->kind == PLM_FAILURE_PASSES)
-    return wait_for(failures, failure, wait_s, jitter, delay_ms);
+    return stage_failure_wait_for(failures, failure, wait_s, jitter, delay_ms);
   failures->waits = false;
   if (is_repeated(failures, failure)) return PLM_VERDICT_REPEATED;
-  remember(failures, failure);
+  stage_failure_remember(failures, failure);
   return plm_backoff_death(&failures->deaths, failure->now_ms, jitter, delay_ms)
              ? PLM_VERDICT_AGAIN
              : PLM_VERDICT_TOO_OFTEN;

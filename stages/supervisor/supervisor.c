@@ -141,7 +141,7 @@ static void read_signals(struct plm_supervisor *supervisor)
   reap(supervisor);
 }
 
-static size_t fill(struct plm_supervisor *supervisor, struct pollfd items[POLL_MAX])
+static size_t supervisor_fill(struct plm_supervisor *supervisor, struct pollfd items[POLL_MAX])
 {
   size_t used = 0;
   items[used++] = (struct pollfd){.fd = supervisor->signal_fd, .events = POLLIN};
@@ -183,11 +183,11 @@ static void wait_for_events(struct pollfd *items, size_t count)
   }
 }
 
-static void turn(struct plm_supervisor *supervisor)
+static void supervisor_turn(struct plm_supervisor *supervisor)
 {
   static struct pollfd items[POLL_MAX];
   const size_t stages = supervisor->stages.count; /* a request may add stages */
-  wait_for_events(items, fill(supervisor, items));
+  wait_for_events(items, supervisor_fill(supervisor, items));
   for (size_t i = 0; i < stages; i++) {
     const struct pollfd *item = &items[2 + CLIENTS_MAX + i];
     if (item->revents != 0) supervised_readable(&supervisor->screen, &supervisor->stages.all[i]);
@@ -228,7 +228,7 @@ static void say_stopped(struct plm_supervisor *supervisor)
 }
 
 /* Says how the run has ended, also to the clients that wait for it, and returns the exit code. */
-static int conclude(struct plm_supervisor *supervisor)
+static int supervisor_conclude(struct plm_supervisor *supervisor)
 {
   const char *run = supervisor->stages.config->run;
   const int signal_number = supervisor->drain.signal;
@@ -254,7 +254,7 @@ static int conclude(struct plm_supervisor *supervisor)
   return exit_code;
 }
 
-static void close_all(struct plm_supervisor *supervisor)
+static void supervisor_close_all(struct plm_supervisor *supervisor)
 {
   for (size_t i = 0; i < supervisor->stages.count; i++) {
     if (supervisor->stages.all[i].ready_fd >= 0) close(supervisor->stages.all[i].ready_fd);
@@ -286,9 +286,9 @@ plm_status plm_supervise(const struct plm_supervisor_options *options, int *exit
     (void)told;
     close(options->started_fd);
   }
-  while (!drain_is_over(&supervisor.drain)) turn(&supervisor);
-  *exit_code = conclude(&supervisor);
+  while (!drain_is_over(&supervisor.drain)) supervisor_turn(&supervisor);
+  *exit_code = supervisor_conclude(&supervisor);
 done:
-  close_all(&supervisor);
+  supervisor_close_all(&supervisor);
   return status;
 }

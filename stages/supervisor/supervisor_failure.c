@@ -88,8 +88,9 @@ static enum plm_failure_verdict judge(const struct stages *stages, struct superv
 }
 
 /* Appends why a stage is given up. */
-static void explain(const struct stages *stages, enum plm_failure_verdict verdict,
-                    const struct plm_failure *failure, char *how, size_t size)
+static void supervisor_failure_explain(const struct stages *stages,
+                                       enum plm_failure_verdict verdict,
+                                       const struct plm_failure *failure, char *how, size_t size)
 {
   const size_t used = strlen(how);
   char *end = how + used;
@@ -159,7 +160,7 @@ void supervised_failed(struct stages *stages, struct screen *screen, struct supe
   char name[64], why[sizeof stage->failed_how];
   supervised_name(stage, name);
   snprintf(why, sizeof why, "%s", how);
-  explain(stages, verdict, &failure, why, sizeof why);
+  supervisor_failure_explain(stages, verdict, &failure, why, sizeof why);
   keep_cause(stage, why, failure.text);
   stage->state = plm_stage_next(stage->state, PLM_EVENT_DIED_OUT);
   screen_say(screen, "%s %s", name, why);

@@ -117,7 +117,8 @@ static size_t find_ranks(const struct supervised *stage, pid_t *pids, size_t roo
 
 /* Looks for rank 0, which holds the trainer's lock, and opens a descriptor of it. If all ranks of
  * this host have ended before it was found, rank 0 is gone as well, because it runs here. */
-static void find_first(struct gang *gang, const struct supervised *stage, int64_t now_ms)
+static void supervisor_gang_find_first(struct gang *gang, const struct supervised *stage,
+                                       int64_t now_ms)
 {
   enum { MOST = 8192 };
   static pid_t pids[MOST];
@@ -138,7 +139,7 @@ static void watch_first(struct gang *gang, const struct supervised *stage, int64
 {
   struct pollfd item = {.fd = gang->first_fd, .events = POLLIN};
   if (gang->first_gone_ms == 0 && gang->first_fd < 0) {
-    find_first(gang, stage, now_ms);
+    supervisor_gang_find_first(gang, stage, now_ms);
   } else if (gang->first_gone_ms == 0) {
     if (poll(&item, 1, 0) == 1) gang->first_gone_ms = now_ms; /* also if nobody has reaped it */
   } else if (!gang->hung && now_ms - gang->first_gone_ms >= 1000 * mpirun_grace_s()) {

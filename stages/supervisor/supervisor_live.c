@@ -168,7 +168,7 @@ static void look_at_stages(struct live *live)
   snprintf(facts->evaluator, sizeof facts->evaluator, "%s", evaluator.text);
 }
 
-static void look(struct live *live)
+static void supervisor_live_look(struct live *live)
 {
   struct plm_live_facts *facts = &live->facts;
   plm_tail_read(&live->trainer, LINES_A_CALL, trainer_line, live);
@@ -210,7 +210,7 @@ static void go_to_first_row(const struct live *live, unsigned columns, struct pl
   if (rows > 1) plm_text_printf(text, "\033[%zuA", rows - 1);
 }
 
-static void print(struct plm_text *text)
+static void supervisor_live_print(struct plm_text *text)
 {
   if (text->data != NULL && !text->failed) fputs(text->data, stderr);
   plm_text_deinit(text);
@@ -222,7 +222,7 @@ void live_erase(struct live *live)
   if (live->drawn_count == 0) return;
   go_to_first_row(live, terminal_size().ws_col, &text);
   plm_text_puts(&text, erase_below);
-  print(&text);
+  supervisor_live_print(&text);
   live->drawn_count = 0;
 }
 
@@ -246,7 +246,7 @@ void live_update(struct live *live)
   const struct winsize size = terminal_size();
   struct plm_live_line lines[PLM_LIVE_LINES];
   struct plm_text text = {0};
-  look(live);
+  supervisor_live_look(live);
   const size_t room = size.ws_col > 1 ? size.ws_col - 1u : 1;
   size_t count = plm_live_compose(&live->facts, room < MOST_COLUMNS ? room : MOST_COLUMNS,
                                   plm_terminal_is_utf8(), lines);
@@ -260,7 +260,7 @@ void live_update(struct live *live)
     append_line(&lines[i], live->color, &text);
     plm_text_puts(&text, i + 1 < count ? "\033[K\n" : "\033[J");
   }
-  print(&text);
+  supervisor_live_print(&text);
   memcpy(live->drawn, lines, sizeof lines);
   live->drawn_count = count;
   live->drawn_columns = size.ws_col;

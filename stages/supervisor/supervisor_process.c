@@ -48,7 +48,8 @@ static bool become_gang(const struct plm_process_gang *gang)
 }
 
 /* Runs in the child, between fork and exec. Returns only if something failed, with errno set. */
-static void become(const struct plm_process_start *start, pid_t supervisor, int log, int ready)
+static void supervisor_process_become(const struct plm_process_start *start, pid_t supervisor,
+                                      int log, int ready)
 {
   char text[128];
   sigset_t none;
@@ -114,7 +115,7 @@ plm_status plm_process_start(const struct plm_process_start *start, pid_t *pid, 
   }
   const pid_t child = fork();
   if (child == 0) {
-    become(start, supervisor, log, pipes[1]);
+    supervisor_process_become(start, supervisor, log, pipes[1]);
     const int number = errno;
     ssize_t ignored = write(failure[1], &number, sizeof number);
     (void)ignored;

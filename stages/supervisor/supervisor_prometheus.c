@@ -33,7 +33,7 @@ struct reading {
   bool counted;
 };
 
-static void take_line(void *context, const char *text)
+static void supervisor_page_on_line(void *context, const char *text)
 {
   const struct reading *reading = context;
   cJSON *line = plm_json_line(text);
@@ -43,20 +43,21 @@ static void take_line(void *context, const char *text)
 
 /* Begins at the last line, which sets only gauges: it was written before `up`, or it was counted
  * before a resume cut the file. */
-static void begin(struct exported *file)
+static void supervisor_page_begin(struct exported *file)
 {
   plm_tail_move(&file->tail, plm_tail_find(file->tail.path, 0, 1));
   file->counted = false;
 }
 
-static void read_file(struct exporter *exporter, int kind)
+static void supervisor_page_read_file(struct exporter *exporter, int kind)
 {
   struct exported *file = &exporter->files[kind];
   struct reading reading = {.metrics = exporter->metrics, .stage = sources[kind].stage};
   struct stat info;
-  if (stat(file->tail.path, &info) == 0 && (uint64_t)info.st_size < file->tail.offset) begin(file);
+  if (stat(file->tail.path, &info) == 0 && (uint64_t)info.st_size < file->tail.offset)
+    supervisor_page_begin(file);
   reading.counted = file->counted;
-  plm_tail_read(&file->tail, 0, take_line, &reading);
+  plm_tail_read(&file->tail, 0, supervisor_page_on_line, &reading);
   file->counted = true;
 }
 
@@ -156,7 +157,7 @@ static void set_activity(struct exporter *exporter, const struct supervised *sta
                             activity.age_s);
 }
 
-static void page(void *context, struct plm_text *text)
+static void supervisor_page(void *context, struct plm_text *text)
 {
   struct exporter *exporter = context;
   struct plm_prometheus *metrics = exporter->metrics;
@@ -185,16 +186,15 @@ plm_status exporter_open(struct exporter *exporter, struct plm_error *error)
 {
   const char *name = strrchr(exporter->stages->config->run, '/');
   if (exporter->stages->config->prometheus == NULL) return PLM_OK;
-  exporter->metrics =
-      plm_prometheus_open(name != NULL ? name + 1 : exporter->stages->config->run);
-  PLM_TRY(
-      plm_http_open(exporter->stages->config->prometheus, page, exporter, &exporter->http, error));
+  exporter->metrics = plm_prometheus_open(name != NULL ? name + 1 : exporter->stages->config->run);
+  PLM_TRY(plm_http_open(exporter->stages->config->prometheus, supervisor_page, exporter,
+                        &exporter->http, error));
   for (int kind = 0; kind < PLM_KIND_PACKER; kind++) {
     char path[PLM_PATH_SIZE];
     PLM_TRY(plm_path_join(path, exporter->stages->config->run, sources[kind].file, error));
     plm_tail_init(&exporter->files[kind].tail, path, 0);
-    begin(&exporter->files[kind]);
-    read_file(exporter, kind);
+    supervisor_page_begin(&exporter->files[kind]);
+    supervisor_page_read_file(exporter, kind);
   }
   PLM_TRY(plm_endpoint_write(exporter->stages->config->run, "prometheus",
                              plm_http_address(exporter->http), error));
@@ -206,7 +206,7 @@ void exporter_started(struct exporter *exporter, const struct supervised *stage)
 {
   char instance[16];
   if (exporter->metrics == NULL || stage->kind == PLM_KIND_PACKER) return;
-  read_file(exporter, (int)stage->kind); /* the last lines of the process before */
+  supervisor_page_read_file(exporter, (int)stage->kind); /* the last lines of the process before */
   snprintf(instance, sizeof instance, "%u", stage->instance);
   plm_prometheus_started(exporter->metrics, sources[stage->kind].stage, instance);
 }
@@ -214,7 +214,7 @@ void exporter_started(struct exporter *exporter, const struct supervised *stage)
 void exporter_update(struct exporter *exporter)
 {
   if (exporter->http == NULL) return;
-  for (int kind = 0; kind < PLM_KIND_PACKER; kind++) read_file(exporter, kind);
+  for (int kind = 0; kind < PLM_KIND_PACKER; kind++) supervisor_page_read_file(exporter, kind);
   plm_http_turn(exporter->http);
 }
 

@@ -100,8 +100,8 @@ static bool disk_is_full(const char *path)
   return statvfs(path, &information) == 0 && information.f_bavail == 0;
 }
 
-static void describe(struct plm_text *text, const char *as_what, const struct supervised *stage,
-                     bool with_lines)
+static void supervisor_report_describe(struct plm_text *text, const char *as_what,
+                                       const struct supervised *stage, bool with_lines)
 {
   char name[64];
   supervised_name(stage, name);
@@ -122,7 +122,7 @@ static void describe(struct plm_text *text, const char *as_what, const struct su
 }
 
 /* Leaves the root cause in the run folder, for `ps` and `runs`. */
-static void record(const char *run, const struct supervised *stage, int code)
+static void supervisor_report_record(const char *run, const struct supervised *stage, int code)
 {
   static struct plm_run_failure failure; /* static because it is large; there is one thread */
   struct plm_error error = {0};
@@ -147,13 +147,14 @@ int stages_judge_failures(const struct stages *stages, const bool chosen[PLM_KIN
     }
     if (told < FAILURES_TOLD) {
       const char *const as_what = !fails ? "warning" : told == 0 ? "failed" : "also failed";
-      describe(text, as_what, stage, told == 0);
+      supervisor_report_describe(text, as_what, stage, told == 0);
       told++;
     } else {
       untold++;
     }
   }
-  if (code != 0) record(stages->config->run, next_failure(stages, chosen, NULL), code);
+  if (code != 0)
+    supervisor_report_record(stages->config->run, next_failure(stages, chosen, NULL), code);
   if (untold > 0) plm_text_printf(text, "and %u more stages failed\n", untold);
   return code;
 }

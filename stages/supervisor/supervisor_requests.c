@@ -46,7 +46,7 @@ static void hang_up(struct client *client)
 }
 
 /* Sends the reply, deletes it and hangs up. A client that does not read loses the reply. */
-static void answer(struct client *client, cJSON *reply)
+static void supervisor_requests_answer(struct client *client, cJSON *reply)
 {
   char *text = plm_json_text(reply, false);
   cJSON_Delete(reply);
@@ -64,12 +64,12 @@ static void answer(struct client *client, cJSON *reply)
   hang_up(client);
 }
 
-static void refuse(struct client *client, const char *reason)
+static void supervisor_requests_refuse(struct client *client, const char *reason)
 {
   cJSON *reply = cJSON_CreateObject();
   cJSON_AddBoolToObject(reply, "ok", false);
   cJSON_AddStringToObject(reply, "error", reason);
-  answer(client, reply);
+  supervisor_requests_answer(client, reply);
 }
 
 static cJSON *agree(void)
@@ -150,7 +150,7 @@ static void request_ps(struct requests *requests, struct client *client, const c
   plm_ps_add_metrics(requests->stages->config->run, array);
   plm_ps_add_packers(requests->stages->config->run, array);
   add_unheard_rows(requests->stages, array);
-  answer(client, reply);
+  supervisor_requests_answer(client, reply);
 }
 
 static void request_down(struct requests *requests, struct client *client, const cJSON *request)
@@ -182,7 +182,7 @@ static void request_restart(struct requests *requests, struct client *client, co
   const cJSON *names = cJSON_GetObjectItemCaseSensitive(request, "stages");
   size_t found = 0;
   if (requests->stages->draining) {
-    refuse(client, "the run is already stopping");
+    supervisor_requests_refuse(client, "the run is already stopping");
     return;
   }
   for (size_t i = 0; i < requests->stages->count; i++) {
@@ -199,9 +199,9 @@ static void request_restart(struct requests *requests, struct client *client, co
     }
   }
   if (found == 0)
-    refuse(client, "the run has no such stage");
+    supervisor_requests_refuse(client, "the run has no such stage");
   else
-    answer(client, agree());
+    supervisor_requests_answer(client, agree());
 }
 
 /* The packer with this number, or a new one; NULL if there is no room. */
@@ -219,11 +219,11 @@ static void request_scale(struct requests *requests, struct client *client, cons
 {
   const cJSON *wanted = cJSON_GetObjectItemCaseSensitive(request, "packer");
   if (requests->stages->draining) {
-    refuse(client, "the run is already stopping");
+    supervisor_requests_refuse(client, "the run is already stopping");
     return;
   }
   if (!cJSON_IsNumber(wanted) || wanted->valuedouble < 0 || wanted->valuedouble > 256) {
-    refuse(client, "expected packer=N with N from 0 to 256");
+    supervisor_requests_refuse(client, "expected packer=N with N from 0 to 256");
     return;
   }
   const unsigned count = (unsigned)wanted->valueint;
@@ -244,7 +244,7 @@ static void request_scale(struct requests *requests, struct client *client, cons
     stage->start_again = false;
     supervised_stop(requests->stages->config, stage);
   }
-  answer(client, agree());
+  supervisor_requests_answer(client, agree());
 }
 
 static void request_wait(struct requests *requests, struct client *client, const cJSON *request)
@@ -262,7 +262,7 @@ static const struct {
     {"scale", request_scale}, {"wait", request_wait},
 };
 
-static void serve(struct requests *requests, struct client *client)
+static void supervisor_requests_serve(struct requests *requests, struct client *client)
 {
   cJSON *request = plm_json_line(client->line);
   const cJSON *command = cJSON_GetObjectItemCaseSensitive(request, "command");
@@ -272,7 +272,7 @@ static void serve(struct requests *requests, struct client *client)
     served = true;
     commands[i].run(requests, client, request);
   }
-  if (!served) refuse(client, "unknown request");
+  if (!served) supervisor_requests_refuse(client, "unknown request");
   cJSON_Delete(request);
 }
 
@@ -306,9 +306,9 @@ void requests_readable(struct requests *requests, struct client *client)
   char *end = strchr(client->line, '\n');
   if (end != NULL) {
     *end = '\0';
-    serve(requests, client);
+    supervisor_requests_serve(requests, client);
   } else if (client->used == sizeof client->line - 1) {
-    refuse(client, "the request is too long");
+    supervisor_requests_refuse(client, "the request is too long");
   }
 }
 
@@ -322,7 +322,8 @@ void requests_answer_ready(struct requests *requests)
   }
   for (size_t i = 0; ready && i < CLIENTS_MAX; i++) {
     struct client *client = &requests->clients[i];
-    if (client->descriptor >= 0 && client->waits == CLIENT_WAITS_READY) answer(client, agree());
+    if (client->descriptor >= 0 && client->waits == CLIENT_WAITS_READY)
+      supervisor_requests_answer(client, agree());
   }
 }
 
@@ -338,6 +339,6 @@ void requests_answer_end(struct requests *requests, int exit_code, const char *f
     cJSON *reply = agree();
     cJSON_AddNumberToObject(reply, "exit", exit_code);
     if (failure[0] != '\0') cJSON_AddStringToObject(reply, "failure", failure);
-    answer(client, reply);
+    supervisor_requests_answer(client, reply);
   }
 }

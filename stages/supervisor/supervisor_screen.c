@@ -50,7 +50,7 @@ struct printing {
   const struct supervised *stage;
 };
 
-static void print_line(void *context, const char *line)
+static void supervisor_screen_print_line(void *context, const char *line)
 {
   const struct printing *printing = context;
   struct screen *screen = printing->screen;
@@ -73,7 +73,8 @@ void screen_update(struct screen *screen)
   if (screen->lines) {
     for (size_t i = 0; i < screen->stages->count; i++) {
       struct printing printing = {.screen = screen, .stage = &screen->stages->all[i]};
-      plm_tail_read(&screen->stages->all[i].tail, LINES_A_CALL, print_line, &printing);
+      plm_tail_read(&screen->stages->all[i].tail, LINES_A_CALL, supervisor_screen_print_line,
+                    &printing);
     }
   }
   if (screen->on_terminal) live_update(&screen->live);
@@ -86,7 +87,7 @@ void screen_close(struct screen *screen)
     screen_update(screen);
     for (size_t i = 0; i < screen->stages->count; i++) {
       struct printing printing = {.screen = screen, .stage = &screen->stages->all[i]};
-      plm_tail_flush(&screen->stages->all[i].tail, print_line, &printing);
+      plm_tail_flush(&screen->stages->all[i].tail, supervisor_screen_print_line, &printing);
     }
   }
   live_erase(&screen->live);

@@ -17,7 +17,7 @@
 #include "common/run/stop.h"
 
 /* Anyone else who can write to the folder could put their own socket there. */
-static bool is_ours(const char *folder)
+static bool supervisor_socket_is_ours(const char *folder)
 {
   struct stat info;
   return lstat(folder, &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == getuid() &&
@@ -32,7 +32,7 @@ static const char *unsuitable(const char *runtime)
   if (runtime == NULL || runtime[0] == '\0') return "is not set";
   if (runtime[0] != '/') return "is not an absolute path";
   if (strlen(runtime) >= RUNTIME_LIMIT) return "has more than 59 bytes";
-  if (!is_ours(runtime)) return "is not a folder of yours with mode 0700";
+  if (!supervisor_socket_is_ours(runtime)) return "is not a folder of yours with mode 0700";
   if (access(runtime, W_OK) != 0) return "cannot be written";
   return NULL;
 }
@@ -54,11 +54,11 @@ static plm_status socket_folder(char folder[64], struct plm_error *error)
   }
   snprintf(folder, 64, "/tmp/plm-%u", (unsigned)getuid());
   if ((mkdir(folder, 0700) != 0 && errno != EEXIST) ||
-      (is_ours(folder) && access(folder, W_OK) != 0)) {
+      (supervisor_socket_is_ours(folder) && access(folder, W_OK) != 0)) {
     plm_error_errno(error, "%s", folder);
     return no_folder(why, error);
   }
-  if (is_ours(folder)) return PLM_OK;
+  if (supervisor_socket_is_ours(folder)) return PLM_OK;
   plm_error_set(error, PLM_FAILURE, "the folder %s must belong to you and have mode 0700", folder);
   return plm_error_hint(error, "remove it, or set XDG_RUNTIME_DIR, which %s, to such a folder",
                         why);

@@ -23,7 +23,7 @@ static const char *kind_name(const struct supervised *stage)
   return plm_stage_kinds[stage->kind].name;
 }
 
-static void move(struct supervised *stage, enum plm_stage_event event)
+static void supervisor_stage_move(struct supervised *stage, enum plm_stage_event event)
 {
   stage->state = plm_stage_next(stage->state, event);
 }
@@ -47,7 +47,7 @@ static void could_not_start(struct launcher *launcher, struct supervised *stage,
 {
   char how[256];
   snprintf(how, sizeof how, "could not be started: %.200s", error->what);
-  move(stage, PLM_EVENT_START);
+  supervisor_stage_move(stage, PLM_EVENT_START);
   stage->started_ms = 0; /* how an earlier process ended does not matter here */
   supervised_failed(launcher->stages, launcher->screen, stage, kind_of_error(error->status), how);
 }
@@ -125,7 +125,7 @@ void supervised_start(struct launcher *launcher, struct supervised *stage)
   stage->kill_ms = 0;
   stage->ending = false;
   stage->killed_by_us = false;
-  move(stage, PLM_EVENT_START);
+  supervisor_stage_move(stage, PLM_EVENT_START);
   exporter_started(launcher->exporter, stage);
 }
 
@@ -133,7 +133,7 @@ void supervised_stop(const struct plm_config *config, struct supervised *stage)
 {
   if (stage->state == PLM_STAGE_STOPPING) return;
   const bool lived = plm_stage_lives(stage->state), was_ready = stage->state == PLM_STAGE_READY;
-  move(stage, PLM_EVENT_STOP);
+  supervisor_stage_move(stage, PLM_EVENT_STOP);
   if (!lived) return;
   if (stage->gang != NULL)
     gang_stop(stage->gang, stage->pid, was_ready);
@@ -146,11 +146,11 @@ void supervised_stop(const struct plm_config *config, struct supervised *stage)
 void supervised_kill(struct supervised *stage)
 {
   if (!plm_stage_lives(stage->state)) {
-    move(stage, PLM_EVENT_STOP);
+    supervisor_stage_move(stage, PLM_EVENT_STOP);
     return;
   }
   stage->killed_by_us = true;
-  move(stage, PLM_EVENT_STOP);
+  supervisor_stage_move(stage, PLM_EVENT_STOP);
   supervised_signal_kill(stage);
   stage->kill_ms = plm_clock_ms() + 1000; /* again, for processes that were forked meanwhile */
 }
@@ -158,7 +158,7 @@ void supervised_kill(struct supervised *stage)
 static void is_ready(struct screen *screen, struct supervised *stage)
 {
   char name[64];
-  move(stage, PLM_EVENT_READY);
+  supervisor_stage_move(stage, PLM_EVENT_READY);
   supervised_name(stage, name);
   if (stage->state == PLM_STAGE_READY && !screen->quiet) {
     screen_say(screen, "%s is ready (%.1f s)", name,
@@ -255,7 +255,7 @@ static void ended_by_itself(struct launcher *launcher, struct supervised *stage)
 {
   char how[96];
   if (has_finished(launcher->stages->config, stage)) {
-    move(stage, PLM_EVENT_ENDED);
+    supervisor_stage_move(stage, PLM_EVENT_ENDED);
     return;
   }
   supervised_ending(stage, how);
@@ -273,7 +273,7 @@ static void forget_pulse(const struct plm_config *config, const struct supervise
 }
 
 /* Called when no process of the stage is left. */
-static void ended(struct launcher *launcher, struct supervised *stage)
+static void supervisor_stage_ended(struct launcher *launcher, struct supervised *stage)
 {
   stage->ending = false;
   stage->kill_ms = 0;
@@ -283,13 +283,13 @@ static void ended(struct launcher *launcher, struct supervised *stage)
   /* a batch system also signals the stages that are not asked yet */
   if (launcher->stages->draining && stage->launch != NULL && WIFEXITED(stage->wait_status) &&
       WEXITSTATUS(stage->wait_status) == 128 + SIGTERM)
-    move(stage, PLM_EVENT_STOP);
+    supervisor_stage_move(stage, PLM_EVENT_STOP);
   if (stage->state != PLM_STAGE_STOPPING) {
     ended_by_itself(launcher, stage);
     return;
   }
   const bool clean = WIFEXITED(stage->wait_status) && WEXITSTATUS(stage->wait_status) == 0;
-  move(stage, PLM_EVENT_ENDED);
+  supervisor_stage_move(stage, PLM_EVENT_ENDED);
   if (!clean && !ended_by_request(stage) && !stage->killed_by_us && !gang_has_hung(stage->gang)) {
     char name[64], how[96];
     supervised_name(stage, name);
@@ -305,7 +305,7 @@ void supervised_reaped(struct launcher *launcher, struct supervised *stage, int 
   /* the writer of a gang's log ends by itself, and the log is complete only then */
   if (plm_process_signal_all(kind_name(stage), stage->instance, 0, SIGTERM) == 0 &&
       !gang_still_writes(stage->gang)) {
-    ended(launcher, stage);
+    supervisor_stage_ended(launcher, stage);
     return;
   }
   stage->ending = true;
@@ -331,7 +331,7 @@ void supervised_tick(struct launcher *launcher, struct supervised *stage, int64_
 {
   if (stage->ending && !gang_still_writes(stage->gang) &&
       plm_process_find(kind_name(stage), stage->instance, 0, NULL, 0) == 0) {
-    ended(launcher, stage);
+    supervisor_stage_ended(launcher, stage);
   }
   if ((stage->gang != NULL || stage->launch != NULL) && stage->pid > 0 &&
       stage->state == PLM_STAGE_STARTING && supervised_has_bound(launcher->stages, stage))

@@ -124,8 +124,8 @@ static void kill_silent(const struct watchdog *watchdog, struct supervised *stag
   supervised_signal_kill(stage);
 }
 
-static void look(const struct watchdog *watchdog, struct supervised *stage, int64_t now_ms,
-                 cJSON *const peers[2])
+static void supervisor_watchdog_look(const struct watchdog *watchdog, struct supervised *stage,
+                                     int64_t now_ms, cJSON *const peers[2])
 {
   const struct signs signs = stage->kind == PLM_KIND_TRAINER ? of_trainer(watchdog->stages)
                              : stage->kind == PLM_KIND_EVALUATOR
@@ -154,7 +154,8 @@ void watchdog_turn(struct watchdog *watchdog, int64_t now_ms)
     const bool works = stage->state == PLM_STAGE_READY || stage->state == PLM_STAGE_STARTING;
     /* consumers and pulses name packers by their process, which is not known if it is elsewhere */
     const bool known = stage->launch == NULL || stage->kind != PLM_KIND_PACKER;
-    if (works && known && stage->pid > 0 && !stage->silent) look(watchdog, stage, now_ms, peers);
+    if (works && known && stage->pid > 0 && !stage->silent)
+      supervisor_watchdog_look(watchdog, stage, now_ms, peers);
   }
   cJSON_Delete(peers[0]);
   cJSON_Delete(peers[1]);

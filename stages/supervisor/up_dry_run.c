@@ -13,7 +13,7 @@
 #include "stages/supervisor/gang_command.h"
 #include "stages/supervisor/run_length.h"
 #include "stages/supervisor/run_ports.h"
-#include "stages/supervisor/trainer_plan.h"
+#include "stages/supervisor/trainer_estimate.h"
 
 static void say_graph(const struct plm_config *config, const bool chosen[PLM_KIND_COUNT])
 {
@@ -72,7 +72,7 @@ static void say_ports(const struct plm_dry_run *run)
               ports[i].wrong, ports[i].owner);
 }
 
-/* ---- memory and disk, which the trainer plans ---------------------------------------------- */
+/* ---- memory and disk, which the trainer estimates------------------------------------------- */
 
 static void say_device(const cJSON *json)
 {
@@ -121,7 +121,7 @@ static void say_ranks(const cJSON *json)
 static void say_memory(const struct plm_dry_run *run)
 {
   const struct plm_config *config = run->config;
-  cJSON *json = plm_trainer_plan_ask(run->program_directory, config, NULL);
+  cJSON *json = plm_trainer_estimate_ask(run->program_directory, config, NULL);
   plm_run_length_say(config, plm_json_number(json, "parameter_count", 0.0));
   printf("memory\n");
   if (json == NULL) {

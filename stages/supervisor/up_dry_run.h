@@ -14,8 +14,8 @@ struct plm_dry_run {
   const struct plm_prepared *prepared; /* what plm_run_inspect found */
 };
 
-/* Prints to stdout. plm-trainer is asked for the memory it plans; if it does not answer, that part
- * says so. PLM_LIMIT if a path is too long. */
+/* Prints to stdout. plm-trainer is asked for the memory that it would need; if it does not answer,
+ * that part says so. PLM_LIMIT if a path is too long. */
 plm_status plm_dry_run(const struct plm_dry_run *run, struct plm_error *error);
 
 #endif

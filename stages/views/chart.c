@@ -47,7 +47,7 @@ void plm_text_put_html(struct plm_text *text, const char *string)
 
 /* ---- groups and axes ------------------------------------------------------------------------ */
 
-static bool usable(const struct plm_chart_line *line, size_t i)
+static bool chart_usable(const struct plm_chart_line *line, size_t i)
 {
   return isfinite(line->x[i]) && isfinite(line->y[i]);
 }
@@ -63,7 +63,7 @@ static void make_groups(struct drawing *drawing, size_t index)
   const struct plm_chart_line *line = &drawing->chart->lines[index];
   struct group *groups = &drawing->groups[index * GROUPS];
   for (size_t i = 0; i < line->count; i++) {
-    if (!usable(line, i)) continue;
+    if (!chart_usable(line, i)) continue;
     struct group *group = &groups[group_of(drawing, line->x[i])];
     const double y = line->y[i] * drawing->chart->scale;
     if (group->count++ == 0) *group = (struct group){0, line->x[i], line->x[i], 0, y, y, 1};
@@ -199,12 +199,13 @@ static void draw_line(const struct drawing *drawing, size_t index)
   bool begun = false;
   plm_text_printf(drawing->text, "<path class=\"line c%u d%u\" d=\"", line->color, line->dash);
   for (size_t i = 0; line->count <= FEW && i < line->count; i++)
-    if (usable(line, i)) put_point(drawing, line->x[i], line->y[i] * drawing->chart->scale, &begun);
+    if (chart_usable(line, i))
+      put_point(drawing, line->x[i], line->y[i] * drawing->chart->scale, &begun);
   for (size_t g = 0; line->count > FEW && g < GROUPS; g++)
     if (groups[g].count > 0) put_point(drawing, groups[g].x, groups[g].y, &begun);
   plm_text_puts(drawing->text, begun ? "\"/>" : "M0 0\"/>");
   for (size_t i = 0; line->count <= VERY_FEW && i < line->count; i++)
-    if (usable(line, i))
+    if (chart_usable(line, i))
       plm_text_printf(drawing->text, "<circle class=\"b%u\" cx=\"%.1f\" cy=\"%.1f\" r=\"2.2\"/>",
                       line->color, place_x(drawing, line->x[i]),
                       place_y(drawing, line->y[i] * drawing->chart->scale));

@@ -105,10 +105,10 @@ void plm_corpus_summary_print(const char *directory,
   printf("size         %s bytes, %.2f bits per residue\n",
          plm_format_count(description->files.size_bytes, size),
          8.0 * (double)description->files.size_bytes / (double)residues);
-  for (size_t i = 0; i < description->source_count; i++)
+  for (size_t i = 0; i < description->ingested_count; i++)
     plm_print(stdout, "%-12s %s (%s documents)\n", i == 0 ? "sources" : "",
-              description->sources[i].name,
-              plm_format_count(description->sources[i].documents, documents));
+              description->ingested[i].name,
+              plm_format_count(description->ingested[i].documents, documents));
   print_splits(info);
   print_lengths(info);
   print_composition(info);
@@ -159,13 +159,13 @@ plm_status plm_corpus_summary_json(const struct plm_corpus_description *descript
   cJSON_AddBoolToObject(root, "clustered", info->clustered);
   cJSON_AddNumberToObject(root, "entropy", info->entropy);
   add_splits(root, info);
-  cJSON *sources = cJSON_AddArrayToObject(root, "sources");
-  for (size_t i = 0; i < description->source_count; i++) {
+  cJSON *ingested = cJSON_AddArrayToObject(root, "sources");
+  for (size_t i = 0; i < description->ingested_count; i++) {
     cJSON *source = cJSON_CreateObject();
-    cJSON_AddStringToObject(source, "name", description->sources[i].name);
-    cJSON_AddNumberToObject(source, "bytes", (double)description->sources[i].bytes);
-    cJSON_AddNumberToObject(source, "documents", (double)description->sources[i].documents);
-    plm_json_append(sources, source);
+    cJSON_AddStringToObject(source, "name", description->ingested[i].name);
+    cJSON_AddNumberToObject(source, "bytes", (double)description->ingested[i].bytes);
+    cJSON_AddNumberToObject(source, "documents", (double)description->ingested[i].documents);
+    plm_json_append(ingested, source);
   }
   cJSON_AddNumberToObject(root, "size", (double)description->files.size_bytes);
   return plm_json_print(root, error);

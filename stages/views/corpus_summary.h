@@ -8,8 +8,8 @@
 void plm_corpus_summary_print(const char *directory,
                               const struct plm_corpus_description *description);
 /* Prints one object on one line: fingerprint, tokenizer, format, clustered, entropy (nats),
- * sources, size (bytes), and splits.NAME with documents, residues, length_min, length_max,
- * histogram and composition. */
+ * ingested files (sources), size (bytes), and splits.NAME with documents, residues, length_min,
+ * length_max, histogram and composition. */
 plm_status plm_corpus_summary_json(const struct plm_corpus_description *description,
                                    struct plm_error *error);
 

@@ -30,7 +30,7 @@ static size_t columns_of(const char *text)
 }
 
 /* Cuts the text behind its first `columns` characters. */
-static void cut(char *text, size_t columns)
+static void live_block_cut(char *text, size_t columns)
 {
   for (; *text != '\0'; text++) {
     if (((unsigned char)*text & 0xc0) == 0x80) continue;
@@ -42,9 +42,10 @@ static void cut(char *text, size_t columns)
   }
 }
 
-static void finish(struct plm_live_line *line, const char *label, const char *color, size_t columns)
+static void live_block_finish(struct plm_live_line *line, const char *label, const char *color,
+                              size_t columns)
 {
-  cut(line->text, columns);
+  live_block_cut(line->text, columns);
   line->columns = columns_of(line->text);
   const size_t length = strlen(line->text), wanted = strlen(label);
   line->label = length < wanted ? length : wanted;
@@ -52,7 +53,8 @@ static void finish(struct plm_live_line *line, const char *label, const char *co
 }
 
 /* Appends to text, which has PLM_LIVE_LINE_SIZE bytes; what does not fit is left out. */
-__attribute__((format(printf, 2, 3))) static void append(char *text, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void live_block_append(char *text, const char *format,
+                                                                    ...)
 {
   const size_t used = strlen(text);
   va_list arguments;
@@ -69,14 +71,15 @@ static void progress_line(const struct plm_live_facts *facts, size_t columns,
 {
   char rest[PLM_LIVE_LINE_SIZE] = "", left[32];
   const uint64_t steps = facts->steps > facts->step ? facts->steps : facts->step; /* not 0 */
-  append(rest, "%3llu %%  step %llu/%llu", (unsigned long long)(100 * facts->step / steps),
-         (unsigned long long)facts->step, (unsigned long long)facts->steps);
-  if (facts->activity[0] != '\0') append(rest, "  %s", facts->activity);
+  live_block_append(rest, "%3llu %%  step %llu/%llu",
+                    (unsigned long long)(100 * facts->step / steps),
+                    (unsigned long long)facts->step, (unsigned long long)facts->steps);
+  if (facts->activity[0] != '\0') live_block_append(rest, "  %s", facts->activity);
   const bool trains = facts->activity[0] == '\0';
   if (trains && isfinite(facts->left_s))
-    append(rest, "  %s left", plm_format_duration(facts->left_s, left));
+    live_block_append(rest, "  %s left", plm_format_duration(facts->left_s, left));
   if (trains && isfinite(facts->tokens_per_second))
-    append(rest, "  %.1fk tokens/s", 1e-3 * facts->tokens_per_second);
+    live_block_append(rest, "  %.1fk tokens/s", 1e-3 * facts->tokens_per_second);
   const size_t needed = strlen(rest) + strlen("[]  ");
   size_t room = columns > needed ? columns - needed : 0;
   if (room > BAR_MOST) room = BAR_MOST;
@@ -88,8 +91,8 @@ static void progress_line(const struct plm_live_facts *facts, size_t columns,
     memset(bar + 1 + full, '.', room - full);
     memcpy(bar + 1 + room, "]", 2);
   }
-  append(line->text, "%s%s%s", bar, bar[0] != '\0' ? " " : "", rest);
-  finish(line, bar, green, columns);
+  live_block_append(line->text, "%s%s%s", bar, bar[0] != '\0' ? " " : "", rest);
+  live_block_finish(line, bar, green, columns);
 }
 
 /* Each character is the mean of a part of the run, between the smallest and the largest mean. The
@@ -108,12 +111,12 @@ static void append_curve(const struct plm_live_curve *curve, bool unicode, char 
   }
   for (size_t i = 0; i < PLM_LIVE_BUCKETS; i++) {
     if (curve->counts[i] == 0) {
-      append(text, " ");
+      live_block_append(text, " ");
       continue;
     }
     const double mean = curve->sums[i] / (double)curve->counts[i];
     const double place = most > least ? sqrt((mean - least) / (most - least)) : 0;
-    append(text, "%s", (unicode ? blocks : ascii)[(size_t)(place * (LEVELS - 1) + 0.5)]);
+    live_block_append(text, "%s", (unicode ? blocks : ascii)[(size_t)(place * (LEVELS - 1) + 0.5)]);
   }
 }
 
@@ -121,24 +124,25 @@ static void loss_line(const struct plm_live_facts *facts, size_t columns, bool u
                       struct plm_live_line *line)
 {
   if (isfinite(facts->loss))
-    append(line->text, "loss %.4f  ", facts->loss);
+    live_block_append(line->text, "loss %.4f  ", facts->loss);
   else
-    append(line->text, "loss unknown  ");
+    live_block_append(line->text, "loss unknown  ");
   if (facts->warning[0] != '\0') {
-    append(line->text, "WARNING: %s", facts->warning);
-    finish(line, line->text, yellow, columns);
+    live_block_append(line->text, "WARNING: %s", facts->warning);
+    live_block_finish(line, line->text, yellow, columns);
     return;
   }
   append_curve(&facts->curve, unicode, line->text);
-  if (facts->epoch > 0) append(line->text, "  epoch %.2f", facts->epoch);
-  finish(line, "loss", green, columns);
+  if (facts->epoch > 0) live_block_append(line->text, "  epoch %.2f", facts->epoch);
+  live_block_finish(line, "loss", green, columns);
 }
 
 static void packers_line(const struct plm_live_facts *facts, size_t columns,
                          struct plm_live_line *line)
 {
-  append(line->text, "packers %s", facts->packers[0] != '\0' ? facts->packers : "none serves");
-  finish(line, "packers", yellow, columns);
+  live_block_append(line->text, "packers %s",
+                    facts->packers[0] != '\0' ? facts->packers : "none serves");
+  live_block_finish(line, "packers", yellow, columns);
 }
 
 /* The checkpoint comes first, because the line may be cut. */
@@ -146,12 +150,14 @@ static void checkpoint_line(const struct plm_live_facts *facts, size_t columns,
                             struct plm_live_line *line)
 {
   if (facts->has_checkpoint)
-    append(line->text, "checkpoint step %llu", (unsigned long long)facts->checkpoint_step);
+    live_block_append(line->text, "checkpoint step %llu",
+                      (unsigned long long)facts->checkpoint_step);
   else
-    append(line->text, "checkpoint none yet");
-  if (facts->evaluator[0] != '\0') append(line->text, " | evaluator: %s", facts->evaluator);
-  if (facts->evaluation[0] != '\0') append(line->text, " | %s", facts->evaluation);
-  finish(line, "checkpoint", cyan, columns);
+    live_block_append(line->text, "checkpoint none yet");
+  if (facts->evaluator[0] != '\0')
+    live_block_append(line->text, " | evaluator: %s", facts->evaluator);
+  if (facts->evaluation[0] != '\0') live_block_append(line->text, " | %s", facts->evaluation);
+  live_block_finish(line, "checkpoint", cyan, columns);
 }
 
 size_t plm_live_compose(const struct plm_live_facts *facts, size_t columns, bool unicode,
@@ -159,9 +165,10 @@ size_t plm_live_compose(const struct plm_live_facts *facts, size_t columns, bool
 {
   memset(lines, 0, PLM_LIVE_LINES * sizeof *lines);
   if (facts->step == 0) {
-    append(lines[0].text, "starting: %zu of %zu stages are ready", facts->ready, facts->stages);
-    if (facts->activity[0] != '\0') append(lines[0].text, ", %s", facts->activity);
-    finish(&lines[0], "starting", yellow, columns);
+    live_block_append(lines[0].text, "starting: %zu of %zu stages are ready", facts->ready,
+                      facts->stages);
+    if (facts->activity[0] != '\0') live_block_append(lines[0].text, ", %s", facts->activity);
+    live_block_finish(&lines[0], "starting", yellow, columns);
     return 1;
   }
   progress_line(facts, columns, &lines[0]);

@@ -5,7 +5,7 @@
 
 #include "common/base/status.h"
 
-static int ascending(const void *a, const void *b)
+static int median_ascending(const void *a, const void *b)
 {
   const double x = *(const double *)a, y = *(const double *)b;
   return (x > y) - (x < y);
@@ -14,6 +14,6 @@ static int ascending(const void *a, const void *b)
 double plm_median(double *values, size_t count)
 {
   PLM_ASSERT(count > 0);
-  qsort(values, count, sizeof *values, ascending);
+  qsort(values, count, sizeof *values, median_ascending);
   return values[count / 2];
 }

@@ -30,7 +30,7 @@ static struct plm_curve *curve_of(struct plm_curves *curves, const char *split)
   return curve;
 }
 
-static bool make_room(struct plm_curve *curve)
+static bool metrics_curves_make_room(struct plm_curve *curve)
 {
   if (curve->count < curve->capacity) return true;
   const size_t capacity = curve->capacity != 0 ? 2 * curve->capacity : 256;
@@ -52,7 +52,7 @@ static bool add_point(struct plm_curve *curve, double x, double y)
     curve->y[place] = y;
     return true;
   }
-  if (!make_room(curve)) return false;
+  if (!metrics_curves_make_room(curve)) return false;
   const size_t later = (curve->count - place) * sizeof *curve->x;
   memmove(curve->x + place + 1, curve->x + place, later);
   memmove(curve->y + place + 1, curve->y + place, later);
@@ -80,7 +80,7 @@ static const cJSON *find_value(const cJSON *line, const char *key, enum parts *p
 }
 
 /* The one number of a value; NAN if it has none. */
-static double number_of(const cJSON *value, enum parts parts)
+static double metrics_curves_number_of(const cJSON *value, enum parts parts)
 {
   const cJSON *part;
   double sum = 0;
@@ -90,8 +90,8 @@ static double number_of(const cJSON *value, enum parts parts)
   return squares ? sqrt(sum) : sum;
 }
 
-static void add_value(struct reading *reading, struct plm_curves *curves, const char *name,
-                      double step, double value)
+static void metrics_curves_add_value(struct reading *reading, struct plm_curves *curves,
+                                     const char *name, double step, double value)
 {
   if (!isfinite(step) || !isfinite(value) || reading->failed) return;
   struct plm_curve *curve = curve_of(curves, name);
@@ -107,11 +107,12 @@ static void add_parts(struct reading *reading, struct plm_curves *curves, const 
     char name[sizeof curves->list[0].split];
     snprintf(name, sizeof name, "%.60s%s%.64s", subject, subject[0] != '\0' ? " " : "",
              part->string);
-    add_value(reading, curves, name, step, number_of(part, PARTS_APART));
+    metrics_curves_add_value(reading, curves, name, step,
+                             metrics_curves_number_of(part, PARTS_APART));
   }
 }
 
-static bool take_line(void *context, const cJSON *line)
+static bool curves_on_line(void *context, const cJSON *line)
 {
   struct reading *reading = context;
   const double step = plm_json_number(line, "step", NAN),
@@ -126,7 +127,8 @@ static bool take_line(void *context, const cJSON *line)
     if (cJSON_IsObject(value) && parts == PARTS_APART)
       add_parts(reading, curves, subject, step, value);
     else
-      add_value(reading, curves, subject, step, number_of(value, parts));
+      metrics_curves_add_value(reading, curves, subject, step,
+                               metrics_curves_number_of(value, parts));
   }
   return !reading->failed;
 }
@@ -136,7 +138,7 @@ plm_status plm_curves_read_keys(const char *path, const char *const *keys, size_
 {
   struct reading reading = {.curves = curves, .keys = keys, .count = count};
   for (size_t i = 0; i < count; i++) curves[i] = (struct plm_curves){.baseline = NAN};
-  PLM_TRY(plm_metrics_each(path, take_line, &reading, error));
+  PLM_TRY(plm_metrics_each(path, curves_on_line, &reading, error));
   return reading.failed
              ? plm_error_set(error, PLM_NO_MEMORY, "no memory for the curves of %s", path)
              : PLM_OK;

@@ -39,7 +39,7 @@ static int dot_y(const struct canvas *canvas, double y)
   return (int)lround((canvas->y1 - y) / (canvas->y1 - canvas->y0) * (4 * canvas->rows - 1));
 }
 
-static void put_line(struct canvas *canvas, int x0, int y0, int x1, int y1, int owner)
+static void plot_put_line(struct canvas *canvas, int x0, int y0, int x1, int y1, int owner)
 {
   const int steps = abs(x1 - x0) > abs(y1 - y0) ? abs(x1 - x0) : abs(y1 - y0);
   for (int i = 0; i <= steps; i++)
@@ -47,12 +47,12 @@ static void put_line(struct canvas *canvas, int x0, int y0, int x1, int y1, int 
             y0 + (steps > 0 ? (y1 - y0) * i / steps : 0), owner);
 }
 
-static bool usable(const struct plm_series *series, size_t i)
+static bool plot_usable(const struct plm_series *series, size_t i)
 {
   return isfinite(series->x[i]) && isfinite(series->y[i]);
 }
 
-static void widen(double value, double *low, double *high)
+static void plot_widen(double value, double *low, double *high)
 {
   if (value < *low) *low = value;
   if (value > *high) *high = value;
@@ -65,13 +65,13 @@ static bool find_range(struct canvas *canvas, const struct plm_plot *plot)
   canvas->x1 = canvas->y1 = -INFINITY;
   for (size_t s = 0; s < plot->count; s++) {
     for (size_t i = 0; i < series[s].count; i++) {
-      if (!usable(&series[s], i)) continue;
-      widen(series[s].x[i], &canvas->x0, &canvas->x1);
-      widen(series[s].y[i], &canvas->y0, &canvas->y1);
+      if (!plot_usable(&series[s], i)) continue;
+      plot_widen(series[s].x[i], &canvas->x0, &canvas->x1);
+      plot_widen(series[s].y[i], &canvas->y0, &canvas->y1);
     }
   }
   if (!isfinite(canvas->x0)) return false;
-  if (isfinite(plot->level)) widen(plot->level, &canvas->y0, &canvas->y1);
+  if (isfinite(plot->level)) plot_widen(plot->level, &canvas->y0, &canvas->y1);
   if (canvas->x1 == canvas->x0) canvas->x1 = canvas->x0 + 1;
   if (canvas->y1 == canvas->y0) canvas->y1 = canvas->y0 + 1e-9 + fabs(canvas->y0) * 1e-3;
   return true;
@@ -82,10 +82,10 @@ static void draw_series(struct canvas *canvas, const struct plm_series *series, 
   bool drawn = false;
   int last_x = 0, last_y = 0;
   for (size_t i = 0; i < series->count; i++) {
-    if (!usable(series, i)) continue;
+    if (!plot_usable(series, i)) continue;
     const int x = dot_x(canvas, series->x[i]), y = dot_y(canvas, series->y[i]);
     if (drawn)
-      put_line(canvas, last_x, last_y, x, y, owner);
+      plot_put_line(canvas, last_x, last_y, x, y, owner);
     else
       put_dot(canvas, x, y, owner);
     drawn = true;

@@ -7,7 +7,7 @@
 static const double weight = 0.9; /* of the mean so far */
 enum { DIVERGED = 4 /* times the least value */, FEWEST = 10 /* steps */ };
 
-static bool grow(struct plm_rate_range *range)
+static bool rate_range_grow(struct plm_rate_range *range)
 {
   const size_t capacity = range->capacity > 0 ? 2 * range->capacity : 128;
   double *rates = realloc(range->rates, capacity * sizeof *rates);
@@ -26,7 +26,7 @@ void plm_rate_range_add(struct plm_rate_range *range, double rate, double loss)
     range->diverged = true;
     return;
   }
-  if (range->count == range->capacity && !grow(range)) {
+  if (range->count == range->capacity && !rate_range_grow(range)) {
     range->failed = true;
     return;
   }

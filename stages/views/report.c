@@ -25,7 +25,7 @@ static void put_machine_row(struct plm_text *text, const struct plm_report_run *
   plm_text_puts(text, "</tr>\n");
 }
 
-static void processor(const struct plm_report_machine *machine, char cell[CELL_SIZE])
+static void report_processor(const struct plm_report_machine *machine, char cell[CELL_SIZE])
 {
   snprintf(cell, CELL_SIZE, "%s", machine->processor);
 }
@@ -66,7 +66,7 @@ static void version(const struct plm_report_machine *machine, char cell[CELL_SIZ
 
 static void put_machines(struct plm_text *text, const struct plm_report_run *runs, size_t count)
 {
-  put_machine_row(text, runs, count, "processor", processor);
+  put_machine_row(text, runs, count, "processor", report_processor);
   put_machine_row(text, runs, count, "device", device);
   put_machine_row(text, runs, count, "precision", precision);
   put_machine_row(text, runs, count, "threads", threads);
@@ -85,7 +85,7 @@ static void put_names(struct plm_text *text, const struct plm_report_run *runs, 
 }
 
 /* The policy lets a browser load nothing at all, whatever the page says. */
-static void put_head(struct plm_text *text, const struct plm_report_run *runs, size_t count)
+static void report_put_head(struct plm_text *text, const struct plm_report_run *runs, size_t count)
 {
   plm_text_puts(text, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
                       "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
@@ -130,7 +130,7 @@ plm_status plm_report_page(struct plm_text *text, const struct plm_report_run *r
                            const char *made, struct plm_error *error)
 {
   PLM_ASSERT(count >= 1 && count <= PLM_REPORT_RUNS);
-  put_head(text, runs, count);
+  report_put_head(text, runs, count);
   put_table_head(text, runs, count);
   plm_report_summary(text, runs, count);
   plm_text_puts(text, "</tbody></table></div>\n<h2>Charts</h2>\n");

@@ -96,7 +96,7 @@ static void add_line(struct collection *to, const char *run, size_t color,
 }
 
 /* A stroke of a class, and what it means. */
-static void put_key(struct plm_text *text, const char *class, const char *meaning)
+static void report_charts_put_key(struct plm_text *text, const char *class, const char *meaning)
 {
   plm_text_printf(text,
                   "<span><svg class=\"key\" viewBox=\"0 0 34 8\"><path class=\"%s\" "
@@ -113,13 +113,13 @@ static void put_legend(struct plm_text *text, const struct collection *lines, co
   plm_text_puts(text, "<p class=\"legend\">");
   for (unsigned dash = 0; dash < PLM_CHART_DASHES && lines->dashes[dash][0] != '\0'; dash++) {
     snprintf(class, sizeof class, "line d%u", dash);
-    put_key(text, class, lines->dashes[dash]);
+    report_charts_put_key(text, class, lines->dashes[dash]);
   }
   for (size_t i = 0; lines->apart && i < lines->count; i++) {
     snprintf(class, sizeof class, "line c%u d%u", lines->lines[i].color, lines->lines[i].dash);
-    put_key(text, class, lines->labels[i]);
+    report_charts_put_key(text, class, lines->labels[i]);
   }
-  if (level != NULL) put_key(text, "level", level);
+  if (level != NULL) report_charts_put_key(text, "level", level);
   plm_text_puts(text, "</p>\n");
 }
 
@@ -222,7 +222,8 @@ static void rate_chart(struct plm_text *text, const struct plm_report_run *runs,
 }
 
 /* a / b at the steps that both have. Returns false without memory. */
-static bool divide(const struct plm_curve *a, const struct plm_curve *b, struct plm_curve *ratio)
+static bool report_charts_divide(const struct plm_curve *a, const struct plm_curve *b,
+                                 struct plm_curve *ratio)
 {
   *ratio = (struct plm_curve){0};
   if (a == NULL || b == NULL) return true;
@@ -248,7 +249,8 @@ static void stall_chart(struct plm_text *text, const struct plm_report_run *runs
     const struct plm_curve *time = plm_report_curve(&runs[i], PLM_REPORT_TRAINER_step_ms);
     const struct plm_curve *data = plm_report_curve(&runs[i], PLM_REPORT_TRAINER_data_wait_ms);
     const struct plm_curve *save = plm_report_curve(&runs[i], PLM_REPORT_TRAINER_checkpoint_ms);
-    text->failed |= !divide(data, time, &shares[i][0]) || !divide(save, time, &shares[i][1]);
+    text->failed |= !report_charts_divide(data, time, &shares[i][0]) ||
+                    !report_charts_divide(save, time, &shares[i][1]);
     add_line(lines, runs[i].name, i, &shares[i][0], "waiting for data");
     add_line(lines, runs[i].name, i, &shares[i][1], "waiting for checkpoints");
   }

@@ -54,7 +54,7 @@ static unsigned copy_count(const cJSON *object, const char *name)
   return value >= 0 && value < 1e9 ? (unsigned)value : 0;
 }
 
-static void take_machine(const cJSON *state, struct plm_report_machine *machine)
+static void report_read_machine(const cJSON *state, struct plm_report_machine *machine)
 {
   const cJSON *resolved = cJSON_GetObjectItemCaseSensitive(state, "resolved");
   if (!cJSON_IsObject(resolved)) return;
@@ -73,8 +73,8 @@ static void take_machine(const cJSON *state, struct plm_report_machine *machine)
 
 /* Takes the configuration of the checkpoint. Of a run that is running, pipeline.yaml holds, and
  * what it changed since the checkpoint becomes marks. */
-static plm_status take_config(const cJSON *state, struct plm_report_run *run,
-                              struct plm_error *error)
+static plm_status report_read_config(const cJSON *state, struct plm_report_run *run,
+                                     struct plm_error *error)
 {
   const char *yaml = plm_json_string(state, "configuration", NULL);
   struct plm_config trained, kept;
@@ -117,9 +117,9 @@ static plm_status read_checkpoint(struct plm_report_run *run, struct plm_error *
     if (snprintf(file, sizeof file, "%s/%s/trainer.json", path, name) < (int)sizeof file &&
         plm_file_read(file, STATE_LIMIT, &text, &size, NULL) == PLM_OK) {
       cJSON *state = plm_json_bounded(text, size, STATE_VALUES);
-      take_machine(state, &run->machine);
+      report_read_machine(state, &run->machine);
       plm_marks_add_history(&run->marks, cJSON_GetObjectItemCaseSensitive(state, "history"));
-      status = take_config(state, run, error);
+      status = report_read_config(state, run, error);
       cJSON_Delete(state);
       free(text);
     }

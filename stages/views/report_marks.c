@@ -9,7 +9,8 @@
 #include "common/base/strict_json.h"
 #include "stages/views/metrics_curves.h"
 
-static void insert(struct plm_report_marks *marks, uint64_t step, const char *text, size_t length)
+static void report_marks_insert(struct plm_report_marks *marks, uint64_t step, const char *text,
+                                size_t length)
 {
   if (marks->count == PLM_REPORT_MARKS) return;
   size_t place = marks->count;
@@ -32,7 +33,7 @@ void plm_marks_add_history(struct plm_report_marks *marks, const struct cJSON *h
     cJSON_ArrayForEach(line, lines)
     {
       const char *text = cJSON_GetStringValue(line);
-      if (text != NULL && text[0] != '\0') insert(marks, step, text, strlen(text));
+      if (text != NULL && text[0] != '\0') report_marks_insert(marks, step, text, strlen(text));
     }
   }
 }
@@ -41,7 +42,7 @@ void plm_marks_add_changes(struct plm_report_marks *marks, uint64_t step, const 
 {
   while (changes != NULL && *changes != '\0') {
     const size_t length = strcspn(changes, "\n");
-    insert(marks, step, changes, length);
+    report_marks_insert(marks, step, changes, length);
     changes += length + (changes[length] == '\n');
   }
 }
@@ -53,7 +54,7 @@ void plm_marks_add_resumes(struct plm_report_marks *marks, const struct plm_curv
         resumed->y[i] >= 0 && resumed->y[i] < 0x1p53 ? (uint64_t)resumed->y[i] : 0;
     bool known = false;
     for (size_t m = 0; m < marks->count; m++) known |= marks->list[m].step == step;
-    if (!known) insert(marks, step, "", 0);
+    if (!known) report_marks_insert(marks, step, "", 0);
   }
 }
 

@@ -56,7 +56,8 @@ static void put_settings(struct plm_text *text, const struct plm_report_run *run
   }
 }
 
-static void put_head(struct plm_text *text, const struct plm_report_run *runs, size_t count)
+static void report_settings_put_head(struct plm_text *text, const struct plm_report_run *runs,
+                                     size_t count)
 {
   plm_text_puts(text, "<div class=\"wide\"><table>\n<thead><tr><th>key</th>");
   for (size_t i = 0; i < count; i++) {
@@ -134,10 +135,10 @@ void plm_report_settings(struct plm_text *text, const struct plm_report_run *run
                 "defaults.");
   if (count > 1) plm_text_puts(text, " Those that differ between the runs are marked.");
   plm_text_puts(text, "</p>\n");
-  put_head(text, runs, count);
+  report_settings_put_head(text, runs, count);
   put_settings(text, runs, count, &defaults, false);
   plm_text_puts(text, "</tbody></table></div>\n<details><summary>All keys</summary>\n");
-  put_head(text, runs, count);
+  report_settings_put_head(text, runs, count);
   put_settings(text, runs, count, &defaults, true);
   plm_text_puts(text, "</tbody></table></div>\n</details>\n");
   plm_config_deinit(&defaults);

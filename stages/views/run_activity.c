@@ -31,7 +31,7 @@ struct steps {
   size_t count;
 };
 
-static void take_line(void *context, const char *text)
+static void activity_on_line(void *context, const char *text)
 {
   struct steps *steps = context;
   cJSON *line = plm_json_line(text);
@@ -54,7 +54,7 @@ static void read_steps(const char *run, struct plm_activity *activity)
   activity->age_s = process_age_s;
   if (plm_path_join(path, run, PLM_RUN_TRAINER_METRICS, NULL) != PLM_OK) return;
   plm_tail_init(&tail, path, plm_tail_find(path, 0, STEPS));
-  plm_tail_read(&tail, 0, take_line, &steps);
+  plm_tail_read(&tail, 0, activity_on_line, &steps);
   const size_t count = steps.count < STEPS ? steps.count : STEPS;
   if (count == 0) return;
   const double last_s = 1e-3 * steps.ms[(steps.count - 1) % STEPS];
@@ -78,7 +78,8 @@ static bool reports_packers(const char *run)
 /* ---- text ------------------------------------------------------------------------------------ */
 
 /* "waiting for packers 1:05", with `after` behind the time. */
-static void say(struct plm_activity *activity, const char *what, double age_s, const char *after)
+static void run_activity_say(struct plm_activity *activity, const char *what, double age_s,
+                             const char *after)
 {
   char time[32];
   const char *const colon = after[0] != '\0' ? ": " : "";
@@ -92,7 +93,7 @@ static bool waits(struct plm_activity *activity)
 {
   const struct plm_run_sign *sign = &activity->sign;
   if (!activity->pulsed || !sign->waits || sign->age_s >= SILENCE_S) return false;
-  if (sign->wait_s >= WAIT_S) say(activity, sign->doing, sign->wait_s, "");
+  if (sign->wait_s >= WAIT_S) run_activity_say(activity, sign->doing, sign->wait_s, "");
   return true;
 }
 
@@ -102,9 +103,9 @@ static void describe_trainer(struct plm_activity *activity)
   const bool speaks = activity->pulsed && (!activity->stepped || activity->sign.waits);
   if (waits(activity)) return;
   if (speaks && activity->sign_age_s >= SILENCE_S)
-    say(activity, "no sign for", activity->sign_age_s, activity->sign.doing);
+    run_activity_say(activity, "no sign for", activity->sign_age_s, activity->sign.doing);
   else if (activity->age_s >= silence_s && (activity->stepped || !activity->heard))
-    say(activity, "no step for", activity->age_s, "");
+    run_activity_say(activity, "no step for", activity->age_s, "");
 }
 
 static void describe_evaluator(struct plm_activity *activity)
@@ -112,7 +113,7 @@ static void describe_evaluator(struct plm_activity *activity)
   const double age_s = activity->sign_age_s;
   if (!activity->pulsed || waits(activity)) return;
   if (age_s >= fmax(SILENCE_S, SILENCE_STEPS * activity->sign.pace_s))
-    say(activity, "no sign for", age_s, activity->sign.doing);
+    run_activity_say(activity, "no sign for", age_s, activity->sign.doing);
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */

@@ -8,7 +8,8 @@ static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
 
 /* ---- values -------------------------------------------------------------------------------- */
 
-static struct plm_template_value *append(struct plm_template_values *values, const char *name)
+static struct plm_template_value *template_append(struct plm_template_values *values,
+                                                  const char *name)
 {
   if (values->count == values->room) {
     const size_t room = values->room == 0 ? 32 : 2 * values->room;
@@ -26,13 +27,13 @@ static struct plm_template_value *append(struct plm_template_values *values, con
 
 void plm_template_declare(struct plm_template_values *values, const char *name)
 {
-  struct plm_template_value *value = append(values, name);
+  struct plm_template_value *value = template_append(values, name);
   if (value != NULL) value->declared = true;
 }
 
 struct plm_text *plm_template_add(struct plm_template_values *values, const char *name)
 {
-  struct plm_template_value *value = append(values, name);
+  struct plm_template_value *value = template_append(values, name);
   return value != NULL ? &value->text : &values->spare;
 }
 
@@ -101,8 +102,8 @@ static size_t times(const struct plm_template_values *values, const char *line, 
   return most;
 }
 
-static void put_line(const struct plm_template_values *values, const char *line, const char *end,
-                     size_t number, struct plm_text *text)
+static void template_put_line(const struct plm_template_values *values, const char *line,
+                              const char *end, size_t number, struct plm_text *text)
 {
   const char *plain = line; /* not written yet */
   for (const char *c = line; c < end; c++) {
@@ -149,7 +150,7 @@ plm_status plm_template_fill(const char *source, const struct plm_template_value
       depth--;
     } else if (hidden == 0) {
       const size_t count = times(values, line, next);
-      for (size_t i = 0; i < count; i++) put_line(values, line, next, i, text);
+      for (size_t i = 0; i < count; i++) template_put_line(values, line, next, i, text);
     }
   }
   PLM_ASSERT(depth == 0);

@@ -29,7 +29,7 @@ static void stop(const struct plm_error *error)
   exit(plm_status_exit_code(error->status));
 }
 
-static void *take(struct plm_ops *ops, size_t bytes)
+static void *bench_allocate(struct plm_ops *ops, size_t bytes)
 {
   struct plm_error error = {0};
   void *buffer;
@@ -215,9 +215,9 @@ static void bench_precision(int precision, const char *isa)
          b.ops->threads);
   const size_t bytes = (size_t)4096 * 2304 * b.ops->act_bytes;
   void **buffers[] = {&b.a, &b.b, &b.c, &b.d, &b.e};
-  for (int i = 0; i < 5; i++) *buffers[i] = take(b.ops, bytes);
-  b.weights = take(b.ops, (size_t)2304 * 2304 * sizeof(float));
-  b.scalars = take(b.ops, 64);
+  for (int i = 0; i < 5; i++) *buffers[i] = bench_allocate(b.ops, bytes);
+  b.weights = bench_allocate(b.ops, (size_t)2304 * 2304 * sizeof(float));
+  b.scalars = bench_allocate(b.ops, 64);
   memset(b.scalars, 0, 64);
   bench_products(&b);
   bench_passes(&b);

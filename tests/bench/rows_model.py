@@ -99,13 +99,13 @@ def step_figures(rounds, ready):
 def precisions(bench, corpus):
     """The precisions that the trainer can compute in on this processor."""
     command = [bench.programs / "plm-trainer", "-c", ROOT / "pipeline.yaml", "--dry-run"]
-    command += ["--run", bench.folder / "plan", "--set", f"corpus={corpus}"]
+    command += ["--run", bench.folder / "estimate", "--set", f"corpus={corpus}"]
     command += ["--set", "trainer.device=cpu", "--set", "trainer.precision=bf16"]
-    plan = subprocess.run(command, capture_output=True, text=True)
-    if plan.returncode == 0:
+    estimate = subprocess.run(command, capture_output=True, text=True)
+    if estimate.returncode == 0:
         return ("fp32", "bf16")
-    if "has no bf16 products" not in plan.stderr:
-        raise PartyError(plan.stderr)
+    if "has no bf16 products" not in estimate.stderr:
+        raise PartyError(estimate.stderr)
     bench.report.note("bf16 is not measured: this processor has no bf16 products")
     return ("fp32",)
 
@@ -116,7 +116,7 @@ def step_rows(bench):
     try:
         chosen = precisions(bench, corpus)
     except PartyError as error:
-        report.fail("the plan of a step in bf16", error)
+        report.fail("the estimate of a step in bf16", error)
         chosen = ("fp32",)
     fp32_speed, product_series = {}, {}
     for model in bench.models:

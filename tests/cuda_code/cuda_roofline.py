@@ -13,8 +13,8 @@ compiled code. A kernel takes the longest of these times:
     warps    kernels on rows: rows after rows in the warps that the registers leave, each with one wait for
              memory, its instructions, its shuffles and its loads from shared memory
 
-Besides, each launch costs a gap, and a worker of attention's backward pass waits once for each piece of work
-until it knows the piece's ranges. The constants in capitals are assumptions, not results of this project.
+Besides, each launch costs a gap, and a worker of attention's backward pass waits once for each work item
+until it knows the item's ranges. The constants in capitals are assumptions, not results of this project.
 What a card shows above them is not in the model: conflicts, waits between the workers, short loops of
 cuBLASLt.
 """
@@ -42,7 +42,7 @@ ISSUE = 4  # instructions a cycle
 GAP = 1e-6  # seconds between two kernels of a graph
 RANGE_WAIT = 300  # cycles of a load from the second-level cache
 CACHE = 5.5e12  # bytes a second of the second-level cache
-AHEAD = (cuda_tiles.FORWARD,)  # which reads a piece's ranges during the piece before
+AHEAD = (cuda_tiles.FORWARD,)  # which reads an item's ranges during the item before
 BLOCK_WARPS = {
     "held_mix_backward_kernel": 4,
     "mean_backward_kernel": 2,
@@ -126,7 +126,7 @@ def product_times(launch):
 
 
 def between(kernel, walk):
-    """Cycles of a worker's piece of work outside of the inner loop that it takes, at least. If there are
+    """Cycles of a worker's work item outside of the inner loop that it takes, at least. If there are
     products, they are a turn that the loop does not make: it is taken off, as one without a mask."""
     path = sass.shortest_between(kernel.item, {i.at for i in walk.code})
     if not path:
@@ -140,7 +140,7 @@ def between(kernel, walk):
 def block_cycles(works, cycles, heads, rest):
     """(tensor or pipes, chain, ports) of the block that takes longest. cycles: (full, masked) bounds of a
     turn of both workers, of a step of 64 and of one of 128; rest: of each, a worker's cycles between
-    pieces."""
+    items."""
     items = [work for chunk in works for _ in range(heads) for work in chunk]
     most = [0.0, 0.0, 0.0]
     for block in range(min(MULTIPROCESSORS, len(items))):
@@ -160,16 +160,16 @@ def onepass_chunk(work, halves, rest, padded):
     bounds of a step of keys without a mask and with one, and of a tile of queries."""
     full, masked, queries = halves
     tensor, ports, chain = 0.0, 0.0, [0.0, 0.0]
-    for piece in work:
+    for item in work:
         for w in range(2):
-            tensor += piece.full[w] * max(full[:2]) + piece.masked[w] * max(masked[:2])
-            tensor += (piece.full[w] + piece.masked[w]) * max(queries[:2]) / 2
-            ports += piece.full[w] * full[3] + piece.masked[w] * masked[3]
-            ports += (piece.full[w] + piece.masked[w]) * queries[3] / 2
-            chain[w] += piece.full[w] * full[2] + piece.masked[w] * masked[2] + rest
-            chain[w] += len(piece.rows) * (queries[2] + cuda_model.SECOND_LEVEL) / 2
-    visits = sum(len(piece.rows) for piece in work)
-    tiles = len({row for piece in work for row in piece.rows})
+            tensor += item.full[w] * max(full[:2]) + item.masked[w] * max(masked[:2])
+            tensor += (item.full[w] + item.masked[w]) * max(queries[:2]) / 2
+            ports += item.full[w] * full[3] + item.masked[w] * masked[3]
+            ports += (item.full[w] + item.masked[w]) * queries[3] / 2
+            chain[w] += item.full[w] * full[2] + item.masked[w] * masked[2] + rest
+            chain[w] += len(item.rows) * (queries[2] + cuda_model.SECOND_LEVEL) / 2
+    visits = sum(len(item.rows) for item in work)
+    tiles = len({row for item in work for row in item.rows})
     elements = cuda_tiles.TILE * padded
     # q and dout of each step, dQ; a sum is written and read between the visits of its tile
     moved = (2 * visits + tiles) * cuda_step.ACT + 2 * (visits - tiles) * cuda_step.FLOAT
@@ -201,7 +201,7 @@ def onepass_times(launch, kernel, chunks, sizes):
     padded = cuda_step.widths(sizes)[0]
     batches = [chunks[i : i + sizes.chunks] for i in range(0, len(chunks), sizes.chunks)]
     for batch in batches:
-        works = [cuda_tiles.pieces(chunk, sizes.length, cuda_tiles.ONEPASS) for chunk in batch]
+        works = [cuda_tiles.items(chunk, sizes.length, cuda_tiles.ONEPASS) for chunk in batch]
         each = [onepass_chunk(list(work), halves, rest, padded) for work in works]
         tensor, chain, ports, moved = onepass_cycles(each, sizes.heads)
         times["tensor"] += tensor / SUSTAINED / len(batches)
@@ -227,7 +227,7 @@ def attention_times(launch, kernel, kind, chunks, sizes):
     rest = {64 * (i + 1): between(kernel, walk) + wait for i, walk in enumerate(steps)}
     batches = [chunks[i : i + sizes.chunks] for i in range(0, len(chunks), sizes.chunks)]
     for batch in batches:
-        works = [list(cuda_tiles.pieces(chunk, sizes.length, kind)) for chunk in batch]
+        works = [list(cuda_tiles.items(chunk, sizes.length, kind)) for chunk in batch]
         most = block_cycles(works, cycles, sizes.heads, rest)
         for bound, cycles_of in zip(("tensor", "chain", "ports"), most, strict=True):
             times[bound] = times.get(bound, 0) + cycles_of / SUSTAINED / len(batches)

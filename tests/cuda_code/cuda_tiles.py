@@ -1,9 +1,9 @@
 """The tiles that attention on sm_90a visits for documents packed into chunks; pure functions.
 
-They follow the walks of kernels/cuda/sm90/attention_sm90_*.cu for masks of documents: a piece of work is two
+They follow the walks of kernels/cuda/sm90/attention_sm90_*.cu for masks of documents: a work item is two
 neighbouring tiles of 64 rows, one for each worker; both pass over the joined range in steps, and a worker
 computes those that its own tile touches. In the backward pass in one kernel, the steps are aligned tiles of
-queries, and a block takes all pieces of a head.
+queries, and a block takes all items of a head.
 """
 
 import math
@@ -19,7 +19,7 @@ SPLIT_WAY, ONEPASS_WAY = (FORWARD, KEYS, QUERIES), (FORWARD, ONEPASS)
 
 @dataclass
 class Work:
-    """The steps of the two workers in a piece of work."""
+    """The steps of the two workers in a work item."""
 
     step: int  # rows walked at a time
     full: list  # of each worker: steps without a mask …
@@ -75,8 +75,8 @@ def is_full(of, kind, step, at, first, end, full):
     return max(b for b, _ in walked) <= first and first + TILE <= min(e for _, e in walked)
 
 
-def pieces(chunk, length, kind):
-    """The pieces of work of a chunk for one head. Queries and keys are symmetric here."""
+def items(chunk, length, kind):
+    """The work items of a chunk for one head. Queries and keys are symmetric here."""
     of = runs(chunk, length)
     tiles = [touched(of[at : at + TILE]) for at in range(0, length, TILE)]
     for pair in range(0, len(tiles), 2):
@@ -104,7 +104,7 @@ def multiply_adds(chunks, length, kind, head_width):
     padded = 64 if head_width <= 64 else 128
     count = 0
     for chunk in chunks:
-        for work in pieces(chunk, length, kind):
+        for work in items(chunk, length, kind):
             count += (sum(work.full) + sum(work.masked)) * work.step
     return count * TILE * padded * PRODUCTS[kind]
 

@@ -34,15 +34,15 @@ EDITS = {
     # fewer registers for the warpgroups that compute
     "spills": (
         PRODUCT,
-        "registers_take<PLM_SM90_WORKER_REGISTERS>",
-        "registers_take<PLM_SM90_BRINGER_REGISTERS * 7>",
+        "registers_acquire<PLM_SM90_WORKER_REGISTERS>",
+        "registers_acquire<PLM_SM90_PRODUCER_REGISTERS * 7>",
         ["bytes of local memory (spills)"],
     ),
     # an accumulator whose number is not known when compiling
     "local memory": (
         PRODUCT,
-        "#pragma unroll\n    for (int i = 0; i < PIECE_COLUMNS / 16; i++) {",
-        "#pragma unroll 1\n    for (int i = 0; i < PIECE_COLUMNS / 16; i++) {",
+        "#pragma unroll\n    for (int i = 0; i < PANEL_COLUMNS / 16; i++) {",
+        "#pragma unroll 1\n    for (int i = 0; i < PANEL_COLUMNS / 16; i++) {",
         ["accesses to local memory in inner loops"],
     ),
     # the wait for dP moves over the exponentials
@@ -61,8 +61,8 @@ EDITS = {
     ),
     "spills of attention in one pass": (
         ONEPASS,
-        "registers_take<PLM_SM90_WORKER_REGISTERS>",
-        "registers_take<PLM_SM90_BRINGER_REGISTERS * 7>",
+        "registers_acquire<PLM_SM90_WORKER_REGISTERS>",
+        "registers_acquire<PLM_SM90_PRODUCER_REGISTERS * 7>",
         ["bytes of local memory (spills), not 40"],
     ),
     # the wait for dP comes before the exponentials

@@ -229,7 +229,7 @@ def test_attention_block():
     """The slowest block counts: tensor cores and shared memory for both workers, and its slower worker."""
     works = [[cuda_tiles.Work(64, [2, 0], [0, 1])] * 133]
     cycles = {64: [(100, 40, 70, 130), (100, 120, 90, 140)]}
-    # one block has two pieces: 2 turns without a mask and 1 with one, half a turn of both each
+    # one block has two items: 2 turns without a mask and 1 with one, half a turn of both each
     shared, own, ports = cuda_roofline.block_cycles(works, cycles, 1, {64: 1000})
     assert shared == 2 * (2 * 100 + 120) / 2
     assert own == 2 * (2 * 70 + 1000)
@@ -238,7 +238,7 @@ def test_attention_block():
 
 def test_onepass():
     """The backward pass in one kernel: the bounds of a head, and of the block that takes longest."""
-    # two pieces that visit the same three tiles, and a fourth tile that only the second one visits
+    # two items that visit the same three tiles, and a fourth tile that only the second one visits
     work = [
         cuda_tiles.Work(64, [3, 2], [0, 1], (0, 64, 128)),
         cuda_tiles.Work(64, [1, 0], [0, 4], (0, 64, 128, 192)),
@@ -274,11 +274,11 @@ def test_packing_and_tiles():
     chunks = cuda_tiles.pack([300, 700, 512, 512, 24], 1024)
     assert chunks == [[(0, 700), (700, 1000), (1000, 1024)], [(0, 512), (512, 1024)]]
     # 512 tokens are 8 tiles of 64; each sees the 8 of its document, and none needs a mask
-    works = list(cuda_tiles.pieces(chunks[1], 1024, cuda_tiles.FORWARD))
+    works = list(cuda_tiles.items(chunks[1], 1024, cuda_tiles.FORWARD))
     assert [work.full for work in works] == [[8, 8]] * 8
     assert all(work.masked == [0, 0] and work.step == 64 for work in works)
     # in steps of 128 from 513 keys on; the last one of 600 is masked
-    (first, *_) = cuda_tiles.pieces([(0, 600)], 1024, cuda_tiles.FORWARD)
+    (first, *_) = cuda_tiles.items([(0, 600)], 1024, cuda_tiles.FORWARD)
     assert (first.step, first.full, first.masked) == (128, [4, 4], [1, 1])
     assert cuda_tiles.pairs(chunks) == 700**2 + 300**2 + 24**2 + 2 * 512**2
 

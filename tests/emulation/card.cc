@@ -41,7 +41,7 @@ std::string with_spaces(std::string text)
   return text;
 }
 
-void take_word(Card &to, const std::string &word)
+void parse_word(Card &to, const std::string &word)
 {
   const size_t equals = word.find('=');
   const std::string key = word.substr(0, equals);
@@ -89,10 +89,10 @@ void take_word(Card &to, const std::string &word)
     stop("a card with %s", word.c_str());
 }
 
-void take_text(Card &to, const char *text)
+void parse_text(Card &to, const char *text)
 {
   std::istringstream words(text);
-  for (std::string word; words >> word;) take_word(to, word);
+  for (std::string word; words >> word;) parse_word(to, word);
 }
 
 Card first_card()
@@ -105,7 +105,7 @@ Card first_card()
   made.present = true;
   made.lost_device = -1;
   const char *said = getenv("PLM_EMULATED_CARD");
-  if (said != nullptr) take_text(made, said);
+  if (said != nullptr) parse_text(made, said);
   return made;
 }
 
@@ -129,6 +129,6 @@ size_t shared_of_card()
 
 extern "C" void plm_emulation_card(const char *text)
 {
-  plm::emulation::take_text(plm::emulation::card(), text);
+  plm::emulation::parse_text(plm::emulation::card(), text);
   plm_cuda_forget_checks();
 }

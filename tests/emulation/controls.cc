@@ -93,11 +93,11 @@ extern "C" struct plm_emulation_work plm_emulation_work_done(void)
   return plm::emulation::work;
 }
 
-extern "C" void plm_emulation_launches(void (*take)(void *context, const void *kernel,
+extern "C" void plm_emulation_launches(void (*each)(void *context, const void *kernel,
                                                     uint64_t launches),
                                        void *context)
 {
-  for (const auto &[kernel, count] : plm::emulation::launches) take(context, kernel, count);
+  for (const auto &[kernel, count] : plm::emulation::launches) each(context, kernel, count);
 }
 
 extern "C" void plm_emulation_scratch(size_t bytes)

@@ -45,7 +45,7 @@ struct plm_emulation_work plm_emulation_work_done(void);
 
 /* Calls take(context, kernel, launches) for each kernel that has run, with the address of its
  * function. */
-void plm_emulation_launches(void (*take)(void *context, const void *kernel, uint64_t launches),
+void plm_emulation_launches(void (*each)(void *context, const void *kernel, uint64_t launches),
                             void *context);
 
 #pragma GCC visibility pop

@@ -91,13 +91,13 @@ static inline void named_arrive(int name, int threads)
   plm::emulation::named_arrive(name, threads);
 }
 
-template <int COUNT> static inline void registers_give()
+template <int COUNT> static inline void registers_release()
 {
   static_assert(COUNT >= 24 && COUNT <= 256 && COUNT % 8 == 0, "setmaxnreg");
   plm::emulation::registers_change(false, COUNT);
 }
 
-template <int COUNT> static inline void registers_take()
+template <int COUNT> static inline void registers_acquire()
 {
   static_assert(COUNT >= 24 && COUNT <= 256 && COUNT % 8 == 0, "setmaxnreg");
   plm::emulation::registers_change(true, COUNT);

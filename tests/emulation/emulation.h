@@ -126,7 +126,7 @@ uint64_t block_barriers(); /* how often the block has met */
  * that all threads of a warp must execute together (.aligned). take_line() returns it once, and
  * then 0. */
 void at_line(int line);
-int take_line();
+int pop_line();
 /* Returns the words (up to 8) that each lane brought, valid until the lane's next call but one. */
 enum { LANES = 32, WORDS = 8 };
 typedef uint64_t Lanes[LANES][WORDS];

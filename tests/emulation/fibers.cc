@@ -384,7 +384,7 @@ void at_line(int line)
   scheduler.line = line;
 }
 
-int take_line()
+int pop_line()
 {
   return std::exchange(scheduler.line, 0);
 }
@@ -397,7 +397,7 @@ uint64_t block_barriers()
 void block_barrier()
 {
   const int first = scheduler.running / LANES * LANES;
-  current().line = take_line();
+  current().line = pop_line();
   for (int i = first; i < std::min(first + LANES, scheduler.count); i++) {
     const int line = scheduler.threads[i].line;
     if (scheduler.states[i] == AT_BARRIER && line != current().line)
@@ -428,7 +428,7 @@ const Lanes &warp_compute(const char *what, const uint64_t *words, int count,
   Warp &warp = scheduler.warps[(size_t)(scheduler.running / LANES)];
   Lanes &lanes = warp.lanes[thread.exchanges++ % 2];
   for (int i = 0; i < count; i++) lanes[scheduler.running - first][i] = words[i];
-  const int line = take_line();
+  const int line = pop_line();
   scheduler.states[scheduler.running] = IN_WARP;
   thread.operation = what;
   if (warp.arrived++ == 0) warp.operation = what, warp.line = line;

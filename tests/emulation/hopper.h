@@ -73,7 +73,7 @@ void named_arrive(int name, int threads);
 void named_sync(int name, int threads);
 
 /* setmaxnreg. A block begins with 65,536 registers, as many for each thread as fit. */
-void registers_change(bool take, int count);
+void registers_change(bool acquire, int count);
 
 /* d (64, n) = or += a b over 16 steps of k. If a_descriptor is NULL, a is in registers. */
 struct Product {

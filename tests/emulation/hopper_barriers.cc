@@ -1,6 +1,6 @@
 /* The emulation of sm_90a's barriers: those in shared memory, at which tiles arrive, and named
  * ones. See hopper.h. PTX ISA: "mbarrier", "cp.async.bulk.tensor", "bar". The swizzle of 128 bytes
- * permutes pieces of 16 bytes within 1,024 bytes: it XORs bits 4-6 of the address with bits 7-9. */
+ * permutes parts of 16 bytes within 1,024 bytes: it XORs bits 4-6 of the address with bits 7-9. */
 #include <map>
 #include <vector>
 

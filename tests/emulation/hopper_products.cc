@@ -175,7 +175,7 @@ void compute(int first, size_t group, size_t index)
 void step(uint64_t number)
 {
   uint64_t &trail = self_thread().trail;
-  trail = (trail ^ (number + (uint64_t)take_line() * 64)) * 0x9e3779b97f4a7c15u;
+  trail = (trail ^ (number + (uint64_t)pop_line() * 64)) * 0x9e3779b97f4a7c15u;
   trail ^= trail >> 29;
 }
 

@@ -13,9 +13,9 @@ namespace
 enum { WARPGROUP = 128, ALL = 65536, MOST = 255, STEP = 8 };
 
 struct Holder {
-  int held;          /* registers of each thread */
-  int arrived = 0;   /* threads at the instruction … */
-  bool take = false; /* … and its operands */
+  int held;             /* registers of each thread */
+  int arrived = 0;      /* threads at the instruction … */
+  bool acquire = false; /* … and its operands */
   int count = 0;
   uint64_t changes = 0;
 };
@@ -34,22 +34,22 @@ void require_room(Holder &of)
 
 } // namespace
 
-void registers_change(bool take, int count)
+void registers_change(bool acquire, int count)
 {
-  const char *const what = take ? "setmaxnreg.inc" : "setmaxnreg.dec";
+  const char *const what = acquire ? "setmaxnreg.inc" : "setmaxnreg.dec";
   const size_t at = (size_t)(thread() / WARPGROUP);
   if (at >= holders.size()) stop("%s outside a warpgroup", what);
   Holder &of = holders[at];
-  if (of.arrived == 0) of.take = take, of.count = count;
-  if (of.take != take || of.count != count) stop("%s: a warpgroup does not agree", what);
-  if (take ? count < of.held : count > of.held)
+  if (of.arrived == 0) of.acquire = acquire, of.count = count;
+  if (of.acquire != acquire || of.count != count) stop("%s: a warpgroup does not agree", what);
+  if (acquire ? count < of.held : count > of.held)
     stop("%s to %d registers by threads that hold %d", what, count, of.held);
   struct Wait {
     const Holder *of;
     uint64_t changes;
   } wait = {&of, of.changes};
   if (++of.arrived == WARPGROUP) {
-    if (take) require_room(of);
+    if (acquire) require_room(of);
     pool -= (count - of.held) * WARPGROUP;
     of.held = count;
     of.arrived = 0;

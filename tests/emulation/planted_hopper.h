@@ -17,12 +17,12 @@ enum plm_planted_everywhere {
   PLM_EVERYWHERE_START,        /* descriptors of B begin 16 elements of the sum too far */
   PLM_EVERYWHERE_LEADING,      /* descriptors of a turned B have a wrong leading distance */
   PLM_EVERYWHERE_TURNED,       /* a turned B is not turned */
-  /* these only show if a block takes a second piece of work, or if there is a second chunk */
+  /* these only show if a block takes a second work item, or if there is a second chunk */
   PLM_EVERYWHERE_TURN_FULL,  /* in a ring of one stage, the parity of tiles is never flipped … */
   PLM_EVERYWHERE_TURN_EMPTY, /* … nor that of the stage's release */
   PLM_EVERYWHERE_RING_FULL,  /* the same in rings of several stages … */
   PLM_EVERYWHERE_RING_EMPTY, /* … */
-  PLM_EVERYWHERE_CARRIED,    /* accumulators are not cleared for a block's later pieces of work */
+  PLM_EVERYWHERE_CARRIED,    /* accumulators are not cleared for a block's later work items */
   PLM_EVERYWHERE_CHUNK,      /* tiles of all chunks are those of the first */
   /* these only show where a worker's matrices are an operand of the other worker's product */
   PLM_EVERYWHERE_MATRICES, /* matrices are stored as they are, not transposed */

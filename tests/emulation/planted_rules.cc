@@ -47,11 +47,11 @@ __device__ void give(plm_planted_rule fault)
 {
   const bool last_warp = threadIdx.x >= PLM_WARPGROUP - PLM_WARP;
   if (fault == PLM_RULE_REGISTERS_UP)
-    registers_give<200>();
+    registers_release<200>();
   else if (fault == PLM_RULE_REGISTERS_DIFFER && last_warp)
-    registers_give<32>();
+    registers_release<32>();
   else if (fault != PLM_RULE_REGISTERS_PART || !last_warp)
-    registers_give<24>();
+    registers_release<24>();
 }
 
 /* d = a a^T by tiles, and e += bf16(d_before) a from registers, as two groups. */
@@ -105,9 +105,9 @@ __global__ void rules_kernel(const PLM_GRID_CONSTANT plm_tile_map map, const plm
     return;
   }
   if (fault == PLM_RULE_REGISTERS_POOL)
-    registers_take<248>();
+    registers_acquire<248>();
   else
-    registers_take<PLM_SM90_WORKER_REGISTERS>();
+    registers_acquire<PLM_SM90_WORKER_REGISTERS>();
   if (threadIdx.x >= BOTH) {
     named_sync(PLM_BAR_TURN, BOTH);
     return;

@@ -138,7 +138,7 @@ void Stream::add(const Work &work, bool late)
   if (!late) finish(sent);
 }
 
-/* Some captures fail at their third piece of work. The rest is lost then. */
+/* Some captures fail at their third work item. The rest is lost then. */
 void Stream::capture_work(const Work &work)
 {
   if (card().capture == Capture::CALL && capture->works.size() == 2) {

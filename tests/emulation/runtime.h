@@ -5,7 +5,7 @@
  * A stream waits for another one only as far as events demand, so a missing wait changes results.
  * Copies from and to pinned memory, and from pageable memory, are done as late as events allow
  * under the orders 0 and 1 (plm_emulation_order), where other work is done at once. Under other
- * orders it is drawn for each copy, and, once there is pinned memory, for each other piece of work,
+ * orders it is drawn for each copy, and, once there is pinned memory, for each other work item,
  * whether it is done now or later. Pinned memory that a copy will write is NaN until then; so is
  * the device buffer of an upload from it if nothing else is under way.
  *
@@ -18,9 +18,9 @@
  *   upload BYTES overlaps N   a copy from pinned memory; N is 1 if another stream was sent work
  *                             that neither the host nor the copy's stream has waited for, so that
  *                             a device may do it during the copy, else 0
- *   exchange BYTES under N    a transfer of NCCL; N pieces of work were sent between its start and
+ *   exchange BYTES under N    a transfer of NCCL; N work items were sent between its start and
  *                             the wait for it, so that a device may do them during the transfer
- *   record WORKS              a captured graph of so many pieces of work
+ *   record WORKS              a captured graph of so many work items
  *   replay WORKS              a launched graph
  *   works WORKS               a destroyed stream; what the process has done so far */
 /* clang-format on */

@@ -51,7 +51,7 @@ int device_count()
   return (said != nullptr ? atoi(said) : 1) - (one_gone ? 1 : 0);
 }
 
-/* Whether the device is lost in this piece of work. */
+/* Whether the device is lost in this work item. */
 bool is_lost_now()
 {
   if (card().lost_device >= 0 && card().lost_device != current_device) return false;

@@ -26,7 +26,7 @@ found addend "${linears[@]}" 'a product in place with two layouts'
 found operand "${muon[@]}" 'a product writes to its own operand'
 found workspace "${muon[@]}" 'cuBLASLt: a product failed: not supported'
 found algorithm "${muon[@]}" 'a product whose algorithm the library chooses itself'
-found plan "${muon[@]}" 'cuBLASLt: a product failed: not supported'
+found foreign "${muon[@]}" 'cuBLASLt: a product failed: not supported'
 found alignment "${muon[@]}" 'an operand is not aligned to 256 bytes'
 found count "${muon[@]}" 'cuBLASLt: a product failed: an error'
 found factors "${muon[@]}" "$wrong"

@@ -211,10 +211,10 @@ static void evaluate_names_the_sequence(void **state)
     open_case(&c, cases[i].objective, folder);
     packed_documents_make(&packed, PLM_TOKENIZER_ESM, 3, L, L / 2);
     place_residue(&packed, 3);
-    const struct plm_chunk_source source = packed_documents_source(&packed);
+    const struct plm_chunk_stream stream = packed_documents_stream(&packed);
     assert_int_equal(plm_evaluation_open(folder, c.inference.ops, &evaluation, NULL), PLM_OK);
     assert_int_equal(plm_evaluation_load(evaluation, folder, NULL, NULL), PLM_OK);
-    const plm_status status = plm_evaluation_run(evaluation, &source, PLM_SPLIT_VALID,
+    const plm_status status = plm_evaluation_run(evaluation, &stream, PLM_SPLIT_VALID,
                                                  &cases[i].options, NULL, NULL, &result, &error);
     static const char name[] = "sequence 3 (from 0) of its split";
     says(status, &error, cases[i].in_where ? name : "", cases[i].in_where ? "of a sequence" : name);

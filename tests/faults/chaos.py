@@ -23,7 +23,7 @@ import fault_case
 from chaos_stages import ByHand, UnderUp
 from fault_case import Case, Failed, need, same
 from faults import CONFIGURATION, Bench
-from relay import DOORS, Relay
+from relay import ENTRIES, Relay
 
 STEPS, EVERY = 500, 20
 # Actions, and how often each is drawn. Whoever is starved is given back what it lacked after a while.
@@ -50,7 +50,7 @@ ARRANGEMENTS = {"hand": (ByHand,), "up": (UnderUp,), "both": (UnderUp, ByHand, B
 def configuration(relay):
     text = CONFIGURATION.replace("steps: 3\n", f"steps: {STEPS}\n")
     text = text.replace("every: 2,", f"every: {EVERY}, max_failed_checkpoints: 3,")
-    addresses = "".join(f'{name}_address: "{relay.endpoint(name)}", ' for name in DOORS)
+    addresses = "".join(f'{name}_address: "{relay.endpoint(name)}", ' for name in ENTRIES)
     return text.replace("network: {", f"network: {{{addresses}") + "packer: {instances: 3}\n"
 
 
@@ -81,7 +81,7 @@ class Chaos:
             action=self.random.choices(list(ACTIONS), list(ACTIONS.values()))[0],
             target=self.random.choice(self.stages.targets),
             pause=self.random.choice(PAUSES_S),
-            door=self.random.choice(DOORS),
+            entry=self.random.choice(ENTRIES),
             share=draw(),  # what is left to a starved process, and which connections break
             starved=self.random.uniform(0.05, 0.5),
             reset=draw() < 0.5,
@@ -153,11 +153,11 @@ class Chaos:
         if drawn.comes_back:
             self.stages.come_back()
         if drawn.action == "cut":
-            self.relay.cut(drawn.door, drawn.share, drawn.reset)
+            self.relay.cut(drawn.entry, drawn.share, drawn.reset)
         elif drawn.action == "stall":
-            self.relay.stall(drawn.door, drawn.share, drawn.pause)
+            self.relay.stall(drawn.entry, drawn.share, drawn.pause)
         elif drawn.action == "refuse":
-            self.relay.refuse(drawn.door, drawn.pause)
+            self.relay.refuse(drawn.entry, drawn.pause)
         else:
             try:
                 if not self.disturb_process(drawn):

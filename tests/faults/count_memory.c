@@ -1,5 +1,5 @@
 /* count_memory.so: a preloaded library that counts the buffers which the CPU backend takes, so that
- * a test can compare them with the memory plan. Those come from aligned_alloc.
+ * a test can compare them with the memory estimate. Those come from aligned_alloc.
  *
  *   PLM_COUNT_MEMORY   a folder. At its end, the process writes "LEAST MOST" into DIR/RANK, bytes
  * of its buffers when they were most: what was asked for lies between the two, because buffers of 2

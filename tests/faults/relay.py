@@ -8,7 +8,7 @@ import struct
 import threading
 import time
 
-DOORS = ("feed", "evaluation_feed")  # keys of endpoints.json
+ENTRIES = ("feed", "evaluation_feed")  # keys of endpoints.json
 BUFFER = 1 << 18
 TICK_S = 0.01
 LOCALHOST = "127.0.0.1"
@@ -27,8 +27,8 @@ class Side:
 class Pair:
     """A packer's connection and the one to the consumer, which has perhaps not answered yet."""
 
-    def __init__(self, door, packer, consumer):
-        self.door = door
+    def __init__(self, entry, packer, consumer):
+        self.entry = entry
         self.sides = (Side(packer), Side(consumer))
         self.connecting = True
         self.discards = False  # it was cut with FIN
@@ -40,7 +40,7 @@ class Pair:
             side.socket.close()
 
 
-class Door:
+class Entry:
     """A port for packers. While nobody listens there, a second socket keeps the port."""
 
     def __init__(self, name):
@@ -69,7 +69,7 @@ class Relay:
     """Connects whoever comes to one of its ports with the consumer that endpoints.json names then."""
 
     def __init__(self):
-        self.doors = {name: Door(name) for name in DOORS}
+        self.entries = {name: Entry(name) for name in ENTRIES}
         self.pairs = []
         self.run = None
         self.commands = collections.deque()
@@ -78,7 +78,7 @@ class Relay:
         self.thread.start()
 
     def endpoint(self, name):
-        return f"tcp://{LOCALHOST}:{self.doors[name].port}"
+        return f"tcp://{LOCALHOST}:{self.entries[name].port}"
 
     # ---- called by other threads ----
 
@@ -106,7 +106,7 @@ class Relay:
         until = time.monotonic() + seconds
 
         def do():
-            self.doors[name].refuses_until = until
+            self.entries[name].refuses_until = until
 
         self.commands.append(do)
 
@@ -117,11 +117,11 @@ class Relay:
             pair.reset()
         self.pairs.clear()
         self.run = run
-        for door in self.doors.values():
-            door.refuses_until = 0.0
+        for entry in self.entries.values():
+            entry.refuses_until = 0.0
 
     def _chosen(self, name, which):
-        pairs = [pair for pair in self.pairs if pair.door == name]
+        pairs = [pair for pair in self.pairs if pair.entry == name]
         if which < 0.5 or not pairs:
             return pairs
         return [pairs[int((which - 0.5) * 2 * len(pairs))]]
@@ -149,25 +149,25 @@ class Relay:
                 self.commands.popleft()()
             now = time.monotonic()
             with selectors.DefaultSelector() as selector:
-                for door in self.doors.values():
-                    self._register_door(selector, door, now)
+                for entry in self.entries.values():
+                    self._register_entry(selector, entry, now)
                 for pair in self.pairs:
                     if pair.stalled_until <= now:
                         self._register_pair(selector, pair)
                 ready = selector.select(TICK_S)
             for key, events in ready:
-                if isinstance(key.data, Door):
+                if isinstance(key.data, Entry):
                     self._accept(key.data)
                 elif key.data[0] in self.pairs:
                     self._pass_on(*key.data, events)
 
-    def _register_door(self, selector, door, now):
-        if door.refuses_until > now:
-            door.close()
+    def _register_entry(self, selector, entry, now):
+        if entry.refuses_until > now:
+            entry.close()
             return
-        if door.listener is None:
-            door.open()
-        selector.register(door.listener, selectors.EVENT_READ, door)
+        if entry.listener is None:
+            entry.open()
+        selector.register(entry.listener, selectors.EVENT_READ, entry)
 
     def _register_pair(self, selector, pair):
         for side, other in (pair.sides, pair.sides[::-1]):
@@ -190,17 +190,17 @@ class Relay:
         consumer.connect_ex((LOCALHOST, int(endpoint.rpartition(":")[2])))
         return consumer
 
-    def _accept(self, door):
+    def _accept(self, entry):
         try:
-            packer, _ = door.listener.accept()
+            packer, _ = entry.listener.accept()
         except OSError:
             return
         packer.setblocking(False)
-        consumer = self._consumer(door.name)
+        consumer = self._consumer(entry.name)
         if consumer is None:
             packer.close()
         else:
-            self.pairs.append(Pair(door.name, packer, consumer))
+            self.pairs.append(Pair(entry.name, packer, consumer))
 
     def _pass_on(self, pair, side, other, events):
         try:

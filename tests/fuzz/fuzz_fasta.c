@@ -49,7 +49,7 @@ static void read_as(const char *name, enum plm_tokenizer_kind tokenizer, bool ma
   struct plm_byte_stream *stream;
   PLM_ASSERT(plm_byte_stream_open_memory(name, bytes, size, &stream, NULL) == PLM_OK);
   struct plm_sequence_reader *reader = plm_sequence_reader_open(stream, tokenizer, max_residues);
-  if (masks) plm_sequence_reader_take_masks(reader);
+  if (masks) plm_sequence_reader_accept_masks(reader);
   plm_sequence_reader_choose(reader, choices);
   for (;;) {
     struct plm_sequence sequence;

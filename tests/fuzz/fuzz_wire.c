@@ -15,12 +15,12 @@
 static const uint8_t header_seed[1 + PLM_HEADER_BYTES] = {0, 'P', 'L', 'M', 'F', 3, 0, 8};
 static const uint8_t welcome_seed[64] = {2, 1, 0, 0, 0,  0, 0, 0, 0, 0, 2, 0, 0,
                                          1, 0, 0, 0, 64, 0, 0, 0, 0, 0, 0, 1};
-static const uint8_t piece_seed[] = {6, 0, 0, 1, 0, 2, 0, 0, 0, 8, 0, 0, 0, 0,
-                                     0, 0, 0, 1, 0, 9, 1, 0, 0, 0, 0, 7, 7};
+static const uint8_t part_seed[] = {6, 0, 0, 1, 0, 2, 0, 0, 0, 8, 0, 0, 0, 0,
+                                    0, 0, 0, 1, 0, 9, 1, 0, 0, 0, 0, 7, 7};
 /* Valid greetings, chunks and tables are in tests/fuzz/corpus/wire. */
 static const struct fuzz_seed fuzz_seeds[] = {
     {header_seed, sizeof header_seed}, {welcome_seed, sizeof welcome_seed},
-    {piece_seed, sizeof piece_seed},   FUZZ_TEXT("\005\1\0\0\0text"),
+    {part_seed, sizeof part_seed},     FUZZ_TEXT("\005\1\0\0\0text"),
     FUZZ_TEXT("\005\1\0\0\0\1\0\0\0"), {0}};
 
 /* ---- control messages --------------------------------------------------------------------- */
@@ -90,15 +90,15 @@ static void small(const uint8_t *bytes, size_t size)
 static void fetch(const uint8_t *bytes, size_t size)
 {
   struct plm_fetch_request request;
-  struct plm_piece piece;
+  struct plm_file_part part;
   struct plm_error error;
-  uint8_t again[PLM_PIECE_HEAD];
+  uint8_t again[PLM_FILE_PART_HEAD];
   if (plm_fetch_decode(bytes, size, &request, &error) == PLM_OK)
     PLM_ASSERT(plm_fetch_encode(&request, again) == size && memcmp(bytes, again, size) == 0);
-  if (plm_piece_decode(bytes, size, &piece, &error) != PLM_OK) return;
-  plm_piece_encode(&piece, again);
+  if (plm_file_part_decode(bytes, size, &part, &error) != PLM_OK) return;
+  plm_file_part_encode(&part, again);
   PLM_ASSERT(memcmp(bytes, again, sizeof again) == 0);
-  PLM_ASSERT(piece.of.bytes + sizeof again == size && piece.of.source < piece.sources);
+  PLM_ASSERT(part.of.bytes + sizeof again == size && part.of.source < part.sources);
 }
 
 /* ---- what is proven ----------------------------------------------------------------------- */

@@ -60,16 +60,16 @@ def random_ids(count, longest, seed=3):
 
 
 def cached_logits(model, ids, portions):
-    """Logits of ids that are passed in pieces of these sizes."""
+    """Logits of ids that are passed in parts of these sizes."""
     cache = MODELING.KeyValueCache(model.config, ids.shape[1], ids.device)
-    pieces, at = [], 0
+    parts, at = [], 0
     with torch.no_grad():
         for portion in portions:
             cache.advance(portion)
             hidden = model.plm(ids[:, at : at + portion], masks=cache).last_hidden_state
-            pieces.append(model.lm_head(hidden))
+            parts.append(model.lm_head(hidden))
             at += portion
-    return torch.cat(pieces, dim=1)
+    return torch.cat(parts, dim=1)
 
 
 @pytest.mark.parametrize("architecture", ["transformer", "unet"])

@@ -1,4 +1,4 @@
-"""The device's memory that a run takes, beside the memory plan."""
+"""The device's memory that a run takes, beside the memory estimate."""
 
 import json
 import time
@@ -10,21 +10,24 @@ class Memory:
 
     def __init__(self, check, run, until):
         self.check, self.run, self.until = check, run, until
-        self.before = self.plan()
+        self.before = self.estimate()
 
-    def plan(self):
-        """The plan as JSON, or None."""
+    def estimate(self):
+        """The estimate as JSON, or None."""
         command = [self.check.program("bin/plm-trainer"), "-c", self.run.config, *self.run.sets]
         command += ["--dry-run", "--json"]
         outcome = self.check.runner.run(
-            f"{self.run.name}-plan", command, self.until - time.monotonic(), extra=self.run.extra
+            f"{self.run.name}-estimate",
+            command,
+            self.until - time.monotonic(),
+            extra=self.run.extra,
         )
         lines = [line for line in outcome.text().splitlines() if line.startswith("{")]
         return json.loads(lines[0]) if outcome.good and lines else None
 
     def rows(self):
         """Rows of a table (what, value, spread, bar, whether it is met), while the run is under way."""
-        now = self.plan()
+        now = self.estimate()
         if self.before is None or now is None or "free_bytes" not in self.before:
             return []
         return [row(self.before, now["free_bytes"])]

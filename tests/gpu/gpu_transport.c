@@ -1,9 +1,9 @@
-/* NCCL with one rank, on a machine without MPI: opens the transport, moves pieces of several sizes,
+/* NCCL with one rank, on a machine without MPI: opens the transport, moves slices of several sizes,
  * checks what arrives, and closes it.
  *
  *   gpu_transport [ROUNDS]
  *
- * Prints "NCCL moved N pieces" if all of them are right. Exit 77: NCCL cannot be used here; the
+ * Prints "NCCL moved N slices" if all of them are right. Exit 77: NCCL cannot be used here; the
  * output says why. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -107,7 +107,7 @@ static plm_status run(struct plm_ops *ops, struct plm_transport *transport, int 
   }
   for (int round = 0; round < rounds; round++)
     PLM_TRY(run_round(ops, transport, &buffers, round, error));
-  printf("NCCL moved %d pieces\n", rounds * IN_FLIGHT);
+  printf("NCCL moved %d slices\n", rounds * IN_FLIGHT);
   for (int k = 0; k < IN_FLIGHT; k++) {
     ops->release(ops, buffers.from[k]);
     ops->release(ops, buffers.to[k]);

@@ -49,7 +49,7 @@ same_run tuned tuned-again 3
 ! grep 'not bit-exact' "$log" || fail "the tuned way is not exact"
 
 # ---- forced ----
-# Both ways may have the same bits, so a step that takes the two kernels is known by its pieces of work: one more.
+# Both ways may have the same bits, so a step that takes the two kernels is known by its work items: one more.
 export PLM_CUDA_ATTENTION=sm90
 for way in onepass split; do
   export PLM_CUDA_ATTENTION_BACKWARD=$way

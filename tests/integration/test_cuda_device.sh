@@ -61,30 +61,30 @@ refused strange.so 'strange.so: this is not a backend of plm-pipeline'
 refused other.so 'other.so: it is from another build than this program'
 says err 'run .make. again'
 
-# ---- the memory plan ----
-plan() { plm-trainer -c pipeline.yaml --set trainer.device=cuda --dry-run "$@"; }
-expect 0 on_cuda plan
+# ---- the memory estimate ----
+estimate() { plm-trainer -c pipeline.yaml --set trainer.device=cuda --dry-run "$@"; }
+expect 0 on_cuda estimate
 for row in 'parameters, fp32' 'gradients' 'moments' 'scratch' 'activations' 'workspace' 'own' 'snapshot' \
   'total on the device' 'free' 'largest trainer.micro_batch_tokens that fits: 128'; do says out "$row"; done
 # the emulated device has 64 GiB
-expect 0 on_cuda plan --json --set data.max_length=1024 --set trainer.batch_tokens=104857600 \
+expect 0 on_cuda estimate --json --set data.max_length=1024 --set trainer.batch_tokens=104857600 \
   --set trainer.micro_batch_tokens=104857600
 mv out large.json
 jq -e '.device == "cuda" and (.fits | not) and .device_bytes > .total_bytes and
   .total_bytes == 68719476736 and .largest_micro_batch_tokens > 1024 and .largest_micro_batch_tokens < 104857600' \
-  large.json >/dev/null || fail "the plan of a micro-batch that is too large: $(cat large.json)"
+  large.json >/dev/null || fail "the estimate of a micro-batch that is too large: $(cat large.json)"
 largest=$(jq .largest_micro_batch_tokens large.json)
 expect 1 on_cuda plm-trainer -c pipeline.yaml --run large --set trainer.device=cuda --set data.max_length=1024 \
   --set trainer.batch_tokens=104857600 --set trainer.micro_batch_tokens=104857600
 says err 'training takes .* GB of the device.s memory \(activations: .*\), but only .* are free'
 says err "trainer.micro_batch_tokens: $largest fits; trainer.recompute: block takes less"
-# Without a device the plan of one is printed, and says what it does not know.
-expect 0 with missing.so plan
+# Without a device the estimate of one is printed, and says what it does not know.
+expect 0 with missing.so estimate
 says out 'not counted, because the CUDA backend was not found'
 says out 'the size of the device.s memory is unknown: the CUDA backend was not found'
-expect 0 with other.so plan --json
+expect 0 with other.so estimate --json
 jq -e '.device == "cuda" and .partial and .activations > 0 and (has("fits") | not)' out >/dev/null ||
-  fail "the plan without a device"
+  fail "the estimate without a device"
 expect 0 on_cuda plm-pipeline up pipeline.yaml --run planned --set trainer.device=cuda --dry-run
 says out 'trainer .* MB for [0-9]+ parameters, on the CUDA device \(.* MB are free\); .* MB on the host'
 says out 'this fits; largest trainer.micro_batch_tokens that fits: 128'

@@ -10,7 +10,7 @@ log=$PLM_TMP/trainer.log
 
 PLM_EMULATED_TRACE=$PLM_TMP/trace run_undisturbed whole "${settings[@]}"
 works=$(sed -n 's/^works //p' trace | tail -n 1)
-[ "${works:-0}" -gt 100 ] || fail "the run had $works pieces of work"
+[ "${works:-0}" -gt 100 ] || fail "the run had $works work items"
 
 for part in 5 80; do # percent of the works
   run=lost-$part

@@ -25,7 +25,7 @@ refused() {
   expect "$of_command" with_card "$words" plm-pipeline embed some.fasta --checkpoint $model --device cuda --output none.npy
   says err "$message"
   [ ! -e none.npy ] || fail "$words: embeddings without a card"
-  # the memory plan of the card is printed all the same
+  # the memory estimate of the card is printed all the same
   expect 0 with_card "$words" plm-trainer -c pipeline.yaml "${cuda[@]}" --dry-run
   says out "$message"
 }
@@ -85,11 +85,11 @@ says err 'training takes .* GB of the device.s memory .*, but only 1.* of 68.72 
 says err '67.* GB are in use, most of it by other processes \(nvidia-smi shows them\); or trainer.micro_batch_tokens: [0-9]+ fits'
 expect 0 with_card used=$((all - 1500000000)) plm-pipeline up pipeline.yaml --run second "${cuda[@]}" --set trainer.steps=2
 
-# The reserve is in the plan: what is free after it must hold the rest.
+# The reserve is in the estimate: what is free after it must hold the rest.
 expect 0 plm-trainer -c pipeline.yaml "${cuda[@]}" --dry-run
 says out 'kept free for kernels and graphs +1000.0 MB'
 expect 0 plm-trainer -c pipeline.yaml "${cuda[@]}" --dry-run --json
-jq -e '.reserve == 1e9 and .device_bytes > 1e9 and .fits' out >/dev/null || fail "the plan has no reserve"
+jq -e '.reserve == 1e9 and .device_bytes > 1e9 and .fits' out >/dev/null || fail "the estimate has no reserve"
 expect 0 with_card used=$((all - 900000000)) plm-trainer -c pipeline.yaml "${cuda[@]}" --dry-run --json
 jq -e '.fits | not' out >/dev/null || fail "0.9 GB are enough for a reserve of 1 GB"
 expect 0 plm-trainer -c pipeline.yaml --dry-run --json

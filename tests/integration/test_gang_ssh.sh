@@ -133,8 +133,8 @@ same_as_whole stopped
 nothing_left
 
 # a host that is not the one it was
-ssh-keygen -q -t ed25519 -N '' -C stranger -f "$PLM_TMP/stranger"
-printf '[127.0.0.1]:%d %s\n' "$port" "$(cut -d ' ' -f 1,2 stranger.pub)" >known
+ssh-keygen -q -t ed25519 -N '' -C intruder -f "$PLM_TMP/intruder"
+printf '[127.0.0.1]:%d %s\n' "$port" "$(cut -d ' ' -f 1,2 intruder.pub)" >known
 run=unknown
 begin unknown "${both[@]}" --set trainer.restart=no
 up_ends 1

@@ -3,7 +3,7 @@
 # a full cache; the run ends with the bits of an undisturbed one.
 . "$PLM_ROOT/tests/support/lib.sh"
 
-small_corpus corpus 40000 # several pieces of 1 MiB
+small_corpus corpus 40000 # several parts of 1 MiB
 small_corpus second 60
 small_config pipeline.yaml transformer
 steps=(--set trainer.steps=40 --set trainer.checkpoint.every=1000)
@@ -32,16 +32,16 @@ export XDG_CACHE_HOME=$PLM_TMP/home
 join() { plm-pipeline join "$head" --fetch --keys node "$@" </dev/null; }
 
 # ---- a key that nobody admitted ----
-plm-pipeline keys others --client stranger >/dev/null 2>&1 || fail "no keys"
-mkdir -m 700 stranger && cp others/clients/stranger.key keys/server.pub stranger/
-plm-pipeline join "$head" --fetch --keys stranger >stranger.log 2>&1 </dev/null &
-stranger=$!
-wait_for 30 grep -q 'refuses this host' stranger.log
-kill "$stranger"
+plm-pipeline keys others --client intruder >/dev/null 2>&1 || fail "no keys"
+mkdir -m 700 intruder && cp others/clients/intruder.key keys/server.pub intruder/
+plm-pipeline join "$head" --fetch --keys intruder >intruder.log 2>&1 </dev/null &
+intruder=$!
+wait_for 30 grep -q 'refuses this host' intruder.log
+kill "$intruder"
 status=0
-wait "$stranger" || status=$?
-[ "$status" -eq 143 ] || fail "a stopped fetch ended with $status: $(cat stranger.log)"
-[ -z "$(find "$cache" -name '*.mdb')" ] || fail "a stranger fetched the corpus"
+wait "$intruder" || status=$?
+[ "$status" -eq 143 ] || fail "a stopped fetch ended with $status: $(cat intruder.log)"
+[ -z "$(find "$cache" -name '*.mdb')" ] || fail "an intruder fetched the corpus"
 
 # ---- the head has no copy ----
 mv corpus moved
@@ -55,11 +55,11 @@ mv moved corpus
 # ---- killed in the middle, continued, damaged ----
 stopping_at 'write:*.part/data.mdb#3' plm-pipeline join "$head" --fetch --keys node >killed.log 2>&1 </dev/null &
 killed=$!
-until_stopped "$killed" || fail "it ended before the third piece: $(cat killed.log)"
+until_stopped "$killed" || fail "it ended before the third part: $(cat killed.log)"
 kill -KILL "$killed"
 wait "$killed" 2>/dev/null || true
 part=$(echo "$cache"/*.part)
-[ "$(stat -c %s "$part/data.mdb")" -eq $((2 << 20)) ] || fail "not two pieces: $(ls -l "$part")"
+[ "$(stat -c %s "$part/data.mdb")" -eq $((2 << 20)) ] || fail "not two parts: $(ls -l "$part")"
 cmp -s <(head -c $((2 << 20)) corpus/data.mdb) "$part/data.mdb" || fail "the part is not the beginning"
 printf 'x' | dd of="$part/data.mdb" bs=1 seek=77 conv=notrunc status=none
 

@@ -226,20 +226,20 @@ def test_every_packer_and_every_resume_gives_the_same_bits():
         sums = [v * n for v, n in zip(losses.values(), chosen, strict=True) if n > 0]
         assert abs(sum(sums) / sum(chosen) - loss) <= 1e-14 * loss, s
 
-    configure(corpus, "pieces", mixture_steps=12)
+    configure(corpus, "parts", mixture_steps=12)
     options = ("--set", "packer.instances=0")
-    with packers("pieces", "abc"):
+    with packers("parts", "abc"):
         run("up", "pipeline.yaml", *options, "--set", "trainer.steps=10")
-    with packers("pieces", "a", "b", "c"):
+    with packers("parts", "a", "b", "c"):
         run("up", "pipeline.yaml", *options, "--set", "trainer.steps=20")
-    with packers("pieces", "c", "ab", "b", "ca"):
+    with packers("parts", "c", "ab", "b", "ca"):
         run("up", "pipeline.yaml", *options)
-    pieces = cursor("pieces")
-    assert pieces == straight
+    parts = cursor("parts")
+    assert parts == straight
     fields = ("tokens_by_source", "loss_by_source", "loss")
-    assert reported("pieces", *fields) == reported("straight", *fields)
+    assert reported("parts", *fields) == reported("straight", *fields)
     for name in ("model.safetensors", "optimizer.safetensors"):
-        files = [pathlib.Path(r, "checkpoints/latest", name) for r in ("straight", "pieces")]
+        files = [pathlib.Path(r, "checkpoints/latest", name) for r in ("straight", "parts")]
         assert files[0].read_bytes() == files[1].read_bytes(), name
 
 
@@ -274,13 +274,13 @@ def test_one_source_may_draw_clusters():
 
     run("up", "pipeline.yaml")
     assert cursor("whole")["chain"] == chain_of(mixed, "ac")
-    configure(corpus, "pieces", steps)
+    configure(corpus, "parts", steps)
     options = ("--set", "packer.instances=0")
-    with packers("pieces", "a", "c"):
+    with packers("parts", "a", "c"):
         run("up", "pipeline.yaml", *options, "--set", "trainer.steps=7")
-    with packers("pieces", "ac"):
+    with packers("parts", "ac"):
         run("up", "pipeline.yaml", *options)
-    assert cursor("pieces") == cursor("whole")
+    assert cursor("parts") == cursor("whole")
 
 
 def test_a_missing_source_is_named_and_a_killed_trainer_goes_on():

@@ -38,18 +38,18 @@ done
 PLM_RANK_GROUP=2 compare mlm 4 --set model.architecture=transformer
 PLM_RANK_GROUP=1 compare mlm 4 --set model.architecture=transformer
 
-# the plan: two ranks have half of what Muon needs, and send as much as they receive
-plan() { plm-trainer -c pipeline.yaml "${common[@]}" --dry-run --json --set "trainer.ranks=$1" | jq "$2"; }
-[ "$(plan 1 '[.ranks, .exchange, .sent_in_group]' | jq -c .)" = '[1,0,0]' ] || fail "one rank exchanges something"
-one=$(plan 1 .optimizer) two=$(plan 2 .optimizer)
+# the estimate: two ranks have half of what Muon needs, and send as much as they receive
+estimate() { plm-trainer -c pipeline.yaml "${common[@]}" --dry-run --json --set "trainer.ranks=$1" | jq "$2"; }
+[ "$(estimate 1 '[.ranks, .exchange, .sent_in_group]' | jq -c .)" = '[1,0,0]' ] || fail "one rank exchanges something"
+one=$(estimate 1 .optimizer) two=$(estimate 2 .optimizer)
 [ "$two" -lt $((one * 6 / 10)) ] || fail "two ranks hold $two of $one bytes each"
-[ "$(plan 2 '.sent_in_group > 0 and .sent_on_rail == 0')" = true ] || fail "two ranks on a host send to others"
+[ "$(estimate 2 '.sent_in_group > 0 and .sent_on_rail == 0')" = true ] || fail "two ranks on a host send to others"
 # in bf16, a rank keeps the fp32 values of what it updates, and sends weights as bf16
-bf16_to_fp32() { # bf16_to_fp32 RANKS FIELD: the plan in bf16 divided by that in fp32
+bf16_to_fp32() { # bf16_to_fp32 RANKS FIELD: the estimate in bf16 divided by that in fp32
   local of_bf16
   of_bf16=$(plm-trainer -c pipeline.yaml "${common[@]}" --dry-run --json --set "trainer.ranks=$1" \
     --set trainer.precision=bf16 | jq "$2")
-  plan "$1" "$of_bf16 / $2"
+  estimate "$1" "$of_bf16 / $2"
 }
 is() { [ "$(jq -n "$1")" = true ] || fail "it does not hold that $2: $1"; }
 if [ ${#bf16[@]} -ne 0 ]; then
@@ -57,9 +57,9 @@ if [ ${#bf16[@]} -ne 0 ]; then
   is "$(bf16_to_fp32 2 .parameters) < 0.6" 'two ranks keep about half of them each'
   is "$(bf16_to_fp32 2 .sent_in_group) | . > 0.74 and . < 0.8" 'two of eight bytes are saved for each weight'
 fi
-plm-trainer -c pipeline.yaml "${common[@]}" --dry-run --set trainer.ranks=4 --set 'trainer.hosts=[a:2,b:2]' >"$PLM_TMP/plan.log" ||
-  fail "the plan of two hosts"
-grep -q '^ranks  *4 on 2 hosts, in groups of 2$' "$PLM_TMP/plan.log" || fail "the plan does not show the hosts"
+plm-trainer -c pipeline.yaml "${common[@]}" --dry-run --set trainer.ranks=4 --set 'trainer.hosts=[a:2,b:2]' >"$PLM_TMP/estimate.log" ||
+  fail "the estimate of two hosts"
+grep -q '^ranks  *4 on 2 hosts, in groups of 2$' "$PLM_TMP/estimate.log" || fail "the estimate does not show the hosts"
 
 # the configuration that ships with the project takes any of these numbers of ranks
 for ranks in 1 2 4; do

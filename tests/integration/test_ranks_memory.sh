@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The memory that each of one, two and four ranks takes, compared with the plan of --dry-run, for every
+# The memory that each of one, two and four ranks takes, compared with the estimate of --dry-run, for every
 # architecture, and in bf16, in which a rank keeps only a part of the fp32 values.
 . "$PLM_ROOT/tests/support/trainer.sh"
 . "$PLM_ROOT/tests/support/ranks.sh"
@@ -25,7 +25,7 @@ for kind in "${kinds[@]}"; do
       --set "trainer.precision=$precision" --set trainer.steps=2 --set "trainer.ranks=$ranks")
     export PLM_COUNT_MEMORY=$PLM_TMP/$architecture-$precision-$ranks
     mkdir "$PLM_COUNT_MEMORY"
-    plm-trainer -c pipeline.yaml "${set[@]}" --dry-run --json >plan.json || fail "the plan of $ranks ranks"
+    plm-trainer -c pipeline.yaml "${set[@]}" --dry-run --json >estimate.json || fail "the estimate of $ranks ranks"
     start_packer "runs/$architecture-$precision-$ranks" "${set[@]}"
     on_ranks "$ranks" ./counted -c pipeline.yaml --run "runs/$architecture-$precision-$ranks" \
       "${set[@]}" >>trainer.log 2>&1 || fail "$ranks ranks ended with $?"
@@ -33,7 +33,7 @@ for kind in "${kinds[@]}"; do
     for ((rank = 0; rank < ranks; rank++)); do
       read -r least most <"$PLM_COUNT_MEMORY/$rank" || fail "rank $rank of $ranks counted nothing"
       # Chunks in flight are received by ZeroMQ. The CPU backend needs a little for itself, which is not planned.
-      planned=$(jq "(.device_bytes + .host_bytes - .credit - (if $rank > 0 then .snapshot else 0 end)) | floor" plan.json)
+      planned=$(jq "(.device_bytes + .host_bytes - .credit - (if $rank > 0 then .snapshot else 0 end)) | floor" estimate.json)
       at="$architecture in $precision, rank $rank of $ranks: planned $planned bytes, took between $least and $most"
       [ $((most - least)) -lt $((planned / 4)) ] || fail "this says little: $at"
       [ "$planned" -le "$most" ] || fail "less than planned: $at"

@@ -96,7 +96,7 @@ trainer_ends 0 "initial weights from" "$run" --set trainer.steps=2 \
 cmp "$run/checkpoints/step_00000000/model.safetensors" \
   "$PLM_TMP/run/checkpoints/step_00000030/ema.safetensors" || fail "other weights"
 stop_packer
-trainer_ends 2 "model.hidden_size is 64 in the folder, 128 here" "$PLM_TMP/stranger" --set model.hidden_size=128 \
+trainer_ends 2 "model.hidden_size is 64 in the folder, 128 here" "$PLM_TMP/unknown" --set model.hidden_size=128 \
   --set "trainer.init_from=$PLM_TMP/run/checkpoints/step_00000030"
 trainer_ends 2 "there is no such folder" "$PLM_TMP/nothing" \
   --set "trainer.init_from=$PLM_TMP/nowhere"
@@ -143,7 +143,7 @@ run=$PLM_TMP/lonely
 trainer_ends 4 "packer" "$run" --set network.wait_packers_s=1
 [ -e "$run/checkpoints/step_00000000/MANIFEST" ] || fail "nothing was published"
 
-# ---- the memory plan ------------------------------------------------------------------------------------
+# ---- the memory estimate ------------------------------------------------------------------------------------
 "$PLM_BIN/plm-trainer" -c "$PLM_TMP/pipeline.yaml" --run "$PLM_TMP/none" --dry-run --json |
   jq -e '.parameter_count > 10000 and .total > .activations' >/dev/null || fail "dry run"
 [ ! -e "$PLM_TMP/none" ] || fail "a dry run made a folder"

@@ -42,7 +42,7 @@ for ranks in 2 4; do
 done
 
 # What NCCL does not check ends the emulation.
-exchange 2 cuda 2 unequal && fail "pieces of unequal size were exchanged"
+exchange 2 cuda 2 unequal && fail "slices of unequal size were exchanged"
 grep -q 'emulated NCCL: call [0-9]* of rank [01] is ncclAlltoAll of [0-9]* bytes, but that of rank [01] is ncclAlltoAll of' "${log:?}" ||
   fail "nobody says that the sizes differ: $(cat "$log")"
 exchange 2 cuda 2 order && fail "different calls were exchanged"

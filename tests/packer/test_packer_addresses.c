@@ -34,9 +34,9 @@ static void welcome_names_the_others(void **state)
   const pid_t packer = packers_start(corpus, plm_feed_bound(first), NULL, NULL);
   const struct plm_hash trained = packers_expected(&options, corpus, 0, 50, CHUNKS);
   const struct plm_hash evaluated = packers_expected(&evaluation, corpus, 0, 100, 3);
-  assert_true(plm_hash_equal(packers_take(first, 50, CHUNKS), trained));
+  assert_true(plm_hash_equal(packers_consume(first, 50, CHUNKS), trained));
   assert_true(
-      plm_hash_equal(packers_take(second, 100, 3), evaluated)); /* reaches into the next epoch */
+      plm_hash_equal(packers_consume(second, 100, 3), evaluated)); /* reaches into the next epoch */
   assert_int_equal(packers_stop(packer, SIGTERM), 143);
   plm_feed_close(first);
   plm_feed_close(second);
@@ -76,9 +76,9 @@ static void one_consumer_by_two_names(void **state)
   const pid_t packer = packers_start(corpus, plm_feed_bound(first), NULL, log);
   assert_true(scratch_appears(log, "serving tcp://localhost:", 15000));
   const struct plm_hash want = packers_expected(&options, corpus, 0, 50, CHUNKS);
-  assert_true(plm_hash_equal(packers_take(first, 50, CHUNKS), want));
+  assert_true(plm_hash_equal(packers_consume(first, 50, CHUNKS), want));
   sleep(3); /* three PINGs: a peer that was replaced would be answered with REHELLO */
-  assert_true(plm_hash_equal(packers_take(second, 50, CHUNKS), want));
+  assert_true(plm_hash_equal(packers_consume(second, 50, CHUNKS), want));
   assert_int_equal(packers_stop(packer, SIGTERM), 143);
   assert_int_equal(lines_with(log, "serving tcp://"),
                    4); /* each consumer once under each of two names */
@@ -108,7 +108,7 @@ static void follows_the_run_folder(void **state)
   for (int i = 0; i < 2; i++) {
     struct plm_feed *feed = packers_feed(&options);
     assert_int_equal(plm_endpoint_write(run, "feed", plm_feed_bound(feed), &error), PLM_OK);
-    assert_true(plm_hash_equal(packers_take(feed, 50, CHUNKS), want));
+    assert_true(plm_hash_equal(packers_consume(feed, 50, CHUNKS), want));
     plm_feed_close(feed);
   }
   assert_int_equal(packers_stop(packer, SIGTERM), 143);

@@ -28,7 +28,7 @@ static void serves_the_plan_over_tcp_and_ipc(void **state)
     if (kind == 1) options.endpoint = ipc;
     struct plm_feed *feed = packers_feed(&options);
     const pid_t packer = packers_start(corpus, plm_feed_bound(feed), NULL, NULL);
-    assert_true(plm_hash_equal(packers_take(feed, 1500, CHUNKS), want));
+    assert_true(plm_hash_equal(packers_consume(feed, 1500, CHUNKS), want));
     struct plm_feed_position position;
     plm_feed_position(feed, 0, &position);
     assert_true(position.place.epoch >= 2);
@@ -63,7 +63,7 @@ static void kill_packers(const char *corpus, struct plm_feed_options options)
   uint64_t done = 0;
   for (int round = 0; round < ROUNDS; round++) {
     const struct plm_hash want = packers_expected(&options, corpus, done * CHUNKS, BATCHES, CHUNKS);
-    assert_true(plm_hash_equal(packers_take(feed, BATCHES, CHUNKS), want));
+    assert_true(plm_hash_equal(packers_consume(feed, BATCHES, CHUNKS), want));
     done += BATCHES;
     pid_t *victim = &packers[round % 2];
     assert_int_equal(packers_stop(*victim, SIGKILL), 128 + SIGKILL);
@@ -100,19 +100,19 @@ static void restart_consumer(const char *corpus, struct plm_feed_options options
   const pid_t packer = packers_start(corpus, endpoint, NULL, NULL);
   const struct plm_plan_place counted = {.chunk = 200 * CHUNKS};
   struct plm_feed_position stopped, position;
-  packers_take(feed, 200, CHUNKS);
+  packers_consume(feed, 200, CHUNKS);
   plm_feed_position(feed, 0, &stopped);
   plm_feed_close(feed);
   options.endpoint = endpoint;
   feed = packers_feed(&options);
   plm_feed_seek(feed, 0, PLM_SPLIT_TRAIN, &stopped.place);
-  assert_true(plm_hash_equal(packers_take(feed, 100, CHUNKS), want));
+  assert_true(plm_hash_equal(packers_consume(feed, 100, CHUNKS), want));
   /* Seeking by the number of chunks since epoch 0 leads to the same place. */
   plm_feed_seek(feed, 0, PLM_SPLIT_TRAIN, &counted);
-  assert_true(plm_hash_equal(packers_take(feed, 100, CHUNKS), want));
+  assert_true(plm_hash_equal(packers_consume(feed, 100, CHUNKS), want));
   plm_feed_position(feed, 0, &position);
   plm_feed_seek(feed, 0, PLM_SPLIT_TRAIN, &stopped.place);
-  assert_true(plm_hash_equal(packers_take(feed, 100, CHUNKS), want));
+  assert_true(plm_hash_equal(packers_consume(feed, 100, CHUNKS), want));
   plm_feed_position(feed, 0, &stopped);
   assert_memory_equal(&stopped.place, &position.place, sizeof position.place);
   assert_int_equal(stopped.window_chunks, position.window_chunks);
@@ -181,7 +181,7 @@ static uint64_t epoch_chunks(const struct plm_feed_options *options, const char 
 }
 
 /* Takes chunks until the epoch ends, and returns their number. */
-static uint64_t take_epoch(struct plm_feed *feed)
+static uint64_t consume_epoch(struct plm_feed *feed)
 {
   uint64_t taken = 0;
   struct plm_error error = {0};
@@ -213,7 +213,7 @@ static void tells_epochs_corpus_and_peers(void **state)
   uint64_t windows;
   const uint64_t chunks = epoch_chunks(&options, corpus, 3, &windows);
   plm_feed_seek(feed, 0, PLM_SPLIT_TRAIN, &fourth);
-  assert_int_equal(take_epoch(feed), chunks);
+  assert_int_equal(consume_epoch(feed), chunks);
   plm_feed_position(feed, 0, &position);
   assert_memory_equal(&position.place, &fifth, sizeof fifth);
   assert_int_equal(position.windows, windows);
@@ -247,7 +247,7 @@ static void an_epoch_ends_at_the_token_limit(void **state)
     const uint64_t chunks = epoch_chunks(&options, corpus, 0, &windows);
     struct plm_feed *feed = packers_feed(&options);
     const pid_t packer = packers_start(corpus, plm_feed_bound(feed), NULL, NULL);
-    for (int epoch = 0; epoch < 2; epoch++) assert_int_equal(take_epoch(feed), chunks);
+    for (int epoch = 0; epoch < 2; epoch++) assert_int_equal(consume_epoch(feed), chunks);
     assert_int_equal(packers_stop(packer, SIGTERM), 143);
     plm_feed_close(feed);
   }
@@ -272,7 +272,7 @@ static void another_corpus_is_refused(void **state)
   char ours[PLM_HASH_HEX_SIZE]; /* is not for packers that do not have the corpus */
   plm_hash_to_hex(known.fingerprint, ours);
   assert_false(scratch_appears(log, ours, 0));
-  assert_true(plm_hash_equal(packers_take(feed, 50, CHUNKS), want));
+  assert_true(plm_hash_equal(packers_consume(feed, 50, CHUNKS), want));
   struct plm_feed_counters counters;
   plm_feed_counters(feed, &counters);
   assert_true(counters.refused >= 1);

@@ -154,7 +154,7 @@ static void another_version_is_named(void **state)
   link_begin(&s);
   link_await_hello(&s);
   captured_begin(STDERR_FILENO);
-  zmq_send(s.consumer, s.hello.identity, s.hello.identity_bytes, ZMQ_SNDMORE);
+  zmq_send(s.consumer, s.hello.routing_id, s.hello.routing_id_bytes, ZMQ_SNDMORE);
   zmq_send(s.consumer, header, sizeof header, ZMQ_SNDMORE);
   assert_int_equal(zmq_send(s.consumer, "", 0, 0), 0);
   link_until(&s, LINK_CLOSED);
@@ -207,7 +207,7 @@ static void a_link_rests_while_another_serves(void **state)
   link_begin(&s);
   link_welcome(&s);
   other = (struct packer_link){.used = true, .state = LINK_SERVING, .consumer = LINK_CONSUMER};
-  packer_link_rest(&s.link, &other, s.now);
+  packer_link_suspend(&s.link, &other, s.now);
   assert_ptr_equal(s.link.same_as, &other);
   for (int i = 0; i < 2; i++) {
     assert_int_equal(s.link.state, LINK_CLOSED);

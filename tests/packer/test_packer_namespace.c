@@ -92,7 +92,7 @@ static void a_packer_elsewhere_joins_and_serves(void **state)
   /* The chunks of a packer on this host are the expected ones. */
   assert_int_equal(plm_feed_open(&options, &feed, &error), PLM_OK);
   pid_t packer = packers_start(corpus, plm_feed_bound(feed), NULL, NULL);
-  const struct plm_hash want = packers_take(feed, 200, 8);
+  const struct plm_hash want = packers_consume(feed, 200, 8);
   assert_int_equal(packers_stop(packer, SIGTERM), 143);
   plm_feed_close(feed);
   /* Beyond loopback, keys are required. */
@@ -116,7 +116,7 @@ static void a_packer_elsewhere_joins_and_serves(void **state)
                               keys,
                               NULL};
   packer = packers_spawn(argv, NULL);
-  assert_true(plm_hash_equal(packers_take(feed, 200, 8), want));
+  assert_true(plm_hash_equal(packers_consume(feed, 200, 8), want));
   assert_int_equal(packers_stop(packer, SIGTERM), 143); /* ip netns exec becomes the packer */
   plm_feed_close(feed);
 }

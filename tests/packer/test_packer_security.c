@@ -186,10 +186,10 @@ static void with_an_unknown_key(void **state)
   int made;
   struct plm_error error = {0};
   snprintf(other, sizeof other, "%s", scratch_path("other-keys"));
-  assert_int_equal(plm_keys_write(other, "stranger", &made, &error), PLM_OK);
+  assert_int_equal(plm_keys_write(other, "intruder", &made, &error), PLM_OK);
   assert_int_equal(made, 2);
-  refused(client_folder("stranger", other), "the key is not on the consumer's list",
-          "stranger.log");
+  refused(client_folder("intruder", other), "the key is not on the consumer's list",
+          "intruder.log");
 }
 
 static void with_another_servers_key(void **state)

@@ -112,8 +112,9 @@ static void say(struct scene *s, int place, enum plm_message_type type, const vo
                               .consumer = 77 + (uint64_t)place,
                               .packer = s->hello[place].header.packer,
                               .plan = plm_plan_hash(&options.plan)};
-  assert_int_equal(plm_message_send(s->consumers[place], s->hello[place].identity,
-                                    s->hello[place].identity_bytes, &header, payload, bytes, NULL),
+  assert_int_equal(plm_message_send(s->consumers[place], s->hello[place].routing_id,
+                                    s->hello[place].routing_id_bytes, &header, payload, bytes,
+                                    NULL),
                    PLM_OK);
 }
 

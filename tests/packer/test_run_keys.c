@@ -104,7 +104,7 @@ static void half_a_copy_is_refused(void **state)
   assert_non_null(strstr(error.hint, "chmod go-w"));
 }
 
-/* ---- strangers ------------------------------------------------------------------------------ */
+/* ---- intruders ------------------------------------------------------------------------------ */
 
 static const char yaml[] =
     "network: {feed: 'tcp://127.0.0.1:*', evaluation_feed: 'tcp://127.0.0.1:*', announcements: "
@@ -172,7 +172,7 @@ static void knock(const char *endpoint, const char *keys, const char *server_key
 }
 
 /* By default: nobody configured keys. */
-static void a_stranger_learns_nothing_and_serves_nothing(void **state)
+static void an_intruder_learns_nothing_and_serves_nothing(void **state)
 {
   (void)state;
   char run[PLM_PATH_SIZE], other[PLM_PATH_SIZE], endpoint[512], server[PLM_KEY_TEXT];
@@ -180,8 +180,8 @@ static void a_stranger_learns_nothing_and_serves_nothing(void **state)
   struct plm_keypair pair;
   const char *corpus = packers_corpus("corpus", 600, 3);
   snprintf(run, sizeof run, "%s", scratch_path("run"));
-  snprintf(other, sizeof other, "%s", scratch_path("strangers-keys"));
-  assert_int_equal(plm_keys_write(other, "stranger", NULL, &error), PLM_OK);
+  snprintf(other, sizeof other, "%s", scratch_path("intruders-keys"));
+  assert_int_equal(plm_keys_write(other, "intruder", NULL, &error), PLM_OK);
   const pid_t trainer = start_stage("plm-trainer", NULL, run, scratch_path("trainer.log"));
   await_endpoint(run, "announcements", endpoint);
   await_endpoint(run, "feed", endpoint);
@@ -199,14 +199,14 @@ static void a_stranger_learns_nothing_and_serves_nothing(void **state)
 }
 
 /* Somebody else has bound the port of the run. */
-static void a_packer_serves_no_stranger(void **state)
+static void a_packer_serves_no_intruder(void **state)
 {
   (void)state;
   char run[PLM_PATH_SIZE], other[PLM_PATH_SIZE], keys[PLM_PATH_SIZE];
   struct plm_error error;
   const char *corpus = packers_corpus("corpus", 600, 3);
   snprintf(run, sizeof run, "%s", scratch_path("taken"));
-  snprintf(other, sizeof other, "%s", scratch_path("strangers-keys"));
+  snprintf(other, sizeof other, "%s", scratch_path("intruders-keys"));
   assert_int_equal(plm_run_keys(run, NULL, keys, &error), PLM_OK);
   for (int with_keys = 0; with_keys < 2; with_keys++) {
     struct plm_feed_options options = packers_options();
@@ -235,8 +235,8 @@ int main(void)
       cmocka_unit_test(the_first_stage_makes_them),
       cmocka_unit_test(stages_that_start_together_agree),
       cmocka_unit_test(half_a_copy_is_refused),
-      cmocka_unit_test(a_stranger_learns_nothing_and_serves_nothing),
-      cmocka_unit_test(a_packer_serves_no_stranger),
+      cmocka_unit_test(an_intruder_learns_nothing_and_serves_nothing),
+      cmocka_unit_test(a_packer_serves_no_intruder),
   };
   return cmocka_run_group_tests(tests, fake_corpus_open, NULL);
 }

@@ -54,7 +54,7 @@ static struct store_proof proof_of(struct window_store *store, const struct stor
 {
   struct store_proof done;
   assert_true(window_store_ask_proof(store, ask));
-  while (!window_store_take_proof(store, &done)) wait_for_worker(store);
+  while (!window_store_pop_proof(store, &done)) wait_for_worker(store);
   assert_int_equal(done.owner, ask->owner);
   assert_int_equal(done.request, ask->request);
   assert_ptr_equal(done.plan, ask->plan);
@@ -133,7 +133,7 @@ static void a_plan_is_not_evicted_while_a_worker_uses_it(void **state)
   }
   while (wanted > 0) {
     struct store_proof done;
-    if (!window_store_take_proof(opened.store, &done)) {
+    if (!window_store_pop_proof(opened.store, &done)) {
       wait_for_worker(opened.store);
       continue;
     }
@@ -331,20 +331,20 @@ static void requests_for_proofs_are_limited(void **state)
     assert_true(window_store_ask_proof(store, &ask));
   for (int i = 0; i < 1000; i++) assert_false(window_store_ask_proof(store, &ask));
   for (int i = 0; i < STORE_PROOFS; i++) {
-    while (!window_store_take_proof(store, &done)) wait_for_worker(store);
+    while (!window_store_pop_proof(store, &done)) wait_for_worker(store);
     assert_true(done.request < STORE_PROOFS && !answered[done.request]);
     answered[done.request] = true;
     free(done.bytes);
   }
-  assert_false(window_store_take_proof(store, &done));
+  assert_false(window_store_pop_proof(store, &done));
   assert_true(window_store_ask_proof(store, &ask));
   close_store(&opened);
 }
 
 /* Asks for the tables of a window, part after part, as a consumer does, and proves them. Returns
  * how many parts there were. */
-static uint32_t take_tables(const struct opened *opened, struct store_plan *plan,
-                            const struct plm_tables_window *of, struct plm_tables *tables)
+static uint32_t collect_tables(const struct opened *opened, struct store_plan *plan,
+                               const struct plm_tables_window *of, struct plm_tables *tables)
 {
   const struct plm_proof_split split =
       plm_corpus_proof_split(plm_corpus_info(opened->corpus), PLM_SPLIT_TRAIN);
@@ -386,7 +386,7 @@ static uint32_t prove_windows(const struct opened *opened,
                    PLM_OK);
   for (uint64_t window = 0; window < plm_plan_windows(unread); window++) {
     const struct plm_tables_window of = {unread, 2, window};
-    const uint32_t taken = take_tables(opened, plan, &of, &tables);
+    const uint32_t taken = collect_tables(opened, plan, &of, &tables);
     if (window == 0) parts = taken;
     if (parameters->token_limit != 0) continue; /* the consumer cuts the documents off */
     assert_int_equal(plm_plan_window(known, 2, window, &knows, NULL), PLM_OK);

@@ -5,7 +5,7 @@
 #include "tests/emulation/planted_hopper.h"
 #include "tests/support/attention_case.h"
 
-/* Two chunks that differ, one head of width K. Each chunk has three pieces of work, so each of two
+/* Two chunks that differ, one head of width K. Each chunk has three work items, so each of two
  * blocks takes three. Sums go over up to three turns of 128 keys. */
 void attention_sm90_two_chunks(struct attention_case *p, int32_t K);
 

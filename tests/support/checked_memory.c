@@ -171,7 +171,7 @@ static void forget(struct tail *tail)
 }
 
 /* Checks a block that is released or moved, and forgets it. */
-static void take_back(void *block)
+static void check_released(void *block)
 {
   if (block == NULL || malloc_usable_size(block) < BEHIND) return;
   struct tail *tail = tail_of(block);
@@ -267,7 +267,7 @@ void *malloc(size_t size)
   return give(__libc_malloc(size + BEHIND), size, CALLER);
 }
 
-static void *take_zeroed(size_t count, size_t size, void *caller)
+static void *allocate_zeroed(size_t count, size_t size, void *caller)
 {
   size_t bytes;
   if (fails(caller) || __builtin_mul_overflow(count, size, &bytes)) return NULL;
@@ -276,13 +276,13 @@ static void *take_zeroed(size_t count, size_t size, void *caller)
 
 void *calloc(size_t count, size_t size)
 {
-  return take_zeroed(count, size, CALLER);
+  return allocate_zeroed(count, size, CALLER);
 }
 
 void *realloc(void *old, size_t size)
 {
   if (fails(CALLER)) return NULL;
-  take_back(old);
+  check_released(old);
   return give(__libc_realloc(old, size + BEHIND), size, CALLER);
 }
 
@@ -301,14 +301,14 @@ int posix_memalign(void **block, size_t alignment, size_t size)
 
 void free(void *block)
 {
-  take_back(block);
+  check_released(block);
   __libc_free(block);
 }
 
 static char *copy_text(const char *text, size_t most, void *caller)
 {
   const size_t size = strnlen(text, most);
-  char *copy = take_zeroed(size + 1, 1, caller);
+  char *copy = allocate_zeroed(size + 1, 1, caller);
   if (copy != NULL) memcpy(copy, text, size);
   return copy;
 }

@@ -41,7 +41,7 @@ struct checkpoint_case *checkpoint_case_open(void)
       .name = "b.second_moment", .rows = 1, .cols = 5, .ndim = 1, .second = true, .count = 5};
   check(plm_path_join(path, c->run, PLM_RUN_TRAINER_METRICS, &error), &error);
   check(plm_metrics_open(path, &c->metrics, &error), &error);
-  check(plm_lock_take(c->run, "trainer", &c->lock, &error), &error);
+  check(plm_lock_acquire(c->run, "trainer", &c->lock, &error), &error);
   c->context = (struct plm_checkpoint_context){.run = c->run,
                                                .options = plm_checkpoint_options_of(&c->config),
                                                .table = c->table,

@@ -50,11 +50,11 @@ static void gather(struct fake_collective *fake, const struct plm_transfer *tran
   if (transfer->scope == PLM_SCOPE_RAIL) count = place->ranks / size, mine = place->rank / size;
   char *to = transfer->to;
   for (uint32_t i = 0; i < count; i++) {
-    const char *piece =
+    const char *slice =
         fake->answers != NULL ? (const char *)fake->answers + i * bytes : transfer->from;
     if (i == mine)
-      piece = (const char *)transfer->from + (transfer->kind == PLM_ALL_TO_ALL ? i * bytes : 0);
-    memcpy(to + i * bytes, piece, bytes);
+      slice = (const char *)transfer->from + (transfer->kind == PLM_ALL_TO_ALL ? i * bytes : 0);
+    memcpy(to + i * bytes, slice, bytes);
   }
 }
 

@@ -12,7 +12,7 @@ struct fake_collective {
   struct plm_collective base;
   struct plm_text told, taken; /* a line for each call, except waits */
   /* PLM_ALL_GATHER and PLM_ALL_TO_ALL: what rank i of the scope sends is at `answers` + i * bytes,
-   * but this rank's piece is its own. NULL: the others send this rank's first piece. */
+   * but this rank's slice is its own. NULL: the others send this rank's first slice. */
   const void *answers;
   /* Of PLM_SEND, PLM_ALL_GATHER and rank 0's PLM_BROADCAST: copies of what was sent, in order. Of
    * PLM_RECEIVE and the other PLM_BROADCAST: they are received in order, from `received` on. */

@@ -156,9 +156,9 @@ static void fuzz_insert(uint8_t *input, size_t *size, size_t at, const uint8_t *
 
 static void fuzz_mutate(uint8_t *input, size_t *size)
 {
-  uint8_t piece[256];
+  uint8_t part[256];
   const size_t at = *size == 0 ? 0 : fuzz_below((uint32_t)*size);
-  const uint32_t count = 1 + fuzz_below(fuzz_below(4) == 0 ? sizeof piece : 8);
+  const uint32_t count = 1 + fuzz_below(fuzz_below(4) == 0 ? sizeof part : 8);
   switch (fuzz_below(7)) {
   case 0: /* a flipped bit */
     if (*size != 0) input[at] ^= (uint8_t)(1u << fuzz_below(8));
@@ -168,14 +168,14 @@ static void fuzz_mutate(uint8_t *input, size_t *size)
     break;
   case 2: fuzz_remove(input, size, at, count); break;
   case 3: /* new bytes */
-    for (uint32_t i = 0; i < count; i++) piece[i] = fuzz_byte();
-    fuzz_insert(input, size, at, piece, count);
+    for (uint32_t i = 0; i < count; i++) part[i] = fuzz_byte();
+    fuzz_insert(input, size, at, part, count);
     break;
-  case 4: /* a copied piece */
+  case 4: /* a copied part */
   {
     const size_t length = count < *size - at ? count : *size - at;
-    memcpy(piece, input + at, length);
-    fuzz_insert(input, size, *size == 0 ? 0 : fuzz_below((uint32_t)*size), piece, length);
+    memcpy(part, input + at, length);
+    fuzz_insert(input, size, *size == 0 ? 0 : fuzz_below((uint32_t)*size), part, length);
     break;
   }
   case 5: *size = at; break; /* a shorter input */

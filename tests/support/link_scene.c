@@ -29,7 +29,7 @@ static void plan_of(struct link_scene *s)
 static void send_proofs(struct link_scene *s)
 {
   struct store_proof done;
-  while (window_store_take_proof(s->packer.store, &done)) {
+  while (window_store_pop_proof(s->packer.store, &done)) {
     packer_link_proof(&s->link, &done);
     free(done.bytes);
   }
@@ -61,7 +61,7 @@ struct plm_message link_await(struct link_scene *s, enum plm_message_type type, 
 
 void link_say(struct link_scene *s, struct plm_header header, const void *payload, size_t bytes)
 {
-  assert_int_equal(plm_message_send(s->consumer, s->hello.identity, s->hello.identity_bytes,
+  assert_int_equal(plm_message_send(s->consumer, s->hello.routing_id, s->hello.routing_id_bytes,
                                     &header, payload, bytes, NULL),
                    PLM_OK);
 }

@@ -68,8 +68,8 @@ static void backward(struct ops_case *c, struct rows *r, const struct plm_mix *m
 }
 
 /* Makes p a table, and r->p the rows that the table stands for. */
-static void take_rows_of_a_table(struct ops_case *c, struct rows *r, struct plm_mix *mix, int64_t N,
-                                 int64_t D)
+static void use_rows_of_a_table(struct ops_case *c, struct rows *r, struct plm_mix *mix, int64_t N,
+                                int64_t D)
 {
   enum { TABLE_ROWS = 5 };
   const int32_t *rows = ops_case_integers(c, N, TABLE_ROWS);
@@ -104,7 +104,7 @@ static void run(struct ops_case *c, int64_t N, int64_t D, enum mix_case_kind kin
   }
   const float *s = ops_case_float(c, &r.s, 1);
   if (kind >= MIX_SKIP) mix.s = s;
-  if (of_table) take_rows_of_a_table(c, &r, &mix, N, D);
+  if (of_table) use_rows_of_a_table(c, &r, &mix, N, D);
   void *mixed = ops_case_empty_act(c, n), *h = ops_case_empty_act(c, n);
   double *exact = ops_case_zeros(c, n);
   for (int64_t i = 0; i < n; i++)

@@ -96,7 +96,7 @@ static void release(void *context, struct plm_batch *batch)
   packed->held--;
 }
 
-struct plm_chunk_source packed_documents_source(struct packed_documents *packed)
+struct plm_chunk_stream packed_documents_stream(struct packed_documents *packed)
 {
-  return (struct plm_chunk_source){packed, begin, next, release};
+  return (struct plm_chunk_stream){packed, begin, next, release};
 }

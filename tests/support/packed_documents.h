@@ -1,5 +1,5 @@
 /* Documents of drawn residues, packed into the chunks of valid and test (train has none), and a
- * source that hands them out (evaluator/evaluate/evaluate.h). */
+ * stream that hands them out (evaluator/evaluate/evaluate.h). */
 #ifndef PLM_TESTS_SUPPORT_PACKED_DOCUMENTS_H
 #define PLM_TESTS_SUPPORT_PACKED_DOCUMENTS_H
 
@@ -13,7 +13,7 @@ struct packed_documents {
   uint8_t *tokens; /* (chunks, max_length) of token_bytes */
   uint32_t begin[PACKED_MOST_CHUNKS + 1];
   struct plm_chunk_document documents[PACKED_MOST_DOCUMENTS];
-  uint32_t next;   /* the next chunk that the source hands out */
+  uint32_t next;   /* the next chunk that the stream hands out */
   uint32_t begins; /* how often it went to the beginning */
   uint32_t held;   /* batches that were not released */
 };
@@ -26,6 +26,6 @@ void packed_documents_free(struct packed_documents *packed);
 /* Document n as it is packed: its tokens (at most max_length). Returns their number. */
 uint32_t packed_documents_tokens(const struct packed_documents *packed, uint32_t n,
                                  int32_t *tokens);
-struct plm_chunk_source packed_documents_source(struct packed_documents *packed);
+struct plm_chunk_stream packed_documents_stream(struct packed_documents *packed);
 
 #endif

@@ -178,7 +178,7 @@ struct plm_feed *packers_feed(const struct plm_feed_options *options)
   return feed;
 }
 
-struct plm_hash packers_take(struct plm_feed *feed, uint32_t batches, uint32_t chunks)
+struct plm_hash packers_consume(struct plm_feed *feed, uint32_t batches, uint32_t chunks)
 {
   struct plm_hasher *hasher = plm_hasher_open();
   for (uint32_t i = 0; i < batches; i++) {

@@ -38,7 +38,7 @@ struct plm_feed_options packers_keyed_options(void);
 /* Opens a feed. A failure is printed and ends the process. */
 struct plm_feed *packers_feed(const struct plm_feed_options *options);
 /* Takes `batches` batches and hashes the tables and tokens of each. An error ends the process. */
-struct plm_hash packers_take(struct plm_feed *feed, uint32_t batches, uint32_t chunks);
+struct plm_hash packers_consume(struct plm_feed *feed, uint32_t batches, uint32_t chunks);
 /* The hash of what it takes at a new feed after `skip` batches, computed from only the plan and the
  * corpus. */
 struct plm_hash packers_expected(const struct plm_feed_options *options, const char *corpus,

@@ -52,8 +52,8 @@ static void open_documents(struct proven_split *made)
     nodes[g] =
         plm_proof_group(made->lengths + g * PLM_PROOF_GROUP, made->digests + g * PLM_PROOF_GROUP,
                         NULL, in_group(made->split.documents, g));
-  made->source.groups = tree_of(PLM_PROOF_PLAIN, nodes, groups);
-  memcpy(made->split.root, plm_proof_tree_root(made->source.groups)->hash, PLM_PROOF_HASH_BYTES);
+  made->input.groups = tree_of(PLM_PROOF_PLAIN, nodes, groups);
+  memcpy(made->split.root, plm_proof_tree_root(made->input.groups)->hash, PLM_PROOF_HASH_BYTES);
 }
 
 static void open_clusters(struct proven_split *made, const struct plm_plan_split *of)
@@ -64,7 +64,7 @@ static void open_clusters(struct proven_split *made, const struct plm_plan_split
     nodes[g] =
         plm_proof_clusters(of->clusters + g * PLM_PROOF_GROUP, in_group(of->cluster_count, g));
   struct plm_proof_tree *tree = tree_of(PLM_PROOF_SUMS, nodes, groups);
-  made->source.clusters_tree = tree;
+  made->input.clusters_tree = tree;
   made->split.clusters = of->cluster_count;
   made->split.sum = plm_proof_tree_root(tree)->sum;
   memcpy(made->split.cluster_root, plm_proof_tree_root(tree)->hash, PLM_PROOF_HASH_BYTES);
@@ -77,20 +77,20 @@ void proven_split_open(struct proven_split *made, enum plm_tokenizer_kind tokeni
                                 .seed = seed,
                                 .split = {.documents = of->documents},
                                 .lengths = of->lengths};
-  made->source = (struct plm_tables_source){.documents = of->documents,
-                                            .lengths = of->lengths,
-                                            .cluster_count = of->cluster_count,
-                                            .clusters = of->clusters,
-                                            .digests = read_digests,
-                                            .context = made};
+  made->input = (struct plm_tables_input){.documents = of->documents,
+                                          .lengths = of->lengths,
+                                          .cluster_count = of->cluster_count,
+                                          .clusters = of->clusters,
+                                          .digests = read_digests,
+                                          .context = made};
   open_documents(made);
   if (of->clusters != NULL) open_clusters(made, of);
 }
 
 void proven_split_close(struct proven_split *made)
 {
-  plm_proof_tree_close((struct plm_proof_tree *)made->source.groups);
-  plm_proof_tree_close((struct plm_proof_tree *)made->source.clusters_tree);
+  plm_proof_tree_close((struct plm_proof_tree *)made->input.groups);
+  plm_proof_tree_close((struct plm_proof_tree *)made->input.clusters_tree);
   free(made->digests);
 }
 

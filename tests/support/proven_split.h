@@ -13,7 +13,7 @@ struct proven_split {
   struct plm_proof_split split;
   const uint32_t *lengths; /* borrowed */
   struct plm_proof_digest *digests;
-  struct plm_tables_source source;
+  struct plm_tables_input input;
 };
 
 /* Borrows lengths, and clusters, which may be NULL. Sequences are a function of the seed. */

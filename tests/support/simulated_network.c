@@ -181,13 +181,13 @@ static void finish_job(struct sim_world *world, struct feed_job *job)
 
 static void deliver_to_consumer(struct sim_world *world, const struct sim_event *event)
 {
-  struct plm_message message = {.identity_bytes = sizeof event->connection,
+  struct plm_message message = {.routing_id_bytes = sizeof event->connection,
                                 .header = event->letter->header,
                                 .connection = (int)event->connection};
-  memcpy(message.identity, &event->connection, sizeof event->connection);
+  memcpy(message.routing_id, &event->connection, sizeof event->connection);
   PLM_ASSERT(zmq_msg_init_size(&message.payload, event->letter->size) == 0);
   memcpy(zmq_msg_data(&message.payload), event->letter->payload, event->letter->size);
-  feed_machine_take(world->feed, &message, world->now_ms);
+  feed_machine_handle(world->feed, &message, world->now_ms);
   zmq_msg_close(&message.payload);
 }
 
@@ -256,14 +256,14 @@ static void forge(struct sim_world *world, const struct letter *asked)
   }
 }
 
-static plm_status send_to_packer(void *context, const uint8_t *identity, size_t identity_bytes,
+static plm_status send_to_packer(void *context, const uint8_t *routing_id, size_t routing_id_bytes,
                                  struct plm_header *header, const void *payload, size_t size,
                                  struct plm_error *error)
 {
   struct sim_world *world = context;
   uint64_t number;
-  PLM_ASSERT(identity_bytes == sizeof number);
-  memcpy(&number, identity, sizeof number);
+  PLM_ASSERT(routing_id_bytes == sizeof number);
+  memcpy(&number, routing_id, sizeof number);
   if (!connection_of(world, number)->consumer_open)
     return plm_error_set(error, PLM_NOT_FOUND, "the peer has left");
   struct letter *letter = write_letter(header, payload, size);

@@ -149,7 +149,7 @@ size_t small_corpus_proof(struct small_corpus *corpus, uint64_t epoch, uint64_t 
   size_t size = 0;
   if (*count == 0 || first >= groups || *count > groups - first) return 0;
   const struct plm_tables_window of = {corpus->plan, epoch, window};
-  PLM_ASSERT(plm_tables_write(&corpus->train.source, &of, first, count, bytes, PLM_WIRE_PROOF_LIMIT,
+  PLM_ASSERT(plm_tables_write(&corpus->train.input, &of, first, count, bytes, PLM_WIRE_PROOF_LIMIT,
                               &size, NULL) == PLM_OK);
   return size;
 }

@@ -50,11 +50,10 @@ void tables_scene_write(struct tables_scene *scene, uint64_t epoch, uint64_t win
                         uint32_t count)
 {
   uint32_t written = count;
-  assert_int_equal(plm_tables_write(&scene->split.source,
-                                    &(struct plm_tables_window){scene->plan, epoch, window}, first,
-                                    &written, scene->bytes, PLM_WIRE_PROOF_LIMIT, &scene->size,
-                                    NULL),
-                   PLM_OK);
+  assert_int_equal(
+      plm_tables_write(&scene->split.input, &(struct plm_tables_window){scene->plan, epoch, window},
+                       first, &written, scene->bytes, PLM_WIRE_PROOF_LIMIT, &scene->size, NULL),
+      PLM_OK);
   assert_int_equal(written, count);
 }
 

@@ -39,7 +39,7 @@ YAML
 has_bf16() {
   local said
   said=$(plm-trainer -c "$PLM_TMP/pipeline.yaml" --dry-run --set trainer.precision=bf16 "$@" 2>&1) && return 0
-  [[ $said == *"has no bf16 products"* ]] || fail "a plan in bf16: $said"
+  [[ $said == *"has no bf16 products"* ]] || fail "an estimate in bf16: $said"
   return 1
 }
 

@@ -30,7 +30,7 @@ struct plm_corpus *written_corpus_open(const char *name, const struct written_co
                                                     .tokenizer = of->tokenizer,
                                                     .clustered = of->cluster_documents != 0,
                                                     .threads = 1};
-  const struct plm_corpus_source source = {.name = "written", .bytes = 1, .documents = 1};
+  const struct plm_ingested_file source = {.name = "written", .bytes = 1, .documents = 1};
   struct plm_corpus_writer *writer;
   struct plm_corpus *corpus;
   uint8_t *residues = must(malloc(of->longest));

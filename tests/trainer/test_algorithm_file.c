@@ -22,7 +22,7 @@ static struct plm_ops *begin(uint64_t tuning)
   struct plm_ops *ops;
   plm_emulation_tuning(tuning);
   assert_int_equal(plm_ops_cuda_open(PLM_PRECISION_BF16, 0, &ops, NULL), PLM_OK);
-  plm_algorithm_file_take(ops);
+  plm_algorithm_file_load(ops);
   ops->tune(ops, true, NULL);
   return ops;
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# plm-trainer --dry-run: the whole memory plan as text and as JSON, of one process and of ranks, on the CPU and for a
+# plm-trainer --dry-run: the whole memory estimate as text and as JSON, of one process and of ranks, on the CPU and for a
 # device without its backend. Only what the machine decides is left out.
 . "$PLM_ROOT/tests/support/trainer.sh"
 cat >pipeline.yaml <<YAML
@@ -19,8 +19,8 @@ large=(--set model.hidden_size=16384 --set model.num_attention_heads=128 --set m
   --set metrics.norms=0)
 export PLM_CUDA_LIBRARY=$PLM_TMP/none/libplm_cuda.so
 
-# plan [ARG...]: the text without what depends on the machine
-plan() {
+# estimate [ARG...]: the text without what depends on the machine
+estimate() {
   expect 0 plm-trainer -c pipeline.yaml --dry-run "$@"
   sed -E 's/^(free +)[0-9.]+ MB of [0-9.]+$/\1FREE MB of TOTAL/' out
 }
@@ -35,7 +35,7 @@ same() {
   diff wanted got >difference || fail "$1: $(cat difference)"
 }
 
-plan "${cpu[@]}" >got
+estimate "${cpu[@]}" >got
 cat >wanted <<'END'
 parameters (number)                          8718387
 parameters, fp32                             34.9 MB
@@ -59,7 +59,7 @@ largest trainer.micro_batch_tokens that fits: 2048
 END
 same "one process"
 
-plan "${cpu[@]}" "${ranks[@]}" >got
+estimate "${cpu[@]}" "${ranks[@]}" >got
 cat >wanted <<'END'
 ranks                                              4 on 2 hosts, in groups of 2
 largest part of Muon's work                     1.00 times the mean
@@ -88,7 +88,7 @@ largest trainer.micro_batch_tokens that fits: 2048
 END
 same "ranks on the CPU"
 
-plan "${cuda[@]}" "${ranks[@]}" >got
+estimate "${cuda[@]}" "${ranks[@]}" >got
 cat >wanted <<'END'
 ranks                                              4 on 2 hosts, in groups of 2
 largest part of Muon's work                     1.00 times the mean
@@ -118,7 +118,7 @@ the size of the device's memory is unknown: the CUDA backend was not found
 END
 same "ranks on devices without their backend"
 
-plan "${cpu[@]}" "${large[@]}" >got
+estimate "${cpu[@]}" "${large[@]}" >got
 cat >wanted <<'END'
 parameters (number)                     215044915683
 parameters, fp32                         860179.7 MB

@@ -186,8 +186,8 @@ static void check_step(struct opened *o, uint64_t s, const uint8_t *wanted,
 
 /* The run goes on after 5 chunks. Their number is in the cursor as older checkpoints say it, from
  * the beginning of the epoch, or as a place that the feed has reported. */
-static void take_steps(const char *corpus, bool old, const uint8_t *wanted,
-                       const struct plm_feed_position *positions)
+static void consume_steps(const char *corpus, bool old, const uint8_t *wanted,
+                          const struct plm_feed_position *positions)
 {
   const struct plm_feed_options options = packers_keyed_options();
   struct plm_error error = {0};
@@ -220,8 +220,8 @@ static void steps_get_the_chunks_of_their_epochs(void **state)
   for (int s = 1; s <= STEPS; s++) /* a step has several epochs */
     assert_true(positions[s].place.epoch >= positions[s - 1].place.epoch + 5);
   assert_int_equal(positions[0].place.epoch, 0);
-  take_steps(corpus, false, wanted, positions);
-  take_steps(corpus, true, wanted, positions);
+  consume_steps(corpus, false, wanted, positions);
+  consume_steps(corpus, true, wanted, positions);
   free(wanted);
 }
 

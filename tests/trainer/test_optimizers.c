@@ -239,7 +239,7 @@ static plm_status counting_allocate(struct plm_ops *ops, size_t bytes, void **bu
   return backend_allocate(ops, bytes, buffer, error);
 }
 
-/* The memory plan equals what opening allocates, including the scratch of every thread. */
+/* The memory estimate equals what opening allocates, including the scratch of every thread. */
 static void memory_is_known_before(void **state)
 {
   (void)state;

@@ -61,11 +61,11 @@ static void release_recording(struct plm_ops *ops, struct plm_recording *recordi
   note_recording("release", recording);
 }
 
-static void call(void *context, struct plm_replay_key key, uint32_t piece)
+static void call(void *context, struct plm_replay_key key, uint32_t segment)
 {
   char text[64];
   assert_ptr_equal(context, calls);
-  snprintf(text, sizeof text, "call(%u,%u,%u,%u) ", key.kind, key.chunks, key.rows, piece);
+  snprintf(text, sizeof text, "call(%u,%u,%u,%u) ", key.kind, key.chunks, key.rows, segment);
   note(text);
 }
 
@@ -87,13 +87,13 @@ static struct plm_replays *open_on(struct plm_ops *ops)
   return replays;
 }
 
-/* Runs all pieces of an operation, and compares the calls. */
-static void expect(struct plm_replays *replays, struct plm_replay_key key, uint32_t pieces,
+/* Runs all segments of an operation, and compares the calls. */
+static void expect(struct plm_replays *replays, struct plm_replay_key key, uint32_t segments,
                    const char *wanted)
 {
   calls[0] = '\0';
-  for (uint32_t piece = 0; piece < pieces; piece++)
-    assert_int_equal(plm_replays_run(replays, key, piece, pieces, call, calls, NULL), PLM_OK);
+  for (uint32_t segment = 0; segment < segments; segment++)
+    assert_int_equal(plm_replays_run(replays, key, segment, segments, call, calls, NULL), PLM_OK);
   assert_string_equal(calls, wanted);
 }
 
@@ -118,8 +118,8 @@ static void the_second_time_is_recorded(void **state)
   plm_replays_close(NULL);
 }
 
-/* The first time, all pieces run before any of them is recorded. */
-static void pieces_are_recorded_one_by_one(void **state)
+/* The first time, all segments run before any of them is recorded. */
+static void segments_are_recorded_one_by_one(void **state)
 {
   const struct plm_replay_key key = {1, 2, 3};
   struct plm_ops ops = recording_ops();
@@ -135,8 +135,8 @@ static void pieces_are_recorded_one_by_one(void **state)
   assert_string_equal(calls, "release=1 release=2 release=3 ");
 }
 
-/* A pass that was given up in its middle has not run all pieces. */
-static void a_piece_that_never_ran_is_not_recorded(void **state)
+/* A pass that was given up in its middle has not run all segments. */
+static void a_segment_that_never_ran_is_not_recorded(void **state)
 {
   const struct plm_replay_key key = {1, 2, 3};
   struct plm_ops ops = recording_ops();
@@ -209,8 +209,8 @@ int main(void)
   plm_log_init("test", PLM_LOG_WARNING);
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_second_time_is_recorded),
-      cmocka_unit_test(pieces_are_recorded_one_by_one),
-      cmocka_unit_test(a_piece_that_never_ran_is_not_recorded),
+      cmocka_unit_test(segments_are_recorded_one_by_one),
+      cmocka_unit_test(a_segment_that_never_ran_is_not_recorded),
       cmocka_unit_test(a_failure_makes_the_rest_run_directly),
       cmocka_unit_test(what_is_not_kept_runs_directly),
   };

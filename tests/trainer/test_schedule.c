@@ -177,8 +177,8 @@ static void clipping_is_planned_ahead(void **state)
     memset(&clip, 0, sizeof clip);
     for (uint64_t s = 0; s < PLM_CLIP_HISTORY + 300; s++) {
       const double norm = s % 97 == 5 ? 1 : 1 + floor(40 * sin((double)(s * s))) / 16;
-      const struct plm_update_clip plan = plm_clip_prepare(&clip, 0.25, percentiles[p], s);
-      const double planned = plm_update_threshold(&plan, norm);
+      const struct plm_update_clip step_clip = plm_clip_prepare(&clip, 0.25, percentiles[p], s);
+      const double planned = plm_update_threshold(&step_clip, norm);
       assert_true(planned == plm_clip_threshold(&clip, 0.25, percentiles[p], s, norm));
     }
   }

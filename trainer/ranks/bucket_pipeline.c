@@ -5,7 +5,7 @@
  * the one before it to its second transfer; so both transfers run under what the caller computes
  * between two calls.
  *
- * In a message to a group, pieces are ordered by the owner's place in its group, and those of one
+ * In a message to a group, slices are ordered by the owner's place in its group, and those of one
  * place by the number of the owner's group. What a place receives is therefore, once added up, the
  * message to its rail. */
 #include "common/base/clock.h"
@@ -13,7 +13,7 @@
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-/* Where a rank's piece is in a message to a group, in pieces. */
+/* Where a rank's slice is in a message to a group, in slices. */
 static size_t slot_of(const struct plm_exchange *exchange, uint32_t rank)
 {
   return (size_t)(rank % exchange->group_size) * exchange->groups + rank / exchange->group_size;
@@ -24,7 +24,7 @@ enum whose { OF_ALL, OF_THIS_RANK, OF_OTHERS };
 /* How a bucket lies in a message. */
 struct layout {
   enum whose whose;
-  bool pieces; /* a piece for each owner; else only one piece */
+  bool slices; /* a slice for each owner; else only one slice */
 };
 
 static bool is_in(const struct plm_exchange *exchange, enum whose whose, uint32_t owner)
@@ -43,7 +43,7 @@ static void copy_entries(struct plm_exchange *exchange, const struct plm_bucket 
     const struct plm_parameter *parameter = &exchange->table[entry->parameter];
     if (!is_in(exchange, layout.whose, entry->owner)) continue;
     float *there = message + entry->offset, *here = arena + parameter->offset;
-    if (layout.pieces) there += slot_of(exchange, entry->owner) * bucket->piece;
+    if (layout.slices) there += slot_of(exchange, entry->owner) * bucket->slice;
     ops->copy(ops, to_message ? there : here, to_message ? here : there,
               parameter->count * sizeof(float));
   }
@@ -62,14 +62,14 @@ struct message {
   struct exchange_label label;
   enum plm_transfer_kind kind;
   enum plm_scope scope;
-  size_t bytes; /* of a piece */
+  size_t bytes; /* of a slice */
 };
 
 /* Starts to move a message from slot->packed to slot->received, or in the opposite direction if it
  * was rounded into slot->received. If the scope is only this rank, nothing is moved, and the
  * message stays in slot->packed. */
-static void start(struct plm_exchange *exchange, struct exchange_slot *slot,
-                  const struct message *message, bool rounded)
+static void bucket_pipeline_start(struct plm_exchange *exchange, struct exchange_slot *slot,
+                                  const struct message *message, bool rounded)
 {
   struct plm_transport *transport = exchange->ranks->transport;
   if (size_of(exchange, message->scope) == 1) return;
@@ -86,7 +86,7 @@ static void start(struct plm_exchange *exchange, struct exchange_slot *slot,
   transport->start(transport, &slot->transfer);
 }
 
-/* The same for gradients, of which a piece has so many elements. They may have to be rounded before
+/* The same for gradients, of which a slice has so many elements. They may have to be rounded before
  * they leave this rank. */
 static void start_gradients(struct plm_exchange *exchange, struct exchange_slot *slot,
                             struct message message, size_t elements)
@@ -98,12 +98,12 @@ static void start_gradients(struct plm_exchange *exchange, struct exchange_slot 
   if (rounded)
     exchange->ops->float_to_bf16(exchange->ops, (bf16 *)slot->received, slot->packed,
                                  (message.kind == PLM_ALL_TO_ALL ? ranks : 1) * elements);
-  start(exchange, slot, &message, rounded);
+  bucket_pipeline_start(exchange, slot, &message, rounded);
 }
 
 /* Waits for the slot's transfer. Returns in *moved whether there was one. */
-static plm_status await(struct plm_exchange *exchange, struct exchange_slot *slot, bool *moved,
-                        struct plm_error *error)
+static plm_status bucket_pipeline_await(struct plm_exchange *exchange, struct exchange_slot *slot,
+                                        bool *moved, struct plm_error *error)
 {
   struct plm_transport *transport = exchange->ranks->transport;
   *moved = slot->moving;
@@ -126,7 +126,7 @@ static plm_status await_sum(struct plm_exchange *exchange, struct exchange_slot 
 {
   const float *parts[PLM_SUM_PARTS_MAX];
   bool moved;
-  PLM_TRY(await(exchange, slot, &moved, error));
+  PLM_TRY(bucket_pipeline_await(exchange, slot, &moved, error));
   if (!moved) return PLM_OK;
   const uint32_t count = size_of(exchange, slot->transfer.scope);
   const size_t elements = slot->transfer.bytes / (slot->rounded ? sizeof(bf16) : sizeof(float));
@@ -144,7 +144,7 @@ static plm_status await_all(struct plm_exchange *exchange, struct exchange_slot 
 {
   float *packed = slot->packed;
   bool moved;
-  PLM_TRY(await(exchange, slot, &moved, error));
+  PLM_TRY(bucket_pipeline_await(exchange, slot, &moved, error));
   if (!moved) return PLM_OK;
   slot->packed = slot->received;
   slot->received = packed;
@@ -166,7 +166,7 @@ static plm_status gradients_to_rail(struct plm_exchange *exchange, size_t n,
   start_gradients(
       exchange, slot,
       (struct message){{"gradients on rail", n}, PLM_ALL_TO_ALL, PLM_SCOPE_RAIL, .bytes = 0},
-      exchange->buckets.buckets[n].piece);
+      exchange->buckets.buckets[n].slice);
   return PLM_OK;
 }
 
@@ -192,7 +192,7 @@ plm_status exchange_next_gradients(struct plm_exchange *exchange, struct plm_err
   start_gradients(
       exchange, slot,
       (struct message){{"gradients in group", n}, PLM_ALL_TO_ALL, PLM_SCOPE_GROUP, .bytes = 0},
-      exchange->groups * bucket->piece);
+      exchange->groups * bucket->slice);
   exchange->started++;
   return PLM_OK;
 }
@@ -219,12 +219,12 @@ plm_status exchange_small_gradients(struct plm_exchange *exchange, struct plm_er
   start_gradients(exchange, slot,
                   (struct message){
                       {"small gradients in group", 0}, PLM_ALL_GATHER, PLM_SCOPE_GROUP, .bytes = 0},
-                  small->piece);
+                  small->slice);
   PLM_TRY(await_sum(exchange, slot, error));
   start_gradients(
       exchange, slot,
       (struct message){{"small gradients on rail", 0}, PLM_ALL_GATHER, PLM_SCOPE_RAIL, .bytes = 0},
-      small->piece);
+      small->slice);
   PLM_TRY(await_sum(exchange, slot, error));
   copy_entries(exchange, small, (struct layout){OF_ALL, false}, arena, slot->packed, false);
   return PLM_OK;
@@ -264,7 +264,7 @@ static void unpack_weights(struct plm_exchange *exchange, const struct plm_bucke
     const struct plm_bucket_entry *entry = &exchange->buckets.entries[i];
     if (!is_in(exchange, OF_OTHERS, entry->owner)) continue;
     const char *from =
-        message + slot_of(exchange, entry->owner) * bucket->used_piece + entry->used_offset;
+        message + slot_of(exchange, entry->owner) * bucket->used_slice + entry->used_offset;
     ops->copy(ops, plm_model_used(exchange->model, entry->parameter), from,
               plm_parameter_used_bytes(&exchange->table[entry->parameter], ops->act_bytes));
   }
@@ -274,12 +274,12 @@ static plm_status weights_to_group(struct plm_exchange *exchange, size_t n, stru
 {
   struct exchange_slot *slot = slot_at(exchange, n);
   PLM_TRY(await_all(exchange, slot, error));
-  start(exchange, slot,
-        &(struct message){{"weights in group", n},
-                          PLM_ALL_GATHER,
-                          PLM_SCOPE_GROUP,
-                          exchange->groups * weights_at(exchange, n)->used_piece},
-        false);
+  bucket_pipeline_start(exchange, slot,
+                        &(struct message){{"weights in group", n},
+                                          PLM_ALL_GATHER,
+                                          PLM_SCOPE_GROUP,
+                                          exchange->groups * weights_at(exchange, n)->used_slice},
+                        false);
   return PLM_OK;
 }
 
@@ -299,9 +299,9 @@ plm_status exchange_next_weights(struct plm_exchange *exchange, struct plm_error
   if (n >= 2) PLM_TRY(weights_to_model(exchange, n - 2, error));
   if (n >= 1) PLM_TRY(weights_to_group(exchange, n - 1, error));
   pack_weights(exchange, bucket, (char *)slot->packed);
-  start(
+  bucket_pipeline_start(
       exchange, slot,
-      &(struct message){{"weights on rail", n}, PLM_ALL_GATHER, PLM_SCOPE_RAIL, bucket->used_piece},
+      &(struct message){{"weights on rail", n}, PLM_ALL_GATHER, PLM_SCOPE_RAIL, bucket->used_slice},
       false);
   exchange->started++;
   return PLM_OK;

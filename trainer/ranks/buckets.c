@@ -9,7 +9,7 @@
 static const double balance = 1.25;
 
 enum {
-  PIECE_ELEMENTS = 32, /* PLM_PIECE_UNIT bytes in bf16 */
+  SLICE_ELEMENTS = 32, /* PLM_SLICE_UNIT bytes in bf16 */
   USED_UNIT = 64,      /* bytes; entries of weights begin at multiples */
 };
 
@@ -34,21 +34,21 @@ static void end_bucket(struct plm_buckets *buckets, const struct plm_parameter *
   struct plm_bucket *bucket = &buckets->buckets[buckets->count++];
   *bucket = (struct plm_bucket){.first = first, .count = count};
   for (uint32_t r = 0; r < ranks; r++) {
-    if (filled[r].elements > bucket->piece) bucket->piece = filled[r].elements;
-    if (filled[r].used_bytes > bucket->used_piece) bucket->used_piece = filled[r].used_bytes;
+    if (filled[r].elements > bucket->slice) bucket->slice = filled[r].elements;
+    if (filled[r].used_bytes > bucket->used_slice) bucket->used_slice = filled[r].used_bytes;
     filled[r] = (struct filled){0};
   }
-  bucket->piece = plm_size_round_up(bucket->piece, PIECE_ELEMENTS);
+  bucket->slice = plm_size_round_up(bucket->slice, SLICE_ELEMENTS);
   bucket->final_at = UINT32_MAX;
   for (size_t i = first; i < first + count; i++) {
     const uint32_t final_at = table[buckets->entries[i].parameter].final_at;
     if (final_at < bucket->final_at) bucket->final_at = final_at;
   }
-  if (bucket->piece > buckets->largest_piece) buckets->largest_piece = bucket->piece;
+  if (bucket->slice > buckets->largest_slice) buckets->largest_slice = bucket->slice;
 }
 
-static size_t divide(struct plm_buckets *buckets, const struct plm_bucket_request *request,
-                     struct filled *filled)
+static size_t buckets_divide(struct plm_buckets *buckets, const struct plm_bucket_request *request,
+                             struct filled *filled)
 {
   const struct plm_parameter *table = request->table;
   size_t entries = 0, first = 0;
@@ -76,11 +76,11 @@ static void list_small(struct plm_buckets *buckets, const struct plm_bucket_requ
   for (size_t i = 0; i < request->count; i++) {
     if (request->owners[i] != PLM_OWNED_BY_ALL) continue;
     buckets->entries[entries++] =
-        (struct plm_bucket_entry){i, PLM_OWNED_BY_ALL, buckets->small.piece, 0};
-    buckets->small.piece += plm_size_round_up(request->table[i].count, PLM_PARAMETER_ALIGNMENT);
+        (struct plm_bucket_entry){i, PLM_OWNED_BY_ALL, buckets->small.slice, 0};
+    buckets->small.slice += plm_size_round_up(request->table[i].count, PLM_PARAMETER_ALIGNMENT);
     buckets->small.count++;
   }
-  buckets->small.piece = plm_size_round_up(buckets->small.piece, PIECE_ELEMENTS);
+  buckets->small.slice = plm_size_round_up(buckets->small.slice, SLICE_ELEMENTS);
 }
 
 plm_status plm_buckets_init(struct plm_buckets *buckets, const struct plm_bucket_request *request,
@@ -95,7 +95,7 @@ plm_status plm_buckets_init(struct plm_buckets *buckets, const struct plm_bucket
     return plm_error_set(error, PLM_NO_MEMORY, "no memory for the buckets of %zu tensors",
                          request->count);
   }
-  const size_t entries = divide(buckets, request, filled);
+  const size_t entries = buckets_divide(buckets, request, filled);
   list_small(buckets, request, entries);
   free(filled);
   return PLM_OK;

@@ -2,7 +2,7 @@
  *
  * Parameters with an owner are divided into buckets: runs of parameters in the order in which the
  * backward pass finishes them, each as short as possible while what its owners receive is balanced
- * (the largest part at most 1.25 times the mean). In a message, every owner has a piece of the same
+ * (the largest part at most 1.25 times the mean). In a message, every owner has a slice of the same
  * size, with its parameters one after another: their gradients, in fp32, or what passes read of
  * them (plm_model_used). */
 #ifndef PLM_TRAINER_RANKS_BUCKETS_H
@@ -17,14 +17,14 @@
 struct plm_bucket_entry {
   size_t parameter;
   uint32_t owner;
-  size_t offset;      /* elements, in the owner's piece of gradients */
-  size_t used_offset; /* bytes, in its piece of weights */
+  size_t offset;      /* elements, in the owner's slice of gradients */
+  size_t used_offset; /* bytes, in its slice of weights */
 };
 
 struct plm_bucket {
   size_t first, count; /* entries */
-  size_t piece;        /* elements of gradients for each owner; a multiple of 32 */
-  size_t used_piece;   /* bytes of weights for each owner; a multiple of 64, at most 4 * piece */
+  size_t slice;        /* elements of gradients for each owner; a multiple of 32 */
+  size_t used_slice;   /* bytes of weights for each owner; a multiple of 64, at most 4 * slice */
   uint32_t final_at;   /* block of the backward pass after which all its gradients are final */
 };
 
@@ -33,7 +33,7 @@ struct plm_buckets {
   struct plm_bucket *buckets;
   size_t count;
   struct plm_bucket small; /* the parameters that all ranks update */
-  size_t largest_piece;
+  size_t largest_slice;
 };
 
 struct plm_bucket_request {

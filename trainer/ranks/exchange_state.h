@@ -17,7 +17,7 @@ struct exchange_label {
 };
 
 struct exchange_slot {
-  float *packed, *received; /* device, in exchange->messages: pieces of all owners */
+  float *packed, *received; /* device, in exchange->messages: slices of all owners */
   struct plm_transfer transfer;
   bool moving;  /* the transfer was started and not yet waited for */
   bool rounded; /* what it moves is bf16, from received to packed */

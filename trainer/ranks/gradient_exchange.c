@@ -13,7 +13,7 @@ enum {
 /* Elements of a slot's packed and of its received. */
 static size_t buffer_elements(const struct plm_buckets *buckets, uint32_t ranks)
 {
-  const size_t small = buckets->small.piece, large = buckets->largest_piece;
+  const size_t small = buckets->small.slice, large = buckets->largest_slice;
   return plm_size_round_up(ranks * (large > small ? large : small), MESSAGE_ELEMENTS);
 }
 
@@ -24,7 +24,7 @@ static size_t number_count(const struct plm_exchange *exchange)
 }
 
 /* Ends a part of the backward pass wherever buckets become final. The last part ends the pass. */
-static plm_status cut(struct plm_exchange *exchange, struct plm_error *error)
+static plm_status gradient_exchange_cut(struct plm_exchange *exchange, struct plm_error *error)
 {
   const size_t count = exchange->buckets.count;
   uint32_t end = plm_model_whole_pass(exchange->model).end;
@@ -45,7 +45,7 @@ static plm_status cut(struct plm_exchange *exchange, struct plm_error *error)
   return PLM_OK;
 }
 
-static plm_status take(struct plm_exchange *exchange, struct plm_error *error)
+static plm_status exchange_allocate(struct plm_exchange *exchange, struct plm_error *error)
 {
   struct plm_ops *ops = exchange->ops;
   const uint32_t ranks = exchange->ranks->ranks;
@@ -108,8 +108,8 @@ plm_status plm_exchange_open(struct plm_ranks *ranks, struct plm_model *model,
                                              .ranks = ranks->ranks,
                                              .act_bytes = exchange->ops->act_bytes};
   if (status == PLM_OK) status = plm_buckets_init(&exchange->buckets, &request, error);
-  if (status == PLM_OK) status = cut(exchange, error);
-  if (status == PLM_OK) status = take(exchange, error);
+  if (status == PLM_OK) status = gradient_exchange_cut(exchange, error);
+  if (status == PLM_OK) status = exchange_allocate(exchange, error);
   if (status == PLM_OK) status = plm_rank_trace_open(ranks->rank, &exchange->trace, error);
   if (status != PLM_OK) {
     plm_exchange_close(exchange);
@@ -286,19 +286,19 @@ plm_status plm_exchange_count(const struct plm_bucket_request *request, uint32_t
   *bytes = (struct plm_exchange_bytes){0};
   if (ranks == 1) return PLM_OK;
   PLM_TRY(plm_buckets_init(&buckets, request, error));
-  const uint64_t groups = ranks / group_size, small = buckets.small.piece;
-  uint64_t pieces = 0, used = 0;
+  const uint64_t groups = ranks / group_size, small = buckets.small.slice;
+  uint64_t slices = 0, used = 0;
   for (size_t b = 0; b < buckets.count; b++) {
-    pieces += buckets.buckets[b].piece;
-    used += buckets.buckets[b].used_piece;
+    slices += buckets.buckets[b].slice;
+    used += buckets.buckets[b].used_slice;
   }
   bytes->device = 2 * EXCHANGE_SLOTS * buffer_elements(&buckets, ranks) * sizeof(float);
   /* gradients and weights of the owned parameters, and the gradients of the small ones */
   const uint64_t rounded = compress == PLM_COMPRESS_BF16 ? sizeof(bf16) : sizeof(float);
   const uint64_t in_group = rounded, on_rail = group_size == 1 ? rounded : sizeof(float);
   bytes->sent_in_group =
-      (group_size - 1) * (groups * (pieces * in_group + used) + small * in_group);
-  bytes->sent_on_rail = (groups - 1) * (pieces * on_rail + used + small * on_rail);
+      (group_size - 1) * (groups * (slices * in_group + used) + small * in_group);
+  bytes->sent_on_rail = (groups - 1) * (slices * on_rail + used + small * on_rail);
   plm_buckets_deinit(&buckets);
   return PLM_OK;
 }

@@ -110,7 +110,8 @@ static struct traits traits_of(const struct plm_ranks *ranks, const struct plm_r
   return traits;
 }
 
-static plm_status compare(const struct traits *all, uint32_t ranks, struct plm_error *error)
+static plm_status rank_start_compare(const struct traits *all, uint32_t ranks,
+                                     struct plm_error *error)
 {
   for (uint32_t r = 1; r < ranks; r++)
     for (int i = 0; i < TRAITS; i++) {
@@ -136,7 +137,7 @@ plm_status plm_rank_compare(struct plm_ranks *ranks, const struct plm_resolved *
     return plm_error_set(error, PLM_NO_MEMORY, "no memory for %u ranks", ranks->ranks);
   plm_status status =
       plm_collective_gather(ranks->collective, PLM_LANE_STEP, all, &traits, sizeof traits, error);
-  if (status == PLM_OK) status = compare(all, ranks->ranks, error);
+  if (status == PLM_OK) status = rank_start_compare(all, ranks->ranks, error);
   if (status == PLM_CONFIG) plm_ranks_agree(ranks);
   free(all);
   return status;

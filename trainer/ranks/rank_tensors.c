@@ -22,7 +22,7 @@ static plm_status move_host(struct plm_ranks *ranks, enum way way, uint32_t peer
   return plm_collective_receive(collective, PLM_LANE_STEP, peer, memory, bytes, error);
 }
 
-/* A hash of all that was moved, piece by piece. */
+/* A hash of all that was moved, slice by slice. */
 static void note_moved(uint64_t *moved, const char *from, size_t bytes)
 {
   const uint64_t parts[2] = {*moved, plm_hash64_bytes(from, bytes)};
@@ -32,31 +32,31 @@ static void note_moved(uint64_t *moved, const char *from, size_t bytes)
 /* room: of the host, or NULL if `memory` is the host's. Both sides cut in the same way, whatever
  * their memory is. A device that fails leaves old values in the room, so nothing is sent before it
  * has said that all went well. moved: NULL, or what note_moved keeps. */
-static plm_status move_pieces(struct plm_ranks *ranks, enum way way, uint32_t peer, char *memory,
+static plm_status move_slices(struct plm_ranks *ranks, enum way way, uint32_t peer, char *memory,
                               char *room, size_t bytes, uint64_t *moved, struct plm_error *error)
 {
   struct plm_ops *ops = ranks->ops;
   const bool sends = way == SEND || (way == BROADCAST && plm_ranks_first(ranks));
   for (size_t at = 0; at < bytes; at += PLM_RANK_ROOM) {
-    const size_t piece = bytes - at < PLM_RANK_ROOM ? bytes - at : PLM_RANK_ROOM;
+    const size_t slice = bytes - at < PLM_RANK_ROOM ? bytes - at : PLM_RANK_ROOM;
     char *from = room != NULL ? room : memory + at;
     if (room != NULL && sends) {
-      ops->download(ops, room, memory + at, piece);
+      ops->download(ops, room, memory + at, slice);
       PLM_TRY(ops->synchronize(ops, error));
     }
-    if (moved != NULL && sends) note_moved(moved, from, piece);
-    PLM_TRY(move_host(ranks, way, peer, from, piece, error));
-    if (moved != NULL && !sends) note_moved(moved, from, piece);
-    if (room != NULL && !sends) ops->upload(ops, memory + at, room, piece);
+    if (moved != NULL && sends) note_moved(moved, from, slice);
+    PLM_TRY(move_host(ranks, way, peer, from, slice, error));
+    if (moved != NULL && !sends) note_moved(moved, from, slice);
+    if (room != NULL && !sends) ops->upload(ops, memory + at, room, slice);
   }
   return PLM_OK;
 }
 
 /* Moves memory of operators. */
-static plm_status move(struct plm_ranks *ranks, enum way way, uint32_t peer, void *memory,
-                       size_t bytes, struct plm_error *error)
+static plm_status rank_tensors_move(struct plm_ranks *ranks, enum way way, uint32_t peer,
+                                    void *memory, size_t bytes, struct plm_error *error)
 {
-  return move_pieces(ranks, way, peer, memory, ranks->room, bytes, NULL, error);
+  return move_slices(ranks, way, peer, memory, ranks->room, bytes, NULL, error);
 }
 
 /* ---- tensors --------------------------------------------------------------------------------- */
@@ -65,8 +65,8 @@ plm_status plm_rank_share_weights(struct plm_ranks *ranks, struct plm_model *mod
                                   struct plm_error *error)
 {
   if (ranks->ranks == 1) return PLM_OK;
-  PLM_TRY(move(ranks, BROADCAST, 0, plm_model_loading_arena(model),
-               plm_model_arena_elements(model) * sizeof(float), error));
+  PLM_TRY(rank_tensors_move(ranks, BROADCAST, 0, plm_model_loading_arena(model),
+                            plm_model_arena_elements(model) * sizeof(float), error));
   plm_model_loaded(model);
   return PLM_OK;
 }
@@ -81,12 +81,12 @@ plm_status plm_rank_place_tensor(struct plm_ranks *ranks, const uint32_t *owners
   const size_t bytes = tensor->count * sizeof(float);
   float *to = plm_optimizer_tensor_data(optimizer, i);
   if (plm_ranks_first(ranks) && to != NULL) ranks->ops->upload(ranks->ops, to, data, bytes);
-  if (owner == PLM_OWNED_BY_ALL) return move(ranks, BROADCAST, 0, to, bytes, error);
+  if (owner == PLM_OWNED_BY_ALL) return rank_tensors_move(ranks, BROADCAST, 0, to, bytes, error);
   if (owner == 0) return PLM_OK;
   if (plm_ranks_first(ranks)) /* `data` is the host's, and is only read */
-    return move_pieces(ranks, SEND, owner, (char *)data, NULL, bytes, NULL, error);
+    return move_slices(ranks, SEND, owner, (char *)data, NULL, bytes, NULL, error);
   if (owner != ranks->rank) return PLM_OK;
-  return move(ranks, RECEIVE, 0, to, bytes, error);
+  return rank_tensors_move(ranks, RECEIVE, 0, to, bytes, error);
 }
 
 plm_status plm_rank_share_clip(struct plm_ranks *ranks, struct plm_clip *clip,
@@ -105,8 +105,9 @@ plm_status plm_rank_share_clip(struct plm_ranks *ranks, struct plm_clip *clip,
 
 /* Brings what `owner` has at `from` to rank 0's `to`. moved: for each rank, the hash of what it has
  * sent, which the rank itself and rank 0 keep. */
-static plm_status collect(struct plm_ranks *ranks, uint32_t owner, float *to, float *from,
-                          size_t count, uint64_t *moved, struct plm_error *error)
+static plm_status rank_tensors_collect(struct plm_ranks *ranks, uint32_t owner, float *to,
+                                       float *from, size_t count, uint64_t *moved,
+                                       struct plm_error *error)
 {
   const size_t bytes = count * sizeof(float);
   if (owner == 0 || owner == PLM_OWNED_BY_ALL) {
@@ -114,9 +115,9 @@ static plm_status collect(struct plm_ranks *ranks, uint32_t owner, float *to, fl
     return PLM_OK;
   }
   if (plm_ranks_first(ranks)) /* a snapshot is in the host's memory */
-    return move_pieces(ranks, RECEIVE, owner, (char *)to, NULL, bytes, &moved[owner], error);
+    return move_slices(ranks, RECEIVE, owner, (char *)to, NULL, bytes, &moved[owner], error);
   if (owner != ranks->rank) return PLM_OK;
-  return move_pieces(ranks, SEND, 0, (char *)from, ranks->room, bytes, &moved[owner], error);
+  return move_slices(ranks, SEND, 0, (char *)from, ranks->room, bytes, &moved[owner], error);
 }
 
 /* Rank 0 copies its own values itself if it keeps all of them. */
@@ -128,8 +129,8 @@ static plm_status collect_weights(struct plm_ranks *ranks, const uint32_t *owner
   const struct plm_parameter *table = plm_model_table(model, &count);
   for (size_t i = 0; i < count && !plm_model_keeps_all(model); i++) {
     float *to = weights != NULL ? weights + table[i].offset : NULL;
-    PLM_TRY(
-        collect(ranks, owners[i], to, plm_model_parameter(model, i), table[i].count, moved, error));
+    PLM_TRY(rank_tensors_collect(ranks, owners[i], to, plm_model_parameter(model, i),
+                                 table[i].count, moved, error));
   }
   return PLM_OK;
 }
@@ -148,14 +149,15 @@ static plm_status collect_all(struct plm_ranks *ranks, const uint32_t *owners,
     float *to = NULL;
     if (snapshot != NULL)
       to = (tensors[i].second ? snapshot->second : snapshot->first) + tensors[i].offset;
-    PLM_TRY(collect(ranks, owners[tensors[i].parameter], to,
-                    plm_optimizer_tensor_data(optimizer, i), tensors[i].count, moved, error));
+    PLM_TRY(rank_tensors_collect(ranks, owners[tensors[i].parameter], to,
+                                 plm_optimizer_tensor_data(optimizer, i), tensors[i].count, moved,
+                                 error));
   }
   if (plm_optimizer_sizes(optimizer).average == 0) return PLM_OK;
   for (size_t i = 0; i < parameters; i++) {
     float *to = snapshot != NULL ? snapshot->average + table[i].offset : NULL;
-    PLM_TRY(collect(ranks, owners[i], to, plm_optimizer_average_data(optimizer, i), table[i].count,
-                    moved, error));
+    PLM_TRY(rank_tensors_collect(ranks, owners[i], to, plm_optimizer_average_data(optimizer, i),
+                                 table[i].count, moved, error));
   }
   return PLM_OK;
 }
@@ -206,9 +208,9 @@ static uint64_t sum_memory(struct plm_ranks *ranks, const char *memory, size_t b
   uint64_t sum = 0;
   if (ranks->room == NULL) return sum_of_bits(memory, bytes);
   for (size_t at = 0; at < bytes; at += PLM_RANK_ROOM) {
-    const size_t piece = bytes - at < PLM_RANK_ROOM ? bytes - at : PLM_RANK_ROOM;
-    ops->download(ops, ranks->room, memory + at, piece);
-    sum += sum_of_bits(ranks->room, piece);
+    const size_t slice = bytes - at < PLM_RANK_ROOM ? bytes - at : PLM_RANK_ROOM;
+    ops->download(ops, ranks->room, memory + at, slice);
+    sum += sum_of_bits(ranks->room, slice);
   }
   return sum;
 }

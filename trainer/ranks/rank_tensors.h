@@ -1,6 +1,6 @@
 /* Moves tensors between the ranks outside of steps: from rank 0, which reads checkpoints, to those
  * that hold them, and back to rank 0 for a snapshot. Memory of a device is copied through the
- * host's, in pieces. */
+ * host's, in slices. */
 #ifndef PLM_TRAINER_RANKS_RANK_TENSORS_H
 #define PLM_TRAINER_RANKS_RANK_TENSORS_H
 

@@ -9,7 +9,7 @@
 #include "common/collective/collective.h"
 #include "common/collective/transport.h"
 
-enum { PLM_RANK_ROOM = 32 << 20 }; /* tensors travel through the host in pieces of this size */
+enum { PLM_RANK_ROOM = 32 << 20 }; /* tensors travel through the host in slices of this size */
 
 struct plm_ranks {
   struct plm_collective *collective;
@@ -32,13 +32,13 @@ static inline bool plm_ranks_first(const struct plm_ranks *ranks)
 
 /* How the ranks decide that all of them take the same way: each says its state, and the most urgent
  * one counts. */
-enum plm_rank_wish { PLM_RANK_GO, PLM_RANK_WAIT, PLM_RANK_STOP, PLM_RANK_ERROR };
+enum plm_rank_vote { PLM_RANK_GO, PLM_RANK_WAIT, PLM_RANK_STOP, PLM_RANK_ERROR };
 
-/* One round. mine: a wish; status: of PLM_RANK_ERROR. PLM_OK: *decision is GO, WAIT or STOP, for
+/* One round. mine: a vote; status: of PLM_RANK_ERROR. PLM_OK: *decision is GO, WAIT or STOP, for
  * every rank. Else a rank has an error; on that rank, `error` stays as it is, and its status is
  * returned everywhere. */
-plm_status plm_ranks_decide(struct plm_ranks *ranks, enum plm_rank_wish mine, plm_status status,
-                            enum plm_rank_wish *decision, struct plm_error *error);
+plm_status plm_ranks_decide(struct plm_ranks *ranks, enum plm_rank_vote mine, plm_status status,
+                            enum plm_rank_vote *decision, struct plm_error *error);
 
 /* A group of one. plm_ranks_close changes nothing about it. */
 struct plm_ranks plm_ranks_alone(void);

@@ -54,21 +54,21 @@ static double sum_squares(const float *x, int64_t n)
   return sums[0];
 }
 
-/* PIECE: elements of a piece, so that all its sums fit into the first-level cache.
+/* STRIP: elements of a strip, so that all its sums fit into the first-level cache.
  * LEVELS: PLM_SUM_PARTS_MAX is 2^LEVELS. */
-enum { PIECE = 256, LEVELS = 6 };
+enum { STRIP = 256, LEVELS = 6 };
 
 static void add_to(float *restrict x, const float *restrict y, int64_t n)
 {
   for (int64_t i = 0; i < n; i++) x[i] = y[i] + x[i];
 }
 
-/* One piece of a tree of sums. Part p is added to the sums that it completes, as a binary counter
+/* One strip of a tree of sums. Part p is added to the sums that it completes, as a binary counter
  * carries: held[l] is a sum of 2^l parts that waits for its right neighbour. */
-static void sum_piece(float *to, const float *const *parts, uint32_t count, int64_t begin,
+static void sum_strip(float *to, const float *const *parts, uint32_t count, int64_t begin,
                       int64_t n)
 {
-  float held[LEVELS][PIECE], sum[PIECE];
+  float held[LEVELS][STRIP], sum[STRIP];
   const size_t bytes = (size_t)n * sizeof *sum;
   for (uint32_t p = 0; p < count; p++) {
     uint32_t level = 0;
@@ -84,8 +84,8 @@ static void sum_piece(float *to, const float *const *parts, uint32_t count, int6
 static void sum_parts(float *to, const float *const *parts, uint32_t count, int64_t begin,
                       int64_t n)
 {
-  for (int64_t i = 0; i < n; i += PIECE)
-    sum_piece(to, parts, count, begin + i, n - i < PIECE ? n - i : PIECE);
+  for (int64_t i = 0; i < n; i += STRIP)
+    sum_strip(to, parts, count, begin + i, n - i < STRIP ? n - i : STRIP);
 }
 
 /* Adam (Kingma and Ba 2015) with decoupled weight decay (Loshchilov and Hutter 2019). */

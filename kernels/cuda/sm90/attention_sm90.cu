@@ -5,7 +5,7 @@
 namespace
 {
 
-/* Whether TMA can address the tensors (in pieces of 16 bytes), and the kernels take the shape. */
+/* Whether TMA can address the tensors (in items of 16 bytes), and the kernels take the shape. */
 bool takes(const plm_attention &p)
 {
   const plm_attention_shape &s = p.shape;

@@ -2,8 +2,8 @@
  * way of accumulators to memory.
  *
  * Each of a block's two computing warpgroups (warpgroups.cuh) has one tile of the mask, so it knows
- * its own range and skips what this tile does not touch. The tiles of the next piece of work are
- * loaded while one ends; this matters for short documents, where a piece takes a few
+ * its own range and skips what this tile does not touch. The tiles of the next work item are
+ * loaded while one ends; this matters for short documents, where an item takes a few
  * microseconds. */
 #ifndef PLM_KERNELS_CUDA_SM90_ATTENTION_SM90_CUH
 #define PLM_KERNELS_CUDA_SM90_ATTENTION_SM90_CUH
@@ -30,7 +30,7 @@ static __device__ __forceinline__ int plm_sm90_again(int i)
   return i;
 }
 
-/* A piece of work: two tiles of 64 rows of one head. */
+/* A work item: two tiles of 64 rows of one head. */
 struct plm_sm90_item {
   int head, chunk, tile;
   __device__ __forceinline__ plm_sm90_item(int head_, int chunk_, int tile_)

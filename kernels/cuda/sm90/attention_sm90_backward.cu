@@ -51,8 +51,8 @@ struct Sides {
 
 /* The role of the thread that loads tiles. */
 template <int KP>
-__device__ __forceinline__ void bring(Backward<KP> &at, const plm_sm90_attention &a,
-                                      const Sides &sides)
+__device__ __forceinline__ void produce(Backward<KP> &at, const plm_sm90_attention &a,
+                                        const Sides &sides)
 {
   typedef Backward<KP> B;
   plm_ring<B::STAGES> ring;
@@ -60,7 +60,7 @@ __device__ __forceinline__ void bring(Backward<KP> &at, const plm_sm90_attention
   for (int i = (int)blockIdx.x; i < a.items; i += a.blocks, turn.advance()) {
     const plm_sm90_item item(a, i);
     const plm_sm90_range range = range_of(a, item, sides.begins, sides.ends);
-    auto fill = [&](int row) { bring_step(at, ring, sides.walked, item, row); };
+    auto fill = [&](int row) { produce_step(at, ring, sides.walked, item, row); };
     /* the first step need not wait until the workers are done with what they owned before */
     if (range.begin < range.end) fill(range.begin);
 #pragma unroll 1
@@ -207,20 +207,21 @@ __global__ void __launch_bounds__(PLM_SM90_THREADS, 1)
   __syncthreads();
   const int group = (int)threadIdx.x / PLM_WARPGROUP;
   if (group == 0) {
-    registers_give<PLM_SM90_BRINGER_REGISTERS>();
+    registers_release<PLM_SM90_PRODUCER_REGISTERS>();
     if (threadIdx.x == 0 && KEYS)
-      bring<KP>(at, a, {{&k, &v}, {&q, &dout}, a.p.mask.tile_query_begin, a.p.mask.tile_query_end});
+      produce<KP>(at, a,
+                  {{&k, &v}, {&q, &dout}, a.p.mask.tile_query_begin, a.p.mask.tile_query_end});
     if (threadIdx.x == 0 && !KEYS)
-      bring<KP>(at, a, {{&q, &dout}, {&k, &v}, a.p.mask.tile_key_begin, a.p.mask.tile_key_end});
+      produce<KP>(at, a, {{&q, &dout}, {&k, &v}, a.p.mask.tile_key_begin, a.p.mask.tile_key_end});
     if (KEYS)
-      bring_queries(at, a, [&](auto piece) {
+      produce_queries(at, a, [&](auto each) {
         for (int i = (int)blockIdx.x; i < a.items; i += a.blocks) {
           const plm_sm90_item item(a, i);
-          piece(item, range_of(a, item, a.p.mask.tile_query_begin, a.p.mask.tile_query_end));
+          each(item, range_of(a, item, a.p.mask.tile_query_begin, a.p.mask.tile_query_end));
         }
       });
   } else {
-    registers_take<PLM_SM90_WORKER_REGISTERS>();
+    registers_acquire<PLM_SM90_WORKER_REGISTERS>();
     if (KEYS)
       work_keys<KP, CAPPED>(at, a, group - 1);
     else

@@ -19,7 +19,7 @@ struct Queries {
   int common_begin, common_end;
 };
 
-/* The range of rows that a piece of work walks. */
+/* The range of rows that a work item walks. */
 __device__ __forceinline__ plm_sm90_range range_of(const plm_sm90_attention &a,
                                                    const plm_sm90_item &item, const int32_t *begins,
                                                    const int32_t *ends)
@@ -69,9 +69,9 @@ __device__ __forceinline__ void put_runs(Queries &queries, const plm_attention &
 
 /* Loads a step of both tensors that are walked into the ring's next stage. */
 template <class B>
-__device__ __forceinline__ void bring_step(B &at, plm_ring<B::STAGES> &ring,
-                                           const plm_tile_map *const *walked,
-                                           const plm_sm90_item &item, int row)
+__device__ __forceinline__ void produce_step(B &at, plm_ring<B::STAGES> &ring,
+                                             const plm_tile_map *const *walked,
+                                             const plm_sm90_item &item, int row)
 {
   at.rest->barriers.walked.wait_empty(ring);
   uint64_t *full = &at.rest->barriers.walked.full[ring.stage()];
@@ -83,14 +83,14 @@ __device__ __forceinline__ void bring_step(B &at, plm_ring<B::STAGES> &ring,
 }
 
 /* The roles of warps 1 to 3, each of which loads one part of Queries for each step, then arrives;
- * one warp has too few registers for all parts. pieces(f) calls f(item, range) for each of the
- * block's pieces of work, with the range of queries that is walked. */
-template <class B, class Pieces>
-__device__ __forceinline__ void bring_queries(B &at, const plm_sm90_attention &a, Pieces pieces)
+ * one warp has too few registers for all parts. items(f) calls f(item, range) for each of the
+ * block's work items, with the range of queries that is walked. */
+template <class B, class Items>
+__device__ __forceinline__ void produce_queries(B &at, const plm_sm90_attention &a, Items items)
 {
-  auto bring = [&](auto put) {
+  auto produce = [&](auto put) {
     plm_ring<B::STAGES> ring;
-    pieces([&](const plm_sm90_item &item, const plm_sm90_range &range) {
+    items([&](const plm_sm90_item &item, const plm_sm90_range &range) {
 #pragma unroll 1
       for (int row = range.begin; row < range.end; row += STEP, ring.advance()) {
         at.rest->barriers.walked.wait_empty(ring);
@@ -104,15 +104,15 @@ __device__ __forceinline__ void bring_queries(B &at, const plm_sm90_attention &a
   typedef plm_sm90_item Item;
   const int warp = (int)threadIdx.x / PLM_WARP;
   if (warp == 1)
-    bring([&](Queries &queries, const Item &item, int row, int end) {
+    produce([&](Queries &queries, const Item &item, int row, int end) {
       put_values(queries.lse, a.p.lse, PLM_LOG2E, INFINITY, a.p, item, row, end);
     });
   if (warp == 2)
-    bring([&](Queries &queries, const Item &item, int row, int end) {
+    produce([&](Queries &queries, const Item &item, int row, int end) {
       put_values(queries.delta, a.p.delta, 1, 0, a.p, item, row, end);
     });
   if (warp == 3)
-    bring([&](Queries &queries, const Item &item, int row, int end) {
+    produce([&](Queries &queries, const Item &item, int row, int end) {
       put_runs(queries, a.p, item, row, end);
     });
 }

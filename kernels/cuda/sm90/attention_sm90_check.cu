@@ -22,7 +22,7 @@ const Shape shapes[] = {
     {1, 700, 1, 128, 650, false, 0}, {2, 200, 2, 96, 90, true, 5},   {1, 600, 1, 64, 580, false, 5},
     {2, 130, 1, 64, 70, true, 5},
 };
-/* So few that a block takes several pieces of work of these small shapes. */
+/* So few that a block takes several work items of these small shapes. */
 enum { BLOCKS = 2 };
 
 constexpr double LSE = 2e-3; /* the most by which lse may differ */

@@ -92,12 +92,12 @@ __device__ __forceinline__ void rescale(float (&o)[KP / 2], const float (&factor
   for (int i = 0; i < KP / 2; i++) o[i] *= factor[i / 2 % 2];
 }
 
-/* A piece of work, and the ranges of keys that a worker's tile and each of both tiles touch.
+/* A work item, and the ranges of keys that a worker's tile and each of both tiles touch.
  * Nothing here depends on the ranges, so that they need not have come when this is made. */
-struct Piece {
+struct Task {
   plm_sm90_item item;
   plm_sm90_range own, full, low, high;
-  __device__ __forceinline__ Piece(const plm_sm90_attention &a, int number, int worker)
+  __device__ __forceinline__ Task(const plm_sm90_attention &a, int number, int worker)
       : item(a, number),
         own(a, item.chunk, item.tile + worker, a.p.mask.tile_key_begin, a.p.mask.tile_key_end),
         full(a, item.chunk, item.tile + worker, a.p.mask.tile_full_begin, a.p.mask.tile_full_end),
@@ -107,7 +107,7 @@ struct Piece {
   }
 };
 
-/* A worker's walk through the keys of a piece of work, KEYS at a time. */
+/* A worker's walk through the keys of a work item, KEYS at a time. */
 template <int KP, int KEYS, bool CAPPED> struct Walk {
   typedef Forward<KP> F;
   typedef plm_ring<F::STAGES> Ring;
@@ -118,7 +118,7 @@ template <int KP, int KEYS, bool CAPPED> struct Walk {
   unsigned q;
 
   /* In long ranges the warpgroups take turns in beginning products. */
-  __device__ __forceinline__ void take_turn()
+  __device__ __forceinline__ void await_turn()
   {
     if (KEYS == STAGE_KEYS) named_sync(PLM_BAR_TURN + worker, PLM_SM90_WORKERS * PLM_WARPGROUP);
   }
@@ -129,7 +129,7 @@ template <int KP, int KEYS, bool CAPPED> struct Walk {
   }
   __device__ __forceinline__ void pass()
   {
-    take_turn();
+    await_turn();
     give_turn();
     at.barriers->k.wait_full(ring);
     at.barriers->k.release(ring);
@@ -149,9 +149,9 @@ template <int KP, int KEYS, bool CAPPED> struct Walk {
   /* ahead: called once, while the last products are under way */
   template <class Ahead>
   __device__ __forceinline__ void run(float (&o)[KP / 2], Rows &rows, const plm_sm90_range &both,
-                                      const Piece &piece, Ahead ahead)
+                                      const Task &task, Ahead ahead)
   {
-    const plm_sm90_range own = piece.own, full = piece.full;
+    const plm_sm90_range own = task.own, full = task.full;
     const int end = both.end;
     int key = both.begin;
     for (; key < end && (own.end <= own.begin || key + KEYS <= own.begin); key += KEYS) pass();
@@ -159,7 +159,7 @@ template <int KP, int KEYS, bool CAPPED> struct Walk {
       float s[KEYS / 2], factor[2];
       unsigned p[KEYS / 4];
       at.barriers->k.wait_full(ring);
-      take_turn();
+      await_turn();
       products_fence();
       begin_scores<KP, KEYS>(s, q, keys(ring));
       products_commit();
@@ -173,7 +173,7 @@ template <int KP, int KEYS, bool CAPPED> struct Walk {
       ring.advance();
       for (key += KEYS; key < own.end; key += KEYS) {
         at.barriers->k.wait_full(ring);
-        take_turn();
+        await_turn();
         products_hold(s);
         products_fence();
         begin_scores<KP, KEYS>(s, q, keys(ring));
@@ -215,9 +215,9 @@ template <int KP, int KEYS, bool CAPPED> struct Walk {
 
 /* The role of the thread that loads tiles. */
 template <int KP>
-__device__ __forceinline__ void bring(Forward<KP> &at, const plm_sm90_attention &a,
-                                      const plm_tile_map *q, const plm_tile_map *k,
-                                      const plm_tile_map *v)
+__device__ __forceinline__ void produce(Forward<KP> &at, const plm_sm90_attention &a,
+                                        const plm_tile_map *q, const plm_tile_map *k,
+                                        const plm_tile_map *v)
 {
   typedef Forward<KP> F;
   plm_ring<F::STAGES> ring;
@@ -267,13 +267,13 @@ __device__ __forceinline__ void work(Forward<KP> &at, const plm_sm90_attention &
   plm_ring<1> turn;
   if (worker == 1)
     named_arrive(PLM_BAR_TURN, PLM_SM90_WORKERS * PLM_WARPGROUP); /* worker 0 begins */
-  /* The next piece's ranges are read while the last products of a piece are under way. */
-  Piece next(a, (int)blockIdx.x, worker);
+  /* The next item's ranges are read while the last products of an item are under way. */
+  Task next(a, (int)blockIdx.x, worker);
   for (int i = (int)blockIdx.x; i < a.items; i += a.blocks, turn.advance()) {
-    const Piece piece = next;
-    const plm_sm90_item &item = piece.item;
-    plm_sm90_range both = piece.low;
-    both.join(piece.high);
+    const Task task = next;
+    const plm_sm90_item &item = task.item;
+    plm_sm90_range both = task.low;
+    both.join(task.high);
     const int first = (item.tile + worker) * 64;
     Rows rows;
 #pragma unroll
@@ -289,11 +289,11 @@ __device__ __forceinline__ void work(Forward<KP> &at, const plm_sm90_attention &
 #pragma unroll
     for (int j = 0; j < KP / 2; j++) o[j] = 0;
     at.barriers->q[worker].wait_full(turn);
-    auto ahead = [&] { next = Piece(a, min(i + a.blocks, a.items - 1), worker); };
+    auto ahead = [&] { next = Task(a, min(i + a.blocks, a.items - 1), worker); };
     if (both.end - both.begin > LONG_RANGE)
-      Walk<KP, STAGE_KEYS, CAPPED>{at, ring, a, worker, q}.run(o, rows, both, piece, ahead);
+      Walk<KP, STAGE_KEYS, CAPPED>{at, ring, a, worker, q}.run(o, rows, both, task, ahead);
     else
-      Walk<KP, STAGE_KEYS / 2, CAPPED>{at, ring, a, worker, q}.run(o, rows, both, piece, ahead);
+      Walk<KP, STAGE_KEYS / 2, CAPPED>{at, ring, a, worker, q}.run(o, rows, both, task, ahead);
     at.barriers->q[worker].release(turn);
     float factor[2];
 #pragma unroll
@@ -329,10 +329,10 @@ __global__ void __launch_bounds__(PLM_SM90_THREADS, 1)
   __syncthreads();
   const int group = (int)threadIdx.x / PLM_WARPGROUP;
   if (group == 0) {
-    registers_give<PLM_SM90_BRINGER_REGISTERS>();
-    if (threadIdx.x == 0) bring<KP>(at, a, &q, &k, &v);
+    registers_release<PLM_SM90_PRODUCER_REGISTERS>();
+    if (threadIdx.x == 0) produce<KP>(at, a, &q, &k, &v);
   } else {
-    registers_take<PLM_SM90_WORKER_REGISTERS>();
+    registers_acquire<PLM_SM90_WORKER_REGISTERS>();
     work<KP, CAPPED>(at, a, group - 1);
   }
 }

@@ -94,9 +94,9 @@ __device__ __forceinline__ void rank_chunks(Order &order, const plm_sm90_attenti
   }
 }
 
-/* Calls f(item) for the block's pieces of work: for each of its heads, 128 keys after the other. */
+/* Calls f(item) for the block's work items: for each of its heads, 128 keys after the other. */
 template <class F>
-__device__ __forceinline__ void each_piece(const plm_sm90_attention &a, const Order &order, F f)
+__device__ __forceinline__ void each_item(const plm_sm90_attention &a, const Order &order, F f)
 {
   const int heads = a.p.heads, strips = heads * a.p.shape.B;
 #pragma unroll 1
@@ -119,7 +119,7 @@ __device__ __forceinline__ plm_sm90_range queries_of(const plm_sm90_attention &a
                         a.p.mask.tile_query_end);
 }
 
-/* The queries that a piece of work walks, from a multiple of STEP on. */
+/* The queries that a work item walks, from a multiple of STEP on. */
 __device__ __forceinline__ plm_sm90_range walk_of(const plm_sm90_attention &a,
                                                   const plm_sm90_item &item)
 {
@@ -131,16 +131,16 @@ __device__ __forceinline__ plm_sm90_range walk_of(const plm_sm90_attention &a,
 
 /* The role of the thread that loads tiles. */
 template <int KP>
-__device__ __forceinline__ void bring(OnePass<KP> &at, const plm_sm90_attention &a,
-                                      const plm_tile_map *const owned[2],
-                                      const plm_tile_map *const walked[2])
+__device__ __forceinline__ void produce(OnePass<KP> &at, const plm_sm90_attention &a,
+                                        const plm_tile_map *const owned[2],
+                                        const plm_tile_map *const walked[2])
 {
   typedef OnePass<KP> B;
   plm_ring<B::STAGES> ring;
   plm_ring<1> turn;
-  each_piece(a, at.rest->order, [&](const plm_sm90_item &item) {
+  each_item(a, at.rest->order, [&](const plm_sm90_item &item) {
     const plm_sm90_range range = walk_of(a, item);
-    auto fill = [&](int row) { bring_step(at, ring, walked, item, row); };
+    auto fill = [&](int row) { produce_step(at, ring, walked, item, row); };
     /* the first step need not wait until the workers are done with the keys before */
     if (range.begin < range.end) fill(range.begin);
     uint64_t *full = &at.rest->barriers.owned.full[0];
@@ -163,7 +163,7 @@ __device__ __forceinline__ void clear_unseeing(const plm_sm90_attention &a,
                                                const plm_sm90_item &item, int worker)
 {
   const plm_attention &p = a.p;
-  const int pieces = p.shape.K / 8; /* of 16 bytes, in a row */
+  const int vectors = p.shape.K / 8; /* of 16 bytes, in a row */
   plm_bf16 *head =
       p.dq + (int64_t)item.chunk * p.shape.L * p.shape.row_stride + item.head * p.shape.K;
 #pragma unroll 1
@@ -171,10 +171,10 @@ __device__ __forceinline__ void clear_unseeing(const plm_sm90_attention &a,
     const plm_sm90_range seen(a, item.chunk, tile, p.mask.tile_key_begin, p.mask.tile_key_end);
     if (seen.begin < seen.end) continue;
 #pragma unroll 1
-    for (int i = (int)threadIdx.x % PLM_WARPGROUP; i < STEP * pieces; i += PLM_WARPGROUP) {
-      const int row = tile * STEP + i / pieces;
+    for (int i = (int)threadIdx.x % PLM_WARPGROUP; i < STEP * vectors; i += PLM_WARPGROUP) {
+      const int row = tile * STEP + i / vectors;
       if (row < p.shape.L)
-        *reinterpret_cast<uint4 *>(head + row * p.shape.row_stride + i % pieces * 8) =
+        *reinterpret_cast<uint4 *>(head + row * p.shape.row_stride + i % vectors * 8) =
             uint4{0, 0, 0, 0};
     }
   }
@@ -184,11 +184,11 @@ __device__ __forceinline__ void clear_unseeing(const plm_sm90_attention &a,
 __device__ __forceinline__ void store_slopes(unsigned char *tile, const unsigned (&ds)[STEP / 4])
 {
   const int lane = (int)threadIdx.x % PLM_WARP;
-  const int piece = (int)threadIdx.x % PLM_WARPGROUP / PLM_WARP * 2 + lane / 8 % 2; /* 8 keys */
+  const int visit = (int)threadIdx.x % PLM_WARPGROUP / PLM_WARP * 2 + lane / 8 % 2; /* 8 keys */
 #pragma unroll
   for (int i = 0; i < STEP / 16; i++) {
     const int query = i * 16 + lane / 16 * 8 + lane % 8;
-    store_matrices_turned(tile + query * PLM_TILE_ROW_BYTES + (piece ^ query % 8) * 16, ds + 4 * i);
+    store_matrices_turned(tile + query * PLM_TILE_ROW_BYTES + (visit ^ query % 8) * 16, ds + 4 * i);
   }
   matrices_publish();
 }
@@ -282,7 +282,7 @@ __device__ __forceinline__ void work(OnePass<KP> &at, const plm_sm90_attention &
   plm_ring<1> turn;
   float *kept =
       partial + (int64_t)blockIdx.x * a.tiles * STEP * KP + (int)threadIdx.x % PLM_WARPGROUP * 4;
-  each_piece(a, at.rest->order, [&](const plm_sm90_item &item) {
+  each_item(a, at.rest->order, [&](const plm_sm90_item &item) {
     if (item.tile == 0) clear_unseeing(a, item, worker);
     const plm_sm90_range own[] = {queries_of(a, item, 0), queries_of(a, item, 1)};
     const plm_sm90_range range = walk_of(a, item);
@@ -329,18 +329,17 @@ __global__ void __launch_bounds__(PLM_SM90_THREADS, 1)
   __syncthreads();
   const int group = (int)threadIdx.x / PLM_WARPGROUP;
   if (group > 0) {
-    registers_take<PLM_SM90_WORKER_REGISTERS>();
+    registers_acquire<PLM_SM90_WORKER_REGISTERS>();
     work<KP, CAPPED>(at, a, group - 1, partial);
     return;
   }
-  registers_give<PLM_SM90_BRINGER_REGISTERS>();
+  registers_release<PLM_SM90_PRODUCER_REGISTERS>();
   if (threadIdx.x == 0) {
     const plm_tile_map *const owned[] = {&k, &v}, *const walked[] = {&q, &dout};
-    bring<KP>(at, a, owned, walked);
+    produce<KP>(at, a, owned, walked);
   }
-  bring_queries(at, a, [&](auto piece) {
-    each_piece(a, at.rest->order,
-               [&](const plm_sm90_item &item) { piece(item, walk_of(a, item)); });
+  produce_queries(at, a, [&](auto visit) {
+    each_item(a, at.rest->order, [&](const plm_sm90_item &item) { visit(item, walk_of(a, item)); });
   });
 }
 

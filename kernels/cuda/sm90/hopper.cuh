@@ -4,7 +4,7 @@
  * Instructions".
  *
  * Tiles in shared memory are rows of 64 bf16 (128 bytes) in the copy engine's swizzle: the 16-byte
- * pieces of a row are permuted by bits 7-9 of their address, so tiles must begin at multiples of
+ * parts of a row are permuted by bits 7-9 of their address, so tiles must begin at multiples of
  * 1,024 bytes. */
 #ifndef PLM_KERNELS_CUDA_SM90_HOPPER_CUH
 #define PLM_KERNELS_CUDA_SM90_HOPPER_CUH
@@ -82,8 +82,8 @@ static __device__ __forceinline__ void named_arrive(int name, int threads);
 
 /* ---- registers of a warpgroup ----
  * All its warps call one of these once, in the branch of their role: COUNT registers a thread. */
-template <int COUNT> static __device__ __forceinline__ void registers_give();
-template <int COUNT> static __device__ __forceinline__ void registers_take();
+template <int COUNT> static __device__ __forceinline__ void registers_release();
+template <int COUNT> static __device__ __forceinline__ void registers_acquire();
 
 /* clang-format off */
 /* ---- products of a warpgroup ----

@@ -125,13 +125,13 @@ static __device__ __forceinline__ void named_arrive(int name, int threads)
   asm volatile("bar.arrive %0, %1;\n" ::"r"(name), "r"(threads) : "memory");
 }
 
-template <int COUNT> static __device__ __forceinline__ void registers_give()
+template <int COUNT> static __device__ __forceinline__ void registers_release()
 {
   static_assert(COUNT >= 24 && COUNT <= 256 && COUNT % 8 == 0, "setmaxnreg");
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;\n" ::"n"(COUNT));
 }
 
-template <int COUNT> static __device__ __forceinline__ void registers_take()
+template <int COUNT> static __device__ __forceinline__ void registers_acquire()
 {
   static_assert(COUNT >= 24 && COUNT <= 256 && COUNT % 8 == 0, "setmaxnreg");
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;\n" ::"n"(COUNT));

@@ -7,7 +7,7 @@
  * of the backward pass needs of `hidden` is loaded before the tile's products and waits in
  * registers.
  *
- * Each warp rearranges its results through its own piece of shared memory, so that 16 lanes write
+ * Each warp rearranges its results through its own panel of shared memory, so that 16 lanes write
  * 256 bytes of a row. */
 #include "kernels/cuda/relu2_products.cuh"
 #include "kernels/cuda/sm90/warpgroups.cuh"
@@ -26,12 +26,12 @@ enum {
   GROUP = 16,          /* rows of tiles that form a group, walked column by column */
   HEAD_START = 2,      /* stages */
   WARP_ROWS = 16,      /* of a warp's accumulators */
-  PIECE_COLUMNS = 128, /* written by a warp at a time */
-  PIECES = COLUMNS / PIECE_COLUMNS,
-  PIECE_ROW_BYTES = PIECE_COLUMNS * 2,
-  PIECE_BYTES = WARP_ROWS * PIECE_ROW_BYTES,
-  ROW_LANES = PIECE_ROW_BYTES / 16,    /* 16 bytes each */
-  TURNS = PIECE_BYTES / 16 / PLM_WARP, /* in which the lanes, 16 bytes each, move a piece */
+  PANEL_COLUMNS = 128, /* written by a warp at a time */
+  PANELS = COLUMNS / PANEL_COLUMNS,
+  PANEL_ROW_BYTES = PANEL_COLUMNS * 2,
+  PANEL_BYTES = WARP_ROWS * PANEL_ROW_BYTES,
+  ROW_LANES = PANEL_ROW_BYTES / 16,    /* 16 bytes each */
+  TURNS = PANEL_BYTES / 16 / PLM_WARP, /* in which the lanes, 16 bytes each, move a panel */
 };
 
 struct Product {
@@ -45,8 +45,8 @@ struct Product {
 struct Barriers {
   plm_ring_barriers<STAGES> stages;
 };
-constexpr size_t PIECES_AT = (size_t)STAGES * STAGE_BYTES;
-constexpr size_t BARRIERS_AT = PIECES_AT + (size_t)PLM_SM90_WORKERS * PLM_SM90_WARPS * PIECE_BYTES;
+constexpr size_t PANELS_AT = (size_t)STAGES * STAGE_BYTES;
+constexpr size_t BARRIERS_AT = PANELS_AT + (size_t)PLM_SM90_WORKERS * PLM_SM90_WARPS * PANEL_BYTES;
 constexpr size_t SHARED = PLM_SWIZZLE_BYTES + BARRIERS_AT + sizeof(Barriers);
 static_assert(SHARED <= 227 << 10, "shared memory of a block");
 
@@ -71,8 +71,8 @@ struct Place {
 /* Forward, B is COLUMNS rows and DEPTH columns of w. Backward, it is DEPTH rows and COLUMNS
  * columns, copied 64 columns at a time. */
 template <bool BACKWARD>
-__device__ __forceinline__ void bring(unsigned char *shared, Barriers *barriers, const Product &p,
-                                      const plm_tile_map *a, const plm_tile_map *w)
+__device__ __forceinline__ void produce(unsigned char *shared, Barriers *barriers, const Product &p,
+                                        const plm_tile_map *a, const plm_tile_map *w)
 {
   Ring ring;
   tile_map_prefetch(a);
@@ -100,10 +100,10 @@ __device__ __forceinline__ void bring(unsigned char *shared, Barriers *barriers,
 
 /* ---- epilogue ---- */
 
-/* A warp's 16 rows of the result, and which 16 bytes of a piece this lane moves: each turn is two
+/* A warp's 16 rows of the result, and which 16 bytes of a panel this lane moves: each turn is two
  * rows further. */
 struct Rows {
-  int row, column; /* of this lane in the first turn and piece */
+  int row, column; /* of this lane in the first turn and panel */
   int64_t at;      /* their element in the result */
   __device__ __forceinline__ Rows(const Product &p, const Place &place, int worker)
   {
@@ -113,36 +113,36 @@ struct Rows {
     column = place.column + lane % ROW_LANES * 8;
     at = (int64_t)row * p.N + column;
   }
-  __device__ __forceinline__ bool inside(const Product &p, int piece, int turn) const
+  __device__ __forceinline__ bool inside(const Product &p, int panel, int turn) const
   {
-    return row + turn * (PLM_WARP / ROW_LANES) < p.M && column + piece * PIECE_COLUMNS < p.N;
+    return row + turn * (PLM_WARP / ROW_LANES) < p.M && column + panel * PANEL_COLUMNS < p.N;
   }
-  __device__ __forceinline__ int64_t element(const Product &p, int piece, int turn) const
+  __device__ __forceinline__ int64_t element(const Product &p, int panel, int turn) const
   {
-    return at + (int64_t)(turn * (PLM_WARP / ROW_LANES)) * p.N + piece * PIECE_COLUMNS;
+    return at + (int64_t)(turn * (PLM_WARP / ROW_LANES)) * p.N + panel * PANEL_COLUMNS;
   }
 };
 
-/* The offset of a part of 16 bytes in a piece. The parts of a row are permuted by the row modulo 8,
+/* The offset of a part of 16 bytes in a panel. The parts of a row are permuted by the row modulo 8,
  * so that neither rows nor columns have bank conflicts. */
 __device__ __forceinline__ int part_at(int row, int part)
 {
-  return row * PIECE_ROW_BYTES + ((part ^ (row & 7)) << 4);
+  return row * PANEL_ROW_BYTES + ((part ^ (row & 7)) << 4);
 }
-/* The part of a piece that this lane moves in a turn. */
-__device__ __forceinline__ uint4 *part_of_turn(unsigned char *piece, int turn)
+/* The part of a panel that this lane moves in a turn. */
+__device__ __forceinline__ uint4 *part_of_turn(unsigned char *panel, int turn)
 {
   const int lane = (int)threadIdx.x % PLM_WARP;
   return reinterpret_cast<uint4 *>(
-      piece + part_at(turn * (PLM_WARP / ROW_LANES) + lane / ROW_LANES, lane % ROW_LANES));
+      panel + part_at(turn * (PLM_WARP / ROW_LANES) + lane / ROW_LANES, lane % ROW_LANES));
 }
 
-typedef uint4 Held[PIECES * TURNS];
+typedef uint4 Held[PANELS * TURNS];
 
 __device__ __forceinline__ void load_hidden(Held &held, const Product &p, const Rows &rows)
 {
 #pragma unroll
-  for (int i = 0; i < PIECES * TURNS; i++) {
+  for (int i = 0; i < PANELS * TURNS; i++) {
     held[i] = uint4{0, 0, 0, 0};
     if (rows.inside(p, i / TURNS, i % TURNS))
       held[i] = load_now(p.hidden + rows.element(p, i / TURNS, i % TURNS));
@@ -158,23 +158,23 @@ __device__ __forceinline__ unsigned through_relu2(float low, float high, unsigne
 }
 
 template <bool BACKWARD>
-__device__ __forceinline__ void finish(unsigned char *piece, const float (&d)[COLUMNS / 2],
+__device__ __forceinline__ void finish(unsigned char *panel, const float (&d)[COLUMNS / 2],
                                        const Held &held, const Product &p, const Rows &rows)
 {
   const int lane = (int)threadIdx.x % PLM_WARP;
 #pragma unroll
-  for (int half = 0; half < PIECES; half++) {
+  for (int half = 0; half < PANELS; half++) {
     if (BACKWARD) {
 #pragma unroll
       for (int turn = 0; turn < TURNS; turn++)
-        *part_of_turn(piece, turn) = held[half * TURNS + turn];
+        *part_of_turn(panel, turn) = held[half * TURNS + turn];
       __syncwarp();
     }
 #pragma unroll
-    for (int i = 0; i < PIECE_COLUMNS / 16; i++) {
+    for (int i = 0; i < PANEL_COLUMNS / 16; i++) {
       /* 16 x 16: rows 0-7 and 8-15 of the first 8 columns, then of the others */
-      const float *sums = d + (half * (PIECE_COLUMNS / 16) + i) * 8;
-      unsigned char *at = piece + part_at(lane % 16, 2 * i + lane / 16);
+      const float *sums = d + (half * (PANEL_COLUMNS / 16) + i) * 8;
+      unsigned char *at = panel + part_at(lane % 16, 2 * i + lane / 16);
       unsigned words[4];
       if (BACKWARD) {
         load_matrices(words, at);
@@ -193,11 +193,11 @@ __device__ __forceinline__ void finish(unsigned char *piece, const float (&d)[CO
     matrices_settle();
 #pragma unroll
     for (int turn = 0; turn < TURNS; turn++) {
-      const uint4 part = *part_of_turn(piece, turn);
+      const uint4 part = *part_of_turn(panel, turn);
       if (rows.inside(p, half, turn))
         *reinterpret_cast<uint4 *>(p.out + rows.element(p, half, turn)) = part;
     }
-    __syncwarp(); /* the next half overwrites the piece */
+    __syncwarp(); /* the next half overwrites the panel */
   }
 }
 
@@ -219,7 +219,7 @@ __device__ __forceinline__ void work(unsigned char *shared, Barriers *barriers, 
                                      int worker)
 {
   const int warp = (int)threadIdx.x % PLM_WARPGROUP / PLM_WARP;
-  unsigned char *piece = shared + PIECES_AT + (worker * PLM_SM90_WARPS + warp) * PIECE_BYTES;
+  unsigned char *panel = shared + PANELS_AT + (worker * PLM_SM90_WARPS + warp) * PANEL_BYTES;
   Ring ring;
   /* counts down to the stage after which the second worker may begin */
   int head_start = worker == 0 ? min((int)HEAD_START, p.steps) : 0;
@@ -250,7 +250,7 @@ __device__ __forceinline__ void work(unsigned char *shared, Barriers *barriers, 
     products_wait<0>();
     products_hold(d);
     barriers->stages.release(before);
-    finish<BACKWARD>(piece, d, held, p, rows);
+    finish<BACKWARD>(panel, d, held, p, rows);
   }
 }
 
@@ -268,10 +268,10 @@ __global__ void __launch_bounds__(PLM_SM90_THREADS, 1)
   __syncthreads();
   const int group = (int)threadIdx.x / PLM_WARPGROUP;
   if (group == 0) {
-    registers_give<PLM_SM90_BRINGER_REGISTERS>();
-    if (threadIdx.x == 0) bring<BACKWARD>(shared, barriers, p, &a, &w);
+    registers_release<PLM_SM90_PRODUCER_REGISTERS>();
+    if (threadIdx.x == 0) produce<BACKWARD>(shared, barriers, p, &a, &w);
   } else {
-    registers_take<PLM_SM90_WORKER_REGISTERS>();
+    registers_acquire<PLM_SM90_WORKER_REGISTERS>();
     work<BACKWARD>(shared, barriers, p, group - 1);
   }
 }

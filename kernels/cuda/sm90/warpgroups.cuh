@@ -2,8 +2,8 @@
  *
  * A block has three warpgroups. In the first, one thread loads tiles, and the warpgroup gives its
  * registers to the others. The other two are the workers; each computes 64 rows. There are as many
- * blocks as multiprocessors, and each takes one piece of work after the other, so the tiles of the
- * next piece are loaded while one ends. Which block takes what depends only on the shape. */
+ * blocks as multiprocessors, and each takes one work item after the other, so the tiles of the
+ * next item are loaded while one ends. Which block takes what depends only on the shape. */
 #ifndef PLM_KERNELS_CUDA_SM90_WARPGROUPS_CUH
 #define PLM_KERNELS_CUDA_SM90_WARPGROUPS_CUH
 
@@ -16,7 +16,7 @@ enum {
       PLM_WARPGROUP / PLM_WARP, /* of a warpgroup: its arrivals when it frees a stage */
   /* a thread starts with 168: 65,536 over 384 threads, rounded down to a multiple of 8; 24 + 2 *
    * 240 is not more than 3 * 168 */
-  PLM_SM90_BRINGER_REGISTERS = 24,
+  PLM_SM90_PRODUCER_REGISTERS = 24,
   PLM_SM90_WORKER_REGISTERS = 240,
 };
 

@@ -27,11 +27,11 @@ struct bench {
 
 enum part { EXCHANGE_AND_SUM, EXCHANGE, GATHER, TRANSFER, PART_COUNT };
 
-static plm_status move(struct bench *bench, enum part part, size_t piece, struct plm_error *error)
+static plm_status move(struct bench *bench, enum part part, size_t slice, struct plm_error *error)
 {
   struct plm_collective *collective = bench->collective;
   const uint32_t rank = collective->place.rank;
-  const size_t bytes = piece * sizeof(float);
+  const size_t bytes = slice * sizeof(float);
   struct plm_transfer transfer = {
       .kind = PLM_ALL_TO_ALL, .to = bench->to, .from = bench->from, .bytes = bytes};
   if (part == GATHER) transfer.kind = PLM_ALL_GATHER;
@@ -45,7 +45,7 @@ static plm_status move(struct bench *bench, enum part part, size_t piece, struct
   return collective->wait(collective, &transfer, error);
 }
 
-static plm_status round_of(struct bench *bench, enum part part, size_t piece, double *seconds,
+static plm_status round_of(struct bench *bench, enum part part, size_t slice, double *seconds,
                            struct plm_error *error)
 {
   const uint32_t ranks = bench->collective->place.ranks;
@@ -53,9 +53,9 @@ static plm_status round_of(struct bench *bench, enum part part, size_t piece, do
   int64_t ns = 0;
   PLM_TRY(plm_collective_vote(bench->collective, 0, &ns, error)); /* all begin together */
   const uint64_t begin = plm_clock_ns();
-  PLM_TRY(move(bench, part, piece, error));
-  for (uint32_t r = 0; r < ranks; r++) parts[r] = bench->to + r * piece;
-  if (part == EXCHANGE_AND_SUM) bench->ops->sum_parts(bench->ops, bench->from, parts, ranks, piece);
+  PLM_TRY(move(bench, part, slice, error));
+  for (uint32_t r = 0; r < ranks; r++) parts[r] = bench->to + r * slice;
+  if (part == EXCHANGE_AND_SUM) bench->ops->sum_parts(bench->ops, bench->from, parts, ranks, slice);
   const uint64_t end = plm_clock_ns();
   PLM_TRY(plm_collective_vote(bench->collective, (int64_t)(end - begin), &ns, error));
   *seconds = 1e-9 * (double)ns;
@@ -67,7 +67,7 @@ static plm_status measure(struct bench *bench, double megabytes, int rounds,
 {
   const uint32_t ranks = bench->collective->place.ranks;
   const size_t elements = (size_t)(megabytes * (1 << 20)) / sizeof(float);
-  const size_t piece = elements / ranks / 16 * 16, n = piece * ranks;
+  const size_t slice = elements / ranks / 16 * 16, n = slice * ranks;
   double best[PART_COUNT], seconds = 0;
   bench->from = malloc(n * sizeof(float));
   bench->to = malloc(n * sizeof(float));
@@ -77,7 +77,7 @@ static plm_status measure(struct bench *bench, double megabytes, int rounds,
   for (int part = 0; part < PART_COUNT; part++) {
     best[part] = 1e9;
     for (int round = 0; round < rounds + 1; round++) { /* the first one only warms up */
-      PLM_TRY(round_of(bench, (enum part)part, piece, &seconds, error));
+      PLM_TRY(round_of(bench, (enum part)part, slice, &seconds, error));
       if (round > 0 && seconds < best[part]) best[part] = seconds;
     }
   }

@@ -6,9 +6,9 @@
 
 static double measure(size_t megabytes, int rounds, int ranks)
 {
-  const size_t piece = (megabytes << 20) / sizeof(float) / (size_t)ranks / 16 * 16;
-  const size_t n = piece * (size_t)ranks;
-  float *from = malloc(n * sizeof(float)), *to = malloc(piece * sizeof(float));
+  const size_t slice = (megabytes << 20) / sizeof(float) / (size_t)ranks / 16 * 16;
+  const size_t n = slice * (size_t)ranks;
+  float *from = malloc(n * sizeof(float)), *to = malloc(slice * sizeof(float));
   double best = 1e9;
   if (from == NULL || to == NULL) MPI_Abort(MPI_COMM_WORLD, 1);
   for (size_t i = 0; i < n; i++) from[i] = (float)(i % 1000);
@@ -16,7 +16,7 @@ static double measure(size_t megabytes, int rounds, int ranks)
     double seconds, slowest;
     MPI_Barrier(MPI_COMM_WORLD);
     seconds = MPI_Wtime();
-    MPI_Reduce_scatter_block(from, to, (int)piece, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+    MPI_Reduce_scatter_block(from, to, (int)slice, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
     seconds = MPI_Wtime() - seconds;
     MPI_Allreduce(&seconds, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
     if (round > 0 && slowest < best) best = slowest;

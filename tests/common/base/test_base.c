@@ -176,8 +176,8 @@ static void on_alarm(int signal)
 static void random_bytes_are_complete_despite_signals(void **state)
 {
   (void)state;
-  enum { SIZE = 1 << 22, PIECE = 64 };
-  static const unsigned char nothing[PIECE];
+  enum { SIZE = 1 << 22, PART = 64 };
+  static const unsigned char nothing[PART];
   const struct sigaction interrupt = {.sa_handler = on_alarm}, ignore = {.sa_handler = SIG_IGN};
   const struct itimerval often = {{0, 200}, {0, 200}}, never = {{0, 0}, {0, 0}};
   unsigned char *bytes = calloc(1, SIZE);
@@ -187,7 +187,7 @@ static void random_bytes_are_complete_despite_signals(void **state)
   assert_int_equal(plm_random_bytes(bytes, SIZE, NULL), PLM_OK);
   setitimer(ITIMER_REAL, &never, NULL);
   sigaction(SIGALRM, &ignore, NULL);
-  for (size_t i = 0; i < SIZE; i += PIECE) assert_memory_not_equal(bytes + i, nothing, PIECE);
+  for (size_t i = 0; i < SIZE; i += PART) assert_memory_not_equal(bytes + i, nothing, PART);
   free(bytes);
 }
 

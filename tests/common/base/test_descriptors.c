@@ -23,7 +23,7 @@ static void the_reserve_is_lent_and_taken_back(void **state)
   (void)state;
   const int before = open_now(), own = open("/dev/null", O_RDONLY | O_CLOEXEC);
   plm_descriptors_lend();
-  plm_descriptors_take_back(); /* nobody wants a reserve yet */
+  plm_descriptors_reclaim(); /* nobody wants a reserve yet */
   assert_int_equal(open_now(), before + 1);
   plm_descriptors_reserve();
   assert_int_equal(open_now(), before + 1 + PLM_DESCRIPTORS_RESERVED);
@@ -32,11 +32,11 @@ static void the_reserve_is_lent_and_taken_back(void **state)
   plm_descriptors_lend();
   assert_int_equal(open_now(), before + 1);
   plm_descriptors_lend();
-  plm_descriptors_take_back();
+  plm_descriptors_reclaim();
   assert_int_equal(open_now(), before + 1); /* it is still lent */
   plm_descriptors_reserve();
   assert_int_equal(open_now(), before + 1);
-  plm_descriptors_take_back();
+  plm_descriptors_reclaim();
   assert_int_equal(open_now(), before + 1 + PLM_DESCRIPTORS_RESERVED);
   plm_descriptors_lend();
   for (int descriptor = 0; descriptor < 3; descriptor++)

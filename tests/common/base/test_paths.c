@@ -190,8 +190,8 @@ static void a_hash_has_32_digits(void **state)
   assert_false(plm_hash_equal(hash, high));
 }
 
-/* In pieces, again after a reset, and the two shorter hashes by known answers. */
-static void hashes_of_pieces_are_that_of_the_whole(void **state)
+/* In parts, again after a reset, and the two shorter hashes by known answers. */
+static void hashes_of_parts_are_that_of_the_whole(void **state)
 {
   (void)state;
   struct plm_hasher *hasher = plm_hasher_open();
@@ -265,7 +265,7 @@ int main(void)
       cmocka_unit_test(a_file_is_looked_at),
       cmocka_unit_test(a_file_is_read_up_to_the_limit),
       cmocka_unit_test(a_hash_has_32_digits),
-      cmocka_unit_test(hashes_of_pieces_are_that_of_the_whole),
+      cmocka_unit_test(hashes_of_parts_are_that_of_the_whole),
       cmocka_unit_test(an_unnamed_file_can_be_written_and_read),
       cmocka_unit_test(each_entry_of_a_folder_comes_once),
   };

@@ -79,10 +79,10 @@ static void an_empty_folder_is_the_present_one(void **state)
 }
 
 static struct plm_program_said run(const char *script, size_t limit_bytes, unsigned limit_s,
-                                   bool take_err)
+                                   bool capture_err)
 {
   const char *const arguments[] = {"/bin/sh", "-c", script, NULL};
-  struct plm_program_said said = {.take_err = take_err};
+  struct plm_program_said said = {.capture_err = capture_err};
   struct plm_error error;
   assert_int_equal(plm_program_run(arguments, limit_bytes, limit_s, &said, &error), PLM_OK);
   return said;

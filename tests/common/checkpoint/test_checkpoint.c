@@ -200,9 +200,9 @@ static void damage_is_named(void **state)
   assert_int_equal(plm_hash_file(path, &expected, &size, NULL, NULL), PLM_OK);
   assert_true(plm_hash_equal(identity, expected));
 
-  write_file(folder, "stranger.txt", "x", 1);
-  expect_broken(folder, PLM_CORRUPT, "stranger.txt is not in the MANIFEST");
-  path_in(folder, "stranger.txt", path);
+  write_file(folder, "unknown.txt", "x", 1);
+  expect_broken(folder, PLM_CORRUPT, "unknown.txt is not in the MANIFEST");
+  path_in(folder, "unknown.txt", path);
   unlink(path);
 
   write_file(folder, "trainer.json", "{} ", 3);
@@ -298,7 +298,7 @@ static void verifying_tells_how_far_it_is_within_a_file(void **state)
                             : plm_checkpoint_verify(folder, &step, NULL, &advance, NULL),
                      PLM_OK);
     assert_true(told.total == bytes && told.done == bytes);
-    assert_true(told.times > FILES && told.most <= PLM_ADVANCE_PIECE);
+    assert_true(told.times > FILES && told.most <= PLM_ADVANCE_STEP);
   }
 }
 

@@ -1,4 +1,4 @@
-/* Tensors of other dtypes become fp32, piece by piece. */
+/* Tensors of other dtypes become fp32, part by part. */
 #include "tests/support/cmocka_all.h"
 
 #include <math.h>
@@ -55,7 +55,7 @@ static void keep_told(void *context, uint64_t done, uint64_t total)
 }
 
 /* A tensor may be so large that reading it takes minutes. */
-static void a_large_tensor_is_told_piece_by_piece(void **state)
+static void a_large_tensor_is_told_part_by_part(void **state)
 {
   (void)state;
   static const uint32_t single = 0x3fc00000;
@@ -67,7 +67,7 @@ static void a_large_tensor_is_told_piece_by_piece(void **state)
     const void *last; /* 1.5 */
   } kinds[] = {
       {PLM_F32, 4, &single}, {PLM_BF16, 2, &brain}, {PLM_F16, 2, &half}, {PLM_F64, 8, &wide}};
-  const size_t count = 3 * (size_t)PLM_ADVANCE_PIECE / 2 + 5;
+  const size_t count = 3 * (size_t)PLM_ADVANCE_STEP / 2 + 5;
   unsigned char *bytes = calloc(count, 8);
   float *values = malloc(count * sizeof *values);
   assert_true(bytes != NULL && values != NULL);
@@ -81,7 +81,7 @@ static void a_large_tensor_is_told_piece_by_piece(void **state)
     plm_advance_begin(&advance, count * kinds[k].bytes);
     assert_int_equal(plm_tensor_to_float(&tensor, count, values, &advance, NULL), PLM_OK);
     assert_true(told.total == count * kinds[k].bytes && told.done == told.total);
-    assert_true(told.most > 0 && told.most <= PLM_ADVANCE_PIECE);
+    assert_true(told.most > 0 && told.most <= PLM_ADVANCE_STEP);
     for (size_t i = 0; i + 1 < count; i++) assert_true(values[i] == 0);
     assert_true(values[count - 1] == 1.5F);
   }
@@ -93,7 +93,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(half_precision_is_converted_exactly),
-      cmocka_unit_test(a_large_tensor_is_told_piece_by_piece),
+      cmocka_unit_test(a_large_tensor_is_told_part_by_part),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -207,28 +207,28 @@ static void the_environment_chooses_the_transport(void **state)
   cpu->close(cpu);
 }
 
-enum { PIECE = 2 * PLM_PIECE_UNIT, RANKS = 6 };
+enum { SLICE = 2 * PLM_SLICE_UNIT, RANKS = 6 };
 
-/* Moves a piece for each of the `ranks` of the scope, of which this one is `mine`, and checks what
+/* Moves a slice for each of the `ranks` of the scope, of which this one is `mine`, and checks what
  * arrives: of the other ranks what the test says, of this one its own. */
 static void exchange(struct plm_transport *transport, struct fake_collective *fake,
                      enum plm_transfer_kind kind, enum plm_scope scope, uint32_t ranks,
                      uint32_t mine)
 {
-  unsigned char from[RANKS * PIECE], to[RANKS * PIECE + 1], answers[RANKS * PIECE];
-  for (size_t i = 0; i < sizeof from; i++) from[i] = (unsigned char)(i + i / PIECE);
-  for (size_t i = 0; i < sizeof answers; i++) answers[i] = (unsigned char)(200 - i / PIECE - i % 7);
+  unsigned char from[RANKS * SLICE], to[RANKS * SLICE + 1], answers[RANKS * SLICE];
+  for (size_t i = 0; i < sizeof from; i++) from[i] = (unsigned char)(i + i / SLICE);
+  for (size_t i = 0; i < sizeof answers; i++) answers[i] = (unsigned char)(200 - i / SLICE - i % 7);
   memset(to, 0xee, sizeof to);
   fake->answers = answers;
   struct plm_transfer transfer = {
-      .kind = kind, .lane = PLM_LANE_STEP, .scope = scope, .to = to, .from = from, .bytes = PIECE};
+      .kind = kind, .lane = PLM_LANE_STEP, .scope = scope, .to = to, .from = from, .bytes = SLICE};
   transport->start(transport, &transfer);
   assert_int_equal(transport->wait(transport, &transfer, NULL), PLM_OK);
   for (uint32_t r = 0; r < ranks; r++) {
-    const unsigned char *own = from + (kind == PLM_ALL_TO_ALL ? r * PIECE : 0);
-    assert_memory_equal(to + r * PIECE, r == mine ? own : answers + r * PIECE, PIECE);
+    const unsigned char *own = from + (kind == PLM_ALL_TO_ALL ? r * SLICE : 0);
+    assert_memory_equal(to + r * SLICE, r == mine ? own : answers + r * SLICE, SLICE);
   }
-  assert_int_equal(to[ranks * PIECE], 0xee); /* and nothing behind it */
+  assert_int_equal(to[ranks * SLICE], 0xee); /* and nothing behind it */
 }
 
 static void both_transports_move_the_same_bytes(void **state)
@@ -251,12 +251,12 @@ static void both_transports_move_the_same_bytes(void **state)
       exchange(transport, &fake, (enum plm_transfer_kind)kind, PLM_SCOPE_ALL, 6, 3);
     }
     fake.wait_fails = PLM_TIMEOUT;
-    unsigned char bytes[2 * RANKS * PIECE] = {0};
+    unsigned char bytes[2 * RANKS * SLICE] = {0};
     struct plm_transfer transfer = {.kind = PLM_ALL_GATHER,
                                     .to = bytes,
-                                    .from = bytes + RANKS * PIECE,
+                                    .from = bytes + RANKS * SLICE,
                                     .scope = PLM_SCOPE_ALL,
-                                    .bytes = PIECE};
+                                    .bytes = SLICE};
     struct plm_error error = {0};
     transport->start(transport, &transfer);
     assert_int_equal(transport->wait(transport, &transfer, &error), PLM_TIMEOUT);
@@ -304,11 +304,11 @@ static void an_error_of_the_device_ends_the_staged_transport(void **state)
     struct fake_collective fake;
     struct plm_transport *transport;
     struct plm_error error = {0};
-    unsigned char bytes[3 * PIECE] = {0};
+    unsigned char bytes[3 * SLICE] = {0};
     fake_collective_init(&fake, 0, 2);
     transport = plm_transport_open_staged(&fake.base, &ops);
     struct plm_transfer transfer = {
-        .kind = PLM_ALL_GATHER, .to = bytes, .from = bytes + 2 * PIECE, .bytes = PIECE};
+        .kind = PLM_ALL_GATHER, .to = bytes, .from = bytes + 2 * SLICE, .bytes = SLICE};
     const int cause = failing;
     for (int attempt = 0; attempt < 2; attempt++) {
       transport->start(transport, &transfer);

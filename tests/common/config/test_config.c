@@ -1,5 +1,5 @@
 /* common/config: the defaults equal the shipped pipeline.yaml, a printed configuration loads as the
- * same one, sources have their precedence, and a resume refuses what it must. */
+ * same one, inputs have their precedence, and a resume refuses what it must. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -157,7 +157,7 @@ static void values_land_in_their_fields(void **state)
   plm_config_deinit(&config);
 }
 
-static void later_sources_win(void **state)
+static void later_inputs_win(void **state)
 {
   (void)state;
   struct plm_config config;
@@ -334,7 +334,7 @@ int main(void)
       cmocka_unit_test(defaults_equal_the_shipped_file),
       cmocka_unit_test(printing_and_loading_gives_the_same),
       cmocka_unit_test(values_land_in_their_fields),
-      cmocka_unit_test(later_sources_win),
+      cmocka_unit_test(later_inputs_win),
       cmocka_unit_test(defaults_follow_what_was_chosen),
       cmocka_unit_test(settings_without_effect_are_named),
       cmocka_unit_test(a_resume_knows_what_may_change),

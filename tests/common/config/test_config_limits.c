@@ -28,18 +28,18 @@ static size_t problems_of(const struct plm_text *text, const char *first)
   return count;
 }
 
-static void repeat(struct plm_text *text, const char *piece, size_t count)
+static void repeat(struct plm_text *text, const char *part, size_t count)
 {
-  for (size_t i = 0; i < count; i++) plm_text_puts(text, piece);
+  for (size_t i = 0; i < count; i++) plm_text_puts(text, part);
 }
 
 static void nesting_is_bounded(void **state)
 {
   (void)state;
-  static const char *const pieces[] = {"[", "{a: ", "- "};
-  for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++) {
+  static const char *const parts[] = {"[", "{a: ", "- "};
+  for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
     struct plm_text text = {0};
-    repeat(&text, pieces[i], PLM_YAML_MAX_BYTES / 5);
+    repeat(&text, parts[i], PLM_YAML_MAX_BYTES / 5);
     assert_int_equal(problems_of(&text, "nested more than 16 deep"), 1);
     plm_text_deinit(&text);
   }

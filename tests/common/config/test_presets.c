@@ -73,8 +73,8 @@ static enum plm_origin_kind origin(const struct plm_config *config, const char *
   return config->origins[plm_setting_index(plm_setting_find(key))].kind;
 }
 
-/* A preset comes after every source, also one that is named before the preset's own. */
-static void every_source_overrides_a_preset(void **state)
+/* A preset comes after every input, also one that is named before the preset's own. */
+static void every_input_overrides_a_preset(void **state)
 {
   struct plm_config config;
   const struct plm_config_override overrides[] = {{"model.num_attention_heads", "10"},
@@ -244,7 +244,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_preset_gives_what_is_not_given),
-      cmocka_unit_test(every_source_overrides_a_preset),
+      cmocka_unit_test(every_input_overrides_a_preset),
       cmocka_unit_test(what_does_not_fit_is_refused),
       cmocka_unit_test(what_is_printed_has_the_sizes),
       cmocka_unit_test(a_resume_compares_the_sizes),

@@ -50,7 +50,7 @@ static void write_example(const char *directory, const struct example *example, 
                                                     .tokenizer = PLM_TOKENIZER_ESM,
                                                     .clustered = example->cluster_documents != 0,
                                                     .threads = threads};
-  const struct plm_corpus_source source = {
+  const struct plm_ingested_file source = {
       .name = "an \"example\"\\\n", .bytes = 1, .documents = 2};
   uint8_t residues[LONGEST];
   char name[64];

@@ -24,7 +24,7 @@ static int begin(void **state)
   static const char residues[] = "LAGVSERTIDPKQNFYMHWC";
   const struct plm_corpus_writer_options writing = {
       .directory = directory, .tokenizer = PLM_TOKENIZER_ESM, .threads = 1};
-  const struct plm_corpus_source source = {.name = "some", .bytes = 1, .documents = 300};
+  const struct plm_ingested_file source = {.name = "some", .bytes = 1, .documents = 300};
   struct plm_corpus_writer *writer;
   snprintf(directory, sizeof directory, "%s", scratch_path("remote"));
   snprintf(cache, sizeof cache, "%s", scratch_path("cache"));

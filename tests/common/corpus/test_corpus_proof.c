@@ -15,7 +15,7 @@
 static void write_documents(const char *directory, int documents)
 {
   const struct plm_corpus_writer_options options = {.directory = directory, .threads = 1};
-  const struct plm_corpus_source source = {.name = "made", .bytes = 1, .documents = 1};
+  const struct plm_ingested_file source = {.name = "made", .bytes = 1, .documents = 1};
   struct plm_corpus_writer *writer;
   uint8_t residues[50];
   memset(residues, 'V', sizeof residues);

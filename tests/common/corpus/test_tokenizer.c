@@ -30,7 +30,7 @@ static void esm_has_its_33_tokens(void **state)
     assert_non_null(strchr("ACDEFGHIKLMNPQRSTVWY", plm_token_text(esm, id)[0]));
 }
 
-static void byte_is_the_identity_with_specials_behind(void **state)
+static void byte_keeps_the_numbers_with_specials_behind(void **state)
 {
   (void)state;
   const struct plm_tokenizer *byte = plm_tokenizer_of(PLM_TOKENIZER_BYTE);
@@ -60,7 +60,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(esm_has_its_33_tokens),
-      cmocka_unit_test(byte_is_the_identity_with_specials_behind),
+      cmocka_unit_test(byte_keeps_the_numbers_with_specials_behind),
       cmocka_unit_test(whole_sequences_are_encoded),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -30,7 +30,8 @@ static void meet(struct host *host, const char *const *folders, uint32_t count)
   host->feed = packers_feed(&options);
   assert_int_equal(plm_context_open(&host->context, NULL), PLM_OK);
   assert_int_equal(
-      plm_socket_open(host->context, ZMQ_DEALER, 2 * PLM_PIECE_BYTES, &host->socket, NULL), PLM_OK);
+      plm_socket_open(host->context, ZMQ_DEALER, 2 * PLM_FILE_PART_BYTES, &host->socket, NULL),
+      PLM_OK);
   assert_int_equal(plm_socket_connect(host->socket, plm_feed_bound(host->feed), NULL), PLM_OK);
 }
 
@@ -93,13 +94,14 @@ static void each_question_gets_its_piece(void **state)
   close(file);
   meet(&host, folders, 1);
   for (uint64_t request = 5; request < 8; request++) {
-    struct plm_piece piece;
+    struct plm_file_part piece;
     ask(&host, 0, request);
-    struct plm_message message = answer(&host, PLM_MESSAGE_PIECE, request);
+    struct plm_message message = answer(&host, PLM_MESSAGE_FILE_PART, request);
     const uint8_t *bytes = zmq_msg_data(&message.payload);
-    assert_int_equal(plm_piece_decode(bytes, zmq_msg_size(&message.payload), &piece, NULL), PLM_OK);
+    assert_int_equal(plm_file_part_decode(bytes, zmq_msg_size(&message.payload), &piece, NULL),
+                     PLM_OK);
     assert_int_equal(piece.of.bytes, sizeof expected);
-    assert_memory_equal(bytes + PLM_PIECE_HEAD, expected, sizeof expected);
+    assert_memory_equal(bytes + PLM_FILE_PART_HEAD, expected, sizeof expected);
     zmq_msg_close(&message.payload);
   }
   part(&host);

@@ -14,8 +14,8 @@
 #include "tests/support/cmocka_all.h"
 #include "tests/support/fake_packer.h"
 #include "tests/support/packers.h"
+#include "tests/support/raw_peer.h"
 #include "tests/support/scratch.h"
-#include "tests/support/stranger.h"
 
 /* AddressSanitizer keeps freed memory in a quarantine; a large one would count as growth. */
 const char *__asan_default_options(void);
@@ -50,7 +50,7 @@ static void serve_a_batch(struct plm_feed *feed, const struct plm_feed_options *
   fake_packer_stop(&packer);
 }
 
-/* Waits until the strangers' connections leave room for files. */
+/* Waits until the peers' connections leave room for files. */
 static void wait_for_descriptors(void)
 {
   const int64_t until = plm_clock_ms() + WAIT_MS;
@@ -72,12 +72,12 @@ static void wait_for_descriptors(void)
 static void idle(void *endpoint)
 {
   static int open[CONNECTIONS];
-  for (int i = 0; i < CONNECTIONS; i++) open[i] = stranger_connect(endpoint);
+  for (int i = 0; i < CONNECTIONS; i++) open[i] = raw_peer_connect(endpoint);
   for (;;) {
     for (int i = 0; i < CONNECTIONS; i++) {
-      if (open[i] >= 0 && !stranger_hung_up(open[i], 0)) continue;
+      if (open[i] >= 0 && !raw_peer_hung_up(open[i], 0)) continue;
       if (open[i] >= 0) close(open[i]);
-      open[i] = stranger_connect(endpoint);
+      open[i] = raw_peer_connect(endpoint);
     }
     usleep(100000);
   }
@@ -88,12 +88,12 @@ static void idle_connections_leave_descriptors(void **state)
   (void)state;
   struct plm_feed_options options = packers_options();
   struct plm_feed *feed = packers_feed(&options);
-  const pid_t stranger = stranger_start(idle, (void *)(uintptr_t)plm_feed_bound(feed));
+  const pid_t peer = raw_peer_start(idle, (void *)(uintptr_t)plm_feed_bound(feed));
   sleep(1); /* it takes what it gets */
   wait_for_descriptors();
-  assert_true(stranger_descriptors() < DESCRIPTORS - 32);
+  assert_true(raw_peer_descriptors() < DESCRIPTORS - 32);
   serve_a_batch(feed, &options);
-  stranger_stop(stranger);
+  raw_peer_stop(peer);
   plm_feed_close(feed);
 }
 
@@ -106,7 +106,7 @@ static void idle_subscribers_leave_descriptors(void **state)
   struct plm_error error = {0};
   assert_int_equal(plm_announcer_open("tcp://127.0.0.1:*", NULL, &announcer, &error), PLM_OK);
   const char *bound = plm_announcer_bound(announcer);
-  const pid_t stranger = stranger_start(idle, (void *)(uintptr_t)bound);
+  const pid_t peer = raw_peer_start(idle, (void *)(uintptr_t)bound);
   sleep(1);
   wait_for_descriptors();
   assert_int_equal(plm_listener_open(bound, NULL, &listener, &error), PLM_OK);
@@ -118,7 +118,7 @@ static void idle_subscribers_leave_descriptors(void **state)
   assert_int_equal(status, PLM_OK);
   assert_int_equal(got.step, 7);
   plm_listener_close(listener);
-  stranger_stop(stranger);
+  raw_peer_stop(peer);
   plm_announcer_close(announcer);
 }
 
@@ -140,10 +140,10 @@ static void idle_scrapers_leave_descriptors(void **state)
   (void)state;
   struct plm_http *http;
   struct plm_error error = {0};
-  const unsigned before = stranger_descriptors();
+  const unsigned before = raw_peer_descriptors();
   assert_int_equal(plm_http_open("127.0.0.1:0", empty_page, NULL, &http, &error), PLM_OK);
-  const size_t memory = stranger_resident_bytes();
-  const pid_t stranger = stranger_start(idle, (void *)(uintptr_t)plm_http_address(http));
+  const size_t memory = raw_peer_resident_bytes();
+  const pid_t peer = raw_peer_start(idle, (void *)(uintptr_t)plm_http_address(http));
   bool full = false;
   for (int i = 0; i < 200; i++) {
     struct pollfd items[PLM_HTTP_POLLS];
@@ -153,11 +153,11 @@ static void idle_scrapers_leave_descriptors(void **state)
     assert_int_equal(items[0].fd < 0, are_all_served(items));
     (void)poll(items, PLM_HTTP_POLLS, 5);
     plm_http_turn(http);
-    assert_true(stranger_descriptors() <= before + 1 + PLM_HTTP_CLIENTS);
+    assert_true(raw_peer_descriptors() <= before + 1 + PLM_HTTP_CLIENTS);
   }
   assert_true(full);
-  assert_true(stranger_resident_bytes() < memory + (8 << 20));
-  stranger_stop(stranger);
+  assert_true(raw_peer_resident_bytes() < memory + (8 << 20));
+  raw_peer_stop(peer);
   plm_http_close(http);
 }
 
@@ -169,7 +169,7 @@ static void a_scraper_without_a_descriptor_waits(void **state)
   struct pollfd items[PLM_HTTP_POLLS];
   struct rlimit limit, none = {0};
   assert_int_equal(plm_http_open("127.0.0.1:0", empty_page, NULL, &http, &error), PLM_OK);
-  const pid_t stranger = stranger_start(idle, (void *)(uintptr_t)plm_http_address(http));
+  const pid_t peer = raw_peer_start(idle, (void *)(uintptr_t)plm_http_address(http));
   plm_http_fill(http, items);
   assert_int_equal(poll(items, 1, 10000), 1);
   assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
@@ -186,7 +186,7 @@ static void a_scraper_without_a_descriptor_waits(void **state)
     plm_http_fill(http, items);
   }
   assert_true(items[1].fd >= 0);
-  stranger_stop(stranger);
+  raw_peer_stop(peer);
   plm_http_close(http);
 }
 
@@ -200,16 +200,16 @@ struct attack {
 /* Runs an attack for a few seconds. Returns by how much the process has grown at the most. */
 static size_t growth(void (*body)(void *context), const struct attack *attack)
 {
-  const size_t before = stranger_resident_bytes();
+  const size_t before = raw_peer_resident_bytes();
   const int64_t until = plm_clock_ms() + 3000;
   size_t most = before;
-  const pid_t stranger = stranger_start(body, (void *)(uintptr_t)attack);
+  const pid_t peer = raw_peer_start(body, (void *)(uintptr_t)attack);
   while (plm_clock_ms() < until) {
-    const size_t now = stranger_resident_bytes();
+    const size_t now = raw_peer_resident_bytes();
     if (now > most) most = now;
     usleep(5000);
   }
-  stranger_stop(stranger);
+  raw_peer_stop(peer);
   return most - before;
 }
 
@@ -237,13 +237,13 @@ static void endless_handshakes(void *context)
   for (int round = 0;; round++) {
     int open[24];
     for (int i = 0; i < 24; i++) {
-      open[i] = stranger_connect(attack->endpoint);
-      if (open[i] < 0 || !stranger_send(open[i], greeting, sizeof greeting)) continue;
-      (void)stranger_send(open[i], round % 2 == 0 ? command : small, sizeof command);
+      open[i] = raw_peer_connect(attack->endpoint);
+      if (open[i] < 0 || !raw_peer_send(open[i], greeting, sizeof greeting)) continue;
+      (void)raw_peer_send(open[i], round % 2 == 0 ? command : small, sizeof command);
     }
     for (int block_number = 0; block_number < 1000; block_number++)
       for (int i = 0; i < 24; i++)
-        if (open[i] >= 0 && !stranger_send(open[i], block, sizeof block)) {
+        if (open[i] >= 0 && !raw_peer_send(open[i], block, sizeof block)) {
           close(open[i]);
           open[i] = -1;
         }
@@ -259,15 +259,16 @@ static void handshakes_cost_little(void **state)
 }
 
 /* At most 64 MiB a second, so a thread of the feed that has to wait for a processor for a few
- * tenths of a second does not decide the result. test_door.c tests the limit itself. */
+ * tenths of a second does not decide the result. test_connection_limiter.c tests the limit itself.
+ */
 static void endless_parts(void *context)
 {
   const struct attack *attack = context;
   static char part[65536];
   for (;;) {
-    const int descriptor = stranger_connect(attack->endpoint);
-    if (descriptor < 0 || !stranger_greet(descriptor)) continue;
-    while (stranger_send_frame(descriptor, true, part, sizeof part)) usleep(1000);
+    const int descriptor = raw_peer_connect(attack->endpoint);
+    if (descriptor < 0 || !raw_peer_greet(descriptor)) continue;
+    while (raw_peer_send_frame(descriptor, true, part, sizeof part)) usleep(1000);
     close(descriptor);
   }
 }
@@ -295,11 +296,11 @@ static void deaf_hellos(void *context)
   static uint8_t header[PLM_HEADER_BYTES], payload[PLM_WIRE_CONTROL_LIMIT];
   for (uint64_t id = 1;; id++) {
     const size_t size = encode_hello(id, header, payload);
-    const int descriptor = stranger_connect(attack->endpoint);
-    if (descriptor < 0 || !stranger_greet(descriptor)) continue;
+    const int descriptor = raw_peer_connect(attack->endpoint);
+    if (descriptor < 0 || !raw_peer_greet(descriptor)) continue;
     for (int i = 0; i < 100000; i++)
-      if (!stranger_send_frame(descriptor, true, header, sizeof header) ||
-          !stranger_send_frame(descriptor, false, payload, size))
+      if (!raw_peer_send_frame(descriptor, true, header, sizeof header) ||
+          !raw_peer_send_frame(descriptor, false, payload, size))
         break;
     close(descriptor);
   }
@@ -320,10 +321,10 @@ static void deaf_pings(void *context)
                                     .payload_hash = plm_hash_bytes("", 0)};
   plm_header_encode(&fields, header);
   for (;;) {
-    const int descriptor = stranger_connect(attack->endpoint);
-    if (descriptor < 0 || !stranger_greet(descriptor)) continue;
-    while (stranger_send_frame(descriptor, true, header, sizeof header) &&
-           stranger_send_frame(descriptor, false, "", 0))
+    const int descriptor = raw_peer_connect(attack->endpoint);
+    if (descriptor < 0 || !raw_peer_greet(descriptor)) continue;
+    while (raw_peer_send_frame(descriptor, true, header, sizeof header) &&
+           raw_peer_send_frame(descriptor, false, "", 0))
       continue;
     close(descriptor);
   }
@@ -342,12 +343,12 @@ static void many_joins(void *context)
   static uint8_t header[PLM_HEADER_BYTES], payload[PLM_WIRE_CONTROL_LIMIT];
   for (uint64_t id = 1;; id++) {
     const size_t size = encode_hello(id, header, payload);
-    const int descriptor = stranger_connect(attack->endpoint);
+    const int descriptor = raw_peer_connect(attack->endpoint);
     if (descriptor < 0) continue;
     char reply[1024];
-    if (stranger_greet(descriptor) &&
-        stranger_send_frame(descriptor, true, header, sizeof header) &&
-        stranger_send_frame(descriptor, false, payload, size))
+    if (raw_peer_greet(descriptor) &&
+        raw_peer_send_frame(descriptor, true, header, sizeof header) &&
+        raw_peer_send_frame(descriptor, false, payload, size))
       (void)recv(descriptor, reply, sizeof reply, 0);
     close(descriptor);
   }

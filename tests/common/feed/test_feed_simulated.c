@@ -73,7 +73,7 @@ static void check_chunk(struct run *run, const struct feed_ready *ready, uint32_
   run->place.chunk++;
 }
 
-static void take_chunks(struct run *run)
+static void consume_chunks(struct run *run)
 {
   struct feed_state *feed = run->feed;
   struct feed_ready ready;
@@ -188,7 +188,7 @@ static struct outcome run_seed(uint64_t seed)
     advance(&run);
     outcome.banned |= run.bans > 0;
     note(&run, (uint64_t)run.world.now_ms);
-    if (run.world.now_ms >= run.pause_until_ms) take_chunks(&run);
+    if (run.world.now_ms >= run.pause_until_ms) consume_chunks(&run);
     if (run.world.now_ms < run.world.calm_ms) {
       const uint32_t whim = sim_below(&run.world, 3000);
       if (whim == 0) restart(&run);
@@ -251,7 +251,7 @@ static void a_late_packer_costs_little_time(void **state)
       const uint64_t before = run.left;
       advance(&run);
       run.pause_until_ms = 0;
-      take_chunks(&run);
+      consume_chunks(&run);
       if (run.left < before) taken_ms = run.world.now_ms;
       REQUIRE(&run, taken_ms == 0 || run.world.now_ms - taken_ms < WAIT_MOST_MS);
       REQUIRE(&run, run.world.now_ms < run.world.calm_ms);
@@ -282,7 +282,7 @@ static void a_lone_liar_is_found_at_once(void **state)
       const uint64_t wanted = run.left;
       while (run.bans == 0) {
         advance(&run);
-        if (liar->lies == 0) take_chunks(&run);
+        if (liar->lies == 0) consume_chunks(&run);
         REQUIRE(&run, run.world.now_ms < run.world.calm_ms);
       }
       REQUIRE(&run, run.feed->lie[0] != '\0' && strstr(run.feed->lie, "simulated:") != NULL);
@@ -292,7 +292,7 @@ static void a_lone_liar_is_found_at_once(void **state)
       while (run.left > 0) {
         advance(&run);
         run.pause_until_ms = 0;
-        take_chunks(&run);
+        consume_chunks(&run);
         REQUIRE(&run, run.world.now_ms < run.world.calm_ms);
       }
       REQUIRE(&run, run.bans == 1 && run.feed->lie[0] == '\0');

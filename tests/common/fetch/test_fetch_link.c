@@ -19,7 +19,7 @@
 
 enum { HANGS_S = 60, AHEAD = 8 };
 
-static const uint64_t piece_bytes = 1 << 20;
+static const uint64_t part_bytes = 1 << 20;
 
 /* What the head does before it answers each question in order. */
 struct head {
@@ -28,7 +28,7 @@ struct head {
   pthread_t thread, fetching;
   uint64_t file_bytes;
   bool busy;                    /* refuses the first question */
-  bool others;                  /* sends pieces that nobody needs before the first one */
+  bool others;                  /* sends parts that nobody needs before the first one */
   enum plm_nack_reason refuses; /* PLM_NACK_NONE: nothing */
   /* what it has heard */
   int64_t waited_ms; /* after it was busy */
@@ -48,7 +48,7 @@ static bool hear(struct head *head, int limit_ms, struct plm_message *message,
   zmq_msg_close(&message->payload);
   head->wrong += status != PLM_OK || message->header.type != PLM_MESSAGE_FETCH ||
                  request->source != 2 || request->file != PLM_FETCH_DATA ||
-                 request->bytes != piece_bytes || message->header.request <= head->last_request;
+                 request->bytes != part_bytes || message->header.request <= head->last_request;
   head->last_request = message->header.request;
   head->questions++;
   return true;
@@ -57,15 +57,15 @@ static bool hear(struct head *head, int limit_ms, struct plm_message *message,
 static void answer(struct head *head, const struct plm_message *to,
                    struct plm_fetch_request request, uint64_t request_id)
 {
-  uint8_t *payload = malloc(PLM_PIECE_HEAD + piece_bytes);
+  uint8_t *payload = malloc(PLM_FILE_PART_HEAD + part_bytes);
   const uint64_t left = head->file_bytes - request.offset;
-  struct plm_piece piece = {.sources = 3, .of = request, .file_bytes = head->file_bytes};
-  struct plm_header header = {.type = PLM_MESSAGE_PIECE, .request = request_id};
-  piece.of.bytes = (uint32_t)(left < piece_bytes ? left : piece_bytes);
-  plm_piece_encode(&piece, payload);
-  memset(payload + PLM_PIECE_HEAD, (int)(request.offset / piece_bytes) + 1, piece.of.bytes);
-  (void)plm_message_send(head->router, to->identity, to->identity_bytes, &header, payload,
-                         PLM_PIECE_HEAD + piece.of.bytes, NULL);
+  struct plm_file_part part = {.sources = 3, .of = request, .file_bytes = head->file_bytes};
+  struct plm_header header = {.type = PLM_MESSAGE_FILE_PART, .request = request_id};
+  part.of.bytes = (uint32_t)(left < part_bytes ? left : part_bytes);
+  plm_file_part_encode(&part, payload);
+  memset(payload + PLM_FILE_PART_HEAD, (int)(request.offset / part_bytes) + 1, part.of.bytes);
+  (void)plm_message_send(head->router, to->routing_id, to->routing_id_bytes, &header, payload,
+                         PLM_FILE_PART_HEAD + part.of.bytes, NULL);
   free(payload);
 }
 
@@ -75,7 +75,7 @@ static void refuse(struct head *head, const struct plm_message *to, uint64_t req
   uint8_t payload[4 + PLM_WIRE_TEXT];
   struct plm_header header = {.type = PLM_MESSAGE_NACK, .request = request_id};
   const size_t size = plm_nack_encode(reason, "the reason", payload);
-  (void)plm_message_send(head->router, to->identity, to->identity_bytes, &header, payload, size,
+  (void)plm_message_send(head->router, to->routing_id, to->routing_id_bytes, &header, payload, size,
                          NULL);
 }
 
@@ -89,7 +89,7 @@ static void answer_others(struct head *head, const struct plm_message *to,
   other.file = PLM_FETCH_DESCRIPTION;
   answer(head, to, other, to->header.request);
   other = request;
-  other.offset += piece_bytes;
+  other.offset += part_bytes;
   answer(head, to, other, to->header.request);
   refuse(head, to, 0, PLM_NACK_RANGE); /* of an earlier transfer */
 }
@@ -128,18 +128,18 @@ static void *serve(void *context)
   }
   if (head->others) answer_others(head, &message[0], request[0]);
   answer(head, &message[0], request[0], message[0].header.request);
-  uint64_t told = request[0].offset + piece_bytes;
+  uint64_t told = request[0].offset + part_bytes;
   while (told < head->file_bytes) {
     unsigned count = 0;
-    uint64_t left = (head->file_bytes - told + piece_bytes - 1) / piece_bytes;
+    uint64_t left = (head->file_bytes - told + part_bytes - 1) / part_bytes;
     const unsigned wanted = left < AHEAD ? (unsigned)left : AHEAD;
     while (count < wanted && hear(head, 1000 * HANGS_S, &message[count], &request[count])) {
-      head->wrong += request[count].offset != told + count * piece_bytes;
+      head->wrong += request[count].offset != told + count * part_bytes;
       count++;
     }
     if (count < wanted) return NULL;
     if (count > head->ahead) head->ahead = count;
-    for (unsigned i = 0; i < count; i++, told += piece_bytes)
+    for (unsigned i = 0; i < count; i++, told += part_bytes)
       answer(head, &message[i], request[i], message[i].header.request);
   }
   return NULL;
@@ -151,7 +151,7 @@ static void open_head(struct head *head)
   sigaction(SIGUSR2, &interrupt, NULL);
   head->fetching = pthread_self();
   assert_int_equal(plm_context_open(&head->context, NULL), PLM_OK);
-  assert_int_equal(plm_socket_open(head->context, ZMQ_ROUTER, 2 * piece_bytes, &head->router, NULL),
+  assert_int_equal(plm_socket_open(head->context, ZMQ_ROUTER, 2 * part_bytes, &head->router, NULL),
                    PLM_OK);
   assert_int_equal(plm_socket_bind(head->router, "tcp://127.0.0.1:*", NULL, head->bound, NULL),
                    PLM_OK);
@@ -167,22 +167,22 @@ static void close_head(struct head *head)
 
 struct sunk {
   uint64_t offset, file_bytes;
-  unsigned pieces;
-  bool full; /* refuses the second piece */
+  unsigned parts;
+  bool full; /* refuses the second part */
 };
 
-static plm_status sink(void *context, const struct plm_piece *piece, const uint8_t *bytes,
+static plm_status sink(void *context, const struct plm_file_part *part, const uint8_t *bytes,
                        struct plm_error *error)
 {
   struct sunk *sunk = context;
-  if (sunk->full && sunk->pieces == 1) return plm_error_set(error, PLM_NO_SPACE, "no room");
-  assert_int_equal(piece->of.offset, sunk->offset);
-  assert_int_equal(piece->of.source, 2);
-  for (uint32_t i = 0; i < piece->of.bytes; i++)
-    if (bytes[i] != piece->of.offset / piece_bytes + 1) fail_msg("byte %u is %u", i, bytes[i]);
-  sunk->offset += piece->of.bytes;
-  sunk->file_bytes = piece->file_bytes;
-  sunk->pieces++;
+  if (sunk->full && sunk->parts == 1) return plm_error_set(error, PLM_NO_SPACE, "no room");
+  assert_int_equal(part->of.offset, sunk->offset);
+  assert_int_equal(part->of.source, 2);
+  for (uint32_t i = 0; i < part->of.bytes; i++)
+    if (bytes[i] != part->of.offset / part_bytes + 1) fail_msg("byte %u is %u", i, bytes[i]);
+  sunk->offset += part->of.bytes;
+  sunk->file_bytes = part->file_bytes;
+  sunk->parts++;
   return PLM_OK;
 }
 
@@ -205,7 +205,7 @@ static plm_status fetch(struct head *head, uint64_t offset, struct sunk *sunk,
   return status;
 }
 
-static void pieces_are_asked_for_ahead(void **state)
+static void parts_are_asked_for_ahead(void **state)
 {
   (void)state;
   struct head head = {.file_bytes = (20 << 20) + 5};
@@ -213,7 +213,7 @@ static void pieces_are_asked_for_ahead(void **state)
   assert_int_equal(fetch(&head, 0, &sunk, NULL), PLM_OK);
   assert_int_equal(sunk.offset, head.file_bytes);
   assert_int_equal(sunk.file_bytes, head.file_bytes);
-  assert_int_equal(sunk.pieces, 21);
+  assert_int_equal(sunk.parts, 21);
   assert_int_equal(head.questions, 21);
   assert_int_equal(head.ahead, AHEAD);
   assert_int_equal(head.wrong, 0);
@@ -226,18 +226,18 @@ static void a_file_may_be_continued(void **state)
   struct sunk sunk = {0};
   assert_int_equal(fetch(&head, 2 << 20, &sunk, NULL), PLM_OK);
   assert_int_equal(sunk.offset, head.file_bytes);
-  assert_int_equal(sunk.pieces, 1);
+  assert_int_equal(sunk.parts, 1);
   assert_int_equal(head.questions, 1); /* not beyond the end */
   assert_int_equal(head.wrong, 0);
 }
 
-static void other_pieces_are_left_out(void **state)
+static void other_parts_are_left_out(void **state)
 {
   (void)state;
   struct head head = {.file_bytes = 2 << 20, .others = true};
   struct sunk sunk = {0};
   assert_int_equal(fetch(&head, 0, &sunk, NULL), PLM_OK);
-  assert_int_equal(sunk.pieces, 2);
+  assert_int_equal(sunk.parts, 2);
   assert_int_equal(head.questions, 2);
 }
 
@@ -247,7 +247,7 @@ static void a_busy_head_is_asked_again_later(void **state)
   struct head head = {.file_bytes = 2 << 20, .busy = true};
   struct sunk sunk = {0};
   assert_int_equal(fetch(&head, 0, &sunk, NULL), PLM_OK);
-  assert_int_equal(sunk.pieces, 2);
+  assert_int_equal(sunk.parts, 2);
   assert_int_equal(head.questions, 3);
   assert_int_equal(head.wrong, 0);
   assert_true(head.waited_ms >= 190);
@@ -264,7 +264,7 @@ static void a_refusal_ends_it(void **state)
   snprintf(expected, sizeof expected, "%s does not send the corpus: the reason", head.bound);
   assert_string_equal(error.what, expected);
   assert_string_equal(error.hint, "copy the corpus to this host, and name it with --corpus");
-  assert_int_equal(sunk.pieces, 0);
+  assert_int_equal(sunk.parts, 0);
 }
 
 static void an_error_of_the_caller_ends_it(void **state)
@@ -275,7 +275,7 @@ static void an_error_of_the_caller_ends_it(void **state)
   struct plm_error error = {0};
   assert_int_equal(fetch(&head, 0, &sunk, &error), PLM_NO_SPACE);
   assert_string_equal(error.what, "no room");
-  assert_int_equal(sunk.pieces, 1);
+  assert_int_equal(sunk.parts, 1);
   close_head(&head);
 }
 
@@ -304,9 +304,9 @@ static void a_stop_signal_ends_it(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(pieces_are_asked_for_ahead),
+      cmocka_unit_test(parts_are_asked_for_ahead),
       cmocka_unit_test(a_file_may_be_continued),
-      cmocka_unit_test(other_pieces_are_left_out),
+      cmocka_unit_test(other_parts_are_left_out),
       cmocka_unit_test(a_busy_head_is_asked_again_later),
       cmocka_unit_test(a_refusal_ends_it),
       cmocka_unit_test(an_error_of_the_caller_ends_it),

@@ -1,4 +1,4 @@
-/* The pieces of corpora that a head hands out, what it refuses, and how many questions may wait. */
+/* The parts of corpora that a head hands out, what it refuses, and how many questions may wait. */
 #include "tests/support/cmocka_all.h"
 
 #include <semaphore.h>
@@ -33,7 +33,7 @@ static void write_corpus(const char *path, int documents)
 {
   struct plm_corpus_writer *writer;
   const struct plm_corpus_writer_options options = {.directory = path, .threads = 1};
-  const struct plm_corpus_source source = {.name = "made", .bytes = 1, .documents = 1};
+  const struct plm_ingested_file source = {.name = "made", .bytes = 1, .documents = 1};
   assert_int_equal(plm_corpus_writer_open(&options, &writer, NULL), PLM_OK);
   for (int i = 0; i < documents; i++)
     assert_int_equal(plm_corpus_writer_add(writer, PLM_SPLIT_VALID, "x", 1,
@@ -64,8 +64,8 @@ static void close_server(void)
   sem_destroy(&ready);
 }
 
-static struct plm_fetch_request piece_of(uint16_t source, enum plm_fetch_file file, uint64_t offset,
-                                         uint32_t bytes)
+static struct plm_fetch_request part_of(uint16_t source, enum plm_fetch_file file, uint64_t offset,
+                                        uint32_t bytes)
 {
   return (struct plm_fetch_request){
       .source = source, .file = file, .bytes = bytes, .offset = offset};
@@ -76,37 +76,37 @@ static struct plm_fetch_answer answer_to(struct plm_fetch_request request)
 {
   static uint64_t ids;
   const struct plm_fetch_question question = {
-      .identity = "me", .identity_bytes = 2, .request_id = ++ids, .request = request};
+      .routing_id = "me", .routing_id_bytes = 2, .request_id = ++ids, .request = request};
   struct plm_fetch_answer answer;
-  assert_false(plm_fetch_server_take(server, &answer));
+  assert_false(plm_fetch_server_pop(server, &answer));
   assert_true(plm_fetch_server_ask(server, &question));
   await_answer();
-  assert_true(plm_fetch_server_take(server, &answer));
+  assert_true(plm_fetch_server_pop(server, &answer));
   assert_int_equal(answer.question.request_id, ids);
-  assert_int_equal(answer.question.identity_bytes, 2);
-  assert_memory_equal(answer.question.identity, "me", 2);
+  assert_int_equal(answer.question.routing_id_bytes, 2);
+  assert_memory_equal(answer.question.routing_id, "me", 2);
   return answer;
 }
 
-/* The piece is that of the file: `bytes` of them from the offset on. */
-static void is_piece(struct plm_fetch_request request, const char *file, uint32_t bytes)
+/* The part is that of the file: `bytes` of them from the offset on. */
+static void is_part(struct plm_fetch_request request, const char *file, uint32_t bytes)
 {
   char path[300], *expected;
   size_t size;
-  struct plm_piece piece;
+  struct plm_file_part part;
   struct plm_fetch_answer answer = answer_to(request);
   snprintf(path, sizeof path, "%.180s%u/%s", scratch_path("corpus"), request.source, file);
   assert_int_equal(plm_file_read(path, 1 << 24, &expected, &size, NULL), PLM_OK);
   assert_false(answer.refused);
-  assert_int_equal(plm_piece_decode(answer.payload, answer.payload_bytes, &piece, NULL), PLM_OK);
-  assert_int_equal(answer.payload_bytes, PLM_PIECE_HEAD + bytes);
-  assert_int_equal(piece.sources, 3);
-  assert_int_equal(piece.file_bytes, size);
-  assert_int_equal(piece.of.source, request.source);
-  assert_int_equal(piece.of.file, request.file);
-  assert_int_equal(piece.of.offset, request.offset);
-  assert_int_equal(piece.of.bytes, bytes);
-  assert_memory_equal(answer.payload + PLM_PIECE_HEAD, expected + request.offset, bytes);
+  assert_int_equal(plm_file_part_decode(answer.payload, answer.payload_bytes, &part, NULL), PLM_OK);
+  assert_int_equal(answer.payload_bytes, PLM_FILE_PART_HEAD + bytes);
+  assert_int_equal(part.sources, 3);
+  assert_int_equal(part.file_bytes, size);
+  assert_int_equal(part.of.source, request.source);
+  assert_int_equal(part.of.file, request.file);
+  assert_int_equal(part.of.offset, request.offset);
+  assert_int_equal(part.of.bytes, bytes);
+  assert_memory_equal(answer.payload + PLM_FILE_PART_HEAD, expected + request.offset, bytes);
   free(expected);
   free(answer.payload);
 }
@@ -120,18 +120,18 @@ static uint32_t size_of(uint32_t source, const char *file)
   return (uint32_t)size;
 }
 
-static void pieces_are_those_of_the_files(void **state)
+static void parts_are_those_of_the_files(void **state)
 {
   (void)state;
   open_server();
   for (uint16_t k = 0; k < 2; k++) {
     const uint32_t data = size_of(k, "data.mdb"), text = size_of(k, "corpus.json");
-    is_piece(piece_of(k, PLM_FETCH_DESCRIPTION, 0, 100), "corpus.json", 100);
-    is_piece(piece_of(k, PLM_FETCH_DESCRIPTION, 50, text), "corpus.json", text - 50);
-    is_piece(piece_of(k, PLM_FETCH_DATA, 4096, 1000), "data.mdb", 1000);
-    is_piece(piece_of(k, PLM_FETCH_DATA, data - 10, 10), "data.mdb", 10);
-    is_piece(piece_of(k, PLM_FETCH_DATA, data - 10, 11), "data.mdb", 10);
-    is_piece(piece_of(k, PLM_FETCH_DATA, data, 10), "data.mdb", 0);
+    is_part(part_of(k, PLM_FETCH_DESCRIPTION, 0, 100), "corpus.json", 100);
+    is_part(part_of(k, PLM_FETCH_DESCRIPTION, 50, text), "corpus.json", text - 50);
+    is_part(part_of(k, PLM_FETCH_DATA, 4096, 1000), "data.mdb", 1000);
+    is_part(part_of(k, PLM_FETCH_DATA, data - 10, 10), "data.mdb", 10);
+    is_part(part_of(k, PLM_FETCH_DATA, data - 10, 11), "data.mdb", 10);
+    is_part(part_of(k, PLM_FETCH_DATA, data, 10), "data.mdb", 0);
   }
   close_server();
 }
@@ -156,9 +156,9 @@ static void what_is_not_there_is_refused(void **state)
   open_server();
   const uint32_t data = size_of(0, "data.mdb");
   snprintf(what, sizeof what, "the file has %u bytes", data);
-  refuses(piece_of(0, PLM_FETCH_DATA, data + 1, 10), what);
-  refuses(piece_of(3, PLM_FETCH_DATA, 0, 10), "the run has 3 corpora");
-  refuses(piece_of(2, PLM_FETCH_DATA, 0, 10), "is not a corpus");
+  refuses(part_of(0, PLM_FETCH_DATA, data + 1, 10), what);
+  refuses(part_of(3, PLM_FETCH_DATA, 0, 10), "the run has 3 corpora");
+  refuses(part_of(2, PLM_FETCH_DATA, 0, 10), "is not a corpus");
   close_server();
   /* a file of another size is not the one that ingest wrote */
   char path[300];
@@ -168,20 +168,20 @@ static void what_is_not_there_is_refused(void **state)
   fputc('x', file);
   fclose(file);
   open_server();
-  refuses(piece_of(1, PLM_FETCH_DATA, 0, 10), "is not the file that ingest wrote");
-  is_piece(piece_of(0, PLM_FETCH_DATA, 0, 10), "data.mdb", 10);
+  refuses(part_of(1, PLM_FETCH_DATA, 0, 10), "is not the file that ingest wrote");
+  is_part(part_of(0, PLM_FETCH_DATA, 0, 10), "data.mdb", 10);
   close_server();
 }
 
 static bool gives_piece(struct plm_hash corpus, char *text)
 {
-  const struct plm_fetch_question question = {.request = piece_of(0, PLM_FETCH_DATA, 0, 10),
+  const struct plm_fetch_question question = {.request = part_of(0, PLM_FETCH_DATA, 0, 10),
                                               .corpus = corpus};
   struct plm_fetch_answer answer;
   enum plm_nack_reason reason;
   assert_true(plm_fetch_server_ask(server, &question));
   await_answer();
-  assert_true(plm_fetch_server_take(server, &answer));
+  assert_true(plm_fetch_server_pop(server, &answer));
   text[0] = '\0';
   if (answer.refused)
     assert_int_equal(plm_nack_decode(answer.payload, answer.payload_bytes, &reason, text, NULL),
@@ -219,7 +219,7 @@ static void questions_and_answers_are_limited(void **state)
 {
   (void)state;
   enum { ANSWERS = 16, QUESTIONS = 256 };
-  struct plm_fetch_question question = {.request = piece_of(0, PLM_FETCH_DATA, 0, 10)};
+  struct plm_fetch_question question = {.request = part_of(0, PLM_FETCH_DATA, 0, 10)};
   struct plm_fetch_answer answer;
   open_server();
   for (int i = 0; i < ANSWERS; i++, question.request_id++)
@@ -231,11 +231,11 @@ static void questions_and_answers_are_limited(void **state)
   assert_int_not_equal(sem_trywait(&ready), 0); /* no answer is made before one is taken */
   for (uint64_t i = 0; i < ANSWERS + QUESTIONS; i++) {
     if (i >= ANSWERS) await_answer();
-    assert_true(plm_fetch_server_take(server, &answer));
+    assert_true(plm_fetch_server_pop(server, &answer));
     assert_int_equal(answer.question.request_id, i);
     free(answer.payload);
   }
-  assert_false(plm_fetch_server_take(server, &answer));
+  assert_false(plm_fetch_server_pop(server, &answer));
   assert_true(plm_fetch_server_ask(server, &question));
   await_answer(); /* it is closed with an answer that nobody took */
   close_server();
@@ -244,7 +244,7 @@ static void questions_and_answers_are_limited(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(pieces_are_those_of_the_files),
+      cmocka_unit_test(parts_are_those_of_the_files),
       cmocka_unit_test(questions_and_answers_are_limited),
       cmocka_unit_test(another_corpus_than_the_run_s_is_refused),
       cmocka_unit_test(what_is_not_there_is_refused),

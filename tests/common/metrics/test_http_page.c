@@ -125,7 +125,7 @@ static void requests_have_answers(void **state)
   plm_http_close(http);
 }
 
-static void a_request_may_come_in_pieces(void **state)
+static void a_request_may_come_in_parts(void **state)
 {
   (void)state;
   struct plm_http *http = open_http("127.0.0.1:*");
@@ -164,7 +164,7 @@ static void requests_have_a_limit(void **state)
 }
 
 /* More than a socket's buffers hold, while the client does not read yet. */
-static void a_large_page_is_sent_in_pieces(void **state)
+static void a_large_page_is_sent_in_parts(void **state)
 {
   (void)state;
   struct plm_http *http = open_http("127.0.0.1:0");
@@ -316,9 +316,9 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(requests_have_answers),
-      cmocka_unit_test(a_request_may_come_in_pieces),
+      cmocka_unit_test(a_request_may_come_in_parts),
       cmocka_unit_test(requests_have_a_limit),
-      cmocka_unit_test(a_large_page_is_sent_in_pieces),
+      cmocka_unit_test(a_large_page_is_sent_in_parts),
       cmocka_unit_test(so_many_clients_at_once),
       cmocka_unit_test(a_client_that_leaves_is_dropped),
       cmocka_unit_test(a_silent_client_is_disconnected),

@@ -64,7 +64,7 @@ static void incomplete_lines_are_cut(void **state)
   const char *path = scratch_path("torn.jsonl");
   char *bytes;
   size_t size;
-  /* a complete line, then an incomplete one longer than the piece that is searched at a time */
+  /* a complete line, then an incomplete one longer than the part that is searched at a time */
   FILE *out = fopen(path, "w");
   fputs("{\"v\":1,\"step\":1}\n{\"v\":1,\"text\":\"", out);
   for (int i = 0; i < 10000; i++) fputc('x', out);
@@ -101,7 +101,7 @@ static uint64_t size_after_opening(const char *bytes, size_t size)
   return counted;
 }
 
-/* The end of the last line is searched for in pieces of 4096 bytes. */
+/* The end of the last line is searched for in parts of 4096 bytes. */
 static void what_is_kept_ends_with_a_newline(void **state)
 {
   (void)state;

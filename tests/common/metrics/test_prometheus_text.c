@@ -9,8 +9,8 @@
 #include "common/metrics/prometheus.h"
 #include "tests/support/expected_file.h"
 
-static void take(struct plm_prometheus *metrics, enum plm_metric_stage stage, const char *instance,
-                 const char *text, bool counted)
+static void prometheus_add(struct plm_prometheus *metrics, enum plm_metric_stage stage,
+                           const char *instance, const char *text, bool counted)
 {
   cJSON *line = cJSON_Parse(text);
   assert_non_null(line);
@@ -37,29 +37,33 @@ static void each_name_has_its_head_once(void **state)
   plm_prometheus_set(metrics, PLM_STAGE_TRAINER, "0", "restarts_total", 2);
   plm_prometheus_set(metrics, PLM_STAGE_TRAINER, "0", "no_such_name", 3);
   plm_prometheus_set(metrics, PLM_STAGE_TRAINER, "0", "standby", 3); /* only a packer's */
-  take(metrics, PLM_STAGE_TRAINER, "0", "{\"step\":9,\"step_ms\":5000}", false);
-  take(metrics, PLM_STAGE_TRAINER, "0", step_one, true);
-  take(metrics, PLM_STAGE_TRAINER, "0",
-       "{\"step\":2,\"loss\":3,\"loss_by_source\":{\"a\":2.5,\"b\":null},\"step_ms\":500}", true);
+  prometheus_add(metrics, PLM_STAGE_TRAINER, "0", "{\"step\":9,\"step_ms\":5000}", false);
+  prometheus_add(metrics, PLM_STAGE_TRAINER, "0", step_one, true);
+  prometheus_add(
+      metrics, PLM_STAGE_TRAINER, "0",
+      "{\"step\":2,\"loss\":3,\"loss_by_source\":{\"a\":2.5,\"b\":null},\"step_ms\":500}", true);
   plm_prometheus_started(metrics, PLM_STAGE_EVALUATOR, "0");
-  take(metrics, PLM_STAGE_EVALUATOR, "0",
-       "{\"step\":2,\"split\":\"valid\",\"loss\":2.5,\"seconds\":4,\"loss_by_mask_rate\":{\"0.15\":"
-       "2},\"loss_by_length\":{\"<64\":1},\"attention_entropy\":{\"1\":0.5}}",
-       true);
-  take(metrics, PLM_STAGE_EVALUATOR, "0",
-       "{\"step\":2,\"set\":\"refseq\",\"split\":\"test\",\"loss\":2.75,\"seconds\":2,"
-       "\"loss_by_length\":{\"<64\":1.5}}",
-       true);
-  take(metrics, PLM_STAGE_EVALUATOR, "0", "{\"step\":3,\"skipped\":\"why\",\"seconds\":9}", true);
+  prometheus_add(
+      metrics, PLM_STAGE_EVALUATOR, "0",
+      "{\"step\":2,\"split\":\"valid\",\"loss\":2.5,\"seconds\":4,\"loss_by_mask_rate\":{\"0.15\":"
+      "2},\"loss_by_length\":{\"<64\":1},\"attention_entropy\":{\"1\":0.5}}",
+      true);
+  prometheus_add(metrics, PLM_STAGE_EVALUATOR, "0",
+                 "{\"step\":2,\"set\":\"refseq\",\"split\":\"test\",\"loss\":2.75,\"seconds\":2,"
+                 "\"loss_by_length\":{\"<64\":1.5}}",
+                 true);
+  prometheus_add(metrics, PLM_STAGE_EVALUATOR, "0",
+                 "{\"step\":3,\"skipped\":\"why\",\"seconds\":9}", true);
   for (int i = 0; i < 2; i++) {
     const char *instance = i == 0 ? "0" : "host 1";
     plm_prometheus_started(metrics, PLM_STAGE_PACKER, instance);
     plm_prometheus_set(metrics, PLM_STAGE_PACKER, instance, "tokens_total", 1e15 + i);
     plm_prometheus_set(metrics, PLM_STAGE_PACKER, instance, "standby",
                        i == 0 ? INFINITY : -INFINITY);
-    take(metrics, PLM_STAGE_PACKER, instance,
-         "{\"windows\":5,\"documents_per_second\":7,\"tokens_per_second\":0.1,\"packer\":\"x\"}",
-         true);
+    prometheus_add(
+        metrics, PLM_STAGE_PACKER, instance,
+        "{\"windows\":5,\"documents_per_second\":7,\"tokens_per_second\":0.1,\"packer\":\"x\"}",
+        true);
   }
   plm_prometheus_print(metrics, &text);
   expected_file("common/metrics/prometheus/all_stages", text.data);
@@ -91,7 +95,7 @@ static void the_table_has_a_limit(void **state)
   }
   plm_prometheus_set(metrics, PLM_STAGE_PACKER, "i8191", "ready", 5);
   plm_prometheus_started(metrics, PLM_STAGE_TRAINER, "0");
-  take(metrics, PLM_STAGE_TRAINER, "0", step_one, true);
+  prometheus_add(metrics, PLM_STAGE_TRAINER, "0", step_one, true);
   plm_prometheus_print(metrics, &text);
   for (const char *c = text.data; *c != '\0'; c++) lines += *c == '\n';
   assert_int_equal(lines, 2 + SAMPLES);

@@ -7,7 +7,7 @@
 #include "tests/support/cmocka_all.h"
 #include "tests/support/model_case.h"
 
-static void memory_and_flops_are_those_of_the_plan(void **state)
+static void memory_and_flops_are_those_of_the_estimate(void **state)
 {
   (void)state;
   static const uint32_t lengths[] = {13, 7, 20, 5, 3, 31, 9, 2, 30, 0};
@@ -103,7 +103,7 @@ static void flops_of_patch_unet_are_those_of_its_matrices(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(memory_and_flops_are_those_of_the_plan),
+      cmocka_unit_test(memory_and_flops_are_those_of_the_estimate),
       cmocka_unit_test(flops_of_patch_unet_are_those_of_its_matrices),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -165,12 +165,12 @@ static void layers_beyond_one_position_are_bottlenecks(void **state)
   assert_non_null(find(&f, "plm.decoder.0.input_mix"));
   struct plm_block_shape block;
   plm_architecture_block(&config, 4, &block);
-  assert_int_equal(block.source, PLM_SOURCE_SAME);
+  assert_int_equal(block.input, PLM_INPUT_SAME);
   plm_architecture_block(&config, 6, &block); /* decoder 1, still level 3 */
-  assert_int_equal(block.source, PLM_SOURCE_SAME);
+  assert_int_equal(block.input, PLM_INPUT_SAME);
   assert_int_equal(block.skip, 3);
   plm_architecture_block(&config, 7, &block);
-  assert_int_equal(block.source, PLM_SOURCE_EXPAND);
+  assert_int_equal(block.input, PLM_INPUT_EXPAND);
   assert_int_equal(block.resample, 2);
   free(f.table);
 }

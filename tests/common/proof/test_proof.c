@@ -11,17 +11,17 @@
 static void a_stream_gives_the_hash_of_the_whole(void **state)
 {
   enum { MOST = 1600 };
-  static const size_t pieces[] = {1, 7, 511, 512, 513, MOST};
+  static const size_t parts[] = {1, 7, 511, 512, 513, MOST};
   (void)state;
   for (uint32_t token_bytes = 1; token_bytes <= 2; token_bytes++) {
     uint8_t *tokens = proof_case_tokens(token_bytes, MOST);
     for (size_t count = 0; count <= MOST; count += count % 512 < 2 || count % 512 == 511 ? 1 : 51)
-      for (size_t p = 0; p < sizeof pieces / sizeof pieces[0]; p++) {
+      for (size_t p = 0; p < sizeof parts / sizeof parts[0]; p++) {
         struct plm_proof_stream stream;
         plm_proof_stream_begin(&stream, token_bytes);
-        for (size_t at = 0; at < count; at += pieces[p])
+        for (size_t at = 0; at < count; at += parts[p])
           plm_proof_stream_add(&stream, tokens + at * token_bytes,
-                               count - at < pieces[p] ? count - at : pieces[p]);
+                               count - at < parts[p] ? count - at : parts[p]);
         const struct plm_proof_digest whole = plm_proof_sequence(token_bytes, tokens, count);
         const struct plm_proof_digest streamed = plm_proof_stream_end(&stream);
         assert_memory_equal(streamed.bytes, whole.bytes, sizeof whole.bytes);

@@ -1,4 +1,4 @@
-/* common/run/log_tail by value: where the last lines begin, pieces, limits, files that were cut,
+/* common/run/log_tail by value: where the last lines begin, parts, limits, files that were cut,
  * also if they have grown since, and rotated files that are made here by renaming. */
 #include "tests/support/cmocka_all.h"
 
@@ -12,7 +12,7 @@
 #include "common/run/log_tail.h"
 #include "tests/support/scratch.h"
 
-enum { PIECE = 16384 };
+enum { PART = 16384 };
 
 static struct plm_tail tail;
 
@@ -83,15 +83,15 @@ static void the_last_lines_are_found(void **state)
   assert_int_equal(place, 6);
 }
 
-/* Newlines at each side of the ends of the pieces that are read from the end. */
-static void lines_are_found_over_pieces(void **state)
+/* Newlines at each side of the ends of the parts that are read from the end. */
+static void lines_are_found_over_parts(void **state)
 {
   (void)state;
-  static char text[3 * PIECE];
+  static char text[3 * PART];
   char path[PLM_PATH_SIZE];
-  snprintf(path, sizeof path, "%s", scratch_path("pieces.log"));
-  for (size_t size = 2 * PIECE - 1; size <= 2 * PIECE + 1; size++) {
-    for (size_t place = PIECE - 3; place <= PIECE + 3; place++) {
+  snprintf(path, sizeof path, "%s", scratch_path("parts.log"));
+  for (size_t size = 2 * PART - 1; size <= 2 * PART + 1; size++) {
+    for (size_t place = PART - 3; place <= PART + 3; place++) {
       memset(text, 'x', sizeof text);
       text[place] = text[size - 1] = '\n';
       scratch_write(path, text, size);
@@ -238,12 +238,12 @@ static void a_file_that_cannot_be_read_is_an_error(void **state)
   assert_int_equal(plm_tail_check(&tail, NULL), PLM_OK);
 }
 
-/* The lines of several pieces, of which one is longer than a piece. */
+/* The lines of several parts, of which one is longer than a part. */
 static void lines_are_taken_one_by_one(void **state)
 {
   (void)state;
   static struct plm_tail_lines lines;
-  static char bytes[2 * PIECE + 3];
+  static char bytes[2 * PART + 3];
   char path[PLM_PATH_SIZE];
   snprintf(path, sizeof path, "%s", scratch_path("taken.log"));
   plm_tail_init(&lines.tail, path, 0);
@@ -264,7 +264,7 @@ static void lines_are_taken_one_by_one(void **state)
   plm_tail_lines_deinit(&lines);
 }
 
-/* What is compared are the last PLM_TAIL_SEEN bytes, also if they came in several pieces. */
+/* What is compared are the last PLM_TAIL_SEEN bytes, also if they came in several parts. */
 static void the_last_bytes_are_compared(void **state)
 {
   (void)state;
@@ -313,17 +313,17 @@ static void long_lines_are_cut(void **state)
   }
 }
 
-/* A limit is one of bytes, which whole pieces may exceed. */
-static void a_limit_ends_after_a_piece(void **state)
+/* A limit is one of bytes, which whole parts may exceed. */
+static void a_limit_ends_after_a_part(void **state)
 {
   (void)state;
-  static char bytes[2 * PIECE + 8];
+  static char bytes[2 * PART + 8];
   char path[PLM_PATH_SIZE];
   snprintf(path, sizeof path, "%s", scratch_path("limit.log"));
   for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = i % 8 == 7 ? '\n' : 'x';
   scratch_write(path, bytes, sizeof bytes);
-  static const size_t limits[] = {1, PIECE, PIECE + 1, 2 * PIECE, 2 * PIECE + 1};
-  static const size_t lines[] = {PIECE / 8, PIECE / 8, PIECE / 4, PIECE / 4, PIECE / 4 + 1};
+  static const size_t limits[] = {1, PART, PART + 1, 2 * PART, 2 * PART + 1};
+  static const size_t lines[] = {PART / 8, PART / 8, PART / 4, PART / 4, PART / 4 + 1};
   for (size_t i = 0; i < 5; i++) {
     struct plm_text text = {0};
     plm_tail_init(&tail, path, 0);
@@ -412,7 +412,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_last_lines_are_found),
-      cmocka_unit_test(lines_are_found_over_pieces),
+      cmocka_unit_test(lines_are_found_over_parts),
       cmocka_unit_test(lines_come_when_they_are_complete),
       cmocka_unit_test(a_file_that_was_cut_and_has_grown_goes_back),
       cmocka_unit_test(a_cut_goes_back),
@@ -420,7 +420,7 @@ int main(void)
       cmocka_unit_test(other_lines_of_the_same_size_are_seen),
       cmocka_unit_test(the_last_bytes_are_compared),
       cmocka_unit_test(long_lines_are_cut),
-      cmocka_unit_test(a_limit_ends_after_a_piece),
+      cmocka_unit_test(a_limit_ends_after_a_part),
       cmocka_unit_test(a_file_that_cannot_be_read_is_an_error),
       cmocka_unit_test(lines_are_taken_one_by_one),
       cmocka_unit_test(rotated_files_come_first),

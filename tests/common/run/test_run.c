@@ -21,8 +21,8 @@ static void a_lock_excludes_and_names_its_holder(void **state)
   struct plm_lock_holder holder;
   const char *run = scratch_directory();
   assert_int_equal(plm_lock_holder(run, "trainer", &holder, &error), PLM_NOT_FOUND);
-  assert_int_equal(plm_lock_take(run, "trainer", &first, &error), PLM_OK);
-  assert_int_equal(plm_lock_take(run, "trainer", &second, &error), PLM_BUSY);
+  assert_int_equal(plm_lock_acquire(run, "trainer", &first, &error), PLM_OK);
+  assert_int_equal(plm_lock_acquire(run, "trainer", &second, &error), PLM_BUSY);
   assert_non_null(strstr(error.what, "process"));
   assert_int_equal(plm_lock_holder(run, "trainer", &holder, &error), PLM_OK);
   assert_int_equal(holder.pid, getpid());
@@ -34,7 +34,7 @@ static void a_lock_excludes_and_names_its_holder(void **state)
                    PLM_OK);
   assert_int_equal(plm_lock_check(first, &error), PLM_BUSY);
   plm_lock_release(first);
-  assert_int_equal(plm_lock_take(run, "trainer", &second, &error), PLM_OK);
+  assert_int_equal(plm_lock_acquire(run, "trainer", &second, &error), PLM_OK);
   plm_lock_release(second);
 }
 
@@ -44,7 +44,7 @@ static pid_t in_child(const char *name, plm_status wanted)
   if (child == 0) {
     struct plm_error error = {0};
     struct plm_lock *lock;
-    _exit(plm_lock_take(scratch_directory(), name, &lock, &error) == wanted ? 0 : 1);
+    _exit(plm_lock_acquire(scratch_directory(), name, &lock, &error) == wanted ? 0 : 1);
   }
   return child;
 }
@@ -68,7 +68,7 @@ static void a_removed_lock_is_made_anew(void **state)
     char file[32], metrics[32];
     snprintf(file, sizeof file, "%s.lock", names[i]);
     snprintf(metrics, sizeof metrics, "%s.jsonl", names[i]);
-    assert_int_equal(plm_lock_take(scratch_directory(), names[i], &lock, &error), PLM_OK);
+    assert_int_equal(plm_lock_acquire(scratch_directory(), names[i], &lock, &error), PLM_OK);
     assert_int_equal(unlink(scratch_path(file)), 0);
     assert_true(holds(names[i], PLM_BUSY)); /* it leaves a new lock without a holder */
     assert_int_equal(plm_lock_watch(lock, &error), PLM_OK);
@@ -95,7 +95,7 @@ static void a_removed_lock_admits_no_second_supervisor(void **state)
   struct plm_error error = {0};
   struct plm_lock *lock;
   struct plm_lock_holder holder;
-  assert_int_equal(plm_lock_take(scratch_directory(), "supervisor", &lock, &error), PLM_OK);
+  assert_int_equal(plm_lock_acquire(scratch_directory(), "supervisor", &lock, &error), PLM_OK);
   assert_int_equal(unlink(scratch_path("supervisor.lock")), 0);
   assert_true(holds("supervisor", PLM_BUSY)); /* it leaves a new lock without a holder */
   assert_true(holds("trainer", PLM_OK));
@@ -113,7 +113,7 @@ static void a_lock_dies_with_its_process(void **state)
   struct plm_error error = {0};
   struct plm_lock *lock;
   assert_true(holds("evaluator", PLM_OK));
-  assert_int_equal(plm_lock_take(scratch_directory(), "evaluator", &lock, &error), PLM_OK);
+  assert_int_equal(plm_lock_acquire(scratch_directory(), "evaluator", &lock, &error), PLM_OK);
   plm_lock_release(lock);
 }
 

@@ -407,7 +407,7 @@ static void a_holder_is_named(void **state)
   struct plm_error error = {0};
   snprintf(run, sizeof run, "%s", new_run("holders"));
   gethostname(host, sizeof host - 1);
-  assert_int_equal(plm_lock_take(run, "packer", &lock, &error), PLM_OK);
+  assert_int_equal(plm_lock_acquire(run, "packer", &lock, &error), PLM_OK);
   assert_false(plm_file_exists(scratch_path("holders/packer.jsonl"))); /* it writes none */
   assert_int_equal(plm_lock_holder(run, "packer", &holder, &error), PLM_OK);
   assert_string_equal(holder.host, host);
@@ -416,13 +416,13 @@ static void a_holder_is_named(void **state)
   snprintf(wanted, sizeof wanted, "{\"host\":\"%s\",\"pid\":%ld,\"incarnation\":\"%016llx\"}\n",
            host, (long)getpid(), (unsigned long long)holder.incarnation);
   assert_in_file(run, "packer.lock", wanted);
-  assert_int_equal(plm_lock_take(run, "packer", &second, &error), PLM_BUSY);
+  assert_int_equal(plm_lock_acquire(run, "packer", &second, &error), PLM_BUSY);
   snprintf(wanted, sizeof wanted, "the packer of this run is process %d on %s", getpid(), host);
   assert_string_equal(error.what, wanted);
   assert_string_equal(error.where, scratch_path("holders/packer.lock"));
   /* the lock's text is damaged */
   write_file(run, "packer.lock", "{\"host\":\"x\",\"pid\":1}");
-  assert_int_equal(plm_lock_take(run, "packer", &second, &error), PLM_BUSY);
+  assert_int_equal(plm_lock_acquire(run, "packer", &second, &error), PLM_BUSY);
   assert_string_equal(error.what, "another packer has this run");
   assert_int_equal(plm_lock_holder(run, "packer", &holder, &error), PLM_FORMAT);
   assert_int_equal(plm_lock_check(lock, &error), PLM_FORMAT);

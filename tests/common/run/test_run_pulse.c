@@ -16,7 +16,7 @@ static int setup(void **state)
 {
   (void)state;
   scratch_run(run);
-  return plm_lock_take(run, "evaluator", &lock, NULL) == PLM_OK ? 0 : 1;
+  return plm_lock_acquire(run, "evaluator", &lock, NULL) == PLM_OK ? 0 : 1;
 }
 
 static int teardown(void **state)
@@ -81,7 +81,7 @@ static void the_same_is_written_once_a_second(void **state)
   assert_true(fabs(sign.pace_s - pulse.pace_s) < 1e-6);
 }
 
-/* Within one long piece of work, the share that is done moves; it stays as patient as it was, and
+/* Within one long work item, the share that is done moves; it stays as patient as it was, and
  * is no pace. */
 static void reading_a_large_file_gives_signs(void **state)
 {
@@ -157,21 +157,21 @@ static void a_wait_is_told_once_it_has_lasted_a_second(void **state)
 }
 
 /* A trainer that steps says only that it waits. */
-static void a_pulse_may_rest(void **state)
+static void a_pulse_may_be_suspended(void **state)
 {
   (void)state;
   struct plm_run_pulse pulse;
   struct plm_run_sign sign;
   plm_run_pulse_begin(&pulse, run, "evaluator");
-  plm_run_pulse_rest(&pulse);
+  plm_run_pulse_suspend(&pulse);
   plm_run_pulse(&pulse, true, "computing");
-  plm_run_pulse_rest(&pulse);
+  plm_run_pulse_suspend(&pulse);
   assert_false(plm_file_exists(file_of_run("pulse.evaluator.json")));
   plm_run_pulse_wait(&pulse, "waiting for packers");
   pulse.waits_since_ns -= 2000000000u;
   plm_run_pulse_wait(&pulse, "waiting for packers");
   assert_true(plm_run_pulse_read(run, "evaluator", &sign) && sign.waits);
-  plm_run_pulse_rest(&pulse);
+  plm_run_pulse_suspend(&pulse);
   assert_false(plm_run_pulse_read(run, "evaluator", &sign));
   plm_run_pulse_end(&pulse);
   plm_run_pulse_wait(&pulse, "waiting for packers"); /* nothing is written any more */
@@ -200,12 +200,9 @@ static void a_sign_from_before_the_lock_does_not_count(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      TEST(what_is_done_is_read_back),
-      TEST(the_same_is_written_once_a_second),
-      TEST(reading_a_large_file_gives_signs),
-      TEST(a_wait_is_told_once_it_has_lasted_a_second),
-      TEST(a_pulse_may_rest),
-      TEST(a_sign_from_before_the_lock_does_not_count),
+      TEST(what_is_done_is_read_back),        TEST(the_same_is_written_once_a_second),
+      TEST(reading_a_large_file_gives_signs), TEST(a_wait_is_told_once_it_has_lasted_a_second),
+      TEST(a_pulse_may_be_suspended),         TEST(a_sign_from_before_the_lock_does_not_count),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

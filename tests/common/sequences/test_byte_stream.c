@@ -11,35 +11,35 @@
 #define EMPTY "\x28\xb5\x2f\xfd\x20\x00\x01\x00\x00"
 /* A frame whose window has the descriptor `window`, with one raw block of "LAGV". */
 #define FRAME(window) "\x28\xb5\x2f\xfd\x00" window "\x21\x00\x00LAGV"
-#define PIECES(text) text, sizeof text - 1
+#define PARTS(text) text, sizeof text - 1
 
 static const struct {
   const char *bytes;
   size_t size;
   const char *text;
 } readable[] = {
-    {PIECES("\x50\x2a\x4d\x18\x03\x00\x00\x00xyz" FRAME("\x58")), "LAGV"},
-    {PIECES("\x5f\x2a\x4d\x18\x00\x00\x00\x00" FRAME("\x58")), "LAGV"},
-    {PIECES(EMPTY FRAME("\x58") EMPTY), "LAGV"},
-    {PIECES(FRAME("\x58") "\x50\x2a\x4d\x18\x03\x00\x00\x00xyz" FRAME("\x58") EMPTY FRAME("\x58")),
+    {PARTS("\x50\x2a\x4d\x18\x03\x00\x00\x00xyz" FRAME("\x58")), "LAGV"},
+    {PARTS("\x5f\x2a\x4d\x18\x00\x00\x00\x00" FRAME("\x58")), "LAGV"},
+    {PARTS(EMPTY FRAME("\x58") EMPTY), "LAGV"},
+    {PARTS(FRAME("\x58") "\x50\x2a\x4d\x18\x03\x00\x00\x00xyz" FRAME("\x58") EMPTY FRAME("\x58")),
      "LAGVLAGVLAGV"},
-    {PIECES(EMPTY), ""},
-    {PIECES("\x50\x2a\x4d\x18\x03\x00\x00\x00xyz"), ""},
-    {PIECES(FRAME("\x88")), "LAGV"}, /* 128 MiB */
+    {PARTS(EMPTY), ""},
+    {PARTS("\x50\x2a\x4d\x18\x03\x00\x00\x00xyz"), ""},
+    {PARTS(FRAME("\x88")), "LAGV"}, /* 128 MiB */
 };
 
 static plm_status read_all(const char *bytes, size_t size, struct plm_text *text,
                            struct plm_error *error)
 {
   struct plm_byte_stream *stream;
-  const uint8_t *piece;
-  size_t piece_size;
+  const uint8_t *part;
+  size_t part_size;
   plm_status status;
   plm_text_puts(text, "");
   assert_int_equal(plm_byte_stream_open_memory("f.zst", bytes, size, &stream, NULL), PLM_OK);
-  while ((status = plm_byte_stream_read(stream, &piece, &piece_size, error)) == PLM_OK &&
-         piece_size != 0)
-    plm_text_append(text, piece, piece_size);
+  while ((status = plm_byte_stream_read(stream, &part, &part_size, error)) == PLM_OK &&
+         part_size != 0)
+    plm_text_append(text, part, part_size);
   plm_byte_stream_close(stream);
   return status;
 }
@@ -68,12 +68,12 @@ static void long_windows_are_read_within_the_limit(void **state)
     uint64_t limit;
     const char *what; /* NULL: it is read */
   } windows[] = {
-      {PIECES(FRAME("\x89")), UINT64_C(144) << 20, NULL},
-      {PIECES(FRAME("\x89")), (UINT64_C(144) << 20) - 1, "needs 144 MiB of memory, and 143 MiB"},
-      {PIECES(FRAME("\x58") FRAME("\x89")), 1, "needs 144 MiB of memory, and 0 MiB"},
-      {PIECES(FRAME("\xa8")), (UINT64_C(2) << 30) - 1, "needs 2048 MiB of memory, and 2047 MiB"},
-      {PIECES(FRAME("\xa9")), UINT64_MAX, "needs 2304 MiB of memory, and 2048 MiB"},
-      {PIECES(FRAME("\xff")), UINT64_MAX, "of memory, and 2048 MiB"},
+      {PARTS(FRAME("\x89")), UINT64_C(144) << 20, NULL},
+      {PARTS(FRAME("\x89")), (UINT64_C(144) << 20) - 1, "needs 144 MiB of memory, and 143 MiB"},
+      {PARTS(FRAME("\x58") FRAME("\x89")), 1, "needs 144 MiB of memory, and 0 MiB"},
+      {PARTS(FRAME("\xa8")), (UINT64_C(2) << 30) - 1, "needs 2048 MiB of memory, and 2047 MiB"},
+      {PARTS(FRAME("\xa9")), UINT64_MAX, "needs 2304 MiB of memory, and 2048 MiB"},
+      {PARTS(FRAME("\xff")), UINT64_MAX, "of memory, and 2048 MiB"},
   };
   (void)state;
   for (size_t i = 0; i < sizeof windows / sizeof *windows; i++) {
@@ -104,7 +104,7 @@ static void peeked_bytes_are_read_again(void **state)
   const uint8_t *bytes;
   size_t size;
   assert_int_equal(
-      plm_byte_stream_open_memory("f", PIECES(FRAME("\x58") FRAME("\x58")), &stream, NULL), PLM_OK);
+      plm_byte_stream_open_memory("f", PARTS(FRAME("\x58") FRAME("\x58")), &stream, NULL), PLM_OK);
   assert_int_equal(plm_byte_stream_peek(stream, 3, &bytes, &size, NULL), PLM_OK);
   assert_int_equal(size, 4);
   assert_int_equal(plm_byte_stream_peek(stream, 5, &bytes, &size, NULL), PLM_OK);

@@ -9,7 +9,7 @@
 #define LETTERS_64 "LAGVSERTIDPKQNFYLAGVSERTIDPKQNFYLAGVSERTIDPKQNFYLAGVSERTIDPKQNFY"
 
 /* What --gaps and --nucleotides choose. */
-static void choices_take_gaps_and_nucleotides(void **state)
+static void choices_accept_gaps_and_nucleotides(void **state)
 {
   static const char input[] =
       ">a\n" LETTERS_64 "-" LETTERS_64 ".\n>g\nATGGCTAAAC-TGACCGAATTC\n>e\n--\n";
@@ -87,7 +87,7 @@ static void heads_are_kept_on_demand(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(choices_take_gaps_and_nucleotides),
+      cmocka_unit_test(choices_accept_gaps_and_nucleotides),
       cmocka_unit_test(heads_are_kept_on_demand),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -21,8 +21,8 @@ struct listener {
   const char *stopped_at; /* a name after which a stop signal comes */
 };
 
-static plm_status take(void *context, size_t file, const struct plm_sequence *sequence,
-                       struct plm_error *error)
+static plm_status listener_on_record(void *context, size_t file,
+                                     const struct plm_sequence *sequence, struct plm_error *error)
 {
   struct listener *listener = context;
   plm_text_printf(&listener->heard, "%zu %.*s %.*s\n", file, (int)sequence->name_size,
@@ -53,7 +53,7 @@ static struct plm_sequence_files files_of(const char *const *paths, size_t count
                                      .progress = progress,
                                      .stop_consequence = "; nothing was written",
                                      .context = listener,
-                                     .take = take};
+                                     .on_record = listener_on_record};
 }
 
 static void records_of_all_files_are_counted(void **state)

@@ -25,7 +25,7 @@ static void read_stream(struct plm_byte_stream *stream, enum plm_tokenizer_kind 
 {
   struct plm_sequence_reader *reader;
   reader = plm_sequence_reader_open(stream, tokenizer, max_residues);
-  if (masks) plm_sequence_reader_take_masks(reader);
+  if (masks) plm_sequence_reader_accept_masks(reader);
   plm_text_puts(out, "");
   for (;;) {
     struct plm_sequence sequence;
@@ -234,7 +234,7 @@ static const struct reading readings[] = {
      "j.jsonl:1 Text, as\tit is é\r\n", PLM_TOKENIZER_BYTE, 0},
 };
 
-/* Readings with plm_sequence_reader_take_masks. */
+/* Readings with plm_sequence_reader_accept_masks. */
 static const struct reading masked_readings[] = {
     {"mask.fasta", ">a\nLA_<mask>G<ma\r\n sk>*\n>b\n_\n>c\nL<mask\n>d\nLA<eos>\n>e\nL*_\n>f\nL>\n",
      "a LA__G_\nb _\nbad mask.fasta:6 record \"c\": it ends inside a <mask>\n"
@@ -428,9 +428,9 @@ static size_t random_fasta(uint32_t *random, char *text, size_t room)
   return random[0] % 2 ? size : size - 1; /* the last line may lack its line end */
 }
 
-/* Long pieces give the same records as pieces that are too short for the fast path of whole lines.
+/* Long spans give the same records as spans that are too short for the fast path of whole lines.
  */
-static void long_pieces_read_like_short_ones(void **state)
+static void long_spans_read_like_short_ones(void **state)
 {
   (void)state;
   static struct packed_text packed;
@@ -443,24 +443,24 @@ static void long_pieces_read_like_short_ones(void **state)
     const size_t size = 2 + random_fasta(&random, text + 2, ROOM - 2);
     const uint64_t max_residues = round % 3 == 0 ? 200 : 100000;
     const bool masks = round % 5 == 0;
-    struct plm_text whole = {0}, pieces = {0};
+    struct plm_text whole = {0}, spans = {0};
     struct plm_byte_stream *stream;
     assert_int_equal(plm_byte_stream_open_memory("r.fasta", text, size, &stream, NULL), PLM_OK);
     read_stream(stream, PLM_TOKENIZER_ESM, max_residues, masks, &whole);
     packed.size = 0;
-    for (size_t at = 0, piece; at < size; at += piece) {
-      piece = 30 + at % 30 < size - at ? 30 + at % 30 : size - at;
-      packed.size += packed_text_gzip(text + at, piece, packed.bytes + packed.size,
+    for (size_t at = 0, span; at < size; at += span) {
+      span = 30 + at % 30 < size - at ? 30 + at % 30 : size - at;
+      packed.size += packed_text_gzip(text + at, span, packed.bytes + packed.size,
                                       sizeof packed.bytes - packed.size);
     }
     assert_int_equal(
         plm_byte_stream_open_memory("r.fasta", packed.bytes, packed.size, &stream, NULL), PLM_OK);
-    read_stream(stream, PLM_TOKENIZER_ESM, max_residues, masks, &pieces);
-    assert_string_equal(whole.data, pieces.data);
+    read_stream(stream, PLM_TOKENIZER_ESM, max_residues, masks, &spans);
+    assert_string_equal(whole.data, spans.data);
     for (const char *line = whole.data; *line != '\0'; line = strchr(line, '\n') + 1)
       *(strncmp(line, "bad ", 4) == 0 ? &bad : &read) += 1;
     plm_text_deinit(&whole);
-    plm_text_deinit(&pieces);
+    plm_text_deinit(&spans);
   }
   assert_true(read > 1000 && bad > 100);
   free(text);
@@ -473,7 +473,7 @@ int main(void)
       cmocka_unit_test(other_compressions_are_refused),
       cmocka_unit_test(a_pipe_is_read_in_spite_of_signals),
       cmocka_unit_test(buffer_borders_change_nothing),
-      cmocka_unit_test(long_pieces_read_like_short_ones),
+      cmocka_unit_test(long_spans_read_like_short_ones),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* Tables of sequences: the header, the columns that are chosen, rows, and names of records. Each
- * input is read whole and in two pieces, cut at every place. */
+ * input is read whole and in two spans, cut at every place. */
 #include "tests/support/cmocka_all.h"
 
 #include <stdio.h>

@@ -45,7 +45,7 @@ int zmq_close(void *socket)
   int (*real)(void *);
   *(void **)&real = dlsym(RTLD_NEXT, "zmq_close");
   const int status = real(socket);
-  if (is_handler()) sleep(2); /* time enough for a stranger to come in */
+  if (is_handler()) sleep(2); /* time enough for an intruder to come in */
   return status;
 }
 
@@ -115,8 +115,8 @@ static void hang_up(struct client *client)
 static void nobody_enters_without_the_handler(void **state)
 {
   (void)state;
-  enum { strangers = 100 };
-  struct client clients[strangers];
+  enum { intruders = 100 };
+  struct client clients[intruders];
   struct plm_error error;
   struct plm_keypair pair;
   char keys[PLM_PATH_SIZE], others[PLM_PATH_SIZE], bound[256], byte, *log;
@@ -125,7 +125,7 @@ static void nobody_enters_without_the_handler(void **state)
   snprintf(keys, sizeof keys, "%s", scratch_path("keys"));
   snprintf(others, sizeof others, "%s", scratch_path("others"));
   assert_int_equal(plm_keys_write(keys, "friend", &made, &error), PLM_OK);
-  assert_int_equal(plm_keys_write(others, "stranger", &made, &error), PLM_OK);
+  assert_int_equal(plm_keys_write(others, "intruder", &made, &error), PLM_OK);
   assert_int_equal(plm_keys_server(keys, &pair, &error), PLM_OK);
   assert_int_equal(pipe(tell), 0);
   assert_int_equal(pipe(told), 0);
@@ -139,9 +139,9 @@ static void nobody_enters_without_the_handler(void **state)
   assert_int_equal(write(told[1], "", 1), 1);
   assert_int_equal(read(tell[0], &byte, 1), 1);
 
-  /* The first stranger wakes the handler; all find out whether anybody guards the door. */
+  /* The first intruder wakes the handler; all find out whether anybody guards the socket. */
   bool entered = false;
-  while (count < strangers && waitpid(consumer, &status, WNOHANG) == 0) {
+  while (count < intruders && waitpid(consumer, &status, WNOHANG) == 0) {
     clients[count++] = connect_with(others, pair.public_text, bound);
     pause_100_ms();
     for (int i = 0; i < count; i++) entered |= is_let_in(&clients[i]);
@@ -151,7 +151,7 @@ static void nobody_enters_without_the_handler(void **state)
     hang_up(&clients[i]);
   }
   assert_false(entered);
-  assert_true(count < strangers && WIFEXITED(status));
+  assert_true(count < intruders && WIFEXITED(status));
   assert_int_equal(WEXITSTATUS(status), 1);
   assert_int_equal(plm_file_read(scratch_path("consumer.log"), 1 << 16, &log, &size, &error),
                    PLM_OK);

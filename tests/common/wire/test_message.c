@@ -98,11 +98,11 @@ static void limits_hold_under_a_right_hash(void **state)
   }
 }
 
-static void fetch_and_piece_come_back(void **state)
+static void fetch_and_file_part_come_back(void **state)
 {
   (void)state;
   struct plm_error error;
-  uint8_t bytes[PLM_PIECE_HEAD + 9] = {0};
+  uint8_t bytes[PLM_FILE_PART_HEAD + 9] = {0};
   const struct plm_fetch_request request = {
       .source = 3, .file = PLM_FETCH_DATA, .bytes = 1 << 20, .offset = (UINT64_C(5) << 40) + 7};
   struct plm_fetch_request request_back;
@@ -116,21 +116,21 @@ static void fetch_and_piece_come_back(void **state)
   memset(bytes + 4, 0, 4);
   assert_int_equal(plm_fetch_decode(bytes, size, &request_back, &error), PLM_PROTOCOL);
 
-  struct plm_piece piece = {.sources = 4, .of = request, .file_bytes = (UINT64_C(5) << 40) + 16};
-  struct plm_piece piece_back;
-  piece.of.bytes = 9;
-  plm_piece_encode(&piece, bytes);
-  assert_int_equal(plm_piece_decode(bytes, sizeof bytes, &piece_back, &error), PLM_OK);
-  assert_memory_equal(&piece, &piece_back, sizeof piece);
-  /* one byte too few, a piece beyond the file's end, a source that does not exist */
-  assert_int_equal(plm_piece_decode(bytes, sizeof bytes - 1, &piece_back, &error), PLM_PROTOCOL);
-  piece.file_bytes--;
-  plm_piece_encode(&piece, bytes);
-  assert_int_equal(plm_piece_decode(bytes, sizeof bytes, &piece_back, &error), PLM_PROTOCOL);
-  piece.file_bytes++;
-  piece.sources = 3;
-  plm_piece_encode(&piece, bytes);
-  assert_int_equal(plm_piece_decode(bytes, sizeof bytes, &piece_back, &error), PLM_PROTOCOL);
+  struct plm_file_part part = {.sources = 4, .of = request, .file_bytes = (UINT64_C(5) << 40) + 16};
+  struct plm_file_part part_back;
+  part.of.bytes = 9;
+  plm_file_part_encode(&part, bytes);
+  assert_int_equal(plm_file_part_decode(bytes, sizeof bytes, &part_back, &error), PLM_OK);
+  assert_memory_equal(&part, &part_back, sizeof part);
+  /* one byte too few, a part beyond the file's end, a source that does not exist */
+  assert_int_equal(plm_file_part_decode(bytes, sizeof bytes - 1, &part_back, &error), PLM_PROTOCOL);
+  part.file_bytes--;
+  plm_file_part_encode(&part, bytes);
+  assert_int_equal(plm_file_part_decode(bytes, sizeof bytes, &part_back, &error), PLM_PROTOCOL);
+  part.file_bytes++;
+  part.sources = 3;
+  plm_file_part_encode(&part, bytes);
+  assert_int_equal(plm_file_part_decode(bytes, sizeof bytes, &part_back, &error), PLM_PROTOCOL);
 }
 
 static void hello_and_welcome_come_back(void **state)
@@ -292,7 +292,7 @@ int main(void)
       cmocka_unit_test(the_splits_give_the_fingerprint),
       cmocka_unit_test(clusters_have_all_documents),
       cmocka_unit_test(a_hello_answers_to_two_fingerprints),
-      cmocka_unit_test(fetch_and_piece_come_back),
+      cmocka_unit_test(fetch_and_file_part_come_back),
       cmocka_unit_test(endpoints_are_judged),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -25,7 +25,8 @@ static const struct {
     {PLM_MESSAGE_PONG, "PONG", 0, 256},
     {PLM_MESSAGE_BYE, "BYE", 0, 0},
     {PLM_MESSAGE_FETCH, "FETCH", 16, 16},
-    {PLM_MESSAGE_PIECE, "PIECE", PLM_PIECE_HEAD, PLM_PIECE_HEAD + PLM_PIECE_BYTES},
+    {PLM_MESSAGE_FILE_PART, "FILE_PART", PLM_FILE_PART_HEAD,
+     PLM_FILE_PART_HEAD + PLM_FILE_PART_BYTES},
 };
 
 static plm_status decode(struct plm_header header, struct plm_error *error)

@@ -107,12 +107,12 @@ static void close_ends(struct ends *ends)
 /* Receives "payload", with everything that was left in `message` replaced. */
 static void expect_payload(struct ends *ends)
 {
-  struct plm_message message = {.user = "left over", .connection = 77, .identity_bytes = 5};
+  struct plm_message message = {.user = "left over", .connection = 77, .routing_id_bytes = 5};
   struct plm_error error = {0};
   assert_int_equal(plm_message_receive(ends->router, true, &message, &error), PLM_OK);
   assert_string_equal(message.user, "");
-  assert_int_equal(message.identity_bytes, 6);
-  assert_memory_equal(message.identity, "dealer", 6);
+  assert_int_equal(message.routing_id_bytes, 6);
+  assert_memory_equal(message.routing_id, "dealer", 6);
   assert_int_equal(message.header.type, PLM_MESSAGE_PONG);
   assert_int_equal(zmq_msg_size(&message.payload), 7);
   assert_memory_equal(zmq_msg_data(&message.payload), "payload", 7);
@@ -190,7 +190,7 @@ static void wrong_messages_are_dropped_whole(void **state)
       assert_int_equal(plm_message_receive(ends.router, true, &message, &error), PLM_PROTOCOL);
       if (wrong[kind] != NULL && strstr(error.what, wrong[kind]) == NULL)
         fail_msg("kind %d: %s", kind, error.what);
-      assert_memory_equal(message.identity, "dealer", 6);
+      assert_memory_equal(message.routing_id, "dealer", 6);
     }
     expect_payload(&ends);
     assert_int_equal(plm_message_receive(ends.router, true, &message, NULL), PLM_AGAIN);

@@ -54,7 +54,7 @@ static void a_window_comes_in_parts(void **state)
     const size_t room = scene.size * 5 / 2; /* of two groups */
     while (first < 7) {
       uint32_t count = 7 - first;
-      assert_int_equal(plm_tables_write(&scene.split.source,
+      assert_int_equal(plm_tables_write(&scene.split.input,
                                         &(struct plm_tables_window){scene.plan, 1, 0}, first,
                                         &count, scene.bytes, room, &scene.size, &error),
                        PLM_OK);
@@ -82,7 +82,7 @@ static void a_message_is_filled_to_its_room(void **state)
   for (size_t less = 0; less < 2; less++) {
     uint32_t count = 4;
     uint8_t *room = must(malloc(three - less)); /* a write beyond it is found */
-    assert_int_equal(plm_tables_write(&scene.split.source,
+    assert_int_equal(plm_tables_write(&scene.split.input,
                                       &(struct plm_tables_window){scene.plan, 0, 0}, 0, &count,
                                       room, three - less, &scene.size, NULL),
                      PLM_OK);
@@ -102,15 +102,15 @@ static plm_status no_digests(void *context, uint64_t group,
   return plm_error_set(error, PLM_CORRUPT, "group %llu", (unsigned long long)group);
 }
 
-static void an_error_of_the_source_is_passed_on(void **state)
+static void an_error_of_the_input_is_passed_on(void **state)
 {
   (void)state;
   struct tables_scene scene;
   uint32_t count = 1;
   struct plm_error error = {0};
   tables_scene_open(&scene, 9, 0, 1);
-  scene.split.source.digests = no_digests;
-  assert_int_equal(plm_tables_write(&scene.split.source,
+  scene.split.input.digests = no_digests;
+  assert_int_equal(plm_tables_write(&scene.split.input,
                                     &(struct plm_tables_window){scene.plan, 0, 0}, 0, &count,
                                     scene.bytes, PLM_WIRE_PROOF_LIMIT, &scene.size, &error),
                    PLM_CORRUPT);
@@ -268,7 +268,7 @@ static void a_false_part_adds_nothing(void **state)
   tables_scene_close(&scene);
 }
 
-/* A stranger who says that there are many groups cannot make the reader take their memory. */
+/* A packer that says that there are many groups cannot make the reader take their memory. */
 static void no_memory_is_taken_for_groups_that_are_not_there(void **state)
 {
   (void)state;
@@ -310,7 +310,7 @@ int main(void)
       cmocka_unit_test(each_window_comes_back),
       cmocka_unit_test(a_window_comes_in_parts),
       cmocka_unit_test(a_message_is_filled_to_its_room),
-      cmocka_unit_test(an_error_of_the_source_is_passed_on),
+      cmocka_unit_test(an_error_of_the_input_is_passed_on),
       cmocka_unit_test(every_damage_is_found),
       cmocka_unit_test(another_corpus_is_refused),
       cmocka_unit_test(an_empty_cluster_is_refused),

@@ -61,7 +61,7 @@ template <class Opaque> cublasStatus_t unmake(Opaque *made)
   return CUBLAS_STATUS_SUCCESS;
 }
 
-template <class T> cublasStatus_t take(T &to, const void *from, size_t bytes)
+template <class T> cublasStatus_t copy_attribute(T &to, const void *from, size_t bytes)
 {
   if (bytes != sizeof to) return CUBLAS_STATUS_INVALID_VALUE;
   memcpy(&to, from, bytes);
@@ -221,7 +221,7 @@ cublasLtMatmulAlgo_t algorithm_of(const Problem &p, uint64_t parts, uint64_t ali
 bool is_for(const cublasLtMatmulAlgo_t *algorithm, const Problem &p)
 {
   const uint64_t parts = algorithm->data[WORD_PARTS];
-  if (mistake("plan")) return false; /* an algorithm of another product */
+  if (mistake("foreign")) return false; /* an algorithm of another product */
   return algorithm->data[WORD_MAGIC] == MAGIC && algorithm->data[WORD_PRODUCT] == p.number() &&
          parts >= 1 && parts <= MOST_PARTS;
 }
@@ -290,9 +290,10 @@ cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
                                                 const void *value, size_t bytes)
 {
   Layout &of = as<Layout>(layout);
-  if (attribute == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT) return take(of.batch, value, bytes);
+  if (attribute == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT)
+    return copy_attribute(of.batch, value, bytes);
   if (attribute == CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET)
-    return take(of.stride, value, bytes);
+    return copy_attribute(of.stride, value, bytes);
   return CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
@@ -312,8 +313,8 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t made,
                                               const void *value, size_t bytes)
 {
   Operation &of = as<Operation>(made);
-  if (attribute == CUBLASLT_MATMUL_DESC_TRANSA) return take(of.a, value, bytes);
-  if (attribute == CUBLASLT_MATMUL_DESC_TRANSB) return take(of.b, value, bytes);
+  if (attribute == CUBLASLT_MATMUL_DESC_TRANSA) return copy_attribute(of.a, value, bytes);
+  if (attribute == CUBLASLT_MATMUL_DESC_TRANSB) return copy_attribute(of.b, value, bytes);
   return CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
@@ -333,12 +334,16 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t m
 {
   Preference &of = as<Preference>(made);
   switch (attribute) {
-  case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES: return take(of.workspace, value, bytes);
-  case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK: return take(of.schemes, value, bytes);
-  case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES: return take(of.alignment[0], value, bytes);
-  case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES: return take(of.alignment[1], value, bytes);
-  case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES: return take(of.alignment[2], value, bytes);
-  case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES: return take(of.alignment[3], value, bytes);
+  case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES: return copy_attribute(of.workspace, value, bytes);
+  case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK: return copy_attribute(of.schemes, value, bytes);
+  case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES:
+    return copy_attribute(of.alignment[0], value, bytes);
+  case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES:
+    return copy_attribute(of.alignment[1], value, bytes);
+  case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES:
+    return copy_attribute(of.alignment[2], value, bytes);
+  case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES:
+    return copy_attribute(of.alignment[3], value, bytes);
   default: return CUBLAS_STATUS_NOT_SUPPORTED;
   }
 }
@@ -352,17 +357,17 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
                                               cublasLtMatmulHeuristicResult_t found[], int *count)
 {
   const Problem p(operation, a, b, c, d);
-  const Preference &wish = as<Preference>(preference);
+  const Preference &wanted = as<Preference>(preference);
   *count = 0;
   if (!p.fits()) return CUBLAS_STATUS_INVALID_VALUE;
   uint64_t alignment = MOST_ALIGNMENT;
-  for (const uint32_t each : wish.alignment) alignment = min(alignment, (uint64_t)each);
-  const bool splits = (wish.schemes & CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE) != 0;
+  for (const uint32_t each : wanted.alignment) alignment = min(alignment, (uint64_t)each);
+  const bool splits = (wanted.schemes & CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE) != 0;
   /* the first proposal depends on the size of the batch, as a library's may */
   const uint64_t first = splits ? (uint64_t)(p.d.batch - 1) % MOST_PARTS : 0;
   for (uint64_t i = 0; i < (splits ? MOST_PARTS : 1) && *count < most; i++) {
     const uint64_t parts = 1 + (first + i) % MOST_PARTS;
-    if (p.workspace(parts) > wish.workspace) continue;
+    if (p.workspace(parts) > wanted.workspace) continue;
     cublasLtMatmulHeuristicResult_t &result = found[(*count)++];
     result = {};
     result.algo = algorithm_of(p, parts, alignment);

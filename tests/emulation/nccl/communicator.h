@@ -23,7 +23,7 @@ enum class Kind : uint32_t { ALL_TO_ALL = 1, ALL_GATHER };
 struct Transfer {
   uint64_t number; /* from 1 */
   Kind kind;
-  size_t bytes; /* of a piece */
+  size_t bytes; /* of a slice */
   const char *from;
   char *to;
 };

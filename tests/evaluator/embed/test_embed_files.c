@@ -140,7 +140,7 @@ static struct plm_embed_layout layout_of(enum plm_embed_kind kind, enum plm_embe
 {
   struct plm_embed_layout layout = {
       .kind = kind, .format = format, .pooling = "mean,max", .width = 3};
-  assert_int_equal(plm_embed_layout_plan(&layout, spool, NULL), PLM_OK);
+  assert_int_equal(plm_embed_layout_compute(&layout, spool, NULL), PLM_OK);
   return layout;
 }
 
@@ -333,10 +333,10 @@ static void headers_have_a_limit(void **state)
   assert_int_equal(plm_sequence_spool_finish(spool, NULL), PLM_OK);
   struct plm_embed_layout layout = {.pooling = "mean", .width = 3};
   struct plm_error error = {0};
-  assert_int_equal(plm_embed_layout_plan(&layout, spool, &error), PLM_LIMIT);
+  assert_int_equal(plm_embed_layout_compute(&layout, spool, &error), PLM_LIMIT);
   assert_non_null(strstr(error.hint, ".npy"));
   layout.format = PLM_EMBED_NPY;
-  assert_int_equal(plm_embed_layout_plan(&layout, spool, NULL), PLM_OK);
+  assert_int_equal(plm_embed_layout_compute(&layout, spool, NULL), PLM_OK);
   plm_sequence_spool_close(spool);
 }
 

@@ -61,7 +61,7 @@ static uint32_t level_of(const struct alone *alone, uint32_t state, uint32_t *wi
   return (uint32_t)shape.level;
 }
 
-static void take_state(void *context, uint32_t state)
+static void alone_on_state(void *context, uint32_t state)
 {
   struct alone *alone = context;
   uint32_t offset = 0, width;
@@ -93,7 +93,7 @@ static void run_alone(struct alone *alone, const int32_t *tokens, uint32_t count
   const struct plm_state_taps taps = {.states = alone->states,
                                       .count = alone->count,
                                       .room = alone->room,
-                                      .take = take_state,
+                                      .on_state = alone_on_state,
                                       .context = alone};
   alone->width = 0;
   for (uint32_t i = 0, width; i < alone->count; i++, alone->width += width)

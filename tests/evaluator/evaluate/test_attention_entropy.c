@@ -37,7 +37,7 @@ static double one_entropy(const float *query, const float *keys, int32_t count, 
   return entropy;
 }
 
-static void take_block(void *context, uint32_t block)
+static void expected_on_block(void *context, uint32_t block)
 {
   struct expected *expected = context;
   const struct plm_model_config *config = &expected->c->inference.config;
@@ -84,12 +84,12 @@ static void measures(enum plm_architecture architecture, uint32_t chunks, uint32
   struct plm_batch batch;
   uint32_t count;
   packed_documents_make(&packed, PLM_TOKENIZER_ESM, chunks, L, L / 2);
-  const struct plm_chunk_source source = packed_documents_source(&packed);
+  const struct plm_chunk_stream stream = packed_documents_stream(&packed);
   inference_case_open(&c, architecture, PLM_OBJECTIVE_MLM, PLM_TOKENIZER_ESM, L, max_chunks);
   c.inference.window = 6; /* of the blocks with local attention, if there are any */
   int32_t *inputs = must(calloc((size_t)chunks * L, sizeof *inputs));
   widen(&packed, inputs);
-  assert_int_equal(source.next(source.context, chunks, &batch, NULL), PLM_OK);
+  assert_int_equal(stream.next(stream.context, chunks, &batch, NULL), PLM_OK);
   assert_int_equal(plm_attention_entropy_open(&c.inference, &entropy, NULL), PLM_OK);
   assert_int_equal(plm_attention_entropy_measure(entropy, &batch, inputs, NULL), PLM_OK);
   assert_int_equal(batch.chunks, chunks);
@@ -100,7 +100,7 @@ static void measures(enum plm_architecture architecture, uint32_t chunks, uint32
   expected.room =
       must(calloc((size_t)3 * measured * L * c.inference.config.hidden_size, sizeof(float)));
   const struct plm_state_taps taps = {
-      .room = expected.room, .take_attention = take_block, .context = &expected};
+      .room = expected.room, .on_attention = expected_on_block, .context = &expected};
   assert_int_equal(plm_inference_run_states(&c.inference, &part, inputs, &taps, NULL), PLM_OK);
   assert_int_equal(count, expected.count);
   for (uint32_t i = 0; i < count; i++)
@@ -115,7 +115,7 @@ static void measures(enum plm_architecture architecture, uint32_t chunks, uint32
   } else {
     assert_string_equal(got[count - 1].layer, "layers.0");
   }
-  source.release(source.context, &batch);
+  stream.release(stream.context, &batch);
   plm_attention_entropy_close(entropy);
   inference_case_close(&c);
   packed_documents_free(&packed);

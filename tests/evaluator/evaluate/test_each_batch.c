@@ -34,8 +34,8 @@ static plm_status walk(enum plm_split split, uint32_t most, uint32_t *allowed,
 {
   static struct packed_documents packed;
   packed_documents_make(&packed, PLM_TOKENIZER_ESM, CHUNKS, 64, 20);
-  const struct plm_chunk_source source = packed_documents_source(&packed);
-  const struct plm_batch_walk walk = {&source, split, most, allowed != NULL ? stop : NULL,
+  const struct plm_chunk_stream stream = packed_documents_stream(&packed);
+  const struct plm_batch_walk walk = {&stream, split, most, allowed != NULL ? stop : NULL,
                                       allowed, NULL};
   visits->packed = &packed;
   const plm_status status = plm_each_batch(&walk, visit, visits, error);

@@ -24,7 +24,7 @@ static void write_corpus(const char *path, enum plm_tokenizer_kind tokenizer)
   struct plm_corpus_writer *writer;
   const struct plm_corpus_writer_options options = {
       .directory = path, .tokenizer = tokenizer, .threads = 1};
-  const struct plm_corpus_source source = {.name = "made", .bytes = 1, .documents = 1};
+  const struct plm_ingested_file source = {.name = "made", .bytes = 1, .documents = 1};
   static const char *const residues[] = {"LAGVSERT", "IDPKQ", "NFYMHWCLAG", "MKLAVGIDPK"};
   assert_int_equal(plm_corpus_writer_open(&options, &writer, NULL), PLM_OK);
   for (int i = 0; i < 4; i++)

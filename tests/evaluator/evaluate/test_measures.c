@@ -18,7 +18,7 @@ enum { L = 32, CHUNKS = 5, DOCUMENTS = 2 * CHUNKS, SECOND = 16, SEED = 5 };
 struct scene {
   struct inference_case c;
   struct packed_documents packed;
-  struct plm_chunk_source source;
+  struct plm_chunk_stream stream;
   struct plm_evaluation *evaluation;
 };
 
@@ -29,7 +29,7 @@ static void open_scene(struct scene *scene, enum plm_architecture architecture,
   inference_case_open(&scene->c, architecture, objective, tokenizer, L, 2);
   inference_case_save(&scene->c, folder);
   packed_documents_make(&scene->packed, tokenizer, CHUNKS, L, SECOND);
-  scene->source = packed_documents_source(&scene->packed);
+  scene->stream = packed_documents_stream(&scene->packed);
   assert_int_equal(plm_evaluation_open(folder, scene->c.inference.ops, &scene->evaluation, NULL),
                    PLM_OK);
   assert_int_equal(plm_evaluation_load(scene->evaluation, folder, NULL, NULL), PLM_OK);
@@ -54,7 +54,7 @@ static void run(struct scene *scene, const struct plm_evaluation_options *option
                 struct plm_evaluation_result *result)
 {
   struct plm_error error = {0};
-  if (plm_evaluation_run(scene->evaluation, &scene->source, PLM_SPLIT_VALID, options, NULL, NULL,
+  if (plm_evaluation_run(scene->evaluation, &scene->stream, PLM_SPLIT_VALID, options, NULL, NULL,
                          result, &error) != PLM_OK)
     fail_msg("%s", error.what);
   assert_true(result->seconds >= 0);
@@ -194,7 +194,7 @@ static void a_causal_model_predicts_the_next_tokens(void **state)
   for (int fast = 0; fast < 2; fast++) {
     options.pseudo_perplexity = !fast;
     options.pseudo_perplexity_fast = fast;
-    assert_int_equal(plm_evaluation_run(scene.evaluation, &scene.source, PLM_SPLIT_VALID, &options,
+    assert_int_equal(plm_evaluation_run(scene.evaluation, &scene.stream, PLM_SPLIT_VALID, &options,
                                         NULL, NULL, &result, &error),
                      PLM_CONFIG);
     assert_string_equal(error.what,
@@ -315,7 +315,7 @@ static void it_can_be_stopped_before_each_batch(void **state)
   for (int polls = 0; polls <= 3; polls++) {
     struct plm_error error = {0};
     int left = polls;
-    const plm_status status = plm_evaluation_run(scene.evaluation, &scene.source, PLM_SPLIT_VALID,
+    const plm_status status = plm_evaluation_run(scene.evaluation, &scene.stream, PLM_SPLIT_VALID,
                                                  &options, stop_at, &left, &result, &error);
     assert_int_equal(status, polls < 3 ? PLM_TERMINATED : PLM_OK);
     assert_int_equal(left, polls < 3 ? -1 : 0);
@@ -344,10 +344,10 @@ static void batches_have_the_chunks_that_are_left(void **state)
   static const uint32_t most[] = {2, 5, 4}, counts[] = {3, 1, 2};
   static struct packed_documents packed;
   packed_documents_make(&packed, PLM_TOKENIZER_ESM, CHUNKS, L, SECOND);
-  const struct plm_chunk_source source = packed_documents_source(&packed);
+  const struct plm_chunk_stream stream = packed_documents_stream(&packed);
   for (int progress = 0; progress < 2; progress++)
     for (int i = 0; i < 3; i++) {
-      const struct plm_batch_walk walk = {.source = &source,
+      const struct plm_batch_walk walk = {.stream = &stream,
                                           .split = PLM_SPLIT_VALID,
                                           .most = most[i],
                                           .progress = progress ? "walk" : NULL};
@@ -371,7 +371,7 @@ static void a_split_without_documents_is_refused(void **state)
   const struct plm_evaluation_options options = {.mask_rate = 0.5, .seed = SEED};
   struct plm_error error = {0};
   open_scene(&scene, PLM_TRANSFORMER, PLM_OBJECTIVE_MLM, PLM_TOKENIZER_ESM);
-  assert_int_equal(plm_evaluation_run(scene.evaluation, &scene.source, PLM_SPLIT_TRAIN, &options,
+  assert_int_equal(plm_evaluation_run(scene.evaluation, &scene.stream, PLM_SPLIT_TRAIN, &options,
                                       NULL, NULL, &result, &error),
                    PLM_CONFIG);
   assert_string_equal(error.what, "the corpus has no documents in split train");

@@ -55,7 +55,7 @@ static void generate(struct made *made, const struct plm_generation_options *giv
   size_t size;
   options.tokenizer = made->c.inference.tokenizer;
   options.max_length = made->c.inference.config.max_length;
-  assert_int_equal(plm_generation_source_open(&options, &work.source, &error), PLM_OK);
+  assert_int_equal(plm_generation_queue_open(&options, &work.queue, &error), PLM_OK);
   assert_int_equal(plm_fasta_writer_open(scratch_path("out.fasta"), &work.writer, NULL), PLM_OK);
   assert_int_equal(plm_output_open(scratch_path("trace"), &work.trace, NULL), PLM_OK);
   plm_sampler_init(&work.sampler, options.tokenizer, options.causal, 1, top_p, 0, SEED);
@@ -67,7 +67,7 @@ static void generate(struct made *made, const struct plm_generation_options *giv
   assert_int_equal(plm_fasta_writer_finish(work.writer, NULL), PLM_OK);
   plm_output_close(work.trace);
   plm_fasta_writer_close(work.writer);
-  plm_generation_source_close(work.source);
+  plm_generation_queue_close(work.queue);
   made->sampler = work.sampler;
   made->sequences = work.sequences;
   made->residues = work.residues;

@@ -13,7 +13,7 @@
 
 enum { MAX_LENGTH = 12 };
 
-static struct plm_generation_source *source;
+static struct plm_generation_queue *queue;
 static const struct plm_tokenizer *words;
 
 static struct plm_generation_options options_of(enum plm_tokenizer_kind kind, const char *input)
@@ -26,23 +26,23 @@ static struct plm_generation_options options_of(enum plm_tokenizer_kind kind, co
                                          .count = 1};
 }
 
-static void open_source(const struct plm_generation_options *options)
+static void open_queue(const struct plm_generation_options *options)
 {
   struct plm_error error = {0};
-  if (plm_generation_source_open(options, &source, &error) != PLM_OK) fail_msg("%s", error.what);
+  if (plm_generation_queue_open(options, &queue, &error) != PLM_OK) fail_msg("%s", error.what);
 }
 
-static void close_source(void)
+static void close_queue(void)
 {
-  plm_generation_source_close(source);
-  source = NULL;
+  plm_generation_queue_close(queue);
+  queue = NULL;
 }
 
 static struct plm_generation *next(void)
 {
   struct plm_generation *generation;
   struct plm_error error = {0};
-  if (plm_generation_next(source, &generation, &error) != PLM_OK) fail_msg("%s", error.what);
+  if (plm_generation_next(queue, &generation, &error) != PLM_OK) fail_msg("%s", error.what);
   return generation;
 }
 
@@ -75,9 +75,9 @@ static void expect_end(uint64_t inputs, uint64_t masked)
 {
   assert_null(next());
   assert_null(next());
-  assert_int_equal(plm_generation_inputs(source), inputs);
-  assert_int_equal(plm_generation_masked_inputs(source), masked);
-  close_source();
+  assert_int_equal(plm_generation_inputs(queue), inputs);
+  assert_int_equal(plm_generation_masked_inputs(queue), masked);
+  close_queue();
 }
 
 /* ---- without IN ------------------------------------------------------------------------------ */
@@ -88,7 +88,7 @@ static void without_input_all_residues_are_masks(void **state)
   struct plm_generation_options options = options_of(PLM_TOKENIZER_ESM, NULL);
   options.count = 3;
   options.length = 5;
-  open_source(&options);
+  open_queue(&options);
   for (unsigned i = 0; i < 3; i++) {
     char name[16];
     snprintf(name, sizeof name, "sample_%u", i + 1);
@@ -97,7 +97,7 @@ static void without_input_all_residues_are_masks(void **state)
   expect_end(1, 1);
   options.count = 1;
   options.length = MAX_LENGTH - 2; /* the most */
-  open_source(&options);
+  open_queue(&options);
   expect("sample_1", "__________", 0, MAX_LENGTH, false);
   expect_end(1, 1);
 }
@@ -118,7 +118,7 @@ static void a_causal_model_begins_with_nothing(void **state)
     options.length = 5; /* which is for masked models */
     options.count = 2;
     options.max_tokens = cases[i][0];
-    open_source(&options);
+    open_queue(&options);
     expect("sample_1", "", 0, cases[i][1], true);
     expect("sample_2", "", 1, cases[i][1], true);
     expect_end(1, 0);
@@ -132,13 +132,13 @@ static void each_record_is_returned_count_times(void **state)
   (void)state;
   struct plm_generation_options options =
       options_of(PLM_TOKENIZER_ESM, ">a\nM_LK<mask>A\n>b\nMK\n>c\n_\n");
-  open_source(&options);
+  open_queue(&options);
   expect("a", "M_LK_A", 0, MAX_LENGTH, false);
   expect("b", "MK", 1, MAX_LENGTH, false);
   expect("c", "_", 2, MAX_LENGTH, false);
   expect_end(3, 2);
   options.count = 2;
-  open_source(&options);
+  open_queue(&options);
   expect("a_1", "M_LK_A", 0, MAX_LENGTH, false);
   expect("a_2", "M_LK_A", 1, MAX_LENGTH, false);
   expect("b_1", "MK", 2, MAX_LENGTH, false);
@@ -155,7 +155,7 @@ static void a_causal_model_continues_prompts(void **state)
       options_of(PLM_TOKENIZER_ESM, ">a\nMKL\n>b\nMKLAVGIDPK\n");
   options.causal = true;
   options.max_tokens = 2;
-  open_source(&options);
+  open_queue(&options);
   expect("a_1", "MKL", 0, 6, true);
   expect("b_1", "MKLAVGIDPK", 1, MAX_LENGTH, true);
   expect_end(2, 0);
@@ -167,7 +167,7 @@ static void a_mask_of_bytes_is_a_word(void **state)
   (void)state;
   struct plm_generation_options options =
       options_of(PLM_TOKENIZER_BYTE, ">a\nM<mask>L<mask>\n>b\nx<mask\n>c\n<mask><mask>\n");
-  open_source(&options);
+  open_queue(&options);
   expect("a", "M_L_", 0, MAX_LENGTH, false);
   expect("b", "x<mask", 1, MAX_LENGTH, false);
   expect("c", "__", 2, MAX_LENGTH, false);
@@ -181,18 +181,18 @@ static void refuses(const struct plm_generation_options *options, plm_status sta
 {
   struct plm_generation *generation;
   struct plm_error error = {0};
-  open_source(options);
-  assert_int_equal(plm_generation_next(source, &generation, &error), status);
+  open_queue(options);
+  assert_int_equal(plm_generation_next(queue, &generation, &error), status);
   assert_string_equal(error.what, what);
   assert_null(generation);
-  close_source();
+  close_queue();
 }
 
 static void prompts_and_sequences_have_two_residues_less_than_the_model(void **state)
 {
   (void)state;
   struct plm_generation_options options = options_of(PLM_TOKENIZER_ESM, ">a\nMKLAVGIDPK\n");
-  open_source(&options);
+  open_queue(&options);
   expect("a", "MKLAVGIDPK", 0, MAX_LENGTH, false);
   expect_end(1, 0);
   options = options_of(PLM_TOKENIZER_ESM, ">a\nMKLAVGIDPKM\n");
@@ -203,7 +203,7 @@ static void prompts_and_sequences_have_two_residues_less_than_the_model(void **s
   /* ten masks of six bytes fit, and so do ten bytes */
   options = options_of(PLM_TOKENIZER_BYTE, ">a\n<mask><mask><mask><mask><mask><mask><mask><mask>"
                                            "<mask><mask>\n>b\nabcdefghij\n");
-  open_source(&options);
+  open_queue(&options);
   expect("a", "__________", 0, MAX_LENGTH, false);
   expect("b", "abcdefghij", 1, MAX_LENGTH, false);
   expect_end(2, 1);
@@ -225,9 +225,9 @@ static void an_input_that_is_not_there_is_named(void **state)
   struct plm_generation_options options = options_of(PLM_TOKENIZER_ESM, NULL);
   struct plm_error error = {0};
   options.input = scratch_path("none.fasta");
-  assert_int_equal(plm_generation_source_open(&options, &source, &error), PLM_NOT_FOUND);
+  assert_int_equal(plm_generation_queue_open(&options, &queue, &error), PLM_NOT_FOUND);
   assert_non_null(strstr(error.what, "none.fasta"));
-  plm_generation_source_close(NULL);
+  plm_generation_queue_close(NULL);
   plm_generation_free(NULL);
 }
 
@@ -237,7 +237,7 @@ static void tokens_are_set_and_masked_again(void **state)
 {
   (void)state;
   struct plm_generation_options options = options_of(PLM_TOKENIZER_ESM, ">a\nM_LK_A\n");
-  open_source(&options);
+  open_queue(&options);
   struct plm_generation *got = next();
   const int32_t v = plm_tokenizer_encode(words, 'V');
   plm_generation_set(got, words, 2, v);
@@ -253,7 +253,7 @@ static void tokens_are_set_and_masked_again(void **state)
   assert_memory_equal(got->text, "VVLK__", 6);
   assert_int_equal(got->count, 8);
   plm_generation_free(got);
-  close_source();
+  close_queue();
 }
 
 static void tokens_are_appended(void **state)
@@ -263,7 +263,7 @@ static void tokens_are_appended(void **state)
   for (int i = 0; i < 2; i++) {
     struct plm_generation_options options = options_of(kinds[i], ">a\nMK\n");
     options.causal = true;
-    open_source(&options);
+    open_queue(&options);
     struct plm_generation *got = next();
     plm_generation_set(got, words, 3, plm_tokenizer_encode(words, 'V'));
     assert_int_equal(got->count, 4);
@@ -275,7 +275,7 @@ static void tokens_are_appended(void **state)
     assert_memory_equal(got->text, "MKV", 3);
     assert_int_equal(got->masks, 0);
     plm_generation_free(got);
-    close_source();
+    close_queue();
   }
 }
 

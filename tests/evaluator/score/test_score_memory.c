@@ -72,7 +72,7 @@ static plm_status score_table(struct plm_ops *ops, struct plm_error *error)
       .checkpoint = model,
       .wild_type = "LAGV",
       .first = 1,
-      .source = {.csv = table, .mutations = "mutant", .measured = "dms", .added = "score"},
+      .reader = {.csv = table, .mutations = "mutant", .measured = "dms", .added = "score"},
       .masking = PLM_SCORE_JOINT,
       .json = true};
   return plm_score_variants(&request, ops, error);
@@ -83,7 +83,7 @@ static plm_status score_all(struct plm_ops *ops, struct plm_error *error)
   const struct plm_score_request request = {.checkpoint = model,
                                             .wild_type = "LAGV",
                                             .first = 1,
-                                            .source = {.mutations = "mutant", .added = "score"},
+                                            .reader = {.mutations = "mutant", .added = "score"},
                                             .plot = true};
   return plm_score_variants(&request, ops, error);
 }
@@ -98,11 +98,11 @@ static plm_status score_positions(struct plm_ops *ops, struct plm_error *error)
 static plm_status score_indels(struct plm_ops *ops, struct plm_error *error)
 {
   const struct plm_wild_type wild_type = {"w", (const uint8_t *)"LAGV", 4, 1, PLM_TOKENIZER_ESM};
-  const struct plm_variant_source_request source = {
+  const struct plm_variant_reader_request reader = {
       .csv = indels, .mutations = "mutated_sequence", .measured = "DMS_score", .added = "score"};
   struct plm_inference *inference;
   PLM_TRY(plm_inference_open_verified(model, NULL, ops, 64, &inference, NULL, error));
-  const plm_status status = plm_score_indels(&source, "-", inference, &wild_type, error);
+  const plm_status status = plm_score_indels(&reader, "-", inference, &wild_type, error);
   plm_inference_close(inference);
   return status;
 }

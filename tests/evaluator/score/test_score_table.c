@@ -64,7 +64,7 @@ static struct plm_score_request request_of(const char *csv)
 {
   if (csv != NULL) scratch_write(table, csv, strlen(csv));
   return (struct plm_score_request){.first = 1,
-                                    .source = {.csv = csv != NULL ? table : NULL,
+                                    .reader = {.csv = csv != NULL ? table : NULL,
                                                .mutations = "mutant",
                                                .measured = csv != NULL ? "dms" : NULL,
                                                .added = "score"},
@@ -169,8 +169,8 @@ static void json_has_each_variant_and_the_correlation(void **state)
   cJSON_Delete(json);
   static const char *const texts[] = {"M1A"};
   request = request_of(NULL);
-  request.source.texts = texts;
-  request.source.text_count = 1;
+  request.reader.texts = texts;
+  request.reader.text_count = 1;
   request.output = NULL;
   request.json = true;
   snprintf(expected, sizeof expected, "{\"variants\":[{\"mutant\":\"M1A\",\"score\":%.6g}]}\n",
@@ -188,8 +188,8 @@ static void rows_go_to_standard_output(void **state)
   static const char *const texts[] = {"M1A", "K2L"};
   struct plm_score_request request = request_of(NULL);
   char expected[200];
-  request.source.texts = texts;
-  request.source.text_count = 2;
+  request.reader.texts = texts;
+  request.reader.text_count = 2;
   request.output = NULL;
   snprintf(expected, sizeof expected, "mutant,score\nM1A,%.6f\nK2L,%.6f\n", score_of("M1A"),
            score_of("K2L"));
@@ -314,8 +314,8 @@ static void options_have_to_fit_the_model(void **state)
     } else {
       assert_int_equal(plm_score_variants(&request, other.inference.ops, &error), PLM_USAGE);
       assert_string_equal(error.what, "--all: this model's letters are bytes, not amino acids");
-      request.source.texts = texts;
-      request.source.text_count = 1;
+      request.reader.texts = texts;
+      request.reader.text_count = 1;
     }
     captured_begin(STDERR_FILENO);
     const plm_status status = plm_score_variants(&request, other.inference.ops, &error);

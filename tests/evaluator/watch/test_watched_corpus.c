@@ -117,7 +117,7 @@ static void a_trainer_is_awaited(void **state)
     pthread_t thread;
     struct plm_error error = {0};
     bool known = true;
-    assert_int_equal(plm_lock_take(run, "trainer", &trainer.lock, NULL), PLM_OK);
+    assert_int_equal(plm_lock_acquire(run, "trainer", &trainer.lock, NULL), PLM_OK);
     assert_int_equal(check(first, &now, &known, &error), PLM_INTERRUPTED);
     assert_string_equal(error.what, "the trainer has not named its corpus yet");
     assert_int_equal(pthread_create(&thread, NULL, train, &trainer), 0);

@@ -43,11 +43,11 @@ static void *taken(size_t bytes)
   return device;
 }
 
-static act *take_act(int64_t n)
+static act *allocate_act(int64_t n)
 {
   return taken((size_t)n * 2);
 }
-static float *take_float(int64_t n)
+static float *allocate_floats(int64_t n)
 {
   return taken((size_t)n * 4);
 }
@@ -71,7 +71,7 @@ static void give(const void *device, int64_t bytes)
 static void norm(void)
 {
   const int64_t N = size[0], D = size[1], n = N * D;
-  const act *x = take_act(n), *dh = take_act(n);
+  const act *x = allocate_act(n), *dh = allocate_act(n);
   act *out = fresh(2 * n), *dx = fresh(2 * n);
   ops->norm_forward(ops, out, x, N, D);
   ops->norm_backward(ops, dx, dh, x, N, D);
@@ -84,11 +84,11 @@ static void norm(void)
 static void mix(void)
 {
   const int64_t N = size[0], D = size[1], n = N * D;
-  const act *x = take_act(n), *p = take_act(n);
-  const float *b = take_float(2);
-  const act *kept = take_act(n);
-  const float *s = take_float(1);
-  act *dmixed = take_act(n), *mixed = fresh(2 * n), *h = fresh(2 * n);
+  const act *x = allocate_act(n), *p = allocate_act(n);
+  const float *b = allocate_floats(2);
+  const act *kept = allocate_act(n);
+  const float *s = allocate_floats(1);
+  act *dmixed = allocate_act(n), *mixed = fresh(2 * n), *h = fresh(2 * n);
   const struct plm_mix in = {x, p, b, kept, s, NULL};
   const struct plm_mix_gradients to = {dmixed,       fresh(2 * n), fresh(8),
                                        fresh(2 * n), fresh(4),     NULL};
@@ -107,8 +107,8 @@ static void mix(void)
 static void linear(void)
 {
   const int64_t N = size[0], I = size[1], O = size[2];
-  const act *x = take_act(N * I), *w = take_act(O * I);
-  const act *residual = take_act(N * O), *dy = take_act(N * O);
+  const act *x = allocate_act(N * I), *w = allocate_act(O * I);
+  const act *residual = allocate_act(N * O), *dy = allocate_act(N * O);
   act *y = fresh(2 * N * O), *dx = fresh(2 * N * I);
   float *dw = fresh(4 * O * I);
   ops->linear_forward(ops, y, x, w, residual, N, I, O);
@@ -123,8 +123,8 @@ static void linear(void)
 static void mlp(void)
 {
   const int64_t N = size[0], I = size[1], O = size[2];
-  const act *x = take_act(N * I), *w = take_act(O * I), *v = take_act(I * O);
-  const act *dy = take_act(N * I);
+  const act *x = allocate_act(N * I), *w = allocate_act(O * I), *v = allocate_act(I * O);
+  const act *dy = allocate_act(N * I);
   act *hidden = fresh(2 * N * O), *dup = fresh(2 * N * O);
   ops->linear_relu2_forward(ops, hidden, x, w, N, I, O);
   ops->linear_relu2_backward_input(ops, dup, dy, v, hidden, N, O, I);
@@ -136,9 +136,10 @@ static void mlp(void)
 static void qkv(void)
 {
   const int64_t B = size[0], L = size[1], H = size[2], K = size[3], n = B * L * H * K;
-  const act *in = take_act(3 * n), *vi = take_act(n);
-  const float *a = take_float(2), *cosine = take_float(L * K / 2), *sine = take_float(L * K / 2);
-  const act *dqkv = take_act(3 * n);
+  const act *in = allocate_act(3 * n), *vi = allocate_act(n);
+  const float *a = allocate_floats(2), *cosine = allocate_floats(L * K / 2),
+              *sine = allocate_floats(L * K / 2);
+  const act *dqkv = allocate_act(3 * n);
   act *out = fresh(6 * n), *draw = fresh(6 * n), *dvi = fresh(2 * n);
   float *da = fresh(8);
   const struct plm_qkv from = {in, vi, a, cosine, sine, B, L, H, K};
@@ -176,8 +177,8 @@ static void attention(void)
                                             .row_stride = (int32_t)(3 * H * K),
                                             .scale = (float)(1 / __builtin_sqrt((double)K))};
   const size_t part = (size_t)(2 * H * K);
-  const struct plm_attention_inputs in = plm_attention_inputs_of(take_act(3 * n), part);
-  const act *dout = take_act(n);
+  const struct plm_attention_inputs in = plm_attention_inputs_of(allocate_act(3 * n), part);
+  const act *dout = allocate_act(n);
   act *out = fresh(2 * n);
   act *din = fresh(6 * n);
   const struct plm_attention_gradients to = plm_attention_gradients_of(din, part);
@@ -195,7 +196,7 @@ static void attention(void)
 static void activation(void)
 {
   const int64_t n = size[0];
-  const act *x = take_act(n);
+  const act *x = allocate_act(n);
   act *out = fresh(2 * n);
   ops->gelu_forward(ops, out, x, n);
   give(out, 2 * n);
@@ -206,8 +207,8 @@ static void activation(void)
 static void head(void)
 {
   const int64_t N = size[0], D = size[1], V = size[2];
-  const act *dense = take_act(N * D), *w = take_act(V * D);
-  const float *bias = take_float(V), *weights = take_float(N);
+  const act *dense = allocate_act(N * D), *w = allocate_act(V * D);
+  const float *bias = allocate_floats(V), *weights = allocate_floats(N);
   float *logits = fresh(4 * N * V), *row_loss = fresh(4 * N);
   float *dw = fresh(4 * V * D), *dbias = fresh(4 * V);
   act *ddense = fresh(2 * N * D);

@@ -1,5 +1,5 @@
 /* The persistent loops of the kernels for sm_90a, emulated: with two multiprocessors and two
- * chunks a block takes several pieces of work, also of the second chunk. Results do not depend on
+ * chunks a block takes several work items, also of the second chunk. Results do not depend on
  * the number of blocks, and faults that show only there are found, in each pass by comparing bits,
  * and by the backend's own check when it opens. */
 #include "tests/support/cmocka_all.h"
@@ -98,7 +98,7 @@ static void open_checked(enum plm_planted_everywhere fault, char kernels[64], ch
   plm_emulation_card("multiprocessors=3");
 }
 
-/* Also on a device with so many multiprocessors that no block would take a second piece. */
+/* Also on a device with so many multiprocessors that no block would take a second panel. */
 static void the_check_of_a_backend_finds_them(void **state)
 {
   (void)state;

@@ -59,7 +59,7 @@ static void line_of(struct plm_ops *ops, const char *begin, char line[TEXT_BYTES
 }
 
 /* Tunes a product, and then the choice between two ways for its shape, of which the library's takes
- * two pieces of work and the kernel one, with many multiply-adds: 0.2 ms and 0.5 ms. */
+ * two work items and the kernel one, with many multiply-adds: 0.2 ms and 0.5 ms. */
 static void tune(int cold_product_ms, int cold_choice_ms, char product[TEXT_BYTES],
                  char choice[TEXT_BYTES])
 {

@@ -8,7 +8,7 @@
  *
  *   right      nothing is wrong
  *   slow       rank 1 computes longer than the others, which the transport must tell from waiting
- *   unequal    in the last round, rank 1 sends a piece of another size
+ *   unequal    in the last round, rank 1 sends a slice of another size
  *   order      it begins another kind of transfer
  *   late       it begins nothing more
  *   hesitant   the same, and the rank that says what happened takes its time, in whatever way this
@@ -51,11 +51,11 @@ struct exchange {
   float host[FLOATS * MOST_RANKS];
 };
 
-/* What the rank sends in this transfer to the receiver at place `piece` of its group or rail. */
-static float value(uint32_t rank, int round, int transfer, uint32_t piece, size_t i)
+/* What the rank sends in this transfer to the receiver at place `slice` of its group or rail. */
+static float value(uint32_t rank, int round, int transfer, uint32_t slice, size_t i)
 {
   return (float)((rank * 7919 + (uint32_t)round * 104729 + (uint32_t)transfer * 1299709 +
-                  piece * 15485863 + (uint32_t)i) %
+                  slice * 15485863 + (uint32_t)i) %
                  8388608);
 }
 
@@ -89,13 +89,13 @@ static void begin(struct exchange *exchange, struct plm_transfer *transfer, int 
   struct plm_ops *ops = exchange->ops;
   uint32_t ranks;
   *transfer = transfer_of(exchange, round, k, &ranks);
-  const uint32_t pieces = transfer->kind == PLM_ALL_TO_ALL ? ranks : 1;
+  const uint32_t slices = transfer->kind == PLM_ALL_TO_ALL ? ranks : 1;
   const size_t n = transfer->bytes / sizeof(float);
-  for (uint32_t piece = 0; piece < pieces; piece++)
+  for (uint32_t slice = 0; slice < slices; slice++)
     for (size_t i = 0; i < n; i++)
-      exchange->host[piece * n + i] = value(exchange->collective->place.rank, round, k, piece, i);
-  ops->upload(ops, exchange->next, exchange->host, pieces * transfer->bytes);
-  ops->copy(ops, exchange->from[k], exchange->next, pieces * transfer->bytes);
+      exchange->host[slice * n + i] = value(exchange->collective->place.rank, round, k, slice, i);
+  ops->upload(ops, exchange->next, exchange->host, slices * transfer->bytes);
+  ops->copy(ops, exchange->from[k], exchange->next, slices * transfer->bytes);
   exchange->transport->start(exchange->transport, transfer);
 }
 
@@ -113,9 +113,9 @@ static plm_status check(struct exchange *exchange, const struct plm_transfer *tr
   PLM_TRY(ops->synchronize(ops, error));
   for (uint32_t r = 0; r < ranks; r++) {
     const uint32_t sender = sender_of(exchange, transfer->scope, r);
-    const uint32_t piece = transfer->kind == PLM_ALL_TO_ALL ? mine : 0;
+    const uint32_t slice = transfer->kind == PLM_ALL_TO_ALL ? mine : 0;
     for (size_t i = 0; i < n; i++)
-      if (exchange->host[r * n + i] != value(sender, round, k, piece, i))
+      if (exchange->host[r * n + i] != value(sender, round, k, slice, i))
         return plm_error_set(error, PLM_CORRUPT, "round %d, transfer %d: element %zu of rank %u",
                              round, k, i, sender);
   }
@@ -192,7 +192,7 @@ static plm_status run_unequal(struct exchange *exchange, struct plm_error *error
 {
   uint32_t ranks;
   struct plm_transfer transfer = transfer_of(exchange, 1, 0, &ranks);
-  if (exchange->ranks.rank == 1 && is_kind("unequal")) transfer.bytes -= PLM_PIECE_UNIT;
+  if (exchange->ranks.rank == 1 && is_kind("unequal")) transfer.bytes -= PLM_SLICE_UNIT;
   if (exchange->ranks.rank == 1 && is_kind("order")) transfer.kind = PLM_ALL_GATHER;
   exchange->transport->start(exchange->transport, &transfer);
   PLM_TRY(exchange->transport->wait(exchange->transport, &transfer, error));

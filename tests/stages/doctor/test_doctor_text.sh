@@ -65,7 +65,7 @@ device ok: the trainer computes on the CPU (avx2) in fp32, with N cores
 oneDNN ok: oneDNN 3.1
 END_FOUND
 SAYS='one\ntwo\n\n' finds 'device|memory|disk' <<'END_FOUND'
-device problem: plm-trainer cannot plan this run: one two -> `plm-trainer --dry-run` says more
+device problem: plm-trainer cannot estimate this run: one two -> `plm-trainer --dry-run` says more
 END_FOUND
 ANSWER='{"parameter_count":1e15}' finds disk <<'END_FOUND'
 disk problem: checkpoints take at most 128000000.00 GB, and N GB are free at HERE/run -> free some space, lower trainer.checkpoint.keep_last and max_unevaluated, or put `run` on another disk

@@ -107,7 +107,7 @@ static void write_corpus(const char *path, char fingerprint[PLM_HASH_HEX_SIZE])
   struct plm_corpus_writer *writer;
   struct plm_corpus_info info;
   const struct plm_corpus_writer_options options = {.directory = path, .threads = 1};
-  const struct plm_corpus_source source = {.name = "made", .bytes = 1, .documents = 1};
+  const struct plm_ingested_file source = {.name = "made", .bytes = 1, .documents = 1};
   assert_int_equal(plm_corpus_writer_open(&options, &writer, NULL), PLM_OK);
   assert_int_equal(
       plm_corpus_writer_add(writer, PLM_SPLIT_VALID, "x", 1, (const uint8_t *)"LAGVSERT", 8, NULL),

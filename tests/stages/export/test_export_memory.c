@@ -27,7 +27,7 @@ static void a_lack_of_memory_is_said(void **state)
   char folder[200], output[200];
   struct inference_case c;
   struct plm_export_request request = {
-      .source = folder, .output = output, .dtype = "bfloat16", .license = "mit"};
+      .input = folder, .output = output, .dtype = "bfloat16", .license = "mit"};
   snprintf(folder, sizeof folder, "%.199s", scratch_path("model"));
   snprintf(output, sizeof output, "%.199s", scratch_path("exported"));
   inference_case_open(&c, PLM_UNET, PLM_OBJECTIVE_MLM, PLM_TOKENIZER_ESM, 32, 2);

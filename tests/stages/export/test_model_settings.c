@@ -1,7 +1,7 @@
 /* Every row of the table of settings below `model.` reaches whatever describes a model:
- * config.json, the model card, modeling_plm.py and the memory plan. CONTRIBUTING.md, "An option of
- * the model", lists these places. What a row changes in the model itself is compared with PyTorch
- * by tests/common/huggingface/test_modeling_settings.py. */
+ * config.json, the model card, modeling_plm.py and the memory estimate. CONTRIBUTING.md, "An option
+ * of the model", lists these places. What a row changes in the model itself is compared with
+ * PyTorch by tests/common/huggingface/test_modeling_settings.py. */
 #include "tests/support/cmocka_all.h"
 
 #include <cjson/cJSON.h>
@@ -12,7 +12,7 @@
 #include "common/config/settings.h"
 #include "common/huggingface/huggingface.h"
 #include "stages/export/model_card.h"
-#include "trainer/memory_plan.h"
+#include "trainer/memory_estimate.h"
 
 /* For each row: another value than in `base`, with an architecture that uses it, and why a place
  * need not say it. A reason is checked too: the row must then change nothing there. */
@@ -53,7 +53,7 @@ struct places {
   struct plm_model_config model;
   cJSON *json;
   struct plm_text card;
-  struct plm_memory_plan memory;
+  struct plm_memory_estimate memory;
 };
 
 static void memory_size(struct plm_ops *ops, uint64_t *free_now, uint64_t *total)
@@ -154,7 +154,7 @@ static void describe_config(struct plm_config *config, struct places *places)
       .folder = &folder, .name = "x", .weights = "model", .dtype = "float32"};
   plm_model_card_print(&facts, &places->card);
   assert_false(places->card.failed);
-  assert_int_equal(plm_memory_plan(config, &ops, 1, 1, &places->memory, NULL), PLM_OK);
+  assert_int_equal(plm_memory_estimate(config, &ops, 1, 1, &places->memory, NULL), PLM_OK);
   plm_config_deinit(config);
 }
 
@@ -181,7 +181,7 @@ static const cJSON *at(const cJSON *json, const char *key)
   return cJSON_GetObjectItemCaseSensitive(json, key);
 }
 
-static bool same_memory(const struct plm_memory_plan *a, const struct plm_memory_plan *b)
+static bool same_memory(const struct plm_memory_estimate *a, const struct plm_memory_estimate *b)
 {
   bool same = a->parameters == b->parameters;
   for (size_t i = 0; i < a->count; i++) same = same && a->rows[i].bytes == b->rows[i].bytes;
@@ -244,7 +244,7 @@ static void the_model_card_says_it(void **state)
   }
 }
 
-static void the_memory_plan_counts_it(void **state)
+static void the_memory_estimate_counts_it(void **state)
 {
   (void)state;
   for (size_t i = 0; i < ROWS; i++) {
@@ -253,7 +253,7 @@ static void the_memory_plan_counts_it(void **state)
     describe(&table[i], true, &other);
     const bool same = same_memory(&base.memory, &other.memory);
     if (same != (table[i].memory != NULL))
-      fail_msg("model.%s %s the memory plan", table[i].key,
+      fail_msg("model.%s %s the memory estimate", table[i].key,
                same ? "does not reach" : "has a reason not to reach");
     forget(&base);
     forget(&other);
@@ -321,7 +321,7 @@ int main(void)
       cmocka_unit_test(every_row_of_the_settings_is_in_the_table),
       cmocka_unit_test(config_json_has_every_row),
       cmocka_unit_test(the_model_card_says_it),
-      cmocka_unit_test(the_memory_plan_counts_it),
+      cmocka_unit_test(the_memory_estimate_counts_it),
       cmocka_unit_test(modeling_plm_reads_it),
       cmocka_unit_test(a_preset_is_described_as_what_it_gives),
   };

@@ -190,7 +190,7 @@ def test_unusual_members_are_counted():
     lines = members_of([4, 4, 2])
     sequences = random_sequences(20, seed=3)
     names = [m for _, m in lines if m not in ("c0.1", "c1.3", "c1.2")]
-    names += ["c0.2", "stranger", "c0.2", "stranger", "other"]  # repeated, and in no line
+    names += ["c0.2", "unknown", "c0.2", "unknown", "other"]  # repeated, and in no line
     records = list(zip(names, sequences, strict=False))
     table = lines + [("c0.0", "c0.3"), ("c1.0", "c0.3"), ("c2.0", "c1.0")]
     said = ingest(records, table, "--unclustered", "0.3")

@@ -1,5 +1,5 @@
 """The fingerprint of `ingest` and the roots in corpus.json, computed here from the description in
-doc/data.md: documents around the sizes of blocks, groups and pieces, for both tokenizers."""
+doc/data.md: documents around the sizes of blocks, groups and parts, for both tokenizers."""
 
 import json
 import pathlib

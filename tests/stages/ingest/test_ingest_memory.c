@@ -78,7 +78,7 @@ static void a_search_says_so_too(void **state)
   const struct plm_corpus_options reading = {.allow_remote = true};
   const struct plm_corpus_writer_options options = {.directory = scratch_path("pairs"),
                                                     .threads = 1};
-  const struct plm_corpus_source source = {.name = "made", .bytes = 1, .documents = 1};
+  const struct plm_ingested_file source = {.name = "made", .bytes = 1, .documents = 1};
   assert_int_equal(plm_corpus_writer_open(&options, &writer, NULL), PLM_OK);
   for (int i = 0; i < 4; i++)
     assert_int_equal(plm_corpus_writer_add(writer, i < 2 ? PLM_SPLIT_TRAIN : PLM_SPLIT_VALID, "x",
@@ -91,7 +91,7 @@ static void a_search_says_so_too(void **state)
                                         .training_split = PLM_SPLIT_TRAIN,
                                         .held_out = corpus,
                                         .held_out_split = PLM_SPLIT_VALID,
-                                        .identity = 0.9,
+                                        .sequence_identity = 0.9,
                                         .block = 4};
   failing_memory_try(find_overlap, &request, 8);
   plm_corpus_close(corpus);

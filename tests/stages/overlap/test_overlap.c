@@ -145,8 +145,9 @@ static void a_long_sequence_has_its_smallest_hashes(void **state)
 static void identity_and_jaccard_are_inverse(void **state)
 {
   (void)state;
-  for (double identity = 0.5; identity <= 1; identity += 0.05)
-    near_to(plm_kmer_identity(plm_kmer_jaccard_at(identity)), identity, 1e-12);
+  for (double sequence_identity = 0.5; sequence_identity <= 1; sequence_identity += 0.05)
+    near_to(plm_kmer_sequence_identity(plm_kmer_jaccard_at(sequence_identity)), sequence_identity,
+            1e-12);
   near_to(plm_kmer_jaccard_at(1), 1, 0);
 }
 
@@ -171,7 +172,7 @@ static void write_corpus(const char *path)
   struct plm_error error = {0};
   struct plm_corpus_writer *writer;
   const struct plm_corpus_writer_options options = {.directory = path, .threads = 1};
-  const struct plm_corpus_source source = {.name = "planted", .bytes = 1, .documents = 1};
+  const struct plm_ingested_file source = {.name = "planted", .bytes = 1, .documents = 1};
   uint8_t residues[LENGTH];
   assert_int_equal(plm_corpus_writer_open(&options, &writer, &error), PLM_OK);
   for (uint64_t d = 0; d < TRAINING; d++) {
@@ -205,7 +206,7 @@ static void planted_duplicates_are_found(void **state)
                                                 .held_out = corpus,
                                                 .training_split = PLM_SPLIT_TRAIN,
                                                 .held_out_split = PLM_SPLIT_VALID,
-                                                .identity = 0.9,
+                                                .sequence_identity = 0.9,
                                                 .block = blocks[b]};
     struct plm_overlap overlap;
     assert_int_equal(plm_overlap_find(&request, &overlap, &error), PLM_OK);
@@ -218,19 +219,19 @@ static void planted_duplicates_are_found(void **state)
       const struct plm_overlap_match *match = &overlap.matches[i];
       assert_int_equal(match->exact, i < 20);
       if (i >= 80) {
-        assert_true(match->identity <= 0);
+        assert_true(match->sequence_identity <= 0);
         continue;
       }
       assert_int_equal(match->training, 3 * i);
       const double truth = i < 20 ? 1 : i < 50 ? 0.98 : 0.95;
-      assert_true(fabs((double)match->identity - truth) < 0.04);
+      assert_true(fabs((double)match->sequence_identity - truth) < 0.04);
     }
     plm_overlap_deinit(&overlap);
   }
   plm_corpus_close(corpus);
 }
 
-static void less_identity_finds_more(void **state)
+static void less_sequence_identity_finds_more(void **state)
 {
   (void)state;
   struct plm_error error = {0};
@@ -239,12 +240,12 @@ static void less_identity_finds_more(void **state)
   struct plm_overlap_request request = {.training = corpus,
                                         .held_out = corpus,
                                         .held_out_split = PLM_SPLIT_VALID,
-                                        .identity = 0.55,
+                                        .sequence_identity = 0.55,
                                         .block = PLM_OVERLAP_BLOCK};
   struct plm_overlap overlap;
   assert_int_equal(plm_overlap_find(&request, &overlap, &error), PLM_OK);
   assert_true(overlap.held_out_near >= 85); /* nearly all of those with 70 % as well */
-  for (uint64_t i = 140; i < 180; i++) assert_true(overlap.matches[i].identity <= 0);
+  for (uint64_t i = 140; i < 180; i++) assert_true(overlap.matches[i].sequence_identity <= 0);
   plm_overlap_deinit(&overlap);
   request.held_out_split = PLM_SPLIT_TEST;
   assert_int_equal(plm_overlap_find(&request, &overlap, &error), PLM_CONFIG);
@@ -260,7 +261,7 @@ int main(void)
       cmocka_unit_test(a_long_sequence_has_its_smallest_hashes),
       cmocka_unit_test(identity_and_jaccard_are_inverse),
       cmocka_unit_test(planted_duplicates_are_found),
-      cmocka_unit_test(less_identity_finds_more),
+      cmocka_unit_test(less_sequence_identity_finds_more),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

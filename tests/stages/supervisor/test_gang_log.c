@@ -64,7 +64,7 @@ static void files_have_whole_lines(void **state)
   for (int i = 0; i < LINES; i++) {
     snprintf(line, sizeof line, "line %d of a rank\n", i);
     strcat(expected, line);
-    put(ends[1], "line "); /* a line that comes in two pieces */
+    put(ends[1], "line "); /* a line that comes in two parts */
     assert_int_equal(kill(writer, i % 2 == 0 ? SIGTERM : SIGUSR1), 0);
     put(ends[1], line + 5);
   }

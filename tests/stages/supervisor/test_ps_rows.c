@@ -71,8 +71,8 @@ static void locks_tell_who_was_started_by_hand(void **state)
   cJSON *rows = cJSON_CreateArray();
   plm_ps_add_by_hand(run, rows);
   assert_int_equal(cJSON_GetArraySize(rows), 0);
-  assert_int_equal(plm_lock_take(run, "trainer", &trainer, NULL), PLM_OK);
-  assert_int_equal(plm_lock_take(run, "evaluator", &evaluator, NULL), PLM_OK);
+  assert_int_equal(plm_lock_acquire(run, "trainer", &trainer, NULL), PLM_OK);
+  assert_int_equal(plm_lock_acquire(run, "evaluator", &evaluator, NULL), PLM_OK);
   assert_int_equal(plm_peers_write(run, "evaluator", "[]", NULL), PLM_OK);
   plm_ps_add_by_hand(run, rows);
   for (int i = 0; i < 2; i++) {
@@ -102,7 +102,7 @@ static void a_lock_is_as_old_as_its_file(void **state)
   (void)state;
   struct plm_lock *trainer;
   char path[PLM_PATH_SIZE];
-  assert_int_equal(plm_lock_take(run, "trainer", &trainer, NULL), PLM_OK);
+  assert_int_equal(plm_lock_acquire(run, "trainer", &trainer, NULL), PLM_OK);
   assert_int_equal(plm_path_join(path, run, "trainer.lock", NULL), PLM_OK);
   for (int future = 0; future < 2; future++) {
     cJSON *rows = cJSON_CreateArray();

@@ -15,14 +15,14 @@
 #include "common/base/file.h"
 #include "common/base/strict_json.h"
 #include "stages/supervisor/run_ports.h"
-#include "stages/supervisor/trainer_plan.h"
+#include "stages/supervisor/trainer_estimate.h"
 #include "tests/support/scratch.h"
 
 static const bool all[PLM_KIND_COUNT] = {true, true, true};
 
 /* Takes a port of this host that nobody has, and listens there. If not, others can still bind it,
  * but it is given to no one else meanwhile. */
-static int take_port(int family, bool listens, unsigned *port)
+static int reserve_port(int family, bool listens, unsigned *port)
 {
   const int yes = 1;
   struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
@@ -79,8 +79,8 @@ static void a_port_that_is_taken_is_noticed(void **state)
 {
   (void)state;
   unsigned port, other;
-  const int listener = take_port(AF_INET, true, &port),
-            free_one = take_port(AF_INET, false, &other);
+  const int listener = reserve_port(AF_INET, true, &port),
+            free_one = reserve_port(AF_INET, false, &other);
   assert_true(listener >= 0 && free_one >= 0);
   static const char *const hosts[] = {"127.0.0.1", "localhost", "*", "0.0.0.0"};
   for (size_t i = 0; i < sizeof hosts / sizeof *hosts; i++)
@@ -148,7 +148,7 @@ static void ports_of_ipv6_and_sockets_too(void **state)
   const int unix_listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   assert_int_equal(bind(unix_listener, (struct sockaddr *)&address, sizeof address), 0);
   assert_int_equal(listen(unix_listener, 1), 0);
-  const int listener = take_port(AF_INET6, true, &port);
+  const int listener = reserve_port(AF_INET6, true, &port);
   snprintf(feed, sizeof feed, "tcp://[::1]:%u", listener >= 0 ? port : 0);
   struct plm_config config = {
       .network = {.feed = feed, .announcements = ipc, .evaluation_feed = ipc}};
@@ -225,7 +225,7 @@ static struct cJSON *asked(const char *script, struct plm_text *said)
   assert_int_equal(plm_config_load_text("version: 1\nseed: 77\n", 20, &config, NULL), PLM_OK);
   assert_int_equal(plm_file_write(scratch_path("plm-trainer"), script, strlen(script), 0755, NULL),
                    PLM_OK);
-  struct cJSON *answer = plm_trainer_plan_ask(scratch_directory(), &config, said);
+  struct cJSON *answer = plm_trainer_estimate_ask(scratch_directory(), &config, said);
   plm_config_deinit(&config);
   return answer;
 }

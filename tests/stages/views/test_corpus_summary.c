@@ -8,19 +8,19 @@
 #include "tests/support/expected_file.h"
 
 /* Valid has 256 documents and test 255, and train none. Lengths of 4 to 1023 residues. */
-static struct plm_corpus_description some_corpus(struct plm_corpus_source sources[2])
+static struct plm_corpus_description some_corpus(struct plm_ingested_file ingested[2])
 {
-  sources[0] =
-      (struct plm_corpus_source){.name = "first.fasta", .bytes = 123456, .documents = 1500};
-  sources[1] =
-      (struct plm_corpus_source){.name = "second\033[31m.fasta", .bytes = 7, .documents = 1};
+  ingested[0] =
+      (struct plm_ingested_file){.name = "first.fasta", .bytes = 123456, .documents = 1500};
+  ingested[1] =
+      (struct plm_ingested_file){.name = "second\033[31m.fasta", .bytes = 7, .documents = 1};
   struct plm_corpus_description description = {
       .info = {.format = PLM_CORPUS_FORMAT,
                .tokenizer = PLM_TOKENIZER_ESM,
                .entropy = 2.87654,
                .fingerprint = {.high = 0x0123456789abcdef, .low = 0xfedcba9876543210}},
-      .sources = sources,
-      .source_count = 2,
+      .ingested = ingested,
+      .ingested_count = 2,
       .files = {.size_bytes = 1234567}};
   struct plm_corpus_split *valid = &description.info.splits[PLM_SPLIT_VALID],
                           *test = &description.info.splits[PLM_SPLIT_TEST];
@@ -43,8 +43,8 @@ static struct plm_corpus_description some_corpus(struct plm_corpus_source source
 static void it_is_printed_for_people(void **state)
 {
   (void)state;
-  struct plm_corpus_source sources[2] = {0};
-  struct plm_corpus_description description = some_corpus(sources);
+  struct plm_ingested_file ingested[2] = {0};
+  struct plm_corpus_description description = some_corpus(ingested);
   captured_begin(STDOUT_FILENO);
   plm_corpus_summary_print("some/corpus", &description);
   description.info.splits[PLM_SPLIT_VALID].clusters = 1200;
@@ -52,7 +52,7 @@ static void it_is_printed_for_people(void **state)
   description.info.upgraded_from = (struct plm_hash){.high = 1, .low = 2};
   description.info.clustered = true;
   description.info.tokenizer = PLM_TOKENIZER_BYTE;
-  description.source_count = 0;
+  description.ingested_count = 0;
   plm_corpus_summary_print("clusters", &description);
   expected_file("stages/views/corpus/summary", captured_end());
 }
@@ -75,8 +75,8 @@ static void only_the_most_frequent_residues_are_listed(void **state)
 static void it_is_printed_for_programs(void **state)
 {
   (void)state;
-  struct plm_corpus_source sources[2] = {0};
-  struct plm_corpus_description description = some_corpus(sources);
+  struct plm_ingested_file ingested[2] = {0};
+  struct plm_corpus_description description = some_corpus(ingested);
   captured_begin(STDOUT_FILENO);
   const plm_status status = plm_corpus_summary_json(&description, NULL);
   description.info.splits[PLM_SPLIT_VALID].clusters = 1200;

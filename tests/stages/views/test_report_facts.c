@@ -50,12 +50,12 @@ static void a_state_is_that_of_the_locks_and_of_done(void **state)
   assert_false(plm_is_run(scratch_directory()));
   assert_string_equal(plm_run_state(run), "stopped");
   for (int i = 0; i < 2; i++) {
-    assert_int_equal(plm_lock_take(run, holders[i], &lock, NULL), PLM_OK);
+    assert_int_equal(plm_lock_acquire(run, holders[i], &lock, NULL), PLM_OK);
     assert_string_equal(plm_run_state(run), "running");
     plm_lock_release(lock);
     assert_string_equal(plm_run_state(run), "stopped");
   }
-  assert_int_equal(plm_lock_take(run, "evaluator", &lock, NULL), PLM_OK);
+  assert_int_equal(plm_lock_acquire(run, "evaluator", &lock, NULL), PLM_OK);
   assert_string_equal(plm_run_state(run), "stopped"); /* it alone is not the run */
   plm_lock_release(lock);
   assert_int_equal(plm_done_write(run, 8, (struct plm_hash){.high = 1}, NULL), PLM_OK);
@@ -63,7 +63,7 @@ static void a_state_is_that_of_the_locks_and_of_done(void **state)
   const struct plm_run_failure failure = {.exit_code = 2};
   assert_int_equal(plm_run_failure_write(run, &failure, NULL), PLM_OK);
   assert_string_equal(plm_run_state(run), "failed"); /* also if only the evaluation is missing */
-  assert_int_equal(plm_lock_take(run, "supervisor", &lock, NULL), PLM_OK);
+  assert_int_equal(plm_lock_acquire(run, "supervisor", &lock, NULL), PLM_OK);
   assert_string_equal(plm_run_state(run), "running");
   plm_lock_release(lock);
 }

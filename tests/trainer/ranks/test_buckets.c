@@ -28,8 +28,8 @@ static void expect_bucket(const struct plm_bucket *bucket, const struct plm_buck
 {
   assert_int_equal(bucket->first, expected->first);
   assert_int_equal(bucket->count, expected->count);
-  assert_int_equal(bucket->piece, expected->piece);
-  assert_int_equal(bucket->used_piece, expected->used_piece);
+  assert_int_equal(bucket->slice, expected->slice);
+  assert_int_equal(bucket->used_slice, expected->used_slice);
   assert_int_equal(bucket->final_at, expected->final_at);
 }
 
@@ -58,7 +58,7 @@ static void a_balanced_bucket_ends(void **state)
   expect_bucket(&buckets.buckets[1], &(struct plm_bucket){2, 2, 70016, 280000, 0});
   expect_bucket(&buckets.small, &(struct plm_bucket){4, 2, 160, 0, 0});
   expect_entries(&buckets, entries, COUNT);
-  assert_int_equal(buckets.largest_piece, 81920);
+  assert_int_equal(buckets.largest_slice, 81920);
   plm_buckets_deinit(&buckets);
 }
 
@@ -74,7 +74,7 @@ static void the_last_bucket_has_the_rest(void **state)
   assert_int_equal(buckets.count, 1);
   expect_bucket(&buckets.buckets[0], &(struct plm_bucket){0, 4, 147456, 411136, 0});
   expect_entries(&buckets, entries, 4);
-  assert_int_equal(buckets.largest_piece, 147456);
+  assert_int_equal(buckets.largest_slice, 147456);
   plm_buckets_deinit(&buckets);
 }
 

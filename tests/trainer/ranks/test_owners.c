@@ -129,14 +129,14 @@ static void imbalance_is_that_of_the_busiest_rank(void **state)
   }
 }
 
-/* Marks where the entry lies in its owner's piece; nobody else may lie there. */
-static void claim(char *used, size_t piece, const struct plm_bucket_entry *entry, size_t count)
+/* Marks where the entry lies in its owner's slice; nobody else may lie there. */
+static void claim(char *used, size_t slice, const struct plm_bucket_entry *entry, size_t count)
 {
   const size_t owner = entry->owner == PLM_OWNED_BY_ALL ? 0 : entry->owner;
-  assert_true(entry->offset + count <= piece);
+  assert_true(entry->offset + count <= slice);
   for (size_t e = 0; e < count; e++) {
-    assert_int_equal(used[owner * piece + entry->offset + e], 0);
-    used[owner * piece + entry->offset + e] = 1;
+    assert_int_equal(used[owner * slice + entry->offset + e], 0);
+    used[owner * slice + entry->offset + e] = 1;
   }
 }
 
@@ -145,8 +145,8 @@ static void check_weights(const struct plm_buckets *buckets, const struct plm_bu
                           const struct model *model, uint32_t ranks, size_t act_bytes)
 {
   size_t *end = calloc(ranks, sizeof *end);
-  assert_int_equal(bucket->used_piece % 64, 0);
-  assert_true(bucket->used_piece <= bucket->piece * sizeof(float));
+  assert_int_equal(bucket->used_slice % 64, 0);
+  assert_true(bucket->used_slice <= bucket->slice * sizeof(float));
   for (size_t i = bucket->first; i < bucket->first + bucket->count; i++) {
     const struct plm_bucket_entry *entry = &buckets->entries[i];
     const struct plm_parameter *parameter = &model->table[entry->parameter];
@@ -156,7 +156,7 @@ static void check_weights(const struct plm_buckets *buckets, const struct plm_bu
     assert_int_equal(entry->used_offset % 64, 0);
     assert_true(entry->used_offset >= end[entry->owner]);
     end[entry->owner] = entry->used_offset + bytes;
-    assert_true(end[entry->owner] <= bucket->used_piece);
+    assert_true(end[entry->owner] <= bucket->used_slice);
   }
   free(end);
 }
@@ -164,11 +164,11 @@ static void check_weights(const struct plm_buckets *buckets, const struct plm_bu
 static void check_bucket(const struct plm_buckets *buckets, const struct plm_bucket *bucket,
                          const struct model *model, uint32_t ranks, char *seen)
 {
-  assert_int_equal(bucket->piece * sizeof(float) % 64, 0);
-  char *used = calloc(ranks, bucket->piece);
+  assert_int_equal(bucket->slice * sizeof(float) % 64, 0);
+  char *used = calloc(ranks, bucket->slice);
   for (size_t i = bucket->first; i < bucket->first + bucket->count; i++) {
     const struct plm_bucket_entry *entry = &buckets->entries[i];
-    claim(used, bucket->piece, entry, model->table[entry->parameter].count);
+    claim(used, bucket->slice, entry, model->table[entry->parameter].count);
     assert_int_equal(seen[entry->parameter], 0);
     seen[entry->parameter] = 1;
   }
@@ -204,7 +204,7 @@ static void buckets_contain_everything_once(void **state)
         assert_true(buckets.entries[i].parameter < next);
         next = buckets.entries[i].parameter;
       }
-      assert_true(bucket->piece <= buckets.largest_piece);
+      assert_true(bucket->slice <= buckets.largest_slice);
     }
     check_bucket(&buckets, &buckets.small, &model, ranks[n], seen);
     for (size_t i = 0; i < model.count; i++) assert_int_equal(seen[i], 1);

@@ -53,12 +53,12 @@ static void one_process_is_first_and_alone(void **state)
   (void)state;
   const struct plm_ranks first = {.rank = 0, .ranks = 3}, second = {.rank = 1, .ranks = 3};
   struct plm_ranks alone = plm_ranks_alone();
-  enum plm_rank_wish decision;
+  enum plm_rank_vote decision;
   struct plm_error error = {0};
   assert_int_equal(alone.ranks, 1);
   assert_true(plm_ranks_first(&alone) && plm_ranks_first(&first) && !plm_ranks_first(&second));
   for (int mine = PLM_RANK_GO; mine < PLM_RANK_ERROR; mine++) {
-    assert_int_equal(plm_ranks_decide(&alone, (enum plm_rank_wish)mine, PLM_OK, &decision, &error),
+    assert_int_equal(plm_ranks_decide(&alone, (enum plm_rank_vote)mine, PLM_OK, &decision, &error),
                      PLM_OK);
     assert_int_equal(decision, mine);
   }
@@ -70,12 +70,12 @@ static void one_process_is_first_and_alone(void **state)
   assert_string_equal(error.where, "");
 }
 
-static void the_most_urgent_wish_counts(void **state)
+static void the_most_urgent_vote_counts(void **state)
 {
   (void)state;
   enum { GO = PLM_RANK_GO, WAIT = PLM_RANK_WAIT, STOP = PLM_RANK_STOP, ERROR = PLM_RANK_ERROR };
   static const struct {
-    int mine, others; /* wishes; the other ranks' error is PLM_CONFIG */
+    int mine, others; /* votes; the other ranks' error is PLM_CONFIG */
     plm_status status, decided;
     int decision;
     bool silent;
@@ -96,12 +96,12 @@ static void the_most_urgent_wish_counts(void **state)
     struct test test = open_test(1, 3);
     struct plm_ranks *ranks = ranks_of(&test);
     struct plm_error error = {0};
-    enum plm_rank_wish decision;
+    enum plm_rank_vote decision;
     const int64_t other = rows[i].others + (rows[i].others == ERROR ? (int64_t)PLM_CONFIG : 0);
     const int64_t answers[3] = {GO, 99, other};
     plm_error_set(&error, rows[i].status, "mine");
     test.fake.answers = answers;
-    if (plm_ranks_decide(ranks, (enum plm_rank_wish)rows[i].mine, rows[i].status, &decision,
+    if (plm_ranks_decide(ranks, (enum plm_rank_vote)rows[i].mine, rows[i].status, &decision,
                          &error) != rows[i].decided)
       fail_msg("row %zu: %s", i, error.what);
     assert_int_equal(decision, rows[i].decision);
@@ -117,7 +117,7 @@ static void without_an_exchange_nothing_is_decided(void **state)
 {
   (void)state;
   struct test test = open_test(0, 2);
-  enum plm_rank_wish decision;
+  enum plm_rank_vote decision;
   test.fake.wait_fails = PLM_FAILURE;
   assert_int_equal(plm_ranks_decide(ranks_of(&test), PLM_RANK_ERROR, PLM_IO, &decision, NULL),
                    PLM_FAILURE);
@@ -227,7 +227,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(one_process_is_first_and_alone),
-      cmocka_unit_test(the_most_urgent_wish_counts),
+      cmocka_unit_test(the_most_urgent_vote_counts),
       cmocka_unit_test(without_an_exchange_nothing_is_decided),
       cmocka_unit_test(rank_0_says_what_all_have_found),
       cmocka_unit_test(a_failure_names_the_rank_and_is_said_once),

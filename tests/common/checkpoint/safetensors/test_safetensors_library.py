@@ -307,10 +307,10 @@ def changed(draw, header):
         digits = [i for i, byte in enumerate(header) if chr(byte).isdigit()]
         if digits:
             header[draw.choice(digits)] = draw.choice(b"0123456789")
-    elif kind == 3:  # a piece repeated
+    elif kind == 3:  # a part repeated
         end = at + draw.randrange(1, 40)
         header[end:end] = header[at:end]
-    elif kind == 4:  # a piece removed
+    elif kind == 4:  # a part removed
         del header[at : at + draw.choice([1, 1, 2, 5, 20])]
     elif kind == 5:
         header.insert(at, draw.choice(b" \n\t\r"))

@@ -92,7 +92,7 @@ static char *read_stdin(void)
   return text;
 }
 
-static struct plm_tensor_info take_tensor(const cJSON *entry)
+static struct plm_tensor_info parse_entry(const cJSON *entry)
 {
   struct plm_tensor_info tensor = {.name = plm_json_string(entry, "name", "")};
   const char *hex = plm_json_string(entry, "hex", ""), *dtype = plm_json_string(entry, "dtype", "");
@@ -121,7 +121,7 @@ static int write_file(const char *path)
       calloc((size_t)cJSON_GetArraySize(metadata) + 1, sizeof *entries);
   size_t count = 0, metadata_count = 0;
   for (const cJSON *entry = list->child; entry != NULL; entry = entry->next)
-    tensors[count++] = take_tensor(entry);
+    tensors[count++] = parse_entry(entry);
   for (const cJSON *entry = metadata->child; entry != NULL; entry = entry->next)
     entries[metadata_count++] = (struct plm_metadata_entry){entry->string, entry->valuestring};
   struct plm_error error = {0};

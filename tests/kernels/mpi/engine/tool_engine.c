@@ -52,20 +52,20 @@ static void check(bool holds, const char *what, unsigned long long number)
   _exit(9);
 }
 
-static unsigned char byte(uint32_t rank, uint32_t piece, size_t i)
+static unsigned char byte(uint32_t rank, uint32_t slice, size_t i)
 {
-  return (unsigned char)(rank * 101 + piece * 37 + i * 7 + i / 251);
+  return (unsigned char)(rank * 101 + slice * 37 + i * 7 + i / 251);
 }
 
-static void fill(unsigned char *bytes, uint32_t rank, uint32_t piece, size_t count)
+static void fill(unsigned char *bytes, uint32_t rank, uint32_t slice, size_t count)
 {
-  for (size_t i = 0; i < count; i++) bytes[i] = byte(rank, piece, i);
+  for (size_t i = 0; i < count; i++) bytes[i] = byte(rank, slice, i);
 }
 
-static void check_bytes(const unsigned char *bytes, uint32_t rank, uint32_t piece, size_t count,
+static void check_bytes(const unsigned char *bytes, uint32_t rank, uint32_t slice, size_t count,
                         const char *what)
 {
-  for (size_t i = 0; i < count; i++) check(bytes[i] == byte(rank, piece, i), what, i);
+  for (size_t i = 0; i < count; i++) check(bytes[i] == byte(rank, slice, i), what, i);
 }
 
 /* ---- what arrives ---------------------------------------------------------------------------- */
@@ -116,7 +116,7 @@ static uint32_t member(enum plm_scope scope, uint32_t i)
 
 static void exchanges(enum plm_transfer_kind kind, enum plm_scope scope)
 {
-  const size_t count = UNITS * PLM_PIECE_UNIT;
+  const size_t count = UNITS * PLM_SLICE_UNIT;
   const uint32_t groups = place.ranks / place.group_size;
   const uint32_t ranks = scope == PLM_SCOPE_ALL     ? place.ranks
                          : scope == PLM_SCOPE_GROUP ? place.group_size
@@ -177,7 +177,7 @@ static void votes(void)
 
 static void run_right(void)
 {
-  static const size_t counts[] = {1, 7, PLM_PIECE_UNIT, 2 * PLM_PIECE_UNIT + 1};
+  static const size_t counts[] = {1, 7, PLM_SLICE_UNIT, 2 * PLM_SLICE_UNIT + 1};
   for (int lane = 0; lane < PLM_LANE_COUNT; lane++)
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
       gathers((enum plm_lane)lane, counts[i]);

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "common/base/hash.h"
-#include "evaluator/watch/feed_source.h"
+#include "evaluator/watch/feed_stream.h"
 #include "tests/support/packers.h"
 
 /* ---- credit ---------------------------------------------------------------------------------- */
@@ -15,7 +15,7 @@ static uint64_t credit(enum plm_tokenizer_kind tokenizer, uint64_t max_tokens, u
   const struct plm_config config = {.data = {.tokenizer = tokenizer, .max_length = 64},
                                     .evaluator.max_tokens = max_tokens,
                                     .network.credit_bytes = most};
-  return plm_feed_source_credit(&config);
+  return plm_feed_stream_credit(&config);
 }
 
 /* Twice the tokens and one chunk. */
@@ -36,32 +36,32 @@ enum { MOST_CHUNKS = 4000 };
 
 /* The next batch of up to `most` chunks, of each of which a hash is appended. Returns its chunks.
  */
-static uint32_t read_batch(const struct plm_chunk_source *source, uint32_t most,
+static uint32_t read_batch(const struct plm_chunk_stream *stream, uint32_t most,
                            struct plm_hash *hashes)
 {
   struct plm_batch batch;
   struct plm_error error = {0};
-  if (source->next(source->context, most, &batch, &error) != PLM_OK) fail_msg("%s", error.what);
+  if (stream->next(stream->context, most, &batch, &error) != PLM_OK) fail_msg("%s", error.what);
   const uint32_t chunks = batch.chunks;
   const size_t bytes = (size_t)batch.max_length * batch.token_bytes;
   assert_true(chunks <= most);
   for (uint32_t c = 0; c < chunks; c++)
     hashes[c] = plm_hash_bytes((const char *)batch.tokens + c * bytes, bytes);
   if (chunks == 0) return 0;
-  source->release(source->context, &batch);
+  stream->release(stream->context, &batch);
   assert_null(batch.tokens);
   return chunks;
 }
 
 /* All chunks of a split, in batches of `most`, of which only the last one may have fewer. */
-static uint32_t read_split(const struct plm_chunk_source *source, enum plm_split split,
+static uint32_t read_split(const struct plm_chunk_stream *stream, enum plm_split split,
                            uint32_t most, struct plm_hash hashes[MOST_CHUNKS])
 {
   uint64_t total = 7;
   uint32_t done = 0, chunks;
-  assert_int_equal(source->begin(source->context, split, &total, NULL), PLM_OK);
+  assert_int_equal(stream->begin(stream->context, split, &total, NULL), PLM_OK);
   assert_int_equal(total, 0); /* it is not known in advance */
-  for (bool last = false; (chunks = read_batch(source, most, hashes + done)) > 0; done += chunks) {
+  for (bool last = false; (chunks = read_batch(stream, most, hashes + done)) > 0; done += chunks) {
     assert_false(last);
     last = chunks < most;
     assert_true(done + chunks + most <= MOST_CHUNKS);
@@ -101,22 +101,22 @@ static void a_split_is_read_to_its_end(void **state)
   struct plm_feed *feed = packers_feed(&options);
   const pid_t packer = packers_start(corpus, plm_feed_bound(feed), NULL, NULL);
   volatile int give_up = 0;
-  struct plm_feed_source context = {feed, &give_up};
-  const struct plm_chunk_source source = plm_source_of_feed(&context);
+  struct plm_feed_stream context = {feed, &give_up};
+  const struct plm_chunk_stream stream = plm_stream_of_feed(&context);
   for (int split = PLM_SPLIT_TRAIN; split <= PLM_SPLIT_VALID; split++) {
     const uint32_t chunks = planned(corpus, &options.plan, (enum plm_split)split);
     assert_true(chunks >= 2 && chunks < MOST_CHUNKS / 2);
-    assert_int_equal(read_split(&source, (enum plm_split)split, 1, first), chunks);
+    assert_int_equal(read_split(&stream, (enum plm_split)split, 1, first), chunks);
     const uint32_t most[] = {3, chunks - 1, chunks, chunks + 1};
     for (int i = 0; i < 4; i++) {
-      assert_int_equal(read_split(&source, (enum plm_split)split, most[i], again), chunks);
+      assert_int_equal(read_split(&stream, (enum plm_split)split, most[i], again), chunks);
       assert_memory_equal(again, first, chunks * sizeof *first);
     }
   }
   uint64_t total;
-  assert_int_equal(source.begin(&context, PLM_SPLIT_VALID, &total, NULL), PLM_OK);
-  assert_int_equal(read_batch(&source, 1, again), 1); /* what is left of it is not read */
-  assert_int_equal(read_split(&source, PLM_SPLIT_TEST, 3, again), 0); /* the corpus has none */
+  assert_int_equal(stream.begin(&context, PLM_SPLIT_VALID, &total, NULL), PLM_OK);
+  assert_int_equal(read_batch(&stream, 1, again), 1); /* what is left of it is not read */
+  assert_int_equal(read_split(&stream, PLM_SPLIT_TEST, 3, again), 0); /* the corpus has none */
   packers_stop(packer, SIGTERM);
   plm_feed_close(feed);
 }
@@ -128,12 +128,12 @@ static void a_wait_for_packers_can_be_given_up(void **state)
   const struct plm_feed_options options = packers_options();
   struct plm_feed *feed = packers_feed(&options);
   const volatile int give_up = 1;
-  struct plm_feed_source context = {feed, &give_up};
-  const struct plm_chunk_source source = plm_source_of_feed(&context);
+  struct plm_feed_stream context = {feed, &give_up};
+  const struct plm_chunk_stream stream = plm_stream_of_feed(&context);
   uint64_t total = 7;
   struct plm_batch batch;
-  assert_int_equal(source.begin(&context, PLM_SPLIT_VALID, &total, NULL), PLM_OK);
-  assert_int_equal(source.next(&context, 1, &batch, NULL), PLM_INTERRUPTED);
+  assert_int_equal(stream.begin(&context, PLM_SPLIT_VALID, &total, NULL), PLM_OK);
+  assert_int_equal(stream.next(&context, 1, &batch, NULL), PLM_INTERRUPTED);
   plm_feed_close(feed);
 }
 

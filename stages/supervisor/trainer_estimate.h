@@ -1,6 +1,6 @@
 /* Asks plm-trainer what a configuration would need here, because plm-pipeline links no backend. */
-#ifndef PLM_STAGES_SUPERVISOR_TRAINER_PLAN_H
-#define PLM_STAGES_SUPERVISOR_TRAINER_PLAN_H
+#ifndef PLM_STAGES_SUPERVISOR_TRAINER_ESTIMATE_H
+#define PLM_STAGES_SUPERVISOR_TRAINER_ESTIMATE_H
 
 #include "common/base/file.h"
 #include "common/base/text.h"
@@ -11,8 +11,8 @@ struct cJSON;
 /* Runs `plm-trainer --dry-run --json` for the configuration, at most 20 s, and returns its answer,
  * which the caller deletes; NULL if there was none. said (may be NULL) receives what the trainer
  * wrote to standard error, which otherwise goes to this program's. */
-struct cJSON *plm_trainer_plan_ask(const char *program_directory, const struct plm_config *config,
-                                   struct plm_text *said);
+struct cJSON *plm_trainer_estimate_ask(const char *program_directory,
+                                       const struct plm_config *config, struct plm_text *said);
 
 /* Bytes of one checkpoint, computed from such an answer, and how many of them the run folder holds
  * at most. */

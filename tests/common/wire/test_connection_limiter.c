@@ -1,5 +1,5 @@
-/* A door's decisions, with real connections and a clock that the test sets. */
-#include "common/wire/door.h"
+/* A limiter's decisions, with real connections and a clock that the test sets. */
+#include "common/wire/connection_limiter.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -10,22 +10,22 @@
 
 #include "common/base/log.h"
 #include "tests/support/cmocka_all.h"
-#include "tests/support/stranger.h"
+#include "tests/support/raw_peer.h"
 
 enum { WAIT_MS = 20000, MOST_LINKS = 8 };
 
-static const struct plm_door_limits limits = {.connections = 6,
-                                              .strangers = 3,
-                                              .stranger_bytes = 1000,
-                                              .message_bytes = 100000,
-                                              .stranger_ms = 5000,
-                                              .silence_ms = 10000};
+static const struct plm_limiter_limits limits = {.connections = 6,
+                                                 .unidentified = 3,
+                                                 .unidentified_bytes = 1000,
+                                                 .message_bytes = 100000,
+                                                 .unidentified_ms = 5000,
+                                                 .silence_ms = 10000};
 
-/* A listening socket with its door, and the connections to it. */
+/* A listening socket with its limiter, and the connections to it. */
 struct scene {
   int listener;
   char endpoint[64];
-  struct plm_door *door;
+  struct plm_limiter *limiter;
   int64_t now;
   struct link {
     int client, server;
@@ -49,7 +49,7 @@ static int open_scene(void **state)
     return -1;
   snprintf(scene.endpoint, sizeof scene.endpoint, "tcp://127.0.0.1:%u", ntohs(address.sin_port));
   *state = &scene;
-  return plm_door_open(scene.endpoint, &limits, &scene.door, &error) == PLM_OK ? 0 : -1;
+  return plm_limiter_open(scene.endpoint, &limits, &scene.limiter, &error) == PLM_OK ? 0 : -1;
 }
 
 static int close_scene(void **state)
@@ -59,17 +59,17 @@ static int close_scene(void **state)
     close(scene->links[i].client);
     close(scene->links[i].server);
   }
-  plm_door_close(scene->door);
+  plm_limiter_close(scene->limiter);
   return close(scene->listener);
 }
 
 static struct link *enter(struct scene *scene)
 {
   struct link *made = &scene->links[scene->count++];
-  made->client = stranger_connect(scene->endpoint);
+  made->client = raw_peer_connect(scene->endpoint);
   made->server = accept(scene->listener, NULL, NULL);
   assert_true(made->client >= 0 && made->server >= 0);
-  plm_door_accepted(scene->door, made->server, scene->now);
+  plm_limiter_accepted(scene->limiter, made->server, scene->now);
   return made;
 }
 
@@ -79,7 +79,7 @@ static void send_bytes(const struct link *link, size_t size)
   static char bytes[16384], got[16384];
   while (size > 0) {
     const size_t part = size < sizeof bytes ? size : sizeof bytes;
-    assert_true(stranger_send(link->client, bytes, part));
+    assert_true(raw_peer_send(link->client, bytes, part));
     assert_int_equal(recv(link->server, got, part, MSG_WAITALL), part);
     size -= part;
   }
@@ -88,54 +88,54 @@ static void send_bytes(const struct link *link, size_t size)
 static void turn_after(struct scene *scene, bool drained, int64_t milliseconds)
 {
   scene->now += milliseconds;
-  plm_door_look(scene->door);
-  plm_door_turn(scene->door, drained, scene->now);
+  plm_limiter_look(scene->limiter);
+  plm_limiter_turn(scene->limiter, drained, scene->now);
 }
 
-/* Whether the door has broken the connection, by its own account and as the client sees it. */
+/* Whether the limiter has broken the connection, by its own account and as the client sees it. */
 static void assert_broken(const struct scene *scene, const struct link *link, uint64_t broken)
 {
-  assert_int_equal(plm_door_broken(scene->door), broken);
-  assert_true(stranger_hung_up(link->client, WAIT_MS));
+  assert_int_equal(plm_limiter_broken(scene->limiter), broken);
+  assert_true(raw_peer_hung_up(link->client, WAIT_MS));
 }
 
 static void assert_kept(const struct scene *scene, const struct link *link, uint64_t broken)
 {
-  assert_int_equal(plm_door_broken(scene->door), broken);
-  assert_false(stranger_hung_up(link->client, 0));
+  assert_int_equal(plm_limiter_broken(scene->limiter), broken);
+  assert_false(raw_peer_hung_up(link->client, 0));
 }
 
-static void the_oldest_stranger_makes_room(void **state)
+static void the_oldest_unidentified_peer_makes_room(void **state)
 {
   struct scene *scene = *state;
   struct link *known = enter(scene);
-  plm_door_heard(scene->door, known->server, scene->now);
+  plm_limiter_heard(scene->limiter, known->server, scene->now);
   struct link *oldest = enter(scene);
   enter(scene);
   enter(scene);
-  assert_int_equal(plm_door_broken(scene->door), 0);
+  assert_int_equal(plm_limiter_broken(scene->limiter), 0);
   struct link *newest = enter(scene);
   assert_broken(scene, oldest, 1);
   assert_kept(scene, known, 1);
   assert_kept(scene, newest, 1);
-  assert_int_equal(plm_door_connections(scene->door), 4);
+  assert_int_equal(plm_limiter_connections(scene->limiter), 4);
 }
 
 static void all_connections_are_limited(void **state)
 {
   struct scene *scene = *state;
-  for (int i = 0; i < 6; i++) plm_door_heard(scene->door, enter(scene)->server, scene->now);
-  assert_int_equal(plm_door_connections(scene->door), 6);
+  for (int i = 0; i < 6; i++) plm_limiter_heard(scene->limiter, enter(scene)->server, scene->now);
+  assert_int_equal(plm_limiter_connections(scene->limiter), 6);
   struct link *late = enter(scene);
   assert_broken(scene, late, 1);
-  assert_int_equal(plm_door_connections(scene->door), 6);
+  assert_int_equal(plm_limiter_connections(scene->limiter), 6);
 }
 
-static void a_stranger_may_send_little(void **state)
+static void an_unidentified_peer_may_send_little(void **state)
 {
   struct scene *scene = *state;
   struct link *link = enter(scene);
-  send_bytes(link, limits.stranger_bytes);
+  send_bytes(link, limits.unidentified_bytes);
   turn_after(scene, true, 1);
   assert_kept(scene, link, 0);
   send_bytes(link, 1);
@@ -143,11 +143,11 @@ static void a_stranger_may_send_little(void **state)
   assert_broken(scene, link, 1);
 }
 
-static void a_stranger_must_send_a_message(void **state)
+static void an_unidentified_peer_must_send_a_message(void **state)
 {
   struct scene *scene = *state;
   struct link *link = enter(scene);
-  turn_after(scene, true, limits.stranger_ms);
+  turn_after(scene, true, limits.unidentified_ms);
   assert_kept(scene, link, 0);
   turn_after(scene, true, 1);
   assert_broken(scene, link, 1);
@@ -167,7 +167,7 @@ static void a_message_must_end(void **state)
   struct scene *scene = *state;
   struct link *link = enter(scene);
   send_bytes(link, 500);
-  plm_door_heard(scene->door, link->server, scene->now);
+  plm_limiter_heard(scene->limiter, link->server, scene->now);
   send_bytes(link, limits.message_bytes);
   turn_after(scene, true, 1);
   assert_kept(scene, link, 0);
@@ -187,7 +187,7 @@ static void whole_messages_are_not_limited(void **state)
   struct link *link = enter(scene);
   for (int i = 0; i < 200; i++) {
     send_bytes(link, limits.message_bytes);
-    plm_door_heard(scene->door, link->server, scene->now);
+    plm_limiter_heard(scene->limiter, link->server, scene->now);
     turn_after(scene, true, 1);
   }
   assert_kept(scene, link, 0);
@@ -199,7 +199,7 @@ static void bytes_are_checked_once_messages_are_received(void **state)
   struct scene *scene = *state;
   struct link *link = enter(scene);
   turn_after(scene, true, 0);
-  send_bytes(link, 2 * limits.stranger_bytes);
+  send_bytes(link, 2 * limits.unidentified_bytes);
   turn_after(scene, false, 1);
   assert_kept(scene, link, 0);
   turn_after(scene, false, 2000);
@@ -211,10 +211,10 @@ static void what_arrives_after_the_look_is_not_counted(void **state)
 {
   struct scene *scene = *state;
   struct link *link = enter(scene);
-  plm_door_heard(scene->door, link->server, scene->now);
-  plm_door_look(scene->door);
+  plm_limiter_heard(scene->limiter, link->server, scene->now);
+  plm_limiter_look(scene->limiter);
   for (size_t sent = 0; sent <= 2 * allowance(link); sent += 100000) send_bytes(link, 100000);
-  plm_door_turn(scene->door, true, scene->now);
+  plm_limiter_turn(scene->limiter, true, scene->now);
   assert_kept(scene, link, 0);
   turn_after(scene, true, 1);
   assert_broken(scene, link, 1);
@@ -225,9 +225,9 @@ static void a_peer_that_was_heard_is_kept_while_messages_wait(void **state)
 {
   struct scene *scene = *state;
   struct link *heard = enter(scene), *endless = enter(scene);
-  plm_door_heard(scene->door, endless->server, scene->now);
+  plm_limiter_heard(scene->limiter, endless->server, scene->now);
   for (int i = 0; i < 4; i++) {
-    plm_door_heard(scene->door, heard->server, scene->now);
+    plm_limiter_heard(scene->limiter, heard->server, scene->now);
     for (size_t sent = 0; sent <= 2 * allowance(heard); sent += 100000) send_bytes(heard, 100000);
     turn_after(scene, false, 400);
     assert_kept(scene, heard, 0);
@@ -243,7 +243,7 @@ static void silence_is_limited(void **state)
   struct scene *scene = *state;
   struct link *link = enter(scene);
   for (int i = 0; i < 5; i++) {
-    plm_door_heard(scene->door, link->server, scene->now);
+    plm_limiter_heard(scene->limiter, link->server, scene->now);
     turn_after(scene, true, limits.silence_ms);
   }
   assert_kept(scene, link, 0);
@@ -255,11 +255,11 @@ static void a_dismissed_connection_leaves_within_five_seconds(void **state)
 {
   struct scene *scene = *state;
   struct link *link = enter(scene);
-  plm_door_heard(scene->door, link->server, scene->now);
-  plm_door_dismiss(scene->door, link->server, scene->now);
+  plm_limiter_heard(scene->limiter, link->server, scene->now);
+  plm_limiter_dismiss(scene->limiter, link->server, scene->now);
   turn_after(scene, true, 5000);
   assert_kept(scene, link, 0);
-  plm_door_heard(scene->door, link->server, scene->now); /* which does not save it */
+  plm_limiter_heard(scene->limiter, link->server, scene->now); /* which does not save it */
   turn_after(scene, true, 1);
   assert_broken(scene, link, 1);
 }
@@ -269,11 +269,11 @@ static void another_connection_with_the_same_number_is_not_broken(void **state)
 {
   struct scene *scene = *state;
   struct link *link = enter(scene), *other = enter(scene);
-  plm_door_left(scene->door, other->server);
-  plm_door_heard(scene->door, link->server, scene->now);
+  plm_limiter_left(scene->limiter, other->server);
+  plm_limiter_heard(scene->limiter, link->server, scene->now);
   assert_int_equal(dup2(other->server, link->server), link->server);
   turn_after(scene, true, limits.silence_ms + 1);
-  assert_int_equal(plm_door_connections(scene->door), 0);
+  assert_int_equal(plm_limiter_connections(scene->limiter), 0);
   assert_kept(scene, other, 1);
 }
 
@@ -283,10 +283,10 @@ int main(void)
 {
   plm_log_init("test", PLM_LOG_ERROR);
   const struct CMUnitTest tests[] = {
-      CASE(the_oldest_stranger_makes_room),
+      CASE(the_oldest_unidentified_peer_makes_room),
       CASE(all_connections_are_limited),
-      CASE(a_stranger_may_send_little),
-      CASE(a_stranger_must_send_a_message),
+      CASE(an_unidentified_peer_may_send_little),
+      CASE(an_unidentified_peer_must_send_a_message),
       CASE(a_message_must_end),
       CASE(whole_messages_are_not_limited),
       CASE(bytes_are_checked_once_messages_are_received),

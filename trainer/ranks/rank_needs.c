@@ -1,5 +1,5 @@
 /* Places the ranks on hosts as mpirun does, assigns owners, and counts. */
-#include "trainer/ranks/rank_plan.h"
+#include "trainer/ranks/rank_needs.h"
 
 #include <stdlib.h>
 
@@ -12,18 +12,18 @@ static uint32_t largest_power_of_two(uint32_t divides)
 }
 
 /* mpirun fills the slots of one host after the other. */
-static void place(const struct plm_config *config, struct plm_rank_plan *plan)
+static void rank_needs_place(const struct plm_config *config, struct plm_rank_needs *needs)
 {
   const struct plm_config_trainer *trainer = &config->trainer;
-  plan->ranks = trainer->ranks;
-  plan->on_first_host = plm_config_ranks_here(config);
-  plan->hosts = 1;
-  plan->group_size = largest_power_of_two(plan->on_first_host);
-  for (uint32_t left = trainer->ranks - plan->on_first_host; left > 0; plan->hosts++) {
-    const uint32_t slots = plm_config_slots(trainer, plan->hosts);
+  needs->ranks = trainer->ranks;
+  needs->on_first_host = plm_config_ranks_here(config);
+  needs->hosts = 1;
+  needs->group_size = largest_power_of_two(needs->on_first_host);
+  for (uint32_t left = trainer->ranks - needs->on_first_host; left > 0; needs->hosts++) {
+    const uint32_t slots = plm_config_slots(trainer, needs->hosts);
     const uint32_t here = slots < left ? slots : left;
     const uint32_t group = largest_power_of_two(here);
-    if (group < plan->group_size) plan->group_size = group;
+    if (group < needs->group_size) needs->group_size = group;
     left -= here;
   }
 }
@@ -48,58 +48,59 @@ static plm_status count_parameters(const struct plm_config *config, const struct
 }
 
 static plm_status find_largest(const struct plm_config *config, const struct plm_ops *ops,
-                               const uint32_t *owners, size_t count, struct plm_rank_plan *plan,
+                               const uint32_t *owners, size_t count, struct plm_rank_needs *needs,
                                struct plm_error *error)
 {
-  for (uint32_t r = 0; r < plan->ranks; r++) {
-    const struct plm_held part = {owners, r}, *held = plan->ranks == 1 ? NULL : &part;
+  for (uint32_t r = 0; r < needs->ranks; r++) {
+    const struct plm_held part = {owners, r}, *held = needs->ranks == 1 ? NULL : &part;
     uint64_t parameters = 0, optimizer, scratch;
     PLM_TRY(plm_optimizer_memory(&config->trainer, &config->model, ops, held, &optimizer, &scratch,
                                  error));
     PLM_TRY(count_parameters(config, ops, held, count, &parameters, error));
-    if (r > 0 && parameters + optimizer <= plan->parameters + plan->optimizer) continue;
-    plan->parameters = parameters;
-    plan->optimizer = optimizer;
-    plan->optimizer_scratch = scratch;
+    if (r > 0 && parameters + optimizer <= needs->parameters + needs->optimizer) continue;
+    needs->parameters = parameters;
+    needs->optimizer = optimizer;
+    needs->optimizer_scratch = scratch;
   }
   return PLM_OK;
 }
 
-static plm_status count(const struct plm_config *config, const struct plm_ops *ops,
-                        const struct plm_parameter *table, size_t parameters, uint32_t *owners,
-                        struct plm_rank_plan *plan, struct plm_error *error)
+static plm_status rank_needs_count(const struct plm_config *config, const struct plm_ops *ops,
+                                   const struct plm_parameter *table, size_t parameters,
+                                   uint32_t *owners, struct plm_rank_needs *needs,
+                                   struct plm_error *error)
 {
   const struct plm_config_trainer *trainer = &config->trainer;
-  PLM_TRY(plm_owners_assign(trainer, table, parameters, plan->ranks, owners, error));
-  PLM_TRY(plm_owners_imbalance(trainer, table, parameters, plan->ranks, owners, &plan->imbalance,
+  PLM_TRY(plm_owners_assign(trainer, table, parameters, needs->ranks, owners, error));
+  PLM_TRY(plm_owners_imbalance(trainer, table, parameters, needs->ranks, owners, &needs->imbalance,
                                error));
-  PLM_TRY(find_largest(config, ops, owners, parameters, plan, error));
+  PLM_TRY(find_largest(config, ops, owners, parameters, needs, error));
   const struct plm_bucket_request request = {.table = table,
                                              .count = parameters,
                                              .owners = owners,
-                                             .ranks = plan->ranks,
+                                             .ranks = needs->ranks,
                                              .act_bytes = ops->act_bytes};
   struct plm_exchange_bytes bytes;
-  PLM_TRY(plm_exchange_count(&request, plan->group_size, trainer->compress, &bytes, error));
-  plan->exchange = bytes.device;
-  plan->sent_in_group = bytes.sent_in_group;
-  plan->sent_on_rail = bytes.sent_on_rail;
+  PLM_TRY(plm_exchange_count(&request, needs->group_size, trainer->compress, &bytes, error));
+  needs->exchange = bytes.device;
+  needs->sent_in_group = bytes.sent_in_group;
+  needs->sent_on_rail = bytes.sent_on_rail;
   return PLM_OK;
 }
 
-plm_status plm_rank_plan(const struct plm_config *config, const struct plm_ops *ops,
-                         struct plm_rank_plan *plan, struct plm_error *error)
+plm_status plm_rank_needs(const struct plm_config *config, const struct plm_ops *ops,
+                          struct plm_rank_needs *needs, struct plm_error *error)
 {
   struct plm_parameter *table = NULL;
   size_t parameters, arena;
-  *plan = (struct plm_rank_plan){0};
-  place(config, plan);
+  *needs = (struct plm_rank_needs){0};
+  rank_needs_place(config, needs);
   PLM_TRY(plm_model_parameters(&config->model, &table, &parameters, &arena, error));
   uint32_t *owners = calloc(parameters, sizeof *owners);
   const plm_status status =
       owners == NULL ? plm_error_set(error, PLM_NO_MEMORY,
                                      "no memory for the owners of %zu tensors", parameters)
-                     : count(config, ops, table, parameters, owners, plan, error);
+                     : rank_needs_count(config, ops, table, parameters, owners, needs, error);
   free(owners);
   free(table);
   return status;

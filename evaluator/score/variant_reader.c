@@ -1,5 +1,5 @@
 /* Reads variants from the command line, from a CSV file, or makes all substitutions. */
-#include "evaluator/score/variant_source.h"
+#include "evaluator/score/variant_reader.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -11,8 +11,8 @@
 
 static const char amino_acids[] = "ACDEFGHIKLMNPQRSTVWY";
 
-struct plm_variant_source {
-  struct plm_variant_source_request request;
+struct plm_variant_reader {
+  struct plm_variant_reader_request request;
   const struct plm_wild_type *wild_type;
   struct plm_csv_file *csv;
   struct plm_text header;              /* the fields of its header, as CSV */
@@ -23,7 +23,7 @@ struct plm_variant_source {
   char text[48];
 };
 
-static plm_status no_column(const struct plm_variant_source *source, const struct plm_csv_row *row,
+static plm_status no_column(const struct plm_variant_reader *reader, const struct plm_csv_row *row,
                             const char *name, const char *option, struct plm_error *error)
 {
   char names[400] = "";
@@ -32,43 +32,43 @@ static plm_status no_column(const struct plm_variant_source *source, const struc
     snprintf(names + used, sizeof names - used, "%s%.60s", i == 0 ? "" : ", ", row->fields[i].text);
   }
   plm_error_set(error, PLM_CONFIG, "there is no column \"%.80s\"", name);
-  plm_error_where(error, "%s:%llu", plm_csv_name(source->csv), (unsigned long long)row->line);
+  plm_error_where(error, "%s:%llu", plm_csv_name(reader->csv), (unsigned long long)row->line);
   return plm_error_hint(error, "name one with --%s: %s", option, names);
 }
 
-static plm_status open_csv(struct plm_variant_source *source, struct plm_error *error)
+static plm_status open_csv(struct plm_variant_reader *reader, struct plm_error *error)
 {
-  const struct plm_variant_source_request *request = &source->request;
+  const struct plm_variant_reader_request *request = &reader->request;
   struct plm_csv_row row;
-  PLM_TRY(plm_csv_open(request->csv, &source->csv, error));
-  PLM_TRY(plm_csv_next(source->csv, &row, error));
+  PLM_TRY(plm_csv_open(request->csv, &reader->csv, error));
+  PLM_TRY(plm_csv_next(reader->csv, &row, error));
   if (row.count == 0)
-    return plm_error_set(error, PLM_FORMAT, "%s is empty", plm_csv_name(source->csv));
-  source->columns = row.count;
-  source->mutations = plm_csv_column(&row, request->mutations);
-  if (source->mutations == SIZE_MAX)
-    return no_column(source, &row, request->mutations, "mutations", error);
-  if (request->measured != NULL) source->measured = plm_csv_column(&row, request->measured);
-  if (request->measured != NULL && source->measured == SIZE_MAX)
-    return no_column(source, &row, request->measured, "measured", error);
+    return plm_error_set(error, PLM_FORMAT, "%s is empty", plm_csv_name(reader->csv));
+  reader->columns = row.count;
+  reader->mutations = plm_csv_column(&row, request->mutations);
+  if (reader->mutations == SIZE_MAX)
+    return no_column(reader, &row, request->mutations, "mutations", error);
+  if (request->measured != NULL) reader->measured = plm_csv_column(&row, request->measured);
+  if (request->measured != NULL && reader->measured == SIZE_MAX)
+    return no_column(reader, &row, request->measured, "measured", error);
   if (plm_csv_column(&row, request->added) != SIZE_MAX) {
-    plm_error_set(error, PLM_CONFIG, "%s already has a column \"%s\"", plm_csv_name(source->csv),
+    plm_error_set(error, PLM_CONFIG, "%s already has a column \"%s\"", plm_csv_name(reader->csv),
                   request->added);
     return plm_error_hint(error, "give the new column another name with --score-column NAME");
   }
   for (size_t i = 0; i < row.count; i++) {
-    const char delimiter = plm_csv_delimiter(source->csv);
-    if (i != 0) plm_text_append(&source->header, &delimiter, 1);
-    plm_text_put_csv(&source->header, row.fields[i].text, row.fields[i].size, delimiter);
+    const char delimiter = plm_csv_delimiter(reader->csv);
+    if (i != 0) plm_text_append(&reader->header, &delimiter, 1);
+    plm_text_put_csv(&reader->header, row.fields[i].text, row.fields[i].size, delimiter);
   }
   return PLM_OK;
 }
 
-plm_status plm_variant_source_open(const struct plm_variant_source_request *request,
+plm_status plm_variant_reader_open(const struct plm_variant_reader_request *request,
                                    const struct plm_wild_type *wild_type,
-                                   struct plm_variant_source **source, struct plm_error *error)
+                                   struct plm_variant_reader **reader, struct plm_error *error)
 {
-  struct plm_variant_source *opened = plm_alloc_zeroed(1, sizeof *opened);
+  struct plm_variant_reader *opened = plm_alloc_zeroed(1, sizeof *opened);
   opened->request = *request;
   opened->wild_type = wild_type;
   opened->measured = SIZE_MAX;
@@ -78,28 +78,28 @@ plm_status plm_variant_source_open(const struct plm_variant_source_request *requ
   else
     plm_text_puts(&opened->header, "mutant");
   if (status != PLM_OK) {
-    plm_variant_source_close(opened);
+    plm_variant_reader_close(opened);
     return status;
   }
-  *source = opened;
+  *reader = opened;
   return PLM_OK;
 }
 
-void plm_variant_source_close(struct plm_variant_source *source)
+void plm_variant_reader_close(struct plm_variant_reader *reader)
 {
-  if (source == NULL) return;
-  plm_csv_close(source->csv);
-  plm_text_deinit(&source->header);
-  free(source);
+  if (reader == NULL) return;
+  plm_csv_close(reader->csv);
+  plm_text_deinit(&reader->header);
+  free(reader);
 }
 
-plm_status plm_variant_source_rewind(struct plm_variant_source *source, struct plm_error *error)
+plm_status plm_variant_reader_rewind(struct plm_variant_reader *reader, struct plm_error *error)
 {
   struct plm_csv_row header;
-  source->next = 0;
-  if (source->csv == NULL) return PLM_OK;
-  PLM_TRY(plm_csv_rewind(source->csv, error));
-  return plm_csv_next(source->csv, &header, error);
+  reader->next = 0;
+  if (reader->csv == NULL) return PLM_OK;
+  PLM_TRY(plm_csv_rewind(reader->csv, error));
+  return plm_csv_next(reader->csv, &header, error);
 }
 
 static bool is_missing(const char *text, size_t size)
@@ -131,88 +131,88 @@ static plm_status parse_measured(const struct plm_csv_field *field, double *valu
   return PLM_OK;
 }
 
-static plm_status next_row(struct plm_variant_source *source, struct plm_variant_entry *entry,
+static plm_status next_row(struct plm_variant_reader *reader, struct plm_variant_entry *entry,
                            bool *ended, struct plm_error *error)
 {
-  const plm_status status = plm_csv_next(source->csv, &entry->row, error);
+  const plm_status status = plm_csv_next(reader->csv, &entry->row, error);
   *ended = status != PLM_OK || entry->row.count == 0;
   if (*ended) return status;
-  source->line = entry->row.line;
-  source->column = NULL;
-  if (entry->row.count != source->columns) {
+  reader->line = entry->row.line;
+  reader->column = NULL;
+  if (entry->row.count != reader->columns) {
     plm_error_set(error, PLM_FORMAT, "the row has %zu fields, but the header has %zu",
-                  entry->row.count, source->columns);
+                  entry->row.count, reader->columns);
     return plm_error_hint(error, "put fields that hold separators into quotes");
   }
-  entry->text = entry->row.fields[source->mutations].text;
-  entry->size = entry->row.fields[source->mutations].size;
+  entry->text = entry->row.fields[reader->mutations].text;
+  entry->size = entry->row.fields[reader->mutations].size;
   plm_trim(&entry->text, &entry->size);
-  source->column = source->request.measured;
-  if (source->measured != SIZE_MAX)
-    PLM_TRY(parse_measured(&entry->row.fields[source->measured], &entry->measured, error));
-  source->column = source->request.mutations;
+  reader->column = reader->request.measured;
+  if (reader->measured != SIZE_MAX)
+    PLM_TRY(parse_measured(&entry->row.fields[reader->measured], &entry->measured, error));
+  reader->column = reader->request.mutations;
   return PLM_OK;
 }
 
 /* The next of all substitutions: position by position, letters in alphabetical order. Gaps in the
  * wild type are skipped. */
-static bool next_substitution(struct plm_variant_source *source)
+static bool next_substitution(struct plm_variant_reader *reader)
 {
-  const struct plm_wild_type *wild_type = source->wild_type;
-  for (;; source->next++) {
-    const size_t place = source->next / 20;
+  const struct plm_wild_type *wild_type = reader->wild_type;
+  for (;; reader->next++) {
+    const size_t place = reader->next / 20;
     if (place >= wild_type->length) return false;
-    const char wild = (char)wild_type->residues[place], mutant = amino_acids[source->next % 20];
+    const char wild = (char)wild_type->residues[place], mutant = amino_acids[reader->next % 20];
     if (wild == mutant || !isalpha((unsigned char)wild)) continue;
     const long long number = wild_type->first + (int64_t)place;
-    snprintf(source->text, sizeof source->text, "%c%lld%c", wild, number, mutant);
+    snprintf(reader->text, sizeof reader->text, "%c%lld%c", wild, number, mutant);
     return true;
   }
 }
 
-plm_status plm_variant_source_next(struct plm_variant_source *source,
+plm_status plm_variant_reader_next(struct plm_variant_reader *reader,
                                    struct plm_variant_entry *entry, bool *ended,
                                    struct plm_error *error)
 {
   *entry = (struct plm_variant_entry){.measured = NAN};
-  if (source->csv != NULL) return next_row(source, entry, ended, error);
-  const struct plm_variant_source_request *request = &source->request;
+  if (reader->csv != NULL) return next_row(reader, entry, ended, error);
+  const struct plm_variant_reader_request *request = &reader->request;
   if (request->texts != NULL) {
-    *ended = source->next == request->text_count;
-    if (!*ended) entry->text = request->texts[source->next];
+    *ended = reader->next == request->text_count;
+    if (!*ended) entry->text = request->texts[reader->next];
   } else {
-    *ended = !next_substitution(source);
-    entry->text = source->text;
+    *ended = !next_substitution(reader);
+    entry->text = reader->text;
   }
   if (*ended) return PLM_OK;
-  source->next++;
+  reader->next++;
   entry->size = strlen(entry->text);
   plm_trim(&entry->text, &entry->size);
   return PLM_OK;
 }
 
-void plm_variant_source_where(const struct plm_variant_source *source, struct plm_error *error)
+void plm_variant_reader_where(const struct plm_variant_reader *reader, struct plm_error *error)
 {
-  if (source->csv == NULL) return;
-  const char *column = source->column != NULL ? source->column : "";
-  plm_error_where(error, "%s:%llu%s%s", plm_csv_name(source->csv), (unsigned long long)source->line,
+  if (reader->csv == NULL) return;
+  const char *column = reader->column != NULL ? reader->column : "";
+  plm_error_where(error, "%s:%llu%s%s", plm_csv_name(reader->csv), (unsigned long long)reader->line,
                   column[0] != '\0' ? ": column " : "", column);
 }
 
-void plm_variant_source_header(const struct plm_variant_source *source, struct plm_text *out)
+void plm_variant_reader_header(const struct plm_variant_reader *reader, struct plm_text *out)
 {
-  const char delimiter = source->csv != NULL ? plm_csv_delimiter(source->csv) : ',';
-  plm_text_append(out, source->header.data, source->header.length);
+  const char delimiter = reader->csv != NULL ? plm_csv_delimiter(reader->csv) : ',';
+  plm_text_append(out, reader->header.data, reader->header.length);
   plm_text_append(out, &delimiter, 1);
-  plm_text_put_csv(out, source->request.added, strlen(source->request.added), delimiter);
+  plm_text_put_csv(out, reader->request.added, strlen(reader->request.added), delimiter);
   plm_text_append(out, "\n", 1);
 }
 
-void plm_variant_source_fields(const struct plm_variant_source *source,
+void plm_variant_reader_fields(const struct plm_variant_reader *reader,
                                const struct plm_variant_entry *entry, struct plm_text *out)
 {
-  const char delimiter = source->csv != NULL ? plm_csv_delimiter(source->csv) : ',';
-  if (source->csv == NULL) plm_text_put_csv(out, entry->text, entry->size, delimiter);
+  const char delimiter = reader->csv != NULL ? plm_csv_delimiter(reader->csv) : ',';
+  if (reader->csv == NULL) plm_text_put_csv(out, entry->text, entry->size, delimiter);
   for (size_t i = 0; i < entry->row.count; i++) {
     if (i != 0) plm_text_append(out, &delimiter, 1);
     plm_text_put_csv(out, entry->row.fields[i].text, entry->row.fields[i].size, delimiter);

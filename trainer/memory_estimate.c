@@ -1,5 +1,5 @@
-/* The memory plan of a configuration. */
-#include "trainer/memory_plan.h"
+/* The memory estimate of a configuration. */
+#include "trainer/memory_estimate.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,36 +58,36 @@ static plm_status count_inputs(const struct plm_config *config, uint32_t shares,
   return PLM_OK;
 }
 
-plm_status plm_memory_plan(const struct plm_config *config, const struct plm_ops *ops,
-                           uint32_t shares, uint32_t micro_chunks, struct plm_memory_plan *plan,
-                           struct plm_error *error)
+plm_status plm_memory_estimate(const struct plm_config *config, const struct plm_ops *ops,
+                               uint32_t shares, uint32_t micro_chunks,
+                               struct plm_memory_estimate *estimate, struct plm_error *error)
 {
   struct plm_model_memory memory;
   uint64_t optimizer = 0, scratch = 0, arena_bytes = 0, device_inputs = 0, host_inputs = 0;
   const uint32_t own_shares = shares / config->trainer.ranks;
   const struct plm_model_options options = {
       .max_chunks = micro_chunks, .training = true, .recompute = config->trainer.recompute};
-  *plan = (struct plm_memory_plan){0};
+  *estimate = (struct plm_memory_estimate){0};
   PLM_TRY(plm_model_memory(&config->model, ops->act_bytes, &options, &memory, error));
   PLM_TRY(plm_optimizer_memory(&config->trainer, &config->model, ops, NULL, &optimizer, &scratch,
                                error));
   const uint64_t all_moments = optimizer - scratch;
-  PLM_TRY(plm_rank_plan(config, ops, &plan->ranks, error));
-  optimizer = plan->ranks.optimizer;
-  scratch = plan->ranks.optimizer_scratch;
-  PLM_TRY(count_parameters(config, &plan->parameters, &arena_bytes, error));
+  PLM_TRY(plm_rank_needs(config, ops, &estimate->ranks, error));
+  optimizer = estimate->ranks.optimizer;
+  scratch = estimate->ranks.optimizer_scratch;
+  PLM_TRY(count_parameters(config, &estimate->parameters, &arena_bytes, error));
   PLM_TRY(count_inputs(config, own_shares, micro_chunks, &device_inputs, &host_inputs, error));
   const uint64_t masks =
       plm_masks_values(&config->model, micro_chunks, config->data.max_length) * sizeof(int32_t);
   const uint64_t moments = optimizer - scratch;
-  const uint64_t norms = config->norms > 0 ? plan->ranks.parameters : 0;
+  const uint64_t norms = config->norms > 0 ? estimate->ranks.parameters : 0;
   const bool cpu = plm_device_is_cpu(ops->name), copies = config->trainer.ranks > 1 && !cpu;
   const struct plm_memory_row rows[] = {
-      {"parameters", "parameters, fp32", plan->ranks.parameters, false, false},
+      {"parameters", "parameters, fp32", estimate->ranks.parameters, false, false},
       {"weights", "weights, as products read them", memory.weights, false, false},
       {"gradients", "gradients, fp32", memory.gradients, false, false},
       {"shares", "sums of shares, fp32", plm_share_levels(own_shares) * arena_bytes, false, false},
-      {"exchange", "exchange between ranks", plan->ranks.exchange, false, false},
+      {"exchange", "exchange between ranks", estimate->ranks.exchange, false, false},
       {"optimizer", "moments and average", moments, false, false},
       {"scratch", "optimizer scratch", scratch, false, false},
       {"norms", "copy of parameters, for norms", norms, false, false},
@@ -101,15 +101,15 @@ plm_status plm_memory_plan(const struct plm_config *config, const struct plm_ops
       {"snapshot", "snapshot for checkpoints, host", arena_bytes + all_moments, true, true},
       {"credit", "chunks in flight (at most), host", config->network.credit_bytes, true, true},
   };
-  plan->count = sizeof rows / sizeof *rows;
-  for (size_t i = 0; i < plan->count; i++) {
-    plan->rows[i] = rows[i];
-    uint64_t *total = rows[i].host ? &plan->host_bytes : &plan->device_bytes;
+  estimate->count = sizeof rows / sizeof *rows;
+  for (size_t i = 0; i < estimate->count; i++) {
+    estimate->rows[i] = rows[i];
+    uint64_t *total = rows[i].host ? &estimate->host_bytes : &estimate->device_bytes;
     *total = plm_size_sum(*total, rows[i].bytes);
     if (rows[i].first_rank)
-      plan->first_rank_bytes = plm_size_sum(plan->first_rank_bytes, rows[i].bytes);
+      estimate->first_rank_bytes = plm_size_sum(estimate->first_rank_bytes, rows[i].bytes);
   }
-  if (plm_size_sum(plan->device_bytes, plan->host_bytes) == SIZE_MAX)
+  if (plm_size_sum(estimate->device_bytes, estimate->host_bytes) == SIZE_MAX)
     return plm_error_set(error, PLM_LIMIT,
                          "the memory for micro-batches of %u chunks is larger than the address "
                          "space",
@@ -117,11 +117,12 @@ plm_status plm_memory_plan(const struct plm_config *config, const struct plm_ops
   return PLM_OK;
 }
 
-uint64_t plm_memory_needed(const struct plm_memory_plan *plan, const struct plm_ops *ops)
+uint64_t plm_memory_needed(const struct plm_memory_estimate *estimate, const struct plm_ops *ops)
 {
-  if (!plm_device_is_cpu(ops->name)) return plan->device_bytes;
-  const uint64_t each = plan->device_bytes + plan->host_bytes - plan->first_rank_bytes;
-  return plm_size_sum(plm_size_product(each, plan->ranks.on_first_host), plan->first_rank_bytes);
+  if (!plm_device_is_cpu(ops->name)) return estimate->device_bytes;
+  const uint64_t each = estimate->device_bytes + estimate->host_bytes - estimate->first_rank_bytes;
+  return plm_size_sum(plm_size_product(each, estimate->ranks.on_first_host),
+                      estimate->first_rank_bytes);
 }
 
 plm_status plm_memory_largest(const struct plm_config *config, const struct plm_ops *ops,
@@ -132,9 +133,9 @@ plm_status plm_memory_largest(const struct plm_config *config, const struct plm_
   const uint32_t share_chunks = plm_trainer_step_chunks(config) / shares;
   for (uint32_t chunks = 1; chunks <= share_chunks; chunks++) {
     if (share_chunks % chunks != 0) continue;
-    struct plm_memory_plan plan;
-    PLM_TRY(plm_memory_plan(config, ops, shares, chunks, &plan, error));
-    if (plm_memory_needed(&plan, ops) > bytes) break;
+    struct plm_memory_estimate estimate;
+    PLM_TRY(plm_memory_estimate(config, ops, shares, chunks, &estimate, error));
+    if (plm_memory_needed(&estimate, ops) > bytes) break;
     *micro_chunks = chunks;
   }
   return PLM_OK;
@@ -163,17 +164,17 @@ void plm_memory_remedy(const struct plm_config *config, uint32_t largest, char t
 plm_status plm_memory_check(const struct plm_config *config, struct plm_ops *ops, uint32_t shares,
                             uint32_t micro_chunks, struct plm_error *error)
 {
-  struct plm_memory_plan plan;
+  struct plm_memory_estimate estimate;
   uint64_t free_bytes, total_bytes;
   uint32_t largest;
   char hint[256];
   ops->memory_size(ops, &free_bytes, &total_bytes);
   if (free_bytes == 0) return PLM_OK; /* unknown */
-  PLM_TRY(plm_memory_plan(config, ops, shares, micro_chunks, &plan, error));
-  if (plm_memory_needed(&plan, ops) <= free_bytes) return PLM_OK;
+  PLM_TRY(plm_memory_estimate(config, ops, shares, micro_chunks, &estimate, error));
+  if (plm_memory_needed(&estimate, ops) <= free_bytes) return PLM_OK;
   PLM_TRY(plm_memory_largest(config, ops, shares, free_bytes, &largest, error));
   plm_memory_remedy(config, largest, hint);
-  const double gb = gigabytes(plm_memory_needed(&plan, ops));
+  const double gb = gigabytes(plm_memory_needed(&estimate, ops));
   if (plm_device_is_cpu(ops->name)) {
     plm_warning(
         "training takes %.2f GB, but only %.2f GB are free: the system may swap or kill it (%s)",
@@ -181,18 +182,20 @@ plm_status plm_memory_check(const struct plm_config *config, struct plm_ops *ops
     return PLM_OK;
   }
   const uint64_t used_bytes = total_bytes - free_bytes;
-  const struct plm_memory_row *most = &plan.rows[0];
-  for (size_t i = 1; i < plan.count; i++)
-    if (!plan.rows[i].host && plan.rows[i].bytes > most->bytes) most = &plan.rows[i];
+  const struct plm_memory_row *most = &estimate.rows[0];
+  for (size_t i = 1; i < estimate.count; i++)
+    if (!estimate.rows[i].host && estimate.rows[i].bytes > most->bytes) most = &estimate.rows[i];
   plm_error_set(
       error, PLM_NO_MEMORY,
       "training takes %.2f GB of the device's memory (%s: %.2f GB), but only %.2f of %.2f "
       "GB are free",
       gb, most->title, gigabytes(most->bytes), gigabytes(free_bytes), gigabytes(total_bytes));
   if (used_bytes > total_bytes / 10) /* much more than this process has so far */
-    return plm_error_hint(error,
-                          "%.2f GB are in use, most of it by other processes (nvidia-smi shows "
-                          "them); or %s; `plm-pipeline up --dry-run` shows the whole memory plan",
-                          gigabytes(used_bytes), hint);
-  return plm_error_hint(error, "%s; `plm-pipeline up --dry-run` shows the whole memory plan", hint);
+    return plm_error_hint(
+        error,
+        "%.2f GB are in use, most of it by other processes (nvidia-smi shows "
+        "them); or %s; `plm-pipeline up --dry-run` shows the whole memory estimate",
+        gigabytes(used_bytes), hint);
+  return plm_error_hint(error, "%s; `plm-pipeline up --dry-run` shows the whole memory estimate",
+                        hint);
 }

@@ -1,6 +1,6 @@
 /* What several ranks need and send, computed before any of them is started. */
-#ifndef PLM_TRAINER_RANKS_RANK_PLAN_H
-#define PLM_TRAINER_RANKS_RANK_PLAN_H
+#ifndef PLM_TRAINER_RANKS_RANK_NEEDS_H
+#define PLM_TRAINER_RANKS_RANK_NEEDS_H
 
 #include <stdint.h>
 
@@ -8,7 +8,7 @@
 #include "common/config/config.h"
 #include "common/ops/ops.h"
 
-struct plm_rank_plan {
+struct plm_rank_needs {
   uint32_t ranks, hosts, on_first_host;
   uint32_t group_size; /* common/collective/collective.h */
   /* Costs of updating what a rank owns: the largest divided by the mean. */
@@ -21,7 +21,7 @@ struct plm_rank_plan {
 };
 
 /* With trainer.hosts empty, all ranks are on one host. */
-plm_status plm_rank_plan(const struct plm_config *config, const struct plm_ops *ops,
-                         struct plm_rank_plan *plan, struct plm_error *error);
+plm_status plm_rank_needs(const struct plm_config *config, const struct plm_ops *ops,
+                          struct plm_rank_needs *needs, struct plm_error *error);
 
 #endif

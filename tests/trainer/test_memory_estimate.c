@@ -8,7 +8,7 @@
 #include "common/base/log.h"
 #include "tests/support/captured.h"
 #include "tests/support/cmocka_all.h"
-#include "trainer/memory_plan.h"
+#include "trainer/memory_estimate.h"
 
 static const char yaml[] =
     "data: {max_length: 128}\n"
@@ -45,19 +45,20 @@ static void open_config(struct plm_config *config)
   assert_int_equal(plm_config_load_text(yaml, strlen(yaml), config, NULL), PLM_OK);
 }
 
-static struct plm_memory_plan plan_of(const struct plm_config *config, const struct plm_ops *ops,
-                                      uint32_t shares, uint32_t chunks)
+static struct plm_memory_estimate estimate_of(const struct plm_config *config,
+                                              const struct plm_ops *ops, uint32_t shares,
+                                              uint32_t chunks)
 {
-  struct plm_memory_plan plan;
-  assert_int_equal(plm_memory_plan(config, ops, shares, chunks, &plan, NULL), PLM_OK);
-  return plan;
+  struct plm_memory_estimate estimate;
+  assert_int_equal(plm_memory_estimate(config, ops, shares, chunks, &estimate, NULL), PLM_OK);
+  return estimate;
 }
 
 static uint64_t needed(const struct plm_config *config, const struct plm_ops *ops, uint32_t shares,
                        uint32_t chunks)
 {
-  const struct plm_memory_plan plan = plan_of(config, ops, shares, chunks);
-  return plm_memory_needed(&plan, ops);
+  const struct plm_memory_estimate estimate = estimate_of(config, ops, shares, chunks);
+  return plm_memory_needed(&estimate, ops);
 }
 
 /* A GPU needs what is on the device; on the CPU, all ranks of a host share its memory. */
@@ -76,19 +77,19 @@ static void rows_add_up(void **state)
       config.trainer.host_count = 2;
     }
     const uint64_t on_host = ranks == 4 ? 3 : 1;
-    const struct plm_memory_plan plan = plan_of(&config, &cpu, ranks, 1);
+    const struct plm_memory_estimate estimate = estimate_of(&config, &cpu, ranks, 1);
     uint64_t device = 0, host = 0, first = 0;
-    for (size_t i = 0; i < plan.count; i++) {
-      if (plan.rows[i].host) host += plan.rows[i].bytes;
-      if (!plan.rows[i].host) device += plan.rows[i].bytes;
-      if (plan.rows[i].first_rank) first += plan.rows[i].bytes;
+    for (size_t i = 0; i < estimate.count; i++) {
+      if (estimate.rows[i].host) host += estimate.rows[i].bytes;
+      if (!estimate.rows[i].host) device += estimate.rows[i].bytes;
+      if (estimate.rows[i].first_rank) first += estimate.rows[i].bytes;
     }
-    assert_int_equal(plan.count, 17);
-    assert_int_equal(plan.device_bytes, device);
-    assert_int_equal(plan.host_bytes, host);
-    assert_int_equal(plan.first_rank_bytes, first);
-    assert_int_equal(plm_memory_needed(&plan, &cpu), on_host * (device + host - first) + first);
-    assert_int_equal(plm_memory_needed(&plan, &cuda), device);
+    assert_int_equal(estimate.count, 17);
+    assert_int_equal(estimate.device_bytes, device);
+    assert_int_equal(estimate.host_bytes, host);
+    assert_int_equal(estimate.first_rank_bytes, first);
+    assert_int_equal(plm_memory_needed(&estimate, &cpu), on_host * (device + host - first) + first);
+    assert_int_equal(plm_memory_needed(&estimate, &cuda), device);
   }
   config.trainer.hosts[0] = config.trainer.hosts[1] = NULL; /* not of the configuration */
   config.trainer.host_count = 0;
@@ -126,18 +127,18 @@ static void a_plan_beyond_the_address_space_is_refused(void **state)
 {
   struct plm_ops cuda = ops_called("cuda");
   struct plm_config config;
-  struct plm_memory_plan plan;
+  struct plm_memory_estimate estimate;
   struct plm_error error = {0};
   (void)state;
   open_config(&config);
   config.network.credit_bytes = 0;
-  plan = plan_of(&config, &cuda, 1, 2);
-  const uint64_t rest = SIZE_MAX - plan.device_bytes - plan.host_bytes;
+  estimate = estimate_of(&config, &cuda, 1, 2);
+  const uint64_t rest = SIZE_MAX - estimate.device_bytes - estimate.host_bytes;
   config.network.credit_bytes = rest - 1;
-  plan = plan_of(&config, &cuda, 1, 2);
-  assert_int_equal(plan.device_bytes + plan.host_bytes, SIZE_MAX - 1);
+  estimate = estimate_of(&config, &cuda, 1, 2);
+  assert_int_equal(estimate.device_bytes + estimate.host_bytes, SIZE_MAX - 1);
   config.network.credit_bytes = rest;
-  assert_int_equal(plm_memory_plan(&config, &cuda, 1, 2, &plan, &error), PLM_LIMIT);
+  assert_int_equal(plm_memory_estimate(&config, &cuda, 1, 2, &estimate, &error), PLM_LIMIT);
   assert_string_equal(error.what,
                       "the memory for micro-batches of 2 chunks is larger than the address space");
   plm_config_deinit(&config);
@@ -201,7 +202,7 @@ static void a_device_that_is_too_small_is_refused(void **state)
   snprintf(wanted, sizeof wanted,
            "%s GB are in use, most of it by other processes (nvidia-smi shows them); or "
            "trainer.micro_batch_tokens: 128 fits; trainer.recompute: block takes less memory; "
-           "`plm-pipeline up --dry-run` shows the whole memory plan",
+           "`plm-pipeline up --dry-run` shows the whole memory estimate",
            gb(total_bytes - free_bytes, need));
   assert_string_equal(error.hint, wanted);
   /* a tenth that is in use may be this process's own */
@@ -211,7 +212,7 @@ static void a_device_that_is_too_small_is_refused(void **state)
   assert_int_equal(plm_memory_check(&config, &cuda, 1, 2, &error), PLM_NO_MEMORY);
   assert_string_equal(error.hint,
                       "no micro-batch fits; trainer.recompute: block takes less memory; "
-                      "`plm-pipeline up --dry-run` shows the whole memory plan");
+                      "`plm-pipeline up --dry-run` shows the whole memory estimate");
   total_bytes += 1;
   assert_int_equal(plm_memory_check(&config, &cuda, 1, 2, &error), PLM_NO_MEMORY);
   assert_int_equal(strncmp(error.hint, "0.11 GB are in use", 18), 0);

@@ -1,5 +1,5 @@
 /* The hand-written client, and what it costs the process that it connects to. */
-#include "tests/support/stranger.h"
+#include "tests/support/raw_peer.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -19,7 +19,7 @@
 
 #include "common/base/clock.h"
 
-int stranger_connect(const char *endpoint)
+int raw_peer_connect(const char *endpoint)
 {
   struct sockaddr_in address = {.sin_family = AF_INET};
   const char *port = strrchr(endpoint, ':');
@@ -33,7 +33,7 @@ int stranger_connect(const char *endpoint)
   return -1;
 }
 
-bool stranger_send(int descriptor, const void *bytes, size_t size)
+bool raw_peer_send(int descriptor, const void *bytes, size_t size)
 {
   const char *at = bytes;
   while (size > 0) {
@@ -59,26 +59,26 @@ static bool receive(int descriptor, void *bytes, size_t size)
   return true;
 }
 
-bool stranger_send_frame(int descriptor, bool more, const void *bytes, size_t size)
+bool raw_peer_send_frame(int descriptor, bool more, const void *bytes, size_t size)
 {
   unsigned char head[9] = {(unsigned char)(2 | (more ? 1 : 0))};
   for (int i = 0; i < 8; i++) head[8 - i] = (unsigned char)((uint64_t)size >> (8 * i));
-  return stranger_send(descriptor, head, sizeof head) && stranger_send(descriptor, bytes, size);
+  return raw_peer_send(descriptor, head, sizeof head) && raw_peer_send(descriptor, bytes, size);
 }
 
-bool stranger_greet(int descriptor)
+bool raw_peer_greet(int descriptor)
 {
   static const char ready[] = "\x04\x1c\x05READY\x0bSocket-Type\0\0\0\x06"
                               "DEALER";
   unsigned char greeting[64] = {0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0x7f, 3, 0, 'N', 'U', 'L', 'L'};
   unsigned char theirs[256];
-  if (!stranger_send(descriptor, greeting, sizeof greeting)) return false;
+  if (!raw_peer_send(descriptor, greeting, sizeof greeting)) return false;
   if (!receive(descriptor, theirs, sizeof greeting)) return false;
-  if (!stranger_send(descriptor, ready, sizeof ready - 1)) return false;
+  if (!raw_peer_send(descriptor, ready, sizeof ready - 1)) return false;
   return receive(descriptor, theirs, 2) && receive(descriptor, theirs + 2, theirs[1]);
 }
 
-bool stranger_hung_up(int descriptor, int timeout_ms)
+bool raw_peer_hung_up(int descriptor, int timeout_ms)
 {
   const int64_t until = plm_clock_ms() + timeout_ms;
   char bytes[65536];
@@ -93,7 +93,7 @@ bool stranger_hung_up(int descriptor, int timeout_ms)
   }
 }
 
-pid_t stranger_start(void (*body)(void *context), void *context)
+pid_t raw_peer_start(void (*body)(void *context), void *context)
 {
   const pid_t child = fork();
   if (child != 0) return child;
@@ -107,7 +107,7 @@ pid_t stranger_start(void (*body)(void *context), void *context)
   _exit(0);
 }
 
-void stranger_stop(pid_t child)
+void raw_peer_stop(pid_t child)
 {
   int status;
   kill(child, SIGKILL);
@@ -115,7 +115,7 @@ void stranger_stop(pid_t child)
   }
 }
 
-size_t stranger_resident_bytes(void)
+size_t raw_peer_resident_bytes(void)
 {
   unsigned long all = 0, resident = 0;
   FILE *file = fopen("/proc/self/statm", "r");
@@ -124,7 +124,7 @@ size_t stranger_resident_bytes(void)
   return resident * (size_t)sysconf(_SC_PAGESIZE);
 }
 
-unsigned stranger_descriptors(void)
+unsigned raw_peer_descriptors(void)
 {
   unsigned count = 0;
   DIR *folder = opendir("/proc/self/fd");

@@ -1,5 +1,5 @@
 /* Where the ranks are, and what each of them keeps and sends, before any is started. */
-#include "trainer/ranks/rank_plan.h"
+#include "trainer/ranks/rank_needs.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -52,17 +52,17 @@ static void ranks_are_placed_as_mpirun_does(void **state)
   assert_int_equal(plm_ops_cpu_open(PLM_PRECISION_FP32, 1, NULL, &ops, NULL), PLM_OK);
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     struct plm_config config;
-    struct plm_rank_plan plan;
+    struct plm_rank_needs needs;
     uint32_t count = 0;
     while (count < 3 && rows[i].hosts[count] != NULL) count++;
     load(&config, rows[i].ranks, rows[i].hosts, count);
-    assert_int_equal(plm_rank_plan(&config, ops, &plan, NULL), PLM_OK);
-    if (plan.ranks != rows[i].ranks || plan.on_first_host != rows[i].here ||
-        plan.hosts != rows[i].used || plan.group_size != rows[i].group)
-      fail_msg("row %zu: %u ranks, %u here, %u hosts, groups of %u", i, plan.ranks,
-               plan.on_first_host, plan.hosts, plan.group_size);
-    assert_int_equal(plan.sent_on_rail > 0, plan.ranks > plan.group_size);
-    assert_int_equal(plan.sent_in_group > 0, plan.group_size > 1);
+    assert_int_equal(plm_rank_needs(&config, ops, &needs, NULL), PLM_OK);
+    if (needs.ranks != rows[i].ranks || needs.on_first_host != rows[i].here ||
+        needs.hosts != rows[i].used || needs.group_size != rows[i].group)
+      fail_msg("row %zu: %u ranks, %u here, %u hosts, groups of %u", i, needs.ranks,
+               needs.on_first_host, needs.hosts, needs.group_size);
+    assert_int_equal(needs.sent_on_rail > 0, needs.ranks > needs.group_size);
+    assert_int_equal(needs.sent_in_group > 0, needs.group_size > 1);
     unload(&config);
   }
   ops->close(ops);
@@ -90,7 +90,7 @@ static void has(const struct plm_config *config, struct plm_ops *ops, const stru
 static void memory_is_that_of_the_largest_rank(struct plm_ops *ops, uint32_t ranks)
 {
   struct plm_config config;
-  struct plm_rank_plan plan;
+  struct plm_rank_needs needs;
   struct plm_parameter *table;
   size_t count, arena;
   uint64_t most[3] = {0}, numbers[3];
@@ -103,10 +103,10 @@ static void memory_is_that_of_the_largest_rank(struct plm_ops *ops, uint32_t ran
     has(&config, ops, ranks == 1 ? NULL : &held, count, numbers);
     if (numbers[0] + numbers[1] > most[0] + most[1]) memcpy(most, numbers, sizeof most);
   }
-  assert_int_equal(plm_rank_plan(&config, ops, &plan, NULL), PLM_OK);
-  assert_int_equal(plan.parameters, most[0]);
-  assert_int_equal(plan.optimizer, most[1]);
-  assert_int_equal(plan.optimizer_scratch, most[2]);
+  assert_int_equal(plm_rank_needs(&config, ops, &needs, NULL), PLM_OK);
+  assert_int_equal(needs.parameters, most[0]);
+  assert_int_equal(needs.optimizer, most[1]);
+  assert_int_equal(needs.optimizer_scratch, most[2]);
   const struct plm_bucket_request request = {.table = table,
                                              .count = count,
                                              .owners = owners,
@@ -115,13 +115,14 @@ static void memory_is_that_of_the_largest_rank(struct plm_ops *ops, uint32_t ran
   struct plm_exchange_bytes bytes;
   double imbalance;
   assert_int_equal(
-      plm_exchange_count(&request, plan.group_size, config.trainer.compress, &bytes, NULL), PLM_OK);
-  assert_int_equal(plan.exchange, bytes.device);
-  assert_int_equal(plan.sent_in_group, bytes.sent_in_group);
-  assert_int_equal(plan.sent_on_rail, bytes.sent_on_rail);
+      plm_exchange_count(&request, needs.group_size, config.trainer.compress, &bytes, NULL),
+      PLM_OK);
+  assert_int_equal(needs.exchange, bytes.device);
+  assert_int_equal(needs.sent_in_group, bytes.sent_in_group);
+  assert_int_equal(needs.sent_on_rail, bytes.sent_on_rail);
   assert_int_equal(
       plm_owners_imbalance(&config.trainer, table, count, ranks, owners, &imbalance, NULL), PLM_OK);
-  assert_true(plan.imbalance == imbalance);
+  assert_true(needs.imbalance == imbalance);
   free(owners);
   free(table);
   unload(&config);

@@ -1,6 +1,6 @@
 /* The batches of a corpus: windows are packed and read one after another, and their chunks copied
  * into the batch that the caller asked for. */
-#include "evaluator/evaluate/corpus_source.h"
+#include "evaluator/evaluate/corpus_stream.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "common/base/alloc.h"
 #include "common/plan/assemble.h"
 
-struct plm_corpus_source {
+struct plm_corpus_stream {
   struct plm_corpus *corpus;
   struct plm_plan_parameters parameters;
   uint32_t max_chunks;
@@ -27,11 +27,11 @@ struct plm_corpus_source {
   size_t document_capacity;
 };
 
-plm_status plm_corpus_source_open(struct plm_corpus *corpus,
+plm_status plm_corpus_stream_open(struct plm_corpus *corpus,
                                   const struct plm_plan_parameters *parameters, uint32_t max_chunks,
-                                  struct plm_corpus_source **source, struct plm_error *error)
+                                  struct plm_corpus_stream **stream, struct plm_error *error)
 {
-  struct plm_corpus_source *opened = plm_alloc_zeroed(1, sizeof *opened);
+  struct plm_corpus_stream *opened = plm_alloc_zeroed(1, sizeof *opened);
   opened->corpus = corpus;
   opened->parameters = *parameters;
   opened->max_chunks = max_chunks;
@@ -42,30 +42,30 @@ plm_status plm_corpus_source_open(struct plm_corpus *corpus,
     status = plm_error_set(error, PLM_NO_MEMORY, "out of memory for %u chunks", max_chunks);
   if (status == PLM_OK) status = plm_corpus_cursor_open(corpus, &opened->cursor, error);
   if (status != PLM_OK) {
-    plm_corpus_source_close(opened);
+    plm_corpus_stream_close(opened);
     return status;
   }
-  *source = opened;
+  *stream = opened;
   return PLM_OK;
 }
 
-void plm_corpus_source_close(struct plm_corpus_source *source)
+void plm_corpus_stream_close(struct plm_corpus_stream *stream)
 {
-  if (source == NULL) return;
-  plm_corpus_cursor_close(source->cursor);
-  plm_plan_close(source->plan);
-  plm_window_deinit(&source->window);
-  free(source->window_tokens);
-  free(source->tokens);
-  free(source->document_begin);
-  free(source->documents);
-  free(source);
+  if (stream == NULL) return;
+  plm_corpus_cursor_close(stream->cursor);
+  plm_plan_close(stream->plan);
+  plm_window_deinit(&stream->window);
+  free(stream->window_tokens);
+  free(stream->tokens);
+  free(stream->document_begin);
+  free(stream->documents);
+  free(stream);
 }
 
-static plm_status begin(void *context, enum plm_split split, uint64_t *total,
-                        struct plm_error *error)
+static plm_status corpus_stream_begin(void *context, enum plm_split split, uint64_t *total,
+                                      struct plm_error *error)
 {
-  struct plm_corpus_source *state = context;
+  struct plm_corpus_stream *state = context;
   const struct plm_corpus_info *info = plm_corpus_info(state->corpus);
   plm_plan_close(state->plan);
   state->plan = NULL;
@@ -85,7 +85,7 @@ static plm_status begin(void *context, enum plm_split split, uint64_t *total,
   return PLM_OK;
 }
 
-static plm_status load_window(struct plm_corpus_source *state, struct plm_error *error)
+static plm_status load_window(struct plm_corpus_stream *state, struct plm_error *error)
 {
   PLM_TRY(plm_plan_window(state->plan, 0, state->next_window, &state->window, error));
   const size_t bytes = plm_assemble_bytes(state->plan, &state->window);
@@ -104,7 +104,7 @@ static plm_status load_window(struct plm_corpus_source *state, struct plm_error 
 }
 
 /* Appends the next chunk of the window to the batch. */
-static plm_status copy_chunk(struct plm_corpus_source *state, struct plm_batch *batch,
+static plm_status copy_chunk(struct plm_corpus_stream *state, struct plm_batch *batch,
                              struct plm_error *error)
 {
   const struct plm_window *window = &state->window;
@@ -129,10 +129,10 @@ static plm_status copy_chunk(struct plm_corpus_source *state, struct plm_batch *
   return PLM_OK;
 }
 
-static plm_status next(void *context, uint32_t most, struct plm_batch *batch,
-                       struct plm_error *error)
+static plm_status corpus_stream_next(void *context, uint32_t most, struct plm_batch *batch,
+                                     struct plm_error *error)
 {
-  struct plm_corpus_source *state = context;
+  struct plm_corpus_stream *state = context;
   PLM_ASSERT(most <= state->max_chunks);
   *batch = (struct plm_batch){
       .max_length = state->parameters.max_length,
@@ -152,13 +152,14 @@ static plm_status next(void *context, uint32_t most, struct plm_batch *batch,
   return PLM_OK;
 }
 
-static void release(void *context, struct plm_batch *batch)
+static void corpus_stream_release(void *context, struct plm_batch *batch)
 {
   (void)context;
   *batch = (struct plm_batch){0};
 }
 
-struct plm_chunk_source plm_source_of_corpus(struct plm_corpus_source *source)
+struct plm_chunk_stream plm_stream_of_corpus(struct plm_corpus_stream *stream)
 {
-  return (struct plm_chunk_source){source, begin, next, release};
+  return (struct plm_chunk_stream){stream, corpus_stream_begin, corpus_stream_next,
+                                   corpus_stream_release};
 }

@@ -1,5 +1,5 @@
 /* Starts plm-trainer for a dry run and reads its answer. */
-#include "stages/supervisor/trainer_plan.h"
+#include "stages/supervisor/trainer_estimate.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@
 #include "common/base/strict_json.h"
 
 enum {
-  ANSWER_S = 20, /* time for the trainer to plan its memory */
+  ANSWER_S = 20, /* time for the trainer to estimate its memory */
   ANSWER_LIMIT = 8192,
 };
 
@@ -35,11 +35,11 @@ static int write_config(const struct plm_config *config)
   return file;
 }
 
-struct cJSON *plm_trainer_plan_ask(const char *program_directory, const struct plm_config *config,
-                                   struct plm_text *said)
+struct cJSON *plm_trainer_estimate_ask(const char *program_directory,
+                                       const struct plm_config *config, struct plm_text *said)
 {
   char program[PLM_PATH_SIZE], path[64];
-  struct plm_program_said answer = {.take_err = said != NULL};
+  struct plm_program_said answer = {.capture_err = said != NULL};
   if (plm_path_join(program, program_directory, "plm-trainer", NULL) != PLM_OK) return NULL;
   const int file = write_config(config);
   if (file < 0) return NULL;
@@ -50,9 +50,9 @@ struct cJSON *plm_trainer_plan_ask(const char *program_directory, const struct p
   if (said != NULL && answer.err.length > 0)
     plm_text_append(said, answer.err.data, answer.err.length);
   const bool answered = status == PLM_OK && answer.exit_code == 0 && answer.out.length > 0;
-  cJSON *plan = answered ? plm_json_line(answer.out.data) : NULL;
+  cJSON *estimate = answered ? plm_json_line(answer.out.data) : NULL;
   plm_program_said_deinit(&answer);
-  return plan;
+  return estimate;
 }
 
 double plm_checkpoint_bytes(const struct plm_config *config, const struct cJSON *answer)

@@ -1,7 +1,7 @@
 /* How much memory a configuration takes on the device and on the host, computed before anything is
  * allocated. */
-#ifndef PLM_TRAINER_MEMORY_PLAN_H
-#define PLM_TRAINER_MEMORY_PLAN_H
+#ifndef PLM_TRAINER_MEMORY_ESTIMATE_H
+#define PLM_TRAINER_MEMORY_ESTIMATE_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -10,7 +10,7 @@
 #include "common/base/status.h"
 #include "common/config/config.h"
 #include "common/ops/ops.h"
-#include "trainer/ranks/rank_plan.h"
+#include "trainer/ranks/rank_needs.h"
 
 struct plm_memory_row {
   const char *name, *title; /* name in JSON, title in the table */
@@ -19,24 +19,24 @@ struct plm_memory_row {
   bool first_rank; /* only rank 0 needs it */
 };
 
-struct plm_memory_plan {
+struct plm_memory_estimate {
   struct plm_memory_row rows[20];
   size_t count;
   uint64_t parameters;               /* how many the model has */
   uint64_t device_bytes, host_bytes; /* of rank 0 */
   uint64_t first_rank_bytes;         /* of rows with first_rank */
-  struct plm_rank_plan ranks;
+  struct plm_rank_needs ranks;
 };
 
 /* Memory of the rank that needs most, for steps of `shares` shares in all and micro-batches of
- * micro_chunks chunks on ops, which may come from plm_ops_plan. */
-plm_status plm_memory_plan(const struct plm_config *config, const struct plm_ops *ops,
-                           uint32_t shares, uint32_t micro_chunks, struct plm_memory_plan *plan,
-                           struct plm_error *error);
+ * micro_chunks chunks on ops, which may come from plm_ops_preview. */
+plm_status plm_memory_estimate(const struct plm_config *config, const struct plm_ops *ops,
+                               uint32_t shares, uint32_t micro_chunks,
+                               struct plm_memory_estimate *estimate, struct plm_error *error);
 
 /* Bytes needed of the memory that ops->memory_size reports. On the CPU, all ranks of the first host
  * share it. */
-uint64_t plm_memory_needed(const struct plm_memory_plan *plan, const struct plm_ops *ops);
+uint64_t plm_memory_needed(const struct plm_memory_estimate *estimate, const struct plm_ops *ops);
 /* Says what to change so that it fits. largest: from plm_memory_largest. */
 void plm_memory_remedy(const struct plm_config *config, uint32_t largest, char text[256]);
 
@@ -46,7 +46,7 @@ plm_status plm_memory_largest(const struct plm_config *config, const struct plm_
                               uint32_t shares, uint64_t bytes, uint32_t *micro_chunks,
                               struct plm_error *error);
 
-/* Compares the memory plan with the free memory. If it does not fit: PLM_NO_MEMORY on a CUDA
+/* Compares the memory estimate with the free memory. If it does not fit: PLM_NO_MEMORY on a CUDA
  * device, with a hint that says what would fit; on the CPU, whose free memory is an estimate, a
  * warning. */
 plm_status plm_memory_check(const struct plm_config *config, struct plm_ops *ops, uint32_t shares,

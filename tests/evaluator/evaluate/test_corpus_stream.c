@@ -8,7 +8,7 @@
 
 #include "common/base/philox.h"
 #include "common/plan/assemble.h"
-#include "evaluator/evaluate/corpus_source.h"
+#include "evaluator/evaluate/corpus_stream.h"
 #include "stages/ingest/corpus_writer.h"
 #include "tests/support/must.h"
 #include "tests/support/scratch.h"
@@ -28,7 +28,7 @@ static struct plm_corpus *corpus_of(enum plm_tokenizer_kind tokenizer)
   snprintf(path, sizeof path, "%.180s/corpus-%d", scratch_directory(), number++);
   const struct plm_corpus_writer_options options = {
       .directory = path, .tokenizer = tokenizer, .threads = 1};
-  const struct plm_corpus_source made = {.name = "made", .bytes = 1, .documents = 1};
+  const struct plm_ingested_file made = {.name = "made", .bytes = 1, .documents = 1};
   assert_int_equal(plm_corpus_writer_open(&options, &writer, NULL), PLM_OK);
   for (int split = 0; split < PLM_SPLIT_COUNT; split++)
     for (int n = 0; n < documents_of[split]; n++) {
@@ -112,32 +112,32 @@ static void is_part(const struct plm_batch *batch, const struct expected *all, u
                       batch->document_begin[count] * sizeof *batch->documents);
 }
 
-static void has_ended(const struct plm_chunk_source *source)
+static void has_ended(const struct plm_chunk_stream *stream)
 {
   struct plm_batch batch;
-  assert_int_equal(source->next(source->context, 2, &batch, NULL), PLM_OK);
+  assert_int_equal(stream->next(stream->context, 2, &batch, NULL), PLM_OK);
   assert_int_equal(batch.chunks, 0);
 }
 
-static void reads(const struct plm_chunk_source *source, const struct expected *all,
+static void reads(const struct plm_chunk_stream *stream, const struct expected *all,
                   enum plm_split split)
 {
   static const uint32_t counts[] = {MOST, 1, 3};
   struct plm_batch batch;
   uint64_t total = 0;
-  assert_int_equal(source->begin(source->context, split, &total, NULL), PLM_OK);
+  assert_int_equal(stream->begin(stream->context, split, &total, NULL), PLM_OK);
   assert_int_equal(total, all->chunks);
   uint32_t done = 0;
   for (int i = 0; done < all->chunks; i++) {
     const uint32_t left = all->chunks - done, wanted = counts[i % 3];
     const uint32_t count = left < wanted ? left : wanted;
-    assert_int_equal(source->next(source->context, wanted, &batch, NULL), PLM_OK);
+    assert_int_equal(stream->next(stream->context, wanted, &batch, NULL), PLM_OK);
     is_part(&batch, all, done, count);
-    source->release(source->context, &batch);
+    stream->release(stream->context, &batch);
     assert_null(batch.tokens);
     done += count;
   }
-  for (int i = 0; i < 2; i++) has_ended(source);
+  for (int i = 0; i < 2; i++) has_ended(stream);
 }
 
 static void chunks_are_those_of_the_plan(void **state)
@@ -150,32 +150,32 @@ static void chunks_are_those_of_the_plan(void **state)
                                        .truncate = PLM_TRUNCATE_SPLIT,
                                        .tokenizer = (enum plm_tokenizer_kind)tokenizer};
     struct plm_corpus *corpus = corpus_of(plan.tokenizer);
-    struct plm_corpus_source *opened;
+    struct plm_corpus_stream *opened;
     struct expected valid = expect(corpus, &plan, PLM_SPLIT_VALID),
                     test = expect(corpus, &plan, PLM_SPLIT_TEST);
     assert_int_equal(valid.windows, 3);
     assert_int_equal(test.windows, 1);
-    assert_int_equal(plm_corpus_source_open(corpus, &plan, MOST, &opened, NULL), PLM_OK);
-    const struct plm_chunk_source source = plm_source_of_corpus(opened);
-    reads(&source, &test, PLM_SPLIT_TEST);
-    reads(&source, &valid, PLM_SPLIT_VALID);
-    reads(&source, &valid, PLM_SPLIT_VALID);
-    reads(&source, &test, PLM_SPLIT_TEST);
+    assert_int_equal(plm_corpus_stream_open(corpus, &plan, MOST, &opened, NULL), PLM_OK);
+    const struct plm_chunk_stream stream = plm_stream_of_corpus(opened);
+    reads(&stream, &test, PLM_SPLIT_TEST);
+    reads(&stream, &valid, PLM_SPLIT_VALID);
+    reads(&stream, &valid, PLM_SPLIT_VALID);
+    reads(&stream, &test, PLM_SPLIT_TEST);
     /* what is left of a split is not read after the next beginning */
     struct plm_batch batch;
     uint64_t total = 1;
-    assert_int_equal(source.begin(source.context, PLM_SPLIT_VALID, &total, NULL), PLM_OK);
-    assert_int_equal(source.next(source.context, 2, &batch, NULL), PLM_OK);
-    source.release(source.context, &batch);
-    reads(&source, &valid, PLM_SPLIT_VALID);
-    assert_int_equal(source.begin(source.context, PLM_SPLIT_VALID, &total, NULL), PLM_OK);
-    assert_int_equal(source.next(source.context, 2, &batch, NULL), PLM_OK);
-    source.release(source.context, &batch);
-    assert_int_equal(source.begin(source.context, PLM_SPLIT_TRAIN, &total, NULL), PLM_OK);
+    assert_int_equal(stream.begin(stream.context, PLM_SPLIT_VALID, &total, NULL), PLM_OK);
+    assert_int_equal(stream.next(stream.context, 2, &batch, NULL), PLM_OK);
+    stream.release(stream.context, &batch);
+    reads(&stream, &valid, PLM_SPLIT_VALID);
+    assert_int_equal(stream.begin(stream.context, PLM_SPLIT_VALID, &total, NULL), PLM_OK);
+    assert_int_equal(stream.next(stream.context, 2, &batch, NULL), PLM_OK);
+    stream.release(stream.context, &batch);
+    assert_int_equal(stream.begin(stream.context, PLM_SPLIT_TRAIN, &total, NULL), PLM_OK);
     assert_int_equal(total, 0);
-    has_ended(&source);
-    plm_corpus_source_close(opened);
-    plm_corpus_source_close(NULL);
+    has_ended(&stream);
+    plm_corpus_stream_close(opened);
+    plm_corpus_stream_close(NULL);
     forget(&valid);
     forget(&test);
     plm_corpus_close(corpus);
@@ -192,28 +192,28 @@ static void a_batch_ends_with_the_split(void **state)
                                            .truncate = PLM_TRUNCATE_HEAD,
                                            .token_limit = 300};
   struct plm_corpus *corpus = corpus_of(PLM_TOKENIZER_ESM);
-  struct plm_corpus_source *opened;
+  struct plm_corpus_stream *opened;
   struct plm_batch batch;
   struct expected all = expect(corpus, &plan, PLM_SPLIT_VALID);
   uint64_t total = 0;
   assert_true(all.chunks >= 4 && all.chunks <= MOST);
-  assert_int_equal(plm_corpus_source_open(corpus, &plan, MOST + 1, &opened, NULL), PLM_OK);
-  const struct plm_chunk_source source = plm_source_of_corpus(opened);
+  assert_int_equal(plm_corpus_stream_open(corpus, &plan, MOST + 1, &opened, NULL), PLM_OK);
+  const struct plm_chunk_stream stream = plm_stream_of_corpus(opened);
   for (uint32_t most = all.chunks - 1; most <= all.chunks + 1; most++) {
     const uint32_t first = most < all.chunks ? most : all.chunks;
-    assert_int_equal(source.begin(source.context, PLM_SPLIT_VALID, &total, NULL), PLM_OK);
+    assert_int_equal(stream.begin(stream.context, PLM_SPLIT_VALID, &total, NULL), PLM_OK);
     assert_int_equal(total, all.chunks);
-    assert_int_equal(source.next(source.context, most, &batch, NULL), PLM_OK);
+    assert_int_equal(stream.next(stream.context, most, &batch, NULL), PLM_OK);
     is_part(&batch, &all, 0, first);
-    source.release(source.context, &batch);
+    stream.release(stream.context, &batch);
     if (first < all.chunks) {
-      assert_int_equal(source.next(source.context, most, &batch, NULL), PLM_OK);
+      assert_int_equal(stream.next(stream.context, most, &batch, NULL), PLM_OK);
       is_part(&batch, &all, first, all.chunks - first);
-      source.release(source.context, &batch);
+      stream.release(stream.context, &batch);
     }
-    has_ended(&source);
+    has_ended(&stream);
   }
-  plm_corpus_source_close(opened);
+  plm_corpus_stream_close(opened);
   forget(&all);
   plm_corpus_close(corpus);
 }
