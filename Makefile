@@ -91,13 +91,13 @@ CPU_SRC := $(wildcard kernels/*.c) \
 ISA_SRC := $(shell find kernels/cpu/isa -name '*.c' 2>/dev/null | LC_ALL=C sort)
 CUDA_SRC := $(shell find kernels/cuda -name '*.cu' | LC_ALL=C sort)
 # The CUDA library and the driver, which the emulation replaces (tests/emulation/*_plain.cc).
-DEVICE_ONLY := kernels/cuda/products_cublaslt.cu kernels/cuda/sm90/tile_maps.cu
+DEVICE_ONLY := kernels/cuda/products/products_cublaslt.cu kernels/cuda/sm90/tile_maps.cu
 EMULATION_SRC := $(sort $(wildcard tests/emulation/*.cc))
 NCCL_EMULATION_SRC := $(sort $(wildcard tests/emulation/nccl/*.cc))
 STAGES := packer trainer evaluator stages
 STAGE_SRC := $(filter-out %_main.c,$(call find_c,$(STAGES)))
 # They replace functions of the C library, so only test programs link them, and not those that measure.
-CHECKS := tests/support/checked_memory.c tests/support/checked_locks.c
+CHECKS := tests/support/harness/checked_memory.c tests/support/harness/checked_locks.c
 TEST_SUPPORT_SRC := $(filter-out $(CHECKS),$(call find_c,tests/support))
 TEST_SRC := $(shell find tests -name 'test_*.c' -not -path 'tests/gpu/*' | LC_ALL=C sort)
 FUZZ_SRC := $(shell find tests/fuzz -name 'fuzz_*.c' 2>/dev/null | LC_ALL=C sort)
@@ -158,7 +158,7 @@ left-out:
 
 # The operators, and the tests' reference computations in double precision, are compiled with -O3.
 $(BUILD)/obj/kernels/%.o: OPTIMISE := -O3
-$(BUILD)/obj/tests/support/reference_%.o $(BUILD)/obj/tests/integration/oracle/%.o: OPTIMISE := -O3
+$(BUILD)/obj/tests/support/reference/%.o $(BUILD)/obj/tests/integration/oracle/%.o: OPTIMISE := -O3
 $(BUILD)/obj/emulated/tests/emulation/%.o: OPTIMISE := -O3
 $(BUILD)/obj/emulated/kernels/%.o $(BUILD)/obj/emulated/tests/emulation/planted%.o: ALL_CXXFLAGS += $(ALIGNMENT_CHECK)
 $(BUILD)/obj/emulated/tests/emulation/alignment.cc.o: ALL_CXXFLAGS += $(OWN_ALIGNMENT_CHECK)
@@ -189,8 +189,8 @@ $(BUILD)/obj/cuda/kernels/cuda/library.cu.o: NVCC_FLAGS += $(INTERFACE_FLAG)
 # Anything here may change the bits of a step. A resume by another build reports that.
 DIGESTED := $(sort $(shell find common kernels trainer -name '*.[ch]' -o -name '*.cu*' -o -name '*.cc'))
 DIGEST := $(shell { cat $(DIGESTED); $(CC) --version 2>/dev/null; echo '$(OPTIMISE) $(ALL_CFLAGS) $(PRODUCTS)'; } | sha256sum | cut -c1-16)
-$(BUILD)/obj/trainer/open_device.o: $(DIGESTED)
-$(BUILD)/obj/trainer/open_device.o: ALL_CFLAGS += -DPLM_BUILD_DIGEST='"$(DIGEST)"'
+$(BUILD)/obj/trainer/open/open_device.o: $(DIGESTED)
+$(BUILD)/obj/trainer/open/open_device.o: ALL_CFLAGS += -DPLM_BUILD_DIGEST='"$(DIGEST)"'
 
 $(BUILD)/obj/common/huggingface/modeling_source.o: common/huggingface/modeling_plm.py
 $(BUILD)/obj/stages/slurm/slurm_script.o: stages/slurm/job.sh.in
@@ -224,9 +224,9 @@ $(BUILD)/obj/library/%.o: %.c $(COMPILED_BY)
 LIBRARY_OBJ := $(BUILD)/obj/library/common/base/status.o
 # What the CUDA backend needs besides, to exchange bytes with other ranks and to keep files.
 DEVICE_LIBRARY_OBJ := $(LIBRARY_OBJ) $(patsubst %,$(BUILD)/obj/library/common/%.o,\
-                        base/thread base/file ops/measured_folder collective/collective)
+                        base/process/thread base/files/file ops/measured_folder collective/collective)
 # The engine that moves bytes between ranks. Only this library is linked with MPI.
-MPI_OBJ := $(patsubst %.c,$(BUILD)/obj/library/%.o,$(wildcard kernels/mpi/*.c) common/base/thread.c)
+MPI_OBJ := $(patsubst %.c,$(BUILD)/obj/library/%.o,$(wildcard kernels/mpi/*.c) common/base/process/thread.c)
 $(BUILD)/obj/library/kernels/mpi/%.o: ALL_CFLAGS += $(patsubst -I%,-isystem %,$(MPI_FLAGS))
 $(MPI_LIBRARY): $(MPI_OBJ) $(LIBRARY_OBJ)
 	$(call say,LD,$@)
@@ -250,13 +250,13 @@ $(EMULATED_LIBRARY): $(EMULATED_OBJ) $(DEVICE_LIBRARY_OBJ)
 CUBLASLT_HEADER := $(firstword $(wildcard $(addsuffix /cublasLt.h,$(CUDA_HOME:%=%/include) \
                      $(patsubst %/bin/nvcc,%/include,$(NVCC)) /usr/local/cuda/include /usr/include)))
 CUBLASLT_OBJ := $(patsubst %,$(BUILD)/obj/emulated/%.o,\
-                  kernels/cuda/products_cublaslt.cu $(sort $(wildcard tests/emulation/cublaslt/*.cc)))
+                  kernels/cuda/products/products_cublaslt.cu $(sort $(wildcard tests/emulation/cublaslt/*.cc)))
 $(BUILD)/obj/emulated/tests/emulation/cublaslt/%.o: OPTIMISE := -O3
 CUBLASLT_LIBRARY := $(BUILD)/tests/lib/libplm_cuda_cublaslt.so
 $(CUBLASLT_LIBRARY): $(filter-out %/products_plain.cc.o,$(EMULATED_OBJ)) $(CUBLASLT_OBJ) $(DEVICE_LIBRARY_OBJ)
 	$(link_emulation)
 $(CUBLASLT_OBJ): ALL_CXXFLAGS += -idirafter $(dir $(CUBLASLT_HEADER)) -include tests/emulation/cublaslt/cublaslt_header.h
-CUBLASLT_TESTS := kernels/test_ops_products kernels/test_ops_optimizer kernels/test_ops_recordings kernels/cuda/test_tuning_clocks
+CUBLASLT_TESTS := kernels/test_ops_products kernels/test_ops_optimizer kernels/test_ops_recordings kernels/cuda/products/test_tuning_clocks
 CUBLASLT_BIN := $(if $(CUBLASLT_HEADER),$(CUBLASLT_TESTS:%=$(BUILD)/tests/%_cublaslt))
 # An emulated NCCL, in the form that the emulated backend loads (PLM_NCCL_LIBRARY).
 EMULATED_NCCL := $(BUILD)/tests/lib/libnccl_emulated.so
@@ -417,14 +417,14 @@ deb-files:
 # ---- dependencies -------------------------------------------------------------------------------
 .PHONY: deps
 deps: ## install the Debian packages that the build and the tests need
-	@tests/support/deps.sh
+	@tests/support/make/deps.sh
 
 .PHONY: venv
 venv: ## create the Python environment of the tests, with PyTorch (build/venv, 5 GB)
-	@tests/support/venv.sh torch
+	@tests/support/make/venv.sh torch
 .PHONY: venvs
 venvs: ## make venv, and the environments with older versions of transformers (300 MB)
-	@tests/support/venv.sh transformers
+	@tests/support/make/venv.sh transformers
 
 # ---- running ------------------------------------------------------------------------------------
 .PHONY: test test-quick test-all tests programs mpi-engine cublaslt-tests
@@ -437,7 +437,7 @@ tests: programs mpi-engine $(EMULATED_LIBRARY) $(EMULATED_NCCL) $(if $(SAN),,$(F
 # tests/tests.tsv says which tests belong to which set. Packages, Python environment and programs are those that
 # the chosen tests need. PYTHON=0 installs no Python environment; the tests that need one are skipped.
 PYTHON ?= 1
-RUN_TESTS = @BUILD='$(BUILD)' JOBS='$(JOBS)' MAKE='$(MAKE)' PYTHON='$(PYTHON)' TESTS='$(TESTS)' tests/support/test.sh
+RUN_TESTS = @BUILD='$(BUILD)' JOBS='$(JOBS)' MAKE='$(MAKE)' PYTHON='$(PYTHON)' TESTS='$(TESTS)' tests/support/make/test.sh
 test: deps ## install what is missing, build, and run the tests that take minutes; TESTS=PATTERN chooses from all tests
 	$(RUN_TESTS) $(if $(TESTS),all,test)
 test-quick: deps ## the tests that take seconds each; TESTS=PATTERN chooses
@@ -451,7 +451,7 @@ STALLED ?= [.]sh$$
 test-stalled: deps ## run the scripts among the tests while their shells, then the programs, are stopped at random; TESTS=PATTERN chooses
 	@$(MAKE) -j$(JOBS) tests
 	@for who in shell stages; do \
-	  PLM_BUILD=$(BUILD) PLM_VENV= PLM_TEST_LIMIT_S=3600 tests/support/stall.py $$who tests/support/runner/run_tests.py '$(or $(TESTS),$(STALLED))' || exit 1; \
+	  PLM_BUILD=$(BUILD) PLM_VENV= PLM_TEST_LIMIT_S=3600 tests/support/make/stall.py $$who tests/support/runner/run_tests.py '$(or $(TESTS),$(STALLED))' || exit 1; \
 	done
 
 .PHONY: test-processors
@@ -490,7 +490,7 @@ fuzz: $(FUZZ_BIN) ## run every fuzzer for FUZZ_SECONDS (60) each; SAN=address,un
 fuzzers: $(FUZZ_BIN)
 # libFuzzer watches which branches an input reaches, so it finds what is deep inside a parser.
 fuzz-guided: deps ## run every fuzzer under libFuzzer, ASan and UBSan for FUZZ_SECONDS (60); FUZZERS=csv,wire
-	@tests/support/deps.sh clang libclang-rt-dev
+	@tests/support/make/deps.sh clang libclang-rt-dev
 	@$(MAKE) --no-print-directory -j$(JOBS) CC=clang CXX=clang++ SAN=address,undefined,fuzzer-no-link fuzzers
 	@tests/fuzz/guided.sh build/guided $(FUZZ_SECONDS) $(JOBS) $(FUZZERS)
 
@@ -528,12 +528,12 @@ gpu-check: ## on a machine with a GPU: measure and test everything on it; SET=fi
 .PHONY: demo
 demo: deps ## install what is missing, build, train on the bundled protein families, show what was learnt
 	@$(MAKE) --no-print-directory -j$(JOBS) all $(if $(wildcard /dev/nvidia0),,CUDA=0)
-	@tests/support/demo.sh
+	@tests/support/demo/demo.sh
 
 # ---- checking -----------------------------------------------------------------------------------
 .PHONY: tidy
 tidy: ## check formatting, includes between layers, file names, lengths, parameters, references to doc/
-	@tests/support/tidy.sh
+	@tests/support/make/tidy.sh
 
 .PHONY: lint
 lint: $(BUILD)/lint.stamp ## run clang-tidy on every source file
@@ -566,7 +566,7 @@ part = begin=$$(date +%s); $(MAKE) --no-print-directory $(1) && s=$$(($$(date +%
 # Python environments are installed while lint runs: they wait for the network, and lint for the processors.
 .PHONY: check
 check: ## everything that a change has to pass: tidy, lint, build, cuda-code, check-parsers, test-all
-	@tests/support/deps.sh clang-format clang-tidy shellcheck
+	@tests/support/make/deps.sh clang-format clang-tidy shellcheck
 	@mkdir -p $(BUILD) && printf 'part\tseconds\n' >$(BUILD)/check-parts.tsv
 	@$(call part,-j2 venvs lint)
 	@$(call part,tidy)
@@ -574,7 +574,7 @@ check: ## everything that a change has to pass: tidy, lint, build, cuda-code, ch
 	@$(call part,cuda-code OTHER_NVCC=$(if $(filter undefined,$(origin PLM_MAY_SKIP)),1))
 	@$(call part,check-parsers)
 	@$(call part,test-all)
-	@python3 -B tests/support/measured.py --build $(BUILD)
+	@python3 -B tests/support/make/measured.py --build $(BUILD)
 
 .PHONY: clean
 clean: ## remove build/

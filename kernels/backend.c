@@ -9,9 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/base/file.h"
-#include "common/base/library_path.h"
-#include "common/base/log.h"
+#include "common/base/files/file.h"
+#include "common/base/log/log.h"
+#include "common/base/process/library_path.h"
 #include "kernels/backend_library.h"
 #include "kernels/cpu/processor.h"
 

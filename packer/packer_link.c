@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "common/base/clock.h"
-#include "common/base/log.h"
-#include "common/base/random.h"
+#include "common/base/log/log.h"
+#include "common/base/numbers/random.h"
 #include "packer/link_requests.h"
 
 enum {

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/log.h"
-#include "common/base/progress.h"
+#include "common/base/log/log.h"
+#include "common/base/log/progress.h"
 #include "common/cli/program.h"
 #include "common/config/corpus_paths.h"
 #include "common/run/run.h"

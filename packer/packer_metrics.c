@@ -9,9 +9,9 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "common/base/file.h"
-#include "common/base/json.h"
-#include "common/base/log.h"
+#include "common/base/files/file.h"
+#include "common/base/log/log.h"
+#include "common/base/text/json.h"
 #include "common/metrics/metrics.h"
 #include "common/run/run.h"
 

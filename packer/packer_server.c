@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "common/base/log.h"
-#include "common/base/random.h"
+#include "common/base/log/log.h"
+#include "common/base/numbers/random.h"
 #include "common/run/run.h"
 #include "packer/packer_exporter.h"
 #include "packer/packer_link.h"

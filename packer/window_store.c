@@ -9,7 +9,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "common/base/thread.h"
+#include "common/base/process/thread.h"
 #include "packer/store_plan.h"
 
 enum {

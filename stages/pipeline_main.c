@@ -5,9 +5,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/base/file.h"
-#include "common/base/log.h"
-#include "common/base/suggest.h"
+#include "common/base/files/file.h"
+#include "common/base/log/log.h"
+#include "common/base/text/suggest.h"
 #include "common/cli/program.h"
 #include "stages/commands/command.h"
 

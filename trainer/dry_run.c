@@ -3,13 +3,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/base/json.h"
-#include "common/base/printable.h"
-#include "common/base/size.h"
+#include "common/base/numbers/size.h"
+#include "common/base/text/json.h"
+#include "common/base/text/printable.h"
 #include "common/ops/device.h"
 #include "common/ops/open.h"
+#include "trainer/input/step_chunks.h"
 #include "trainer/memory_estimate.h"
-#include "trainer/step_chunks.h"
 #include "trainer/trainer.h"
 #include "trainer/trainer_options.h"
 

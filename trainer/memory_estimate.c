@@ -4,15 +4,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "common/base/log.h"
-#include "common/base/size.h"
+#include "common/base/log/log.h"
+#include "common/base/numbers/size.h"
 #include "common/model/masks.h"
 #include "common/ops/device.h"
-#include "trainer/input.h"
-#include "trainer/optimizers.h"
-#include "trainer/share_sums.h"
-#include "trainer/step.h"
-#include "trainer/step_chunks.h"
+#include "trainer/input/input.h"
+#include "trainer/input/step_chunks.h"
+#include "trainer/optimizer/optimizers.h"
+#include "trainer/optimizer/share_sums.h"
+#include "trainer/step/step.h"
 #include "trainer/trainer_options.h"
 
 /* Kept free on a device: the driver loads kernels when they first run, and graphs take memory when

@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/base/hash.h"
+#include "common/base/numbers/hash.h"
 #include "common/base/status.h"
 #include "common/config/config.h"
 #include "common/config/corpus_paths.h"
@@ -22,18 +22,18 @@
 #include "common/run/run.h"
 #include "common/run/run_pulse.h"
 #include "common/wire/announce.h"
-#include "trainer/clip.h"
-#include "trainer/data_mixture.h"
-#include "trainer/health.h"
-#include "trainer/input.h"
-#include "trainer/objective.h"
-#include "trainer/optimizers.h"
-#include "trainer/publish.h"
+#include "trainer/checkpoint/publish.h"
+#include "trainer/checkpoint/trainer_state.h"
+#include "trainer/input/data_mixture.h"
+#include "trainer/input/input.h"
+#include "trainer/input/objective.h"
+#include "trainer/optimizer/clip.h"
+#include "trainer/optimizer/optimizers.h"
 #include "trainer/ranks/owners.h"
 #include "trainer/ranks/ranks.h"
-#include "trainer/step.h"
-#include "trainer/step_report.h"
-#include "trainer/trainer_state.h"
+#include "trainer/step/health.h"
+#include "trainer/step/step.h"
+#include "trainer/step/step_report.h"
 
 /* {0} before plm_trainer_open. */
 struct plm_trainer {

@@ -1,6 +1,6 @@
 /* plm-trainer: options and exit codes. */
 
-#include "common/base/log.h"
+#include "common/base/log/log.h"
 #include "common/cli/program.h"
 #include "common/metrics/exporter.h"
 #include "common/run/run.h"

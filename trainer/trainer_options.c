@@ -1,7 +1,7 @@
 /* Takes the options of each part from the configuration. */
 #include "trainer/trainer_options.h"
 
-#include "trainer/step_chunks.h"
+#include "trainer/input/step_chunks.h"
 
 struct plm_data_sources plm_data_sources_of(const struct plm_config *config)
 {

@@ -5,11 +5,11 @@
 #define PLM_TRAINER_TRAINER_OPTIONS_H
 
 #include "common/config/config.h"
-#include "trainer/checkpoint_folder.h"
-#include "trainer/data_mixture.h"
-#include "trainer/objective.h"
-#include "trainer/resume.h"
-#include "trainer/source_totals.h"
+#include "trainer/checkpoint/checkpoint_folder.h"
+#include "trainer/checkpoint/resume.h"
+#include "trainer/input/data_mixture.h"
+#include "trainer/input/objective.h"
+#include "trainer/step/source_totals.h"
 
 struct plm_data_sources plm_data_sources_of(const struct plm_config *config);
 struct plm_objective_options plm_objective_options_of(const struct plm_config *config);

@@ -4,13 +4,13 @@
 #include <string.h>
 
 #include "common/base/clock.h"
-#include "common/base/log.h"
+#include "common/base/log/log.h"
 #include "common/run/stop.h"
-#include "trainer/open_state.h"
+#include "trainer/open/open_state.h"
 #include "trainer/ranks/rank_tensors.h"
 #include "trainer/trainer.h"
 #include "trainer/trainer_save.h"
-#include "trainer/tuning.h"
+#include "trainer/tuning/tuning.h"
 
 enum { COMPARE_EVERY = 100 }; /* steps between two comparisons of the ranks' weights */
 

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "common/base/log.h"
+#include "common/base/log/log.h"
 #include "common/base/status.h"
 
 static int between_attempts_ms = -1; /* -1: the process ends */

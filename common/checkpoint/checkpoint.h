@@ -1,5 +1,6 @@
-/* Checkpoint folders: their names, their MANIFEST, verifying and listing them. trainer/publish.c
- * writes them while training goes on. The format is described in doc/checkpoints.md.
+/* Checkpoint folders: their names, their MANIFEST, verifying and listing them.
+ * trainer/checkpoint/publish.c writes them while training goes on. The format is described in
+ * doc/checkpoints.md.
  *
  * A checkpoint exists if and only if its folder has its final name (step_00000500) and its
  * MANIFEST verifies. Readers verify before they load.
@@ -11,8 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/base/advance.h"
-#include "common/base/hash.h"
+#include "common/base/files/advance.h"
+#include "common/base/numbers/hash.h"
 #include "common/base/status.h"
 
 enum { PLM_CHECKPOINT_FORMAT = 1, PLM_CHECKPOINT_NAME_SIZE = 32, PLM_MANIFEST_MAX_FILES = 64 };

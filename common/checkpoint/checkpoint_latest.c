@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "common/base/file.h"
+#include "common/base/files/file.h"
 #include "common/checkpoint/checkpoint.h"
 
 plm_status plm_checkpoint_point_latest(const char *checkpoints_directory, const char *name,

@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "common/base/alloc.h"
-#include "common/base/file.h"
-#include "common/base/log.h"
+#include "common/base/files/file.h"
+#include "common/base/log/log.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/run/run.h"
 

@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/base/hash.h"
+#include "common/base/numbers/hash.h"
 #include "common/base/status.h"
 #include "common/config/config.h"
 #include "common/corpus/corpus.h"

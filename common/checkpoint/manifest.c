@@ -15,8 +15,8 @@
 #include <string.h>
 
 #include "common/base/alloc.h"
-#include "common/base/file.h"
-#include "common/base/text.h"
+#include "common/base/files/file.h"
+#include "common/base/text/text.h"
 #include "common/checkpoint/checkpoint.h"
 
 enum { MANIFEST_LIMIT = 1 << 16 }; /* bytes; 64 lines need far fewer */

@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/advance.h"
 #include "common/base/alloc.h"
-#include "common/base/file.h"
-#include "common/base/finite.h"
+#include "common/base/files/advance.h"
+#include "common/base/files/file.h"
+#include "common/base/numbers/finite.h"
 #include "common/checkpoint/parameter_file.h"
 #include "common/checkpoint/tensor_shards.h"
 #include "common/checkpoint/tensor_values.h"

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/file.h"
-#include "common/base/strict_json.h"
+#include "common/base/files/file.h"
+#include "common/base/text/strict_json.h"
 #include "common/config/config.h"
 #include "common/metrics/metrics.h"
 #include "common/run/run.h"

@@ -1,5 +1,5 @@
 /* Retention: which checkpoints are kept, and why. The decision is a pure function;
- * trainer/retention_apply.c carries it out, and `plm-pipeline checkpoints` shows it.
+ * trainer/checkpoint/retention_apply.c carries it out, and `plm-pipeline checkpoints` shows it.
  *
  * The newest valid checkpoint is never deleted, nor is a folder that is not ours. While the run has
  * an evaluator, up to max_unevaluated checkpoints that it has not reported are kept; if there are
@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/base/hash.h"
+#include "common/base/numbers/hash.h"
 #include "common/base/status.h"
 
 struct plm_config_checkpoint;

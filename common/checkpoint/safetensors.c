@@ -14,11 +14,11 @@
 #include <unistd.h>
 
 #include "common/base/alloc.h"
-#include "common/base/file.h"
-#include "common/base/json.h"
-#include "common/base/map_guard.h"
-#include "common/base/printable.h"
-#include "common/base/strict_json.h"
+#include "common/base/files/file.h"
+#include "common/base/files/map_guard.h"
+#include "common/base/text/json.h"
+#include "common/base/text/printable.h"
+#include "common/base/text/strict_json.h"
 
 enum {
   HEADER_LIMIT = PLM_SAFETENSORS_HEADER_LIMIT,

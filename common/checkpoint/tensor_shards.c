@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "common/base/alloc.h"
-#include "common/base/file.h"
-#include "common/base/strict_json.h"
+#include "common/base/files/file.h"
+#include "common/base/text/strict_json.h"
 
 enum { INDEX_LIMIT = 1 << 26 /* bytes */, MAX_SHARDS = 4096 };
 static const struct plm_json_limits index_limits = {

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/base/advance.h"
+#include "common/base/files/advance.h"
 #include "common/base/status.h"
 #include "common/checkpoint/safetensors.h"
 

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "common/base/alloc.h"
-#include "common/base/suggest.h"
+#include "common/base/text/suggest.h"
 
 const struct plm_option plm_common_options[] = {
     {'c', "config", "FILE", "the configuration (default ./pipeline.yaml)"},

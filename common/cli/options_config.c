@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "common/base/alloc.h"
-#include "common/base/file.h"
-#include "common/base/log.h"
+#include "common/base/files/file.h"
+#include "common/base/log/log.h"
 #include "common/cli/options.h"
 
 static plm_status split_set(const char *text, struct plm_config_override *override,

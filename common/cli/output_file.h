@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-#include "common/base/file.h"
+#include "common/base/files/file.h"
 #include "common/base/status.h"
 
 struct plm_output_file;

@@ -7,10 +7,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/base/descriptors.h"
-#include "common/base/file.h"
-#include "common/base/log.h"
-#include "common/base/map_guard.h"
+#include "common/base/files/descriptors.h"
+#include "common/base/files/file.h"
+#include "common/base/files/map_guard.h"
+#include "common/base/log/log.h"
 #include "common/cli/completion.h"
 #include "common/cli/roff.h"
 #include "common/run/run.h"

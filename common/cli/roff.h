@@ -2,7 +2,7 @@
 #ifndef PLM_COMMON_CLI_ROFF_H
 #define PLM_COMMON_CLI_ROFF_H
 
-#include "common/base/text.h"
+#include "common/base/text/text.h"
 #include "common/cli/options.h"
 
 /* Begins the page NAME(section): its title and the section NAME. summary: one line without a full

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/text.h"
+#include "common/base/text/text.h"
 #include "common/config/settings.h"
 
 uint32_t plm_config_source_count(const struct plm_config *config)

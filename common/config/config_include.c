@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/base/text.h"
+#include "common/base/text/text.h"
 #include "common/config/yaml_limits.h"
 
 const yaml_node_t *plm_include_node(yaml_document_t *document, const yaml_node_t *root)

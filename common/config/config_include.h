@@ -7,7 +7,7 @@
 
 #include <yaml.h>
 
-#include "common/base/file.h"
+#include "common/base/files/file.h"
 #include "common/config/problems.h"
 
 #define PLM_INCLUDE_KEY "include"

@@ -5,8 +5,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/base/file.h"
-#include "common/base/suggest.h"
+#include "common/base/files/file.h"
+#include "common/base/text/suggest.h"
 #include "common/config/config.h"
 #include "common/config/config_text.h"
 #include "common/config/key_suggestion.h"

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/text.h"
+#include "common/base/text/text.h"
 #include "common/config/config_corpora.h"
 #include "common/config/settings.h"
 

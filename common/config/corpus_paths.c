@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/file.h"
+#include "common/base/files/file.h"
 
 static plm_status add_path(struct plm_corpus_paths *corpora, const char *path,
                            struct plm_error *error)

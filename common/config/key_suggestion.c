@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/base/suggest.h"
+#include "common/base/text/suggest.h"
 #include "common/config/config_include.h"
 #include "common/config/settings.h"
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/text.h"
+#include "common/base/text/text.h"
 
 const char *const plm_preset_names[] = {"none", "8M", "35M", "150M", "650M", NULL};
 enum { NAMED = sizeof plm_preset_names / sizeof *plm_preset_names - 2 };

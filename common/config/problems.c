@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/printable.h"
-#include "common/base/text.h"
+#include "common/base/text/printable.h"
+#include "common/base/text/text.h"
 
 enum { MOST_PROBLEMS = 200 };
 

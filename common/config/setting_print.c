@@ -1,5 +1,5 @@
 /* The value of a row as YAML. */
-#include "common/base/text.h"
+#include "common/base/text/text.h"
 #include "common/config/config_corpora.h"
 #include "common/config/settings.h"
 

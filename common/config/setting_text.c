@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/text.h"
+#include "common/base/text/text.h"
 #include "common/config/settings.h"
 
 static const char *type_name(const struct plm_setting *setting)

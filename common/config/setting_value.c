@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/file.h"
-#include "common/base/suggest.h"
+#include "common/base/files/file.h"
+#include "common/base/text/suggest.h"
 #include "common/config/config_corpora.h"
 #include "common/config/settings.h"
 

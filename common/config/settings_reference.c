@@ -1,7 +1,7 @@
 /* The reference of pipeline.yaml as a Markdown page, made from the table of settings. */
 #include <string.h>
 
-#include "common/base/text.h"
+#include "common/base/text/text.h"
 #include "common/config/settings.h"
 
 static const char page_head[] =

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/suggest.h"
-#include "common/base/text.h"
+#include "common/base/text/suggest.h"
+#include "common/base/text/text.h"
 
 enum { MESSAGE_SIZE = 512, KEYS_MOST = 8 };
 

@@ -40,8 +40,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/base/advance.h"
-#include "common/base/hash.h"
+#include "common/base/files/advance.h"
+#include "common/base/numbers/hash.h"
 #include "common/base/status.h"
 #include "common/corpus/tokenizer.h"
 #include "common/proof/proof.h"

@@ -9,8 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "common/base/hash.h"
-#include "common/base/log.h"
+#include "common/base/log/log.h"
+#include "common/base/numbers/hash.h"
 
 plm_status plm_corpus_cache_open(const char *folder, struct plm_error *error)
 {

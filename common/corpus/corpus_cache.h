@@ -8,7 +8,7 @@
 
 #include <stdbool.h>
 
-#include "common/base/file.h"
+#include "common/base/files/file.h"
 #include "common/base/status.h"
 #include "common/corpus/corpus_description.h"
 

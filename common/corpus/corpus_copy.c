@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "common/base/log.h"
+#include "common/base/log/log.h"
 #include "common/corpus/corpus_cache.h"
 #include "common/corpus/corpus_handle.h"
 

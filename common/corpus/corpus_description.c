@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/file.h"
-#include "common/base/strict_json.h"
+#include "common/base/files/file.h"
+#include "common/base/text/strict_json.h"
 #include "common/corpus/corpus_format.h"
 #include "common/corpus/tokenizer.h"
 

@@ -14,9 +14,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/base/hash.h"
+#include "common/base/numbers/hash.h"
 #include "common/base/status.h"
-#include "common/base/text.h"
+#include "common/base/text/text.h"
 #include "common/corpus/corpus.h"
 
 #define PLM_CORPUS_DATA "data.mdb"

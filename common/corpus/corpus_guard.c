@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/base/map_guard.h"
+#include "common/base/files/map_guard.h"
 
 static _Thread_local const char *volatile guarded_path;
 static const int signals[] = {SIGBUS, SIGSEGV, SIGFPE};

@@ -5,7 +5,7 @@
 #include <lmdb.h>
 #include <pthread.h>
 
-#include "common/base/file.h"
+#include "common/base/files/file.h"
 #include "common/corpus/corpus_format.h"
 
 struct plm_corpus {

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "common/base/random.h"
+#include "common/base/numbers/random.h"
 
 static plm_status send_message(void *context, const uint8_t *identity, size_t identity_bytes,
                                struct plm_header *header, const void *payload, size_t payload_bytes,

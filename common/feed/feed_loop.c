@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "common/base/thread.h"
+#include "common/base/process/thread.h"
 #include "common/feed/feed_fetch.h"
 #include "common/feed/feed_lanes.h"
 

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/base/hash.h"
+#include "common/base/numbers/hash.h"
 #include "common/corpus/corpus.h"
 
 struct plm_feed_corpus {

@@ -2,7 +2,7 @@
 #include <cjson/cJSON.h>
 
 #include "common/base/clock.h"
-#include "common/base/json.h"
+#include "common/base/text/json.h"
 #include "common/feed/feed.h"
 #include "common/feed/feed_handle.h"
 

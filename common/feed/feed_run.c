@@ -8,8 +8,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "common/base/log.h"
-#include "common/base/thread.h"
+#include "common/base/log/log.h"
+#include "common/base/process/thread.h"
 #include "common/run/run.h"
 
 enum { ENDPOINT_SIZE = 512, EVERY_S = 1 };

@@ -24,7 +24,7 @@
 #ifndef PLM_COMMON_FEED_FEED_STATE_H
 #define PLM_COMMON_FEED_FEED_STATE_H
 
-#include "common/base/log.h"
+#include "common/base/log/log.h"
 #include "common/corpus/tokenizer.h"
 #include "common/feed/feed_job.h"
 #include "common/feed/feed_rate.h"

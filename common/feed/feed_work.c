@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "common/base/thread.h"
+#include "common/base/process/thread.h"
 
 enum { THREADS_MOST = 4, PROCESSORS_A_THREAD = 4 };
 

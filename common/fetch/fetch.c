@@ -10,9 +10,9 @@
 #include <unistd.h>
 
 #include "common/base/alloc.h"
-#include "common/base/hash.h"
-#include "common/base/log.h"
-#include "common/base/progress.h"
+#include "common/base/log/log.h"
+#include "common/base/log/progress.h"
+#include "common/base/numbers/hash.h"
 #include "common/corpus/corpus_cache.h"
 #include "common/fetch/fetch_cache.h"
 #include "common/fetch/fetch_link.h"

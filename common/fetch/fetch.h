@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#include "common/base/file.h"
+#include "common/base/files/file.h"
 #include "common/plan/mixture.h"
 
 struct plm_fetch_options {

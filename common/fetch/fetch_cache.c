@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "common/base/alloc.h"
-#include "common/base/hash.h"
-#include "common/base/log.h"
+#include "common/base/log/log.h"
+#include "common/base/numbers/hash.h"
 #include "common/corpus/corpus_cache.h"
 
 enum { ENTRIES_MOST = 4096 };

@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "common/base/file.h"
+#include "common/base/files/file.h"
 
 /* The default folder: $XDG_CACHE_HOME/plm-pipeline/corpora, or that in ~/.cache. PLM_CONFIG if
  * neither variable is set. */

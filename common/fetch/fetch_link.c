@@ -8,7 +8,7 @@
 
 #include "common/base/alloc.h"
 #include "common/base/clock.h"
-#include "common/base/log.h"
+#include "common/base/log/log.h"
 #include "common/run/stop.h"
 #include "common/wire/socket.h"
 

@@ -10,9 +10,9 @@
 
 #include "common/base/alloc.h"
 #include "common/base/clock.h"
-#include "common/base/file.h"
-#include "common/base/log.h"
-#include "common/base/thread.h"
+#include "common/base/files/file.h"
+#include "common/base/log/log.h"
+#include "common/base/process/thread.h"
 #include "common/corpus/corpus_description.h"
 
 enum { QUESTIONS = 256, ANSWERS = 16, WARN_MS = 10000 };

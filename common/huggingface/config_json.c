@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "common/base/alloc.h"
-#include "common/base/file.h"
-#include "common/base/json.h"
-#include "common/base/strict_json.h"
+#include "common/base/files/file.h"
+#include "common/base/text/json.h"
+#include "common/base/text/strict_json.h"
 #include "common/huggingface/huggingface.h"
 
 enum { CONFIG_LIMIT = 1 << 20 };

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/text.h"
+#include "common/base/text/text.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/tensor_shards.h"
 

@@ -1,6 +1,6 @@
 /* modeling_plm.py, embedded. A program can therefore write a complete model folder without any file
  * beside it. */
-#include "common/base/embedded_file.h"
+#include "common/base/files/embedded_file.h"
 #include "common/huggingface/huggingface.h"
 
 PLM_EMBED(plm_huggingface_modeling, "common/huggingface/modeling_plm.py");

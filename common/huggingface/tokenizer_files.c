@@ -11,9 +11,9 @@
 #include <string.h>
 
 #include "common/base/alloc.h"
-#include "common/base/file.h"
-#include "common/base/json.h"
-#include "common/base/text.h"
+#include "common/base/files/file.h"
+#include "common/base/text/json.h"
+#include "common/base/text/text.h"
 #include "common/corpus/tokenizer.h"
 #include "common/huggingface/huggingface.h"
 

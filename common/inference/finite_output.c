@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "common/base/finite.h"
+#include "common/base/numbers/finite.h"
 
 plm_status plm_finite_output(const float *values, size_t count, struct plm_error *error,
                              const char *format, ...)

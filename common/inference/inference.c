@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "common/base/alloc.h"
-#include "common/base/file.h"
+#include "common/base/files/file.h"
 #include "common/checkpoint/parameter_file.h"
 #include "common/huggingface/huggingface.h"
 #include "common/huggingface/model_folder.h"

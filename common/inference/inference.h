@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/base/hash.h"
+#include "common/base/numbers/hash.h"
 #include "common/base/status.h"
 #include "common/checkpoint/parameter_file.h"
 #include "common/corpus/tokenizer.h"

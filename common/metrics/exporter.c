@@ -9,10 +9,10 @@
 #include <unistd.h>
 
 #include "common/base/alloc.h"
-#include "common/base/file.h"
-#include "common/base/log.h"
-#include "common/base/strict_json.h"
-#include "common/base/thread.h"
+#include "common/base/files/file.h"
+#include "common/base/log/log.h"
+#include "common/base/process/thread.h"
+#include "common/base/text/strict_json.h"
 #include "common/metrics/http.h"
 #include "common/metrics/prometheus.h"
 #include "common/run/log_tail.h"

@@ -11,7 +11,7 @@
 
 #include "common/base/alloc.h"
 #include "common/base/clock.h"
-#include "common/base/host_address.h"
+#include "common/base/process/host_address.h"
 
 enum { REQUEST_SIZE = 4096, DEADLINE_MS = 5000, PAUSE_MS = 1000, BACKLOG = 8 };
 

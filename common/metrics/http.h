@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #include "common/base/status.h"
-#include "common/base/text.h"
+#include "common/base/text/text.h"
 
 enum { PLM_HTTP_CLIENTS = 8, PLM_HTTP_POLLS = 1 + PLM_HTTP_CLIENTS };
 

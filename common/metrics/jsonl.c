@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "common/base/alloc.h"
-#include "common/base/file.h"
-#include "common/base/json.h"
+#include "common/base/files/file.h"
+#include "common/base/text/json.h"
 #include "common/metrics/metrics.h"
 
 struct plm_metrics_file {

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "common/base/alloc.h"
-#include "common/base/strict_json.h"
+#include "common/base/text/strict_json.h"
 #include "common/metrics/metrics.h"
 
 enum { TAIL_BYTES = 1 << 16 }; /* lines are much shorter */

@@ -10,7 +10,7 @@
 
 #include <stdbool.h>
 
-#include "common/base/text.h"
+#include "common/base/text/text.h"
 #include "common/metrics/metrics.h"
 
 struct cJSON;

@@ -8,7 +8,7 @@
 
 #include "common/base/alloc.h"
 #include "common/base/clock.h"
-#include "common/base/file.h"
+#include "common/base/files/file.h"
 #include "common/metrics/event_record.h"
 #include "common/metrics/metrics.h"
 

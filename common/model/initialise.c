@@ -6,8 +6,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "common/base/hash.h"
-#include "common/base/philox.h"
+#include "common/base/numbers/hash.h"
+#include "common/base/numbers/philox.h"
 #include "common/model/model.h"
 
 /* Uniform in (0, 1). It is never 0, so its logarithm is finite. */

@@ -9,7 +9,7 @@
  */
 #include <string.h>
 
-#include "common/base/size.h"
+#include "common/base/numbers/size.h"
 #include "common/model/model_state.h"
 
 enum { ALIGN_BYTES = 256 };

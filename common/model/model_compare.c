@@ -5,7 +5,7 @@
 
 #include <cjson/cJSON.h>
 
-#include "common/base/json.h"
+#include "common/base/text/json.h"
 #include "common/model/model_config.h"
 
 struct comparison {

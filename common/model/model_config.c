@@ -6,7 +6,7 @@
 
 #include <cjson/cJSON.h>
 
-#include "common/base/json.h"
+#include "common/base/text/json.h"
 #include "common/model/model_config.h"
 
 enum { HEAD_WIDTH_MIN = 16, HEAD_WIDTH_MAX = 128, HEAD_WIDTH_STEP = 8, UNIT_BASE = 64 };

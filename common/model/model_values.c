@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "common/base/alloc.h"
-#include "common/base/size.h"
+#include "common/base/numbers/size.h"
 #include "common/model/model.h"
 #include "common/model/model_state.h"
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "common/base/alloc.h"
-#include "common/base/size.h"
+#include "common/base/numbers/size.h"
 #include "common/model/architecture.h"
 #include "common/model/model.h"
 

@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-#include "common/base/file.h"
+#include "common/base/files/file.h"
 
 /* Writes its path: the environment variable PLM_ALGORITHM_CACHE, else plm-pipeline/ under
  * $XDG_CACHE_HOME or ~/.cache. False if the variable is empty, or if no folder is known: then

@@ -2,9 +2,9 @@
  * CUDA backend, a shared object that is loaded only if it is asked for or a device may exist.
  *
  * libplm_cuda.so is looked for in ../lib/plm-pipeline/ from the program's folder
- * (common/base/library_path.h). The environment variable PLM_CUDA_LIBRARY names another file, and
- * that file is then tried even if no device is found. The library stays loaded until the program
- * ends. */
+ * (common/base/process/library_path.h). The environment variable PLM_CUDA_LIBRARY names another
+ * file, and that file is then tried even if no device is found. The library stays loaded until the
+ * program ends. */
 #ifndef PLM_COMMON_OPS_OPEN_H
 #define PLM_COMMON_OPS_OPEN_H
 

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/base/philox.h"
+#include "common/base/numbers/philox.h"
 #include "common/ops/update.h"
 
 /* Constants of a run. Thresholds are 24-bit integers that are compared with (word >> 8), so the

@@ -24,7 +24,7 @@ enum { PLM_UPDATE_RATES = 4 }; /* learning rates, one for each group of paramete
  * norm, which the host does not know yet. The percentile is interpolated between ranks k and k + 1
  * of these sorted values. Rank k of all values is the unknown norm clamped between the known values
  * of ranks k - 1 and k; rank k + 1 is found in the same way. Three known values are therefore
- * enough (trainer/clip.h). */
+ * enough (trainer/optimizer/clip.h). */
 struct plm_update_clip {
   double fixed; /* 0 for no clipping; used unless `automatic` */
   int32_t automatic;

@@ -4,7 +4,7 @@
 #include <cjson/cJSON.h>
 #include <stdio.h>
 
-#include "common/base/strict_json.h"
+#include "common/base/text/strict_json.h"
 
 static plm_status batch_history_add(struct plm_mixture_history *history, uint64_t s,
                                     uint64_t chunks, struct plm_error *error)

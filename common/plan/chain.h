@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/base/hash.h"
+#include "common/base/numbers/hash.h"
 #include "common/plan/chunk.h"
 
 /* Begins a step of `chunks` chunks. The new chain is the hasher's digest once all of them were

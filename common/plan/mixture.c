@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "common/base/alloc.h"
-#include "common/base/philox.h"
+#include "common/base/numbers/philox.h"
 
 void plm_mixture_weights(const struct plm_mixture *mixture, uint64_t s, double *weights)
 {

@@ -2,7 +2,7 @@
 #include <cjson/cJSON.h>
 #include <stdio.h>
 
-#include "common/base/json.h"
+#include "common/base/text/json.h"
 #include "common/plan/mixture.h"
 
 static void put_integer(cJSON *json, const char *name, uint64_t value)

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#include "common/base/philox.h"
+#include "common/base/numbers/philox.h"
 
 /* A sequence of 64-bit draws for (seed, y, purpose): draw d is a half of the words at x = d / 2. */
 struct plm_draws {

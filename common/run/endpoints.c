@@ -11,9 +11,9 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include "common/base/json.h"
-#include "common/base/random.h"
-#include "common/base/strict_json.h"
+#include "common/base/numbers/random.h"
+#include "common/base/text/json.h"
+#include "common/base/text/strict_json.h"
 #include "common/run/run.h"
 
 enum { JSON_LIMIT = 1 << 16 };

@@ -17,9 +17,9 @@
 #include <unistd.h>
 
 #include "common/base/alloc.h"
-#include "common/base/log.h"
-#include "common/base/random.h"
-#include "common/base/strict_json.h"
+#include "common/base/log/log.h"
+#include "common/base/numbers/random.h"
+#include "common/base/text/strict_json.h"
 #include "common/run/run.h"
 
 struct plm_lock {

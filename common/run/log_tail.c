@@ -10,8 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/base/hash.h"
-#include "common/base/log_file.h"
+#include "common/base/log/log_file.h"
+#include "common/base/numbers/hash.h"
 
 enum { PART = 16384 };
 

@@ -1,5 +1,5 @@
 /* Reading a growing text file line by line. The file may be cut and written again, as a resume does
- * with metrics, or rotated, as logs are (common/base/log_file.h). */
+ * with metrics, or rotated, as logs are (common/base/log/log_file.h). */
 #ifndef PLM_COMMON_RUN_LOG_TAIL_H
 #define PLM_COMMON_RUN_LOG_TAIL_H
 
@@ -7,8 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/base/file.h"
-#include "common/base/text.h"
+#include "common/base/files/file.h"
+#include "common/base/text/text.h"
 
 enum {
   PLM_TAIL_LINE_SIZE =

@@ -6,8 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/base/file.h"
-#include "common/base/hash.h"
+#include "common/base/files/file.h"
+#include "common/base/numbers/hash.h"
 #include "common/base/status.h"
 
 /* Paths within the run folder. */

@@ -9,9 +9,9 @@
 
 #include <cjson/cJSON.h>
 
-#include "common/base/file.h"
-#include "common/base/json.h"
-#include "common/base/strict_json.h"
+#include "common/base/files/file.h"
+#include "common/base/text/json.h"
+#include "common/base/text/strict_json.h"
 
 enum { LIMIT = 1 << 16 }; /* bytes of the file */
 

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/base/log.h"
+#include "common/base/log/log.h"
 #include "common/run/run.h"
 #include "common/wire/security.h"
 

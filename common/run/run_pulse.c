@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "common/base/json.h"
-#include "common/base/strict_json.h"
+#include "common/base/text/json.h"
+#include "common/base/text/strict_json.h"
 #include "common/run/run.h"
 
 enum { PULSE_LIMIT = 4096 };

@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/base/advance.h"
+#include "common/base/files/advance.h"
 
 enum { PLM_PULSE_DOING = 64 };
 

@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "common/base/file.h"
+#include "common/base/files/file.h"
 #include "common/run/run.h"
 
 plm_status plm_run_find_move(const char *run, char previous[PLM_PATH_SIZE], bool *found,

@@ -13,8 +13,8 @@
 #include <zstd_errors.h>
 
 #include "common/base/alloc.h"
-#include "common/base/memory.h"
-#include "common/base/text.h"
+#include "common/base/process/memory.h"
+#include "common/base/text/text.h"
 
 enum {
   INPUT_BYTES = 1 << 18,

@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #include "common/base/alloc.h"
-#include "common/base/file.h"
-#include "common/base/text.h"
+#include "common/base/files/file.h"
+#include "common/base/text/text.h"
 #include "common/run/stop.h"
 #include "common/sequences/byte_stream.h"
 

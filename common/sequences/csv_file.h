@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #include "common/base/status.h"
-#include "common/base/text.h"
+#include "common/base/text/text.h"
 #include "common/sequences/byte_stream.h"
 
 struct plm_csv_field {

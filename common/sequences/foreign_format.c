@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "common/base/text.h"
+#include "common/base/text/text.h"
 
 struct kind {
   const char *begins;

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/strict_json.h"
+#include "common/base/text/strict_json.h"
 #include "common/corpus/corpus.h"
 #include "common/sequences/sequence_parts.h"
 

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 
 #include "common/base/alloc.h"
-#include "common/base/thread.h"
+#include "common/base/process/thread.h"
 #include "common/run/stop.h"
 
 enum {

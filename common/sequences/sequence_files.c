@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "common/base/log.h"
+#include "common/base/log/log.h"
 #include "common/sequences/sequence_ahead.h"
 
 enum {

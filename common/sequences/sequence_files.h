@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/base/progress.h"
+#include "common/base/log/progress.h"
 #include "common/base/status.h"
 #include "common/sequences/sequence_reader.h"
 

@@ -3,7 +3,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "common/base/text.h"
+#include "common/base/text/text.h"
 #include "common/sequences/csv_file.h"
 #include "common/sequences/sequence_parts.h"
 

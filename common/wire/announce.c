@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "common/base/clock.h"
-#include "common/base/thread.h"
+#include "common/base/process/thread.h"
 #include "common/wire/connection_limiter.h"
 #include "common/wire/socket.h"
 #include "common/wire/wire_bytes.h"

@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#include "common/base/log.h"
+#include "common/base/log/log.h"
 
 enum {
   LOG_EVERY_MS = 1000,

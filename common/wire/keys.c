@@ -10,7 +10,7 @@
 #include <unistd.h>
 #include <zmq.h>
 
-#include "common/base/file.h"
+#include "common/base/files/file.h"
 #include "common/wire/security.h"
 
 void plm_keypair_wipe(struct plm_keypair *pair)

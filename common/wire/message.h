@@ -25,7 +25,7 @@
 #include <stdint.h>
 #include <zmq.h>
 
-#include "common/base/hash.h"
+#include "common/base/numbers/hash.h"
 #include "common/base/status.h"
 #include "common/corpus/corpus.h"
 #include "common/plan/plan.h"

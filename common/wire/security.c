@@ -12,10 +12,10 @@
 #include <zmq.h>
 
 #include "common/base/clock.h"
-#include "common/base/file.h"
-#include "common/base/log.h"
-#include "common/base/text.h"
-#include "common/base/thread.h"
+#include "common/base/files/file.h"
+#include "common/base/log/log.h"
+#include "common/base/process/thread.h"
+#include "common/base/text/text.h"
 
 enum { MAX_CLIENTS = 65536, LOG_EVERY_MS = 1000 };
 

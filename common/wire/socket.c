@@ -9,7 +9,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "common/base/host_address.h"
+#include "common/base/process/host_address.h"
 
 static plm_status zmq_failed(struct plm_error *error, const char *what)
 {

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "common/base/hash.h"
+#include "common/base/numbers/hash.h"
 
 /* Writes into the caller's buffer. What does not fit is not written, but counted: size > room. */
 struct wire_writer {

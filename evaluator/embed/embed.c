@@ -6,10 +6,10 @@
 #include <string.h>
 
 #include "common/base/clock.h"
-#include "common/base/file.h"
-#include "common/base/finite.h"
-#include "common/base/log.h"
-#include "common/base/progress.h"
+#include "common/base/files/file.h"
+#include "common/base/log/log.h"
+#include "common/base/log/progress.h"
+#include "common/base/numbers/finite.h"
 #include "common/checkpoint/parameter_file.h"
 #include "common/cli/output_file.h"
 #include "common/inference/finite_output.h"

@@ -8,9 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/base/file.h"
-#include "common/base/json.h"
-#include "common/base/strict_json.h"
+#include "common/base/files/file.h"
+#include "common/base/text/json.h"
+#include "common/base/text/strict_json.h"
 
 /* VERSION also changes if sequences are packed into batches in another way. */
 enum { VERSION = 2, LIMIT_BYTES = 1 << 16 };

@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "common/base/hash.h"
+#include "common/base/numbers/hash.h"
 #include "common/base/status.h"
 
 struct plm_embed_journal {

@@ -8,8 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/base/file.h"
-#include "common/base/text.h"
+#include "common/base/files/file.h"
+#include "common/base/text/text.h"
 #include "common/checkpoint/safetensors.h"
 #include "common/cli/output_file.h"
 #include "evaluator/task/npy_header.h"

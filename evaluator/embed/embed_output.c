@@ -13,8 +13,8 @@
 
 #include "common/base/alloc.h"
 #include "common/base/clock.h"
-#include "common/base/file.h"
-#include "common/base/log.h"
+#include "common/base/files/file.h"
+#include "common/base/log/log.h"
 #include "common/cli/output_file.h"
 
 static const uint64_t least_interval_ns = 200000000u; /* between two saves */

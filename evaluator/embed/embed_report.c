@@ -4,10 +4,10 @@
 #include <cjson/cJSON.h>
 #include <stdio.h>
 
-#include "common/base/json.h"
-#include "common/base/log.h"
-#include "common/base/printable.h"
-#include "common/base/progress.h"
+#include "common/base/log/log.h"
+#include "common/base/log/progress.h"
+#include "common/base/text/json.h"
+#include "common/base/text/printable.h"
 #include "common/cli/output_file.h"
 #include "common/metrics/metrics.h"
 

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "common/base/alloc.h"
-#include "common/base/log.h"
-#include "common/base/progress.h"
+#include "common/base/log/log.h"
+#include "common/base/log/progress.h"
 #include "common/sequences/sequence_files.h"
 
 enum { LEAST_MAX_RESIDUES = 1 << 20 }; /* a line of JSONL may always hold this many */

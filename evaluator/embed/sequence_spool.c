@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "common/base/alloc.h"
-#include "common/base/file.h"
+#include "common/base/files/file.h"
 
 enum { FILES = 3, BUFFER_BYTES = 1 << 18 };
 

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/base/hash.h"
+#include "common/base/numbers/hash.h"
 #include "common/base/status.h"
 
 struct plm_sequence_spool;

@@ -1,7 +1,7 @@
 /* The loop over the batches of a split. */
 #include "evaluator/evaluate/each_batch.h"
 
-#include "common/base/progress.h"
+#include "common/base/log/progress.h"
 
 /* *count: the chunks of the batch; 0 at the end of the split. */
 static plm_status one_batch(const struct plm_batch_walk *walk, plm_batch_visit *visit,

@@ -6,9 +6,9 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "common/base/json.h"
-#include "common/base/log.h"
-#include "common/base/printable.h"
+#include "common/base/log/log.h"
+#include "common/base/text/json.h"
+#include "common/base/text/printable.h"
 #include "common/huggingface/model_folder.h"
 #include "common/metrics/metrics.h"
 #include "common/run/stop.h"

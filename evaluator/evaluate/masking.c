@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/finite.h"
-#include "common/base/philox.h"
+#include "common/base/numbers/finite.h"
+#include "common/base/numbers/philox.h"
 #include "common/inference/finite_output.h"
 
 plm_status plm_question_init(struct plm_question *question, uint32_t max_tokens,

@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-#include "common/base/philox.h"
+#include "common/base/numbers/philox.h"
 #include "common/inference/pseudo_likelihood.h"
 
 enum { PASS_SHIFT = 20 }; /* a document has at most 2^20 tokens */

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "common/base/alloc.h"
-#include "common/base/printable.h"
+#include "common/base/text/printable.h"
 #include "common/cli/output_file.h"
 
 struct plm_fasta_writer {

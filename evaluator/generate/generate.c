@@ -8,8 +8,8 @@
 #include <sys/stat.h>
 
 #include "common/base/clock.h"
-#include "common/base/json.h"
-#include "common/base/log.h"
+#include "common/base/log/log.h"
+#include "common/base/text/json.h"
 #include "common/cli/output_file.h"
 #include "common/huggingface/huggingface.h"
 #include "common/huggingface/model_folder.h"

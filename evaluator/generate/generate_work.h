@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "common/base/progress.h"
+#include "common/base/log/progress.h"
 #include "common/base/status.h"
 #include "common/inference/inference.h"
 #include "evaluator/generate/fasta_writer.h"

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "common/base/philox.h"
+#include "common/base/numbers/philox.h"
 #include "common/base/status.h"
 
 enum { PURPOSES_A_PASS = 256 };

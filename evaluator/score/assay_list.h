@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/base/file.h"
+#include "common/base/files/file.h"
 #include "evaluator/score/variant.h"
 
 struct plm_assay {

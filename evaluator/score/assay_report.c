@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/json.h"
-#include "common/base/log.h"
-#include "common/base/progress.h"
-#include "common/base/text.h"
+#include "common/base/log/log.h"
+#include "common/base/log/progress.h"
+#include "common/base/text/json.h"
+#include "common/base/text/text.h"
 #include "common/cli/output_file.h"
 
 struct summary {

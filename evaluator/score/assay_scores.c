@@ -8,10 +8,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/base/json.h"
-#include "common/base/leftovers.h"
-#include "common/base/log.h"
-#include "common/base/strict_json.h"
+#include "common/base/log/log.h"
+#include "common/base/process/leftovers.h"
+#include "common/base/text/json.h"
+#include "common/base/text/strict_json.h"
 #include "common/run/stop.h"
 #include "common/sequences/csv_file.h"
 

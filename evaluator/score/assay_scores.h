@@ -11,8 +11,8 @@
 
 #include <stdbool.h>
 
-#include "common/base/file.h"
-#include "common/base/hash.h"
+#include "common/base/files/file.h"
+#include "common/base/numbers/hash.h"
 #include "evaluator/score/assay_list.h"
 #include "evaluator/score/assay_statistics.h"
 

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "common/base/printable.h"
+#include "common/base/text/printable.h"
 
 enum { MARGIN = 4, LEAST_COLUMNS = 10, SHADES = 8 };
 

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/base/text.h"
+#include "common/base/text/text.h"
 #include "common/cli/output_file.h"
 #include "evaluator/score/heat_map.h"
 #include "evaluator/task/npy_header.h"

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 
 #include "common/base/alloc.h"
-#include "common/base/log.h"
-#include "common/base/progress.h"
+#include "common/base/log/log.h"
+#include "common/base/log/progress.h"
 #include "common/cli/output_file.h"
 #include "evaluator/score/position_output.h"
 #include "evaluator/score/variant_scorer.h"

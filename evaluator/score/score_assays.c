@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "common/base/log.h"
+#include "common/base/log/log.h"
 #include "evaluator/score/assay_report.h"
 #include "evaluator/score/assay_scores.h"
 #include "evaluator/score/score_indels.h"

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "common/base/progress.h"
+#include "common/base/log/progress.h"
 #include "common/run/stop.h"
 #include "evaluator/score/indel_scorer.h"
 #include "evaluator/score/score_output.h"

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "common/base/alloc.h"
-#include "common/base/json.h"
+#include "common/base/text/json.h"
 #include "common/cli/output_file.h"
 
 struct plm_score_output {

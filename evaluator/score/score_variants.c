@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "common/base/alloc.h"
-#include "common/base/log.h"
-#include "common/base/progress.h"
+#include "common/base/log/log.h"
+#include "common/base/log/progress.h"
 #include "evaluator/score/heat_map.h"
 #include "evaluator/score/rank_correlation.h"
 #include "evaluator/score/score_output.h"

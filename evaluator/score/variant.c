@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "common/base/alloc.h"
-#include "common/base/text.h"
+#include "common/base/text/text.h"
 
 struct claim {
   int64_t number;

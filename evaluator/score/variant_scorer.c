@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "common/base/alloc.h"
-#include "common/base/progress.h"
+#include "common/base/log/progress.h"
 #include "common/inference/finite_output.h"
 #include "common/inference/pseudo_likelihood.h"
 #include "common/run/stop.h"

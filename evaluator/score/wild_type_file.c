@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "common/base/alloc.h"
-#include "common/base/file.h"
+#include "common/base/files/file.h"
 #include "common/sequences/sequence_reader.h"
 
 /* The name that messages use for letters on the command line. */

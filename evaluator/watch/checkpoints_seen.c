@@ -8,9 +8,9 @@
 #include <sys/stat.h>
 
 #include "common/base/alloc.h"
-#include "common/base/file.h"
-#include "common/base/json.h"
-#include "common/base/strict_json.h"
+#include "common/base/files/file.h"
+#include "common/base/text/json.h"
+#include "common/base/text/strict_json.h"
 #include "common/checkpoint/checkpoint.h"
 
 enum { STATE_LIMIT = 1 << 26, STATE_VALUES = 1 << 20 }; /* bytes and values of trainer.json */

@@ -1,7 +1,7 @@
 /* Opens the corpora of evaluator.sets. */
 #include "evaluator/watch/held_out.h"
 
-#include "common/base/log.h"
+#include "common/base/log/log.h"
 #include "common/checkpoint/history.h"
 #include "common/metrics/metrics.h"
 

@@ -18,8 +18,8 @@
 
 #include "common/base/alloc.h"
 #include "common/base/clock.h"
-#include "common/base/file.h"
-#include "common/base/text.h"
+#include "common/base/files/file.h"
+#include "common/base/text/text.h"
 #include "common/config/settings.h"
 #include "common/metrics/event_record.h"
 

@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "common/base/file.h"
+#include "common/base/files/file.h"
 #include "common/checkpoint/checkpoint.h"
 
 /* The first multiple of `every` after the newest step that was evaluated. Earlier multiples were

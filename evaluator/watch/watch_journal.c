@@ -4,8 +4,8 @@
 #include <inttypes.h>
 
 #include "common/base/clock.h"
-#include "common/base/file.h"
-#include "common/base/log.h"
+#include "common/base/files/file.h"
+#include "common/base/log/log.h"
 #include "common/run/run.h"
 
 plm_status plm_watch_journal_open(struct plm_watch_journal *journal,

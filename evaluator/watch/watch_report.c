@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "common/base/clock.h"
-#include "common/base/log.h"
+#include "common/base/log/log.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/run/run.h"
 #include "evaluator/watch/hparams.h"

@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "common/base/hash.h"
+#include "common/base/numbers/hash.h"
 #include "common/metrics/metrics.h"
 #include "evaluator/evaluate/evaluate.h"
 #include "evaluator/watch/held_out.h"

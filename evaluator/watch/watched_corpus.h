@@ -2,7 +2,7 @@
 #ifndef PLM_EVALUATOR_WATCH_WATCHED_CORPUS_H
 #define PLM_EVALUATOR_WATCH_WATCHED_CORPUS_H
 
-#include "common/base/hash.h"
+#include "common/base/numbers/hash.h"
 #include "common/base/status.h"
 #include "common/config/config.h"
 #include "common/run/run.h"

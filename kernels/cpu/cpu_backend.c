@@ -1,6 +1,6 @@
 /* Opens and closes the CPU backend: chooses instruction set, precision and number of threads. */
 #include "common/base/alloc.h"
-#include "common/base/cgroup.h"
+#include "common/base/process/cgroup.h"
 #include "kernels/cpu/cpu_ops.h"
 
 #include <stdlib.h>

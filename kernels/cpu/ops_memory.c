@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "common/base/memory.h"
+#include "common/base/process/memory.h"
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/cpu_ops.h"
 #include "kernels/cpu/product.h"

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "common/base/alloc.h"
-#include "common/base/thread.h"
+#include "common/base/process/thread.h"
 
 /* About 20 us, which is longer than the gaps between the operators of a step and shorter than a
  * time slice. */

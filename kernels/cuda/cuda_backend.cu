@@ -3,9 +3,9 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "kernels/cuda/kernel_checks.cuh"
-#include "kernels/cuda/nccl_transport.cuh"
-#include "kernels/cuda/product_algorithms.cuh"
+#include "kernels/cuda/checks/kernel_checks.cuh"
+#include "kernels/cuda/nccl/nccl_transport.cuh"
+#include "kernels/cuda/products/product_algorithms.cuh"
 
 extern "C" {
 #include "common/ops/device.h"

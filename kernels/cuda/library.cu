@@ -1,8 +1,8 @@
 /* The only symbol that the shared object exports. */
 #include <cstdlib>
 
-#include "kernels/cuda/check_process.cuh"
-#include "kernels/cuda/products.cuh"
+#include "kernels/cuda/checks/check_process.cuh"
+#include "kernels/cuda/products/products.cuh"
 
 extern "C" {
 #include "common/ops/device.h"

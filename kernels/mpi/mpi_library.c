@@ -3,7 +3,7 @@
 #include <time.h>
 
 #include "common/base/clock.h"
-#include "common/base/thread.h"
+#include "common/base/process/thread.h"
 #include "kernels/mpi/mpi_engine.h"
 
 enum { DEFAULT_TIMEOUT_S = 300, GRACE_S = 2 };

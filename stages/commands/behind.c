@@ -11,14 +11,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/base/file.h"
-#include "common/base/log.h"
-#include "common/base/log_file.h"
-#include "common/base/printable.h"
-#include "common/base/strict_json.h"
+#include "common/base/files/file.h"
+#include "common/base/log/log.h"
+#include "common/base/log/log_file.h"
+#include "common/base/text/printable.h"
+#include "common/base/text/strict_json.h"
 #include "common/run/run.h"
 #include "stages/commands/command.h"
-#include "stages/supervisor/supervisor_socket.h"
+#include "stages/supervisor/control/supervisor_socket.h"
 
 /* Closes what the child has inherited beyond standard error, except one descriptor. A pipe or a
  * lock among them belongs to the caller, who may wait until everybody has closed it. */

@@ -6,7 +6,7 @@
 
 #include <stdbool.h>
 
-#include "common/base/file.h"
+#include "common/base/files/file.h"
 #include "common/base/status.h"
 #include "common/cli/options.h"
 

@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/json.h"
-#include "common/base/printable.h"
-#include "common/base/progress.h"
+#include "common/base/log/progress.h"
+#include "common/base/text/json.h"
+#include "common/base/text/printable.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/retention.h"
 #include "common/metrics/metrics.h"

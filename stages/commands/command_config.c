@@ -6,9 +6,9 @@
 
 #include <cjson/cJSON.h>
 
-#include "common/base/json.h"
-#include "common/base/printable.h"
-#include "common/base/text.h"
+#include "common/base/text/json.h"
+#include "common/base/text/printable.h"
+#include "common/base/text/text.h"
 #include "common/config/settings.h"
 #include "stages/commands/command.h"
 

@@ -5,14 +5,14 @@
 
 #include <cjson/cJSON.h>
 
-#include "common/base/json.h"
-#include "common/base/log.h"
-#include "common/base/printable.h"
-#include "common/base/strict_json.h"
+#include "common/base/log/log.h"
+#include "common/base/text/json.h"
+#include "common/base/text/printable.h"
+#include "common/base/text/strict_json.h"
 #include "common/run/run.h"
 #include "stages/commands/command.h"
-#include "stages/supervisor/supervisor_socket.h"
-#include "stages/supervisor/supervisor_table.h"
+#include "stages/supervisor/control/supervisor_socket.h"
+#include "stages/supervisor/prepare/supervisor_table.h"
 
 /* Sends the request to the run's supervisor and deletes it. The caller deletes *reply. A refusal
  * is an error. */

@@ -2,9 +2,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/base/log.h"
-#include "common/base/printable.h"
-#include "common/base/progress.h"
+#include "common/base/log/log.h"
+#include "common/base/log/progress.h"
+#include "common/base/text/printable.h"
 #include "common/run/stop.h"
 #include "stages/commands/command.h"
 #include "stages/commands/corpus_against.h"

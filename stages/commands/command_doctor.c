@@ -2,8 +2,8 @@
 #include <cjson/cJSON.h>
 #include <stdio.h>
 
-#include "common/base/json.h"
-#include "common/base/printable.h"
+#include "common/base/text/json.h"
+#include "common/base/text/printable.h"
 #include "stages/commands/command.h"
 #include "stages/doctor/doctor.h"
 

@@ -3,9 +3,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/base/cgroup.h"
-#include "common/base/log.h"
-#include "common/base/progress.h"
+#include "common/base/log/log.h"
+#include "common/base/log/progress.h"
+#include "common/base/process/cgroup.h"
 #include "common/cli/sequence_options.h"
 #include "common/run/stop.h"
 #include "stages/commands/command.h"

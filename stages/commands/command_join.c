@@ -3,7 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/base/log.h"
+#include "common/base/log/log.h"
 #include "common/config/corpus_paths.h"
 #include "common/fetch/fetch.h"
 #include "common/fetch/fetch_cache.h"
@@ -12,7 +12,7 @@
 #include "common/wire/security.h"
 #include "stages/commands/behind.h"
 #include "stages/commands/command.h"
-#include "stages/supervisor/run_prepare.h"
+#include "stages/supervisor/prepare/run_prepare.h"
 #include "stages/supervisor/supervisor.h"
 
 enum {

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/log.h"
+#include "common/base/log/log.h"
 #include "common/cli/output_file.h"
 #include "stages/commands/command.h"
 #include "stages/kubernetes/kubernetes_files.h"

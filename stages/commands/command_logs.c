@@ -6,9 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/base/log.h"
-#include "common/base/printable.h"
-#include "common/base/text.h"
+#include "common/base/log/log.h"
+#include "common/base/text/printable.h"
+#include "common/base/text/text.h"
 #include "common/run/log_tail.h"
 #include "common/run/run.h"
 #include "stages/commands/command.h"

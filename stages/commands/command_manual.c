@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/log.h"
-#include "common/base/program_run.h"
-#include "common/base/text.h"
+#include "common/base/log/log.h"
+#include "common/base/process/program_run.h"
+#include "common/base/text/text.h"
 #include "common/cli/program.h"
 #include "common/cli/roff.h"
 #include "stages/commands/command.h"

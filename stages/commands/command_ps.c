@@ -6,16 +6,16 @@
 
 #include <cjson/cJSON.h>
 
-#include "common/base/json.h"
-#include "common/base/printable.h"
-#include "common/base/progress.h"
-#include "common/base/strict_json.h"
-#include "common/base/terminal.h"
-#include "common/base/text.h"
+#include "common/base/log/progress.h"
+#include "common/base/log/terminal.h"
+#include "common/base/text/json.h"
+#include "common/base/text/printable.h"
+#include "common/base/text/strict_json.h"
+#include "common/base/text/text.h"
 #include "common/run/run.h"
 #include "common/run/run_failure.h"
 #include "stages/commands/command.h"
-#include "stages/supervisor/ps_rows.h"
+#include "stages/supervisor/control/ps_rows.h"
 
 enum { WATCH_S = 1 };
 

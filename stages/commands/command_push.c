@@ -11,11 +11,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "common/base/json.h"
-#include "common/base/log.h"
-#include "common/base/printable.h"
-#include "common/base/program_run.h"
-#include "common/base/text.h"
+#include "common/base/log/log.h"
+#include "common/base/process/program_run.h"
+#include "common/base/text/json.h"
+#include "common/base/text/printable.h"
+#include "common/base/text/text.h"
 #include "common/huggingface/model_folder.h"
 #include "common/run/stop.h"
 #include "stages/commands/command.h"

@@ -5,8 +5,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "common/base/log.h"
-#include "common/base/text.h"
+#include "common/base/log/log.h"
+#include "common/base/text/text.h"
 #include "common/cli/output_file.h"
 #include "stages/commands/command.h"
 #include "stages/views/report.h"

@@ -8,14 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/file.h"
-#include "common/base/json.h"
-#include "common/base/printable.h"
+#include "common/base/files/file.h"
+#include "common/base/text/json.h"
+#include "common/base/text/printable.h"
 #include "common/metrics/metrics.h"
 #include "common/run/run.h"
 #include "common/run/run_failure.h"
 #include "stages/commands/command.h"
-#include "stages/supervisor/ps_rows.h"
+#include "stages/supervisor/control/ps_rows.h"
 #include "stages/views/run_activity.h"
 #include "stages/views/run_state.h"
 

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/base/log.h"
+#include "common/base/log/log.h"
 #include "common/cli/output_file.h"
 #include "stages/commands/command.h"
 #include "stages/slurm/slurm_script.h"

@@ -8,10 +8,10 @@
 #include <time.h>
 
 #include "common/base/clock.h"
-#include "common/base/file.h"
-#include "common/base/json.h"
-#include "common/base/log.h"
-#include "common/base/printable.h"
+#include "common/base/files/file.h"
+#include "common/base/log/log.h"
+#include "common/base/text/json.h"
+#include "common/base/text/printable.h"
 #include "common/metrics/metrics.h"
 #include "common/run/run.h"
 #include "common/run/stop.h"

@@ -3,8 +3,8 @@
 #include <cjson/cJSON.h>
 #include <stdio.h>
 
-#include "common/base/json.h"
-#include "common/base/printable.h"
+#include "common/base/text/json.h"
+#include "common/base/text/printable.h"
 #include "common/corpus/corpus.h"
 #include "stages/commands/command.h"
 #include "stages/commands/trace_sources.h"

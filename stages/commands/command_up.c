@@ -4,15 +4,15 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "common/base/log.h"
+#include "common/base/log/log.h"
 #include "common/run/run.h"
 #include "stages/commands/behind.h"
 #include "stages/commands/command.h"
 #include "stages/commands/find_lr.h"
-#include "stages/supervisor/gang_command.h"
-#include "stages/supervisor/run_corpora.h"
-#include "stages/supervisor/run_ports.h"
-#include "stages/supervisor/run_prepare.h"
+#include "stages/supervisor/gang/gang_command.h"
+#include "stages/supervisor/prepare/run_corpora.h"
+#include "stages/supervisor/prepare/run_ports.h"
+#include "stages/supervisor/prepare/run_prepare.h"
 #include "stages/supervisor/supervisor.h"
 #include "stages/supervisor/up_dry_run.h"
 

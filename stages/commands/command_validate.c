@@ -4,12 +4,12 @@
 
 #include <cjson/cJSON.h>
 
-#include "common/base/json.h"
-#include "common/base/printable.h"
-#include "common/base/text.h"
+#include "common/base/text/json.h"
+#include "common/base/text/printable.h"
+#include "common/base/text/text.h"
 #include "common/corpus/corpus_description.h"
 #include "stages/commands/command.h"
-#include "stages/supervisor/run_corpora.h"
+#include "stages/supervisor/prepare/run_corpora.h"
 
 static plm_status validate_print_json(const struct plm_config_problems *problems,
                                       struct plm_error *error)

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/json.h"
-#include "common/base/printable.h"
-#include "common/base/progress.h"
+#include "common/base/log/progress.h"
+#include "common/base/text/json.h"
+#include "common/base/text/printable.h"
 #include "common/config/config.h"
 #include "stages/overlap/kmer_sketch.h"
 #include "stages/overlap/overlap.h"

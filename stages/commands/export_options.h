@@ -2,7 +2,7 @@
 #ifndef PLM_STAGES_COMMANDS_EXPORT_OPTIONS_H
 #define PLM_STAGES_COMMANDS_EXPORT_OPTIONS_H
 
-#include "common/base/file.h"
+#include "common/base/files/file.h"
 #include "common/base/status.h"
 #include "stages/commands/command.h"
 #include "stages/export/export.h"

@@ -10,11 +10,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "common/base/file.h"
-#include "common/base/json.h"
-#include "common/base/log.h"
-#include "common/base/printable.h"
-#include "common/base/strict_json.h"
+#include "common/base/files/file.h"
+#include "common/base/log/log.h"
+#include "common/base/text/json.h"
+#include "common/base/text/printable.h"
+#include "common/base/text/strict_json.h"
 #include "common/metrics/metrics.h"
 #include "common/run/log_tail.h"
 #include "common/run/run.h"

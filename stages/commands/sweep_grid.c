@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/text.h"
+#include "common/base/text/text.h"
 
 /* Where the first value of the text ends: at a comma outside brackets and quotes, or at its end. */
 static size_t value_length(const char *text)

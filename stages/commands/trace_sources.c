@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/file.h"
-#include "common/base/json.h"
-#include "common/base/strict_json.h"
+#include "common/base/files/file.h"
+#include "common/base/text/json.h"
+#include "common/base/text/strict_json.h"
 #include "common/plan/batch_history.h"
 #include "common/run/run.h"
 

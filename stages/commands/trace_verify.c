@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/file.h"
-#include "common/base/json.h"
-#include "common/base/log.h"
-#include "common/base/progress.h"
+#include "common/base/files/file.h"
+#include "common/base/log/log.h"
+#include "common/base/log/progress.h"
+#include "common/base/text/json.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/plan/chain.h"
 #include "common/run/run.h"

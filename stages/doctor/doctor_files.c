@@ -14,9 +14,9 @@
 #include "common/corpus/corpus.h"
 #include "common/corpus/corpus_description.h"
 #include "stages/doctor/doctor.h"
-#include "stages/supervisor/run_corpora.h"
-#include "stages/supervisor/supervisor_socket.h"
-#include "stages/supervisor/trainer_estimate.h"
+#include "stages/supervisor/control/supervisor_socket.h"
+#include "stages/supervisor/prepare/run_corpora.h"
+#include "stages/supervisor/prepare/trainer_estimate.h"
 
 enum { TMPFS = 0x01021994, CLOCK_SKEW_S = 60, FEW_INODES = 10000 };
 

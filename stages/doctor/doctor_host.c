@@ -12,7 +12,7 @@
 
 #include "common/run/run.h"
 #include "stages/doctor/doctor.h"
-#include "stages/supervisor/run_ports.h"
+#include "stages/supervisor/prepare/run_ports.h"
 
 enum { LEAST_DESCRIPTORS = 1024, LEAST_PROCESSES = 256 };
 

@@ -8,12 +8,12 @@
 
 #include <cjson/cJSON.h>
 
-#include "common/base/cgroup.h"
-#include "common/base/json.h"
-#include "common/base/library_path.h"
+#include "common/base/process/cgroup.h"
+#include "common/base/process/library_path.h"
+#include "common/base/text/json.h"
 #include "stages/doctor/doctor.h"
-#include "stages/supervisor/gang_command.h"
-#include "stages/supervisor/trainer_estimate.h"
+#include "stages/supervisor/gang/gang_command.h"
+#include "stages/supervisor/prepare/trainer_estimate.h"
 
 static void check_programs(struct plm_doctor *doctor)
 {

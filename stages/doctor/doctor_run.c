@@ -4,11 +4,11 @@
 
 #include <cjson/cJSON.h>
 
-#include "common/base/json.h"
+#include "common/base/text/json.h"
 #include "common/run/run.h"
 #include "common/run/run_failure.h"
 #include "stages/doctor/doctor.h"
-#include "stages/supervisor/ps_rows.h"
+#include "stages/supervisor/control/ps_rows.h"
 
 /* How to continue what is not as it should be. */
 static void doctor_run_advise(struct plm_doctor *doctor, const char *name, const char *activity)

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/json.h"
-#include "common/base/log.h"
-#include "common/base/strict_json.h"
+#include "common/base/log/log.h"
+#include "common/base/text/json.h"
+#include "common/base/text/strict_json.h"
 #include "common/metrics/metrics.h"
 #include "common/run/run.h"
 

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/json.h"
-#include "common/base/suggest.h"
-#include "common/base/text.h"
+#include "common/base/text/json.h"
+#include "common/base/text/suggest.h"
+#include "common/base/text/text.h"
 #include "common/checkpoint/parameter_file.h"
 #include "common/checkpoint/safetensors.h"
 #include "common/checkpoint/tensor_values.h"

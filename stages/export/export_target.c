@@ -11,10 +11,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/base/hash.h"
-#include "common/base/json.h"
-#include "common/base/leftovers.h"
-#include "common/base/strict_json.h"
+#include "common/base/numbers/hash.h"
+#include "common/base/process/leftovers.h"
+#include "common/base/text/json.h"
+#include "common/base/text/strict_json.h"
 #include "common/checkpoint/safetensors.h"
 
 #define WEIGHTS "model.safetensors"

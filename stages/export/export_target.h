@@ -9,7 +9,7 @@
 
 #include <stdbool.h>
 
-#include "common/base/file.h"
+#include "common/base/files/file.h"
 #include "common/base/status.h"
 
 #define PLM_EXPORT_KEY "plm_export"

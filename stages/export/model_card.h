@@ -5,7 +5,7 @@
 #define PLM_STAGES_EXPORT_MODEL_CARD_H
 
 #include "common/base/status.h"
-#include "common/base/text.h"
+#include "common/base/text/text.h"
 #include "stages/export/card_facts.h"
 
 /* Appends the text of the card. The caller checks text->failed. */

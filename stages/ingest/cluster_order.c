@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/hash.h"
-#include "common/base/text.h"
+#include "common/base/numbers/hash.h"
+#include "common/base/text/text.h"
 #include "common/run/stop.h"
 #include "stages/ingest/group_compressor.h"
 #include "stages/ingest/temporary_file.h"

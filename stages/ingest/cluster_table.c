@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/hash.h"
+#include "common/base/numbers/hash.h"
 #include "common/run/stop.h"
 #include "common/sequences/line_reader.h"
 

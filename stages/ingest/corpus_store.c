@@ -10,8 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/base/file.h"
-#include "common/base/thread.h"
+#include "common/base/files/file.h"
+#include "common/base/process/thread.h"
 #include "common/run/stop.h"
 #include "stages/ingest/corpus_writer.h"
 #include "stages/ingest/lmdb_error.h"

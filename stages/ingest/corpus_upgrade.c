@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/file.h"
-#include "common/base/progress.h"
+#include "common/base/files/file.h"
+#include "common/base/log/progress.h"
 #include "common/corpus/corpus_description.h"
 #include "common/run/stop.h"
 #include "stages/ingest/corpus_writer.h"

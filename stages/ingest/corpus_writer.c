@@ -1,6 +1,6 @@
 /* Turning documents into a finished corpus. */
 #include "stages/ingest/corpus_writer.h"
-#include "common/base/cgroup.h"
+#include "common/base/process/cgroup.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -9,9 +9,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/base/file.h"
-#include "common/base/leftovers.h"
-#include "common/base/log.h"
+#include "common/base/files/file.h"
+#include "common/base/log/log.h"
+#include "common/base/process/leftovers.h"
 #include "common/run/stop.h"
 #include "stages/ingest/corpus_store.h"
 #include "stages/ingest/group_compressor.h"

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/base/file.h"
+#include "common/base/files/file.h"
 #include "common/base/status.h"
 #include "common/corpus/corpus_format.h"
 

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <zstd.h>
 
-#include "common/base/thread.h"
+#include "common/base/process/thread.h"
 
 enum {
   IN_FLIGHT_LIMIT = 64 << 20, /* bytes of residues queued; a larger group is queued by itself */

@@ -7,8 +7,8 @@
 #include <sys/resource.h>
 
 #include "common/base/clock.h"
-#include "common/base/log.h"
-#include "common/base/progress.h"
+#include "common/base/log/log.h"
+#include "common/base/log/progress.h"
 #include "common/run/stop.h"
 #include "common/sequences/sequence_files.h"
 #include "stages/ingest/cluster_order.h"

@@ -8,7 +8,7 @@
 #include <sys/resource.h>
 #include <sys/statvfs.h>
 
-#include "common/base/file.h"
+#include "common/base/files/file.h"
 #include "common/corpus/corpus_description.h"
 
 /* LMDB reports a short write as EIO or ENOSPC. These tell whether the disk is full, and whether the

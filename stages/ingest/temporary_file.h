@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/base/file.h"
+#include "common/base/files/file.h"
 #include "common/base/status.h"
 #include "stages/ingest/group_compressor.h"
 

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/base/file.h"
+#include "common/base/files/file.h"
 #include "stages/ingest/lmdb_error.h"
 
 /* Until it commits, a transaction keeps the pages that it changes in memory. A put in a random

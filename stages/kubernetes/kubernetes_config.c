@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/file.h"
-#include "common/base/printable.h"
+#include "common/base/files/file.h"
+#include "common/base/text/printable.h"
 #include "common/wire/security.h"
 #include "stages/kubernetes/kubernetes_internal.h"
 

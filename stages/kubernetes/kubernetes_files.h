@@ -7,7 +7,7 @@
 #include <stdbool.h>
 
 #include "common/base/status.h"
-#include "common/base/text.h"
+#include "common/base/text/text.h"
 #include "common/config/config.h"
 
 enum { PLM_KUBERNETES_NAME_SIZE = 41 }; /* of a run's name, with its NUL */

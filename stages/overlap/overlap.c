@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/progress.h"
+#include "common/base/log/progress.h"
 #include "stages/overlap/kmer_sketch.h"
 
 enum { BUCKET_BITS = 18 };

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "common/base/embedded_file.h"
+#include "common/base/files/embedded_file.h"
 #include "common/wire/security.h"
 #include "stages/views/template.h"
 

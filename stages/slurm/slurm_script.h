@@ -8,7 +8,7 @@
 #include <stddef.h>
 
 #include "common/base/status.h"
-#include "common/base/text.h"
+#include "common/base/text/text.h"
 #include "common/config/config.h"
 
 /* Strings may be NULL where that is said. Lists may be NULL, and end with a NULL. */

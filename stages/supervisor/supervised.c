@@ -9,12 +9,12 @@
 #include <cjson/cJSON.h>
 
 #include "common/base/clock.h"
-#include "common/base/json.h"
-#include "common/base/progress.h"
+#include "common/base/log/progress.h"
+#include "common/base/text/json.h"
 #include "common/run/run.h"
 #include "common/run/run_pulse.h"
-#include "stages/supervisor/gang_command.h"
-#include "stages/supervisor/supervisor_process.h"
+#include "stages/supervisor/gang/gang_command.h"
+#include "stages/supervisor/stage/supervisor_process.h"
 
 struct supervised *supervised_add(struct stages *stages, enum plm_stage_index kind,
                                   unsigned instance)

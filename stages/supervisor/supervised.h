@@ -10,10 +10,10 @@
 
 #include "common/config/config.h"
 #include "common/run/log_tail.h"
-#include "stages/supervisor/stage_failure.h"
-#include "stages/supervisor/stage_pulse.h"
-#include "stages/supervisor/supervisor_state.h"
-#include "stages/supervisor/supervisor_table.h"
+#include "stages/supervisor/prepare/supervisor_table.h"
+#include "stages/supervisor/stage/stage_failure.h"
+#include "stages/supervisor/stage/stage_pulse.h"
+#include "stages/supervisor/stage/supervisor_state.h"
 #include "stages/views/run_activity.h"
 
 enum {

@@ -14,15 +14,15 @@
 
 #include "common/base/alloc.h"
 #include "common/base/clock.h"
-#include "common/base/file.h"
-#include "common/base/log.h"
-#include "common/base/printable.h"
+#include "common/base/files/file.h"
+#include "common/base/log/log.h"
+#include "common/base/text/printable.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/run/run.h"
 #include "common/run/stop.h"
+#include "stages/supervisor/report/supervisor_report.h"
+#include "stages/supervisor/stage/supervisor_process.h"
 #include "stages/supervisor/supervisor_internal.h"
-#include "stages/supervisor/supervisor_process.h"
-#include "stages/supervisor/supervisor_report.h"
 
 enum { TICK_MS = 100, POLL_MAX = 2 + CLIENTS_MAX + SUPERVISED_MAX + PLM_HTTP_POLLS };
 

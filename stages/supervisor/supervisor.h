@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "common/config/config.h"
-#include "stages/supervisor/supervisor_table.h"
+#include "stages/supervisor/prepare/supervisor_table.h"
 
 struct plm_supervisor_options {
   const struct plm_config *config;

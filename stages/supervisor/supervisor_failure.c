@@ -9,9 +9,9 @@
 #include <cjson/cJSON.h>
 
 #include "common/base/clock.h"
-#include "common/base/json.h"
-#include "common/base/log.h"
-#include "common/base/random.h"
+#include "common/base/log/log.h"
+#include "common/base/numbers/random.h"
+#include "common/base/text/json.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/metrics/metrics.h"
 #include "common/run/run.h"

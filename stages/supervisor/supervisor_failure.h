@@ -3,9 +3,9 @@
 #ifndef PLM_STAGES_SUPERVISOR_SUPERVISOR_FAILURE_H
 #define PLM_STAGES_SUPERVISOR_SUPERVISOR_FAILURE_H
 
-#include "stages/supervisor/stage_failure.h"
+#include "stages/supervisor/report/supervisor_screen.h"
+#include "stages/supervisor/stage/stage_failure.h"
 #include "stages/supervisor/supervised.h"
-#include "stages/supervisor/supervisor_screen.h"
 
 /* Moves the stage on to a back-off or, for good, to FATAL. how: "exited with 2". */
 void supervised_failed(struct stages *stages, struct screen *screen, struct supervised *stage,

@@ -9,7 +9,7 @@
 
 #include "common/base/clock.h"
 #include "common/run/run.h"
-#include "stages/supervisor/gang_log.h"
+#include "stages/supervisor/gang/gang_log.h"
 
 enum {
   ASK_AGAIN_MS = 1000,

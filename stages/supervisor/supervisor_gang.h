@@ -9,11 +9,11 @@
 #include <sys/types.h>
 
 #include "common/config/config.h"
-#include "stages/supervisor/gang_command.h"
-#include "stages/supervisor/gang_folder.h"
+#include "stages/supervisor/gang/gang_command.h"
+#include "stages/supervisor/gang/gang_folder.h"
+#include "stages/supervisor/report/supervisor_screen.h"
+#include "stages/supervisor/stage/supervisor_process.h"
 #include "stages/supervisor/supervised.h"
-#include "stages/supervisor/supervisor_process.h"
-#include "stages/supervisor/supervisor_screen.h"
 
 struct gang {
   const struct plm_config *config;

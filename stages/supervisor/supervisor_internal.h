@@ -3,14 +3,14 @@
 #ifndef PLM_STAGES_SUPERVISOR_SUPERVISOR_INTERNAL_H
 #define PLM_STAGES_SUPERVISOR_SUPERVISOR_INTERNAL_H
 
-#include "common/base/text.h"
+#include "common/base/text/text.h"
+#include "stages/supervisor/report/supervisor_prometheus.h"
+#include "stages/supervisor/report/supervisor_screen.h"
 #include "stages/supervisor/supervised.h"
 #include "stages/supervisor/supervisor.h"
 #include "stages/supervisor/supervisor_gang.h"
 #include "stages/supervisor/supervisor_policy.h"
-#include "stages/supervisor/supervisor_prometheus.h"
 #include "stages/supervisor/supervisor_requests.h"
-#include "stages/supervisor/supervisor_screen.h"
 #include "stages/supervisor/supervisor_stage.h"
 #include "stages/supervisor/supervisor_watchdog.h"
 

@@ -3,7 +3,7 @@
 
 #include <signal.h>
 
-#include "common/base/log.h"
+#include "common/base/log/log.h"
 #include "common/run/run.h"
 #include "stages/supervisor/supervisor_stage.h"
 

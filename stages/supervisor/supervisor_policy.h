@@ -5,8 +5,8 @@
 
 #include <stdbool.h>
 
+#include "stages/supervisor/report/supervisor_screen.h"
 #include "stages/supervisor/supervised.h"
-#include "stages/supervisor/supervisor_screen.h"
 
 struct drain {
   struct stages *stages; /* its `draining` says that it has begun */

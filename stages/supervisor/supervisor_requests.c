@@ -12,11 +12,11 @@
 #include <cjson/cJSON.h>
 
 #include "common/base/clock.h"
-#include "common/base/json.h"
-#include "common/base/printable.h"
-#include "common/base/progress.h"
-#include "common/base/strict_json.h"
-#include "stages/supervisor/ps_rows.h"
+#include "common/base/log/progress.h"
+#include "common/base/text/json.h"
+#include "common/base/text/printable.h"
+#include "common/base/text/strict_json.h"
+#include "stages/supervisor/control/ps_rows.h"
 
 void requests_init(struct requests *requests)
 {

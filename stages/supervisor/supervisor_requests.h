@@ -4,9 +4,9 @@
 
 #include <stddef.h>
 
+#include "stages/supervisor/control/supervisor_socket.h"
 #include "stages/supervisor/supervised.h"
 #include "stages/supervisor/supervisor_policy.h"
-#include "stages/supervisor/supervisor_socket.h"
 #include "stages/supervisor/supervisor_stage.h"
 
 enum { CLIENTS_MAX = 16, CLIENT_LINE_SIZE = 4096 };

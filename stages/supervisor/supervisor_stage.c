@@ -9,14 +9,14 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "common/base/log.h"
-#include "common/base/log_file.h"
+#include "common/base/log/log.h"
+#include "common/base/log/log_file.h"
 #include "common/checkpoint/unevaluated.h"
 #include "common/run/run.h"
-#include "stages/supervisor/memory_kill.h"
+#include "stages/supervisor/stage/memory_kill.h"
+#include "stages/supervisor/stage/supervisor_process.h"
 #include "stages/supervisor/supervisor_failure.h"
 #include "stages/supervisor/supervisor_gang.h"
-#include "stages/supervisor/supervisor_process.h"
 
 static const char *kind_name(const struct supervised *stage)
 {

@@ -5,9 +5,9 @@
 
 #include <stdint.h>
 
+#include "stages/supervisor/report/supervisor_prometheus.h"
+#include "stages/supervisor/report/supervisor_screen.h"
 #include "stages/supervisor/supervised.h"
-#include "stages/supervisor/supervisor_prometheus.h"
-#include "stages/supervisor/supervisor_screen.h"
 
 /* Between SIGTERM and SIGKILL for processes that a stage left behind. */
 enum { LEFTOVER_GRACE_MS = 5000 };

@@ -11,10 +11,10 @@
 
 #include <cjson/cJSON.h>
 
-#include "common/base/strict_json.h"
+#include "common/base/text/strict_json.h"
 #include "common/run/run.h"
 #include "common/run/run_pulse.h"
-#include "stages/supervisor/supervisor_process.h"
+#include "stages/supervisor/stage/supervisor_process.h"
 #include "stages/views/run_activity.h"
 
 enum {

@@ -16,8 +16,8 @@
 
 #include <stdint.h>
 
+#include "stages/supervisor/report/supervisor_screen.h"
 #include "stages/supervisor/supervised.h"
-#include "stages/supervisor/supervisor_screen.h"
 
 struct watchdog {
   struct stages *stages;

@@ -1,6 +1,6 @@
 /* Prints everything that `up` would do. */
 #include "stages/supervisor/up_dry_run.h"
-#include "common/base/cgroup.h"
+#include "common/base/process/cgroup.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -8,12 +8,12 @@
 
 #include <cjson/cJSON.h>
 
-#include "common/base/json.h"
-#include "common/base/printable.h"
-#include "stages/supervisor/gang_command.h"
-#include "stages/supervisor/run_length.h"
-#include "stages/supervisor/run_ports.h"
-#include "stages/supervisor/trainer_estimate.h"
+#include "common/base/text/json.h"
+#include "common/base/text/printable.h"
+#include "stages/supervisor/gang/gang_command.h"
+#include "stages/supervisor/prepare/run_length.h"
+#include "stages/supervisor/prepare/run_ports.h"
+#include "stages/supervisor/prepare/trainer_estimate.h"
 
 static void say_graph(const struct plm_config *config, const bool chosen[PLM_KIND_COUNT])
 {

@@ -3,8 +3,8 @@
 #define PLM_STAGES_SUPERVISOR_UP_DRY_RUN_H
 
 #include "common/config/config.h"
-#include "stages/supervisor/run_prepare.h"
-#include "stages/supervisor/supervisor_table.h"
+#include "stages/supervisor/prepare/run_prepare.h"
+#include "stages/supervisor/prepare/supervisor_table.h"
 
 struct plm_dry_run {
   const struct plm_config *config;

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/printable.h"
+#include "common/base/text/printable.h"
 
 /* In units of the view box; the page scales it. GROUPS: of steps, each with a mean. */
 enum { WIDTH = 460, HEIGHT = 250, LEFT = 50, RIGHT = 12, TOP = 10, BOTTOM = 36, GROUPS = 60 };

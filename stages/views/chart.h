@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "common/base/text.h"
+#include "common/base/text/text.h"
 
 /* Lines that differ in color or dash can be told apart. The page's style sheet colours the classes
  * c0 to c7 (lines) and b0 to b7 (bands and the labels of marks), and dashes d1 to d3. */
@@ -45,7 +45,7 @@ struct plm_chart {
 void plm_chart_draw(struct plm_text *text, const struct plm_chart *chart);
 
 /* Appends text to HTML or SVG as characters, never as markup. Unsafe characters become visible
- * (common/base/printable.h). */
+ * (common/base/text/printable.h). */
 void plm_text_put_html(struct plm_text *text, const char *string);
 
 #endif

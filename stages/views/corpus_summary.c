@@ -4,9 +4,9 @@
 #include <cjson/cJSON.h>
 #include <stdio.h>
 
-#include "common/base/json.h"
-#include "common/base/printable.h"
-#include "common/base/progress.h"
+#include "common/base/log/progress.h"
+#include "common/base/text/json.h"
+#include "common/base/text/printable.h"
 #include "common/corpus/tokenizer.h"
 
 enum { BAR_WIDTH = 40, FEW_DOCUMENTS = 256 };

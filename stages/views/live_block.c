@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/base/progress.h"
-#include "common/base/text.h"
+#include "common/base/log/progress.h"
+#include "common/base/text/text.h"
 
 enum { BAR_LEAST = 8, BAR_MOST = 30, LEVELS = 8 };
 static const char green[] = "\033[32m", yellow[] = "\033[33m", cyan[] = "\033[36m";

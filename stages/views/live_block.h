@@ -1,6 +1,6 @@
 /* The block that `up` keeps below the log on a terminal: progress, loss with a small curve,
  * packers, the last evaluation and the newest checkpoint. Here it is only composed; who draws it is
- * stages/supervisor/supervisor_live.c. */
+ * stages/supervisor/report/supervisor_live.c. */
 #ifndef PLM_STAGES_VIEWS_LIVE_BLOCK_H
 #define PLM_STAGES_VIEWS_LIVE_BLOCK_H
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/json.h"
+#include "common/base/text/json.h"
 #include "common/metrics/metrics.h"
 
 struct reading {

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/printable.h"
+#include "common/base/text/printable.h"
 
 enum { MARGIN = 10, SERIES_COLORS = 6 };
 

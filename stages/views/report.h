@@ -2,7 +2,7 @@
 #ifndef PLM_STAGES_VIEWS_REPORT_H
 #define PLM_STAGES_VIEWS_REPORT_H
 
-#include "common/base/text.h"
+#include "common/base/text/text.h"
 #include "stages/views/chart.h"
 #include "stages/views/report_facts.h"
 

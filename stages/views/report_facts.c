@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/json.h"
-#include "common/base/strict_json.h"
-#include "common/base/text.h"
+#include "common/base/text/json.h"
+#include "common/base/text/strict_json.h"
+#include "common/base/text/text.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/run/run.h"
 #include "stages/views/run_state.h"

@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "common/base/file.h"
+#include "common/base/files/file.h"
 #include "common/config/config.h"
 #include "stages/views/metrics_curves.h"
 #include "stages/views/report_marks.h"

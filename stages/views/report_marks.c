@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/base/strict_json.h"
+#include "common/base/text/strict_json.h"
 #include "stages/views/metrics_curves.h"
 
 static void report_marks_insert(struct plm_report_marks *marks, uint64_t step, const char *text,

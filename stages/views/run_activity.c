@@ -9,9 +9,9 @@
 #include <cjson/cJSON.h>
 
 #include "common/base/clock.h"
-#include "common/base/json.h"
-#include "common/base/progress.h"
-#include "common/base/strict_json.h"
+#include "common/base/log/progress.h"
+#include "common/base/text/json.h"
+#include "common/base/text/strict_json.h"
 #include "common/run/log_tail.h"
 #include "common/run/run.h"
 #include "stages/views/median.h"

@@ -2,7 +2,7 @@
 #ifndef PLM_STAGES_VIEWS_SETTINGS_MANUAL_H
 #define PLM_STAGES_VIEWS_SETTINGS_MANUAL_H
 
-#include "common/base/text.h"
+#include "common/base/text/text.h"
 
 /* Appends the page in roff. Running out of memory sets text->failed. */
 void plm_settings_manual(struct plm_text *text);

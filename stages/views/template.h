@@ -14,7 +14,7 @@
 #include <stddef.h>
 
 #include "common/base/status.h"
-#include "common/base/text.h"
+#include "common/base/text/text.h"
 
 struct plm_template_value {
   const char *name;

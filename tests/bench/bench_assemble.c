@@ -6,9 +6,9 @@
 #include <stdlib.h>
 
 #include "common/base/clock.h"
-#include "common/base/log.h"
+#include "common/base/log/log.h"
 #include "common/plan/assemble.h"
-#include "tests/support/bench_scene.h"
+#include "tests/support/bench/bench_scene.h"
 
 enum { SECONDS = 3 };
 

@@ -7,7 +7,7 @@
  *
  * --rounds writes the documents of the scene NAME to the file DOCUMENTS for a peer (int32 values
  * B, L, H, K, then (B, L) document numbers, -1 for padding) and then measures on demand
- * (tests/support/bench_rounds.h): forward and backward passes, masks included.
+ * (tests/support/bench/bench_rounds.h): forward and backward passes, masks included.
  *
  * For each pair and head, the work is 4 K operations forward (two products) and 10 K backward (five
  * products). */
@@ -17,12 +17,12 @@
 #include <string.h>
 #include <time.h>
 
-#include "common/base/philox.h"
+#include "common/base/numbers/philox.h"
 #include "common/model/masks.h"
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/processor.h"
-#include "tests/support/bench_rounds.h"
-#include "tests/support/bench_scene.h"
+#include "tests/support/bench/bench_rounds.h"
+#include "tests/support/bench/bench_scene.h"
 
 enum { CHUNKS = 8, MAX_DOCUMENTS = 8192 };
 

@@ -9,10 +9,10 @@
 #include <string.h>
 
 #include "common/base/clock.h"
-#include "common/base/log.h"
+#include "common/base/log/log.h"
 #include "common/ops/device.h"
 #include "common/ops/ops.h"
-#include "tests/support/bench_scene.h"
+#include "tests/support/bench/bench_scene.h"
 
 enum { RUNS = 15 };
 

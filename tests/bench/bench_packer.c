@@ -7,8 +7,8 @@
  *   bench_packer --rounds CORPUS MAX_LENGTH
  *
  * Without CORPUS, it makes a corpus of random sequences with the lengths of proteins. With
- * --rounds, it measures on demand (tests/support/bench_rounds.h), for as many seconds as the count
- * of the request says. */
+ * --rounds, it measures on demand (tests/support/bench/bench_rounds.h), for as many seconds as the
+ * count of the request says. */
 #include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
@@ -20,11 +20,11 @@
 #include <zmq.h>
 
 #include "common/base/clock.h"
-#include "common/base/log.h"
+#include "common/base/log/log.h"
 #include "common/feed/feed.h"
-#include "tests/support/bench_rounds.h"
-#include "tests/support/bench_scene.h"
-#include "tests/support/packers.h"
+#include "tests/support/bench/bench_rounds.h"
+#include "tests/support/bench/bench_scene.h"
+#include "tests/support/peers/packers.h"
 
 enum { BATCH_TOKENS = 1 << 20, PACED_RATE = 5000000 };
 

@@ -10,9 +10,10 @@
  * --cpu-time measures the CPU time of the process, divided by its threads, instead of elapsed time.
  * With --threads 1 on a busy machine, this gives the figures of a quiet one.
  * --rounds writes the batch to the file BATCH for a peer and then measures on demand
- * (tests/support/bench_rounds.h): passes (masks, forward, backward), updates, products.
- * --trace times each operator of a pass and of an update separately (tests/support/ops_trace.h). It
- * prints a line for each, with tabs: pass or update, operator, calls, seconds, bytes, operations.
+ * (tests/support/bench/bench_rounds.h): passes (masks, forward, backward), updates, products.
+ * --trace times each operator of a pass and of an update separately
+ * (tests/support/operators/ops_trace.h). It prints a line for each, with tabs: pass or update,
+ * operator, calls, seconds, bytes, operations.
  *
  * The operations of the optimizer are not counted, but the time of a step includes it. The last
  * table, whole steps in fp32 and bf16, is the one to quote. */
@@ -23,16 +24,16 @@
 #include <time.h>
 
 #include "common/base/clock.h"
-#include "common/base/log.h"
+#include "common/base/log/log.h"
 #include "common/model/model.h"
 #include "common/ops/open.h"
-#include "tests/support/bench_batch.h"
-#include "tests/support/bench_product.h"
-#include "tests/support/bench_rounds.h"
-#include "tests/support/bench_scene.h"
-#include "tests/support/must.h"
-#include "tests/support/ops_trace.h"
-#include "trainer/optimizers.h"
+#include "tests/support/bench/bench_batch.h"
+#include "tests/support/bench/bench_product.h"
+#include "tests/support/bench/bench_rounds.h"
+#include "tests/support/bench/bench_scene.h"
+#include "tests/support/harness/must.h"
+#include "tests/support/operators/ops_trace.h"
+#include "trainer/optimizer/optimizers.h"
 
 struct subject {
   const char *name;

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The benchmark runs, and each row has both figures. Times are not checked.
-. "$PLM_ROOT/tests/support/lib.sh"
+. "$PLM_ROOT/tests/support/shell/lib.sh"
 [ -x "${PLM_VENV:-}/bin/python" ] || { echo "no Python environment (make venv)"; exit 77; }
 [ -x "$PLM_BUILD/tests/bench/bench_step" ] || { echo "the benchmarks are not built"; exit 77; }
 export PYTHONDONTWRITEBYTECODE=1 HF_HOME=$PLM_TMP/huggingface TMPDIR=$PLM_TMP

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # `make learn` in its quickest form: every architecture and optimizer at nearly equal compute, and the sweep; a second
 # call repeats no training.
-. "$PLM_ROOT/tests/support/lib.sh"
+. "$PLM_ROOT/tests/support/shell/lib.sh"
 learn() {
   expect 0 python3 -B "$PLM_ROOT/tests/bench/bench_learn.py" --build "$PLM_BUILD" --quick --results results.jsonl
 }

@@ -5,7 +5,7 @@
 # MOMENTS has a line for each, as for kill_at; without it, there are eleven.
 # Sourced by a script for the U-Net (all moments) and one for the patch U-Net, and by others that make their own corpus
 # and configuration, such as that for clusters, which trains a transformer.
-. "$PLM_ROOT/tests/support/trainer.sh"
+. "$PLM_ROOT/tests/support/shell/trainer.sh"
 
 # kill_at publishing NAME RUN: the trainer is killed before .tmp-NAME is renamed to NAME
 # kill_at lines N RUN: when trainer.jsonl has N lines

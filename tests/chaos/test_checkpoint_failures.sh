@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A failing fsync makes a checkpoint fail with a message, training continues and earlier checkpoints are
 # intact. A corrupt newest checkpoint is skipped. (A full disk: test_full_disk.sh.)
-. "$PLM_ROOT/tests/support/trainer.sh"
+. "$PLM_ROOT/tests/support/shell/trainer.sh"
 small_corpus corpus
 trainer_config transformer
 reference=$PLM_TMP/reference

@@ -3,8 +3,8 @@
 #
 # The disk is a small tmpfs in a mount namespace of this script. It disappears with the last process that
 # uses it, and no other test sees it.
-. "${PLM_ROOT:?}/tests/support/own_mounts.sh"
-. "${PLM_ROOT:?}/tests/support/trainer.sh"
+. "${PLM_ROOT:?}/tests/support/shell/own_mounts.sh"
+. "${PLM_ROOT:?}/tests/support/shell/trainer.sh"
 small_corpus corpus
 trainer_config transformer
 reference=$PLM_TMP/reference

@@ -3,8 +3,8 @@
 # left behind, and once there is room again the same command completes the run.
 #
 # The disk is a small tmpfs in a mount namespace of this script, as in test_full_disk.sh.
-. "${PLM_ROOT:?}/tests/support/own_mounts.sh"
-. "${PLM_ROOT:?}/tests/support/lib.sh"
+. "${PLM_ROOT:?}/tests/support/shell/own_mounts.sh"
+. "${PLM_ROOT:?}/tests/support/shell/lib.sh"
 small_corpus corpus
 small_config pipeline.yaml transformer
 many=(--set trainer.checkpoint.every=1 --set trainer.checkpoint.keep_last=100)

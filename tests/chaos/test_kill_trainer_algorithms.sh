@@ -2,7 +2,7 @@
 # The product algorithms survive a kill. On the emulated CUDA backend PLM_EMULATED_TUNING seeds what
 # tuning finds: a resume that would find other algorithms takes those of its checkpoint and gives the same
 # bits.
-. "$PLM_ROOT/tests/support/trainer.sh"
+. "$PLM_ROOT/tests/support/shell/trainer.sh"
 export PLM_CUDA_LIBRARY=$PLM_BUILD/tests/lib/libplm_cuda_emulated.so
 whole=$PLM_TMP/whole killed=$PLM_TMP/killed other=$PLM_TMP/other
 small_corpus corpus

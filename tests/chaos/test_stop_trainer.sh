@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SIGTERM and SIGUSR1: the trainer finishes or abandons its step, publishes and exits with 143. The run is
 # resumed to the same bits.
-. "$PLM_ROOT/tests/support/trainer.sh"
+. "$PLM_ROOT/tests/support/shell/trainer.sh"
 small_corpus corpus
 trainer_config unet
 reference=$PLM_TMP/reference run=$PLM_TMP/stopped

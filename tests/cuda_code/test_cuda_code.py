@@ -20,7 +20,7 @@ TABLE, VERSION = cuda_code.read_table()
 PRODUCT = "kernels/cuda/sm90/product_sm90.cu"
 BACKWARD = "kernels/cuda/sm90/attention_sm90_backward.cu"
 ONEPASS = "kernels/cuda/sm90/attention_sm90_onepass.cu"
-SUMS = "kernels/cuda/ops_sums.cu"
+SUMS = "kernels/cuda/optimizer/ops_sums.cu"
 FENCE = "      products_fence();\n      begin_stage<BACKWARD>(d, a, b, step > 0);"
 ZEROS = "      for (int i = 0; step == 0 && i < COLUMNS / 2; i++) d[i] = 0;\n"
 EDITS = {

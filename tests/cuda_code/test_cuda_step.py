@@ -163,7 +163,7 @@ ON_ROWS = ("held_", "wide_", "delta_", "mean_backward_", "value_backward_")
 
 
 def constant(file, name):
-    source = next(SOURCES.glob(f"{file}.cu*")).read_text()
+    source = next(SOURCES.rglob(f"{file}.cu*")).read_text()
     return int(re.search(rf"\b{name} = (\d+)", source)[1])
 
 
@@ -182,7 +182,7 @@ def test_constants_of_the_sources():
     assert columns == token * cuda_step.TOKEN_COLUMNS
     assert constant("ops_table", "AHEAD") == cuda_step.TOKEN_AHEAD
     assert constant("ops_table", "SLAB_ROWS") == cuda_step.TOKEN_ROWS
-    unrolled = re.search(r"#pragma unroll (\d+)", (SOURCES / "ops_elementwise.cu").read_text())
+    unrolled = re.search(r"#pragma unroll (\d+)", (SOURCES / "rows/ops_elementwise.cu").read_text())
     assert int(unrolled[1]) == cuda_step.PARTS_AHEAD
 
 

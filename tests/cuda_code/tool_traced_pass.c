@@ -17,9 +17,9 @@
 
 #include "common/model/model.h"
 #include "tests/emulation/controls.h"
-#include "tests/support/device_case.h"
-#include "tests/support/model_case.h"
-#include "tests/support/ops_trace.h"
+#include "tests/support/cases/model_case.h"
+#include "tests/support/operators/device_case.h"
+#include "tests/support/operators/ops_trace.h"
 
 static struct plm_model_config configuration(char **argv)
 {

@@ -7,7 +7,7 @@
 extern "C" {
 #include "tests/emulation/controls.h"
 }
-#include "kernels/cuda/cuda_ops.cuh"
+#include "kernels/cuda/device/cuda_ops.cuh"
 
 namespace plm::emulation
 {

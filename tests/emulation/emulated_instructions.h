@@ -1,4 +1,4 @@
-/* The emulation's side of kernels/cuda/instructions.cuh. */
+/* The emulation's side of kernels/cuda/device/instructions.cuh. */
 #ifndef PLM_TESTS_EMULATION_EMULATED_INSTRUCTIONS_H
 #define PLM_TESTS_EMULATION_EMULATED_INSTRUCTIONS_H
 

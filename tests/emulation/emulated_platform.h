@@ -1,4 +1,4 @@
-/* The emulation's side of kernels/cuda/platform.cuh. */
+/* The emulation's side of kernels/cuda/device/platform.cuh. */
 #ifndef PLM_TESTS_EMULATION_EMULATED_PLATFORM_H
 #define PLM_TESTS_EMULATION_EMULATED_PLATFORM_H
 

@@ -3,7 +3,7 @@ extern "C" {
 #include "tests/emulation/planted.h"
 }
 
-#include "kernels/cuda/instructions.cuh"
+#include "kernels/cuda/device/instructions.cuh"
 
 namespace
 {

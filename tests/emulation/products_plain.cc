@@ -3,8 +3,8 @@
  * their order, so algorithms differ in their bits as a library's do. The proposal depends on the
  * size of the batch; tuning draws a number, which may differ from run to run as with real timing.
  */
-#include "kernels/cuda/kernel_choices.cuh"
-#include "kernels/cuda/product_algorithms.cuh"
+#include "kernels/cuda/products/kernel_choices.cuh"
+#include "kernels/cuda/products/product_algorithms.cuh"
 
 #include <cstdio>
 #include <cstdlib>

@@ -42,7 +42,7 @@ namespace plm::emulation
 typedef std::function<void()> Work;
 
 /* What the caller has to destroy. It is allocated by malloc, so that a test finds what is not
- * (tests/support/checked_memory.h). */
+ * (tests/support/harness/checked_memory.h). */
 struct Handle {
   static void *operator new(size_t bytes)
   {

@@ -2,7 +2,7 @@
 # The emulated cuBLASLt, and the tests that use it, find mistakes of its caller: wrong layouts, strides and numbers of
 # matrices, results that overlap operands, an algorithm of another product, no workspace. Each is planted in every
 # product (tests/emulation/cublaslt/cublaslt.cc).
-. "$PLM_ROOT/tests/support/lib.sh"
+. "$PLM_ROOT/tests/support/shell/lib.sh"
 folder=$PLM_BUILD/tests/kernels
 [ -x "$folder/test_ops_products_cublaslt" ] || { echo "this build has no tests with cuBLASLt, as its header is missing"; exit 77; }
 

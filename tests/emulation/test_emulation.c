@@ -1,7 +1,7 @@
 /* The emulation finds the faults that it exists for: a missing barrier, a copy that was not waited
  * for, a write beyond shared memory, threads that wait for each other forever. A kernel without
  * faults gives the same result in any order of its threads. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <math.h>
 #include <signal.h>

@@ -1,7 +1,7 @@
 /* The emulation of sm_90a's instructions gives the right results in any order of threads, and finds
  * faults: reads that are too early, stages that are freed too soon, registers that change under
  * way, barriers that never complete. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <stdio.h>
 #include <string.h>

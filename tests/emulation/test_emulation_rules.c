@@ -1,5 +1,5 @@
 /* The emulation ends the process where a kernel breaks a rule of the device, and says which one. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <stdio.h>
 #include <string.h>

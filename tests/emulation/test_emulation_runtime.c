@@ -1,7 +1,7 @@
 /* After a failure the emulated runtime behaves as a device's: a capture that failed has executed
  * nothing, a fault stays also after a reset, and nothing outlives a reset. Callers that ignore this
  * get wrong results, or the process ends and says why. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <math.h>
 #include <stdio.h>

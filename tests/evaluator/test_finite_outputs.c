@@ -1,21 +1,21 @@
 /* Finite weights with which the model overflows for sequences that have a W: each task then ends
  * with an error that names the sequence, and computes the others as before. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "common/base/file.h"
-#include "common/base/log.h"
+#include "common/base/files/file.h"
+#include "common/base/log/log.h"
 #include "evaluator/embed/embed.h"
 #include "evaluator/evaluate/evaluate.h"
 #include "evaluator/generate/generate.h"
 #include "evaluator/score/indel_scorer.h"
 #include "evaluator/score/variant_scorer.h"
-#include "tests/support/inference_case.h"
-#include "tests/support/packed_documents.h"
-#include "tests/support/scratch.h"
+#include "tests/support/cases/inference_case.h"
+#include "tests/support/corpora/packed_documents.h"
+#include "tests/support/harness/scratch.h"
 
 enum { L = 32, CHUNKS = 2 };
 

@@ -2,7 +2,7 @@
 # --output of embed, generate, score and export: a pipe, a device or a link to one is written and stays
 # what it is, and `-` is standard output. The devices of the machine are never named: a command that
 # replaced them would break it.
-. "$PLM_ROOT/tests/support/lib.sh"
+. "$PLM_ROOT/tests/support/shell/lib.sh"
 
 small_corpus corpus 120
 small_config pipeline.yaml unet

@@ -10,7 +10,7 @@ PLM_ROOT=$(cd "$(dirname "$0")/../.." && pwd)
 PLM_BIN=$(cd "${PLM_BIN:-$PLM_ROOT/build/bin}" && pwd)
 PLM_TMP=$(mktemp -d "${TMPDIR:-/tmp}/plm-soak-XXXXXX")
 export PLM_ROOT PLM_BIN PLM_TMP
-. "$PLM_ROOT/tests/support/lib.sh"
+. "$PLM_ROOT/tests/support/shell/lib.sh"
 
 small_corpus corpus 1000
 small_config pipeline.yaml patch_unet

@@ -1,6 +1,6 @@
 /* Fuzzes the configuration: any text is either refused with problems, or it is accepted, and then
  * printing and loading it again gives the same. */
-#include "tests/support/fuzz_seed.h"
+#include "tests/support/harness/fuzz_seed.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -41,4 +41,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
   return 0;
 }
 
-#include "tests/support/fuzz_main.h"
+#include "tests/support/harness/fuzz_main.h"

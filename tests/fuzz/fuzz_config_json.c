@@ -1,6 +1,6 @@
 /* Fuzzes config.json: any text is either refused with a reason, or it describes a model whose
  * parameters, buffers and names can be computed, and it is printed and read again as the same. */
-#include "tests/support/fuzz_seed.h"
+#include "tests/support/harness/fuzz_seed.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -70,4 +70,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
   return 0;
 }
 
-#include "tests/support/fuzz_main.h"
+#include "tests/support/harness/fuzz_main.h"

@@ -1,6 +1,6 @@
 /* Fuzzes the control socket: a supervisor that is stopping, so that no request starts anything,
  * answers each line with one line of JSON, or lets the client wait. */
-#include "tests/support/fuzz_seed.h"
+#include "tests/support/harness/fuzz_seed.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -9,9 +9,9 @@
 
 #include <cjson/cJSON.h>
 
-#include "common/base/strict_json.h"
+#include "common/base/text/strict_json.h"
 #include "stages/supervisor/supervisor_internal.h"
-#include "tests/support/scratch.h"
+#include "tests/support/harness/scratch.h"
 
 static const struct fuzz_seed fuzz_seeds[] = {
     FUZZ_TEXT("{\"command\":\"ps\"}\n"),
@@ -57,4 +57,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
   return 0;
 }
 
-#include "tests/support/fuzz_main.h"
+#include "tests/support/harness/fuzz_main.h"

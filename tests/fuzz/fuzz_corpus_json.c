@@ -1,14 +1,14 @@
 /* Fuzzes corpus.json, the description of a corpus: a text that is accepted is, byte for byte, what
  * would be printed. Its own hash is corrected first, so that inputs get behind that check. */
-#include "tests/support/fuzz_seed.h"
+#include "tests/support/harness/fuzz_seed.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/hash.h"
-#include "common/base/text.h"
+#include "common/base/numbers/hash.h"
+#include "common/base/text/text.h"
 #include "common/corpus/corpus_description.h"
-#include "tests/support/scratch.h"
+#include "tests/support/harness/scratch.h"
 
 /* The other inputs are tests/fuzz/corpus/corpus_json. */
 static const struct fuzz_seed fuzz_seeds[] = {
@@ -57,4 +57,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
   return 0;
 }
 
-#include "tests/support/fuzz_main.h"
+#include "tests/support/harness/fuzz_main.h"

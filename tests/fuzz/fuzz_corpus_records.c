@@ -5,7 +5,7 @@
  * An input is a byte of flags, the number of documents less one, the length of each document, the
  * size of the group's record (2 bytes), that record, and the record of the names. A flag says that
  * a record is the text to be compressed, not the frame. */
-#include "tests/support/fuzz_seed.h"
+#include "tests/support/harness/fuzz_seed.h"
 
 #include <fcntl.h>
 #include <lmdb.h>
@@ -15,10 +15,10 @@
 #include <unistd.h>
 #include <zstd.h>
 
-#include "common/base/file.h"
-#include "common/base/log.h"
+#include "common/base/files/file.h"
+#include "common/base/log/log.h"
 #include "common/corpus/corpus_format.h"
-#include "tests/support/scratch.h"
+#include "tests/support/harness/scratch.h"
 
 enum { COMPRESS_GROUP = 1, COMPRESS_NAMES = 2, LENGTHS_TIMES_4096 = 4, MAP_BYTES = 1 << 20 };
 
@@ -200,4 +200,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
   return 0;
 }
 
-#include "tests/support/fuzz_main.h"
+#include "tests/support/harness/fuzz_main.h"

@@ -1,14 +1,14 @@
 /* Fuzzes the reader of CSV, plain and compressed: rows come in order with whole fields, and a
  * second pass reads the same. */
-#include "tests/support/fuzz_seed.h"
+#include "tests/support/harness/fuzz_seed.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/hash.h"
+#include "common/base/numbers/hash.h"
 #include "common/sequences/byte_stream.h"
 #include "common/sequences/csv_file.h"
-#include "tests/support/scratch.h"
+#include "tests/support/harness/scratch.h"
 
 static const struct fuzz_seed fuzz_seeds[] = {
     FUZZ_TEXT("mutant,DMS_score\nA1G,0.5\n\"A2:C3\",\"-1\"\r\n"),
@@ -68,4 +68,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
   return 0;
 }
 
-#include "tests/support/fuzz_main.h"
+#include "tests/support/harness/fuzz_main.h"

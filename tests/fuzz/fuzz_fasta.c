@@ -5,7 +5,7 @@
 
 #include "common/corpus/corpus.h"
 #include "common/sequences/sequence_reader.h"
-#include "tests/support/fuzz_seed.h"
+#include "tests/support/harness/fuzz_seed.h"
 
 static const struct fuzz_seed fuzz_seeds[] = {
     FUZZ_TEXT(">sp|P1|A_B a protein\nLAGVSERTIDPKQNFYMHWC\nXBUZO.-j*\n\n>q\r\nlagv\r\n"),
@@ -80,4 +80,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
   return 0;
 }
 
-#include "tests/support/fuzz_main.h"
+#include "tests/support/harness/fuzz_main.h"

@@ -1,6 +1,6 @@
 /* Fuzzes the exporter of metrics: whatever a client sends, it gets one complete answer or none, and
  * the server serves the next client. */
-#include "tests/support/fuzz_seed.h"
+#include "tests/support/harness/fuzz_seed.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -76,4 +76,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
   return 0;
 }
 
-#include "tests/support/fuzz_main.h"
+#include "tests/support/harness/fuzz_main.h"

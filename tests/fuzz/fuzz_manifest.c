@@ -1,6 +1,6 @@
 /* Fuzzes the MANIFEST parser: a text that it accepts is, byte for byte, what would be printed, and
  * no name leads out of the folder. */
-#include "tests/support/fuzz_seed.h"
+#include "tests/support/harness/fuzz_seed.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -62,4 +62,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
   return 0;
 }
 
-#include "tests/support/fuzz_main.h"
+#include "tests/support/harness/fuzz_main.h"

@@ -1,6 +1,6 @@
 /* Fuzzes the safetensors reader: it either refuses the bytes, or every tensor lies within them and
  * is found by its name. */
-#include "tests/support/fuzz_seed.h"
+#include "tests/support/harness/fuzz_seed.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -48,4 +48,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
   return 0;
 }
 
-#include "tests/support/fuzz_main.h"
+#include "tests/support/harness/fuzz_main.h"

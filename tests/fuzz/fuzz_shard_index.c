@@ -1,12 +1,12 @@
 /* Fuzzes the index of a sharded model, beside two shards that are intact: it is either refused, or
  * every tensor that it lists is found in one of them. */
-#include "tests/support/fuzz_seed.h"
+#include "tests/support/harness/fuzz_seed.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/checkpoint/tensor_shards.h"
-#include "tests/support/scratch.h"
+#include "tests/support/harness/scratch.h"
 
 static const struct fuzz_seed fuzz_seeds[] = {
     FUZZ_TEXT("{\"metadata\":{\"total_size\":24},\"weight_map\":{\"a\":\"one.safetensors\","
@@ -49,4 +49,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
   return 0;
 }
 
-#include "tests/support/fuzz_main.h"
+#include "tests/support/harness/fuzz_main.h"

@@ -1,13 +1,13 @@
 /* Fuzzes trainer.json: any text is either refused with a reason, or it is printed and read again as
  * the same state. The configuration in it goes through the loader of pipeline.yaml. */
-#include "tests/support/fuzz_seed.h"
+#include "tests/support/harness/fuzz_seed.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/config/config.h"
-#include "tests/support/scratch.h"
-#include "trainer/trainer_state.h"
+#include "tests/support/harness/scratch.h"
+#include "trainer/checkpoint/trainer_state.h"
 
 static const struct fuzz_seed fuzz_seeds[] = {
     FUZZ_TEXT("{\"format\":1,\"step\":4,\"configuration\":\"seed: 1\\n\",\"history\":[]}"),
@@ -38,4 +38,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
   return 0;
 }
 
-#include "tests/support/fuzz_main.h"
+#include "tests/support/harness/fuzz_main.h"

@@ -7,9 +7,9 @@
 #include "common/wire/data.h"
 #include "common/wire/message.h"
 #include "common/wire/tables.h"
-#include "tests/support/fuzz_seed.h"
-#include "tests/support/must.h"
-#include "tests/support/proven_split.h"
+#include "tests/support/corpora/proven_split.h"
+#include "tests/support/harness/fuzz_seed.h"
+#include "tests/support/harness/must.h"
 
 /* This seed's hash is wrong; header() below corrects it. */
 static const uint8_t header_seed[1 + PLM_HEADER_BYTES] = {0, 'P', 'L', 'M', 'F', 3, 0, 8};
@@ -209,4 +209,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
   return 0;
 }
 
-#include "tests/support/fuzz_main.h"
+#include "tests/support/harness/fuzz_main.h"

@@ -13,11 +13,11 @@ from check_run import ROOT, python_environment
 FIELDS = (
     "name,driver_version,compute_cap,memory.total,clocks.sm,clocks.max.sm,clocks.mem,power.limit"
 )
-TESTS = [  # test programs that can run on a device (tests/support/device_case.h)
+TESTS = [  # test programs that can run on a device (tests/support/operators/device_case.h)
     "kernels/test_ops_rows",
     "kernels/test_ops_products",
     "kernels/test_ops_cached",
-    "kernels/cuda/test_attention_emulated",
+    "kernels/cuda/attention/test_attention_emulated",
     "kernels/cuda/test_model_emulated",
     "common/model/test_model_gradients",
     "common/model/test_model_modes",
@@ -30,9 +30,9 @@ TESTS = [  # test programs that can run on a device (tests/support/device_case.h
     "kernels/test_ops_targets",
 ]
 SM90_TESTS = [  # these need compute capability 9.0
-    "kernels/cuda/test_attention_sm90",
-    "kernels/cuda/test_attention_onepass",
-    "kernels/cuda/test_product_sm90",
+    "kernels/cuda/sm90/test_attention_sm90",
+    "kernels/cuda/sm90/test_attention_onepass",
+    "kernels/cuda/sm90/test_product_sm90",
 ]
 STOP_LIBRARY = "tests/lib/stop_at.so"  # scripts preload it into programs
 PROGRAMS = ["plm-pipeline", "plm-packer", "plm-trainer", "plm-evaluator"]

@@ -94,7 +94,7 @@ def compare(check, part, until):
 TOOLS = {  # tool: tests
     "memcheck": TESTS[:5],
     "racecheck": TESTS[:5],
-    "synccheck": ["kernels/test_ops_rows", "kernels/cuda/test_attention_emulated"],
+    "synccheck": ["kernels/test_ops_rows", "kernels/cuda/attention/test_attention_emulated"],
 }
 
 
@@ -102,9 +102,9 @@ TOOLS = {  # tool: tests
 # that is forced is not checked. The tests of those kernels force their own.
 ON_EVERY_CARD = {"PLM_CUDA_ATTENTION": "mma", "PLM_CUDA_RELU2": "library"}
 OTHERS_ON_EVERY_CARD = {
-    "kernels/cuda/test_attention_sm90": {"PLM_CUDA_RELU2": "library"},
-    "kernels/cuda/test_attention_onepass": {"PLM_CUDA_RELU2": "library"},
-    "kernels/cuda/test_product_sm90": {"PLM_CUDA_ATTENTION": "mma"},
+    "kernels/cuda/sm90/test_attention_sm90": {"PLM_CUDA_RELU2": "library"},
+    "kernels/cuda/sm90/test_attention_onepass": {"PLM_CUDA_RELU2": "library"},
+    "kernels/cuda/sm90/test_product_sm90": {"PLM_CUDA_ATTENTION": "mma"},
 }
 
 
@@ -250,8 +250,8 @@ def twice(part, what, of, lines):
 
 SCRIPTS = (
     "chaos/test_kill_trainer_unet.sh",
-    "integration/test_pipeline.sh",
-    "integration/test_resume_from.sh",
+    "integration/run/test_pipeline.sh",
+    "integration/run/test_resume_from.sh",
 )
 
 

@@ -12,13 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/philox.h"
+#include "common/base/numbers/philox.h"
 #include "common/model/masks.h"
 #include "common/model/model_config.h"
 #include "common/ops/device.h"
-#include "tests/support/device_bench.h"
-#include "tests/support/device_case.h"
-#include "tests/support/must.h"
+#include "tests/support/bench/device_bench.h"
+#include "tests/support/harness/must.h"
+#include "tests/support/operators/device_case.h"
 
 struct scene {
   const char *name;

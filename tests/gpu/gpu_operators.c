@@ -11,13 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/philox.h"
+#include "common/base/numbers/philox.h"
 #include "common/model/masks.h"
 #include "common/model/model_config.h"
 #include "common/ops/device.h"
-#include "tests/support/device_case.h"
-#include "tests/support/must.h"
-#include "tests/support/tensor_sum.h"
+#include "tests/support/harness/must.h"
+#include "tests/support/operators/device_case.h"
+#include "tests/support/operators/tensor_sum.h"
 
 /* The sizes of all samples, named as in ops.h. */
 static int64_t N, D, F, B, L, H, K;

@@ -10,8 +10,8 @@
 
 #include <cjson/cJSON.h>
 
-#include "common/base/json.h"
-#include "common/base/log.h"
+#include "common/base/log/log.h"
+#include "common/base/text/json.h"
 #include "common/ops/open.h"
 
 static plm_status print(const struct plm_ops *ops, struct plm_error *error)

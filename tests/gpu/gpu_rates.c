@@ -11,8 +11,8 @@
 
 #include "common/ops/device.h"
 #include "tests/emulation/controls.h"
-#include "tests/support/device_bench.h"
-#include "tests/support/device_case.h"
+#include "tests/support/bench/device_bench.h"
+#include "tests/support/operators/device_case.h"
 
 enum { MOST_BUFFERS = 4 };
 struct work {

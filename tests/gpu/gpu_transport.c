@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/log.h"
+#include "common/base/log/log.h"
 #include "common/collective/transport.h"
 #include "common/ops/open.h"
 

@@ -8,12 +8,12 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "common/base/philox.h"
+#include "common/base/numbers/philox.h"
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/processor.h"
-#include "tests/support/attention_case.h"
-#include "tests/support/cmocka_all.h"
-#include "tests/support/ops_case.h"
+#include "tests/support/harness/cmocka_all.h"
+#include "tests/support/operators/attention_case.h"
+#include "tests/support/operators/ops_case.h"
 
 /* ---- instruction sets ---- */
 struct choice {

@@ -1,6 +1,6 @@
 /* The CPU backend below its operators: the pool of threads, memory, prepared products, and how it
  * is opened. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <sched.h>
 #include <stdatomic.h>
@@ -13,7 +13,7 @@
 #include "kernels/cpu/cpu_ops.h"
 #include "kernels/cpu/pool.h"
 #include "kernels/cpu/product.h"
-#include "tests/support/must.h"
+#include "tests/support/harness/must.h"
 
 enum { THREADS_MOST = 5, TILES = 1000, MIB = 1 << 20, GUARD = 64 };
 

@@ -3,9 +3,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "tests/support/cmocka_all.h"
-#include "tests/support/ops_case.h"
-#include "tests/support/reference_ops.h"
+#include "tests/support/harness/cmocka_all.h"
+#include "tests/support/operators/ops_case.h"
+#include "tests/support/reference/reference_ops.h"
 
 enum { SLOTS = 3, CAPACITY = 75 };
 

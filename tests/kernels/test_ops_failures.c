@@ -1,6 +1,6 @@
 /* What the CUDA backend, emulated, does after a failure: recordings that fail can be called
  * instead, a lost device is an error that stays, and a reset between two backends does no harm. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -13,8 +13,8 @@
 #include "kernels/cuda/cuda.h"
 #include "tests/emulation/controls.h"
 #include "tests/emulation/planted_runtime.h"
-#include "tests/support/attention_case.h"
-#include "tests/support/device_case.h"
+#include "tests/support/operators/attention_case.h"
+#include "tests/support/operators/device_case.h"
 
 enum { N = 64 };
 

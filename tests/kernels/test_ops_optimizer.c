@@ -5,10 +5,10 @@
 #include <string.h>
 
 #include "common/ops/device.h"
-#include "tests/support/cmocka_all.h"
-#include "tests/support/device_case.h"
-#include "tests/support/ops_case.h"
-#include "tests/support/reference_ops.h"
+#include "tests/support/harness/cmocka_all.h"
+#include "tests/support/operators/device_case.h"
+#include "tests/support/operators/ops_case.h"
+#include "tests/support/reference/reference_ops.h"
 
 enum { TENSORS = 130 }; /* more than fit into one launch on CUDA */
 

@@ -4,12 +4,12 @@
 #include <string.h>
 
 #include "common/ops/device.h"
-#include "tests/support/cmocka_all.h"
-#include "tests/support/device_case.h"
-#include "tests/support/head_case.h"
-#include "tests/support/ops_case.h"
-#include "tests/support/reference_ops.h"
-#include "tests/support/tensor_sum.h"
+#include "tests/support/harness/cmocka_all.h"
+#include "tests/support/operators/device_case.h"
+#include "tests/support/operators/head_case.h"
+#include "tests/support/operators/ops_case.h"
+#include "tests/support/operators/tensor_sum.h"
+#include "tests/support/reference/reference_ops.h"
 
 /* ---- linear ---- */
 static void linear_shape(struct ops_case *c, int64_t N, int64_t I, int64_t O)

@@ -1,12 +1,12 @@
 /* Recordings of the CUDA backend, emulated or real (PLM_TEST_DEVICE=cuda): a replay must give the
  * same bits as the recorded calls would, on the values that the operands have at that time. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "common/ops/device.h"
-#include "tests/support/device_case.h"
+#include "tests/support/operators/device_case.h"
 
 enum { L = 70, K = 16, H = 1, D = H * K, TILES = (L + PLM_MASK_TILE - 1) / PLM_MASK_TILE };
 

@@ -3,10 +3,10 @@
 #include <math.h>
 #include <string.h>
 
-#include "tests/support/cmocka_all.h"
-#include "tests/support/mix_case.h"
-#include "tests/support/ops_case.h"
-#include "tests/support/reference_ops.h"
+#include "tests/support/harness/cmocka_all.h"
+#include "tests/support/operators/mix_case.h"
+#include "tests/support/operators/ops_case.h"
+#include "tests/support/reference/reference_ops.h"
 
 static const int64_t shapes[][2] = {{1, 1},   {1, 7},    {3, 16},   {5, 33},   {31, 64},
                                     {33, 48}, {65, 128}, {130, 72}, {257, 200}};

@@ -10,7 +10,7 @@
 #include "common/ops/device.h"
 #include "common/ops/ops.h"
 #include "common/run/stop.h"
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 enum { N = 256, I = 64, O = 192, CHILDREN = 40 };
 

@@ -2,7 +2,7 @@
  * PLM_TEST_DEVICE=cuda) and on the CPU. With all waits in place, results are right in any order of
  * the streams; without one of them, they are wrong in some orders of the emulation. Calls that a
  * recording cannot contain are reported. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 #include "common/ops/device.h"
 #include "kernels/cuda/cuda.h"
 #include "tests/emulation/controls.h"
-#include "tests/support/device_case.h"
+#include "tests/support/operators/device_case.h"
 
 enum { ORDERS = 24, ROUNDS = 3 };
 

@@ -2,8 +2,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "tests/support/cmocka_all.h"
-#include "tests/support/ops_case.h"
+#include "tests/support/harness/cmocka_all.h"
+#include "tests/support/operators/ops_case.h"
 
 enum { N = 1500, VECTORS = 300 };
 

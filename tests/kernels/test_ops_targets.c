@@ -1,12 +1,12 @@
 /* choose_targets must give the same targets on every backend, bit for bit, as the host's code does
- * (trainer/objective.c), which test_objective.c checks against doc/model.md#objectives. */
+ * (trainer/input/objective.c), which test_objective.c checks against doc/model.md#objectives. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/philox.h"
-#include "tests/support/cmocka_all.h"
-#include "tests/support/ops_case.h"
-#include "trainer/objective.h"
+#include "common/base/numbers/philox.h"
+#include "tests/support/harness/cmocka_all.h"
+#include "tests/support/operators/ops_case.h"
+#include "trainer/input/objective.h"
 #include "trainer/trainer_options.h"
 
 enum { MOST_DOCUMENTS = 4096 };

@@ -5,7 +5,7 @@
 #include "common/ops/device.h"
 #include "common/ops/ops.h"
 #include "kernels/cpu/processor.h"
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 static plm_status open_cpu(const char *level, int precision, const char *isa, struct plm_ops **ops,
                            struct plm_error *error)

@@ -3,9 +3,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "common/base/philox.h"
-#include "tests/support/cmocka_all.h"
-#include "tests/support/reference_ops.h"
+#include "common/base/numbers/philox.h"
+#include "tests/support/harness/cmocka_all.h"
+#include "tests/support/reference/reference_ops.h"
 
 /* value(x) is a weighted sum of an operator's outputs; `gradient` comes from its backward pass. */
 static void check(const char *what, double (*value)(const double *x), double *x,

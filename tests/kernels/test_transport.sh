@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Memory of operators travels between ranks: directly, staged through the host, and by an emulated NCCL, which also has
 # delays, and refuses what NCCL does not allow. test_transport_failures.sh has what waits for a timeout.
-. "$PLM_ROOT/tests/support/lib.sh"
-. "$PLM_ROOT/tests/support/transport.sh"
+. "$PLM_ROOT/tests/support/shell/lib.sh"
+. "$PLM_ROOT/tests/support/shell/transport.sh"
 
 right 4 cpu 6 slow
 passed direct 1

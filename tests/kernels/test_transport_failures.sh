@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # An exchange between ranks hangs, or a rank is late: one rank says why, and all end. Emulated devices and NCCL (test_transport.sh).
-. "$PLM_ROOT/tests/support/lib.sh"
-. "$PLM_ROOT/tests/support/transport.sh"
+. "$PLM_ROOT/tests/support/shell/lib.sh"
+. "$PLM_ROOT/tests/support/shell/transport.sh"
 
 # These wait for most of their time, so they run beside everything else, each with a log of its own, and a folder of its
 # own for Open MPI, of which two that start at once would make the same one.

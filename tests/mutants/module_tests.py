@@ -51,7 +51,7 @@ class ModuleTests:
         if name.endswith((".sh", ".py")):
             return True
         text = (self.base.tree / "tests" / f"{name}.c").read_text()
-        return "PLM_BIN" in text or '"tests/support/packers.h"' in text
+        return "PLM_BIN" in text or '"tests/support/peers/packers.h"' in text
 
     @functools.cache  # noqa: B019
     def targets(self, name):

@@ -8,8 +8,8 @@
 
 #include "common/wire/announce.h"
 #include "packer/packer_link.h"
-#include "tests/support/cmocka_all.h"
-#include "tests/support/packers.h"
+#include "tests/support/harness/cmocka_all.h"
+#include "tests/support/peers/packers.h"
 
 enum { FEW = 32, PLENTY = 200 };
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A packer whose trainer is complete says once that it was told BYE, and does not announce that it
 # tries again. It serves a trainer that comes back.
-. "$PLM_ROOT/tests/support/lib.sh"
+. "$PLM_ROOT/tests/support/shell/lib.sh"
 
 small_corpus corpus
 small_config pipeline.yaml transformer

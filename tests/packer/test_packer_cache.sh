@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A packer with a cache uses a copy that another process holds, waits while another process makes one, and a signal
 # ends that wait with 0.
-. "$PLM_ROOT/tests/support/lib.sh"
+. "$PLM_ROOT/tests/support/shell/lib.sh"
 
 small_corpus corpus
 small_config pipeline.yaml transformer

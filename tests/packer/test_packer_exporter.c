@@ -10,9 +10,9 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "common/base/log.h"
-#include "tests/support/captured.h"
-#include "tests/support/cmocka_all.h"
+#include "common/base/log/log.h"
+#include "tests/support/harness/captured.h"
+#include "tests/support/harness/cmocka_all.h"
 
 static int port; /* of the exporter */
 

@@ -6,12 +6,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/base/file.h"
-#include "common/base/log.h"
-#include "tests/support/cmocka_all.h"
-#include "tests/support/forged_corpus.h"
-#include "tests/support/packers.h"
-#include "tests/support/scratch.h"
+#include "common/base/files/file.h"
+#include "common/base/log/log.h"
+#include "tests/support/corpora/forged_corpus.h"
+#include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/scratch.h"
+#include "tests/support/peers/packers.h"
 
 enum { DOCUMENTS = 3000, CHUNKS = 5 };
 

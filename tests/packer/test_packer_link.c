@@ -2,10 +2,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/base/log.h"
-#include "tests/support/captured.h"
-#include "tests/support/cmocka_all.h"
-#include "tests/support/link_scene.h"
+#include "common/base/log/log.h"
+#include "tests/support/harness/captured.h"
+#include "tests/support/harness/cmocka_all.h"
+#include "tests/support/peers/link_scene.h"
 
 /* Chunks are served up to the last one of their window, and none beyond it. */
 static void ranges_end_with_their_window(void **state)

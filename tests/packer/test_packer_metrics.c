@@ -9,12 +9,12 @@
 #include <cjson/cJSON.h>
 
 #include "common/base/clock.h"
-#include "common/base/file.h"
-#include "common/base/log.h"
+#include "common/base/files/file.h"
+#include "common/base/log/log.h"
 #include "common/run/run.h"
-#include "tests/support/captured.h"
-#include "tests/support/cmocka_all.h"
-#include "tests/support/scratch.h"
+#include "tests/support/harness/captured.h"
+#include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/scratch.h"
 
 static char file[PLM_PATH_SIZE];
 

@@ -9,12 +9,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/base/file.h"
-#include "common/base/log.h"
+#include "common/base/files/file.h"
+#include "common/base/log/log.h"
 #include "common/wire/security.h"
-#include "tests/support/cmocka_all.h"
-#include "tests/support/packers.h"
-#include "tests/support/scratch.h"
+#include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/scratch.h"
+#include "tests/support/peers/packers.h"
 
 static char space[32], here[16], there[16], address_here[32], address_there[32];
 

@@ -2,10 +2,10 @@
  * refused, and which windows are made before their chunks are asked for. */
 #include <string.h>
 
-#include "common/base/log.h"
+#include "common/base/log/log.h"
 #include "common/wire/tables.h"
-#include "tests/support/cmocka_all.h"
-#include "tests/support/link_scene.h"
+#include "tests/support/harness/cmocka_all.h"
+#include "tests/support/peers/link_scene.h"
 
 static void prove(struct link_scene *s, uint64_t window, uint32_t group, uint32_t count, bool soon)
 {

@@ -7,13 +7,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/base/file.h"
-#include "common/base/log.h"
+#include "common/base/files/file.h"
+#include "common/base/log/log.h"
 #include "common/wire/announce.h"
 #include "common/wire/security.h"
-#include "tests/support/cmocka_all.h"
-#include "tests/support/packers.h"
-#include "tests/support/scratch.h"
+#include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/scratch.h"
+#include "tests/support/peers/packers.h"
 
 static char corpus[PLM_PATH_SIZE], keys[PLM_PATH_SIZE];
 

@@ -8,13 +8,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "common/base/log.h"
-#include "common/base/thread.h"
+#include "common/base/log/log.h"
+#include "common/base/process/thread.h"
 #include "common/run/run.h"
 #include "common/wire/socket.h"
-#include "tests/support/cmocka_all.h"
-#include "tests/support/packers.h"
-#include "tests/support/scratch.h"
+#include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/scratch.h"
+#include "tests/support/peers/packers.h"
 
 enum { TRAINER, MOVED, AGAIN, EVALUATOR, PLACES }; /* the trainer has three addresses */
 enum { WAIT_MS = 15000, STEP_MS = 2000, EXPECTED_MS = 10000 };

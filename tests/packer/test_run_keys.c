@@ -1,5 +1,5 @@
 /* A run's own keys: how they are made, and what a local process without them gets. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -13,9 +13,9 @@
 #include "common/base/clock.h"
 #include "common/run/run.h"
 #include "common/wire/socket.h"
-#include "tests/support/fake_packer.h"
-#include "tests/support/packers.h"
-#include "tests/support/scratch.h"
+#include "tests/support/harness/scratch.h"
+#include "tests/support/peers/fake_packer.h"
+#include "tests/support/peers/packers.h"
 
 static void the_first_stage_makes_them(void **state)
 {

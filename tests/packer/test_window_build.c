@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/philox.h"
+#include "common/base/numbers/philox.h"
 #include "common/wire/data.h"
-#include "tests/support/cmocka_all.h"
-#include "tests/support/must.h"
-#include "tests/support/written_corpus.h"
+#include "tests/support/corpora/written_corpus.h"
+#include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/must.h"
 
 /* A split of an open corpus, and the memory of a worker, which is used for every window. */
 struct scene {

@@ -4,14 +4,14 @@
 #include <poll.h>
 #include <stdlib.h>
 
-#include "common/base/log.h"
+#include "common/base/log/log.h"
 #include "common/wire/message.h"
 #include "common/wire/tables.h"
-#include "tests/support/cmocka_all.h"
-#include "tests/support/forged_corpus.h"
-#include "tests/support/packers.h"
-#include "tests/support/scratch.h"
-#include "tests/support/written_corpus.h"
+#include "tests/support/corpora/forged_corpus.h"
+#include "tests/support/corpora/written_corpus.h"
+#include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/scratch.h"
+#include "tests/support/peers/packers.h"
 
 struct opened {
   struct plm_corpus *corpus;

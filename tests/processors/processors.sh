@@ -100,7 +100,7 @@ packages='qemu-user'
 [ -z "$arm" ] || packages+=' gcc-aarch64-linux-gnu g++-aarch64-linux-gnu'
 # shellcheck disable=SC2086 # lists of words
 {
-  tests/support/deps.sh $packages
+  tests/support/make/deps.sh $packages
   [ -z "$native" ] || make --no-print-directory -j"$jobs" CUDA=0 $native
   [ -z "$arm" ] || { make_sysroot; make_cross $arm; }
 }

@@ -2,7 +2,7 @@
 # A packer and a trainer of a tiny model under qemu, and again on this machine: the losses agree up to
 # rounding. Called by processors.sh with the emulator as arguments; PLM_EMULATED_BUILD has the emulated
 # programs, PLM_BIN this machine's.
-. "${PLM_ROOT:?}/tests/support/lib.sh"
+. "${PLM_ROOT:?}/tests/support/shell/lib.sh"
 
 steps=3
 small_corpus corpus 150

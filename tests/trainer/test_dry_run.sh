@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # plm-trainer --dry-run: the whole memory estimate as text and as JSON, of one process and of ranks, on the CPU and for a
 # device without its backend. Only what the machine decides is left out.
-. "$PLM_ROOT/tests/support/trainer.sh"
+. "$PLM_ROOT/tests/support/shell/trainer.sh"
 cat >pipeline.yaml <<YAML
 version: 1
 run: run

@@ -5,9 +5,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/base/log.h"
-#include "tests/support/captured.h"
-#include "tests/support/cmocka_all.h"
+#include "common/base/log/log.h"
+#include "tests/support/harness/captured.h"
+#include "tests/support/harness/cmocka_all.h"
 #include "trainer/memory_estimate.h"
 
 static const char yaml[] =

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "common/base/size.h"
+#include "common/base/numbers/size.h"
 #include "trainer/ranks/held.h"
 
 static const double balance = 1.25;

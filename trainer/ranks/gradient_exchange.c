@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "common/base/clock.h"
-#include "common/base/size.h"
+#include "common/base/numbers/size.h"
 #include "trainer/ranks/exchange_state.h"
 
 enum {

@@ -1,9 +1,9 @@
 /* The exchange within a step: gradients are summed on the ranks that update them, squared norms and
  * losses on all, and updated weights go back to all.
  *
- * Sums over ranks continue the binary tree over shares (trainer/share_sums.h): first among the
- * ranks of a group, then along the rail. Buckets (buckets.h) travel while the backward pass and the
- * update compute what follows. See doc/ranks.md#a-step. */
+ * Sums over ranks continue the binary tree over shares (trainer/optimizer/share_sums.h): first
+ * among the ranks of a group, then along the rail. Buckets (buckets.h) travel while the backward
+ * pass and the update compute what follows. See doc/ranks.md#a-step. */
 #ifndef PLM_TRAINER_RANKS_GRADIENT_EXCHANGE_H
 #define PLM_TRAINER_RANKS_GRADIENT_EXCHANGE_H
 
@@ -13,7 +13,7 @@
 #include "common/collective/transport.h"
 #include "common/model/model.h"
 #include "common/ops/ops.h"
-#include "trainer/optimizers.h"
+#include "trainer/optimizer/optimizers.h"
 #include "trainer/ranks/buckets.h"
 #include "trainer/ranks/owners.h"
 #include "trainer/ranks/ranks.h"

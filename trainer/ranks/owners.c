@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "trainer/optimizers.h"
+#include "trainer/optimizer/optimizers.h"
 
 struct candidate {
   size_t parameter;

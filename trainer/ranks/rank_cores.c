@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/file.h"
+#include "common/base/files/file.h"
 
 bool plm_cores_parse(const char *list, cpu_set_t *processors)
 {

@@ -1,5 +1,5 @@
 /* Rank 0 receives chunks from the feed and sends every other rank its part of a step. These
- * functions are called by the threads that fill inputs (trainer/input.h), on their own lane.
+ * functions are called by the threads that fill inputs (trainer/input/input.h), on their own lane.
  *
  * For each step, rank 0 sends one batch to every other rank, and all ranks then add up what their
  * batches contain. The end of the batches is a message of its own. */
@@ -7,8 +7,8 @@
 #define PLM_TRAINER_RANKS_RANK_INPUT_H
 
 #include "common/plan/chunk.h"
+#include "trainer/input/step_input.h"
 #include "trainer/ranks/ranks.h"
-#include "trainer/step_input.h"
 
 /* Sends each rank its part of the step's batch, which has the same number of chunks for all. */
 plm_status plm_rank_send_batch(struct plm_ranks *ranks, const struct plm_batch *batch,

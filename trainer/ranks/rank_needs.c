@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "trainer/optimizers.h"
+#include "trainer/optimizer/optimizers.h"
 #include "trainer/ranks/gradient_exchange.h"
 
 static uint32_t largest_power_of_two(uint32_t divides)

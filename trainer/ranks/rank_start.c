@@ -1,6 +1,6 @@
 /* Texts that rank 0 sends, and the comparison of the ranks. */
 #include "trainer/ranks/rank_start.h"
-#include "common/base/cgroup.h"
+#include "common/base/process/cgroup.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -8,8 +8,8 @@
 
 #include "common/config/config.h"
 #include "common/ops/open.h"
+#include "trainer/checkpoint/trainer_state.h"
 #include "trainer/ranks/ranks.h"
-#include "trainer/trainer_state.h"
 
 /* Sends rank 0's text to the others. *text: on rank 0, the text; on the others it receives a copy,
  * which the caller frees, also after an error. */

@@ -8,9 +8,9 @@
 #include <stdint.h>
 
 #include "common/model/model.h"
-#include "trainer/checkpoint_folder.h"
-#include "trainer/clip.h"
-#include "trainer/optimizers.h"
+#include "trainer/checkpoint/checkpoint_folder.h"
+#include "trainer/optimizer/clip.h"
+#include "trainer/optimizer/optimizers.h"
 #include "trainer/ranks/owners.h"
 #include "trainer/ranks/ranks.h"
 

@@ -1,5 +1,5 @@
 /* The host's side of attention on sm_90a: what the kernels take, tensor maps, launches. */
-#include "kernels/cuda/kernel_choices.cuh"
+#include "kernels/cuda/products/kernel_choices.cuh"
 #include "kernels/cuda/sm90/attention_sm90.cuh"
 
 namespace

@@ -8,7 +8,7 @@
 #ifndef PLM_KERNELS_CUDA_SM90_ATTENTION_SM90_CUH
 #define PLM_KERNELS_CUDA_SM90_ATTENTION_SM90_CUH
 
-#include "kernels/cuda/attention.cuh"
+#include "kernels/cuda/attention/attention.cuh"
 #include "kernels/cuda/sm90/warpgroups.cuh"
 
 struct plm_sm90_attention {

@@ -4,7 +4,7 @@
  * mma.sync. */
 #include <cmath>
 
-#include "kernels/cuda/attention.cuh"
+#include "kernels/cuda/attention/attention.cuh"
 #include "kernels/cuda/sm90/check_sm90.cuh"
 
 namespace

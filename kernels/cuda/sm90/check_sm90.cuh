@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "kernels/cuda/cuda_ops.cuh"
+#include "kernels/cuda/device/cuda_ops.cuh"
 
 /* Draws multiples of 1/64 in [-2, 2), which are exact in bf16. */
 void plm_sm90_draw(std::vector<uint16_t> &values, uint64_t seed);

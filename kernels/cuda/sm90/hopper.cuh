@@ -9,7 +9,7 @@
 #ifndef PLM_KERNELS_CUDA_SM90_HOPPER_CUH
 #define PLM_KERNELS_CUDA_SM90_HOPPER_CUH
 
-#include "kernels/cuda/instructions.cuh"
+#include "kernels/cuda/device/instructions.cuh"
 
 #ifdef PLM_EMULATE
 #include "emulation/hopper.h"

@@ -9,7 +9,7 @@
  *
  * Each warp rearranges its results through its own panel of shared memory, so that 16 lanes write
  * 256 bytes of a row. */
-#include "kernels/cuda/relu2_products.cuh"
+#include "kernels/cuda/products/relu2_products.cuh"
 #include "kernels/cuda/sm90/warpgroups.cuh"
 
 namespace

@@ -2,7 +2,7 @@
  * its result compute, on a few shapes with tails. Two blocks compute the small ones, so that each
  * takes several tiles; of the others, one has more tiles than there are multiprocessors. Runs when
  * the first backend of a process opens. */
-#include "kernels/cuda/relu2_products.cuh"
+#include "kernels/cuda/products/relu2_products.cuh"
 #include "kernels/cuda/sm90/check_sm90.cuh"
 
 namespace

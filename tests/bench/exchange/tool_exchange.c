@@ -14,7 +14,7 @@
 #include <stdlib.h>
 
 #include "common/base/clock.h"
-#include "common/base/log.h"
+#include "common/base/log/log.h"
 #include "common/collective/collective.h"
 #include "common/ops/open.h"
 #include "common/ops/ops.h"

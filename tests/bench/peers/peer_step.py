@@ -9,7 +9,7 @@ from peer_timing import timed
 
 
 def read_batch(path):
-    """tests/support/bench_batch.h: input tokens, labels and documents, each (B, L)."""
+    """tests/support/bench/bench_batch.h: input tokens, labels and documents, each (B, L)."""
     values = torch.from_numpy(np.fromfile(path, dtype=np.int32).astype(np.int64))
     B, L = values[:2].tolist()
     return values[2:].view(3, B, L)

@@ -28,7 +28,7 @@ def timed(function, count):
     return seconds
 
 
-# ---- work on a GPU, timed as tests/support/device_bench.c does it: rounds of calls with a wait for the
+# ---- work on a GPU, timed as tests/support/bench/device_bench.c does it: rounds of calls with a wait for the
 # device only before and after each round ----
 
 

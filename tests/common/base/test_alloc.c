@@ -1,7 +1,7 @@
 /* Small allocations: what they return, and how a process ends that does not get them. */
-#include "tests/support/captured.h"
-#include "tests/support/checked_memory.h"
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/captured.h"
+#include "tests/support/harness/checked_memory.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <stdint.h>
 #include <stdio.h>
@@ -11,9 +11,9 @@
 #include <unistd.h>
 
 #include "common/base/alloc.h"
-#include "common/base/log.h"
+#include "common/base/log/log.h"
 #include "common/base/status.h"
-#include "common/base/text.h"
+#include "common/base/text/text.h"
 
 static void blocks_are_as_those_of_the_c_library(void **state)
 {

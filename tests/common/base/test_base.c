@@ -11,14 +11,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/base/file.h"
-#include "common/base/hash.h"
-#include "common/base/philox.h"
-#include "common/base/progress.h"
-#include "common/base/random.h"
-#include "common/base/text.h"
-#include "tests/support/cmocka_all.h"
-#include "tests/support/scratch.h"
+#include "common/base/files/file.h"
+#include "common/base/log/progress.h"
+#include "common/base/numbers/hash.h"
+#include "common/base/numbers/philox.h"
+#include "common/base/numbers/random.h"
+#include "common/base/text/text.h"
+#include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/scratch.h"
 
 static void philox_gives_the_known_answer(void **state)
 {

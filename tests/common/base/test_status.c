@@ -1,13 +1,13 @@
 /* The texts and exit codes of each status, and how an error is filled in. */
-#include "tests/support/captured.h"
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/captured.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "common/base/log.h"
+#include "common/base/log/log.h"
 #include "common/base/status.h"
 
 static const struct {

@@ -1,5 +1,5 @@
 /* Checkpoint folders are written, verified, listed and read, and every damage is found. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <cjson/cJSON.h>
 #include <stdio.h>
@@ -7,14 +7,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/base/file.h"
+#include "common/base/files/file.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/parameter_file.h"
 #include "common/checkpoint/safetensors.h"
 #include "common/config/config.h"
 #include "common/corpus/tokenizer.h"
 #include "common/huggingface/huggingface.h"
-#include "tests/support/scratch.h"
+#include "tests/support/harness/scratch.h"
 
 static const char *const names[] = {"config.json", "model.safetensors", "trainer.json"};
 enum { FILES = 3 };

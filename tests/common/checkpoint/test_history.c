@@ -1,10 +1,10 @@
 /* What a watching evaluator reads from evaluator.jsonl: which splits of which steps are reported,
  * for which weights. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
-#include "common/base/file.h"
+#include "common/base/files/file.h"
 #include "common/checkpoint/history.h"
-#include "tests/support/scratch.h"
+#include "tests/support/harness/scratch.h"
 
 static void history_reads_what_was_reported(void **state)
 {

@@ -7,11 +7,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/base/file.h"
+#include "common/base/files/file.h"
 #include "common/checkpoint/retention.h"
 #include "common/config/config.h"
-#include "tests/support/cmocka_all.h"
-#include "tests/support/scratch.h"
+#include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/scratch.h"
 
 /* A case: rules, checkpoints and the steps that must be kept. */
 struct retention_case {

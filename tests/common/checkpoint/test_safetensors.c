@@ -1,14 +1,14 @@
 /* safetensors: written files are read back, and each broken rule of the format is named. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/file.h"
+#include "common/base/files/file.h"
 #include "common/checkpoint/safetensors.h"
-#include "tests/support/failing_memory.h"
-#include "tests/support/scratch.h"
+#include "tests/support/harness/failing_memory.h"
+#include "tests/support/harness/scratch.h"
 
 /* Makes a file of a header and data; the caller frees it. */
 static unsigned char *file_make(const char *header, size_t data_size, size_t *size)

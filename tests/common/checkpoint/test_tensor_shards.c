@@ -1,15 +1,15 @@
 /* The tensors of a single file and those of an index with shards, and each way in which an index
  * and its shards may disagree. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "common/base/file.h"
+#include "common/base/files/file.h"
 #include "common/checkpoint/tensor_shards.h"
-#include "tests/support/scratch.h"
+#include "tests/support/harness/scratch.h"
 
 static char folder[PLM_PATH_SIZE];
 

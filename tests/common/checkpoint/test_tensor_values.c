@@ -1,5 +1,5 @@
 /* Tensors of other dtypes become fp32, part by part. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <math.h>
 #include <stdlib.h>

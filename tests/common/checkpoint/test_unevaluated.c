@@ -1,15 +1,15 @@
 /* Which checkpoints are left to evaluate, from the folder of checkpoints and evaluator.jsonl. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/file.h"
+#include "common/base/files/file.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/unevaluated.h"
 #include "common/run/run.h"
-#include "tests/support/scratch.h"
+#include "tests/support/harness/scratch.h"
 
 #define VALID(step) "{\"step\":" step ",\"split\":\"valid\"}\n"
 

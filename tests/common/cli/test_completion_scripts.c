@@ -1,17 +1,17 @@
 /* common/cli/completion: what is read from the words of the help, and the exact scripts for a small
  * program (tests/common/cli/completion/SHELL). The shells themselves judge the real programs'
  * scripts in tests/stages/commands/test_completion*.sh. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "common/base/text.h"
+#include "common/base/text/text.h"
 #include "common/cli/completion_words.h"
 #include "common/config/settings.h"
-#include "tests/support/captured.h"
-#include "tests/support/expected_file.h"
+#include "tests/support/expected/expected_file.h"
+#include "tests/support/harness/captured.h"
 
 static const struct plm_option of_program[] = {
     {'p', "port", "N", "a number: 'quoted' [0:9] \\ more"},

@@ -1,5 +1,5 @@
 /* common/cli/options: which words are options, their values as numbers, and how help is wrapped. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <limits.h>
 #include <pty.h>
@@ -9,10 +9,10 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "common/base/text.h"
+#include "common/base/text/text.h"
 #include "common/cli/options.h"
 #include "common/cli/task_options.h"
-#include "tests/support/captured.h"
+#include "tests/support/harness/captured.h"
 
 static const struct plm_option table[] = {
     {'o', "output", "FILE", "the file"},      {'a', "all", NULL, "everything"},

@@ -1,17 +1,17 @@
 /* common/cli/options_config: which file and which changes make the configuration. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "common/base/file.h"
-#include "common/base/log.h"
+#include "common/base/files/file.h"
+#include "common/base/log/log.h"
 #include "common/cli/options.h"
 #include "common/cli/program.h"
-#include "tests/support/captured.h"
-#include "tests/support/scratch.h"
+#include "tests/support/harness/captured.h"
+#include "tests/support/harness/scratch.h"
 
 enum { WORDS_MAX = 8 };
 static const struct plm_option none[] = {{0, NULL, NULL, NULL}};

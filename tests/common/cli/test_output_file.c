@@ -1,6 +1,6 @@
 /* common/cli/output_file: a regular file is replaced; a pipe or a device is written to and stays.
  */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -11,9 +11,9 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include "common/base/file.h"
+#include "common/base/files/file.h"
 #include "common/cli/output_file.h"
-#include "tests/support/scratch.h"
+#include "tests/support/harness/scratch.h"
 
 static void write_words(const char *path, const char *words)
 {

@@ -1,5 +1,5 @@
 /* common/cli/program: what every stage's program answers, its manual page and its exit codes. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,10 +11,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/base/log.h"
-#include "common/base/text.h"
+#include "common/base/log/log.h"
+#include "common/base/text/text.h"
 #include "common/cli/program.h"
-#include "tests/support/captured.h"
+#include "tests/support/harness/captured.h"
 
 static const struct plm_option options[] = {
     {'n', "number", "N", "a number"}, {0, "fail", NULL, "fail"}, {0, NULL, NULL, NULL}};

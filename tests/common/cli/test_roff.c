@@ -1,5 +1,5 @@
 /* common/cli/roff: the exact page that is made of help texts and tables of options. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <string.h>
 

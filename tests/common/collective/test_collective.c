@@ -9,8 +9,8 @@
 #include "common/base/clock.h"
 #include "common/collective/transport.h"
 #include "common/ops/open.h"
-#include "tests/support/cmocka_all.h"
-#include "tests/support/fake_collective.h"
+#include "tests/support/harness/cmocka_all.h"
+#include "tests/support/peers/fake_collective.h"
 
 static void transfers_are_described_in_full(void **state)
 {

@@ -1,11 +1,11 @@
 /* Checks of settings that depend on each other: what is refused and why, what is settled. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/support/config_outcome.h"
+#include "tests/support/expected/config_outcome.h"
 
 #define EXPECT(cases) expect_config_outcomes(cases, sizeof cases / sizeof *cases)
 

@@ -6,13 +6,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/base/file.h"
-#include "common/base/text.h"
+#include "common/base/files/file.h"
+#include "common/base/text/text.h"
 #include "common/config/config.h"
 #include "common/config/config_include.h"
 #include "common/config/settings.h"
-#include "tests/support/cmocka_all.h"
-#include "tests/support/scratch.h"
+#include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/scratch.h"
 
 static int enter_folder(void **state)
 {

@@ -1,16 +1,16 @@
 /* Configurations that are made to be slow: too deep, too long, with too many values, anchors or
  * unknown keys. Each is refused at the first excess. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/file.h"
-#include "common/base/text.h"
+#include "common/base/files/file.h"
+#include "common/base/text/text.h"
 #include "common/config/config.h"
 #include "common/config/yaml_limits.h"
-#include "tests/support/scratch.h"
+#include "tests/support/harness/scratch.h"
 
 /* Loads a text from a file and compares the first problem; returns the number of problems. */
 static size_t problems_of(const struct plm_text *text, const char *first)

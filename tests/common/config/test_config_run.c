@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "common/config/config.h"
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 static plm_status load(const char *text, struct plm_config *config)
 {

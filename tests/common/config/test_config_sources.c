@@ -1,10 +1,10 @@
 /* The list form of `corpus`: values, printing, and what a resume may change. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/text.h"
+#include "common/base/text/text.h"
 #include "common/config/config.h"
 
 static void load(const char *text, struct plm_config *config)

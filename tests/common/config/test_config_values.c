@@ -1,11 +1,11 @@
 /* Values of single settings, from a file, a flag or a variable: both sides of each limit. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/support/config_outcome.h"
+#include "tests/support/expected/config_outcome.h"
 
 #define EXPECT(cases) expect_config_outcomes(cases, sizeof cases / sizeof *cases)
 

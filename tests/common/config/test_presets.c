@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/text.h"
+#include "common/base/text/text.h"
 #include "common/config/config.h"
 #include "common/config/settings.h"
-#include "tests/support/cmocka_all.h"
-#include "tests/support/scratch.h"
+#include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/scratch.h"
 
 struct sizes {
   uint32_t layers, width, heads;

@@ -1,5 +1,5 @@
 /* Which variables are those that Kubernetes sets for a Service, by name and value. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include "common/config/service_variables.h"
 

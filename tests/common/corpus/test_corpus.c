@@ -1,6 +1,6 @@
 /* Corpora are written by ingest's writer and read back: contents, limits, and damage of every kind.
  * Documents are a function of (seed, split, number), so that what is read can be checked. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -11,14 +11,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/base/file.h"
-#include "common/base/philox.h"
-#include "common/base/thread.h"
+#include "common/base/files/file.h"
+#include "common/base/numbers/philox.h"
+#include "common/base/process/thread.h"
 #include "common/corpus/corpus.h"
 #include "common/corpus/corpus_format.h"
 #include "stages/ingest/corpus_writer.h"
-#include "tests/support/forged_corpus.h"
-#include "tests/support/scratch.h"
+#include "tests/support/corpora/forged_corpus.h"
+#include "tests/support/harness/scratch.h"
 
 enum { LONGEST = 3000 };
 static const char letters[] = "LAGVSERTIDPKQNFYMHWCXBUZO.-J";

@@ -1,6 +1,6 @@
 /* Copies of corpora in a cache: they are made once, checked, shared, and stay while they are used.
  */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -9,11 +9,11 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include "common/base/file.h"
+#include "common/base/files/file.h"
 #include "common/corpus/corpus.h"
 #include "common/corpus/corpus_cache.h"
 #include "stages/ingest/corpus_writer.h"
-#include "tests/support/scratch.h"
+#include "tests/support/harness/scratch.h"
 
 static char directory[PLM_PATH_SIZE], cache[PLM_PATH_SIZE];
 static const struct plm_corpus_options options = {.cache_dir = cache};

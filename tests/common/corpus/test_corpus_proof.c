@@ -1,15 +1,15 @@
 /* A corpus whose records agree with each other, but not with the hash tree. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <lmdb.h>
 #include <string.h>
 #include <zstd.h>
 
-#include "common/base/file.h"
+#include "common/base/files/file.h"
 #include "common/corpus/corpus_format.h"
 #include "stages/ingest/corpus_writer.h"
-#include "tests/support/forged_corpus.h"
-#include "tests/support/scratch.h"
+#include "tests/support/corpora/forged_corpus.h"
+#include "tests/support/harness/scratch.h"
 
 /* All in train: document d has d % 50 + 1 residues. */
 static void write_documents(const char *directory, int documents)

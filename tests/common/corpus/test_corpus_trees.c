@@ -2,8 +2,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tests/support/cmocka_all.h"
-#include "tests/support/written_corpus.h"
+#include "tests/support/corpora/written_corpus.h"
+#include "tests/support/harness/cmocka_all.h"
 
 /* Every group of documents is under the split's root. */
 static void check_groups(struct plm_corpus *corpus, enum plm_split split)

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "common/corpus/corpus_format.h"
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 static const char letters[] = "LAGVSERTIDPKQNFYMHWCXBUZO.-J";
 

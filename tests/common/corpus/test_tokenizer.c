@@ -1,5 +1,5 @@
 /* The tokenizers against the alphabet, letter by letter. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <string.h>
 

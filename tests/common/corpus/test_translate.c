@@ -1,6 +1,6 @@
 /* Every form of the translator against the tokenizer: all bytes, and all lengths around that of a
  * vector, beyond which nothing is written. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,10 +2,10 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include "common/base/log.h"
-#include "tests/support/cmocka_all.h"
-#include "tests/support/fake_packer.h"
-#include "tests/support/packers.h"
+#include "common/base/log/log.h"
+#include "tests/support/harness/cmocka_all.h"
+#include "tests/support/peers/fake_packer.h"
+#include "tests/support/peers/packers.h"
 
 /* Sends PINGs as fast as the socket takes them, and ends when it was told BYE or the
  * connection was lost. */

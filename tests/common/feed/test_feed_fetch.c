@@ -7,12 +7,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/base/file.h"
-#include "common/base/log.h"
+#include "common/base/files/file.h"
+#include "common/base/log/log.h"
 #include "common/feed/feed_loop.h"
-#include "tests/support/cmocka_all.h"
-#include "tests/support/packers.h"
-#include "tests/support/scratch.h"
+#include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/scratch.h"
+#include "tests/support/peers/packers.h"
 
 enum { QUESTIONS = 256, WAIT_MS = 15000 }; /* as many questions wait behind the one that is read */
 

@@ -8,14 +8,14 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "common/base/log.h"
+#include "common/base/log/log.h"
 #include "common/metrics/http.h"
 #include "common/wire/announce.h"
-#include "tests/support/cmocka_all.h"
-#include "tests/support/fake_packer.h"
-#include "tests/support/packers.h"
-#include "tests/support/raw_peer.h"
-#include "tests/support/scratch.h"
+#include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/scratch.h"
+#include "tests/support/peers/fake_packer.h"
+#include "tests/support/peers/packers.h"
+#include "tests/support/peers/raw_peer.h"
 
 /* AddressSanitizer keeps freed memory in a quarantine; a large one would count as growth. */
 const char *__asan_default_options(void);

@@ -1,11 +1,11 @@
 /* The feed against peers that send nonsense or break the protocol. */
 #include <unistd.h>
 
-#include "common/base/log.h"
-#include "common/base/philox.h"
-#include "tests/support/cmocka_all.h"
-#include "tests/support/fake_packer.h"
-#include "tests/support/packers.h"
+#include "common/base/log/log.h"
+#include "common/base/numbers/philox.h"
+#include "tests/support/harness/cmocka_all.h"
+#include "tests/support/peers/fake_packer.h"
+#include "tests/support/peers/packers.h"
 
 static void *raw_dealer(void *context, const char *endpoint)
 {

@@ -6,12 +6,12 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "common/base/file.h"
-#include "common/base/log.h"
-#include "common/base/thread.h"
-#include "tests/support/cmocka_all.h"
-#include "tests/support/fake_packer.h"
-#include "tests/support/packers.h"
+#include "common/base/files/file.h"
+#include "common/base/log/log.h"
+#include "common/base/process/thread.h"
+#include "tests/support/harness/cmocka_all.h"
+#include "tests/support/peers/fake_packer.h"
+#include "tests/support/peers/packers.h"
 
 /* The feed is asked for a chunk by its number in an epoch, and reports windows. */
 static void crosses_windows_and_epochs(void **state)

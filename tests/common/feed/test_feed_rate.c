@@ -1,6 +1,6 @@
 /* The rate of a packer that serves windows with pauses between them. */
 #include "common/feed/feed_rate.h"
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 /* A window of 20,000 tokens every ten seconds; a report every second. */
 static void pauses_do_not_show(void **state)

@@ -1,5 +1,5 @@
 /* The rows of a feed's packers and its counters, of states that the test makes. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <pthread.h>
 #include <stdio.h>

@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/log.h"
-#include "tests/support/cmocka_all.h"
-#include "tests/support/simulated_network.h"
+#include "common/base/log/log.h"
+#include "tests/support/harness/cmocka_all.h"
+#include "tests/support/peers/simulated_network.h"
 
 enum { SEEDS = 300, MOST_MS = 180000 };
 

@@ -3,11 +3,11 @@
 #include <unistd.h>
 #include <zmq.h>
 
-#include "common/base/log.h"
-#include "tests/support/captured.h"
-#include "tests/support/cmocka_all.h"
-#include "tests/support/fake_packer.h"
-#include "tests/support/packers.h"
+#include "common/base/log/log.h"
+#include "tests/support/harness/captured.h"
+#include "tests/support/harness/cmocka_all.h"
+#include "tests/support/peers/fake_packer.h"
+#include "tests/support/peers/packers.h"
 
 enum { OTHER = PLM_WIRE_VERSION + 1, WAIT_MS = 20000 };
 

@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/support/cmocka_all.h"
-#include "tests/support/fake_packer.h"
-#include "tests/support/packers.h"
+#include "tests/support/harness/cmocka_all.h"
+#include "tests/support/peers/fake_packer.h"
+#include "tests/support/peers/packers.h"
 
 /* What is told of one wait, and the packer that comes meanwhile. */
 struct wait {

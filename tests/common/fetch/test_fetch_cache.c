@@ -1,5 +1,5 @@
 /* Which corpora leave the cache when another one needs room, and when there is not enough. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -9,10 +9,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/base/hash.h"
-#include "common/base/log.h"
+#include "common/base/log/log.h"
+#include "common/base/numbers/hash.h"
 #include "common/fetch/fetch_cache.h"
-#include "tests/support/scratch.h"
+#include "tests/support/harness/scratch.h"
 
 static char folder[200];
 

@@ -1,6 +1,6 @@
 /* How a host fetches a file: what it asks a head for, which answers it takes, and what ends it. The
  * head is a thread of the test. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <pthread.h>
 #include <signal.h>

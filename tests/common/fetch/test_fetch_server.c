@@ -1,5 +1,5 @@
 /* The parts of corpora that a head hands out, what it refuses, and how many questions may wait. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <semaphore.h>
 #include <stdio.h>
@@ -7,12 +7,12 @@
 #include <string.h>
 #include <time.h>
 
-#include "common/base/file.h"
-#include "common/base/log.h"
+#include "common/base/files/file.h"
+#include "common/base/log/log.h"
 #include "common/corpus/corpus_description.h"
 #include "common/fetch/fetch_server.h"
 #include "stages/ingest/corpus_writer.h"
-#include "tests/support/scratch.h"
+#include "tests/support/harness/scratch.h"
 
 static sem_t ready; /* how many answers wait */
 

@@ -1,6 +1,6 @@
 /* config.json from elsewhere: sizes beyond the limits are refused by name before anything is
  * computed from them, and a model is opened only if the weights have its shapes. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,14 +8,14 @@
 
 #include <cjson/cJSON.h>
 
-#include "common/base/file.h"
+#include "common/base/files/file.h"
 #include "common/checkpoint/parameter_file.h"
 #include "common/huggingface/huggingface.h"
 #include "common/huggingface/model_folder.h"
 #include "common/inference/inference.h"
 #include "common/model/model.h"
-#include "tests/support/model_case.h"
-#include "tests/support/scratch.h"
+#include "tests/support/cases/model_case.h"
+#include "tests/support/harness/scratch.h"
 
 static const char *put(const char *folder, const char *name, const char *text)
 {

@@ -1,6 +1,6 @@
 /* Model folders: checkpoints and exports are distinguished, weights are read in every form, and a
  * model that does not fit is described. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -8,8 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/base/file.h"
-#include "common/base/text.h"
+#include "common/base/files/file.h"
+#include "common/base/text/text.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/parameter_file.h"
 #include "common/checkpoint/safetensors.h"
@@ -17,8 +17,8 @@
 #include "common/huggingface/huggingface.h"
 #include "common/huggingface/model_folder.h"
 #include "common/model/model.h"
-#include "tests/support/model_case.h"
-#include "tests/support/scratch.h"
+#include "tests/support/cases/model_case.h"
+#include "tests/support/harness/scratch.h"
 
 /* The parameters of a model with values in host memory. */
 struct weights {

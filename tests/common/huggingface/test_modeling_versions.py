@@ -1,6 +1,6 @@
 """The exported model does the same with each version of transformers that it supports: what is loaded,
 computed, saved and trained is as with the programs. The runner repeats this file with each version
-(tests/support/venv.sh)."""
+(tests/support/make/venv.sh)."""
 
 import copy
 import json

@@ -1,13 +1,13 @@
 /* The files of a tokenizer, as a whole. What the libraries make of them is tested with these. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "common/base/file.h"
+#include "common/base/files/file.h"
 #include "common/huggingface/huggingface.h"
-#include "tests/support/expected_file.h"
-#include "tests/support/scratch.h"
+#include "tests/support/expected/expected_file.h"
+#include "tests/support/harness/scratch.h"
 
 static void files_of_both_tokenizers(void **state)
 {

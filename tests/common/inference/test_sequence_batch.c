@@ -1,6 +1,6 @@
 /* Sequences packed for inference: each is where the batch says it is, chunks are well filled, and
  * hidden states and logits are those that each sequence has in a separate batch. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 #include "common/inference/sequence_batch.h"
 #include "common/model/architecture.h"
-#include "tests/support/model_case.h"
+#include "tests/support/cases/model_case.h"
 
 enum { CHUNKS = 3, L = 32, PAD = 1, MOST = 64 };
 

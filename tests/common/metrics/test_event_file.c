@@ -1,6 +1,6 @@
 /* common/metrics/tensorboard: the exact bytes of an event file, read here as TFRecord and protocol
  * buffers. TensorBoard itself reads one in test_tensorboard.c. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -9,9 +9,9 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "common/base/file.h"
+#include "common/base/files/file.h"
 #include "common/metrics/metrics.h"
-#include "tests/support/scratch.h"
+#include "tests/support/harness/scratch.h"
 
 struct file {
   unsigned char *bytes;

@@ -1,5 +1,5 @@
 /* common/metrics/exporter: what a stage without a supervisor serves about its metrics file. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,10 +10,10 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 
-#include "common/base/file.h"
+#include "common/base/files/file.h"
 #include "common/metrics/exporter.h"
-#include "tests/support/captured.h"
-#include "tests/support/scratch.h"
+#include "tests/support/harness/captured.h"
+#include "tests/support/harness/scratch.h"
 
 /* Opens the exporter and returns its port, which it prints. */
 static int open_exporter(const char *run, struct plm_exporter **exporter)

@@ -1,5 +1,5 @@
 /* common/metrics/http: addresses, and what a client reads for each request. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

@@ -1,5 +1,5 @@
 /* common/metrics: numbers read back equal, lines are complete, incomplete ones are cut off. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <cjson/cJSON.h>
 #include <float.h>
@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/file.h"
-#include "common/base/philox.h"
+#include "common/base/files/file.h"
+#include "common/base/numbers/philox.h"
 #include "common/metrics/metrics.h"
-#include "tests/support/scratch.h"
+#include "tests/support/harness/scratch.h"
 
 static void numbers_read_back_equal(void **state)
 {

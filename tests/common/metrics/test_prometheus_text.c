@@ -1,5 +1,5 @@
 /* common/metrics/prometheus: the exact text for lines of metrics. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <cjson/cJSON.h>
 #include <math.h>
@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "common/metrics/prometheus.h"
-#include "tests/support/expected_file.h"
+#include "tests/support/expected/expected_file.h"
 
 static void prometheus_add(struct plm_prometheus *metrics, enum plm_metric_stage stage,
                            const char *instance, const char *text, bool counted)

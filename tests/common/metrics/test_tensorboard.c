@@ -1,13 +1,13 @@
 /* TensorBoard reads the event files: scalars come back, and after a resume the steps after the
  * resumed one are dropped. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/metrics/metrics.h"
-#include "tests/support/scratch.h"
+#include "tests/support/harness/scratch.h"
 
 static char python[4096];
 

@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "common/model/decode.h"
-#include "tests/support/cmocka_all.h"
-#include "tests/support/device_case.h"
-#include "tests/support/model_case.h"
+#include "tests/support/cases/model_case.h"
+#include "tests/support/harness/cmocka_all.h"
+#include "tests/support/operators/device_case.h"
 
 enum { LENGTH = 32, SLOTS = 3, SEQUENCES = 8, ROWS = 48 };
 static const uint32_t lengths[] = {13, 7, 32, 5, 3, 31, 9, 2, 0};

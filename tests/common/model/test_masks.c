@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/philox.h"
+#include "common/base/numbers/philox.h"
 #include "common/model/masks.h"
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 enum { MAX_DOCUMENTS = 4096, LONG = 1040 };
 

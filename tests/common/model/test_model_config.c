@@ -1,6 +1,6 @@
 /* common/model/model_config: what is refused and in which words, at both sides of each bound; the
  * JSON of a model, and how two models differ. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include <cjson/cJSON.h>
 
 #include "common/model/model_config.h"
-#include "tests/support/must.h"
+#include "tests/support/harness/must.h"
 
 static struct plm_model_config good(enum plm_architecture architecture)
 {

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/support/cmocka_all.h"
-#include "tests/support/model_case.h"
+#include "tests/support/cases/model_case.h"
+#include "tests/support/harness/cmocka_all.h"
 
 /* The tolerance of a gradient in fp32, relative to its norm. Matrices and tables stay below 4e-6.
  * The gradients of a, b and s are sums over all rows of terms that cancel, because a norm follows,

@@ -1,8 +1,8 @@
 /* The memory of a model: bytes by purpose of small models in every mode, and that a model and its
  * masks take exactly so many. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
-#include "tests/support/model_case.h"
+#include "tests/support/cases/model_case.h"
 
 enum { CHUNKS = 3 };
 

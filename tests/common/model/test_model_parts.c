@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "common/model/architecture.h"
-#include "tests/support/cmocka_all.h"
-#include "tests/support/model_case.h"
+#include "tests/support/cases/model_case.h"
+#include "tests/support/harness/cmocka_all.h"
 
 static const uint32_t lengths[] = {13, 7, 20, 5, 3, 31, 9, 2, 30, 0};
 

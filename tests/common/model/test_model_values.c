@@ -1,12 +1,12 @@
 /* common/model/model_values: a model in bf16 that keeps the fp32 values of only some parameters has
  * the same weights as used as one that keeps all of them. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/support/model_case.h"
-#include "tests/support/must.h"
+#include "tests/support/cases/model_case.h"
+#include "tests/support/harness/must.h"
 
 enum { CHUNKS = 2 };
 

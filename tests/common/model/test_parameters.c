@@ -11,7 +11,7 @@
 
 #include "common/model/architecture.h"
 #include "common/model/model.h"
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 struct fixture {
   struct plm_parameter *table;

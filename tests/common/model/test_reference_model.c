@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/support/case_batch.h"
-#include "tests/support/cmocka_all.h"
-#include "tests/support/reference_model.h"
+#include "tests/support/cases/case_batch.h"
+#include "tests/support/harness/cmocka_all.h"
+#include "tests/support/reference/reference_model.h"
 
 struct oracle {
   struct plm_model_config config;

@@ -1,6 +1,6 @@
 /* The tokens of windows of a real corpus against documents that are read one by one, and the
  * padding of the sequences that ship with the project. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "common/plan/assemble.h"
 #include "common/plan/shuffle.h"
 #include "stages/ingest/corpus_writer.h"
-#include "tests/support/scratch.h"
+#include "tests/support/harness/scratch.h"
 
 enum { DOCUMENTS = 1100, LENGTH = 128 };
 

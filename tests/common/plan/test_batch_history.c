@@ -4,7 +4,7 @@
 #include <cjson/cJSON.h>
 #include <string.h>
 
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 static plm_status read_text(const char *text, struct plm_mixture_history *history,
                             struct plm_error *error)

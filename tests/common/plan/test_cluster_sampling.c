@@ -1,6 +1,6 @@
 /* Plans that sample clusters: every cluster once an epoch, members drawn uniformly, and everything
  * else as for documents. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <math.h>
 #include <stdlib.h>

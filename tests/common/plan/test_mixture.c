@@ -1,5 +1,5 @@
 /* Which source each chunk of a step comes from, and the history of a mixture. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <cjson/cJSON.h>
 #include <math.h>

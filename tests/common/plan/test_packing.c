@@ -6,7 +6,7 @@
 
 #include "common/plan/packing.h"
 #include "common/plan/shuffle.h"
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 enum { MAX_ITEMS = 400 };
 

@@ -7,12 +7,12 @@
 #include <string.h>
 
 #include "common/base/clock.h"
-#include "common/base/thread.h"
+#include "common/base/process/thread.h"
 #include "common/config/config.h"
 #include "common/corpus/corpus.h"
 #include "common/plan/plan.h"
 #include "common/plan/shuffle.h"
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 static struct plm_plan_parameters ordinary(void)
 {

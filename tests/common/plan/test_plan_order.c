@@ -1,6 +1,6 @@
 /* The order of groups, documents and chunks against slow computations from their definition in
  * plan.h, and both sides of each bound of a plan's parameters. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <string.h>
 

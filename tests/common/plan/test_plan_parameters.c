@@ -1,6 +1,6 @@
 /* The parameters of plans: which are accepted, their hash, and how many windows and groups a plan
  * can have. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include "common/config/config.h"
 #include "common/plan/plan.h"

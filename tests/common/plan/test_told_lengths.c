@@ -1,12 +1,12 @@
 /* A plan that is told lengths group by group has the windows of one that knows them all. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/plan/plan.h"
 #include "common/plan/shuffle.h"
-#include "tests/support/must.h"
+#include "tests/support/harness/must.h"
 
 static struct plm_plan_parameters ordinary(void)
 {

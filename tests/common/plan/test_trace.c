@@ -6,7 +6,7 @@
 
 #include "common/plan/shuffle.h"
 #include "common/plan/trace.h"
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 enum { DOCUMENTS = 1500, EPOCHS = 5 };
 

@@ -1,5 +1,5 @@
 /* Which groups of documents each window of an epoch has. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include "common/plan/plan.h"
 

@@ -1,12 +1,12 @@
 /* The hash tree: streams and labels give the hashes that they should, and a path proves exactly
  * what it should, whatever of it is changed. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/support/must.h"
-#include "tests/support/proof_case.h"
+#include "tests/support/cases/proof_case.h"
+#include "tests/support/harness/must.h"
 
 static void a_stream_gives_the_hash_of_the_whole(void **state)
 {

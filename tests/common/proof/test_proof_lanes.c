@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/philox.h"
+#include "common/base/numbers/philox.h"
 #include "common/proof/proof_lanes.h"
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 enum { MOST = 40, LONGEST = 1100 };
 

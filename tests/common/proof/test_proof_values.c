@@ -1,14 +1,14 @@
 /* The values of the hash tree are those of an independent implementation (test_proof_vectors.py).
  */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/text.h"
-#include "tests/support/expected_file.h"
-#include "tests/support/proof_case.h"
+#include "common/base/text/text.h"
+#include "tests/support/cases/proof_case.h"
+#include "tests/support/expected/expected_file.h"
 
 static const uint64_t counts[] = {1, 2, 3, 5, 255, 256, 257, 513, 70000};
 enum { COUNTS = sizeof counts / sizeof counts[0] };

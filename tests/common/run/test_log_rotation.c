@@ -1,6 +1,6 @@
 /* Log files are rotated at their limit, and readers follow over the rotation without losing or
  * repeating a line. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -10,10 +10,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/base/log.h"
-#include "common/base/log_file.h"
+#include "common/base/log/log.h"
+#include "common/base/log/log_file.h"
 #include "common/run/log_tail.h"
-#include "tests/support/scratch.h"
+#include "tests/support/harness/scratch.h"
 
 enum { LIMIT = 2000 };
 

@@ -1,16 +1,16 @@
 /* common/run/log_tail by value: where the last lines begin, parts, limits, files that were cut,
  * also if they have grown since, and rotated files that are made here by renaming. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "common/base/log_file.h"
-#include "common/base/text.h"
+#include "common/base/log/log_file.h"
+#include "common/base/text/text.h"
 #include "common/run/log_tail.h"
-#include "tests/support/scratch.h"
+#include "tests/support/harness/scratch.h"
 
 enum { PART = 16384 };
 

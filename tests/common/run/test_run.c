@@ -1,5 +1,5 @@
 /* common/run: locks, endpoints, DONE, readiness, and stop signals. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 
 #include "common/run/run.h"
 #include "common/run/stop.h"
-#include "tests/support/scratch.h"
+#include "tests/support/harness/scratch.h"
 
 static void a_lock_excludes_and_names_its_holder(void **state)
 {

@@ -1,13 +1,13 @@
 /* FAILED: what is written is read again, and what cannot be read is no failure. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/file.h"
+#include "common/base/files/file.h"
 #include "common/run/run_failure.h"
-#include "tests/support/scratch.h"
+#include "tests/support/harness/scratch.h"
 
 static void a_failure_is_kept_until_it_is_removed(void **state)
 {

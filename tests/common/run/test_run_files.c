@@ -1,5 +1,5 @@
 /* common/run: files of the run folder that are missing, damaged, old or private. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "common/run/run.h"
-#include "tests/support/scratch.h"
+#include "tests/support/harness/scratch.h"
 
 /* A new folder of this name. */
 static const char *new_run(const char *name)

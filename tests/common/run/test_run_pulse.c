@@ -4,10 +4,10 @@
 #include <math.h>
 #include <string.h>
 
-#include "common/base/file.h"
+#include "common/base/files/file.h"
 #include "common/run/run.h"
-#include "tests/support/cmocka_all.h"
-#include "tests/support/scratch.h"
+#include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/scratch.h"
 
 static char run[PLM_PATH_SIZE];
 static struct plm_lock *lock;

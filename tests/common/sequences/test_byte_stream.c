@@ -1,11 +1,11 @@
 /* Which zstd streams are read: frames to be skipped, empty frames and several frames in any order,
  * and windows up to the limit. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <string.h>
 
-#include "common/base/memory.h"
-#include "common/base/text.h"
+#include "common/base/process/memory.h"
+#include "common/base/text/text.h"
 #include "common/sequences/byte_stream.h"
 
 #define EMPTY "\x28\xb5\x2f\xfd\x20\x00\x01\x00\x00"

@@ -1,5 +1,5 @@
 /* Reads CSV as common programs write it, twice, and writes it again. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "common/sequences/csv_file.h"
-#include "tests/support/scratch.h"
+#include "tests/support/harness/scratch.h"
 
 static const char *write_file(const char *name, const void *bytes, size_t size)
 {

@@ -1,12 +1,12 @@
 /* Compressed streams that are cut off or damaged. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <string.h>
 #include <zstd.h>
 
-#include "common/base/text.h"
+#include "common/base/text/text.h"
 #include "common/sequences/byte_stream.h"
-#include "tests/support/packed_text.h"
+#include "tests/support/corpora/packed_text.h"
 
 /* A truncated gzip or zstd stream is an error wherever it is cut, never a shorter file. */
 static void cut_streams_are_errors(void **state)

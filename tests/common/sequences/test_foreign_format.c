@@ -1,6 +1,6 @@
 /* Files that are not text with one sequence on each line are recognised by their first line, and
  * text that is like them is not. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <string.h>
 

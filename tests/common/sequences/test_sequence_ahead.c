@@ -1,6 +1,6 @@
 /* Files that threads read ahead: their records come in the same order, with the same errors, as one
  * file after the other gives them, however little may wait in memory. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -9,10 +9,10 @@
 #include <sys/stat.h>
 #include <zstd.h>
 
-#include "common/base/text.h"
+#include "common/base/text/text.h"
 #include "common/run/stop.h"
 #include "common/sequences/sequence_ahead.h"
-#include "tests/support/scratch.h"
+#include "tests/support/harness/scratch.h"
 
 enum { FILES = 9, MANY_BAD = 30 };
 

@@ -1,9 +1,9 @@
 /* What callers and users choose about records: heads of long ones, gaps and nucleotides. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <string.h>
 
-#include "common/base/text.h"
+#include "common/base/text/text.h"
 #include "common/sequences/sequence_reader.h"
 
 #define LETTERS_64 "LAGVSERTIDPKQNFYLAGVSERTIDPKQNFYLAGVSERTIDPKQNFYLAGVSERTIDPKQNFY"

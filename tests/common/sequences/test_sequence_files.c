@@ -1,19 +1,19 @@
 /* The loop over files of sequences: what it counts and hands out, what it does with bad records and
  * with files without a good one, and that a stop signal and an error of the caller end it. */
-#include "tests/support/captured.h"
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/captured.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "common/base/file.h"
-#include "common/base/log.h"
-#include "common/base/text.h"
+#include "common/base/files/file.h"
+#include "common/base/log/log.h"
+#include "common/base/text/text.h"
 #include "common/run/stop.h"
 #include "common/sequences/sequence_files.h"
-#include "tests/support/scratch.h"
+#include "tests/support/harness/scratch.h"
 
 struct listener {
   struct plm_text heard;  /* "FILE NAME RESIDUES" for each record, on a line */

@@ -1,6 +1,6 @@
 /* The sequence reader against tables of inputs. Each is read plain, as gzip with several members
  * and as zstd, and with the ends of buffers at every place. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -11,10 +11,10 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#include "common/base/text.h"
+#include "common/base/text/text.h"
 #include "common/sequences/sequence_reader.h"
-#include "tests/support/packed_text.h"
-#include "tests/support/scratch.h"
+#include "tests/support/corpora/packed_text.h"
+#include "tests/support/harness/scratch.h"
 
 static int interruptions; /* how often a signal has interrupted read_stream */
 

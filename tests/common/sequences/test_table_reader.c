@@ -1,13 +1,13 @@
 /* Tables of sequences: the header, the columns that are chosen, rows, and names of records. Each
  * input is read whole and in two spans, cut at every place. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zstd.h>
 
-#include "common/base/text.h"
+#include "common/base/text/text.h"
 #include "common/corpus/corpus.h"
 #include "common/sequences/sequence_reader.h"
 

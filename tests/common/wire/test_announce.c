@@ -7,7 +7,7 @@
 #include <zmq.h>
 
 #include "common/base/clock.h"
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 enum { LIMIT_MS = 60000, MOST = 1024, HEAD = 32 };
 

@@ -8,9 +8,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "common/base/log.h"
-#include "tests/support/cmocka_all.h"
-#include "tests/support/raw_peer.h"
+#include "common/base/log/log.h"
+#include "tests/support/harness/cmocka_all.h"
+#include "tests/support/peers/raw_peer.h"
 
 enum { WAIT_MS = 20000, MOST_LINKS = 8 };
 

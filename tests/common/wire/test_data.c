@@ -7,9 +7,9 @@
 #include <string.h>
 
 #include "common/wire/message.h"
-#include "tests/support/cmocka_all.h"
-#include "tests/support/must.h"
-#include "tests/support/proven_split.h"
+#include "tests/support/corpora/proven_split.h"
+#include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/must.h"
 
 /* ---- pieces ------------------------------------------------------------------------------- */
 

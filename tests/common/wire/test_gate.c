@@ -1,6 +1,6 @@
 /* When the ZAP handler ends by itself, its process ends with an error before libzmq lets anybody in
  * without it. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -15,9 +15,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "common/base/file.h"
+#include "common/base/files/file.h"
 #include "common/wire/socket.h"
-#include "tests/support/scratch.h"
+#include "tests/support/harness/scratch.h"
 
 /* ---- a handler whose socket fails ---------------------------------------------------------- */
 

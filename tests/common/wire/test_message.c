@@ -4,7 +4,7 @@
 #include "common/corpus/tokenizer.h"
 #include "common/wire/message.h"
 #include "common/wire/security.h"
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 static struct plm_header some_header(void)
 {

@@ -1,5 +1,5 @@
 /* Messages at their limits, and the bytes of each payload. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <stdio.h>
 #include <stdlib.h>

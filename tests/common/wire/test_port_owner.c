@@ -1,5 +1,5 @@
 /* Who listens at an endpoint: this program, on IPv4, IPv6 and at a path; and nobody. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "common/wire/socket.h"
-#include "tests/support/scratch.h"
+#include "tests/support/harness/scratch.h"
 
 static void owned_by_this_program(const char *endpoint)
 {

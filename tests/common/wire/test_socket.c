@@ -10,9 +10,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "common/base/file.h"
-#include "tests/support/cmocka_all.h"
-#include "tests/support/scratch.h"
+#include "common/base/files/file.h"
+#include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/scratch.h"
 
 static plm_status bind_ipc(const char *path, struct plm_error *error)
 {

@@ -3,9 +3,9 @@
 #include <string.h>
 
 #include "common/plan/shuffle.h"
-#include "tests/support/cmocka_all.h"
-#include "tests/support/must.h"
-#include "tests/support/tables_scene.h"
+#include "tests/support/corpora/tables_scene.h"
+#include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/must.h"
 
 /* Counts of a payload of clusters: a walk through its parts. */
 struct forms {

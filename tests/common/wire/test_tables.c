@@ -6,9 +6,9 @@
 
 #include "common/plan/shuffle.h"
 #include "common/wire/message.h"
-#include "tests/support/cmocka_all.h"
-#include "tests/support/must.h"
-#include "tests/support/tables_scene.h"
+#include "tests/support/corpora/tables_scene.h"
+#include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/must.h"
 
 /* ---- what is written is read -------------------------------------------------------------- */
 

@@ -1,6 +1,6 @@
 /* The gate as libzmq asks it: who is let in, what it answers, and that secret keys are wiped. */
-#include "tests/support/captured.h"
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/captured.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,11 +9,11 @@
 
 #include <zmq.h>
 
-#include "common/base/file.h"
-#include "common/base/text.h"
+#include "common/base/files/file.h"
+#include "common/base/text/text.h"
 #include "common/wire/security.h"
 #include "common/wire/socket.h"
-#include "tests/support/scratch.h"
+#include "tests/support/harness/scratch.h"
 
 static size_t wiped;
 

@@ -3,7 +3,7 @@
 #define PLM_TESTS_EMULATION_CUBLASLT_CUBLASLT_H
 
 #ifdef __cplusplus
-#include "kernels/cuda/numbers.cuh"
+#include "kernels/cuda/device/numbers.cuh"
 extern "C" {
 #endif
 

@@ -5,7 +5,7 @@
 #ifndef PLM_TESTS_EMULATION_CUBLASLT_HEADER_H
 #define PLM_TESTS_EMULATION_CUBLASLT_HEADER_H
 
-#include "kernels/cuda/platform.cuh"
+#include "kernels/cuda/device/platform.cuh"
 
 #define __DRIVER_TYPES_H__
 #define __VECTOR_TYPES_H__

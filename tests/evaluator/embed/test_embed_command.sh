@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # `plm-pipeline embed` at the command line: what it prints and refuses, that every kind of input gives the
 # same bytes, and runs that are killed, stopped or write the same file.
-. "$PLM_ROOT/tests/support/lib.sh"
+. "$PLM_ROOT/tests/support/shell/lib.sh"
 
 small_corpus corpus
 small_config pipeline.yaml patch_unet

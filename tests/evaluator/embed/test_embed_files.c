@@ -1,7 +1,7 @@
 /* The files of embed: the windows of the spool, headers as the
  * formats demand, the journal, and a partial file that is begun, continued, refused and finished.
  */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <cjson/cJSON.h>
 #include <errno.h>
@@ -13,11 +13,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/base/file.h"
+#include "common/base/files/file.h"
 #include "common/checkpoint/safetensors.h"
 #include "evaluator/embed/embed_output.h"
-#include "tests/support/must.h"
-#include "tests/support/scratch.h"
+#include "tests/support/harness/must.h"
+#include "tests/support/harness/scratch.h"
 
 /* ---- the spool ------------------------------------------------------------------------------- */
 

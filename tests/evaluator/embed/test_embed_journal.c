@@ -1,14 +1,14 @@
 /* The journal of `embed`: what was written is read again, everything else is refused, and each
  * difference is named. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "common/base/file.h"
-#include "common/base/text.h"
+#include "common/base/files/file.h"
+#include "common/base/text/text.h"
 #include "evaluator/embed/embed_journal.h"
-#include "tests/support/scratch.h"
+#include "tests/support/harness/scratch.h"
 
 static struct plm_embed_journal distinct(void)
 {

@@ -1,6 +1,6 @@
 /* `embed` that is stopped after a batch continues there and writes the same bytes. With other
  * options it refuses, and names those that it was begun with. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -8,15 +8,15 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/base/file.h"
-#include "common/base/log.h"
-#include "common/base/philox.h"
-#include "common/base/text.h"
+#include "common/base/files/file.h"
+#include "common/base/log/log.h"
+#include "common/base/numbers/philox.h"
+#include "common/base/text/text.h"
 #include "common/run/stop.h"
 #include "evaluator/embed/embed.h"
-#include "tests/support/captured.h"
-#include "tests/support/inference_case.h"
-#include "tests/support/scratch.h"
+#include "tests/support/cases/inference_case.h"
+#include "tests/support/harness/captured.h"
+#include "tests/support/harness/scratch.h"
 
 enum { L = 32, SEQUENCES = 40 };
 

@@ -1,6 +1,6 @@
 /* What `embed` writes for many sequences, of every kind and of inner layers, against the hidden
  * states and logits of each sequence by itself. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -8,15 +8,15 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/base/log.h"
-#include "common/base/philox.h"
+#include "common/base/log/log.h"
+#include "common/base/numbers/philox.h"
 #include "common/checkpoint/safetensors.h"
 #include "common/model/architecture.h"
 #include "evaluator/embed/embed.h"
-#include "tests/support/captured.h"
-#include "tests/support/inference_case.h"
-#include "tests/support/must.h"
-#include "tests/support/scratch.h"
+#include "tests/support/cases/inference_case.h"
+#include "tests/support/harness/captured.h"
+#include "tests/support/harness/must.h"
+#include "tests/support/harness/scratch.h"
 
 enum { L = 32, SEQUENCES = 40, MOST_WIDTH = 1024 };
 

@@ -1,12 +1,12 @@
 /* What --layers names: which states, how wide they are, and what is refused. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "common/model/architecture.h"
 #include "evaluator/embed/layer_choice.h"
-#include "tests/support/case_batch.h"
+#include "tests/support/cases/case_batch.h"
 
 static void states_and_widths(void **state)
 {

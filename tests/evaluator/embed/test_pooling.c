@@ -1,5 +1,5 @@
 /* Pooling against sums by hand, and how it is named. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <math.h>
 #include <string.h>

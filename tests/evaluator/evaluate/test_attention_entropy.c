@@ -1,5 +1,5 @@
 /* The entropy of attention against its definition, from the queries and keys of each block. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -8,9 +8,9 @@
 #include "common/model/architecture.h"
 #include "common/model/masks.h"
 #include "evaluator/evaluate/attention_entropy.h"
-#include "tests/support/inference_case.h"
-#include "tests/support/must.h"
-#include "tests/support/packed_documents.h"
+#include "tests/support/cases/inference_case.h"
+#include "tests/support/corpora/packed_documents.h"
+#include "tests/support/harness/must.h"
 
 /* The means of all blocks of a batch. */
 struct expected {

@@ -1,11 +1,11 @@
 /* Metrics against worked examples, and against their definitions summed in a simple, slow way. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/philox.h"
+#include "common/base/numbers/philox.h"
 #include "evaluator/evaluate/confusion_matrix.h"
 
 static void near(double got, double expected)

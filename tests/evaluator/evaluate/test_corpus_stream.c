@@ -1,17 +1,17 @@
 /* The chunks that an evaluation reads from a corpus are those of its plan, in the order of its
  * windows, whatever the sizes of the batches, and again after each beginning. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/philox.h"
+#include "common/base/numbers/philox.h"
 #include "common/plan/assemble.h"
 #include "evaluator/evaluate/corpus_stream.h"
 #include "stages/ingest/corpus_writer.h"
-#include "tests/support/must.h"
-#include "tests/support/scratch.h"
+#include "tests/support/harness/must.h"
+#include "tests/support/harness/scratch.h"
 
 enum { L = 64, MOST = 7, LONGEST = 150 };
 

@@ -1,8 +1,8 @@
 /* The loop over a split: how it is cut into batches, and what ends it. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include "evaluator/evaluate/each_batch.h"
-#include "tests/support/packed_documents.h"
+#include "tests/support/corpora/packed_documents.h"
 
 enum { CHUNKS = 6 };
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # `plm-pipeline evaluate` at the command line: the whole text and the whole JSON object, and what it refuses.
-. "$PLM_ROOT/tests/support/lib.sh"
+. "$PLM_ROOT/tests/support/shell/lib.sh"
 
 small_corpus corpus
 small_config pipeline.yaml patch_unet

@@ -1,17 +1,17 @@
 /* `evaluate` while memory runs out, at each of its allocations. */
-#include "tests/support/failing_memory.h"
+#include "tests/support/harness/failing_memory.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "common/base/log.h"
+#include "common/base/log/log.h"
 #include "evaluator/evaluate/evaluate_once.h"
 #include "stages/ingest/corpus_writer.h"
-#include "tests/support/captured.h"
-#include "tests/support/inference_case.h"
-#include "tests/support/scratch.h"
+#include "tests/support/cases/inference_case.h"
+#include "tests/support/harness/captured.h"
+#include "tests/support/harness/scratch.h"
 
 static void write_corpus(const char *path)
 {

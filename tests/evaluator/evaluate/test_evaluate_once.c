@@ -1,6 +1,6 @@
 /* One evaluation of a small corpus: the JSON object has each number in its place, and what is
  * printed for people has the same numbers. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <cjson/cJSON.h>
 #include <stdio.h>
@@ -8,12 +8,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/base/log.h"
+#include "common/base/log/log.h"
 #include "evaluator/evaluate/evaluate_once.h"
 #include "stages/ingest/corpus_writer.h"
-#include "tests/support/captured.h"
-#include "tests/support/inference_case.h"
-#include "tests/support/scratch.h"
+#include "tests/support/cases/inference_case.h"
+#include "tests/support/harness/captured.h"
+#include "tests/support/harness/scratch.h"
 
 enum { L = 32 };
 

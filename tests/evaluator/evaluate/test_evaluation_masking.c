@@ -1,12 +1,12 @@
 /* Evaluation masks depend only on the document, the seed and the rate, whatever the packing, and
  * follow the Philox counters of their definition. Causal questions. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/philox.h"
+#include "common/base/numbers/philox.h"
 #include "evaluator/evaluate/masking.h"
 
 enum { L = 64, DOCUMENTS = 6 };

@@ -1,17 +1,17 @@
 /* What an evaluation measures, over documents in several batches, against the definitions applied
  * to each document by itself. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <cjson/cJSON.h>
 #include <math.h>
 #include <string.h>
 
-#include "common/base/philox.h"
+#include "common/base/numbers/philox.h"
 #include "evaluator/evaluate/each_batch.h"
 #include "evaluator/evaluate/evaluate.h"
-#include "tests/support/inference_case.h"
-#include "tests/support/packed_documents.h"
-#include "tests/support/scratch.h"
+#include "tests/support/cases/inference_case.h"
+#include "tests/support/corpora/packed_documents.h"
+#include "tests/support/harness/scratch.h"
 
 enum { L = 32, CHUNKS = 5, DOCUMENTS = 2 * CHUNKS, SECOND = 16, SEED = 5 };
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Which weights of a checkpoint are used: the EMA weights if there are any, unless --weights chooses.
-. "$PLM_ROOT/tests/support/lib.sh"
+. "$PLM_ROOT/tests/support/shell/lib.sh"
 
 small_corpus corpus 120
 small_config averaged.yaml unet

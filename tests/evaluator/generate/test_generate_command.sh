@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # `plm-pipeline generate` at the command line: its input and output, and every way to use it wrongly.
-. "$PLM_ROOT/tests/support/lib.sh"
+. "$PLM_ROOT/tests/support/shell/lib.sh"
 
 small_corpus corpus 120
 small_config masked.yaml unet

@@ -1,5 +1,5 @@
 /* What `generate` refuses for a model, and what it reports. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <cjson/cJSON.h>
 #include <stdio.h>
@@ -7,12 +7,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/base/file.h"
-#include "common/base/log.h"
+#include "common/base/files/file.h"
+#include "common/base/log/log.h"
 #include "evaluator/generate/generate.h"
-#include "tests/support/captured.h"
-#include "tests/support/inference_case.h"
-#include "tests/support/scratch.h"
+#include "tests/support/cases/inference_case.h"
+#include "tests/support/harness/captured.h"
+#include "tests/support/harness/scratch.h"
 
 enum { L = 32, MASKED, CAUSAL, BYTES, MODELS };
 

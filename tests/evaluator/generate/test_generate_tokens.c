@@ -1,6 +1,6 @@
 /* What `generate` writes and traces, for many sequences at a time, against the rules of sampling.h
  * applied to each sequence by itself. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -8,11 +8,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/base/philox.h"
+#include "common/base/numbers/philox.h"
 #include "evaluator/generate/generate_work.h"
-#include "tests/support/inference_case.h"
-#include "tests/support/must.h"
-#include "tests/support/scratch.h"
+#include "tests/support/cases/inference_case.h"
+#include "tests/support/harness/must.h"
+#include "tests/support/harness/scratch.h"
 
 enum { MOST_EVENTS = 4096, SEED = 11 };
 

@@ -1,15 +1,15 @@
 /* The sequences that `generate` begins with: their tokens, names, numbers and ends, with and
  * without IN, and what is too long. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/file.h"
+#include "common/base/files/file.h"
 #include "evaluator/generate/fasta_writer.h"
 #include "evaluator/generate/generation.h"
-#include "tests/support/scratch.h"
+#include "tests/support/harness/scratch.h"
 
 enum { MAX_LENGTH = 12 };
 

@@ -2,9 +2,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "common/base/philox.h"
+#include "common/base/numbers/philox.h"
 #include "evaluator/generate/sampling.h"
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 static const struct plm_tokenizer *esm(void)
 {

@@ -1,6 +1,6 @@
 /* A benchmark's list of assays: what is taken from its rows, how substitutions and indels are told
  * apart, and what each error says. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "evaluator/score/assay_list.h"
-#include "tests/support/must.h"
-#include "tests/support/scratch.h"
+#include "tests/support/harness/must.h"
+#include "tests/support/harness/scratch.h"
 
 #define HEADER "DMS_id,DMS_filename,UniProt_ID,target_seq,coarse_selection_type,"
 #define CUTOFF HEADER "DMS_binarization_cutoff\n"

@@ -1,15 +1,15 @@
 /* All that a report prints: the table, the JSON object, and the means on stderr. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "common/base/file.h"
-#include "common/base/log.h"
+#include "common/base/files/file.h"
+#include "common/base/log/log.h"
 #include "evaluator/score/assay_report.h"
-#include "tests/support/captured.h"
-#include "tests/support/scratch.h"
+#include "tests/support/harness/captured.h"
+#include "tests/support/harness/scratch.h"
 
 static const struct plm_assay_result results[] = {
     {"one", "P1", "Stability", 12, {0.5, 0.25, -0.125, 1, 0.0625}},

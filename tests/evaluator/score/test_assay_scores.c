@@ -1,6 +1,6 @@
 /* The folder of scores: its origin, its lock, what killed commands left, and reading the scores of
  * an assay beside its measurements. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "evaluator/score/assay_scores.h"
-#include "tests/support/must.h"
-#include "tests/support/scratch.h"
+#include "tests/support/harness/must.h"
+#include "tests/support/harness/scratch.h"
 
 static void put(const char *name, const char *text)
 {

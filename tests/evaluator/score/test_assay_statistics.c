@@ -1,6 +1,6 @@
 /* The statistics of an assay against numbers of scipy, scikit-learn and numpy, with ties and
  * unknown classes, where they are undefined, and their means over assays. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <math.h>
 #include <stdlib.h>

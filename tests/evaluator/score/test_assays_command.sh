@@ -2,7 +2,7 @@
 # `plm-pipeline score --assays` at the command line: the scores are those of single tables, what is there already is
 # not scored again, the report is that of the scores, and every wrong use is refused. That statistics are right:
 # test_assay_statistics.c and tests/golden/test_assays.py.
-. "$PLM_ROOT/tests/support/lib.sh"
+. "$PLM_ROOT/tests/support/shell/lib.sh"
 
 small_corpus corpus 100
 small_config pipeline.yaml unet

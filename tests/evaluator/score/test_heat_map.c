@@ -1,5 +1,5 @@
 /* The map of a scan has every score in its row and column, shades by size, and blocks by width. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <math.h>
 #include <stdio.h>

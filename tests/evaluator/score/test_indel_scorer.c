@@ -1,12 +1,12 @@
 /* Scores of sequences with insertions and deletions against their definition, with windows. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "common/base/philox.h"
+#include "common/base/numbers/philox.h"
 #include "evaluator/score/indel_scorer.h"
-#include "tests/support/inference_case.h"
+#include "tests/support/cases/inference_case.h"
 
 enum { L = 32, MOST = 90 };
 

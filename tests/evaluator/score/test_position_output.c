@@ -1,16 +1,16 @@
 /* The table of --per-position in each of its forms: CSV, npy, and a picture whose cells, rings and
  * letters are where they belong. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/file.h"
+#include "common/base/files/file.h"
 #include "evaluator/score/heat_map.h"
 #include "evaluator/score/position_output.h"
-#include "tests/support/scratch.h"
+#include "tests/support/harness/scratch.h"
 
 enum { LENGTH = 130 };
 static const char letters[] = "ACDEFGHIKLMNPQRSTVWY";

@@ -1,6 +1,6 @@
 /* Spearman's correlation against numbers of scipy.stats.spearmanr, with ties, and where it is
  * undefined. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <math.h>
 

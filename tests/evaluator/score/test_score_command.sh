@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # `plm-pipeline score` at the command line: what it prints, and every wrong input with its message.
-. "$PLM_ROOT/tests/support/lib.sh"
+. "$PLM_ROOT/tests/support/shell/lib.sh"
 
 small_corpus corpus 100
 small_config pipeline.yaml patch_unet

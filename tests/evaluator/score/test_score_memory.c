@@ -1,19 +1,19 @@
 /* `score` while memory runs out, at each of its allocations. */
-#include "tests/support/failing_memory.h"
+#include "tests/support/harness/failing_memory.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "common/base/file.h"
-#include "common/base/log.h"
+#include "common/base/files/file.h"
+#include "common/base/log/log.h"
 #include "evaluator/score/position_scores.h"
 #include "evaluator/score/score_assays.h"
 #include "evaluator/score/score_indels.h"
 #include "evaluator/score/score_variants.h"
-#include "tests/support/captured.h"
-#include "tests/support/inference_case.h"
-#include "tests/support/scratch.h"
+#include "tests/support/cases/inference_case.h"
+#include "tests/support/harness/captured.h"
+#include "tests/support/harness/scratch.h"
 
 static char model[200], table[200], list[200], folder[200], scores[200], indels[200];
 

@@ -1,6 +1,6 @@
 /* A table of variants from its first line to its last: rows and their scores, the JSON object, the
  * correlation, and what is said if variants cannot be scored. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <cjson/cJSON.h>
 #include <math.h>
@@ -9,15 +9,15 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/base/file.h"
-#include "common/base/log.h"
+#include "common/base/files/file.h"
+#include "common/base/log/log.h"
 #include "evaluator/score/position_scores.h"
 #include "evaluator/score/rank_correlation.h"
 #include "evaluator/score/score_variants.h"
 #include "evaluator/score/variant_scorer.h"
-#include "tests/support/captured.h"
-#include "tests/support/inference_case.h"
-#include "tests/support/scratch.h"
+#include "tests/support/cases/inference_case.h"
+#include "tests/support/harness/captured.h"
+#include "tests/support/harness/scratch.h"
 
 #define RESIDUES "MKLAVG"
 enum { L = 32, LENGTH = sizeof RESIDUES - 1, MOST = 40 };

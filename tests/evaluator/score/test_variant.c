@@ -1,5 +1,5 @@
 /* Variants as text: what is accepted, and every way in which a variant may be wrong. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <string.h>
 

@@ -1,17 +1,17 @@
 /* Compares variants that are scored together, in batches too small to hold them, with the
  * definition applied to each variant separately. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/philox.h"
+#include "common/base/numbers/philox.h"
 #include "common/run/stop.h"
 #include "evaluator/score/variant_scorer.h"
-#include "tests/support/model_case.h"
-#include "tests/support/must.h"
+#include "tests/support/cases/model_case.h"
+#include "tests/support/harness/must.h"
 
 enum { L = 32, CHUNKS = 2, VARIANTS = 150, V = 33, MOST = 80 };
 static const char letters[] = "LAGVSERTIDPKQNFYMHWC";

@@ -1,12 +1,12 @@
 /* A wild type is a file with one sequence, or the letters themselves. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "evaluator/score/wild_type_file.h"
-#include "tests/support/scratch.h"
+#include "tests/support/harness/scratch.h"
 
 static const struct plm_sequence_choices choices; /* of a file, as without options */
 

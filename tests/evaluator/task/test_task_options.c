@@ -1,5 +1,5 @@
 /* The options that the evaluator's tasks share: numbers in a range, and the device. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <math.h>
 #include <stdio.h>

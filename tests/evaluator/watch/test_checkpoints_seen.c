@@ -1,6 +1,6 @@
 /* What a watching evaluator knows about checkpoints: their order, their weights, when it tries
  * again to read one, and why one never appeared. */
-#include "tests/support/failing_memory.h"
+#include "tests/support/harness/failing_memory.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,10 +8,10 @@
 #include <sys/stat.h>
 #include <utime.h>
 
-#include "common/base/file.h"
+#include "common/base/files/file.h"
 #include "common/checkpoint/checkpoint.h"
 #include "evaluator/watch/checkpoints_seen.h"
-#include "tests/support/scratch.h"
+#include "tests/support/harness/scratch.h"
 
 static void steps_are_in_order(void **state)
 {

@@ -1,12 +1,12 @@
 /* What an evaluation reads from the packers of a run, and how far the feed reads ahead for it. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <signal.h>
 #include <string.h>
 
-#include "common/base/hash.h"
+#include "common/base/numbers/hash.h"
 #include "evaluator/watch/feed_stream.h"
-#include "tests/support/packers.h"
+#include "tests/support/peers/packers.h"
 
 /* ---- credit ---------------------------------------------------------------------------------- */
 

@@ -1,14 +1,14 @@
 /* evaluator/watch/hparams: one file with a fixed name, which each start replaces; the end is added
  * to it. TensorBoard itself reads one in test_tensorboard_settings.c. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/file.h"
+#include "common/base/files/file.h"
 #include "evaluator/watch/hparams.h"
-#include "tests/support/scratch.h"
+#include "tests/support/harness/scratch.h"
 
 static const char *const subject = "valid";
 

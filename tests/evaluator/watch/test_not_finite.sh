@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A checkpoint that verifies and whose weights are finite, but whose model computes NaN: the evaluator of a run reports
 # it once as skipped, evaluates the others, and evaluates it when it has other weights.
-. "$PLM_ROOT/tests/support/lib.sh"
+. "$PLM_ROOT/tests/support/shell/lib.sh"
 tool=$PLM_BUILD/tests/evaluator/watch/overflow/tool_overflow
 
 small_corpus corpus 120

@@ -1,15 +1,15 @@
 /* TensorBoard's HPARAMS tab reads the settings of runs and compares their metrics; after a resume,
  * the settings of the last start count. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/file.h"
+#include "common/base/files/file.h"
 #include "common/metrics/metrics.h"
 #include "evaluator/watch/hparams.h"
-#include "tests/support/scratch.h"
+#include "tests/support/harness/scratch.h"
 
 static char python[4096];
 

@@ -1,7 +1,7 @@
 /* What the watching evaluator reports about checkpoints that it cannot evaluate: those that are
  * gone, those that were due and never came, and damaged ones. Without a packer. */
-#include "tests/support/captured.h"
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/captured.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <cjson/cJSON.h>
 #include <pthread.h>
@@ -11,15 +11,15 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/base/descriptors.h"
-#include "common/base/file.h"
-#include "common/base/text.h"
+#include "common/base/files/descriptors.h"
+#include "common/base/files/file.h"
+#include "common/base/text/text.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/config/config.h"
 #include "common/run/run.h"
 #include "common/run/stop.h"
 #include "evaluator/watch/watch.h"
-#include "tests/support/scratch.h"
+#include "tests/support/harness/scratch.h"
 
 enum { HANGS_S = 60 };
 

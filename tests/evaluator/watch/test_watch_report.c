@@ -9,12 +9,12 @@
 
 #include <cjson/cJSON.h>
 
-#include "common/base/file.h"
-#include "common/base/log.h"
+#include "common/base/files/file.h"
+#include "common/base/log/log.h"
 #include "evaluator/watch/watch_report.h"
-#include "tests/support/captured.h"
-#include "tests/support/cmocka_all.h"
-#include "tests/support/scratch.h"
+#include "tests/support/harness/captured.h"
+#include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/scratch.h"
 
 static const struct plm_layer_entropy entropies[] = {
     {"layers.0", 1.25}, {"layers.1", NAN}, {"layers.2", 1.5}};

@@ -1,16 +1,16 @@
 /* Which corpus the evaluator accepts: that of the run folder, which a trainer may write later. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "common/base/file.h"
+#include "common/base/files/file.h"
 #include "common/run/run.h"
 #include "evaluator/watch/watched_corpus.h"
-#include "tests/support/packers.h"
-#include "tests/support/scratch.h"
+#include "tests/support/harness/scratch.h"
+#include "tests/support/peers/packers.h"
 
 static const struct plm_hash unknown, first = {.high = 1, .low = 2}, second = {.high = 1, .low = 3};
 static char run[PLM_PATH_SIZE];

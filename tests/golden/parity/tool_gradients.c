@@ -16,15 +16,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/log.h"
+#include "common/base/log/log.h"
 #include "common/checkpoint/parameter_file.h"
 #include "common/checkpoint/safetensors.h"
 #include "common/cli/program.h"
-#include "tests/support/must.h"
-#include "trainer/objective.h"
-#include "trainer/schedule.h"
-#include "trainer/step_chunks.h"
-#include "trainer/step_input.h"
+#include "tests/support/harness/must.h"
+#include "trainer/input/objective.h"
+#include "trainer/input/step_chunks.h"
+#include "trainer/input/step_input.h"
+#include "trainer/optimizer/schedule.h"
 #include "trainer/trainer_options.h"
 
 struct step_case {

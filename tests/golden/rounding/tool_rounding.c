@@ -9,13 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/log.h"
+#include "common/base/log/log.h"
 #include "common/cli/program.h"
 #include "common/model/masks.h"
 #include "common/model/model_config.h"
 #include "common/ops/device.h"
-#include "tests/support/device_case.h"
-#include "tests/support/must.h"
+#include "tests/support/harness/must.h"
+#include "tests/support/operators/device_case.h"
 
 static struct plm_ops *ops;
 static int64_t size[4];

@@ -1,15 +1,16 @@
 /* An independent trainer: trains a run again in double precision from the run's step_00000000,
- * `trace` and the sequences. The model and its gradients are tests/support/reference_model, the
- * rules of training tests/support/reference_training; this folder reads the files, rebuilds the
- * chunks and makes the initial weights. It calls nothing of common/, kernels/ or trainer/.
- * test_oracle.sh holds real runs against it.
+ * `trace` and the sequences. The model and its gradients are
+ * tests/support/reference/reference_model, the rules of training
+ * tests/support/reference/reference_training; this folder reads the files, rebuilds the chunks and
+ * makes the initial weights. It calls nothing of common/, kernels/ or trainer/. test_oracle.sh
+ * holds real runs against it.
  *
  * Everything here ends the process on bad input. */
 #ifndef PLM_TESTS_INTEGRATION_ORACLE_H
 #define PLM_TESTS_INTEGRATION_ORACLE_H
 
-#include "tests/support/reference_model.h"
-#include "tests/support/reference_training.h"
+#include "tests/support/reference/reference_model.h"
+#include "tests/support/reference/reference_training.h"
 
 struct oracle_parameter {
   char name[96];

@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/support/cmocka_all.h"
-#include "tests/support/head_case.h"
-#include "tests/support/mix_case.h"
-#include "tests/support/ops_case.h"
-#include "tests/support/reference_ops.h"
+#include "tests/support/harness/cmocka_all.h"
+#include "tests/support/operators/head_case.h"
+#include "tests/support/operators/mix_case.h"
+#include "tests/support/operators/ops_case.h"
+#include "tests/support/reference/reference_ops.h"
 
 /* ---- elements: the tail after the last vector and the last block ---- */
 static void element_sizes(struct ops_case *c, int64_t n)

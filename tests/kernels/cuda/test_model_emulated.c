@@ -3,7 +3,7 @@
  * precision, in bf16 with the CPU's bf16. Any order of threads gives the same bits. Hidden states
  * and logits of inference agree with the CPU. The host never touches device memory, which would be
  * a fault under the emulation. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -11,8 +11,8 @@
 
 #include "common/model/model_config.h"
 #include "common/ops/device.h"
-#include "tests/support/device_case.h"
-#include "tests/support/model_case.h"
+#include "tests/support/cases/model_case.h"
+#include "tests/support/operators/device_case.h"
 
 static const uint32_t lengths[] = {9, 5, 16, 3, 7, 2, 0};
 enum { LENGTH = 16 };

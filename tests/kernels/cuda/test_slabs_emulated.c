@@ -1,7 +1,7 @@
 /* Operators of the CUDA backend that work in slabs, since their scratch or grid would be too large,
  * or with fewer columns a block, since the device has little shared memory, give the same results
  * as at once. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,8 +10,8 @@
 #include "common/ops/device.h"
 #include "kernels/cuda/cuda.h"
 #include "tests/emulation/controls.h"
-#include "tests/support/attention_case.h"
-#include "tests/support/head_case.h"
+#include "tests/support/operators/attention_case.h"
+#include "tests/support/operators/head_case.h"
 
 static struct plm_ops *open_with(int precision, size_t scratch)
 {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Two ranks on two devices, by NCCL, give the bits of two ranks that exchange through the host's memory, and those of one
-# rank that resumes their run. The larger tests/integration/test_ranks_cuda*.sh cover more ranks and failures. Emulated.
-. "$PLM_ROOT/tests/support/ranks_cuda.sh"
+# rank that resumes their run. The larger tests/integration/cuda/test_ranks_cuda*.sh cover more ranks and failures. Emulated.
+. "$PLM_ROOT/tests/support/shell/ranks_cuda.sh"
 settings=("${rank_settings[@]:?}" "${four_steps[@]:?}" --set trainer.steps=2)
 
 # train NAME RANKS: a whole run

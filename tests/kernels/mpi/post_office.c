@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "kernels/mpi/mpi_engine.h"
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 enum { MOST = 64 /* requests at once */ };
 

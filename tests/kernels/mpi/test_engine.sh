@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # The MPI engine: every kind of transfer brings the right bytes, ranks have their places, and all ranks learn why an
 # exchange has failed: an error of one rank, or one that keeps the others waiting.
-. "$PLM_ROOT/tests/support/lib.sh"
-. "$PLM_ROOT/tests/support/ranks.sh"
+. "$PLM_ROOT/tests/support/shell/lib.sh"
+. "$PLM_ROOT/tests/support/shell/ranks.sh"
 tool=$PLM_BUILD/tests/kernels/mpi/engine/tool_engine
 export PLM_MPI_LIBRARY=$PLM_BUILD/lib/plm-pipeline/libplm_mpi.so
 

@@ -1,5 +1,5 @@
 /* When a rank counts as silent or as late, and who says so: each limit is tried on both sides. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <stdio.h>
 

@@ -1,6 +1,6 @@
 /* What ranks tell each other, and what follows from it: each limit is tried on both sides.
  * test_engine.sh runs the whole engine with the real MPI. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <string.h>
 

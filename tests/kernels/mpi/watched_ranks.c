@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 struct plm_mpi watched_world[POST_RANKS];
 struct plm_mpi_peer watched_peers[POST_RANKS][POST_RANKS];

@@ -1,5 +1,5 @@
 /* Exchanges memory of operators between ranks in every way that a step does, and checks each
- * element that arrives. Started by mpirun (tests/support/transport.sh).
+ * element that arrives. Started by mpirun (tests/support/shell/transport.sh).
  *
  *   tool_transport DEVICE ROUNDS KIND [PASS...]
  *
@@ -25,7 +25,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "common/base/log.h"
+#include "common/base/log/log.h"
 #include "common/collective/transport.h"
 #include "common/ops/open.h"
 #include "common/run/stop.h"

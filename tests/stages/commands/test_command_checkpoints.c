@@ -1,6 +1,6 @@
 /* `plm-pipeline checkpoints` as people run it: on runs, folders and single checkpoints, whole and
  * damaged. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <cjson/cJSON.h>
 #include <stdio.h>
@@ -8,12 +8,12 @@
 #include <string.h>
 #include <sys/wait.h>
 
-#include "common/base/file.h"
+#include "common/base/files/file.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/safetensors.h"
 #include "common/config/config.h"
 #include "common/run/run.h"
-#include "tests/support/scratch.h"
+#include "tests/support/harness/scratch.h"
 
 enum { STEPS = 5, OUTPUT_SIZE = 1 << 16 };
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The command line of plm-pipeline: help, suggestions, exit codes, validate, config, runs, logs.
-. "$PLM_ROOT/tests/support/lib.sh"
+. "$PLM_ROOT/tests/support/shell/lib.sh"
 set +e # it looks at exit codes itself
 pipeline=$PLM_BIN/plm-pipeline
 

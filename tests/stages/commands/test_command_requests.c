@@ -1,6 +1,6 @@
 /* What down, restart, scale, wait and ps ask of a supervisor, and what they print of its answers. A
  * thread answers in its place. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "common/run/run.h"
-#include "stages/supervisor/supervisor_socket.h"
-#include "tests/support/scratch.h"
+#include "stages/supervisor/control/supervisor_socket.h"
+#include "tests/support/harness/scratch.h"
 
 enum { OUTPUT_SIZE = 1 << 14, LIMIT_MS = 60000 };
 

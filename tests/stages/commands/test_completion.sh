@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # plm-pipeline completion, for itself and the stages' programs: asks zsh and fish themselves what they would offer,
 # the same words as bash (test_completion_bash.sh); one that is not installed is skipped.
-. "$PLM_ROOT/tests/support/lib.sh"
+. "$PLM_ROOT/tests/support/shell/lib.sh"
 pipeline=$PLM_BIN/plm-pipeline
 echo 'seed: 7' >pipeline.yaml
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # plm-pipeline completion, for itself and the stages' programs: asks bash itself what it would offer.
-. "$PLM_ROOT/tests/support/lib.sh"
+. "$PLM_ROOT/tests/support/shell/lib.sh"
 pipeline=$PLM_BIN/plm-pipeline
 echo 'seed: 7' >pipeline.yaml
 

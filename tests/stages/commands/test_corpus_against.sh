@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # `corpus --against`: what it prints for two corpora, for two splits of one, and for a set of the configuration.
-. "$PLM_ROOT/tests/support/lib.sh"
+. "$PLM_ROOT/tests/support/shell/lib.sh"
 
 small_fasta all.fasta 300
 # the held-out corpus: two exact duplicates, a near-duplicate (its second half is kept, and its first residue

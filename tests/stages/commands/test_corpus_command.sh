@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # plm-pipeline corpus: each number that it prints, for sequences that are counted here by other means; and a list of
 # corpora in which one is named twice.
-. "$PLM_ROOT/tests/support/lib.sh"
+. "$PLM_ROOT/tests/support/shell/lib.sh"
 
 # Every letter, in different numbers, and lengths that are no multiple of a vector; long enough for its loops.
 awk 'BEGIN {

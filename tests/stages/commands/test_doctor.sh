@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # `plm-pipeline doctor`: a sound host gets no problem; everything that can be broken in a test is found,
 # with its fix; nothing is left behind.
-. "$PLM_ROOT/tests/support/lib.sh"
+. "$PLM_ROOT/tests/support/shell/lib.sh"
 unset PLM_CPU_ISA ONEDNN_MAX_CPU_ISA DNNL_MAX_CPU_ISA
 export LC_ALL=C.UTF-8 TMPDIR=$PLM_TMP/tmp
 mkdir tmp

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # `plm-pipeline doctor` about a GPU that this host only seems to have: a card without a driver, a driver without
 # its device node, a card without the CUDA backend. The files are put over the real ones in a mount namespace.
-. "$PLM_ROOT/tests/support/own_mounts.sh"
-. "$PLM_ROOT/tests/support/lib.sh"
+. "$PLM_ROOT/tests/support/shell/own_mounts.sh"
+. "$PLM_ROOT/tests/support/shell/lib.sh"
 export PLM_CUDA_LIBRARY=$PLM_TMP/none/libplm_cuda.so
 small_config p.yaml transformer
 [ -d /sys/bus/pci/devices ] && [ -d /proc/driver ] || { echo "no PCI bus or no /proc/driver here"; exit 77; }

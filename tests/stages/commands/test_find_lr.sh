@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # `up --find-lr`: rates that grow exponentially in the ratio of the groups, suggestions, an early end when the loss
 # diverges, and nothing left behind, also after Ctrl-C.
-. "$PLM_ROOT/tests/support/lib.sh"
+. "$PLM_ROOT/tests/support/shell/lib.sh"
 
 small_corpus corpus
 small_config pipeline.yaml transformer

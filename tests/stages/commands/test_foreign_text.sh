@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Names and lines from elsewhere reach neither the terminal as control characters nor JSON as bytes
 # that are not UTF-8.
-. "$PLM_ROOT/tests/support/lib.sh"
+. "$PLM_ROOT/tests/support/shell/lib.sh"
 
 escape=$'\033[2J' bad=$'\xff' csi=$'\xc2\x9b'
 

@@ -2,7 +2,7 @@
 # `make install` puts the programs, their libraries, completions and the manual below DESTDIR and PREFIX, where
 # everyone can read them, and compiles nothing; the installed plm-pipeline finds its siblings and libraries there; nothing of an
 # earlier version stays; `make uninstall` leaves nothing behind.
-. "$PLM_ROOT/tests/support/lib.sh"
+. "$PLM_ROOT/tests/support/shell/lib.sh"
 to=(-s -C "$PLM_ROOT" "BUILD=$PLM_BUILD" "DESTDIR=$PLM_TMP/a package" PREFIX=/opt/plm CUDA=0)
 installed="$PLM_TMP/a package/opt/plm"
 

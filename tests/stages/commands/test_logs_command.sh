@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # `plm-pipeline logs`: which logs and lines it prints, and what stands before each line. That it merges them by time:
 # test_command_line.sh.
-. "$PLM_ROOT/tests/support/lib.sh"
+. "$PLM_ROOT/tests/support/shell/lib.sh"
 
 # prints CODE COMMAND…: the exit code, and standard output is what stands on standard input
 prints() {

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # man formats all pages of `plm-pipeline manual` without a warning, and shows their words.
-. "$PLM_ROOT/tests/support/lib.sh"
+. "$PLM_ROOT/tests/support/shell/lib.sh"
 command -v man >/dev/null && command -v groff >/dev/null || { echo "no man and groff: the pages were not formatted"; exit 77; }
 expect 0 plm-pipeline manual --all pages
 export LC_ALL=C.UTF-8 MANWIDTH=80 PAGER=cat

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # `plm-pipeline manual`: there is a page for every program and command and for pipeline.yaml, with every
 # option and key.
-. "$PLM_ROOT/tests/support/lib.sh"
+. "$PLM_ROOT/tests/support/shell/lib.sh"
 
 expect 0 plm-pipeline manual --all pages
 commands=$(plm-pipeline --help | sed -n '/^commands:/,/^$/s/^  \([a-z0-9]*\) .*/\1/p')

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # `plm-pipeline metrics`: every field of a stage has a column, words and numbers come out whole, -f
 # follows the file, and a table fits the terminal.
-. "$PLM_ROOT/tests/support/lib.sh"
+. "$PLM_ROOT/tests/support/shell/lib.sh"
 mkdir run
 cat >run/packers.jsonl <<'END'
 {"v":1,"packer":"a-host.of.some.length:4711","windows":3,"documents_per_second":12.5,"tokens_per_second":4096,"padding_fraction":0.25,"queue":0,"time":1}

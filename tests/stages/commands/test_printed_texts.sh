@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What keys, runs, validate and config print, as a whole.
-. "$PLM_ROOT/tests/support/lib.sh"
+. "$PLM_ROOT/tests/support/shell/lib.sh"
 
 # prints CODE COMMAND…: the exit code, and standard output is what stands on standard input
 prints() {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # `plm-pipeline report`: one well-formed page that loads nothing, with the metrics, the configuration and
 # the machine of one run or several.
-. "$PLM_ROOT/tests/support/lib.sh"
+. "$PLM_ROOT/tests/support/shell/lib.sh"
 
 # make_run NAME LOSS: a folder as a run of 200 steps leaves it; its training loss is LOSS throughout
 make_run() {

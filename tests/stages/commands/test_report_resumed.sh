@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # `report` of a run that was resumed: it shows what the run was trained with, marks what changed and when, and a start
 # that trains nothing changes no record of the training.
-. "$PLM_ROOT/tests/support/lib.sh"
+. "$PLM_ROOT/tests/support/shell/lib.sh"
 
 small_corpus corpus
 small_config pipeline.yaml transformer

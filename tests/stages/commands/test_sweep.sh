@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # `sweep`: a run for each combination, with the settings that its name says; complete runs are skipped, an interrupted
 # one goes on, a failed one does not end the others, and one table and one page show all of them.
-. "$PLM_ROOT/tests/support/lib.sh"
+. "$PLM_ROOT/tests/support/shell/lib.sh"
 
 small_corpus corpus
 small_config pipeline.yaml transformer

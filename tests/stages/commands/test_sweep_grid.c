@@ -1,12 +1,12 @@
 /* The grid of a sweep: how values are split, in which order they are combined, how runs are named,
  * and what is refused. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/text.h"
+#include "common/base/text/text.h"
 #include "stages/commands/sweep_grid.h"
 
 static void values_are_split_outside_brackets(void **state)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # `plm-pipeline trace` on the sample: the steps of an epoch name every document of the split once, by
 # the name it was ingested with, whichever step is asked for first.
-. "$PLM_ROOT/tests/support/lib.sh"
+. "$PLM_ROOT/tests/support/shell/lib.sh"
 
 plm-pipeline ingest -q "$PLM_ROOT/tests/data/sample.fasta.gz" --corpus corpus 2>/dev/null
 cat >pipeline.yaml <<'YAML'

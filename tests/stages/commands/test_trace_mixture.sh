@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # `plm-pipeline trace` of a mixture of corpora: the sources of each step, by the history of the run's newest checkpoint.
-. "$PLM_ROOT/tests/support/lib.sh"
+. "$PLM_ROOT/tests/support/shell/lib.sh"
 
 # prints CODE COMMAND…: the exit code, and standard output is what stands on standard input
 prints() {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # `plm-pipeline trace` of a run whose steps changed their size and then got a second corpus: what it says of a step never
 # changes afterwards, and it agrees with the trainer's own position.
-. "$PLM_ROOT/tests/support/lib.sh"
+. "$PLM_ROOT/tests/support/shell/lib.sh"
 
 for corpus in a b; do
   awk -v seed=$corpus 'BEGIN {

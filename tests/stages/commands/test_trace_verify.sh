@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # `trace --verify` proves from the checkpoints what a step was trained on, and says so if the corpus, the configuration or
 # a checkpoint was changed afterwards.
-. "$PLM_ROOT/tests/support/lib.sh"
+. "$PLM_ROOT/tests/support/shell/lib.sh"
 
 small_corpus corpus
 small_config pipeline.yaml transformer

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # `make deb`: the package is the same twice, lintian finds no error and no warning in it, and dpkg installs it in
 # a clean Debian that has only the packages it depends on. There a run trains, and a purge leaves no file.
-. "$PLM_ROOT/tests/support/lib.sh"
+. "$PLM_ROOT/tests/support/shell/lib.sh"
 skip() {
   echo "$*"
   exit 77

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What `doctor` finds out from the trainer's answer, word for word. The trainer is a script that prints $ANSWER.
 # tests/stages/commands/test_doctor.sh runs it with the real programs.
-. "$PLM_ROOT/tests/support/lib.sh"
+. "$PLM_ROOT/tests/support/shell/lib.sh"
 unset PLM_CPU_ISA ONEDNN_MAX_CPU_ISA DNNL_MAX_CPU_ISA PLM_MPI_LIBRARY
 mkdir bin
 cp "$PLM_BIN/plm-pipeline" bin/

@@ -1,18 +1,18 @@
 /* What a card learns from the files of a run: the state of the trainer, the evaluator's lines about
  * this checkpoint and these weights, and the corpus if it is still the same. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <cjson/cJSON.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/file.h"
-#include "common/base/log.h"
+#include "common/base/files/file.h"
+#include "common/base/log/log.h"
 #include "common/corpus/corpus.h"
 #include "stages/export/card_facts.h"
 #include "stages/ingest/corpus_writer.h"
-#include "tests/support/scratch.h"
+#include "tests/support/harness/scratch.h"
 
 static struct plm_model_folder folder;
 

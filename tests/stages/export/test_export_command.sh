@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # plm-pipeline export and push without Python: where a folder is written, what is replaced or kept, what the files
 # and the printed commands say. That transformers opens them: test_export.py.
-. "$PLM_ROOT/tests/support/lib.sh"
+. "$PLM_ROOT/tests/support/shell/lib.sh"
 small_corpus corpus 2>/dev/null
 small_config pipeline.yaml unet
 expect 0 plm-pipeline up pipeline.yaml --set trainer.steps=4 --set trainer.ema=0.9

@@ -1,13 +1,13 @@
 /* `export` while memory runs out, at each of its allocations: nothing is left behind. */
-#include "tests/support/failing_memory.h"
+#include "tests/support/harness/failing_memory.h"
 
 #include <stdio.h>
 
-#include "common/base/file.h"
-#include "common/base/log.h"
+#include "common/base/files/file.h"
+#include "common/base/log/log.h"
 #include "stages/export/export.h"
-#include "tests/support/inference_case.h"
-#include "tests/support/scratch.h"
+#include "tests/support/cases/inference_case.h"
+#include "tests/support/harness/scratch.h"
 
 static plm_status export_model(void *context, struct plm_error *error)
 {

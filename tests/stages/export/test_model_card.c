@@ -1,6 +1,6 @@
 /* The whole text of model cards: of a model about which little is known, of a trained one with
  * evaluations, and of a causal one. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <cjson/cJSON.h>
 #include <stdio.h>

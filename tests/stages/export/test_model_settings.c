@@ -2,7 +2,7 @@
  * config.json, the model card, modeling_plm.py and the memory estimate. CONTRIBUTING.md, "An option
  * of the model", lists these places. What a row changes in the model itself is compared with
  * PyTorch by tests/common/huggingface/test_modeling_settings.py. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <cjson/cJSON.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # `plm-pipeline ingest` and `corpus`, run as programs: round trips, bad input, options, signals, a
 # full disk.
-. "$PLM_ROOT/tests/support/lib.sh"
+. "$PLM_ROOT/tests/support/shell/lib.sh"
 set +e # it looks at exit codes itself
 pipeline=$PLM_BIN/plm-pipeline
 sample=$PLM_ROOT/tests/data/sample.fasta.gz

@@ -1,14 +1,14 @@
 /* `ingest` and the search for overlaps while memory runs out, at each of their allocations: no
  * corpus is left, and an existing one stays. */
-#include "tests/support/failing_memory.h"
+#include "tests/support/harness/failing_memory.h"
 
 #include <stdio.h>
 
-#include "common/base/file.h"
-#include "common/base/log.h"
+#include "common/base/files/file.h"
+#include "common/base/log/log.h"
 #include "stages/ingest/ingest.h"
 #include "stages/overlap/overlap.h"
-#include "tests/support/scratch.h"
+#include "tests/support/harness/scratch.h"
 
 static const char fasta[] = ">a\nLAGVSERTIDPKQ\n>b\nLAGVSERTIDPKQ\n>c\nNFYMHWCLAG\n>d\nSERTID\n";
 static const char table[] = "a\ta\na\tb\nc\tc\nd\td\n";

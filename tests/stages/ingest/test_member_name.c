@@ -1,7 +1,7 @@
 /* The part of a name that a table of clusters has. The expected values follow from MMseqs2's
  * parseFastaHeader; those of sp, lcl, gnl, gi and pir were also seen in tables of its release 14.
  */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* The set of pairs with which ingest finds exact duplicates, while it grows. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
-#include "common/base/philox.h"
+#include "common/base/numbers/philox.h"
 #include "stages/ingest/pair_table.h"
 
 enum { PAIRS = 200000 };

@@ -1,6 +1,6 @@
 /* The fractions of --split: what is read, what is refused, and which hash belongs to which split.
  */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 # and autoscaler. Only the configuration, which `plm-pipeline config` prints as well, and the keys are left out. After a
 # change that is meant, write the files anew:
 #   PLM_WRITE_EXPECTED=1 tests/support/runner/run_tests.py test_kubernetes_text
-. "$PLM_ROOT/tests/support/lib.sh"
+. "$PLM_ROOT/tests/support/shell/lib.sh"
 expected=$PLM_ROOT/tests/stages/kubernetes/expected
 cat >pipeline.yaml <<'Y'
 version: 1

@@ -1,17 +1,17 @@
 /* Sketches against all words of the sequences, and duplicates that were planted at known
  * identities, found whatever the size of a block. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/philox.h"
+#include "common/base/numbers/philox.h"
 #include "stages/ingest/corpus_writer.h"
 #include "stages/overlap/kmer_sketch.h"
 #include "stages/overlap/overlap.h"
-#include "tests/support/scratch.h"
+#include "tests/support/harness/scratch.h"
 
 enum { LENGTH = 300, LONG = 100000, TRAINING = 700 };
 static const char letters[] = "LAGVSERTIDPKQNFYMHWC";

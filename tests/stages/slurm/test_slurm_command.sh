@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The scripts that `plm-pipeline slurm` prints: their syntax, what they ask Slurm for, and the messages about
 # options that do not fit.
-. "${PLM_ROOT:?}/tests/support/lib.sh"
+. "${PLM_ROOT:?}/tests/support/shell/lib.sh"
 
 here="$PLM_TMP/a folder with a ' in it"
 mkdir "$here"

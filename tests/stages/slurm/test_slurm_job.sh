@@ -7,7 +7,7 @@ if [ ! -e "${PLM_BUILD:?}/lib/plm-pipeline/libplm_mpi.so" ]; then
   exit 77
 fi
 . "${PLM_ROOT:?}/tests/stages/slurm/local_slurm.sh"
-. "$PLM_ROOT/tests/support/trainer.sh"
+. "$PLM_ROOT/tests/support/shell/trainer.sh"
 
 show_logs() {
   tail -n 30 "$PLM_TMP"/slurm-*.out "$PLM_TMP"/*/logs/*.log "$PLM_TMP"/cluster/*.log

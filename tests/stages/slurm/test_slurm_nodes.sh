@@ -2,7 +2,7 @@
 # Ranks on two nodes of Slurm, each a host with a name, a network and shared memory of its own: the job ends with
 # the bits of a run of one rank.
 . "${PLM_ROOT:?}/tests/stages/slurm/local_slurm.sh"
-. "$PLM_ROOT/tests/support/trainer.sh"
+. "$PLM_ROOT/tests/support/shell/trainer.sh"
 if [ ! -e "$PLM_BUILD/lib/plm-pipeline/libplm_mpi.so" ] || ! make_hosts >hosts.log 2>&1; then
   echo "this build has no MPI, or no networks can be made here"
   exit 77

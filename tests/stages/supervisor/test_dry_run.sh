@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What `up --dry-run` prints, as a whole, for every answer that the trainer can give about its memory. The trainer is a
 # script that prints $ANSWER; the other programs do not run.
-. "$PLM_ROOT/tests/support/lib.sh"
+. "$PLM_ROOT/tests/support/shell/lib.sh"
 mkdir bin
 cp "$PLM_BIN/plm-pipeline" bin/
 printf '#!/bin/sh\n[ -z "$ANSWER" ] || printf "%%s\\n" "$ANSWER"\nexit "${CODE:-0}"\n' >bin/plm-trainer

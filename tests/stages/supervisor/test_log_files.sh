@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Logs of a run are rotated at their limit; `logs` and the root cause of a failure read across the files.
-. "$PLM_ROOT/tests/support/lib.sh"
+. "$PLM_ROOT/tests/support/shell/lib.sh"
 
 small_corpus corpus
 small_config pipeline.yaml unet

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # A container whose root file system is read-only, /tmp included: `up` and doctor say which folder the control
 # socket needs. On a disk that is too small, the dry run says so.
-. "$PLM_ROOT/tests/support/own_mounts.sh"
-. "$PLM_ROOT/tests/support/lib.sh"
+. "$PLM_ROOT/tests/support/shell/own_mounts.sh"
+. "$PLM_ROOT/tests/support/shell/lib.sh"
 
 small_corpus corpus 120
 small_config pipeline.yaml transformer

@@ -2,7 +2,7 @@
 # A run whose processes are stopped by a signal: `ps`, `runs` and `doctor` say what it waits for, and the
 # supervisor kills a stage that gives no sign of life and starts it again. The test moves the times in the run
 # folder into the past instead of waiting until they are old.
-. "$PLM_ROOT/tests/support/lib.sh"
+. "$PLM_ROOT/tests/support/shell/lib.sh"
 
 small_corpus corpus
 small_config pipeline.yaml transformer

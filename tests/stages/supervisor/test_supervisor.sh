@@ -3,7 +3,7 @@
 # stages in its own folder; here they are scripts, and variables choose what they do. Checks the order
 # of the shutdown, exit codes, restarts, the root cause, the control socket, and that no process is
 # left behind.
-. "$PLM_ROOT/tests/support/lib.sh"
+. "$PLM_ROOT/tests/support/shell/lib.sh"
 set +e # it looks at exit codes itself
 chmod 700 . # otherwise the control sockets would not lie here
 export XDG_RUNTIME_DIR=$PWD

@@ -1,15 +1,15 @@
 /* What the states of all stages mean for the run: when it ends, in which order it stops, and with
  * which exit code and root cause. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "common/run/run.h"
+#include "stages/supervisor/report/supervisor_report.h"
 #include "stages/supervisor/supervisor_failure.h"
-#include "stages/supervisor/supervisor_report.h"
-#include "tests/support/supervisor_case.h"
+#include "tests/support/cases/supervisor_case.h"
 
 enum { IDLE = PLM_STAGE_IDLE, READY = PLM_STAGE_READY, AGAIN = PLM_STAGE_BACKOFF };
 enum { STOPPING = PLM_STAGE_STOPPING, STOPPED = PLM_STAGE_STOPPED };

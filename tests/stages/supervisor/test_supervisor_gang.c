@@ -1,6 +1,6 @@
 /* The trainer with several ranks under the supervisor: how it is started, when it is ready, when it
  * is asked again to stop, and when an mpirun that does not end is killed. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -13,10 +13,10 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "common/base/file.h"
+#include "common/base/files/file.h"
 #include "common/run/run.h"
-#include "tests/support/scratch.h"
-#include "tests/support/supervisor_case.h"
+#include "tests/support/cases/supervisor_case.h"
+#include "tests/support/harness/scratch.h"
 
 static int setup(void **state)
 {

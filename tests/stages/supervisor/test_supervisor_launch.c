@@ -1,5 +1,5 @@
 /* Stages that `up --launch` starts elsewhere, through a program that passes on only SIGUSR1. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "common/run/run.h"
-#include "tests/support/scratch.h"
-#include "tests/support/supervisor_case.h"
+#include "tests/support/cases/supervisor_case.h"
+#include "tests/support/harness/scratch.h"
 
 static int setup(void **state)
 {

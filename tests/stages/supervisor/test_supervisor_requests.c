@@ -1,6 +1,6 @@
 /* The requests over the control socket, each with its whole reply, and what it does to the stages.
  */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -12,10 +12,10 @@
 #include <cjson/cJSON.h>
 
 #include "common/base/clock.h"
-#include "common/base/json.h"
-#include "common/base/strict_json.h"
-#include "tests/support/scratch.h"
-#include "tests/support/supervisor_case.h"
+#include "common/base/text/json.h"
+#include "common/base/text/strict_json.h"
+#include "tests/support/cases/supervisor_case.h"
+#include "tests/support/harness/scratch.h"
 
 enum {
   READY = PLM_STAGE_READY,

@@ -1,5 +1,5 @@
 /* One stage of the supervisor: when it is started again, and what its end means. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -11,9 +11,9 @@
 
 #include "common/base/clock.h"
 #include "common/run/run.h"
-#include "stages/supervisor/supervisor_report.h"
-#include "tests/support/scratch.h"
-#include "tests/support/supervisor_case.h"
+#include "stages/supervisor/report/supervisor_report.h"
+#include "tests/support/cases/supervisor_case.h"
+#include "tests/support/harness/scratch.h"
 
 enum { NOBODY = 1 << 30 }; /* no process can have this number */
 

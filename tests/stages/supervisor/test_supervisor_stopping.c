@@ -1,5 +1,5 @@
 /* How the supervisor stops a stage, and when it kills it. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <signal.h>
 #include <sys/prctl.h>
@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "tests/support/supervisor_case.h"
+#include "tests/support/cases/supervisor_case.h"
 
 static int setup(void **state)
 {

@@ -1,5 +1,5 @@
 /* The watchdog: which stages it kills, and what excuses a silence. Times are arguments. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -12,8 +12,8 @@
 
 #include "common/base/clock.h"
 #include "common/run/run.h"
-#include "tests/support/scratch.h"
-#include "tests/support/supervisor_case.h"
+#include "tests/support/cases/supervisor_case.h"
+#include "tests/support/harness/scratch.h"
 
 enum { SILENT_MS = 300000, START_MS = 1800000 };
 

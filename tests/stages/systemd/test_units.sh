@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The systemd units: installed with the paths of the programs; systemd-analyze finds no mistake and rates both
 # as hardened; their command lines work with the files that the units' comments describe.
-. "$PLM_ROOT/tests/support/lib.sh"
+. "$PLM_ROOT/tests/support/shell/lib.sh"
 prefix=$PLM_TMP/opt
 make -s -C "$PLM_ROOT" "BUILD=$PLM_BUILD" PREFIX="$prefix" install >/dev/null
 units=$prefix/lib/systemd/system

@@ -1,12 +1,12 @@
 /* Charts of `report`: where points lie, what is drawn as a mean with a band, and foreign text. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "stages/views/chart.h"
-#include "tests/support/expected_file.h"
+#include "tests/support/expected/expected_file.h"
 
 static struct plm_text draw(const struct plm_chart_line *lines, size_t count, double last_step,
                             bool from_zero, double level)

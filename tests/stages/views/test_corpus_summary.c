@@ -1,11 +1,11 @@
 /* What `corpus` prints about a corpus, compared as a whole with tests/stages/views/corpus/. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <unistd.h>
 
 #include "stages/views/corpus_summary.h"
-#include "tests/support/captured.h"
-#include "tests/support/expected_file.h"
+#include "tests/support/expected/expected_file.h"
+#include "tests/support/harness/captured.h"
 
 /* Valid has 256 documents and test 255, and train none. Lengths of 4 to 1023 residues. */
 static struct plm_corpus_description some_corpus(struct plm_ingested_file ingested[2])

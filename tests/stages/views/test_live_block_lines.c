@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "stages/views/live_block.h"
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <stdio.h>
 static struct plm_live_facts some_facts(void)

@@ -1,13 +1,13 @@
 /* What `metrics --plot` draws: one curve for each split, one point for each step, from its last
  * line. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <math.h>
 #include <stdio.h>
 
-#include "common/base/file.h"
+#include "common/base/files/file.h"
 #include "stages/views/metrics_curves.h"
-#include "tests/support/scratch.h"
+#include "tests/support/harness/scratch.h"
 
 static void the_last_line_of_a_step_counts(void **state)
 {

@@ -1,5 +1,5 @@
 /* Plots of the terminal, compared as a whole with tests/stages/views/plot/. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "stages/views/plot.h"
-#include "tests/support/captured.h"
-#include "tests/support/expected_file.h"
+#include "tests/support/expected/expected_file.h"
+#include "tests/support/harness/captured.h"
 
 static const double x[] = {0, 10, 20, 30, 40}, rising[] = {1, 2, 3, 4, 5},
                     bent[] = {5, 1, NAN, 2, 2.5}, flat[] = {3, 3, 3, 3, 3};

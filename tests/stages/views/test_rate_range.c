@@ -1,5 +1,5 @@
 /* The learning-rate range test: smoothing, divergence and suggestions of known curves. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <math.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 /* What a report reads from a run's folder: its name, state, configuration, machine and metrics. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "common/run/run_failure.h"
 #include "stages/views/report_facts.h"
 #include "stages/views/run_state.h"
-#include "tests/support/scratch.h"
+#include "tests/support/harness/scratch.h"
 
 static void write_file(const char *run, const char *name, const char *text)
 {

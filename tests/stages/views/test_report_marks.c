@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "stages/views/metrics_curves.h"
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 static void add_history(struct plm_report_marks *marks, const char *text)
 {

@@ -1,6 +1,6 @@
 /* The page of `report`: its parts for runs whose metrics differ, compared as a whole with
  * tests/stages/views/report/. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -9,8 +9,8 @@
 
 #include "common/config/settings.h"
 #include "stages/views/report.h"
-#include "tests/support/expected_file.h"
-#include "tests/support/must.h"
+#include "tests/support/expected/expected_file.h"
+#include "tests/support/harness/must.h"
 
 enum { MOST = 4 };
 

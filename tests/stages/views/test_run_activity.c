@@ -1,14 +1,14 @@
 /* What a trainer does, from the files of its run. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "common/base/clock.h"
-#include "common/base/file.h"
+#include "common/base/files/file.h"
 #include "common/run/run.h"
 #include "stages/views/run_activity.h"
-#include "tests/support/scratch.h"
+#include "tests/support/harness/scratch.h"
 
 static char run[PLM_PATH_SIZE];
 

@@ -1,5 +1,5 @@
 /* Templates: where values go, and which lines are left out or repeated. */
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 
 #include <string.h>
 

@@ -21,8 +21,8 @@ CUBLASLT = (
 )
 LEVELS_TOOL = "tests/processors/levels/tool_levels"
 SETS = ("quick", "test", "all")  # each contains those before it
-# Of tests/support/venv.sh, each with those before it: the small one, the one with PyTorch, and the one with
-# VERSIONS.
+# Of tests/support/make/venv.sh, each with those before it: the small one, the one with PyTorch, and the one
+# with VERSIONS.
 ENVIRONMENTS = ("python", "torch", "transformers")
 VERSIONS = ("transformers-4.50", "transformers-4")  # older ones than that of the environment torch
 TEST_FILE = re.compile(r"(^|/)(test_[^/]*\.(c|sh|py)|fuzz_[^/]*\.c)$")
@@ -39,14 +39,14 @@ def is_installed(package):
 
 
 def environment_has(venv, environment):
-    """Has tests/support/venv.sh made this environment in the folder?"""
+    """Has tests/support/make/venv.sh made this environment in the folder?"""
     made = venv / "made"
     return made.exists() and environment in made.read_text().split()
 
 
 @dataclasses.dataclass
 class Test:
-    name: str  # "common/plan/test_plan", "integration/test_join.sh", "kernels/test_ops_rows@avx2"
+    name: str  # "common/plan/test_plan", "integration/packers/test_join.sh", "kernels/test_ops_rows@avx2"
     source: pathlib.Path
     set: str
     needs: set = dataclasses.field(default_factory=set)  # Debian packages, and some of ENVIRONMENTS

@@ -53,7 +53,7 @@ def environment_of_tests(build):
     values.update(PLM_ROOT=str(ROOT), PLM_BUILD=str(build), PLM_BIN=str(build / "bin"))
     values["CUDA_VISIBLE_DEVICES"] = ""  # device `auto` is the CPU here; make gpu-check tests GPUs
     values["PLM_ALGORITHM_CACHE"] = ""  # tests keep no product algorithms in the home folder
-    values.setdefault("TSAN_OPTIONS", f"suppressions={ROOT}/tests/support/tsan.supp")
+    values.setdefault("TSAN_OPTIONS", f"suppressions={ROOT}/tests/support/runner/tsan.supp")
     if build.name in SANITIZED:
         values["PLM_TEST_ONCE"] = "1"
     return values
@@ -66,7 +66,7 @@ def python_environment(folder):
         "HF_HOME": f"{folder}/huggingface",
         "HF_HUB_OFFLINE": "1",
         "TOKENIZERS_PARALLELISM": "false",
-        "PYTHONPATH": str(ROOT / "tests/support"),
+        "PYTHONPATH": str(ROOT / "tests/support/python"),
         "PYTHONDONTWRITEBYTECODE": "1",
         "OMP_NUM_THREADS": "1",
         "TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor",
@@ -97,7 +97,7 @@ class Runner:
         environment = test.version or test.environment
         if self.venv is None or not choose_tests.environment_has(self.venv, environment):
             if test.version:
-                return f"{test.version} is not installed (tests/support/venv.sh transformers)"
+                return f"{test.version} is not installed (tests/support/make/venv.sh transformers)"
             wanted = "PyTorch" if environment == "torch" else "the Python environment"
             return f"{wanted} is not installed (make venv)"
         return None

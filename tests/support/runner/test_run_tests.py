@@ -78,7 +78,7 @@ def sample(tree):
     script(tree, "stages/test_model.py", "")
     script(tree, "stages/helper.py", "tests/lib/faults.so\n")
     script(tree, "levels/tool_levels.c", "")
-    script(tree, "trainer/test_kill.sh", ". tests/support/lib.sh\n")
+    script(tree, "trainer/test_kill.sh", ". tests/support/shell/lib.sh\n")
     return choose_tests.find_tests(tree / "tests", TABLE)
 
 

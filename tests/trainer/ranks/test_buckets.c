@@ -1,7 +1,7 @@
 /* Buckets of small tables, and the bytes of their exchange, by value. */
 #include "trainer/ranks/buckets.h"
 
-#include "tests/support/cmocka_all.h"
+#include "tests/support/harness/cmocka_all.h"
 #include "trainer/ranks/gradient_exchange.h"
 
 #define ALL PLM_OWNED_BY_ALL

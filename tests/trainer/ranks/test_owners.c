@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/support/cmocka_all.h"
-#include "trainer/optimizers.h"
+#include "tests/support/harness/cmocka_all.h"
+#include "trainer/optimizer/optimizers.h"
 #include "trainer/ranks/buckets.h"
 #include "trainer/ranks/owners.h"
 

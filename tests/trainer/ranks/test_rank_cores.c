@@ -4,8 +4,8 @@
 #include <pthread.h>
 #include <sys/stat.h>
 
-#include "tests/support/cmocka_all.h"
-#include "tests/support/scratch.h"
+#include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/scratch.h"
 #include "trainer/ranks/rank_start.h"
 
 static void lists_are_read(void **unused)

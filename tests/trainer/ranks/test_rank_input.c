@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-#include "tests/support/cmocka_all.h"
-#include "tests/support/fake_collective.h"
+#include "tests/support/harness/cmocka_all.h"
+#include "tests/support/peers/fake_collective.h"
 
 /* Six chunks of five tokens of two bytes; chunk c has c % 3 documents, and others lie before them.
  */

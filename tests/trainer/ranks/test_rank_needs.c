@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/support/cmocka_all.h"
-#include "tests/support/model_case.h"
-#include "trainer/optimizers.h"
+#include "tests/support/cases/model_case.h"
+#include "tests/support/harness/cmocka_all.h"
+#include "trainer/optimizer/optimizers.h"
 #include "trainer/ranks/gradient_exchange.h"
 
 /* Matrices of 256 x 256 have an owner. */

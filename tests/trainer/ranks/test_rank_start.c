@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "common/plan/plan.h"
-#include "tests/support/cmocka_all.h"
-#include "tests/support/fake_collective.h"
+#include "tests/support/harness/cmocka_all.h"
+#include "tests/support/peers/fake_collective.h"
 
 static void load(const char *yaml, struct plm_config *config)
 {

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # The exchange of gradients gives the bits of the tree over the ranks, however they are grouped, on every
 # device, with and without rounding to bf16.
-. "$PLM_ROOT/tests/support/lib.sh"
-. "$PLM_ROOT/tests/support/ranks.sh"
+. "$PLM_ROOT/tests/support/shell/lib.sh"
+. "$PLM_ROOT/tests/support/shell/ranks.sh"
 tool=$PLM_BUILD/tests/trainer/ranks/sums/tool_rank_sums
 export PLM_MPI_LIBRARY=$PLM_BUILD/lib/plm-pipeline/libplm_mpi.so
 export PLM_CUDA_LIBRARY=$PLM_BUILD/tests/lib/libplm_cuda_emulated.so

@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/support/cmocka_all.h"
-#include "tests/support/fake_collective.h"
-#include "tests/support/model_case.h"
-#include "tests/support/must.h"
+#include "tests/support/cases/model_case.h"
+#include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/must.h"
+#include "tests/support/peers/fake_collective.h"
 
 struct test {
   struct model_case model;

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/file.h"
-#include "tests/support/cmocka_all.h"
-#include "tests/support/scratch.h"
+#include "common/base/files/file.h"
+#include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/scratch.h"
 
 static struct plm_rank_trace *opened(uint32_t rank)
 {

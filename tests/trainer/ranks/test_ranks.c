@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tests/support/cmocka_all.h"
-#include "tests/support/fake_collective.h"
+#include "tests/support/harness/cmocka_all.h"
+#include "tests/support/peers/fake_collective.h"
 
 static struct plm_text printed; /* by plm_ranks.say */
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Two ranks give the bits of one: each step's exact metrics, the weights, averages and moments of each checkpoint, also
 # after a resume, in fp32 and, where the processor has it, in bf16, in which no rank keeps all fp32 values. The larger
-# tests/integration/test_ranks*.sh cover more ranks, architectures, failures and devices.
-. "$PLM_ROOT/tests/support/trainer.sh"
-. "$PLM_ROOT/tests/support/ranks.sh"
+# tests/integration/ranks/test_ranks*.sh cover more ranks, architectures, failures and devices.
+. "$PLM_ROOT/tests/support/shell/trainer.sh"
+. "$PLM_ROOT/tests/support/shell/ranks.sh"
 small_corpus corpus 120
 trainer_config transformer
 set=("${rank_settings[@]:?}" --set trainer.micro_batch_tokens=64 --set trainer.batch_tokens=256 --set data.max_length=64

@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/json.h"
-#include "common/base/log.h"
+#include "common/base/log/log.h"
+#include "common/base/text/json.h"
 #include "common/checkpoint/safetensors.h"
 #include "common/cli/program.h"
 

@@ -21,9 +21,9 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "common/base/log.h"
+#include "common/base/log/log.h"
 #include "common/collective/collective.h"
-#include "tests/support/must.h"
+#include "tests/support/harness/must.h"
 
 enum { LARGE = (64 << 20) + 5, UNITS = 3 };
 

@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/log.h"
+#include "common/base/log/log.h"
 #include "common/ops/open.h"
-#include "tests/support/model_case.h"
-#include "tests/support/must.h"
+#include "tests/support/cases/model_case.h"
+#include "tests/support/harness/must.h"
 #include "trainer/ranks/gradient_exchange.h"
 
 enum { STEPS = 3, MOST_RANKS = 16 };

@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# One, two and four ranks give the same bits: weights, averages, moments and exact metrics, for every
+# architecture, objective and precision, and however ranks are grouped.
+. "$PLM_ROOT/tests/support/shell/trainer.sh"
+. "$PLM_ROOT/tests/support/shell/ranks.sh"
+small_corpus corpus
+trainer_config transformer
+common=("${rank_settings[@]}" --set trainer.steps=5 --set trainer.checkpoint.every=3)
+
+# compare NAME RANKS [ARG...]: a run with one rank and one with RANKS, which must not differ
+compare() {
+  local name=$1 ranks=$2 run
+  shift 2
+  run=$PLM_TMP/$name-$ranks${PLM_RANK_GROUP-}
+  start_packer "$run" "$@"
+  run_ranks "$ranks" "$run" "${common[@]}" "$@" || fail "$name with $ranks ranks ended with $?"
+  stop_packer
+  jq -e "if $ranks == 1 then has(\"slowest_rank\") | not else .slowest_rank >= 0 and .slowest_rank < $ranks end" \
+    "$run/trainer.jsonl" >"$PLM_TMP/slowest" || fail "slowest_rank with $ranks ranks: $(jq -c .slowest_rank "$run/trainer.jsonl")"
+  [ "$ranks" -eq 1 ] && return
+  same_run "$PLM_TMP/$name-1" "$run" 5
+  same_run "$PLM_TMP/$name-1" "$run" 3
+  [ "$(jq .resolved.ranks "$run/checkpoints/step_00000005/trainer.json")" = "$ranks" ] || fail "trainer.json: ranks"
+  diff -rq "$PLM_TMP/$name-1/checkpoints/step_00000005" "$run/checkpoints/step_00000005" |
+    grep -v ' MANIFEST .* differ$\|/MANIFEST \|trainer.json' && fail "other files of the checkpoint differ"
+  true
+}
+
+bf16=()
+if has_bf16 "${common[@]}"; then bf16=(--set trainer.precision=bf16); else echo "no bf16 here: it was not tried"; fi
+for ranks in 1 2 4; do
+  compare mlm "$ranks" --set model.architecture=transformer --set trainer.objective=mlm
+  compare causal "$ranks" --set model.architecture=unet --set trainer.objective=causal \
+    --set 'model.attention.pattern=[causal]' --set trainer.optimizer.name=adamw
+  compare diffusion "$ranks" --set model.architecture=patch_unet --set trainer.objective=masked_diffusion \
+    "${bf16[@]}"
+done
+PLM_RANK_GROUP=2 compare mlm 4 --set model.architecture=transformer
+PLM_RANK_GROUP=1 compare mlm 4 --set model.architecture=transformer
+
+# the estimate: two ranks have half of what Muon needs, and send as much as they receive
+estimate() { plm-trainer -c pipeline.yaml "${common[@]}" --dry-run --json --set "trainer.ranks=$1" | jq "$2"; }
+[ "$(estimate 1 '[.ranks, .exchange, .sent_in_group]' | jq -c .)" = '[1,0,0]' ] || fail "one rank exchanges something"
+one=$(estimate 1 .optimizer) two=$(estimate 2 .optimizer)
+[ "$two" -lt $((one * 6 / 10)) ] || fail "two ranks hold $two of $one bytes each"
+[ "$(estimate 2 '.sent_in_group > 0 and .sent_on_rail == 0')" = true ] || fail "two ranks on a host send to others"
+# in bf16, a rank keeps the fp32 values of what it updates, and sends weights as bf16
+bf16_to_fp32() { # bf16_to_fp32 RANKS FIELD: the estimate in bf16 divided by that in fp32
+  local of_bf16
+  of_bf16=$(plm-trainer -c pipeline.yaml "${common[@]}" --dry-run --json --set "trainer.ranks=$1" \
+    --set trainer.precision=bf16 | jq "$2")
+  estimate "$1" "$of_bf16 / $2"
+}
+is() { [ "$(jq -n "$1")" = true ] || fail "it does not hold that $2: $1"; }
+if [ ${#bf16[@]} -ne 0 ]; then
+  is "$(bf16_to_fp32 1 .parameters) == 1" 'one rank keeps all fp32 values'
+  is "$(bf16_to_fp32 2 .parameters) < 0.6" 'two ranks keep about half of them each'
+  is "$(bf16_to_fp32 2 .sent_in_group) | . > 0.74 and . < 0.8" 'two of eight bytes are saved for each weight'
+fi
+plm-trainer -c pipeline.yaml "${common[@]}" --dry-run --set trainer.ranks=4 --set 'trainer.hosts=[a:2,b:2]' >"$PLM_TMP/estimate.log" ||
+  fail "the estimate of two hosts"
+grep -q '^ranks  *4 on 2 hosts, in groups of 2$' "$PLM_TMP/estimate.log" || fail "the estimate does not show the hosts"
+
+# the configuration that ships with the project takes any of these numbers of ranks
+for ranks in 1 2 4; do
+  plm-pipeline validate "$PLM_ROOT/pipeline.yaml" --set "trainer.ranks=$ranks" >"$PLM_TMP/validate.log" 2>&1 ||
+    fail "pipeline.yaml with $ranks ranks: $(cat "$PLM_TMP/validate.log")"
+done

@@ -1,0 +1,190 @@
+/* The path of the control socket, and whose answers a command trusts. */
+#include "common/base/files/file.h"
+#include "tests/support/harness/cmocka_all.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "stages/supervisor/control/supervisor_socket.h"
+#include "tests/support/harness/scratch.h"
+
+static char runtime[64], elsewhere[64];
+
+/* XDG_RUNTIME_DIR may have 59 bytes at most, which the scratch folder may exceed. */
+static int prepare(void **state)
+{
+  (void)state;
+  snprintf(runtime, sizeof runtime, "%s/plm-test-XXXXXX", plm_temporary_folder());
+  if (mkdtemp(runtime) == NULL) return 1;
+  snprintf(elsewhere, sizeof elsewhere, "/tmp/plm-%u/", (unsigned)getuid());
+  return setenv("XDG_RUNTIME_DIR", runtime, 1);
+}
+
+static int clean(void **state)
+{
+  (void)state;
+  return rmdir(runtime);
+}
+
+static bool lies_in(const char *folder)
+{
+  char path[PLM_SOCKET_PATH_SIZE];
+  struct plm_error error = {0};
+  assert_int_equal(plm_socket_path(scratch_directory(), path, &error), PLM_OK);
+  return strncmp(path, folder, strlen(folder)) == 0;
+}
+
+static void only_a_private_runtime_folder_is_trusted(void **state)
+{
+  (void)state;
+  static const mode_t open_to_others[] = {0710, 0701, 0755, 0770, 0777, 01777};
+  char link[80];
+  assert_true(lies_in(runtime));
+  for (size_t i = 0; i < sizeof open_to_others / sizeof open_to_others[0]; i++) {
+    assert_int_equal(chmod(runtime, open_to_others[i]), 0);
+    assert_true(lies_in(elsewhere));
+  }
+  assert_int_equal(chmod(runtime, 0700), 0);
+  assert_true(lies_in(runtime));
+  /* somebody else could make a link point elsewhere */
+  snprintf(link, sizeof link, "%s-link", runtime);
+  assert_int_equal(symlink(runtime, link), 0);
+  setenv("XDG_RUNTIME_DIR", link, 1);
+  assert_true(lies_in(elsewhere));
+  setenv("XDG_RUNTIME_DIR", runtime, 1);
+  assert_int_equal(unlink(link), 0);
+  if (getuid() != 0) return; /* the rest gives the folder to another user */
+  assert_int_equal(chown(runtime, 1234, 1234), 0);
+  assert_true(lies_in(elsewhere));
+  assert_int_equal(chown(runtime, 0, 0), 0);
+}
+
+/* A process that listens on the run's control socket as `user` and answers everything with `text`,
+ * then ends the connection. */
+static pid_t answer_as(uid_t user, const char *text, char path[PLM_SOCKET_PATH_SIZE])
+{
+  struct plm_error error = {0};
+  struct sockaddr_un address = {.sun_family = AF_UNIX};
+  int ready[2];
+  char byte;
+  assert_int_equal(plm_socket_path(scratch_directory(), path, &error), PLM_OK);
+  assert_int_equal(pipe(ready), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
+    const int listener = socket(AF_UNIX, SOCK_STREAM, 0);
+    if (bind(listener, (struct sockaddr *)&address, sizeof address) != 0 || setuid(user) != 0 ||
+        listen(listener, 4) != 0 || write(ready[1], "", 1) != 1)
+      _exit(1);
+    for (;;) {
+      char request[256];
+      const int client = accept(listener, NULL, NULL);
+      /* a client that does not believe it closes without a request */
+      if (read(client, request, sizeof request) > 0 && write(client, text, strlen(text)) < 0)
+        _exit(1);
+      close(client);
+    }
+  }
+  close(ready[1]);
+  assert_int_equal(read(ready[0], &byte, 1), 1);
+  close(ready[0]);
+  return child;
+}
+
+static plm_status ask(uid_t listener, const char *text, char reply[PLM_SOCKET_LINE_SIZE],
+                      struct plm_error *error)
+{
+  char path[PLM_SOCKET_PATH_SIZE];
+  const pid_t child = answer_as(listener, text, path);
+  const plm_status status =
+      plm_socket_ask(scratch_directory(), "{\"command\":\"ps\"}", 5000, reply, error);
+  kill(child, SIGKILL);
+  assert_int_equal(waitpid(child, NULL, 0), child);
+  assert_int_equal(unlink(path), 0);
+  return status;
+}
+
+static void another_users_answer_is_not_believed(void **state)
+{
+  (void)state;
+  static const char yes[] = "{\"ok\":true}\n";
+  static char reply[PLM_SOCKET_LINE_SIZE];
+  struct plm_error error = {0};
+  assert_int_equal(ask(getuid(), yes, reply, &error), PLM_OK);
+  assert_string_equal(reply, "{\"ok\":true}");
+  if (getuid() != 0) skip("only root can listen as somebody else");
+  reply[0] = '\0';
+  assert_int_equal(ask(1234, yes, reply, &error), PLM_FAILURE);
+  assert_string_equal(reply, "");
+  assert_non_null(strstr(error.what, "another user (uid 1234)"));
+  assert_non_null(strstr(error.where, runtime));
+}
+
+static void an_answer_is_one_whole_line(void **state)
+{
+  (void)state;
+  static char reply[PLM_SOCKET_LINE_SIZE], text[PLM_SOCKET_LINE_SIZE + 1];
+  struct plm_error error = {0};
+  assert_int_equal(ask(getuid(), "first\nsecond\n", reply, &error), PLM_OK);
+  assert_string_equal(reply, "first");
+  assert_int_equal(ask(getuid(), "", reply, &error), PLM_NOT_RUNNING);
+  assert_string_equal(error.what, "the supervisor ended without an answer");
+  error = (struct plm_error){0};
+  assert_int_equal(ask(getuid(), "{\"ok\":tr", reply, &error), PLM_NOT_RUNNING);
+  assert_string_equal(error.what, "the supervisor ended without an answer");
+  /* the longest line that fits, and one byte more */
+  memset(text, 'a', sizeof text - 1);
+  text[sizeof reply - 2] = '\n';
+  text[sizeof reply - 1] = '\0';
+  assert_int_equal(ask(getuid(), text, reply, &error), PLM_OK);
+  assert_int_equal(strlen(reply), sizeof reply - 2);
+  text[sizeof reply - 2] = 'a';
+  text[sizeof reply - 1] = '\n';
+  assert_int_equal(ask(getuid(), text, reply, &error), PLM_PROTOCOL);
+  assert_string_equal(error.what, "the supervisor's answer is too long");
+}
+
+/* A socket whose listener does not take the request: the command waits as long as it was told. */
+static void a_silent_supervisor_is_not_waited_for(void **state)
+{
+  (void)state;
+  static char reply[PLM_SOCKET_LINE_SIZE];
+  char path[PLM_SOCKET_PATH_SIZE];
+  struct plm_error error = {0};
+  struct sockaddr_un address = {.sun_family = AF_UNIX};
+  assert_int_equal(plm_socket_path(scratch_directory(), path, &error), PLM_OK);
+  assert_int_equal(plm_socket_ask(scratch_directory(), "x", 0, reply, &error), PLM_NOT_RUNNING);
+  assert_string_equal(error.hint, "start it with `plm-pipeline up`");
+  snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
+  const int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  assert_int_equal(bind(listener, (struct sockaddr *)&address, sizeof address), 0);
+  assert_int_equal(listen(listener, 4), 0);
+  for (int timeout_ms = 0; timeout_ms < 2; timeout_ms++) {
+    char expected[64];
+    error = (struct plm_error){0};
+    assert_int_equal(plm_socket_ask(scratch_directory(), "x", timeout_ms, reply, &error),
+                     PLM_TIMEOUT);
+    snprintf(expected, sizeof expected, "no answer in %d ms", timeout_ms);
+    assert_string_equal(error.what, expected);
+  }
+  close(listener);
+  assert_int_equal(unlink(path), 0);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(only_a_private_runtime_folder_is_trusted),
+      cmocka_unit_test(another_users_answer_is_not_believed),
+      cmocka_unit_test(an_answer_is_one_whole_line),
+      cmocka_unit_test(a_silent_supervisor_is_not_waited_for),
+  };
+  return cmocka_run_group_tests(tests, prepare, clean);
+}

@@ -1,0 +1,91 @@
+/* The folder of a gang belongs to its user only, and is removed by a later supervisor if the one
+ * that made it was killed together with its gang, but not while somebody uses it. */
+#include "common/base/files/file.h"
+#include "tests/support/harness/cmocka_all.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "stages/supervisor/gang/gang_folder.h"
+#include "tests/support/harness/scratch.h"
+
+static char socket_path[256]; /* of a run of this test's own */
+
+static int prepare(void **state)
+{
+  (void)state;
+  snprintf(socket_path, sizeof socket_path, "%s/plm-test%ld.sock", plm_temporary_folder(),
+           (long)getpid());
+  return 0;
+}
+
+static void the_folder_must_be_ours(void **state)
+{
+  (void)state;
+  struct plm_gang_folder folder, again;
+  char path[PLM_PATH_SIZE];
+  assert_int_equal(plm_gang_folder_make(socket_path, &folder, NULL), PLM_OK);
+  snprintf(path, sizeof path, "%s", folder.path);
+  assert_int_equal(scratch_mode(path, ""), 0700);
+  close(folder.lock);
+  assert_int_equal(plm_gang_folder_make(socket_path, &again, NULL),
+                   PLM_OK); /* of an earlier start */
+  assert_string_equal(path, again.path);
+  close(again.lock);
+  assert_int_equal(chmod(path, 0755), 0);
+  assert_int_equal(plm_gang_folder_make(socket_path, &again, NULL), PLM_FAILURE);
+  assert_string_equal(again.path, "");
+  assert_int_equal(rmdir(path), 0);
+  assert_int_equal(symlink("/tmp", path), 0);
+  assert_int_equal(plm_gang_folder_make(socket_path, &again, NULL), PLM_FAILURE);
+  assert_int_equal(unlink(path), 0);
+}
+
+static void only_abandoned_folders_are_removed(void **state)
+{
+  (void)state;
+  struct plm_gang_folder other, ours;
+  int ends[2], status;
+  assert_int_equal(pipe(ends), 0);
+  const pid_t child = fork(); /* another supervisor of the same run */
+  if (child == 0) {
+    if (plm_gang_folder_make(socket_path, &other, NULL) != PLM_OK) _exit(1);
+    char file[PLM_PATH_SIZE + 8];
+    snprintf(file, sizeof file, "%s/memory", other.path);
+    scratch_write(file, "x", 1);
+    if (write(ends[1], &other, sizeof other) != (ssize_t)sizeof other) _exit(1);
+    pause();
+    _exit(1);
+  }
+  assert_int_equal(read(ends[0], &other, sizeof other), sizeof other);
+  assert_int_equal(plm_gang_folder_make(socket_path, &ours, NULL), PLM_OK);
+  assert_string_not_equal(ours.path, other.path);
+  assert_int_equal(access(other.path, F_OK), 0);
+  assert_int_equal(kill(child, SIGKILL), 0);
+  assert_int_equal(waitpid(child, &status, 0), child);
+  plm_gang_folder_remove(&ours);
+  assert_int_equal(plm_gang_folder_make(socket_path, &ours, NULL), PLM_OK);
+  assert_int_not_equal(access(other.path, F_OK), 0);
+  char kept[PLM_PATH_SIZE];
+  snprintf(kept, sizeof kept, "%s", ours.path);
+  assert_int_equal(access(kept, F_OK), 0);
+  plm_gang_folder_remove(&ours);
+  assert_string_equal(ours.path, "");
+  assert_int_not_equal(access(kept, F_OK), 0);
+  plm_gang_folder_remove(&ours); /* there is none */
+  close(ends[0]);
+  close(ends[1]);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(the_folder_must_be_ours),
+      cmocka_unit_test(only_abandoned_folders_are_removed),
+  };
+  return cmocka_run_group_tests(tests, prepare, NULL);
+}

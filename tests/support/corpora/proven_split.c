@@ -1,0 +1,171 @@
+/* Draws the documents of a split, hashes them, and packs them as a packer does. */
+#include "tests/support/corpora/proven_split.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/wire/data.h"
+#include "tests/support/harness/must.h"
+
+static uint64_t groups_of(uint64_t count)
+{
+  return (count + PLM_PROOF_GROUP - 1) / PLM_PROOF_GROUP;
+}
+
+static uint32_t in_group(uint64_t count, uint64_t group)
+{
+  const uint64_t left = count - group * PLM_PROOF_GROUP;
+  return left < PLM_PROOF_GROUP ? (uint32_t)left : PLM_PROOF_GROUP;
+}
+
+static plm_status read_digests(void *context, uint64_t group,
+                               struct plm_proof_digest digests[PLM_PROOF_GROUP],
+                               struct plm_error *error)
+{
+  const struct proven_split *made = context;
+  (void)error;
+  memcpy(digests, made->digests + group * PLM_PROOF_GROUP,
+         in_group(made->split.documents, group) * sizeof *digests);
+  return PLM_OK;
+}
+
+static struct plm_proof_tree *tree_of(enum plm_proof_kind kind, struct plm_proof_node *nodes,
+                                      uint64_t count)
+{
+  struct plm_proof_tree *tree;
+  PLM_ASSERT(plm_proof_tree_open(kind, nodes, count, &tree, NULL) == PLM_OK);
+  free(nodes);
+  return tree;
+}
+
+static void open_documents(struct proven_split *made)
+{
+  const uint64_t groups = groups_of(made->split.documents);
+  struct plm_proof_node *nodes = must(malloc(groups * sizeof *nodes));
+  made->digests = must(malloc(made->split.documents * sizeof *made->digests));
+  for (uint64_t d = 0; d < made->split.documents; d++) {
+    void *tokens = proven_split_tokens(made, d);
+    made->digests[d] = plm_proof_sequence(made->tokenizer->token_bytes, tokens, made->lengths[d]);
+    free(tokens);
+  }
+  for (uint64_t g = 0; g < groups; g++)
+    nodes[g] =
+        plm_proof_group(made->lengths + g * PLM_PROOF_GROUP, made->digests + g * PLM_PROOF_GROUP,
+                        NULL, in_group(made->split.documents, g));
+  made->input.groups = tree_of(PLM_PROOF_PLAIN, nodes, groups);
+  memcpy(made->split.root, plm_proof_tree_root(made->input.groups)->hash, PLM_PROOF_HASH_BYTES);
+}
+
+static void open_clusters(struct proven_split *made, const struct plm_plan_split *of)
+{
+  const uint64_t groups = groups_of(of->cluster_count);
+  struct plm_proof_node *nodes = must(malloc(groups * sizeof *nodes));
+  for (uint64_t g = 0; g < groups; g++)
+    nodes[g] =
+        plm_proof_clusters(of->clusters + g * PLM_PROOF_GROUP, in_group(of->cluster_count, g));
+  struct plm_proof_tree *tree = tree_of(PLM_PROOF_SUMS, nodes, groups);
+  made->input.clusters_tree = tree;
+  made->split.clusters = of->cluster_count;
+  made->split.sum = plm_proof_tree_root(tree)->sum;
+  memcpy(made->split.cluster_root, plm_proof_tree_root(tree)->hash, PLM_PROOF_HASH_BYTES);
+}
+
+void proven_split_open(struct proven_split *made, enum plm_tokenizer_kind tokenizer, uint32_t seed,
+                       const struct plm_plan_split *of)
+{
+  *made = (struct proven_split){.tokenizer = plm_tokenizer_of(tokenizer),
+                                .seed = seed,
+                                .split = {.documents = of->documents},
+                                .lengths = of->lengths};
+  made->input = (struct plm_tables_input){.documents = of->documents,
+                                          .lengths = of->lengths,
+                                          .cluster_count = of->cluster_count,
+                                          .clusters = of->clusters,
+                                          .digests = read_digests,
+                                          .context = made};
+  open_documents(made);
+  if (of->clusters != NULL) open_clusters(made, of);
+}
+
+void proven_split_close(struct proven_split *made)
+{
+  plm_proof_tree_close((struct plm_proof_tree *)made->input.groups);
+  plm_proof_tree_close((struct plm_proof_tree *)made->input.clusters_tree);
+  free(made->digests);
+}
+
+void *proven_split_tokens(const struct proven_split *made, uint64_t document)
+{
+  const size_t count = made->lengths[document], bytes = made->tokenizer->token_bytes;
+  uint8_t *tokens = must(malloc(count * bytes + 1));
+  for (size_t i = 0; i < count; i++) {
+    const uint32_t id = 4 + (made->seed + (uint32_t)document * 7 + (uint32_t)(i * i / 5)) % 20;
+    memset(tokens + i * bytes, 0, bytes);
+    tokens[i * bytes] = (uint8_t)id;
+  }
+  return tokens;
+}
+
+static void put_token(const struct plm_tokenizer *tokenizer, uint8_t *tokens, uint64_t at,
+                      uint16_t id)
+{
+  const uint8_t bytes[2] = {(uint8_t)id, (uint8_t)(id >> 8)};
+  memcpy(tokens + at * tokenizer->token_bytes, bytes, tokenizer->token_bytes);
+}
+
+static struct plm_proof_tree *blocks_of(const struct plm_tokenizer *tokenizer, const void *tokens,
+                                        uint64_t count)
+{
+  const uint64_t blocks = plm_proof_block_count(count);
+  struct plm_proof_node *nodes = must(malloc(blocks * sizeof *nodes));
+  plm_proof_block_nodes(tokenizer->token_bytes, tokens, count, nodes);
+  return tree_of(PLM_PROOF_PLAIN, nodes, blocks);
+}
+
+/* Writes a document into a chunk, and its evidence, of which the end is returned. */
+static uint8_t *put_document(const struct proven_split *made,
+                             const struct plm_chunk_document *document, uint8_t *chunk,
+                             uint8_t *evidence)
+{
+  const struct plm_tokenizer *tokenizer = made->tokenizer;
+  const size_t bytes = tokenizer->token_bytes;
+  struct plm_data_piece piece;
+  uint8_t *tokens = proven_split_tokens(made, document->number);
+  uint64_t at = document->start;
+  plm_data_piece(document, &piece);
+  if (piece.has_cls) put_token(tokenizer, chunk, at++, tokenizer->cls);
+  memcpy(chunk + at * bytes, tokens + piece.begin * bytes, (piece.end - piece.begin) * bytes);
+  if (piece.has_eos) put_token(tokenizer, chunk, at + piece.end - piece.begin, tokenizer->eos);
+  if (!piece.whole) {
+    struct plm_proof_tree *tree = blocks_of(tokenizer, tokens, document->residues);
+    evidence = plm_data_write_evidence(tokenizer, document, tokens, tree, evidence);
+    plm_proof_tree_close(tree);
+  }
+  free(tokens);
+  return evidence;
+}
+
+uint8_t *proven_split_chunks(const struct proven_split *made, const struct plm_window *window,
+                             uint32_t max_length, const uint64_t *offset)
+{
+  uint8_t *payload = must(malloc(offset[window->chunks] + 1));
+  for (uint32_t c = 0; c < window->chunks; c++) {
+    uint8_t *chunk = payload + offset[c];
+    uint8_t *evidence = chunk + (size_t)max_length * made->tokenizer->token_bytes;
+    for (uint32_t i = 0; i < max_length; i++)
+      put_token(made->tokenizer, chunk, i, made->tokenizer->pad);
+    for (uint32_t i = window->chunk_begin[c]; i < window->chunk_begin[c + 1]; i++)
+      evidence = put_document(made, &window->documents[i], chunk, evidence);
+    PLM_ASSERT(evidence == payload + offset[c + 1]);
+  }
+  return payload;
+}
+
+struct plm_proof_digest *proven_split_digests(const struct proven_split *made,
+                                              const struct plm_window *window)
+{
+  struct plm_proof_digest *digests = must(malloc((window->document_count + 1) * sizeof *digests));
+  for (uint32_t i = 0; i < window->document_count; i++)
+    digests[i] = made->digests[window->documents[i].number];
+  return digests;
+}

@@ -1,0 +1,13 @@
+/* What a test's calls print. Checks come after captured_end, because in between their messages
+ * would be captured too. */
+#ifndef PLM_TESTS_SUPPORT_HARNESS_CAPTURED_H
+#define PLM_TESTS_SUPPORT_HARNESS_CAPTURED_H
+
+/* From here on, what is written to the descriptor (STDOUT_FILENO or STDERR_FILENO) is kept. Both
+ * can be captured at once. Ends the process if that is impossible. */
+void captured_begin(int descriptor);
+/* Puts back the descriptor that was captured last and returns what was written. The text is valid
+ * until the next capture begins. */
+const char *captured_end(void);
+
+#endif

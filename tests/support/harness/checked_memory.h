@@ -1,0 +1,38 @@
+/* The memory of a test program. Every test program replaces malloc and its kin by functions that
+ * put bytes behind each block, which nobody may write, and that remember the blocks of the program,
+ * so that what a test has not released is found and named; the project's shared libraries belong
+ * to the program. Blocks that other libraries take for themselves are passed through. A sanitizer
+ * brings its own malloc: then nothing is replaced, and nothing is counted. */
+#ifndef PLM_TESTS_SUPPORT_HARNESS_CHECKED_MEMORY_H
+#define PLM_TESTS_SUPPORT_HARNESS_CHECKED_MEMORY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(PLM_SANITIZED)
+enum { CHECKED_MEMORY = 0 };
+#else
+enum { CHECKED_MEMORY = 1 };
+#endif
+
+/* The number of blocks that this program has ever taken. */
+uint64_t checked_memory_taken(void);
+/* The number of those that are not released. */
+long checked_memory_left(void);
+/* The addresses in the functions that took the blocks from number `since` on (from 1) that are not
+ * released, `most` at most, and the sizes of the blocks in bytes. Returns how many there are. */
+long checked_memory_origins(uint64_t since, void **callers, size_t *sizes, long most);
+/* The block is kept for the next test: it does not count as left. */
+void checked_memory_keep(void *block);
+
+/* Lets one call from the program fail with ENOMEM: the call `at`, counted from 0. -1: none fails,
+ * and none is counted. */
+void checked_memory_fail(long at);
+/* The calls since then. */
+long checked_memory_calls(void);
+/* Between the two, no call fails, and none is counted. */
+long checked_memory_pause(void);
+void checked_memory_resume(long at);
+
+#endif

@@ -1,0 +1,98 @@
+/* Makes and removes the temporary folder of a test program. */
+#include "tests/support/harness/scratch.h"
+
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/files/file.h"
+#include "common/base/status.h"
+
+static char folder[PLM_PATH_SIZE];
+
+static void remove_folder(void)
+{
+  (void)plm_path_remove(folder, NULL);
+}
+
+const char *scratch_directory(void)
+{
+  if (folder[0] != '\0') return folder;
+  const char *given = getenv("PLM_TMP");
+  if (given != NULL) {
+    snprintf(folder, sizeof folder, "%s", given);
+  } else {
+    snprintf(folder, sizeof folder, "/tmp/plm-test-XXXXXX");
+    PLM_ASSERT(mkdtemp(folder) != NULL);
+    atexit(remove_folder);
+  }
+  return folder;
+}
+
+const char *scratch_path(const char *name)
+{
+  static char paths[8][PLM_PATH_SIZE];
+  static unsigned next;
+  char *path = paths[next++ % 8];
+  PLM_ASSERT(plm_path_join(path, scratch_directory(), name, NULL) == PLM_OK);
+  return path;
+}
+
+void scratch_run(char *run)
+{
+  static unsigned number;
+  char name[32];
+  snprintf(name, sizeof name, "run-%u", number++);
+  snprintf(run, PLM_PATH_SIZE, "%s", scratch_path(name));
+  PLM_ASSERT(plm_directory_make(run, NULL) == PLM_OK);
+}
+
+void scratch_write(const char *path, const void *bytes, size_t size)
+{
+  FILE *file = fopen(path, "we");
+  PLM_ASSERT(file != NULL && fwrite(bytes, 1, size, file) == size && fclose(file) == 0);
+}
+
+void scratch_age(const char *path, double age_s)
+{
+  const double changed_s = plm_clock_wall_s() - age_s;
+  const double whole_s = floor(changed_s);
+  const struct timespec changed = {.tv_sec = (time_t)whole_s,
+                                   .tv_nsec = (long)(1e9 * (changed_s - whole_s))};
+  const struct timespec times[2] = {changed, changed};
+  FILE *file = fopen(path, "ae");
+  PLM_ASSERT(file != NULL && fclose(file) == 0);
+  PLM_ASSERT(utimensat(AT_FDCWD, path, times, 0) == 0);
+}
+
+unsigned scratch_mode(const char *parent, const char *name)
+{
+  char path[2 * PLM_PATH_SIZE];
+  struct stat information;
+  snprintf(path, sizeof path, "%s/%s", parent, name);
+  if (stat(path, &information) != 0) {
+    perror(path);
+    exit(1);
+  }
+  return information.st_mode & 07777u;
+}
+
+bool scratch_appears(const char *path, const char *text, int timeout_ms)
+{
+  for (int waited = 0; waited <= timeout_ms; waited += 50) {
+    char *bytes;
+    size_t size;
+    if (plm_file_read(path, 1 << 20, &bytes, &size, NULL) == PLM_OK) {
+      const bool found = strstr(bytes, text) != NULL;
+      free(bytes);
+      if (found) return true;
+    }
+    usleep(50000);
+  }
+  return false;
+}

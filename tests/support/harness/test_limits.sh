@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# A test that waits for ever is ended, and names what it waited for; a test that is skipped says why; a test that
+# leaves something behind fails, as does one that locks wrongly.
+. "$PLM_ROOT/tests/support/shell/lib.sh"
+tool=$PLM_BUILD/tests/support/harness/hang/tool_hang
+
+# ---- programs ----
+# run_tool STATUS FILTER [GROUP]: with a limit of one second for each test
+run_tool() {
+  local status=$1 got=0
+  PLM_TEST_FILTER=$2 PLM_TEST_LIMIT_S=4 "$tool" "${@:3}" >out 2>err || got=$?
+  [ "$got" -eq "$status" ] || fail "$2 ended with $got: $(cat out err)"
+}
+run_tool 134 'never*'
+says err '^FAILED: never_waits_long_enough has not ended within 1 s; it waits here:$'
+says err 'wait_for_a_child at tool_hang.c:[0-9]+'
+run_tool 134 'joins*'
+says err '^FAILED: joins_nobody has not ended within 1 s; it waits here:$'
+says err 'wait_for_a_thread at tool_hang.c:[0-9]+'
+run_tool 134 none group
+says err '^FAILED: the preparation of all tests has not ended within 1 s; it waits here:$'
+
+# A test is counted, and its state and its result are its own.
+PLM_TEST_FILTER='is_*' expect 0 "$tool"
+says out '^skipped test: is_left_out: this machine lacks it$'
+PLM_TEST_FILTER='fails' expect 1 "$tool"
+! grep -q 'skipped test' out || fail "a test that fails counts as skipped"
+
+# A test leaves nothing behind.
+run_tool 1 leaves_a_descriptor
+says err '^FAILED: leaves_a_descriptor has not closed descriptor [0-9]+, .*/tool_hang$'
+run_tool 1 leaves_a_child
+says err '^FAILED: leaves_a_child has a child that still runs$'
+case $PLM_BUILD in
+  */asan | */tsan) exit ;; # the memory and the locks are the sanitizer's
+esac
+run_tool 1 leaves_memory
+says err '^FAILED: leaves_memory has not released 2 blocks of memory: 100, 5 bytes, taken in$'
+[ "$(grep -c 'leaves_memory at tool_hang.c:' err)" -eq 2 ] || fail "not both places are named: $(cat err)"
+run_tool 134 writes_behind
+says err '^FAILED: byte 3 of a block of 3 bytes was written$'
+
+run_tool 134 locks_twice
+says err '^FAILED: a thread locks a mutex that it holds$'
+run_tool 134 unlocks_another_s
+says err '^FAILED: a thread unlocks a mutex that it does not hold$'

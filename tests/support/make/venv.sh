@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# venv.sh [python|torch|transformers]: makes build/venv, once and again whenever its list of packages changes. `python`
+# is what most Python tests need (tests/requirements.txt, seconds), `torch` also has PyTorch and the libraries with which
+# users read the project's files (tests/requirements-torch.txt, about 5 GB), and `transformers` also the oldest and the
+# newest 4.x of transformers that the exported model supports. PLM_VENV names another place.
+set -euo pipefail
+cd "$(dirname "$0")/../../.."
+venv=${PLM_VENV:-build/venv}
+made=$venv/made # a line for each environment: its name and the checksum of its list
+
+install() { # NAME LIST SIZE
+  local is
+  is="$1 $(sha256sum <"$2" | cut -c1-16)"
+  if [ -e "$made" ] && grep -qxF "$is" "$made"; then return; fi
+  echo "venv: installing $(grep -vcE '^(#|$)' "$2") Python packages and what they need ($3) into $venv" >&2
+  [ -x "$venv/bin/python" ] || python3 -m venv "$venv"
+  "$venv/bin/pip" install --quiet --disable-pip-version-check -r "$2"
+  { [ ! -e "$made" ] || grep -v "^$1 " "$made" || true; echo "$is"; } >"$made.tmp"
+  mv "$made.tmp" "$made"
+}
+
+site_packages() { "$1/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))'; }
+
+# An environment in a folder of the first one, for other versions of some of its packages. It sees all others there, so
+# it is small.
+install_beside() { # NAME LIST SIZE
+  local is folder=$venv/$1
+  is="$1 $(cat "$2" tests/requirements-torch.txt | sha256sum | cut -c1-16)"
+  if grep -qxF "$is" "$made"; then return; fi
+  echo "venv: installing $(head -n 1 "$2") and what it needs ($3) into $folder" >&2
+  rm -rf "$folder"
+  "$venv/bin/python" -m venv --without-pip "$folder"
+  echo "import site; site.addsitedir('$(site_packages "$venv")')" >"$(site_packages "$folder")/beside.pth"
+  "$folder/bin/python" -m pip install --quiet --disable-pip-version-check -r "$2"
+  { grep -v "^$1 " "$made" || true; echo "$is"; } >"$made.tmp"
+  mv "$made.tmp" "$made"
+}
+
+wanted=${1:-torch}
+case $wanted in
+  python | torch | transformers) ;;
+  *) echo "venv: no environment is called $wanted" >&2; exit 2 ;;
+esac
+install python tests/requirements.txt "about 100 MB"
+[ "$wanted" != python ] || exit 0
+install torch tests/requirements-torch.txt "about 5 GB"
+[ "$wanted" != torch ] || exit 0
+for list in tests/requirements-transformers-*.txt; do
+  version=${list#tests/requirements-}
+  install_beside "${version%.txt}" "$list" "about 150 MB"
+done

@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# What the test scripts check with must be able to fail.
+. "$PLM_ROOT/tests/support/shell/lib.sh"
+
+: >empty
+echo '{"step": 1, "loss": 2.5} {"step": 2}' >lines
+! jq -e .step empty || fail "jq -e accepts an empty file"
+! jq -e . </dev/null || fail "jq -e accepts no input"
+! jq -e 'select(.step == 3)' lines || fail "jq -e accepts a filter without a match"
+! jq -e .loss missing 2>/dev/null || fail "jq -e accepts a missing file"
+[ "$(jq -er '.step' lines)" = $'1\n2' ] || fail "jq -er changes what jq prints"
+[ "$(jq -c 'select(.loss)' lines)" = '{"step":1,"loss":2.5}' ] || fail "jq without -e changes what it prints"
+
+# What never happens is named.
+(longest_wait_s=1 && expect 0 sleep 600) 2>said && fail "expect waits for ever"
+says said 'it has not ended within 1 s'
+says said 'exit 124 instead of 0: sleep 600'
+sleep 600 &
+(longest_wait_s=1 && until_stopped $!) 2>said && fail "until_stopped accepts a process that runs"
+says said "still waiting after 1 s: process $! has not stopped: sleep 600"
+(longest_wait_s=1 && until_waiting $!) 2>said && fail "until_waiting accepts a process that waits for nothing"
+says said "still waiting after 1 s: process $! does not wait for a signal: sleep 600"
+kill $!
+
+seq 100000 | matches -x 1 || fail "a match is a failure if the writer is not done"
+! seq 10 | matches -x 11 || fail "matches accepts lines without a match"
+! matches . </dev/null || fail "matches accepts no input"
+
+# A library that cannot be preloaded ends the script before the program runs.
+: >ran
+(PLM_BUILD=$PWD/nothing && stopping_at 'write:*#1' tee ran <<<'it ran' >/dev/null) 2>said && fail "a missing library is ignored"
+says said 'nothing/tests/lib/stop_at.so is to be preloaded, and is not built'
+[ ! -s ran ] || fail "the program runs without the library"
+(
+  . "$PLM_ROOT/tests/support/shell/trainer.sh"
+  PLM_BUILD=$PWD/nothing
+  start_trainer_until 'write:*#1' run
+) >said 2>&1 && fail "start_trainer_until ignores a missing library"
+says said 'nothing/tests/lib/stop_at.so is to be preloaded, and is not built'
+[ ! -e trainer.log ] || fail "the trainer was started"

@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# What a resume does with settings that leave a choice to the trainer: it keeps its own earlier choice, but chooses anew
+# where the setting had a value until then, as the announced change says.
+. "$PLM_ROOT/tests/support/shell/lib.sh"
+
+small_corpus corpus
+small_config pipeline.yaml transformer
+sed -i '/^  threads:/d; /^  precision:/d' pipeline.yaml
+# train STEPS KEY=VALUE…: continues until that step
+train() {
+  local steps=$1 sets=()
+  shift
+  for set in "$@"; do sets+=(--set "trainer.$set"); done
+  expect 0 plm-pipeline up pipeline.yaml trainer packer --set trainer.steps="$steps" "${sets[@]}"
+}
+resolved() { jq ".resolved.$1" run/checkpoints/latest/trainer.json; }
+processors=$(python3 -c 'import os; print(len(os.sched_getaffinity(0)))')
+
+train 2 threads=3 precision=fp32
+[ "$(resolved threads)" = 3 ] || fail "as it is set: $(resolved threads)"
+train 3 threads=0 precision=fp32
+says err 'trainer\.threads: 3 -> 0$'
+[ "$(resolved threads)" = "$processors" ] || fail "the threads were not chosen anew: $(resolved threads)"
+rate=$(resolved product_flops_per_second)
+# from then on they stay, also where others would be chosen
+expect 0 taskset -c "$(taskset -cp $$ | sed 's/.*: //; s/[,-].*//')" plm-pipeline up pipeline.yaml trainer packer \
+  --set trainer.steps=4 --set trainer.threads=0 --set trainer.precision=fp32
+[ "$(resolved threads)" = "$processors" ] || fail "an earlier choice was not kept: $(resolved threads)"
+[ "$(resolved product_flops_per_second)" = "$rate" ] || fail "the rate of products was measured again"

@@ -1,0 +1,219 @@
+/* trainer.json: written, read back, and errors in it; and the decision about the grace time. */
+#include <stdlib.h>
+#include <string.h>
+
+#include <cjson/cJSON.h>
+
+#include "common/base/files/file.h"
+#include "common/plan/plan.h"
+#include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/scratch.h"
+#include "trainer/checkpoint/resume.h"
+#include "trainer/checkpoint/trainer_state.h"
+#include "trainer/trainer.h"
+#include "trainer/trainer_options.h"
+
+static const char yaml[] =
+    "run: /tmp/r\nseed: 18446744073709551615\ncorpus: /tmp/c\n"
+    "trainer: {steps: 50, schedule: {warmup_steps: 5, cooldown_steps: 10}}\n";
+
+static void fill(struct plm_trainer_state *state, const struct plm_config *config)
+{
+  const struct plm_plan_parameters plan = plm_config_training_plan(config);
+  *state = (struct plm_trainer_state){
+      .step = 12,
+      .updates = 11,
+      .tokens = 123456789012,
+      .skipped_updates = 1,
+      .skipped_in_a_row = 1,
+      .exact = true,
+      .metrics_bytes = 4321,
+      .resolved = {.device = "cpu",
+                   .precision = "fp32",
+                   .isa = "avx512",
+                   .level = "avx512_bf16",
+                   .threads = 2,
+                   .ranks = 1,
+                   .step_chunks = 8,
+                   .micro_chunks = 4,
+                   .shares = 2,
+                   .product_flops = 123.456e9,
+                   .processor = "A processor",
+                   .version = "0.0.1",
+                   .build = "0123456789abcdef",
+                   .products = "oneDNN 2.6.0"},
+  };
+  assert_int_equal(plm_data_cursor_init(&state->cursor, plm_plan_hash(&plan), config->seed, NULL),
+                   PLM_OK);
+}
+
+static void trainer_json_reads_back(void **unused)
+{
+  (void)unused;
+  struct plm_config config, before;
+  struct plm_trainer_state state, back = {0};
+  struct plm_error error = {0};
+  char *text = NULL, *saved = NULL, *printed[2] = {0};
+  assert_int_equal(plm_config_load_text(yaml, strlen(yaml), &config, &error), PLM_OK);
+  fill(&state, &config);
+  assert_int_equal(plm_trainer_state_remember(&state, "a: 1 -> 2\nb: x -> y\n", 8, 8, &error),
+                   PLM_OK);
+  assert_int_equal(plm_trainer_state_remember_failure(&state, 8, "no space", &error), PLM_OK);
+  assert_int_equal(plm_trainer_state_print(&state, &config, (struct plm_hash){3, 4}, &text, &error),
+                   PLM_OK);
+  assert_non_null(strstr(text, "\"seed\":\t18446744073709551615"));
+  assert_int_equal(plm_file_write(scratch_path("trainer.json"), text, strlen(text), 0644, &error),
+                   PLM_OK);
+
+  const struct plm_plan_parameters plan = plm_config_training_plan(&config);
+  assert_int_equal(plm_data_cursor_init(&back.cursor, plm_plan_hash(&plan), config.seed, &error),
+                   PLM_OK);
+  assert_int_equal(plm_trainer_state_read(scratch_directory(), &back, &saved, &error), PLM_OK);
+  assert_int_equal(back.step, 12);
+  assert_int_equal(back.updates, 11);
+  assert_int_equal(back.tokens, 123456789012);
+  assert_int_equal(back.skipped_in_a_row, 1);
+  assert_true(back.exact);
+  assert_int_equal(back.metrics_bytes, 4321);
+  assert_memory_equal(&back.resolved, &state.resolved, sizeof state.resolved);
+  assert_int_equal(
+      cJSON_GetArraySize(cJSON_GetObjectItem(cJSON_GetArrayItem(back.history, 0), "changes")), 2);
+  assert_null(cJSON_GetObjectItem(cJSON_GetArrayItem(back.history, 0), "step_chunks"));
+  const cJSON *failure = cJSON_GetArrayItem(back.history, 1);
+  assert_true(cJSON_GetObjectItem(failure, "step")->valuedouble == 8.0);
+  assert_string_equal(cJSON_GetObjectItem(failure, "failed")->valuestring, "no space");
+
+  /* the configuration inside is complete, so the environment has no influence */
+  setenv("PLM_TRAINER_STEPS", "7", 1);
+  assert_int_equal(plm_config_load_text(saved, strlen(saved), &before, &error), PLM_OK);
+  unsetenv("PLM_TRAINER_STEPS");
+  assert_int_equal(plm_config_print(&config, &printed[0], &error), PLM_OK);
+  assert_int_equal(plm_config_print(&before, &printed[1], &error), PLM_OK);
+  assert_string_equal(printed[0], printed[1]);
+  free(printed[0]);
+  free(printed[1]);
+  free(text);
+  free(saved);
+  plm_config_deinit(&config);
+  plm_config_deinit(&before);
+  plm_trainer_state_deinit(&state);
+  plm_trainer_state_deinit(&back);
+}
+
+static void wrong_trainer_json_is_named(void **unused)
+{
+  (void)unused;
+  static const char *const wrong[] = {
+      "", "[]", "{\"format\":1}", "{\"format\":2}", "{\"format\":1,\"step\":-1}",
+  };
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    struct plm_trainer_state state = {0};
+    struct plm_error error = {0};
+    char *saved = NULL;
+    assert_int_equal(
+        plm_file_write(scratch_path("trainer.json"), wrong[i], strlen(wrong[i]), 0644, &error),
+        PLM_OK);
+    assert_int_equal(plm_trainer_state_read(scratch_directory(), &state, &saved, &error),
+                     PLM_FORMAT);
+    assert_non_null(strstr(error.where, "trainer.json"));
+    assert_null(saved);
+    plm_trainer_state_deinit(&state);
+  }
+}
+
+static void grace_is_judged_by_the_last_step(void **unused)
+{
+  (void)unused;
+  struct plm_grace grace = {
+      .limit_s = 25, .since_stop_s = 1, .step_s = 10, .last_step_s = 20, .done = 1, .total = 2};
+  assert_false(plm_grace_is_short(&grace)); /* 1 + 10 left */
+  grace.last_step_s = 40;
+  assert_true(plm_grace_is_short(&grace)); /* 1 + 30 left */
+  grace.last_step_s = 30;
+  assert_false(plm_grace_is_short(&grace)); /* 1 + 20 */
+  grace.publish_s = 6;
+  assert_true(plm_grace_is_short(&grace)); /* and writing the checkpoint */
+  grace = (struct plm_grace){.limit_s = 25, .step_s = 10, .done = 1, .total = 4};
+  assert_true(plm_grace_is_short(&grace)); /* the first step is judged by its own pace: 30 left */
+  grace.done = 2;
+  assert_false(plm_grace_is_short(&grace));
+}
+
+/* The same sums on another number of ranks are exact, unless each rank rounds its own. */
+static void ranks_that_round_are_inexact(void **unused)
+{
+  (void)unused;
+  struct plm_config config;
+  struct plm_trainer_state state;
+  assert_int_equal(plm_config_load_text(yaml, strlen(yaml), &config, NULL), PLM_OK);
+  fill(&state, &config);
+  strcpy(state.resolved.device, "cpu");
+  state.resolved.shares = 4;
+  state.resolved.ranks = 2;
+  struct plm_resolved today = state.resolved;
+  struct plm_resume_options options = plm_resume_options_of(&config);
+  today.ranks = 4;
+  plm_resume_compare(&state, &options, &today);
+  assert_true(state.exact);
+  options.compress = PLM_COMPRESS_BF16;
+  plm_resume_compare(&state, &options, &today);
+  assert_false(state.exact);
+  state.exact = true;
+  today.ranks = 2;
+  plm_resume_compare(&state, &options, &today);
+  assert_true(state.exact);
+  plm_trainer_state_deinit(&state);
+  plm_config_deinit(&config);
+}
+
+/* Older checkpoints do not name build, library and level, and call the algorithms plans. */
+static void an_older_checkpoint_is_read(void **unused)
+{
+  (void)unused;
+  struct plm_config config;
+  struct plm_trainer_state state, back = {0};
+  char *text = NULL, *saved = NULL;
+  assert_int_equal(plm_config_load_text(yaml, strlen(yaml), &config, NULL), PLM_OK);
+  fill(&state, &config);
+  free(state.algorithms);
+  state.algorithms = strdup("head\nline\n");
+  assert_int_equal(plm_trainer_state_print(&state, &config, (struct plm_hash){3, 4}, &text, NULL),
+                   PLM_OK);
+  cJSON *json = cJSON_Parse(text);
+  free(text);
+  cJSON *resolved = cJSON_GetObjectItem(json, "resolved");
+  cJSON_DeleteItemFromObject(resolved, "build");
+  cJSON_DeleteItemFromObject(resolved, "products");
+  cJSON_DeleteItemFromObject(resolved, "level");
+  cJSON *algorithms = cJSON_DetachItemFromObject(resolved, "algorithms");
+  assert_non_null(algorithms);
+  cJSON_AddItemToObject(resolved, "plans", algorithms);
+  text = cJSON_Print(json);
+  assert_int_equal(plm_file_write(scratch_path("trainer.json"), text, strlen(text), 0644, NULL),
+                   PLM_OK);
+  const struct plm_plan_parameters plan = plm_config_training_plan(&config);
+  assert_int_equal(plm_data_cursor_init(&back.cursor, plm_plan_hash(&plan), config.seed, NULL),
+                   PLM_OK);
+  assert_int_equal(plm_trainer_state_read(scratch_directory(), &back, &saved, NULL), PLM_OK);
+  assert_string_equal(back.resolved.build, "");
+  assert_string_equal(back.resolved.version, "0.0.1");
+  assert_string_equal(back.algorithms, "head\nline\n");
+  free(text);
+  free(saved);
+  cJSON_Delete(json);
+  plm_trainer_state_deinit(&back);
+  plm_trainer_state_deinit(&state);
+  plm_config_deinit(&config);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(trainer_json_reads_back),
+      cmocka_unit_test(ranks_that_round_are_inexact),
+      cmocka_unit_test(an_older_checkpoint_is_read),
+      cmocka_unit_test(wrong_trainer_json_is_named),
+      cmocka_unit_test(grace_is_judged_by_the_last_step),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,203 @@
+/* Takes the run folder, and finds the state of the run and its corpora. */
+#include "trainer/open/open_state.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/log/log.h"
+#include "common/checkpoint/checkpoint.h"
+#include "common/plan/batch_history.h"
+#include "common/plan/plan.h"
+#include "trainer/checkpoint/checkpoint_folder.h"
+#include "trainer/checkpoint/resume.h"
+#include "trainer/input/step_chunks.h"
+#include "trainer/ranks/rank_start.h"
+#include "trainer/trainer_options.h"
+
+static const struct plm_hash unknown;
+
+static plm_status check_configuration(const struct plm_config *config, struct plm_error *error)
+{
+  if (plm_trainer_step_chunks(config) == 0)
+    return plm_error_set(error, PLM_CONFIG, "trainer.batch_tokens is less than data.max_length");
+  const struct plm_objective_options objective = plm_objective_options_of(config);
+  return plm_objective_check(&objective, error);
+}
+
+/* ---- the folder ---------------------------------------------------------------------------- */
+
+/* `plm-pipeline up` writes the run's pipeline.yaml; a trainer that was started without it does so
+ * here. */
+static plm_status write_configuration(const struct plm_config *config, struct plm_error *error)
+{
+  char path[PLM_PATH_SIZE], *yaml = NULL;
+  bool exists;
+  PLM_TRY(plm_path_join(path, config->run, PLM_RUN_CONFIG, error));
+  PLM_TRY(plm_file_look(path, &exists, error));
+  if (exists) return PLM_OK;
+  PLM_TRY(plm_config_print(config, &yaml, error));
+  const plm_status status = plm_file_replace(path, yaml, strlen(yaml), 0644, error);
+  free(yaml);
+  return status;
+}
+
+static plm_status take_folder(struct plm_trainer *trainer, struct plm_error *error)
+{
+  char checkpoints[PLM_PATH_SIZE];
+  PLM_TRY(plm_path_join(checkpoints, trainer->run, PLM_RUN_CHECKPOINTS, error));
+  PLM_TRY(plm_run_check_moved(trainer->run, error));
+  PLM_TRY(plm_directory_make(checkpoints, error));
+  PLM_TRY(plm_lock_acquire(trainer->run, "trainer", &trainer->lock, error));
+  plm_run_pulse_begin(&trainer->pulse, trainer->run, "trainer");
+  plm_run_pulse(&trainer->pulse, true, "reading the newest checkpoint");
+  PLM_TRY(plm_checkpoint_folder_clean(checkpoints, error));
+  PLM_TRY(write_configuration(trainer->config, error));
+  PLM_TRY(plm_run_keys(trainer->run, trainer->config->network.keys, trainer->keys, error));
+  return plm_run_id(trainer->run, &trainer->run_id, error);
+}
+
+/* ---- the state of the run ------------------------------------------------------------------ */
+
+/* DONE says that the run is complete. It is removed if trainer.steps was raised since. */
+static plm_status check_done(struct plm_trainer *trainer, const char *directory,
+                             struct plm_error *error)
+{
+  char path[PLM_PATH_SIZE];
+  const uint64_t step = trainer->state.step;
+  PLM_TRY(plm_path_join(path, trainer->run, PLM_RUN_DONE, error));
+  if (step < trainer->config->trainer.steps) {
+    if (unlink(path) == 0)
+      plm_info("trainer.steps was raised: the run continues after step %llu",
+               (unsigned long long)step);
+    return PLM_OK;
+  }
+  bool exists;
+  trainer->complete = true;
+  PLM_TRY(plm_file_look(path, &exists, error));
+  if (!exists) { /* the trainer was killed between its last checkpoint and DONE */
+    struct plm_hash identity;
+    struct plm_advance advance = plm_run_pulse_reading(&trainer->pulse);
+    PLM_TRY(plm_checkpoint_verify(directory, NULL, &identity, &advance, error));
+    PLM_TRY(plm_done_write(trainer->run, step, identity, error));
+  }
+  plm_info("complete at step %llu", (unsigned long long)step);
+  return PLM_OK;
+}
+
+/* If a trainer is killed after it named a checkpoint, `latest` still points to the previous one. */
+static plm_status repair_latest(const struct plm_trainer *trainer, struct plm_error *error)
+{
+  char checkpoints[PLM_PATH_SIZE], name[PLM_CHECKPOINT_NAME_SIZE];
+  plm_checkpoint_name(trainer->saved_step, name);
+  PLM_TRY(plm_path_join(checkpoints, trainer->run, PLM_RUN_CHECKPOINTS, error));
+  return plm_checkpoint_point_latest(checkpoints, name, error);
+}
+
+/* What an earlier start has pinned: the corpus, if no checkpoint names it, and its root, if the
+ * caller does not know it. */
+static plm_status find_corpus(struct plm_trainer *trainer, const struct plm_fingerprints *given,
+                              struct plm_error *error)
+{
+  struct plm_run_corpus pinned;
+  struct plm_hash *fingerprint = &trainer->state.cursor.sources[0].fingerprint;
+  PLM_TRY(plm_run_corpus_read(trainer->run, &pinned, error));
+  if (plm_hash_equal(*fingerprint, unknown)) *fingerprint = pinned.fingerprint;
+  memcpy(trainer->roots, given->of, sizeof trainer->roots);
+  if (given->count == 0 && plm_hash_equal(*fingerprint, pinned.fingerprint))
+    trainer->roots[0] = pinned.root;
+  return PLM_OK;
+}
+
+/* Whether the corpora are those that the run was trained on; new ones are added to the cursor. The
+ * checkpoint of a run on one corpus has no history of its sources, but one of its batches. */
+static plm_status open_state_check_corpora(struct plm_trainer *trainer,
+                                           const struct plm_fingerprints *fingerprints,
+                                           struct plm_error *error)
+{
+  const struct plm_data_sources sources = plm_data_sources_of(trainer->config);
+  struct plm_trainer_state *state = &trainer->state;
+  if (!state->cursor.mixed && state->step > 0)
+    PLM_TRY(plm_batch_history_read(&state->cursor.mixture, state->history,
+                                   trainer->config->data.max_length, state->resolved.step_chunks,
+                                   error));
+  return plm_data_mixture_begin(&state->cursor, &sources, fingerprints, state->step, error);
+}
+
+plm_status plm_trainer_pin_corpus(const struct plm_trainer *trainer, struct plm_error *error)
+{
+  const struct plm_run_corpus corpus = {trainer->state.cursor.sources[0].fingerprint,
+                                        trainer->roots[0]};
+  return plm_run_corpus_write(trainer->run, &corpus, error);
+}
+
+static plm_status find_state(struct plm_trainer *trainer,
+                             const struct plm_fingerprints *fingerprints,
+                             char directory[PLM_PATH_SIZE], bool *resumed, struct plm_error *error)
+{
+  const struct plm_config *config = trainer->config;
+  struct plm_trainer_state *state = &trainer->state;
+  const struct plm_plan_parameters plan = plm_config_training_plan(config);
+  PLM_TRY(plm_data_cursor_init(&state->cursor, plm_plan_hash(&plan), config->seed, error));
+  state->exact = true;
+  struct plm_advance advance = plm_run_pulse_reading(&trainer->pulse);
+  PLM_TRY(plm_resume_find(trainer->run, resumed, &trainer->saved_step, directory, &advance, error));
+  if (*resumed) PLM_TRY(plm_resume_read_state(directory, config, state, error));
+  PLM_TRY(find_corpus(trainer, fingerprints, error));
+  PLM_TRY(open_state_check_corpora(trainer, fingerprints, error));
+  trainer->source_totals = plm_source_totals_of(config);
+  if (!*resumed) return PLM_OK;
+  trainer->saved = true;
+  PLM_TRY(plm_trainer_pin_corpus(trainer, error));
+  PLM_TRY(repair_latest(trainer, error));
+  return check_done(trainer, directory, error);
+}
+
+/* ---- opening and closing ------------------------------------------------------------------- */
+
+/* What only the first rank has: the run folder and the state in it. */
+static plm_status open_folder(struct plm_trainer *trainer,
+                              const struct plm_fingerprints *fingerprints,
+                              char directory[PLM_PATH_SIZE], bool *resumed, struct plm_error *error)
+{
+  PLM_TRY(check_configuration(trainer->config, error));
+  PLM_TRY(take_folder(trainer, error));
+  return find_state(trainer, fingerprints, directory, resumed, error);
+}
+
+static plm_status share_state(struct plm_trainer *trainer, bool *resumed, struct plm_error *error)
+{
+  struct plm_trainer_state *state = &trainer->state;
+  struct plm_rank_found found = {.complete = trainer->complete,
+                                 .resumed = *resumed,
+                                 .saved_step = trainer->saved_step,
+                                 .anew = state->resolved.anew};
+  if (!plm_ranks_first(trainer->ranks)) {
+    const struct plm_plan_parameters plan = plm_config_training_plan(trainer->config);
+    PLM_TRY(
+        plm_data_cursor_init(&state->cursor, plm_plan_hash(&plan), trainer->config->seed, error));
+    state->exact = true;
+  }
+  PLM_TRY(plm_rank_share_state(trainer->ranks, trainer->config, &found, state, error));
+  state->resolved.anew = found.anew;
+  trainer->complete = found.complete;
+  *resumed = trainer->saved = found.resumed;
+  trainer->saved_step = found.saved_step;
+  return PLM_OK;
+}
+
+plm_status plm_open_state(struct plm_trainer *trainer, const struct plm_fingerprints *fingerprints,
+                          char directory[PLM_PATH_SIZE], bool *resumed, struct plm_error *error)
+{
+  *resumed = false;
+  if (plm_ranks_first(trainer->ranks))
+    PLM_TRY(open_folder(trainer, fingerprints, directory, resumed, error));
+  return share_state(trainer, resumed, error);
+}
+
+void plm_close_state(struct plm_trainer *trainer)
+{
+  plm_trainer_state_deinit(&trainer->state);
+  plm_run_pulse_end(&trainer->pulse);
+  plm_lock_release(trainer->lock);
+}

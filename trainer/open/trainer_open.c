@@ -1,0 +1,110 @@
+/* Opening a run in stages, and closing it in the opposite order. */
+#include "common/run/run.h"
+#include "trainer/open/first_weights.h"
+#include "trainer/open/open_device.h"
+#include "trainer/open/open_feed.h"
+#include "trainer/open/open_model.h"
+#include "trainer/open/open_state.h"
+#include "trainer/trainer.h"
+#include "trainer/trainer_options.h"
+
+/* From here on the inputs of steps are prepared. */
+static plm_status trainer_open_input(struct plm_trainer *trainer, struct plm_error *error)
+{
+  const struct plm_input_options options = {
+      .feed = trainer->feed,
+      .ranks = trainer->ranks,
+      .shape = plm_step_shape(trainer->step),
+      .ops = trainer->ops,
+      .cursor = &trainer->state.cursor,
+      .step = trainer->state.step,
+      .steps = trainer->config->trainer.steps,
+  };
+  return plm_input_open(&options, &trainer->input, error);
+}
+
+/* Called by the thread that trains, while it waits for the writer of checkpoints. */
+static void tell_writing(void *context)
+{
+  struct plm_trainer *trainer = context;
+  plm_run_pulse_wait(&trainer->pulse, "waiting for the writer of checkpoints");
+}
+
+static plm_status open_publisher(struct plm_trainer *trainer, struct plm_error *error)
+{
+  struct plm_checkpoint_context context = {.run = trainer->run,
+                                           .options = plm_checkpoint_options_of(trainer->config),
+                                           .metrics = plm_step_report_file(trainer->report),
+                                           .lock = trainer->lock};
+  context.table = plm_model_table(trainer->model, &context.table_count);
+  context.tensors = plm_optimizer_tensors(trainer->optimizer, &context.tensor_count);
+  const struct plm_optimizer_sizes state = plm_optimizer_sizes(trainer->optimizer);
+  const struct plm_publisher_sizes sizes = {.weights = plm_model_arena_elements(trainer->model),
+                                            .average = state.average,
+                                            .first = state.first,
+                                            .second = state.second};
+  PLM_TRY(plm_publisher_open(&context, trainer->ops, &sizes, trainer->announcer,
+                             &trainer->publisher, error));
+  plm_publisher_waiting(trainer->publisher, tell_writing, trainer);
+  return PLM_OK;
+}
+
+static plm_status open_outputs(struct plm_trainer *trainer, bool resumed, struct plm_error *error)
+{
+  PLM_TRY(plm_step_report_open(trainer->run, trainer->config->tensorboard,
+                               trainer->state.metrics_bytes,
+                               resumed ? (int64_t)trainer->state.step : -1,
+                               trainer->config->trainer.steps, &trainer->report, error));
+  return open_publisher(trainer, error);
+}
+
+static plm_status trainer_open_all(struct plm_trainer *trainer,
+                                   const struct plm_fingerprints *fingerprints,
+                                   struct plm_error *error)
+{
+  const bool first = plm_ranks_first(trainer->ranks);
+  char directory[PLM_PATH_SIZE];
+  bool resumed;
+  PLM_TRY(plm_open_state(trainer, fingerprints, directory, &resumed, error));
+  if (trainer->complete) {
+    if (first) plm_remove_endpoints(trainer);
+    plm_ready();
+    return PLM_OK;
+  }
+  if (first) PLM_TRY(plm_open_feed(trainer, error)); /* packers connect while the model is made */
+  plm_run_pulse(&trainer->pulse, true, "opening the device");
+  plm_ready();
+  PLM_TRY(plm_open_device(trainer, resumed, error));
+  plm_run_pulse(&trainer->pulse, true, "making the model");
+  PLM_TRY(plm_open_model(trainer, error));
+  plm_run_pulse(&trainer->pulse, true, "loading the weights");
+  PLM_TRY(resumed ? plm_load_weights(trainer, directory, error)
+                  : plm_first_weights(trainer, error));
+  if (first) PLM_TRY(open_outputs(trainer, resumed, error));
+  return trainer_open_input(trainer, error);
+}
+
+plm_status plm_trainer_open(struct plm_trainer *trainer, const struct plm_config *config,
+                            struct plm_ranks *ranks, const struct plm_fingerprints *fingerprints,
+                            struct plm_error *error)
+{
+  *trainer = (struct plm_trainer){.config = config, .ranks = ranks, .run = config->run};
+  const plm_status status = trainer_open_all(trainer, fingerprints, error);
+  if (status == PLM_OK) return PLM_OK;
+  plm_ranks_fail(ranks, error);
+  plm_trainer_close(trainer);
+  return status;
+}
+
+void plm_trainer_close(struct plm_trainer *trainer)
+{
+  if (trainer->ops != NULL) trainer->ops->wait_copies(trainer->ops, NULL); /* after an error */
+  plm_input_close(trainer->input);
+  plm_publisher_close(trainer->publisher);
+  plm_step_report_close(trainer->report);
+  plm_close_feed(trainer);
+  plm_close_model(trainer);
+  plm_close_device(trainer);
+  plm_close_state(trainer);
+  *trainer = (struct plm_trainer){0};
+}
