@@ -213,7 +213,7 @@ static void give_steps(const struct plm_slurm_job *job, struct plm_template_valu
   struct plm_text *packer = plm_template_add(values, "PACKER_MORE");
   if (job->packer_nodes == 0) put_gpus(job, 0, packer);
   plm_text_printf(&path, "%s/plm-pipeline", job->program_directory);
-  give(values, "PLM_PIPELINE", path.data);
+  give(values, "PIPELINE", path.data);
   values->failed |= path.failed;
   plm_text_deinit(&path);
   plm_text_printf(plm_template_add(values, "STAGES"), "trainer%s%s",
