@@ -303,7 +303,7 @@ def micro_batch(s):
     yield from head(s)
     for i in reversed(range(s.layers)):
         yield from block_backward(s, i)
-    yield Launch("add", "vector_kernel<Add<plm_bf16> >", 3 * N * D * ACT)
+    yield Launch("add", "vector_kernel<Combine<Sum, plm_bf16> >", 3 * N * D * ACT)
     least = N * D * ACT + tokens
     yield from token_backward(s, "token_mean_backward", 1, least=least)
     table = f"held_norm_backward_kernel<float, {held(D, FLOAT)}>"
