@@ -266,7 +266,7 @@ static cJSON *add_entry(struct plm_trainer_state *state, uint64_t step)
   if (state->history == NULL) state->history = cJSON_CreateArray();
   cJSON *entry = cJSON_CreateObject();
   if (entry == NULL || !cJSON_AddItemToArray(state->history, entry)) return NULL;
-  plm_metrics_integer(entry, "step", step);
+  cJSON_AddNumberToObject(entry, "step", (double)step); /* it is read in this process, too */
   return entry;
 }
 
@@ -283,8 +283,8 @@ plm_status plm_trainer_state_remember(struct plm_trainer_state *state, const cha
     line += length + (line[length] == '\n');
   }
   cJSON *chunks = before != now ? cJSON_AddObjectToObject(entry, PLM_HISTORY_CHUNKS) : NULL;
-  if (chunks != NULL) plm_metrics_integer(chunks, "before", before);
-  if (chunks != NULL) plm_metrics_integer(chunks, "now", now);
+  if (chunks != NULL) cJSON_AddNumberToObject(chunks, "before", before);
+  if (chunks != NULL) cJSON_AddNumberToObject(chunks, "now", now);
   return lines == NULL || (before != now && chunks == NULL)
              ? plm_error_set(error, PLM_NO_MEMORY, "no memory for the history")
              : PLM_OK;

@@ -5,6 +5,7 @@
 #include <cjson/cJSON.h>
 
 #include "common/base/files/file.h"
+#include "common/plan/batch_history.h"
 #include "common/plan/plan.h"
 #include "tests/support/harness/cmocka_all.h"
 #include "tests/support/harness/scratch.h"
@@ -206,6 +207,22 @@ static void an_older_checkpoint_is_read(void **unused)
   plm_config_deinit(&config);
 }
 
+/* A resume that changes the batch reads the history to which it has just added. */
+static void what_is_remembered_can_be_read(void **state)
+{
+  (void)state;
+  struct plm_trainer_state remembered = {.step = 3};
+  struct plm_mixture_history history = {0};
+  assert_int_equal(plm_trainer_state_remember(&remembered, "a: 1 -> 2\n", 2, 8, NULL), PLM_OK);
+  assert_int_equal(plm_batch_history_read(&history, remembered.history, 64, 8, NULL), PLM_OK);
+  assert_int_equal(history.count, 2);
+  assert_int_equal(history.parts[0].chunks, 2);
+  assert_int_equal(history.parts[1].first, 3);
+  assert_int_equal(history.parts[1].chunks, 8);
+  plm_mixture_history_deinit(&history);
+  cJSON_Delete(remembered.history);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -214,6 +231,7 @@ int main(void)
       cmocka_unit_test(an_older_checkpoint_is_read),
       cmocka_unit_test(wrong_trainer_json_is_named),
       cmocka_unit_test(grace_is_judged_by_the_last_step),
+      cmocka_unit_test(what_is_remembered_can_be_read),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
