@@ -19,5 +19,11 @@ plm-pipeline ingest few.fasta --corpus only-valid --split valid=1 -q
 expect 2 plm-pipeline up pipeline.yaml --set run=run2 --set corpus=only-valid
 says err 'split train'
 ! grep 'restarting it' err >&2 || fail "a stage with an empty split was started again"
+# The supervisor stops the evaluator when the trainer has failed, which may be before it has evaluated step 0.
+plm-pipeline up pipeline.yaml evaluator packer --set run=run2 --set corpus=only-valid >again.log 2>&1 </dev/null &
+up=$!
+wait_for 30 test -s run2/evaluator.jsonl
+kill "$up"
+wait "$up" || true
 jq -e '.step == 0 and .loss > 0 and .lag_steps == 0 and .seconds > 0' run2/evaluator.jsonl >/dev/null ||
   fail "step 0 is evaluated, with every field"
