@@ -50,6 +50,7 @@ static const struct plm_yaml_records records = {.setting = "corpus",
 bool plm_sources_read(struct plm_loader *loader, const struct plm_yaml_list *list)
 {
   struct plm_config *config = loader->config;
+  plm_sources_release(config);
   const bool good = plm_yaml_records_read(loader, &records, list, config->sources,
                                           &config->source_count, loader->source_places);
   free(config->corpus);

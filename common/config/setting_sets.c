@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/config/config_corpora.h"
 #include "common/metrics/metrics.h"
 
 #define AT(member) (ptrdiff_t) offsetof(struct plm_config_set, member)
@@ -50,6 +51,7 @@ bool plm_config_sets_read(struct plm_loader *loader, const struct plm_yaml_list 
 {
   struct plm_config_evaluator *evaluator = &loader->config->evaluator;
   struct plm_place places[PLM_MAX_SETS];
+  plm_config_sets_release(evaluator);
   bool good =
       plm_yaml_records_read(loader, &records, list, evaluator->sets, &evaluator->set_count, places);
   for (uint32_t i = 0; i < evaluator->set_count; i++)

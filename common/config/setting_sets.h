@@ -7,4 +7,5 @@
 /* Reads the list into the loader's configuration. False: it has mistakes, which were added to the
  * loader's problems. */
 bool plm_config_sets_read(struct plm_loader *loader, const struct plm_yaml_list *list);
+
 #endif

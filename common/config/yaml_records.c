@@ -137,12 +137,6 @@ static bool yaml_records_is_complete(const struct plm_yaml_records *of, char *re
   return true;
 }
 
-static void release_all(const struct plm_yaml_records *of, void *records, uint32_t *count)
-{
-  for (uint32_t i = 0; i < *count; i++) yaml_records_release(of, (char *)records + i * of->size);
-  *count = 0;
-}
-
 bool plm_yaml_records_read(struct plm_loader *loader, const struct plm_yaml_records *of,
                            const struct plm_yaml_list *list, void *records, uint32_t *count,
                            struct plm_place *places)
@@ -151,7 +145,7 @@ bool plm_yaml_records_read(struct plm_loader *loader, const struct plm_yaml_reco
   const size_t found = (size_t)(list->list->data.sequence.items.top - first);
   bool good = true;
   PLM_ASSERT(of->key_count <= KEYS_MOST);
-  release_all(of, records, count);
+  PLM_ASSERT(*count == 0);
   if (found < of->least || found > of->most) {
     plm_problems_add(loader->problems, list->place,
                      "%s: expected %u to %u %s in the list, found %zu", of->setting, of->least,
