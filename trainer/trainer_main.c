@@ -34,7 +34,7 @@ static plm_status trainer_main_train(const struct plm_config *config, struct plm
   if (status == PLM_OK) status = plm_trainer_run(&trainer, error);
   if (status != PLM_OK) plm_ranks_fail(ranks, error);
   /* mpirun would take another code than 0 for a failure of the rank */
-  if (status == PLM_OK && ranks->alone && !plm_trainer_is_complete(&trainer))
+  if (status == PLM_OK && ranks->single && !plm_trainer_is_complete(&trainer))
     status = plm_stop_drained(error);
   plm_exporter_close(exporter);
   plm_trainer_close(&trainer);
@@ -72,7 +72,7 @@ static plm_status dry_run(const struct plm_arguments *arguments, struct plm_erro
 static plm_status trainer_main_run(const struct plm_arguments *arguments, struct plm_error *error)
 {
   if (plm_arguments_has(arguments, "dry-run")) return dry_run(arguments, error);
-  struct plm_ranks ranks = plm_ranks_alone();
+  struct plm_ranks ranks = plm_ranks_single();
   if (plm_collective_launched()) PLM_TRY(plm_ranks_open(&ranks, trainer_main_say, error));
   if (ranks.rank > 0) plm_log_init("plm-trainer", PLM_LOG_ERROR);
   return plm_ranks_close(&ranks, train_as_rank(&ranks, arguments, error), error);

@@ -78,7 +78,7 @@ static void meanwhile(struct plm_trainer *trainer)
 }
 
 /* Several ranks tune before the first step, because their algorithms must be the same in it. A rank
- * that is alone tunes in the first step, and so saves computing one more. */
+ * that is the only one tunes in the first step, and so saves computing one more. */
 static plm_status rehearse(struct plm_trainer *trainer, const struct plm_step_input *input,
                            struct plm_error *error)
 {
@@ -120,7 +120,7 @@ static plm_status trainer_run_compute(struct plm_trainer *trainer, struct plm_in
     PLM_TRY(accept_corpus(trainer, slot->fingerprint, error));
   plm_debug("step %llu begins: %u micro-batches", (unsigned long long)state->step + 1,
             slot->input.micro_count);
-  if (trainer->tuning && !trainer->ranks->alone) PLM_TRY(rehearse(trainer, &slot->input, error));
+  if (trainer->tuning && !trainer->ranks->single) PLM_TRY(rehearse(trainer, &slot->input, error));
   trainer->step_started_ns = trainer->last_look_ns = plm_clock_ns();
   PLM_TRY(plm_step_launch(trainer->step, &slot->input, go_on, trainer, error));
   meanwhile(trainer);

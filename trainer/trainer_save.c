@@ -23,7 +23,8 @@ void plm_save_hand_over(struct plm_trainer *trainer)
   trainer->checkpoint_s += plm_clock_seconds_since(started);
 }
 
-/* Copies the whole state of a rank that is alone: beside the computation, and in three pieces. */
+/* Copies the whole state of a rank that is the only one: beside the computation, and in three
+ * pieces. */
 static void copy_state(struct plm_trainer *trainer, struct plm_snapshot *snapshot)
 {
   struct plm_ops *ops = trainer->ops;
@@ -69,7 +70,7 @@ plm_status plm_save_begin(struct plm_trainer *trainer, struct plm_snapshot **out
   if (plm_model_keeps_all(trainer->model))
     ops->download_beside(ops, snapshot->weights, plm_model_parameter_arena(trainer->model),
                          plm_model_arena_elements(trainer->model) * sizeof(float));
-  if (trainer->ranks->alone)
+  if (trainer->ranks->single)
     copy_state(trainer, snapshot);
   else
     status = collect_state(trainer, snapshot, error);

@@ -118,7 +118,7 @@ plm_status plm_collective_open(plm_collective_say say, struct plm_collective **c
 
 /* The engine of a process that trains without others, as a group of one: what it sends to all, it
  * has. Any thread may use it on any lane. */
-struct plm_collective *plm_collective_alone(void);
+struct plm_collective *plm_collective_single(void);
 
 /* Transfers that are started and waited for at once. */
 plm_status plm_collective_gather(struct plm_collective *collective, enum plm_lane lane, void *all,

@@ -76,7 +76,7 @@ static plm_status join_ranks(struct plm_trainer *trainer, struct plm_error *erro
   struct plm_ranks *ranks = trainer->ranks;
   const struct plm_resolved *resolved = &trainer->state.resolved;
   ranks->ops = trainer->ops;
-  if (ranks->alone) return PLM_OK;
+  if (ranks->single) return PLM_OK;
   stay_near_device(trainer->ops);
   PLM_TRY(plm_rank_compare(ranks, resolved, error));
   const plm_status status =
@@ -108,7 +108,7 @@ plm_status plm_open_device(struct plm_trainer *trainer, bool resumed, struct plm
   if (resumed) plm_resume_request(&state->resolved, &options, &request);
   plm_rank_divide_threads(trainer->ranks, &request);
   request.ordinal = (int)trainer->ranks->collective->place.local;
-  request.of_rank = !trainer->ranks->alone;
+  request.of_rank = !trainer->ranks->single;
   PLM_TRY(open_ops(options.precision, &request, &trainer->ops, error));
   const uint32_t shares =
       resumed ? plm_resume_shares(&state->resolved, &options) : plm_resume_new_shares(&options);

@@ -78,7 +78,7 @@ plm_status plm_rank_share_state(struct plm_ranks *ranks, const struct plm_config
 
 void plm_rank_divide_threads(const struct plm_ranks *ranks, struct plm_ops_request *request)
 {
-  if (ranks->alone || request->threads != 0) return;
+  if (ranks->single || request->threads != 0) return;
   const uint32_t part = plm_usable_cores() / ranks->collective->place.on_this_host;
   request->threads = part > 0 ? part : 1;
 }

@@ -37,7 +37,7 @@ static void name_rank(const struct plm_ranks *ranks, struct plm_error *error)
 
 void plm_ranks_fail(struct plm_ranks *ranks, struct plm_error *error)
 {
-  if (ranks->alone) return;
+  if (ranks->single) return;
   struct plm_collective *collective = ranks->collective;
   if (ranks->agreed || collective->speaker(collective) < 0) name_rank(ranks, error);
   if (!ranks->agreed)
@@ -48,9 +48,9 @@ void plm_ranks_fail(struct plm_ranks *ranks, struct plm_error *error)
   error->what[0] = '\0';
 }
 
-struct plm_ranks plm_ranks_alone(void)
+struct plm_ranks plm_ranks_single(void)
 {
-  return (struct plm_ranks){.collective = plm_collective_alone(), .ranks = 1, .alone = true};
+  return (struct plm_ranks){.collective = plm_collective_single(), .ranks = 1, .single = true};
 }
 
 plm_status plm_ranks_open(struct plm_ranks *ranks, plm_collective_say say, struct plm_error *error)

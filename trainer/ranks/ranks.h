@@ -15,9 +15,10 @@ struct plm_ranks {
   struct plm_collective *collective;
   plm_collective_say say; /* prints an error of this program */
   uint32_t rank, ranks;
-  bool alone; /* this process was not started as a rank: it has no transport and tells nobody */
-  struct plm_ops *ops;             /* of this rank; NULL before they are opened */
-  struct plm_transport *transport; /* of their memory, likewise; NULL if this rank is alone */
+  bool single; /* this process was not started as a rank: it has no transport and tells nobody */
+  struct plm_ops *ops; /* of this rank; NULL before they are opened */
+  struct plm_transport
+      *transport; /* of their memory, likewise; NULL if this rank is the only one */
   /* PLM_RANK_ROOM bytes of the host, if the operators' memory is a device's; else NULL */
   void *room;
   bool agreed; /* all ranks end with the same error, and know it */
@@ -41,14 +42,14 @@ plm_status plm_ranks_decide(struct plm_ranks *ranks, enum plm_rank_vote mine, pl
                             enum plm_rank_vote *decision, struct plm_error *error);
 
 /* A group of one. plm_ranks_close changes nothing about it. */
-struct plm_ranks plm_ranks_alone(void);
+struct plm_ranks plm_ranks_single(void);
 /* Meets the other ranks. say: plm_collective_open. */
 plm_status plm_ranks_open(struct plm_ranks *ranks, plm_collective_say say, struct plm_error *error);
 
 /* Says, if it is this rank that failed, what happened and on which host, and tells the other ranks
  * unless all of them have agreed. Called before anything is closed: closing may wait for threads
  * that wait for other ranks. Clears error->what, so that it is not printed again. A rank
- * that is alone leaves all this to its caller. */
+ * that is the only one leaves all this to its caller. */
 void plm_ranks_fail(struct plm_ranks *ranks, struct plm_error *error);
 
 /* Ends the exchange, of which nothing is used any more; status is how this rank ends. All ranks

@@ -26,8 +26,9 @@ struct plm_step {
   struct plm_update *update; /* device */
   struct plm_update *host;   /* copied to update and back */
   struct plm_share_sums *sums;
-  /* NULL if this rank is alone: a step is then not cut where messages could begin, so that the last
-   * micro-batch and the update are one recording each, without a wait for the device between them.
+  /* NULL if this rank is the only one: a step is then not cut where messages could begin, so that
+   * the last micro-batch and the update are one recording each, without a wait for the device
+   * between them.
    */
   struct plm_exchange *exchange;
   struct plm_exchange_work work; /* of the last step, if there is an exchange */
@@ -81,7 +82,7 @@ static plm_status step_allocate(struct plm_step *step, struct plm_error *error)
   PLM_TRY(plm_share_sums_open(ops, step->shape.shares, plm_model_gradient_arena(model),
                               plm_model_arena_elements(model), &step->update->sums.loss,
                               &step->sums, error));
-  if (!step->parts.ranks->alone)
+  if (!step->parts.ranks->single)
     PLM_TRY(plm_exchange_open(step->parts.ranks, model, step->parts.owners, step->shape.shares,
                               step->parts.trainer->compress, &step->exchange, error));
   if (step->parts.norms_every > 0)

@@ -49,7 +49,7 @@ struct plm_step_result {
   struct plm_step_totals totals; /* of all ranks, like everything here */
   double flops;                  /* model FLOPs, forward and backward */
   uint32_t window;
-  int64_t slowest_rank;                /* that computed longest; -1 if this rank is alone */
+  int64_t slowest_rank;                /* that computed longest; -1 if this rank is the only one */
   const struct plm_layer_norms *norms; /* until the next step; NULL: not measured in this step */
   const struct plm_chunk_loss *chunks; /* of each chunk, likewise; NULL: not wanted */
   bool skipped; /* weights, moments, Adam's t and the average are unchanged */

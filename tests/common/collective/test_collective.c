@@ -42,24 +42,24 @@ static void transfers_are_described_in_full(void **state)
 /* What one process sends to all is what it has. */
 static void a_group_of_one_has_everything(void **state)
 {
-  struct plm_collective *alone = plm_collective_alone();
+  struct plm_collective *single = plm_collective_single();
   const uint32_t mine = 20;
   uint32_t all = 0, word = 5;
   int64_t largest = 0;
   (void)state;
-  assert_int_equal(alone->place.ranks, 1);
-  assert_int_equal(plm_collective_gather(alone, PLM_LANE_INPUT, &all, &mine, sizeof mine, NULL),
+  assert_int_equal(single->place.ranks, 1);
+  assert_int_equal(plm_collective_gather(single, PLM_LANE_INPUT, &all, &mine, sizeof mine, NULL),
                    PLM_OK);
   assert_int_equal(all, 20);
-  assert_int_equal(plm_collective_broadcast(alone, PLM_LANE_STEP, &word, sizeof word, NULL),
+  assert_int_equal(plm_collective_broadcast(single, PLM_LANE_STEP, &word, sizeof word, NULL),
                    PLM_OK);
   assert_int_equal(word, 5);
-  assert_int_equal(plm_collective_vote(alone, -3, &largest, NULL), PLM_OK);
+  assert_int_equal(plm_collective_vote(single, -3, &largest, NULL), PLM_OK);
   assert_int_equal(largest, -3);
-  alone->note(alone, "computing", 3, true);
-  (alone->fail)(alone, &(struct plm_error){.status = PLM_IO});
-  assert_int_equal(alone->speaker(alone), -1);
-  alone->close(alone);
+  single->note(single, "computing", 3, true);
+  (single->fail)(single, &(struct plm_error){.status = PLM_IO});
+  assert_int_equal(single->speaker(single), -1);
+  single->close(single);
 }
 
 static void the_largest_vote_counts(void **state)

@@ -39,7 +39,7 @@ struct opened {
 /* Everything but the feed and the input. */
 static void open_parts(struct opened *o)
 {
-  *o = (struct opened){.ranks = plm_ranks_alone()};
+  *o = (struct opened){.ranks = plm_ranks_single()};
   assert_int_equal(plm_config_load_text(yaml, strlen(yaml), &o->config, NULL), PLM_OK);
   assert_int_equal(plm_ops_cpu_open(PLM_PRECISION_FP32, 1, NULL, &o->ops, NULL), PLM_OK);
   assert_int_equal(plm_masks_open(&o->config.model, o->ops, CHUNKS, &o->masks, NULL), PLM_OK);

@@ -135,7 +135,7 @@ static void threads_are_those_of_the_allowed_processors(void **unused)
   assert_int_equal(threads_of_backend(3), 3);
   assert_int_equal(threads_of_rank(2, 7), 7); /* the setting decides */
   struct plm_ops_request request = {.threads = 0};
-  const struct plm_ranks alone = plm_ranks_alone();
+  const struct plm_ranks alone = plm_ranks_single();
   plm_rank_divide_threads(&alone, &request); /* one process leaves it to the backend */
   assert_int_equal(request.threads, 0);
 }

@@ -29,7 +29,7 @@ static void a_process_alone_trains_one_rank(void **state)
   (void)state;
   struct plm_config config = {.trainer = {.ranks = 1}};
   struct plm_error error = {0};
-  struct plm_ranks alone = plm_ranks_alone();
+  struct plm_ranks alone = plm_ranks_single();
   assert_int_equal(plm_rank_share_config(&alone, &config, &error), PLM_OK);
   config.trainer.ranks = 2;
   assert_int_equal(plm_rank_share_config(&alone, &config, &error), PLM_CONFIG);

@@ -52,7 +52,7 @@ static void one_process_is_first_and_alone(void **state)
 {
   (void)state;
   const struct plm_ranks first = {.rank = 0, .ranks = 3}, second = {.rank = 1, .ranks = 3};
-  struct plm_ranks alone = plm_ranks_alone();
+  struct plm_ranks alone = plm_ranks_single();
   enum plm_rank_vote decision;
   struct plm_error error = {0};
   assert_int_equal(alone.ranks, 1);

@@ -30,7 +30,7 @@ static void a_step_has_the_losses_of_its_micro_batches(void **state)
 {
   static const double values[] = {1.5, 2.5, 3.5, 4.5, 5.5, 6.5, 7.5};
   struct plm_objective_totals totals[STEP_CHUNKS];
-  struct plm_ranks alone = plm_ranks_alone();
+  struct plm_ranks alone = plm_ranks_single();
   struct plm_chunk_losses *losses;
   const struct plm_chunk_loss *all;
   uint64_t device, host;

@@ -50,7 +50,7 @@ static void norms_are_those_of_each_layer(void **state)
   const struct plm_model_options options = {.max_chunks = 1, .training = true};
   struct model_case c;
   static const uint32_t owners[256]; /* rank 0 */
-  struct plm_ranks alone = plm_ranks_alone();
+  struct plm_ranks alone = plm_ranks_single();
   struct plm_layer_norms *norms;
   size_t count, named = 0;
   (void)state;
@@ -103,7 +103,7 @@ static void layers_are_named_by_their_parameters(void **state)
   const struct plm_model_options options = {.max_chunks = 1, .training = true};
   struct model_case c;
   static const uint32_t owners[256]; /* rank 0 */
-  struct plm_ranks alone = plm_ranks_alone();
+  struct plm_ranks alone = plm_ranks_single();
   struct plm_layer_norms *norms;
   size_t count, place = 0;
   (void)state;

@@ -327,7 +327,7 @@ static void the_next_run_takes_the_algorithms_that_were_kept(void **unused)
 
 int main(void)
 {
-  alone = plm_ranks_alone();
+  alone = plm_ranks_single();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_resume_takes_the_algorithms),
       cmocka_unit_test(a_resume_takes_the_fused_products),
