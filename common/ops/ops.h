@@ -28,166 +28,14 @@
 
 #include "common/base/status.h"
 #include "common/ops/device.h"
+#include "common/ops/operands.h"
 #include "common/ops/target_rule.h"
 #include "common/ops/update.h"
-
-typedef void act;      /* activations: float if ops->act_bytes is 4, bf16 if it is 2 */
-typedef uint16_t bf16; /* bit pattern */
 
 struct plm_ops;
 struct plm_collective;
 struct plm_transport; /* common/collective/transport.h */
 struct plm_recording; /* defined by the backend */
-
-/* One attention mask on one level (doc/model.md#attention-masks). Each query sees one interval
- * [begin, end) of keys. The intervals of queries let a kernel start from the keys; they may include
- * queries that do not see the key. begin and end are positions within the chunk at this level. An
- * empty interval has begin == end == 0. */
-struct plm_interval_mask {
-  int32_t B, L;
-  const int32_t *key_begin, *key_end;     /* (B, L): keys that each query sees */
-  const int32_t *query_begin, *query_end; /* (B, L): covers the queries that see each key */
-  /* (B, tiles) each. For each tile of PLM_MASK_TILE queries, tile_key_* is the interval of keys
-   * that any of its queries sees, [min begin, max end), and tile_full_* the interval that all of
-   * them see, [max begin, min end). For each tile of keys, tile_query_* is the interval of queries
-   * that may see any of them. */
-  const int32_t *tile_key_begin, *tile_key_end, *tile_full_begin, *tile_full_end;
-  const int32_t *tile_query_begin, *tile_query_end;
-};
-enum { PLM_MASK_TILE = 64 };
-
-struct plm_attention_shape {
-  int32_t B, L, H, K;
-  int32_t row_stride; /* elements between consecutive rows of q, k, v (3*H*K when packed) */
-  float scale;        /* 1/sqrt(K) */
-  float soft_cap;     /* 0 for no cap */
-};
-
-/* Prepared queries, keys and values of one attention call: (B, L, H, K) each, rows row_stride
- * elements apart. */
-struct plm_attention_inputs {
-  const act *q, *k, *v;
-};
-
-/* Gradients of plm_attention_inputs, in the same layout. */
-struct plm_attention_gradients {
-  act *dq, *dk, *dv;
-};
-
-/* Pointers into rows that hold q, k and v side by side. `part` is the size in bytes of each of the
- * three within a row. */
-static inline struct plm_attention_inputs plm_attention_inputs_of(const act *qkv, size_t part)
-{
-  const char *q = (const char *)qkv;
-  return (struct plm_attention_inputs){q, q + part, q + 2 * part};
-}
-
-static inline struct plm_attention_gradients plm_attention_gradients_of(act *dqkv, size_t part)
-{
-  char *dq = (char *)dqkv;
-  return (struct plm_attention_gradients){dq, dq + part, dq + 2 * part};
-}
-
-/* Inputs of the preparation of queries, keys and values. */
-struct plm_qkv {
-  const act *qkv;             /* (B, L, 3 H K): the raw products */
-  const act *vi;              /* (B, L, H K): value embeddings; NULL if there are none */
-  const float *a;             /* (2): weights of v and vi; not read without value embeddings */
-  const float *cosine, *sine; /* (L, K/2) */
-  int64_t B, L, H, K;
-};
-
-/* Rows of incremental decoding. Row n is the token at positions[n] of the sequence whose keys and
- * values are in slot slots[n] of the cache. The arrays are on the device and have `rows` elements
- * each. */
-struct plm_cached_rows {
-  int64_t rows, H, K;
-  int64_t row_stride; /* elements between consecutive rows of q, k, v (3*H*K when packed) */
-  int64_t capacity;   /* positions in a slot */
-  float scale;        /* 1/sqrt(K) */
-  const int32_t *slots, *positions, *key_begin;
-};
-
-/* Input of a block, x' = b0 (x + s skip) + b1 p. The arrays are (N, D), but with p_rows p is a
- * table of rows, of which row n uses number p_rows[n]. */
-struct plm_mix {
-  const act *x, *p;
-  const float *b;        /* (2) */
-  const act *skip;       /* NULL if there is no skip connection; may equal x */
-  const float *s;        /* (1); read only if there is a skip connection */
-  const int32_t *p_rows; /* (N), device, or NULL */
-};
-
-/* Gradients of plm_mix. G is the gradient of x', and g = b0 G that of x + s skip. dskip and ds are
- * used only if there is a skip connection. */
-struct plm_mix_gradients {
-  act *dx;         /* = g + more; may equal dmixed */
-  act *dp;         /* += b1 G */
-  float *db;       /* (2): += sum G (x + s skip), sum G p */
-  act *dskip;      /* = s g; may equal x or skip */
-  float *ds;       /* (1): += sum g skip */
-  const act *more; /* added to dx, or NULL; if it equals dskip, the new value s g is added */
-};
-
-/* What value embeddings come from: each is the mean of the table's rows for a group of 2^level
- * tokens. All pointers are to device memory. room and room_gradient are scratch, (N, HK) each,
- * which the backend may overwrite. */
-struct plm_value_table {
-  const float *table;    /* (V, HK) */
-  const int32_t *tokens; /* (N * 2^level) */
-  int64_t V;
-  int level;
-  act *room, *room_gradient; /* room_gradient is used only by the backward operator */
-};
-
-/* Options of the loss and of the logits it is computed from. */
-struct plm_loss_options {
-  float soft_cap; /* c of the head; 0 for no cap */
-  float label_smoothing;
-  float z_loss;
-};
-
-/* The part of the head that follows its dense product, for N labelled rows. All pointers are to
- * device memory. */
-struct plm_head_rows {
-  const act *dense;      /* (N, D): input of GELU */
-  const act *w;          /* (V, D): the decoder's weight */
-  const float *bias;     /* (V) */
-  const int32_t *labels; /* (N), in [0, V) */
-  const float *weights;  /* (N); a row of weight 0 does not count */
-  int64_t N, D, V;
-  float *hits; /* (N), an output: 1 if no token has a larger logit than the label of the row and the
-                * row counts, else 0. NULL: not wanted */
-};
-
-/* n numbers in fp32: x, or x - minus, rounded to fp32, unless minus is NULL. */
-struct plm_array {
-  const float *x;
-  size_t n;
-  const float *minus;
-};
-enum { PLM_SUM_PARTS_MAX = 64 };
-
-struct plm_adam_options {
-  float beta1, beta2, eps;
-};
-
-struct plm_adam_tensor {
-  float *w, *m, *v; /* (n) each */
-  const float *g;
-  size_t n;
-  float weight_decay;
-  int32_t rate; /* index into plm_update_inputs.rate */
-};
-
-struct plm_muon_matrix {
-  float *w, *momentum; /* (rows, cols) each */
-  const float *g;
-  int64_t rows, cols;
-  float weight_decay;
-  float update_scale; /* 0.2*sqrt(max(rows, cols)) or sqrt(max(1, rows/cols)) */
-  int32_t rate;
-};
 
 /* Totals of tuning since the backend was opened. */
 struct plm_ops_tuned {
@@ -283,6 +131,24 @@ struct plm_ops {
    * bf16 more accurately than a rounded copy would), so the argument need not be stored. */
   void (*linear_relu2_backward_input)(struct plm_ops *ops, act *dup, const act *dy, const act *w,
                                       const act *hidden, int64_t N, int64_t I, int64_t O);
+  /* y_NO = x_NI w_OI^T + bias_O, plus residual_NO if it is not NULL. y may equal residual. In bf16
+   * a backend may round the sum of product and residual before it adds the bias; this also holds
+   * for the next operator. */
+  void (*linear_bias_forward)(struct plm_ops *ops, act *y, const act *x, const act *w,
+                              const float *bias, const act *residual, int64_t N, int64_t I,
+                              int64_t O);
+  /* before_NO = x_NI w_OI^T + bias_O and hidden_NO = gelu(before_NO), the exact GELU of the rounded
+   * `before`, which backward needs. before may be NULL if nobody needs it, or equal hidden; hidden
+   * has the same bits then. */
+  void (*linear_bias_gelu_forward)(struct plm_ops *ops, act *hidden, act *before, const act *x,
+                                   const act *w, const float *bias, int64_t N, int64_t I,
+                                   int64_t O);
+  /* dbefore_NI = (dy_NO w_OI) gelu'(before_NI): backward through a Linear (O, I) and the GELU
+   * before it. In bf16 the product is rounded as well. dbefore must not equal before. */
+  void (*linear_gelu_backward_input)(struct plm_ops *ops, act *dbefore, const act *dy, const act *w,
+                                     const act *before, int64_t N, int64_t I, int64_t O);
+  /* dbias_O += the sums of the columns of dy_NO, in a fixed order */
+  void (*bias_backward)(struct plm_ops *ops, float *dbias, const act *dy, int64_t N, int64_t O);
   /* dw_OI += dy_NO^T x_NI */
   void (*linear_backward_weight)(struct plm_ops *ops, float *dw, const act *dy, const act *x,
                                  int64_t N, int64_t I, int64_t O);
@@ -296,6 +162,16 @@ struct plm_ops {
   void (*norm_rows_forward)(struct plm_ops *ops, float *out, const float *x, int64_t N, int64_t D);
   void (*norm_rows_backward)(struct plm_ops *ops, float *dx, const float *dh, const float *x,
                              int64_t N, int64_t D);
+
+  /* ---- LayerNorm; out may equal x ---- */
+  void (*layer_norm_forward)(struct plm_ops *ops, act *out, const act *x,
+                             const struct plm_layer_norm *norm, int64_t N, int64_t D);
+  /* dx_ND += the gradient of x, dweight_D += and dbias_D += from dh, the gradient of the result.
+   * The statistics of each row are computed again from x. dbias is not used without a bias. dx may
+   * equal neither dh nor x. */
+  void (*layer_norm_backward)(struct plm_ops *ops, act *dx, float *dweight, float *dbias,
+                              const act *dh, const act *x, const struct plm_layer_norm *norm,
+                              int64_t N, int64_t D);
 
   /* ---- block input: x' = b0 (x + s skip) + b1 p, h = norm(x') ---- */
   void (*mix_norm_forward)(struct plm_ops *ops, act *mixed, act *h, const struct plm_mix *mix,
@@ -317,9 +193,9 @@ struct plm_ops {
                               const int32_t *tokens, int64_t N, int64_t D, int64_t V, int level);
 
   /* ---- attention ---- */
-  /* Prepares the raw products in->qkv: q and k are normalised over K and then rotated; v becomes
-   * a0 v + a1 vi if vi is not NULL. The rotary tables have base 10000 and are computed in double
-   * and rounded once. out (B, L, 3 H K) must not overlap the inputs. */
+  /* Prepares the raw products in->qkv: q and k are normalised as in->norm says and then rotated; v
+   * becomes a0 v + a1 vi if vi is not NULL. The rotary tables have base 10000 and are computed in
+   * double and rounded once. out (B, L, 3 H K) must not overlap the inputs. */
   void (*qkv_prepare_forward)(struct plm_ops *ops, act *out, const struct plm_qkv *in);
   /* Computes dqkv_raw from dqkv, the gradient of the prepared values; dvi = a1 dv and
    * da += (sum dv v_raw, sum dv vi). dqkv_raw may equal dqkv. If in->vi is NULL, da and dvi are not
@@ -357,13 +233,30 @@ struct plm_ops {
                            const act *q, const act *k, const act *v,
                            const struct plm_cached_rows *rows);
 
-  /* ---- activation of the head ---- */
+  /* ---- activations of the head and of the MLP ---- */
   /* the exact GELU, with erf */
   void (*gelu_forward)(struct plm_ops *ops, act *out, const act *x, int64_t n);
+  /* dx = dy gelu'(x), n elements; dx may equal dy */
+  void (*gelu_backward)(struct plm_ops *ops, act *dx, const act *dy, const act *x, int64_t n);
+  /* SwiGLU (Shazeer 2020): hidden_NF = silu(gate) up, where row n of gate_up (N, 2 F) holds the F
+   * elements of gate and then those of up. hidden must not overlap gate_up. */
+  void (*swiglu_forward)(struct plm_ops *ops, act *hidden, const act *gate_up, int64_t N,
+                         int64_t F);
+  /* dgate_up (N, 2 F) from dhidden (N, F); may equal gate_up, but not overlap dhidden */
+  void (*swiglu_backward)(struct plm_ops *ops, act *dgate_up, const act *dhidden,
+                          const act *gate_up, int64_t N, int64_t F);
 
   /* ---- residual stream ---- */
   /* x += y, n elements */
   void (*add)(struct plm_ops *ops, act *x, const act *y, int64_t n);
+  /* x *= factor, n elements */
+  void (*scale)(struct plm_ops *ops, act *x, float factor, int64_t n);
+  /* x_ND[n] *= factors[n]. A factor of 0 gives zeros, whatever x is. */
+  void (*scale_rows)(struct plm_ops *ops, act *x, const float *factors, int64_t N, int64_t D);
+  /* The factors, (B, L), for scale_rows of the embeddings and of their gradient: 0 for a row whose
+   * token is mask_token and for one of no document, and for the other rows of a document
+   * (1 - 0.15 * 0.8) / (1 - masks / length), with the number of masks in it and its length. */
+  void (*token_dropout)(struct plm_ops *ops, float *factors, const struct plm_token_dropout *of);
   /* out[i] = x[rows[i]]. A row of -1 is gathered as zeros, and scatter_rows ignores it. */
   void (*gather_rows)(struct plm_ops *ops, act *out, const act *x, const int32_t *rows, int64_t N,
                       int64_t D);

@@ -143,13 +143,29 @@ CALL(token_mean_backward)
 
 CALL(qkv_prepare_forward)
 {
-  const struct plm_qkv in = {b[1], b[2], b[3], b[4], b[5], B, L, H, K};
+  const struct plm_qkv in = {.qkv = b[1],
+                             .vi = b[2],
+                             .a = b[3],
+                             .cosine = b[4],
+                             .sine = b[5],
+                             .B = B,
+                             .L = L,
+                             .H = H,
+                             .K = K};
   ops->qkv_prepare_forward(ops, b[0], &in);
 }
 
 CALL(qkv_prepare_backward)
 {
-  const struct plm_qkv in = {b[4], b[5], b[6], b[7], b[8], B, L, H, K};
+  const struct plm_qkv in = {.qkv = b[4],
+                             .vi = b[5],
+                             .a = b[6],
+                             .cosine = b[7],
+                             .sine = b[8],
+                             .B = B,
+                             .L = L,
+                             .H = H,
+                             .K = K};
   ops->qkv_prepare_backward(ops, b[0], b[1], b[2], b[3], &in);
 }
 
@@ -209,7 +225,14 @@ CALL(cross_entropy)
 
 CALL(head_train)
 {
-  const struct plm_head_rows rows = {b[4], b[5], b[6], b[7], b[8], N, D, V, NULL};
+  const struct plm_head_rows rows = {.dense = b[4],
+                                     .w = b[5],
+                                     .bias = b[6],
+                                     .labels = b[7],
+                                     .weights = b[8],
+                                     .N = N,
+                                     .D = D,
+                                     .V = V};
   ops->head_train(ops, b[0], b[1], b[2], b[3], &rows, 0.5f, &options);
 }
 

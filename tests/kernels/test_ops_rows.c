@@ -293,8 +293,15 @@ static void qkv_shape(struct ops_case *c, int64_t B, int64_t L, int64_t H, int64
   void *out = ops_case_empty_act(c, N * 3 * D);
   double *exact = ops_case_zeros(c, N * 3 * D);
   reference_qkv_prepare(exact, &in);
-  const struct plm_qkv given = {
-      qkv_act, mix ? vi_act : NULL, a_float, cosine_float, sine_float, B, L, H, K};
+  const struct plm_qkv given = {.qkv = qkv_act,
+                                .vi = mix ? vi_act : NULL,
+                                .a = a_float,
+                                .cosine = cosine_float,
+                                .sine = sine_float,
+                                .B = B,
+                                .L = L,
+                                .H = H,
+                                .K = K};
   c->ops->qkv_prepare_forward(c->ops, out, &given);
   ops_case_check_act(c, "qkv", out, exact, N * 3 * D, 4);
 
@@ -360,11 +367,20 @@ static void value_shape(struct ops_case *c, int64_t L, int64_t K, int32_t V, int
     mixes[i] = ops_case_float(c, da, 2);
   }
   c->ops->token_mean_forward(c->ops, vi, table_float, tokens, N, D, V, level);
-  const struct plm_qkv in = {qkv_act, vi, a_float, turns, turns, B, L, H, K};
+  const struct plm_qkv in = {.qkv = qkv_act,
+                             .vi = vi,
+                             .a = a_float,
+                             .cosine = turns,
+                             .sine = turns,
+                             .B = B,
+                             .L = L,
+                             .H = H,
+                             .K = K};
   c->ops->qkv_prepare_forward(c->ops, out[0], &in);
   c->ops->qkv_prepare_backward(c->ops, d[0], dvi, mixes[0], d[0], &in);
   c->ops->token_mean_backward(c->ops, dtable[0], dvi, tokens, N, D, V, level);
-  const struct plm_qkv without = {qkv_act, NULL, a_float, turns, turns, B, L, H, K};
+  const struct plm_qkv without = {
+      .qkv = qkv_act, .a = a_float, .cosine = turns, .sine = turns, .B = B, .L = L, .H = H, .K = K};
   c->ops->qkv_value_forward(c->ops, out[1], &without, &value);
   c->ops->qkv_value_backward(c->ops, d[1], dtable[1], mixes[1], d[1], &without, &value);
   ops_case_check_same(c, out[0], out[1], (size_t)(N * 3 * D) * bytes);

@@ -142,7 +142,8 @@ static void qkv(void)
   const act *dqkv = allocate_act(3 * n);
   act *out = fresh(6 * n), *draw = fresh(6 * n), *dvi = fresh(2 * n);
   float *da = fresh(8);
-  const struct plm_qkv from = {in, vi, a, cosine, sine, B, L, H, K};
+  const struct plm_qkv from = {
+      .qkv = in, .vi = vi, .a = a, .cosine = cosine, .sine = sine, .B = B, .L = L, .H = H, .K = K};
   ops->qkv_prepare_forward(ops, out, &from);
   ops->qkv_prepare_backward(ops, draw, dvi, da, dqkv, &from);
   give(out, 6 * n);
@@ -216,7 +217,14 @@ static void head(void)
   for (int64_t i = 0; i < N; i++) host[i] = (int32_t)(7 * i % V);
   ops->upload(ops, labels, host, (size_t)N * sizeof *host);
   free(host);
-  const struct plm_head_rows rows = {dense, w, bias, labels, weights, N, D, V, NULL};
+  const struct plm_head_rows rows = {.dense = dense,
+                                     .w = w,
+                                     .bias = bias,
+                                     .labels = labels,
+                                     .weights = weights,
+                                     .N = N,
+                                     .D = D,
+                                     .V = V};
   const struct plm_loss_options options = {
       .soft_cap = 16, .label_smoothing = 0.1f, .z_loss = 1e-3f};
   ops->logits_forward(ops, logits, dense, w, bias, N, D, V);

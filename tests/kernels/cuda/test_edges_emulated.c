@@ -160,7 +160,15 @@ static void qkv_shape(struct ops_case *c, int64_t B, int64_t L, int64_t H, int64
   void *out = ops_case_empty_act(c, N * 3 * D), *dvi_act = ops_case_empty_act(c, N * D);
   double *exact = ops_case_zeros(c, N * 3 * D);
   reference_qkv_prepare(exact, &in);
-  const struct plm_qkv given = {qkv_act, vi_act, a_float, cosine_float, sine_float, B, L, H, K};
+  const struct plm_qkv given = {.qkv = qkv_act,
+                                .vi = vi_act,
+                                .a = a_float,
+                                .cosine = cosine_float,
+                                .sine = sine_float,
+                                .B = B,
+                                .L = L,
+                                .H = H,
+                                .K = K};
   c->ops->qkv_prepare_forward(c->ops, out, &given);
   ops_case_check_act(c, "qkv", out, exact, N * 3 * D, 8);
   double *dqkv = ops_case_values(c, N * 3 * D, 1), *dvi = ops_case_zeros(c, N * D);
