@@ -11,6 +11,7 @@
 #include "common/config/presets.h"
 #include "common/config/problems.h"
 #include "common/config/settings.h"
+#include "common/model/architecture.h"
 
 enum { STEP_CHUNKS_MAX = 1 << 24 };
 
@@ -72,13 +73,19 @@ static bool model_key_known(void *context, const char *key)
 {
   char setting[64];
   setting_of(key, setting);
-  return !bad(context, setting);
+  return plm_setting_find(setting) == NULL || !bad(context, setting); /* a key without a setting */
 }
 
 static void config_check_model(struct plm_loader *loader)
 {
   struct plm_model_config *model = &loader->config->model;
   struct plm_model_fault faults[PLM_MODEL_MAX_FAULTS];
+  if (plm_architecture_rules(model->architecture)->published) {
+    plm_problems_add(loader->problems, place_of_model(loader, "model.architecture"),
+                     "model.architecture: %s cannot be trained yet",
+                     plm_architecture_name(model->architecture));
+    return;
+  }
   model->max_length = loader->config->data.max_length;
   model->vocab_size = plm_tokenizer_of(loader->config->data.tokenizer)->vocab_size;
   const size_t count = plm_model_config_faults(model, model_key_known, loader, faults);

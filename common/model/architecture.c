@@ -1,4 +1,4 @@
-/* The three architectures as a list of blocks: see architecture.h. */
+/* The architectures as a list of blocks: see architecture.h. */
 #include "common/model/architecture.h"
 
 #include <math.h>
@@ -6,6 +6,38 @@
 #include <string.h>
 
 #include "common/base/status.h"
+
+static const struct plm_architecture_rules rules[] = {
+    [PLM_TRANSFORMER] = {0},
+    [PLM_UNET] = {0},
+    [PLM_PATCH_UNET] = {0},
+    [PLM_ESM2] = {.published = true,
+                  .ties_embeddings = true,
+                  .token_dropout = true,
+                  .embedding_norm = true,
+                  .layer_norm_eps = 1e-5,
+                  .max_positions = 1026},
+    [PLM_ESMC] = {.published = true,
+                  .fixed_eps = true,
+                  .layer_norm_eps = 1e-5,
+                  .vocab_size = 64,
+                  .max_positions = 2048},
+};
+
+const struct plm_architecture_rules *plm_architecture_rules(enum plm_architecture architecture)
+{
+  PLM_ASSERT((size_t)architecture < sizeof rules / sizeof *rules);
+  return &rules[architecture];
+}
+
+uint32_t plm_architecture_intermediate(const struct plm_model_config *config)
+{
+  switch (config->architecture) {
+  case PLM_ESM2: return 4 * config->hidden_size;
+  case PLM_ESMC: return (8 * config->hidden_size + 767) / 768 * 256;
+  default: return 0;
+  }
+}
 
 /* v: the number of halvings after which one position is left. */
 static int halvings(const struct plm_model_config *config)
@@ -64,6 +96,7 @@ uint32_t plm_architecture_width(const struct plm_model_config *config, int level
 
 uint32_t plm_architecture_hidden(const struct plm_model_config *config, uint32_t width)
 {
+  if (plm_architecture_rules(config->architecture)->published) return config->intermediate_size;
   return (uint32_t)(256.0 * ceil(floor(config->expansion_ratio * (double)width) / 256.0));
 }
 

@@ -26,6 +26,24 @@ enum plm_block_input {
   PLM_INPUT_EXPAND /* PatchExpand from the level below */
 };
 
+/* What an architecture fixes or leaves open in its configuration. */
+struct plm_architecture_rules {
+  /* Its layers are those of published weights: their MLP has intermediate_size and their norms
+   * layer_norm_eps. It has no expansion_ratio, soft_logit_cap or attention pattern. */
+  bool published;
+  bool fixed_eps;       /* layer_norm_eps is the default, always */
+  bool ties_embeddings; /* the value of tie_embeddings, if it is published */
+  bool token_dropout;   /* published: whether it has token_dropout, and the default */
+  bool embedding_norm;  /* published: whether it may have emb_layer_norm_before */
+  double layer_norm_eps;
+  uint32_t vocab_size;    /* default; 0: that of the tokenizer */
+  uint32_t max_positions; /* default */
+};
+const struct plm_architecture_rules *plm_architecture_rules(enum plm_architecture architecture);
+/* The default of intermediate_size: 4 D, or 8 D / 3 rounded up to a multiple of 256 for esmc; 0 if
+ * it does not apply. */
+uint32_t plm_architecture_intermediate(const struct plm_model_config *config);
+
 struct plm_block_shape {
   enum plm_block_kind kind;
   enum plm_block_input input;
@@ -53,7 +71,7 @@ int plm_architecture_attention_levels(const struct plm_model_config *config);
  * but at most the largest multiple of unit up to 128 H. D for n = 1 and for the other
  * architectures. */
 uint32_t plm_architecture_width(const struct plm_model_config *config, int level);
-/* The width of an MLP: F = 256 ceil(floor(expansion_ratio * width) / 256). */
+/* The width of an MLP: intermediate_size, or F = 256 ceil(floor(expansion_ratio * width) / 256). */
 uint32_t plm_architecture_hidden(const struct plm_model_config *config, uint32_t width);
 /* The number of decoder blocks, each of which has a skip weight; 0 for the transformer. */
 uint32_t plm_architecture_skips(const struct plm_model_config *config);

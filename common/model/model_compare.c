@@ -25,6 +25,7 @@ static void compare_objects(const cJSON *a, const cJSON *b, const char *prefix,
 {
   for (const cJSON *item = a->child; item != NULL; item = item->next) {
     const cJSON *other = cJSON_GetObjectItemCaseSensitive(b, item->string);
+    if (other == NULL) continue; /* the other architecture has no such key */
     char name[PLM_MODEL_KEY_SIZE];
     snprintf(name, sizeof name, "%s%s", prefix, item->string);
     if (cJSON_IsObject(item)) {

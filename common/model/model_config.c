@@ -1,12 +1,10 @@
-/* A model's configuration: its checks, the widths of its levels, and its part of config.json. */
-#include <math.h>
+/* A model's configuration: its checks, and the widths of its levels. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cjson/cJSON.h>
-
-#include "common/base/text/json.h"
+#include "common/corpus/tokenizer.h"
+#include "common/model/architecture.h"
 #include "common/model/model_config.h"
 
 enum { HEAD_WIDTH_MIN = 16, HEAD_WIDTH_MAX = 128, HEAD_WIDTH_STEP = 8, UNIT_BASE = 64 };
@@ -68,6 +66,12 @@ static bool checkable(const struct checks *checks, const char *const keys[4])
 }
 #define CHECKABLE(checks, ...) checkable(checks, (const char *const[4]){__VA_ARGS__})
 
+/* Whether the layers are those of published weights. */
+static bool is_published(const struct checks *checks)
+{
+  return plm_architecture_rules(checks->model->architecture)->published;
+}
+
 /* The first check: the others may then compute with the values that passed it. */
 static void check_limits(struct checks *checks)
 {
@@ -87,6 +91,7 @@ static void check_limits(struct checks *checks)
       LIMIT("attention.window.start", window_start, PLM_MODEL_MAX_LENGTH),
       LIMIT("attention.window.end", window_end, PLM_MODEL_MAX_LENGTH),
       LIMIT("attention.block", block, PLM_MODEL_MAX_LENGTH),
+      LIMIT("intermediate_size", intermediate_size, PLM_MODEL_MAX_INTERMEDIATE),
 #undef LIMIT
   };
   const char *model = (const char *)checks->model;
@@ -108,12 +113,14 @@ static void check_sizes(struct checks *checks)
     add_fault(checks, "hidden_size", "must be above 0");
   if (CHECKABLE(checks, "num_attention_heads") && model->num_attention_heads == 0)
     add_fault(checks, "num_attention_heads", "must be above 0");
-  if (CHECKABLE(checks, "max_length") &&
+  if (CHECKABLE(checks, "max_length") && !is_published(checks) &&
       (model->max_length < 2 || (model->max_length & (model->max_length - 1)) != 0))
     add_fault(checks, "max_length", "%u is not a power of two", model->max_length);
+  if (CHECKABLE(checks, "max_length") && model->max_length == 0)
+    add_fault(checks, "max_length", "must be above 0");
   if (CHECKABLE(checks, "vocab_size") && model->vocab_size == 0)
     add_fault(checks, "vocab_size", "must be above 0");
-  if (CHECKABLE(checks, "expansion_ratio", "hidden_size") &&
+  if (CHECKABLE(checks, "expansion_ratio", "hidden_size") && !is_published(checks) &&
       (!(model->expansion_ratio > 0.0) || model->expansion_ratio * model->hidden_size < 1.0 ||
        model->expansion_ratio > PLM_MODEL_MAX_RATIO))
     add_fault(checks, "expansion_ratio", "%g leaves no MLP, or exceeds %d", model->expansion_ratio,
@@ -194,6 +201,71 @@ static void check_patch_widths(struct checks *checks)
   }
 }
 
+/* A number of elements after which the next row of a matrix or vector still begins at a multiple of
+ * PLM_PARAMETER_ALIGNMENT, so that parameters of one product are adjacent. */
+static void check_adjacent(struct checks *checks, const char *key, uint32_t value)
+{
+  enum { ELEMENTS = 16 };
+  if (CHECKABLE(checks, key) && (value == 0 || value % ELEMENTS != 0))
+    add_fault(checks, key, "%u is not a multiple of %d, which %s needs", value, ELEMENTS,
+              plm_architecture_name(checks->model->architecture));
+}
+
+/* The keys in which an architecture of published weights leaves no choice. */
+static void check_fixed(struct checks *checks)
+{
+  const struct plm_model_config *model = checks->model;
+  const struct plm_architecture_rules *rules = plm_architecture_rules(model->architecture);
+  const char *name = plm_architecture_name(model->architecture);
+  if (CHECKABLE(checks, "soft_logit_cap") && model->soft_logit_cap != 0.0)
+    add_fault(checks, "soft_logit_cap", "%s has no cap; use 0", name);
+  if (CHECKABLE(checks, "tie_embeddings") && model->tie_embeddings != rules->ties_embeddings)
+    add_fault(checks, "tie_embeddings",
+              "the embedding table %s the second matrix of the head of %s",
+              rules->ties_embeddings ? "is always" : "is never", name);
+  if (CHECKABLE(checks, "token_dropout") && model->token_dropout && !rules->token_dropout)
+    add_fault(checks, "token_dropout", "%s has none", name);
+  if (CHECKABLE(checks, "emb_layer_norm_before") && model->emb_layer_norm_before &&
+      !rules->embedding_norm)
+    add_fault(checks, "emb_layer_norm_before", "%s has none", name);
+  for (uint32_t i = 0; i < model->pattern_count; i++)
+    if (CHECKABLE(checks, "attention.pattern") && model->pattern[i] != PLM_ATTENTION_DOCUMENT)
+      add_fault(checks, "attention.pattern",
+                "every layer of %s sees its whole document; use "
+                "[document]",
+                name);
+}
+
+/* The keys that only architectures of published weights have. */
+static void check_published(struct checks *checks)
+{
+  const struct plm_model_config *model = checks->model;
+  const double eps = model->layer_norm_eps;
+  if (!CHECKABLE(checks, "architecture")) return;
+  const struct plm_architecture_rules *rules = plm_architecture_rules(model->architecture);
+  const char *name = plm_architecture_name(model->architecture);
+  if (!rules->published) {
+    if (CHECKABLE(checks, "intermediate_size") && model->intermediate_size != 0)
+      add_fault(checks, "intermediate_size",
+                "does not apply to %s, whose MLP follows from expansion_ratio", name);
+    if (CHECKABLE(checks, "layer_norm_eps") && eps != 0.0)
+      add_fault(checks, "layer_norm_eps", "does not apply to %s, which has RMSNorm", name);
+    return;
+  }
+  const uint32_t tokens = plm_tokenizer_of(PLM_TOKENIZER_ESM)->vocab_size;
+  check_adjacent(checks, "hidden_size", model->hidden_size);
+  check_adjacent(checks, "intermediate_size", model->intermediate_size);
+  if (CHECKABLE(checks, "layer_norm_eps") && rules->fixed_eps && eps != rules->layer_norm_eps)
+    add_fault(checks, "layer_norm_eps", "%g is not %g, which %s always has", eps,
+              rules->layer_norm_eps, name);
+  if (CHECKABLE(checks, "layer_norm_eps") && !(eps > 0.0 && eps <= 1.0))
+    add_fault(checks, "layer_norm_eps", "%g is not a number above 0 and up to 1", eps);
+  if (CHECKABLE(checks, "vocab_size") && model->vocab_size < tokens)
+    add_fault(checks, "vocab_size", "%u are fewer than the %u tokens of the esm tokenizer",
+              model->vocab_size, tokens);
+  check_fixed(checks);
+}
+
 size_t plm_model_config_faults(const struct plm_model_config *model, plm_model_key_known *known,
                                void *context, struct plm_model_fault faults[PLM_MODEL_MAX_FAULTS])
 {
@@ -206,6 +278,7 @@ size_t plm_model_config_faults(const struct plm_model_config *model, plm_model_k
   /* also the width of a patch_unet's first level, so the architecture need not be known */
   if (CHECKABLE(&checks, "hidden_size", "num_attention_heads"))
     check_head_width(&checks, model->hidden_size, "");
+  check_published(&checks);
   return checks.count;
 }
 
@@ -216,137 +289,4 @@ plm_status plm_model_config_check(const struct plm_model_config *model, struct p
   plm_error_set(error, PLM_CONFIG, "%s", faults[0].what);
   plm_error_where(error, "%s", faults[0].key);
   return PLM_CONFIG;
-}
-
-/* ---- config.json --------------------------------------------------------------------------- */
-
-enum json_type { JSON_U32, JSON_DOUBLE, JSON_BOOL };
-
-static const struct {
-  const char *name;
-  enum json_type type;
-  size_t offset;
-} json_fields[] = {
-#define JSON_FIELD(name, type)                           \
-  {                                                      \
-#name, type, offsetof(struct plm_model_config, name) \
-  }
-    JSON_FIELD(hidden_size, JSON_U32),       JSON_FIELD(num_attention_heads, JSON_U32),
-    JSON_FIELD(num_hidden_layers, JSON_U32), JSON_FIELD(num_unet_layers, JSON_U32),
-    JSON_FIELD(num_extra_layers, JSON_U32),  JSON_FIELD(expansion_ratio, JSON_DOUBLE),
-    JSON_FIELD(soft_logit_cap, JSON_DOUBLE), JSON_FIELD(tie_embeddings, JSON_BOOL),
-    JSON_FIELD(token_dropout, JSON_BOOL),    JSON_FIELD(max_length, JSON_U32),
-    JSON_FIELD(vocab_size, JSON_U32),
-#undef JSON_FIELD
-};
-enum { JSON_FIELDS = sizeof json_fields / sizeof json_fields[0] };
-
-static cJSON *attention_to_json(const struct plm_model_config *model)
-{
-  cJSON *attention = cJSON_CreateObject();
-  cJSON *pattern = cJSON_AddArrayToObject(attention, "pattern");
-  for (uint32_t i = 0; i < model->pattern_count; i++) {
-    char name[64];
-    plm_attention_kind_name(model->pattern[i], name);
-    plm_json_append(pattern, cJSON_CreateString(name));
-  }
-  cJSON *window = cJSON_AddObjectToObject(attention, "window");
-  cJSON_AddNumberToObject(window, "start", model->window_start);
-  cJSON_AddNumberToObject(window, "end", model->window_end);
-  cJSON_AddNumberToObject(window, "steps", model->window_steps);
-  cJSON_AddNumberToObject(attention, "block", model->block);
-  return attention;
-}
-
-struct cJSON *plm_model_config_to_json(const struct plm_model_config *model)
-{
-  cJSON *json = cJSON_CreateObject();
-  cJSON_AddStringToObject(json, "architecture", plm_architecture_names[model->architecture]);
-  for (size_t i = 0; i < JSON_FIELDS; i++) {
-    const void *value = (const char *)model + json_fields[i].offset;
-    switch (json_fields[i].type) {
-    case JSON_U32:
-      cJSON_AddNumberToObject(json, json_fields[i].name, *(const uint32_t *)value);
-      break;
-    case JSON_DOUBLE:
-      cJSON_AddNumberToObject(json, json_fields[i].name, *(const double *)value);
-      break;
-    case JSON_BOOL: cJSON_AddBoolToObject(json, json_fields[i].name, *(const bool *)value); break;
-    }
-  }
-  plm_json_put(json, "attention", attention_to_json(model));
-  return json;
-}
-
-static plm_status json_wrong(struct plm_error *error, const char *name, const char *expected)
-{
-  return plm_error_set(error, PLM_FORMAT, "config.json: \"%s\" is missing or not %s", name,
-                       expected);
-}
-
-static plm_status read_u32(const cJSON *json, const char *name, uint32_t *value,
-                           struct plm_error *error)
-{
-  const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, name);
-  if (!cJSON_IsNumber(item) || !(item->valuedouble >= 0.0) || item->valuedouble > 4294967295.0 ||
-      floor(item->valuedouble) != item->valuedouble) {
-    return json_wrong(error, name, "a whole number below 2^32");
-  }
-  *value = (uint32_t)item->valuedouble;
-  return PLM_OK;
-}
-
-static plm_status attention_from_json(const cJSON *attention, struct plm_model_config *model,
-                                      struct plm_error *error)
-{
-  const cJSON *pattern = cJSON_GetObjectItemCaseSensitive(attention, "pattern");
-  const cJSON *window = cJSON_GetObjectItemCaseSensitive(attention, "window");
-  const int entries = cJSON_GetArraySize(pattern);
-  if (!cJSON_IsArray(pattern) || entries < 1 || entries > PLM_MAX_PATTERN) {
-    return json_wrong(error, "attention.pattern", "a list of masks");
-  }
-  model->pattern_count = 0;
-  const cJSON *entry;
-  cJSON_ArrayForEach(entry, pattern)
-  {
-    if (!cJSON_IsString(entry)) return json_wrong(error, "attention.pattern", "a list of masks");
-    PLM_TRY(plm_attention_kind_parse(entry->valuestring, &model->pattern[model->pattern_count++],
-                                     error));
-  }
-  PLM_TRY(read_u32(window, "end", &model->window_end, error));
-  model->window_start = model->window_end; /* a configuration made in Python has no schedule */
-  if (cJSON_HasObjectItem(window, "start"))
-    PLM_TRY(read_u32(window, "start", &model->window_start, error));
-  if (cJSON_HasObjectItem(window, "steps"))
-    PLM_TRY(read_u32(window, "steps", &model->window_steps, error));
-  return read_u32(attention, "block", &model->block, error);
-}
-
-plm_status plm_model_config_from_json(const struct cJSON *json, struct plm_model_config *model,
-                                      struct plm_error *error)
-{
-  *model = (struct plm_model_config){0};
-  const cJSON *architecture = cJSON_GetObjectItemCaseSensitive(json, "architecture");
-  int found = -1;
-  for (int i = 0; cJSON_IsString(architecture) && plm_architecture_names[i] != NULL; i++) {
-    if (strcmp(plm_architecture_names[i], architecture->valuestring) == 0) found = i;
-  }
-  if (found < 0) return json_wrong(error, "architecture", "transformer, unet or patch_unet");
-  model->architecture = (enum plm_architecture)found;
-  for (size_t i = 0; i < JSON_FIELDS; i++) {
-    const char *name = json_fields[i].name;
-    void *value = (char *)model + json_fields[i].offset;
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, name);
-    if (json_fields[i].type == JSON_U32) {
-      PLM_TRY(read_u32(json, name, value, error));
-    } else if (json_fields[i].type == JSON_DOUBLE) {
-      if (!cJSON_IsNumber(item)) return json_wrong(error, name, "a number");
-      *(double *)value = item->valuedouble;
-    } else {
-      if (!cJSON_IsBool(item)) return json_wrong(error, name, "true or false");
-      *(bool *)value = cJSON_IsTrue(item);
-    }
-  }
-  PLM_TRY(attention_from_json(cJSON_GetObjectItemCaseSensitive(json, "attention"), model, error));
-  return plm_model_config_check(model, error);
 }

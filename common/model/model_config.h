@@ -9,7 +9,9 @@
 
 #include "common/base/status.h"
 
-enum plm_architecture { PLM_TRANSFORMER, PLM_UNET, PLM_PATCH_UNET };
+/* esm2 and esmc are those of published weights (Lin et al. 2023; ESM Team 2024), as EsmForMaskedLM
+ * and EsmcForMaskedLM of transformers compute them. */
+enum plm_architecture { PLM_TRANSFORMER, PLM_UNET, PLM_PATCH_UNET, PLM_ESM2, PLM_ESMC };
 enum plm_objective { PLM_OBJECTIVE_MLM, PLM_OBJECTIVE_MASKED_DIFFUSION, PLM_OBJECTIVE_CAUSAL };
 /* What the backward pass computes again instead of keeping it. */
 enum plm_recompute { PLM_RECOMPUTE_NONE, PLM_RECOMPUTE_MLP, PLM_RECOMPUTE_BLOCK };
@@ -34,6 +36,7 @@ enum {
   PLM_MODEL_MAX_LENGTH = 1 << 20,  /* max_length, attention.block, window: tokens */
   PLM_MODEL_MAX_VOCABULARY = 1024, /* vocab_size; the tokenizers have 33 and 261 tokens */
   PLM_MODEL_MAX_RATIO = 64,        /* expansion_ratio */
+  PLM_MODEL_MAX_INTERMEDIATE = 1 << 20,
   PLM_MODEL_MAX_LOGIT_CAP = 1000000,
 };
 
@@ -54,7 +57,12 @@ struct plm_model_config {
   uint32_t window_start, window_end, window_steps; /* tokens, tokens, steps */
   uint32_t block;                                  /* tokens; 0: none */
   uint32_t max_length;                             /* from data.max_length */
-  uint32_t vocab_size;                             /* of the tokenizer */
+  uint32_t vocab_size; /* rows of the embedding and logits; at least the tokenizer's tokens */
+  /* Of esm2 and esmc only; 0 or false for the other architectures. */
+  uint32_t intermediate_size; /* F of an MLP */
+  double layer_norm_eps;
+  bool emb_layer_norm_before; /* esm2: a LayerNorm of the embeddings */
+  uint32_t max_positions;     /* max_position_embeddings; 0: unknown. Inference warns above it */
 };
 
 /* Names of the values in files: NULL-terminated lists in the order of the enums. */
@@ -74,7 +82,7 @@ struct plm_model_fault {
   char what[256];  /* "65 divided by 4 heads is not a head width; ..." */
 };
 /* The number of keys that can be at fault; each has at most one fault. */
-enum { PLM_MODEL_MAX_FAULTS = 16 };
+enum { PLM_MODEL_MAX_FAULTS = 24 };
 /* Whether the value of a key is known; it is not if the file has a value that could not be read. */
 typedef bool plm_model_key_known(void *context, const char *key);
 /* Finds every key at fault. Rules on a key that is not known, or that is at fault already, are left
@@ -104,7 +112,8 @@ struct plm_model_difference {
   char values[2][PLM_MODEL_VALUE_SIZE];
 };
 /* Lists the keys in which two models differ, in the order of config.json, each with both values as
- * JSON texts (cut to fit). Returns their number. */
+ * JSON texts (cut to fit). Keys that only one of their architectures has are left out. Returns
+ * their number. */
 size_t plm_model_config_compare(const struct plm_model_config *a, const struct plm_model_config *b,
                                 struct plm_model_difference differences[PLM_MODEL_KEYS]);
 

@@ -4,7 +4,8 @@
 
 #include "common/model/model_config.h"
 
-const char *const plm_architecture_names[] = {"transformer", "unet", "patch_unet", NULL};
+const char *const plm_architecture_names[] = {"transformer", "unet", "patch_unet",
+                                              "esm2",        "esmc", NULL};
 const char *const plm_objective_names[] = {"mlm", "masked_diffusion", "causal", NULL};
 const char *const plm_recompute_names[] = {"none", "mlp", "block", NULL};
 

@@ -291,7 +291,8 @@ static const struct config_outcome causal[] = {
     {"trainer: {objective: causal}\n"
      "model: {architecture: x, attention: {pattern: [causal]}}\n",
      "",
-     "pipeline.yaml:2:23: model.architecture: expected transformer, unet or patch_unet, found "
+     "pipeline.yaml:2:23: model.architecture: expected transformer, unet, patch_unet, esm2 or "
+     "esmc, found "
      "\"x\"\n"},
     {"trainer: {objective: causal}\n"
      "model: {architecture: unet, attention: {pattern: [x]}}\n",

@@ -110,7 +110,8 @@ static const struct wrong wrongs[] = {
       "pipeline.yaml:3:18: trainer.steps: 0 is out of range: must be at least 1 and at most "
       "1000000000000 steps"}},
     {"model: {architecture: unett, hidden_size: 65, attention: {pattern: [block]}}\n",
-     {"pipeline.yaml:1:23: model.architecture: expected transformer, unet or patch_unet, found "
+     {"pipeline.yaml:1:23: model.architecture: expected transformer, unet, patch_unet, esm2 or "
+      "esmc, found "
       "\"unett\"; did you mean \"unet\"?",
       "pipeline.yaml:1:43: model.hidden_size: 65 divided by 4 heads is not a head width; these are "
       "the multiples of 8 from 16 to 128",

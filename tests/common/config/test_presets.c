@@ -136,7 +136,7 @@ static void what_does_not_fit_is_refused(void **state)
       {"model: {preset: 8M, hidden_size: wide}",
        ":1:34: model.hidden_size: expected a whole number, found \"wide\""},
       {"model: {preset: 8M, architecture: mlp}",
-       ":1:35: model.architecture: expected transformer, unet or patch_unet, found "
+       ":1:35: model.architecture: expected transformer, unet, patch_unet, esm2 or esmc, found "
        "\"mlp\""},
   };
   (void)state;
