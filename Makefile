@@ -224,7 +224,7 @@ $(BUILD)/obj/library/%.o: %.c $(COMPILED_BY)
 LIBRARY_OBJ := $(BUILD)/obj/library/common/base/status.o
 # What the CUDA backend needs besides, to exchange bytes with other ranks and to keep files.
 DEVICE_LIBRARY_OBJ := $(LIBRARY_OBJ) $(patsubst %,$(BUILD)/obj/library/common/%.o,\
-                        base/process/thread base/files/file ops/measured_folder collective/collective)
+                        base/process/thread base/files/descriptors base/files/file ops/measured_folder collective/collective)
 # The engine that moves bytes between ranks. Only this library is linked with MPI.
 MPI_OBJ := $(patsubst %.c,$(BUILD)/obj/library/%.o,$(wildcard kernels/mpi/*.c) common/base/process/thread.c)
 $(BUILD)/obj/library/kernels/mpi/%.o: ALL_CFLAGS += $(patsubst -I%,-isystem %,$(MPI_FLAGS))

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "common/base/alloc.h"
+#include "common/base/files/descriptors.h"
 #include "common/base/files/file.h"
 #include "common/base/files/map_guard.h"
 #include "common/base/text/json.h"
@@ -296,7 +297,7 @@ plm_status plm_safetensors_parse(const void *bytes, size_t size, const char *nam
 static plm_status map_file(const char *path, void **mapping, size_t *size, struct plm_error *error)
 {
   struct stat info;
-  const int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+  const int descriptor = plm_descriptors_open(path, O_RDONLY, 0);
   if (descriptor < 0) return plm_error_errno(error, "cannot open %s", path);
   if (fstat(descriptor, &info) != 0) {
     const plm_status status = plm_error_errno(error, "cannot stat %s", path);

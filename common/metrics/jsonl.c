@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "common/base/alloc.h"
+#include "common/base/files/descriptors.h"
 #include "common/base/files/file.h"
 #include "common/base/text/json.h"
 #include "common/metrics/metrics.h"
@@ -81,7 +82,7 @@ plm_status plm_metrics_open(const char *path, struct plm_metrics_file **file,
   snprintf(opened->path, sizeof opened->path, "%s", path);
   plm_status status = PLM_OK;
   uint64_t size = 0;
-  opened->descriptor = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  opened->descriptor = plm_descriptors_open(path, O_RDWR | O_CREAT | O_APPEND, 0644);
   if (opened->descriptor < 0) status = plm_error_errno(error, "cannot open %s", path);
   if (status == PLM_OK) status = whole_lines(opened->descriptor, path, &size, error);
   if (status == PLM_OK) status = plm_metrics_cut(opened, size, error);

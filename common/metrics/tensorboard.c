@@ -8,6 +8,7 @@
 
 #include "common/base/alloc.h"
 #include "common/base/clock.h"
+#include "common/base/files/descriptors.h"
 #include "common/base/files/file.h"
 #include "common/metrics/event_record.h"
 #include "common/metrics/metrics.h"
@@ -47,7 +48,7 @@ static plm_status create_file(struct plm_tensorboard *board, const char *directo
                  directory, (long long)plm_clock_wall_s(), host, (long)getpid(), attempt);
     if (length >= (int)sizeof board->path)
       return plm_error_set(error, PLM_LIMIT, "path %.200s is too long", directory);
-    board->descriptor = open(board->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    board->descriptor = plm_descriptors_open(board->path, O_WRONLY | O_CREAT | O_EXCL, 0644);
     if (board->descriptor >= 0) return PLM_OK;
     if (errno != EEXIST) break;
   }

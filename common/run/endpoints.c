@@ -11,6 +11,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "common/base/files/descriptors.h"
 #include "common/base/numbers/random.h"
 #include "common/base/text/json.h"
 #include "common/base/text/strict_json.h"
@@ -58,7 +59,7 @@ plm_status plm_endpoints_lock(const char *run, int *descriptor, struct plm_error
   char path[PLM_PATH_SIZE];
   int result;
   PLM_TRY(plm_path_join(path, run, "endpoints.lock", error));
-  *descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  *descriptor = plm_descriptors_open(path, O_RDWR | O_CREAT, 0600);
   if (*descriptor < 0) return plm_error_errno(error, "cannot open %s", path);
   do result = flock(*descriptor, LOCK_EX);
   while (result != 0 && errno == EINTR);

@@ -18,6 +18,7 @@
 
 #include "common/base/alloc.h"
 #include "common/base/clock.h"
+#include "common/base/files/descriptors.h"
 #include "common/base/files/file.h"
 #include "common/base/text/text.h"
 #include "common/config/settings.h"
@@ -242,7 +243,7 @@ plm_status plm_hparams_end(const char *directory, struct plm_error *error)
   PLM_TRY(plm_path_join(path, directory, PLM_HPARAMS_FILE, error));
   PLM_TRY(put_record(&file, "_hparams_/session_end_info", 4, &end, error));
   plm_status status = PLM_OK;
-  const int descriptor = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
+  const int descriptor = plm_descriptors_open(path, O_WRONLY | O_APPEND, 0);
   if (descriptor < 0)
     status = plm_error_errno(error, "cannot open %s", path);
   else

@@ -421,8 +421,9 @@ plm_status plm_watch(const struct plm_config *config, struct plm_ops *ops, struc
   struct watch *watch = plm_alloc_zeroed(1, sizeof *watch);
   watch->config = config;
   watch->ops = ops;
+  /* For reading checkpoints and writing reports; before connections can take them all. */
+  plm_descriptors_reserve();
   plm_status status = open_watch(watch, error);
-  plm_descriptors_reserve(); /* for reading checkpoints and writing reports */
   if (status == PLM_OK) plm_ready();
   while (status == PLM_OK && plm_stop_requested == 0) {
     bool again;

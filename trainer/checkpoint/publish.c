@@ -196,7 +196,6 @@ plm_status plm_publisher_open(const struct plm_checkpoint_context *context, stru
   pthread_cond_init(&publisher->changed, &attributes);
   pthread_condattr_destroy(&attributes);
   pthread_mutex_init(&publisher->mutex, NULL);
-  plm_descriptors_reserve();
   status = plm_thread_start(&publisher->thread, "publisher", writer, publisher, error);
   if (status != PLM_OK) {
     publish_release(publisher);

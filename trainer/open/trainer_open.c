@@ -1,4 +1,5 @@
 /* Opening a run in stages, and closing it in the opposite order. */
+#include "common/base/files/descriptors.h"
 #include "common/run/run.h"
 #include "trainer/open/first_weights.h"
 #include "trainer/open/open_device.h"
@@ -71,7 +72,10 @@ static plm_status trainer_open_all(struct plm_trainer *trainer,
     plm_ready();
     return PLM_OK;
   }
-  if (first) PLM_TRY(plm_open_feed(trainer, error)); /* packers connect while the model is made */
+  if (first) {
+    plm_descriptors_reserve();              /* before connections can take them all */
+    PLM_TRY(plm_open_feed(trainer, error)); /* packers connect while the model is made */
+  }
   plm_run_pulse(&trainer->pulse, true, "opening the device");
   plm_ready();
   PLM_TRY(plm_open_device(trainer, resumed, error));

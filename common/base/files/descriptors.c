@@ -1,11 +1,15 @@
 /* The reserve of descriptors, one for the process. */
 #include "common/base/files/descriptors.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
+
+enum { OPEN_TRIES = 100, OPEN_PAUSE_MS = 50 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static int held[PLM_DESCRIPTORS_RESERVED];
@@ -52,4 +56,31 @@ void plm_descriptors_reclaim(void)
   lent--;
   if (lent == 0 && wanted) descriptors_fill();
   pthread_mutex_unlock(&mutex);
+}
+
+static bool none_is_left(int descriptor)
+{
+  return descriptor < 0 && (errno == EMFILE || errno == ENFILE);
+}
+
+static bool reserve_is_wanted(void)
+{
+  pthread_mutex_lock(&mutex);
+  const bool is_wanted = wanted;
+  pthread_mutex_unlock(&mutex);
+  return is_wanted;
+}
+
+int plm_descriptors_open(const char *path, int flags, mode_t mode)
+{
+  int descriptor = open(path, flags | O_CLOEXEC, mode);
+  for (int i = 0; i < OPEN_TRIES && none_is_left(descriptor) && reserve_is_wanted(); i++) {
+    if (i > 0) (void)nanosleep(&(struct timespec){.tv_nsec = OPEN_PAUSE_MS * 1000000L}, NULL);
+    plm_descriptors_lend();
+    descriptor = open(path, flags | O_CLOEXEC, mode);
+    const int cause = errno;
+    plm_descriptors_reclaim();
+    errno = cause;
+  }
+  return descriptor;
 }

@@ -6,6 +6,8 @@
 #ifndef PLM_COMMON_BASE_FILES_DESCRIPTORS_H
 #define PLM_COMMON_BASE_FILES_DESCRIPTORS_H
 
+#include <sys/types.h>
+
 enum { PLM_DESCRIPTORS_RESERVED = 16 };
 
 /* Raises the soft limit on descriptors to the hard one. */
@@ -18,5 +20,11 @@ void plm_descriptors_reserve(void);
  * Any thread may call these; without a reserve they do nothing. */
 void plm_descriptors_lend(void);
 void plm_descriptors_reclaim(void);
+
+/* As open(2), with O_CLOEXEC, for a file of the process itself. If there is no descriptor left and
+ * some are reserved, the file is opened in the place of one of those. If connections have taken
+ * even these, it is tried again for up to 5 seconds, because such connections are broken soon.
+ * `mode` is used only with O_CREAT or O_TMPFILE. */
+int plm_descriptors_open(const char *path, int flags, mode_t mode);
 
 #endif

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/base/files/descriptors.h"
 
 plm_status plm_path_join(char path[PLM_PATH_SIZE], const char *directory, const char *name,
                          struct plm_error *error)
@@ -74,7 +75,7 @@ static plm_status read_descriptor(int descriptor, const char *path, size_t limit
 plm_status plm_file_read(const char *path, size_t limit_bytes, char **bytes, size_t *size,
                          struct plm_error *error)
 {
-  const int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+  const int descriptor = plm_descriptors_open(path, O_RDONLY, 0);
   if (descriptor < 0) return plm_error_errno(error, "cannot open %s", path);
   const plm_status status = read_descriptor(descriptor, path, limit_bytes, bytes, size, error);
   close(descriptor);
@@ -83,7 +84,7 @@ plm_status plm_file_read(const char *path, size_t limit_bytes, char **bytes, siz
 
 plm_status plm_file_open_unnamed(const char *folder, int *descriptor, struct plm_error *error)
 {
-  *descriptor = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  *descriptor = plm_descriptors_open(folder, O_TMPFILE | O_RDWR, 0600);
   if (*descriptor < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL)) {
     char path[PLM_PATH_SIZE];
     PLM_TRY(plm_path_join(path, folder, ".plm-unnamed-XXXXXX", error));
@@ -117,7 +118,7 @@ static plm_status write_and_sync(int descriptor, const void *bytes, size_t size,
 plm_status plm_file_write(const char *path, const void *bytes, size_t size, unsigned mode,
                           struct plm_error *error)
 {
-  const int descriptor = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, (mode_t)mode);
+  const int descriptor = plm_descriptors_open(path, O_WRONLY | O_CREAT | O_TRUNC, (mode_t)mode);
   if (descriptor < 0) return plm_error_errno(error, "cannot create %s", path);
   plm_status status = write_and_sync(descriptor, bytes, size, path, error);
   if (close(descriptor) != 0 && status == PLM_OK)
@@ -143,7 +144,7 @@ static plm_status open_temporary(const char *path, unsigned mode, int *descripto
   plm_status status = PLM_OK;
   for (;;) {
     bool ours = true;
-    *descriptor = open(path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, (mode_t)mode);
+    *descriptor = plm_descriptors_open(path, O_WRONLY | O_CREAT | O_NOFOLLOW, (mode_t)mode);
     if (*descriptor < 0) return plm_error_errno(error, "cannot create %s", path);
     int locked;
     do locked = flock(*descriptor, LOCK_EX);
@@ -194,7 +195,7 @@ plm_status plm_file_replace_unsynced(const char *path, const void *bytes, size_t
 
 static plm_status sync_path(const char *path, int flags, struct plm_error *error)
 {
-  const int descriptor = open(path, flags | O_CLOEXEC);
+  const int descriptor = plm_descriptors_open(path, flags, 0);
   if (descriptor < 0) return plm_error_errno(error, "cannot open %s", path);
   plm_status status = PLM_OK;
   if (fsync(descriptor) != 0) status = plm_error_errno(error, "cannot fsync %s", path);

@@ -10,6 +10,7 @@
 #include <xxhash.h>
 
 #include "common/base/alloc.h"
+#include "common/base/files/descriptors.h"
 #if defined(__x86_64__) && __has_include(<xxh_x86dispatch.h>)
 #include <immintrin.h>
 #include <xxh_x86dispatch.h> /* chooses AVX2 or AVX-512 at run time for the functions below */
@@ -131,7 +132,7 @@ plm_status plm_hash_file(const char *path, struct plm_hash *hash, uint64_t *size
                          struct plm_advance *advance, struct plm_error *error)
 {
   enum { part = 1 << 18 };
-  const int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+  const int descriptor = plm_descriptors_open(path, O_RDONLY, 0);
   if (descriptor < 0) return plm_error_errno(error, "cannot open %s", path);
   struct plm_hasher *hasher = plm_hasher_open();
   char *buffer = plm_alloc(part);
