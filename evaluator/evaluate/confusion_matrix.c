@@ -6,6 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
+#include "evaluator/measures/class_counts.h"
+
 plm_status plm_confusion_init(struct plm_confusion *confusion, uint32_t V, struct plm_error *error)
 {
   *confusion = (struct plm_confusion){.V = V};
@@ -76,40 +79,29 @@ void plm_confusion_add(struct plm_confusion *confusion, const float *logits, con
   confusion->rows += rows;
 }
 
-/* The F1 of one class, and its precision, from its true, predicted and correct counts. */
-static double class_f1(double truth, double predicted, double correct, double *precision)
-{
-  const double recall = truth > 0 ? correct / truth : 0.0;
-  *precision = predicted > 0 ? correct / predicted : 0.0;
-  return *precision + recall > 0 ? 2 * *precision * recall / (*precision + recall) : 0.0;
-}
-
 struct plm_classification plm_confusion_classification(const struct plm_confusion *confusion)
 {
   struct plm_classification result = {0};
   const uint32_t V = confusion->V;
   const double samples = (double)confusion->rows;
-  double correct = 0, products = 0, predicted_squares = 0, truth_squares = 0;
+  double correct = 0;
   if (confusion->rows == 0) return result;
+  struct plm_class_count *counts = plm_alloc_zeroed(V, sizeof *counts);
   for (uint32_t k = 0; k < V; k++) {
-    double truth = 0, predicted = 0, precision;
+    double precision;
     for (uint32_t j = 0; j < V; j++) {
-      truth += (double)confusion->counts[(size_t)k * V + j];
-      predicted += (double)confusion->counts[(size_t)j * V + k];
+      counts[k].truth += (double)confusion->counts[(size_t)k * V + j];
+      counts[k].predicted += (double)confusion->counts[(size_t)j * V + k];
     }
-    const double hits = (double)confusion->counts[(size_t)k * V + k];
-    const double f1 = class_f1(truth, predicted, hits, &precision);
-    result.precision += truth / samples * precision;
-    result.f1 += truth / samples * f1;
-    correct += hits;
-    products += predicted * truth;
-    predicted_squares += predicted * predicted;
-    truth_squares += truth * truth;
+    counts[k].correct = (double)confusion->counts[(size_t)k * V + k];
+    const double f1 = plm_class_f1(&counts[k], &precision);
+    result.precision += counts[k].truth / samples * precision;
+    result.f1 += counts[k].truth / samples * f1;
+    correct += counts[k].correct;
   }
   result.accuracy = correct / samples;
   result.recall = result.accuracy; /* support-weighted recall is accuracy */
-  const double scale =
-      (samples * samples - predicted_squares) * (samples * samples - truth_squares);
-  result.mcc = scale > 0 ? (correct * samples - products) / sqrt(scale) : 0.0;
+  result.mcc = plm_matthews(counts, V);
+  free(counts);
   return result;
 }

@@ -3,13 +3,9 @@
  * The confusion matrix C[truth][predicted] over V classes gives accuracy, precision, recall, F1 and
  * the Matthews correlation coefficient. Precision, recall and F1 are means over the classes, each
  * weighted by its true count; a class that is never predicted has precision 0. With these weights,
- * recall equals accuracy. The multi-class Matthews correlation coefficient (Gorodkin 2004) is
- *
- *   (c s - sum_k p_k t_k) / sqrt((s^2 - sum_k p_k^2) (s^2 - sum_k t_k^2))
- *
- * for s samples, c correct ones, and t_k true and p_k predicted counts of class k. It is 0 if a
- * factor under the root is 0. All sums are integers, or doubles added in a fixed order, so the
- * result does not depend on the number of threads.
+ * recall equals accuracy. evaluator/measures/class_counts.h has the formulas. All sums are
+ * integers, or doubles added in a fixed order, so the result does not depend on the number of
+ * threads.
  */
 #ifndef PLM_EVALUATOR_EVALUATE_CONFUSION_MATRIX_H
 #define PLM_EVALUATOR_EVALUATE_CONFUSION_MATRIX_H

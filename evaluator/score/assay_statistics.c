@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "evaluator/score/rank_correlation.h"
+#include "evaluator/measures/rank_correlation.h"
+#include "evaluator/measures/roc_area.h"
 
 const char *const plm_assay_statistic_names[PLM_ASSAY_STATISTICS] = {"Spearman", "AUC", "MCC",
                                                                      "NDCG", "Top_recall"};
@@ -13,7 +14,8 @@ const char *const plm_assay_statistic_names[PLM_ASSAY_STATISTICS] = {"Spearman",
 static const double top = 0.1; /* the share of the best variants, for NDCG and Top_recall */
 
 struct scratch {
-  double *ranks, *sorted, *chosen;
+  double *sorted, *chosen;
+  bool *fit;
   size_t *order;
 };
 
@@ -38,26 +40,16 @@ static double percentile(const double *sorted, size_t count, double share)
   return part < 0.5 ? sorted[i] + step * part : sorted[next] - step * (1 - part);
 }
 
-/* From the sum of the ranks of the fit variants (Mann and Whitney 1947). */
-static plm_status area_under_curve(const struct plm_assay_values *values, struct scratch *scratch,
-                                   double *area, struct plm_error *error)
+static double area_under_curve(const struct plm_assay_values *values, struct scratch *scratch)
 {
-  size_t known = 0, fit = 0;
+  size_t known = 0;
   for (size_t i = 0; i < values->count; i++) {
     if (isnan(values->fit[i])) continue;
     scratch->chosen[known] = values->score[i];
-    scratch->sorted[known++] = values->fit[i];
+    scratch->fit[known++] = values->fit[i] == 1;
   }
-  PLM_TRY(plm_ranks(scratch->chosen, known, scratch->ranks, error));
-  double sum = 0;
-  for (size_t i = 0; i < known; i++) {
-    if (scratch->sorted[i] != 1) continue;
-    sum += scratch->ranks[i];
-    fit++;
-  }
-  const double n = (double)fit, rest = (double)(known - fit);
-  *area = n > 0 && rest > 0 ? (sum - 0.5 * n * (n + 1)) / (n * rest) : NAN;
-  return PLM_OK;
+  plm_roc_order(scratch->chosen, known, scratch->order);
+  return plm_roc_area(scratch->chosen, scratch->order, scratch->fit, NULL, known);
 }
 
 static double matthews(const struct plm_assay_values *values, struct scratch *scratch)
@@ -127,19 +119,21 @@ plm_status plm_assay_statistics(const struct plm_assay_values *values,
   if (count == 0) return PLM_OK;
   PLM_TRY(plm_rank_correlate(values->score, values->measured, count, &correlation, error));
   statistics[PLM_ASSAY_SPEARMAN] = correlation.value;
-  double *numbers = malloc(3 * count * sizeof *numbers);
+  double *numbers = malloc(2 * count * sizeof *numbers);
+  bool *fit = malloc(count * sizeof *fit);
   size_t *order = malloc(count * sizeof *order);
-  plm_status status = PLM_NO_MEMORY;
-  if (numbers == NULL || order == NULL) {
-    plm_error_set(error, PLM_NO_MEMORY, "out of memory for %zu variants", count);
+  plm_status status = PLM_OK;
+  if (numbers == NULL || fit == NULL || order == NULL) {
+    status = plm_error_set(error, PLM_NO_MEMORY, "out of memory for %zu variants", count);
   } else {
-    struct scratch scratch = {numbers, numbers + count, numbers + 2 * count, order};
-    status = area_under_curve(values, &scratch, &statistics[PLM_ASSAY_AUC], error);
+    struct scratch scratch = {numbers, numbers + count, fit, order};
+    statistics[PLM_ASSAY_AUC] = area_under_curve(values, &scratch);
     statistics[PLM_ASSAY_MCC] = matthews(values, &scratch);
     statistics[PLM_ASSAY_NDCG] = discounted_gain(values, &scratch);
     statistics[PLM_ASSAY_TOP_RECALL] = recall_of_top(values, &scratch);
   }
   free(numbers);
+  free(fit);
   free(order);
   return status;
 }

@@ -13,7 +13,7 @@
 #include <stddef.h>
 
 #include "common/base/status.h"
-#include "evaluator/score/rank_correlation.h"
+#include "evaluator/measures/rank_correlation.h"
 
 struct plm_score_output;
 

@@ -12,8 +12,8 @@
 #include "common/base/alloc.h"
 #include "common/base/log/log.h"
 #include "common/base/log/progress.h"
+#include "evaluator/measures/rank_correlation.h"
 #include "evaluator/score/heat_map.h"
-#include "evaluator/score/rank_correlation.h"
 #include "evaluator/score/score_output.h"
 #include "evaluator/score/wild_type_file.h"
 

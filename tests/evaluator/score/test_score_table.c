@@ -11,8 +11,8 @@
 
 #include "common/base/files/file.h"
 #include "common/base/log/log.h"
+#include "evaluator/measures/rank_correlation.h"
 #include "evaluator/score/position_scores.h"
-#include "evaluator/score/rank_correlation.h"
 #include "evaluator/score/score_variants.h"
 #include "evaluator/score/variant_scorer.h"
 #include "tests/support/cases/inference_case.h"

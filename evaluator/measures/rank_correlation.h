@@ -1,6 +1,6 @@
-/* Ranks, and Spearman's rank correlation. */
-#ifndef PLM_EVALUATOR_SCORE_RANK_CORRELATION_H
-#define PLM_EVALUATOR_SCORE_RANK_CORRELATION_H
+/* Spearman's rank correlation. */
+#ifndef PLM_EVALUATOR_MEASURES_RANK_CORRELATION_H
+#define PLM_EVALUATOR_MEASURES_RANK_CORRELATION_H
 
 #include <stddef.h>
 
@@ -11,10 +11,6 @@ struct plm_rank_correlation {
   double value;     /* NaN for fewer than two pairs, or if all values of one side are equal */
   double low, high; /* 95 % confidence interval; NaN for fewer than four pairs */
 };
-
-/* ranks (count) of values (count, finite), from 1; equal values all get the mean of the ranks that
- * they occupy. PLM_NO_MEMORY. */
-plm_status plm_ranks(const double *values, size_t count, double *ranks, struct plm_error *error);
 
 /* Pearson's correlation of the ranks of x and y (count each, finite); equal values share their mean
  * rank, as in scipy.stats.spearmanr. The interval is tanh(atanh(r) ± 1.96 sqrt((1 + r^2/2) / (n -

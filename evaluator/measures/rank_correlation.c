@@ -1,8 +1,10 @@
 /* Computes ranks with ties, and their correlation. */
-#include "evaluator/score/rank_correlation.h"
+#include "evaluator/measures/rank_correlation.h"
 
 #include <math.h>
 #include <stdlib.h>
+
+#include "evaluator/measures/correlation.h"
 
 struct ranked {
   double value;
@@ -15,7 +17,9 @@ static int by_value(const void *left, const void *right)
   return (a->value > b->value) - (a->value < b->value);
 }
 
-plm_status plm_ranks(const double *values, size_t count, double *ranks, struct plm_error *error)
+/* ranks (count) of values, from 1; equal values all get the mean of the ranks that they occupy. */
+static plm_status find_ranks(const double *values, size_t count, double *ranks,
+                             struct plm_error *error)
 {
   struct ranked *order = malloc((count + 1) * sizeof *order);
   if (order == NULL)
@@ -31,19 +35,6 @@ plm_status plm_ranks(const double *values, size_t count, double *ranks, struct p
   return PLM_OK;
 }
 
-static double pearson(const double *x, const double *y, size_t count)
-{
-  const double mean = 0.5 * (double)(count + 1); /* the mean of ranks does not depend on ties */
-  double xx = 0, yy = 0, xy = 0;
-  for (size_t i = 0; i < count; i++) {
-    xx += (x[i] - mean) * (x[i] - mean);
-    yy += (y[i] - mean) * (y[i] - mean);
-    xy += (x[i] - mean) * (y[i] - mean);
-  }
-  if (!(xx > 0 && yy > 0)) return NAN;
-  return fmax(-1.0, fmin(1.0, xy / sqrt(xx * yy)));
-}
-
 plm_status plm_rank_correlate(const double *x, const double *y, size_t count,
                               struct plm_rank_correlation *correlation, struct plm_error *error)
 {
@@ -54,13 +45,13 @@ plm_status plm_rank_correlate(const double *x, const double *y, size_t count,
   double *ranks = malloc(2 * count * sizeof *ranks);
   if (ranks == NULL)
     return plm_error_set(error, PLM_NO_MEMORY, "out of memory for the ranks of %zu pairs", count);
-  plm_status status = plm_ranks(x, count, ranks, error);
-  if (status == PLM_OK) status = plm_ranks(y, count, ranks + count, error);
+  plm_status status = find_ranks(x, count, ranks, error);
+  if (status == PLM_OK) status = find_ranks(y, count, ranks + count, error);
   if (status != PLM_OK) {
     free(ranks);
     return status;
   }
-  const double r = pearson(ranks, ranks + count, count);
+  const double r = plm_pearson(ranks, ranks + count, NULL, count);
   correlation->value = r;
   if (count > 3 && isfinite(r)) {
     const double spread = quantile * sqrt((1 + 0.5 * r * r) / (double)(count - 3));

@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include "evaluator/score/rank_correlation.h"
+#include "evaluator/measures/rank_correlation.h"
 
 static struct plm_rank_correlation correlate(const double *x, const double *y, size_t count)
 {

@@ -1,0 +1,269 @@
+/* Numbers, classes and labels of residues from their texts. */
+#include "common/sequences/labelled_values.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/alloc.h"
+#include "common/base/numbers/hash.h"
+
+/* Classes in the order in which they are met, found by their hash. */
+enum { SLOTS = 4096 }; /* several times PLM_MOST_CLASSES */
+
+struct class_names {
+  char **names;
+  size_t *sizes;
+  uint32_t count;
+  int32_t slots[SLOTS]; /* number + 1 */
+};
+
+bool plm_label_is_missing(const char *text, size_t size)
+{
+  static const char *const words[] = {"NA", "N/A", "#N/A", "NaN", "nan", "null", "NULL", "None"};
+  if (size == 0) return true;
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+    if (strlen(words[i]) == size && memcmp(words[i], text, size) == 0) return true;
+  return false;
+}
+
+/* ---- numbers ---- */
+
+static bool read_number(const char *text, size_t size, double *number)
+{
+  char copy[64], *end;
+  if (size == 0 || size >= sizeof copy) return false;
+  memcpy(copy, text, size);
+  copy[size] = '\0';
+  if (strspn(copy, "0123456789+-.eE") != size) return false; /* no nan, inf or 0x */
+  *number = strtod(copy, &end);
+  return *end == '\0' && end != copy && isfinite(*number);
+}
+
+static plm_status refuse_number(const struct plm_labelled_cells *cells, uint64_t line,
+                                const struct plm_label_text *label, struct plm_error *error)
+{
+  const int shown = (int)(label->size < 60 ? label->size : 60);
+  plm_error_set(error, PLM_FORMAT, "\"%.*s\" is not a finite number", shown, label->text);
+  if (memchr(label->text, ',', label->size) != NULL)
+    plm_error_hint(error, "write numbers with a decimal point and without separators: 1.5");
+  else
+    plm_error_hint(error, "a missing number is an empty field or NA; for classes, give "
+                          "--task classification");
+  return plm_labelled_cells_where(cells, line, PLM_CELL_TARGET, error);
+}
+
+static plm_status set_numbers(const struct plm_labelled_cells *cells,
+                              const struct plm_label_text *texts, struct plm_labelled_table *table,
+                              struct plm_error *error)
+{
+  for (size_t i = 0; i < table->count; i++)
+    if (!read_number(texts[i].text, texts[i].size, &table->rows[i].number))
+      return refuse_number(cells, table->rows[i].line, &texts[i], error);
+  return PLM_OK;
+}
+
+/* ---- classes ---- */
+
+/* The number of a class, which is added if it is new; -1: there are too many. */
+static int32_t class_number(struct class_names *classes, const char *name, size_t size)
+{
+  uint64_t slot = plm_hash64_bytes(name, size) % SLOTS;
+  for (; classes->slots[slot] != 0; slot = (slot + 1) % SLOTS) {
+    const int32_t number = classes->slots[slot] - 1;
+    if (classes->sizes[number] == size && memcmp(classes->names[number], name, size) == 0)
+      return number;
+  }
+  if (classes->count == PLM_MOST_CLASSES) return -1;
+  classes->sizes[classes->count] = size;
+  classes->names[classes->count] = plm_strndup(name, size);
+  classes->slots[slot] = (int32_t)++classes->count;
+  return (int32_t)classes->count - 1;
+}
+
+static plm_status too_many(const struct plm_labelled_cells *cells, uint64_t line,
+                           struct plm_error *error)
+{
+  plm_error_set(error, PLM_LIMIT, "there are more than %d classes; this row has one too many",
+                PLM_MOST_CLASSES);
+  plm_error_hint(error, "is it a column of numbers (--task regression) or of names?");
+  return plm_labelled_cells_where(cells, line, PLM_CELL_TARGET, error);
+}
+
+static int classes_by_bytes(const void *left, const void *right)
+{
+  return strcmp(*(char *const *)left, *(char *const *)right);
+}
+
+/* Sorts the classes, renumbers the labels, and gives the names to the table. */
+static void sort_classes(struct class_names *classes, struct plm_labelled_table *table)
+{
+  int32_t numbers[PLM_MOST_CLASSES];
+  char **sorted = plm_alloc(classes->count * sizeof *sorted);
+  if (classes->count > 0) memcpy(sorted, classes->names, classes->count * sizeof *sorted);
+  qsort(sorted, classes->count, sizeof *sorted, classes_by_bytes);
+  for (uint32_t i = 0; i < classes->count; i++) {
+    char **found =
+        bsearch(&classes->names[i], sorted, classes->count, sizeof *sorted, classes_by_bytes);
+    numbers[i] = (int32_t)(found - sorted);
+  }
+  for (size_t i = 0; i < table->count; i++) {
+    struct plm_labelled_row *row = &table->rows[i];
+    if (row->labels == NULL) row->label = numbers[row->label];
+    for (uint32_t t = 0; t < row->length && row->labels != NULL; t++)
+      if (row->labels[t] >= 0) row->labels[t] = numbers[row->labels[t]];
+  }
+  free(classes->names);
+  table->classes = sorted;
+  table->class_count = classes->count;
+}
+
+/* ---- labels of residues ---- */
+
+/* Excludes one pair of brackets, as Python prints lists. */
+static void strip_brackets(const char **text, size_t *size)
+{
+  if (*size >= 2 && **text == '[' && (*text)[*size - 1] == ']') {
+    *text += 1;
+    *size -= 2;
+  }
+}
+
+static bool separates(char byte)
+{
+  return byte == ' ' || byte == '\t' || byte == '\n' || byte == ',' || byte == ';' ||
+         byte == PLM_CELL_ITEMS;
+}
+
+/* The next word of a list of labels, without quotes around it. False: there is none. */
+static bool next_word(const char **at, const char *end, const char **word, size_t *size)
+{
+  while (*at < end && separates(**at)) ++*at;
+  if (*at == end) return false;
+  *word = *at;
+  while (*at < end && !separates(**at)) ++*at;
+  *size = (size_t)(*at - *word);
+  const bool quoted =
+      *size >= 2 && (**word == '\'' || **word == '"') && (*word)[*size - 1] == **word;
+  if (quoted) {
+    *word += 1;
+    *size -= 2;
+  }
+  return true;
+}
+
+static size_t count_words(const char *text, size_t size)
+{
+  const char *at = text, *word;
+  size_t count = 0, length;
+  while (next_word(&at, text + size, &word, &length)) count++;
+  return count;
+}
+
+/* How many residues a text labels: one for each character if that fits, else one for each word. */
+static size_t count_labels(const struct plm_label_text *label, uint32_t length)
+{
+  const char *text = label->text;
+  size_t size = label->size;
+  if (size == length) return size;
+  strip_brackets(&text, &size);
+  const size_t words = count_words(text, size);
+  return words > 1 || length == 1 ? words : size;
+}
+
+static plm_status refuse_length(const struct plm_labelled_cells *cells,
+                                const struct plm_labelled_row *row, size_t labels,
+                                struct plm_error *error)
+{
+  plm_error_set(error, PLM_FORMAT, "there are %zu labels, but the sequence has %u residues", labels,
+                row->length);
+  plm_error_hint(error, "give one character or one word for each residue; ? is a missing label");
+  return plm_labelled_cells_where(cells, row->line, PLM_CELL_TARGET, error);
+}
+
+static plm_status set_residues(const struct plm_labelled_cells *cells,
+                               const struct plm_label_text *label, struct class_names *classes,
+                               struct plm_labelled_row *row, struct plm_error *error)
+{
+  const size_t labels = count_labels(label, row->length);
+  const bool characters = label->size == row->length;
+  const char *at = label->text, *word;
+  size_t size = label->size;
+  if (labels != row->length) return refuse_length(cells, row, labels, error);
+  row->labels = malloc(row->length * sizeof *row->labels);
+  if (row->labels == NULL)
+    return plm_error_set(error, PLM_NO_MEMORY, "out of memory for the labels of %u residues",
+                         row->length);
+  if (!characters) strip_brackets(&at, &size);
+  const char *end = at + size;
+  for (uint32_t t = 0; t < row->length; t++) {
+    word = at + t;
+    size = 1;
+    if (!characters) next_word(&at, end, &word, &size);
+    const bool missing = size == 1 && *word == '?';
+    row->labels[t] = missing ? -1 : class_number(classes, word, size);
+    if (row->labels[t] < 0 && !missing) return too_many(cells, row->line, error);
+  }
+  return PLM_OK;
+}
+
+/* ---- all ---- */
+
+static plm_status set_classes(const struct plm_labelled_cells *cells,
+                              const struct plm_label_text *texts, struct class_names *classes,
+                              struct plm_labelled_table *table, struct plm_error *error)
+{
+  for (size_t i = 0; i < table->count; i++) {
+    struct plm_labelled_row *row = &table->rows[i];
+    if (table->kind == PLM_LABEL_RESIDUES) {
+      PLM_TRY(set_residues(cells, &texts[i], classes, row, error));
+      continue;
+    }
+    row->label = class_number(classes, texts[i].text, texts[i].size);
+    if (row->label < 0) return too_many(cells, row->line, error);
+  }
+  return PLM_OK;
+}
+
+/* Residues if most labels fit their sequences, so that one wrong length is found; but numbers with
+ * a point or a sign are numbers, however long the sequences (of peptides) are. */
+static enum plm_label_kind guess_kind(const struct plm_label_text *texts,
+                                      const struct plm_labelled_table *table)
+{
+  bool longer = false, numbers = true, binary = true, digits = true;
+  size_t fitting = 0;
+  for (size_t i = 0; i < table->count; i++) {
+    double number;
+    fitting += count_labels(&texts[i], table->rows[i].length) == table->rows[i].length;
+    longer |= table->rows[i].length > 1;
+    numbers &= read_number(texts[i].text, texts[i].size, &number);
+    digits &= strspn(texts[i].text, "0123456789") == texts[i].size;
+    binary &= texts[i].size == 1 && (*texts[i].text == '0' || *texts[i].text == '1');
+  }
+  const bool most = longer && 2 * fitting > table->count;
+  if (most && (!numbers || (digits && fitting == table->count))) return PLM_LABEL_RESIDUES;
+  return numbers && !binary ? PLM_LABEL_NUMBER : PLM_LABEL_CLASS;
+}
+
+plm_status plm_labels_from_texts(const struct plm_labelled_cells *cells,
+                                 const struct plm_label_text *texts,
+                                 struct plm_labelled_table *table, struct plm_error *error)
+{
+  table->kind = cells->request->kind;
+  if (table->kind == PLM_LABEL_GUESSED) table->kind = guess_kind(texts, table);
+  if (table->kind == PLM_LABEL_NUMBER) return set_numbers(cells, texts, table, error);
+  struct class_names *classes = plm_alloc_zeroed(1, sizeof *classes);
+  classes->names = plm_alloc(PLM_MOST_CLASSES * sizeof *classes->names);
+  classes->sizes = plm_alloc(PLM_MOST_CLASSES * sizeof *classes->sizes);
+  const plm_status status = set_classes(cells, texts, classes, table, error);
+  if (status == PLM_OK) {
+    sort_classes(classes, table);
+  } else {
+    for (uint32_t i = 0; i < classes->count; i++) free(classes->names[i]);
+    free(classes->names);
+  }
+  free(classes->sizes);
+  free(classes);
+  return status;
+}

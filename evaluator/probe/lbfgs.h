@@ -1,0 +1,28 @@
+/* Minimises a smooth convex function by L-BFGS (Nocedal, "Updating quasi-Newton matrices with
+ * limited storage", Mathematics of Computation 35, 1980) with ten pairs and a line search that
+ * halves the step until the function falls as Armijo demands. */
+#ifndef PLM_EVALUATOR_PROBE_LBFGS_H
+#define PLM_EVALUATOR_PROBE_LBFGS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/status.h"
+
+struct plm_lbfgs {
+  size_t n;
+  /* The value at x, and its gradient. */
+  double (*value)(void *context, const double *x, double *gradient);
+  /* Called before each iteration; anything but PLM_OK ends the search with it. */
+  plm_status (*check)(void *context, struct plm_error *error);
+  void *context;
+  double tolerance;    /* ends when no component of the gradient is larger */
+  uint32_t iterations; /* at most */
+};
+
+/* x (n) is where the search begins, and then the minimum. It also ends where rounding lets the
+ * function fall no further. *converged: the gradient is within the tolerance. PLM_NO_MEMORY. */
+plm_status plm_lbfgs_run(const struct plm_lbfgs *search, double *x, bool *converged,
+                         struct plm_error *error);
+
+#endif
