@@ -89,6 +89,9 @@ struct plm_layer_norm {
   float eps;
 };
 
+/* The share of tokens that were not <mask> when ESM-2 was trained. */
+#define PLM_TOKEN_DROPOUT_KEPT (1 - 0.15f * 0.8f)
+
 /* What ESM-2's token dropout scales the rows of a batch by (Lin et al. 2023; EsmEmbeddings of
  * transformers). Row n belongs to the document of positions [begin[n], end[n]) of its chunk. */
 struct plm_token_dropout {

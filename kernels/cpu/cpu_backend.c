@@ -117,9 +117,11 @@ plm_status plm_ops_cpu_open(enum plm_precision precision, uint32_t threads, cons
   plm_cpu_memory_register(cpu);
   plm_cpu_elementwise_register(cpu);
   plm_cpu_norm_register(cpu);
+  plm_cpu_layer_norm_register(cpu);
   plm_cpu_qkv_register(cpu);
   plm_cpu_cached_attention_register(cpu);
   plm_cpu_table_register(cpu);
+  plm_cpu_token_dropout_register(cpu);
   plm_cpu_linear_register(cpu);
   plm_cpu_linear_weight_register(cpu);
   plm_cpu_head_register(cpu);

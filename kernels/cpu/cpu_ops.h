@@ -64,6 +64,11 @@ enum { PLM_CPU_TILE_SUMS = 3 };
 void plm_cpu_add_tile_sums(float (*sums)[PLM_CPU_TILE_SUMS], int64_t tiles,
                            float *const totals[PLM_CPU_TILE_SUMS]);
 
+/* to_D += the sums of the columns of parts, (tiles, D) with rows `stride` floats apart, added in
+ * the order of the tiles. */
+void plm_cpu_add_tile_columns(struct plm_cpu *cpu, float *to, const float *parts, int64_t tiles,
+                              int64_t stride, int64_t D);
+
 /* Returns at least `bytes` of workspace for one call of an operator. It is kept between calls and
  * replaced if a call needs more; its contents are then lost. Returns NULL if there is no memory:
  * the error is kept in cpu->error, and the operator must do nothing. */
@@ -75,9 +80,11 @@ void *plm_cpu_workspace(struct plm_cpu *cpu, size_t bytes);
 void plm_cpu_memory_register(struct plm_cpu *cpu);
 void plm_cpu_elementwise_register(struct plm_cpu *cpu);
 void plm_cpu_norm_register(struct plm_cpu *cpu);
+void plm_cpu_layer_norm_register(struct plm_cpu *cpu);
 void plm_cpu_qkv_register(struct plm_cpu *cpu);
 void plm_cpu_cached_attention_register(struct plm_cpu *cpu);
 void plm_cpu_table_register(struct plm_cpu *cpu);
+void plm_cpu_token_dropout_register(struct plm_cpu *cpu);
 void plm_cpu_linear_register(struct plm_cpu *cpu);
 void plm_cpu_linear_weight_register(struct plm_cpu *cpu);
 void plm_cpu_head_register(struct plm_cpu *cpu);

@@ -24,6 +24,9 @@ struct plm_qkv_rows { /* rows [begin, end) of (B * L, 3 H K) */
   int64_t begin, end, L, H, K;
   const float *cosine, *sine; /* (L, K/2) */
   float a0, a1;
+  enum plm_qk_norm norm;
+  float eps;
+  const float *qk_weight[2]; /* of q and of k, (H K) each */
 };
 
 struct plm_mix_rows { /* the rows of a struct plm_mix that belong to a tile */
@@ -73,6 +76,15 @@ struct plm_cpu_vector {
   /* dx may be dout if activations are floats */
   void (*gelu_backward)(void *dx, const float *dout, const void *x, int64_t n);
   void (*add)(void *x, const void *y, int64_t n);
+  void (*scale)(void *x, float factor, int64_t n); /* x *= factor */
+  /* dx = dy gelu'(x), all of them activations; dx may equal dy */
+  void (*gelu_backward_act)(void *dx, const void *dy, const void *x, int64_t n);
+  void (*bias)(void *x, const float *bias, int64_t n); /* x += bias */
+  /* before += bias, hidden = gelu(before); hidden may equal before */
+  void (*bias_gelu)(void *hidden, void *before, const float *bias, int64_t n);
+  /* one row of F elements each */
+  void (*swiglu_forward)(void *hidden, const void *gate_up, int64_t F);
+  void (*swiglu_backward)(void *dgate_up, const void *dhidden, const void *gate_up, int64_t F);
 
   /* ---- rows of width D ---- */
   void (*norm_forward)(void *out, const void *x, int64_t N, int64_t D);
@@ -83,9 +95,16 @@ struct plm_cpu_vector {
                            int64_t D);
   void (*mix_norm_backward)(float sums[3], const struct plm_mix_rows *mix,
                             const struct plm_mix_row_gradients *to, int64_t N, int64_t D);
+  void (*layer_norm_forward)(void *out, const void *x, const struct plm_layer_norm *norm, int64_t N,
+                             int64_t D);
+  /* dweight_D and dbias_D are those of the tile (=); dbias is NULL without a bias */
+  void (*layer_norm_backward)(void *dx, float *dweight, float *dbias, const void *dh, const void *x,
+                              const struct plm_layer_norm *norm, int64_t N, int64_t D);
+  void (*act_column_sums)(float *out, const void *x, int64_t stride, int64_t N, int64_t columns);
   void (*qkv_forward)(void *out, const void *qkv, const void *vi, const struct plm_qkv_rows *rows);
-  void (*qkv_backward)(void *dqkv_raw, void *dvi, float da[2], const void *dqkv, const void *qkv,
-                       const void *vi, const struct plm_qkv_rows *rows);
+  /* qk_dweight (2 H K) is that of the tile (=), of q and then of k; only with PLM_QK_NORM_WIDTH */
+  void (*qkv_backward)(void *dqkv_raw, void *dvi, float da[2], float *qk_dweight, const void *dqkv,
+                       const void *qkv, const void *vi, const struct plm_qkv_rows *rows);
 
   /* out_K = softmax(scale q keys^T) values, for one query */
   void (*attend)(void *out, const struct plm_attended_keys *keys);
@@ -126,7 +145,7 @@ struct plm_cpu_vector {
 
 /* Each function, defined in isa/, sets one part of the kernels for one instruction set. */
 #define PLM_CPU_VECTOR_FILLS(X) \
-  X(elementwise) X(norm) X(qkv) X(attend) X(table) X(loss) X(optimizer)
+  X(elementwise) X(norm) X(layer_norm) X(qkv) X(attend) X(table) X(loss) X(optimizer)
 #define PLM_CPU_DECLARE_FILL(part, isa) \
   void plm_cpu_fill_##part##_##isa(struct plm_cpu_vector *vector, bool is_bf16);
 #define PLM_CPU_DECLARE_FILLS(part)    \

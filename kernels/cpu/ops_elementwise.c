@@ -4,7 +4,7 @@
 #include "kernels/cpu/cpu_ops.h"
 
 /* Elements and rows of a tile, chosen so that its operands stay in the second-level cache. */
-enum { TILE = 16384, ROWS_TILE = 64 };
+enum { TILE = 16384, ROWS_TILE = 64, SWIGLU_TILE = 8 };
 
 struct job {
   struct plm_cpu *cpu;
@@ -110,6 +110,104 @@ static void ops_elementwise_add(struct plm_ops *ops, act *x, const act *y, int64
   ops_elementwise_run(plm_cpu_of(ops), add_tile, x, y, n);
 }
 
+struct pair_job { /* out from a and b, n elements, or a row of n elements each */
+  struct plm_cpu *cpu;
+  void *out;
+  const void *a, *b;
+  int64_t N, n;
+};
+
+static void gelu_back_tile(void *context, int64_t tile, uint32_t thread)
+{
+  const struct pair_job *job = context;
+  TILE_OF(job, tile);
+  job->cpu->vector.gelu_backward_act(out, a, plm_act_at(job->cpu, job->b, begin), count);
+}
+
+static void gelu_backward(struct plm_ops *ops, act *dx, const act *dy, const act *x, int64_t n)
+{
+  struct pair_job job = {.cpu = plm_cpu_of(ops), .out = dx, .a = dy, .b = x, .n = n};
+  plm_pool_tiles(job.cpu->pool, ops_elementwise_tiles_of(n), gelu_back_tile, &job);
+}
+
+static void swiglu_tile(void *context, int64_t tile, uint32_t thread)
+{
+  const struct pair_job *job = context;
+  (void)thread;
+  const int64_t end = (tile + 1) * SWIGLU_TILE < job->N ? (tile + 1) * SWIGLU_TILE : job->N;
+  for (int64_t i = tile * SWIGLU_TILE; i < end; i++)
+    job->cpu->vector.swiglu_forward(plm_act_at_mutable(job->cpu, job->out, i * job->n),
+                                    plm_act_at(job->cpu, job->a, i * 2 * job->n), job->n);
+}
+
+static void swiglu_forward(struct plm_ops *ops, act *hidden, const act *gate_up, int64_t N,
+                           int64_t F)
+{
+  struct pair_job job = {.cpu = plm_cpu_of(ops), .out = hidden, .a = gate_up, .N = N, .n = F};
+  plm_pool_tiles(job.cpu->pool, (N + SWIGLU_TILE - 1) / SWIGLU_TILE, swiglu_tile, &job);
+}
+
+static void swiglu_back_tile(void *context, int64_t tile, uint32_t thread)
+{
+  const struct pair_job *job = context;
+  (void)thread;
+  const int64_t end = (tile + 1) * SWIGLU_TILE < job->N ? (tile + 1) * SWIGLU_TILE : job->N;
+  for (int64_t i = tile * SWIGLU_TILE; i < end; i++)
+    job->cpu->vector.swiglu_backward(plm_act_at_mutable(job->cpu, job->out, i * 2 * job->n),
+                                     plm_act_at(job->cpu, job->a, i * job->n),
+                                     plm_act_at(job->cpu, job->b, i * 2 * job->n), job->n);
+}
+
+static void swiglu_backward(struct plm_ops *ops, act *dgate_up, const act *dhidden,
+                            const act *gate_up, int64_t N, int64_t F)
+{
+  struct pair_job job = {
+      .cpu = plm_cpu_of(ops), .out = dgate_up, .a = dhidden, .b = gate_up, .N = N, .n = F};
+  plm_pool_tiles(job.cpu->pool, (N + SWIGLU_TILE - 1) / SWIGLU_TILE, swiglu_back_tile, &job);
+}
+
+struct scale_job {
+  struct plm_cpu *cpu;
+  void *x;
+  const float *factors; /* one for each row */
+  float factor;
+  int64_t N, n;
+};
+
+static void scale_tile(void *context, int64_t tile, uint32_t thread)
+{
+  const struct scale_job *job = context;
+  (void)thread;
+  const int64_t begin = tile * TILE, count = job->n - begin < TILE ? job->n - begin : TILE;
+  job->cpu->vector.scale(plm_act_at_mutable(job->cpu, job->x, begin), job->factor, count);
+}
+
+static void ops_elementwise_scale(struct plm_ops *ops, act *x, float factor, int64_t n)
+{
+  struct scale_job job = {.cpu = plm_cpu_of(ops), .x = x, .factor = factor, .n = n};
+  plm_pool_tiles(job.cpu->pool, ops_elementwise_tiles_of(n), scale_tile, &job);
+}
+
+static void scale_rows_tile(void *context, int64_t tile, uint32_t thread)
+{
+  const struct scale_job *job = context;
+  (void)thread;
+  const int64_t end = (tile + 1) * ROWS_TILE < job->N ? (tile + 1) * ROWS_TILE : job->N;
+  for (int64_t i = tile * ROWS_TILE; i < end; i++) {
+    void *row = plm_act_at_mutable(job->cpu, job->x, i * job->n);
+    if (job->factors[i] != 0)
+      job->cpu->vector.scale(row, job->factors[i], job->n);
+    else
+      memset(row, 0, (size_t)job->n * job->cpu->ops.act_bytes);
+  }
+}
+
+static void scale_rows(struct plm_ops *ops, act *x, const float *factors, int64_t N, int64_t D)
+{
+  struct scale_job job = {.cpu = plm_cpu_of(ops), .x = x, .factors = factors, .N = N, .n = D};
+  plm_pool_tiles(job.cpu->pool, (N + ROWS_TILE - 1) / ROWS_TILE, scale_rows_tile, &job);
+}
+
 struct rows_job {
   struct plm_cpu *cpu;
   void *out;
@@ -166,6 +264,11 @@ void plm_cpu_elementwise_register(struct plm_cpu *cpu)
   ops->float_to_bf16 = float_to_bf16;
   ops->bf16_to_float = bf16_to_float;
   ops->gelu_forward = gelu_forward;
+  ops->gelu_backward = gelu_backward;
+  ops->swiglu_forward = swiglu_forward;
+  ops->swiglu_backward = swiglu_backward;
+  ops->scale = ops_elementwise_scale;
+  ops->scale_rows = scale_rows;
   ops->add = ops_elementwise_add;
   ops->gather_rows = gather_rows;
   ops->scatter_rows = scatter_rows;

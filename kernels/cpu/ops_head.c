@@ -26,8 +26,9 @@ struct head_job {
 
   /* training only: the N rows that are being processed */
   struct plm_loss_rows loss;
-  const void *dense;
-  void *gelu, *ddense;
+  bool activated; /* dense is the decoder's input, and gelu equals it */
+  const void *dense, *gelu;
+  void *space, *ddense;               /* space: where GELU is stored */
   float *row_loss, *dw, *column_sums; /* column_sums: V for each tile of rows */
 };
 
@@ -125,7 +126,7 @@ static void train_tile(void *context, int64_t tile, uint32_t thread)
                 count = ops_head_smaller(job->tiling.tile, job->N - begin);
   const int64_t place = begin * job->D, elements = count * job->D;
   const void *dense = plm_act_at(cpu, job->dense, place);
-  void *gelu = plm_act_at_mutable(cpu, job->gelu, place);
+  const void *gelu = plm_act_at(cpu, job->gelu, place);
   void *ddense = plm_act_at_mutable(cpu, job->ddense, place);
   float *logits = job->logits + begin * job->V;
   struct plm_loss_rows loss = job->loss;
@@ -134,7 +135,8 @@ static void train_tile(void *context, int64_t tile, uint32_t thread)
   loss.weights += begin;
   loss.N = count;
   if (loss.hits != NULL) loss.hits += begin;
-  cpu->vector.gelu_forward(gelu, dense, elements);
+  if (!job->activated)
+    cpu->vector.gelu_forward(plm_act_at_mutable(cpu, job->space, place), dense, elements);
   ops_head_multiply(job, logits, gelu, count, thread);
   if (loss.options->soft_cap > 0)
     cpu->vector.soft_cap(logits, count * job->V, loss.options->soft_cap);
@@ -145,7 +147,10 @@ static void train_tile(void *context, int64_t tile, uint32_t thread)
   const struct plm_product_shape shape = {
       .M = count, .N = job->D, .K = job->V, .lda = job->V, .ldb = job->D, .ldc = job->D};
   plm_product_run_float(&shape, dgelu, logits, job->w);
-  cpu->vector.gelu_backward(ddense, dgelu, dense, elements);
+  if (!job->activated)
+    cpu->vector.gelu_backward(ddense, dgelu, dense, elements);
+  else if (cpu->bf16)
+    cpu->vector.from_float(ddense, dgelu, elements);
 }
 
 /* Adds to a tile of columns of dw the products of all rows, in their order. */
@@ -183,16 +188,23 @@ static void head_train(struct plm_ops *ops, float *row_loss, act *ddense, float 
                        const struct plm_loss_options *options)
 {
   const int64_t N = rows->N, D = rows->D, V = rows->V;
-  struct head_job job = {
-      .cpu = plm_cpu_of(ops), .w = rows->w, .bias = rows->bias, .D = D, .V = V, .dw = dw, .N = N};
+  struct head_job job = {.cpu = plm_cpu_of(ops),
+                         .w = rows->w,
+                         .bias = rows->bias,
+                         .D = D,
+                         .V = V,
+                         .dw = dw,
+                         .N = N,
+                         .activated = rows->activated};
   if (N <= 0 || !cut_rows(&job)) return;
   const int64_t tile = job.tiling.tile, whole = TRAINED_ROWS / tile * tile;
   const int64_t kept = ops_head_smaller(N, whole), tiles = ops_head_tiles_of(N, tile);
   PLM_ASSERT(whole > 0); /* a tile fits into what is stored at a time */
-  float *const space = lay_out(&job, (tiles + kept) * V + kept * D);
+  const int64_t stored = rows->activated ? 0 : kept * D;
+  float *const space = lay_out(&job, (tiles + kept) * V + stored);
   if (space == NULL) return;
-  job.gelu = space; /* bf16 uses only half of its floats */
-  job.logits = space + kept * D;
+  job.space = space; /* bf16 uses only half of its floats */
+  job.logits = space + stored;
   float *const sums = job.logits + kept * V;
   for (int64_t begin = 0; begin < N; begin += whole) {
     job.N = ops_head_smaller(whole, N - begin);
@@ -203,6 +215,7 @@ static void head_train(struct plm_ops *ops, float *row_loss, act *ddense, float 
                                       .V = V,
                                       .hits = rows->hits != NULL ? rows->hits + begin : NULL};
     job.dense = plm_act_at(job.cpu, rows->dense, begin * D);
+    job.gelu = rows->activated ? job.dense : job.space;
     job.ddense = plm_act_at_mutable(job.cpu, ddense, begin * D);
     job.row_loss = row_loss + begin;
     job.column_sums = sums + begin / tile * V;

@@ -14,19 +14,37 @@
 
 enum { ROWS_TILE = 256, ROWS_TILE_LARGE = 512, LARGE = 4096, COLUMNS_STRIP = 256 };
 
-/* What is done to the rows of a product while they are cached: nothing, or a pass of relu2. */
+/* What is done to the rows of a product while they are cached. The arrays of activations have the
+ * layout of C. */
 struct finish {
-  bool relu2;
-  const char *hidden; /* backward only: the output of relu2, with the layout of C */
+  enum {
+    FINISH_NOTHING,
+    FINISH_RELU2,
+    FINISH_RELU2_BACK,
+    FINISH_BIAS,
+    FINISH_GELU,
+    FINISH_GELU_BACK
+  } kind;
+  const char *from;  /* backward only: the output of relu2, or the input of GELU */
+  const float *bias; /* one for each column */
+  char *gelu;        /* the output of GELU; may be C */
 };
 
+/* Finishes `count` elements of a row, those from column `column` on, at byte `offset` of C. */
 static void finish_row(const struct plm_cpu *cpu, const struct finish *finish, char *C,
-                       int64_t offset, int64_t count)
+                       int64_t offset, int64_t column, int64_t count)
 {
-  if (finish->hidden != NULL)
-    cpu->vector.relu2_backward(C + offset, finish->hidden + offset, count);
-  else if (finish->relu2)
-    cpu->vector.relu2_forward(C + offset, count);
+  void *x = C + offset;
+  switch (finish->kind) {
+  case FINISH_NOTHING: break;
+  case FINISH_RELU2: cpu->vector.relu2_forward(x, count); break;
+  case FINISH_RELU2_BACK: cpu->vector.relu2_backward(x, finish->from + offset, count); break;
+  case FINISH_BIAS: cpu->vector.bias(x, finish->bias + column, count); break;
+  case FINISH_GELU:
+    cpu->vector.bias_gelu(finish->gelu + offset, x, finish->bias + column, count);
+    break;
+  case FINISH_GELU_BACK: cpu->vector.gelu_backward_act(x, x, finish->from + offset, count); break;
+  }
 }
 
 struct tiles_job {
@@ -50,8 +68,10 @@ static void run_tile(void *context, int64_t tile, uint32_t thread)
     memcpy(C, job->residual + begin * job->c_stride, (size_t)(rows * job->c_stride));
   plm_row_tiling_run(&job->tiling, thread, C, job->A + begin * job->a_stride, job->B, rows,
                      job->padding);
-  finish_row(job->cpu, &job->finish, job->C, begin * job->c_stride,
-             rows * job->c_stride / (int64_t)job->cpu->ops.act_bytes);
+  if (job->finish.kind == FINISH_NOTHING) return;
+  const int64_t width = job->c_stride / (int64_t)job->cpu->ops.act_bytes;
+  for (int64_t row = begin; row < begin + rows; row++)
+    finish_row(job->cpu, &job->finish, job->C, row * job->c_stride, 0, width);
 }
 
 /* C_MN (=, +=, = residual +) A_MK B, with M = job->rows, in tiles of rows. */
@@ -112,7 +132,7 @@ static void run_columns(void *context, int64_t strip, uint32_t thread)
   for (int64_t row = 0; row < tiles->rows; row++) {
     const int64_t place = row * tiles->c_stride + first * bytes;
     memcpy(tiles->C + place, C + row * width, (size_t)width);
-    finish_row(tiles->cpu, &tiles->finish, tiles->C, place, columns);
+    finish_row(tiles->cpu, &tiles->finish, tiles->C, place, first, columns);
   }
 }
 
@@ -206,7 +226,29 @@ static void linear_relu2_forward(struct plm_ops *ops, act *hidden, const act *x,
                                  int64_t N, int64_t I, int64_t O)
 {
   struct plm_cpu *cpu = plm_cpu_of(ops);
-  const struct operands of = {.C = hidden, .A = x, .B = w, .finish = {.relu2 = true}};
+  const struct operands of = {.C = hidden, .A = x, .B = w, .finish = {.kind = FINISH_RELU2}};
+  ops_linear_multiply(cpu, forward_shape(cpu, N, I, O), &of);
+}
+
+static void linear_bias_forward(struct plm_ops *ops, act *y, const act *x, const act *w,
+                                const float *bias, const act *residual, int64_t N, int64_t I,
+                                int64_t O)
+{
+  struct plm_cpu *cpu = plm_cpu_of(ops);
+  const struct operands of = {
+      .C = y, .A = x, .B = w, .residual = residual, .finish = {.kind = FINISH_BIAS, .bias = bias}};
+  ops_linear_multiply(cpu, forward_shape(cpu, N, I, O), &of);
+}
+
+static void linear_bias_gelu_forward(struct plm_ops *ops, act *hidden, act *before, const act *x,
+                                     const act *w, const float *bias, int64_t N, int64_t I,
+                                     int64_t O)
+{
+  struct plm_cpu *cpu = plm_cpu_of(ops);
+  const struct operands of = {.C = before != NULL ? before : hidden,
+                              .A = x,
+                              .B = w,
+                              .finish = {.kind = FINISH_GELU, .bias = bias, .gelu = hidden}};
   ops_linear_multiply(cpu, forward_shape(cpu, N, I, O), &of);
 }
 
@@ -236,7 +278,18 @@ static void linear_relu2_backward_input(struct plm_ops *ops, act *dup, const act
                                         const act *hidden, int64_t N, int64_t I, int64_t O)
 {
   struct plm_cpu *cpu = plm_cpu_of(ops);
-  const struct operands of = {.C = dup, .A = dy, .B = w, .finish = {.hidden = hidden}};
+  const struct operands of = {
+      .C = dup, .A = dy, .B = w, .finish = {.kind = FINISH_RELU2_BACK, .from = hidden}};
+  ops_linear_multiply(cpu, backward_shape(cpu, N, I, O), &of);
+}
+
+static void linear_gelu_backward_input(struct plm_ops *ops, act *dbefore, const act *dy,
+                                       const act *w, const act *before, int64_t N, int64_t I,
+                                       int64_t O)
+{
+  struct plm_cpu *cpu = plm_cpu_of(ops);
+  const struct operands of = {
+      .C = dbefore, .A = dy, .B = w, .finish = {.kind = FINISH_GELU_BACK, .from = before}};
   ops_linear_multiply(cpu, backward_shape(cpu, N, I, O), &of);
 }
 
@@ -244,6 +297,9 @@ void plm_cpu_linear_register(struct plm_cpu *cpu)
 {
   cpu->ops.linear_forward = linear_forward;
   cpu->ops.linear_backward_input = linear_backward_input;
+  cpu->ops.linear_bias_forward = linear_bias_forward;
+  cpu->ops.linear_bias_gelu_forward = linear_bias_gelu_forward;
+  cpu->ops.linear_gelu_backward_input = linear_gelu_backward_input;
   cpu->ops.linear_relu2_forward = linear_relu2_forward;
   cpu->ops.linear_relu2_backward_input = linear_relu2_backward_input;
 }

@@ -10,6 +10,7 @@ struct job {
   act *out, *out2;
   const act *a, *b, *c;
   float (*sums)[PLM_CPU_TILE_SUMS]; /* of each tile */
+  float *dweights;                  /* (2 H K) of each tile, with PLM_QK_NORM_WIDTH */
   int64_t N;
   struct plm_qkv_rows rows;
 };
@@ -38,8 +39,14 @@ static void qkv_tile(void *context, int64_t tile, uint32_t thread)
 static struct plm_qkv_rows qkv_rows(const struct plm_qkv *in)
 {
   PLM_ASSERT(in->H > 0 && in->K % 2 == 0 && in->K <= PLM_HEAD_WIDTH_LIMIT);
-  struct plm_qkv_rows rows = {
-      .L = in->L, .H = in->H, .K = in->K, .cosine = in->cosine, .sine = in->sine};
+  struct plm_qkv_rows rows = {.L = in->L,
+                              .H = in->H,
+                              .K = in->K,
+                              .cosine = in->cosine,
+                              .sine = in->sine,
+                              .norm = in->norm,
+                              .eps = in->eps,
+                              .qk_weight = {in->q_weight, in->k_weight}};
   if (in->vi != NULL) {
     rows.a0 = in->a[0];
     rows.a1 = in->a[1];
@@ -63,8 +70,10 @@ static void qkv_back_tile(void *context, int64_t tile, uint32_t thread)
   const struct job *job = context;
   (void)thread;
   const struct plm_qkv_rows rows = rows_of_tile(job, tile);
-  job->cpu->vector.qkv_backward(job->out, job->out2, job->sums[tile], job->a, job->b, job->c,
-                                &rows);
+  float *dweight =
+      rows.norm == PLM_QK_NORM_WIDTH ? job->dweights + tile * 2 * rows.H * rows.K : NULL;
+  job->cpu->vector.qkv_backward(job->out, job->out2, job->sums[tile], dweight, job->a, job->b,
+                                job->c, &rows);
 }
 
 static void qkv_prepare_backward(struct plm_ops *ops, act *dqkv_raw, act *dvi, float *da,
@@ -84,10 +93,17 @@ static void qkv_prepare_backward(struct plm_ops *ops, act *dqkv_raw, act *dvi, f
     totals[0] = da;
     totals[1] = da + 1;
   }
-  job.sums = plm_cpu_workspace(job.cpu, (size_t)tiles * sizeof *job.sums);
-  if (job.sums == NULL) return;
+  const int64_t D = in->norm == PLM_QK_NORM_WIDTH ? in->H * in->K : 0;
+  const size_t dweights = (size_t)(tiles * 2 * D) * sizeof *job.dweights;
+  char *space = plm_cpu_workspace(job.cpu, (size_t)tiles * sizeof *job.sums + dweights);
+  if (space == NULL) return;
+  job.dweights = (float *)space;
+  job.sums = (float(*)[PLM_CPU_TILE_SUMS])(space + dweights);
   plm_pool_tiles(job.cpu->pool, tiles, qkv_back_tile, &job);
   plm_cpu_add_tile_sums(job.sums, tiles, totals);
+  if (D == 0) return;
+  plm_cpu_add_tile_columns(job.cpu, in->dq_weight, job.dweights, tiles, 2 * D, D);
+  plm_cpu_add_tile_columns(job.cpu, in->dk_weight, job.dweights + D, tiles, 2 * D, D);
 }
 
 void plm_cpu_qkv_register(struct plm_cpu *cpu)

@@ -141,31 +141,29 @@ CALL(token_mean_backward)
   ops->token_mean_backward(ops, b[0], b[1], b[2], N, D, V, 0);
 }
 
+/* of the operands qkv, vi, a, cosine and sine */
+static struct plm_qkv raw_qkv(void **b)
+{
+  return (struct plm_qkv){.qkv = b[0],
+                          .vi = b[1],
+                          .a = b[2],
+                          .cosine = b[3],
+                          .sine = b[4],
+                          .B = B,
+                          .L = L,
+                          .H = H,
+                          .K = K};
+}
+
 CALL(qkv_prepare_forward)
 {
-  const struct plm_qkv in = {.qkv = b[1],
-                             .vi = b[2],
-                             .a = b[3],
-                             .cosine = b[4],
-                             .sine = b[5],
-                             .B = B,
-                             .L = L,
-                             .H = H,
-                             .K = K};
+  const struct plm_qkv in = raw_qkv(b + 1);
   ops->qkv_prepare_forward(ops, b[0], &in);
 }
 
 CALL(qkv_prepare_backward)
 {
-  const struct plm_qkv in = {.qkv = b[4],
-                             .vi = b[5],
-                             .a = b[6],
-                             .cosine = b[7],
-                             .sine = b[8],
-                             .B = B,
-                             .L = L,
-                             .H = H,
-                             .K = K};
+  const struct plm_qkv in = raw_qkv(b + 4);
   ops->qkv_prepare_backward(ops, b[0], b[1], b[2], b[3], &in);
 }
 

@@ -285,23 +285,32 @@ static void losses_match(void **state)
 
 static void train_case(struct ops_case *c)
 {
-  for (size_t i = 0; i < 4; i++) head_case_train(c, &(struct head_case){67, 72, 33, 2, options[i]});
-  head_case_train(c, &(struct head_case){0, 16, 33, 1, options[3]});
-  head_case_train(c, &(struct head_case){1, 8, 33, 1, options[3]});
-  head_case_train(c, &(struct head_case){130, 100, 261, 1, options[3]});
-  head_case_train(c, &(struct head_case){31, 37, 5, 3, options[3]});
+  for (size_t i = 0; i < 4; i++)
+    head_case_train(c, &(struct head_case){67, 72, 33, 2, options[i], false});
+  head_case_train(c, &(struct head_case){0, 16, 33, 1, options[3], false});
+  head_case_train(c, &(struct head_case){1, 8, 33, 1, options[3], false});
+  head_case_train(c, &(struct head_case){130, 100, 261, 1, options[3], false});
+  head_case_train(c, &(struct head_case){31, 37, 5, 3, options[3], false});
+}
+
+static void activated_case(struct ops_case *c)
+{
+  head_case_train(c, &(struct head_case){67, 72, 33, 2, options[0], true});
+  head_case_train(c, &(struct head_case){130, 100, 64, 1, options[3], true});
 }
 
 /* More rows than the CPU backend processes at a time (4,096), the last tile a partial one. */
 static void many_rows_case(struct ops_case *c)
 {
-  head_case_train(c, &(struct head_case){4096 + 300, 24, 33, 1, options[3]});
+  head_case_train(c, &(struct head_case){4096 + 300, 24, 33, 1, options[3], false});
+  head_case_train(c, &(struct head_case){4096 + 300, 24, 33, 1, options[3], true});
 }
 
 static void training_matches(void **state)
 {
   (void)state;
   ops_case_each(train_case);
+  ops_case_each_cpu(activated_case);
   ops_case_each_cpu(many_rows_case);
 }
 

@@ -289,7 +289,15 @@ static void qkv_shape(struct ops_case *c, int64_t B, int64_t L, int64_t H, int64
   const void *qkv_act = ops_case_act(c, qkv, N * 3 * D), *vi_act = ops_case_act(c, vi, N * D);
   const float *cosine_float = ops_case_float(c, cosine, L * half);
   const float *sine_float = ops_case_float(c, sine, L * half), *a_float = ops_case_float(c, a, 2);
-  const struct reference_qkv in = {qkv, mix ? vi : NULL, {a[0], a[1]}, cosine, sine, B, L, H, K};
+  const struct reference_qkv in = {.qkv = qkv,
+                                   .vi = mix ? vi : NULL,
+                                   .a = {a[0], a[1]},
+                                   .cosine = cosine,
+                                   .sine = sine,
+                                   .B = B,
+                                   .L = L,
+                                   .H = H,
+                                   .K = K};
   void *out = ops_case_empty_act(c, N * 3 * D);
   double *exact = ops_case_zeros(c, N * 3 * D);
   reference_qkv_prepare(exact, &in);

@@ -91,6 +91,40 @@ static void norm_is_right(void **state)
   check("norm", norm_of_x, x, dx, 14);
 }
 
+/* ---- LayerNorm: 2 x 7, the weight and then the bias in one array ---- */
+static double layer_x[14], layer_dh[14], layer_parameters[14];
+
+static double layer_of(const double *x, const double *parameters)
+{
+  double out[14];
+  const struct reference_layer_norm norm = {parameters, parameters + 7, 0.01};
+  reference_layer_norm(out, x, &norm, 2, 7);
+  return weighted(out, layer_dh, 14);
+}
+
+static double layer_of_x(const double *x)
+{
+  return layer_of(x, layer_parameters);
+}
+
+static double layer_of_parameters(const double *parameters)
+{
+  return layer_of(layer_x, parameters);
+}
+
+static void layer_norm_is_right(void **state)
+{
+  (void)state;
+  double dx[14], dparameters[14];
+  fill(layer_x, 14, 14);
+  fill(layer_dh, 14, 15);
+  fill(layer_parameters, 14, 16);
+  const struct reference_layer_norm norm = {layer_parameters, layer_parameters + 7, 0.01};
+  reference_layer_norm_backward(dx, dparameters, dparameters + 7, layer_dh, layer_x, &norm, 2, 7);
+  check("LayerNorm", layer_of_x, layer_x, dx, 14);
+  check("LayerNorm by its parameters", layer_of_parameters, layer_parameters, dparameters, 14);
+}
+
 /* ---- token mean: 3 groups of 4 tokens, a table of 5 x 3 ---- */
 static const int32_t group_tokens[12] = {0, 1, 1, 4, 2, 2, 2, 2, 3, 0, 4, 1};
 static double mean_dout[9];
@@ -116,8 +150,21 @@ static void token_mean_is_right(void **state)
 enum { L = 3, D = 8 };
 static double qkv_values[L * 3 * D], qkv_vi[L * D], qkv_dout[L * 3 * D];
 static double qkv_cosine[L * 2], qkv_sine[L * 2];
-static struct reference_qkv qkv_in = {qkv_values, qkv_vi, {0.6, 0.4}, qkv_cosine, qkv_sine,
-                                      1,          L,      2,          4};
+static double qkv_weights[2 * D], qkv_dweights[2 * D];
+static struct reference_qkv qkv_in = {.qkv = qkv_values,
+                                      .vi = qkv_vi,
+                                      .a = {0.6, 0.4},
+                                      .cosine = qkv_cosine,
+                                      .sine = qkv_sine,
+                                      .B = 1,
+                                      .L = L,
+                                      .H = 2,
+                                      .K = 4,
+                                      .eps = 1e-3,
+                                      .q_weight = qkv_weights,
+                                      .k_weight = qkv_weights + D,
+                                      .dq_weight = qkv_dweights,
+                                      .dk_weight = qkv_dweights + D};
 
 static double qkv_value(const struct reference_qkv *in)
 {
@@ -147,6 +194,14 @@ static double qkv_of_mix(const double *x)
   return qkv_value(&in);
 }
 
+static double qkv_of_weights(const double *x)
+{
+  struct reference_qkv in = qkv_in;
+  in.q_weight = x;
+  in.k_weight = x + D;
+  return qkv_value(&in);
+}
+
 static void qkv_is_right(void **state)
 {
   (void)state;
@@ -158,10 +213,15 @@ static void qkv_is_right(void **state)
     qkv_cosine[i] = cos(0.7 * i);
     qkv_sine[i] = sin(0.7 * i);
   }
-  reference_qkv_prepare_backward(dqkv, dvi, da, qkv_dout, &qkv_in);
-  check("qkv", qkv_of_input, qkv_values, dqkv, L * 3 * D);
-  check("qkv by vi", qkv_of_vi, qkv_vi, dvi, L * D);
-  check("qkv by a", qkv_of_mix, a, da, 2);
+  fill(qkv_weights, 2 * D, 13);
+  for (int norm = PLM_QK_NORM_HEAD; norm <= PLM_QK_NORM_WIDTH; norm++) {
+    qkv_in.norm = (enum plm_qk_norm)norm;
+    reference_qkv_prepare_backward(dqkv, dvi, da, qkv_dout, &qkv_in);
+    check("qkv", qkv_of_input, qkv_values, dqkv, L * 3 * D);
+    check("qkv by vi", qkv_of_vi, qkv_vi, dvi, L * D);
+    check("qkv by a", qkv_of_mix, a, da, 2);
+  }
+  check("qkv by weights", qkv_of_weights, qkv_weights, qkv_dweights, 2 * D);
 }
 
 /* ---- activations ---- */
@@ -177,6 +237,26 @@ static double relu2_sum(const double *x)
   double sum = 0;
   for (int i = 0; i < 50; i++) sum += reference_relu2(x[i]);
   return sum;
+}
+
+/* two rows of 5 */
+static double swiglu_dhidden[10];
+
+static double swiglu_of(const double *gate_up)
+{
+  double hidden[10];
+  reference_swiglu(hidden, gate_up, 2, 5);
+  return weighted(hidden, swiglu_dhidden, 10);
+}
+
+static void swiglu_is_right(void **state)
+{
+  (void)state;
+  double gate_up[20], dgate_up[20];
+  fill(gate_up, 20, 17);
+  fill(swiglu_dhidden, 10, 18);
+  reference_swiglu_backward(dgate_up, swiglu_dhidden, gate_up, 2, 5);
+  check("SwiGLU", swiglu_of, gate_up, dgate_up, 20);
 }
 
 static void activations_are_right(void **state)
@@ -222,6 +302,7 @@ int main(void)
       cmocka_unit_test(linear_is_right),       cmocka_unit_test(norm_is_right),
       cmocka_unit_test(token_mean_is_right),   cmocka_unit_test(qkv_is_right),
       cmocka_unit_test(activations_are_right), cmocka_unit_test(loss_is_right),
+      cmocka_unit_test(layer_norm_is_right),   cmocka_unit_test(swiglu_is_right),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,15 @@
 /* Elementwise vector kernels: conversions, the activation functions of the MLP and the head, and
  * the residual stream. */
 #include "kernels/cpu/cpu_vector.h"
+#include "kernels/cpu/isa/simd.h"
+
+/* The derivative of GELU: Phi(x) + x phi(x). */
+static inline vfloat gelu_slope(vfloat x)
+{
+  vfloat bell;
+  const vfloat phi = vnormal(x, &bell);
+  return phi + x * bell * 0.3989422804f; /* 1 / sqrt(2 pi) */
+}
 
 #define ACT_BF16 0
 #include "kernels/cpu/isa/act.h"

@@ -1,5 +1,6 @@
-/* Preparation of q, k and v: the norm of q and k over the head width, their rotary embedding (Su et
- * al. 2021), which pairs element i with element i + K/2, and the mix of v with value embeddings. */
+/* Preparation of q, k and v: the norm of q and k over the head width or over the whole width, their
+ * rotary embedding (Su et al. 2021), which pairs element i with element i + K/2, and the mix of v
+ * with value embeddings. */
 #include "kernels/cpu/cpu_vector.h"
 
 #define PLM_NORM_EPSILON 1e-6f
@@ -16,6 +17,12 @@
   case 128: statement(128); break;       \
   default: statement(width); break;      \
   }
+
+/* LayerNorm of a row: (x - mean) r weight; weight NULL: none. */
+struct row_norm {
+  const float *weight;
+  float mean, r;
+};
 
 #define ACT_BF16 0
 #include "kernels/cpu/isa/act.h"

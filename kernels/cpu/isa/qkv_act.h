@@ -1,6 +1,8 @@
 /* The preparation of q, k and v in one precision; qkv.c includes it once for each. The functions
  * for one head are inlined for each of the usual widths K (FOR_HEAD_WIDTH), so that the compiler
  * can keep a head in registers. */
+#include "kernels/cpu/isa/qkv_width_act.h"
+
 QKV_INLINE float ACT(read_head)(float *x, const ACT_TYPE *from, int64_t K)
 {
   vfloat square = {0};
@@ -45,7 +47,10 @@ static void ACT(qkv_forward)(void *out, const void *qkv, const void *vi,
     ACT_TYPE *to = (ACT_TYPE *)out + n * 3 * D;
     const float *cosine = rows->cosine + n % rows->L * half;
     const float *sine = rows->sine + n % rows->L * half;
-    ACT(turn_heads)(to, in, cosine, sine, 2 * rows->H, rows->K); /* all heads of q, then of k */
+    if (rows->norm == PLM_QK_NORM_HEAD)
+      ACT(turn_heads)(to, in, cosine, sine, 2 * rows->H, rows->K); /* all heads of q, then of k */
+    else
+      for (int i = 0; i < 2; i++) ACT(turn_row)(to + i * D, in + i * D, cosine, sine, rows, i);
     if (vi == NULL) {
       memcpy(to + 2 * D, in + 2 * D, (size_t)D * sizeof *to);
       continue;
@@ -92,18 +97,26 @@ static void ACT(turn_heads_back)(ACT_TYPE *out, const ACT_TYPE *dy, const ACT_TY
 #undef TURN
 }
 
-static void ACT(qkv_backward)(void *dqkv_raw, void *dvi, float da[2], const void *dqkv,
-                              const void *qkv, const void *vi, const struct plm_qkv_rows *rows)
+static void ACT(qkv_backward)(void *dqkv_raw, void *dvi, float da[2], float *qk_dweight,
+                              const void *dqkv, const void *qkv, const void *vi,
+                              const struct plm_qkv_rows *rows)
 {
   const int64_t D = rows->H * rows->K, half = rows->K / 2;
   vfloat sum_v = {0}, sum_vi = {0};
+  if (rows->norm == PLM_QK_NORM_WIDTH) memset(qk_dweight, 0, (size_t)(2 * D) * sizeof *qk_dweight);
   for (int64_t n = rows->begin; n < rows->end; n++) {
     const ACT_TYPE *in = (const ACT_TYPE *)qkv + n * 3 * D;
     const ACT_TYPE *dy = (const ACT_TYPE *)dqkv + n * 3 * D;
     ACT_TYPE *to = (ACT_TYPE *)dqkv_raw + n * 3 * D;
     const float *cosine = rows->cosine + n % rows->L * half;
     const float *sine = rows->sine + n % rows->L * half;
-    ACT(turn_heads_back)(to, dy, in, cosine, sine, 2 * rows->H, rows->K);
+    if (rows->norm == PLM_QK_NORM_HEAD)
+      ACT(turn_heads_back)(to, dy, in, cosine, sine, 2 * rows->H, rows->K);
+    else
+      for (int i = 0; i < 2; i++) {
+        float *dweight = rows->norm == PLM_QK_NORM_WIDTH ? qk_dweight + i * D : NULL;
+        ACT(turn_row_back)(to + i * D, dweight, dy + i * D, in + i * D, cosine, sine, rows, i);
+      }
     if (vi == NULL) {
       memmove(to + 2 * D, dy + 2 * D, (size_t)D * sizeof *to);
       continue;

@@ -155,6 +155,14 @@ static inline vfloat vsqrt(vfloat x)
   return x;
 }
 
+/* x in the first `left` lanes, and 0 in the others. */
+static inline vfloat vkeep(vfloat x, int64_t left)
+{
+  if (__builtin_expect(left >= SIMD_WIDTH, 1)) return x;
+  for (int i = 0; i < SIMD_WIDTH; i++) x[i] = i < left ? x[i] : 0;
+  return x;
+}
+
 static inline vfloat vmax(vfloat a, vfloat b)
 {
   return vselect(a > b, a, b);
@@ -241,6 +249,11 @@ static inline vfloat vtanh(vfloat x)
   const vfloat far = (1.0f - e) / (1.0f + e);
   const vint sign = (vint)x & (vint)vset(-0.0f);
   return vselect(size < 0.64f, p, (vfloat)((vint)far | sign));
+}
+
+static inline vfloat vsigmoid(vfloat x)
+{
+  return 1.0f / (1.0f + vexp(-x));
 }
 
 /* Returns Phi(x) of the normal distribution and stores e^(-x^2/2) in *bell. With t = |x|, the tail

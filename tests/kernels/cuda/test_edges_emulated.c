@@ -156,7 +156,15 @@ static void qkv_shape(struct ops_case *c, int64_t B, int64_t L, int64_t H, int64
   const void *qkv_act = ops_case_act(c, qkv, N * 3 * D), *vi_act = ops_case_act(c, vi, N * D);
   const float *cosine_float = ops_case_float(c, cosine, L * half);
   const float *sine_float = ops_case_float(c, sine, L * half), *a_float = ops_case_float(c, a, 2);
-  const struct reference_qkv in = {qkv, vi, {a[0], a[1]}, cosine, sine, B, L, H, K};
+  const struct reference_qkv in = {.qkv = qkv,
+                                   .vi = vi,
+                                   .a = {a[0], a[1]},
+                                   .cosine = cosine,
+                                   .sine = sine,
+                                   .B = B,
+                                   .L = L,
+                                   .H = H,
+                                   .K = K};
   void *out = ops_case_empty_act(c, N * 3 * D), *dvi_act = ops_case_empty_act(c, N * D);
   double *exact = ops_case_zeros(c, N * 3 * D);
   reference_qkv_prepare(exact, &in);
@@ -281,14 +289,14 @@ static void train_case(struct ops_case *c)
   const struct plm_loss_options plain = {0, 0, 0}, capped = {15, 0.1f, 1e-3f};
   static const int64_t rows[] = {1, 2, 5, 6, 7, 12, 13, 24, 25, 47, 48, 49, 150};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-    head_case_train(c, &(struct head_case){rows[i], 16, 33, 2, i % 2 == 0 ? plain : capped});
+    head_case_train(c, &(struct head_case){rows[i], 16, 33, 2, i % 2 == 0 ? plain : capped, false});
   static const int64_t widths[] = {1, 3, 4, 5, 8, 63, 256, 257, 264, 768, 769, 776};
   for (size_t i = 0; i < sizeof widths / sizeof *widths; i++)
-    head_case_train(c, &(struct head_case){3, widths[i], 33, 1, capped});
+    head_case_train(c, &(struct head_case){3, widths[i], 33, 1, capped, false});
   static const int64_t tokens[] = {2, 12, 13, 32, 36, 37, 72, 73, 261};
   for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++)
-    head_case_train(c, &(struct head_case){26, 24, tokens[i], 1, capped});
-  head_case_train(c, &(struct head_case){9, 24, 33, 6, plain});
+    head_case_train(c, &(struct head_case){26, 24, tokens[i], 1, capped, false});
+  head_case_train(c, &(struct head_case){9, 24, 33, 6, plain, false});
 }
 
 static void training_of_any_shape(void **state)

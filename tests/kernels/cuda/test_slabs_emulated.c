@@ -175,7 +175,7 @@ static void token_sums_fit_into_the_shared_memory_of_any_card(void **state)
 static void head_sums_need_no_more_than_one_slab(void **state)
 {
   (void)state;
-  const struct head_case head = {200, D, TOKENS, 1, {15, 0.1f, 1e-3f}};
+  const struct head_case head = {200, D, TOKENS, 1, {15, 0.1f, 1e-3f}, false};
   for (int precision = PLM_PRECISION_FP32; precision <= PLM_PRECISION_BF16; precision++) {
     for (size_t i = 0; i < sizeof slabs / sizeof *slabs; i++) {
       struct ops_case c = {.ops = open_with(precision, slabs[i] * SLAB_BYTES), .seed = 5};

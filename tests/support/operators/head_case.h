@@ -9,6 +9,7 @@ struct head_case {
   int64_t N, D, V;
   double deviation; /* standard deviation of the input of GELU */
   struct plm_loss_options options;
+  bool activated; /* plm_head_rows.activated */
 };
 
 /* Checks logits of seeded rows. */

@@ -64,6 +64,53 @@ void reference_norm_backward(double *dx, const double *dh, const double *x, int6
   }
 }
 
+/* y = (x - mean) / sqrt(variance + eps) of one row; returns 1 / sqrt(variance + eps) */
+static double standardised(double *y, const double *x, double eps, int64_t D)
+{
+  double mean = 0, variance = 0;
+  for (int64_t i = 0; i < D; i++) mean += x[i] / (double)D;
+  for (int64_t i = 0; i < D; i++) variance += (x[i] - mean) * (x[i] - mean) / (double)D;
+  for (int64_t i = 0; i < D; i++) y[i] = (x[i] - mean) / sqrt(variance + eps);
+  return 1 / sqrt(variance + eps);
+}
+
+void reference_layer_norm(double *out, const double *x, const struct reference_layer_norm *norm,
+                          int64_t N, int64_t D)
+{
+  for (int64_t n = 0; n < N; n++) {
+    (void)standardised(out + n * D, x + n * D, norm->eps, D);
+    for (int64_t i = 0; i < D; i++) {
+      out[n * D + i] *= norm->weight[i];
+      if (norm->bias != NULL) out[n * D + i] += norm->bias[i];
+    }
+  }
+}
+
+/* Uses the full Jacobian: d y_j / d x_i = ([i = j] - 1 / D - y_i y_j / D) / sqrt(variance + eps).
+ */
+void reference_layer_norm_backward(double *dx, double *dweight, double *dbias, const double *dh,
+                                   const double *x, const struct reference_layer_norm *norm,
+                                   int64_t N, int64_t D)
+{
+  double *y = calloc((size_t)D, sizeof *y);
+  memset(dweight, 0, (size_t)D * sizeof *dweight);
+  if (dbias != NULL) memset(dbias, 0, (size_t)D * sizeof *dbias);
+  for (int64_t n = 0; n < N; n++) {
+    const double *upper = dh + n * D;
+    const double r = standardised(y, x + n * D, norm->eps, D);
+    for (int64_t i = 0; i < D; i++) {
+      double sum = 0;
+      for (int64_t j = 0; j < D; j++)
+        sum += upper[j] * norm->weight[j] * r *
+               ((i == j ? 1 : 0) - 1 / (double)D - y[i] * y[j] / (double)D);
+      dx[n * D + i] = sum;
+      dweight[i] += upper[i] * y[i];
+      if (dbias != NULL) dbias[i] += upper[i];
+    }
+  }
+  free(y);
+}
+
 void reference_token_mean(double *out, const double *table, const int32_t *tokens, int64_t N,
                           int64_t D, int level)
 {
@@ -87,14 +134,44 @@ void reference_token_mean_backward(double *dtable, const double *dout, const int
         dtable[tokens[n * group + j] * D + i] += dout[n * D + i] / (double)group;
 }
 
-/* One head of q or k: norm, then rotation by the position's angles. */
-static void turn(double *out, const double *in, const double *cosine, const double *sine, int64_t K)
+/* q (part 0) or k (part 1) of one row, normalised */
+static void normalise(double *out, const double *row, const struct reference_qkv *in, int part)
 {
-  const double rms = root_mean_square(in, K);
+  const int64_t D = in->H * in->K;
+  const double *weight = part == 0 ? in->q_weight : in->k_weight;
+  if (in->norm == PLM_QK_NORM_HEAD)
+    reference_norm(out, row, in->H, in->K);
+  else if (in->norm == PLM_QK_NORM_WIDTH)
+    reference_layer_norm(out, row, &(struct reference_layer_norm){weight, NULL, in->eps}, 1, D);
+  else
+    memcpy(out, row, (size_t)D * sizeof *out);
+}
+
+static void normalise_backward(double *dx, const double *dh, const double *row,
+                               const struct reference_qkv *in, int part)
+{
+  const int64_t D = in->H * in->K;
+  double *dweight = part == 0 ? in->dq_weight : in->dk_weight;
+  if (in->norm == PLM_QK_NORM_HEAD)
+    reference_norm_backward(dx, dh, row, in->H, in->K);
+  else if (in->norm == PLM_QK_NORM_WIDTH) {
+    const struct reference_layer_norm norm = {part == 0 ? in->q_weight : in->k_weight, NULL,
+                                              in->eps};
+    double *one = calloc((size_t)D, sizeof *one);
+    reference_layer_norm_backward(dx, one, NULL, dh, row, &norm, 1, D);
+    for (int64_t i = 0; i < D; i++) dweight[i] += one[i];
+    free(one);
+  } else
+    memcpy(dx, dh, (size_t)D * sizeof *dx);
+}
+
+/* Rotates one head of q or k by the position's angles. */
+static void turn(double *x, const double *cosine, const double *sine, int64_t K)
+{
   for (int64_t i = 0; i < K / 2; i++) {
-    const double a = in[i] / rms, b = in[i + K / 2] / rms;
-    out[i] = a * cosine[i] + b * sine[i];
-    out[i + K / 2] = b * cosine[i] - a * sine[i];
+    const double a = x[i], b = x[i + K / 2];
+    x[i] = a * cosine[i] + b * sine[i];
+    x[i + K / 2] = b * cosine[i] - a * sine[i];
   }
 }
 
@@ -104,9 +181,10 @@ void reference_qkv_prepare(double *out, const struct reference_qkv *in)
   for (int64_t n = 0; n < in->B * in->L; n++) {
     const double *row = in->qkv + n * 3 * D;
     const int64_t angle = n % in->L * (in->K / 2);
+    for (int part = 0; part < 2; part++)
+      normalise(out + (n * 3 + part) * D, row + part * D, in, part);
     for (int64_t head = 0; head < 2 * in->H; head++)
-      turn(out + n * 3 * D + head * in->K, row + head * in->K, in->cosine + angle, in->sine + angle,
-           in->K);
+      turn(out + n * 3 * D + head * in->K, in->cosine + angle, in->sine + angle, in->K);
     for (int64_t i = 0; i < D; i++)
       out[n * 3 * D + 2 * D + i] = in->vi == NULL
                                        ? row[2 * D + i]
@@ -118,17 +196,25 @@ void reference_qkv_prepare_backward(double *dqkv_raw, double *dvi, double da[2],
                                     const struct reference_qkv *in)
 {
   const int64_t D = in->H * in->K, half = in->K / 2;
-  double *turned = calloc((size_t)in->K, sizeof *turned);
+  double *turned = calloc((size_t)D * 2, sizeof *turned);
+  if (in->norm == PLM_QK_NORM_WIDTH) {
+    memset(in->dq_weight, 0, (size_t)D * sizeof *in->dq_weight);
+    memset(in->dk_weight, 0, (size_t)D * sizeof *in->dk_weight);
+  }
   da[0] = da[1] = 0;
   for (int64_t n = 0; n < in->B * in->L; n++) {
     const double *cosine = in->cosine + n % in->L * half, *sine = in->sine + n % in->L * half;
     for (int64_t head = 0; head < 2 * in->H; head++) {
-      const int64_t at = n * 3 * D + head * in->K;
+      const double *dy = dqkv + n * 3 * D + head * in->K;
+      double *d = turned + head * in->K;
       for (int64_t i = 0; i < half; i++) {
-        turned[i] = dqkv[at + i] * cosine[i] - dqkv[at + half + i] * sine[i];
-        turned[half + i] = dqkv[at + i] * sine[i] + dqkv[at + half + i] * cosine[i];
+        d[i] = dy[i] * cosine[i] - dy[half + i] * sine[i];
+        d[half + i] = dy[i] * sine[i] + dy[half + i] * cosine[i];
       }
-      reference_norm_backward(dqkv_raw + at, turned, in->qkv + at, 1, in->K);
+    }
+    for (int part = 0; part < 2; part++) {
+      const int64_t at = (n * 3 + part) * D;
+      normalise_backward(dqkv_raw + at, turned + part * D, in->qkv + at, in, part);
     }
     for (int64_t i = 0; i < D; i++) {
       const int64_t at = n * 3 * D + 2 * D + i;
@@ -141,6 +227,28 @@ void reference_qkv_prepare_backward(double *dqkv_raw, double *dvi, double da[2],
     }
   }
   free(turned);
+}
+
+void reference_swiglu(double *hidden, const double *gate_up, int64_t N, int64_t F)
+{
+  for (int64_t n = 0; n < N; n++)
+    for (int64_t i = 0; i < F; i++) {
+      const double gate = gate_up[n * 2 * F + i], up = gate_up[n * 2 * F + F + i];
+      hidden[n * F + i] = gate / (1 + exp(-gate)) * up;
+    }
+}
+
+void reference_swiglu_backward(double *dgate_up, const double *dhidden, const double *gate_up,
+                               int64_t N, int64_t F)
+{
+  for (int64_t n = 0; n < N; n++)
+    for (int64_t i = 0; i < F; i++) {
+      const int64_t at = n * 2 * F + i;
+      const double gate = gate_up[at], up = gate_up[at + F], upper = dhidden[n * F + i];
+      const double s = 1 / (1 + exp(-gate));
+      dgate_up[at] = upper * up * (s + gate * s * (1 - s));
+      dgate_up[at + F] = upper * gate * s;
+    }
 }
 
 static void attend_cached(double *out, const double *q, const double *keys, const double *values,

@@ -5,6 +5,8 @@
 
 #include <stdint.h>
 
+#include "common/ops/operands.h"
+
 void reference_linear(double *y, const double *x, const double *w, int64_t N, int64_t I, int64_t O);
 void reference_linear_backward_input(double *dx, const double *dy, const double *w, int64_t N,
                                      int64_t I, int64_t O);
@@ -13,6 +15,16 @@ void reference_linear_backward_weight(double *dw, const double *dy, const double
 
 void reference_norm(double *out, const double *x, int64_t N, int64_t D);
 void reference_norm_backward(double *dx, const double *dh, const double *x, int64_t N, int64_t D);
+
+struct reference_layer_norm {
+  const double *weight, *bias; /* bias is NULL if there is none */
+  double eps;
+};
+void reference_layer_norm(double *out, const double *x, const struct reference_layer_norm *norm,
+                          int64_t N, int64_t D);
+void reference_layer_norm_backward(double *dx, double *dweight, double *dbias, const double *dh,
+                                   const double *x, const struct reference_layer_norm *norm,
+                                   int64_t N, int64_t D);
 
 void reference_token_mean(double *out, const double *table, const int32_t *tokens, int64_t N,
                           int64_t D, int level);
@@ -24,6 +36,10 @@ struct reference_qkv {
   double a[2];
   const double *cosine, *sine;
   int64_t B, L, H, K;
+  enum plm_qk_norm norm; /* the rest is read only with PLM_QK_NORM_WIDTH */
+  double eps;
+  const double *q_weight, *k_weight;
+  double *dq_weight, *dk_weight;
 };
 void reference_qkv_prepare(double *out, const struct reference_qkv *in);
 void reference_qkv_prepare_backward(double *dqkv_raw, double *dvi, double da[2], const double *dqkv,
@@ -42,6 +58,9 @@ double reference_relu2(double x);
 double reference_relu2_slope(double x);
 double reference_gelu(double x);
 double reference_gelu_slope(double x);
+void reference_swiglu(double *hidden, const double *gate_up, int64_t N, int64_t F);
+void reference_swiglu_backward(double *dgate_up, const double *dhidden, const double *gate_up,
+                               int64_t N, int64_t F);
 
 struct reference_loss {
   const int32_t *labels;
