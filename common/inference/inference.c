@@ -34,7 +34,9 @@ static plm_status open_parts(struct plm_inference *inference, const char *folder
   const uint32_t length = inference->config.max_length;
   inference->tokenizer = tokenizer_of(inference->config.vocab_size);
   inference->batch_tokens = batch_tokens;
-  inference->trained_length = length;
+  const uint32_t positions = inference->config.max_positions;
+  inference->trained_length = positions != 0 ? positions : length;
+  PLM_TRY(plm_inference_set_limit(inference, 0, error));
   inference->max_chunks = chunks_of(batch_tokens, length);
   const struct plm_model_options options = {.max_chunks = inference->max_chunks};
   PLM_TRY(plm_model_open(&inference->config, inference->ops, &options, &inference->model, error));
@@ -128,7 +130,8 @@ plm_status plm_inference_limit(const struct plm_model_config *config, uint32_t a
                                uint32_t *limit, struct plm_error *error)
 {
   const uint32_t longest = plm_architecture_longest(config);
-  *limit = asked == 0 ? config->max_length : asked;
+  const bool published = plm_architecture_rules(config->architecture)->published;
+  *limit = asked != 0 ? asked : published ? longest : config->max_length;
   if (asked == 0 || (asked >= LEAST_TOKENS && asked <= longest)) return PLM_OK;
   plm_error_set(error, PLM_USAGE, "--max-length %u: this model takes sequences of %d to %u tokens",
                 asked, LEAST_TOKENS, longest);

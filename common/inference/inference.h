@@ -21,7 +21,7 @@ struct plm_inference {
   uint32_t window;            /* the window in force, in tokens */
   uint32_t batch_tokens;      /* of a batch, unless one chunk has more */
   uint32_t max_chunks;        /* the largest batch, in chunks of config.max_length tokens */
-  uint32_t limit;             /* the user's --max-length, in tokens; 0: config.max_length */
+  uint32_t limit;             /* plm_inference_limit; 0: config.max_length */
   uint32_t trained_length;    /* tokens; longer sequences were never seen in training */
   bool warned;                /* about a longer one */
   const char *weights;        /* "ema" or "model", once loaded */
@@ -60,8 +60,8 @@ plm_status plm_inference_open_trunk(const char *folder, const char *weights, str
                                     struct plm_hash *identity, struct plm_error *error);
 
 /* The most tokens of a sequence that a model is to see: `asked` (--max-length) or, if that is 0,
- * the configuration's max_length. PLM_USAGE: the model cannot take so many, or `asked` is below 3.
- */
+ * the configuration's max_length, or for published weights whatever the model can take. PLM_USAGE:
+ * the model cannot take so many, or `asked` is below 3. */
 plm_status plm_inference_limit(const struct plm_model_config *config, uint32_t asked,
                                uint32_t *limit, struct plm_error *error);
 /* Sets that limit for an open model. */

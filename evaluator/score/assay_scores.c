@@ -24,10 +24,10 @@ static char *origin_text(const struct plm_assay_origin *origin)
   cJSON *json = cJSON_CreateObject();
   char *text = NULL;
   snprintf(max_length, sizeof max_length, "%u", origin->max_length);
-  if (origin->max_length != 0) cJSON_AddStringToObject(json, "max_length", max_length);
   if (cJSON_AddStringToObject(json, "weights", weights) != NULL &&
       cJSON_AddStringToObject(json, "masking", origin->masking) != NULL &&
-      cJSON_AddStringToObject(json, "precision", origin->precision) != NULL)
+      cJSON_AddStringToObject(json, "precision", origin->precision) != NULL &&
+      (origin->max_length == 0 || cJSON_AddStringToObject(json, "max_length", max_length) != NULL))
     text = plm_json_text(json, true);
   cJSON_Delete(json);
   return text;

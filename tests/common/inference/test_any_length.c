@@ -114,6 +114,12 @@ static void the_limit_is_the_users_or_the_models(void **state)
   assert_string_equal(error.what,
                       "--max-length 1048577: this model takes sequences of 3 to 1048576 tokens");
   assert_int_equal(plm_inference_set_limit(&inference, 2, &error), PLM_USAGE);
+  /* published weights take every length, as they do elsewhere */
+  inference.config.architecture = PLM_ESM2;
+  assert_int_equal(plm_inference_set_limit(&inference, 0, &error), PLM_OK);
+  assert_int_equal(plm_inference_most(&inference), PLM_MODEL_MAX_LENGTH);
+  assert_int_equal(plm_inference_set_limit(&inference, 20, &error), PLM_OK);
+  assert_int_equal(plm_inference_most(&inference), 20);
 }
 
 /* A patch_unet whose levels end at one position has other blocks with another max_length. */
