@@ -24,6 +24,9 @@ const struct plm_option plm_evaluate_options[] = {
      .help = "share of the residues that are masked (default 0.15)"},
     {.name = "max-tokens", .argument = "N", .help = "evaluate at most N real tokens (default all)"},
     {.name = "seed", .argument = "N", .help = "seed of the masks (default 0)"},
+    {.name = "max-length",
+     .argument = "N",
+     .help = "a power of two: cut longer documents to N tokens (default: the model's max_length)"},
     {.name = "elbo-rates",
      .argument = "K",
      .help = "also measure the ELBO of masked diffusion, with K mask rates for each document"},
@@ -55,6 +58,10 @@ const struct plm_option plm_embed_options[] = {
      .argument = "LIST",
      .help = "hidden states of these layers, concatenated: 4,8,last (default last; 0: embeddings)"},
     {.name = "logits", .help = "the logits of each token"},
+    {.name = "max-length",
+     .argument = "N",
+     .help =
+         "cut longer sequences to N tokens (default: the model's max_length, which N may exceed)"},
     {.name = "strict", .help = "stop at the first bad record instead of skipping it"},
     {.name = "resume", .argument = "HOW", .help = "auto (default), or never: start over"},
     {.name = "batch-tokens",
@@ -95,6 +102,11 @@ const struct plm_option plm_generate_options[] = {
     {.name = "max-tokens",
      .argument = "N",
      .help = "causal model: generate at most N tokens (default: up to max_length)"},
+    {.name = "max-length",
+     .argument = "N",
+     .help =
+         "masked model: cut longer sequences to N tokens; causal model: end sequences at N tokens "
+         "(default: the model's max_length, which N may exceed)"},
     {.name = "trace",
      .argument = "FILE",
      .help = "write each choice, and each residue that is masked again, as a JSON line: sequence, "
@@ -134,7 +146,13 @@ const struct plm_option plm_score_options[] = {
      .help = "draw a map in the terminal; the CSV is then written only with --output"},
     {.name = "masking",
      .argument = "NAME",
-     .help = "additive (default): mask each position separately; joint: mask all of a variant"},
+     .help =
+         "additive (default): mask each position separately; joint: mask all of a variant; none: "
+         "one pass without masks (wild-type marginals)"},
+    {.name = "max-length",
+     .argument = "N",
+     .help = "tokens that the model sees around a position of a longer protein (default: the "
+             "model's max_length, which N may exceed)"},
     {.name = "offset",
      .argument = "N",
      .help = "number of the first residue; may be negative (default 1)"},

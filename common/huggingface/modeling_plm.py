@@ -1389,8 +1389,11 @@ class VariantScoring:
         One position is masked at a time, and all others keep the wild type's residue, so each position
         takes one pass, however many variants there are. "joint" masks all of S at once:
           score = sum over i in S of log p(mutant_i | x, S masked) - log p(wildtype_i | x, S masked)
-        These are the masked marginals of Meier et al., "Language models enable zero-shot prediction of
-        the effects of mutations on protein function", NeurIPS 2021. Each set of positions takes one pass.
+        "none" masks nothing, so one pass gives all positions their scores:
+          score = sum over i in S of log p(mutant_i | x) - log p(wildtype_i | x)
+        The first two are the masked marginals, and the third the wild-type marginals, of Meier et al.,
+        "Language models enable zero-shot prediction of the effects of mutations on protein function",
+        NeurIPS 2021. With "joint", each set of positions takes one pass.
 
         Causal models: score = log p(mutant sequence) - log p(wild type), each a sum of next-token
         log-probabilities, <eos> included. Terms before the first substitution are equal and are left out.
@@ -1399,13 +1402,14 @@ class VariantScoring:
 
         If the wild type has T > max_length tokens, the model sees a window of max_length tokens, a slice
         of x: <cls> is in it only if it begins at the first token, <eos> only if it ends at the last. If a
-        and b are the tokens of the first and last position of the pass (additive: a = b), the window
+        and b are the tokens of the first and last position of the pass (additive, none: a = b), the window
         begins at token
           max(0, min((a + b + 1) // 2 - max_length // 2, T - max_length))
-        With joint masking and causal models, positions that do not fit into one window are refused."""
+        With "none", positions with the same window share a pass. With joint masking and causal models,
+        positions that do not fit into one window are refused."""
         config = self.config
-        if masking not in ("additive", "joint"):
-            raise ValueError(f'masking is "additive" or "joint", not {masking!r}')
+        if masking not in ("additive", "joint", "none"):
+            raise ValueError(f'masking is "additive", "joint" or "none", not {masking!r}')
         protein = config.vocab_size == len(ESM_TOKENS)
         residues = wild_type.encode()
         if protein:
@@ -1429,7 +1433,7 @@ class VariantScoring:
         x = encode(residues, config)
         if getattr(config, "objective", "mlm") == "causal":
             return self._score_likelihoods(x, variants, offset, batch_tokens)
-        return self._score_marginals(x, variants, masking == "joint", offset, batch_tokens)
+        return self._score_marginals(x, variants, masking, offset, batch_tokens)
 
     def _window_begin(self, x, places, offset, seen_before=0):
         """Where in x the window around places (ascending) begins. At least seen_before of its tokens have to
@@ -1462,27 +1466,31 @@ class VariantScoring:
         if batch:
             yield from run()
 
-    def _score_marginals(self, x, variants, joint, offset, batch_tokens):
+    def _score_marginals(self, x, variants, masking, offset, batch_tokens):
         groups = []  # for each variant, the sets of places that are masked at once
         for variant in variants:
             places = tuple(place for place, _, _ in variant)
-            groups.append([places] if joint and places else [(place,) for place in places])
-        begins = {places: 0 for sets in groups for places in sets}
-        for places in begins:
-            begins[places] = self._window_begin(x, places, offset)
+            joint = masking == "joint" and places
+            groups.append([places] if joint else [(place,) for place in places])
+        passes = {}  # (where its window begins, what is masked) -> the sets of places that it is for
+        for places in dict.fromkeys(places for sets in groups for places in sets):
+            begin = self._window_begin(x, places, offset)
+            masked = () if masking == "none" else places
+            passes.setdefault((begin, masked), []).append(places)
         length = min(len(x), self.config.max_length)
 
         def copies():
-            for places, begin in begins.items():
+            for begin, masked in passes:
                 window = x[begin : begin + length].clone()
-                window[torch.tensor(places) + 1 - begin] = self.config.mask_token_id
+                for place in masked:
+                    window[place + 1 - begin] = self.config.mask_token_id
                 yield window
 
-        rows = {}  # for each set that is masked, log p (V) of each of its places
-        for places, (_, log_p) in zip(
-            begins, self._log_probabilities(copies(), batch_tokens), strict=True
-        ):
-            rows[places] = {p: log_p[p + 1 - begins[places]].clone() for p in places}
+        rows = {}  # for each set, log p (V) of each of its places
+        runs = self._log_probabilities(copies(), batch_tokens)
+        for ((begin, _), sets), (_, log_p) in zip(passes.items(), runs, strict=True):
+            for places in sets:
+                rows[places] = {p: log_p[p + 1 - begin].clone() for p in places}
         scores = torch.zeros(len(variants), dtype=torch.float64)
         for i, variant in enumerate(variants):
             of_place = {p: row for places in groups[i] for p, row in rows[places].items()}

@@ -6,14 +6,23 @@
 
 #include "common/base/alloc.h"
 #include "common/base/files/file.h"
+#include "common/base/log/log.h"
 #include "common/checkpoint/parameter_file.h"
 #include "common/huggingface/huggingface.h"
 #include "common/huggingface/model_folder.h"
+#include "common/model/architecture.h"
+
+enum { LEAST_TOKENS = 3 }; /* <cls>, a residue, <eos> */
 
 static const struct plm_tokenizer *tokenizer_of(uint32_t vocab_size)
 {
   const struct plm_tokenizer *esm = plm_tokenizer_of(PLM_TOKENIZER_ESM);
   return esm->vocab_size == vocab_size ? esm : plm_tokenizer_of(PLM_TOKENIZER_BYTE);
+}
+
+static uint32_t chunks_of(uint32_t batch_tokens, uint32_t length)
+{
+  return length < batch_tokens ? batch_tokens / length : 1;
 }
 
 static plm_status open_parts(struct plm_inference *inference, const char *folder,
@@ -24,7 +33,11 @@ static plm_status open_parts(struct plm_inference *inference, const char *folder
   PLM_TRY(plm_parameters_check(folder, "model.safetensors", &inference->config, error));
   const uint32_t length = inference->config.max_length;
   inference->tokenizer = tokenizer_of(inference->config.vocab_size);
-  inference->max_chunks = length < batch_tokens ? batch_tokens / length : 1;
+  inference->batch_tokens = batch_tokens;
+  const uint32_t positions = inference->config.max_positions;
+  inference->trained_length = positions != 0 ? positions : length;
+  PLM_TRY(plm_inference_set_limit(inference, 0, error));
+  inference->max_chunks = chunks_of(batch_tokens, length);
   const struct plm_model_options options = {.max_chunks = inference->max_chunks};
   PLM_TRY(plm_model_open(&inference->config, inference->ops, &options, &inference->model, error));
   return plm_masks_open(&inference->config, inference->ops, inference->max_chunks,
@@ -111,6 +124,56 @@ plm_status plm_inference_open_trunk(const char *folder, const char *weights, str
                                     struct plm_hash *identity, struct plm_error *error)
 {
   return open_verified(folder, weights, true, ops, batch_tokens, inference, identity, error);
+}
+
+plm_status plm_inference_limit(const struct plm_model_config *config, uint32_t asked,
+                               uint32_t *limit, struct plm_error *error)
+{
+  const uint32_t longest = plm_architecture_longest(config);
+  const bool published = plm_architecture_rules(config->architecture)->published;
+  *limit = asked != 0 ? asked : published ? longest : config->max_length;
+  if (asked == 0 || (asked >= LEAST_TOKENS && asked <= longest)) return PLM_OK;
+  plm_error_set(error, PLM_USAGE, "--max-length %u: this model takes sequences of %d to %u tokens",
+                asked, LEAST_TOKENS, longest);
+  if (longest == PLM_MODEL_MAX_LENGTH) return PLM_USAGE;
+  return plm_error_hint(error, "the levels of this patch_unet follow from its max_length");
+}
+
+plm_status plm_inference_set_limit(struct plm_inference *inference, uint32_t asked,
+                                   struct plm_error *error)
+{
+  return plm_inference_limit(&inference->config, asked, &inference->limit, error);
+}
+
+uint32_t plm_inference_most(const struct plm_inference *inference)
+{
+  return inference->limit != 0 ? inference->limit : inference->config.max_length;
+}
+
+uint32_t plm_inference_slice(const struct plm_inference *inference)
+{
+  const uint32_t most = plm_inference_most(inference);
+  return most < inference->config.max_length ? most : inference->config.max_length;
+}
+
+plm_status plm_inference_make_room(struct plm_inference *inference, uint32_t tokens,
+                                   struct plm_error *error)
+{
+  const uint32_t group = plm_architecture_group(&inference->config);
+  const uint32_t length = (tokens + group - 1) / group * group;
+  if (tokens > inference->trained_length && !inference->warned)
+    plm_warning("a sequence of %u tokens is longer than those that the model was trained with, "
+                "which have at most %u",
+                tokens, inference->trained_length);
+  inference->warned |= tokens > inference->trained_length;
+  if (length <= inference->config.max_length) return PLM_OK;
+  const uint32_t chunks = chunks_of(inference->batch_tokens, length);
+  PLM_TRY(plm_model_make_room(inference->model, chunks, length, error));
+  inference->config.max_length = length;
+  inference->max_chunks = chunks;
+  plm_masks_close(inference->masks);
+  inference->masks = NULL;
+  return plm_masks_open(&inference->config, inference->ops, chunks, &inference->masks, error);
 }
 
 plm_status plm_inference_run(struct plm_inference *inference, const struct plm_batch *batch,

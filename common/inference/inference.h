@@ -19,7 +19,11 @@ struct plm_inference {
   enum plm_objective objective;
   const struct plm_tokenizer *tokenizer;
   uint32_t window;            /* the window in force, in tokens */
-  uint32_t max_chunks;        /* the largest batch, in chunks of max_length tokens */
+  uint32_t batch_tokens;      /* of a batch, unless one chunk has more */
+  uint32_t max_chunks;        /* the largest batch, in chunks of config.max_length tokens */
+  uint32_t limit;             /* plm_inference_limit; 0: config.max_length */
+  uint32_t trained_length;    /* tokens; longer sequences were never seen in training */
+  bool warned;                /* about a longer one */
   const char *weights;        /* "ema" or "model", once loaded */
   enum plm_weights_head head; /* the head that the weights have */
   struct plm_ops *ops;        /* borrowed */
@@ -54,6 +58,24 @@ plm_status plm_inference_open_verified(const char *folder, const char *weights, 
 plm_status plm_inference_open_trunk(const char *folder, const char *weights, struct plm_ops *ops,
                                     uint32_t batch_tokens, struct plm_inference **inference,
                                     struct plm_hash *identity, struct plm_error *error);
+
+/* The most tokens of a sequence that a model is to see: `asked` (--max-length) or, if that is 0,
+ * the configuration's max_length, or for published weights whatever the model can take. PLM_USAGE:
+ * the model cannot take so many, or `asked` is below 3. */
+plm_status plm_inference_limit(const struct plm_model_config *config, uint32_t asked,
+                               uint32_t *limit, struct plm_error *error);
+/* Sets that limit for an open model. */
+plm_status plm_inference_set_limit(struct plm_inference *inference, uint32_t asked,
+                                   struct plm_error *error);
+uint32_t plm_inference_most(const struct plm_inference *inference); /* the limit in force */
+/* The longest part of a sequence that fits into the limit and into a chunk of the buffers. */
+uint32_t plm_inference_slice(const struct plm_inference *inference);
+/* Makes room for sequences of `tokens` tokens (at most plm_architecture_longest()): if they are
+ * longer than config.max_length, that grows, and batches have fewer chunks. Weights stay loaded.
+ * Warns once if the model was trained with shorter sequences. After an error, the inference may
+ * only be closed. */
+plm_status plm_inference_make_room(struct plm_inference *inference, uint32_t tokens,
+                                   struct plm_error *error);
 
 /* Builds the masks of the batch and runs the model over inputs (B, L). hidden (B, L, D) and logits
  * (rows, V) are fp32 on the host; either may be NULL. logits are for `positions` (rows), which

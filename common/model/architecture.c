@@ -89,6 +89,13 @@ uint32_t plm_architecture_group(const struct plm_model_config *config)
   return 1u << (plm_architecture_levels(config) - 1);
 }
 
+uint32_t plm_architecture_longest(const struct plm_model_config *config)
+{
+  const bool fixed =
+      config->architecture == PLM_PATCH_UNET && half(config) > (uint32_t)halvings(config);
+  return fixed ? config->max_length : PLM_MODEL_MAX_LENGTH;
+}
+
 uint32_t plm_architecture_width(const struct plm_model_config *config, int level)
 {
   return plm_model_config_width(config, (uint32_t)level);

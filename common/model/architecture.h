@@ -78,5 +78,8 @@ uint32_t plm_architecture_skips(const struct plm_model_config *config);
 /* 2^(levels - 1): the model takes only chunk lengths that are multiples of this, whatever
  * data.document_alignment is. */
 uint32_t plm_architecture_group(const struct plm_model_config *config);
+/* The longest sequence that inference takes, in tokens. Positions are rotary, so max_length does
+ * not limit it, unless max_length determines the blocks of a patch_unet (n > v). */
+uint32_t plm_architecture_longest(const struct plm_model_config *config);
 
 #endif

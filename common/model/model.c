@@ -87,15 +87,31 @@ static plm_status model_resolve(struct plm_model *model, struct plm_error *error
   return PLM_OK;
 }
 
+static plm_status check_positions(uint32_t max_chunks, uint32_t max_length, struct plm_error *error)
+{
+  if ((uint64_t)max_chunks * max_length <= INT32_MAX) return PLM_OK;
+  return plm_error_set(error, PLM_LIMIT, "%u chunks of %u tokens exceed the limit of %d tokens",
+                       max_chunks, max_length, INT32_MAX);
+}
+
+/* Counts the bytes of the buffers, whose bases are NULL. */
+static plm_status count_buffers(struct plm_model *model, struct plm_error *error)
+{
+  plm_model_lay_out(model);
+  if (model->activations.used_bytes != SIZE_MAX && model->workspace.used_bytes != SIZE_MAX)
+    return PLM_OK;
+  return plm_error_set(error, PLM_LIMIT,
+                       "the model's buffers for %u chunks of %u tokens are larger than the "
+                       "address space",
+                       model->options.max_chunks, model->config.max_length);
+}
+
 static plm_status model_create(const struct plm_model_config *config, size_t act_bytes,
                                const struct plm_model_options *options, struct plm_model **model,
                                struct plm_error *error)
 {
   PLM_ASSERT(options->max_chunks > 0 && config->pattern_count > 0);
-  const uint64_t positions = (uint64_t)options->max_chunks * config->max_length;
-  if (positions > INT32_MAX)
-    return plm_error_set(error, PLM_LIMIT, "%u chunks of %u tokens exceed the limit of %d tokens",
-                         options->max_chunks, config->max_length, INT32_MAX);
+  PLM_TRY(check_positions(options->max_chunks, config->max_length, error));
   struct plm_model *made = plm_alloc_zeroed(1, sizeof *made);
   made->config = *config;
   made->options = *options;
@@ -106,13 +122,10 @@ static plm_status model_create(const struct plm_model_config *config, size_t act
     return status;
   }
   plm_model_keep(made);
-  plm_model_lay_out(made);
-  if (made->activations.used_bytes == SIZE_MAX || made->workspace.used_bytes == SIZE_MAX) {
+  const plm_status counted = count_buffers(made, error);
+  if (counted != PLM_OK) {
     plm_model_close(made);
-    return plm_error_set(error, PLM_LIMIT,
-                         "the model's buffers for %u chunks of %u tokens are larger than the "
-                         "address space",
-                         options->max_chunks, config->max_length);
+    return counted;
   }
   *model = made;
   return PLM_OK;
@@ -172,20 +185,13 @@ static plm_status upload_rotary(struct plm_model *model, struct plm_error *error
   return status;
 }
 
-static plm_status model_allocate(struct plm_model *model, struct plm_error *error)
+/* Allocates the buffers of passes, and fills the tables that never change. */
+static plm_status allocate_buffers(struct plm_model *model, struct plm_error *error)
 {
   struct plm_ops *ops = model->ops;
   struct plm_model_memory memory;
   count_memory(model, &memory);
   void *activations, *workspace;
-  PLM_TRY(ops->allocate(ops, memory.parameters, (void **)&model->parameters, error));
-  model->weights = model->parameters;
-  if (memory.weights > 0) {
-    model->weights = NULL;
-    PLM_TRY(ops->allocate(ops, memory.weights, &model->weights, error));
-  }
-  if (memory.gradients > 0)
-    PLM_TRY(ops->allocate(ops, memory.gradients, (void **)&model->gradients, error));
   PLM_TRY(ops->allocate(ops, memory.activations, &activations, error));
   model->activations.base = (uintptr_t)activations;
   PLM_TRY(ops->allocate(ops, memory.workspace, &workspace, error));
@@ -196,11 +202,40 @@ static plm_status model_allocate(struct plm_model *model, struct plm_error *erro
   if (model->host_row_loss == NULL || model->host_positions == NULL)
     return plm_error_set(error, PLM_NO_MEMORY, "no memory for %zu rows of the head", rows);
   plm_model_lay_out(model);
+  return upload_rotary(model, error);
+}
+
+static void release_buffers(struct plm_model *model)
+{
+  if (model->workspace.base != 0) model->ops->release(model->ops, (void *)model->workspace.base);
+  if (model->activations.base != 0)
+    model->ops->release(model->ops, (void *)model->activations.base);
+  model->workspace.base = model->activations.base = 0;
+  free(model->host_positions);
+  free(model->host_row_loss);
+  model->host_positions = NULL;
+  model->host_row_loss = NULL;
+}
+
+static plm_status model_allocate(struct plm_model *model, struct plm_error *error)
+{
+  struct plm_ops *ops = model->ops;
+  struct plm_model_memory memory;
+  count_memory(model, &memory);
+  PLM_TRY(ops->allocate(ops, memory.parameters, (void **)&model->parameters, error));
+  model->weights = model->parameters;
+  if (memory.weights > 0) {
+    model->weights = NULL;
+    PLM_TRY(ops->allocate(ops, memory.weights, &model->weights, error));
+  }
+  if (memory.gradients > 0)
+    PLM_TRY(ops->allocate(ops, memory.gradients, (void **)&model->gradients, error));
+  PLM_TRY(allocate_buffers(model, error));
   for (uint32_t i = 1; i < model->table_total && model->options.training; i++)
     model->tables[i].gradient = model->gradients + model->tables[i].place;
   ops->zero(ops, model->parameters, memory.parameters);
   if (memory.gradients > 0) ops->zero(ops, model->gradients, memory.gradients);
-  return upload_rotary(model, error);
+  return PLM_OK;
 }
 
 plm_status plm_model_open(const struct plm_model_config *config, struct plm_ops *ops,
@@ -219,20 +254,33 @@ plm_status plm_model_open(const struct plm_model_config *config, struct plm_ops 
   return PLM_OK;
 }
 
+plm_status plm_model_make_room(struct plm_model *model, uint32_t max_chunks, uint32_t max_length,
+                               struct plm_error *error)
+{
+  PLM_ASSERT(!model->options.training && max_chunks > 0);
+  PLM_ASSERT(max_length % plm_architecture_group(&model->config) == 0);
+  PLM_ASSERT(max_length <= plm_architecture_longest(&model->config));
+  PLM_TRY(check_positions(max_chunks, max_length, error));
+  release_buffers(model);
+  model->options.max_chunks = max_chunks;
+  model->config.max_length = max_length;
+  PLM_TRY(count_buffers(model, error));
+  PLM_TRY(allocate_buffers(model, error));
+  plm_model_weights_changed(model); /* it fills the token tables */
+  return PLM_OK;
+}
+
 void plm_model_close(struct plm_model *model)
 {
   if (model == NULL) return;
   if (model->ops != NULL) {
     struct plm_ops *ops = model->ops;
-    if (model->workspace.base != 0) ops->release(ops, (void *)model->workspace.base);
-    if (model->activations.base != 0) ops->release(ops, (void *)model->activations.base);
+    release_buffers(model);
     if (model->gradients != NULL) ops->release(ops, model->gradients);
     if (model->weights != NULL && model->weights != model->parameters)
       ops->release(ops, model->weights);
     if (model->parameters != NULL) ops->release(ops, model->parameters);
   }
-  free(model->host_positions);
-  free(model->host_row_loss);
   free(model->tables);
   free(model->blocks);
   free(model->kept_at);

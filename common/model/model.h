@@ -82,6 +82,13 @@ plm_status plm_model_open(const struct plm_model_config *config, struct plm_ops 
                           const struct plm_model_options *options, struct plm_model **model,
                           struct plm_error *error);
 void plm_model_close(struct plm_model *model);
+/* Gives a model that is not open for training new buffers: for batches of at most max_chunks chunks
+ * of max_length tokens, which replaces the configuration's. max_length is a multiple of
+ * plm_architecture_group() and at most plm_architecture_longest(). The parameters stay. PLM_LIMIT
+ * as above. After an error, the model may only be closed, except that PLM_LIMIT for too many
+ * positions changes nothing. */
+plm_status plm_model_make_room(struct plm_model *model, uint32_t max_chunks, uint32_t max_length,
+                               struct plm_error *error);
 
 /* Bytes by purpose, computed without allocating them, for --dry-run. */
 struct plm_model_memory {

@@ -60,6 +60,7 @@ static plm_status open_model(struct embed *embed, struct plm_ops *ops, struct pl
   if (embed->inference->head == PLM_HEAD_CLASSIFIER)
     plm_info("%s is a classifier: its hidden states are embedded, and its classifier is ignored",
              request->checkpoint);
+  PLM_TRY(plm_inference_set_limit(embed->inference, request->max_length, error));
   PLM_TRY(plm_path_join(path, request->checkpoint, "config.json", error));
   return plm_hash_file(path, &journal->config, NULL, NULL, error);
 }
@@ -72,7 +73,7 @@ static plm_status read_inputs(struct embed *embed, struct plm_error *error)
       .inputs = request->inputs,
       .input_count = request->input_count,
       .tokenizer = tokenizer,
-      .max_length = embed->inference->config.max_length,
+      .max_length = plm_inference_most(embed->inference),
       .strict = request->strict,
       .choices = request->choices,
   };
@@ -81,7 +82,7 @@ static plm_status read_inputs(struct embed *embed, struct plm_error *error)
   PLM_TRY(plm_sequence_spool_open(folder, tokenizer->token_bytes, &embed->spool, error));
   PLM_TRY(plm_sequence_intake(&options, embed->spool, &embed->report.intake, error));
   embed->journal.input = plm_sequence_spool_fingerprint(embed->spool);
-  return PLM_OK;
+  return plm_inference_make_room(embed->inference, embed->report.intake.longest, error);
 }
 
 /* The number of floats for each token. */

@@ -27,6 +27,7 @@ struct plm_embed_request {
   enum plm_embed_kind kind;
   struct plm_pooling pooling; /* for PLM_EMBED_POOLED */
   const char *layers;         /* "4,8,last" (layer_choice.h); NULL: the last hidden state */
+  uint32_t max_length;        /* sequences are cut to so many tokens; 0: the model's max_length */
   uint32_t batch_tokens;      /* in one forward pass, which has at least one chunk */
   struct plm_sequence_choices choices;
   bool strict; /* a bad record is an error */

@@ -53,6 +53,8 @@ static plm_status intake_on_record(void *context, size_t file, const struct plm_
   if (whole) put_token(intake, residues + 1, tokenizer->eos);
   count_unknown(intake, sequence->residues, residues);
   intake->counts->cut += !whole;
+  if (residues + 1 + whole > intake->counts->longest)
+    intake->counts->longest = residues + 1 + whole;
   return plm_sequence_spool_add(intake->spool, sequence->name, sequence->name_size, intake->tokens,
                                 residues + 1 + whole, error);
 }
@@ -91,8 +93,7 @@ static void sequence_intake_warn(const struct intake *intake)
   if (counts->bad > 0)
     plm_warning("bad records skipped: %s", plm_format_count(counts->bad, number));
   if (counts->cut > 0)
-    plm_warning("sequences longer than the model's max_length of %u tokens, cut to their first "
-                "%u: %s",
+    plm_warning("sequences longer than the max_length of %u tokens, cut to their first %u: %s",
                 intake->options->max_length, intake->options->max_length,
                 plm_format_count(counts->cut, number));
   if (counts->unknown_residues > 0)

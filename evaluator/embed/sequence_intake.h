@@ -19,7 +19,7 @@ struct plm_intake_options {
   const char *const *inputs; /* paths, "-" is standard input */
   size_t input_count;
   const struct plm_tokenizer *tokenizer;
-  uint32_t max_length; /* of the model, in tokens */
+  uint32_t max_length; /* of a sequence, in tokens */
   bool strict;         /* a bad record is an error */
   struct plm_sequence_choices choices;
 };
@@ -27,6 +27,7 @@ struct plm_intake_options {
 struct plm_intake_counts {
   uint64_t bad;               /* records that were skipped */
   uint64_t cut;               /* sequences of more than max_length tokens */
+  uint32_t longest;           /* tokens of the longest sequence, after cutting */
   uint64_t unknown_residues;  /* residues that became <unk> */
   uint64_t unknown_sequences; /* sequences with such residues */
 };

@@ -61,6 +61,7 @@ static plm_status parse_request(const struct plm_arguments *arguments,
       .fresh = resume != NULL && strcmp(resume, "never") == 0,
       .json = plm_arguments_has(arguments, "json"),
   };
+  PLM_TRY(plm_task_max_length(arguments, &request->max_length, error));
   PLM_TRY(plm_sequence_options_parse(arguments, &request->choices, error));
   return parse_kind(arguments, request, error);
 }

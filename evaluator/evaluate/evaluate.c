@@ -37,11 +37,15 @@ static plm_status evaluation_allocate_buffers(struct plm_evaluation *evaluation,
   return plm_attention_entropy_open(evaluation->inference, &evaluation->entropy, error);
 }
 
-plm_status plm_evaluation_open(const char *checkpoint, struct plm_ops *ops,
+plm_status plm_evaluation_open(const char *checkpoint, uint32_t max_length, struct plm_ops *ops,
                                struct plm_evaluation **evaluation, struct plm_error *error)
 {
   struct plm_evaluation *opened = plm_alloc_zeroed(1, sizeof *opened);
   plm_status status = plm_inference_open(checkpoint, ops, BATCH_TOKENS, &opened->inference, error);
+  if (status == PLM_OK) status = plm_inference_set_limit(opened->inference, max_length, error);
+  if (status == PLM_OK)
+    status =
+        plm_inference_make_room(opened->inference, plm_inference_most(opened->inference), error);
   if (status == PLM_OK) status = evaluation_allocate_buffers(opened, error);
   if (status != PLM_OK) {
     plm_evaluation_close(opened);

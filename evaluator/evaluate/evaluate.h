@@ -42,9 +42,10 @@ struct plm_evaluation_options {
 
 /* What is reused from one checkpoint of a configuration to the next: model, masks and buffers. */
 struct plm_evaluation;
-/* Opens the model that config.json of a checkpoint folder describes, without weights. ops is
- * borrowed. */
-plm_status plm_evaluation_open(const char *checkpoint, struct plm_ops *ops,
+/* Opens the model that config.json of a checkpoint folder describes, without weights, for chunks of
+ * at most max_length tokens (0: the model's own max_length). ops is borrowed. PLM_USAGE: the model
+ * cannot take so many. */
+plm_status plm_evaluation_open(const char *checkpoint, uint32_t max_length, struct plm_ops *ops,
                                struct plm_evaluation **evaluation, struct plm_error *error);
 void plm_evaluation_close(struct plm_evaluation *evaluation); /* NULL is fine */
 const struct plm_model_config *plm_evaluation_model(const struct plm_evaluation *evaluation);

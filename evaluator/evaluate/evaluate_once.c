@@ -102,7 +102,7 @@ static plm_status open_once(struct once *once, const struct plm_evaluate_request
                             const char *folder, struct plm_ops *ops, struct plm_error *error)
 {
   const struct plm_corpus_options options = {.allow_remote = true}; /* it reads once, in order */
-  PLM_TRY(plm_evaluation_open(folder, ops, &once->evaluation, error));
+  PLM_TRY(plm_evaluation_open(folder, request->max_length, ops, &once->evaluation, error));
   PLM_TRY(plm_evaluation_load(once->evaluation, folder, NULL, error));
   PLM_TRY(plm_corpus_open(request->corpus, &options, &once->corpus, error));
   const struct plm_model_config *model = plm_evaluation_model(once->evaluation);
@@ -113,16 +113,17 @@ static plm_status open_once(struct once *once, const struct plm_evaluate_request
     return plm_error_hint(error, "ingest the sequences with the tokenizer the model was trained "
                                  "with (--tokenizer esm | byte)");
   }
+  const uint32_t length = request->max_length != 0 ? request->max_length : model->max_length;
   const struct plm_config config = {
       .model = *model,
       .data = {.tokenizer = info->tokenizer,
-               .max_length = model->max_length,
+               .max_length = length,
                .document_alignment = request->alignment,
                .window_groups = 64},
       .evaluator.max_tokens = request->max_tokens,
   };
   const struct plm_plan_parameters parameters = plm_config_evaluation_plan(&config);
-  const uint32_t chunks = model->max_length < STREAM_TOKENS ? STREAM_TOKENS / model->max_length : 1;
+  const uint32_t chunks = length < STREAM_TOKENS ? STREAM_TOKENS / length : 1;
   return plm_corpus_stream_open(once->corpus, &parameters, chunks, &once->stream, error);
 }
 

@@ -13,6 +13,7 @@ struct plm_evaluate_request {
   const char *split; /* "train", "valid" or "test" */
   double mask_rate;
   uint64_t max_tokens; /* 0: the whole split */
+  uint32_t max_length; /* a power of two: longer documents are cut; 0: the model's max_length */
   uint64_t seed;
   uint32_t elbo_rates; /* these as in struct plm_evaluation_options */
   bool pseudo_perplexity, pseudo_perplexity_fast;

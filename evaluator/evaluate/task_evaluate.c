@@ -58,6 +58,11 @@ static plm_status task_evaluate_run(const struct plm_arguments *arguments, struc
   request.max_tokens = number;
   PLM_TRY(plm_arguments_u64(arguments, "seed", 0, &number, error));
   request.seed = number;
+  PLM_TRY(plm_task_max_length(arguments, &request.max_length, error));
+  if ((request.max_length & (request.max_length - 1)) != 0) {
+    plm_error_set(error, PLM_USAGE, "--max-length %u is not a power of two", request.max_length);
+    return plm_error_hint(error, "documents are packed into chunks of a power of two tokens");
+  }
   PLM_TRY(parse_measures(arguments, &request, error));
   PLM_TRY(plm_task_open_ops(arguments, (struct plm_ops_request){0}, &ops, error));
   const plm_status status = plm_evaluate_once(&request, ops, error);

@@ -60,7 +60,7 @@ static plm_status check_masked(const struct plm_generate_request *request, uint3
     plm_error_set(error, PLM_USAGE,
                   "--length %u: this model (max_length %u) takes up to %u residues",
                   request->length, max_length, max_length - 2);
-    return plm_error_hint(error, "shorten it, or use a model with a larger data.max_length");
+    return plm_error_hint(error, "shorten it, or give --max-length %u", request->length + 2);
   }
   return PLM_OK;
 }
@@ -98,6 +98,11 @@ static plm_status generate_report(const struct plm_generate_request *request,
 {
   const uint64_t blanks = plm_fasta_writer_blanks(work->writer);
   char sequences[64], residues[64];
+  const uint64_t cut = plm_generation_cut_inputs(work->queue);
+  if (cut > 0)
+    plm_warning("sequences longer than the max_length of %u tokens, cut to their first %u: %s",
+                plm_inference_most(work->inference), plm_inference_most(work->inference),
+                plm_format_count(cut, sequences));
   if (blanks > 0)
     plm_warning("FASTA cannot hold line ends, so generated ones were written as blanks: %" PRIu64,
                 blanks);
@@ -124,13 +129,16 @@ static plm_status work_on(const struct plm_generate_request *request,
       .input = request->input,
       .choices = request->choices,
       .tokenizer = work->inference->tokenizer,
-      .max_length = work->inference->config.max_length,
+      .max_length = plm_inference_most(work->inference),
+      .cut = !causal && request->max_length != 0,
       .causal = causal,
       .count = request->count,
       .length = request->length,
       .max_tokens = request->max_tokens,
   };
   const uint64_t started = plm_clock_ns();
+  if (causal) /* a sequence may grow as long as that */
+    PLM_TRY(plm_inference_make_room(work->inference, plm_inference_most(work->inference), error));
   PLM_TRY(plm_generation_queue_open(&options, &work->queue, error));
   PLM_TRY(plm_fasta_writer_open(request->output, &work->writer, error));
   if (request->trace != NULL) PLM_TRY(plm_output_open(request->trace, &work->trace, error));
@@ -156,6 +164,7 @@ plm_status plm_generate(const struct plm_generate_request *request, struct plm_o
   struct plm_generate_work work = {0};
   struct plm_model_config config;
   enum plm_objective objective;
+  uint32_t most;
   plm_status status =
       plm_huggingface_config_read(request->checkpoint, &config, NULL, &objective, error);
   if (status != PLM_OK) {
@@ -164,14 +173,17 @@ plm_status plm_generate(const struct plm_generate_request *request, struct plm_o
     return status;
   }
   const bool causal = objective == PLM_OBJECTIVE_CAUSAL;
+  PLM_TRY(plm_inference_limit(&config, request->max_length, &most, error));
   if (causal)
     PLM_TRY(check_causal(request, error));
   else
-    PLM_TRY(check_masked(request, config.max_length, error));
+    PLM_TRY(check_masked(request, most, error));
   PLM_TRY(check_places(request, error));
   status = plm_inference_open_verified(request->checkpoint, request->weights, ops,
                                        causal ? CAUSAL_BATCH_TOKENS : MASKED_BATCH_TOKENS,
                                        &work.inference, NULL, error);
+  if (status == PLM_OK)
+    status = plm_inference_set_limit(work.inference, request->max_length, error);
   if (status == PLM_OK) status = work_on(request, &work, causal, error);
   plm_output_close(work.trace);
   plm_fasta_writer_close(work.writer);

@@ -21,6 +21,7 @@ struct plm_generate_request {
   uint32_t steps;      /* masked: passes; 0 if not given */
   double remask;       /* masked: the share that is masked again after a pass; 0: nothing */
   uint32_t length;     /* masked, without input: residues; 0 if not given */
+  uint32_t max_length; /* tokens of a sequence; 0: the model's max_length (doc/inference.md) */
   uint32_t max_tokens; /* causal: the most tokens to generate; 0 if not given */
   struct plm_sequence_choices choices; /* about the input */
   bool json;                           /* report as one JSON object on stdout */

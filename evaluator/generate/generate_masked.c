@@ -164,6 +164,51 @@ static plm_status finish_group(struct group *group, uint32_t steps, double remas
   return status;
 }
 
+static void release_buffers(struct group *group)
+{
+  plm_sequence_batch_close(group->batch);
+  free(group->fillings);
+  free(group->logits);
+  free(group->positions);
+  free(group->certainty);
+  free(group->inputs);
+}
+
+/* Allocates the buffers of an empty group, or replaces them, for sequences of `tokens` tokens. */
+static plm_status make_room(struct group *group, uint32_t tokens, struct plm_error *error)
+{
+  struct plm_inference *inference = group->work->inference;
+  PLM_TRY(plm_inference_make_room(inference, tokens, error));
+  const struct plm_model_config *config = &inference->config;
+  const size_t most = (size_t)inference->max_chunks * config->max_length;
+  release_buffers(group);
+  group->batch = NULL;
+  group->inputs = calloc(most, sizeof *group->inputs);
+  group->certainty = calloc(most, sizeof *group->certainty);
+  group->positions = calloc(most, sizeof *group->positions);
+  group->logits = calloc(most * config->vocab_size, sizeof *group->logits);
+  group->fillings = calloc(config->max_length, sizeof *group->fillings);
+  if (group->inputs == NULL || group->certainty == NULL || group->positions == NULL ||
+      group->logits == NULL || group->fillings == NULL)
+    return plm_error_set(error, PLM_NO_MEMORY, "out of memory for a batch of %zu tokens", most);
+  return plm_sequence_batch_open(config, inference->tokenizer->pad, inference->max_chunks,
+                                 &group->batch, error);
+}
+
+/* Adds a masked sequence to the batch, which is first run if it has no room for it. */
+static plm_status add_masked(struct group *group, const struct plm_generation *generation,
+                             uint32_t steps, double remask, struct plm_error *error)
+{
+  const uint32_t longest = group->work->inference->config.max_length;
+  if (generation->count <= longest &&
+      plm_sequence_batch_add(group->batch, generation->tokens, generation->count))
+    return PLM_OK;
+  PLM_TRY(finish_group(group, steps, remask, error));
+  if (generation->count > longest) PLM_TRY(make_room(group, generation->count, error));
+  PLM_ASSERT(plm_sequence_batch_add(group->batch, generation->tokens, generation->count));
+  return PLM_OK;
+}
+
 static plm_status generate_masked_run(struct group *group, uint32_t steps, double remask,
                                       struct plm_error *error)
 {
@@ -174,12 +219,8 @@ static plm_status generate_masked_run(struct group *group, uint32_t steps, doubl
     if (generation == NULL) return finish_group(group, steps, remask, error);
     const bool masked = generation->masks > 0;
     plm_status status = PLM_OK;
-    if (group->count == GROUP_SEQUENCES ||
-        (masked && !plm_sequence_batch_add(group->batch, generation->tokens, generation->count))) {
-      status = finish_group(group, steps, remask, error);
-      if (masked && status == PLM_OK)
-        PLM_ASSERT(plm_sequence_batch_add(group->batch, generation->tokens, generation->count));
-    }
+    if (group->count == GROUP_SEQUENCES) status = finish_group(group, steps, remask, error);
+    if (status == PLM_OK && masked) status = add_masked(group, generation, steps, remask, error);
     if (status != PLM_OK) {
       plm_generation_free(generation);
       return status;
@@ -192,31 +233,12 @@ static plm_status generate_masked_run(struct group *group, uint32_t steps, doubl
 plm_status plm_generate_masked(struct plm_generate_work *work, uint32_t steps, double remask,
                                struct plm_error *error)
 {
-  const struct plm_inference *inference = work->inference;
-  const struct plm_model_config *config = &inference->config;
-  const size_t tokens = (size_t)inference->max_chunks * config->max_length;
   struct group *group = plm_alloc_zeroed(1, sizeof *group);
   group->work = work;
-  group->inputs = calloc(tokens, sizeof *group->inputs);
-  group->certainty = calloc(tokens, sizeof *group->certainty);
-  group->positions = calloc(tokens, sizeof *group->positions);
-  group->logits = calloc(tokens * config->vocab_size, sizeof *group->logits);
-  group->fillings = calloc(config->max_length, sizeof *group->fillings);
-  plm_status status = PLM_OK;
-  if (group->inputs == NULL || group->certainty == NULL || group->positions == NULL ||
-      group->logits == NULL || group->fillings == NULL)
-    status = plm_error_set(error, PLM_NO_MEMORY, "out of memory for a batch of %zu tokens", tokens);
-  if (status == PLM_OK)
-    status = plm_sequence_batch_open(config, inference->tokenizer->pad, inference->max_chunks,
-                                     &group->batch, error);
+  plm_status status = make_room(group, 1, error);
   if (status == PLM_OK) status = generate_masked_run(group, steps, remask, error);
   for (uint32_t i = 0; i < group->count; i++) plm_generation_free(group->all[i]);
-  plm_sequence_batch_close(group->batch);
-  free(group->fillings);
-  free(group->logits);
-  free(group->positions);
-  free(group->certainty);
-  free(group->inputs);
+  release_buffers(group);
   free(group);
   return status;
 }

@@ -17,7 +17,7 @@ struct plm_generation_queue {
   struct plm_generation_options options;
   struct plm_sequence_reader *reader; /* NULL if there is no IN */
   struct plm_generation record;       /* `count` copies of it are returned */
-  uint64_t copies_left, number, inputs, masked_inputs;
+  uint64_t copies_left, number, inputs, masked_inputs, cut_inputs;
 };
 
 /* ---- one sequence -----------------------------------------------------------------------------*/
@@ -90,7 +90,9 @@ static plm_status finish_record(struct plm_generation_queue *queue, struct plm_e
   const struct plm_generation_options *options = &queue->options;
   struct plm_generation *record = &queue->record;
   if (!options->causal) {
-    record->tokens[record->count++] = options->tokenizer->eos;
+    const bool whole = record->count < options->max_length;
+    if (whole) record->tokens[record->count++] = options->tokenizer->eos;
+    queue->cut_inputs += !whole;
   } else if (record->masks > 0) {
     plm_error_set(error, PLM_FORMAT, "prompt \"%.80s\" has a mask", record->name);
     return plm_error_hint(error, "a causal model continues a prompt; it cannot fill masks");
@@ -116,7 +118,7 @@ static plm_status too_long(const struct plm_generation_queue *queue, uint64_t re
 }
 
 /* Encodes a sequence of IN. It may have max_length - 2 residues, which leaves room for <cls>, and
- * for <eos> or the first generated token. */
+ * for <eos> or the first generated token; or it is cut to max_length tokens. */
 static plm_status generation_encode(struct plm_generation_queue *queue,
                                     const struct plm_sequence *sequence, struct plm_error *error)
 {
@@ -128,8 +130,9 @@ static plm_status generation_encode(struct plm_generation_queue *queue,
     const bool mask = bytes ? sequence->size - i >= MASK_TEXT_SIZE &&
                                   memcmp(sequence->residues + i, mask_text, MASK_TEXT_SIZE) == 0
                             : residue == PLM_SEQUENCE_MASK;
-    if (queue->record.count > queue->options.max_length - 2)
+    if (queue->record.count > queue->options.max_length - 2 && !queue->options.cut)
       return too_long(queue, sequence->length, error);
+    if (queue->record.count == queue->options.max_length) break;
     if (mask)
       add_mask(&queue->record, tokenizer);
     else
@@ -151,7 +154,7 @@ static plm_status read_record(struct plm_generation_queue *queue, bool *more,
   if (result != PLM_SEQUENCE_READ) return error->status;
   free(queue->record.name);
   queue->record.name = plm_strndup(sequence.name, sequence.name_size);
-  if (sequence.too_long)
+  if (sequence.too_long && !queue->options.cut)
     PLM_TRY(too_long(queue, sequence.length, error));
   else
     PLM_TRY(generation_encode(queue, &sequence, error));
@@ -177,11 +180,12 @@ static plm_status generation_open_input(struct plm_generation_queue *queue, stru
 {
   const struct plm_generation_options *options = &queue->options;
   const bool bytes = options->tokenizer->kind == PLM_TOKENIZER_BYTE;
-  const uint64_t residues = options->max_length - 2;
+  const uint64_t residues = options->cut ? options->max_length : options->max_length - 2;
   struct plm_byte_stream *stream;
   PLM_TRY(plm_byte_stream_open(options->input, &stream, error));
   queue->reader = plm_sequence_reader_open(stream, options->tokenizer->kind,
                                            bytes ? residues * MASK_TEXT_SIZE : residues);
+  if (options->cut) plm_sequence_reader_keep_heads(queue->reader);
   plm_sequence_reader_accept_masks(queue->reader);
   plm_sequence_reader_choose(queue->reader, &options->choices);
   return PLM_OK;
@@ -253,6 +257,11 @@ plm_status plm_generation_next(struct plm_generation_queue *queue,
 uint64_t plm_generation_inputs(const struct plm_generation_queue *queue)
 {
   return queue->inputs;
+}
+
+uint64_t plm_generation_cut_inputs(const struct plm_generation_queue *queue)
+{
+  return queue->cut_inputs;
 }
 
 uint64_t plm_generation_masked_inputs(const struct plm_generation_queue *queue)

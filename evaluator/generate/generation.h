@@ -14,7 +14,7 @@
 struct plm_generation {
   uint64_t number; /* its place in the output, from 0 */
   char *name;
-  int32_t *tokens; /* <cls>, residues, and for a masked model <eos> */
+  int32_t *tokens; /* <cls>, residues, and for a masked model <eos>, unless it was cut */
   uint8_t *text;   /* the residues as text: token t is text[t - 1] */
   uint32_t count;  /* tokens */
   uint32_t end;    /* causal: the most tokens that it may have */
@@ -39,6 +39,7 @@ struct plm_generation_options {
   struct plm_sequence_choices choices;
   const struct plm_tokenizer *tokenizer;
   uint32_t max_length;
+  bool cut; /* masked model: longer sequences are cut to max_length tokens, not refused */
   bool causal;
   uint64_t count;      /* copies of each sequence of IN, or of the one that is made */
   uint32_t length;     /* masked model without IN: residues to generate */
@@ -60,5 +61,7 @@ plm_status plm_generation_next(struct plm_generation_queue *queue,
 /* How many sequences were read or made so far, and how many of them had a mask. */
 uint64_t plm_generation_inputs(const struct plm_generation_queue *queue);
 uint64_t plm_generation_masked_inputs(const struct plm_generation_queue *queue);
+/* How many were cut: these have no <eos>. */
+uint64_t plm_generation_cut_inputs(const struct plm_generation_queue *queue);
 
 #endif

@@ -61,6 +61,7 @@ static plm_status task_generate_run(const struct plm_arguments *arguments, struc
   PLM_TRY(plm_task_number(arguments, "remask", 0, true, 0.99, &request.remask, error));
   PLM_TRY(generate_parse_count(arguments, "length", &request.length, error));
   PLM_TRY(generate_parse_count(arguments, "max-tokens", &request.max_tokens, error));
+  PLM_TRY(plm_task_max_length(arguments, &request.max_length, error));
   request.seed = seed;
   request.count = count;
   PLM_TRY(plm_task_open_ops(arguments, (struct plm_ops_request){0}, &ops, error));

@@ -19,13 +19,15 @@
 
 static char *origin_text(const struct plm_assay_origin *origin)
 {
-  char weights[PLM_HASH_HEX_SIZE];
+  char weights[PLM_HASH_HEX_SIZE], max_length[16];
   plm_hash_to_hex(origin->weights, weights);
   cJSON *json = cJSON_CreateObject();
   char *text = NULL;
+  snprintf(max_length, sizeof max_length, "%u", origin->max_length);
   if (cJSON_AddStringToObject(json, "weights", weights) != NULL &&
       cJSON_AddStringToObject(json, "masking", origin->masking) != NULL &&
-      cJSON_AddStringToObject(json, "precision", origin->precision) != NULL)
+      cJSON_AddStringToObject(json, "precision", origin->precision) != NULL &&
+      (origin->max_length == 0 || cJSON_AddStringToObject(json, "max_length", max_length) != NULL))
     text = plm_json_text(json, true);
   cJSON_Delete(json);
   return text;
@@ -35,7 +37,7 @@ static char *origin_text(const struct plm_assay_origin *origin)
 static plm_status difference(const char *ours, const char *theirs, const char **found,
                              struct plm_error *error)
 {
-  static const char *const names[] = {"weights", "masking", "precision"};
+  static const char *const names[] = {"weights", "masking", "precision", "max_length"};
   *found = NULL;
   cJSON *a = plm_json_line(ours);
   bool no_memory = plm_json_no_memory();

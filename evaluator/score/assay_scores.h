@@ -2,7 +2,8 @@
  * command continues there:
  *
  *   scores.json   what the scores were made with: {"weights": XXH3-128 of the weights file,
- *                 "masking": "additive" or "joint", "precision": "fp32" or "bf16"}
+ *                 "masking": "additive" or "joint", "precision": "fp32" or "bf16",
+ *                 "max_length": "N", if the user gave --max-length}
  *   DMS_id.csv    the assay with all its columns, and the column `plm_score`; it appears complete
  *
  * One command at a time writes to a folder. */
@@ -21,6 +22,7 @@
 struct plm_assay_origin {
   struct plm_hash weights;
   const char *masking, *precision;
+  uint32_t max_length; /* 0: the model's */
 };
 
 struct plm_assay_scores {

@@ -13,32 +13,35 @@
 struct plm_indel_scorer {
   struct plm_inference *inference;
   const struct plm_wild_type *wild_type;
-  struct plm_pseudo_likelihood *likelihood; /* masked models */
-  struct plm_sequence_batch *batch;         /* causal models */
-  float *logits;                            /* (max_length, V), causal models */
-  int32_t *window;                          /* (max_length) */
-  double *wild;                             /* (length) L of the wild type's window; NaN: unknown */
+  struct plm_pseudo_likelihood *likelihood; /* masked models; NULL: one pass for a sequence */
+  bool causal;
+  struct plm_sequence_batch *batch; /* of one pass */
+  float *logits;                    /* (max_length, V) of one pass */
+  int32_t *window;                  /* (max_length) */
+  double *wild;                     /* (length) L of the wild type's window; NaN: unknown */
 };
 
 plm_status plm_indel_scorer_open(struct plm_inference *inference,
                                  const struct plm_wild_type *wild_type,
-                                 struct plm_indel_scorer **scorer, struct plm_error *error)
+                                 enum plm_score_masking masking, struct plm_indel_scorer **scorer,
+                                 struct plm_error *error)
 {
   struct plm_indel_scorer *opened = plm_alloc_zeroed(1, sizeof *opened);
   const struct plm_model_config *config = &inference->config;
-  const bool causal = inference->objective == PLM_OBJECTIVE_CAUSAL;
+  opened->causal = inference->objective == PLM_OBJECTIVE_CAUSAL;
+  const bool one_pass = opened->causal || masking == PLM_SCORE_UNMASKED;
   opened->inference = inference;
   opened->wild_type = wild_type;
   opened->window = calloc(config->max_length, sizeof *opened->window);
   opened->wild = calloc(wild_type->length, sizeof *opened->wild);
-  if (causal)
+  if (one_pass)
     opened->logits = calloc((size_t)config->max_length * config->vocab_size, sizeof(float));
   plm_status status = PLM_OK;
-  if (opened->window == NULL || opened->wild == NULL || (causal && opened->logits == NULL))
+  if (opened->window == NULL || opened->wild == NULL || (one_pass && opened->logits == NULL))
     status = plm_error_set(error, PLM_NO_MEMORY, "out of memory for a wild type of %u residues",
                            wild_type->length);
   for (uint32_t i = 0; i < wild_type->length && status == PLM_OK; i++) opened->wild[i] = NAN;
-  if (status == PLM_OK && causal)
+  if (status == PLM_OK && one_pass)
     status = plm_sequence_batch_open(config, (uint16_t)inference->tokenizer->pad,
                                      inference->max_chunks, &opened->batch, error);
   else if (status == PLM_OK)
@@ -68,8 +71,9 @@ static plm_status stop_check(void *context, struct plm_error *error)
   return plm_stop_check("", error);
 }
 
-static plm_status causal_likelihood(struct plm_indel_scorer *scorer, uint32_t count, double *sum,
-                                    struct plm_error *error)
+/* The sum of the log-probabilities of all tokens after the first (causal), or of all residues. */
+static plm_status likelihood_of_pass(struct plm_indel_scorer *scorer, uint32_t count, double *sum,
+                                     struct plm_error *error)
 {
   const uint32_t V = scorer->inference->config.vocab_size;
   plm_sequence_batch_reset(scorer->batch);
@@ -86,8 +90,11 @@ static plm_status causal_likelihood(struct plm_indel_scorer *scorer, uint32_t co
   if (status == PLM_OK)
     status = plm_finite_output(scorer->logits, (size_t)count * V, error, "a token of a sequence");
   *sum = 0;
-  for (uint32_t i = 0; i + 1 < count && status == PLM_OK; i++)
-    *sum += plm_log_probability(scorer->logits + (size_t)i * V, V, scorer->window[i + 1]);
+  for (uint32_t i = scorer->causal; i < count && status == PLM_OK; i++) {
+    const float *logits = scorer->logits + (size_t)(i - scorer->causal) * V;
+    if (scorer->causal || plm_token_is_residue(scorer->inference->tokenizer, scorer->window[i]))
+      *sum += plm_log_probability(logits, V, scorer->window[i]);
+  }
   return status;
 }
 
@@ -97,7 +104,7 @@ static plm_status likelihood_of(struct plm_indel_scorer *scorer, const uint8_t *
                                 struct plm_error *error)
 {
   const struct plm_tokenizer *tokenizer = scorer->inference->tokenizer;
-  const uint32_t T = length + 2, most = scorer->inference->config.max_length;
+  const uint32_t T = length + 2, most = plm_inference_slice(scorer->inference);
   const uint32_t count = T - begin < most ? T - begin : most;
   for (uint32_t i = 0; i < count; i++) {
     const uint32_t token = begin + i;
@@ -107,7 +114,7 @@ static plm_status likelihood_of(struct plm_indel_scorer *scorer, const uint8_t *
   }
   uint32_t terms;
   PLM_TRY(plm_stop_check("", error));
-  if (scorer->likelihood == NULL) return causal_likelihood(scorer, count, sum, error);
+  if (scorer->likelihood == NULL) return likelihood_of_pass(scorer, count, sum, error);
   return plm_pseudo_likelihood_run(scorer->likelihood, scorer->window, count, stop_check, NULL, sum,
                                    &terms, error);
 }
@@ -118,7 +125,7 @@ static uint32_t window_begin(const struct plm_indel_scorer *scorer, const uint8_
 {
   const struct plm_wild_type *wild_type = scorer->wild_type;
   const uint32_t shorter = length < wild_type->length ? length : wild_type->length;
-  const uint32_t most = scorer->inference->config.max_length, last = length + 2 - most;
+  const uint32_t most = plm_inference_slice(scorer->inference), last = length + 2 - most;
   uint32_t head = 0, tail = 0;
   while (head < shorter && residues[head] == wild_type->residues[head]) head++;
   while (tail < shorter - head &&
@@ -134,7 +141,7 @@ plm_status plm_indel_scorer_run(struct plm_indel_scorer *scorer, const char *res
 {
   const struct plm_wild_type *wild_type = scorer->wild_type;
   const uint8_t *letters = (const uint8_t *)residues;
-  const uint32_t most = scorer->inference->config.max_length;
+  const uint32_t most = plm_inference_slice(scorer->inference);
   const uint32_t begin = length + 2 > most ? window_begin(scorer, letters, length) : 0;
   const uint32_t latest = wild_type->length + 2 > most ? wild_type->length + 2 - most : 0;
   const uint32_t wild_begin = begin < latest ? begin : latest;

@@ -3,12 +3,14 @@
  *   score = L(sequence) - L(wild type)
  *
  * For a masked model L is the pseudo-log-likelihood (common/inference/pseudo_likelihood.h), which
- * takes one pass for each residue. For a causal model it is the sum of the log-probabilities of all
- * tokens, <eos> included.
+ * takes one pass for each residue. With masking `none` it is the sum over all residues of
+ * log p(x_i | x), which takes one pass. For a causal model it is the sum of the log-probabilities
+ * of all tokens, <eos> included.
  *
- * If the sequence has T > max_length tokens, <cls> residues <eos>, then L is that of a window of
- * max_length tokens. Let a be the first token that differs from the wild type, and b the last one
- * (what both have at the beginning, and then at the end, is left out). The window begins at token
+ * If the sequence has T > max_length tokens (plm_inference_slice), <cls> residues <eos>, then L is
+ * that of a window of max_length tokens. Let a be the first token that differs from the wild type,
+ * and b the last one (what both have at the beginning, and then at the end, is left out). The
+ * window begins at token
  *
  *   max(0, min((a + b + 1) / 2 - max_length / 2, T - max_length))
  *
@@ -18,14 +20,15 @@
 #define PLM_EVALUATOR_SCORE_INDEL_SCORER_H
 
 #include "common/inference/inference.h"
-#include "evaluator/score/variant.h"
+#include "evaluator/score/variant_scorer.h"
 
 struct plm_indel_scorer;
 
 /* inference and wild_type are borrowed. PLM_NO_MEMORY. */
 plm_status plm_indel_scorer_open(struct plm_inference *inference,
                                  const struct plm_wild_type *wild_type,
-                                 struct plm_indel_scorer **scorer, struct plm_error *error);
+                                 enum plm_score_masking masking, struct plm_indel_scorer **scorer,
+                                 struct plm_error *error);
 void plm_indel_scorer_close(struct plm_indel_scorer *scorer); /* NULL is fine */
 
 /* residues (length > 0) are letters, upper case for the esm tokenizer. PLM_INTERRUPTED,

@@ -1,4 +1,4 @@
-/* Opens the model, runs one masked pass for each position, and writes the table. */
+/* Opens the model, runs a pass for each position (or one for all), and writes the table. */
 #include "evaluator/score/position_scores.h"
 
 #include <stdlib.h>
@@ -34,7 +34,7 @@ static plm_status position_scores_score(const struct plm_score_request *request,
   char residues[64];
   double *scores = plm_alloc_zeroed(wild_type->length, PLM_POSITION_COLUMNS * sizeof *scores);
   plm_status status =
-      plm_variant_scorer_open(inference, wild_type, PLM_SCORE_ADDITIVE, &scorer, error);
+      plm_variant_scorer_open(inference, wild_type, request->masking, &scorer, error);
   if (status == PLM_OK) {
     status = plm_variant_scorer_positions(scorer, PLM_POSITION_LETTERS, scores, error);
     plm_variant_scorer_close(scorer);

@@ -39,7 +39,8 @@ static plm_status score_one(struct benchmark *benchmark, const struct plm_assay 
       .output = path,
   };
   if (assay->indels)
-    return plm_score_indels(&table.reader, path, benchmark->inference, &wild_type, error);
+    return plm_score_indels(&table.reader, path, table.masking, benchmark->inference, &wild_type,
+                            error);
   return plm_score_table(&table, benchmark->inference, &wild_type, error);
 }
 
@@ -99,7 +100,8 @@ static plm_status open_model(struct benchmark *benchmark, struct plm_ops *ops,
 {
   const struct plm_assays_request *request = benchmark->request;
   struct plm_assay_origin origin = {
-      .masking = request->masking == PLM_SCORE_JOINT ? "joint" : "additive",
+      .masking = plm_score_masking_names[request->masking],
+      .max_length = request->max_length,
       .precision = ops->act_bytes == sizeof(float) ? "fp32" : "bf16",
   };
   PLM_TRY(plm_inference_open_verified(request->checkpoint, request->weights, ops,
@@ -109,6 +111,7 @@ static plm_status open_model(struct benchmark *benchmark, struct plm_ops *ops,
     return plm_error_set(error, PLM_USAGE,
                          "--masking: %s is a causal model, which masks nothing: leave it out",
                          request->checkpoint);
+  PLM_TRY(plm_inference_set_limit(benchmark->inference, request->max_length, error));
   return plm_assay_scores_open(request->scores, &origin, &benchmark->scores, error);
 }
 

@@ -17,8 +17,9 @@ struct plm_assays_request {
   const char *scores;    /* the folder that keeps the scores (assay_scores.h) */
   enum plm_score_masking masking;
   bool masking_given;
-  const char *output; /* file for the CSV; NULL: stdout, unless json */
-  bool json;          /* write an object to stdout */
+  uint32_t max_length; /* as in struct plm_score_request */
+  const char *output;  /* file for the CSV; NULL: stdout, unless json */
+  bool json;           /* write an object to stdout */
 };
 
 /* Writes one row for each assay, in the order of the reference file:

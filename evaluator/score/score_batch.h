@@ -11,14 +11,15 @@
 /* A window, and what its logits are for. */
 struct plm_score_job {
   enum {
-    PLM_JOB_PLACE,  /* masked: one place, for the table */
+    PLM_JOB_PLACE,  /* for the table: one masked place, or places that are not masked */
     PLM_JOB_SET,    /* masked: all places of variants that share them */
     PLM_JOB_MUTANT, /* causal: one variant */
     PLM_JOB_WILD    /* causal: the wild type, for the variants of one window */
   } kind;
-  size_t first, count; /* PLM_JOB_PLACE: the place, 1; else variants, as indices into `order` */
-  uint32_t begin;      /* of the window, in tokens of the wild type */
-  uint32_t row_count;  /* logits wanted */
+  size_t first,
+      count; /* PLM_JOB_PLACE: the first place, how many; else variants, as indices into `order` */
+  uint32_t begin;     /* of the window, in tokens of the wild type */
+  uint32_t row_count; /* logits wanted */
   /* The batch sets the rest. */
   const uint32_t *places; /* (row_count) where they are wanted, in tokens of the window */
   uint32_t index;         /* of the window in the batch */

@@ -17,6 +17,7 @@ struct work {
   struct plm_score_output *output;
   struct plm_text fields, letters; /* of one row */
   struct plm_progress progress;
+  uint32_t longest;                   /* residues */
   uint64_t sequences, residues, done; /* residues: the passes of all sequences */
 };
 
@@ -46,6 +47,7 @@ static plm_status score_indels_check_all(struct work *work, struct plm_error *er
     }
     work->sequences++;
     work->residues += entry.size;
+    if (entry.size > work->longest) work->longest = (uint32_t)entry.size;
   }
 }
 
@@ -97,16 +99,26 @@ static plm_status score_all(struct work *work, const char *output, struct plm_er
   return status == PLM_OK ? plm_score_output_finish(work->output, NULL, error) : status;
 }
 
+static plm_status make_room(struct plm_inference *inference, const struct plm_wild_type *wild_type,
+                            uint32_t longest, struct plm_error *error)
+{
+  const uint32_t most = plm_inference_most(inference);
+  const uint32_t tokens = (longest > wild_type->length ? longest : wild_type->length) + 2;
+  return plm_inference_make_room(inference, tokens < most ? tokens : most, error);
+}
+
 plm_status plm_score_indels(const struct plm_variant_reader_request *reader, const char *output,
-                            struct plm_inference *inference, const struct plm_wild_type *wild_type,
-                            struct plm_error *error)
+                            enum plm_score_masking masking, struct plm_inference *inference,
+                            const struct plm_wild_type *wild_type, struct plm_error *error)
 {
   struct work work = {0};
   plm_progress_begin(&work.progress, "score");
   work.progress.rate_unit = "residues";
   plm_status status = plm_variant_reader_open(reader, wild_type, &work.reader, error);
   if (status == PLM_OK) status = score_indels_check_all(&work, error);
-  if (status == PLM_OK) status = plm_indel_scorer_open(inference, wild_type, &work.scorer, error);
+  if (status == PLM_OK) status = make_room(inference, wild_type, work.longest, error);
+  if (status == PLM_OK)
+    status = plm_indel_scorer_open(inference, wild_type, masking, &work.scorer, error);
   if (status == PLM_OK) status = score_all(&work, output, error);
   plm_progress_clear(&work.progress);
   plm_score_output_close(work.output);

@@ -4,13 +4,14 @@
 
 #include "common/inference/inference.h"
 #include "evaluator/score/variant_reader.h"
+#include "evaluator/score/variant_scorer.h"
 
 /* reader names a CSV file and its columns; the variants are whole sequences. The output keeps all
  * columns and adds the score with six decimals; it appears complete or not at all. If a sequence is
  * wrong, nothing is scored. Progress goes to stderr. PLM_INTERRUPTED, PLM_TERMINATED: a stop
  * signal. */
 plm_status plm_score_indels(const struct plm_variant_reader_request *reader, const char *output,
-                            struct plm_inference *inference, const struct plm_wild_type *wild_type,
-                            struct plm_error *error);
+                            enum plm_score_masking masking, struct plm_inference *inference,
+                            const struct plm_wild_type *wild_type, struct plm_error *error);
 
 #endif

@@ -19,6 +19,8 @@ struct plm_score_request {
   bool fixed_first; /* it is no choice of the user: no message suggests another number */
   struct plm_variant_reader_request reader;
   enum plm_score_masking masking;
+  uint32_t
+      max_length; /* tokens that the model sees of a longer protein; 0: the model's max_length */
   bool masking_given; /* the user chose it; then a causal model is refused */
   const char *output; /* file for the CSV; NULL: stdout, unless json or plot */
   bool json;          /* write an object to stdout */
@@ -29,7 +31,7 @@ struct plm_score_request {
 enum { PLM_SCORE_BATCH_TOKENS = 8192 }; /* of a forward pass */
 
 /* Opens the model and reads the wild type for `score`, which `check` may refuse before. Of the
- * request, it reads checkpoint, weights, wild_type, choices and first. */
+ * request, it reads checkpoint, weights, wild_type, choices, first and max_length. */
 plm_status plm_score_opened(
     const struct plm_score_request *request, struct plm_ops *ops,
     plm_status (*check)(const struct plm_score_request *request,
@@ -46,7 +48,7 @@ plm_status plm_score_variants(const struct plm_score_request *request, struct pl
                               struct plm_error *error);
 
 /* The same with a model and a wild type that are open: of the request, checkpoint, weights,
- * wild_type, first and masking_given are not read. */
+ * wild_type, first, max_length and masking_given are not read. */
 plm_status plm_score_table(const struct plm_score_request *request, struct plm_inference *inference,
                            const struct plm_wild_type *wild_type, struct plm_error *error);
 

@@ -44,10 +44,13 @@ static plm_status choose_masking(const struct plm_arguments *arguments,
 {
   const char *masking = plm_arguments_get(arguments, "masking");
   *choice = PLM_SCORE_ADDITIVE;
-  if (masking == NULL || strcmp(masking, "additive") == 0) return PLM_OK;
-  *choice = PLM_SCORE_JOINT;
-  if (strcmp(masking, "joint") == 0) return PLM_OK;
-  return plm_error_set(error, PLM_USAGE, "--masking must be additive or joint, not \"%.80s\"",
+  if (masking == NULL) return PLM_OK;
+  for (int i = 0; plm_score_masking_names[i] != NULL; i++) {
+    if (strcmp(masking, plm_score_masking_names[i]) != 0) continue;
+    *choice = (enum plm_score_masking)i;
+    return PLM_OK;
+  }
+  return plm_error_set(error, PLM_USAGE, "--masking must be additive, joint or none, not \"%.80s\"",
                        masking);
 }
 
@@ -121,6 +124,7 @@ static plm_status run_assays(const struct plm_arguments *arguments, struct plm_e
   };
   struct plm_ops *ops;
   PLM_TRY(check_assays(arguments, error));
+  PLM_TRY(plm_task_max_length(arguments, &request.max_length, error));
   PLM_TRY(choose_masking(arguments, &request.masking, error));
   if (request.json) PLM_TRY(plm_output_check_stdout(request.output, "--json", error));
   PLM_TRY(plm_task_open_ops(arguments, (struct plm_ops_request){0}, &ops, error));
@@ -152,6 +156,7 @@ static plm_status task_score_run(const struct plm_arguments *arguments, struct p
   }
   PLM_TRY(plm_task_needs(arguments, plm_score_options, "wild-type",
                          "a FASTA file with one sequence, or its letters", error));
+  PLM_TRY(plm_task_max_length(arguments, &request.max_length, error));
   PLM_TRY(plm_sequence_options_parse(arguments, &request.choices, error));
   PLM_TRY(choose_masking(arguments, &request.masking, error));
   if (per_position) {

@@ -11,16 +11,18 @@
 #include "common/run/stop.h"
 #include "evaluator/score/score_batch.h"
 
+const char *const plm_score_masking_names[] = {"additive", "joint", "none", NULL};
+
 struct plm_variant_scorer {
   struct plm_inference *inference;
   const struct plm_wild_type *wild_type;
-  bool causal, joint;
+  bool causal, joint, unmasked;
   uint32_t T, length; /* tokens of the wild type, and of a window */
   uint32_t V;
   int32_t *wild;   /* (T) */
   int32_t *window; /* (length) that is being made */
-  uint8_t *wanted; /* (residues) 1: to be masked on its own, 2: its logits are in the table */
-  float *table;    /* (residues, V) logits of masked positions */
+  uint8_t *wanted; /* (residues) 1: a pass is to ask for it, 2: its logits are in the table */
+  float *table; /* (residues, V) logits of positions that are masked by themselves, or not at all */
   struct plm_score_batch *batch;
   /* of one call of plm_variant_scorer_run */
   const struct plm_variant *variants;
@@ -35,7 +37,7 @@ struct plm_variant_scorer {
 /* The first token of the window around tokens a <= b. */
 static uint32_t window_begin(const struct plm_variant_scorer *scorer, uint32_t a, uint32_t b)
 {
-  const uint32_t centre = (a + b + 1) / 2, half = scorer->inference->config.max_length / 2;
+  const uint32_t centre = (a + b + 1) / 2, half = scorer->length / 2;
   const uint32_t begin = centre > half ? centre - half : 0, last = scorer->T - scorer->length;
   return begin < last ? begin : last;
 }
@@ -80,15 +82,17 @@ plm_status plm_variant_scorer_open(struct plm_inference *inference,
 {
   struct plm_variant_scorer *opened = plm_alloc_zeroed(1, sizeof *opened);
   const struct plm_tokenizer *tokenizer = inference->tokenizer;
-  const uint32_t max_length = inference->config.max_length;
   opened->inference = inference;
   opened->wild_type = wild_type;
   opened->causal = inference->objective == PLM_OBJECTIVE_CAUSAL;
   opened->joint = masking == PLM_SCORE_JOINT;
+  opened->unmasked = masking == PLM_SCORE_UNMASKED;
   opened->T = wild_type->length + 2;
-  opened->length = opened->T < max_length ? opened->T : max_length;
   opened->V = inference->config.vocab_size;
-  const plm_status status = scorer_allocate_buffers(opened, error);
+  const uint32_t most = plm_inference_most(inference);
+  opened->length = opened->T < most ? opened->T : most;
+  plm_status status = plm_inference_make_room(inference, opened->length, error);
+  if (status == PLM_OK) status = scorer_allocate_buffers(opened, error);
   if (status != PLM_OK) {
     plm_variant_scorer_close(opened);
     return status;
@@ -115,7 +119,7 @@ void plm_variant_scorer_close(struct plm_variant_scorer *scorer)
   free(scorer);
 }
 
-/* Whether a variant's positions are masked one at a time. */
+/* Whether a variant's score comes from the table. */
 static bool by_table(const struct plm_variant_scorer *scorer, const struct plm_variant *variant)
 {
   return !scorer->causal && (!scorer->joint || variant->count == 1);
@@ -141,8 +145,7 @@ plm_status plm_variant_scorer_expect(struct plm_variant_scorer *scorer,
     plm_error_set(
         error, PLM_LIMIT,
         "positions %lld and %lld are too far apart for the model's max_length of %u tokens",
-        (long long)(first + a - 1), (long long)(first + b - 1),
-        scorer->inference->config.max_length);
+        (long long)(first + a - 1), (long long)(first + b - 1), scorer->length);
     return plm_error_hint(
         error, scorer->causal ? "leave the variant out, or use a model with a larger max_length"
                               : "--masking additive masks one position at a time");
@@ -163,8 +166,12 @@ static double preference(const struct plm_variant_scorer *scorer, const float *l
 
 static void finish_place(struct plm_variant_scorer *scorer, const struct plm_score_job *job)
 {
-  memcpy(scorer->table + job->first * scorer->V, job->logits, scorer->V * sizeof *job->logits);
-  scorer->wanted[job->first] = 2;
+  for (uint32_t k = 0; k < job->row_count; k++) {
+    const size_t place = job->begin + job->places[k] - 1;
+    memcpy(scorer->table + place * scorer->V, job->logits + (size_t)k * scorer->V,
+           scorer->V * sizeof *job->logits);
+    scorer->wanted[place] = 2;
+  }
 }
 
 static void finish_set(struct plm_variant_scorer *scorer, const struct plm_score_job *job)
@@ -260,8 +267,30 @@ static plm_status add_job(struct plm_variant_scorer *scorer, struct plm_score_jo
 
 /* ---- masked models ---- */
 
+/* One pass for all wanted places with the same window, and nothing is masked. Windows begin later
+ * for later places. */
+static plm_status fill_unmasked(struct plm_variant_scorer *scorer, struct plm_error *error)
+{
+  uint32_t place = 0;
+  const uint32_t length = scorer->wild_type->length;
+  while (place < length) {
+    struct plm_score_job job = {.kind = PLM_JOB_PLACE, .first = place};
+    job.begin = window_begin(scorer, place + 1, place + 1);
+    for (; place < length && window_begin(scorer, place + 1, place + 1) == job.begin; place++) {
+      if (scorer->wanted[place] != 1) continue;
+      if (job.row_count == 0) job.first = place;
+      plm_score_batch_places(scorer->batch)[job.row_count++] = place + 1 - job.begin;
+    }
+    job.count = job.row_count;
+    begin_window(scorer, job.begin);
+    if (job.row_count > 0) PLM_TRY(add_job(scorer, job, error));
+  }
+  return variant_scorer_flush(scorer, error);
+}
+
 static plm_status fill_table(struct plm_variant_scorer *scorer, struct plm_error *error)
 {
+  if (scorer->unmasked) return fill_unmasked(scorer, error);
   for (uint32_t place = 0; place < scorer->wild_type->length; place++) {
     if (scorer->wanted[place] != 1) continue;
     struct plm_score_job job = {.kind = PLM_JOB_PLACE, .first = place, .count = 1, .row_count = 1};

@@ -35,6 +35,19 @@ plm_status plm_task_open_ops(const struct plm_arguments *arguments, struct plm_o
   return plm_ops_open(&request, ops, error);
 }
 
+plm_status plm_task_max_length(const struct plm_arguments *arguments, uint32_t *tokens,
+                               struct plm_error *error)
+{
+  unsigned long long number;
+  *tokens = 0;
+  if (!plm_arguments_has(arguments, "max-length")) return PLM_OK;
+  PLM_TRY(plm_arguments_u64(arguments, "max-length", 0, &number, error));
+  if (number == 0 || number > UINT32_MAX)
+    return plm_error_set(error, PLM_USAGE, "--max-length %llu is not a number of tokens", number);
+  *tokens = (uint32_t)number;
+  return PLM_OK;
+}
+
 plm_status plm_task_number(const struct plm_arguments *arguments, const char *name, double low,
                            bool low_included, double high, double *value, struct plm_error *error)
 {

@@ -20,4 +20,8 @@ plm_status plm_task_open_ops(const struct plm_arguments *arguments, struct plm_o
 plm_status plm_task_number(const struct plm_arguments *arguments, const char *name, double low,
                            bool low_included, double high, double *value, struct plm_error *error);
 
+/* Reads option --max-length: *tokens is 0 if it is not given. PLM_USAGE: not a number of tokens. */
+plm_status plm_task_max_length(const struct plm_arguments *arguments, uint32_t *tokens,
+                               struct plm_error *error);
+
 #endif

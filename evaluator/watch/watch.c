@@ -233,7 +233,7 @@ static plm_status load_checkpoint(struct watch *watch, const char *directory,
                                   struct plm_error *error)
 {
   if (watch->evaluation == NULL)
-    PLM_TRY(plm_evaluation_open(directory, watch->ops, &watch->evaluation, error));
+    PLM_TRY(plm_evaluation_open(directory, 0, watch->ops, &watch->evaluation, error));
   struct plm_advance advance = plm_run_pulse_reading(&watch->pulse);
   return plm_evaluation_load(watch->evaluation, directory, &advance, error);
 }

@@ -148,7 +148,8 @@ static plm_status score_indel(struct inference_case *c, const char *wild, const 
   struct plm_indel_scorer *scorer;
   double value;
   *error = (struct plm_error){0};
-  assert_int_equal(plm_indel_scorer_open(&c->inference, &wild_type, &scorer, NULL), PLM_OK);
+  assert_int_equal(
+      plm_indel_scorer_open(&c->inference, &wild_type, PLM_SCORE_ADDITIVE, &scorer, NULL), PLM_OK);
   const plm_status status =
       plm_indel_scorer_run(scorer, residues, (uint32_t)strlen(residues), &value, error);
   plm_indel_scorer_close(scorer);
@@ -212,7 +213,7 @@ static void evaluate_names_the_sequence(void **state)
     packed_documents_make(&packed, PLM_TOKENIZER_ESM, 3, L, L / 2);
     place_residue(&packed, 3);
     const struct plm_chunk_stream stream = packed_documents_stream(&packed);
-    assert_int_equal(plm_evaluation_open(folder, c.inference.ops, &evaluation, NULL), PLM_OK);
+    assert_int_equal(plm_evaluation_open(folder, 0, c.inference.ops, &evaluation, NULL), PLM_OK);
     assert_int_equal(plm_evaluation_load(evaluation, folder, NULL, NULL), PLM_OK);
     const plm_status status = plm_evaluation_run(evaluation, &stream, PLM_SPLIT_VALID,
                                                  &cases[i].options, NULL, NULL, &result, &error);

@@ -125,6 +125,22 @@ def test_what_is_cut_has_no_eos(trained):
     assert (ours - model.get_embeddings(told)).abs().max() > LIMIT
 
 
+@torch.no_grad()
+def test_other_lengths_than_the_models(trained):
+    """--max-length N gives what a model with that max_length gives, for lengths below, at and above it."""
+    folder = trained["perturbed"]
+    texts = [max(sequences(), key=len)[:n] for n in (40, 90, 300, 511)]
+    for limit in (64, 512):
+        ours = embed(folder, "--per-token", "--max-length", limit, given=texts)
+        model = load(folder, AutoModel).eval()
+        model.config.max_length = limit
+        for text, mine in zip(texts, ours, strict=True):
+            ids = tokenize(folder, [text]).input_ids[:, :limit]
+            theirs = model(ids).last_hidden_state[0]
+            assert mine.shape == theirs.shape
+            torch.testing.assert_close(mine, theirs, rtol=0, atol=LIMIT)
+
+
 @pytest.mark.filterwarnings("ignore:sequences")
 @torch.no_grad()
 def test_hidden_states_of_inner_layers(trained):

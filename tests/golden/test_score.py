@@ -87,6 +87,7 @@ def test_masked_models(architecture):
         additive = agree(model, wild_type, variants + ends + same)
         joint = agree(model, wild_type, variants + ends + same, "joint")
         assert additive[-1] == joint[-1] == 0
+        agree(model, wild_type, variants + ends + same, "none")
         several = torch.tensor([":" in variant for variant in variants + ends + same])
         assert (additive - joint)[several].abs().max() > 1e-3
         assert (additive - joint)[~several].abs().max() == 0
@@ -95,11 +96,11 @@ def test_masked_models(architecture):
     wild_type = random_wild_type(40, 5)
     tokens = [0, *(IDS[letter] for letter in wild_type), 2]
     a, b = (wild_type[6], 7, "C"), (wild_type[30], 31, "L")
-    expected = {"additive": 0.0, "joint": 0.0}
+    expected = {"additive": 0.0, "joint": 0.0, "none": 0.0}
     for masking in expected:
         for old, position, new in (a, b):
             hidden = list(tokens)
-            for _, masked, _ in (a, b) if masking == "joint" else ((old, position, new),):
+            for _, masked, _ in {"joint": (a, b), "none": ()}.get(masking, ((old, position, new),)):
                 hidden[masked] = MASK
             row = log_p(model, hidden)[position]
             expected[masking] += float(row[IDS[new]] - row[IDS[old]])
@@ -118,6 +119,17 @@ def test_masked_models(architecture):
         old = wild_type[position - 1]
         expected = float(row[IDS["W"]] - row[IDS[old]])
         assert model.score(wild_type, [f"{old}{position}W"])[0] == pytest.approx(expected, abs=1e-5)
+
+    # --max-length sets the size of the window, below and above the model's
+    variants = random_variants(wild_type, 20, 7, span=30)
+    for length in (32, 152):
+        for masking in ("additive", "none"):
+            ours = scores_of_c(wild_type, variants, "--max-length", length, "--masking", masking)
+            model.config.max_length = length
+            theirs = model.score(wild_type, variants, masking)
+            model.config.max_length = LENGTH
+            assert (ours - theirs).abs().max() <= TOLERANCE
+            assert (theirs - model.score(wild_type, variants, masking)).abs().max() > 1e-3
 
     # positions too far apart for one window
     far = f"{wild_type[10]}11W:{wild_type[110]}111W"

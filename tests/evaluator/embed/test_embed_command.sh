@@ -79,6 +79,19 @@ embed_fails 1 'mixed.fasta:6: record "bad"' mixed.fasta --output strict.safetens
 says err 'leave out --strict'
 nothing_left strict.safetensors
 
+# ---- other lengths than the model's ------------------------------------------------------------------
+expect 0 embed mixed.fasta --output mixed.safetensors --per-token --json --max-length 100
+says err 'longer than the max_length of 100 tokens, cut to their first 100: 2$'
+! grep -q 'trained with' err || fail "a warning about sequences that were cut: $(cat err)"
+jq -e '.cut == 2 and .tokens == 6 + 6 + 5 + 100 + 100' out >/dev/null || fail "the summary: $(cat out)"
+expect 0 embed mixed.fasta --output mixed.safetensors --per-token --json --max-length 1000
+says err 'warning: a sequence of 642 tokens is longer than those that the model was trained with, which have at most 256$'
+jq -e '.cut == 0 and .tokens == 6 + 6 + 5 + 322 + 642' out >/dev/null || fail "the summary: $(cat out)"
+embed_fails 2 '\-\-max-length 2000000: this model takes sequences of 3 to 1048576 tokens' mixed.fasta --output x.npy \
+  --max-length 2000000
+embed_fails 2 '\-\-max-length 2: this model takes sequences of 3 to' mixed.fasta --output x.npy --max-length 2
+embed_fails 2 '\-\-max-length 0 is not a number of tokens' mixed.fasta --output x.npy --max-length 0
+
 # ---- mistakes ---------------------------------------------------------------------------------------
 : >empty.fasta
 printf '>a\n1\n' >bad.fasta

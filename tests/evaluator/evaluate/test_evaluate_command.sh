@@ -61,6 +61,12 @@ is '.split == "test" and (.loss_by_mask_rate | keys) == ["0.5"]'
 is ".tokens > 2 * $tokens and .loss != $loss"
 both --max-tokens 1500
 is ".tokens < $tokens and .tokens <= 1500 * 0.3"
+both --max-length 32 # documents are cut
+is ".tokens < $tokens and .loss != $loss"
+both --max-length 512 # longer chunks hold the same documents, of which none is longer than the model's
+is "(.tokens - $tokens | fabs) < 1 and (.loss - $loss | fabs) < 1e-3"
+expect 2 evaluate --max-length 100
+says err '\-\-max-length 100 is not a power of two'
 both --elbo-rates 2 --max-tokens 1500
 is '.elbo > 1 and .elbo < 8'
 both --max-tokens 600 --pseudo-perplexity both --random-fraction 0.1 --keep-fraction 0.1

@@ -30,7 +30,7 @@ static void open_scene(struct scene *scene, enum plm_architecture architecture,
   inference_case_save(&scene->c, folder);
   packed_documents_make(&scene->packed, tokenizer, CHUNKS, L, SECOND);
   scene->stream = packed_documents_stream(&scene->packed);
-  assert_int_equal(plm_evaluation_open(folder, scene->c.inference.ops, &scene->evaluation, NULL),
+  assert_int_equal(plm_evaluation_open(folder, 0, scene->c.inference.ops, &scene->evaluation, NULL),
                    PLM_OK);
   assert_int_equal(plm_evaluation_load(scene->evaluation, folder, NULL, NULL), PLM_OK);
   assert_string_equal(plm_evaluation_weights(scene->evaluation), "model");

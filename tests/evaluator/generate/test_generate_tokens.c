@@ -54,7 +54,7 @@ static void generate(struct made *made, const struct plm_generation_options *giv
   struct plm_error error = {0};
   size_t size;
   options.tokenizer = made->c.inference.tokenizer;
-  options.max_length = made->c.inference.config.max_length;
+  options.max_length = plm_inference_most(&made->c.inference);
   assert_int_equal(plm_generation_queue_open(&options, &work.queue, &error), PLM_OK);
   assert_int_equal(plm_fasta_writer_open(scratch_path("out.fasta"), &work.writer, NULL), PLM_OK);
   assert_int_equal(plm_output_open(scratch_path("trace"), &work.trace, NULL), PLM_OK);
@@ -200,8 +200,9 @@ static uint32_t draw_letters(uint32_t number, uint32_t most, char *letters)
   return length;
 }
 
+/* The model was trained with sequences of trained_length tokens. */
 static void fills(enum plm_architecture architecture, enum plm_tokenizer_kind tokenizer,
-                  uint32_t steps, double remask)
+                  uint32_t trained_length, uint32_t steps, double remask)
 {
   enum { L = 32, SEQUENCES = 25 };
   static struct made made;
@@ -217,9 +218,12 @@ static void fills(enum plm_architecture architecture, enum plm_tokenizer_kind to
     fprintf(in, "\n");
   }
   fclose(in);
-  inference_case_open(&made.c, architecture, PLM_OBJECTIVE_MLM, tokenizer, L, 2);
+  inference_case_open(&made.c, architecture, PLM_OBJECTIVE_MLM, tokenizer, trained_length, 2);
+  made.c.inference.limit = L;
   const struct plm_generation_options options = {.input = scratch_path("in.fasta"), .count = 2};
   generate(&made, &options, 1, steps, remask);
+  made.c.c.masks = made.c.inference.masks; /* there may be new ones */
+  assert_true(trained_length == L || made.c.inference.config.max_length > trained_length);
   assert_int_equal(made.sequences, 2 * SEQUENCES);
   const char *at = made.fasta;
   const struct plm_tokenizer *words = made.c.inference.tokenizer;
@@ -251,12 +255,20 @@ static void fills(enum plm_architecture architecture, enum plm_tokenizer_kind to
 static void masks_are_filled_as_alone(void **state)
 {
   (void)state;
-  fills(PLM_TRANSFORMER, PLM_TOKENIZER_ESM, 1, 0);
-  fills(PLM_UNET, PLM_TOKENIZER_ESM, 4, 0);
-  fills(PLM_PATCH_UNET, PLM_TOKENIZER_ESM, 7, 0);
-  fills(PLM_UNET, PLM_TOKENIZER_ESM, 5, 0.4);
-  fills(PLM_TRANSFORMER, PLM_TOKENIZER_ESM, 64, 0.25);
-  fills(PLM_TRANSFORMER, PLM_TOKENIZER_BYTE, 3, 0.3);
+  fills(PLM_TRANSFORMER, PLM_TOKENIZER_ESM, 32, 1, 0);
+  fills(PLM_UNET, PLM_TOKENIZER_ESM, 32, 4, 0);
+  fills(PLM_PATCH_UNET, PLM_TOKENIZER_ESM, 32, 7, 0);
+  fills(PLM_UNET, PLM_TOKENIZER_ESM, 32, 5, 0.4);
+  fills(PLM_TRANSFORMER, PLM_TOKENIZER_ESM, 32, 64, 0.25);
+  fills(PLM_TRANSFORMER, PLM_TOKENIZER_BYTE, 32, 3, 0.3);
+}
+
+/* Buffers grow when a sequence is longer than those before it. */
+static void longer_sequences_than_the_models_are_filled_as_alone(void **state)
+{
+  (void)state;
+  fills(PLM_TRANSFORMER, PLM_TOKENIZER_ESM, 8, 3, 0);
+  fills(PLM_PATCH_UNET, PLM_TOKENIZER_ESM, 16, 2, 0.3);
 }
 
 /* One sequence has a mask, and so many others have none that they do not fit into one group. */
@@ -396,6 +408,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(masks_are_filled_as_alone),
+      cmocka_unit_test(longer_sequences_than_the_models_are_filled_as_alone),
       cmocka_unit_test(sequences_without_masks_do_not_count),
       cmocka_unit_test(sequences_are_continued_as_alone),
       cmocka_unit_test(sequences_wait_for_those_before_them),

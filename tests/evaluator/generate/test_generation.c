@@ -211,6 +211,28 @@ static void prompts_and_sequences_have_two_residues_less_than_the_model(void **s
   refuses(&options, PLM_LIMIT, "\"a\" has 11 residues; this model (max_length 12) takes up to 10");
 }
 
+/* Residues that do not fit beside <cls> and <eos> are cut, with <eos>. */
+static void with_max_length_sequences_are_cut(void **state)
+{
+  static const char *const inputs[] = {">a\nMKLAVGIDPK\n", ">a\nMKLAVGIDPKM\n",
+                                       ">a\nMKLAVGIDPKMVVVVVVVVVVVVVV\n"};
+  (void)state;
+  for (size_t i = 0; i < 3; i++) {
+    struct plm_generation_options options = options_of(PLM_TOKENIZER_ESM, inputs[i]);
+    options.cut = true;
+    open_queue(&options);
+    struct plm_generation *got = next();
+    assert_int_equal(got->count, MAX_LENGTH);
+    assert_int_equal(got->tokens[MAX_LENGTH - 1],
+                     i == 0 ? words->eos : plm_tokenizer_encode(words, 'M'));
+    assert_int_equal(plm_generation_residues(got, words), i == 0 ? 10 : 11);
+    assert_memory_equal(got->text, "MKLAVGIDPKM", i == 0 ? 10 : 11);
+    assert_int_equal(plm_generation_cut_inputs(queue), i > 0);
+    plm_generation_free(got);
+    close_queue();
+  }
+}
+
 static void a_prompt_has_no_mask(void **state)
 {
   (void)state;
@@ -309,6 +331,7 @@ int main(void)
       cmocka_unit_test(a_causal_model_continues_prompts),
       cmocka_unit_test(a_mask_of_bytes_is_a_word),
       cmocka_unit_test(prompts_and_sequences_have_two_residues_less_than_the_model),
+      cmocka_unit_test(with_max_length_sequences_are_cut),
       cmocka_unit_test(a_prompt_has_no_mask),
       cmocka_unit_test(an_input_that_is_not_there_is_named),
       cmocka_unit_test(tokens_are_set_and_masked_again),

@@ -26,7 +26,7 @@ static void has(const char *path, const char *expected)
   free(text);
 }
 
-static const struct plm_assay_origin first = {{1, 2}, "additive", "fp32"};
+static const struct plm_assay_origin first = {{1, 2}, "additive", "fp32", 0};
 
 static void a_folder_keeps_its_origin(void **state)
 {
@@ -48,10 +48,11 @@ static void a_folder_keeps_its_origin(void **state)
   static const struct {
     struct plm_assay_origin origin;
     const char *other;
-  } others[] = {{{{1, 3}, "joint", "fp32"}, "weights"},
-                {{{1, 2}, "joint", "bf16"}, "masking"},
-                {{{1, 2}, "additive", "bf16"}, "precision"}};
-  for (size_t i = 0; i < 3; i++) {
+  } others[] = {{{{1, 3}, "joint", "fp32", 0}, "weights"},
+                {{{1, 2}, "joint", "bf16", 0}, "masking"},
+                {{{1, 2}, "additive", "bf16", 0}, "precision"},
+                {{{1, 2}, "additive", "fp32", 64}, "max_length"}};
+  for (size_t i = 0; i < 4; i++) {
     char what[512];
     snprintf(what, sizeof what, "%s has scores made with other %s", folder, others[i].other);
     assert_int_equal(plm_assay_scores_open(folder, &others[i].origin, &second, &error), PLM_EXISTS);
@@ -61,6 +62,25 @@ static void a_folder_keeps_its_origin(void **state)
   }
   assert_int_equal(plm_assay_scores_open(folder, &first, &scores, NULL), PLM_OK);
   plm_assay_scores_close(&scores);
+}
+
+/* Where --max-length was given, the folder keeps that too. */
+static void a_folder_keeps_max_length(void **state)
+{
+  (void)state;
+  char folder[200];
+  struct plm_assay_scores scores;
+  struct plm_assay_origin origin = first;
+  origin.max_length = 64;
+  snprintf(folder, sizeof folder, "%.199s", scratch_path("windows"));
+  assert_int_equal(plm_assay_scores_open(folder, &origin, &scores, NULL), PLM_OK);
+  has(scratch_path("windows/scores.json"),
+      "{\n\t\"weights\":\t\"00000000000000020000000000000001\",\n\t\"masking\":\t"
+      "\"additive\",\n\t\"precision\":\t\"fp32\",\n\t\"max_length\":\t\"64\"\n}");
+  plm_assay_scores_close(&scores);
+  assert_int_equal(plm_assay_scores_open(folder, &origin, &scores, NULL), PLM_OK);
+  plm_assay_scores_close(&scores);
+  assert_int_equal(plm_assay_scores_open(folder, &first, &scores, NULL), PLM_EXISTS);
 }
 
 /* Only files that are called NAME.csv.tmp-DIGITS are removed. */
@@ -215,6 +235,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_folder_keeps_its_origin),
+      cmocka_unit_test(a_folder_keeps_max_length),
       cmocka_unit_test(unfinished_files_are_removed),
       cmocka_unit_test(an_assay_has_its_file),
       cmocka_unit_test(scores_are_read_beside_measurements),

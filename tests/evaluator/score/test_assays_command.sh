@@ -72,7 +72,7 @@ says err '--scores DIR is needed'
 expect 2 plm-pipeline score --checkpoint $checkpoint --assays assays --scores new
 says err '--reference FILE is needed'
 expect 2 assays --scores new --masking other
-says err '--masking must be additive or joint, not "other"'
+says err '--masking must be additive, joint or none, not "other"'
 expect 2 assays --scores new --json --output -
 says err 'would both write to standard output'
 for only in --reference=list.csv --scores=new; do

@@ -16,8 +16,8 @@ static uint8_t letter(uint32_t i)
 }
 
 /* L of at most max_length tokens of a sequence from its token `begin` on. */
-static double likelihood(struct inference_case *c, const uint8_t *residues, uint32_t length,
-                         uint32_t begin)
+static double likelihood(struct inference_case *c, enum plm_score_masking masking,
+                         const uint8_t *residues, uint32_t length, uint32_t begin)
 {
   const struct plm_tokenizer *words = c->inference.tokenizer;
   const uint32_t V = c->inference.config.vocab_size, T = length + 2;
@@ -37,15 +37,16 @@ static double likelihood(struct inference_case *c, const uint8_t *residues, uint
   for (uint32_t t = 0; t < count; t++) {
     const int32_t token = tokens[t];
     if (!plm_token_is_residue(words, token)) continue;
-    tokens[t] = words->mask;
+    if (masking != PLM_SCORE_UNMASKED) tokens[t] = words->mask;
     sum += inference_case_log_p(c, inference_case_logits(c, tokens, count) + (size_t)t * V, token);
     tokens[t] = token;
   }
   return sum;
 }
 
-static double expected_score(struct inference_case *c, const uint8_t *wild, uint32_t wild_length,
-                             const uint8_t *residues, uint32_t length)
+static double expected_score(struct inference_case *c, enum plm_score_masking masking,
+                             const uint8_t *wild, uint32_t wild_length, const uint8_t *residues,
+                             uint32_t length)
 {
   uint32_t head = 0, tail = 0;
   int64_t begin = 0;
@@ -60,8 +61,8 @@ static double expected_score(struct inference_case *c, const uint8_t *wild, uint
     if (begin < 0) begin = 0;
   }
   const int64_t latest = wild_length + 2 > L ? (int64_t)wild_length + 2 - L : 0;
-  return likelihood(c, residues, length, (uint32_t)begin) -
-         likelihood(c, wild, wild_length, (uint32_t)(begin < latest ? begin : latest));
+  return likelihood(c, masking, residues, length, (uint32_t)begin) -
+         likelihood(c, masking, wild, wild_length, (uint32_t)(begin < latest ? begin : latest));
 }
 
 /* Deletes `deleted` letters at a place, and inserts others. */
@@ -75,7 +76,7 @@ static uint32_t changed(const uint8_t *wild, uint32_t length, uint32_t place, ui
 }
 
 static void scores(enum plm_architecture architecture, enum plm_objective objective,
-                   uint32_t length)
+                   enum plm_score_masking masking, uint32_t length)
 {
   static const uint32_t changes[][2] = {{0, 0}, {1, 0}, {0, 1}, {3, 0}, {0, 4}, {2, 2}, {5, 1}};
   struct inference_case c;
@@ -85,7 +86,7 @@ static void scores(enum plm_architecture architecture, enum plm_objective object
   for (uint32_t i = 0; i < length; i++) wild[i] = letter(i);
   const struct plm_wild_type wild_type = {"wild", wild, length, 1, PLM_TOKENIZER_ESM};
   inference_case_open(&c, architecture, objective, PLM_TOKENIZER_ESM, L, 2);
-  assert_int_equal(plm_indel_scorer_open(&c.inference, &wild_type, &scorer, NULL), PLM_OK);
+  assert_int_equal(plm_indel_scorer_open(&c.inference, &wild_type, masking, &scorer, NULL), PLM_OK);
   for (size_t k = 0; k < sizeof changes / sizeof *changes; k++)
     for (uint32_t place = 0; place + changes[k][0] <= length;
          place += k == 0 ? length : length / 4 + 1) {
@@ -94,7 +95,7 @@ static void scores(enum plm_architecture architecture, enum plm_objective object
       if (size == 0) continue;
       assert_int_equal(plm_indel_scorer_run(scorer, (const char *)residues, size, &score, NULL),
                        PLM_OK);
-      const double expected = expected_score(&c, wild, length, residues, size);
+      const double expected = expected_score(&c, masking, wild, length, residues, size);
       if (!(fabs(score - expected) <= 5e-4))
         fail_msg("%u residues, -%u +%u at %u: %.7g is not %.7g", length, changes[k][0],
                  changes[k][1], place, score, expected);
@@ -111,8 +112,9 @@ static void they_are_those_of_the_definition(void **state)
   (void)state;
   static const uint32_t lengths[] = {9, L - 3, L - 2, L - 1, 70};
   for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
-    scores(PLM_TRANSFORMER, PLM_OBJECTIVE_MLM, lengths[i]);
-    scores(PLM_UNET, PLM_OBJECTIVE_CAUSAL, lengths[i]);
+    scores(PLM_TRANSFORMER, PLM_OBJECTIVE_MLM, PLM_SCORE_ADDITIVE, lengths[i]);
+    scores(PLM_UNET, PLM_OBJECTIVE_MLM, PLM_SCORE_UNMASKED, lengths[i]);
+    scores(PLM_UNET, PLM_OBJECTIVE_CAUSAL, PLM_SCORE_ADDITIVE, lengths[i]);
   }
 }
 

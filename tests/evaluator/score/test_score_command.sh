@@ -104,6 +104,15 @@ for other in --all --plot --json --measured=dms; do
   expect 2 score --per-position "$other"
   says err "--per-position cannot be combined with ${other%%=*}$"
 done
+# without masks, a variant's score is the difference of two numbers of the same table
+expect 0 score --per-position --masking none
+cp out unmasked
+expect 0 score --masking none --json A4G K8E
+jq -e --argjson d "$(awk -F, 'NR == 5 { print $8 - $3 }' unmasked)" \
+  '.variants[0].score - $d | fabs < 1e-5' out >/dev/null || fail "A4G without masks: $(cat out)"
+jq -e --argjson a "$near_table" '.variants[0].score - $a | fabs > 1e-6' out >/dev/null || fail "none is like additive"
+expect 2 score --masking some A4G
+says err '--masking must be additive, joint or none, not "some"'
 expect 2 score --per-position --masking joint
 says err 'leave out --masking joint'
 

@@ -102,7 +102,8 @@ static plm_status score_indels(struct plm_ops *ops, struct plm_error *error)
       .csv = indels, .mutations = "mutated_sequence", .measured = "DMS_score", .added = "score"};
   struct plm_inference *inference;
   PLM_TRY(plm_inference_open_verified(model, NULL, ops, 64, &inference, NULL, error));
-  const plm_status status = plm_score_indels(&reader, "-", inference, &wild_type, error);
+  const plm_status status =
+      plm_score_indels(&reader, "-", PLM_SCORE_ADDITIVE, inference, &wild_type, error);
   plm_inference_close(inference);
   return status;
 }

@@ -44,7 +44,9 @@ static void open_scene(struct scene *scene, enum plm_architecture architecture, 
                              .objective = causal ? PLM_OBJECTIVE_CAUSAL : PLM_OBJECTIVE_MLM,
                              .tokenizer = plm_tokenizer_of(PLM_TOKENIZER_ESM),
                              .window = scene->c.window,
+                             .batch_tokens = CHUNKS * L,
                              .max_chunks = CHUNKS,
+                             .trained_length = L,
                              .ops = scene->c.ops,
                              .model = scene->c.model,
                              .masks = scene->c.masks};
@@ -115,9 +117,9 @@ static int32_t id(const struct scene *scene, uint8_t letter)
   return plm_tokenizer_encode(scene->inference.tokenizer, letter);
 }
 
-/* The score of items [first, first + count) of a variant, masked together. */
-static double masked_score(struct scene *scene, const struct plm_substitution *items,
-                           uint32_t count)
+/* The score of items [first, first + count) of a variant, masked together or not at all. */
+static double marginal_score(struct scene *scene, const struct plm_substitution *items,
+                             uint32_t count, bool mask)
 {
   int32_t tokens[L];
   uint32_t begin;
@@ -125,7 +127,7 @@ static double masked_score(struct scene *scene, const struct plm_substitution *i
   double score = 0;
   const uint32_t length =
       window_of(scene, items[0].place + 1, items[count - 1].place + 1, tokens, &begin);
-  for (uint32_t i = 0; i < count; i++) tokens[items[i].place + 1 - begin] = 32;
+  for (uint32_t i = 0; i < count && mask; i++) tokens[items[i].place + 1 - begin] = 32;
   infer(scene, tokens, length, log_p);
   for (uint32_t i = 0; i < count; i++) {
     const double *row = log_p + (items[i].place + 1 - begin) * V;
@@ -150,14 +152,17 @@ static double likelihood(struct scene *scene, const struct plm_variant *variant,
   return sum;
 }
 
-static double alone(struct scene *scene, const struct plm_variant *variant, bool joint)
+static double alone(struct scene *scene, const struct plm_variant *variant,
+                    enum plm_score_masking masking)
 {
   double score = 0;
   if (variant->count == 0) return 0;
   if (scene->inference.objective == PLM_OBJECTIVE_CAUSAL)
     return likelihood(scene, variant, true) - likelihood(scene, variant, false);
-  if (joint) return masked_score(scene, variant->items, variant->count);
-  for (uint32_t i = 0; i < variant->count; i++) score += masked_score(scene, &variant->items[i], 1);
+  if (masking == PLM_SCORE_JOINT)
+    return marginal_score(scene, variant->items, variant->count, true);
+  for (uint32_t i = 0; i < variant->count; i++)
+    score += marginal_score(scene, &variant->items[i], 1, masking != PLM_SCORE_UNMASKED);
   return score;
 }
 
@@ -166,12 +171,12 @@ static void compare(enum plm_architecture architecture, bool causal, uint32_t le
   static struct scene scene;
   static double scores[VARIANTS];
   open_scene(&scene, architecture, causal, length);
-  for (int joint = 0; joint <= !causal; joint++) {
+  const int most = causal ? PLM_SCORE_ADDITIVE : PLM_SCORE_UNMASKED;
+  for (int masking = PLM_SCORE_ADDITIVE; masking <= most; masking++) {
     struct plm_variant_scorer *scorer;
     double largest = 0;
     assert_int_equal(plm_variant_scorer_open(&scene.inference, &scene.wild_type,
-                                             joint ? PLM_SCORE_JOINT : PLM_SCORE_ADDITIVE, &scorer,
-                                             NULL),
+                                             (enum plm_score_masking)masking, &scorer, NULL),
                      PLM_OK);
     for (uint32_t v = 0; v < VARIANTS; v++)
       assert_int_equal(plm_variant_scorer_expect(scorer, &scene.variants[v], NULL), PLM_OK);
@@ -181,10 +186,11 @@ static void compare(enum plm_architecture architecture, bool causal, uint32_t le
         plm_variant_scorer_run(scorer, scene.variants + 100, VARIANTS - 100, scores + 100, NULL),
         PLM_OK);
     for (uint32_t v = 0; v < VARIANTS; v++) {
-      const double expected = alone(&scene, &scene.variants[v], joint);
+      const double expected = alone(&scene, &scene.variants[v], (enum plm_score_masking)masking);
       if (!(fabs(scores[v] - expected) <= 2e-4))
-        fail_msg("architecture %d, %u residues, variant %u of %u: %.7g, alone %.7g", architecture,
-                 length, v, scene.variants[v].count, scores[v], expected);
+        fail_msg("architecture %d, %u residues, masking %s, variant %u of %u: %.7g, alone %.7g",
+                 architecture, length, plm_score_masking_names[masking], v, scene.variants[v].count,
+                 scores[v], expected);
       if (scene.variants[v].count == 0) assert_true(scores[v] == 0);
       largest = fmax(largest, fabs(expected));
     }
