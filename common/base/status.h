@@ -36,6 +36,7 @@
   X(TIMEOUT, 4, 4, "timed out")                     \
   X(NOT_FINITE, 5, 5, "a value that is not finite") \
   X(UNAVAILABLE, 6, 6, "not available at present")  \
+  X(PERMANENT, 7, 7, "a cause that stays")          \
   X(INTERRUPTED, 130, 130, "interrupted")           \
   X(TERMINATED, 143, 143, "terminated")             \
   X(AGAIN, 1, 1, "nothing ready yet")

@@ -121,6 +121,21 @@ static plm_status run_program(const struct plm_program *program,
   return program->run(arguments, error);
 }
 
+static void end_by_signal(int number)
+{
+  _exit(128 + number);
+}
+
+static void end_by_signals(void)
+{
+  static const int numbers[] = {SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+  for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+    struct sigaction action;
+    if (sigaction(numbers[i], NULL, &action) == 0 && action.sa_handler == SIG_DFL)
+      signal(numbers[i], end_by_signal);
+  }
+}
+
 void plm_program_begin(void)
 {
   for (int descriptor = STDIN_FILENO; descriptor <= STDERR_FILENO; descriptor++) {
@@ -131,6 +146,7 @@ void plm_program_begin(void)
   }
   signal(SIGXFSZ, SIG_IGN); /* beyond a limit on file sizes, a write fails instead of killing us */
   plm_descriptors_raise();
+  if (getpid() == 1) end_by_signals();
 }
 
 int plm_program_main(const struct plm_program *program, int argc, char **argv)

@@ -10,8 +10,8 @@
 /* The exit codes that all programs share, for their help and manual pages. */
 #define PLM_EXIT_CODES                                                                        \
   "0 done, 1 failed, 2 wrong usage or configuration, 3 the run is not running, 4 timed out, " \
-  "5 a value was not finite, 6 a cause that may pass did not pass in time, "                  \
-  "130 or 143 stopped by a signal."
+  "5 a value was not finite, 6 a cause that may pass did not pass in time, 7 a stage failed " \
+  "for a cause that stays, 130 or 143 stopped by a signal."
 
 /* The same for the stages: plm-packer, plm-trainer and the watching plm-evaluator. */
 #define PLM_STAGE_EXIT_CODES                                                                       \
@@ -37,7 +37,9 @@ struct plm_program {
  * closed would be given to the next file, and messages would be written into that file; so each is
  * opened on /dev/null, in the mode in which reading or writing still fails as it does on a closed
  * one. SIGXFSZ is ignored: beyond the limit on the size of a file, a write fails with EFBIG
- * instead. The soft limit on descriptors is raised to the hard one. */
+ * instead. The soft limit on descriptors is raised to the hard one. As process 1 of a container,
+ * the program ends by a stop signal also before it catches them: the kernel gives that process no
+ * signal that it does not handle. */
 void plm_program_begin(void);
 
 /* Parses the options, answers --help and --version or runs the program, prints an error and returns

@@ -12,6 +12,7 @@
 
 /* Paths within the run folder. */
 #define PLM_RUN_CONFIG "pipeline.yaml"
+#define PLM_RUN_CONFIG_APART "evaluator.yaml" /* of `up evaluator --apart` */
 #define PLM_RUN_TRAINER_METRICS "trainer.jsonl"
 #define PLM_RUN_EVALUATOR_METRICS "evaluator.jsonl"
 #define PLM_RUN_PACKER_METRICS "packers.jsonl"

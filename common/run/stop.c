@@ -29,6 +29,7 @@ static void note_stop(int number, siginfo_t *information, void *context)
   if (second && !supervised) {
     signal(number, SIG_DFL);
     raise(number);
+    if (getpid() == 1) _exit(128 + number); /* which the default action does not end */
   }
   __atomic_compare_exchange_n(&plm_stop_requested, &none, number, false, __ATOMIC_RELEASE,
                               __ATOMIC_RELAXED);

@@ -42,6 +42,8 @@ plm_status plm_socket_open(void *context, int type, size_t message_limit, void *
   const struct marks marks = marks_of(type);
   const int64_t limit = (int64_t)message_limit + CURVE_BYTES;
   const int reconnect_ms = 100, reconnect_most_ms = 2000, handshake_ms = 3000, backlog = 128;
+  /* the address of a host that is gone does not answer; a name may have another one by then */
+  const int connect_ms = 5000;
   const struct {
     int option;
     const void *value;
@@ -56,6 +58,7 @@ plm_status plm_socket_open(void *context, int type, size_t message_limit, void *
       {ZMQ_RECONNECT_IVL, &reconnect_ms, sizeof reconnect_ms},
       {ZMQ_RECONNECT_IVL_MAX, &reconnect_most_ms, sizeof reconnect_most_ms},
       {ZMQ_HANDSHAKE_IVL, &handshake_ms, sizeof handshake_ms},
+      {ZMQ_CONNECT_TIMEOUT, &connect_ms, sizeof connect_ms},
   };
   *socket = zmq_socket(context, type);
   if (*socket == NULL) return zmq_failed(error, "cannot make a ZeroMQ socket");

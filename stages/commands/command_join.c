@@ -18,7 +18,7 @@
 enum {
   MOST_PACKERS = 256,
   MOST_THREADS = 8,
-  MOST_OPTIONS = 12,
+  MOST_OPTIONS = 16,
   DEFAULT_CACHE_GB = 100,
   MOST_CACHE_GB = 1000000,
 };
@@ -26,10 +26,12 @@ enum {
 static const struct plm_option options[] = {
     {.name = "corpus",
      .argument = "DIR,...",
-     .help = "this host's copy of the run's corpus; of a mixture, one or several of them"},
+     .help = "this host's copy of the run's corpus; of a mixture, one or several of them (default: "
+             "corpus in FILE)"},
     {.name = "keys",
      .argument = "DIR",
-     .help = "folder with NAME.key and server.pub, as `keys --client NAME` made them on the head"},
+     .help = "folder with NAME.key and server.pub, as `keys --client NAME` made them on the head "
+             "(default: network.keys in FILE)"},
     {.name = "packers", .argument = "N", .help = "packers to start (default 1)"},
     {.name = "threads",
      .argument = "N",
@@ -44,6 +46,9 @@ static const struct plm_option options[] = {
      .argument = "GB",
      .help = "what the cache may hold (default 100); --fetch removes unused corpora, the least "
              "recently used first"},
+    {.name = "prometheus",
+     .argument = "ADDRESS",
+     .help = "let the packer serve its metrics there; for one packer"},
     {.name = "allow-remote", .help = "read a corpus on a remote file system in place"},
     {'d', "detach", NULL, "run in the background; the packers' lines go to their logs only"},
     {0},
@@ -51,7 +56,11 @@ static const struct plm_option options[] = {
 
 /* What the command line says. */
 struct join {
-  const char *endpoint, *corpus, *keys;
+  const char *file;          /* the configuration; NULL: none is given */
+  const char *endpoints;     /* with commas between them */
+  char endpoint[512];        /* the first one */
+  const char *corpus, *keys; /* NULL: as the file says */
+  struct plm_config of_file; /* {0} without a file */
   bool fetch;
   struct plm_fetched fetched;
   char corpora[PLM_MAX_SOURCES * PLM_PATH_SIZE]; /* those that were fetched, for --corpus */
@@ -59,14 +68,6 @@ struct join {
   char folder[PLM_PATH_SIZE]; /* of logs and the control socket's name, on this host */
   const char *packer_options[MOST_OPTIONS];
 };
-
-static plm_status need(const struct plm_arguments *arguments, const char *name, const char **value,
-                       struct plm_error *error)
-{
-  *value = plm_arguments_get(arguments, name);
-  if (*value != NULL) return PLM_OK;
-  return plm_error_set(error, PLM_USAGE, "--%s DIR is missing", name);
-}
 
 /* runs/join-HOST-PORT unless --run names another folder. */
 static plm_status choose_folder(const struct plm_command_context *context, struct join *join,
@@ -102,42 +103,78 @@ static plm_status join_check_folder(const struct join *join, struct plm_error *e
   return PLM_OK;
 }
 
+/* Splits the endpoints, and checks each. */
+static plm_status read_endpoints(struct join *join, const char *keys, struct plm_error *error)
+{
+  for (const char *from = join->endpoints;; from++) {
+    char one[sizeof join->endpoint];
+    const size_t length = strcspn(from, ",");
+    const int size = snprintf(one, sizeof one, "%.*s", (int)length, from);
+    if (size >= (int)sizeof one || strncmp(one, "tcp://", strlen("tcp://")) != 0)
+      return plm_error_set(error, PLM_USAGE, "\"%.200s\" is not of the form tcp://HOST:PORT", one);
+    PLM_TRY(plm_endpoint_check(one, keys, error));
+    if (from == join->endpoints) snprintf(join->endpoint, sizeof join->endpoint, "%s", one);
+    from += length;
+    if (*from == '\0') return PLM_OK;
+  }
+}
+
+/* The corpus and the keys are those that are given, or those of the configuration. */
+static plm_status read_sources(const struct plm_arguments *arguments, struct join *join,
+                               struct plm_error *error)
+{
+  const char *file = plm_arguments_get(arguments, "config");
+  if (file != NULL)
+    PLM_TRY(plm_arguments_load_config(arguments, file, true, &join->of_file, error));
+  join->file = file;
+  join->fetch = plm_arguments_has(arguments, "fetch");
+  join->corpus = plm_arguments_get(arguments, "corpus");
+  join->keys = plm_arguments_get(arguments, "keys");
+  if (join->fetch && join->corpus != NULL)
+    return plm_error_set(error, PLM_USAGE, "--fetch and --corpus exclude each other");
+  if (!join->fetch && join->corpus == NULL && join->of_file.corpus == NULL)
+    return plm_error_set(error, PLM_USAGE, "--corpus DIR is missing, or --fetch");
+  const char *keys = join->keys != NULL ? join->keys : join->of_file.network.keys;
+  if (keys == NULL) return plm_error_set(error, PLM_USAGE, "--keys DIR is missing");
+  PLM_TRY(read_endpoints(join, keys, error));
+  return plm_keys_check_client(keys, error);
+}
+
+static void join_add_option(struct join *join, const char *name, const char *value)
+{
+  size_t used = 0;
+  while (join->packer_options[used] != NULL) used++;
+  PLM_ASSERT(used + 2 < MOST_OPTIONS);
+  join->packer_options[used++] = name;
+  join->packer_options[used] = value;
+}
+
 static plm_status read_join(const struct plm_command_context *context, struct join *join,
                             struct plm_error *error)
 {
   const struct plm_arguments *arguments = context->arguments;
   unsigned packers = 1, threads = 2;
-  size_t used = 0;
   PLM_TRY(plm_command_operands(context, 1, error));
   if (arguments->positional_count == 0)
     return plm_error_set(error, PLM_USAGE, "name the run's feed, as in tcp://HEAD:5701");
-  join->endpoint = arguments->positionals[0];
-  join->fetch = plm_arguments_has(arguments, "fetch");
-  if (join->fetch && plm_arguments_has(arguments, "corpus"))
-    return plm_error_set(error, PLM_USAGE, "--fetch and --corpus exclude each other");
-  if (!join->fetch && plm_arguments_get(arguments, "corpus") == NULL)
-    return plm_error_set(error, PLM_USAGE, "--corpus DIR is missing, or --fetch");
-  join->corpus = plm_arguments_get(arguments, "corpus");
-  PLM_TRY(need(arguments, "keys", &join->keys, error));
-  if (strncmp(join->endpoint, "tcp://", strlen("tcp://")) != 0)
-    return plm_error_set(error, PLM_USAGE, "\"%.200s\" is not of the form tcp://HOST:PORT",
-                         join->endpoint);
-  PLM_TRY(plm_endpoint_check(join->endpoint, join->keys, error));
+  join->endpoints = arguments->positionals[0];
+  PLM_TRY(read_sources(arguments, join, error));
   PLM_TRY(plm_arguments_within(arguments, "packers", 1, MOST_PACKERS, &packers, error));
   PLM_TRY(plm_arguments_within(arguments, "threads", 1, MOST_THREADS, &threads, error));
   snprintf(join->packers, sizeof join->packers, "%u", packers);
   snprintf(join->threads, sizeof join->threads, "%u", threads);
-  join->packer_options[used++] = "--corpus";
-  join->packer_options[used++] = join->fetch ? join->corpora : join->corpus;
-  join->packer_options[used++] = "--connect";
-  join->packer_options[used++] = join->endpoint;
-  join->packer_options[used++] = "--threads";
-  join->packer_options[used++] = join->threads;
-  if (plm_arguments_has(arguments, "cache") && !join->fetch) {
-    join->packer_options[used++] = "--cache";
-    join->packer_options[used++] = plm_arguments_get(arguments, "cache");
+  if (join->fetch || join->corpus != NULL)
+    join_add_option(join, "--corpus", join->fetch ? join->corpora : join->corpus);
+  join_add_option(join, "--connect", join->endpoints);
+  join_add_option(join, "--threads", join->threads);
+  if (plm_arguments_has(arguments, "cache") && !join->fetch)
+    join_add_option(join, "--cache", plm_arguments_get(arguments, "cache"));
+  if (plm_arguments_has(arguments, "prometheus")) {
+    if (packers > 1)
+      return plm_error_set(error, PLM_USAGE, "--prometheus is for one packer, not for %u", packers);
+    join_add_option(join, "--prometheus", plm_arguments_get(arguments, "prometheus"));
   }
-  if (plm_arguments_has(arguments, "allow-remote")) join->packer_options[used++] = "--allow-remote";
+  if (plm_arguments_has(arguments, "allow-remote")) join_add_option(join, "--allow-remote", NULL);
   PLM_TRY(choose_folder(context, join, error));
   return join_check_folder(join, error);
 }
@@ -154,7 +191,8 @@ static plm_status join_fetch(const struct plm_command_context *context, struct j
       plm_arguments_within(context->arguments, "cache-limit", 1, MOST_CACHE_GB, &limit_gb, error));
   if (cache == NULL) PLM_TRY(plm_fetch_cache_folder(folder, error));
   const struct plm_fetch_options wanted = {.endpoint = join->endpoint,
-                                           .keys = join->keys,
+                                           .keys = join->keys != NULL ? join->keys
+                                                                      : join->of_file.network.keys,
                                            .cache = cache != NULL ? cache : folder,
                                            .limit_bytes = limit_gb * UINT64_C(1000000000)};
   PLM_TRY(plm_fetch_corpora(&wanted, &join->fetched, error));
@@ -174,9 +212,11 @@ static plm_status join_check(const struct plm_command_context *context, const st
 {
   const struct plm_corpus_options opening = {
       .allow_remote = plm_arguments_has(context->arguments, "allow-remote") ||
-                      plm_arguments_has(context->arguments, "cache")};
+                      plm_arguments_has(context->arguments, "cache") ||
+                      join->of_file.packer_allow_remote || join->of_file.packer_cache != NULL};
   struct plm_corpus_paths corpora = {0};
-  plm_status status = plm_corpus_paths_find(join->corpus, NULL, &corpora, error);
+  plm_status status = plm_corpus_paths_find(
+      join->corpus, join->corpus == NULL ? &join->of_file : NULL, &corpora, error);
   for (uint32_t i = 0; i < corpora.count && status == PLM_OK; i++) {
     struct plm_corpus *corpus;
     status = plm_corpus_open(corpora.paths[i], &opening, &corpus, error);
@@ -220,11 +260,12 @@ static plm_status serve_run(const struct plm_command_context *context, const str
   struct plm_config config;
   struct plm_config_problems *problems = NULL;
   const struct plm_config_override overrides[] = {{"run", join->folder},
-                                                  {"network.keys", join->keys},
                                                   {"packer.instances", join->packers},
-                                                  {"packer.restart", "always"}};
-  plm_status status = plm_config_load(NULL, overrides, sizeof overrides / sizeof overrides[0],
-                                      &config, &problems, error);
+                                                  {"packer.restart", "always"},
+                                                  {"metrics.prometheus", "null"},
+                                                  {"network.keys", join->keys}};
+  const size_t count = sizeof overrides / sizeof overrides[0] - (join->keys == NULL);
+  plm_status status = plm_config_load(join->file, overrides, count, &config, &problems, error);
   if (problems != NULL) {
     plm_config_problems_print(problems);
     plm_config_problems_free(problems);
@@ -232,7 +273,7 @@ static plm_status serve_run(const struct plm_command_context *context, const str
   }
   PLM_TRY(status);
   if (!context->quiet)
-    plm_info("packers for %s; logs are in %s/%s", join->endpoint, config.run, PLM_RUN_LOGS);
+    plm_info("packers for %s; logs are in %s/%s", join->endpoints, config.run, PLM_RUN_LOGS);
   status = join_serve(context, join, &config, started_fd, exit_code, error);
   plm_config_deinit(&config);
   return status;
@@ -275,26 +316,30 @@ static plm_status join_behind(struct behind *behind, struct plm_error *error)
 static plm_status join_run(const struct plm_command_context *context, struct plm_error *error)
 {
   static struct join join; /* static because it is large */
-  PLM_TRY(read_join(context, &join, error));
-  PLM_TRY(plm_keys_check_client(join.keys, error));
   struct behind behind = {context, &join};
   int exit_code = 0;
-  if (plm_arguments_has(context->arguments, "detach")) return join_behind(&behind, error);
-  PLM_TRY(fetch_and_serve(&behind, -1, &exit_code, error));
-  return plm_command_status_of_code(exit_code, error);
+  plm_status status = read_join(context, &join, error);
+  if (status == PLM_OK && plm_arguments_has(context->arguments, "detach"))
+    status = join_behind(&behind, error);
+  else if (status == PLM_OK)
+    status = fetch_and_serve(&behind, -1, &exit_code, error);
+  if (join.file != NULL) plm_config_deinit(&join.of_file);
+  return status == PLM_OK ? plm_command_status_of_code(exit_code, error) : status;
 }
 
 const struct plm_command plm_command_join = {
     .name = "join",
-    .operands = "tcp://HEAD:PORT --corpus DIR|--fetch --keys DIR",
+    .operands = "tcp://HEAD:PORT[,...] [-c FILE | --corpus DIR|--fetch --keys DIR]",
     .summary = "serve a run on another host with packers on this one",
     .details =
         "HEAD:PORT is the run's network.feed or network.evaluation_feed; packers learn the other "
-        "address from it. This "
+        "address from it. Of several addresses, those that cannot be reached are tried again. This "
         "host needs the programs, a copy of the corpus and a key; everything else comes from the "
         "head. With --fetch the corpus comes from there as well (HEAD:PORT must then be the feed): "
         "every byte is checked, and a fetch that was interrupted continues. Packers that die are "
-        "started again. With -d they run in the background, and the command returns once they are "
+        "started again. With -c FILE, corpus and keys are those of that configuration unless the "
+        "command line names others. With -d they run in the background, and the command returns "
+        "once they are "
         "started. They may be drained with Ctrl-C or `down`, or "
         "killed, at any time: the run continues with the others and its batches stay the same.\n\n"
         "Logs are in runs/join-HOST-PORT, or in the folder that --run names. `ps`, `logs`, `scale` "

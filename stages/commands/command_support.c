@@ -103,9 +103,9 @@ plm_status plm_command_parse_scale(const char *text, unsigned *packers, struct p
 
 plm_status plm_command_status_of_code(int code, struct plm_error *error)
 {
-  static const plm_status statuses[] = {PLM_CONFIG,     PLM_NOT_RUNNING, PLM_TIMEOUT,
-                                        PLM_NOT_FINITE, PLM_UNAVAILABLE, PLM_INTERRUPTED,
-                                        PLM_TERMINATED};
+  static const plm_status statuses[] = {PLM_CONFIG,      PLM_NOT_RUNNING, PLM_TIMEOUT,
+                                        PLM_NOT_FINITE,  PLM_UNAVAILABLE, PLM_PERMANENT,
+                                        PLM_INTERRUPTED, PLM_TERMINATED};
   if (code == 0) return PLM_OK;
   plm_error_set(error, PLM_FAILURE, "%s", "");
   for (size_t i = 0; i < sizeof statuses / sizeof statuses[0]; i++) {

@@ -28,6 +28,9 @@ static const struct plm_option options[] = {
     {0, "launch", "STAGE=COMMAND",
      "start the stage through COMMAND, such as srun: a shell's words, to which the stage's command "
      "line is appended; COMMAND has to pass on SIGUSR1; may be repeated"},
+    {0, "apart", NULL,
+     "run the evaluator beside another `up` of the run, for example in a pod of its own; only a "
+     "signal stops it, and `ps`, `scale` and `down` do not reach it"},
     {0, "dry-run", NULL,
      "print graph, command lines, memory, disk, cores and ports; change nothing"},
     {0, "find-lr", NULL,
@@ -47,6 +50,7 @@ struct plan {
   enum plm_resume_mode mode;
   const char *resume_path;
   const char *launch[PLM_KIND_COUNT];
+  bool apart;
   char fingerprint[PLM_FINGERPRINTS_SIZE]; /* of the corpora */
 };
 
@@ -105,6 +109,24 @@ static plm_status read_launch(const struct plm_arguments *arguments, struct plan
   return PLM_OK;
 }
 
+/* What belongs to the run as a whole is up to its other supervisor. */
+static plm_status read_apart(const struct plm_arguments *arguments, struct plan *plan,
+                             struct plm_error *error)
+{
+  static const char *const others[] = {"detach", "wait", "scale", "resume", "launch", "dry-run"};
+  plan->apart = plm_arguments_has(arguments, "apart");
+  if (!plan->apart) return PLM_OK;
+  if (!plan->chosen[PLM_KIND_EVALUATOR] || plan->chosen[PLM_KIND_TRAINER] ||
+      plan->chosen[PLM_KIND_PACKER])
+    return plm_error_set(error, PLM_USAGE,
+                         "--apart is only for the evaluator: plm-pipeline up FILE evaluator "
+                         "--apart");
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+    if (plm_arguments_has(arguments, others[i]))
+      return plm_error_set(error, PLM_USAGE, "--apart and --%s exclude each other", others[i]);
+  return PLM_OK;
+}
+
 static plm_status read_plan(const struct plm_command_context *context, struct plan *plan,
                             struct plm_error *error)
 {
@@ -114,6 +136,7 @@ static plm_status read_plan(const struct plm_command_context *context, struct pl
   PLM_TRY(read_operands(context->arguments, &file, plan->chosen, error));
   if (scale != NULL) PLM_TRY(plm_command_parse_scale(scale, &packers, error));
   PLM_TRY(read_launch(context->arguments, plan, error));
+  PLM_TRY(read_apart(context->arguments, plan, error));
   PLM_TRY(plm_arguments_load_config(context->arguments, file, true, &plan->config, error));
   if (scale != NULL) plan->config.packer_instances = packers;
   read_resume(context->arguments, plan);
@@ -141,19 +164,20 @@ static void only_evaluate(struct plan *plan, const struct plm_prepared *prepared
 }
 
 /* The stages of a supervisor that was killed may still be publishing; they hold these locks. */
-static void wait_for_earlier_stages(const struct plm_config *config)
+static void wait_for_earlier_stages(const struct plm_config *config,
+                                    const bool chosen[PLM_KIND_COUNT])
 {
-  static const char *const writers[] = {"trainer", "evaluator"};
+  static const enum plm_stage_index writers[] = {PLM_KIND_TRAINER, PLM_KIND_EVALUATOR};
   const int64_t until_ms =
       plm_clock_ms() + 1000 * (int64_t)(config->trainer.stop_timeout_s + EARLIER_EXTRA_S);
   for (size_t i = 0; i < sizeof writers / sizeof writers[0]; i++) {
+    const char *name = plm_stage_kinds[writers[i]].name;
     struct plm_lock_holder holder;
     bool said = false;
-    while (plm_lock_holder(config->run, writers[i], &holder, NULL) == PLM_OK &&
+    while (chosen[writers[i]] && plm_lock_holder(config->run, name, &holder, NULL) == PLM_OK &&
            plm_clock_ms() < until_ms) {
       if (!said)
-        plm_info("waiting for the %s of an earlier `up` to end (process %d)", writers[i],
-                 holder.pid);
+        plm_info("waiting for the %s of an earlier `up` to end (process %d)", name, holder.pid);
       said = true;
       usleep(EARLIER_PAUSE_US);
     }
@@ -184,12 +208,15 @@ static plm_status supervise(const struct plm_command_context *context, struct pl
                             bool detached, int started_fd, int *exit_code, struct plm_error *error)
 {
   struct plm_lock *lock = NULL;
-  struct plm_prepared prepared;
+  struct plm_prepared prepared = {0};
   PLM_TRY(plm_directory_make(plan->config.run, error));
-  PLM_TRY(plm_lock_acquire(plan->config.run, "supervisor", &lock, error));
-  wait_for_earlier_stages(&plan->config);
-  plm_status status = plm_run_prepare(&plan->config, plan->mode, plan->resume_path,
-                                      plan->chosen[PLM_KIND_TRAINER], &prepared, error);
+  PLM_TRY(plm_lock_acquire(plan->config.run, plan->apart ? "supervisor-evaluator" : "supervisor",
+                           &lock, error));
+  wait_for_earlier_stages(&plan->config, plan->chosen);
+  plm_status status = plan->apart
+                          ? plm_run_prepare_apart(&plan->config, error)
+                          : plm_run_prepare(&plan->config, plan->mode, plan->resume_path,
+                                            plan->chosen[PLM_KIND_TRAINER], &prepared, error);
   if (status == PLM_OK && prepared.complete && !plan->chosen[PLM_KIND_EVALUATOR]) {
     plm_info("the run is complete at step %llu", (unsigned long long)prepared.step);
     plm_lock_release(lock);
@@ -204,6 +231,7 @@ static plm_status supervise(const struct plm_command_context *context, struct pl
       .lock = lock,
       .program_directory = context->program_directory,
       .fingerprint = plan->fingerprint,
+      .apart = plan->apart,
       .detached = detached,
       .color = context->color,
       .quiet = context->quiet,
@@ -245,7 +273,7 @@ static plm_status run_behind(const struct plm_command_context *context, struct p
 /* --find-lr starts no run, so it goes with no option that says how to start one. */
 static plm_status find_rates(const struct plm_command_context *context, struct plm_error *error)
 {
-  static const char *const others[] = {"detach", "wait", "scale", "resume", "dry-run"};
+  static const char *const others[] = {"detach", "wait", "scale", "resume", "apart", "dry-run"};
   const struct plm_arguments *arguments = context->arguments;
   struct plan plan = {0};
   struct plm_find_lr find;
@@ -309,10 +337,10 @@ const struct plm_command plm_command_up = {
         "the trainer saves a checkpoint, then the others stop. A second Ctrl-C kills "
         "them.\n\nFILE is the configuration, as with -c. STAGE is trainer, evaluator or packer; "
         "the default is all of them. Exit codes: 0 if the run is complete and evaluated, "
-        "130 after Ctrl-C, 143 after SIGTERM or `down`; after a failure 2, 4, 5 or 6 "
+        "130 after Ctrl-C, 143 after SIGTERM or `down`; after a failure 2, 4, 5, 6 or 7 "
         "if the failed stage exited with it, otherwise 1. 5: a value was not finite, or an error "
         "came twice at the same step. 6: a cause that may pass did not pass within "
-        "supervisor.wait_s.\n\n"
+        "supervisor.wait_s. 7: the cause stays, for example because a program is missing.\n\n"
         "--find-lr prints the smoothed loss over the learning rate and two suggestions: where the "
         "loss falls fastest, and a tenth of the rate with the least loss. It stops early when the "
         "loss exceeds four times its least value. --json prints {lr_hidden, smoothed_loss, "

@@ -52,11 +52,12 @@ struct supervised {
   struct plm_tail tail;
   struct plm_tail_place log_start; /* where the lines of its present process begin in its log */
   uint64_t memory_kills;           /* plm_memory_kills when it was started */
-  unsigned failed_as;   /* order of this permanent failure within the run, from 1; 0: none */
-  double failed_s;      /* when it last failed, in seconds since 1970; 0: it has not */
-  char cause[1600];     /* the last failure: how, and the error that it printed */
-  bool failed_again;    /* for a failure that repeats itself (PLM_VERDICT_REPEATED) */
-  char failed_how[512]; /* "exited with 2" */
+  unsigned failed_as; /* order of this permanent failure within the run, from 1; 0: none */
+  double failed_s;    /* when it last failed, in seconds since 1970; 0: it has not */
+  char cause[1600];   /* the last failure: how, and the error that it printed */
+  bool failed_again;  /* for a failure that repeats itself (PLM_VERDICT_REPEATED) */
+  enum plm_failure_kind failed_kind; /* of the last failure */
+  char failed_how[512];              /* "exited with 2" */
 };
 
 /* The table. */
@@ -66,6 +67,7 @@ struct stages {
   const char *const *launch;       /* for each kind; NULL: all stages run here */
   struct supervised *all;          /* SUPERVISED_MAX of them; the owner frees them */
   size_t count;
+  bool apart;        /* another supervisor has the run, and these stages only run beside its own */
   bool draining;     /* all of them are being stopped, and none is started again */
   unsigned failures; /* permanent failures so far */
 };

@@ -38,6 +38,7 @@ void supervisor_init(struct plm_supervisor *supervisor,
       .stages = {.config = options->config,
                  .gang = &supervisor->gang,
                  .launch = supervisor->options.launch,
+                 .apart = options->apart,
                  .all = table},
       .gang = {.config = options->config,
                .socket_path = supervisor->requests.socket_path,
@@ -87,6 +88,7 @@ static bool is_over(const struct plm_supervisor *supervisor, int kind)
 {
   struct plm_lock_holder holder;
   if (supervisor->options.chosen[kind]) return true;
+  if (supervisor->stages.apart) return false;
   return plm_lock_holder(supervisor->stages.config->run, plm_stage_kinds[kind].name, &holder,
                          NULL) == PLM_NOT_FOUND;
 }
@@ -97,6 +99,7 @@ static void forget_endpoints(struct plm_supervisor *supervisor)
     if (is_over(supervisor, kind))
       plm_stage_forget_endpoints(supervisor->stages.config->run, (enum plm_stage_index)kind);
   }
+  if (supervisor->stages.apart) return;
   plm_endpoint_remove(supervisor->stages.config->run, "packers");
   plm_endpoint_remove(supervisor->stages.config->run, "prometheus");
 }
@@ -232,8 +235,9 @@ static int supervisor_conclude(struct plm_supervisor *supervisor)
 {
   const char *run = supervisor->stages.config->run;
   const int signal_number = supervisor->drain.signal;
-  struct plm_text failure = {0};       /* for people; empty if nothing failed */
-  plm_endpoint_remove(run, "packers"); /* a stage that is started by hand later may have packers */
+  struct plm_text failure = {0}; /* for people; empty if nothing failed */
+  /* a stage that is started by hand later may have packers */
+  if (!supervisor->stages.apart) plm_endpoint_remove(run, "packers");
   const int failure_code =
       stages_judge_failures(&supervisor->stages, supervisor->options.chosen, &failure);
   const int exit_code =

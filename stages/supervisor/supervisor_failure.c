@@ -152,6 +152,7 @@ void supervised_failed(struct stages *stages, struct screen *screen, struct supe
   int64_t delay_ms = 0;
   const enum plm_failure_verdict judged = judge(stages, stage, &failure, &delay_ms);
   const enum plm_failure_verdict verdict = never ? PLM_VERDICT_STAYS : judged;
+  stage->failed_kind = kind;
   keep_cause(stage, how, failure.text);
   if (verdict == PLM_VERDICT_AGAIN || verdict == PLM_VERDICT_WAITS) {
     start_later(stages, screen, stage, verdict == PLM_VERDICT_WAITS, &failure, delay_ms, how);

@@ -26,6 +26,7 @@ void requests_init(struct requests *requests)
 
 plm_status requests_open(struct requests *requests, struct plm_error *error)
 {
+  if (requests->stages->apart) return PLM_OK; /* the run's socket is that of the other supervisor */
   PLM_TRY(plm_socket_path(requests->stages->config->run, requests->socket_path, error));
   return plm_socket_listen(requests->socket_path, &requests->listen_fd, error);
 }

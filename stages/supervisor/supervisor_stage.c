@@ -81,6 +81,7 @@ static plm_status start_process(struct launcher *launcher, struct supervised *st
   struct gang_start gang = {.process = {.output = -1}};
   plm_status status =
       plm_stage_command_make(launcher->program_directory, launcher->stages->config->run,
+                             launcher->stages->apart ? PLM_RUN_CONFIG_APART : PLM_RUN_CONFIG,
                              launcher->fingerprint, stage->kind, &command, error);
   if (stage->kind == PLM_KIND_PACKER) plm_stage_command_add(&command, launcher->packer_options);
   if (status == PLM_OK && stage->gang != NULL)

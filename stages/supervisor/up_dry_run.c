@@ -1,6 +1,5 @@
 /* Prints everything that `up` would do. */
 #include "stages/supervisor/up_dry_run.h"
-#include "common/base/process/cgroup.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -8,8 +7,10 @@
 
 #include <cjson/cJSON.h>
 
+#include "common/base/process/cgroup.h"
 #include "common/base/text/json.h"
 #include "common/base/text/printable.h"
+#include "common/run/run.h"
 #include "stages/supervisor/gang/gang_command.h"
 #include "stages/supervisor/prepare/run_length.h"
 #include "stages/supervisor/prepare/run_ports.h"
@@ -40,8 +41,8 @@ static plm_status say_commands(const struct plm_dry_run *run, struct plm_error *
   printf("command lines\n");
   for (int kind = 0; kind < PLM_KIND_COUNT; kind++) {
     if (!run->chosen[kind]) continue;
-    PLM_TRY(plm_stage_command_make(run->program_directory, run->config->run, run->fingerprint,
-                                   (enum plm_stage_index)kind, &command, error));
+    PLM_TRY(plm_stage_command_make(run->program_directory, run->config->run, PLM_RUN_CONFIG,
+                                   run->fingerprint, (enum plm_stage_index)kind, &command, error));
     const bool gang = plm_stage_is_gang(run->config, (enum plm_stage_index)kind);
     struct plm_gang_command mpirun = {0};
     const plm_status status =

@@ -4,6 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
+#include "common/base/status.h"
+
 static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
 
 /* ---- values -------------------------------------------------------------------------------- */
@@ -12,14 +15,8 @@ static struct plm_template_value *template_append(struct plm_template_values *va
                                                   const char *name)
 {
   if (values->count == values->room) {
-    const size_t room = values->room == 0 ? 32 : 2 * values->room;
-    struct plm_template_value *larger = realloc(values->all, room * sizeof *larger);
-    if (larger == NULL) {
-      values->failed = true;
-      return NULL;
-    }
-    values->all = larger;
-    values->room = room;
+    values->room = values->room == 0 ? 32 : 2 * values->room;
+    values->all = plm_realloc(values->all, values->room * sizeof *values->all);
   }
   values->all[values->count] = (struct plm_template_value){.name = name};
   return &values->all[values->count++];
@@ -27,20 +24,31 @@ static struct plm_template_value *template_append(struct plm_template_values *va
 
 void plm_template_declare(struct plm_template_values *values, const char *name)
 {
-  struct plm_template_value *value = template_append(values, name);
-  if (value != NULL) value->declared = true;
+  template_append(values, name)->declared = true;
 }
 
 struct plm_text *plm_template_add(struct plm_template_values *values, const char *name)
 {
-  struct plm_template_value *value = template_append(values, name);
-  return value != NULL ? &value->text : &values->spare;
+  return &template_append(values, name)->text;
+}
+
+void plm_template_add_lines(struct plm_template_values *values, const char *name, const char *lines)
+{
+  plm_template_declare(values, name);
+  while (*lines != '\0') {
+    const size_t length = strcspn(lines, "\n");
+    plm_text_append(plm_template_add(values, name), lines, length);
+    lines += length + (lines[length] == '\n');
+  }
 }
 
 void plm_template_deinit(struct plm_template_values *values)
 {
-  for (size_t i = 0; i < values->count; i++) plm_text_deinit(&values->all[i].text);
-  plm_text_deinit(&values->spare);
+  for (size_t i = 0; i < values->count; i++) {
+    struct plm_text *text = &values->all[i].text;
+    if (text->data != NULL) explicit_bzero(text->data, text->length);
+    plm_text_deinit(text);
+  }
   free(values->all);
   *values = (struct plm_template_values){0};
 }
@@ -60,7 +68,7 @@ static size_t count_of(const struct plm_template_values *values, const char *nam
     known = true;
     found += !values->all[i].declared;
   }
-  PLM_ASSERT(known || values->failed);
+  PLM_ASSERT(known);
   return found;
 }
 
@@ -130,13 +138,10 @@ static bool is_if(const struct plm_template_values *values, const char *line, bo
   return true;
 }
 
-plm_status plm_template_fill(const char *source, const struct plm_template_values *values,
-                             struct plm_text *text, struct plm_error *error)
+void plm_template_fill(const char *source, const struct plm_template_values *values,
+                       struct plm_text *text)
 {
   size_t depth = 0, hidden = 0; /* how many @if are open, and from which on nothing is written */
-  bool failed = values->failed;
-  for (size_t i = 0; i < values->count; i++) failed = failed || values->all[i].text.failed;
-  if (failed) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   for (const char *line = source, *next; *line != '\0'; line = next) {
     bool holds;
     next = line + strcspn(line, "\n");
@@ -154,5 +159,4 @@ plm_status plm_template_fill(const char *source, const struct plm_template_value
     }
   }
   PLM_ASSERT(depth == 0);
-  return text->failed ? plm_error_set(error, PLM_NO_MEMORY, "out of memory") : PLM_OK;
 }

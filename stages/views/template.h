@@ -3,8 +3,7 @@
  *   a line with @NAME@    has the value in its place. It is written once for each value that has
  *                         been given under the name, so not at all if there is none.
  *   @if NAME@ … @end@     on lines of their own: what is between them, if there is a value. They
- * may
- *   @if !NAME@ … @end@    contain each other. With !, if there is none.
+ *   @if !NAME@ … @end@    may contain each other. With !, if there is none.
  *
  * Every other @ stays as it is. */
 #ifndef PLM_STAGES_VIEWS_TEMPLATE_H
@@ -13,7 +12,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "common/base/status.h"
 #include "common/base/text/text.h"
 
 struct plm_template_value {
@@ -26,20 +24,22 @@ struct plm_template_value {
 struct plm_template_values {
   struct plm_template_value *all;
   size_t count, room;
-  struct plm_text spare; /* takes what there is no memory for */
-  bool failed;
 };
 
 /* Says that the template may have the name, which is borrowed. It has no value yet. */
 void plm_template_declare(struct plm_template_values *values, const char *name);
 /* Gives the name another value, to which the caller appends, before the next call of these two. */
 struct plm_text *plm_template_add(struct plm_template_values *values, const char *name);
+/* Gives the name each line of the text as a value, so that a line of the template with the name
+ * alone becomes all of them, each with the line's indent. */
+void plm_template_add_lines(struct plm_template_values *values, const char *name,
+                            const char *lines);
+/* Also overwrites the values, of which some may be secret. */
 void plm_template_deinit(struct plm_template_values *values);
 
 /* Appends the template with its values. That the template has a name that nobody has given or
- * declared, or an @if without @end, is a programming error. PLM_NO_MEMORY, also if an earlier
- * append to a value has failed. */
-plm_status plm_template_fill(const char *source, const struct plm_template_values *values,
-                             struct plm_text *text, struct plm_error *error);
+ * declared, or an @if without @end, is a programming error. */
+void plm_template_fill(const char *source, const struct plm_template_values *values,
+                       struct plm_text *text);
 
 #endif

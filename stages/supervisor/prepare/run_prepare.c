@@ -223,3 +223,15 @@ plm_status plm_run_prepare(const struct plm_config *config, enum plm_resume_mode
   }
   return write_configuration(config, prepared->resumes && (prepared->complete || !trains), error);
 }
+
+plm_status plm_run_prepare_apart(const struct plm_config *config, struct plm_error *error)
+{
+  char file[PLM_PATH_SIZE], *yaml;
+  PLM_TRY(plm_path_join(file, config->run, PLM_RUN_LOGS, error));
+  PLM_TRY(plm_directory_make(file, error));
+  PLM_TRY(plm_path_join(file, config->run, PLM_RUN_CONFIG_APART, error));
+  PLM_TRY(plm_config_print(config, &yaml, error));
+  const plm_status status = plm_file_replace(file, yaml, strlen(yaml), 0644, error);
+  free(yaml);
+  return status;
+}

@@ -41,4 +41,9 @@ plm_status plm_run_prepare(const struct plm_config *config, enum plm_resume_mode
                            const char *path, bool trains, struct plm_prepared *prepared,
                            struct plm_error *error);
 
+/* What the supervisor of a stage beside the run's own does instead: makes the folder of the logs
+ * and writes the stage's configuration (PLM_RUN_CONFIG_APART). The rest of the run stays as it is.
+ * The caller holds the lock of that supervisor. */
+plm_status plm_run_prepare_apart(const struct plm_config *config, struct plm_error *error);
+
 #endif

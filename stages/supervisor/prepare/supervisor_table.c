@@ -46,12 +46,13 @@ void plm_stage_forget_endpoints(const char *run, enum plm_stage_index kind)
 }
 
 plm_status plm_stage_command_make(const char *program_directory, const char *run,
-                                  const char *fingerprint, enum plm_stage_index kind,
-                                  struct plm_stage_command *command, struct plm_error *error)
+                                  const char *config_file, const char *fingerprint,
+                                  enum plm_stage_index kind, struct plm_stage_command *command,
+                                  struct plm_error *error)
 {
   *command = (struct plm_stage_command){0};
   PLM_TRY(plm_path_join(command->program, program_directory, plm_stage_kinds[kind].program, error));
-  PLM_TRY(plm_path_join(command->config, run, PLM_RUN_CONFIG, error));
+  PLM_TRY(plm_path_join(command->config, run, config_file, error));
   snprintf(command->run, sizeof command->run, "%s", run);
   snprintf(command->fingerprint, sizeof command->fingerprint, "%s", fingerprint);
   size_t used = 0;

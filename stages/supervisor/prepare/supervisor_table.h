@@ -41,11 +41,12 @@ struct plm_stage_command {
   char fingerprint[PLM_FINGERPRINTS_SIZE];
   char *argv[PLM_STAGE_ARGUMENTS]; /* into the fields above; NULL-terminated */
 };
-/* fingerprint: of the corpora, in hex, with commas; "" if there is none here. PLM_LIMIT if a path
- * is too long. */
+/* config_file: the name of the configuration in the run folder. fingerprint: of the corpora, in
+ * hex, with commas; "" if there is none here. PLM_LIMIT if a path is too long. */
 plm_status plm_stage_command_make(const char *program_directory, const char *run,
-                                  const char *fingerprint, enum plm_stage_index kind,
-                                  struct plm_stage_command *command, struct plm_error *error);
+                                  const char *config_file, const char *fingerprint,
+                                  enum plm_stage_index kind, struct plm_stage_command *command,
+                                  struct plm_error *error);
 
 /* Adds arguments; the array ends with NULL, and both must outlive the command. NULL adds none. */
 void plm_stage_command_add(struct plm_stage_command *command, const char *const *arguments);

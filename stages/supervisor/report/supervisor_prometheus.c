@@ -61,6 +61,12 @@ static void supervisor_page_read_file(struct exporter *exporter, int kind)
   file->counted = true;
 }
 
+/* Beside the run's own supervisor, which exports all of the run, only the evaluator is exported. */
+static bool exports(const struct exporter *exporter, int kind)
+{
+  return !exporter->stages->apart || kind == PLM_KIND_EVALUATOR;
+}
+
 /* ---- packers, readiness and restarts ------------------------------------------------------- */
 
 /* The trainer knows the folders. They are joined by commas. */
@@ -163,8 +169,10 @@ static void supervisor_page(void *context, struct plm_text *text)
   struct plm_prometheus *metrics = exporter->metrics;
   plm_prometheus_forget(metrics, PLM_STAGE_PACKER,
                         NULL); /* the peers files have all of them again */
-  set_packers(exporter, "evaluator");
-  set_packers(exporter, "trainer"); /* a packer tells both its total */
+  if (exports(exporter, PLM_KIND_PACKER)) {
+    set_packers(exporter, "evaluator");
+    set_packers(exporter, "trainer"); /* a packer tells both its total */
+  }
   for (size_t i = 0; i < exporter->stages->count; i++) {
     const struct supervised *stage = &exporter->stages->all[i];
     char instance[16];
@@ -191,13 +199,15 @@ plm_status exporter_open(struct exporter *exporter, struct plm_error *error)
                         &exporter->http, error));
   for (int kind = 0; kind < PLM_KIND_PACKER; kind++) {
     char path[PLM_PATH_SIZE];
+    if (!exports(exporter, kind)) continue;
     PLM_TRY(plm_path_join(path, exporter->stages->config->run, sources[kind].file, error));
     plm_tail_init(&exporter->files[kind].tail, path, 0);
     supervisor_page_begin(&exporter->files[kind]);
     supervisor_page_read_file(exporter, kind);
   }
-  PLM_TRY(plm_endpoint_write(exporter->stages->config->run, "prometheus",
-                             plm_http_address(exporter->http), error));
+  if (!exporter->stages->apart)
+    PLM_TRY(plm_endpoint_write(exporter->stages->config->run, "prometheus",
+                               plm_http_address(exporter->http), error));
   screen_say(exporter->screen, "metrics at http://%s/metrics", plm_http_address(exporter->http));
   return PLM_OK;
 }
@@ -214,13 +224,15 @@ void exporter_started(struct exporter *exporter, const struct supervised *stage)
 void exporter_update(struct exporter *exporter)
 {
   if (exporter->http == NULL) return;
-  for (int kind = 0; kind < PLM_KIND_PACKER; kind++) supervisor_page_read_file(exporter, kind);
+  for (int kind = 0; kind < PLM_KIND_PACKER; kind++)
+    if (exports(exporter, kind)) supervisor_page_read_file(exporter, kind);
   plm_http_turn(exporter->http);
 }
 
 void exporter_close(struct exporter *exporter)
 {
-  if (exporter->http != NULL) plm_endpoint_remove(exporter->stages->config->run, "prometheus");
+  if (exporter->http != NULL && !exporter->stages->apart)
+    plm_endpoint_remove(exporter->stages->config->run, "prometheus");
   plm_http_close(exporter->http);
   plm_prometheus_close(exporter->metrics);
 }

@@ -25,15 +25,20 @@ static bool is_fatal(const struct supervised *stage)
   return stage->state == PLM_STAGE_FATAL && stage->failed_as != 0;
 }
 
-/* The run's exit code for this failure: codes that say what to do are passed on, all others become
- * 1. */
+/* The run's exit code for this failure: codes that say what to do are passed on, as is what is
+ * known of a stage that could not be started; all others become 1. */
 static int code_of(const struct supervised *stage)
 {
-  const int status = stage->wait_status;
+  const bool started = stage->started_ms != 0;
   if (stage->failed_again) return PLM_EXIT_NOT_FINITE;
-  if (stage->started_ms == 0 || !WIFEXITED(status) || WEXITSTATUS(status) == PLM_EXIT_STAYS)
-    return 1;
-  return plm_failure_kind_of(status) != PLM_FAILURE_UNKNOWN ? WEXITSTATUS(status) : 1;
+  switch (started ? plm_failure_kind_of(stage->wait_status) : stage->failed_kind) {
+  case PLM_FAILURE_NOT_FINITE: return PLM_EXIT_NOT_FINITE;
+  case PLM_FAILURE_PASSES: return PLM_EXIT_MAY_PASS;
+  case PLM_FAILURE_STAYS: break;
+  default: return 1;
+  }
+  const int code = started ? WEXITSTATUS(stage->wait_status) : PLM_EXIT_STAYS;
+  return code == PLM_EXIT_CONFIG || code == PLM_EXIT_TIMEOUT ? code : PLM_EXIT_STAYS;
 }
 
 /* Whether all packers failed and a stage therefore gave up waiting for them (exit code 4). */
@@ -153,7 +158,7 @@ int stages_judge_failures(const struct stages *stages, const bool chosen[PLM_KIN
       untold++;
     }
   }
-  if (code != 0)
+  if (code != 0 && !stages->apart)
     supervisor_report_record(stages->config->run, next_failure(stages, chosen, NULL), code);
   if (untold > 0) plm_text_printf(text, "and %u more stages failed\n", untold);
   return code;

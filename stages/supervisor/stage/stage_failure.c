@@ -7,6 +7,9 @@
 
 #include "common/base/status.h"
 
+/* Of a shell that cannot start what it was told to, as with --launch. */
+enum { CANNOT_RUN = 126, NO_PROGRAM = 127 };
+
 enum plm_failure_kind plm_failure_kind_of(int wait_status)
 {
   if (!WIFEXITED(wait_status)) return PLM_FAILURE_UNKNOWN;
@@ -15,7 +18,9 @@ enum plm_failure_kind plm_failure_kind_of(int wait_status)
   case PLM_EXIT_MAY_PASS: return PLM_FAILURE_PASSES;
   case PLM_EXIT_CONFIG:
   case PLM_EXIT_TIMEOUT:
-  case PLM_EXIT_STAYS: return PLM_FAILURE_STAYS;
+  case PLM_EXIT_STAYS:
+  case CANNOT_RUN:
+  case NO_PROGRAM: return PLM_FAILURE_STAYS;
   default: return PLM_FAILURE_UNKNOWN;
   }
 }

@@ -47,6 +47,21 @@ static void a_file_at_an_ipc_path_is_kept(void **state)
   free(bytes);
 }
 
+/* An address that does not answer, as that of a pod that is gone, is given up long before the
+ * kernel would (two minutes); the next attempt looks the name up again. */
+static void a_connection_is_given_up_within_seconds(void **state)
+{
+  (void)state;
+  void *context = zmq_ctx_new(), *socket;
+  int limit_ms = 0;
+  size_t size = sizeof limit_ms;
+  assert_int_equal(plm_socket_open(context, ZMQ_DEALER, 1024, &socket, NULL), PLM_OK);
+  assert_int_equal(zmq_getsockopt(socket, ZMQ_CONNECT_TIMEOUT, &limit_ms, &size), 0);
+  assert_int_equal(limit_ms, 5000);
+  zmq_close(socket);
+  zmq_ctx_term(context);
+}
+
 /* What a process that was killed left behind is replaced. */
 static void a_dead_socket_is_replaced(void **state)
 {
@@ -217,6 +232,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_file_at_an_ipc_path_is_kept),
+      cmocka_unit_test(a_connection_is_given_up_within_seconds),
       cmocka_unit_test(a_dead_socket_is_replaced),
       cmocka_unit_test(a_socket_of_another_type_is_kept),
       cmocka_unit_test(names_are_bound_by_their_address),

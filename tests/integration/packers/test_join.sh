@@ -22,6 +22,19 @@ expect 2 "${join[@]}" tcp://127.0.0.1:5701 --keys node
 says err 'corpus DIR is missing'
 expect 2 "${join[@]}" tcp://127.0.0.1:5701 --corpus copy
 says err 'keys DIR is missing'
+cat >node.yaml <<'Y'
+version: 1
+run: node-run
+corpus: copy,one
+network: {keys: node}
+Y
+expect 2 "${join[@]}" tcp://127.0.0.1:5701,head:5701 -c node.yaml
+says err '^plm-pipeline: "head:5701" is not of the form tcp://HOST:PORT$'
+expect 2 "${join[@]}" tcp://127.0.0.1:5701 -c node.yaml --keys none
+says err 'none'
+expect 2 "${join[@]}" tcp://127.0.0.1:5701 -c node.yaml --packers 2 --prometheus 127.0.0.1:0
+says err '^plm-pipeline: --prometheus is for one packer, not for 2$'
+expect 2 "${join[@]}" tcp://127.0.0.1:5701 -c no.yaml
 expect 2 "${join[@]}" head:5701 --corpus copy,one --keys node
 says err 'is not of the form tcp://HOST:PORT'
 expect 2 "${join[@]}" tcp://127.0.0.1:5701 --corpus copy,one --keys node --packers 0
@@ -84,13 +97,18 @@ wait_for 30 one
 kill -KILL "$join_pid"
 wait "$join_pid" 2>/dev/null || true
 kill -CONT "$trainer"
-start_join 1
+# with corpus and keys from a configuration; nobody answers at the first address
+plm-pipeline join "tcp://127.0.0.1:1,$head" -c node.yaml --prometheus 127.0.0.1:0 --run by-file >>join.log 2>&1 </dev/null &
+join_pid=$!
 touch go-on
 wait "$up" || fail "the run: $(tail -n 5 up.log)"
 kill "$join_pid"
 status=0
 wait "$join_pid" || status=$?
 [ "$status" -eq 143 ] || fail "join ended with $status: $(cat join.log)"
+says by-file/logs/packer.0.log "serving $head"
+says by-file/logs/packer.0.log 'metrics at http://127.0.0.1:'
+[ ! -e node-run ] || fail "join -c made the folder of the run"
 
 cmp alone/checkpoints/latest/model.safetensors run/checkpoints/latest/model.safetensors ||
   fail "other packers gave other bits"

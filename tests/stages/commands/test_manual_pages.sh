@@ -74,7 +74,7 @@ this help
 print the version
 .SH "EXIT STATUS"
 .PP
-0 done, 1 failed, 2 wrong usage or configuration, 3 the run is not running, 4 timed out, 5 a value was not finite, 6 a cause that may pass did not pass in time, 130 or 143 stopped by a signal.
+0 done, 1 failed, 2 wrong usage or configuration, 3 the run is not running, 4 timed out, 5 a value was not finite, 6 a cause that may pass did not pass in time, 7 a stage failed for a cause that stays, 130 or 143 stopped by a signal.
 .SH "SEE ALSO"
 \fBplm\-pipeline\fR(1),
 \fBpipeline.yaml\fR(5)

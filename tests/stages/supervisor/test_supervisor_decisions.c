@@ -224,9 +224,10 @@ static void the_trainers_code_wins(void **state)
 
 static void codes_that_say_what_to_do_are_passed_on(void **state)
 {
-  static const int statuses[] = {EXITED(2), EXITED(4), EXITED(5), EXITED(6), EXITED(7),
-                                 EXITED(1), EXITED(3), KILLED(2), KILLED(4)};
-  static const int codes[] = {2, 4, 5, 6, 1, 1, 1, 1, 1};
+  static const int statuses[] = {EXITED(2), EXITED(4),   EXITED(5),   EXITED(6),
+                                 EXITED(7), EXITED(126), EXITED(127), EXITED(1),
+                                 EXITED(3), KILLED(2),   KILLED(4)};
+  static const int codes[] = {2, 4, 5, 6, 7, 7, 7, 1, 1, 1, 1};
   struct plm_supervisor *supervisor = *state;
   for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
     states(supervisor, (int[]){READY, READY, READY, READY});
