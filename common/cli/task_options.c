@@ -168,6 +168,40 @@ const struct plm_option plm_score_options[] = {
     {0},
 };
 
+const struct plm_option plm_probe_options[] = {
+    {.name = "checkpoint",
+     .argument = "DIR",
+     .help = "a checkpoint or an exported model; give it several times to compare models"},
+    {.name = "target", .argument = "COLUMN", .help = "the column to predict"},
+    {.name = "split",
+     .argument = "COLUMN",
+     .help = "the column that says train, valid or test, or the number of a fold (default: the "
+             "hash of the sequence decides, 8 : 1 : 1)"},
+    {.name = "task",
+     .argument = "NAME",
+     .help = "regression, classification, or residues: one class for each residue (default: what "
+             "the column looks like)"},
+    {.name = "layers",
+     .argument = "LIST",
+     .help = "hidden states of these layers, side by side: 8, or 4,8,last (default last); all: "
+             "probe each layer, and show which is best"},
+    {.name = "pooling",
+     .argument = "KINDS",
+     .help = "one vector for each sequence: mean (default), cls, max, std, or several: mean,max"},
+    {.name = "alpha",
+     .argument = "A",
+     .help = "strength of the regularisation (default: chosen on the validation part or by "
+             "cross-validation)"},
+    {.name = "sequence-column",
+     .argument = "COLUMN",
+     .help = "the column of sequences (default: sequence, seq, protein_sequence or "
+             "mutated_sequence)"},
+    {.name = "output", .argument = "FILE", .help = "write the predictions there as CSV"},
+    WEIGHTS,
+    COMPUTING,
+    {0},
+};
+
 plm_status plm_task_needs(const struct plm_arguments *arguments, const struct plm_option *table,
                           const char *name, const char *purpose, struct plm_error *error)
 {

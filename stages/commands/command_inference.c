@@ -1,5 +1,5 @@
-/* `plm-pipeline evaluate`, `embed`, `generate` and `score`. plm-pipeline links no operators, so it
- * becomes `plm-evaluator TASK` with the options that it was given. */
+/* `plm-pipeline evaluate`, `embed`, `generate`, `score` and `probe`. plm-pipeline links no
+ * operators, so it becomes `plm-evaluator TASK` with the options that it was given. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -150,4 +150,35 @@ const struct plm_command plm_command_score = {
         "continues after it was interrupted.",
     .options = plm_score_options,
     .run = inference_score,
+};
+
+static plm_status probe(const struct plm_command_context *context, struct plm_error *error)
+{
+  return exec_evaluator(context, "probe", error);
+}
+
+const struct plm_command plm_command_probe = {
+    .name = "probe",
+    .sets = true,
+    .operands = "--checkpoint DIR TABLE --target COLUMN",
+    .summary = "measure how well embeddings predict the labels of a table",
+    .details =
+        "TABLE is CSV, TSV or JSONL, plain, .gz or .zst, or - for stdin, with a column of "
+        "sequences and a column to predict: numbers, classes, or one class for each residue. The "
+        "model stays as it is. Ridge regression (numbers) or logistic regression (classes) is "
+        "fitted to the embeddings of the training part, and measured on the test part: spearman, "
+        "pearson, r2 and rmse, or accuracy, macro_f1, mcc and auroc, each with a 95 % interval. "
+        "The row `(composition only)` has the same for a model that sees nothing but how often "
+        "each residue occurs; a model that is no better has learnt nothing of use for that "
+        "column.\n\n"
+        "The column of --split says train, valid and test, or has the number of a fold; then each "
+        "fold is predicted by a probe of the others. FLIP's columns `set` and `validation` are "
+        "known: --split set. Rows without a label or a split are counted and left out. A wrong "
+        "row is an error with its line and column.\n\n"
+        "--json prints one object on one line, with `spearman` and so on as objects of value, low, "
+        "high and count, and the baseline in `baseline`. Several --checkpoint are then in "
+        "`checkpoints`, and with --layers all every layer is in `layers`. --output writes the "
+        "predictions of the test part, of the best layer, as CSV.",
+    .options = plm_probe_options,
+    .run = probe,
 };

@@ -1,0 +1,190 @@
+/* The command line of `plm-evaluator probe`. */
+#include <string.h>
+
+#include "common/base/text/json.h"
+#include "common/cli/output_file.h"
+#include "common/cli/task_options.h"
+#include "common/metrics/metrics.h"
+#include "evaluator/probe/probe.h"
+#include "evaluator/probe/probe_report.h"
+#include "evaluator/task/task.h"
+
+struct probe_command {
+  struct plm_probe_request request;
+  const struct plm_arguments *arguments;
+  const char *output;
+  bool json, quiet; /* quiet: the predictions go to stdout */
+  size_t checkpoints;
+  struct plm_labelled_table table;
+  bool read;   /* the table */
+  cJSON *line; /* with --json */
+};
+
+static plm_status parse_task(const struct plm_arguments *arguments, enum plm_label_kind *kind,
+                             struct plm_error *error)
+{
+  const char *task = plm_arguments_get(arguments, "task");
+  *kind = PLM_LABEL_GUESSED;
+  if (task == NULL) return PLM_OK;
+  for (int i = 0; plm_probe_task_names[i] != NULL; i++) {
+    if (strcmp(plm_probe_task_names[i], task) != 0) continue;
+    *kind = (enum plm_label_kind)(PLM_LABEL_NUMBER + i);
+    return PLM_OK;
+  }
+  return plm_error_set(error, PLM_USAGE,
+                       "--task must be regression, classification or residues, not \"%.80s\"",
+                       task);
+}
+
+static plm_status parse_request(const struct plm_arguments *arguments,
+                                struct probe_command *command, struct plm_error *error)
+{
+  struct plm_probe_request *request = &command->request;
+  const char *pooling = plm_arguments_get(arguments, "pooling");
+  PLM_TRY(plm_task_needs(arguments, plm_probe_options, "checkpoint",
+                         "a checkpoint, for example runs/demo/checkpoints/latest", error));
+  PLM_TRY(plm_task_needs(arguments, plm_probe_options, "target", "the column to predict", error));
+  if (arguments->positional_count != 1) {
+    plm_error_set(error, PLM_USAGE, "%s",
+                  arguments->positional_count == 0 ? "no table is named" : "name one table");
+    return plm_error_hint(error, "it is a CSV, TSV or JSONL file with a column of sequences");
+  }
+  request->table = (struct plm_labelled_request){
+      .path = arguments->positionals[0],
+      .sequence_column = plm_arguments_get(arguments, "sequence-column"),
+      .target_column = plm_arguments_get(arguments, "target"),
+      .split_column = plm_arguments_get(arguments, "split"),
+  };
+  PLM_TRY(parse_task(arguments, &request->table.kind, error));
+  PLM_TRY(plm_pooling_parse(pooling != NULL ? pooling : "mean", &request->pooling, error));
+  PLM_TRY(plm_task_number(arguments, "alpha", 0, false, 1e12, &request->alpha, error));
+  request->layers = plm_arguments_get(arguments, "layers");
+  command->arguments = arguments;
+  command->output = plm_arguments_get(arguments, "output");
+  command->json = plm_arguments_has(arguments, "json");
+  command->quiet = command->output != NULL && plm_output_is_stdout(command->output);
+  for (size_t i = 0; i < arguments->value_count; i++)
+    command->checkpoints += strcmp(arguments->values[i].option->name, "checkpoint") == 0;
+  if (command->output != NULL && command->checkpoints > 1)
+    return plm_error_set(error, PLM_USAGE,
+                         "--output writes the predictions of one model, so it takes one "
+                         "--checkpoint");
+  if (command->json) PLM_TRY(plm_output_check_stdout(command->output, "--json", error));
+  return PLM_OK;
+}
+
+/* Reads the table once; all models must read letters in the same way. */
+static plm_status read_table(struct probe_command *command, const char *checkpoint,
+                             enum plm_tokenizer_kind tokenizer, struct plm_error *error)
+{
+  struct plm_labelled_request *table = &command->request.table;
+  if (command->read) {
+    if (table->tokenizer == tokenizer) return PLM_OK;
+    plm_error_set(error, PLM_USAGE, "%s has another tokenizer than the models before it",
+                  checkpoint);
+    return plm_error_hint(error, "run the command once for each");
+  }
+  table->tokenizer = tokenizer;
+  command->read = true;
+  PLM_TRY(plm_labelled_table_read(table, &command->table, error));
+  if (command->json) {
+    plm_probe_add_table(command->line, &command->table);
+    return PLM_OK;
+  }
+  if (command->quiet) return PLM_OK;
+  plm_probe_print_table(&command->table);
+  plm_probe_print_header(&command->table);
+  return PLM_OK;
+}
+
+/* A single checkpoint is the object itself, and several are in its array `checkpoints`. */
+static void put_json(struct probe_command *command, const char *checkpoint, const char *weights,
+                     const struct plm_probe_results *results)
+{
+  cJSON *object = command->line;
+  if (command->checkpoints > 1) {
+    cJSON *array = cJSON_GetObjectItemCaseSensitive(command->line, "checkpoints");
+    if (array == NULL) array = cJSON_AddArrayToObject(command->line, "checkpoints");
+    object = cJSON_CreateObject();
+    plm_json_append(array, object);
+  }
+  plm_metrics_string(object, "checkpoint", checkpoint);
+  plm_metrics_string(object, "weights", weights);
+  plm_probe_add_results(object, results);
+}
+
+static plm_status put_results(struct probe_command *command, const char *checkpoint,
+                              const char *weights, const struct plm_probe_results *results,
+                              bool last, struct plm_error *error)
+{
+  const struct plm_probed *best = &results->layers[results->best];
+  const enum plm_label_kind kind = command->table.kind;
+  plm_probe_warn(&command->table, &results->items);
+  if (command->output != NULL)
+    PLM_TRY(plm_probe_write_predictions(results, command->output, error));
+  if (command->json) {
+    put_json(command, checkpoint, weights, results);
+    return PLM_OK;
+  }
+  if (command->quiet) return PLM_OK;
+  plm_probe_print_row(checkpoint, best->layer, kind, &best->fit);
+  if (last) plm_probe_print_row("(composition only)", "-", kind, &results->baseline);
+  plm_probe_print_layers(results);
+  return PLM_OK;
+}
+
+static plm_status probe_checkpoint(struct probe_command *command, const char *checkpoint, bool last,
+                                   struct plm_ops *ops, struct plm_error *error)
+{
+  struct plm_inference *inference;
+  struct plm_probe_results results;
+  PLM_TRY(plm_inference_open_trunk(checkpoint, plm_arguments_get(command->arguments, "weights"),
+                                   ops, PLM_PROBE_BATCH_TOKENS, &inference, NULL, error));
+  plm_status status = read_table(command, checkpoint, inference->tokenizer->kind, error);
+  if (status == PLM_OK) {
+    status = plm_probe_run(&command->request, &command->table, inference, &results, error);
+    if (status == PLM_OK) {
+      status = put_results(command, checkpoint, inference->weights, &results, last, error);
+      plm_probe_results_deinit(&results);
+    }
+  }
+  plm_inference_close(inference);
+  return status;
+}
+
+static plm_status probe_checkpoints(struct probe_command *command, struct plm_ops *ops,
+                                    struct plm_error *error)
+{
+  const struct plm_arguments *arguments = command->arguments;
+  size_t done = 0;
+  for (size_t i = 0; i < arguments->value_count; i++) {
+    if (strcmp(arguments->values[i].option->name, "checkpoint") != 0) continue;
+    PLM_TRY(probe_checkpoint(command, arguments->values[i].value, ++done == command->checkpoints,
+                             ops, error));
+  }
+  return PLM_OK;
+}
+
+static plm_status task_probe_run(const struct plm_arguments *arguments, struct plm_error *error)
+{
+  struct probe_command command = {0};
+  struct plm_ops *ops;
+  PLM_TRY(parse_request(arguments, &command, error));
+  PLM_TRY(plm_task_open_ops(arguments, (struct plm_ops_request){0}, &ops, error));
+  if (command.json) command.line = cJSON_CreateObject();
+  plm_status status = probe_checkpoints(&command, ops, error);
+  plm_labelled_table_deinit(&command.table);
+  ops->close(ops);
+  if (status == PLM_OK && command.json) return plm_json_print(command.line, error);
+  cJSON_Delete(command.line);
+  return status;
+}
+
+const struct plm_program plm_task_probe = {
+    .name = "plm-evaluator probe",
+    .usage = "usage: plm-evaluator probe --checkpoint DIR TABLE --target COLUMN [options]\n\n"
+             "Says how well linear models on frozen embeddings predict the labels of a table.\n",
+    .options = plm_probe_options,
+    .operands = 1,
+    .run = task_probe_run,
+};

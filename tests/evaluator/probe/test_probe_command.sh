@@ -1,0 +1,79 @@
+#!/usr/bin/env bash
+# `plm-pipeline probe` at the command line: what it prints, writes and refuses. tests/golden/test_probe.py compares
+# its numbers with scikit-learn.
+. "$PLM_ROOT/tests/support/shell/lib.sh"
+
+small_corpus corpus 60
+small_config pipeline.yaml transformer
+expect 0 plm-pipeline up pipeline.yaml --set trainer.steps=1 --set trainer.schedule.warmup_steps=0 \
+  --set trainer.schedule.cooldown_steps=0
+checkpoint=run/checkpoints/latest
+probe() { plm-pipeline probe --checkpoint "$checkpoint" --threads 1 "$@"; }
+
+# y is the share of L, A, G and V, so the composition predicts it exactly; kind is a function of y.
+small_fasta s.fasta 120 3
+awk 'BEGIN {print "sequence,y,kind,set,validation"}
+  /^>/ {next}
+  {n++; x = $0; share = gsub(/[LAGV]/, "", x) / length($0)
+   printf "%s,%.6f,%s,%s,%s\n", $0, share, share < 0.52 ? "little" : "much", n % 4 == 0 ? "test" : "train",
+     n % 4 == 1 ? "True" : ""}' s.fasta >t.csv
+
+expect 0 probe t.csv --target y --split set
+says out '^table   t.csv: 120 rows, regression of "y"$'
+says out '^split   train 60, valid 30, test 30$'
+says out "^$checkpoint +last +[0-9.]+ +-?[0-9.]+ \[-?[0-9.]+, -?[0-9.]+\] "
+says out '^\(composition only\) +- +0.01 +1.000 \[1.000, 1.000\] +1.000 \[1.000, 1.000\] +1.000 '
+
+expect 0 probe t.csv --target kind --split set --json -q --output p.csv
+[ ! -s err ] || fail "-q prints: $(cat err)"
+jq -e '.task == "classification" and .classes == ["little", "much"] and [.train, .valid, .test] == [60, 30, 30]
+       and .layer == "last" and .accuracy.count == 30 and .accuracy.low <= .accuracy.value
+       and .baseline.auroc.value > 0.95 and .missing_labels == 0' out >/dev/null || fail "wrong: $(cat out)"
+head -1 p.csv | grep -qx 'line,kind,predicted,p(little),p(much)' || fail "header $(head -1 p.csv)"
+[ "$(wc -l <p.csv)" = 31 ] || fail "not 30 predictions"
+accuracy=$(awk -F, 'NR > 1 {right += $2 == $3} END {printf "%.6f", right / (NR - 1)}' p.csv)
+jq -e --argjson a "$accuracy" '(.accuracy.value - $a) | fabs < 1e-5' out >/dev/null || fail "accuracy $accuracy"
+mv out one.json
+expect 0 plm-pipeline probe --checkpoint "$checkpoint" t.csv --target kind --split set --json -q --threads 2
+cmp out one.json || fail "the number of threads changes the result"
+
+# Every format gives the same numbers.
+jq -Rsc '[split("\n")[1:][] | select(. != "") | split(",")] | .[] |
+  {sequence: .[0], kind: .[2], set: .[3], validation: (.[4] == "True")}' t.csv >t.jsonl
+tr , '\t' <t.csv | gzip >t.tsv.gz
+for table in t.jsonl t.tsv.gz; do
+  expect 0 probe $table --target kind --split set --json -q
+  [ "$(jq -c 'del(.table)' out)" = "$(jq -c 'del(.table)' one.json)" ] || fail "$table: $(cat out)"
+done
+
+# A line for each checkpoint, and a bar for each layer, one of which is marked.
+expect 0 probe --checkpoint run/checkpoints/step_00000000 t.csv --target y --layers all
+[ "$(grep -c '^run/checkpoints/' out)" = 2 ] || fail "not two rows: $(cat out)"
+[ "$(grep -cE '^[* ] +[0-2] +-?[0-9.]+ +#*$' out)" = 6 ] || fail "not three layers each: $(cat out)"
+[ "$(grep -c '^\*' out)" = 2 ] || fail "not one best layer each: $(cat out)"
+says out 'by the hash of the sequence'
+
+# Warnings: a sequence in two parts, a class that only the test part has, a long sequence.
+{ cat t.csv; sed -n 2p t.csv | sed 's/,train,.*/,test,/; s/,[a-z]*,test/,new,test/'; } >w.csv
+expect 0 probe w.csv --target kind --split set
+says err 'w.csv:122: sequences that are tested are also in another part: 1 row'
+says err 'w.csv:122: the class "new" is not in the training data'
+
+# What it refuses.
+fails() { # EXIT REGEX ARGUMENTS…
+  local code=$1 regex=$2
+  shift 2
+  expect "$code" probe "$@"
+  says err "$regex"
+}
+fails 2 '--target COLUMN is needed' t.csv
+fails 2 'no table is named' --target y
+fails 2 '--task must be' t.csv --target y --task ranking
+fails 2 '--output writes the predictions of one model' --checkpoint x t.csv --target y --output p2.csv
+fails 2 'would both write to standard output' t.csv --target y --output - --json
+fails 2 '--alpha 0 is not a number' t.csv --target y --alpha 0
+fails 2 'the model has no layer 9' t.csv --target y --layers 9
+fails 1 't.csv:2, column 3 \(kind\)' t.csv --target kind --task regression
+fails 1 'are "little"' <(grep -v much t.csv) --target kind --split set
+fails 1 'too small to be split by chance' <(head -2 t.csv) --target y
+[ ! -e p2.csv ] || fail "an error left a file"
