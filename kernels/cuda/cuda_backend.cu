@@ -140,6 +140,8 @@ plm_status prepare_backend(struct plm_cuda *cuda, struct plm_error *error)
   plm_cuda_streams_register(cuda);
   plm_cuda_elementwise_register(cuda);
   plm_cuda_norm_register(cuda);
+  plm_cuda_layer_norm_register(cuda);
+  plm_cuda_activations_register(cuda);
   plm_cuda_mix_register(cuda);
   plm_cuda_tokens_register(cuda);
   plm_cuda_qkv_register(cuda);

@@ -250,7 +250,7 @@ def times_of(launch, kernels, chunks, sizes):
         return onepass_times(launch, kernels.get(launch.kernel), chunks, sizes)
     if kind is not None:
         return attention_times(launch, kernels.get(launch.kernel), kind, chunks, sizes)
-    if launch.flops and launch.kernel != "train_kernel<plm_bf16, true>":
+    if launch.flops and launch.kernel != "train_kernel<plm_bf16, true, true>":
         return product_times(launch)
     return row_times(launch, kernels.get(launch.kernel))
 

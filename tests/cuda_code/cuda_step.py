@@ -279,7 +279,7 @@ def head(s):
         yield rows_kernel("gather_rows", "gather_kernel<plm_bf16>", s, 2, R)
     yield norm_forward(s, R)
     yield forward_product(R, D, D)
-    yield Launch("head_train", "train_kernel<plm_bf16, true>", 2 * R * D * ACT, 6 * R * D * V)
+    yield Launch("head_train", "train_kernel<plm_bf16, true, true>", 2 * R * D * ACT, 6 * R * D * V)
     yield sums("head_train", V * D, min(HEAD_SLABS, math.ceil(R / 48)))
     yield sums("head_train", V, min(HEAD_SLABS, math.ceil(R / 48)))
     yield weight_product(R, D, D)

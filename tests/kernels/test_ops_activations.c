@@ -91,7 +91,7 @@ static void cut_products_case(struct ops_case *c)
 static void products_match(void **state)
 {
   (void)state;
-  ops_case_each_cpu(products_case);
+  ops_case_each(products_case);
   ops_case_each_cpu(cut_products_case);
 }
 
@@ -138,7 +138,7 @@ static void activations_case(struct ops_case *c)
 static void activations_match(void **state)
 {
   (void)state;
-  ops_case_each_cpu(activations_case);
+  ops_case_each(activations_case);
 }
 
 /* Gates so large that e^x overflows: the sigmoid is then 0 or 1, and nothing is NaN. */
@@ -158,7 +158,7 @@ static void large_gates_case(struct ops_case *c)
 static void large_gates_do_not_overflow(void **state)
 {
   (void)state;
-  ops_case_each_cpu(large_gates_case);
+  ops_case_each(large_gates_case);
 }
 
 /* ---- scaling ---- */
@@ -186,7 +186,7 @@ static void scale_case(struct ops_case *c)
 static void scaling_matches(void **state)
 {
   (void)state;
-  ops_case_each_cpu(scale_case);
+  ops_case_each(scale_case);
 }
 
 /* ---- token dropout ---- */
@@ -242,7 +242,7 @@ static void dropout_case(struct ops_case *c)
 static void token_dropout_matches(void **state)
 {
   (void)state;
-  ops_case_each_cpu(dropout_case);
+  ops_case_each(dropout_case);
 }
 
 int main(void)

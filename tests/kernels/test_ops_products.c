@@ -310,7 +310,7 @@ static void training_matches(void **state)
 {
   (void)state;
   ops_case_each(train_case);
-  ops_case_each_cpu(activated_case);
+  ops_case_each(activated_case);
   ops_case_each_cpu(many_rows_case);
 }
 

@@ -254,6 +254,7 @@ void qkv_prepare_forward(struct plm_ops *ops, act *out, const struct plm_qkv *in
   struct plm_qkv_arguments arguments = {};
   arguments.in = *in;
   arguments.out = out;
+  if (in->norm != PLM_QK_NORM_HEAD) return plm_cuda_qkv_width_forward(plm_cuda_of(ops), arguments);
   run_forward(plm_cuda_of(ops), arguments);
 }
 
@@ -265,6 +266,8 @@ void qkv_prepare_backward(struct plm_ops *ops, act *dqkv_raw, act *dvi, float *d
   arguments.out = dqkv_raw;
   arguments.dvi = dvi;
   arguments.dqkv = dqkv;
+  if (in->norm != PLM_QK_NORM_HEAD)
+    return plm_cuda_qkv_width_backward(plm_cuda_of(ops), arguments, da);
   run_backward(plm_cuda_of(ops), arguments, da);
 }
 
@@ -285,7 +288,8 @@ struct plm_qkv_arguments with_table(const struct plm_qkv *in, const struct plm_v
 void qkv_value_forward(struct plm_ops *ops, act *out, const struct plm_qkv *in,
                        const struct plm_value_table *value)
 {
-  if (value->level > 0) return plm_value_forward_in_parts(ops, out, in, value);
+  if (value->level > 0 || in->norm != PLM_QK_NORM_HEAD)
+    return plm_value_forward_in_parts(ops, out, in, value);
   run_forward(plm_cuda_of(ops), with_table(in, value, out));
 }
 
@@ -294,7 +298,7 @@ void qkv_value_backward(struct plm_ops *ops, act *dqkv_raw, float *dtable, float
                         const struct plm_value_table *value)
 {
   struct plm_cuda *cuda = plm_cuda_of(ops);
-  if (value->level > 0)
+  if (value->level > 0 || in->norm != PLM_QK_NORM_HEAD)
     return plm_value_backward_in_parts(ops, dqkv_raw, dtable, da, dqkv, in, value);
   struct plm_qkv_arguments arguments = with_table(in, value, dqkv_raw);
   arguments.dqkv = dqkv;

@@ -243,4 +243,10 @@ template <class T> Prepare<T> prepared(const struct plm_qkv_arguments &arguments
 bool plm_cuda_qkv_value_backward(struct plm_cuda *cuda, float *dtable, float *da, int64_t V,
                                  const struct plm_qkv_arguments &arguments);
 
+/* qkv_prepare_forward and _backward if q and k are not normalised over the width of a head; without
+ * a table of value embeddings. */
+void plm_cuda_qkv_width_forward(struct plm_cuda *cuda, const struct plm_qkv_arguments &arguments);
+void plm_cuda_qkv_width_backward(struct plm_cuda *cuda, const struct plm_qkv_arguments &arguments,
+                                 float *da);
+
 #endif

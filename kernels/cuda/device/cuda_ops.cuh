@@ -105,6 +105,11 @@ int64_t plm_cuda_token_slab_rows(const struct plm_cuda *cuda, int64_t N, int64_t
 void plm_cuda_relu2(struct plm_cuda *cuda, act *x, int64_t n);
 void plm_cuda_relu2_backward(struct plm_cuda *cuda, act *dx, const act *out, int64_t n);
 
+/* y (N, O) += bias (O); and the same with hidden = gelu(before), which may be `before` itself. */
+void plm_cuda_bias(struct plm_cuda *cuda, act *y, const float *bias, int64_t N, int64_t O);
+void plm_cuda_bias_gelu(struct plm_cuda *cuda, act *hidden, act *before, const float *bias,
+                        int64_t N, int64_t O);
+
 /* Calls f with a null pointer of the activations' type, plm_bf16 * or float *. */
 template <class F> static inline void plm_with_act(const struct plm_cuda *cuda, F f)
 {
@@ -143,6 +148,8 @@ void plm_cuda_memory_register(struct plm_cuda *cuda);
 void plm_cuda_streams_register(struct plm_cuda *cuda);
 void plm_cuda_elementwise_register(struct plm_cuda *cuda);
 void plm_cuda_norm_register(struct plm_cuda *cuda);
+void plm_cuda_layer_norm_register(struct plm_cuda *cuda);
+void plm_cuda_activations_register(struct plm_cuda *cuda);
 void plm_cuda_mix_register(struct plm_cuda *cuda);
 void plm_cuda_tokens_register(struct plm_cuda *cuda);
 void plm_cuda_qkv_register(struct plm_cuda *cuda);

@@ -1,4 +1,5 @@
-/* Linear layers without bias: three products each, and those of the MLP with relu2. */
+/* Linear layers: three products each, those of the MLP with relu2, and products with a bias and
+ * GELU, which a kernel adds afterwards: cuBLASLt's GELU is the approximation with tanh. */
 #include "kernels/cuda/products/products.cuh"
 #include "kernels/cuda/products/relu2_products.cuh"
 
@@ -54,6 +55,28 @@ void linear_relu2_backward_input(struct plm_ops *ops, act *dup, const act *dy, c
   plm_cuda_relu2_product(plm_cuda_of(ops), &p, relu2_by_library);
 }
 
+void linear_bias_forward(struct plm_ops *ops, act *y, const act *x, const act *w, const float *bias,
+                         const act *residual, int64_t N, int64_t I, int64_t O)
+{
+  linear_forward(ops, y, x, w, residual, N, I, O);
+  plm_cuda_bias(plm_cuda_of(ops), y, bias, N, O);
+}
+
+void linear_bias_gelu_forward(struct plm_ops *ops, act *hidden, act *before, const act *x,
+                              const act *w, const float *bias, int64_t N, int64_t I, int64_t O)
+{
+  if (before == nullptr) before = hidden;
+  linear_forward(ops, before, x, w, nullptr, N, I, O);
+  plm_cuda_bias_gelu(plm_cuda_of(ops), hidden, before, bias, N, O);
+}
+
+void linear_gelu_backward_input(struct plm_ops *ops, act *dbefore, const act *dy, const act *w,
+                                const act *before, int64_t N, int64_t I, int64_t O)
+{
+  linear_backward_input(ops, dbefore, dy, w, N, I, O, false);
+  ops->gelu_backward(ops, dbefore, dbefore, before, N * I);
+}
+
 void linear_backward_weight(struct plm_ops *ops, float *dw, const act *dy, const act *x, int64_t N,
                             int64_t I, int64_t O)
 {
@@ -73,6 +96,9 @@ void plm_cuda_linear_register(struct plm_cuda *cuda)
 {
   cuda->ops.linear_forward = linear_forward;
   cuda->ops.linear_backward_input = linear_backward_input;
+  cuda->ops.linear_bias_forward = linear_bias_forward;
+  cuda->ops.linear_bias_gelu_forward = linear_bias_gelu_forward;
+  cuda->ops.linear_gelu_backward_input = linear_gelu_backward_input;
   cuda->ops.linear_relu2_forward = linear_relu2_forward;
   cuda->ops.linear_relu2_backward_input = linear_relu2_backward_input;
   cuda->ops.linear_backward_weight = linear_backward_weight;

@@ -107,6 +107,44 @@ template <class F, class T> struct Combine {
   }
 };
 
+/* dx = dy gelu'(x); dx may be dy */
+template <class T> struct GeluBackward {
+  T *dx;
+  const T *dy, *x;
+  static constexpr int N = plm_vector<T>::N;
+  __device__ void vector(int64_t i) const
+  {
+    float d[N], at[N];
+    load_vector(d, dy + i);
+    load_vector(at, x + i);
+#pragma unroll
+    for (int j = 0; j < N; j++) d[j] *= Gelu::slope(at[j]);
+    store_vector(dx + i, d);
+  }
+  __device__ void single(int64_t i) const
+  {
+    dx[i] = from_float<T>(to_float(dy[i]) * Gelu::slope(to_float(x[i])));
+  }
+};
+
+template <class T> struct Scale {
+  T *x;
+  float factor;
+  static constexpr int N = plm_vector<T>::N;
+  __device__ void vector(int64_t i) const
+  {
+    float v[N];
+    load_vector(v, x + i);
+#pragma unroll
+    for (int j = 0; j < N; j++) v[j] *= factor;
+    store_vector(x + i, v);
+  }
+  __device__ void single(int64_t i) const
+  {
+    x[i] = from_float<T>(to_float(x[i]) * factor);
+  }
+};
+
 template <class Body> __global__ void vector_kernel(Body body, int64_t n)
 {
   each_vector<Body::N>(n, body);
@@ -166,6 +204,27 @@ template <class F> void combine(struct plm_ops *ops, act *x, const act *y, int64
   plm_with_act(cuda, [&](auto *type) {
     typedef std::remove_pointer_t<decltype(type)> T;
     run_vectors(cuda, Combine<F, T>{static_cast<T *>(x), static_cast<const T *>(y)}, n);
+  });
+}
+
+void gelu_backward(struct plm_ops *ops, act *dx, const act *dy, const act *x, int64_t n)
+{
+  struct plm_cuda *cuda = plm_cuda_of(ops);
+  plm_with_act(cuda, [&](auto *type) {
+    typedef std::remove_pointer_t<decltype(type)> T;
+    run_vectors(cuda,
+                GeluBackward<T>{static_cast<T *>(dx), static_cast<const T *>(dy),
+                                static_cast<const T *>(x)},
+                n);
+  });
+}
+
+void scale(struct plm_ops *ops, act *x, float factor, int64_t n)
+{
+  struct plm_cuda *cuda = plm_cuda_of(ops);
+  plm_with_act(cuda, [&](auto *type) {
+    typedef std::remove_pointer_t<decltype(type)> T;
+    run_vectors(cuda, Scale<T>{static_cast<T *>(x), factor}, n);
   });
 }
 
@@ -267,6 +326,8 @@ void plm_cuda_elementwise_register(struct plm_cuda *cuda)
   ops->float_to_bf16 = float_to_bf16;
   ops->bf16_to_float = bf16_to_float;
   ops->gelu_forward = activate<Gelu>;
+  ops->gelu_backward = gelu_backward;
+  ops->scale = scale;
   ops->add = combine<Sum>;
   ops->gather_rows = gather_rows;
   ops->scatter_rows = scatter_rows;

@@ -272,9 +272,9 @@ __device__ __forceinline__ void store_four(T *p, const float *in, int64_t count)
   if constexpr (WHOLE) *reinterpret_cast<Four<T> *>(p) = four;
 }
 
-/* Computes ddense for a tile that begins at row `first`, in the columns from j on, and leaves GELU
- * of them in the thread's own places of the tile. */
-template <class T, bool VECTOR>
+/* Computes ddense for a tile that begins at row `first`, in the columns from j on, and leaves the
+ * decoder's input, GELU of dense or dense itself, in the thread's own places of the tile. */
+template <class T, bool VECTOR, bool GELU>
 __device__ __forceinline__ void go_back(const Training<T> &t, T *gelu, const float *dlogits,
                                         int64_t first, int64_t j)
 {
@@ -301,8 +301,8 @@ __device__ __forceinline__ void go_back(const Training<T> &t, T *gelu, const flo
       if (n < t.N) load_four<VECTOR>(x, t.dense + n * t.D + j, left);
 #pragma unroll
       for (int c = 0; c < COLUMNS; c++) {
-        value[c] = Gelu::value(x[c]);
-        sums[r][c] *= Gelu::slope(x[c]);
+        value[c] = GELU ? Gelu::value(x[c]) : x[c];
+        if constexpr (GELU) sums[r][c] *= Gelu::slope(x[c]);
       }
       store_four<true>(gelu + (group + r) * WIDTH + (int)threadIdx.x * COLUMNS, value, COLUMNS);
       if (n < t.N) store_four<VECTOR>(t.ddense + n * t.D + j, sums[r], left);
@@ -355,7 +355,7 @@ __device__ __forceinline__ void add_dbias(float *dbias, const float *dlogits, in
   }
 }
 
-template <class T, bool VECTOR>
+template <class T, bool VECTOR, bool GELU>
 __global__ void __launch_bounds__(THREADS, 2) train_kernel(Training<T> t)
 {
   float *dlogits = plm_shared<float>();                         /* (rows, stride); logits before */
@@ -369,7 +369,7 @@ __global__ void __launch_bounds__(THREADS, 2) train_kernel(Training<T> t)
       const int count = t.N - n < PAIR ? (int)(t.N - n) : PAIR;
       float *logits = dlogits + row * t.stride;
       if (count > 0)
-        make_logits<T, VECTOR, true>(logits, t.stride, t.dense + n * t.D, count, t.w, t.bias, t.D,
+        make_logits<T, VECTOR, GELU>(logits, t.stride, t.dense + n * t.D, count, t.w, t.bias, t.D,
                                      t.V);
       for (int i = 0; i < PAIR; i++) {
         bool hit;
@@ -381,7 +381,7 @@ __global__ void __launch_bounds__(THREADS, 2) train_kernel(Training<T> t)
     }
     __syncthreads(); /* the tile's dlogits are complete */
     for (int64_t j = (int64_t)threadIdx.x * COLUMNS; j < t.D; j += WIDTH) {
-      go_back<T, VECTOR>(t, gelu, dlogits, first, j);
+      go_back<T, VECTOR, GELU>(t, gelu, dlogits, first, j);
       add_dw<T, VECTOR>(t, gelu, dlogits, j, is_first);
     }
     add_dbias(t.dbias + (int64_t)blockIdx.x * t.V, dlogits, t.rows, t.stride, t.V, is_first);
@@ -431,7 +431,10 @@ void head_train(struct plm_ops *ops, float *row_loss, act *ddense, float *dw, fl
                            (int)V,
                            stride,
                            tile_rows};
-    auto kernel = D % plm_vector<T>::N == 0 ? train_kernel<T, true> : train_kernel<T, false>;
+    const bool vector = D % plm_vector<T>::N == 0;
+    auto kernel = vector ? train_kernel<T, true, true> : train_kernel<T, false, true>;
+    if (rows->activated)
+      kernel = vector ? train_kernel<T, true, false> : train_kernel<T, false, false>;
     const size_t shared = (size_t)tile_rows * (WIDTH * sizeof(T) + (size_t)stride * sizeof(float));
     plm_launch(cuda->stream, kernel, dim3(slabs), dim3(THREADS), shared, t);
     plm_cuda_add_partials(cuda, dw, t.dw, slabs, V * D);

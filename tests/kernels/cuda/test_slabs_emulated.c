@@ -12,6 +12,7 @@
 #include "tests/emulation/controls.h"
 #include "tests/support/operators/attention_case.h"
 #include "tests/support/operators/head_case.h"
+#include "tests/support/operators/layer_norm_case.h"
 
 static struct plm_ops *open_with(int precision, size_t scratch)
 {
@@ -187,6 +188,29 @@ static void head_sums_need_no_more_than_one_slab(void **state)
   }
 }
 
+/* The sums of a part for each of three parts, and the mean and the inverse deviation of 20 rows. */
+static void layer_norms_in_slabs_match(void **state)
+{
+  (void)state;
+  enum { WIDTH = 40, ROWS = 20, PARTS = 3, DA = 2 * PARTS };
+  const size_t norm = 2 * (PARTS * WIDTH + ROWS), qkv = PARTS * WIDTH + DA + 4 * ROWS;
+  for (int precision = PLM_PRECISION_FP32; precision <= PLM_PRECISION_BF16; precision++) {
+    struct ops_case c = {.ops = open_with(precision, norm * sizeof(float)), .seed = 6};
+    layer_norm_case_run(&c, &(struct layer_norm_case){70, WIDTH, 0, true});
+    assert_int_equal(c.ops->synchronize(c.ops, NULL), PLM_OK);
+    ops_case_release(&c);
+    c.ops->close(c.ops);
+    for (int kind = PLM_QK_NORM_NONE; kind <= PLM_QK_NORM_WIDTH; kind++) {
+      struct ops_case q = {.ops = open_with(precision, qkv * sizeof(float)), .seed = 7};
+      layer_norm_case_qkv(&q,
+                          &(struct layer_norm_qkv){3, 17, 1, WIDTH, (enum plm_qk_norm)kind, true});
+      assert_int_equal(q.ops->synchronize(q.ops, NULL), PLM_OK);
+      ops_case_release(&q);
+      q.ops->close(q.ops);
+    }
+  }
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -195,6 +219,7 @@ int main(void)
       cmocka_unit_test(token_sums_need_no_more_than_one_slab),
       cmocka_unit_test(token_sums_fit_into_the_shared_memory_of_any_card),
       cmocka_unit_test(head_sums_need_no_more_than_one_slab),
+      cmocka_unit_test(layer_norms_in_slabs_match),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -130,6 +130,44 @@ TRACED(linear_backward_weight,
         int64_t O),
        (ops, dw, dy, x, N, I, O), shaped("linear_backward_weight", N, I, O),
        A *(double)(N *O + N * I) + 8.0 * (double)(O * I), 2.0 * (double)N * (double)I * (double)O)
+#define PRODUCT (2.0 * (double)N * (double)I * (double)O)
+TRACED(linear_bias_forward,
+       (struct plm_ops * ops, act *y, const act *x, const act *w, const float *bias,
+        const act *residual, int64_t N, int64_t I, int64_t O),
+       (ops, y, x, w, bias, residual, N, I, O), shaped("linear_bias_forward", N, I, O),
+       A *((double)(N *I + O * I) + (residual != NULL ? 2.0 : 1.0) * (double)(N * O)), PRODUCT)
+TRACED(linear_bias_gelu_forward,
+       (struct plm_ops * ops, act *hidden, act *before, const act *x, const act *w,
+        const float *bias, int64_t N, int64_t I, int64_t O),
+       (ops, hidden, before, x, w, bias, N, I, O), shaped("linear_bias_gelu_forward", N, I, O),
+       A *((double)(N *I + O * I) + (before != NULL ? 2.0 : 1.0) * (double)(N * O)), PRODUCT)
+TRACED(linear_gelu_backward_input,
+       (struct plm_ops * ops, act *dbefore, const act *dy, const act *w, const act *before,
+        int64_t N, int64_t I, int64_t O),
+       (ops, dbefore, dy, w, before, N, I, O), shaped("linear_gelu_backward_input", N, I, O),
+       A *(double)(N *O + O * I + 2 * N * I), PRODUCT)
+#undef PRODUCT
+TRACED(bias_backward, (struct plm_ops * ops, float *dbias, const act *dy, int64_t N, int64_t O),
+       (ops, dbias, dy, N, O), "bias_backward", A *(double)(N *O), 0)
+TRACED(layer_norm_forward,
+       (struct plm_ops * ops, act *out, const act *x, const struct plm_layer_norm *norm, int64_t N,
+        int64_t D),
+       (ops, out, x, norm, N, D), "layer_norm_forward", 2 * A * ND, 0)
+TRACED(layer_norm_backward,
+       (struct plm_ops * ops, act *dx, float *dweight, float *dbias, const act *dh, const act *x,
+        const struct plm_layer_norm *norm, int64_t N, int64_t D),
+       (ops, dx, dweight, dbias, dh, x, norm, N, D), "layer_norm_backward", 4 * A * ND, 0)
+TRACED(swiglu_forward,
+       (struct plm_ops * ops, act *hidden, const act *gate_up, int64_t N, int64_t F),
+       (ops, hidden, gate_up, N, F), "swiglu_forward", 3 * A * (double)(N * F), 0)
+TRACED(swiglu_backward,
+       (struct plm_ops * ops, act *dgate_up, const act *dhidden, const act *gate_up, int64_t N,
+        int64_t F),
+       (ops, dgate_up, dhidden, gate_up, N, F), "swiglu_backward", 5 * A * (double)(N * F), 0)
+TRACED(gelu_backward, (struct plm_ops * ops, act *dx, const act *dy, const act *x, int64_t n),
+       (ops, dx, dy, x, n), "gelu_backward", 3 * A * (double)n, 0)
+TRACED(scale_rows, (struct plm_ops * ops, act *x, const float *factors, int64_t N, int64_t D),
+       (ops, x, factors, N, D), "scale_rows", 2 * A * ND, 0)
 TRACED(norm_forward, (struct plm_ops * ops, act *out, const act *x, int64_t N, int64_t D),
        (ops, out, x, N, D), "norm_forward", 2 * A * ND, 0)
 TRACED(norm_backward,
@@ -284,6 +322,16 @@ void ops_trace_begin(struct plm_ops *ops)
   PUT(linear_forward);
   PUT(linear_backward_input);
   PUT(linear_backward_weight);
+  PUT(linear_bias_forward);
+  PUT(linear_bias_gelu_forward);
+  PUT(linear_gelu_backward_input);
+  PUT(bias_backward);
+  PUT(layer_norm_forward);
+  PUT(layer_norm_backward);
+  PUT(swiglu_forward);
+  PUT(swiglu_backward);
+  PUT(gelu_backward);
+  PUT(scale_rows);
   PUT(norm_forward);
   PUT(norm_backward);
   PUT(mix_norm_forward);
