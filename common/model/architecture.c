@@ -6,22 +6,84 @@
 #include <string.h>
 
 #include "common/base/status.h"
+#include "common/corpus/tokenizer.h"
 
+/* Our own architectures: the same blocks, with their parameters under these names. */
+#define OUR_BLOCKS                                  \
+  .block = {.prefix = "plm.layers.",                \
+            .names = {.query = "attention.query",   \
+                      .key = "attention.key",       \
+                      .value = "attention.value",   \
+                      .output = "attention.output", \
+                      .up = "mlp.up",               \
+                      .down = "mlp.down"},          \
+            .norm = PLM_NORM_RMS,                   \
+            .qk_norm = PLM_QK_NORM_HEAD,            \
+            .mlp = PLM_MLP_RELU2},                  \
+  .embedding = "plm.embeddings", .head_bias = "lm_head.bias", .normalises_tables = true
+
+/* EsmForMaskedLM and EsmcForMaskedLM of transformers 5. */
 static const struct plm_architecture_rules rules[] = {
-    [PLM_TRANSFORMER] = {0},
-    [PLM_UNET] = {0},
-    [PLM_PATCH_UNET] = {0},
+    [PLM_TRANSFORMER] = {OUR_BLOCKS},
+    [PLM_UNET] = {OUR_BLOCKS, .mixes_embeddings = true},
+    [PLM_PATCH_UNET] = {OUR_BLOCKS, .mixes_embeddings = true},
     [PLM_ESM2] = {.published = true,
                   .ties_embeddings = true,
                   .token_dropout = true,
                   .embedding_norm = true,
                   .layer_norm_eps = 1e-5,
-                  .max_positions = 1026},
+                  .max_positions = 1026,
+                  .block = {.prefix = "esm.encoder.layer.",
+                            .names = {.query = "attention.self.query",
+                                      .key = "attention.self.key",
+                                      .value = "attention.self.value",
+                                      .output = "attention.output.dense",
+                                      .attention_norm = "attention.LayerNorm",
+                                      .mlp_norm = "LayerNorm",
+                                      .up = "intermediate.dense",
+                                      .down = "output.dense"},
+                            .norm = PLM_NORM_LAYER,
+                            .qk_norm = PLM_QK_NORM_NONE,
+                            .mlp = PLM_MLP_GELU,
+                            .bias = true},
+                  .embedding = "esm.embeddings.word_embeddings",
+                  .embedding_norm_name = "esm.embeddings.layer_norm",
+                  .final_norm_name = "esm.encoder.emb_layer_norm_after",
+                  .head_norm_name = "lm_head.layer_norm",
+                  .head_bias = "lm_head.bias",
+                  .final_norm = PLM_NORM_LAYER,
+                  .scales_dropout = true,
+                  .rotates_forward = true,
+                  .small_weights = true,
+                  .pad_row = true},
     [PLM_ESMC] = {.published = true,
                   .fixed_eps = true,
                   .layer_norm_eps = 1e-5,
                   .vocab_size = 64,
-                  .max_positions = 2048},
+                  .max_positions = 2048,
+                  .block = {.prefix = "esmc.layers.",
+                            .names = {.query = "self_attn.q_proj",
+                                      .key = "self_attn.k_proj",
+                                      .value = "self_attn.v_proj",
+                                      .output = "self_attn.o_proj",
+                                      .q_norm = "self_attn.q_norm",
+                                      .k_norm = "self_attn.k_norm",
+                                      .attention_norm = "input_layernorm",
+                                      .mlp_norm = "post_attention_layernorm",
+                                      .gate = "mlp.gate_proj",
+                                      .up = "mlp.up_proj",
+                                      .down = "mlp.down_proj"},
+                            .norm = PLM_NORM_LAYER,
+                            .qk_norm = PLM_QK_NORM_WIDTH,
+                            .mlp = PLM_MLP_SWIGLU},
+                  .embedding = "esmc.embed_tokens",
+                  .final_norm_name = "esmc.norm",
+                  .head_norm_name = "lm_head.layer_norm",
+                  .head_bias = "lm_head.decoder.bias",
+                  .final_norm = PLM_NORM_LAYER_WEIGHT,
+                  .depth_scale = true,
+                  .rotates_forward = true,
+                  .small_weights = true},
 };
 
 const struct plm_architecture_rules *plm_architecture_rules(enum plm_architecture architecture)
@@ -37,6 +99,26 @@ uint32_t plm_architecture_intermediate(const struct plm_model_config *config)
   case PLM_ESMC: return (8 * config->hidden_size + 767) / 768 * 256;
   default: return 0;
   }
+}
+
+double plm_architecture_stream_scale(const struct plm_model_config *config)
+{
+  if (!plm_architecture_rules(config->architecture)->depth_scale) return 1.0;
+  return sqrt(config->num_hidden_layers / 36.0);
+}
+
+double plm_architecture_stream_eps(const struct plm_model_config *config)
+{
+  const double s = plm_architecture_stream_scale(config);
+  return config->layer_norm_eps * s * s;
+}
+
+int32_t plm_architecture_mask_token(const struct plm_model_config *config)
+{
+  /* a published embedding may have more rows than there are tokens */
+  if (plm_architecture_rules(config->architecture)->published)
+    return plm_tokenizer_of(PLM_TOKENIZER_ESM)->mask;
+  return (int32_t)config->vocab_size - 1; /* the last token of every tokenizer */
 }
 
 /* v: the number of halvings after which one position is left. */
@@ -146,7 +228,9 @@ void plm_architecture_block(const struct plm_model_config *config, uint32_t i,
                             struct plm_block_shape *block)
 {
   PLM_ASSERT(i < plm_architecture_blocks(config));
-  *block = (struct plm_block_shape){.kind = PLM_BLOCK_PLAIN,
+  const struct plm_block_traits *traits = &plm_architecture_rules(config->architecture)->block;
+  *block = (struct plm_block_shape){.traits = traits,
+                                    .kind = PLM_BLOCK_PLAIN,
                                     .input = PLM_INPUT_SAME,
                                     .resample = -1,
                                     .skip = -1,
@@ -154,7 +238,8 @@ void plm_architecture_block(const struct plm_model_config *config, uint32_t i,
   if (i < 2 * half(config))
     unet_block(config, i, block);
   else
-    (void)snprintf(block->prefix, sizeof block->prefix, "plm.layers.%u.", i - 2 * half(config));
+    (void)snprintf(block->prefix, sizeof block->prefix, "%s%u.", traits->prefix,
+                   i - 2 * half(config));
   block->width = plm_architecture_width(config, block->level);
   block->hidden = plm_architecture_hidden(config, block->width);
   block->entry = i % config->pattern_count;

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "common/model/model_config.h"
+#include "common/ops/operands.h"
 
 enum plm_block_kind {
   PLM_BLOCK_PLAIN,     /* attention and MLP */
@@ -26,7 +27,39 @@ enum plm_block_input {
   PLM_INPUT_EXPAND /* PatchExpand from the level below */
 };
 
-/* What an architecture fixes or leaves open in its configuration. */
+/* The norms before attention, before the MLP and after the last block. */
+enum plm_norm_kind {
+  PLM_NORM_RMS,         /* RMSNorm without a weight */
+  PLM_NORM_LAYER,       /* LayerNorm with weight and bias */
+  PLM_NORM_LAYER_WEIGHT /* LayerNorm with a weight and no bias */
+};
+
+enum plm_mlp_kind {
+  PLM_MLP_RELU2, /* Wdown relu(Wup h)^2 */
+  PLM_MLP_GELU,  /* Wdown gelu(Wup h), with the exact GELU */
+  PLM_MLP_SWIGLU /* Wdown (silu(Wgate h) * (Wup h)) */
+};
+
+/* The names of a block's parameters between its prefix and ".weight" or ".bias"; NULL: none. */
+struct plm_block_names {
+  const char *query, *key, *value, *output;
+  const char *q_norm, *k_norm; /* with PLM_QK_NORM_WIDTH */
+  const char *attention_norm, *mlp_norm;
+  const char *gate; /* with PLM_MLP_SWIGLU */
+  const char *up, *down;
+};
+
+/* What all blocks of an architecture have in common. */
+struct plm_block_traits {
+  const char *prefix; /* of plain blocks, before their number */
+  struct plm_block_names names;
+  enum plm_norm_kind norm;
+  enum plm_qk_norm qk_norm;
+  enum plm_mlp_kind mlp;
+  bool bias; /* of every product */
+};
+
+/* What an architecture has besides its blocks, what it fixes, and what it leaves open. */
 struct plm_architecture_rules {
   /* Its layers are those of published weights: their MLP has intermediate_size and their norms
    * layer_norm_eps. It has no expansion_ratio, soft_logit_cap or attention pattern. */
@@ -38,13 +71,38 @@ struct plm_architecture_rules {
   double layer_norm_eps;
   uint32_t vocab_size;    /* default; 0: that of the tokenizer */
   uint32_t max_positions; /* default */
+
+  struct plm_block_traits block;
+  const char *embedding; /* the names of parameters, without ".weight" and ".bias" */
+  const char *embedding_norm_name;
+  const char *final_norm_name; /* NULL: the norm after the last block has no parameters */
+  const char *head_norm_name;  /* the LayerNorm after the head's GELU, or NULL: there is none */
+  const char *head_bias;       /* the whole name of the bias of the logits */
+  enum plm_norm_kind final_norm;
+  bool normalises_tables; /* the embedding's rows are normalised (RMSNorm) */
+  bool mixes_embeddings;  /* blocks read the embeddings x0 besides their input */
+  bool scales_dropout;    /* token_dropout also scales the other rows of a document (ESM-2) */
+  bool depth_scale;       /* what a block adds is divided by sqrt(num_hidden_layers / 36) */
+  bool rotates_forward;   /* rotary: x_i cos - x_j sin, x_j cos + x_i sin for a pair i, j; else with
+                             the opposite sign of the sine */
+  bool small_weights;     /* initial weights are N(0, 0.02), as transformers draws them */
+  bool pad_row;           /* the row of <pad> of the embedding is 0 at first */
 };
 const struct plm_architecture_rules *plm_architecture_rules(enum plm_architecture architecture);
 /* The default of intermediate_size: 4 D, or 8 D / 3 rounded up to a multiple of 256 for esmc; 0 if
  * it does not apply. */
 uint32_t plm_architecture_intermediate(const struct plm_model_config *config);
+/* s = sqrt(num_hidden_layers / 36) with depth_scale, else 1. The model keeps s x instead of x in
+ * its residual stream, so that blocks add their output as it is: every norm of the stream then uses
+ * eps s^2, and the embeddings are scaled by s. */
+double plm_architecture_stream_scale(const struct plm_model_config *config);
+/* layer_norm_eps s^2, for the norms of the stream. */
+double plm_architecture_stream_eps(const struct plm_model_config *config);
+/* The id of <mask>. */
+int32_t plm_architecture_mask_token(const struct plm_model_config *config);
 
 struct plm_block_shape {
+  const struct plm_block_traits *traits;
   enum plm_block_kind kind;
   enum plm_block_input input;
   char prefix[40];      /* of its parameters: "plm.encoder.3." */

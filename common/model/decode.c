@@ -52,6 +52,11 @@ static plm_status decode_check_model(const struct plm_model *model, struct plm_e
     return plm_error_set(
         error, PLM_UNSUPPORTED,
         "a patch_unet merges tokens with later ones, so it cannot generate token by token");
+  if (plm_architecture_rules(config->architecture)->published)
+    return plm_error_set(
+        error, PLM_UNSUPPORTED,
+        "every layer of %s sees the whole sequence, so it cannot generate token by token",
+        plm_architecture_name(config->architecture));
   for (uint32_t e = 0; e < config->pattern_count; e++) {
     if (config->pattern[e] & PLM_ATTENTION_CAUSAL) continue;
     char name[64];

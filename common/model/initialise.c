@@ -28,7 +28,8 @@ static void fill_uniform(const struct plm_parameter *parameter, uint64_t seed, f
   }
 }
 
-static void fill_normal(const struct plm_parameter *parameter, uint64_t seed, float *values)
+static void fill_normal(const struct plm_parameter *parameter, uint64_t seed, double deviation,
+                        float *values)
 {
   const uint64_t y = plm_hash32_name(parameter->name);
   for (size_t e = 0; e < parameter->count; e += 4) {
@@ -36,7 +37,7 @@ static void fill_normal(const struct plm_parameter *parameter, uint64_t seed, fl
         plm_philox(seed, (uint32_t)(e / 4), y, PLM_PURPOSE_WEIGHTS);
     double normal[4];
     for (size_t j = 0; j < 4; j += 2) { /* Box and Muller 1958 */
-      const double radius = sqrt(-2.0 * log(open_unit(words.w[j])));
+      const double radius = deviation * sqrt(-2.0 * log(open_unit(words.w[j])));
       const double angle = 2.0 * M_PI * open_unit(words.w[j + 1]);
       normal[j] = radius * cos(angle);
       normal[j + 1] = radius * sin(angle);
@@ -65,7 +66,12 @@ void plm_model_initialise(const struct plm_parameter *table, size_t count, uint6
       place[1] = 0.0f;
       break;
     case PLM_INIT_UNIFORM: fill_uniform(parameter, seed, place); break;
-    case PLM_INIT_NORMAL: fill_normal(parameter, seed, place); break;
+    case PLM_INIT_NORMAL: fill_normal(parameter, seed, 1.0, place); break;
+    case PLM_INIT_SMALL: fill_normal(parameter, seed, 0.02, place); break;
+    case PLM_INIT_SMALL_PAD:
+      fill_normal(parameter, seed, 0.02, place);
+      memset(place + parameter->cols, 0, (size_t)parameter->cols * sizeof *place);
+      break;
     }
     /* the gap before the next parameter, whose offset is aligned */
     const size_t end = parameter->offset + parameter->count;

@@ -27,19 +27,62 @@ static size_t model_place_of(const struct plm_model *model, const char *prefix, 
   return parameter == NULL ? 0 : parameter->offset;
 }
 
+/* The place of PREFIX NAME ENDING; 0 if name is NULL or there is no such parameter. */
+static size_t place_ending(const struct plm_model *model, const char *prefix, const char *name,
+                           const char *ending)
+{
+  char whole[96];
+  if (name == NULL) return 0;
+  (void)snprintf(whole, sizeof whole, "%s%s", name, ending);
+  return model_place_of(model, prefix, whole);
+}
+
+static struct model_norm find_norm(const struct plm_model *model, const char *prefix,
+                                   const char *name, enum plm_norm_kind kind, double eps)
+{
+  return (struct model_norm){.kind = kind,
+                             .weight = place_ending(model, prefix, name, ".weight"),
+                             .bias = place_ending(model, prefix, name, ".bias"),
+                             .eps = eps};
+}
+
+static struct model_product find_product(const struct plm_model *model, const char *prefix,
+                                         const char *name, bool biased)
+{
+  return (struct model_product){.weight = place_ending(model, prefix, name, ".weight"),
+                                .bias = place_ending(model, prefix, name, ".bias"),
+                                .biased = biased};
+}
+
+/* The places of attention and MLP. */
+static void resolve_layers(struct plm_model *model, struct model_block *block)
+{
+  const struct plm_block_traits *traits = block->shape.traits;
+  const struct plm_block_names *names = &traits->names;
+  const char *prefix = block->shape.prefix;
+  const double eps = plm_architecture_stream_eps(&model->config);
+  struct block_places *places = &block->places;
+  places->norm = find_norm(model, prefix, names->attention_norm, traits->norm, eps);
+  places->mlp_norm = find_norm(model, prefix, names->mlp_norm, traits->norm, eps);
+  places->qkv = find_product(model, prefix, names->query, traits->bias);
+  places->output = find_product(model, prefix, names->output, traits->bias);
+  places->q_norm = place_ending(model, prefix, names->q_norm, ".weight");
+  places->k_norm = place_ending(model, prefix, names->k_norm, ".weight");
+  places->up =
+      find_product(model, prefix, names->gate != NULL ? names->gate : names->up, traits->bias);
+  places->down = find_product(model, prefix, names->down, traits->bias);
+}
+
 static void resolve_block(struct plm_model *model, uint32_t i)
 {
   struct model_block *block = &model->blocks[i];
   plm_architecture_block(&model->config, i, &block->shape);
   const char *prefix = block->shape.prefix;
   struct block_places *places = &block->places;
-  places->qkv = model_place_of(model, prefix, "attention.query.weight");
-  places->output = model_place_of(model, prefix, "attention.output.weight");
+  resolve_layers(model, block);
   places->value_mix = model_place_of(model, prefix, "attention.value_mix");
   places->input_mix = model_place_of(model, prefix, "input_mix");
   places->projection = model_place_of(model, prefix, "input_projection.weight");
-  places->up = model_place_of(model, prefix, "mlp.up.weight");
-  places->down = model_place_of(model, prefix, "mlp.down.weight");
   block->projects = model_find(model, prefix, "input_projection.weight") != NULL;
   if (block->shape.input != PLM_INPUT_SAME) {
     char name[32];
@@ -58,12 +101,29 @@ static void resolve_block(struct plm_model *model, uint32_t i)
     if (model->tables[t].place == table) block->table = (int)t;
 }
 
+/* The places of what is before the first block and after the last one. */
+static void resolve_ends(struct plm_model *model)
+{
+  const struct plm_model_config *config = &model->config;
+  const struct plm_architecture_rules *rules = model->rules;
+  const double eps = config->layer_norm_eps;
+  model->embedding_norm = find_norm(model, "", rules->embedding_norm_name, PLM_NORM_LAYER, eps);
+  model->final_norm = find_norm(model, "", rules->final_norm_name, rules->final_norm,
+                                plm_architecture_stream_eps(config));
+  model->head_norm_after = find_norm(model, "", rules->head_norm_name, PLM_NORM_LAYER, eps);
+  model->dense = find_product(model, "lm_head.", "dense", rules->head_norm_name != NULL);
+  model->bias = model_place_of(model, "", rules->head_bias);
+  model->decoder = config->tie_embeddings ? model->tables[0].place
+                                          : model_place_of(model, "lm_head.", "decoder.weight");
+}
+
 /* Fills in what depends only on the configuration. */
 static plm_status model_resolve(struct plm_model *model, struct plm_error *error)
 {
   const struct plm_model_config *config = &model->config;
   PLM_TRY(plm_model_parameters(config, &model->table, &model->table_count, &model->arena_elements,
                                error));
+  model->rules = plm_architecture_rules(config->architecture);
   model->block_count = plm_architecture_blocks(config);
   model->levels = plm_architecture_levels(config);
   for (size_t i = 0; i < model->table_count; i++)
@@ -80,10 +140,7 @@ static plm_status model_resolve(struct plm_model *model, struct plm_error *error
     const int skip = model->blocks[i].shape.skip;
     if (skip >= 0) model->blocks[skip].skipped_by = (int)i;
   }
-  model->dense = model_place_of(model, "lm_head.", "dense.weight");
-  model->bias = model_place_of(model, "lm_head.", "bias");
-  model->decoder = config->tie_embeddings ? model->tables[0].place
-                                          : model_place_of(model, "lm_head.", "decoder.weight");
+  resolve_ends(model);
   return PLM_OK;
 }
 
@@ -163,6 +220,7 @@ static plm_status upload_rotary(struct plm_model *model, struct plm_error *error
     return plm_error_set(error, PLM_NO_MEMORY, "no memory for rotary tables of %zu bytes",
                          2 * most * sizeof *cosine);
   float *sine = cosine + most;
+  const float direction = model->rules->rotates_forward ? -1.0f : 1.0f;
   for (int level = 0; level < plm_architecture_attention_levels(&model->config); level++) {
     const size_t length = model->config.max_length >> level;
     const size_t K =
@@ -173,7 +231,7 @@ static plm_status upload_rotary(struct plm_model *model, struct plm_error *error
         const double frequency = pow(10000.0, -2.0 * (double)i / (double)K);
         const double angle = (double)position * frequency;
         cosine[position * (K / 2) + i] = (float)cos(angle);
-        sine[position * (K / 2) + i] = (float)sin(angle);
+        sine[position * (K / 2) + i] = direction * (float)sin(angle);
       }
     }
     const size_t bytes = length * (K / 2) * sizeof(float);
@@ -231,7 +289,9 @@ static plm_status model_allocate(struct plm_model *model, struct plm_error *erro
   if (memory.gradients > 0)
     PLM_TRY(ops->allocate(ops, memory.gradients, (void **)&model->gradients, error));
   PLM_TRY(allocate_buffers(model, error));
-  for (uint32_t i = 1; i < model->table_total && model->options.training; i++)
+  /* only that of normalised rows is not the parameter's */
+  for (uint32_t i = model->rules->normalises_tables;
+       i < model->table_total && model->options.training; i++)
     model->tables[i].gradient = model->gradients + model->tables[i].place;
   ops->zero(ops, model->parameters, memory.parameters);
   if (memory.gradients > 0) ops->zero(ops, model->gradients, memory.gradients);
@@ -330,7 +390,7 @@ double plm_model_flops(const struct plm_model *model, const struct plm_masks *ma
     const struct model_block *block = &model->blocks[i];
     const struct plm_block_shape *shape = &block->shape;
     const double width = shape->width;
-    double size = 2.0 * width * shape->hidden;
+    double size = (shape->traits->mlp == PLM_MLP_SWIGLU ? 3.0 : 2.0) * width * shape->hidden;
     if (shape->kind != PLM_BLOCK_BOTTLENECK) {
       size += 4.0 * width * width;
       pairs += 12.0 * width * (double)plm_masks_pairs(masks, shape->level, (int)shape->entry);

@@ -1,4 +1,4 @@
-/* The model: transformer, unet, patch_unet, written once against struct plm_ops.
+/* The model: transformer, unet, patch_unet, esm2 and esmc, written once against struct plm_ops.
  *
  *   plm_model_attention_masks(model, batch, window, masks)   once per batch, all levels
  *   plm_model_forward(model, {batch, masks}, targets, ...)   never builds a mask
@@ -23,17 +23,20 @@ enum plm_parameter_group {
   PLM_GROUP_HIDDEN, /* matrices that are neither embedding nor head: Muon, weight decay */
   PLM_GROUP_EMBED,  /* embeddings and value embeddings */
   PLM_GROUP_HEAD,   /* lm_head.* */
-  PLM_GROUP_SCALAR, /* value_mix (a), input_mix (b), skip_weights (s) */
+  PLM_GROUP_SCALAR, /* value_mix (a), input_mix (b), skip_weights (s); biases and LayerNorms that
+                       are not the head's */
   PLM_GROUP_COUNT
 };
 
 enum plm_initialiser {
   PLM_INIT_ZERO,
-  PLM_INIT_ONE,     /* skip weights */
-  PLM_INIT_UNIFORM, /* U(-1/sqrt(cols), 1/sqrt(cols)) */
-  PLM_INIT_NORMAL,  /* N(0, 1) */
-  PLM_INIT_HALF,    /* value_mix: [0.5, 0.5] */
-  PLM_INIT_ONE_ZERO /* input_mix: [1, 0] */
+  PLM_INIT_ONE,       /* skip weights, weights of LayerNorm */
+  PLM_INIT_UNIFORM,   /* U(-1/sqrt(cols), 1/sqrt(cols)) */
+  PLM_INIT_NORMAL,    /* N(0, 1) */
+  PLM_INIT_SMALL,     /* N(0, 0.02), the initializer_range of transformers */
+  PLM_INIT_SMALL_PAD, /* the same, except that row 1, that of <pad>, is 0 */
+  PLM_INIT_HALF,      /* value_mix: [0.5, 0.5] */
+  PLM_INIT_ONE_ZERO   /* input_mix: [1, 0] */
 };
 
 enum { PLM_PARAMETER_ALIGNMENT = 16 }; /* elements; of the offsets below */

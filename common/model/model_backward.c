@@ -4,28 +4,15 @@
  */
 #include "common/model/model_state.h"
 
-static float *gradient(const struct plm_model *model, size_t place)
-{
-  return model->gradients + place;
-}
-
 /* d out -> d y. A bottleneck has only one norm, whose backward is in block_mix_backward. */
 static void block_mlp_backward(struct plm_model *model, const struct model_pass *pass,
                                const struct model_block *block)
 {
-  struct plm_ops *ops = model->ops;
-  const struct block_places *places = &block->places;
   const int64_t N = block_rows(pass, block);
-  const int64_t D = block->shape.width, F = block->shape.hidden;
-  act *dx = model->stream[0], *dup = model->hidden_gradient;
-  ops->linear_backward_weight(ops, gradient(model, places->down), dx, block->hidden, N, F, D);
-  ops->linear_relu2_backward_input(ops, dup, dx, model_weight(model, places->down), block->hidden,
-                                   N, F, D);
-  ops->linear_backward_weight(ops, gradient(model, places->up), dup, block->h2, N, D, F);
-  ops->linear_backward_input(ops, model->norm_gradient, dup, model_weight(model, places->up), N, D,
-                             F, false);
+  model_mlp_backward(model, block, N);
   if (block->shape.kind != PLM_BLOCK_BOTTLENECK)
-    ops->norm_backward(ops, dx, model->norm_gradient, block->y, N, D);
+    model_norm_backward(model, &block->places.mlp_norm, model->stream[0], model->norm_gradient,
+                        block->y, N, block->shape.width);
 }
 
 /* Scatters the rows of a gradient to their positions among all rows; the other rows become 0. */
@@ -57,9 +44,9 @@ static void block_output_backward(struct plm_model *model, const struct model_pa
   const bool narrowed = block == pass->narrowed;
   const act *dx = model->stream[0], *attended = narrowed ? model->head_attended : block->attended;
   act *dattended = narrowed ? model->norm_gradient : model->attended_gradient;
-  ops->linear_backward_weight(ops, gradient(model, places->output), dx, attended, N, D, D);
-  ops->linear_backward_input(ops, dattended, dx, model_weight(model, places->output), N, D, D,
-                             false);
+  model_product_backward(model, &places->output, dx, attended, N, D, D);
+  ops->linear_backward_input(ops, dattended, dx, model_weight(model, places->output.weight), N, D,
+                             D, false);
   if (!narrowed) return;
   model_backward_widen(model, pass, model->attended_gradient, dattended, D);
   widen_stream(model, pass, D);
@@ -86,13 +73,13 @@ static void block_attention_backward(struct plm_model *model, const struct model
   if (block->table >= 0) {
     const struct plm_value_table value = plm_model_value_table(model, block);
     ops->qkv_value_backward(ops, dqkv, model->tables[block->table].gradient,
-                            gradient(model, places->value_mix), dqkv, &in, &value);
+                            model_gradient(model, places->value_mix), dqkv, &in, &value);
   } else {
     ops->qkv_prepare_backward(ops, dqkv, NULL, NULL, dqkv, &in);
   }
-  ops->linear_backward_weight(ops, gradient(model, places->qkv), dqkv, block->h, N, D, 3 * D);
-  ops->linear_backward_input(ops, model->norm_gradient, dqkv, model_weight(model, places->qkv), N,
-                             D, 3 * D, false);
+  model_product_backward(model, &places->qkv, dqkv, block->h, N, D, 3 * D);
+  ops->linear_backward_input(ops, model->norm_gradient, dqkv,
+                             model_weight(model, places->qkv.weight), N, D, 3 * D, false);
 }
 
 /* The output of block i may be read by the next block and by a skip connection. Returns where the
@@ -114,27 +101,27 @@ static void block_mix_backward(struct plm_model *model, const struct model_pass 
   const int64_t N = pass_rows(pass, shape->level), D = shape->width;
   act *dx = model->stream[0];
   if (shape->kind == PLM_BLOCK_PLAIN) {
-    ops->norm_backward(ops, dx, model->norm_gradient, block->x, N, D);
+    model_norm_backward(model, &block->places.norm, dx, model->norm_gradient, block->x, N, D);
     return;
   }
   act *dx0 = model->x0_gradient[shape->level];
   const struct plm_mix mix = plm_model_mix(model, block);
   struct plm_mix_gradients to = {
-      .dx = dx, .dp = dx0, .db = gradient(model, block->places.input_mix)};
+      .dx = dx, .dp = dx0, .db = model_gradient(model, block->places.input_mix)};
   if (block->projects) {
     to.dp = model->projection_gradient;
     ops->zero(ops, to.dp, (size_t)(N * D) * model->act_bytes);
   }
   if (shape->skip >= 0) {
     to.dskip = block->x;
-    to.ds = gradient(model, block->places.skip_weight);
+    to.ds = model_gradient(model, block->places.skip_weight);
   }
   if (i > 0 && skip_joins_behind(model, i - 1))
     to.more = model->blocks[model->blocks[i - 1].skipped_by].x;
   ops->mix_norm_backward(ops, &to, dx, model->norm_gradient, &mix, N, D);
   if (block->projects) {
     const int64_t base = model->config.hidden_size;
-    ops->linear_backward_weight(ops, gradient(model, block->places.projection), to.dp,
+    ops->linear_backward_weight(ops, model_gradient(model, block->places.projection), to.dp,
                                 model->x0[shape->level], N, base, D);
     ops->linear_backward_input(ops, dx0, to.dp, model_weight(model, block->places.projection), N,
                                base, D, true);
@@ -154,8 +141,8 @@ static void block_input_backward(struct plm_model *model, const struct model_pas
   const bool merge = shape->input == PLM_INPUT_MERGE;
   const int64_t N = pass_rows(pass, shape->resample + 1);
   const int64_t I = merge ? 2 * shallow : deep, O = merge ? deep : 2 * shallow;
-  ops->linear_backward_weight(ops, gradient(model, block->places.resample), dx, block->input, N, I,
-                              O);
+  ops->linear_backward_weight(ops, model_gradient(model, block->places.resample), dx, block->input,
+                              N, I, O);
   ops->linear_backward_input(ops, model->stream[1], dx, model_weight(model, block->places.resample),
                              N, I, O, false);
   model->stream[0] = model->stream[1];
@@ -192,8 +179,9 @@ static void head_train(struct plm_model *model, const struct model_pass *pass,
 {
   struct plm_ops *ops = model->ops;
   const int64_t R = pass->R, D = model->config.hidden_size;
+  const bool activated = model->head_activated != NULL;
   act *ddense = model->row_gradient[0], *dnorm = model->row_gradient[1];
-  const struct plm_head_rows rows = {.dense = model->head_dense,
+  const struct plm_head_rows rows = {.dense = activated ? model->head_activated : model->head_dense,
                                      .w = model_weight(model, model->decoder),
                                      .bias = model_value(model, model->bias),
                                      .labels = model->labels,
@@ -201,17 +189,48 @@ static void head_train(struct plm_model *model, const struct model_pass *pass,
                                      .N = R,
                                      .D = D,
                                      .V = model->config.vocab_size,
-                                     .hits = model->hits};
+                                     .hits = model->hits,
+                                     .activated = activated};
   plm_model_head_dense(model, pass);
-  ops->head_train(ops, model->row_loss, ddense, gradient(model, model->decoder),
-                  gradient(model, model->bias), &rows, loss_scale, loss);
-  ops->linear_backward_weight(ops, gradient(model, model->dense), ddense, model->head_norm, R, D,
-                              D);
-  ops->linear_backward_input(ops, dnorm, ddense, model_weight(model, model->dense), R, D, D, false);
+  ops->head_train(ops, model->row_loss, ddense, model_gradient(model, model->decoder),
+                  model_gradient(model, model->bias), &rows, loss_scale, loss);
+  if (activated) { /* back through the norm and GELU between dense and decoder */
+    act *dgelu = model->row_gradient[1];
+    ops->zero(ops, dgelu, (size_t)(R * D) * model->act_bytes);
+    model_norm_backward(model, &model->head_norm_after, dgelu, ddense, model->head_gelu, R, D);
+    ops->gelu_backward(ops, dgelu, dgelu, model->head_dense, R * D);
+    dnorm = ddense;
+    ddense = dgelu;
+  }
+  model_product_backward(model, &model->dense, ddense, model->head_norm, R, D, D);
+  ops->linear_backward_input(ops, dnorm, ddense, model_weight(model, model->dense.weight), R, D, D,
+                             false);
   act *dx = model->stream[0];
   ops->zero(ops, dx, (size_t)(R * D) * model->act_bytes);
-  ops->norm_backward(ops, dx, dnorm, plm_model_head_input(model, pass), R, D);
+  model_norm_backward(model, &model->final_norm, dx, dnorm, plm_model_head_input(model, pass), R,
+                      D);
   if (pass->narrowed == NULL) widen_stream(model, pass, D);
+}
+
+/* The gradient of x0, in stream[0], -> that of the embedding's vectors; the steps of embed in
+ * model_forward.c backwards. */
+static void embed_backward(struct plm_model *model, const struct model_pass *pass)
+{
+  struct plm_ops *ops = model->ops;
+  const int64_t N = pass_rows(pass, 0), D = model->config.hidden_size;
+  const float scale = (float)plm_architecture_stream_scale(&model->config);
+  if (model->embedded != NULL) {
+    act *dx = model->stream[0];
+    ops->zero(ops, model->stream[1], (size_t)(N * D) * model->act_bytes);
+    model_norm_backward(model, &model->embedding_norm, model->stream[1], dx, model->embedded, N, D);
+    model->stream[0] = model->stream[1];
+    model->stream[1] = dx;
+  }
+  if (scale != 1.0f) ops->scale(ops, model->stream[0], scale, N * D);
+  if (model_scales_dropout(model))
+    ops->scale_rows(ops, model->stream[0], model->dropout_factors, N, D);
+  ops->token_mean_backward(ops, model->tables[0].gradient, model->stream[0], model->tokens, N, D,
+                           model->config.vocab_size, 0);
 }
 
 /* The gradients of x0 on all levels and of the first block's input -> the embedding, through its
@@ -222,19 +241,21 @@ static void tables_backward(struct plm_model *model, const struct model_pass *pa
   const int64_t D = model->config.hidden_size, V = model->config.vocab_size;
   struct token_table *embedding = &model->tables[0];
   if (model->x0_gradient[0] == NULL) {
-    ops->token_mean_backward(ops, embedding->gradient, model->stream[0], model->tokens,
-                             pass_rows(pass, 0), D, V, 0);
+    embed_backward(model, pass);
   } else {
     ops->add(ops, model->x0_gradient[0], model->stream[0], pass_rows(pass, 0) * D);
     for (int level = 0; level < model->levels; level++)
       ops->token_mean_backward(ops, embedding->gradient, model->x0_gradient[level], model->tokens,
                                pass_rows(pass, level), D, V, level);
   }
-  for (uint32_t i = 0; i < model->table_total && model->config.token_dropout; i++) {
+  const int64_t mask = plm_architecture_mask_token(&model->config);
+  const bool zeroed = model->config.token_dropout && !model->rules->scales_dropout;
+  for (uint32_t i = 0; i < model->table_total && zeroed; i++) {
     const struct token_table *table = &model->tables[i]; /* <mask> has no vector then */
-    ops->zero(ops, table->gradient + (V - 1) * table->width, (size_t)table->width * sizeof(float));
+    ops->zero(ops, table->gradient + mask * table->width, (size_t)table->width * sizeof(float));
   }
-  ops->norm_rows_backward(ops, gradient(model, embedding->place), embedding->gradient,
+  if (!model->rules->normalises_tables) return; /* the gradient is the parameter's */
+  ops->norm_rows_backward(ops, model_gradient(model, embedding->place), embedding->gradient,
                           model_value(model, embedding->place), V, D);
 }
 
@@ -244,8 +265,9 @@ void plm_model_train_head(struct plm_model *model, const struct model_pass *pass
   struct plm_ops *ops = model->ops;
   PLM_ASSERT(model->options.training && pass->R > 0);
   plm_model_blocks_forward(model, pass);
-  ops->zero(ops, model->tables[0].gradient,
-            (size_t)model->config.hidden_size * model->config.vocab_size * sizeof(float));
+  if (model->rules->normalises_tables)
+    ops->zero(ops, model->tables[0].gradient,
+              (size_t)model->config.hidden_size * model->config.vocab_size * sizeof(float));
   for (int level = 0; level < model->levels; level++)
     if (model->x0_gradient[level] != NULL)
       ops->zero(ops, model->x0_gradient[level],

@@ -29,6 +29,7 @@ struct layout {
   act *slot[2];               /* inference: the residual stream's two buffers */
   size_t largest_rows_width;  /* elements: the largest N_k D_k of the blocks */
   size_t largest_rows_hidden; /* elements: the largest N_k F */
+  size_t largest_rows_before; /* elements: of the blocks' `before` */
   struct model_block shared;  /* the buffers that blocks share */
 };
 
@@ -43,6 +44,17 @@ static act *reserve_act(struct layout *layout, struct plm_arena *arena, size_t e
   return arena_reserve(arena, plm_size_product(elements, layout->act_bytes));
 }
 
+/* The elements of a block's `before` for a number of rows. */
+static size_t before_elements(const struct layout *layout, const struct plm_block_shape *shape,
+                              size_t rows)
+{
+  switch (shape->traits->mlp) {
+  case PLM_MLP_GELU: return layout->model->options.training ? rows * shape->hidden : 0;
+  case PLM_MLP_SWIGLU: return 2 * rows * shape->hidden;
+  default: return 0;
+  }
+}
+
 static void model_buffers_measure(struct layout *layout)
 {
   const struct plm_model *model = layout->model;
@@ -53,6 +65,8 @@ static void model_buffers_measure(struct layout *layout)
     const size_t rows = level_rows(model, shape->level);
     if (rows * shape->width > *width) *width = rows * shape->width;
     if (rows * shape->hidden > *hidden) *hidden = rows * shape->hidden;
+    const size_t before = before_elements(layout, shape, rows);
+    if (before > layout->largest_rows_before) layout->largest_rows_before = before;
   }
 }
 
@@ -76,10 +90,11 @@ static void place_attention(struct layout *layout, struct plm_arena *arena,
 }
 
 static void place_mlp(struct layout *layout, struct plm_arena *arena, struct model_block *block,
-                      size_t rows_width, size_t rows_hidden)
+                      size_t rows_width, size_t rows_hidden, size_t before)
 {
   block->h2 = reserve_act(layout, arena, rows_width);
   block->hidden = reserve_act(layout, arena, rows_hidden);
+  if (before > 0) block->before = reserve_act(layout, arena, before);
 }
 
 /* The shared buffers, large enough for every block. */
@@ -97,7 +112,8 @@ static void place_shared(struct layout *layout)
     place_attention(layout, arena, &layout->shared, n, level_rows(model, 0));
   }
   if (!training || model->options.recompute != PLM_RECOMPUTE_NONE)
-    place_mlp(layout, arena, &layout->shared, n, layout->largest_rows_hidden);
+    place_mlp(layout, arena, &layout->shared, n, layout->largest_rows_hidden,
+              layout->largest_rows_before);
 }
 
 static void place_input(struct layout *layout, uint32_t i)
@@ -135,10 +151,11 @@ static void place_block(struct layout *layout, uint32_t i)
     block->y = layout->shared.y;
   }
   if (training && recompute == PLM_RECOMPUTE_NONE) {
-    place_mlp(layout, arena, block, n, hidden);
+    place_mlp(layout, arena, block, n, hidden, before_elements(layout, &block->shape, rows));
   } else {
     block->h2 = layout->shared.h2;
     block->hidden = layout->shared.hidden;
+    block->before = layout->shared.before;
   }
   block->mixed = block->shape.kind == PLM_BLOCK_PLAIN ? block->x : block->y;
   if (block->shape.kind == PLM_BLOCK_BOTTLENECK) block->h = block->h2;
@@ -150,7 +167,8 @@ static void place_logits(struct layout *layout, struct plm_arena *arena)
 {
   struct plm_model *model = layout->model;
   const size_t rows = level_rows(model, 0);
-  model->head_gelu = reserve_act(layout, arena, rows * model->config.hidden_size);
+  if (model->rules->head_norm_name == NULL)
+    model->head_gelu = reserve_act(layout, arena, rows * model->config.hidden_size);
   model->logits = arena_reserve(arena, rows * model->config.vocab_size * sizeof(float));
 }
 
@@ -169,6 +187,11 @@ static void place_head(struct layout *layout)
   model->head_attended = reserve_act(layout, arena, (rows + 1) / 2 * model->config.hidden_size);
   model->head_norm = reserve_act(layout, arena, n);
   model->head_dense = reserve_act(layout, arena, n);
+  if (model->rules->head_norm_name != NULL) {
+    model->head_gelu = reserve_act(layout, arena, n);
+    model->head_activated =
+        model->options.training ? reserve_act(layout, arena, n) : model->head_gelu;
+  }
   if (!model->options.training) place_logits(layout, arena);
 }
 
@@ -188,11 +211,12 @@ static void place_tables(struct plm_model *model)
     const size_t elements = (size_t)table->width * model->config.vocab_size;
     const size_t bytes = elements * sizeof(float);
     table->vectors = arena_reserve(arena, bytes);
-    if (i == 0 && model->config.architecture != PLM_TRANSFORMER)
+    if (i == 0 && model->rules->mixes_embeddings)
       table->rounded = model->act_bytes == sizeof(float)
                            ? (act *)table->vectors
                            : arena_reserve(arena, elements * model->act_bytes);
-    if (i == 0 && model->options.training) table->gradient = arena_reserve(arena, bytes);
+    if (i == 0 && model->options.training && model->rules->normalises_tables)
+      table->gradient = arena_reserve(arena, bytes);
   }
 }
 
@@ -216,7 +240,7 @@ static void place_workspace(struct layout *layout)
   }
   for (int i = 0; i < 2; i++) model->stream[i] = reserve_act(layout, arena, n);
   for (int level = 0; level < model->levels; level++)
-    if (model->config.architecture != PLM_TRANSFORMER)
+    if (model->rules->mixes_embeddings)
       model->x0_gradient[level] =
           reserve_act(layout, arena, level_rows(model, level) * model->config.hidden_size);
   model->norm_gradient = reserve_act(layout, arena, n);
@@ -241,6 +265,17 @@ static void place_workspace(struct layout *layout)
   arena->used_bytes = model_buffers_larger(end, arena->used_bytes);
 }
 
+/* What becomes x0 on level 0. */
+static void place_embedding(struct layout *layout)
+{
+  struct plm_model *model = layout->model;
+  const size_t rows = level_rows(model, 0);
+  if (model_scales_dropout(model))
+    model->dropout_factors = arena_reserve(&model->activations, rows * sizeof(float));
+  if (model->config.emb_layer_norm_before)
+    model->embedded = reserve_act(layout, &model->activations, rows * model->config.hidden_size);
+}
+
 void plm_model_lay_out(struct plm_model *model)
 {
   struct layout layout = {.model = model, .act_bytes = model->act_bytes};
@@ -251,6 +286,7 @@ void plm_model_lay_out(struct plm_model *model)
   for (int level = 0; level < model->levels; level++)
     model->x0[level] = reserve_act(&layout, &model->activations,
                                    level_rows(model, level) * model->config.hidden_size);
+  place_embedding(&layout);
   place_shared(&layout);
   for (uint32_t i = 0; i < model->block_count; i++) place_block(&layout, i);
   place_head(&layout);

@@ -33,14 +33,24 @@ struct plm_qkv plm_model_qkv(const struct plm_model *model, const struct model_p
                              const struct model_block *block)
 {
   const struct plm_attention_shape shape = plm_model_attention_shape(model, pass, block);
-  return (struct plm_qkv){.qkv = block->qkv_raw,
-                          .a = model_value(model, block->places.value_mix),
-                          .cosine = model->rotary[block->shape.level].cosine,
-                          .sine = model->rotary[block->shape.level].sine,
-                          .B = shape.B,
-                          .L = shape.L,
-                          .H = shape.H,
-                          .K = shape.K};
+  struct plm_qkv qkv = {.qkv = block->qkv_raw,
+                        .a = model_value(model, block->places.value_mix),
+                        .cosine = model->rotary[block->shape.level].cosine,
+                        .sine = model->rotary[block->shape.level].sine,
+                        .B = shape.B,
+                        .L = shape.L,
+                        .H = shape.H,
+                        .K = shape.K};
+  qkv.norm = block->shape.traits->qk_norm;
+  if (qkv.norm != PLM_QK_NORM_WIDTH) return qkv;
+  qkv.eps = (float)model->config.layer_norm_eps;
+  qkv.q_weight = model_value(model, block->places.q_norm);
+  qkv.k_weight = model_value(model, block->places.k_norm);
+  if (model->options.training) {
+    qkv.dq_weight = model_gradient(model, block->places.q_norm);
+    qkv.dk_weight = model_gradient(model, block->places.k_norm);
+  }
+  return qkv;
 }
 
 struct plm_mix plm_model_mix(const struct plm_model *model, const struct model_block *block)
@@ -70,7 +80,7 @@ void plm_model_block_mix(struct plm_model *model, const struct model_pass *pass,
   const struct plm_block_shape *shape = &block->shape;
   const int64_t N = pass_rows(pass, shape->level), D = shape->width;
   if (shape->kind == PLM_BLOCK_PLAIN) {
-    ops->norm_forward(ops, block->h, block->x, N, D);
+    model_norm_forward(model, &block->places.norm, block->h, block->x, N, D);
     return;
   }
   if (block->projects)
@@ -126,7 +136,8 @@ static void attend_cached(struct plm_model *model, const struct model_pass *pass
                              .B = 1,
                              .L = N,
                              .H = rows.H,
-                             .K = rows.K};
+                             .K = rows.K,
+                             .norm = block->shape.traits->qk_norm};
   ops->qkv_prepare_forward(ops, block->qkv, &in);
   ops->attention_cached(ops, block->attended, keys, keys + decode->part_bytes, block->qkv,
                         act_at(model, block->qkv, D), act_at(model, block->qkv, 2 * D), &rows);
@@ -145,8 +156,7 @@ static void block_output(struct plm_model *model, const struct model_pass *pass,
     attended = model->head_attended;
     mixed = model->head_x;
   }
-  ops->linear_forward(ops, block->y, attended, model_weight(model, block->places.output), mixed, N,
-                      D, D);
+  model_product_forward(model, &block->places.output, block->y, attended, mixed, N, D, D);
 }
 
 /* h -> y */
@@ -154,11 +164,8 @@ void plm_model_block_attention(struct plm_model *model, const struct model_pass 
                                const struct model_block *block)
 {
   if (block->shape.kind == PLM_BLOCK_BOTTLENECK) return;
-  struct plm_ops *ops = model->ops;
-  const int level = block->shape.level;
-  const int64_t N = pass_rows(pass, level), D = block->shape.width;
-  ops->linear_forward(ops, block->qkv_raw, block->h, model_weight(model, block->places.qkv), NULL,
-                      N, D, 3 * D);
+  const int64_t N = pass_rows(pass, block->shape.level), D = block->shape.width;
+  model_product_forward(model, &block->places.qkv, block->qkv_raw, block->h, NULL, N, D, 3 * D);
   if (pass->decode != NULL)
     attend_cached(model, pass, block);
   else
@@ -170,12 +177,10 @@ void plm_model_block_attention(struct plm_model *model, const struct model_pass 
 void plm_model_block_hidden(struct plm_model *model, const struct model_pass *pass,
                             const struct model_block *block)
 {
-  struct plm_ops *ops = model->ops;
   const int64_t N = block_rows(pass, block);
-  const int64_t D = block->shape.width, F = block->shape.hidden;
-  if (block->shape.kind != PLM_BLOCK_BOTTLENECK) ops->norm_forward(ops, block->h2, block->y, N, D);
-  ops->linear_relu2_forward(ops, block->hidden, block->h2, model_weight(model, block->places.up), N,
-                            D, F);
+  if (block->shape.kind != PLM_BLOCK_BOTTLENECK)
+    model_norm_forward(model, &block->places.mlp_norm, block->h2, block->y, N, block->shape.width);
+  model_mlp_forward(model, block, N);
 }
 
 /* If the previous block is on another level, a merge or expand turns its output into x. */
@@ -208,15 +213,25 @@ static bool bring(struct plm_model *model, const struct model_pass *pass, act *x
   return ops->synchronize(ops, NULL) == PLM_OK;
 }
 
-/* Hands out a state, if it is wanted. */
+/* Hands out a state, if it is wanted: what the stream holds, without its scale, and after the last
+ * block of published weights its norm. */
 static void tap(struct plm_model *model, const struct model_pass *pass, uint32_t state, act *x,
                 size_t elements)
 {
+  double scale = plm_architecture_stream_scale(&model->config);
   bool wanted = false;
   for (uint32_t i = 0; pass->taps != NULL && i < pass->taps->count; i++)
     wanted = wanted || pass->taps->states[i] == state;
-  if (wanted && bring(model, pass, x, elements, elements))
-    pass->taps->on_state(pass->taps->context, state);
+  if (!wanted) return;
+  if (state == model->block_count && model->rules->published) {
+    (void)plm_model_state_after(model, pass);
+    x = model->head_norm;
+    scale = 1.0;
+  }
+  if (!bring(model, pass, x, elements, elements)) return;
+  for (size_t i = 0; scale != 1.0 && i < elements; i++)
+    pass->taps->room[i] = (float)(pass->taps->room[i] / scale);
+  pass->taps->on_state(pass->taps->context, state);
 }
 
 /* Hands out the queries, keys and values of a block, if they are wanted. */
@@ -230,14 +245,36 @@ static void tap_attention(struct plm_model *model, const struct model_pass *pass
     pass->taps->on_attention(pass->taps->context, block);
 }
 
-void plm_model_blocks_forward(struct plm_model *model, const struct model_pass *pass)
+/* tokens -> x0 */
+static void embed(struct plm_model *model, const struct model_pass *pass)
 {
   struct plm_ops *ops = model->ops;
-  const int levels = model->config.architecture == PLM_TRANSFORMER ? 1 : model->levels;
-  for (int level = 0; level < levels; level++)
-    ops->token_mean_forward(ops, model->x0[level], model->tables[0].vectors, model->tokens,
-                            pass_rows(pass, level), model->config.hidden_size,
-                            model->config.vocab_size, level);
+  const int64_t N = pass_rows(pass, 0), D = model->config.hidden_size;
+  const float scale = (float)plm_architecture_stream_scale(&model->config);
+  act *first = model->embedded != NULL ? model->embedded : model->x0[0];
+  for (int level = 0; level < model->levels; level++)
+    ops->token_mean_forward(ops, level == 0 ? first : model->x0[level], model->tables[0].vectors,
+                            model->tokens, pass_rows(pass, level), D, model->config.vocab_size,
+                            level);
+  if (model_scales_dropout(model)) {
+    const struct plm_interval_mask *documents = plm_masks_at(pass->masks, 0, 0);
+    const struct plm_token_dropout of = {.tokens = model->tokens,
+                                         .begin = documents->key_begin,
+                                         .end = documents->key_end,
+                                         .B = pass->B,
+                                         .L = pass->L,
+                                         .mask_token = plm_architecture_mask_token(&model->config)};
+    ops->token_dropout(ops, model->dropout_factors, &of);
+    ops->scale_rows(ops, first, model->dropout_factors, N, D);
+  }
+  if (scale != 1.0f) ops->scale(ops, first, scale, N * D);
+  if (model->embedded != NULL)
+    model_norm_forward(model, &model->embedding_norm, model->x0[0], first, N, D);
+}
+
+void plm_model_blocks_forward(struct plm_model *model, const struct model_pass *pass)
+{
+  embed(model, pass);
   tap(model, pass, 0, model->x0[0], (size_t)(pass_rows(pass, 0) * model->config.hidden_size));
   for (uint32_t i = 0; i < model->block_count; i++) {
     const struct model_block *block = &model->blocks[i];
@@ -246,8 +283,8 @@ void plm_model_blocks_forward(struct plm_model *model, const struct model_pass *
     plm_model_block_attention(model, pass, block);
     tap_attention(model, pass, i);
     plm_model_block_hidden(model, pass, block);
-    ops->linear_forward(ops, block->out, block->hidden, model_weight(model, block->places.down),
-                        block->y, block_rows(pass, block), block->shape.hidden, block->shape.width);
+    model_product_forward(model, &block->places.down, block->out, block->hidden, block->y,
+                          block_rows(pass, block), block->shape.hidden, block->shape.width);
     tap(model, pass, i + 1, block->out, (size_t)(block_rows(pass, block) * block->shape.width));
   }
 }
@@ -255,6 +292,15 @@ void plm_model_blocks_forward(struct plm_model *model, const struct model_pass *
 const act *plm_model_last_hidden(const struct plm_model *model)
 {
   return model->block_count == 0 ? model->x0[0] : model->blocks[model->block_count - 1].out;
+}
+
+const act *plm_model_state_after(const struct plm_model *model, const struct model_pass *pass)
+{
+  const act *x = plm_model_last_hidden(model);
+  if (!model->rules->published) return x;
+  model_norm_forward(model, &model->final_norm, model->head_norm, x, pass_rows(pass, 0),
+                     model->config.hidden_size);
+  return model->head_norm;
 }
 
 const act *plm_model_head_input(const struct plm_model *model, const struct model_pass *pass)
@@ -270,9 +316,15 @@ void plm_model_head_dense(struct plm_model *model, const struct model_pass *pass
   const act *x = plm_model_head_input(model, pass);
   if (x == model->head_x)
     ops->gather_rows(ops, model->head_x, plm_model_last_hidden(model), pass->positions, R, D);
-  ops->norm_forward(ops, model->head_norm, x, R, D);
-  ops->linear_forward(ops, model->head_dense, model->head_norm, model_weight(model, model->dense),
-                      NULL, R, D, D);
+  model_norm_forward(model, &model->final_norm, model->head_norm, x, R, D);
+  if (model->head_activated == NULL) {
+    model_product_forward(model, &model->dense, model->head_dense, model->head_norm, NULL, R, D, D);
+    return;
+  }
+  ops->linear_bias_gelu_forward(
+      ops, model->head_gelu, model->options.training ? model->head_dense : NULL, model->head_norm,
+      model_weight(model, model->dense.weight), model_value(model, model->dense.bias), R, D, D);
+  model_norm_forward(model, &model->head_norm_after, model->head_activated, model->head_gelu, R, D);
 }
 
 void plm_model_head_forward(struct plm_model *model, const struct model_pass *pass, float cap)
@@ -280,8 +332,12 @@ void plm_model_head_forward(struct plm_model *model, const struct model_pass *pa
   struct plm_ops *ops = model->ops;
   const int64_t R = pass->R, D = model->config.hidden_size, V = model->config.vocab_size;
   plm_model_head_dense(model, pass);
-  ops->gelu_forward(ops, model->head_gelu, model->head_dense, R * D);
-  ops->logits_forward(ops, model->logits, model->head_gelu, model_weight(model, model->decoder),
+  const act *activated = model->head_activated;
+  if (activated == NULL) {
+    ops->gelu_forward(ops, model->head_gelu, model->head_dense, R * D);
+    activated = model->head_gelu;
+  }
+  ops->logits_forward(ops, model->logits, activated, model_weight(model, model->decoder),
                       model_value(model, model->bias), R, D, V);
   if (cap != 0.0f) ops->soft_cap_forward(ops, model->logits, R * V, cap);
 }

@@ -210,7 +210,7 @@ plm_status plm_model_infer(struct plm_model *model, const struct plm_masked_batc
   if (hidden != NULL) pass.narrowed = NULL; /* all rows are wanted */
   plm_model_blocks_forward(model, &pass);
   if (hidden != NULL) {
-    ops->act_to_float(ops, model->rows_fp32, plm_model_last_hidden(model), (size_t)(N * D));
+    ops->act_to_float(ops, model->rows_fp32, plm_model_state_after(model, &pass), (size_t)(N * D));
     ops->download(ops, hidden, model->rows_fp32, (size_t)(N * D) * sizeof(float));
   }
   if (logits != NULL && rows > 0) {

@@ -1,5 +1,6 @@
 /* The inside of struct plm_model, private to common/model: where the parameters lie, what each
- * block keeps for its backward pass, and the buffers that all blocks share.
+ * block keeps for its backward pass, and the buffers that all blocks share. Which norms, biases and
+ * activations there are is data: struct plm_block_traits and struct plm_architecture_rules.
  *
  * The forward pass of one block, with the names of struct model_block's fields. A plain block has
  * no mix, so its mixed is x. In the others y is written over mixed, which the backward pass
@@ -12,7 +13,8 @@
  *   qkv     = prepare(qkv_raw, value embedding)
  *   y       = mixed + Wo attention(qkv)
  *   h2      = norm(y)
- *   hidden  = relu(Wup h2)^2
+ *   hidden  = relu(Wup h2)^2              GELU: before = Wup h2 + b, hidden = gelu(before)
+ *                                         SwiGLU: before = [Wgate; Wup] h2
  *   out     = y + Wdown hidden
  */
 #ifndef PLM_COMMON_MODEL_MODEL_STATE_H
@@ -23,11 +25,28 @@
 
 enum { PLM_MODEL_MAX_LEVELS = 32 };
 
-/* The offsets of a block's parameters in the arenas, in elements. */
+/* A norm: offsets of its parameters in the arenas, in elements. */
+struct model_norm {
+  enum plm_norm_kind kind;
+  size_t weight, bias; /* of a LayerNorm, if its kind has them */
+  double eps;          /* of a LayerNorm */
+};
+
+/* A Linear: offsets of its parameters in the arenas, in elements. */
+struct model_product {
+  size_t weight, bias;
+  bool biased;
+};
+
+/* What a block computes with. */
 struct block_places {
-  size_t qkv, output, up, down;
-  size_t projection; /* P */
-  size_t resample;   /* of the merge or expand before the block */
+  struct model_norm norm, mlp_norm;
+  struct model_product qkv, output;
+  struct model_product up; /* for SwiGLU of gate and up, whose weights are adjacent */
+  struct model_product down;
+  size_t q_norm, k_norm; /* with PLM_QK_NORM_WIDTH */
+  size_t projection;     /* P */
+  size_t resample;       /* of the merge or expand before the block */
   size_t value_mix, input_mix, skip_weight;
 };
 
@@ -43,6 +62,7 @@ struct model_block {
   act *mixed, *h, *qkv_raw, *qkv, *attended, *y;
   float *lse;
   act *h2, *hidden;
+  act *before; /* (N, F) what GELU is applied to; (N, 2 F) gate and up of SwiGLU; NULL: not kept */
   act *out;
 };
 
@@ -87,13 +107,19 @@ struct plm_model {
   int levels;
   struct token_table *tables;
   uint32_t table_total;
-  size_t dense, decoder, bias; /* offsets of the head; decoder is the embedding's if tied */
+  const struct plm_architecture_rules *rules;
+  struct model_norm embedding_norm; /* used with emb_layer_norm_before */
+  struct model_norm final_norm, head_norm_after;
+  struct model_product dense;
+  size_t decoder, bias; /* offsets of the head; decoder is the embedding's if tied */
 
   struct plm_arena activations, workspace;
   int32_t *tokens;                        /* device (B, L) */
   act *x0[PLM_MODEL_MAX_LEVELS];          /* normalised embeddings, mean over the group */
   act *x0_gradient[PLM_MODEL_MAX_LEVELS]; /* NULL if no block reads x0 */
   struct rotary rotary[PLM_MODEL_MAX_LEVELS];
+  float *dropout_factors; /* (B, L): what token_dropout scales x0 by; NULL: it scales nothing */
+  act *embedded;          /* x0 before emb_layer_norm_before; else NULL */
 
   /* the head's, for R labelled rows */
   int32_t *positions, *labels;
@@ -102,8 +128,9 @@ struct plm_model {
   act *head_x;
   act *head_attended; /* if the last block is narrowed, these rows of its attended (at most half) */
   act *head_norm, *head_dense;
-  act *head_gelu; /* this and logits are not used in training, because head_train keeps neither */
-  float *logits;
+  act *head_gelu; /* in training only used if a norm follows it, because head_train needs none */
+  act *head_activated; /* the norm after GELU; NULL: there is none */
+  float *logits;       /* not used in training */
   float *host_row_loss;
   int32_t *host_positions;
 
@@ -166,6 +193,32 @@ static inline act *act_at(const struct plm_model *model, act *buffer, int64_t i)
   return (char *)buffer + (size_t)i * model->act_bytes;
 }
 
+/* Norms and products with their parameters (model_layers.c). dx += and gradients of parameters +=;
+ * the backward function of a product leaves out its input's gradient. */
+void model_norm_forward(const struct plm_model *model, const struct model_norm *norm, act *out,
+                        const act *x, int64_t N, int64_t D);
+void model_norm_backward(const struct plm_model *model, const struct model_norm *norm, act *dx,
+                         const act *dh, const act *x, int64_t N, int64_t D);
+void model_product_forward(const struct plm_model *model, const struct model_product *product,
+                           act *y, const act *x, const act *residual, int64_t N, int64_t I,
+                           int64_t O);
+void model_product_backward(const struct plm_model *model, const struct model_product *product,
+                            const act *dy, const act *x, int64_t N, int64_t I, int64_t O);
+/* h2 -> hidden for N rows, and back: d out (model->stream[0]) -> d h2 (model->norm_gradient). */
+void model_mlp_forward(const struct plm_model *model, const struct model_block *block, int64_t N);
+void model_mlp_backward(const struct plm_model *model, const struct model_block *block, int64_t N);
+
+/* Whether token_dropout scales the rows of a document. */
+static inline bool model_scales_dropout(const struct plm_model *model)
+{
+  return model->config.token_dropout && model->rules->scales_dropout;
+}
+
+static inline float *model_gradient(const struct plm_model *model, size_t place)
+{
+  return model->gradients + place;
+}
+
 /* Lays out all buffers: counts the bytes of the two arenas and sets the pointers from their bases.
  * As long as the bases are NULL, the pointers mean nothing. */
 void plm_model_lay_out(struct plm_model *model);
@@ -204,7 +257,10 @@ const act *plm_model_last_hidden(const struct plm_model *model);
 const act *plm_model_head_input(const struct plm_model *model, const struct model_pass *pass);
 /* Computes the logits of the rows that the head reads, capped softly unless cap is 0. */
 void plm_model_head_forward(struct plm_model *model, const struct model_pass *pass, float cap);
-/* Computes the head up to its dense product, in model->head_dense. */
+/* The last hidden state as it is handed out, (B, L, D): for published weights after its norm, which
+ * this computes in model->head_norm. */
+const act *plm_model_state_after(const struct plm_model *model, const struct model_pass *pass);
+/* Computes what the logits are computed from, or what GELU is applied to before that. */
 void plm_model_head_dense(struct plm_model *model, const struct model_pass *pass);
 /* The beginning of training on a batch: forward, and backward through the head. Leaves the losses
  * of the rows that the head reads, at least one, in model->row_loss. */

@@ -108,18 +108,17 @@ static void round_kept(struct plm_model *model)
 static void make_token_vectors(struct plm_model *model)
 {
   struct plm_ops *ops = model->ops;
-  const int64_t V = model->config.vocab_size;
+  const int64_t V = model->config.vocab_size, mask = plm_architecture_mask_token(&model->config);
   for (uint32_t i = 0; i < model->table_total; i++) {
     const struct token_table *table = &model->tables[i];
     const float *rows = model_value(model, table->place);
     const size_t row_bytes = (size_t)table->width * sizeof(float);
-    if (i == 0)
+    if (i == 0 && model->rules->normalises_tables)
       ops->norm_rows_forward(ops, table->vectors, rows, V, table->width);
     else
       ops->copy(ops, table->vectors, rows, (size_t)V * row_bytes);
-    /* <mask> is the last token of every tokenizer */
-    if (model->config.token_dropout)
-      ops->zero(ops, table->vectors + (V - 1) * table->width, row_bytes);
+    if (model->config.token_dropout && !model->rules->scales_dropout)
+      ops->zero(ops, table->vectors + mask * table->width, row_bytes);
     if (table->rounded != NULL && table->rounded != (act *)table->vectors)
       ops->round_weights(ops, table->rounded, table->vectors, (size_t)(V * table->width));
   }

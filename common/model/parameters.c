@@ -41,7 +41,7 @@ static void append_matrix(struct builder *builder, const char *prefix, const cha
                                     .group = PLM_GROUP_HIDDEN,
                                     .initialiser = initialiser,
                                     .decay = true};
-  (void)snprintf(parameter.name, sizeof parameter.name, "%s%s", prefix, name);
+  (void)snprintf(parameter.name, sizeof parameter.name, "%s%s.weight", prefix, name);
   parameters_append(builder, &parameter);
 }
 
@@ -54,39 +54,87 @@ static void append_scalars(struct builder *builder, const char *prefix, const ch
   parameters_append(builder, &parameter);
 }
 
-static void append_table(struct builder *builder, const char *name, int64_t rows, int64_t cols)
+/* NAME.weight or NAME.bias, a vector */
+static void append_vector(struct builder *builder, const char *prefix, const char *name,
+                          const char *ending, int64_t count, enum plm_initialiser initialiser)
 {
-  struct plm_parameter parameter = {.rows = rows,
-                                    .cols = cols,
-                                    .ndim = 2,
-                                    .group = PLM_GROUP_EMBED,
-                                    .initialiser = PLM_INIT_NORMAL};
+  char whole[56];
+  (void)snprintf(whole, sizeof whole, "%s%s", name, ending);
+  append_scalars(builder, prefix, whole, count, initialiser);
+}
+
+static void append_norm(struct builder *builder, const char *prefix, const char *name,
+                        enum plm_norm_kind kind, int64_t count)
+{
+  if (kind == PLM_NORM_RMS) return;
+  append_vector(builder, prefix, name, ".weight", count, PLM_INIT_ONE);
+  if (kind == PLM_NORM_LAYER) append_vector(builder, prefix, name, ".bias", count, PLM_INIT_ZERO);
+}
+
+static void append_table(struct builder *builder, const char *name, int64_t rows, int64_t cols,
+                         enum plm_initialiser initialiser)
+{
+  struct plm_parameter parameter = {
+      .rows = rows, .cols = cols, .ndim = 2, .group = PLM_GROUP_EMBED, .initialiser = initialiser};
   (void)snprintf(parameter.name, sizeof parameter.name, "%s", name);
   parameters_append(builder, &parameter);
+}
+
+/* A norm, and the attention after it. The weights of query, key and value are adjacent, and so are
+ * their biases, so that one product computes all three. */
+static void append_attention(struct builder *builder, const struct plm_block_shape *block,
+                             enum plm_initialiser in, enum plm_initialiser out)
+{
+  const struct plm_block_traits *traits = block->traits;
+  const struct plm_block_names *names = &traits->names;
+  const char *const parts[3] = {names->query, names->key, names->value};
+  const char *prefix = block->prefix;
+  const int64_t D = block->width;
+  append_norm(builder, prefix, names->attention_norm, traits->norm, D);
+  for (int i = 0; i < 3; i++) append_matrix(builder, prefix, parts[i], D, D, in);
+  for (int i = 0; i < 3 && traits->bias; i++)
+    append_vector(builder, prefix, parts[i], ".bias", D, PLM_INIT_ZERO);
+  if (traits->qk_norm == PLM_QK_NORM_WIDTH) {
+    append_norm(builder, prefix, names->q_norm, PLM_NORM_LAYER_WEIGHT, D);
+    append_norm(builder, prefix, names->k_norm, PLM_NORM_LAYER_WEIGHT, D);
+  }
+  append_matrix(builder, prefix, names->output, D, D, out);
+  if (traits->bias) append_vector(builder, prefix, names->output, ".bias", D, PLM_INIT_ZERO);
+}
+
+/* A norm, and the MLP after it. The weights of gate and up are adjacent. */
+static void append_mlp(struct builder *builder, const struct plm_block_shape *block,
+                       enum plm_initialiser in, enum plm_initialiser out)
+{
+  const struct plm_block_traits *traits = block->traits;
+  const struct plm_block_names *names = &traits->names;
+  const char *prefix = block->prefix;
+  const int64_t D = block->width, F = block->hidden;
+  append_norm(builder, prefix, names->mlp_norm, traits->norm, D);
+  if (traits->mlp == PLM_MLP_SWIGLU) append_matrix(builder, prefix, names->gate, F, D, in);
+  append_matrix(builder, prefix, names->up, F, D, in);
+  if (traits->bias) append_vector(builder, prefix, names->up, ".bias", F, PLM_INIT_ZERO);
+  append_matrix(builder, prefix, names->down, D, F, out);
+  if (traits->bias) append_vector(builder, prefix, names->down, ".bias", D, PLM_INIT_ZERO);
 }
 
 static void append_block(struct builder *builder, const struct plm_model_config *config,
                          const struct plm_block_shape *block)
 {
-  const int64_t D = block->width, F = block->hidden;
+  const bool small = plm_architecture_rules(config->architecture)->small_weights;
+  const enum plm_initialiser in = small ? PLM_INIT_SMALL : PLM_INIT_UNIFORM;
+  const enum plm_initialiser out = small ? PLM_INIT_SMALL : PLM_INIT_ZERO;
   const char *prefix = block->prefix;
-  if (block->kind != PLM_BLOCK_BOTTLENECK) {
-    /* These three are adjacent, so that one product computes q, k and v. */
-    append_matrix(builder, prefix, "attention.query.weight", D, D, PLM_INIT_UNIFORM);
-    append_matrix(builder, prefix, "attention.key.weight", D, D, PLM_INIT_UNIFORM);
-    append_matrix(builder, prefix, "attention.value.weight", D, D, PLM_INIT_UNIFORM);
-    append_matrix(builder, prefix, "attention.output.weight", D, D, PLM_INIT_ZERO);
-  }
+  if (block->kind != PLM_BLOCK_BOTTLENECK) append_attention(builder, block, in, out);
   if (block->kind == PLM_BLOCK_MIXED)
     append_scalars(builder, prefix, "attention.value_mix", 2, PLM_INIT_HALF);
   if (block->kind != PLM_BLOCK_PLAIN) {
     append_scalars(builder, prefix, "input_mix", 2, PLM_INIT_ONE_ZERO);
     if (block->width != config->hidden_size)
-      append_matrix(builder, prefix, "input_projection.weight", D, config->hidden_size,
+      append_matrix(builder, prefix, "input_projection", block->width, config->hidden_size,
                     PLM_INIT_UNIFORM);
   }
-  append_matrix(builder, prefix, "mlp.up.weight", F, D, PLM_INIT_UNIFORM);
-  append_matrix(builder, prefix, "mlp.down.weight", D, F, PLM_INIT_ZERO);
+  append_mlp(builder, block, in, out);
 }
 
 /* The Linear of the merge or expand before a block. */
@@ -98,32 +146,66 @@ static void append_resample(struct builder *builder, const struct plm_model_conf
   const int64_t deep = plm_architecture_width(config, block->resample + 1);
   char name[32];
   if (block->input == PLM_INPUT_MERGE) {
-    (void)snprintf(name, sizeof name, "plm.merge.%d.weight", block->resample);
+    (void)snprintf(name, sizeof name, "plm.merge.%d", block->resample);
     append_matrix(builder, "", name, deep, 2 * shallow, PLM_INIT_UNIFORM);
   } else {
-    (void)snprintf(name, sizeof name, "plm.expand.%d.weight", block->resample);
+    (void)snprintf(name, sizeof name, "plm.expand.%d", block->resample);
     append_matrix(builder, "", name, 2 * shallow, deep, PLM_INIT_UNIFORM);
   }
 }
 
+static void append_of_head(struct builder *builder, const char *name, int64_t rows, int64_t cols,
+                           enum plm_initialiser initialiser)
+{
+  struct plm_parameter parameter = {.rows = rows,
+                                    .cols = cols,
+                                    .ndim = rows == 0 ? 1 : 2,
+                                    .group = PLM_GROUP_HEAD,
+                                    .initialiser = initialiser};
+  if (rows == 0) parameter.rows = 1;
+  (void)snprintf(parameter.name, sizeof parameter.name, "%s", name);
+  parameters_append(builder, &parameter);
+}
+
 static void append_head(struct builder *builder, const struct plm_model_config *config)
 {
+  enum { VECTOR = 0 };
+  const struct plm_architecture_rules *rules = plm_architecture_rules(config->architecture);
+  const enum plm_initialiser weights = rules->small_weights ? PLM_INIT_SMALL : PLM_INIT_UNIFORM;
   const int64_t D = config->hidden_size, V = config->vocab_size;
-  struct plm_parameter parameter = {
-      .rows = D, .cols = D, .ndim = 2, .group = PLM_GROUP_HEAD, .initialiser = PLM_INIT_UNIFORM};
-  (void)snprintf(parameter.name, sizeof parameter.name, "lm_head.dense.weight");
-  parameters_append(builder, &parameter);
-  if (!config->tie_embeddings) {
-    parameter.rows = V;
-    (void)snprintf(parameter.name, sizeof parameter.name, "lm_head.decoder.weight");
-    parameters_append(builder, &parameter);
+  append_of_head(builder, "lm_head.dense.weight", D, D, weights);
+  if (rules->head_norm_name != NULL) {
+    char name[64];
+    append_of_head(builder, "lm_head.dense.bias", VECTOR, D, PLM_INIT_ZERO);
+    (void)snprintf(name, sizeof name, "%s.weight", rules->head_norm_name);
+    append_of_head(builder, name, VECTOR, D, PLM_INIT_ONE);
+    (void)snprintf(name, sizeof name, "%s.bias", rules->head_norm_name);
+    append_of_head(builder, name, VECTOR, D, PLM_INIT_ZERO);
   }
-  parameter.rows = 1;
-  parameter.cols = V;
-  parameter.ndim = 1;
-  parameter.initialiser = PLM_INIT_ZERO;
-  (void)snprintf(parameter.name, sizeof parameter.name, "lm_head.bias");
-  parameters_append(builder, &parameter);
+  if (!config->tie_embeddings) append_of_head(builder, "lm_head.decoder.weight", V, D, weights);
+  append_of_head(builder, rules->head_bias, VECTOR, V, PLM_INIT_ZERO);
+}
+
+/* The embedding with its norm, and the tables of value embeddings. */
+static void append_tables(struct builder *builder, const struct plm_model_config *config)
+{
+  const struct plm_architecture_rules *rules = plm_architecture_rules(config->architecture);
+  struct plm_block_shape block;
+  char name[64];
+  (void)snprintf(name, sizeof name, "%s.weight", rules->embedding);
+  append_table(builder, name, config->vocab_size, config->hidden_size,
+               rules->pad_row         ? PLM_INIT_SMALL_PAD
+               : rules->small_weights ? PLM_INIT_SMALL
+                                      : PLM_INIT_NORMAL);
+  if (config->emb_layer_norm_before)
+    append_norm(builder, "", rules->embedding_norm_name, PLM_NORM_LAYER, config->hidden_size);
+  for (uint32_t i = 0; i < plm_architecture_blocks(config); i++) {
+    plm_architecture_block(config, i, &block);
+    /* The decoder of `unet` uses the tables of the encoder. */
+    const bool shared = config->architecture == PLM_UNET && block.skip >= 0;
+    if (block.value_table[0] != '\0' && !shared)
+      append_table(builder, block.value_table, config->vocab_size, block.width, PLM_INIT_NORMAL);
+  }
 }
 
 plm_status plm_model_parameters(const struct plm_model_config *config, struct plm_parameter **table,
@@ -133,14 +215,7 @@ plm_status plm_model_parameters(const struct plm_model_config *config, struct pl
   struct builder builder = {0};
   const uint32_t blocks = plm_architecture_blocks(config);
   struct plm_block_shape block;
-  append_table(&builder, "plm.embeddings.weight", config->vocab_size, config->hidden_size);
-  for (uint32_t i = 0; i < blocks; i++) {
-    plm_architecture_block(config, i, &block);
-    /* The decoder of `unet` uses the tables of the encoder. */
-    const bool shared = config->architecture == PLM_UNET && block.skip >= 0;
-    if (block.value_table[0] != '\0' && !shared)
-      append_table(&builder, block.value_table, config->vocab_size, block.width);
-  }
+  append_tables(&builder, config);
   for (uint32_t i = 0; i < blocks; i++) {
     plm_architecture_block(config, i, &block);
     builder.final_at = i;
@@ -151,6 +226,8 @@ plm_status plm_model_parameters(const struct plm_model_config *config, struct pl
   const uint32_t skips = plm_architecture_skips(config);
   if (skips > 0) append_scalars(&builder, "plm.", "skip_weights", skips, PLM_INIT_ONE);
   builder.final_at = blocks;
+  const struct plm_architecture_rules *rules = plm_architecture_rules(config->architecture);
+  append_norm(&builder, "", rules->final_norm_name, rules->final_norm, config->hidden_size);
   append_head(&builder, config);
   if (plm_size_product(builder.elements, sizeof(double)) == SIZE_MAX) {
     free(builder.table);

@@ -288,6 +288,8 @@ double reference_model_loss(const struct reference_request *request)
   case PLM_TRANSFORMER: x = transformer(r, x, request->config->num_hidden_layers); break;
   case PLM_UNET: x = unet(r, x); break;
   case PLM_PATCH_UNET: x = patch_unet(r, x); break;
+  case PLM_ESM2:
+  case PLM_ESMC: PLM_ASSERT(false); /* transformers is their reference */
   }
   struct tensor *logits = head(r, x);
   struct tensor *loss =

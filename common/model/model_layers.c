@@ -1,0 +1,107 @@
+/* The layers of a block and of the head with their parameters, as the traits of the architecture
+ * say: norms, products with or without a bias, and the three kinds of MLP. */
+#include "common/model/model_state.h"
+
+static struct plm_layer_norm layer_norm_of(const struct plm_model *model,
+                                           const struct model_norm *norm)
+{
+  const bool biased = norm->kind == PLM_NORM_LAYER;
+  return (struct plm_layer_norm){.weight = model_value(model, norm->weight),
+                                 .bias = biased ? model_value(model, norm->bias) : NULL,
+                                 .eps = (float)norm->eps};
+}
+
+void model_norm_forward(const struct plm_model *model, const struct model_norm *norm, act *out,
+                        const act *x, int64_t N, int64_t D)
+{
+  struct plm_ops *ops = model->ops;
+  if (norm->kind == PLM_NORM_RMS) {
+    ops->norm_forward(ops, out, x, N, D);
+    return;
+  }
+  const struct plm_layer_norm of = layer_norm_of(model, norm);
+  ops->layer_norm_forward(ops, out, x, &of, N, D);
+}
+
+void model_norm_backward(const struct plm_model *model, const struct model_norm *norm, act *dx,
+                         const act *dh, const act *x, int64_t N, int64_t D)
+{
+  struct plm_ops *ops = model->ops;
+  if (norm->kind == PLM_NORM_RMS) {
+    ops->norm_backward(ops, dx, dh, x, N, D);
+    return;
+  }
+  const struct plm_layer_norm of = layer_norm_of(model, norm);
+  ops->layer_norm_backward(ops, dx, model_gradient(model, norm->weight),
+                           of.bias != NULL ? model_gradient(model, norm->bias) : NULL, dh, x, &of,
+                           N, D);
+}
+
+void model_product_forward(const struct plm_model *model, const struct model_product *product,
+                           act *y, const act *x, const act *residual, int64_t N, int64_t I,
+                           int64_t O)
+{
+  struct plm_ops *ops = model->ops;
+  const act *w = model_weight(model, product->weight);
+  if (product->biased)
+    ops->linear_bias_forward(ops, y, x, w, model_value(model, product->bias), residual, N, I, O);
+  else
+    ops->linear_forward(ops, y, x, w, residual, N, I, O);
+}
+
+void model_product_backward(const struct plm_model *model, const struct model_product *product,
+                            const act *dy, const act *x, int64_t N, int64_t I, int64_t O)
+{
+  struct plm_ops *ops = model->ops;
+  ops->linear_backward_weight(ops, model_gradient(model, product->weight), dy, x, N, I, O);
+  if (product->biased) ops->bias_backward(ops, model_gradient(model, product->bias), dy, N, O);
+}
+
+void model_mlp_forward(const struct plm_model *model, const struct model_block *block, int64_t N)
+{
+  struct plm_ops *ops = model->ops;
+  const struct model_product *up = &block->places.up;
+  const act *w = model_weight(model, up->weight);
+  const int64_t D = block->shape.width, F = block->shape.hidden;
+  switch (block->shape.traits->mlp) {
+  case PLM_MLP_RELU2: ops->linear_relu2_forward(ops, block->hidden, block->h2, w, N, D, F); break;
+  case PLM_MLP_GELU:
+    PLM_ASSERT(up->biased);
+    ops->linear_bias_gelu_forward(ops, block->hidden, block->before, block->h2, w,
+                                  model_value(model, up->bias), N, D, F);
+    break;
+  case PLM_MLP_SWIGLU:
+    model_product_forward(model, up, block->before, block->h2, NULL, N, D, 2 * F);
+    ops->swiglu_forward(ops, block->hidden, block->before, N, F);
+    break;
+  }
+}
+
+void model_mlp_backward(const struct plm_model *model, const struct model_block *block, int64_t N)
+{
+  struct plm_ops *ops = model->ops;
+  const struct model_product *up = &block->places.up, *down = &block->places.down;
+  const act *w = model_weight(model, down->weight);
+  const int64_t D = block->shape.width, F = block->shape.hidden;
+  const act *dx = model->stream[0];
+  act *dhidden = model->hidden_gradient, *dup = dhidden;
+  int64_t O = F;
+  model_product_backward(model, down, dx, block->hidden, N, F, D);
+  switch (block->shape.traits->mlp) {
+  case PLM_MLP_RELU2:
+    ops->linear_relu2_backward_input(ops, dup, dx, w, block->hidden, N, F, D);
+    break;
+  case PLM_MLP_GELU:
+    ops->linear_gelu_backward_input(ops, dup, dx, w, block->before, N, F, D);
+    break;
+  case PLM_MLP_SWIGLU: /* the gradient replaces gate and up, which nothing reads any more */
+    ops->linear_backward_input(ops, dhidden, dx, w, N, F, D, false);
+    dup = block->before;
+    O = 2 * F;
+    ops->swiglu_backward(ops, dup, dhidden, block->before, N, F);
+    break;
+  }
+  model_product_backward(model, up, dup, block->h2, N, D, O);
+  ops->linear_backward_input(ops, model->norm_gradient, dup, model_weight(model, up->weight), N, D,
+                             O, false);
+}
