@@ -1,5 +1,5 @@
-/* Checks of settings that depend on each other: the shape of the model, whole batches, endpoints
- * that other hosts can reach. */
+/* Checks of settings that depend on each other: whole batches, endpoints that other hosts can
+ * reach. Those of the model are in config_model.c. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +7,9 @@
 
 #include "common/base/text/text.h"
 #include "common/config/config_corpora.h"
+#include "common/config/config_model.h"
 #include "common/config/config_sources.h"
+#include "common/config/loader_keys.h"
 #include "common/config/presets.h"
 #include "common/config/problems.h"
 #include "common/config/settings.h"
@@ -15,108 +17,32 @@
 
 enum { STEP_CHUNKS_MAX = 1 << 24 };
 
-static size_t config_check_row(const char *key)
-{
-  const struct plm_setting *setting = plm_setting_find(key);
-  PLM_ASSERT(setting != NULL);
-  return plm_setting_index(setting);
-}
-
-static bool bad(const struct plm_loader *loader, const char *key)
-{
-  return loader->bad[config_check_row(key)];
-}
-
-static bool given(const struct plm_loader *loader, const char *key)
-{
-  return loader->config->origins[config_check_row(key)].kind != PLM_ORIGIN_DEFAULT;
-}
-
-/* The place of `key`, or of `other` if only that one was given; {0} if neither was. */
-static struct plm_place config_check_place_of(const struct plm_loader *loader, const char *key,
-                                              const char *other)
-{
-  const struct plm_place place = loader->places[config_check_row(key)];
-  return place.input == NULL && other != NULL ? loader->places[config_check_row(other)] : place;
-}
-
-/* The place to report for a key of the model. If the key has its default, the mistake follows from
- * another key that was given. */
-static struct plm_place place_of_model(const struct plm_loader *loader, const char *key)
-{
-  static const char *const causes[] = {"model.hidden_size", "model.num_attention_heads",
-                                       "model.attention.pattern", "model.architecture",
-                                       "model.num_unet_layers"};
-  struct plm_place place = {0};
-  if (plm_setting_find(key) != NULL) place = config_check_place_of(loader, key, NULL);
-  for (size_t i = 0; i < sizeof causes / sizeof causes[0] && place.input == NULL; i++) {
-    const bool attention = strstr(causes[i], "attention.pattern") != NULL;
-    if (attention == (strstr(key, "attention.") != NULL)) {
-      place = config_check_place_of(loader, causes[i], NULL);
-    }
-  }
-  return place;
-}
-
-/* The setting behind a key of config.json. */
-static void setting_of(const char *key, char setting[64])
-{
-  if (strcmp(key, "max_length") == 0)
-    snprintf(setting, 64, "data.max_length");
-  else if (strcmp(key, "vocab_size") == 0)
-    snprintf(setting, 64, "data.tokenizer");
-  else
-    snprintf(setting, 64, "model.%s", key);
-}
-
-static bool model_key_known(void *context, const char *key)
-{
-  char setting[64];
-  setting_of(key, setting);
-  return plm_setting_find(setting) == NULL || !bad(context, setting); /* a key without a setting */
-}
-
-static void config_check_model(struct plm_loader *loader)
-{
-  struct plm_model_config *model = &loader->config->model;
-  struct plm_model_fault faults[PLM_MODEL_MAX_FAULTS];
-  if (plm_architecture_rules(model->architecture)->published) {
-    plm_problems_add(loader->problems, place_of_model(loader, "model.architecture"),
-                     "model.architecture: %s cannot be trained yet",
-                     plm_architecture_name(model->architecture));
-    return;
-  }
-  model->max_length = loader->config->data.max_length;
-  model->vocab_size = plm_tokenizer_of(loader->config->data.tokenizer)->vocab_size;
-  const size_t count = plm_model_config_faults(model, model_key_known, loader, faults);
-  for (size_t i = 0; i < count; i++) {
-    char setting[64];
-    setting_of(faults[i].key, setting);
-    const bool preset =
-        loader->config->origins[config_check_row(setting)].kind == PLM_ORIGIN_PRESET;
-    plm_problems_add(loader->problems, place_of_model(loader, setting), "%s: %s%s%s%s", setting,
-                     faults[i].what, preset ? "; the value is that of model.preset " : "",
-                     preset ? plm_preset_names[loader->config->model_preset] : "",
-                     preset ? ", unless you set another" : "");
-  }
-}
-
 static void check_objective(struct plm_loader *loader)
 {
   const struct plm_config *config = loader->config;
-  if (config->trainer.objective != PLM_OBJECTIVE_CAUSAL || bad(loader, "trainer.objective")) return;
-  if (config->model.architecture == PLM_PATCH_UNET && !bad(loader, "model.architecture")) {
-    plm_problems_add(loader->problems, config_check_place_of(loader, "trainer.objective", NULL),
+  if (config->trainer.objective != PLM_OBJECTIVE_CAUSAL ||
+      plm_key_is_bad(loader, "trainer.objective"))
+    return;
+  if (config->model.architecture == PLM_PATCH_UNET &&
+      !plm_key_is_bad(loader, "model.architecture")) {
+    plm_problems_add(loader->problems, plm_key_place(loader, "trainer.objective", NULL),
                      "trainer.objective: causal cannot be combined with patch_unet, because a "
                      "merged pair would show a position its own label; use transformer or unet");
   }
-  if (bad(loader, "model.attention.pattern")) return;
+  if (plm_architecture_rules(config->model.architecture)->published) {
+    plm_problems_add(loader->problems, plm_key_place(loader, "trainer.objective", NULL),
+                     "trainer.objective: causal cannot be combined with %s, whose layers see the "
+                     "whole document; use mlm or masked_diffusion",
+                     plm_architecture_name(config->model.architecture));
+    return;
+  }
+  if (plm_key_is_bad(loader, "model.attention.pattern")) return;
   for (uint32_t i = 0; i < config->model.pattern_count; i++) {
     if ((config->model.pattern[i] & PLM_ATTENTION_CAUSAL) != 0) continue;
     char name[64];
     plm_attention_kind_name(config->model.pattern[i], name);
     plm_problems_add(loader->problems,
-                     config_check_place_of(loader, "model.attention.pattern", "trainer.objective"),
+                     plm_key_place(loader, "model.attention.pattern", "trainer.objective"),
                      "model.attention.pattern: the causal objective needs causal in every entry; "
                      "write \"%s+causal\" instead of \"%s\"",
                      name, name);
@@ -129,10 +55,9 @@ static void check_ranks(struct plm_loader *loader)
   const struct plm_config_trainer *trainer = &loader->config->trainer;
   uint64_t slots = 0;
   for (uint32_t i = 0; i < trainer->host_count; i++) slots += plm_config_slots(trainer, i);
-  if (!bad(loader, "trainer.hosts") && !bad(loader, "trainer.ranks") && trainer->host_count > 0 &&
-      slots < trainer->ranks) {
-    plm_problems_add(loader->problems,
-                     config_check_place_of(loader, "trainer.hosts", "trainer.ranks"),
+  if (!plm_key_is_bad(loader, "trainer.hosts") && !plm_key_is_bad(loader, "trainer.ranks") &&
+      trainer->host_count > 0 && slots < trainer->ranks) {
+    plm_problems_add(loader->problems, plm_key_place(loader, "trainer.hosts", "trainer.ranks"),
                      "trainer.hosts: the hosts have %llu slots for the %u ranks of trainer.ranks",
                      (unsigned long long)slots, trainer->ranks);
   }
@@ -150,17 +75,16 @@ static void check_shares(struct plm_loader *loader)
   const struct plm_config *config = loader->config;
   const uint64_t chunks = config->trainer.batch_tokens / config->data.max_length;
   const uint32_t shares = config->trainer.shares, ranks = config->trainer.ranks;
-  if (bad(loader, "trainer.shares") || bad(loader, "trainer.ranks")) return;
+  if (plm_key_is_bad(loader, "trainer.shares") || plm_key_is_bad(loader, "trainer.ranks")) return;
   if (chunks % (shares != 0 ? shares : ranks) != 0) {
     const char *key = shares != 0 ? "trainer.shares" : "trainer.ranks";
-    plm_problems_add(loader->problems, config_check_place_of(loader, key, "trainer.batch_tokens"),
+    plm_problems_add(loader->problems, plm_key_place(loader, key, "trainer.batch_tokens"),
                      "%s: %u does not divide the %llu chunks of a step (trainer.batch_tokens "
                      "divided by data.max_length)",
                      key, shares != 0 ? shares : ranks, (unsigned long long)chunks);
-    loader->bad[config_check_row("trainer.shares")] = true;
+    loader->bad[plm_key_row("trainer.shares")] = true;
   } else if (shares != 0 && shares % ranks != 0) {
-    plm_problems_add(loader->problems,
-                     config_check_place_of(loader, "trainer.ranks", "trainer.shares"),
+    plm_problems_add(loader->problems, plm_key_place(loader, "trainer.ranks", "trainer.shares"),
                      "trainer.ranks: %u does not divide the %u shares of a step (trainer.shares)",
                      ranks, shares);
   }
@@ -184,35 +108,35 @@ static void check_batch(struct plm_loader *loader)
   const struct plm_config *config = loader->config;
   const struct plm_config_trainer *trainer = &config->trainer;
   const uint32_t length = config->data.max_length;
-  if (bad(loader, "data.max_length")) return;
-  if (!bad(loader, "trainer.batch_tokens") && trainer->batch_tokens % length != 0) {
+  if (plm_key_is_bad(loader, "data.max_length")) return;
+  if (!plm_key_is_bad(loader, "trainer.batch_tokens") && trainer->batch_tokens % length != 0) {
     plm_problems_add(loader->problems,
-                     config_check_place_of(loader, "trainer.batch_tokens", "data.max_length"),
+                     plm_key_place(loader, "trainer.batch_tokens", "data.max_length"),
                      "trainer.batch_tokens: %llu is not a multiple of data.max_length (%u)",
                      (unsigned long long)trainer->batch_tokens, length);
-    loader->bad[config_check_row("trainer.batch_tokens")] = true;
-  } else if (!bad(loader, "trainer.batch_tokens") &&
+    loader->bad[plm_key_row("trainer.batch_tokens")] = true;
+  } else if (!plm_key_is_bad(loader, "trainer.batch_tokens") &&
              trainer->batch_tokens / length > STEP_CHUNKS_MAX) {
     plm_problems_add(
-        loader->problems, config_check_place_of(loader, "trainer.batch_tokens", "data.max_length"),
+        loader->problems, plm_key_place(loader, "trainer.batch_tokens", "data.max_length"),
         "trainer.batch_tokens: %llu tokens are %llu chunks; a step may have at most %d",
         (unsigned long long)trainer->batch_tokens,
         (unsigned long long)trainer->batch_tokens / length, STEP_CHUNKS_MAX);
-    loader->bad[config_check_row("trainer.batch_tokens")] = true;
+    loader->bad[plm_key_row("trainer.batch_tokens")] = true;
   }
-  if (!bad(loader, "trainer.batch_tokens")) check_shares(loader);
-  if (bad(loader, "trainer.micro_batch_tokens") || bad(loader, "trainer.shares")) return;
-  if (!given(loader, "trainer.micro_batch_tokens")) {
-    if (!bad(loader, "trainer.batch_tokens")) settle_micro_batch(loader);
+  if (!plm_key_is_bad(loader, "trainer.batch_tokens")) check_shares(loader);
+  if (plm_key_is_bad(loader, "trainer.micro_batch_tokens") ||
+      plm_key_is_bad(loader, "trainer.shares"))
+    return;
+  if (!plm_key_is_given(loader, "trainer.micro_batch_tokens")) {
+    if (!plm_key_is_bad(loader, "trainer.batch_tokens")) settle_micro_batch(loader);
   } else if (trainer->micro_batch_tokens % length != 0) {
-    plm_problems_add(loader->problems,
-                     config_check_place_of(loader, "trainer.micro_batch_tokens", NULL),
+    plm_problems_add(loader->problems, plm_key_place(loader, "trainer.micro_batch_tokens", NULL),
                      "trainer.micro_batch_tokens: %llu is not a multiple of data.max_length (%u)",
                      (unsigned long long)trainer->micro_batch_tokens, length);
-  } else if (!bad(loader, "trainer.batch_tokens") &&
+  } else if (!plm_key_is_bad(loader, "trainer.batch_tokens") &&
              share_tokens(trainer) % trainer->micro_batch_tokens != 0) {
-    plm_problems_add(loader->problems,
-                     config_check_place_of(loader, "trainer.micro_batch_tokens", NULL),
+    plm_problems_add(loader->problems, plm_key_place(loader, "trainer.micro_batch_tokens", NULL),
                      "trainer.micro_batch_tokens: %llu does not divide %s (%llu)",
                      (unsigned long long)trainer->micro_batch_tokens,
                      trainer->shares > 1  ? "a share of trainer.batch_tokens (trainer.shares)"
@@ -225,20 +149,19 @@ static void check_batch(struct plm_loader *loader)
 static void check_trainer(struct plm_loader *loader)
 {
   struct plm_config_trainer *trainer = &loader->config->trainer;
-  if (trainer->optimizer.name == PLM_OPTIMIZER_ADAMW && !given(loader, "trainer.optimizer.betas")) {
+  if (trainer->optimizer.name == PLM_OPTIMIZER_ADAMW &&
+      !plm_key_is_given(loader, "trainer.optimizer.betas")) {
     trainer->optimizer.betas[0] = 0.9;
     trainer->optimizer.betas[1] = 0.95;
   }
   if (trainer->masking.random_fraction + trainer->masking.keep_fraction > 1.0) {
     plm_problems_add(
         loader->problems,
-        config_check_place_of(loader, "trainer.masking.keep_fraction",
-                              "trainer.masking.random_fraction"),
+        plm_key_place(loader, "trainer.masking.keep_fraction", "trainer.masking.random_fraction"),
         "trainer.masking.keep_fraction: the sum of keep_fraction and random_fraction exceeds 1");
   }
   if (trainer->clip_norm > 0.0 && trainer->clip_auto_percentile > 0.0) {
-    plm_problems_add(loader->problems,
-                     config_check_place_of(loader, "trainer.clip.auto_percentile", NULL),
+    plm_problems_add(loader->problems, plm_key_place(loader, "trainer.clip.auto_percentile", NULL),
                      "trainer.clip.auto_percentile: trainer.clip.norm is set as well; set one of "
                      "them to 0");
   }
@@ -250,7 +173,7 @@ static void settle_shares(struct plm_loader *loader)
   size_t count;
   const struct plm_setting *table = plm_settings(&count);
   struct plm_config *config = loader->config;
-  if (bad(loader, "trainer.steps")) return;
+  if (plm_key_is_bad(loader, "trainer.steps")) return;
   for (size_t i = 0; i < count; i++) {
     void *target = (char *)config + table[i].offset;
     const double steps = round(config->origins[i].share * (double)config->trainer.steps);
@@ -278,11 +201,12 @@ static void settle_schedule(struct plm_loader *loader)
 {
   struct plm_config_schedule *schedule = &loader->config->trainer.schedule;
   const uint64_t steps = loader->config->trainer.steps;
-  const bool warmup = given(loader, "trainer.schedule.warmup_steps"),
-             cooldown = given(loader, "trainer.schedule.cooldown_steps");
+  const bool warmup = plm_key_is_given(loader, "trainer.schedule.warmup_steps"),
+             cooldown = plm_key_is_given(loader, "trainer.schedule.cooldown_steps");
   const bool decays = schedule->name == PLM_SCHEDULE_WSD;
-  if (bad(loader, "trainer.steps") || bad(loader, "trainer.schedule.warmup_steps") ||
-      bad(loader, "trainer.schedule.cooldown_steps") ||
+  if (plm_key_is_bad(loader, "trainer.steps") ||
+      plm_key_is_bad(loader, "trainer.schedule.warmup_steps") ||
+      plm_key_is_bad(loader, "trainer.schedule.cooldown_steps") ||
       schedule->warmup_steps + (decays ? schedule->cooldown_steps : 0) <= steps)
     return;
   if (!cooldown) {
@@ -302,10 +226,11 @@ static void settle_schedule(struct plm_loader *loader)
 static void check_alignment(struct plm_loader *loader)
 {
   const struct plm_config_data *data = &loader->config->data;
-  if (bad(loader, "data.document_alignment") || bad(loader, "data.max_length")) return;
+  if (plm_key_is_bad(loader, "data.document_alignment") ||
+      plm_key_is_bad(loader, "data.max_length"))
+    return;
   if (data->document_alignment > data->max_length) {
-    plm_problems_add(loader->problems,
-                     config_check_place_of(loader, "data.document_alignment", NULL),
+    plm_problems_add(loader->problems, plm_key_place(loader, "data.document_alignment", NULL),
                      "data.document_alignment: %u exceeds data.max_length (%u)",
                      data->document_alignment, data->max_length);
   }
@@ -334,16 +259,18 @@ static void check_network(struct plm_loader *loader)
                {"network.evaluation_feed", network->evaluation_feed},
                {"network.announcements", network->announcements}};
   for (size_t i = 0; i < 3; i++) {
-    if (bad(loader, binds[i].key)) continue;
-    const struct plm_place place = config_check_place_of(loader, binds[i].key, NULL);
-    if (network->keys == NULL && !bad(loader, "network.keys") && !loopback(binds[i].endpoint)) {
+    if (plm_key_is_bad(loader, binds[i].key)) continue;
+    const struct plm_place place = plm_key_place(loader, binds[i].key, NULL);
+    if (network->keys == NULL && !plm_key_is_bad(loader, "network.keys") &&
+        !loopback(binds[i].endpoint)) {
       plm_problems_add(loader->problems, place,
                        "%s: other hosts can reach %s, so CURVE keys are required; run "
                        "`plm-pipeline keys keys` and set network.keys: keys",
                        binds[i].key, binds[i].endpoint);
     }
     for (size_t j = 0; j < i; j++) {
-      if (bad(loader, binds[j].key) || strcmp(binds[i].endpoint, binds[j].endpoint) != 0) continue;
+      if (plm_key_is_bad(loader, binds[j].key) || strcmp(binds[i].endpoint, binds[j].endpoint) != 0)
+        continue;
       if (strncmp(binds[i].endpoint, "tcp", 3) == 0 && any_port(binds[i].endpoint)) continue;
       plm_problems_add(loader->problems, place, "%s: is the same endpoint as %s", binds[i].key,
                        binds[j].key);
@@ -383,10 +310,10 @@ static void check_range_test(struct plm_loader *loader)
 {
   const struct plm_config_schedule *schedule = &loader->config->trainer.schedule;
   static const char key[] = "trainer.schedule.min_lr_fraction";
-  if (bad(loader, "trainer.schedule.name") || bad(loader, key) ||
+  if (plm_key_is_bad(loader, "trainer.schedule.name") || plm_key_is_bad(loader, key) ||
       schedule->name != PLM_SCHEDULE_RANGE_TEST || schedule->min_lr_fraction > 0)
     return;
-  plm_problems_add(loader->problems, config_check_place_of(loader, key, "trainer.schedule.name"),
+  plm_problems_add(loader->problems, plm_key_place(loader, key, "trainer.schedule.name"),
                    "%s: must be above 0 for range_test, which begins with this fraction; for "
                    "example 1e-6",
                    key);
@@ -395,13 +322,14 @@ static void check_range_test(struct plm_loader *loader)
 void plm_config_check_schedule(struct plm_loader *loader)
 {
   char message[PLM_CONFIG_FAULT_SIZE];
-  if (bad(loader, "trainer.schedule.warmup_steps") || bad(loader, "trainer.steps") ||
-      bad(loader, "trainer.schedule.cooldown_steps"))
+  if (plm_key_is_bad(loader, "trainer.schedule.warmup_steps") ||
+      plm_key_is_bad(loader, "trainer.steps") ||
+      plm_key_is_bad(loader, "trainer.schedule.cooldown_steps"))
     return;
   const char *key = plm_config_schedule_fault(loader->config, message);
   if (key == NULL) return;
-  plm_problems_add(loader->problems, config_check_place_of(loader, key, "trainer.steps"), "%s: %s",
-                   key, message);
+  plm_problems_add(loader->problems, plm_key_place(loader, key, "trainer.steps"), "%s: %s", key,
+                   message);
 }
 
 void plm_config_check(struct plm_loader *loader)
@@ -410,7 +338,7 @@ void plm_config_check(struct plm_loader *loader)
   settle_shares(loader);
   settle_schedule(loader);
   check_range_test(loader);
-  config_check_model(loader);
+  plm_config_check_model(loader);
   check_objective(loader);
   check_ranks(loader);
   check_batch(loader);
@@ -430,7 +358,7 @@ static void advise_mask_rate(const struct plm_config *config, struct plm_text *t
       config->trainer.masking.mlm_warmup_steps > 0)
     return;
   for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
-    if (config->origins[config_check_row(keys[i])].kind == PLM_ORIGIN_DEFAULT) continue;
+    if (config->origins[plm_key_row(keys[i])].kind == PLM_ORIGIN_DEFAULT) continue;
     plm_text_printf(text,
                     "%s: has no effect, since masked_diffusion draws its own mask rates and "
                     "trainer.masking.mlm_warmup_steps is 0\n",

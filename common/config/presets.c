@@ -1,32 +1,51 @@
-/* The sizes of the ESM-2 models (Lin et al. 2023), and where they take effect. */
+/* The sizes of the ESM-2 models (Lin et al. 2023) and of ESM-C (ESM Team 2024), and where they take
+ * effect. */
 #include "common/config/presets.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/text/text.h"
+#include "common/model/architecture.h"
 
-const char *const plm_preset_names[] = {"none", "8M", "35M", "150M", "650M", NULL};
+const char *const plm_preset_names[] = {"none", "8M",   "35M",  "150M", "650M", "3B",
+                                        "15B",  "300M", "600M", "6B",   NULL};
 enum { NAMED = sizeof plm_preset_names / sizeof *plm_preset_names - 2 };
+enum { OF_ESM2 = 6 }; /* the presets that are sizes of ESM-2; the others are those of ESM-C */
+
+/* Architectures that a key of a preset is for. */
+enum scope { FOR_ALL, FOR_OURS, FOR_PUBLISHED };
 
 /* The values of each preset, in the order of the names after "none". */
 static const struct {
   const char *key;
+  enum scope scope;
   const char *values[NAMED];
 } sizes[] = {
-    {"model.architecture", {"transformer", "transformer", "transformer", "transformer"}},
-    {"model.hidden_size", {"320", "480", "640", "1280"}},
-    {"model.num_attention_heads", {"20", "20", "20", "20"}},
-    {"model.num_hidden_layers", {"6", "12", "30", "33"}},
-    {"model.expansion_ratio", {"4", "4", "4", "4"}},
+    {"model.architecture",
+     FOR_ALL,
+     {"transformer", "transformer", "transformer", "transformer", "transformer", "transformer",
+      "esmc", "esmc", "esmc"}},
+    {"model.hidden_size",
+     FOR_ALL,
+     {"320", "480", "640", "1280", "2560", "5120", "960", "1152", "2560"}},
+    {"model.num_attention_heads", FOR_ALL, {"20", "20", "20", "20", "40", "40", "15", "18", "40"}},
+    {"model.num_hidden_layers", FOR_ALL, {"6", "12", "30", "33", "36", "48", "30", "36", "80"}},
+    {"model.expansion_ratio", FOR_OURS, {"4", "4", "4", "4", "4", "4", NULL, NULL, NULL}},
+    {"model.intermediate_size",
+     FOR_PUBLISHED,
+     {"1280", "1920", "2560", "5120", "10240", "20480", "2560", "3072", "6912"}},
 };
 enum { SIZES = sizeof sizes / sizeof *sizes };
 
 const char *plm_preset_value(const struct plm_config *config, const struct plm_setting *setting)
 {
+  const bool published = plm_architecture_rules(config->model.architecture)->published;
   if (config->model_preset == 0) return NULL;
   for (size_t i = 0; i < SIZES; i++)
-    if (strcmp(sizes[i].key, setting->key) == 0) return sizes[i].values[config->model_preset - 1];
+    if (strcmp(sizes[i].key, setting->key) == 0 &&
+        (sizes[i].scope == FOR_ALL || (sizes[i].scope == FOR_PUBLISHED) == published))
+      return sizes[i].values[config->model_preset - 1];
   return NULL;
 }
 
@@ -43,21 +62,37 @@ static void presets_store(struct plm_loader *loader, const struct plm_setting *s
   loader->places[row] = loader->places[plm_setting_index(plm_setting_find("model.preset"))];
 }
 
-/* The levels of a patch_unet widen, and num_hidden_layers is not its depth. */
+/* What is wrong with an architecture that was given for the preset, with the advice; NULL: nothing.
+ * The levels of a patch_unet widen, and num_hidden_layers is not its depth. */
+static const char *presets_fault(int preset, enum plm_architecture architecture)
+{
+  const bool of_esm2 = preset <= OF_ESM2;
+  if (!of_esm2 && architecture != PLM_ESMC)
+    return "is a size of ESM-C; use model.architecture: esmc, or model.preset: none with the sizes "
+           "that you want";
+  if (of_esm2 && architecture == PLM_ESMC)
+    return "is a size of ESM-2; use 300M, 600M or 6B for esmc";
+  if (architecture == PLM_PATCH_UNET)
+    return "has layers of one width, but the levels of a patch_unet widen, so it would have "
+           "another "
+           "size; use model.architecture: transformer or unet, or model.preset: none with the "
+           "sizes "
+           "that you want";
+  return NULL;
+}
+
 static bool presets_usable(struct plm_loader *loader, const struct plm_setting *preset)
 {
   const struct plm_config *config = loader->config;
   const struct plm_setting *architecture = plm_setting_find("model.architecture");
   if (loader->bad[plm_setting_index(preset)]) return false;
   if (loader->bad[plm_setting_index(architecture)] ||
-      config->origins[plm_setting_index(architecture)].kind == PLM_ORIGIN_DEFAULT ||
-      config->model.architecture != PLM_PATCH_UNET)
+      config->origins[plm_setting_index(architecture)].kind == PLM_ORIGIN_DEFAULT)
     return true;
+  const char *fault = presets_fault(config->model_preset, config->model.architecture);
+  if (fault == NULL) return true;
   plm_problems_add(loader->problems, loader->places[plm_setting_index(preset)],
-                   "model.preset: %s has layers of one width, but the levels of a patch_unet "
-                   "widen, so it would have another size; use model.architecture: transformer or "
-                   "unet, or model.preset: none with the sizes that you want",
-                   plm_preset_names[config->model_preset]);
+                   "model.preset: %s %s", plm_preset_names[config->model_preset], fault);
   return false;
 }
 
@@ -71,10 +106,10 @@ void plm_presets_settle(struct plm_loader *loader)
     const struct plm_setting *setting = plm_setting_find(sizes[i].key);
     const size_t row = plm_setting_index(setting);
     if (loader->config->origins[row].kind != PLM_ORIGIN_DEFAULT || loader->bad[row]) continue;
-    if (used)
-      presets_store(loader, setting);
-    else
+    if (!used)
       loader->bad[row] = true;
+    else if (plm_preset_value(loader->config, setting) != NULL)
+      presets_store(loader, setting);
   }
 }
 

@@ -120,13 +120,14 @@ static const struct plm_setting settings[] = {
               "unless packer.cache is set."),
 
   ROW("model.preset", CHOICE, model_preset, "", "none", .choices = plm_preset_names, FREE,
-      .help = "Size of the model, after the ESM-2 models: sets `architecture` (transformer), "
-              "`hidden_size`, `num_attention_heads`, `num_hidden_layers` and `expansion_ratio`, "
-              "each unless it is given itself. Not for patch_unet. A resume compares these values, "
-              "not the preset."),
+      .help = "Size of the model: that of an ESM-2 model (8M to 15B) or of ESM-C (300M, 600M, 6B). "
+              "Sets `architecture` (transformer, or esmc for the sizes of ESM-C), `hidden_size`, "
+              "`num_attention_heads`, `num_hidden_layers` and `expansion_ratio` or "
+              "`intermediate_size`, each unless it is given itself. Not for patch_unet. A resume "
+              "compares these values, not the preset."),
   ROW("model.architecture", CHOICE, model.architecture, "", "patch_unet",
       .choices = plm_architecture_names, REFUSED,
-      .help = "Architecture of the model."),
+      .help = "Architecture of the model. esm2 and esmc are those of published weights."),
   ROW("model.hidden_size", U32, model.hidden_size, "", "128",
       NUMBER(16, PLM_MODEL_MAX_WIDTH), REFUSED,
       .help = "Width D of the residual stream at full length."),
@@ -135,7 +136,7 @@ static const struct plm_setting settings[] = {
       .help = "Attention heads H in every layer."),
   ROW("model.num_hidden_layers", U32, model.num_hidden_layers, "", "6",
       NUMBER(1, PLM_MODEL_MAX_LAYERS), REFUSED,
-      .help = "Blocks of transformer and unet; even for unet."),
+      .help = "Blocks of all architectures but patch_unet; even for unet."),
   ROW("model.num_unet_layers", U32, model.num_unet_layers, "", "6",
       NUMBER(2, PLM_MODEL_MAX_UNET), REFUSED,
       .help = "Blocks of patch_unet's encoder and decoder together; even."),
@@ -146,15 +147,30 @@ static const struct plm_setting settings[] = {
       NUMBER(0, PLM_MODEL_MAX_RATIO),
       .flags = PLM_SETTING_ABOVE_MIN, REFUSED,
       .help = "Width of the MLP as a multiple of D, before it is rounded up to a multiple of "
-              "256."),
+              "256. Not for esm2 and esmc."),
+  ROW("model.intermediate_size", U32, model.intermediate_size, "", "auto",
+      NUMBER(1, PLM_MODEL_MAX_INTERMEDIATE), .word = "auto", REFUSED,
+      .help = "Width of the MLP of esm2 and esmc, a multiple of 16. auto: 4 D for esm2, 8/3 D "
+              "rounded up to a multiple of 256 for esmc. Not for the other architectures."),
+  ROW("model.layer_norm_eps", DOUBLE, model.layer_norm_eps, "", "0", NUMBER(0, 1), REFUSED,
+      .help = "What the LayerNorms of esm2 add to the variance. 0: 1e-5, which esmc always has. Not "
+              "for the other architectures."),
+  ROW("model.vocab_size", U32, model.vocab_size, "", "auto",
+      NUMBER(1, PLM_MODEL_MAX_VOCABULARY), .word = "auto", REFUSED,
+      .help = "Rows of the embedding table, and logits. auto: the tokens of the tokenizer, or 64 "
+              "for esmc. Only esm2 and esmc may have more than there are tokens."),
   ROW("model.soft_logit_cap", DOUBLE, model.soft_logit_cap, "", "16.0",
       NUMBER(0, PLM_MODEL_MAX_LOGIT_CAP),
       REFUSED,
-      .help = "Bounds the logits to plus or minus this value by tanh. 0: no bound."),
+      .help = "Bounds the logits to plus or minus this value by tanh. 0: no bound, as esm2 and esmc "
+              "have it whatever the default is."),
   ROW("model.tie_embeddings", BOOL, model.tie_embeddings, "", "false", REFUSED,
-      .help = "Use the embedding table as the second matrix of the head."),
+      .help = "Use the embedding table as the second matrix of the head. esm2 always does, esmc "
+              "never."),
   ROW("model.token_dropout", BOOL, model.token_dropout, "", "false", REFUSED,
-      .help = "Set the embedding of `<mask>` to zero."),
+      .help = "Set the embedding of `<mask>` to zero. esm2 also scales the other embeddings of a "
+              "document by (1 - 0.15 * 0.8) / (1 - the share of `<mask>` in it), and does so by "
+              "default; not for esmc."),
   ROW("model.attention.pattern", PATTERN, model.pattern, "", "[document]", REFUSED,
       .count_offset = AT(model.pattern_count), .count_min = 1, .count_max = PLM_MAX_PATTERN,
       .help = "Attention masks, repeated over the blocks. An entry is document, causal, local or "

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/base/numbers/philox.h"
+#include "common/model/architecture.h"
 #include "trainer/optimizer/schedule.h"
 
 plm_status plm_objective_check(const struct plm_objective_options *options, struct plm_error *error)
@@ -16,6 +17,12 @@ plm_status plm_objective_check(const struct plm_objective_options *options, stru
                   "objective causal cannot train a patch_unet: a merged pair shows a position its "
                   "own label");
     return plm_error_hint(error, "use model.architecture: transformer or unet");
+  }
+  if (plm_architecture_rules(options->model->architecture)->published) {
+    plm_error_set(error, PLM_CONFIG,
+                  "objective causal cannot train %s, whose layers see the whole document",
+                  plm_architecture_name(options->model->architecture));
+    return plm_error_hint(error, "use mlm or masked_diffusion");
   }
   for (uint32_t i = 0; i < options->model->pattern_count; i++)
     if ((options->model->pattern[i] & PLM_ATTENTION_CAUSAL) == 0) {

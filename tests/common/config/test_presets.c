@@ -51,6 +51,13 @@ static void a_preset_gives_what_is_not_given(void **state)
       {"model: {preset: 150M, architecture: unet}", {30, 640, 20, 4, PLM_UNET}},
       {"model: {preset: 650M, architecture: unet, num_hidden_layers: 34}",
        {34, 1280, 20, 4, PLM_UNET}},
+      {"model: {preset: 3B}", {36, 2560, 40, 4, PLM_TRANSFORMER}},
+      {"model: {preset: 15B}", {48, 5120, 40, 4, PLM_TRANSFORMER}},
+      {"model: {preset: 8M, architecture: esm2}", {6, 320, 20, 2, PLM_ESM2}},
+      {"model: {preset: 35M, architecture: esm2}", {12, 480, 20, 2, PLM_ESM2}},
+      {"model: {preset: 300M}", {30, 960, 15, 2, PLM_ESMC}},
+      {"model: {preset: 600M, architecture: esmc}", {36, 1152, 18, 2, PLM_ESMC}},
+      {"model: {preset: 6B}", {80, 2560, 40, 2, PLM_ESMC}},
       {"model: {hidden_size: 640, preset: 8M}", {6, 640, 20, 4, PLM_TRANSFORMER}},
       {"model: {preset: 8M, num_attention_heads: 4}", {6, 320, 4, 4, PLM_TRANSFORMER}},
       {"model: {preset: 8M, num_hidden_layers: 7}", {7, 320, 20, 4, PLM_TRANSFORMER}},
@@ -64,6 +71,47 @@ static void a_preset_gives_what_is_not_given(void **state)
     struct plm_config config;
     load(cases[i].text, &config);
     expect_sizes(cases[i].text, &config, cases[i].sizes);
+    plm_config_deinit(&config);
+  }
+}
+
+/* The MLP of published weights has a width of its own, and their architecture implies the rest. */
+static void published_sizes_are_those_of_their_models(void **state)
+{
+  static const struct {
+    const char *text;
+    uint32_t intermediate, vocabulary;
+    bool tied, dropout;
+  } cases[] = {
+      {"model: {preset: 8M, architecture: esm2}", 1280, 33, true, true},
+      {"model: {preset: 35M, architecture: esm2}", 1920, 33, true, true},
+      {"model: {preset: 650M, architecture: esm2, token_dropout: false}", 5120, 33, true, false},
+      {"model: {preset: 15B, architecture: esm2}", 20480, 33, true, true},
+      {"model: {preset: 300M}", 2560, 64, false, false},
+      {"model: {preset: 600M}", 3072, 64, false, false},
+      {"model: {preset: 6B}", 6912, 64, false, false},
+      {"model: {preset: 6B, vocab_size: 33, intermediate_size: 1024}", 1024, 33, false, false},
+      {"model: {architecture: esm2, hidden_size: 160}", 640, 33, true, true},
+      {"model: {architecture: esmc, hidden_size: 960, num_attention_heads: 15}", 2560, 64, false,
+       false},
+      {"model: {architecture: esmc, hidden_size: 2560, num_attention_heads: 40}", 6912, 64, false,
+       false},
+      {"model: {architecture: transformer}", 0, 33, false, false},
+  };
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    struct plm_config config;
+    load(cases[i].text, &config);
+    const struct plm_model_config *model = &config.model;
+    const bool published = model->architecture >= PLM_ESM2;
+    if (model->intermediate_size != cases[i].intermediate ||
+        model->vocab_size != cases[i].vocabulary || model->tie_embeddings != cases[i].tied ||
+        model->token_dropout != cases[i].dropout ||
+        model->soft_logit_cap != (published ? 0.0 : 16.0) ||
+        model->layer_norm_eps != (published ? 1e-5 : 0.0))
+      fail_msg("%s: MLP %u, vocabulary %u, tied %d, token dropout %d, cap %g, eps %g",
+               cases[i].text, model->intermediate_size, model->vocab_size, model->tie_embeddings,
+               model->token_dropout, model->soft_logit_cap, model->layer_norm_eps);
     plm_config_deinit(&config);
   }
 }
@@ -114,6 +162,22 @@ static void what_does_not_fit_is_refused(void **state)
        ":1:43: model.preset: 35M has layers of one width, but the levels of a "
        "patch_unet widen, so it would have another size; use model.architecture: transformer or "
        "unet, or model.preset: none with the sizes that you want"},
+      {"model: {preset: 300M, architecture: esm2}",
+       ":1:17: model.preset: 300M is a size of ESM-C; use model.architecture: esmc, or "
+       "model.preset: none with the sizes that you want"},
+      {"model: {preset: 8M, architecture: esmc}",
+       ":1:17: model.preset: 8M is a size of ESM-2; use 300M, 600M or 6B for esmc"},
+      {"model: {preset: 8M, architecture: esm2, expansion_ratio: 4}",
+       ":1:58: model.expansion_ratio: does not apply to esm2; use model.intermediate_size"},
+      {"model: {architecture: esm2, soft_logit_cap: 16}",
+       ":1:45: model.soft_logit_cap: esm2 has no cap; use 0"},
+      {"model: {architecture: esmc}\ndata: {tokenizer: byte}",
+       ":2:19: data.tokenizer: esmc has the tokens of the tokenizer esm"},
+      {"model: {architecture: unet, vocab_size: 64}",
+       ":1:41: model.vocab_size: unet has as many as the tokenizer esm, 33; use auto"},
+      {"model: {architecture: esm2}\ntrainer: {objective: causal}",
+       ":2:22: trainer.objective: causal cannot be combined with esm2, whose layers see the whole "
+       "document; use mlm or masked_diffusion"},
       {"model:\n  architecture: unet\n  preset: 650M\n",
        ":3:11: model.num_hidden_layers: 33 is not even, but encoder and decoder "
        "mirror each other; the value is that of model.preset 650M, unless you set another"},
@@ -129,9 +193,11 @@ static void what_does_not_fit_is_refused(void **state)
        "are the multiples of 8 from 16 to 128"},
       /* a preset that is not known says nothing of the sizes beside it */
       {"model: {preset: large, num_attention_heads: 20}",
-       ":1:17: model.preset: expected none, 8M, 35M, 150M or 650M, found \"large\""},
+       ":1:17: model.preset: expected none, 8M, 35M, 150M, 650M, 3B, 15B, 300M, 600M or 6B, found "
+       "\"large\""},
       {"model: {preset: 8, hidden_size: 2560}",
-       ":1:17: model.preset: expected none, 8M, 35M, 150M or 650M, found \"8\"; did "
+       ":1:17: model.preset: expected none, 8M, 35M, 150M, 650M, 3B, 15B, 300M, 600M or 6B, found "
+       "\"8\"; did "
        "you mean \"8M\"?"},
       {"model: {preset: 8M, hidden_size: wide}",
        ":1:34: model.hidden_size: expected a whole number, found \"wide\""},
@@ -244,6 +310,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_preset_gives_what_is_not_given),
+      cmocka_unit_test(published_sizes_are_those_of_their_models),
       cmocka_unit_test(every_input_overrides_a_preset),
       cmocka_unit_test(what_does_not_fit_is_refused),
       cmocka_unit_test(what_is_printed_has_the_sizes),

@@ -48,6 +48,19 @@ enum { ROWS = sizeof table / sizeof *table };
  * and one whose values are written out must be described alike. */
 static const char giver[] = "model.preset";
 
+/* Rows of published weights, whose config.json is that of transformers and whose model is no
+ * modeling_plm.py. */
+static const char *const published[] = {"model.intermediate_size", "model.layer_norm_eps",
+                                        "model.vocab_size"};
+
+static bool is_of_published(const char *key)
+{
+  bool found = false;
+  for (size_t i = 0; i < sizeof published / sizeof *published; i++)
+    found = found || strcmp(published[i], key) == 0;
+  return found;
+}
+
 /* What the four places say of a model. */
 struct places {
   struct plm_model_config model;
@@ -195,7 +208,9 @@ static void every_row_of_the_settings_is_in_the_table(void **state)
   size_t count, found = 0;
   const struct plm_setting *settings = plm_settings(&count);
   for (size_t i = 0; i < count; i++) {
-    if (strncmp(settings[i].key, "model.", 6) != 0 || strcmp(settings[i].key, giver) == 0) continue;
+    if (strncmp(settings[i].key, "model.", 6) != 0 || strcmp(settings[i].key, giver) == 0 ||
+        is_of_published(settings[i].key))
+      continue;
     size_t row = 0;
     while (row < ROWS && strcmp(table[row].key, settings[i].key + 6) != 0) row++;
     if (row == ROWS) fail_msg("%s is not in the table of this test", settings[i].key);
