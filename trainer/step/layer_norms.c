@@ -33,15 +33,28 @@ struct plm_layer_norms {
 
 /* ---- layers ---------------------------------------------------------------------------------- */
 
-/* The first word of a parameter's name, with the number behind it, if there is one. */
+/* The word before the first number of a parameter's name, with the number; the first word of a name
+ * without one. What the name of the whole model adds is left out. */
 static void name_of_layer(char name[96], const char *parameter)
 {
-  static const char prefix[] = "plm.";
-  if (strncmp(parameter, prefix, strlen(prefix)) == 0) parameter += strlen(prefix);
-  size_t length = strcspn(parameter, ".");
-  if (parameter[length] == '.' && isdigit((unsigned char)parameter[length + 1]))
-    length += 1 + strcspn(parameter + length + 1, ".");
-  snprintf(name, 96, "%.*s", (int)length, parameter);
+  static const char *const models[] = {"plm.", "esm.", "esmc."};
+  for (size_t i = 0; i < sizeof models / sizeof *models; i++)
+    if (strncmp(parameter, models[i], strlen(models[i])) == 0) {
+      parameter += strlen(models[i]);
+      break;
+    }
+  const char *word = parameter;
+  size_t length = strcspn(word, ".");
+  for (const char *next = word; next[strcspn(next, ".")] == '.';) {
+    const size_t own = strcspn(next, ".");
+    if (isdigit((unsigned char)next[own + 1])) {
+      word = next;
+      length = own + 1 + strcspn(next + own + 1, ".");
+      break;
+    }
+    next += own + 1;
+  }
+  snprintf(name, 96, "%.*s", (int)length, word);
 }
 
 static void find_layers(struct plm_layer_norms *norms, const struct plm_parameter *table)
