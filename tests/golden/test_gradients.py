@@ -49,9 +49,8 @@ def draw_batch(settings, alignment, seed=3):
     return batch
 
 
-def c_gradients(config, model, batch):
-    """The gradients that tool_gradients computes from the same weights and chunks."""
-    model.save_pretrained("weights")
+def c_gradients(config, weights, batch):
+    """The gradients that tool_gradients computes from the same weights, a folder, and chunks."""
     documents = [(b, *place) for b, places in enumerate(batch.documents) for place in places]
     tensors = {
         "tokens": batch.tokens.astype(np.uint8),
@@ -59,7 +58,7 @@ def c_gradients(config, model, batch):
         "step": np.array([STEP, batch.first_chunk], dtype=np.int64),
     }
     save_file(tensors, "batch.safetensors")
-    command = [TOOL, config, "weights", "batch.safetensors", "gradients.safetensors"]
+    command = [TOOL, config, weights, "batch.safetensors", "gradients.safetensors"]
     subprocess.run(command, check=True)
     return load_file("gradients.safetensors")
 
@@ -86,13 +85,18 @@ def prepare(architecture, objective, alignment=None, **changes):
     model = make_model(settings, modeling())
     assert all(parameter.all() for parameter in model.parameters()), "a weight is zero"
     batch = draw_batch(settings, alignment or model.config.document_alignment)
-    return settings, batch, c_gradients(config, model, batch)
+    model.save_pretrained("weights")
+    return settings, batch, c_gradients(config, "weights", batch)
 
 
 def autograd(settings, batch, c, edits=()):
     """Gradients in float64 at the same weights, after checking that targets and loss agree."""
     model = make_model(settings, double_modeling(edits)).double()
-    loss, gradients, targets = Trainer(settings, model).gradients(STEP, batch)
+    return gradients_of(Trainer(settings, model), batch, c)
+
+
+def gradients_of(trainer, batch, c):
+    loss, gradients, targets = trainer.gradients(STEP, batch)
     assert int(c["step.count"][0]) == targets.count
     np.testing.assert_array_equal(c["step.inputs"], targets.inputs)
     np.testing.assert_array_equal(c["step.labels"], targets.labels)

@@ -7,9 +7,11 @@ and s, the step from 0. Rules are methods of Trainer, so a test can plant a faul
 """
 
 import dataclasses
+import itertools
 import json
 import math
 import pathlib
+import re
 
 import numpy as np
 import torch
@@ -172,7 +174,7 @@ def percentile(values, p):
 
 def group_of(name, parameter):
     """Group of a parameter, which decides its learning rate. Muon and weight decay apply to "hidden"."""
-    if "embeddings" in name:
+    if "embed" in name and parameter.ndim == 2:
         return "embed"
     if name.startswith("lm_head."):
         return "head"
@@ -258,11 +260,13 @@ class Trainer:
         counts = (chosen if self.is_mlm(s) else maskable).sum(1)
         return Targets(inputs, labels, weights, counts, float(rates.mean()))
 
+    def logits(self, s, inputs, batch):
+        self.model.config.window = self.window(s)
+        return self.model(inputs, document_ids=batch.document_ids()).logits
+
     def loss(self, s, batch, targets):
         """Summed over the step, not yet divided by its count. Keeps the sums of each chunk."""
-        self.model.config.window = self.window(s)
-        inputs = torch.from_numpy(targets.inputs)
-        logits = self.model(inputs, document_ids=batch.document_ids()).logits
+        logits = self.logits(s, torch.from_numpy(targets.inputs), batch)
         rows = torch.from_numpy(targets.labels >= 0)
         logits, labels = logits[rows], torch.from_numpy(targets.labels)[rows]
         self.hits = int((logits.gather(1, labels[:, None])[:, 0] >= logits.amax(1)).sum())
@@ -386,11 +390,14 @@ class Trainer:
 
     @staticmethod
     def layer_norms(tensors):
-        """{layer: norm}; a layer is the first word of a name, and the number behind it if there is one."""
+        """{layer: norm}; a layer is the first word of a name, or the one before a number, with it."""
         squares = {}
         for name, tensor in tensors.items():
-            first, second, *_ = [*name.removeprefix("plm.").split("."), ""]
-            layer = f"{first}.{second}" if second.isdigit() else first
+            words = re.sub(r"^(plm|esm|esmc)\.", "", name).split(".")
+            layer = words[0]
+            for word, number in itertools.pairwise(words):
+                if number.isdigit():
+                    layer = f"{word}.{number}"
             squares[layer] = squares.get(layer, 0) + tensor.double().square().sum().item()
         return {layer: math.sqrt(square) for layer, square in squares.items()}
 
