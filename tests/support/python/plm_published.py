@@ -54,7 +54,10 @@ def save_published(model, folder, settings):
     """Writes the weights under the names of the class, with a configuration of ours."""
     folder = pathlib.Path(folder)
     folder.mkdir()
-    save_file({n: p.detach().contiguous() for n, p in model.named_parameters()}, folder / "model.safetensors")
+    save_file(
+        {n: p.detach().contiguous() for n, p in model.named_parameters()},
+        folder / "model.safetensors",
+    )
     keys = ("architecture", "hidden_size", "num_attention_heads", "num_hidden_layers", "vocab_size")
     keys += ("intermediate_size", "layer_norm_eps", "tie_embeddings", "token_dropout")
     config = {key: settings["model." + key] for key in keys}
@@ -72,7 +75,9 @@ class PublishedTrainer(Trainer):
         ids = torch.full((len(places), max(tokens for _, _, tokens in places)), PAD)
         for row, (b, start, tokens) in enumerate(places):
             ids[row, :tokens] = inputs[b, start : start + tokens]
-        mask = (torch.arange(ids.shape[1]) < torch.tensor([t for _, _, t in places])[:, None]).long()
+        mask = (
+            torch.arange(ids.shape[1]) < torch.tensor([t for _, _, t in places])[:, None]
+        ).long()
         rows = self.model(ids, attention_mask=mask).logits
         logits = rows.new_zeros(*inputs.shape, rows.shape[-1])
         for row, (b, start, tokens) in enumerate(places):
