@@ -34,6 +34,8 @@ for ranks in 1 2 4; do
     --set 'model.attention.pattern=[causal]' --set trainer.optimizer.name=adamw
   compare diffusion "$ranks" --set model.architecture=patch_unet --set trainer.objective=masked_diffusion \
     "${bf16[@]}"
+  compare esm2 "$ranks" --set model.architecture=esm2 --set trainer.recompute=mlp "${bf16[@]}"
+  compare esmc "$ranks" --set model.architecture=esmc --set trainer.optimizer.name=adamw
 done
 PLM_RANK_GROUP=2 compare mlm 4 --set model.architecture=transformer
 PLM_RANK_GROUP=1 compare mlm 4 --set model.architecture=transformer
