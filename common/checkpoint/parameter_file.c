@@ -31,8 +31,17 @@ enum { SHARD_SIZE = 128, SHAPE_SIZE = 128 };
 plm_status plm_parameters_write(const char *path, const struct plm_parameter *table, size_t count,
                                 const float *values, struct plm_error *error)
 {
+  return plm_parameters_write_with(path, table, count, values, NULL, error);
+}
+
+plm_status plm_parameters_write_with(const char *path, const struct plm_parameter *table,
+                                     size_t count, const float *values,
+                                     const struct plm_carried_tensors *carried,
+                                     struct plm_error *error)
+{
   static const struct plm_metadata_entry metadata = {"format", "pt"};
-  struct plm_tensor_info *tensors = plm_alloc_zeroed(count, sizeof *tensors);
+  const size_t others = carried != NULL ? carried->count : 0;
+  struct plm_tensor_info *tensors = plm_alloc_zeroed(count + others + 1, sizeof *tensors);
   for (size_t i = 0; i < count; i++) {
     tensors[i] = (struct plm_tensor_info){.name = table[i].name,
                                           .dtype = PLM_F32,
@@ -40,7 +49,9 @@ plm_status plm_parameters_write(const char *path, const struct plm_parameter *ta
                                           .data = values + table[i].offset};
     tensors[i].rank = plm_parameter_shape(&table[i], tensors[i].shape);
   }
-  const plm_status status = plm_safetensors_write(path, tensors, count, &metadata, 1, error);
+  for (size_t i = 0; i < others; i++) tensors[count + i] = carried->tensors[i];
+  const plm_status status =
+      plm_safetensors_write(path, tensors, count + others, &metadata, 1, error);
   free(tensors);
   return status;
 }

@@ -56,6 +56,11 @@ const struct plm_tensor_info *plm_tensor_shards_find(const struct plm_tensor_sha
   return found;
 }
 
+size_t plm_tensor_shards_files(const struct plm_tensor_shards *files)
+{
+  return files->count;
+}
+
 bool plm_tensor_shards_sharded(const struct plm_tensor_shards *files)
 {
   return files->names != NULL;

@@ -22,6 +22,7 @@ size_t plm_tensor_shards_count(const struct plm_tensor_shards *files); /* tensor
 const struct plm_tensor_info *plm_tensor_shards_at(const struct plm_tensor_shards *files, size_t i);
 const struct plm_tensor_info *plm_tensor_shards_find(const struct plm_tensor_shards *files,
                                                      const char *name); /* NULL: absent */
+size_t plm_tensor_shards_files(const struct plm_tensor_shards *files);  /* 1, or of shards */
 bool plm_tensor_shards_sharded(const struct plm_tensor_shards *files);  /* false: a single file */
 /* The name of the shard that holds a tensor of `files`; NULL if they are a single file. */
 const char *plm_tensor_shards_name(const struct plm_tensor_shards *files,

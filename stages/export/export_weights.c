@@ -10,12 +10,6 @@
 #include "common/checkpoint/tensor_shards.h"
 #include "common/checkpoint/tensor_values.h"
 
-static const struct {
-  enum plm_dtype dtype;
-  const char *name;
-} dtypes[] = {
-    {PLM_F32, "float32"}, {PLM_BF16, "bfloat16"}, {PLM_F16, "float16"}, {PLM_F64, "float64"}};
-
 /* What is written, while the source is open. */
 struct list {
   const struct plm_export_weights *weights;
@@ -49,9 +43,7 @@ plm_status plm_export_source_dtype(const struct plm_export_weights *weights, con
   PLM_TRY(open_list(weights, &list, error));
   const struct plm_tensor_info *first =
       plm_tensor_of_parameter(list.source, &list.naming, &weights->table[0]);
-  *name = NULL;
-  for (size_t i = 0; first != NULL && i < sizeof dtypes / sizeof *dtypes; i++)
-    if (dtypes[i].dtype == first->dtype) *name = dtypes[i].name;
+  *name = first != NULL ? plm_dtype_name(first->dtype) : NULL;
   close_list(&list);
   if (*name != NULL) return PLM_OK;
   return plm_error_set(error, PLM_UNSUPPORTED, "the embedding table has no type of weights");

@@ -8,9 +8,12 @@
 #include <unistd.h>
 
 #include "common/base/files/file.h"
+#include "common/base/text/text.h"
+#include "common/checkpoint/carried_tensors.h"
 #include "common/checkpoint/parameter_file.h"
 #include "common/checkpoint/safetensors.h"
 #include "common/huggingface/contact_head.h"
+#include "common/huggingface/folder_facts.h"
 #include "common/huggingface/huggingface.h"
 #include "common/huggingface/model_folder.h"
 #include "common/model/model.h"
@@ -400,6 +403,71 @@ static void the_contact_head_is_read(void **state)
   file_free(&file);
 }
 
+/* What a training writes has the contact head of the weights that it began with, unchanged. */
+static void the_contact_head_is_carried(void **state)
+{
+  (void)state;
+  char folder[PLM_PATH_SIZE], path[PLM_PATH_SIZE];
+  struct plm_carried_tensors carried;
+  struct plm_model_folder found;
+  struct plm_contact_head head;
+  struct file file = file_of(PLM_ESM2);
+  add_ignored(&file);
+  write_folder(&file, folder);
+  assert_int_equal(plm_path_join(path, folder, WEIGHTS, NULL), PLM_OK);
+  assert_int_equal(plm_carried_tensors_read(path, file.table, file.count, &carried, NULL), PLM_OK);
+  assert_int_equal(carried.count, 2);
+  assert_int_equal(unlink(path), 0);
+  for (size_t i = 0; i < file.elements; i++) file.values[i] *= 2; /* trained further */
+  assert_int_equal(
+      plm_parameters_write_with(path, file.table, file.count, file.values, &carried, NULL), PLM_OK);
+  plm_carried_tensors_deinit(&carried);
+  assert_int_equal(carried.count, 0);
+  expect(&file, folder, NULL);
+  assert_int_equal(plm_model_folder_check(folder, &found, NULL, NULL), PLM_OK);
+  assert_int_equal(plm_contact_head_read(&found, WEIGHTS, &head, NULL), PLM_OK);
+  assert_memory_equal(head.weights, numbers, LAYERS * HEADS * sizeof(float));
+  assert_true(head.bias == -1);
+  plm_contact_head_deinit(&head);
+  file_free(&file);
+}
+
+static void a_folder_is_described(void **state)
+{
+  (void)state;
+  char folder[PLM_PATH_SIZE];
+  struct plm_model_folder found;
+  struct plm_folder_facts facts;
+  struct plm_text text = {0};
+  struct plm_error error = {0};
+  struct file file = file_of(PLM_ESM2);
+  add_ignored(&file);
+  write_folder(&file, folder);
+  assert_int_equal(plm_model_folder_check(folder, &found, NULL, NULL), PLM_OK);
+  assert_int_equal(plm_folder_facts_read(&found, &facts, &error), PLM_OK);
+  plm_folder_facts_print(&found, &facts, &text);
+  assert_string_equal(text.data,
+                      "ESM-2 (EsmForMaskedLM), 73,505 parameters in float32, 2 layers of "
+                      "width 64 with 4 heads; one file, 0.3 MB; the language model's "
+                      "head, and a contact head");
+  plm_text_deinit(&text);
+  while (strncmp(file.names[file.count - 1], "lm_head.", 8) == 0) file.count--;
+  file.tensor_count = file.count;
+  write_folder(&file, folder);
+  assert_int_equal(plm_model_folder_check(folder, &found, NULL, NULL), PLM_OK);
+  assert_int_equal(plm_folder_facts_read(&found, &facts, &error), PLM_OK);
+  assert_string_equal(facts.class_name, "EsmModel");
+  assert_int_equal(facts.head, PLM_HEAD_NONE);
+  assert_false(facts.contact_head);
+  assert_int_equal(facts.parameters, 73505 - 64 * 64 - 3 * 64 - 33);
+  file.tensor_count = 3;
+  write_folder(&file, folder);
+  assert_int_equal(plm_model_folder_check(folder, &found, NULL, NULL), PLM_OK);
+  assert_int_equal(plm_folder_facts_read(&found, &facts, &error), PLM_FORMAT);
+  assert_non_null(strstr(error.what, "is missing"));
+  file_free(&file);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -411,6 +479,8 @@ int main(void)
       cmocka_unit_test(other_formats_get_a_command),
       cmocka_unit_test(the_identity_is_that_of_the_tensors),
       cmocka_unit_test(the_contact_head_is_read),
+      cmocka_unit_test(the_contact_head_is_carried),
+      cmocka_unit_test(a_folder_is_described),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -78,6 +78,17 @@ def test_round_trip(kind, dtype, shard):
     assert set(os.listdir("out")) == FILES | ({"tokenizer.json"} if kind == "esmc" else set())
     same_bytes(tensors_of("out"), expected)
 
+    # commands say what both are
+    facts = [
+        json.loads(run("checkpoints", name, "--json", "--verify").stdout)[0]
+        for name in ("source", "out")
+    ]
+    assert {fact["class"] for fact in facts} == {type(model).__name__}
+    assert {fact["dtype"] for fact in facts} == {done["dtype"]}
+    assert [fact["files"] > 1 for fact in facts] == [shard != "5GB", False]
+    assert all(fact["head"] and fact["contact_head"] == (kind != "esmc") for fact in facts)
+    assert facts[0]["parameters"] == facts[1]["parameters"] == done["parameters"]
+
     # no remote code; the type and the logits are those of the source
     tokenizer = AutoTokenizer.from_pretrained("out")
     opened, report = AutoModelForMaskedLM.from_pretrained("out", output_loading_info=True)
