@@ -45,18 +45,18 @@ static plm_status intake_on_record(void *context, size_t file, const struct plm_
   const struct plm_tokenizer *tokenizer = intake->options->tokenizer;
   const uint32_t limit = intake->options->max_length;
   const bool whole = sequence->length + 2 <= limit;
-  const uint32_t residues =
-      sequence->size < limit - 1 ? (uint32_t)sequence->size : limit - 1; /* beside <cls> */
+  const bool ends = whole || intake->options->keep_eos;
+  const uint32_t most = limit - 1 - ends; /* beside <cls> and <eos> */
+  const uint32_t residues = sequence->size < most ? (uint32_t)sequence->size : most;
   put_token(intake, 0, tokenizer->cls);
   plm_tokenizer_encode_all(tokenizer, sequence->residues, residues,
                            (char *)intake->tokens + tokenizer->token_bytes);
-  if (whole) put_token(intake, residues + 1, tokenizer->eos);
+  if (ends) put_token(intake, residues + 1, tokenizer->eos);
   count_unknown(intake, sequence->residues, residues);
   intake->counts->cut += !whole;
-  if (residues + 1 + whole > intake->counts->longest)
-    intake->counts->longest = residues + 1 + whole;
+  if (residues + 1 + ends > intake->counts->longest) intake->counts->longest = residues + 1 + ends;
   return plm_sequence_spool_add(intake->spool, sequence->name, sequence->name_size, intake->tokens,
-                                residues + 1 + whole, error);
+                                residues + 1 + ends, error);
 }
 
 static plm_status sequence_intake_read_files(struct intake *intake, struct plm_error *error)
