@@ -20,9 +20,10 @@ struct plm_intake_options {
   const char *const *inputs; /* paths, "-" is standard input */
   size_t input_count;
   const struct plm_tokenizer *tokenizer;
-  uint32_t max_length; /* of a sequence, in tokens */
-  bool keep_eos;       /* a longer sequence is cut to max_length - 1 tokens and <eos> */
-  bool strict;         /* a bad record is an error */
+  uint32_t max_length;  /* of a sequence, in tokens */
+  bool keep_eos;        /* a longer sequence is cut to max_length - 1 tokens and <eos> */
+  uint16_t chain_break; /* the token of PLM_SEQUENCE_CHAIN, if choices.chains */
+  bool strict;          /* a bad record is an error */
   struct plm_sequence_choices choices;
 };
 
