@@ -191,7 +191,7 @@ def test_hidden_states_of_inner_layers(trained):
 def test_attention_maps(trained):
     """`--attention` gives transformers' `attentions` of the layers that have a position for each token."""
     folder = trained["perturbed"]
-    texts = [text[:100] for text in sequences()[:6]] + sequences()[-5:]
+    texts = [text[:100] for text in sequences()[:6]] + sequences()[-4:]
     model = load(folder).eval()
     blocks = [block for block in model.plm.modules() if hasattr(block, "entry")]
     whole = [i + 1 for i, block in enumerate(blocks) if block.level == 0]
