@@ -192,7 +192,7 @@ DIGEST := $(shell { cat $(DIGESTED); $(CC) --version 2>/dev/null; echo '$(OPTIMI
 $(BUILD)/obj/trainer/open/open_device.o: $(DIGESTED)
 $(BUILD)/obj/trainer/open/open_device.o: ALL_CFLAGS += -DPLM_BUILD_DIGEST='"$(DIGEST)"'
 
-$(BUILD)/obj/common/huggingface/modeling_source.o: common/huggingface/modeling_plm.py
+$(BUILD)/obj/common/huggingface/modeling_text.o: common/huggingface/modeling_plm.py
 $(BUILD)/obj/stages/kubernetes/kubernetes_files.o: stages/kubernetes/run.yaml.in stages/kubernetes/pod.yaml.in
 $(BUILD)/obj/stages/slurm/slurm_script.o: stages/slurm/job.sh.in
 $(BUILD)/obj/stages/views/report_css.o: stages/views/report.css

@@ -107,11 +107,12 @@ static void say_corpus(const struct plm_corpus *corpus)
            plm_format_quantity(documents, "sequence", count), hex);
 }
 
-/* The supervisor that has started this process looks for its signs of life. */
+/* The supervisor that has started this process, perhaps from another host, looks for its signs of
+ * life. */
 static void begin_pulse(const struct packer_options *options, char role[ROLE_SIZE])
 {
   const char *instance = getenv("PLM_INSTANCE");
-  if (options->run == NULL || instance == NULL || getenv(PLM_SUPERVISED) == NULL) return;
+  if (options->run == NULL || instance == NULL) return;
   snprintf(role, ROLE_SIZE, "packer.%.20s", instance);
   plm_run_pulse_begin(options->pulse, options->run, role);
   plm_run_pulse(options->pulse, false, "starting");

@@ -56,6 +56,7 @@ struct plm_trainer {
   struct plm_ops *ops;
   bool tuning; /* product algorithms are being measured, until a step has met every shape */
   struct plm_model *model;
+  struct plm_carried_tensors carried; /* rank 0: written with the weights of each checkpoint */
   struct plm_masks *masks;
   struct plm_objective_state objective;
   struct plm_optimizer *optimizer;

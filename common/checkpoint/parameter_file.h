@@ -8,6 +8,7 @@
 
 #include "common/base/files/advance.h"
 #include "common/base/status.h"
+#include "common/checkpoint/carried_tensors.h"
 #include "common/checkpoint/safetensors.h"
 #include "common/model/model.h"
 
@@ -18,12 +19,18 @@ int plm_parameter_shape(const struct plm_parameter *parameter, uint64_t shape[PL
 /* Writes and fsyncs `values` (host, in the arena layout of `table`) as fp32 tensors. */
 plm_status plm_parameters_write(const char *path, const struct plm_parameter *table, size_t count,
                                 const float *values, struct plm_error *error);
+/* The same with tensors that are no parameters behind them, unchanged (NULL: none). */
+plm_status plm_parameters_write_with(const char *path, const struct plm_parameter *table,
+                                     size_t count, const float *values,
+                                     const struct plm_carried_tensors *carried,
+                                     struct plm_error *error);
 
 /* Reads the tensors of a file, or of the shards of PATH.index.json if there is no such file, into
  * `values` (host, in the arena layout of `table`; the gaps between parameters are not written).
  * F32, BF16, F16 and F64 are converted to fp32. PLM_FORMAT if a parameter is missing, has another
- * shape or another dtype, or holds NaN or infinity, or if a tensor is left over. A tied model may
- * store its table a second time as lm_head.decoder.weight, but no other tensor of this name. */
+ * shape or another dtype, or holds NaN or infinity, or if a tensor is left over: one that
+ * tensor_names.h does not know. A tied model may store its table a second time as
+ * lm_head.decoder.weight, but no other tensor of this name. */
 plm_status plm_parameters_read(const char *path, const struct plm_parameter *table, size_t count,
                                float *values, struct plm_error *error);
 

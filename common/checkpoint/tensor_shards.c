@@ -56,6 +56,16 @@ const struct plm_tensor_info *plm_tensor_shards_find(const struct plm_tensor_sha
   return found;
 }
 
+size_t plm_tensor_shards_files(const struct plm_tensor_shards *files)
+{
+  return files->count;
+}
+
+bool plm_tensor_shards_sharded(const struct plm_tensor_shards *files)
+{
+  return files->names != NULL;
+}
+
 /* ---- shards -------------------------------------------------------------------------------- */
 
 /* A shard lies beside its index, so its name must not be a path. */
@@ -63,13 +73,17 @@ static plm_status check_shard_name(const char *name, struct plm_error *error)
 {
   const size_t length = strlen(name);
   if (length == 0 || length > 255 || strchr(name, '/') != NULL || name[0] == '.')
-    return plm_error_set(error, PLM_FORMAT, "\"%.200s\" is not a valid name of a shard", name);
+    return plm_error_set(error, PLM_FORMAT,
+                         "\"%.200s\" is not a valid name of a shard: a shard lies beside its index",
+                         name);
   return PLM_OK;
 }
 
-static plm_status shard_of(struct plm_tensor_shards *files, const char *directory, const char *name,
-                           size_t *shard, struct plm_error *error)
+/* Opens the shard that holds a tensor, unless it is open already. */
+static plm_status shard_of(struct plm_tensor_shards *files, const char *directory,
+                           const cJSON *entry, size_t *shard, struct plm_error *error)
 {
+  const char *name = entry->valuestring;
   char path[PLM_PATH_SIZE];
   for (*shard = 0; *shard < files->count; ++*shard)
     if (strcmp(files->names[*shard], name) == 0) return PLM_OK;
@@ -77,6 +91,11 @@ static plm_status shard_of(struct plm_tensor_shards *files, const char *director
   if (files->count == MAX_SHARDS)
     return plm_error_set(error, PLM_LIMIT, "more than %d shards", MAX_SHARDS);
   PLM_TRY(plm_path_join(path, directory, name, error));
+  if (!plm_file_exists(path)) {
+    plm_error_set(error, PLM_NOT_FOUND, "the shard %.255s, which holds tensor %.200s, is missing",
+                  name, entry->string);
+    return plm_error_hint(error, "get the files that the index names again");
+  }
   char *copy = plm_strdup(name);
   const plm_status status = plm_safetensors_open(path, &files->shards[files->count], error);
   if (status != PLM_OK) {
@@ -98,7 +117,7 @@ static plm_status parse_weight_map(struct plm_tensor_shards *files, const char *
     size_t shard;
     if (!cJSON_IsString(item))
       return plm_error_set(error, PLM_FORMAT, "tensor %.200s has no shard", item->string);
-    PLM_TRY(shard_of(files, directory, item->valuestring, &shard, error));
+    PLM_TRY(shard_of(files, directory, item, &shard, error));
     if (plm_safetensors_find(files->shards[shard], item->string) == NULL)
       return plm_error_set(error, PLM_FORMAT, "tensor %.200s is not in %.200s", item->string,
                            item->valuestring);
@@ -152,9 +171,10 @@ plm_status plm_tensor_shards_open(const char *path, struct plm_tensor_shards **f
   char index[PLM_PATH_SIZE];
   struct plm_tensor_shards *opened = plm_alloc_zeroed(1, sizeof *opened);
   *files = NULL;
-  const bool sharded = !plm_file_exists(path) &&
-                       snprintf(index, sizeof index, "%s.index.json", path) < (int)sizeof index &&
-                       plm_file_exists(index);
+  const bool sharded =
+      !plm_file_exists(path) &&
+      snprintf(index, sizeof index, "%s" PLM_SHARD_INDEX, path) < (int)sizeof index &&
+      plm_file_exists(index);
   const plm_status status =
       sharded ? open_shards(opened, index, error) : open_single(opened, path, error);
   if (status != PLM_OK) {

@@ -3,9 +3,12 @@
 #ifndef PLM_COMMON_CHECKPOINT_TENSOR_SHARDS_H
 #define PLM_COMMON_CHECKPOINT_TENSOR_SHARDS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "common/checkpoint/safetensors.h"
+
+#define PLM_SHARD_INDEX ".index.json" /* follows the name of the file that there would be */
 
 struct plm_tensor_shards;
 
@@ -19,6 +22,8 @@ size_t plm_tensor_shards_count(const struct plm_tensor_shards *files); /* tensor
 const struct plm_tensor_info *plm_tensor_shards_at(const struct plm_tensor_shards *files, size_t i);
 const struct plm_tensor_info *plm_tensor_shards_find(const struct plm_tensor_shards *files,
                                                      const char *name); /* NULL: absent */
+size_t plm_tensor_shards_files(const struct plm_tensor_shards *files);  /* 1, or of shards */
+bool plm_tensor_shards_sharded(const struct plm_tensor_shards *files);  /* false: a single file */
 /* The name of the shard that holds a tensor of `files`; NULL if they are a single file. */
 const char *plm_tensor_shards_name(const struct plm_tensor_shards *files,
                                    const struct plm_tensor_info *tensor);

@@ -41,6 +41,17 @@ static size_t element_bytes(enum plm_dtype dtype)
   }
 }
 
+const char *plm_dtype_name(enum plm_dtype dtype)
+{
+  switch (dtype) {
+  case PLM_F32: return "float32";
+  case PLM_BF16: return "bfloat16";
+  case PLM_F16: return "float16";
+  case PLM_F64: return "float64";
+  default: return NULL;
+  }
+}
+
 static void convert(enum plm_dtype dtype, const unsigned char *from, size_t count, float *values)
 {
   if (dtype == PLM_F32) {

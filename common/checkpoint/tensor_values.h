@@ -15,6 +15,10 @@
 plm_status plm_tensor_to_float(const struct plm_tensor_info *tensor, size_t count, float *values,
                                struct plm_advance *advance, struct plm_error *error);
 
+/* The name of a floating-point type in config.json: "float32", "bfloat16", "float16", "float64";
+ * NULL for other types. */
+const char *plm_dtype_name(enum plm_dtype dtype);
+
 /* Rounds to the nearest bf16, ties to even, as PyTorch does. NaN stays NaN. */
 uint16_t plm_float_to_bf16(float value);
 

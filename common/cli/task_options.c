@@ -58,6 +58,11 @@ const struct plm_option plm_embed_options[] = {
      .argument = "LIST",
      .help = "hidden states of these layers, concatenated: 4,8,last (default last; 0: embeddings)"},
     {.name = "logits", .help = "the logits of each token"},
+    {.name = "attention",
+     .argument = "LIST",
+     .help =
+         "attention maps of these layers or heads, counted from 1: 3:5,4 (layer 3's head 5, all of "
+         "layer 4)"},
     {.name = "max-length",
      .argument = "N",
      .help =
@@ -66,7 +71,9 @@ const struct plm_option plm_embed_options[] = {
     {.name = "resume", .argument = "HOW", .help = "auto (default), or never: start over"},
     {.name = "batch-tokens",
      .argument = "N",
-     .help = "tokens in one forward pass (default 8192), at least one chunk of max_length"},
+     .help =
+         "tokens in one forward pass (default 8192, with --attention 2048), at least one chunk of "
+         "max_length"},
     PLM_SEQUENCE_OPTIONS,
     WEIGHTS,
     COMPUTING,

@@ -9,21 +9,28 @@
 #include "common/base/text/json.h"
 #include "common/base/text/strict_json.h"
 #include "common/huggingface/huggingface.h"
+#include "common/huggingface/published_config.h"
+#include "common/model/architecture.h"
 
 enum { CONFIG_LIMIT = 1 << 20 };
 static const struct plm_json_limits config_limits = {
     .values = 1 << 14, .depth = 16, .numbers = PLM_JSON_ANY_NUMBER};
 
-static const struct plm_tokenizer *tokenizer_of_vocabulary(uint32_t vocab_size)
+const struct plm_tokenizer *plm_huggingface_tokenizer(const struct plm_model_config *model)
 {
   static const enum plm_tokenizer_kind kinds[] = {PLM_TOKENIZER_ESM, PLM_TOKENIZER_BYTE};
+  /* The vocabulary of published weights is padded: ESM-C has 64 logits for 33 tokens. */
+  if (plm_architecture_rules(model->architecture)->published)
+    return plm_tokenizer_of(PLM_TOKENIZER_ESM);
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-    if (plm_tokenizer_of(kinds[i])->vocab_size == vocab_size) return plm_tokenizer_of(kinds[i]);
+    if (plm_tokenizer_of(kinds[i])->vocab_size == model->vocab_size)
+      return plm_tokenizer_of(kinds[i]);
   return NULL;
 }
 
 /* Keys that transformers needs besides those of the model. */
-static void add_huggingface_keys(cJSON *json, const struct plm_model_config *model)
+static void add_huggingface_keys(cJSON *json, const struct plm_model_config *model,
+                                 const char *dtype)
 {
   static const char *const auto_map[][2] = {
       {"AutoConfig", "modeling_plm.PLMConfig"},
@@ -38,9 +45,9 @@ static void add_huggingface_keys(cJSON *json, const struct plm_model_config *mod
   cJSON *map = cJSON_AddObjectToObject(json, "auto_map");
   for (size_t i = 0; i < sizeof auto_map / sizeof *auto_map; i++)
     cJSON_AddStringToObject(map, auto_map[i][0], auto_map[i][1]);
-  cJSON_AddStringToObject(json, "dtype", "float32");
+  cJSON_AddStringToObject(json, "dtype", dtype);
   cJSON_AddBoolToObject(json, "tie_word_embeddings", model->tie_embeddings);
-  const struct plm_tokenizer *tokenizer = tokenizer_of_vocabulary(model->vocab_size);
+  const struct plm_tokenizer *tokenizer = plm_huggingface_tokenizer(model);
   if (!tokenizer) return;
   cJSON_AddNumberToObject(json, "cls_token_id", tokenizer->cls);
   cJSON_AddNumberToObject(json, "pad_token_id", tokenizer->pad);
@@ -51,10 +58,22 @@ static void add_huggingface_keys(cJSON *json, const struct plm_model_config *mod
 char *plm_huggingface_config_print(const struct plm_model_config *model, uint32_t window,
                                    enum plm_objective objective)
 {
-  cJSON *json = plm_model_config_to_json(model);
-  cJSON_AddNumberToObject(json, "window", window);
-  cJSON_AddStringToObject(json, "objective", plm_objective_name(objective));
-  add_huggingface_keys(json, model);
+  return plm_huggingface_config_print_dtype(model, window, objective, "float32");
+}
+
+char *plm_huggingface_config_print_dtype(const struct plm_model_config *model, uint32_t window,
+                                         enum plm_objective objective, const char *dtype)
+{
+  cJSON *json;
+  if (plm_architecture_rules(model->architecture)->published) {
+    json = cJSON_CreateObject();
+    plm_published_config_print(model, objective, dtype, json);
+  } else {
+    json = plm_model_config_to_json(model);
+    cJSON_AddNumberToObject(json, "window", window);
+    cJSON_AddStringToObject(json, "objective", plm_objective_name(objective));
+    add_huggingface_keys(json, model, dtype);
+  }
   char *printed = plm_json_bytes(json, true);
   cJSON_Delete(json);
   char *text = plm_format("%s\n", printed);
@@ -98,29 +117,58 @@ static bool has_local(const struct plm_model_config *model)
   return false;
 }
 
+/* config.json in our own form, which modeling_plm.py reads. */
+static plm_status parse_own(const cJSON *json, struct plm_model_config *model, uint32_t *window,
+                            enum plm_objective *objective, struct plm_error *error)
+{
+  uint64_t in_force = 0;
+  PLM_TRY(plm_model_config_from_json(json, model, error));
+  const char *published = plm_published_class(model->architecture);
+  if (published != NULL)
+    return plm_error_set(error, PLM_FORMAT,
+                         "\"architecture\" is %s, but \"model_type\" is not that of %s",
+                         plm_architecture_name(model->architecture), published);
+  if (!plm_json_count(cJSON_GetObjectItemCaseSensitive(json, "window"), &in_force) ||
+      in_force > PLM_MODEL_MAX_LENGTH)
+    return plm_error_set(error, PLM_FORMAT,
+                         "\"window\" is missing or is not a number of tokens up to %d",
+                         PLM_MODEL_MAX_LENGTH);
+  if (in_force == 0 && has_local(model))
+    return plm_error_set(error, PLM_FORMAT,
+                         "\"window\" is 0, but attention.pattern has a `local` mask");
+  PLM_TRY(check_tied(json, model, error));
+  if (!read_objective(json, objective))
+    return plm_error_set(error, PLM_FORMAT, "\"objective\" is not mlm, masked_diffusion or causal");
+  *window = (uint32_t)in_force;
+  return PLM_OK;
+}
+
+/* A model of another kind is refused by its name, not by the first of our keys that it lacks. */
+static plm_status parse_json(const cJSON *json, struct plm_model_config *model, uint32_t *window,
+                             enum plm_objective *objective, struct plm_error *error)
+{
+  const char *type = plm_json_string(json, "model_type", "plm");
+  enum plm_architecture architecture;
+  if (plm_published_model_type(type, &architecture))
+    return plm_published_config_parse(json, architecture, model, objective, error);
+  if (strcmp(type, "plm") == 0 || cJSON_HasObjectItem(json, "architecture"))
+    return parse_own(json, model, window, objective, error);
+  plm_error_set(error, PLM_UNSUPPORTED, "\"model_type\" is \"%.80s\", a model of another kind",
+                type);
+  return plm_error_hint(error, "models of plm-pipeline (plm), ESM-2 (esm) and ESM-C (esmc) can be "
+                               "used");
+}
+
 plm_status plm_huggingface_config_parse(const char *text, size_t size,
                                         struct plm_model_config *model, uint32_t *window,
                                         enum plm_objective *objective, struct plm_error *error)
 {
   enum plm_objective learnt = PLM_OBJECTIVE_MLM;
+  uint32_t in_force = 0;
   cJSON *json;
-  uint64_t in_force = 0;
   PLM_TRY(plm_json_parse(text, size, &config_limits, &json, error));
-  plm_status status = plm_model_config_from_json(json, model, error);
-  if (status == PLM_OK &&
-      (!plm_json_count(cJSON_GetObjectItemCaseSensitive(json, "window"), &in_force) ||
-       in_force > PLM_MODEL_MAX_LENGTH))
-    status = plm_error_set(error, PLM_FORMAT,
-                           "\"window\" is missing or is not a number of tokens up to %d",
-                           PLM_MODEL_MAX_LENGTH);
-  if (status == PLM_OK && in_force == 0 && has_local(model))
-    status = plm_error_set(error, PLM_FORMAT,
-                           "\"window\" is 0, but attention.pattern has a `local` mask");
-  if (status == PLM_OK) status = check_tied(json, model, error);
-  if (status == PLM_OK && !read_objective(json, &learnt))
-    status =
-        plm_error_set(error, PLM_FORMAT, "\"objective\" is not mlm, masked_diffusion or causal");
-  if (status == PLM_OK && window) *window = (uint32_t)in_force;
+  const plm_status status = parse_json(json, model, &in_force, &learnt, error);
+  if (status == PLM_OK && window) *window = in_force;
   if (status == PLM_OK && objective) *objective = learnt;
   cJSON_Delete(json);
   return status;
@@ -133,7 +181,7 @@ static void name_place(const char *path, struct plm_error *error)
   if (error == NULL) return;
   snprintf(key, sizeof key, "%.60s", error->where);
   plm_error_where(error, "%.400s%s%s", path, key[0] != '\0' ? ": " : "", key);
-  if (error->hint[0] == '\0')
+  if (error->hint[0] == '\0' && error->status != PLM_UNSUPPORTED)
     plm_error_hint(error, "use the config.json that was written with the weights");
 }
 

@@ -12,11 +12,16 @@
 
 /* The text of config.json: the model, the window in force, the objective (which cannot be told
  * from a causal mask), and model_type, architectures, auto_map, dtype, tie_word_embeddings and the
- * ids of special tokens for transformers. The caller frees it. */
+ * ids of special tokens for transformers. For esm2 and esmc it is transformers' own config.json
+ * (published_config.h). The caller frees it. */
 char *plm_huggingface_config_print(const struct plm_model_config *model, uint32_t window,
                                    enum plm_objective objective);
-/* Reads the text of a config.json. window and objective may be NULL. A text without objective means
- * mlm. PLM_FORMAT, PLM_CONFIG as plm_model_config_from_json. */
+/* The same for weights of another type than fp32: "bfloat16". */
+char *plm_huggingface_config_print_dtype(const struct plm_model_config *model, uint32_t window,
+                                         enum plm_objective objective, const char *dtype);
+/* Reads the text of a config.json of either form. window and objective may be NULL. A text without
+ * objective means mlm. PLM_FORMAT, PLM_CONFIG as plm_model_config_from_json. PLM_UNSUPPORTED: it
+ * describes a model of another kind, or one with a part that is not computed here. */
 plm_status plm_huggingface_config_parse(const char *text, size_t size,
                                         struct plm_model_config *model, uint32_t *window,
                                         enum plm_objective *objective, struct plm_error *error);
@@ -26,8 +31,13 @@ plm_status plm_huggingface_config_read(const char *directory, struct plm_model_c
                                        uint32_t *window, enum plm_objective *objective,
                                        struct plm_error *error);
 
-/* Writes and fsyncs the other files: modeling_plm.py, vocab.txt, tokenizer.json,
- * tokenizer_config.json, special_tokens_map.json. */
+/* The tokenizer of a model: esm for published weights, otherwise the one whose vocabulary has
+ * vocab_size tokens. NULL: there is none. */
+const struct plm_tokenizer *plm_huggingface_tokenizer(const struct plm_model_config *model);
+
+/* Writes and fsyncs the other files: vocab.txt, tokenizer_config.json, special_tokens_map.json,
+ * modeling_plm.py for our own architectures (transformers has the classes of ESM-2 and ESM-C), and
+ * tokenizer.json except for ESM-2. */
 plm_status plm_huggingface_write(const char *directory, const struct plm_model_config *model,
                                  enum plm_tokenizer_kind tokenizer, struct plm_error *error);
 

@@ -1,4 +1,4 @@
-/* Opens a model folder of either kind, and checks whether its weights fit a model. */
+/* Opens a model folder of any kind, and checks whether its weights fit a model. */
 #include "common/huggingface/model_folder.h"
 #include "common/huggingface/huggingface.h"
 
@@ -6,9 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
 #include "common/base/text/text.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/tensor_shards.h"
+#include "common/huggingface/folder_remedy.h"
+#include "common/model/architecture.h"
 
 static bool model_folder_holds(const char *directory, const char *name)
 {
@@ -28,9 +31,7 @@ static plm_status no_model(const char *directory, const char *what, struct plm_e
   else if (model_folder_holds(directory, "latest"))
     plm_error_hint(error, "this folder holds checkpoints; the newest one is %.400s/latest",
                    directory);
-  else if (model_folder_holds(directory, "pytorch_model.bin"))
-    plm_error_hint(error, "save the weights as safetensors (save_pretrained does by default)");
-  else
+  else if (!plm_folder_remedy(directory, error))
     plm_error_hint(error, "give a checkpoint (runs/NAME/checkpoints/step_…) or a folder that "
                           "`plm-pipeline export` or save_pretrained wrote");
   return PLM_NOT_FOUND;
@@ -119,16 +120,40 @@ plm_status plm_model_folder_choose(const struct plm_model_folder *folder, const 
                                "trainer.ema is above 0");
 }
 
-static plm_status hash_tensors(const char *path, struct plm_hash *hash, struct plm_error *error)
+static int compare_names(const void *a, const void *b)
+{
+  const struct plm_tensor_info *const *x = a, *const *y = b;
+  return strcmp((*x)->name, (*y)->name);
+}
+
+static void hash_tensor(struct plm_hasher *hasher, const struct plm_tensor_info *tensor)
+{
+  plm_hasher_update(hasher, tensor->name, strlen(tensor->name) + 1);
+  plm_hasher_update(hasher, tensor->data, tensor->bytes);
+}
+
+/* by_name: published weights are the same in one file or in shards, in whatever order. */
+static plm_status hash_tensors(const char *path, bool by_name, struct plm_hash *hash,
+                               struct plm_error *error)
 {
   struct plm_tensor_shards *files;
   PLM_TRY(plm_tensor_shards_open(path, &files, error));
+  const size_t count = plm_tensor_shards_count(files);
+  const struct plm_tensor_info **tensors =
+      plm_alloc((count + 1) * sizeof(struct plm_tensor_info *));
+  for (size_t i = 0; i < count; i++) tensors[i] = plm_tensor_shards_at(files, i);
+  if (by_name && count > 0) qsort(tensors, count, sizeof(struct plm_tensor_info *), compare_names);
   struct plm_hasher *hasher = plm_hasher_open();
-  for (size_t i = 0; i < plm_tensor_shards_count(files); i++) {
-    const struct plm_tensor_info *tensor = plm_tensor_shards_at(files, i);
-    plm_hasher_update(hasher, tensor->name, strlen(tensor->name) + 1);
-    plm_hasher_update(hasher, tensor->data, tensor->bytes);
+  for (size_t i = 0; i < count; i++) {
+    const struct plm_tensor_info *tensor = tensors[i];
+    if (by_name) {
+      const int32_t form[2] = {(int32_t)tensor->dtype, tensor->rank};
+      plm_hasher_update(hasher, form, sizeof form);
+      plm_hasher_update(hasher, tensor->shape, sizeof tensor->shape);
+    }
+    hash_tensor(hasher, tensor);
   }
+  free(tensors);
   plm_tensor_shards_close(files);
   *hash = plm_hasher_digest(hasher);
   plm_hasher_close(hasher);
@@ -139,15 +164,19 @@ plm_status plm_model_folder_hash(const struct plm_model_folder *folder, const ch
                                  struct plm_hash *hash, struct plm_error *error)
 {
   char path[PLM_PATH_SIZE];
+  const bool published = plm_architecture_rules(folder->model.architecture)->published;
   PLM_TRY(plm_path_join(path, folder->directory, file, error));
+  if (published && !folder->checkpoint) return hash_tensors(path, true, hash, error);
   return plm_file_exists(path) ? plm_hash_file(path, hash, NULL, NULL, error)
-                               : hash_tensors(path, hash, error);
+                               : hash_tensors(path, false, hash, error);
 }
 
 /* ---- comparing with a model ---------------------------------------------------------------- */
 
 enum { OF_TRANSFORMER = 1 << PLM_TRANSFORMER, OF_UNET = 1 << PLM_UNET };
-enum { OF_PATCH_UNET = 1 << PLM_PATCH_UNET, OF_ALL = OF_TRANSFORMER | OF_UNET | OF_PATCH_UNET };
+enum { OF_PATCH_UNET = 1 << PLM_PATCH_UNET, OF_OURS = OF_TRANSFORMER | OF_UNET | OF_PATCH_UNET };
+enum { OF_ESM2 = 1 << PLM_ESM2, OF_PUBLISHED = OF_ESM2 | 1 << PLM_ESMC };
+enum { OF_ALL = OF_OURS | OF_PUBLISHED };
 
 /* Keys that determine which parameters there are and how they are used, by architecture. */
 static const struct {
@@ -157,13 +186,18 @@ static const struct {
     {"architecture", "model.architecture", OF_ALL},
     {"hidden_size", "model.hidden_size", OF_ALL},
     {"num_attention_heads", "model.num_attention_heads", OF_ALL},
-    {"num_hidden_layers", "model.num_hidden_layers", OF_TRANSFORMER | OF_UNET},
+    {"num_hidden_layers", "model.num_hidden_layers", OF_ALL & ~OF_PATCH_UNET},
     {"num_unet_layers", "model.num_unet_layers", OF_PATCH_UNET},
     {"num_extra_layers", "model.num_extra_layers", OF_PATCH_UNET},
-    {"expansion_ratio", "model.expansion_ratio", OF_ALL},
-    {"tie_embeddings", "model.tie_embeddings", OF_ALL},
+    {"expansion_ratio", "model.expansion_ratio", OF_OURS},
+    {"intermediate_size", "model.intermediate_size", OF_PUBLISHED},
+    {"layer_norm_eps", "model.layer_norm_eps", OF_PUBLISHED},
+    {"emb_layer_norm_before", "emb_layer_norm_before", OF_ESM2},
+    {"token_dropout", "model.token_dropout", OF_ESM2},
+    {"tie_embeddings", "model.tie_embeddings", OF_OURS},
     {"max_length", "data.max_length", OF_PATCH_UNET},
-    {"vocab_size", "data.tokenizer: its vocabulary", OF_ALL},
+    {"vocab_size", "data.tokenizer: its vocabulary", OF_OURS},
+    {"vocab_size", "model.vocab_size", OF_PUBLISHED},
 };
 
 static const char *setting_that_shapes(const char *key, enum plm_architecture architecture)

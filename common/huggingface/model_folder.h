@@ -1,7 +1,8 @@
 /* A folder that holds a model, in either of two forms: a checkpoint of a run, whose MANIFEST is
- * verified before anything else is read, or a Hugging Face folder of this model without a MANIFEST,
- * as `plm-pipeline export` and transformers' save_pretrained write it. Every command that reads a
- * model named by the user begins here. doc/checkpoints.md#model-folders */
+ * verified before anything else is read, or a Hugging Face folder without a MANIFEST, as
+ * `plm-pipeline export` and transformers' save_pretrained write it, also of published weights
+ * (EsmForMaskedLM, EsmcForMaskedLM). Every command that reads a model named by the user begins
+ * here. doc/checkpoints.md#model-folders, doc/published.md */
 #ifndef PLM_COMMON_HUGGINGFACE_MODEL_FOLDER_H
 #define PLM_COMMON_HUGGINGFACE_MODEL_FOLDER_H
 
@@ -44,7 +45,9 @@ plm_status plm_model_folder_choose(const struct plm_model_folder *folder, const 
                                    const char **file, struct plm_error *error);
 
 /* XXH3-128 of one of its weights files. If the weights are in shards, it is the hash of the name
- * and data of each tensor in turn. */
+ * and data of each tensor in turn. Published weights without a MANIFEST are identified by their
+ * tensors: type, shape, name and data of each, in the order of their names, so that one file and
+ * shards, or another order, are the same. */
 plm_status plm_model_folder_hash(const struct plm_model_folder *folder, const char *file,
                                  struct plm_hash *hash, struct plm_error *error);
 

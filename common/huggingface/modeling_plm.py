@@ -272,11 +272,22 @@ FLEX_TILE = 128  # positions; in a shorter sequence a block mask has nothing to 
 class AttentionMasks:
     """What the blocks need to know about a batch. `attention[level, entry]` is a block mask for
     FlexAttention, or a pair of dense ones (allowed (B, 1, L, L), real rows (B, 1, L, 1)). `rotary[level]`
-    is (cos, sin)."""
+    is (cos, sin). `weights`, if it is a list, receives the attention weights of each block."""
 
-    def __init__(self, attention, rotary):
+    weights = None
+
+    def __init__(self, attention, rotary, weights=None):
         self.attention = attention
         self.rotary = rotary
+        self.weights = weights
+
+    def recording(self):
+        """The same masks, with a list for attention weights. It needs dense ones."""
+        if any(isinstance(mask, BlockMask) for mask in self.attention.values()):
+            raise ValueError(
+                "output_attentions needs dense masks: get_attention_masks(..., dense=True)"
+            )
+        return AttentionMasks(self.attention, self.rotary, [])
 
 
 def rotary_tables(length, head_width, device):
@@ -414,6 +425,14 @@ def attend(q_BHLK, k_BHLK, v_BHLK, mask):
     return F.scaled_dot_product_attention(q_BHLK, k_BHLK, v_BHLK, attn_mask=allowed) * real
 
 
+def attention_weights(q_BHLK, k_BHLK, mask):
+    """The weights (B, H, L, L) that `attend` gives the values. A row of padding is 0."""
+    allowed, real = mask
+    scores = (q_BHLK.float() @ k_BHLK.float().mT) * q_BHLK.shape[-1] ** -0.5
+    weights = scores.masked_fill(~allowed, -torch.inf).softmax(-1) * real
+    return weights.to(q_BHLK.dtype)
+
+
 class Attention(nn.Module):
     def __init__(self, config, width, has_value_mix):
         super().__init__()
@@ -425,7 +444,8 @@ class Attention(nn.Module):
         if has_value_mix:
             self.value_mix = nn.Parameter(torch.full((2,), 0.5))
 
-    def forward(self, x_BLD, mask, rotary, vi_BLD=None):
+    def forward(self, x_BLD, mask, rotary, vi_BLD=None, weights=None):
+        """`weights`, if it is a list, receives the attention weights."""
         B, L, D = x_BLD.shape
         heads = (B, L, self.num_heads, D // self.num_heads)
         v = self.value(x_BLD)
@@ -436,7 +456,11 @@ class Attention(nn.Module):
         v = v.to(q.dtype).view(heads).transpose(1, 2)
         if isinstance(mask, CachedMask):
             k, v, mask = mask.extend(k, v)
-        out = attend(q, k, v, mask)
+        if weights is None:
+            out = attend(q, k, v, mask)
+        else:
+            weights.append(attention_weights(q, k, mask))
+            out = weights[-1] @ v
         return self.output(out.transpose(1, 2).reshape(B, L, D))
 
 
@@ -474,7 +498,8 @@ class Block(GradientCheckpointingLayer):
             x = self.input_mix[0] * x + self.input_mix[1] * x0
         if hasattr(self, "attention"):
             mask = masks.attention[self.level, self.entry]
-            x = x + self.attention(norm(x), mask, masks.rotary[self.level], vi)
+            rotary, weights = masks.rotary[self.level], masks.weights
+            x = x + self.attention(norm(x), mask, rotary, vi, weights)
         return x + self.mlp(norm(x))
 
 
@@ -1791,19 +1816,25 @@ class PLMModel(PLMPreTrainedModel):
         attention_mask=None,
         document_ids=None,
         masks=None,
+        output_attentions=None,
         output_hidden_states=None,
         return_dict=None,
         **unsupported,
     ):
         """`hidden_states` are the embeddings and the output of each block, in the order they run. With
-        `patch_unet` the lengths and widths differ from level to level."""
+        `patch_unet` the lengths and widths differ from level to level. `attentions` are the weights
+        (B, H, L, L) of each block with attention; computing them is slower and takes more memory."""
         refuse(unsupported)
         check = masks is None  # otherwise get_attention_masks has checked
         given = input_ids
         input_ids, documents = self._prepare(given, attention_mask, document_ids, check)
         length = min(given.shape[1], self.config.max_length)
+        output_attentions = self._wants(output_attentions, "output_attentions")
         if masks is None:
-            masks = self._masks(documents, document_ids is None)
+            dense = True if output_attentions else None
+            masks = self._masks(documents, document_ids is None, dense)
+        if output_attentions:
+            masks = masks.recording()
         shares, table = self._token_shares(input_ids), norm(self._table(self.embeddings))
         x0 = [self._mean_rows(share, table) for share in shares]
         x, states = x0[0], [x0[0]]
@@ -1816,6 +1847,11 @@ class PLMModel(PLMPreTrainedModel):
         if self._wants(output_hidden_states, "output_hidden_states"):
             output.hidden_states = tuple(
                 state[:, :length] if state.shape[1] == x.shape[1] else state for state in states
+            )
+        if output_attentions:
+            output.attentions = tuple(
+                weights[:, :, :length, :length] if weights.shape[2] == x.shape[1] else weights
+                for weights in masks.weights
             )
         return output if self._wants(return_dict, "return_dict") else output.to_tuple()
 
@@ -1840,6 +1876,7 @@ class PLMWithReadout(PLMPreTrainedModel):
         masks=None,
         labels=None,
         num_items_in_batch=None,
+        output_attentions=None,
         output_hidden_states=None,
         return_dict=None,
         **unsupported,
@@ -1850,13 +1887,19 @@ class PLMWithReadout(PLMPreTrainedModel):
         hidden = self.plm(
             *inputs,
             masks,
+            output_attentions=output_attentions,
             output_hidden_states=output_hidden_states,
             return_dict=True,
             **unsupported,
         )
         logits = self._read(hidden.last_hidden_state, *inputs)
         loss = None if labels is None else self._loss(logits, labels, num_items_in_batch)
-        output = self.output_class(loss=loss, logits=logits, hidden_states=hidden.hidden_states)
+        output = self.output_class(
+            loss=loss,
+            logits=logits,
+            hidden_states=hidden.hidden_states,
+            attentions=hidden.attentions,
+        )
         return output if self.plm._wants(return_dict, "return_dict") else output.to_tuple()
 
     def _loss(self, logits_BLV, labels_BL, count):

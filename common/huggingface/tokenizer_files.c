@@ -1,5 +1,7 @@
 /* Writes the tokenizer in the form that Hugging Face's `tokenizers` and `transformers` read, and
- * modeling_plm.py. Each character is one token, with <cls> before and <eos> after the text.
+ * for our own architectures modeling_plm.py. ESM-2 and ESM-C have tokenizers in transformers, which
+ * only need the vocabulary and the names of special tokens. Each character is one token, with <cls>
+ * before and <eos> after the text.
  *
  * esm: blanks are dropped and lower-case letters become upper case, as in ingest. byte: each byte
  * of the text is one token. The vocabulary lists bytes as the printable characters to which
@@ -16,6 +18,7 @@
 #include "common/base/text/text.h"
 #include "common/corpus/tokenizer.h"
 #include "common/huggingface/huggingface.h"
+#include "common/model/architecture.h"
 
 enum { TOKEN_TEXT_SIZE = 16 };
 
@@ -58,9 +61,17 @@ static void byte_character(uint32_t byte, char text[TOKEN_TEXT_SIZE])
   }
 }
 
-static void token_text(const struct plm_tokenizer *tokenizer, uint32_t id,
-                       char text[TOKEN_TEXT_SIZE])
+/* ESM-C has the chain break at the id that ESM-2 leaves unused. */
+static const char chain_break[] = "|";
+enum { CHAIN_BREAK = 31 };
+
+static void token_text(const struct plm_model_config *model, const struct plm_tokenizer *tokenizer,
+                       uint32_t id, char text[TOKEN_TEXT_SIZE])
 {
+  if (model->architecture == PLM_ESMC && id == CHAIN_BREAK) {
+    memcpy(text, chain_break, sizeof chain_break);
+    return;
+  }
   if (tokenizer->kind == PLM_TOKENIZER_BYTE && id < 256) {
     byte_character(id, text);
     return;
@@ -111,21 +122,26 @@ static cJSON *byte_level(void)
   return object;
 }
 
-static cJSON *added_tokens(const struct plm_tokenizer *tokenizer)
+static void add_token(cJSON *list, uint32_t id, const char *content)
 {
   static const char *const off[] = {"single_word", "lstrip", "rstrip", "normalized"};
+  cJSON *token = cJSON_CreateObject();
+  cJSON_AddNumberToObject(token, "id", id);
+  cJSON_AddStringToObject(token, "content", content);
+  for (size_t k = 0; k < sizeof off / sizeof *off; k++) cJSON_AddBoolToObject(token, off[k], false);
+  cJSON_AddBoolToObject(token, "special", true);
+  plm_json_append(list, token);
+}
+
+static cJSON *added_tokens(const struct plm_model_config *model,
+                           const struct plm_tokenizer *tokenizer)
+{
   struct special specials[SPECIALS];
   cJSON *list = cJSON_CreateArray();
   specials_of(tokenizer, specials);
-  for (int i = 0; i < SPECIALS; i++) {
-    cJSON *token = cJSON_CreateObject();
-    cJSON_AddNumberToObject(token, "id", specials[i].id);
-    cJSON_AddStringToObject(token, "content", plm_token_text(tokenizer, specials[i].id));
-    for (size_t k = 0; k < sizeof off / sizeof *off; k++)
-      cJSON_AddBoolToObject(token, off[k], false);
-    cJSON_AddBoolToObject(token, "special", true);
-    plm_json_append(list, token);
-  }
+  for (int i = 0; i < SPECIALS; i++)
+    add_token(list, specials[i].id, plm_token_text(tokenizer, specials[i].id));
+  if (model->architecture == PLM_ESMC) add_token(list, CHAIN_BREAK, chain_break);
   return list;
 }
 
@@ -192,16 +208,20 @@ static cJSON *post_processor(const struct plm_tokenizer *tokenizer)
   return object;
 }
 
-static cJSON *word_level(const struct plm_tokenizer *tokenizer)
+/* EsmcTokenizer takes a BPE without merges, which has the same tokens as WordLevel. */
+static cJSON *vocabulary_model(const struct plm_model_config *model,
+                               const struct plm_tokenizer *tokenizer)
 {
-  cJSON *object = typed("WordLevel");
+  const bool pairs = model->architecture == PLM_ESMC;
+  cJSON *object = typed(pairs ? "BPE" : "WordLevel");
   cJSON *vocabulary = cJSON_AddObjectToObject(object, "vocab");
   for (uint32_t id = 0; id < tokenizer->vocab_size; id++) {
     char text[TOKEN_TEXT_SIZE];
-    token_text(tokenizer, id, text);
+    token_text(model, tokenizer, id, text);
     cJSON_AddNumberToObject(vocabulary, text, id);
   }
   cJSON_AddStringToObject(object, "unk_token", "<unk>");
+  if (pairs) cJSON_AddArrayToObject(object, "merges");
   return object;
 }
 
@@ -215,61 +235,77 @@ static char *print_and_delete(cJSON *json)
 static char *tokenizer_json(const struct plm_model_config *model,
                             const struct plm_tokenizer *tokenizer)
 {
-  (void)model;
+  const bool published = plm_architecture_rules(model->architecture)->published;
   cJSON *json = cJSON_CreateObject();
   cJSON_AddStringToObject(json, "version", "1.0");
   cJSON_AddNullToObject(json, "truncation");
   cJSON_AddNullToObject(json, "padding");
-  plm_json_put(json, "added_tokens", added_tokens(tokenizer));
-  plm_json_put(json, "normalizer", normalizer(tokenizer));
-  plm_json_put(json, "pre_tokenizer", pre_tokenizer(tokenizer));
+  plm_json_put(json, "added_tokens", added_tokens(model, tokenizer));
+  plm_json_put(json, "normalizer", published ? cJSON_CreateNull() : normalizer(tokenizer));
+  plm_json_put(json, "pre_tokenizer", published ? cJSON_CreateNull() : pre_tokenizer(tokenizer));
   plm_json_put(json, "post_processor", post_processor(tokenizer));
-  plm_json_put(json, "decoder",
-               tokenizer->kind == PLM_TOKENIZER_BYTE ? byte_level() : typed("Fuse"));
-  plm_json_put(json, "model", word_level(tokenizer));
+  if (published)
+    cJSON_AddNullToObject(json, "decoder");
+  else
+    plm_json_put(json, "decoder",
+                 tokenizer->kind == PLM_TOKENIZER_BYTE ? byte_level() : typed("Fuse"));
+  plm_json_put(json, "model", vocabulary_model(model, tokenizer));
   return print_and_delete(json);
 }
 
 /* ---- the other files --------------------------------------------------------------------------*/
 
-static void add_roles(cJSON *json, const struct plm_tokenizer *tokenizer)
+static void add_roles(cJSON *json, const struct plm_model_config *model,
+                      const struct plm_tokenizer *tokenizer)
 {
   struct special specials[SPECIALS];
   specials_of(tokenizer, specials);
   for (int i = 0; i < SPECIALS; i++)
     cJSON_AddStringToObject(json, specials[i].role, plm_token_text(tokenizer, specials[i].id));
+  if (model->architecture != PLM_ESMC) return;
+  cJSON_AddStringToObject(json, "bos_token", plm_token_text(tokenizer, tokenizer->cls));
+  cJSON_AddStringToObject(json, "chain_break_token", chain_break);
+}
+
+/* The classes of ESM-2 and ESM-C are part of transformers; they take sequences of any length. */
+static const char *tokenizer_class(enum plm_architecture architecture)
+{
+  switch (architecture) {
+  case PLM_ESM2: return "EsmTokenizer";
+  case PLM_ESMC: return "EsmcTokenizer";
+  default: return "PreTrainedTokenizerFast";
+  }
 }
 
 static char *tokenizer_config_json(const struct plm_model_config *model,
                                    const struct plm_tokenizer *tokenizer)
 {
   cJSON *json = cJSON_CreateObject();
-  cJSON_AddStringToObject(json, "tokenizer_class", "PreTrainedTokenizerFast");
-  cJSON_AddNumberToObject(json, "model_max_length", model->max_length);
+  cJSON_AddStringToObject(json, "tokenizer_class", tokenizer_class(model->architecture));
+  if (!plm_architecture_rules(model->architecture)->published)
+    cJSON_AddNumberToObject(json, "model_max_length", model->max_length);
   cJSON_AddBoolToObject(json, "clean_up_tokenization_spaces", false);
   cJSON *inputs = cJSON_AddArrayToObject(json, "model_input_names");
   plm_json_append(inputs, cJSON_CreateString("input_ids"));
   plm_json_append(inputs, cJSON_CreateString("attention_mask"));
-  add_roles(json, tokenizer);
+  add_roles(json, model, tokenizer);
   return print_and_delete(json);
 }
 
 static char *special_tokens_map_json(const struct plm_model_config *model,
                                      const struct plm_tokenizer *tokenizer)
 {
-  (void)model;
   cJSON *json = cJSON_CreateObject();
-  add_roles(json, tokenizer);
+  add_roles(json, model, tokenizer);
   return print_and_delete(json);
 }
 
 static char *vocab_txt(const struct plm_model_config *model, const struct plm_tokenizer *tokenizer)
 {
   struct plm_text text = {0};
-  (void)model;
   for (uint32_t id = 0; id < tokenizer->vocab_size; id++) {
     char token[TOKEN_TEXT_SIZE];
-    token_text(tokenizer, id, token);
+    token_text(model, tokenizer, id, token);
     plm_text_printf(&text, "%s\n", token);
   }
   return text.data;
@@ -282,16 +318,23 @@ static char *modeling_py(const struct plm_model_config *model,
   return plm_strdup(plm_huggingface_modeling);
 }
 
-/* Each file with the function that makes its text (malloc). */
+enum {
+  OURS = 1 << PLM_TRANSFORMER | 1 << PLM_UNET | 1 << PLM_PATCH_UNET,
+  ESM2 = 1 << PLM_ESM2,
+  ESMC = 1 << PLM_ESMC
+};
+
+/* Each file with the architectures that have it and the function that makes its text (malloc). */
 static const struct {
   const char *name;
+  unsigned architectures;
   char *(*text)(const struct plm_model_config *model, const struct plm_tokenizer *tokenizer);
 } files[] = {
-    {"modeling_plm.py", modeling_py},
-    {"vocab.txt", vocab_txt},
-    {"tokenizer.json", tokenizer_json},
-    {"tokenizer_config.json", tokenizer_config_json},
-    {"special_tokens_map.json", special_tokens_map_json},
+    {"modeling_plm.py", OURS, modeling_py},
+    {"vocab.txt", OURS | ESM2 | ESMC, vocab_txt},
+    {"tokenizer.json", OURS | ESMC, tokenizer_json},
+    {"tokenizer_config.json", OURS | ESM2 | ESMC, tokenizer_config_json},
+    {"special_tokens_map.json", OURS | ESM2 | ESMC, special_tokens_map_json},
 };
 
 plm_status plm_huggingface_write(const char *directory, const struct plm_model_config *model,
@@ -299,6 +342,7 @@ plm_status plm_huggingface_write(const char *directory, const struct plm_model_c
 {
   for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
     char path[PLM_PATH_SIZE];
+    if ((files[i].architectures >> model->architecture & 1) == 0) continue;
     PLM_TRY(plm_path_join(path, directory, files[i].name, error));
     char *text = files[i].text(model, plm_tokenizer_of(tokenizer));
     const plm_status status = plm_file_write(path, text, strlen(text), 0644, error);

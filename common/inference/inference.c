@@ -14,12 +14,6 @@
 
 enum { LEAST_TOKENS = 3 }; /* <cls>, a residue, <eos> */
 
-static const struct plm_tokenizer *tokenizer_of(uint32_t vocab_size)
-{
-  const struct plm_tokenizer *esm = plm_tokenizer_of(PLM_TOKENIZER_ESM);
-  return esm->vocab_size == vocab_size ? esm : plm_tokenizer_of(PLM_TOKENIZER_BYTE);
-}
-
 static uint32_t chunks_of(uint32_t batch_tokens, uint32_t length)
 {
   return length < batch_tokens ? batch_tokens / length : 1;
@@ -32,7 +26,10 @@ static plm_status open_parts(struct plm_inference *inference, const char *folder
                                       &inference->objective, error));
   PLM_TRY(plm_parameters_check(folder, "model.safetensors", &inference->config, error));
   const uint32_t length = inference->config.max_length;
-  inference->tokenizer = tokenizer_of(inference->config.vocab_size);
+  inference->tokenizer = plm_huggingface_tokenizer(&inference->config);
+  if (inference->tokenizer == NULL)
+    return plm_error_set(error, PLM_UNSUPPORTED, "no tokenizer has %u tokens",
+                         inference->config.vocab_size);
   inference->batch_tokens = batch_tokens;
   const uint32_t positions = inference->config.max_positions;
   inference->trained_length = positions != 0 ? positions : length;

@@ -15,6 +15,7 @@ struct plm_sequence_batch {
   uint32_t max_chunks, max_length, alignment;
   bool single; /* each chunk takes only one sequence */
   int32_t pad;
+  int32_t split;        /* documents begin at this token; -1: sequences are not split */
   uint32_t chunks;      /* in use */
   uint32_t *used;       /* (max_chunks): where the next sequence of a chunk would start */
   struct place *places; /* (count), in the order in which sequences were added */
@@ -38,6 +39,7 @@ plm_status plm_sequence_batch_open(const struct plm_model_config *config, uint16
   for (uint32_t i = 0; i < config->pattern_count; i++)
     opened->single |= (config->pattern[i] & PLM_ATTENTION_BLOCK) != 0;
   opened->pad = pad;
+  opened->split = -1;
   opened->capacity = (uint32_t)(tokens / opened->alignment);
   opened->used = calloc(max_chunks, sizeof *opened->used);
   opened->places = calloc(opened->capacity, sizeof *opened->places);
@@ -64,6 +66,12 @@ void plm_sequence_batch_close(struct plm_sequence_batch *batch)
   free(batch->places);
   free(batch->used);
   free(batch);
+}
+
+void plm_sequence_batch_split_at(struct plm_sequence_batch *batch, int32_t token)
+{
+  PLM_ASSERT(batch->alignment == 1);
+  batch->split = token;
 }
 
 void plm_sequence_batch_reset(struct plm_sequence_batch *batch)
@@ -127,20 +135,42 @@ uint32_t plm_sequence_batch_count(const struct plm_sequence_batch *batch)
   return batch->count;
 }
 
+/* Where the document that begins at token `from` of a place ends. */
+static uint32_t document_end(const struct plm_sequence_batch *batch, const struct place *place,
+                             uint32_t from)
+{
+  const int32_t *tokens = batch->wide + (size_t)place->chunk * batch->max_length + place->start;
+  if (batch->split < 0) return place->tokens;
+  do from++;
+  while (from < place->tokens && tokens[from] != batch->split);
+  return from;
+}
+
 /* Counting sort by chunk. Within a chunk, sequences were added in ascending order of their starts.
  */
 static void list_documents(struct plm_sequence_batch *batch)
 {
-  uint32_t *begin = batch->document_begin;
+  uint32_t *begin = batch->document_begin, total = 0;
   memset(begin, 0, (batch->chunks + 1) * sizeof *begin);
-  for (uint32_t i = 0; i < batch->count; i++) begin[batch->places[i].chunk + 1]++;
+  for (uint32_t i = 0; i < batch->count; i++) {
+    const struct place *place = &batch->places[i];
+    for (uint32_t t = 0; t < place->tokens; t = document_end(batch, place, t), total++)
+      begin[place->chunk + 1]++;
+  }
   for (uint32_t c = 0; c < batch->chunks; c++) begin[c + 1] += begin[c];
   for (uint32_t i = 0; i < batch->count; i++) {
     const struct place *place = &batch->places[i];
-    batch->documents[begin[place->chunk]++] = (struct plm_chunk_document){
-        .number = i, .start = place->start, .tokens = place->tokens, .residues = place->tokens};
+    for (uint32_t t = 0, end; t < place->tokens; t = end) {
+      end = document_end(batch, place, t);
+      batch->documents[begin[place->chunk]++] =
+          (struct plm_chunk_document){.number = i,
+                                      .start = place->start + t,
+                                      .tokens = end - t,
+                                      .offset = t,
+                                      .residues = place->tokens};
+    }
   }
-  PLM_ASSERT(batch->chunks == 0 || begin[batch->chunks - 1] == batch->count);
+  PLM_ASSERT(batch->chunks == 0 || begin[batch->chunks - 1] == total);
   for (uint32_t c = batch->chunks; c > 0; c--) begin[c] = begin[c - 1];
   begin[0] = 0;
 }

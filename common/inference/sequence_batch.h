@@ -29,6 +29,10 @@ plm_status plm_sequence_batch_open(const struct plm_model_config *config, uint16
                                    struct plm_error *error);
 void plm_sequence_batch_close(struct plm_sequence_batch *batch); /* NULL is fine */
 
+/* Each sequence becomes several documents, which do not see each other: a new one begins at each
+ * `token`. For models with an alignment of 1. Positions still count through the whole sequence. */
+void plm_sequence_batch_split_at(struct plm_sequence_batch *batch, int32_t token);
+
 void plm_sequence_batch_reset(struct plm_sequence_batch *batch);
 /* Copies a sequence of 1 to max_length tokens, including <cls> and <eos>, into the fullest chunk
  * that has room for it. False: no chunk has room, and nothing was added. Packing is best if the

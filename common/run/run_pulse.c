@@ -30,8 +30,9 @@ void plm_run_pulse_begin(struct plm_run_pulse *pulse, const char *run, const cha
 
 static void write_file(const struct plm_run_pulse *pulse, const char *doing)
 {
-  char name[64];
+  char name[64], host[256] = "";
   cJSON *json = cJSON_CreateObject();
+  gethostname(host, sizeof host - 1);
   cJSON_AddStringToObject(json, "doing", doing);
   cJSON_AddBoolToObject(json, "patient", pulse->patient);
   cJSON_AddBoolToObject(json, "waits", pulse->waits);
@@ -40,6 +41,7 @@ static void write_file(const struct plm_run_pulse *pulse, const char *doing)
                             1e-9 * (double)(pulse->written_ns - pulse->waits_since_ns));
   cJSON_AddNumberToObject(json, "pace_s", pulse->pace_s);
   cJSON_AddNumberToObject(json, "written_ms", floor(1e3 * plm_clock_wall_s()));
+  cJSON_AddStringToObject(json, "host", host);
   cJSON_AddNumberToObject(json, "pid", getpid());
   char *text = plm_json_bytes(json, false);
   cJSON_Delete(json);
@@ -148,6 +150,7 @@ static bool run_pulse_read_file(const char *run, const char *role, struct plm_ru
   if (sign->waits) sign->wait_s = plm_json_number(json, "waited_s", 0.0) + sign->age_s;
   sign->pace_s = plm_json_number(json, "pace_s", 0.0);
   sign->written_ms = (uint64_t)fmax(0.0, plm_json_number(json, "written_ms", 0.0));
+  snprintf(sign->host, sizeof sign->host, "%s", plm_json_string(json, "host", ""));
   sign->pid = (int)plm_json_number(json, "pid", 0.0);
   cJSON_Delete(json);
   return sign->doing[0] != '\0';
@@ -162,7 +165,7 @@ bool plm_run_pulse_read(const char *run, const char *role, struct plm_run_sign *
 
 bool plm_run_pulse_read_of(const char *run, const char *role, int pid, struct plm_run_sign *sign)
 {
-  if (run_pulse_read_file(run, role, sign) && sign->pid == pid) return true;
+  if (run_pulse_read_file(run, role, sign) && (pid == 0 || sign->pid == pid)) return true;
   *sign = (struct plm_run_sign){0};
   return false;
 }

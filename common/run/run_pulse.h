@@ -57,12 +57,14 @@ struct plm_run_sign {
   double pace_s;       /* as above */
   double age_s;        /* of the last sign that was written; as plm_file_age_s */
   uint64_t written_ms; /* when it was written, in ms since 1970: changes with each sign */
-  int pid;             /* who wrote it */
+  char host[256];      /* who wrote it */
+  int pid;
 };
 /* false: there is no such file, or an earlier process has written it: it is older than ROLE.lock
  * (plm_lock_age_s). */
 bool plm_run_pulse_read(const char *run, const char *role, struct plm_run_sign *sign);
-/* The same for a role without a lock: false unless the process pid has written it. */
+/* The same for a role without a lock: false unless the process pid has written it. 0: whichever
+ * process has, on whichever host. */
 bool plm_run_pulse_read_of(const char *run, const char *role, int pid, struct plm_run_sign *sign);
 
 #endif

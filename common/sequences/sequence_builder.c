@@ -129,7 +129,8 @@ static void add_slowly(struct plm_sequence_builder *builder, const uint8_t *byte
                        uint64_t line)
 {
   for (size_t i = 0; i < size; i++) {
-    const uint8_t class = classes[bytes[i]];
+    const bool chain = builder->chains && bytes[i] == PLM_SEQUENCE_CHAIN;
+    const uint8_t class = chain ? PLM_SEQUENCE_CHAIN : classes[bytes[i]];
     if (builder->one_word) look_for_blank(builder, class == 1, line);
     if (builder->masks && match_mask(builder, bytes[i], line)) continue;
     if (class == 1) continue;

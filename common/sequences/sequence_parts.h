@@ -17,6 +17,7 @@ struct plm_sequence_builder {
   uint64_t length; /* all residues seen, including those beyond max_residues */
   bool star;       /* a `*` was seen, so nothing may follow */
   bool masks;      /* <mask> and _ are accepted */
+  bool chains;     /* | is accepted */
   enum plm_gaps gaps;
   bool one_word;   /* no residue may follow a blank */
   bool blank;      /* one_word: a blank was seen after residues */

@@ -296,6 +296,7 @@ void plm_sequence_reader_choose(struct plm_sequence_reader *reader,
                                 const struct plm_sequence_choices *choices)
 {
   reader->builder.gaps = choices->gaps;
+  reader->builder.chains = choices->chains;
   reader->nucleotides = choices->nucleotides;
   reader->table.sequence_name = choices->sequence_column;
   reader->table.name_name = choices->name_column;

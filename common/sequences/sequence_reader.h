@@ -35,6 +35,7 @@ enum plm_gaps { PLM_GAPS_REFUSE, PLM_GAPS_REMOVE, PLM_GAPS_KEEP };
 struct plm_sequence_choices {
   enum plm_gaps gaps; /* PLM_GAPS_REFUSE: a record with a gap is bad */
   bool nucleotides;   /* take records of nucleotides */
+  bool chains;        /* keep PLM_SEQUENCE_CHAIN between the chains of a protein; else it is bad */
   /* The columns of a table, by their exact names; if one is given, every file is a table. They must
    * stay valid as long as the reader. NULL: what common tables call them. */
   const char *sequence_column, *name_column;
@@ -49,6 +50,8 @@ struct plm_sequence {
   bool too_long;   /* it has more than max_residues */
   uint64_t length; /* all its residues */
 };
+
+enum { PLM_SEQUENCE_CHAIN = '|' };
 
 enum plm_sequence_result {
   PLM_SEQUENCE_READ, /* *sequence is valid until the next call */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
 #include "common/base/clock.h"
 #include "common/base/files/file.h"
 #include "common/base/log/log.h"
@@ -16,6 +17,7 @@
 #include "common/inference/inference.h"
 #include "common/inference/sequence_batch.h"
 #include "common/run/stop.h"
+#include "evaluator/embed/embed_maps.h"
 #include "evaluator/embed/embed_output.h"
 #include "evaluator/embed/embed_report.h"
 #include "evaluator/embed/layer_choice.h"
@@ -32,11 +34,16 @@ struct embed {
   struct plm_sequence_batch *batch;
   uint32_t *waiting; /* (window) sequences that no batch has taken yet, longest first */
   uint32_t waiting_count;
-  uint32_t *taken; /* (window) the sequences of the batch, in the order they were added */
-  int32_t *tokens; /* (max_length) of one sequence */
-  float *values;   /* (max_chunks * max_length, columns) */
-  float *room;     /* (max_chunks * max_length, D) for a state; NULL without --layers */
+  uint32_t *taken;      /* (window) the sequences of the batch, in the order they were added */
+  uint64_t *row_of;     /* (window) the first row of each in the file */
+  uint64_t rows_before; /* of the sequences before the window */
+  int32_t *tokens;      /* (max_length) of one sequence */
+  float *values;        /* (max_chunks * max_length, columns) */
+  float *room;          /* (max_chunks * max_length, D) for a state; NULL without --layers */
   struct plm_layer_choice layers; /* none: the last hidden state */
+  struct plm_map_choice choice;   /* of attention maps */
+  struct plm_embed_maps *maps;    /* NULL unless maps are wanted */
+  uint32_t *map_tokens;           /* (window) of each sequence of the batch */
   float *pooled;                  /* (layout.width) */
   double *scratch;                /* (2 D) */
   uint64_t windows;               /* number of windows before this one */
@@ -74,6 +81,7 @@ static plm_status read_inputs(struct embed *embed, struct plm_error *error)
       .input_count = request->input_count,
       .tokenizer = tokenizer,
       .max_length = plm_inference_most(embed->inference),
+      .keep_eos = request->kind == PLM_EMBED_CONTACTS,
       .strict = request->strict,
       .choices = request->choices,
   };
@@ -89,13 +97,14 @@ static plm_status read_inputs(struct embed *embed, struct plm_error *error)
 static uint32_t columns_of(const struct embed *embed)
 {
   const struct plm_model_config *model = &embed->inference->config;
+  if (plm_embed_kind_is_map(embed->request->kind)) return 1;
   if (embed->request->kind == PLM_EMBED_LOGITS) return model->vocab_size;
   return embed->layers.count > 0 ? embed->layers.width : model->hidden_size;
 }
 
 static plm_status embed_open_output(struct embed *embed, struct plm_error *error)
 {
-  static const char *const kinds[] = {"pooled", "per token", "logits"};
+  static const char *const kinds[] = {"pooled", "per token", "logits", "attention", "contacts"};
   const struct plm_embed_request *request = embed->request;
   const struct plm_model_config *model = &embed->inference->config;
   const bool narrow = embed->inference->ops->act_bytes < sizeof(float);
@@ -106,6 +115,11 @@ static plm_status embed_open_output(struct embed *embed, struct plm_error *error
   if (request->layers != NULL) {
     PLM_TRY(plm_layer_choice_parse(request->layers, model, &embed->layers, error));
     layout->layers = embed->layers.name;
+  }
+  if (request->kind == PLM_EMBED_ATTENTION) {
+    PLM_TRY(plm_map_choice_parse(request->attention, model, &embed->choice, error));
+    layout->attention = request->attention;
+    layout->maps = embed->choice.maps;
   }
   layout->width = columns_of(embed);
   if (request->kind == PLM_EMBED_POOLED) layout->width *= request->pooling.count;
@@ -119,8 +133,18 @@ static plm_status embed_open_output(struct embed *embed, struct plm_error *error
   if (layout->layers != NULL)
     snprintf(embed->journal.options + used, sizeof embed->journal.options - used, " --layers %s",
              layout->layers);
+  if (layout->attention != NULL)
+    snprintf(embed->journal.options + used, sizeof embed->journal.options - used, " --attention %s",
+             layout->attention);
   return plm_embed_output_open(request->output, layout, embed->spool, request->fresh,
                                &embed->journal, &embed->output, error);
+}
+
+static plm_status open_maps(struct embed *embed, struct plm_error *error)
+{
+  const struct plm_maps_request request = {.inference = embed->inference, .choice = &embed->choice};
+  embed->map_tokens = plm_alloc_zeroed(PLM_SPOOL_WINDOW_SEQUENCES, sizeof *embed->map_tokens);
+  return plm_embed_maps_open(&request, &embed->maps, error);
 }
 
 static plm_status embed_allocate_buffers(struct embed *embed, struct plm_error *error)
@@ -131,6 +155,7 @@ static plm_status embed_allocate_buffers(struct embed *embed, struct plm_error *
   const size_t columns = columns_of(embed);
   embed->waiting = calloc(PLM_SPOOL_WINDOW_SEQUENCES, sizeof *embed->waiting);
   embed->taken = calloc(PLM_SPOOL_WINDOW_SEQUENCES, sizeof *embed->taken);
+  embed->row_of = plm_alloc_zeroed(PLM_SPOOL_WINDOW_SEQUENCES, sizeof *embed->row_of);
   embed->tokens = calloc(model->max_length, sizeof *embed->tokens);
   embed->values = calloc(rows * columns, sizeof *embed->values);
   embed->pooled = calloc(embed->layout.width, sizeof *embed->pooled);
@@ -140,6 +165,7 @@ static plm_status embed_allocate_buffers(struct embed *embed, struct plm_error *
       embed->values == NULL || embed->pooled == NULL || embed->scratch == NULL ||
       (embed->layers.count > 0 && embed->room == NULL))
     return plm_error_set(error, PLM_NO_MEMORY, "out of memory for a batch of %zu tokens", rows);
+  if (plm_embed_kind_is_map(embed->request->kind)) PLM_TRY(open_maps(embed, error));
   return plm_sequence_batch_open(model, inference->tokenizer->pad, inference->max_chunks,
                                  &embed->batch, error);
 }
@@ -160,6 +186,10 @@ static void sort_window(struct embed *embed)
   embed->waiting_count = window->count;
   for (uint32_t i = 0; i < window->count; i++) embed->waiting[i] = i;
   qsort_r(embed->waiting, window->count, sizeof *embed->waiting, longest_first, window->lengths);
+  for (uint32_t i = 0; i < window->count; i++) {
+    embed->row_of[i] = embed->rows_before;
+    embed->rows_before += plm_embed_layout_rows_of(&embed->layout, window->lengths[i]);
+  }
 }
 
 static void widen_tokens(struct embed *embed, uint32_t i)
@@ -229,8 +259,7 @@ static plm_status put_sequence(struct embed *embed, uint32_t i, const float *val
   const uint32_t bytes = embed->inference->tokenizer->token_bytes;
   PLM_TRY(check_values(embed, i, values, (size_t)tokens * columns_of(embed), error));
   if (embed->request->kind != PLM_EMBED_POOLED)
-    return plm_embed_output_put(embed->output, window->tokens_before + window->starts[i], values,
-                                tokens, error);
+    return plm_embed_output_put(embed->output, embed->row_of[i], values, tokens, error);
   const uint8_t *last =
       (const uint8_t *)window->token_data + (window->starts[i] + tokens - 1) * bytes;
   const uint32_t end = bytes == 1 ? *last : *(const uint16_t *)(const void *)last;
@@ -238,7 +267,24 @@ static plm_status put_sequence(struct embed *embed, uint32_t i, const float *val
   plm_pooling_run(&embed->request->pooling, values, residues, columns_of(embed), embed->scratch,
                   embed->pooled);
   PLM_TRY(check_values(embed, i, embed->pooled, embed->layout.width, error));
-  return plm_embed_output_put(embed->output, window->first + i, embed->pooled, 1, error);
+  return plm_embed_output_put(embed->output, embed->row_of[i], embed->pooled, 1, error);
+}
+
+static plm_status put_map(void *context, uint32_t k, uint64_t at, const float *values,
+                          uint64_t count, struct plm_error *error)
+{
+  struct embed *embed = context;
+  const uint32_t i = embed->taken[k];
+  PLM_TRY(check_values(embed, i, values, count, error));
+  return plm_embed_output_put(embed->output, embed->row_of[i] + at, values, count, error);
+}
+
+static plm_status run_maps(struct embed *embed, struct plm_error *error)
+{
+  const uint32_t count = plm_sequence_batch_count(embed->batch);
+  for (uint32_t k = 0; k < count; k++)
+    embed->map_tokens[k] = embed->window.lengths[embed->taken[k]];
+  return plm_embed_maps_run(embed->maps, embed->batch, embed->map_tokens, put_map, embed, error);
 }
 
 static plm_status run_model(struct embed *embed, const struct plm_batch *chunks,
@@ -258,8 +304,8 @@ static plm_status run_batch(struct embed *embed, struct plm_error *error)
   const size_t columns = columns_of(embed);
   const struct plm_batch *chunks = plm_sequence_batch_finish(embed->batch);
   const uint32_t count = plm_sequence_batch_count(embed->batch);
-  PLM_TRY(run_model(embed, chunks, error));
-  for (uint32_t k = 0; k < count; k++) {
+  PLM_TRY(embed->maps != NULL ? run_maps(embed, error) : run_model(embed, chunks, error));
+  for (uint32_t k = 0; k < count && embed->maps == NULL; k++) {
     const size_t row = plm_sequence_batch_row(embed->batch, k);
     PLM_TRY(put_sequence(embed, embed->taken[k], embed->values + row * columns, error));
   }
@@ -329,6 +375,7 @@ static plm_status embed_run_all(struct embed *embed, struct plm_error *error)
     if (embed->windows < windows_done) {
       embed->tokens_at += embed->window.tokens;
       embed->progress.done_before = embed->tokens_at;
+      sort_window(embed); /* counts its rows */
       continue;
     }
     PLM_TRY(run_window(embed, embed->windows == windows_done ? batches_done : 0, error));
@@ -373,6 +420,7 @@ plm_status plm_embed(const struct plm_embed_request *request, struct plm_ops *op
     status = plm_embed_report_print(&embed.report, request, &embed.layout, embed.inference,
                                     plm_sequence_spool_count(embed.spool),
                                     plm_sequence_spool_tokens(embed.spool), error);
+  plm_embed_maps_close(embed.maps);
   plm_sequence_batch_close(embed.batch);
   plm_spool_window_deinit(&embed.window);
   plm_embed_output_close(embed.output);
@@ -380,6 +428,8 @@ plm_status plm_embed(const struct plm_embed_request *request, struct plm_ops *op
   plm_inference_close(embed.inference);
   free(embed.waiting);
   free(embed.taken);
+  free(embed.row_of);
+  free(embed.map_tokens);
   free(embed.tokens);
   free(embed.values);
   free(embed.room);

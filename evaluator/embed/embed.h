@@ -1,5 +1,5 @@
 /* `embed`: computes the hidden states of all sequences of the input, pooled or one for each token,
- * or their logits, in the order of the input.
+ * their logits, attention maps or contacts, in the order of the input.
  *
  * The sequences are read once into a spool. Windows of them are sorted by length and packed into
  * batches, and the rows of a batch go to their places in the file. Memory does not depend on the
@@ -26,6 +26,7 @@ struct plm_embed_request {
   const char *output; /* FILE.safetensors or FILE.npy, or a stream (common/cli/output_file.h) */
   enum plm_embed_kind kind;
   struct plm_pooling pooling; /* for PLM_EMBED_POOLED */
+  const char *attention;      /* "3:5,4" (map_choice.h), for PLM_EMBED_ATTENTION */
   const char *layers;         /* "4,8,last" (layer_choice.h); NULL: the last hidden state */
   uint32_t max_length;        /* sequences are cut to so many tokens; 0: the model's max_length */
   uint32_t batch_tokens;      /* in one forward pass, which has at least one chunk */

@@ -114,21 +114,44 @@ static plm_status put_names(struct sink *sink, int depth, struct plm_sequence_sp
 
 /* ---- safetensors ----------------------------------------------------------------------------- */
 
-static void put_tensor(struct sink *sink, const char *name, uint64_t rows, uint32_t width,
-                       uint64_t before)
+bool plm_embed_kind_is_map(enum plm_embed_kind kind)
 {
-  const uint64_t row_bytes = (uint64_t)width * sizeof(float);
+  return kind == PLM_EMBED_ATTENTION || kind == PLM_EMBED_CONTACTS;
+}
+
+/* The rows and columns of the maps of a sequence. */
+static uint64_t side_of(const struct plm_embed_layout *layout, uint32_t tokens)
+{
+  PLM_ASSERT(layout->kind != PLM_EMBED_CONTACTS || tokens >= 2);
+  return layout->kind == PLM_EMBED_CONTACTS ? tokens - 2 : tokens;
+}
+
+uint64_t plm_embed_layout_rows_of(const struct plm_embed_layout *layout, uint32_t tokens)
+{
+  const uint64_t side = side_of(layout, tokens);
+  switch (layout->kind) {
+  case PLM_EMBED_POOLED: return 1;
+  case PLM_EMBED_ATTENTION: return layout->maps * side * side;
+  case PLM_EMBED_CONTACTS: return side * side;
+  default: return tokens;
+  }
+}
+
+/* shape is a list of numbers, separated by commas. */
+static void put_tensor(const struct plm_embed_layout *layout, struct sink *sink, const char *name,
+                       const char *shape, uint64_t before, uint64_t rows)
+{
+  const uint64_t row_bytes = (uint64_t)layout->width * sizeof(float);
   char text[256];
   snprintf(text, sizeof text,
-           ",\"%s\":{\"dtype\":\"F32\",\"shape\":[%" PRIu64 ",%" PRIu32 "],\"data_offsets\":"
-           "[%" PRIu64 ",%" PRIu64 "]}",
-           name, rows, width, before * row_bytes, (before + rows) * row_bytes);
+           ",\"%s\":{\"dtype\":\"F32\",\"shape\":[%s],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}",
+           name, shape, before * row_bytes, (before + rows) * row_bytes);
   put_text(sink, text);
 }
 
 struct tensors {
+  const struct plm_embed_layout *layout;
   struct sink *sink;
-  uint32_t width;
   uint64_t rows; /* of the preceding tensors */
 };
 
@@ -137,34 +160,47 @@ static plm_status put_sequence(void *context, uint64_t number, uint32_t tokens,
 {
   (void)error;
   struct tensors *tensors = context;
-  char name[32];
+  const struct plm_embed_layout *layout = tensors->layout;
+  const uint64_t rows = plm_embed_layout_rows_of(layout, tokens), side = side_of(layout, tokens);
+  char name[32], shape[80];
   snprintf(name, sizeof name, "%" PRIu64, number);
-  put_tensor(tensors->sink, name, tokens, tensors->width, tensors->rows);
-  tensors->rows += tokens;
+  if (layout->kind == PLM_EMBED_ATTENTION)
+    snprintf(shape, sizeof shape, "%" PRIu32 ",%" PRIu64 ",%" PRIu64, layout->maps, side, side);
+  else if (layout->kind == PLM_EMBED_CONTACTS)
+    snprintf(shape, sizeof shape, "%" PRIu64 ",%" PRIu64, side, side);
+  else
+    snprintf(shape, sizeof shape, "%" PRIu32 ",%" PRIu32, tokens, layout->width);
+  put_tensor(layout, tensors->sink, name, shape, tensors->rows, rows);
+  tensors->rows += rows;
   return PLM_OK;
+}
+
+static void put_metadata(struct sink *sink, const char *key, const char *value)
+{
+  if (value == NULL) return;
+  put_text(sink, "\"");
+  put_text(sink, key);
+  put_text(sink, "\":\"");
+  put_text(sink, value);
+  put_text(sink, "\",");
 }
 
 static plm_status put_json(const struct plm_embed_layout *layout, struct sink *sink,
                            struct plm_sequence_spool *spool, struct plm_error *error)
 {
   put_text(sink, "{\"__metadata__\":{\"format\":\"pt\",");
-  if (layout->kind == PLM_EMBED_POOLED) {
-    put_text(sink, "\"pooling\":\"");
-    put_text(sink, layout->pooling);
-    put_text(sink, "\",");
-  }
-  if (layout->layers != NULL) {
-    put_text(sink, "\"layers\":\"");
-    put_text(sink, layout->layers);
-    put_text(sink, "\",");
-  }
+  put_metadata(sink, "pooling", layout->kind == PLM_EMBED_POOLED ? layout->pooling : NULL);
+  put_metadata(sink, "layers", layout->layers);
+  put_metadata(sink, "attention", layout->attention);
   put_text(sink, "\"names\":\"");
   PLM_TRY(put_names(sink, 2, spool, error));
   put_text(sink, "\"}");
   if (layout->kind == PLM_EMBED_POOLED) {
-    put_tensor(sink, "embeddings", layout->rows, layout->width, 0);
+    char shape[80];
+    snprintf(shape, sizeof shape, "%" PRIu64 ",%" PRIu32, layout->rows, layout->width);
+    put_tensor(layout, sink, "embeddings", shape, 0, layout->rows);
   } else {
-    struct tensors tensors = {.sink = sink, .width = layout->width};
+    struct tensors tensors = {.layout = layout, .sink = sink};
     PLM_TRY(plm_sequence_spool_each_length(spool, put_sequence, &tensors, error));
   }
   put_text(sink, "}");
@@ -217,7 +253,7 @@ plm_status plm_embed_format_of(const char *path, enum plm_embed_kind kind,
   if (*format == PLM_EMBED_NPY && kind != PLM_EMBED_POOLED) {
     plm_error_set(error, PLM_USAGE,
                   "%.200s: an npy file holds one array, not one for each sequence", path);
-    return plm_error_hint(error, "with --per-token or --logits, name a .safetensors file");
+    return plm_error_hint(error, "only pooled embeddings fit; otherwise name a .safetensors file");
   }
   if (plm_output_is_stream(path)) {
     if (*format == PLM_EMBED_SAFETENSORS) return PLM_OK; /* whatever the name */
@@ -234,12 +270,21 @@ plm_status plm_embed_format_of(const char *path, enum plm_embed_kind kind,
   return PLM_OK;
 }
 
+static plm_status add_rows(void *context, uint64_t number, uint32_t tokens, struct plm_error *error)
+{
+  struct plm_embed_layout *layout = context;
+  (void)number;
+  (void)error;
+  layout->rows += plm_embed_layout_rows_of(layout, tokens);
+  return PLM_OK;
+}
+
 plm_status plm_embed_layout_compute(struct plm_embed_layout *layout,
                                     struct plm_sequence_spool *spool, struct plm_error *error)
 {
   struct sink sink = {.descriptor = -1};
-  layout->rows = layout->kind == PLM_EMBED_POOLED ? plm_sequence_spool_count(spool)
-                                                  : plm_sequence_spool_tokens(spool);
+  layout->rows = 0;
+  PLM_TRY(plm_sequence_spool_each_length(spool, add_rows, layout, error));
   layout->header_bytes = 8; /* any value will do while the header is counted */
   PLM_TRY(put_header(layout, &sink, spool, error));
   layout->header_bytes = sink.bytes;

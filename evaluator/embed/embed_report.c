@@ -11,7 +11,7 @@
 #include "common/cli/output_file.h"
 #include "common/metrics/metrics.h"
 
-static const char *const kind_names[] = {"pooled", "per_token", "logits"};
+static const char *const kind_names[] = {"pooled", "per_token", "logits", "attention", "contacts"};
 
 static double padding_fraction(const struct plm_embed_report *report)
 {
@@ -31,7 +31,8 @@ static plm_status embed_report_print_json(const struct plm_embed_report *report,
   plm_metrics_string(line, "kind", kind_names[layout->kind]);
   if (layout->kind == PLM_EMBED_POOLED) plm_metrics_string(line, "pooling", layout->pooling);
   if (layout->layers != NULL) plm_metrics_string(line, "layers", layout->layers);
-  plm_metrics_integer(line, "width", layout->width);
+  if (layout->attention != NULL) plm_metrics_string(line, "attention", layout->attention);
+  if (!plm_embed_kind_is_map(layout->kind)) plm_metrics_integer(line, "width", layout->width);
   plm_metrics_integer(line, "sequences", sequences);
   plm_metrics_integer(line, "tokens", tokens);
   plm_metrics_integer(line, "bytes", layout->bytes);
@@ -68,6 +69,10 @@ plm_status plm_embed_report_print(const struct plm_embed_report *report,
   if (layout->kind == PLM_EMBED_POOLED)
     fprintf(to, "%s x %u (%s)", plm_format_count(layout->rows, count), layout->width,
             layout->pooling);
+  else if (layout->kind == PLM_EMBED_ATTENTION)
+    fprintf(to, "attention maps, %u for each sequence", layout->maps);
+  else if (layout->kind == PLM_EMBED_CONTACTS)
+    fprintf(to, "contacts");
   else
     fprintf(to, "%s of %u for each token", layout->kind == PLM_EMBED_LOGITS ? "logits" : "vectors",
             layout->width);

@@ -17,9 +17,9 @@ struct plm_embed_report {
 };
 
 /* Prints for people to stdout, or to stderr if the embeddings go to stdout; with request->json one
- * object on one line of stdout. Its keys: output, checkpoint, weights, kind, pooling, width,
- * sequences, tokens, bytes, bad_records, cut, unknown_residues, resumed_sequences,
- * padding_fraction, seconds, tokens_per_second. */
+ * object on one line of stdout. Its keys: output, checkpoint, weights, kind, pooling, layers,
+ * attention, width, sequences, tokens, bytes, bad_records, cut, unknown_residues,
+ * resumed_sequences, padding_fraction, seconds, tokens_per_second. */
 plm_status plm_embed_report_print(const struct plm_embed_report *report,
                                   const struct plm_embed_request *request,
                                   const struct plm_embed_layout *layout,

@@ -27,12 +27,18 @@ static void put_token(const struct intake *intake, uint32_t place, uint16_t toke
     ((uint16_t *)intake->tokens)[place] = token;
 }
 
+static bool is_chain_break(const struct intake *intake, uint8_t residue)
+{
+  return intake->options->choices.chains && residue == PLM_SEQUENCE_CHAIN;
+}
+
 static void count_unknown(const struct intake *intake, const uint8_t *residues, uint32_t count)
 {
   const struct plm_tokenizer *tokenizer = intake->options->tokenizer;
   uint64_t unknown = 0;
   for (uint32_t i = 0; i < count; i++)
-    unknown += plm_tokenizer_encode(tokenizer, residues[i]) == tokenizer->unk;
+    unknown += plm_tokenizer_encode(tokenizer, residues[i]) == tokenizer->unk &&
+               !is_chain_break(intake, residues[i]);
   intake->counts->unknown_residues += unknown;
   intake->counts->unknown_sequences += unknown > 0;
 }
@@ -45,18 +51,21 @@ static plm_status intake_on_record(void *context, size_t file, const struct plm_
   const struct plm_tokenizer *tokenizer = intake->options->tokenizer;
   const uint32_t limit = intake->options->max_length;
   const bool whole = sequence->length + 2 <= limit;
-  const uint32_t residues =
-      sequence->size < limit - 1 ? (uint32_t)sequence->size : limit - 1; /* beside <cls> */
+  const bool ends = whole || intake->options->keep_eos;
+  const uint32_t most = limit - 1 - ends; /* beside <cls> and <eos> */
+  const uint32_t residues = sequence->size < most ? (uint32_t)sequence->size : most;
   put_token(intake, 0, tokenizer->cls);
   plm_tokenizer_encode_all(tokenizer, sequence->residues, residues,
                            (char *)intake->tokens + tokenizer->token_bytes);
-  if (whole) put_token(intake, residues + 1, tokenizer->eos);
+  for (uint32_t i = 0; i < residues && intake->options->choices.chains; i++)
+    if (is_chain_break(intake, sequence->residues[i]))
+      put_token(intake, i + 1, intake->options->chain_break);
+  if (ends) put_token(intake, residues + 1, tokenizer->eos);
   count_unknown(intake, sequence->residues, residues);
   intake->counts->cut += !whole;
-  if (residues + 1 + whole > intake->counts->longest)
-    intake->counts->longest = residues + 1 + whole;
+  if (residues + 1 + ends > intake->counts->longest) intake->counts->longest = residues + 1 + ends;
   return plm_sequence_spool_add(intake->spool, sequence->name, sequence->name_size, intake->tokens,
-                                residues + 1 + whole, error);
+                                residues + 1 + ends, error);
 }
 
 static plm_status sequence_intake_read_files(struct intake *intake, struct plm_error *error)

@@ -1,7 +1,8 @@
 /* Reads sequences of FASTA, JSONL, tables or text into a spool, encoded as the model takes them:
  * `<cls> residues <eos>`. A longer sequence is cut to its first max_length tokens, without <eos>,
- * as `truncate: head` does in training. Records are judged as ingest judges them: bad ones are
- * reported and skipped, and a letter outside the alphabet becomes <unk>. Repeated names are kept.
+ * as `truncate: head` does in training, or with <eos>, as tokenizers of transformers do. Records
+ * are judged as ingest judges them: bad ones are reported and skipped, and a letter outside the
+ * alphabet becomes <unk>. Repeated names are kept.
  */
 #ifndef PLM_EVALUATOR_EMBED_SEQUENCE_INTAKE_H
 #define PLM_EVALUATOR_EMBED_SEQUENCE_INTAKE_H
@@ -19,8 +20,10 @@ struct plm_intake_options {
   const char *const *inputs; /* paths, "-" is standard input */
   size_t input_count;
   const struct plm_tokenizer *tokenizer;
-  uint32_t max_length; /* of a sequence, in tokens */
-  bool strict;         /* a bad record is an error */
+  uint32_t max_length;  /* of a sequence, in tokens */
+  bool keep_eos;        /* a longer sequence is cut to max_length - 1 tokens and <eos> */
+  uint16_t chain_break; /* the token of PLM_SEQUENCE_CHAIN, if choices.chains */
+  bool strict;          /* a bad record is an error */
   struct plm_sequence_choices choices;
 };
 

@@ -7,7 +7,11 @@
 #include "evaluator/embed/embed.h"
 #include "evaluator/task/task.h"
 
-enum { BATCH_TOKENS = 8192, LARGEST_BATCH_TOKENS = 1 << 22 };
+enum {
+  BATCH_TOKENS = 8192,
+  MAP_BATCH_TOKENS = 2048, /* maps take most of the time, so the model's buffers can be small */
+  LARGEST_BATCH_TOKENS = 1 << 22
+};
 
 static plm_status parse_kind(const struct plm_arguments *arguments,
                              struct plm_embed_request *request, struct plm_error *error)
@@ -15,8 +19,11 @@ static plm_status parse_kind(const struct plm_arguments *arguments,
   const char *pooling = plm_arguments_get(arguments, "pooling");
   const bool per_token = plm_arguments_has(arguments, "per-token");
   const bool logits = plm_arguments_has(arguments, "logits");
-  if (per_token + logits + (pooling != NULL) > 1) {
-    plm_error_set(error, PLM_USAGE, "--pooling, --per-token and --logits exclude each other");
+  request->attention = plm_arguments_get(arguments, "attention");
+  const bool attention = request->attention != NULL;
+  if (per_token + logits + attention + (pooling != NULL) > 1) {
+    plm_error_set(error, PLM_USAGE,
+                  "--pooling, --per-token, --logits and --attention exclude each other");
     return plm_error_hint(error, "a file holds only one kind; run the command once for each");
   }
   request->layers = plm_arguments_get(arguments, "layers");
@@ -24,7 +31,14 @@ static plm_status parse_kind(const struct plm_arguments *arguments,
     return plm_error_set(error, PLM_USAGE,
                          "--layers and --logits exclude each other: logits are "
                          "made from the last hidden state");
-  request->kind = per_token ? PLM_EMBED_PER_TOKEN : logits ? PLM_EMBED_LOGITS : PLM_EMBED_POOLED;
+  if (attention && request->layers != NULL)
+    return plm_error_set(error, PLM_USAGE,
+                         "--layers and --attention exclude each other: --attention LAYER names its "
+                         "layers itself");
+  request->kind = per_token   ? PLM_EMBED_PER_TOKEN
+                  : logits    ? PLM_EMBED_LOGITS
+                  : attention ? PLM_EMBED_ATTENTION
+                              : PLM_EMBED_POOLED;
   if (request->kind != PLM_EMBED_POOLED) return PLM_OK;
   return plm_pooling_parse(pooling == NULL ? "mean" : pooling, &request->pooling, error);
 }
@@ -47,7 +61,9 @@ static plm_status parse_request(const struct plm_arguments *arguments,
   const char *output = plm_arguments_get(arguments, "output");
   if (plm_arguments_has(arguments, "json"))
     PLM_TRY(plm_output_check_stdout(output, "--json", error));
-  PLM_TRY(plm_arguments_u64(arguments, "batch-tokens", BATCH_TOKENS, &batch_tokens, error));
+  const bool maps = plm_arguments_has(arguments, "attention");
+  PLM_TRY(plm_arguments_u64(arguments, "batch-tokens", maps ? MAP_BATCH_TOKENS : BATCH_TOKENS,
+                            &batch_tokens, error));
   if (batch_tokens == 0 || batch_tokens > LARGEST_BATCH_TOKENS)
     return plm_error_set(error, PLM_USAGE, "--batch-tokens must be 1 to %d", LARGEST_BATCH_TOKENS);
   *request = (struct plm_embed_request){

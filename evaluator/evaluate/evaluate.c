@@ -71,6 +71,11 @@ const struct plm_model_config *plm_evaluation_model(const struct plm_evaluation 
   return &evaluation->inference->config;
 }
 
+const struct plm_tokenizer *plm_evaluation_tokenizer(const struct plm_evaluation *evaluation)
+{
+  return evaluation->inference->tokenizer;
+}
+
 const char *plm_evaluation_weights(const struct plm_evaluation *evaluation)
 {
   return evaluation->inference->weights;

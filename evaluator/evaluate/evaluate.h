@@ -49,6 +49,7 @@ plm_status plm_evaluation_open(const char *checkpoint, uint32_t max_length, stru
                                struct plm_evaluation **evaluation, struct plm_error *error);
 void plm_evaluation_close(struct plm_evaluation *evaluation); /* NULL is fine */
 const struct plm_model_config *plm_evaluation_model(const struct plm_evaluation *evaluation);
+const struct plm_tokenizer *plm_evaluation_tokenizer(const struct plm_evaluation *evaluation);
 /* Loads the weights of a checkpoint of the same configuration: its EMA weights if it has any. The
  * caller has verified the checkpoint. advance (may be NULL): told of the bytes that are read. */
 plm_status plm_evaluation_load(struct plm_evaluation *evaluation, const char *checkpoint,

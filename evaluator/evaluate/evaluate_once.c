@@ -107,9 +107,10 @@ static plm_status open_once(struct once *once, const struct plm_evaluate_request
   PLM_TRY(plm_corpus_open(request->corpus, &options, &once->corpus, error));
   const struct plm_model_config *model = plm_evaluation_model(once->evaluation);
   const struct plm_corpus_info *info = plm_corpus_info(once->corpus);
-  if (plm_tokenizer_of(info->tokenizer)->vocab_size != model->vocab_size) {
+  const struct plm_tokenizer *tokenizer = plm_evaluation_tokenizer(once->evaluation);
+  if (tokenizer->kind != info->tokenizer) {
     plm_error_set(error, PLM_CONFIG, "the checkpoint has %u tokens, the corpus's tokenizer %u",
-                  model->vocab_size, plm_tokenizer_of(info->tokenizer)->vocab_size);
+                  tokenizer->vocab_size, plm_tokenizer_of(info->tokenizer)->vocab_size);
     return plm_error_hint(error, "ingest the sequences with the tokenizer the model was trained "
                                  "with (--tokenizer esm | byte)");
   }

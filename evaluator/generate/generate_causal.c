@@ -112,7 +112,7 @@ static void extend(struct sampling *sampling, uint32_t s, const float *logits)
 
 static plm_status generate_causal_run(struct sampling *sampling, struct plm_error *error)
 {
-  const size_t V = sampling->work->inference->tokenizer->vocab_size;
+  const size_t V = sampling->work->inference->config.vocab_size;
   for (;;) {
     uint32_t count;
     PLM_TRY(plm_stop_check("", error));

@@ -69,7 +69,7 @@ static void generate_masked_fill(struct group *group, uint32_t i, const float *l
   uint32_t found = 0;
   for (uint32_t t = 0; t < generation->count; t++) {
     if (generation->tokens[t] != tokenizer->mask) continue;
-    const float *row = logits + (size_t)found * tokenizer->vocab_size;
+    const float *row = logits + (size_t)found * work->inference->config.vocab_size;
     group->fillings[found++] =
         (struct filling){t, plm_sampler_choose(&work->sampler, row, t, generation->number, pass)};
   }
@@ -123,7 +123,7 @@ static plm_status run_passes(struct group *group, uint32_t steps, double remask,
 {
   struct plm_inference *inference = group->work->inference;
   const struct plm_batch *batch = plm_sequence_batch_finish(group->batch);
-  const size_t V = inference->tokenizer->vocab_size;
+  const size_t V = inference->config.vocab_size;
   memcpy(group->inputs, plm_sequence_batch_inputs(group->batch),
          (size_t)batch->chunks * batch->max_length * sizeof *group->inputs);
   for (size_t i = 0; i < (size_t)batch->chunks * batch->max_length; i++) group->certainty[i] = NAN;

@@ -13,6 +13,7 @@
 #include "common/base/text/printable.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/retention.h"
+#include "common/huggingface/folder_facts.h"
 #include "common/metrics/metrics.h"
 #include "common/run/run.h"
 #include "stages/commands/command.h"
@@ -188,6 +189,62 @@ static plm_status checkpoints_gather(const char *directory, bool verify, struct 
   return gather_reasons(listing, error);
 }
 
+/* ---- a folder of another kind ---------------------------------------------------------------- */
+
+/* Whether the folder is a model as `export` or transformers writes it, and no part of a run. */
+static bool is_model(const char *directory)
+{
+  return checkpoints_holds(directory, "config.json") && !has_final_name(directory) &&
+         !checkpoints_holds(directory, "MANIFEST") &&
+         !checkpoints_holds(directory, PLM_RUN_CHECKPOINTS) &&
+         !checkpoints_holds(directory, PLM_RUN_CONFIG);
+}
+
+static void add_model_json(cJSON *array, const char *path, const struct plm_model_folder *folder,
+                           const struct plm_folder_facts *facts, const char *identity)
+{
+  cJSON *object = cJSON_CreateObject();
+  cJSON_AddStringToObject(object, "path", path);
+  cJSON_AddStringToObject(object, "class", facts->class_name);
+  cJSON_AddStringToObject(object, "architecture",
+                          plm_architecture_name(folder->model.architecture));
+  plm_metrics_integer(object, "parameters", facts->parameters);
+  cJSON_AddStringToObject(object, "dtype", facts->dtype);
+  plm_metrics_integer(object, "bytes", facts->bytes);
+  plm_metrics_integer(object, "files", facts->files);
+  cJSON_AddBoolToObject(object, "head", facts->head == PLM_HEAD_LM);
+  cJSON_AddBoolToObject(object, "contact_head", facts->contact_head);
+  if (identity != NULL) cJSON_AddStringToObject(object, "identity", identity);
+  plm_json_append(array, object);
+}
+
+/* Says what the model is. Its identity is a hash of all tensors, so it takes --verify. */
+static plm_status show_model(const struct plm_command_context *context, const char *directory,
+                             cJSON *array, struct plm_error *error)
+{
+  const bool verify = plm_arguments_has(context->arguments, "verify");
+  struct plm_model_folder folder;
+  struct plm_folder_facts facts;
+  struct plm_hash hash;
+  struct plm_text text = {0};
+  char hex[PLM_HASH_HEX_SIZE];
+  PLM_TRY(plm_model_folder_check(directory, &folder, NULL, error));
+  PLM_TRY(plm_folder_facts_read(&folder, &facts, error));
+  if (verify) {
+    PLM_TRY(plm_model_folder_hash(&folder, plm_model_folder_weights(&folder), &hash, error));
+    plm_hash_to_hex(hash, hex);
+  }
+  if (context->json) {
+    add_model_json(array, directory, &folder, &facts, verify ? hex : NULL);
+    return PLM_OK;
+  }
+  plm_folder_facts_print(&folder, &facts, &text);
+  plm_print(stdout, "%s: %s\n", directory, text.data);
+  plm_text_deinit(&text);
+  if (verify) printf("identity %s\n", hex);
+  return PLM_OK;
+}
+
 /* ---- showing ----------------------------------------------------------------------------------*/
 
 static void add_json(cJSON *array, const struct listing *listing, size_t i, bool verified)
@@ -268,6 +325,7 @@ static plm_status checkpoints_show(const struct plm_command_context *context, co
 {
   const bool verify = plm_arguments_has(context->arguments, "verify");
   struct listing listing;
+  if (is_model(directory)) return show_model(context, directory, array, error);
   const plm_status status = checkpoints_gather(directory, verify, &listing, error);
   if (status == PLM_OK && !context->json) print_listing(&listing, directory, verify);
   for (size_t i = 0; i < listing.count && status == PLM_OK; i++) {
@@ -310,9 +368,11 @@ const struct plm_command plm_command_checkpoints = {
     .name = "checkpoints",
     .operands = "[DIR...]",
     .summary = "list a run's checkpoints: step, size, identity, loss, why each is kept",
-    .details = "DIR is a run, a folder of checkpoints or one checkpoint; the default is the "
-               "configuration's run. The loss is the evaluator's, on its first split. --verify "
-               "checks every byte, names what is damaged, and then exits with 1.",
+    .details =
+        "DIR is a run, a folder of checkpoints or one checkpoint; the default is the "
+        "configuration's run. For any other model folder, as `export` or transformers "
+        "writes it, it says what it is. The loss is the evaluator's, on its first split. --verify "
+        "checks every byte, names what is damaged, and then exits with 1.",
     .options = options,
     .run = checkpoints_run,
 };

@@ -4,10 +4,12 @@
 
 #include <cjson/cJSON.h>
 
+#include "common/base/files/file.h"
 #include "common/base/text/json.h"
 #include "common/base/text/printable.h"
 #include "common/base/text/text.h"
 #include "common/corpus/corpus_description.h"
+#include "common/huggingface/folder_facts.h"
 #include "stages/commands/command.h"
 #include "stages/supervisor/prepare/run_corpora.h"
 
@@ -41,6 +43,24 @@ static plm_status validate_check_corpus(const struct plm_config *config, struct 
   return checked;
 }
 
+/* Says what trainer.init_from is, and whether it fits. Like a corpus, it may be on another host. */
+static plm_status validate_init_from(const struct plm_config *config, struct plm_text *said,
+                                     struct plm_error *error)
+{
+  const char *from = config->trainer.init_from;
+  struct plm_model_folder folder;
+  struct plm_folder_facts facts;
+  if (from == NULL || !plm_file_exists(from)) return PLM_OK;
+  plm_status status = plm_model_folder_check(from, &folder, NULL, error);
+  if (status == PLM_OK) status = plm_folder_facts_read(&folder, &facts, error);
+  if (status == PLM_OK) status = plm_model_folder_fits(&folder, &config->model, NULL, error);
+  if (status != PLM_OK) return error->status = PLM_CONFIG;
+  plm_text_printf(said, "trainer.init_from: ");
+  plm_folder_facts_print(&folder, &facts, said);
+  plm_text_puts(said, "\n");
+  return PLM_OK;
+}
+
 static void check_more(struct plm_loader *loader)
 {
   plm_run_corpora_check(loader);
@@ -69,16 +89,20 @@ static plm_status validate(const struct plm_command_context *context, struct plm
     plm_config_problems_free(problems);
   }
   if (status != PLM_OK) return status;
-  const plm_status checked = validate_check_corpus(&config, error);
+  struct plm_text advice = {0}, said = {0};
+  plm_status checked = validate_check_corpus(&config, error);
+  if (checked == PLM_OK) checked = validate_init_from(&config, &said, error);
   if (checked != PLM_OK) {
+    plm_text_deinit(&said);
     plm_config_deinit(&config);
     return checked;
   }
-  struct plm_text advice = {0};
   plm_config_advise(&config, &advice);
   if (advice.length > 0) plm_print(stderr, "%s", advice.data);
   plm_text_deinit(&advice);
   plm_config_deinit(&config);
+  if (said.length > 0 && !context->quiet && !context->json) plm_print(stdout, "%s", said.data);
+  plm_text_deinit(&said);
   if (context->json) return validate_print_json(NULL, error);
   if (!context->quiet)
     plm_print(stdout, "%s: valid\n", strncmp(path, "./", 2) == 0 ? path + 2 : path);
@@ -92,6 +116,7 @@ const struct plm_command plm_command_validate = {
     .summary = "check a configuration; all mistakes at once, with line and column",
     .details =
         "Exits with 2 if there are mistakes. A corpus that does not exist on this host is only "
-        "a warning, because it may be on another one. --json prints them as an array of texts.",
+        "a warning, because it may be on another one. What trainer.init_from names is opened, "
+        "compared with the model, and described. --json prints them as an array of texts.",
     .run = validate,
 };

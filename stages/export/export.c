@@ -11,12 +11,13 @@
 #include "common/base/text/text.h"
 #include "common/checkpoint/parameter_file.h"
 #include "common/checkpoint/safetensors.h"
-#include "common/checkpoint/tensor_values.h"
 #include "common/corpus/tokenizer.h"
 #include "common/huggingface/huggingface.h"
+#include "common/model/architecture.h"
 #include "common/run/stop.h"
 #include "stages/export/card_facts.h"
 #include "stages/export/export_target.h"
+#include "stages/export/export_weights.h"
 #include "stages/export/model_card.h"
 
 /* What the steps of one export share. */
@@ -27,8 +28,9 @@ struct export
   struct plm_export_result *result;
   struct plm_model_folder folder;
   struct plm_export_target target;
+  char source[PLM_PATH_SIZE]; /* of the weights */
   struct plm_parameter *table;
-  size_t count, elements;
+  struct plm_export_weights weights;
 };
 
 /* ---- the request --------------------------------------------------------------------------- */
@@ -86,8 +88,23 @@ static plm_status choose_weights(struct export *export, struct plm_error *error)
   PLM_TRY(plm_model_folder_choose(&export->folder, export->request->weights, &export->weights_file,
                                   error));
   export->result->weights = strcmp(export->weights_file, "ema.safetensors") == 0 ? "ema" : "model";
-  export->result->dtype = export->request->dtype != NULL ? export->request->dtype : "float32";
-  return PLM_OK;
+  return plm_path_join(export->source, export->folder.directory, export->weights_file, error);
+}
+
+/* Published weights keep their type; ours are trained in fp32, and rounded on request. */
+static plm_status choose_dtype(struct export *export, struct plm_error *error)
+{
+  struct plm_export_weights *weights = &export->weights;
+  const bool keep = plm_architecture_rules(export->folder.model.architecture)->published;
+  weights->source = export->source;
+  weights->dtype = export->request->dtype;
+  if (weights->dtype == NULL && !keep) weights->dtype = "float32";
+  PLM_TRY(plm_model_parameters(&export->folder.model, &export->table, &weights->count,
+                               &weights->elements, error));
+  weights->table = export->table;
+  export->result->dtype = weights->dtype;
+  return weights->dtype != NULL ? PLM_OK
+                                : plm_export_source_dtype(weights, &export->result->dtype, error);
 }
 
 /* ---- the files ----------------------------------------------------------------------------- */
@@ -105,13 +122,8 @@ static plm_status write_text(const struct export *export, const char *name, cons
 static plm_status write_config(const struct export *export, struct plm_error *error)
 {
   const struct plm_model_folder *folder = &export->folder;
-  char *text = plm_huggingface_config_print(&folder->model, folder->window, folder->objective);
-  cJSON *json = cJSON_Parse(text);
-  free(text);
-  cJSON *dtype = cJSON_CreateString(export->result->dtype);
-  if (!cJSON_ReplaceItemInObjectCaseSensitive(json, "dtype", dtype)) cJSON_Delete(dtype);
-  text = plm_json_bytes(json, true);
-  cJSON_Delete(json);
+  char *text = plm_huggingface_config_print_dtype(&folder->model, folder->window, folder->objective,
+                                                  export->result->dtype);
   const plm_status status = write_text(export, "config.json", text, error);
   free(text);
   return status;
@@ -119,11 +131,10 @@ static plm_status write_config(const struct export *export, struct plm_error *er
 
 static plm_status write_tokenizer_and_code(const struct export *export, struct plm_error *error)
 {
-  static const enum plm_tokenizer_kind kinds[] = {PLM_TOKENIZER_ESM, PLM_TOKENIZER_BYTE};
   const struct plm_model_config *model = &export->folder.model;
-  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-    if (plm_tokenizer_of(kinds[i])->vocab_size == model->vocab_size)
-      return plm_huggingface_write(export->target.temporary, model, kinds[i], error);
+  const struct plm_tokenizer *tokenizer = plm_huggingface_tokenizer(model);
+  if (tokenizer != NULL)
+    return plm_huggingface_write(export->target.temporary, model, tokenizer->kind, error);
   return plm_error_set(error, PLM_UNSUPPORTED, "no tokenizer has %u tokens", model->vocab_size);
 }
 
@@ -150,65 +161,26 @@ static plm_status write_card(const struct export *export, struct plm_error *erro
 
 /* ---- weights ------------------------------------------------------------------------------- */
 
-static void round_all(const float *values, size_t count, uint16_t *rounded)
-{
-  for (size_t i = 0; i < count; i++) rounded[i] = plm_float_to_bf16(values[i]);
-}
-
 /* The weights come last, because their metadata lists the other files. */
-static plm_status write_tensors(const struct export *export, const void *values,
-                                enum plm_dtype dtype, struct plm_error *error)
+static plm_status write_weights(const struct export *export, const float *values,
+                                struct plm_error *error)
 {
-  const size_t item = dtype == PLM_F32 ? sizeof(float) : sizeof(uint16_t);
   char path[PLM_PATH_SIZE], *list;
   PLM_TRY(plm_path_join(path, export->target.temporary, "model.safetensors", error));
   PLM_TRY(plm_export_target_list(&export->target, &list, error));
   const struct plm_metadata_entry metadata[] = {{"format", "pt"}, {PLM_EXPORT_KEY, list}};
-  struct plm_tensor_info *tensors = calloc(export->count, sizeof *tensors);
-  plm_status status = PLM_OK;
-  if (tensors == NULL) status = plm_error_set(error, PLM_NO_MEMORY, "no memory for tensors");
-  for (size_t i = 0; status == PLM_OK && i < export->count; i++) {
-    const struct plm_parameter *parameter = &export->table[i];
-    tensors[i] = (struct plm_tensor_info){.name = parameter->name,
-                                          .dtype = dtype,
-                                          .bytes = parameter->count * item,
-                                          .data = (const char *)values + parameter->offset * item};
-    tensors[i].rank = plm_parameter_shape(parameter, tensors[i].shape);
-  }
-  if (status == PLM_OK)
-    status = plm_safetensors_write(path, tensors, export->count, metadata, 2, error);
+  plm_status status = plm_export_weights_write(&export->weights, values, path, metadata, 2, error);
   if (status == PLM_OK) status = plm_file_size(path, &export->result->bytes, error);
-  free(tensors);
   free(list);
   return status;
-}
-
-static plm_status write_weights(const struct export *export, const float *values,
-                                struct plm_error *error)
-{
-  if (strcmp(export->result->dtype, "float32") == 0)
-    return write_tensors(export, values, PLM_F32, error);
-  uint16_t *rounded = calloc(export->elements, sizeof *rounded);
-  if (rounded == NULL)
-    return plm_error_set(error, PLM_NO_MEMORY, "no memory for %zu weights", export->elements);
-  round_all(values, export->elements, rounded);
-  const plm_status status = write_tensors(export, rounded, PLM_BF16, error);
-  free(rounded);
-  return status;
-}
-
-static plm_status read_weights(const struct export *export, float *values, struct plm_error *error)
-{
-  char path[PLM_PATH_SIZE];
-  PLM_TRY(plm_path_join(path, export->folder.directory, export->weights_file, error));
-  return plm_parameters_read(path, export->table, export->count, values, error);
 }
 
 /* ---- exporting ----------------------------------------------------------------------------- */
 
 static plm_status write_folder(struct export *export, const float *values, struct plm_error *error)
 {
-  for (size_t i = 0; i < export->count; i++) export->result->parameters += export->table[i].count;
+  for (size_t i = 0; i < export->weights.count; i++)
+    export->result->parameters += export->table[i].count;
   PLM_TRY(write_config(export, error));
   PLM_TRY(write_tokenizer_and_code(export, error));
   PLM_TRY(write_card(export, error));
@@ -221,10 +193,12 @@ static plm_status write_folder(struct export *export, const float *values, struc
 static plm_status export_into(struct export *export, struct plm_error *error)
 {
   export->target.lock = -1;
-  float *values = calloc(export->elements, sizeof *values);
+  float *values = calloc(export->weights.elements, sizeof *values);
   if (values == NULL)
-    return plm_error_set(error, PLM_NO_MEMORY, "no memory for %zu weights", export->elements);
-  plm_status status = read_weights(export, values, error);
+    return plm_error_set(error, PLM_NO_MEMORY, "no memory for %zu weights",
+                         export->weights.elements);
+  plm_status status =
+      plm_parameters_read(export->source, export->table, export->weights.count, values, error);
   if (status == PLM_OK)
     status = plm_export_target_open(export->request->output, export->request->force,
                                     &export->target, error);
@@ -246,9 +220,7 @@ plm_status plm_export(const struct plm_export_request *request, struct plm_expor
   if (status == PLM_OK)
     status = plm_model_folder_check(request->input, &export->folder, NULL, error);
   if (status == PLM_OK) status = choose_weights(export, error);
-  if (status == PLM_OK)
-    status = plm_model_parameters(&export->folder.model, &export->table, &export->count,
-                                  &export->elements, error);
+  if (status == PLM_OK) status = choose_dtype(export, error);
   if (status == PLM_OK) status = export_into(export, error);
   if (status == PLM_OK) {
     snprintf(result->output, sizeof result->output, "%s", export->target.final);

@@ -1,6 +1,6 @@
-/* Writes a checkpoint, or a Hugging Face folder of our model, as a new Hugging Face folder:
- * weights, config.json, modeling_plm.py, tokenizer and model card, but nothing of the optimizer or
- * the run. */
+/* Writes a checkpoint, or a Hugging Face folder, as a new Hugging Face folder: weights,
+ * config.json, tokenizer, model card, and modeling_plm.py unless transformers has the class (esm2,
+ * esmc), but nothing of the optimizer or the run. */
 #ifndef PLM_STAGES_EXPORT_EXPORT_H
 #define PLM_STAGES_EXPORT_EXPORT_H
 
@@ -14,7 +14,8 @@ struct plm_export_request {
   const char *input;   /* the folder to export */
   const char *output;  /* the folder to write */
   const char *weights; /* "ema" or "model"; NULL: EMA weights if there are any */
-  const char *dtype;   /* "float32" or "bfloat16"; NULL: float32 */
+  const char
+      *dtype; /* "float32" or "bfloat16"; NULL: float32, or for esm2 and esmc that of each tensor */
   const char *license; /* from the Hub's list, or NULL */
   const char *name;    /* of the model; NULL: the name of the output folder */
   bool force;          /* move anything else at output aside */

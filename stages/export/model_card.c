@@ -12,7 +12,9 @@
 #include "common/base/text/json.h"
 #include "common/base/text/printable.h"
 #include "common/corpus/tokenizer.h"
+#include "common/huggingface/huggingface.h"
 #include "common/metrics/metrics.h"
+#include "common/model/architecture.h"
 
 /* The evaluator's metrics, under the names of https://huggingface.co/metrics if they have one. */
 static const struct {
@@ -35,7 +37,13 @@ static bool is_causal(const struct plm_card_facts *facts)
 
 static bool is_protein(const struct plm_card_facts *facts)
 {
-  return facts->folder->model.vocab_size == plm_tokenizer_of(PLM_TOKENIZER_ESM)->vocab_size;
+  return plm_huggingface_tokenizer(&facts->folder->model) == plm_tokenizer_of(PLM_TOKENIZER_ESM);
+}
+
+/* Whether transformers has the class of the model. */
+static bool is_published(const struct plm_card_facts *facts)
+{
+  return plm_architecture_rules(facts->folder->model.architecture)->published;
 }
 
 /* The last part of a path; the rest is of no interest to others. The path may come from a copied
@@ -195,10 +203,12 @@ static void put_introduction(const struct plm_card_facts *facts, struct plm_text
   char count[32];
   plm_text_puts(text, "# ");
   model_card_put_cell(text, facts->name);
-  plm_text_printf(text, "\n\nA %s with %s parameters (`%s`), trained by plm-pipeline ",
+  plm_text_printf(text, "\n\nA %s with %s parameters (`%s`), %s ",
                   is_protein(facts) ? "protein language model" : "byte-level language model",
                   plm_format_count(facts->parameters, count),
-                  plm_architecture_name(facts->folder->model.architecture));
+                  plm_architecture_name(facts->folder->model.architecture),
+                  is_published(facts) && !facts->trained ? "trained elsewhere"
+                                                         : "trained by plm-pipeline");
   switch (facts->folder->objective) {
   case PLM_OBJECTIVE_MLM: plm_text_puts(text, "to predict masked tokens.\n"); break;
   case PLM_OBJECTIVE_MASKED_DIFFUSION:
@@ -209,22 +219,31 @@ static void put_introduction(const struct plm_card_facts *facts, struct plm_text
   plm_text_puts(text, "\n");
 }
 
+static void put_loading(const struct plm_card_facts *facts, struct plm_text *text)
+{
+  const char *trust = is_published(facts) ? "" : ", trust_remote_code=True";
+  plm_text_printf(
+      text,
+      "## Use\n\n%s\n\n```python\n%sfrom transformers import AutoModelForMaskedLM, "
+      "AutoTokenizer\n\nname = ",
+      is_published(facts)
+          ? "transformers has the model's class, so no other code is needed."
+          : "The folder includes the model's code, so `trust_remote_code=True` is needed.",
+      is_causal(facts) ? "" : "import torch\n");
+  put_quoted(text, facts->name);
+  plm_text_printf(text,
+                  "  # this folder, or its name on the Hub\n"
+                  "tokenizer = AutoTokenizer.from_pretrained(name%s)\n"
+                  "model = AutoModelForMaskedLM.from_pretrained(name%s).eval()\n"
+                  "\n",
+                  trust, trust);
+}
+
 static void put_snippet(const struct plm_card_facts *facts, struct plm_text *text)
 {
   const bool protein = is_protein(facts);
   const char *start = protein ? "MKTAYIAKQR" : "The quick brown ";
-  plm_text_printf(
-      text,
-      "## Use\n\nThe folder includes the model's code, so `trust_remote_code=True` is needed.\n\n"
-      "```python\n%sfrom transformers import AutoModelForMaskedLM, AutoTokenizer\n\n"
-      "name = ",
-      is_causal(facts) ? "" : "import torch\n");
-  put_quoted(text, facts->name);
-  plm_text_puts(
-      text, "  # this folder, or its name on the Hub\n"
-            "tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=True)\n"
-            "model = AutoModelForMaskedLM.from_pretrained(name, trust_remote_code=True).eval()\n"
-            "\n");
+  put_loading(facts, text);
   if (is_causal(facts)) {
     plm_text_printf(text,
                     "# two continuations of a sequence\n"
@@ -240,19 +259,23 @@ static void put_snippet(const struct plm_card_facts *facts, struct plm_text *tex
                     "with torch.no_grad():\n"
                     "    logits = model(**batch).logits\n"
                     "masked = batch.input_ids == tokenizer.mask_token_id\n"
-                    "print(tokenizer.decode(logits[masked].argmax(-1)))\n\n",
+                    "print(tokenizer.decode(logits[masked].argmax(-1)))\n",
                     start, protein ? "ISFVKSHFSRQLEERLGLIEVQ" : "ox jumps");
+  }
+  if (is_published(facts)) {
+    plm_text_puts(text, "```\n\n");
+    return;
   }
   plm_text_printf(
       text,
-      "# an embedding of each sequence: the mean over its residues\n"
+      "%s# an embedding of each sequence: the mean over its residues\n"
       "batch = tokenizer([\"%s\", \"%s\"], padding=True, return_tensors=\"pt\")\n"
       "print(model.get_embeddings(**batch, pooling=\"mean\").shape)\n```\n\n"
       "`model.embed_dataset` embeds whole files of sequences, and `model.generate` %s. The model "
       "cuts sequences to their\nfirst %u tokens, without `<eos>`, as `plm-pipeline embed` does. "
       "Do not use the tokenizer's `truncation=True`, which\nputs `<eos>` in the place of the last "
       "token.\n\n",
-      start, protein ? "ISFVKSHFSRQLEERLGLIEVQ" : "fox",
+      is_causal(facts) ? "" : "\n", start, protein ? "ISFVKSHFSRQLEERLGLIEVQ" : "fox",
       is_causal(facts) ? "writes new sequences" : "fills masks step by step",
       facts->folder->model.max_length);
 }
@@ -285,20 +308,12 @@ static void put_widths(const struct plm_model_config *model, struct plm_text *te
   model_card_row(text, "widths by level", "%s", widths);
 }
 
-static void put_architecture(const struct plm_card_facts *facts, struct plm_text *text)
+/* What only our own architectures have. */
+static void put_masks(const struct plm_card_facts *facts, struct plm_text *text)
 {
   const struct plm_model_config *model = &facts->folder->model;
-  char count[32], pattern[1024];
+  char pattern[1024];
   size_t used = 0;
-  plm_text_puts(text, "## Architecture\n\n| | |\n|---|---|\n");
-  model_card_row(text, "architecture", "`%s`", plm_architecture_name(model->architecture));
-  model_card_row(text, "parameters", "%s", plm_format_count(facts->parameters, count));
-  model_card_row(text, "width", "%u", model->hidden_size);
-  if (model->architecture == PLM_PATCH_UNET)
-    put_widths(model, text);
-  else
-    model_card_row(text, "layers", "%u", model->num_hidden_layers);
-  model_card_row(text, "attention heads", "%u", model->num_attention_heads);
   model_card_row(text, "MLP expansion ratio", "%g", model->expansion_ratio);
   for (uint32_t i = 0; i < model->pattern_count && used < sizeof pattern; i++) {
     char name[64];
@@ -309,12 +324,34 @@ static void put_architecture(const struct plm_card_facts *facts, struct plm_text
   model_card_row(text, "attention masks, cycled over the layers", "%s", pattern);
   model_card_row(text, "sliding window", "%u tokens", facts->folder->window);
   if (model->block > 0) model_card_row(text, "blocks of `block` masks", "%u tokens", model->block);
+}
+
+static void put_architecture(const struct plm_card_facts *facts, struct plm_text *text)
+{
+  const struct plm_model_config *model = &facts->folder->model;
+  char count[32];
+  plm_text_puts(text, "## Architecture\n\n| | |\n|---|---|\n");
+  model_card_row(text, "architecture", "`%s`", plm_architecture_name(model->architecture));
+  model_card_row(text, "parameters", "%s", plm_format_count(facts->parameters, count));
+  model_card_row(text, "width", "%u", model->hidden_size);
+  if (model->architecture == PLM_PATCH_UNET)
+    put_widths(model, text);
+  else
+    model_card_row(text, "layers", "%u", model->num_hidden_layers);
+  model_card_row(text, "attention heads", "%u", model->num_attention_heads);
+  if (is_published(facts)) {
+    model_card_row(text, "MLP width", "%u", model->intermediate_size);
+    model_card_row(text, "epsilon of LayerNorm", "%g", model->layer_norm_eps);
+  } else {
+    put_masks(facts, text);
+  }
   model_card_row(text, "longest sequence", "%u tokens, including `<cls>` and `<eos>`",
                  model->max_length);
   model_card_row(text, "vocabulary", "%u tokens (%s)", model->vocab_size,
                  is_protein(facts) ? "amino acids, as in ESM-2" : "bytes");
-  model_card_row(text, "logits bounded to", model->soft_logit_cap > 0 ? "±%g" : "unbounded",
-                 model->soft_logit_cap);
+  if (!is_published(facts))
+    model_card_row(text, "logits bounded to", model->soft_logit_cap > 0 ? "±%g" : "unbounded",
+                   model->soft_logit_cap);
   model_card_row(text, "head tied to the embeddings", "%s", model->tie_embeddings ? "yes" : "no");
   model_card_row(text, "embedding of `<mask>` set to zero", "%s",
                  model->token_dropout ? "yes" : "no");

@@ -62,13 +62,28 @@ void supervised_packer_role(const struct supervised *stage, char role[PACKER_ROL
   snprintf(role, PACKER_ROLE_SIZE, "packer.%u", stage->instance);
 }
 
+static bool is_at(const cJSON *packer, const char *host, pid_t pid)
+{
+  return pid == (pid_t)plm_json_number(packer, "pid", 0.0) &&
+         strcmp(plm_json_string(packer, "host", "?"), host) == 0;
+}
+
 bool supervised_is_peer(const struct supervised *stage, const cJSON *packer)
 {
   char here[256] = "";
   gethostname(here, sizeof here - 1);
-  return stage->kind == PLM_KIND_PACKER &&
-         stage->pid == (pid_t)plm_json_number(packer, "pid", 0.0) &&
-         strcmp(plm_json_string(packer, "host", "?"), here) == 0;
+  if (stage->kind != PLM_KIND_PACKER) return false;
+  if (stage->launch == NULL) return is_at(packer, here, stage->pid);
+  return stage->launched_pid != 0 && is_at(packer, stage->launched_host, stage->launched_pid);
+}
+
+bool supervised_packer_sign(const struct stages *stages, const struct supervised *stage,
+                            struct plm_run_sign *sign)
+{
+  char role[PACKER_ROLE_SIZE];
+  supervised_packer_role(stage, role);
+  return plm_run_pulse_read_of(stages->config->run, role,
+                               stage->launch != NULL ? stage->launched_pid : stage->pid, sign);
 }
 
 void stages_name_packer(const struct stages *stages, const cJSON *packer, char instance[96])
@@ -99,7 +114,7 @@ void supervised_trouble(const struct stages *stages, const struct supervised *st
   const double unheard_s = supervised_unheard_s(stage);
   const bool silent = stage->kind == PLM_KIND_PACKER && unheard_s >= PACKER_SILENT_S;
   struct plm_run_sign sign;
-  char time[32], role[PACKER_ROLE_SIZE];
+  char time[32];
   *trouble = (struct supervised_trouble){0};
   if (stage->pid <= 0) return;
   if (plm_process_is_paused(stage->pid)) {
@@ -110,8 +125,7 @@ void supervised_trouble(const struct stages *stages, const struct supervised *st
     snprintf(trouble->text, sizeof trouble->text, "%s for %s", trouble->word,
              plm_format_duration(unheard_s, time));
   } else if (silent) {
-    supervised_packer_role(stage, role);
-    const bool spoke = plm_run_pulse_read_of(stages->config->run, role, stage->pid, &sign);
+    const bool spoke = supervised_packer_sign(stages, stage, &sign);
     const char *doing = spoke ? sign.doing : "starting";
     snprintf(trouble->word, sizeof trouble->word, "no sign for: %s", doing);
     snprintf(trouble->text, sizeof trouble->text, "no sign for %s: %s",

@@ -29,7 +29,9 @@ struct supervised {
   enum plm_stage_index kind;
   unsigned instance;
   enum plm_stage_state state;
-  pid_t pid;       /* of its main process; 0 if that is gone or was never started */
+  pid_t pid;               /* of its main process; 0 if that is gone or was never started */
+  char launched_host[256]; /* of a launched packer: where it is, from its first sign of life */
+  pid_t launched_pid;      /* 0: not known */
   bool ending;     /* the main process was reaped, but processes that it started still live */
   int wait_status; /* from waitpid */
   int ready_fd;    /* -1 if closed */
@@ -42,6 +44,7 @@ struct supervised {
   uint64_t spoken_ms; /* the time in this packer's last pulse */
   int64_t started_ms;
   int64_t due_ms;     /* in BACKOFF: when it is started again */
+  int64_t judged_ms;  /* it ended as by a stop from outside, and is judged then; 0: it did not */
   int64_t kill_ms;    /* when it gets SIGKILL, if it is stopping or ending; 0: never */
   bool start_again;   /* by `restart`, once it has stopped */
   bool removed;       /* by `scale`: `ps` no longer shows it once it has stopped */
@@ -93,6 +96,10 @@ void supervised_packer_role(const struct supervised *stage, char role[PACKER_ROL
  * one of these stages, else host:pid. */
 struct cJSON;
 bool supervised_is_peer(const struct supervised *stage, const struct cJSON *packer);
+/* What the packer has said last. false: nothing. Of a launched one that is not known yet, whatever
+ * process of its name has. */
+bool supervised_packer_sign(const struct stages *stages, const struct supervised *stage,
+                            struct plm_run_sign *sign);
 void stages_name_packer(const struct stages *stages, const struct cJSON *packer, char instance[96]);
 
 /* Seconds since a stage that is ready, or a packer that starts, gave a sign of life; -1: not known.

@@ -115,10 +115,13 @@ static void add_unheard_rows(const struct stages *stages, cJSON *rows)
   cJSON *row;
   cJSON_ArrayForEach(row, rows)
   {
-    const double pid = plm_json_number(row, "pid", 0.0);
-    for (size_t i = 0; i < stages->count; i++)
-      if (stages->all[i].pid > 0 && stages->all[i].pid == (pid_t)pid)
-        add_unheard(stages, row, &stages->all[i]);
+    const char *name = plm_json_string(row, "stage", "");
+    for (size_t i = 0; i < stages->count; i++) {
+      const struct supervised *stage = &stages->all[i];
+      if (stage->pid > 0 && strcmp(name, plm_stage_kinds[stage->kind].name) == 0 &&
+          stage->instance == (unsigned)plm_json_number(row, "instance", 0.0))
+        add_unheard(stages, row, stage);
+    }
   }
 }
 
@@ -135,8 +138,9 @@ static void request_ps(struct requests *requests, struct client *client, const c
     cJSON *row = cJSON_CreateObject();
     cJSON_AddStringToObject(row, "stage", plm_stage_kinds[stage->kind].name);
     cJSON_AddNumberToObject(row, "instance", stage->instance);
-    cJSON_AddStringToObject(row, "node", host);
-    cJSON_AddNumberToObject(row, "pid", stage->pid);
+    const bool launched = stage->launched_pid != 0;
+    cJSON_AddStringToObject(row, "node", launched ? stage->launched_host : host);
+    cJSON_AddNumberToObject(row, "pid", launched ? stage->launched_pid : stage->pid);
     cJSON_AddStringToObject(row, "state", plm_stage_state_name(stage->state));
     cJSON_AddBoolToObject(row, "ready", stage->state == PLM_STAGE_READY);
     cJSON_AddNumberToObject(row, "restarts", stage->restarts);

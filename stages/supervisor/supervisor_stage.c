@@ -52,6 +52,7 @@ static void could_not_start(struct launcher *launcher, struct supervised *stage,
   supervised_failed(launcher->stages, launcher->screen, stage, kind_of_error(error->status), how);
 }
 
+enum { OUTSIDE_MS = 5000 }; /* from the end of a stage to the signal that stops the run */
 enum { LAUNCH_SIZE = 2048, LAUNCH_WORDS = 4 };
 
 /* The command line that starts `argv` through the stage's launch. */
@@ -107,6 +108,15 @@ static plm_status start_process(struct launcher *launcher, struct supervised *st
   return status;
 }
 
+/* A packer that was killed leaves its pulse. (Those of the others are older than the next lock.) */
+static void forget_pulse(const struct plm_config *config, const struct supervised *stage)
+{
+  char role[PACKER_ROLE_SIZE];
+  if (stage->kind != PLM_KIND_PACKER) return;
+  supervised_packer_role(stage, role);
+  plm_run_pulse_remove(config->run, role);
+}
+
 void supervised_start(struct launcher *launcher, struct supervised *stage)
 {
   struct plm_error error = {0};
@@ -117,6 +127,9 @@ void supervised_start(struct launcher *launcher, struct supervised *stage)
   stage->heard = stage->listing = false;
   stage->spoken_ms = 0;
   stage->memory_kills = plm_memory_kills();
+  stage->judged_ms = 0;
+  stage->launched_pid = 0;
+  forget_pulse(launcher->stages->config, stage); /* of a process that an earlier `up` has started */
   if (start_process(launcher, stage, &error) != PLM_OK) {
     if (stage->gang != NULL) gang_ended(stage->gang);
     could_not_start(launcher, stage, &error);
@@ -264,27 +277,30 @@ static void ended_by_itself(struct launcher *launcher, struct supervised *stage)
                     plm_failure_kind_of(stage->wait_status), how);
 }
 
-/* A packer that was killed leaves its pulse. (Those of the others are older than the next lock.) */
-static void forget_pulse(const struct plm_config *config, const struct supervised *stage)
+/* Whether a batch system may have stopped the stage with the whole job, in which case this process
+ * is told to stop as well, before or after. */
+static bool maybe_stopped_outside(const struct supervised *stage)
 {
-  char role[PACKER_ROLE_SIZE];
-  if (stage->kind != PLM_KIND_PACKER) return;
-  supervised_packer_role(stage, role);
-  plm_run_pulse_remove(config->run, role);
+  return stage->launch != NULL && WIFEXITED(stage->wait_status) &&
+         WEXITSTATUS(stage->wait_status) == 128 + SIGTERM;
 }
 
-/* Called when no process of the stage is left. */
+/* Called when no process of the stage is left. If it may have been stopped from outside, it is
+ * called again once the run is being stopped, or OUTSIDE_MS later. */
 static void supervisor_stage_ended(struct launcher *launcher, struct supervised *stage)
 {
+  const bool outside = maybe_stopped_outside(stage);
   stage->ending = false;
   stage->kill_ms = 0;
   close_ready(stage);
   forget_pulse(launcher->stages->config, stage);
   if (stage->gang != NULL) gang_ended(stage->gang);
-  /* a batch system also signals the stages that are not asked yet */
-  if (launcher->stages->draining && stage->launch != NULL && WIFEXITED(stage->wait_status) &&
-      WEXITSTATUS(stage->wait_status) == 128 + SIGTERM)
-    supervisor_stage_move(stage, PLM_EVENT_STOP);
+  if (outside && launcher->stages->draining) supervisor_stage_move(stage, PLM_EVENT_STOP);
+  if (outside && stage->state != PLM_STAGE_STOPPING && stage->judged_ms == 0) {
+    stage->judged_ms = plm_clock_ms() + OUTSIDE_MS;
+    return;
+  }
+  stage->judged_ms = 0;
   if (stage->state != PLM_STAGE_STOPPING) {
     ended_by_itself(launcher, stage);
     return;
@@ -330,6 +346,9 @@ static void time_is_up(struct screen *screen, struct supervised *stage, int64_t 
 
 void supervised_tick(struct launcher *launcher, struct supervised *stage, int64_t now_ms)
 {
+  if (stage->judged_ms != 0 && (launcher->stages->draining || stage->state == PLM_STAGE_STOPPING ||
+                                now_ms >= stage->judged_ms))
+    supervisor_stage_ended(launcher, stage);
   if (stage->ending && !gang_still_writes(stage->gang) &&
       plm_process_find(kind_name(stage), stage->instance, 0, NULL, 0) == 0) {
     supervisor_stage_ended(launcher, stage);

@@ -85,16 +85,23 @@ static struct signs of_packer(const struct stages *stages, struct supervised *st
                               cJSON *const peers[2])
 {
   struct plm_run_sign sign;
-  char role[PACKER_ROLE_SIZE];
   const bool listed = is_listed(peers[0], stage) || is_listed(peers[1], stage);
-  supervised_packer_role(stage, role);
-  (void)plm_run_pulse_read_of(stages->config->run, role, stage->pid, &sign);
+  (void)supervised_packer_sign(stages, stage, &sign);
   const bool speaks = sign.written_ms != stage->spoken_ms;
   stage->spoken_ms = sign.written_ms;
   stage->heard |= listed;
   stage->listing = stage->heard && (peers[0] != NULL || peers[1] != NULL);
   return (struct signs){.mark = stage->pulse.mark + (listed || (speaks && !stage->listing)),
                         .limit_s = stages->config->supervisor.silent_s};
+}
+
+/* A packer that was launched on another host says in its first sign of life where it is. */
+static void look_for_launched(const struct stages *stages, struct supervised *stage)
+{
+  struct plm_run_sign sign;
+  if (!supervised_packer_sign(stages, stage, &sign)) return;
+  stage->launched_pid = sign.pid;
+  memcpy(stage->launched_host, sign.host, sizeof stage->launched_host);
 }
 
 /* ---- what follows ---------------------------------------------------------------------------- */
@@ -152,9 +159,10 @@ void watchdog_turn(struct watchdog *watchdog, int64_t now_ms)
   for (size_t i = 0; i < watchdog->stages->count; i++) {
     struct supervised *stage = &watchdog->stages->all[i];
     const bool works = stage->state == PLM_STAGE_READY || stage->state == PLM_STAGE_STARTING;
-    /* consumers and pulses name packers by their process, which is not known if it is elsewhere */
-    const bool known = stage->launch == NULL || stage->kind != PLM_KIND_PACKER;
-    if (works && known && stage->pid > 0 && !stage->silent)
+    if (!works || stage->pid <= 0 || stage->silent) continue;
+    const bool launched = stage->kind == PLM_KIND_PACKER && stage->launch != NULL;
+    if (launched && stage->launched_pid == 0) look_for_launched(watchdog->stages, stage);
+    if (!launched || stage->launched_pid != 0)
       supervisor_watchdog_look(watchdog, stage, now_ms, peers);
   }
   cJSON_Delete(peers[0]);

@@ -23,6 +23,15 @@ static const struct fuzz_seed fuzz_seeds[] = {
     FUZZ_TEXT("{\"architecture\":\"transformer\"," COMMON
               "\"attention\":{\"pattern\":[\"causal\"],\"window\":{\"end\":64},\"block\":0},"
               "\"window\":64,\"objective\":\"causal\"}"),
+    FUZZ_TEXT("{\"model_type\":\"esm\",\"vocab_size\":33,\"hidden_size\":64,"
+              "\"num_hidden_layers\":2,\"num_attention_heads\":4,\"intermediate_size\":128,"
+              "\"layer_norm_eps\":1e-5,\"token_dropout\":true,\"emb_layer_norm_before\":true,"
+              "\"max_position_embeddings\":1026,\"position_embedding_type\":\"rotary\","
+              "\"rope_theta\":10000.0,\"plm_pipeline\":{\"max_length\":64,\"objective\":\"mlm\"}}"),
+    FUZZ_TEXT("{\"model_type\":\"esmc\",\"vocab_size\":64,\"hidden_size\":64,"
+              "\"num_hidden_layers\":2,\"num_attention_heads\":4,\"intermediate_size\":256,"
+              "\"num_key_value_heads\":4,\"head_dim\":16,\"tie_word_embeddings\":false,"
+              "\"rope_parameters\":{\"rope_type\":\"default\",\"rope_theta\":10000.0}}"),
     {0},
 };
 

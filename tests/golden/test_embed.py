@@ -186,6 +186,57 @@ def test_hidden_states_of_inner_layers(trained):
         model.embed_dataset(texts, layers=[99])
 
 
+@pytest.mark.filterwarnings("ignore:sequences")
+@torch.no_grad()
+def test_attention_maps(trained):
+    """`--attention` gives transformers' `attentions` of the layers that have a position for each token."""
+    folder = trained["perturbed"]
+    texts = [text[:100] for text in sequences()[:6]] + sequences()[-4:]
+    model = load(folder).eval()
+    blocks = [block for block in model.plm.modules() if hasattr(block, "entry")]
+    whole = [i + 1 for i, block in enumerate(blocks) if block.level == 0]
+    first, last, H = whole[0], whole[-1], model.config.num_attention_heads
+    assert last > first and H > 1
+    ours = embed(
+        folder, "--attention", f"{last}:2,{first},{last}:1", "--batch-tokens", 300, given=texts
+    )
+    for mine, text in zip(ours, texts, strict=True):
+        batch = tokenize(folder, [text])
+        output = model(**batch, output_attentions=True)
+        plain = model(**batch)
+        torch.testing.assert_close(output.logits, plain.logits, rtol=0, atol=LIMIT)
+        assert plain.attentions is None and len(output.attentions) == len(blocks)
+        maps = [output.attentions[last - 1][0, 1], *output.attentions[first - 1][0]]
+        expected = torch.stack([*maps, output.attentions[last - 1][0, 0]])
+        assert (
+            mine.shape
+            == expected.shape
+            == (H + 2, len(batch.input_ids[0]), len(batch.input_ids[0]))
+        )
+        torch.testing.assert_close(mine, expected, rtol=0, atol=1e-5)
+        torch.testing.assert_close(mine.sum(-1), torch.ones(mine.shape[:2]), rtol=0, atol=1e-5)
+    with safe_open("out.safetensors", "pt") as file:
+        assert file.metadata()["attention"] == f"{last}:2,{first},{last}:1"
+    # in a batch, padding has no weights
+    batch = tokenize(folder, texts[:3])
+    output = model(**batch, output_attentions=True, return_dict=True)
+    masks = model.get_attention_masks(batch.input_ids, batch.attention_mask, dense=False)
+    for row, text in enumerate(texts[:3]):
+        maps, length = output.attentions[first - 1][row], len(text) + 2
+        assert maps[:, length:].abs().sum() == 0 == maps[:, :, length:].abs().sum()
+        alone = model(**tokenize(folder, [text]), output_attentions=True).attentions[first - 1][0]
+        torch.testing.assert_close(maps[:, :length, :length], alone, rtol=0, atol=1e-5)
+    with pytest.raises(ValueError, match="output_attentions needs dense masks"):
+        model(**batch, masks=masks, output_attentions=True)
+    words = ("--checkpoint", folder, "in.fasta", "--output", "x.safetensors")
+    for wrong in ("0", "99", f"{first}:0", f"{first}:99", "x", "1:", "1;2", "", "1,"):
+        refused = run("embed", *words, f"--attention={wrong}", check=False)
+        assert refused.returncode == 2 and "--attention" in refused.stderr
+    for layer in set(range(1, len(blocks) + 1)) - set(whole):
+        refused = run("embed", *words, "--attention", layer, check=False)
+        assert refused.returncode == 2 and "attends to groups of" in refused.stderr
+
+
 @torch.no_grad()
 def test_sequences_alone_and_chunks_packed_in_python(trained):
     folder = trained["perturbed"]

@@ -28,7 +28,8 @@ static plm_status write_weights(const struct plm_checkpoint_context *context, co
 {
   char path[PLM_PATH_SIZE];
   PLM_TRY(plm_path_join(path, folder, name, error));
-  return plm_parameters_write(path, context->table, context->table_count, values, error);
+  return plm_parameters_write_with(path, context->table, context->table_count, values,
+                                   context->carried, error);
 }
 
 static plm_status write_optimizer(const struct plm_checkpoint_context *context, const char *folder,

@@ -7,6 +7,7 @@
 
 #include "common/base/numbers/hash.h"
 #include "common/base/status.h"
+#include "common/checkpoint/carried_tensors.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/config/config.h"
 #include "common/metrics/metrics.h"
@@ -41,6 +42,7 @@ struct plm_checkpoint_context {
   struct plm_checkpoint_options options;
   const struct plm_parameter *table;
   size_t table_count;
+  const struct plm_carried_tensors *carried; /* written with the weights; NULL: none */
   const struct plm_optimizer_tensor *tensors;
   size_t tensor_count;
   struct plm_metrics_file *metrics; /* synced first, because trainer.json states its length */

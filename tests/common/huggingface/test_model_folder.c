@@ -146,7 +146,7 @@ static void a_folder_without_a_model_is_explained(void **state)
   drop(folder, "model.safetensors");
   expect(folder, PLM_NOT_FOUND, "no weights", "save_pretrained");
   put(folder, "pytorch_model.bin", "pickle");
-  expect(folder, PLM_NOT_FOUND, "no weights", "as safetensors");
+  expect(folder, PLM_NOT_FOUND, "no weights", "only safetensors are read, not pytorch_model.bin");
   put(folder, "trainer.json", "{}");
   expect(folder, PLM_CORRUPT, "it has trainer.json) has no MANIFEST", "");
   drop(folder, "config.json");
@@ -346,7 +346,7 @@ static void shards_are_one_model(void **state)
       {"a.safetensors", "a.safetensors", NULL},
       {"b.safetensors", "a.safetensors", "is not in b.safetensors"},
       {"../shards/a.safetensors", "a.safetensors", "not a valid name of a shard"},
-      {"c.safetensors", "a.safetensors", "cannot open"},
+      {"c.safetensors", "a.safetensors", ", which holds tensor "},
       {NULL, "a.safetensors", "tensors, but the index"},
   };
   path_in(folder, "model.safetensors", path);

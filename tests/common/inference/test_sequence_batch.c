@@ -207,6 +207,41 @@ static void packed_sequences_give_what_each_gives_alone(void **state)
   }
 }
 
+/* Documents begin at each split token, and at the beginning of each sequence. */
+static void sequences_are_split_on_demand(void **state)
+{
+  (void)state;
+  enum { SPLIT = 31 };
+  static const struct {
+    int32_t tokens[8];
+    uint32_t count;
+  } inputs[] = {
+      {{0, 5, 6, SPLIT, 7, SPLIT, SPLIT, 2}, 8}, {{0, 5, 6, 2}, 4}, {{SPLIT, 9, SPLIT}, 3}};
+  static const uint32_t expected[][3] = {/* sequence, offset, tokens */
+                                         {0, 0, 3}, {0, 3, 2}, {0, 5, 1}, {0, 6, 2},
+                                         {1, 0, 4}, {2, 0, 2}, {2, 2, 1}};
+  const struct plm_model_config config = case_config(PLM_TRANSFORMER, 6, L);
+  struct plm_sequence_batch *batch;
+  assert_int_equal(plm_sequence_batch_open(&config, PAD, 2, &batch, NULL), PLM_OK);
+  for (int again = 0; again < 2; again++) {
+    plm_sequence_batch_reset(batch);
+    if (again == 1) plm_sequence_batch_split_at(batch, SPLIT);
+    for (int i = 0; i < 3; i++)
+      assert_true(plm_sequence_batch_add(batch, inputs[i].tokens, inputs[i].count));
+    const struct plm_batch *chunks = plm_sequence_batch_finish(batch);
+    assert_int_equal(chunks->chunks, 1);
+    assert_int_equal(chunks->document_begin[1], again == 1 ? 7 : 3);
+    for (uint32_t d = 0; d < 7 && again == 1; d++) {
+      const struct plm_chunk_document *document = &chunks->documents[d];
+      assert_int_equal(document->number, expected[d][0]);
+      assert_int_equal(document->start,
+                       plm_sequence_batch_row(batch, expected[d][0]) + expected[d][1]);
+      assert_int_equal(document->tokens, expected[d][2]);
+    }
+  }
+  plm_sequence_batch_close(batch);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -214,6 +249,7 @@ int main(void)
       cmocka_unit_test(a_short_batch_is_no_longer_than_it_must_be),
       cmocka_unit_test(with_blocks_a_sequence_has_a_chunk_of_its_own),
       cmocka_unit_test(with_blocks_a_batch_is_of_like_lengths),
+      cmocka_unit_test(sequences_are_split_on_demand),
       cmocka_unit_test(packed_sequences_give_what_each_gives_alone),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -46,6 +46,32 @@ static void choices_accept_gaps_and_nucleotides(void **state)
   }
 }
 
+/* Chains of a protein are separated by | if the caller takes that. */
+static void chains_are_kept_on_demand(void **state)
+{
+  static const char input[] = ">a\n" LETTERS_64 "|" LETTERS_64 "\nLA|\n>b\n|mk|*\n";
+  static const char *const expected[] = {"bad bad ", LETTERS_64 "|" LETTERS_64 "LA| |MK| "};
+  (void)state;
+  for (int chains = 0; chains < 2; chains++) {
+    const struct plm_sequence_choices choices = {.chains = chains};
+    struct plm_byte_stream *stream;
+    struct plm_sequence sequence;
+    struct plm_text heard = {0};
+    enum plm_sequence_result result;
+    assert_int_equal(plm_byte_stream_open_memory("a.fasta", input, sizeof input - 1, &stream, NULL),
+                     PLM_OK);
+    struct plm_sequence_reader *reader = plm_sequence_reader_open(stream, PLM_TOKENIZER_ESM, 1000);
+    plm_sequence_reader_choose(reader, &choices);
+    while ((result = plm_sequence_reader_next(reader, &sequence, NULL)) != PLM_SEQUENCE_END) {
+      if (result == PLM_SEQUENCE_READ) plm_text_append(&heard, sequence.residues, sequence.size);
+      plm_text_puts(&heard, result == PLM_SEQUENCE_READ ? " " : "bad ");
+    }
+    assert_string_equal(heard.data, expected[chains]);
+    plm_text_deinit(&heard);
+    plm_sequence_reader_close(reader);
+  }
+}
+
 /* Only the heads of long records are kept, in all formats; bad characters after them are still
  * found. */
 static void heads_are_kept_on_demand(void **state)
@@ -88,6 +114,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(choices_accept_gaps_and_nucleotides),
+      cmocka_unit_test(chains_are_kept_on_demand),
       cmocka_unit_test(heads_are_kept_on_demand),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

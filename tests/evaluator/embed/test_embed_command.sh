@@ -92,6 +92,19 @@ embed_fails 2 '\-\-max-length 2000000: this model takes sequences of 3 to 104857
 embed_fails 2 '\-\-max-length 2: this model takes sequences of 3 to' mixed.fasta --output x.npy --max-length 2
 embed_fails 2 '\-\-max-length 0 is not a number of tokens' mixed.fasta --output x.npy --max-length 0
 
+# ---- attention maps ----------------------------------------------------------------------------------
+expect 0 embed s.fasta --output maps.safetensors --attention 1 --json -q
+jq -e '.kind == "attention" and .attention == "1" and (has("width") | not)' out >/dev/null || fail "the summary: $(cat out)"
+expect 0 embed s.fasta --output maps.safetensors --attention 1:2,1
+says out '^output       maps.safetensors: attention maps, [0-9]+ for each sequence, [0-9.]+ [kM]B$'
+expect 0 plm-pipeline embed --checkpoint "$checkpoint" --batch-tokens 256 s.fasta --output threads.safetensors \
+  --attention 1:2,1
+cmp maps.safetensors threads.safetensors || fail "the number of threads changes maps"
+embed_fails 2 'exclude each other' s.fasta --output x.safetensors --attention 1 --per-token
+embed_fails 2 'exclude each other' s.fasta --output x.safetensors --attention 1 --layers 1
+embed_fails 2 'an npy file holds one array' s.fasta --output x.npy --attention 1
+embed_fails 2 'the model has no layer 99' s.fasta --output x.safetensors --attention 99
+
 # ---- mistakes ---------------------------------------------------------------------------------------
 : >empty.fasta
 printf '>a\n1\n' >bad.fasta
@@ -143,7 +156,7 @@ killed() {
 }
 
 for case in "pooled.npy --pooling mean,cls,max,std" "tokens.safetensors --per-token" \
-  "logits.safetensors --logits"; do
+  "logits.safetensors --logits" "maps.safetensors --attention 1:1,1:2"; do
   read -r file options <<<"$case"
   # shellcheck disable=SC2086
   expect 0 embed many.fasta --output "whole-$file" $options

@@ -8,6 +8,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cjson/cJSON.h>
+
+#include "common/base/clock.h"
 #include "common/run/run.h"
 #include "tests/support/cases/supervisor_case.h"
 #include "tests/support/harness/scratch.h"
@@ -93,25 +96,100 @@ static void what_launched_it_is_killed_alone(void **state)
 }
 
 /* Slurm signals all stages of a job that it ends. One that ends before the supervisor has asked it
- * has stopped, but only in a run that stops. */
+ * has stopped if the run stops, or is told to within seconds; otherwise it has failed. */
 static void who_stops_with_the_job_has_not_failed(void **state)
 {
   static const struct {
-    bool draining;
+    bool before, after; /* whether the run is being stopped when it ends, and at the next tick */
     int status;
-    enum plm_stage_state expected;
-  } rows[] = {{true, EXITED(143), PLM_STAGE_STOPPED},
-              {false, EXITED(143), PLM_STAGE_BACKOFF},
-              {true, EXITED(137), PLM_STAGE_BACKOFF},
-              {true, KILLED(SIGTERM), PLM_STAGE_BACKOFF}};
+    int64_t later_ms;
+    enum plm_stage_state at_once, expected;
+  } rows[] = {{true, true, EXITED(143), 0, PLM_STAGE_STOPPED, PLM_STAGE_STOPPED},
+              {false, true, EXITED(143), 0, PLM_STAGE_READY, PLM_STAGE_STOPPED},
+              {false, false, EXITED(143), 1000, PLM_STAGE_READY, PLM_STAGE_READY},
+              {false, false, EXITED(143), 60000, PLM_STAGE_READY, PLM_STAGE_BACKOFF},
+              {true, true, EXITED(137), 0, PLM_STAGE_BACKOFF, PLM_STAGE_BACKOFF},
+              {false, false, EXITED(1), 0, PLM_STAGE_BACKOFF, PLM_STAGE_BACKOFF},
+              {true, true, KILLED(SIGTERM), 0, PLM_STAGE_BACKOFF, PLM_STAGE_BACKOFF}};
   struct plm_supervisor *supervisor = *state;
   supervisor->options.launch[PLM_KIND_EVALUATOR] = "srun";
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     struct supervised *stage = supervisor_case_add(supervisor, PLM_KIND_EVALUATOR, PLM_STAGE_READY);
-    supervisor->stages.draining = rows[i].draining;
+    const int64_t now_ms = plm_clock_ms();
+    stage->started_ms = now_ms;
+    supervisor->stages.draining = rows[i].before;
     supervised_reaped(&supervisor->launcher, stage, rows[i].status);
-    if (stage->state != rows[i].expected) fail_msg("row %zu", i);
+    if (stage->state != rows[i].at_once) fail_msg("row %zu: at once", i);
+    supervisor->stages.draining = rows[i].after;
+    supervised_tick(&supervisor->launcher, stage, now_ms + rows[i].later_ms);
+    if (stage->state == PLM_STAGE_STARTING) { /* the time of its next start has come, too */
+      waitpid(stage->pid, NULL, 0);
+      close(stage->ready_fd);
+      stage->state = PLM_STAGE_BACKOFF;
+    }
+    if (stage->state != rows[i].expected) fail_msg("row %zu: later", i);
   }
+}
+
+/* A stage that may have been stopped from outside can be started again by hand meanwhile. */
+static void a_restart_does_not_wait_for_the_job(void **state)
+{
+  struct plm_supervisor *supervisor = *state;
+  supervisor->options.launch[PLM_KIND_EVALUATOR] = "srun";
+  struct supervised *stage = supervisor_case_add(supervisor, PLM_KIND_EVALUATOR, PLM_STAGE_READY);
+  supervised_reaped(&supervisor->launcher, stage, EXITED(143));
+  supervised_stop(supervisor->stages.config, stage);
+  assert_int_equal(stage->state, PLM_STAGE_STOPPING);
+  supervised_tick(&supervisor->launcher, stage, plm_clock_ms());
+  assert_int_equal(stage->state, PLM_STAGE_STOPPED);
+}
+
+static cJSON *peer(const char *host, int pid)
+{
+  cJSON *packer = cJSON_CreateObject();
+  cJSON_AddStringToObject(packer, "host", host);
+  cJSON_AddNumberToObject(packer, "pid", pid);
+  return packer;
+}
+
+/* A launched packer is the one that its first sign of life names, wherever that is: consumers list
+ * it under that name, `ps` shows it once, and the watchdog kills what launched it if it falls
+ * silent. */
+static void a_launched_packer_says_where_it_is(void **state)
+{
+  static const char sign[] =
+      "{\"doing\":\"serving\",\"written_ms\":5,\"host\":\"n2\",\"pid\":77}\n";
+  struct plm_supervisor *supervisor = *state;
+  const char *run = supervisor->options.config->run;
+  char path[PLM_PATH_SIZE];
+  cJSON *n2 = peer("n2", 77), *n3 = peer("n3", 77);
+  int status;
+  supervisor->options.launch[PLM_KIND_PACKER] = "tail -f /dev/null #";
+  struct supervised *stage = supervisor_case_add(supervisor, PLM_KIND_PACKER, PLM_STAGE_IDLE);
+  assert_int_equal(plm_run_tell(run, "pulse.packer.0.json", sign, NULL), PLM_OK);
+  supervised_start(&supervisor->launcher, stage);
+  assert_int_equal(plm_path_join(path, run, "pulse.packer.0.json", NULL), PLM_OK);
+  assert_false(plm_file_exists(path)); /* of an earlier process */
+  watchdog_turn(&supervisor->watchdog, 1000);
+  assert_int_equal(stage->launched_pid, 0);
+  assert_false(stage->pulse.begun); /* it may still wait for a node */
+  assert_false(supervised_is_peer(stage, n2));
+
+  assert_int_equal(plm_run_tell(run, "pulse.packer.0.json", sign, NULL), PLM_OK);
+  watchdog_turn(&supervisor->watchdog, 3000);
+  assert_int_equal(stage->launched_pid, 77);
+  assert_string_equal(stage->launched_host, "n2");
+  assert_true(supervised_is_peer(stage, n2));
+  assert_false(supervised_is_peer(stage, n3));
+  assert_true(stage->pulse.begun);
+
+  watchdog_turn(&supervisor->watchdog, 1000000); /* no other sign for so long */
+  assert_true(stage->silent);
+  assert_int_equal(waitpid(stage->pid, &status, 0), stage->pid);
+  assert_int_equal(status, KILLED(SIGKILL));
+  close(stage->ready_fd);
+  cJSON_Delete(n2);
+  cJSON_Delete(n3);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -119,9 +197,9 @@ static void who_stops_with_the_job_has_not_failed(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      TEST(a_stage_may_be_launched_elsewhere),
-      TEST(what_launched_it_is_killed_alone),
-      TEST(who_stops_with_the_job_has_not_failed),
+      TEST(a_stage_may_be_launched_elsewhere),     TEST(what_launched_it_is_killed_alone),
+      TEST(who_stops_with_the_job_has_not_failed), TEST(a_restart_does_not_wait_for_the_job),
+      TEST(a_launched_packer_says_where_it_is),
   };
   return cmocka_run_group_tests_name("supervisor launch", tests, NULL, NULL);
 }
