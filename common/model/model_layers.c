@@ -45,7 +45,7 @@ void model_product_forward(const struct plm_model *model, const struct model_pro
   struct plm_ops *ops = model->ops;
   const act *w = model_weight(model, product->weight);
   if (product->biased) {
-    const struct plm_linear layer = {w, model_value(model, product->bias)};
+    const struct plm_biased_linear layer = {w, model_value(model, product->bias)};
     ops->linear_bias_forward(ops, y, x, &layer, residual, N, I, O);
   } else
     ops->linear_forward(ops, y, x, w, residual, N, I, O);
@@ -70,7 +70,8 @@ void model_mlp_forward(const struct plm_model *model, const struct model_block *
   case PLM_MLP_GELU:
     PLM_ASSERT(up->biased);
     ops->linear_bias_gelu_forward(ops, block->hidden, block->before, block->h2,
-                                  &(struct plm_linear){w, model_value(model, up->bias)}, N, D, F);
+                                  &(struct plm_biased_linear){w, model_value(model, up->bias)}, N,
+                                  D, F);
     break;
   case PLM_MLP_SWIGLU:
     model_product_forward(model, up, block->before, block->h2, NULL, N, D, 2 * F);

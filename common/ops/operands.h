@@ -59,7 +59,7 @@ static inline struct plm_attention_gradients plm_attention_gradients_of(act *dqk
 }
 
 /* The parameters of a Linear (I, O) with a bias. */
-struct plm_linear {
+struct plm_biased_linear {
   const act *w;      /* (O, I), rounded to act */
   const float *bias; /* (O) */
 };

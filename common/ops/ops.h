@@ -135,13 +135,14 @@ struct plm_ops {
    * a backend may round the sum of product and residual before it adds the bias; this also holds
    * for the next operator. */
   void (*linear_bias_forward)(struct plm_ops *ops, act *y, const act *x,
-                              const struct plm_linear *layer, const act *residual, int64_t N,
+                              const struct plm_biased_linear *layer, const act *residual, int64_t N,
                               int64_t I, int64_t O);
   /* before_NO = x_NI w_OI^T + bias_O and hidden_NO = gelu(before_NO), the exact GELU of the rounded
    * `before`, which backward needs. before may be NULL if nobody needs it, or equal hidden; hidden
    * has the same bits then. */
   void (*linear_bias_gelu_forward)(struct plm_ops *ops, act *hidden, act *before, const act *x,
-                                   const struct plm_linear *layer, int64_t N, int64_t I, int64_t O);
+                                   const struct plm_biased_linear *layer, int64_t N, int64_t I,
+                                   int64_t O);
   /* dbefore_NI = (dy_NO w_OI) gelu'(before_NI): backward through a Linear (O, I) and the GELU
    * before it. In bf16 the product is rounded as well. dbefore must not equal before. */
   void (*linear_gelu_backward_input)(struct plm_ops *ops, act *dbefore, const act *dy, const act *w,

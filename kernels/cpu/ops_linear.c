@@ -231,8 +231,8 @@ static void linear_relu2_forward(struct plm_ops *ops, act *hidden, const act *x,
 }
 
 static void linear_bias_forward(struct plm_ops *ops, act *y, const act *x,
-                                const struct plm_linear *layer, const act *residual, int64_t N,
-                                int64_t I, int64_t O)
+                                const struct plm_biased_linear *layer, const act *residual,
+                                int64_t N, int64_t I, int64_t O)
 {
   struct plm_cpu *cpu = plm_cpu_of(ops);
   const struct operands of = {.C = y,
@@ -244,7 +244,7 @@ static void linear_bias_forward(struct plm_ops *ops, act *y, const act *x,
 }
 
 static void linear_bias_gelu_forward(struct plm_ops *ops, act *hidden, act *before, const act *x,
-                                     const struct plm_linear *layer, int64_t N, int64_t I,
+                                     const struct plm_biased_linear *layer, int64_t N, int64_t I,
                                      int64_t O)
 {
   struct plm_cpu *cpu = plm_cpu_of(ops);

@@ -22,7 +22,7 @@ static void bias_shape(struct ops_case *c, int64_t N, int64_t I, int64_t O)
   double *exact = ops_case_zeros(c, N * O);
   const void *x_act = ops_case_act(c, x, N * I), *w_act = ops_case_act(c, w, O * I);
   void *residual_act = ops_case_act(c, residual, N * O), *y = ops_case_empty_act(c, N * O);
-  const struct plm_linear layer = {w_act, ops_case_float(c, bias, O)};
+  const struct plm_biased_linear layer = {w_act, ops_case_float(c, bias, O)};
   const double slack = rounded_twice(c, fmax(16, 2 * sqrt((double)I)));
   reference_linear(exact, x, w, N, I, O);
   for (int64_t i = 0; i < N * O; i++) exact[i] += bias[i % O];
@@ -42,7 +42,7 @@ static void gelu_shape(struct ops_case *c, int64_t N, int64_t I, int64_t O)
   double *x = ops_case_values(c, N * I, 1), *w = ops_case_values(c, O * I, 1 / sqrt((double)I));
   double *bias = ops_case_values(c, O, 1), *exact = ops_case_zeros(c, N * O);
   const void *x_act = ops_case_act(c, x, N * I), *w_act = ops_case_act(c, w, O * I);
-  const struct plm_linear layer = {w_act, ops_case_float(c, bias, O)};
+  const struct plm_biased_linear layer = {w_act, ops_case_float(c, bias, O)};
   const size_t bytes = (size_t)(N * O) * c->ops->act_bytes;
   void *hidden = ops_case_empty_act(c, N * O), *before = ops_case_empty_act(c, N * O);
   void *alone = ops_case_empty_act(c, N * O), *dbefore = ops_case_empty_act(c, N * O);

@@ -132,13 +132,13 @@ TRACED(linear_backward_weight,
        A *(double)(N *O + N * I) + 8.0 * (double)(O * I), 2.0 * (double)N * (double)I * (double)O)
 #define PRODUCT (2.0 * (double)N * (double)I * (double)O)
 TRACED(linear_bias_forward,
-       (struct plm_ops * ops, act *y, const act *x, const struct plm_linear *layer,
+       (struct plm_ops * ops, act *y, const act *x, const struct plm_biased_linear *layer,
         const act *residual, int64_t N, int64_t I, int64_t O),
        (ops, y, x, layer, residual, N, I, O), shaped("linear_bias_forward", N, I, O),
        A *((double)(N *I + O * I) + (residual != NULL ? 2.0 : 1.0) * (double)(N * O)), PRODUCT)
 TRACED(linear_bias_gelu_forward,
        (struct plm_ops * ops, act *hidden, act *before, const act *x,
-        const struct plm_linear *layer, int64_t N, int64_t I, int64_t O),
+        const struct plm_biased_linear *layer, int64_t N, int64_t I, int64_t O),
        (ops, hidden, before, x, layer, N, I, O), shaped("linear_bias_gelu_forward", N, I, O),
        A *((double)(N *I + O * I) + (before != NULL ? 2.0 : 1.0) * (double)(N * O)), PRODUCT)
 TRACED(linear_gelu_backward_input,
