@@ -321,9 +321,11 @@ void plm_model_head_dense(struct plm_model *model, const struct model_pass *pass
     model_product_forward(model, &model->dense, model->head_dense, model->head_norm, NULL, R, D, D);
     return;
   }
-  ops->linear_bias_gelu_forward(
-      ops, model->head_gelu, model->options.training ? model->head_dense : NULL, model->head_norm,
-      model_weight(model, model->dense.weight), model_value(model, model->dense.bias), R, D, D);
+  const struct plm_biased_linear dense = {model_weight(model, model->dense.weight),
+                                          model_value(model, model->dense.bias)};
+  ops->linear_bias_gelu_forward(ops, model->head_gelu,
+                                model->options.training ? model->head_dense : NULL,
+                                model->head_norm, &dense, R, D, D);
   model_norm_forward(model, &model->head_norm_after, model->head_activated, model->head_gelu, R, D);
 }
 

@@ -32,9 +32,10 @@ void model_norm_backward(const struct plm_model *model, const struct model_norm 
     return;
   }
   const struct plm_layer_norm of = layer_norm_of(model, norm);
-  ops->layer_norm_backward(ops, dx, model_gradient(model, norm->weight),
-                           of.bias != NULL ? model_gradient(model, norm->bias) : NULL, dh, x, &of,
-                           N, D);
+  const struct plm_layer_norm_gradients to = {model_gradient(model, norm->weight),
+                                              of.bias != NULL ? model_gradient(model, norm->bias)
+                                                              : NULL};
+  ops->layer_norm_backward(ops, dx, &to, dh, x, &of, N, D);
 }
 
 void model_product_forward(const struct plm_model *model, const struct model_product *product,
@@ -43,9 +44,10 @@ void model_product_forward(const struct plm_model *model, const struct model_pro
 {
   struct plm_ops *ops = model->ops;
   const act *w = model_weight(model, product->weight);
-  if (product->biased)
-    ops->linear_bias_forward(ops, y, x, w, model_value(model, product->bias), residual, N, I, O);
-  else
+  if (product->biased) {
+    const struct plm_biased_linear layer = {w, model_value(model, product->bias)};
+    ops->linear_bias_forward(ops, y, x, &layer, residual, N, I, O);
+  } else
     ops->linear_forward(ops, y, x, w, residual, N, I, O);
 }
 
@@ -67,8 +69,9 @@ void model_mlp_forward(const struct plm_model *model, const struct model_block *
   case PLM_MLP_RELU2: ops->linear_relu2_forward(ops, block->hidden, block->h2, w, N, D, F); break;
   case PLM_MLP_GELU:
     PLM_ASSERT(up->biased);
-    ops->linear_bias_gelu_forward(ops, block->hidden, block->before, block->h2, w,
-                                  model_value(model, up->bias), N, D, F);
+    ops->linear_bias_gelu_forward(ops, block->hidden, block->before, block->h2,
+                                  &(struct plm_biased_linear){w, model_value(model, up->bias)}, N,
+                                  D, F);
     break;
   case PLM_MLP_SWIGLU:
     model_product_forward(model, up, block->before, block->h2, NULL, N, D, 2 * F);

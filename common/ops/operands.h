@@ -58,6 +58,12 @@ static inline struct plm_attention_gradients plm_attention_gradients_of(act *dqk
   return (struct plm_attention_gradients){dq, dq + part, dq + 2 * part};
 }
 
+/* The parameters of a Linear (I, O) with a bias. */
+struct plm_biased_linear {
+  const act *w;      /* (O, I), rounded to act */
+  const float *bias; /* (O) */
+};
+
 /* How q and k are normalised before they are rotated. */
 enum plm_qk_norm {
   PLM_QK_NORM_HEAD,  /* RMSNorm over the K elements of each head, no weight, eps 1e-6 */
@@ -87,6 +93,10 @@ struct plm_layer_norm {
   const float *weight; /* (D) */
   const float *bias;   /* (D), or NULL if there is none */
   float eps;
+};
+
+struct plm_layer_norm_gradients {
+  float *dweight, *dbias; /* (D) each; dbias is not used without a bias */
 };
 
 /* The share of tokens that were not <mask> when ESM-2 was trained. */

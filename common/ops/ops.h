@@ -134,14 +134,14 @@ struct plm_ops {
   /* y_NO = x_NI w_OI^T + bias_O, plus residual_NO if it is not NULL. y may equal residual. In bf16
    * a backend may round the sum of product and residual before it adds the bias; this also holds
    * for the next operator. */
-  void (*linear_bias_forward)(struct plm_ops *ops, act *y, const act *x, const act *w,
-                              const float *bias, const act *residual, int64_t N, int64_t I,
-                              int64_t O);
+  void (*linear_bias_forward)(struct plm_ops *ops, act *y, const act *x,
+                              const struct plm_biased_linear *layer, const act *residual, int64_t N,
+                              int64_t I, int64_t O);
   /* before_NO = x_NI w_OI^T + bias_O and hidden_NO = gelu(before_NO), the exact GELU of the rounded
    * `before`, which backward needs. before may be NULL if nobody needs it, or equal hidden; hidden
    * has the same bits then. */
   void (*linear_bias_gelu_forward)(struct plm_ops *ops, act *hidden, act *before, const act *x,
-                                   const act *w, const float *bias, int64_t N, int64_t I,
+                                   const struct plm_biased_linear *layer, int64_t N, int64_t I,
                                    int64_t O);
   /* dbefore_NI = (dy_NO w_OI) gelu'(before_NI): backward through a Linear (O, I) and the GELU
    * before it. In bf16 the product is rounded as well. dbefore must not equal before. */
@@ -166,12 +166,12 @@ struct plm_ops {
   /* ---- LayerNorm; out may equal x ---- */
   void (*layer_norm_forward)(struct plm_ops *ops, act *out, const act *x,
                              const struct plm_layer_norm *norm, int64_t N, int64_t D);
-  /* dx_ND += the gradient of x, dweight_D += and dbias_D += from dh, the gradient of the result.
-   * The statistics of each row are computed again from x. dbias is not used without a bias. dx may
-   * equal neither dh nor x. */
-  void (*layer_norm_backward)(struct plm_ops *ops, act *dx, float *dweight, float *dbias,
-                              const act *dh, const act *x, const struct plm_layer_norm *norm,
-                              int64_t N, int64_t D);
+  /* dx_ND += the gradient of x, to->dweight_D += and to->dbias_D += from dh, the gradient of the
+   * result. The statistics of each row are computed again from x. dx may equal neither dh nor x. */
+  void (*layer_norm_backward)(struct plm_ops *ops, act *dx,
+                              const struct plm_layer_norm_gradients *to, const act *dh,
+                              const act *x, const struct plm_layer_norm *norm, int64_t N,
+                              int64_t D);
 
   /* ---- block input: x' = b0 (x + s skip) + b1 p, h = norm(x') ---- */
   void (*mix_norm_forward)(struct plm_ops *ops, act *mixed, act *h, const struct plm_mix *mix,

@@ -83,9 +83,10 @@ static void backward_tile(void *context, int64_t tile, uint32_t thread)
                                        ops_layer_norm_rows_of(tile, job->N), job->D);
 }
 
-static void layer_norm_backward(struct plm_ops *ops, act *dx, float *dweight, float *dbias,
-                                const act *dh, const act *x, const struct plm_layer_norm *norm,
-                                int64_t N, int64_t D)
+static void layer_norm_backward(struct plm_ops *ops, act *dx,
+                                const struct plm_layer_norm_gradients *to, const act *dh,
+                                const act *x, const struct plm_layer_norm *norm, int64_t N,
+                                int64_t D)
 {
   PLM_ASSERT(N >= 0 && D > 0);
   struct job job = {
@@ -94,8 +95,9 @@ static void layer_norm_backward(struct plm_ops *ops, act *dx, float *dweight, fl
   job.parts = plm_cpu_workspace(job.cpu, (size_t)(tiles * 2 * D) * sizeof *job.parts);
   if (job.parts == NULL) return;
   plm_pool_tiles(job.cpu->pool, tiles, backward_tile, &job);
-  plm_cpu_add_tile_columns(job.cpu, dweight, job.parts, tiles, 2 * D, D);
-  if (norm->bias != NULL) plm_cpu_add_tile_columns(job.cpu, dbias, job.parts + D, tiles, 2 * D, D);
+  plm_cpu_add_tile_columns(job.cpu, to->dweight, job.parts, tiles, 2 * D, D);
+  if (norm->bias != NULL)
+    plm_cpu_add_tile_columns(job.cpu, to->dbias, job.parts + D, tiles, 2 * D, D);
 }
 
 /* ---- gradients of biases ---- */

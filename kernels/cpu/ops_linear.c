@@ -230,25 +230,28 @@ static void linear_relu2_forward(struct plm_ops *ops, act *hidden, const act *x,
   ops_linear_multiply(cpu, forward_shape(cpu, N, I, O), &of);
 }
 
-static void linear_bias_forward(struct plm_ops *ops, act *y, const act *x, const act *w,
-                                const float *bias, const act *residual, int64_t N, int64_t I,
-                                int64_t O)
+static void linear_bias_forward(struct plm_ops *ops, act *y, const act *x,
+                                const struct plm_biased_linear *layer, const act *residual,
+                                int64_t N, int64_t I, int64_t O)
 {
   struct plm_cpu *cpu = plm_cpu_of(ops);
-  const struct operands of = {
-      .C = y, .A = x, .B = w, .residual = residual, .finish = {.kind = FINISH_BIAS, .bias = bias}};
+  const struct operands of = {.C = y,
+                              .A = x,
+                              .B = layer->w,
+                              .residual = residual,
+                              .finish = {.kind = FINISH_BIAS, .bias = layer->bias}};
   ops_linear_multiply(cpu, forward_shape(cpu, N, I, O), &of);
 }
 
 static void linear_bias_gelu_forward(struct plm_ops *ops, act *hidden, act *before, const act *x,
-                                     const act *w, const float *bias, int64_t N, int64_t I,
+                                     const struct plm_biased_linear *layer, int64_t N, int64_t I,
                                      int64_t O)
 {
   struct plm_cpu *cpu = plm_cpu_of(ops);
   const struct operands of = {.C = before != NULL ? before : hidden,
                               .A = x,
-                              .B = w,
-                              .finish = {.kind = FINISH_GELU, .bias = bias, .gelu = hidden}};
+                              .B = layer->w,
+                              .finish = {.kind = FINISH_GELU, .bias = layer->bias, .gelu = hidden}};
   ops_linear_multiply(cpu, forward_shape(cpu, N, I, O), &of);
 }
 

@@ -22,17 +22,16 @@ static void bias_shape(struct ops_case *c, int64_t N, int64_t I, int64_t O)
   double *exact = ops_case_zeros(c, N * O);
   const void *x_act = ops_case_act(c, x, N * I), *w_act = ops_case_act(c, w, O * I);
   void *residual_act = ops_case_act(c, residual, N * O), *y = ops_case_empty_act(c, N * O);
-  const float *bias_float = ops_case_float(c, bias, O);
+  const struct plm_biased_linear layer = {w_act, ops_case_float(c, bias, O)};
   const double slack = rounded_twice(c, fmax(16, 2 * sqrt((double)I)));
   reference_linear(exact, x, w, N, I, O);
   for (int64_t i = 0; i < N * O; i++) exact[i] += bias[i % O];
-  c->ops->linear_bias_forward(c->ops, y, x_act, w_act, bias_float, NULL, N, I, O);
+  c->ops->linear_bias_forward(c->ops, y, x_act, &layer, NULL, N, I, O);
   ops_case_check_act(c, "linear + bias", y, exact, N * O, slack);
   for (int64_t i = 0; i < N * O; i++) exact[i] += residual[i];
-  c->ops->linear_bias_forward(c->ops, y, x_act, w_act, bias_float, residual_act, N, I, O);
+  c->ops->linear_bias_forward(c->ops, y, x_act, &layer, residual_act, N, I, O);
   ops_case_check_act(c, "linear + bias + residual", y, exact, N * O, slack);
-  c->ops->linear_bias_forward(c->ops, residual_act, x_act, w_act, bias_float, residual_act, N, I,
-                              O);
+  c->ops->linear_bias_forward(c->ops, residual_act, x_act, &layer, residual_act, N, I, O);
   ops_case_check_same(c, residual_act, y, (size_t)(N * O) * c->ops->act_bytes);
 }
 
@@ -43,21 +42,21 @@ static void gelu_shape(struct ops_case *c, int64_t N, int64_t I, int64_t O)
   double *x = ops_case_values(c, N * I, 1), *w = ops_case_values(c, O * I, 1 / sqrt((double)I));
   double *bias = ops_case_values(c, O, 1), *exact = ops_case_zeros(c, N * O);
   const void *x_act = ops_case_act(c, x, N * I), *w_act = ops_case_act(c, w, O * I);
-  const float *bias_float = ops_case_float(c, bias, O);
+  const struct plm_biased_linear layer = {w_act, ops_case_float(c, bias, O)};
   const size_t bytes = (size_t)(N * O) * c->ops->act_bytes;
   void *hidden = ops_case_empty_act(c, N * O), *before = ops_case_empty_act(c, N * O);
   void *alone = ops_case_empty_act(c, N * O), *dbefore = ops_case_empty_act(c, N * O);
   reference_linear(exact, x, w, N, I, O);
   for (int64_t i = 0; i < N * O; i++) exact[i] += bias[i % O];
-  c->ops->linear_bias_gelu_forward(c->ops, hidden, before, x_act, w_act, bias_float, N, I, O);
+  c->ops->linear_bias_gelu_forward(c->ops, hidden, before, x_act, &layer, N, I, O);
   ops_case_check_act(c, "before GELU", before, exact, N * O,
                      rounded_twice(c, fmax(16, 2 * sqrt((double)I))));
   const double *stored = ops_case_read(c, before, N * O);
   for (int64_t i = 0; i < N * O; i++) exact[i] = reference_gelu(stored[i]);
   ops_case_check_act(c, "after GELU", hidden, exact, N * O, 16);
-  c->ops->linear_bias_gelu_forward(c->ops, alone, NULL, x_act, w_act, bias_float, N, I, O);
+  c->ops->linear_bias_gelu_forward(c->ops, alone, NULL, x_act, &layer, N, I, O);
   ops_case_check_same(c, alone, hidden, bytes);
-  c->ops->linear_bias_gelu_forward(c->ops, alone, alone, x_act, w_act, bias_float, N, I, O);
+  c->ops->linear_bias_gelu_forward(c->ops, alone, alone, x_act, &layer, N, I, O);
   ops_case_check_same(c, alone, hidden, bytes);
 
   double *dy = ops_case_values(c, N * I, 1), *v = ops_case_values(c, I * O, 1);

@@ -55,19 +55,21 @@ void linear_relu2_backward_input(struct plm_ops *ops, act *dup, const act *dy, c
   plm_cuda_relu2_product(plm_cuda_of(ops), &p, relu2_by_library);
 }
 
-void linear_bias_forward(struct plm_ops *ops, act *y, const act *x, const act *w, const float *bias,
-                         const act *residual, int64_t N, int64_t I, int64_t O)
+void linear_bias_forward(struct plm_ops *ops, act *y, const act *x,
+                         const struct plm_biased_linear *layer, const act *residual, int64_t N,
+                         int64_t I, int64_t O)
 {
-  linear_forward(ops, y, x, w, residual, N, I, O);
-  plm_cuda_bias(plm_cuda_of(ops), y, bias, N, O);
+  linear_forward(ops, y, x, layer->w, residual, N, I, O);
+  plm_cuda_bias(plm_cuda_of(ops), y, layer->bias, N, O);
 }
 
 void linear_bias_gelu_forward(struct plm_ops *ops, act *hidden, act *before, const act *x,
-                              const act *w, const float *bias, int64_t N, int64_t I, int64_t O)
+                              const struct plm_biased_linear *layer, int64_t N, int64_t I,
+                              int64_t O)
 {
   if (before == nullptr) before = hidden;
-  linear_forward(ops, before, x, w, nullptr, N, I, O);
-  plm_cuda_bias_gelu(plm_cuda_of(ops), hidden, before, bias, N, O);
+  linear_forward(ops, before, x, layer->w, nullptr, N, I, O);
+  plm_cuda_bias_gelu(plm_cuda_of(ops), hidden, before, layer->bias, N, O);
 }
 
 void linear_gelu_backward_input(struct plm_ops *ops, act *dbefore, const act *dy, const act *w,

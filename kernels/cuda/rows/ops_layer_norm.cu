@@ -135,38 +135,49 @@ void layer_norm_forward(struct plm_ops *ops, act *out, const act *x,
   });
 }
 
-/* The backward pass of `rows` rows, whose moments have room in scratch behind the sums. */
+/* What the backward pass reads and writes. */
+template <class T> struct Backward {
+  T *dx;
+  struct plm_layer_norm_gradients to; /* dbias is NULL without a bias */
+  const T *dh, *x;
+};
+
+/* The backward pass of `rows` rows, whose moments have room in scratch before the sums. */
 template <class T>
-void run_backward(struct plm_cuda *cuda, T *dx, float *dweight, float *dbias, const T *dh,
-                  const T *x, const Norm &norm, int64_t rows, int64_t D)
+void run_backward(struct plm_cuda *cuda, const Backward<T> &b, const Norm &norm, int64_t rows,
+                  int64_t D)
 {
   const bool vector = plm_whole_vectors<T>(D) && floats_are_aligned(norm.weight);
   const int64_t parts = plm_column_parts(rows);
   float *partial = plm_cuda_scratch<float>(cuda, (size_t)(2 * (parts * D + rows)));
   float2 *moments = reinterpret_cast<float2 *>(partial);
   partial += 2 * rows;
+  float *biases = b.to.dbias != nullptr ? partial + parts * D : nullptr;
   plm_launch(cuda->stream,
              vector ? layer_norm_backward_kernel<T, true> : layer_norm_backward_kernel<T, false>,
-             dim3(plm_blocks(rows, PLM_NORM_WARPS)), dim3(PLM_NORM_WARPS * PLM_WARP), 0, dx,
-             moments, dh, x, norm, rows, D);
-  plm_run_column_sums(cuda, RowsOfNorm<T>{partial, dbias != nullptr ? partial + parts * D : nullptr,
-                                          dh, x, moments, rows, D});
-  plm_cuda_add_partials(cuda, dweight, partial, parts, D);
-  if (dbias != nullptr) plm_cuda_add_partials(cuda, dbias, partial + parts * D, parts, D);
+             dim3(plm_blocks(rows, PLM_NORM_WARPS)), dim3(PLM_NORM_WARPS * PLM_WARP), 0, b.dx,
+             moments, b.dh, b.x, norm, rows, D);
+  plm_run_column_sums(cuda, RowsOfNorm<T>{partial, biases, b.dh, b.x, moments, rows, D});
+  plm_cuda_add_partials(cuda, b.to.dweight, partial, parts, D);
+  if (biases != nullptr) plm_cuda_add_partials(cuda, b.to.dbias, biases, parts, D);
 }
 
-void layer_norm_backward(struct plm_ops *ops, act *dx, float *dweight, float *dbias, const act *dh,
-                         const act *x, const struct plm_layer_norm *norm, int64_t N, int64_t D)
+void layer_norm_backward(struct plm_ops *ops, act *dx, const struct plm_layer_norm_gradients *to,
+                         const act *dh, const act *x, const struct plm_layer_norm *norm, int64_t N,
+                         int64_t D)
 {
   struct plm_cuda *cuda = plm_cuda_of(ops);
   const Norm given = {norm->weight, norm->bias, norm->eps};
   const int64_t slab = plm_column_slab(cuda, N, D);
   plm_with_act(cuda, [&](auto *type) {
     typedef std::remove_pointer_t<decltype(type)> T;
-    for (int64_t n = 0; n < N; n += slab)
-      run_backward(cuda, static_cast<T *>(dx) + n * D, dweight,
-                   norm->bias != nullptr ? dbias : nullptr, static_cast<const T *>(dh) + n * D,
-                   static_cast<const T *>(x) + n * D, given, N - n < slab ? N - n : slab, D);
+    for (int64_t n = 0; n < N; n += slab) {
+      const Backward<T> b = {static_cast<T *>(dx) + n * D,
+                             {to->dweight, norm->bias != nullptr ? to->dbias : nullptr},
+                             static_cast<const T *>(dh) + n * D,
+                             static_cast<const T *>(x) + n * D};
+      run_backward(cuda, b, given, N - n < slab ? N - n : slab, D);
+    }
   });
 }
 

@@ -39,8 +39,8 @@ void layer_norm_case_run(struct ops_case *c, const struct layer_norm_case *layer
   add_to(exact, before, n);
   add_to(dweight, weight_before, D);
   add_to(dbias, bias_before, D);
-  c->ops->layer_norm_backward(c->ops, dx, dweight_float, layer->bias ? dbias_float : NULL, dh_act,
-                              x_act, &norm, N, D);
+  const struct plm_layer_norm_gradients to = {dweight_float, layer->bias ? dbias_float : NULL};
+  c->ops->layer_norm_backward(c->ops, dx, &to, dh_act, x_act, &norm, N, D);
   ops_case_check_act(c, "LayerNorm backward", dx, exact, n, 2 * slack);
   ops_case_check_float(c, "LayerNorm dweight", dweight_float, dweight, D, 2 * slack);
   ops_case_check_float(c, "LayerNorm dbias", dbias_float, dbias, D, 2 * slack);

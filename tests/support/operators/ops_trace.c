@@ -132,14 +132,14 @@ TRACED(linear_backward_weight,
        A *(double)(N *O + N * I) + 8.0 * (double)(O * I), 2.0 * (double)N * (double)I * (double)O)
 #define PRODUCT (2.0 * (double)N * (double)I * (double)O)
 TRACED(linear_bias_forward,
-       (struct plm_ops * ops, act *y, const act *x, const act *w, const float *bias,
+       (struct plm_ops * ops, act *y, const act *x, const struct plm_biased_linear *layer,
         const act *residual, int64_t N, int64_t I, int64_t O),
-       (ops, y, x, w, bias, residual, N, I, O), shaped("linear_bias_forward", N, I, O),
+       (ops, y, x, layer, residual, N, I, O), shaped("linear_bias_forward", N, I, O),
        A *((double)(N *I + O * I) + (residual != NULL ? 2.0 : 1.0) * (double)(N * O)), PRODUCT)
 TRACED(linear_bias_gelu_forward,
-       (struct plm_ops * ops, act *hidden, act *before, const act *x, const act *w,
-        const float *bias, int64_t N, int64_t I, int64_t O),
-       (ops, hidden, before, x, w, bias, N, I, O), shaped("linear_bias_gelu_forward", N, I, O),
+       (struct plm_ops * ops, act *hidden, act *before, const act *x,
+        const struct plm_biased_linear *layer, int64_t N, int64_t I, int64_t O),
+       (ops, hidden, before, x, layer, N, I, O), shaped("linear_bias_gelu_forward", N, I, O),
        A *((double)(N *I + O * I) + (before != NULL ? 2.0 : 1.0) * (double)(N * O)), PRODUCT)
 TRACED(linear_gelu_backward_input,
        (struct plm_ops * ops, act *dbefore, const act *dy, const act *w, const act *before,
@@ -154,9 +154,9 @@ TRACED(layer_norm_forward,
         int64_t D),
        (ops, out, x, norm, N, D), "layer_norm_forward", 2 * A * ND, 0)
 TRACED(layer_norm_backward,
-       (struct plm_ops * ops, act *dx, float *dweight, float *dbias, const act *dh, const act *x,
-        const struct plm_layer_norm *norm, int64_t N, int64_t D),
-       (ops, dx, dweight, dbias, dh, x, norm, N, D), "layer_norm_backward", 4 * A * ND, 0)
+       (struct plm_ops * ops, act *dx, const struct plm_layer_norm_gradients *to, const act *dh,
+        const act *x, const struct plm_layer_norm *norm, int64_t N, int64_t D),
+       (ops, dx, to, dh, x, norm, N, D), "layer_norm_backward", 4 * A * ND, 0)
 TRACED(swiglu_forward,
        (struct plm_ops * ops, act *hidden, const act *gate_up, int64_t N, int64_t F),
        (ops, hidden, gate_up, N, F), "swiglu_forward", 3 * A * (double)(N * F), 0)
