@@ -63,17 +63,20 @@ const struct plm_option plm_embed_options[] = {
      .help =
          "attention maps of these layers or heads, counted from 1: 3:5,4 (layer 3's head 5, all of "
          "layer 4)"},
+    {.name = "contacts",
+     .help = "probabilities that residues are in contact, by the contact head of ESM-2"},
     {.name = "max-length",
      .argument = "N",
      .help =
          "cut longer sequences to N tokens (default: the model's max_length, which N may exceed)"},
+    {.name = "separate-chains",
+     .help = "ESM-C: chains of a protein, which | separates, do not see each other"},
     {.name = "strict", .help = "stop at the first bad record instead of skipping it"},
     {.name = "resume", .argument = "HOW", .help = "auto (default), or never: start over"},
     {.name = "batch-tokens",
      .argument = "N",
-     .help =
-         "tokens in one forward pass (default 8192, with --attention 2048), at least one chunk of "
-         "max_length"},
+     .help = "tokens in one forward pass (default 8192; 2048 for maps), at least one chunk of "
+             "max_length"},
     PLM_SEQUENCE_OPTIONS,
     WEIGHTS,
     COMPUTING,

@@ -98,6 +98,8 @@ static plm_status open_verified(const char *folder, const char *weights, bool tr
   PLM_TRY(plm_model_folder_check(folder, &found, NULL, error));
   PLM_TRY(plm_model_folder_choose(&found, weights, &file, error));
   PLM_TRY(plm_inference_open(found.directory, ops, batch_tokens, &opened, error));
+  opened->folder = found;
+  opened->file = file;
   plm_status status = inference_load(opened, found.directory, file, trunk_only, NULL, error);
   if (status == PLM_OK && identity != NULL)
     status = plm_model_folder_hash(&found, file, identity, error);

@@ -10,6 +10,7 @@
 #include "common/base/status.h"
 #include "common/checkpoint/parameter_file.h"
 #include "common/corpus/tokenizer.h"
+#include "common/huggingface/model_folder.h"
 #include "common/model/model.h"
 #include "common/model/model_config.h"
 #include "common/ops/ops.h"
@@ -18,15 +19,17 @@ struct plm_inference {
   struct plm_model_config config;
   enum plm_objective objective;
   const struct plm_tokenizer *tokenizer;
-  uint32_t window;            /* the window in force, in tokens */
-  uint32_t batch_tokens;      /* of a batch, unless one chunk has more */
-  uint32_t max_chunks;        /* the largest batch, in chunks of config.max_length tokens */
-  uint32_t limit;             /* plm_inference_limit; 0: config.max_length */
-  uint32_t trained_length;    /* tokens; longer sequences were never seen in training */
-  bool warned;                /* about a longer one */
-  const char *weights;        /* "ema" or "model", once loaded */
-  enum plm_weights_head head; /* the head that the weights have */
-  struct plm_ops *ops;        /* borrowed */
+  uint32_t window;                /* the window in force, in tokens */
+  uint32_t batch_tokens;          /* of a batch, unless one chunk has more */
+  uint32_t max_chunks;            /* the largest batch, in chunks of config.max_length tokens */
+  uint32_t limit;                 /* plm_inference_limit; 0: config.max_length */
+  uint32_t trained_length;        /* tokens; longer sequences were never seen in training */
+  bool warned;                    /* about a longer one */
+  const char *weights;            /* "ema" or "model", once loaded */
+  struct plm_model_folder folder; /* with plm_inference_open_verified or _trunk: what was opened, */
+  const char *file;               /* and the weights file in it */
+  enum plm_weights_head head;     /* the head that the weights have */
+  struct plm_ops *ops;            /* borrowed */
   struct plm_model *model;
   struct plm_masks *masks;
 };

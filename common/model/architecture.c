@@ -61,6 +61,7 @@ static const struct plm_architecture_rules rules[] = {
                   .layer_norm_eps = 1e-5,
                   .vocab_size = 64,
                   .max_positions = 2048,
+                  .chain_break = 31,
                   .block = {.prefix = "esmc.layers.",
                             .names = {.query = "self_attn.q_proj",
                                       .key = "self_attn.k_proj",

@@ -71,6 +71,7 @@ struct plm_architecture_rules {
   double layer_norm_eps;
   uint32_t vocab_size;    /* default; 0: that of the tokenizer */
   uint32_t max_positions; /* default */
+  uint16_t chain_break;   /* the token between the chains of a protein, written |; 0: none */
 
   struct plm_block_traits block;
   const char *embedding; /* the names of parameters, without ".weight" and ".bias" */

@@ -13,9 +13,11 @@
 #include "common/base/numbers/finite.h"
 #include "common/checkpoint/parameter_file.h"
 #include "common/cli/output_file.h"
+#include "common/huggingface/contact_head.h"
 #include "common/inference/finite_output.h"
 #include "common/inference/inference.h"
 #include "common/inference/sequence_batch.h"
+#include "common/model/architecture.h"
 #include "common/run/stop.h"
 #include "evaluator/embed/embed_maps.h"
 #include "evaluator/embed/embed_output.h"
@@ -42,6 +44,7 @@ struct embed {
   float *room;          /* (max_chunks * max_length, D) for a state; NULL without --layers */
   struct plm_layer_choice layers; /* none: the last hidden state */
   struct plm_map_choice choice;   /* of attention maps */
+  struct plm_contact_head head;   /* for contacts */
   struct plm_embed_maps *maps;    /* NULL unless maps are wanted */
   uint32_t *map_tokens;           /* (window) of each sequence of the batch */
   float *pooled;                  /* (layout.width) */
@@ -52,6 +55,12 @@ struct embed {
   struct plm_embed_report report;
   char pooling[PLM_POOLING_NAME_SIZE];
 };
+
+/* The token of |, 0 if the model has none. */
+static uint16_t chain_break_of(const struct embed *embed)
+{
+  return plm_architecture_rules(embed->inference->config.architecture)->chain_break;
+}
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
@@ -68,6 +77,14 @@ static plm_status open_model(struct embed *embed, struct plm_ops *ops, struct pl
     plm_info("%s is a classifier: its hidden states are embedded, and its classifier is ignored",
              request->checkpoint);
   PLM_TRY(plm_inference_set_limit(embed->inference, request->max_length, error));
+  if (request->separate_chains && chain_break_of(embed) == 0) {
+    plm_error_set(error, PLM_USAGE, "--separate-chains: %s has no token for a break of chains",
+                  request->checkpoint);
+    return plm_error_hint(error, "ESM-C has one, which is written |");
+  }
+  if (request->kind == PLM_EMBED_CONTACTS)
+    PLM_TRY(plm_contact_head_read(&embed->inference->folder, embed->inference->file, &embed->head,
+                                  error));
   PLM_TRY(plm_path_join(path, request->checkpoint, "config.json", error));
   return plm_hash_file(path, &journal->config, NULL, NULL, error);
 }
@@ -76,7 +93,7 @@ static plm_status read_inputs(struct embed *embed, struct plm_error *error)
 {
   const struct plm_embed_request *request = embed->request;
   const struct plm_tokenizer *tokenizer = embed->inference->tokenizer;
-  const struct plm_intake_options options = {
+  struct plm_intake_options options = {
       .inputs = request->inputs,
       .input_count = request->input_count,
       .tokenizer = tokenizer,
@@ -84,8 +101,10 @@ static plm_status read_inputs(struct embed *embed, struct plm_error *error)
       .keep_eos = request->kind == PLM_EMBED_CONTACTS,
       .strict = request->strict,
       .choices = request->choices,
+      .chain_break = chain_break_of(embed),
   };
   char folder[PLM_PATH_SIZE];
+  options.choices.chains = options.chain_break != 0;
   PLM_TRY(plm_output_folder(request->output, folder, error));
   PLM_TRY(plm_sequence_spool_open(folder, tokenizer->token_bytes, &embed->spool, error));
   PLM_TRY(plm_sequence_intake(&options, embed->spool, &embed->report.intake, error));
@@ -125,24 +144,25 @@ static plm_status embed_open_output(struct embed *embed, struct plm_error *error
   if (request->kind == PLM_EMBED_POOLED) layout->width *= request->pooling.count;
   PLM_TRY(plm_embed_layout_compute(layout, embed->spool, error));
   embed->journal.bytes = layout->bytes;
-  snprintf(embed->journal.options, sizeof embed->journal.options, "%s%s%s %s %s --batch-tokens %u",
-           kinds[request->kind], embed->pooling[0] == '\0' ? "" : " ", embed->pooling,
-           narrow ? "bf16" : "fp32", layout->format == PLM_EMBED_NPY ? "npy" : "safetensors",
-           request->batch_tokens);
-  const size_t used = strlen(embed->journal.options);
-  if (layout->layers != NULL)
-    snprintf(embed->journal.options + used, sizeof embed->journal.options - used, " --layers %s",
-             layout->layers);
-  if (layout->attention != NULL)
-    snprintf(embed->journal.options + used, sizeof embed->journal.options - used, " --attention %s",
-             layout->attention);
+  snprintf(embed->journal.options, sizeof embed->journal.options,
+           "%s%s%s %s %s --batch-tokens %u%s%s%s%s%s", kinds[request->kind],
+           embed->pooling[0] == '\0' ? "" : " ", embed->pooling, narrow ? "bf16" : "fp32",
+           layout->format == PLM_EMBED_NPY ? "npy" : "safetensors", request->batch_tokens,
+           layout->layers != NULL ? " --layers " : "", layout->layers != NULL ? layout->layers : "",
+           layout->attention != NULL ? " --attention " : "",
+           layout->attention != NULL ? layout->attention : "",
+           request->separate_chains ? " --separate-chains" : "");
   return plm_embed_output_open(request->output, layout, embed->spool, request->fresh,
                                &embed->journal, &embed->output, error);
 }
 
 static plm_status open_maps(struct embed *embed, struct plm_error *error)
 {
-  const struct plm_maps_request request = {.inference = embed->inference, .choice = &embed->choice};
+  const bool contacts = embed->request->kind == PLM_EMBED_CONTACTS;
+  const struct plm_maps_request request = {.inference = embed->inference,
+                                           .choice = contacts ? NULL : &embed->choice,
+                                           .weights = embed->head.weights,
+                                           .bias = embed->head.bias};
   embed->map_tokens = plm_alloc_zeroed(PLM_SPOOL_WINDOW_SEQUENCES, sizeof *embed->map_tokens);
   return plm_embed_maps_open(&request, &embed->maps, error);
 }
@@ -166,8 +186,11 @@ static plm_status embed_allocate_buffers(struct embed *embed, struct plm_error *
       (embed->layers.count > 0 && embed->room == NULL))
     return plm_error_set(error, PLM_NO_MEMORY, "out of memory for a batch of %zu tokens", rows);
   if (plm_embed_kind_is_map(embed->request->kind)) PLM_TRY(open_maps(embed, error));
-  return plm_sequence_batch_open(model, inference->tokenizer->pad, inference->max_chunks,
-                                 &embed->batch, error);
+  PLM_TRY(plm_sequence_batch_open(model, inference->tokenizer->pad, inference->max_chunks,
+                                  &embed->batch, error));
+  if (embed->request->separate_chains)
+    plm_sequence_batch_split_at(embed->batch, chain_break_of(embed));
+  return PLM_OK;
 }
 
 /* ---- batches --------------------------------------------------------------------------------- */
@@ -421,6 +444,7 @@ plm_status plm_embed(const struct plm_embed_request *request, struct plm_ops *op
                                     plm_sequence_spool_count(embed.spool),
                                     plm_sequence_spool_tokens(embed.spool), error);
   plm_embed_maps_close(embed.maps);
+  plm_contact_head_deinit(&embed.head);
   plm_sequence_batch_close(embed.batch);
   plm_spool_window_deinit(&embed.window);
   plm_embed_output_close(embed.output);

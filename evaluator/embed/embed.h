@@ -31,9 +31,10 @@ struct plm_embed_request {
   uint32_t max_length;        /* sequences are cut to so many tokens; 0: the model's max_length */
   uint32_t batch_tokens;      /* in one forward pass, which has at least one chunk */
   struct plm_sequence_choices choices;
-  bool strict; /* a bad record is an error */
-  bool fresh;  /* discard what an earlier run has done */
-  bool json;   /* print the summary as one JSON object on one line */
+  bool separate_chains; /* chains of a sequence do not see each other */
+  bool strict;          /* a bad record is an error */
+  bool fresh;           /* discard what an earlier run has done */
+  bool json;            /* print the summary as one JSON object on one line */
 };
 
 /* Writes the file and prints a summary to stdout. PLM_INTERRUPTED, PLM_TERMINATED: a signal stopped

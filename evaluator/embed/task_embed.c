@@ -21,9 +21,11 @@ static plm_status parse_kind(const struct plm_arguments *arguments,
   const bool logits = plm_arguments_has(arguments, "logits");
   request->attention = plm_arguments_get(arguments, "attention");
   const bool attention = request->attention != NULL;
-  if (per_token + logits + attention + (pooling != NULL) > 1) {
-    plm_error_set(error, PLM_USAGE,
-                  "--pooling, --per-token, --logits and --attention exclude each other");
+  const bool contacts = plm_arguments_has(arguments, "contacts");
+  if (per_token + logits + attention + contacts + (pooling != NULL) > 1) {
+    plm_error_set(
+        error, PLM_USAGE,
+        "--pooling, --per-token, --logits, --attention and --contacts exclude each other");
     return plm_error_hint(error, "a file holds only one kind; run the command once for each");
   }
   request->layers = plm_arguments_get(arguments, "layers");
@@ -31,6 +33,10 @@ static plm_status parse_kind(const struct plm_arguments *arguments,
     return plm_error_set(error, PLM_USAGE,
                          "--layers and --logits exclude each other: logits are "
                          "made from the last hidden state");
+  if (contacts && request->layers != NULL)
+    return plm_error_set(error, PLM_USAGE,
+                         "--layers and --contacts exclude each other: contacts are made from the "
+                         "attention of all layers");
   if (attention && request->layers != NULL)
     return plm_error_set(error, PLM_USAGE,
                          "--layers and --attention exclude each other: --attention LAYER names its "
@@ -38,6 +44,7 @@ static plm_status parse_kind(const struct plm_arguments *arguments,
   request->kind = per_token   ? PLM_EMBED_PER_TOKEN
                   : logits    ? PLM_EMBED_LOGITS
                   : attention ? PLM_EMBED_ATTENTION
+                  : contacts  ? PLM_EMBED_CONTACTS
                               : PLM_EMBED_POOLED;
   if (request->kind != PLM_EMBED_POOLED) return PLM_OK;
   return plm_pooling_parse(pooling == NULL ? "mean" : pooling, &request->pooling, error);
@@ -61,7 +68,8 @@ static plm_status parse_request(const struct plm_arguments *arguments,
   const char *output = plm_arguments_get(arguments, "output");
   if (plm_arguments_has(arguments, "json"))
     PLM_TRY(plm_output_check_stdout(output, "--json", error));
-  const bool maps = plm_arguments_has(arguments, "attention");
+  const bool maps =
+      plm_arguments_has(arguments, "attention") || plm_arguments_has(arguments, "contacts");
   PLM_TRY(plm_arguments_u64(arguments, "batch-tokens", maps ? MAP_BATCH_TOKENS : BATCH_TOKENS,
                             &batch_tokens, error));
   if (batch_tokens == 0 || batch_tokens > LARGEST_BATCH_TOKENS)
@@ -73,6 +81,7 @@ static plm_status parse_request(const struct plm_arguments *arguments,
       .input_count = arguments->positional_count,
       .output = output,
       .batch_tokens = (uint32_t)batch_tokens,
+      .separate_chains = plm_arguments_has(arguments, "separate-chains"),
       .strict = plm_arguments_has(arguments, "strict"),
       .fresh = resume != NULL && strcmp(resume, "never") == 0,
       .json = plm_arguments_has(arguments, "json"),

@@ -42,10 +42,10 @@ plm_status plm_evaluation_open(const char *checkpoint, uint32_t max_length, stru
 {
   struct plm_evaluation *opened = plm_alloc_zeroed(1, sizeof *opened);
   plm_status status = plm_inference_open(checkpoint, ops, BATCH_TOKENS, &opened->inference, error);
-  if (status == PLM_OK) status = plm_inference_set_limit(opened->inference, max_length, error);
-  if (status == PLM_OK)
-    status =
-        plm_inference_make_room(opened->inference, plm_inference_most(opened->inference), error);
+  if (status == PLM_OK && max_length != 0) { /* else chunks have the model's max_length */
+    status = plm_inference_set_limit(opened->inference, max_length, error);
+    if (status == PLM_OK) status = plm_inference_make_room(opened->inference, max_length, error);
+  }
   if (status == PLM_OK) status = evaluation_allocate_buffers(opened, error);
   if (status != PLM_OK) {
     plm_evaluation_close(opened);

@@ -104,6 +104,11 @@ embed_fails 2 'exclude each other' s.fasta --output x.safetensors --attention 1 
 embed_fails 2 'exclude each other' s.fasta --output x.safetensors --attention 1 --layers 1
 embed_fails 2 'an npy file holds one array' s.fasta --output x.npy --attention 1
 embed_fails 2 'the model has no layer 99' s.fasta --output x.safetensors --attention 99
+embed_fails 1 'has no contact head' s.fasta --output x.safetensors --contacts
+embed_fails 2 'exclude each other' s.fasta --output x.safetensors --contacts --attention 1
+embed_fails 2 'exclude each other' s.fasta --output x.safetensors --contacts --layers 1
+embed_fails 2 'has no token for a break of chains' s.fasta --output x.safetensors --separate-chains
+nothing_left x.safetensors
 
 # ---- mistakes ---------------------------------------------------------------------------------------
 : >empty.fasta
