@@ -339,10 +339,9 @@ static void check_tasks(struct plm_loader *loader)
   for (uint32_t i = 0; i < evaluator->task_count; i++)
     for (uint32_t j = 0; j < evaluator->set_count; j++)
       if (strcmp(evaluator->tasks[i].name, evaluator->sets[j].name) == 0)
-        plm_problems_add(loader->problems,
-                         config_check_place_of(loader, "evaluator.tasks", "evaluator.sets"),
-                         "evaluator.tasks: \"%s\" is also the name of a set",
-                         evaluator->tasks[i].name);
+        plm_problems_add(
+            loader->problems, plm_key_place(loader, "evaluator.tasks", "evaluator.sets"),
+            "evaluator.tasks: \"%s\" is also the name of a set", evaluator->tasks[i].name);
 }
 
 void plm_config_check(struct plm_loader *loader)
