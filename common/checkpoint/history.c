@@ -21,6 +21,18 @@ plm_status plm_history_wanted(const struct plm_config_evaluator *evaluator, unsi
   return PLM_OK;
 }
 
+unsigned plm_history_tasks_due(const struct plm_config *config, uint64_t step)
+{
+  const uint64_t every =
+      config->trainer.checkpoint.every > 0 ? config->trainer.checkpoint.every : 1;
+  unsigned bits = 0;
+  for (uint32_t i = 0; i < config->evaluator.task_count; i++) {
+    const uint64_t apart = every * config->evaluator.tasks[i].every;
+    if (step % apart == 0 || step == config->trainer.steps) bits |= 1u << (PLM_HISTORY_TASK + i);
+  }
+  return bits;
+}
+
 /* The index of the first entry with at least this step. */
 static size_t history_place_of(const struct plm_history *history, uint64_t step)
 {
@@ -112,6 +124,8 @@ static unsigned bit_of(const struct plm_history *history, const cJSON *line, enu
     const struct plm_config_set *known = &history->evaluator->sets[i];
     if (strcmp(known->name, set) == 0 && known->split == split) return PLM_SPLIT_COUNT + i;
   }
+  for (uint32_t i = 0; history->evaluator != NULL && i < history->evaluator->task_count; i++)
+    if (strcmp(history->evaluator->tasks[i].name, set) == 0) return PLM_HISTORY_TASK + i;
   return PLM_HISTORY_OTHER;
 }
 

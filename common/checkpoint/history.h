@@ -1,6 +1,7 @@
 /* What evaluator.jsonl already reports: for each step the splits and sets that were evaluated, or
  * that it was skipped. Splits and sets are bits: bit s is split s of the run's own corpus, bit
- * PLM_SPLIT_COUNT + i is entry i of evaluator.sets, and PLM_HISTORY_OTHER is any other set. A step
+ * PLM_SPLIT_COUNT + i is entry i of evaluator.sets, the bits after those of all sets are the
+ * entries of evaluator.tasks, and PLM_HISTORY_OTHER is any other set. A step
  * that is published again with other weights is another checkpoint; reports about the earlier one
  * do not count for it. */
 #ifndef PLM_COMMON_CHECKPOINT_HISTORY_H
@@ -15,8 +16,9 @@
 #include "common/config/config.h"
 #include "common/corpus/corpus.h"
 
-enum { PLM_HISTORY_OTHER = 31 };
-_Static_assert((int)PLM_SPLIT_COUNT + (int)PLM_MAX_SETS < (int)PLM_HISTORY_OTHER, "bits suffice");
+enum { PLM_HISTORY_TASK = (int)PLM_SPLIT_COUNT + (int)PLM_MAX_SETS, PLM_HISTORY_OTHER = 31 };
+_Static_assert((int)PLM_HISTORY_TASK + (int)PLM_MAX_TASKS <= (int)PLM_HISTORY_OTHER,
+               "bits suffice");
 
 struct plm_history_entry {
   uint64_t step;
@@ -38,6 +40,9 @@ struct plm_history {
  * splits and sets. PLM_CONFIG: a split is unknown. */
 plm_status plm_history_wanted(const struct plm_config_evaluator *evaluator, unsigned *bits,
                               struct plm_error *error);
+/* The bits of the tasks that are due for a checkpoint: each `every`-th one, counted by steps of
+ * trainer.checkpoint.every, and the last. */
+unsigned plm_history_tasks_due(const struct plm_config *config, uint64_t step);
 /* Adds what the file reports; a missing file reports nothing. */
 plm_status plm_history_read(struct plm_history *history, const char *path, struct plm_error *error);
 /* Adds the report of one split or set, the number of its bit. identity NULL: the weights are

@@ -206,6 +206,10 @@ const struct plm_option plm_probe_options[] = {
      .argument = "COLUMN",
      .help = "the column of sequences (default: sequence, seq, protein_sequence or "
              "mutated_sequence)"},
+    {.name = "max-length",
+     .argument = "N",
+     .help =
+         "cut longer sequences to N tokens (default: the model's max_length, which N may exceed)"},
     {.name = "output", .argument = "FILE", .help = "write the predictions there as CSV"},
     WEIGHTS,
     COMPUTING,

@@ -49,7 +49,8 @@ enum {
   PLM_MAX_MASK_RATES = 16, /* entries of evaluator.mask_rates */
   PLM_MAX_SPLITS = 3,      /* train, valid, test */
   PLM_MAX_SETS = 16,       /* entries of evaluator.sets */
-  PLM_SET_NAME_MOST = 32,  /* most letters of a set's name */
+  PLM_MAX_TASKS = 8,       /* entries of evaluator.tasks */
+  PLM_SET_NAME_MOST = 32,  /* most letters of a set's or task's name */
   PLM_MAX_RANKS = 4096,    /* trainer.ranks, and the slots of one host */
   PLM_MAX_HOSTS = 512,     /* entries of trainer.hosts */
   PLM_MAX_SHARES = 4096,   /* trainer.shares */
@@ -154,6 +155,24 @@ struct plm_config_set {
   enum plm_split split;
 };
 
+enum plm_task_kind { PLM_TASK_PROBE, PLM_TASK_ASSAYS };
+extern const char *const plm_task_kind_names[];
+/* What a probe predicts: the first is to guess, the others are in the order of enum plm_label_kind.
+ */
+extern const char *const plm_task_label_names[];
+
+/* Something else that is measured of checkpoints: a probe (doc/probe.md), or assays in ProteinGym's
+ * format. */
+struct plm_config_task {
+  char *name;                    /* as that of a set */
+  char *path;                    /* absolute; a table, or a folder of assays */
+  int kind;                      /* enum plm_task_kind */
+  uint64_t every;                /* checkpoints */
+  char *reference;               /* of assays: the file that lists them, absolute */
+  char *target, *split, *column; /* of a probe: columns; split and column may be NULL */
+  int labels;                    /* of a probe: an index of plm_task_label_names */
+};
+
 struct plm_config_evaluator {
   enum plm_device device;
   uint32_t threads; /* 0: auto, one beside a CPU trainer */
@@ -162,6 +181,8 @@ struct plm_config_evaluator {
   uint32_t split_count;
   struct plm_config_set sets[PLM_MAX_SETS];
   uint32_t set_count;
+  struct plm_config_task tasks[PLM_MAX_TASKS];
+  uint32_t task_count;
   double mask_rate;
   double mask_rates[PLM_MAX_MASK_RATES];
   uint32_t mask_rate_count;
@@ -269,8 +290,9 @@ const char *plm_config_schedule_fault(const struct plm_config *config,
  * layers, 1 for the other architectures. */
 uint32_t plm_config_alignment(const struct plm_config *config);
 
-/* Whether a name may stand in evaluator.sets: 1 to 32 letters, digits, dots, hyphens and
- * underscores. "corpus" is such a name as well, although it stands for the run's own corpus. */
+/* Whether a name may stand in evaluator.sets and evaluator.tasks: 1 to 32 letters, digits, dots,
+ * hyphens and underscores. "corpus" is such a name as well, although it stands for the run's own
+ * corpus. */
 bool plm_config_is_set_name(const char *name);
 
 /* Splits an entry of trainer.hosts, "name:slots". Returns false if it is not one: names have

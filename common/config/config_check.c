@@ -332,6 +332,18 @@ void plm_config_check_schedule(struct plm_loader *loader)
                    message);
 }
 
+/* Lines of evaluator.jsonl name either by `set`. */
+static void check_tasks(struct plm_loader *loader)
+{
+  const struct plm_config_evaluator *evaluator = &loader->config->evaluator;
+  for (uint32_t i = 0; i < evaluator->task_count; i++)
+    for (uint32_t j = 0; j < evaluator->set_count; j++)
+      if (strcmp(evaluator->tasks[i].name, evaluator->sets[j].name) == 0)
+        plm_problems_add(
+            loader->problems, plm_key_place(loader, "evaluator.tasks", "evaluator.sets"),
+            "evaluator.tasks: \"%s\" is also the name of a set", evaluator->tasks[i].name);
+}
+
 void plm_config_check(struct plm_loader *loader)
 {
   plm_presets_settle(loader);
@@ -346,6 +358,7 @@ void plm_config_check(struct plm_loader *loader)
   check_alignment(loader);
   check_network(loader);
   plm_sources_check(loader);
+  check_tasks(loader);
 }
 
 /* masked_diffusion draws its mask rates itself. Only its first mlm_warmup_steps train as mlm. */

@@ -12,6 +12,7 @@
 #include "common/config/config_sources.h"
 #include "common/config/key_suggestion.h"
 #include "common/config/setting_sets.h"
+#include "common/config/setting_tasks.h"
 #include "common/config/yaml_limits.h"
 
 enum { MESSAGE_SIZE = 512, LIST_MAX = PLM_MAX_HOSTS /* of any list */ };
@@ -75,12 +76,14 @@ static void store_node(const struct plm_config_text *input, const struct plm_set
     config_text_store(input, setting, &value, place);
     return;
   }
-  const bool corpus = setting->type == PLM_SETTING_CORPUS;
-  if (node->type == YAML_SEQUENCE_NODE && (corpus || setting->type == PLM_SETTING_SETS)) {
+  plm_records_reader *reader = setting->type == PLM_SETTING_CORPUS  ? plm_sources_read
+                               : setting->type == PLM_SETTING_SETS  ? plm_config_sets_read
+                               : setting->type == PLM_SETTING_TASKS ? plm_config_tasks_read
+                                                                    : NULL;
+  if (node->type == YAML_SEQUENCE_NODE && reader != NULL) {
     const struct plm_yaml_list list = {input->document, node, place, input->base, input->has_lines};
     set_origin(input, setting, place);
-    input->loader->bad[plm_setting_index(setting)] =
-        !(corpus ? plm_sources_read : plm_config_sets_read)(input->loader, &list);
+    input->loader->bad[plm_setting_index(setting)] = !reader(input->loader, &list);
     return;
   }
   if (node->type != YAML_SEQUENCE_NODE) {

@@ -1,6 +1,7 @@
 /* The value of a row as YAML. */
 #include "common/base/text/text.h"
 #include "common/config/config_corpora.h"
+#include "common/config/setting_tasks.h"
 #include "common/config/settings.h"
 
 static const void *setting_print_field(const struct plm_setting *setting,
@@ -62,6 +63,7 @@ char *plm_setting_print(const struct plm_setting *setting, const struct plm_conf
   case PLM_SETTING_ADDRESS:
   case PLM_SETTING_ENDPOINT: plm_setting_put_string(&text, *(char *const *)value); break;
   case PLM_SETTING_SETS: plm_config_sets_print(&config->evaluator, &text); break;
+  case PLM_SETTING_TASKS: plm_config_tasks_print(&config->evaluator, &text); break;
   default: print_list(setting, config, &text); break;
   }
   if (text.failed) {

@@ -28,6 +28,7 @@ static const char *type_name(const struct plm_setting *setting)
   case PLM_SETTING_HOSTS: return "a list of NAME:SLOTS";
   case PLM_SETTING_PATTERN: return "a list of masks";
   case PLM_SETTING_SETS: return "a list of {name: NAME, corpus: DIR, split: SPLIT}";
+  case PLM_SETTING_TASKS: return "a list of {name: NAME, kind: KIND, path: PATH, ...}";
   case PLM_SETTING_CHOICE:
   case PLM_SETTING_SPLITS: break;
   }

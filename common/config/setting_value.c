@@ -8,6 +8,7 @@
 #include "common/base/files/file.h"
 #include "common/base/text/suggest.h"
 #include "common/config/config_corpora.h"
+#include "common/config/setting_tasks.h"
 #include "common/config/settings.h"
 
 enum { MESSAGE_SIZE = 512, IPC_PATH_LIMIT = 107 };
@@ -345,7 +346,7 @@ static bool store_list(const struct plm_setting *setting, const struct plm_value
                        struct plm_config *config, size_t *culprit, char message[MESSAGE_SIZE])
 {
   void *target = setting_value_field(setting, config);
-  if (!value->is_list || setting->type == PLM_SETTING_SETS)
+  if (!value->is_list || setting->type == PLM_SETTING_SETS || setting->type == PLM_SETTING_TASKS)
     return wrong_type(setting, value, message);
   if (value->count < setting->count_min || value->count > setting->count_max) {
     snprintf(message, MESSAGE_SIZE, "expected %u to %u entries, found %zu", setting->count_min,
@@ -447,6 +448,8 @@ void plm_setting_release(const struct plm_setting *setting, struct plm_config *c
     count = PLM_MAX_HOSTS;
   } else if (setting->type == PLM_SETTING_SETS) {
     plm_config_sets_release(&config->evaluator);
+  } else if (setting->type == PLM_SETTING_TASKS) {
+    plm_config_tasks_release(&config->evaluator);
   }
   for (size_t i = 0; i < count; i++) {
     free(strings[i]);

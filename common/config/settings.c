@@ -370,6 +370,13 @@ static const struct plm_setting settings[] = {
       .help = "Further held-out sets on which every checkpoint is evaluated, each "
               "`{name: NAME, corpus: DIR, split: valid}`. The evaluator opens their corpora "
               "itself, so its host must hold them. keep_best judges by the run's own corpus."),
+  ROW("evaluator.tasks", TASKS, evaluator.tasks, "", "[]",
+      .count_offset = AT(evaluator.task_count), .count_max = PLM_MAX_TASKS, FREE,
+      .help = "What else is measured of checkpoints. A probe (doc/probe.md): `{name: NAME, "
+              "kind: probe, path: TABLE, target: COLUMN, split: COLUMN, task: auto, "
+              "sequence_column: COLUMN, every: 1}`. Assays in ProteinGym's format: `{name: NAME, "
+              "kind: assays, path: DIR, reference: FILE, every: 1}`. `every: N` takes each Nth "
+              "checkpoint and the last one. A task is skipped while a newer checkpoint waits."),
   ROW("evaluator.mask_rate", DOUBLE, evaluator.mask_rate, "", "0.15", NUMBER(0, 1),
       .flags = PLM_SETTING_ABOVE_MIN, FREE,
       .help = "Share of the residues that are masked. Not used for causal models."),
@@ -440,7 +447,7 @@ bool plm_setting_is_list(const struct plm_setting *setting)
 {
   return setting->type == PLM_SETTING_DOUBLES || setting->type == PLM_SETTING_SPLITS ||
          setting->type == PLM_SETTING_HOSTS || setting->type == PLM_SETTING_PATTERN ||
-         setting->type == PLM_SETTING_SETS;
+         setting->type == PLM_SETTING_SETS || setting->type == PLM_SETTING_TASKS;
 }
 
 bool plm_setting_is_section(const char *key)

@@ -29,6 +29,7 @@ enum plm_setting_type {
   PLM_SETTING_HOSTS,    /* char *[count_max], name:slots, no name twice */
   PLM_SETTING_PATTERN,  /* uint8_t[count_max] of plm_attention_kind bits */
   PLM_SETTING_SETS,     /* struct plm_config_set[count_max]: a list of records */
+  PLM_SETTING_TASKS,    /* struct plm_config_task[count_max]: a list of records */
 };
 
 enum plm_on_resume {

@@ -7,7 +7,7 @@
 #include "common/base/text/suggest.h"
 #include "common/base/text/text.h"
 
-enum { MESSAGE_SIZE = 512, KEYS_MOST = 8 };
+enum { MESSAGE_SIZE = 512, KEYS_MOST = 16 };
 
 struct plm_scalar plm_yaml_scalar(const yaml_node_t *node)
 {

@@ -36,6 +36,10 @@ struct plm_yaml_records {
   bool (*accepts)(const struct plm_setting *key, const char *text, char message[512]);
 };
 
+/* Reads a list into the loader's configuration. False: it has mistakes, which were added to the
+ * loader's problems. */
+typedef bool plm_records_reader(struct plm_loader *loader, const struct plm_yaml_list *list);
+
 /* Reads the list into the array `records` of `most`, which has none before. False: it
  * has mistakes, which were added to the loader's problems; records that have what is required are
  * stored all the same, so that more checks see them. places (may be NULL) receives theirs. */

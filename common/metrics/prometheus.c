@@ -263,6 +263,10 @@ static void count_line(struct plm_prometheus *metrics, enum plm_metric_stage sta
 /* The label that tells the parts of an object apart. */
 static const char *label_of_parts(const char *name)
 {
+  static const char *const of_measures[] = {"low", "high", "baseline"};
+  for (size_t i = 0; i < sizeof of_measures / sizeof *of_measures; i++)
+    if (strcmp(name, of_measures[i]) == 0) return "measure";
+  if (strstr(name, "_by_assay") != NULL) return "assay";
   if (strstr(name, "mask_rate") != NULL) return "mask_rate";
   if (strstr(name, "_by_source") != NULL) return "source";
   const bool by_layer = strstr(name, "_norms") != NULL || strstr(name, "attention_") != NULL;

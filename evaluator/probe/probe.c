@@ -131,6 +131,20 @@ static plm_status probe_baseline(struct probing *probing, struct plm_error *erro
   return status;
 }
 
+/* Makes the items, and room for the longest sequence that they see. */
+static plm_status open_items(struct probing *probing, const struct plm_labelled_table *table,
+                             struct plm_error *error)
+{
+  struct plm_inference *inference = probing->inference;
+  uint32_t longest = 0;
+  PLM_TRY(plm_inference_set_limit(inference, probing->request->max_length, error));
+  const uint32_t most = plm_inference_most(inference);
+  PLM_TRY(plm_probe_items_init(&probing->results->items, table, most, error));
+  for (size_t i = 0; i < table->count; i++)
+    if (table->rows[i].length > longest) longest = table->rows[i].length;
+  return plm_inference_make_room(inference, longest < most - 2 ? longest + 2 : most, error);
+}
+
 /* The baseline comes first: it takes little time, and finds whatever is wrong with the labels. */
 static plm_status probe_all(struct probing *probing, const struct plm_labelled_table *table,
                             struct plm_error *error)
@@ -142,7 +156,7 @@ static plm_status probe_all(struct probing *probing, const struct plm_labelled_t
   struct plm_layer_choice choice;
   const bool all = layers != NULL && strcmp(layers, "all") == 0;
   if (layers != NULL && !all) PLM_TRY(plm_layer_choice_parse(layers, config, &choice, error));
-  PLM_TRY(plm_probe_items_init(&results->items, table, config->max_length, error));
+  PLM_TRY(open_items(probing, table, error));
   results->layers = plm_alloc_zeroed(all ? most : 1, sizeof *results->layers);
   PLM_TRY(probe_baseline(probing, error));
   PLM_TRY(all ? probe_all_layers(probing, error)

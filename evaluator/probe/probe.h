@@ -11,8 +11,9 @@ struct plm_probe_request {
   struct plm_labelled_request table;
   const char
       *layers; /* "8" or "4,8,last" (layer_choice.h), or "all"; NULL: the last hidden state */
-  struct plm_pooling pooling;                                  /* not for labels of residues */
-  double alpha;                                                /* 0: chosen (probe_fit.h) */
+  struct plm_pooling pooling; /* not for labels of residues */
+  double alpha;               /* 0: chosen (probe_fit.h) */
+  uint32_t max_length;        /* as plm_inference_limit takes it; 0: the model\'s */
   plm_status (*check)(void *context, struct plm_error *error); /* as in plm_probe_embedding */
   void *context;
 };

@@ -69,9 +69,8 @@ void plm_probe_warn(const struct plm_labelled_table *table, const struct plm_pro
                 plm_format_quantity(table->shared, "row", number));
   if (table->folds == 0 && items->labels != NULL) warn_of_new_classes(table, items);
   if (items->cut > 0)
-    plm_warning("sequences longer than the model's max_length of %u tokens, cut to their first "
-                "%u: %s",
-                items->max_length, items->max_length, plm_format_count(items->cut, number));
+    plm_warning("sequences of more than %u tokens, cut to their first %u: %s", items->max_length,
+                items->max_length, plm_format_count(items->cut, number));
 }
 
 /* ---- JSON ---- */

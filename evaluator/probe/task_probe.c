@@ -58,6 +58,7 @@ static plm_status parse_request(const struct plm_arguments *arguments,
   PLM_TRY(parse_task(arguments, &request->table.kind, error));
   PLM_TRY(plm_pooling_parse(pooling != NULL ? pooling : "mean", &request->pooling, error));
   PLM_TRY(plm_task_number(arguments, "alpha", 0, false, 1e12, &request->alpha, error));
+  PLM_TRY(plm_task_max_length(arguments, &request->max_length, error));
   request->layers = plm_arguments_get(arguments, "layers");
   command->arguments = arguments;
   command->output = plm_arguments_get(arguments, "output");

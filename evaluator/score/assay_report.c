@@ -12,6 +12,7 @@
 #include "common/base/text/json.h"
 #include "common/base/text/text.h"
 #include "common/cli/output_file.h"
+#include "common/metrics/metrics.h"
 
 struct summary {
   struct plm_assay_mean *means;
@@ -52,7 +53,7 @@ static void add_statistics(cJSON *object, const double statistics[PLM_ASSAY_STAT
     if (isnan(statistics[k]))
       cJSON_AddNullToObject(object, plm_assay_statistic_names[k]);
     else
-      cJSON_AddNumberToObject(object, plm_assay_statistic_names[k], statistics[k]);
+      plm_metrics_number(object, plm_assay_statistic_names[k], statistics[k]);
   }
 }
 

@@ -83,6 +83,7 @@ static size_t count_finished(const struct benchmark *benchmark)
 
 static plm_status do_all(struct benchmark *benchmark, struct plm_error *error)
 {
+  const struct plm_assays_request *request = benchmark->request;
   const size_t count = benchmark->list.count, finished = count_finished(benchmark);
   benchmark->results = calloc(count, sizeof *benchmark->results);
   if (benchmark->results == NULL)
@@ -90,7 +91,13 @@ static plm_status do_all(struct benchmark *benchmark, struct plm_error *error)
   if (finished > 0)
     plm_info("%zu of %zu assays have been scored already, in %s", finished, count,
              benchmark->request->scores);
-  for (size_t i = 0; i < count; i++) PLM_TRY(do_assay(benchmark, i, error));
+  for (size_t i = 0; i < count; i++) {
+    if (request->check != NULL) PLM_TRY(request->check(request->context, error));
+    PLM_TRY(do_assay(benchmark, i, error));
+  }
+  if (request->take != NULL)
+    return request->take(request->take_context, benchmark->results, count,
+                         benchmark->inference->weights, error);
   return plm_assay_report(benchmark->results, count, benchmark->request->output,
                           benchmark->request->json, error);
 }

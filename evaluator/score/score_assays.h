@@ -7,6 +7,7 @@
 #include <stdbool.h>
 
 #include "common/ops/ops.h"
+#include "evaluator/score/assay_statistics.h"
 #include "evaluator/score/variant_scorer.h"
 
 struct plm_assays_request {
@@ -20,6 +21,13 @@ struct plm_assays_request {
   uint32_t max_length; /* as in struct plm_score_request */
   const char *output;  /* file for the CSV; NULL: stdout, unless json */
   bool json;           /* write an object to stdout */
+  /* Called before each assay (may be NULL); anything but PLM_OK ends the work with it. */
+  plm_status (*check)(void *context, struct plm_error *error);
+  void *context;
+  /* NULL, or takes the results in place of the output; weights: "model" or "ema". */
+  plm_status (*take)(void *take_context, const struct plm_assay_result *results, size_t count,
+                     const char *weights, struct plm_error *error);
+  void *take_context;
 };
 
 /* Writes one row for each assay, in the order of the reference file:

@@ -29,6 +29,7 @@
 #include "evaluator/watch/missing_steps.h"
 #include "evaluator/watch/watch_journal.h"
 #include "evaluator/watch/watch_report.h"
+#include "evaluator/watch/watch_tasks.h"
 #include "evaluator/watch/watched_corpus.h"
 
 enum { POLL_MS = 200 };
@@ -37,6 +38,7 @@ struct watch {
   const struct plm_config *config;
   struct plm_ops *ops;
   struct plm_held_out_list held_out; /* what to evaluate on */
+  struct plm_watch_tasks tasks;
   char checkpoints[PLM_PATH_SIZE], trainer_path[PLM_PATH_SIZE];
   char keys[PLM_PATH_SIZE]; /* the folder of CURVE keys */
   struct plm_run_pulse pulse;
@@ -142,6 +144,7 @@ static void *watch_for_stop(void *context)
 static plm_status open_watch(struct watch *watch, struct plm_error *error)
 {
   PLM_TRY(plm_held_out_open(watch->config, &watch->held_out, error));
+  PLM_TRY(plm_watch_tasks_open(watch->config, &watch->tasks, error));
   PLM_TRY(plm_run_check_moved(watch->config->run, error));
   PLM_TRY(plm_directory_make(watch->config->run, error));
   PLM_TRY(open_outputs(watch, error));
@@ -165,6 +168,7 @@ static void close_watch(struct watch *watch)
   plm_run_pulse_end(&watch->pulse);
   plm_lock_release(watch->journal.lock);
   plm_held_out_close(&watch->held_out);
+  plm_watch_tasks_close(&watch->tasks);
   plm_seen_deinit(&watch->seen);
 }
 
@@ -238,6 +242,40 @@ static plm_status load_checkpoint(struct watch *watch, const char *directory,
   return plm_evaluation_load(watch->evaluation, directory, &advance, error);
 }
 
+/* What is to be reported of a checkpoint: bits as in history.h. */
+static unsigned wanted_of(const struct watch *watch, uint64_t step)
+{
+  return watch->held_out.bits | plm_history_tasks_due(watch->config, step);
+}
+
+static unsigned reported_of(const struct watch *watch, const struct subject *subject)
+{
+  return plm_history_splits(&watch->journal.history, subject->step, &subject->identity);
+}
+
+/* The tasks that are due and not yet reported. */
+static plm_status run_tasks(struct watch *watch, const struct subject *subject,
+                            const char *directory, struct plm_error *error)
+{
+  const struct plm_task_subject about = {.step = subject->step,
+                                         .identity = subject->identity,
+                                         .directory = directory,
+                                         .checkpoints = watch->checkpoints,
+                                         .trainer_path = watch->trainer_path,
+                                         .ops = watch->ops,
+                                         .check = check_give_up,
+                                         .context = watch};
+  const unsigned due = plm_history_tasks_due(watch->config, subject->step);
+  for (uint32_t i = 0; i < watch->config->evaluator.task_count; i++) {
+    if ((due & ~reported_of(watch, subject) & 1u << (PLM_HISTORY_TASK + i)) == 0) continue;
+    snprintf(watch->doing, sizeof watch->doing, "step %" PRIu64 " (%s)", subject->step,
+             watch->config->evaluator.tasks[i].name);
+    plm_run_pulse(&watch->pulse, true, "%s", watch->doing);
+    PLM_TRY(plm_watch_task_report(&watch->tasks, i, &about, &watch->journal, watch->board, error));
+  }
+  return PLM_OK;
+}
+
 /* Evaluates the splits and sets that are not yet reported, with the weights that are loaded. */
 static plm_status evaluate_checkpoint(struct watch *watch, const struct subject *subject,
                                       struct plm_error *error)
@@ -252,12 +290,11 @@ static plm_status evaluate_checkpoint(struct watch *watch, const struct subject 
   };
   struct plm_feed_stream state = {watch->feed, &watch->give_up};
   const struct plm_chunk_stream feed = plm_stream_of_feed(&state);
+  if ((reported_of(watch, subject) & watch->held_out.bits) == watch->held_out.bits) return PLM_OK;
   PLM_TRY(watch_learn_corpus(watch, error));
   for (uint32_t i = 0; i < watch->held_out.count; i++) {
     const struct plm_held_out *held_out = &watch->held_out.items[i];
-    const unsigned reported =
-        plm_history_splits(&watch->journal.history, subject->step, &subject->identity);
-    if (reported & 1u << held_out->bit) continue;
+    if (reported_of(watch, subject) & 1u << held_out->bit) continue;
     struct plm_evaluation_result result;
     snprintf(watch->doing, sizeof watch->doing, "evaluating step %" PRIu64 " (%s)", subject->step,
              held_out->corpus != NULL ? held_out->set : plm_split_name(held_out->split));
@@ -314,6 +351,7 @@ static plm_status handle_checkpoint(struct watch *watch, uint64_t step, struct p
   if (status == PLM_OK) status = load_checkpoint(watch, directory, &why);
   if (status == PLM_OK) {
     status = evaluate_checkpoint(watch, &subject, error);
+    if (status == PLM_OK) status = run_tasks(watch, &subject, directory, error);
     if (status != PLM_NOT_FINITE) return status;
     why = *error;
   }
@@ -357,7 +395,8 @@ static plm_status scan(struct watch *watch, bool *again, struct plm_error *error
     const struct plm_seen *seen = plm_seen_look(&watch->seen, watch->checkpoints, steps[i]);
     const unsigned reported =
         plm_history_splits(&watch->journal.history, steps[i], plm_seen_identity(seen));
-    if (seen->failed || (reported & watch->held_out.bits) == watch->held_out.bits) continue;
+    const unsigned wanted = wanted_of(watch, steps[i]);
+    if (seen->failed || (reported & wanted) == wanted) continue;
     if (seen->attempts > 0 && plm_clock_ms() < seen->retry_at_ms) continue;
     const uint64_t lines = watch->journal.lines;
     status = handle_checkpoint(watch, steps[i], error);
@@ -383,7 +422,7 @@ static bool watch_complete(struct watch *watch)
   for (size_t i = 0; i < count && all; i++) {
     const struct plm_seen *seen = plm_seen_look(&watch->seen, watch->checkpoints, steps[i]);
     all = plm_history_settled(&watch->journal.history, steps[i], plm_seen_identity(seen),
-                              watch->held_out.bits);
+                              wanted_of(watch, steps[i]));
   }
   free(steps);
   return all;

@@ -9,6 +9,8 @@
 
 #include "common/base/clock.h"
 #include "common/base/log/log.h"
+#include "common/base/text/json.h"
+#include "common/base/text/text.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/run/run.h"
 #include "evaluator/watch/hparams.h"
@@ -25,22 +27,35 @@ static void add_lag(const char *trainer_path, uint64_t step, cJSON *line)
   plm_metrics_number(line, "lag_steps", lag);
 }
 
+cJSON *plm_watch_line_begin(uint64_t step, const struct plm_hash *identity, const char *set,
+                            const char *split)
+{
+  char name[PLM_CHECKPOINT_NAME_SIZE], folder[64], hex[PLM_HASH_HEX_SIZE];
+  plm_checkpoint_name(step, name);
+  snprintf(folder, sizeof folder, PLM_RUN_CHECKPOINTS "/%s", name);
+  plm_hash_to_hex(*identity, hex);
+  cJSON *line = plm_metrics_line();
+  plm_metrics_integer(line, "step", step);
+  plm_metrics_string(line, "checkpoint", folder);
+  plm_metrics_string(line, "identity", hex);
+  plm_metrics_string(line, "set", set);
+  plm_metrics_string(line, "split", split);
+  return line;
+}
+
+void plm_watch_line_end(cJSON *line, uint64_t step, double seconds, const char *trainer_path)
+{
+  plm_metrics_number(line, "seconds", seconds);
+  if (trainer_path != NULL) add_lag(trainer_path, step, line);
+  plm_metrics_number(line, "time", plm_clock_wall_s());
+}
+
 cJSON *plm_watch_report_line(const struct plm_watch_report *report, const char *trainer_path)
 {
-  char name[PLM_CHECKPOINT_NAME_SIZE], folder[64], identity[PLM_HASH_HEX_SIZE];
-  plm_checkpoint_name(report->step, name);
-  snprintf(folder, sizeof folder, PLM_RUN_CHECKPOINTS "/%s", name);
-  plm_hash_to_hex(report->identity, identity);
-  cJSON *line = plm_metrics_line();
-  plm_metrics_integer(line, "step", report->step);
-  plm_metrics_string(line, "checkpoint", folder);
-  plm_metrics_string(line, "identity", identity);
-  plm_metrics_string(line, "set", report->held_out->set);
-  plm_metrics_string(line, "split", plm_split_name(report->held_out->split));
+  cJSON *line = plm_watch_line_begin(report->step, &report->identity, report->held_out->set,
+                                     plm_split_name(report->held_out->split));
   plm_evaluation_report(report->result, report->weights, report->baseline_entropy, line);
-  plm_metrics_number(line, "seconds", report->result->seconds);
-  if (trainer_path != NULL) add_lag(trainer_path, report->step, line);
-  plm_metrics_number(line, "time", plm_clock_wall_s());
+  plm_watch_line_end(line, report->step, report->result->seconds, trainer_path);
   return line;
 }
 
@@ -92,6 +107,52 @@ void plm_watch_report_board(const struct plm_watch_report *report, struct plm_te
     add_scalar(board, report->step, subject, name, result->entropies[i].entropy);
   }
   (void)plm_tensorboard_flush(board, NULL); /* may fail: evaluator.jsonl is the record */
+}
+
+/* Whether a number of a task's line is a measure. */
+static bool is_measure(const char *name)
+{
+  static const char *const others[] = {"v",      "step",    "alpha",     "predictions",
+                                       "assays", "seconds", "lag_steps", "time"};
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+    if (strcmp(others[i], name) == 0) return false;
+  return true;
+}
+
+void plm_watch_task_board(uint64_t step, const cJSON *line, struct plm_tensorboard *board)
+{
+  const cJSON *item;
+  const char *set = plm_metrics_set(line);
+  if (board == NULL) return;
+  cJSON_ArrayForEach(item, line)
+  {
+    if (cJSON_IsNumber(item) && is_measure(item->string))
+      add_scalar(board, step, set, item->string, item->valuedouble);
+  }
+  cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(line, "baseline"))
+  {
+    char name[64];
+    snprintf(name, sizeof name, "baseline/%s", item->string);
+    if (cJSON_IsNumber(item)) add_scalar(board, step, set, name, item->valuedouble);
+  }
+  (void)plm_tensorboard_flush(board, NULL); /* may fail: evaluator.jsonl is the record */
+}
+
+void plm_watch_task_log(uint64_t step, const cJSON *line)
+{
+  struct plm_text text = {0};
+  const cJSON *item, *baseline = cJSON_GetObjectItemCaseSensitive(line, "baseline");
+  cJSON_ArrayForEach(item, line)
+  {
+    if (!cJSON_IsNumber(item) || !is_measure(item->string)) continue;
+    plm_text_printf(&text, "%s%s %.4f", text.length > 0 ? ", " : "", item->string,
+                    item->valuedouble);
+    const double other = plm_json_number(baseline, item->string, NAN);
+    if (isfinite(other)) plm_text_printf(&text, " (composition %.4f)", other);
+  }
+  plm_info("step %" PRIu64 " %s: %s", step, plm_metrics_set(line),
+           text.length > 0 ? text.data : "no measure exists");
+  plm_text_deinit(&text);
 }
 
 void plm_watch_report_settings(const struct plm_config *config,

@@ -19,6 +19,13 @@ struct plm_watch_report {
   const struct plm_evaluation_result *result;
 };
 
+/* The beginning of a line about a checkpoint, and its end: the seconds it took, and lag_steps
+ * unless trainer_path, the trainer's metrics, is NULL. The caller owns it. */
+struct cJSON *plm_watch_line_begin(uint64_t step, const struct plm_hash *identity, const char *set,
+                                   const char *split);
+void plm_watch_line_end(struct cJSON *line, uint64_t step, double seconds,
+                        const char *trainer_path);
+
 /* The line, without lag_steps if trainer_path, the trainer's metrics, is NULL. The caller owns it.
  */
 struct cJSON *plm_watch_report_line(const struct plm_watch_report *report,
@@ -26,6 +33,10 @@ struct cJSON *plm_watch_report_line(const struct plm_watch_report *report,
 /* Tags are SPLIT/METRIC for the run's own corpus and SET/SPLIT/METRIC for another set. A failure is
  * only logged, because evaluator.jsonl is the record. board NULL: nothing is written. */
 void plm_watch_report_board(const struct plm_watch_report *report, struct plm_tensorboard *board);
+/* The measures of a line of a task, as it was read: tags are NAME/METRIC, and NAME/baseline/METRIC.
+ */
+void plm_watch_task_board(uint64_t step, const struct cJSON *line, struct plm_tensorboard *board);
+void plm_watch_task_log(uint64_t step, const struct cJSON *line);
 /* The same for the settings of the run and which metrics compare runs, into the folder of the event
  * files; and that the run is complete. */
 void plm_watch_report_settings(const struct plm_config *config,

@@ -39,7 +39,8 @@ static const struct {
   const char *columns; /* without --keys: all in CSV, in a table those that fit */
 } stages[] = {
     {"evaluator", PLM_RUN_EVALUATOR_METRICS, PLM_STAGE_EVALUATOR,
-     "step,split,loss,perplexity,accuracy,baseline_entropy,mcc,tokens,seconds,lag_steps,set"},
+     "step,split,loss,perplexity,accuracy,baseline_entropy,mcc,tokens,seconds,lag_steps,set,"
+     "spearman,auroc"},
     {"trainer", PLM_RUN_TRAINER_METRICS, PLM_STAGE_TRAINER,
      "step,loss,lr_hidden,tokens_per_second,tokens,grad_norm,mask_rate,step_ms,data_wait_ms,"
      "checkpoint_ms,accuracy"},

@@ -56,7 +56,7 @@ static plm_status kubernetes_config_move(char **path, const char *folder, struct
 
 static plm_status move_paths(struct plm_config *config, struct plm_error *error)
 {
-  struct moved moved[PLM_MAX_SETS + PLM_MAX_SOURCES + 2];
+  struct moved moved[PLM_MAX_SETS + 2 * PLM_MAX_TASKS + PLM_MAX_SOURCES + 2];
   size_t count = 0;
   if (config->corpus != NULL) moved[count++] = (struct moved){"corpus", &config->corpus};
   for (uint32_t i = 0; i < config->source_count; i++)
@@ -66,6 +66,12 @@ static plm_status move_paths(struct plm_config *config, struct plm_error *error)
   for (uint32_t i = 0; i < config->evaluator.set_count; i++) {
     if (config->evaluator.sets[i].corpus != NULL)
       moved[count++] = (struct moved){"evaluator.sets", &config->evaluator.sets[i].corpus};
+  }
+  for (uint32_t i = 0; i < config->evaluator.task_count; i++) {
+    struct plm_config_task *task = &config->evaluator.tasks[i];
+    moved[count++] = (struct moved){"evaluator.tasks", &task->path};
+    if (task->reference != NULL)
+      moved[count++] = (struct moved){"evaluator.tasks", &task->reference};
   }
   PLM_TRY(check_distinct(moved, count, error));
   for (size_t i = 0; i < count; i++)

@@ -422,6 +422,8 @@ void plm_report_charts(struct plm_text *text, const struct plm_report_run *runs,
                   .scale = 100,
                   .from_zero = true,
                   .value_max = 100},
+      ranks = {.title = "Spearman's correlation", .note = "of evaluator.tasks", .scale = 1},
+      areas = {.title = "AUROC", .note = "of evaluator.tasks", .scale = 1},
       training = {.title = "Training accuracy",
                   .note = "% of the predicted tokens of a step",
                   .scale = 100,
@@ -464,6 +466,8 @@ void plm_report_charts(struct plm_text *text, const struct plm_report_run *runs,
   trainer_chart(text, runs, count, PLM_REPORT_TRAINER_loss, &loss, lines);
   evaluator_chart(text, runs, count, PLM_REPORT_EVALUATOR_loss, held_out, lines);
   evaluator_chart(text, runs, count, PLM_REPORT_EVALUATOR_accuracy, accuracy, lines);
+  evaluator_chart(text, runs, count, PLM_REPORT_EVALUATOR_spearman, ranks, lines);
+  evaluator_chart(text, runs, count, PLM_REPORT_EVALUATOR_auroc, areas, lines);
   trainer_chart(text, runs, count, PLM_REPORT_TRAINER_accuracy, &training, lines);
   source_charts(text, runs, count, PLM_REPORT_TRAINER_loss_by_source, by_source, lines);
   rate_chart(text, runs, count, &rate, lines);

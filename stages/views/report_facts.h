@@ -40,7 +40,9 @@
 #define PLM_REPORT_EVALUATOR(X) \
   X(loss)                       \
   X(accuracy)                   \
-  X(mcc)
+  X(mcc)                        \
+  X(spearman)                   \
+  X(auroc)
 
 enum plm_report_trainer_metric {
 #define PLM_REPORT_ENTER(name) PLM_REPORT_TRAINER_##name,

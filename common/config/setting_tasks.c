@@ -1,0 +1,154 @@
+/* Reads, checks and prints evaluator.tasks. */
+#include "common/config/setting_tasks.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/metrics/metrics.h"
+
+const char *const plm_task_kind_names[] = {"probe", "assays", NULL};
+const char *const plm_task_label_names[] = {"auto", "regression", "classification", "residues",
+                                            NULL};
+
+#define AT(member) (ptrdiff_t) offsetof(struct plm_config_task, member)
+#define TEXT(name, member)                                                       \
+  {                                                                              \
+    .key = (name), .type = PLM_SETTING_STRING, .offset = AT(member), .unit = "", \
+    .flags = PLM_SETTING_NULLABLE                                                \
+  }
+
+static bool task_accepts(const struct plm_setting *key, const char *text, char message[512]);
+
+static const struct plm_setting keys[] = {
+    {.key = "name", .type = PLM_SETTING_STRING, .offset = AT(name), .unit = ""},
+    {.key = "path", .type = PLM_SETTING_PATH, .offset = AT(path), .unit = ""},
+    {.key = "kind",
+     .type = PLM_SETTING_CHOICE,
+     .offset = AT(kind),
+     .unit = "",
+     .choices = plm_task_kind_names},
+    {.key = "every",
+     .type = PLM_SETTING_U64,
+     .offset = AT(every),
+     .unit = "",
+     .min = 1,
+     .max = 1000000},
+    {.key = "reference",
+     .type = PLM_SETTING_PATH,
+     .offset = AT(reference),
+     .unit = "",
+     .flags = PLM_SETTING_NULLABLE},
+    TEXT("target", target),
+    TEXT("split", split),
+    TEXT("sequence_column", column),
+    {.key = "task",
+     .type = PLM_SETTING_CHOICE,
+     .offset = AT(labels),
+     .unit = "",
+     .choices = plm_task_label_names},
+};
+static const struct plm_config_task initial = {.every = 1};
+static const struct plm_yaml_records records = {.setting = "evaluator.tasks",
+                                                .one = "task",
+                                                .many = "tasks",
+                                                .form = "{name: NAME, kind: KIND, path: PATH}",
+                                                .keys = keys,
+                                                .key_count = sizeof keys / sizeof *keys,
+                                                .required = 2,
+                                                .most = PLM_MAX_TASKS,
+                                                .initial = &initial,
+                                                .size = sizeof initial,
+                                                .accepts = task_accepts};
+
+static bool task_accepts(const struct plm_setting *key, const char *text, char message[512])
+{
+  if (strcmp(key->key, "name") != 0) return true;
+  if (!plm_config_is_set_name(text)) {
+    snprintf(message, 512,
+             "expected 1 to %d letters, digits, dots, hyphens and underscores, found \"%.80s\"",
+             PLM_SET_NAME_MOST, text);
+    return false;
+  }
+  if (strcmp(text, PLM_OWN_SET) != 0) return true;
+  snprintf(message, 512, "\"%s\" stands for the run's own corpus; choose another name", text);
+  return false;
+}
+
+/* What a kind needs, and what belongs to the other. NULL: nothing is wrong. */
+static const char *find_mismatch(const struct plm_config_task *task)
+{
+  const bool probe = task->kind == PLM_TASK_PROBE;
+  if (probe && task->target == NULL) return "a probe needs the column to predict, target: COLUMN";
+  if (probe && task->reference != NULL) return "reference belongs to kind: assays";
+  if (probe) return NULL;
+  if (task->reference == NULL) return "assays need the file that lists them, reference: FILE";
+  return task->target != NULL || task->split != NULL || task->column != NULL || task->labels != 0
+             ? "target, split, sequence_column and task belong to kind: probe"
+             : NULL;
+}
+
+bool plm_config_tasks_read(struct plm_loader *loader, const struct plm_yaml_list *list)
+{
+  struct plm_config_evaluator *evaluator = &loader->config->evaluator;
+  struct plm_place places[PLM_MAX_TASKS];
+  plm_config_tasks_release(evaluator);
+  bool good = plm_yaml_records_read(loader, &records, list, evaluator->tasks,
+                                    &evaluator->task_count, places);
+  for (uint32_t i = 0; i < evaluator->task_count; i++) {
+    const struct plm_config_task *task = &evaluator->tasks[i];
+    const char *mismatch = find_mismatch(task);
+    if (mismatch != NULL)
+      plm_problems_add(loader->problems, places[i], "evaluator.tasks: \"%s\": %s", task->name,
+                       mismatch);
+    good &= mismatch == NULL;
+    for (uint32_t j = 0; j < i; j++) {
+      if (strcmp(evaluator->tasks[j].name, task->name) != 0) continue;
+      plm_problems_add(loader->problems, places[i], "evaluator.tasks: \"%s\" is listed twice",
+                       task->name);
+      good = false;
+    }
+  }
+  return good;
+}
+
+void plm_config_tasks_release(struct plm_config_evaluator *evaluator)
+{
+  for (uint32_t i = 0; i < evaluator->task_count; i++) {
+    struct plm_config_task *task = &evaluator->tasks[i];
+    free(task->name);
+    free(task->path);
+    free(task->reference);
+    free(task->target);
+    free(task->split);
+    free(task->column);
+  }
+  memset(evaluator->tasks, 0, sizeof evaluator->tasks);
+  evaluator->task_count = 0;
+}
+
+static void put_text(struct plm_text *text, const char *key, const char *value)
+{
+  if (value == NULL) return;
+  plm_text_printf(text, ", %s: ", key);
+  plm_setting_put_string(text, value);
+}
+
+void plm_config_tasks_print(const struct plm_config_evaluator *evaluator, struct plm_text *text)
+{
+  plm_text_puts(text, "[");
+  for (uint32_t i = 0; i < evaluator->task_count; i++) {
+    const struct plm_config_task *task = &evaluator->tasks[i];
+    plm_text_printf(text, "%s{name: \"%s\", kind: %s", i > 0 ? ", " : "", task->name,
+                    plm_task_kind_names[task->kind]);
+    put_text(text, "path", task->path);
+    put_text(text, "reference", task->reference);
+    put_text(text, "target", task->target);
+    put_text(text, "split", task->split);
+    put_text(text, "sequence_column", task->column);
+    if (task->kind == PLM_TASK_PROBE)
+      plm_text_printf(text, ", task: %s", plm_task_label_names[task->labels]);
+    plm_text_printf(text, ", every: %llu}", (unsigned long long)task->every);
+  }
+  plm_text_puts(text, "]");
+}

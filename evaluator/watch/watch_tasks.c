@@ -1,0 +1,260 @@
+/* Probes and assays of checkpoints. */
+#include "evaluator/watch/watch_tasks.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/base/files/file.h"
+#include "common/base/log/log.h"
+#include "common/base/text/json.h"
+#include "common/base/text/strict_json.h"
+#include "common/checkpoint/checkpoint.h"
+#include "common/metrics/metrics.h"
+#include "common/run/run.h"
+#include "evaluator/probe/probe.h"
+#include "evaluator/probe/probe_report.h"
+#include "evaluator/score/assay_list.h"
+#include "evaluator/score/score_assays.h"
+#include "evaluator/watch/watch_report.h"
+
+/* Says which task an error is about. */
+static plm_status name_task(const struct plm_config_task *task, plm_status status,
+                            struct plm_error *error)
+{
+  if (status == PLM_OK || error->where[0] != '\0') return status;
+  plm_error_where(error, "evaluator.tasks: %s", task->name);
+  return status;
+}
+
+static struct plm_labelled_request table_of(const struct plm_config *config,
+                                            const struct plm_config_task *task)
+{
+  return (struct plm_labelled_request){
+      .path = task->path,
+      .sequence_column = task->column,
+      .target_column = task->target,
+      .split_column = task->split,
+      .kind = (enum plm_label_kind)(PLM_LABEL_GUESSED + task->labels),
+      .tokenizer = config->data.tokenizer,
+  };
+}
+
+static plm_status open_task(struct plm_watch_tasks *tasks, uint32_t i, struct plm_error *error)
+{
+  const struct plm_config_task *task = &tasks->config->evaluator.tasks[i];
+  if (task->kind == PLM_TASK_PROBE) {
+    const struct plm_labelled_request request = table_of(tasks->config, task);
+    return plm_labelled_table_read(&request, &tasks->tables[i], error);
+  }
+  struct plm_assay_list list = {0};
+  PLM_TRY(plm_assay_list_read(task->reference, task->path, &list, error));
+  plm_assay_list_deinit(&list);
+  return PLM_OK;
+}
+
+plm_status plm_watch_tasks_open(const struct plm_config *config, struct plm_watch_tasks *tasks,
+                                struct plm_error *error)
+{
+  tasks->config = config;
+  for (uint32_t i = 0; i < config->evaluator.task_count; i++) {
+    const struct plm_config_task *task = &config->evaluator.tasks[i];
+    PLM_TRY(name_task(task, open_task(tasks, i, error), error));
+  }
+  return PLM_OK;
+}
+
+void plm_watch_tasks_close(struct plm_watch_tasks *tasks)
+{
+  for (uint32_t i = 0; i < PLM_MAX_TASKS; i++) plm_labelled_table_deinit(&tasks->tables[i]);
+}
+
+/* The split that the lines of a task name. */
+static const char *split_of(const struct plm_watch_tasks *tasks, uint32_t i)
+{
+  const struct plm_config_task *task = &tasks->config->evaluator.tasks[i];
+  const struct plm_labelled_table *table = &tasks->tables[i];
+  if (task->kind != PLM_TASK_PROBE || table->folds > 0) return plm_label_part_names[PLM_PART_TEST];
+  return plm_label_part_names[plm_probe_tested(table)];
+}
+
+static void put_number(cJSON *object, const char *name, double value)
+{
+  if (isfinite(value))
+    plm_metrics_number(object, name, value);
+  else
+    cJSON_AddNullToObject(object, name);
+}
+
+/* ---- probes ---- */
+
+static void put_probe(cJSON *line, const struct plm_probe_results *results)
+{
+  const enum plm_label_kind kind = results->items.table->kind;
+  const struct plm_probed *best = &results->layers[results->best];
+  const int first = (int)plm_probe_first_measure(kind), end = (int)plm_probe_end_measure(kind);
+  plm_metrics_string(line, "layer", best->layer);
+  if (best->fit.fits == 1) put_number(line, "alpha", best->fit.alphas[0]);
+  plm_metrics_integer(line, "predictions", best->fit.count);
+  for (int k = first; k < end; k++)
+    put_number(line, plm_measure_names[k], best->fit.measured[k].value);
+  cJSON *low = cJSON_AddObjectToObject(line, "low"), *high = cJSON_AddObjectToObject(line, "high");
+  cJSON *baseline = cJSON_AddObjectToObject(line, "baseline");
+  for (int k = first; k < end; k++) {
+    put_number(low, plm_measure_names[k], best->fit.measured[k].low);
+    put_number(high, plm_measure_names[k], best->fit.measured[k].high);
+    put_number(baseline, plm_measure_names[k], results->baseline.measured[k].value);
+  }
+}
+
+static plm_status run_probe(struct plm_watch_tasks *tasks, uint32_t i,
+                            const struct plm_task_subject *subject, cJSON *line,
+                            struct plm_error *error)
+{
+  struct plm_inference *inference;
+  struct plm_probe_results results;
+  const struct plm_probe_request request = {
+      .table = table_of(tasks->config, &tasks->config->evaluator.tasks[i]),
+      .pooling = {.kinds = {PLM_POOL_MEAN}, .count = 1},
+      .check = subject->check,
+      .context = subject->context,
+  };
+  PLM_TRY(plm_inference_open_trunk(subject->directory, NULL, subject->ops, PLM_PROBE_BATCH_TOKENS,
+                                   &inference, NULL, error));
+  plm_metrics_string(line, "weights", inference->weights);
+  const plm_status status = plm_probe_run(&request, &tasks->tables[i], inference, &results, error);
+  if (status == PLM_OK) {
+    put_probe(line, &results);
+    plm_probe_results_deinit(&results);
+  }
+  plm_inference_close(inference);
+  return status;
+}
+
+/* ---- assays ---- */
+
+static plm_status put_assays(void *context, const struct plm_assay_result *results, size_t count,
+                             const char *weights, struct plm_error *error)
+{
+  static const char *const names[PLM_ASSAY_STATISTICS] = {"spearman", "auc", "mcc", "ndcg",
+                                                          "top_recall"};
+  cJSON *line = context;
+  struct plm_assay_mean *means;
+  size_t mean_count;
+  double overall[PLM_ASSAY_STATISTICS];
+  PLM_TRY(plm_assay_means(results, count, &means, &mean_count, overall, error));
+  free(means);
+  plm_metrics_string(line, "weights", weights);
+  plm_metrics_integer(line, "assays", count);
+  for (int k = 0; k < PLM_ASSAY_STATISTICS; k++) put_number(line, names[k], overall[k]);
+  cJSON *each = cJSON_AddObjectToObject(line, "spearman_by_assay");
+  for (size_t i = 0; i < count; i++)
+    put_number(each, results[i].id, results[i].statistics[PLM_ASSAY_SPEARMAN]);
+  return PLM_OK;
+}
+
+static plm_status run_assays(const struct plm_watch_tasks *tasks,
+                             const struct plm_config_task *task,
+                             const struct plm_task_subject *subject, cJSON *line,
+                             struct plm_error *error)
+{
+  char folder[PLM_PATH_SIZE], scores[PLM_PATH_SIZE];
+  PLM_TRY(plm_path_join(folder, tasks->config->run, PLM_RUN_TASKS, error));
+  PLM_TRY(plm_path_join(scores, folder, task->name, error));
+  PLM_TRY(plm_directory_make(folder, error));
+  const struct plm_assays_request request = {
+      .checkpoint = subject->directory,
+      .reference = task->reference,
+      .assays = task->path,
+      .scores = scores,
+      .check = subject->check,
+      .take = put_assays,
+      .context = subject->context,
+      .take_context = line,
+  };
+  plm_status status = plm_score_assays(&request, subject->ops, error);
+  if (status == PLM_EXISTS) { /* an earlier evaluator was killed at another checkpoint */
+    PLM_TRY(plm_path_remove(scores, error));
+    status = plm_score_assays(&request, subject->ops, error);
+  }
+  return status == PLM_OK ? plm_path_remove(scores, error) : status;
+}
+
+/* ---- reports ---- */
+
+/* Adds what the task measures to the line. */
+static plm_status measure(struct plm_watch_tasks *tasks, uint32_t i,
+                          const struct plm_task_subject *subject, cJSON *line,
+                          struct plm_error *error)
+{
+  const struct plm_config_task *task = &tasks->config->evaluator.tasks[i];
+  const plm_status status = task->kind == PLM_TASK_PROBE
+                                ? run_probe(tasks, i, subject, line, error)
+                                : run_assays(tasks, task, subject, line, error);
+  return name_task(task, status, error);
+}
+
+/* A newer checkpoint that waits for the same task while training goes on; 0: none. */
+static uint64_t find_newer(const struct plm_config *config, const struct plm_task_subject *subject,
+                           uint32_t i)
+{
+  uint64_t done, newer = 0, *steps = NULL;
+  struct plm_hash identity;
+  size_t count = 0;
+  if (plm_done_read(config->run, &done, &identity, NULL) == PLM_OK) return 0;
+  if (plm_checkpoint_list(subject->checkpoints, &steps, &count, NULL) != PLM_OK) return 0;
+  for (size_t k = 0; k < count; k++) {
+    const unsigned due = plm_history_tasks_due(config, steps[k]);
+    if (steps[k] > subject->step && (due & 1u << (PLM_HISTORY_TASK + i)) != 0) newer = steps[k];
+  }
+  free(steps);
+  return newer;
+}
+
+static void put_skip(const struct plm_config_task *task, uint64_t step, uint64_t newer, cJSON *line)
+{
+  char why[96];
+  snprintf(why, sizeof why, "the newer checkpoint of step %" PRIu64 " waits", newer);
+  plm_warning("step %" PRIu64 " %s is skipped: %s", step, task->name, why);
+  plm_metrics_string(line, "task_skipped", why);
+}
+
+/* Numbers of a line are texts until it is read. */
+static void show(uint64_t step, const cJSON *line, struct plm_tensorboard *board)
+{
+  char *text = plm_json_text(line, false);
+  cJSON *read = plm_json_line(text);
+  plm_watch_task_board(step, read, board);
+  plm_watch_task_log(step, read);
+  cJSON_Delete(read);
+  free(text);
+}
+
+plm_status plm_watch_task_report(struct plm_watch_tasks *tasks, uint32_t i,
+                                 const struct plm_task_subject *subject,
+                                 struct plm_watch_journal *journal, struct plm_tensorboard *board,
+                                 struct plm_error *error)
+{
+  const struct plm_config_task *task = &tasks->config->evaluator.tasks[i];
+  const uint64_t started = plm_clock_ns(), newer = find_newer(tasks->config, subject, i);
+  cJSON *line =
+      plm_watch_line_begin(subject->step, &subject->identity, task->name, split_of(tasks, i));
+  plm_status status = PLM_OK;
+  if (newer > 0)
+    put_skip(task, subject->step, newer, line);
+  else
+    status = measure(tasks, i, subject, line, error);
+  if (status != PLM_OK) {
+    cJSON_Delete(line);
+    if (status == PLM_TERMINATED) status = error->status = PLM_INTERRUPTED;
+    return status;
+  }
+  plm_watch_line_end(line, subject->step, plm_clock_seconds_since(started), subject->trainer_path);
+  if (newer == 0) show(subject->step, line, board);
+  PLM_TRY(plm_watch_write(journal, line, error));
+  plm_history_add(&journal->history, subject->step, &subject->identity, PLM_HISTORY_TASK + i);
+  return PLM_OK;
+}

@@ -1,0 +1,117 @@
+#!/usr/bin/env bash
+# evaluator.tasks: each checkpoint that is due gets a line for each task, with the numbers of `probe` and of
+# `score --assays` on that checkpoint, also if the evaluator was killed in the middle; metrics, Prometheus and
+# TensorBoard have them; and a task is skipped while a newer checkpoint waits.
+. "$PLM_ROOT/tests/support/shell/lib.sh"
+
+small_corpus corpus 120
+small_config pipeline.yaml transformer
+target=MKTAYIAKQRQISFVKSHFS
+mkdir assays
+printf 'mutant,DMS_score,DMS_score_bin\nM1A,1,1\nK2E:T3S,0.5,0\nA4G,,1\nY5W,2,1\nI6L,0.1,0\n' >assays/one.csv
+printf 'mutated_sequence,DMS_score\nMKTAYIAKQRQISFVKSHF,1\nMKKTAYIAKQRQISFVKSHFS,2\n%s,3\n' $target >assays/two.csv
+cat >list.csv <<END
+DMS_id,DMS_filename,UniProt_ID,target_seq,coarse_selection_type,DMS_binarization_cutoff
+ONE,one.csv,P1,$target,Activity,
+TWO,two.csv,P2,$target,Binding,2
+END
+small_fasta s.fasta 80 3
+awk 'BEGIN {print "sequence,y,set"} /^>/ {next}
+  {n++; x = $0; printf "%s,%.6f,%s\n", $0, gsub(/[LAGV]/, "", x) / length($0), n % 4 == 0 ? "test" : "train"}' \
+  s.fasta >t.csv
+cat >>pipeline.yaml <<'END'
+  tasks:
+    - {name: stability, kind: probe, path: t.csv, target: y, split: set, every: 2}
+    - {name: gym, kind: assays, path: assays, reference: list.csv, every: 4}
+END
+set -- -c pipeline.yaml --set trainer.steps=5 --set trainer.checkpoint.every=1 --set trainer.schedule.warmup_steps=0 \
+  --set trainer.schedule.cooldown_steps=0
+expect 0 plm-pipeline config "$@"
+grep -q 'name: "gym", kind: assays, path: /.*/assays, reference: /.*/list.csv, every: 4}' out || fail "$(cat out)"
+plm-packer "$@" >packer.log 2>&1 &
+packer=$!
+expect 0 plm-trainer "$@"
+
+# ---- killed in the middle: when the first assay of the last checkpoint is finished ----
+stopping_at 'rename:*/tasks/gym/TWO.csv#2' plm-evaluator "$@" >first.log 2>&1 &
+evaluator=$!
+until_stopped "$evaluator" || fail "the evaluator has not stopped: $(cat first.log)"
+[ -e run/tasks/gym/ONE.csv ] || fail "no finished assay: $(ls -R run/tasks)"
+kill -9 "$evaluator"
+wait "$evaluator" || true
+expect 0 plm-evaluator "$@"
+says err '1 of 2 assays have been scored already'
+[ ! -e run/tasks/gym ] || fail "scores are left: $(ls -R run/tasks)"
+jq -r 'select(.set != "corpus") | "\(.step) \(.set) \(.split)"' run/evaluator.jsonl | sort -V >lines
+diff lines - <<'END' || fail "other lines"
+0 gym test
+0 stability test
+2 stability test
+4 gym test
+4 stability test
+5 gym test
+5 stability test
+END
+
+# ---- the numbers are those of the commands ----
+line() { jq -c --argjson s "$1" --arg n "$2" 'select(.step == $s and .set == $n)' run/evaluator.jsonl; }
+for step in 0 2 5; do
+  at=run/checkpoints/step_0000000$step
+  expect 0 plm-pipeline probe --checkpoint $at t.csv --target y --split set --json -q
+  jq -c '{spearman, pearson, r2, rmse} | {value: map_values(.value), low: map_values(.low), high: map_values(.high)}' \
+    out >wanted
+  jq -c '{alpha, baseline: .baseline | {spearman, pearson, r2, rmse} | map_values(.value)}' out >>wanted
+  line $step stability | jq -c '{value: {spearman, pearson, r2, rmse}, low, high}, {alpha, baseline}' >got
+  cmp wanted got || fail "step $step: $(cat wanted got)"
+done
+for step in 4 5; do
+  expect 0 plm-pipeline score --checkpoint run/checkpoints/step_0000000$step --assays assays --reference list.csv \
+    --scores scores$step --json -q
+  jq -c '.average | [.Spearman, .AUC, .MCC, .NDCG, .Top_recall]' out >wanted
+  line $step gym | jq -c '[.spearman, .auc, .mcc, .ndcg, .top_recall]' >got
+  cmp wanted got || fail "step $step: $(cat wanted got)"
+  [ "$(line $step gym | jq '.spearman_by_assay | keys | length')" = 2 ] || fail "not both: $(line $step gym)"
+done
+
+# ---- where they are shown ----
+expect 0 plm-pipeline metrics evaluator --run run --csv
+says out 'spearman'
+grep -qa 'stability/baseline/spearman' run/tensorboard/evaluator/* || fail "TensorBoard lacks the baseline"
+grep -qa 'gym/ndcg' run/tensorboard/evaluator/* || fail "TensorBoard lacks the assays"
+expect 0 plm-pipeline report run --output report.html
+grep -q 'stability' report.html || fail "the report lacks the task"
+
+# ---- skipped while a newer checkpoint waits ----
+mv run/evaluator.jsonl kept.jsonl
+mv run/DONE DONE
+rm -r run/checkpoints/step_00000005
+plm-evaluator "$@" >behind.log 2>&1 &
+evaluator=$!
+step_4_is_measured() { jq -e 'select(.step == 4 and .set == "gym" and has("ndcg"))' run/evaluator.jsonl; }
+wait_for 60 step_4_is_measured
+kill "$evaluator"
+wait "$evaluator" || true
+jq -r 'select(.set == "stability") | "\(.step) \(.task_skipped // .predictions)"' run/evaluator.jsonl >got
+diff got - <<'END' || fail "not skipped"
+0 the newer checkpoint of step 4 waits
+2 the newer checkpoint of step 4 waits
+4 20
+END
+grep -q 'step 2 stability is skipped: the newer checkpoint of step 4 waits' behind.log || fail "$(cat behind.log)"
+
+# ---- what is refused ----
+refuses() { # REGEX TASK
+  expect 2 plm-pipeline validate -c pipeline.yaml --set "evaluator.tasks=[$2]"
+  says err "$1"
+}
+refuses 'a probe needs the column to predict' '{name: a, path: t.csv}'
+refuses 'assays need the file that lists them' '{name: a, kind: assays, path: assays}'
+refuses 'reference belongs to kind: assays' '{name: a, path: t.csv, target: y, reference: list.csv}'
+refuses '"a" is listed twice' '{name: a, path: t.csv, target: y}, {name: a, path: t.csv, target: y}'
+expect 2 plm-pipeline validate -c pipeline.yaml --set 'evaluator.sets=[{name: gym, corpus: corpus}]'
+says err 'evaluator.tasks: "gym" is also the name of a set'
+refuses 'stands for the run' '{name: corpus, path: t.csv, target: y}'
+expect 7 plm-evaluator "$@" --set 'evaluator.tasks=[{name: a, path: t.csv, target: z}]'
+says err 't.csv:1: the table has no column "z"'
+kill "$packer"
+drained "$packer" "the packer"
