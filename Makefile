@@ -36,7 +36,7 @@ ARCH := $(shell uname -m)
 JOBS ?= $(shell nproc)
 
 WARNINGS := -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes \
-            -Wpointer-arith -Wundef -Wvla -Wno-sign-conversion
+            -Wpointer-arith -Wundef -Wvla -Wno-sign-conversion -Werror=incompatible-pointer-types
 OPTIMISE ?= -O2
 CFLAGS ?= -g
 ALL_CFLAGS := -std=gnu17 $(WARNINGS) -fno-strict-aliasing -ffp-contract=off \

@@ -125,6 +125,7 @@ static bool send_range(struct packer_link *link, struct packer_context *context,
     return true;
   }
   const uint32_t end = begin + request->count;
+  PLM_ASSERT(begin < end && end <= packed->chunks);
   const uint8_t *bytes = packed->bytes + packed->offset[begin];
   struct plm_header header = packer_link_header(link, PLM_MESSAGE_DATA);
   header.request = request->request;

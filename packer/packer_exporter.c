@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
 #include "common/base/log/log.h"
 #include "common/metrics/http.h"
 #include "common/metrics/prometheus.h"
@@ -44,8 +45,7 @@ static void packer_exporter_page(void *context, struct plm_text *text)
 plm_status packer_exporter_open(const char *address, const char *run,
                                 struct packer_exporter **exporter, struct plm_error *error)
 {
-  struct packer_exporter *made = calloc(1, sizeof *made);
-  if (made == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for metrics");
+  struct packer_exporter *made = plm_alloc_zeroed(1, sizeof *made);
   const char *name = run != NULL ? strrchr(run, '/') : NULL;
   if (run == NULL) run = "";
   made->metrics = plm_prometheus_open(name != NULL ? name + 1 : run);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
 #include "common/base/log/log.h"
 #include "common/base/log/progress.h"
 #include "common/cli/program.h"
@@ -188,8 +189,7 @@ static plm_status packer_main_serve(const struct plm_arguments *arguments,
   options.threads = threads > 8 ? 8 : (unsigned)threads;
   char *endpoints = NULL;
   if (connect != NULL) {
-    endpoints = strdup(connect);
-    if (endpoints == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+    endpoints = plm_strdup(connect);
     /* The run may be on another host, so a folder of its name here is not its run folder. */
     if (!plm_arguments_has(arguments, "run")) options.run = NULL;
   }

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/base/alloc.h"
 #include "common/base/clock.h"
 #include "common/base/files/file.h"
 #include "common/base/log/log.h"
@@ -28,8 +29,7 @@ struct packer_metrics {
 plm_status packer_metrics_open(const char *run, const struct plm_hello *who,
                                struct packer_metrics **metrics, struct plm_error *error)
 {
-  struct packer_metrics *made = calloc(1, sizeof *made);
-  if (made == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for metrics");
+  struct packer_metrics *made = plm_alloc_zeroed(1, sizeof *made);
   const plm_status status = plm_path_join(made->path, run, PLM_RUN_PACKER_METRICS, error);
   if (status != PLM_OK) {
     free(made);

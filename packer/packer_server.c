@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/base/alloc.h"
 #include "common/base/clock.h"
 #include "common/base/log/log.h"
 #include "common/base/numbers/random.h"
@@ -336,9 +337,7 @@ static plm_status open_holding(struct server *server, uint32_t c, uint64_t packe
   holding->context.keys = options->keys;
   holding->context.started_ms = plm_clock_ms();
   fill_hello(&holding->context.hello, options->corpora[c], packer_id);
-  holding->links = calloc(PACKER_ENDPOINTS, sizeof *holding->links);
-  if (holding->links == NULL)
-    return plm_error_set(error, PLM_NO_MEMORY, "no memory for the packer");
+  holding->links = plm_alloc_zeroed(PACKER_ENDPOINTS, sizeof *holding->links);
   PLM_TRY(window_store_open(options->corpora[c], options->threads, &holding->context.store, error));
   for (uint32_t i = 0; i < options->endpoint_count; i++)
     (void)add_link(holding, options->endpoints[i], NULL, NULL);
@@ -350,9 +349,7 @@ static plm_status open_server(struct server *server, struct plm_error *error)
   const struct packer_options *options = server->options;
   const uint64_t packer_id = draw_packer_id();
   server->soon_ms = plm_clock_ms() + SOON_MS;
-  server->holdings = calloc(options->corpus_count, sizeof *server->holdings);
-  if (server->holdings == NULL)
-    return plm_error_set(error, PLM_NO_MEMORY, "no memory for the packer");
+  server->holdings = plm_alloc_zeroed(options->corpus_count, sizeof *server->holdings);
   PLM_TRY(plm_context_open(&server->zmq, error));
   for (uint32_t c = 0; c < options->corpus_count; c++)
     PLM_TRY(open_holding(server, c, packer_id, error));

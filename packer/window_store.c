@@ -9,6 +9,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "common/base/alloc.h"
 #include "common/base/process/thread.h"
 #include "packer/store_plan.h"
 
@@ -87,6 +88,8 @@ static void buffer_back(struct packed_window *packed)
 {
   struct window_store *store = packed->owner;
   pthread_mutex_lock(&store->mutex);
+  PLM_ASSERT(store->alive_bytes >= packed->capacity);
+  PLM_ASSERT(atomic_load(&packed->references) == 0);
   store->alive_bytes -= packed->capacity;
   const bool keep = store->spare_count < STORE_SPARE;
   if (keep) {
@@ -103,10 +106,11 @@ static struct packed_window *acquire_buffer(struct window_store *store)
 {
   struct packed_window *packed = store->spare;
   if (packed != NULL) {
+    PLM_ASSERT(store->spare_count > 0);
     store->spare = packed->next;
     store->spare_count--;
-  } else if ((packed = calloc(1, sizeof *packed)) == NULL) {
-    return NULL;
+  } else {
+    packed = plm_alloc_zeroed(1, sizeof *packed);
   }
   packed->free = buffer_back;
   packed->owner = store;
@@ -121,6 +125,7 @@ static void close_plan(struct window_store *store, struct store_plan *plan)
 {
   struct packed_window *old[STORE_WINDOWS] = {NULL};
   pthread_mutex_lock(&store->mutex);
+  PLM_ASSERT(plan->used && plan->holders == 0 && plan->jobs == 0);
   for (int i = 0; i < STORE_WINDOWS; i++) {
     struct store_window *window = &store->windows[i];
     if (window->state == WINDOW_ABSENT || window->plan != plan) continue;
@@ -187,29 +192,30 @@ static void make_window(struct worker *worker, struct store_window *window)
   struct window_store *store = worker->store;
   struct store_plan *plan = window->plan;
   const uint64_t epoch = window->epoch, index = window->window;
+  PLM_ASSERT(window->state == WINDOW_MAKING && window->order == 0 && window->packed == NULL);
   struct packed_window *packed = acquire_buffer(store);
   pthread_mutex_unlock(&store->mutex);
   struct plm_error error = {0};
   struct plm_plan *opened;
-  plm_status status = PLM_OK;
-  if (packed == NULL) status = plm_error_set(&error, PLM_NO_MEMORY, "no memory for a window");
-  if (status == PLM_OK) status = store_plan_open(plan, store->corpus, &opened, &error);
+  plm_status status = store_plan_open(plan, store->corpus, &opened, &error);
   if (status == PLM_OK)
     status = packed_window_build(packed, &worker->memory, worker->cursor, plan->split, opened,
                                  epoch, index, &error);
   pthread_mutex_lock(&store->mutex);
-  if (packed != NULL) store->alive_bytes += packed->capacity;
+  store->alive_bytes += packed->capacity;
   if (status == PLM_OK) {
     window->packed = packed;
-  } else if (packed != NULL) {
+  } else {
     pthread_mutex_unlock(&store->mutex);
     packed_window_release(packed);
     pthread_mutex_lock(&store->mutex);
   }
+  PLM_ASSERT(window->state == WINDOW_MAKING && window->plan == plan); /* nobody takes its place */
   window->error = error;
   window->error.status = status;
   window->served = false;
   window->state = status == PLM_OK ? WINDOW_READY : WINDOW_FAILED;
+  PLM_ASSERT((window->packed != NULL) == (window->state == WINDOW_READY) && plan->jobs > 0);
   plan->jobs--;
 }
 
@@ -253,6 +259,8 @@ static void *window_store_work(void *argument)
       pthread_mutex_unlock(&store->mutex);
       make_proof(worker, &proof);
       pthread_mutex_lock(&store->mutex);
+      PLM_ASSERT(store->proofs_working > 0 && proof.plan->jobs > 0);
+      PLM_ASSERT(store->done_count < STORE_PROOFS); /* as was asked for */
       store->proofs_working--;
       proof.plan->jobs--;
       store->done[store->done_count++] = proof;
@@ -307,6 +315,7 @@ static bool begin_window(struct window_store *store, struct store_window *place,
                          const struct store_window *window, struct packed_window **old)
 {
   if (place == NULL || store->alive_bytes > STORE_ALIVE_LIMIT) return false;
+  PLM_ASSERT(place->state != WINDOW_MAKING && window->packed == NULL);
   *old = place->packed;
   *place = *window;
   place->state = WINDOW_MAKING;
@@ -409,8 +418,7 @@ bool window_store_pop_proof(struct window_store *store, struct store_proof *done
 plm_status window_store_open(struct plm_corpus *corpus, unsigned threads,
                              struct window_store **store, struct plm_error *error)
 {
-  struct window_store *made = calloc(1, sizeof *made);
-  if (made == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for the windows");
+  struct window_store *made = plm_alloc_zeroed(1, sizeof *made);
   made->corpus = corpus;
   made->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   pthread_mutex_init(&made->mutex, NULL);

@@ -202,6 +202,9 @@ plm_status plm_checkpoint_newest(const char *checkpoints_directory, uint64_t *st
     plm_checkpoint_name(steps[count], name);
     status = plm_path_join(path, checkpoints_directory, name, &why);
     if (status == PLM_OK) status = plm_checkpoint_verify(path, step, NULL, advance, &why);
+    if (status == PLM_OK && *step != steps[count])
+      status = plm_error_set(&why, PLM_CORRUPT, "it holds step %llu; was the folder renamed?",
+                             (unsigned long long)*step);
     if (status != PLM_OK) plm_warning("skipping checkpoint %s: %s", path, why.what);
   }
   free(steps);

@@ -164,6 +164,7 @@ void feed_machine_done(struct feed_state *feed, struct feed_job *job, int64_t no
 {
   const plm_status status = job->error.status;
   const bool lie = status == PLM_CORRUPT || status == PLM_PROTOCOL;
+  PLM_ASSERT(job->feed == feed);
   struct feed_window *window = job->tables ? feed_windows_find(feed, job) : NULL;
   struct feed_range *range = job->tables ? NULL : feed_ranges_find(feed, job);
   feed->now_ms = now;
@@ -303,8 +304,11 @@ bool feed_machine_end(struct feed_state *feed, const struct feed_ready *ready)
 {
   struct feed_range *range = feed->head;
   const uint64_t *offset = ready->planned->offset;
+  PLM_ASSERT(feed->reading && range != NULL && range->state == RANGE_READY);
+  PLM_ASSERT(ready->first == range->first + range->taken && range->planned == ready->planned);
   feed->reading = false;
   range->taken += ready->chunks;
+  PLM_ASSERT(range->taken <= range->count);
   feed->place.chunk += ready->chunks;
   feed->consumed_bytes += offset[ready->first + ready->chunks] - offset[ready->first];
   feed_windows_leave(feed);

@@ -24,6 +24,7 @@ static struct feed_range *make_range(struct feed_state *feed)
 void feed_ranges_pop(struct feed_state *feed)
 {
   struct feed_range *range = feed->head;
+  PLM_ASSERT(range != NULL && range->bytes <= feed->in_flight);
   feed->head = range->next;
   if (feed->head == NULL) feed->tail = &feed->head;
   feed_request_clear(&range->request);
@@ -32,6 +33,7 @@ void feed_ranges_pop(struct feed_state *feed)
   feed_planned_release(range->planned);
   range->next = feed->spare;
   feed->spare = range;
+  PLM_ASSERT(feed->head != NULL || feed->in_flight == 0);
 }
 
 void feed_ranges_clear(struct feed_state *feed)
@@ -50,6 +52,7 @@ static uint32_t range_chunks(const struct feed_state *feed, const struct feed_pl
   if (bytes < FEED_RANGE_LEAST) bytes = FEED_RANGE_LEAST;
   if (bytes > FEED_RANGE_MOST) bytes = FEED_RANGE_MOST;
   uint32_t end = first + 1;
+  PLM_ASSERT(first < planned->window.chunks);
   while (end < planned->window.chunks && planned->offset[end + 1] - planned->offset[first] <= bytes)
     end++;
   return end - first;
@@ -92,6 +95,7 @@ static bool add_range(struct feed_state *feed)
   range->bytes = bytes;
   range->request.home = window->home;
   window->requested += count;
+  PLM_ASSERT(window->requested <= planned->window.chunks);
   feed->home = window->home;
   feed->prepared = window->next != NULL ? window->next->home : window->home;
   feed->in_flight += bytes;
@@ -135,6 +139,7 @@ bool feed_ranges_data(struct feed_state *feed, struct feed_peer *peer, struct pl
          (ask = feed_request_find(&range->request, peer, message->header.request)) == NULL)
     range = range->next;
   if (range == NULL) return false;
+  PLM_ASSERT(range->state == RANGE_WANTED); /* an answer ends all its questions */
   *ask = (struct feed_ask){0};
   if (message->header.payload_bytes != range->bytes) {
     struct plm_error error;
@@ -163,6 +168,8 @@ struct feed_range *feed_ranges_find(const struct feed_state *feed, const struct 
 void feed_ranges_checked(struct feed_state *feed, struct feed_range *range, struct feed_job *job,
                          bool truth)
 {
+  PLM_ASSERT(range->state == RANGE_CHECKING);
+  PLM_ASSERT(job->first == range->first && job->count == range->count);
   range->state = RANGE_WANTED;
   if (!truth) return;
   range->state = RANGE_READY;

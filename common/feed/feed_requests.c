@@ -91,7 +91,9 @@ void feed_request_send(struct feed_state *feed, struct feed_request *request, in
                        struct feed_peer *peer, struct plm_header *header, const void *payload,
                        size_t bytes)
 {
+  PLM_ASSERT(slot >= 0 && slot < FEED_ASKS && request->asks[slot].request == 0);
   header->request = feed->network.draw(feed->network.context);
+  PLM_ASSERT(header->request != 0); /* 0 means: none */
   const struct feed_ask ask = {header->request, peer->serial, peer->packer_id, feed->now_ms};
   if (!feed_peer_send(feed, peer, header, payload, bytes)) return;
   request->asks[slot] = ask;
@@ -107,6 +109,7 @@ void feed_request_check(struct feed_state *feed, const struct feed_peer *peer,
     feed_fail(feed, &error);
     return;
   }
+  PLM_ASSERT(job->planned != NULL && job->owner != NULL && job->count > 0);
   *made = *job;
   made->feed = feed;
   made->packer_id = peer->packer_id;

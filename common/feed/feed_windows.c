@@ -212,6 +212,7 @@ bool feed_windows_proof(struct feed_state *feed, struct feed_peer *peer,
          feed_request_find(&window->request, peer, message->header.request) == NULL)
     window = window->next;
   if (window == NULL) return false;
+  PLM_ASSERT(window->state == WINDOW_ASKED); /* an answer ends all its questions */
   feed_request_clear(&window->request);
   struct feed_planned *planned = window->planned;
   const uint32_t count = message->header.count;
@@ -242,10 +243,12 @@ static void note_tokens(struct feed_state *feed, const struct feed_planned *plan
 void feed_windows_checked(struct feed_state *feed, struct feed_window *window, bool truth)
 {
   const struct feed_planned *planned = window->planned;
+  PLM_ASSERT(window->state == WINDOW_CHECKING);
   window->state = WINDOW_ASKED;
   if (truth) feed->progress_ms = feed->now_ms;
   if (!truth || !planned->complete) return;
   window->state = WINDOW_PLANNED;
+  PLM_ASSERT(feed->unplanned > 0 && window->requested == 0);
   feed->unplanned--;
   note_tokens(feed, planned);
 }

@@ -92,6 +92,7 @@ static uint32_t document_pieces(const struct plm_plan *plan, uint64_t epoch,
   case PLM_TRUNCATE_SPLIT: break;
   }
   uint32_t count = 0;
+  PLM_ASSERT(max_length > 0);
   for (uint64_t begin = 0; begin < tokens; begin += max_length) {
     const uint64_t left = tokens - begin;
     out[count++] = piece_at(member, begin, left < max_length ? left : max_length);
@@ -227,6 +228,7 @@ static void window_gather(const struct window_of *of, uint64_t pieces, struct pl
     out->real_tokens += scratch->pieces[i].tokens;
   }
   out->document_count = count;
+  PLM_ASSERT(groups <= count);
 }
 
 /* Sorts the pieces by chunk, and by window order within a chunk, into `order`; begin (chunks + 1)
@@ -243,6 +245,7 @@ static void sort_by_chunk(struct plm_window_scratch *scratch, uint32_t count, ui
   for (uint32_t i = 0; i < count; i++) scratch->order[begin[scratch->chunk_of[i]]++] = i;
   memmove(begin + 1, begin, chunks * sizeof *begin); /* each had been advanced to the chunk's end */
   begin[0] = 0;
+  PLM_ASSERT(begin[chunks] == count);
 }
 
 /* Shuffles pieces and chunks. chunk_order, the packed chunk at each new place, reuses

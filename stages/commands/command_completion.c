@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/base/alloc.h"
 #include "common/cli/completion.h"
 #include "stages/commands/command.h"
 
@@ -12,8 +13,8 @@ static plm_status print_own(const char *shell, struct plm_error *error)
 {
   struct plm_completed_program program = {.name = "plm-pipeline"};
   while (plm_commands[program.command_count] != NULL) program.command_count++;
-  struct plm_completed_command *commands = calloc(program.command_count, sizeof *commands);
-  if (commands == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  struct plm_completed_command *commands =
+      plm_alloc_zeroed(program.command_count, sizeof *commands);
   for (size_t i = 0; i < program.command_count; i++)
     commands[i] = (struct plm_completed_command){.name = plm_commands[i]->name,
                                                  .operands = plm_commands[i]->operands,

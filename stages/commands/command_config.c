@@ -111,14 +111,12 @@ static void print_manual(void)
   }
 }
 
-static plm_status print_reference(struct plm_error *error)
+static void print_reference(void)
 {
   struct plm_text text = {0};
   plm_settings_reference(&text);
-  const bool failed = text.failed;
-  if (!failed) fputs(text.data, stdout);
+  fputs(text.data, stdout);
   plm_text_deinit(&text);
-  return failed ? plm_error_set(error, PLM_NO_MEMORY, "out of memory") : PLM_OK;
 }
 
 static plm_status show_config(const struct plm_command_context *context, struct plm_error *error)
@@ -130,7 +128,10 @@ static plm_status show_config(const struct plm_command_context *context, struct 
     print_manual();
     return PLM_OK;
   }
-  if (plm_arguments_has(arguments, "reference")) return print_reference(error);
+  if (plm_arguments_has(arguments, "reference")) {
+    print_reference();
+    return PLM_OK;
+  }
   const char *file = arguments->positional_count > 0 ? arguments->positionals[0] : NULL;
   PLM_TRY(plm_arguments_load_config(arguments, file, false, &config, error));
   const plm_status status =

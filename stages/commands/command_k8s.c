@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
 #include "common/base/log/log.h"
 #include "common/cli/output_file.h"
 #include "stages/commands/command.h"
@@ -99,10 +100,9 @@ static void k8s_advise(const char *path, const struct plm_kubernetes_run *run)
   for (uint32_t i = 0; i < plm_config_source_count(config); i++)
     plm_text_printf(&corpora, "%s%s", i == 0 ? "" : ", ",
                     strrchr(plm_config_source(config, i).path, '/') + 1);
-  if (!corpora.failed)
-    plm_info("the volume of the claim %s must hold the %s as %s; the run folder will be %s there",
-             run->claim, config->source_count > 1 ? "corpora" : "corpus", corpora.data,
-             strstr(config->run, "runs/"));
+  plm_info("the volume of the claim %s must hold the %s as %s; the run folder will be %s there",
+           run->claim, config->source_count > 1 ? "corpora" : "corpus", corpora.data,
+           strstr(config->run, "runs/"));
   plm_text_deinit(&corpora);
   if (!plm_output_is_stream(path)) plm_info("start the run with `kubectl apply -f %s`", path);
 }
@@ -134,10 +134,8 @@ static plm_status k8s(const struct plm_command_context *context, struct plm_erro
   const char *file = arguments->positional_count > 0 ? arguments->positionals[0] : NULL;
   PLM_TRY(plm_arguments_load_config(arguments, file, true, &config, error));
   const char *folder = given_or(arguments, "keys", config.network.keys);
-  plm_status status = PLM_OK;
-  if (folder != NULL && (keys = strdup(folder)) == NULL)
-    status = plm_error_set(error, PLM_NO_MEMORY, "out of memory");
-  if (status == PLM_OK) status = make_stream(context, &config, keys, error);
+  if (folder != NULL) keys = plm_strdup(folder);
+  const plm_status status = make_stream(context, &config, keys, error);
   free(keys);
   plm_config_deinit(&config);
   return status;

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/base/alloc.h"
 #include "common/base/log/log.h"
 #include "common/base/text/printable.h"
 #include "common/base/text/text.h"
@@ -185,8 +186,7 @@ static plm_status show_logs(const struct plm_command_context *context, struct pl
   PLM_TRY(plm_command_run_folder(context, run, error));
   PLM_TRY(plm_path_join(logs.folder, run, PLM_RUN_LOGS, error));
   if (tail > 1000000000) tail = 1000000000;
-  logs.list = calloc(LOGS_MAX, sizeof *logs.list);
-  if (logs.list == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  logs.list = plm_alloc_zeroed(LOGS_MAX, sizeof *logs.list);
   const plm_status status = print_logs(context, run, &logs, limited ? (long)tail : -1, error);
   for (size_t i = 0; i < logs.count; i++) plm_tail_lines_deinit(&logs.list[i].lines);
   free(logs.list);

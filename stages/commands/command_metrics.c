@@ -213,7 +213,7 @@ static void print_whole_json(const struct view *view, const char *run, const cha
     cJSON_Delete(name);
   }
   plm_text_put_json(&text, line, strlen(line));
-  if (!text.failed) puts(text.data);
+  puts(text.data);
   plm_text_deinit(&text);
 }
 

@@ -110,7 +110,7 @@ static void redraw_table(const cJSON *stages, bool color)
     row += length + (row[length] == '\n');
   }
   plm_text_puts(&screen, "\033[J");
-  if (!screen.failed) fwrite(screen.data, 1, screen.length, stdout);
+  fwrite(screen.data, 1, screen.length, stdout);
   plm_text_deinit(&screen);
   free(text);
 }

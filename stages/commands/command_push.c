@@ -59,17 +59,15 @@ static size_t fill_command(const struct plm_arguments *arguments, const char *re
   return used;
 }
 
-static plm_status push_print_words(const char *const *words, struct plm_error *error)
+static void push_print_words(const char *const *words)
 {
   struct plm_text text = {0};
   for (size_t i = 0; words[i] != NULL; i++) {
     if (i > 0) plm_text_puts(&text, " ");
     plm_text_put_word(&text, words[i]);
   }
-  if (!text.failed) plm_print(stdout, "%s\n", text.data);
-  const bool failed = text.failed;
+  plm_print(stdout, "%s\n", text.data);
   plm_text_deinit(&text);
-  return failed ? plm_error_set(error, PLM_NO_MEMORY, "out of memory") : PLM_OK;
 }
 
 /* NAME or OWNER/NAME, in the letters the Hub allows. */
@@ -221,11 +219,12 @@ static plm_status print_commands(const struct plm_command_context *context, cons
       if (value != NULL) command[used++] = dashed[i], command[used++] = value;
     }
     command[used] = NULL;
-    PLM_TRY(push_print_words(command, error));
+    push_print_words(command);
   }
   fill_command(arguments, repository, folder != NULL ? folder : name,
                given != NULL ? given : "plm-pipeline", command);
-  return push_print_words(command, error);
+  push_print_words(command);
+  return PLM_OK;
 }
 
 static plm_status push_run(const struct plm_command_context *context, struct plm_error *error)

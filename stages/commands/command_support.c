@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/base/alloc.h"
 #include "common/run/run.h"
 #include "stages/commands/command.h"
 
@@ -53,13 +54,8 @@ plm_status plm_command_read_run(const char *run, struct plm_config *config, stru
     plm_error_where(error, "%s", path);
     return status;
   }
-  char *here = strdup(run);
-  if (here == NULL) {
-    plm_config_deinit(config);
-    return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
-  }
   free(config->run); /* where the run was when it was started; its folder may have been moved */
-  config->run = here;
+  config->run = plm_strdup(run);
   return PLM_OK;
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "common/base/alloc.h"
 #include "common/base/clock.h"
 #include "common/base/files/file.h"
 #include "common/base/log/log.h"
@@ -102,8 +103,7 @@ static plm_status find_output(struct sweep *sweep, struct plm_error *error)
 
 static plm_status plan_runs(struct sweep *sweep, struct plm_error *error)
 {
-  sweep->runs = calloc(sweep->grid.runs, sizeof *sweep->runs);
-  if (sweep->runs == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  sweep->runs = plm_alloc_zeroed(sweep->grid.runs, sizeof *sweep->runs);
   for (size_t i = 0; i < sweep->grid.runs; i++)
     plm_sweep_name(&sweep->grid, i, sweep->runs[i].name);
   PLM_TRY(find_output(sweep, error));

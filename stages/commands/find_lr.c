@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/base/alloc.h"
 #include "common/base/files/file.h"
 #include "common/base/log/log.h"
 #include "common/base/text/json.h"
@@ -109,10 +110,8 @@ plm_status plm_find_lr_configure(const struct plm_find_lr *find, const char *fol
     return plm_error_hint(error, "name one: --set corpus=DIR");
   }
   PLM_TRY(scale_rates(find, &trainer->optimizer, error));
-  char *run = strdup(folder);
-  if (run == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   free(config->run);
-  config->run = run;
+  config->run = plm_strdup(folder);
   trainer->steps = find->steps;
   trainer->schedule = (struct plm_config_schedule){.name = PLM_SCHEDULE_RANGE_TEST,
                                                    .min_lr_fraction = find->low / find->high};

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
 #include "common/base/text/text.h"
 
 /* Where the first value of the text ends: at a comma outside brackets and quotes, or at its end. */
@@ -36,13 +37,9 @@ static plm_status sweep_grid_add_value(struct plm_sweep_axis *axis, const char *
                           "and '' an empty text",
                           axis->key);
   }
-  char **values = realloc(axis->values, (axis->count + 1) * sizeof *values);
-  char *copy = strndup(begin, length);
-  if (values != NULL) axis->values = values;
-  if (values == NULL || copy == NULL) {
-    free(copy);
-    return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
-  }
+  char **values = plm_realloc(axis->values, (axis->count + 1) * sizeof *values);
+  char *copy = plm_strndup(begin, length);
+  axis->values = values;
   for (size_t i = 0; i < axis->count; i++) {
     if (strcmp(values[i], copy) != 0) continue;
     plm_error_set(error, PLM_USAGE, "--set %.200s: %.200s is there twice", axis->key, copy);
@@ -67,8 +64,8 @@ static plm_status split_values(const char *text, struct plm_sweep_axis *axis,
 plm_status plm_sweep_grid_make(const struct plm_config_override *sets, size_t count,
                                struct plm_sweep_grid *grid, struct plm_error *error)
 {
-  *grid = (struct plm_sweep_grid){.axes = calloc(count + 1, sizeof *grid->axes), .runs = 1};
-  if (grid->axes == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  *grid =
+      (struct plm_sweep_grid){.axes = plm_alloc_zeroed(count + 1, sizeof *grid->axes), .runs = 1};
   for (size_t i = 0; i < count; i++) {
     struct plm_sweep_axis *axis = &grid->axes[grid->axis_count];
     for (size_t j = 0; j < grid->axis_count; j++) {

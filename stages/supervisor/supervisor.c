@@ -274,8 +274,7 @@ plm_status plm_supervise(const struct plm_supervisor_options *options, int *exit
 {
   struct plm_supervisor supervisor;
   plm_status status = PLM_OK;
-  struct supervised *table = calloc(SUPERVISED_MAX, sizeof *table);
-  if (table == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  struct supervised *table = plm_alloc_zeroed(SUPERVISED_MAX, sizeof *table);
   supervisor_init(&supervisor, options, table);
   plm_alloc_persist(1000); /* the stages, and who reads their states, depend on this process */
   PLM_TRY_GOTO(status, plm_process_adopt(error), done);

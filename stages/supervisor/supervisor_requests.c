@@ -54,11 +54,9 @@ static void supervisor_requests_answer(struct client *client, cJSON *reply)
   if (text != NULL) {
     struct plm_text line = {0};
     plm_text_printf(&line, "%s\n", text);
-    if (!line.failed) {
-      const ssize_t sent =
-          send(client->descriptor, line.data, line.length, MSG_NOSIGNAL | MSG_DONTWAIT);
-      (void)sent;
-    }
+    const ssize_t sent =
+        send(client->descriptor, line.data, line.length, MSG_NOSIGNAL | MSG_DONTWAIT);
+    (void)sent;
     plm_text_deinit(&line);
   }
   free(text);

@@ -75,6 +75,7 @@ static void extend_chain(struct plm_data_cursor *cursor, const struct plm_batch 
 void plm_data_cursor_consume(struct plm_data_cursor *cursor, const struct plm_batch *batch,
                              const struct plm_feed_position *next)
 {
+  PLM_ASSERT(batch->chunks > 0);
   extend_chain(cursor, batch);
   cursor->chunks += batch->chunks;
   for (uint32_t c = 0; c < batch->chunks; c++) {

@@ -36,6 +36,8 @@ struct plm_step {
   size_t parameters;
   double *squares; /* device: squared norm of each parameter's gradient */
   double flops;    /* of the running step */
+  uint64_t
+      launched; /* the number, from 1, of the step that is launched and not finished; 0: none */
   struct plm_replays *replays;
   struct plm_layer_norms *norms;   /* NULL: never measured */
   struct plm_chunk_losses *chunks; /* NULL: not wanted */
@@ -242,6 +244,7 @@ static void step_begin(struct plm_step *step, const struct plm_step_input *input
   step->flops = 0;
   /* these copies are not made beside, where they would come after those of a checkpoint */
   stage(step, input, step->ops->upload);
+  PLM_ASSERT(step->staged[input->step % SLOTS] == input->step);
   step->ops->upload(step->ops, step->update, step->host, sizeof *step->host);
   plm_model_zero_gradients(step->parts.model);
   if (step->chunks != NULL) plm_chunk_losses_begin(step->chunks);
@@ -253,6 +256,7 @@ static struct plm_replay_key place_micro(struct plm_step *step, const struct plm
 {
   const struct plm_micro_input *micro = &input->micro[i];
   const uint32_t length = step->parts.max_length;
+  PLM_ASSERT(i < input->micro_count && step->staged[input->step % SLOTS] == input->step);
   plm_masks_place(step->parts.masks, micro->chunks, length, &micro->pairs);
   step->flops += plm_model_flops(step->parts.model, step->parts.masks, micro->real_tokens);
   step->ops->copy(step->ops, step->micro, step->slots[input->step % SLOTS] + i * step->layout.bytes,
@@ -378,10 +382,13 @@ plm_status plm_step_launch(struct plm_step *step, const struct plm_step_input *i
 {
   const bool together = step->exchange != NULL;
   uint32_t share = 0;
+  PLM_ASSERT(step->launched == 0 && input->micro_count > 0);
+  step->launched = input->step + 1;
   if (together) plm_exchange_mark(step->exchange, PLM_COMPUTE_BEGINS);
   step_begin(step, input);
   for (uint32_t i = 0; i < input->micro_count; i++) {
     PLM_TRY(step_ask(step, go_on, context, i, input->micro_count, error));
+    PLM_ASSERT(share <= input->micro[i].share); /* shares come in order */
     while (share < input->micro[i].share) plm_share_sums_add(step->sums, share++);
     if (together && i + 1 == input->micro_count)
       PLM_TRY(run_last(step, input, error));
@@ -403,6 +410,8 @@ plm_status plm_step_finish(struct plm_step *step, const struct plm_step_input *i
                            struct plm_step_result *result, struct plm_error *error)
 {
   const struct plm_config_trainer *trainer = step->parts.trainer;
+  PLM_ASSERT(step->launched == input->step + 1);
+  step->launched = 0;
   *result = (struct plm_step_result){
       .totals = input->totals,
       .window = input->window,

@@ -1,5 +1,6 @@
 /* mpirun's command line for a trainer with several ranks, and the checks before it is used. */
 #include "stages/supervisor/gang/gang_command.h"
+#include "common/base/alloc.h"
 #include "common/base/process/cgroup.h"
 
 #include <fcntl.h>
@@ -109,20 +110,10 @@ plm_status plm_gang_check(const struct plm_config *config, struct plm_error *err
 static void gang_command_add(struct plm_gang_command *command, const char *argument)
 {
   if (command->count + 1 >= command->room) {
-    const size_t room = command->room == 0 ? 64 : 2 * command->room;
-    char **larger = realloc(command->argv, room * sizeof *larger);
-    if (larger == NULL) {
-      command->failed = true;
-      return;
-    }
-    command->argv = larger;
-    command->room = room;
+    command->room = command->room == 0 ? 64 : 2 * command->room;
+    command->argv = plm_realloc(command->argv, command->room * sizeof *command->argv);
   }
-  command->argv[command->count] = strdup(argument);
-  if (command->argv[command->count] == NULL)
-    command->failed = true;
-  else
-    command->count++;
+  command->argv[command->count++] = plm_strdup(argument);
   command->argv[command->count] = NULL;
 }
 
@@ -182,10 +173,7 @@ static void add_hosts(struct plm_gang_command *command, const struct plm_config_
     dots = dots || strchr(trainer->hosts[i], '.') != NULL;
   }
   gang_command_add(command, "--host");
-  if (hosts.failed)
-    command->failed = true;
-  else
-    gang_command_add(command, hosts.data);
+  gang_command_add(command, hosts.data);
   plm_text_deinit(&hosts);
   if (dots) add_setting(command, "orte_keep_fqdn_hostnames", "1"); /* otherwise it cuts them off */
   add_variables(command);
@@ -210,7 +198,6 @@ plm_status plm_gang_command_make(const struct plm_config *config, char *const *r
   else
     add_hosts(command, &config->trainer);
   for (size_t i = 0; rank_argv[i] != NULL; i++) gang_command_add(command, rank_argv[i]);
-  if (command->failed) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   return PLM_OK;
 }
 

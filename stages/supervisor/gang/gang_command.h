@@ -20,7 +20,6 @@ plm_status plm_gang_check(const struct plm_config *config, struct plm_error *err
 struct plm_gang_command {
   char **argv; /* NULL-terminated */
   size_t count, room;
-  bool failed; /* no memory for an argument */
 };
 /* "mpirun ... RANK_ARGV": trainer.ranks processes on this host, or on trainer.hosts. Variables of
  * the environment that begin with PLM_ are passed on to other hosts. PLM_CONFIG without mpirun. The

@@ -84,8 +84,7 @@ static plm_status move_lines(const char *run, const char *previous, const char *
   }
   free(text);
   plm_status status = PLM_OK;
-  if (kept.failed || later.failed) status = plm_error_set(error, PLM_NO_MEMORY, "out of memory");
-  if (status == PLM_OK && later.length > 0) {
+  if (later.length > 0) {
     status = plm_file_write(target, later.data, later.length, 0644, error);
     if (status == PLM_OK) status = plm_directory_sync(previous, error);
   }

@@ -212,7 +212,7 @@ static void go_to_first_row(const struct live *live, unsigned columns, struct pl
 
 static void supervisor_live_print(struct plm_text *text)
 {
-  if (text->data != NULL && !text->failed) fputs(text->data, stderr);
+  if (text->data != NULL) fputs(text->data, stderr);
   plm_text_deinit(text);
 }
 

@@ -80,7 +80,7 @@ static void set_corpora(struct plm_prometheus *metrics, const cJSON *packer, con
     const char *path = cJSON_GetStringValue(one);
     if (path != NULL) plm_text_printf(&joined, "%s%s", joined.length > 0 ? "," : "", path);
   }
-  if (joined.length > 0 && !joined.failed) {
+  if (joined.length > 0) {
     plm_printable(text, sizeof text, joined.data, PLM_PRINTABLE_LINE);
     plm_prometheus_set_text(metrics, PLM_STAGE_PACKER, instance, "corpus", "corpus", text, 1.0);
   }

@@ -332,6 +332,13 @@ static void newest_valid_is_found(void **state)
   write_file(folder, "config.json", "{\"a\":2}\n", 8);
   assert_int_equal(plm_checkpoint_newest(parent, &step, NULL, &error), PLM_OK);
   assert_int_equal(step, 300);
+  /* a folder that somebody has renamed: what it holds is not what its name says */
+  char renamed[PLM_PATH_SIZE];
+  path_in(parent, "step_00000300", folder);
+  path_in(parent, "step_00000301", renamed);
+  assert_int_equal(rename(folder, renamed), 0);
+  assert_int_equal(plm_checkpoint_newest(parent, &step, NULL, &error), PLM_OK);
+  assert_int_equal(step, 100);
   assert_int_equal(plm_checkpoint_list(scratch_path("absent"), &steps, &count, &error),
                    PLM_NOT_FOUND);
 }
