@@ -1,20 +1,22 @@
 """The architectures of published weights, esm2 and esmc, are transformers' EsmForMaskedLM and
-EsmcForMaskedLM: loss and gradients in float64, and twenty steps of training from the same weights with the
-same data and masks, with both optimizers. Documents are packed into chunks in C, and sequences of their own
-in PyTorch. At a lesser instruction set (PLM_CPU_ISA), only one pair of each."""
+EsmcForMaskedLM: logits and hidden states, loss and gradients in float64, and twenty steps of training from
+the same weights with the same data and masks, with both optimizers. Documents are packed into chunks in C,
+and sequences of their own in PyTorch. At a lesser instruction set (PLM_CPU_ISA), only one pair of each."""
 
 import json
 import os
 import pathlib
 
 import pytest
+import torch
 from parity_pairs import PUBLISHED, settings_of
-from plm_oracle import read_batches, read_settings, write_config
-from plm_published import PublishedTrainer, make_published, save_published
-from plm_testing import random_sequences, run, small_corpus
+from plm_oracle import CLS, EOS, PAD, TOKENS, read_batches, read_settings, write_config
+from plm_published import PublishedTrainer, make_published
+from plm_testing import random_sequences, run, small_corpus, write_fasta
 from safetensors.torch import load_file
 from test_gradients import c_gradients, distances, draw_batch, gradients_of
 from test_training import check_measures, check_weights
+from transformers import AutoModelForMaskedLM
 
 LESSER = "PLM_CPU_ISA" in os.environ
 SOME = [("esm2", "mlm"), ("esmc", "mlm")]
@@ -27,7 +29,7 @@ WEIGHTS = 5e-3  # relative to how far a tensor moved in the twenty steps; most o
 def test_every_gradient_is_autograds(architecture, objective):
     config = write_config("pipeline.yaml", settings_of(architecture, objective))
     settings = read_settings(config)
-    save_published(make_published(settings), "weights", settings)
+    make_published(settings).save_pretrained("weights")
     batch = draw_batch(settings, 1)
     c = c_gradients(config, "weights", batch)
     model = make_published(settings).double()
@@ -38,10 +40,47 @@ def test_every_gradient_is_autograds(architecture, objective):
     assert off[worst] <= GRADIENT, {n: d for n, d in off.items() if d > GRADIENT}
 
 
+@torch.no_grad()
+@pytest.mark.parametrize(
+    "architecture, keys", [("esm2", {}), ("esm2", {"emb_layer_norm_before": True}), ("esmc", {})]
+)
+def test_logits_and_hidden_states_are_transformers(architecture, keys):
+    """Of sequences of unequal length: packed into chunks in C, padded in transformers."""
+    config = write_config("pipeline.yaml", settings_of(architecture, "mlm"))
+    model = make_published(read_settings(config), **keys)
+    model.save_pretrained("model")
+    texts = random_sequences(12, 5, 120)
+    write_fasta("in.fasta", texts)
+    ids = torch.full((len(texts), max(map(len, texts)) + 2), PAD)
+    for row, text in enumerate(texts):
+        tokens = [CLS, *(TOKENS[letter] for letter in text), EOS]
+        ids[row, : len(tokens)] = torch.tensor(tokens)
+    theirs = model(ids, attention_mask=(ids != PAD).long(), output_hidden_states=True)
+    # a batch of one, in which nothing is padded
+    alone = model(ids[:1, : len(texts[0]) + 2], output_hidden_states=True)
+    assert len(theirs.hidden_states) == 5
+    embed = ["embed", "--checkpoint", "model", "in.fasta", "--threads", 1, "--output"]
+    run(*embed, "logits.safetensors", "--logits")
+    run(*embed, "states.safetensors", "--per-token", "--layers", "0,1,2,3,last")
+    logits, states = load_file("logits.safetensors"), load_file("states.safetensors")
+    for row, text in enumerate(texts):
+        rows = slice(len(text) + 2)
+        hidden = torch.cat([state[row, rows] for state in theirs.hidden_states], -1)
+        torch.testing.assert_close(logits[str(row)], theirs.logits[row, rows], rtol=0, atol=1e-4)
+        torch.testing.assert_close(states[str(row)], hidden, rtol=0, atol=1e-4)
+    torch.testing.assert_close(logits["0"], alone.logits[0], rtol=0, atol=1e-4)
+    assert torch.cat(list(logits.values())).std() > 0.1
+
+
 def known(weights):
     """Without the biases of keys: they shift all scores of a query almost alike, so their gradients are
-    little more than rounding, which Adam makes as large as any."""
-    return {name: w.detach() for name, w in weights.items() if not name.endswith("key.bias")}
+    little more than rounding, which Adam makes as large as any. Nor with the contact head, which no step
+    changes."""
+    return {
+        name: w.detach()
+        for name, w in weights.items()
+        if not name.endswith("key.bias") and "contact_head" not in name
+    }
 
 
 class Case:
@@ -51,7 +90,7 @@ class Case:
         os.chdir(folder)
         write_config("pipeline.yaml", settings_of(architecture, objective, **changes))
         self.settings = read_settings("pipeline.yaml")
-        save_published(self.model(), "start", self.settings)
+        self.model().save_pretrained("start")
         small_corpus(sequences=random_sequences(400, 5, 100))
         run("up", "pipeline.yaml", "trainer", "packer", "--set", "trainer.init_from=start")
         self.lines = [json.loads(line) for line in open("run/trainer.jsonl")]
@@ -89,3 +128,15 @@ def test_twenty_steps_are_pytorchs(tmp_path, architecture, objective):
     check_weights(known(case.weights), known(dict(model.named_parameters())), start, WEIGHTS)
     if case.average is not None:
         check_weights(known(case.average), known(trainer.average), start, WEIGHTS)
+    check_published(case, trainer)
+
+
+@torch.no_grad()
+def check_published(case, trainer):
+    """transformers opens the last checkpoint with no code of ours, and computes what was trained."""
+    opened = AutoModelForMaskedLM.from_pretrained("run/checkpoints/latest").eval()
+    assert type(opened) is type(case.model())
+    tokens = torch.from_numpy(case.batches[0].tokens[:1, : case.batches[0].documents[0][0][1]])
+    torch.testing.assert_close(
+        opened(tokens).logits, trainer.model(tokens).logits, rtol=0, atol=0.02
+    )

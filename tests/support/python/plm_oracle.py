@@ -70,13 +70,17 @@ def double_modeling(edits):
     return load_modeling(path, "double_plm")
 
 
+# Keys that PLMConfig does not have: they give values to others, or are about published weights.
+NOT_OURS = {"model.preset", "model.intermediate_size", "model.layer_norm_eps", "model.vocab_size"}
+
+
 def make_model(settings, modeling, seed=0):
     """A model of the configuration with weights of which none is zero."""
     keys = {
         key.removeprefix("model."): value
         for key, value in settings.items()
         if key.startswith("model.")
-        and key != "model.preset"
+        and key not in NOT_OURS
         and not key.startswith("model.attention.")
     }
     attention = {

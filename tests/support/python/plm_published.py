@@ -1,39 +1,35 @@
 """Models of published weights, as transformers' own classes compute them, with random weights: the published
 ones cannot be fetched in a test."""
 
-import json
-import pathlib
-
 import torch
 from plm_oracle import Trainer
-from safetensors.torch import save_file
 from transformers import EsmcConfig, EsmcForMaskedLM, EsmConfig, EsmForMaskedLM
 
 PAD, MASK = 1, 32
 
 
-def make_published(settings, seed=0):
-    """EsmForMaskedLM or EsmcForMaskedLM of a flat configuration, with weights of which none is zero."""
+def make_published(settings, seed=0, **keys):
+    """EsmForMaskedLM or EsmcForMaskedLM of a flat configuration, with weights of which none is zero. keys
+    are further ones of its configuration."""
     shape = {
         name: settings["model." + name]
         for name in ("hidden_size", "num_attention_heads", "num_hidden_layers", "vocab_size")
     }
     shape["intermediate_size"] = settings["model.intermediate_size"]
     if settings["model.architecture"] == "esmc":
-        model = EsmcForMaskedLM(EsmcConfig(**shape))
+        model = EsmcForMaskedLM(EsmcConfig(**shape, **keys))
     else:
         config = EsmConfig(
             **shape,
             layer_norm_eps=settings["model.layer_norm_eps"],
             token_dropout=settings["model.token_dropout"],
             position_embedding_type="rotary",
-            emb_layer_norm_before=False,
             max_position_embeddings=1026,
             pad_token_id=PAD,
             mask_token_id=MASK,
+            **keys,
         )
         model = EsmForMaskedLM(config)
-        model.esm.contact_head = None  # no part of the language model
     return randomise(model, seed).eval()
 
 
@@ -50,25 +46,14 @@ def randomise(model, seed=0):
     return model
 
 
-def save_published(model, folder, settings):
-    """Writes the weights under the names of the class, with a configuration of ours."""
-    folder = pathlib.Path(folder)
-    folder.mkdir()
-    save_file(
-        {n: p.detach().contiguous() for n, p in model.named_parameters()},
-        folder / "model.safetensors",
-    )
-    keys = ("architecture", "hidden_size", "num_attention_heads", "num_hidden_layers", "vocab_size")
-    keys += ("intermediate_size", "layer_norm_eps", "tie_embeddings", "token_dropout")
-    config = {key: settings["model." + key] for key in keys}
-    config["emb_layer_norm_before"] = False
-    config["max_length"] = settings["data.max_length"]
-    config.update(window=0, objective=settings["trainer.objective"])
-    (folder / "config.json").write_text(json.dumps(config))
-
-
 class PublishedTrainer(Trainer):
-    """Each document is a sequence of its own, as these classes take them."""
+    """Each document is a sequence of its own, as these classes take them. The contact head is removed from
+    the model: training leaves it alone."""
+
+    def __init__(self, settings, model):
+        if hasattr(model, "esm"):
+            model.esm.contact_head = None
+        super().__init__(settings, model)
 
     def logits(self, s, inputs, batch):
         places = [(b, *place) for b, places in enumerate(batch.documents) for place in places]
