@@ -1,6 +1,7 @@
-/* Options of the one-shot tasks of plm-evaluator: evaluate, embed, score, generate, probe. For each,
- * plm-pipeline has a command with the same table, which executes `plm-evaluator TASK` with its
- * arguments. The last row of each table has no name; plm_common_options are added to every table.
+/* Options of the one-shot tasks of plm-evaluator: evaluate, embed, score, generate, probe. For
+ * each, plm-pipeline has a command with the same table, which executes `plm-evaluator TASK` with
+ * its arguments. The last row of each table has no name; plm_common_options are added to every
+ * table.
  */
 #ifndef PLM_COMMON_CLI_TASK_OPTIONS_H
 #define PLM_COMMON_CLI_TASK_OPTIONS_H

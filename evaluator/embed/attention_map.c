@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "common/base/alloc.h"
-#include "kernels/cpu/pool.h"
+#include "common/base/process/pool.h"
 
 enum { LANES = 4, PANEL = 2 * LANES, GROUP = 4 }; /* the kernel: GROUP rows by PANEL columns */
 typedef float lanes __attribute__((vector_size(LANES * sizeof(float)), aligned(4), may_alias));

@@ -13,8 +13,8 @@
 
 #include <stdint.h>
 
+#include "common/base/process/pool.h"
 #include "evaluator/probe/features.h"
-#include "kernels/cpu/pool.h"
 
 struct plm_logistic;
 

@@ -10,10 +10,10 @@
 #ifndef PLM_EVALUATOR_PROBE_PROBE_FIT_H
 #define PLM_EVALUATOR_PROBE_PROBE_FIT_H
 
+#include "common/base/process/pool.h"
 #include "evaluator/measures/measured.h"
 #include "evaluator/probe/features.h"
 #include "evaluator/probe/probe_items.h"
-#include "kernels/cpu/pool.h"
 
 struct plm_probe_fit {
   uint32_t count;    /* of the items that are predicted */

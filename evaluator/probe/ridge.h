@@ -10,8 +10,8 @@
 #ifndef PLM_EVALUATOR_PROBE_RIDGE_H
 #define PLM_EVALUATOR_PROBE_RIDGE_H
 
+#include "common/base/process/pool.h"
 #include "evaluator/probe/features.h"
-#include "kernels/cpu/pool.h"
 
 struct plm_ridge;
 

@@ -4,9 +4,9 @@
 #ifndef PLM_KERNELS_CPU_ATTENTION_H
 #define PLM_KERNELS_CPU_ATTENTION_H
 
+#include "common/base/process/pool.h"
 #include "common/ops/ops.h"
 #include "kernels/cpu/attention_tile.h"
-#include "kernels/cpu/pool.h"
 
 struct plm_attention;
 

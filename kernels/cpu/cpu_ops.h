@@ -11,9 +11,9 @@
 #ifndef PLM_KERNELS_CPU_CPU_OPS_H
 #define PLM_KERNELS_CPU_CPU_OPS_H
 
+#include "common/base/process/pool.h"
 #include "common/ops/ops.h"
 #include "kernels/cpu/cpu_vector.h"
-#include "kernels/cpu/pool.h"
 
 /* Most threads of a backend: more would not speed up a step on one host. */
 enum { PLM_CPU_THREADS_LIMIT = 256 };

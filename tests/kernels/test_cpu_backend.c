@@ -10,8 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/base/process/pool.h"
 #include "kernels/cpu/cpu_ops.h"
-#include "kernels/cpu/pool.h"
 #include "kernels/cpu/product.h"
 #include "tests/support/harness/must.h"
 

@@ -1,5 +1,5 @@
 /* Thread pool of the operators: a new generation starts a job, a countdown of workers ends it. */
-#include "kernels/cpu/pool.h"
+#include "common/base/process/pool.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,12 +1,12 @@
-/* A persistent pool of threads for the operators. It has one caller at a time, which does a share
- * of the work.
+/* A persistent pool of threads, for operators and for what else computes in parallel. It has one
+ * caller at a time, which does a share of the work.
  *
  * A waiting thread first spins briefly, because within a step the next operator follows in
  * microseconds. Then it sleeps on a condition variable, because other processes of the pipeline
  * share the cores.
  */
-#ifndef PLM_KERNELS_CPU_POOL_H
-#define PLM_KERNELS_CPU_POOL_H
+#ifndef PLM_COMMON_BASE_PROCESS_POOL_H
+#define PLM_COMMON_BASE_PROCESS_POOL_H
 
 #include <stdint.h>
 
