@@ -191,20 +191,19 @@ plm_status plm_attention_map_run(struct plm_attention_map *map, const struct plm
   return run_all(&run, error);
 }
 
-plm_status plm_attention_map_product(struct plm_attention_map *map, const float *left,
-                                     int64_t left_stride, const float *right, int64_t right_stride,
-                                     int32_t rows, int32_t columns, int32_t inner,
+plm_status plm_attention_map_product(struct plm_attention_map *map,
+                                     const struct plm_map_product *product,
                                      plm_attention_map_take *take, void *context,
                                      struct plm_error *error)
 {
   struct run run = {.map = map,
-                    .left = left,
-                    .right = right,
-                    .left_stride = left_stride,
-                    .right_stride = right_stride,
-                    .rows = rows,
-                    .columns = columns,
-                    .inner = inner,
+                    .left = product->left,
+                    .right = product->right,
+                    .left_stride = product->left_stride,
+                    .right_stride = product->right_stride,
+                    .rows = product->rows,
+                    .columns = product->columns,
+                    .inner = product->inner,
                     .heads = 1,
                     .take = take,
                     .context = context};

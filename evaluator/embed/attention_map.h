@@ -42,11 +42,16 @@ plm_status plm_attention_map_run(struct plm_attention_map *map, const struct plm
                                  int32_t head, int32_t heads, plm_attention_map_take *take,
                                  void *context, struct plm_error *error);
 
-/* The product of left (rows, inner), whose rows have left_stride floats, and of the transpose of
- * right (columns, inner) in tiles of rows, by the same threads and kernel. */
-plm_status plm_attention_map_product(struct plm_attention_map *map, const float *left,
-                                     int64_t left_stride, const float *right, int64_t right_stride,
-                                     int32_t rows, int32_t columns, int32_t inner,
+/* left (rows, inner), whose rows have left_stride floats, and right (columns, inner). */
+struct plm_map_product {
+  const float *left, *right;
+  int64_t left_stride, right_stride;
+  int32_t rows, columns, inner;
+};
+/* The product of left and of the transpose of right in tiles of rows, by the same threads and
+ * kernel. */
+plm_status plm_attention_map_product(struct plm_attention_map *map,
+                                     const struct plm_map_product *product,
                                      plm_attention_map_take *take, void *context,
                                      struct plm_error *error);
 

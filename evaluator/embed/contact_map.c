@@ -106,9 +106,14 @@ plm_status plm_contact_sum_add(struct plm_contact_sum *sum, struct plm_attention
     status = plm_attention_map_run(map, source, 0, source->H, contact_map_take, &block, error);
   if (status == PLM_OK) {
     correct(&block, tiles);
-    status =
-        plm_attention_map_product(map, block.factors, source->H, block.products, source->H,
-                                  sum->residues, sum->residues, source->H, subtract, sum, error);
+    const struct plm_map_product product = {.left = block.factors,
+                                            .right = block.products,
+                                            .left_stride = source->H,
+                                            .right_stride = source->H,
+                                            .rows = sum->residues,
+                                            .columns = sum->residues,
+                                            .inner = source->H};
+    status = plm_attention_map_product(map, &product, subtract, sum, error);
   }
   free(block.rows);
   free(block.columns);

@@ -37,15 +37,24 @@ static plm_status evaluation_allocate_buffers(struct plm_evaluation *evaluation,
   return plm_attention_entropy_open(evaluation->inference, &evaluation->entropy, error);
 }
 
+/* Room for chunks of max_length tokens, or of the model's max_length, which is rounded up to a
+ * power of two as chunks need it: that of published weights may be any number. */
+static plm_status make_room(struct plm_inference *inference, uint32_t max_length,
+                            struct plm_error *error)
+{
+  uint32_t length = max_length != 0 ? max_length : 1;
+  while (max_length == 0 && length < inference->config.max_length) length *= 2;
+  if (max_length != 0) PLM_TRY(plm_inference_set_limit(inference, length, error));
+  inference->warned = max_length == 0; /* no sequence need be so long */
+  return plm_inference_make_room(inference, length, error);
+}
+
 plm_status plm_evaluation_open(const char *checkpoint, uint32_t max_length, struct plm_ops *ops,
                                struct plm_evaluation **evaluation, struct plm_error *error)
 {
   struct plm_evaluation *opened = plm_alloc_zeroed(1, sizeof *opened);
   plm_status status = plm_inference_open(checkpoint, ops, BATCH_TOKENS, &opened->inference, error);
-  if (status == PLM_OK && max_length != 0) { /* else chunks have the model's max_length */
-    status = plm_inference_set_limit(opened->inference, max_length, error);
-    if (status == PLM_OK) status = plm_inference_make_room(opened->inference, max_length, error);
-  }
+  if (status == PLM_OK) status = make_room(opened->inference, max_length, error);
   if (status == PLM_OK) status = evaluation_allocate_buffers(opened, error);
   if (status != PLM_OK) {
     plm_evaluation_close(opened);

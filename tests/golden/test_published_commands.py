@@ -196,10 +196,10 @@ def test_chains(tmp_path, small):
     apart, _ = embed(tmp_path / "model", texts, "--per-token", "--separate-chains")
     for row, text in enumerate(texts):
         ids = torch.tensor([tokens_of(text)])
-        plain = model.model(ids, attention_mask=torch.ones_like(ids)).last_hidden_state[0]
+        plain = model.base_model(ids, attention_mask=torch.ones_like(ids)).last_hidden_state[0]
         chains = (ids == 31).cumsum(1)
         near(together[row], plain)
-        near(apart[row], model.model(ids, sequence_id=chains).last_hidden_state[0])
+        near(apart[row], model.base_model(ids, sequence_id=chains).last_hidden_state[0])
         assert ("|" not in text) == torch.equal(together[row], apart[row])
     words = (write_fasta("in.fasta", texts), "--output", "x.safetensors")
     refused = run("embed", "--checkpoint", small[1], *words, check=False)
