@@ -1,0 +1,89 @@
+"""trainer.init_from names a folder as transformers writes it: the run begins with its weights, and publishes
+folders that transformers opens with no remote code, with the contact head unchanged."""
+
+import json
+import pathlib
+
+import torch
+from plm_testing import run, small_corpus, train
+from safetensors.torch import load_file
+
+CONFIG = """version: 1
+run: run
+seed: 7
+corpus: corpus
+network:
+  feed: "tcp://127.0.0.1:*"
+  evaluation_feed: "tcp://127.0.0.1:*"
+  announcements: "tcp://127.0.0.1:*"
+  wait_packers_s: 300
+data: {max_length: 256}
+model:
+  architecture: esm2
+  hidden_size: 64
+  num_attention_heads: 4
+  num_hidden_layers: 2
+  intermediate_size: 160
+trainer:
+  device: cpu
+  threads: 1
+  precision: fp32
+  steps: 2
+  batch_tokens: 512
+  schedule: {warmup_steps: 1, cooldown_steps: 1}
+  checkpoint: {every: 1, keep_last: 8}
+  init_from: source
+evaluator: {max_tokens: 1000}
+"""
+HEAD = "esm.contact_head.regression."
+
+
+def inner(name):
+    return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace(
+        "LayerNorm.beta", "LayerNorm.bias"
+    )
+
+
+def test_a_run_from_published_weights():
+    from transformers import AutoModelForMaskedLM, AutoTokenizer, EsmConfig, EsmForMaskedLM
+
+    torch.manual_seed(3)
+    sizes = dict(hidden_size=64, num_attention_heads=4, num_hidden_layers=2, intermediate_size=160)
+    ids = dict(vocab_size=33, mask_token_id=32, pad_token_id=1)
+    model = EsmForMaskedLM(
+        EsmConfig(
+            position_embedding_type="rotary",
+            token_dropout=True,
+            emb_layer_norm_before=False,
+            layer_norm_eps=1e-5,
+            **sizes,
+            **ids,
+        )
+    )
+    with torch.no_grad():
+        model.esm.contact_head.regression.weight.normal_()
+    model.save_pretrained("source")
+    expected = {inner(name): value for name, value in load_file("source/model.safetensors").items()}
+    small_corpus()
+    pathlib.Path("pipeline.yaml").write_text(CONFIG)
+    said = run("validate", "pipeline.yaml").stdout
+    assert "trainer.init_from: ESM-2 (EsmForMaskedLM)" in said and "contact head" in said
+
+    last = train()
+    first = load_file(last.parent / "step_00000000" / "model.safetensors")
+    trained = load_file(last / "model.safetensors")
+    assert {name for name in expected if name not in first} == {
+        name for name in expected if "inv_freq" in name
+    }
+    for name, value in first.items():
+        assert torch.equal(value, expected[name]), name
+        assert torch.equal(value, trained[name]) == name.startswith(HEAD), name
+
+    opened, report = AutoModelForMaskedLM.from_pretrained(last, output_loading_info=True)
+    assert isinstance(opened, EsmForMaskedLM)
+    # the frequencies follow from the configuration
+    assert not any("inv_freq" not in key for key in report["missing_keys"])
+    assert not report["unexpected_keys"] and not report["mismatched_keys"]
+    assert torch.equal(opened.esm.contact_head.regression.weight, expected[HEAD + "weight"])
+    assert AutoTokenizer.from_pretrained(last)("MKT")["input_ids"] == [0, 20, 15, 11, 2]
+    assert json.loads((last / "config.json").read_text())["plm_pipeline"]["max_length"] == 256
