@@ -153,8 +153,8 @@ static const struct plm_setting settings[] = {
       .help = "Width of the MLP of esm2 and esmc, a multiple of 16. auto: 4 D for esm2, 8/3 D "
               "rounded up to a multiple of 256 for esmc. Not for the other architectures."),
   ROW("model.layer_norm_eps", DOUBLE, model.layer_norm_eps, "", "0", NUMBER(0, 1), REFUSED,
-      .help = "What the LayerNorms of esm2 add to the variance. 0: 1e-5, which esmc always has. Not "
-              "for the other architectures."),
+      .help = "What the LayerNorms of esm2 add to the variance. 0: 1e-5, which esmc always has. "
+              "Not for the other architectures."),
   ROW("model.vocab_size", U32, model.vocab_size, "", "auto",
       NUMBER(1, PLM_MODEL_MAX_VOCABULARY), .word = "auto", REFUSED,
       .help = "Rows of the embedding table, and logits. auto: the tokens of the tokenizer, or 64 "
@@ -162,8 +162,8 @@ static const struct plm_setting settings[] = {
   ROW("model.soft_logit_cap", DOUBLE, model.soft_logit_cap, "", "16.0",
       NUMBER(0, PLM_MODEL_MAX_LOGIT_CAP),
       REFUSED,
-      .help = "Bounds the logits to plus or minus this value by tanh. 0: no bound, as esm2 and esmc "
-              "have it whatever the default is."),
+      .help = "Bounds the logits to plus or minus this value by tanh. 0: no bound, as esm2 and "
+              "esmc have it whatever the default is."),
   ROW("model.tie_embeddings", BOOL, model.tie_embeddings, "", "false", REFUSED,
       .help = "Use the embedding table as the second matrix of the head. esm2 always does, esmc "
               "never."),

@@ -12,7 +12,7 @@
 
 #define TENSOR(name, dtype, shape, begin, end)                                                     \
   "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":[" begin "," end "]" \
-                                                                                               "}"
+  "}"
 #define TABLE "esm.embeddings.word_embeddings.weight"
 #define NORM "esm.encoder.layer.0.LayerNorm."
 static const struct fuzz_seed fuzz_seeds[] = {

@@ -9,47 +9,8 @@
 
 #include <cjson/cJSON.h>
 
-#include "common/model/model_config.h"
+#include "tests/common/model/model_config_case.h"
 #include "tests/support/harness/must.h"
-
-static struct plm_model_config good(enum plm_architecture architecture)
-{
-  return (struct plm_model_config){
-      .architecture = architecture,
-      .hidden_size = 128,
-      .num_attention_heads = 4,
-      .num_hidden_layers = 6,
-      .num_unet_layers = 6,
-      .num_extra_layers = 1,
-      .expansion_ratio = 2.5,
-      .soft_logit_cap = 15,
-      .tie_embeddings = true,
-      .pattern = {PLM_ATTENTION_DOCUMENT | PLM_ATTENTION_LOCAL,
-                  PLM_ATTENTION_DOCUMENT | PLM_ATTENTION_BLOCK},
-      .pattern_count = 2,
-      .window_start = 128,
-      .window_end = 512,
-      .window_steps = 1000,
-      .block = 32,
-      .max_length = 1024,
-      .vocab_size = 33,
-  };
-}
-
-/* The faults as lines "KEY: WHAT". */
-static const char *faults_of(const struct plm_model_config *model, plm_model_key_known *known,
-                             const char *unknown)
-{
-  static char text[PLM_MODEL_MAX_FAULTS * 400];
-  struct plm_model_fault faults[PLM_MODEL_MAX_FAULTS];
-  const size_t count = plm_model_config_faults(model, known, (void *)(uintptr_t)unknown, faults);
-  size_t used = 0;
-  text[0] = '\0';
-  for (size_t i = 0; i < count; i++)
-    used += (size_t)snprintf(text + used, sizeof text - used, "%s%s: %s", i == 0 ? "" : "\n",
-                             faults[i].key, faults[i].what);
-  return text;
-}
 
 #define WITH(which, field, value, text)                      \
   do {                                                       \
@@ -135,71 +96,6 @@ static void sizes_have_two_sides(void **state)
   WITH(PLM_UNET, num_unet_layers, 7, "");
 }
 
-/* Good models of published weights. */
-static struct plm_model_config published(enum plm_architecture architecture)
-{
-  const bool esm2 = architecture == PLM_ESM2;
-  return (struct plm_model_config){.architecture = architecture,
-                                   .hidden_size = 480,
-                                   .num_attention_heads = 20,
-                                   .num_hidden_layers = 12,
-                                   .tie_embeddings = esm2,
-                                   .token_dropout = esm2,
-                                   .pattern = {PLM_ATTENTION_DOCUMENT},
-                                   .pattern_count = 1,
-                                   .max_length = 1000,
-                                   .vocab_size = esm2 ? 33 : 64,
-                                   .intermediate_size = 1920,
-                                   .layer_norm_eps = 1e-5,
-                                   .max_positions = 1026};
-}
-
-#define PUBLISHED(which, field, value, text)                 \
-  do {                                                       \
-    struct plm_model_config with = published(which);         \
-    with.field = (value);                                    \
-    assert_string_equal(faults_of(&with, NULL, NULL), text); \
-  } while (0)
-
-static void published_models_leave_few_choices(void **state)
-{
-  (void)state;
-  for (int a = PLM_ESM2; a <= PLM_ESMC; a++) {
-    PUBLISHED(a, max_length, 1000, "");
-    PUBLISHED(a, max_length, 0, "max_length: must be above 0");
-    PUBLISHED(a, vocab_size, 32,
-              "vocab_size: 32 are fewer than the 33 tokens of the esm tokenizer");
-    PUBLISHED(a, vocab_size, 33, "");
-    PUBLISHED(a, intermediate_size, 1936, "");
-    PUBLISHED(a, intermediate_size, (1 << 20) + 16,
-              "intermediate_size: 1048592 exceeds the limit of 1048576");
-    PUBLISHED(a, layer_norm_eps, 1e-5, "");
-  }
-  PUBLISHED(PLM_ESM2, intermediate_size, 0,
-            "intermediate_size: 0 is not a multiple of 16, which esm2 needs");
-  PUBLISHED(PLM_ESMC, intermediate_size, 1928,
-            "intermediate_size: 1928 is not a multiple of 16, which esmc needs");
-  PUBLISHED(PLM_ESM2, layer_norm_eps, 1e-12, "");
-  PUBLISHED(PLM_ESM2, layer_norm_eps, 0, "layer_norm_eps: 0 is not a number above 0 and up to 1");
-  PUBLISHED(PLM_ESM2, layer_norm_eps, (double)NAN,
-            "layer_norm_eps: nan is not a number above 0 and up to 1");
-  PUBLISHED(PLM_ESM2, layer_norm_eps, 1.5,
-            "layer_norm_eps: 1.5 is not a number above 0 and up to 1");
-  PUBLISHED(PLM_ESMC, layer_norm_eps, 1e-12,
-            "layer_norm_eps: 1e-12 is not 1e-05, which esmc always has");
-  PUBLISHED(PLM_ESM2, tie_embeddings, false,
-            "tie_embeddings: the embedding table is always the second matrix of the head of esm2");
-  PUBLISHED(PLM_ESMC, tie_embeddings, true,
-            "tie_embeddings: the embedding table is never the second matrix of the head of esmc");
-  PUBLISHED(PLM_ESM2, token_dropout, false, "");
-  PUBLISHED(PLM_ESMC, token_dropout, true, "token_dropout: esmc has none");
-  PUBLISHED(PLM_ESM2, emb_layer_norm_before, true, "");
-  PUBLISHED(PLM_ESMC, emb_layer_norm_before, true, "emb_layer_norm_before: esmc has none");
-  PUBLISHED(PLM_ESMC, soft_logit_cap, 16, "soft_logit_cap: esmc has no cap; use 0");
-  PUBLISHED(PLM_ESM2, pattern[0], PLM_ATTENTION_DOCUMENT | PLM_ATTENTION_CAUSAL,
-            "attention.pattern: every layer of esm2 sees its whole document; use [document]");
-}
-
 static void keys_of_published_models_do_not_apply_to_ours(void **state)
 {
   (void)state;
@@ -207,31 +103,6 @@ static void keys_of_published_models_do_not_apply_to_ours(void **state)
        "intermediate_size: does not apply to unet, whose MLP follows from expansion_ratio");
   WITH(PLM_TRANSFORMER, layer_norm_eps, 1e-5,
        "layer_norm_eps: does not apply to transformer, which has RMSNorm");
-}
-
-/* to_json and from_json; emb_layer_norm_before as well, whose key ESM-1b has */
-static void published_models_survive_json(void **state)
-{
-  (void)state;
-  for (int a = PLM_ESM2; a <= PLM_ESMC; a++) {
-    struct plm_model_config model = published((enum plm_architecture)a), back;
-    struct plm_error error = {0};
-    model.emb_layer_norm_before = a == PLM_ESM2;
-    cJSON *json = plm_model_config_to_json(&model);
-    assert_false(cJSON_HasObjectItem(json, "expansion_ratio"));
-    assert_false(cJSON_HasObjectItem(json, "attention"));
-    assert_int_equal(plm_model_config_from_json(json, &back, &error), PLM_OK);
-    back.max_positions = model.max_positions; /* of the folder, not of the model */
-    assert_memory_equal(&back, &model, sizeof model);
-    struct plm_model_difference differences[PLM_MODEL_KEYS];
-    back.layer_norm_eps = 1e-6;
-    assert_int_equal(plm_model_config_compare(&model, &back, differences), 1);
-    assert_string_equal(differences[0].key, "layer_norm_eps");
-    const struct plm_model_config other = good(PLM_UNET);
-    assert_true(plm_model_config_compare(&model, &other, differences) > 1);
-    assert_string_equal(differences[0].key, "architecture");
-    cJSON_Delete(json);
-  }
 }
 
 static void masks_need_their_sizes(void **state)
@@ -530,9 +401,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(limits_have_two_sides),
       cmocka_unit_test(sizes_have_two_sides),
-      cmocka_unit_test(published_models_leave_few_choices),
       cmocka_unit_test(keys_of_published_models_do_not_apply_to_ours),
-      cmocka_unit_test(published_models_survive_json),
       cmocka_unit_test(masks_need_their_sizes),
       cmocka_unit_test(heads_have_a_width),
       cmocka_unit_test(levels_have_widths),
