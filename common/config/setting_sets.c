@@ -9,8 +9,6 @@
 
 #define AT(member) (ptrdiff_t) offsetof(struct plm_config_set, member)
 
-static bool accepts(const struct plm_setting *key, const char *text, char message[512]);
-
 static const struct plm_setting keys[] = {
     {.key = "name", .type = PLM_SETTING_STRING, .offset = AT(name), .unit = ""},
     {.key = "corpus", .type = PLM_SETTING_PATH, .offset = AT(corpus), .unit = ""},
@@ -31,9 +29,9 @@ static const struct plm_yaml_records records = {.setting = "evaluator.sets",
                                                 .most = PLM_MAX_SETS,
                                                 .initial = &initial,
                                                 .size = sizeof initial,
-                                                .accepts = accepts};
+                                                .accepts = plm_config_set_name_accepts};
 
-static bool accepts(const struct plm_setting *key, const char *text, char message[512])
+bool plm_config_set_name_accepts(const struct plm_setting *key, const char *text, char message[512])
 {
   if (strcmp(key->key, "name") != 0) return true;
   if (!plm_config_is_set_name(text)) {

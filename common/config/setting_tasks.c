@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/metrics/metrics.h"
+#include "common/config/setting_sets.h"
 
 const char *const plm_task_kind_names[] = {"probe", "assays", NULL};
 const char *const plm_task_label_names[] = {"auto", "regression", "classification", "residues",
@@ -17,8 +17,6 @@ const char *const plm_task_label_names[] = {"auto", "regression", "classificatio
     .key = (name), .type = PLM_SETTING_STRING, .offset = AT(member), .unit = "", \
     .flags = PLM_SETTING_NULLABLE                                                \
   }
-
-static bool task_accepts(const struct plm_setting *key, const char *text, char message[512]);
 
 static const struct plm_setting keys[] = {
     {.key = "name", .type = PLM_SETTING_STRING, .offset = AT(name), .unit = ""},
@@ -59,21 +57,7 @@ static const struct plm_yaml_records records = {.setting = "evaluator.tasks",
                                                 .most = PLM_MAX_TASKS,
                                                 .initial = &initial,
                                                 .size = sizeof initial,
-                                                .accepts = task_accepts};
-
-static bool task_accepts(const struct plm_setting *key, const char *text, char message[512])
-{
-  if (strcmp(key->key, "name") != 0) return true;
-  if (!plm_config_is_set_name(text)) {
-    snprintf(message, 512,
-             "expected 1 to %d letters, digits, dots, hyphens and underscores, found \"%.80s\"",
-             PLM_SET_NAME_MOST, text);
-    return false;
-  }
-  if (strcmp(text, PLM_OWN_SET) != 0) return true;
-  snprintf(message, 512, "\"%s\" stands for the run's own corpus; choose another name", text);
-  return false;
-}
+                                                .accepts = plm_config_set_name_accepts};
 
 /* What a kind needs, and what belongs to the other. NULL: nothing is wrong. */
 static const char *find_mismatch(const struct plm_config_task *task)

@@ -162,6 +162,28 @@ static const struct wrong wrongs[] = {
      {"pipeline.yaml:1:27: evaluator.sets: name: expected a string, found a list or section"}},
     {"evaluator: {sets: [{name: a, name: b, corpus: x}]}\n",
      {"pipeline.yaml:1:30: evaluator.sets: duplicate key \"name\" of a set"}},
+    {"evaluator: {tasks: [{name: a, path: x}]}\n",
+     {"pipeline.yaml:1:21: evaluator.tasks: \"a\": a probe needs the column to predict, target: "
+      "COLUMN"}},
+    {"evaluator: {tasks: [{name: a, path: x, target: y, reference: z}]}\n",
+     {"pipeline.yaml:1:21: evaluator.tasks: \"a\": reference belongs to kind: assays"}},
+    {"evaluator: {tasks: [{name: a, path: x, kind: assays}]}\n",
+     {"pipeline.yaml:1:21: evaluator.tasks: \"a\": assays need the file that lists them, "
+      "reference: FILE"}},
+    {"evaluator: {tasks: [{name: a, path: x, kind: assays, reference: z, task: residues}]}\n",
+     {"pipeline.yaml:1:21: evaluator.tasks: \"a\": target, split, sequence_column and task belong "
+      "to kind: probe"}},
+    {"evaluator: {tasks: [{name: a, path: x, target: y}, {name: a, path: x, target: y}]}\n",
+     {"pipeline.yaml:1:52: evaluator.tasks: \"a\" is listed twice"}},
+    {"evaluator: {sets: [{name: a, corpus: x}], tasks: [{name: a, path: x, target: y}]}\n",
+     {"pipeline.yaml:1:50: evaluator.tasks: \"a\" is also the name of a set"}},
+    {"evaluator: {tasks: [{name: corpus, path: x, target: y, every: 0}]}\n",
+     {"pipeline.yaml:1:28: evaluator.tasks: name: \"corpus\" stands for the run's own corpus; "
+      "choose another name",
+      "pipeline.yaml:1:63: evaluator.tasks: every: 0 is out of range: must be at least 1 and at "
+      "most 1000000"}},
+    {"evaluator: {tasks: [{name: a, target: y}]}\n",
+     {"pipeline.yaml:1:21: evaluator.tasks: a task has no path"}},
     {"trainer: {hosts: [a:1, b]}\n",
      {"pipeline.yaml:1:24: trainer.hosts: expected NAME:SLOTS with 1 to 4096 slots, for example "
       "node1:8, found \"b\""}},
