@@ -3,19 +3,17 @@ EsmcForMaskedLM: logits and hidden states, loss and gradients in float64, and tw
 the same weights with the same data and masks, with both optimizers. Documents are packed into chunks in C,
 and sequences of their own in PyTorch. At a lesser instruction set (PLM_CPU_ISA), only one pair of each."""
 
-import json
 import os
-import pathlib
 
 import pytest
 import torch
 from parity_pairs import PUBLISHED, settings_of
-from plm_oracle import CLS, EOS, PAD, TOKENS, read_batches, read_settings, write_config
+from plm_oracle import CLS, EOS, PAD, TOKENS, read_settings, write_config
 from plm_published import PublishedTrainer, make_published
-from plm_testing import random_sequences, run, small_corpus, write_fasta
+from plm_testing import random_sequences, run, write_fasta
 from safetensors.torch import load_file
 from test_gradients import c_gradients, distances, draw_batch, gradients_of
-from test_training import check_measures, check_weights
+from test_training import Case, check_measures, check_weights
 from transformers import AutoModelForMaskedLM
 
 LESSER = "PLM_CPU_ISA" in os.environ
@@ -83,37 +81,16 @@ def known(weights):
     }
 
 
-class Case:
-    """A run of the C trainer for one pair, and what PyTorch needs to repeat it."""
-
-    def __init__(self, folder, architecture, objective, **changes):
-        os.chdir(folder)
-        write_config("pipeline.yaml", settings_of(architecture, objective, **changes))
-        self.settings = read_settings("pipeline.yaml")
-        self.model().save_pretrained("start")
-        small_corpus(sequences=random_sequences(400, 5, 100))
-        run("up", "pipeline.yaml", "trainer", "packer", "--set", "trainer.init_from=start")
-        self.lines = [json.loads(line) for line in open("run/trainer.jsonl")]
-        assert len(self.lines) == self.settings["trainer.steps"]
-        sequences = run("corpus", "corpus", "--fasta", "--split", "train").stdout
-        pathlib.Path("train.fasta").write_text(sequences)
-        self.batches = read_batches("pipeline.yaml", self.settings, "train.fasta")
-        last = pathlib.Path("run/checkpoints/latest")
-        self.weights = load_file(last / "model.safetensors")
-        self.average = load_file(last / "ema.safetensors") if self.settings["trainer.ema"] else None
+class PublishedCase(Case):
+    """A run of the C trainer of a published architecture, and transformers' model of it."""
 
     def model(self):
         return make_published(self.settings)
 
-    def follow(self, trainer):
-        """Yields PyTorch's metrics and the run's for each step."""
-        for s, line in enumerate(self.lines):
-            yield trainer.step(s, self.batches[s]), line
-
 
 @pytest.mark.parametrize("architecture, objective", SOME if LESSER else PUBLISHED)
 def test_twenty_steps_are_pytorchs(tmp_path, architecture, objective):
-    case = Case(tmp_path, architecture, objective)
+    case = PublishedCase(tmp_path, architecture, objective)
     model = case.model()
     start = {name: p.detach().clone() for name, p in model.named_parameters()}
     trainer = PublishedTrainer(case.settings, model)
