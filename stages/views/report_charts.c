@@ -184,6 +184,16 @@ static void evaluator_chart(struct plm_text *text, const struct plm_report_run *
   put_chart(text, &look, lines);
 }
 
+/* A chart of what tasks measure; most runs have no task. */
+static void task_chart(struct plm_text *text, const struct plm_report_run *runs, size_t count,
+                       enum plm_report_evaluator_metric metric, const struct look *look,
+                       struct collection *lines)
+{
+  size_t curves = 0;
+  for (size_t i = 0; i < count; i++) curves += runs[i].evaluator[metric].count;
+  if (curves > 0) evaluator_chart(text, runs, count, metric, *look, lines);
+}
+
 static bool same_curve(const struct plm_curve *a, const struct plm_curve *b)
 {
   return a->count == b->count && memcmp(a->y, b->y, a->count * sizeof *a->y) == 0;
@@ -466,8 +476,8 @@ void plm_report_charts(struct plm_text *text, const struct plm_report_run *runs,
   trainer_chart(text, runs, count, PLM_REPORT_TRAINER_loss, &loss, lines);
   evaluator_chart(text, runs, count, PLM_REPORT_EVALUATOR_loss, held_out, lines);
   evaluator_chart(text, runs, count, PLM_REPORT_EVALUATOR_accuracy, accuracy, lines);
-  evaluator_chart(text, runs, count, PLM_REPORT_EVALUATOR_spearman, ranks, lines);
-  evaluator_chart(text, runs, count, PLM_REPORT_EVALUATOR_auroc, areas, lines);
+  task_chart(text, runs, count, PLM_REPORT_EVALUATOR_spearman, &ranks, lines);
+  task_chart(text, runs, count, PLM_REPORT_EVALUATOR_auroc, &areas, lines);
   trainer_chart(text, runs, count, PLM_REPORT_TRAINER_accuracy, &training, lines);
   source_charts(text, runs, count, PLM_REPORT_TRAINER_loss_by_source, by_source, lines);
   rate_chart(text, runs, count, &rate, lines);

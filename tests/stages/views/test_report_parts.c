@@ -245,6 +245,26 @@ static size_t times(const char *text, const char *what)
 
 /* As many sources as a run can have, and more than there are colors, can be told apart. Charts of
  * several runs name the run; a run on one corpus has none. */
+/* A run without tasks has no chart of them, and one with a kind of task only that kind's. */
+static void tasks_have_charts_of_their_own(void **state)
+{
+  (void)state;
+  static struct plm_report_run runs[2];
+  struct plm_text text = {0};
+  begin_run(&runs[0], "plain", "stopped", "version: 1\n");
+  begin_run(&runs[1], "probed", "stopped", "version: 1\n");
+  evaluate(&runs[1], PLM_REPORT_EVALUATOR_spearman, "stability", 2, (double[]){0.25, 0.5});
+  plm_report_charts(&text, runs, 1);
+  assert_null(strstr(text.data, "of evaluator.tasks"));
+  plm_text_clear(&text);
+  plm_report_charts(&text, runs, 2);
+  assert_int_equal(times(text.data, "of evaluator.tasks"), 1);
+  assert_int_equal(times(text.data, "aria-label=\"Spearman&#39;s correlation\""), 1);
+  assert_non_null(strstr(text.data, "stability"));
+  plm_text_deinit(&text);
+  close_runs(runs, 2);
+}
+
 static void sources_have_lines_of_their_own(void **state)
 {
   (void)state;
@@ -365,6 +385,7 @@ int main(void)
       cmocka_unit_test(the_page_of_several_runs),
       cmocka_unit_test(figures_at_their_limits),
       cmocka_unit_test(corpora_have_a_table),
+      cmocka_unit_test(tasks_have_charts_of_their_own),
       cmocka_unit_test(sources_have_lines_of_their_own),
       cmocka_unit_test(settings_that_differ_are_marked),
   };
