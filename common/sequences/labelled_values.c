@@ -226,24 +226,45 @@ static plm_status set_classes(const struct plm_labelled_cells *cells,
   return PLM_OK;
 }
 
+/* Whether a text is a number with a decimal comma. */
+static bool has_decimal_comma(const struct plm_label_text *label)
+{
+  char copy[64];
+  double number;
+  const char *comma = memchr(label->text, ',', label->size);
+  if (comma == NULL || label->size >= sizeof copy) return false;
+  memcpy(copy, label->text, label->size);
+  copy[comma - label->text] = '.';
+  return read_number(copy, label->size, &number);
+}
+
 /* Residues if most labels fit their sequences, so that one wrong length is found; but numbers with
- * a point or a sign are numbers, however long the sequences (of peptides) are. */
+ * a point or a sign are numbers, however long the sequences (of peptides) are. In the same way, a
+ * column of which most labels are numbers, not all of them digits only, is one of numbers, so that
+ * a wrong one among them is found. */
 static enum plm_label_kind guess_kind(const struct plm_label_text *texts,
                                       const struct plm_labelled_table *table)
 {
-  bool longer = false, numbers = true, binary = true, digits = true;
-  size_t fitting = 0;
+  bool longer = false, binary = true, digits = true;
+  size_t fitting = 0, numbers = 0, fractions = 0, commas = 0;
   for (size_t i = 0; i < table->count; i++) {
     double number;
-    fitting += count_labels(&texts[i], table->rows[i].length) == table->rows[i].length;
+    const struct plm_label_text *label = &texts[i];
+    fitting += count_labels(label, table->rows[i].length) == table->rows[i].length;
     longer |= table->rows[i].length > 1;
-    numbers &= read_number(texts[i].text, texts[i].size, &number);
-    digits &= strspn(texts[i].text, "0123456789") == texts[i].size;
-    binary &= texts[i].size == 1 && (*texts[i].text == '0' || *texts[i].text == '1');
+    const bool is_number = read_number(label->text, label->size, &number);
+    const bool is_digits = strspn(label->text, "0123456789") == label->size;
+    numbers += is_number;
+    fractions += is_number && !is_digits;
+    commas += has_decimal_comma(label);
+    digits &= is_digits;
+    binary &= label->size == 1 && (*label->text == '0' || *label->text == '1');
   }
-  const bool most = longer && 2 * fitting > table->count;
-  if (most && (!numbers || (digits && fitting == table->count))) return PLM_LABEL_RESIDUES;
-  return numbers && !binary ? PLM_LABEL_NUMBER : PLM_LABEL_CLASS;
+  const bool all = numbers == table->count, most = longer && 2 * fitting > table->count;
+  if (most && (!all || (digits && fitting == table->count))) return PLM_LABEL_RESIDUES;
+  if (all) return binary ? PLM_LABEL_CLASS : PLM_LABEL_NUMBER;
+  const bool meant = fractions + commas > 0 && 2 * (numbers + commas) > table->count;
+  return meant ? PLM_LABEL_NUMBER : PLM_LABEL_CLASS;
 }
 
 plm_status plm_labels_from_texts(const struct plm_labelled_cells *cells,

@@ -114,6 +114,23 @@ static void kinds_are_guessed(void **state)
   plm_labelled_table_deinit(&table);
 }
 
+/* Of a column of numbers, one that is wrong is an error also if nobody said that they are numbers.
+ */
+static void a_wrong_number_is_found(void **state)
+{
+  (void)state;
+  static const char hint[] = "write numbers with a decimal point";
+  refuses("sequence,y,part\nMKVA,\"0,25\",train\nMAVLC,\"1,75\",test\n", PLM_LABEL_GUESSED,
+          "\"0,25\" is not a finite number", "ugly.csv:2, column 2 (y)", hint);
+  refuses("sequence,y,part\nMKVA,0.25,train\nMAVLC,n.d.,test\nMKVAL,2,test\n", PLM_LABEL_GUESSED,
+          "\"n.d.\" is not a finite number", "ugly.csv:3, column 2 (y)", "--task classification");
+  /* whole numbers among names are classes, and so are numbers that are fewer than names */
+  reads("a.csv", "sequence,y,part\nMKVA,7,train\nMAVLC,8,test\nMKV,x,test\n", "y", "part",
+        "2 MKVA 7 train;3 MAVLC 8 test;4 MKV x test;");
+  reads("a.csv", "sequence,y,part\nMKVA,1.5,train\nMAVLCD,x,test\n", "y", "part",
+        "2 MKVA 1.5 train;3 MAVLCD x test;");
+}
+
 /* Missing values, duplicates across parts, and names in UTF-8 are right, and counted. */
 static void what_is_left_out_is_counted(void **state)
 {
@@ -204,7 +221,7 @@ int main(void)
       cmocka_unit_test(formats),           cmocka_unit_test(flip),
       cmocka_unit_test(kinds_are_guessed), cmocka_unit_test(what_is_left_out_is_counted),
       cmocka_unit_test(the_hash_splits),   cmocka_unit_test(ugly_tables),
-      cmocka_unit_test(too_many_classes),
+      cmocka_unit_test(too_many_classes),  cmocka_unit_test(a_wrong_number_is_found),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
