@@ -233,7 +233,7 @@ static plm_status other_value(const char *key, const cJSON *item, const char *ne
 {
   char *value = item != NULL ? plm_json_text(item, false) : NULL;
   plm_error_set(error, PLM_UNSUPPORTED, "\"%s\" is %.80s; only %s is supported", key,
-                value != NULL ? value : "missing, which means another value", needed);
+                value != NULL ? value : "missing", needed);
   free(value);
   plm_error_where(error, "%s", key);
   return hint != NULL ? plm_error_hint(error, "%s", hint) : PLM_UNSUPPORTED;

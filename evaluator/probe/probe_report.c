@@ -63,10 +63,10 @@ void plm_probe_warn(const struct plm_labelled_table *table, const struct plm_pro
 {
   char number[64];
   if (table->shared > 0)
-    plm_warning("%s:%llu: sequences that are tested are also in another part: %s; the measures "
-                "are too good",
+    plm_warning("%s:%llu: rows of the test part with a sequence that another part has too: %s; the "
+                "measures are too good",
                 table->path, (unsigned long long)table->shared_line,
-                plm_format_quantity(table->shared, "row", number));
+                plm_format_count(table->shared, number));
   if (table->folds == 0 && items->labels != NULL) warn_of_new_classes(table, items);
   if (items->cut > 0)
     plm_warning("sequences of more than %u tokens, cut to their first %u: %s", items->max_length,

@@ -62,7 +62,10 @@ plm_status plm_watch_tasks_open(const struct plm_config *config, struct plm_watc
   tasks->config = config;
   for (uint32_t i = 0; i < config->evaluator.task_count; i++) {
     const struct plm_config_task *task = &config->evaluator.tasks[i];
-    PLM_TRY(name_task(task, open_task(tasks, i, error), error));
+    const plm_status status = name_task(task, open_task(tasks, i, error), error);
+    /* as with the corpus of a set, it may be there later */
+    if (status == PLM_NOT_FOUND) return error->status = PLM_UNAVAILABLE;
+    PLM_TRY(status);
   }
   return PLM_OK;
 }

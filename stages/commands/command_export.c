@@ -80,8 +80,8 @@ const struct plm_command plm_command_export = {
     .details =
         "The folder holds the weights, the configuration, the tokenizer, the model's code and "
         "README.md, but nothing of the optimizer or the run. AutoModelForMaskedLM, AutoModel and "
-        "AutoTokenizer open it with trust_remote_code=True. The metrics in the card are the "
-        "evaluator's.\n\n"
+        "AutoTokenizer open it with trust_remote_code=True. For ESM-2 and ESM-C no code is needed "
+        "or written. The metrics in the card are the evaluator's.\n\n"
         "The folder is written beside DIR and then renamed. An earlier export at DIR is replaced "
         "if nobody changed it; anything else stays, unless --force moves it aside.",
     .options = options,

@@ -5,6 +5,7 @@
 #include <cjson/cJSON.h>
 
 #include "common/base/files/file.h"
+#include "common/base/log/log.h"
 #include "common/base/text/json.h"
 #include "common/base/text/printable.h"
 #include "common/base/text/text.h"
@@ -61,6 +62,18 @@ static plm_status validate_init_from(const struct plm_config *config, struct plm
   return PLM_OK;
 }
 
+/* Like a corpus, what a task reads may be made later, or be on another host. */
+static void validate_warn_tasks(const struct plm_config *config)
+{
+  for (uint32_t i = 0; i < config->evaluator.task_count; i++) {
+    const struct plm_config_task *task = &config->evaluator.tasks[i];
+    const char *const paths[] = {task->path, task->reference};
+    for (size_t k = 0; k < 2; k++)
+      if (paths[k] != NULL && !plm_file_exists(paths[k]))
+        plm_warning("evaluator.tasks: %s: %s does not exist on this host", task->name, paths[k]);
+  }
+}
+
 static void check_more(struct plm_loader *loader)
 {
   plm_run_corpora_check(loader);
@@ -97,6 +110,7 @@ static plm_status validate(const struct plm_command_context *context, struct plm
     plm_config_deinit(&config);
     return checked;
   }
+  validate_warn_tasks(&config);
   plm_config_advise(&config, &advice);
   if (advice.length > 0) plm_print(stderr, "%s", advice.data);
   plm_text_deinit(&advice);

@@ -15,7 +15,8 @@
   {.name = "step", .argument = "N", .help = "the run's checkpoint of this step"},   \
   {.name = "weights", .argument = "KIND",                                           \
    .help = "ema or model (default: ema if the checkpoint has them)"},               \
-  {.name = "dtype", .argument = "TYPE", .help = "float32 (default) or bfloat16"},   \
+  {.name = "dtype", .argument = "TYPE",                                             \
+   .help = "float32 or bfloat16 (default: float32; ESM-2 and ESM-C keep theirs)"},  \
   {.name = "license", .argument = "ID",                                             \
    .help = "licence of the model: apache-2.0, cc-by-4.0, … (from the Hub's list)"}
 /* clang-format on */

@@ -56,7 +56,7 @@ says out 'by the hash of the sequence'
 # Warnings: a sequence in two parts, a class that only the test part has, a long sequence.
 { cat t.csv; sed -n 2p t.csv | sed 's/,train,.*/,test,/; s/,[a-z]*,test/,new,test/'; } >w.csv
 expect 0 probe w.csv --target kind --split set
-says err 'w.csv:122: sequences that are tested are also in another part: 1 row'
+says err 'w.csv:122: rows of the test part with a sequence that another part has too: 1;'
 says err 'w.csv:122: the class "new" is not in the training data'
 
 # What it refuses.

@@ -100,17 +100,10 @@ END
 grep -q 'step 2 stability is skipped: the newer checkpoint of step 4 waits' behind.log || fail "$(cat behind.log)"
 
 # ---- what is refused ----
-refuses() { # REGEX TASK
-  expect 2 plm-pipeline validate -c pipeline.yaml --set "evaluator.tasks=[$2]"
-  says err "$1"
-}
-refuses 'a probe needs the column to predict' '{name: a, path: t.csv}'
-refuses 'assays need the file that lists them' '{name: a, kind: assays, path: assays}'
-refuses 'reference belongs to kind: assays' '{name: a, path: t.csv, target: y, reference: list.csv}'
-refuses '"a" is listed twice' '{name: a, path: t.csv, target: y}, {name: a, path: t.csv, target: y}'
-expect 2 plm-pipeline validate -c pipeline.yaml --set 'evaluator.sets=[{name: gym, corpus: corpus}]'
-says err 'evaluator.tasks: "gym" is also the name of a set'
-refuses 'stands for the run' '{name: corpus, path: t.csv, target: y}'
+plm-pipeline validate -c pipeline.yaml --set 'evaluator.tasks=[{name: a, path: none.csv, target: y}]' 2>err
+says err 'warning: evaluator.tasks: a: .*/none.csv does not exist on this host'
+expect 6 plm-evaluator "$@" --set 'evaluator.tasks=[{name: a, path: none.csv, target: y}]'
+says err 'none.csv'
 expect 7 plm-evaluator "$@" --set 'evaluator.tasks=[{name: a, path: t.csv, target: z}]'
 says err 't.csv:1: the table has no column "z"'
 kill "$packer"
