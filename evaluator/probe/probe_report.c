@@ -203,7 +203,8 @@ void plm_probe_print_layers(const struct plm_probe_results *results)
   if (results->count < 2) return;
   for (uint32_t i = 0; i < results->count; i++)
     most = fmax(most, results->layers[i].fit.measured[measure].value);
-  printf("\nlayer    %s (* is the best where alpha was chosen)\n", plm_measure_names[measure]);
+  printf("\nlayer    %s of the test part (* has the smallest loss where alpha was chosen)\n",
+         plm_measure_names[measure]);
   for (uint32_t i = 0; i < results->count; i++) {
     const double value = results->layers[i].fit.measured[measure].value;
     const int length = value > 0 ? (int)lround(BAR * value / most) : 0;
