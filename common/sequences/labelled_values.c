@@ -187,7 +187,7 @@ static plm_status set_residues(const struct plm_labelled_cells *cells,
                                struct plm_labelled_row *row, struct plm_error *error)
 {
   const size_t labels = count_labels(label, row->length);
-  const bool characters = label->size == row->length;
+  bool characters = label->size == row->length;
   const char *at = label->text, *word;
   size_t size = label->size;
   if (labels != row->length) return refuse_length(cells, row, labels, error);
@@ -195,7 +195,10 @@ static plm_status set_residues(const struct plm_labelled_cells *cells,
   if (row->labels == NULL)
     return plm_error_set(error, PLM_NO_MEMORY, "out of memory for the labels of %u residues",
                          row->length);
-  if (!characters) strip_brackets(&at, &size);
+  if (!characters) {
+    strip_brackets(&at, &size);
+    characters = count_words(at, size) != labels; /* count_labels counted characters in brackets */
+  }
   const char *end = at + size;
   for (uint32_t t = 0; t < row->length; t++) {
     word = at + t;

@@ -2,6 +2,7 @@
 #include "evaluator/measures/correlation.h"
 
 #include <math.h>
+#include <stdbool.h>
 
 static double weight(const double *weights, size_t i)
 {
@@ -18,6 +19,17 @@ static double weighted_mean(const double *values, const double *weights, size_t 
   return sum / total;
 }
 
+/* Whether the values that count are not all the same. The sum of their squares is no sign of that:
+ * the mean of equal values may be off by a rounding. */
+static bool varies(const double *values, const double *weights, size_t count)
+{
+  size_t first = 0;
+  while (first < count && !(weight(weights, first) > 0)) first++;
+  for (size_t i = first; i < count; i++)
+    if (weight(weights, i) > 0 && values[i] != values[first]) return true;
+  return false;
+}
+
 double plm_pearson(const double *x, const double *y, const double *weights, size_t count)
 {
   const double mean_x = weighted_mean(x, weights, count), mean_y = weighted_mean(y, weights, count);
@@ -28,7 +40,7 @@ double plm_pearson(const double *x, const double *y, const double *weights, size
     yy += w * (y[i] - mean_y) * (y[i] - mean_y);
     xy += w * (x[i] - mean_x) * (y[i] - mean_y);
   }
-  if (!(xx > 0 && yy > 0)) return NAN;
+  if (!(xx > 0 && yy > 0) || !varies(x, weights, count) || !varies(y, weights, count)) return NAN;
   return fmax(-1.0, fmin(1.0, xy / sqrt(xx * yy)));
 }
 
@@ -40,7 +52,7 @@ double plm_determination(const double *x, const double *y, const double *weights
     errors += weight(weights, i) * (y[i] - x[i]) * (y[i] - x[i]);
     spread += weight(weights, i) * (y[i] - mean) * (y[i] - mean);
   }
-  return spread > 0 ? 1 - errors / spread : NAN;
+  return spread > 0 && varies(y, weights, count) ? 1 - errors / spread : NAN;
 }
 
 double plm_root_mean_square_error(const double *x, const double *y, const double *weights,

@@ -149,7 +149,8 @@ static double short_dot(const double *a, const double *b, size_t n)
   return sum;
 }
 
-/* L L' = products + alpha; the products are at least 0, so alpha > 0 makes it positive definite. */
+/* L L' = products + alpha; the products are at least 0, so alpha > 0 makes it positive definite,
+ * and no pivot is below alpha except by rounding. */
 static void decompose(struct plm_ridge *ridge, double alpha)
 {
   const size_t n = ridge->order, stride = ridge->stride;
@@ -160,7 +161,7 @@ static void decompose(struct plm_ridge *ridge, double alpha)
       row[j] = (ridge->products[j * stride + i] - short_dot(row, other, j)) / other[j];
     }
     const double left = ridge->products[i * stride + i] + alpha - short_dot(row, row, i);
-    row[i] = sqrt(left > 0 ? left : 1e-300);
+    row[i] = sqrt(left > alpha ? left : alpha);
   }
 }
 

@@ -172,13 +172,23 @@ static void close_watch(struct watch *watch)
   plm_seen_deinit(&watch->seen);
 }
 
+static plm_status give_sign(struct watch *watch, bool patient, struct plm_error *error)
+{
+  plm_run_pulse(&watch->pulse, patient, "%s", watch->doing);
+  if (__atomic_load_n(&watch->give_up, __ATOMIC_ACQUIRE) == 0) return PLM_OK;
+  return plm_error_set(error, PLM_INTERRUPTED, "the evaluation was given up");
+}
+
 /* Called before each batch. */
 static plm_status check_give_up(void *context, struct plm_error *error)
 {
-  struct watch *watch = context;
-  plm_run_pulse(&watch->pulse, false, "%s", watch->doing);
-  if (__atomic_load_n(&watch->give_up, __ATOMIC_ACQUIRE) == 0) return PLM_OK;
-  return plm_error_set(error, PLM_INTERRUPTED, "the evaluation was given up");
+  return give_sign(context, false, error);
+}
+
+/* The same in a task, where an assay or the fit of a probe is long and gives no sign of life. */
+static plm_status check_task(void *context, struct plm_error *error)
+{
+  return give_sign(context, true, error);
 }
 
 /* The checkpoint that is being evaluated. */
@@ -263,7 +273,7 @@ static plm_status run_tasks(struct watch *watch, const struct subject *subject,
                                          .checkpoints = watch->checkpoints,
                                          .trainer_path = watch->trainer_path,
                                          .ops = watch->ops,
-                                         .check = check_give_up,
+                                         .check = check_task,
                                          .context = watch};
   const unsigned due = plm_history_tasks_due(watch->config, subject->step);
   for (uint32_t i = 0; i < watch->config->evaluator.task_count; i++) {
@@ -352,7 +362,9 @@ static plm_status handle_checkpoint(struct watch *watch, uint64_t step, struct p
   if (status == PLM_OK) {
     status = evaluate_checkpoint(watch, &subject, error);
     if (status == PLM_OK) status = run_tasks(watch, &subject, directory, error);
-    if (status != PLM_NOT_FINITE) return status;
+    if (status == PLM_OK || status == PLM_INTERRUPTED) return status;
+    /* Retention may delete it once its splits are reported, while its tasks still run. */
+    if (status != PLM_NOT_FINITE && plm_file_exists(directory)) return status;
     why = *error;
   }
   if (!plm_file_exists(directory)) return PLM_OK; /* the next scan reports it as deleted */

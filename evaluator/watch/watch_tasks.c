@@ -246,17 +246,24 @@ plm_status plm_watch_task_report(struct plm_watch_tasks *tasks, uint32_t i,
   cJSON *line =
       plm_watch_line_begin(subject->step, &subject->identity, task->name, split_of(tasks, i));
   plm_status status = PLM_OK;
+  bool measured = newer == 0;
   if (newer > 0)
     put_skip(task, subject->step, newer, line);
   else
     status = measure(tasks, i, subject, line, error);
+  if (status == PLM_NOT_FINITE) { /* in this task; the checkpoint itself was evaluated */
+    plm_warning("step %" PRIu64 " %s: %s", subject->step, task->name, error->what);
+    plm_metrics_string(line, "task_skipped", error->what);
+    measured = false;
+    status = PLM_OK;
+  }
   if (status != PLM_OK) {
     cJSON_Delete(line);
     if (status == PLM_TERMINATED) status = error->status = PLM_INTERRUPTED;
     return status;
   }
   plm_watch_line_end(line, subject->step, plm_clock_seconds_since(started), subject->trainer_path);
-  if (newer == 0) show(subject->step, line, board);
+  if (measured) show(subject->step, line, board);
   PLM_TRY(plm_watch_write(journal, line, error));
   plm_history_add(&journal->history, subject->step, &subject->identity, PLM_HISTORY_TASK + i);
   return PLM_OK;

@@ -102,6 +102,8 @@ static void kinds_are_guessed(void **state)
   (void)state;
   reads("a.csv", "sequence,y,f\nMK,0,0\nMA,1,1\n", "y", "f", "2 MK 0 a;3 MA 1 b;");
   reads("a.csv", "sequence,y,f\nMKV,HHE,0\nMA,?C,1\n", "y", "f", "2 MKV H,H,E a;3 MA ?,C b;");
+  reads("a.csv", "sequence,y,f\nMKVAL,[HHEEC],0\nM,[H],1\n", "y", "f",
+        "2 MKVAL H,H,E,E,C a;3 M H b;");
   reads("a.csv", "sequence,y,f\nMKV,\"[0, 12, 1]\",0\nMA,'a' 'b',1\n", "y", "f",
         "2 MKV 0,12,1 a;3 MA a,b b;");
   reads("a.csv", "sequence,y,f\nMKVA,0.25,0\nMAVL,1.75,1\n", "y", "f",

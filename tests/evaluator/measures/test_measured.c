@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "evaluator/measures/correlation.h"
 #include "evaluator/measures/measured.h"
 
 static void near(double got, double expected)
@@ -30,6 +31,19 @@ static void numbers(void **state)
   assert_true(isnan(got[PLM_MEASURE_PEARSON].value) && isnan(got[PLM_MEASURE_PEARSON].low));
   assert_true(isnan(got[PLM_MEASURE_SPEARMAN].value));
   assert_true(got[PLM_MEASURE_R2].value < 0);
+}
+
+/* The mean of three times 0.1 is not 0.1. */
+static void equal_numbers_do_not_correlate(void **state)
+{
+  (void)state;
+  static const double rising[] = {1, 2, 4}, same[] = {0.1, 0.1, 0.1}, unused[] = {1, 1, 0};
+  static const double last[] = {0.1, 0.1, 7};
+  assert_true(isnan(plm_pearson(rising, same, NULL, 3)));
+  assert_true(isnan(plm_pearson(same, rising, NULL, 3)));
+  assert_true(isnan(plm_determination(rising, same, NULL, 3)));
+  assert_true(isnan(plm_pearson(rising, last, unused, 3)));
+  near(plm_pearson(last, last, NULL, 3), 1);
 }
 
 static void classes(void **state)
@@ -106,9 +120,8 @@ static void intervals(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(numbers),
-      cmocka_unit_test(classes),
-      cmocka_unit_test(two_classes),
+      cmocka_unit_test(numbers),   cmocka_unit_test(equal_numbers_do_not_correlate),
+      cmocka_unit_test(classes),   cmocka_unit_test(two_classes),
       cmocka_unit_test(intervals),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
