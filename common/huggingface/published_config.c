@@ -263,9 +263,14 @@ static plm_status check_fixed_key(const cJSON *json, const struct fixed_key *fix
   return same ? PLM_OK : other_value(fixed->key, item, needed, fixed->hint, error);
 }
 
-/* The key of newer versions: {"rope_type": "default", "rope_theta": 10000.0}. */
+/* The keys of older versions, and that of newer ones: {"rope_type": "default", "rope_theta":
+ * 10000.0}. */
 static plm_status check_rope(const cJSON *json, struct plm_error *error)
 {
+  const cJSON *old = member(json, "rope_theta"), *scaling = member(json, "rope_scaling");
+  if (old != NULL && number_of(old) != rope_theta)
+    return other_value("rope_theta", old, "10000", NULL, error);
+  if (scaling != NULL) return other_value("rope_scaling", scaling, "null", NULL, error);
   const cJSON *rope = member(json, "rope_parameters");
   const cJSON *type = member(rope, "rope_type"), *theta = member(rope, "rope_theta");
   const bool same =
@@ -310,6 +315,9 @@ static plm_status read_own(const cJSON *json, struct plm_model_config *model,
       known = true;
     }
   if (!known) return wrong_type(OWN_KEY, "an object with max_length and objective", error);
+  if (*objective == PLM_OBJECTIVE_CAUSAL)
+    return other_value("plm_pipeline.objective", member(own, "objective"),
+                       "mlm or masked_diffusion", NULL, error);
   return read_count(own, "max_length", 0, &model->max_length, error);
 }
 

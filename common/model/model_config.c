@@ -7,6 +7,8 @@
 #include "common/model/architecture.h"
 #include "common/model/model_config.h"
 
+#define SMALLEST_EPS 1e-20 /* of a LayerNorm; it is computed in fp32, where it must not become 0 \
+                            */
 enum { HEAD_WIDTH_MIN = 16, HEAD_WIDTH_MAX = 128, HEAD_WIDTH_STEP = 8, UNIT_BASE = 64 };
 
 static uint32_t width_unit(uint32_t heads)
@@ -258,8 +260,8 @@ static void check_published(struct checks *checks)
   if (CHECKABLE(checks, "layer_norm_eps") && rules->fixed_eps && eps != rules->layer_norm_eps)
     add_fault(checks, "layer_norm_eps", "%g is not %g, which %s always has", eps,
               rules->layer_norm_eps, name);
-  if (CHECKABLE(checks, "layer_norm_eps") && !(eps > 0.0 && eps <= 1.0))
-    add_fault(checks, "layer_norm_eps", "%g is not a number above 0 and up to 1", eps);
+  if (CHECKABLE(checks, "layer_norm_eps") && !(eps >= SMALLEST_EPS && eps <= 1.0))
+    add_fault(checks, "layer_norm_eps", "%g is not a number from 1e-20 to 1", eps);
   if (CHECKABLE(checks, "vocab_size") && model->vocab_size < tokens)
     add_fault(checks, "vocab_size", "%u are fewer than the %u tokens of the esm tokenizer",
               model->vocab_size, tokens);

@@ -10,6 +10,7 @@
 #include "common/base/clock.h"
 #include "common/inference/inference.h"
 #include "common/metrics/metrics.h"
+#include "common/model/architecture.h"
 #include "evaluator/evaluate/each_batch.h"
 #include "evaluator/evaluate/masking.h"
 #include "evaluator/evaluate/measures.h"
@@ -45,6 +46,12 @@ static plm_status make_room(struct plm_inference *inference, uint32_t max_length
   uint32_t length = max_length != 0 ? max_length : 1;
   while (max_length == 0 && length < inference->config.max_length) length *= 2;
   if (max_length != 0) PLM_TRY(plm_inference_set_limit(inference, length, error));
+  const uint32_t group = plm_architecture_group(&inference->config);
+  if (length % group != 0)
+    return plm_error_set(error, PLM_USAGE,
+                         "--max-length %u is too short for chunks of this patch_unet, which merges "
+                         "groups of %u tokens",
+                         length, group);
   inference->warned = max_length == 0; /* no sequence need be so long */
   return plm_inference_make_room(inference, length, error);
 }

@@ -24,7 +24,9 @@ double plm_roc_area(const double *scores, const size_t *order, const bool *posit
   double below = 0, positives = 0, won = 0; /* below: negatives with a lower score */
   for (size_t begin = 0, end; begin < count; begin = end) {
     double here = 0, against = 0; /* positives and negatives that share this score */
-    for (end = begin; end < count && scores[order[end]] == scores[order[begin]]; end++) {
+    /* a score that is NaN equals none, not even itself */
+    for (end = begin; end < count && (end == begin || scores[order[end]] == scores[order[begin]]);
+         end++) {
       const size_t i = order[end];
       *(positive[i] ? &here : &against) += weights == NULL ? 1 : weights[i];
     }

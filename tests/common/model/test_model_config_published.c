@@ -52,11 +52,13 @@ static void published_models_leave_few_choices(void **state)
   PUBLISHED(PLM_ESMC, intermediate_size, 1928,
             "intermediate_size: 1928 is not a multiple of 16, which esmc needs");
   PUBLISHED(PLM_ESM2, layer_norm_eps, 1e-12, "");
-  PUBLISHED(PLM_ESM2, layer_norm_eps, 0, "layer_norm_eps: 0 is not a number above 0 and up to 1");
+  PUBLISHED(PLM_ESM2, layer_norm_eps, 1e-20, "");
+  PUBLISHED(PLM_ESM2, layer_norm_eps, 9e-21,
+            "layer_norm_eps: 9e-21 is not a number from 1e-20 to 1");
+  PUBLISHED(PLM_ESM2, layer_norm_eps, 0, "layer_norm_eps: 0 is not a number from 1e-20 to 1");
   PUBLISHED(PLM_ESM2, layer_norm_eps, (double)NAN,
-            "layer_norm_eps: nan is not a number above 0 and up to 1");
-  PUBLISHED(PLM_ESM2, layer_norm_eps, 1.5,
-            "layer_norm_eps: 1.5 is not a number above 0 and up to 1");
+            "layer_norm_eps: nan is not a number from 1e-20 to 1");
+  PUBLISHED(PLM_ESM2, layer_norm_eps, 1.5, "layer_norm_eps: 1.5 is not a number from 1e-20 to 1");
   PUBLISHED(PLM_ESMC, layer_norm_eps, 1e-12,
             "layer_norm_eps: 1e-12 is not 1e-05, which esmc always has");
   PUBLISHED(PLM_ESM2, tie_embeddings, false,
