@@ -7,8 +7,8 @@
 #include "common/model/architecture.h"
 #include "common/model/model_config.h"
 
-#define SMALLEST_EPS 1e-20 /* of a LayerNorm; it is computed in fp32, where it must not become 0 \
-                            */
+/* Of a LayerNorm. It is computed in fp32, where it must not become 0. */
+#define SMALLEST_EPS 1e-20
 enum { HEAD_WIDTH_MIN = 16, HEAD_WIDTH_MAX = 128, HEAD_WIDTH_STEP = 8, UNIT_BASE = 64 };
 
 static uint32_t width_unit(uint32_t heads)

@@ -463,8 +463,7 @@ static void wait_for_news(struct watch *watch)
     (void)plm_listener_wait(watch->listener, POLL_MS, &message, NULL);
     return;
   }
-  const struct timespec pause = {.tv_nsec = POLL_MS * 1000000L};
-  nanosleep(&pause, NULL);
+  nanosleep(&(struct timespec){.tv_nsec = POLL_MS * 1000000L}, NULL);
 }
 
 plm_status plm_watch(const struct plm_config *config, struct plm_ops *ops, struct plm_error *error)
