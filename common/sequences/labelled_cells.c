@@ -4,14 +4,12 @@
 #include <cjson/cJSON.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 #include "common/base/text/strict_json.h"
 #include "common/run/stop.h"
+#include "common/sequences/table_columns.h"
 
-enum { LINE_LIMIT_BYTES = 1 << 26, LINE_VALUES = 1 << 20, SEQUENCE_NAMES = 4 };
-static const char *const sequence_names[SEQUENCE_NAMES] = {"sequence", "seq", "protein_sequence",
-                                                           "mutated_sequence"};
+enum { LINE_LIMIT_BYTES = 1 << 26, LINE_VALUES = 1 << 20 };
 
 plm_status plm_labelled_cells_where(const struct plm_labelled_cells *cells, uint64_t line,
                                     enum plm_cell cell, struct plm_error *error)
@@ -33,35 +31,12 @@ static plm_status at_line(const struct plm_labelled_cells *cells, uint64_t line,
 
 /* ---- CSV ---- */
 
-/* How many columns have the name; *column receives the first of them. */
-static size_t find_columns(const struct plm_csv_row *header, const char *name, bool exactly,
-                           size_t *column)
-{
-  size_t found = 0;
-  for (size_t i = 0; i < header->count; i++) {
-    const char *text = header->fields[i].text;
-    size_t size = header->fields[i].size;
-    plm_trim(&text, &size);
-    if (size != strlen(name)) continue;
-    if ((exactly ? memcmp(text, name, size) : strncasecmp(text, name, size)) != 0) continue;
-    if (found++ == 0) *column = i;
-  }
-  return found;
-}
-
 static plm_status list_columns(const struct plm_labelled_cells *cells,
                                const struct plm_csv_row *header, struct plm_error *error)
 {
-  enum { MOST_NAMES = 300 };
   struct plm_text names = {0};
-  for (size_t i = 0; i < header->count && names.length <= MOST_NAMES; i++) {
-    const char *text = header->fields[i].text;
-    size_t size = header->fields[i].size;
-    plm_trim(&text, &size);
-    plm_text_printf(&names, "%s\"%.*s\"", i == 0 ? "" : ", ", (int)(size < 60 ? size : 60), text);
-  }
-  plm_error_hint(error, "the columns are %.*s%s", MOST_NAMES, names.data,
-                 names.length > MOST_NAMES ? " ..." : "");
+  plm_table_list_columns(header, &names);
+  plm_error_hint(error, "the columns are %s", names.data);
   plm_text_deinit(&names);
   return at_line(cells, header->line, error);
 }
@@ -71,7 +46,7 @@ static plm_status find_column(struct plm_labelled_cells *cells, const struct plm
 {
   const char *name = cells->names[cell];
   if (name == NULL) return PLM_OK;
-  const size_t found = find_columns(header, name, true, &cells->columns[cell]);
+  const size_t found = plm_table_columns(header, name, true, &cells->columns[cell]);
   if (found == 1) return PLM_OK;
   if (found == 0 && cell == PLM_CELL_VALIDATION) {
     cells->names[cell] = NULL;
@@ -89,15 +64,8 @@ static plm_status find_sequences(struct plm_labelled_cells *cells, const struct 
 {
   if (cells->names[PLM_CELL_SEQUENCE] != NULL)
     return find_column(cells, header, PLM_CELL_SEQUENCE, error);
-  size_t found = 0;
-  for (size_t i = 0; i < SEQUENCE_NAMES; i++) {
-    size_t column;
-    const size_t here = find_columns(header, sequence_names[i], false, &column);
-    if (here == 0) continue;
-    cells->columns[PLM_CELL_SEQUENCE] = column;
-    cells->names[PLM_CELL_SEQUENCE] = sequence_names[i];
-    found += here;
-  }
+  const size_t found = plm_table_sequence_columns(header, &cells->columns[PLM_CELL_SEQUENCE],
+                                                  &cells->names[PLM_CELL_SEQUENCE]);
   if (found == 1) return PLM_OK;
   plm_error_set(error, PLM_FORMAT,
                 "the table has %s column called sequence, seq, protein_sequence or "
@@ -260,9 +228,9 @@ static plm_status read_json(struct plm_labelled_cells *cells, struct plm_cell_ro
   row->line = cells->lines.line;
   plm_status status = plm_json_parse(cells->line.data, cells->line.length, &limits, &object, error);
   if (status != PLM_OK) return at_line(cells, row->line, error);
-  for (size_t i = 0; i < SEQUENCE_NAMES && cells->names[PLM_CELL_SEQUENCE] == NULL; i++)
-    if (cJSON_GetObjectItemCaseSensitive(object, sequence_names[i]) != NULL)
-      cells->names[PLM_CELL_SEQUENCE] = sequence_names[i];
+  for (size_t i = 0; i < PLM_SEQUENCE_COLUMNS && cells->names[PLM_CELL_SEQUENCE] == NULL; i++)
+    if (cJSON_GetObjectItemCaseSensitive(object, plm_sequence_columns[i]) != NULL)
+      cells->names[PLM_CELL_SEQUENCE] = plm_sequence_columns[i];
   if (cells->names[PLM_CELL_SEQUENCE] == NULL) {
     plm_error_set(error, PLM_FORMAT,
                   "this object has no key sequence, seq, protein_sequence or mutated_sequence");

@@ -1,54 +1,23 @@
 /* Tables, CSV or TSV: the first row names the columns, and each further one is a record. */
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 #include "common/base/text/text.h"
-#include "common/sequences/csv_file.h"
 #include "common/sequences/sequence_parts.h"
+#include "common/sequences/table_columns.h"
 
-/* The columns that are taken if the user names none. */
-static const char *const sequence_names[] = {"sequence", "seq", "protein_sequence",
-                                             "mutated_sequence"};
+/* What a column of names is called if the user names none, whatever its case. */
 static const char *const record_names[] = {"id", "name", "accession", "entry"};
-enum { SEQUENCE_NAMES = 4, RECORD_NAMES = 4 };
-
-static bool is_called(const struct plm_csv_field *field, const char *name, bool exactly)
-{
-  const char *text = field->text;
-  size_t size = field->size;
-  plm_trim(&text, &size);
-  if (size != strlen(name)) return false;
-  return (exactly ? memcmp(text, name, size) : strncasecmp(text, name, size)) == 0;
-}
-
-/* How many columns have the name; *column receives the first of them. */
-static size_t count_columns(const struct plm_csv_row *header, const char *name, bool exactly,
-                            size_t *column)
-{
-  size_t count = 0;
-  for (size_t i = 0; i < header->count; i++)
-    if (is_called(&header->fields[i], name, exactly) && count++ == 0) *column = i;
-  return count;
-}
+enum { RECORD_NAMES = 4 };
 
 /* Says what is wrong with the header, which option helps, and which columns there are. */
 static plm_status refuse_header(const struct plm_sequence_reader *reader,
                                 const struct plm_csv_row *header, const char *remedy,
                                 struct plm_error *error)
 {
-  enum { MOST_NAMES = 300 };
   struct plm_text names = {0};
-  for (size_t i = 0; i < header->count; i++) {
-    const char *text = header->fields[i].text;
-    size_t size = header->fields[i].size;
-    plm_trim(&text, &size);
-    plm_text_printf(&names, "%s\"%.*s\"", i == 0 ? "" : ", ", (int)(size < 60 ? size : 60), text);
-    if (names.length > MOST_NAMES) break;
-  }
-  const bool all = names.length <= MOST_NAMES;
-  plm_error_hint(error, "%s; the columns are %.*s%s", remedy, MOST_NAMES, names.data,
-                 all ? "" : " ...");
+  plm_table_list_columns(header, &names);
+  plm_error_hint(error, "%s; the columns are %s", remedy, names.data);
   plm_text_deinit(&names);
   return plm_error_where(error, "%s:%llu", plm_byte_stream_name(reader->lines.stream),
                          (unsigned long long)header->line);
@@ -59,7 +28,7 @@ static plm_status find_named(const struct plm_sequence_reader *reader,
                              const struct plm_csv_row *header, const char *name, const char *option,
                              size_t *column, struct plm_error *error)
 {
-  const size_t count = count_columns(header, name, true, column);
+  const size_t count = plm_table_columns(header, name, true, column);
   if (count == 1) return PLM_OK;
   char remedy[64];
   snprintf(remedy, sizeof remedy, "give %s the name of one column", option);
@@ -78,13 +47,7 @@ static plm_status find_sequence_column(struct plm_sequence_reader *reader,
   if (table->sequence_name != NULL)
     return find_named(reader, header, table->sequence_name, "--sequence-column",
                       &table->sequence_column, error);
-  size_t count = 0;
-  for (size_t i = 0; i < SEQUENCE_NAMES; i++) {
-    size_t column;
-    const size_t found = count_columns(header, sequence_names[i], false, &column);
-    if (found != 0) table->sequence_column = column;
-    count += found;
-  }
+  const size_t count = plm_table_sequence_columns(header, &table->sequence_column, NULL);
   if (count == 1) return PLM_OK;
   plm_error_set(error, PLM_FORMAT,
                 "the header of the table has %s column called sequence, seq, protein_sequence or "
@@ -103,7 +66,7 @@ static plm_status find_name_column(struct plm_sequence_reader *reader,
     return find_named(reader, header, table->name_name, "--name-column", &table->name_column,
                       error);
   for (size_t i = 0; i < RECORD_NAMES && !table->named; i++) {
-    const size_t count = count_columns(header, record_names[i], false, &table->name_column);
+    const size_t count = plm_table_columns(header, record_names[i], false, &table->name_column);
     table->named = count != 0;
     if (count < 2) continue;
     plm_error_set(error, PLM_FORMAT, "the header of the table has %zu columns called %s", count,
