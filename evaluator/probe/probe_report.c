@@ -75,18 +75,10 @@ void plm_probe_warn(const struct plm_labelled_table *table, const struct plm_pro
 
 /* ---- JSON ---- */
 
-static void add_number(cJSON *object, const char *name, double value)
-{
-  if (isfinite(value))
-    plm_metrics_number(object, name, value);
-  else
-    cJSON_AddNullToObject(object, name);
-}
-
 void plm_probe_add_fit(cJSON *object, enum plm_label_kind kind, const struct plm_probe_fit *fit)
 {
   if (fit->fits == 1) {
-    add_number(object, "alpha", fit->alphas[0]);
+    plm_metrics_number(object, "alpha", fit->alphas[0]);
   } else {
     cJSON *alphas = cJSON_AddArrayToObject(object, "alpha");
     for (uint32_t i = 0; i < fit->fits; i++)
@@ -94,9 +86,9 @@ void plm_probe_add_fit(cJSON *object, enum plm_label_kind kind, const struct plm
   }
   for (int k = (int)plm_probe_first_measure(kind); k < (int)plm_probe_end_measure(kind); k++) {
     cJSON *measure = cJSON_AddObjectToObject(object, plm_measure_names[k]);
-    add_number(measure, "value", fit->measured[k].value);
-    add_number(measure, "low", fit->measured[k].low);
-    add_number(measure, "high", fit->measured[k].high);
+    plm_metrics_number(measure, "value", fit->measured[k].value);
+    plm_metrics_number(measure, "low", fit->measured[k].low);
+    plm_metrics_number(measure, "high", fit->measured[k].high);
     plm_metrics_integer(measure, "count", fit->measured[k].count);
   }
 }

@@ -49,12 +49,8 @@ static plm_status write_csv(const struct plm_assay_result *results, size_t count
 
 static void add_statistics(cJSON *object, const double statistics[PLM_ASSAY_STATISTICS])
 {
-  for (int k = 0; k < PLM_ASSAY_STATISTICS; k++) {
-    if (isnan(statistics[k]))
-      cJSON_AddNullToObject(object, plm_assay_statistic_names[k]);
-    else
-      plm_metrics_number(object, plm_assay_statistic_names[k], statistics[k]);
-  }
+  for (int k = 0; k < PLM_ASSAY_STATISTICS; k++)
+    plm_metrics_number(object, plm_assay_statistic_names[k], statistics[k]);
 }
 
 static plm_status assay_report_print_json(const struct plm_assay_result *results, size_t count,

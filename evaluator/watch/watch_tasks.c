@@ -2,7 +2,6 @@
 #include "evaluator/watch/watch_tasks.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,14 +83,6 @@ static const char *split_of(const struct plm_watch_tasks *tasks, uint32_t i)
   return plm_label_part_names[plm_probe_tested(table)];
 }
 
-static void put_number(cJSON *object, const char *name, double value)
-{
-  if (isfinite(value))
-    plm_metrics_number(object, name, value);
-  else
-    cJSON_AddNullToObject(object, name);
-}
-
 /* ---- probes ---- */
 
 static void put_probe(cJSON *line, const struct plm_probe_results *results)
@@ -100,16 +91,16 @@ static void put_probe(cJSON *line, const struct plm_probe_results *results)
   const struct plm_probed *best = &results->layers[results->best];
   const int first = (int)plm_probe_first_measure(kind), end = (int)plm_probe_end_measure(kind);
   plm_metrics_string(line, "layer", best->layer);
-  if (best->fit.fits == 1) put_number(line, "alpha", best->fit.alphas[0]);
+  if (best->fit.fits == 1) plm_metrics_number(line, "alpha", best->fit.alphas[0]);
   plm_metrics_integer(line, "predictions", best->fit.count);
   for (int k = first; k < end; k++)
-    put_number(line, plm_measure_names[k], best->fit.measured[k].value);
+    plm_metrics_number(line, plm_measure_names[k], best->fit.measured[k].value);
   cJSON *low = cJSON_AddObjectToObject(line, "low"), *high = cJSON_AddObjectToObject(line, "high");
   cJSON *baseline = cJSON_AddObjectToObject(line, "baseline");
   for (int k = first; k < end; k++) {
-    put_number(low, plm_measure_names[k], best->fit.measured[k].low);
-    put_number(high, plm_measure_names[k], best->fit.measured[k].high);
-    put_number(baseline, plm_measure_names[k], results->baseline.measured[k].value);
+    plm_metrics_number(low, plm_measure_names[k], best->fit.measured[k].low);
+    plm_metrics_number(high, plm_measure_names[k], best->fit.measured[k].high);
+    plm_metrics_number(baseline, plm_measure_names[k], results->baseline.measured[k].value);
   }
 }
 
@@ -152,10 +143,10 @@ static plm_status put_assays(void *context, const struct plm_assay_result *resul
   free(means);
   plm_metrics_string(line, "weights", weights);
   plm_metrics_integer(line, "assays", count);
-  for (int k = 0; k < PLM_ASSAY_STATISTICS; k++) put_number(line, names[k], overall[k]);
+  for (int k = 0; k < PLM_ASSAY_STATISTICS; k++) plm_metrics_number(line, names[k], overall[k]);
   cJSON *each = cJSON_AddObjectToObject(line, "spearman_by_assay");
   for (size_t i = 0; i < count; i++)
-    put_number(each, results[i].id, results[i].statistics[PLM_ASSAY_SPEARMAN]);
+    plm_metrics_number(each, results[i].id, results[i].statistics[PLM_ASSAY_SPEARMAN]);
   return PLM_OK;
 }
 
