@@ -175,6 +175,40 @@ static void list_documents(struct plm_sequence_batch *batch)
   begin[0] = 0;
 }
 
+static int longest_first(const void *left, const void *right, void *context)
+{
+  const struct plm_sequence_queue *queue = context;
+  const uint32_t i = *(const uint32_t *)left, j = *(const uint32_t *)right;
+  const uint32_t a = queue->length(queue->context, i), b = queue->length(queue->context, j);
+  if (a != b) return a > b ? -1 : 1;
+  return (i > j) - (i < j);
+}
+
+void plm_sequence_queue_sort(struct plm_sequence_queue *queue)
+{
+  qsort_r(queue->waiting, queue->count, sizeof *queue->waiting, longest_first, queue);
+}
+
+uint32_t plm_sequence_batch_fill(struct plm_sequence_batch *batch, struct plm_sequence_queue *queue,
+                                 uint32_t *taken)
+{
+  uint32_t kept = 0, count = 0, refused = UINT32_MAX; /* the last length that did not fit */
+  plm_sequence_batch_reset(batch);
+  for (uint32_t k = 0; k < queue->count; k++) {
+    const uint32_t i = queue->waiting[k], length = queue->length(queue->context, i);
+    if (length == refused || !plm_sequence_batch_has_room(batch, length)) {
+      refused = length;
+      queue->waiting[kept++] = i;
+      continue;
+    }
+    const bool added = plm_sequence_batch_add(batch, queue->tokens(queue->context, i), length);
+    PLM_ASSERT(added);
+    taken[count++] = i;
+  }
+  queue->count = kept;
+  return count;
+}
+
 const struct plm_batch *plm_sequence_batch_finish(struct plm_sequence_batch *batch)
 {
   uint32_t length = 0;

@@ -43,6 +43,22 @@ bool plm_sequence_batch_add(struct plm_sequence_batch *batch, const int32_t *tok
 bool plm_sequence_batch_has_room(const struct plm_sequence_batch *batch, uint32_t count);
 uint32_t plm_sequence_batch_count(const struct plm_sequence_batch *batch);
 
+/* The numbers of sequences that wait for a batch. */
+struct plm_sequence_queue {
+  uint32_t *waiting;
+  uint32_t count;
+  uint32_t (*length)(void *context, uint32_t i);       /* in tokens */
+  const int32_t *(*tokens)(void *context, uint32_t i); /* valid until the next call */
+  void *context;
+};
+/* The longest come first, and of equally long ones the lowest number. */
+void plm_sequence_queue_sort(struct plm_sequence_queue *queue);
+/* Resets the batch, and moves from the sorted queue into it the longest waiting sequences and then
+ * the longest that fit into the gaps that they leave. taken receives their numbers in the order of
+ * adding. Returns how many there are. */
+uint32_t plm_sequence_batch_fill(struct plm_sequence_batch *batch, struct plm_sequence_queue *queue,
+                                 uint32_t *taken);
+
 /* The batch, valid until the next reset. It has as many chunks as are in use, all as long as the
  * fullest one, which is a multiple of the alignment. Documents are numbered in the order of adding.
  */

@@ -34,8 +34,7 @@ struct embed {
   struct plm_embed_journal journal;
   struct plm_spool_window window;
   struct plm_sequence_batch *batch;
-  uint32_t *waiting; /* (window) sequences that no batch has taken yet, longest first */
-  uint32_t waiting_count;
+  struct plm_sequence_queue queue; /* sequences of the window that no batch has taken yet */
   uint32_t *taken;      /* (window) the sequences of the batch, in the order they were added */
   uint64_t *row_of;     /* (window) the first row of each in the file */
   uint64_t rows_before; /* of the sequences before the window */
@@ -173,7 +172,7 @@ static plm_status embed_allocate_buffers(struct embed *embed, struct plm_error *
   const struct plm_model_config *model = &inference->config;
   const size_t rows = (size_t)inference->max_chunks * model->max_length;
   const size_t columns = columns_of(embed);
-  embed->waiting = calloc(PLM_SPOOL_WINDOW_SEQUENCES, sizeof *embed->waiting);
+  embed->queue.waiting = calloc(PLM_SPOOL_WINDOW_SEQUENCES, sizeof *embed->queue.waiting);
   embed->taken = calloc(PLM_SPOOL_WINDOW_SEQUENCES, sizeof *embed->taken);
   embed->row_of = plm_alloc_zeroed(PLM_SPOOL_WINDOW_SEQUENCES, sizeof *embed->row_of);
   embed->tokens = calloc(model->max_length, sizeof *embed->tokens);
@@ -181,7 +180,7 @@ static plm_status embed_allocate_buffers(struct embed *embed, struct plm_error *
   embed->pooled = calloc(embed->layout.width, sizeof *embed->pooled);
   embed->scratch = calloc(2 * columns, sizeof *embed->scratch);
   if (embed->layers.count > 0) embed->room = calloc(rows * model->hidden_size, sizeof *embed->room);
-  if (embed->waiting == NULL || embed->taken == NULL || embed->tokens == NULL ||
+  if (embed->queue.waiting == NULL || embed->taken == NULL || embed->tokens == NULL ||
       embed->values == NULL || embed->pooled == NULL || embed->scratch == NULL ||
       (embed->layers.count > 0 && embed->room == NULL))
     return plm_error_set(error, PLM_NO_MEMORY, "out of memory for a batch of %zu tokens", rows);
@@ -195,55 +194,41 @@ static plm_status embed_allocate_buffers(struct embed *embed, struct plm_error *
 
 /* ---- batches --------------------------------------------------------------------------------- */
 
-static int longest_first(const void *a, const void *b, void *context)
-{
-  const uint32_t *lengths = context;
-  const uint32_t i = *(const uint32_t *)a, j = *(const uint32_t *)b;
-  if (lengths[i] != lengths[j]) return lengths[i] > lengths[j] ? -1 : 1;
-  return i < j ? -1 : i > j;
-}
-
-static void sort_window(struct embed *embed)
+/* The places of the window's sequences in the file. */
+static void place_window(struct embed *embed)
 {
   const struct plm_spool_window *window = &embed->window;
-  embed->waiting_count = window->count;
-  for (uint32_t i = 0; i < window->count; i++) embed->waiting[i] = i;
-  qsort_r(embed->waiting, window->count, sizeof *embed->waiting, longest_first, window->lengths);
   for (uint32_t i = 0; i < window->count; i++) {
     embed->row_of[i] = embed->rows_before;
     embed->rows_before += plm_embed_layout_rows_of(&embed->layout, window->lengths[i]);
   }
 }
 
-static void widen_tokens(struct embed *embed, uint32_t i)
+static uint32_t window_length(void *context, uint32_t i)
 {
+  const struct embed *embed = context;
+  return embed->window.lengths[i];
+}
+
+static const int32_t *widen_tokens(void *context, uint32_t i)
+{
+  struct embed *embed = context;
   const struct plm_spool_window *window = &embed->window;
   const uint32_t bytes = embed->inference->tokenizer->token_bytes;
   const uint8_t *narrow = (const uint8_t *)window->token_data + window->starts[i] * bytes;
   for (uint32_t t = 0; t < window->lengths[i]; t++)
     embed->tokens[t] = bytes == 1 ? narrow[t] : ((const uint16_t *)(const void *)narrow)[t];
+  return embed->tokens;
 }
 
-/* Takes the longest waiting sequences, and fills the gaps that they leave with the longest that
- * fit. */
-static void fill_batch(struct embed *embed)
+static void sort_window(struct embed *embed)
 {
-  const uint32_t *lengths = embed->window.lengths;
-  uint32_t kept = 0, taken = 0, refused = UINT32_MAX; /* the last length that did not fit */
-  plm_sequence_batch_reset(embed->batch);
-  for (uint32_t k = 0; k < embed->waiting_count; k++) {
-    const uint32_t i = embed->waiting[k];
-    if (lengths[i] == refused || !plm_sequence_batch_has_room(embed->batch, lengths[i])) {
-      refused = lengths[i];
-      embed->waiting[kept++] = i;
-      continue;
-    }
-    widen_tokens(embed, i);
-    const bool added = plm_sequence_batch_add(embed->batch, embed->tokens, lengths[i]);
-    PLM_ASSERT(added);
-    embed->taken[taken++] = i;
-  }
-  embed->waiting_count = kept;
+  embed->queue.length = window_length;
+  embed->queue.tokens = widen_tokens;
+  embed->queue.context = embed;
+  embed->queue.count = embed->window.count;
+  for (uint32_t i = 0; i < embed->window.count; i++) embed->queue.waiting[i] = i;
+  plm_sequence_queue_sort(&embed->queue);
 }
 
 /* Takes the name of the sequence whose number it is. */
@@ -365,9 +350,10 @@ static plm_status stopped(struct embed *embed, struct plm_error *error)
 static plm_status run_window(struct embed *embed, uint64_t batches_done, struct plm_error *error)
 {
   struct plm_embed_journal *journal = &embed->journal;
+  place_window(embed);
   sort_window(embed);
-  for (uint64_t batch = 0; embed->waiting_count > 0; batch++) {
-    fill_batch(embed);
+  for (uint64_t batch = 0; embed->queue.count > 0; batch++) {
+    (void)plm_sequence_batch_fill(embed->batch, &embed->queue, embed->taken);
     const uint64_t tokens = batch_tokens(embed);
     embed->tokens_at += tokens;
     if (batch < batches_done) {
@@ -398,7 +384,7 @@ static plm_status embed_run_all(struct embed *embed, struct plm_error *error)
     if (embed->windows < windows_done) {
       embed->tokens_at += embed->window.tokens;
       embed->progress.done_before = embed->tokens_at;
-      sort_window(embed); /* counts its rows */
+      place_window(embed);
       continue;
     }
     PLM_TRY(run_window(embed, embed->windows == windows_done ? batches_done : 0, error));
@@ -450,7 +436,7 @@ plm_status plm_embed(const struct plm_embed_request *request, struct plm_ops *op
   plm_embed_output_close(embed.output);
   plm_sequence_spool_close(embed.spool);
   plm_inference_close(embed.inference);
-  free(embed.waiting);
+  free(embed.queue.waiting);
   free(embed.taken);
   free(embed.row_of);
   free(embed.map_tokens);

@@ -14,15 +14,14 @@ struct probe_run {
   struct plm_inference *inference;
   float *const *out;
   struct plm_sequence_batch *batch;
-  uint32_t *waiting; /* (rows) of the table, longest first */
-  uint32_t waiting_count;
-  uint32_t *taken;  /* (rows) of the batch */
-  uint32_t columns; /* floats of a token */
-  int32_t *tokens;  /* (max_length) of one sequence */
-  float *values;    /* (max_chunks * max_length, columns) */
-  float *room;      /* the same with hidden_size columns, for states of layers */
-  float *pooled;    /* (kinds * columns) */
-  double *scratch;  /* (2 * columns) */
+  struct plm_sequence_queue queue; /* rows of the table */
+  uint32_t *taken;                 /* (rows) of the batch */
+  uint32_t columns;                /* floats of a token */
+  int32_t *tokens;                 /* (max_length) of one sequence */
+  float *values;                   /* (max_chunks * max_length, columns) */
+  float *room;                     /* the same with hidden_size columns, for states of layers */
+  float *pooled;                   /* (kinds * columns) */
+  double *scratch;                 /* (2 * columns) */
   struct plm_progress progress;
   uint64_t tokens_done, tokens_all;
   uint32_t rows_done;
@@ -33,21 +32,13 @@ uint32_t plm_probe_width(const struct plm_probe_embedding *embedding, uint32_t w
   return embedding->items->positions != NULL ? width : embedding->pooling->count * width;
 }
 
-static uint32_t token_count(const struct probe_run *run, uint32_t row)
+static uint32_t token_count(void *context, uint32_t row)
 {
+  const struct probe_run *run = context;
   const struct plm_probe_items *items = run->embedding->items;
   const uint32_t length = items->table->rows[row].length;
   const uint32_t seen = plm_residues_seen(length, items->max_length);
   return seen + 1 + (length + 2 <= items->max_length);
-}
-
-static int longest_rows_first(const void *left, const void *right, void *context)
-{
-  const struct probe_run *run = context;
-  const uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
-  const uint32_t tokens_a = token_count(run, a), tokens_b = token_count(run, b);
-  if (tokens_a != tokens_b) return tokens_a > tokens_b ? -1 : 1;
-  return (a > b) - (a < b);
 }
 
 static plm_status allocate_run(struct probe_run *run, struct plm_error *error)
@@ -59,15 +50,15 @@ static plm_status allocate_run(struct probe_run *run, struct plm_error *error)
   const size_t rows = embedding->items->table->count;
   const size_t kinds = embedding->pooling != NULL ? embedding->pooling->count : 1;
   run->columns = embedding->layers != NULL ? embedding->layers->width : model->hidden_size;
-  run->waiting = malloc((rows + 1) * sizeof *run->waiting);
+  run->queue.waiting = malloc((rows + 1) * sizeof *run->queue.waiting);
   run->taken = malloc((rows + 1) * sizeof *run->taken);
   run->tokens = malloc(model->max_length * sizeof *run->tokens);
   run->values = malloc(positions * run->columns * sizeof *run->values);
   run->room = malloc(positions * model->hidden_size * sizeof *run->room);
   run->pooled = malloc(kinds * run->columns * sizeof *run->pooled);
   run->scratch = malloc(2 * (size_t)run->columns * sizeof *run->scratch);
-  if (run->waiting == NULL || run->taken == NULL || run->tokens == NULL || run->values == NULL ||
-      run->room == NULL || run->pooled == NULL || run->scratch == NULL)
+  if (run->queue.waiting == NULL || run->taken == NULL || run->tokens == NULL ||
+      run->values == NULL || run->room == NULL || run->pooled == NULL || run->scratch == NULL)
     return plm_error_set(error, PLM_NO_MEMORY, "out of memory for a batch of %zu tokens",
                          positions);
   return plm_sequence_batch_open(model, inference->tokenizer->pad, inference->max_chunks,
@@ -80,14 +71,15 @@ static void sort_rows(struct probe_run *run)
   const struct plm_probe_items *items = run->embedding->items;
   for (uint32_t row = 0; row < items->table->count; row++) {
     if (items->firsts[row + 1] == items->firsts[row]) continue;
-    run->waiting[run->waiting_count++] = row;
+    run->queue.waiting[run->queue.count++] = row;
     run->tokens_all += token_count(run, row);
   }
-  qsort_r(run->waiting, run->waiting_count, sizeof *run->waiting, longest_rows_first, run);
+  plm_sequence_queue_sort(&run->queue);
 }
 
-static uint32_t encode(struct probe_run *run, uint32_t row)
+static const int32_t *encode(void *context, uint32_t row)
 {
+  struct probe_run *run = context;
   const struct plm_tokenizer *tokenizer = run->inference->tokenizer;
   const struct plm_labelled_row *source = &run->embedding->items->table->rows[row];
   const uint32_t seen = plm_residues_seen(source->length, run->embedding->items->max_length);
@@ -96,27 +88,7 @@ static uint32_t encode(struct probe_run *run, uint32_t row)
   for (uint32_t t = 0; t < seen; t++)
     run->tokens[1 + t] = plm_tokenizer_encode(tokenizer, source->residues[t]);
   if (count > seen + 1) run->tokens[count - 1] = tokenizer->eos;
-  return count;
-}
-
-/* Takes the longest waiting sequences, and then the longest that fit. */
-static uint32_t fill_batch(struct probe_run *run)
-{
-  uint32_t kept = 0, taken = 0, refused = UINT32_MAX;
-  plm_sequence_batch_reset(run->batch);
-  for (uint32_t k = 0; k < run->waiting_count; k++) {
-    const uint32_t row = run->waiting[k], count = token_count(run, row);
-    if (count == refused || !plm_sequence_batch_has_room(run->batch, count)) {
-      refused = count;
-      run->waiting[kept++] = row;
-      continue;
-    }
-    const bool added = plm_sequence_batch_add(run->batch, run->tokens, encode(run, row));
-    PLM_ASSERT(added);
-    run->taken[taken++] = row;
-  }
-  run->waiting_count = kept;
-  return taken;
+  return run->tokens;
 }
 
 /* Copies the part of each layer from a row of all states to its matrix. values has `kinds` such
@@ -160,7 +132,7 @@ static plm_status put_row(struct probe_run *run, uint32_t row, const float *valu
 
 static plm_status run_batch(struct probe_run *run, struct plm_error *error)
 {
-  const uint32_t count = fill_batch(run);
+  const uint32_t count = plm_sequence_batch_fill(run->batch, &run->queue, run->taken);
   const struct plm_layer_choice *layers = run->embedding->layers;
   const struct plm_batch *chunks = plm_sequence_batch_finish(run->batch);
   const int32_t *inputs = plm_sequence_batch_inputs(run->batch);
@@ -183,7 +155,7 @@ static plm_status run_all(struct probe_run *run, struct plm_error *error)
   const struct plm_probe_embedding *embedding = run->embedding;
   PLM_TRY(allocate_run(run, error));
   sort_rows(run);
-  while (run->waiting_count > 0) {
+  while (run->queue.count > 0) {
     PLM_TRY(embedding->check != NULL ? embedding->check(embedding->context, error)
                                      : plm_stop_check(" while embedding", error));
     PLM_TRY(run_batch(run, error));
@@ -198,12 +170,15 @@ plm_status plm_probe_embed(const struct plm_probe_embedding *embedding,
                            struct plm_error *error)
 {
   struct probe_run run = {.embedding = embedding, .inference = inference, .out = out};
+  run.queue.length = token_count;
+  run.queue.tokens = encode;
+  run.queue.context = &run;
   plm_progress_begin(&run.progress, "probe");
   run.progress.rate_unit = "tokens";
   const plm_status status = run_all(&run, error);
   plm_progress_clear(&run.progress);
   plm_sequence_batch_close(run.batch);
-  free(run.waiting);
+  free(run.queue.waiting);
   free(run.taken);
   free(run.tokens);
   free(run.values);
