@@ -26,6 +26,7 @@ static const struct plm_yaml_records records = {.setting = "evaluator.sets",
                                                 .keys = keys,
                                                 .key_count = sizeof keys / sizeof *keys,
                                                 .required = 2,
+                                                .distinct = true,
                                                 .most = PLM_MAX_SETS,
                                                 .initial = &initial,
                                                 .size = sizeof initial,
@@ -48,16 +49,7 @@ bool plm_config_set_name_accepts(const struct plm_setting *key, const char *text
 bool plm_config_sets_read(struct plm_loader *loader, const struct plm_yaml_list *list)
 {
   struct plm_config_evaluator *evaluator = &loader->config->evaluator;
-  struct plm_place places[PLM_MAX_SETS];
   plm_config_sets_release(evaluator);
-  bool good =
-      plm_yaml_records_read(loader, &records, list, evaluator->sets, &evaluator->set_count, places);
-  for (uint32_t i = 0; i < evaluator->set_count; i++)
-    for (uint32_t j = 0; j < i; j++) {
-      if (strcmp(evaluator->sets[i].name, evaluator->sets[j].name) != 0) continue;
-      plm_problems_add(loader->problems, places[i], "evaluator.sets: \"%s\" is listed twice",
-                       evaluator->sets[i].name);
-      good = false;
-    }
-  return good;
+  return plm_yaml_records_read(loader, &records, list, evaluator->sets, &evaluator->set_count,
+                               NULL);
 }

@@ -54,6 +54,7 @@ static const struct plm_yaml_records records = {.setting = "evaluator.tasks",
                                                 .keys = keys,
                                                 .key_count = sizeof keys / sizeof *keys,
                                                 .required = 2,
+                                                .distinct = true,
                                                 .most = PLM_MAX_TASKS,
                                                 .initial = &initial,
                                                 .size = sizeof initial,
@@ -86,12 +87,6 @@ bool plm_config_tasks_read(struct plm_loader *loader, const struct plm_yaml_list
       plm_problems_add(loader->problems, places[i], "evaluator.tasks: \"%s\": %s", task->name,
                        mismatch);
     good &= mismatch == NULL;
-    for (uint32_t j = 0; j < i; j++) {
-      if (strcmp(evaluator->tasks[j].name, task->name) != 0) continue;
-      plm_problems_add(loader->problems, places[i], "evaluator.tasks: \"%s\" is listed twice",
-                       task->name);
-      good = false;
-    }
   }
   return good;
 }

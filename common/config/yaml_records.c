@@ -137,6 +137,17 @@ static bool yaml_records_is_complete(const struct plm_yaml_records *of, char *re
   return true;
 }
 
+/* Whether one of the `count` records before `record` has the same value of the first key. */
+static bool is_repeated(const struct plm_yaml_records *of, char *records, uint32_t count,
+                        char *record)
+{
+  for (uint32_t i = 0; i < count; i++)
+    if (strcmp(*string_of(&of->keys[0], records + i * of->size),
+               *string_of(&of->keys[0], record)) == 0)
+      return true;
+  return false;
+}
+
 bool plm_yaml_records_read(struct plm_loader *loader, const struct plm_yaml_records *of,
                            const struct plm_yaml_list *list, void *records, uint32_t *count,
                            struct plm_place *places)
@@ -161,7 +172,13 @@ bool plm_yaml_records_read(struct plm_loader *loader, const struct plm_yaml_reco
       yaml_records_release(of, record);
       continue;
     }
-    if (places != NULL) places[*count] = yaml_records_place_of(list, node);
+    const struct plm_place place = yaml_records_place_of(list, node);
+    if (of->distinct && is_repeated(of, records, *count, record)) {
+      plm_problems_add(loader->problems, place, "%s: \"%s\" is listed twice", of->setting,
+                       *string_of(&of->keys[0], record));
+      good = false;
+    }
+    if (places != NULL) places[*count] = place;
     ++*count;
   }
   return good;

@@ -29,6 +29,7 @@ struct plm_yaml_records {
   const struct plm_setting *keys; /* scalars; their offsets are into a record */
   size_t key_count;
   size_t required; /* the first so many keys have to be there; their values are strings */
+  bool distinct;   /* no two records have the same value of the first key */
   uint32_t least, most;
   const void *initial; /* a record before its keys are read */
   size_t size;         /* of a record, in bytes */
