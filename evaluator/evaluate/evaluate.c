@@ -43,9 +43,11 @@ static plm_status evaluation_allocate_buffers(struct plm_evaluation *evaluation,
 static plm_status make_room(struct plm_inference *inference, uint32_t max_length,
                             struct plm_error *error)
 {
-  uint32_t length = max_length != 0 ? max_length : 1;
-  while (max_length == 0 && length < inference->config.max_length) length *= 2;
-  if (max_length != 0) PLM_TRY(plm_inference_set_limit(inference, length, error));
+  uint32_t length = max_length;
+  if (max_length != 0)
+    PLM_TRY(plm_inference_set_limit(inference, max_length, error));
+  else
+    for (length = 1; length < inference->config.max_length;) length *= 2;
   const uint32_t group = plm_architecture_group(&inference->config);
   if (length % group != 0)
     return plm_error_set(error, PLM_USAGE,
