@@ -155,6 +155,9 @@ static const struct plm_setting settings[] = {
   ROW("model.layer_norm_eps", DOUBLE, model.layer_norm_eps, "", "0", NUMBER(0, 1), REFUSED,
       .help = "What the LayerNorms of esm2 add to the variance. 0: 1e-5, which esmc always has. "
               "Not for the other architectures."),
+  ROW("model.emb_layer_norm_before", BOOL, model.emb_layer_norm_before, "", "false", REFUSED,
+      .help = "A LayerNorm of the embeddings before the first block, as ESM-1b has it. Only for "
+              "esm2."),
   ROW("model.vocab_size", U32, model.vocab_size, "", "auto",
       NUMBER(1, PLM_MODEL_MAX_VOCABULARY), .word = "auto", REFUSED,
       .help = "Rows of the embedding table, and logits. auto: the tokens of the tokenizer, or 64 "

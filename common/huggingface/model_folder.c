@@ -192,7 +192,7 @@ static const struct {
     {"expansion_ratio", "model.expansion_ratio", OF_OURS},
     {"intermediate_size", "model.intermediate_size", OF_PUBLISHED},
     {"layer_norm_eps", "model.layer_norm_eps", OF_PUBLISHED},
-    {"emb_layer_norm_before", "emb_layer_norm_before", OF_ESM2},
+    {"emb_layer_norm_before", "model.emb_layer_norm_before", OF_ESM2},
     {"token_dropout", "model.token_dropout", OF_ESM2},
     {"tie_embeddings", "model.tie_embeddings", OF_OURS},
     {"max_length", "data.max_length", OF_PATCH_UNET},

@@ -252,6 +252,8 @@ static void check_published(struct checks *checks)
                 "does not apply to %s, whose MLP follows from expansion_ratio", name);
     if (CHECKABLE(checks, "layer_norm_eps") && eps != 0.0)
       add_fault(checks, "layer_norm_eps", "does not apply to %s, which has RMSNorm", name);
+    if (CHECKABLE(checks, "emb_layer_norm_before") && model->emb_layer_norm_before)
+      add_fault(checks, "emb_layer_norm_before", "%s has none", name);
     return;
   }
   const uint32_t tokens = plm_tokenizer_of(PLM_TOKENIZER_ESM)->vocab_size;

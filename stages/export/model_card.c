@@ -342,6 +342,7 @@ static void put_architecture(const struct plm_card_facts *facts, struct plm_text
   if (is_published(facts)) {
     model_card_row(text, "MLP width", "%u", model->intermediate_size);
     model_card_row(text, "epsilon of LayerNorm", "%g", model->layer_norm_eps);
+    if (model->emb_layer_norm_before) model_card_row(text, "LayerNorm of the embeddings", "yes");
   } else {
     put_masks(facts, text);
   }

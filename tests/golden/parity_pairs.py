@@ -143,6 +143,7 @@ PUBLISHED = {
     ("esm2", "masked_diffusion"): {
         "model.num_attention_heads": 4,
         "model.token_dropout": False,
+        "model.emb_layer_norm_before": True,
         "trainer.masking.mlm_warmup_steps": 5,
         "trainer.recompute": "block",
         **SMALL_ADAMW,

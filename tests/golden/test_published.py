@@ -40,12 +40,13 @@ def test_every_gradient_is_autograds(architecture, objective):
 
 @torch.no_grad()
 @pytest.mark.parametrize(
-    "architecture, keys", [("esm2", {}), ("esm2", {"emb_layer_norm_before": True}), ("esmc", {})]
+    "architecture, keys",
+    [("esm2", {}), ("esm2", {"model__emb_layer_norm_before": True}), ("esmc", {})],
 )
 def test_logits_and_hidden_states_are_transformers(architecture, keys):
     """Of sequences of unequal length: packed into chunks in C, padded in transformers."""
-    config = write_config("pipeline.yaml", settings_of(architecture, "mlm"))
-    model = make_published(read_settings(config), **keys)
+    config = write_config("pipeline.yaml", settings_of(architecture, "mlm", **keys))
+    model = make_published(read_settings(config))
     model.save_pretrained("model")
     texts = random_sequences(12, 5, 120)
     write_fasta("in.fasta", texts)

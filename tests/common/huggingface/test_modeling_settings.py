@@ -52,7 +52,7 @@ OTHER = {
 # Gives values to the other settings; config.json has only these (test_model_settings.c).
 GIVER = "preset"
 # Of published weights, which transformers' own classes compute (tests/golden/test_published.py).
-OF_PUBLISHED = {"intermediate_size", "layer_norm_eps", "vocab_size"}
+OF_PUBLISHED = {"intermediate_size", "layer_norm_eps", "emb_layer_norm_before", "vocab_size"}
 
 
 def flat(section, prefix=""):

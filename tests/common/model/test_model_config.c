@@ -103,6 +103,7 @@ static void keys_of_published_models_do_not_apply_to_ours(void **state)
        "intermediate_size: does not apply to unet, whose MLP follows from expansion_ratio");
   WITH(PLM_TRANSFORMER, layer_norm_eps, 1e-5,
        "layer_norm_eps: does not apply to transformer, which has RMSNorm");
+  WITH(PLM_UNET, emb_layer_norm_before, true, "emb_layer_norm_before: unet has none");
 }
 
 static void masks_need_their_sizes(void **state)

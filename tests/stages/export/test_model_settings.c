@@ -51,7 +51,7 @@ static const char giver[] = "model.preset";
 /* Rows of published weights, whose config.json is that of transformers and whose model is no
  * modeling_plm.py. */
 static const char *const published[] = {"model.intermediate_size", "model.layer_norm_eps",
-                                        "model.vocab_size"};
+                                        "model.emb_layer_norm_before", "model.vocab_size"};
 
 static bool is_of_published(const char *key)
 {

@@ -23,6 +23,7 @@ def make_published(settings, seed=0, **keys):
             **shape,
             layer_norm_eps=settings["model.layer_norm_eps"],
             token_dropout=settings["model.token_dropout"],
+            emb_layer_norm_before=settings["model.emb_layer_norm_before"],
             position_embedding_type="rotary",
             max_position_embeddings=1026,
             pad_token_id=PAD,

@@ -24,6 +24,7 @@ model:
   num_attention_heads: 4
   num_hidden_layers: 2
   intermediate_size: 160
+  emb_layer_norm_before: true
 trainer:
   device: cpu
   threads: 1
@@ -54,7 +55,7 @@ def test_a_run_from_published_weights():
         EsmConfig(
             position_embedding_type="rotary",
             token_dropout=True,
-            emb_layer_norm_before=False,
+            emb_layer_norm_before=True,
             layer_norm_eps=1e-5,
             **sizes,
             **ids,
