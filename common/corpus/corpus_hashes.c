@@ -48,7 +48,7 @@ struct plm_hash plm_corpus_fingerprint(const struct plm_corpus_info *info)
   struct plm_proof_split splits[PLM_SPLIT_COUNT];
   for (int s = 0; s < PLM_SPLIT_COUNT; s++)
     splits[s] = plm_corpus_proof_split(info, (enum plm_split)s);
-  return plm_proof_corpus(info->tokenizer == PLM_TOKENIZER_BYTE, splits);
+  return plm_proof_corpus(info->tokenizer == PLM_TOKENIZER_BYTE, splits, NULL);
 }
 
 static plm_status open_tree(enum plm_proof_kind kind, struct plm_proof_node *nodes, uint64_t count,

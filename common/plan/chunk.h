@@ -26,6 +26,10 @@ struct plm_batch {
   uint64_t first_chunk;   /* g of chunk 0: the number of chunks that the run consumed before it */
   const uint8_t *sources; /* (B) of each chunk; NULL: not known here */
   const uint64_t *chunk_ids; /* (B) g of each chunk; NULL: g of chunk i is first_chunk + i */
+  /* Label records (common/labels/label_record.h): that of document d of the table is labels +
+   * label_at[d], of the whole document even for a piece. NULL: the corpora have no labels. */
+  const uint8_t *labels;
+  const uint64_t *label_at; /* for each document of the table */
 };
 
 #endif

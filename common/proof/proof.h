@@ -10,13 +10,15 @@
  *     1  block                     32  up to 512 token ids of a document; esm u8, byte u16
  *     2  node                      32  left node (32 bytes), right node (32 bytes)
  *     3  sequence                  16  root of the tree over the document's blocks (32 bytes)
- *     4  label                     16  the document's label record; nothing in tree format 1
+ *     4  label                     16  the document's label record; nothing in a corpus without labels
  *     5  leaf                      16  u32 residues, sequence (16 bytes), label (16 bytes)
  *     6  sizes of clusters         32  up to 256 sizes in documents, u32
  *     7  node with sums            32  left node (32 bytes), u64 its sum, right node, u64 its sum
- *     8  corpus                    16  u32 tree format (1), u32 tokenizer (esm 0, byte 1), u32
- * group size (256), u32 block size (512), and for train, valid and test: u64 documents, root of the
- * documents (32 bytes), u64 clusters, u64 sum, root of the clusters (32 bytes)
+ *     8  corpus                    16  u32 tree format (1; with labels 2), u32 tokenizer (esm 0,
+ * byte 1), u32 group size (256), u32 block size (512), and for train, valid and test: u64
+ * documents, root of the documents (32 bytes), u64 clusters, u64 sum, root of the clusters (32
+ * bytes); with labels, the schema (16 bytes)
+ *     9  schema                    16  the schema of the labels (common/labels/label_schema.h)
  *
  * A tree over n nodes has the shape of those of RFC 6962: n = 1 is the node itself; otherwise the
  * left subtree has the largest power of two below n, and the root is the hash (tag 2 or 7) of the
@@ -54,6 +56,7 @@
 
 enum {
   PLM_PROOF_FORMAT = 1,
+  PLM_PROOF_FORMAT_LABELS = 2,
   PLM_PROOF_BLOCK = 512,                 /* tokens of a block */
   PLM_PROOF_GROUP = 256,                 /* documents of a group, clusters of a group of clusters */
   PLM_PROOF_SPLITS = 3,                  /* train, valid, test */
@@ -176,8 +179,13 @@ bool plm_proof_blocks_verify(const struct plm_proof_digest *sequence,
 /* ---- documents, clusters, corpora --------------------------------------------------------------
  */
 
-/* The hash of a label record. In format 1 all records are empty. */
+/* The hash of a label record, which is empty in a corpus without labels. */
 struct plm_proof_digest plm_proof_label(const void *record, size_t size);
+/* The same for many records, which lie one after another, at once. */
+void plm_proof_labels(size_t count, const uint8_t *records, const size_t *sizes,
+                      struct plm_proof_digest *digests);
+/* The hash of a schema of labels. */
+struct plm_proof_digest plm_proof_schema(const void *schema, size_t size);
 struct plm_proof_digest plm_proof_leaf(uint32_t residues, const struct plm_proof_digest *sequence,
                                        const struct plm_proof_digest *label);
 /* A leaf as a node of its group. */
@@ -201,8 +209,9 @@ struct plm_proof_split {
   uint64_t clusters, sum;             /* 0 if the corpus keeps no clusters */
   uint8_t cluster_root[PLM_PROOF_HASH_BYTES];
 };
-/* The fingerprint. tokenizer: 0 esm, 1 byte. */
+/* The fingerprint. tokenizer: 0 esm, 1 byte. schema: NULL: the corpus has no labels. */
 struct plm_hash plm_proof_corpus(uint32_t tokenizer,
-                                 const struct plm_proof_split splits[PLM_PROOF_SPLITS]);
+                                 const struct plm_proof_split splits[PLM_PROOF_SPLITS],
+                                 const struct plm_proof_digest *schema);
 
 #endif

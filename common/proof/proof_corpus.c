@@ -11,6 +11,29 @@ struct plm_proof_digest plm_proof_label(const void *record, size_t size)
   return digest;
 }
 
+void plm_proof_labels(size_t count, const uint8_t *records, const size_t *sizes,
+                      struct plm_proof_digest *digests)
+{
+  enum { AT_ONCE = PLM_PROOF_GROUP };
+  struct proof_task tasks[AT_ONCE];
+  for (size_t done = 0; done < count;) {
+    const size_t some = count - done < AT_ONCE ? count - done : AT_ONCE;
+    for (size_t i = 0; i < some; i++) {
+      tasks[i] = (struct proof_task){records, sizes[done + i], digests[done + i].bytes};
+      records += sizes[done + i];
+    }
+    proof_hash_many(PROOF_TAG_LABEL, tasks, some, PLM_PROOF_SHORT_BYTES);
+    done += some;
+  }
+}
+
+struct plm_proof_digest plm_proof_schema(const void *schema, size_t size)
+{
+  struct plm_proof_digest digest;
+  proof_hash(PROOF_TAG_SCHEMA, schema, size, digest.bytes, sizeof digest.bytes);
+  return digest;
+}
+
 enum { LEAF_MESSAGE = 4 + 2 * PLM_PROOF_SHORT_BYTES };
 
 static void write_leaf(uint8_t message[LEAF_MESSAGE], uint32_t residues,
@@ -80,12 +103,13 @@ struct plm_proof_node plm_proof_clusters(const uint32_t *sizes, uint32_t count)
 }
 
 struct plm_hash plm_proof_corpus(uint32_t tokenizer,
-                                 const struct plm_proof_split splits[PLM_PROOF_SPLITS])
+                                 const struct plm_proof_split splits[PLM_PROOF_SPLITS],
+                                 const struct plm_proof_digest *schema)
 {
-  uint8_t message[16 + PLM_PROOF_SPLITS * (24 + 2 * PLM_PROOF_HASH_BYTES)];
+  uint8_t message[16 + PLM_PROOF_SPLITS * (24 + 2 * PLM_PROOF_HASH_BYTES) + PLM_PROOF_SHORT_BYTES];
   uint8_t digest[PLM_PROOF_SHORT_BYTES], *end = message;
   uint64_t halves[2];
-  end = proof_put_u32(end, PLM_PROOF_FORMAT);
+  end = proof_put_u32(end, schema == NULL ? PLM_PROOF_FORMAT : PLM_PROOF_FORMAT_LABELS);
   end = proof_put_u32(end, tokenizer);
   end = proof_put_u32(end, PLM_PROOF_GROUP);
   end = proof_put_u32(end, PLM_PROOF_BLOCK);
@@ -96,6 +120,7 @@ struct plm_hash plm_proof_corpus(uint32_t tokenizer,
     end = proof_put_u64(end, splits[s].sum);
     end = proof_put(end, splits[s].cluster_root, sizeof splits[s].cluster_root);
   }
+  if (schema != NULL) end = proof_put(end, schema->bytes, sizeof schema->bytes);
   proof_hash(PROOF_TAG_CORPUS, message, (size_t)(end - message), digest, sizeof digest);
   memcpy(halves, digest, sizeof halves);
   return (struct plm_hash){.high = be64toh(halves[0]), .low = be64toh(halves[1])};

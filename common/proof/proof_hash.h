@@ -16,6 +16,7 @@ enum proof_tag {
   PROOF_TAG_SIZES = 6,
   PROOF_TAG_SUMS = 7,
   PROOF_TAG_CORPUS = 8,
+  PROOF_TAG_SCHEMA = 9,
 };
 
 /* BLAKE2b of `size` bytes of a message, which may be NULL if size is 0, personalised by the tag. */

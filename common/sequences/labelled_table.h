@@ -27,15 +27,7 @@
 
 #include "common/base/status.h"
 #include "common/corpus/tokenizer.h"
-
-enum plm_label_kind {
-  PLM_LABEL_GUESSED, /* only in a request: residues if most labels fit the lengths of their
-                        sequences and are no numbers with a point or a sign; classes if a label is
-                        no number, or all are 0 or 1; otherwise numbers */
-  PLM_LABEL_NUMBER,
-  PLM_LABEL_CLASS,
-  PLM_LABEL_RESIDUES,
-};
+#include "common/labels/label_schema.h"
 
 enum plm_label_part { PLM_PART_TRAIN, PLM_PART_VALID, PLM_PART_TEST, PLM_PARTS };
 extern const char *const plm_label_part_names[]; /* "train", "valid", "test" */
@@ -47,7 +39,10 @@ struct plm_labelled_request {
   const char *sequence_column; /* NULL: sequence, seq, protein_sequence or mutated_sequence */
   const char *target_column;
   const char *split_column; /* NULL: the hash of the sequence decides */
-  enum plm_label_kind kind;
+  enum plm_label_kind kind; /* not PLM_LABEL_CLASSES. PLM_LABEL_GUESSED: residues if most labels fit
+                               the lengths of their sequences and are no numbers with a point or a
+                               sign; classes if a label is no number, or all are 0 or 1; otherwise
+                               numbers */
   enum plm_tokenizer_kind
       tokenizer; /* with esm, letters become upper case, and others are errors */
 };

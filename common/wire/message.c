@@ -222,7 +222,7 @@ plm_status plm_hello_decode(const void *bytes, size_t size, struct plm_hello *he
   }
   PLM_TRY(message_finish(&in, "HELLO", error));
   if (!plm_hash_equal(hello->fingerprint,
-                      plm_proof_corpus(hello->tokenizer == PLM_TOKENIZER_BYTE, hello->splits)))
+                      plm_proof_corpus(hello->tokenizer == PLM_TOKENIZER_BYTE, hello->splits, NULL)))
     return plm_error_set(error, PLM_PROTOCOL,
                          "HELLO states roots that do not give its fingerprint");
   return PLM_OK;

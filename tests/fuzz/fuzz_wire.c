@@ -52,7 +52,7 @@ static void hello(const uint8_t *bytes, size_t size)
   /* again with the fingerprint of its splits, which a hostile peer could compute as well */
   const size_t at = HOST + strlen(decoded.host) + AFTER_HOST;
   if (size < at + 16) return;
-  const struct plm_hash hash = plm_proof_corpus(decoded.tokenizer, decoded.splits);
+  const struct plm_hash hash = plm_proof_corpus(decoded.tokenizer, decoded.splits, NULL);
   memcpy(right, bytes, size);
   for (int i = 0; i < 8; i++) {
     right[at + (size_t)i] = (uint8_t)(hash.low >> (8 * i));

@@ -93,7 +93,7 @@ static void trees_prove_what_the_fingerprint_says(void **state)
         assert_int_equal(splits[s].clusters + splits[s].sum, 0);
     }
     const struct plm_hash fingerprint =
-        plm_proof_corpus(corpora[i].tokenizer == PLM_TOKENIZER_BYTE, splits);
+        plm_proof_corpus(corpora[i].tokenizer == PLM_TOKENIZER_BYTE, splits, NULL);
     assert_true(plm_hash_equal(fingerprint, info->fingerprint));
     plm_corpus_close(corpus);
   }

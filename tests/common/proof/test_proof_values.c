@@ -140,7 +140,7 @@ static void put_corpora(struct plm_text *text)
   }
   for (uint32_t tokenizer = 0; tokenizer < 2; tokenizer++) {
     char hex[PLM_HASH_HEX_SIZE];
-    plm_hash_to_hex(plm_proof_corpus(tokenizer, splits), hex);
+    plm_hash_to_hex(plm_proof_corpus(tokenizer, splits, NULL), hex);
     plm_text_printf(text, "corpus %s %s\n", tokenizer == 0 ? "esm" : "byte", hex);
   }
 }

@@ -152,7 +152,7 @@ static void hello_and_welcome_come_back(void **state)
       .splits = {{.documents = 9, .root = {1}},
                  {.documents = 4, .root = {2}, .clusters = 3, .sum = 4, .cluster_root = {3, 4}},
                  {.documents = 0}}};
-  hello.fingerprint = plm_proof_corpus(PLM_TOKENIZER_BYTE, hello.splits);
+  hello.fingerprint = plm_proof_corpus(PLM_TOKENIZER_BYTE, hello.splits, NULL);
   for (int i = 0; i < 512; i += 3) hello.composition[1][i] = (uint64_t)i + 1;
   size_t size = plm_hello_encode(&hello, bytes);
   assert_int_equal(plm_hello_decode(bytes, size, &hello_back, &error), PLM_OK);
@@ -202,7 +202,7 @@ static void the_splits_give_the_fingerprint(void **state)
   static uint8_t bytes[PLM_WIRE_CONTROL_LIMIT];
   struct plm_error error = {0};
   hello = (struct plm_hello){.splits = {{.documents = 9, .root = {1}}}};
-  hello.fingerprint = plm_proof_corpus(PLM_TOKENIZER_ESM, hello.splits);
+  hello.fingerprint = plm_proof_corpus(PLM_TOKENIZER_ESM, hello.splits, NULL);
   assert_int_equal(plm_hello_decode(bytes, plm_hello_encode(&hello, bytes), &back, NULL), PLM_OK);
   for (int wrong = 0; wrong < 4; wrong++) {
     struct plm_hello other = hello;
@@ -241,7 +241,7 @@ static void clusters_have_all_documents(void **state)
     hello = (struct plm_hello){.splits = {[1] = {.documents = cases[i].documents,
                                                  .clusters = cases[i].clusters,
                                                  .sum = cases[i].sum}}};
-    hello.fingerprint = plm_proof_corpus(PLM_TOKENIZER_ESM, hello.splits);
+    hello.fingerprint = plm_proof_corpus(PLM_TOKENIZER_ESM, hello.splits, NULL);
     const size_t size = plm_hello_encode(&hello, bytes);
     assert_int_equal(plm_hello_decode(bytes, size, &back, NULL), cases[i].status);
   }

@@ -204,7 +204,7 @@ static void a_greeting_has_limits(void **state)
                                          .clusters = 5,
                                          .sum = UINT64_C(1) << 48,
                                          .cluster_root = {4, [31] = 5}}}};
-  hello.fingerprint = plm_proof_corpus(PLM_TOKENIZER_BYTE, hello.splits);
+  hello.fingerprint = plm_proof_corpus(PLM_TOKENIZER_BYTE, hello.splits, NULL);
   hello.composition[0][511] = 10;
   const size_t size = plm_hello_encode(&hello, bytes);
   expect_bytes(bytes, size,

@@ -31,7 +31,7 @@ void small_corpus_open(struct small_corpus *corpus, const struct plm_plan_parame
   proven_split_open(&corpus->train, PLM_TOKENIZER_ESM, token_seed, &split);
   corpus->splits[PLM_SPLIT_TRAIN] = corpus->train.split;
   const struct plm_proof_split *splits = corpus->splits;
-  corpus->fingerprint = plm_proof_corpus(0, splits);
+  corpus->fingerprint = plm_proof_corpus(0, splits, NULL);
   PLM_ASSERT(plm_plan_open(parameters, corpus->lengths, documents, &corpus->plan, NULL) == PLM_OK);
   pthread_mutex_init(&corpus->lock, NULL);
 }

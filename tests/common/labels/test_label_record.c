@@ -1,0 +1,87 @@
+/* Label records: values come back, and each has one form. */
+#include "tests/support/harness/cmocka_all.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "common/labels/label_record.h"
+#include "tests/support/cases/label_schemas.h"
+
+enum { RESIDUES = 5, SIZE = 8 + 2 + RESIDUES + 3 + 2 };
+
+static void values_come_back(void **state)
+{
+  struct plm_label_schema schema;
+  struct plm_error error = {0};
+  uint8_t record[SIZE];
+  (void)state;
+  label_schema_make(&schema);
+  assert_int_equal(plm_label_record_size(&schema, RESIDUES), SIZE);
+  plm_label_record_clear(&schema, RESIDUES, record);
+  assert_int_equal(plm_label_record_check(&schema, RESIDUES, record, &error), PLM_OK);
+  uint8_t *number = record, *family = record + 8, *structure = record + 10, *terms = record + 15;
+  assert_ptr_equal(terms, record + plm_label_record_offset(&schema, 3, RESIDUES));
+  assert_true(isnan(plm_label_number(number)));
+  assert_int_equal(plm_label_class(family), -1);
+  assert_int_equal(plm_label_residue(structure, 4), -1);
+  assert_int_equal(plm_label_has(terms, 8), -1);
+  plm_label_put_number(number, -0.1);
+  plm_label_put_class(family, 2);
+  plm_label_put_residue(structure, 0, 1);
+  plm_label_put_residue(structure, 4, 2);
+  plm_label_put_one_of(terms, -1);
+  assert_int_equal(plm_label_has(terms, 8), 0);
+  plm_label_put_one_of(terms, 8);
+  plm_label_put_one_of(terms, 0);
+  assert_int_equal(plm_label_record_check(&schema, RESIDUES, record, &error), PLM_OK);
+  assert_true(plm_label_number(number) == -0.1);
+  assert_int_equal(plm_label_class(family), 2);
+  assert_int_equal(plm_label_residue(structure, 0), 1);
+  assert_int_equal(plm_label_residue(structure, 1), -1);
+  assert_int_equal(plm_label_residue(structure, 4), 2);
+  assert_int_equal(plm_label_has(terms, 0), 1);
+  assert_int_equal(plm_label_has(terms, 1), 0);
+  assert_int_equal(plm_label_has(terms, 8), 1);
+  plm_label_schema_deinit(&schema);
+}
+
+/* Writes a byte where the record has another one: it must be refused, and name the column. */
+static void refused(const struct plm_label_schema *schema, size_t at, uint8_t byte,
+                    const char *column)
+{
+  struct plm_error error = {0};
+  uint8_t record[SIZE];
+  plm_label_record_clear(schema, RESIDUES, record);
+  record[at] = byte;
+  assert_int_equal(plm_label_record_check(schema, RESIDUES, record, &error), PLM_FORMAT);
+  assert_non_null(strstr(error.what, column));
+}
+
+static void other_forms_are_refused(void **state)
+{
+  struct plm_label_schema schema;
+  (void)state;
+  label_schema_make(&schema);
+  refused(&schema, 0, 1, "stability");    /* another NaN */
+  refused(&schema, 6, 0xf0, "stability"); /* infinity */
+  refused(&schema, 8, 4, "family");
+  refused(&schema, 14, 4, "structure");
+  refused(&schema, 15, 2, "terms");
+  refused(&schema, 16, 1, "terms"); /* classes of a missing label */
+  refused(&schema, 18, 3, "soluble");
+  uint8_t record[SIZE];
+  plm_label_record_clear(&schema, RESIDUES, record);
+  record[15] = 1;
+  record[17] = 2; /* class 9 of 9 */
+  assert_int_equal(plm_label_record_check(&schema, RESIDUES, record, NULL), PLM_FORMAT);
+  plm_label_schema_deinit(&schema);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(values_come_back),
+      cmocka_unit_test(other_forms_are_refused),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,145 @@
+/* Schemas of labels as bytes, and their rules. */
+#include "tests/support/harness/cmocka_all.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/alloc.h"
+#include "common/labels/label_schema.h"
+#include "tests/support/cases/label_schemas.h"
+
+static void bytes_give_the_schema_back(void **state)
+{
+  struct plm_label_schema schema, read;
+  struct plm_error error = {0};
+  (void)state;
+  label_schema_make(&schema);
+  assert_int_equal(plm_label_schema_check(&schema, &error), PLM_OK);
+  const size_t size = plm_label_schema_bytes(&schema);
+  uint8_t *bytes = plm_alloc(size);
+  plm_label_schema_encode(&schema, bytes);
+  assert_int_equal(plm_label_schema_decode(bytes, size, &read, &error), PLM_OK);
+  assert_int_equal(read.count, schema.count);
+  for (uint32_t i = 0; i < schema.count; i++) {
+    const struct plm_label_column *a = &schema.columns[i], *b = &read.columns[i];
+    assert_true(plm_label_column_equal(a, b));
+    assert_memory_equal(a->labels, b->labels, sizeof a->labels);
+    assert_true(a->mean == b->mean && a->deviation == b->deviation);
+    for (uint32_t c = 0; c < a->class_count; c++) assert_int_equal(a->counts[c], b->counts[c]);
+  }
+  const struct plm_proof_digest one = plm_label_schema_digest(&schema),
+                                other = plm_label_schema_digest(&read);
+  assert_memory_equal(one.bytes, other.bytes, sizeof one.bytes);
+  read.columns[1].counts[0]++; /* also statistics are hashed */
+  const struct plm_proof_digest changed = plm_label_schema_digest(&read);
+  assert_memory_not_equal(one.bytes, changed.bytes, sizeof one.bytes);
+  free(bytes);
+  plm_label_schema_deinit(&read);
+  plm_label_schema_deinit(&schema);
+}
+
+/* Whatever is cut off or changed, the result is an error or a valid schema. */
+static void damaged_bytes_are_refused(void **state)
+{
+  struct plm_label_schema schema, read;
+  struct plm_error error = {0};
+  (void)state;
+  label_schema_make(&schema);
+  const size_t size = plm_label_schema_bytes(&schema);
+  uint8_t *bytes = plm_alloc(size), *copy = plm_alloc(size + 1);
+  plm_label_schema_encode(&schema, bytes);
+  for (size_t cut = 0; cut < size; cut++) {
+    assert_int_equal(plm_label_schema_decode(bytes, cut, &read, &error), PLM_FORMAT);
+    assert_null(read.columns);
+  }
+  memcpy(copy, bytes, size);
+  copy[size] = 0;
+  assert_int_equal(plm_label_schema_decode(copy, size + 1, &read, &error), PLM_FORMAT);
+  for (size_t i = 0; i < size; i++)
+    for (unsigned bit = 0; bit < 8; bit++) {
+      memcpy(copy, bytes, size);
+      copy[i] ^= (uint8_t)(1u << bit);
+      if (plm_label_schema_decode(copy, size, &read, &error) != PLM_OK) continue;
+      assert_int_equal(plm_label_schema_bytes(&read), size);
+      uint8_t *again = plm_alloc(size);
+      plm_label_schema_encode(&read, again);
+      assert_memory_equal(again, copy, size);
+      free(again);
+      plm_label_schema_deinit(&read);
+    }
+  free(bytes);
+  free(copy);
+  plm_label_schema_deinit(&schema);
+}
+
+static void check_fails(struct plm_label_schema *schema, plm_status status, const char *what)
+{
+  struct plm_error error = {0};
+  assert_int_equal(plm_label_schema_check(schema, &error), status);
+  assert_non_null(strstr(error.what, what));
+  plm_label_schema_deinit(schema);
+}
+
+static void replace(char **name, const char *with)
+{
+  free(*name);
+  *name = plm_strdup(with);
+}
+
+static void rules_are_checked(void **state)
+{
+  struct plm_label_schema schema;
+  char longest[PLM_LABEL_NAME_MOST + 2];
+  (void)state;
+  label_schema_make(&schema);
+  replace(&schema.columns[1].name, schema.columns[0].name);
+  check_fails(&schema, PLM_FORMAT, "two columns of labels are called stability");
+  label_schema_make(&schema);
+  replace(&schema.columns[1].classes[1], "Alpha");
+  check_fails(&schema, PLM_FORMAT, "the classes of column family are not in order");
+  label_schema_make(&schema);
+  replace(&schema.columns[1].classes[2], "\xff");
+  check_fails(&schema, PLM_FORMAT, "the name of a class is not UTF-8");
+  label_schema_make(&schema);
+  replace(&schema.columns[1].classes[2], "\n");
+  check_fails(&schema, PLM_FORMAT, "the name of a class has a control character");
+  label_schema_make(&schema);
+  replace(&schema.columns[0].name, "");
+  check_fails(&schema, PLM_FORMAT, "the name of a column of labels is empty");
+  label_schema_make(&schema);
+  memset(longest, 'x', sizeof longest - 1);
+  longest[sizeof longest - 1] = '\0';
+  replace(&schema.columns[0].name, longest);
+  check_fails(&schema, PLM_LIMIT, "the name of a column of labels has 1025 bytes");
+}
+
+static void too_many_classes_are_refused(void **state)
+{
+  struct plm_label_schema schema = {.count = 1};
+  (void)state;
+  schema.columns = plm_alloc_zeroed(1, sizeof *schema.columns);
+  struct plm_label_column *column = &schema.columns[0];
+  column->name = plm_strdup("go");
+  column->kind = PLM_LABEL_CLASSES;
+  column->class_count = PLM_LABEL_CLASSES_MOST + 1;
+  column->classes = plm_alloc_zeroed(column->class_count, sizeof *column->classes);
+  column->counts = plm_alloc_zeroed(column->class_count, sizeof *column->counts);
+  for (uint32_t c = 0; c < column->class_count; c++) {
+    char name[16];
+    snprintf(name, sizeof name, "GO:%05u", c);
+    column->classes[c] = plm_strdup(name);
+  }
+  check_fails(&schema, PLM_LIMIT, "column go has 16385 classes; 16384 is the limit");
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(bytes_give_the_schema_back),
+      cmocka_unit_test(damaged_bytes_are_refused),
+      cmocka_unit_test(rules_are_checked),
+      cmocka_unit_test(too_many_classes_are_refused),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,209 @@
+/* The labels of a batch: packed documents, pieces, missing labels and mixtures. */
+#include "tests/support/harness/cmocka_all.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "common/plan/batch_labels.h"
+#include "tests/support/cases/label_schemas.h"
+
+enum { L = 12, DOCUMENTS = 4, RECORD = 64 };
+
+/* Chunk 0: a whole document of 3 residues, and residues 4 to 7 of one of 9. Chunk 1: the first 10
+ * residues of one of 12, with <cls>. Chunk 2: the end of that one, only <eos>. */
+static const uint32_t begin[] = {0, 2, 3, 4};
+static const struct plm_chunk_document documents[] = {
+    {.number = 1, .start = 0, .tokens = 5, .offset = 0, .residues = 3},
+    {.number = 2, .start = 6, .tokens = 4, .offset = 4, .residues = 9},
+    {.number = 3, .start = 0, .tokens = 11, .offset = 0, .residues = 12},
+    {.number = 3, .start = 0, .tokens = 1, .offset = 12, .residues = 12},
+};
+
+struct labelled {
+  struct plm_label_schema schema;
+  uint8_t records[DOCUMENTS * RECORD];
+  uint64_t at[DOCUMENTS];
+  struct plm_batch batch;
+};
+
+static void fill(struct labelled *of)
+{
+  label_schema_make(&of->schema);
+  for (uint32_t d = 0; d < DOCUMENTS; d++) {
+    const uint32_t residues = documents[d].residues;
+    uint8_t *record = of->records + (of->at[d] = (uint64_t)d * RECORD);
+    plm_label_record_clear(&of->schema, residues, record);
+    if (documents[d].number == 2) continue; /* all its labels but these are missing */
+    plm_label_put_number(record, documents[d].number == 1 ? 5.25 : -2.75);
+    plm_label_put_class(record + 8, (int32_t)documents[d].number - 1);
+    uint8_t *terms = record + plm_label_record_offset(&of->schema, 3, residues);
+    plm_label_put_one_of(terms, documents[d].number == 1 ? 8 : -1);
+    plm_label_put_class(record + plm_label_record_offset(&of->schema, 4, residues),
+                        documents[d].number == 3);
+  }
+  for (uint32_t d = 0; d < DOCUMENTS; d++)
+    for (uint32_t i = 0; i < documents[d].residues; i++)
+      plm_label_put_residue(of->records + of->at[d] + 10, i, (int32_t)(i % 4) - 1);
+  of->batch = (struct plm_batch){.chunks = 3,
+                                 .max_length = L,
+                                 .document_begin = begin,
+                                 .documents = documents,
+                                 .labels = of->records,
+                                 .label_at = of->at};
+}
+
+static void choose(struct labelled *of, enum plm_label_task task, const char *const *names,
+                   uint32_t count, struct plm_label_choice *choice)
+{
+  const struct plm_label_schema *schema = &of->schema;
+  const char *source = "corpus";
+  struct plm_error error = {0};
+  if (plm_label_choose(task, names, count, &schema, &source, 1, choice, &error) != PLM_OK)
+    fail_msg("%s", error.what);
+}
+
+static void labels_of(struct labelled *of, enum plm_label_task task, const char *const *names,
+                      uint32_t count, struct plm_batch_labels *labels)
+{
+  const struct plm_label_schema *schema = &of->schema;
+  struct plm_label_choice choice;
+  struct plm_error error = {0};
+  choose(of, task, names, count, &choice);
+  assert_int_equal(plm_batch_labels_fill(&choice, &schema, &of->batch, labels, &error), PLM_OK);
+  assert_int_equal(labels->documents, DOCUMENTS);
+  assert_memory_equal(labels->begin, begin, sizeof begin);
+  plm_label_choice_deinit(&choice);
+}
+
+static void numbers_and_classes_belong_to_documents(void **state)
+{
+  struct labelled of;
+  struct plm_batch_labels labels = {0};
+  (void)state;
+  fill(&of);
+  labels_of(&of, PLM_TASK_REGRESSION, (const char *[]){"stability"}, 1, &labels);
+  assert_int_equal(labels.outputs, 1);
+  assert_true(labels.values[0] == 2 && labels.values[2] == -2 && labels.values[3] == -2);
+  assert_true(isnan(labels.values[1]));
+  assert_int_equal(labels.known, 3);
+  labels_of(&of, PLM_TASK_CLASSIFICATION, (const char *[]){"family"}, 1, &labels);
+  assert_int_equal(labels.outputs, 3);
+  assert_memory_equal(labels.classes, ((int32_t[]){0, -1, 2, 2}), 4 * sizeof(int32_t));
+  labels_of(&of, PLM_TASK_MULTILABEL, (const char *[]){"terms"}, 1, &labels);
+  assert_int_equal(labels.outputs, 9);
+  assert_int_equal(labels.known, 27);
+  for (uint32_t k = 0; k < 9; k++) {
+    assert_true(labels.values[k] == (k == 8 ? 1 : 0));
+    assert_true(isnan(labels.values[9 + k]));
+    assert_true(labels.values[18 + k] == 0);
+  }
+  labels_of(&of, PLM_TASK_MULTILABEL, (const char *[]){"soluble"}, 1, &labels);
+  assert_int_equal(labels.outputs, 1);
+  assert_true(labels.values[0] == 0 && isnan(labels.values[1]) && labels.values[2] == 1);
+  plm_batch_labels_deinit(&labels);
+  plm_label_schema_deinit(&of.schema);
+}
+
+static void residues_are_cut_with_their_piece(void **state)
+{
+  struct labelled of;
+  struct plm_batch_labels labels = {0};
+  (void)state;
+  fill(&of);
+  labels_of(&of, PLM_TASK_RESIDUES, (const char *[]){"structure"}, 1, &labels);
+  /* residue i has class i % 4 - 1 */
+  const int32_t expected[3][L] = {
+      {-1, -1, 0, 1, -1, -1, -1, 0, 1, 2, -1, -1},
+      {-1, -1, 0, 1, 2, -1, 0, 1, 2, -1, 0, -1},
+      {-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1},
+  };
+  assert_memory_equal(labels.residues, expected, sizeof expected);
+  assert_int_equal(labels.known, 2 + 3 + 7);
+  const struct plm_label_span *spans = labels.spans;
+  assert_true(spans[0].whole && spans[0].first_residue == 1 && spans[0].residues == 3);
+  assert_true(!spans[1].whole && spans[1].first_residue == 6 && spans[1].residues == 4);
+  assert_true(!spans[2].whole && spans[2].first_residue == 1 && spans[2].residues == 10);
+  assert_true(!spans[3].whole && spans[3].chunk == 2 && spans[3].residues == 0);
+  plm_batch_labels_deinit(&labels);
+  plm_label_schema_deinit(&of.schema);
+}
+
+static void refuses(enum plm_label_task task, const char *const *names, uint32_t count,
+                    const struct plm_label_schema *const *schemas, uint32_t sources,
+                    const char *what)
+{
+  const char *const paths[] = {"a.corpus", "b.corpus"};
+  struct plm_label_choice choice;
+  struct plm_error error = {0};
+  assert_int_equal(plm_label_choose(task, names, count, schemas, paths, sources, &choice, &error),
+                   PLM_CONFIG);
+  if (strstr(error.what, what) == NULL) fail_msg("\"%s\" is not in \"%s\"", what, error.what);
+  assert_null(choice.columns);
+}
+
+static void wrong_choices_are_refused(void **state)
+{
+  struct plm_label_schema one, other;
+  const struct plm_label_schema *schemas[] = {&one, &other};
+  (void)state;
+  label_schema_make(&one);
+  label_schema_make(&other);
+  refuses(PLM_TASK_REGRESSION, (const char *[]){"tm"}, 1, schemas, 1,
+          "corpus a.corpus has no column of labels called tm");
+  refuses(PLM_TASK_REGRESSION, (const char *[]){"family"}, 1, schemas, 1,
+          "objective regression needs columns of numbers");
+  refuses(PLM_TASK_CLASSIFICATION, (const char *[]){"family", "soluble"}, 2, schemas, 1,
+          "objective classification needs one column of kind class");
+  refuses(PLM_TASK_MULTILABEL, (const char *[]){"soluble", "soluble"}, 2, schemas, 1,
+          "column soluble is named twice");
+  other.columns[1].classes[0][0] = '@';
+  refuses(PLM_TASK_CLASSIFICATION, (const char *[]){"family"}, 1, schemas, 2,
+          "the labels family of corpus b.corpus have another kind or other classes");
+  schemas[1] = NULL;
+  refuses(PLM_TASK_REGRESSION, (const char *[]){"stability"}, 1, schemas, 2,
+          "corpus b.corpus has no labels");
+  one.columns[0].labels[0] = 0;
+  refuses(PLM_TASK_REGRESSION, (const char *[]){"stability"}, 1, schemas, 1,
+          "no document of the training split has a label stability");
+  plm_label_schema_deinit(&one);
+  plm_label_schema_deinit(&other);
+}
+
+/* Both sources' numbers together: 40 of mean 1.25 and deviation 2, and 10 of mean 6.25 and 1. */
+static void sources_share_one_normalisation(void **state)
+{
+  struct plm_label_schema one, other;
+  const struct plm_label_schema *schemas[] = {&one, &other};
+  const char *const paths[] = {"a.corpus", "b.corpus"};
+  struct plm_label_choice choice;
+  (void)state;
+  label_schema_make(&one);
+  label_schema_make(&other);
+  other.columns[0].labels[0] = 10;
+  other.columns[0].mean = 6.25;
+  other.columns[0].deviation = 1;
+  assert_int_equal(plm_label_choose(PLM_TASK_REGRESSION, (const char *[]){"stability"}, 1, schemas,
+                                    paths, 2, &choice, NULL),
+                   PLM_OK);
+  assert_float_equal(choice.mean[0], 2.25, 1e-12);
+  assert_float_equal(choice.deviation[0], sqrt((40 * (4 + 1) + 10 * (1 + 16)) / 50.0), 1e-12);
+  plm_label_choice_deinit(&choice);
+  assert_int_equal(plm_label_choose(PLM_TASK_CLASSIFICATION, (const char *[]){"family"}, 1, schemas,
+                                    paths, 2, &choice, NULL),
+                   PLM_OK);
+  assert_int_equal(choice.columns[0].counts[2], 24);
+  plm_label_choice_deinit(&choice);
+  plm_label_schema_deinit(&one);
+  plm_label_schema_deinit(&other);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(numbers_and_classes_belong_to_documents),
+      cmocka_unit_test(residues_are_cut_with_their_piece),
+      cmocka_unit_test(wrong_choices_are_refused),
+      cmocka_unit_test(sources_share_one_normalisation),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
