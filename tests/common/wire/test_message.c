@@ -194,6 +194,34 @@ static void hello_and_welcome_come_back(void **state)
     assert_int_equal(plm_welcome_decode(bytes, cut, &welcome_back, &error), PLM_PROTOCOL);
 }
 
+/* Also the last one with its longest texts; a number or a length that is one too large is refused.
+ */
+static void welcome_names_other_consumers(void **state)
+{
+  (void)state;
+  static struct plm_welcome welcome, back;
+  static uint8_t bytes[PLM_WIRE_CONTROL_LIMIT];
+  struct plm_error error = {0};
+  welcome.plan = (struct plm_plan_parameters){.max_length = 512, .alignment = 4};
+  const size_t empty = plm_welcome_encode(&welcome, bytes); /* it ends with the number, 0 */
+  welcome.peers = PLM_WIRE_PEERS;
+  for (int i = 0; i < PLM_WIRE_PEERS; i++) {
+    memset(welcome.address[i], 'a' + i, i == 0 ? 1 : 255);
+    if (i % 2 == 0) memset(welcome.key[i], 'A' + i, 40);
+  }
+  const size_t size = plm_welcome_encode(&welcome, bytes);
+  assert_int_equal(plm_welcome_decode(bytes, size, &back, &error), PLM_OK);
+  assert_int_equal(back.peers, PLM_WIRE_PEERS);
+  assert_memory_equal(back.address, welcome.address, sizeof welcome.address);
+  assert_memory_equal(back.key, welcome.key, sizeof welcome.key);
+
+  bytes[empty - 2]++;
+  assert_int_equal(plm_welcome_decode(bytes, size, &back, &error), PLM_PROTOCOL);
+  welcome.key[0][39] = '\0'; /* a key of 39 characters */
+  assert_int_equal(plm_welcome_decode(bytes, plm_welcome_encode(&welcome, bytes), &back, &error),
+                   PLM_PROTOCOL);
+}
+
 /* Whoever believes the fingerprint believes the splits, so they must belong together. */
 static void the_splits_give_the_fingerprint(void **state)
 {
@@ -289,6 +317,7 @@ int main(void)
       cmocka_unit_test(header_round_trip_and_every_flipped_bit),
       cmocka_unit_test(limits_hold_under_a_right_hash),
       cmocka_unit_test(hello_and_welcome_come_back),
+      cmocka_unit_test(welcome_names_other_consumers),
       cmocka_unit_test(the_splits_give_the_fingerprint),
       cmocka_unit_test(clusters_have_all_documents),
       cmocka_unit_test(a_hello_answers_to_two_fingerprints),

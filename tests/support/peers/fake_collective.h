@@ -6,7 +6,7 @@
 #include "common/base/text/text.h"
 #include "common/collective/collective.h"
 
-enum { FAKE_MESSAGES = 32 };
+enum { FAKE_MESSAGES = 128 };
 
 struct fake_collective {
   struct plm_collective base;

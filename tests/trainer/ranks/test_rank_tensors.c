@@ -119,6 +119,8 @@ static void weights_are_those_of_rank_0(void **state)
     memset(arena, 0, bytes);
     assert_int_equal(plm_rank_share_weights(&test.ranks, test.model.model, NULL), PLM_OK);
     assert_memory_equal(arena, test.model.weights, bytes);
+    test.fake.wait_fails = PLM_TIMEOUT;
+    assert_int_equal(plm_rank_share_weights(&test.ranks, test.model.model, NULL), PLM_TIMEOUT);
     free(test.ranks.room);
     close_test(&test);
   }
@@ -209,6 +211,88 @@ static void tensors_go_to_their_owners(void **state)
     }
 }
 
+static void fill(struct tensors *tensors, const struct test *test, size_t shift)
+{
+  for (size_t i = 0; i < tensors->count; i++) {
+    float *to = plm_optimizer_tensor_data(tensors->optimizer, i);
+    for (size_t e = 0; to != NULL && e < tensors->list[i].count; e++) to[e] = value(shift + i, e);
+  }
+  for (size_t i = 0; i < test->count; i++) {
+    float *to = plm_optimizer_average_data(tensors->optimizer, i);
+    for (size_t e = 0; to != NULL && e < test->table[i].count; e++)
+      to[e] = value(shift + 500 + i, e);
+  }
+}
+
+static void assert_values(const float *got, size_t tensor, uint32_t owner, size_t count)
+{
+  const size_t shift = owner == 1 ? 1000 : 0;
+  for (size_t e = 0; e < count; e++)
+    if (got[e] != value(shift + tensor, e))
+      fail_msg("tensor %zu of rank %d: %g at %zu, not %g", tensor, (int)owner, (double)got[e], e,
+               (double)value(shift + tensor, e));
+}
+
+/* Rank 1 sends the moments and averages that it owns; rank 0 has them then beside its own. */
+static void a_snapshot_has_what_each_rank_owns(void **state)
+{
+  (void)state;
+  for (int room = 0; room < 2; room++) {
+    struct test test;
+    struct tensors mine, other;
+    open_test(&test, 1, 2);
+    open_optimizer(&test, &mine, &(struct plm_held){test.owners, 0});
+    open_optimizer(&test, &other, &(struct plm_held){test.owners, 1});
+    fill(&mine, &test, 0);
+    fill(&other, &test, 1000);
+    if (room) test.ranks.room = must(malloc(PLM_RANK_ROOM));
+    assert_int_equal(
+        plm_rank_collect(&test.ranks, test.owners, test.model.model, other.optimizer, NULL, NULL),
+        PLM_OK);
+    const size_t sent = test.fake.sent_count - 1; /* the last message is the hash of the others */
+    uint64_t hashes[2] = {0};
+    memcpy(&hashes[1], test.fake.sent[sent].data, sizeof hashes[1]);
+    test.ranks.rank = test.fake.base.place.rank = 0;
+
+    const struct plm_optimizer_sizes sizes = plm_optimizer_sizes(mine.optimizer);
+    struct plm_snapshot snapshot = {.first = must(calloc(sizes.first + 1, sizeof(float))),
+                                    .second = must(calloc(sizes.second + 1, sizeof(float))),
+                                    .average = must(calloc(sizes.average + 1, sizeof(float)))};
+    test.fake.answers = hashes;
+    assert_int_equal(plm_rank_collect(&test.ranks, test.owners, test.model.model, mine.optimizer,
+                                      &snapshot, NULL),
+                     PLM_OK);
+    assert_int_equal(test.fake.received, sent);
+    for (size_t i = 0; i < mine.count; i++) {
+      const struct plm_optimizer_tensor *tensor = &mine.list[i];
+      assert_values((tensor->second ? snapshot.second : snapshot.first) + tensor->offset, i,
+                    test.owners[tensor->parameter], tensor->count);
+    }
+    for (size_t i = 0; i < test.count; i++)
+      assert_values(snapshot.average + test.table[i].offset, 500 + i, test.owners[i],
+                    test.table[i].count);
+
+    struct plm_error error = {0};
+    hashes[1]++;
+    test.fake.received = 0;
+    assert_int_equal(plm_rank_collect(&test.ranks, test.owners, test.model.model, mine.optimizer,
+                                      &snapshot, &error),
+                     PLM_FAILURE);
+    assert_string_equal(error.what, "what rank 1 sent for the checkpoint arrived with other bytes");
+    test.fake.wait_fails = PLM_TIMEOUT;
+    assert_int_equal(plm_rank_collect(&test.ranks, test.owners, test.model.model, mine.optimizer,
+                                      &snapshot, NULL),
+                     PLM_TIMEOUT);
+    free(snapshot.first);
+    free(snapshot.second);
+    free(snapshot.average);
+    free(test.ranks.room);
+    close_optimizer(&mine);
+    close_optimizer(&other);
+    close_test(&test);
+  }
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -216,6 +300,7 @@ int main(void)
       cmocka_unit_test(the_room_gives_the_same_sum),
       cmocka_unit_test(weights_are_those_of_rank_0),
       cmocka_unit_test(tensors_go_to_their_owners),
+      cmocka_unit_test(a_snapshot_has_what_each_rank_owns),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
