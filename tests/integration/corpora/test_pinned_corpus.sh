@@ -19,11 +19,16 @@ start_other() {
 }
 
 # ---- killed after three steps: the only checkpoint is that of step 0, which was saved before the first packer came ----
-start_and_kill "$run" 3
+start_trainer_until 'write:*/trainer.jsonl#4' "$run"
+wait_for 60 test -e "$run/checkpoints/latest" || fail "the checkpoint of step 0 is not published"
+start_packer "$run"
+until_stopped "$trainer_pid" || fail "the trainer ended before 3 lines"
+kill_trainer
 stop_packer
 [ "$(ls "$run/checkpoints")" = "$(printf 'latest\nstep_00000000')" ] || fail "checkpoints: $(ls "$run/checkpoints")"
 [ "$(cat "$run/CORPUS")" = "{\"fingerprint\":\"$pinned\",\"root\":\"$pinned\"}" ] || fail "CORPUS: $(cat "$run/CORPUS")"
-grep -q "the run trains on corpus $pinned, which its first packer serves\$" "$log" || fail "nobody names the corpus"
+[ "$(grep -c "the run trains on corpus $pinned, which its first packer serves\$" "$log")" -eq 1 ] ||
+  fail "the corpus is not named once: $(grep "trains on corpus" "$log")"
 
 # ---- another corpus is refused, whoever names it ----
 run_trainer "$run" --fingerprint "$another"
@@ -53,8 +58,11 @@ stop_packer
 jq -e --arg pinned "$pinned" '.cursor.fingerprint == $pinned' "$run/checkpoints/step_00000010/trainer.json" >/dev/null ||
   fail "the checkpoint does not name the corpus"
 
-# ---- a checkpoint's word is enough, and CORPUS is written again ----
+# ---- a checkpoint's word is enough, and CORPUS is written again. What a killed trainer has left is removed ----
 rm "$run/CORPUS"
+jq '.feed = "tcp://127.0.0.1:9" | .announcements = .feed' "$run/endpoints.json" >endpoints.json
+mv endpoints.json "$run/endpoints.json"
+echo '[]' >"$run/peers.trainer.json"
 run_trainer "$run" --set trainer.steps=10 || fail "exit $? of a complete run"
 [ "$(cat "$run/CORPUS")" = "{\"fingerprint\":\"$pinned\"}" ] || fail "CORPUS is not written again"
 
@@ -63,3 +71,6 @@ run_trainer "$run" --set trainer.steps=10 || fail "exit $? of a complete run"
   trainer packer >"$PLM_TMP/up.log" 2>&1 </dev/null || fail "a new run with another corpus: $?"
 [ "$(cat "$run/previous-1/CORPUS")" = "{\"fingerprint\":\"$pinned\"}" ] || fail "CORPUS was not moved aside"
 [ "$(cat "$run/CORPUS")" = "{\"fingerprint\":\"$another\",\"root\":\"$another\"}" ] || fail "CORPUS of the new run: $(cat "$run/CORPUS")"
+jq -e '(has("feed") or has("announcements")) | not' "$run/endpoints.json" >/dev/null ||
+  fail "endpoints of a complete run: $(cat "$run/endpoints.json")"
+[ ! -e "$run/peers.trainer.json" ] || fail "peers of a complete run are left"
