@@ -1,5 +1,5 @@
 """Which tests belong to a source (the mirrored folder below tests/, and modules.tsv), how long each takes
-without a fault, and which of them are quick."""
+without a fault, and to which set each belongs."""
 
 import functools
 import json
@@ -60,6 +60,14 @@ class ModuleTests:
             return set()
         return choose_tests.targets(self.tests[name], "build", self.base.tree / "tests")
 
+    @functools.cache  # noqa: B019
+    def headers(self, name):
+        """What a test program includes."""
+        if not name.endswith((".sh", ".py")):
+            text = (self.base.tree / "tests" / f"{name}.c").read_text()
+            return frozenset(re.findall(r'^#include "([^"]+)"', text, re.M))
+        return frozenset()
+
     def of(self, source):
         """The names of all tests of a source, without an order."""
         mirrored = str(Path(source).parent) + "/"
@@ -84,20 +92,33 @@ class ModuleTests:
         known = self.times[name]
         return known["seconds"] if known["state"] == "ok" else None
 
-    def is_quick(self, name):
-        """Whether `make test` runs it."""
-        return choose_tests.in_set(self.tests[name], "test")
+    def may_pass(self, name):
+        """Whether the test is not known to fail without a fault. When it first fails with one, it is run
+        without one."""
+        return self.times.get(name, {}).get("state", "ok") == "ok"
 
-    def chosen(self, source, whole):
-        """The tests in the order in which they are run: programs, scripts, then what is not quick."""
+    def expected(self, name):
+        """How long the test takes, measured or as the table of tests says."""
+        return self.times.get(name, {}).get("seconds", self.tests[name].seconds)
+
+    def is_in(self, name, which):
+        return which == "check" or choose_tests.in_set(self.tests[name], which)
+
+    def chosen(self, source, which):
+        """The tests in the order in which they are run: programs, scripts, then what `make test` omits. Of
+        each, those come first that have the name of the source, then those that include its header, then
+        those of its folder."""
         found = []
         for name in self.of(source):
-            quick = self.is_quick(name)
-            if quick or whole:
+            if self.is_in(name, which):
+                late = not self.is_in(name, "test")
                 script = name.endswith((".sh", ".py"))
                 alike = Path(source).stem in Path(name).name
-                took = self.times.get(name, {}).get("seconds", self.tests[name].seconds)
-                found.append((not quick, script, not alike, took, name))
+                calls = str(Path(source).with_suffix(".h")) in self.headers(name)
+                near = name.startswith(str(Path(source).parent) + "/")
+                found.append(
+                    (late, script, not alike, not calls, not near, self.expected(name), name)
+                )
         return [name for *_, name in sorted(found)]
 
 

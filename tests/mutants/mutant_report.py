@@ -13,6 +13,8 @@ COLUMNS = (
     "old text",
     "new text",
 )
+# Of tests, each with those of the one before: make test-quick, make test, make check.
+SETS = ("quick", "test", "check")
 
 
 class Results:
@@ -37,13 +39,21 @@ class Results:
                 del self.earlier[key]
 
     def _row(self, fault):
-        key = (fault.name, fault.old_text, fault.new_text)
-        row = self.earlier.get((*key, self.which))
-        if row is None and self.which == "check":
-            # Every test of the smaller set is in the larger one, so only a survivor has to be tried again.
-            row = self.earlier.get((*key, "test"))
-            row = None if row is not None and row["outcome"] == "survived" else row
-        return row
+        """The outcome with these tests. Every test of a smaller set is in a larger one, so of the faults that
+        were tried with a smaller one, only a survivor has to be tried again."""
+        for which in SETS[: SETS.index(self.which) + 1]:
+            row = self._of(fault, which)
+            if row is not None and (which == self.which or row["outcome"] != "survived"):
+                return row
+        return None
+
+    def _of(self, fault, which):
+        return self.earlier.get((fault.name, fault.old_text, fault.new_text, which))
+
+    def passed(self, fault):
+        """The tests of smaller sets that did not find the fault."""
+        rows = [self._of(fault, which) for which in SETS[: SETS.index(self.which)]]
+        return {name for row in rows if row is not None for name in row["tests"].split()}
 
     def known(self, fault):
         row = self._row(fault)

@@ -63,7 +63,7 @@ NOT_COMPUTED = {
     "_Alignas",
 }
 # Without one of these, memory leaks, which `make sanitize` sees.
-FREES = re.compile(r"(free|\w*_(free|deinit|destroy|term)|cJSON_Delete)$")
+FREES = re.compile(r"(\w*free|\w*_(free|deinit|destroy|term)|cJSON_Delete)$")
 
 
 class Fault:

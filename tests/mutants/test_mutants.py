@@ -142,6 +142,7 @@ PROGRAM = "int less(int a, int b);\nint main(void)\n{\n  return less(1, 1) || !l
 MAKEFILE = """
 CC := gcc
 AR := ar
+CFLAGS ?= -g
 build/obj/%.o: %.c
 \t@mkdir -p $(@D)
 \t$(CC) $(CFLAGS) -O1 -MMD -MP -c $< -o $@
@@ -229,6 +230,17 @@ def test_a_listed_fault_does_not_count(project, capsys):
     )
     assert run(project, "--mutant", "common/more.c:3:bound:1") == 0
     assert "listed: common/more.c:3:bound:1" in capsys.readouterr().out
+
+
+def test_what_only_a_debugger_sees_has_no_effect(project, capsys):
+    path = project / "common/less.c"
+    path.write_text(
+        "static void none(void)\n{\n}\n" + LESS.replace("  return", "  none();\n  return")
+    )
+    assert run(project, "--mutant", "common/less.c:6:no-call:1") == 0
+    assert "no effect: common/less.c:6:no-call:1" in capsys.readouterr().out
+    assert run(project, "--mutant", "common/less.c:7:bound:1") == 0
+    assert "killed by common/test_less: common/less.c:7" in capsys.readouterr().out
 
 
 def test_a_whole_sample_resumes_and_counts(project, capsys):
@@ -320,14 +332,63 @@ def test_a_fault_that_hangs_is_killed_and_leaves_nobody(project, monkeypatch, ca
     assert left.stdout == ""
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "outcome"),
+    [
+        (("late", 60), ("ok", 50), 1),
+        (("late", 60), ("late", 180), 0),
+        (("failed", 30), ("ok", 1), 1),
+        (("failed", 30), ("failed", 30), 0),
+        (("failed", 4), None, 0),
+    ],
+)
+def test_a_busy_machine_kills_no_fault(project, monkeypatch, first, second, outcome):
+    """A test that fails late is run again with three times the time; one that fails soon is not."""
+    left, limits = [given for given in (first, second) if given], []
+
+    def run_test(job, name, limit_s):
+        limits.append(limit_s)
+        return left.pop(0)
+
+    monkeypatch.setattr(workplace.Job, "run", run_test)
+    assert run(project, "--mutant", "common/less.c:3:bound:1") == outcome
+    assert left == [] and limits == ([20, 60] if second else [20])
+
+
 def test_known_results(tmp_path):
     fault = plant.faults_of("a.c", LESS)[0]
     Results(tmp_path / "r.tsv", "test").add(fault, "survived", "t", 1.0)
     assert Results(tmp_path / "r.tsv", "test").known(fault) == "survived"
     assert Results(tmp_path / "r.tsv", "test", again=True).known(fault) is None
     assert Results(tmp_path / "r.tsv", "check").known(fault) is None
+    assert Results(tmp_path / "r.tsv", "check").passed(fault) == {"t"}
+    assert Results(tmp_path / "r.tsv", "test").passed(fault) == set()
+    assert Results(tmp_path / "r.tsv", "check", again=True).passed(fault) == set()
+    Results(tmp_path / "r.tsv", "quick").add(fault, "killed", "t", 1.0)
+    assert Results(tmp_path / "r.tsv", "check").known(fault) == "killed"
+    Results(tmp_path / "r.tsv", "quick").add(fault, "survived", "u v", 1.0)
+    assert Results(tmp_path / "r.tsv", "check").passed(fault) == {"t", "u", "v"}
     place = ("a.c", fault.function, fault.old_text, fault.new_text)
     assert Results(tmp_path / "r.tsv", "test", equivalents={place: "why"}).known(fault) is None
+
+
+def test_a_larger_set_tries_survivors_with_the_tests_that_are_left(project, capsys):
+    path = project / "tests/tests.tsv"
+    path.write_text("# test\tset\tneeds\tmarks\tseconds\n^common/test_zero$\ttest\t-\t-\t-\n")
+    (project / "tests/common/test_zero.c").write_text(
+        "int more(int a, int b);\nint main(void)\n{\n  return more(0, 0);\n}\n"
+    )
+    (project / "Makefile").write_text(
+        MAKEFILE.replace("build/obj/common/less.o ", "").replace("/test_less", "/test_zero")
+    )
+    (project / "common/less.c").unlink()
+    (project / "tests/common/test_less.c").unlink()
+    fault = "common/more.c:3:bound:1"
+    assert run(project, "--seed", "3", "--count", "3", "--set", "quick", "--limit", "100") == 0
+    assert outcomes(project, 3)[fault] == "survived"
+    capsys.readouterr()
+    run(project, "--seed", "3", "--count", "3", "--limit", "100")
+    assert f"killed by common/test_zero: {fault}" in capsys.readouterr().out
 
 
 def test_each_listed_fault_exists_and_has_a_reason():

@@ -14,6 +14,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -64,10 +65,13 @@ class Base:
     def __init__(self, root, work, make_arguments=()):
         self.root, self.work = Path(root), Path(work)
         self.tree = self.work / "base"
+        self.compared, self.comparing = set(), threading.Lock()
         linkers = [name for name in ("mold", "lld", "gold") if shutil.which(f"ld.{name}")]
-        flags = [f"LDFLAGS=-fuse-ld={linkers[0]}"] if linkers else []
-        self.make = ["make", "--no-print-directory", "CUDA=0", "CFLAGS=-g0", "AR=ar --thin"]
-        self.make += [*flags, *make_arguments]
+        linker = [f"-fuse-ld={linkers[0]}"] if linkers else []
+        # The objects are those of an ordinary build, which ccache has. Programs are linked without what a
+        # debugger needs.
+        self.make = ["make", "--no-print-directory", "CUDA=0", "AR=ar --thin"]
+        self.make += [" ".join(["LDFLAGS=-Wl,--strip-debug", *linker]), *make_arguments]
 
     def update(self, jobs):
         """Copies what has changed in the tree, and builds it."""
@@ -124,6 +128,19 @@ class Base:
                 if made in self.compiling:
                     self.users.setdefault(os.path.normpath(name), set()).add(made)
 
+    def without_debugging(self, made):
+        """The object without a fault, compiled as those with one are. It is made when it is needed first."""
+        path = self.work / "compared" / made
+        with self.comparing:
+            if made not in self.compared:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.unlink(missing_ok=True)
+                command = [*self.compiling[made], "-g0"]
+                command[command.index("-o") + 1] = str(path)
+                subprocess.run(command, cwd=self.tree, capture_output=True, check=True)
+                self.compared.add(made)
+        return path
+
     def inputs(self, program):
         """The objects of which a program may be made."""
         found = set()
@@ -159,23 +176,23 @@ class Job:
         self.changed.clear()
         self.linked.clear()
 
-    def _make(self, made, command):
+    def _make(self, made, command, original):
         """Runs a compiler. Returns None if it fails, else whether the result differs from the original."""
         (self.tree / made).unlink(missing_ok=True)
         self.changed.add(made)
         done = subprocess.run(command, cwd=self.tree, capture_output=True, check=False)
         if done.returncode != 0 or not (self.tree / made).exists():
             return None
-        return not filecmp.cmp(self.tree / made, self.base.tree / made, shallow=False)
+        return not filecmp.cmp(self.tree / made, original, shallow=False)
 
     def compile(self, source):
         """The objects that a changed source changes; None if one of them cannot be compiled."""
         differing = set()
         for made in sorted(self.base.users.get(source, ())):
-            command = self.base.compiling[made]
-            if command[-1].endswith(".c") or source.endswith(".c"):
-                command = command + [f"-Werror={flag[1:]}" for flag in STRICT]
-            differs = self._make(made, command)
+            command = [*self.base.compiling[made], "-g0"]  # it makes no difference where a token is
+            if command[command.index("-c") + 1].endswith(".c") or source.endswith(".c"):
+                command += [f"-Werror={flag[1:]}" for flag in STRICT]
+            differs = self._make(made, command, self.base.without_debugging(made))
             if differs is None:
                 return None
             if differs:
@@ -189,7 +206,7 @@ class Job:
             below = [self.link(library, objects) for library in self.base.libraries(program)]
             differs = False
             if self.base.inputs(program) & objects:
-                differs = self._make(program, self.base.linking[program])
+                differs = self._make(program, self.base.linking[program], self.base.tree / program)
             failed = differs is None or None in below
             self.linked[program] = None if failed else differs or any(below)
         return self.linked[program]
