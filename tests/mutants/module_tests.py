@@ -92,6 +92,10 @@ class ModuleTests:
         known = self.times[name]
         return known["seconds"] if known["state"] == "ok" else None
 
+    def again(self, name):
+        """How long the test takes without a fault while the machine is as busy as it is now."""
+        return self.runner(self.base.tree, name, LIMIT_S, self.venv)[1]
+
     def may_pass(self, name):
         """Whether the test is not known to fail without a fault. When it first fails with one, it is run
         without one."""

@@ -333,16 +333,17 @@ def test_a_fault_that_hangs_is_killed_and_leaves_nobody(project, monkeypatch, ca
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "outcome"),
+    ("first", "without_s", "second", "outcome"),
     [
-        (("late", 60), ("ok", 50), 1),
-        (("late", 60), ("late", 180), 0),
-        (("failed", 30), ("ok", 1), 1),
-        (("failed", 30), ("failed", 30), 0),
-        (("failed", 4), None, 0),
+        (("late", 20), 7, ("ok", 50), 1),
+        (("late", 20), 7, ("late", 60), 0),
+        (("late", 20), 6, None, 0),  # the machine is not that busy
+        (("failed", 30), 1, ("ok", 1), 1),
+        (("failed", 30), 1, ("failed", 30), 0),
+        (("failed", 4), 1, None, 0),
     ],
 )
-def test_a_busy_machine_kills_no_fault(project, monkeypatch, first, second, outcome):
+def test_a_busy_machine_kills_no_fault(project, monkeypatch, first, without_s, second, outcome):
     """A test that fails late is run again with three times the time; one that fails soon is not."""
     left, limits = [given for given in (first, second) if given], []
 
@@ -351,6 +352,7 @@ def test_a_busy_machine_kills_no_fault(project, monkeypatch, first, second, outc
         return left.pop(0)
 
     monkeypatch.setattr(workplace.Job, "run", run_test)
+    monkeypatch.setattr(module_tests.ModuleTests, "again", lambda tests, name: without_s)
     assert run(project, "--mutant", "common/less.c:3:bound:1") == outcome
     assert left == [] and limits == ([20, 60] if second else [20])
 
