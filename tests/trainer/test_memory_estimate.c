@@ -96,6 +96,27 @@ static void rows_add_up(void **state)
   plm_config_deinit(&config);
 }
 
+/* Which rows are in the host's memory, and which of them only rank 0 needs. */
+static void rows_say_where_their_bytes_are(void **state)
+{
+  static const char *const on_host[] = {"inputs_host", "transfers", "snapshot", "credit"},
+                           *const of_first[] = {"snapshot", "credit"};
+  const struct plm_ops cuda = ops_called("cuda");
+  struct plm_config config;
+  (void)state;
+  open_config(&config);
+  const struct plm_memory_estimate estimate = estimate_of(&config, &cuda, 1, 1);
+  for (size_t i = 0; i < estimate.count; i++) {
+    const struct plm_memory_row *row = &estimate.rows[i];
+    bool host = false, first = false;
+    for (size_t k = 0; k < 4; k++) host |= strcmp(row->name, on_host[k]) == 0;
+    for (size_t k = 0; k < 2; k++) first |= strcmp(row->name, of_first[k]) == 0;
+    if (row->host != host || row->first_rank != first)
+      fail_msg("%s: host %d, only rank 0 %d", row->name, row->host, row->first_rank);
+  }
+  plm_config_deinit(&config);
+}
+
 /* Micro-batches of 1, 2, 3 and 6 chunks divide a share of 6, and those of 1 and 3 one of 3. */
 static void the_largest_that_fits_divides_a_share(void **state)
 {
@@ -268,6 +289,7 @@ int main(void)
   plm_log_init("test", PLM_LOG_WARNING);
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(rows_add_up),
+      cmocka_unit_test(rows_say_where_their_bytes_are),
       cmocka_unit_test(the_largest_that_fits_divides_a_share),
       cmocka_unit_test(a_plan_beyond_the_address_space_is_refused),
       cmocka_unit_test(the_remedy_names_what_fits),

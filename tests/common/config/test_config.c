@@ -100,6 +100,26 @@ static const char all_different[] =
     "mask_rates: [0.1, 0.5], max_tokens: null, restart: no}\n"
     "metrics: {tensorboard: false, prometheus: 127.0.0.1:9464}\n";
 
+static void numbers_have_no_digits_too_many(void **state)
+{
+  static const struct {
+    double value;
+    const char *text;
+  } rows[] = {{5, "5"},
+              {0.1, "0.1"},
+              {1e-4, "0.0001"},
+              {1e300, "1e+300"},
+              {1 / 3.0, "0.3333333333333333"},
+              {0.1 + 0.2, "0.30000000000000004"}};
+  (void)state;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    struct plm_text text = {0};
+    plm_setting_print_number(&text, rows[i].value);
+    assert_string_equal(text.data, rows[i].text);
+    plm_text_deinit(&text);
+  }
+}
+
 static void printing_and_loading_gives_the_same(void **state)
 {
   (void)state;
@@ -332,6 +352,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(defaults_equal_the_shipped_file),
+      cmocka_unit_test(numbers_have_no_digits_too_many),
       cmocka_unit_test(printing_and_loading_gives_the_same),
       cmocka_unit_test(values_land_in_their_fields),
       cmocka_unit_test(later_inputs_win),

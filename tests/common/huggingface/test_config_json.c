@@ -173,6 +173,40 @@ static void window_and_objective_are_read(void **state)
   assert_int_equal(objective, PLM_OBJECTIVE_CAUSAL);
 }
 
+/* Of ESM's vocabulary, of the one of bytes, and of one that nobody knows. */
+static void tokens_and_classes_are_named(void **state)
+{
+  static const char *const keys[] = {"cls_token_id", "pad_token_id", "eos_token_id",
+                                     "mask_token_id"};
+  const struct plm_tokenizer *bytes = plm_tokenizer_of(PLM_TOKENIZER_BYTE);
+  const struct {
+    uint32_t vocabulary;
+    int ids[4];
+  } rows[] = {{33, {0, 1, 2, 32}},
+              {bytes->vocab_size, {bytes->cls, bytes->pad, bytes->eos, bytes->mask}},
+              {34, {-1, -1, -1, -1}}};
+  (void)state;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    struct plm_model_config model = model_case_small(PLM_TRANSFORMER);
+    model.vocab_size = rows[i].vocabulary;
+    model.tie_embeddings = i == 1;
+    char *text = plm_huggingface_config_print_dtype(&model, 64, PLM_OBJECTIVE_MLM, "bfloat16");
+    cJSON *json = cJSON_Parse(text);
+    for (size_t k = 0; k < 4; k++) {
+      const cJSON *id = cJSON_GetObjectItemCaseSensitive(json, keys[k]);
+      assert_int_equal(id != NULL ? id->valueint : -1, rows[i].ids[k]);
+    }
+    assert_string_equal(cJSON_GetObjectItem(json, "model_type")->valuestring, "plm");
+    assert_string_equal(cJSON_GetObjectItem(json, "dtype")->valuestring, "bfloat16");
+    assert_int_equal(cJSON_IsTrue(cJSON_GetObjectItem(json, "tie_word_embeddings")), i == 1);
+    const cJSON *classes = cJSON_GetObjectItem(json, "architectures");
+    assert_int_equal(cJSON_GetArraySize(classes), 1);
+    assert_string_equal(classes->child->valuestring, "PLMForMaskedLM");
+    cJSON_Delete(json);
+    free(text);
+  }
+}
+
 /* The operators of this backend are missing, so opening a model would crash. */
 static void weights_are_compared_before_a_model_is_opened(void **state)
 {
@@ -235,6 +269,7 @@ int main(void)
       cmocka_unit_test(a_window_of_local_masks_is_not_empty),
       cmocka_unit_test(both_names_of_a_tied_model_agree),
       cmocka_unit_test(window_and_objective_are_read),
+      cmocka_unit_test(tokens_and_classes_are_named),
       cmocka_unit_test(weights_are_compared_before_a_model_is_opened),
       cmocka_unit_test(sums_of_sizes_do_not_wrap),
   };

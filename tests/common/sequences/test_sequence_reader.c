@@ -127,6 +127,10 @@ static const struct reading readings[] = {
     {"empty.fasta", "", "", 0, 0},
     {"prose.fasta", "This is no FASTA.\n",
      "failed prose.fasta:1 not FASTA: the first line begins with 'T' instead of '>'\n", 0, 0},
+    {"mark.fasta", "!\n",
+     "failed mark.fasta:1 not FASTA: the first line begins with '!' instead of '>'\n", 0, 0},
+    {"wave.fasta", "~\n",
+     "failed wave.fasta:1 not FASTA: the first line begins with '~' instead of '>'\n", 0, 0},
     {"prose2.fasta",
      "\n\x7f"
      "ELF>\n",
