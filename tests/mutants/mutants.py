@@ -141,7 +141,10 @@ class Trial:
             objects = job.compile(fault.path)
             if objects is None:
                 return "not compiled", ""
-            return self.tested(job, fault, objects, passed) if objects else ("no effect", "")
+            outcome, tests = self.tested(job, fault, objects, passed)
+            if outcome == "survived" and not job.differs(objects):
+                return "no effect", ""
+            return outcome, tests
         finally:
             job.restore()
             with self.lock:

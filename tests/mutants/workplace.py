@@ -176,43 +176,49 @@ class Job:
         self.changed.clear()
         self.linked.clear()
 
-    def _make(self, made, command, original):
-        """Runs a compiler. Returns None if it fails, else whether the result differs from the original."""
+    def _make(self, made, command):
+        """Runs a compiler or linker, and returns whether it succeeds."""
         (self.tree / made).unlink(missing_ok=True)
         self.changed.add(made)
         done = subprocess.run(command, cwd=self.tree, capture_output=True, check=False)
-        if done.returncode != 0 or not (self.tree / made).exists():
-            return None
-        return not filecmp.cmp(self.tree / made, original, shallow=False)
+        return done.returncode == 0 and (self.tree / made).exists()
 
     def compile(self, source):
-        """The objects that a changed source changes; None if one of them cannot be compiled."""
-        differing = set()
+        """The objects that are made of a changed source; None if one of them cannot be compiled."""
+        made_anew = set()
         for made in sorted(self.base.users.get(source, ())):
             command = [*self.base.compiling[made], "-g0"]  # it makes no difference where a token is
             if command[command.index("-c") + 1].endswith(".c") or source.endswith(".c"):
                 command += [f"-Werror={flag[1:]}" for flag in STRICT]
-            differs = self._make(made, command, self.base.without_debugging(made))
-            if differs is None:
+            if not self._make(made, command):
                 return None
-            if differs:
-                differing.add(made)
-        return differing
+            made_anew.add(made)
+        return made_anew
+
+    def differs(self, objects):
+        """Whether one of the objects is another one than without the fault."""
+        return any(
+            not filecmp.cmp(self.tree / made, self.base.without_debugging(made), shallow=False)
+            for made in sorted(objects)
+        )
 
     def link(self, program, objects):
-        """As _make, of a program with the shared libraries that it loads. What has none of the objects is not
-        linked again."""
+        """Links a program and the shared libraries that it loads. None if that fails, else whether one of
+        them differs from the original. What has none of the objects is not linked again."""
         if program not in self.linked:
             below = [self.link(library, objects) for library in self.base.libraries(program)]
             differs = False
             if self.base.inputs(program) & objects:
-                differs = self._make(program, self.base.linking[program], self.base.tree / program)
+                original = self.base.tree / program
+                differs = None
+                if self._make(program, self.base.linking[program]):
+                    differs = not filecmp.cmp(self.tree / program, original, shallow=False)
             failed = differs is None or None in below
             self.linked[program] = None if failed else differs or any(below)
         return self.linked[program]
 
     def link_programs(self, wanted, objects):
-        """Links what a script runs: the programs, the libraries they load, and what it wants. As _make."""
+        """Links what a script runs: the programs, the libraries they load, and what it wants. As link."""
         differing = False
         for program in self.base.linking:
             if OTHER_PROGRAMS.search(program) and not {program, "tests"} & wanted:
