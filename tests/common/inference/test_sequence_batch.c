@@ -73,6 +73,8 @@ static void tokens_are_where_they_are_said_to_be(void **state)
         assert_int_equal(c * L + document->start,
                          plm_sequence_batch_row(batch, (uint32_t)document->number));
         assert_int_equal(document->tokens, lengths[added[document->number]]);
+        assert_int_equal(document->residues, document->tokens); /* it is whole */
+        assert_int_equal(document->offset, 0);
         documents++;
       }
     }

@@ -172,6 +172,12 @@ static void a_message_must_end(void **state)
   turn_after(scene, true, 1);
   assert_kept(scene, link, 0);
   size_t sent = limits.message_bytes;
+  while (sent + 10000 <= allowance(link)) { /* the kernel may hold back as much as its buffer has */
+    send_bytes(link, 10000);
+    sent += 10000;
+  }
+  turn_after(scene, true, 1);
+  assert_kept(scene, link, 0);
   while (sent <= allowance(link)) { /* the kernel may enlarge the buffer meanwhile */
     send_bytes(link, 100000);
     sent += 100000;

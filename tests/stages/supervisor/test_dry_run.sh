@@ -128,6 +128,7 @@ small_corpus one 60
 small_fasta two.fasta 60 2
 expect 0 "$pipeline" ingest two.fasta --corpus two --split train=0.8,valid=0.1,test=0.1 -q
 mkdir -p mixed/checkpoints/step_00000007 mixed/checkpoints/step_00000012
+echo '{"step":12,"step_ms":1800}' >mixed/trainer.jsonl
 sed 's|^corpus:.*|corpus: [{path: one, weight: 2}, {path: two}]|; s|^run:.*|run: mixed|' pipeline.yaml >mixed.yaml
 ANSWER='{"device":"cpu"}' prints mixed.yaml --scale packer=1 <<'END_PRINTED'
 the run would resume; its newest checkpoint is that of step 12
@@ -143,7 +144,7 @@ command lines
   HERE/bin/plm-evaluator -c HERE/mixed/pipeline.yaml --run HERE/mixed
   HERE/bin/plm-packer -c HERE/mixed/pipeline.yaml --run HERE/mixed
 length
-  1,000 steps are 444 epochs of 47 sequences of the first corpus
+  1,000 steps are 444 epochs of 47 sequences of the first corpus, about 30:00 at the pace of the run's last step
   advice        beyond 4 epochs, repeated data teaches less and less (Muennighoff et al., 2023): 4 epochs are 9 steps
 memory
   trainer       0.0 MB for 0 parameters (free memory is unknown: no answer)

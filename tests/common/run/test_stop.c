@@ -1,0 +1,72 @@
+/* What a program returns and says after each stop signal. */
+#include "common/run/stop.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support/harness/cmocka_all.h"
+
+static int no_signal(void **state)
+{
+  (void)state;
+  plm_stop_requested = 0;
+  unsetenv(PLM_SUPERVISED); /* of whoever runs the test */
+  return 0;
+}
+
+static void without_a_signal_nothing_is_said(void **state)
+{
+  struct plm_error error = {0};
+  (void)state;
+  assert_int_equal(plm_stop_check("; nothing was written", &error), PLM_OK);
+  assert_int_equal(plm_stop_drained(&error), PLM_OK);
+  assert_string_equal(error.what, "");
+}
+
+static void each_signal_has_its_status_and_name(void **state)
+{
+  static const struct {
+    int signal_number;
+    plm_status status;
+    const char *what;
+  } rows[] = {{SIGINT, PLM_INTERRUPTED, "stopped by Ctrl-C; nothing was written"},
+              {SIGTERM, PLM_TERMINATED, "stopped by SIGTERM; nothing was written"},
+              {SIGUSR1, PLM_TERMINATED, "stopped by SIGUSR1; nothing was written"}};
+  (void)state;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    struct plm_error error = {0};
+    plm_stop_requested = rows[i].signal_number;
+    assert_int_equal(plm_stop_status(rows[i].signal_number), rows[i].status);
+    assert_int_equal(plm_stop_check("; nothing was written", &error), rows[i].status);
+    assert_string_equal(error.what, rows[i].what);
+    assert_int_equal(error.status, rows[i].status);
+    memset(&error, 0, sizeof error);
+    assert_int_equal(plm_stop_drained(&error), rows[i].status);
+    assert_string_equal(error.what, "");
+    assert_int_equal(error.status, rows[i].status);
+  }
+}
+
+/* SIGUSR1 comes ahead of SIGTERM, so the signal after it does not kill. */
+static void the_first_signal_is_kept(void **state)
+{
+  (void)state;
+  plm_stop_signals_install();
+  assert_int_equal(plm_stop_requested, 0);
+  raise(SIGUSR1);
+  assert_int_equal(plm_stop_requested, SIGUSR1);
+  raise(SIGTERM);
+  assert_int_equal(plm_stop_requested, SIGUSR1);
+  raise(SIGPIPE); /* it is ignored */
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test_setup(without_a_signal_nothing_is_said, no_signal),
+      cmocka_unit_test_setup(each_signal_has_its_status_and_name, no_signal),
+      cmocka_unit_test_setup(the_first_signal_is_kept, no_signal),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
