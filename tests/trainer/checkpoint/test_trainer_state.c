@@ -48,6 +48,30 @@ static void fill(struct plm_trainer_state *state, const struct plm_config *confi
                    PLM_OK);
 }
 
+/* Keys that the trainer does not read itself. */
+static void trainer_json_tells_readers_the_run_and_the_epoch(void **unused)
+{
+  (void)unused;
+  struct plm_config config;
+  struct plm_trainer_state state;
+  char *text = NULL;
+  assert_int_equal(plm_config_load_text(yaml, strlen(yaml), &config, NULL), PLM_OK);
+  fill(&state, &config);
+  state.cursor.sources[0].next = (struct plm_feed_position){
+      .place = {.epoch = 2, .window = 1, .chunk = 1}, .windows = 4, .window_chunks = 2};
+  assert_int_equal(plm_trainer_state_print(&state, &config, (struct plm_hash){3, 4}, &text, NULL),
+                   PLM_OK);
+  cJSON *json = cJSON_Parse(text);
+  char run_id[PLM_HASH_HEX_SIZE];
+  plm_hash_to_hex((struct plm_hash){3, 4}, run_id);
+  assert_string_equal(cJSON_GetObjectItem(json, "run_id")->valuestring, run_id);
+  assert_true(cJSON_GetObjectItem(json, "epoch")->valuedouble == 2 + (1 + 0.5) / 4);
+  cJSON_Delete(json);
+  free(text);
+  plm_config_deinit(&config);
+  plm_trainer_state_deinit(&state);
+}
+
 static void trainer_json_reads_back(void **unused)
 {
   (void)unused;
@@ -226,6 +250,7 @@ static void what_is_remembered_can_be_read(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(trainer_json_tells_readers_the_run_and_the_epoch),
       cmocka_unit_test(trainer_json_reads_back),
       cmocka_unit_test(ranks_that_round_are_inexact),
       cmocka_unit_test(an_older_checkpoint_is_read),
