@@ -39,6 +39,8 @@ static void dry_run_print_table(const struct outlook *o)
   char hint[256];
   print_ranks(&o->estimate.ranks);
   printf("%-36s %15llu\n", "parameters (number)", (unsigned long long)o->estimate.parameters);
+  if (o->estimate.trained < o->estimate.parameters)
+    printf("%-36s %15llu\n", "of which are trained", (unsigned long long)o->estimate.trained);
   for (size_t i = 0; i < o->estimate.count; i++) {
     const struct plm_memory_row *row = &o->estimate.rows[i];
     if (o->backend.partial && strcmp(row->name, "scratch") == 0) continue;
@@ -101,6 +103,7 @@ static plm_status dry_run_print_json(const struct outlook *o, struct plm_error *
   }
   cJSON_AddStringToObject(object, "precision", o->backend.ops->act_bytes == 4 ? "fp32" : "bf16");
   cJSON_AddNumberToObject(object, "parameter_count", (double)estimate->parameters);
+  cJSON_AddNumberToObject(object, "trained_count", (double)estimate->trained);
   add_ranks(object, &estimate->ranks);
   for (size_t i = 0; i < estimate->count; i++)
     cJSON_AddNumberToObject(object, estimate->rows[i].name, (double)estimate->rows[i].bytes);

@@ -19,15 +19,19 @@
  * they are made. */
 enum { DEVICE_RESERVE = 1000 * 1000 * 1000 };
 
-static plm_status count_parameters(const struct plm_config *config, uint64_t *parameters,
+/* parameters[1]: how many of them are trained */
+static plm_status count_parameters(const struct plm_config *config, uint64_t parameters[2],
                                    uint64_t *arena_bytes, struct plm_error *error)
 {
   struct plm_parameter *table = NULL;
   size_t count, arena;
   PLM_TRY(plm_model_parameters(&config->model, &table, &count, &arena, error));
-  *parameters = 0;
-  for (size_t i = 0; i < count; i++) *parameters += table[i].count;
-  *arena_bytes = (uint64_t)arena * sizeof(float);
+  *arena_bytes = plm_parameters_freeze(table, count, &config->trainer.freeze) * sizeof(float);
+  parameters[0] = parameters[1] = 0;
+  for (size_t i = 0; i < count; i++) {
+    parameters[0] += table[i].count;
+    if (!table[i].frozen) parameters[1] += table[i].count;
+  }
   free(table);
   return PLM_OK;
 }
@@ -64,9 +68,12 @@ plm_status plm_memory_estimate(const struct plm_config *config, const struct plm
 {
   struct plm_model_memory memory;
   uint64_t optimizer = 0, scratch = 0, arena_bytes = 0, device_inputs = 0, host_inputs = 0;
+  uint64_t counts[2];
   const uint32_t own_shares = shares / config->trainer.ranks;
-  const struct plm_model_options options = {
-      .max_chunks = micro_chunks, .training = true, .recompute = config->trainer.recompute};
+  const struct plm_model_options options = {.max_chunks = micro_chunks,
+                                            .training = true,
+                                            .recompute = config->trainer.recompute,
+                                            .freeze = config->trainer.freeze};
   *estimate = (struct plm_memory_estimate){0};
   PLM_TRY(plm_model_memory(&config->model, ops->act_bytes, &options, &memory, error));
   PLM_TRY(plm_optimizer_memory(&config->trainer, &config->model, ops, NULL, &optimizer, &scratch,
@@ -75,12 +82,15 @@ plm_status plm_memory_estimate(const struct plm_config *config, const struct plm
   PLM_TRY(plm_rank_needs(config, ops, &estimate->ranks, error));
   optimizer = estimate->ranks.optimizer;
   scratch = estimate->ranks.optimizer_scratch;
-  PLM_TRY(count_parameters(config, &estimate->parameters, &arena_bytes, error));
+  PLM_TRY(count_parameters(config, counts, &arena_bytes, error));
+  estimate->parameters = counts[0];
+  estimate->trained = counts[1];
   PLM_TRY(count_inputs(config, own_shares, micro_chunks, &device_inputs, &host_inputs, error));
   const uint64_t masks =
       plm_masks_values(&config->model, micro_chunks, config->data.max_length) * sizeof(int32_t);
   const uint64_t moments = optimizer - scratch;
-  const uint64_t norms = config->norms > 0 ? estimate->ranks.parameters : 0;
+  const uint64_t norms = config->norms > 0 ? estimate->ranks.updated : 0;
+  const uint64_t frozen = (estimate->parameters - estimate->trained) * sizeof(float);
   const bool cpu = plm_device_is_cpu(ops->name), copies = config->trainer.ranks > 1 && !cpu;
   const struct plm_memory_row rows[] = {
       {"parameters", "parameters, fp32", estimate->ranks.parameters, false, false},
@@ -98,7 +108,8 @@ plm_status plm_memory_estimate(const struct plm_config *config, const struct plm
       {"reserve", "kept free for kernels and graphs", cpu ? 0 : DEVICE_RESERVE, false, false},
       {"inputs_host", "inputs and masks, host", host_inputs + masks, true, false},
       {"transfers", "transfers between ranks, host", copies ? PLM_RANK_ROOM : 0, true, false},
-      {"snapshot", "snapshot for checkpoints, host", arena_bytes + all_moments, true, true},
+      {"snapshot", "snapshot for checkpoints, host", arena_bytes + all_moments + frozen, true,
+       true},
       {"credit", "chunks in flight (at most), host", config->network.credit_bytes, true, true},
   };
   estimate->count = sizeof rows / sizeof *rows;

@@ -23,6 +23,7 @@ struct plm_memory_estimate {
   struct plm_memory_row rows[20];
   size_t count;
   uint64_t parameters;               /* how many the model has */
+  uint64_t trained;                  /* how many of them are not frozen */
   uint64_t device_bytes, host_bytes; /* of rank 0 */
   uint64_t first_rank_bytes;         /* of rows with first_rank */
   struct plm_rank_needs ranks;

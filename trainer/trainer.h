@@ -57,6 +57,7 @@ struct plm_trainer {
   bool tuning; /* product algorithms are being measured, until a step has met every shape */
   struct plm_model *model;
   struct plm_carried_tensors carried; /* rank 0: written with the weights of each checkpoint */
+  struct plm_frozen_tensors frozen;   /* rank 0: likewise */
   struct plm_masks *masks;
   struct plm_objective_state objective;
   struct plm_optimizer *optimizer;

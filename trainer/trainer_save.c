@@ -67,9 +67,10 @@ plm_status plm_save_begin(struct plm_trainer *trainer, struct plm_snapshot **out
   trainer_save_note(trainer, "collecting a checkpoint", false);
   snapshot->step = trainer->state.step;
   ops->copies_follow(ops);
-  if (plm_model_keeps_all(trainer->model))
-    ops->download_beside(ops, snapshot->weights, plm_model_parameter_arena(trainer->model),
-                         plm_model_arena_elements(trainer->model) * sizeof(float));
+  const float *trained = plm_model_trained_arena(trainer->model);
+  if (trained != NULL)
+    ops->download_beside(ops, snapshot->weights, trained,
+                         plm_model_trained_elements(trainer->model) * sizeof(float));
   if (trainer->ranks->single)
     copy_state(trainer, snapshot);
   else

@@ -31,18 +31,25 @@ enum { SHARD_SIZE = 128, SHAPE_SIZE = 128 };
 plm_status plm_parameters_write(const char *path, const struct plm_parameter *table, size_t count,
                                 const float *values, struct plm_error *error)
 {
-  return plm_parameters_write_with(path, table, count, values, NULL, error);
+  return plm_parameters_write_with(path, table, count, values, NULL, NULL, error);
 }
 
 plm_status plm_parameters_write_with(const char *path, const struct plm_parameter *table,
                                      size_t count, const float *values,
+                                     const struct plm_frozen_tensors *frozen,
                                      const struct plm_carried_tensors *carried,
                                      struct plm_error *error)
 {
   static const struct plm_metadata_entry metadata = {"format", "pt"};
   const size_t others = carried != NULL ? carried->count : 0;
   struct plm_tensor_info *tensors = plm_alloc_zeroed(count + others + 1, sizeof *tensors);
+  const bool all = frozen == NULL || frozen->count == 0;
+  PLM_ASSERT(all || frozen->count == count);
   for (size_t i = 0; i < count; i++) {
+    if (!all && table[i].frozen) {
+      tensors[i] = frozen->tensors[i];
+      continue;
+    }
     tensors[i] = (struct plm_tensor_info){.name = table[i].name,
                                           .dtype = PLM_F32,
                                           .bytes = table[i].count * sizeof(float),
@@ -245,24 +252,40 @@ plm_status plm_parameters_check(const char *directory, const char *file,
   return status;
 }
 
-static plm_status parameter_file_load(const char *directory, const char *file,
-                                      struct plm_model *model, enum plm_weights_head *head,
-                                      struct plm_advance *advance, struct plm_error *error)
+static plm_status fetch(const char *directory, const char *file, const struct plm_model *model,
+                        enum plm_weights_head *head, struct plm_advance *advance, float **values,
+                        struct plm_error *error)
 {
   char path[PLM_PATH_SIZE];
   size_t count;
   const struct plm_parameter *table = plm_model_table(model, &count);
   const size_t elements = plm_model_arena_elements(model);
   PLM_TRY(plm_path_join(path, directory, file, error));
-  float *values = calloc(elements, sizeof *values); /* the gaps, and a missing head, stay zero */
-  if (!values) return plm_error_set(error, PLM_NO_MEMORY, "no memory for %zu weights", elements);
-  plm_status status = read_weights(path, table, count, values, head, advance, error);
-  if (status == PLM_OK) {
-    struct plm_ops *ops = plm_model_ops(model);
-    ops->upload(ops, plm_model_loading_arena(model), values, elements * sizeof *values);
-    plm_model_loaded(model);
-    status = ops->synchronize(ops, error);
-  }
+  *values = calloc(elements, sizeof **values); /* the gaps, and a missing head, stay zero */
+  if (!*values) return plm_error_set(error, PLM_NO_MEMORY, "no memory for %zu weights", elements);
+  const plm_status status = read_weights(path, table, count, *values, head, advance, error);
+  if (status == PLM_OK) return PLM_OK;
+  free(*values);
+  *values = NULL;
+  return status;
+}
+
+plm_status plm_parameters_fetch(const char *directory, const char *file,
+                                const struct plm_model *model, struct plm_advance *advance,
+                                float **values, struct plm_error *error)
+{
+  return fetch(directory, file, model, NULL, advance, values, error);
+}
+
+static plm_status parameter_file_load(const char *directory, const char *file,
+                                      struct plm_model *model, enum plm_weights_head *head,
+                                      struct plm_advance *advance, struct plm_error *error)
+{
+  struct plm_ops *ops = plm_model_ops(model);
+  float *values;
+  PLM_TRY(fetch(directory, file, model, head, advance, &values, error));
+  plm_model_load(model, values);
+  const plm_status status = ops->synchronize(ops, error);
   free(values);
   return status;
 }

@@ -9,6 +9,7 @@
 #include "common/base/files/advance.h"
 #include "common/base/status.h"
 #include "common/checkpoint/carried_tensors.h"
+#include "common/checkpoint/frozen_tensors.h"
 #include "common/checkpoint/safetensors.h"
 #include "common/model/model.h"
 
@@ -19,9 +20,11 @@ int plm_parameter_shape(const struct plm_parameter *parameter, uint64_t shape[PL
 /* Writes and fsyncs `values` (host, in the arena layout of `table`) as fp32 tensors. */
 plm_status plm_parameters_write(const char *path, const struct plm_parameter *table, size_t count,
                                 const float *values, struct plm_error *error);
-/* The same with tensors that are no parameters behind them, unchanged (NULL: none). */
+/* The same, but frozen parameters are written as `frozen` has them (NULL or {0}: none is frozen,
+ * and `values` has all), and tensors that are no parameters behind them, unchanged (NULL: none). */
 plm_status plm_parameters_write_with(const char *path, const struct plm_parameter *table,
                                      size_t count, const float *values,
+                                     const struct plm_frozen_tensors *frozen,
                                      const struct plm_carried_tensors *carried,
                                      struct plm_error *error);
 
@@ -40,8 +43,12 @@ plm_status plm_parameters_read(const char *path, const struct plm_parameter *tab
 plm_status plm_parameters_check(const char *directory, const char *file,
                                 const struct plm_model_config *config, struct plm_error *error);
 
-/* Reads DIRECTORY/FILE as plm_parameters_read does, uploads it into the model's loading arena and
- * calls plm_model_loaded. advance (may be NULL): told of the bytes of its tensors. */
+/* Reads DIRECTORY/FILE as plm_parameters_read does, into *values: the caller frees them. advance
+ * (may be NULL): told of the bytes of its tensors. PLM_NO_MEMORY */
+plm_status plm_parameters_fetch(const char *directory, const char *file,
+                                const struct plm_model *model, struct plm_advance *advance,
+                                float **values, struct plm_error *error);
+/* The same, and gives them to the model (plm_model_load). */
 plm_status plm_parameters_load(const char *directory, const char *file, struct plm_model *model,
                                struct plm_advance *advance, struct plm_error *error);
 

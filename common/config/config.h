@@ -17,6 +17,7 @@
 #include "common/base/status.h"
 #include "common/corpus/corpus.h"
 #include "common/corpus/tokenizer.h"
+#include "common/model/freeze.h"
 #include "common/model/model_config.h"
 #include "common/ops/device.h"
 #include "common/plan/mixture.h"
@@ -140,6 +141,7 @@ struct plm_config_trainer {
   double stop_timeout_s;
   enum plm_recompute recompute;
   char *init_from; /* or NULL */
+  struct plm_freeze freeze;
   uint32_t max_skipped_steps;
   enum plm_restart restart;
 };

@@ -69,6 +69,21 @@ static uint64_t share_tokens(const struct plm_config_trainer *trainer)
   return trainer->batch_tokens / (trainer->shares == 0 ? trainer->ranks : trainer->shares);
 }
 
+static void check_freeze(struct plm_loader *loader)
+{
+  const struct plm_config *config = loader->config;
+  static const char *const keys[] = {"model.architecture", "model.num_hidden_layers",
+                                     "model.num_unet_layers", "model.num_extra_layers",
+                                     "trainer.freeze.blocks"};
+  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+    if (plm_key_is_bad(loader, keys[i])) return;
+  const uint32_t blocks = plm_architecture_blocks(&config->model);
+  if (config->trainer.freeze.blocks > blocks)
+    plm_problems_add(loader->problems, plm_key_place(loader, "trainer.freeze.blocks", NULL),
+                     "trainer.freeze.blocks: %u, but the model has %u blocks",
+                     config->trainer.freeze.blocks, blocks);
+}
+
 /* The chunks of a step are divided among shares, and the shares among ranks. */
 static void check_shares(struct plm_loader *loader)
 {
@@ -149,6 +164,7 @@ static void check_batch(struct plm_loader *loader)
 static void check_trainer(struct plm_loader *loader)
 {
   struct plm_config_trainer *trainer = &loader->config->trainer;
+  check_freeze(loader);
   if (trainer->optimizer.name == PLM_OPTIMIZER_ADAMW &&
       !plm_key_is_given(loader, "trainer.optimizer.betas")) {
     trainer->optimizer.betas[0] = 0.9;

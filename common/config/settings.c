@@ -350,6 +350,13 @@ static const struct plm_setting settings[] = {
       FREE,
       .help = "Checkpoint, or Hugging Face folder of this model, whose weights a fresh run starts "
               "from. If it has EMA weights, those are used."),
+  ROW("trainer.freeze.embeddings", BOOL, trainer.freeze.embeddings, "", "false", REFUSED,
+      .help = "Leave the embedding, its norm and the value embeddings as they are. Frozen weights "
+              "have neither gradients nor moments, and nothing of them is exchanged."),
+  ROW("trainer.freeze.blocks", U32, trainer.freeze.blocks, "blocks", "0", NUMBER(0, 2048), REFUSED,
+      .help = "Leave the first so many blocks as they are."),
+  ROW("trainer.freeze.trunk", BOOL, trainer.freeze.trunk, "", "false", REFUSED,
+      .help = "Leave everything but the head, `lm_head`, as it is."),
   ROW("trainer.max_skipped_steps", U32, trainer.max_skipped_steps, "steps", "20", NUMBER(1, 1e6),
       FREE,
       .help = "The run ends after this many skipped steps in a row."),

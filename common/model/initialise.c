@@ -8,6 +8,7 @@
 
 #include "common/base/numbers/hash.h"
 #include "common/base/numbers/philox.h"
+#include "common/base/numbers/size.h"
 #include "common/model/model.h"
 
 /* Uniform in (0, 1). It is never 0, so its logarithm is finite. */
@@ -73,9 +74,9 @@ void plm_model_initialise(const struct plm_parameter *table, size_t count, uint6
       memset(place + parameter->cols, 0, (size_t)parameter->cols * sizeof *place);
       break;
     }
-    /* the gap before the next parameter, whose offset is aligned */
+    /* the gap before what follows, whose offset is aligned */
     const size_t end = parameter->offset + parameter->count;
-    const size_t next = i + 1 < count ? table[i + 1].offset : (end + 15) / 16 * 16;
+    const size_t next = plm_size_round_up(end, PLM_PARAMETER_ALIGNMENT);
     memset(values + end, 0, (next - end) * sizeof *values);
   }
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/base/alloc.h"
+#include "common/base/numbers/size.h"
 #include "common/model/model_state.h"
 
 static const struct plm_parameter *model_find(const struct plm_model *model, const char *prefix,
@@ -49,9 +50,13 @@ static struct model_norm find_norm(const struct plm_model *model, const char *pr
 static struct model_product find_product(const struct plm_model *model, const char *prefix,
                                          const char *name, bool biased)
 {
-  return (struct model_product){.weight = place_ending(model, prefix, name, ".weight"),
+  char whole[96];
+  (void)snprintf(whole, sizeof whole, "%s.weight", name);
+  const struct plm_parameter *weight = model_find(model, prefix, whole);
+  return (struct model_product){.weight = weight != NULL ? weight->offset : 0,
                                 .bias = place_ending(model, prefix, name, ".bias"),
-                                .biased = biased};
+                                .biased = biased,
+                                .frozen = weight != NULL && weight->frozen};
 }
 
 /* The places of attention and MLP. */
@@ -117,12 +122,59 @@ static void resolve_ends(struct plm_model *model)
                                           : model_place_of(model, "lm_head.", "decoder.weight");
 }
 
+/* Elements that passes write as the gradient of a frozen parameter: the most of one, without those
+ * of products, whose gradients are not computed. */
+static size_t largest_discarded(const struct plm_model *model)
+{
+  size_t most = 0;
+  for (size_t i = 0; i < model->table_count; i++) {
+    const struct plm_parameter *parameter = &model->table[i];
+    const bool product = parameter->ndim == 2 && parameter->group == PLM_GROUP_HIDDEN;
+    if (parameter->frozen && !product && parameter->count > most) most = parameter->count;
+  }
+  return plm_size_round_up(most, PLM_PARAMETER_ALIGNMENT);
+}
+
+/* Finds out how far backward a pass has to go. */
+static void resolve_frozen(struct plm_model *model)
+{
+  model->trained_from = model->block_count;
+  for (uint32_t i = 0; i < model->block_count; i++) model->blocks[i].frozen = true;
+  for (size_t i = 0; i < model->table_count; i++) {
+    const struct plm_parameter *parameter = &model->table[i];
+    if (parameter->frozen || parameter->part == PLM_PART_HEAD) continue;
+    model->trains_trunk = true;
+    uint32_t from = model->block_count;
+    if (parameter->part == PLM_PART_EMBEDDINGS) {
+      model->trains_embeddings = true;
+      from = 0;
+    } else if (parameter->part >= 0) {
+      from = (uint32_t)parameter->part;
+      model->blocks[from].frozen = false;
+    } else if (strcmp(parameter->name, "plm.skip_weights") == 0) {
+      from = 0;
+      while (from < model->block_count && model->blocks[from].shape.skip_weight < 0) from++;
+    }
+    if (from < model->trained_from) model->trained_from = from;
+  }
+  for (uint32_t i = 0; i < model->block_count; i++)
+    model->blocks[i].keeps = model->options.training && i >= model->trained_from;
+  model->discarded_elements = model->options.training ? largest_discarded(model) : 0;
+}
+
 /* Fills in what depends only on the configuration. */
 static plm_status model_resolve(struct plm_model *model, struct plm_error *error)
 {
   const struct plm_model_config *config = &model->config;
   PLM_TRY(plm_model_parameters(config, &model->table, &model->table_count, &model->arena_elements,
                                error));
+  model->order = plm_alloc_zeroed(model->table_count, sizeof *model->order);
+  model->trained_elements =
+      plm_parameters_freeze(model->table, model->table_count, &model->options.freeze);
+  size_t placed = 0;
+  for (int frozen = 0; frozen < 2; frozen++)
+    for (size_t i = 0; i < model->table_count; i++)
+      if (model->table[i].frozen == (frozen != 0)) model->order[placed++] = i;
   model->rules = plm_architecture_rules(config->architecture);
   model->block_count = plm_architecture_blocks(config);
   model->levels = plm_architecture_levels(config);
@@ -141,6 +193,7 @@ static plm_status model_resolve(struct plm_model *model, struct plm_error *error
     if (skip >= 0) model->blocks[skip].skipped_by = (int)i;
   }
   resolve_ends(model);
+  resolve_frozen(model);
   return PLM_OK;
 }
 
@@ -194,7 +247,9 @@ static void count_memory(const struct plm_model *model, struct plm_model_memory 
   *memory = (struct plm_model_memory){
       .parameters = model->kept_elements * sizeof(float),
       .weights = model->act_bytes == sizeof(float) ? 0 : elements * model->act_bytes,
-      .gradients = model->options.training ? elements * sizeof(float) : 0,
+      .gradients = model->options.training
+                       ? (model->trained_elements + model->discarded_elements) * sizeof(float)
+                       : 0,
       .activations = model->activations.used_bytes,
       .workspace = model->workspace.used_bytes};
 }
@@ -292,7 +347,7 @@ static plm_status model_allocate(struct plm_model *model, struct plm_error *erro
   /* only that of normalised rows is not the parameter's */
   for (uint32_t i = model->rules->normalises_tables;
        i < model->table_total && model->options.training; i++)
-    model->tables[i].gradient = model->gradients + model->tables[i].place;
+    model->tables[i].gradient = model_gradient(model, model->tables[i].place);
   ops->zero(ops, model->parameters, memory.parameters);
   if (memory.gradients > 0) ops->zero(ops, model->gradients, memory.gradients);
   return PLM_OK;
@@ -344,6 +399,7 @@ void plm_model_close(struct plm_model *model)
   free(model->tables);
   free(model->blocks);
   free(model->kept_at);
+  free(model->order);
   free(model->table);
   free(model);
 }
@@ -369,6 +425,11 @@ size_t plm_model_arena_elements(const struct plm_model *model)
   return model->arena_elements;
 }
 
+size_t plm_model_trained_elements(const struct plm_model *model)
+{
+  return model->trained_elements;
+}
+
 float *plm_model_gradient_arena(struct plm_model *model)
 {
   return model->gradients;
@@ -377,31 +438,41 @@ float *plm_model_gradient_arena(struct plm_model *model)
 void plm_model_zero_gradients(struct plm_model *model)
 {
   PLM_ASSERT(model->options.training);
-  model->ops->zero(model->ops, model->gradients, model->arena_elements * sizeof(float));
+  model->ops->zero(model->ops, model->gradients, model->trained_elements * sizeof(float));
+}
+
+/* FLOPs of a product of `size` multiplications, as a multiple of it: 2 forward, and backward 2 for
+ * the gradient of its input and 2 for that of its weights, if they are wanted. */
+static double product_flops(double size, bool input, bool weights)
+{
+  return (2.0 + (input ? 2.0 : 0.0) + (weights ? 2.0 : 0.0)) * size;
 }
 
 double plm_model_flops(const struct plm_model *model, const struct plm_masks *masks,
                        uint64_t tokens)
 {
   const double D = model->config.hidden_size, V = model->config.vocab_size;
-  double per_token = D * D + (model->config.tie_embeddings ? 0.0 : V * D);
-  double pairs = 0.0;
+  double per_token = product_flops(D * D, model->trains_trunk, true), pairs = 0.0;
+  if (!model->config.tie_embeddings) per_token += product_flops(V * D, true, true);
   for (uint32_t i = 0; i < model->block_count; i++) {
     const struct model_block *block = &model->blocks[i];
     const struct plm_block_shape *shape = &block->shape;
     const double width = shape->width;
+    const bool backward = i >= model->trained_from, weights = backward && !block->frozen;
     double size = (shape->traits->mlp == PLM_MLP_SWIGLU ? 3.0 : 2.0) * width * shape->hidden;
     if (shape->kind != PLM_BLOCK_BOTTLENECK) {
       size += 4.0 * width * width;
-      pairs += 12.0 * width * (double)plm_masks_pairs(masks, shape->level, (int)shape->entry);
+      pairs += (backward ? 12.0 : 4.0) * width *
+               (double)plm_masks_pairs(masks, shape->level, (int)shape->entry);
     }
     if (block->projects) size += width * D;
-    per_token += ldexp(size, -shape->level);
+    per_token += ldexp(product_flops(size, backward, weights), -shape->level);
     if (shape->input != PLM_INPUT_SAME) {
       const double shallow = plm_architecture_width(&model->config, shape->resample);
       const double deep = plm_architecture_width(&model->config, shape->resample + 1);
-      per_token += ldexp(2.0 * shallow * deep, -(shape->resample + 1));
+      per_token +=
+          ldexp(product_flops(2.0 * shallow * deep, backward, weights), -(shape->resample + 1));
     }
   }
-  return 6.0 * per_token * (double)tokens + pairs;
+  return per_token * (double)tokens + pairs;
 }

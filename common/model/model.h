@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "common/base/status.h"
+#include "common/model/freeze.h"
 #include "common/model/masks.h"
 #include "common/model/model_config.h"
 #include "common/ops/ops.h"
@@ -39,6 +40,13 @@ enum plm_initialiser {
   PLM_INIT_ONE_ZERO   /* input_mix: [1, 0] */
 };
 
+/* Where parameters belong that are of no block. */
+enum plm_parameter_part {
+  PLM_PART_EMBEDDINGS = -1, /* also the norm after the embedding, and value embeddings */
+  PLM_PART_TRUNK = -2,      /* the norm after the last block, and skip_weights */
+  PLM_PART_HEAD = -3        /* lm_head.* */
+};
+
 enum { PLM_PARAMETER_ALIGNMENT = 16 }; /* elements; of the offsets below */
 struct plm_parameter {
   char name[96];      /* as in model.safetensors */
@@ -47,7 +55,9 @@ struct plm_parameter {
   enum plm_parameter_group group;
   enum plm_initialiser initialiser;
   bool decay;    /* whether weight decay applies: matrices of PLM_GROUP_HIDDEN */
-  size_t offset; /* elements, in the parameter, gradient and weight arenas */
+  bool frozen;   /* plm_parameters_freeze */
+  int32_t part;  /* the number of its block, or an enum plm_parameter_part */
+  size_t offset; /* elements, in the parameter and weight arenas, and unless frozen of gradients */
   size_t count;  /* rows * cols */
   /* Once the backward pass has run through this block, the gradient is final: the number of blocks
    * for the head, 0 for what only the end of the pass completes. */
@@ -61,6 +71,12 @@ struct plm_parameter {
 plm_status plm_model_parameters(const struct plm_model_config *config, struct plm_parameter **table,
                                 size_t *count, size_t *arena_elements, struct plm_error *error);
 
+/* Marks the parameters that are frozen, and places them behind the others in the arenas, both in
+ * the table's order. Returns the elements before the first frozen one: of the arena of gradients.
+ */
+size_t plm_parameters_freeze(struct plm_parameter *table, size_t count,
+                             const struct plm_freeze *freeze);
+
 /* Draws the initial weights on the host (doc/model.md#initialisation). Fills all arena_elements
  * floats of `values`; the gaps between parameters become 0. */
 void plm_model_initialise(const struct plm_parameter *table, size_t count, uint64_t seed,
@@ -73,9 +89,10 @@ struct plm_model_options {
   bool training;       /* keep what the backward pass reads, and hold gradients */
   enum plm_recompute recompute;
   /* By parameter: whether the fp32 values are kept here, because this process updates them. NULL:
-   * all are kept. Those of the others are not kept if only products read them, and in another
-   * precision. Only for training. Read only while the model is opened. */
+   * all that are not frozen are kept. Those of the others are not kept if only products read them,
+   * and in another precision. Only for training. Read only while the model is opened. */
   const bool *kept;
+  struct plm_freeze freeze; /* only for training */
 };
 
 /* Allocates parameters (fp32), weights as used (bf16, unless the precision is fp32), gradients (for
@@ -105,6 +122,8 @@ const struct plm_model_config *plm_model_config(const struct plm_model *model);
 struct plm_ops *plm_model_ops(struct plm_model *model);
 const struct plm_parameter *plm_model_table(const struct plm_model *model, size_t *count);
 size_t plm_model_arena_elements(const struct plm_model *model);
+/* The parameters that are trained are the first elements of the arenas. */
+size_t plm_model_trained_elements(const struct plm_model *model);
 float *plm_model_gradient_arena(struct plm_model *model); /* device, fp32, accumulated */
 
 /* ---- parameters (model_values.c) ---- */
@@ -113,6 +132,9 @@ float *plm_model_gradient_arena(struct plm_model *model); /* device, fp32, accum
 float *plm_model_parameter_arena(struct plm_model *model);
 float *plm_model_parameter(struct plm_model *model, size_t i);
 bool plm_model_keeps_all(const struct plm_model *model);
+/* The fp32 values of what is trained, which lie as in the arena of gradients; NULL unless all of
+ * them are kept. */
+float *plm_model_trained_arena(struct plm_model *model);
 /* Call it after kept values have changed: it rounds them to the weights as used, and normalises the
  * embedding table. */
 void plm_model_weights_changed(struct plm_model *model);
@@ -122,12 +144,11 @@ void plm_model_weights_changed(struct plm_model *model);
 void *plm_model_used(struct plm_model *model, size_t i);
 size_t plm_parameter_used_bytes(const struct plm_parameter *parameter, size_t act_bytes);
 
-/* Where to write the fp32 values of all parameters before plm_model_loaded: the parameter arena,
- * or the gradient arena if not all are kept. */
-float *plm_model_loading_arena(struct plm_model *model);
-/* Takes all parameters from the loading arena. If that is the gradient arena, it still has them
- * afterwards. */
-void plm_model_loaded(struct plm_model *model);
+/* Takes the values of parameter i (host, count elements). Asynchronous, but `values` may be reused.
+ * When all have been taken, the caller calls plm_model_weights_changed. No pass may be running. */
+void plm_model_load_parameter(struct plm_model *model, size_t i, const float *values);
+/* Takes the values of all parameters (host, in the layout of the arena). */
+void plm_model_load(struct plm_model *model, const float *values);
 void plm_model_zero_gradients(struct plm_model *model);
 
 /* Fills masks, which were opened for the same configuration, for a batch (plm_masks_fill). window:

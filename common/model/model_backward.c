@@ -121,8 +121,9 @@ static void block_mix_backward(struct plm_model *model, const struct model_pass 
   ops->mix_norm_backward(ops, &to, dx, model->norm_gradient, &mix, N, D);
   if (block->projects) {
     const int64_t base = model->config.hidden_size;
-    ops->linear_backward_weight(ops, model_gradient(model, block->places.projection), to.dp,
-                                model->x0[shape->level], N, base, D);
+    if (!block->frozen)
+      ops->linear_backward_weight(ops, model_gradient(model, block->places.projection), to.dp,
+                                  model->x0[shape->level], N, base, D);
     ops->linear_backward_input(ops, dx0, to.dp, model_weight(model, block->places.projection), N,
                                base, D, true);
   }
@@ -141,8 +142,9 @@ static void block_input_backward(struct plm_model *model, const struct model_pas
   const bool merge = shape->input == PLM_INPUT_MERGE;
   const int64_t N = pass_rows(pass, shape->resample + 1);
   const int64_t I = merge ? 2 * shallow : deep, O = merge ? deep : 2 * shallow;
-  ops->linear_backward_weight(ops, model_gradient(model, block->places.resample), dx, block->input,
-                              N, I, O);
+  if (!block->frozen)
+    ops->linear_backward_weight(ops, model_gradient(model, block->places.resample), dx,
+                                block->input, N, I, O);
   ops->linear_backward_input(ops, model->stream[1], dx, model_weight(model, block->places.resample),
                              N, I, O, false);
   model->stream[0] = model->stream[1];
@@ -154,7 +156,8 @@ static void blocks_backward(struct plm_model *model, const struct model_pass *pa
 {
   struct plm_ops *ops = model->ops;
   const enum plm_recompute recompute = model->options.recompute;
-  for (uint32_t i = part.end; i-- > part.first;) {
+  const uint32_t first = part.first > model->trained_from ? part.first : model->trained_from;
+  for (uint32_t i = part.end; i-- > first;) {
     const struct model_block *block = &model->blocks[i];
     if (block->skipped_by >= 0 && !skip_joins_behind(model, i))
       ops->add(ops, model->stream[0], model->blocks[block->skipped_by].x,
@@ -203,6 +206,7 @@ static void head_train(struct plm_model *model, const struct model_pass *pass,
     ddense = dgelu;
   }
   model_product_backward(model, &model->dense, ddense, model->head_norm, R, D, D);
+  if (!model->trains_trunk) return;
   ops->linear_backward_input(ops, dnorm, ddense, model_weight(model, model->dense.weight), R, D, D,
                              false);
   act *dx = model->stream[0];
@@ -280,5 +284,5 @@ void plm_model_train_blocks(struct plm_model *model, const struct model_pass *pa
 {
   PLM_ASSERT(part.first <= part.end && part.end <= model->block_count);
   blocks_backward(model, pass, part);
-  if (part.first == 0) tables_backward(model, pass);
+  if (part.first == 0 && model->trains_embeddings) tables_backward(model, pass);
 }

@@ -5,7 +5,8 @@
  *   recompute: mlp     h2 and hidden are shared; the backward pass computes them again from y
  *   recompute: block   everything but the block's input and output is shared and computed again
  *   inference          as `block`, but the residual stream alternates between two buffers, and only
- *                      outputs that a skip will read are kept
+ *                      outputs that a skip will read are kept. The same holds for blocks that no
+ *                      backward pass reaches, because they and all before them are frozen
  */
 #include <string.h>
 
@@ -26,7 +27,7 @@ static void *arena_reserve(struct plm_arena *arena, size_t bytes)
 struct layout {
   struct plm_model *model;
   size_t act_bytes;
-  act *slot[2];               /* inference: the residual stream's two buffers */
+  act *slot[2];               /* the residual stream's two buffers, in blocks that keep nothing */
   size_t largest_rows_width;  /* elements: the largest N_k D_k of the blocks */
   size_t largest_rows_hidden; /* elements: the largest N_k F */
   size_t largest_rows_before; /* elements: of the blocks' `before` */
@@ -70,11 +71,17 @@ static void model_buffers_measure(struct layout *layout)
   }
 }
 
-/* A buffer for the residual stream, other than `live`, which has yet to be read. */
-static act *reserve_stream(struct layout *layout, const act *live, size_t elements)
+/* Whether all blocks keep what their backward pass reads. */
+static bool all_keep(const struct plm_model *model)
 {
-  if (layout->model->options.training)
-    return reserve_act(layout, &layout->model->activations, elements);
+  return model->options.training && model->trained_from == 0;
+}
+
+/* A buffer for the residual stream of a block, other than `live`, which has yet to be read. */
+static act *reserve_stream(struct layout *layout, const struct model_block *block, const act *live,
+                           size_t elements)
+{
+  if (block->keeps) return reserve_act(layout, &layout->model->activations, elements);
   return layout->slot[0] == live ? layout->slot[1] : layout->slot[0];
 }
 
@@ -102,16 +109,16 @@ static void place_shared(struct layout *layout)
 {
   struct plm_model *model = layout->model;
   struct plm_arena *arena = &model->activations;
-  const bool training = model->options.training;
+  const bool share = !all_keep(model);
   const size_t n = layout->largest_rows_width;
-  if (!training)
+  if (share)
     for (int i = 0; i < 2; i++) layout->slot[i] = reserve_act(layout, arena, n);
-  if (!training || model->options.recompute == PLM_RECOMPUTE_BLOCK) {
+  if (share || model->options.recompute == PLM_RECOMPUTE_BLOCK) {
     layout->shared.p = reserve_act(layout, arena, n);
     layout->shared.y = reserve_act(layout, arena, n);
     place_attention(layout, arena, &layout->shared, n, level_rows(model, 0));
   }
-  if (!training || model->options.recompute != PLM_RECOMPUTE_NONE)
+  if (share || model->options.recompute != PLM_RECOMPUTE_NONE)
     place_mlp(layout, arena, &layout->shared, n, layout->largest_rows_hidden,
               layout->largest_rows_before);
 }
@@ -123,7 +130,8 @@ static void place_input(struct layout *layout, uint32_t i)
   const size_t n = level_rows(model, block->shape.level) * block->shape.width;
   block->input = i == 0 ? model->x0[0] : model->blocks[i - 1].out;
   block->x = block->input;
-  if (block->shape.input != PLM_INPUT_SAME) block->x = reserve_stream(layout, block->input, n);
+  if (block->shape.input != PLM_INPUT_SAME)
+    block->x = reserve_stream(layout, block, block->input, n);
 }
 
 static void place_block(struct layout *layout, uint32_t i)
@@ -133,11 +141,10 @@ static void place_block(struct layout *layout, uint32_t i)
   struct plm_arena *arena = &model->activations;
   const size_t rows = level_rows(model, block->shape.level);
   const size_t n = rows * block->shape.width, hidden = rows * block->shape.hidden;
-  const bool training = model->options.training;
   const enum plm_recompute recompute = model->options.recompute;
 
   place_input(layout, i);
-  if (training && recompute != PLM_RECOMPUTE_BLOCK) {
+  if (block->keeps && recompute != PLM_RECOMPUTE_BLOCK) {
     if (block->projects) block->p = reserve_act(layout, arena, n);
     if (block->shape.kind != PLM_BLOCK_BOTTLENECK) place_attention(layout, arena, block, n, rows);
     block->y = reserve_act(layout, arena, n);
@@ -150,7 +157,7 @@ static void place_block(struct layout *layout, uint32_t i)
     block->lse = layout->shared.lse;
     block->y = layout->shared.y;
   }
-  if (training && recompute == PLM_RECOMPUTE_NONE) {
+  if (block->keeps && recompute == PLM_RECOMPUTE_NONE) {
     place_mlp(layout, arena, block, n, hidden, before_elements(layout, &block->shape, rows));
   } else {
     block->h2 = layout->shared.h2;
@@ -159,8 +166,8 @@ static void place_block(struct layout *layout, uint32_t i)
   }
   block->mixed = block->shape.kind == PLM_BLOCK_PLAIN ? block->x : block->y;
   if (block->shape.kind == PLM_BLOCK_BOTTLENECK) block->h = block->h2;
-  block->out = !training && block->skipped_by >= 0 ? reserve_act(layout, arena, n)
-                                                   : reserve_stream(layout, block->x, n);
+  block->out = !block->keeps && block->skipped_by >= 0 ? reserve_act(layout, arena, n)
+                                                       : reserve_stream(layout, block, block->x, n);
 }
 
 static void place_logits(struct layout *layout, struct plm_arena *arena)

@@ -55,6 +55,7 @@ void model_product_backward(const struct plm_model *model, const struct model_pr
                             const act *dy, const act *x, int64_t N, int64_t I, int64_t O)
 {
   struct plm_ops *ops = model->ops;
+  if (product->frozen) return;
   ops->linear_backward_weight(ops, model_gradient(model, product->weight), dy, x, N, I, O);
   if (product->biased) ops->bias_backward(ops, model_gradient(model, product->bias), dy, N, O);
 }

@@ -36,6 +36,7 @@ struct model_norm {
 struct model_product {
   size_t weight, bias;
   bool biased;
+  bool frozen;
 };
 
 /* What a block computes with. */
@@ -56,6 +57,8 @@ struct model_block {
   int table;      /* index of its value table in model->tables, -1 if it has none */
   int skipped_by; /* the block that adds this block's output as its skip, -1 if none */
   bool projects;  /* p = P x0 */
+  bool frozen;    /* no parameter of it is trained */
+  bool keeps;     /* its backward pass runs, so it keeps what that reads */
   act *input;     /* the previous block's output */
   act *x; /* its input, without the skip; the backward pass stores the skip's gradient here */
   act *p; /* P x0, if it projects */
@@ -95,12 +98,20 @@ struct plm_model {
 
   struct plm_parameter *table;
   size_t table_count, arena_elements;
-  float *parameters; /* fp32: those that are kept, one after another */
+  size_t trained_elements; /* of the parameters that are not frozen, which come first */
+  size_t *order;           /* the numbers of the parameters in the order of their places */
+  float *parameters;       /* fp32: those that are kept, one after another */
   size_t kept_elements;
   size_t *kept_at; /* by parameter: its place in `parameters`, or NOT_KEPT; NULL: all are kept, and
                       have the layout of the other arenas */
-  act *weights;    /* as the products read them; in fp32 the same memory as parameters */
-  float *gradients;
+  bool keeps_trained; /* all that are trained are kept, and have the layout of the other arenas */
+  act *weights;       /* as the products read them; in fp32 the same memory as parameters */
+  float *gradients; /* of what is trained, and behind that what passes write for frozen vectors and
+                       tables, which nobody reads */
+  size_t discarded_elements;
+  uint32_t trained_from; /* no block before this one needs a backward pass */
+  bool trains_embeddings;
+  bool trains_trunk; /* the head's backward pass is not the end */
 
   struct model_block *blocks;
   uint32_t block_count;
@@ -216,7 +227,7 @@ static inline bool model_scales_dropout(const struct plm_model *model)
 
 static inline float *model_gradient(const struct plm_model *model, size_t place)
 {
-  return model->gradients + place;
+  return model->gradients + (place < model->trained_elements ? place : model->trained_elements);
 }
 
 /* Lays out all buffers: counts the bytes of the two arenas and sets the pointers from their bases.

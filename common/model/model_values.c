@@ -21,14 +21,21 @@ void plm_model_keep(struct plm_model *model)
   const bool *kept = model->options.kept;
   model->options.kept = NULL; /* the caller's memory */
   model->kept_elements = model->arena_elements;
-  if (kept == NULL || model->act_bytes == sizeof(float)) return;
+  model->keeps_trained = true;
+  if (model->act_bytes == sizeof(float)) return;
+  if (kept == NULL && model->trained_elements == model->arena_elements) return;
   PLM_ASSERT(model->options.training);
   model->kept_at = plm_alloc_zeroed(model->table_count, sizeof *model->kept_at);
   model->kept_elements = 0;
-  for (size_t i = 0; i < model->table_count; i++) {
+  for (size_t n = 0; n < model->table_count; n++) {
+    const size_t i = model->order[n];
     const struct plm_parameter *parameter = &model->table[i];
+    const bool updated = kept != NULL ? kept[i] : !parameter->frozen;
     model->kept_at[i] = NOT_KEPT;
-    if (!kept[i] && is_of_products(parameter)) continue;
+    if (!updated && is_of_products(parameter)) {
+      model->keeps_trained = model->keeps_trained && parameter->frozen;
+      continue;
+    }
     model->kept_at[i] = model->kept_elements;
     model->kept_elements += plm_size_round_up(parameter->count, PLM_PARAMETER_ALIGNMENT);
   }
@@ -39,18 +46,23 @@ bool plm_model_keeps_all(const struct plm_model *model)
   return model->kept_at == NULL;
 }
 
+float *plm_model_trained_arena(struct plm_model *model)
+{
+  return model->keeps_trained ? model->parameters : NULL;
+}
+
 /* The number of the parameter that has a place of the arenas. */
 static size_t parameter_at(const struct plm_model *model, size_t place)
 {
   size_t first = 0, end = model->table_count;
   while (end - first > 1) {
     const size_t middle = first + (end - first) / 2;
-    if (model->table[middle].offset <= place)
+    if (model->table[model->order[middle]].offset <= place)
       first = middle;
     else
       end = middle;
   }
-  return first;
+  return model->order[first];
 }
 
 const float *model_value(const struct plm_model *model, size_t place)
@@ -91,15 +103,16 @@ void *plm_model_used(struct plm_model *model, size_t i)
 static void round_kept(struct plm_model *model)
 {
   struct plm_ops *ops = model->ops;
-  const size_t *at = model->kept_at;
-  for (size_t i = 0, end; i < model->table_count; i = end) {
+  const size_t *at = model->kept_at, *order = model->order;
+  for (size_t n = 0, end; n < model->table_count; n = end) {
+    const size_t i = order[n];
     const struct plm_parameter *first = &model->table[i];
-    end = i + 1;
+    end = n + 1;
     if (at[i] == NOT_KEPT) continue;
-    while (end < model->table_count && at[end] != NOT_KEPT &&
-           at[end] - at[i] == model->table[end].offset - first->offset)
+    while (end < model->table_count && at[order[end]] != NOT_KEPT &&
+           at[order[end]] - at[i] == model->table[order[end]].offset - first->offset)
       end++;
-    const struct plm_parameter *last = &model->table[end - 1];
+    const struct plm_parameter *last = &model->table[order[end - 1]];
     ops->round_weights(ops, (char *)model->weights + first->offset * model->act_bytes,
                        model->parameters + at[i], last->offset + last->count - first->offset);
   }
@@ -136,22 +149,36 @@ void plm_model_weights_changed(struct plm_model *model)
 
 /* ---- loading --------------------------------------------------------------------------------- */
 
-float *plm_model_loading_arena(struct plm_model *model)
-{
-  return model->kept_at == NULL ? model->parameters : model->gradients;
-}
-
-void plm_model_loaded(struct plm_model *model)
+/* Rounds values to the weights of products, through a buffer of activations. */
+static void load_used(struct plm_model *model, size_t i, const float *values)
 {
   struct plm_ops *ops = model->ops;
-  for (size_t i = 0; i < model->table_count && model->kept_at != NULL; i++) {
-    const struct plm_parameter *parameter = &model->table[i];
-    float *value = plm_model_parameter(model, i);
-    if (value != NULL)
-      ops->copy(ops, value, model->gradients + parameter->offset, parameter->count * sizeof(float));
-    else
-      ops->round_weights(ops, plm_model_used(model, i), model->gradients + parameter->offset,
-                         parameter->count);
+  const struct plm_parameter *parameter = &model->table[i];
+  float *room = (float *)model->activations.base;
+  const size_t most = model->activations.used_bytes / sizeof(float);
+  char *to = plm_model_used(model, i);
+  for (size_t at = 0, part; at < parameter->count; at += part) {
+    part = parameter->count - at < most ? parameter->count - at : most;
+    ops->upload(ops, room, values + at, part * sizeof(float));
+    ops->round_weights(ops, to + at * model->act_bytes, room, part);
   }
+}
+
+void plm_model_load_parameter(struct plm_model *model, size_t i, const float *values)
+{
+  float *value = plm_model_parameter(model, i);
+  if (value != NULL)
+    model->ops->upload(model->ops, value, values, model->table[i].count * sizeof(float));
+  else
+    load_used(model, i, values);
+}
+
+void plm_model_load(struct plm_model *model, const float *values)
+{
+  struct plm_ops *ops = model->ops;
+  if (model->kept_at == NULL)
+    ops->upload(ops, model->parameters, values, model->arena_elements * sizeof(float));
+  for (size_t i = 0; i < model->table_count && model->kept_at != NULL; i++)
+    plm_model_load_parameter(model, i, values + model->table[i].offset);
   plm_model_weights_changed(model);
 }

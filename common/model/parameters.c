@@ -13,6 +13,7 @@ struct builder {
   struct plm_parameter *table;
   size_t count, capacity, elements;
   uint32_t final_at; /* of what is appended */
+  int32_t part;
 };
 
 static void parameters_append(struct builder *builder, const struct plm_parameter *parameter)
@@ -27,6 +28,7 @@ static void parameters_append(struct builder *builder, const struct plm_paramete
   entry->count = plm_size_product((size_t)entry->rows, (size_t)entry->cols);
   entry->offset = builder->elements;
   entry->final_at = builder->final_at;
+  entry->part = builder->part;
   builder->elements =
       plm_size_sum(builder->elements, plm_size_round_up(entry->count, PLM_PARAMETER_ALIGNMENT));
 }
@@ -215,19 +217,23 @@ plm_status plm_model_parameters(const struct plm_model_config *config, struct pl
   struct builder builder = {0};
   const uint32_t blocks = plm_architecture_blocks(config);
   struct plm_block_shape block;
+  builder.part = PLM_PART_EMBEDDINGS;
   append_tables(&builder, config);
   for (uint32_t i = 0; i < blocks; i++) {
     plm_architecture_block(config, i, &block);
     builder.final_at = i;
+    builder.part = (int32_t)i;
     append_resample(&builder, config, &block);
     append_block(&builder, config, &block);
   }
   builder.final_at = 0; /* blocks share this vector */
+  builder.part = PLM_PART_TRUNK;
   const uint32_t skips = plm_architecture_skips(config);
   if (skips > 0) append_scalars(&builder, "plm.", "skip_weights", skips, PLM_INIT_ONE);
   builder.final_at = blocks;
   const struct plm_architecture_rules *rules = plm_architecture_rules(config->architecture);
   append_norm(&builder, "", rules->final_norm_name, rules->final_norm, config->hidden_size);
+  builder.part = PLM_PART_HEAD;
   append_head(&builder, config);
   if (plm_size_product(builder.elements, sizeof(double)) == SIZE_MAX) {
     free(builder.table);
@@ -237,4 +243,28 @@ plm_status plm_model_parameters(const struct plm_model_config *config, struct pl
   *count = builder.count;
   *arena_elements = builder.elements;
   return PLM_OK;
+}
+
+static bool is_frozen(const struct plm_parameter *parameter, const struct plm_freeze *freeze)
+{
+  if (parameter->part == PLM_PART_HEAD) return false;
+  if (freeze->trunk) return true;
+  if (parameter->part == PLM_PART_EMBEDDINGS) return freeze->embeddings;
+  return parameter->part >= 0 && (uint32_t)parameter->part < freeze->blocks;
+}
+
+size_t plm_parameters_freeze(struct plm_parameter *table, size_t count,
+                             const struct plm_freeze *freeze)
+{
+  size_t elements = 0, trained = 0;
+  for (int frozen = 0; frozen < 2; frozen++) {
+    for (size_t i = 0; i < count; i++) {
+      if (is_frozen(&table[i], freeze) != (frozen != 0)) continue;
+      table[i].frozen = frozen != 0;
+      table[i].offset = elements;
+      elements += plm_size_round_up(table[i].count, PLM_PARAMETER_ALIGNMENT);
+    }
+    if (frozen == 0) trained = elements;
+  }
+  return trained;
 }

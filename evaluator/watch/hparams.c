@@ -55,6 +55,7 @@ static const char *const shown[] = {
     "trainer.clip.",
     "trainer.ema",
     "trainer.init_from",
+    "trainer.freeze.",
 };
 
 static bool is_shown(const struct plm_setting *setting)

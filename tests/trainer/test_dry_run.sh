@@ -73,7 +73,7 @@ sums of shares, fp32                         34.9 MB
 exchange between ranks                       50.3 MB
 moments and average                          20.7 MB
 optimizer scratch                             6.7 MB
-copy of parameters, for norms                34.9 MB
+copy of parameters, for norms                 9.7 MB
 activations                                 118.6 MB
 workspace                                    21.4 MB
 attention masks                               0.0 MB
@@ -82,7 +82,7 @@ inputs and masks, host                        0.2 MB
 transfers between ranks, host                 0.0 MB
 snapshot for checkpoints, host              105.9 MB
 chunks in flight (at most), host            100.0 MB
-total of the ranks on a host                921.2 MB
+total of the ranks on a host                870.9 MB
 free                                      FREE MB of TOTAL
 largest trainer.micro_batch_tokens that fits: 2048
 END
@@ -101,7 +101,7 @@ gradients, fp32                              34.9 MB
 sums of shares, fp32                         34.9 MB
 exchange between ranks                       50.3 MB
 moments and average                          20.7 MB
-copy of parameters, for norms                34.9 MB
+copy of parameters, for norms                 9.7 MB
 activations                                 118.6 MB
 workspace                                    21.4 MB
 attention masks                               0.0 MB
@@ -111,7 +111,7 @@ inputs and masks, host                        0.2 MB
 transfers between ranks, host                33.6 MB
 snapshot for checkpoints, host              105.9 MB
 chunks in flight (at most), host            100.0 MB
-total on the device                        1350.8 MB
+total on the device                        1325.6 MB
 total on the host                           239.7 MB
 not counted, because the CUDA backend was not found: optimizer scratch and the backend's own memory
 the size of the device's memory is unknown: the CUDA backend was not found
@@ -147,6 +147,7 @@ cat >wanted <<'END'
 device cpu
 precision fp32
 parameter_count 8718387
+trained_count 8718387
 ranks 1
 hosts 1
 group_size 1
@@ -190,6 +191,7 @@ cat >wanted <<'END'
 device cuda
 precision fp32
 parameter_count 8718387
+trained_count 8718387
 ranks 1
 hosts 1
 group_size 1
@@ -227,6 +229,7 @@ cat >wanted <<'END'
 device cuda
 precision fp32
 parameter_count 8718387
+trained_count 8718387
 ranks 4
 hosts 2
 group_size 2
@@ -286,3 +289,21 @@ says out '^parameters \(number\) +7496353$'
 expect 0 plm-trainer -c preset.yaml --dry-run "${cpu[@]}" --set model.num_hidden_layers=5 # without 12 * 320^2
 says out '^parameters \(number\) +6267553$'
 [ ! -e run ] || fail "a dry run made the folder of the run"
+
+# frozen weights have neither gradients nor moments and, in bf16, no fp32 values: ESM-2 3B whose head is trained
+cat >frozen.yaml <<YAML
+version: 1
+run: run
+corpus: corpus
+data: {max_length: 1024}
+model: {architecture: esm2, hidden_size: 2560, num_attention_heads: 40, num_hidden_layers: 36, intermediate_size: 10240}
+trainer: {device: cuda, precision: bf16, batch_tokens: 8192, micro_batch_tokens: 1024, freeze: {trunk: true}}
+YAML
+expect 0 plm-trainer -c frozen.yaml --dry-run --json
+head=$((2560 * 2560 + 3 * 2560 + 33)) # dense with its bias, the norm, and the bias of the logits
+jq -e --argjson head "$head" '.parameter_count == 2839004193 and .trained_count == $head
+  and .weights < 2 * .parameter_count + 1e5 and .parameters < 4 * ($head + 2e6)
+  and .gradients < 4.1 * $head and .optimizer < 8.1 * $head and .device_bytes < 7.1e9' out >/dev/null ||
+  fail "a frozen trunk: $(cat out)"
+expect 0 plm-trainer -c frozen.yaml --dry-run
+grep -q "^of which are trained  *$head$" out || fail "the text of a frozen trunk: $(cat out)"

@@ -29,7 +29,7 @@ static plm_status write_weights(const struct plm_checkpoint_context *context, co
   char path[PLM_PATH_SIZE];
   PLM_TRY(plm_path_join(path, folder, name, error));
   return plm_parameters_write_with(path, context->table, context->table_count, values,
-                                   context->carried, error);
+                                   context->frozen, context->carried, error);
 }
 
 static plm_status write_optimizer(const struct plm_checkpoint_context *context, const char *folder,

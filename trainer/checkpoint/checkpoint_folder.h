@@ -9,6 +9,7 @@
 #include "common/base/status.h"
 #include "common/checkpoint/carried_tensors.h"
 #include "common/checkpoint/checkpoint.h"
+#include "common/checkpoint/frozen_tensors.h"
 #include "common/config/config.h"
 #include "common/metrics/metrics.h"
 #include "common/model/model.h"
@@ -19,7 +20,7 @@
 /* The state after `step` steps, in host memory. */
 struct plm_snapshot {
   uint64_t step;
-  float *weights;        /* at the offsets of the parameter table */
+  float *weights;        /* those that are trained, at the offsets of the parameter table */
   float *average;        /* likewise, or NULL */
   float *first, *second; /* the optimizer's arenas */
   double clip_norms[PLM_CLIP_HISTORY];
@@ -42,6 +43,7 @@ struct plm_checkpoint_context {
   struct plm_checkpoint_options options;
   const struct plm_parameter *table;
   size_t table_count;
+  const struct plm_frozen_tensors *frozen;   /* NULL: the snapshot has all parameters */
   const struct plm_carried_tensors *carried; /* written with the weights; NULL: none */
   const struct plm_optimizer_tensor *tensors;
   size_t tensor_count;

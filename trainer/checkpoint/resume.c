@@ -226,6 +226,17 @@ static plm_status load_clip(const struct plm_safetensors *file, struct plm_clip 
   return PLM_OK;
 }
 
+/* Loads a file of weights into the models of all ranks. */
+static plm_status load_weights(const char *directory, const char *file,
+                               const struct plm_resume_to *to, struct plm_error *error)
+{
+  float *values;
+  PLM_TRY(plm_parameters_fetch(directory, file, to->model, to->advance, &values, error));
+  const plm_status status = plm_rank_share_weights(to->ranks, to->model, values, error);
+  free(values);
+  return status;
+}
+
 /* Loads the average into the model's parameters, from where it is copied; only those can be read
  * from a file. The caller loads the weights afterwards. */
 static plm_status load_average(const char *directory, const struct plm_resume_to *to,
@@ -235,9 +246,7 @@ static plm_status load_average(const char *directory, const struct plm_resume_to
   bool exists;
   PLM_TRY(plm_path_join(path, directory, "ema.safetensors", error));
   PLM_TRY(plm_file_look(path, &exists, error));
-  PLM_TRY(plm_parameters_load(directory, exists ? "ema.safetensors" : "model.safetensors",
-                              to->model, to->advance, error));
-  PLM_TRY(plm_rank_share_weights(to->ranks, to->model, error));
+  PLM_TRY(load_weights(directory, exists ? "ema.safetensors" : "model.safetensors", to, error));
   plm_optimizer_start_average(to->optimizer);
   return PLM_OK;
 }
@@ -262,8 +271,7 @@ plm_status plm_resume_load_tensors(const char *directory, const struct plm_resum
 {
   char path[PLM_PATH_SIZE];
   if (plm_optimizer_sizes(to->optimizer).average > 0) PLM_TRY(load_average(directory, to, error));
-  PLM_TRY(plm_parameters_load(directory, "model.safetensors", to->model, to->advance, error));
-  PLM_TRY(plm_rank_share_weights(to->ranks, to->model, error));
+  PLM_TRY(load_weights(directory, "model.safetensors", to, error));
   PLM_TRY(plm_path_join(path, directory, "optimizer.safetensors", error));
   PLM_TRY(load_optimizer(path, to, error));
   return plm_rank_share_clip(to->ranks, to->clip, error);
@@ -274,10 +282,10 @@ plm_status plm_resume_receive_tensors(const struct plm_resume_to *to, struct plm
   size_t count;
   plm_optimizer_tensors(to->optimizer, &count);
   if (plm_optimizer_sizes(to->optimizer).average > 0) {
-    PLM_TRY(plm_rank_share_weights(to->ranks, to->model, error));
+    PLM_TRY(plm_rank_share_weights(to->ranks, to->model, NULL, error));
     plm_optimizer_start_average(to->optimizer);
   }
-  PLM_TRY(plm_rank_share_weights(to->ranks, to->model, error));
+  PLM_TRY(plm_rank_share_weights(to->ranks, to->model, NULL, error));
   for (size_t i = 0; i < count; i++)
     PLM_TRY(plm_rank_place_tensor(to->ranks, to->owners, to->optimizer, i, NULL, error));
   return plm_rank_share_clip(to->ranks, to->clip, error);

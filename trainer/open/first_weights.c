@@ -16,17 +16,28 @@ static void say_what_differs(const struct plm_text *notes)
              (int)notes->length - 1, notes->data);
 }
 
-static plm_status load_folder(const struct plm_model_folder *folder, struct plm_model *model,
-                              struct plm_advance *advance, struct plm_error *error)
+plm_status plm_keep_tensors(struct plm_trainer *trainer, const char *path, struct plm_error *error)
+{
+  size_t count;
+  const struct plm_parameter *table = plm_model_table(trainer->model, &count);
+  PLM_TRY(plm_frozen_tensors_read(path, table, count, &trainer->frozen, error));
+  return plm_carried_tensors_read(path, table, count, &trainer->carried, error);
+}
+
+static plm_status read_folder(const struct plm_model_folder *folder, struct plm_trainer *trainer,
+                              struct plm_advance *advance, float **values, struct plm_error *error)
 {
   struct plm_text notes = {0};
-  plm_status status = plm_model_folder_fits(folder, plm_model_config(model), &notes, error);
+  char path[PLM_PATH_SIZE];
+  plm_status status =
+      plm_model_folder_fits(folder, plm_model_config(trainer->model), &notes, error);
   if (status == PLM_OK) say_what_differs(&notes);
   plm_text_deinit(&notes);
   const char *file = plm_model_folder_weights(folder);
-  if (status == PLM_OK)
-    status = plm_parameters_load(folder->directory, file, model, advance, error);
-  if (status != PLM_OK) return status;
+  PLM_TRY(status);
+  PLM_TRY(plm_path_join(path, folder->directory, file, error));
+  PLM_TRY(plm_parameters_fetch(folder->directory, file, trainer->model, advance, values, error));
+  PLM_TRY(plm_keep_tensors(trainer, path, error));
   if (folder->checkpoint)
     plm_info("initial weights from %s (%s, step %llu)", folder->directory, file,
              (unsigned long long)folder->step);
@@ -39,12 +50,13 @@ static plm_status load_folder(const struct plm_model_folder *folder, struct plm_
  * nothing else. If the folder has EMA weights it takes those, so that a run starts from the weights
  * that the evaluator saw, and a checkpoint and its export are the same start. PLM_CONFIG for every
  * defect of the folder, because starting again would not help. */
-static plm_status init_from(const char *directory, struct plm_model *model,
-                            struct plm_advance *advance, struct plm_error *error)
+static plm_status init_from(const char *directory, struct plm_trainer *trainer, float **values,
+                            struct plm_error *error)
 {
+  struct plm_advance advance = plm_run_pulse_reading(&trainer->pulse);
   struct plm_model_folder folder;
-  plm_status status = plm_model_folder_check(directory, &folder, advance, error);
-  if (status == PLM_OK) status = load_folder(&folder, model, advance, error);
+  plm_status status = plm_model_folder_check(directory, &folder, &advance, error);
+  if (status == PLM_OK) status = read_folder(&folder, trainer, &advance, values, error);
   if (status == PLM_OK || status == PLM_NO_MEMORY) return status;
   if (error->hint[0] == '\0')
     plm_error_hint(error, "trainer.init_from must name a checkpoint or a Hugging Face folder of "
@@ -53,31 +65,27 @@ static plm_status init_from(const char *directory, struct plm_model *model,
 }
 
 /* On rank 0: reads or draws the weights. */
-static plm_status make_weights(struct plm_trainer *trainer, struct plm_error *error)
+static plm_status make_weights(struct plm_trainer *trainer, float **values, struct plm_error *error)
 {
-  if (trainer->config->trainer.init_from != NULL) {
-    struct plm_advance advance = plm_run_pulse_reading(&trainer->pulse);
-    PLM_TRY(init_from(trainer->config->trainer.init_from, trainer->model, &advance, error));
-  } else {
-    size_t count;
-    const struct plm_parameter *table = plm_model_table(trainer->model, &count);
-    const size_t elements = plm_model_arena_elements(trainer->model);
-    float *values = calloc(elements, sizeof *values);
-    if (values == NULL)
-      return plm_error_set(error, PLM_NO_MEMORY, "no memory for the initial weights");
-    plm_model_initialise(table, count, trainer->config->seed, values);
-    trainer->ops->upload(trainer->ops, plm_model_loading_arena(trainer->model), values,
-                         elements * sizeof *values);
-    plm_model_loaded(trainer->model);
-    free(values);
-  }
-  return PLM_OK;
+  const char *directory = trainer->config->trainer.init_from;
+  size_t count;
+  const struct plm_parameter *table = plm_model_table(trainer->model, &count);
+  if (directory != NULL) return init_from(directory, trainer, values, error);
+  *values = calloc(plm_model_arena_elements(trainer->model), sizeof **values);
+  if (*values == NULL)
+    return plm_error_set(error, PLM_NO_MEMORY, "no memory for the initial weights");
+  plm_model_initialise(table, count, trainer->config->seed, *values);
+  return plm_frozen_tensors_copy(*values, table, count, &trainer->frozen, error);
 }
 
 plm_status plm_first_weights(struct plm_trainer *trainer, struct plm_error *error)
 {
-  if (plm_ranks_first(trainer->ranks)) PLM_TRY(make_weights(trainer, error));
-  PLM_TRY(plm_rank_share_weights(trainer->ranks, trainer->model, error));
-  plm_optimizer_start_average(trainer->optimizer);
-  return PLM_OK;
+  float *values = NULL;
+  plm_status status = PLM_OK;
+  if (plm_ranks_first(trainer->ranks)) status = make_weights(trainer, &values, error);
+  if (status == PLM_OK)
+    status = plm_rank_share_weights(trainer->ranks, trainer->model, values, error);
+  free(values);
+  if (status == PLM_OK) plm_optimizer_start_average(trainer->optimizer);
+  return status;
 }

@@ -8,5 +8,8 @@
  * begins the average of weights with them. With several ranks, all call it; rank 0 reads or draws
  * and sends to the others. PLM_CONFIG for every defect of the folder of init_from. */
 plm_status plm_first_weights(struct plm_trainer *trainer, struct plm_error *error);
+/* On rank 0: copies what every checkpoint has unchanged from the weights at path: frozen tensors,
+ * and those that are no parameters. */
+plm_status plm_keep_tensors(struct plm_trainer *trainer, const char *path, struct plm_error *error);
 
 #endif

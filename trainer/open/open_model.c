@@ -15,6 +15,7 @@ static plm_status assign_owners(struct plm_trainer *trainer, bool **kept, struct
   struct plm_parameter *table = NULL;
   size_t count, elements;
   PLM_TRY(plm_model_parameters(&config->model, &table, &count, &elements, error));
+  plm_parameters_freeze(table, count, &config->trainer.freeze);
   trainer->owners = calloc(count, sizeof *trainer->owners);
   if (trainer->ranks->ranks > 1) *kept = calloc(count, sizeof **kept);
   trainer->held = (struct plm_held){trainer->owners, trainer->ranks->rank};
@@ -39,7 +40,8 @@ static plm_status open_weights(struct plm_trainer *trainer, struct plm_error *er
   const struct plm_model_options options = {.max_chunks = trainer->state.resolved.micro_chunks,
                                             .training = true,
                                             .recompute = config->trainer.recompute,
-                                            .kept = kept};
+                                            .kept = kept,
+                                            .freeze = config->trainer.freeze};
   if (status == PLM_OK)
     status = plm_model_open(&config->model, trainer->ops, &options, &trainer->model, error);
   free(kept);

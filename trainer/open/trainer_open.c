@@ -36,12 +36,13 @@ static plm_status open_publisher(struct plm_trainer *trainer, struct plm_error *
   struct plm_checkpoint_context context = {.run = trainer->run,
                                            .options = plm_checkpoint_options_of(trainer->config),
                                            .metrics = plm_step_report_file(trainer->report),
+                                           .frozen = &trainer->frozen,
                                            .carried = &trainer->carried,
                                            .lock = trainer->lock};
   context.table = plm_model_table(trainer->model, &context.table_count);
   context.tensors = plm_optimizer_tensors(trainer->optimizer, &context.tensor_count);
   const struct plm_optimizer_sizes state = plm_optimizer_sizes(trainer->optimizer);
-  const struct plm_publisher_sizes sizes = {.weights = plm_model_arena_elements(trainer->model),
+  const struct plm_publisher_sizes sizes = {.weights = plm_model_trained_elements(trainer->model),
                                             .average = state.average,
                                             .first = state.first,
                                             .second = state.second};
@@ -51,17 +52,14 @@ static plm_status open_publisher(struct plm_trainer *trainer, struct plm_error *
   return PLM_OK;
 }
 
-/* On rank 0: what is carried from the checkpoint that is resumed, or from trainer.init_from. */
-static plm_status carry_tensors(struct plm_trainer *trainer, const char *directory, bool resumed,
-                                struct plm_error *error)
+/* On rank 0: what every checkpoint has of the one that is resumed. plm_first_weights does it for a
+ * new run. */
+static plm_status keep_resumed(struct plm_trainer *trainer, const char *directory,
+                               struct plm_error *error)
 {
-  const char *from = resumed ? directory : trainer->config->trainer.init_from;
   char path[PLM_PATH_SIZE];
-  size_t count;
-  const struct plm_parameter *table = plm_model_table(trainer->model, &count);
-  if (from == NULL) return PLM_OK;
-  PLM_TRY(plm_path_join(path, from, "model.safetensors", error));
-  return plm_carried_tensors_read(path, table, count, &trainer->carried, error);
+  PLM_TRY(plm_path_join(path, directory, "model.safetensors", error));
+  return plm_keep_tensors(trainer, path, error);
 }
 
 static plm_status open_outputs(struct plm_trainer *trainer, bool resumed, struct plm_error *error)
@@ -98,7 +96,7 @@ static plm_status trainer_open_all(struct plm_trainer *trainer,
   plm_run_pulse(&trainer->pulse, true, "loading the weights");
   PLM_TRY(resumed ? plm_load_weights(trainer, directory, error)
                   : plm_first_weights(trainer, error));
-  if (first) PLM_TRY(carry_tensors(trainer, directory, resumed, error));
+  if (first && resumed) PLM_TRY(keep_resumed(trainer, directory, error));
   if (first) PLM_TRY(open_outputs(trainer, resumed, error));
   return trainer_open_input(trainer, error);
 }
@@ -123,6 +121,7 @@ void plm_trainer_close(struct plm_trainer *trainer)
   plm_step_report_close(trainer->report);
   plm_close_feed(trainer);
   plm_carried_tensors_deinit(&trainer->carried); /* after the publisher */
+  plm_frozen_tensors_deinit(&trainer->frozen);
   plm_close_model(trainer);
   plm_close_device(trainer);
   plm_close_state(trainer);

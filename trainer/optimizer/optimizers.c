@@ -83,7 +83,7 @@ static struct need need_of(const struct plm_config_trainer *trainer, const struc
   struct need need = {0};
   size_t muon = 0;
   for (size_t i = 0; i < count; i++) {
-    if (!plm_is_held(held, i)) continue;
+    if (table[i].frozen || !plm_is_held(held, i)) continue;
     need.first += optimizers_aligned(table[i].count);
     if (rule_of(trainer, &table[i]) == RULE_ADAM) {
       need.second += optimizers_aligned(table[i].count);
@@ -110,7 +110,7 @@ static void add_tensor(struct plm_optimizer *optimizer, size_t parameter, const 
   snprintf(tensor->name, sizeof tensor->name, "%s.%s", of->name, suffix);
 }
 
-/* The arenas have the layout of the parameters' arena, without those that are not held. So if
+/* The arenas have the layout of the gradients' arena, without those that are not held. So if
  * everything is held, it is that of a snapshot. */
 static void lay_out(struct plm_optimizer *optimizer, const struct plm_parameter *table)
 {
@@ -118,9 +118,10 @@ static void lay_out(struct plm_optimizer *optimizer, const struct plm_parameter 
     struct slot *slot = &optimizer->slots[i];
     *slot = (struct slot){.parameter = &table[i],
                           .rule = rule_of(optimizer->trainer, &table[i]),
-                          .held = plm_is_held(optimizer->held, i),
+                          .held = !table[i].frozen && plm_is_held(optimizer->held, i),
                           .first = optimizer->first_held,
                           .second = optimizer->second_held};
+    if (table[i].frozen) continue;
     if (slot->held) optimizer->first_held += optimizers_aligned(table[i].count);
     if (slot->rule == RULE_MUON) {
       add_tensor(optimizer, i, "momentum", false, table[i].offset);
@@ -230,7 +231,7 @@ plm_status plm_optimizer_open(const struct plm_config_trainer *trainer, struct p
 {
   size_t count;
   const struct plm_parameter *table = plm_model_table(model, &count);
-  const size_t arena = plm_model_arena_elements(model);
+  const size_t arena = plm_model_trained_elements(model);
   struct plm_optimizer *optimizer = calloc(1, sizeof *optimizer);
   if (optimizer == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for the optimizer");
   *optimizer = (struct plm_optimizer){.trainer = trainer,
@@ -277,6 +278,7 @@ plm_status plm_optimizer_memory(const struct plm_config_trainer *trainer,
   struct plm_parameter *table = NULL;
   size_t count, arena;
   PLM_TRY(plm_model_parameters(model, &table, &count, &arena, error));
+  plm_parameters_freeze(table, count, &trainer->freeze);
   struct plm_muon_matrix *matrices = calloc(count, sizeof *matrices);
   if (matrices == NULL) {
     free(table);

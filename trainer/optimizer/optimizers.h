@@ -40,8 +40,8 @@ struct plm_optimizer_tensor {
 struct plm_optimizer;
 
 /* Allocates moments (zero), scratch and, if trainer->ema > 0, the average from the model's backend,
- * for the parameters that are held (NULL: all of them). Only those are updated. Borrows trainer,
- * model and held. */
+ * for the parameters that are held (NULL: all that are not frozen). Only those are updated. Borrows
+ * trainer, model and held. */
 plm_status plm_optimizer_open(const struct plm_config_trainer *trainer, struct plm_model *model,
                               const struct plm_held *held, struct plm_optimizer **optimizer,
                               struct plm_error *error);
@@ -84,8 +84,8 @@ const struct plm_optimizer_tensor *plm_optimizer_tensors(const struct plm_optimi
 float *plm_optimizer_tensor_data(struct plm_optimizer *optimizer, size_t i);
 float *plm_optimizer_average_data(struct plm_optimizer *optimizer, size_t parameter);
 
-/* Elements of a snapshot's arenas, which have room for every parameter. The first one and the
- * average (0 if there is none) are laid out like the parameters. */
+/* Elements of a snapshot's arenas, which have room for every parameter that is trained. The first
+ * one and the average (0 if there is none) are laid out like the gradients. */
 struct plm_optimizer_sizes {
   size_t first, second, average;
 };

@@ -54,7 +54,7 @@ static size_t buckets_divide(struct plm_buckets *buckets, const struct plm_bucke
   size_t entries = 0, first = 0;
   for (size_t i = request->count; i-- > 0;) { /* backward */
     const uint32_t owner = request->owners[i];
-    if (owner == PLM_OWNED_BY_ALL) continue;
+    if (!plm_has_owner(owner)) continue;
     struct filled *so_far = &filled[owner];
     const size_t used = plm_parameter_used_bytes(&table[i], request->act_bytes);
     buckets->entries[entries++] =

@@ -227,7 +227,7 @@ static double sum_squares(const struct plm_exchange *exchange)
 {
   double total = 0;
   for (size_t i = 0; i < exchange->parameters; i++) {
-    const uint32_t owner = exchange->owners[i], from = owner == PLM_OWNED_BY_ALL ? 0 : owner;
+    const uint32_t from = plm_speaker(exchange->owners[i]);
     total += exchange->all[from * number_count(exchange) + exchange->local_shares + i];
   }
   return total;

@@ -52,7 +52,9 @@ plm_status plm_owners_assign(const struct plm_config_trainer *trainer,
   } else {
     for (size_t i = 0; i < count; i++) {
       owners[i] = ranks == 1 ? 0 : PLM_OWNED_BY_ALL;
-      if (table[i].count >= PLM_OWNED_ELEMENTS)
+      if (table[i].frozen)
+        owners[i] = PLM_OWNED_BY_NONE;
+      else if (table[i].count >= PLM_OWNED_ELEMENTS)
         candidates[large++] = (struct candidate){i, plm_update_cost(trainer, &table[i])};
     }
     qsort(candidates, large, sizeof *candidates, by_cost);
@@ -71,7 +73,7 @@ plm_status plm_owners_imbalance(const struct plm_config_trainer *trainer,
   if (load == NULL)
     return plm_error_set(error, PLM_NO_MEMORY, "no memory for the loads of %u ranks", ranks);
   for (size_t i = 0; i < count; i++) {
-    if (owners[i] == PLM_OWNED_BY_ALL) continue;
+    if (!plm_has_owner(owners[i])) continue;
     load[owners[i]] += plm_update_cost(trainer, &table[i]);
     total += plm_update_cost(trainer, &table[i]);
   }

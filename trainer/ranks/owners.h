@@ -18,7 +18,8 @@
 
 enum { PLM_OWNED_ELEMENTS = 65536 };
 
-/* Fills owners (count) with ranks or PLM_OWNED_BY_ALL. With one rank, that is the owner of all. */
+/* Fills owners (count) with ranks, PLM_OWNED_BY_ALL, or PLM_OWNED_BY_NONE for what is frozen. With
+ * one rank, that is the owner of all others. */
 plm_status plm_owners_assign(const struct plm_config_trainer *trainer,
                              const struct plm_parameter *table, size_t count, uint32_t ranks,
                              uint32_t *owners, struct plm_error *error);

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "common/base/numbers/size.h"
 #include "trainer/optimizer/optimizers.h"
 #include "trainer/ranks/gradient_exchange.h"
 
@@ -28,6 +29,17 @@ static void rank_needs_place(const struct plm_config *config, struct plm_rank_ne
   }
 }
 
+/* Bytes of the fp32 values that a rank updates. */
+static uint64_t count_updated(const struct plm_parameter *table, size_t count,
+                              const struct plm_held *held)
+{
+  uint64_t elements = 0;
+  for (size_t i = 0; i < count; i++)
+    if (plm_is_held(held, i))
+      elements += plm_size_round_up(table[i].count, PLM_PARAMETER_ALIGNMENT);
+  return elements * sizeof(float);
+}
+
 /* Bytes of the fp32 values that a rank keeps. */
 static plm_status count_parameters(const struct plm_config *config, const struct plm_ops *ops,
                                    const struct plm_held *held, size_t count, uint64_t *bytes,
@@ -38,8 +50,10 @@ static plm_status count_parameters(const struct plm_config *config, const struct
   if (kept == NULL)
     return plm_error_set(error, PLM_NO_MEMORY, "no memory for the owners of %zu tensors", count);
   for (size_t i = 0; i < count; i++) kept[i] = plm_is_held(held, i);
-  const struct plm_model_options options = {
-      .max_chunks = 1, .training = true, .kept = held != NULL ? kept : NULL};
+  const struct plm_model_options options = {.max_chunks = 1,
+                                            .training = true,
+                                            .kept = held != NULL ? kept : NULL,
+                                            .freeze = config->trainer.freeze};
   const plm_status status =
       plm_model_memory(&config->model, ops->act_bytes, &options, &memory, error);
   free(kept);
@@ -48,8 +62,8 @@ static plm_status count_parameters(const struct plm_config *config, const struct
 }
 
 static plm_status find_largest(const struct plm_config *config, const struct plm_ops *ops,
-                               const uint32_t *owners, size_t count, struct plm_rank_needs *needs,
-                               struct plm_error *error)
+                               const struct plm_parameter *table, const uint32_t *owners,
+                               size_t count, struct plm_rank_needs *needs, struct plm_error *error)
 {
   for (uint32_t r = 0; r < needs->ranks; r++) {
     const struct plm_held part = {owners, r}, *held = needs->ranks == 1 ? NULL : &part;
@@ -59,6 +73,7 @@ static plm_status find_largest(const struct plm_config *config, const struct plm
     PLM_TRY(count_parameters(config, ops, held, count, &parameters, error));
     if (r > 0 && parameters + optimizer <= needs->parameters + needs->optimizer) continue;
     needs->parameters = parameters;
+    needs->updated = count_updated(table, count, &part);
     needs->optimizer = optimizer;
     needs->optimizer_scratch = scratch;
   }
@@ -74,7 +89,7 @@ static plm_status rank_needs_count(const struct plm_config *config, const struct
   PLM_TRY(plm_owners_assign(trainer, table, parameters, needs->ranks, owners, error));
   PLM_TRY(plm_owners_imbalance(trainer, table, parameters, needs->ranks, owners, &needs->imbalance,
                                error));
-  PLM_TRY(find_largest(config, ops, owners, parameters, needs, error));
+  PLM_TRY(find_largest(config, ops, table, owners, parameters, needs, error));
   const struct plm_bucket_request request = {.table = table,
                                              .count = parameters,
                                              .owners = owners,
@@ -96,6 +111,7 @@ plm_status plm_rank_needs(const struct plm_config *config, const struct plm_ops 
   *needs = (struct plm_rank_needs){0};
   rank_needs_place(config, needs);
   PLM_TRY(plm_model_parameters(&config->model, &table, &parameters, &arena, error));
+  plm_parameters_freeze(table, parameters, &config->trainer.freeze);
   uint32_t *owners = calloc(parameters, sizeof *owners);
   const plm_status status =
       owners == NULL ? plm_error_set(error, PLM_NO_MEMORY,

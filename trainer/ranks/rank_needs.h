@@ -15,6 +15,7 @@ struct plm_rank_needs {
   double imbalance;
   /* Bytes of the rank that needs most. */
   uint64_t parameters; /* fp32 values that it keeps */
+  uint64_t updated;    /* fp32 values that it updates */
   uint64_t optimizer, optimizer_scratch, exchange;
   /* Bytes that a rank sends in a step. */
   uint64_t sent_in_group, sent_on_rail;

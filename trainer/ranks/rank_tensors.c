@@ -61,14 +61,40 @@ static plm_status rank_tensors_move(struct plm_ranks *ranks, enum way way, uint3
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
-plm_status plm_rank_share_weights(struct plm_ranks *ranks, struct plm_model *model,
-                                  struct plm_error *error)
+/* room: on the other ranks, for the largest parameter */
+static plm_status share_parameters(struct plm_ranks *ranks, struct plm_model *model,
+                                   const float *values, float *room, struct plm_error *error)
 {
-  if (ranks->ranks == 1) return PLM_OK;
-  PLM_TRY(rank_tensors_move(ranks, BROADCAST, 0, plm_model_loading_arena(model),
-                            plm_model_arena_elements(model) * sizeof(float), error));
-  plm_model_loaded(model);
+  size_t count;
+  const struct plm_parameter *table = plm_model_table(model, &count);
+  for (size_t i = 0; i < count; i++) {
+    float *from = room != NULL ? room : (float *)values + table[i].offset; /* rank 0 only sends */
+    PLM_TRY(move_slices(ranks, BROADCAST, 0, (char *)from, NULL, table[i].count * sizeof *from,
+                        NULL, error));
+    plm_model_load_parameter(model, i, from);
+  }
+  plm_model_weights_changed(model);
   return PLM_OK;
+}
+
+plm_status plm_rank_share_weights(struct plm_ranks *ranks, struct plm_model *model,
+                                  const float *values, struct plm_error *error)
+{
+  if (ranks->ranks == 1) {
+    plm_model_load(model, values);
+    return ranks->ops->synchronize(ranks->ops, error);
+  }
+  size_t count, most = 0;
+  const struct plm_parameter *table = plm_model_table(model, &count);
+  for (size_t i = 0; i < count; i++)
+    if (table[i].count > most) most = table[i].count;
+  float *room = values == NULL ? malloc(most * sizeof *room) : NULL;
+  if (values == NULL && room == NULL)
+    return plm_error_set(error, PLM_NO_MEMORY, "no memory for a tensor of %zu weights", most);
+  plm_status status = share_parameters(ranks, model, values, room, error);
+  if (status == PLM_OK) status = ranks->ops->synchronize(ranks->ops, error);
+  free(room);
+  return status;
 }
 
 plm_status plm_rank_place_tensor(struct plm_ranks *ranks, const uint32_t *owners,
@@ -120,14 +146,15 @@ static plm_status rank_tensors_collect(struct plm_ranks *ranks, uint32_t owner, 
   return move_slices(ranks, SEND, 0, (char *)from, ranks->room, bytes, &moved[owner], error);
 }
 
-/* Rank 0 copies its own values itself if it keeps all of them. */
+/* Rank 0 copies the values itself if it keeps all that are trained. */
 static plm_status collect_weights(struct plm_ranks *ranks, const uint32_t *owners,
                                   struct plm_model *model, float *weights, uint64_t *moved,
                                   struct plm_error *error)
 {
   size_t count;
   const struct plm_parameter *table = plm_model_table(model, &count);
-  for (size_t i = 0; i < count && !plm_model_keeps_all(model); i++) {
+  for (size_t i = 0; i < count && plm_model_trained_arena(model) == NULL; i++) {
+    if (table[i].frozen) continue;
     float *to = weights != NULL ? weights + table[i].offset : NULL;
     PLM_TRY(rank_tensors_collect(ranks, owners[i], to, plm_model_parameter(model, i),
                                  table[i].count, moved, error));
@@ -155,6 +182,7 @@ static plm_status collect_all(struct plm_ranks *ranks, const uint32_t *owners,
   }
   if (plm_optimizer_sizes(optimizer).average == 0) return PLM_OK;
   for (size_t i = 0; i < parameters; i++) {
+    if (table[i].frozen) continue;
     float *to = snapshot != NULL ? snapshot->average + table[i].offset : NULL;
     PLM_TRY(rank_tensors_collect(ranks, owners[i], to, plm_optimizer_average_data(optimizer, i),
                                  table[i].count, moved, error));
@@ -230,7 +258,7 @@ static uint64_t sum_weights(struct plm_ranks *ranks, const uint32_t *owners,
     const char *used = plm_model_used(model, i),
                *value = (const char *)plm_model_parameter(model, i);
     sum += sum_memory(ranks, used, plm_parameter_used_bytes(&table[i], act_bytes));
-    if (owners[i] == PLM_OWNED_BY_ALL && used != value)
+    if (!plm_has_owner(owners[i]) && value != NULL && used != value)
       sum += sum_memory(ranks, value, table[i].count * sizeof(float));
   }
   return sum;

@@ -14,9 +14,10 @@
 #include "trainer/ranks/owners.h"
 #include "trainer/ranks/ranks.h"
 
-/* Sends rank 0's parameters to all. */
+/* Gives the values of all parameters to the models of all ranks. values: of rank 0, laid out as the
+ * arena; the others give NULL. */
 plm_status plm_rank_share_weights(struct plm_ranks *ranks, struct plm_model *model,
-                                  struct plm_error *error);
+                                  const float *values, struct plm_error *error);
 /* Sends tensor i of the optimizer to those that hold it. data: on rank 0, its elements. */
 plm_status plm_rank_place_tensor(struct plm_ranks *ranks, const uint32_t *owners,
                                  struct plm_optimizer *optimizer, size_t i, const void *data,

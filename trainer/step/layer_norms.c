@@ -62,6 +62,7 @@ static void find_layers(struct plm_layer_norms *norms, const struct plm_paramete
   for (size_t i = 0; i < norms->parameters; i++) {
     char name[96];
     size_t layer = 0;
+    if (table[i].frozen) continue; /* its numbers are 0 */
     name_of_layer(name, table[i].name);
     while (layer < norms->layer_count && strcmp(norms->layers[layer].name, name) != 0) layer++;
     if (layer == norms->layer_count)
@@ -196,7 +197,7 @@ void plm_layer_norms_after(struct plm_layer_norms *norms)
 static double square_of(const struct plm_layer_norms *norms, enum plm_norm_kind kind, size_t i)
 {
   const size_t place = (size_t)kind * norms->parameters + i;
-  const uint32_t owner = norms->owners[i], from = owner == PLM_OWNED_BY_ALL ? 0 : owner;
+  const uint32_t from = plm_speaker(norms->owners[i]);
   return norms->all[from * PLM_NORM_KINDS * norms->parameters + place];
 }
 

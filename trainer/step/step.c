@@ -63,7 +63,8 @@ static plm_status list_gradients(struct plm_step *step, struct plm_error *error)
   if (step->gradients == NULL)
     return plm_error_set(error, PLM_NO_MEMORY, "no memory for the list of gradients");
   for (size_t i = 0; i < step->parameters; i++)
-    step->gradients[i] = (struct plm_array){.x = arena + table[i].offset, .n = table[i].count};
+    if (!table[i].frozen)
+      step->gradients[i] = (struct plm_array){.x = arena + table[i].offset, .n = table[i].count};
   return step->ops->allocate(step->ops, step->parameters * sizeof *step->squares,
                              (void **)&step->squares, error);
 }
@@ -82,7 +83,7 @@ static plm_status step_allocate(struct plm_step *step, struct plm_error *error)
   PLM_TRY(plm_replays_open(ops, &step->replays, error));
   struct plm_model *model = step->parts.model;
   PLM_TRY(plm_share_sums_open(ops, step->shape.shares, plm_model_gradient_arena(model),
-                              plm_model_arena_elements(model), &step->update->sums.loss,
+                              plm_model_trained_elements(model), &step->update->sums.loss,
                               &step->sums, error));
   if (!step->parts.ranks->single)
     PLM_TRY(plm_exchange_open(step->parts.ranks, model, step->parts.owners, step->shape.shares,
@@ -290,7 +291,7 @@ static void finish_shares(struct plm_step *step, struct plm_backward_part part, 
   const struct plm_parameter *table = plm_model_table(step->parts.model, &step->parameters);
   size_t first = 0; /* parameter that a run of final ones begins with */
   for (size_t i = 0; i <= step->parameters; i++) {
-    if (i < step->parameters && table[i].final_at >= part.first &&
+    if (i < step->parameters && !table[i].frozen && table[i].final_at >= part.first &&
         (is_first || table[i].final_at < part.end))
       continue;
     if (i > first)
@@ -395,7 +396,8 @@ plm_status plm_step_launch(struct plm_step *step, const struct plm_step_input *i
     else
       PLM_TRY(run_micro(step, input, i, error));
   }
-  if (!together) plm_share_sums_finish(step->sums, 0, plm_model_arena_elements(step->parts.model));
+  if (!together)
+    plm_share_sums_finish(step->sums, 0, plm_model_trained_elements(step->parts.model));
   plm_share_sums_finish_loss(step->sums);
   step->ops->compute_follows(step->ops); /* copies of the weights to a snapshot may be running */
   if (together) return update_together(step, input->step, error);

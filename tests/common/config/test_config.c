@@ -95,7 +95,8 @@ static const char all_different[] =
     "0.99]}, schedule: {name: cosine, warmup_steps: 1, cooldown_steps: 2, min_lr_fraction: 0.1}, "
     "clip: {norm: 1.5}, ema: 0.999, checkpoint: {every: 2, keep_last: 1, keep_best: 0, "
     "keep_every: 4, max_unevaluated: 5, max_failed_checkpoints: 2}, stop_timeout_s: 5.5, "
-    "recompute: mlp, init_from: /c, max_skipped_steps: 3, restart: always}\n"
+    "recompute: mlp, init_from: /c, freeze: {embeddings: true, blocks: 1, trunk: true}, "
+    "max_skipped_steps: 3, restart: always}\n"
     "evaluator: {device: cpu, threads: 3, seed: 5, splits: [test, train], mask_rate: 0.25, "
     "mask_rates: [0.1, 0.5], max_tokens: null, restart: no}\n"
     "metrics: {tensorboard: false, prometheus: 127.0.0.1:9464}\n";

@@ -28,6 +28,10 @@ static const struct config_outcome masks[] = {
     {"trainer: {clip: {norm: 1, auto_percentile: 10}}\n", "",
      "pipeline.yaml:1:44: trainer.clip.auto_percentile: trainer.clip.norm is set as well; set one "
      "of them to 0\n"},
+    {"model: {architecture: esm2, num_hidden_layers: 4}\ntrainer: {freeze: {blocks: 4}}\n",
+     "trainer.freeze.blocks", "trainer.freeze.blocks: 4\n"},
+    {"model: {architecture: esm2, num_hidden_layers: 4}\ntrainer: {freeze: {blocks: 5}}\n", "",
+     "pipeline.yaml:2:28: trainer.freeze.blocks: 5, but the model has 4 blocks\n"},
     {"trainer: {optimizer: {name: adamw}}\n", "trainer.optimizer.betas",
      "trainer.optimizer.betas: [0.9, 0.95]\n"},
     {"trainer: {optimizer: {name: adamw, betas: [0.5, 0.6]}}\n", "trainer.optimizer.betas",

@@ -420,7 +420,8 @@ static void the_contact_head_is_carried(void **state)
   assert_int_equal(unlink(path), 0);
   for (size_t i = 0; i < file.elements; i++) file.values[i] *= 2; /* trained further */
   assert_int_equal(
-      plm_parameters_write_with(path, file.table, file.count, file.values, &carried, NULL), PLM_OK);
+      plm_parameters_write_with(path, file.table, file.count, file.values, NULL, &carried, NULL),
+      PLM_OK);
   plm_carried_tensors_deinit(&carried);
   assert_int_equal(carried.count, 0);
   expect(&file, folder, NULL);

@@ -25,12 +25,6 @@ static bool is_of_products(const struct plm_parameter *parameter)
   return parameter->ndim == 2 && strstr(parameter->name, "embeddings") == NULL;
 }
 
-static void load(struct plm_ops *ops, struct plm_model *model, const struct pair *pair)
-{
-  ops->upload(ops, plm_model_loading_arena(model), pair->values, pair->elements * sizeof(float));
-  plm_model_loaded(model);
-}
-
 /* Opens both models; the second keeps every third of the parameters that only products read. */
 static void open_pair(struct pair *pair, enum plm_precision precision)
 {
@@ -50,8 +44,8 @@ static void open_pair(struct pair *pair, enum plm_precision precision)
   assert_int_equal(plm_model_open(&config, pair->ops, &options, &pair->part, NULL), PLM_OK);
   pair->values = must(calloc(pair->elements, sizeof *pair->values));
   case_weights(pair->table, pair->count, 5, pair->values);
-  load(pair->ops, pair->whole, pair);
-  load(pair->ops, pair->part, pair);
+  plm_model_load(pair->whole, pair->values);
+  plm_model_load(pair->part, pair->values);
 }
 
 static void close_pair(struct pair *pair)
@@ -110,8 +104,8 @@ static void what_is_not_kept_is_used_all_the_same(void **state)
   open_pair(&pair, PLM_PRECISION_BF16);
   assert_true(plm_model_keeps_all(pair.whole));
   assert_false(plm_model_keeps_all(pair.part));
-  assert_ptr_equal(plm_model_loading_arena(pair.whole), plm_model_parameter_arena(pair.whole));
-  assert_ptr_equal(plm_model_loading_arena(pair.part), plm_model_gradient_arena(pair.part));
+  assert_ptr_equal(plm_model_trained_arena(pair.whole), plm_model_parameter_arena(pair.whole));
+  assert_null(plm_model_trained_arena(pair.part));
   const float *next = plm_model_parameter(pair.part, 0);
   for (size_t i = 0; i < pair.count; i++) {
     const struct plm_parameter *parameter = &pair.table[i];

@@ -36,6 +36,8 @@ for ranks in 1 2 4; do
     "${bf16[@]}"
   compare esm2 "$ranks" --set model.architecture=esm2 --set trainer.recompute=mlp "${bf16[@]}"
   compare esmc "$ranks" --set model.architecture=esmc --set trainer.optimizer.name=adamw
+  compare frozen "$ranks" --set model.architecture=esm2 --set trainer.freeze.embeddings=true \
+    --set trainer.freeze.blocks=1 --set trainer.ema=0.9 "${bf16[@]}"
 done
 PLM_RANK_GROUP=2 compare mlm 4 --set model.architecture=transformer
 PLM_RANK_GROUP=1 compare mlm 4 --set model.architecture=transformer

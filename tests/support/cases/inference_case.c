@@ -63,10 +63,7 @@ void inference_case_overflow(struct inference_case *c, char residue)
       values[0] = 1e30F;
     }
   }
-  struct plm_ops *ops = c->inference.ops;
-  ops->upload(ops, plm_model_loading_arena(c->c.model), c->c.weights,
-              plm_model_arena_elements(c->c.model) * sizeof *c->c.weights);
-  plm_model_loaded(c->c.model);
+  plm_model_load(c->c.model, c->c.weights);
 }
 
 void inference_case_save(const struct inference_case *c, const char *folder)

@@ -70,8 +70,7 @@ void model_case_open_on(struct model_case *c, struct plm_ops *ops,
   size_t count;
   const struct plm_parameter *table = plm_model_table(c->model, &count);
   case_weights(table, count, seed, c->weights);
-  c->ops->upload(c->ops, plm_model_parameter_arena(c->model), c->weights, elements * sizeof(float));
-  plm_model_weights_changed(c->model);
+  plm_model_load(c->model, c->weights);
 }
 
 void model_case_close(struct model_case *c)
@@ -96,7 +95,7 @@ double model_case_step(struct model_case *c, const struct case_batch *placed, fl
 
 float *model_case_gradients(struct model_case *c)
 {
-  const size_t elements = plm_model_arena_elements(c->model);
+  const size_t elements = plm_model_trained_elements(c->model);
   float *gradients = must(malloc(elements * sizeof(float)));
   c->ops->download(c->ops, gradients, plm_model_gradient_arena(c->model), elements * sizeof(float));
   return gradients;

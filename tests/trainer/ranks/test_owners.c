@@ -61,6 +61,44 @@ static void owners_are_balanced(void **state)
   }
 }
 
+/* What is frozen belongs to nobody, with any number of ranks, and is in no bucket. */
+static void frozen_parameters_belong_to_none(void **state)
+{
+  (void)state;
+  struct model model;
+  open_model(&model, large);
+  const struct plm_freeze freeze = {.embeddings = true, .blocks = 20};
+  const size_t trained = plm_parameters_freeze(model.table, model.count, &freeze);
+  uint32_t *owners = calloc(model.count, sizeof *owners);
+  for (uint32_t ranks = 1; ranks <= 4; ranks *= 2) {
+    size_t listed = 0;
+    plm_owners_assign(&model.config.trainer, model.table, model.count, ranks, owners, NULL);
+    for (size_t i = 0; i < model.count; i++) {
+      const struct plm_held held = {owners, 0};
+      assert_int_equal(owners[i] == PLM_OWNED_BY_NONE, model.table[i].frozen);
+      if (model.table[i].frozen) assert_false(plm_is_held(&held, i));
+    }
+    const struct plm_bucket_request request = {.table = model.table,
+                                               .count = model.count,
+                                               .owners = owners,
+                                               .ranks = ranks,
+                                               .act_bytes = 4};
+    struct plm_buckets buckets;
+    assert_int_equal(plm_buckets_init(&buckets, &request, NULL), PLM_OK);
+    for (size_t b = 0; b <= buckets.count; b++) {
+      const struct plm_bucket *bucket = b < buckets.count ? &buckets.buckets[b] : &buckets.small;
+      for (size_t i = 0; i < bucket->count; i++, listed++)
+        assert_false(model.table[buckets.entries[bucket->first + i].parameter].frozen);
+    }
+    for (size_t i = 0; i < model.count; i++) listed += model.table[i].frozen;
+    assert_int_equal(listed, model.count);
+    plm_buckets_deinit(&buckets);
+  }
+  assert_true(trained < model.arena / 2);
+  free(owners);
+  close_model(&model);
+}
+
 static void small_parameters_belong_to_all(void **state)
 {
   (void)state;
@@ -219,6 +257,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(owners_are_balanced),
+      cmocka_unit_test(frozen_parameters_belong_to_none),
       cmocka_unit_test(small_parameters_belong_to_all),
       cmocka_unit_test(cost_is_that_of_muon),
       cmocka_unit_test(imbalance_is_that_of_the_busiest_rank),
