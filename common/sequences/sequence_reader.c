@@ -131,6 +131,10 @@ enum plm_sequence_result plm_sequence_complete(struct plm_sequence_reader *reade
     if (bad == '*')
       return plm_sequence_bad(reader, builder->bad_line, error,
                               "'*' is allowed only as the last character");
+    if (bad == PLM_SEQUENCE_CHAIN)
+      return plm_sequence_bad(reader, builder->bad_line, error,
+                              "'|' separates chains, which only embed with ESM-C takes; make each "
+                              "chain a record");
     if (isprint(bad))
       return plm_sequence_bad(reader, builder->bad_line, error, "character '%c' is not a residue",
                               bad);

@@ -203,7 +203,7 @@ def test_chains(tmp_path, small):
         assert ("|" not in text) == torch.equal(together[row], apart[row])
     words = (write_fasta("in.fasta", texts), "--output", "x.safetensors")
     refused = run("embed", "--checkpoint", small[1], *words, check=False)
-    assert "character '|' is not a residue" in refused.stderr
+    assert "'|' separates chains, which only embed with ESM-C takes" in refused.stderr
     refused = run("embed", "--checkpoint", small[1], *words, "--separate-chains", check=False)
     assert refused.returncode == 2 and "has no token for a break of chains" in refused.stderr
 

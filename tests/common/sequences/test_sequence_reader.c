@@ -115,6 +115,10 @@ static const struct reading readings[] = {
      "star.fasta:6 record \"c\": '*' is allowed only as the last character\nd L\nbad star.fasta:11 "
      "record \"e\": empty sequence\n",
      0, 0},
+    {"chains.fasta", ">a\nLA|\nGV\n>b\nL\n",
+     "bad chains.fasta:2 record \"a\": '|' separates chains, which only embed with ESM-C takes; make "
+     "each chain a record\nb L\n",
+     0, 0},
     {"bad.fasta", ">a\nLA\nG1V\n>b\nL\n>c\nL@\x01\n>d\n\x80\n",
      "bad bad.fasta:3 record \"a\": character '1' is not a residue\nb L\n"
      "bad bad.fasta:7 record \"c\": character '@' is not a residue\n"
