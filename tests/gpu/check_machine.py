@@ -90,11 +90,13 @@ def machine(check, part, until):
     part.values = {"card": check.card.name, "commit": commit, "when": when}
 
 
+SAMPLES = ["tests/gpu/gpu_operators", "tests/gpu/gpu_layers"]  # of operators, beside the CPU's
+
 # What a part runs besides the programs and the backend.
 TARGETS = {
     "ceilings": ["tests/gpu/gpu_rates"],
     "kernels": ["tests/bench/bench_step"],
-    "operators": [*(f"tests/{name}" for name in TESTS + SM90_TESTS), "tests/gpu/gpu_operators"],
+    "operators": [*(f"tests/{name}" for name in TESTS + SM90_TESTS), *SAMPLES],
     "sanitizer": [f"tests/{name}" for name in TESTS],
     "sanitizer90": [f"tests/{name}" for name in SM90_TESTS],
     "pipeline": [STOP_LIBRARY],

@@ -5,7 +5,7 @@ import re
 import shutil
 import time
 
-from check_machine import SM90_TESTS, TESTS
+from check_machine import SAMPLES, SM90_TESTS, TESTS
 from check_run import ROOT
 from check_training import Training, same, sample_corpus, settings, small_model
 
@@ -59,20 +59,25 @@ def operators(check, part, until):
 
 def compare(check, part, until):
     """Compares every operator with the CPU backend, at the shapes of the models."""
-    program = check.program("tests/gpu/gpu_operators")
-    if not program.exists():
+    programs = [check.program(name) for name in SAMPLES]
+    if not all(program.exists() for program in programs):
         return
     sizes = ["32"] if check.rehearse else []
-    limit_s = until - time.monotonic()
-    outcome = check.runner.run("operators-large", [program, *sizes], limit_s, extra=check.device)
-    rows = [line.split("\t") for line in outcome.text().splitlines() if line.count("\t") == 5]
+    rows, why = [], None
+    for program in programs:
+        limit_s = until - time.monotonic()
+        name = f"{program.name}-large"
+        outcome = check.runner.run(name, [program, *sizes], limit_s, extra=check.device)
+        found = [line.split("\t") for line in outcome.text().splitlines() if line.count("\t") == 5]
+        why = why or (None if outcome.good and found else outcome.why())
+        rows += found
     wrong = [row[0] for row in rows if row[5] != "good"]
     part.verdict(
         "operators at the models' shapes against the CPU backend",
-        outcome.good and bool(rows) and not wrong,
+        why is None and not wrong,
         f"{len(rows)} comparisons" + (f"; wrong: {', '.join(wrong)}" if wrong else "")
-        if rows
-        else outcome.why(),
+        if why is None or wrong
+        else why,
     )
     worst = {}  # over the shapes
     for name, _, precision, error, allowed, _ in rows:
