@@ -189,8 +189,12 @@ const struct plm_option plm_probe_options[] = {
              "hash of the sequence decides, 8 : 1 : 1)"},
     {.name = "task",
      .argument = "NAME",
-     .help = "regression, classification, or residues: one class for each residue (default: what "
-             "the column looks like)"},
+     .help = "regression, classification, residues: one class for each residue (default: what the "
+             "column looks like), or contacts: TABLE is then a folder of proteins with contacts"},
+    {.name = "train",
+     .argument = "N",
+     .help = "for --task contacts: fit to the first N proteins by name (default 20), and test with "
+             "the others"},
     {.name = "layers",
      .argument = "LIST",
      .help = "hidden states of these layers, side by side: 8, or 4,8,last (default last); all: "

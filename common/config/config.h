@@ -157,17 +157,17 @@ struct plm_config_set {
   enum plm_split split;
 };
 
-enum plm_task_kind { PLM_TASK_PROBE, PLM_TASK_ASSAYS };
+enum plm_task_kind { PLM_TASK_PROBE, PLM_TASK_ASSAYS, PLM_TASK_CONTACTS };
 extern const char *const plm_task_kind_names[];
 /* What a probe predicts: the first is to guess, the others are in the order of enum plm_label_kind.
  */
 extern const char *const plm_task_label_names[];
 
-/* Something else that is measured of checkpoints: a probe (doc/probe.md), or assays in ProteinGym's
- * format. */
+/* Something else that is measured of checkpoints: a probe or contacts (doc/probe.md), or assays in
+ * ProteinGym's format. */
 struct plm_config_task {
   char *name;                    /* as that of a set */
-  char *path;                    /* absolute; a table, or a folder of assays */
+  char *path;                    /* absolute; a table, or a folder of assays or proteins */
   int kind;                      /* enum plm_task_kind */
   uint64_t every;                /* checkpoints */
   char *reference;               /* of assays: the file that lists them, absolute */

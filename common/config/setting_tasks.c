@@ -7,7 +7,7 @@
 
 #include "common/config/setting_sets.h"
 
-const char *const plm_task_kind_names[] = {"probe", "assays", NULL};
+const char *const plm_task_kind_names[] = {"probe", "assays", "contacts", NULL};
 const char *const plm_task_label_names[] = {"auto", "regression", "classification", "residues",
                                             NULL};
 
@@ -60,14 +60,17 @@ static const struct plm_yaml_records records = {.setting = "evaluator.tasks",
                                                 .size = sizeof initial,
                                                 .accepts = plm_config_set_name_accepts};
 
-/* What a kind needs, and what belongs to the other. NULL: nothing is wrong. */
+/* What a kind needs, and what belongs to another. NULL: nothing is wrong. */
 static const char *find_mismatch(const struct plm_config_task *task)
 {
   const bool probe = task->kind == PLM_TASK_PROBE;
   if (probe && task->target == NULL) return "a probe needs the column to predict, target: COLUMN";
   if (probe && task->reference != NULL) return "reference belongs to kind: assays";
   if (probe) return NULL;
-  if (task->reference == NULL) return "assays need the file that lists them, reference: FILE";
+  const bool assays = task->kind == PLM_TASK_ASSAYS;
+  if (!assays && task->reference != NULL) return "reference belongs to kind: assays";
+  if (assays && task->reference == NULL)
+    return "assays need the file that lists them, reference: FILE";
   return task->target != NULL || task->split != NULL || task->column != NULL || task->labels != 0
              ? "target, split, sequence_column and task belong to kind: probe"
              : NULL;

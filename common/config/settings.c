@@ -385,8 +385,9 @@ static const struct plm_setting settings[] = {
       .help = "What else is measured of checkpoints. A probe (doc/probe.md): `{name: NAME, "
               "kind: probe, path: TABLE, target: COLUMN, split: COLUMN, task: auto, "
               "sequence_column: COLUMN, every: 1}`. Assays in ProteinGym's format: `{name: NAME, "
-              "kind: assays, path: DIR, reference: FILE, every: 1}`. `every: N` takes each Nth "
-              "checkpoint and the last one. A task is skipped while a newer checkpoint waits."),
+              "kind: assays, path: DIR, reference: FILE, every: 1}`. Contacts by attention maps "
+              "(doc/probe.md#contacts): `{name: NAME, kind: contacts, path: DIR, every: 1}`. "
+              "`every: N` takes each Nth checkpoint and the last one. A task is skipped while a newer checkpoint waits."),
   ROW("evaluator.mask_rate", DOUBLE, evaluator.mask_rate, "", "0.15", NUMBER(0, 1),
       .flags = PLM_SETTING_ABOVE_MIN, FREE,
       .help = "Share of the residues that are masked. Not used for causal models."),

@@ -142,11 +142,14 @@ static void embed_maps_on_attention(void *context, uint32_t block)
   struct plm_interval_mask mask;
   if (maps->status != PLM_OK || !block_is_wanted(maps, block)) return;
   plm_architecture_block(config, block, &shape);
+  if (maps->request.visit != NULL && shape.level > 0) return;
   plm_mask_build(maps->chunks, shape.level, config->pattern[shape.entry], inference->window,
                  config->block, maps->mask, maps->mask, &mask);
   for (uint32_t k = 0; k < maps->count && maps->status == PLM_OK; k++) {
     const struct plm_map_source source = source_of(maps, k, &shape, &mask);
-    if (maps->request.choice != NULL)
+    if (maps->request.visit != NULL)
+      maps->status = maps->request.visit(maps->context, block, k, &source, maps->map, maps->error);
+    else if (maps->request.choice != NULL)
       maps->status = put_attention(maps, block, k, &source);
     else
       maps->status = plm_contact_sum_add(
@@ -182,7 +185,7 @@ plm_status plm_embed_maps_run(struct plm_embed_maps *maps, struct plm_sequence_b
                               const uint32_t *tokens, plm_embed_maps_put *put, void *context,
                               struct plm_error *error)
 {
-  const bool contacts = maps->request.choice == NULL;
+  const bool contacts = maps->request.choice == NULL && maps->request.visit == NULL;
   const struct plm_state_taps taps = {
       .room = maps->room, .on_attention = embed_maps_on_attention, .context = maps};
   maps->batch = batch;

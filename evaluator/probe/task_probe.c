@@ -5,6 +5,7 @@
 #include "common/cli/output_file.h"
 #include "common/cli/task_options.h"
 #include "common/metrics/metrics.h"
+#include "evaluator/contacts/contacts_command.h"
 #include "evaluator/probe/probe.h"
 #include "evaluator/probe/probe_report.h"
 #include "evaluator/task/task.h"
@@ -32,7 +33,8 @@ static plm_status parse_task(const struct plm_arguments *arguments, enum plm_lab
     return PLM_OK;
   }
   return plm_error_set(error, PLM_USAGE,
-                       "--task must be regression, classification or residues, not \"%.80s\"",
+                       "--task must be regression, classification, residues or contacts, not "
+                       "\"%.80s\"",
                        task);
 }
 
@@ -169,7 +171,11 @@ static plm_status probe_checkpoints(struct probe_command *command, struct plm_op
 static plm_status task_probe_run(const struct plm_arguments *arguments, struct plm_error *error)
 {
   struct probe_command command = {0};
+  const char *task = plm_arguments_get(arguments, "task");
   struct plm_ops *ops;
+  if (task != NULL && strcmp(task, "contacts") == 0) return plm_contacts_command(arguments, error);
+  if (plm_arguments_has(arguments, "train"))
+    return plm_error_set(error, PLM_USAGE, "--train is for --task contacts");
   PLM_TRY(parse_request(arguments, &command, error));
   PLM_TRY(plm_task_open_ops(arguments, (struct plm_ops_request){0}, &ops, error));
   if (command.json) command.line = cJSON_CreateObject();

@@ -112,8 +112,9 @@ void plm_watch_report_board(const struct plm_watch_report *report, struct plm_te
 /* Whether a number of a task's line is a measure. */
 static bool is_measure(const char *name)
 {
-  static const char *const others[] = {"v",      "step",    "alpha",     "predictions",
-                                       "assays", "seconds", "lag_steps", "time"};
+  static const char *const others[] = {"v",          "step",    "alpha",     "predictions",
+                                       "assays",     "trained", "tested",    "heads",
+                                       "heads_used", "seconds", "lag_steps", "time"};
   for (size_t i = 0; i < sizeof others / sizeof *others; i++)
     if (strcmp(others[i], name) == 0) return false;
   return true;

@@ -1,4 +1,4 @@
-/* Probes and assays of checkpoints. */
+/* Probes, contacts and assays of checkpoints. */
 #include "evaluator/watch/watch_tasks.h"
 
 #include <inttypes.h>
@@ -14,6 +14,7 @@
 #include "common/checkpoint/checkpoint.h"
 #include "common/metrics/metrics.h"
 #include "common/run/run.h"
+#include "evaluator/contacts/contacts_command.h"
 #include "evaluator/probe/probe.h"
 #include "evaluator/probe/probe_report.h"
 #include "evaluator/score/assay_list.h"
@@ -49,6 +50,11 @@ static plm_status open_task(struct plm_watch_tasks *tasks, uint32_t i, struct pl
     const struct plm_labelled_request request = table_of(tasks->config, task);
     return plm_labelled_table_read(&request, &tasks->tables[i], error);
   }
+  if (task->kind == PLM_TASK_CONTACTS) {
+    PLM_TRY(plm_protein_folder_read(task->path, tasks->config->data.tokenizer, &tasks->folders[i],
+                                    error));
+    return plm_contacts_check(&tasks->folders[i], PLM_CONTACT_TRAINING, error);
+  }
   struct plm_assay_list list = {0};
   PLM_TRY(plm_assay_list_read(task->reference, task->path, &list, error));
   plm_assay_list_deinit(&list);
@@ -71,7 +77,10 @@ plm_status plm_watch_tasks_open(const struct plm_config *config, struct plm_watc
 
 void plm_watch_tasks_close(struct plm_watch_tasks *tasks)
 {
-  for (uint32_t i = 0; i < PLM_MAX_TASKS; i++) plm_labelled_table_deinit(&tasks->tables[i]);
+  for (uint32_t i = 0; i < PLM_MAX_TASKS; i++) {
+    plm_labelled_table_deinit(&tasks->tables[i]);
+    plm_protein_folder_deinit(&tasks->folders[i]);
+  }
 }
 
 /* The split that the lines of a task name. */
@@ -124,6 +133,26 @@ static plm_status run_probe(struct plm_watch_tasks *tasks, uint32_t i,
     put_probe(line, &results);
     plm_probe_results_deinit(&results);
   }
+  plm_inference_close(inference);
+  return status;
+}
+
+/* ---- contacts ---- */
+
+static plm_status run_contacts(const struct plm_watch_tasks *tasks, uint32_t i,
+                               const struct plm_task_subject *subject, cJSON *line,
+                               struct plm_error *error)
+{
+  struct plm_inference *inference;
+  struct plm_contacts_results results;
+  const struct plm_contacts_request request = {
+      .training = PLM_CONTACT_TRAINING, .check = subject->check, .context = subject->context};
+  PLM_TRY(plm_inference_open_trunk(subject->directory, NULL, subject->ops, PLM_CONTACT_BATCH_TOKENS,
+                                   &inference, NULL, error));
+  plm_metrics_string(line, "weights", inference->weights);
+  const plm_status status =
+      plm_contacts_run(&request, &tasks->folders[i], inference, &results, error);
+  if (status == PLM_OK) plm_contacts_add(line, &results);
   plm_inference_close(inference);
   return status;
 }
@@ -185,9 +214,12 @@ static plm_status measure(struct plm_watch_tasks *tasks, uint32_t i,
                           struct plm_error *error)
 {
   const struct plm_config_task *task = &tasks->config->evaluator.tasks[i];
-  const plm_status status = task->kind == PLM_TASK_PROBE
-                                ? run_probe(tasks, i, subject, line, error)
-                                : run_assays(tasks, task, subject, line, error);
+  plm_status status = PLM_OK;
+  switch ((enum plm_task_kind)task->kind) {
+  case PLM_TASK_PROBE: status = run_probe(tasks, i, subject, line, error); break;
+  case PLM_TASK_ASSAYS: status = run_assays(tasks, task, subject, line, error); break;
+  case PLM_TASK_CONTACTS: status = run_contacts(tasks, i, subject, line, error); break;
+  }
   return name_task(task, status, error);
 }
 

@@ -1,20 +1,24 @@
 /* The tasks of evaluator.tasks: what is measured of a checkpoint beside its loss. Each gives one
- * line, with the same numbers as the command on that checkpoint: `probe`, or `score --assays`. */
+ * line, with the same numbers as the command on that checkpoint: `probe`, `probe --task contacts`,
+ * or `score --assays`. */
 #ifndef PLM_EVALUATOR_WATCH_WATCH_TASKS_H
 #define PLM_EVALUATOR_WATCH_WATCH_TASKS_H
 
 #include "common/config/config.h"
 #include "common/ops/ops.h"
 #include "common/sequences/labelled_table.h"
+#include "evaluator/contacts/protein_folder.h"
 #include "evaluator/watch/watch_journal.h"
 
 struct plm_watch_tasks {
-  const struct plm_config *config;                 /* borrowed */
-  struct plm_labelled_table tables[PLM_MAX_TASKS]; /* of probes */
+  const struct plm_config *config;                  /* borrowed */
+  struct plm_labelled_table tables[PLM_MAX_TASKS];  /* of probes */
+  struct plm_protein_folder folders[PLM_MAX_TASKS]; /* of contacts */
 };
 
-/* Reads the tables of the probes, and looks for the files of the assays, so that mistakes are found
- * before training has gone on for long. To be closed even after an error, which names the task. */
+/* Reads the tables of the probes and the folders of contacts, and looks for the files of the
+ * assays, so that mistakes are found before training has gone on for long. To be closed even after
+ * an error, which names the task. */
 plm_status plm_watch_tasks_open(const struct plm_config *config, struct plm_watch_tasks *tasks,
                                 struct plm_error *error);
 void plm_watch_tasks_close(struct plm_watch_tasks *tasks);

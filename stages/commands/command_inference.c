@@ -180,7 +180,11 @@ const struct plm_command plm_command_probe = {
         "--json prints one object on one line, with `spearman` and so on as objects of value, low, "
         "high and count, and the baseline in `baseline`. Several --checkpoint are then in "
         "`checkpoints`, and with --layers all every layer is in `layers`. --output writes the "
-        "predictions of the test part, of the best layer, as CSV.",
+        "predictions of the test part, of the best layer, as CSV.\n\n"
+        "With --task contacts, TABLE is a folder with NAME.fasta and NAME.contacts for each "
+        "protein, a line of which names two residues in contact. A logistic regression on the "
+        "attention maps learns from the first proteins, and its precision at L, L/2 and L/5 for "
+        "residues at least 24 apart is measured on the others.",
     .options = plm_probe_options,
     .run = probe,
 };

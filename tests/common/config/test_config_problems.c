@@ -173,6 +173,11 @@ static const struct wrong wrongs[] = {
     {"evaluator: {tasks: [{name: a, path: x, kind: assays, reference: z, task: residues}]}\n",
      {"pipeline.yaml:1:21: evaluator.tasks: \"a\": target, split, sequence_column and task belong "
       "to kind: probe"}},
+    {"evaluator: {tasks: [{name: a, path: x, kind: contacts, reference: z}]}\n",
+     {"pipeline.yaml:1:21: evaluator.tasks: \"a\": reference belongs to kind: assays"}},
+    {"evaluator: {tasks: [{name: a, path: x, kind: contacts, target: z}]}\n",
+     {"pipeline.yaml:1:21: evaluator.tasks: \"a\": target, split, sequence_column and task belong "
+      "to kind: probe"}},
     {"evaluator: {tasks: [{name: a, path: x, target: y}, {name: a, path: x, target: y}]}\n",
      {"pipeline.yaml:1:52: evaluator.tasks: \"a\" is listed twice"}},
     {"evaluator: {sets: [{name: a, corpus: x}], tasks: [{name: a, path: x, target: y}]}\n",

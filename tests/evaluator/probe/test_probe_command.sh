@@ -59,6 +59,26 @@ expect 0 probe w.csv --target kind --split set
 says err 'w.csv:122: rows of the test part with a sequence that another part has too: 1;'
 says err 'w.csv:122: the class "new" is not in the training data'
 
+# Contacts: some pairs of each protein, three of which are learnt from.
+mkdir proteins
+awk '/^>/ {next} length($0) >= 40 && ++n <= 6 {print ">p" n "\n" $0 >("proteins/p" n ".fasta")}' s.fasta
+for fasta in proteins/*.fasta; do
+  length=$(sed -n 2p "$fasta" | tr -d '\n' | wc -c)
+  for ((i = 1; i + 7 <= length; i += 3)); do
+    echo "$i $((i + 7))"
+    [ $((i + 26)) -gt "$length" ] || echo "$i $((i + 26))"
+  done >"${fasta%.fasta}.contacts"
+done
+expect 0 probe --task contacts proteins --train 3
+says out '^folder  proteins: 3 proteins to learn from, 3 to test$'
+says out "^$checkpoint +[0-9]+ of [0-9]+ +[01]\.[0-9]{3} +[01]\.[0-9]{3} +[01]\.[0-9]{3} +0\.[0-9]{3}$"
+expect 0 probe --checkpoint run/checkpoints/step_00000000 --task contacts proteins --train 3 --json -q
+jq -e '.task == "contacts" and (.checkpoints | length) == 2 and all(.checkpoints[]; .tested == 3 and .trained == 3
+  and .heads_used <= .heads and .precision_l >= 0 and .precision_l5 <= 1 and .chance > 0)' out >/dev/null ||
+  fail "wrong: $(cat out)"
+expect 0 probe --task contacts proteins --train 3 --json -q --max-length 40
+says err 'warning: proteins of which run/checkpoints/latest sees only the beginning: 6'
+
 # What it refuses.
 fails() { # EXIT REGEX ARGUMENTS…
   local code=$1 regex=$2
@@ -76,4 +96,8 @@ fails 2 'the model has no layer 9' t.csv --target y --layers 9
 fails 1 't.csv:2, column 3 \(kind\)' t.csv --target kind --task regression
 fails 1 'are "little"' <(grep -v much t.csv) --target kind --split set
 fails 1 'too small to be split by chance' <(head -2 t.csv) --target y
+fails 2 '--target does not apply to --task contacts' proteins --task contacts --target y
+fails 2 'no folder is named' --task contacts
+fails 2 '--train is for --task contacts' t.csv --target y --train 3
+fails 1 '6 proteins are too few for 20 to learn from' proteins --task contacts
 [ ! -e p2.csv ] || fail "an error left a file"

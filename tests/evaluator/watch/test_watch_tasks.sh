@@ -19,10 +19,23 @@ small_fasta s.fasta 80 3
 awk 'BEGIN {print "sequence,y,set"} /^>/ {next}
   {n++; x = $0; printf "%s,%.6f,%s\n", $0, gsub(/[LAGV]/, "", x) / length($0), n % 4 == 0 ? "test" : "train"}' \
   s.fasta >t.csv
+# 22 proteins, whose contacts are every third pair of residues 7 and 26 apart
+mkdir proteins
+awk '/^>/ {next} length($0) >= 40 && ++n <= 22 {
+  name = sprintf("proteins/p%02d", n)
+  print ">p\n" $0 >(name ".fasta")
+  for (i = 1; i + 7 <= length($0); i += 3) {
+    print i, i + 7 >(name ".contacts")
+    if (i + 26 <= length($0)) print i, i + 26 >(name ".contacts")
+  }
+  close(name ".fasta")
+  close(name ".contacts")
+}' s.fasta
 cat >>pipeline.yaml <<'END'
   tasks:
     - {name: stability, kind: probe, path: t.csv, target: y, split: set, every: 2}
     - {name: gym, kind: assays, path: assays, reference: list.csv, every: 4}
+    - {name: folds, kind: contacts, path: proteins, every: 4}
 END
 set -- -c pipeline.yaml --set trainer.steps=5 --set trainer.checkpoint.every=1 --set trainer.schedule.warmup_steps=0 \
   --set trainer.schedule.cooldown_steps=0
@@ -44,11 +57,14 @@ says err '1 of 2 assays have been scored already'
 [ ! -e run/tasks/gym ] || fail "scores are left: $(ls -R run/tasks)"
 jq -r 'select(.set != "corpus") | "\(.step) \(.set) \(.split)"' run/evaluator.jsonl | sort -V >lines
 diff lines - <<'END' || fail "other lines"
+0 folds test
 0 gym test
 0 stability test
 2 stability test
+4 folds test
 4 gym test
 4 stability test
+5 folds test
 5 gym test
 5 stability test
 END
@@ -73,10 +89,20 @@ for step in 4 5; do
   [ "$(line $step gym | jq '.spearman_by_assay | keys | length')" = 2 ] || fail "not both: $(line $step gym)"
 done
 
+for step in 0 5; do
+  expect 0 plm-pipeline probe --checkpoint run/checkpoints/step_0000000$step --task contacts proteins --json -q
+  measures='[.precision_l, .precision_l2, .precision_l5, .chance, .trained, .tested, .heads, .heads_used]'
+  jq -c "$measures" out >wanted
+  line $step folds | jq -c "$measures" >got
+  cmp wanted got || fail "step $step: $(cat wanted got)"
+  jq -e '.[4] == 20 and .[5] == 2 and .[3] > 0' got >/dev/null || fail "step $step: $(cat got)"
+done
+
 # ---- where they are shown ----
 expect 0 plm-pipeline metrics evaluator --run run --csv
 says out 'spearman'
 grep -qa 'stability/baseline/spearman' run/tensorboard/evaluator/* || fail "TensorBoard lacks the baseline"
+grep -qa 'folds/precision_l5' run/tensorboard/evaluator/* || fail "TensorBoard lacks the contacts"
 grep -qa 'gym/ndcg' run/tensorboard/evaluator/* || fail "TensorBoard lacks the assays"
 expect 0 plm-pipeline report run --output report.html
 grep -q 'stability' report.html || fail "the report lacks the task"
@@ -106,5 +132,7 @@ expect 6 plm-evaluator "$@" --set 'evaluator.tasks=[{name: a, path: none.csv, ta
 says err 'none.csv'
 expect 7 plm-evaluator "$@" --set 'evaluator.tasks=[{name: a, path: t.csv, target: z}]'
 says err 't.csv:1: the table has no column "z"'
+expect 7 plm-evaluator "$@" --set 'evaluator.tasks=[{name: a, kind: contacts, path: assays}]'
+says err 'evaluator.tasks: a: 0 proteins are too few for 20'
 kill "$packer"
 drained "$packer" "the packer"

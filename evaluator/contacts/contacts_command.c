@@ -1,0 +1,150 @@
+/* Runs over checkpoints; tables and JSON. */
+#include "evaluator/contacts/contacts_command.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include <cjson/cJSON.h>
+
+#include "common/base/log/log.h"
+#include "common/base/log/progress.h"
+#include "common/base/text/json.h"
+#include "common/base/text/printable.h"
+#include "common/cli/task_options.h"
+#include "common/metrics/metrics.h"
+#include "evaluator/task/task.h"
+
+struct contacts_command {
+  const struct plm_arguments *arguments;
+  struct plm_contacts_request request;
+  const char *folder;
+  size_t checkpoints, done;
+  cJSON *line; /* with --json */
+};
+
+void plm_contacts_add(cJSON *object, const struct plm_contacts_results *results)
+{
+  for (int m = 0; m < PLM_CONTACT_MEASURES; m++)
+    plm_metrics_number(object, plm_contact_measure_names[m], results->precision[m]);
+  plm_metrics_number(object, "chance", results->chance);
+  plm_metrics_integer(object, "trained", results->trained);
+  plm_metrics_integer(object, "tested", results->tested);
+  plm_metrics_integer(object, "heads", results->heads);
+  plm_metrics_integer(object, "heads_used", results->used);
+}
+
+static plm_status parse_contacts(const struct plm_arguments *arguments,
+                                 struct contacts_command *command, struct plm_error *error)
+{
+  static const char *const others[] = {"target", "split",           "layers", "pooling",
+                                       "alpha",  "sequence-column", "output"};
+  PLM_TRY(plm_task_needs(arguments, plm_probe_options, "checkpoint",
+                         "a checkpoint, for example runs/demo/checkpoints/latest", error));
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+    if (plm_arguments_has(arguments, others[i]))
+      return plm_error_set(error, PLM_USAGE, "--%s does not apply to --task contacts", others[i]);
+  if (arguments->positional_count != 1) {
+    plm_error_set(error, PLM_USAGE, "%s",
+                  arguments->positional_count == 0 ? "no folder is named" : "name one folder");
+    return plm_error_hint(error, "it has a pair of files for each protein, NAME.fasta and "
+                                 "NAME.contacts");
+  }
+  command->arguments = arguments;
+  command->folder = arguments->positionals[0];
+  command->request.training = PLM_CONTACT_TRAINING;
+  PLM_TRY(plm_arguments_within(arguments, "train", 1, 1000000, &command->request.training, error));
+  PLM_TRY(plm_task_max_length(arguments, &command->request.max_length, error));
+  for (size_t i = 0; i < arguments->value_count; i++)
+    command->checkpoints += strcmp(arguments->values[i].option->name, "checkpoint") == 0;
+  return PLM_OK;
+}
+
+/* A single checkpoint is the object itself, and several are in its array `checkpoints`. */
+static void put_contacts_json(struct contacts_command *command, const char *checkpoint,
+                              const char *weights, const struct plm_contacts_results *results)
+{
+  cJSON *object = command->line;
+  if (command->done == 0) {
+    plm_metrics_string(object, "folder", command->folder);
+    plm_metrics_string(object, "task", "contacts");
+  }
+  if (command->checkpoints > 1) {
+    cJSON *array = cJSON_GetObjectItemCaseSensitive(command->line, "checkpoints");
+    if (array == NULL) array = cJSON_AddArrayToObject(command->line, "checkpoints");
+    object = cJSON_CreateObject();
+    plm_json_append(array, object);
+  }
+  plm_metrics_string(object, "checkpoint", checkpoint);
+  plm_metrics_string(object, "weights", weights);
+  plm_contacts_add(object, results);
+}
+
+static void print_contacts(const struct contacts_command *command, const char *checkpoint,
+                           const struct plm_contacts_results *results)
+{
+  if (command->done == 0) {
+    plm_print(stdout, "folder  %s: %u proteins to learn from, %u to test\n\n", command->folder,
+              results->trained, results->tested);
+    printf("%-32s  %-11s %-8s %-8s %-8s %s\n", "checkpoint", "heads", "L", "L/2", "L/5", "chance");
+  }
+  char heads[32];
+  snprintf(heads, sizeof heads, "%u of %u", results->used, results->heads);
+  plm_print(stdout, "%-32s  %-11s", checkpoint, heads);
+  for (int m = 0; m < PLM_CONTACT_MEASURES; m++) printf(" %-8.3f", results->precision[m]);
+  printf(" %.3f\n", results->chance);
+}
+
+static plm_status measure_contacts(struct contacts_command *command, const char *checkpoint,
+                                   struct plm_inference *inference, struct plm_error *error)
+{
+  struct plm_protein_folder folder;
+  struct plm_contacts_results results;
+  char number[64];
+  PLM_TRY(plm_protein_folder_read(command->folder, inference->tokenizer->kind, &folder, error));
+  const plm_status status =
+      plm_contacts_run(&command->request, &folder, inference, &results, error);
+  plm_protein_folder_deinit(&folder);
+  if (status == PLM_FORMAT && error->where[0] == '\0')
+    plm_error_where(error, "%s", command->folder);
+  PLM_TRY(status);
+  if (results.cut > 0)
+    plm_warning("proteins of which %s sees only the beginning: %s", checkpoint,
+                plm_format_count(results.cut, number));
+  if (command->line != NULL)
+    put_contacts_json(command, checkpoint, inference->weights, &results);
+  else
+    print_contacts(command, checkpoint, &results);
+  command->done++;
+  return PLM_OK;
+}
+
+static plm_status measure_all(struct contacts_command *command, struct plm_ops *ops,
+                              struct plm_error *error)
+{
+  const struct plm_arguments *arguments = command->arguments;
+  for (size_t i = 0; i < arguments->value_count; i++) {
+    const char *checkpoint = arguments->values[i].value;
+    struct plm_inference *inference;
+    if (strcmp(arguments->values[i].option->name, "checkpoint") != 0) continue;
+    PLM_TRY(plm_inference_open_trunk(checkpoint, plm_arguments_get(arguments, "weights"), ops,
+                                     PLM_CONTACT_BATCH_TOKENS, &inference, NULL, error));
+    const plm_status status = measure_contacts(command, checkpoint, inference, error);
+    plm_inference_close(inference);
+    PLM_TRY(status);
+  }
+  return PLM_OK;
+}
+
+plm_status plm_contacts_command(const struct plm_arguments *arguments, struct plm_error *error)
+{
+  struct contacts_command command = {0};
+  struct plm_ops *ops;
+  PLM_TRY(parse_contacts(arguments, &command, error));
+  PLM_TRY(plm_task_open_ops(arguments, (struct plm_ops_request){0}, &ops, error));
+  if (plm_arguments_has(arguments, "json")) command.line = cJSON_CreateObject();
+  const plm_status status = measure_all(&command, ops, error);
+  ops->close(ops);
+  if (status == PLM_OK && command.line != NULL) return plm_json_print(command.line, error);
+  cJSON_Delete(command.line);
+  return status;
+}
