@@ -84,11 +84,17 @@ static bool card_facts_is_ours(const struct plm_card_facts *facts, const cJSON *
   plm_hash_to_hex(facts->folder->identity, hex);
   return plm_json_number(line, "step", -1) == (double)facts->folder->step &&
          strcmp(plm_json_string(line, "identity", hex), hex) == 0 &&
-         strcmp(plm_json_string(line, "weights", ""), facts->weights) == 0 &&
-         cJSON_HasObjectItem(line, "loss");
+         strcmp(plm_json_string(line, "weights", ""), facts->weights) == 0;
 }
 
-/* Keeps the last line of each set and split. */
+/* Whether a line without a loss is that of a task which measured something. */
+static bool is_of_task(const cJSON *line)
+{
+  return !cJSON_HasObjectItem(line, "skipped") && !cJSON_HasObjectItem(line, "task_skipped") &&
+         plm_metrics_is_extra(line);
+}
+
+/* Keeps the last line of each set and split, and of each task. */
 static bool card_facts_on_line(void *context, const cJSON *line)
 {
   struct plm_card_facts *facts = context;
@@ -99,13 +105,16 @@ static bool card_facts_on_line(void *context, const cJSON *line)
   if (split == NULL || plm_split_parse(split, &known, NULL) != PLM_OK ||
       !card_facts_is_ours(facts, line) || !plm_config_is_set_name(plm_metrics_set(line)))
     return true;
+  const bool evaluation = cJSON_HasObjectItem(line, "loss");
+  if (!evaluation && !is_of_task(line)) return true;
+  cJSON *list = evaluation ? facts->evaluations : facts->tasks;
   plm_metrics_subject(line, subject, sizeof subject);
-  for (int i = cJSON_GetArraySize(facts->evaluations) - 1; i >= 0; i--) {
-    const cJSON *before = cJSON_GetArrayItem(facts->evaluations, i);
+  for (int i = cJSON_GetArraySize(list) - 1; i >= 0; i--) {
+    const cJSON *before = cJSON_GetArrayItem(list, i);
     plm_metrics_subject(before, other, sizeof other);
-    if (strcmp(subject, other) == 0) cJSON_DeleteItemFromArray(facts->evaluations, i);
+    if (strcmp(subject, other) == 0) cJSON_DeleteItemFromArray(list, i);
   }
-  plm_json_append(facts->evaluations, cJSON_Duplicate(line, true));
+  plm_json_append(list, cJSON_Duplicate(line, true));
   return true;
 }
 
@@ -115,7 +124,8 @@ static plm_status gather_evaluations(struct plm_card_facts *facts, struct plm_er
 {
   char path[PLM_PATH_SIZE];
   facts->evaluations = cJSON_CreateArray();
-  if (facts->evaluations == NULL)
+  facts->tasks = cJSON_CreateArray();
+  if (facts->evaluations == NULL || facts->tasks == NULL)
     return plm_error_set(error, PLM_NO_MEMORY, "no memory for the evaluations");
   if (!facts->folder->checkpoint) return PLM_OK;
   PLM_TRY(plm_path_join(path, facts->folder->directory, "../../" PLM_RUN_EVALUATOR_METRICS, error));
@@ -143,6 +153,7 @@ void plm_card_facts_deinit(struct plm_card_facts *facts)
   if (facts->trained) plm_config_deinit(&facts->config);
   if (facts->corpus_known) plm_corpus_description_deinit(&facts->corpus);
   cJSON_Delete(facts->evaluations);
+  cJSON_Delete(facts->tasks);
   facts->trained = facts->corpus_known = false;
-  facts->evaluations = NULL;
+  facts->evaluations = facts->tasks = NULL;
 }

@@ -32,6 +32,7 @@ struct plm_card_facts {
   struct plm_corpus_description corpus;
   struct cJSON
       *evaluations; /* array: the evaluator's last line for each set and split and these weights */
+  struct cJSON *tasks; /* array: the same of evaluator.tasks, without those that were skipped */
 };
 
 /* Fills the rest. Missing files are left out; a damaged file is an error, after which _deinit need

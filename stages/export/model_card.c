@@ -15,6 +15,7 @@
 #include "common/huggingface/huggingface.h"
 #include "common/metrics/metrics.h"
 #include "common/model/architecture.h"
+#include "stages/export/model_card_tasks.h"
 
 /* The evaluator's metrics, under the names of https://huggingface.co/metrics if they have one. */
 static const struct {
@@ -494,4 +495,5 @@ void plm_model_card_print(const struct plm_card_facts *facts, struct plm_text *t
   put_architecture(facts, text);
   put_training(facts, text);
   put_evaluation(facts, text);
+  plm_model_card_tasks(facts, text);
 }

@@ -69,6 +69,40 @@ static void the_last_line_of_each_subject_is_kept(void **state)
   keeps(&facts, "");
 }
 
+/* The values of `spearman` in the lines of tasks that are kept, in their order. */
+static void keeps_tasks(struct plm_card_facts *facts, const char *expected)
+{
+  char text[256] = "";
+  assert_int_equal(plm_card_facts_gather(facts, NULL), PLM_OK);
+  for (const cJSON *line = facts->tasks->child; line != NULL; line = line->next) {
+    const size_t used = strlen(text);
+    snprintf(text + used, sizeof text - used, "%g ",
+             cJSON_GetObjectItem(line, "spearman")->valuedouble);
+  }
+  assert_string_equal(text, expected);
+  plm_card_facts_deinit(facts);
+  assert_null(facts->tasks);
+}
+
+static void the_last_line_of_each_task_is_kept(void **state)
+{
+  (void)state;
+  struct plm_card_facts facts = new_facts();
+  put("run/evaluator.jsonl",
+      "{" OURS ",\"set\":\"a\",\"split\":\"test\",\"spearman\":0.1}\n"
+      "{" OURS ",\"set\":\"b\",\"split\":\"test\",\"spearman\":0.2}\n"
+      "{" OURS ",\"set\":\"a\",\"split\":\"test\",\"spearman\":0.3}\n"
+      "{" OURS ",\"set\":\"b\",\"split\":\"test\",\"task_skipped\":\"a newer one waits\"}\n"
+      "{" OURS ",\"set\":\"c\",\"split\":\"test\",\"skipped\":\"deleted\"}\n"
+      "{" OURS ",\"split\":\"test\",\"spearman\":0.4}\n" /* not of a task */
+      "{\"step\":9,\"weights\":\"ema\",\"set\":\"a\",\"split\":\"test\",\"spearman\":0.5}\n");
+  keeps_tasks(&facts, "0.2 0.3 ");
+  facts.weights = "model";
+  keeps_tasks(&facts, "");
+  facts.weights = "ema";
+  keeps(&facts, "");
+}
+
 static void lines_about_others_are_left_out(void **state)
 {
   (void)state;
@@ -169,6 +203,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_last_line_of_each_subject_is_kept),
+      cmocka_unit_test(the_last_line_of_each_task_is_kept),
       cmocka_unit_test(lines_about_others_are_left_out),
       cmocka_unit_test(the_state_and_its_corpus_are_read),
       cmocka_unit_test(a_damaged_state_is_an_error),

@@ -122,6 +122,33 @@ static void a_trained_model_with_evaluations(void **state)
   cJSON_Delete(facts.evaluations);
 }
 
+static void tasks_have_a_table(void **state)
+{
+  static const char table[] =
+      "\n## Tasks\n\n| task | measure | value | without a model |\n|---|---|---:|---:|\n"
+      "| stability | Spearman's correlation | 0.857 [0.767, 0.914] | 0.561 |\n"
+      "| stability | RMSE | 0.250 | – |\n"
+      "| gym | Spearman's correlation | 0.400 | – |\n| gym | NDCG | 0.500 | – |\n"
+      "| folds | precision of contacts at L | 0.312 | 0.021 |\n"
+      "| folds | precision of contacts at L/5 | 0.482 | 0.021 |\n\nMeasured with this model";
+  (void)state;
+  struct plm_model_folder folder = masked_folder();
+  struct plm_card_facts facts = {
+      .folder = &folder, .name = "x", .weights = "model", .dtype = "float32"};
+  struct plm_text text = {0};
+  facts.tasks = lines_of(
+      "[{\"set\":\"stability\",\"spearman\":0.857,\"rmse\":0.25,\"pearson\":null,\"alpha\":10,"
+      "\"low\":{\"spearman\":0.767},\"high\":{\"spearman\":0.914},"
+      "\"baseline\":{\"spearman\":0.561}},"
+      "{\"set\":\"gym\",\"spearman\":0.4,\"ndcg\":0.5,\"assays\":3},"
+      "{\"set\":\"folds\",\"precision_l5\":0.482,\"precision_l\":0.312,\"chance\":0.021}]");
+  plm_model_card_print(&facts, &text);
+  assert_false(text.failed);
+  if (strstr(text.data, table) == NULL) fail_msg("%s", text.data);
+  plm_text_deinit(&text);
+  cJSON_Delete(facts.tasks);
+}
+
 static void a_causal_model_of_bytes(void **state)
 {
   (void)state;
@@ -204,6 +231,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(an_untrained_model),
       cmocka_unit_test(a_trained_model_with_evaluations),
+      cmocka_unit_test(tasks_have_a_table),
       cmocka_unit_test(a_causal_model_of_bytes),
       cmocka_unit_test(parts_that_may_be_missing),
   };
