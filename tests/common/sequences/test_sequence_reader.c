@@ -116,7 +116,8 @@ static const struct reading readings[] = {
      "record \"e\": empty sequence\n",
      0, 0},
     {"chains.fasta", ">a\nLA|\nGV\n>b\nL\n",
-     "bad chains.fasta:2 record \"a\": '|' separates chains, which only embed with ESM-C takes; make "
+     "bad chains.fasta:2 record \"a\": '|' separates chains, which only embed with ESM-C takes; "
+     "make "
      "each chain a record\nb L\n",
      0, 0},
     {"bad.fasta", ">a\nLA\nG1V\n>b\nL\n>c\nL@\x01\n>d\n\x80\n",

@@ -71,7 +71,7 @@ static void *put(struct plm_ops *ops, const struct operand *o, const void *host)
 static float *get(struct plm_ops *ops, const struct operand *o, const void *buffer)
 {
   char *raw = must(malloc(bytes_of(ops, o)));
-  float *values = must(malloc((size_t)o->count * sizeof *values));
+  float *values = must(calloc((size_t)o->count + 1, sizeof *values));
   device_case_download(ops, raw, buffer, bytes_of(ops, o));
   for (int64_t i = 0; i < o->count; i++) {
     uint16_t pattern;
