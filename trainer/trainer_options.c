@@ -39,13 +39,11 @@ struct plm_resume_options plm_resume_options_of(const struct plm_config *config)
 
 struct plm_checkpoint_options plm_checkpoint_options_of(const struct plm_config *config)
 {
-  const struct plm_config_evaluator *evaluator = &config->evaluator;
   return (struct plm_checkpoint_options){.model = &config->model,
                                          .objective = config->trainer.objective,
                                          .tokenizer = config->data.tokenizer,
                                          .rules = &config->trainer.checkpoint,
-                                         .split = evaluator->split_count > 0 ? evaluator->splits[0]
-                                                                             : NULL};
+                                         .judge = plm_retention_judge_of(config)};
 }
 
 struct plm_source_totals plm_source_totals_of(const struct plm_config *config)

@@ -8,6 +8,8 @@
 
 #include "common/base/files/file.h"
 #include "common/base/text/strict_json.h"
+#include "common/checkpoint/history.h"
+#include "common/config/best_by.h"
 #include "common/config/config.h"
 #include "common/metrics/metrics.h"
 #include "common/run/run.h"
@@ -23,11 +25,11 @@ const char *const plm_kept_names[PLM_KEPT_COUNT] = {"newest", "last", "best", "e
 static bool among_best(const struct plm_retained *checkpoints, size_t count, size_t i,
                        uint32_t keep_best)
 {
-  if (isnan(checkpoints[i].loss)) return false;
-  size_t better = 0; /* if two losses are equal, the later checkpoint is better */
+  if (isnan(checkpoints[i].value)) return false;
+  size_t better = 0; /* if two values are equal, the later checkpoint is better */
   for (size_t j = 0; j < count; j++)
-    better += checkpoints[j].loss < checkpoints[i].loss ||
-              (checkpoints[j].loss == checkpoints[i].loss && j > i);
+    better += checkpoints[j].value < checkpoints[i].value ||
+              (checkpoints[j].value == checkpoints[i].value && j > i);
   return better < keep_best;
 }
 
@@ -85,7 +87,49 @@ static bool is_about(const cJSON *report, const struct plm_retained *checkpoint)
   return plm_hash_equal(identity, checkpoint->identity);
 }
 
-static void read_report(const char *line, size_t length, const char *split,
+struct plm_retention_judge plm_retention_judge_of(const struct plm_config *config)
+{
+  const struct plm_config_evaluator *evaluator = &config->evaluator;
+  struct plm_retention_judge judge = {.split =
+                                          evaluator->split_count > 0 ? evaluator->splits[0] : NULL};
+  if (plm_config_best_by(config, &judge.task, &judge.measure)) judge.config = config;
+  return judge;
+}
+
+/* A line of the split whose loss counts. */
+static void take_loss(const struct plm_retention_judge *judge, const cJSON *report,
+                      struct plm_retained *checkpoint)
+{
+  const cJSON *name = cJSON_GetObjectItemCaseSensitive(report, "split");
+  const cJSON *loss = cJSON_GetObjectItemCaseSensitive(report, "loss");
+  if (!cJSON_IsNumber(loss) || plm_metrics_is_extra(report) || judge->split == NULL ||
+      !cJSON_IsString(name) || strcmp(name->valuestring, judge->split) != 0)
+    return;
+  checkpoint->loss = loss->valuedouble;
+  if (judge->config == NULL) checkpoint->value = loss->valuedouble;
+}
+
+/* A line of the task that judges. Returns whether it is one. */
+static bool take_measure(const struct plm_retention_judge *judge, const cJSON *report,
+                         struct plm_retained *checkpoint)
+{
+  const struct plm_config_task *task = &judge->config->evaluator.tasks[judge->task];
+  const cJSON *value = cJSON_GetObjectItemCaseSensitive(report, judge->measure);
+  if (strcmp(plm_metrics_set(report), task->name) != 0) return false;
+  checkpoint->value = !cJSON_IsNumber(value)              ? (double)NAN
+                      : plm_measure_falls(judge->measure) ? value->valuedouble
+                                                          : -value->valuedouble;
+  return true;
+}
+
+/* Whether the task that judges measures this step. */
+static bool is_due(const struct plm_retention_judge *judge, uint64_t step)
+{
+  return (plm_history_tasks_due(judge->config, step) &
+          1u << ((unsigned)PLM_HISTORY_TASK + judge->task)) != 0;
+}
+
+static void read_report(const char *line, size_t length, const struct plm_retention_judge *judge,
                         struct plm_retained *checkpoints, size_t count)
 {
   cJSON *report = plm_json_bounded(line, length, REPORT_VALUES);
@@ -97,18 +141,16 @@ static void read_report(const char *line, size_t length, const char *split,
   const bool skipped = cJSON_HasObjectItem(report, "skipped");
   const bool unread = skipped && cJSON_IsFalse(cJSON_GetObjectItemCaseSensitive(report, "corrupt"));
   if (checkpoint != NULL && !unread && is_about(report, checkpoint)) {
-    checkpoint->reported = true;
-    if (skipped) checkpoint->loss = NAN;
-    const cJSON *name = cJSON_GetObjectItemCaseSensitive(report, "split");
-    const cJSON *loss = cJSON_GetObjectItemCaseSensitive(report, "loss");
-    if (cJSON_IsNumber(loss) && !plm_metrics_is_extra(report) && split != NULL &&
-        cJSON_IsString(name) && strcmp(name->valuestring, split) == 0)
-      checkpoint->loss = loss->valuedouble;
+    if (skipped) checkpoint->loss = checkpoint->value = NAN;
+    take_loss(judge, report, checkpoint);
+    const bool measured = judge->config != NULL && take_measure(judge, report, checkpoint);
+    checkpoint->reported |=
+        skipped || measured || judge->config == NULL || !is_due(judge, checkpoint->step);
   }
   cJSON_Delete(report);
 }
 
-plm_status plm_retention_read_reports(const char *path, const char *split,
+plm_status plm_retention_read_reports(const char *path, const struct plm_retention_judge *judge,
                                       struct plm_retained *checkpoints, size_t count,
                                       struct plm_error *error)
 {
@@ -120,7 +162,7 @@ plm_status plm_retention_read_reports(const char *path, const char *split,
   PLM_TRY(plm_file_read(path, REPORTS_LIMIT, &text, &size, error));
   for (char *line = text, *end; (end = memchr(line, '\n', size - (size_t)(line - text))) != NULL;
        line = end + 1)
-    read_report(line, (size_t)(end - line), split, checkpoints, count);
+    read_report(line, (size_t)(end - line), judge, checkpoints, count);
   free(text);
   return PLM_OK;
 }

@@ -15,7 +15,19 @@
 #include "common/base/numbers/hash.h"
 #include "common/base/status.h"
 
+struct plm_config;
 struct plm_config_checkpoint;
+
+/* By what keep_best judges: the loss on a split of the run's own corpus, or what
+ * trainer.checkpoint.best_by says. Everything is borrowed. */
+struct plm_retention_judge {
+  const char *split; /* of the run's own corpus; NULL: none is evaluated */
+  /* With best_by, else NULL. */
+  const struct plm_config *config; /* says which steps the task measures */
+  const char *measure;             /* "spearman" */
+  uint32_t task;                   /* number of the task in evaluator.tasks */
+};
+struct plm_retention_judge plm_retention_judge_of(const struct plm_config *config);
 
 /* Reasons to keep a checkpoint: bits, and their names in the order of the bits. */
 enum plm_kept_by {
@@ -36,7 +48,8 @@ struct plm_retained {
   /* The evaluator has written a line for it: a loss, or that it was skipped. A skip does not count
    * if the checkpoint is intact and only could not be read ("corrupt": false). */
   bool reported;
-  double loss; /* of its evaluation; NAN if there is none */
+  double loss;  /* of its evaluation; NAN if there is none */
+  double value; /* what keep_best compares, the smaller the better; NAN if there is none */
   bool newest_valid;
   unsigned kept; /* out: plm_kept_by bits */
   bool remove;   /* out: no reason to keep it */
@@ -46,12 +59,12 @@ struct plm_retained {
 void plm_retention_decide(const struct plm_config_checkpoint *rules, bool has_evaluator,
                           struct plm_retained *checkpoints, size_t count);
 
-/* Fills `reported` and `loss` of each checkpoint from evaluator.jsonl; if there is no such file,
- * nothing is reported. The loss is that of `split` of the run's own corpus (not of
- * evaluator.sets) in the last line that has one. Lines with
- * another identity are ignored, because the step was published again with other weights; so are
- * lines that are not JSON. */
-plm_status plm_retention_read_reports(const char *path, const char *split,
+/* Fills `reported`, `loss` and `value` of each checkpoint from evaluator.jsonl; if there is no such
+ * file, nothing is reported. The loss is that of the split of the run's own corpus (not of
+ * evaluator.sets) in the last line that has one. If the judge is a task, a checkpoint that is due
+ * for it is reported when the task is. Lines with another identity are ignored, because the step
+ * was published again with other weights; so are lines that are not JSON. */
+plm_status plm_retention_read_reports(const char *path, const struct plm_retention_judge *judge,
                                       struct plm_retained *checkpoints, size_t count,
                                       struct plm_error *error);
 

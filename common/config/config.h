@@ -113,6 +113,7 @@ struct plm_config_schedule {
 struct plm_config_checkpoint {
   uint64_t every;
   uint32_t keep_last, keep_best;
+  char *best_by; /* by which keep_best judges (best_by.h); NULL: the loss */
   uint64_t keep_every;
   uint32_t max_unevaluated;
   uint32_t max_failed; /* checkpoint.max_failed_checkpoints, default 3 */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/base/text/text.h"
+#include "common/config/best_by.h"
 #include "common/config/config_corpora.h"
 #include "common/config/config_model.h"
 #include "common/config/config_sources.h"
@@ -360,6 +361,21 @@ static void check_tasks(struct plm_loader *loader)
             "evaluator.tasks: \"%s\" is also the name of a set", evaluator->tasks[i].name);
 }
 
+static void check_best_by(struct plm_loader *loader)
+{
+  static const char key[] = "trainer.checkpoint.best_by";
+  const char *text = loader->config->trainer.checkpoint.best_by, *measure;
+  uint32_t task;
+  if (text == NULL || plm_key_is_bad(loader, key) || plm_key_is_bad(loader, "evaluator.tasks") ||
+      plm_config_best_by(loader->config, &task, &measure))
+    return;
+  plm_problems_add(
+      loader->problems, plm_key_place(loader, key, NULL),
+      "%s: \"%s\" is not TASK.MEASURE, with a task of evaluator.tasks and a measure of "
+      "its kind, for example stability.spearman",
+      key, text);
+}
+
 void plm_config_check(struct plm_loader *loader)
 {
   plm_presets_settle(loader);
@@ -375,6 +391,7 @@ void plm_config_check(struct plm_loader *loader)
   check_network(loader);
   plm_sources_check(loader);
   check_tasks(loader);
+  check_best_by(loader);
 }
 
 /* masked_diffusion draws its mask rates itself. Only its first mlm_warmup_steps train as mlm. */

@@ -326,7 +326,12 @@ static const struct plm_setting settings[] = {
       NUMBER(0, 1e6), FREE,
       .help = "Number of checkpoints with the lowest evaluation loss that are kept. The loss is "
               "that of the first split of evaluator.splits on the run's own corpus, not of "
-              "evaluator.sets."),
+              "evaluator.sets. best_by judges by something else."),
+  ROW("trainer.checkpoint.best_by", STRING, trainer.checkpoint.best_by, "", "null",
+      .flags = PLM_SETTING_NULLABLE, FREE,
+      .help = "What keep_best compares instead of the loss: TASK.MEASURE, a task of "
+              "evaluator.tasks and one of its measures, for example stability.spearman. Checkpoints "
+              "that the task does not measure are no candidates."),
   ROW("trainer.checkpoint.keep_every", U64, trainer.checkpoint.keep_every, "steps", "0",
       NUMBER(0, STEPS_MAX), FREE,
       .help = "Keep every checkpoint whose step is a multiple of this. 0: none for this reason."),

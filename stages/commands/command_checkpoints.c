@@ -13,6 +13,7 @@
 #include "common/base/text/printable.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/retention.h"
+#include "common/config/best_by.h"
 #include "common/huggingface/folder_facts.h"
 #include "common/metrics/metrics.h"
 #include "common/run/run.h"
@@ -38,8 +39,11 @@ struct listing {
   char run[PLM_PATH_SIZE]; /* "" for a single checkpoint or a folder outside a run */
   struct row *rows;
   struct plm_retained *retained; /* one for each row */
-  char judge[64]; /* set and split whose loss keep_best compares: "corpus valid"; "" if unknown */
-  bool has_sets;  /* the run evaluates further sets */
+  /* By what keep_best judges: the loss of a set and a split, "corpus valid"; a measure of a task,
+   * "stability.spearman"; "" if unknown. */
+  char judge[96];
+  bool by_task, falls; /* falls: a smaller value is better */
+  bool has_sets;       /* the run evaluates further sets */
   size_t count;
 };
 
@@ -109,8 +113,11 @@ static plm_status gather_folder(const char *folder, bool verify, struct listing 
     row->step = steps[i];
     if (status == PLM_OK) read_row(row, verify);
     row->step = steps[i]; /* the folder's name counts, whatever its MANIFEST says */
-    listing->retained[i] = (struct plm_retained){
-        .step = steps[i], .loss = NAN, .identified = row->identified, .identity = row->identity};
+    listing->retained[i] = (struct plm_retained){.step = steps[i],
+                                                 .loss = NAN,
+                                                 .value = NAN,
+                                                 .identified = row->identified,
+                                                 .identity = row->identity};
   }
   free(steps);
   for (size_t i = count; status == PLM_OK && i-- > 0;) {
@@ -128,12 +135,18 @@ static plm_status gather_reasons(struct listing *listing, struct plm_error *erro
   struct plm_config config;
   char reports[PLM_PATH_SIZE];
   if (plm_command_read_run(listing->run, &config, NULL) != PLM_OK) return PLM_OK;
-  const char *split = config.evaluator.split_count > 0 ? config.evaluator.splits[0] : NULL;
-  snprintf(listing->judge, sizeof listing->judge, PLM_OWN_SET " %.20s", split != NULL ? split : "");
+  const struct plm_retention_judge judge = plm_retention_judge_of(&config);
+  listing->by_task = judge.config != NULL;
+  if (listing->by_task)
+    snprintf(listing->judge, sizeof listing->judge, "%.80s", config.trainer.checkpoint.best_by);
+  else
+    snprintf(listing->judge, sizeof listing->judge, PLM_OWN_SET " %.20s",
+             judge.split != NULL ? judge.split : "");
+  listing->falls = judge.measure == NULL || plm_measure_falls(judge.measure);
   listing->has_sets = config.evaluator.set_count > 0;
   plm_status status = plm_path_join(reports, listing->run, PLM_RUN_EVALUATOR_METRICS, error);
   if (status == PLM_OK)
-    status = plm_retention_read_reports(reports, split, listing->retained, listing->count, error);
+    status = plm_retention_read_reports(reports, &judge, listing->retained, listing->count, error);
   if (status == PLM_OK)
     plm_retention_decide(&config.trainer.checkpoint, plm_retention_has_evaluator(listing->run),
                          listing->retained, listing->count);
@@ -168,7 +181,7 @@ static plm_status checkpoints_gather(const char *directory, bool verify, struct 
   if (has_final_name(directory) || checkpoints_holds(directory, "MANIFEST")) {
     PLM_TRY(allocate_rows(listing, 1, error));
     snprintf(listing->rows[0].path, PLM_PATH_SIZE, "%s", directory);
-    listing->retained[0].loss = NAN;
+    listing->retained[0].loss = listing->retained[0].value = NAN;
     read_row(&listing->rows[0], verify);
     return PLM_OK;
   }
@@ -260,6 +273,8 @@ static void add_json(cJSON *array, const struct listing *listing, size_t i, bool
   cJSON_AddStringToObject(object, "identity", hex);
   plm_metrics_number(object, "loss", retained->loss);
   if (listing->judge[0] != '\0') plm_metrics_string(object, "judged_by", listing->judge);
+  if (listing->by_task)
+    plm_metrics_number(object, "judged", listing->falls ? retained->value : -retained->value);
   cJSON *kept = cJSON_AddArrayToObject(object, "kept_by");
   for (int bit = 0; bit < PLM_KEPT_COUNT; bit++)
     if (retained->kept >> bit & 1) plm_json_append(kept, cJSON_CreateString(plm_kept_names[bit]));
@@ -313,7 +328,10 @@ static void print_listing(const struct listing *listing, const char *directory, 
   printf("%8s %9s %-*s %8s  %s\n", "step", "size", IDENTITY_DIGITS, "identity", "loss", "kept by");
   for (size_t i = 0; i < listing->count; i++)
     checkpoints_print_row(&listing->rows[i], &listing->retained[i]);
-  if (listing->has_sets) printf("loss and best: set and split %s\n", listing->judge);
+  if (listing->by_task)
+    plm_print(stdout, "best: %s\n", listing->judge);
+  else if (listing->has_sets)
+    printf("loss and best: set and split %s\n", listing->judge);
   if (verified && valid > 0)
     printf("verified every byte of %s\n", plm_format_quantity(valid, "checkpoint", count));
 }

@@ -10,6 +10,7 @@
 #include "common/checkpoint/carried_tensors.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/frozen_tensors.h"
+#include "common/checkpoint/retention.h"
 #include "common/config/config.h"
 #include "common/metrics/metrics.h"
 #include "common/model/model.h"
@@ -34,7 +35,7 @@ struct plm_checkpoint_options {
   enum plm_objective objective;
   enum plm_tokenizer_kind tokenizer;
   const struct plm_config_checkpoint *rules;
-  const char *split; /* by whose metric the best checkpoints are chosen; NULL: none is evaluated */
+  struct plm_retention_judge judge; /* by what the best checkpoints are chosen */
 };
 
 /* What is the same for all checkpoints of a run. All pointers are borrowed. */

@@ -46,7 +46,7 @@ static void apply_retention(const struct plm_checkpoint_context *context, uint64
 {
   const struct plm_checkpoint_options *options = &context->options;
   struct plm_error error = {0};
-  if (plm_retention_apply(context->run, options->rules, options->split, step, &error) != PLM_OK)
+  if (plm_retention_apply(context->run, options->rules, &options->judge, step, &error) != PLM_OK)
     plm_warning("old checkpoints could not be deleted: %s", error.what);
 }
 

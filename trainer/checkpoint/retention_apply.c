@@ -42,7 +42,7 @@ static plm_status retention_apply_gather(const char *folder, uint64_t newest_val
     plm_checkpoint_name(steps[i], name);
     struct plm_retained *checkpoint = &(*checkpoints)[*count];
     *checkpoint = (struct plm_retained){
-        .step = steps[i], .loss = NAN, .newest_valid = steps[i] == newest_valid};
+        .step = steps[i], .loss = NAN, .value = NAN, .newest_valid = steps[i] == newest_valid};
     if (plm_path_join(path, folder, name, NULL) != PLM_OK ||
         !retention_apply_is_ours(path, checkpoint))
       continue;
@@ -74,7 +74,8 @@ static plm_status sync_reports(const char *reports, struct plm_error *error)
 }
 
 plm_status plm_retention_apply(const char *run, const struct plm_config_checkpoint *rules,
-                               const char *split, uint64_t newest_valid, struct plm_error *error)
+                               const struct plm_retention_judge *judge, uint64_t newest_valid,
+                               struct plm_error *error)
 {
   char folder[PLM_PATH_SIZE], reports[PLM_PATH_SIZE];
   PLM_TRY(plm_path_join(folder, run, PLM_RUN_CHECKPOINTS, error));
@@ -82,7 +83,7 @@ plm_status plm_retention_apply(const char *run, const struct plm_config_checkpoi
   struct plm_retained *checkpoints = NULL;
   size_t count;
   PLM_TRY(retention_apply_gather(folder, newest_valid, &checkpoints, &count, error));
-  plm_status status = plm_retention_read_reports(reports, split, checkpoints, count, error);
+  plm_status status = plm_retention_read_reports(reports, judge, checkpoints, count, error);
   if (status == PLM_OK)
     plm_retention_decide(rules, plm_retention_has_evaluator(run), checkpoints, count);
   if (status == PLM_OK) status = sync_reports(reports, error);

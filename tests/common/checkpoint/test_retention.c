@@ -26,6 +26,7 @@ struct retention_case {
 };
 
 #define NONE UINT64_MAX
+static const struct plm_retention_judge valid = {.split = "valid"};
 static const struct retention_case cases[] = {
     {"keep_last",
      {.keep_last = 2},
@@ -128,7 +129,7 @@ static void decisions_follow_the_rules(void **state)
       checkpoints[i] = (struct plm_retained){
           .step = wanted->steps[i],
           .reported = wanted->losses[i] > -2,
-          .loss = wanted->losses[i] < 0 ? NAN : wanted->losses[i],
+          .value = wanted->losses[i] < 0 ? NAN : wanted->losses[i],
           .newest_valid = wanted->steps[i] == wanted->newest_valid,
       };
     plm_retention_decide(&wanted->rules, wanted->has_evaluator, checkpoints, wanted->count);
@@ -161,15 +162,16 @@ static void reports_are_read_line_by_line(void **state)
   struct plm_retained checkpoints[] = {{.step = 10, .loss = NAN}, {.step = 20, .loss = NAN},
                                        {.step = 30, .loss = NAN}, {.step = 40, .loss = NAN},
                                        {.step = 50, .loss = NAN}, {.step = 60, .loss = NAN}};
-  assert_int_equal(plm_retention_read_reports(path, "valid", checkpoints, 6, NULL), PLM_OK);
+  assert_int_equal(plm_retention_read_reports(path, &valid, checkpoints, 6, NULL), PLM_OK);
   unlink(path);
   assert_true(checkpoints[0].reported && checkpoints[0].loss == 2.5);
+  assert_true(checkpoints[0].value == 2.5 && isnan(checkpoints[3].value));
   assert_true(checkpoints[1].reported && isnan(checkpoints[1].loss));
   assert_false(checkpoints[2].reported); /* an incomplete line is not a report */
   assert_true(checkpoints[3].reported && isnan(checkpoints[3].loss)); /* the last line counts */
   assert_true(checkpoints[4].reported);
   assert_false(checkpoints[5].reported); /* it could not be read, which may pass */
-  assert_int_equal(plm_retention_read_reports("/nonexistent/file", "valid", checkpoints, 3, NULL),
+  assert_int_equal(plm_retention_read_reports("/nonexistent/file", &valid, checkpoints, 3, NULL),
                    PLM_OK);
 }
 
@@ -188,16 +190,60 @@ static void reports_of_other_weights_are_ignored(void **state)
   struct plm_retained checkpoints[] = {
       {.step = 10, .loss = NAN, .identified = true, .identity = {.low = 11}},
       {.step = 20, .loss = NAN, .identified = true, .identity = {.low = 11}}};
-  assert_int_equal(plm_retention_read_reports(path, "valid", checkpoints, 2, NULL), PLM_OK);
+  assert_int_equal(plm_retention_read_reports(path, &valid, checkpoints, 2, NULL), PLM_OK);
   unlink(path);
   assert_true(!checkpoints[0].reported && isnan(checkpoints[0].loss));
   assert_true(checkpoints[1].reported && checkpoints[1].loss == 2.3);
+}
+
+/* A task is due for the steps 0, 20, 40 and 50, which is the last. */
+static void a_task_may_judge(void **state)
+{
+  static const char config_text[] =
+      "trainer: {steps: 50, schedule: {warmup_steps: 1, cooldown_steps: 1}, checkpoint: {every: "
+      "10, "
+      "best_by: %s}}\n"
+      "evaluator: {tasks: [{name: a.b, path: x, target: y, every: 2}]}\n";
+  static const char text[] = "{\"step\":0,\"split\":\"valid\",\"loss\":2.5}\n"
+                             "{\"step\":10,\"split\":\"valid\",\"loss\":2.4}\n"
+                             "{\"step\":20,\"set\":\"a.b\",\"spearman\":0.5,\"rmse\":2}\n"
+                             "{\"step\":40,\"set\":\"a.b\",\"task_skipped\":\"a newer waits\"}\n"
+                             "{\"step\":50,\"set\":\"c\",\"spearman\":0.9}\n";
+  static const struct {
+    const char *best_by;
+    double value;
+  } judges[] = {{"a.b.spearman", -0.5}, {"a.b.rmse", 2}};
+  const char *path = scratch_path("reports");
+  (void)state;
+  scratch_write(path, text, sizeof text - 1);
+  for (size_t k = 0; k < 2; k++) {
+    struct plm_config config;
+    char yaml[512];
+    snprintf(yaml, sizeof yaml, config_text, judges[k].best_by);
+    assert_int_equal(plm_config_load_text(yaml, strlen(yaml), &config, NULL), PLM_OK);
+    const struct plm_retention_judge judge = plm_retention_judge_of(&config);
+    assert_ptr_equal(judge.config, &config);
+    struct plm_retained checkpoints[5];
+    static const uint64_t steps[] = {0, 10, 20, 40, 50};
+    for (size_t i = 0; i < 5; i++)
+      checkpoints[i] = (struct plm_retained){.step = steps[i], .loss = NAN, .value = NAN};
+    assert_int_equal(plm_retention_read_reports(path, &judge, checkpoints, 5, NULL), PLM_OK);
+    /* the loss alone is not enough where the task is due */
+    assert_true(!checkpoints[0].reported && checkpoints[0].loss == 2.5);
+    assert_true(checkpoints[1].reported && isnan(checkpoints[1].value));
+    assert_true(checkpoints[2].reported && checkpoints[2].value == judges[k].value);
+    assert_true(checkpoints[3].reported && isnan(checkpoints[3].value));
+    assert_true(!checkpoints[4].reported && isnan(checkpoints[4].value));
+    plm_config_deinit(&config);
+  }
+  unlink(path);
 }
 
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(decisions_follow_the_rules),
+      cmocka_unit_test(a_task_may_judge),
       cmocka_unit_test(reports_are_read_line_by_line),
       cmocka_unit_test(reports_of_other_weights_are_ignored),
   };

@@ -187,6 +187,11 @@ static const struct wrong wrongs[] = {
       "choose another name",
       "pipeline.yaml:1:63: evaluator.tasks: every: 0 is out of range: must be at least 1 and at "
       "most 1000000"}},
+    {"trainer: {checkpoint: {best_by: a.auc}}\nevaluator: {tasks: [{name: a, path: x, target: "
+     "y}]}\n",
+     {"pipeline.yaml:1:33: trainer.checkpoint.best_by: \"a.auc\" is not TASK.MEASURE, with a task "
+      "of "
+      "evaluator.tasks and a measure of its kind, for example stability.spearman"}},
     {"evaluator: {tasks: [{name: a, target: y}]}\n",
      {"pipeline.yaml:1:21: evaluator.tasks: a task has no path"}},
     {"trainer: {hosts: [a:1, b]}\n",

@@ -228,6 +228,8 @@ static void leftovers_are_removed(void **state)
   assert_int_equal(entries(fixture, ".bad-"), 1);
 }
 
+static const struct plm_retention_judge valid = {.split = "valid"};
+
 static void retention_deletes_only_what_is_ours(void **state)
 {
   struct checkpoint_case *fixture = *state;
@@ -238,7 +240,7 @@ static void retention_deletes_only_what_is_ours(void **state)
   path_of(fixture, "step_00000001/MANIFEST", path);
   assert_int_equal(unlink(path), 0); /* without it the folder is not known to be ours */
   assert_int_equal(
-      plm_retention_apply(fixture->run, &fixture->config.trainer.checkpoint, "valid", 4, NULL),
+      plm_retention_apply(fixture->run, &fixture->config.trainer.checkpoint, &valid, 4, NULL),
       PLM_OK);
   assert_false(holds(fixture, "step_00000000"));
   assert_true(holds(fixture, "step_00000000.mine"));
@@ -253,7 +255,7 @@ static void retention_deletes_only_what_is_ours(void **state)
   assert_int_equal(plm_file_write(path, "", 0, 0644, NULL), PLM_OK);
   assert_int_equal(publish(fixture, 5, NULL), PLM_OK);
   assert_int_equal(
-      plm_retention_apply(fixture->run, &fixture->config.trainer.checkpoint, "valid", 5, NULL),
+      plm_retention_apply(fixture->run, &fixture->config.trainer.checkpoint, &valid, 5, NULL),
       PLM_OK);
   assert_true(holds(fixture, "step_00000003"));
 }
@@ -294,7 +296,7 @@ static void what_matters_is_synced_first(void **state)
   event_count = 0;
   record = true;
   assert_int_equal(
-      plm_retention_apply(fixture->run, &fixture->config.trainer.checkpoint, "valid", 7, NULL),
+      plm_retention_apply(fixture->run, &fixture->config.trainer.checkpoint, &valid, 7, NULL),
       PLM_OK);
   record = false;
   const int reported = when("fsync", fixture->run, PLM_RUN_EVALUATOR_METRICS);
