@@ -503,12 +503,13 @@ bench: all $(BENCH_BIN) ## run the benchmarks; each prints the machine and a tab
 bench-ranks: all $(BUILD)/tests/bench/exchange/tool_exchange ## measure ranks on this machine, beside Open MPI's reduce-scatter; QUICK=1 only checks that it runs
 	@PLM_BUILD=$(BUILD) QUICK=$(QUICK) tests/bench/bench_ranks.sh
 
-# Takes about ten minutes, and more on the first run, when PyTorch compiles its kernels. With QUICK=1 it
-# takes seconds, and the figures mean nothing.
+# Takes about half an hour, and more on the first run, when PyTorch compiles its kernels. With QUICK=1 it
+# takes seconds, and the figures mean nothing. Without esm-cpp, its rows are missing.
 .PHONY: bench-cpu
-bench-cpu: all $(BENCH_BIN) venv ## compare with PyTorch on the CPU; OUT=FILE saves the table, QUICK=1 only checks that it runs
+bench-cpu: all $(BENCH_BIN) venv ## compare with PyTorch and esm-cpp on the CPU; ONLY="PART..." chooses parts, OUT=FILE saves the table, QUICK=1 only checks that it runs
+	@$(if $(QUICK),:,tests/support/make/venv.sh esm-cpp || echo "bench-cpu: esm-cpp cannot be installed" >&2)
 	@$(or $(PLM_VENV),build/venv)/bin/python tests/bench/bench_cpu.py --build $(BUILD) \
-	  $(if $(QUICK),--quick) $(if $(OUT),--out $(OUT))
+	  $(if $(QUICK),--quick) $(addprefix --only ,$(ONLY)) $(if $(OUT),--out $(OUT))
 
 # About half an hour on an idle core; STEPS=600 and more train longer (the default is 80). A training that
 # is in RESULTS is not repeated.

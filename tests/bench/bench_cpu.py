@@ -1,6 +1,7 @@
 """Compares the C programs with PyTorch on this machine's CPU, in one run and one table.
 
-    bench_cpu.py [--quick] [--only PART]... [--model NAME]... [--threads N] [--build DIR] [--out FILE]
+    bench_cpu.py [--quick] [--only PART]... [--model NAME]... [--shape NAME]... [--whole]
+                 [--threads N] [--build DIR] [--out FILE]
 
 Both sides of a row use the same tokens, documents, masks and number of threads, and measure in turn,
 round after round. The table compares medians and shows the spread of the rounds. PyTorch runs eager
@@ -21,6 +22,7 @@ from report import Report
 from rounds import HERE, Peers
 from rows_data import embed_rows, packer_rows
 from rows_model import MODELS, attention_rows, step_rows
+from rows_published import SHAPES, published_rows
 
 ROOT = HERE.parent.parent
 
@@ -31,6 +33,10 @@ class Bench:
     def __init__(self, options, folder):
         self.quick, self.threads = options.quick, options.threads
         self.models = options.model or (["demo"] if options.quick else list(MODELS))
+        self.shapes = options.shape or (["8M"] if options.quick else list(SHAPES))
+        self.whole = options.whole
+        self.esm_cpp = options.esm_cpp
+        self.said_esm_cpp = False
         self.programs = options.build.resolve() / "bin"
         self.benches = options.build.resolve() / "tests" / "bench"
         self.sample = ROOT / "tests" / "data" / "sample.fasta.gz"
@@ -43,10 +49,17 @@ class Bench:
         if self.peers is not None:
             self.peers.close()
         self.peers = Peers(self.threads, ROOT, self.cache)
-        self.report.versions(torch=self.peers.ready["torch"])
+        ready = self.peers.ready
+        self.report.versions(torch=ready["torch"], transformers=ready["transformers"])
 
 
-PARTS = {"step": step_rows, "attention": attention_rows, "packer": packer_rows, "embed": embed_rows}
+PARTS = {
+    "step": step_rows,
+    "attention": attention_rows,
+    "packer": packer_rows,
+    "embed": embed_rows,
+    "published": published_rows,
+}
 
 
 def main():
@@ -55,6 +68,18 @@ def main():
     parser.add_argument("--only", action="append", choices=PARTS, help="only these parts")
     parser.add_argument(
         "--model", action="append", choices=MODELS, help="steps of only these models"
+    )
+    parser.add_argument(
+        "--shape", action="append", choices=SHAPES, help="only these shapes of published models"
+    )
+    parser.add_argument(
+        "--whole", action="store_true", help="published models: all sequences and positions (hours)"
+    )
+    parser.add_argument(
+        "--esm-cpp",
+        type=pathlib.Path,
+        default=pathlib.Path(sys.prefix) / "esm-cpp" / "bin" / "python",
+        help="a Python that has esm-cpp",
     )
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")

@@ -13,9 +13,10 @@ cmp -s table results/table.md || fail "the file of --out differs from what was p
 # what, unit, ours, peer, which, ratio, bar, met
 grep '^| ' table | tail -n +2 >rows
 expected=('step demo fp32' 'product 2048^3 fp32' 'attention demo' 'a call for each document'
-  'executed over allowed area' 'packer, corpus' 'padding, 1024')
+  'executed over allowed area' 'packer, corpus' 'padding, 1024'
+  'embed ESM-2 8M fp32' 'score ESM-2 8M fp32')
 grep -q 'bf16 is not measured: this processor has no bf16 products' table ||
-  expected+=('step demo bf16' 'product 2048^3 bf16')
+  expected+=('step demo bf16' 'product 2048^3 bf16' 'embed ESM-2 8M bf16' 'score ESM-2 8M bf16')
 for row in "${expected[@]}"; do
   grep -qF "$row" rows || fail "no row: $row"
 done

@@ -26,6 +26,7 @@ ROLES = {
     "attention": "peer_attention",
     "loader": "peer_loader",
     "embed": "peer_embed",
+    "published": "peer_published",
     "gpu_step": "peer_step_gpu",
     "gpu_attention": "peer_attention_gpu",
 }
