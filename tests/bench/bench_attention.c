@@ -39,6 +39,8 @@ static const struct scene SCENES[] = {
     {"demo, 2 x 64", 512, 300, 2, 64, PLM_ATTENTION_DOCUMENT, 0, false},
     {"6x384, 6 x 64", 1024, 300, 6, 64, PLM_ATTENTION_DOCUMENT, 0, false},
     {"24x768, 6 x 128", 1024, 300, 6, 128, PLM_ATTENTION_DOCUMENT, 0, false},
+    {"ESM-2 8M, 20 x 16", 1024, 300, 20, 16, PLM_ATTENTION_DOCUMENT, 0, false},
+    {"ESM-2 35M, 20 x 24", 1024, 300, 20, 24, PLM_ATTENTION_DOCUMENT, 0, false},
     {"12 x 32", 1024, 300, 12, 32, PLM_ATTENTION_DOCUMENT, 0, false},
     {"level 2, 12 x 80", 256, 75, 12, 80, PLM_ATTENTION_DOCUMENT, 0, false},
     {"causal, 6 x 64", 1024, 300, 6, 64, PLM_ATTENTION_DOCUMENT | PLM_ATTENTION_CAUSAL, 0, false},

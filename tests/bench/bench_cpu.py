@@ -1,6 +1,7 @@
 """Compares the C programs with PyTorch on this machine's CPU, in one run and one table.
 
     bench_cpu.py [--quick] [--only PART]... [--model NAME]... [--shape NAME]... [--whole]
+                 [--fewer N] [--esm-cpp PYTHON]
                  [--threads N] [--build DIR] [--out FILE]
 
 Both sides of a row use the same tokens, documents, masks and number of threads, and measure in turn,
@@ -34,7 +35,7 @@ class Bench:
         self.quick, self.threads = options.quick, options.threads
         self.models = options.model or (["demo"] if options.quick else list(MODELS))
         self.shapes = options.shape or (["8M"] if options.quick else list(SHAPES))
-        self.whole = options.whole
+        self.whole, self.fewer = options.whole, options.fewer
         self.esm_cpp = options.esm_cpp
         self.said_esm_cpp = False
         self.programs = options.build.resolve() / "bin"
@@ -74,6 +75,9 @@ def main():
     )
     parser.add_argument(
         "--whole", action="store_true", help="published models: all sequences and positions (hours)"
+    )
+    parser.add_argument(
+        "--fewer", type=int, default=1, help="published models: only every N-th of these"
     )
     parser.add_argument(
         "--esm-cpp",

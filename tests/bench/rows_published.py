@@ -44,6 +44,7 @@ class Work:
             self.protein, self.shape = self.protein[:20], dict(self.shape, layers=1)
         elif bench.whole:
             every, every_place = 1, 1
+        every, every_place = every * bench.fewer, every_place * bench.fewer
         self.texts = texts[::every]
         self.places = list(range(0, len(self.protein), every_place))
         self.name, self.folder = name, str(bench.folder / f"esm2-{name}")
