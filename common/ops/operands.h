@@ -175,6 +175,12 @@ struct plm_head_rows {
   bool activated; /* `dense` goes to the decoder as it is, without GELU */
 };
 
+/* Gradients of the operands of logits_forward: of h, w and bias. */
+struct plm_logits_gradients {
+  act *dh;
+  float *dw, *dbias;
+};
+
 /* n numbers in fp32: x, or x - minus, rounded to fp32, unless minus is NULL. */
 struct plm_array {
   const float *x;

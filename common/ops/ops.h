@@ -28,6 +28,7 @@
 
 #include "common/base/status.h"
 #include "common/ops/device.h"
+#include "common/ops/label_operands.h"
 #include "common/ops/operands.h"
 #include "common/ops/target_rule.h"
 #include "common/ops/update.h"
@@ -283,6 +284,33 @@ struct plm_ops {
   void (*head_train)(struct plm_ops *ops, float *row_loss, act *ddense, float *dw, float *dbias,
                      const struct plm_head_rows *rows, float loss_scale,
                      const struct plm_loss_options *options);
+
+  /* Backward of logits_forward: to->dh_ND = dlogits_NV w_VD, to->dw_VD += dlogits^T h and
+   * to->dbias_V += the sums of the columns of dlogits, in fp32. dh must not equal h. */
+  void (*logits_backward)(struct plm_ops *ops, const struct plm_logits_gradients *to,
+                          const float *dlogits, const act *h, const act *w, int64_t N, int64_t D,
+                          int64_t V);
+
+  /* ---- heads for labels (label_operands.h) ---- */
+  /* out_RD[r] = the mean of the rows of x in group r, added in their order; zeros for an empty
+   * group. */
+  void (*pool_rows)(struct plm_ops *ops, act *out, const act *x,
+                    const struct plm_row_groups *groups, int64_t D);
+  /* dx[n] += dout[r] / the size of r, for every row n of group r. */
+  void (*pool_rows_backward)(struct plm_ops *ops, act *dx, const act *dout,
+                             const struct plm_row_groups *groups, int64_t D);
+  void (*tanh_forward)(struct plm_ops *ops, act *out, const act *x, int64_t n);
+  /* dx = dy (1 - y^2), where y is the result of tanh_forward, n elements; dx may equal dy */
+  void (*tanh_backward)(struct plm_ops *ops, act *dx, const act *dy, const act *y, int64_t n);
+  /* out_ND = scale x where an element is kept, and 0 where it is dropped; out may equal x. The same
+   * with the gradient of out gives the gradient of x. */
+  void (*dropout)(struct plm_ops *ops, act *out, const act *x, const struct plm_dropout *dropout,
+                  int64_t N, int64_t D);
+  /* row_loss_N = the weighted loss of a row, added up over its outputs, and dlogits_NO (=) =
+   * loss_scale times its gradient by the outputs. What is missing adds nothing. dlogits may equal
+   * outputs, or be NULL. */
+  void (*label_loss)(struct plm_ops *ops, float *row_loss, float *dlogits, const float *outputs,
+                     const struct plm_label_rows *rows, float loss_scale);
 
   /* ---- targets ---- */
   /* Chooses the inputs and the labelled positions of a micro-batch on the device, by the rule of

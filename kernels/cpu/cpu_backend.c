@@ -125,6 +125,7 @@ plm_status plm_ops_cpu_open(enum plm_precision precision, uint32_t threads, cons
   plm_cpu_linear_register(cpu);
   plm_cpu_linear_weight_register(cpu);
   plm_cpu_head_register(cpu);
+  plm_cpu_labels_register(cpu);
   plm_cpu_sums_register(cpu);
   plm_cpu_optimizer_register(cpu);
   plm_cpu_muon_register(cpu);

@@ -88,6 +88,7 @@ void plm_cpu_token_dropout_register(struct plm_cpu *cpu);
 void plm_cpu_linear_register(struct plm_cpu *cpu);
 void plm_cpu_linear_weight_register(struct plm_cpu *cpu);
 void plm_cpu_head_register(struct plm_cpu *cpu);
+void plm_cpu_labels_register(struct plm_cpu *cpu);
 void plm_cpu_sums_register(struct plm_cpu *cpu);
 void plm_cpu_optimizer_register(struct plm_cpu *cpu);
 void plm_cpu_muon_register(struct plm_cpu *cpu);

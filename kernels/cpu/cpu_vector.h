@@ -123,6 +123,21 @@ struct plm_cpu_vector {
   void (*soft_cap)(float *x, int64_t n, float cap);
   void (*cross_entropy)(float *row_loss, float *dlogits, const struct plm_loss_rows *rows);
 
+  /* ---- heads for labels ---- */
+  void (*pool)(void *out, const void *x, int64_t N, int64_t D); /* the mean of N rows, N > 0 */
+  /* N rows of dx += dout / N */
+  void (*pool_backward)(void *dx, const void *dout, int64_t N, int64_t D);
+  void (*tanh_forward)(void *out, const void *x, int64_t n);
+  void (*tanh_backward)(void *dx, const void *dy, const void *y, int64_t n);
+  void (*dropout)(void *out, const void *x, const struct plm_dropout *dropout, uint64_t key,
+                  int64_t D);
+  /* One row; dlogits may be NULL. squared_error and binary_losses are NaN-safe: a NaN target is
+   * left out. weights (O) may be NULL. */
+  float (*squared_error)(float *dlogits, const float *outputs, const float *targets,
+                         const float *weights, float scale, int64_t O);
+  float (*binary_losses)(float *dlogits, const float *outputs, const float *targets,
+                         const float *weights, float scale, int64_t O);
+
   /* ---- optimizer, fp32 ---- */
   double (*sum_squares)(const float *x, int64_t n);
   /* elements [begin, begin + n) of ops->sum_parts */
@@ -145,7 +160,7 @@ struct plm_cpu_vector {
 
 /* Each function, defined in isa/, sets one part of the kernels for one instruction set. */
 #define PLM_CPU_VECTOR_FILLS(X) \
-  X(elementwise) X(norm) X(layer_norm) X(qkv) X(attend) X(table) X(loss) X(optimizer)
+  X(elementwise) X(norm) X(layer_norm) X(qkv) X(attend) X(table) X(loss) X(labels) X(optimizer)
 #define PLM_CPU_DECLARE_FILL(part, isa) \
   void plm_cpu_fill_##part##_##isa(struct plm_cpu_vector *vector, bool is_bf16);
 #define PLM_CPU_DECLARE_FILLS(part)    \

@@ -1,5 +1,5 @@
-/* Operators of the head: logits, soft cap, cross-entropy, and head_train, which does all of these
- * together with the backward pass.
+/* Operators of the head: logits and back, soft cap, cross-entropy, and head_train, which does all
+ * of these together.
  *
  * The vocabulary is narrow, so the products are small. They run in fp32 in both precisions (bf16
  * operands are widened, which is exact), because fp32 products need no costly preparation and the
@@ -183,6 +183,16 @@ static void dw_tile(void *context, int64_t tile, uint32_t thread)
   }
 }
 
+/* dbias_V += the sums of the tiles, in their order. */
+static void add_column_sums(float *dbias, const float *sums, int64_t tiles, int64_t V)
+{
+  for (int64_t v = 0; v < V; v++) {
+    double sum = 0;
+    for (int64_t i = 0; i < tiles; i++) sum += (double)sums[i * V + v];
+    dbias[v] += (float)sum;
+  }
+}
+
 static void head_train(struct plm_ops *ops, float *row_loss, act *ddense, float *dw, float *dbias,
                        const struct plm_head_rows *rows, float loss_scale,
                        const struct plm_loss_options *options)
@@ -222,11 +232,46 @@ static void head_train(struct plm_ops *ops, float *row_loss, act *ddense, float 
     plm_pool_tiles(job.cpu->pool, ops_head_tiles_of(job.N, tile), train_tile, &job);
     plm_pool_tiles(job.cpu->pool, ops_head_tiles_of(D, COLUMNS_TILE), dw_tile, &job);
   }
-  for (int64_t v = 0; v < V; v++) {
-    double sum = 0;
-    for (int64_t i = 0; i < tiles; i++) sum += (double)sums[i * V + v];
-    dbias[v] += (float)sum;
-  }
+  add_column_sums(dbias, sums, tiles, V);
+}
+
+/* Computes dh of a tile of rows from their dlogits, and the sums of their columns. */
+static void logits_back_tile(void *context, int64_t tile, uint32_t thread)
+{
+  const struct head_job *job = context;
+  const struct plm_cpu *cpu = job->cpu;
+  const int64_t begin = tile * job->tiling.tile,
+                count = ops_head_smaller(job->tiling.tile, job->N - begin);
+  const float *dlogits = job->logits + begin * job->V;
+  void *dh = plm_act_at_mutable(cpu, job->ddense, begin * job->D);
+  cpu->vector.column_sums(job->column_sums + tile * job->V, dlogits, count, job->V);
+  float *wide = cpu->bf16 ? job->widened + thread * job->widened_stride : dh;
+  const struct plm_product_shape shape = {
+      .M = count, .N = job->D, .K = job->V, .lda = job->V, .ldb = job->D, .ldc = job->D};
+  plm_product_run_float(&shape, wide, dlogits, job->w);
+  if (cpu->bf16) cpu->vector.from_float(dh, wide, count * job->D);
+}
+
+static void logits_backward(struct plm_ops *ops, const struct plm_logits_gradients *to,
+                            const float *dlogits, const act *h, const act *w, int64_t N, int64_t D,
+                            int64_t V)
+{
+  struct head_job job = {.cpu = plm_cpu_of(ops),
+                         .w = w,
+                         .D = D,
+                         .V = V,
+                         .dw = to->dw,
+                         .N = N,
+                         .gelu = h,
+                         .ddense = to->dh,
+                         .logits = (float *)dlogits}; /* only read here */
+  if (N <= 0 || !cut_rows(&job)) return;
+  const int64_t tiles = ops_head_tiles_of(N, job.tiling.tile);
+  job.column_sums = lay_out(&job, tiles * V);
+  if (job.column_sums == NULL) return;
+  plm_pool_tiles(job.cpu->pool, tiles, logits_back_tile, &job);
+  plm_pool_tiles(job.cpu->pool, ops_head_tiles_of(D, COLUMNS_TILE), dw_tile, &job);
+  add_column_sums(to->dbias, job.column_sums, tiles, V);
 }
 
 struct cap_job {
@@ -287,4 +332,5 @@ void plm_cpu_head_register(struct plm_cpu *cpu)
   ops->soft_cap_forward = soft_cap_forward;
   ops->cross_entropy = cross_entropy;
   ops->head_train = head_train;
+  ops->logits_backward = logits_backward;
 }

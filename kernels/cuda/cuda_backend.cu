@@ -148,6 +148,7 @@ plm_status prepare_backend(struct plm_cuda *cuda, struct plm_error *error)
   plm_cuda_attention_register(cuda);
   plm_cuda_attention_cached_register(cuda);
   plm_cuda_head_register(cuda);
+  plm_cuda_labels_register(cuda);
   plm_cuda_linear_register(cuda);
   plm_cuda_sums_register(cuda);
   plm_cuda_optimizer_register(cuda);

@@ -296,13 +296,70 @@ static void loss_is_right(void **state)
   }
 }
 
+/* ---- labels: 3 rows with 4 outputs, one of which is missing ---- */
+static struct reference_labels labels;
+
+static double labels_of_outputs(const double *outputs)
+{
+  double losses[3], unused[12];
+  reference_label_loss(losses, unused, outputs, &labels);
+  return losses[0] + losses[1] + losses[2];
+}
+
+static void label_losses_are_right(void **state)
+{
+  static const int32_t classes[3] = {3, -1, 0};
+  double outputs[12], targets[12], weights[4] = {0.5, 2, 1, 0.25}, losses[3], dlogits[12];
+  (void)state;
+  fill(targets, 12, 21);
+  targets[5] = NAN;
+  for (int kind = PLM_LOSS_SQUARES; kind <= PLM_LOSS_CLASSES; kind++) {
+    fill(outputs, 12, 20);
+    labels =
+        (struct reference_labels){(enum plm_label_loss)kind, classes, targets, weights, 1, 3, 4};
+    reference_label_loss(losses, dlogits, outputs, &labels);
+    check("label loss by outputs", labels_of_outputs, outputs, dlogits, 12);
+  }
+  /* by hand: log(1 + e^-2) with the weight of class 1, and (3 - 1)^2 */
+  const double two[2] = {1, 3}, target[2] = {1, 1};
+  const int32_t second = 1;
+  labels = (struct reference_labels){PLM_LOSS_CLASS, &second, NULL, weights, 1, 1, 2};
+  reference_label_loss(losses, dlogits, two, &labels);
+  assert_true(fabs(losses[0] - 2 * log1p(exp(-2))) < 1e-12);
+  labels = (struct reference_labels){PLM_LOSS_SQUARES, NULL, target, NULL, 1, 1, 2};
+  reference_label_loss(losses, dlogits, two, &labels);
+  assert_true(fabs(losses[0] - 4) < 1e-12);
+}
+
+/* ---- pooling: 6 x 3 in three groups, one of them empty ---- */
+static const int32_t pool_begin[3] = {0, 2, 3}, pool_end[3] = {2, 2, 6};
+static double pool_dout[9];
+
+static double pool_of_x(const double *x)
+{
+  double out[9];
+  reference_pool(out, x, pool_begin, pool_end, 3, 3);
+  return weighted(out, pool_dout, 9);
+}
+
+static void pooling_is_right(void **state)
+{
+  double x[18], dx[18];
+  (void)state;
+  fill(x, 18, 30);
+  fill(pool_dout, 9, 31);
+  reference_pool_backward(dx, pool_dout, pool_begin, pool_end, 3, 6, 3);
+  check("pooling by x", pool_of_x, x, dx, 18);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(linear_is_right),       cmocka_unit_test(norm_is_right),
-      cmocka_unit_test(token_mean_is_right),   cmocka_unit_test(qkv_is_right),
-      cmocka_unit_test(activations_are_right), cmocka_unit_test(loss_is_right),
-      cmocka_unit_test(layer_norm_is_right),   cmocka_unit_test(swiglu_is_right),
+      cmocka_unit_test(label_losses_are_right), cmocka_unit_test(pooling_is_right),
+      cmocka_unit_test(linear_is_right),        cmocka_unit_test(norm_is_right),
+      cmocka_unit_test(token_mean_is_right),    cmocka_unit_test(qkv_is_right),
+      cmocka_unit_test(activations_are_right),  cmocka_unit_test(loss_is_right),
+      cmocka_unit_test(layer_norm_is_right),    cmocka_unit_test(swiglu_is_right),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,6 +31,7 @@ enum plm_philox_purpose {
   PLM_PURPOSE_SOURCES = 9,    /* x = 0, y = step from 0: common/plan/mixture.h */
   PLM_PURPOSE_ELBO_MASK = 10, /* evaluator/evaluate/measures.h */
   PLM_PURPOSE_BOOTSTRAP = 11, /* x = draw / 4, y = replicate: evaluator/measures/bootstrap.h */
+  PLM_PURPOSE_DROPOUT = 12,   /* x = column / 4, y = row: common/ops/label_operands.h */
   /* `generate`: pass t has PLM_PURPOSE_GENERATE + 256 t (evaluator/generate/sampling.h). It has the
    * number of PLM_PURPOSE_MEMBERS, and keeps it, because another would change the sequences that a
    * seed gives. This does no harm: no result depends on both. */

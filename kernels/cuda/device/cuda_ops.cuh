@@ -156,6 +156,7 @@ void plm_cuda_qkv_register(struct plm_cuda *cuda);
 void plm_cuda_attention_register(struct plm_cuda *cuda);
 void plm_cuda_attention_cached_register(struct plm_cuda *cuda);
 void plm_cuda_head_register(struct plm_cuda *cuda);
+void plm_cuda_labels_register(struct plm_cuda *cuda);
 void plm_cuda_linear_register(struct plm_cuda *cuda);
 void plm_cuda_sums_register(struct plm_cuda *cuda);
 void plm_cuda_optimizer_register(struct plm_cuda *cuda);

@@ -323,6 +323,64 @@ void reference_cross_entropy(double *row_loss, double *dlogits, const double *lo
   }
 }
 
+/* The loss of output o of row n, and its slope, before weight and scale. */
+static double label_element(double *slope, const double *outputs,
+                            const struct reference_labels *labels, int64_t n, int64_t o)
+{
+  const double *row = outputs + n * labels->O, z = row[o];
+  const double target = labels->kind == PLM_LOSS_CLASS ? 0 : labels->targets[n * labels->O + o];
+  *slope = 0;
+  if (labels->kind == PLM_LOSS_CLASS) {
+    const int32_t class = labels->classes[n];
+    double sum = 0;
+    if (class < 0) return 0;
+    for (int64_t i = 0; i < labels->O; i++) sum += exp(row[i] - z);
+    *slope = 1 / sum - (o == class);
+    return o == class ? log(sum) : 0;
+  }
+  if (isnan(target)) return 0;
+  if (labels->kind == PLM_LOSS_SQUARES) {
+    *slope = 2 * (z - target);
+    return (z - target) * (z - target);
+  }
+  *slope = 1 / (1 + exp(-z)) - target;
+  return target * log1p(exp(-z)) + (1 - target) * log1p(exp(z));
+}
+
+void reference_label_loss(double *row_loss, double *dlogits, const double *outputs,
+                          const struct reference_labels *labels)
+{
+  for (int64_t n = 0; n < labels->N; n++) {
+    row_loss[n] = 0;
+    for (int64_t o = 0; o < labels->O; o++) {
+      const int64_t of = labels->kind != PLM_LOSS_CLASS ? o : labels->classes[n];
+      const double weight = labels->weights == NULL || of < 0 ? 1 : labels->weights[of];
+      double slope;
+      row_loss[n] += weight * label_element(&slope, outputs, labels, n, o);
+      dlogits[n * labels->O + o] = weight * labels->scale * slope;
+    }
+  }
+}
+
+void reference_pool(double *out, const double *x, const int32_t *begin, const int32_t *end,
+                    int64_t R, int64_t D)
+{
+  for (int64_t i = 0; i < R * D; i++) {
+    const int64_t r = i / D;
+    out[i] = 0;
+    for (int64_t n = begin[r]; n < end[r]; n++) out[i] += x[n * D + i % D] / (end[r] - begin[r]);
+  }
+}
+
+void reference_pool_backward(double *dx, const double *dout, const int32_t *begin,
+                             const int32_t *end, int64_t R, int64_t N, int64_t D)
+{
+  memset(dx, 0, (size_t)(N * D) * sizeof *dx);
+  for (int64_t r = 0; r < R; r++)
+    for (int64_t n = begin[r]; n < end[r]; n++)
+      for (int64_t j = 0; j < D; j++) dx[n * D + j] = dout[r * D + j] / (end[r] - begin[r]);
+}
+
 /* out (rows x cols) += factor a (rows x inner) b (inner x cols) */
 static void add_product(double *out, double factor, const double *a, const double *b, int64_t rows,
                         int64_t inner, int64_t cols)

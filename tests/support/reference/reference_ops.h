@@ -5,6 +5,7 @@
 
 #include <stdint.h>
 
+#include "common/ops/label_operands.h"
 #include "common/ops/operands.h"
 
 void reference_linear(double *y, const double *x, const double *w, int64_t N, int64_t I, int64_t O);
@@ -71,6 +72,22 @@ struct reference_loss {
 /* logits are those before the cap, and dlogits the gradient with respect to them */
 void reference_cross_entropy(double *row_loss, double *dlogits, const double *logits,
                              const struct reference_loss *loss);
+
+/* Labels for rows with O outputs each; the fields that `kind` does not read may be NULL. */
+struct reference_labels {
+  enum plm_label_loss kind;
+  const int32_t *classes;
+  const double *targets, *weights; /* weights: NULL: all are 1 */
+  double scale;
+  int64_t N, O;
+};
+void reference_label_loss(double *row_loss, double *dlogits, const double *outputs,
+                          const struct reference_labels *labels);
+/* out[r] = the mean of rows [begin[r], end[r]) of x, and the gradient of x (N rows) */
+void reference_pool(double *out, const double *x, const int32_t *begin, const int32_t *end,
+                    int64_t R, int64_t D);
+void reference_pool_backward(double *dx, const double *dout, const int32_t *begin,
+                             const int32_t *end, int64_t R, int64_t N, int64_t D);
 
 struct reference_muon {
   double lr, momentum, weight_decay, gradient_scale, update_scale;
