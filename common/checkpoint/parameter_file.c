@@ -181,8 +181,13 @@ static plm_status check_none_left(const struct plm_tensor_shards *weights,
   return PLM_OK;
 }
 
-static plm_status no_head(const struct plm_tensor_naming *naming, struct plm_error *error)
+static plm_status no_head(const struct plm_tensor_naming *naming, const struct plm_parameter *table,
+                          size_t count, struct plm_error *error)
 {
+  if (plm_parameters_predict_labels(table, count)) {
+    plm_error_set(error, PLM_FORMAT, "the file has no classifier (classifier.*)");
+    return plm_error_hint(error, "use the folder of a model that was fine-tuned to predict labels");
+  }
   if (naming->head == PLM_HEAD_CLASSIFIER)
     plm_error_set(error, PLM_FORMAT,
                   "the file has a classifier instead of the language model's head (lm_head.*)");
@@ -211,19 +216,20 @@ static plm_status copy_parameters(const struct plm_tensor_shards *weights,
   return PLM_OK;
 }
 
-/* If head is NULL, the file must have the language model's head; otherwise *head says which head it
+/* If head is NULL, the file must have the head of the table; otherwise *head says which head it
  * has.
  */
 static plm_status read_weights(const char *path, const struct plm_parameter *table, size_t count,
-                               float *values, enum plm_weights_head *head,
+                               float *values, enum plm_weights_head *head, bool new_head,
                                struct plm_advance *advance, struct plm_error *error)
 {
   struct plm_tensor_shards *weights;
   PLM_TRY(plm_tensor_shards_open(path, &weights, error));
-  const struct plm_tensor_naming naming = plm_tensor_naming_of(weights, table, count);
+  struct plm_tensor_naming naming = plm_tensor_naming_of(weights, table, count);
+  if (new_head) naming.reads_head = false;
   const plm_status status =
-      head == NULL && naming.head != PLM_HEAD_LM
-          ? no_head(&naming, error)
+      head == NULL && !naming.reads_head
+          ? no_head(&naming, table, count, error)
           : copy_parameters(weights, table, count, values, &naming, advance, error);
   const bool sharded = plm_tensor_shards_sharded(weights);
   plm_tensor_shards_close(weights);
@@ -235,7 +241,7 @@ static plm_status read_weights(const char *path, const struct plm_parameter *tab
 plm_status plm_parameters_read(const char *path, const struct plm_parameter *table, size_t count,
                                float *values, struct plm_error *error)
 {
-  return read_weights(path, table, count, values, NULL, NULL, error);
+  return read_weights(path, table, count, values, NULL, false, NULL, error);
 }
 
 plm_status plm_parameters_check(const char *directory, const char *file,
@@ -247,14 +253,15 @@ plm_status plm_parameters_check(const char *directory, const char *file,
   enum plm_weights_head head;
   PLM_TRY(plm_path_join(path, directory, file, error));
   PLM_TRY(plm_model_parameters(config, &table, &count, &elements, error));
-  const plm_status status = read_weights(path, table, count, NULL, &head, NULL, error);
+  const plm_status status = read_weights(path, table, count, NULL, &head, false, NULL, error);
   free(table);
   return status;
 }
 
+/* new_seed: NULL, or the seed that draws the head, which is not read then. */
 static plm_status fetch(const char *directory, const char *file, const struct plm_model *model,
-                        enum plm_weights_head *head, struct plm_advance *advance, float **values,
-                        struct plm_error *error)
+                        enum plm_weights_head *head, const uint64_t *new_seed,
+                        struct plm_advance *advance, float **values, struct plm_error *error)
 {
   char path[PLM_PATH_SIZE];
   size_t count;
@@ -263,7 +270,9 @@ static plm_status fetch(const char *directory, const char *file, const struct pl
   PLM_TRY(plm_path_join(path, directory, file, error));
   *values = calloc(elements, sizeof **values); /* the gaps, and a missing head, stay zero */
   if (!*values) return plm_error_set(error, PLM_NO_MEMORY, "no memory for %zu weights", elements);
-  const plm_status status = read_weights(path, table, count, *values, head, advance, error);
+  if (new_seed != NULL) plm_model_initialise(table, count, *new_seed, *values);
+  const plm_status status =
+      read_weights(path, table, count, *values, head, new_seed != NULL, advance, error);
   if (status == PLM_OK) return PLM_OK;
   free(*values);
   *values = NULL;
@@ -274,7 +283,16 @@ plm_status plm_parameters_fetch(const char *directory, const char *file,
                                 const struct plm_model *model, struct plm_advance *advance,
                                 float **values, struct plm_error *error)
 {
-  return fetch(directory, file, model, NULL, advance, values, error);
+  return fetch(directory, file, model, NULL, NULL, advance, values, error);
+}
+
+plm_status plm_parameters_fetch_new_head(const char *directory, const char *file,
+                                         const struct plm_model *model, uint64_t seed,
+                                         struct plm_advance *advance, float **values,
+                                         struct plm_error *error)
+{
+  enum plm_weights_head head;
+  return fetch(directory, file, model, &head, &seed, advance, values, error);
 }
 
 static plm_status parameter_file_load(const char *directory, const char *file,
@@ -283,7 +301,7 @@ static plm_status parameter_file_load(const char *directory, const char *file,
 {
   struct plm_ops *ops = plm_model_ops(model);
   float *values;
-  PLM_TRY(fetch(directory, file, model, head, advance, &values, error));
+  PLM_TRY(fetch(directory, file, model, head, NULL, advance, &values, error));
   plm_model_load(model, values);
   const plm_status status = ops->synchronize(ops, error);
   free(values);
@@ -301,4 +319,11 @@ plm_status plm_parameters_load_trunk(const char *directory, const char *file,
                                      struct plm_advance *advance, struct plm_error *error)
 {
   return parameter_file_load(directory, file, model, head, advance, error);
+}
+
+bool plm_parameters_predict_labels(const struct plm_parameter *table, size_t count)
+{
+  for (size_t p = 0; p < count; p++)
+    if (table[p].group == PLM_GROUP_HEAD) return strncmp(table[p].name, "lm_head.", 8) != 0;
+  return false;
 }

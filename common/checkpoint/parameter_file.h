@@ -3,6 +3,7 @@
 #ifndef PLM_COMMON_CHECKPOINT_PARAMETER_FILE_H
 #define PLM_COMMON_CHECKPOINT_PARAMETER_FILE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -55,8 +56,8 @@ plm_status plm_parameters_load(const char *directory, const char *file, struct p
 /* What a weights file has besides the trunk. */
 enum plm_weights_head {
   PLM_HEAD_LM,         /* the language model's head, lm_head.* */
-  PLM_HEAD_CLASSIFIER, /* classifier.*: a model fine-tuned to predict labels of sequences or of
-                          residues */
+  PLM_HEAD_CLASSIFIER, /* classifier.* or score.*: a model fine-tuned to predict labels of sequences
+                          or of residues */
   PLM_HEAD_NONE        /* nothing: transformers' AutoModel, whose names also lack "plm." */
 };
 /* As plm_parameters_load, for readers that need only hidden states: the file may have any of these
@@ -64,5 +65,14 @@ enum plm_weights_head {
 plm_status plm_parameters_load_trunk(const char *directory, const char *file,
                                      struct plm_model *model, enum plm_weights_head *head,
                                      struct plm_advance *advance, struct plm_error *error);
+/* As plm_parameters_fetch, but the head is not read, whichever the file has: it is drawn as
+ * plm_model_initialise does. */
+plm_status plm_parameters_fetch_new_head(const char *directory, const char *file,
+                                         const struct plm_model *model, uint64_t seed,
+                                         struct plm_advance *advance, float **values,
+                                         struct plm_error *error);
+
+/* Whether the table is that of a model with a head that predicts labels. */
+bool plm_parameters_predict_labels(const struct plm_parameter *table, size_t count);
 
 #endif

@@ -5,7 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char head_prefix[] = "lm_head.", classifier_prefix[] = "classifier.";
+static const char head_prefix[] = "lm_head.";
+/* The second is that of EsmcForTokenClassification. */
+static const char *const classifier_prefixes[] = {"classifier.", "score."};
+enum { CLASSIFIER_PREFIXES = sizeof classifier_prefixes / sizeof *classifier_prefixes };
 static const char decoder[] = "lm_head.decoder.weight";
 
 /* Names of tensors that are no parameters follow the prefix of the trunk. `*` is the number of a
@@ -72,18 +75,35 @@ static bool holds_prefix(const struct plm_tensor_shards *weights, const char *pr
   return false;
 }
 
+static bool is_of_classifier(const char *name)
+{
+  for (size_t i = 0; i < CLASSIFIER_PREFIXES; i++)
+    if (starts_with(name, classifier_prefixes[i])) return true;
+  return false;
+}
+
+static bool holds_classifier(const struct plm_tensor_shards *weights)
+{
+  for (size_t i = 0; i < CLASSIFIER_PREFIXES; i++)
+    if (holds_prefix(weights, classifier_prefixes[i])) return true;
+  return false;
+}
+
 struct plm_tensor_naming plm_tensor_naming_of(const struct plm_tensor_shards *weights,
                                               const struct plm_parameter *table, size_t count)
 {
   const struct plm_tensor_family *family = family_of(table, count);
   struct plm_tensor_naming naming = {.family = family, .head = PLM_HEAD_LM};
-  if (holds_prefix(weights, classifier_prefix))
+  if (holds_classifier(weights))
     naming.head = PLM_HEAD_CLASSIFIER;
   else if (plm_tensor_shards_find(weights, family->embedding) != NULL ||
            (family->published && !holds_prefix(weights, head_prefix)))
     naming.head = PLM_HEAD_NONE;
   if (plm_tensor_shards_find(weights, family->embedding) != NULL)
     naming.prefix = strlen(family->trunk);
+  naming.reads_head =
+      naming.head ==
+      (plm_parameters_predict_labels(table, count) ? PLM_HEAD_CLASSIFIER : PLM_HEAD_LM);
   return naming;
 }
 
@@ -100,7 +120,7 @@ bool plm_tensor_published(const struct plm_tensor_naming *naming)
 bool plm_tensor_wanted(const struct plm_tensor_naming *naming,
                        const struct plm_parameter *parameter)
 {
-  return naming->head == PLM_HEAD_LM || !starts_with(parameter->name, head_prefix);
+  return naming->reads_head || parameter->group != PLM_GROUP_HEAD;
 }
 
 /* ---- aliases ------------------------------------------------------------------------------- */
@@ -209,8 +229,9 @@ enum plm_tensor_use plm_tensor_use(const struct plm_tensor_shards *weights,
   if (is_parameter(naming, table, count, name) || is_alias(weights, naming, table, count, name))
     return PLM_TENSOR_PARAMETER;
   if (is_tied_copy(weights, naming, tensor)) return PLM_TENSOR_TIED;
-  if (naming->head == PLM_HEAD_CLASSIFIER && starts_with(name, classifier_prefix))
-    return PLM_TENSOR_CLASSIFIER;
+  if (naming->head == PLM_HEAD_CLASSIFIER && is_of_classifier(name)) return PLM_TENSOR_OTHER_HEAD;
+  if (!naming->reads_head && naming->head == PLM_HEAD_LM && starts_with(name, head_prefix))
+    return PLM_TENSOR_OTHER_HEAD;
   if (matches_any(naming, name, naming->family->carried)) return PLM_TENSOR_CARRIED;
   if (matches_any(naming, name, naming->family->ignored)) return PLM_TENSOR_IGNORED;
   return PLM_TENSOR_UNKNOWN;

@@ -24,7 +24,8 @@ struct plm_tensor_family; /* the architectures that one class writes */
 struct plm_tensor_naming {
   const struct plm_tensor_family *family;
   enum plm_weights_head head;
-  size_t prefix; /* bytes of a parameter's name that its tensor's name lacks */
+  bool reads_head; /* the head of the file is of the table's kind: its tensors are parameters */
+  size_t prefix;   /* bytes of a parameter's name that its tensor's name lacks */
 };
 
 /* How this file names the parameters of this table. */
@@ -46,7 +47,7 @@ const struct plm_tensor_info *plm_tensor_of_parameter(const struct plm_tensor_sh
 
 enum plm_tensor_use {
   PLM_TENSOR_PARAMETER,  /* of the model */
-  PLM_TENSOR_CLASSIFIER, /* a head that predicts labels, which is not read */
+  PLM_TENSOR_OTHER_HEAD, /* of a head that is not read */
   PLM_TENSOR_TIED,       /* the decoder, equal to the embedding table */
   PLM_TENSOR_CARRIED,    /* not computed with here, but part of the weights: the contact head */
   PLM_TENSOR_IGNORED,    /* follows from the configuration, or belongs to nothing that is used */

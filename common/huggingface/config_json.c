@@ -8,13 +8,14 @@
 #include "common/base/files/file.h"
 #include "common/base/text/json.h"
 #include "common/base/text/strict_json.h"
+#include "common/huggingface/head_json.h"
 #include "common/huggingface/huggingface.h"
 #include "common/huggingface/published_config.h"
 #include "common/model/architecture.h"
 
-enum { CONFIG_LIMIT = 1 << 20 };
+enum { CONFIG_LIMIT = 32 << 20 }; /* of a model with 100,000 classes */
 static const struct plm_json_limits config_limits = {
-    .values = 1 << 14, .depth = 16, .numbers = PLM_JSON_ANY_NUMBER};
+    .values = 1 << 20, .depth = 16, .numbers = PLM_JSON_ANY_NUMBER};
 
 const struct plm_tokenizer *plm_huggingface_tokenizer(const struct plm_model_config *model)
 {
@@ -64,6 +65,13 @@ char *plm_huggingface_config_print(const struct plm_model_config *model, uint32_
 char *plm_huggingface_config_print_dtype(const struct plm_model_config *model, uint32_t window,
                                          enum plm_objective objective, const char *dtype)
 {
+  return plm_huggingface_config_print_labels(model, window, objective, dtype, NULL);
+}
+
+char *plm_huggingface_config_print_labels(const struct plm_model_config *model, uint32_t window,
+                                          enum plm_objective objective, const char *dtype,
+                                          const struct plm_label_names *names)
+{
   cJSON *json;
   if (plm_architecture_rules(model->architecture)->published) {
     json = cJSON_CreateObject();
@@ -74,6 +82,7 @@ char *plm_huggingface_config_print_dtype(const struct plm_model_config *model, u
     cJSON_AddStringToObject(json, "objective", plm_objective_name(objective));
     add_huggingface_keys(json, model, dtype);
   }
+  plm_head_config_print(model, names, json);
   char *printed = plm_json_bytes(json, true);
   cJSON_Delete(json);
   char *text = plm_format("%s\n", printed);
@@ -167,7 +176,8 @@ plm_status plm_huggingface_config_parse(const char *text, size_t size,
   uint32_t in_force = 0;
   cJSON *json;
   PLM_TRY(plm_json_parse(text, size, &config_limits, &json, error));
-  const plm_status status = parse_json(json, model, &in_force, &learnt, error);
+  plm_status status = parse_json(json, model, &in_force, &learnt, error);
+  if (status == PLM_OK) status = plm_head_config_parse(json, model, error);
   if (status == PLM_OK && window) *window = in_force;
   if (status == PLM_OK && objective) *objective = learnt;
   cJSON_Delete(json);

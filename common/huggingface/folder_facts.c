@@ -9,15 +9,14 @@
 #include "common/checkpoint/tensor_names.h"
 #include "common/checkpoint/tensor_shards.h"
 #include "common/checkpoint/tensor_values.h"
-#include "common/huggingface/published_config.h"
 
-/* The head of our own models has no class of its own if it predicts labels. */
-static const char *class_of(const struct plm_model_folder *folder,
-                            const struct plm_tensor_naming *naming)
+static void name_class(const struct plm_model_folder *folder,
+                       const struct plm_tensor_naming *naming, char name[PLM_HEAD_CLASS_SIZE])
 {
-  const char *published = plm_published_class(folder->model.architecture);
-  if (naming->head == PLM_HEAD_NONE) return plm_tensor_trunk_class(naming);
-  return published != NULL ? published : "PLMForMaskedLM";
+  if (naming->head == PLM_HEAD_NONE)
+    (void)snprintf(name, PLM_HEAD_CLASS_SIZE, "%s", plm_tensor_trunk_class(naming));
+  else
+    (void)plm_head_class(&folder->model, name);
 }
 
 static void count_all(const struct plm_tensor_shards *files, const struct plm_tensor_naming *naming,
@@ -50,7 +49,7 @@ plm_status plm_folder_facts_read(const struct plm_model_folder *folder,
   if (status == PLM_OK) {
     const struct plm_tensor_naming naming = plm_tensor_naming_of(files, table, count);
     const struct plm_tensor_info *first = plm_tensor_of_parameter(files, &naming, &table[0]);
-    facts->class_name = class_of(folder, &naming);
+    name_class(folder, &naming, facts->class_name);
     facts->dtype = first != NULL ? plm_dtype_name(first->dtype) : NULL;
     if (facts->dtype == NULL) facts->dtype = "an unknown type";
     facts->files = plm_tensor_shards_files(files);
@@ -76,7 +75,7 @@ void plm_folder_facts_print(const struct plm_model_folder *folder,
 {
   const struct plm_model_config *model = &folder->model;
   static const char *const heads[] = {[PLM_HEAD_LM] = "the language model's head",
-                                      [PLM_HEAD_CLASSIFIER] = "a classifier, which is not used",
+                                      [PLM_HEAD_CLASSIFIER] = "a classifier, which `predict` uses",
                                       [PLM_HEAD_NONE] = "no head, so there are no logits"};
   char parameters[32], files[48] = "one file";
   plm_format_count(facts->parameters, parameters);

@@ -8,14 +8,16 @@
 
 #include "common/base/status.h"
 #include "common/base/text/text.h"
+#include "common/huggingface/head_json.h"
 #include "common/huggingface/model_folder.h"
 
 struct plm_folder_facts {
-  const char *class_name; /* that opens it: "EsmForMaskedLM"; "EsmModel" if it has no head */
-  const char *dtype;      /* of the embedding table: "float16" */
-  uint64_t parameters;    /* that the file has */
-  uint64_t bytes;         /* of all tensors */
-  size_t files;           /* 1, or the number of shards */
+  char class_name[PLM_HEAD_CLASS_SIZE]; /* that opens it: "EsmForMaskedLM"; "EsmModel" if it has no
+                                           head */
+  const char *dtype;                    /* of the embedding table: "float16" */
+  uint64_t parameters;                  /* that the file has */
+  uint64_t bytes;                       /* of all tensors */
+  size_t files;                         /* 1, or the number of shards */
   enum plm_weights_head head;
   bool contact_head;
 };

@@ -19,6 +19,11 @@ char *plm_huggingface_config_print(const struct plm_model_config *model, uint32_
 /* The same for weights of another type than fp32: "bfloat16". */
 char *plm_huggingface_config_print_dtype(const struct plm_model_config *model, uint32_t window,
                                          enum plm_objective objective, const char *dtype);
+/* The same with the names of the labels that the model predicts (head_json.h), or NULL. */
+struct plm_label_names;
+char *plm_huggingface_config_print_labels(const struct plm_model_config *model, uint32_t window,
+                                          enum plm_objective objective, const char *dtype,
+                                          const struct plm_label_names *names);
 /* Reads the text of a config.json of either form. window and objective may be NULL. A text without
  * objective means mlm. PLM_FORMAT, PLM_CONFIG as plm_model_config_from_json. PLM_UNSUPPORTED: it
  * describes a model of another kind, or one with a part that is not computed here. */

@@ -216,8 +216,12 @@ static plm_status same_parameters(const struct plm_model_config *a,
 {
   struct plm_parameter *tables[2] = {NULL, NULL};
   size_t counts[2], elements;
-  plm_status status = plm_model_parameters(a, &tables[0], &counts[0], &elements, error);
-  if (status == PLM_OK) status = plm_model_parameters(b, &tables[1], &counts[1], &elements, error);
+  struct plm_model_config trunk[2] = {*a, *b}; /* their heads may differ if one predicts labels */
+  if (a->head.kind != PLM_PREDICTS_TOKENS || b->head.kind != PLM_PREDICTS_TOKENS)
+    trunk[0].head = trunk[1].head = (struct plm_head_config){0};
+  plm_status status = plm_model_parameters(&trunk[0], &tables[0], &counts[0], &elements, error);
+  if (status == PLM_OK)
+    status = plm_model_parameters(&trunk[1], &tables[1], &counts[1], &elements, error);
   if (status == PLM_OK) {
     *same = a->architecture == b->architecture && counts[0] == counts[1] &&
             a->num_attention_heads == b->num_attention_heads;

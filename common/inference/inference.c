@@ -19,11 +19,20 @@ static uint32_t chunks_of(uint32_t batch_tokens, uint32_t length)
   return length < batch_tokens ? batch_tokens / length : 1;
 }
 
-static plm_status open_parts(struct plm_inference *inference, const char *folder,
+/* labels: the model is to predict labels; otherwise such a head is left out. */
+static plm_status open_parts(struct plm_inference *inference, const char *folder, bool labels,
                              uint32_t batch_tokens, struct plm_error *error)
 {
   PLM_TRY(plm_huggingface_config_read(folder, &inference->config, &inference->window,
                                       &inference->objective, error));
+  if (!labels) inference->config.head = (struct plm_head_config){0};
+  if (labels && inference->config.head.kind == PLM_PREDICTS_TOKENS) {
+    plm_error_set(error, PLM_CONFIG,
+                  "the model predicts no labels: config.json names no class for "
+                  "the classification of sequences or tokens");
+    plm_error_where(error, "%s", folder);
+    return plm_error_hint(error, "use the folder of a model that was fine-tuned with labels");
+  }
   PLM_TRY(plm_parameters_check(folder, "model.safetensors", &inference->config, error));
   const uint32_t length = inference->config.max_length;
   inference->tokenizer = plm_huggingface_tokenizer(&inference->config);
@@ -41,18 +50,31 @@ static plm_status open_parts(struct plm_inference *inference, const char *folder
                         &inference->masks, error);
 }
 
-plm_status plm_inference_open(const char *folder, struct plm_ops *ops, uint32_t batch_tokens,
-                              struct plm_inference **inference, struct plm_error *error)
+static plm_status inference_open(const char *folder, bool labels, struct plm_ops *ops,
+                                 uint32_t batch_tokens, struct plm_inference **inference,
+                                 struct plm_error *error)
 {
   struct plm_inference *opened = plm_alloc_zeroed(1, sizeof *opened);
   opened->ops = ops;
-  const plm_status status = open_parts(opened, folder, batch_tokens, error);
+  const plm_status status = open_parts(opened, folder, labels, batch_tokens, error);
   if (status != PLM_OK) {
     plm_inference_close(opened);
     return status;
   }
   *inference = opened;
   return PLM_OK;
+}
+
+plm_status plm_inference_open(const char *folder, struct plm_ops *ops, uint32_t batch_tokens,
+                              struct plm_inference **inference, struct plm_error *error)
+{
+  return inference_open(folder, false, ops, batch_tokens, inference, error);
+}
+
+plm_status plm_inference_open_labels(const char *folder, struct plm_ops *ops, uint32_t batch_tokens,
+                                     struct plm_inference **inference, struct plm_error *error)
+{
+  return inference_open(folder, true, ops, batch_tokens, inference, error);
 }
 
 void plm_inference_close(struct plm_inference *inference)
@@ -87,7 +109,9 @@ plm_status plm_inference_load(struct plm_inference *inference, const char *folde
                         advance, error);
 }
 
-static plm_status open_verified(const char *folder, const char *weights, bool trunk_only,
+enum needs { NEEDS_TOKENS, NEEDS_TRUNK, NEEDS_LABELS };
+
+static plm_status open_verified(const char *folder, const char *weights, enum needs needs,
                                 struct plm_ops *ops, uint32_t batch_tokens,
                                 struct plm_inference **inference, struct plm_hash *identity,
                                 struct plm_error *error)
@@ -97,10 +121,12 @@ static plm_status open_verified(const char *folder, const char *weights, bool tr
   const char *file;
   PLM_TRY(plm_model_folder_check(folder, &found, NULL, error));
   PLM_TRY(plm_model_folder_choose(&found, weights, &file, error));
-  PLM_TRY(plm_inference_open(found.directory, ops, batch_tokens, &opened, error));
+  PLM_TRY(
+      inference_open(found.directory, needs == NEEDS_LABELS, ops, batch_tokens, &opened, error));
   opened->folder = found;
   opened->file = file;
-  plm_status status = inference_load(opened, found.directory, file, trunk_only, NULL, error);
+  plm_status status =
+      inference_load(opened, found.directory, file, needs == NEEDS_TRUNK, NULL, error);
   if (status == PLM_OK && identity != NULL)
     status = plm_model_folder_hash(&found, file, identity, error);
   if (status != PLM_OK) {
@@ -115,14 +141,24 @@ plm_status plm_inference_open_verified(const char *folder, const char *weights, 
                                        uint32_t batch_tokens, struct plm_inference **inference,
                                        struct plm_hash *identity, struct plm_error *error)
 {
-  return open_verified(folder, weights, false, ops, batch_tokens, inference, identity, error);
+  return open_verified(folder, weights, NEEDS_TOKENS, ops, batch_tokens, inference, identity,
+                       error);
 }
 
 plm_status plm_inference_open_trunk(const char *folder, const char *weights, struct plm_ops *ops,
                                     uint32_t batch_tokens, struct plm_inference **inference,
                                     struct plm_hash *identity, struct plm_error *error)
 {
-  return open_verified(folder, weights, true, ops, batch_tokens, inference, identity, error);
+  return open_verified(folder, weights, NEEDS_TRUNK, ops, batch_tokens, inference, identity, error);
+}
+
+plm_status plm_inference_open_predictor(const char *folder, const char *weights,
+                                        struct plm_ops *ops, uint32_t batch_tokens,
+                                        struct plm_inference **inference, struct plm_hash *identity,
+                                        struct plm_error *error)
+{
+  return open_verified(folder, weights, NEEDS_LABELS, ops, batch_tokens, inference, identity,
+                       error);
 }
 
 plm_status plm_inference_limit(const struct plm_model_config *config, uint32_t asked,
@@ -191,4 +227,13 @@ plm_status plm_inference_run_states(struct plm_inference *inference, const struc
   plm_model_attention_masks(inference->model, batch, inference->window, inference->masks);
   return plm_model_infer_states(
       inference->model, &(struct plm_masked_batch){batch, inference->masks}, inputs, taps, error);
+}
+
+plm_status plm_inference_predict(struct plm_inference *inference, const struct plm_batch *batch,
+                                 const struct plm_label_targets *targets, float *outputs,
+                                 struct plm_error *error)
+{
+  plm_model_attention_masks(inference->model, batch, inference->window, inference->masks);
+  return plm_model_predict(inference->model, &(struct plm_masked_batch){batch, inference->masks},
+                           targets, outputs, error);
 }

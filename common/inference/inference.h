@@ -41,6 +41,10 @@ plm_status plm_inference_open(const char *folder, struct plm_ops *ops, uint32_t 
                               struct plm_inference **inference, struct plm_error *error);
 void plm_inference_close(struct plm_inference *inference); /* NULL is fine */
 
+/* The same for a model that predicts labels. PLM_CONFIG also: it predicts none. */
+plm_status plm_inference_open_labels(const char *folder, struct plm_ops *ops, uint32_t batch_tokens,
+                                     struct plm_inference **inference, struct plm_error *error);
+
 /* Loads the weights and the window of a verified folder with the same configuration: the EMA
  * weights if it has them. advance (may be NULL): told of the bytes that are read. */
 plm_status plm_inference_load(struct plm_inference *inference, const char *folder,
@@ -61,6 +65,12 @@ plm_status plm_inference_open_verified(const char *folder, const char *weights, 
 plm_status plm_inference_open_trunk(const char *folder, const char *weights, struct plm_ops *ops,
                                     uint32_t batch_tokens, struct plm_inference **inference,
                                     struct plm_hash *identity, struct plm_error *error);
+
+/* As plm_inference_open_verified, for a model that predicts labels, with its head. */
+plm_status plm_inference_open_predictor(const char *folder, const char *weights,
+                                        struct plm_ops *ops, uint32_t batch_tokens,
+                                        struct plm_inference **inference, struct plm_hash *identity,
+                                        struct plm_error *error);
 
 /* The most tokens of a sequence that a model is to see: `asked` (--max-length) or, if that is 0,
  * the configuration's max_length, or for published weights whatever the model can take. PLM_USAGE:
@@ -91,5 +101,10 @@ plm_status plm_inference_run(struct plm_inference *inference, const struct plm_b
 plm_status plm_inference_run_states(struct plm_inference *inference, const struct plm_batch *batch,
                                     const int32_t *inputs, const struct plm_state_taps *taps,
                                     struct plm_error *error);
+
+/* The outputs (rows, outputs) of a model that predicts labels (plm_model_predict). */
+plm_status plm_inference_predict(struct plm_inference *inference, const struct plm_batch *batch,
+                                 const struct plm_label_targets *targets, float *outputs,
+                                 struct plm_error *error);
 
 #endif

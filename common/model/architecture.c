@@ -9,18 +9,19 @@
 #include "common/corpus/tokenizer.h"
 
 /* Our own architectures: the same blocks, with their parameters under these names. */
-#define OUR_BLOCKS                                  \
-  .block = {.prefix = "plm.layers.",                \
-            .names = {.query = "attention.query",   \
-                      .key = "attention.key",       \
-                      .value = "attention.value",   \
-                      .output = "attention.output", \
-                      .up = "mlp.up",               \
-                      .down = "mlp.down"},          \
-            .norm = PLM_NORM_RMS,                   \
-            .qk_norm = PLM_QK_NORM_HEAD,            \
-            .mlp = PLM_MLP_RELU2},                  \
-  .embedding = "plm.embeddings", .head_bias = "lm_head.bias", .normalises_tables = true
+#define OUR_BLOCKS                                                                          \
+  .block = {.prefix = "plm.layers.",                                                        \
+            .names = {.query = "attention.query",                                           \
+                      .key = "attention.key",                                               \
+                      .value = "attention.value",                                           \
+                      .output = "attention.output",                                         \
+                      .up = "mlp.up",                                                       \
+                      .down = "mlp.down"},                                                  \
+            .norm = PLM_NORM_RMS,                                                           \
+            .qk_norm = PLM_QK_NORM_HEAD,                                                    \
+            .mlp = PLM_MLP_RELU2},                                                          \
+  .embedding = "plm.embeddings", .head_bias = "lm_head.bias", .residue_head = "classifier", \
+  .normalises_tables = true
 
 /* EsmForMaskedLM and EsmcForMaskedLM of transformers 5. */
 static const struct plm_architecture_rules rules[] = {
@@ -51,6 +52,7 @@ static const struct plm_architecture_rules rules[] = {
                   .final_norm_name = "esm.encoder.emb_layer_norm_after",
                   .head_norm_name = "lm_head.layer_norm",
                   .head_bias = "lm_head.bias",
+                  .residue_head = "classifier",
                   .final_norm = PLM_NORM_LAYER,
                   .scales_dropout = true,
                   .rotates_forward = true,
@@ -81,6 +83,7 @@ static const struct plm_architecture_rules rules[] = {
                   .final_norm_name = "esmc.norm",
                   .head_norm_name = "lm_head.layer_norm",
                   .head_bias = "lm_head.decoder.bias",
+                  .residue_head = "score",
                   .final_norm = PLM_NORM_LAYER_WEIGHT,
                   .depth_scale = true,
                   .rotates_forward = true,

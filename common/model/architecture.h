@@ -79,6 +79,7 @@ struct plm_architecture_rules {
   const char *final_norm_name; /* NULL: the norm after the last block has no parameters */
   const char *head_norm_name;  /* the LayerNorm after the head's GELU, or NULL: there is none */
   const char *head_bias;       /* the whole name of the bias of the logits */
+  const char *residue_head;    /* the Linear of a head for labels of residues */
   enum plm_norm_kind final_norm;
   bool normalises_tables; /* the embedding's rows are normalised (RMSNorm) */
   bool mixes_embeddings;  /* blocks read the embeddings x0 besides their input */

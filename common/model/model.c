@@ -116,6 +116,15 @@ static void resolve_ends(struct plm_model *model)
   model->final_norm = find_norm(model, "", rules->final_norm_name, rules->final_norm,
                                 plm_architecture_stream_eps(config));
   model->head_norm_after = find_norm(model, "", rules->head_norm_name, PLM_NORM_LAYER, eps);
+  if (config->head.kind != PLM_PREDICTS_TOKENS) {
+    const bool layered = config->head.kind == PLM_PREDICTS_SEQUENCES && config->head.hidden > 0;
+    const char *name = config->head.kind == PLM_PREDICTS_RESIDUES ? rules->residue_head
+                       : layered                                  ? "classifier.out_proj"
+                                                                  : "classifier";
+    model->label_output = find_product(model, "", name, true);
+    if (layered) model->label_hidden = find_product(model, "", "classifier.dense", true);
+    return;
+  }
   model->dense = find_product(model, "lm_head.", "dense", rules->head_norm_name != NULL);
   model->bias = model_place_of(model, "", rules->head_bias);
   model->decoder = config->tie_embeddings ? model->tables[0].place
@@ -452,8 +461,13 @@ double plm_model_flops(const struct plm_model *model, const struct plm_masks *ma
                        uint64_t tokens)
 {
   const double D = model->config.hidden_size, V = model->config.vocab_size;
+  const struct plm_head_config *head = &model->config.head;
   double per_token = product_flops(D * D, model->trains_trunk, true), pairs = 0.0;
   if (!model->config.tie_embeddings) per_token += product_flops(V * D, true, true);
+  if (head->kind != PLM_PREDICTS_TOKENS) /* that of sequences is counted as nothing */
+    per_token = head->kind == PLM_PREDICTS_RESIDUES
+                    ? product_flops(head->outputs * D, model->trains_trunk, true)
+                    : 0.0;
   for (uint32_t i = 0; i < model->block_count; i++) {
     const struct model_block *block = &model->blocks[i];
     const struct plm_block_shape *shape = &block->shape;

@@ -23,7 +23,7 @@
 enum plm_parameter_group {
   PLM_GROUP_HIDDEN, /* matrices that are neither embedding nor head: Muon, weight decay */
   PLM_GROUP_EMBED,  /* embeddings and value embeddings */
-  PLM_GROUP_HEAD,   /* lm_head.* */
+  PLM_GROUP_HEAD,   /* lm_head.*, or the head that predicts labels */
   PLM_GROUP_SCALAR, /* value_mix (a), input_mix (b), skip_weights (s); biases and LayerNorms that
                        are not the head's */
   PLM_GROUP_COUNT
@@ -201,6 +201,54 @@ plm_status plm_model_gradients(struct plm_model *model, const struct plm_masked_
                                struct plm_loss_result *result, float *row_loss,
                                struct plm_error *error);
 
+/* ---- labels: for a model with a head that predicts them (label_head.c) ---- */
+
+/* What the head reads of a batch, and what it is to predict, on the host. Row r is a document or a
+ * residue. */
+struct plm_label_targets {
+  const int32_t *inputs; /* (B, L) token ids */
+  uint32_t rows;         /* at most plm_model_most_label_rows */
+  /* (rows), into B * L, ascending and without overlap: the positions [begin, end) that are pooled
+   * by mean; otherwise the head reads position begin, and end is not read. */
+  const int32_t *begin, *end;
+  const int32_t *classes; /* (rows); -1: missing. With PLM_LOSS_CLASS */
+  const float *values;    /* (rows, outputs); NaN: missing. With the other losses */
+  const uint64_t *keys;   /* (rows) of dropout: plm_dropout_key; NULL: nothing is dropped */
+};
+/* How labels are trained. */
+struct plm_label_options {
+  uint64_t seed;        /* of dropout */
+  const float *weights; /* (outputs), device: of classes or outputs; NULL: all are 1 */
+};
+/* The most rows of a batch with this number of positions, and how many the head computes for a
+ * number of rows (as plm_model_rows). The additional rows do not count. */
+uint32_t plm_model_most_label_rows(const struct plm_model_config *config, uint64_t positions);
+uint32_t plm_model_label_rows(const struct plm_ops *ops, const struct plm_model_config *config,
+                              uint64_t positions, uint64_t rows);
+
+/* Outputs (rows, outputs) of the head, without dropout. Only inputs, rows, begin and end of the
+ * targets are read. Errors are those of plm_model_infer. */
+plm_status plm_model_predict(struct plm_model *model, const struct plm_masked_batch *input,
+                             const struct plm_label_targets *targets, float *outputs,
+                             struct plm_error *error);
+/* As plm_model_gradients: the loss is the sum over rows, and row_loss (rows) may be NULL. */
+plm_status plm_model_label_gradients(struct plm_model *model, const struct plm_masked_batch *input,
+                                     const struct plm_label_targets *targets,
+                                     const struct plm_label_options *options, float loss_scale,
+                                     struct plm_loss_result *result, float *row_loss,
+                                     struct plm_error *error);
+
+/* Where labels of a pass lie on the device, with room for plm_model_most_label_rows. Rows that are
+ * not used have begin and end -1, class -1, values NaN and key 0. classes or values is NULL if the
+ * loss does not read it. */
+struct plm_device_labels {
+  int32_t *inputs; /* (B, L) */
+  int32_t *begin, *end, *classes;
+  float *values;
+  uint64_t *keys;
+};
+struct plm_device_labels plm_model_device_labels(struct plm_model *model);
+
 /* The model's buffers for targets on the device: ops->choose_targets writes them, and
  * plm_model_train reads them. */
 struct plm_device_targets {
@@ -214,8 +262,10 @@ struct plm_device_targets plm_model_device_targets(struct plm_model *model);
 struct plm_train_pass {
   uint32_t chunks, length, rows;
   const struct plm_masks *masks;
-  const struct plm_loss_options *loss;
-  double *loss_sum;     /* device; receives += the loss */
+  const struct plm_loss_options *loss;    /* of a language model */
+  const struct plm_label_options *labels; /* of a model that predicts labels, whose rows are those
+                                             of plm_model_device_labels */
+  double *loss_sum;                       /* device; receives += the loss */
   double *hit_sum;      /* device; receives += the rows whose label no logit exceeds; may be NULL */
   double *chunk_losses; /* device (chunks); receives = the loss of each chunk; may be NULL */
 };

@@ -25,7 +25,7 @@ static void model_backward_widen(struct plm_model *model, const struct model_pas
 }
 
 /* Turns dx of the rows that the head reads into dx of all rows. */
-static void widen_stream(struct plm_model *model, const struct model_pass *pass, int64_t D)
+void plm_model_widen_stream(struct plm_model *model, const struct model_pass *pass, int64_t D)
 {
   act *rows = model->stream[0];
   model_backward_widen(model, pass, model->stream[1], rows, D);
@@ -49,7 +49,7 @@ static void block_output_backward(struct plm_model *model, const struct model_pa
                              D, false);
   if (!narrowed) return;
   model_backward_widen(model, pass, model->attended_gradient, dattended, D);
-  widen_stream(model, pass, D);
+  plm_model_widen_stream(model, pass, D);
 }
 
 /* d y -> d h into model->norm_gradient. */
@@ -213,7 +213,7 @@ static void head_train(struct plm_model *model, const struct model_pass *pass,
   ops->zero(ops, dx, (size_t)(R * D) * model->act_bytes);
   model_norm_backward(model, &model->final_norm, dx, dnorm, plm_model_head_input(model, pass), R,
                       D);
-  if (pass->narrowed == NULL) widen_stream(model, pass, D);
+  if (pass->narrowed == NULL) plm_model_widen_stream(model, pass, D);
 }
 
 /* The gradient of x0, in stream[0], -> that of the embedding's vectors; the steps of embed in
@@ -263,8 +263,7 @@ static void tables_backward(struct plm_model *model, const struct model_pass *pa
                           model_value(model, embedding->place), V, D);
 }
 
-void plm_model_train_head(struct plm_model *model, const struct model_pass *pass,
-                          const struct plm_loss_options *loss, float loss_scale)
+void plm_model_train_forward(struct plm_model *model, const struct model_pass *pass)
 {
   struct plm_ops *ops = model->ops;
   PLM_ASSERT(model->options.training && pass->R > 0);
@@ -276,6 +275,12 @@ void plm_model_train_head(struct plm_model *model, const struct model_pass *pass
     if (model->x0_gradient[level] != NULL)
       ops->zero(ops, model->x0_gradient[level],
                 (size_t)(pass_rows(pass, level) * model->config.hidden_size) * model->act_bytes);
+}
+
+void plm_model_train_head(struct plm_model *model, const struct model_pass *pass,
+                          const struct plm_loss_options *loss, float loss_scale)
+{
+  plm_model_train_forward(model, pass);
   head_train(model, pass, loss, loss_scale);
 }
 

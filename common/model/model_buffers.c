@@ -170,6 +170,36 @@ static void place_block(struct layout *layout, uint32_t i)
                                                        : reserve_stream(layout, block, block->x, n);
 }
 
+static size_t model_buffers_larger(size_t a, size_t b)
+{
+  return a > b ? a : b;
+}
+
+/* The largest number of rows of a head that predicts labels. */
+static size_t label_rows(const struct plm_model *model)
+{
+  return plm_model_most_label_rows(&model->config, level_rows(model, 0));
+}
+
+/* What such a head needs; the logits are its outputs. */
+static void place_label_head(struct layout *layout, struct plm_arena *arena)
+{
+  struct plm_model *model = layout->model;
+  const struct plm_head_config *head = &model->config.head;
+  const size_t rows = label_rows(model), outputs = plm_size_product(rows, head->outputs);
+  model->label_end = arena_reserve(arena, rows * sizeof(int32_t));
+  model->label_keys = arena_reserve(arena, rows * sizeof(uint64_t));
+  if (head->loss != PLM_LOSS_CLASS)
+    model->label_values = arena_reserve(arena, plm_size_product(outputs, sizeof(float)));
+  if (head->hidden > 0) {
+    model->label_tanh = reserve_act(layout, arena, rows * head->hidden);
+    model->label_kept = model->options.training && head->dropout > 0
+                            ? reserve_act(layout, arena, rows * head->hidden)
+                            : model->label_tanh;
+  }
+  model->logits = arena_reserve(arena, plm_size_product(outputs, sizeof(float)));
+}
+
 static void place_logits(struct layout *layout, struct plm_arena *arena)
 {
   struct plm_model *model = layout->model;
@@ -193,6 +223,10 @@ static void place_head(struct layout *layout)
   model->head_x = reserve_act(layout, arena, n);
   model->head_attended = reserve_act(layout, arena, (rows + 1) / 2 * model->config.hidden_size);
   model->head_norm = reserve_act(layout, arena, n);
+  if (model->config.head.kind != PLM_PREDICTS_TOKENS) {
+    place_label_head(layout, arena);
+    return;
+  }
   model->head_dense = reserve_act(layout, arena, n);
   if (model->rules->head_norm_name != NULL) {
     model->head_gelu = reserve_act(layout, arena, n);
@@ -227,11 +261,6 @@ static void place_tables(struct plm_model *model)
   }
 }
 
-static size_t model_buffers_larger(size_t a, size_t b)
-{
-  return a > b ? a : b;
-}
-
 /* The backward passes of the head, of an MLP and of an attention layer never run at the same time,
  * nor does inference with a model that is open for training. Their buffers therefore overlap. */
 static void place_workspace(struct layout *layout)
@@ -253,7 +282,11 @@ static void place_workspace(struct layout *layout)
   model->norm_gradient = reserve_act(layout, arena, n);
 
   const size_t start = arena->used_bytes;
-  for (int i = 0; i < 2; i++) model->row_gradient[i] = reserve_act(layout, arena, outputs);
+  const size_t hidden = model->config.head.kind == PLM_PREDICTS_TOKENS
+                            ? 0
+                            : label_rows(model) * model->config.head.hidden;
+  for (int i = 0; i < 2; i++)
+    model->row_gradient[i] = reserve_act(layout, arena, model_buffers_larger(outputs, hidden));
   size_t end = arena->used_bytes;
   arena->used_bytes = start;
   model->hidden_gradient = reserve_act(layout, arena, layout->largest_rows_hidden);
@@ -268,7 +301,7 @@ static void place_workspace(struct layout *layout)
   end = model_buffers_larger(end, arena->used_bytes);
   arena->used_bytes = start;
   model->rows_fp32 = arena_reserve(arena, outputs * sizeof(float));
-  place_logits(layout, arena);
+  if (model->config.head.kind == PLM_PREDICTS_TOKENS) place_logits(layout, arena);
   arena->used_bytes = model_buffers_larger(end, arena->used_bytes);
 }
 

@@ -289,7 +289,10 @@ size_t plm_model_config_faults(const struct plm_model_config *model, plm_model_k
 plm_status plm_model_config_check(const struct plm_model_config *model, struct plm_error *error)
 {
   struct plm_model_fault faults[PLM_MODEL_MAX_FAULTS];
-  if (plm_model_config_faults(model, NULL, NULL, faults) == 0) return PLM_OK;
+  if (plm_model_config_faults(model, NULL, NULL, faults) == 0)
+    return plm_head_config_check(&model->head,
+                                 plm_architecture_rules(model->architecture)->published,
+                                 model->hidden_size, error);
   plm_error_set(error, PLM_CONFIG, "%s", faults[0].what);
   plm_error_where(error, "%s", faults[0].key);
   return PLM_CONFIG;

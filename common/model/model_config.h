@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "common/base/status.h"
+#include "common/model/head_config.h"
 
 /* esm2 and esmc are those of published weights (Lin et al. 2023; ESM Team 2024), as EsmForMaskedLM
  * and EsmcForMaskedLM of transformers compute them. */
@@ -61,8 +62,9 @@ struct plm_model_config {
   /* Of esm2 and esmc only; 0 or false for the other architectures. */
   uint32_t intermediate_size; /* F of an MLP */
   double layer_norm_eps;
-  bool emb_layer_norm_before; /* esm2: a LayerNorm of the embeddings */
-  uint32_t max_positions;     /* max_position_embeddings; 0: unknown. Inference warns above it */
+  bool emb_layer_norm_before;  /* esm2: a LayerNorm of the embeddings */
+  uint32_t max_positions;      /* max_position_embeddings; 0: unknown. Inference warns above it */
+  struct plm_head_config head; /* {0}: the language model's */
 };
 
 /* Names of the values in files: NULL-terminated lists in the order of the enums. */

@@ -11,8 +11,8 @@ void plm_model_attention_masks(const struct plm_model *model, const struct plm_b
   plm_masks_fill(masks, batch, window);
 }
 
-static plm_status check_batch(const struct plm_model *model, const struct plm_batch *batch,
-                              const int32_t *inputs, struct plm_error *error)
+plm_status plm_model_check_batch(const struct plm_model *model, const struct plm_batch *batch,
+                                 const int32_t *inputs, struct plm_error *error)
 {
   const uint32_t V = model->config.vocab_size, L = batch->max_length;
   if (batch->chunks == 0 || batch->chunks > model->options.max_chunks)
@@ -48,8 +48,8 @@ static plm_status check_targets(const struct plm_model *model, const struct plm_
   return PLM_OK;
 }
 
-static struct model_pass start_pass(struct plm_model *model, const struct plm_masked_batch *input,
-                                    const int32_t *inputs)
+struct model_pass plm_model_start_pass(struct plm_model *model,
+                                       const struct plm_masked_batch *input, const int32_t *inputs)
 {
   const struct plm_batch *batch = input->batch;
   model->ops->upload(model->ops, model->tokens, inputs,
@@ -100,9 +100,9 @@ static plm_status start_targets(struct plm_model *model, const struct plm_masked
 {
   struct plm_ops *ops = model->ops;
   const size_t rows = targets->rows;
-  PLM_TRY(check_batch(model, input->batch, targets->inputs, error));
+  PLM_TRY(plm_model_check_batch(model, input->batch, targets->inputs, error));
   PLM_TRY(check_targets(model, input->batch, targets, error));
-  *pass = start_pass(model, input, targets->inputs);
+  *pass = plm_model_start_pass(model, input, targets->inputs);
   if (rows == 0) return PLM_OK;
   plm_model_pass_asks(model, pass, targets->positions, rows);
   ops->zero(ops, model->labels, (size_t)pass->R * sizeof(int32_t));
@@ -112,9 +112,8 @@ static plm_status start_targets(struct plm_model *model, const struct plm_masked
   return PLM_OK;
 }
 
-/* Downloads the losses of R rows, and adds them up in double. */
-static plm_status fetch_loss(struct plm_model *model, size_t R, struct plm_loss_result *result,
-                             float *row_loss, struct plm_error *error)
+plm_status plm_model_fetch_loss(struct plm_model *model, size_t R, struct plm_loss_result *result,
+                                float *row_loss, struct plm_error *error)
 {
   struct plm_ops *ops = model->ops;
   *result = (struct plm_loss_result){.rows = R};
@@ -140,7 +139,7 @@ plm_status plm_model_forward(struct plm_model *model, const struct plm_masked_ba
     ops->cross_entropy(ops, model->row_loss, model->logits, model->labels, model->label_weights,
                        loss, pass.R, model->config.vocab_size);
   }
-  return fetch_loss(model, targets->rows, result, row_loss, error);
+  return plm_model_fetch_loss(model, targets->rows, result, row_loss, error);
 }
 
 plm_status plm_model_gradients(struct plm_model *model, const struct plm_masked_batch *input,
@@ -155,7 +154,7 @@ plm_status plm_model_gradients(struct plm_model *model, const struct plm_masked_
     plm_model_train_head(model, &pass, loss, loss_scale);
     plm_model_train_blocks(model, &pass, plm_model_whole_pass(model));
   }
-  return fetch_loss(model, targets->rows, result, row_loss, error);
+  return plm_model_fetch_loss(model, targets->rows, result, row_loss, error);
 }
 
 struct plm_device_targets plm_model_device_targets(struct plm_model *model)
@@ -176,9 +175,17 @@ void plm_model_train(struct plm_model *model, const struct plm_train_pass *of,
   PLM_ASSERT(of->chunks > 0 && of->chunks <= model->options.max_chunks);
   PLM_ASSERT(of->length <= model->config.max_length && of->rows <= of->chunks * of->length);
   if (of->rows == 0) return; /* neither loss nor gradient */
-  plm_model_pass_reads(model, &pass, model->positions, of->rows);
+  const bool labels = model->config.head.kind != PLM_PREDICTS_TOKENS;
+  if (labels)
+    plm_model_pass_labels(model, &pass, of->rows);
+  else
+    plm_model_pass_reads(model, &pass, model->positions, of->rows);
+  pass.dropped = of->labels;
   if (part.end == model->block_count) {
-    plm_model_train_head(model, &pass, of->loss, 1);
+    if (labels)
+      plm_model_train_labels(model, &pass, of->labels, 1);
+    else
+      plm_model_train_head(model, &pass, of->loss, 1);
     model->ops->add_sum(model->ops, of->loss_sum, model->row_loss, of->rows);
     if (of->hit_sum != NULL) model->ops->add_sum(model->ops, of->hit_sum, model->hits, of->rows);
     if (of->chunk_losses != NULL)
@@ -193,8 +200,8 @@ plm_status plm_model_infer(struct plm_model *model, const struct plm_masked_batc
                            float *hidden, float *logits, struct plm_error *error)
 {
   struct plm_ops *ops = model->ops;
-  PLM_TRY(check_batch(model, input->batch, inputs, error));
-  struct model_pass pass = start_pass(model, input, inputs);
+  PLM_TRY(plm_model_check_batch(model, input->batch, inputs, error));
+  struct model_pass pass = plm_model_start_pass(model, input, inputs);
   const int64_t N = pass_rows(&pass, 0), D = model->config.hidden_size;
   if (positions == NULL) rows = (uint32_t)N;
   if (rows > N)
@@ -225,8 +232,8 @@ plm_status plm_model_infer_states(struct plm_model *model, const struct plm_mask
                                   const int32_t *inputs, const struct plm_state_taps *taps,
                                   struct plm_error *error)
 {
-  PLM_TRY(check_batch(model, input->batch, inputs, error));
-  struct model_pass pass = start_pass(model, input, inputs);
+  PLM_TRY(plm_model_check_batch(model, input->batch, inputs, error));
+  struct model_pass pass = plm_model_start_pass(model, input, inputs);
   plm_model_pass_asks(model, &pass, NULL, (uint32_t)pass_rows(&pass, 0));
   pass.narrowed = NULL;
   pass.taps = taps;

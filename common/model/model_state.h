@@ -123,6 +123,8 @@ struct plm_model {
   struct model_norm final_norm, head_norm_after;
   struct model_product dense;
   size_t decoder, bias; /* offsets of the head; decoder is the embedding's if tied */
+  /* Of a head that predicts labels, where the ones above are not used. */
+  struct model_product label_hidden, label_output;
 
   struct plm_arena activations, workspace;
   int32_t *tokens;                        /* device (B, L) */
@@ -142,6 +144,11 @@ struct plm_model {
   act *head_gelu; /* in training only used if a norm follows it, because head_train needs none */
   act *head_activated; /* the norm after GELU; NULL: there is none */
   float *logits;       /* not used in training */
+  /* of a head that predicts labels */
+  int32_t *label_end; /* begin is `positions`, classes are `labels` */
+  uint64_t *label_keys;
+  float *label_values;
+  act *label_tanh, *label_kept; /* (R, H): the hidden layer, and what dropout leaves of it */
   float *host_row_loss;
   int32_t *host_positions;
 
@@ -170,7 +177,9 @@ struct model_pass {
   /* What the head reads, set by plm_model_pass_reads. */
   const int32_t *positions; /* (R) rows of the last hidden state, device; -1: no row; NULL: all */
   int64_t R;
-  const struct plm_state_taps *taps;  /* states to hand out, or NULL */
+  int64_t label_rows; /* of a head that predicts labels: its rows; R counts those that it reads */
+  const struct plm_label_options *dropped; /* how its dropout is drawn; NULL: nothing is dropped */
+  const struct plm_state_taps *taps;       /* states to hand out, or NULL */
   const struct model_block *narrowed; /* the last block, if it computes only these rows after its
                                          attention, so that y, h2, hidden and out have R rows */
 };
@@ -277,6 +286,25 @@ void plm_model_head_dense(struct plm_model *model, const struct model_pass *pass
  * of the rows that the head reads, at least one, in model->row_loss. */
 void plm_model_train_head(struct plm_model *model, const struct model_pass *pass,
                           const struct plm_loss_options *loss, float loss_scale);
+/* Checks the shape and the tokens of a batch, and uploads them. */
+plm_status plm_model_check_batch(const struct plm_model *model, const struct plm_batch *batch,
+                                 const int32_t *inputs, struct plm_error *error);
+struct model_pass plm_model_start_pass(struct plm_model *model,
+                                       const struct plm_masked_batch *input, const int32_t *inputs);
+/* Downloads the losses of R rows, and adds them up in double. */
+plm_status plm_model_fetch_loss(struct plm_model *model, size_t R, struct plm_loss_result *result,
+                                float *row_loss, struct plm_error *error);
+/* The same for a head that predicts labels, before and after the blocks (label_head.c): its outputs
+ * in model->logits, and the losses of its rows with the gradient of the last block's output. */
+void plm_model_label_outputs(struct plm_model *model, const struct model_pass *pass);
+void plm_model_train_labels(struct plm_model *model, const struct model_pass *pass,
+                            const struct plm_label_options *options, float loss_scale);
+/* Sets what such a head will read of `rows` rows, whose places are in device memory. */
+void plm_model_pass_labels(const struct plm_model *model, struct model_pass *pass, int64_t rows);
+/* The forward pass of training, and what a backward pass begins with. */
+void plm_model_train_forward(struct plm_model *model, const struct model_pass *pass);
+/* Turns stream[0], the gradient of the rows that the head reads, into that of all rows. */
+void plm_model_widen_stream(struct plm_model *model, const struct model_pass *pass, int64_t D);
 /* Continues with the backward pass of the blocks [part.first, part.end), and ends the pass if the
  * first one is among them. */
 void plm_model_train_blocks(struct plm_model *model, const struct model_pass *pass,

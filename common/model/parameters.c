@@ -188,6 +188,34 @@ static void append_head(struct builder *builder, const struct plm_model_config *
   append_of_head(builder, rules->head_bias, VECTOR, V, PLM_INIT_ZERO);
 }
 
+/* A Linear with a bias, initialised as transformers does. */
+static void append_labels_linear(struct builder *builder, const char *name, int64_t rows,
+                                 int64_t cols)
+{
+  enum { VECTOR = 0 };
+  char whole[64];
+  (void)snprintf(whole, sizeof whole, "%s.weight", name);
+  append_of_head(builder, whole, rows, cols, PLM_INIT_SMALL);
+  (void)snprintf(whole, sizeof whole, "%s.bias", name);
+  append_of_head(builder, whole, VECTOR, rows, PLM_INIT_ZERO);
+}
+
+/* The head that predicts labels, under the names of transformers' classes. */
+static void append_label_head(struct builder *builder, const struct plm_model_config *config)
+{
+  const struct plm_architecture_rules *rules = plm_architecture_rules(config->architecture);
+  const struct plm_head_config *head = &config->head;
+  const int64_t D = config->hidden_size, H = head->hidden;
+  if (head->kind == PLM_PREDICTS_RESIDUES) {
+    append_labels_linear(builder, rules->residue_head, head->outputs, D);
+  } else if (H == 0) {
+    append_labels_linear(builder, "classifier", head->outputs, D);
+  } else {
+    append_labels_linear(builder, "classifier.dense", H, D);
+    append_labels_linear(builder, "classifier.out_proj", head->outputs, H);
+  }
+}
+
 /* The embedding with its norm, and the tables of value embeddings. */
 static void append_tables(struct builder *builder, const struct plm_model_config *config)
 {
@@ -234,7 +262,10 @@ plm_status plm_model_parameters(const struct plm_model_config *config, struct pl
   const struct plm_architecture_rules *rules = plm_architecture_rules(config->architecture);
   append_norm(&builder, "", rules->final_norm_name, rules->final_norm, config->hidden_size);
   builder.part = PLM_PART_HEAD;
-  append_head(&builder, config);
+  if (config->head.kind == PLM_PREDICTS_TOKENS)
+    append_head(&builder, config);
+  else
+    append_label_head(&builder, config);
   if (plm_size_product(builder.elements, sizeof(double)) == SIZE_MAX) {
     free(builder.table);
     return plm_error_set(error, PLM_LIMIT, "the parameters are larger than the address space");

@@ -12,6 +12,7 @@
 #include "common/checkpoint/parameter_file.h"
 #include "common/checkpoint/safetensors.h"
 #include "common/corpus/tokenizer.h"
+#include "common/huggingface/head_json.h"
 #include "common/huggingface/huggingface.h"
 #include "common/model/architecture.h"
 #include "common/run/stop.h"
@@ -122,8 +123,13 @@ static plm_status write_text(const struct export *export, const char *name, cons
 static plm_status write_config(const struct export *export, struct plm_error *error)
 {
   const struct plm_model_folder *folder = &export->folder;
-  char *text = plm_huggingface_config_print_dtype(&folder->model, folder->window, folder->objective,
-                                                  export->result->dtype);
+  const bool labels = folder->model.head.kind != PLM_PREDICTS_TOKENS;
+  struct plm_label_names names = {0};
+  if (labels) PLM_TRY(plm_label_names_read(folder->directory, &folder->model, &names, error));
+  char *text =
+      plm_huggingface_config_print_labels(&folder->model, folder->window, folder->objective,
+                                          export->result->dtype, labels ? &names : NULL);
+  plm_label_names_deinit(&names);
   const plm_status status = write_text(export, "config.json", text, error);
   free(text);
   return status;

@@ -12,6 +12,7 @@
 #include "common/base/text/json.h"
 #include "common/base/text/printable.h"
 #include "common/corpus/tokenizer.h"
+#include "common/huggingface/head_json.h"
 #include "common/huggingface/huggingface.h"
 #include "common/metrics/metrics.h"
 #include "common/model/architecture.h"
@@ -223,21 +224,19 @@ static void put_introduction(const struct plm_card_facts *facts, struct plm_text
 static void put_loading(const struct plm_card_facts *facts, struct plm_text *text)
 {
   const char *trust = is_published(facts) ? "" : ", trust_remote_code=True";
+  const char *loader = plm_head_auto_class(&facts->folder->model.head);
   plm_text_printf(
-      text,
-      "## Use\n\n%s\n\n```python\n%sfrom transformers import AutoModelForMaskedLM, "
-      "AutoTokenizer\n\nname = ",
+      text, "## Use\n\n%s\n\n```python\n%sfrom transformers import %s, AutoTokenizer\n\nname = ",
       is_published(facts)
           ? "transformers has the model's class, so no other code is needed."
           : "The folder includes the model's code, so `trust_remote_code=True` is needed.",
-      is_causal(facts) ? "" : "import torch\n");
+      is_causal(facts) ? "" : "import torch\n", loader);
   put_quoted(text, facts->name);
   plm_text_printf(text,
                   "  # this folder, or its name on the Hub\n"
                   "tokenizer = AutoTokenizer.from_pretrained(name%s)\n"
-                  "model = AutoModelForMaskedLM.from_pretrained(name%s).eval()\n"
-                  "\n",
-                  trust, trust);
+                  "model = %s.from_pretrained(name%s).eval()\n\n",
+                  trust, loader, trust);
 }
 
 static void put_snippet(const struct plm_card_facts *facts, struct plm_text *text)
@@ -245,7 +244,10 @@ static void put_snippet(const struct plm_card_facts *facts, struct plm_text *tex
   const bool protein = is_protein(facts);
   const char *start = protein ? "MKTAYIAKQR" : "The quick brown ";
   put_loading(facts, text);
-  if (is_causal(facts)) {
+  if (facts->folder->model.head.kind != PLM_PREDICTS_TOKENS) {
+    plm_text_printf(text, "print(model(**tokenizer(\"%s\", return_tensors=\"pt\")).logits)\n",
+                    start);
+  } else if (is_causal(facts)) {
     plm_text_printf(text,
                     "# two continuations of a sequence\n"
                     "batch = tokenizer(\"%s\", return_tensors=\"pt\")\n"

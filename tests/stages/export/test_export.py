@@ -141,15 +141,17 @@ def test_a_folder_of_transformers_is_exported(runs):
     assert not quiet.stdout and not quiet.stderr
 
 
-def test_a_classifier_has_no_head(runs):
+def test_a_classifier_keeps_its_head(runs):
     from transformers import AutoModelForTokenClassification
 
     checkpoint = runs / "patched" / "checkpoints" / "latest"
-    load(checkpoint, AutoModelForTokenClassification, num_labels=3).save_pretrained("labels")
-    result = export("labels", check=False)
-    assert result.returncode == 1 and not os.path.exists("exported")
-    assert "a classifier instead of the language model" in result.stderr
-    assert "AutoModelForMaskedLM" in result.stderr
+    model = load(checkpoint, AutoModelForTokenClassification, num_labels=3)
+    model.save_pretrained("labels")
+    export("labels")
+    again = load("exported", AutoModelForTokenClassification)
+    assert again.config.num_labels == 3
+    state = again.state_dict()
+    assert all(torch.equal(state[key], value) for key, value in model.state_dict().items())
 
 
 def test_a_run_and_a_step_name_a_checkpoint(runs):

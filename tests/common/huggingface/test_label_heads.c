@@ -1,0 +1,159 @@
+/* Heads for labels in folders: config.json and back, what transformers leaves out of it, and
+ * weights of another head, beside which the new one is drawn. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/checkpoint/parameter_file.h"
+#include "common/huggingface/head_json.h"
+#include "common/huggingface/huggingface.h"
+#include "tests/support/cases/model_case.h"
+#include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/scratch.h"
+
+static struct plm_model_config esm2(void)
+{
+  struct plm_model_config config = model_case_small(PLM_ESM2);
+  config.expansion_ratio = config.soft_logit_cap = 0;
+  config.intermediate_size = 96;
+  config.layer_norm_eps = 1e-5;
+  config.tie_embeddings = config.token_dropout = true;
+  config.num_unet_layers = config.num_extra_layers = 0;
+  config.max_positions = config.max_length;
+  return config;
+}
+
+static struct plm_model_config with_head(struct plm_model_config config, enum plm_head_kind kind,
+                                         enum plm_label_loss loss, enum plm_head_pooling pooling,
+                                         uint32_t hidden)
+{
+  config.head = (struct plm_head_config){kind, loss, pooling, hidden, 3, 0.125};
+  return config;
+}
+
+static void same_head(const struct plm_head_config *a, const struct plm_head_config *b)
+{
+  assert_true(a->kind == b->kind && a->loss == b->loss && a->hidden == b->hidden);
+  assert_true(a->outputs == b->outputs && a->dropout == b->dropout);
+  assert_true(a->kind == PLM_PREDICTS_RESIDUES || a->pooling == b->pooling);
+}
+
+/* Prints config.json into the folder, and reads the model and the names back. */
+static void goes_round(const struct plm_model_config *model, const char *class_name)
+{
+  char *names[] = {"alpha", "b \"quoted\"", "γ"};
+  double mean[] = {1.5, -2, 0}, deviation[] = {0.1, 1, 3};
+  struct plm_label_names labels = {3, names, mean, deviation}, found;
+  struct plm_model_config again;
+  char name[PLM_HEAD_CLASS_SIZE];
+  struct plm_error error = {0};
+  const char *folder = scratch_directory();
+  char *text =
+      plm_huggingface_config_print_labels(model, 64, PLM_OBJECTIVE_MLM, "float32", &labels);
+  scratch_write(scratch_path("config.json"), text, strlen(text));
+  assert_string_equal(plm_head_class(model, name), class_name);
+  assert_non_null(strstr(text, class_name));
+  if (plm_huggingface_config_read(folder, &again, NULL, NULL, &error) != PLM_OK)
+    fail_msg("%s", error.what);
+  same_head(&again.head, &model->head);
+  assert_int_equal(plm_label_names_read(folder, &again, &found, &error), PLM_OK);
+  for (uint32_t i = 0; i < 3; i++) {
+    assert_string_equal(found.names[i], names[i]);
+    assert_true(found.mean[i] == mean[i] && found.deviation[i] == deviation[i]);
+  }
+  plm_label_names_deinit(&found);
+  free(text);
+}
+
+static void heads_go_round(void **state)
+{
+  const struct plm_model_config ours = model_case_small(PLM_TRANSFORMER), theirs = esm2();
+  struct plm_model_config config;
+  (void)state;
+  config = with_head(ours, PLM_PREDICTS_SEQUENCES, PLM_LOSS_SQUARES, PLM_HEAD_CLS, 24);
+  goes_round(&config, "PLMForSequenceClassification");
+  config = with_head(ours, PLM_PREDICTS_SEQUENCES, PLM_LOSS_CLASSES, PLM_HEAD_MEAN, 0);
+  goes_round(&config, "PLMForSequenceClassification");
+  config = with_head(ours, PLM_PREDICTS_RESIDUES, PLM_LOSS_CLASS, PLM_HEAD_MEAN, 0);
+  goes_round(&config, "PLMForTokenClassification");
+  config = with_head(theirs, PLM_PREDICTS_SEQUENCES, PLM_LOSS_CLASS, PLM_HEAD_CLS, 64);
+  goes_round(&config, "EsmForSequenceClassification");
+  config = with_head(theirs, PLM_PREDICTS_RESIDUES, PLM_LOSS_CLASS, PLM_HEAD_MEAN, 0);
+  goes_round(&config, "EsmForTokenClassification");
+}
+
+/* transformers' class has no mean and no other width. */
+static void other_heads_of_published_weights_are_refused(void **state)
+{
+  struct plm_error error = {0};
+  (void)state;
+  struct plm_model_config config =
+      with_head(esm2(), PLM_PREDICTS_SEQUENCES, PLM_LOSS_CLASS, PLM_HEAD_MEAN, 64);
+  assert_int_equal(plm_model_config_check(&config, &error), PLM_CONFIG);
+  assert_string_equal(error.where, "head.pooling");
+  config = with_head(esm2(), PLM_PREDICTS_SEQUENCES, PLM_LOSS_CLASS, PLM_HEAD_CLS, 32);
+  assert_int_equal(plm_model_config_check(&config, &error), PLM_CONFIG);
+  assert_string_equal(error.where, "head.hidden_size");
+}
+
+static float *values_of(struct model_case *c)
+{
+  const size_t bytes = plm_model_arena_elements(c->model) * sizeof(float);
+  float *values = malloc(bytes);
+  assert_non_null(values);
+  c->ops->download(c->ops, values, plm_model_parameter_arena(c->model), bytes);
+  return values;
+}
+
+/* The trunk comes from a file of the language model, and the head from the seed. */
+static void new_heads_are_drawn(void **state)
+{
+  const struct plm_model_options options = {.max_chunks = 1};
+  const struct plm_model_config lm = esm2();
+  const struct plm_model_config config =
+      with_head(lm, PLM_PREDICTS_SEQUENCES, PLM_LOSS_CLASS, PLM_HEAD_CLS, 64);
+  struct model_case from, to;
+  size_t count, old_count;
+  struct plm_error error = {0};
+  const char *folder = scratch_directory();
+  (void)state;
+  model_case_open(&from, &lm, &options, PLM_PRECISION_FP32, 3);
+  model_case_open(&to, &config, &options, PLM_PRECISION_FP32, 4);
+  const struct plm_parameter *table = plm_model_table(to.model, &count);
+  const struct plm_parameter *old = plm_model_table(from.model, &old_count);
+  float *weights = values_of(&from);
+  float *drawn = calloc(plm_model_arena_elements(to.model), sizeof *drawn);
+  assert_non_null(drawn);
+  plm_model_initialise(table, count, 7, drawn);
+  assert_int_equal(
+      plm_parameters_write(scratch_path("model.safetensors"), old, old_count, weights, NULL),
+      PLM_OK);
+  /* with its own head, the model does not take the file */
+  assert_int_equal(plm_parameters_load(folder, "model.safetensors", to.model, NULL, &error),
+                   PLM_FORMAT);
+  assert_string_equal(error.what, "the file has no classifier (classifier.*)");
+  float *loaded;
+  if (plm_parameters_fetch_new_head(folder, "model.safetensors", to.model, 7, NULL, &loaded,
+                                    &error) != PLM_OK)
+    fail_msg("%s", error.what);
+  for (size_t i = 0; i < count; i++) {
+    const bool head = table[i].group == PLM_GROUP_HEAD;
+    assert_true(head || strcmp(table[i].name, old[i].name) == 0); /* the head comes last */
+    const float *expected = head ? drawn + table[i].offset : weights + old[i].offset;
+    assert_memory_equal(loaded + table[i].offset, expected, table[i].count * sizeof(float));
+  }
+  free(loaded);
+  free(drawn);
+  free(weights);
+  model_case_close(&from);
+  model_case_close(&to);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(heads_go_round),
+      cmocka_unit_test(other_heads_of_published_weights_are_refused),
+      cmocka_unit_test(new_heads_are_drawn),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
