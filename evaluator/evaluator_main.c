@@ -21,9 +21,13 @@ static const struct plm_option options[] = {
     {0},
 };
 
-static const struct plm_program *const tasks[] = {&plm_task_evaluate, &plm_task_embed,
-                                                  &plm_task_generate, &plm_task_score,
-                                                  &plm_task_probe,    NULL};
+static const struct plm_program *const tasks[] = {&plm_task_evaluate,
+                                                  &plm_task_embed,
+                                                  &plm_task_generate,
+                                                  &plm_task_score,
+                                                  &plm_task_probe,
+                                                  &plm_task_predict,
+                                                  NULL};
 
 /* With device auto, takes the GPU after those of the trainer's ranks on this host. The default is
  * one thread, so that a trainer on the CPU is not slowed down; it is all threads if the trainer
@@ -76,7 +80,7 @@ int main(int argc, char **argv)
           "usage: plm-evaluator --run DIR [-c FILE]\n"
           "       plm-evaluator TASK [options]\n\n"
           "Watches the checkpoints of a run and evaluates each once on held-out sequences, or\n"
-          "does one task with one checkpoint: evaluate, embed, generate, score or probe\n"
+          "does one task with one checkpoint: evaluate, embed, generate, predict, score or probe\n"
           "(`plm-evaluator TASK -h` shows its options).\n",
       .options = options,
       .tasks = tasks,

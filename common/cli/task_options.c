@@ -83,6 +83,31 @@ const struct plm_option plm_embed_options[] = {
     {0},
 };
 
+const struct plm_option plm_predict_options[] = {
+    {.name = "checkpoint",
+     .argument = "DIR",
+     .help = "a checkpoint or an exported model that was fine-tuned with labels"},
+    {.name = "output",
+     .argument = "FILE",
+     .help = "FILE.csv, FILE.tsv or FILE.jsonl; - or a pipe gets CSV"},
+    {.name = "per-residue",
+     .help = "a row for each residue, with the probability of its class, instead of one text"},
+    {.name = "logits", .help = "the outputs of the model as they are, one column for each"},
+    {.name = "max-length",
+     .argument = "N",
+     .help =
+         "cut longer sequences to N tokens (default: the model's max_length, which N may exceed)"},
+    {.name = "strict", .help = "stop at the first bad record instead of skipping it"},
+    {.name = "resume", .argument = "HOW", .help = "auto (default), or never: start over"},
+    {.name = "batch-tokens",
+     .argument = "N",
+     .help = "tokens in one forward pass (default 8192), at least one chunk of max_length"},
+    PLM_SEQUENCE_OPTIONS,
+    WEIGHTS,
+    COMPUTING,
+    {0},
+};
+
 const struct plm_option plm_generate_options[] = {
     {.name = "checkpoint", .argument = "DIR", .help = "a checkpoint or an exported model"},
     {.name = "output", .argument = "FILE", .help = "the FASTA file to write; - is standard output"},

@@ -1,7 +1,7 @@
-/* Options of the one-shot tasks of plm-evaluator: evaluate, embed, score, generate, probe. For
- * each, plm-pipeline has a command with the same table, which executes `plm-evaluator TASK` with
- * its arguments. The last row of each table has no name; plm_common_options are added to every
- * table.
+/* Options of the one-shot tasks of plm-evaluator: evaluate, embed, predict, score, generate,
+ * probe. For each, plm-pipeline has a command with the same table, which executes `plm-evaluator
+ * TASK` with its arguments. The last row of each table has no name; plm_common_options are added to
+ * every table.
  */
 #ifndef PLM_COMMON_CLI_TASK_OPTIONS_H
 #define PLM_COMMON_CLI_TASK_OPTIONS_H
@@ -10,6 +10,7 @@
 
 extern const struct plm_option plm_evaluate_options[], plm_embed_options[];
 extern const struct plm_option plm_generate_options[], plm_score_options[], plm_probe_options[];
+extern const struct plm_option plm_predict_options[];
 
 /* PLM_USAGE if --NAME is absent. The message is "--NAME ARGUMENT is needed: PURPOSE". */
 plm_status plm_task_needs(const struct plm_arguments *arguments, const struct plm_option *table,

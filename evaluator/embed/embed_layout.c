@@ -235,7 +235,7 @@ static plm_status put_header(const struct plm_embed_layout *layout, struct sink 
 {
   if (layout->format == PLM_EMBED_NPY)
     put_npy(layout, sink);
-  else
+  else if (layout->format == PLM_EMBED_SAFETENSORS)
     PLM_TRY(put_safetensors(layout, layout->header_bytes - 8, sink, spool, error));
   return embed_layout_finish(sink, error);
 }
@@ -289,7 +289,7 @@ plm_status plm_embed_layout_compute(struct plm_embed_layout *layout,
   PLM_TRY(put_header(layout, &sink, spool, error));
   layout->header_bytes = sink.bytes;
   layout->bytes = layout->header_bytes + layout->rows * layout->width * sizeof(float);
-  if (layout->format == PLM_EMBED_NPY || sink.bytes <= 8u + PLM_SAFETENSORS_HEADER_LIMIT)
+  if (layout->format != PLM_EMBED_SAFETENSORS || sink.bytes <= 8u + PLM_SAFETENSORS_HEADER_LIMIT)
     return PLM_OK;
   plm_error_set(error, PLM_LIMIT,
                 "the names of %" PRIu64 " sequences need a header of %" PRIu64

@@ -7,6 +7,7 @@
  *   safetensors  attention          `0`, `1`, … (maps, tokens, tokens)      the same
  *   safetensors  contacts           `0`, `1`, … (residues, residues)        the same
  *   npy          pooled             one array (N, width)         in FILE.names.json
+ *   rows         pooled, per token  none: the values alone       nowhere
  *
  * Names are a JSON array. The metadata of pooled embeddings also has `pooling`, and `layers` if
  * there is a choice of them; that of attention maps has `attention`, the choice. safetensors allows
@@ -28,7 +29,8 @@ enum plm_embed_kind {
   PLM_EMBED_ATTENTION,
   PLM_EMBED_CONTACTS
 };
-enum plm_embed_format { PLM_EMBED_SAFETENSORS, PLM_EMBED_NPY };
+/* PLM_EMBED_ROWS is never a result: `predict` keeps its outputs so until all are there. */
+enum plm_embed_format { PLM_EMBED_SAFETENSORS, PLM_EMBED_NPY, PLM_EMBED_ROWS };
 
 struct plm_embed_layout {
   enum plm_embed_kind kind;

@@ -135,7 +135,8 @@ static plm_status begin_stream(struct plm_embed_output *output, const char *path
                                struct plm_error *error)
 {
   char folder[PLM_PATH_SIZE];
-  PLM_TRY(plm_output_open(path, &output->stream, error));
+  if (output->layout->format != PLM_EMBED_ROWS)
+    PLM_TRY(plm_output_open(path, &output->stream, error));
   PLM_TRY(plm_output_folder(path, folder, error));
   PLM_TRY(plm_file_open_unnamed(folder, &output->descriptor, error));
   snprintf(output->path, PLM_PATH_SIZE, "a temporary file in %.4000s", folder);
@@ -205,12 +206,37 @@ plm_status plm_embed_output_put(struct plm_embed_output *output, uint64_t row, c
   return PLM_OK;
 }
 
+plm_status plm_embed_output_get(struct plm_embed_output *output, uint64_t row, float *values,
+                                uint64_t rows, struct plm_error *error)
+{
+  char *next = (char *)values;
+  uint64_t left = rows * output->layout->width * sizeof *values;
+  uint64_t at = plm_embed_layout_offset(output->layout, row);
+  PLM_ASSERT(row + rows <= output->layout->rows);
+  while (left > 0) {
+    const ssize_t got = pread(output->descriptor, next, left, (off_t)at);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return plm_error_errno(error, "cannot read %s", output->partial);
+    if (got == 0) return plm_error_set(error, PLM_CORRUPT, "%s became shorter", output->partial);
+    next += got;
+    at += (uint64_t)got;
+    left -= (uint64_t)got;
+  }
+  return PLM_OK;
+}
+
+void plm_embed_output_remove(struct plm_embed_output *output)
+{
+  PLM_ASSERT(output->layout->format == PLM_EMBED_ROWS);
+  if (output->journal[0] != '\0') remove_begun(output);
+}
+
 plm_status plm_embed_output_save(struct plm_embed_output *output,
                                  const struct plm_embed_journal *journal, bool due,
                                  struct plm_error *error)
 {
   const uint64_t now = plm_clock_ns(), since = now - output->last_save_ns;
-  if (output->stream != NULL) return PLM_OK; /* it cannot be continued */
+  if (output->journal[0] == '\0') return PLM_OK; /* a stream cannot be continued */
   if (due && (since < least_interval_ns || since < INTERVAL_PER_COST * output->save_cost_ns))
     return PLM_OK;
   if (fdatasync(output->descriptor) != 0)

@@ -31,6 +31,12 @@ void plm_embed_output_close(struct plm_embed_output *output);
 /* Writes `rows` rows of layout->width floats, the first of them as row `row`. */
 plm_status plm_embed_output_put(struct plm_embed_output *output, uint64_t row, const float *values,
                                 uint64_t rows, struct plm_error *error);
+/* Reads rows back that were written. */
+plm_status plm_embed_output_get(struct plm_embed_output *output, uint64_t row, float *values,
+                                uint64_t rows, struct plm_error *error);
+/* With PLM_EMBED_ROWS, instead of plm_embed_output_finish: removes the file and its journal,
+ * because the result was made of them. */
+void plm_embed_output_remove(struct plm_embed_output *output);
 /* Syncs the rows, and then writes the journal. With `due`, saves only when a save is due; saving
  * takes at most 2 % of the run time. */
 plm_status plm_embed_output_save(struct plm_embed_output *output,

@@ -7,7 +7,7 @@
 #include "common/ops/open.h"
 
 extern const struct plm_program plm_task_evaluate, plm_task_embed, plm_task_generate,
-    plm_task_score, plm_task_probe;
+    plm_task_score, plm_task_probe, plm_task_predict;
 
 /* Opens the operators that --device, --threads and --precision ask for. Without --device and
  * --threads the request decides ({0}: a GPU if there is one, and all threads); without --precision

@@ -1,5 +1,5 @@
-/* `plm-pipeline evaluate`, `embed`, `generate`, `score` and `probe`. plm-pipeline links no
- * operators, so it becomes `plm-evaluator TASK` with the options that it was given. */
+/* `plm-pipeline evaluate`, `embed`, `generate`, `score`, `predict` and `probe`. plm-pipeline links
+ * no operators, so it becomes `plm-evaluator TASK` with the options that it was given. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -152,6 +152,34 @@ const struct plm_command plm_command_score = {
         "continues after it was interrupted.",
     .options = plm_score_options,
     .run = inference_score,
+};
+
+static plm_status predict(const struct plm_command_context *context, struct plm_error *error)
+{
+  return exec_evaluator(context, "predict", error);
+}
+
+const struct plm_command plm_command_predict = {
+    .name = "predict",
+    .sets = true,
+    .operands = "--checkpoint DIR IN... --output FILE",
+    .summary = "predict labels with a model that was fine-tuned to do so",
+    .details =
+        "DIR is a checkpoint or an exported model with a head for labels, or a folder that "
+        "transformers wrote: of EsmForSequenceClassification, EsmForTokenClassification, the same "
+        "classes of ESM-C, or those of modeling_plm.py. IN is FASTA, JSONL, a table or text, "
+        "plain, .gz or .zst, or - for stdin; bad records and long sequences are treated as `embed` "
+        "does. FILE has a row for each sequence, in the order of the input, with its name.\n\n"
+        "A model that predicts numbers gives one column for each, in the units of the labels; one "
+        "that predicts a class gives `prediction` and its `probability`; one that predicts several "
+        "classes gives the probability of each. For labels of residues, `prediction` has one class "
+        "for each residue, and with --per-residue there is a row for each. --logits gives the "
+        "outputs of the model as they are.\n\n"
+        "If the command is stopped or killed, it leaves FILE.partial and FILE.journal; the same "
+        "command continues from there and writes the same bytes. Memory does not grow with the "
+        "number of sequences.",
+    .options = plm_predict_options,
+    .run = predict,
 };
 
 static plm_status probe(const struct plm_command_context *context, struct plm_error *error)

@@ -24,6 +24,7 @@
   X(embed)          \
   X(generate)       \
   X(score)          \
+  X(predict)        \
   X(probe)          \
   X(trace)          \
   X(export)         \

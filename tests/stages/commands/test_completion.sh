@@ -83,7 +83,7 @@ offers_of() {
   offers 'plm-packer --threads 2 --al' --allow-remote
   offers 'plm-trainer -c pipeline.yaml --dr' --dry-run
   offers 'plm-trainer --set trainer.st' 'trainer.steps= trainer.stop_timeout_s='
-  offers 'plm-evaluator ' 'embed evaluate generate probe score'
+  offers 'plm-evaluator ' 'embed evaluate generate predict probe score'
   offers 'plm-evaluator --prom' --prometheus
   offers 'plm-evaluator embed --poo' --pooling
   offers 'plm-evaluator embed pip' pipeline.yaml
