@@ -75,7 +75,7 @@ static plm_status fill_part(struct plm_input *input, struct plm_input_slot *slot
                             const struct plm_batch *part, struct plm_error *error)
 {
   struct plm_step_input *to = &slot->input;
-  plm_step_input_fill(to, &input->options.shape, s, part);
+  PLM_TRY(plm_step_input_fill(to, &input->options.shape, s, part, error));
   return plm_rank_add_totals(input->options.ranks, &to->totals, error);
 }
 

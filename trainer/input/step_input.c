@@ -28,8 +28,10 @@ struct plm_micro_layout plm_step_micro_layout(const struct plm_step_shape *shape
   layout.ends = layout.draws + step_input_aligned(chunks * sizeof(struct plm_chunk_draw));
   layout.masks =
       layout.ends + step_input_aligned(plm_objective_end_words(chunks, length) * sizeof(uint32_t));
-  layout.bytes = layout.masks + step_input_aligned(plm_masks_values(shape->model, chunks, length) *
-                                                   sizeof(int32_t));
+  layout.labels = layout.masks + step_input_aligned(plm_masks_values(shape->model, chunks, length) *
+                                                    sizeof(int32_t));
+  layout.of_labels = plm_label_layout(shape->model, chunks, length);
+  layout.bytes = layout.labels + step_input_aligned(layout.of_labels.bytes);
   return layout;
 }
 
@@ -59,6 +61,7 @@ void plm_step_input_deinit(struct plm_step_input *input)
 {
   free(input->micro);
   free(input->chunks);
+  plm_batch_labels_deinit(&input->labels);
   *input = (struct plm_step_input){0};
 }
 
@@ -84,9 +87,27 @@ uint64_t plm_batch_real_tokens(const struct plm_batch *batch)
   return tokens;
 }
 
+/* Fills what the head of a model that predicts labels reads. Nothing is masked. */
+static plm_status fill_labels(struct plm_step_input *input, const struct plm_step_shape *shape,
+                              const struct plm_batch *batch, const struct plm_micro_layout *layout,
+                              char *block, struct plm_objective_totals *chunks,
+                              struct plm_error *error)
+{
+  struct plm_chunk_draw *draws = (void *)(block + layout->draws);
+  PLM_TRY(plm_batch_labels_fill(shape->labels->choice, shape->labels->schemas, batch,
+                                &input->labels, error));
+  plm_label_rows_fill(shape->model, batch, &input->labels, &layout->of_labels,
+                      block + layout->labels, chunks);
+  for (uint32_t c = 0; c < batch->chunks; c++) draws[c] = (struct plm_chunk_draw){0};
+  memset(block + layout->ends, 0,
+         plm_objective_end_words(batch->chunks, batch->max_length) * sizeof(uint32_t));
+  return PLM_OK;
+}
+
 /* Fills micro-batch i, of the chunks of `batch`, from the place of its first chunk on. */
-static void fill_micro(struct plm_step_input *input, const struct plm_step_shape *shape, uint32_t i,
-                       uint32_t first, const struct plm_batch *batch)
+static plm_status fill_micro(struct plm_step_input *input, const struct plm_step_shape *shape,
+                             uint32_t i, uint32_t first, const struct plm_batch *batch,
+                             struct plm_error *error)
 {
   const struct plm_micro_layout layout = plm_step_micro_layout(shape);
   struct plm_micro_input *micro = &input->micro[i];
@@ -94,13 +115,17 @@ static void fill_micro(struct plm_step_input *input, const struct plm_step_shape
   char *block = (char *)input->block + i * layout.bytes;
   *micro = (struct plm_micro_input){
       .first = first, .chunks = batch->chunks, .real_tokens = plm_batch_real_tokens(batch)};
-  plm_objective_describe(shape->objective, input->step, shape->first_chunk + first, batch,
-                         (void *)(block + layout.draws), (void *)(block + layout.ends), chunks);
+  if (shape->labels != NULL)
+    PLM_TRY(fill_labels(input, shape, batch, &layout, block, chunks, error));
+  else
+    plm_objective_describe(shape->objective, input->step, shape->first_chunk + first, batch,
+                           (void *)(block + layout.draws), (void *)(block + layout.ends), chunks);
   for (uint32_t c = 0; c < batch->chunks; c++) plm_objective_totals_add(&micro->totals, &chunks[c]);
   memcpy(block + layout.tokens, batch->tokens,
          (size_t)batch->chunks * batch->max_length * batch->token_bytes);
   plm_masks_build(shape->masks, batch, input->window, (void *)(block + layout.masks),
                   &micro->pairs);
+  return PLM_OK;
 }
 
 static void add_micro(struct plm_step_totals *totals, const struct plm_micro_input *micro,
@@ -118,8 +143,8 @@ static uint32_t step_input_smallest(uint32_t a, uint32_t b, uint32_t c)
   return c < d ? c : d;
 }
 
-void plm_step_input_fill(struct plm_step_input *input, const struct plm_step_shape *shape,
-                         uint64_t s, const struct plm_batch *batch)
+plm_status plm_step_input_fill(struct plm_step_input *input, const struct plm_step_shape *shape,
+                               uint64_t s, const struct plm_batch *batch, struct plm_error *error)
 {
   PLM_ASSERT(batch->chunks > 0 && batch->chunks <= shape->step_chunks &&
              batch->max_length == shape->max_length);
@@ -133,8 +158,9 @@ void plm_step_input_fill(struct plm_step_input *input, const struct plm_step_sha
     count = step_input_smallest(shape->micro_chunks, (share + 1) * share_chunks - first,
                                 batch->chunks - first);
     const struct plm_batch micro = plm_batch_slice(batch, first, count);
-    fill_micro(input, shape, i, first, &micro);
+    PLM_TRY(fill_micro(input, shape, i, first, &micro, error));
     input->micro[i].share = share;
     add_micro(&input->totals, &input->micro[i], shape->max_length);
   }
+  return PLM_OK;
 }

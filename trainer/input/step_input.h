@@ -13,13 +13,15 @@
 #include "common/base/status.h"
 #include "common/model/masks.h"
 #include "common/plan/chunk.h"
+#include "trainer/input/label_rows.h"
 #include "trainer/input/objective.h"
 
 /* Sizes of a step, and what fills its inputs. All pointers are borrowed. */
 struct plm_step_shape {
   const struct plm_model_config *model;
   const struct plm_objective_state *objective;
-  const struct plm_masks *masks; /* for plm_masks_build */
+  const struct plm_masks *masks;         /* for plm_masks_build */
+  const struct plm_label_source *labels; /* of a model that predicts labels, else NULL */
   /* Of this process. The last micro-batch of a share may be smaller. shares divides step_chunks. */
   uint32_t step_chunks, micro_chunks, max_length, shares;
   uint32_t first_chunk; /* chunks of the step that lower ranks have */
@@ -28,8 +30,9 @@ struct plm_step_shape {
 /* Offsets in the block of one micro-batch, in bytes. They are the same for every micro-batch, so
  * that recorded operators find each one at the same addresses on the device. */
 struct plm_micro_layout {
-  size_t tokens, draws, ends, masks;
-  size_t bytes; /* of the whole block */
+  size_t tokens, draws, ends, masks, labels;
+  size_t bytes;                      /* of the whole block */
+  struct plm_label_layout of_labels; /* from `labels` on */
 };
 
 /* What the host knows about a micro-batch. */
@@ -56,6 +59,7 @@ struct plm_step_input {
   struct plm_micro_input *micro;       /* (plm_step_micros), owned */
   struct plm_objective_totals *chunks; /* (step_chunks) of each chunk of the batch, owned */
   struct plm_step_totals totals;       /* of the micro-batches, or of all ranks' */
+  struct plm_batch_labels labels;      /* of one micro-batch, owned */
 };
 
 /* Micro-batches of a full step. */
@@ -71,9 +75,10 @@ plm_status plm_step_input_init(struct plm_step_input *input, const struct plm_st
 void plm_step_input_deinit(struct plm_step_input *input);
 
 /* Fills the input of step s (from 0) from a batch of 1 to step_chunks chunks, whose first one is
- * chunk batch->first_chunk of the run. The totals are those of this batch. */
-void plm_step_input_fill(struct plm_step_input *input, const struct plm_step_shape *shape,
-                         uint64_t s, const struct plm_batch *batch);
+ * chunk batch->first_chunk of the run. The totals are those of this batch. PLM_NO_MEMORY: there is
+ * none for its labels. */
+plm_status plm_step_input_fill(struct plm_step_input *input, const struct plm_step_shape *shape,
+                               uint64_t s, const struct plm_batch *batch, struct plm_error *error);
 
 /* Chunks [first, first + count) of a batch, as a batch over the same memory. */
 struct plm_batch plm_batch_slice(const struct plm_batch *batch, uint32_t first, uint32_t count);

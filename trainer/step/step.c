@@ -107,6 +107,7 @@ plm_status plm_step_open(const struct plm_step_parts *parts, struct plm_step **o
   step->shape = (struct plm_step_shape){.model = plm_model_config(parts->model),
                                         .objective = parts->objective,
                                         .masks = parts->masks,
+                                        .labels = parts->labels,
                                         .step_chunks = parts->step_chunks,
                                         .micro_chunks = parts->micro_chunks,
                                         .max_length = parts->max_length,
@@ -164,6 +165,15 @@ static void choose_targets(struct plm_step *step, struct plm_replay_key key)
   ops->choose_targets(ops, &to, &from, &step->parts.objective->masking);
 }
 
+/* The same for a model that predicts labels: nothing is masked, and the rows are those of labels.
+ */
+static void take_labels(struct plm_step *step, struct plm_replay_key key)
+{
+  choose_targets(step, (struct plm_replay_key){.chunks = key.chunks});
+  plm_label_rows_place(step->parts.model, &step->layout.of_labels,
+                       step->micro + step->layout.labels, key.rows);
+}
+
 /* Adds a segment of the micro-batch to the gradients, and its loss to the sums. */
 static void accumulate(struct plm_step *step, struct plm_replay_key key, uint32_t segment)
 {
@@ -173,10 +183,14 @@ static void accumulate(struct plm_step *step, struct plm_replay_key key, uint32_
       .rows = key.rows,
       .masks = step->parts.masks,
       .loss = &step->parts.loss,
+      .labels = step->parts.labels != NULL ? &step->parts.label_options : NULL,
       .loss_sum = &step->update->sums.loss,
       .hit_sum = &step->update->sums.hits,
       .chunk_losses = step->chunks == NULL ? NULL : plm_chunk_losses_micro(step->chunks)};
-  if (segment == 0) choose_targets(step, key);
+  if (segment == 0 && step->parts.labels != NULL)
+    take_labels(step, key);
+  else if (segment == 0)
+    choose_targets(step, key);
   plm_model_train(step->parts.model, &pass,
                   key.kind == ACCUMULATE ? plm_model_whole_pass(step->parts.model)
                                          : plm_exchange_backward_part(step->exchange, segment));
@@ -262,9 +276,12 @@ static struct plm_replay_key place_micro(struct plm_step *step, const struct plm
   step->flops += plm_model_flops(step->parts.model, step->parts.masks, micro->real_tokens);
   step->ops->copy(step->ops, step->micro, step->slots[input->step % SLOTS] + i * step->layout.bytes,
                   step->layout.bytes);
+  const uint64_t positions = (uint64_t)micro->chunks * length, rows = micro->totals.rows;
   return (struct plm_replay_key){
       .chunks = micro->chunks,
-      .rows = plm_model_rows(step->ops, (uint64_t)micro->chunks * length, micro->totals.rows)};
+      .rows = step->parts.labels != NULL
+                  ? plm_model_label_rows(step->ops, step->shape.model, positions, rows)
+                  : plm_model_rows(step->ops, positions, rows)};
 }
 
 /* After the launch of a micro-batch with labels. */

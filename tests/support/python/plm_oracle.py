@@ -180,7 +180,7 @@ def group_of(name, parameter):
     """Group of a parameter, which decides its learning rate. Muon and weight decay apply to "hidden"."""
     if "embed" in name and parameter.ndim == 2:
         return "embed"
-    if name.startswith("lm_head."):
+    if name.startswith(("lm_head.", "classifier.", "score.")):
         return "head"
     return "hidden" if parameter.ndim == 2 else "scalar"
 
