@@ -1,8 +1,10 @@
 /* The packer's side of a connection, from HELLO to BYE. */
 #include "packer/packer_link.h"
 
+#include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
 #include "common/base/clock.h"
 #include "common/base/log/log.h"
 #include "common/base/numbers/random.h"
@@ -109,12 +111,13 @@ static void open_link(struct packer_link *link, struct packer_context *context, 
 
 static void say_hello(struct packer_link *link, struct packer_context *context, int64_t now)
 {
-  uint8_t payload[PLM_WIRE_CONTROL_LIMIT];
+  uint8_t *payload = plm_alloc(PLM_WIRE_CONTROL_LIMIT + context->hello.schema_bytes);
   struct plm_header header = packer_link_header(link, PLM_MESSAGE_HELLO);
   link->hello_ms = now;
   (void)plm_message_send(link->socket, NULL, 0, &header, payload,
                          plm_hello_encode(&context->hello, payload),
                          NULL); /* repeated in a second */
+  free(payload);
 }
 
 /* A consumer that said BYE has ended, perhaps for good, so its absence is not worth a message. */

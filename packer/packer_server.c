@@ -64,6 +64,12 @@ static void fill_hello(struct plm_hello *hello, const struct plm_corpus *corpus,
   if (gethostname(hello->host, sizeof hello->host - 1) != 0) strcpy(hello->host, "?");
   hello->tokenizer = info->tokenizer;
   hello->clustered = info->clustered;
+  hello->schema_bytes = (uint32_t)plm_label_schema_bytes(plm_corpus_schema(corpus));
+  if (hello->schema_bytes > 0) {
+    uint8_t *schema = plm_alloc(hello->schema_bytes);
+    plm_label_schema_encode(plm_corpus_schema(corpus), schema);
+    hello->schema = schema;
+  }
   hello->fingerprint = info->fingerprint;
   hello->upgraded_from = info->upgraded_from;
   for (int split = 0; split < PLM_SPLIT_COUNT; split++) {
@@ -373,6 +379,7 @@ static void close_server(struct server *server)
   if (server->zmq != NULL) zmq_ctx_term(server->zmq); /* sends BYE, and releases buffers */
   for (uint32_t c = 0; c < count; c++) {
     window_store_close(server->holdings[c].context.store);
+    free((void *)server->holdings[c].context.hello.schema);
     free(server->holdings[c].links);
   }
   free(server->holdings);

@@ -3,6 +3,7 @@
 #include "packer/window_build.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/plan/assemble.h"
 #include "common/wire/data.h"
@@ -65,7 +66,7 @@ static plm_status lay_out(struct packed_window *packed, const struct plm_window 
   uint64_t tokens = 0;
   packed->chunks = window->chunks;
   packed->token_bytes = tokenizer->token_bytes;
-  plm_data_layout(tokenizer, packed->max_length, window, packed->offset);
+  plm_data_layout(tokenizer, packed->max_length, packed->schema, window, packed->offset);
   for (uint32_t c = 0; c < window->chunks; c++) {
     packed->documents[c] = window->chunk_begin[c];
     packed->chunk_at[c] = packed->offset[c] / tokenizer->token_bytes;
@@ -78,6 +79,52 @@ static plm_status lay_out(struct packed_window *packed, const struct plm_window 
   return reserve_bytes(packed, packed->offset[window->chunks], error);
 }
 
+/* Computes the place of each document's label record. */
+static plm_status lay_out_labels(const struct packed_window *packed,
+                                 const struct plm_tokenizer *tokenizer,
+                                 struct window_memory *memory, struct plm_error *error)
+{
+  const struct plm_window *window = &memory->window;
+  if (window->document_count > memory->label_capacity) {
+    free(memory->label_at);
+    memory->label_capacity = 0;
+    memory->label_at = malloc(window->document_count * sizeof *memory->label_at);
+    if (memory->label_at == NULL)
+      return plm_error_set(error, PLM_NO_MEMORY, "no memory for labels");
+    memory->label_capacity = window->document_count;
+  }
+  for (uint32_t c = 0; c < window->chunks; c++) {
+    uint64_t at = packed->offset[c] + plm_data_labels_at(tokenizer, packed->max_length, window, c);
+    for (uint32_t i = window->chunk_begin[c]; i < window->chunk_begin[c + 1]; i++) {
+      memory->label_at[i] = at;
+      at += plm_label_record_size(packed->schema, window->documents[i].residues);
+    }
+    PLM_ASSERT(at == packed->offset[c + 1]);
+  }
+  return PLM_OK;
+}
+
+/* Writes the label record of each document, group by group. */
+static plm_status write_labels(const struct packed_window *packed,
+                               const struct plm_tokenizer *tokenizer, struct window_memory *memory,
+                               struct plm_corpus_cursor *cursor, enum plm_split split,
+                               struct plm_error *error)
+{
+  const struct plm_window *window = &memory->window;
+  PLM_TRY(lay_out_labels(packed, tokenizer, memory, error));
+  for (uint32_t slot = 0; slot < window->group_count; slot++) {
+    const uint8_t *records;
+    const size_t *offsets;
+    PLM_TRY(plm_corpus_labels(cursor, split, window->groups[slot], &records, &offsets, error));
+    for (uint32_t p = window->group_begin[slot]; p < window->group_begin[slot + 1]; p++) {
+      const uint32_t i = window->places[p].document;
+      const size_t *begin = offsets + window->documents[i].number % PLM_GROUP_DOCUMENTS;
+      memcpy(packed->bytes + memory->label_at[i], records + begin[0], begin[1] - begin[0]);
+    }
+  }
+  return PLM_OK;
+}
+
 plm_status packed_window_build(struct packed_window *packed, struct window_memory *memory,
                                struct plm_corpus_cursor *cursor, enum plm_split split,
                                const struct plm_plan *plan, uint64_t epoch, uint64_t index,
@@ -87,6 +134,7 @@ plm_status packed_window_build(struct packed_window *packed, struct window_memor
   const struct plm_tokenizer *tokenizer = plm_tokenizer_of(parameters->tokenizer);
   struct plm_window *window = &memory->window;
   packed->max_length = parameters->max_length;
+  packed->schema = plm_corpus_cursor_schema(cursor);
   PLM_TRY(plm_plan_window(plan, epoch, index, window, error));
   PLM_TRY(lay_out(packed, window, tokenizer, error));
   evidence_begin(&memory->evidence, parameters, window, packed->offset, packed->bytes);
@@ -97,11 +145,14 @@ plm_status packed_window_build(struct packed_window *packed, struct window_memor
                                         .chunk_at = packed->chunk_at,
                                         .piece = evidence_write,
                                         .piece_context = &memory->evidence};
-  return plm_assemble_groups(cursor, &assembly, 0, window->group_count, error);
+  PLM_TRY(plm_assemble_groups(cursor, &assembly, 0, window->group_count, error));
+  return packed->schema == NULL ? PLM_OK
+                                : write_labels(packed, tokenizer, memory, cursor, split, error);
 }
 
 void window_memory_deinit(struct window_memory *memory)
 {
   plm_window_deinit(&memory->window);
   evidence_deinit(&memory->evidence);
+  free(memory->label_at);
 }

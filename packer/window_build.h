@@ -18,6 +18,7 @@ struct packed_window {
   size_t capacity;
   uint32_t chunks;
   uint32_t max_length, token_bytes;
+  const struct plm_label_schema *schema; /* of the labels; NULL: none */
   size_t table_capacity;
   uint64_t *offset;                           /* (chunks + 1) first byte of each chunk */
   uint64_t *tokens;                           /* (chunks + 1) real tokens before each chunk */
@@ -32,6 +33,8 @@ struct packed_window {
 struct window_memory {
   struct plm_window window;
   struct evidence evidence;
+  uint64_t *label_at; /* (label_capacity) of each document's record in the payload */
+  size_t label_capacity;
 };
 void window_memory_deinit(struct window_memory *memory);
 

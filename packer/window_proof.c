@@ -51,6 +51,14 @@ static plm_status read_digests(void *context, uint64_t group,
   return plm_corpus_digests(of->cursor, of->split, group, digests, error);
 }
 
+static plm_status read_label_digests(void *context, uint64_t group,
+                                     struct plm_proof_digest digests[PLM_PROOF_GROUP],
+                                     struct plm_error *error)
+{
+  const struct digests_of *of = context;
+  return plm_corpus_label_digests(of->cursor, of->split, group, digests, error);
+}
+
 /* Whether the window exists, and has the groups. */
 static plm_status check_groups(const struct plm_plan *plan, const struct store_proof *proof,
                                struct plm_error *error)
@@ -69,18 +77,20 @@ plm_status window_proof_write(struct window_trees *trees, struct plm_corpus_curs
   struct plm_corpus *corpus = trees->corpus;
   const bool clusters = plm_plan_parameters(plan)->sampling == PLM_SAMPLING_CLUSTERS;
   const struct plm_corpus_split *info = &plm_corpus_info(corpus)->splits[proof->split];
+  const bool labelled = plm_corpus_has_labels(plm_corpus_info(corpus));
   struct digests_of digests = {cursor, proof->split};
   struct plm_tables_input source = {.documents = info->documents,
                                     .lengths = plm_corpus_lengths(corpus, proof->split),
                                     .cluster_count = info->clusters,
                                     .clusters = plm_corpus_clusters(corpus, proof->split),
                                     .digests = read_digests,
+                                    .labels = labelled ? read_label_digests : NULL,
                                     .context = &digests};
   PLM_TRY(check_groups(plan, proof, error));
   PLM_TRY(open_trees(trees, proof->split, clusters, &source, error));
   proof->bytes = malloc(PLM_WIRE_PROOF_LIMIT);
   if (proof->bytes == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for a proof");
-  const struct plm_tables_window of = {plan, proof->epoch, proof->window};
+  const struct plm_tables_window of = {plan, proof->epoch, proof->window, labelled};
   return plm_tables_write(&source, &of, proof->first, &proof->count, proof->bytes,
                           PLM_WIRE_PROOF_LIMIT, &proof->size, error);
 }

@@ -3,7 +3,8 @@
  *
  * A corpus is a folder with `data.mdb` (the LMDB environment) and `corpus.json`. Each split has the
  * named databases `SPLIT.groups`, `SPLIT.lengths`, `SPLIT.names`, `SPLIT.checks`,
- * `SPLIT.clusters`, `SPLIT.digests` and `SPLIT.roots`; `meta` belongs to all splits. Keys are
+ * `SPLIT.clusters`, `SPLIT.digests` and `SPLIT.roots`, in a corpus with labels also
+ * `SPLIT.labels`; `meta` belongs to all splits. Keys are
  * uint64, big-endian.
  *   groups   group -> one zstd frame, with content size and checksum, of the residues of 256
  *            documents, one after another
@@ -15,6 +16,8 @@
  *            without clusters
  *   digests  block -> the hashes of 16,384 sequences, 16 bytes each
  *   roots    block -> the roots of 8,192 groups, 32 bytes each
+ *   labels   group -> one zstd frame, with content size and checksum, of the label records of 256
+ *            documents, one after another (common/labels/label_record.h)
  *   meta     format version, counts, alphabet, histogram, composition, ingested files, fingerprint
  * A document's number is its position in its split, from 0, in the order of ingest. Residues are
  * upper-case letters (esm) or the unchanged bytes of the text (byte).
@@ -24,11 +27,13 @@
  * ingest. A cluster's number is its position in its split, from 0.
  *
  * The fingerprint is the root of a hash tree (common/proof/proof.h) over the token ids of each
- * document of train, valid and test, and over the sizes of the clusters if there are any. It covers
- * neither names nor compressed bytes.
+ * document of train, valid and test, over its label record and the schema of the labels if there
+ * are any, and over the sizes of the clusters if there are any. It covers neither names nor
+ * compressed bytes.
  *
  * Formats 1 and 2 have no `digests` and no `roots`, and their fingerprint is computed differently.
- * Format 1 also has no `clusters`. They are read only to upgrade a corpus to format 3.
+ * Format 1 also has no `clusters`. They are read only to upgrade a corpus to format 3. A corpus
+ * with labels has format 4, and is otherwise like one of format 3.
  *
  * Many threads may read one handle at once, each with its own plm_corpus_cursor. An environment is
  * opened once in a process and never used across fork.
@@ -44,6 +49,7 @@
 #include "common/base/numbers/hash.h"
 #include "common/base/status.h"
 #include "common/corpus/tokenizer.h"
+#include "common/labels/label_record.h"
 #include "common/proof/proof.h"
 
 enum plm_split { PLM_SPLIT_TRAIN, PLM_SPLIT_VALID, PLM_SPLIT_TEST, PLM_SPLIT_COUNT };
@@ -52,6 +58,7 @@ enum {
   PLM_DOCUMENT_LIMIT = 1 << 28, /* residues of a document */
   PLM_NAME_LIMIT = 4096,        /* bytes of a document's name */
   PLM_CORPUS_FORMAT = 3,
+  PLM_CORPUS_FORMAT_LABELS = 4,   /* the same with labels */
   PLM_CORPUS_FORMAT_PLAIN = 1,    /* the oldest format, without clusters */
   PLM_CORPUS_FORMAT_CLUSTERS = 2, /* the same with clusters */
   PLM_HISTOGRAM_BINS = 32,        /* bin b counts lengths in [2^b, 2^(b+1)) */
@@ -78,11 +85,15 @@ struct plm_corpus_info {
   double entropy; /* in nats, of the composition of all residues */
   bool clustered; /* each cluster is in one split; if false, splits may share homologues */
   struct plm_hash fingerprint;
-  struct plm_hash upgraded_from; /* the fingerprint before an upgrade; zero: there was none */
+  struct plm_hash upgraded_from;  /* the fingerprint before an upgrade; zero: there was none */
+  struct plm_proof_digest schema; /* of the labels; only in PLM_CORPUS_FORMAT_LABELS */
 };
 /* What the fingerprint says of a split. */
 struct plm_proof_split plm_corpus_proof_split(const struct plm_corpus_info *info,
                                               enum plm_split split);
+/* Whether the corpus has a hash tree, as all but the old formats do; whether it has labels. */
+bool plm_corpus_has_proof(const struct plm_corpus_info *info);
+bool plm_corpus_has_labels(const struct plm_corpus_info *info);
 /* Whether the corpus keeps the sizes of its clusters. */
 bool plm_corpus_keeps_clusters(const struct plm_corpus_info *info);
 /* Whether this is the corpus with a fingerprint, which may be one from before an upgrade. */
@@ -162,12 +173,27 @@ plm_status plm_corpus_document(struct plm_corpus_cursor *cursor, enum plm_split 
 plm_status plm_corpus_digests(struct plm_corpus_cursor *cursor, enum plm_split split,
                               uint64_t group, struct plm_proof_digest digests[PLM_GROUP_DOCUMENTS],
                               struct plm_error *error);
+/* What labels the documents have; owned by the corpus. Without columns: none. */
+const struct plm_label_schema *plm_corpus_schema(const struct plm_corpus *corpus);
+/* The same of the cursor's corpus; NULL: it has no labels. */
+const struct plm_label_schema *plm_corpus_cursor_schema(const struct plm_corpus_cursor *cursor);
+/* The label records of a group, document after document, with the offset of each (one more than
+ * there are documents). Valid until the next call for labels on this cursor. PLM_CORRUPT names the
+ * record. Only for a corpus with labels. */
+plm_status plm_corpus_labels(struct plm_corpus_cursor *cursor, enum plm_split split, uint64_t group,
+                             const uint8_t **records, const size_t **offsets,
+                             struct plm_error *error);
+/* The hashes of a group's label records, without comparing them with the group's root. */
+plm_status plm_corpus_label_digests(struct plm_corpus_cursor *cursor, enum plm_split split,
+                                    uint64_t group,
+                                    struct plm_proof_digest digests[PLM_GROUP_DOCUMENTS],
+                                    struct plm_error *error);
 /* The name of a document, NUL-terminated, valid until the next call. */
 plm_status plm_corpus_name(struct plm_corpus_cursor *cursor, enum plm_split split, uint64_t number,
                            const char **name, struct plm_error *error);
 
-/* Reads a group and compares each of its sequences with its hash, which the fingerprint proves. Not
- * for old formats. PLM_CORRUPT names the record or the document. */
+/* Reads a group and compares each of its sequences with its hash, which the fingerprint proves, as
+ * it does the label records. Not for old formats. PLM_CORRUPT names the record or the document. */
 plm_status plm_corpus_prove_group(struct plm_corpus_cursor *cursor, enum plm_split split,
                                   uint64_t group, struct plm_error *error);
 

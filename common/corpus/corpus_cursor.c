@@ -22,8 +22,9 @@ struct plm_corpus_cursor {
   struct plm_corpus *corpus;
   MDB_txn *transaction;
   ZSTD_DCtx *context;
-  struct held_group residues, names;
+  struct held_group residues, names, labels;
   uint32_t name_begin[PLM_GROUP_DOCUMENTS + 1]; /* offsets in names.bytes */
+  size_t label_begin[PLM_GROUP_DOCUMENTS + 1];  /* offsets in labels.bytes */
 };
 
 plm_status plm_corpus_cursor_open(struct plm_corpus *corpus, struct plm_corpus_cursor **cursor,
@@ -60,6 +61,7 @@ void plm_corpus_cursor_close(struct plm_corpus_cursor *cursor)
   ZSTD_freeDCtx(cursor->context);
   free(cursor->residues.bytes);
   free(cursor->names.bytes);
+  free(cursor->labels.bytes);
   free(cursor);
 }
 
@@ -86,8 +88,8 @@ static void let_go(const MDB_val *value)
 }
 
 /* Decompresses a record of at most `limit` bytes into held. Its check is compared first, so that
- * neither a flipped bit nor a record under the wrong key reaches the decompressor. The caller holds
- * the guard. */
+ * neither a flipped bit nor a record under the wrong key reaches the decompressor. Labels have no
+ * check; they are proven by the group's root. The caller holds the guard. */
 static plm_status corpus_cursor_decompress(struct plm_corpus_cursor *cursor,
                                            enum plm_record_kind kind, size_t limit,
                                            struct held_group *held, struct plm_error *error)
@@ -99,9 +101,10 @@ static plm_status corpus_cursor_decompress(struct plm_corpus_cursor *cursor,
   PLM_TRY(plm_corpus_record(corpus, cursor->transaction, held->split, kind, held->group, &value,
                             error));
   const uint64_t expected = kind == PLM_RECORD_GROUPS ? check->group : check->names;
+  const bool checked = kind != PLM_RECORD_LABELS;
   unsigned long long content = 0;
   if (value.mv_size > ZSTD_COMPRESSBOUND(limit) + 64 ||
-      plm_hash64_bytes(value.mv_data, value.mv_size) != expected) {
+      (checked && plm_hash64_bytes(value.mv_data, value.mv_size) != expected)) {
     damage = "is not what ingest wrote";
   } else {
     content = ZSTD_getFrameContentSize(value.mv_data, value.mv_size);
@@ -113,7 +116,7 @@ static plm_status corpus_cursor_decompress(struct plm_corpus_cursor *cursor,
     held->size = ZSTD_decompressDCtx(cursor->context, held->bytes, held->capacity, value.mv_data,
                                      value.mv_size);
     if (ZSTD_isError(held->size)) damage = ZSTD_getErrorName(held->size);
-    let_go(&value); /* its check matched, so these pages are really in the map */
+    if (checked) let_go(&value); /* its check matched, so these pages are really in the map */
   }
   if (damage != NULL)
     return plm_corpus_record_error(corpus, held->split, kind, held->group, damage, error);
@@ -209,7 +212,7 @@ plm_status plm_corpus_digests(struct plm_corpus_cursor *cursor, enum plm_split s
 {
   const struct plm_corpus *corpus = cursor->corpus;
   const uint64_t documents = corpus->description.info.splits[split].documents;
-  PLM_ASSERT(corpus->description.info.format == PLM_CORPUS_FORMAT);
+  PLM_ASSERT(plm_corpus_has_proof(&corpus->description.info));
   PLM_TRY(check_number(corpus, split, group, plm_corpus_group_count(documents), "group", error));
   const uint32_t count = plm_corpus_group_documents(documents, group);
   plm_corpus_guard_enter(corpus->data_path);
@@ -218,14 +221,73 @@ plm_status plm_corpus_digests(struct plm_corpus_cursor *cursor, enum plm_split s
   return status;
 }
 
-/* Compares the hashes of a group's sequences with the group's root. */
-static plm_status check_digests(const struct plm_corpus *corpus, enum plm_split split,
+const struct plm_label_schema *plm_corpus_cursor_schema(const struct plm_corpus_cursor *cursor)
+{
+  return plm_corpus_has_labels(&cursor->corpus->description.info)
+             ? &cursor->corpus->description.labels
+             : NULL;
+}
+
+plm_status plm_corpus_labels(struct plm_corpus_cursor *cursor, enum plm_split split, uint64_t group,
+                             const uint8_t **records, const size_t **offsets,
+                             struct plm_error *error)
+{
+  const struct plm_corpus *corpus = cursor->corpus;
+  const uint64_t documents = corpus->description.info.splits[split].documents;
+  struct held_group *held = &cursor->labels;
+  PLM_ASSERT(plm_corpus_has_labels(&corpus->description.info));
+  PLM_TRY(check_number(corpus, split, group, plm_corpus_group_count(documents), "group", error));
+  if (!held->valid || held->split != split || held->group != group) {
+    const uint32_t *lengths = corpus->lengths[split] + group * PLM_GROUP_DOCUMENTS;
+    const uint32_t count = plm_corpus_group_documents(documents, group);
+    size_t *begin = cursor->label_begin;
+    begin[0] = 0;
+    for (uint32_t i = 0; i < count; i++)
+      begin[i + 1] = begin[i] + plm_label_record_size(&corpus->description.labels, lengths[i]);
+    PLM_TRY(corpus_cursor_hold(cursor, PLM_RECORD_LABELS, split, group, begin[count], held, error));
+    if (held->size != begin[count])
+      return plm_corpus_record_error(corpus, split, PLM_RECORD_LABELS, group,
+                                     "is not as long as its label records", error);
+    held->valid = true;
+  }
+  *records = held->bytes;
+  *offsets = cursor->label_begin;
+  return PLM_OK;
+}
+
+plm_status plm_corpus_label_digests(struct plm_corpus_cursor *cursor, enum plm_split split,
+                                    uint64_t group,
+                                    struct plm_proof_digest digests[PLM_GROUP_DOCUMENTS],
+                                    struct plm_error *error)
+{
+  const uint64_t documents = cursor->corpus->description.info.splits[split].documents;
+  size_t sizes[PLM_GROUP_DOCUMENTS];
+  const uint8_t *records = NULL;
+  const size_t *offsets = NULL;
+  PLM_TRY(plm_corpus_labels(cursor, split, group, &records, &offsets, error));
+  const uint32_t count = plm_corpus_group_documents(documents, group);
+  PLM_ASSERT(offsets != NULL);
+  for (uint32_t i = 0; i < count; i++) sizes[i] = offsets[i + 1] - offsets[i];
+  plm_proof_labels(count, records, sizes, digests);
+  return PLM_OK;
+}
+
+/* Compares the hashes of a group's sequences and label records with the group's root. */
+static plm_status check_digests(struct plm_corpus_cursor *cursor, enum plm_split split,
                                 uint64_t group, const struct plm_proof_digest *digests,
                                 uint32_t count, struct plm_error *error)
 {
+  const struct plm_corpus *corpus = cursor->corpus;
+  const bool labelled = plm_corpus_has_labels(&corpus->description.info);
+  struct plm_proof_digest labels[PLM_GROUP_DOCUMENTS];
+  if (labelled) PLM_TRY(plm_corpus_label_digests(cursor, split, group, labels, error));
   const struct plm_proof_node root =
-      plm_proof_group(corpus->lengths[split] + group * PLM_GROUP_DOCUMENTS, digests, NULL, count);
+      plm_proof_group(corpus->lengths[split] + group * PLM_GROUP_DOCUMENTS, digests,
+                      labelled ? labels : NULL, count);
   if (memcmp(root.hash, corpus->roots[split][group], sizeof root.hash) == 0) return PLM_OK;
+  if (labelled)
+    return plm_corpus_record_error(corpus, split, PLM_RECORD_LABELS, group,
+                                   "or its record of `digests` is not what ingest wrote", error);
   return plm_corpus_record_error(corpus, split, PLM_RECORD_DIGESTS,
                                  group * PLM_GROUP_DOCUMENTS / PLM_DIGESTS_BLOCK,
                                  "is not what ingest wrote", error);
@@ -243,7 +305,7 @@ plm_status plm_corpus_prove_group(struct plm_corpus_cursor *cursor, enum plm_spl
   size_t size = 0;
   PLM_TRY(plm_corpus_digests(cursor, split, group, stated, error));
   const uint32_t documents = plm_corpus_group_documents(info->splits[split].documents, group);
-  PLM_TRY(check_digests(corpus, split, group, stated, documents, error));
+  PLM_TRY(check_digests(cursor, split, group, stated, documents, error));
   PLM_TRY(plm_corpus_group(cursor, split, group, &residues, &size, error));
   plm_translator_init(&translator, info->tokenizer);
   plm_corpus_hash_sequences(&translator, corpus->lengths[split] + first, documents, residues,

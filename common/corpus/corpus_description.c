@@ -10,6 +10,7 @@
 #include "common/base/files/file.h"
 #include "common/base/text/strict_json.h"
 #include "common/corpus/corpus_format.h"
+#include "common/corpus/corpus_labels_json.h"
 #include "common/corpus/tokenizer.h"
 
 enum {
@@ -24,13 +25,13 @@ void plm_corpus_description_deinit(struct plm_corpus_description *description)
 {
   for (size_t i = 0; i < description->ingested_count; i++) free(description->ingested[i].name);
   free(description->ingested);
+  plm_label_schema_deinit(&description->labels);
   *description = (struct plm_corpus_description){0};
 }
 
 /* ---- printing -------------------------------------------------------------------------------- */
 
-/* A JSON string. A byte that is not UTF-8 becomes the four characters \xHH. */
-static void print_string(struct plm_text *text, const char *string)
+void plm_corpus_print_string(struct plm_text *text, const char *string)
 {
   const size_t size = strlen(string);
   plm_text_puts(text, "\"");
@@ -85,7 +86,7 @@ static void print_splits(struct plm_text *text, const struct plm_corpus_info *in
     plm_text_printf(text, "      \"documents\": %" PRIu64 ",\n", split->documents);
     if (info->format != PLM_CORPUS_FORMAT_PLAIN)
       plm_text_printf(text, "      \"clusters\": %" PRIu64 ",\n", split->clusters);
-    if (info->format == PLM_CORPUS_FORMAT) {
+    if (plm_corpus_has_proof(info)) {
       print_root(text, "root", split->root);
       print_root(text, "cluster_root", split->cluster_root);
     }
@@ -105,7 +106,7 @@ static void print_ingested(struct plm_text *text, const struct plm_corpus_descri
   for (size_t i = 0; i < description->ingested_count; i++) {
     const struct plm_ingested_file *source = &description->ingested[i];
     plm_text_printf(text, "%s\n    {\"name\": ", i == 0 ? "" : ",");
-    print_string(text, source->name);
+    plm_corpus_print_string(text, source->name);
     plm_text_printf(text, ", \"bytes\": %" PRIu64 ", \"documents\": %" PRIu64 "}", source->bytes,
                     source->documents);
   }
@@ -146,6 +147,7 @@ void plm_corpus_description_print(const struct plm_corpus_description *descripti
     print_hash(text, "  ", "upgraded_from", info->upgraded_from, ",");
   plm_text_printf(text, "  \"entropy\": %.9f,\n", info->entropy);
   print_splits(text, info);
+  if (plm_corpus_has_labels(info)) plm_corpus_labels_print(&description->labels, text);
   print_ingested(text, description);
   if (!files) {
     plm_text_puts(text, "\n}\n");
@@ -216,9 +218,8 @@ static bool parse_splits(const cJSON *root, struct plm_corpus_info *info)
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(splits, plm_split_name((enum plm_split)s));
     if (info->format != PLM_CORPUS_FORMAT_PLAIN && !parse_u64(item, "clusters", &split->clusters))
       return false;
-    if (info->format == PLM_CORPUS_FORMAT &&
-        (!parse_root(item, "root", split->root) ||
-         !parse_root(item, "cluster_root", split->cluster_root)))
+    if (plm_corpus_has_proof(info) && (!parse_root(item, "root", split->root) ||
+                                       !parse_root(item, "cluster_root", split->cluster_root)))
       return false;
     if (!parse_u64(item, "documents", &split->documents) ||
         !parse_u64(item, "residues", &split->residues) ||
@@ -257,6 +258,15 @@ static bool parse_ingested(const cJSON *root, struct plm_corpus_description *des
   return true;
 }
 
+static bool parse_labels(const cJSON *root, struct plm_corpus_description *description)
+{
+  const cJSON *array = cJSON_GetObjectItemCaseSensitive(root, "labels");
+  if (!plm_corpus_has_labels(&description->info)) return array == NULL;
+  if (!plm_corpus_labels_parse(array, &description->labels)) return false;
+  description->info.schema = plm_label_schema_digest(&description->labels);
+  return true;
+}
+
 static bool parse_files(const cJSON *root, struct plm_corpus_description *description)
 {
   const cJSON *data = cJSON_GetObjectItemCaseSensitive(root, "data");
@@ -285,11 +295,12 @@ static bool parse_description(const cJSON *root, struct plm_corpus_description *
     return false;
   info->clustered = cJSON_IsTrue(clustered);
   if (!parse_hash(root, "fingerprint", &info->fingerprint) || !parse_splits(root, info) ||
-      !parse_ingested(root, description, no_memory) || !parse_files(root, description))
+      !parse_labels(root, description) || !parse_ingested(root, description, no_memory) ||
+      !parse_files(root, description))
     return false;
   (void)parse_hash(root, "upgraded_from", &info->upgraded_from); /* not every corpus has it */
   if (plm_corpus_keeps_clusters(info) && !info->clustered) return false;
-  if (info->format == PLM_CORPUS_FORMAT &&
+  if (plm_corpus_has_proof(info) &&
       !plm_hash_equal(plm_corpus_fingerprint(info), info->fingerprint))
     return false;
   plm_corpus_info_finish(info);
@@ -316,9 +327,11 @@ static plm_status check_format(uint64_t format, bool allow_old, const char *path
                                struct plm_error *error)
 {
   const bool old = format == PLM_CORPUS_FORMAT_PLAIN || format == PLM_CORPUS_FORMAT_CLUSTERS;
-  if (format == PLM_CORPUS_FORMAT || (old && allow_old)) return PLM_OK;
-  plm_error_set(error, PLM_UNSUPPORTED, "%s has format %" PRIu64 "; this program reads format %d",
-                path, format, PLM_CORPUS_FORMAT);
+  if (format == PLM_CORPUS_FORMAT || format == PLM_CORPUS_FORMAT_LABELS || (old && allow_old))
+    return PLM_OK;
+  plm_error_set(error, PLM_UNSUPPORTED,
+                "%s has format %" PRIu64 "; this program reads formats %d and %d", path, format,
+                PLM_CORPUS_FORMAT, PLM_CORPUS_FORMAT_LABELS);
   if (!old) return plm_error_hint(error, "use a newer version of plm-pipeline");
   const char *slash = strrchr(path, '/');
   return plm_error_hint(error,

@@ -1,6 +1,7 @@
 /* corpus.json: what is known about a corpus without opening its data.mdb.
  *
- * It holds the facts of struct plm_corpus_info and the files that were ingested. About data.mdb
+ * It holds the facts of struct plm_corpus_info, the schema of the labels if there are any, and the
+ * files that were ingested. About data.mdb
  * it states the size and five XXH3-128 hashes: of its first MiB, its last MiB, the whole file, all
  * `lengths` and all `checks` (train, valid, test, as stored). Each split states the roots of its
  * documents and clusters, from which the fingerprint follows. It ends with the XXH3-128 of its own
@@ -39,6 +40,7 @@ struct plm_corpus_description {
   struct plm_ingested_file *ingested; /* owned */
   size_t ingested_count;
   struct plm_corpus_files files;
+  struct plm_label_schema labels; /* owned; without columns: the corpus has no labels */
 };
 
 void plm_corpus_description_deinit(struct plm_corpus_description *description);

@@ -6,8 +6,8 @@
 #include <string.h>
 
 const char *const plm_split_names[] = {"train", "valid", "test", NULL};
-static const char *const record_names[PLM_RECORD_KINDS] = {"groups",   "lengths", "names", "checks",
-                                                           "clusters", "digests", "roots"};
+static const char *const record_names[PLM_RECORD_KINDS] = {
+    "groups", "lengths", "names", "checks", "clusters", "digests", "roots", "labels"};
 
 const char *plm_split_name(enum plm_split split)
 {
@@ -40,7 +40,8 @@ void plm_corpus_key(uint64_t index, uint8_t key[8])
 
 int plm_corpus_record_kinds(uint32_t format)
 {
-  if (format == PLM_CORPUS_FORMAT) return PLM_RECORD_KINDS;
+  if (format == PLM_CORPUS_FORMAT_LABELS) return PLM_RECORD_KINDS;
+  if (format == PLM_CORPUS_FORMAT) return PLM_RECORD_LABELS;
   return format == PLM_CORPUS_FORMAT_CLUSTERS ? PLM_RECORD_DIGESTS : PLM_RECORD_CLUSTERS;
 }
 

@@ -22,7 +22,7 @@ enum {
   PLM_CLUSTERS_BLOCK = 65536, /* sizes in a record of `clusters` */
   PLM_DIGESTS_BLOCK = 16384,  /* documents in a record of `digests`, of 64 whole groups */
   PLM_ROOTS_BLOCK = 8192,     /* groups in a record of `roots` */
-  PLM_CORPUS_DATABASES = 22,  /* 3 x 7 and meta */
+  PLM_CORPUS_DATABASES = 25,  /* 3 x 8 and meta */
 };
 
 enum plm_record_kind {
@@ -33,8 +33,9 @@ enum plm_record_kind {
   PLM_RECORD_CLUSTERS, /* not in format 1 */
   PLM_RECORD_DIGESTS,  /* not in formats 1 and 2 */
   PLM_RECORD_ROOTS,    /* not in formats 1 and 2 */
+  PLM_RECORD_LABELS,   /* only in PLM_CORPUS_FORMAT_LABELS */
 };
-enum { PLM_RECORD_KINDS = 7 };
+enum { PLM_RECORD_KINDS = 8 };
 /* The number of kinds that a corpus of this format has: the first ones of the enum. */
 int plm_corpus_record_kinds(uint32_t format);
 

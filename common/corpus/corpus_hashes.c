@@ -31,6 +31,16 @@ bool plm_corpus_is(const struct plm_corpus_info *info, struct plm_hash fingerpri
           plm_hash_equal(info->upgraded_from, fingerprint));
 }
 
+bool plm_corpus_has_labels(const struct plm_corpus_info *info)
+{
+  return info->format == PLM_CORPUS_FORMAT_LABELS;
+}
+
+bool plm_corpus_has_proof(const struct plm_corpus_info *info)
+{
+  return info->format == PLM_CORPUS_FORMAT || plm_corpus_has_labels(info);
+}
+
 struct plm_proof_split plm_corpus_proof_split(const struct plm_corpus_info *info,
                                               enum plm_split split)
 {
@@ -48,7 +58,8 @@ struct plm_hash plm_corpus_fingerprint(const struct plm_corpus_info *info)
   struct plm_proof_split splits[PLM_SPLIT_COUNT];
   for (int s = 0; s < PLM_SPLIT_COUNT; s++)
     splits[s] = plm_corpus_proof_split(info, (enum plm_split)s);
-  return plm_proof_corpus(info->tokenizer == PLM_TOKENIZER_BYTE, splits, NULL);
+  return plm_proof_corpus(info->tokenizer == PLM_TOKENIZER_BYTE, splits,
+                          plm_corpus_has_labels(info) ? &info->schema : NULL);
 }
 
 static plm_status open_tree(enum plm_proof_kind kind, struct plm_proof_node *nodes, uint64_t count,

@@ -169,6 +169,11 @@ const char *plm_corpus_path(const struct plm_corpus *corpus)
   return corpus->directory;
 }
 
+const struct plm_label_schema *plm_corpus_schema(const struct plm_corpus *corpus)
+{
+  return &corpus->description.labels;
+}
+
 const uint32_t *plm_corpus_lengths(const struct plm_corpus *corpus, enum plm_split split)
 {
   PLM_ASSERT((unsigned)split < PLM_SPLIT_COUNT);

@@ -57,7 +57,7 @@ static plm_status read_clusters(struct plm_corpus *corpus, enum plm_split s,
   if (empty || total != split->documents)
     return not_as_written(corpus, s, "the sizes of the clusters of ",
                           " do not add up to its documents", error);
-  if (corpus->description.info.format != PLM_CORPUS_FORMAT) return PLM_OK;
+  if (!plm_corpus_has_proof(&corpus->description.info)) return PLM_OK;
   uint8_t root[PLM_PROOF_HASH_BYTES];
   struct plm_proof_builder builder;
   plm_proof_begin(&builder, PLM_PROOF_SUMS);
@@ -127,7 +127,7 @@ static plm_status read_split(struct plm_corpus *corpus, enum plm_split s,
   plm_hasher_update(lengths, corpus->lengths[s], documents * sizeof(uint32_t));
   plm_hasher_update(checks, corpus->checks[s], groups * sizeof(struct plm_group_check));
   if (plm_corpus_keeps_clusters(info)) PLM_TRY(read_clusters(corpus, s, error));
-  if (info->format == PLM_CORPUS_FORMAT) PLM_TRY(read_roots(corpus, s, error));
+  if (plm_corpus_has_proof(info)) PLM_TRY(read_roots(corpus, s, error));
   return PLM_OK;
 }
 
@@ -156,7 +156,7 @@ static uint64_t bytes_of_tables(const struct plm_corpus_info *info)
     const uint64_t groups = plm_corpus_group_count(info->splits[s].documents);
     bytes += info->splits[s].documents * sizeof(uint32_t) + groups * sizeof(struct plm_group_check);
     if (plm_corpus_keeps_clusters(info)) bytes += info->splits[s].clusters * sizeof(uint32_t);
-    if (info->format == PLM_CORPUS_FORMAT) bytes += groups * PLM_PROOF_HASH_BYTES;
+    if (plm_corpus_has_proof(info)) bytes += groups * PLM_PROOF_HASH_BYTES;
   }
   return bytes;
 }

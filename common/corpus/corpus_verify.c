@@ -71,7 +71,7 @@ static plm_status verify_group(struct plm_corpus_cursor *cursor, const struct pl
   size_t size;
   PLM_TRY(plm_corpus_group(cursor, s, g, &residues, &size, error));
   if (composition) plm_corpus_count_residues(info->tokenizer, residues, size, counted->composition);
-  if (info->format == PLM_CORPUS_FORMAT) PLM_TRY(plm_corpus_prove_group(cursor, s, g, error));
+  if (plm_corpus_has_proof(info)) PLM_TRY(plm_corpus_prove_group(cursor, s, g, error));
   for (uint32_t d = 0; d < documents; d++)
     plm_corpus_count_length(counted, corpus->lengths[s][first + d]);
   return plm_corpus_name(cursor, s, first, &name, error);

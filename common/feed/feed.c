@@ -19,7 +19,7 @@ enum {
   HURRIED_MS = 1000,
   /* Limits on connections. An unidentified peer is one that has not sent a message yet. */
   UNIDENTIFIED = 64,
-  UNIDENTIFIED_BYTES = 128 << 10, /* HELLO and the handshake */
+  UNIDENTIFIED_BYTES = (128 << 10) + PLM_LABEL_SCHEMA_LIMIT, /* HELLO and the handshake */
   UNIDENTIFIED_MS = 5000,
   SILENCE_MS = 10000, /* of a connection; packers send PING once a second */
 };
@@ -259,18 +259,34 @@ static plm_status wait_slice(struct plm_feed *feed, const struct feed_state *lan
   return PLM_OK;
 }
 
-plm_status plm_feed_corpus(struct plm_feed *feed, const volatile int *stop,
-                           struct plm_feed_corpus *corpus, struct plm_error *error)
+static plm_status source_corpus(struct plm_feed *feed, uint32_t source, const volatile int *stop,
+                                struct plm_feed_corpus *corpus, struct plm_error *error)
 {
   struct waiting waiting = {0};
   plm_status status = PLM_OK;
+  PLM_ASSERT(source < feed->lane_count);
   pthread_mutex_lock(&feed->mutex);
-  const struct feed_state *lane = &feed->lanes[0];
+  const struct feed_state *lane = &feed->lanes[source];
   while (!lane->corpus_known && status == PLM_OK)
     status = wait_slice(feed, lane, &waiting, stop, error);
   if (status == PLM_OK) *corpus = lane->corpus;
   pthread_mutex_unlock(&feed->mutex);
   return status;
+}
+
+plm_status plm_feed_corpus(struct plm_feed *feed, const volatile int *stop,
+                           struct plm_feed_corpus *corpus, struct plm_error *error)
+{
+  return source_corpus(feed, 0, stop, corpus, error);
+}
+
+plm_status plm_feed_labels(struct plm_feed *feed, uint32_t source, const volatile int *stop,
+                           const struct plm_label_schema **schema, struct plm_error *error)
+{
+  struct plm_feed_corpus corpus;
+  PLM_TRY(source_corpus(feed, source, stop, &corpus, error));
+  *schema = corpus.labels;
+  return PLM_OK;
 }
 
 /* ---- batches ------------------------------------------------------------------------------ */

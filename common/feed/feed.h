@@ -118,6 +118,10 @@ void plm_feed_position(const struct plm_feed *feed, uint32_t source,
 /* What packers say about the corpus. plm_feed_corpus waits for the first packer. */
 plm_status plm_feed_corpus(struct plm_feed *feed, const volatile int *stop,
                            struct plm_feed_corpus *corpus, struct plm_error *error);
+/* The schema of a source's labels, until the feed is closed; NULL: its corpus has none. Waits for
+ * the first packer of the source. */
+plm_status plm_feed_labels(struct plm_feed *feed, uint32_t source, const volatile int *stop,
+                           const struct plm_label_schema **schema, struct plm_error *error);
 
 /* The packers as JSON, for `ps`: an array of {packer, host, pid, state, windows, documents, tokens,
  * padded_tokens, queue, standby, rate, sign_age_s, age_s}, for a mixture sources, the numbers of

@@ -24,6 +24,8 @@ plm_status feed_batch_acquire(struct feed_batches *batches, uint32_t chunks, uin
   batch->max_length = max_length;
   batch->token_bytes = token_bytes;
   batch->document_count = 0;
+  batch->label_bytes = 0;
+  batch->labelled = true;
   *taken = batch;
   if (bytes > batch->token_capacity) {
     free(batch->tokens);
@@ -48,7 +50,33 @@ static plm_status grow_documents(struct feed_batch *batch, size_t more, struct p
   struct plm_chunk_document *documents = realloc(batch->documents, capacity * sizeof *documents);
   if (documents == NULL) return no_memory(error);
   batch->documents = documents;
+  uint64_t *label_at = realloc(batch->label_at, (capacity + 1) * sizeof *label_at);
+  if (label_at == NULL) return no_memory(error);
+  batch->label_at = label_at;
   batch->document_capacity = capacity;
+  return PLM_OK;
+}
+
+/* Copies the label records of a chunk, which begin at `from`. Its documents are numbers
+ * [document, document + count) of the batch. */
+static plm_status copy_labels(struct feed_batch *batch, const struct plm_label_schema *schema,
+                              const struct plm_chunk_document *documents, uint32_t count,
+                              size_t document, const uint8_t *from, struct plm_error *error)
+{
+  size_t bytes = 0;
+  for (uint32_t i = 0; i < count; i++) {
+    batch->label_at[document + i] = batch->label_bytes + bytes;
+    bytes += plm_label_record_size(schema, documents[i].residues);
+  }
+  if (batch->label_bytes + bytes > batch->label_capacity) {
+    const size_t capacity = 2 * (batch->label_bytes + bytes) + 4096;
+    uint8_t *labels = realloc(batch->labels, capacity);
+    if (labels == NULL) return no_memory(error);
+    batch->labels = labels;
+    batch->label_capacity = capacity;
+  }
+  memcpy(batch->labels + batch->label_bytes, from, bytes);
+  batch->label_bytes += bytes;
   return PLM_OK;
 }
 
@@ -59,12 +87,19 @@ plm_status feed_batch_copy(struct feed_batch *batch, uint32_t got, const struct 
   const struct plm_window *window = &ready->planned->window;
   const uint32_t *begin = window->chunk_begin + ready->first;
   const uint64_t *offset = ready->planned->offset + ready->first;
+  const struct plm_label_schema *schema = ready->planned->schema;
   PLM_TRY(grow_documents(batch, begin[ready->chunks] - begin[0], error));
   for (uint32_t i = 0; i < ready->chunks; i++) {
     batch->begin[got + i] = (uint32_t)batch->document_count + begin[i] - begin[0];
-    memcpy((uint8_t *)batch->tokens + (got + i) * token_bytes,
-           ready->payload + (offset[i] - offset[0]), token_bytes);
+    const uint8_t *chunk = ready->payload + (offset[i] - offset[0]);
+    memcpy((uint8_t *)batch->tokens + (got + i) * token_bytes, chunk, token_bytes);
+    if (schema == NULL) continue;
+    const uint64_t at =
+        plm_data_labels_at(ready->planned->tokenizer, batch->max_length, window, ready->first + i);
+    PLM_TRY(copy_labels(batch, schema, window->documents + begin[i], begin[i + 1] - begin[i],
+                        batch->begin[got + i], chunk + at, error));
   }
+  batch->labelled &= schema != NULL;
   memcpy(batch->documents + batch->document_count, window->documents + begin[0],
          (begin[ready->chunks] - begin[0]) * sizeof *batch->documents);
   batch->document_count += begin[ready->chunks] - begin[0];
@@ -74,13 +109,16 @@ plm_status feed_batch_copy(struct feed_batch *batch, uint32_t got, const struct 
 struct plm_batch feed_batch_view(struct feed_batch *batch, uint32_t chunks, uint64_t first_chunk)
 {
   batch->begin[chunks] = (uint32_t)batch->document_count;
+  if (batch->label_at != NULL) batch->label_at[batch->document_count] = batch->label_bytes;
   return (struct plm_batch){.chunks = chunks,
                             .max_length = batch->max_length,
                             .token_bytes = batch->token_bytes,
                             .tokens = batch->tokens,
                             .document_begin = batch->begin,
                             .documents = batch->documents,
-                            .first_chunk = first_chunk};
+                            .first_chunk = first_chunk,
+                            .labels = batch->labelled ? batch->labels : NULL,
+                            .label_at = batch->labelled ? batch->label_at : NULL};
 }
 
 void feed_batch_give(struct feed_batches *batches, const void *tokens)
@@ -102,6 +140,8 @@ static void free_list(struct feed_batch *batch)
     free(batch->tokens);
     free(batch->begin);
     free(batch->documents);
+    free(batch->labels);
+    free(batch->label_at);
     free(batch);
     batch = next;
   }

@@ -2,6 +2,7 @@
 #ifndef PLM_COMMON_FEED_FEED_BATCH_H
 #define PLM_COMMON_FEED_FEED_BATCH_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -19,6 +20,10 @@ struct feed_batch {
   size_t begin_capacity;
   struct plm_chunk_document *documents;
   size_t document_capacity, document_count;
+  uint8_t *labels; /* records of the documents, one after another */
+  size_t label_capacity, label_bytes;
+  uint64_t *label_at; /* (document_capacity) */
+  bool labelled;      /* all chunks have label records */
 };
 
 /* Initialise it with {0}. */

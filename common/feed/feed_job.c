@@ -27,6 +27,7 @@ void feed_planned_release(struct feed_planned *planned)
   plm_tables_deinit(&planned->tables);
   plm_window_deinit(&planned->window);
   free(planned->digests);
+  free(planned->labels);
   free(planned->offset);
   free(planned);
 }
@@ -59,6 +60,7 @@ static void order_digests(struct feed_planned *planned)
     const uint32_t at = window->places[i].document;
     while (tables->numbers[document] != window->documents[at].number) document++;
     planned->digests[at] = tables->digests[document];
+    if (planned->labels != NULL) planned->labels[at] = tables->labels[document];
   }
 }
 
@@ -77,11 +79,15 @@ static plm_status plan_window(struct feed_planned *planned, struct plm_error *er
                              &planned->tables, window, error));
   planned->digests = malloc(window->document_count * sizeof *planned->digests);
   planned->offset = malloc(((size_t)window->chunks + 1) * sizeof *planned->offset);
-  if (planned->digests == NULL || planned->offset == NULL)
+  if (planned->schema != NULL)
+    planned->labels = malloc(window->document_count * sizeof *planned->labels);
+  if (planned->digests == NULL || planned->offset == NULL ||
+      (planned->schema != NULL && planned->labels == NULL))
     return plm_error_set(error, PLM_NO_MEMORY, "no memory for a window of %u documents",
                          window->document_count);
   order_digests(planned);
-  plm_data_layout(planned->tokenizer, parameters->max_length, window, planned->offset);
+  plm_data_layout(planned->tokenizer, parameters->max_length, planned->schema, window,
+                  planned->offset);
   plm_tables_deinit(&planned->tables);
   return PLM_OK;
 }
@@ -91,7 +97,8 @@ static plm_status plan_window(struct feed_planned *planned, struct plm_error *er
 static plm_status check_tables(struct feed_job *job, struct plm_error *error)
 {
   struct feed_planned *planned = job->planned;
-  const struct plm_tables_window of = {planned->plan, planned->epoch, planned->index};
+  const struct plm_tables_window of = {planned->plan, planned->epoch, planned->index,
+                                       planned->schema != NULL};
   PLM_TRY(plm_tables_read(&of, planned->split, job->count, zmq_msg_data(&job->payload),
                           zmq_msg_size(&job->payload), &planned->tables, error));
   if (planned->tables.groups < planned->groups) return PLM_OK;
@@ -110,6 +117,8 @@ static plm_status check_chunks(struct feed_job *job, struct plm_data_scratch *sc
       .window = window,
       .digests = job->planned->digests,
       .offset = job->planned->offset,
+      .schema = job->planned->schema,
+      .labels = job->planned->labels,
   };
   PLM_TRY(plm_data_check(&known, job->first, job->count, zmq_msg_data(&job->payload),
                          zmq_msg_size(&job->payload), scratch, error));

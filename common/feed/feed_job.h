@@ -21,13 +21,15 @@ struct feed_planned {
   const struct plm_plan *plan;
   const struct plm_proof_split *split;
   const struct plm_tokenizer *tokenizer;
-  uint64_t epoch, index; /* the window */
-  uint32_t groups;       /* of the plan, in the window */
-  uint64_t tokens;       /* of the split before the window; only with a token limit */
+  const struct plm_label_schema *schema; /* of the labels; NULL: none */
+  uint64_t epoch, index;                 /* the window */
+  uint32_t groups;                       /* of the plan, in the window */
+  uint64_t tokens; /* of the split before the window; only with a token limit */
   /* a job's until the window is planned; then nobody's */
   struct plm_tables tables;
   struct plm_window window;
   struct plm_proof_digest *digests; /* (window.document_count) of each document's sequence */
+  struct plm_proof_digest *labels;  /* the same of each document's label record; or NULL */
   uint64_t *offset;                 /* (window.chunks + 1) in the payload of all chunks */
   uint64_t tokens_after;            /* `tokens` of the next window */
   bool complete;                    /* the window is planned */

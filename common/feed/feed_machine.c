@@ -49,6 +49,7 @@ void feed_machine_deinit(struct feed_state *feed)
     feed->spare = next;
   }
   for (int split = 0; split < PLM_SPLIT_COUNT; split++) plm_plan_close(feed->plans[split]);
+  plm_label_schema_deinit(&feed->labels);
 }
 
 /* ---- messages ----------------------------------------------------------------------------- */

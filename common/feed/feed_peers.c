@@ -176,10 +176,14 @@ static void feed_peers_objection(const struct feed_state *feed, const struct plm
   }
 }
 
-/* The first packer that is admitted determines the corpus, unless its fingerprint is known. */
-static void feed_peers_learn_corpus(struct feed_state *feed, const struct plm_hello *hello)
+/* The first packer that is admitted determines the corpus, unless its fingerprint is known. False:
+ * the schema of its labels is malformed. */
+static bool feed_peers_learn_corpus(struct feed_state *feed, const struct plm_hello *hello)
 {
-  if (feed->corpus_known) return;
+  if (feed->corpus_known) return true;
+  if (hello->schema_bytes > 0 &&
+      plm_label_schema_decode(hello->schema, hello->schema_bytes, &feed->labels, NULL) != PLM_OK)
+    return false;
   if (!feed->fingerprint_known) feed->fingerprint = hello->fingerprint;
   feed->fingerprint_known = true;
   feed->corpus_known = true;
@@ -190,8 +194,10 @@ static void feed_peers_learn_corpus(struct feed_state *feed, const struct plm_he
   feed->corpus.clustered = hello->clustered;
   for (int split = 0; split < PLM_SPLIT_COUNT; split++)
     feed->corpus.documents[split] = hello->splits[split].documents;
+  feed->corpus.labels = feed->labels.count > 0 ? &feed->labels : NULL;
   memcpy(feed->corpus.composition, hello->composition, sizeof hello->composition);
   feed->network.changed(feed->network.context);
+  return true;
 }
 
 static struct feed_peer *feed_peers_admit(struct feed_state *feed,
@@ -286,7 +292,7 @@ bool feed_peer_hello(struct feed_state *feed, const struct plm_message *message)
     return true;
   }
   if (peer == NULL) {
-    feed_peers_learn_corpus(feed, &hello);
+    if (!feed_peers_learn_corpus(feed, &hello)) return false;
     peer = feed_peers_admit(feed, message, &hello);
     if (feed_may_log(feed)) plm_info("packer %s joined", peer->name);
   }

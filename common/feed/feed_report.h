@@ -13,6 +13,7 @@ struct plm_feed_corpus {
   uint64_t documents[PLM_SPLIT_COUNT];
   uint64_t composition[PLM_SPLIT_COUNT][512];
   bool clustered;
+  const struct plm_label_schema *labels; /* the feed's, until it is closed; NULL: there are none */
 };
 
 struct plm_feed_counters {

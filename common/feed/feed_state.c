@@ -31,8 +31,8 @@ bool feed_may_log(struct feed_state *feed)
 
 size_t feed_data_most(const struct plm_plan_parameters *plan)
 {
-  const size_t chunk = plm_data_chunk_most(plan);
-  return chunk > FEED_RANGE_MOST ? chunk : FEED_RANGE_MOST;
+  const size_t chunk = plm_data_chunk_most(plan) + FEED_LABELS_MOST;
+  return chunk < PLM_WIRE_DATA_LIMIT ? chunk : PLM_WIRE_DATA_LIMIT;
 }
 
 struct plm_header feed_header(const struct feed_state *feed, enum plm_message_type type,

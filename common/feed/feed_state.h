@@ -49,6 +49,7 @@ enum {
   FEED_GIVEN_UP_MS = 30000, /* longest wait for a packer after the run gave up on its own */
   FEED_WAITING_MS = 10000,  /* between two lines that say what the user waits for */
 };
+#define FEED_LABELS_MOST ((uint64_t)8 << 20)
 #define FEED_RANGE_LEAST ((uint64_t)64 << 10) /* bytes of one GET */
 #define FEED_RANGE_MOST ((uint64_t)1 << 20)
 #define FEED_CREDIT_START ((uint64_t)4 << 20)
@@ -180,7 +181,8 @@ struct feed_state {
 
   struct plm_hash root; /* the fingerprint that packers prove, once root_known */
   struct plm_proof_split splits[PLM_SPLIT_COUNT]; /* once corpus_known; the root is theirs */
-  struct plm_plan *plans[PLM_SPLIT_COUNT];        /* NULL until it is needed */
+  struct plm_label_schema labels;          /* once corpus_known; does not change afterwards */
+  struct plm_plan *plans[PLM_SPLIT_COUNT]; /* NULL until it is needed */
 
   enum plm_split split;
   struct plm_plan_place place;                /* of the next chunk handed out */
@@ -212,7 +214,8 @@ struct feed_state {
 void feed_fail(struct feed_state *feed, const struct plm_error *error);
 /* Whether a line about a packer may be logged now. Peers can cause any number of them. */
 bool feed_may_log(struct feed_state *feed);
-/* The greatest payload that a packer may send. */
+/* The greatest payload that a packer may send. Label records may add FEED_LABELS_MOST to the other
+ * bytes of a chunk. */
 size_t feed_data_most(const struct plm_plan_parameters *plan);
 /* The fields that the headers of all messages to a packer have in common; peer is NULL for a packer
  * that was not admitted. */

@@ -60,6 +60,7 @@ static plm_status add_window(struct feed_state *feed, bool soon, struct plm_erro
       .plan = plan,
       .split = &feed->splits[feed->split],
       .tokenizer = feed->tokenizer,
+      .schema = feed->labels.count > 0 ? &feed->labels : NULL,
       .epoch = feed->next_epoch,
       .index = feed->next_window,
       .groups = plm_plan_group_count(plan, feed->next_window),

@@ -71,7 +71,7 @@ double plm_label_number(const uint8_t *at)
 void plm_label_put_class(uint8_t *at, int32_t value)
 {
   PLM_ASSERT(value >= -1 && value < PLM_LABEL_CLASS_MOST);
-  write_little(at, (uint64_t)(value + 1), CLASS_BYTES);
+  write_little(at, (uint64_t)value + 1, CLASS_BYTES);
 }
 
 int32_t plm_label_class(const uint8_t *at)

@@ -43,7 +43,7 @@ enum {
   PLM_LABEL_CLASS_MOST = 65535,
   PLM_LABEL_RESIDUES_MOST = 255,
   PLM_LABEL_CLASSES_MOST = 16384,
-  PLM_LABEL_SCHEMA_LIMIT = 3 << 18, /* bytes of a schema: 768 KiB */
+  PLM_LABEL_SCHEMA_LIMIT = 1 << 19, /* bytes of a schema */
 };
 /* The largest number of classes that a column of this kind may have; 0 of numbers. */
 uint32_t plm_label_most_classes(enum plm_label_kind kind);

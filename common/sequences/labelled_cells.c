@@ -62,6 +62,7 @@ static plm_status find_column(struct plm_labelled_cells *cells, const struct plm
 static plm_status find_sequences(struct plm_labelled_cells *cells, const struct plm_csv_row *header,
                                  struct plm_error *error)
 {
+  if (cells->names[PLM_CELL_NAME] != NULL) return PLM_OK;
   if (cells->names[PLM_CELL_SEQUENCE] != NULL)
     return find_column(cells, header, PLM_CELL_SEQUENCE, error);
   const size_t found = plm_table_sequence_columns(header, &cells->columns[PLM_CELL_SEQUENCE],
@@ -173,6 +174,7 @@ static bool put_cell(struct plm_text *text, const cJSON *value)
   const cJSON *item;
   if (value == NULL || cJSON_IsNull(value)) return true;
   if (!cJSON_IsArray(value)) return put_value(text, value);
+  if (value->child == NULL) plm_text_puts(text, "[]"); /* an empty text would be missing */
   cJSON_ArrayForEach(item, value)
   {
     if (item->prev != NULL && item != value->child) plm_text_append(text, &separator, 1);
@@ -198,7 +200,7 @@ static plm_status take_object(struct plm_labelled_cells *cells, const cJSON *obj
       plm_error_hint(error, "a label that is missing is null");
       return at_line(cells, row->line, error);
     }
-    const bool wrong = cell == PLM_CELL_SEQUENCE && !cJSON_IsString(value);
+    const bool wrong = cell == PLM_CELL_SEQUENCE && name != NULL && !cJSON_IsString(value);
     if (wrong || !put_cell(&cells->text, value)) {
       plm_error_set(error, PLM_FORMAT, "this value is not %s",
                     cell == PLM_CELL_TARGET     ? "a number, a string or an array of them"
@@ -228,10 +230,12 @@ static plm_status read_json(struct plm_labelled_cells *cells, struct plm_cell_ro
   row->line = cells->lines.line;
   plm_status status = plm_json_parse(cells->line.data, cells->line.length, &limits, &object, error);
   if (status != PLM_OK) return at_line(cells, row->line, error);
-  for (size_t i = 0; i < PLM_SEQUENCE_COLUMNS && cells->names[PLM_CELL_SEQUENCE] == NULL; i++)
+  const bool named = cells->names[PLM_CELL_NAME] != NULL;
+  for (size_t i = 0; i < PLM_SEQUENCE_COLUMNS && cells->names[PLM_CELL_SEQUENCE] == NULL && !named;
+       i++)
     if (cJSON_GetObjectItemCaseSensitive(object, plm_sequence_columns[i]) != NULL)
       cells->names[PLM_CELL_SEQUENCE] = plm_sequence_columns[i];
-  if (cells->names[PLM_CELL_SEQUENCE] == NULL) {
+  if (cells->names[PLM_CELL_SEQUENCE] == NULL && !named) {
     plm_error_set(error, PLM_FORMAT,
                   "this object has no key sequence, seq, protein_sequence or mutated_sequence");
     plm_error_hint(error, "name the key of the sequences with --sequence-column");
@@ -267,6 +271,8 @@ plm_status plm_labelled_cells_open(const struct plm_labelled_request *request,
   cells->names[PLM_CELL_SEQUENCE] = request->sequence_column;
   cells->names[PLM_CELL_TARGET] = request->target_column;
   cells->names[PLM_CELL_SPLIT] = split;
+  cells->names[PLM_CELL_NAME] = request->name_column;
+  if (request->name_column != NULL) cells->names[PLM_CELL_SEQUENCE] = NULL;
   if (split != NULL && strcmp(split, "set") == 0) cells->names[PLM_CELL_VALIDATION] = "validation";
   PLM_TRY(plm_byte_stream_open(request->path, &cells->stream, error));
   plm_status status;

@@ -15,6 +15,7 @@ enum plm_cell {
   PLM_CELL_TARGET,
   PLM_CELL_SPLIT,
   PLM_CELL_VALIDATION,
+  PLM_CELL_NAME,
   PLM_CELLS
 };
 

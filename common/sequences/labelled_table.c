@@ -46,13 +46,18 @@ static plm_status refuse_sequence(const struct labelled_reading *reading, uint64
 }
 
 static plm_status take_sequence(struct labelled_reading *reading, const struct plm_cell_row *cells,
-                                struct plm_labelled_row *row, struct plm_error *error)
+                                struct plm_labelled_row *row, bool *bad, struct plm_error *error)
 {
   struct plm_sequence_builder *builder = &reading->builder;
   const struct plm_line_span span = {.bytes = (const uint8_t *)cells->texts[PLM_CELL_SEQUENCE],
                                      .size = cells->sizes[PLM_CELL_SEQUENCE]};
   plm_sequence_builder_reset(builder);
   plm_sequence_builder_add(builder, &span, cells->line);
+  if (reading->cells.request->corpus && !builder->no_memory &&
+      (builder->bad >= 0 || builder->size == 0)) {
+    *bad = true;
+    return PLM_OK;
+  }
   if (builder->bad >= 0 || builder->no_memory || builder->size == 0)
     return refuse_sequence(reading, cells->line, error);
   row->length = (uint32_t)builder->size; /* a field has at most 64 MiB */
@@ -61,6 +66,18 @@ static plm_status take_sequence(struct labelled_reading *reading, const struct p
     return plm_error_set(error, PLM_NO_MEMORY, "out of memory for a sequence of %zu residues",
                          builder->size);
   memcpy(row->residues, builder->residues, builder->size);
+  return PLM_OK;
+}
+
+static plm_status take_name(struct labelled_reading *reading, const struct plm_cell_row *cells,
+                            struct plm_labelled_row *row, struct plm_error *error)
+{
+  const size_t size = cells->sizes[PLM_CELL_NAME];
+  if (size == 0) {
+    plm_error_set(error, PLM_FORMAT, "this row has no name");
+    return plm_labelled_cells_where(&reading->cells, cells->line, PLM_CELL_NAME, error);
+  }
+  row->name = plm_strndup(cells->texts[PLM_CELL_NAME], size);
   return PLM_OK;
 }
 
@@ -138,6 +155,7 @@ static plm_status take_split(struct labelled_reading *reading, const struct plm_
   const char *text = cells->texts[PLM_CELL_SPLIT];
   const size_t size = cells->sizes[PLM_CELL_SPLIT];
   if (reading->cells.names[PLM_CELL_SPLIT] == NULL) {
+    if (row->residues == NULL) return PLM_OK;
     const uint64_t share = plm_hash64_bytes(row->residues, row->length) % SHARES;
     row->part = share < SHARES - 2    ? PLM_PART_TRAIN
                 : share == SHARES - 2 ? PLM_PART_VALID
@@ -246,7 +264,17 @@ static plm_status take_row(struct labelled_reading *reading, const struct plm_ce
                          text->size);
   memcpy(text->text, label, text->size);
   text->text[text->size] = '\0';
-  PLM_TRY(take_sequence(reading, cells, row, error));
+  if (reading->cells.request->name_column != NULL) {
+    PLM_TRY(take_name(reading, cells, row, error));
+  } else {
+    bool bad = false;
+    PLM_TRY(take_sequence(reading, cells, row, &bad, error));
+    if (bad) { /* ingest says so, or skips it */
+      free(text->text);
+      table->count--;
+      return PLM_OK;
+    }
+  }
   return take_split(reading, cells, row, error);
 }
 
@@ -260,7 +288,7 @@ static plm_status labelled_read_rows(struct labelled_reading *reading, struct pl
     if (cells.line == 0) break;
     PLM_TRY(take_row(reading, &cells, error));
   }
-  if (table->count == 0) {
+  if (table->count == 0 && !request->corpus) {
     plm_error_set(error, PLM_FORMAT, "no row of the table has a label%s",
                   table->missing_splits > 0 ? " and a split" : "");
     return plm_error_where(error, "%s", table->path);
@@ -270,7 +298,8 @@ static plm_status labelled_read_rows(struct labelled_reading *reading, struct pl
   for (size_t i = 0; i < table->count && table->folds == 0; i++)
     table->parts[table->rows[i].part]++;
   PLM_TRY(plm_labels_from_texts(&reading->cells, reading->texts, table, error));
-  return find_shared(table, error);
+  const bool with_parts = !request->corpus || request->split_column != NULL;
+  return with_parts && request->name_column == NULL ? find_shared(table, error) : PLM_OK;
 }
 
 plm_status plm_labelled_table_read(const struct plm_labelled_request *request,
@@ -296,6 +325,7 @@ void plm_labelled_table_deinit(struct plm_labelled_table *table)
   for (size_t i = 0; i < table->count; i++) {
     free(table->rows[i].residues);
     free(table->rows[i].labels);
+    free(table->rows[i].name);
   }
   for (uint32_t i = 0; i < table->class_count; i++) free(table->classes[i]);
   free(table->rows);

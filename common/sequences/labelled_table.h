@@ -6,6 +6,8 @@
  *
  *   number    a decimal number with a point
  *   class     any text; numbers in JSON count as their text, and true and false as these words
+ *   classes   several classes, separated by ; or | or commas, in brackets or not; in JSON an array.
+ *             [] is none of them
  *   residues  one class for each residue: as many characters as the sequence has residues, or as
  *             many words, separated by blanks, commas or semicolons, in brackets or not; in JSON
  *             a string or an array. ? or null is a residue without a label.
@@ -39,22 +41,29 @@ struct plm_labelled_request {
   const char *sequence_column; /* NULL: sequence, seq, protein_sequence or mutated_sequence */
   const char *target_column;
   const char *split_column; /* NULL: the hash of the sequence decides */
-  enum plm_label_kind kind; /* not PLM_LABEL_CLASSES. PLM_LABEL_GUESSED: residues if most labels fit
-                               the lengths of their sequences and are no numbers with a point or a
-                               sign; classes if a label is no number, or all are 0 or 1; otherwise
+  /* Not NULL: rows have names instead of sequences, and the labels of residues any number. */
+  const char *name_column;
+  /* The labels are to be ingested: rows with a bad sequence are left out, a column may have as many
+   * classes as a schema allows, and hints name the options of ingest. */
+  bool corpus;
+  enum plm_label_kind kind; /* classes only with corpus. PLM_LABEL_GUESSED: residues if most labels
+                               fit the lengths of their sequences and are no numbers with a point or
+                               a sign; classes if a label is no number, or all are 0 or 1; otherwise
                                numbers */
   enum plm_tokenizer_kind
       tokenizer; /* with esm, letters become upper case, and others are errors */
 };
 
 struct plm_labelled_row {
-  uint64_t line; /* on which the row begins, from 1 */
-  uint8_t *residues;
-  uint32_t length;
+  uint64_t line;     /* on which the row begins, from 1 */
+  uint8_t *residues; /* (length); NULL with a column of names */
+  uint32_t length;   /* with a column of names, that of labels */
+  char *name;        /* with a column of names, else NULL */
   double number;
   int32_t label;   /* of a class */
-  int32_t *labels; /* (length) for residues; -1: missing. Else NULL */
-  uint32_t part;   /* enum plm_label_part, or the number of the fold in the order of the integers */
+  int32_t *labels; /* (length) for residues; -1: missing. (label_count) for classes. Else NULL */
+  uint32_t label_count;
+  uint32_t part; /* enum plm_label_part, or the number of the fold in the order of the integers */
 };
 
 struct plm_labelled_table {
@@ -74,8 +83,9 @@ struct plm_labelled_table {
 };
 
 /* The caller frees the table with _deinit, also after an error. PLM_FORMAT, with line and column:
- * the table, a sequence, a label or a split is wrong. PLM_LIMIT: more than PLM_MOST_CLASSES
- * classes. PLM_NO_MEMORY. PLM_INTERRUPTED, PLM_TERMINATED: a stop signal. */
+ * the table, a sequence, a label or a split is wrong, or a name is repeated. PLM_LIMIT: more than
+ * PLM_MOST_CLASSES classes, or, for a corpus, plm_label_most_classes. PLM_NO_MEMORY.
+ * PLM_INTERRUPTED, PLM_TERMINATED: a stop signal. */
 plm_status plm_labelled_table_read(const struct plm_labelled_request *request,
                                    struct plm_labelled_table *table, struct plm_error *error);
 void plm_labelled_table_deinit(struct plm_labelled_table *table);

@@ -8,15 +8,16 @@
 
 #include "common/base/alloc.h"
 #include "common/base/numbers/hash.h"
+#include "common/base/text/text.h"
 
 /* Classes in the order in which they are met, found by their hash. */
-enum { SLOTS = 4096 }; /* several times PLM_MOST_CLASSES */
 
 struct class_names {
   char **names;
   size_t *sizes;
-  uint32_t count;
-  int32_t slots[SLOTS]; /* number + 1 */
+  uint32_t count, most;
+  uint32_t slot_count; /* a power of two, several times `most` */
+  int32_t *slots;      /* number + 1 */
 };
 
 bool plm_label_is_missing(const char *text, size_t size)
@@ -49,8 +50,8 @@ static plm_status refuse_number(const struct plm_labelled_cells *cells, uint64_t
   if (memchr(label->text, ',', label->size) != NULL)
     plm_error_hint(error, "write numbers with a decimal point and without separators: 1.5");
   else
-    plm_error_hint(error, "a missing number is an empty field or NA; for classes, give "
-                          "--task classification");
+    plm_error_hint(error, "a missing number is an empty field or NA; for classes, give %s",
+                   cells->request->corpus ? "--labels COLUMN:class" : "--task classification");
   return plm_labelled_cells_where(cells, line, PLM_CELL_TARGET, error);
 }
 
@@ -69,25 +70,28 @@ static plm_status set_numbers(const struct plm_labelled_cells *cells,
 /* The number of a class, which is added if it is new; -1: there are too many. */
 static int32_t class_number(struct class_names *classes, const char *name, size_t size)
 {
-  uint64_t slot = plm_hash64_bytes(name, size) % SLOTS;
-  for (; classes->slots[slot] != 0; slot = (slot + 1) % SLOTS) {
+  const uint64_t mask = classes->slot_count - 1;
+  uint64_t slot = plm_hash64_bytes(name, size) & mask;
+  for (; classes->slots[slot] != 0; slot = (slot + 1) & mask) {
     const int32_t number = classes->slots[slot] - 1;
     if (classes->sizes[number] == size && memcmp(classes->names[number], name, size) == 0)
       return number;
   }
-  if (classes->count == PLM_MOST_CLASSES) return -1;
+  if (classes->count == classes->most) return -1;
   classes->sizes[classes->count] = size;
   classes->names[classes->count] = plm_strndup(name, size);
   classes->slots[slot] = (int32_t)++classes->count;
   return (int32_t)classes->count - 1;
 }
 
-static plm_status too_many(const struct plm_labelled_cells *cells, uint64_t line,
+static plm_status too_many(const struct plm_labelled_cells *cells,
+                           const struct class_names *classes, uint64_t line,
                            struct plm_error *error)
 {
-  plm_error_set(error, PLM_LIMIT, "there are more than %d classes; this row has one too many",
-                PLM_MOST_CLASSES);
-  plm_error_hint(error, "is it a column of numbers (--task regression) or of names?");
+  plm_error_set(error, PLM_LIMIT, "there are more than %u classes; this row has one too many",
+                classes->most);
+  plm_error_hint(error, "is it a column of numbers (%s) or of names?",
+                 cells->request->corpus ? "--labels COLUMN:number" : "--task regression");
   return plm_labelled_cells_where(cells, line, PLM_CELL_TARGET, error);
 }
 
@@ -99,7 +103,7 @@ static int classes_by_bytes(const void *left, const void *right)
 /* Sorts the classes, renumbers the labels, and gives the names to the table. */
 static void sort_classes(struct class_names *classes, struct plm_labelled_table *table)
 {
-  int32_t numbers[PLM_MOST_CLASSES];
+  int32_t *numbers = plm_alloc(classes->count * sizeof *numbers);
   char **sorted = plm_alloc(classes->count * sizeof *sorted);
   if (classes->count > 0) memcpy(sorted, classes->names, classes->count * sizeof *sorted);
   qsort(sorted, classes->count, sizeof *sorted, classes_by_bytes);
@@ -110,10 +114,11 @@ static void sort_classes(struct class_names *classes, struct plm_labelled_table 
   }
   for (size_t i = 0; i < table->count; i++) {
     struct plm_labelled_row *row = &table->rows[i];
-    if (row->labels == NULL) row->label = numbers[row->label];
-    for (uint32_t t = 0; t < row->length && row->labels != NULL; t++)
+    if (table->kind == PLM_LABEL_CLASS) row->label = numbers[row->label];
+    for (uint32_t t = 0; t < row->label_count; t++)
       if (row->labels[t] >= 0) row->labels[t] = numbers[row->labels[t]];
   }
+  free(numbers);
   free(classes->names);
   table->classes = sorted;
   table->class_count = classes->count;
@@ -186,6 +191,7 @@ static plm_status set_residues(const struct plm_labelled_cells *cells,
                                const struct plm_label_text *label, struct class_names *classes,
                                struct plm_labelled_row *row, struct plm_error *error)
 {
+  if (row->name != NULL) row->length = (uint32_t)count_labels(label, UINT32_MAX);
   const size_t labels = count_labels(label, row->length);
   bool characters = label->size == row->length;
   const char *at = label->text, *word;
@@ -195,6 +201,7 @@ static plm_status set_residues(const struct plm_labelled_cells *cells,
   if (row->labels == NULL)
     return plm_error_set(error, PLM_NO_MEMORY, "out of memory for the labels of %u residues",
                          row->length);
+  row->label_count = row->length;
   if (!characters) {
     strip_brackets(&at, &size);
     characters = count_words(at, size) != labels; /* count_labels counted characters in brackets */
@@ -206,12 +213,71 @@ static plm_status set_residues(const struct plm_labelled_cells *cells,
     if (!characters) next_word(&at, end, &word, &size);
     const bool missing = size == 1 && *word == '?';
     row->labels[t] = missing ? -1 : class_number(classes, word, size);
-    if (row->labels[t] < 0 && !missing) return too_many(cells, row->line, error);
+    if (row->labels[t] < 0 && !missing) return too_many(cells, classes, row->line, error);
+  }
+  return PLM_OK;
+}
+
+/* ---- several classes ---- */
+
+static const char *end_of_item(const char *at, const char *end)
+{
+  while (at < end && *at != ';' && *at != '|' && *at != ',' && *at != PLM_CELL_ITEMS) at++;
+  return at;
+}
+
+static plm_status set_several(const struct plm_labelled_cells *cells,
+                              const struct plm_label_text *label, struct class_names *classes,
+                              struct plm_labelled_row *row, struct plm_error *error)
+{
+  const char *at = label->text, *item;
+  size_t size = label->size, most = 1;
+  strip_brackets(&at, &size);
+  const char *end = at + size;
+  for (item = at; (item = end_of_item(item, end)) < end; item++) most++;
+  row->labels = malloc(most * sizeof *row->labels);
+  if (row->labels == NULL)
+    return plm_error_set(error, PLM_NO_MEMORY, "out of memory for %zu classes", most);
+  for (; at <= end; at = item + 1) {
+    const char *word = at;
+    item = end_of_item(at, end);
+    size = (size_t)(item - at);
+    plm_trim(&word, &size);
+    if (size >= 2 && (*word == '\'' || *word == '"') && word[size - 1] == *word) {
+      word++;
+      size -= 2;
+    }
+    if (size == 0) continue;
+    const int32_t number = class_number(classes, word, size);
+    if (number < 0) return too_many(cells, classes, row->line, error);
+    row->labels[row->label_count++] = number;
   }
   return PLM_OK;
 }
 
 /* ---- all ---- */
+
+/* The names of classes in a corpus are UTF-8 without control characters, and not too long. */
+static plm_status check_text(const struct plm_labelled_cells *cells,
+                             const struct plm_label_text *label, uint64_t line,
+                             enum plm_label_kind kind, struct plm_error *error)
+{
+  const unsigned char *text = (const unsigned char *)label->text;
+  const char *wrong = NULL;
+  for (size_t i = 0, length; i < label->size && wrong == NULL; i += length) {
+    length = plm_utf8_length(text + i, label->size - i);
+    if (length == 0)
+      wrong = "is not UTF-8";
+    else if ((text[i] < 0x20 && text[i] != PLM_CELL_ITEMS && kind != PLM_LABEL_RESIDUES) ||
+             text[i] == 0x7f)
+      wrong = "has a control character";
+  }
+  if (kind == PLM_LABEL_CLASS && label->size > PLM_LABEL_NAME_MOST)
+    wrong = "is longer than the 1024 bytes that the name of a class may have";
+  if (wrong == NULL) return PLM_OK;
+  plm_error_set(error, PLM_FORMAT, "this label %s", wrong);
+  return plm_labelled_cells_where(cells, line, PLM_CELL_TARGET, error);
+}
 
 static plm_status set_classes(const struct plm_labelled_cells *cells,
                               const struct plm_label_text *texts, struct class_names *classes,
@@ -219,12 +285,18 @@ static plm_status set_classes(const struct plm_labelled_cells *cells,
 {
   for (size_t i = 0; i < table->count; i++) {
     struct plm_labelled_row *row = &table->rows[i];
+    if (cells->request->corpus)
+      PLM_TRY(check_text(cells, &texts[i], row->line, table->kind, error));
     if (table->kind == PLM_LABEL_RESIDUES) {
       PLM_TRY(set_residues(cells, &texts[i], classes, row, error));
       continue;
     }
+    if (table->kind == PLM_LABEL_CLASSES) {
+      PLM_TRY(set_several(cells, &texts[i], classes, row, error));
+      continue;
+    }
     row->label = class_number(classes, texts[i].text, texts[i].size);
-    if (row->label < 0) return too_many(cells, row->line, error);
+    if (row->label < 0) return too_many(cells, classes, row->line, error);
   }
   return PLM_OK;
 }
@@ -245,15 +317,17 @@ static bool has_decimal_comma(const struct plm_label_text *label)
  * a point or a sign are numbers, however long the sequences (of peptides) are. In the same way, a
  * column of which most labels are numbers, not all of them digits only, is one of numbers, so that
  * a wrong one among them is found. */
-static enum plm_label_kind guess_kind(const struct plm_label_text *texts,
+static enum plm_label_kind guess_kind(bool corpus, const struct plm_label_text *texts,
                                       const struct plm_labelled_table *table)
 {
   bool longer = false, binary = true, digits = true;
-  size_t fitting = 0, numbers = 0, fractions = 0, commas = 0;
+  size_t fitting = 0, numbers = 0, fractions = 0, commas = 0, lists = 0;
   for (size_t i = 0; i < table->count; i++) {
     double number;
     const struct plm_label_text *label = &texts[i];
-    fitting += count_labels(label, table->rows[i].length) == table->rows[i].length;
+    fitting += table->rows[i].length > 0 &&
+               count_labels(label, table->rows[i].length) == table->rows[i].length;
+    lists += memchr(label->text, PLM_CELL_ITEMS, label->size) != NULL;
     longer |= table->rows[i].length > 1;
     const bool is_number = read_number(label->text, label->size, &number);
     const bool is_digits = strspn(label->text, "0123456789") == label->size;
@@ -265,6 +339,7 @@ static enum plm_label_kind guess_kind(const struct plm_label_text *texts,
   }
   const bool all = numbers == table->count, most = longer && 2 * fitting > table->count;
   if (most && (!all || (digits && fitting == table->count))) return PLM_LABEL_RESIDUES;
+  if (lists > 0 && corpus) return PLM_LABEL_CLASSES;
   if (all) return binary ? PLM_LABEL_CLASS : PLM_LABEL_NUMBER;
   const bool meant = fractions + commas > 0 && 2 * (numbers + commas) > table->count;
   return meant ? PLM_LABEL_NUMBER : PLM_LABEL_CLASS;
@@ -275,11 +350,15 @@ plm_status plm_labels_from_texts(const struct plm_labelled_cells *cells,
                                  struct plm_labelled_table *table, struct plm_error *error)
 {
   table->kind = cells->request->kind;
-  if (table->kind == PLM_LABEL_GUESSED) table->kind = guess_kind(texts, table);
+  if (table->kind == PLM_LABEL_GUESSED)
+    table->kind = guess_kind(cells->request->corpus, texts, table);
   if (table->kind == PLM_LABEL_NUMBER) return set_numbers(cells, texts, table, error);
   struct class_names *classes = plm_alloc_zeroed(1, sizeof *classes);
-  classes->names = plm_alloc(PLM_MOST_CLASSES * sizeof *classes->names);
-  classes->sizes = plm_alloc(PLM_MOST_CLASSES * sizeof *classes->sizes);
+  classes->most = cells->request->corpus ? plm_label_most_classes(table->kind) : PLM_MOST_CLASSES;
+  for (classes->slot_count = 1; classes->slot_count < 4 * classes->most;) classes->slot_count *= 2;
+  classes->slots = plm_alloc_zeroed(classes->slot_count, sizeof *classes->slots);
+  classes->names = plm_alloc(classes->most * sizeof *classes->names);
+  classes->sizes = plm_alloc(classes->most * sizeof *classes->sizes);
   const plm_status status = set_classes(cells, texts, classes, table, error);
   if (status == PLM_OK) {
     sort_classes(classes, table);
@@ -288,6 +367,7 @@ plm_status plm_labels_from_texts(const struct plm_labelled_cells *cells,
     free(classes->names);
   }
   free(classes->sizes);
+  free(classes->slots);
   free(classes);
   return status;
 }

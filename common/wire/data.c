@@ -46,16 +46,25 @@ size_t plm_data_evidence_bytes(const struct plm_tokenizer *tokenizer,
          (size_t)piece.path * PLM_PROOF_HASH_BYTES;
 }
 
-void plm_data_layout(const struct plm_tokenizer *tokenizer, uint32_t max_length,
-                     const struct plm_window *window, uint64_t *offset)
+uint64_t plm_data_labels_at(const struct plm_tokenizer *tokenizer, uint32_t max_length,
+                            const struct plm_window *window, uint32_t chunk)
 {
-  const uint64_t tokens = (uint64_t)max_length * tokenizer->token_bytes;
+  uint64_t at = (uint64_t)max_length * tokenizer->token_bytes;
+  for (uint32_t i = window->chunk_begin[chunk]; i < window->chunk_begin[chunk + 1]; i++)
+    at += plm_data_evidence_bytes(tokenizer, &window->documents[i]);
+  return at;
+}
+
+void plm_data_layout(const struct plm_tokenizer *tokenizer, uint32_t max_length,
+                     const struct plm_label_schema *schema, const struct plm_window *window,
+                     uint64_t *offset)
+{
   uint64_t at = 0;
   for (uint32_t c = 0; c < window->chunks; c++) {
     offset[c] = at;
-    at += tokens;
-    for (uint32_t i = window->chunk_begin[c]; i < window->chunk_begin[c + 1]; i++)
-      at += plm_data_evidence_bytes(tokenizer, &window->documents[i]);
+    at += plm_data_labels_at(tokenizer, max_length, window, c);
+    for (uint32_t i = window->chunk_begin[c]; i < window->chunk_begin[c + 1] && schema != NULL; i++)
+      at += plm_label_record_size(schema, window->documents[i].residues);
   }
   offset[window->chunks] = at;
 }
@@ -262,6 +271,31 @@ static plm_status check_document(const struct plm_data_known *known, uint32_t do
   return plm_error_hint(error, "ingest the sequences again");
 }
 
+/* Checks the label records of a chunk, which begin at `record`. */
+static plm_status check_labels(const struct plm_data_known *known, uint32_t c,
+                               const uint8_t *record, struct plm_error *error)
+{
+  const struct plm_window *window = known->window;
+  for (uint32_t i = window->chunk_begin[c]; i < window->chunk_begin[c + 1]; i++) {
+    const struct plm_chunk_document *document = &window->documents[i];
+    const size_t size = plm_label_record_size(known->schema, document->residues);
+    const struct plm_proof_digest found = plm_proof_label(record, size);
+    if (memcmp(found.bytes, known->labels[i].bytes, sizeof found.bytes) != 0)
+      return plm_error_set(
+          error, PLM_CORRUPT,
+          "the labels of document %llu are not those that the corpus's fingerprint "
+          "proves",
+          (unsigned long long)document->number);
+    if (plm_label_record_check(known->schema, document->residues, record, error) != PLM_OK) {
+      (void)plm_error_where(error, "document %llu of the corpus",
+                            (unsigned long long)document->number);
+      return plm_error_hint(error, "ingest the table again");
+    }
+    record += size;
+  }
+  return PLM_OK;
+}
+
 /* found: the hashes of its documents, as far as they are whole. */
 static plm_status check_chunk(const struct plm_data_known *known, uint32_t c, const uint8_t *chunk,
                               const struct plm_proof_digest *found,
@@ -278,10 +312,11 @@ static plm_status check_chunk(const struct plm_data_known *known, uint32_t c, co
     evidence += plm_data_evidence_bytes(known->tokenizer, document);
     end = document->start + document->tokens;
   }
-  if (padded && padding_valid(known->tokenizer, chunk, end, known->max_length)) return PLM_OK;
-  return plm_error_set(error, PLM_CORRUPT,
-                       "chunk %u of window %llu has something other than <pad> between documents",
-                       c, (unsigned long long)window->window);
+  if (!padded || !padding_valid(known->tokenizer, chunk, end, known->max_length))
+    return plm_error_set(error, PLM_CORRUPT,
+                         "chunk %u of window %llu has something other than <pad> between documents",
+                         c, (unsigned long long)window->window);
+  return known->schema == NULL ? PLM_OK : check_labels(known, c, evidence, error);
 }
 
 plm_status plm_data_check(const struct plm_data_known *known, uint32_t first, uint32_t count,

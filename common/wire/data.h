@@ -7,10 +7,12 @@
  *     those after it, to the end of the block in which its last residue is
  *     the path of these blocks in the document's tree: nodes of 32 bytes
  *
- * Which documents are where, and so how many bytes each chunk has, follows from the plan, which
- * both sides know. A label record that is not empty would follow these, for each document in order;
- * in the corpora of today all are empty, and have no bytes. Tokens are little-endian, and nothing
- * is padded to an alignment.
+ *   and then, in a corpus with labels, for each document or piece in order: the label record of the
+ *     whole document (common/labels/label_record.h)
+ *
+ * Which documents are where, and so how many bytes each chunk has, follows from the plan and the
+ * schema of the labels, which both sides know. Tokens are little-endian, and nothing is padded to
+ * an alignment.
  */
 #ifndef PLM_COMMON_WIRE_DATA_H
 #define PLM_COMMON_WIRE_DATA_H
@@ -20,6 +22,7 @@
 
 #include "common/base/status.h"
 #include "common/corpus/tokenizer.h"
+#include "common/labels/label_record.h"
 #include "common/plan/plan.h"
 #include "common/proof/proof.h"
 
@@ -37,10 +40,15 @@ void plm_data_piece(const struct plm_chunk_document *document, struct plm_data_p
 /* Bytes of what proves a piece, beyond its own tokens: 0 for a whole document. */
 size_t plm_data_evidence_bytes(const struct plm_tokenizer *tokenizer,
                                const struct plm_chunk_document *document);
-/* The place of each chunk of a window in its payload: offset (chunks + 1), in bytes. */
+/* The place of each chunk of a window in its payload: offset (chunks + 1), in bytes. schema: of the
+ * labels; NULL: none. */
 void plm_data_layout(const struct plm_tokenizer *tokenizer, uint32_t max_length,
-                     const struct plm_window *window, uint64_t *offset);
-/* Bytes of the greatest chunk of a plan, at most PLM_WIRE_DATA_LIMIT. */
+                     const struct plm_label_schema *schema, const struct plm_window *window,
+                     uint64_t *offset);
+/* Where the label records of a chunk begin, in bytes from the beginning of the chunk. */
+uint64_t plm_data_labels_at(const struct plm_tokenizer *tokenizer, uint32_t max_length,
+                            const struct plm_window *window, uint32_t chunk);
+/* Bytes of the greatest chunk of a plan, without label records, at most PLM_WIRE_DATA_LIMIT. */
 size_t plm_data_chunk_most(const struct plm_plan_parameters *plan);
 
 /* Writes what proves a piece, with plm_data_evidence_bytes. residues: token ids of the whole
@@ -56,6 +64,8 @@ struct plm_data_known {
   const struct plm_window *window;        /* planned from lengths that are proven */
   const struct plm_proof_digest *digests; /* (document_count) the sequence of each document */
   const uint64_t *offset;                 /* plm_data_layout */
+  const struct plm_label_schema *schema;  /* of the labels; NULL: none */
+  const struct plm_proof_digest *labels;  /* (document_count) the label record of each document */
 };
 /* Memory for checks; begins with {0}, and may be used again and again. */
 struct plm_data_scratch {
@@ -66,10 +76,10 @@ struct plm_data_scratch {
 };
 void plm_data_scratch_deinit(struct plm_data_scratch *scratch);
 /* Checks that `payload` is chunks [first, first + count) of the window: each token of each
- * document, <cls>, <eos> and <pad>. PLM_PROTOCOL: the size is wrong, so nothing was read.
- * PLM_CORRUPT names the first document with a false token, or the chunk with false padding.
- * PLM_FORMAT: the corpus itself has a token outside the vocabulary, so no packer is at fault.
- * Consumers check nothing of this again. */
+ * document, <cls>, <eos>, <pad> and label records. PLM_PROTOCOL: the size is wrong, so nothing was
+ * read. PLM_CORRUPT names the first document with a false token, or the chunk with false padding.
+ * PLM_FORMAT: the corpus itself has a token outside the vocabulary, or a label without a valid
+ * form, so no packer is at fault. Consumers check nothing of this again. */
 plm_status plm_data_check(const struct plm_data_known *known, uint32_t first, uint32_t count,
                           const void *payload, size_t size, struct plm_data_scratch *scratch,
                           struct plm_error *error);

@@ -176,7 +176,7 @@ size_t plm_hello_encode(const struct plm_hello *hello, uint8_t *bytes)
   wire_put(&out, hello->pid, 4);
   put_text(&out, hello->host, sizeof hello->host - 1);
   wire_put(&out, hello->tokenizer, 1);
-  wire_put(&out, hello->clustered, 1);
+  wire_put(&out, (uint64_t)hello->clustered + 2 * (uint64_t)(hello->schema_bytes != 0), 1);
   wire_put_hash(&out, hello->fingerprint);
   wire_put_hash(&out, hello->upgraded_from);
   for (int split = 0; split < PLM_SPLIT_COUNT; split++) {
@@ -190,8 +190,25 @@ size_t plm_hello_encode(const struct plm_hello *hello, uint8_t *bytes)
       wire_put(&out, hello->composition[split][token], 8);
     }
   }
-  PLM_ASSERT(out.size <= PLM_WIRE_CONTROL_LIMIT);
+  if (hello->schema_bytes != 0) {
+    wire_put(&out, hello->schema_bytes, 4);
+    wire_put_bytes(&out, hello->schema, hello->schema_bytes);
+  }
+  PLM_ASSERT(out.size <= PLM_WIRE_CONTROL_LIMIT + hello->schema_bytes);
   return out.size;
+}
+
+/* The schema, if the payload has one, and its hash. */
+static void get_schema(struct wire_reader *in, struct plm_hello *hello,
+                       struct plm_proof_digest *digest)
+{
+  hello->schema_bytes = wire_get_below(in, 4, PLM_LABEL_SCHEMA_LIMIT + 1);
+  hello->schema = wire_take(in, hello->schema_bytes);
+  if (hello->schema == NULL || hello->schema_bytes == 0) {
+    in->bad = true;
+    return;
+  }
+  *digest = plm_proof_schema(hello->schema, hello->schema_bytes);
 }
 
 plm_status plm_hello_decode(const void *bytes, size_t size, struct plm_hello *hello,
@@ -205,7 +222,10 @@ plm_status plm_hello_decode(const void *bytes, size_t size, struct plm_hello *he
   hello->pid = (uint32_t)wire_get(&in, 4);
   get_text(&in, hello->host, sizeof hello->host);
   hello->tokenizer = (enum plm_tokenizer_kind)wire_get_below(&in, 1, PLM_TOKENIZER_BYTE + 1);
-  hello->clustered = wire_get_below(&in, 1, 2) != 0;
+  const unsigned flags = wire_get_below(&in, 1, 4);
+  const bool labelled = flags >= 2;
+  struct plm_proof_digest schema;
+  hello->clustered = flags % 2 != 0;
   hello->fingerprint = wire_get_hash(&in);
   hello->upgraded_from = wire_get_hash(&in);
   for (int split = 0; split < PLM_SPLIT_COUNT; split++) {
@@ -220,9 +240,11 @@ plm_status plm_hello_decode(const void *bytes, size_t size, struct plm_hello *he
       hello->composition[split][token] = count;
     }
   }
+  if (labelled) get_schema(&in, hello, &schema);
   PLM_TRY(message_finish(&in, "HELLO", error));
   if (!plm_hash_equal(hello->fingerprint,
-                      plm_proof_corpus(hello->tokenizer == PLM_TOKENIZER_BYTE, hello->splits, NULL)))
+                      plm_proof_corpus(hello->tokenizer == PLM_TOKENIZER_BYTE, hello->splits,
+                                       labelled ? &schema : NULL)))
     return plm_error_set(error, PLM_PROTOCOL,
                          "HELLO states roots that do not give its fingerprint");
   return PLM_OK;

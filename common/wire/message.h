@@ -42,12 +42,14 @@ enum {
 #define PLM_WIRE_DATA_LIMIT ((size_t)64 << 20)    /* the greatest payload of DATA */
 #define PLM_WIRE_PROOF_LIMIT ((size_t)1 << 20)    /* the greatest payload of PROOF */
 #define PLM_WIRE_CONTROL_LIMIT ((size_t)64 << 10) /* ZMQ_MAXMSGSIZE of a packer */
-#define PLM_FILE_PART_BYTES ((size_t)1 << 20)     /* of a file, in one FILE_PART */
-enum { PLM_FILE_PART_HEAD = 24 }; /* bytes of a FILE_PART before those of the file */
+/* The greatest payload of HELLO, which has the schema of the labels. */
+#define PLM_WIRE_HELLO_LIMIT (PLM_WIRE_CONTROL_LIMIT + PLM_LABEL_SCHEMA_LIMIT)
+#define PLM_FILE_PART_BYTES ((size_t)1 << 20) /* of a file, in one FILE_PART */
+enum { PLM_FILE_PART_HEAD = 24 };             /* bytes of a FILE_PART before those of the file */
 
 /* Name, smallest and greatest payload in bytes. */
 #define PLM_MESSAGE_LIST(X)              \
-  X(HELLO, 64, PLM_WIRE_CONTROL_LIMIT)   \
+  X(HELLO, 64, PLM_WIRE_HELLO_LIMIT)     \
   X(WELCOME, 32, PLM_WIRE_CONTROL_LIMIT) \
   X(REJECT, 0, PLM_WIRE_TEXT)            \
   X(REHELLO, 0, 0)                       \
@@ -101,8 +103,12 @@ struct plm_hello {
   bool clustered;
   struct plm_hash fingerprint;
   struct plm_hash upgraded_from;                  /* the fingerprint in an older format, or zero */
-  struct plm_proof_split splits[PLM_SPLIT_COUNT]; /* the fingerprint is plm_proof_corpus of these */
+  struct plm_proof_split splits[PLM_SPLIT_COUNT]; /* with the schema, they give the fingerprint */
   uint64_t composition[PLM_SPLIT_COUNT][512];
+  /* The schema of the labels as bytes, which are borrowed, and after decoding from the payload;
+   * NULL and 0: the corpus has no labels. */
+  const uint8_t *schema;
+  uint32_t schema_bytes;
 };
 /* Whether the packer's corpus is the one with this fingerprint, which may be one from before an
  * upgrade. */

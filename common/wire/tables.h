@@ -15,14 +15,15 @@
  *          leaf in the group, nodes of 32 bytes
  *     the path of the span in the tree over all groups of the split, nodes of 32 bytes
  *
- * The number of nodes of each path follows from the numbers of groups and documents. Kinds 1 and 2
- * say that all label records are empty; others are reserved for records that are not. The writer
- * chooses between 1 and 2, and whether spans are joined, by what is smaller. Integers are
- * little-endian.
+ * The number of nodes of each path follows from the numbers of groups and documents. In a corpus
+ * with labels, the kinds are 3 and 4 instead of 1 and 2, and the hash of a document's label record,
+ * 16 bytes, follows that of its sequence. The writer chooses between 1 and 2 (or 3 and 4), and
+ * whether spans are joined, by what is smaller. Integers are little-endian.
  */
 #ifndef PLM_COMMON_WIRE_TABLES_H
 #define PLM_COMMON_WIRE_TABLES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -35,9 +36,16 @@
 struct plm_tables_window {
   const struct plm_plan *plan;
   uint64_t epoch, window;
+  bool labelled; /* the corpus has labels */
 };
 
-enum { PLM_TABLES_ROOT, PLM_TABLES_WHOLE, PLM_TABLES_LEAVES }; /* kinds */
+enum {
+  PLM_TABLES_ROOT,
+  PLM_TABLES_WHOLE,
+  PLM_TABLES_LEAVES,
+  PLM_TABLES_LABELLED_WHOLE,
+  PLM_TABLES_LABELLED_LEAVES
+}; /* kinds */
 
 /* ---- the consumer's side ----------------------------------------------------------------------
  */
@@ -50,6 +58,7 @@ struct plm_tables {
   uint64_t *numbers;                /* of the documents in the split */
   uint32_t *lengths;                /* residues */
   struct plm_proof_digest *digests; /* of their sequences */
+  struct plm_proof_digest *labels;  /* of their label records; undefined without labels */
   size_t group_capacity, document_capacity;
 };
 void plm_tables_deinit(struct plm_tables *tables);
@@ -79,6 +88,9 @@ struct plm_tables_input {
   /* Reads the hashes of a group's sequences. */
   plm_status (*digests)(void *context, uint64_t group,
                         struct plm_proof_digest digests[PLM_PROOF_GROUP], struct plm_error *error);
+  /* The same for the label records; NULL: the corpus has no labels. */
+  plm_status (*labels)(void *context, uint64_t group,
+                       struct plm_proof_digest digests[PLM_PROOF_GROUP], struct plm_error *error);
   void *context;
 };
 

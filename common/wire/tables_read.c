@@ -16,6 +16,7 @@ void plm_tables_deinit(struct plm_tables *tables)
   free(tables->numbers);
   free(tables->lengths);
   free(tables->digests);
+  free(tables->labels);
   *tables = (struct plm_tables){0};
 }
 
@@ -44,7 +45,8 @@ static plm_status tables_read_reserve(struct plm_tables *tables, size_t groups,
   if (documents > tables->document_capacity) {
     if (!tables_read_grow((void **)&tables->numbers, documents, sizeof *tables->numbers) ||
         !tables_read_grow((void **)&tables->lengths, documents, sizeof *tables->lengths) ||
-        !tables_read_grow((void **)&tables->digests, documents, sizeof *tables->digests))
+        !tables_read_grow((void **)&tables->digests, documents, sizeof *tables->digests) ||
+        !tables_read_grow((void **)&tables->labels, documents, sizeof *tables->labels))
       goto no_memory;
     tables->document_capacity = documents;
   }
@@ -108,7 +110,8 @@ struct group {
   uint32_t count; /* documents that are needed */
   uint64_t *numbers;
   uint32_t *lengths;
-  struct plm_proof_digest *digests;
+  struct plm_proof_digest *digests, *labels;
+  bool labelled;
   uint32_t proven; /* of the needed documents, from the first */
 };
 
@@ -155,6 +158,21 @@ static uint32_t needed_in(const struct group *out, uint64_t group)
   return end - out->proven;
 }
 
+static size_t leaf_bytes(bool labelled)
+{
+  return LEAF_BYTES + (labelled ? PLM_PROOF_SHORT_BYTES : 0);
+}
+
+/* Reads a leaf, whose label record is empty in a corpus without labels. */
+static const uint8_t *read_leaf(const uint8_t *bytes, bool labelled, uint32_t *length,
+                                struct plm_proof_digest *sequence, struct plm_proof_digest *label)
+{
+  *length = read_u32(bytes);
+  memcpy(sequence->bytes, bytes + 4, sizeof sequence->bytes);
+  if (labelled) memcpy(label->bytes, bytes + LEAF_BYTES, sizeof label->bytes);
+  return bytes + leaf_bytes(labelled);
+}
+
 /* Kind 1: reads the leaves of a whole group, and computes its root. */
 static plm_status read_whole(struct wire_reader *in, uint64_t documents, uint64_t group,
                              struct group *out, struct plm_proof_node *root,
@@ -163,18 +181,17 @@ static plm_status read_whole(struct wire_reader *in, uint64_t documents, uint64_
   const uint32_t count = plm_corpus_group_documents(documents, group),
                  needed = needed_in(out, group);
   uint32_t lengths[PLM_GROUP_DOCUMENTS];
-  struct plm_proof_digest digests[PLM_GROUP_DOCUMENTS];
-  const uint8_t *bytes = wire_take(in, (size_t)count * LEAF_BYTES);
+  struct plm_proof_digest digests[PLM_PROOF_GROUP], labels[PLM_PROOF_GROUP];
+  const uint8_t *bytes = wire_take(in, count * leaf_bytes(out->labelled));
   if (bytes == NULL) return short_payload(error);
-  for (uint32_t i = 0; i < count; i++, bytes += LEAF_BYTES) {
-    lengths[i] = read_u32(bytes);
-    memcpy(digests[i].bytes, bytes + 4, sizeof digests[i].bytes);
-  }
-  *root = plm_proof_group(lengths, digests, NULL, count);
+  for (uint32_t i = 0; i < count; i++)
+    bytes = read_leaf(bytes, out->labelled, &lengths[i], &digests[i], &labels[i]);
+  *root = plm_proof_group(lengths, digests, out->labelled ? labels : NULL, count);
   for (uint32_t i = out->proven; i < out->proven + needed; i++) {
     const uint64_t at = out->numbers[i] % PLM_GROUP_DOCUMENTS;
     out->lengths[i] = lengths[at];
     out->digests[i] = digests[at];
+    if (out->labelled) out->labels[i] = labels[at];
   }
   out->proven += needed;
   return PLM_OK;
@@ -187,7 +204,7 @@ static plm_status read_leaves(struct wire_reader *in, uint64_t documents, uint64
 {
   const uint32_t count = plm_corpus_group_documents(documents, group),
                  end = out->proven + needed_in(out, group);
-  const struct plm_proof_digest label = plm_proof_label(NULL, 0);
+  struct plm_proof_digest label = plm_proof_label(NULL, 0);
   if (end == out->proven)
     return plm_error_set(error, PLM_PROTOCOL, "PROOF has leaves of group %llu, which has none",
                          (unsigned long long)group);
@@ -196,10 +213,10 @@ static plm_status read_leaves(struct wire_reader *in, uint64_t documents, uint64
     const struct plm_proof_range range = {at, at + 1, count};
     struct plm_proof_node path[PLM_PROOF_PATH];
     size_t nodes;
-    const uint8_t *bytes = wire_take(in, LEAF_BYTES);
+    const uint8_t *bytes = wire_take(in, leaf_bytes(out->labelled));
     if (bytes == NULL) return short_payload(error);
-    out->lengths[i] = read_u32(bytes);
-    memcpy(out->digests[i].bytes, bytes + 4, sizeof out->digests[i].bytes);
+    (void)read_leaf(bytes, out->labelled, &out->lengths[i], &out->digests[i], &label);
+    if (out->labelled) out->labels[i] = label;
     PLM_TRY(read_path(in, PLM_PROOF_PLAIN, &range, path, &nodes, error));
     const struct plm_proof_digest leaf = plm_proof_leaf(out->lengths[i], &out->digests[i], &label);
     const struct plm_proof_node node = plm_proof_leaf_node(&leaf);
@@ -222,8 +239,10 @@ static plm_status read_group(struct wire_reader *in, uint64_t documents, uint64_
 {
   const uint8_t *kind = wire_take(in, 1);
   if (kind == NULL) return short_payload(error);
-  if (*kind == PLM_TABLES_WHOLE) return read_whole(in, documents, group, out, root, error);
-  if (*kind == PLM_TABLES_LEAVES) return read_leaves(in, documents, group, out, root, error);
+  if (*kind == (out->labelled ? PLM_TABLES_LABELLED_WHOLE : PLM_TABLES_WHOLE))
+    return read_whole(in, documents, group, out, root, error);
+  if (*kind == (out->labelled ? PLM_TABLES_LABELLED_LEAVES : PLM_TABLES_LEAVES))
+    return read_leaves(in, documents, group, out, root, error);
   if (*kind != PLM_TABLES_ROOT || needed_in(out, group) > 0)
     return plm_error_set(error, PLM_PROTOCOL, "PROOF has kind %u for group %llu", *kind,
                          (unsigned long long)group);
@@ -285,14 +304,14 @@ static plm_status read_plan_group(struct wire_reader *in, const struct plm_table
 
 /* The least bytes that the tables of these groups can have: one leaf for each document that is
  * needed. */
-static size_t least_bytes(const struct plm_plan *plan, const struct plm_proof_split *split,
+static size_t least_bytes(const struct plm_tables_window *of, const struct plm_proof_split *split,
                           const uint64_t *groups, uint32_t count)
 {
-  const bool clusters = plm_plan_parameters(plan)->sampling == PLM_SAMPLING_CLUSTERS;
+  const bool clusters = plm_plan_parameters(of->plan)->sampling == PLM_SAMPLING_CLUSTERS;
   size_t needed = 0;
   for (uint32_t i = 0; i < count; i++)
     needed += plm_corpus_group_documents(clusters ? split->clusters : split->documents, groups[i]);
-  return needed * LEAF_BYTES;
+  return needed * leaf_bytes(of->labelled);
 }
 
 static plm_status read_groups(const struct plm_tables_window *of,
@@ -301,13 +320,15 @@ static plm_status read_groups(const struct plm_tables_window *of,
                               struct plm_error *error)
 {
   uint32_t begin = document_count(tables);
-  if (in->left < least_bytes(of->plan, split, groups, count)) return short_payload(error);
+  if (in->left < least_bytes(of, split, groups, count)) return short_payload(error);
   PLM_TRY(tables_read_reserve(tables, (size_t)tables->groups + count, error));
   tables->begin[tables->groups] = begin;
   for (uint32_t i = 0; i < count; i++) {
     struct group out = {.numbers = tables->numbers + begin,
                         .lengths = tables->lengths + begin,
-                        .digests = tables->digests + begin};
+                        .digests = tables->digests + begin,
+                        .labels = tables->labels + begin,
+                        .labelled = of->labelled};
     PLM_TRY(read_plan_group(in, of, split, groups[i], &out, error));
     begin += out.count;
     tables->begin[tables->groups + i + 1] = begin;

@@ -31,26 +31,35 @@ static void put_tree_path(struct wire_writer *out, enum plm_proof_kind kind,
 
 /* ---- documents ---------------------------------------------------------------------------- */
 
-static void put_leaf(struct wire_writer *out, uint32_t length,
-                     const struct plm_proof_digest *digest)
+/* The leaves of a group. */
+struct group_leaves {
+  uint32_t count;
+  const uint32_t *lengths;
+  struct plm_proof_digest digests[PLM_PROOF_GROUP];
+  struct plm_proof_digest labels[PLM_PROOF_GROUP];
+  bool labelled;
+};
+
+static void put_leaf(struct wire_writer *out, const struct group_leaves *leaves, uint64_t at)
 {
-  wire_put(out, length, 4);
-  wire_put_bytes(out, digest->bytes, sizeof digest->bytes);
+  wire_put(out, leaves->lengths[at], 4);
+  wire_put_bytes(out, leaves->digests[at].bytes, PLM_PROOF_SHORT_BYTES);
+  if (leaves->labelled) wire_put_bytes(out, leaves->labels[at].bytes, PLM_PROOF_SHORT_BYTES);
 }
 
 /* Writes the needed leaves of a group, each with its path. */
-static plm_status put_leaves(const uint32_t *lengths, const struct plm_proof_digest *digests,
-                             uint32_t count, const uint64_t *numbers, uint32_t needed,
-                             struct wire_writer *out, struct plm_error *error)
+static plm_status put_leaves(const struct group_leaves *group, const uint64_t *numbers,
+                             uint32_t needed, struct wire_writer *out, struct plm_error *error)
 {
   struct plm_proof_node leaves[PLM_PROOF_GROUP];
   struct plm_proof_tree *tree;
-  plm_proof_group_leaves(lengths, digests, NULL, count, leaves);
-  PLM_TRY(plm_proof_tree_open(PLM_PROOF_PLAIN, leaves, count, &tree, error));
-  wire_put(out, PLM_TABLES_LEAVES, 1);
+  plm_proof_group_leaves(group->lengths, group->digests, group->labelled ? group->labels : NULL,
+                         group->count, leaves);
+  PLM_TRY(plm_proof_tree_open(PLM_PROOF_PLAIN, leaves, group->count, &tree, error));
+  wire_put(out, group->labelled ? PLM_TABLES_LABELLED_LEAVES : PLM_TABLES_LEAVES, 1);
   for (uint32_t i = 0; i < needed; i++) {
     const uint64_t at = numbers[i] % PLM_GROUP_DOCUMENTS;
-    put_leaf(out, lengths[at], &digests[at]);
+    put_leaf(out, group, at);
     put_tree_path(out, PLM_PROOF_PLAIN, tree, at, at + 1);
   }
   plm_proof_tree_close(tree);
@@ -63,23 +72,26 @@ static plm_status put_group(const struct plm_tables_input *input, uint64_t group
                             struct plm_error *error)
 {
   const uint32_t count = plm_corpus_group_documents(input->documents, group);
-  const uint32_t *lengths = input->lengths + group * PLM_GROUP_DOCUMENTS;
-  struct plm_proof_digest digests[PLM_PROOF_GROUP];
+  struct group_leaves leaves = {.count = count,
+                                .lengths = input->lengths + group * PLM_GROUP_DOCUMENTS,
+                                .labelled = input->labels != NULL};
+  const size_t leaf = LEAF_BYTES + (leaves.labelled ? PLM_PROOF_SHORT_BYTES : 0);
   size_t paths = 0; /* nodes */
   if (needed == 0) {
     wire_put(out, PLM_TABLES_ROOT, 1);
     wire_put_bytes(out, plm_proof_tree_nodes(input->groups)[group].hash, PLM_PROOF_HASH_BYTES);
     return PLM_OK;
   }
-  PLM_TRY(input->digests(input->context, group, digests, error));
+  PLM_TRY(input->digests(input->context, group, leaves.digests, error));
+  if (leaves.labelled) PLM_TRY(input->labels(input->context, group, leaves.labels, error));
   for (uint32_t i = 0; i < needed; i++) {
     const uint64_t at = numbers[i] % PLM_GROUP_DOCUMENTS;
     paths += plm_proof_path_size(&(struct plm_proof_range){at, at + 1, count});
   }
-  if ((size_t)count * LEAF_BYTES > needed * (size_t)LEAF_BYTES + paths * PLM_PROOF_HASH_BYTES)
-    return put_leaves(lengths, digests, count, numbers, needed, out, error);
-  wire_put(out, PLM_TABLES_WHOLE, 1);
-  for (uint32_t i = 0; i < count; i++) put_leaf(out, lengths[i], &digests[i]);
+  if (count * leaf > needed * leaf + paths * PLM_PROOF_HASH_BYTES)
+    return put_leaves(&leaves, numbers, needed, out, error);
+  wire_put(out, leaves.labelled ? PLM_TABLES_LABELLED_WHOLE : PLM_TABLES_WHOLE, 1);
+  for (uint32_t i = 0; i < count; i++) put_leaf(out, &leaves, i);
   return PLM_OK;
 }
 

@@ -51,7 +51,7 @@ static plm_status upgrade(const char *directory, struct plm_error *error)
     plm_info("%s: written again in format %d; every document was checked", directory,
              PLM_CORPUS_FORMAT);
   else
-    plm_info("%s: has format %d already", directory, PLM_CORPUS_FORMAT);
+    plm_info("%s: has format %d already", directory, info.format);
   return PLM_OK;
 }
 

@@ -17,6 +17,15 @@ enum { MOST_DEFAULT_JOBS = 8, MOST_JOBS = 256 };
 static const struct plm_option options[] = {
     {0, "corpus", "DIR", "the corpus folder to write"},
     {0, "split", "NAME=SHARE,...", "default train=0.98,valid=0.01,test=0.01"},
+    {0, "split-column", "COLUMN",
+     "take the splits from this column of the table: train, valid or test; beside a column called "
+     "set, rows of train that are true in the column validation are valid"},
+    {0, "labels", "COLUMN,...",
+     "keep these columns of the table as labels; COLUMN:KIND says number, class, classes or "
+     "residues where the labels do not tell"},
+    {0, "labels-table", "FILE",
+     "beside FASTA: the table (CSV, TSV, JSONL) with the columns of --labels and --split-column; "
+     "--name-column has the names of the sequences (default: name)"},
     {0, "clusters", "FILE.tsv",
      "lines of representative and member: each cluster stays in one split, and the corpus keeps "
      "the clusters"},
@@ -72,6 +81,39 @@ static plm_status parse_unclustered(const struct plm_arguments *arguments, doubl
   return plm_error_set(error, PLM_USAGE, "--unclustered belongs to --clusters FILE.tsv");
 }
 
+static plm_status ingest_parse_labels(const struct plm_arguments *arguments,
+                                      struct plm_ingest_options *ingest, struct plm_error *error)
+{
+  struct plm_label_options *labels = &ingest->labels;
+  labels->columns = plm_arguments_get(arguments, "labels");
+  labels->table = plm_arguments_get(arguments, "labels-table");
+  labels->split_column = plm_arguments_get(arguments, "split-column");
+  labels->sequence_column = ingest->choices.sequence_column;
+  labels->name_column = ingest->choices.name_column;
+  if (!plm_label_options_any(labels)) {
+    if (labels->table == NULL) return PLM_OK;
+    return plm_error_set(error, PLM_USAGE,
+                         "--labels-table %.80s needs --labels COLUMN or --split-column COLUMN",
+                         labels->table);
+  }
+  if (ingest->clusters != NULL)
+    return plm_error_set(error, PLM_USAGE,
+                         "--clusters does not go with --labels or "
+                         "--split-column");
+  if (labels->split_column != NULL && plm_arguments_has(arguments, "split"))
+    return plm_error_set(error, PLM_USAGE,
+                         "--split does not go with --split-column, which has the "
+                         "split of each sequence");
+  if (labels->table != NULL) { /* its columns, not those of the input */
+    ingest->choices.sequence_column = ingest->choices.name_column = NULL;
+    return PLM_OK;
+  }
+  if (ingest->input_count == 1) return PLM_OK;
+  plm_error_set(error, PLM_USAGE, "--labels and --split-column need one table, not %zu files",
+                ingest->input_count);
+  return plm_error_hint(error, "with FASTA, name a table beside it: --labels-table FILE");
+}
+
 static plm_status ingest_parse_options(const struct plm_arguments *arguments,
                                        struct plm_ingest_options *ingest, struct plm_error *error)
 {
@@ -96,6 +138,7 @@ static plm_status ingest_parse_options(const struct plm_arguments *arguments,
                           "name a folder, or --corpus ./- for one that is called -");
   }
   PLM_TRY(plm_sequence_options_parse(arguments, &ingest->choices, error));
+  PLM_TRY(ingest_parse_labels(arguments, ingest, error));
   PLM_TRY(parse_unclustered(arguments, &ingest->unclustered, error));
   PLM_TRY(plm_split_rule_parse(split != NULL ? split : "train=0.98,valid=0.01,test=0.01",
                                &ingest->splits, error));

@@ -71,12 +71,12 @@ static plm_status corpus_store_begin(struct plm_corpus_store *store, size_t size
   return PLM_OK;
 }
 
-static int open_databases(struct plm_corpus_store *store)
+static int open_databases(struct plm_corpus_store *store, uint32_t format)
 {
   int code = mdb_txn_begin(store->environment, NULL, 0, &store->transaction);
   if (code == 0) code = mdb_dbi_open(store->transaction, PLM_CORPUS_META, MDB_CREATE, &store->meta);
   for (int s = 0; code == 0 && s < PLM_SPLIT_COUNT; s++) {
-    for (int kind = 0; code == 0 && kind < PLM_RECORD_KINDS; kind++) {
+    for (int kind = 0; code == 0 && kind < plm_corpus_record_kinds(format); kind++) {
       char name[PLM_DATABASE_NAME_SIZE];
       plm_corpus_database_name((enum plm_split)s, (enum plm_record_kind)kind, name);
       code = mdb_dbi_open(store->transaction, name, MDB_CREATE, &store->databases[s][kind]);
@@ -85,8 +85,8 @@ static int open_databases(struct plm_corpus_store *store)
   return code;
 }
 
-plm_status plm_corpus_store_open(const char *directory, struct plm_corpus_store **store,
-                                 struct plm_error *error)
+plm_status plm_corpus_store_open(const char *directory, uint32_t format,
+                                 struct plm_corpus_store **store, struct plm_error *error)
 {
   *store = NULL;
   struct plm_corpus_store *opened = calloc(1, sizeof *opened);
@@ -100,7 +100,7 @@ plm_status plm_corpus_store_open(const char *directory, struct plm_corpus_store 
   if (code == 0)
     code = mdb_env_open(opened->environment, directory, MDB_NOLOCK | MDB_NOSYNC | MDB_NOMETASYNC,
                         0666);
-  if (code == 0) code = open_databases(opened);
+  if (code == 0) code = open_databases(opened, format);
   plm_status status =
       code == 0 ? corpus_store_commit(opened, error) : store_error(opened, code, "make", error);
   if (status != PLM_OK)

@@ -12,9 +12,10 @@
 
 struct plm_corpus_store;
 
-/* Makes an environment with the databases of a corpus in an existing empty folder. */
-plm_status plm_corpus_store_open(const char *directory, struct plm_corpus_store **store,
-                                 struct plm_error *error);
+/* Makes an environment with the databases of a corpus of this format in an existing empty folder.
+ */
+plm_status plm_corpus_store_open(const char *directory, uint32_t format,
+                                 struct plm_corpus_store **store, struct plm_error *error);
 /* The indices of each (split, kind) must ascend. */
 plm_status plm_corpus_store_put(struct plm_corpus_store *store, enum plm_split split,
                                 enum plm_record_kind kind, uint64_t index, const void *bytes,

@@ -117,7 +117,7 @@ static plm_status upgrade_corpus(struct upgrade *upgrade, struct plm_corpus_info
 {
   PLM_TRY(plm_corpus_description_read_old(upgrade->directory, &upgrade->description, error));
   *info = upgrade->description.info;
-  *upgraded = info->format != PLM_CORPUS_FORMAT;
+  *upgraded = !plm_corpus_has_proof(info);
   if (!*upgraded) return PLM_OK;
   PLM_TRY(corpus_upgrade_check_folder(upgrade->directory, error));
   PLM_TRY(plm_corpus_verify(upgrade->directory, corpus_upgrade_show_progress, &upgrade->progress,

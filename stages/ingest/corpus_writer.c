@@ -15,6 +15,7 @@
 #include "common/run/stop.h"
 #include "stages/ingest/corpus_store.h"
 #include "stages/ingest/group_compressor.h"
+#include "stages/ingest/label_statistics.h"
 
 /* A table that is written block by block. */
 struct block {
@@ -38,6 +39,8 @@ struct plm_corpus_writer {
   bool keeps_clusters;
   struct plm_corpus_description description;
   struct split_writer splits[PLM_SPLIT_COUNT];
+  struct plm_label_statistics *statistics; /* NULL without labels */
+  const uint8_t *next_labels;              /* of the next document; or NULL */
   struct plm_group_compressor *compressor;
   struct plm_corpus_store *store;
 };
@@ -90,7 +93,7 @@ static plm_status make_folders(struct plm_corpus_writer *writer, const char *dir
   PLM_TRY(plm_path_join(build, writer->temporary, "build", error));
   PLM_TRY(plm_directory_make(build, error));
   writer->temporary_lock = plm_leftovers_lock(writer->temporary);
-  return plm_corpus_store_open(build, &writer->store, error);
+  return plm_corpus_store_open(build, writer->description.info.format, &writer->store, error);
 }
 
 /* ---- opening and closing --------------------------------------------------------------------- */
@@ -129,6 +132,11 @@ plm_status plm_corpus_writer_open(const struct plm_corpus_writer_options *option
     opened->description.info.clustered = options->replaced->clustered;
     opened->description.info.upgraded_from = options->replaced->fingerprint;
   }
+  if (options->labels != NULL) {
+    opened->description.info.format = PLM_CORPUS_FORMAT_LABELS;
+    plm_label_schema_copy(options->labels, &opened->description.labels);
+    opened->statistics = plm_label_statistics_open(&opened->description.labels);
+  }
   const unsigned threads = options->threads != 0 ? options->threads : plm_usable_cores();
   plm_status status = prepare_splits(opened, error);
   if (status == PLM_OK)
@@ -152,6 +160,7 @@ void plm_corpus_writer_close(struct plm_corpus_writer *writer)
 {
   if (writer == NULL) return;
   plm_group_compressor_close(writer->compressor);
+  plm_label_statistics_close(writer->statistics);
   plm_corpus_store_close(writer->store);
   for (int s = 0; s < PLM_SPLIT_COUNT; s++) {
     plm_group_job_deinit(&writer->splits[s].open);
@@ -234,6 +243,9 @@ static plm_status corpus_writer_write_group(struct plm_corpus_writer *writer,
                                job->group_frame.data, job->group_frame.size, error));
   PLM_TRY(plm_corpus_store_put(writer->store, job->split, PLM_RECORD_NAMES, split->groups,
                                job->names_frame.data, job->names_frame.size, error));
+  if (writer->statistics != NULL)
+    PLM_TRY(plm_corpus_store_put(writer->store, job->split, PLM_RECORD_LABELS, split->groups,
+                                 job->labels_frame.data, job->labels_frame.size, error));
   split->groups++;
   PLM_TRY(corpus_writer_append(writer, job->split, PLM_RECORD_CHECKS, &job->check, error));
   PLM_TRY(corpus_writer_append(writer, job->split, PLM_RECORD_ROOTS, job->root.hash, error));
@@ -274,6 +286,27 @@ static plm_status corpus_writer_submit(struct plm_corpus_writer *writer, enum pl
   return corpus_writer_drain(writer, false, error);
 }
 
+static plm_status add_labels(struct plm_corpus_writer *writer, enum plm_split split,
+                             size_t residues, struct plm_error *error)
+{
+  const uint8_t *labels = writer->next_labels;
+  struct plm_group_job *open = &writer->splits[split].open;
+  const size_t size = plm_label_record_size(&writer->description.labels, (uint32_t)residues);
+  PLM_TRY(plm_bytes_reserve(&open->labels, size, error));
+  memcpy(open->labels.data + open->labels.size, labels, size);
+  open->labels.size += size;
+  open->label_sizes[open->documents] = size;
+  plm_label_statistics_add(writer->statistics, split, (uint32_t)residues, labels);
+  writer->next_labels = NULL;
+  return PLM_OK;
+}
+
+void plm_corpus_writer_labels(struct plm_corpus_writer *writer, const uint8_t *record)
+{
+  PLM_ASSERT(writer->statistics != NULL && writer->next_labels == NULL);
+  writer->next_labels = record;
+}
+
 plm_status plm_corpus_writer_add(struct plm_corpus_writer *writer, enum plm_split split,
                                  const char *name, size_t name_size, const uint8_t *residues,
                                  size_t size, struct plm_error *error)
@@ -283,6 +316,8 @@ plm_status plm_corpus_writer_add(struct plm_corpus_writer *writer, enum plm_spli
   struct plm_group_job *open = &writer->splits[split].open;
   PLM_TRY(plm_bytes_reserve(&open->residues, size, error));
   PLM_TRY(plm_bytes_reserve(&open->names, name_size + 1, error));
+  PLM_ASSERT((writer->next_labels != NULL) == (writer->statistics != NULL));
+  if (writer->next_labels != NULL) PLM_TRY(add_labels(writer, split, size, error));
   memcpy(open->residues.data + open->residues.size, residues, size);
   open->residues.size += size;
   if (open->documents != 0) open->names.data[open->names.size++] = '\n';
@@ -292,6 +327,13 @@ plm_status plm_corpus_writer_add(struct plm_corpus_writer *writer, enum plm_spli
   writer->splits[split].cluster_documents += writer->keeps_clusters;
   return open->documents == PLM_GROUP_DOCUMENTS ? corpus_writer_submit(writer, split, error)
                                                 : PLM_OK;
+}
+
+const struct plm_label_schema *plm_corpus_writer_schema(struct plm_corpus_writer *writer)
+{
+  if (writer->statistics != NULL)
+    plm_label_statistics_finish(writer->statistics, &writer->description.labels);
+  return &writer->description.labels;
 }
 
 /* ---- finishing ------------------------------------------------------------------------------- */
@@ -310,6 +352,9 @@ static plm_status flush_all(struct plm_corpus_writer *writer, struct plm_error *
     /* the sum of 2^32 clusters of 2^32 documents would be the first that does not fit */
     (void)plm_corpus_root(&split->documents, info->splits[s].root);
     (void)plm_corpus_root(&split->clusters, info->splits[s].cluster_root);
+  }
+  if (writer->statistics != NULL) {
+    info->schema = plm_label_schema_digest(plm_corpus_writer_schema(writer));
   }
   info->fingerprint = plm_corpus_fingerprint(info);
   plm_corpus_info_finish(info);

@@ -22,6 +22,8 @@ struct plm_corpus_writer_options {
   bool clustered;   /* keep the clusters: documents are added cluster by cluster */
   bool force;       /* replace an existing corpus once the new one is complete */
   unsigned threads; /* threads that compress; 0: plm_usable_cores */
+  /* Names, kinds and classes of the labels; the writer computes the statistics. NULL: none. */
+  const struct plm_label_schema *labels;
   /* Facts of the corpus in an older format of which this is the upgrade: its splits share no
    * cluster if they did not before, and its fingerprint is kept. Or NULL. */
   const struct plm_corpus_info *replaced;
@@ -49,6 +51,13 @@ plm_status plm_corpus_writer_begin_cluster(struct plm_corpus_writer *writer, enu
 plm_status plm_corpus_writer_add(struct plm_corpus_writer *writer, enum plm_split split,
                                  const char *name, size_t name_size, const uint8_t *residues,
                                  size_t size, struct plm_error *error);
+
+/* With options->labels: the label record of the document that is added next, which must be called
+ * for each. Borrowed until then. */
+void plm_corpus_writer_labels(struct plm_corpus_writer *writer, const uint8_t *record);
+
+/* The schema with the statistics of the documents so far. */
+const struct plm_label_schema *plm_corpus_writer_schema(struct plm_corpus_writer *writer);
 
 /* Compacts, describes, verifies and renames. ingested is copied. progress (may be NULL) is called
  * while verifying. A stop signal is noticed between the steps and while compacting. info (may be

@@ -28,8 +28,10 @@ struct plm_group_job {
   uint32_t lengths[PLM_GROUP_DOCUMENTS];
   struct plm_bytes residues; /* of all documents, one after the other */
   struct plm_bytes names;    /* joined by '\n' */
+  struct plm_bytes labels;   /* records, one after the other; empty without labels */
+  size_t label_sizes[PLM_GROUP_DOCUMENTS];
   /* filled by the worker */
-  struct plm_bytes group_frame, names_frame;
+  struct plm_bytes group_frame, names_frame, labels_frame;
   struct plm_group_check check;
   struct plm_proof_digest digests[PLM_GROUP_DOCUMENTS]; /* of the sequences */
   struct plm_proof_node root;                           /* of the group */

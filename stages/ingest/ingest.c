@@ -26,6 +26,7 @@ struct ingest {
   struct plm_cluster_order *order; /* with --clusters */
   char scratch[PLM_PATH_SIZE];     /* its folder */
   struct plm_pair_table *seen;
+  struct plm_label_table *labels; /* with --labels or --split-column */
   struct plm_ingested_file *ingested;
   struct plm_cluster_counts counts;
   char unmatched[300]; /* the first names that the table of clusters lacks */
@@ -77,14 +78,18 @@ static plm_status ingest_on_record(void *context, size_t file, const struct plm_
       return PLM_OK;
     }
   }
-  source->documents++;
   const struct plm_split_rule *splits = &ingest->options->splits;
+  struct plm_label_row row = {0};
+  if (ingest->labels != NULL) PLM_TRY(plm_label_table_find(ingest->labels, sequence, &row, error));
+  if (row.left_out) return PLM_OK;
+  source->documents++;
   if (ingest->order != NULL)
     return plm_cluster_order_add(ingest->order, sequence->name, sequence->name_size,
                                  sequence->residues, sequence->size, error);
-  return plm_corpus_writer_add(ingest->writer, plm_split_rule_choose(splits, hash.low),
-                               sequence->name, sequence->name_size, sequence->residues,
-                               sequence->size, error);
+  if (row.record != NULL) plm_corpus_writer_labels(ingest->writer, row.record);
+  const enum plm_split split = row.has_split ? row.split : plm_split_rule_choose(splits, hash.low);
+  return plm_corpus_writer_add(ingest->writer, split, sequence->name, sequence->name_size,
+                               sequence->residues, sequence->size, error);
 }
 
 /* Reads all files. Afterwards, the sizes that corpus.json states are known. */
@@ -181,11 +186,23 @@ static void ingest_warn(const struct ingest *ingest)
     const uint64_t documents = result->info.splits[s].documents;
     const double share =
         ingest->options->splits.below[s] - (s == 0 ? 0.0 : ingest->options->splits.below[s - 1]);
-    if (share > 0.0 && documents < FEW_DOCUMENTS)
+    if (share > 0.0 && documents < FEW_DOCUMENTS && ingest->options->labels.split_column == NULL)
       plm_warning("split %s has only %llu documents; --split sets the shares",
                   plm_split_name((enum plm_split)s), (unsigned long long)documents);
   }
   if (ingest->options->clusters != NULL) warn_of_clusters(ingest);
+}
+
+static plm_status open_writer(struct ingest *ingest, struct plm_error *error)
+{
+  const struct plm_ingest_options *options = ingest->options;
+  struct plm_corpus_writer_options writer = options->writer;
+  if (plm_label_options_any(&options->labels)) {
+    PLM_TRY(plm_label_table_open(&options->labels, options->inputs[0], writer.tokenizer,
+                                 &ingest->labels, error));
+    writer.labels = plm_label_table_schema(ingest->labels);
+  }
+  return plm_corpus_writer_open(&writer, &ingest->writer, error);
 }
 
 static plm_status ingest_prepare(struct ingest *ingest, struct plm_error *error)
@@ -207,7 +224,7 @@ static plm_status ingest_prepare(struct ingest *ingest, struct plm_error *error)
   }
   PLM_TRY(
       plm_sequence_files_check(options->inputs, options->input_count, &ingest->input_total, error));
-  PLM_TRY(plm_corpus_writer_open(&options->writer, &ingest->writer, error));
+  PLM_TRY(open_writer(ingest, error));
   if (options->clusters == NULL) return PLM_OK;
   char count[32];
   PLM_TRY(plm_corpus_writer_scratch(ingest->writer, ingest->scratch, error));
@@ -216,6 +233,12 @@ static plm_status ingest_prepare(struct ingest *ingest, struct plm_error *error)
   plm_info("%s: %s sequences in clusters", options->clusters,
            plm_format_count(plm_cluster_order_counts(ingest->order).members, count));
   return PLM_OK;
+}
+
+static plm_status report_labels(const struct ingest *ingest, struct plm_error *error)
+{
+  if (ingest->labels == NULL) return PLM_OK;
+  return plm_label_table_report(ingest->labels, plm_corpus_writer_schema(ingest->writer), error);
 }
 
 static plm_status ingest_run(struct ingest *ingest, struct plm_error *error)
@@ -234,6 +257,7 @@ static plm_status ingest_run(struct ingest *ingest, struct plm_error *error)
                          (unsigned long long)result->too_short,
                          (unsigned long long)result->too_long);
   PLM_TRY(write_clusters(ingest, error));
+  PLM_TRY(report_labels(ingest, error));
   PLM_TRY(plm_corpus_writer_finish(ingest->writer, ingest->ingested, options->input_count,
                                    show_verification, ingest, &result->info, error));
   ingest_warn(ingest);
@@ -255,6 +279,7 @@ plm_status plm_ingest(const struct plm_ingest_options *options, struct plm_inges
   plm_cluster_order_close(ingest.order);
   plm_corpus_writer_close(ingest.writer);
   plm_pair_table_close(ingest.seen);
+  plm_label_table_close(ingest.labels);
   free(ingest.ingested);
   result->seconds = plm_clock_seconds_since(start_ns);
   result->cpu_seconds = cpu_seconds() - start_cpu;

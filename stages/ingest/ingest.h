@@ -9,6 +9,7 @@
 #include "common/base/status.h"
 #include "common/sequences/sequence_reader.h"
 #include "stages/ingest/corpus_writer.h"
+#include "stages/ingest/label_table.h"
 #include "stages/ingest/split_rule.h"
 
 struct plm_ingest_options {
@@ -16,8 +17,9 @@ struct plm_ingest_options {
   const char *const *inputs; /* paths; "-" is standard input */
   size_t input_count;
   struct plm_split_rule splits;
-  const char *clusters; /* path or NULL */
-  double unclustered;   /* with clusters: the largest share of sequences that it may lack */
+  const char *clusters;            /* path or NULL */
+  struct plm_label_options labels; /* not with clusters */
+  double unclustered; /* with clusters: the largest share of sequences that it may lack */
   bool deduplicate, strict;
   struct plm_sequence_choices choices;
   uint64_t min_length, max_residues;

@@ -37,6 +37,26 @@ static void print_splits(const struct plm_corpus_info *info)
   }
 }
 
+static void print_labels(const struct plm_label_schema *schema)
+{
+  char count[32], train[32], valid[32], test[32];
+  if (schema->count == 0) return;
+  printf("\n%-20s %-9s %9s %13s %11s %11s\n", "labels", "kind", "classes", "train", "valid",
+         "test");
+  for (uint32_t i = 0; i < schema->count; i++) {
+    const struct plm_label_column *column = &schema->columns[i];
+    const bool number = column->kind == PLM_LABEL_NUMBER;
+    plm_print(stdout, "%-20s %-9s %9s %13s %11s %11s", column->name,
+              plm_label_kind_name(column->kind),
+              number ? "" : plm_format_count(column->class_count, count),
+              plm_format_count(column->labels[PLM_SPLIT_TRAIN], train),
+              plm_format_count(column->labels[PLM_SPLIT_VALID], valid),
+              plm_format_count(column->labels[PLM_SPLIT_TEST], test));
+    if (number) printf("  %.6g +- %.6g", column->mean, column->deviation);
+    putchar('\n');
+  }
+}
+
 static void print_lengths(const struct plm_corpus_info *info)
 {
   uint64_t counts[PLM_HISTOGRAM_BINS] = {0}, largest = 0;
@@ -110,6 +130,7 @@ void plm_corpus_summary_print(const char *directory,
               description->ingested[i].name,
               plm_format_count(description->ingested[i].documents, documents));
   print_splits(info);
+  print_labels(&description->labels);
   print_lengths(info);
   print_composition(info);
 }
@@ -142,6 +163,30 @@ static void add_splits(cJSON *root, const struct plm_corpus_info *info)
   }
 }
 
+static void add_labels(cJSON *root, const struct plm_label_schema *schema)
+{
+  if (schema->count == 0) return;
+  cJSON *columns = cJSON_AddArrayToObject(root, "labels");
+  for (uint32_t i = 0; i < schema->count; i++) {
+    const struct plm_label_column *column = &schema->columns[i];
+    cJSON *object = cJSON_CreateObject();
+    cJSON_AddStringToObject(object, "name", column->name);
+    cJSON_AddStringToObject(object, "kind", plm_label_kind_name(column->kind));
+    cJSON *labels = cJSON_AddObjectToObject(object, "labels");
+    for (int s = 0; s < PLM_SPLIT_COUNT; s++)
+      cJSON_AddNumberToObject(labels, plm_split_name((enum plm_split)s), (double)column->labels[s]);
+    if (column->kind == PLM_LABEL_NUMBER) {
+      cJSON_AddNumberToObject(object, "mean", column->mean);
+      cJSON_AddNumberToObject(object, "deviation", column->deviation);
+    } else {
+      cJSON *counts = cJSON_AddObjectToObject(object, "classes");
+      for (uint32_t c = 0; c < column->class_count; c++)
+        cJSON_AddNumberToObject(counts, column->classes[c], (double)column->counts[c]);
+    }
+    plm_json_append(columns, object);
+  }
+}
+
 plm_status plm_corpus_summary_json(const struct plm_corpus_description *description,
                                    struct plm_error *error)
 {
@@ -159,6 +204,7 @@ plm_status plm_corpus_summary_json(const struct plm_corpus_description *descript
   cJSON_AddBoolToObject(root, "clustered", info->clustered);
   cJSON_AddNumberToObject(root, "entropy", info->entropy);
   add_splits(root, info);
+  add_labels(root, &description->labels);
   cJSON *ingested = cJSON_AddArrayToObject(root, "sources");
   for (size_t i = 0; i < description->ingested_count; i++) {
     cJSON *source = cJSON_CreateObject();

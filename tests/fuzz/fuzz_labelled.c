@@ -22,7 +22,8 @@ static void check_table(const struct plm_labelled_table *table)
 {
   const int32_t classes = (int32_t)table->class_count;
   size_t parts = 0;
-  PLM_ASSERT(table->count > 0 && table->kind != PLM_LABEL_GUESSED);
+  PLM_ASSERT(table->kind != PLM_LABEL_GUESSED);
+  PLM_ASSERT(table->count > 0 || table->kind == PLM_LABEL_CLASSES);
   for (int part = 0; part < PLM_PARTS; part++) parts += table->parts[part];
   PLM_ASSERT(parts == (table->folds > 0 ? 0 : table->count));
   for (uint32_t k = 1; k < table->class_count; k++)
@@ -33,8 +34,10 @@ static void check_table(const struct plm_labelled_table *table)
     PLM_ASSERT(row->part < (table->folds > 0 ? table->folds : PLM_PARTS));
     if (table->kind == PLM_LABEL_NUMBER) PLM_ASSERT(isfinite(row->number));
     if (table->kind == PLM_LABEL_CLASS) PLM_ASSERT(row->label >= 0 && row->label < classes);
-    PLM_ASSERT((row->labels != NULL) == (table->kind == PLM_LABEL_RESIDUES));
-    for (uint32_t t = 0; t < row->length && row->labels != NULL; t++)
+    PLM_ASSERT((row->labels != NULL) ==
+               (table->kind == PLM_LABEL_RESIDUES || table->kind == PLM_LABEL_CLASSES));
+    if (table->kind == PLM_LABEL_RESIDUES) PLM_ASSERT(row->label_count == row->length);
+    for (uint32_t t = 0; t < row->label_count; t++)
       PLM_ASSERT(row->labels[t] >= -1 && row->labels[t] < classes);
   }
 }
@@ -45,11 +48,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
   const char *path = scratch_path("labelled.csv");
   plm_byte_stream_limit_windows(1); /* the process may take little memory */
   scratch_write(path, bytes, size);
-  for (int kind = PLM_LABEL_GUESSED; kind <= PLM_LABEL_RESIDUES; kind++)
+  for (int kind = PLM_LABEL_GUESSED; kind < PLM_LABEL_KINDS; kind++)
     for (int split = 0; split < 2; split++) {
       const struct plm_labelled_request request = {.path = path,
                                                    .target_column = "y",
                                                    .split_column = splits[split],
+                                                   .corpus = kind == PLM_LABEL_CLASSES,
                                                    .kind = (enum plm_label_kind)kind};
       struct plm_labelled_table table;
       struct plm_error error = {0};

@@ -139,7 +139,7 @@ static void scene_open(struct scene *scene, int which)
   PLM_ASSERT(plm_plan_open_split(&p, &of, &scene->plan, NULL) == PLM_OK);
   PLM_ASSERT(plm_plan_window(scene->plan, 0, 0, &scene->window, NULL) == PLM_OK);
   scene->offset = must(malloc((scene->window.chunks + 1) * sizeof *scene->offset));
-  plm_data_layout(scene->split.tokenizer, p.max_length, &scene->window, scene->offset);
+  plm_data_layout(scene->split.tokenizer, p.max_length, NULL, &scene->window, scene->offset);
   scene->chunks = proven_split_chunks(&scene->split, &scene->window, p.max_length, scene->offset);
   scene->digests = proven_split_digests(&scene->split, &scene->window);
 }
@@ -157,8 +157,11 @@ static void data(const uint8_t *bytes, size_t size, int which)
 {
   const struct scene *scene = scene_of(which);
   const struct plm_window *window = &scene->window;
-  const struct plm_data_known known = {scene->split.tokenizer, 64, window, scene->digests,
-                                       scene->offset};
+  const struct plm_data_known known = {.tokenizer = scene->split.tokenizer,
+                                       .max_length = 64,
+                                       .window = window,
+                                       .digests = scene->digests,
+                                       .offset = scene->offset};
   struct plm_data_scratch scratch = {0};
   struct plm_error error;
   if (size == 0) return;
@@ -177,7 +180,7 @@ static void tables(const uint8_t *bytes, size_t size, int which)
   const struct scene *scene = scene_of(which);
   struct plm_tables read = {0};
   struct plm_error error;
-  const plm_status status = plm_tables_read(&(struct plm_tables_window){scene->plan, 0, 0},
+  const plm_status status = plm_tables_read(&(struct plm_tables_window){scene->plan, 0, 0, false},
                                             &scene->split.split, 1, bytes, size, &read, &error);
   PLM_ASSERT(status == PLM_OK || status == PLM_CORRUPT || status == PLM_PROTOCOL);
   if (status == PLM_OK) {

@@ -51,16 +51,17 @@ static struct plm_plan *open_plan(const struct scene *s, enum plm_split split,
   return plan;
 }
 
-/* The hashes of the sequences of a window's documents. */
+/* The hashes of the sequences, or of the label records, of a window's documents. */
 static struct plm_proof_digest *digests_of(struct scene *s, enum plm_split split,
-                                           const struct plm_window *window)
+                                           const struct plm_window *window, bool labels)
 {
   struct plm_proof_digest *digests = must(malloc(window->document_count * sizeof *digests));
   for (uint32_t i = 0; i < window->document_count; i++) {
     struct plm_proof_digest group[PLM_GROUP_DOCUMENTS];
     const uint64_t number = window->documents[i].number;
-    assert_int_equal(
-        plm_corpus_digests(s->cursor, split, number / PLM_GROUP_DOCUMENTS, group, NULL), PLM_OK);
+    assert_int_equal((labels ? plm_corpus_label_digests : plm_corpus_digests)(
+                         s->cursor, split, number / PLM_GROUP_DOCUMENTS, group, NULL),
+                     PLM_OK);
     digests[i] = group[number % PLM_GROUP_DOCUMENTS];
   }
   return digests;
@@ -83,10 +84,18 @@ static void check_payload(struct scene *s, enum plm_split split, const struct pl
   const uint32_t chunks = window->chunks;
   PLM_ASSERT(chunks > 0);
   uint64_t *offset = must(malloc((chunks + 1) * sizeof *offset));
-  struct plm_proof_digest *digests = digests_of(s, split, window);
-  const struct plm_data_known known = {plm_tokenizer_of(parameters->tokenizer),
-                                       parameters->max_length, window, digests, offset};
-  plm_data_layout(known.tokenizer, known.max_length, window, offset);
+  const struct plm_label_schema *schema = plm_corpus_schema(s->corpus);
+  if (schema->count == 0) schema = NULL;
+  struct plm_proof_digest *digests = digests_of(s, split, window, false);
+  struct plm_proof_digest *labels = schema == NULL ? NULL : digests_of(s, split, window, true);
+  const struct plm_data_known known = {.tokenizer = plm_tokenizer_of(parameters->tokenizer),
+                                       .max_length = parameters->max_length,
+                                       .window = window,
+                                       .digests = digests,
+                                       .offset = offset,
+                                       .schema = schema,
+                                       .labels = labels};
+  plm_data_layout(known.tokenizer, known.max_length, schema, window, offset);
   assert_memory_equal(s->packed->offset, offset, (chunks + 1) * sizeof *offset);
   for (uint32_t c = 0; c < chunks; c++) check_range(s, &known, c, 1);
   for (uint32_t i = 0; i < 20; i++) {
@@ -96,6 +105,7 @@ static void check_payload(struct scene *s, enum plm_split split, const struct pl
   }
   check_range(s, &known, 0, chunks);
   free(digests);
+  free(labels);
   free(offset);
 }
 
@@ -137,7 +147,11 @@ static void windows_prove_themselves(void **state)
   for (int kind = 0; kind < 2; kind++) {
     const enum plm_tokenizer_kind tokenizer = kind ? PLM_TOKENIZER_BYTE : PLM_TOKENIZER_ESM;
     struct scene s;
-    begin(&s, kind ? "byte" : "esm", &(struct written_corpus){tokenizer, {700, 0, 0}, 3000, 0});
+    begin(&s, kind ? "byte" : "esm",
+          &(struct written_corpus){.tokenizer = tokenizer,
+                                   .documents = {700, 0, 0},
+                                   .longest = 3000,
+                                   .labelled = kind == 0});
     for (int truncate = 0; truncate < 3; truncate++)
       for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
         struct plm_plan *plan =
@@ -157,7 +171,7 @@ static void evidence_is_of_the_split(void **state)
 {
   (void)state;
   struct scene s;
-  begin(&s, "splits", &(struct written_corpus){PLM_TOKENIZER_ESM, {1, 1, 1}, 2000, 0});
+  begin(&s, "splits", &(struct written_corpus){PLM_TOKENIZER_ESM, {1, 1, 1}, 2000, 0, false});
   for (int split = 0; split < PLM_SPLIT_COUNT; split++) {
     struct plm_plan *plan = open_plan(&s, (enum plm_split)split, PLM_TRUNCATE_SPLIT, 32);
     assert_true(check_window(&s, (enum plm_split)split, plan, 0) > 1);
@@ -171,7 +185,7 @@ static void a_window_that_is_not_there_is_an_error(void **state)
   (void)state;
   struct scene s;
   struct plm_error error = {0};
-  begin(&s, "few", &(struct written_corpus){PLM_TOKENIZER_ESM, {513, 0, 0}, 20, 0});
+  begin(&s, "few", &(struct written_corpus){PLM_TOKENIZER_ESM, {513, 0, 0}, 20, 0, false});
   struct plm_plan *plan = open_plan(&s, PLM_SPLIT_TRAIN, PLM_TRUNCATE_HEAD, 64);
   (void)check_window(&s, PLM_SPLIT_TRAIN, plan, 1);
   assert_int_equal(

@@ -385,7 +385,7 @@ static uint32_t prove_windows(const struct opened *opened,
   assert_int_equal(plm_plan_open_unread(parameters, info->documents, info->clusters, &unread, NULL),
                    PLM_OK);
   for (uint64_t window = 0; window < plm_plan_windows(unread); window++) {
-    const struct plm_tables_window of = {unread, 2, window};
+    const struct plm_tables_window of = {unread, 2, window, false};
     const uint32_t taken = collect_tables(opened, plan, &of, &tables);
     if (window == 0) parts = taken;
     if (parameters->token_limit != 0) continue; /* the consumer cuts the documents off */
@@ -411,7 +411,7 @@ static uint32_t prove_windows(const struct opened *opened,
 static void proofs_are_of_the_window(void **state)
 {
   (void)state;
-  static const struct written_corpus of = {PLM_TOKENIZER_ESM, {56000, 0, 0}, 5, 3};
+  static const struct written_corpus of = {PLM_TOKENIZER_ESM, {56000, 0, 0}, 5, 3, false};
   struct plm_plan_parameters parameters = packers_options().plan;
   struct opened opened = {.corpus = written_corpus_open("many", &of)};
   assert_int_equal(window_store_open(opened.corpus, 2, &opened.store, NULL), PLM_OK);
@@ -434,7 +434,7 @@ static void proofs_are_of_the_window(void **state)
 static void a_damaged_record_is_named(void **state)
 {
   (void)state;
-  static const struct written_corpus of = {PLM_TOKENIZER_ESM, {540, 0, 0}, 50, 0};
+  static const struct written_corpus of = {PLM_TOKENIZER_ESM, {540, 0, 0}, 50, 0, false};
   struct opened opened = {.corpus = written_corpus_open("cut", &of)};
   plm_corpus_close(opened.corpus);
   forged_corpus_cut_digests(scratch_path("cut"), 512);

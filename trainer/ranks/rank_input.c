@@ -1,5 +1,7 @@
-/* A batch as one message: a header, then tokens, the table of documents, and where each chunk's
- * documents begin. All ranks have the same byte order, because they are the same build. */
+/* A batch as one message: a header, then tokens, the table of documents, where each document's
+ * label record begins, where each chunk's documents begin, the sources of the chunks, and the label
+ * records. The parts about labels, and with them the sources, may be missing. All ranks have the
+ * same byte order, because they are the same build. */
 #include "trainer/ranks/rank_input.h"
 
 #include <stdlib.h>
@@ -8,11 +10,13 @@
 struct header {
   uint32_t end; /* nothing follows */
   uint32_t chunks, max_length, token_bytes, documents;
+  uint32_t labelled, sourced; /* it has label records, sources */
+  uint64_t label_bytes;
   uint64_t first_chunk;
 };
 
 struct layout {
-  size_t documents, begins, bytes; /* offsets; tokens are at 0 */
+  size_t documents, label_at, begins, sources, labels, bytes; /* offsets; tokens are at 0 */
 };
 
 static struct layout layout_of(const struct header *header)
@@ -20,8 +24,13 @@ static struct layout layout_of(const struct header *header)
   struct layout layout;
   const size_t tokens = (size_t)header->chunks * header->max_length * header->token_bytes;
   layout.documents = (tokens + 7) / 8 * 8;
-  layout.begins = layout.documents + (size_t)header->documents * sizeof(struct plm_chunk_document);
-  layout.bytes = layout.begins + (size_t)(header->chunks + 1) * sizeof(uint32_t);
+  layout.label_at =
+      layout.documents + (size_t)header->documents * sizeof(struct plm_chunk_document);
+  layout.begins =
+      layout.label_at + (header->labelled != 0 ? (header->documents + 1) * sizeof(uint64_t) : 0);
+  layout.sources = layout.begins + (size_t)(header->chunks + 1) * sizeof(uint32_t);
+  layout.labels = layout.sources + (header->sourced != 0 ? header->chunks : 0);
+  layout.bytes = layout.labels + header->label_bytes;
   return layout;
 }
 
@@ -33,12 +42,30 @@ static void pack(const struct plm_batch *batch, const struct layout *layout, cha
   memcpy(message + layout->documents, batch->documents + begin,
          (end - begin) * sizeof *batch->documents);
   for (uint32_t c = 0; c <= batch->chunks; c++) begins[c] = batch->document_begin[c] - begin;
+  if (batch->labels == NULL) return;
+  if (batch->sources != NULL) memcpy(message + layout->sources, batch->sources, batch->chunks);
+  uint64_t *label_at = (uint64_t *)(void *)(message + layout->label_at);
+  for (uint32_t d = begin; d <= end; d++)
+    label_at[d - begin] = batch->label_at[d] - batch->label_at[begin];
+  memcpy(message + layout->labels, batch->labels + batch->label_at[begin],
+         layout->bytes - layout->labels);
+}
+
+/* The records of a batch's documents lie one after another, and so do those of a part of it. */
+static uint64_t label_bytes(const struct plm_batch *part)
+{
+  if (part->labels == NULL) return 0;
+  const uint32_t begin = part->document_begin[0], end = part->document_begin[part->chunks];
+  return part->label_at[end] - part->label_at[begin];
 }
 
 static plm_status send_part(struct plm_ranks *ranks, uint32_t rank, const struct plm_batch *part,
                             struct plm_error *error)
 {
-  const struct header header = {.chunks = part->chunks,
+  const struct header header = {.labelled = part->labels != NULL,
+                                .sourced = part->labels != NULL && part->sources != NULL,
+                                .label_bytes = label_bytes(part),
+                                .chunks = part->chunks,
                                 .max_length = part->max_length,
                                 .token_bytes = part->token_bytes,
                                 .documents =
@@ -105,6 +132,10 @@ plm_status plm_rank_receive_batch(struct plm_ranks *ranks, struct plm_rank_batch
                                  .document_begin = (const void *)(message + layout.begins),
                                  .documents = (const void *)(message + layout.documents),
                                  .first_chunk = header.first_chunk};
+  if (header.sourced != 0) to->batch.sources = (const uint8_t *)message + layout.sources;
+  if (header.labelled == 0) return PLM_OK;
+  to->batch.labels = (const uint8_t *)message + layout.labels;
+  to->batch.label_at = (const void *)(message + layout.label_at);
   return PLM_OK;
 }
 

@@ -12,6 +12,7 @@ static void check_groups(struct plm_corpus *corpus, enum plm_split split)
   const uint64_t groups = (says.documents + PLM_PROOF_GROUP - 1) / PLM_PROOF_GROUP;
   struct plm_corpus_cursor *cursor;
   struct plm_proof_tree *tree;
+  const bool labelled = plm_corpus_has_labels(plm_corpus_info(corpus));
   assert_int_equal(plm_corpus_cursor_open(corpus, &cursor, NULL), PLM_OK);
   assert_int_equal(plm_corpus_group_tree(corpus, split, &tree, NULL), PLM_OK);
   assert_int_equal(plm_proof_tree_count(tree), groups);
@@ -20,11 +21,14 @@ static void check_groups(struct plm_corpus *corpus, enum plm_split split)
     const uint64_t first = g * PLM_PROOF_GROUP, left = says.documents - first;
     const uint32_t count = left < PLM_PROOF_GROUP ? (uint32_t)left : PLM_PROOF_GROUP;
     const struct plm_proof_range range = {g, g + 1, groups};
-    struct plm_proof_digest digests[PLM_PROOF_GROUP];
+    struct plm_proof_digest digests[PLM_PROOF_GROUP], labels[PLM_PROOF_GROUP];
     struct plm_proof_node path[PLM_PROOF_PATH];
     assert_int_equal(plm_corpus_digests(cursor, split, g, digests, NULL), PLM_OK);
-    const struct plm_proof_node node =
-        plm_proof_group(plm_corpus_lengths(corpus, split) + first, digests, NULL, count);
+    if (labelled)
+      assert_int_equal(plm_corpus_label_digests(cursor, split, g, labels, NULL), PLM_OK);
+    assert_int_equal(plm_corpus_prove_group(cursor, split, g, NULL), PLM_OK);
+    const struct plm_proof_node node = plm_proof_group(plm_corpus_lengths(corpus, split) + first,
+                                                       digests, labelled ? labels : NULL, count);
     const size_t nodes = plm_proof_tree_path(tree, g, g + 1, path);
     assert_true(plm_proof_verify(PLM_PROOF_PLAIN, plm_proof_tree_root(tree), &range, &node, path,
                                  nodes, NULL));
@@ -66,9 +70,13 @@ static void check_clusters(struct plm_corpus *corpus, enum plm_split split)
 static void trees_prove_what_the_fingerprint_says(void **state)
 {
   static const struct written_corpus corpora[] = {
-      {PLM_TOKENIZER_ESM, {1, 0, 0}, 5, 0},       {PLM_TOKENIZER_ESM, {256, 257, 513}, 40, 0},
-      {PLM_TOKENIZER_ESM, {1, 256, 0}, 40, 1},    {PLM_TOKENIZER_ESM, {1500, 0, 400}, 30, 2},
-      {PLM_TOKENIZER_BYTE, {700, 0, 2}, 1200, 0},
+      {PLM_TOKENIZER_ESM, {1, 0, 0}, 5, 0, false},
+      {PLM_TOKENIZER_ESM, {256, 257, 513}, 40, 0, false},
+      {PLM_TOKENIZER_ESM, {1, 256, 0}, 40, 1, false},
+      {PLM_TOKENIZER_ESM, {1500, 0, 400}, 30, 2, false},
+      {PLM_TOKENIZER_BYTE, {700, 0, 2}, 1200, 0, false},
+      {PLM_TOKENIZER_ESM, {300, 3, 0}, 40, 0, true},
+      {PLM_TOKENIZER_BYTE, {0, 700, 0}, 40, 3, true},
   };
   (void)state;
   for (size_t i = 0; i < sizeof corpora / sizeof *corpora; i++) {
@@ -92,8 +100,10 @@ static void trees_prove_what_the_fingerprint_says(void **state)
       else
         assert_int_equal(splits[s].clusters + splits[s].sum, 0);
     }
-    const struct plm_hash fingerprint =
-        plm_proof_corpus(corpora[i].tokenizer == PLM_TOKENIZER_BYTE, splits, NULL);
+    const struct plm_proof_digest schema = plm_label_schema_digest(plm_corpus_schema(corpus));
+    assert_int_equal(info->format, corpora[i].labelled ? 4 : 3);
+    const struct plm_hash fingerprint = plm_proof_corpus(
+        corpora[i].tokenizer == PLM_TOKENIZER_BYTE, splits, corpora[i].labelled ? &schema : NULL);
     assert_true(plm_hash_equal(fingerprint, info->fingerprint));
     plm_corpus_close(corpus);
   }

@@ -86,7 +86,7 @@ static void scene_open(struct scene *scene, const struct plm_plan_parameters *p,
   assert_int_equal(plm_plan_open(p, lengths, documents, &scene->plan, NULL), PLM_OK);
   assert_int_equal(plm_plan_window(scene->plan, 0, 0, &scene->window, NULL), PLM_OK);
   scene->offset = must(malloc((scene->window.chunks + 1) * sizeof *scene->offset));
-  plm_data_layout(scene->split.tokenizer, p->max_length, &scene->window, scene->offset);
+  plm_data_layout(scene->split.tokenizer, p->max_length, NULL, &scene->window, scene->offset);
   scene->digests = proven_split_digests(&scene->split, &scene->window);
   scene->payload = proven_split_chunks(&scene->split, &scene->window, p->max_length, scene->offset);
   scene->known = (struct plm_data_known){.tokenizer = scene->split.tokenizer,

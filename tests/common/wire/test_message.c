@@ -222,6 +222,36 @@ static void welcome_names_other_consumers(void **state)
                    PLM_PROTOCOL);
 }
 
+/* The schema of the labels is part of what the fingerprint proves. */
+static void a_schema_belongs_to_the_fingerprint(void **state)
+{
+  (void)state;
+  static struct plm_hello hello, back;
+  static uint8_t bytes[PLM_WIRE_CONTROL_LIMIT];
+  static const uint8_t schema[] = "a schema, which is decoded elsewhere";
+  const struct plm_proof_digest digest = plm_proof_schema(schema, sizeof schema);
+  struct plm_error error = {0};
+  hello = (struct plm_hello){.splits = {{.documents = 9, .root = {1}}},
+                             .clustered = true,
+                             .schema = schema,
+                             .schema_bytes = sizeof schema};
+  hello.fingerprint = plm_proof_corpus(PLM_TOKENIZER_ESM, hello.splits, &digest);
+  const size_t size = plm_hello_encode(&hello, bytes);
+  assert_int_equal(plm_hello_decode(bytes, size, &back, NULL), PLM_OK);
+  assert_true(back.clustered);
+  assert_int_equal(back.schema_bytes, sizeof schema);
+  assert_memory_equal(back.schema, schema, sizeof schema);
+  for (size_t cut = 1; cut < sizeof schema + 5; cut++)
+    assert_int_equal(plm_hello_decode(bytes, size - cut, &back, &error), PLM_PROTOCOL);
+  bytes[size - 2] ^= 1;
+  assert_int_equal(plm_hello_decode(bytes, size, &back, &error), PLM_PROTOCOL);
+  assert_string_equal(error.what, "HELLO states roots that do not give its fingerprint");
+  hello.schema_bytes = 0; /* the same roots, but a corpus without labels */
+  hello.schema = NULL;
+  assert_int_equal(plm_hello_decode(bytes, plm_hello_encode(&hello, bytes), &back, &error),
+                   PLM_PROTOCOL);
+}
+
 /* Whoever believes the fingerprint believes the splits, so they must belong together. */
 static void the_splits_give_the_fingerprint(void **state)
 {
@@ -318,6 +348,7 @@ int main(void)
       cmocka_unit_test(limits_hold_under_a_right_hash),
       cmocka_unit_test(hello_and_welcome_come_back),
       cmocka_unit_test(welcome_names_other_consumers),
+      cmocka_unit_test(a_schema_belongs_to_the_fingerprint),
       cmocka_unit_test(the_splits_give_the_fingerprint),
       cmocka_unit_test(clusters_have_all_documents),
       cmocka_unit_test(a_hello_answers_to_two_fingerprints),

@@ -12,7 +12,7 @@ static const struct {
   const char *name;
   uint64_t least, most;
 } types[] = {
-    {PLM_MESSAGE_HELLO, "HELLO", 64, 65536},
+    {PLM_MESSAGE_HELLO, "HELLO", 64, 589824},
     {PLM_MESSAGE_WELCOME, "WELCOME", 32, 65536},
     {PLM_MESSAGE_REJECT, "REJECT", 0, 512},
     {PLM_MESSAGE_REHELLO, "REHELLO", 0, 0},
@@ -237,7 +237,8 @@ static void a_greeting_has_limits(void **state)
       {18, 0x1f}, /* the host is not printable */
       {19, 0x7f}, /* nor is this */
       {20, 2},    /* no such tokenizer */
-      {21, 2},    /* neither clustered nor not */
+      {21, 2},    /* a schema would follow */
+      {21, 4},    /* no such flag */
       {142, 2},   /* an entry that is not there */
       {145, 2},   /* token 767 */
       {146, 0},   /* a count of 0 */

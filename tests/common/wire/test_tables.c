@@ -55,7 +55,7 @@ static void a_window_comes_in_parts(void **state)
     while (first < 7) {
       uint32_t count = 7 - first;
       assert_int_equal(plm_tables_write(&scene.split.input,
-                                        &(struct plm_tables_window){scene.plan, 1, 0}, first,
+                                        &(struct plm_tables_window){scene.plan, 1, 0, false}, first,
                                         &count, scene.bytes, room, &scene.size, &error),
                        PLM_OK);
       assert_in_range(count, 1, 7 - first);
@@ -83,8 +83,8 @@ static void a_message_is_filled_to_its_room(void **state)
     uint32_t count = 4;
     uint8_t *room = must(malloc(three - less)); /* a write beyond it is found */
     assert_int_equal(plm_tables_write(&scene.split.input,
-                                      &(struct plm_tables_window){scene.plan, 0, 0}, 0, &count,
-                                      room, three - less, &scene.size, NULL),
+                                      &(struct plm_tables_window){scene.plan, 0, 0, false}, 0,
+                                      &count, room, three - less, &scene.size, NULL),
                      PLM_OK);
     assert_int_equal(count, less == 0 ? 3 : 2);
     assert_memory_equal(room, scene.bytes, scene.size);
@@ -111,7 +111,7 @@ static void an_error_of_the_input_is_passed_on(void **state)
   tables_scene_open(&scene, 9, 0, 1);
   scene.split.input.digests = no_digests;
   assert_int_equal(plm_tables_write(&scene.split.input,
-                                    &(struct plm_tables_window){scene.plan, 0, 0}, 0, &count,
+                                    &(struct plm_tables_window){scene.plan, 0, 0, false}, 0, &count,
                                     scene.bytes, PLM_WIRE_PROOF_LIMIT, &scene.size, &error),
                    PLM_CORRUPT);
   assert_string_equal(error.what, "group 0");
@@ -127,8 +127,8 @@ static void assert_refused(const struct tables_scene *scene, uint32_t count, siz
   struct plm_tables tables = {0};
   struct plm_error error = {0};
   const plm_status status =
-      tables_scene_read_as(&(struct plm_tables_window){scene->plan, 0, 0}, &scene->split.split,
-                           count, scene->bytes, size, &tables, &error);
+      tables_scene_read_as(&(struct plm_tables_window){scene->plan, 0, 0, false},
+                           &scene->split.split, count, scene->bytes, size, &tables, &error);
   if (status != PLM_PROTOCOL && status != PLM_CORRUPT)
     fail_msg("status %d: %s at %zu", (int)status, what, at);
   assert_int_equal(tables.groups, 0);
@@ -169,8 +169,8 @@ static void expect_refusal(const struct tables_scene *scene, const struct plm_pr
 {
   struct plm_tables tables = {0};
   struct plm_error error = {0};
-  assert_int_equal(tables_scene_read_as(&(struct plm_tables_window){scene->plan, 0, 0}, split,
-                                        count, scene->bytes, scene->size, &tables, &error),
+  assert_int_equal(tables_scene_read_as(&(struct plm_tables_window){scene->plan, 0, 0, false},
+                                        split, count, scene->bytes, scene->size, &tables, &error),
                    status);
   assert_string_equal(error.what, what);
   plm_tables_deinit(&tables);
@@ -280,7 +280,7 @@ static void no_memory_is_taken_for_groups_that_are_not_there(void **state)
   struct plm_plan *plan;
   struct plm_tables tables = {0};
   assert_int_equal(plm_plan_open_unread(&p, documents, 0, &plan, NULL), PLM_OK);
-  assert_int_equal(plm_tables_read(&(struct plm_tables_window){plan, 0, 0}, &split,
+  assert_int_equal(plm_tables_read(&(struct plm_tables_window){plan, 0, 0, false}, &split,
                                    PLM_PLAN_MAX_WINDOW_GROUPS, payload, sizeof payload, &tables,
                                    NULL),
                    PLM_PROTOCOL);

@@ -29,6 +29,27 @@ static plm_status read_digests(void *context, uint64_t group,
   return PLM_OK;
 }
 
+static void hash_labels(const struct proven_split *made, uint64_t group,
+                        struct plm_proof_digest digests[PLM_PROOF_GROUP])
+{
+  for (uint32_t i = 0; i < in_group(made->split.documents, group); i++) {
+    const uint64_t document = group * PLM_PROOF_GROUP + i;
+    uint8_t *record = proven_split_record(made, document);
+    digests[i] =
+        plm_proof_label(record, plm_label_record_size(made->schema, made->lengths[document]));
+    free(record);
+  }
+}
+
+static plm_status read_labels(void *context, uint64_t group,
+                              struct plm_proof_digest digests[PLM_PROOF_GROUP],
+                              struct plm_error *error)
+{
+  (void)error;
+  hash_labels(context, group, digests);
+  return PLM_OK;
+}
+
 static struct plm_proof_tree *tree_of(enum plm_proof_kind kind, struct plm_proof_node *nodes,
                                       uint64_t count)
 {
@@ -48,10 +69,13 @@ static void open_documents(struct proven_split *made)
     made->digests[d] = plm_proof_sequence(made->tokenizer->token_bytes, tokens, made->lengths[d]);
     free(tokens);
   }
-  for (uint64_t g = 0; g < groups; g++)
+  for (uint64_t g = 0; g < groups; g++) {
+    struct plm_proof_digest labels[PLM_PROOF_GROUP];
+    if (made->schema != NULL) hash_labels(made, g, labels);
     nodes[g] =
         plm_proof_group(made->lengths + g * PLM_PROOF_GROUP, made->digests + g * PLM_PROOF_GROUP,
-                        NULL, in_group(made->split.documents, g));
+                        made->schema != NULL ? labels : NULL, in_group(made->split.documents, g));
+  }
   made->input.groups = tree_of(PLM_PROOF_PLAIN, nodes, groups);
   memcpy(made->split.root, plm_proof_tree_root(made->input.groups)->hash, PLM_PROOF_HASH_BYTES);
 }
@@ -73,15 +97,24 @@ static void open_clusters(struct proven_split *made, const struct plm_plan_split
 void proven_split_open(struct proven_split *made, enum plm_tokenizer_kind tokenizer, uint32_t seed,
                        const struct plm_plan_split *of)
 {
+  proven_split_open_labelled(made, tokenizer, seed, of, NULL);
+}
+
+void proven_split_open_labelled(struct proven_split *made, enum plm_tokenizer_kind tokenizer,
+                                uint32_t seed, const struct plm_plan_split *of,
+                                const struct plm_label_schema *schema)
+{
   *made = (struct proven_split){.tokenizer = plm_tokenizer_of(tokenizer),
                                 .seed = seed,
                                 .split = {.documents = of->documents},
-                                .lengths = of->lengths};
+                                .lengths = of->lengths,
+                                .schema = schema};
   made->input = (struct plm_tables_input){.documents = of->documents,
                                           .lengths = of->lengths,
                                           .cluster_count = of->cluster_count,
                                           .clusters = of->clusters,
                                           .digests = read_digests,
+                                          .labels = schema != NULL ? read_labels : NULL,
                                           .context = made};
   open_documents(made);
   if (of->clusters != NULL) open_clusters(made, of);
@@ -104,6 +137,25 @@ void *proven_split_tokens(const struct proven_split *made, uint64_t document)
     tokens[i * bytes] = (uint8_t)id;
   }
   return tokens;
+}
+
+uint8_t *proven_split_record(const struct proven_split *made, uint64_t document)
+{
+  const uint32_t residues = made->lengths[document];
+  const uint64_t draw = document * 7 + made->seed;
+  uint8_t *record = must(malloc(plm_label_record_size(made->schema, residues)));
+  plm_label_record_clear(made->schema, residues, record);
+  if (draw % 5 == 0) return record; /* all labels are missing */
+  uint8_t *at[5];
+  for (uint32_t i = 0; i < 5; i++)
+    at[i] = record + plm_label_record_offset(made->schema, i, residues);
+  plm_label_put_number(at[0], (double)draw / 3);
+  plm_label_put_class(at[1], (int32_t)(draw % 3));
+  for (uint32_t i = 0; i < residues; i++)
+    plm_label_put_residue(at[2], i, (int32_t)((draw + i) % 4) - 1);
+  plm_label_put_one_of(at[3], (int32_t)(draw % 9));
+  plm_label_put_class(at[4], (int32_t)(draw % 2));
+  return record;
 }
 
 static void put_token(const struct plm_tokenizer *tokenizer, uint8_t *tokens, uint64_t at,
@@ -156,6 +208,15 @@ uint8_t *proven_split_chunks(const struct proven_split *made, const struct plm_w
       put_token(made->tokenizer, chunk, i, made->tokenizer->pad);
     for (uint32_t i = window->chunk_begin[c]; i < window->chunk_begin[c + 1]; i++)
       evidence = put_document(made, &window->documents[i], chunk, evidence);
+    for (uint32_t i = window->chunk_begin[c];
+         i < window->chunk_begin[c + 1] && made->schema != NULL; i++) {
+      const struct plm_chunk_document *document = &window->documents[i];
+      const size_t size = plm_label_record_size(made->schema, document->residues);
+      uint8_t *record = proven_split_record(made, document->number);
+      memcpy(evidence, record, size);
+      evidence += size;
+      free(record);
+    }
     PLM_ASSERT(evidence == payload + offset[c + 1]);
   }
   return payload;

@@ -7,6 +7,7 @@
 #include "common/base/numbers/philox.h"
 #include "common/wire/data.h"
 #include "common/wire/tables.h"
+#include "tests/support/cases/label_schemas.h"
 #include "tests/support/harness/must.h"
 
 enum { LONG_EVERY = 16, LONG_TIMES = 4 };
@@ -22,18 +23,39 @@ static uint32_t *draw_lengths(uint32_t documents, uint32_t shortest, uint32_t lo
   return lengths;
 }
 
+static void open_corpus(struct small_corpus *corpus, const struct plm_plan_parameters *parameters,
+                        uint32_t documents, uint32_t shortest, uint32_t longest,
+                        uint32_t token_seed)
+{
+  corpus->parameters = *parameters;
+  corpus->lengths = draw_lengths(documents, shortest, longest);
+  const bool labelled = corpus->schema.count > 0;
+  const struct plm_plan_split split = {.lengths = corpus->lengths, .documents = documents};
+  proven_split_open_labelled(&corpus->train, PLM_TOKENIZER_ESM, token_seed, &split,
+                             labelled ? &corpus->schema : NULL);
+  corpus->splits[PLM_SPLIT_TRAIN] = corpus->train.split;
+  const struct plm_proof_split *splits = corpus->splits;
+  struct plm_proof_digest schema;
+  if (labelled) schema = plm_label_schema_digest(&corpus->schema);
+  corpus->fingerprint = plm_proof_corpus(0, splits, labelled ? &schema : NULL);
+  PLM_ASSERT(plm_plan_open(parameters, corpus->lengths, documents, &corpus->plan, NULL) == PLM_OK);
+  pthread_mutex_init(&corpus->lock, NULL);
+}
+
 void small_corpus_open(struct small_corpus *corpus, const struct plm_plan_parameters *parameters,
                        uint32_t documents, uint32_t shortest, uint32_t longest, uint32_t token_seed)
 {
-  *corpus = (struct small_corpus){.parameters = *parameters,
-                                  .lengths = draw_lengths(documents, shortest, longest)};
-  const struct plm_plan_split split = {.lengths = corpus->lengths, .documents = documents};
-  proven_split_open(&corpus->train, PLM_TOKENIZER_ESM, token_seed, &split);
-  corpus->splits[PLM_SPLIT_TRAIN] = corpus->train.split;
-  const struct plm_proof_split *splits = corpus->splits;
-  corpus->fingerprint = plm_proof_corpus(0, splits, NULL);
-  PLM_ASSERT(plm_plan_open(parameters, corpus->lengths, documents, &corpus->plan, NULL) == PLM_OK);
-  pthread_mutex_init(&corpus->lock, NULL);
+  *corpus = (struct small_corpus){0};
+  open_corpus(corpus, parameters, documents, shortest, longest, token_seed);
+}
+
+void small_corpus_open_labelled(struct small_corpus *corpus,
+                                const struct plm_plan_parameters *parameters, uint32_t documents,
+                                uint32_t shortest, uint32_t longest, uint32_t token_seed)
+{
+  *corpus = (struct small_corpus){0};
+  label_schema_make(&corpus->schema);
+  open_corpus(corpus, parameters, documents, shortest, longest, token_seed);
 }
 
 void small_corpus_forget(struct small_corpus *corpus)
@@ -53,6 +75,7 @@ void small_corpus_close(struct small_corpus *corpus)
   small_corpus_forget(corpus);
   plm_plan_close(corpus->plan);
   proven_split_close(&corpus->train);
+  plm_label_schema_deinit(&corpus->schema);
   pthread_mutex_destroy(&corpus->lock);
   free(corpus->lengths);
 }
@@ -67,7 +90,8 @@ static struct small_window *make_window(const struct small_corpus *corpus, uint6
   made->epoch = epoch;
   PLM_ASSERT(plm_plan_window(corpus->plan, epoch, index, &made->window, NULL) == PLM_OK);
   made->offset = must(malloc((made->window.chunks + 1) * sizeof *made->offset));
-  plm_data_layout(corpus->train.tokenizer, length, &made->window, made->offset);
+  plm_data_layout(corpus->train.tokenizer, length, corpus->train.schema, &made->window,
+                  made->offset);
   made->bytes = proven_split_chunks(&corpus->train, &made->window, length, made->offset);
   return made;
 }
@@ -120,6 +144,7 @@ struct small_chunk small_corpus_chunk(struct small_corpus *corpus,
                               .window = at.window,
                               .chunk = (uint32_t)at.chunk,
                               .tokens = window->bytes + window->offset[at.chunk],
+                              .bytes = window->offset[at.chunk + 1] - window->offset[at.chunk],
                               .documents = window->window.documents + begin[0],
                               .count = begin[1] - begin[0]};
 }
@@ -133,6 +158,13 @@ bool small_corpus_batch_right(struct small_corpus *corpus, const struct plm_batc
     const struct small_chunk want = small_corpus_chunk(corpus, &place);
     const uint32_t begin = batch->document_begin[i];
     right &= batch->document_begin[i + 1] - begin == want.count;
+    right &= (batch->labels != NULL) == (corpus->schema.count > 0);
+    for (uint32_t d = 0; d < want.count && right && batch->labels != NULL; d++) {
+      uint8_t *record = proven_split_record(&corpus->train, want.documents[d].number);
+      right &= memcmp(batch->labels + batch->label_at[begin + d], record,
+                      plm_label_record_size(&corpus->schema, want.documents[d].residues)) == 0;
+      free(record);
+    }
     right &= memcmp((const uint8_t *)batch->tokens + (size_t)i * length, want.tokens, length) == 0;
     right = right && memcmp(batch->documents + begin, want.documents,
                             want.count * sizeof *want.documents) == 0;
@@ -148,7 +180,7 @@ size_t small_corpus_proof(struct small_corpus *corpus, uint64_t epoch, uint64_t 
   const uint32_t groups = plm_plan_group_count(corpus->plan, window);
   size_t size = 0;
   if (*count == 0 || first >= groups || *count > groups - first) return 0;
-  const struct plm_tables_window of = {corpus->plan, epoch, window};
+  const struct plm_tables_window of = {corpus->plan, epoch, window, corpus->train.schema != NULL};
   PLM_ASSERT(plm_tables_write(&corpus->train.input, &of, first, count, bytes, PLM_WIRE_PROOF_LIMIT,
                               &size, NULL) == PLM_OK);
   return size;
@@ -160,4 +192,9 @@ void small_corpus_hello(const struct small_corpus *corpus, struct plm_hello *hel
   hello->tokenizer = corpus->parameters.tokenizer;
   hello->fingerprint = corpus->fingerprint;
   memcpy(hello->splits, corpus->splits, sizeof hello->splits);
+  hello->schema_bytes = (uint32_t)plm_label_schema_bytes(&corpus->schema);
+  if (hello->schema_bytes == 0) return;
+  uint8_t *schema = must(malloc(hello->schema_bytes));
+  plm_label_schema_encode(&corpus->schema, schema);
+  hello->schema = schema;
 }

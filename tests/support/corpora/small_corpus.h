@@ -24,6 +24,7 @@ struct small_corpus {
   struct plm_plan_parameters parameters;
   uint32_t *lengths;
   struct proven_split train; /* all documents */
+  struct plm_label_schema schema;
   struct plm_proof_split splits[PLM_SPLIT_COUNT];
   struct plm_hash fingerprint;
   struct plm_plan *plan;
@@ -37,6 +38,10 @@ struct small_corpus {
 void small_corpus_open(struct small_corpus *corpus, const struct plm_plan_parameters *parameters,
                        uint32_t documents, uint32_t shortest, uint32_t longest,
                        uint32_t token_seed);
+/* The same with labels of the schema of label_schema_make. */
+void small_corpus_open_labelled(struct small_corpus *corpus,
+                                const struct plm_plan_parameters *parameters, uint32_t documents,
+                                uint32_t shortest, uint32_t longest, uint32_t token_seed);
 void small_corpus_close(struct small_corpus *corpus);
 /* Forgets all windows. They are made again when they are asked for. */
 void small_corpus_forget(struct small_corpus *corpus);
@@ -48,6 +53,7 @@ struct small_chunk {
   uint64_t epoch, window;
   uint32_t chunk; /* of the window */
   const uint8_t *tokens;
+  uint64_t bytes; /* from tokens on, all that DATA has of the chunk */
   const struct plm_chunk_document *documents;
   uint32_t count;
 };
@@ -64,7 +70,7 @@ bool small_corpus_batch_right(struct small_corpus *corpus, const struct plm_batc
  * are no such groups. */
 size_t small_corpus_proof(struct small_corpus *corpus, uint64_t epoch, uint64_t window,
                           uint32_t first, uint32_t *count, uint8_t *bytes);
-/* What HELLO says of the corpus. */
+/* What HELLO says of the corpus. The schema of its labels, if there is one, is to be freed. */
 void small_corpus_hello(const struct small_corpus *corpus, struct plm_hello *hello);
 
 #endif

@@ -50,10 +50,11 @@ void tables_scene_write(struct tables_scene *scene, uint64_t epoch, uint64_t win
                         uint32_t count)
 {
   uint32_t written = count;
-  assert_int_equal(
-      plm_tables_write(&scene->split.input, &(struct plm_tables_window){scene->plan, epoch, window},
-                       first, &written, scene->bytes, PLM_WIRE_PROOF_LIMIT, &scene->size, NULL),
-      PLM_OK);
+  assert_int_equal(plm_tables_write(&scene->split.input,
+                                    &(struct plm_tables_window){scene->plan, epoch, window, false},
+                                    first, &written, scene->bytes, PLM_WIRE_PROOF_LIMIT,
+                                    &scene->size, NULL),
+                   PLM_OK);
   assert_int_equal(written, count);
 }
 
@@ -72,7 +73,7 @@ plm_status tables_scene_read_as(const struct plm_tables_window *of,
 plm_status tables_scene_read(const struct tables_scene *scene, uint64_t epoch, uint64_t window,
                              uint32_t count, struct plm_tables *tables, struct plm_error *error)
 {
-  const struct plm_tables_window of = {scene->plan, epoch, window};
+  const struct plm_tables_window of = {scene->plan, epoch, window, false};
   return tables_scene_read_as(&of, &scene->split.split, count, scene->bytes, scene->size, tables,
                               error);
 }

@@ -5,8 +5,23 @@
 
 #include "common/base/numbers/philox.h"
 #include "stages/ingest/corpus_writer.h"
+#include "tests/support/cases/label_schemas.h"
 #include "tests/support/harness/must.h"
 #include "tests/support/harness/scratch.h"
+
+static uint8_t *draw_record(const struct plm_label_schema *schema, uint64_t number,
+                            uint32_t residues)
+{
+  uint8_t *record = must(malloc(plm_label_record_size(schema, residues)));
+  plm_label_record_clear(schema, residues, record);
+  if (number % 4 == 0) return record;
+  plm_label_put_number(record, (double)number);
+  plm_label_put_class(record + plm_label_record_offset(schema, 1, residues), (int32_t)(number % 3));
+  uint8_t *structure = record + plm_label_record_offset(schema, 2, residues);
+  for (uint32_t i = 0; i < residues; i++)
+    plm_label_put_residue(structure, i, (int32_t)((number + i) % 4) - 1);
+  return record;
+}
 
 static void add_document(struct plm_corpus_writer *writer, const struct written_corpus *of,
                          enum plm_split split, uint64_t number, uint8_t *residues)
@@ -20,13 +35,22 @@ static void add_document(struct plm_corpus_writer *writer, const struct written_
   }
   if (of->cluster_documents != 0 && (number == 0 || head.w[1] % of->cluster_documents == 0))
     PLM_ASSERT(plm_corpus_writer_begin_cluster(writer, split, NULL) == PLM_OK);
+  uint8_t *record = NULL;
+  if (of->labelled) {
+    record = draw_record(plm_corpus_writer_schema(writer), number, size);
+    plm_corpus_writer_labels(writer, record);
+  }
   PLM_ASSERT(plm_corpus_writer_add(writer, split, "n", 1, residues, size, NULL) == PLM_OK);
+  free(record);
 }
 
 struct plm_corpus *written_corpus_open(const char *name, const struct written_corpus *of)
 {
   const char *directory = scratch_path(name);
+  struct plm_label_schema schema = {0};
+  if (of->labelled) label_schema_make(&schema);
   const struct plm_corpus_writer_options options = {.directory = directory,
+                                                    .labels = of->labelled ? &schema : NULL,
                                                     .tokenizer = of->tokenizer,
                                                     .clustered = of->cluster_documents != 0,
                                                     .threads = 1};
@@ -41,6 +65,7 @@ struct plm_corpus *written_corpus_open(const char *name, const struct written_co
   PLM_ASSERT(plm_corpus_writer_finish(writer, &source, 1, NULL, NULL, NULL, NULL) == PLM_OK);
   plm_corpus_writer_close(writer);
   free(residues);
+  plm_label_schema_deinit(&schema);
   PLM_ASSERT(plm_corpus_open(directory, NULL, &corpus, NULL) == PLM_OK);
   return corpus;
 }

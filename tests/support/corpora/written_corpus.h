@@ -9,6 +9,7 @@ struct written_corpus {
   uint64_t documents[PLM_SPLIT_COUNT];
   uint32_t longest;           /* documents have 1 to that many residues */
   uint32_t cluster_documents; /* of a cluster on average; 0: no clusters */
+  bool labelled;              /* with labels of the schema of label_schema_make */
 };
 
 /* Writes a corpus into the temporary folder, under a name that is not in use, and opens it. */

@@ -4,11 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/wire/data.h"
+
 /* ---- the corpus --------------------------------------------------------------------------- */
 
-/* One for each way to truncate; the others are the same with other sequences. */
+/* One for each way to truncate, without and with labels; the others are the same with other
+ * sequences and labels. */
 enum { TRUNCATIONS = PLM_TRUNCATE_SPLIT + 1 };
-static struct small_corpus corpora[2][TRUNCATIONS];
+static struct small_corpus corpora[2][TRUNCATIONS], labelled[2][TRUNCATIONS];
 
 int sim_corpora_open(void **state)
 {
@@ -26,6 +29,8 @@ int sim_corpora_open(void **state)
       plan.truncate = (enum plm_truncate)truncate;
       small_corpus_open(&corpora[other][truncate], &plan, DOCUMENTS, SHORTEST, LONGEST,
                         (uint32_t)other + 1);
+      small_corpus_open_labelled(&labelled[other][truncate], &plan, DOCUMENTS, SHORTEST, LONGEST,
+                                 (uint32_t)other + 1);
     }
   return 0;
 }
@@ -34,16 +39,19 @@ int sim_corpora_close(void **state)
 {
   (void)state;
   for (int other = 0; other < 2; other++)
-    for (int truncate = 0; truncate < TRUNCATIONS; truncate++)
+    for (int truncate = 0; truncate < TRUNCATIONS; truncate++) {
       small_corpus_close(&corpora[other][truncate]);
+      small_corpus_close(&labelled[other][truncate]);
+    }
   return 0;
 }
 
 void sim_draw_corpus(struct sim_world *world)
 {
   const uint32_t truncate = sim_below(world, TRUNCATIONS);
-  world->corpus = &corpora[0][truncate];
-  world->other = &corpora[1][truncate];
+  const bool labels = world->seed % 2 == 1;
+  world->corpus = labels ? &labelled[0][truncate] : &corpora[0][truncate];
+  world->other = labels ? &labelled[1][truncate] : &corpora[1][truncate];
 }
 
 /* ---- answers ------------------------------------------------------------------------------ */
@@ -116,6 +124,20 @@ static bool swap_chunks(const struct small_window *window, uint32_t first, uint3
   return false;
 }
 
+/* Flips a bit of the first chunk's labels, or, without labels, of anything. */
+static void flip_label(struct sim_world *world, const struct small_window *window, uint32_t first,
+                       uint8_t *payload, size_t size)
+{
+  const struct small_corpus *corpus = world->corpus;
+  const uint64_t begin = plm_data_labels_at(corpus->train.tokenizer, corpus->parameters.max_length,
+                                            &window->window, first);
+  const uint64_t end = window->offset[first + 1] - window->offset[first];
+  if (begin == end)
+    flip_bit(world, payload, size);
+  else
+    flip_bit(world, payload + begin, end - begin);
+}
+
 void sim_answer_get(struct sim_world *world, struct sim_packer *packer,
                     const struct plm_header *asked, const uint8_t *question, size_t question_size)
 {
@@ -136,6 +158,7 @@ void sim_answer_get(struct sim_world *world, struct sim_packer *packer,
   if (lies(world, packer, SIM_LIE_SWAP) && !swap_chunks(window, first, header.count, payload))
     packer->lies--;
   if (lies(world, packer, SIM_LIE_BIT)) flip_bit(world, payload, size);
+  if (lies(world, packer, SIM_LIE_LABEL)) flip_label(world, window, first, payload, size);
   if (lies(world, packer, SIM_LIE_SHORT)) size -= 1 + sim_below(world, 16);
   header.type = PLM_MESSAGE_DATA;
   sim_say(world, packer, &header, after_ms, payload, size);

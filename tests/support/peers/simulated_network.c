@@ -214,6 +214,7 @@ static void say_hello(struct sim_world *world, struct sim_packer *packer)
   hello.upgraded_from = world->upgraded_from;
   packer->hello_ms = world->now_ms;
   sim_say(world, packer, &header, 0, payload, plm_hello_encode(&hello, payload));
+  free((void *)hello.schema);
 }
 
 static void close_packer(struct sim_world *world, struct sim_packer *packer, int64_t after_ms)

@@ -61,9 +61,9 @@ static void each_rank_receives_its_part(void **state)
   struct plm_ranks ranks = {.collective = &fake.base, .rank = 0, .ranks = 3};
   assert_int_equal(plm_rank_send_batch(&ranks, &whole, NULL), PLM_OK);
   /* chunks 2 and 3: 20 bytes of tokens and 4 to align, two documents, and 12 bytes of begins */
-  assert_string_equal(fake_collective_told(&fake), "send of 32 on lane 1, rank 1\n"
+  assert_string_equal(fake_collective_told(&fake), "send of 48 on lane 1, rank 1\n"
                                                    "send of 84 on lane 1, rank 1\n"
-                                                   "send of 32 on lane 1, rank 2\n"
+                                                   "send of 48 on lane 1, rank 2\n"
                                                    "send of 108 on lane 1, rank 2\n");
   ranks.rank = fake.base.place.rank = 1; /* which here also receives what rank 2 would */
   for (uint32_t r = 1; r < 3; r++) {
@@ -73,9 +73,9 @@ static void each_rank_receives_its_part(void **state)
     expect_part(&received.batch, &whole, 2 * r, 2);
     assert_int_equal(received.capacity, r == 1 ? 84 : 108);
   }
-  assert_string_equal(fake_collective_told(&fake), "receive of 32 on lane 1, rank 0\n"
+  assert_string_equal(fake_collective_told(&fake), "receive of 48 on lane 1, rank 0\n"
                                                    "receive of 84 on lane 1, rank 0\n"
-                                                   "receive of 32 on lane 1, rank 0\n"
+                                                   "receive of 48 on lane 1, rank 0\n"
                                                    "receive of 108 on lane 1, rank 0\n");
   /* a smaller one takes the same memory */
   void *memory = received.memory;
@@ -89,6 +89,42 @@ static void each_rank_receives_its_part(void **state)
   fake_collective_deinit(&fake);
 }
 
+/* Label records, and the sources that say by which schema they are read, go with the chunks. The
+ * record of document d of the table has d + 1 bytes. */
+static void labels_go_with_their_documents(void **state)
+{
+  uint8_t labels[DOCUMENTS * (DOCUMENTS + 1) / 2];
+  uint64_t label_at[DOCUMENTS + 1] = {0};
+  const uint8_t sources[CHUNKS] = {0, 1, 2, 3, 4, 5};
+  struct plm_batch whole = whole_batch();
+  struct fake_collective fake;
+  struct plm_rank_batch received = {0};
+  bool end = true;
+  (void)state;
+  for (uint32_t i = 0; i < sizeof labels; i++) labels[i] = (uint8_t)(i * 3 + 1);
+  for (uint32_t d = 0; d < DOCUMENTS; d++) label_at[d + 1] = label_at[d] + d + 1;
+  whole.labels = labels;
+  whole.label_at = label_at;
+  whole.sources = sources;
+  fake_collective_init(&fake, 0, 3);
+  struct plm_ranks ranks = {.collective = &fake.base, .rank = 0, .ranks = 3};
+  assert_int_equal(plm_rank_send_batch(&ranks, &whole, NULL), PLM_OK);
+  ranks.rank = fake.base.place.rank = 1;
+  for (uint32_t r = 1; r < 3; r++) {
+    assert_int_equal(plm_rank_receive_batch(&ranks, &received, &end, NULL), PLM_OK);
+    const struct plm_batch *part = &received.batch;
+    assert_memory_equal(part->sources, sources + 2 * r, 2);
+    const uint32_t first = begins[2 * r], count = begins[2 * r + 2] - first;
+    assert_int_equal((uintptr_t)part->label_at % _Alignof(uint64_t), 0);
+    for (uint32_t d = 0; d < count; d++)
+      assert_memory_equal(part->labels + part->label_at[d], labels + label_at[first + d],
+                          first + d + 1);
+    assert_int_equal(part->label_at[count], label_at[first + count] - label_at[first]);
+  }
+  plm_rank_batch_deinit(&received);
+  fake_collective_deinit(&fake);
+}
+
 static void the_end_is_told_to_all(void **state)
 {
   (void)state;
@@ -98,8 +134,8 @@ static void the_end_is_told_to_all(void **state)
   fake_collective_init(&fake, 0, 3);
   struct plm_ranks ranks = {.collective = &fake.base, .rank = 0, .ranks = 3};
   plm_rank_send_end(&ranks);
-  assert_string_equal(fake_collective_told(&fake), "send of 32 on lane 1, rank 1\n"
-                                                   "send of 32 on lane 1, rank 2\n");
+  assert_string_equal(fake_collective_told(&fake), "send of 48 on lane 1, rank 1\n"
+                                                   "send of 48 on lane 1, rank 2\n");
   ranks.rank = fake.base.place.rank = 1;
   assert_int_equal(plm_rank_receive_batch(&ranks, &received, &end, NULL), PLM_OK);
   assert_true(end);
@@ -109,7 +145,7 @@ static void the_end_is_told_to_all(void **state)
   ranks.rank = fake.base.place.rank = 0;
   fake.wait_fails = PLM_FAILURE;
   plm_rank_send_end(&ranks);
-  assert_string_equal(fake_collective_told(&fake), "send of 32 on lane 1, rank 1\n");
+  assert_string_equal(fake_collective_told(&fake), "send of 48 on lane 1, rank 1\n");
   fake_collective_deinit(&fake);
 }
 
@@ -125,7 +161,7 @@ static void errors_are_passed_on(void **state)
   fake.wait_fails = PLM_TIMEOUT;
   struct plm_ranks ranks = {.collective = &fake.base, .rank = 0, .ranks = 2};
   assert_int_equal(plm_rank_send_batch(&ranks, &whole, NULL), PLM_TIMEOUT);
-  assert_string_equal(fake_collective_told(&fake), "send of 32 on lane 1, rank 1\n");
+  assert_string_equal(fake_collective_told(&fake), "send of 48 on lane 1, rank 1\n");
   fake.base.place.rank = ranks.rank = 1; /* rank 0 sends */
   assert_int_equal(plm_rank_receive_batch(&ranks, &received, &end, NULL), PLM_TIMEOUT);
   fake.base.place.rank = ranks.rank = 0;
@@ -160,6 +196,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(each_rank_receives_its_part),
+      cmocka_unit_test(labels_go_with_their_documents),
       cmocka_unit_test(the_end_is_told_to_all),
       cmocka_unit_test(errors_are_passed_on),
       cmocka_unit_test(totals_are_added_up),
