@@ -9,6 +9,7 @@
 #include "common/corpus/corpus_format.h"
 #include "stages/ingest/corpus_writer.h"
 #include "tests/support/corpora/forged_corpus.h"
+#include "tests/support/corpora/written_corpus.h"
 #include "tests/support/harness/scratch.h"
 
 /* All in train: document d has d % 50 + 1 residues. */
@@ -88,10 +89,65 @@ static void a_changed_document_is_named(void **state)
   plm_path_remove(directory, NULL);
 }
 
+/* Gives document 0 of train another family (label_schema_make), in a frame that is whole. */
+static void change_label(const char *directory)
+{
+  MDB_env *environment;
+  MDB_txn *transaction;
+  MDB_dbi labels;
+  MDB_val value, key = {8, (uint8_t[8]){0}};
+  uint8_t records[1 << 16], frame[1 << 17];
+  assert_int_equal(mdb_env_create(&environment), 0);
+  assert_int_equal(mdb_env_set_maxdbs(environment, PLM_CORPUS_DATABASES), 0);
+  assert_int_equal(mdb_env_set_mapsize(environment, 64 << 20), 0);
+  assert_int_equal(mdb_env_open(environment, directory, MDB_NOLOCK, 0600), 0);
+  assert_int_equal(mdb_txn_begin(environment, NULL, 0, &transaction), 0);
+  assert_int_equal(mdb_dbi_open(transaction, "train.labels", 0, &labels), 0);
+  assert_int_equal(mdb_get(transaction, labels, &key, &value), 0);
+  const size_t size = ZSTD_decompress(records, sizeof records, value.mv_data, value.mv_size);
+  assert_false(ZSTD_isError(size));
+  records[8] = records[8] == 2 ? 1 : 2;
+  value = (MDB_val){ZSTD_compress(frame, sizeof frame, records, size, 1), frame};
+  assert_int_equal(mdb_put(transaction, labels, &key, &value, 0), 0);
+  assert_int_equal(mdb_txn_commit(transaction), 0);
+  mdb_env_close(environment);
+}
+
+static void a_changed_label_is_named(void **state)
+{
+  static const struct written_corpus of = {PLM_TOKENIZER_ESM, {300, 0, 0}, 20, 0, true};
+  const char *directory = scratch_path("label");
+  struct plm_corpus_description description;
+  struct plm_error error = {0};
+  struct plm_corpus_cursor *cursor;
+  const uint8_t *records;
+  const size_t *offsets;
+  (void)state;
+  struct plm_corpus *corpus = written_corpus_open("label", &of);
+  plm_corpus_close(corpus);
+  assert_int_equal(plm_corpus_verify(directory, NULL, NULL, &error), PLM_OK);
+  assert_int_equal(plm_corpus_description_read(directory, &description, NULL), PLM_OK);
+  change_label(directory);
+  forged_corpus_describe(directory, &description);
+  plm_corpus_description_deinit(&description);
+  if (plm_corpus_open(directory, NULL, &corpus, &error) != PLM_OK) fail_msg("%s", error.what);
+  assert_int_equal(plm_corpus_cursor_open(corpus, &cursor, &error), PLM_OK);
+  assert_int_equal(plm_corpus_labels(cursor, PLM_SPLIT_TRAIN, 0, &records, &offsets, &error),
+                   PLM_OK);
+  assert_int_equal(plm_corpus_prove_group(cursor, PLM_SPLIT_TRAIN, 1, &error), PLM_OK);
+  assert_int_equal(plm_corpus_prove_group(cursor, PLM_SPLIT_TRAIN, 0, &error), PLM_CORRUPT);
+  assert_non_null(strstr(error.what, "train.labels"));
+  plm_corpus_cursor_close(cursor);
+  plm_corpus_close(corpus);
+  assert_int_equal(plm_corpus_verify(directory, NULL, NULL, &error), PLM_CORRUPT);
+  plm_path_remove(directory, NULL);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_changed_document_is_named),
+      cmocka_unit_test(a_changed_label_is_named),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
