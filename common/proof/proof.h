@@ -10,7 +10,7 @@
  *     1  block                     32  up to 512 token ids of a document; esm u8, byte u16
  *     2  node                      32  left node (32 bytes), right node (32 bytes)
  *     3  sequence                  16  root of the tree over the document's blocks (32 bytes)
- *     4  label                     16  the document's label record; nothing in a corpus without labels
+ *     4  label                     16  the document's label record; nothing without labels
  *     5  leaf                      16  u32 residues, sequence (16 bytes), label (16 bytes)
  *     6  sizes of clusters         32  up to 256 sizes in documents, u32
  *     7  node with sums            32  left node (32 bytes), u64 its sum, right node, u64 its sum

@@ -96,10 +96,10 @@ static plm_status ingest_parse_labels(const struct plm_arguments *arguments,
                          "--labels-table %.80s needs --labels COLUMN or --split-column COLUMN",
                          labels->table);
   }
-  if (ingest->clusters != NULL)
-    return plm_error_set(error, PLM_USAGE,
-                         "--clusters does not go with --labels or "
-                         "--split-column");
+  if (ingest->clusters != NULL && labels->split_column != NULL)
+    return plm_error_set(
+        error, PLM_USAGE,
+        "--clusters does not go with --split-column: each cluster is in one split");
   if (labels->split_column != NULL && plm_arguments_has(arguments, "split"))
     return plm_error_set(error, PLM_USAGE,
                          "--split does not go with --split-column, which has the "

@@ -30,10 +30,12 @@ enum { TABLE_MEMBERS, TABLE_CLUSTERS, TABLE_ORDER, TABLES };
  * the first document of the cluster and the document itself, big-endian. Its value is a place. */
 enum { ORDER_KEY_BYTES = 17 };
 
-/* Where a document is in the file: its name, directly followed by its residues. */
+/* Where a document is in the file: its name, directly followed by its residues, and these by its
+ * label record, if it has one. */
 struct place {
   uint64_t offset;
   uint32_t name_size, size;
+  uint64_t label_size;
 };
 
 /* What is known of a document before it is placed: a record of the file of keys, which has them in
@@ -347,11 +349,11 @@ static plm_status place_all(struct plm_cluster_order *order, struct plm_error *e
 
 plm_status plm_cluster_order_add(struct plm_cluster_order *order, const char *name,
                                  size_t name_size, const uint8_t *residues, size_t size,
-                                 struct plm_error *error)
+                                 const uint8_t *labels, size_t label_size, struct plm_error *error)
 {
   struct waiting *next = &order->waiting[order->waiting_count++];
-  *next =
-      (struct waiting){.arrival.place = {order->file.size, (uint32_t)name_size, (uint32_t)size}};
+  *next = (struct waiting){.arrival.place = {order->file.size, (uint32_t)name_size, (uint32_t)size,
+                                             labels != NULL ? label_size : 0}};
   for (int rule = 0; rule < PLM_MEMBER_RULES; rule++) {
     size_t part_size;
     const char *part = plm_member_name((enum plm_member_rule)rule, name, name_size, &part_size);
@@ -360,6 +362,7 @@ plm_status plm_cluster_order_add(struct plm_cluster_order *order, const char *na
   order->documents++;
   PLM_TRY(plm_temporary_file_append(&order->file, name, name_size, error));
   PLM_TRY(plm_temporary_file_append(&order->file, residues, size, error));
+  if (labels != NULL) PLM_TRY(plm_temporary_file_append(&order->file, labels, label_size, error));
   return order->waiting_count == TOGETHER ? put_aside(order, error) : PLM_OK;
 }
 
@@ -385,7 +388,7 @@ struct walk {
 static plm_status read_document(struct walk *walk, const struct place *place,
                                 struct plm_error *error)
 {
-  const size_t size = (size_t)place->name_size + place->size;
+  const size_t size = (size_t)place->name_size + place->size + place->label_size;
   walk->document.size = 0;
   PLM_TRY(plm_bytes_reserve(&walk->document, size, error));
   PLM_TRY(
@@ -411,6 +414,9 @@ static plm_status write_ahead(struct walk *walk, struct plm_error *error)
     if (walk->done == 0 || memcmp(walk->cluster, next->key, sizeof walk->cluster) != 0)
       PLM_TRY(plm_corpus_writer_begin_cluster(walk->writer, split, error));
     memcpy(walk->cluster, next->key, sizeof walk->cluster);
+    if (next->place.label_size > 0)
+      plm_corpus_writer_labels(walk->writer,
+                               walk->document.data + next->place.name_size + next->place.size);
     PLM_TRY(plm_corpus_writer_add(
         walk->writer, split, (const char *)walk->document.data, next->place.name_size,
         walk->document.data + next->place.name_size, next->place.size, error));

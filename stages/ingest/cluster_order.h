@@ -33,11 +33,12 @@ enum plm_member_rule plm_cluster_order_rule(const struct plm_cluster_order *orde
 /* The first names that the table lacks, quoted: `"a", "b", "c"`; "" if there are none. */
 const char *plm_cluster_order_unmatched(const struct plm_cluster_order *order);
 
-/* Adds the next document. Its split follows from the name of its cluster's representative: that of
- * a sequence that no line of the table names has its name. PLM_NO_SPACE. */
+/* Adds the next document, with its label record (labels: NULL: the corpus has none). Its split
+ * follows from the name of its cluster's representative: that of a sequence that no line of the
+ * table names has its name. PLM_NO_SPACE. */
 plm_status plm_cluster_order_add(struct plm_cluster_order *order, const char *name,
                                  size_t name_size, const uint8_t *residues, size_t size,
-                                 struct plm_error *error);
+                                 const uint8_t *labels, size_t label_size, struct plm_error *error);
 
 /* Adds all documents to the writer, cluster by cluster. Of the rules of member_name.h, the one by
  * which the table names most documents holds for all. progress may be NULL. A stop signal ends it.

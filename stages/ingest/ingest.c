@@ -85,7 +85,8 @@ static plm_status ingest_on_record(void *context, size_t file, const struct plm_
   source->documents++;
   if (ingest->order != NULL)
     return plm_cluster_order_add(ingest->order, sequence->name, sequence->name_size,
-                                 sequence->residues, sequence->size, error);
+                                 sequence->residues, sequence->size, row.record, row.record_size,
+                                 error);
   if (row.record != NULL) plm_corpus_writer_labels(ingest->writer, row.record);
   const enum plm_split split = row.has_split ? row.split : plm_split_rule_choose(splits, hash.low);
   return plm_corpus_writer_add(ingest->writer, split, sequence->name, sequence->name_size,

@@ -18,7 +18,7 @@ struct plm_ingest_options {
   size_t input_count;
   struct plm_split_rule splits;
   const char *clusters;            /* path or NULL */
-  struct plm_label_options labels; /* not with clusters */
+  struct plm_label_options labels; /* clusters exclude a column of splits */
   double unclustered; /* with clusters: the largest share of sequences that it may lack */
   bool deduplicate, strict;
   struct plm_sequence_choices choices;

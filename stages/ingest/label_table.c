@@ -330,6 +330,7 @@ plm_status plm_label_table_find(struct plm_label_table *table, const struct plm_
   if (table->schema.count == 0) return PLM_OK;
   PLM_TRY(make_record(table, sequence, error));
   row->record = table->record;
+  row->record_size = plm_label_record_size(&table->schema, (uint32_t)sequence->size);
   return PLM_OK;
 }
 

@@ -38,7 +38,8 @@ const struct plm_label_schema *plm_label_table_schema(const struct plm_label_tab
 /* What the table says of a sequence. */
 struct plm_label_row {
   const uint8_t *record; /* its label record, until the next call; NULL without a schema */
-  bool left_out;         /* there is a column of splits, and it has no split */
+  size_t record_size;
+  bool left_out; /* there is a column of splits, and it has no split */
   bool has_split;
   enum plm_split split;
 };

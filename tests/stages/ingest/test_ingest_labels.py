@@ -10,7 +10,9 @@ from plm_testing import random_sequences, run, write_fasta
 
 
 def labels_of(corpus="c"):
-    return {one["name"]: one for one in json.loads(run("corpus", corpus, "--json").stdout)["labels"]}
+    return {
+        one["name"]: one for one in json.loads(run("corpus", corpus, "--json").stdout)["labels"]
+    }
 
 
 def write_table(path, rows, separator=","):
@@ -37,7 +39,9 @@ def test_all_kinds_are_counted(tmp_path):
         structure = "".join(rng.choice("HEC?") for _ in sequence)
         part = "train" if i < 30 else "valid" if i < 35 else "test"
         terms = ";".join(f"GO:{k}" for k in range(i % 3)) or "[]"
-        rows.append((f"p{i}", sequence, i / 4, "ab"[i % 2] if i % 5 else "", terms, structure, part))
+        rows.append(
+            (f"p{i}", sequence, i / 4, "ab"[i % 2] if i % 5 else "", terms, structure, part)
+        )
     write_table("in.csv", rows)
     ingest("in.csv", "--labels", "tm,family,terms:classes,ss", "--split-column", "set")
     labels = labels_of()
@@ -60,20 +64,26 @@ def test_all_kinds_are_counted(tmp_path):
 
 def test_formats_and_a_table_beside_fasta_give_the_same_corpus():
     rows = [("name", "sequence", "tm", "ss")]
-    rows += [(f"p{i}", s, i * 1.5, s.translate(str.maketrans("ACDEFGHIKLMNPQRSTVWY", "HEC" * 6 + "HE")))
-             for i, s in enumerate(SEQUENCES)]
+    rows += [
+        (f"p{i}", s, i * 1.5, s.translate(str.maketrans("ACDEFGHIKLMNPQRSTVWY", "HEC" * 6 + "HE")))
+        for i, s in enumerate(SEQUENCES)
+    ]
     write_table("in.csv", rows)
     write_table("in.tsv", rows, "\t")
     with open("in.jsonl", "w", encoding="utf-8") as out:
         for row in rows[1:]:
-            print(json.dumps(dict(zip(rows[0], row)) | {"ss": list(row[3])}), file=out)
+            print(json.dumps(dict(zip(rows[0], row, strict=True)) | {"ss": list(row[3])}), file=out)
     write_fasta("in.fasta", SEQUENCES, [row[0] for row in rows[1:]])
     shuffled = rows[1:]
     random.Random(2).shuffle(shuffled)
     write_table("beside.csv", [("id", "tm", "ss")] + [(row[0], *row[2:]) for row in shuffled])
     prints = []
-    for arguments in (["in.csv"], ["in.tsv"], ["in.jsonl"],
-                      ["in.fasta", "--labels-table", "beside.csv", "--name-column", "id"]):
+    for arguments in (
+        ["in.csv"],
+        ["in.tsv"],
+        ["in.jsonl"],
+        ["in.fasta", "--labels-table", "beside.csv", "--name-column", "id"],
+    ):
         ingest(*arguments, "--labels", "tm,ss:residues", "--split", "train=1")
         run("corpus", "c", "--verify")
         prints.append(json.loads(run("corpus", "c", "--json").stdout)["fingerprint"])
@@ -83,14 +93,45 @@ def test_formats_and_a_table_beside_fasta_give_the_same_corpus():
 
 
 def test_without_labels_nothing_changes():
-    write_table("in.csv", [("name", "sequence", "set")] + [(f"p{i}", s, "train")
-                                                           for i, s in enumerate(SEQUENCES)])
+    write_table(
+        "in.csv",
+        [("name", "sequence", "set")] + [(f"p{i}", s, "train") for i, s in enumerate(SEQUENCES)],
+    )
     ingest("in.csv", "--split", "train=1")
     before = pathlib.Path("c/corpus.json").read_bytes(), pathlib.Path("c/data.mdb").read_bytes()
     ingest("in.csv", "--split-column", "set")
-    assert before == (pathlib.Path("c/corpus.json").read_bytes(),
-                      pathlib.Path("c/data.mdb").read_bytes())
+    assert before == (
+        pathlib.Path("c/corpus.json").read_bytes(),
+        pathlib.Path("c/data.mdb").read_bytes(),
+    )
     assert json.loads(before[0])["format"] == 3
+
+
+def test_clusters_keep_the_labels_of_their_sequences():
+    rows = [("name", "sequence", "y", "ss")]
+    rows += [(f"p{i}", s, i, "HE"[i % 2] * len(s)) for i, s in enumerate(SEQUENCES)]
+    write_table("in.csv", rows)
+    order = list(range(len(SEQUENCES)))
+    random.Random(4).shuffle(order)
+    lines = [f"p{order[i - i % 5]}\tp{order[i]}" for i in range(len(order))]
+    pathlib.Path("c.tsv").write_text("\n".join(lines) + "\n")
+    arguments = ["--labels", "y,ss:residues", "--split", "train=1"]
+    ingest("in.csv", "--clusters", "c.tsv", *arguments)
+    run("corpus", "c", "--verify")
+    clustered = json.loads(run("corpus", "c", "--json").stdout)
+    pathlib.Path("back.fasta").write_text(run("corpus", "c", "--fasta").stdout)
+    names = [
+        line[1:] for line in pathlib.Path("back.fasta").read_text().split("\n") if line[:1] == ">"
+    ]
+    by_name = {row[0]: row for row in rows[1:]}
+    write_table("sorted.csv", [rows[0]] + [by_name[name] for name in names])
+    ingest("sorted.csv", *arguments)
+    plain = json.loads(run("corpus", "c", "--json").stdout)
+    assert names != [row[0] for row in rows[1:]]
+    roots = [json.loads(pathlib.Path("c/corpus.json").read_text())["splits"]["train"]["root"]]
+    ingest("in.csv", "--clusters", "c.tsv", *arguments)
+    roots.append(json.loads(pathlib.Path("c/corpus.json").read_text())["splits"]["train"]["root"])
+    assert roots[0] == roots[1] and plain["fingerprint"] != clustered["fingerprint"]
 
 
 def test_flips_set_and_validation():
@@ -104,10 +145,22 @@ def test_flips_set_and_validation():
 
 # The names of the columns are name, sequence, y; each case has the last two fields of its rows.
 UGLY = {
-    "decimal comma": (["1.5", '"2,5"', "3.5"], "", 2, "a.csv:3, column 3 (y)", '"2,5" is not a finite'),
+    "decimal comma": (
+        ["1.5", '"2,5"', "3.5"],
+        "",
+        2,
+        "a.csv:3, column 3 (y)",
+        '"2,5" is not a finite',
+    ),
     "not a number": (["1.5", "n.d.", "3.5"], ":number", 2, "a.csv:3, column 3 (y)", "n.d."),
     "infinite": (["1.5", "inf", "3.5"], ":number", 2, "a.csv:3, column 3 (y)", "inf"),
-    "wrong length": (["H" * 20, "E" * 19, "C" * 20], ":residues", 2, "a.csv:3, column 3 (y)", "19 labels"),
+    "wrong length": (
+        ["H" * 20, "E" * 19, "C" * 20],
+        ":residues",
+        2,
+        "a.csv:3, column 3 (y)",
+        "19 labels",
+    ),
     "not UTF-8": (["a", b"\xff", "b"], ":class", 2, "a.csv:3, column 3 (y)", "is not UTF-8"),
     "nothing": (["", "NaN", "NA"], "", 2, "a.csv", "column y has no label"),
 }
@@ -130,19 +183,32 @@ def test_ugly_columns_are_refused(name):
 
 def test_missing_values_quotes_and_utf8_names_are_taken():
     rows = [("name", "sequence", "\u03b1 helix", "y")]
-    values = ['"say ""hi"", you"', "\u00e9t\u00e9", "", "NA", "nan", '"two\nlines"'.replace("\n", " ")]
+    values = [
+        '"say ""hi"", you"',
+        "\u00e9t\u00e9",
+        "",
+        "NA",
+        "nan",
+        '"two\nlines"'.replace("\n", " "),
+    ]
     rows += [(f"\u03c0{i}", SEQUENCES[i], value, "" if i else 2) for i, value in enumerate(values)]
     write_table("in.csv", rows)
     ingest("in.csv", "--labels", "\u03b1 helix:class,y:number", "--split", "train=1")
     labels = labels_of()
-    assert labels["\u03b1 helix"]["classes"] == {'say "hi", you': 1, "two lines": 1, "\u00e9t\u00e9": 1}
+    assert labels["\u03b1 helix"]["classes"] == {
+        'say "hi", you': 1,
+        "two lines": 1,
+        "\u00e9t\u00e9": 1,
+    }
     assert labels["y"]["labels"]["train"] == 1 and labels["y"]["deviation"] == 0
 
 
 def test_a_class_only_in_validation_and_a_single_class_are_said():
     rows = [("sequence", "y", "one", "set")]
-    rows += [(s, "ab"[i % 2] if i < 30 else "c", "same", "train" if i < 30 else "valid")
-             for i, s in enumerate(SEQUENCES)]
+    rows += [
+        (s, "ab"[i % 2] if i < 30 else "c", "same", "train" if i < 30 else "valid")
+        for i, s in enumerate(SEQUENCES)
+    ]
     write_table("in.csv", rows)
     result = ingest("in.csv", "--labels", "y,one", "--split-column", "set")
     assert 'that the training split does not have: 1, such as "c"' in result.stderr
@@ -166,7 +232,9 @@ def test_too_many_classes_name_the_line():
             print("MKV" + "".join(letters[i // 20**k % 20] for k in range(4)) + f",c{i}", file=out)
     result = ingest("in.csv", "--labels", "y:class", check=False)
     assert result.returncode != 0
-    assert "more than 65535 classes" in result.stderr and "in.csv:65537, column 2 (y)" in result.stderr
+    assert (
+        "more than 65535 classes" in result.stderr and "in.csv:65537, column 2 (y)" in result.stderr
+    )
 
 
 def test_names_must_fit_a_table_beside_fasta():
@@ -186,7 +254,7 @@ def test_names_must_fit_a_table_beside_fasta():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["in.csv", "--labels", "y", "--clusters", "x.tsv"], "--clusters does not go with"),
+        (["in.csv", "--split-column", "y", "--clusters", "x.tsv"], "--clusters does not go with"),
         (["in.csv", "in.csv", "--labels", "y"], "need one table"),
         (["-", "--labels", "y"], "cannot be read from standard input"),
         (["in.csv", "--labels", "y,y"], "names the column y twice"),
