@@ -74,6 +74,7 @@ static void a_wait_for_the_corpus_is_told(void **state)
   assert_non_null(corpus);
   begin(&wait);
   assert_int_equal(plm_feed_corpus(wait.feed, NULL, corpus, NULL), PLM_OK);
+  assert_null(corpus->labels);
   free(corpus);
   end(&wait);
 }

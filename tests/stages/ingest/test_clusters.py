@@ -251,10 +251,10 @@ def test_another_format_is_refused():
     ingest([("a", "LAGV"), ("b", "SERT")], [("a", "b")], "--unclustered", "0.5")
     description = pathlib.Path("corpus/corpus.json")
     assert '"format": 3' in description.read_text()
-    description.write_text(description.read_text().replace('"format": 3', '"format": 4'))
+    description.write_text(description.read_text().replace('"format": 3', '"format": 5'))
     refused = run("corpus", "corpus", check=False)
     assert refused.returncode == 1
-    assert "has format 4; this program reads format 3" in refused.stderr
+    assert "has format 5; this program reads formats 3 and 4" in refused.stderr
     assert "use a newer version of plm-pipeline" in refused.stderr
 
 

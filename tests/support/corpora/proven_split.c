@@ -29,14 +29,14 @@ static plm_status read_digests(void *context, uint64_t group,
   return PLM_OK;
 }
 
-static void hash_labels(const struct proven_split *made, uint64_t group,
-                        struct plm_proof_digest digests[PLM_PROOF_GROUP])
+static void hash_labels(struct proven_split *made)
 {
-  for (uint32_t i = 0; i < in_group(made->split.documents, group); i++) {
-    const uint64_t document = group * PLM_PROOF_GROUP + i;
-    uint8_t *record = proven_split_record(made, document);
-    digests[i] =
-        plm_proof_label(record, plm_label_record_size(made->schema, made->lengths[document]));
+  if (made->schema == NULL) return;
+  made->label_digests = must(malloc(made->split.documents * sizeof *made->label_digests));
+  for (uint64_t d = 0; d < made->split.documents; d++) {
+    uint8_t *record = proven_split_record(made, d);
+    made->label_digests[d] =
+        plm_proof_label(record, plm_label_record_size(made->schema, made->lengths[d]));
     free(record);
   }
 }
@@ -45,8 +45,10 @@ static plm_status read_labels(void *context, uint64_t group,
                               struct plm_proof_digest digests[PLM_PROOF_GROUP],
                               struct plm_error *error)
 {
+  const struct proven_split *made = context;
   (void)error;
-  hash_labels(context, group, digests);
+  memcpy(digests, made->label_digests + group * PLM_PROOF_GROUP,
+         in_group(made->split.documents, group) * sizeof *digests);
   return PLM_OK;
 }
 
@@ -69,12 +71,12 @@ static void open_documents(struct proven_split *made)
     made->digests[d] = plm_proof_sequence(made->tokenizer->token_bytes, tokens, made->lengths[d]);
     free(tokens);
   }
+  hash_labels(made);
   for (uint64_t g = 0; g < groups; g++) {
-    struct plm_proof_digest labels[PLM_PROOF_GROUP];
-    if (made->schema != NULL) hash_labels(made, g, labels);
-    nodes[g] =
-        plm_proof_group(made->lengths + g * PLM_PROOF_GROUP, made->digests + g * PLM_PROOF_GROUP,
-                        made->schema != NULL ? labels : NULL, in_group(made->split.documents, g));
+    const uint64_t first = g * PLM_PROOF_GROUP;
+    nodes[g] = plm_proof_group(made->lengths + first, made->digests + first,
+                               made->schema != NULL ? made->label_digests + first : NULL,
+                               in_group(made->split.documents, g));
   }
   made->input.groups = tree_of(PLM_PROOF_PLAIN, nodes, groups);
   memcpy(made->split.root, plm_proof_tree_root(made->input.groups)->hash, PLM_PROOF_HASH_BYTES);
@@ -125,6 +127,7 @@ void proven_split_close(struct proven_split *made)
   plm_proof_tree_close((struct plm_proof_tree *)made->input.groups);
   plm_proof_tree_close((struct plm_proof_tree *)made->input.clusters_tree);
   free(made->digests);
+  free(made->label_digests);
 }
 
 void *proven_split_tokens(const struct proven_split *made, uint64_t document)

@@ -13,7 +13,8 @@ struct proven_split {
   struct plm_proof_split split;
   const uint32_t *lengths; /* borrowed */
   struct plm_proof_digest *digests;
-  const struct plm_label_schema *schema; /* borrowed; NULL: the split has no labels */
+  const struct plm_label_schema *schema;  /* borrowed; NULL: the split has no labels */
+  struct plm_proof_digest *label_digests; /* NULL without labels */
   struct plm_tables_input input;
 };
 

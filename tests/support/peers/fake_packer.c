@@ -13,13 +13,23 @@
 static struct small_corpus corpus;
 static atomic_int running; /* fake packers */
 
+enum { WINDOWS = 40, SHORTEST = 10, LONGEST = 50 };
+
 int fake_corpus_open(void **state)
 {
-  enum { WINDOWS = 40, SHORTEST = 10, LONGEST = 50 };
   const struct plm_plan_parameters plan = packers_options().plan;
   (void)state;
   small_corpus_open(&corpus, &plan, WINDOWS * plan.window_groups * PLM_GROUP_DOCUMENTS, SHORTEST,
                     LONGEST, 1);
+  return 0;
+}
+
+int fake_labelled_corpus_open(void **state)
+{
+  const struct plm_plan_parameters plan = packers_options().plan;
+  (void)state;
+  small_corpus_open_labelled(&corpus, &plan, WINDOWS * plan.window_groups * PLM_GROUP_DOCUMENTS,
+                             SHORTEST, LONGEST, 1);
   return 0;
 }
 
@@ -38,7 +48,9 @@ size_t fake_hello(uint64_t id, uint64_t incarnation, struct plm_header *header, 
   struct plm_hello hello = {.packer_id = id, .pid = (uint32_t)id, .host = "fake"};
   small_corpus_hello(&corpus, &hello);
   *header = (struct plm_header){.type = PLM_MESSAGE_HELLO, .packer = incarnation};
-  return plm_hello_encode(&hello, payload);
+  const size_t size = plm_hello_encode(&hello, payload);
+  free((void *)hello.schema);
+  return size;
 }
 
 static void send_to(struct fake_packer *packer, struct plm_header *header, const void *payload,

@@ -38,6 +38,8 @@ void fake_packer_stop(struct fake_packer *packer);
  * A test program's group setup; it stays until the program ends, and its windows until the last
  * fake packer stops. */
 int fake_corpus_open(void **state);
+/* The same with labels. */
+int fake_labelled_corpus_open(void **state);
 struct small_corpus *fake_corpus(void);
 /* Whether a batch contains the chunks from the place on. */
 bool fake_batch_right(const struct plm_batch *batch, const struct plm_plan_place *place);
