@@ -83,7 +83,7 @@ static plm_status put_group(const struct plm_tables_input *input, uint64_t group
     return PLM_OK;
   }
   PLM_TRY(input->digests(input->context, group, leaves.digests, error));
-  if (leaves.labelled) PLM_TRY(input->labels(input->context, group, leaves.labels, error));
+  if (input->labels != NULL) PLM_TRY(input->labels(input->context, group, leaves.labels, error));
   for (uint32_t i = 0; i < needed; i++) {
     const uint64_t at = numbers[i] % PLM_GROUP_DOCUMENTS;
     paths += plm_proof_path_size(&(struct plm_proof_range){at, at + 1, count});

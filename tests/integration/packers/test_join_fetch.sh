@@ -4,7 +4,10 @@
 . "$PLM_ROOT/tests/support/shell/lib.sh"
 
 small_corpus corpus 40000 # several parts of 1 MiB
-small_corpus second 60
+small_fasta second.fasta 60
+awk 'BEGIN {print "name,place"} /^>/ {print substr($1, 2) "," NR}' second.fasta >second.csv
+plm-pipeline ingest second.fasta --labels-table second.csv --labels place --corpus second -q \
+  --split train=0.8,valid=0.1,test=0.1
 small_config pipeline.yaml transformer
 steps=(--set trainer.steps=40 --set trainer.checkpoint.every=1000)
 plm-pipeline up pipeline.yaml trainer packer --run alone "${steps[@]}" >alone.log 2>&1 </dev/null ||
