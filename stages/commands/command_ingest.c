@@ -224,6 +224,12 @@ const struct plm_command plm_command_ingest = {
         "first; "
         "with --strict, it is an error. --clusters needs room on the disk for the sequences as "
         "text.\n\n"
+        "--labels keeps columns of a table as labels, for models that predict them: numbers, "
+        "classes, "
+        "several classes (a;b), or one class for each residue; fields may be empty. Beside FASTA, "
+        "--labels-table names the table, whose rows belong to the sequences with the same names. A "
+        "label that does not fit its column is an error with line and column. --split-column takes "
+        "the splits from the table.\n\n"
         "The corpus is written beside DIR, read back, compared and then renamed, so that DIR holds "
         "a complete corpus or nothing. Until then, it needs twice its size on the disk.",
     .options = options,
