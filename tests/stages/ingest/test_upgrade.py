@@ -75,7 +75,10 @@ def test_an_old_corpus_is_refused_with_the_command():
     for arguments in (("corpus", "plain.corpus"), ("up", "plain.yaml")):
         result = run(*arguments, check=False)
         assert result.returncode != 0
-        assert "plain.corpus/corpus.json has format 1; this program reads formats 3 and 4" in result.stderr
+        assert (
+            "plain.corpus/corpus.json has format 1; this program reads formats 3 and 4"
+            in result.stderr
+        )
         assert "plm-pipeline corpus plain.corpus --upgrade" in result.stderr.replace(
             f"{os.getcwd()}/", ""
         )
