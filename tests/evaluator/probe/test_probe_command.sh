@@ -37,6 +37,13 @@ mv out one.json
 expect 0 plm-pipeline probe --checkpoint "$checkpoint" t.csv --target kind --split set --json -q --threads 2
 cmp out one.json || fail "the number of threads changes the result"
 
+# Without a validation part, the alpha that is given is used: with a very large one, every prediction is the mean.
+cut -d, -f1-4 t.csv >u.csv
+expect 0 probe u.csv --target y --split set --alpha 1e12 --output mean.csv
+awk -F, 'NR == FNR {if (FNR > 1 && $4 == "train") {sum += $2; n++}; next}
+  FNR > 1 && ($3 - sum / n > 1e-4 || $3 - sum / n < -1e-4) {wrong++} END {exit wrong > 0 || FNR != 31}' u.csv mean.csv ||
+  fail "not the mean: $(head -3 mean.csv)"
+
 # Every format gives the same numbers.
 jq -Rsc '[split("\n")[1:][] | select(. != "") | split(",")] | .[] |
   {sequence: .[0], kind: .[2], set: .[3], validation: (.[4] == "True")}' t.csv >t.jsonl
