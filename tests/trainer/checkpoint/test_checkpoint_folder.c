@@ -149,6 +149,46 @@ static void a_published_folder_verifies(void **state)
   plm_safetensors_close(file);
 }
 
+static void expect_values(const struct checkpoint_case *fixture, const char *name,
+                          const char *tensor, const float *values)
+{
+  struct plm_safetensors *file;
+  char path[PLM_PATH_SIZE];
+  path_of(fixture, name, path);
+  assert_int_equal(plm_safetensors_open(path, &file, NULL), PLM_OK);
+  const struct plm_tensor_info *found = plm_safetensors_find(file, tensor);
+  assert_non_null(found);
+  assert_true(found->dtype == PLM_F32);
+  assert_memory_equal(found->data, values, found->bytes);
+  plm_safetensors_close(file);
+}
+
+/* Weights, average and both moments come from arenas of their own, each tensor from its place. */
+static void each_file_has_its_own_values(void **state)
+{
+  struct checkpoint_case *fixture = *state;
+  float first[16], second[16], *average = malloc(fixture->arena * sizeof *average);
+  assert_non_null(average);
+  for (size_t i = 0; i < 16; i++) first[i] = (float)(100 + i), second[i] = (float)(200 + i);
+  for (size_t i = 0; i < fixture->arena; i++) average[i] = fixture->values[i] + 1;
+  fixture->snapshot.first = first;
+  fixture->snapshot.second = second;
+  fixture->snapshot.average = average;
+  fixture->tensors[0].offset = 2;
+  fixture->tensors[1].offset = 3;
+  assert_int_equal(publish(fixture, 7, NULL), PLM_OK);
+  expect_values(fixture, "step_00000007/optimizer.safetensors", "a.momentum", first + 2);
+  expect_values(fixture, "step_00000007/optimizer.safetensors", "b.second_moment", second + 3);
+  for (size_t i = 0; i < fixture->count; i++) {
+    const struct plm_parameter *parameter = &fixture->table[i];
+    expect_values(fixture, "step_00000007/model.safetensors", parameter->name,
+                  fixture->values + parameter->offset);
+    expect_values(fixture, "step_00000007/ema.safetensors", parameter->name,
+                  average + parameter->offset);
+  }
+  free(average);
+}
+
 static void the_same_checkpoint_is_dropped_another_steps_aside(void **state)
 {
   struct checkpoint_case *fixture = *state;
@@ -327,6 +367,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(a_published_folder_verifies, setup, teardown),
+      cmocka_unit_test_setup_teardown(each_file_has_its_own_values, setup, teardown),
       cmocka_unit_test_setup_teardown(the_same_checkpoint_is_dropped_another_steps_aside, setup,
                                       teardown),
       cmocka_unit_test_setup_teardown(a_failed_write_leaves_the_previous_one, setup, teardown),
