@@ -245,8 +245,7 @@ static void put_snippet(const struct plm_card_facts *facts, struct plm_text *tex
   const char *start = protein ? "MKTAYIAKQR" : "The quick brown ";
   put_loading(facts, text);
   if (facts->folder->model.head.kind != PLM_PREDICTS_TOKENS) {
-    plm_text_printf(text, "print(model(**tokenizer(\"%s\", return_tensors=\"pt\")).logits)\n",
-                    start);
+    plm_text_printf(text, "print(model(**tokenizer('%s', return_tensors='pt')).logits)\n", start);
   } else if (is_causal(facts)) {
     plm_text_printf(text,
                     "# two continuations of a sequence\n"
