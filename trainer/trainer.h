@@ -48,6 +48,7 @@ struct plm_trainer {
   char keys[PLM_PATH_SIZE];   /* the folder of CURVE keys */
   struct plm_trainer_state state;
   bool complete;                          /* nothing is left to train */
+  bool stops_early;                       /* rank 0: trainer.stop_when has ended the run */
   struct plm_hash roots[PLM_MAX_SOURCES]; /* of the corpora; zero: not known yet */
   bool saved; /* a checkpoint of saved_step is published or being written */
   uint64_t saved_step;

@@ -6,6 +6,7 @@
 #include "common/base/clock.h"
 #include "common/base/log/log.h"
 #include "common/run/stop.h"
+#include "trainer/checkpoint/stop_when.h"
 #include "trainer/open/open_state.h"
 #include "trainer/ranks/rank_tensors.h"
 #include "trainer/trainer.h"
@@ -224,13 +225,15 @@ static plm_status next_on_all(struct plm_trainer *trainer, struct plm_input_slot
   *slot = NULL;
   collective->note(collective, "waiting for chunks", trainer->state.step, false);
   while (decision == PLM_RANK_WAIT) {
-    if (*slot == NULL && status == PLM_OK && plm_stop_requested == 0 && wait_for_input(trainer))
+    if (*slot == NULL && status == PLM_OK && plm_stop_requested == 0 && !trainer->stops_early &&
+        wait_for_input(trainer))
       status = plm_input_next(trainer->input, NULL, slot, error);
     if (status == PLM_INTERRUPTED) status = PLM_OK; /* rank 0 sends no more and says why */
-    const enum plm_rank_vote vote = status != PLM_OK          ? PLM_RANK_ERROR
-                                    : plm_stop_requested != 0 ? PLM_RANK_STOP
-                                    : *slot != NULL           ? PLM_RANK_GO
-                                                              : PLM_RANK_WAIT;
+    const enum plm_rank_vote vote = status != PLM_OK ? PLM_RANK_ERROR
+                                    : plm_stop_requested != 0 || trainer->stops_early
+                                        ? PLM_RANK_STOP
+                                    : *slot != NULL ? PLM_RANK_GO
+                                                    : PLM_RANK_WAIT;
     PLM_TRY(plm_ranks_decide(trainer->ranks, vote, status, &decision, error));
   }
   collective->note(collective, "computing", trainer->state.step, false);
@@ -282,6 +285,8 @@ static plm_status one_step(struct plm_trainer *trainer, struct plm_error *error)
   if (reported != PLM_OK) return reported;
   if (!due && trainer->state.step % COMPARE_EVERY == 0)
     PLM_TRY(plm_rank_compare_weights(trainer->ranks, trainer->owners, trainer->model, error));
+  if (due && plm_ranks_first(trainer->ranks) && !plm_trainer_is_complete(trainer))
+    trainer->stops_early = plm_stop_when(trainer->run, trainer->config, trainer->state.step);
   return plm_save_check(trainer, false, error);
 }
 
@@ -310,7 +315,8 @@ static plm_status save_step_0(struct plm_trainer *trainer, struct plm_error *err
 
 bool plm_trainer_is_complete(const struct plm_trainer *trainer)
 {
-  return trainer->complete || trainer->state.step >= trainer->config->trainer.steps;
+  return trainer->complete || trainer->stops_early ||
+         trainer->state.step >= trainer->config->trainer.steps;
 }
 
 plm_status plm_trainer_run(struct plm_trainer *trainer, struct plm_error *error)
@@ -321,7 +327,8 @@ plm_status plm_trainer_run(struct plm_trainer *trainer, struct plm_error *error)
   while (status == PLM_OK && trainer->state.step < trainer->config->trainer.steps)
     status = one_step(trainer, error); /* asks all ranks whether to stop */
   plm_save_hand_over(trainer);
-  if (status == PLM_OK && trainer->state.step >= trainer->config->trainer.steps)
+  const bool last = status == PLM_OK && trainer->state.step >= trainer->config->trainer.steps;
+  if (last || (status == PLM_INTERRUPTED && trainer->stops_early))
     return trainer_run_complete(trainer, error);
   if (status == PLM_OK || status == PLM_INTERRUPTED) {
     PLM_TRY(plm_save_now(trainer, error));

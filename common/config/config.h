@@ -44,6 +44,7 @@ extern const char *const plm_muon_scale_names[];
 extern const char *const plm_schedule_names[];
 extern const char *const plm_compress_names[];
 extern const char *const plm_restart_names[];
+extern const char *const plm_stop_metric_names[];
 extern const char *const plm_preset_names[]; /* of model.preset; the first is "none" */
 
 enum {
@@ -119,6 +120,13 @@ struct plm_config_checkpoint {
   uint32_t max_failed; /* checkpoint.max_failed_checkpoints, default 3 */
 };
 
+enum plm_stop_metric { PLM_STOP_LOSS, PLM_STOP_ACCURACY };
+/* Early stopping, by the first split that is evaluated. */
+struct plm_config_stop_when {
+  enum plm_stop_metric metric;
+  uint32_t patience; /* evaluated checkpoints; 0: never */
+};
+
 struct plm_config_trainer {
   enum plm_device device;
   uint32_t threads; /* 0: all */
@@ -143,6 +151,7 @@ struct plm_config_trainer {
   enum plm_recompute recompute;
   char *init_from; /* or NULL */
   struct plm_freeze freeze;
+  struct plm_config_stop_when stop_when;
   uint32_t max_skipped_steps;
   enum plm_restart restart;
 };

@@ -12,6 +12,7 @@ const char *const plm_optimizer_names[] = {"muon", "adamw", NULL};
 const char *const plm_muon_scale_names[] = {"match_adamw", "spectral", NULL};
 const char *const plm_schedule_names[] = {"wsd", "linear", "cosine", "range_test", NULL};
 const char *const plm_compress_names[] = {"none", "bf16", NULL};
+const char *const plm_stop_metric_names[] = {"loss", "accuracy", NULL};
 const char *const plm_restart_names[] = {"no", "on-failure", "always", NULL};
 
 #define AT(member) (ptrdiff_t) offsetof(struct plm_config, member)
@@ -356,12 +357,16 @@ static const struct plm_setting settings[] = {
       .help = "Checkpoint, or Hugging Face folder of this model, whose weights a fresh run starts "
               "from. If it has EMA weights, those are used."),
   ROW("trainer.freeze.embeddings", BOOL, trainer.freeze.embeddings, "", "false", REFUSED,
-      .help = "Leave the embedding, its norm and the value embeddings as they are. Frozen weights "
-              "have neither gradients nor moments, and nothing of them is exchanged."),
+      .help = "Leave the embedding, its norm and the value embeddings as they are."),
   ROW("trainer.freeze.blocks", U32, trainer.freeze.blocks, "blocks", "0", NUMBER(0, 2048), REFUSED,
       .help = "Leave the first so many blocks as they are."),
   ROW("trainer.freeze.trunk", BOOL, trainer.freeze.trunk, "", "false", REFUSED,
       .help = "Leave everything but the head, `lm_head`, as it is."),
+  ROW("trainer.stop_when.metric", CHOICE, trainer.stop_when.metric, "", "loss",
+      .choices = plm_stop_metric_names, FREE, .help = "What patience compares, of one split."),
+  ROW("trainer.stop_when.patience", U32, trainer.stop_when.patience, "", "0", NUMBER(0, 1e6), FREE,
+      .help = "Complete the run once so many evaluated checkpoints in a row were not better than "
+              "the best before them. 0: never."),
   ROW("trainer.max_skipped_steps", U32, trainer.max_skipped_steps, "steps", "20", NUMBER(1, 1e6),
       FREE,
       .help = "The run ends after this many skipped steps in a row."),

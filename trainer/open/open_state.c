@@ -11,6 +11,7 @@
 #include "common/plan/plan.h"
 #include "trainer/checkpoint/checkpoint_folder.h"
 #include "trainer/checkpoint/resume.h"
+#include "trainer/checkpoint/stop_when.h"
 #include "trainer/input/step_chunks.h"
 #include "trainer/ranks/rank_start.h"
 #include "trainer/trainer_options.h"
@@ -59,16 +60,20 @@ static plm_status take_folder(struct plm_trainer *trainer, struct plm_error *err
 
 /* ---- the state of the run ------------------------------------------------------------------ */
 
-/* DONE says that the run is complete. It is removed if trainer.steps was raised since. */
+/* DONE says that the run is complete. It is removed if trainer.steps was raised since, or if
+ * trainer.stop_when would not stop it any more. */
 static plm_status check_done(struct plm_trainer *trainer, const char *directory,
                              struct plm_error *error)
 {
   char path[PLM_PATH_SIZE];
   const uint64_t step = trainer->state.step;
   PLM_TRY(plm_path_join(path, trainer->run, PLM_RUN_DONE, error));
-  if (step < trainer->config->trainer.steps) {
+  if (step < trainer->config->trainer.steps &&
+      !plm_stop_when(trainer->run, trainer->config, step)) {
     if (unlink(path) == 0)
-      plm_info("trainer.steps was raised: the run continues after step %llu",
+      plm_info("%s: the run continues after step %llu",
+               trainer->config->trainer.stop_when.patience > 0 ? "trainer.stop_when holds no more"
+                                                               : "trainer.steps was raised",
                (unsigned long long)step);
     return PLM_OK;
   }

@@ -1,0 +1,32 @@
+/* Compares the evaluator's reports with trainer.stop_when. */
+#include "trainer/checkpoint/stop_when.h"
+
+#include "common/base/files/file.h"
+#include "common/base/log/log.h"
+#include "common/checkpoint/early_stop.h"
+#include "common/run/run.h"
+
+bool plm_stop_when(const char *run, const struct plm_config *config, uint64_t step)
+{
+  const struct plm_config_stop_when *when = &config->trainer.stop_when;
+  if (when->patience == 0) return false;
+  char path[PLM_PATH_SIZE];
+  struct plm_error error = {0};
+  struct plm_early_stop found;
+  const char *metric = plm_stop_metric_names[when->metric];
+  const struct plm_early_stop_rule rule = {.split = config->evaluator.splits[0],
+                                           .metric = metric,
+                                           .higher = when->metric == PLM_STOP_ACCURACY,
+                                           .until = step};
+  plm_status status = plm_path_join(path, run, PLM_RUN_EVALUATOR_METRICS, &error);
+  if (status == PLM_OK) status = plm_early_stop_read(path, &rule, &found, &error);
+  if (status != PLM_OK) {
+    plm_warning("trainer.stop_when: %s", error.what);
+    return false;
+  }
+  if (found.since < when->patience) return false;
+  plm_info("trainer.stop_when: the %s of the last %u evaluated checkpoints was not better than %g "
+           "of step %llu",
+           metric, found.since, found.best, (unsigned long long)found.best_step);
+  return true;
+}
