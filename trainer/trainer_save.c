@@ -87,13 +87,12 @@ plm_status plm_save_begin(struct plm_trainer *trainer, struct plm_snapshot **out
 
 /* Records in the state's history that a checkpoint could not be published; otherwise nobody could
  * tell it from a deleted one. The writer is idle, because the trainer owns the snapshot. */
-static plm_status remember_failure(struct plm_trainer *trainer, struct plm_error *error)
+static void remember_failure(struct plm_trainer *trainer)
 {
   const struct plm_publisher_outcome outcome = plm_publisher_outcome(trainer->publisher, false);
-  if (outcome.failures == trainer->failures_remembered) return PLM_OK;
+  if (outcome.failures == trainer->failures_remembered) return;
   trainer->failures_remembered = outcome.failures;
-  return plm_trainer_state_remember_failure(&trainer->state, outcome.failed_step,
-                                            outcome.error.what, error);
+  plm_trainer_state_remember_failure(&trainer->state, outcome.failed_step, outcome.error.what);
 }
 
 void plm_save_submit(struct plm_trainer *trainer, struct plm_snapshot *snapshot)
@@ -105,12 +104,11 @@ void plm_save_submit(struct plm_trainer *trainer, struct plm_snapshot *snapshot)
   state->updates = plm_optimizer_updates(trainer->optimizer);
   if (snapshot == NULL) return; /* rank 0 writes it */
   /* Before anything of this checkpoint can fail, because the outcome holds only one failure. */
-  plm_status status = remember_failure(trainer, &error);
-  if (status == PLM_OK) status = plm_step_report_flush(trainer->report, &error);
+  remember_failure(trainer);
+  const plm_status status = plm_step_report_flush(trainer->report, &error);
   if (status == PLM_OK) {
     state->metrics_bytes = plm_metrics_size(plm_step_report_file(trainer->report));
-    status = plm_trainer_state_print(state, trainer->config, trainer->run_id,
-                                     &snapshot->trainer_json, &error);
+    snapshot->trainer_json = plm_trainer_state_print(state, trainer->config, trainer->run_id);
   }
   trainer->snapshot_on_its_way = status == PLM_OK;
   if (status != PLM_OK) plm_publisher_fail(trainer->publisher, &error);

@@ -279,8 +279,8 @@ void plm_config_problems_print(const struct plm_config_problems *problems); /* t
 void plm_config_problems_free(struct plm_config_problems *problems);
 
 /* The resolved configuration as YAML: every key in the order of the table, with absolute paths.
- * Loading it again gives the same configuration. The caller frees *yaml. */
-plm_status plm_config_print(const struct plm_config *config, char **yaml, struct plm_error *error);
+ * Loading it again gives the same configuration. The caller frees it. */
+char *plm_config_print(const struct plm_config *config);
 
 /* The configuration of a run whose trainer does not run: what describes training (seed, data, model
  * and trainer, and the corpora if their mixture differs) is that of `before`, and everything else

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/alloc.h"
 #include "common/base/text/text.h"
 #include "common/config/yaml_limits.h"
 
@@ -26,21 +27,14 @@ const yaml_node_t *plm_include_node(yaml_document_t *document, const yaml_node_t
   return NULL;
 }
 
-bool plm_config_file_add(struct plm_loader *loader, const char *name, struct plm_config_file *file)
+void plm_config_file_add(struct plm_loader *loader, const char *name, struct plm_config_file *file)
 {
   struct plm_config *config = loader->config;
-  char **files = realloc(config->files, (config->file_count + 1) * sizeof *files);
-  char *copy = strdup(name);
-  if (files != NULL) config->files = files;
-  if (files == NULL || copy == NULL) {
-    free(copy);
-    loader->problems->no_memory = true;
-    return false;
-  }
-  files[config->file_count] = copy;
+  char *copy = plm_strdup(name);
+  config->files = plm_realloc(config->files, (config->file_count + 1) * sizeof *config->files);
+  config->files[config->file_count] = copy;
   file->name = copy;
   file->number = config->file_count++;
-  return true;
 }
 
 /* The name of an included file: its path relative to the working directory, if that is how the
@@ -94,12 +88,9 @@ static void refuse_cycle(struct plm_loader *loader, struct plm_place place,
   }
   while (count > 0) plm_text_printf(&chain, "%s -> ", files[--count]->name);
   plm_text_puts(&chain, first->name);
-  if (chain.failed)
-    loader->problems->no_memory = true;
-  else
-    plm_problems_add(loader->problems, place,
-                     PLM_INCLUDE_KEY ": %.80s includes itself (%.600s); remove one of these",
-                     first->name, chain.data);
+  plm_problems_add(loader->problems, place,
+                   PLM_INCLUDE_KEY ": %.80s includes itself (%.600s); remove one of these",
+                   first->name, chain.data);
   plm_text_deinit(&chain);
 }
 
@@ -157,7 +148,6 @@ bool plm_include_read(struct plm_loader *loader, const struct plm_config_file *i
     return config_include_refuse(loader, place, &error);
   file->device = found.st_dev;
   file->inode = found.st_ino;
-  if (plm_config_file_add(loader, name, file)) return true;
-  free(*text);
-  return false;
+  plm_config_file_add(loader, name, file);
+  return true;
 }

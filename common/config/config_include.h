@@ -31,9 +31,8 @@ struct plm_config_file {
  * stood below it is commented out. */
 const yaml_node_t *plm_include_node(yaml_document_t *document, const yaml_node_t *root);
 
-/* Adds the name of a file to config->files, which owns it from then on. false: out of memory, which
- * the loader's problems then say. */
-bool plm_config_file_add(struct plm_loader *loader, const char *name, struct plm_config_file *file);
+/* Adds the name of a file to config->files, which owns it from then on. */
+void plm_config_file_add(struct plm_loader *loader, const char *name, struct plm_config_file *file);
 
 /* Opens and reads the file that `includer` includes as `path`, which is relative to the includer's
  * folder. place is that of the path. false: a problem has been added, which may be that the file

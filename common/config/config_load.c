@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/alloc.h"
 #include "common/base/files/file.h"
 #include "common/base/text/suggest.h"
 #include "common/config/config.h"
@@ -40,7 +41,7 @@ static void config_load_read_file(struct plm_loader *loader, const char *path, c
   char *text = NULL;
   size_t size = 0;
   while (strncmp(path, "./", 2) == 0) path += 2;
-  if (!plm_config_file_add(loader, path, &file)) return;
+  plm_config_file_add(loader, path, &file);
   if (plm_file_read(path, PLM_YAML_MAX_BYTES, &text, &size, &error) != PLM_OK) {
     /* plm_file_read's message already names the path */
     plm_problems_add_error(loader->problems, (struct plm_place){0}, "", &error);
@@ -146,8 +147,7 @@ static plm_status config_load_folder_of(const char *path, char folder[PLM_PATH_S
   if (path == NULL) return PLM_OK;
   while (strncmp(path, "./", 2) == 0) path += 2;
   PLM_TRY(plm_path_join(full, here, path, error));
-  *absolute = strdup(full);
-  if (*absolute == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  *absolute = plm_strdup(full);
   char *slash = strrchr(full, '/');
   if (slash == full) slash++;
   *slash = '\0';
@@ -164,11 +164,9 @@ static plm_status load_start(struct plm_loader *loader, struct plm_config *confi
   PLM_TRY(config_load_folder_of(path, base, &config->path, error));
   *loader = (struct plm_loader){.config = config,
                                 .problems = plm_problems_new(),
-                                .places = calloc(count, sizeof *loader->places),
-                                .bad = calloc(count, sizeof *loader->bad)};
-  config->origins = calloc(count, sizeof *config->origins);
-  PLM_ASSERT(loader->problems != NULL && loader->places != NULL && loader->bad != NULL &&
-             config->origins != NULL);
+                                .places = plm_alloc_zeroed(count, sizeof *loader->places),
+                                .bad = plm_alloc_zeroed(count, sizeof *loader->bad)};
+  config->origins = plm_alloc_zeroed(count, sizeof *config->origins);
   read_defaults(loader, base);
   return PLM_OK;
 }

@@ -95,7 +95,7 @@ static void check_expansion(struct plm_loader *loader)
   static const char key[] = "model.expansion_ratio";
   const struct plm_model_config *model = &loader->config->model;
   char *value = plm_setting_print(plm_setting_find(key), loader->config);
-  if (plm_key_is_given(loader, key) && value != NULL &&
+  if (plm_key_is_given(loader, key) &&
       strtod(value, NULL) != strtod(plm_setting_find(key)->fallback, NULL))
     plm_problems_add(loader->problems, plm_key_place(loader, key, NULL),
                      "%s: does not apply to %s; use model.intermediate_size", key,

@@ -33,9 +33,8 @@ static bool is_training(const char *key)
 }
 
 /* trained: whose values the keys that describe training have; corpora: whose corpora. */
-static plm_status config_print(const struct plm_config *config, const struct plm_config *trained,
-                               const struct plm_config *corpora, char **yaml,
-                               struct plm_error *error)
+static char *config_print(const struct plm_config *config, const struct plm_config *trained,
+                          const struct plm_config *corpora)
 {
   struct plm_text text = {0};
   size_t count;
@@ -47,32 +46,23 @@ static plm_status config_print(const struct plm_config *config, const struct plm
     char *value = plm_setting_print(&table[i], corpus                      ? corpora
                                                : is_training(table[i].key) ? trained
                                                                            : config);
-    if (value == NULL)
-      text.failed = true;
-    else
-      plm_text_printf(&text, "%*s%s: %s\n", 2 * depth, "", dot ? dot + 1 : table[i].key, value);
+    plm_text_printf(&text, "%*s%s: %s\n", 2 * depth, "", dot ? dot + 1 : table[i].key, value);
     free(value);
   }
-  if (text.failed) {
-    plm_text_deinit(&text);
-    return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
-  }
-  *yaml = text.data;
-  return PLM_OK;
+  return text.data;
 }
 
-plm_status plm_config_print(const struct plm_config *config, char **yaml, struct plm_error *error)
+char *plm_config_print(const struct plm_config *config)
 {
-  return config_print(config, config, config, yaml, error);
+  return config_print(config, config, config);
 }
 
 plm_status plm_config_print_kept(const struct plm_config *before, const struct plm_config *now,
                                  char **yaml, struct plm_error *error)
 {
   struct plm_text changes = {0};
-  plm_status status = plm_config_check_sources(before, now, &changes, error);
-  if (status == PLM_OK)
-    status = config_print(now, before, changes.length > 0 ? before : now, yaml, error);
+  const plm_status status = plm_config_check_sources(before, now, &changes, error);
+  if (status == PLM_OK) *yaml = config_print(now, before, changes.length > 0 ? before : now);
   plm_text_deinit(&changes);
   return status;
 }

@@ -70,9 +70,7 @@ plm_status plm_config_check_resume(const struct plm_config *before, const struct
     if (table[i].resume == PLM_RESUME_FREE || table[i].resume == PLM_RESUME_CONTENT) continue;
     char *old_value = plm_setting_print(&table[i], before);
     char *new_value = plm_setting_print(&table[i], now);
-    if (old_value == NULL || new_value == NULL) {
-      status = plm_error_set(error, PLM_NO_MEMORY, "out of memory");
-    } else if (strcmp(old_value, new_value) != 0 && table[i].resume == PLM_RESUME_REFUSED) {
+    if (strcmp(old_value, new_value) != 0 && table[i].resume == PLM_RESUME_REFUSED) {
       status =
           plm_error_set(error, PLM_CONFIG, "%s changed from %s to %s, which makes it another run",
                         table[i].key, old_value, new_value);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
 #include "common/config/config_corpora.h"
 
 #define AT(member) (ptrdiff_t) offsetof(struct plm_config_source, member)
@@ -54,8 +55,7 @@ bool plm_sources_read(struct plm_loader *loader, const struct plm_yaml_list *lis
   const bool good = plm_yaml_records_read(loader, &records, list, config->sources,
                                           &config->source_count, loader->source_places);
   free(config->corpus);
-  config->corpus = config->source_count > 0 ? strdup(config->sources[0].path) : NULL;
-  if (config->source_count > 0 && config->corpus == NULL) loader->problems->no_memory = true;
+  config->corpus = config->source_count > 0 ? plm_strdup(config->sources[0].path) : NULL;
   return good;
 }
 

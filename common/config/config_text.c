@@ -8,6 +8,7 @@
 
 #include <yaml.h>
 
+#include "common/base/alloc.h"
 #include "common/config/config_include.h"
 #include "common/config/config_sources.h"
 #include "common/config/key_suggestion.h"
@@ -56,10 +57,7 @@ static void config_text_store(const struct plm_config_text *input,
     place.line = value->items[culprit].line;
     place.column = value->items[culprit].column;
   }
-  if (strcmp(message, PLM_SETTING_NO_MEMORY) == 0)
-    loader->problems->no_memory = true;
-  else
-    plm_problems_add(loader->problems, place, "%s: %s", setting->key, message);
+  plm_problems_add(loader->problems, place, "%s: %s", setting->key, message);
 }
 
 static void store_node(const struct plm_config_text *input, const struct plm_setting *setting,
@@ -331,8 +329,7 @@ void plm_config_text_override(struct plm_config_text *input, const char *key, co
     return;
   }
   const bool list = setting != NULL && setting->count_max > 0 && text[0] != '[';
-  char *bracketed = NULL;
-  PLM_ASSERT(asprintf(&bracketed, list ? "[%s]" : "%s", text) >= 0);
+  char *bracketed = plm_format(list ? "[%s]" : "%s", text);
   plm_config_text_read(input, bracketed, strlen(bracketed), key);
   free(bracketed);
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
 #include "common/base/files/file.h"
 
 static plm_status add_path(struct plm_corpus_paths *corpora, const char *path,
@@ -11,9 +12,7 @@ static plm_status add_path(struct plm_corpus_paths *corpora, const char *path,
 {
   if (corpora->count == PLM_MAX_SOURCES)
     return plm_error_set(error, PLM_USAGE, "more than %d corpora", PLM_MAX_SOURCES);
-  char *copy = strdup(path);
-  if (copy == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
-  corpora->paths[corpora->count++] = copy;
+  corpora->paths[corpora->count++] = plm_strdup(path);
   return PLM_OK;
 }
 
@@ -22,9 +21,8 @@ static plm_status split_paths(const char *text, struct plm_corpus_paths *corpora
                               struct plm_error *error)
 {
   if (plm_file_exists(text) || strchr(text, ',') == NULL) return add_path(corpora, text, error);
-  char *copy = strdup(text), *rest = NULL;
+  char *copy = plm_strdup(text), *rest = NULL;
   plm_status status = PLM_OK;
-  if (copy == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   for (char *one = strtok_r(copy, ",", &rest); one != NULL && status == PLM_OK;
        one = strtok_r(NULL, ",", &rest))
     status = add_path(corpora, one, error);

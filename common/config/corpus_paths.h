@@ -13,7 +13,7 @@ struct plm_corpus_paths {
 };
 
 /* given: "A,B", or one folder, whose name may contain a comma if it exists; or NULL for those of
- * the configuration (NULL: none). PLM_USAGE if there are more than PLM_MAX_SOURCES; PLM_NO_MEMORY.
+ * the configuration (NULL: none). PLM_USAGE if there are more than PLM_MAX_SOURCES.
  * Deinit it also after an error. */
 plm_status plm_corpus_paths_find(const char *given, const struct plm_config *config,
                                  struct plm_corpus_paths *corpora, struct plm_error *error);

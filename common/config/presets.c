@@ -119,10 +119,9 @@ void plm_presets_advise(const struct plm_config *config, struct plm_text *text)
     const struct plm_setting *setting = plm_setting_find(sizes[i].key);
     const char *usual = plm_preset_value(config, setting);
     char *value = plm_setting_print(setting, config);
-    if (usual != NULL && value != NULL && strcmp(value, usual) != 0)
+    if (usual != NULL && strcmp(value, usual) != 0)
       plm_text_printf(text, "%s: %s is given and overrides the %s of model.preset %s\n",
                       setting->key, value, usual, plm_preset_names[config->model_preset]);
-    if (value == NULL) text->failed = true;
     free(value);
   }
 }

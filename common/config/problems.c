@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
 #include "common/base/text/printable.h"
 #include "common/base/text/text.h"
 
@@ -13,7 +14,7 @@ enum { MOST_PROBLEMS = 200 };
 
 struct plm_config_problems *plm_problems_new(void)
 {
-  return calloc(1, sizeof(struct plm_config_problems));
+  return plm_alloc_zeroed(1, sizeof(struct plm_config_problems));
 }
 
 bool plm_problems_full(const struct plm_config_problems *problems)
@@ -37,15 +38,12 @@ void plm_problems_add(struct plm_config_problems *problems, struct plm_place pla
   vsnprintf(message, sizeof message, format, arguments);
   va_end(arguments);
   plm_text_put_printable(&text, message, strlen(message), PLM_PRINTABLE_LINE);
-  for (size_t i = 0; i < problems->count && !text.failed; i++) {
+  for (size_t i = 0; i < problems->count; i++) {
     if (strcmp(problems->list[i].text, text.data) != 0) continue;
     plm_text_deinit(&text);
     return;
   }
-  struct plm_problem *list =
-      realloc(problems->list, (problems->count + 1) * sizeof *problems->list);
-  PLM_ASSERT(list != NULL && !text.failed); /* without memory, nothing useful could be reported */
-  problems->list = list;
+  problems->list = plm_realloc(problems->list, (problems->count + 1) * sizeof *problems->list);
   problems->list[problems->count++] = (struct plm_problem){.place = place, .text = text.data};
 }
 
@@ -106,7 +104,7 @@ void plm_config_problems_print(const struct plm_config_problems *problems)
     struct plm_text line = {0}; /* a key on the command line may have a line break */
     const char *text = problems->list[i].text;
     plm_text_put_printable(&line, text, strlen(text), PLM_PRINTABLE_LINE);
-    if (!line.failed && line.data != NULL) fprintf(stderr, "%s\n", line.data);
+    if (line.data != NULL) fprintf(stderr, "%s\n", line.data);
     plm_text_deinit(&line);
   }
 }

@@ -66,9 +66,5 @@ char *plm_setting_print(const struct plm_setting *setting, const struct plm_conf
   case PLM_SETTING_TASKS: plm_config_tasks_print(&config->evaluator, &text); break;
   default: print_list(setting, config, &text); break;
   }
-  if (text.failed) {
-    plm_text_deinit(&text);
-    return NULL;
-  }
   return text.data;
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
 #include "common/base/text/text.h"
 #include "common/config/settings.h"
 
@@ -117,14 +118,9 @@ char *plm_setting_absolute_path(const char *base, const char *path)
     while (*path == '/') path++;
   }
   const bool here = strcmp(path, ".") == 0 || path[0] == '\0';
-  char *joined = NULL;
-  int length;
-  if (path[0] == '/') {
-    length = asprintf(&joined, "%s", path);
-  } else {
-    length = asprintf(&joined, "%s%s%s", base, here ? "" : "/", here ? "" : path);
-  }
-  if (length < 0) return NULL;
+  char *joined = path[0] == '/' ? plm_strdup(path)
+                                : plm_format("%s%s%s", base, here ? "" : "/", here ? "" : path);
+  size_t length = strlen(joined);
   while (length > 1 && joined[length - 1] == '/') joined[--length] = '\0';
   return joined;
 }

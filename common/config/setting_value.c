@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
 #include "common/base/files/file.h"
 #include "common/base/text/suggest.h"
 #include "common/config/config_corpora.h"
@@ -180,19 +181,17 @@ static char *read_endpoint(const char *base, const char *text, char message[MESS
              "an IPv6 address needs brackets, as in tcp://[::1]:5701, found \"%.80s\"", text);
     return NULL;
   }
-  if (strncmp(text, "tcp://", 6) == 0 && valid_address(text + 6, false)) return strdup(text);
+  if (strncmp(text, "tcp://", 6) == 0 && valid_address(text + 6, false)) return plm_strdup(text);
   if (strncmp(text, ipc, 6) == 0 && text[6] != '\0') {
-    if (text[6] == '@') return strdup(text);
+    if (text[6] == '@') return plm_strdup(text);
     char *path = plm_setting_absolute_path(base, text + 6), *endpoint = NULL;
-    if (path != NULL && asprintf(&endpoint, "%s%s", ipc, path) < 0) endpoint = NULL;
-    if (path != NULL && strlen(path) > IPC_PATH_LIMIT) {
+    if (strlen(path) <= IPC_PATH_LIMIT)
+      endpoint = plm_format("%s%s", ipc, path);
+    else
       snprintf(message, MESSAGE_SIZE,
                "the path of the socket has %zu bytes, but the system allows only %d; use a shorter "
                "one",
                strlen(path), IPC_PATH_LIMIT);
-      free(endpoint);
-      endpoint = NULL;
-    }
     free(path);
     return endpoint;
   }
@@ -202,7 +201,7 @@ static char *read_endpoint(const char *base, const char *text, char message[MESS
 
 static char *read_address(const char *text, char message[MESSAGE_SIZE])
 {
-  if (valid_address(text, true)) return strdup(text);
+  if (valid_address(text, true)) return plm_strdup(text);
   snprintf(message, MESSAGE_SIZE, "expected HOST:PORT, for example 127.0.0.1:9464, found \"%.80s\"",
            text);
   return NULL;
@@ -212,7 +211,6 @@ static bool store_string(const struct plm_setting *setting, const struct plm_sca
                          const char *base, char **target, char message[MESSAGE_SIZE])
 {
   char *text = NULL;
-  snprintf(message, MESSAGE_SIZE, PLM_SETTING_NO_MEMORY);
   if (plm_scalar_is_null(scalar)) {
     if ((setting->flags & PLM_SETTING_NULLABLE) == 0) {
       const struct plm_value single = {.items = scalar, .count = 1};
@@ -225,7 +223,7 @@ static bool store_string(const struct plm_setting *setting, const struct plm_sca
     if (setting->type == PLM_SETTING_PATH || setting->type == PLM_SETTING_CORPUS)
       text = plm_setting_absolute_path(base, scalar->text);
     else if (setting->type == PLM_SETTING_STRING)
-      text = strdup(scalar->text);
+      text = plm_strdup(scalar->text);
     else if (setting->type == PLM_SETTING_ADDRESS)
       text = read_address(scalar->text, message);
     else
@@ -273,18 +271,12 @@ static bool store_pattern(const struct plm_value *value, uint8_t *target, size_t
 }
 
 /* Copies the texts of a list into target, which has `size` entries. */
-static bool store_texts(const struct plm_value *value, char **target, size_t size,
-                        char message[MESSAGE_SIZE])
+static void store_texts(const struct plm_value *value, char **target, size_t size)
 {
   for (size_t i = 0; i < size; i++) {
     free(target[i]);
-    target[i] = i < value->count ? strdup(value->items[i].text) : NULL;
-    if (i < value->count && target[i] == NULL) {
-      snprintf(message, MESSAGE_SIZE, PLM_SETTING_NO_MEMORY);
-      return false;
-    }
+    target[i] = i < value->count ? plm_strdup(value->items[i].text) : NULL;
   }
-  return true;
 }
 
 static bool store_splits(const struct plm_setting *setting, const struct plm_value *value,
@@ -301,7 +293,8 @@ static bool store_splits(const struct plm_setting *setting, const struct plm_val
     }
     seen[split] = true;
   }
-  return store_texts(value, target, PLM_MAX_SPLITS, message);
+  store_texts(value, target, PLM_MAX_SPLITS);
+  return true;
 }
 
 bool plm_config_host(const char *entry, char name[PLM_HOST_SIZE], uint32_t *slots)
@@ -339,7 +332,8 @@ static bool store_hosts(const struct plm_value *value, char **target, size_t *cu
       return false;
     }
   }
-  return store_texts(value, target, PLM_MAX_HOSTS, message);
+  store_texts(value, target, PLM_MAX_HOSTS);
+  return true;
 }
 
 static bool store_list(const struct plm_setting *setting, const struct plm_value *value,

@@ -94,7 +94,7 @@ bool plm_setting_same_section(const char *key, const char *other);
 /* Appends the reference of pipeline.yaml, which is doc/configuration.md: a Markdown table for each
  * section. */
 void plm_settings_reference(struct plm_text *text);
-/* The row's value in config as YAML, on one line. The caller frees it; NULL: out of memory. */
+/* The row's value in config as YAML, on one line. The caller frees it. */
 char *plm_setting_print(const struct plm_setting *setting, const struct plm_config *config);
 
 /* A value to be stored: a scalar or a list of scalars. */
@@ -110,8 +110,6 @@ struct plm_value {
   size_t count;
 };
 
-/* The message of plm_setting_store if only memory was missing. */
-#define PLM_SETTING_NO_MEMORY "out of memory"
 /* Checks a value's type and range and stores it. Lists of records are not read by this, but by
  * config_sources.h and setting_sets.h. base is the folder that relative paths are
  * relative to. If it returns false, nothing is stored, message says why, and *culprit is the index

@@ -68,10 +68,7 @@ static bool read_value(struct plm_loader *loader, const struct plm_yaml_records 
   if ((of->accepts == NULL || of->accepts(key, scalar.text, message)) &&
       plm_setting_store(key, &value, list->base, record, &culprit, message))
     return true;
-  if (strcmp(message, PLM_SETTING_NO_MEMORY) == 0)
-    loader->problems->no_memory = true;
-  else
-    plm_problems_add(loader->problems, place, "%s: %s: %s", of->setting, key->key, message);
+  plm_problems_add(loader->problems, place, "%s: %s: %s", of->setting, key->key, message);
   return false;
 }
 

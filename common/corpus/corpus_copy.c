@@ -87,9 +87,7 @@ static plm_status corpus_copy_fill(const struct copy *copy, const char *part,
   PLM_TRY(plm_path_join(target, part, PLM_CORPUS_DESCRIPTION, error));
   struct plm_text text = {0};
   plm_corpus_description_print(copy->description, true, &text);
-  const plm_status status = text.failed
-                                ? plm_error_set(error, PLM_NO_MEMORY, "out of memory")
-                                : plm_file_write(target, text.data, text.length, 0666, error);
+  const plm_status status = plm_file_write(target, text.data, text.length, 0666, error);
   plm_text_deinit(&text);
   return status;
 }

@@ -75,14 +75,10 @@ static plm_status check_meta(const struct plm_corpus *corpus, struct plm_error *
   MDB_val key = {sizeof PLM_CORPUS_META_KEY - 1, PLM_CORPUS_META_KEY}, value;
   plm_corpus_description_print(&corpus->description, false, &text);
   const int code = mdb_get(corpus->prefetch_transaction, corpus->meta, &key, &value);
-  const bool failed = text.failed;
-  const bool same = code == 0 && !failed && value.mv_size == text.length &&
+  const bool same = code == 0 && value.mv_size == text.length &&
                     memcmp(value.mv_data, text.data, text.length) == 0;
   plm_text_deinit(&text);
   if (same) return PLM_OK;
-  if (failed)
-    return plm_error_set(error, PLM_NO_MEMORY, "out of memory while checking %s",
-                         corpus->data_path);
   return plm_error_set(error, PLM_CORRUPT, "%s and its %s do not belong together",
                        corpus->data_path, PLM_CORPUS_DESCRIPTION);
 }

@@ -82,14 +82,13 @@ static unsigned type_of(const struct plm_setting *setting)
 }
 
 /* One entry of the map: the key and its Value. */
-static plm_status put_setting(struct plm_message *start, const struct plm_setting *setting,
-                              const struct plm_config *config, struct plm_error *error)
+static void put_setting(struct plm_message *start, const struct plm_setting *setting,
+                        const struct plm_config *config)
 {
   uint8_t bytes[2][SMALL_BYTES];
   struct plm_message value = {.bytes = bytes[0], .capacity = SMALL_BYTES},
                      entry = {.bytes = bytes[1], .capacity = SMALL_BYTES};
   char *text = plm_setting_print(setting, config);
-  if (text == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   const size_t length = strlen(text);
   const bool quoted = length >= 2 && text[0] == '"' && text[length - 1] == '"';
   switch (type_of(setting)) {
@@ -111,18 +110,15 @@ static plm_status put_setting(struct plm_message *start, const struct plm_settin
   plm_message_string(&entry, 1, setting->key);
   plm_message_nested(&entry, 2, &value);
   plm_message_nested(start, 1, &entry);
-  return PLM_OK;
 }
 
-static plm_status put_start(struct plm_message *start, const struct plm_config *config,
-                            struct plm_error *error)
+static void put_start(struct plm_message *start, const struct plm_config *config)
 {
   size_t count;
   const struct plm_setting *table = plm_settings(&count);
   for (size_t i = 0; i < count; i++)
-    if (is_shown(&table[i])) PLM_TRY(put_setting(start, &table[i], config, error));
+    if (is_shown(&table[i])) put_setting(start, &table[i], config);
   plm_message_double(start, 5, plm_clock_wall_s());
-  return PLM_OK;
 }
 
 static void put_metric(struct plm_message *experiment, const char *subject, const char *metric)
@@ -222,8 +218,8 @@ plm_status plm_hparams_write(const char *directory, const struct plm_hparams *hp
                      start = {.bytes = bytes + MESSAGE_BYTES, .capacity = MESSAGE_BYTES};
   put_version(&file);
   put_experiment(&experiment, hparams);
+  put_start(&start, hparams->config);
   plm_status status = put_record(&file, "_hparams_/experiment", 2, &experiment, error);
-  if (status == PLM_OK) status = put_start(&start, hparams->config, error);
   if (status == PLM_OK)
     status = put_record(&file, "_hparams_/session_start_info", 3, &start, error);
   if (status == PLM_OK) status = plm_path_join(path, directory, PLM_HPARAMS_FILE, error);

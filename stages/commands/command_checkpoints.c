@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
 #include "common/base/log/progress.h"
 #include "common/base/text/json.h"
 #include "common/base/text/printable.h"
@@ -75,11 +76,7 @@ static void verify_row(struct row *row)
 /* Reads the MANIFEST. If it is bad, that becomes the row's problem. */
 static void read_row(struct row *row, bool verify)
 {
-  struct plm_manifest *manifest = malloc(sizeof *manifest);
-  if (manifest == NULL) {
-    plm_error_set(&row->problem, PLM_NO_MEMORY, "no memory for a manifest");
-    return;
-  }
+  struct plm_manifest *manifest = plm_alloc(sizeof *manifest);
   if (plm_manifest_read(row->path, manifest, NULL, &row->problem) == PLM_OK) {
     row->step = manifest->step;
     for (size_t i = 0; i < manifest->count; i++) row->bytes += manifest->files[i].size;
@@ -89,13 +86,11 @@ static void read_row(struct row *row, bool verify)
   free(manifest);
 }
 
-static plm_status allocate_rows(struct listing *listing, size_t count, struct plm_error *error)
+static void make_rows(struct listing *listing, size_t count)
 {
-  listing->rows = calloc(count + 1, sizeof *listing->rows);
-  listing->retained = calloc(count + 1, sizeof *listing->retained);
+  listing->rows = plm_alloc_zeroed(count + 1, sizeof *listing->rows);
+  listing->retained = plm_alloc_zeroed(count + 1, sizeof *listing->retained);
   listing->count = count;
-  if (listing->rows != NULL && listing->retained != NULL) return PLM_OK;
-  return plm_error_set(error, PLM_NO_MEMORY, "no memory for %zu checkpoints", count);
 }
 
 static plm_status gather_folder(const char *folder, bool verify, struct listing *listing,
@@ -104,7 +99,8 @@ static plm_status gather_folder(const char *folder, bool verify, struct listing 
   uint64_t *steps;
   size_t count;
   PLM_TRY(plm_checkpoint_list(folder, &steps, &count, error));
-  plm_status status = allocate_rows(listing, count, error);
+  plm_status status = PLM_OK;
+  make_rows(listing, count);
   for (size_t i = 0; i < count && status == PLM_OK; i++) {
     char name[PLM_CHECKPOINT_NAME_SIZE];
     struct row *row = &listing->rows[i];
@@ -179,7 +175,7 @@ static plm_status checkpoints_gather(const char *directory, bool verify, struct 
   if (!plm_file_exists(directory))
     return plm_error_set(error, PLM_NOT_FOUND, "there is no folder %s", directory);
   if (has_final_name(directory) || checkpoints_holds(directory, "MANIFEST")) {
-    PLM_TRY(allocate_rows(listing, 1, error));
+    make_rows(listing, 1);
     snprintf(listing->rows[0].path, PLM_PATH_SIZE, "%s", directory);
     listing->retained[0].loss = listing->retained[0].value = NAN;
     read_row(&listing->rows[0], verify);

@@ -38,13 +38,11 @@ static void origin_text(const struct plm_config *config, size_t i, char text[PLM
 }
 
 /* plm_config_print writes one line for each key, in the table's order; each gets a comment. */
-static plm_status print_yaml(const struct plm_config *config, struct plm_error *error)
+static void print_yaml(const struct plm_config *config)
 {
   enum { COMMENT_COLUMN = 48 };
-  char *yaml, *rest, *line, origin[PLM_PATH_SIZE];
+  char *yaml = plm_config_print(config), *rest = yaml, *line, origin[PLM_PATH_SIZE];
   size_t i = 0;
-  PLM_TRY(plm_config_print(config, &yaml, error));
-  rest = yaml;
   while ((line = strsep(&rest, "\n")) != NULL && rest != NULL) {
     const size_t length = strlen(line);
     if (length == 0 || line[length - 1] == ':') { /* the heading of a section */
@@ -55,10 +53,9 @@ static plm_status print_yaml(const struct plm_config *config, struct plm_error *
     plm_print(stdout, "%-*s # %s\n", COMMENT_COLUMN, line, origin);
   }
   free(yaml);
-  return PLM_OK;
 }
 
-static plm_status config_print_json(const struct plm_config *config, struct plm_error *error)
+static void config_print_json(const struct plm_config *config)
 {
   size_t count;
   const struct plm_setting *table = plm_settings(&count);
@@ -68,7 +65,7 @@ static plm_status config_print_json(const struct plm_config *config, struct plm_
     char *value = plm_setting_print(&table[i], config);
     cJSON *entry = cJSON_AddObjectToObject(object, table[i].key);
     /* numbers, booleans, null and quoted strings are JSON already; plain words (also 8M) are not */
-    cJSON *parsed = value != NULL ? cJSON_ParseWithOpts(value, NULL, true) : NULL;
+    cJSON *parsed = cJSON_ParseWithOpts(value, NULL, true);
     if (cJSON_IsNumber(parsed)) { /* digit by digit: a double cannot hold every seed */
       cJSON_Delete(parsed);
       parsed = cJSON_CreateRaw(value);
@@ -80,10 +77,8 @@ static plm_status config_print_json(const struct plm_config *config, struct plm_
   }
   char *text = plm_json_text(object, true);
   cJSON_Delete(object);
-  if (text == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   puts(text);
   free(text);
-  return PLM_OK;
 }
 
 /* Every key with its type, unit, default, range, and what changing it means on resume. */
@@ -134,10 +129,12 @@ static plm_status show_config(const struct plm_command_context *context, struct 
   }
   const char *file = arguments->positional_count > 0 ? arguments->positionals[0] : NULL;
   PLM_TRY(plm_arguments_load_config(arguments, file, false, &config, error));
-  const plm_status status =
-      context->json ? config_print_json(&config, error) : print_yaml(&config, error);
+  if (context->json)
+    config_print_json(&config);
+  else
+    print_yaml(&config);
   plm_config_deinit(&config);
-  return status;
+  return PLM_OK;
 }
 
 static const struct plm_option options[] = {

@@ -23,7 +23,6 @@ static plm_status control_ask(const struct plm_command_context *context, cJSON *
   char run[PLM_PATH_SIZE];
   char *text = plm_json_bytes(request, false);
   cJSON_Delete(request);
-  if (text == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   plm_status status = plm_command_run_folder(context, run, error);
   if (status == PLM_OK) status = plm_socket_ask(run, text, timeout_ms, line, error);
   free(text);

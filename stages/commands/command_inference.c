@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "common/base/alloc.h"
 #include "common/cli/task_options.h"
 #include "stages/commands/command.h"
 
@@ -14,19 +15,15 @@ static plm_status exec_evaluator(const struct plm_command_context *context, cons
   const struct plm_arguments *arguments = context->arguments;
   char path[PLM_PATH_SIZE];
   PLM_TRY(plm_path_join(path, context->program_directory, "plm-evaluator", error));
-  char **argv = calloc(arguments->value_count + arguments->positional_count + 4, sizeof *argv);
-  plm_status status = PLM_OK;
+  char **argv =
+      plm_alloc_zeroed(arguments->value_count + arguments->positional_count + 4, sizeof *argv);
   size_t used = 0;
-  if (argv == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   argv[used++] = path;
   argv[used++] = (char *)task;
-  for (size_t i = 0; i < arguments->value_count && status == PLM_OK; i++) {
+  for (size_t i = 0; i < arguments->value_count; i++) {
     const struct plm_option_value *value = &arguments->values[i];
-    const int length = value->value == NULL
-                           ? asprintf(&argv[used], "--%s", value->option->name)
-                           : asprintf(&argv[used], "--%s=%s", value->option->name, value->value);
-    if (length < 0) status = plm_error_set(error, PLM_NO_MEMORY, "out of memory");
-    used += length >= 0;
+    argv[used++] = value->value == NULL ? plm_format("--%s", value->option->name)
+                                        : plm_format("--%s=%s", value->option->name, value->value);
   }
   const size_t made = used;
   argv[used++] = (char *)"--";
@@ -34,10 +31,8 @@ static plm_status exec_evaluator(const struct plm_command_context *context, cons
     argv[used++] = (char *)arguments->positionals[i];
   }
   argv[used] = NULL;
-  if (status == PLM_OK) {
-    execv(path, argv);
-    status = plm_error_errno(error, "%s", path);
-  }
+  execv(path, argv);
+  const plm_status status = plm_error_errno(error, "%s", path);
   for (size_t i = 2; i < made; i++) free(argv[i]);
   free(argv);
   return status;

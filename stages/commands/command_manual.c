@@ -141,7 +141,7 @@ static plm_status manual_make_page(const char *folder, const char *name, struct 
     return plm_error_hint(error, "name a command, plm-pipeline, plm-packer, plm-trainer, "
                                  "plm-evaluator or pipeline.yaml");
   }
-  return text->failed ? plm_error_set(error, PLM_NO_MEMORY, "out of memory") : PLM_OK;
+  return PLM_OK;
 }
 
 static plm_status write_page(const char *folder, const char *directory, const char *name,

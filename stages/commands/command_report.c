@@ -64,8 +64,8 @@ static plm_status report_make_page(const struct plm_command_context *context,
   if (path == NULL) path = usual;
   if (localtime_r(&now, &local) == NULL || strftime(made, sizeof made, "%F %H:%M %z", &local) == 0)
     made[0] = '\0';
-  plm_status status = plm_report_page(&text, runs, count, made, error);
-  if (status == PLM_OK) status = plm_output_write(path, text.data, text.length, false, error);
+  plm_report_page(&text, runs, count, made);
+  const plm_status status = plm_output_write(path, text.data, text.length, false, error);
   if (status == PLM_OK && !plm_output_is_stream(path)) plm_info("%s is written", path);
   plm_text_deinit(&text);
   return status;

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/base/alloc.h"
 #include "common/base/log/log.h"
 #include "common/cli/output_file.h"
 #include "stages/commands/command.h"
@@ -63,9 +64,9 @@ static const struct plm_option options[] = {
 /* All values of a repeatable option, in an array that ends with NULL; the caller frees it. */
 static const char **all_values(const struct plm_arguments *arguments, const char *name)
 {
-  const char **list = calloc(arguments->value_count + 1, sizeof *list);
+  const char **list = plm_alloc_zeroed(arguments->value_count + 1, sizeof *list);
   size_t used = 0;
-  for (size_t i = 0; i < arguments->value_count && list != NULL; i++) {
+  for (size_t i = 0; i < arguments->value_count; i++) {
     if (strcmp(arguments->values[i].option->name, name) == 0)
       list[used++] = arguments->values[i].value;
   }
@@ -158,10 +159,7 @@ static plm_status make_script(const struct plm_command_context *context,
   job.sbatch = sbatch;
   job.packer_sbatch = packer_sbatch;
   job.setup = setup;
-  plm_status status = PLM_OK;
-  if (sbatch == NULL || packer_sbatch == NULL || setup == NULL)
-    status = plm_error_set(error, PLM_NO_MEMORY, "out of memory");
-  if (status == PLM_OK) status = plm_slurm_script(&job, &text, error);
+  plm_status status = plm_slurm_script(&job, &text, error);
   if (status == PLM_OK)
     status = plm_output_write(path != NULL ? path : "-", text.data, text.length, false, error);
   if (status == PLM_OK) slurm_advise(context, &job);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
 #include "common/base/log/progress.h"
 #include "common/base/text/json.h"
 #include "common/base/text/printable.h"
@@ -131,9 +132,8 @@ static plm_status corpus_against_name_of(struct plm_corpus *corpus, enum plm_spl
   struct plm_corpus_cursor *cursor;
   const char *text;
   PLM_TRY(plm_corpus_cursor_open(corpus, &cursor, error));
-  plm_status status = plm_corpus_name(cursor, split, number, &text, error);
-  if (status == PLM_OK && (*name = strdup(text)) == NULL)
-    status = plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  const plm_status status = plm_corpus_name(cursor, split, number, &text, error);
+  if (status == PLM_OK) *name = plm_strdup(text);
   plm_corpus_cursor_close(cursor);
   return status;
 }

@@ -169,11 +169,11 @@ static plm_status find_lr_train(const struct plm_command_context *context, const
                                 const struct plm_config *config, struct plm_rate_range *range,
                                 struct plm_error *error)
 {
-  char file[PLM_PATH_SIZE], log[PLM_PATH_SIZE], *yaml;
+  char file[PLM_PATH_SIZE], log[PLM_PATH_SIZE];
   struct plm_child child;
   PLM_TRY(plm_path_join(file, folder, "find-lr.yaml", error));
   PLM_TRY(plm_path_join(log, folder, "find-lr.log", error));
-  PLM_TRY(plm_config_print(config, &yaml, error));
+  char *yaml = plm_config_print(config);
   plm_status status = plm_file_write(file, yaml, strlen(yaml), 0644, error);
   free(yaml);
   const char *const arguments[] = {"up", file, "trainer", "packer", "--quiet", NULL};
@@ -186,7 +186,6 @@ static plm_status find_lr_train(const struct plm_command_context *context, const
   if (status == PLM_OK) status = find_lr_follow(&child, folder, range, error);
   if (status != PLM_OK) return status;
   PLM_TRY(plm_stop_check("; no learning rate was found", error));
-  if (range->failed) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   if (child.code == 0 || child.asked || range->diverged) return PLM_OK;
   print_log(log);
   return plm_error_set(error, PLM_FAILURE,
@@ -213,8 +212,7 @@ static void say_rate(const struct plm_config_optimizer *optimizer, const char *w
 
 static void find_lr_draw(const struct plm_rate_range *range, bool color)
 {
-  double *x = malloc((range->count + 1) * sizeof *x);
-  if (x == NULL) return; /* the suggestions are still printed */
+  double *x = plm_alloc((range->count + 1) * sizeof *x);
   for (size_t i = 0; i < range->count; i++) x[i] = log10(range->rates[i]);
   const struct plm_series series = {"smoothed", x, range->smoothed, range->count};
   const struct plm_plot plot = {.title = "loss over lr_hidden",

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
 #include "common/base/files/file.h"
 #include "common/base/text/json.h"
 #include "common/base/text/strict_json.h"
@@ -135,9 +136,7 @@ plm_status plm_trace_sources_place(struct plm_trace_sources *sources, uint64_t s
   PLM_TRY(count_before(sources, s, error));
   free(sources->of);
   sources->chunks = part->chunks;
-  sources->of = malloc((size_t)part->chunks + 1);
-  if (sources->of == NULL)
-    return plm_error_set(error, PLM_NO_MEMORY, "no memory for %u chunks", part->chunks);
+  sources->of = plm_alloc((size_t)part->chunks + 1);
   plm_mixture_draw(&part->mixture, sources->seed, s, part->chunks, sources->of);
   return PLM_OK;
 }

@@ -125,8 +125,6 @@ static plm_status gather_evaluations(struct plm_card_facts *facts, struct plm_er
   char path[PLM_PATH_SIZE];
   facts->evaluations = cJSON_CreateArray();
   facts->tasks = cJSON_CreateArray();
-  if (facts->evaluations == NULL || facts->tasks == NULL)
-    return plm_error_set(error, PLM_NO_MEMORY, "no memory for the evaluations");
   if (!facts->folder->checkpoint) return PLM_OK;
   PLM_TRY(plm_path_join(path, facts->folder->directory, "../../" PLM_RUN_EVALUATOR_METRICS, error));
   PLM_TRY(plm_metrics_each(path, card_facts_on_line, facts, error));

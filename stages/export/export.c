@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
 #include "common/base/text/json.h"
 #include "common/base/text/suggest.h"
 #include "common/base/text/text.h"
@@ -114,7 +115,6 @@ static plm_status write_text(const struct export *export, const char *name, cons
                              struct plm_error *error)
 {
   char path[PLM_PATH_SIZE];
-  if (text == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for %s", name);
   PLM_TRY(plm_path_join(path, export->target.temporary, name, error));
   return plm_file_write(path, text, strlen(text), 0644, error);
 }
@@ -160,7 +160,7 @@ static plm_status write_card(const struct export *export, struct plm_error *erro
   plm_model_card_print(&facts, &text);
   export->result->evaluated = cJSON_GetArraySize(facts.evaluations) > 0;
   plm_card_facts_deinit(&facts);
-  const plm_status status = write_text(export, "README.md", text.failed ? NULL : text.data, error);
+  const plm_status status = write_text(export, "README.md", text.data, error);
   plm_text_deinit(&text);
   return status;
 }
@@ -217,8 +217,7 @@ static plm_status export_into(struct export *export, struct plm_error *error)
 plm_status plm_export(const struct plm_export_request *request, struct plm_export_result *result,
                       struct plm_error *error)
 {
-  struct export *export = calloc(1, sizeof *export);
-  if (export == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for an export");
+  struct export *export = plm_alloc_zeroed(1, sizeof *export);
   *result = (struct plm_export_result){0};
   export->request = request;
   export->result = result;

@@ -59,8 +59,6 @@ plm_status plm_export_target_list(const struct plm_export_target *target, char *
   free_entries(entries, count);
   *text = status == PLM_OK ? plm_json_bytes(json, false) : NULL;
   cJSON_Delete(json);
-  if (status == PLM_OK && *text == NULL)
-    return plm_error_set(error, PLM_NO_MEMORY, "no memory for the list of files");
   return status;
 }
 

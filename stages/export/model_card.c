@@ -65,10 +65,7 @@ static void put_quoted(struct plm_text *text, const char *string)
 {
   cJSON *value = cJSON_CreateString(string);
   char *printed = plm_json_text(value, false);
-  if (printed != NULL)
-    plm_text_puts(text, printed);
-  else
-    text->failed = true;
+  plm_text_puts(text, printed);
   free(printed);
   cJSON_Delete(value);
 }
@@ -380,7 +377,7 @@ static void put_mixture(const struct plm_config *config, struct plm_text *text)
                       (unsigned long long)config->data.mixture_steps);
     plm_text_puts(&list, ")");
   }
-  if (!list.failed && list.data != NULL) model_card_row(text, "mixture of", "%s", list.data);
+  if (list.data != NULL) model_card_row(text, "mixture of", "%s", list.data);
   plm_text_deinit(&list);
 }
 

@@ -386,9 +386,7 @@ static plm_status corpus_writer_compact(struct plm_corpus_writer *writer, const 
   struct plm_text text = {0};
   char build[PLM_PATH_SIZE];
   plm_corpus_description_print(&writer->description, false, &text);
-  plm_status status = text.failed
-                          ? plm_error_set(error, PLM_NO_MEMORY, "out of memory")
-                          : plm_corpus_store_put_meta(writer->store, text.data, text.length, error);
+  const plm_status status = plm_corpus_store_put_meta(writer->store, text.data, text.length, error);
   plm_text_deinit(&text);
   PLM_TRY(status);
   PLM_TRY(plm_corpus_store_hash(writer->store, PLM_RECORD_LENGTHS, &files->lengths, error));
@@ -413,8 +411,7 @@ static plm_status corpus_writer_describe(struct plm_corpus_writer *writer, const
   PLM_TRY(plm_path_join(path, writer->temporary, PLM_CORPUS_DESCRIPTION, error));
   struct plm_text text = {0};
   plm_corpus_description_print(&writer->description, true, &text);
-  status = text.failed ? plm_error_set(error, PLM_NO_MEMORY, "out of memory")
-                       : plm_file_write(path, text.data, text.length, 0666, error);
+  status = plm_file_write(path, text.data, text.length, 0666, error);
   plm_text_deinit(&text);
   if (status == PLM_OK) status = plm_directory_sync(writer->temporary, error);
   return status;

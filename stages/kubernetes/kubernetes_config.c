@@ -142,9 +142,8 @@ plm_status plm_kubernetes_config(struct plm_kubernetes_run *run, struct plm_erro
 plm_status plm_kubernetes_give_config(const struct plm_kubernetes_run *run,
                                       struct plm_template_values *values, struct plm_error *error)
 {
-  char *yaml;
+  char *yaml = plm_config_print(run->config);
   struct plm_text printable = {0};
-  PLM_TRY(plm_config_print(run->config, &yaml, error));
   plm_text_put_printable(&printable, yaml, strlen(yaml), PLM_PRINTABLE_LINES);
   plm_status status = PLM_OK;
   if (strcmp(printable.data, yaml) != 0)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
 #include "common/base/text/printable.h"
 
 /* In units of the view box; the page scales it. GROUPS: of steps, each with a mean. */
@@ -41,7 +42,6 @@ void plm_text_put_html(struct plm_text *text, const char *string)
     default: plm_text_append(text, c, 1);
     }
   }
-  text->failed |= safe.failed;
   plm_text_deinit(&safe);
 }
 
@@ -312,11 +312,7 @@ void plm_chart_draw(struct plm_text *text, const struct plm_chart *chart)
   struct drawing drawing = {
       .text = text, .chart = chart, .x0 = chart->range[0], .x1 = chart->range[1]};
   if (!(drawing.x1 > drawing.x0)) drawing.x1 = drawing.x0 + 1;
-  drawing.groups = calloc((chart->count + 1) * GROUPS, sizeof *drawing.groups);
-  if (drawing.groups == NULL) {
-    text->failed = true;
-    return;
-  }
+  drawing.groups = plm_alloc_zeroed((chart->count + 1) * GROUPS, sizeof *drawing.groups);
   for (size_t i = 0; i < chart->count; i++) make_groups(&drawing, i);
   plm_text_printf(text, "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"", WIDTH, HEIGHT);
   plm_text_put_html(text, chart->title);

@@ -40,8 +40,7 @@ struct plm_chart {
   double value_max; /* the axis of values ends there at the latest; INFINITY for no limit */
 };
 
-/* Appends one <svg> element. Without any value it says so. Running out of memory sets
- * text->failed. */
+/* Appends one <svg> element. Without any value it says so. */
 void plm_chart_draw(struct plm_text *text, const struct plm_chart *chart);
 
 /* Appends text to HTML or SVG as characters, never as markup. Unsafe characters become visible

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
 #include "common/base/text/json.h"
 #include "common/metrics/metrics.h"
 
@@ -15,7 +16,6 @@ struct reading {
   struct plm_curves *curves; /* (count) */
   const char *const *keys;   /* (count) */
   size_t count;
-  bool failed;
 };
 
 /* NULL if there are more splits than a metrics file can have. */
@@ -30,36 +30,29 @@ static struct plm_curve *curve_of(struct plm_curves *curves, const char *split)
   return curve;
 }
 
-static bool metrics_curves_make_room(struct plm_curve *curve)
+static void metrics_curves_make_room(struct plm_curve *curve)
 {
-  if (curve->count < curve->capacity) return true;
-  const size_t capacity = curve->capacity != 0 ? 2 * curve->capacity : 256;
-  double *x = realloc(curve->x, capacity * sizeof *x);
-  if (x == NULL) return false;
-  curve->x = x;
-  double *y = realloc(curve->y, capacity * sizeof *y);
-  if (y == NULL) return false;
-  curve->y = y;
-  curve->capacity = capacity;
-  return true;
+  if (curve->count < curve->capacity) return;
+  curve->capacity = curve->capacity != 0 ? 2 * curve->capacity : 256;
+  curve->x = plm_realloc(curve->x, curve->capacity * sizeof *curve->x);
+  curve->y = plm_realloc(curve->y, curve->capacity * sizeof *curve->y);
 }
 
-static bool add_point(struct plm_curve *curve, double x, double y)
+static void add_point(struct plm_curve *curve, double x, double y)
 {
   size_t place = curve->count; /* nearly always at the end */
   while (place > 0 && curve->x[place - 1] >= x) place--;
   if (place < curve->count && curve->x[place] == x) {
     curve->y[place] = y;
-    return true;
+    return;
   }
-  if (!metrics_curves_make_room(curve)) return false;
+  metrics_curves_make_room(curve);
   const size_t later = (curve->count - place) * sizeof *curve->x;
   memmove(curve->x + place + 1, curve->x + place, later);
   memmove(curve->y + place + 1, curve->y + place, later);
   curve->x[place] = x;
   curve->y[place] = y;
   curve->count++;
-  return true;
 }
 
 /* What the parts of an object become. */
@@ -90,16 +83,16 @@ static double metrics_curves_number_of(const cJSON *value, enum parts parts)
   return squares ? sqrt(sum) : sum;
 }
 
-static void metrics_curves_add_value(struct reading *reading, struct plm_curves *curves,
-                                     const char *name, double step, double value)
+static void metrics_curves_add_value(struct plm_curves *curves, const char *name, double step,
+                                     double value)
 {
-  if (!isfinite(step) || !isfinite(value) || reading->failed) return;
+  if (!isfinite(step) || !isfinite(value)) return;
   struct plm_curve *curve = curve_of(curves, name);
-  reading->failed = curve != NULL && !add_point(curve, step, value);
+  if (curve != NULL) add_point(curve, step, value);
 }
 
-static void add_parts(struct reading *reading, struct plm_curves *curves, const char *subject,
-                      double step, const cJSON *object)
+static void add_parts(struct plm_curves *curves, const char *subject, double step,
+                      const cJSON *object)
 {
   const cJSON *part;
   cJSON_ArrayForEach(part, object)
@@ -107,8 +100,7 @@ static void add_parts(struct reading *reading, struct plm_curves *curves, const 
     char name[sizeof curves->list[0].split];
     snprintf(name, sizeof name, "%.60s%s%.64s", subject, subject[0] != '\0' ? " " : "",
              part->string);
-    metrics_curves_add_value(reading, curves, name, step,
-                             metrics_curves_number_of(part, PARTS_APART));
+    metrics_curves_add_value(curves, name, step, metrics_curves_number_of(part, PARTS_APART));
   }
 }
 
@@ -119,18 +111,17 @@ static bool curves_on_line(void *context, const cJSON *line)
                baseline = plm_json_number(line, "baseline_entropy", NAN);
   char subject[56];
   plm_metrics_subject(line, subject, sizeof subject);
-  for (size_t i = 0; i < reading->count && !reading->failed; i++) {
+  for (size_t i = 0; i < reading->count; i++) {
     struct plm_curves *curves = &reading->curves[i];
     enum parts parts;
     const cJSON *value = find_value(line, reading->keys[i], &parts);
     if (isfinite(baseline) && !plm_metrics_is_extra(line)) curves->baseline = baseline;
     if (cJSON_IsObject(value) && parts == PARTS_APART)
-      add_parts(reading, curves, subject, step, value);
+      add_parts(curves, subject, step, value);
     else
-      metrics_curves_add_value(reading, curves, subject, step,
-                               metrics_curves_number_of(value, parts));
+      metrics_curves_add_value(curves, subject, step, metrics_curves_number_of(value, parts));
   }
-  return !reading->failed;
+  return true;
 }
 
 plm_status plm_curves_read_keys(const char *path, const char *const *keys, size_t count,
@@ -138,10 +129,7 @@ plm_status plm_curves_read_keys(const char *path, const char *const *keys, size_
 {
   struct reading reading = {.curves = curves, .keys = keys, .count = count};
   for (size_t i = 0; i < count; i++) curves[i] = (struct plm_curves){.baseline = NAN};
-  PLM_TRY(plm_metrics_each(path, curves_on_line, &reading, error));
-  return reading.failed
-             ? plm_error_set(error, PLM_NO_MEMORY, "no memory for the curves of %s", path)
-             : PLM_OK;
+  return plm_metrics_each(path, curves_on_line, &reading, error);
 }
 
 plm_status plm_curves_read(const char *path, const char *key, struct plm_curves *curves,

@@ -28,7 +28,7 @@ struct plm_curves {
  * of their squares, and tokens by source their sum; any other has a curve for each of its parts,
  * and so has every object with the key "NAME/" followed by an asterisk. If a step has several
  * lines, because its checkpoint was published again, the last one counts. A missing file gives no
- * curves. The caller deinits *curves, also after an error. PLM_NO_MEMORY. */
+ * curves. The caller deinits *curves, also after an error. */
 plm_status plm_curves_read(const char *path, const char *key, struct plm_curves *curves,
                            struct plm_error *error);
 /* The same for several keys in one pass over the file: curves (count) receives those of keys

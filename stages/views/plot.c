@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
 #include "common/base/text/printable.h"
 
 enum { MARGIN = 10, SERIES_COLORS = 6 };
@@ -170,10 +171,10 @@ void plm_plot_draw(FILE *out, const struct plm_plot *plot)
   if (any) find_margin(&canvas);
   canvas.columns = plot->columns > canvas.margin + 20 ? plot->columns - canvas.margin : 20;
   const size_t cells = (size_t)canvas.columns * (size_t)canvas.rows;
-  canvas.dots = calloc(cells, 1);
-  canvas.owner = calloc(cells, 1);
+  canvas.dots = plm_alloc_zeroed(cells, 1);
+  canvas.owner = plm_alloc_zeroed(cells, 1);
   print_heading(out, plot);
-  if (canvas.dots != NULL && canvas.owner != NULL && any) {
+  if (any) {
     if (isfinite(plot->level))
       for (int x = 0; x < 2 * canvas.columns; x += 4)
         put_dot(&canvas, x, dot_y(&canvas, plot->level), 0);

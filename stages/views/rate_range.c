@@ -4,32 +4,27 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "common/base/alloc.h"
+
 static const double weight = 0.9; /* of the mean so far */
 enum { DIVERGED = 4 /* times the least value */, FEWEST = 10 /* steps */ };
 
-static bool rate_range_grow(struct plm_rate_range *range)
+static void rate_range_grow(struct plm_rate_range *range)
 {
   const size_t capacity = range->capacity > 0 ? 2 * range->capacity : 128;
-  double *rates = realloc(range->rates, capacity * sizeof *rates);
-  if (rates != NULL) range->rates = rates;
-  double *smoothed = realloc(range->smoothed, capacity * sizeof *smoothed);
-  if (smoothed != NULL) range->smoothed = smoothed;
-  if (rates == NULL || smoothed == NULL) return false;
+  range->rates = plm_realloc(range->rates, capacity * sizeof *range->rates);
+  range->smoothed = plm_realloc(range->smoothed, capacity * sizeof *range->smoothed);
   range->capacity = capacity;
-  return true;
 }
 
 void plm_rate_range_add(struct plm_rate_range *range, double rate, double loss)
 {
-  if (range->diverged || range->failed) return;
+  if (range->diverged) return;
   if (!isfinite(loss)) {
     range->diverged = true;
     return;
   }
-  if (range->count == range->capacity && !rate_range_grow(range)) {
-    range->failed = true;
-    return;
-  }
+  if (range->count == range->capacity) rate_range_grow(range);
   const size_t i = range->count++;
   range->mean = weight * range->mean + (1 - weight) * loss;
   range->rates[i] = rate;

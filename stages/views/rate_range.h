@@ -16,7 +16,6 @@ struct plm_rate_range {
   double mean;   /* the same without the correction for its first values */
   size_t best;   /* where smoothed is least */
   bool diverged; /* a loss was not finite, or smoothed exceeded four times its least value */
-  bool failed;   /* out of memory; the values since then are missing */
 };
 
 /* Adds a step. Once the test has diverged, further steps are ignored. */

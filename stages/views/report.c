@@ -126,8 +126,8 @@ static void put_run_legend(struct plm_text *text, const struct plm_report_run *r
   plm_text_puts(text, "</p>\n");
 }
 
-plm_status plm_report_page(struct plm_text *text, const struct plm_report_run *runs, size_t count,
-                           const char *made, struct plm_error *error)
+void plm_report_page(struct plm_text *text, const struct plm_report_run *runs, size_t count,
+                     const char *made)
 {
   PLM_ASSERT(count >= 1 && count <= PLM_REPORT_RUNS);
   report_put_head(text, runs, count);
@@ -148,5 +148,4 @@ plm_status plm_report_page(struct plm_text *text, const struct plm_report_run *r
   plm_text_puts(text, "</tbody></table></div>\n<footer>plm-pipeline " PLM_VERSION " report, ");
   plm_text_put_html(text, made);
   plm_text_puts(text, "</footer>\n</body>\n</html>\n");
-  return text->failed ? plm_error_set(error, PLM_NO_MEMORY, "no memory for the report") : PLM_OK;
 }

@@ -9,11 +9,11 @@
 enum { PLM_REPORT_RUNS = PLM_CHART_COLORS }; /* more could not be told apart by color */
 
 /* Appends the whole page about runs (count), of which there are 1 to PLM_REPORT_RUNS. made: when,
- * for the foot of the page. PLM_NO_MEMORY. */
-plm_status plm_report_page(struct plm_text *text, const struct plm_report_run *runs, size_t count,
-                           const char *made, struct plm_error *error);
+ * for the foot of the page. */
+void plm_report_page(struct plm_text *text, const struct plm_report_run *runs, size_t count,
+                     const char *made);
 
-/* The parts of the page, in separate files. Running out of memory sets text->failed. */
+/* The parts of the page, in separate files. */
 void plm_report_summary(struct plm_text *text, const struct plm_report_run *runs, size_t count);
 void plm_report_charts(struct plm_text *text, const struct plm_report_run *runs, size_t count);
 void plm_report_corpora(struct plm_text *text, const struct plm_report_run *runs, size_t count);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
 #include "stages/views/report.h"
 
 enum { MAX_LINES = PLM_REPORT_RUNS * PLM_CHART_DASHES, LABEL_SIZE = 160 };
@@ -231,22 +232,20 @@ static void rate_chart(struct plm_text *text, const struct plm_report_run *runs,
   put_chart(text, look, lines);
 }
 
-/* a / b at the steps that both have. Returns false without memory. */
-static bool report_charts_divide(const struct plm_curve *a, const struct plm_curve *b,
+/* a / b at the steps that both have. */
+static void report_charts_divide(const struct plm_curve *a, const struct plm_curve *b,
                                  struct plm_curve *ratio)
 {
   *ratio = (struct plm_curve){0};
-  if (a == NULL || b == NULL) return true;
-  ratio->x = calloc(a->count, sizeof *ratio->x);
-  ratio->y = calloc(a->count, sizeof *ratio->y);
-  if (ratio->x == NULL || ratio->y == NULL) return false;
+  if (a == NULL || b == NULL) return;
+  ratio->x = plm_alloc_zeroed(a->count, sizeof *ratio->x);
+  ratio->y = plm_alloc_zeroed(a->count, sizeof *ratio->y);
   for (size_t i = 0, j = 0; i < a->count; i++) {
     while (j < b->count && b->x[j] < a->x[i]) j++;
     if (j == b->count || b->x[j] != a->x[i] || !(b->y[j] > 0)) continue;
     ratio->x[ratio->count] = a->x[i];
     ratio->y[ratio->count++] = a->y[i] / b->y[j];
   }
-  return true;
 }
 
 static void stall_chart(struct plm_text *text, const struct plm_report_run *runs, size_t count,
@@ -259,8 +258,8 @@ static void stall_chart(struct plm_text *text, const struct plm_report_run *runs
     const struct plm_curve *time = plm_report_curve(&runs[i], PLM_REPORT_TRAINER_step_ms);
     const struct plm_curve *data = plm_report_curve(&runs[i], PLM_REPORT_TRAINER_data_wait_ms);
     const struct plm_curve *save = plm_report_curve(&runs[i], PLM_REPORT_TRAINER_checkpoint_ms);
-    text->failed |= !report_charts_divide(data, time, &shares[i][0]) ||
-                    !report_charts_divide(save, time, &shares[i][1]);
+    report_charts_divide(data, time, &shares[i][0]);
+    report_charts_divide(save, time, &shares[i][1]);
     add_line(lines, runs[i].name, i, &shares[i][0], "waiting for data");
     add_line(lines, runs[i].name, i, &shares[i][1], "waiting for checkpoints");
   }
@@ -325,33 +324,31 @@ static double at_step(const struct plm_curve *curve, double step)
 }
 
 /* What was spent until each step: of tokens, the metric itself (in millions); of time, the sum of
- * the steps (in hours). False without memory. */
-static bool spend(const struct plm_report_run *run, bool time, struct plm_curve *spent)
+ * the steps (in hours). */
+static void spend(const struct plm_report_run *run, bool time, struct plm_curve *spent)
 {
   const struct plm_curve *from =
       plm_report_curve(run, time ? PLM_REPORT_TRAINER_step_ms : PLM_REPORT_TRAINER_tokens);
   double sum = 0;
   *spent = (struct plm_curve){0};
-  if (from == NULL) return true;
-  spent->x = calloc(from->count, sizeof *spent->x);
-  spent->y = calloc(from->count, sizeof *spent->y);
-  if (spent->x == NULL || spent->y == NULL) return false;
+  if (from == NULL) return;
+  spent->x = plm_alloc_zeroed(from->count, sizeof *spent->x);
+  spent->y = plm_alloc_zeroed(from->count, sizeof *spent->y);
   for (size_t i = 0; i < from->count; i++) {
     sum += from->y[i];
     spent->x[i] = from->x[i];
     spent->y[i] = time ? sum / 3.6e6 : 1e-6 * from->y[i];
   }
   spent->count = from->count;
-  return true;
 }
 
 /* The curve over what was spent; x is the caller's to free. */
 static struct plm_curve over(const struct plm_curve *curve, const struct plm_curve *spent)
 {
-  struct plm_curve mapped = {.y = curve->y, .x = calloc(curve->count + 1, sizeof *mapped.x)};
-  for (size_t i = 0; mapped.x != NULL && i < curve->count; i++)
-    mapped.x[i] = at_step(spent, curve->x[i]);
-  if (mapped.x != NULL && spent->count > 0) mapped.count = curve->count;
+  struct plm_curve mapped = {.y = curve->y,
+                             .x = plm_alloc_zeroed(curve->count + 1, sizeof *mapped.x)};
+  for (size_t i = 0; i < curve->count; i++) mapped.x[i] = at_step(spent, curve->x[i]);
+  if (spent->count > 0) mapped.count = curve->count;
   return mapped;
 }
 
@@ -369,7 +366,6 @@ static void spent_chart(struct plm_text *text, const struct plm_report_run *runs
                                                       : NULL;
     if (from == NULL) continue;
     mapped[i] = over(from, &spent[i]);
-    text->failed |= mapped[i].x == NULL;
     if (mapped[i].count > 0)
       add_line(lines, runs[i].name, i, &mapped[i], held_out ? from->split : "");
   }
@@ -389,7 +385,7 @@ static void put_spent(struct plm_text *text, const struct plm_report_run *runs, 
   lines->range[0] = lines->range[1] = 0;
   lines->axis = time ? "hours of steps" : "million tokens";
   for (size_t i = 0; i < count; i++) {
-    text->failed |= !spend(&runs[i], time, &spent[i]);
+    spend(&runs[i], time, &spent[i]);
     if (spent[i].count > 0) lines->range[1] = fmax(lines->range[1], spent[i].y[spent[i].count - 1]);
   }
   plm_text_printf(text, "<details><summary>Losses over %s</summary>\n<section class=\"charts\">\n",
@@ -465,11 +461,7 @@ void plm_report_charts(struct plm_text *text, const struct plm_report_run *runs,
                   .from_zero = true},
       weights = {.title = "Weight norm", .note = "over all layers", .scale = 1, .from_zero = true},
       updates = {.title = "Update norm", .note = "over all layers", .scale = 1, .from_zero = true};
-  struct collection *lines = calloc(1, sizeof *lines);
-  if (lines == NULL) {
-    text->failed = true;
-    return;
-  }
+  struct collection *lines = plm_alloc_zeroed(1, sizeof *lines);
   find_steps(runs, count, lines->range);
   find_marks(runs, count, &lines->marks);
   plm_text_puts(text, "<section class=\"charts\">\n");

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
 #include "common/config/settings.h"
 #include "stages/views/report.h"
 
@@ -26,12 +27,11 @@ static void find_values(const struct plm_setting *setting, const struct plm_repo
   *values = (struct values){.usual = plm_setting_print(setting, defaults)};
   for (size_t i = 0; i < count; i++) {
     values->texts[i] = is_list(setting, &runs[i].config)
-                           ? strdup("the list above")
+                           ? plm_strdup("the list above")
                            : plm_setting_print(setting, &runs[i].config);
     const char *text = values->texts[i];
-    if (text == NULL || values->usual == NULL) continue;
     values->unusual |= strcmp(text, values->usual) != 0;
-    values->differ |= values->texts[0] != NULL && strcmp(text, values->texts[0]) != 0;
+    values->differ |= strcmp(text, values->texts[0]) != 0;
   }
 }
 
@@ -43,7 +43,6 @@ static void put_settings(struct plm_text *text, const struct plm_report_run *run
   for (size_t row = 0; row < rows; row++) {
     struct values values;
     find_values(&table[row], runs, count, defaults, &values);
-    if (values.usual == NULL) text->failed = true;
     if (all || values.unusual) {
       plm_text_puts(text, values.differ ? "<tr class=\"differs\">" : "<tr>");
       plm_report_row(text, table[row].key, (const char *const *)values.texts, count);
@@ -126,10 +125,7 @@ void plm_report_settings(struct plm_text *text, const struct plm_report_run *run
 {
   static const char nothing[] = "version: 1\n";
   struct plm_config defaults;
-  if (plm_config_load_text(nothing, sizeof nothing - 1, &defaults, NULL) != PLM_OK) {
-    text->failed = true;
-    return;
-  }
+  PLM_ASSERT(plm_config_load_text(nothing, sizeof nothing - 1, &defaults, NULL) == PLM_OK);
   plm_text_puts(text,
                 "<h2>Configuration</h2>\n<p>The keys of pipeline.yaml whose values are not the "
                 "defaults.");

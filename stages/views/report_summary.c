@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
 #include "common/model/model.h"
 #include "stages/views/median.h"
 #include "stages/views/report.h"
@@ -44,8 +45,8 @@ static double last_of(const struct plm_curve *curve)
 /* Not a mean: the first step and the steps after a restart are slow. */
 static double median_of(const struct plm_curve *curve)
 {
-  double *copy = curve != NULL ? malloc(curve->count * sizeof *copy) : NULL;
-  if (copy == NULL) return NAN;
+  if (curve == NULL) return NAN;
+  double *copy = plm_alloc(curve->count * sizeof *copy);
   memcpy(copy, curve->y, curve->count * sizeof *copy);
   const double median = plm_median(copy, curve->count);
   free(copy);

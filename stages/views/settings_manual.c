@@ -47,7 +47,6 @@ static void put_setting(struct plm_text *text, const struct plm_setting *setting
   plm_text_printf(&help, "; default `%s`; on resume: %s", setting->fallback,
                   plm_on_resume_name(setting->resume));
   if (help.data != NULL) plm_roff_item(text, setting->key, help.data);
-  text->failed |= help.failed || range.failed;
   plm_text_deinit(&help);
   plm_text_deinit(&range);
 }

@@ -4,7 +4,7 @@
 
 #include "common/base/text/text.h"
 
-/* Appends the page in roff. Running out of memory sets text->failed. */
+/* Appends the page in roff. */
 void plm_settings_manual(struct plm_text *text);
 
 #endif

@@ -29,9 +29,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     PLM_ASSERT(error.what[0] != '\0');
     return 0;
   }
-  PLM_ASSERT(plm_config_print(&config, &first, NULL) == PLM_OK);
+  first = plm_config_print(&config);
   PLM_ASSERT(plm_config_load_text(first, strlen(first), &again, &error) == PLM_OK);
-  PLM_ASSERT(plm_config_print(&again, &second, NULL) == PLM_OK);
+  second = plm_config_print(&again);
   PLM_ASSERT(strcmp(first, second) == 0);
   PLM_ASSERT(plm_config_check_resume(&config, &again, NULL, NULL) == PLM_OK);
   free(first);

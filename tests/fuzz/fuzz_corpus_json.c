@@ -25,7 +25,7 @@ static void check(const char *text, size_t size)
     return;
   }
   plm_corpus_description_print(&description, true, &printed);
-  PLM_ASSERT(!printed.failed && printed.length == size && memcmp(printed.data, text, size) == 0);
+  PLM_ASSERT(printed.length == size && memcmp(printed.data, text, size) == 0);
   plm_text_deinit(&printed);
   plm_corpus_description_deinit(&description);
 }
@@ -41,7 +41,6 @@ static void check_sealed(const char *bytes, size_t size)
   plm_text_append(&text, bytes, (size_t)(at - bytes) + sizeof key - 1);
   const size_t digits = text.length;
   plm_text_puts(&text, ending);
-  PLM_ASSERT(!text.failed);
   plm_hash_to_hex(plm_hash_bytes(text.data, text.length), hex);
   text.length = digits;
   plm_text_puts(&text, hex);

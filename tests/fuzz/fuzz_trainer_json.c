@@ -19,7 +19,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
   struct plm_trainer_state state = {0};
   struct plm_error error = {0};
   struct plm_config config;
-  char *configuration = NULL, *text = NULL;
+  char *configuration = NULL;
   scratch_write(scratch_path("trainer.json"), bytes, size);
   PLM_ASSERT(plm_data_cursor_init(&state.cursor, (struct plm_hash){0}, 1, NULL) == PLM_OK);
   const plm_status status =
@@ -27,10 +27,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
   if (status != PLM_OK)
     PLM_ASSERT(error.what[0] != '\0');
   else if (plm_config_load_text(configuration, strlen(configuration), &config, &error) == PLM_OK) {
-    const plm_status printed =
-        plm_trainer_state_print(&state, &config, (struct plm_hash){0}, &text, NULL);
-    PLM_ASSERT(printed == PLM_OK);
-    free(text);
+    free(plm_trainer_state_print(&state, &config, (struct plm_hash){0}));
     plm_config_deinit(&config);
   }
   free(configuration);

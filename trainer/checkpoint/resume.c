@@ -47,12 +47,12 @@ static plm_status compare_configurations(const char *yaml, const struct plm_conf
   struct plm_config before = {0};
   struct plm_text changes = {0};
   PLM_TRY(plm_config_load_text(yaml, strlen(yaml), &before, error));
-  plm_status status = plm_config_check_resume(&before, config, &changes, error);
+  const plm_status status = plm_config_check_resume(&before, config, &changes, error);
   if (status == PLM_OK && changes.length > 0) {
     plm_info("the configuration changed since step %llu:\n%.*s", (unsigned long long)state->step,
              (int)changes.length - 1, changes.data);
-    status = plm_trainer_state_remember(state, changes.data, plm_trainer_step_chunks(&before),
-                                        plm_trainer_step_chunks(config), error);
+    plm_trainer_state_remember(state, changes.data, plm_trainer_step_chunks(&before),
+                               plm_trainer_step_chunks(config));
   }
   state->resolved.anew =
       (struct plm_anew){.device = before.trainer.device != PLM_DEVICE_AUTO,

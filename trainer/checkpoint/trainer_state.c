@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/utsname.h>
 
+#include "common/base/alloc.h"
 #include "common/base/files/file.h"
 #include "common/base/text/json.h"
 #include "common/base/text/strict_json.h"
@@ -97,8 +98,8 @@ static void put_algorithms(cJSON *json, const char *algorithms)
   cJSON *lines = cJSON_AddArrayToObject(section_of(json, "resolved"), "algorithms");
   for (const char *line = algorithms; *line != '\0';) {
     const size_t length = strcspn(line, "\n");
-    char *copy = strndup(line, length);
-    plm_json_append(lines, cJSON_CreateString(copy != NULL ? copy : ""));
+    char *copy = plm_strndup(line, length);
+    plm_json_append(lines, cJSON_CreateString(copy));
     free(copy);
     line += length + (line[length] == '\n');
   }
@@ -123,10 +124,6 @@ static plm_status get_algorithms(const cJSON *json, char **algorithms, struct pl
     }
     plm_text_printf(&text, "%s\n", line->valuestring);
   }
-  if (text.failed) {
-    plm_text_deinit(&text);
-    return plm_error_set(error, PLM_NO_MEMORY, "no memory for trainer.json");
-  }
   *algorithms = text.data;
   return PLM_OK;
 }
@@ -144,12 +141,10 @@ static void put_schedules(cJSON *json, const struct plm_config *config, uint64_t
   plm_metrics_integer(schedules, "window", plm_schedule_window(&config->model, s));
 }
 
-plm_status plm_trainer_state_print(const struct plm_trainer_state *state,
-                                   const struct plm_config *config, struct plm_hash run_id,
-                                   char **text, struct plm_error *error)
+char *plm_trainer_state_print(const struct plm_trainer_state *state,
+                              const struct plm_config *config, struct plm_hash run_id)
 {
-  char *yaml = NULL, hex[PLM_HASH_HEX_SIZE];
-  PLM_TRY(plm_config_print(config, &yaml, error));
+  char *yaml = plm_config_print(config), hex[PLM_HASH_HEX_SIZE];
   plm_hash_to_hex(run_id, hex);
   cJSON *json = cJSON_CreateObject();
   cJSON_AddNumberToObject(json, "format", STATE_FORMAT);
@@ -163,11 +158,10 @@ plm_status plm_trainer_state_print(const struct plm_trainer_state *state,
   plm_json_put(json, "history",
                state->history != NULL ? cJSON_Duplicate(state->history, 1) : cJSON_CreateArray());
   cJSON_AddStringToObject(json, "configuration", yaml);
-  *text = plm_json_bytes(json, true);
+  char *text = plm_json_bytes(json, true);
   cJSON_Delete(json);
   free(yaml);
-  if (*text == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for trainer.json");
-  return PLM_OK;
+  return text;
 }
 
 static bool get_integer(const cJSON *item, double limit, double *value)
@@ -230,9 +224,7 @@ static plm_status trainer_state_parse(const cJSON *json, struct plm_trainer_stat
   PLM_TRY(plm_data_cursor_from_json(&state->cursor,
                                     cJSON_GetObjectItemCaseSensitive(json, "cursor"), error));
   state->history = cJSON_Duplicate(history, 1);
-  *configuration = strdup(yaml->valuestring);
-  if (state->history == NULL || *configuration == NULL)
-    return plm_error_set(error, PLM_NO_MEMORY, "no memory for trainer.json");
+  *configuration = plm_strdup(yaml->valuestring);
   return PLM_OK;
 }
 
@@ -260,18 +252,18 @@ plm_status plm_trainer_state_read(const char *directory, struct plm_trainer_stat
   return status;
 }
 
-/* Appends an entry to the history; NULL if there is no memory. */
+/* Appends an entry to the history. */
 static cJSON *add_entry(struct plm_trainer_state *state, uint64_t step)
 {
   if (state->history == NULL) state->history = cJSON_CreateArray();
   cJSON *entry = cJSON_CreateObject();
-  if (entry == NULL || !cJSON_AddItemToArray(state->history, entry)) return NULL;
+  cJSON_AddItemToArray(state->history, entry);
   cJSON_AddNumberToObject(entry, "step", (double)step); /* it is read in this process, too */
   return entry;
 }
 
-plm_status plm_trainer_state_remember(struct plm_trainer_state *state, const char *changes,
-                                      uint32_t before, uint32_t now, struct plm_error *error)
+void plm_trainer_state_remember(struct plm_trainer_state *state, const char *changes,
+                                uint32_t before, uint32_t now)
 {
   cJSON *entry = add_entry(state, state->step);
   cJSON *lines = cJSON_AddArrayToObject(entry, "changes");
@@ -282,20 +274,16 @@ plm_status plm_trainer_state_remember(struct plm_trainer_state *state, const cha
     plm_json_append(lines, cJSON_CreateString(copy));
     line += length + (line[length] == '\n');
   }
-  cJSON *chunks = before != now ? cJSON_AddObjectToObject(entry, PLM_HISTORY_CHUNKS) : NULL;
-  if (chunks != NULL) cJSON_AddNumberToObject(chunks, "before", before);
-  if (chunks != NULL) cJSON_AddNumberToObject(chunks, "now", now);
-  return lines == NULL || (before != now && chunks == NULL)
-             ? plm_error_set(error, PLM_NO_MEMORY, "no memory for the history")
-             : PLM_OK;
+  if (before == now) return;
+  cJSON *chunks = cJSON_AddObjectToObject(entry, PLM_HISTORY_CHUNKS);
+  cJSON_AddNumberToObject(chunks, "before", before);
+  cJSON_AddNumberToObject(chunks, "now", now);
 }
 
-plm_status plm_trainer_state_remember_failure(struct plm_trainer_state *state, uint64_t step,
-                                              const char *why, struct plm_error *error)
+void plm_trainer_state_remember_failure(struct plm_trainer_state *state, uint64_t step,
+                                        const char *why)
 {
-  cJSON *entry = add_entry(state, step);
-  if (entry != NULL && cJSON_AddStringToObject(entry, "failed", why) != NULL) return PLM_OK;
-  return plm_error_set(error, PLM_NO_MEMORY, "no memory for the history");
+  cJSON_AddStringToObject(add_entry(state, step), "failed", why);
 }
 
 /* Virtual machines may hide the model name, so the numbers behind it are added. The keys are those

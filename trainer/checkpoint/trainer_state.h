@@ -57,10 +57,9 @@ struct plm_trainer_state {
 /* state->cursor must be initialised. */
 void plm_trainer_state_deinit(struct plm_trainer_state *state);
 
-/* Prints trainer.json; config is the whole resolved configuration. The caller frees *text. */
-plm_status plm_trainer_state_print(const struct plm_trainer_state *state,
-                                   const struct plm_config *config, struct plm_hash run_id,
-                                   char **text, struct plm_error *error);
+/* Prints trainer.json; config is the whole resolved configuration. The caller frees it. */
+char *plm_trainer_state_print(const struct plm_trainer_state *state,
+                              const struct plm_config *config, struct plm_hash run_id);
 
 /* Reads the trainer.json of a checkpoint folder into state, whose cursor is initialised.
  * *configuration receives the YAML that the run was trained with; the caller frees it. PLM_FORMAT
@@ -74,12 +73,12 @@ plm_status plm_trainer_state_parse(const char *text, size_t size, struct plm_tra
 
 /* Adds changes of the configuration to the history: lines as plm_config_check_resume writes them.
  * before and now: chunks of a step with the configuration before and with the new one. */
-plm_status plm_trainer_state_remember(struct plm_trainer_state *state, const char *changes,
-                                      uint32_t before, uint32_t now, struct plm_error *error);
+void plm_trainer_state_remember(struct plm_trainer_state *state, const char *changes,
+                                uint32_t before, uint32_t now);
 
 /* Adds a checkpoint that could not be published to the history. */
-plm_status plm_trainer_state_remember_failure(struct plm_trainer_state *state, uint64_t step,
-                                              const char *why, struct plm_error *error);
+void plm_trainer_state_remember_failure(struct plm_trainer_state *state, uint64_t step,
+                                        const char *why);
 
 /* Model name of this machine's processor. */
 void plm_processor_name(char name[128]);

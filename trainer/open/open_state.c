@@ -32,12 +32,12 @@ static plm_status check_configuration(const struct plm_config *config, struct pl
  * here. */
 static plm_status write_configuration(const struct plm_config *config, struct plm_error *error)
 {
-  char path[PLM_PATH_SIZE], *yaml = NULL;
+  char path[PLM_PATH_SIZE];
   bool exists;
   PLM_TRY(plm_path_join(path, config->run, PLM_RUN_CONFIG, error));
   PLM_TRY(plm_file_look(path, &exists, error));
   if (exists) return PLM_OK;
-  PLM_TRY(plm_config_print(config, &yaml, error));
+  char *yaml = plm_config_print(config);
   const plm_status status = plm_file_replace(path, yaml, strlen(yaml), 0644, error);
   free(yaml);
   return status;

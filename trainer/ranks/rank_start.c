@@ -32,7 +32,7 @@ static plm_status send_config(struct plm_ranks *ranks, struct plm_config *config
 {
   char *yaml = NULL;
   if (ranks->ranks == 1) return PLM_OK;
-  if (plm_ranks_first(ranks)) PLM_TRY(plm_config_print(config, &yaml, error));
+  if (plm_ranks_first(ranks)) yaml = plm_config_print(config);
   plm_status status = plm_rank_share_text(ranks, &yaml, error);
   if (status == PLM_OK && !plm_ranks_first(ranks))
     status = plm_config_load_text(yaml, strlen(yaml), config, error);
@@ -69,7 +69,7 @@ plm_status plm_rank_share_state(struct plm_ranks *ranks, const struct plm_config
   if (ranks->ranks == 1) return PLM_OK;
   PLM_TRY(plm_collective_broadcast(ranks->collective, PLM_LANE_STEP, found, sizeof *found, error));
   if (found->complete || !found->resumed) return PLM_OK;
-  if (plm_ranks_first(ranks)) PLM_TRY(plm_trainer_state_print(state, config, no_id, &text, error));
+  if (plm_ranks_first(ranks)) text = plm_trainer_state_print(state, config, no_id);
   plm_status status = plm_rank_share_text(ranks, &text, error);
   if (status == PLM_OK && !plm_ranks_first(ranks)) status = read_state(text, state, error);
   free(text);

@@ -111,10 +111,8 @@ static plm_status add_to_file(const char *path, const char *algorithms, struct p
   int lock = -1;
   plm_text_puts(&text, algorithms);
   plm_status status = lock_file(path, &lock, error);
-  if (status == PLM_OK && !text.failed &&
-      plm_file_read(path, LIMIT_BYTES, &file, &size, NULL) == PLM_OK)
+  if (status == PLM_OK && plm_file_read(path, LIMIT_BYTES, &file, &size, NULL) == PLM_OK)
     add_others(&text, file);
-  if (status == PLM_OK && text.failed) status = plm_error_set(error, PLM_NO_MEMORY, "no memory");
   if (status == PLM_OK) status = plm_file_replace(path, text.data, text.length, 0644, error);
   if (lock >= 0) close(lock);
   plm_text_deinit(&text);

@@ -84,7 +84,6 @@ void plm_text_put_word(struct plm_text *text, const char *word)
 void plm_text_clear(struct plm_text *text)
 {
   text->length = 0;
-  text->failed = false;
   if (text->data != NULL) text->data[0] = '\0';
 }
 

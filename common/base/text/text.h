@@ -10,7 +10,6 @@ struct plm_text {
   char *data;    /* NUL-terminated; NULL until something is appended */
   size_t length; /* bytes without the NUL */
   size_t capacity;
-  bool failed; /* for a caller whose own work failed; nothing here sets it */
 };
 
 void plm_text_append(struct plm_text *text, const void *bytes, size_t size);

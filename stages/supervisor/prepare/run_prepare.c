@@ -196,8 +196,11 @@ static plm_status write_configuration(const struct plm_config *config, bool kept
   bool exists = false;
   PLM_TRY(plm_path_join(file, config->run, PLM_RUN_CONFIG, error));
   if (kept) PLM_TRY(read_before(config->run, &before, &exists, error));
-  plm_status status = exists ? plm_config_print_kept(&before, config, &yaml, error)
-                             : plm_config_print(config, &yaml, error);
+  plm_status status = PLM_OK;
+  if (exists)
+    status = plm_config_print_kept(&before, config, &yaml, error);
+  else
+    yaml = plm_config_print(config);
   if (exists) plm_config_deinit(&before);
   if (status != PLM_OK) return status;
   status = plm_file_replace(file, yaml, strlen(yaml), 0644, error);
@@ -226,11 +229,11 @@ plm_status plm_run_prepare(const struct plm_config *config, enum plm_resume_mode
 
 plm_status plm_run_prepare_apart(const struct plm_config *config, struct plm_error *error)
 {
-  char file[PLM_PATH_SIZE], *yaml;
+  char file[PLM_PATH_SIZE];
   PLM_TRY(plm_path_join(file, config->run, PLM_RUN_LOGS, error));
   PLM_TRY(plm_directory_make(file, error));
   PLM_TRY(plm_path_join(file, config->run, PLM_RUN_CONFIG_APART, error));
-  PLM_TRY(plm_config_print(config, &yaml, error));
+  char *yaml = plm_config_print(config);
   const plm_status status = plm_file_replace(file, yaml, strlen(yaml), 0644, error);
   free(yaml);
   return status;

@@ -24,8 +24,7 @@ enum {
 /* The configuration as a file in memory; -1: it could not be written. */
 static int write_config(const struct plm_config *config)
 {
-  char *yaml = NULL;
-  if (plm_config_print(config, &yaml, NULL) != PLM_OK) return -1;
+  char *yaml = plm_config_print(config);
   int file = memfd_create("pipeline.yaml", 0);
   if (file >= 0 && plm_file_write_all(file, yaml, strlen(yaml), "memory", NULL) != PLM_OK) {
     close(file);

@@ -13,6 +13,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "common/base/alloc.h"
 #include "common/base/files/file.h"
 #include "common/base/log/log.h"
 #include "common/base/log/log_file.h"
@@ -187,9 +188,7 @@ static size_t read_processes(struct entry **entries)
     if (pid <= 0) continue;
     if (count == room) {
       room = room == 0 ? 256 : 2 * room;
-      struct entry *larger = realloc(*entries, room * sizeof *larger);
-      if (larger == NULL) break;
-      *entries = larger;
+      *entries = plm_realloc(*entries, room * sizeof **entries);
     }
     if (read_stat(pid, &(*entries)[count])) count++;
   }
@@ -265,8 +264,7 @@ bool plm_process_runs(pid_t pid, const char *program)
 size_t plm_process_signal_all(const char *stage, unsigned instance, pid_t pid, int number)
 {
   enum { MOST = 4096 };
-  pid_t *pids = calloc(MOST, sizeof *pids);
-  if (pids == NULL) return 0;
+  pid_t *pids = plm_alloc_zeroed(MOST, sizeof *pids);
   const size_t found = plm_process_find(stage, instance, pid, pids, MOST);
   for (size_t i = 0; i < found && i < MOST; i++) kill(pids[i], number);
   free(pids);

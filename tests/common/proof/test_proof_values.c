@@ -155,7 +155,6 @@ static void values_are_those_of_the_definition(void **state)
   put_clusters(&text);
   put_paths(&text);
   put_corpora(&text);
-  assert_false(text.failed);
   expected_file("common/proof/vectors/expected", text.data);
   plm_text_deinit(&text);
 }

@@ -81,7 +81,7 @@ static int make_run(void **state)
   }
   snprintf(run_folder, sizeof run_folder, "%s", scratch_path("run"));
   assert_int_equal(plm_config_load(NULL, overrides, 4, &config, NULL, NULL), PLM_OK);
-  assert_int_equal(plm_config_print(&config, &yaml, NULL), PLM_OK);
+  yaml = plm_config_print(&config);
   plm_config_deinit(&config);
   assert_int_equal(plm_path_join(checkpoints, run_folder, PLM_RUN_CHECKPOINTS, NULL), PLM_OK);
   assert_int_equal(plm_directory_make(checkpoints, NULL), PLM_OK);

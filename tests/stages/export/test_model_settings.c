@@ -166,7 +166,6 @@ static void describe_config(struct plm_config *config, struct places *places)
   const struct plm_card_facts facts = {
       .folder = &folder, .name = "x", .weights = "model", .dtype = "float32"};
   plm_model_card_print(&facts, &places->card);
-  assert_false(places->card.failed);
   assert_int_equal(plm_memory_estimate(config, &ops, 1, 1, &places->memory, NULL), PLM_OK);
   plm_config_deinit(config);
 }

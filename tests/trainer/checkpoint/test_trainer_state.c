@@ -59,8 +59,7 @@ static void trainer_json_tells_readers_the_run_and_the_epoch(void **unused)
   fill(&state, &config);
   state.cursor.sources[0].next = (struct plm_feed_position){
       .place = {.epoch = 2, .window = 1, .chunk = 1}, .windows = 4, .window_chunks = 2};
-  assert_int_equal(plm_trainer_state_print(&state, &config, (struct plm_hash){3, 4}, &text, NULL),
-                   PLM_OK);
+  text = plm_trainer_state_print(&state, &config, (struct plm_hash){3, 4});
   cJSON *json = cJSON_Parse(text);
   char run_id[PLM_HASH_HEX_SIZE];
   plm_hash_to_hex((struct plm_hash){3, 4}, run_id);
@@ -81,11 +80,9 @@ static void trainer_json_reads_back(void **unused)
   char *text = NULL, *saved = NULL, *printed[2] = {0};
   assert_int_equal(plm_config_load_text(yaml, strlen(yaml), &config, &error), PLM_OK);
   fill(&state, &config);
-  assert_int_equal(plm_trainer_state_remember(&state, "a: 1 -> 2\nb: x -> y\n", 8, 8, &error),
-                   PLM_OK);
-  assert_int_equal(plm_trainer_state_remember_failure(&state, 8, "no space", &error), PLM_OK);
-  assert_int_equal(plm_trainer_state_print(&state, &config, (struct plm_hash){3, 4}, &text, &error),
-                   PLM_OK);
+  plm_trainer_state_remember(&state, "a: 1 -> 2\nb: x -> y\n", 8, 8);
+  plm_trainer_state_remember_failure(&state, 8, "no space");
+  text = plm_trainer_state_print(&state, &config, (struct plm_hash){3, 4});
   assert_non_null(strstr(text, "\"seed\":\t18446744073709551615"));
   assert_int_equal(plm_file_write(scratch_path("trainer.json"), text, strlen(text), 0644, &error),
                    PLM_OK);
@@ -112,8 +109,8 @@ static void trainer_json_reads_back(void **unused)
   setenv("PLM_TRAINER_STEPS", "7", 1);
   assert_int_equal(plm_config_load_text(saved, strlen(saved), &before, &error), PLM_OK);
   unsetenv("PLM_TRAINER_STEPS");
-  assert_int_equal(plm_config_print(&config, &printed[0], &error), PLM_OK);
-  assert_int_equal(plm_config_print(&before, &printed[1], &error), PLM_OK);
+  printed[0] = plm_config_print(&config);
+  printed[1] = plm_config_print(&before);
   assert_string_equal(printed[0], printed[1]);
   free(printed[0]);
   free(printed[1]);
@@ -202,8 +199,7 @@ static void an_older_checkpoint_is_read(void **unused)
   fill(&state, &config);
   free(state.algorithms);
   state.algorithms = strdup("head\nline\n");
-  assert_int_equal(plm_trainer_state_print(&state, &config, (struct plm_hash){3, 4}, &text, NULL),
-                   PLM_OK);
+  text = plm_trainer_state_print(&state, &config, (struct plm_hash){3, 4});
   cJSON *json = cJSON_Parse(text);
   free(text);
   cJSON *resolved = cJSON_GetObjectItem(json, "resolved");
@@ -237,7 +233,7 @@ static void what_is_remembered_can_be_read(void **state)
   (void)state;
   struct plm_trainer_state remembered = {.step = 3};
   struct plm_mixture_history history = {0};
-  assert_int_equal(plm_trainer_state_remember(&remembered, "a: 1 -> 2\n", 2, 8, NULL), PLM_OK);
+  plm_trainer_state_remember(&remembered, "a: 1 -> 2\n", 2, 8);
   assert_int_equal(plm_batch_history_read(&history, remembered.history, 64, 8, NULL), PLM_OK);
   assert_int_equal(history.count, 2);
   assert_int_equal(history.parts[0].chunks, 2);
