@@ -21,7 +21,7 @@
   X(IO, 1, 6, "input/output error")                 \
   X(NO_SPACE, 1, 6, "no space left on the device")  \
   X(NO_MEMORY, 1, 1, "out of memory")               \
-  X(NO_DESCRIPTORS, 1, 1, "too many open files")    \
+  X(NO_DESCRIPTORS, 1, 6, "too many open files")    \
   X(CORRUPT, 1, 1, "corrupt data")                  \
   X(FORMAT, 1, 7, "malformed input")                \
   X(NOT_FOUND, 1, 1, "not found")                   \

@@ -1,9 +1,9 @@
 /* The size and both ends of data.mdb, which are checked before it is opened. */
-#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "common/base/files/file.h"
 #include "common/corpus/corpus_format.h"
 
 enum { EDGE_BYTES = 1 << 20 }; /* hashed at either end */
@@ -11,15 +11,7 @@ enum { EDGE_BYTES = 1 << 20 }; /* hashed at either end */
 static plm_status hash_range(int descriptor, const char *path, uint64_t begin, size_t size,
                              char *buffer, struct plm_hash *hash, struct plm_error *error)
 {
-  size_t used = 0;
-  while (used < size) {
-    const ssize_t got = pread(descriptor, buffer + used, size - used, (off_t)(begin + used));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return plm_error_errno(error, "cannot read %s", path);
-    if (got == 0)
-      return plm_error_set(error, PLM_CORRUPT, "%s became shorter while it was read", path);
-    used += (size_t)got;
-  }
+  PLM_TRY(plm_file_read_at(descriptor, buffer, size, begin, path, error));
   *hash = plm_hash_bytes(buffer, size);
   return PLM_OK;
 }

@@ -1,7 +1,6 @@
 /* The thread that reads parts of corpora: see fetch_server.h. */
 #include "common/fetch/fetch_server.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -130,15 +129,8 @@ static plm_status read_part(struct plm_fetch_server *server, struct plm_fetch_an
   if (answer->payload == NULL)
     return plm_error_set(error, PLM_NO_MEMORY, "no memory for %u bytes", part.of.bytes);
   uint8_t *bytes = answer->payload + PLM_FILE_PART_HEAD;
-  for (size_t done = 0; done < part.of.bytes;) {
-    const ssize_t got = pread(source->files[part.of.file], bytes + done, part.of.bytes - done,
-                              (off_t)(part.of.offset + done));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return plm_error_errno(error, "cannot read %s", server->folders[part.of.source]);
-    if (got == 0)
-      return plm_error_set(error, PLM_CORRUPT, "%s was cut off", server->folders[part.of.source]);
-    done += (size_t)got;
-  }
+  PLM_TRY(plm_file_read_at(source->files[part.of.file], bytes, part.of.bytes, part.of.offset,
+                           server->folders[part.of.source], error));
   plm_file_part_encode(&part, answer->payload);
   answer->payload_bytes = PLM_FILE_PART_HEAD + part.of.bytes;
   return PLM_OK;

@@ -1,7 +1,6 @@
 /* Writes metrics as lines of JSON. After a crash, the last line may be incomplete; the next opening
  * cuts it off. */
 #include <cjson/cJSON.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
@@ -62,9 +61,9 @@ static plm_status whole_lines(int descriptor, const char *path, uint64_t *size,
   off_t end = lseek(descriptor, 0, SEEK_END);
   while (end > 0) {
     const off_t begin = end > part ? end - part : 0;
-    const ssize_t got = pread(descriptor, buffer, (size_t)(end - begin), begin);
-    if (got != end - begin) return plm_error_errno(error, "cannot read %s", path);
-    const char *newline = memrchr(buffer, '\n', (size_t)got);
+    const size_t size_of_part = (size_t)(end - begin);
+    PLM_TRY(plm_file_read_at(descriptor, buffer, size_of_part, (uint64_t)begin, path, error));
+    const char *newline = memrchr(buffer, '\n', size_of_part);
     if (newline != NULL) {
       *size = (uint64_t)(begin + (newline - buffer) + 1);
       return PLM_OK;

@@ -82,7 +82,7 @@ struct plm_header {
   uint32_t split, max_length;
   uint64_t epoch, first;
   uint32_t count, dtype;
-  uint64_t real_tokens;
+  uint64_t real_tokens; /* of DATA, as its packer says; consumers count them themselves */
   uint64_t payload_bytes;
   struct plm_hash payload_hash;
 };

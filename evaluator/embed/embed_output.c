@@ -263,12 +263,11 @@ static plm_status copy_to_stream(struct plm_embed_output *output, struct plm_err
   static char part[1 << 16];
   FILE *file = plm_output_stream(output->stream);
   for (uint64_t at = 0; at < output->layout->bytes;) {
-    const ssize_t size = pread(output->descriptor, part, sizeof part, (off_t)at);
-    if (size < 0 && errno == EINTR) continue;
-    if (size <= 0) return plm_error_errno(error, "cannot read %s", output->partial);
-    if (fwrite(part, 1, (size_t)size, file) != (size_t)size)
-      return plm_output_failed(output->stream, error);
-    at += (uint64_t)size;
+    const uint64_t left = output->layout->bytes - at;
+    const size_t size = left < sizeof part ? (size_t)left : sizeof part;
+    PLM_TRY(plm_file_read_at(output->descriptor, part, size, at, output->partial, error));
+    if (fwrite(part, 1, size, file) != size) return plm_output_failed(output->stream, error);
+    at += size;
   }
   return plm_output_finish(output->stream, error);
 }

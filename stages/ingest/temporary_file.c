@@ -1,7 +1,6 @@
 /* Buffered writing and exact reading of a temporary file. */
 #include "stages/ingest/temporary_file.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,14 +47,5 @@ plm_status plm_temporary_file_flush(struct plm_temporary_file *file, struct plm_
 plm_status plm_temporary_file_read(const struct plm_temporary_file *file, void *bytes, size_t size,
                                    uint64_t offset, struct plm_error *error)
 {
-  for (size_t done = 0; done < size;) {
-    const ssize_t got =
-        pread(file->descriptor, (char *)bytes + done, size - done, (off_t)(offset + done));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return plm_error_errno(error, "cannot read %s", file->path);
-    if (got == 0)
-      return plm_error_set(error, PLM_IO, "%s became shorter while it was read", file->path);
-    done += (size_t)got;
-  }
-  return PLM_OK;
+  return plm_file_read_at(file->descriptor, bytes, size, offset, file->path, error);
 }

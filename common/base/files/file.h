@@ -23,6 +23,11 @@ plm_status plm_path_parent(char parent[PLM_PATH_SIZE], const char *path, struct 
 plm_status plm_file_read(const char *path, size_t limit_bytes, char **bytes, size_t *size,
                          struct plm_error *error);
 
+/* Reads `size` bytes from `offset` on, or fails: PLM_CORRUPT if the file ends before. EINTR and
+ * short reads are handled. path is only used in errors. */
+plm_status plm_file_read_at(int descriptor, void *bytes, size_t size, uint64_t offset,
+                            const char *path, struct plm_error *error);
+
 /* Writes all bytes or fails; EINTR and short writes are handled. path is only used in errors. */
 plm_status plm_file_write_all(int descriptor, const void *bytes, size_t size, const char *path,
                               struct plm_error *error);

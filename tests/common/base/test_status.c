@@ -21,7 +21,7 @@ static const struct {
     {PLM_IO, "input/output error", 1, 6, true},
     {PLM_NO_SPACE, "no space left on the device", 1, 6, true},
     {PLM_NO_MEMORY, "out of memory", 1, 1, true},
-    {PLM_NO_DESCRIPTORS, "too many open files", 1, 1, true},
+    {PLM_NO_DESCRIPTORS, "too many open files", 1, 6, true},
     {PLM_CORRUPT, "corrupt data", 1, 1, false},
     {PLM_FORMAT, "malformed input", 1, 7, false},
     {PLM_NOT_FOUND, "not found", 1, 1, false},

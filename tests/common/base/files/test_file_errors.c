@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -46,6 +47,25 @@ static void a_name_that_cannot_be_looked_up_is_an_error(void **state)
   free(bytes);
 }
 
+/* All bytes of a part are read, or it is an error. */
+static void a_part_is_whole_or_an_error(void **state)
+{
+  (void)state;
+  char bytes[4] = "";
+  struct plm_error error = {0};
+  const char *path = scratch_path("parts");
+  scratch_write(path, "0123456789", 10);
+  const int file = open(path, O_RDONLY | O_CLOEXEC);
+  assert_true(file >= 0);
+  assert_int_equal(plm_file_read_at(file, bytes, 4, 6, path, NULL), PLM_OK);
+  assert_memory_equal(bytes, "6789", 4);
+  assert_int_equal(plm_file_read_at(file, bytes, 0, 10, path, NULL), PLM_OK);
+  assert_int_equal(plm_file_read_at(file, bytes, 4, 7, path, &error), PLM_CORRUPT);
+  assert_non_null(strstr(error.what, "parts became shorter while it was read"));
+  close(file);
+  assert_int_equal(plm_file_read_at(file, bytes, 4, 0, path, &error), PLM_IO);
+}
+
 static int interruptions, locks;
 
 /* Takes the place of libc's function in this program. */
@@ -83,6 +103,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_name_that_cannot_be_looked_up_is_an_error),
+      cmocka_unit_test(a_part_is_whole_or_an_error),
       cmocka_unit_test(a_signal_does_not_replace_the_lock),
       cmocka_unit_test(a_file_of_the_working_folder_is_replaced),
   };
