@@ -45,6 +45,11 @@ const struct plm_tensor_info *plm_tensor_of_parameter(const struct plm_tensor_sh
                                                       const struct plm_tensor_naming *naming,
                                                       const struct plm_parameter *parameter);
 
+/* The tensor of this name, or without what begins the names of a trunk ("esm."), as a class without
+ * a head writes it; NULL: it is missing. */
+const struct plm_tensor_info *plm_tensor_of_trunk(const struct plm_tensor_shards *weights,
+                                                  const char *name);
+
 enum plm_tensor_use {
   PLM_TENSOR_PARAMETER,  /* of the model */
   PLM_TENSOR_OTHER_HEAD, /* of a head that is not read */

@@ -6,18 +6,17 @@
 
 #include "common/base/alloc.h"
 #include "common/base/numbers/finite.h"
+#include "common/checkpoint/tensor_names.h"
 #include "common/checkpoint/tensor_shards.h"
 #include "common/checkpoint/tensor_values.h"
 
 #define WEIGHT "esm.contact_head.regression.weight"
 #define BIAS "esm.contact_head.regression.bias"
-enum { TRUNK = sizeof "esm." - 1 }; /* EsmModel writes the names without it */
 
 static plm_status read_values(const struct plm_tensor_shards *files, const char *name, int rank,
                               size_t count, float *values, struct plm_error *error)
 {
-  const struct plm_tensor_info *tensor = plm_tensor_shards_find(files, name);
-  if (tensor == NULL) tensor = plm_tensor_shards_find(files, name + TRUNK);
+  const struct plm_tensor_info *tensor = plm_tensor_of_trunk(files, name);
   if (tensor == NULL)
     return plm_error_set(error, PLM_FORMAT,
                          "the contact head is not complete: tensor %s is missing", name);
@@ -37,8 +36,7 @@ static plm_status read_values(const struct plm_tensor_shards *files, const char 
 static plm_status read_head(const struct plm_tensor_shards *files, const char *directory,
                             struct plm_contact_head *head, struct plm_error *error)
 {
-  if (plm_tensor_shards_find(files, WEIGHT) == NULL &&
-      plm_tensor_shards_find(files, WEIGHT + TRUNK) == NULL) {
+  if (plm_tensor_of_trunk(files, WEIGHT) == NULL) {
     plm_error_set(error, PLM_NOT_FOUND, "%.300s has no contact head (" WEIGHT ")", directory);
     return plm_error_hint(error, "only published weights of ESM-2, and what was trained from them, "
                                  "have one");

@@ -9,6 +9,7 @@
 #include "common/checkpoint/tensor_names.h"
 #include "common/checkpoint/tensor_shards.h"
 #include "common/checkpoint/tensor_values.h"
+#include "common/model/architecture.h"
 
 static void name_class(const struct plm_model_folder *folder,
                        const struct plm_tensor_naming *naming, char name[PLM_HEAD_CLASS_SIZE])
@@ -63,11 +64,8 @@ plm_status plm_folder_facts_read(const struct plm_model_folder *folder,
 
 static const char *family_name(enum plm_architecture architecture)
 {
-  switch (architecture) {
-  case PLM_ESM2: return "ESM-2";
-  case PLM_ESMC: return "ESM-C";
-  default: return plm_architecture_name(architecture);
-  }
+  const char *title = plm_architecture_rules(architecture)->title;
+  return title != NULL ? title : plm_architecture_name(architecture);
 }
 
 void plm_folder_facts_print(const struct plm_model_folder *folder,

@@ -61,14 +61,18 @@ static void byte_character(uint32_t byte, char text[TOKEN_TEXT_SIZE])
   }
 }
 
-/* ESM-C has the chain break at the id that ESM-2 leaves unused. */
 static const char chain_break[] = "|";
-enum { CHAIN_BREAK = 31 };
+
+/* The token between chains; 0: there is none. */
+static uint32_t chain_break_of(const struct plm_model_config *model)
+{
+  return plm_architecture_rules(model->architecture)->chain_break;
+}
 
 static void token_text(const struct plm_model_config *model, const struct plm_tokenizer *tokenizer,
                        uint32_t id, char text[TOKEN_TEXT_SIZE])
 {
-  if (model->architecture == PLM_ESMC && id == CHAIN_BREAK) {
+  if (id != 0 && id == chain_break_of(model)) {
     memcpy(text, chain_break, sizeof chain_break);
     return;
   }
@@ -141,7 +145,7 @@ static cJSON *added_tokens(const struct plm_model_config *model,
   specials_of(tokenizer, specials);
   for (int i = 0; i < SPECIALS; i++)
     add_token(list, specials[i].id, plm_token_text(tokenizer, specials[i].id));
-  if (model->architecture == PLM_ESMC) add_token(list, CHAIN_BREAK, chain_break);
+  if (chain_break_of(model) != 0) add_token(list, chain_break_of(model), chain_break);
   return list;
 }
 
@@ -262,27 +266,20 @@ static void add_roles(cJSON *json, const struct plm_model_config *model,
   specials_of(tokenizer, specials);
   for (int i = 0; i < SPECIALS; i++)
     cJSON_AddStringToObject(json, specials[i].role, plm_token_text(tokenizer, specials[i].id));
-  if (model->architecture != PLM_ESMC) return;
+  if (chain_break_of(model) == 0) return;
   cJSON_AddStringToObject(json, "bos_token", plm_token_text(tokenizer, tokenizer->cls));
   cJSON_AddStringToObject(json, "chain_break_token", chain_break);
-}
-
-/* The classes of ESM-2 and ESM-C are part of transformers; they take sequences of any length. */
-static const char *tokenizer_class(enum plm_architecture architecture)
-{
-  switch (architecture) {
-  case PLM_ESM2: return "EsmTokenizer";
-  case PLM_ESMC: return "EsmcTokenizer";
-  default: return "PreTrainedTokenizerFast";
-  }
 }
 
 static char *tokenizer_config_json(const struct plm_model_config *model,
                                    const struct plm_tokenizer *tokenizer)
 {
+  const struct plm_architecture_rules *rules = plm_architecture_rules(model->architecture);
   cJSON *json = cJSON_CreateObject();
-  cJSON_AddStringToObject(json, "tokenizer_class", tokenizer_class(model->architecture));
-  if (!plm_architecture_rules(model->architecture)->published)
+  cJSON_AddStringToObject(json, "tokenizer_class",
+                          rules->tokenizer_class != NULL ? rules->tokenizer_class
+                                                         : "PreTrainedTokenizerFast");
+  if (!rules->published) /* the classes of published weights take sequences of any length */
     cJSON_AddNumberToObject(json, "model_max_length", model->max_length);
   cJSON_AddBoolToObject(json, "clean_up_tokenization_spaces", false);
   cJSON *inputs = cJSON_AddArrayToObject(json, "model_input_names");

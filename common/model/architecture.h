@@ -72,6 +72,8 @@ struct plm_architecture_rules {
   uint32_t vocab_size;    /* default; 0: that of the tokenizer */
   uint32_t max_positions; /* default */
   uint16_t chain_break;   /* the token between the chains of a protein, written |; 0: none */
+  const char *title;      /* the name of the published models; NULL: that of the architecture */
+  const char *tokenizer_class; /* of transformers; NULL: none of its own */
 
   struct plm_block_traits block;
   const char *embedding; /* the names of parameters, without ".weight" and ".bias" */
