@@ -3,6 +3,14 @@
 
 #include <math.h>
 
+uint32_t plm_class_best(const double *probabilities, uint32_t classes)
+{
+  uint32_t best = 0;
+  for (uint32_t k = 1; k < classes; k++)
+    if (probabilities[k] > probabilities[best]) best = k;
+  return best;
+}
+
 double plm_class_f1(const struct plm_class_count *count, double *precision)
 {
   const double recall = count->truth > 0 ? count->correct / count->truth : 0.0;

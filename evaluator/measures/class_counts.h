@@ -10,6 +10,9 @@ struct plm_class_count {
   double truth, predicted, correct;
 };
 
+/* The class of the highest probability, the first one of those that are equal. */
+uint32_t plm_class_best(const double *probabilities, uint32_t classes);
+
 /* 2 p r / (p + r) of precision p and recall r, 0 if both are; *precision (may be NULL) is 0 for a
  * class that is never predicted. */
 double plm_class_f1(const struct plm_class_count *count, double *precision);

@@ -175,12 +175,8 @@ static void choose_classes(const struct class_measuring *measuring)
 {
   const struct plm_class_predictions *predictions = measuring->predictions;
   const uint32_t classes = predictions->classes;
-  for (size_t i = 0; i < predictions->count; i++) {
-    const double *row = predictions->probabilities + i * classes;
-    uint32_t best = 0;
-    for (uint32_t k = 1; k < classes; k++) best = row[k] > row[best] ? k : best;
-    measuring->predicted[i] = best;
-  }
+  for (size_t i = 0; i < predictions->count; i++)
+    measuring->predicted[i] = plm_class_best(predictions->probabilities + i * classes, classes);
 }
 
 static void measure_all_classes(struct class_measuring *measuring, struct replicates *replicates,

@@ -14,6 +14,7 @@
 #include "common/base/text/text.h"
 #include "common/cli/output_file.h"
 #include "common/metrics/metrics.h"
+#include "evaluator/measures/class_counts.h"
 
 const char *const plm_probe_task_names[] = {"regression", "classification", "residues", NULL};
 
@@ -243,10 +244,8 @@ static void put_prediction(struct plm_text *text, const struct plm_probe_items *
     return;
   }
   const double *probabilities = fit->predicted + (size_t)i * classes;
-  uint32_t best = 0;
-  for (uint32_t k = 1; k < classes; k++) best = probabilities[k] > probabilities[best] ? k : best;
   put_class(text, table, (uint32_t)items->labels[item]);
-  put_class(text, table, best);
+  put_class(text, table, plm_class_best(probabilities, classes));
   for (uint32_t k = 0; k < classes; k++) plm_text_printf(text, ",%.17g", probabilities[k]);
   plm_text_puts(text, "\n");
 }

@@ -18,6 +18,7 @@ struct probe_command {
   size_t checkpoints;
   struct plm_labelled_table table;
   bool read;   /* the table */
+  bool headed; /* the table and the heads of the columns are printed */
   cJSON *line; /* with --json */
 };
 
@@ -90,13 +91,7 @@ static plm_status read_table(struct probe_command *command, const char *checkpoi
   table->tokenizer = tokenizer;
   command->read = true;
   PLM_TRY(plm_labelled_table_read(table, &command->table, error));
-  if (command->json) {
-    plm_probe_add_table(command->line, &command->table);
-    return PLM_OK;
-  }
-  if (command->quiet) return PLM_OK;
-  plm_probe_print_table(&command->table);
-  plm_probe_print_header(&command->table);
+  if (command->json) plm_probe_add_table(command->line, &command->table);
   return PLM_OK;
 }
 
@@ -130,6 +125,11 @@ static plm_status put_results(struct probe_command *command, const char *checkpo
     return PLM_OK;
   }
   if (command->quiet) return PLM_OK;
+  if (!command->headed) { /* only now: a probe that fails prints nothing but its error */
+    plm_probe_print_table(&command->table);
+    plm_probe_print_header(&command->table);
+    command->headed = true;
+  }
   plm_probe_print_row(checkpoint, best->layer, kind, &best->fit);
   if (last) plm_probe_print_row("(composition only)", "-", kind, &results->baseline);
   plm_probe_print_layers(results);

@@ -92,6 +92,7 @@ fails() { # EXIT REGEX ARGUMENTS…
   shift 2
   expect "$code" probe "$@"
   says err "$regex"
+  [ ! -s out ] || fail "$* printed, although it failed: $(cat out)"
 }
 fails 2 '--target COLUMN is needed' t.csv
 fails 2 'no table is named' --target y
