@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
 #include "common/base/clock.h"
 #include "common/base/process/thread.h"
 #include "common/wire/connection_limiter.h"
@@ -115,8 +116,7 @@ static plm_status start_watching(struct plm_announcer *announcer, struct plm_err
 plm_status plm_announcer_open(const char *endpoint, const char *keys,
                               struct plm_announcer **announcer, struct plm_error *error)
 {
-  struct plm_announcer *made = calloc(1, sizeof *made);
-  if (made == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for announcements");
+  struct plm_announcer *made = plm_alloc_zeroed(1, sizeof *made);
   pthread_mutex_init(&made->mutex, NULL);
   plm_status status = plm_context_open(&made->context, error);
   if (status == PLM_OK) status = plm_endpoint_check(endpoint, keys, error);
@@ -176,8 +176,7 @@ void plm_announcer_close(struct plm_announcer *announcer)
 plm_status plm_listener_open(const char *endpoint, const char *keys,
                              struct plm_announcement_listener **listener, struct plm_error *error)
 {
-  struct plm_announcement_listener *made = calloc(1, sizeof *made);
-  if (made == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for announcements");
+  struct plm_announcement_listener *made = plm_alloc_zeroed(1, sizeof *made);
   plm_status status = plm_context_open(&made->context, error);
   if (status == PLM_OK) status = plm_endpoint_check(endpoint, keys, error);
   if (status == PLM_OK)

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
 #include "common/wire/socket.h"
 
 struct plm_monitor {
@@ -17,8 +18,7 @@ plm_status plm_monitor_open(void *context, void *socket, struct plm_monitor **mo
   const int zero = 0;
   snprintf(name, sizeof name, "inproc://monitor-%lu",
            __atomic_add_fetch(&serial, 1, __ATOMIC_RELAXED));
-  struct plm_monitor *made = calloc(1, sizeof *made);
-  if (made == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for a monitor");
+  struct plm_monitor *made = plm_alloc_zeroed(1, sizeof *made);
   const int events = ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_CONNECT_RETRIED | ZMQ_EVENT_DISCONNECTED |
                      ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
                      ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;

@@ -9,13 +9,10 @@
 #include "common/base/alloc.h"
 #include "evaluator/measures/class_counts.h"
 
-plm_status plm_confusion_init(struct plm_confusion *confusion, uint32_t V, struct plm_error *error)
+void plm_confusion_init(struct plm_confusion *confusion, uint32_t V)
 {
   *confusion = (struct plm_confusion){.V = V};
-  confusion->counts = calloc((size_t)V * V, sizeof *confusion->counts);
-  if (confusion->counts == NULL)
-    return plm_error_set(error, PLM_NO_MEMORY, "out of memory for a %u x %u table", V, V);
-  return PLM_OK;
+  confusion->counts = plm_alloc_zeroed((size_t)V * V, sizeof *confusion->counts);
 }
 
 void plm_confusion_deinit(struct plm_confusion *confusion)

@@ -28,7 +28,7 @@ struct plm_confusion {
 };
 
 /* PLM_NO_MEMORY. */
-plm_status plm_confusion_init(struct plm_confusion *confusion, uint32_t V, struct plm_error *error);
+void plm_confusion_init(struct plm_confusion *confusion, uint32_t V);
 void plm_confusion_deinit(struct plm_confusion *confusion);
 /* Sets all counts and sums to zero. */
 void plm_confusion_reset(struct plm_confusion *confusion);

@@ -31,7 +31,7 @@ static plm_status evaluation_allocate_buffers(struct plm_evaluation *evaluation,
   const struct plm_model_config *config = &evaluation->inference->config;
   const uint32_t tokens = evaluation->inference->max_chunks * config->max_length;
   PLM_TRY(plm_question_init(&evaluation->question, tokens, error));
-  PLM_TRY(plm_confusion_init(&evaluation->confusion, config->vocab_size, error));
+  plm_confusion_init(&evaluation->confusion, config->vocab_size);
   evaluation->logits = calloc((size_t)tokens * config->vocab_size, sizeof(float));
   if (evaluation->logits == NULL)
     return plm_error_set(error, PLM_NO_MEMORY, "out of memory for the logits of %u tokens", tokens);

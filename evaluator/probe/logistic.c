@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
 #include "common/run/stop.h"
 #include "evaluator/probe/lbfgs.h"
 
@@ -124,8 +125,7 @@ plm_status plm_logistic_open(const struct plm_features *features, const struct p
                              const int32_t *labels, uint32_t classes, struct plm_pool *pool,
                              struct plm_logistic **opened, struct plm_error *error)
 {
-  struct plm_logistic *logistic = calloc(1, sizeof *logistic);
-  if (logistic == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  struct plm_logistic *logistic = plm_alloc_zeroed(1, sizeof *logistic);
   const size_t parts = (list->count + LEAST_ROWS - 1) / LEAST_ROWS;
   PLM_ASSERT(classes >= 2);
   logistic->features = features;

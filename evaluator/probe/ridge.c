@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
+
 enum { BLOCK = 128 /* rows that are standardised at once */, TILE = 16 /* rows of the products */ };
 
 struct plm_ridge {
@@ -103,8 +105,7 @@ plm_status plm_ridge_open(const struct plm_features *features, const struct plm_
                           const double *targets, struct plm_pool *pool, struct plm_ridge **opened,
                           struct plm_error *error)
 {
-  struct plm_ridge *ridge = calloc(1, sizeof *ridge);
-  if (ridge == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  struct plm_ridge *ridge = plm_alloc_zeroed(1, sizeof *ridge);
   ridge->features = features;
   ridge->list = list;
   ridge->pool = pool;

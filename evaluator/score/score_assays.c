@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "common/base/alloc.h"
 #include "common/base/log/log.h"
 #include "evaluator/score/assay_report.h"
 #include "evaluator/score/assay_scores.h"
@@ -85,9 +86,7 @@ static plm_status do_all(struct benchmark *benchmark, struct plm_error *error)
 {
   const struct plm_assays_request *request = benchmark->request;
   const size_t count = benchmark->list.count, finished = count_finished(benchmark);
-  benchmark->results = calloc(count, sizeof *benchmark->results);
-  if (benchmark->results == NULL)
-    return plm_error_set(error, PLM_NO_MEMORY, "out of memory for %zu assays", count);
+  benchmark->results = plm_alloc_zeroed(count, sizeof *benchmark->results);
   if (finished > 0)
     plm_info("%zu of %zu assays have been scored already, in %s", finished, count,
              benchmark->request->scores);

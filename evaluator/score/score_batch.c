@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "common/base/alloc.h"
 #include "common/inference/pseudo_likelihood.h"
 #include "common/inference/sequence_batch.h"
 
@@ -23,8 +24,7 @@ plm_status plm_score_batch_open(struct plm_inference *inference, uint32_t length
 {
   const struct plm_model_config *config = &inference->config;
   const size_t tokens = (size_t)inference->max_chunks * config->max_length;
-  struct plm_score_batch *opened = calloc(1, sizeof *opened);
-  if (opened == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  struct plm_score_batch *opened = plm_alloc_zeroed(1, sizeof *opened);
   opened->inference = inference;
   opened->length = length;
   opened->jobs = calloc(tokens, sizeof *opened->jobs);

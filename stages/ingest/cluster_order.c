@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
 #include "common/base/numbers/hash.h"
 #include "common/base/text/text.h"
 #include "common/run/stop.h"
@@ -76,8 +77,7 @@ plm_status plm_cluster_order_open(const char *directory, const char *path, bool 
                                   struct plm_cluster_order **order, struct plm_error *error)
 {
   *order = NULL;
-  struct plm_cluster_order *opened = calloc(1, sizeof *opened);
-  if (opened == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  struct plm_cluster_order *opened = plm_alloc_zeroed(1, sizeof *opened);
   opened->file.descriptor = opened->keys.descriptor = -1;
   opened->table_path = path;
   opened->unmatched_limit = unmatched_limit;
@@ -445,8 +445,7 @@ plm_status plm_cluster_order_write(struct plm_cluster_order *order,
   PLM_TRY(plm_temporary_file_flush(&order->file, error));
   PLM_TRY(put_aside(order, error));
   PLM_TRY(place_all(order, error));
-  struct walk *walk = calloc(1, sizeof *walk);
-  if (walk == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  struct walk *walk = plm_alloc_zeroed(1, sizeof *walk);
   *walk = (struct walk){.order = order, .writer = writer, .progress = progress, .context = context};
   plm_status status = plm_temporary_index_walk(order->index, TABLE_ORDER, on_ordered, walk, error);
   if (status == PLM_OK) status = write_ahead(walk, error);

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/base/alloc.h"
 #include "common/base/files/file.h"
 #include "common/base/process/thread.h"
 #include "common/run/stop.h"
@@ -89,8 +90,7 @@ plm_status plm_corpus_store_open(const char *directory, uint32_t format,
                                  struct plm_corpus_store **store, struct plm_error *error)
 {
   *store = NULL;
-  struct plm_corpus_store *opened = calloc(1, sizeof *opened);
-  if (opened == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  struct plm_corpus_store *opened = plm_alloc_zeroed(1, sizeof *opened);
   snprintf(opened->path, sizeof opened->path, "%s", directory);
   opened->map_bytes = map_start_bytes;
   int code = mdb_env_create(&opened->environment);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
 #include "common/base/files/file.h"
 #include "common/base/log/progress.h"
 #include "common/corpus/corpus_description.h"
@@ -128,8 +129,7 @@ static plm_status upgrade_corpus(struct upgrade *upgrade, struct plm_corpus_info
 plm_status plm_corpus_upgrade(const char *directory, struct plm_corpus_info *info, bool *upgraded,
                               struct plm_error *error)
 {
-  struct upgrade *upgrade = calloc(1, sizeof *upgrade);
-  if (upgrade == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  struct upgrade *upgrade = plm_alloc_zeroed(1, sizeof *upgrade);
   plm_progress_begin(&upgrade->progress, "verify");
   plm_status status = realpath(directory, upgrade->directory) == NULL
                           ? plm_error_errno(error, "cannot open %s", directory)

@@ -1,5 +1,6 @@
 /* Turning documents into a finished corpus. */
 #include "stages/ingest/corpus_writer.h"
+#include "common/base/alloc.h"
 #include "common/base/process/cgroup.h"
 
 #include <fcntl.h>
@@ -120,8 +121,7 @@ plm_status plm_corpus_writer_open(const struct plm_corpus_writer_options *option
                                   struct plm_corpus_writer **writer, struct plm_error *error)
 {
   *writer = NULL;
-  struct plm_corpus_writer *opened = calloc(1, sizeof *opened);
-  if (opened == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  struct plm_corpus_writer *opened = plm_alloc_zeroed(1, sizeof *opened);
   opened->temporary_lock = -1;
   opened->force = options->force;
   opened->description.info.format = PLM_CORPUS_FORMAT;
@@ -366,8 +366,7 @@ static plm_status copy_sources(struct plm_corpus_writer *writer,
                                struct plm_error *error)
 {
   struct plm_corpus_description *description = &writer->description;
-  description->ingested = calloc(count + 1, sizeof *description->ingested);
-  if (description->ingested == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  description->ingested = plm_alloc_zeroed(count + 1, sizeof *description->ingested);
   for (size_t i = 0; i < count; i++) {
     description->ingested[i] = ingested[i];
     description->ingested[i].name = strdup(ingested[i].name);

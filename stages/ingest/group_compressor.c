@@ -6,6 +6,7 @@
 #include <string.h>
 #include <zstd.h>
 
+#include "common/base/alloc.h"
 #include "common/base/process/thread.h"
 
 enum {
@@ -140,8 +141,7 @@ plm_status plm_group_compressor_open(enum plm_tokenizer_kind tokenizer, unsigned
                                      struct plm_error *error)
 {
   *compressor = NULL;
-  struct plm_group_compressor *opened = calloc(1, sizeof *opened);
-  if (opened == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  struct plm_group_compressor *opened = plm_alloc_zeroed(1, sizeof *opened);
   opened->tokenizer = tokenizer;
   plm_translator_init(&opened->translator, tokenizer);
   opened->capacity = threads * 2 + 2;

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "common/base/alloc.h"
 #include "common/base/clock.h"
 #include "common/base/log/log.h"
 #include "common/base/log/progress.h"
@@ -111,8 +112,7 @@ static plm_status ingest_read_files(struct ingest *ingest, struct plm_error *err
                                            .context = ingest,
                                            .on_record = ingest_on_record};
   struct plm_sequence_file_counts counts;
-  uint64_t *bytes = calloc(options->input_count, sizeof *bytes);
-  if (bytes == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  uint64_t *bytes = plm_alloc_zeroed(options->input_count, sizeof *bytes);
   const plm_status status = plm_sequence_files_read(&files, &counts, bytes, error);
   for (size_t i = 0; i < options->input_count; i++) ingest->ingested[i].bytes = bytes[i];
   free(bytes);
@@ -214,8 +214,7 @@ static plm_status ingest_prepare(struct ingest *ingest, struct plm_error *error)
                   INPUT_LIMIT);
     return plm_error_hint(error, "join them: cat FILES... | plm-pipeline ingest - --corpus DIR");
   }
-  ingest->ingested = calloc(options->input_count, sizeof *ingest->ingested);
-  if (ingest->ingested == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  ingest->ingested = plm_alloc_zeroed(options->input_count, sizeof *ingest->ingested);
   for (size_t i = 0; i < options->input_count; i++)
     ingest->ingested[i].name = (char *)plm_byte_stream_label(options->inputs[i]);
   if (options->deduplicate) {

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/base/alloc.h"
 #include "common/base/files/file.h"
 #include "stages/ingest/lmdb_error.h"
 
@@ -71,8 +72,7 @@ plm_status plm_temporary_index_open(const char *directory, int tables,
 {
   *index = NULL;
   PLM_ASSERT(tables <= PLM_INDEX_TABLES);
-  struct plm_temporary_index *opened = calloc(1, sizeof *opened);
-  if (opened == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  struct plm_temporary_index *opened = plm_alloc_zeroed(1, sizeof *opened);
   snprintf(opened->directory, sizeof opened->directory, "%s", directory);
   opened->page_bytes = (size_t)sysconf(_SC_PAGESIZE);
   opened->limit_bytes = (size_t)PUTS_IN_TRANSACTION * PAGES_OF_PUT * opened->page_bytes;

@@ -24,7 +24,7 @@ static void a_worked_example(void **state)
   float logits[6][3] = {{0}};
   uint32_t residues[6] = {10, 64, 127, 128, 9000, 20000};
   for (int i = 0; i < 6; i++) logits[i][predicted[i]] = 1.0f;
-  assert_int_equal(plm_confusion_init(&confusion, 3, NULL), PLM_OK);
+  plm_confusion_init(&confusion, 3);
   plm_confusion_add(&confusion, logits[0], truth, residues, 6);
   const struct plm_classification got = plm_confusion_classification(&confusion);
   near(got.accuracy, 4.0 / 6);
@@ -83,8 +83,8 @@ static void random_tables_match_the_definition(void **state)
     }
     loss += log(sum) - logits[i][truth[i]];
   }
-  assert_int_equal(plm_confusion_init(&whole, V, NULL), PLM_OK);
-  assert_int_equal(plm_confusion_init(&parts, V, NULL), PLM_OK);
+  plm_confusion_init(&whole, V);
+  plm_confusion_init(&parts, V);
   plm_confusion_add(&whole, logits[0], truth, residues, rows);
   plm_confusion_add(&parts, logits[0], truth, residues, 123);
   plm_confusion_add(&parts, logits[123], truth + 123, residues + 123, rows - 123);
@@ -107,7 +107,7 @@ static void one_class_alone_has_no_correlation(void **state)
   static const float logits[3][2] = {{0, 1}, {0, 1}, {0, 1}};
   static const uint32_t residues[3] = {1, 1, 1};
   struct plm_confusion confusion;
-  assert_int_equal(plm_confusion_init(&confusion, 2, NULL), PLM_OK);
+  plm_confusion_init(&confusion, 2);
   plm_confusion_add(&confusion, logits[0], truth, residues, 3);
   near(plm_confusion_classification(&confusion).accuracy, 1.0);
   near(plm_confusion_classification(&confusion).mcc, 0.0);
