@@ -8,7 +8,7 @@
 #include "common/base/text/text.h"
 #include "stages/export/card_facts.h"
 
-/* Appends the text of the card. The caller checks text->failed. */
+/* Appends the text of the card. */
 void plm_model_card_print(const struct plm_card_facts *facts, struct plm_text *text);
 
 #endif
