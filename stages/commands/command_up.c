@@ -6,6 +6,7 @@
 #include "common/base/clock.h"
 #include "common/base/log/log.h"
 #include "common/run/run.h"
+#include "common/run/run_pulse.h"
 #include "stages/commands/behind.h"
 #include "stages/commands/command.h"
 #include "stages/commands/find_lr.h"
@@ -155,10 +156,12 @@ static plm_status read_plan(const struct plm_command_context *context, struct pl
 
 /* ---- running ------------------------------------------------------------------------------- */
 
-/* A complete run only evaluates the checkpoints that have no metrics yet. */
+/* A complete run only evaluates the checkpoints that have no metrics yet. No trainer starts that
+ * would replace the pulse of one that was killed at its end. */
 static void only_evaluate(struct plan *plan, const struct plm_prepared *prepared)
 {
   plan->chosen[PLM_KIND_TRAINER] = false;
+  plm_run_pulse_remove(plan->config.run, "trainer");
   plm_info("the run is complete at step %llu; evaluating checkpoints without metrics",
            (unsigned long long)prepared->step);
 }

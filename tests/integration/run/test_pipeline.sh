@@ -24,10 +24,12 @@ for architecture in transformer unet patch_unet; do
   [ "$(grep -c '|' out)" -gt 10 ] && sed 's/^[^|]*| //' out | LC_ALL=C sort -cs -k 1,1 || fail "logs are not in the order of time"
   [ "$(sed 's/ .*//' out | sort -u | tr '\n' ' ')" = 'evaluator.0 packer.0 trainer.0 ' ] || fail "logs of all"
 
-  # a second time: the run is complete already
+  # a second time: the run is complete already, and its trainer has left a sign of life, as after a power cut
+  echo '{}' >"$run/pulse.trainer.json"
   expect 0 plm-pipeline up "$architecture.yaml" --run "$run"
   cat out err >both
   says both 'complete at step 12'
+  [ ! -e "$run/pulse.trainer.json" ] || fail "a pulse is left"
   [ "$(jq -s length "$run/evaluator.jsonl")" -eq 4 ] || fail "evaluated twice"
 done
 

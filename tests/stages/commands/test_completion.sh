@@ -69,8 +69,8 @@ offers_of() {
   offers 'plm-pipeline up ps --wa' --wait
   offers 'plm-pipeline ps --co' '--color --config'
   offers 'plm-pipeline ps --color ' 'always auto never'
-  offers 'plm-pipeline up --set trainer.st' 'trainer.steps= trainer.stop_timeout_s='
-  offers 'plm-pipeline --set trainer.st' 'trainer.steps= trainer.stop_timeout_s='
+  offers 'plm-pipeline up --set trainer.ste' 'trainer.steps='
+  offers 'plm-pipeline --set trainer.ste' 'trainer.steps='
   offers 'plm-pipeline up --resume au' auto
   offers 'plm-pipeline up --resume he' here
   offers 'plm-pipeline up --run h' 'here home'
@@ -82,7 +82,7 @@ offers_of() {
   offers 'plm-packer --corpus pip' pipeline.yaml
   offers 'plm-packer --threads 2 --al' --allow-remote
   offers 'plm-trainer -c pipeline.yaml --dr' --dry-run
-  offers 'plm-trainer --set trainer.st' 'trainer.steps= trainer.stop_timeout_s='
+  offers 'plm-trainer --set trainer.ste' 'trainer.steps='
   offers 'plm-evaluator ' 'embed evaluate generate predict probe score'
   offers 'plm-evaluator --prom' --prometheus
   offers 'plm-evaluator embed --poo' --pooling
