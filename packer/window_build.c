@@ -79,7 +79,8 @@ static plm_status lay_out(struct packed_window *packed, const struct plm_window 
   return reserve_bytes(packed, packed->offset[window->chunks], error);
 }
 
-/* Computes the place of each document's label record. */
+/* Computes the place of each document's label record, and writes the zeros after those of a chunk.
+ */
 static plm_status lay_out_labels(const struct packed_window *packed,
                                  const struct plm_tokenizer *tokenizer,
                                  struct window_memory *memory, struct plm_error *error)
@@ -99,7 +100,8 @@ static plm_status lay_out_labels(const struct packed_window *packed,
       memory->label_at[i] = at;
       at += plm_label_record_size(packed->schema, window->documents[i].residues);
     }
-    PLM_ASSERT(at == packed->offset[c + 1]);
+    PLM_ASSERT(at <= packed->offset[c + 1] && packed->offset[c + 1] - at < tokenizer->token_bytes);
+    memset(packed->bytes + at, 0, packed->offset[c + 1] - at);
   }
   return PLM_OK;
 }

@@ -65,6 +65,7 @@ void plm_data_layout(const struct plm_tokenizer *tokenizer, uint32_t max_length,
     at += plm_data_labels_at(tokenizer, max_length, window, c);
     for (uint32_t i = window->chunk_begin[c]; i < window->chunk_begin[c + 1] && schema != NULL; i++)
       at += plm_label_record_size(schema, window->documents[i].residues);
+    at = (at + tokenizer->token_bytes - 1) / tokenizer->token_bytes * tokenizer->token_bytes;
   }
   offset[window->chunks] = at;
 }
@@ -271,9 +272,9 @@ static plm_status check_document(const struct plm_data_known *known, uint32_t do
   return plm_error_hint(error, "ingest the sequences again");
 }
 
-/* Checks the label records of a chunk, which begin at `record`. */
+/* Checks the label records of a chunk, which begin at `record`, and the zeros up to `end`. */
 static plm_status check_labels(const struct plm_data_known *known, uint32_t c,
-                               const uint8_t *record, struct plm_error *error)
+                               const uint8_t *record, const uint8_t *end, struct plm_error *error)
 {
   const struct plm_window *window = known->window;
   for (uint32_t i = window->chunk_begin[c]; i < window->chunk_begin[c + 1]; i++) {
@@ -293,6 +294,11 @@ static plm_status check_labels(const struct plm_data_known *known, uint32_t c,
     }
     record += size;
   }
+  for (; record < end; record++)
+    if (*record != 0)
+      return plm_error_set(error, PLM_CORRUPT,
+                           "chunk %u of window %llu has something other than 0 after its labels", c,
+                           (unsigned long long)window->window);
   return PLM_OK;
 }
 
@@ -316,7 +322,8 @@ static plm_status check_chunk(const struct plm_data_known *known, uint32_t c, co
     return plm_error_set(error, PLM_CORRUPT,
                          "chunk %u of window %llu has something other than <pad> between documents",
                          c, (unsigned long long)window->window);
-  return known->schema == NULL ? PLM_OK : check_labels(known, c, evidence, error);
+  if (known->schema == NULL) return PLM_OK;
+  return check_labels(known, c, evidence, chunk + (known->offset[c + 1] - known->offset[c]), error);
 }
 
 plm_status plm_data_check(const struct plm_data_known *known, uint32_t first, uint32_t count,

@@ -8,11 +8,12 @@
  *     the path of these blocks in the document's tree: nodes of 32 bytes
  *
  *   and then, in a corpus with labels, for each document or piece in order: the label record of the
- *     whole document (common/labels/label_record.h)
+ *     whole document (common/labels/label_record.h); and a zero if the chunk would not be a whole
+ *     number of tokens otherwise
  *
  * Which documents are where, and so how many bytes each chunk has, follows from the plan and the
- * schema of the labels, which both sides know. Tokens are little-endian, and nothing is padded to
- * an alignment.
+ * schema of the labels, which both sides know. Tokens are little-endian, and each chunk begins
+ * where a token may be.
  */
 #ifndef PLM_COMMON_WIRE_DATA_H
 #define PLM_COMMON_WIRE_DATA_H
@@ -76,10 +77,10 @@ struct plm_data_scratch {
 };
 void plm_data_scratch_deinit(struct plm_data_scratch *scratch);
 /* Checks that `payload` is chunks [first, first + count) of the window: each token of each
- * document, <cls>, <eos>, <pad> and label records. PLM_PROTOCOL: the size is wrong, so nothing was
- * read. PLM_CORRUPT names the first document with a false token, or the chunk with false padding.
- * PLM_FORMAT: the corpus itself has a token outside the vocabulary, or a label without a valid
- * form, so no packer is at fault. Consumers check nothing of this again. */
+ * document, <cls>, <eos>, <pad>, label records and what follows them. PLM_PROTOCOL: the size is
+ * wrong, so nothing was read. PLM_CORRUPT names the first document with a false token, or the chunk
+ * with false padding. PLM_FORMAT: the corpus itself has a token outside the vocabulary, or a label
+ * without a valid form, so no packer is at fault. Consumers check nothing of this again. */
 plm_status plm_data_check(const struct plm_data_known *known, uint32_t first, uint32_t count,
                           const void *payload, size_t size, struct plm_data_scratch *scratch,
                           struct plm_error *error);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/wire/message.h"
+#include "tests/support/cases/label_schemas.h"
 #include "tests/support/corpora/proven_split.h"
 #include "tests/support/harness/cmocka_all.h"
 #include "tests/support/harness/must.h"
@@ -72,28 +73,41 @@ struct scene {
   struct plm_window window;
   struct plm_data_known known;
   uint64_t *offset;
-  struct plm_proof_digest *digests;
+  struct plm_proof_digest *digests, *labels; /* labels: NULL without a schema */
   uint8_t *payload;
   struct plm_data_scratch scratch;
 };
 
-static void scene_open(struct scene *scene, const struct plm_plan_parameters *p,
-                       const uint32_t *lengths, uint64_t documents)
+static void scene_open_labelled(struct scene *scene, const struct plm_plan_parameters *p,
+                                const uint32_t *lengths, uint64_t documents,
+                                const struct plm_label_schema *schema)
 {
   const struct plm_plan_split of = {.lengths = lengths, .documents = documents};
   *scene = (struct scene){0};
-  proven_split_open(&scene->split, p->tokenizer, 3, &of);
+  proven_split_open_labelled(&scene->split, p->tokenizer, 3, &of, schema);
   assert_int_equal(plm_plan_open(p, lengths, documents, &scene->plan, NULL), PLM_OK);
   assert_int_equal(plm_plan_window(scene->plan, 0, 0, &scene->window, NULL), PLM_OK);
   scene->offset = must(malloc((scene->window.chunks + 1) * sizeof *scene->offset));
-  plm_data_layout(scene->split.tokenizer, p->max_length, NULL, &scene->window, scene->offset);
+  plm_data_layout(scene->split.tokenizer, p->max_length, schema, &scene->window, scene->offset);
   scene->digests = proven_split_digests(&scene->split, &scene->window);
   scene->payload = proven_split_chunks(&scene->split, &scene->window, p->max_length, scene->offset);
   scene->known = (struct plm_data_known){.tokenizer = scene->split.tokenizer,
                                          .max_length = p->max_length,
                                          .window = &scene->window,
                                          .digests = scene->digests,
-                                         .offset = scene->offset};
+                                         .offset = scene->offset,
+                                         .schema = schema};
+  if (schema == NULL) return;
+  scene->labels = must(malloc((scene->window.document_count + 1) * sizeof *scene->labels));
+  for (uint32_t i = 0; i < scene->window.document_count; i++)
+    scene->labels[i] = scene->split.label_digests[scene->window.documents[i].number];
+  scene->known.labels = scene->labels;
+}
+
+static void scene_open(struct scene *scene, const struct plm_plan_parameters *p,
+                       const uint32_t *lengths, uint64_t documents)
+{
+  scene_open_labelled(scene, p, lengths, documents, NULL);
 }
 
 static void scene_close(struct scene *scene)
@@ -101,6 +115,7 @@ static void scene_close(struct scene *scene)
   plm_data_scratch_deinit(&scene->scratch);
   free(scene->payload);
   free(scene->digests);
+  free(scene->labels);
   free(scene->offset);
   plm_window_deinit(&scene->window);
   plm_plan_close(scene->plan);
@@ -194,6 +209,41 @@ static uint64_t owner_of(const struct scene *scene, uint32_t chunk, size_t byte)
     evidence = end;
   }
   return UINT64_MAX;
+}
+
+/* Records of residues and of classes may have an odd size. The next chunk begins at a whole token
+ * all the same. */
+static void labels_and_what_follows_them_are_checked(void **state)
+{
+  (void)state;
+  struct plm_label_schema schema;
+  label_schema_make(&schema);
+  for (int way = 0; way < 2 * 3; way++) {
+    const struct plm_plan_parameters p =
+        parameters_of((enum plm_tokenizer_kind)(way % 2), (enum plm_truncate)(way / 2), 64);
+    struct scene scene;
+    struct plm_error error = {0};
+    uint32_t filled = 0;
+    scene_open_labelled(&scene, &p, few, FEW, &schema);
+    const uint32_t token_bytes = scene.split.tokenizer->token_bytes, chunks = scene.window.chunks;
+    if (check(&scene, 0, chunks, &error) != PLM_OK) fail_msg("way %d: %s", way, error.what);
+    for (uint32_t c = 0; c < chunks; c++) {
+      assert_int_equal(scene.offset[c + 1] % token_bytes, 0);
+      uint64_t end =
+          scene.offset[c] + plm_data_labels_at(scene.split.tokenizer, 64, &scene.window, c);
+      for (uint64_t at = end; at < scene.offset[c + 1]; at++) {
+        scene.payload[at] ^= 1;
+        assert_int_equal(check(&scene, c, 1, &error), PLM_CORRUPT);
+        scene.payload[at] ^= 1;
+        const bool label = strstr(error.what, "the labels of document") != NULL;
+        assert_true(label || strstr(error.what, "something other than 0 after its labels") != NULL);
+        filled += !label;
+      }
+    }
+    assert_true(token_bytes == 1 ? filled == 0 : filled > 0);
+    scene_close(&scene);
+  }
+  plm_label_schema_deinit(&schema);
 }
 
 static void every_flipped_bit_is_found(void **state)
@@ -359,6 +409,7 @@ int main(void)
       cmocka_unit_test(pieces_say_what_proves_them),
       cmocka_unit_test(each_range_of_chunks_is_checked),
       cmocka_unit_test(long_documents_are_checked),
+      cmocka_unit_test(labels_and_what_follows_them_are_checked),
       cmocka_unit_test(every_flipped_bit_is_found),
       cmocka_unit_test(the_first_false_document_is_named),
       cmocka_unit_test(tokens_lie_in_the_vocabulary),

@@ -220,6 +220,7 @@ uint8_t *proven_split_chunks(const struct proven_split *made, const struct plm_w
       evidence += size;
       free(record);
     }
+    while (evidence < payload + offset[c + 1]) *evidence++ = 0;
     PLM_ASSERT(evidence == payload + offset[c + 1]);
   }
   return payload;
