@@ -112,6 +112,8 @@ static plm_status check_column(const struct plm_label_column *column, struct plm
     return plm_error_set(error, PLM_FORMAT, "a column of labels is of no known kind");
   PLM_TRY(check_name("column of labels", column->name, error));
   const uint32_t most = most_classes[column->kind];
+  if (column->kind != PLM_LABEL_NUMBER && column->class_count == 0)
+    return plm_error_set(error, PLM_FORMAT, "column %s has no class", column->name);
   if (column->class_count > most)
     return plm_error_set(error, PLM_LIMIT, "column %s has %u classes; %u is the limit for kind %s",
                          column->name, column->class_count, most, kind_names[column->kind]);

@@ -177,11 +177,8 @@ static bool put_cell(struct plm_text *text, const cJSON *value)
   if (value->child == NULL) plm_text_puts(text, "[]"); /* an empty text would be missing */
   cJSON_ArrayForEach(item, value)
   {
-    if (item->prev != NULL && item != value->child) plm_text_append(text, &separator, 1);
-    if (cJSON_IsNull(item))
-      plm_text_puts(text, "?");
-    else if (!put_value(text, item))
-      return false;
+    plm_text_append(text, &separator, 1);
+    if (!cJSON_IsNull(item) && !put_value(text, item)) return false;
   }
   return true;
 }

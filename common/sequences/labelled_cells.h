@@ -7,7 +7,7 @@
 #include "common/sequences/labelled_table.h"
 #include "common/sequences/line_reader.h"
 
-/* Separates the items of a JSON array in the text of its cell. */
+/* Stands before each item of a JSON array in the text of its cell. A null is an empty item. */
 enum { PLM_CELL_ITEMS = 0x1f };
 
 enum plm_cell {

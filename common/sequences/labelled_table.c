@@ -121,13 +121,16 @@ static plm_status refuse_split(const struct labelled_reading *reading,
                                const struct plm_cell_row *cells, enum plm_cell cell,
                                struct plm_error *error)
 {
+  const bool corpus = reading->cells.request->corpus;
   const size_t size = cells->sizes[cell];
   plm_error_set(error, PLM_FORMAT, "\"%.*s\" %s", (int)(size < 60 ? size : 60), cells->texts[cell],
                 cell == PLM_CELL_VALIDATION ? "is neither true nor false"
                 : reading->splits == FOLDS  ? "is not the number of a fold, as in the rows before"
+                : corpus                    ? "is not a split"
                                             : "names no part of the data");
-  plm_error_hint(error, cell == PLM_CELL_VALIDATION
-                            ? "a row without a value counts as false"
+  plm_error_hint(error, cell == PLM_CELL_VALIDATION ? "a row without a value counts as false"
+                        : corpus
+                            ? "write train, valid or test"
                             : "the parts are train, valid and test; or give each row the number of "
                               "its fold");
   return plm_labelled_cells_where(&reading->cells, cells->line, cell, error);

@@ -31,6 +31,9 @@ bool plm_label_is_missing(const char *text, size_t size)
 
 /* ---- numbers ---- */
 
+/* The squares of greater numbers, and sums of them, may not be finite. */
+static const double NUMBER_MOST = 1e100;
+
 static bool read_number(const char *text, size_t size, double *number)
 {
   char copy[64], *end;
@@ -42,10 +45,25 @@ static bool read_number(const char *text, size_t size, double *number)
   return *end == '\0' && end != copy && isfinite(*number);
 }
 
+static bool is_array(const struct plm_label_text *label)
+{
+  return label->size > 0 && *label->text == PLM_CELL_ITEMS;
+}
+
+static plm_status refuse_array(const struct plm_labelled_cells *cells, uint64_t line,
+                               const char *what, struct plm_error *error)
+{
+  plm_error_set(error, PLM_FORMAT, "an array is not %s", what);
+  if (cells->request->corpus)
+    plm_error_hint(error, "for several classes, give --labels COLUMN:classes");
+  return plm_labelled_cells_where(cells, line, PLM_CELL_TARGET, error);
+}
+
 static plm_status refuse_number(const struct plm_labelled_cells *cells, uint64_t line,
                                 const struct plm_label_text *label, struct plm_error *error)
 {
   const int shown = (int)(label->size < 60 ? label->size : 60);
+  if (is_array(label)) return refuse_array(cells, line, "a number", error);
   plm_error_set(error, PLM_FORMAT, "\"%.*s\" is not a finite number", shown, label->text);
   if (memchr(label->text, ',', label->size) != NULL)
     plm_error_hint(error, "write numbers with a decimal point and without separators: 1.5");
@@ -59,9 +77,14 @@ static plm_status set_numbers(const struct plm_labelled_cells *cells,
                               const struct plm_label_text *texts, struct plm_labelled_table *table,
                               struct plm_error *error)
 {
-  for (size_t i = 0; i < table->count; i++)
-    if (!read_number(texts[i].text, texts[i].size, &table->rows[i].number))
+  for (size_t i = 0; i < table->count; i++) {
+    double *number = &table->rows[i].number;
+    if (!read_number(texts[i].text, texts[i].size, number))
       return refuse_number(cells, table->rows[i].line, &texts[i], error);
+    if (fabs(*number) <= NUMBER_MOST) continue;
+    plm_error_set(error, PLM_FORMAT, "%g is beyond the limit of 1e100", *number);
+    return plm_labelled_cells_where(cells, table->rows[i].line, PLM_CELL_TARGET, error);
+  }
   return PLM_OK;
 }
 
@@ -137,13 +160,24 @@ static void strip_brackets(const char **text, size_t *size)
 
 static bool separates(char byte)
 {
-  return byte == ' ' || byte == '\t' || byte == '\n' || byte == ',' || byte == ';' ||
-         byte == PLM_CELL_ITEMS;
+  return byte == ' ' || byte == '\t' || byte == '\n' || byte == ',' || byte == ';';
 }
 
-/* The next word of a list of labels, without quotes around it. False: there is none. */
+/* The next item of a JSON array, whatever is in it. False: there is none. */
+static bool next_item(const char **at, const char *end, const char **item, size_t *size)
+{
+  if (*at == end) return false;
+  *item = ++*at;
+  while (*at < end && **at != PLM_CELL_ITEMS) ++*at;
+  *size = (size_t)(*at - *item);
+  return true;
+}
+
+/* The next item of an array, or the next word of a list of labels, without quotes around it. False:
+ * there is none. */
 static bool next_word(const char **at, const char *end, const char **word, size_t *size)
 {
+  if (*at < end && **at == PLM_CELL_ITEMS) return next_item(at, end, word, size);
   while (*at < end && separates(**at)) ++*at;
   if (*at == end) return false;
   *word = *at;
@@ -171,6 +205,7 @@ static size_t count_labels(const struct plm_label_text *label, uint32_t length)
 {
   const char *text = label->text;
   size_t size = label->size;
+  if (is_array(label)) return count_words(text, size);
   if (size == length) return size;
   strip_brackets(&text, &size);
   const size_t words = count_words(text, size);
@@ -193,7 +228,7 @@ static plm_status set_residues(const struct plm_labelled_cells *cells,
 {
   if (row->name != NULL) row->length = (uint32_t)count_labels(label, UINT32_MAX);
   const size_t labels = count_labels(label, row->length);
-  bool characters = label->size == row->length;
+  bool characters = !is_array(label) && label->size == row->length;
   const char *at = label->text, *word;
   size_t size = label->size;
   if (labels != row->length) return refuse_length(cells, row, labels, error);
@@ -202,7 +237,7 @@ static plm_status set_residues(const struct plm_labelled_cells *cells,
     return plm_error_set(error, PLM_NO_MEMORY, "out of memory for the labels of %u residues",
                          row->length);
   row->label_count = row->length;
-  if (!characters) {
+  if (!characters && !is_array(label)) {
     strip_brackets(&at, &size);
     characters = count_words(at, size) != labels; /* count_labels counted characters in brackets */
   }
@@ -211,7 +246,7 @@ static plm_status set_residues(const struct plm_labelled_cells *cells,
     word = at + t;
     size = 1;
     if (!characters) next_word(&at, end, &word, &size);
-    const bool missing = size == 1 && *word == '?';
+    const bool missing = size == 0 || (size == 1 && *word == '?');
     row->labels[t] = missing ? -1 : class_number(classes, word, size);
     if (row->labels[t] < 0 && !missing) return too_many(cells, classes, row->line, error);
   }
@@ -220,35 +255,39 @@ static plm_status set_residues(const struct plm_labelled_cells *cells,
 
 /* ---- several classes ---- */
 
-static const char *end_of_item(const char *at, const char *end)
+/* The next name, which is empty between two separators. False: there is none. */
+static bool next_name(const char **at, const char *end, bool array, const char **name, size_t *size)
 {
-  while (at < end && *at != ';' && *at != '|' && *at != ',' && *at != PLM_CELL_ITEMS) at++;
-  return at;
+  if (array) return next_item(at, end, name, size);
+  if (*at > end) return false;
+  *name = *at;
+  while (*at < end && **at != ';' && **at != '|' && **at != ',') ++*at;
+  *size = (size_t)(*at - *name);
+  ++*at;
+  plm_trim(name, size);
+  if (*size >= 2 && (**name == '\'' || **name == '"') && (*name)[*size - 1] == **name) {
+    *name += 1;
+    *size -= 2;
+  }
+  return true;
 }
 
 static plm_status set_several(const struct plm_labelled_cells *cells,
                               const struct plm_label_text *label, struct class_names *classes,
                               struct plm_labelled_row *row, struct plm_error *error)
 {
-  const char *at = label->text, *item;
-  size_t size = label->size, most = 1;
-  strip_brackets(&at, &size);
-  const char *end = at + size;
-  for (item = at; (item = end_of_item(item, end)) < end; item++) most++;
+  const bool array = is_array(label);
+  const char *text = label->text, *name;
+  size_t size = label->size, most = 0;
+  if (!array) strip_brackets(&text, &size);
+  const char *end = text + size;
+  for (const char *at = text; next_name(&at, end, array, &name, &size);) most++;
   row->labels = malloc(most * sizeof *row->labels);
   if (row->labels == NULL)
     return plm_error_set(error, PLM_NO_MEMORY, "out of memory for %zu classes", most);
-  for (; at <= end; at = item + 1) {
-    const char *word = at;
-    item = end_of_item(at, end);
-    size = (size_t)(item - at);
-    plm_trim(&word, &size);
-    if (size >= 2 && (*word == '\'' || *word == '"') && word[size - 1] == *word) {
-      word++;
-      size -= 2;
-    }
+  for (const char *at = text; next_name(&at, end, array, &name, &size);) {
     if (size == 0) continue;
-    const int32_t number = class_number(classes, word, size);
+    const int32_t number = class_number(classes, name, size);
     if (number < 0) return too_many(cells, classes, row->line, error);
     row->labels[row->label_count++] = number;
   }
@@ -295,6 +334,7 @@ static plm_status set_classes(const struct plm_labelled_cells *cells,
       PLM_TRY(set_several(cells, &texts[i], classes, row, error));
       continue;
     }
+    if (is_array(&texts[i])) return refuse_array(cells, row->line, "one class", error);
     row->label = class_number(classes, texts[i].text, texts[i].size);
     if (row->label < 0) return too_many(cells, classes, row->line, error);
   }
@@ -327,7 +367,7 @@ static enum plm_label_kind guess_kind(bool corpus, const struct plm_label_text *
     const struct plm_label_text *label = &texts[i];
     fitting += table->rows[i].length > 0 &&
                count_labels(label, table->rows[i].length) == table->rows[i].length;
-    lists += memchr(label->text, PLM_CELL_ITEMS, label->size) != NULL;
+    lists += is_array(label);
     longer |= table->rows[i].length > 1;
     const bool is_number = read_number(label->text, label->size, &number);
     const bool is_digits = strspn(label->text, "0123456789") == label->size;

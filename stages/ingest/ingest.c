@@ -70,6 +70,9 @@ static plm_status ingest_on_record(void *context, size_t file, const struct plm_
     result->too_short++;
     return PLM_OK;
   }
+  struct plm_label_row row = {0};
+  if (ingest->labels != NULL && !plm_label_table_includes(ingest->labels, sequence, &row))
+    return PLM_OK;
   const struct plm_hash hash = plm_hash_bytes(sequence->residues, sequence->size);
   if (ingest->seen != NULL) {
     bool found;
@@ -80,9 +83,7 @@ static plm_status ingest_on_record(void *context, size_t file, const struct plm_
     }
   }
   const struct plm_split_rule *splits = &ingest->options->splits;
-  struct plm_label_row row = {0};
   if (ingest->labels != NULL) PLM_TRY(plm_label_table_find(ingest->labels, sequence, &row, error));
-  if (row.left_out) return PLM_OK;
   source->documents++;
   if (ingest->order != NULL)
     return plm_cluster_order_add(ingest->order, sequence->name, sequence->name_size,

@@ -98,7 +98,8 @@ static plm_status read_labels(struct plm_label_table *table, struct plm_labelled
   struct table_column *column = &table->columns[i];
   struct plm_label_column *out = &table->schema.columns[i];
   PLM_TRY(read_column(request, request->target_column, column, error));
-  if (column->table.count == 0) {
+  const bool no_class = column->table.kind != PLM_LABEL_NUMBER && column->table.class_count == 0;
+  if (column->table.count == 0 || no_class) {
     plm_error_set(error, PLM_FORMAT, "column %s has no label", request->target_column);
     return plm_error_where(error, "%s", column->table.path);
   }
@@ -314,18 +315,21 @@ static plm_status make_record(struct plm_label_table *table, const struct plm_se
   return PLM_OK;
 }
 
+bool plm_label_table_includes(struct plm_label_table *table, const struct plm_sequence *sequence,
+                              struct plm_label_row *row)
+{
+  *row = (struct plm_label_row){0};
+  if (!table->has_split) return true;
+  const struct plm_labelled_row *split = find_row(&table->split, table->by_name, sequence);
+  row->has_split = split != NULL;
+  if (split != NULL) row->split = (enum plm_split)split->part;
+  table->left_out += split == NULL;
+  return split != NULL;
+}
+
 plm_status plm_label_table_find(struct plm_label_table *table, const struct plm_sequence *sequence,
                                 struct plm_label_row *row, struct plm_error *error)
 {
-  *row = (struct plm_label_row){0};
-  if (table->has_split) {
-    const struct plm_labelled_row *split = find_row(&table->split, table->by_name, sequence);
-    row->has_split = split != NULL;
-    row->left_out = split == NULL;
-    if (split != NULL) row->split = (enum plm_split)split->part;
-    table->left_out += row->left_out;
-    if (row->left_out) return PLM_OK;
-  }
   table->sequences++;
   if (table->schema.count == 0) return PLM_OK;
   PLM_TRY(make_record(table, sequence, error));

@@ -39,11 +39,14 @@ const struct plm_label_schema *plm_label_table_schema(const struct plm_label_tab
 struct plm_label_row {
   const uint8_t *record; /* its label record, until the next call; NULL without a schema */
   size_t record_size;
-  bool left_out; /* there is a column of splits, and it has no split */
   bool has_split;
   enum plm_split split;
 };
-/* Sequences come in the order of the input. PLM_FORMAT, with line and column: labels of residues
+/* Begins the row with the split of a sequence. Sequences come in the order of the input. False:
+ * there is a column of splits, and it has none for this sequence, which is counted. */
+bool plm_label_table_includes(struct plm_label_table *table, const struct plm_sequence *sequence,
+                              struct plm_label_row *row);
+/* Adds the record of a sequence that is included. PLM_FORMAT, with line and column: labels of residues
  * have another number than the sequence has residues. PLM_LIMIT: the record is too long. */
 plm_status plm_label_table_find(struct plm_label_table *table, const struct plm_sequence *sequence,
                                 struct plm_label_row *row, struct plm_error *error);

@@ -66,13 +66,13 @@ static uint64_t put_document(struct filling *filling, uint32_t d)
   const struct plm_label_span *span = &filling->labels->spans[d];
   const uint32_t outputs = filling->head->outputs;
   const bool cls = filling->head->pooling == PLM_HEAD_CLS;
-  const float *values = filling->labels->values + (size_t)d * outputs;
   uint64_t known = 0;
   if (cls ? span->first_residue == span->start : span->residues == 0) return 0;
   if (filling->head->loss == PLM_LOSS_CLASS) {
     known = filling->labels->classes[d] >= 0;
     if (known > 0) filling->classes[filling->rows] = filling->labels->classes[d];
   } else {
+    const float *values = filling->labels->values + (size_t)d * outputs;
     for (uint32_t o = 0; o < outputs; o++) known += !isnan(values[o]);
     if (known > 0)
       memcpy(filling->values + (size_t)filling->rows * outputs, values, outputs * sizeof *values);

@@ -85,6 +85,11 @@ static void formats(void **state)
       "{\"sequence\":\"MKV\",\"y\":[0,null,12],\"f\":2}\n{\"sequence\":\"MA\",\"y\":\"HE\",\"f\":0}"
       "\n",
       "y", "f", "1 MKV 0,?,12 b;2 MA H,E a;");
+  /* an item is one label, whatever is in it */
+  reads("a.jsonl",
+        "{\"sequence\":\"MK\",\"y\":[\"loop a\",\"H,E\"],\"f\":0}\n"
+        "{\"sequence\":\"MAV\",\"y\":[\"H\",\"\",\"E\"],\"f\":1}\n",
+        "y", "f", "1 MK loop a,H,E a;2 MAV H,?,E b;");
 }
 
 /* FLIP's columns, where a validation row says True and others are empty. */

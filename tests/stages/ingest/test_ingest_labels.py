@@ -154,6 +154,8 @@ UGLY = {
     ),
     "not a number": (["1.5", "n.d.", "3.5"], ":number", 2, "a.csv:3, column 3 (y)", "n.d."),
     "infinite": (["1.5", "inf", "3.5"], ":number", 2, "a.csv:3, column 3 (y)", "inf"),
+    "too great": (["1.5", "-1e154", "2"], ":number", 2, "a.csv:3, column 3 (y)", "limit of 1e100"),
+    "no class": (["[]", "", "[]"], ":classes", 2, "a.csv", "column y has no label"),
     "wrong length": (
         ["H" * 20, "E" * 19, "C" * 20],
         ":residues",
@@ -201,6 +203,31 @@ def test_missing_values_quotes_and_utf8_names_are_taken():
         "\u00e9t\u00e9": 1,
     }
     assert labels["y"]["labels"]["train"] == 1 and labels["y"]["deviation"] == 0
+
+
+def write_json(values):
+    with open("in.jsonl", "w", encoding="utf-8") as out:
+        for sequence, value in zip(SEQUENCES, values, strict=False):
+            print(json.dumps({"sequence": sequence, "y": value}), file=out)
+
+
+def test_an_item_of_an_array_is_one_class_whatever_is_in_it():
+    write_json([["transferase, of groups", "x"], ["a|b;c", None], [], ["[x]", "x"], None])
+    ingest("in.jsonl", "--labels", "y", "--split", "train=1")
+    assert labels_of()["y"]["classes"] == {"[x]": 1, "a|b;c": 1, "transferase, of groups": 1, "x": 2}
+    assert labels_of()["y"]["labels"]["train"] == 4
+    for kind, what in ("class", "an array is not one class"), ("number", "an array is not a number"):
+        result = ingest("in.jsonl", "--labels", f"y:{kind}", check=False)
+        assert what in result.stderr and "in.jsonl:1" in result.stderr, result.stderr
+        assert "--labels COLUMN:classes" in result.stderr
+
+
+def test_a_repeat_of_a_sequence_without_a_split_is_kept():
+    rows = [("sequence", "y", "set"), (SEQUENCES[0], 1, ""), (SEQUENCES[0], 2, "train")]
+    rows += [(s, i, "train") for i, s in enumerate(SEQUENCES[1:])]
+    write_table("in.csv", rows)
+    ingest("in.csv", "--labels", "y:number", "--split-column", "set", "--deduplicate")
+    assert labels_of()["y"]["labels"] == {"train": len(SEQUENCES), "valid": 0, "test": 0}
 
 
 def test_a_class_only_in_validation_and_a_single_class_are_said():
