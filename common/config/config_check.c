@@ -369,11 +369,10 @@ static void check_best_by(struct plm_loader *loader)
   if (text == NULL || plm_key_is_bad(loader, key) || plm_key_is_bad(loader, "evaluator.tasks") ||
       plm_config_best_by(loader->config, &task, &measure))
     return;
-  plm_problems_add(
-      loader->problems, plm_key_place(loader, key, NULL),
-      "%s: \"%s\" is not TASK.MEASURE, with a task of evaluator.tasks and a measure of "
-      "its kind, for example stability.spearman",
-      key, text);
+  struct plm_text fault = {0};
+  plm_config_best_by_fault(loader->config, &fault);
+  plm_problems_add(loader->problems, plm_key_place(loader, key, NULL), "%s: %s", key, fault.data);
+  plm_text_deinit(&fault);
 }
 
 void plm_config_check(struct plm_loader *loader)
@@ -412,11 +411,26 @@ static void advise_mask_rate(const struct plm_config *config, struct plm_text *t
   }
 }
 
+static void advise_checkpoints(const struct plm_config *config, struct plm_text *text)
+{
+  const struct plm_config_stop_when *when = &config->trainer.stop_when;
+  if (config->trainer.checkpoint.best_by != NULL && config->trainer.checkpoint.keep_best == 0)
+    plm_text_puts(text, "trainer.checkpoint.best_by: keeps no checkpoint, since "
+                        "trainer.checkpoint.keep_best is 0\n");
+  if (when->metric != PLM_STOP_LOSS && when->patience == 0)
+    plm_text_puts(text, "trainer.stop_when.metric: has no effect, since trainer.stop_when.patience "
+                        "is 0\n");
+  if (when->patience > 0 && config->trainer.checkpoint.every == 0)
+    plm_text_puts(text, "trainer.stop_when.patience: has no effect, since trainer.checkpoint.every "
+                        "is 0, so that no checkpoint is published during training\n");
+}
+
 void plm_config_advise(const struct plm_config *config, struct plm_text *text)
 {
   const struct plm_model_config *model = &config->model;
   plm_presets_advise(config, text);
   advise_mask_rate(config, text);
+  advise_checkpoints(config, text);
   for (uint32_t i = 0; i < model->pattern_count; i++) {
     if ((model->pattern[i] & PLM_ATTENTION_BLOCK) == 0) continue;
     plm_text_puts(text, "model.attention.pattern: `block` masks count from the beginning of the "

@@ -279,6 +279,17 @@ static void settings_without_effect_are_named(void **state)
   expect_advice("trainer: {objective: masked_diffusion, masking: {mask_rate: 0.3, "
                 "mlm_warmup_steps: 5}}\n",
                 NULL);
+  expect_advice("trainer: {stop_when: {metric: accuracy, patience: 1}}\n", NULL);
+  expect_advice("trainer: {stop_when: {metric: accuracy}}\n",
+                "trainer.stop_when.metric: has no effect, since trainer.stop_when.patience is 0\n");
+  expect_advice(
+      "trainer: {stop_when: {patience: 2}, checkpoint: {every: 0}}\n",
+      "trainer.stop_when.patience: has no effect, since trainer.checkpoint.every is 0, so "
+      "that no checkpoint is published during training\n");
+  expect_advice("trainer: {checkpoint: {best_by: a.r2, keep_best: 0}}\n"
+                "evaluator: {tasks: [{name: a, path: x, target: y}]}\n",
+                "trainer.checkpoint.best_by: keeps no checkpoint, since "
+                "trainer.checkpoint.keep_best is 0\n");
 }
 
 static void a_resume_knows_what_may_change(void **state)

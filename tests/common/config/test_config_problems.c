@@ -187,11 +187,36 @@ static const struct wrong wrongs[] = {
       "choose another name",
       "pipeline.yaml:1:63: evaluator.tasks: every: 0 is out of range: must be at least 1 and at "
       "most 1000000"}},
-    {"trainer: {checkpoint: {best_by: a.auc}}\nevaluator: {tasks: [{name: a, path: x, target: "
-     "y}]}\n",
-     {"pipeline.yaml:1:33: trainer.checkpoint.best_by: \"a.auc\" is not TASK.MEASURE, with a task "
-      "of "
-      "evaluator.tasks and a measure of its kind, for example stability.spearman"}},
+#define BEST_BY(value, task)                                                                  \
+  "trainer: {checkpoint: {best_by: " value "}}\nevaluator: {tasks: [{name: s, path: x, " task \
+  "}]}\n"
+#define AT_BEST_BY "pipeline.yaml:1:33: trainer.checkpoint.best_by: "
+    {BEST_BY("spearman", "target: y"),
+     {AT_BEST_BY "\"spearman\" is not TASK.MEASURE, for example stability.spearman"}},
+    {BEST_BY("s.t.spearman", "target: y"),
+     {AT_BEST_BY "there is no task \"s.t\" in evaluator.tasks"}},
+    {BEST_BY("nosuch.spearman", "target: y"),
+     {AT_BEST_BY "there is no task \"nosuch\" in evaluator.tasks"}},
+    {BEST_BY("s.auc", "target: y"),
+     {AT_BEST_BY "probes have no measure \"auc\"; they have spearman, pearson, r2, rmse, accuracy, "
+                 "macro_f1, mcc and auroc"}},
+    {BEST_BY("s.accuracy", "target: y, task: regression"),
+     {AT_BEST_BY "task \"s\" is a regression, which has spearman, pearson, r2 and rmse, not "
+                 "accuracy"}},
+    {BEST_BY("s.spearman", "target: y, task: classification"),
+     {AT_BEST_BY "task \"s\" is a classification, which has accuracy, macro_f1, mcc and auroc, not "
+                 "spearman"}},
+    {BEST_BY("s.rmse", "target: y, task: residues"),
+     {AT_BEST_BY "task \"s\" has labels of residues, which have accuracy, macro_f1, mcc and auroc, "
+                 "not rmse"}},
+    {BEST_BY("s.x", "kind: contacts"),
+     {AT_BEST_BY "contacts have no measure \"x\"; they have precision_l, precision_l2 and "
+                 "precision_l5"}},
+    {BEST_BY("s.auroc", "kind: assays, reference: z"),
+     {AT_BEST_BY "assays have no measure \"auroc\"; they have spearman, auc, mcc, ndcg and "
+                 "top_recall"}},
+#undef AT_BEST_BY
+#undef BEST_BY
     {"evaluator: {tasks: [{name: a, target: y}]}\n",
      {"pipeline.yaml:1:21: evaluator.tasks: a task has no path"}},
     {"trainer: {hosts: [a:1, b]}\n",
