@@ -40,7 +40,7 @@ static void dry_run_print_table(const struct outlook *o)
   print_ranks(&o->estimate.ranks);
   printf("%-36s %15llu\n", "parameters (number)", (unsigned long long)o->estimate.parameters);
   if (o->estimate.trained < o->estimate.parameters)
-    printf("%-36s %15llu\n", "of which are trained", (unsigned long long)o->estimate.trained);
+    printf("%-36s %15llu\n", "of these, trained", (unsigned long long)o->estimate.trained);
   for (size_t i = 0; i < o->estimate.count; i++) {
     const struct plm_memory_row *row = &o->estimate.rows[i];
     if (o->backend.partial && strcmp(row->name, "scratch") == 0) continue;

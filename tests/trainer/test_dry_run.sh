@@ -306,4 +306,4 @@ jq -e --argjson head "$head" '.parameter_count == 2839004193 and .trained_count 
   and .gradients < 4.1 * $head and .optimizer < 8.1 * $head and .device_bytes < 7.1e9' out >/dev/null ||
   fail "a frozen trunk: $(cat out)"
 expect 0 plm-trainer -c frozen.yaml --dry-run
-grep -q "^of which are trained  *$head$" out || fail "the text of a frozen trunk: $(cat out)"
+grep -q "^of these, trained  *$head$" out || fail "the text of a frozen trunk: $(cat out)"

@@ -13,9 +13,8 @@ bool plm_stop_when(const char *run, const struct plm_config *config, uint64_t st
   char path[PLM_PATH_SIZE];
   struct plm_error error = {0};
   struct plm_early_stop found;
-  const char *metric = plm_stop_metric_names[when->metric];
   const struct plm_early_stop_rule rule = {.split = config->evaluator.splits[0],
-                                           .metric = metric,
+                                           .metric = plm_stop_metric_names[when->metric],
                                            .higher = when->metric == PLM_STOP_ACCURACY,
                                            .until = step};
   plm_status status = plm_path_join(path, run, PLM_RUN_EVALUATOR_METRICS, &error);
@@ -25,8 +24,8 @@ bool plm_stop_when(const char *run, const struct plm_config *config, uint64_t st
     return false;
   }
   if (found.since < when->patience) return false;
-  plm_info("trainer.stop_when: the %s of the last %u evaluated checkpoints was not better than %g "
-           "of step %llu",
-           metric, found.since, found.best, (unsigned long long)found.best_step);
+  plm_info("trainer.stop_when: none of the last %u evaluated checkpoints has %s %g (step %llu)",
+           found.since, rule.higher ? "an accuracy above" : "a loss below", found.best,
+           (unsigned long long)found.best_step);
   return true;
 }
