@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "common/base/alloc.h"
+#include "common/base/log/log.h"
 #include "common/base/log/progress.h"
 #include "common/base/process/pool.h"
 #include "common/run/stop.h"
@@ -259,12 +260,39 @@ static plm_status run_all(struct contacts_run *run, struct plm_error *error)
   return test_proteins(run, error);
 }
 
-plm_status plm_contacts_check(const struct plm_protein_folder *folder, uint32_t training,
-                              struct plm_error *error)
+static bool has_long_range(const struct plm_contact_protein *protein)
 {
-  if (folder->count > training) return PLM_OK;
-  plm_error_set(error, PLM_FORMAT, "%zu proteins are too few for %u to learn from and one to test",
-                folder->count, training);
+  size_t k = 0;
+  while (k < protein->count && protein->pairs[k].j - protein->pairs[k].i < LONG_RANGE) k++;
+  return k < protein->count;
+}
+
+static void warn_without_contacts(const struct plm_protein_folder *folder, uint32_t training)
+{
+  char number[64];
+  uint64_t without = 0;
+  const char *first = NULL;
+  for (size_t i = training; i < folder->count; i++) {
+    const struct plm_contact_protein *protein = &folder->proteins[i];
+    if (protein->length <= LONG_RANGE || has_long_range(protein)) continue;
+    if (without++ == 0) first = protein->name;
+  }
+  if (without > 0)
+    plm_warning("proteins of the test without contacts at least %d apart, which count with a "
+                "precision of 0: %s; the first is %s",
+                LONG_RANGE, plm_format_count(without, number), first);
+}
+
+plm_status plm_contacts_check(const struct plm_protein_folder *folder, uint32_t training,
+                              const char *option, struct plm_error *error)
+{
+  if (folder->count > training) {
+    warn_without_contacts(folder, training);
+    return PLM_OK;
+  }
+  plm_error_set(error, PLM_FORMAT,
+                "%zu proteins are too few: %u for training%s and at least one for the test",
+                folder->count, training, option);
   return plm_error_hint(error, "each is a pair of files, NAME.fasta and NAME.contacts");
 }
 
@@ -276,7 +304,7 @@ plm_status plm_contacts_run(const struct plm_contacts_request *request,
   struct contacts_run run = {
       .request = request, .folder = folder, .inference = inference, .results = results};
   *results = (struct plm_contacts_results){0};
-  PLM_TRY(plm_contacts_check(folder, request->training, error));
+  PLM_ASSERT(folder->count > request->training);
   plm_progress_begin(&run.progress, "contacts");
   run.progress.rate_unit = "residues";
   const plm_status status = run_all(&run, error);

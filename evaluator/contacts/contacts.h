@@ -35,11 +35,14 @@ struct plm_contacts_results {
   uint64_t cut;                           /* proteins of which the model sees only the beginning */
 };
 
-/* PLM_FORMAT: a folder has too few proteins to learn from `training` and to test one. */
+/* Warns of proteins of the test that have no contacts at least 24 apart. PLM_FORMAT: a folder has
+ * too few proteins to learn from `training` and to test one. option: added to this number in the
+ * error, " (--train)". */
 plm_status plm_contacts_check(const struct plm_protein_folder *folder, uint32_t training,
-                              struct plm_error *error);
+                              const char *option, struct plm_error *error);
 
-/* PLM_FORMAT: too few proteins, none to test, or no contacts to learn from. PLM_UNSUPPORTED: no
+/* The folder has passed plm_contacts_check. PLM_FORMAT: no protein to test, or no contacts to learn
+ * from. PLM_UNSUPPORTED: no
  * block of the model has attention between single residues. PLM_NOT_FINITE, PLM_NO_MEMORY, and the
  * errors of the parts. */
 plm_status plm_contacts_run(const struct plm_contacts_request *request,

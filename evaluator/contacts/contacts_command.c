@@ -101,8 +101,9 @@ static plm_status measure_contacts(struct contacts_command *command, const char 
   struct plm_contacts_results results;
   char number[64];
   PLM_TRY(plm_protein_folder_read(command->folder, inference->tokenizer->kind, &folder, error));
-  const plm_status status =
-      plm_contacts_run(&command->request, &folder, inference, &results, error);
+  plm_status status = plm_contacts_check(&folder, command->request.training, " (--train)", error);
+  if (status == PLM_OK)
+    status = plm_contacts_run(&command->request, &folder, inference, &results, error);
   plm_protein_folder_deinit(&folder);
   if (status == PLM_FORMAT && error->where[0] == '\0')
     plm_error_where(error, "%s", command->folder);

@@ -9,10 +9,12 @@
 
 #include "common/base/alloc.h"
 #include "common/base/files/file.h"
+#include "common/base/text/text.h"
 #include "common/sequences/sequence_reader.h"
 
-static const char ending[] = ".contacts";
-enum { CONTACTS_BYTES_MAX = 256 << 20 };
+/* The files of a protein. */
+static const char *const endings[] = {".fasta", ".contacts"};
+enum { CONTACTS_BYTES_MAX = 256 << 20, SHOWN_MAX = 60 };
 
 void plm_protein_folder_deinit(struct plm_protein_folder *folder)
 {
@@ -104,15 +106,17 @@ static void sort_pairs(struct plm_contact_protein *protein)
 }
 
 /* One line without its end, unless it is empty or a comment. */
-static plm_status take_line(const char *text, const char *path, size_t line, size_t *room,
+static plm_status take_line(const char *line_text, const char *path, size_t line, size_t *room,
                             struct plm_contact_protein *protein, struct plm_error *error)
 {
+  const char *text = line_text;
   const uint32_t i = read_residue(&text, protein->length);
   const uint32_t j = i == 0 ? 0 : read_residue(&text, protein->length);
   if (i == 0 || j == 0 || i == j) {
+    const size_t shown = strcspn(line_text, "\r");
     plm_error_set(error, PLM_FORMAT,
-                  "%s:%zu: a line begins with two different residues from 1 to %u", path, line,
-                  protein->length);
+                  "%s:%zu: \"%.*s\": expected two different residue numbers from 1 to %u", path,
+                  line, shown < SHOWN_MAX ? (int)shown : SHOWN_MAX, line_text, protein->length);
     return plm_error_hint(error, "for example: 3 41");
   }
   if (protein->count == *room) {
@@ -153,18 +157,43 @@ static int compare_names(const void *a, const void *b)
   return strcmp(x->name, y->name);
 }
 
+/* The length of the name of a protein that a file belongs to; 0: it belongs to none. */
+static size_t protein_name(const char *file)
+{
+  const size_t length = strlen(file);
+  for (size_t k = 0; file[0] != '.' && k < sizeof endings / sizeof *endings; k++)
+    if (plm_text_ends_with(file, endings[k])) return length - strlen(endings[k]);
+  return 0;
+}
+
+/* Each protein has two files. */
+static void drop_second_names(struct plm_protein_folder *folder)
+{
+  size_t kept = 0;
+  for (size_t i = 0; i < folder->count; i++) {
+    if (kept > 0 && compare_names(&folder->proteins[kept - 1], &folder->proteins[i]) == 0)
+      free(folder->proteins[i].name);
+    else
+      folder->proteins[kept++] = folder->proteins[i];
+  }
+  folder->count = kept;
+}
+
 static plm_status list_names(const char *path, struct plm_protein_folder *folder,
                              struct plm_error *error)
 {
   DIR *opened = opendir(path);
   const struct dirent *entry = NULL;
   size_t room = 0;
+  if (opened == NULL && errno == ENOTDIR) {
+    plm_error_set(error, PLM_FORMAT, "%s is not a folder", path);
+    return plm_error_hint(error, "contacts need a folder of NAME.fasta and NAME.contacts");
+  }
   if (opened == NULL) return plm_error_errno(error, "cannot read %s", path);
   plm_status status;
   while ((status = plm_directory_next(opened, path, &entry, error)) == PLM_OK && entry != NULL) {
-    const size_t length = strlen(entry->d_name);
-    const size_t name = length > strlen(ending) ? length - strlen(ending) : 0;
-    if (entry->d_name[0] == '.' || name == 0 || strcmp(entry->d_name + name, ending) != 0) continue;
+    const size_t name = protein_name(entry->d_name);
+    if (name == 0) continue;
     if (folder->count == room) {
       room = room == 0 ? 64 : 2 * room;
       folder->proteins = plm_realloc(folder->proteins, room * sizeof *folder->proteins);
@@ -173,30 +202,39 @@ static plm_status list_names(const char *path, struct plm_protein_folder *folder
         (struct plm_contact_protein){.name = plm_strndup(entry->d_name, name)};
   }
   closedir(opened);
-  if (status == PLM_OK && folder->count > 0)
-    qsort(folder->proteins, folder->count, sizeof *folder->proteins, compare_names);
-  return status;
+  if (status != PLM_OK || folder->count == 0) return status;
+  qsort(folder->proteins, folder->count, sizeof *folder->proteins, compare_names);
+  drop_second_names(folder);
+  return PLM_OK;
+}
+
+/* Both files of a protein. */
+static plm_status find_files(const char *path, const struct plm_contact_protein *protein,
+                             char files[2][PLM_PATH_SIZE], struct plm_error *error)
+{
+  for (size_t k = 0; k < 2; k++) {
+    char *name = plm_format("%s%s", protein->name, endings[k]);
+    const plm_status status = plm_path_join(files[k], path, name, error);
+    free(name);
+    PLM_TRY(status);
+  }
+  if (!plm_file_exists(files[0])) {
+    plm_error_set(error, PLM_FORMAT, "%s has no sequence beside it", files[1]);
+    return plm_error_hint(error, "write the sequence of %s into %.3000s", protein->name, files[0]);
+  }
+  if (plm_file_exists(files[1])) return PLM_OK;
+  plm_error_set(error, PLM_FORMAT, "%s has no contacts beside it", files[0]);
+  return plm_error_hint(error, "write them into %.3000s (an empty file if there are none)",
+                        files[1]);
 }
 
 static plm_status read_protein(const char *path, enum plm_tokenizer_kind tokenizer,
                                struct plm_contact_protein *protein, struct plm_error *error)
 {
-  char file[PLM_PATH_SIZE];
-  char *name = plm_format("%s.fasta", protein->name);
-  plm_status status = plm_path_join(file, path, name, error);
-  free(name);
-  PLM_TRY(status);
-  if (!plm_file_exists(file)) {
-    plm_error_set(error, PLM_FORMAT, "%s/%s%s has no sequence beside it", path, protein->name,
-                  ending);
-    return plm_error_hint(error, "write the sequence of %s into %.3000s", protein->name, file);
-  }
-  PLM_TRY(read_protein_sequence(file, tokenizer, protein, error));
-  name = plm_format("%s%s", protein->name, ending);
-  status = plm_path_join(file, path, name, error);
-  free(name);
-  PLM_TRY(status);
-  return read_pairs(file, protein, error);
+  char files[2][PLM_PATH_SIZE];
+  PLM_TRY(find_files(path, protein, files, error));
+  PLM_TRY(read_protein_sequence(files[0], tokenizer, protein, error));
+  return read_pairs(files[1], protein, error);
 }
 
 plm_status plm_protein_folder_read(const char *path, enum plm_tokenizer_kind tokenizer,

@@ -1,6 +1,7 @@
 /* The command line of `plm-evaluator probe`. */
 #include <string.h>
 
+#include "common/base/files/file.h"
 #include "common/base/text/json.h"
 #include "common/cli/output_file.h"
 #include "common/cli/task_options.h"
@@ -39,6 +40,14 @@ static plm_status parse_task(const struct plm_arguments *arguments, enum plm_lab
                        task);
 }
 
+static plm_status refuse_folder(const struct plm_arguments *arguments, struct plm_error *error)
+{
+  const char *path = arguments->positional_count == 1 ? arguments->positionals[0] : NULL;
+  if (path == NULL || !plm_directory_exists(path)) return PLM_OK;
+  plm_error_set(error, PLM_USAGE, "%s is a folder, not a table", path);
+  return plm_error_hint(error, "for a folder of proteins with contacts, give --task contacts");
+}
+
 static plm_status parse_request(const struct plm_arguments *arguments,
                                 struct probe_command *command, struct plm_error *error)
 {
@@ -46,6 +55,8 @@ static plm_status parse_request(const struct plm_arguments *arguments,
   const char *pooling = plm_arguments_get(arguments, "pooling");
   PLM_TRY(plm_task_needs(arguments, plm_probe_options, "checkpoint",
                          "a checkpoint, for example runs/demo/checkpoints/latest", error));
+  PLM_TRY(parse_task(arguments, &request->table.kind, error));
+  PLM_TRY(refuse_folder(arguments, error));
   PLM_TRY(plm_task_needs(arguments, plm_probe_options, "target", "the column to predict", error));
   if (arguments->positional_count != 1) {
     plm_error_set(error, PLM_USAGE, "%s",
@@ -53,12 +64,12 @@ static plm_status parse_request(const struct plm_arguments *arguments,
     return plm_error_hint(error, "it is a CSV, TSV or JSONL file with a column of sequences");
   }
   request->table = (struct plm_labelled_request){
+      .kind = request->table.kind,
       .path = arguments->positionals[0],
       .sequence_column = plm_arguments_get(arguments, "sequence-column"),
       .target_column = plm_arguments_get(arguments, "target"),
       .split_column = plm_arguments_get(arguments, "split"),
   };
-  PLM_TRY(parse_task(arguments, &request->table.kind, error));
   PLM_TRY(plm_pooling_parse(pooling != NULL ? pooling : "mean", &request->pooling, error));
   PLM_TRY(plm_task_number(arguments, "alpha", 0, false, 1e12, &request->alpha, error));
   PLM_TRY(plm_task_max_length(arguments, &request->max_length, error));

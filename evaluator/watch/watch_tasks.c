@@ -53,7 +53,7 @@ static plm_status open_task(struct plm_watch_tasks *tasks, uint32_t i, struct pl
   if (task->kind == PLM_TASK_CONTACTS) {
     PLM_TRY(plm_protein_folder_read(task->path, tasks->config->data.tokenizer, &tasks->folders[i],
                                     error));
-    return plm_contacts_check(&tasks->folders[i], PLM_CONTACT_TRAINING, error);
+    return plm_contacts_check(&tasks->folders[i], PLM_CONTACT_TRAINING, "", error);
   }
   struct plm_assay_list list = {0};
   PLM_TRY(plm_assay_list_read(task->reference, task->path, &list, error));
@@ -243,8 +243,8 @@ static uint64_t find_newer(const struct plm_config *config, const struct plm_tas
 static void put_skip(const struct plm_config_task *task, uint64_t step, uint64_t newer, cJSON *line)
 {
   char why[96];
-  snprintf(why, sizeof why, "the newer checkpoint of step %" PRIu64 " waits", newer);
-  plm_warning("step %" PRIu64 " %s is skipped: %s", step, task->name, why);
+  snprintf(why, sizeof why, "the checkpoint of step %" PRIu64 " is newer", newer);
+  plm_info("%s is skipped for step %" PRIu64 ", because %s", task->name, step, why);
   plm_metrics_string(line, "task_skipped", why);
 }
 

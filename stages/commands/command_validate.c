@@ -74,6 +74,22 @@ static void validate_warn_tasks(const struct plm_config *config)
   }
 }
 
+/* A folder is no file later. */
+static plm_status validate_task_folders(const struct plm_config *config, struct plm_error *error)
+{
+  for (uint32_t i = 0; i < config->evaluator.task_count; i++) {
+    const struct plm_config_task *task = &config->evaluator.tasks[i];
+    if (task->kind == PLM_TASK_PROBE || !plm_file_exists(task->path) ||
+        plm_directory_exists(task->path))
+      continue;
+    return plm_error_set(
+        error, PLM_CONFIG, "evaluator.tasks: %s: %s is not a folder; %s", task->name, task->path,
+        task->kind == PLM_TASK_CONTACTS ? "contacts need a folder of NAME.fasta and NAME.contacts"
+                                        : "assays need the folder of their CSV files");
+  }
+  return PLM_OK;
+}
+
 static void check_more(struct plm_loader *loader)
 {
   plm_run_corpora_check(loader);
@@ -104,6 +120,7 @@ static plm_status validate(const struct plm_command_context *context, struct plm
   if (status != PLM_OK) return status;
   struct plm_text advice = {0}, said = {0};
   plm_status checked = validate_check_corpus(&config, error);
+  if (checked == PLM_OK) checked = validate_task_folders(&config, error);
   if (checked == PLM_OK) checked = validate_init_from(&config, &said, error);
   if (checked != PLM_OK) {
     plm_text_deinit(&said);

@@ -251,8 +251,7 @@ plm_status plm_directory_make(const char *path, struct plm_error *error)
     if (kept == '\0') break;
     *slash = kept;
   }
-  struct stat information;
-  if (stat(path, &information) != 0 || !S_ISDIR(information.st_mode))
+  if (!plm_directory_exists(path))
     return plm_error_set(error, PLM_EXISTS, "%s exists and is not a folder", path);
   return PLM_OK;
 }
@@ -293,6 +292,12 @@ const char *plm_temporary_folder(void)
 {
   const char *given = getenv("TMPDIR");
   return given != NULL && given[0] != '\0' ? given : "/tmp";
+}
+
+bool plm_directory_exists(const char *path)
+{
+  struct stat information;
+  return stat(path, &information) == 0 && S_ISDIR(information.st_mode);
 }
 
 bool plm_file_exists(const char *path)

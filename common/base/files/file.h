@@ -80,6 +80,7 @@ plm_status plm_directory_next(DIR *folder, const char *path, const struct dirent
 plm_status plm_path_remove(const char *path, struct plm_error *error);
 
 bool plm_file_exists(const char *path);
+bool plm_directory_exists(const char *path); /* or a link to a folder */
 /* The same if the answer decides what is written, removed or taken for the state of a run: an error
  * is not mistaken for a missing file. */
 plm_status plm_file_look(const char *path, bool *exists, struct plm_error *error);

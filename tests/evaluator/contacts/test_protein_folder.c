@@ -35,8 +35,9 @@ static void proteins_are_sorted_and_contacts_too(void **state)
   put("proteins/b.contacts", "# one\n\n9 2\n\t1,10\n 3 7 0 8 0.9\r\n2 9\n10 1");
   put("proteins/a.fasta", ">a\nLAGV\n");
   put("proteins/a.contacts", "");
-  put("proteins/c.fasta", ">c\nnot a protein of the folder\n");
   put("proteins/.hidden.contacts", "x");
+  put("proteins/.fasta", "x");
+  put("proteins/c.pdb", "x");
   assert_int_equal(read_folder(&folder, &error), PLM_OK);
   assert_int_equal(folder.count, 2);
   const struct plm_contact_protein *a = &folder.proteins[0], *b = &folder.proteins[1];
@@ -57,20 +58,22 @@ static void what_is_wrong_is_named(void **state)
   static const struct {
     const char *fasta, *contacts, *what;
   } cases[] = {
-#define LINE "a line begins with two different residues from 1 to 4"
-      {">a\nLAGV\n", "1 4\n2", "p.contacts:2: " LINE},
-      {">a\nLAGV\n", "1 5\n", "p.contacts:1: " LINE},
-      {">a\nLAGV\n", "0 3\n", "p.contacts:1: " LINE},
-      {">a\nLAGV\n", "\n3 3\n", "p.contacts:2: " LINE},
-      {">a\nLAGV\n", "1-4\n", "p.contacts:1: " LINE},
-      {">a\nLAGV\n", "1 4x\n", "p.contacts:1: " LINE},
-      {">a\nLAGV\n", "1 4.5\n", "p.contacts:1: " LINE},
-      {">a\nLAGV\n", "-1 4\n", "p.contacts:1: " LINE},
-      {">a\nLAGV\n", "1 99999999999999999999999\n", "p.contacts:1: " LINE},
-      {">a\nLAGV\n", "PFRMAT RR\n", "p.contacts:1: " LINE},
+#define LINE "expected two different residue numbers from 1 to 4"
+      {">a\nLAGV\n", "1 4\n2", "p.contacts:2: \"2\": " LINE},
+      {">a\nLAGV\n", " 1 5 0.9\r\n", "p.contacts:1: \"1 5 0.9\": " LINE},
+      {">a\nLAGV\n", "0 3\n", "p.contacts:1: \"0 3\": " LINE},
+      {">a\nLAGV\n", "\n3 3\n", "p.contacts:2: \"3 3\": " LINE},
+      {">a\nLAGV\n", "1-4\n", "p.contacts:1: \"1-4\": " LINE},
+      {">a\nLAGV\n", "1 4x\n", "p.contacts:1: \"1 4x\": " LINE},
+      {">a\nLAGV\n", "1 4.5\n", "p.contacts:1: \"1 4.5\": " LINE},
+      {">a\nLAGV\n", "-1 4\n", "p.contacts:1: \"-1 4\": " LINE},
+      {">a\nLAGV\n", "1 99999999999999999999999\n",
+       "p.contacts:1: \"1 99999999999999999999999\": " LINE},
+      {">a\nLAGV\n", "PFRMAT RR\n", "p.contacts:1: \"PFRMAT RR\": " LINE},
       {">a\nLAGV\n>b\nL\n", "1 4\n", "p.fasta has more than one sequence"},
       {"", "1 4\n", "p.fasta has no sequence"},
       {NULL, "1 4\n", "p.contacts has no sequence beside it"},
+      {">a\nLAGV\n", NULL, "p.fasta has no contacts beside it"},
 #undef LINE
   };
   (void)state;
@@ -79,7 +82,8 @@ static void what_is_wrong_is_named(void **state)
     struct plm_error error;
     begin();
     if (cases[i].fasta != NULL) put("proteins/p.fasta", cases[i].fasta);
-    put("proteins/p.contacts", cases[i].contacts);
+    if (cases[i].contacts != NULL) put("proteins/p.contacts", cases[i].contacts);
+    put("proteins/p.contacts.gz", "not read");
     assert_int_equal(read_folder(&folder, &error), PLM_FORMAT);
     const char *found = strstr(error.what, "p.");
     if (found == NULL || strcmp(found, cases[i].what) != 0) fail_msg("%zu: %s", i, error.what);
@@ -89,6 +93,9 @@ static void what_is_wrong_is_named(void **state)
   struct plm_error error;
   assert_int_equal(plm_path_remove(scratch_path("proteins"), NULL), PLM_OK);
   assert_int_equal(read_folder(&folder, &error), PLM_NOT_FOUND);
+  put("proteins", "a file");
+  assert_int_equal(read_folder(&folder, &error), PLM_FORMAT);
+  assert_string_equal(error.hint, "contacts need a folder of NAME.fasta and NAME.contacts");
 }
 
 int main(void)

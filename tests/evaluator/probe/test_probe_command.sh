@@ -77,6 +77,7 @@ for fasta in proteins/*.fasta; do
   done >"${fasta%.fasta}.contacts"
 done
 expect 0 probe --task contacts proteins --train 3
+! grep -q 'without contacts' err || fail "a warning of nothing: $(cat err)"
 says out '^folder  proteins: 3 proteins to learn from, 3 to test$'
 says out "^$checkpoint +[0-9]+ of [0-9]+ +[01]\.[0-9]{3} +[01]\.[0-9]{3} +[01]\.[0-9]{3} +0\.[0-9]{3}$"
 expect 0 probe --checkpoint run/checkpoints/step_00000000 --task contacts proteins --train 3 --json -q
@@ -107,5 +108,19 @@ fails 1 'too small to be split by chance' <(head -2 t.csv) --target y
 fails 2 '--target does not apply to --task contacts' proteins --task contacts --target y
 fails 2 'no folder is named' --task contacts
 fails 2 '--train is for --task contacts' t.csv --target y --train 3
-fails 1 '6 proteins are too few for 20 to learn from' proteins --task contacts
+fails 2 'proteins is a folder, not a table' proteins
+says err 'for a folder of proteins with contacts, give --task contacts'
+fails 2 '--task must be' proteins --task contact
+fails 1 '6 proteins are too few: 20 for training \(--train\) and at least one for the test' proteins --task contacts
+fails 1 't.csv is not a folder' t.csv --task contacts
+
+# A protein without contacts of its own: another one does not take its place, and an empty list counts.
+mv proteins/p4.contacts proteins/p4.contacts.gz
+fails 1 'proteins/p4.fasta has no contacts beside it' proteins --task contacts --train 3
+says err 'write them into proteins/p4.contacts \(an empty file if there are none\)'
+echo '1 9' >proteins/p4.contacts
+: >proteins/p6.contacts
+expect 0 probe --task contacts proteins --train 3 --json -q
+says err 'proteins of the test without contacts at least 24 apart, which count with a precision of 0: 2; the first is p4'
+jq -e '.tested == 3' out >/dev/null || fail "not counted: $(cat out)"
 [ ! -e p2.csv ] || fail "an error left a file"

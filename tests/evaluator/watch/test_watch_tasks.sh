@@ -119,11 +119,11 @@ kill "$evaluator"
 wait "$evaluator" || true
 jq -r 'select(.set == "stability") | "\(.step) \(.task_skipped // .predictions)"' run/evaluator.jsonl >got
 diff got - <<'END' || fail "not skipped"
-0 the newer checkpoint of step 4 waits
-2 the newer checkpoint of step 4 waits
+0 the checkpoint of step 4 is newer
+2 the checkpoint of step 4 is newer
 4 20
 END
-grep -q 'step 2 stability is skipped: the newer checkpoint of step 4 waits' behind.log || fail "$(cat behind.log)"
+grep -q 'stability is skipped for step 2, because the checkpoint of step 4 is newer' behind.log || fail "$(cat behind.log)"
 
 # ---- what is refused ----
 plm-pipeline validate -c pipeline.yaml --set 'evaluator.tasks=[{name: a, path: none.csv, target: y}]' 2>err
@@ -133,6 +133,12 @@ says err 'none.csv'
 expect 7 plm-evaluator "$@" --set 'evaluator.tasks=[{name: a, path: t.csv, target: z}]'
 says err 't.csv:1: the table has no column "z"'
 expect 7 plm-evaluator "$@" --set 'evaluator.tasks=[{name: a, kind: contacts, path: assays}]'
-says err 'evaluator.tasks: a: 0 proteins are too few for 20'
+says err 'evaluator.tasks: a: 0 proteins are too few: 20 for training and at least one for the test'
+file=(--set 'evaluator.tasks=[{name: a, kind: contacts, path: t.csv}]')
+expect 7 plm-evaluator "$@" "${file[@]}"
+says err 'evaluator.tasks: a: .*/t.csv is not a folder'
+expect 2 plm-pipeline validate -c pipeline.yaml "${file[@]}"
+says err 'evaluator.tasks: a: .*/t.csv is not a folder; contacts need a folder of NAME.fasta and NAME.contacts'
+expect 0 plm-pipeline validate -c pipeline.yaml
 kill "$packer"
 drained "$packer" "the packer"
