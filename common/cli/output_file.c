@@ -50,6 +50,34 @@ plm_status plm_output_check_stdout(const char *output, const char *option, struc
                        option, output);
 }
 
+static bool is_input(const struct stat *output, const char *input)
+{
+  struct stat information;
+  const int found =
+      strcmp(input, "-") == 0 ? fstat(STDIN_FILENO, &information) : stat(input, &information);
+  return found == 0 && information.st_dev == output->st_dev && information.st_ino == output->st_ino;
+}
+
+plm_status plm_output_check_inputs(const char *option, const char *output,
+                                   const char *const *inputs, size_t count, struct plm_error *error)
+{
+  struct stat information;
+  if (output == NULL || descriptor_of(output) >= 0 || stat(output, &information) != 0 ||
+      !S_ISREG(information.st_mode))
+    return PLM_OK;
+  for (size_t i = 0; i < count; i++) {
+    if (!is_input(&information, inputs[i])) continue;
+    if (strcmp(inputs[i], output) == 0)
+      plm_error_set(error, PLM_USAGE, "%s %.200s is also the input", option, output);
+    else
+      plm_error_set(error, PLM_USAGE, "%s %.200s is the same file as %s%.200s", option, output,
+                    strcmp(inputs[i], "-") == 0 ? "standard input" : "the input ",
+                    strcmp(inputs[i], "-") == 0 ? "" : inputs[i]);
+    return plm_error_hint(error, "write the result to another file");
+  }
+  return PLM_OK;
+}
+
 bool plm_output_is_stream(const char *path)
 {
   struct stat information;

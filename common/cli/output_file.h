@@ -23,6 +23,12 @@ bool plm_output_is_stdout(const char *path);
 /* PLM_USAGE if --output names standard output, to which `option` ("--json") writes as well. output
  * NULL: it is not given. */
 plm_status plm_output_check_stdout(const char *output, const char *option, struct plm_error *error);
+/* PLM_USAGE if the output is a regular file that the command also reads, under whatever name or
+ * link, for it would be replaced. `option` ("--output") names the output, which may be NULL: it is
+ * not given. An input is a path, of which nothing need exist, or "-", standard input. */
+plm_status plm_output_check_inputs(const char *option, const char *output,
+                                   const char *const *inputs, size_t count,
+                                   struct plm_error *error);
 /* Whether the path means standard output, a descriptor, or something that exists and is not a
  * regular file. Such an output is written once from its beginning to its end. */
 bool plm_output_is_stream(const char *path);

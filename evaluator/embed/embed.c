@@ -398,6 +398,8 @@ static plm_status embed_run(struct embed *embed, struct plm_ops *ops, struct plm
   const uint64_t started = plm_clock_ns();
   PLM_TRY(plm_embed_format_of(embed->request->output, embed->request->kind, &embed->layout.format,
                               error)); /* before anything that takes long */
+  PLM_TRY(plm_output_check_inputs("--output", embed->request->output, embed->request->inputs,
+                                  embed->request->input_count, error));
   PLM_TRY(open_model(embed, ops, error));
   PLM_TRY(read_inputs(embed, error));
   PLM_TRY(embed_open_output(embed, error));

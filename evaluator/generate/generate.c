@@ -5,7 +5,6 @@
 #include <cjson/cJSON.h>
 #include <inttypes.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "common/base/clock.h"
 #include "common/base/log/log.h"
@@ -65,15 +64,12 @@ static plm_status check_masked(const struct plm_generate_request *request, uint3
   return PLM_OK;
 }
 
-/* If the output were IN itself, its masks would be lost. */
+/* If an output were IN itself, its masks would be lost. */
 static plm_status check_places(const struct plm_generate_request *request, struct plm_error *error)
 {
-  struct stat in, out;
-  if (request->input == NULL || stat(request->input, &in) != 0 || !S_ISREG(in.st_mode) ||
-      stat(request->output, &out) != 0 || in.st_dev != out.st_dev || in.st_ino != out.st_ino)
-    return PLM_OK;
-  plm_error_set(error, PLM_USAGE, "--output %.200s is the same file as IN", request->output);
-  return plm_error_hint(error, "name another output file");
+  const size_t inputs = request->input != NULL;
+  PLM_TRY(plm_output_check_inputs("--output", request->output, &request->input, inputs, error));
+  return plm_output_check_inputs("--trace", request->trace, &request->input, inputs, error);
 }
 
 /* ---- the work ---------------------------------------------------------------------------------*/

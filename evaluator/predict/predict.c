@@ -389,7 +389,10 @@ static plm_status predict_run(struct predict *predict, struct plm_ops *ops, stru
 {
   const uint64_t started = plm_clock_ns();
   char count[64], rate[32];
+  const struct plm_predict_request *request = predict->request;
   PLM_TRY(choose_format(predict, error)); /* before anything that takes long */
+  PLM_TRY(plm_output_check_inputs("--output", request->output, request->inputs,
+                                  request->input_count, error));
   PLM_TRY(open_predictor(predict, ops, error));
   PLM_TRY(predict_read_inputs(predict, error));
   PLM_TRY(open_rows(predict, error));

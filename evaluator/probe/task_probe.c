@@ -85,7 +85,7 @@ static plm_status parse_request(const struct plm_arguments *arguments,
                          "--output writes the predictions of one model, so it takes one "
                          "--checkpoint");
   if (command->json) PLM_TRY(plm_output_check_stdout(command->output, "--json", error));
-  return PLM_OK;
+  return plm_output_check_inputs("--output", command->output, arguments->positionals, 1, error);
 }
 
 /* Reads the table once; all models must read letters in the same way. */

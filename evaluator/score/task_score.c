@@ -124,6 +124,7 @@ static plm_status run_assays(const struct plm_arguments *arguments, struct plm_e
   };
   struct plm_ops *ops;
   PLM_TRY(check_assays(arguments, error));
+  PLM_TRY(plm_output_check_inputs("--output", request.output, &request.reference, 1, error));
   PLM_TRY(plm_task_max_length(arguments, &request.max_length, error));
   PLM_TRY(choose_masking(arguments, &request.masking, error));
   if (request.json) PLM_TRY(plm_output_check_stdout(request.output, "--json", error));
@@ -156,6 +157,8 @@ static plm_status task_score_run(const struct plm_arguments *arguments, struct p
   }
   PLM_TRY(plm_task_needs(arguments, plm_score_options, "wild-type",
                          "a FASTA file with one sequence, or its letters", error));
+  /* --csv may also be the output: its columns stay */
+  PLM_TRY(plm_output_check_inputs("--output", request.output, &request.wild_type, 1, error));
   PLM_TRY(plm_task_max_length(arguments, &request.max_length, error));
   PLM_TRY(plm_sequence_options_parse(arguments, &request.choices, error));
   PLM_TRY(choose_masking(arguments, &request.masking, error));

@@ -221,6 +221,23 @@ def test_a_killed_run_continues(tmp_path):
     ]
 
 
+def test_the_input_is_not_overwritten(tmp_path):
+    save(tmp_path / "model", "esm2", id2label=CLASSES, problem_type="single_label_classification")
+    table, link = tmp_path / "g.csv", tmp_path / "link.csv"
+    table.write_text("name,sequence,measured\na,MKTAYIAK,1.5\n")
+    link.symlink_to("g.csv")
+    text = table.read_text()
+    for output, said in [(table, "is also the input"), (link, "is the same file as the input")]:
+        result = run(
+            "predict", "--checkpoint", tmp_path / "model", table, "--output", output, check=False
+        )
+        assert result.returncode == 2
+        assert f"--output {output} {said}" in result.stderr
+        assert "write the result to another file" in result.stderr
+        assert table.read_text() == text and link.is_symlink()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["g.csv", "link.csv", "model"]
+
+
 def test_a_model_without_a_head_is_refused(checkpoint, fasta, tmp_path):
     result = run(
         "predict",

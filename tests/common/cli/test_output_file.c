@@ -290,6 +290,54 @@ static void a_file_that_cannot_be_replaced_leaves_nothing(void **state)
   plm_output_close(NULL);
 }
 
+static void a_file_that_is_also_read_is_refused(void **state)
+{
+  (void)state;
+  struct plm_error error = {0};
+  char file[PLM_PATH_SIZE], hard[PLM_PATH_SIZE], soft[PLM_PATH_SIZE], what[2 * PLM_PATH_SIZE];
+  snprintf(file, sizeof file, "%s", scratch_path("table"));
+  snprintf(hard, sizeof hard, "%s", scratch_path("hard"));
+  snprintf(soft, sizeof soft, "%s", scratch_path("soft"));
+  write_words(file, "name,sequence\n");
+  assert_int_equal(link(file, hard), 0);
+  assert_int_equal(symlink("table", soft), 0);
+  const char *inputs[] = {scratch_path("missing"), file};
+  assert_int_equal(plm_output_check_inputs("--output", file, inputs, 2, &error), PLM_USAGE);
+  snprintf(what, sizeof what, "--output %s is also the input", file);
+  assert_string_equal(error.what, what);
+  assert_string_equal(error.hint, "write the result to another file");
+  const char *names[] = {hard, soft};
+  for (int i = 0; i < 2; i++) {
+    assert_int_equal(plm_output_check_inputs("--trace", names[i], inputs, 2, &error), PLM_USAGE);
+    snprintf(what, sizeof what, "--trace %s is the same file as the input %s", names[i], file);
+    assert_string_equal(error.what, what);
+  }
+  /* no input, no output, an output that does not exist yet, and what is no regular file */
+  assert_int_equal(plm_output_check_inputs("--output", file, inputs, 1, &error), PLM_OK);
+  assert_int_equal(plm_output_check_inputs("--output", NULL, inputs, 2, &error), PLM_OK);
+  assert_int_equal(plm_output_check_inputs("--output", inputs[0], inputs, 2, &error), PLM_OK);
+  const char *device[] = {"/dev/null"};
+  assert_int_equal(plm_output_check_inputs("--output", device[0], device, 1, &error), PLM_OK);
+}
+
+static void a_file_that_is_standard_input_is_refused(void **state)
+{
+  (void)state;
+  struct plm_error error = {0};
+  char what[2 * PLM_PATH_SIZE];
+  const char *file = scratch_path("stdin"), *const inputs[] = {"-"};
+  write_words(file, "words\n");
+  const int before = dup(STDIN_FILENO), opened = open(file, O_RDONLY | O_CLOEXEC);
+  assert_true(opened >= 0 && dup2(opened, STDIN_FILENO) == STDIN_FILENO);
+  const plm_status status = plm_output_check_inputs("--output", file, inputs, 1, &error);
+  if (before >= 0) assert_int_equal(dup2(before, STDIN_FILENO), STDIN_FILENO);
+  close(before);
+  close(opened);
+  assert_int_equal(status, PLM_USAGE);
+  snprintf(what, sizeof what, "--output %s is the same file as standard input", file);
+  assert_string_equal(error.what, what);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -307,6 +355,8 @@ int main(void)
       cmocka_unit_test(secrets_are_private),
       cmocka_unit_test(a_full_device_is_an_error),
       cmocka_unit_test(a_file_that_cannot_be_replaced_leaves_nothing),
+      cmocka_unit_test(a_file_that_is_also_read_is_refused),
+      cmocka_unit_test(a_file_that_is_standard_input_is_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -114,6 +114,10 @@ nothing_left x.safetensors
 : >empty.fasta
 printf '>a\n1\n' >bad.fasta
 expect 2 plm-pipeline embed s.fasta --output x.npy && says err '\-\-checkpoint DIR is needed'
+cp s.fasta s.safetensors
+expect 2 embed s.safetensors --output s.safetensors && says err '\-\-output s.safetensors is also the input'
+cmp s.fasta s.safetensors || fail "the input was changed"
+rm s.safetensors
 embed_fails 2 '\-\-output FILE is needed' s.fasta
 embed_fails 2 'no sequences are named: give a file' --output x.npy
 embed_fails 2 '\-\-pooling "median" is not one of mean, cls, max and std' s.fasta --output x.npy --pooling median

@@ -152,7 +152,9 @@ expect 0 generate --checkpoint $masked --length 5 --steps 2 --temperature 1 --to
 cmp out.fasta first.fasta || fail "the most probable tokens differ: $(cat out.fasta first.fasta)"
 cp in.fasta same.fasta
 expect 2 plm-pipeline generate --checkpoint $masked same.fasta --output ./same.fasta
-says err '--output ./same.fasta is the same file as IN'
+says err '--output ./same.fasta is the same file as the input same.fasta'
+expect 2 plm-pipeline generate --checkpoint $masked same.fasta --output out.fasta --trace same.fasta
+says err '--trace same.fasta is also the input'
 cmp in.fasta same.fasta || fail "IN was changed"
 expect 1 plm-pipeline generate --checkpoint $masked in.fasta --output missing/out.fasta
 says err 'missing/out.fasta'

@@ -141,7 +141,8 @@ static void the_output_is_not_the_input(void **state)
   assert_int_equal(link(in, link_path), 0);
   request.input = link_path;
   request.output = in;
-  refuses(MASKED, request, PLM_USAGE, "is the same file as IN", "name another output file");
+  refuses(MASKED, request, PLM_USAGE, "is the same file as the input",
+          "write the result to another file");
   char *kept;
   size_t size;
   assert_int_equal(plm_file_read(in, 1000, &kept, &size, NULL), PLM_OK);

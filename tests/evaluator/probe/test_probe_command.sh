@@ -99,6 +99,10 @@ fails 2 '--target COLUMN is needed' t.csv
 fails 2 'no table is named' --target y
 fails 2 '--task must be' t.csv --target y --task ranking
 fails 2 '--output writes the predictions of one model' --checkpoint x t.csv --target y --output p2.csv
+cp t.csv kept.csv
+fails 2 '--output t.csv is also the input' t.csv --target y --output t.csv
+fails 2 '--output ./t.csv is the same file as the input t.csv' t.csv --target y --output ./t.csv
+cmp t.csv kept.csv || fail "the table was changed"
 fails 2 'would both write to standard output' t.csv --target y --output - --json
 fails 2 '--alpha 0 is not a number' t.csv --target y --alpha 0
 fails 2 'the model has no layer 9' t.csv --target y --layers 9

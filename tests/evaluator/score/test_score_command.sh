@@ -30,6 +30,13 @@ printf 'mutant\nA4G\na4g:k8e\nK8E\nA4A\n' >four.csv
 expect 0 score --csv four.csv --output four.scored.csv -q
 [ ! -s out ] && [ ! -s err ] || fail "-q with --output prints"
 cmp four.scored.csv by_words || fail "the scores of a CSV differ from those of the command line"
+cp four.csv same.csv # its columns stay, so it may be the output as well
+expect 0 score --csv same.csv --output same.csv -q
+cmp same.csv by_words || fail "a CSV that is its own output differs"
+cp wild.fasta kept.fasta
+expect 2 score A4G --output wild.fasta
+says err '--output wild.fasta is also the input'
+cmp wild.fasta kept.fasta || fail "the wild type was changed"
 gzip -k four.csv
 expect 0 score --csv four.csv.gz -q
 cmp out by_words || fail "the scores of a compressed CSV differ"
