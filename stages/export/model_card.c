@@ -10,65 +10,12 @@
 
 #include "common/base/log/progress.h"
 #include "common/base/text/json.h"
-#include "common/base/text/printable.h"
-#include "common/corpus/tokenizer.h"
 #include "common/huggingface/head_json.h"
-#include "common/huggingface/huggingface.h"
 #include "common/metrics/metrics.h"
 #include "common/model/architecture.h"
+#include "stages/export/model_card_head.h"
+#include "stages/export/model_card_parts.h"
 #include "stages/export/model_card_tasks.h"
-
-/* The evaluator's metrics, under the names of https://huggingface.co/metrics if they have one. */
-static const struct {
-  const char *field, *type, *name;
-} metrics[] = {
-    {"loss", "loss", "Cross-entropy (nats per token)"},
-    {"perplexity", "perplexity", "Perplexity"},
-    {"accuracy", "accuracy", "Accuracy"},
-    {"precision", "precision", "Precision (support-weighted)"},
-    {"recall", "recall", "Recall (support-weighted)"},
-    {"f1", "f1", "F1 (support-weighted)"},
-    {"mcc", "matthews_correlation", "Matthews correlation"},
-};
-enum { METRICS = sizeof metrics / sizeof *metrics };
-
-static bool is_causal(const struct plm_card_facts *facts)
-{
-  return facts->folder->objective == PLM_OBJECTIVE_CAUSAL;
-}
-
-static bool is_protein(const struct plm_card_facts *facts)
-{
-  return plm_huggingface_tokenizer(&facts->folder->model) == plm_tokenizer_of(PLM_TOKENIZER_ESM);
-}
-
-/* Whether transformers has the class of the model. */
-static bool is_published(const struct plm_card_facts *facts)
-{
-  return plm_architecture_rules(facts->folder->model.architecture)->published;
-}
-
-/* The last part of a path; the rest is of no interest to others. The path may come from a copied
- * run, so whatever means something in Markdown, HTML or YAML is replaced. */
-static const char *base_name(const char *path, char name[256])
-{
-  const char *slash = strrchr(path, '/');
-  plm_printable(name, 256, slash != NULL && slash[1] != '\0' ? slash + 1 : path,
-                PLM_PRINTABLE_LINE);
-  for (char *c = name; *c != '\0'; c++)
-    if (strchr("<>&|`*[]()\\!#\"'{}", *c) != NULL) *c = '_';
-  return name;
-}
-
-/* Writes a string as JSON does, which is also a YAML scalar and a Python string. */
-static void put_quoted(struct plm_text *text, const char *string)
-{
-  cJSON *value = cJSON_CreateString(string);
-  char *printed = plm_json_text(value, false);
-  plm_text_puts(text, printed);
-  free(printed);
-  cJSON_Delete(value);
-}
 
 /* Writes the text of a cell of a Markdown table, in which a bar would end the cell. */
 static void model_card_put_cell(struct plm_text *text, const char *string)
@@ -79,135 +26,48 @@ static void model_card_put_cell(struct plm_text *text, const char *string)
   }
 }
 
-/* ---- the YAML head ------------------------------------------------------------------------- */
-
-/* A further held-out set, of which the card knows only the name. */
-static void put_set(const char *set, const char *split, struct plm_text *text)
-{
-  char name[128];
-  snprintf(name, sizeof name, "%s, split %s", set, split);
-  plm_text_puts(text, "        dataset:\n          type: plm-corpus\n          name: ");
-  put_quoted(text, name);
-  plm_text_printf(text, "\n          split: %s\n", split);
-}
-
-static void put_dataset(const struct plm_card_facts *facts, const char *split,
-                        struct plm_text *text)
-{
-  char name[300], base[256];
-  const char *corpus =
-      facts->config.corpus != NULL ? base_name(facts->config.corpus, base) : "corpus";
-  snprintf(name, sizeof name, "%.200s, split %.20s%s", corpus, split,
-           facts->corpus_known && !facts->corpus.info.clustered
-               ? " (random split: homologues shared)"
-               : "");
-  plm_text_puts(text, "        dataset:\n          type: plm-corpus\n          name: ");
-  put_quoted(text, name);
-  plm_text_printf(text, "\n          split: %s\n", split);
-  plm_text_puts(text, "          revision: ");
-  put_quoted(text, facts->fingerprint);
-  plm_text_puts(text, "\n");
-}
-
-/* The mask rate that a line's loss belongs to; NAN if nothing was masked. */
-static double mask_rate_of(const cJSON *line)
-{
-  const double loss = plm_json_number(line, "loss", NAN);
-  const cJSON *rates = cJSON_GetObjectItemCaseSensitive(line, "loss_by_mask_rate");
-  for (const cJSON *rate = rates != NULL ? rates->child : NULL; rate != NULL; rate = rate->next)
-    if (cJSON_IsNumber(rate) && rate->valuedouble == loss) {
-      char *end;
-      const double value = strtod(rate->string, &end);
-      return *end == '\0' && value > 0 && value <= 1 ? value : (double)NAN;
-    }
-  return (double)NAN;
-}
-
-/* Writes how much of the split was evaluated. */
-static void put_arguments(const struct plm_card_facts *facts, const cJSON *line,
-                          struct plm_text *text)
-{
-  const double rate = is_causal(facts) ? (double)NAN : mask_rate_of(line);
-  enum plm_split split;
-  plm_text_printf(text, "          args:\n            predicted_tokens: %.0f\n",
-                  plm_json_number(line, "tokens", 0));
-  if (!isnan(rate)) plm_text_printf(text, "            mask_rate: %g\n", rate);
-  if (!facts->corpus_known || plm_metrics_is_extra(line) ||
-      plm_split_parse(plm_json_string(line, "split", ""), &split, NULL) != PLM_OK)
-    return;
-  const struct plm_corpus_split *counts = &facts->corpus.info.splits[split];
-  plm_text_printf(text, "            split_sequences: %llu\n            split_residues: %llu\n",
-                  (unsigned long long)counts->documents, (unsigned long long)counts->residues);
-}
-
-static void put_result(const struct plm_card_facts *facts, const cJSON *line, struct plm_text *text)
-{
-  const char *split = plm_json_string(line, "split", "");
-  plm_text_printf(text, "      - task:\n          type: %s\n          name: %s\n",
-                  is_causal(facts) ? "text-generation" : "fill-mask",
-                  is_causal(facts) ? "Next token" : "Masked token");
-  if (plm_metrics_is_extra(line))
-    put_set(plm_metrics_set(line), split, text);
-  else
-    put_dataset(facts, split, text);
-  put_arguments(facts, line, text);
-  plm_text_puts(text, "        metrics:\n");
-  for (size_t i = 0; i < METRICS; i++) {
-    const double value = plm_json_number(line, metrics[i].field, NAN);
-    if (!isfinite(value)) continue;
-    plm_text_printf(text, "          - type: %s\n            value: %.6f\n            name: ",
-                    metrics[i].type, value);
-    put_quoted(text, metrics[i].name);
-    plm_text_puts(text, "\n");
-  }
-}
-
-static void model_card_put_head(const struct plm_card_facts *facts, struct plm_text *text)
-{
-  plm_text_puts(text, "---\nlibrary_name: transformers\n");
-  if (facts->license != NULL)
-    plm_text_printf(text, "license: %s\n", facts->license);
-  else /* the Hub requires a licence from its list */
-    plm_text_puts(text, "# to be chosen from "
-                        "https://huggingface.co/docs/hub/repositories-licenses\n"
-                        "license: unknown\n");
-  /* the pipeline that can load the model: it is no AutoModelForCausalLM */
-  plm_text_printf(text, "pipeline_tag: %s\n",
-                  is_causal(facts) ? "feature-extraction" : "fill-mask");
-  if (!is_causal(facts)) plm_text_puts(text, "mask_token: \"<mask>\"\n");
-  plm_text_puts(text, "tags:\n");
-  if (is_protein(facts))
-    plm_text_puts(text, "  - biology\n  - protein\n  - protein-language-model\n");
-  plm_text_printf(text, "  - %s\n  - %s\n  - plm-pipeline\n",
-                  plm_architecture_name(facts->folder->model.architecture),
-                  plm_objective_name(facts->folder->objective));
-  if (!is_causal(facts) && is_protein(facts))
-    plm_text_puts(text, "widget:\n  - text: \"MKTAYIAKQR<mask>ISFVKSHFSRQLEERLGLIEVQ\"\n");
-  if (cJSON_GetArraySize(facts->evaluations) > 0) {
-    plm_text_puts(text, "metrics:\n");
-    for (size_t i = 0; i < METRICS; i++) plm_text_printf(text, "  - %s\n", metrics[i].type);
-    plm_text_puts(text, "model-index:\n  - name: ");
-    put_quoted(text, facts->name);
-    plm_text_puts(text, "\n    results:\n");
-    for (const cJSON *line = facts->evaluations->child; line != NULL; line = line->next)
-      put_result(facts, line, text);
-  }
-  plm_text_puts(text, "---\n\n");
-}
-
 /* ---- what it is, and how to use it --------------------------------------------------------- */
+
+/* What the head predicts. */
+static void put_labels(const struct plm_head_config *head, struct plm_text *text)
+{
+  const char *of = head->kind == PLM_PREDICTS_RESIDUES ? "residue" : "sequence";
+  switch (head->loss) {
+  case PLM_LOSS_SQUARES:
+    if (head->outputs == 1)
+      plm_text_printf(text, " with a head that predicts a number for each %s.\n\n", of);
+    else
+      plm_text_printf(text, " with a head that predicts %u numbers for each %s.\n\n", head->outputs,
+                      of);
+    break;
+  case PLM_LOSS_CLASS:
+    plm_text_printf(text, " with a head that predicts one of %u classes for each %s.\n\n",
+                    head->outputs, of);
+    break;
+  case PLM_LOSS_CLASSES:
+    plm_text_printf(text, " with a head that predicts which of %u classes apply to each %s.\n\n",
+                    head->outputs, of);
+    break;
+  }
+}
 
 static void put_introduction(const struct plm_card_facts *facts, struct plm_text *text)
 {
   char count[32];
   plm_text_puts(text, "# ");
   model_card_put_cell(text, facts->name);
-  plm_text_printf(text, "\n\nA %s with %s parameters (`%s`), %s ",
-                  is_protein(facts) ? "protein language model" : "byte-level language model",
+  plm_text_printf(text, "\n\nA %s with %s parameters (`%s`)",
+                  plm_card_is_protein(facts) ? "protein language model"
+                                             : "byte-level language model",
                   plm_format_count(facts->parameters, count),
-                  plm_architecture_name(facts->folder->model.architecture),
-                  is_published(facts) && !facts->trained ? "trained elsewhere"
-                                                         : "trained by plm-pipeline");
+                  plm_architecture_name(facts->folder->model.architecture));
+  if (plm_card_predicts_labels(facts)) {
+    put_labels(&facts->folder->model.head, text);
+    return;
+  }
+  plm_text_printf(text, ", %s ",
+                  plm_card_is_published(facts) && !facts->trained ? "trained elsewhere"
+                                                                  : "trained by plm-pipeline");
   switch (facts->folder->objective) {
   case PLM_OBJECTIVE_MLM: plm_text_puts(text, "to predict masked tokens.\n"); break;
   case PLM_OBJECTIVE_MASKED_DIFFUSION:
@@ -220,15 +80,15 @@ static void put_introduction(const struct plm_card_facts *facts, struct plm_text
 
 static void put_loading(const struct plm_card_facts *facts, struct plm_text *text)
 {
-  const char *trust = is_published(facts) ? "" : ", trust_remote_code=True";
+  const char *trust = plm_card_is_published(facts) ? "" : ", trust_remote_code=True";
   const char *loader = plm_head_auto_class(&facts->folder->model.head);
   plm_text_printf(
       text, "## Use\n\n%s\n\n```python\n%sfrom transformers import %s, AutoTokenizer\n\nname = ",
-      is_published(facts)
+      plm_card_is_published(facts)
           ? "transformers has the model's class, so no other code is needed."
           : "The folder includes the model's code, so `trust_remote_code=True` is needed.",
-      is_causal(facts) ? "" : "import torch\n", loader);
-  put_quoted(text, facts->name);
+      plm_card_is_causal(facts) || plm_card_predicts_labels(facts) ? "" : "import torch\n", loader);
+  plm_card_put_quoted(text, facts->name);
   plm_text_printf(text,
                   "  # this folder, or its name on the Hub\n"
                   "tokenizer = AutoTokenizer.from_pretrained(name%s)\n"
@@ -236,20 +96,32 @@ static void put_loading(const struct plm_card_facts *facts, struct plm_text *tex
                   trust, loader, trust);
 }
 
+/* What the classes of the project can do besides. */
+static void put_embedding(const struct plm_card_facts *facts, struct plm_text *text)
+{
+  const bool protein = plm_card_is_protein(facts);
+  plm_text_printf(text,
+                  "\n# an embedding of each sequence: the mean over its residues\n"
+                  "batch = tokenizer([\"%s\", \"%s\"], padding=True, return_tensors=\"pt\")\n"
+                  "print(model.get_embeddings(**batch, pooling=\"mean\").shape)\n",
+                  protein ? "MKTAYIAKQR" : "The quick brown ",
+                  protein ? "ISFVKSHFSRQLEERLGLIEVQ" : "fox");
+}
+
 static void put_snippet(const struct plm_card_facts *facts, struct plm_text *text)
 {
-  const bool protein = is_protein(facts);
+  const bool protein = plm_card_is_protein(facts);
   const char *start = protein ? "MKTAYIAKQR" : "The quick brown ";
   put_loading(facts, text);
-  if (facts->folder->model.head.kind != PLM_PREDICTS_TOKENS) {
+  if (plm_card_predicts_labels(facts)) {
     plm_text_printf(text, "print(model(**tokenizer('%s', return_tensors='pt')).logits)\n", start);
-  } else if (is_causal(facts)) {
+  } else if (plm_card_is_causal(facts)) {
     plm_text_printf(text,
                     "# two continuations of a sequence\n"
                     "batch = tokenizer(\"%s\", return_tensors=\"pt\")\n"
                     "tokens = model.generate(**batch, count=2, temperature=0.8, "
                     "max_new_tokens=20, seed=1)\n"
-                    "print(tokenizer.batch_decode(tokens, skip_special_tokens=True))\n\n",
+                    "print(tokenizer.batch_decode(tokens, skip_special_tokens=True))\n",
                     start);
   } else {
     plm_text_printf(text,
@@ -261,22 +133,22 @@ static void put_snippet(const struct plm_card_facts *facts, struct plm_text *tex
                     "print(tokenizer.decode(logits[masked].argmax(-1)))\n",
                     start, protein ? "ISFVKSHFSRQLEERLGLIEVQ" : "ox jumps");
   }
-  if (is_published(facts)) {
-    plm_text_puts(text, "```\n\n");
-    return;
-  }
-  plm_text_printf(
-      text,
-      "%s# an embedding of each sequence: the mean over its residues\n"
-      "batch = tokenizer([\"%s\", \"%s\"], padding=True, return_tensors=\"pt\")\n"
-      "print(model.get_embeddings(**batch, pooling=\"mean\").shape)\n```\n\n"
-      "`model.embed_dataset` embeds whole files of sequences, and `model.generate` %s. The model "
-      "cuts sequences to their\nfirst %u tokens, without `<eos>`, as `plm-pipeline embed` does. "
-      "Do not use the tokenizer's `truncation=True`, which\nputs `<eos>` in the place of the last "
-      "token.\n\n",
-      is_causal(facts) ? "" : "\n", start, protein ? "ISFVKSHFSRQLEERLGLIEVQ" : "fox",
-      is_causal(facts) ? "writes new sequences" : "fills masks step by step",
-      facts->folder->model.max_length);
+  if (!plm_card_is_published(facts)) put_embedding(facts, text);
+  plm_text_puts(text, "```\n\n");
+  if (plm_card_predicts_labels(facts))
+    plm_text_puts(text,
+                  "`plm-pipeline predict` writes the labels of whole files of sequences.\n\n");
+  if (plm_card_is_published(facts)) return;
+  plm_text_puts(text, "`model.embed_dataset` embeds whole files of sequences");
+  if (!plm_card_predicts_labels(facts))
+    plm_text_printf(text, ", and `model.generate` %s",
+                    plm_card_is_causal(facts) ? "writes new sequences"
+                                              : "fills masks step by step");
+  plm_text_printf(text,
+                  ". The model cuts sequences to their\nfirst %u tokens, without `<eos>`, as "
+                  "`plm-pipeline embed` does. Do not use the tokenizer's `truncation=True`, "
+                  "which\nputs `<eos>` in the place of the last token.\n\n",
+                  facts->folder->model.max_length);
 }
 
 /* ---- tables -------------------------------------------------------------------------------- */
@@ -338,7 +210,7 @@ static void put_architecture(const struct plm_card_facts *facts, struct plm_text
   else
     model_card_row(text, "layers", "%u", model->num_hidden_layers);
   model_card_row(text, "attention heads", "%u", model->num_attention_heads);
-  if (is_published(facts)) {
+  if (plm_card_is_published(facts)) {
     model_card_row(text, "MLP width", "%u", model->intermediate_size);
     model_card_row(text, "epsilon of LayerNorm", "%g", model->layer_norm_eps);
     if (model->emb_layer_norm_before) model_card_row(text, "LayerNorm of the embeddings", "yes");
@@ -348,11 +220,12 @@ static void put_architecture(const struct plm_card_facts *facts, struct plm_text
   model_card_row(text, "longest sequence", "%u tokens, including `<cls>` and `<eos>`",
                  model->max_length);
   model_card_row(text, "vocabulary", "%u tokens (%s)", model->vocab_size,
-                 is_protein(facts) ? "amino acids, as in ESM-2" : "bytes");
-  if (!is_published(facts))
+                 plm_card_is_protein(facts) ? "amino acids, as in ESM-2" : "bytes");
+  if (!plm_card_is_published(facts) && !plm_card_predicts_labels(facts))
     model_card_row(text, "logits bounded to", model->soft_logit_cap > 0 ? "±%g" : "unbounded",
                    model->soft_logit_cap);
-  model_card_row(text, "head tied to the embeddings", "%s", model->tie_embeddings ? "yes" : "no");
+  if (!plm_card_predicts_labels(facts))
+    model_card_row(text, "head tied to the embeddings", "%s", model->tie_embeddings ? "yes" : "no");
   model_card_row(text, "embedding of `<mask>` set to zero", "%s",
                  model->token_dropout ? "yes" : "no");
   model_card_row(text, "weights", "%s, %s",
@@ -370,8 +243,8 @@ static void put_mixture(const struct plm_config *config, struct plm_text *text)
   char name[256];
   for (uint32_t i = 0; i < config->source_count; i++) {
     const struct plm_config_source *source = &config->sources[i];
-    plm_text_printf(&list, "%s%s (weight %g", i == 0 ? "" : ", ", base_name(source->path, name),
-                    source->weight);
+    plm_text_printf(&list, "%s%s (weight %g", i == 0 ? "" : ", ",
+                    plm_card_base_name(source->path, name), source->weight);
     if (source->final_weight >= 0)
       plm_text_printf(&list, " to %g in %llu steps", source->final_weight,
                       (unsigned long long)config->data.mixture_steps);
@@ -390,7 +263,7 @@ static void put_corpus(const struct plm_card_facts *facts, struct plm_text *text
   if (!facts->corpus_known) return;
   const struct plm_corpus_info *info = &facts->corpus.info;
   char name[256];
-  model_card_row(text, "corpus", "%s", base_name(facts->config.corpus, name));
+  model_card_row(text, "corpus", "%s", plm_card_base_name(facts->config.corpus, name));
   for (int s = 0; s < PLM_SPLIT_COUNT; s++)
     model_card_row(text, plm_split_name((enum plm_split)s), "%s sequences, %s residues",
                    plm_format_count(info->splits[s].documents, documents),
@@ -424,7 +297,8 @@ static void put_training(const struct plm_card_facts *facts, struct plm_text *te
                  plm_format_count(trainer->schedule.warmup_steps, a));
   if (trainer->ema > 0) model_card_row(text, "moving average", "decay %g", trainer->ema);
   if (trainer->init_from != NULL)
-    model_card_row(text, "started from", "the weights of %s", base_name(trainer->init_from, name));
+    model_card_row(text, "started from", "the weights of %s",
+                   plm_card_base_name(trainer->init_from, name));
   model_card_row(text, "precision", "%s", facts->precision);
   model_card_row(text, "seed", "%llu", (unsigned long long)config->seed);
   put_corpus(facts, text);
@@ -446,7 +320,8 @@ static void put_row_of_metrics(const cJSON *lines, const char *name, const char 
 
 static void put_how_evaluated(const struct plm_card_facts *facts, struct plm_text *text)
 {
-  const double rate = is_causal(facts) ? (double)NAN : mask_rate_of(facts->evaluations->child);
+  const double rate =
+      plm_card_is_causal(facts) ? (double)NAN : plm_card_mask_rate(facts->evaluations->child);
   char count[32];
   plm_text_puts(text, "\n\nEvaluated on the sequences of each split in their order");
   if (facts->trained && facts->config.evaluator.max_tokens > 0)
@@ -477,8 +352,8 @@ static void put_evaluation(const struct plm_card_facts *facts, struct plm_text *
   plm_text_puts(text, "\n|---|");
   for (const cJSON *line = lines->child; line != NULL; line = line->next)
     plm_text_puts(text, "---:|");
-  for (size_t i = 0; i < METRICS; i++)
-    put_row_of_metrics(lines, metrics[i].name, metrics[i].field, 4, text);
+  for (size_t i = 0; i < PLM_CARD_METRICS; i++)
+    put_row_of_metrics(lines, plm_card_metrics[i].name, plm_card_metrics[i].field, 4, text);
   put_row_of_metrics(lines, "Baseline: entropy of the composition (nats per token)",
                      "baseline_entropy", 4, text);
   put_row_of_metrics(lines, "Tokens predicted", "tokens", 0, text);
@@ -487,7 +362,7 @@ static void put_evaluation(const struct plm_card_facts *facts, struct plm_text *
 
 void plm_model_card_print(const struct plm_card_facts *facts, struct plm_text *text)
 {
-  model_card_put_head(facts, text);
+  plm_model_card_head(facts, text);
   put_introduction(facts, text);
   put_snippet(facts, text);
   put_architecture(facts, text);

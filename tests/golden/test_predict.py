@@ -185,6 +185,10 @@ def test_export_keeps_the_head(fasta, tmp_path):
         again.config.id2label == CLASSES
         and again.config.problem_type == "single_label_classification"
     )
+    card = (tmp_path / "exported" / "README.md").read_text()
+    assert "\npipeline_tag: text-classification\n" in card
+    assert " with a head that predicts one of 3 classes for each sequence.\n" in card
+    assert not any(word in card for word in ('<mask>"', "mask_token", "widget", "mlm", "elsewhere"))
     first = predict(tmp_path / "model", fasta, tmp_path / "a.csv")
     assert predict(tmp_path / "exported", fasta, tmp_path / "b.csv") == first
 

@@ -176,6 +176,61 @@ static void a_causal_model_of_bytes(void **state)
   cJSON_Delete(facts.evaluations);
 }
 
+/* A model that predicts labels is no masked language model. */
+static void heads_for_labels(void **state)
+{
+  static const struct {
+    struct plm_head_config head;
+    const char *tag, *sentence, *loader;
+  } cases[] = {
+      {{PLM_PREDICTS_SEQUENCES, PLM_LOSS_CLASS, PLM_HEAD_CLS, 0, 3, 0},
+       "text-classification",
+       " with a head that predicts one of 3 classes for each sequence.\n\n",
+       "AutoModelForSequenceClassification"},
+      {{PLM_PREDICTS_SEQUENCES, PLM_LOSS_SQUARES, PLM_HEAD_CLS, 0, 1, 0},
+       "text-classification",
+       " with a head that predicts a number for each sequence.\n\n",
+       "AutoModelForSequenceClassification"},
+      {{PLM_PREDICTS_SEQUENCES, PLM_LOSS_SQUARES, PLM_HEAD_MEAN, 0, 2, 0},
+       "text-classification",
+       " with a head that predicts 2 numbers for each sequence.\n\n",
+       "AutoModelForSequenceClassification"},
+      {{PLM_PREDICTS_SEQUENCES, PLM_LOSS_CLASSES, PLM_HEAD_MEAN, 0, 4, 0},
+       "text-classification",
+       " with a head that predicts which of 4 classes apply to each sequence.\n\n",
+       "AutoModelForSequenceClassification"},
+      {{PLM_PREDICTS_RESIDUES, PLM_LOSS_CLASS, PLM_HEAD_MEAN, 0, 3, 0},
+       "token-classification",
+       " with a head that predicts one of 3 classes for each residue.\n\n",
+       "AutoModelForTokenClassification"},
+  };
+  static const char *const others[] = {"mask",     "widget",       "mlm", "trained elsewhere",
+                                       "generate", "import torch", "tied"};
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    struct plm_model_folder folder = masked_folder();
+    struct plm_card_facts facts = {
+        .folder = &folder, .name = "x", .weights = "model", .dtype = "float32"};
+    struct plm_text text = {0};
+    char part[80];
+    folder.model.head = cases[i].head;
+    plm_model_card_print(&facts, &text);
+    snprintf(part, sizeof part, "\npipeline_tag: %s\ntags:\n", cases[i].tag);
+    if (strstr(text.data, part) == NULL) fail_msg("no %s in %s", part, text.data);
+    assert_non_null(strstr(text.data, cases[i].sentence));
+    snprintf(part, sizeof part, "from transformers import %s, AutoTokenizer", cases[i].loader);
+    assert_non_null(strstr(text.data, part));
+    assert_non_null(strstr(text.data, "`plm-pipeline predict` writes the labels"));
+    for (size_t k = 0; k < sizeof others / sizeof *others; k++) {
+      const char *end = strstr(text.data, "## Architecture"); /* has the masks of attention */
+      const char *found = strstr(text.data, others[k]);
+      if (found != NULL && found < end) fail_msg("%s in %s", others[k], text.data);
+    }
+    assert_null(strstr(text.data, "head tied"));
+    plm_text_deinit(&text);
+  }
+}
+
 /* What the card says if the corpus is no longer known, and which mask rates it believes. */
 static void parts_that_may_be_missing(void **state)
 {
@@ -226,11 +281,9 @@ static void parts_that_may_be_missing(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(an_untrained_model),
-      cmocka_unit_test(a_trained_model_with_evaluations),
-      cmocka_unit_test(tasks_have_a_table),
-      cmocka_unit_test(a_causal_model_of_bytes),
-      cmocka_unit_test(parts_that_may_be_missing),
+      cmocka_unit_test(an_untrained_model), cmocka_unit_test(a_trained_model_with_evaluations),
+      cmocka_unit_test(tasks_have_a_table), cmocka_unit_test(a_causal_model_of_bytes),
+      cmocka_unit_test(heads_for_labels),   cmocka_unit_test(parts_that_may_be_missing),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
