@@ -46,8 +46,9 @@ struct plm_label_row {
  * there is a column of splits, and it has none for this sequence, which is counted. */
 bool plm_label_table_includes(struct plm_label_table *table, const struct plm_sequence *sequence,
                               struct plm_label_row *row);
-/* Adds the record of a sequence that is included. PLM_FORMAT, with line and column: labels of residues
- * have another number than the sequence has residues. PLM_LIMIT: the record is too long. */
+/* Adds the record of a sequence that is included. PLM_FORMAT, with line and column: labels of
+ * residues have another number than the sequence has residues. PLM_LIMIT: the record is too long.
+ */
 plm_status plm_label_table_find(struct plm_label_table *table, const struct plm_sequence *sequence,
                                 struct plm_label_row *row, struct plm_error *error);
 

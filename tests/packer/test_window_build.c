@@ -148,10 +148,8 @@ static void windows_prove_themselves(void **state)
     const enum plm_tokenizer_kind tokenizer = kind ? PLM_TOKENIZER_BYTE : PLM_TOKENIZER_ESM;
     struct scene s;
     begin(&s, kind ? "byte" : "esm",
-          &(struct written_corpus){.tokenizer = tokenizer,
-                                   .documents = {700, 0, 0},
-                                   .longest = 3000,
-                                   .labelled = true});
+          &(struct written_corpus){
+              .tokenizer = tokenizer, .documents = {700, 0, 0}, .longest = 3000, .labelled = true});
     for (int truncate = 0; truncate < 3; truncate++)
       for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
         struct plm_plan *plan =

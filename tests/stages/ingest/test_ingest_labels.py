@@ -214,9 +214,17 @@ def write_json(values):
 def test_an_item_of_an_array_is_one_class_whatever_is_in_it():
     write_json([["transferase, of groups", "x"], ["a|b;c", None], [], ["[x]", "x"], None])
     ingest("in.jsonl", "--labels", "y", "--split", "train=1")
-    assert labels_of()["y"]["classes"] == {"[x]": 1, "a|b;c": 1, "transferase, of groups": 1, "x": 2}
+    assert labels_of()["y"]["classes"] == {
+        "[x]": 1,
+        "a|b;c": 1,
+        "transferase, of groups": 1,
+        "x": 2,
+    }
     assert labels_of()["y"]["labels"]["train"] == 4
-    for kind, what in ("class", "an array is not one class"), ("number", "an array is not a number"):
+    for kind, what in (
+        ("class", "an array is not one class"),
+        ("number", "an array is not a number"),
+    ):
         result = ingest("in.jsonl", "--labels", f"y:{kind}", check=False)
         assert what in result.stderr and "in.jsonl:1" in result.stderr, result.stderr
         assert "--labels COLUMN:classes" in result.stderr
