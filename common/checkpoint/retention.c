@@ -26,10 +26,10 @@ static bool among_best(const struct plm_retained *checkpoints, size_t count, siz
                        uint32_t keep_best)
 {
   if (isnan(checkpoints[i].value)) return false;
-  size_t better = 0; /* if two values are equal, the later checkpoint is better */
+  size_t better = 0; /* of equal values, the first is better, as for trainer.stop_when */
   for (size_t j = 0; j < count; j++)
     better += checkpoints[j].value < checkpoints[i].value ||
-              (checkpoints[j].value == checkpoints[i].value && j > i);
+              (checkpoints[j].value == checkpoints[i].value && j < i);
   return better < keep_best;
 }
 
