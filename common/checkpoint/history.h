@@ -41,7 +41,7 @@ struct plm_history {
 plm_status plm_history_wanted(const struct plm_config_evaluator *evaluator, unsigned *bits,
                               struct plm_error *error);
 /* The bits of the tasks that are due for a checkpoint: each `every`-th one, counted by steps of
- * trainer.checkpoint.every, and the last. */
+ * trainer.checkpoint.every, and that of trainer.steps. */
 unsigned plm_history_tasks_due(const struct plm_config *config, uint64_t step);
 /* Adds what the file reports; a missing file reports nothing. */
 plm_status plm_history_read(struct plm_history *history, const char *path, struct plm_error *error);

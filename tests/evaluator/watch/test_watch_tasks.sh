@@ -107,6 +107,13 @@ grep -qa 'gym/ndcg' run/tensorboard/evaluator/* || fail "TensorBoard lacks the a
 expect 0 plm-pipeline report run --output report.html
 grep -q 'stability' report.html || fail "the report lacks the task"
 
+# ---- every task measures the last checkpoint of a run that ended early ----
+jq -c '.step = 3' run/DONE >early
+mv early run/DONE
+expect 0 plm-evaluator "$@"
+jq -r 'select(.set != "corpus" and .step == 3) | .set' run/evaluator.jsonl | sort | diff - <(printf '%s\n' folds gym stability) ||
+  fail "not every task at step 3"
+
 # ---- skipped while a newer checkpoint waits ----
 mv run/evaluator.jsonl kept.jsonl
 mv run/DONE DONE
