@@ -5,6 +5,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/log/log.h"
+#include "common/run/done.h"
 #include "common/run/stop.h"
 #include "trainer/checkpoint/stop_when.h"
 #include "trainer/open/open_state.h"
@@ -298,7 +299,9 @@ static plm_status trainer_run_complete(struct plm_trainer *trainer, struct plm_e
   if (!plm_ranks_first(trainer->ranks)) return PLM_OK;
   const struct plm_publisher_outcome outcome = plm_publisher_outcome(trainer->publisher, true);
   PLM_ASSERT(outcome.any && outcome.step == trainer->state.step);
-  PLM_TRY(plm_done_write(trainer->run, outcome.step, outcome.identity, error));
+  struct plm_done done = {.step = outcome.step, .identity = outcome.identity};
+  if (trainer->stops_early) done.stop_when = trainer->config->trainer.stop_when;
+  PLM_TRY(plm_done_save(trainer->run, &done, error));
   plm_info("complete at step %llu", (unsigned long long)outcome.step);
   return PLM_OK;
 }

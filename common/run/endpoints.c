@@ -1,10 +1,9 @@
-/* endpoints.json, which says where the stages of a run are bound, CORPUS and DONE. Writers of
+/* endpoints.json, which says where the stages of a run are bound, and CORPUS. Writers of
  * endpoints.json hold endpoints.lock; readers need no lock, because the file is replaced as a
  * whole. */
 #include <cjson/cJSON.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -184,35 +183,4 @@ plm_status plm_run_corpus_write(const char *run, const struct plm_run_corpus *co
       snprintf(text, sizeof text, "{\"fingerprint\":\"%s\"%s%s%s}\n", hex[0],
                has_root ? ",\"root\":\"" : "", has_root ? hex[1] : "", has_root ? "\"" : "");
   return plm_file_replace(path, text, (size_t)size, 0644, error);
-}
-
-plm_status plm_done_write(const char *run, uint64_t step, struct plm_hash identity,
-                          struct plm_error *error)
-{
-  char path[PLM_PATH_SIZE], hex[PLM_HASH_HEX_SIZE], text[128];
-  PLM_TRY(plm_path_join(path, run, PLM_RUN_DONE, error));
-  plm_hash_to_hex(identity, hex);
-  const int size =
-      snprintf(text, sizeof text, "{\"step\":%" PRIu64 ",\"identity\":\"%s\"}\n", step, hex);
-  return plm_file_replace(path, text, (size_t)size, 0644, error);
-}
-
-plm_status plm_done_read(const char *run, uint64_t *step, struct plm_hash *identity,
-                         struct plm_error *error)
-{
-  char path[PLM_PATH_SIZE];
-  cJSON *json;
-  PLM_TRY(plm_path_join(path, run, PLM_RUN_DONE, error));
-  PLM_TRY(read_json(path, &json, error));
-  const cJSON *number = cJSON_GetObjectItemCaseSensitive(json, "step");
-  const cJSON *hex = cJSON_GetObjectItemCaseSensitive(json, "identity");
-  plm_status status;
-  if (!cJSON_IsNumber(number) || number->valuedouble < 0 || !cJSON_IsString(hex)) {
-    status = plm_error_set(error, PLM_FORMAT, "%s lacks step or identity", path);
-  } else {
-    *step = (uint64_t)number->valuedouble;
-    status = plm_hash_from_hex(hex->valuestring, identity, error);
-  }
-  cJSON_Delete(json);
-  return status;
 }

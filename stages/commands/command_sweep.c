@@ -14,6 +14,7 @@
 #include "common/base/text/json.h"
 #include "common/base/text/printable.h"
 #include "common/metrics/metrics.h"
+#include "common/run/done.h"
 #include "common/run/run.h"
 #include "common/run/stop.h"
 #include "stages/commands/child_up.h"
@@ -38,7 +39,8 @@ enum outcome { WAITS, RUNS, SKIPPED, COMPLETE, FAILED };
 struct sweep_run {
   char name[PLM_SWEEP_NAME_SIZE];
   char folder[PLM_PATH_SIZE], log[PLM_PATH_SIZE];
-  uint64_t steps;        /* trainer.steps */
+  uint64_t steps; /* trainer.steps */
+  struct plm_config_stop_when stop_when;
   double stop_timeout_s; /* trainer.stop_timeout_s */
   enum outcome outcome;
   int code; /* of a run that failed */
@@ -115,6 +117,7 @@ static plm_status plan_runs(struct sweep *sweep, struct plm_error *error)
       return plm_error_set(error, PLM_LIMIT, "path %.200s is too long", run->folder);
     PLM_TRY(load_run(sweep, i, run->folder, &config, error));
     run->steps = config.trainer.steps;
+    run->stop_when = config.trainer.stop_when;
     run->stop_timeout_s = config.trainer.stop_timeout_s;
     plm_config_deinit(&config);
   }
@@ -137,13 +140,14 @@ static plm_status read_sets(struct sweep *sweep, struct plm_config_override **ov
 
 /* ---- running ------------------------------------------------------------------------------- */
 
-/* Whether the run has done all its steps and nothing of it failed since. */
+/* Whether the run is complete as it is configured now and nothing of it failed since. */
 static bool command_sweep_is_complete(const struct sweep_run *run)
 {
-  uint64_t step;
-  struct plm_hash identity;
+  struct plm_done done;
+  char why[PLM_DONE_WHY_SIZE];
   return strcmp(plm_run_state(run->folder), "complete") == 0 &&
-         plm_done_read(run->folder, &step, &identity, NULL) == PLM_OK && step >= run->steps;
+         plm_done_load(run->folder, &done, NULL) == PLM_OK &&
+         plm_done_holds(&done, run->steps, &run->stop_when, why);
 }
 
 static plm_status command_sweep_start(struct sweep *sweep, size_t i, struct plm_error *error)

@@ -1,14 +1,17 @@
 /* Takes the run folder, and finds the state of the run and its corpora. */
 #include "trainer/open/open_state.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "common/base/alloc.h"
 #include "common/base/log/log.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/plan/batch_history.h"
 #include "common/plan/plan.h"
+#include "common/run/done.h"
 #include "trainer/checkpoint/checkpoint_folder.h"
 #include "trainer/checkpoint/resume.h"
 #include "trainer/checkpoint/stop_when.h"
@@ -60,32 +63,67 @@ static plm_status take_folder(struct plm_trainer *trainer, struct plm_error *err
 
 /* ---- the state of the run ------------------------------------------------------------------ */
 
-/* DONE says that the run is complete. It is removed if trainer.steps was raised since, or if
- * trainer.stop_when would not stop it any more. */
+/* Whether DONE names the checkpoint that was found. One without an identity is compared by its
+ * step alone. */
+static bool is_of_done(const char *directory, uint64_t step, const struct plm_done *done)
+{
+  struct plm_hash identity;
+  struct plm_manifest *manifest = plm_alloc(sizeof *manifest);
+  const bool other = plm_manifest_read(directory, manifest, NULL, NULL) == PLM_OK &&
+                     plm_manifest_identity(manifest, &identity) &&
+                     !plm_hash_equal(identity, done->identity);
+  free(manifest);
+  return done->step == step && !other;
+}
+
+/* Whether DONE says that the run is complete at this checkpoint. If not, *why is the reason, which
+ * means something only if the file exists. */
+static bool done_holds(const struct plm_trainer *trainer, const char *directory,
+                       char why[PLM_DONE_WHY_SIZE])
+{
+  struct plm_done done;
+  const struct plm_config_trainer *config = &trainer->config->trainer;
+  if (plm_done_load(trainer->run, &done, NULL) != PLM_OK) {
+    snprintf(why, PLM_DONE_WHY_SIZE, "DONE cannot be read");
+    return false;
+  }
+  if (is_of_done(directory, trainer->state.step, &done))
+    return plm_done_holds(&done, config->steps, &config->stop_when, why);
+  snprintf(why, PLM_DONE_WHY_SIZE, "DONE is about another checkpoint, of step %llu",
+           (unsigned long long)done.step);
+  return false;
+}
+
+/* Writes DONE about the checkpoint that was found: the trainer was killed before it did, or DONE
+ * says something else. */
+static plm_status renew_done(struct plm_trainer *trainer, const char *directory, bool stopped,
+                             struct plm_error *error)
+{
+  struct plm_done done = {.step = trainer->state.step};
+  struct plm_advance advance = plm_run_pulse_reading(&trainer->pulse);
+  PLM_TRY(plm_checkpoint_verify(directory, NULL, &done.identity, &advance, error));
+  if (stopped) done.stop_when = trainer->config->trainer.stop_when;
+  return plm_done_save(trainer->run, &done, error);
+}
+
+/* DONE says that the run is complete. If it does not hold, the steps and the reports of the
+ * evaluator decide, and DONE is written anew or removed. */
 static plm_status check_done(struct plm_trainer *trainer, const char *directory,
                              struct plm_error *error)
 {
-  char path[PLM_PATH_SIZE];
+  char path[PLM_PATH_SIZE], why[PLM_DONE_WHY_SIZE];
   const uint64_t step = trainer->state.step;
   PLM_TRY(plm_path_join(path, trainer->run, PLM_RUN_DONE, error));
-  if (step < trainer->config->trainer.steps &&
-      !plm_stop_when(trainer->run, trainer->config, step)) {
-    if (unlink(path) == 0)
-      plm_info("%s: the run continues after step %llu",
-               trainer->config->trainer.stop_when.patience > 0 ? "trainer.stop_when holds no more"
-                                                               : "trainer.steps was raised",
-               (unsigned long long)step);
-    return PLM_OK;
+  if (!done_holds(trainer, directory, why)) {
+    const bool all = step >= trainer->config->trainer.steps;
+    if (!all && !plm_stop_when(trainer->run, trainer->config, step)) {
+      if (unlink(path) == 0)
+        plm_info("the run continues after step %llu: %s", (unsigned long long)step, why);
+      return PLM_OK;
+    }
+    PLM_TRY(renew_done(trainer, directory, !all, error));
   }
-  bool exists;
   trainer->complete = true;
-  PLM_TRY(plm_file_look(path, &exists, error));
-  if (!exists) { /* the trainer was killed between its last checkpoint and DONE */
-    struct plm_hash identity;
-    struct plm_advance advance = plm_run_pulse_reading(&trainer->pulse);
-    PLM_TRY(plm_checkpoint_verify(directory, NULL, &identity, &advance, error));
-    PLM_TRY(plm_done_write(trainer->run, step, identity, error));
-  }
   plm_info("complete at step %llu", (unsigned long long)step);
   return PLM_OK;
 }

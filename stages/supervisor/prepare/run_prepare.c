@@ -14,6 +14,7 @@
 #include "common/checkpoint/checkpoint.h"
 #include "common/corpus/corpus.h"
 #include "common/huggingface/model_folder.h"
+#include "common/run/done.h"
 #include "common/run/run.h"
 #include "common/run/run_failure.h"
 #include "stages/supervisor/prepare/run_aside.h"
@@ -129,21 +130,24 @@ static plm_status check_before(const struct plm_config *config, bool steps, stru
   return status;
 }
 
-/* Whether DONE covers all steps and the checkpoint that it names is valid. If not, the run
- * continues from an earlier checkpoint. */
+/* Whether DONE holds under this configuration and the checkpoint that it names is valid. If not,
+ * the run continues from its newest valid checkpoint. */
 static bool run_prepare_is_complete(const struct plm_config *config, uint64_t *step)
 {
   char folder[PLM_PATH_SIZE], path[PLM_PATH_SIZE], name[PLM_CHECKPOINT_NAME_SIZE];
-  struct plm_hash identity, standing;
-  if (plm_done_read(config->run, step, &identity, NULL) != PLM_OK ||
-      *step < config->trainer.steps) {
+  char why[PLM_DONE_WHY_SIZE];
+  struct plm_done done;
+  struct plm_hash standing;
+  if (plm_done_load(config->run, &done, NULL) != PLM_OK ||
+      !plm_done_holds(&done, config->trainer.steps, &config->trainer.stop_when, why)) {
     return false;
   }
-  plm_checkpoint_name(*step, name);
+  *step = done.step;
+  plm_checkpoint_name(done.step, name);
   return plm_path_join(folder, config->run, PLM_RUN_CHECKPOINTS, NULL) == PLM_OK &&
          plm_path_join(path, folder, name, NULL) == PLM_OK &&
          plm_checkpoint_verify(path, NULL, &standing, NULL, NULL) == PLM_OK &&
-         plm_hash_equal(standing, identity);
+         plm_hash_equal(standing, done.identity);
 }
 
 /* Checks trainer.init_from as the trainer of a fresh run would, but before any stage starts. */

@@ -16,7 +16,7 @@ enum plm_resume_mode {
 
 struct plm_prepared {
   bool resumes;  /* there are checkpoints */
-  bool complete; /* DONE exists and names a valid checkpoint, and no more steps are required */
+  bool complete; /* DONE holds (done.h) and names a valid checkpoint */
   uint64_t step; /* of DONE if complete, of the given checkpoint, or of the newest one by name */
 };
 
