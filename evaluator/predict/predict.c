@@ -1,6 +1,7 @@
 /* The loop of `predict` over windows and batches, and the writing of the result. */
 #include "evaluator/predict/predict.h"
 
+#include <cjson/cJSON.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,10 +12,12 @@
 #include "common/base/log/log.h"
 #include "common/base/log/progress.h"
 #include "common/base/numbers/finite.h"
+#include "common/base/text/json.h"
 #include "common/cli/output_file.h"
 #include "common/inference/finite_output.h"
 #include "common/inference/inference.h"
 #include "common/inference/sequence_batch.h"
+#include "common/metrics/metrics.h"
 #include "common/run/stop.h"
 #include "evaluator/embed/embed_output.h"
 #include "evaluator/embed/sequence_intake.h"
@@ -385,10 +388,38 @@ static plm_status write_result(struct predict *predict, struct plm_error *error)
 
 /* ---- running --------------------------------------------------------------------------------- */
 
+static plm_status predict_report(const struct predict *predict, uint64_t resumed, double seconds,
+                                 struct plm_error *error)
+{
+  const struct plm_predict_request *request = predict->request;
+  const uint64_t sequences = plm_sequence_spool_count(predict->spool);
+  const double rate = (double)predict->done / seconds;
+  char count[64], speed[32];
+  if (!request->json) {
+    plm_info("predicted %s in %.2f s, %s tokens/s",
+             plm_format_quantity(sequences, "sequence", count), seconds,
+             plm_format_count((uint64_t)rate, speed));
+    return PLM_OK;
+  }
+  cJSON *line = cJSON_CreateObject();
+  plm_metrics_string(line, "output", request->output);
+  plm_metrics_string(line, "checkpoint", request->checkpoint);
+  plm_metrics_string(line, "weights", predict->inference->weights);
+  plm_metrics_integer(line, "sequences", sequences);
+  plm_metrics_integer(line, "tokens", plm_sequence_spool_tokens(predict->spool));
+  plm_metrics_integer(line, "bad_records", predict->intake.bad);
+  plm_metrics_integer(line, "cut", predict->intake.cut);
+  plm_metrics_integer(line, "unknown_residues", predict->intake.unknown_residues);
+  plm_metrics_integer(line, "resumed_sequences", resumed);
+  plm_metrics_number(line, "seconds", seconds);
+  plm_metrics_number(line, "tokens_per_second", rate);
+  return plm_json_print(line, error);
+}
+
 static plm_status predict_run(struct predict *predict, struct plm_ops *ops, struct plm_error *error)
 {
   const uint64_t started = plm_clock_ns();
-  char count[64], rate[32];
+  char count[64];
   const struct plm_predict_request *request = predict->request;
   PLM_TRY(choose_format(predict, error)); /* before anything that takes long */
   PLM_TRY(plm_output_check_inputs("--output", request->output, request->inputs,
@@ -397,18 +428,15 @@ static plm_status predict_run(struct predict *predict, struct plm_ops *ops, stru
   PLM_TRY(predict_read_inputs(predict, error));
   PLM_TRY(open_rows(predict, error));
   PLM_TRY(predict_allocate(predict, error));
-  if (predict->journal.sequences > 0)
-    plm_info("%s: continuing after %s sequences", predict->request->output,
-             plm_format_count(predict->journal.sequences, count));
+  const uint64_t resumed = predict->journal.sequences;
+  if (resumed > 0)
+    plm_info("%s: continuing after %s sequences", request->output,
+             plm_format_count(resumed, count));
   const plm_status status = predict_all(predict, error);
   plm_progress_clear(&predict->progress);
   if (status != PLM_OK) return status;
   PLM_TRY(write_result(predict, error));
-  const double seconds = plm_clock_seconds_since(started);
-  plm_info("predicted %s in %.2f s, %s tokens/s",
-           plm_format_quantity(plm_sequence_spool_count(predict->spool), "sequence", count),
-           seconds, plm_format_count((uint64_t)((double)predict->done / seconds), rate));
-  return PLM_OK;
+  return predict_report(predict, resumed, plm_clock_seconds_since(started), error);
 }
 
 plm_status plm_predict(const struct plm_predict_request *request, struct plm_ops *ops,

@@ -28,10 +28,12 @@ struct plm_predict_request {
   bool logits;      /* the outputs of the model as they are */
   bool strict;      /* a bad record is an error */
   bool fresh;       /* discard what an earlier run has done */
+  bool json;        /* print the summary as one JSON object on one line of stdout */
 };
 
-/* Writes the file, and says on stderr what it did. PLM_CONFIG: the checkpoint predicts no labels.
- * PLM_INTERRUPTED, PLM_TERMINATED: a signal stopped it, and the same request continues from there.
+/* Writes the file, and says what it did: on stderr, or as JSON on stdout. PLM_CONFIG: the
+ * checkpoint predicts no labels. PLM_INTERRUPTED, PLM_TERMINATED: a signal stopped it, and the same
+ * request continues from there.
  */
 plm_status plm_predict(const struct plm_predict_request *request, struct plm_ops *ops,
                        struct plm_error *error);

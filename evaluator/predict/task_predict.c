@@ -1,6 +1,7 @@
 /* The command line of `plm-evaluator predict`. */
 #include <string.h>
 
+#include "common/cli/output_file.h"
 #include "common/cli/sequence_options.h"
 #include "common/cli/task_options.h"
 #include "evaluator/predict/predict.h"
@@ -23,6 +24,9 @@ static plm_status predict_parse(const struct plm_arguments *arguments,
   }
   if (resume != NULL && strcmp(resume, "auto") != 0 && strcmp(resume, "never") != 0)
     return plm_error_set(error, PLM_USAGE, "--resume must be auto or never, not \"%.80s\"", resume);
+  const char *output = plm_arguments_get(arguments, "output");
+  const bool json = plm_arguments_has(arguments, "json");
+  if (json) PLM_TRY(plm_output_check_stdout(output, "--json", error));
   PLM_TRY(plm_arguments_u64(arguments, "batch-tokens", PREDICT_BATCH_TOKENS, &batch_tokens, error));
   if (batch_tokens == 0 || batch_tokens > PREDICT_LARGEST_BATCH)
     return plm_error_set(error, PLM_USAGE, "--batch-tokens must be 1 to %d", PREDICT_LARGEST_BATCH);
@@ -31,11 +35,12 @@ static plm_status predict_parse(const struct plm_arguments *arguments,
       .weights = plm_arguments_get(arguments, "weights"),
       .inputs = arguments->positionals,
       .input_count = arguments->positional_count,
-      .output = plm_arguments_get(arguments, "output"),
+      .output = output,
       .batch_tokens = (uint32_t)batch_tokens,
       .per_residue = plm_arguments_has(arguments, "per-residue"),
       .logits = plm_arguments_has(arguments, "logits"),
       .strict = plm_arguments_has(arguments, "strict"),
+      .json = json,
       .fresh = resume != NULL && strcmp(resume, "never") == 0,
   };
   PLM_TRY(plm_task_max_length(arguments, &request->max_length, error));

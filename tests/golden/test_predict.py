@@ -225,6 +225,22 @@ def test_a_killed_run_continues(tmp_path):
     ]
 
 
+def test_the_summary_is_one_object(fasta, tmp_path):
+    save(tmp_path / "model", "esm2", id2label=CLASSES, problem_type="single_label_classification")
+    command = ["predict", "--checkpoint", tmp_path / "model", fasta, "--json", "--output"]
+    output = tmp_path / "out.csv"
+    lines = run(*command, output).stdout.splitlines()
+    assert len(lines) == 1
+    summary = json.loads(lines[0])
+    assert summary["output"] == str(output) and summary["checkpoint"] == str(tmp_path / "model")
+    counts = ["sequences", "tokens", "bad_records", "cut", "unknown_residues", "resumed_sequences"]
+    tokens = sum(len(sequence) + 2 for sequence in SEQUENCES.values())
+    assert [summary[key] for key in counts] == [len(SEQUENCES), tokens, 0, 0, 0, 0]
+    result = run(*command, "-", check=False)
+    assert result.returncode == 2 and not result.stdout
+    assert "would both write to standard output" in result.stderr
+
+
 def test_the_input_is_not_overwritten(tmp_path):
     save(tmp_path / "model", "esm2", id2label=CLASSES, problem_type="single_label_classification")
     table, link = tmp_path / "g.csv", tmp_path / "link.csv"
