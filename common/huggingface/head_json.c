@@ -282,24 +282,49 @@ static plm_status read_names(const cJSON *json, const struct plm_model_config *m
   return read_scaling(json_member(own_head(json, model), "scaling"), names, error);
 }
 
+/* Parses the config.json of a folder. The caller deletes *json. path receives its name. */
+static plm_status open_config(const char *directory, char path[PLM_PATH_SIZE], cJSON **json,
+                              struct plm_error *error)
+{
+  char *text;
+  size_t size;
+  PLM_TRY(plm_path_join(path, directory, "config.json", error));
+  PLM_TRY(plm_file_read(path, FILE_LIMIT, &text, &size, error));
+  const plm_status status = plm_json_parse(text, size, &limits, json, error);
+  free(text);
+  if (status != PLM_OK) plm_error_where(error, "%s", path);
+  return status;
+}
+
 plm_status plm_label_names_read(const char *directory, const struct plm_model_config *model,
                                 struct plm_label_names *names, struct plm_error *error)
 {
-  char path[PLM_PATH_SIZE], *text;
-  size_t size;
+  char path[PLM_PATH_SIZE];
   cJSON *json;
   *names = (struct plm_label_names){0};
-  PLM_TRY(plm_path_join(path, directory, "config.json", error));
-  PLM_TRY(plm_file_read(path, FILE_LIMIT, &text, &size, error));
-  plm_status status = plm_json_parse(text, size, &limits, &json, error);
-  free(text);
-  if (status == PLM_OK) {
-    status = read_names(json, model, names, error);
-    cJSON_Delete(json);
-  }
+  PLM_TRY(open_config(directory, path, &json, error));
+  const plm_status status = read_names(json, model, names, error);
+  cJSON_Delete(json);
   if (status != PLM_OK) {
     plm_error_where(error, "%s", path);
     plm_label_names_deinit(names);
   }
   return status;
+}
+
+plm_status plm_head_missing(const char *directory, struct plm_error *error)
+{
+  char path[PLM_PATH_SIZE];
+  cJSON *json;
+  PLM_TRY(open_config(directory, path, &json, error));
+  const cJSON *classes = json_member(json, "architectures");
+  char *text = classes != NULL ? plm_json_text(classes, false) : NULL;
+  plm_error_set(error, PLM_CONFIG,
+                "this model has no head for labels: \"architectures\" in config.json is %.200s",
+                text != NULL ? text : "missing");
+  free(text);
+  cJSON_Delete(json);
+  plm_error_where(error, "%s", directory);
+  return plm_error_hint(error, "fine-tune it with AutoModelForSequenceClassification or "
+                               "AutoModelForTokenClassification (doc/inference.md#fine-tuning)");
 }

@@ -39,5 +39,8 @@ plm_status plm_head_config_parse(const struct cJSON *json, struct plm_model_conf
 /* Reads the names and the scaling of a folder with such a head. The caller deinits. */
 plm_status plm_label_names_read(const char *directory, const struct plm_model_config *model,
                                 struct plm_label_names *names, struct plm_error *error);
+/* The error for a folder whose head is to predict labels, and which has none: PLM_CONFIG with what
+ * its config.json says instead. */
+plm_status plm_head_missing(const char *directory, struct plm_error *error);
 
 #endif

@@ -8,6 +8,7 @@
 #include "common/base/files/file.h"
 #include "common/base/log/log.h"
 #include "common/checkpoint/parameter_file.h"
+#include "common/huggingface/head_json.h"
 #include "common/huggingface/huggingface.h"
 #include "common/huggingface/model_folder.h"
 #include "common/model/architecture.h"
@@ -26,13 +27,8 @@ static plm_status open_parts(struct plm_inference *inference, const char *folder
   PLM_TRY(plm_huggingface_config_read(folder, &inference->config, &inference->window,
                                       &inference->objective, error));
   if (!labels) inference->config.head = (struct plm_head_config){0};
-  if (labels && inference->config.head.kind == PLM_PREDICTS_TOKENS) {
-    plm_error_set(error, PLM_CONFIG,
-                  "the model predicts no labels: config.json names no class for "
-                  "the classification of sequences or tokens");
-    plm_error_where(error, "%s", folder);
-    return plm_error_hint(error, "use the folder of a model that was fine-tuned with labels");
-  }
+  if (labels && inference->config.head.kind == PLM_PREDICTS_TOKENS)
+    return plm_head_missing(folder, error);
   PLM_TRY(plm_parameters_check(folder, "model.safetensors", &inference->config, error));
   const uint32_t length = inference->config.max_length;
   inference->tokenizer = plm_huggingface_tokenizer(&inference->config);

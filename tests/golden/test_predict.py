@@ -268,6 +268,8 @@ def test_a_model_without_a_head_is_refused(checkpoint, fasta, tmp_path):
         tmp_path / "out.csv",
         check=False,
     )
-    assert result.returncode != 0
-    assert "the model predicts no labels" in result.stderr
+    assert result.returncode == 2
+    said = 'this model has no head for labels: "architectures" in config.json is ["PLMForMaskedLM"]'
+    assert said in result.stderr
+    assert "doc/inference.md#fine-tuning" in result.stderr
     assert not (tmp_path / "out.csv").exists()
