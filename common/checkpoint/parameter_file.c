@@ -188,7 +188,8 @@ static plm_status no_head(const struct plm_tensor_naming *naming, const struct p
     plm_error_set(error, PLM_FORMAT, "the file has no classifier (classifier.*)");
     return plm_error_hint(error, "use the folder of a model that was fine-tuned to predict labels");
   }
-  if (naming->head == PLM_HEAD_CLASSIFIER)
+  const bool classifier = naming->head == PLM_HEAD_CLASSIFIER;
+  if (classifier)
     plm_error_set(error, PLM_FORMAT,
                   "the file has a classifier instead of the language model's head (lm_head.*)");
   else
@@ -196,8 +197,11 @@ static plm_status no_head(const struct plm_tensor_naming *naming, const struct p
                   "the file was saved from %s, without the language model's head (lm_head.*)",
                   plm_tensor_trunk_class(naming));
   return plm_error_hint(
-      error, "only `plm-pipeline embed` without --logits can use it; otherwise load the model "
-             "with AutoModelForMaskedLM and use the folder that its save_pretrained writes");
+      error,
+      "%s can use it; otherwise load the model with AutoModelForMaskedLM and use the folder that "
+      "its save_pretrained writes",
+      classifier ? "predict, probe, export and embed (without --logits)"
+                 : "only probe and embed (without --logits)");
 }
 
 static plm_status copy_parameters(const struct plm_tensor_shards *weights,

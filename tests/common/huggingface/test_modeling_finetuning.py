@@ -134,7 +134,7 @@ def test_a_classifier_that_trainer_saved_is_embedded(checkpoint, tmp_path, monke
         refused = run(*command, "--checkpoint", "labels/checkpoint-4", check=False)
         assert refused.returncode == 1
         assert "a classifier instead of the language model's head" in refused.stderr
-        assert "only `plm-pipeline embed` without --logits can use it" in refused.stderr
+        assert "predict, probe, export and embed (without --logits) can use it" in refused.stderr
 
 
 @pytest.mark.parametrize("auto_class", [AutoModelForTokenClassification, AutoModel])

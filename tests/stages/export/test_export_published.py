@@ -129,6 +129,7 @@ def test_what_cannot_be_used_is_refused():
     model.esm.save_pretrained("trunk")
     refused = run("export", "--checkpoint=trunk", "--output=out", check=False)
     assert refused.returncode == 1 and "saved from EsmModel" in refused.stderr
+    assert "only probe and embed (without --logits) can use it" in refused.stderr
 
     model.config.position_embedding_type = "absolute"
     model.save_pretrained("absolute")
