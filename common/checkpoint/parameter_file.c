@@ -248,18 +248,32 @@ plm_status plm_parameters_read(const char *path, const struct plm_parameter *tab
   return read_weights(path, table, count, values, NULL, false, NULL, error);
 }
 
-plm_status plm_parameters_check(const char *directory, const char *file,
-                                const struct plm_model_config *config, struct plm_error *error)
+static plm_status check_file(const char *directory, const char *file,
+                             const struct plm_model_config *config, enum plm_weights_head *head,
+                             struct plm_error *error)
 {
   char path[PLM_PATH_SIZE];
   struct plm_parameter *table;
   size_t count, elements;
-  enum plm_weights_head head;
   PLM_TRY(plm_path_join(path, directory, file, error));
   PLM_TRY(plm_model_parameters(config, &table, &count, &elements, error));
-  const plm_status status = read_weights(path, table, count, NULL, &head, false, NULL, error);
+  const plm_status status = read_weights(path, table, count, NULL, head, false, NULL, error);
   free(table);
   return status;
+}
+
+plm_status plm_parameters_check(const char *directory, const char *file,
+                                const struct plm_model_config *config, struct plm_error *error)
+{
+  enum plm_weights_head head;
+  return check_file(directory, file, config, &head, error);
+}
+
+plm_status plm_parameters_check_whole(const char *directory, const char *file,
+                                      const struct plm_model_config *config,
+                                      struct plm_error *error)
+{
+  return check_file(directory, file, config, NULL, error);
 }
 
 /* new_seed: NULL, or the seed that draws the head, which is not read then. */

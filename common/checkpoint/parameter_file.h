@@ -43,6 +43,10 @@ plm_status plm_parameters_read(const char *path, const struct plm_parameter *tab
  * no weights then costs no memory. Errors as plm_parameters_read's. */
 plm_status plm_parameters_check(const char *directory, const char *file,
                                 const struct plm_model_config *config, struct plm_error *error);
+/* The same, but the file must also have the model's own head, as for plm_parameters_fetch. */
+plm_status plm_parameters_check_whole(const char *directory, const char *file,
+                                      const struct plm_model_config *config,
+                                      struct plm_error *error);
 
 /* Reads DIRECTORY/FILE as plm_parameters_read does, into *values: the caller frees them. advance
  * (may be NULL): told of the bytes of its tensors. PLM_NO_MEMORY */

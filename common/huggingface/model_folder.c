@@ -270,3 +270,21 @@ plm_status plm_model_folder_fits(const struct plm_model_folder *folder,
                     differences[i].values[1]);
   return PLM_OK;
 }
+
+bool plm_model_folder_new_head(const struct plm_model_folder *folder,
+                               const struct plm_model_config *model)
+{
+  const struct plm_head_config *has = &folder->model.head, *wanted = &model->head;
+  return wanted->kind != PLM_PREDICTS_TOKENS &&
+         (has->kind != wanted->kind || has->outputs != wanted->outputs ||
+          has->hidden != wanted->hidden);
+}
+
+plm_status plm_model_folder_can_start(const struct plm_model_folder *folder,
+                                      const struct plm_model_config *model, struct plm_error *error)
+{
+  PLM_TRY(plm_model_folder_fits(folder, model, NULL, error));
+  if (plm_model_folder_new_head(folder, model)) return PLM_OK;
+  return plm_parameters_check_whole(folder->directory, plm_model_folder_weights(folder), model,
+                                    error);
+}

@@ -54,7 +54,7 @@ static plm_status validate_init_from(const struct plm_config *config, struct plm
   if (from == NULL || !plm_file_exists(from)) return PLM_OK;
   plm_status status = plm_model_folder_check(from, &folder, NULL, error);
   if (status == PLM_OK) status = plm_folder_facts_read(&folder, &facts, error);
-  if (status == PLM_OK) status = plm_model_folder_fits(&folder, &config->model, NULL, error);
+  if (status == PLM_OK) status = plm_model_folder_can_start(&folder, &config->model, error);
   if (status != PLM_OK) return error->status = PLM_CONFIG;
   plm_text_printf(said, "trainer.init_from: ");
   plm_folder_facts_print(&folder, &facts, said);

@@ -24,14 +24,6 @@ plm_status plm_keep_tensors(struct plm_trainer *trainer, const char *path, struc
   return plm_carried_tensors_read(path, table, count, &trainer->carried, error);
 }
 
-/* Whether a head that predicts labels is new: the folder has none, or one of another shape. */
-static bool is_new_head(const struct plm_head_config *folder, const struct plm_head_config *model)
-{
-  return model->kind != PLM_PREDICTS_TOKENS &&
-         (folder->kind != model->kind || folder->outputs != model->outputs ||
-          folder->hidden != model->hidden);
-}
-
 static plm_status read_folder(const struct plm_model_folder *folder, struct plm_trainer *trainer,
                               struct plm_advance *advance, float **values, struct plm_error *error)
 {
@@ -44,7 +36,7 @@ static plm_status read_folder(const struct plm_model_folder *folder, struct plm_
   const char *file = plm_model_folder_weights(folder);
   PLM_TRY(status);
   PLM_TRY(plm_path_join(path, folder->directory, file, error));
-  if (is_new_head(&folder->model.head, &plm_model_config(trainer->model)->head))
+  if (plm_model_folder_new_head(folder, plm_model_config(trainer->model)))
     PLM_TRY(plm_parameters_fetch_new_head(folder->directory, file, trainer->model,
                                           trainer->config->seed, advance, values, error));
   else

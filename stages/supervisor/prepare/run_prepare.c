@@ -156,7 +156,7 @@ static plm_status check_first_weights(const struct plm_config *config, struct pl
   struct plm_model_folder folder;
   if (config->trainer.init_from == NULL) return PLM_OK;
   plm_status status = plm_model_folder_check(config->trainer.init_from, &folder, NULL, error);
-  if (status == PLM_OK) status = plm_model_folder_fits(&folder, &config->model, NULL, error);
+  if (status == PLM_OK) status = plm_model_folder_can_start(&folder, &config->model, error);
   if (status == PLM_OK || status == PLM_NO_MEMORY) return status;
   if (error == NULL) return PLM_CONFIG;
   char where[sizeof error->where];

@@ -3,7 +3,6 @@
 import json
 import os
 import pathlib
-import shutil
 
 import pytest
 import torch
@@ -94,13 +93,19 @@ def refused_at_once(source, *arguments):
 
 
 def test_what_does_not_fit_is_refused(source):
-    from transformers import AutoModel
+    from transformers import AutoModel, AutoModelForSequenceClassification
 
     checkpoint = source / "untied" / "checkpoints" / "latest"
-    load(checkpoint, AutoModel).save_pretrained("base")
-    message = refused(source, "trainer.init_from=base")
-    assert "saved from PLMModel" in message and "AutoModelForMaskedLM" in message
-    shutil.rmtree("refused")
+    for name, auto, said in [
+        ("base", AutoModel, "the file was saved from PLMModel, without the language model's head"),
+        ("labels", AutoModelForSequenceClassification, "the file has a classifier instead of"),
+    ]:
+        load(checkpoint, auto).save_pretrained(name)
+        message = refused_at_once(source, f"trainer.init_from={name}")
+        assert said in message and "AutoModelForMaskedLM" in message
+        config = small_config("patch_unet", corpus=source / "corpus", run_name="refused")
+        result = run("validate", config, "--set", f"trainer.init_from={name}", check=False)
+        assert result.returncode == 2 and said in result.stderr and not result.stdout
     message = refused_at_once(source, f"trainer.init_from={checkpoint}", "model.num_unet_layers=4")
     assert "model.num_unet_layers is 6 in the folder, 4 here" in message
     message = refused_at_once(source, f"trainer.init_from={source / 'untied'}")
