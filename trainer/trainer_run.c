@@ -300,7 +300,7 @@ static plm_status trainer_run_complete(struct plm_trainer *trainer, struct plm_e
   const struct plm_publisher_outcome outcome = plm_publisher_outcome(trainer->publisher, true);
   PLM_ASSERT(outcome.any && outcome.step == trainer->state.step);
   struct plm_done done = {.step = outcome.step, .identity = outcome.identity};
-  if (trainer->stops_early) done.stop_when = trainer->config->trainer.stop_when;
+  if (trainer->stops_early) plm_stop_when_note(trainer->config, &done);
   PLM_TRY(plm_done_save(trainer->run, &done, error));
   plm_info("complete at step %llu", (unsigned long long)outcome.step);
   return PLM_OK;

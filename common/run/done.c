@@ -21,32 +21,29 @@ plm_status plm_done_save(const char *run, const struct plm_done *done, struct pl
   char path[PLM_PATH_SIZE], hex[PLM_HASH_HEX_SIZE], reason[96] = "", text[DONE_TEXT];
   PLM_TRY(plm_path_join(path, run, PLM_RUN_DONE, error));
   plm_hash_to_hex(done->identity, hex);
-  if (done->stop_when.patience > 0)
+  if (done->patience > 0)
     snprintf(reason, sizeof reason,
              ",\"stopped_by\":\"%s\",\"metric\":\"%s\",\"patience\":%" PRIu32, stop_when_name,
-             plm_stop_metric_names[done->stop_when.metric], done->stop_when.patience);
+             done->metric, done->patience);
   const int size = snprintf(text, sizeof text, "{\"step\":%" PRIu64 ",\"identity\":\"%s\"%s}\n",
                             done->step, hex, reason);
   return plm_file_replace(path, text, (size_t)size, 0644, error);
 }
 
 /* A reason that this program does not know counts as none. */
-static struct plm_config_stop_when read_stop_when(const cJSON *json)
+static void read_reason(const cJSON *json, struct plm_done *done)
 {
-  struct plm_config_stop_when when = {0};
   const cJSON *by = cJSON_GetObjectItemCaseSensitive(json, "stopped_by");
   const cJSON *metric = cJSON_GetObjectItemCaseSensitive(json, "metric");
   const cJSON *patience = cJSON_GetObjectItemCaseSensitive(json, "patience");
   if (!cJSON_IsString(by) || strcmp(by->valuestring, stop_when_name) != 0 ||
       !cJSON_IsString(metric) || !cJSON_IsNumber(patience) || patience->valuedouble < 1 ||
       patience->valuedouble > UINT32_MAX)
-    return when;
-  for (int i = 0; plm_stop_metric_names[i] != NULL; i++) {
-    if (strcmp(metric->valuestring, plm_stop_metric_names[i]) != 0) continue;
-    when.metric = (enum plm_stop_metric)i;
-    when.patience = (uint32_t)patience->valuedouble;
-  }
-  return when;
+    return;
+  const size_t length = strspn(metric->valuestring, "abcdefghijklmnopqrstuvwxyz_");
+  if (metric->valuestring[length] != '\0' || length >= sizeof done->metric) return;
+  snprintf(done->metric, sizeof done->metric, "%s", metric->valuestring);
+  done->patience = (uint32_t)patience->valuedouble;
 }
 
 static plm_status read_done(const char *path, const cJSON *json, struct plm_done *done,
@@ -58,8 +55,8 @@ static plm_status read_done(const char *path, const cJSON *json, struct plm_done
     return plm_error_set(error, PLM_FORMAT, "%s is not a JSON object", path);
   if (!cJSON_IsNumber(number) || number->valuedouble < 0 || !cJSON_IsString(hex))
     return plm_error_set(error, PLM_FORMAT, "%s lacks step or identity", path);
-  done->step = (uint64_t)number->valuedouble;
-  done->stop_when = read_stop_when(json);
+  *done = (struct plm_done){.step = (uint64_t)number->valuedouble};
+  read_reason(json, done);
   return plm_hash_from_hex(hex->valuestring, &done->identity, error);
 }
 
@@ -95,22 +92,21 @@ plm_status plm_done_read(const char *run, uint64_t *step, struct plm_hash *ident
   return PLM_OK;
 }
 
-bool plm_done_holds(const struct plm_done *done, uint64_t steps,
-                    const struct plm_config_stop_when *when, char why[PLM_DONE_WHY_SIZE])
+bool plm_done_holds(const struct plm_done *done, uint64_t steps, const char *metric,
+                    uint32_t patience, char why[PLM_DONE_WHY_SIZE])
 {
-  const struct plm_config_stop_when *before = &done->stop_when;
   why[0] = '\0';
   if (done->step >= steps) return true;
-  if (before->patience == 0)
+  if (done->patience == 0)
     snprintf(why, PLM_DONE_WHY_SIZE, "trainer.steps was raised to %" PRIu64, steps);
-  else if (when->patience == 0)
+  else if (patience == 0)
     snprintf(why, PLM_DONE_WHY_SIZE, "trainer.stop_when.patience is 0 now");
-  else if (when->metric != before->metric)
+  else if (strcmp(metric, done->metric) != 0)
     snprintf(why, PLM_DONE_WHY_SIZE, "trainer.stop_when.metric was changed from %s to %s",
-             plm_stop_metric_names[before->metric], plm_stop_metric_names[when->metric]);
-  else if (when->patience > before->patience)
+             done->metric, metric);
+  else if (patience > done->patience)
     snprintf(why, PLM_DONE_WHY_SIZE,
-             "trainer.stop_when.patience was raised from %" PRIu32 " to %" PRIu32, before->patience,
-             when->patience);
+             "trainer.stop_when.patience was raised from %" PRIu32 " to %" PRIu32, done->patience,
+             patience);
   return why[0] == '\0';
 }

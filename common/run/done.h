@@ -8,13 +8,13 @@
 
 #include "common/base/numbers/hash.h"
 #include "common/base/status.h"
-#include "common/config/config.h"
 
 struct plm_done {
   uint64_t step;            /* of the last checkpoint */
   struct plm_hash identity; /* of its weights */
   /* The trainer.stop_when that ended the run. patience 0: all its steps are done. */
-  struct plm_config_stop_when stop_when;
+  char metric[16];
+  uint32_t patience;
 };
 
 plm_status plm_done_save(const char *run, const struct plm_done *done, struct plm_error *error);
@@ -22,11 +22,11 @@ plm_status plm_done_save(const char *run, const struct plm_done *done, struct pl
 plm_status plm_done_load(const char *run, struct plm_done *done, struct plm_error *error);
 
 enum { PLM_DONE_WHY_SIZE = 96 };
-/* Whether a run with this DONE is complete under a configuration's trainer.steps and
- * trainer.stop_when. A run that stop_when ended stays so, whatever the evaluator has reported
- * since, until another metric or a larger patience is configured, or none. If it is not complete,
- * *why is what changed, as part of a sentence. */
-bool plm_done_holds(const struct plm_done *done, uint64_t steps,
-                    const struct plm_config_stop_when *when, char why[PLM_DONE_WHY_SIZE]);
+/* Whether a run with this DONE is complete under a configuration's trainer.steps and metric and
+ * patience of trainer.stop_when. A run that stop_when ended stays so, whatever the evaluator has
+ * reported since, until another metric or a larger patience is configured, or none. If it is not
+ * complete, *why is what changed, as part of a sentence. */
+bool plm_done_holds(const struct plm_done *done, uint64_t steps, const char *metric,
+                    uint32_t patience, char why[PLM_DONE_WHY_SIZE]);
 
 #endif

@@ -252,23 +252,10 @@ static plm_status load_checkpoint(struct watch *watch, const char *directory,
   return plm_evaluation_load(watch->evaluation, directory, &advance, error);
 }
 
-/* The tasks that are due for a checkpoint: bits as in history.h. The last checkpoint of a run that
- * ended before trainer.steps is known from DONE. */
-static unsigned tasks_due(const struct watch *watch, uint64_t step)
-{
-  uint64_t last;
-  struct plm_hash identity;
-  const uint32_t count = watch->config->evaluator.task_count;
-  if (count > 0 && plm_done_read(watch->config->run, &last, &identity, NULL) == PLM_OK &&
-      step == last)
-    return ((1u << count) - 1) << PLM_HISTORY_TASK;
-  return plm_history_tasks_due(watch->config, step);
-}
-
 /* What is to be reported of a checkpoint: bits as in history.h. */
 static unsigned wanted_of(const struct watch *watch, uint64_t step)
 {
-  return watch->held_out.bits | tasks_due(watch, step);
+  return watch->held_out.bits | plm_watch_tasks_due(watch->config, step);
 }
 
 static unsigned reported_of(const struct watch *watch, const struct subject *subject)
@@ -288,7 +275,7 @@ static plm_status run_tasks(struct watch *watch, const struct subject *subject,
                                          .ops = watch->ops,
                                          .check = check_task,
                                          .context = watch};
-  const unsigned due = tasks_due(watch, subject->step);
+  const unsigned due = plm_watch_tasks_due(watch->config, subject->step);
   for (uint32_t i = 0; i < watch->config->evaluator.task_count; i++) {
     if ((due & ~reported_of(watch, subject) & 1u << (PLM_HISTORY_TASK + i)) == 0) continue;
     snprintf(watch->doing, sizeof watch->doing, "step %" PRIu64 " (%s)", subject->step,

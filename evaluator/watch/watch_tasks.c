@@ -291,3 +291,13 @@ plm_status plm_watch_task_report(struct plm_watch_tasks *tasks, uint32_t i,
   plm_history_add(&journal->history, subject->step, &subject->identity, PLM_HISTORY_TASK + i);
   return PLM_OK;
 }
+
+unsigned plm_watch_tasks_due(const struct plm_config *config, uint64_t step)
+{
+  uint64_t last;
+  struct plm_hash identity;
+  const uint32_t count = config->evaluator.task_count;
+  if (count > 0 && plm_done_read(config->run, &last, &identity, NULL) == PLM_OK && step == last)
+    return ((1u << count) - 1) << PLM_HISTORY_TASK;
+  return plm_history_tasks_due(config, step);
+}

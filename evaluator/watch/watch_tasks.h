@@ -44,4 +44,8 @@ plm_status plm_watch_task_report(struct plm_watch_tasks *tasks, uint32_t i,
                                  struct plm_watch_journal *journal, struct plm_tensorboard *board,
                                  struct plm_error *error);
 
+/* The tasks that are due for a checkpoint: bits as in history.h. The last checkpoint of a run that
+ * ended before trainer.steps is known from DONE. */
+unsigned plm_watch_tasks_due(const struct plm_config *config, uint64_t step);
+
 #endif

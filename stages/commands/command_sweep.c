@@ -147,7 +147,8 @@ static bool command_sweep_is_complete(const struct sweep_run *run)
   char why[PLM_DONE_WHY_SIZE];
   return strcmp(plm_run_state(run->folder), "complete") == 0 &&
          plm_done_load(run->folder, &done, NULL) == PLM_OK &&
-         plm_done_holds(&done, run->steps, &run->stop_when, why);
+         plm_done_holds(&done, run->steps, plm_stop_metric_names[run->stop_when.metric],
+                        run->stop_when.patience, why);
 }
 
 static plm_status command_sweep_start(struct sweep *sweep, size_t i, struct plm_error *error)

@@ -1,6 +1,8 @@
 /* Compares the evaluator's reports with trainer.stop_when. */
 #include "trainer/checkpoint/stop_when.h"
 
+#include <stdio.h>
+
 #include "common/base/files/file.h"
 #include "common/base/log/log.h"
 #include "common/checkpoint/early_stop.h"
@@ -28,4 +30,11 @@ bool plm_stop_when(const char *run, const struct plm_config *config, uint64_t st
            found.since, rule.higher ? "an accuracy above" : "a loss below", found.best,
            (unsigned long long)found.best_step);
   return true;
+}
+
+void plm_stop_when_note(const struct plm_config *config, struct plm_done *done)
+{
+  const struct plm_config_stop_when *when = &config->trainer.stop_when;
+  snprintf(done->metric, sizeof done->metric, "%s", plm_stop_metric_names[when->metric]);
+  done->patience = when->patience;
 }

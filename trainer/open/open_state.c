@@ -88,7 +88,8 @@ static bool done_holds(const struct plm_trainer *trainer, const char *directory,
     return false;
   }
   if (is_of_done(directory, trainer->state.step, &done))
-    return plm_done_holds(&done, config->steps, &config->stop_when, why);
+    return plm_done_holds(&done, config->steps, plm_stop_metric_names[config->stop_when.metric],
+                          config->stop_when.patience, why);
   snprintf(why, PLM_DONE_WHY_SIZE, "DONE is about another checkpoint, of step %llu",
            (unsigned long long)done.step);
   return false;
@@ -102,7 +103,7 @@ static plm_status renew_done(struct plm_trainer *trainer, const char *directory,
   struct plm_done done = {.step = trainer->state.step};
   struct plm_advance advance = plm_run_pulse_reading(&trainer->pulse);
   PLM_TRY(plm_checkpoint_verify(directory, NULL, &done.identity, &advance, error));
-  if (stopped) done.stop_when = trainer->config->trainer.stop_when;
+  if (stopped) plm_stop_when_note(trainer->config, &done);
   return plm_done_save(trainer->run, &done, error);
 }
 

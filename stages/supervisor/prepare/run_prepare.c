@@ -138,8 +138,10 @@ static bool run_prepare_is_complete(const struct plm_config *config, uint64_t *s
   char why[PLM_DONE_WHY_SIZE];
   struct plm_done done;
   struct plm_hash standing;
+  const struct plm_config_stop_when *when = &config->trainer.stop_when;
   if (plm_done_load(config->run, &done, NULL) != PLM_OK ||
-      !plm_done_holds(&done, config->trainer.steps, &config->trainer.stop_when, why)) {
+      !plm_done_holds(&done, config->trainer.steps, plm_stop_metric_names[when->metric],
+                      when->patience, why)) {
     return false;
   }
   *step = done.step;

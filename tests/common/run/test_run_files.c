@@ -10,7 +10,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "common/run/done.h"
 #include "common/run/run.h"
 #include "tests/support/harness/scratch.h"
 
@@ -213,61 +212,6 @@ static void done_is_checked(void **state)
     assert_int_equal(plm_done_read(run, &step, &identity, &error), cases[i].status);
     assert_int_equal(step == 0 || step == 1, true);
   }
-}
-
-static void done_says_what_ended_the_run(void **state)
-{
-  (void)state;
-  static const struct {
-    struct plm_config_stop_when before;
-    uint64_t steps;
-    struct plm_config_stop_when now;
-    const char *why; /* "" if the run is complete */
-  } rows[] = {
-      {{PLM_STOP_LOSS, 0}, 40, {PLM_STOP_LOSS, 0}, ""},
-      {{PLM_STOP_LOSS, 0}, 39, {PLM_STOP_LOSS, 5}, ""},
-      {{PLM_STOP_LOSS, 0}, 41, {PLM_STOP_LOSS, 5}, "trainer.steps was raised to 41"},
-      {{PLM_STOP_LOSS, 3}, 41, {PLM_STOP_LOSS, 3}, ""},
-      {{PLM_STOP_LOSS, 3}, 99, {PLM_STOP_LOSS, 2}, ""},
-      {{PLM_STOP_LOSS, 3}, 40, {PLM_STOP_LOSS, 4}, ""},
-      {{PLM_STOP_LOSS, 3},
-       41,
-       {PLM_STOP_LOSS, 4},
-       "trainer.stop_when.patience was raised from 3 to 4"},
-      {{PLM_STOP_ACCURACY, 3}, 41, {PLM_STOP_ACCURACY, 0}, "trainer.stop_when.patience is 0 now"},
-      {{PLM_STOP_ACCURACY, 3}, 41, {PLM_STOP_ACCURACY, 3}, ""},
-      {{PLM_STOP_ACCURACY, 3},
-       41,
-       {PLM_STOP_LOSS, 2},
-       "trainer.stop_when.metric was changed from accuracy to loss"},
-  };
-  char run[PLM_PATH_SIZE];
-  snprintf(run, sizeof run, "%s", new_run("ended"));
-  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-    char why[PLM_DONE_WHY_SIZE];
-    struct plm_done done = {
-        .step = 40, .identity = {.high = 1, .low = 2}, .stop_when = rows[i].before};
-    assert_int_equal(plm_done_save(run, &done, NULL), PLM_OK);
-    done = (struct plm_done){0};
-    assert_int_equal(plm_done_load(run, &done, NULL), PLM_OK);
-    assert_int_equal(done.step, 40);
-    assert_int_equal(done.stop_when.metric, rows[i].before.metric);
-    assert_int_equal(done.stop_when.patience, rows[i].before.patience);
-    const bool holds = plm_done_holds(&done, rows[i].steps, &rows[i].now, why);
-    if (holds != (rows[i].why[0] == '\0') || strcmp(why, rows[i].why) != 0)
-      fail_msg("row %zu: %d, \"%s\"", i, holds, why);
-  }
-  assert_in_file(run, "DONE",
-                 "{\"step\":40,\"identity\":\"00000000000000010000000000000002\","
-                 "\"stopped_by\":\"stop_when\",\"metric\":\"accuracy\",\"patience\":3}\n");
-  /* a reason that is not known counts as none */
-  write_file(run, "DONE",
-             "{\"step\":7,\"identity\":\"00000000000000010000000000000002\","
-             "\"stopped_by\":\"stop_when\",\"metric\":\"beauty\",\"patience\":3}");
-  struct plm_done unknown;
-  assert_int_equal(plm_done_load(run, &unknown, NULL), PLM_OK);
-  assert_int_equal(unknown.step, 7);
-  assert_int_equal(unknown.stop_when.patience, 0);
 }
 
 static void peers_are_known_for_ten_seconds(void **state)
@@ -503,7 +447,6 @@ int main(void)
       cmocka_unit_test(the_id_of_a_run_is_kept),
       cmocka_unit_test(a_corpus_is_pinned),
       cmocka_unit_test(done_is_checked),
-      cmocka_unit_test(done_says_what_ended_the_run),
       cmocka_unit_test(peers_are_known_for_ten_seconds),
       cmocka_unit_test(an_interrupted_move_is_found),
       cmocka_unit_test(keys_are_made_once_and_are_private),

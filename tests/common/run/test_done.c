@@ -1,0 +1,80 @@
+/* common/run/done: what DONE says, and whether it holds under a configuration. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/files/file.h"
+#include "common/run/done.h"
+#include "common/run/run.h"
+#include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/scratch.h"
+
+struct reason {
+  const char *metric;
+  uint32_t patience;
+};
+
+static void done_says_what_ended_the_run(void **state)
+{
+  (void)state;
+  static const struct {
+    struct reason before;
+    uint64_t steps;
+    struct reason now;
+    const char *why; /* "" if the run is complete */
+  } rows[] = {
+      {{"loss", 0}, 40, {"loss", 0}, ""},
+      {{"loss", 0}, 39, {"loss", 5}, ""},
+      {{"loss", 0}, 41, {"loss", 5}, "trainer.steps was raised to 41"},
+      {{"loss", 3}, 41, {"loss", 3}, ""},
+      {{"loss", 3}, 99, {"loss", 2}, ""},
+      {{"loss", 3}, 40, {"loss", 4}, ""},
+      {{"loss", 3}, 41, {"loss", 4}, "trainer.stop_when.patience was raised from 3 to 4"},
+      {{"accuracy", 3}, 41, {"accuracy", 0}, "trainer.stop_when.patience is 0 now"},
+      {{"accuracy", 3}, 41, {"accuracy", 3}, ""},
+      {{"accuracy", 3},
+       41,
+       {"loss", 2},
+       "trainer.stop_when.metric was changed from accuracy to loss"},
+  };
+  const char *run = scratch_directory();
+  char path[PLM_PATH_SIZE];
+  assert_int_equal(plm_path_join(path, run, PLM_RUN_DONE, NULL), PLM_OK);
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    char why[PLM_DONE_WHY_SIZE];
+    struct plm_done done = {
+        .step = 40, .identity = {.high = 1, .low = 2}, .patience = rows[i].before.patience};
+    snprintf(done.metric, sizeof done.metric, "%s", rows[i].before.metric);
+    assert_int_equal(plm_done_save(run, &done, NULL), PLM_OK);
+    done = (struct plm_done){0};
+    assert_int_equal(plm_done_load(run, &done, NULL), PLM_OK);
+    assert_int_equal(done.step, 40);
+    assert_string_equal(done.metric, done.patience > 0 ? rows[i].before.metric : "");
+    assert_int_equal(done.patience, rows[i].before.patience);
+    const bool holds =
+        plm_done_holds(&done, rows[i].steps, rows[i].now.metric, rows[i].now.patience, why);
+    if (holds != (rows[i].why[0] == '\0') || strcmp(why, rows[i].why) != 0)
+      fail_msg("row %zu: %d, \"%s\"", i, holds, why);
+  }
+  char *text;
+  size_t size;
+  assert_int_equal(plm_file_read(path, 1 << 16, &text, &size, NULL), PLM_OK);
+  assert_string_equal(text,
+                      "{\"step\":40,\"identity\":\"00000000000000010000000000000002\","
+                      "\"stopped_by\":\"stop_when\",\"metric\":\"accuracy\",\"patience\":3}\n");
+  free(text);
+  /* a reason that is not known counts as none */
+  static const char other[] = "{\"step\":7,\"identity\":\"00000000000000010000000000000002\","
+                              "\"stopped_by\":\"beauty\",\"metric\":\"loss\",\"patience\":3}";
+  assert_int_equal(plm_file_write(path, other, sizeof other - 1, 0644, NULL), PLM_OK);
+  struct plm_done unknown;
+  assert_int_equal(plm_done_load(run, &unknown, NULL), PLM_OK);
+  assert_int_equal(unknown.step, 7);
+  assert_int_equal(unknown.patience, 0);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {cmocka_unit_test(done_says_what_ended_the_run)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
