@@ -25,7 +25,7 @@ completes packer= plm-pipeline scale ''
 completes '' plm-pipeline trace --step ''
 completes '--json' plm-pipeline -c pipeline.yaml ps --j
 completes '--json' plm-pipeline --run = here ps --j
-completes 'trainer.steps= trainer.stop_timeout_s=' plm-pipeline up --set trainer.st
+completes 'trainer.steps=' plm-pipeline up --set trainer.ste
 completes 'always' plm-pipeline ps --color al
 completes 'auto' plm-pipeline up --resume au
 completes 'pipeline.yaml' plm-pipeline validate pipeline.y
@@ -37,7 +37,7 @@ completes 'pipeline.yaml' plm-packer --corpus pipeline.y
 completes '--allow-remote' plm-packer --threads 2 --al
 completes '' plm-packer pipeline.y
 completes '--dry-run' plm-trainer -c pipeline.yaml --dr
-completes 'trainer.steps= trainer.stop_timeout_s=' plm-trainer --set trainer.st
+completes 'trainer.steps=' plm-trainer --set trainer.ste
 completes 'evaluate embed' plm-evaluator e
 completes 'pipeline.yaml' plm-evaluator embed --checkpoint here pipeline.y
 completes '--pooling' plm-evaluator embed --poo

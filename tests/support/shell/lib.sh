@@ -245,7 +245,12 @@ exact_metrics() {
           update_norms, tokens_by_source, loss_by_source}' "$1"
 }
 
-# nobody_left DIR: no process has the folder in its command line
+# nobody_left DIR: no process of this test has the folder in its command line. (A test beside it may have a folder with
+# the same name.)
 nobody_left() {
-  ! pgrep -f "plm-(pipeline|packer|trainer|evaluator).*$1" >/dev/null
+  local pid
+  for pid in $(pgrep -f "plm-(pipeline|packer|trainer|evaluator).*$1"); do
+    { cat "/proc/$pid/cmdline" "/proc/$pid/environ" 2>/dev/null || true; } | matches -aF "$PLM_TMP" && return 1
+  done
+  return 0
 }
