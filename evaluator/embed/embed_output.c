@@ -209,20 +209,9 @@ plm_status plm_embed_output_put(struct plm_embed_output *output, uint64_t row, c
 plm_status plm_embed_output_get(struct plm_embed_output *output, uint64_t row, float *values,
                                 uint64_t rows, struct plm_error *error)
 {
-  char *next = (char *)values;
-  uint64_t left = rows * output->layout->width * sizeof *values;
-  uint64_t at = plm_embed_layout_offset(output->layout, row);
   PLM_ASSERT(row + rows <= output->layout->rows);
-  while (left > 0) {
-    const ssize_t got = pread(output->descriptor, next, left, (off_t)at);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return plm_error_errno(error, "cannot read %s", output->partial);
-    if (got == 0) return plm_error_set(error, PLM_CORRUPT, "%s became shorter", output->partial);
-    next += got;
-    at += (uint64_t)got;
-    left -= (uint64_t)got;
-  }
-  return PLM_OK;
+  return plm_file_read_at(output->descriptor, values, rows * output->layout->width * sizeof *values,
+                          plm_embed_layout_offset(output->layout, row), output->partial, error);
 }
 
 void plm_embed_output_remove(struct plm_embed_output *output)

@@ -4,26 +4,15 @@
 
 #include <stdint.h>
 
-#include "common/inference/inference.h"
-#include "evaluator/embed/embed.h"
-#include "evaluator/embed/sequence_intake.h"
+#include "evaluator/embed/sequence_run.h"
 
-struct plm_embed_report {
-  struct plm_intake_counts intake;
-  uint64_t resumed;   /* sequences that an earlier run has done */
-  uint64_t tokens;    /* computed by this run */
-  uint64_t positions; /* the same, including padding */
-  double seconds;
-};
-
-/* Prints for people to stdout, or to stderr if the embeddings go to stdout; with request->json one
+/* positions: computed by this run, including padding. Prints for people to stdout, or to stderr if
+ * the embeddings go to stdout; with
+ * --json one
  * object on one line of stdout. Its keys: output, checkpoint, weights, kind, pooling, layers,
  * attention, width, sequences, tokens, bytes, bad_records, cut, unknown_residues,
  * resumed_sequences, padding_fraction, seconds, tokens_per_second. */
-plm_status plm_embed_report_print(const struct plm_embed_report *report,
-                                  const struct plm_embed_request *request,
-                                  const struct plm_embed_layout *layout,
-                                  const struct plm_inference *inference, uint64_t sequences,
-                                  uint64_t tokens, struct plm_error *error);
+plm_status plm_embed_report_print(const struct plm_sequence_run *run, uint64_t positions,
+                                  double seconds, struct plm_error *error);
 
 #endif

@@ -1,16 +1,11 @@
 /* The command line of `plm-evaluator embed`. */
-#include <string.h>
-
-#include "common/cli/output_file.h"
-#include "common/cli/sequence_options.h"
 #include "common/cli/task_options.h"
 #include "evaluator/embed/embed.h"
 #include "evaluator/task/task.h"
 
 enum {
   BATCH_TOKENS = 8192,
-  MAP_BATCH_TOKENS = 2048, /* maps take most of the time, so the model's buffers can be small */
-  LARGEST_BATCH_TOKENS = 1 << 22
+  MAP_BATCH_TOKENS = 2048 /* maps take most of the time, so the model's buffers can be small */
 };
 
 static plm_status parse_kind(const struct plm_arguments *arguments,
@@ -53,41 +48,16 @@ static plm_status parse_kind(const struct plm_arguments *arguments,
 static plm_status parse_request(const struct plm_arguments *arguments,
                                 struct plm_embed_request *request, struct plm_error *error)
 {
-  const char *resume = plm_arguments_get(arguments, "resume");
-  unsigned long long batch_tokens;
-  PLM_TRY(plm_task_needs(arguments, plm_embed_options, "checkpoint",
-                         "a checkpoint, for example runs/demo/checkpoints/latest", error));
-  PLM_TRY(plm_task_needs(arguments, plm_embed_options, "output",
-                         "where the embeddings go, FILE.safetensors or FILE.npy", error));
-  if (arguments->positional_count == 0) {
-    plm_error_set(error, PLM_USAGE, "no sequences are named: give a file, or - for stdin");
-    return plm_error_hint(error, "it may be FASTA, JSONL, a table or text, plain, .gz or .zst");
-  }
-  if (resume != NULL && strcmp(resume, "auto") != 0 && strcmp(resume, "never") != 0)
-    return plm_error_set(error, PLM_USAGE, "--resume must be auto or never, not \"%.80s\"", resume);
-  const char *output = plm_arguments_get(arguments, "output");
-  if (plm_arguments_has(arguments, "json"))
-    PLM_TRY(plm_output_check_stdout(output, "--json", error));
   const bool maps =
       plm_arguments_has(arguments, "attention") || plm_arguments_has(arguments, "contacts");
-  PLM_TRY(plm_arguments_u64(arguments, "batch-tokens", maps ? MAP_BATCH_TOKENS : BATCH_TOKENS,
-                            &batch_tokens, error));
-  if (batch_tokens == 0 || batch_tokens > LARGEST_BATCH_TOKENS)
-    return plm_error_set(error, PLM_USAGE, "--batch-tokens must be 1 to %d", LARGEST_BATCH_TOKENS);
-  *request = (struct plm_embed_request){
-      .checkpoint = plm_arguments_get(arguments, "checkpoint"),
-      .weights = plm_arguments_get(arguments, "weights"),
-      .inputs = arguments->positionals,
-      .input_count = arguments->positional_count,
-      .output = output,
-      .batch_tokens = (uint32_t)batch_tokens,
-      .separate_chains = plm_arguments_has(arguments, "separate-chains"),
-      .strict = plm_arguments_has(arguments, "strict"),
-      .fresh = resume != NULL && strcmp(resume, "never") == 0,
-      .json = plm_arguments_has(arguments, "json"),
-  };
-  PLM_TRY(plm_task_max_length(arguments, &request->max_length, error));
-  PLM_TRY(plm_sequence_options_parse(arguments, &request->choices, error));
+  const struct plm_sequence_needs needs = {
+      .options = plm_embed_options,
+      .checkpoint = "a checkpoint, for example runs/demo/checkpoints/latest",
+      .output = "where the embeddings go, FILE.safetensors or FILE.npy",
+      .batch_tokens = maps ? MAP_BATCH_TOKENS : BATCH_TOKENS};
+  *request = (struct plm_embed_request){.separate_chains =
+                                            plm_arguments_has(arguments, "separate-chains")};
+  PLM_TRY(plm_sequence_request_parse(arguments, &needs, &request->of, error));
   return parse_kind(arguments, request, error);
 }
 

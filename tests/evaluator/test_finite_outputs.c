@@ -55,13 +55,13 @@ static void embed_names_the_sequence(void **state)
   for (size_t i = 0; i < 2 * sizeof cases / sizeof *cases; i++) {
     const bool overflows = i % 2 == 1;
     const char *const inputs[] = {scratch_path("in.fasta")};
-    struct plm_embed_request request = {.checkpoint = folder,
-                                        .inputs = inputs,
-                                        .input_count = 1,
-                                        .output = scratch_path("out.safetensors"),
+    struct plm_embed_request request = {.of.checkpoint = folder,
+                                        .of.inputs = inputs,
+                                        .of.input_count = 1,
+                                        .of.output = scratch_path("out.safetensors"),
                                         .kind = cases[i / 2].kind,
-                                        .fresh = true,
-                                        .batch_tokens = CHUNKS * L};
+                                        .of.fresh = true,
+                                        .of.batch_tokens = CHUNKS * L};
     struct plm_error error = {0};
     if (cases[i / 2].pooling != NULL)
       assert_int_equal(plm_pooling_parse(cases[i / 2].pooling, &request.pooling, NULL), PLM_OK);
@@ -71,8 +71,8 @@ static void embed_names_the_sequence(void **state)
       says(status, &error, "", "for sequence second");
     else if (status != PLM_OK)
       fail_msg("%s", error.what);
-    assert_int_equal(plm_file_exists(request.output), !overflows);
-    if (!overflows) assert_int_equal(unlink(request.output), 0);
+    assert_int_equal(plm_file_exists(request.of.output), !overflows);
+    if (!overflows) assert_int_equal(unlink(request.of.output), 0);
   }
   inference_case_close(&c);
 }

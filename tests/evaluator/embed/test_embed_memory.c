@@ -23,7 +23,7 @@ static void compare(struct task *task)
   char *text;
   size_t size;
   const long at = checked_memory_pause();
-  assert_int_equal(plm_file_read(task->request.output, 1 << 20, &text, &size, NULL), PLM_OK);
+  assert_int_equal(plm_file_read(task->request.of.output, 1 << 20, &text, &size, NULL), PLM_OK);
   if (task->expected == NULL) {
     task->expected = text;
     task->size = size;
@@ -55,13 +55,13 @@ static void a_lack_of_memory_is_said(void **state)
   static const char fasta[] = ">a\nLAGV\n>b\nSERTIDPK\n";
   char folder[PLM_PATH_SIZE], in[PLM_PATH_SIZE], out[PLM_PATH_SIZE];
   const char *const inputs[] = {in};
-  struct task task = {.request = {.checkpoint = folder,
-                                  .inputs = inputs,
-                                  .input_count = 1,
-                                  .output = out,
+  struct task task = {.request = {.of.checkpoint = folder,
+                                  .of.inputs = inputs,
+                                  .of.input_count = 1,
+                                  .of.output = out,
                                   .layers = "1,last",
-                                  .batch_tokens = 64,
-                                  .fresh = true}};
+                                  .of.batch_tokens = 64,
+                                  .of.fresh = true}};
   struct inference_case c;
   strcpy(folder, scratch_path("model"));
   strcpy(in, scratch_path("in.fasta"));

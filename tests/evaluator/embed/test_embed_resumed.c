@@ -61,14 +61,14 @@ static int end(void **state)
 static struct plm_embed_request request_of(enum plm_embed_kind kind, const char *pooling,
                                            const char *layers)
 {
-  struct plm_embed_request request = {.checkpoint = folder,
-                                      .inputs = inputs,
-                                      .input_count = 1,
-                                      .output = out,
+  struct plm_embed_request request = {.of.checkpoint = folder,
+                                      .of.inputs = inputs,
+                                      .of.input_count = 1,
+                                      .of.output = out,
                                       .kind = kind,
                                       .layers = layers,
-                                      .batch_tokens = 2 * L,
-                                      .json = true};
+                                      .of.batch_tokens = 2 * L,
+                                      .of.json = true};
   if (pooling != NULL) assert_int_equal(plm_pooling_parse(pooling, &request.pooling, NULL), PLM_OK);
   return request;
 }
@@ -163,7 +163,7 @@ static void refuses(const struct plm_embed_request *first, const struct plm_embe
 {
   struct plm_error error;
   struct plm_embed_request fresh = *first;
-  fresh.fresh = true;
+  fresh.of.fresh = true;
   embed(&fresh, true, PLM_TERMINATED, &error);
   embed(second, false, PLM_EXISTS, &error);
   if (strstr(error.what, what) == NULL) fail_msg("\"%s\" is not \"%s\"", error.what, what);
@@ -180,7 +180,7 @@ static void other_options_are_refused_and_named(void **state)
                                  tokens = request_of(PLM_EMBED_PER_TOKEN, NULL, NULL),
                                  logits = request_of(PLM_EMBED_LOGITS, NULL, NULL);
   struct plm_embed_request larger = mean;
-  larger.batch_tokens = 3 * L;
+  larger.of.batch_tokens = 3 * L;
   refuses(&mean, &most,
           BEGUN("pooled mean fp32 safetensors --batch-tokens 64",
                 "pooled max fp32 safetensors --batch-tokens 64 --layers 6"));

@@ -120,14 +120,14 @@ static char *embed(struct inference_case *c, const char *model, enum plm_embed_k
                    const char *pooling, const char *layers, bool json)
 {
   const char *const inputs[] = {scratch_path("in.fasta")};
-  struct plm_embed_request request = {.checkpoint = model,
-                                      .inputs = inputs,
-                                      .input_count = 1,
-                                      .output = scratch_path("out.safetensors"),
+  struct plm_embed_request request = {.of.checkpoint = model,
+                                      .of.inputs = inputs,
+                                      .of.input_count = 1,
+                                      .of.output = scratch_path("out.safetensors"),
                                       .kind = kind,
                                       .layers = layers,
-                                      .batch_tokens = 2 * L + 5, /* two chunks */
-                                      .json = json};
+                                      .of.batch_tokens = 2 * L + 5, /* two chunks */
+                                      .of.json = json};
   struct plm_error error = {0};
   if (pooling != NULL) assert_int_equal(plm_pooling_parse(pooling, &request.pooling, NULL), PLM_OK);
   captured_begin(STDOUT_FILENO);
