@@ -301,7 +301,7 @@ static plm_status trainer_run_complete(struct plm_trainer *trainer, struct plm_e
   PLM_ASSERT(outcome.any && outcome.step == trainer->state.step);
   struct plm_done done = {.step = outcome.step, .identity = outcome.identity};
   if (trainer->stops_early) plm_stop_when_note(trainer->config, &done);
-  PLM_TRY(plm_done_save(trainer->run, &done, error));
+  PLM_TRY(plm_done_write(trainer->run, &done, error));
   plm_info("complete at step %llu", (unsigned long long)outcome.step);
   return PLM_OK;
 }

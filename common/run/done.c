@@ -16,7 +16,7 @@ enum { DONE_LIMIT = 1 << 16, DONE_TEXT = 256 };
 
 static const char stop_when_name[] = "stop_when";
 
-plm_status plm_done_save(const char *run, const struct plm_done *done, struct plm_error *error)
+plm_status plm_done_write(const char *run, const struct plm_done *done, struct plm_error *error)
 {
   char path[PLM_PATH_SIZE], hex[PLM_HASH_HEX_SIZE], reason[96] = "", text[DONE_TEXT];
   PLM_TRY(plm_path_join(path, run, PLM_RUN_DONE, error));
@@ -60,7 +60,7 @@ static plm_status read_done(const char *path, const cJSON *json, struct plm_done
   return plm_hash_from_hex(hex->valuestring, &done->identity, error);
 }
 
-plm_status plm_done_load(const char *run, struct plm_done *done, struct plm_error *error)
+plm_status plm_done_read(const char *run, struct plm_done *done, struct plm_error *error)
 {
   char path[PLM_PATH_SIZE], *text;
   size_t size;
@@ -73,23 +73,6 @@ plm_status plm_done_load(const char *run, struct plm_done *done, struct plm_erro
   const plm_status status = read_done(path, json, done, error);
   cJSON_Delete(json);
   return status;
-}
-
-plm_status plm_done_write(const char *run, uint64_t step, struct plm_hash identity,
-                          struct plm_error *error)
-{
-  const struct plm_done done = {.step = step, .identity = identity};
-  return plm_done_save(run, &done, error);
-}
-
-plm_status plm_done_read(const char *run, uint64_t *step, struct plm_hash *identity,
-                         struct plm_error *error)
-{
-  struct plm_done done;
-  PLM_TRY(plm_done_load(run, &done, error));
-  *step = done.step;
-  *identity = done.identity;
-  return PLM_OK;
 }
 
 bool plm_done_holds(const struct plm_done *done, uint64_t steps, const char *metric,

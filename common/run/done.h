@@ -1,5 +1,4 @@
-/* DONE, the file which says that a run is complete, at which checkpoint, and what ended it.
- * plm_done_read and plm_done_write of run.h are for those who need only the checkpoint. */
+/* DONE, the file which says that a run is complete, at which checkpoint, and what ended it. */
 #ifndef PLM_COMMON_RUN_DONE_H
 #define PLM_COMMON_RUN_DONE_H
 
@@ -17,9 +16,9 @@ struct plm_done {
   uint32_t patience;
 };
 
-plm_status plm_done_save(const char *run, const struct plm_done *done, struct plm_error *error);
+plm_status plm_done_write(const char *run, const struct plm_done *done, struct plm_error *error);
 /* PLM_NOT_FOUND: there is no such file. PLM_FORMAT. */
-plm_status plm_done_load(const char *run, struct plm_done *done, struct plm_error *error);
+plm_status plm_done_read(const char *run, struct plm_done *done, struct plm_error *error);
 
 enum { PLM_DONE_WHY_SIZE = 96 };
 /* Whether a run with this DONE is complete under a configuration's trainer.steps and metric and

@@ -119,12 +119,6 @@ plm_status plm_run_corpus_write(const char *run, const struct plm_run_corpus *co
 plm_status plm_run_corpus_read(const char *run, struct plm_run_corpus *corpus,
                                struct plm_error *error);
 
-/* DONE: the step and the identity of the last checkpoint. */
-plm_status plm_done_write(const char *run, uint64_t step, struct plm_hash identity,
-                          struct plm_error *error);
-plm_status plm_done_read(const char *run, uint64_t *step, struct plm_hash *identity,
-                         struct plm_error *error); /* PLM_NOT_FOUND */
-
 /* Says that the stage can work: writes one newline to the descriptor in PLM_READY_FD and closes it.
  * Does nothing without the variable. */
 void plm_ready(void);

@@ -6,7 +6,6 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/base/alloc.h"
 #include "common/base/clock.h"
@@ -17,7 +16,7 @@
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/history.h"
 #include "common/feed/feed_run.h"
-#include "common/metrics/metrics.h"
+#include "common/run/done.h"
 #include "common/run/run.h"
 #include "common/run/run_pulse.h"
 #include "common/run/stop.h"
@@ -425,16 +424,17 @@ static plm_status scan(struct watch *watch, bool *again, struct plm_error *error
  * written after the last checkpoint, which the last scan may have missed. */
 static bool watch_complete(struct watch *watch)
 {
-  uint64_t step, *steps = NULL;
+  const struct plm_history *history = &watch->journal.history;
+  uint64_t *steps = NULL;
   size_t count = 0;
-  struct plm_hash identity;
-  if (plm_done_read(watch->config->run, &step, &identity, NULL) != PLM_OK) return false;
-  if (!plm_history_settled(&watch->journal.history, step, NULL, watch->held_out.bits)) return false;
+  struct plm_done done;
+  if (plm_done_read(watch->config->run, &done, NULL) != PLM_OK) return false;
+  if (!plm_history_settled(history, done.step, NULL, watch->held_out.bits)) return false;
   bool all = plm_checkpoint_list(watch->checkpoints, &steps, &count, NULL) == PLM_OK;
   for (size_t i = 0; i < count && all; i++) {
     const struct plm_seen *seen = plm_seen_look(&watch->seen, watch->checkpoints, steps[i]);
-    all = plm_history_settled(&watch->journal.history, steps[i], plm_seen_identity(seen),
-                              wanted_of(watch, steps[i]));
+    const unsigned wanted = wanted_of(watch, steps[i]);
+    all = plm_history_settled(history, steps[i], plm_seen_identity(seen), wanted);
   }
   free(steps);
   return all;

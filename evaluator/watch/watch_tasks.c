@@ -13,6 +13,7 @@
 #include "common/base/text/strict_json.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/metrics/metrics.h"
+#include "common/run/done.h"
 #include "common/run/run.h"
 #include "evaluator/contacts/contacts_command.h"
 #include "evaluator/probe/probe.h"
@@ -227,10 +228,10 @@ static plm_status measure(struct plm_watch_tasks *tasks, uint32_t i,
 static uint64_t find_newer(const struct plm_config *config, const struct plm_task_subject *subject,
                            uint32_t i)
 {
-  uint64_t done, newer = 0, *steps = NULL;
-  struct plm_hash identity;
+  uint64_t newer = 0, *steps = NULL;
+  struct plm_done done;
   size_t count = 0;
-  if (plm_done_read(config->run, &done, &identity, NULL) == PLM_OK) return 0;
+  if (plm_done_read(config->run, &done, NULL) == PLM_OK) return 0;
   if (plm_checkpoint_list(subject->checkpoints, &steps, &count, NULL) != PLM_OK) return 0;
   for (size_t k = 0; k < count; k++) {
     const unsigned due = plm_history_tasks_due(config, steps[k]);
@@ -294,10 +295,9 @@ plm_status plm_watch_task_report(struct plm_watch_tasks *tasks, uint32_t i,
 
 unsigned plm_watch_tasks_due(const struct plm_config *config, uint64_t step)
 {
-  uint64_t last;
-  struct plm_hash identity;
+  struct plm_done done;
   const uint32_t count = config->evaluator.task_count;
-  if (count > 0 && plm_done_read(config->run, &last, &identity, NULL) == PLM_OK && step == last)
+  if (count > 0 && plm_done_read(config->run, &done, NULL) == PLM_OK && step == done.step)
     return ((1u << count) - 1) << PLM_HISTORY_TASK;
   return plm_history_tasks_due(config, step);
 }

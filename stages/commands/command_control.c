@@ -9,6 +9,7 @@
 #include "common/base/text/json.h"
 #include "common/base/text/printable.h"
 #include "common/base/text/strict_json.h"
+#include "common/run/done.h"
 #include "common/run/run.h"
 #include "stages/commands/command.h"
 #include "stages/supervisor/control/supervisor_socket.h"
@@ -155,13 +156,12 @@ static plm_status finished_before(const struct plm_command_context *context,
                                   struct plm_error *error)
 {
   char run[PLM_PATH_SIZE];
-  uint64_t step;
-  struct plm_hash identity;
+  struct plm_done done;
   struct plm_error ignored = {0};
   PLM_TRY(plm_command_run_folder(context, run, &ignored));
-  if (plm_done_read(run, &step, &identity, NULL) != PLM_OK) return PLM_NOT_RUNNING;
+  if (plm_done_read(run, &done, NULL) != PLM_OK) return PLM_NOT_RUNNING;
   *error = (struct plm_error){0};
-  if (!context->quiet) plm_info("complete at step %llu", (unsigned long long)step);
+  if (!context->quiet) plm_info("complete at step %llu", (unsigned long long)done.step);
   return PLM_OK;
 }
 

@@ -146,7 +146,7 @@ static bool command_sweep_is_complete(const struct sweep_run *run)
   struct plm_done done;
   char why[PLM_DONE_WHY_SIZE];
   return strcmp(plm_run_state(run->folder), "complete") == 0 &&
-         plm_done_load(run->folder, &done, NULL) == PLM_OK &&
+         plm_done_read(run->folder, &done, NULL) == PLM_OK &&
          plm_done_holds(&done, run->steps, plm_stop_metric_names[run->stop_when.metric],
                         run->stop_when.patience, why);
 }

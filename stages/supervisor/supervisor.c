@@ -18,6 +18,7 @@
 #include "common/base/log/log.h"
 #include "common/base/text/printable.h"
 #include "common/checkpoint/checkpoint.h"
+#include "common/run/done.h"
 #include "common/run/run.h"
 #include "common/run/stop.h"
 #include "stages/supervisor/report/supervisor_report.h"
@@ -246,10 +247,10 @@ static int supervisor_conclude(struct plm_supervisor *supervisor)
   /* a run that was stopped did not fail for lack of packers */
   if (failure_code == 0 && signal_number != 0) plm_text_clear(&failure);
   if (failure.length > 0) plm_print(stderr, "plm-pipeline: %s", failure.data);
-  uint64_t step;
-  struct plm_hash identity;
-  if (exit_code == 0 && plm_done_read(run, &step, &identity, NULL) == PLM_OK) {
-    screen_say(&supervisor->screen, "the run is complete at step %llu", (unsigned long long)step);
+  struct plm_done done;
+  if (exit_code == 0 && plm_done_read(run, &done, NULL) == PLM_OK) {
+    screen_say(&supervisor->screen, "the run is complete at step %llu",
+               (unsigned long long)done.step);
   } else if (signal_number != 0 && failure.length == 0) {
     say_stopped(supervisor);
   }

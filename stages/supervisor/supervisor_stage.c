@@ -12,6 +12,7 @@
 #include "common/base/log/log.h"
 #include "common/base/log/log_file.h"
 #include "common/checkpoint/unevaluated.h"
+#include "common/run/done.h"
 #include "common/run/run.h"
 #include "stages/supervisor/stage/memory_kill.h"
 #include "stages/supervisor/stage/supervisor_process.h"
@@ -226,9 +227,8 @@ void supervised_ending(const struct supervised *stage, char text[96])
 /* Whether the run has its last checkpoint (DONE). */
 static bool run_is_done(const struct plm_config *config)
 {
-  uint64_t step;
-  struct plm_hash identity;
-  return plm_done_read(config->run, &step, &identity, NULL) == PLM_OK;
+  struct plm_done done;
+  return plm_done_read(config->run, &done, NULL) == PLM_OK;
 }
 
 /* Whether a stage that ended with 0 has nothing left to do. An evaluator that was told to stop once

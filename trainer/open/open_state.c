@@ -83,7 +83,7 @@ static bool done_holds(const struct plm_trainer *trainer, const char *directory,
 {
   struct plm_done done;
   const struct plm_config_trainer *config = &trainer->config->trainer;
-  if (plm_done_load(trainer->run, &done, NULL) != PLM_OK) {
+  if (plm_done_read(trainer->run, &done, NULL) != PLM_OK) {
     snprintf(why, PLM_DONE_WHY_SIZE, "DONE cannot be read");
     return false;
   }
@@ -104,7 +104,7 @@ static plm_status renew_done(struct plm_trainer *trainer, const char *directory,
   struct plm_advance advance = plm_run_pulse_reading(&trainer->pulse);
   PLM_TRY(plm_checkpoint_verify(directory, NULL, &done.identity, &advance, error));
   if (stopped) plm_stop_when_note(trainer->config, &done);
-  return plm_done_save(trainer->run, &done, error);
+  return plm_done_write(trainer->run, &done, error);
 }
 
 /* DONE says that the run is complete. If it does not hold, the steps and the reports of the

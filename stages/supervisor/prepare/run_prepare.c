@@ -139,7 +139,7 @@ static bool run_prepare_is_complete(const struct plm_config *config, uint64_t *s
   struct plm_done done;
   struct plm_hash standing;
   const struct plm_config_stop_when *when = &config->trainer.stop_when;
-  if (plm_done_load(config->run, &done, NULL) != PLM_OK ||
+  if (plm_done_read(config->run, &done, NULL) != PLM_OK ||
       !plm_done_holds(&done, config->trainer.steps, plm_stop_metric_names[when->metric],
                       when->patience, why)) {
     return false;

@@ -45,9 +45,9 @@ static void done_says_what_ended_the_run(void **state)
     struct plm_done done = {
         .step = 40, .identity = {.high = 1, .low = 2}, .patience = rows[i].before.patience};
     snprintf(done.metric, sizeof done.metric, "%s", rows[i].before.metric);
-    assert_int_equal(plm_done_save(run, &done, NULL), PLM_OK);
+    assert_int_equal(plm_done_write(run, &done, NULL), PLM_OK);
     done = (struct plm_done){0};
-    assert_int_equal(plm_done_load(run, &done, NULL), PLM_OK);
+    assert_int_equal(plm_done_read(run, &done, NULL), PLM_OK);
     assert_int_equal(done.step, 40);
     assert_string_equal(done.metric, done.patience > 0 ? rows[i].before.metric : "");
     assert_int_equal(done.patience, rows[i].before.patience);
@@ -68,7 +68,7 @@ static void done_says_what_ended_the_run(void **state)
                               "\"stopped_by\":\"beauty\",\"metric\":\"loss\",\"patience\":3}";
   assert_int_equal(plm_file_write(path, other, sizeof other - 1, 0644, NULL), PLM_OK);
   struct plm_done unknown;
-  assert_int_equal(plm_done_load(run, &unknown, NULL), PLM_OK);
+  assert_int_equal(plm_done_read(run, &unknown, NULL), PLM_OK);
   assert_int_equal(unknown.step, 7);
   assert_int_equal(unknown.patience, 0);
 }

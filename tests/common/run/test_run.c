@@ -1,4 +1,5 @@
 /* common/run: locks, endpoints, DONE, readiness, and stop signals. */
+#include "common/run/done.h"
 #include "tests/support/harness/cmocka_all.h"
 
 #include <signal.h>
@@ -166,14 +167,15 @@ static void done_reads_back(void **state)
 {
   (void)state;
   struct plm_error error = {0};
-  uint64_t step;
-  struct plm_hash identity;
-  assert_int_equal(plm_done_read(scratch_directory(), &step, &identity, &error), PLM_NOT_FOUND);
+  struct plm_done done;
+  assert_int_equal(plm_done_read(scratch_directory(), &done, &error), PLM_NOT_FOUND);
   const struct plm_hash written = {0x0123456789abcdefu, 0xfedcba9876543210u};
-  assert_int_equal(plm_done_write(scratch_directory(), 300, written, &error), PLM_OK);
-  assert_int_equal(plm_done_read(scratch_directory(), &step, &identity, &error), PLM_OK);
-  assert_int_equal(step, 300);
-  assert_true(plm_hash_equal(identity, written));
+  assert_int_equal(plm_done_write(scratch_directory(),
+                                  &(struct plm_done){.step = 300, .identity = written}, &error),
+                   PLM_OK);
+  assert_int_equal(plm_done_read(scratch_directory(), &done, &error), PLM_OK);
+  assert_int_equal(done.step, 300);
+  assert_true(plm_hash_equal(done.identity, written));
 }
 
 static void readiness_is_one_newline(void **state)

@@ -1,4 +1,5 @@
 /* common/run: files of the run folder that are missing, damaged, old or private. */
+#include "common/run/done.h"
 #include "tests/support/harness/cmocka_all.h"
 
 #include <fcntl.h>
@@ -200,17 +201,18 @@ static void done_is_checked(void **state)
       {"no json", PLM_FORMAT},
   };
   char run[PLM_PATH_SIZE];
-  uint64_t step = 7;
-  struct plm_hash identity;
+  struct plm_done done = {.step = 7};
   struct plm_error error = {0};
   snprintf(run, sizeof run, "%s", new_run("done"));
-  assert_int_equal(plm_done_write(run, 300, (struct plm_hash){.high = 1, .low = 2}, &error),
-                   PLM_OK);
+  assert_int_equal(
+      plm_done_write(run, &(struct plm_done){.step = 300, .identity = {.high = 1, .low = 2}},
+                     &error),
+      PLM_OK);
   assert_in_file(run, "DONE", "{\"step\":300,\"identity\":\"00000000000000010000000000000002\"}\n");
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     write_file(run, "DONE", cases[i].text);
-    assert_int_equal(plm_done_read(run, &step, &identity, &error), cases[i].status);
-    assert_int_equal(step == 0 || step == 1, true);
+    assert_int_equal(plm_done_read(run, &done, &error), cases[i].status);
+    assert_int_equal(done.step == 0 || done.step == 1, true);
   }
 }
 

@@ -1,5 +1,6 @@
 /* What the watching evaluator reports about checkpoints that it cannot evaluate: those that are
  * gone, those that were due and never came, and damaged ones. Without a packer. */
+#include "common/run/done.h"
 #include "tests/support/harness/captured.h"
 #include "tests/support/harness/cmocka_all.h"
 
@@ -108,7 +109,8 @@ static void watch(unsigned every, const char *more, const char *earlier, const c
   struct plm_config config;
   configure(every, more, &config);
   put(PLM_RUN_EVALUATOR_METRICS, earlier);
-  assert_int_equal(plm_done_write(run, 40, (struct plm_hash){1, 2}, NULL), PLM_OK);
+  assert_int_equal(plm_done_write(run, &(struct plm_done){.step = 40, .identity = {1, 2}}, NULL),
+                   PLM_OK);
   assert_int_equal(run_watch(&config), PLM_OK);
   expect_lines(expected);
   plm_config_deinit(&config);
@@ -266,7 +268,8 @@ static void what_was_reported_may_be_deleted(void **state)
   assert_int_equal(pthread_create(&thread, NULL, watch_in_thread, &config), 0);
   if (!scratch_appears(path, "\"step\":20", 1000 * HANGS_S)) fail_msg("step 20 is not reported");
   assert_int_equal(plm_path_remove(folder, NULL), PLM_OK);
-  assert_int_equal(plm_done_write(run, 40, (struct plm_hash){1, 2}, NULL), PLM_OK);
+  assert_int_equal(plm_done_write(run, &(struct plm_done){.step = 40, .identity = {1, 2}}, NULL),
+                   PLM_OK);
   damage("step_00000040");
   pthread_join(thread, NULL);
   alarm(0);
@@ -288,7 +291,8 @@ static void a_stop_ends_it_whether_or_not_all_is_reported(void **state)
   expect_lines("");
   assert_int_equal(plm_endpoint_read(run, "evaluation_feed", bound, NULL), PLM_NOT_FOUND);
   put(PLM_RUN_EVALUATOR_METRICS, REPORT(40, "valid", SAME));
-  assert_int_equal(plm_done_write(run, 40, (struct plm_hash){1, 2}, NULL), PLM_OK);
+  assert_int_equal(plm_done_write(run, &(struct plm_done){.step = 40, .identity = {1, 2}}, NULL),
+                   PLM_OK);
   assert_int_equal(run_watch(&config), PLM_OK);
   plm_stop_requested = 0;
   expect_lines(REPORT(40, "valid", SAME));

@@ -1,5 +1,6 @@
 /* What down, restart, scale, wait and ps ask of a supervisor, and what they print of its answers. A
  * thread answers in its place. */
+#include "common/run/done.h"
 #include "tests/support/harness/cmocka_all.h"
 
 #include <poll.h>
@@ -173,7 +174,8 @@ static void without_a_supervisor_it_is_not_running(void **state)
   char output[OUTPUT_SIZE];
   for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
     assert_int_equal(pipeline(commands[i], output), 3);
-  assert_int_equal(plm_done_write(scratch_directory(), 12, (struct plm_hash){.high = 1}, NULL),
+  assert_int_equal(plm_done_write(scratch_directory(),
+                                  &(struct plm_done){.step = 12, .identity = {.high = 1}}, NULL),
                    PLM_OK);
   assert_int_equal(pipeline("wait", output), 0);
   assert_string_equal(output, "plm-pipeline: complete at step 12\n");

@@ -1,4 +1,5 @@
 /* One stage of the supervisor: when it is started again, and what its end means. */
+#include "common/run/done.h"
 #include "tests/support/harness/cmocka_all.h"
 
 #include <fcntl.h>
@@ -67,8 +68,9 @@ static void what_its_own_end_means(void **state)
     struct plm_supervisor *supervisor = *state;
     struct plm_config *config = (struct plm_config *)supervisor->stages.config;
     if (done)
-      assert_int_equal(
-          plm_done_write(supervisor->stages.config->run, 3, (struct plm_hash){0}, NULL), PLM_OK);
+      assert_int_equal(plm_done_write(supervisor->stages.config->run,
+                                      &(struct plm_done){.step = 3, .identity = {0}}, NULL),
+                       PLM_OK);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
       config->trainer.restart = config->evaluator.restart = config->packer_restart = PLM_RESTART_NO;
       enum plm_restart *const policies[] = {&config->trainer.restart, &config->evaluator.restart,
@@ -123,7 +125,8 @@ static void an_evaluator_has_finished_when_its_reports_are_complete(void **state
   };
   struct plm_supervisor *supervisor = *state;
   char folder[PLM_PATH_SIZE];
-  assert_int_equal(plm_done_write(supervisor->stages.config->run, 6, (struct plm_hash){0}, NULL),
+  assert_int_equal(plm_done_write(supervisor->stages.config->run,
+                                  &(struct plm_done){.step = 6, .identity = {0}}, NULL),
                    PLM_OK);
   for (int step = 3; step <= 6; step += 3) {
     char name[64];

@@ -1,4 +1,5 @@
 /* What a report reads from a run's folder: its name, state, configuration, machine and metrics. */
+#include "common/run/done.h"
 #include "tests/support/harness/cmocka_all.h"
 
 #include <stdio.h>
@@ -58,7 +59,8 @@ static void a_state_is_that_of_the_locks_and_of_done(void **state)
   assert_int_equal(plm_lock_acquire(run, "evaluator", &lock, NULL), PLM_OK);
   assert_string_equal(plm_run_state(run), "stopped"); /* it alone is not the run */
   plm_lock_release(lock);
-  assert_int_equal(plm_done_write(run, 8, (struct plm_hash){.high = 1}, NULL), PLM_OK);
+  assert_int_equal(
+      plm_done_write(run, &(struct plm_done){.step = 8, .identity = {.high = 1}}, NULL), PLM_OK);
   assert_string_equal(plm_run_state(run), "complete");
   const struct plm_run_failure failure = {.exit_code = 2};
   assert_int_equal(plm_run_failure_write(run, &failure, NULL), PLM_OK);
