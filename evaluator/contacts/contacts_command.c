@@ -13,6 +13,7 @@
 #include "common/cli/task_options.h"
 #include "common/metrics/metrics.h"
 #include "evaluator/task/task.h"
+#include "evaluator/task/task_checkpoints.h"
 
 struct contacts_command {
   const struct plm_arguments *arguments;
@@ -54,29 +55,21 @@ static plm_status parse_contacts(const struct plm_arguments *arguments,
   command->request.training = PLM_CONTACT_TRAINING;
   PLM_TRY(plm_arguments_within(arguments, "train", 1, 1000000, &command->request.training, error));
   PLM_TRY(plm_task_max_length(arguments, &command->request.max_length, error));
-  for (size_t i = 0; i < arguments->value_count; i++)
-    command->checkpoints += strcmp(arguments->values[i].option->name, "checkpoint") == 0;
+  command->checkpoints = plm_task_checkpoint_count(arguments);
   return PLM_OK;
 }
 
-/* A single checkpoint is the object itself, and several are in its array `checkpoints`. */
 static void put_contacts_json(struct contacts_command *command, const char *checkpoint,
-                              const char *weights, const struct plm_contacts_results *results)
+                              const struct plm_inference *inference,
+                              const struct plm_contacts_results *results)
 {
-  cJSON *object = command->line;
   if (command->done == 0) {
-    plm_metrics_string(object, "folder", command->folder);
-    plm_metrics_string(object, "task", "contacts");
+    plm_metrics_string(command->line, "folder", command->folder);
+    plm_metrics_string(command->line, "task", "contacts");
   }
-  if (command->checkpoints > 1) {
-    cJSON *array = cJSON_GetObjectItemCaseSensitive(command->line, "checkpoints");
-    if (array == NULL) array = cJSON_AddArrayToObject(command->line, "checkpoints");
-    object = cJSON_CreateObject();
-    plm_json_append(array, object);
-  }
-  plm_metrics_string(object, "checkpoint", checkpoint);
-  plm_metrics_string(object, "weights", weights);
-  plm_contacts_add(object, results);
+  plm_contacts_add(
+      plm_task_checkpoint_object(command->line, command->checkpoints, checkpoint, inference),
+      results);
 }
 
 static void print_contacts(const struct contacts_command *command, const char *checkpoint,
@@ -94,9 +87,10 @@ static void print_contacts(const struct contacts_command *command, const char *c
   printf(" %.3f\n", results->chance);
 }
 
-static plm_status measure_contacts(struct contacts_command *command, const char *checkpoint,
+static plm_status measure_contacts(void *context, const char *checkpoint,
                                    struct plm_inference *inference, struct plm_error *error)
 {
+  struct contacts_command *command = context;
   struct plm_protein_folder folder;
   struct plm_contacts_results results;
   char number[64];
@@ -112,27 +106,10 @@ static plm_status measure_contacts(struct contacts_command *command, const char 
     plm_warning("proteins of which %s sees only the beginning: %s", checkpoint,
                 plm_format_count(results.cut, number));
   if (command->line != NULL)
-    put_contacts_json(command, checkpoint, inference->weights, &results);
+    put_contacts_json(command, checkpoint, inference, &results);
   else
     print_contacts(command, checkpoint, &results);
   command->done++;
-  return PLM_OK;
-}
-
-static plm_status measure_all(struct contacts_command *command, struct plm_ops *ops,
-                              struct plm_error *error)
-{
-  const struct plm_arguments *arguments = command->arguments;
-  for (size_t i = 0; i < arguments->value_count; i++) {
-    const char *checkpoint = arguments->values[i].value;
-    struct plm_inference *inference;
-    if (strcmp(arguments->values[i].option->name, "checkpoint") != 0) continue;
-    PLM_TRY(plm_inference_open_trunk(checkpoint, plm_arguments_get(arguments, "weights"), ops,
-                                     PLM_CONTACT_BATCH_TOKENS, &inference, NULL, error));
-    const plm_status status = measure_contacts(command, checkpoint, inference, error);
-    plm_inference_close(inference);
-    PLM_TRY(status);
-  }
   return PLM_OK;
 }
 
@@ -143,7 +120,8 @@ plm_status plm_contacts_command(const struct plm_arguments *arguments, struct pl
   PLM_TRY(parse_contacts(arguments, &command, error));
   PLM_TRY(plm_task_open_ops(arguments, (struct plm_ops_request){0}, &ops, error));
   if (plm_arguments_has(arguments, "json")) command.line = cJSON_CreateObject();
-  const plm_status status = measure_all(&command, ops, error);
+  const plm_status status = plm_task_each_checkpoint(arguments, PLM_CONTACT_BATCH_TOKENS, ops,
+                                                     measure_contacts, &command, error);
   ops->close(ops);
   if (status == PLM_OK && command.line != NULL) return plm_json_print(command.line, error);
   cJSON_Delete(command.line);

@@ -27,7 +27,7 @@ struct plm_confusion {
   uint64_t bin_rows[PLM_LENGTH_BINS];
 };
 
-/* PLM_NO_MEMORY. */
+/* All counts and sums are zero. */
 void plm_confusion_init(struct plm_confusion *confusion, uint32_t V);
 void plm_confusion_deinit(struct plm_confusion *confusion);
 /* Sets all counts and sums to zero. */

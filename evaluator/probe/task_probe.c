@@ -10,16 +10,15 @@
 #include "evaluator/probe/probe.h"
 #include "evaluator/probe/probe_report.h"
 #include "evaluator/task/task.h"
+#include "evaluator/task/task_checkpoints.h"
 
 struct probe_command {
   struct plm_probe_request request;
   const struct plm_arguments *arguments;
   const char *output;
-  bool json, quiet; /* quiet: the predictions go to stdout */
-  size_t checkpoints;
+  bool json, quiet;         /* quiet: the predictions go to stdout */
+  size_t checkpoints, done; /* done: those that were measured */
   struct plm_labelled_table table;
-  bool read;   /* the table */
-  bool headed; /* the table and the heads of the columns are printed */
   cJSON *line; /* with --json */
 };
 
@@ -78,8 +77,7 @@ static plm_status parse_request(const struct plm_arguments *arguments,
   command->output = plm_arguments_get(arguments, "output");
   command->json = plm_arguments_has(arguments, "json");
   command->quiet = command->output != NULL && plm_output_is_stdout(command->output);
-  for (size_t i = 0; i < arguments->value_count; i++)
-    command->checkpoints += strcmp(arguments->values[i].option->name, "checkpoint") == 0;
+  command->checkpoints = plm_task_checkpoint_count(arguments);
   if (command->output != NULL && command->checkpoints > 1)
     return plm_error_set(error, PLM_USAGE,
                          "--output writes the predictions of one model, so it takes one "
@@ -93,38 +91,21 @@ static plm_status read_table(struct probe_command *command, const char *checkpoi
                              enum plm_tokenizer_kind tokenizer, struct plm_error *error)
 {
   struct plm_labelled_request *table = &command->request.table;
-  if (command->read) {
+  if (command->done > 0) {
     if (table->tokenizer == tokenizer) return PLM_OK;
     plm_error_set(error, PLM_USAGE, "%s has another tokenizer than the models before it",
                   checkpoint);
     return plm_error_hint(error, "run the command once for each");
   }
   table->tokenizer = tokenizer;
-  command->read = true;
   PLM_TRY(plm_labelled_table_read(table, &command->table, error));
   if (command->json) plm_probe_add_table(command->line, &command->table);
   return PLM_OK;
 }
 
-/* A single checkpoint is the object itself, and several are in its array `checkpoints`. */
-static void put_json(struct probe_command *command, const char *checkpoint, const char *weights,
-                     const struct plm_probe_results *results)
-{
-  cJSON *object = command->line;
-  if (command->checkpoints > 1) {
-    cJSON *array = cJSON_GetObjectItemCaseSensitive(command->line, "checkpoints");
-    if (array == NULL) array = cJSON_AddArrayToObject(command->line, "checkpoints");
-    object = cJSON_CreateObject();
-    plm_json_append(array, object);
-  }
-  plm_metrics_string(object, "checkpoint", checkpoint);
-  plm_metrics_string(object, "weights", weights);
-  plm_probe_add_results(object, results);
-}
-
 static plm_status put_results(struct probe_command *command, const char *checkpoint,
-                              const char *weights, const struct plm_probe_results *results,
-                              bool last, struct plm_error *error)
+                              const struct plm_inference *inference,
+                              const struct plm_probe_results *results, struct plm_error *error)
 {
   const struct plm_probed *best = &results->layers[results->best];
   const enum plm_label_kind kind = command->table.kind;
@@ -132,51 +113,34 @@ static plm_status put_results(struct probe_command *command, const char *checkpo
   if (command->output != NULL)
     PLM_TRY(plm_probe_write_predictions(results, command->output, error));
   if (command->json) {
-    put_json(command, checkpoint, weights, results);
+    plm_probe_add_results(
+        plm_task_checkpoint_object(command->line, command->checkpoints, checkpoint, inference),
+        results);
     return PLM_OK;
   }
   if (command->quiet) return PLM_OK;
-  if (!command->headed) { /* only now: a probe that fails prints nothing but its error */
+  if (command->done == 1) { /* only now: a probe that fails prints nothing but its error */
     plm_probe_print_table(&command->table);
     plm_probe_print_header(&command->table);
-    command->headed = true;
   }
   plm_probe_print_row(checkpoint, best->layer, kind, &best->fit);
-  if (last) plm_probe_print_row("(composition only)", "-", kind, &results->baseline);
+  if (command->done == command->checkpoints)
+    plm_probe_print_row("(composition only)", "-", kind, &results->baseline);
   plm_probe_print_layers(results);
   return PLM_OK;
 }
 
-static plm_status probe_checkpoint(struct probe_command *command, const char *checkpoint, bool last,
-                                   struct plm_ops *ops, struct plm_error *error)
+static plm_status probe_checkpoint(void *context, const char *checkpoint,
+                                   struct plm_inference *inference, struct plm_error *error)
 {
-  struct plm_inference *inference;
+  struct probe_command *command = context;
   struct plm_probe_results results;
-  PLM_TRY(plm_inference_open_trunk(checkpoint, plm_arguments_get(command->arguments, "weights"),
-                                   ops, PLM_PROBE_BATCH_TOKENS, &inference, NULL, error));
-  plm_status status = read_table(command, checkpoint, inference->tokenizer->kind, error);
-  if (status == PLM_OK) {
-    status = plm_probe_run(&command->request, &command->table, inference, &results, error);
-    if (status == PLM_OK) {
-      status = put_results(command, checkpoint, inference->weights, &results, last, error);
-      plm_probe_results_deinit(&results);
-    }
-  }
-  plm_inference_close(inference);
+  PLM_TRY(read_table(command, checkpoint, inference->tokenizer->kind, error));
+  PLM_TRY(plm_probe_run(&command->request, &command->table, inference, &results, error));
+  command->done++;
+  const plm_status status = put_results(command, checkpoint, inference, &results, error);
+  plm_probe_results_deinit(&results);
   return status;
-}
-
-static plm_status probe_checkpoints(struct probe_command *command, struct plm_ops *ops,
-                                    struct plm_error *error)
-{
-  const struct plm_arguments *arguments = command->arguments;
-  size_t done = 0;
-  for (size_t i = 0; i < arguments->value_count; i++) {
-    if (strcmp(arguments->values[i].option->name, "checkpoint") != 0) continue;
-    PLM_TRY(probe_checkpoint(command, arguments->values[i].value, ++done == command->checkpoints,
-                             ops, error));
-  }
-  return PLM_OK;
 }
 
 static plm_status task_probe_run(const struct plm_arguments *arguments, struct plm_error *error)
@@ -190,7 +154,8 @@ static plm_status task_probe_run(const struct plm_arguments *arguments, struct p
   PLM_TRY(parse_request(arguments, &command, error));
   PLM_TRY(plm_task_open_ops(arguments, (struct plm_ops_request){0}, &ops, error));
   if (command.json) command.line = cJSON_CreateObject();
-  plm_status status = probe_checkpoints(&command, ops, error);
+  const plm_status status = plm_task_each_checkpoint(arguments, PLM_PROBE_BATCH_TOKENS, ops,
+                                                     probe_checkpoint, &command, error);
   plm_labelled_table_deinit(&command.table);
   ops->close(ops);
   if (status == PLM_OK && command.json) return plm_json_print(command.line, error);
