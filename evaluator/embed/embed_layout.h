@@ -7,7 +7,7 @@
  *   safetensors  attention          `0`, `1`, … (maps, tokens, tokens)      the same
  *   safetensors  contacts           `0`, `1`, … (residues, residues)        the same
  *   npy          pooled             one array (N, width)         in FILE.names.json
- *   rows         pooled, per token  none: the values alone       nowhere
+ *   rows         pooled, per token  none: only the values        nowhere
  *
  * Names are a JSON array. The metadata of pooled embeddings also has `pooling`, and `layers` if
  * there is a choice of them; that of attention maps has `attention`, the choice. safetensors allows

@@ -5,7 +5,7 @@
 namespace
 {
 
-enum { THREADS = 256, SLAB_ROWS = 256, MOST_SLABS = plm_most_parts(64), ROW_WARPS = 8 };
+enum { THREADS = 256, SLAB_ROWS = 256, MOST_SLABS = plm_most_parts(64) };
 
 /* Launches a kernel with a warp for each of N rows. */
 template <class... Parameters, class... Arguments>
@@ -13,8 +13,8 @@ void run_label_rows(struct plm_cuda *cuda, void (*kernel)(Parameters...), int64_
                     Arguments... arguments)
 {
   if (N > 0)
-    plm_launch(cuda->stream, kernel, dim3(plm_blocks(N, ROW_WARPS)), dim3(ROW_WARPS * PLM_WARP), 0,
-               arguments...);
+    plm_launch(cuda->stream, kernel, dim3(plm_blocks(N, PLM_NORM_WARPS)),
+               dim3(PLM_NORM_WARPS * PLM_WARP), 0, arguments...);
 }
 
 /* ---- pooling ---- */

@@ -228,7 +228,7 @@ static void a_task_may_judge(void **state)
     for (size_t i = 0; i < 5; i++)
       checkpoints[i] = (struct plm_retained){.step = steps[i], .loss = NAN, .value = NAN};
     assert_int_equal(plm_retention_read_reports(path, &judge, checkpoints, 5, NULL), PLM_OK);
-    /* the loss alone is not enough where the task is due */
+    /* a loss is not enough where the task is due */
     assert_true(!checkpoints[0].reported && checkpoints[0].loss == 2.5);
     assert_true(checkpoints[1].reported && isnan(checkpoints[1].value));
     assert_true(checkpoints[2].reported && checkpoints[2].value == judges[k].value);

@@ -1,5 +1,5 @@
 /* Heads that predict labels: gradients against differences of the loss, packed documents against
- * the same ones alone, and dropout. */
+ * the same ones one by one, and dropout. */
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
