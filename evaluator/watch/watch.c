@@ -16,7 +16,6 @@
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/history.h"
 #include "common/feed/feed_run.h"
-#include "common/run/done.h"
 #include "common/run/run.h"
 #include "common/run/run_pulse.h"
 #include "common/run/stop.h"
@@ -254,7 +253,7 @@ static plm_status load_checkpoint(struct watch *watch, const char *directory,
 /* What is to be reported of a checkpoint: bits as in history.h. */
 static unsigned wanted_of(const struct watch *watch, uint64_t step)
 {
-  return watch->held_out.bits | plm_watch_tasks_due(watch->config, step);
+  return watch->held_out.bits | plm_watch_tasks_due(&watch->tasks, step);
 }
 
 static unsigned reported_of(const struct watch *watch, const struct subject *subject)
@@ -274,7 +273,7 @@ static plm_status run_tasks(struct watch *watch, const struct subject *subject,
                                          .ops = watch->ops,
                                          .check = check_task,
                                          .context = watch};
-  const unsigned due = plm_watch_tasks_due(watch->config, subject->step);
+  const unsigned due = plm_watch_tasks_due(&watch->tasks, subject->step);
   for (uint32_t i = 0; i < watch->config->evaluator.task_count; i++) {
     if ((due & ~reported_of(watch, subject) & 1u << (PLM_HISTORY_TASK + i)) == 0) continue;
     snprintf(watch->doing, sizeof watch->doing, "step %" PRIu64 " (%s)", subject->step,
@@ -396,6 +395,7 @@ static plm_status scan(struct watch *watch, bool *again, struct plm_error *error
   *again = false;
   PLM_TRY(list_checkpoints(watch, &steps, &count, error));
   if (steps == NULL) return PLM_OK;
+  (void)plm_watch_tasks_look(&watch->tasks);
   const struct plm_published published = {.folder = watch->checkpoints,
                                           .every = watch->config->trainer.checkpoint.every,
                                           .steps = steps,
@@ -427,9 +427,8 @@ static bool watch_complete(struct watch *watch)
   const struct plm_history *history = &watch->journal.history;
   uint64_t *steps = NULL;
   size_t count = 0;
-  struct plm_done done;
-  if (plm_done_read(watch->config->run, &done, NULL) != PLM_OK) return false;
-  if (!plm_history_settled(history, done.step, NULL, watch->held_out.bits)) return false;
+  if (!plm_watch_tasks_look(&watch->tasks)) return false;
+  if (!plm_history_settled(history, watch->tasks.last, NULL, watch->held_out.bits)) return false;
   bool all = plm_checkpoint_list(watch->checkpoints, &steps, &count, NULL) == PLM_OK;
   for (size_t i = 0; i < count && all; i++) {
     const struct plm_seen *seen = plm_seen_look(&watch->seen, watch->checkpoints, steps[i]);

@@ -66,6 +66,7 @@ plm_status plm_watch_tasks_open(const struct plm_config *config, struct plm_watc
                                 struct plm_error *error)
 {
   tasks->config = config;
+  tasks->last = UINT64_MAX;
   for (uint32_t i = 0; i < config->evaluator.task_count; i++) {
     const struct plm_config_task *task = &config->evaluator.tasks[i];
     const plm_status status = name_task(task, open_task(tasks, i, error), error);
@@ -225,16 +226,15 @@ static plm_status measure(struct plm_watch_tasks *tasks, uint32_t i,
 }
 
 /* A newer checkpoint that waits for the same task while training goes on; 0: none. */
-static uint64_t find_newer(const struct plm_config *config, const struct plm_task_subject *subject,
+static uint64_t find_newer(struct plm_watch_tasks *tasks, const struct plm_task_subject *subject,
                            uint32_t i)
 {
   uint64_t newer = 0, *steps = NULL;
-  struct plm_done done;
   size_t count = 0;
-  if (plm_done_read(config->run, &done, NULL) == PLM_OK) return 0;
+  if (plm_watch_tasks_look(tasks)) return 0;
   if (plm_checkpoint_list(subject->checkpoints, &steps, &count, NULL) != PLM_OK) return 0;
   for (size_t k = 0; k < count; k++) {
-    const unsigned due = plm_history_tasks_due(config, steps[k]);
+    const unsigned due = plm_watch_tasks_due(tasks, steps[k]);
     if (steps[k] > subject->step && (due & 1u << (PLM_HISTORY_TASK + i)) != 0) newer = steps[k];
   }
   free(steps);
@@ -266,7 +266,7 @@ plm_status plm_watch_task_report(struct plm_watch_tasks *tasks, uint32_t i,
                                  struct plm_error *error)
 {
   const struct plm_config_task *task = &tasks->config->evaluator.tasks[i];
-  const uint64_t started = plm_clock_ns(), newer = find_newer(tasks->config, subject, i);
+  const uint64_t started = plm_clock_ns(), newer = find_newer(tasks, subject, i);
   cJSON *line =
       plm_watch_line_begin(subject->step, &subject->identity, task->name, split_of(tasks, i));
   plm_status status = PLM_OK;
@@ -293,11 +293,16 @@ plm_status plm_watch_task_report(struct plm_watch_tasks *tasks, uint32_t i,
   return PLM_OK;
 }
 
-unsigned plm_watch_tasks_due(const struct plm_config *config, uint64_t step)
+bool plm_watch_tasks_look(struct plm_watch_tasks *tasks)
 {
   struct plm_done done;
-  const uint32_t count = config->evaluator.task_count;
-  if (count > 0 && plm_done_read(config->run, &done, NULL) == PLM_OK && step == done.step)
-    return ((1u << count) - 1) << PLM_HISTORY_TASK;
-  return plm_history_tasks_due(config, step);
+  const bool ended = plm_done_read(tasks->config->run, &done, NULL) == PLM_OK;
+  tasks->last = ended ? done.step : UINT64_MAX;
+  return ended;
+}
+
+unsigned plm_watch_tasks_due(const struct plm_watch_tasks *tasks, uint64_t step)
+{
+  if (step != tasks->last) return plm_history_tasks_due(tasks->config, step);
+  return ((1u << tasks->config->evaluator.task_count) - 1) << PLM_HISTORY_TASK;
 }

@@ -14,6 +14,7 @@ struct plm_watch_tasks {
   const struct plm_config *config;                  /* borrowed */
   struct plm_labelled_table tables[PLM_MAX_TASKS];  /* of probes */
   struct plm_protein_folder folders[PLM_MAX_TASKS]; /* of contacts */
+  uint64_t last; /* the step that DONE named at the last look; UINT64_MAX: there was none */
 };
 
 /* Reads the tables of the probes and the folders of contacts, and looks for the files of the
@@ -44,8 +45,10 @@ plm_status plm_watch_task_report(struct plm_watch_tasks *tasks, uint32_t i,
                                  struct plm_watch_journal *journal, struct plm_tensorboard *board,
                                  struct plm_error *error);
 
-/* The tasks that are due for a checkpoint: bits as in history.h. The last checkpoint of a run that
- * ended before trainer.steps is known from DONE. */
-unsigned plm_watch_tasks_due(const struct plm_config *config, uint64_t step);
+/* Looks for DONE and sets `last`. False: the run goes on. */
+bool plm_watch_tasks_look(struct plm_watch_tasks *tasks);
+/* The tasks that are due for a checkpoint: bits as in history.h. A run that ended before
+ * trainer.steps has its last checkpoint at tasks->last. */
+unsigned plm_watch_tasks_due(const struct plm_watch_tasks *tasks, uint64_t step);
 
 #endif
