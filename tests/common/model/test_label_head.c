@@ -170,17 +170,6 @@ static struct plm_model_config config_with(enum plm_architecture architecture,
                                            struct plm_head_config head)
 {
   struct plm_model_config config = case_config(architecture, 2, 64);
-  const struct plm_architecture_rules *rules = plm_architecture_rules(architecture);
-  if (rules->published) {
-    config.expansion_ratio = config.soft_logit_cap = 0;
-    config.pattern[0] = PLM_ATTENTION_DOCUMENT;
-    config.pattern_count = 1;
-    config.intermediate_size = 96;
-    config.layer_norm_eps = rules->layer_norm_eps;
-    config.tie_embeddings = rules->ties_embeddings;
-    config.token_dropout = rules->token_dropout;
-    config.max_positions = 64;
-  }
   config.head = head;
   config.head.outputs = OUTPUTS;
   if (head.kind == PLM_PREDICTS_SEQUENCES && head.hidden == 1)

@@ -1,5 +1,5 @@
 /* The model's loss and the gradient of every parameter against the reference in double precision,
- * for the three architectures and their options. If any path of the reference's backward pass is
+ * for all architectures and their options. If any path of the reference's backward pass is
  * left out, the same comparison must fail. */
 #include <math.h>
 #include <stddef.h>
@@ -139,6 +139,25 @@ static void patch_unet_with_bottlenecks(void **state)
   check_aligned(&config, 8);
 }
 
+static void esm2(void **state)
+{
+  (void)state;
+  struct plm_model_config config = case_config(PLM_ESM2, 3, 32);
+  check(&config);
+  config.emb_layer_norm_before = true;
+  check(&config);
+  config.token_dropout = false;
+  config.layer_norm_eps = 0.1;
+  check(&config);
+}
+
+static void esmc(void **state)
+{
+  (void)state;
+  const struct plm_model_config config = case_config(PLM_ESMC, 3, 32);
+  check(&config);
+}
+
 static void tied_embeddings(void **state)
 {
   (void)state;
@@ -241,6 +260,8 @@ int main(void)
       cmocka_unit_test(patch_unet),
       cmocka_unit_test(patch_unet_of_one_level),
       cmocka_unit_test(patch_unet_with_bottlenecks),
+      cmocka_unit_test(esm2),
+      cmocka_unit_test(esmc),
       cmocka_unit_test(tied_embeddings),
       cmocka_unit_test(token_dropout),
       cmocka_unit_test(no_soft_cap_and_a_tight_one),

@@ -15,8 +15,7 @@ static const uint32_t lengths[] = {13, 7, 20, 5, 3, 31, 9, 2, 30, 0};
 static struct plm_model_config configuration(int architecture)
 {
   struct plm_model_config config = case_config((enum plm_architecture)architecture, 6, 32);
-  config.pattern[1] = PLM_ATTENTION_DOCUMENT | PLM_ATTENTION_CAUSAL;
-  config.pattern_count = 2;
+  case_alternate(&config, PLM_ATTENTION_CAUSAL);
   return config;
 }
 
@@ -85,7 +84,7 @@ static void all_recomputations_agree(const struct plm_model_config *config,
 
 static void recomputation_gives_the_same_bits_in(int precision)
 {
-  for (int architecture = PLM_TRANSFORMER; architecture <= PLM_PATCH_UNET; architecture++) {
+  for (int architecture = PLM_TRANSFORMER; architecture <= PLM_ESMC; architecture++) {
     const struct plm_model_config config = configuration(architecture);
     struct case_batch placed;
     place(&placed, &config);
@@ -121,7 +120,7 @@ static void recomputation_of_bottlenecks(void **state)
 static void a_step_twice_gives_the_same_bits(void **state)
 {
   (void)state;
-  for (int architecture = PLM_TRANSFORMER; architecture <= PLM_PATCH_UNET; architecture++) {
+  for (int architecture = PLM_TRANSFORMER; architecture <= PLM_ESMC; architecture++) {
     struct scene scene;
     double loss[2];
     open_scene(&scene, architecture, true, PLM_PRECISION_FP32, 41);
@@ -157,7 +156,7 @@ static void assert_sums_to(struct scene *scene, double loss, double sum, const f
 static void micro_batches_sum_to_the_batch(void **state)
 {
   (void)state;
-  for (int architecture = PLM_TRANSFORMER; architecture <= PLM_PATCH_UNET; architecture++) {
+  for (int architecture = PLM_TRANSFORMER; architecture <= PLM_ESMC; architecture++) {
     struct scene scene;
     struct case_batch part;
     double loss;
@@ -216,7 +215,7 @@ static void label(struct case_batch *placed, uint32_t first, uint32_t step)
 static void few_labels_sum_to_many(void **state)
 {
   (void)state;
-  for (int architecture = PLM_TRANSFORMER; architecture <= PLM_PATCH_UNET; architecture++) {
+  for (int architecture = PLM_TRANSFORMER; architecture <= PLM_ESMC; architecture++) {
     struct scene scene;
     double loss, sum = 0.0;
     open_scene(&scene, architecture, true, PLM_PRECISION_FP32, 79);
@@ -238,7 +237,7 @@ static void few_labels_sum_to_many(void **state)
 static void inference_agrees_with_the_reference(void **state)
 {
   (void)state;
-  for (int architecture = PLM_TRANSFORMER; architecture <= PLM_PATCH_UNET; architecture++) {
+  for (int architecture = PLM_TRANSFORMER; architecture <= PLM_ESMC; architecture++) {
     struct scene scene;
     struct plm_error error = {0};
     double loss;
@@ -279,7 +278,7 @@ static void inference_agrees_with_the_reference(void **state)
 static void a_shorter_chunk_gives_the_same_loss(void **state)
 {
   (void)state;
-  for (int architecture = PLM_TRANSFORMER; architecture <= PLM_PATCH_UNET; architecture++) {
+  for (int architecture = PLM_TRANSFORMER; architecture <= PLM_ESMC; architecture++) {
     struct plm_model_config config = configuration(architecture);
     static struct case_documents documents;
     struct case_batch whole, brief;

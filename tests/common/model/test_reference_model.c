@@ -127,12 +127,29 @@ static void patch_unet_agrees_with_finite_differences(void **state)
   check(&config);
 }
 
+static void esm2_agrees_with_finite_differences(void **state)
+{
+  (void)state;
+  struct plm_model_config config = case_config(PLM_ESM2, 2, 8);
+  config.emb_layer_norm_before = true;
+  check(&config);
+}
+
+static void esmc_agrees_with_finite_differences(void **state)
+{
+  (void)state;
+  const struct plm_model_config config = case_config(PLM_ESMC, 2, 8);
+  check(&config);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(transformer_agrees_with_finite_differences),
       cmocka_unit_test(unet_agrees_with_finite_differences),
       cmocka_unit_test(patch_unet_agrees_with_finite_differences),
+      cmocka_unit_test(esm2_agrees_with_finite_differences),
+      cmocka_unit_test(esmc_agrees_with_finite_differences),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -112,8 +112,12 @@ static void measures(enum plm_architecture architecture, uint32_t chunks, uint32
   } else if (architecture == PLM_UNET) {
     assert_string_equal(got[0].layer, "encoder.0");
     assert_string_equal(got[count - 1].layer, "decoder.2");
+  } else if (architecture == PLM_ESM2) {
+    assert_string_equal(got[0].layer, "esm.encoder.layer.0");
+    assert_string_equal(got[count - 1].layer, "esm.encoder.layer.5");
   } else {
-    assert_string_equal(got[count - 1].layer, "layers.0");
+    assert_string_equal(got[count - 1].layer, architecture == PLM_ESMC ? "esmc.layers.5"
+                                                                       : "layers.0");
   }
   stream.release(stream.context, &batch);
   plm_attention_entropy_close(entropy);
@@ -126,7 +130,7 @@ static void measures(enum plm_architecture architecture, uint32_t chunks, uint32
 static void it_is_that_of_the_definition(void **state)
 {
   (void)state;
-  for (int architecture = PLM_TRANSFORMER; architecture <= PLM_PATCH_UNET; architecture++) {
+  for (int architecture = PLM_TRANSFORMER; architecture <= PLM_ESMC; architecture++) {
     measures((enum plm_architecture)architecture, 2, 32, 2, 3); /* fewer queries than 128 */
     measures((enum plm_architecture)architecture, 9, 32, 9, 9);
   }

@@ -21,8 +21,7 @@ static struct plm_model_config configuration(enum plm_architecture architecture)
 {
   struct plm_model_config config =
       case_config(architecture, architecture == PLM_TRANSFORMER ? 2 : 4, LENGTH);
-  config.pattern[1] = PLM_ATTENTION_DOCUMENT | PLM_ATTENTION_LOCAL;
-  config.pattern_count = 2;
+  case_alternate(&config, PLM_ATTENTION_LOCAL);
   config.window_end = 4;
   return config;
 }
@@ -62,7 +61,7 @@ static struct table table_of(const struct plm_model_config *config)
 static void fp32_agrees_with_double_precision(void **state)
 {
   (void)state;
-  for (int architecture = PLM_TRANSFORMER; architecture <= PLM_PATCH_UNET; architecture++) {
+  for (int architecture = PLM_TRANSFORMER; architecture <= PLM_ESMC; architecture++) {
     const struct plm_model_config config = configuration((enum plm_architecture)architecture);
     struct case_batch placed;
     struct model_case c;
@@ -123,7 +122,7 @@ static void packed_equals_separate(void **state)
 {
   (void)state;
   static struct case_documents documents;
-  for (int architecture = PLM_TRANSFORMER; architecture <= PLM_PATCH_UNET; architecture++) {
+  for (int architecture = PLM_TRANSFORMER; architecture <= PLM_ESMC; architecture++) {
     const struct plm_model_config config = configuration((enum plm_architecture)architecture);
     const struct table table = table_of(&config);
     float *gradients[2];
@@ -154,7 +153,7 @@ static void packed_equals_separate(void **state)
 static void any_order_of_threads_gives_the_same_bits(void **state)
 {
   (void)state;
-  for (int architecture = PLM_TRANSFORMER; architecture <= PLM_PATCH_UNET; architecture++) {
+  for (int architecture = PLM_TRANSFORMER; architecture <= PLM_ESMC; architecture++) {
     const struct plm_model_config config = configuration((enum plm_architecture)architecture);
     const struct table table = table_of(&config);
     struct case_batch placed;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/model/architecture.h"
 #include "tests/support/harness/must.h"
 
 struct stream {
@@ -149,20 +150,43 @@ void case_batch_free(struct case_batch *placed)
 struct plm_model_config case_config(enum plm_architecture architecture, uint32_t layers,
                                     uint32_t max_length)
 {
-  return (struct plm_model_config){.architecture = architecture,
-                                   .hidden_size = architecture == PLM_PATCH_UNET ? 64 : 32,
-                                   .num_attention_heads = 2,
-                                   .num_hidden_layers = layers,
-                                   .num_unet_layers = layers,
-                                   .num_extra_layers = architecture == PLM_PATCH_UNET ? 1 : 0,
-                                   .expansion_ratio = 2.0,
-                                   .soft_logit_cap = 16.0,
-                                   .pattern = {PLM_ATTENTION_DOCUMENT},
-                                   .pattern_count = 1,
-                                   .window_start = max_length,
-                                   .window_end = max_length,
-                                   .max_length = max_length,
-                                   .vocab_size = 33};
+  struct plm_model_config config = {.architecture = architecture,
+                                    .hidden_size = architecture == PLM_PATCH_UNET ? 64 : 32,
+                                    .num_attention_heads = 2,
+                                    .num_hidden_layers = layers,
+                                    .num_unet_layers = layers,
+                                    .num_extra_layers = architecture == PLM_PATCH_UNET ? 1 : 0,
+                                    .expansion_ratio = 2.0,
+                                    .soft_logit_cap = 16.0,
+                                    .pattern = {PLM_ATTENTION_DOCUMENT},
+                                    .pattern_count = 1,
+                                    .window_start = max_length,
+                                    .window_end = max_length,
+                                    .max_length = max_length,
+                                    .vocab_size = 33};
+  const struct plm_architecture_rules *rules = plm_architecture_rules(architecture);
+  if (!rules->published) return config;
+  config.num_unet_layers = 0;
+  config.expansion_ratio = config.soft_logit_cap = 0;
+  config.intermediate_size = 48;
+  config.layer_norm_eps = rules->layer_norm_eps;
+  config.tie_embeddings = rules->ties_embeddings;
+  config.token_dropout = rules->token_dropout;
+  config.max_positions = max_length;
+  if (rules->vocab_size != 0) config.vocab_size = rules->vocab_size;
+  return config;
+}
+
+void case_alternate(struct plm_model_config *config, unsigned kinds)
+{
+  if (plm_architecture_rules(config->architecture)->published) return;
+  config->pattern[1] = (uint8_t)(PLM_ATTENTION_DOCUMENT | kinds);
+  config->pattern_count = 2;
+}
+
+static bool is_small(const struct plm_parameter *parameter)
+{
+  return parameter->initialiser == PLM_INIT_SMALL || parameter->initialiser == PLM_INIT_SMALL_PAD;
 }
 
 void case_weights(const struct plm_parameter *table, size_t count, uint64_t seed, float *values)
@@ -170,10 +194,15 @@ void case_weights(const struct plm_parameter *table, size_t count, uint64_t seed
   plm_model_initialise(table, count, seed, values);
   struct stream stream = {seed};
   for (size_t i = 0; i < count; i++) {
-    const bool matrix = table[i].ndim == 2 && table[i].initialiser == PLM_INIT_ZERO;
-    const bool scalar = table[i].group == PLM_GROUP_SCALAR;
-    for (size_t e = 0; (matrix || scalar) && e < table[i].count; e++)
-      values[table[i].offset + e] += (float)((scalar ? 0.3 : 0.05) * next_normal(&stream));
+    double more = 0;
+    if (table[i].group == PLM_GROUP_SCALAR || (table[i].ndim == 1 && is_small(&table[0])))
+      more = 0.3;
+    else if (table[i].ndim == 2 && table[i].initialiser == PLM_INIT_ZERO)
+      more = 0.05;
+    else if (is_small(&table[i]))
+      more = 0.2;
+    for (size_t e = 0; more != 0 && e < table[i].count; e++)
+      values[table[i].offset + e] += (float)(more * next_normal(&stream));
   }
 }
 

@@ -44,8 +44,13 @@ void case_batch_free(struct case_batch *placed);
 struct plm_model_config case_config(enum plm_architecture architecture, uint32_t layers,
                                     uint32_t max_length);
 
-/* Initial weights of the seed, plus N(0, 0.05^2) for matrices that start at zero and N(0, 0.3^2)
- * for the mixes a and b and the skip weights s. */
+/* Every second layer has these kinds of attention as well. Published architectures, in which every
+ * layer sees its whole document, stay as they are. */
+void case_alternate(struct plm_model_config *config, unsigned kinds);
+
+/* Initial weights of the seed, plus N(0, 0.05^2) for matrices that start at zero, and N(0, 0.3^2)
+ * for the mixes a and b and the skip weights s. In published architectures, plus N(0, 0.2^2) for
+ * matrices, and N(0, 0.3^2) for biases and the weights of norms. */
 void case_weights(const struct plm_parameter *table, size_t count, uint64_t seed, float *values);
 
 /* |a - b| / |b| of one parameter; |a| if b is 0. */

@@ -1,4 +1,5 @@
-/* Computes the three architectures in double precision, as an oracle for tests. */
+/* Computes the architectures in double precision, as an oracle for tests: ours here, the published
+ * ones in reference_published.c. */
 #include "tests/support/reference/reference_model.h"
 
 #include <math.h>
@@ -7,32 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct level {
-  int64_t length, width;
-  int32_t *ids; /* (B, length): document in its chunk, from 1; padding repeats the last */
-  bool *real;
-  struct tensor *x0;
-};
+#include "tests/support/reference/reference_parts.h"
 
-struct reference {
-  const struct reference_request *request;
-  const struct plm_model_config *config;
-  struct tape *tape;
-  struct tensor **leaves; /* one for each parameter, made when it is first used */
-  int64_t B, L, H;
-  struct level levels[32];
-  int level_count;
-  int executed; /* blocks executed so far, for the attention pattern */
-  struct tensor *embedding;
-  void *scratch[512]; /* masks */
-  size_t scratch_count;
-};
-
-static struct tensor *parameter(struct reference *r, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
-/* NULL if there is no parameter of this name. */
-static struct tensor *parameter(struct reference *r, const char *format, ...)
+struct tensor *reference_parameter_of(struct reference *r, const char *format, ...)
 {
   char name[128];
   va_list arguments;
@@ -100,7 +78,7 @@ static void build_levels(struct reference *r)
   }
 }
 
-static bool *dense_mask(struct reference *r, const struct level *level, unsigned kinds)
+bool *reference_mask(struct reference *r, const struct level *level, unsigned kinds)
 {
   const int64_t L = level->length, w = r->request->window, n = r->config->block;
   bool *allowed = calloc((size_t)(r->B * L * L), sizeof *allowed);
@@ -133,6 +111,12 @@ static struct tensor *group_mean(struct reference *r, struct tensor *table, int 
                          (int64_t)1 << k);
 }
 
+static void embed(struct reference *r)
+{
+  r->embedding = token_table(r, reference_parameter_of(r, "plm.embeddings.weight"), true);
+  for (int k = 0; k < r->level_count; k++) r->levels[k].x0 = group_mean(r, r->embedding, k);
+}
+
 static struct tensor *attention(struct reference *r, struct tensor *h, const char *prefix, int k,
                                 struct tensor *value_table, unsigned kinds)
 {
@@ -141,19 +125,21 @@ static struct tensor *attention(struct reference *r, struct tensor *h, const cha
   const int64_t D = level->width, K = D / r->H;
   struct tensor *qk[2];
   for (int i = 0; i < 2; i++) {
-    struct tensor *w = parameter(r, "%sattention.%s.weight", prefix, i == 0 ? "query" : "key");
+    struct tensor *w =
+        reference_parameter_of(r, "%sattention.%s.weight", prefix, i == 0 ? "query" : "key");
     struct tensor *heads = tape_view(t, tape_linear(t, h, w, false), K);
     heads = tape_view(t, tape_norm(t, heads, faulty(r, REFERENCE_FAULT_QK_NORM)), D);
-    qk[i] = tape_rotary(t, heads, level->length, r->H, faulty(r, REFERENCE_FAULT_ROTARY));
+    qk[i] = tape_rotary(t, heads, level->length, r->H, -1, faulty(r, REFERENCE_FAULT_ROTARY));
   }
-  struct tensor *v = tape_linear(t, h, parameter(r, "%sattention.value.weight", prefix), false);
+  struct tensor *v =
+      tape_linear(t, h, reference_parameter_of(r, "%sattention.value.weight", prefix), false);
   if (value_table != NULL)
     v = tape_mix(t, v, group_mean(r, token_table(r, value_table, false), k),
-                 parameter(r, "%sattention.value_mix", prefix),
+                 reference_parameter_of(r, "%sattention.value_mix", prefix),
                  faulty(r, REFERENCE_FAULT_VALUE_EMBEDDING));
-  struct tensor *out =
-      tape_attention(t, qk[0], qk[1], v, dense_mask(r, level, kinds), r->B, level->length, r->H);
-  return tape_linear(t, out, parameter(r, "%sattention.output.weight", prefix), false);
+  struct tensor *out = tape_attention(t, qk[0], qk[1], v, reference_mask(r, level, kinds), r->B,
+                                      level->length, r->H);
+  return tape_linear(t, out, reference_parameter_of(r, "%sattention.output.weight", prefix), false);
 }
 
 /* A plain block has no input mix, and a bottleneck has no attention. */
@@ -162,19 +148,19 @@ static struct tensor *block(struct reference *r, struct tensor *x, const char *p
 {
   struct tape *t = r->tape;
   const unsigned kinds = r->config->pattern[r->executed++ % (int)r->config->pattern_count];
-  struct tensor *b = parameter(r, "%sinput_mix", prefix);
+  struct tensor *b = reference_parameter_of(r, "%sinput_mix", prefix);
   if (b != NULL) {
     struct tensor *p = r->levels[k].x0;
-    struct tensor *projection = parameter(r, "%sinput_projection.weight", prefix);
+    struct tensor *projection = reference_parameter_of(r, "%sinput_projection.weight", prefix);
     if (projection != NULL) p = tape_linear(t, p, projection, false);
     x = tape_mix(t, x, p, b, faulty(r, REFERENCE_FAULT_X0));
   }
-  if (parameter(r, "%sattention.query.weight", prefix) != NULL)
+  if (reference_parameter_of(r, "%sattention.query.weight", prefix) != NULL)
     x = tape_add(t, x, attention(r, tape_norm(t, x, false), prefix, k, value_table, kinds));
-  struct tensor *up =
-      tape_linear(t, tape_norm(t, x, false), parameter(r, "%smlp.up.weight", prefix), false);
-  struct tensor *down =
-      tape_linear(t, tape_relu2(t, up), parameter(r, "%smlp.down.weight", prefix), false);
+  struct tensor *up = tape_linear(t, tape_norm(t, x, false),
+                                  reference_parameter_of(r, "%smlp.up.weight", prefix), false);
+  struct tensor *down = tape_linear(t, tape_relu2(t, up),
+                                    reference_parameter_of(r, "%smlp.down.weight", prefix), false);
   return tape_add(t, x, down);
 }
 
@@ -195,15 +181,16 @@ static struct tensor *unet(struct reference *r, struct tensor *x)
   for (int i = 0; i < n; i++) {
     char prefix[64];
     (void)snprintf(prefix, sizeof prefix, "plm.encoder.%d.", i);
-    x = block(r, x, prefix, 0, parameter(r, "plm.value_embeddings.%d.weight", i));
+    x = block(r, x, prefix, 0, reference_parameter_of(r, "plm.value_embeddings.%d.weight", i));
     kept[i] = x;
   }
   for (int i = 0; i < n; i++) {
     char prefix[64];
     (void)snprintf(prefix, sizeof prefix, "plm.decoder.%d.", i);
-    x = tape_add_scaled(r->tape, x, kept[n - 1 - i], parameter(r, "plm.skip_weights"), i,
-                        faulty(r, REFERENCE_FAULT_SKIP));
-    x = block(r, x, prefix, 0, parameter(r, "plm.value_embeddings.%d.weight", n - 1 - i));
+    x = tape_add_scaled(r->tape, x, kept[n - 1 - i], reference_parameter_of(r, "plm.skip_weights"),
+                        i, faulty(r, REFERENCE_FAULT_SKIP));
+    x = block(r, x, prefix, 0,
+              reference_parameter_of(r, "plm.value_embeddings.%d.weight", n - 1 - i));
   }
   return x;
 }
@@ -217,11 +204,13 @@ static struct tensor *patch_unet(struct reference *r, struct tensor *x)
   int k = 0;
   for (int i = 0; i < n; i++) {
     (void)snprintf(prefix, sizeof prefix, "plm.encoder.%d.", i);
-    x = block(r, x, prefix, k, parameter(r, "plm.encoder_value_embeddings.%d.weight", i));
+    x = block(r, x, prefix, k,
+              reference_parameter_of(r, "plm.encoder_value_embeddings.%d.weight", i));
     kept[i] = x;
     if (i + 1 < n && (r->config->max_length >> k) > 1) {
       x = tape_linear(t, tape_view(t, x, 2 * r->levels[k].width),
-                      parameter(r, "plm.merge.%d.weight", k), faulty(r, REFERENCE_FAULT_MERGE));
+                      reference_parameter_of(r, "plm.merge.%d.weight", k),
+                      faulty(r, REFERENCE_FAULT_MERGE));
       k++;
     }
   }
@@ -230,14 +219,15 @@ static struct tensor *patch_unet(struct reference *r, struct tensor *x)
     const int mirrored = n - 1 - i;
     if (mirrored < k) {
       k--;
-      x = tape_linear(t, x, parameter(r, "plm.expand.%d.weight", k),
+      x = tape_linear(t, x, reference_parameter_of(r, "plm.expand.%d.weight", k),
                       faulty(r, REFERENCE_FAULT_EXPAND));
       x = tape_view(t, x, r->levels[k].width);
     }
-    x = tape_add_scaled(t, x, kept[mirrored], parameter(r, "plm.skip_weights"), i,
+    x = tape_add_scaled(t, x, kept[mirrored], reference_parameter_of(r, "plm.skip_weights"), i,
                         faulty(r, REFERENCE_FAULT_SKIP));
     (void)snprintf(prefix, sizeof prefix, "plm.decoder.%d.", i);
-    x = block(r, x, prefix, k, parameter(r, "plm.decoder_value_embeddings.%d.weight", i));
+    x = block(r, x, prefix, k,
+              reference_parameter_of(r, "plm.decoder_value_embeddings.%d.weight", i));
   }
   return transformer(r, x, r->config->num_extra_layers);
 }
@@ -248,10 +238,13 @@ static struct tensor *head(struct reference *r, struct tensor *x)
   const struct plm_targets *targets = r->request->targets;
   const double cap = r->request->loss->soft_cap;
   x = tape_rows(t, x, targets->positions, targets->rows);
-  x = tape_linear(t, tape_norm(t, x, false), parameter(r, "lm_head.dense.weight"), false);
-  struct tensor *w2 = r->config->tie_embeddings ? parameter(r, "plm.embeddings.weight")
-                                                : parameter(r, "lm_head.decoder.weight");
-  x = tape_bias(t, tape_linear(t, tape_gelu(t, x), w2, false), parameter(r, "lm_head.bias"));
+  x = tape_linear(t, tape_norm(t, x, false), reference_parameter_of(r, "lm_head.dense.weight"),
+                  false);
+  struct tensor *w2 = r->config->tie_embeddings
+                          ? reference_parameter_of(r, "plm.embeddings.weight")
+                          : reference_parameter_of(r, "lm_head.decoder.weight");
+  x = tape_bias(t, tape_linear(t, tape_gelu(t, x), w2, false),
+                reference_parameter_of(r, "lm_head.bias"));
   return cap != 0.0 ? tape_cap(t, x, cap) : x;
 }
 
@@ -281,17 +274,17 @@ double reference_model_loss(const struct reference_request *request)
   r->leaves = calloc(request->parameter_count, sizeof(struct tensor *));
   PLM_ASSERT(r->leaves != NULL);
   build_levels(r);
-  r->embedding = token_table(r, parameter(r, "plm.embeddings.weight"), true);
-  for (int k = 0; k < r->level_count; k++) r->levels[k].x0 = group_mean(r, r->embedding, k);
+  if (request->config->architecture < PLM_ESM2) embed(r);
   struct tensor *x = r->levels[0].x0;
   switch (request->config->architecture) {
   case PLM_TRANSFORMER: x = transformer(r, x, request->config->num_hidden_layers); break;
   case PLM_UNET: x = unet(r, x); break;
   case PLM_PATCH_UNET: x = patch_unet(r, x); break;
   case PLM_ESM2:
-  case PLM_ESMC: PLM_ASSERT(false); /* transformers is their reference */
+  case PLM_ESMC: x = reference_published_hidden(r); break;
   }
-  struct tensor *logits = head(r, x);
+  const bool published = request->config->architecture >= PLM_ESM2;
+  struct tensor *logits = published ? reference_published_head(r, x) : head(r, x);
   struct tensor *loss =
       tape_cross_entropy(r->tape, logits, request->targets->labels, request->targets->weights,
                          request->loss->label_smoothing, request->loss->z_loss);

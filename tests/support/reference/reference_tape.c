@@ -7,26 +7,13 @@
 
 #include "common/base/status.h"
 #include "tests/support/harness/must.h"
-
-struct operation {
-  struct tensor out;
-  struct tensor *in[4];
-  void (*backward)(struct operation *operation);
-  const int32_t *ids;
-  const float *weights;
-  const bool *allowed;
-  double *saved;
-  double number[2];
-  int64_t size[3];
-  bool flag;
-  struct operation *before;
-};
+#include "tests/support/reference/reference_operation.h"
 
 struct tape {
   struct operation *last;
 };
 
-static double *zeros(int64_t n)
+double *tape_zeros(int64_t n)
 {
   return must(calloc((size_t)(n > 0 ? n : 1), sizeof(double)));
 }
@@ -55,12 +42,12 @@ void tape_backward(struct tape *tape)
     if (o->backward != NULL) o->backward(o);
 }
 
-static struct operation *push(struct tape *tape, int64_t rows, int64_t width,
-                              void (*backward)(struct operation *), struct tensor *a,
-                              struct tensor *b)
+struct operation *tape_push(struct tape *tape, int64_t rows, int64_t width,
+                            void (*backward)(struct operation *), struct tensor *a,
+                            struct tensor *b)
 {
   struct operation *o = must(calloc(1, sizeof *o));
-  o->out = (struct tensor){rows, width, zeros(rows * width), zeros(rows * width)};
+  o->out = (struct tensor){rows, width, tape_zeros(rows * width), tape_zeros(rows * width)};
   o->backward = backward;
   o->in[0] = a;
   o->in[1] = b;
@@ -71,7 +58,7 @@ static struct operation *push(struct tape *tape, int64_t rows, int64_t width,
 
 struct tensor *tape_leaf(struct tape *tape, const double *value, int64_t rows, int64_t width)
 {
-  struct operation *o = push(tape, rows, width, NULL, NULL, NULL);
+  struct operation *o = tape_push(tape, rows, width, NULL, NULL, NULL);
   memcpy(o->out.value, value, (size_t)(rows * width) * sizeof *value);
   return &o->out;
 }
@@ -92,7 +79,7 @@ static void linear_backward(struct operation *o)
 struct tensor *tape_linear(struct tape *tape, struct tensor *x, struct tensor *w, bool blocked)
 {
   PLM_ASSERT(x->width == w->width);
-  struct operation *o = push(tape, x->rows, w->rows, linear_backward, x, w);
+  struct operation *o = tape_push(tape, x->rows, w->rows, linear_backward, x, w);
   o->flag = blocked;
   for (int64_t n = 0; n < x->rows; n++)
     for (int64_t j = 0; j < w->rows; j++) {
@@ -115,14 +102,14 @@ static void pass_backward(struct operation *o)
 struct tensor *tape_view(struct tape *tape, struct tensor *x, int64_t to)
 {
   const int64_t n = x->rows * x->width;
-  struct operation *o = push(tape, n / to, to, pass_backward, x, NULL);
+  struct operation *o = tape_push(tape, n / to, to, pass_backward, x, NULL);
   memcpy(o->out.value, x->value, (size_t)n * sizeof(double));
   return &o->out;
 }
 
 struct tensor *tape_add(struct tape *tape, struct tensor *x, struct tensor *y)
 {
-  struct operation *o = push(tape, x->rows, x->width, pass_backward, x, y);
+  struct operation *o = tape_push(tape, x->rows, x->width, pass_backward, x, y);
   for (int64_t i = 0; i < x->rows * x->width; i++) o->out.value[i] = x->value[i] + y->value[i];
   return &o->out;
 }
@@ -150,7 +137,7 @@ static void norm_backward(struct operation *o)
 
 struct tensor *tape_norm(struct tape *tape, struct tensor *x, bool transparent)
 {
-  struct operation *o = push(tape, x->rows, x->width, norm_backward, x, NULL);
+  struct operation *o = tape_push(tape, x->rows, x->width, norm_backward, x, NULL);
   o->flag = transparent;
   for (int64_t n = 0; n < x->rows; n++) {
     const double r = inverse_root_mean_square(x->value + n * x->width, x->width);
@@ -175,7 +162,7 @@ static void mix_backward(struct operation *o)
 struct tensor *tape_mix(struct tape *tape, struct tensor *x, struct tensor *y, struct tensor *c,
                         bool blocked)
 {
-  struct operation *o = push(tape, x->rows, x->width, mix_backward, x, y);
+  struct operation *o = tape_push(tape, x->rows, x->width, mix_backward, x, y);
   o->in[2] = c;
   o->flag = blocked;
   for (int64_t i = 0; i < x->rows * x->width; i++)
@@ -197,7 +184,7 @@ static void add_scaled_backward(struct operation *o)
 struct tensor *tape_add_scaled(struct tape *tape, struct tensor *x, struct tensor *y,
                                struct tensor *c, int64_t i, bool blocked)
 {
-  struct operation *o = push(tape, x->rows, x->width, add_scaled_backward, x, y);
+  struct operation *o = tape_push(tape, x->rows, x->width, add_scaled_backward, x, y);
   o->in[2] = c;
   o->size[0] = i;
   o->flag = blocked;
@@ -215,7 +202,7 @@ static void relu2_backward(struct operation *o)
 
 struct tensor *tape_relu2(struct tape *tape, struct tensor *x)
 {
-  struct operation *o = push(tape, x->rows, x->width, relu2_backward, x, NULL);
+  struct operation *o = tape_push(tape, x->rows, x->width, relu2_backward, x, NULL);
   for (int64_t i = 0; i < x->rows * x->width; i++)
     o->out.value[i] = x->value[i] > 0.0 ? x->value[i] * x->value[i] : 0.0;
   return &o->out;
@@ -233,7 +220,7 @@ static void gelu_backward(struct operation *o)
 
 struct tensor *tape_gelu(struct tape *tape, struct tensor *x)
 {
-  struct operation *o = push(tape, x->rows, x->width, gelu_backward, x, NULL);
+  struct operation *o = tape_push(tape, x->rows, x->width, gelu_backward, x, NULL);
   for (int64_t i = 0; i < x->rows * x->width; i++)
     o->out.value[i] = 0.5 * x->value[i] * (1.0 + erf(x->value[i] / sqrt(2.0)));
   return &o->out;
@@ -249,7 +236,7 @@ static void bias_backward(struct operation *o)
 
 struct tensor *tape_bias(struct tape *tape, struct tensor *x, struct tensor *bias)
 {
-  struct operation *o = push(tape, x->rows, x->width, bias_backward, x, bias);
+  struct operation *o = tape_push(tape, x->rows, x->width, bias_backward, x, bias);
   for (int64_t i = 0; i < x->rows * x->width; i++)
     o->out.value[i] = x->value[i] + bias->value[i % x->width];
   return &o->out;
@@ -265,7 +252,7 @@ static void cap_backward(struct operation *o)
 
 struct tensor *tape_cap(struct tape *tape, struct tensor *x, double cap)
 {
-  struct operation *o = push(tape, x->rows, x->width, cap_backward, x, NULL);
+  struct operation *o = tape_push(tape, x->rows, x->width, cap_backward, x, NULL);
   o->number[0] = cap;
   for (int64_t i = 0; i < x->rows * x->width; i++) o->out.value[i] = cap * tanh(x->value[i] / cap);
   return &o->out;
@@ -279,7 +266,7 @@ static void zero_row_backward(struct operation *o)
 
 struct tensor *tape_zero_row(struct tape *tape, struct tensor *x, int64_t row)
 {
-  struct operation *o = push(tape, x->rows, x->width, zero_row_backward, x, NULL);
+  struct operation *o = tape_push(tape, x->rows, x->width, zero_row_backward, x, NULL);
   o->size[0] = row;
   for (int64_t i = 0; i < x->rows * x->width; i++)
     o->out.value[i] = i / x->width == row ? 0.0 : x->value[i];
@@ -297,7 +284,7 @@ static void group_mean_backward(struct operation *o)
 struct tensor *tape_group_mean(struct tape *tape, struct tensor *table, const int32_t *tokens,
                                int64_t rows, int64_t g)
 {
-  struct operation *o = push(tape, rows, table->width, group_mean_backward, table, NULL);
+  struct operation *o = tape_push(tape, rows, table->width, group_mean_backward, table, NULL);
   const int64_t D = table->width;
   o->ids = tokens;
   o->size[0] = g;
@@ -316,14 +303,14 @@ static void rows_backward(struct operation *o)
 
 struct tensor *tape_rows(struct tape *tape, struct tensor *x, const int32_t *rows, int64_t count)
 {
-  struct operation *o = push(tape, count, x->width, rows_backward, x, NULL);
+  struct operation *o = tape_push(tape, count, x->width, rows_backward, x, NULL);
   o->ids = rows;
   for (int64_t i = 0; i < count * x->width; i++)
     o->out.value[i] = x->value[rows[i / x->width] * x->width + i % x->width];
   return &o->out;
 }
 
-/* Rotates by (a cos + b sin, b cos - a sin) if sign is 1, or by the transpose if it is -1. */
+/* Rotates by (a cos - b sin, b cos + a sin) if sign is 1, or by the transpose if it is -1. */
 static void rotate(double *out, const double *in, int64_t rows, int64_t L, int64_t H, int64_t K,
                    double sign)
 {
@@ -333,8 +320,8 @@ static void rotate(double *out, const double *in, int64_t rows, int64_t L, int64
         const int64_t at = (n * H + h) * K + i;
         const double angle = (double)(n % L) * pow(10000.0, -2.0 * (double)i / (double)K);
         const double a = in[at], b = in[at + K / 2];
-        out[at] += a * cos(angle) + sign * b * sin(angle);
-        out[at + K / 2] += b * cos(angle) - sign * a * sin(angle);
+        out[at] += a * cos(angle) - sign * b * sin(angle);
+        out[at + K / 2] += b * cos(angle) + sign * a * sin(angle);
       }
 }
 
@@ -344,17 +331,18 @@ static void rotary_backward(struct operation *o)
     pass_backward(o);
   else
     rotate(o->in[0]->gradient, o->out.gradient, o->out.rows, o->size[0], o->size[1],
-           o->out.width / o->size[1], -1.0);
+           o->out.width / o->size[1], -o->number[0]);
 }
 
-struct tensor *tape_rotary(struct tape *tape, struct tensor *x, int64_t L, int64_t H,
+struct tensor *tape_rotary(struct tape *tape, struct tensor *x, int64_t L, int64_t H, int sign,
                            bool transparent)
 {
-  struct operation *o = push(tape, x->rows, x->width, rotary_backward, x, NULL);
+  struct operation *o = tape_push(tape, x->rows, x->width, rotary_backward, x, NULL);
   o->size[0] = L;
   o->size[1] = H;
   o->flag = transparent;
-  rotate(o->out.value, x->value, x->rows, L, H, x->width / H, 1.0);
+  o->number[0] = sign;
+  rotate(o->out.value, x->value, x->rows, L, H, x->width / H, sign);
   return &o->out;
 }
 
@@ -364,7 +352,7 @@ static void attention_backward(struct operation *o)
   const int64_t B = o->size[0], L = o->size[1], H = o->size[2], K = o->out.width / H;
   struct tensor *q = o->in[0], *k = o->in[1], *v = o->in[2];
   const double scale = 1.0 / sqrt((double)K);
-  double *dp = zeros(L);
+  double *dp = tape_zeros(L);
   for (int64_t b = 0; b < B; b++)
     for (int64_t h = 0; h < H; h++)
       for (int64_t i = 0; i < L; i++) {
@@ -409,13 +397,13 @@ struct tensor *tape_attention(struct tape *tape, struct tensor *q, struct tensor
                               struct tensor *v, const bool *allowed, int64_t B, int64_t L,
                               int64_t H)
 {
-  struct operation *o = push(tape, q->rows, q->width, attention_backward, q, k);
+  struct operation *o = tape_push(tape, q->rows, q->width, attention_backward, q, k);
   const int64_t K = q->width / H;
   o->in[2] = v;
   o->size[0] = B;
   o->size[1] = L;
   o->size[2] = H;
-  o->saved = zeros(B * H * L * L);
+  o->saved = tape_zeros(B * H * L * L);
   for (int64_t b = 0; b < B; b++)
     for (int64_t h = 0; h < H; h++)
       for (int64_t i = 0; i < L; i++) {
@@ -458,7 +446,7 @@ static void cross_entropy_backward(struct operation *o)
 struct tensor *tape_cross_entropy(struct tape *tape, struct tensor *x, const int32_t *labels,
                                   const float *weights, double smoothing, double z_loss)
 {
-  struct operation *o = push(tape, 1, 1, cross_entropy_backward, x, NULL);
+  struct operation *o = tape_push(tape, 1, 1, cross_entropy_backward, x, NULL);
   o->ids = labels;
   o->weights = weights;
   o->number[0] = smoothing;

@@ -46,6 +46,13 @@ struct tensor *tape_mix(struct tape *tape, struct tensor *x, struct tensor *y, s
 /* x + c[i] y */
 struct tensor *tape_add_scaled(struct tape *tape, struct tensor *x, struct tensor *y,
                                struct tensor *c, int64_t i, bool blocked);
+/* weight (x - mean) / sqrt(variance + eps) + bias over the last axis. bias may be NULL. */
+struct tensor *tape_layer_norm(struct tape *tape, struct tensor *x, struct tensor *weight,
+                               struct tensor *bias, double eps);
+/* Row n of x times factors[n], which are constants. */
+struct tensor *tape_scale_rows(struct tape *tape, struct tensor *x, const double *factors);
+/* gate / (1 + exp(-gate)) * up */
+struct tensor *tape_swiglu(struct tape *tape, struct tensor *gate, struct tensor *up);
 struct tensor *tape_relu2(struct tape *tape, struct tensor *x);
 struct tensor *tape_gelu(struct tape *tape, struct tensor *x);
 /* x + bias, the same in each row */
@@ -57,8 +64,9 @@ struct tensor *tape_zero_row(struct tape *tape, struct tensor *x, int64_t row);
 struct tensor *tape_group_mean(struct tape *tape, struct tensor *table, const int32_t *tokens,
                                int64_t rows, int64_t g);
 struct tensor *tape_rows(struct tape *tape, struct tensor *x, const int32_t *rows, int64_t count);
-/* Rotary on (B L, H K); position is the row mod L. */
-struct tensor *tape_rotary(struct tape *tape, struct tensor *x, int64_t L, int64_t H,
+/* Rotary on (B L, H K); position is the row mod L. sign 1: (a cos - b sin, b cos + a sin), as in
+ * transformers; -1: by the opposite angle, as in ours. */
+struct tensor *tape_rotary(struct tape *tape, struct tensor *x, int64_t L, int64_t H, int sign,
                            bool transparent);
 /* Softmax attention on (B L, H K). allowed is (B, L, L); a query without keys gives 0. */
 struct tensor *tape_attention(struct tape *tape, struct tensor *q, struct tensor *k,
