@@ -235,7 +235,6 @@ plm_status plm_model_infer_states(struct plm_model *model, const struct plm_mask
   PLM_TRY(plm_model_check_batch(model, input->batch, inputs, error));
   struct model_pass pass = plm_model_start_pass(model, input, inputs);
   plm_model_pass_asks(model, &pass, NULL, (uint32_t)pass_rows(&pass, 0));
-  pass.narrowed = NULL;
   pass.taps = taps;
   plm_model_blocks_forward(model, &pass);
   return model->ops->synchronize(model->ops, error);

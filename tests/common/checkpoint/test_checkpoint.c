@@ -343,6 +343,25 @@ static void newest_valid_is_found(void **state)
                    PLM_NOT_FOUND);
 }
 
+static void any_number_is_listed(void **state)
+{
+  enum { MANY = 40 };
+  (void)state;
+  char parent[PLM_PATH_SIZE], folder[PLM_PATH_SIZE], name[PLM_CHECKPOINT_NAME_SIZE];
+  uint64_t *steps;
+  size_t count;
+  parent_make("many", parent);
+  for (uint64_t i = 0; i < MANY; i++) {
+    plm_checkpoint_name(100 * (i * 7 % MANY), name);
+    path_in(parent, name, folder);
+    assert_int_equal(plm_directory_make(folder, NULL), PLM_OK);
+  }
+  assert_int_equal(plm_checkpoint_list(parent, &steps, &count, NULL), PLM_OK);
+  assert_int_equal(count, MANY);
+  for (uint64_t i = 0; i < MANY; i++) assert_int_equal(steps[i], 100 * i);
+  free(steps);
+}
+
 static void config_reads_back(void **state)
 {
   (void)state;
@@ -490,6 +509,7 @@ int main(void)
       cmocka_unit_test(every_bit_counts),
       cmocka_unit_test(verifying_tells_how_far_it_is_within_a_file),
       cmocka_unit_test(newest_valid_is_found),
+      cmocka_unit_test(any_number_is_listed),
       cmocka_unit_test(config_reads_back),
       cmocka_unit_test(weights_are_written_under_their_names),
       cmocka_unit_test(tokenizer_files_agree),

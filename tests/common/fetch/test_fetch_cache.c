@@ -11,6 +11,7 @@
 
 #include "common/base/log/log.h"
 #include "common/base/numbers/hash.h"
+#include "common/fetch/fetch.h"
 #include "common/fetch/fetch_cache.h"
 #include "tests/support/harness/scratch.h"
 
@@ -167,6 +168,22 @@ static void the_folder_follows_the_environment(void **state)
   assert_string_equal(error.what, "no folder for fetched corpora is known");
 }
 
+/* The number of a closed descriptor is soon somebody else's. */
+static void locks_are_given_up_once(void **state)
+{
+  (void)state;
+  struct plm_fetched fetched = {.locks = {open("/dev/null", O_RDONLY), -1}, .count = 2};
+  const int number = fetched.locks[0];
+  assert_true(number >= 0);
+  plm_fetched_release(&fetched);
+  assert_int_equal(fcntl(number, F_GETFD), -1);
+  const int others = open("/dev/null", O_RDONLY);
+  assert_int_equal(others, number);
+  plm_fetched_release(&fetched);
+  assert_int_not_equal(fcntl(others, F_GETFD), -1);
+  close(others);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -175,6 +192,7 @@ int main(void)
       cmocka_unit_test(what_is_in_use_stays),
       cmocka_unit_test(the_disk_has_a_limit_too),
       cmocka_unit_test(the_folder_follows_the_environment),
+      cmocka_unit_test(locks_are_given_up_once),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

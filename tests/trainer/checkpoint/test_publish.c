@@ -1,6 +1,7 @@
 /* The publisher: what it reports after successes and failures, what it announces and deletes. */
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -9,6 +10,7 @@
 
 #include "common/base/files/file.h"
 #include "tests/support/cases/checkpoint_case.h"
+#include "tests/support/harness/captured.h"
 #include "tests/support/harness/cmocka_all.h"
 #include "tests/support/harness/scratch.h"
 #include "trainer/checkpoint/publish.h"
@@ -108,7 +110,13 @@ static void failures_count_until_the_next_success(void **state)
   struct plm_publisher_outcome outcome = plm_publisher_outcome(publisher, true);
   assert_true(!outcome.any && outcome.status == PLM_OK && outcome.failures == 0);
   for (uint32_t i = 1; i <= 2; i++) {
+    char said[96];
+    captured_begin(STDERR_FILENO);
     outcome = publish_in_vain(c, publisher, 10 + i);
+    const char *printed = captured_end();
+    snprintf(said, sizeof said, "checkpoint %u FAILED (%u in a row); the previous one is intact",
+             10 + i, i);
+    assert_non_null(strstr(printed, said));
     assert_int_equal(outcome.status, PLM_LIMIT); /* EFBIG */
     assert_int_equal(outcome.error.status, PLM_LIMIT);
     assert_int_equal(outcome.failed_in_a_row, i);
@@ -116,7 +124,9 @@ static void failures_count_until_the_next_success(void **state)
     assert_int_equal(outcome.failed_step, 10 + i);
     assert_false(outcome.any);
   }
+  captured_begin(STDERR_FILENO);
   outcome = publish(c, publisher, 13);
+  assert_null(strstr(captured_end(), "FAILED"));
   assert_int_equal(outcome.status, PLM_OK);
   assert_int_equal(outcome.error.status, PLM_OK);
   assert_int_equal(outcome.failed_in_a_row, 0);
