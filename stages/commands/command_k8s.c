@@ -114,6 +114,8 @@ static plm_status make_stream(const struct plm_command_context *context, struct 
   struct plm_text text = {0};
   struct plm_kubernetes_run run = {.config = config, .keys = keys};
   const char *path = given_or(context->arguments, "output", "-");
+  PLM_TRY(plm_output_check_inputs("--output", path, (const char *const *)config->files,
+                                  config->file_count, error));
   PLM_TRY(read_run(context->arguments, &run, name, error));
   PLM_TRY(plm_kubernetes_check(&run, error));
   PLM_TRY(plm_kubernetes_config(&run, error));

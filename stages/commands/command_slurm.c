@@ -150,6 +150,8 @@ static plm_status make_script(const struct plm_command_context *context,
                               .working_directory = here};
   if (getcwd(here, sizeof here) == NULL)
     return plm_error_errno(error, "cannot find the working directory");
+  PLM_TRY(plm_output_check_inputs("--output", path, (const char *const *)config->files,
+                                  config->file_count, error));
   PLM_TRY(read_job(arguments, config, &job, error));
   PLM_TRY(plm_arguments_overrides(arguments, &overrides, &job.override_count, error));
   const char **sbatch = all_values(arguments, "sbatch");

@@ -59,6 +59,9 @@ takes --nodes 1 2 4
 refuses '--nodes @ does not divide trainer.ranks, which is 4' --nodes 3 8
 takes --max-packers 3 4
 refuses '--max-packers @ is below packer.instances, which is 3' --max-packers 2
+cp pipeline.yaml before
+refuses '--output @ is also the input' --output pipeline.yaml
+cmp pipeline.yaml before
 expect 2 plm-pipeline k8s --keys keys
 says err '^plm-pipeline: --image is missing: the container image with the programs$'
 expect 2 plm-pipeline k8s --image i

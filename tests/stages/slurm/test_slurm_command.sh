@@ -225,6 +225,12 @@ refuses '--no-evaluator and --evaluator-cpus contradict each other' --no-evaluat
 refuses '--time "tomorrow" is not a time limit' --time tomorrow
 refuses '--cpus must be from 1 to 4096' --cpus 0
 refuses 'the path of the run folder has a %' --run 50%
+printf 'include: pipeline.yaml\n' >including.yaml
+for file in including.yaml pipeline.yaml; do # neither is replaced
+  cp "$file" before
+  refuses "--output $file is also the input" including.yaml --output "$file"
+  cmp "$file" before
+done
 refuses '--account has a line break' --account $'a\n#SBATCH --exclusive'
 refuses 'nothing.yaml' nothing.yaml
 for launch in srun =srun gpu=srun trainer= trainers=srun; do
