@@ -3,6 +3,7 @@
 #ifndef PLM_COMMON_SEQUENCES_SEQUENCE_PARTS_H
 #define PLM_COMMON_SEQUENCES_SEQUENCE_PARTS_H
 
+#include "common/base/text/text.h"
 #include "common/corpus/corpus.h"
 #include "common/sequences/line_reader.h"
 #include "common/sequences/sequence_reader.h"
@@ -45,6 +46,8 @@ struct plm_sequence_table {
   size_t columns;                        /* of the header; 0 before it is read */
   bool named;                            /* there is a column of names */
   size_t sequence_column, name_column;
+  bool keep_columns;                   /* as plm_sequence_choices says */
+  struct plm_text other_names, others; /* as JSON, if they are kept; of the current row */
 };
 
 struct plm_sequence_reader {

@@ -154,7 +154,9 @@ enum plm_sequence_result plm_sequence_complete(struct plm_sequence_reader *reade
                                     .size = builder->size,
                                     .line = reader->record_line,
                                     .too_long = builder->length > builder->max_residues,
-                                    .length = builder->length};
+                                    .length = builder->length,
+                                    .columns = reader->table.other_names.data,
+                                    .fields = reader->table.others.data};
   return PLM_SEQUENCE_READ;
 }
 
@@ -302,6 +304,7 @@ void plm_sequence_reader_choose(struct plm_sequence_reader *reader,
   reader->builder.gaps = choices->gaps;
   reader->builder.chains = choices->chains;
   reader->nucleotides = choices->nucleotides;
+  reader->table.keep_columns = choices->columns;
   reader->table.sequence_name = choices->sequence_column;
   reader->table.name_name = choices->name_column;
   if (choices->sequence_column == NULL && choices->name_column == NULL) return;
@@ -320,6 +323,8 @@ void plm_sequence_reader_close(struct plm_sequence_reader *reader)
 {
   if (reader == NULL) return;
   plm_csv_close(reader->table.csv);
+  plm_text_deinit(&reader->table.other_names);
+  plm_text_deinit(&reader->table.others);
   plm_byte_stream_close(reader->lines.stream);
   free(reader->builder.residues);
   free(reader->line);

@@ -36,6 +36,7 @@ struct plm_sequence_choices {
   enum plm_gaps gaps; /* PLM_GAPS_REFUSE: a record with a gap is bad */
   bool nucleotides;   /* take records of nucleotides */
   bool chains;        /* keep PLM_SEQUENCE_CHAIN between the chains of a protein; else it is bad */
+  bool columns;       /* hand out the other columns of a table */
   /* The columns of a table, by their exact names; if one is given, every file is a table. They must
    * stay valid as long as the reader. NULL: what common tables call them. */
   const char *sequence_column, *name_column;
@@ -49,6 +50,9 @@ struct plm_sequence {
   uint64_t line;   /* on which it begins, from 1 */
   bool too_long;   /* it has more than max_residues */
   uint64_t length; /* all its residues */
+  /* With choices.columns, the columns of a table beside those of names and sequences, and their
+   * fields in this row: two arrays of JSON strings, on one line. Otherwise NULL. */
+  const char *columns, *fields;
 };
 
 enum { PLM_SEQUENCE_CHAIN = '|' };

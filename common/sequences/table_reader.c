@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/base/text/text.h"
+#include "common/base/text/json.h"
 #include "common/sequences/sequence_parts.h"
 #include "common/sequences/table_columns.h"
 
@@ -76,6 +76,21 @@ static plm_status find_name_column(struct plm_sequence_reader *reader,
   return PLM_OK;
 }
 
+/* The fields of the columns that are neither names nor sequences, as an array of JSON strings. */
+static void put_others(const struct plm_sequence_table *table, const struct plm_csv_row *row,
+                       struct plm_text *text)
+{
+  const char *between = "[";
+  plm_text_clear(text);
+  for (size_t i = 0; i < row->count; i++) {
+    if (i == table->sequence_column || (table->named && i == table->name_column)) continue;
+    plm_text_puts(text, between);
+    plm_json_put_string(text, row->fields[i].text, row->fields[i].size);
+    between = ", ";
+  }
+  plm_text_puts(text, between[0] == '[' ? "[]" : "]");
+}
+
 static plm_status read_header(struct plm_sequence_reader *reader, struct plm_error *error)
 {
   struct plm_sequence_table *table = &reader->table;
@@ -85,7 +100,9 @@ static plm_status read_header(struct plm_sequence_reader *reader, struct plm_err
   table->columns = header.count;
   if (header.count == 0) return PLM_OK;
   PLM_TRY(find_sequence_column(reader, &header, error));
-  return find_name_column(reader, &header, error);
+  PLM_TRY(find_name_column(reader, &header, error));
+  if (table->keep_columns) put_others(table, &header, &table->other_names);
+  return PLM_OK;
 }
 
 /* A field may have line ends inside quotes. They are dropped, but belong to other text. */
@@ -125,6 +142,7 @@ static enum plm_sequence_result table_parse_row(struct plm_sequence_reader *read
       return plm_sequence_bad(reader, row->line, error, "its name has a control character");
   }
   if (reader->name_size == 0) plm_sequence_name_by_place(reader);
+  if (table->keep_columns) put_others(table, row, &reader->table.others);
   add_residues(&reader->builder, &row->fields[table->sequence_column], row->line);
   return plm_sequence_complete(reader, sequence, error);
 }

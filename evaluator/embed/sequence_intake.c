@@ -8,6 +8,7 @@
 #include "common/base/alloc.h"
 #include "common/base/log/log.h"
 #include "common/base/log/progress.h"
+#include "common/base/text/text.h"
 #include "common/sequences/sequence_files.h"
 
 enum { LEAST_MAX_RESIDUES = 1 << 20 }; /* a line of JSONL may always hold this many */
@@ -16,7 +17,9 @@ struct intake {
   const struct plm_intake_options *options;
   struct plm_sequence_spool *spool;
   struct plm_intake_counts *counts;
-  void *tokens; /* (max_length) of token_bytes */
+  void *tokens;         /* (max_length) of token_bytes */
+  struct plm_text line; /* a name, and the fields of a table behind it */
+  bool any;             /* a record was taken */
 };
 
 static void put_token(const struct intake *intake, uint32_t place, uint16_t token)
@@ -43,10 +46,39 @@ static void count_unknown(const struct intake *intake, const uint8_t *residues, 
   intake->counts->unknown_sequences += unknown > 0;
 }
 
+/* The columns are those of the first record, and every other one has them too. */
+static plm_status take_columns(struct intake *intake, size_t file,
+                               const struct plm_sequence *sequence, struct plm_error *error)
+{
+  const char *before = intake->counts->columns, *now = sequence->columns;
+  if (!intake->any && now != NULL) intake->counts->columns = plm_strdup(now);
+  const bool same = before == NULL || now == NULL ? before == now : strcmp(before, now) == 0;
+  if (intake->any && !same) {
+    plm_error_set(error, PLM_FORMAT, "%s has other columns than %s", intake->options->inputs[file],
+                  intake->options->inputs[0]);
+    return plm_error_hint(error, "run the command on each of them");
+  }
+  intake->any = true;
+  return PLM_OK;
+}
+
+/* Adds what is in intake->tokens. */
+static plm_status add_to_spool(struct intake *intake, const struct plm_sequence *sequence,
+                               uint32_t tokens, struct plm_error *error)
+{
+  if (sequence->fields == NULL)
+    return plm_sequence_spool_add(intake->spool, sequence->name, sequence->name_size,
+                                  intake->tokens, tokens, error);
+  plm_text_clear(&intake->line);
+  plm_text_append(&intake->line, sequence->name, sequence->name_size);
+  plm_text_printf(&intake->line, "\t%s", sequence->fields);
+  return plm_sequence_spool_add(intake->spool, intake->line.data, intake->line.length,
+                                intake->tokens, tokens, error);
+}
+
 static plm_status intake_on_record(void *context, size_t file, const struct plm_sequence *sequence,
                                    struct plm_error *error)
 {
-  (void)file;
   struct intake *intake = context;
   const struct plm_tokenizer *tokenizer = intake->options->tokenizer;
   const uint32_t limit = intake->options->max_length;
@@ -54,6 +86,7 @@ static plm_status intake_on_record(void *context, size_t file, const struct plm_
   const bool ends = whole || intake->options->keep_eos;
   const uint32_t most = limit - 1 - ends; /* beside <cls> and <eos> */
   const uint32_t residues = sequence->size < most ? (uint32_t)sequence->size : most;
+  PLM_TRY(take_columns(intake, file, sequence, error));
   put_token(intake, 0, tokenizer->cls);
   plm_tokenizer_encode_all(tokenizer, sequence->residues, residues,
                            (char *)intake->tokens + tokenizer->token_bytes);
@@ -64,8 +97,7 @@ static plm_status intake_on_record(void *context, size_t file, const struct plm_
   count_unknown(intake, sequence->residues, residues);
   intake->counts->cut += !whole;
   if (residues + 1 + ends > intake->counts->longest) intake->counts->longest = residues + 1 + ends;
-  return plm_sequence_spool_add(intake->spool, sequence->name, sequence->name_size, intake->tokens,
-                                residues + 1 + ends, error);
+  return add_to_spool(intake, sequence, residues + 1 + ends, error);
 }
 
 static plm_status sequence_intake_read_files(struct intake *intake, struct plm_error *error)
@@ -123,5 +155,6 @@ plm_status plm_sequence_intake(const struct plm_intake_options *options,
   if (status == PLM_OK) status = plm_sequence_spool_finish(spool, error);
   if (status == PLM_OK) sequence_intake_warn(&intake);
   free(intake.tokens);
+  plm_text_deinit(&intake.line);
   return status;
 }

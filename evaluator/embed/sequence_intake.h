@@ -33,11 +33,13 @@ struct plm_intake_counts {
   uint32_t longest;           /* tokens of the longest sequence, after cutting */
   uint64_t unknown_residues;  /* residues that became <unk> */
   uint64_t unknown_sequences; /* sequences with such residues */
+  char *columns; /* with choices.columns: those of plm_sequence, the same in all files; NULL: no
+                    table. Owned; the names in the spool have the fields behind a tab. */
 };
 
 /* Reads all files, and warns on stderr about what was skipped, cut or unknown. PLM_FORMAT: a file
- * has no good record, or with `strict` a bad one. PLM_INTERRUPTED, PLM_TERMINATED: a stop signal.
- */
+ * has no good record, or with `strict` a bad one, or with choices.columns the files have
+ * different columns. PLM_INTERRUPTED, PLM_TERMINATED: a stop signal. */
 plm_status plm_sequence_intake(const struct plm_intake_options *options,
                                struct plm_sequence_spool *spool, struct plm_intake_counts *counts,
                                struct plm_error *error);

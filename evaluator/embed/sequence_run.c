@@ -23,7 +23,9 @@ plm_status plm_sequence_run_read(struct plm_sequence_run *run, struct plm_intake
   options->tokenizer = tokenizer;
   options->max_length = plm_inference_most(run->inference);
   options->strict = request->strict;
+  const bool columns = options->choices.columns;
   options->choices = request->choices;
+  options->choices.columns = columns;
   options->choices.chains = options->chain_break != 0;
   PLM_TRY(plm_output_folder(request->output, folder, error));
   PLM_TRY(plm_sequence_spool_open(folder, tokenizer->token_bytes, &run->spool, error));
@@ -80,6 +82,7 @@ plm_status plm_sequence_run_begin(struct plm_sequence_run *run, struct plm_error
 
 void plm_sequence_run_close(struct plm_sequence_run *run)
 {
+  free(run->intake.columns);
   plm_sequence_batch_close(run->batch);
   plm_spool_window_deinit(&run->window);
   plm_embed_output_close(run->output);

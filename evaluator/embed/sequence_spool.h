@@ -18,7 +18,8 @@ plm_status plm_sequence_spool_open(const char *folder, uint32_t token_bytes,
                                    struct plm_sequence_spool **spool, struct plm_error *error);
 void plm_sequence_spool_close(struct plm_sequence_spool *spool); /* NULL is fine */
 
-/* Adds a sequence of count >= 1 tokens of token_bytes each, and its name, which has no line end. */
+/* Adds a sequence of count >= 1 tokens of token_bytes each, and its name, which has no line end. It
+ * may have what belongs to it behind a tab. */
 plm_status plm_sequence_spool_add(struct plm_sequence_spool *spool, const char *name,
                                   size_t name_size, const void *tokens, uint32_t count,
                                   struct plm_error *error);

@@ -4,6 +4,7 @@
 #include <cjson/cJSON.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/base/alloc.h"
 #include "common/base/clock.h"
@@ -79,7 +80,9 @@ static plm_status open_rows(struct predict *predict, struct plm_error *error)
   const struct plm_predict_request *request = predict->request;
   struct plm_sequence_run *run = &predict->run;
   struct plm_intake_options options = {0};
+  options.choices.columns = true;
   PLM_TRY(plm_sequence_run_read(run, &options, error));
+  if (run->intake.columns != NULL) plm_predict_take_columns(&predict->form, run->intake.columns);
   run->layout = (struct plm_embed_layout){.kind = of_residues(predict) ? PLM_EMBED_PER_TOKEN
                                                                        : PLM_EMBED_POOLED,
                                           .format = PLM_EMBED_ROWS,
@@ -219,8 +222,11 @@ static plm_status write_sequence(void *context, uint64_t number, const char *nam
                                error));
   writing->row += plm_embed_layout_rows_of(&predict->run.layout, predict->run.window.lengths[i]);
   if (each) spell(predict, i, rows);
+  const char *given = memchr(name, '\t', size);
   const struct plm_predicted predicted = {.name = name,
-                                          .name_size = size,
+                                          .name_size =
+                                              given != NULL ? (size_t)(given - name) : size,
+                                          .given = given != NULL ? given + 1 : NULL,
                                           .residues = predict->letters,
                                           .count = rows,
                                           .outputs = predict->outputs};
@@ -298,6 +304,7 @@ plm_status plm_predict(const struct plm_predict_request *request, struct plm_ops
   struct predict predict = {.request = request, .run.request = &request->of};
   const plm_status status = predict_run(&predict, ops, error);
   plm_sequence_run_close(&predict.run);
+  plm_predict_release(&predict.form);
   plm_label_names_deinit(&predict.names);
   plm_inference_close(predict.run.inference);
   free(predict.order);

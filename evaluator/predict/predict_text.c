@@ -28,19 +28,6 @@ struct row {
   uint32_t fields;
 };
 
-/* A JSON string of these bytes. */
-static void put_json_string(struct plm_text *text, const char *bytes, size_t size)
-{
-  struct plm_text copy = {0};
-  plm_text_append(&copy, bytes, size);
-  cJSON *json = cJSON_CreateString(copy.data == NULL ? "" : copy.data);
-  char *printed = plm_json_text(json, false);
-  plm_text_puts(text, printed);
-  free(printed);
-  cJSON_Delete(json);
-  plm_text_deinit(&copy);
-}
-
 static void next_field(struct row *row, const char *key)
 {
   const bool json = row->form->format == PLM_PREDICT_JSONL;
@@ -48,7 +35,7 @@ static void next_field(struct row *row, const char *key)
   if (!json && row->fields > 0)
     plm_text_puts(row->text, row->form->format == PLM_PREDICT_TSV ? "\t" : ",");
   if (json) {
-    put_json_string(row->text, key, strlen(key));
+    plm_json_put_string(row->text, key, strlen(key));
     plm_text_puts(row->text, ": ");
   }
   row->fields++;
@@ -58,7 +45,7 @@ static void put_words(struct row *row, const char *key, const char *words, size_
 {
   next_field(row, key);
   if (row->form->format == PLM_PREDICT_JSONL)
-    put_json_string(row->text, words, size);
+    plm_json_put_string(row->text, words, size);
   else
     plm_text_put_csv(row->text, words, size, row->form->format == PLM_PREDICT_TSV ? '\t' : ',');
 }
@@ -137,6 +124,52 @@ static void put_joined(struct row *row, const struct plm_predicted *predicted)
   plm_text_deinit(&joined);
 }
 
+/* ---- columns that the input has ------------------------------------------------------------ */
+
+static bool writes(const struct plm_predict_text *form, const char *name)
+{
+  static const char *const own[] = {"name", "position", "residue", "prediction", "probability"};
+  for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+    if (strcmp(own[i], name) == 0) return true;
+  for (uint32_t o = 0; o < form->names->count; o++)
+    if (strcmp(form->names->names[o], name) == 0) return true;
+  return false;
+}
+
+void plm_predict_take_columns(struct plm_predict_text *form, const char *columns)
+{
+  cJSON *names = cJSON_Parse(columns);
+  form->given = cJSON_CreateArray();
+  for (const cJSON *name = names->child; name != NULL; name = name->next) {
+    struct plm_text text = {0};
+    plm_text_printf(&text, "%s%s", writes(form, name->valuestring) ? "given_" : "",
+                    name->valuestring);
+    plm_json_append(form->given, cJSON_CreateString(text.data));
+    plm_text_deinit(&text);
+  }
+  cJSON_Delete(names);
+}
+
+void plm_predict_release(struct plm_predict_text *form)
+{
+  cJSON_Delete(form->given);
+  form->given = NULL;
+}
+
+/* fields NULL: the header */
+static void put_given(struct row *row, const char *fields)
+{
+  if (row->form->given == NULL) return;
+  cJSON *parsed = fields == NULL ? NULL : cJSON_Parse(fields);
+  const cJSON *field = parsed == NULL ? row->form->given->child : parsed->child;
+  for (const cJSON *column = row->form->given->child; column != NULL && field != NULL;
+       column = column->next, field = field->next)
+    put_words(row, column->valuestring, field->valuestring, strlen(field->valuestring));
+  cJSON_Delete(parsed);
+}
+
+/* ---- rows ---------------------------------------------------------------------------------- */
+
 void plm_predict_put(const struct plm_predict_text *form, const struct plm_predicted *predicted,
                      struct plm_text *text)
 {
@@ -144,6 +177,7 @@ void plm_predict_put(const struct plm_predict_text *form, const struct plm_predi
   for (uint32_t i = 0; i < (each ? predicted->count : 1); i++) {
     struct row row = {form, text, 0};
     put_words(&row, "name", predicted->name, predicted->name_size);
+    put_given(&row, predicted->given);
     if (each) {
       put_number(&row, "position", i + 1);
       put_words(&row, "residue", predicted->residues + i, 1);
@@ -162,6 +196,7 @@ void plm_predict_put_header(const struct plm_predict_text *form, struct plm_text
   struct row row = {form, text, 0};
   if (form->format == PLM_PREDICT_JSONL) return;
   put_words(&row, "", "name", 4);
+  put_given(&row, NULL);
   if (each) put_words(&row, "", "position", 8);
   if (each) put_words(&row, "", "residue", 7);
   for (uint32_t o = 0; o < form->head->outputs && has_all(form); o++)

@@ -258,6 +258,36 @@ def test_the_input_is_not_overwritten(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["g.csv", "link.csv", "model"]
 
 
+def test_columns_of_a_table_stay(fasta, tmp_path):
+    """A table's other columns are copied; FASTA gives the same predictions without them."""
+    names = {0: "Tm", 1: "log kcat"}
+    save(tmp_path / "two", "esm2", id2label=names, problem_type="regression")
+    plain = predict(tmp_path / "two", fasta, tmp_path / "plain.csv")
+    odd = ['a "quoted", word', "two\nlines\ttab", "", "\u00e4\u00df"]
+    table = tmp_path / "in.csv"
+    with table.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["Tm", "id", "note", "sequence", "prediction"])
+        for i, (name, sequence) in enumerate(SEQUENCES.items()):
+            writer.writerow([i, name, odd[i % len(odd)], sequence, "x"])
+    columns = ["name", "given_Tm", "note", "given_prediction", *names.values()]
+    for output in ("out.csv", "out.tsv", "out.jsonl"):
+        rows = predict(tmp_path / "two", table, tmp_path / output)
+        for i, (row, same) in enumerate(zip(rows, plain, strict=True)):
+            assert list(row) == columns
+            assert (row["given_Tm"], row["given_prediction"]) == (str(i), "x")
+            assert row["note"] == odd[i % len(odd)]
+            assert [str(row[key]) for key in same] == list(same.values())
+    (tmp_path / "other.csv").write_text("id,sequence\na,MKTAYIAK\n")
+    for files in ((table, tmp_path / "other.csv"), (table, fasta), (fasta, table)):
+        refused = run(
+            *("predict", "--checkpoint", tmp_path / "two", *files, "--output", tmp_path / "no.csv"),
+            check=False,
+        )
+        assert f"{files[1]} has other columns than {files[0]}" in refused.stderr
+        assert not (tmp_path / "no.csv").exists()
+
+
 def test_a_model_without_a_head_is_refused(checkpoint, fasta, tmp_path):
     result = run(
         "predict",

@@ -73,6 +73,18 @@ char *plm_json_text(const cJSON *json, bool indented)
   return text.data;
 }
 
+void plm_json_put_string(struct plm_text *text, const char *bytes, size_t size)
+{
+  struct plm_text copy = {0};
+  plm_text_append(&copy, bytes, size);
+  cJSON *json = cJSON_CreateString(copy.data == NULL ? "" : copy.data);
+  char *printed = plm_json_text(json, false);
+  plm_text_puts(text, printed);
+  free(printed);
+  cJSON_Delete(json);
+  plm_text_deinit(&copy);
+}
+
 plm_status plm_json_print(cJSON *json, struct plm_error *error)
 {
   char *text = plm_json_text(json, false);

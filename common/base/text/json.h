@@ -5,6 +5,7 @@
 #include <stdbool.h>
 
 #include "common/base/status.h"
+#include "common/base/text/text.h"
 
 struct cJSON;
 
@@ -30,6 +31,8 @@ char *plm_json_bytes(const struct cJSON *json, bool indented);
 /* The text of json, which is UTF-8 even if strings in it are not (plm_text_put_json): on one line,
  * or indented. The caller frees it. */
 char *plm_json_text(const struct cJSON *json, bool indented);
+/* Appends a JSON string of these bytes, up to the first NUL. */
+void plm_json_put_string(struct plm_text *text, const char *bytes, size_t size);
 /* Prints json on one line of stdout and deletes it. PLM_OK. */
 plm_status plm_json_print(struct cJSON *json, struct plm_error *error);
 

@@ -26,6 +26,8 @@ static void print_records(struct plm_byte_stream *stream, enum plm_tokenizer_kin
     if (result == PLM_SEQUENCE_READ) {
       plm_text_printf(out, "%.*s ", (int)sequence.name_size, sequence.name);
       plm_text_append(out, sequence.residues, sequence.size);
+      assert_true(choices->columns == (sequence.columns != NULL && sequence.fields != NULL));
+      if (choices->columns) plm_text_printf(out, " %s %s", sequence.columns, sequence.fields);
       plm_text_puts(out, "\n");
     } else if (result == PLM_SEQUENCE_BAD) {
       plm_text_printf(out, "bad %s %s\n", error.where, error.what);
@@ -72,6 +74,26 @@ static void check_readings(const struct reading *table, size_t count)
       plm_text_deinit(&out);
     }
   }
+}
+
+static void other_columns_are_handed_out(void **state)
+{
+  (void)state;
+  static const struct reading table[] = {
+      {"a.csv",
+       "id,sequence,y,z\np,LAGV,1,\nq,SERT,\"a \"\"b\"\"\nc\",2\n",
+       "p LAGV [\"y\", \"z\"] [\"1\", \"\"]\n"
+       "q SERT [\"y\", \"z\"] [\"a \\\"b\\\"\\nc\", \"2\"]\n",
+       {.columns = true},
+       0},
+      {"a.csv",
+       "x,Seq\n1,LAGV\n",
+       "1 LAGV [] []\n",
+       {.columns = true, .sequence_column = "Seq", .name_column = "x"},
+       0},
+      {"a.csv", "sequence,x\nLAGV,1\n", "a.csv:2 LAGV [\"x\"] [\"1\"]\n", {.columns = true}, 0},
+  };
+  check_readings(table, sizeof table / sizeof *table);
 }
 
 static void columns_have_usual_names(void **state)
@@ -345,6 +367,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(columns_have_usual_names),
+      cmocka_unit_test(other_columns_are_handed_out),
       cmocka_unit_test(options_choose_columns),
       cmocka_unit_test(text_of_tables_is_understood),
       cmocka_unit_test(bad_rows_are_named),
