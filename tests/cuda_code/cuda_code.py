@@ -184,7 +184,8 @@ def main():
     if tools is None:
         print(cuda_objects.MISSING)
         return 1
-    wanted = cuda_roofline.wanted() if arguments.model else ()
+    modelled = (cuda_roofline.REFERENCE, *cuda_roofline.PUBLISHED.values())
+    wanted = cuda_roofline.wanted(*modelled) if arguments.model else ()
     kernels, warnings = cuda_objects.read(tools, arguments.objects, wanted)
     if arguments.model:
         print(cuda_model.text(kernels))

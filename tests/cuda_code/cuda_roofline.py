@@ -1,7 +1,7 @@
 """A roofline for each kernel of a training step on an H200, and a model of the step; nothing is measured.
 
-A step's launches and bytes come from cuda_step.py, the tiles of attention from cuda_tiles.py, cycles from the
-compiled code. A kernel takes the longest of these times:
+A step's launches and bytes come from cuda_step.py and cuda_step_published.py, the tiles of attention from
+cuda_tiles.py, cycles from the compiled code. A kernel takes the longest of these times:
 
     memory   its bytes at the rate that a copy reaches
     tensor   products at the rate that a bf16 product reaches; attention's tiles at the same share of the
@@ -26,6 +26,7 @@ from dataclasses import dataclass, replace
 
 import cuda_model
 import cuda_step
+import cuda_step_published
 import cuda_tiles
 import sass
 from cuda_step import COPY, PRODUCT
@@ -62,6 +63,30 @@ REFERENCE = cuda_step.Sizes(
     vocabulary=33,
     head_rows=3 * 64 * 1024 // 16,
 )
+# Published models on the same documents, with AdamW, in micro-batches half as large
+PUBLISHED = {
+    "ESM-2 650M": replace(
+        REFERENCE,
+        architecture="esm2",
+        chunks=32,
+        width=1280,
+        heads=20,
+        hidden=5120,
+        layers=33,
+        head_rows=3 * 32 * 1024 // 16,
+    ),
+    "ESM-C 600M": replace(
+        REFERENCE,
+        architecture="esmc",
+        chunks=32,
+        width=1152,
+        heads=18,
+        hidden=3072,
+        layers=36,
+        vocabulary=64,
+        head_rows=3 * 32 * 1024 // 16,
+    ),
+}
 MICRO_BATCHES = 4  # of which attention takes the mean
 BARS = ((500_000, "the bar"), (575_000, "stretch"))
 
@@ -81,12 +106,18 @@ class Times:
         return self.of[self.bound]
 
 
-def wanted(sizes=REFERENCE):
-    """(arch, name) of the kernels whose instructions are counted."""
+def launches_of(sizes):
+    """The module that knows the launches of such a model."""
+    return cuda_step if sizes.architecture == "unet" else cuda_step_published
+
+
+def wanted(*models):
+    """(arch, name) of the kernels whose instructions are counted; of the reference if no model is given."""
     launches = [
         launch
+        for sizes in models or (REFERENCE,)
         for onepass in (False, True)
-        for launch in cuda_step.micro_batch(replace(sizes, onepass=onepass))
+        for launch in launches_of(sizes).micro_batch(replace(sizes, onepass=onepass))
     ]
     rows = {("sm_90", launch.kernel) for launch in launches if launch.rows}
     return rows | {("sm_90a", launch.kernel) for launch in launches if attention_kind(launch)}
@@ -250,7 +281,7 @@ def times_of(launch, kernels, chunks, sizes):
         return onepass_times(launch, kernels.get(launch.kernel), chunks, sizes)
     if kind is not None:
         return attention_times(launch, kernels.get(launch.kernel), kind, chunks, sizes)
-    if launch.flops and launch.kernel != "train_kernel<plm_bf16, true, true>":
+    if launch.flops and not launch.kernel.startswith("train_kernel<"):
         return product_times(launch)
     return row_times(launch, kernels.get(launch.kernel))
 
@@ -270,8 +301,8 @@ class Line:
 def timed(kernels, chunks, sizes, step_tokens):
     """Yields each launch of a pass and of an update, how many of them a step has, and its Times."""
     known = {}
-    passes = step_tokens // sizes.rows
-    for count, launches in ((passes, cuda_step.micro_batch(sizes)), (1, cuda_step.update(sizes))):
+    passes, of = step_tokens // sizes.rows, launches_of(sizes)
+    for count, launches in ((passes, of.micro_batch(sizes)), (1, of.update(sizes))):
         for launch in launches:
             key = replace(launch, operator="" if launch.kernel != PRODUCT else launch.operator)
             if key not in known:
@@ -353,6 +384,10 @@ def text(kernels, lengths):
     onepass = step(by_name, chunks, replace(REFERENCE, onepass=True))
     out += table({name: line for name, line in onepass.items() if name not in lines})
     out += summary(onepass, tokens)
+    for name, sizes in PUBLISHED.items():
+        lines = step(by_name, chunks, sizes)
+        out += ["", f"a step of {name} with AdamW, {STEP_TOKENS:,} tokens, H200; a model:"]
+        out += [*table(lines), *summary(lines, tokens, bars=())]
     return "\n".join(out)
 
 
@@ -367,7 +402,7 @@ def table(lines):
     return out
 
 
-def summary(lines, tokens):
+def summary(lines, tokens, bars=BARS):
     groups = defaultdict(float)
     for name, line in lines.items():
         groups[group(name)] += line.seconds
@@ -375,6 +410,6 @@ def summary(lines, tokens):
     out = ["", "us a token:"]
     out += [f"  {name:<34}{1e6 * seconds / tokens:>7.3f}" for name, seconds in groups.items()]
     rate = tokens_per_second(lines, tokens)
-    bars = ", ".join(f"{rate / bar:.2f} of {name} ({bar:,})" for bar, name in BARS)
-    out.append(f"  {'all':<34}{1e6 / rate:>7.3f}: {rate:,.0f} tokens/s, {bars}")
+    shares = "".join(f", {rate / bar:.2f} of {name} ({bar:,})" for bar, name in bars)
+    out.append(f"  {'all':<34}{1e6 / rate:>7.3f}: {rate:,.0f} tokens/s{shares}")
     return out

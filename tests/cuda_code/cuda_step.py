@@ -1,4 +1,5 @@
 """What one training step of a U-Net launches on a device: each kernel, how often, its bytes and operations.
+cuda_step_published.py has ESM-2 and ESM-C.
 
 The functions are pure: they follow common/model and kernels/cuda, and test_cuda_step.py compares them
 with a pass in the emulation. Bytes are those that a kernel must move to and from the device's memory:
@@ -21,7 +22,7 @@ PRODUCT, COPY = "product", "copy"  # not kernels of this backend: cuBLASLt's, an
 
 @dataclass(frozen=True)
 class Sizes:
-    """A micro-batch of a U-Net; letters as in doc/model.md."""
+    """A micro-batch of a model; letters as in doc/model.md."""
 
     chunks: int
     length: int
@@ -32,6 +33,7 @@ class Sizes:
     vocabulary: int
     head_rows: int  # rows that the head works on
     onepass: bool = False  # attention's backward pass in one kernel
+    architecture: str = "unet"
 
     @property
     def rows(self):
@@ -164,20 +166,21 @@ def qkv_kernel(operator, kernel, s, passes, least=None):
     )
 
 
+def attention_forward(s):
+    name = f"attention_forward {s.length} x {s.heads} x {s.head_width}"
+    return Launch(name, f"forward_kernel<{widths(s)[0]}, false>", 4 * s.rows * s.width * ACT)
+
+
 def block_forward(s, i):
     """The launches of block i."""
     N, D, F = s.rows, s.width, s.hidden
-    padded, lanes, _ = widths(s)
+    lanes = widths(s)[1]
     skip = has_skip(s, i)
     mix = f"held_mix_forward_kernel<plm_bf16, {held(D)}, {str(skip).lower()}>"
     yield rows_kernel("mix_norm_forward", mix, s, 3 + skip)
     yield forward_product(N, D, 3 * D)
     yield qkv_kernel("qkv_value_forward", f"wide_forward_kernel<plm_bf16, {lanes}>", s, 6)
-    yield Launch(
-        f"attention_forward {s.length} x {s.heads} x {s.head_width}",
-        f"forward_kernel<{padded}, false>",
-        4 * N * D * ACT,
-    )
+    yield attention_forward(s)
     if i + 1 == s.layers and s.narrowed:
         N = s.head_rows
         gather = "gather_kernel<plm_bf16>"
@@ -273,15 +276,21 @@ def mix_backward(s, i):
         yield sums(name, 1, parts)
 
 
-def head(s):
+def head_train(s, kernel):
+    """The decoder, the loss, and their gradients."""
     R, D, V = s.head_rows, s.width, s.vocabulary
+    yield Launch("head_train", kernel, 2 * R * D * ACT, 6 * R * D * V)
+    yield sums("head_train", V * D, min(HEAD_SLABS, math.ceil(R / 48)))
+    yield sums("head_train", V, min(HEAD_SLABS, math.ceil(R / 48)))
+
+
+def head(s):
+    R, D = s.head_rows, s.width
     if not s.narrowed:
         yield rows_kernel("gather_rows", "gather_kernel<plm_bf16>", s, 2, R)
     yield norm_forward(s, R)
     yield forward_product(R, D, D)
-    yield Launch("head_train", "train_kernel<plm_bf16, true, true>", 2 * R * D * ACT, 6 * R * D * V)
-    yield sums("head_train", V * D, min(HEAD_SLABS, math.ceil(R / 48)))
-    yield sums("head_train", V, min(HEAD_SLABS, math.ceil(R / 48)))
+    yield from head_train(s, "train_kernel<plm_bf16, true, true>")
     yield weight_product(R, D, D)
     yield input_product(R, D, D)
     yield Launch("zero", COPY, R * D * ACT)
@@ -290,12 +299,15 @@ def head(s):
         yield from widen(s)
 
 
+def token_forward(s):
+    kernel = "short_forward_kernel<plm_bf16, true>"
+    return Launch("token_mean_forward", kernel, s.rows * (s.width * ACT + 4))
+
+
 def micro_batch(s):
     """All launches of the forward and the backward pass."""
     N, D, V = s.rows, s.width, s.vocabulary
-    tokens = N * 4
-    kernel = "short_forward_kernel<plm_bf16, true>"
-    yield Launch("token_mean_forward", kernel, N * D * ACT + tokens)
+    yield token_forward(s)
     for i in range(s.layers):
         yield from block_forward(s, i)
     yield Launch("zero", COPY, V * D * FLOAT)
@@ -304,8 +316,7 @@ def micro_batch(s):
     for i in reversed(range(s.layers)):
         yield from block_backward(s, i)
     yield Launch("add", "vector_kernel<Combine<Sum, plm_bf16> >", 3 * N * D * ACT)
-    least = N * D * ACT + tokens
-    yield from token_backward(s, "token_mean_backward", 1, least=least)
+    yield from token_backward(s, "token_mean_backward", 1, least=N * (D * ACT + 4))
     table = f"held_norm_backward_kernel<float, {held(D, FLOAT)}>"
     yield Launch("norm_rows_backward", table, 4 * V * D * FLOAT, rows=V)
 

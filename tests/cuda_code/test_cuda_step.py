@@ -11,6 +11,7 @@ import cuda_model
 import cuda_objects
 import cuda_roofline
 import cuda_step
+import cuda_step_published
 import cuda_tiles
 import pytest
 import sass
@@ -19,11 +20,20 @@ TOOL = Path(os.environ["PLM_BUILD"]) / "tests/cuda_code/tool_traced_pass"
 LIBRARY = Path(os.environ["PLM_BUILD"]) / "tests/lib/libplm_cuda_emulated.so"
 SOURCES = Path(os.environ["PLM_ROOT"]) / "kernels/cuda"
 
-LAYERS, WIDTH, RATIO = 4, 128, 2.0
-# heads, length, documents: one chunk with a document that the forward pass walks 128 keys at a time, and
-# several chunks; then whether attention's backward pass is one kernel
+LAYERS, WIDTH = 4, 128
+# architecture and hidden width; heads, length, documents: one chunk with a document that the forward pass
+# walks 128 keys at a time, and several chunks; then whether attention's backward pass is one kernel
+UNET, ESM2, ESMC = ("unet", 256), ("esm2", 320), ("esmc", 320)
 SHORT = (2, 256, (200, 40, 64, 190, 30, 100, 80))
-CASES = ((1, 1024, (600, 130, 270), False), (*SHORT, False), (*SHORT, True))
+CASES = {
+    "long": (*UNET, 1, 1024, (600, 130, 270), False),
+    "short": (*UNET, *SHORT, False),
+    "onepass": (*UNET, *SHORT, True),
+    "esm2": (*ESM2, *SHORT, False),
+    "esmc": (*ESMC, *SHORT, False),
+}
+# operators that the trace does not know
+UNTRACED = {"norm_rows_backward", "token_dropout", "scale"}
 
 
 def kernel_names():
@@ -40,10 +50,10 @@ def kernel_names():
     return symbols
 
 
-@pytest.fixture(scope="module", params=CASES, ids=("long", "short", "onepass"))
+@pytest.fixture(scope="module", params=CASES.values(), ids=CASES.keys())
 def traced(request):
-    heads, length, documents, onepass = request.param
-    command = [TOOL, LAYERS, WIDTH, heads, RATIO, length, *documents]
+    architecture, hidden, heads, length, documents, onepass = request.param
+    command = [TOOL, architecture, LAYERS, WIDTH, heads, hidden, length, *documents]
     way = {"PLM_CUDA_ATTENTION_BACKWARD": "onepass" if onepass else "split"}
     text = subprocess.run(
         [str(part) for part in command],
@@ -55,6 +65,8 @@ def traced(request):
     rows = [line.split("\t") for line in text.splitlines()]
     names = kernel_names()
     found = {
+        "architecture": architecture,
+        "hidden": hidden,
         "heads": heads,
         "length": length,
         "onepass": onepass,
@@ -68,6 +80,8 @@ def traced(request):
         elif row[0] == "rows":
             found["chunks"], found["head_rows"] = int(row[1]), int(row[2])
             found["documents"] = [[] for _ in range(found["chunks"])]
+        elif row[0] == "parameters":
+            found["parameters"] = int(row[1])
         elif row[0] == "document":
             found["documents"][int(row[1])].append((int(row[2]), int(row[2]) + int(row[3])))
         elif row[0] == "operator":
@@ -87,18 +101,19 @@ def sizes(traced):
         length=traced["length"],
         width=WIDTH,
         heads=traced["heads"],
-        hidden=cuda_step.hidden_of(WIDTH, RATIO),
+        hidden=traced["hidden"],
         layers=LAYERS,
-        vocabulary=33,
+        vocabulary=64 if traced["architecture"] == "esmc" else 33,
         head_rows=traced["head_rows"],
         onepass=traced["onepass"],
+        architecture=traced["architecture"],
     )
 
 
 def test_launches(traced, sizes):
     """The same kernels as often."""
     expected = Counter()
-    for launch in cuda_step.micro_batch(sizes):
+    for launch in cuda_roofline.launches_of(sizes).micro_batch(sizes):
         if launch.kernel not in (cuda_step.PRODUCT, cuda_step.COPY):
             expected[launch.kernel] += launch.times
     got = Counter({name: count for name, count in traced["launches"].items() if count})
@@ -108,7 +123,7 @@ def test_launches(traced, sizes):
 def test_operators(traced, sizes):
     """The same operators with the same fewest bytes and operations."""
     expected = {}
-    for launch in cuda_step.micro_batch(sizes):
+    for launch in cuda_roofline.launches_of(sizes).micro_batch(sizes):
         size, flops = expected.get(launch.operator, (0, 0))
         least = launch.bytes if launch.least is None else launch.least
         expected[launch.operator] = (size + least * launch.times, flops + launch.flops)
@@ -127,7 +142,7 @@ def test_operators(traced, sizes):
         else:
             assert flops == pytest.approx(expected[name][1]), name
         assert size == pytest.approx(expected[name][0], rel=1e-12), name
-    assert set(expected) - set(got) == {"norm_rows_backward"}
+    assert set(expected) - set(got) == UNTRACED & set(expected)
 
 
 def test_multiply_adds(traced, sizes):
@@ -136,10 +151,27 @@ def test_multiply_adds(traced, sizes):
     for kind in cuda_tiles.ONEPASS_WAY if traced["onepass"] else cuda_tiles.SPLIT_WAY:
         each = cuda_tiles.multiply_adds(traced["documents"], sizes.length, kind, sizes.head_width)
         expected += LAYERS * sizes.heads * each
-    for i in range(LAYERS):
+    for i in range(LAYERS if sizes.architecture == "unet" else 0):
         rows = sizes.head_rows if i + 1 == LAYERS and sizes.narrowed else sizes.rows
         expected += 2 * cuda_tiles.relu2_multiply_adds(rows, sizes.hidden, WIDTH)
     assert traced["multiply_adds"] == expected
+
+
+def test_parameters(traced, sizes):
+    """As many as the model has. The U-Net's mixes are not counted."""
+    if sizes.architecture == "unet":
+        assert 0 < traced["parameters"] - cuda_step.parameters(sizes)[1] < 100
+    else:
+        assert traced["parameters"] == cuda_step_published.parameters(sizes)
+
+
+def test_published_steps():
+    """The sizes are those of the names, and the operations 6 a parameter, apart from the last block."""
+    for name, sizes in cuda_roofline.PUBLISHED.items():
+        count = cuda_step_published.parameters(sizes)
+        assert count == pytest.approx(1e6 * int(name.split()[1][:-1]), rel=0.05)
+        flops = sum(launch.flops for launch in cuda_step_published.micro_batch(sizes)) / sizes.rows
+        assert 6 * count * (1 - 1.2 / sizes.layers) < flops < 6 * count
 
 
 def test_step_of_the_bars():

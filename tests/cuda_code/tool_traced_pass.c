@@ -1,10 +1,11 @@
-/* Runs one training pass of a small U-Net on the emulated CUDA backend with the kernels for sm_90a,
+/* Runs one training pass of a small model on the emulated CUDA backend with the kernels for sm_90a,
  * and prints what was done, for the comparison with the model of a step (cuda_step.py).
  *
- *   tool_traced_pass LAYERS WIDTH HEADS RATIO LENGTH DOCUMENT...
+ *   tool_traced_pass ARCHITECTURE LAYERS WIDTH HEADS HIDDEN LENGTH DOCUMENT...
  *
- * DOCUMENT is a number of tokens. The lines have tabs:
+ * HIDDEN is the width within the MLP, DOCUMENT a number of tokens. The lines have tabs:
  *   rows CHUNKS HEAD_ROWS            of the pass
+ *   parameters ELEMENTS              of all that are trained
  *   document CHUNK BEGIN TOKENS
  *   operator NAME CALLS BYTES FLOPS  as in ops_trace.h
  *   before, after                    the lines `launch` that follow count from the start
@@ -14,7 +15,9 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "common/model/architecture.h"
 #include "common/model/model.h"
 #include "tests/emulation/controls.h"
 #include "tests/support/cases/model_case.h"
@@ -23,13 +26,23 @@
 
 static struct plm_model_config configuration(char **argv)
 {
-  struct plm_model_config config = case_config(PLM_UNET, (uint32_t)atoi(argv[1]), 64);
-  config.hidden_size = (uint32_t)atoi(argv[2]);
-  config.num_attention_heads = (uint32_t)atoi(argv[3]);
-  config.expansion_ratio = atof(argv[4]);
-  config.max_length = (uint32_t)atoi(argv[5]);
+  int architecture = PLM_TRANSFORMER;
+  while (strcmp(argv[1], plm_architecture_names[architecture]) != 0) architecture++;
+  const bool published = plm_architecture_rules((enum plm_architecture)architecture)->published;
+  struct plm_model_config config =
+      case_config((enum plm_architecture)architecture, (uint32_t)atoi(argv[2]), 64);
+  config.hidden_size = (uint32_t)atoi(argv[3]);
+  config.num_attention_heads = (uint32_t)atoi(argv[4]);
+  if (published)
+    config.intermediate_size = (uint32_t)atoi(argv[5]);
+  else
+    config.expansion_ratio = atof(argv[5]) / config.hidden_size;
+  config.max_length = (uint32_t)atoi(argv[6]);
   config.window_start = config.window_end = config.max_length;
-  config.token_dropout = false;
+  if (published)
+    config.max_positions = config.max_length;
+  else
+    config.token_dropout = false;
   return config;
 }
 
@@ -38,6 +51,14 @@ static void print_documents(const struct plm_batch *batch)
   for (uint32_t c = 0; c < batch->chunks; c++)
     for (uint32_t d = batch->document_begin[c]; d < batch->document_begin[c + 1]; d++)
       printf("document\t%u\t%u\t%u\n", c, batch->documents[d].start, batch->documents[d].tokens);
+}
+
+static void print_parameters(const struct plm_model *model)
+{
+  size_t count, elements = 0;
+  const struct plm_parameter *table = plm_model_table(model, &count);
+  for (size_t i = 0; i < count; i++) elements += table[i].count;
+  printf("parameters\t%zu\n", elements);
 }
 
 static void print_launch(void *context, const void *kernel, uint64_t launches)
@@ -53,12 +74,13 @@ int main(int argc, char **argv)
 {
   static uint32_t lengths[CASE_MAX_DOCUMENTS + 1];
   static struct case_documents documents;
-  if (argc < 7 || argc - 6 > CASE_MAX_DOCUMENTS) {
-    (void)fprintf(stderr, "tool_traced_pass: LAYERS WIDTH HEADS RATIO LENGTH DOCUMENT...\n");
+  if (argc < 8 || argc - 7 > CASE_MAX_DOCUMENTS) {
+    (void)fprintf(stderr, "tool_traced_pass: ARCHITECTURE LAYERS WIDTH HEADS HIDDEN LENGTH "
+                          "DOCUMENT...\n");
     return 2;
   }
   const struct plm_model_config config = configuration(argv);
-  for (int i = 6; i < argc; i++) lengths[i - 6] = (uint32_t)atoi(argv[i]);
+  for (int i = 7; i < argc; i++) lengths[i - 7] = (uint32_t)atoi(argv[i]);
   plm_emulation_capability(90, false);
   plm_emulation_scratch((size_t)8 << 20);
   setenv("PLM_CUDA_ATTENTION", "sm90", 1); /* forced choices are not checked */
@@ -74,6 +96,7 @@ int main(int argc, char **argv)
   printf(
       "rows\t%u\t%u\n", placed.batch.chunks,
       plm_model_rows(ops, (uint64_t)placed.batch.chunks * config.max_length, placed.targets.rows));
+  print_parameters(c.model);
   print_documents(&placed.batch);
   (void)ops->synchronize(ops, NULL);
   printf("before\n");
