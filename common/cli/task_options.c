@@ -19,6 +19,10 @@ const struct plm_option plm_evaluate_options[] = {
     {.name = "checkpoint", .argument = "DIR", .help = "a checkpoint or an exported model"},
     {.name = "corpus", .argument = "DIR", .help = "the corpus"},
     {.name = "split", .argument = "NAME", .help = "train, valid (default) or test"},
+    {.name = "labels",
+     .argument = "COLUMN,...",
+     .help = "of a model that predicts labels: the columns of the corpus's labels (default: those "
+             "that fit the model)"},
     {.name = "mask-rate",
      .argument = "RATE",
      .help = "share of the residues that are masked (default 0.15)"},

@@ -20,14 +20,22 @@ static uint32_t chunks_of(uint32_t batch_tokens, uint32_t length)
   return length < batch_tokens ? batch_tokens / length : 1;
 }
 
-/* labels: the model is to predict labels; otherwise such a head is left out. */
-static plm_status open_parts(struct plm_inference *inference, const char *folder, bool labels,
+/* What the model is opened for. */
+enum needs {
+  NEEDS_ITS_HEAD, /* whichever it has */
+  NEEDS_TOKENS,   /* a head for labels is left out */
+  NEEDS_TRUNK,    /* the same */
+  NEEDS_LABELS
+};
+
+static plm_status open_parts(struct plm_inference *inference, const char *folder, enum needs needs,
                              uint32_t batch_tokens, struct plm_error *error)
 {
   PLM_TRY(plm_huggingface_config_read(folder, &inference->config, &inference->window,
                                       &inference->objective, error));
-  if (!labels) inference->config.head = (struct plm_head_config){0};
-  if (labels && inference->config.head.kind == PLM_PREDICTS_TOKENS)
+  if (needs == NEEDS_TOKENS || needs == NEEDS_TRUNK)
+    inference->config.head = (struct plm_head_config){0};
+  if (needs == NEEDS_LABELS && inference->config.head.kind == PLM_PREDICTS_TOKENS)
     return plm_head_missing(folder, error);
   PLM_TRY(plm_parameters_check(folder, "model.safetensors", &inference->config, error));
   const uint32_t length = inference->config.max_length;
@@ -46,13 +54,13 @@ static plm_status open_parts(struct plm_inference *inference, const char *folder
                         &inference->masks, error);
 }
 
-static plm_status inference_open(const char *folder, bool labels, struct plm_ops *ops,
+static plm_status inference_open(const char *folder, enum needs needs, struct plm_ops *ops,
                                  uint32_t batch_tokens, struct plm_inference **inference,
                                  struct plm_error *error)
 {
   struct plm_inference *opened = plm_alloc_zeroed(1, sizeof *opened);
   opened->ops = ops;
-  const plm_status status = open_parts(opened, folder, labels, batch_tokens, error);
+  const plm_status status = open_parts(opened, folder, needs, batch_tokens, error);
   if (status != PLM_OK) {
     plm_inference_close(opened);
     return status;
@@ -64,13 +72,7 @@ static plm_status inference_open(const char *folder, bool labels, struct plm_ops
 plm_status plm_inference_open(const char *folder, struct plm_ops *ops, uint32_t batch_tokens,
                               struct plm_inference **inference, struct plm_error *error)
 {
-  return inference_open(folder, false, ops, batch_tokens, inference, error);
-}
-
-plm_status plm_inference_open_labels(const char *folder, struct plm_ops *ops, uint32_t batch_tokens,
-                                     struct plm_inference **inference, struct plm_error *error)
-{
-  return inference_open(folder, true, ops, batch_tokens, inference, error);
+  return inference_open(folder, NEEDS_ITS_HEAD, ops, batch_tokens, inference, error);
 }
 
 void plm_inference_close(struct plm_inference *inference)
@@ -105,8 +107,6 @@ plm_status plm_inference_load(struct plm_inference *inference, const char *folde
                         advance, error);
 }
 
-enum needs { NEEDS_TOKENS, NEEDS_TRUNK, NEEDS_LABELS };
-
 static plm_status open_verified(const char *folder, const char *weights, enum needs needs,
                                 struct plm_ops *ops, uint32_t batch_tokens,
                                 struct plm_inference **inference, struct plm_hash *identity,
@@ -117,8 +117,7 @@ static plm_status open_verified(const char *folder, const char *weights, enum ne
   const char *file;
   PLM_TRY(plm_model_folder_check(folder, &found, NULL, error));
   PLM_TRY(plm_model_folder_choose(&found, weights, &file, error));
-  PLM_TRY(
-      inference_open(found.directory, needs == NEEDS_LABELS, ops, batch_tokens, &opened, error));
+  PLM_TRY(inference_open(found.directory, needs, ops, batch_tokens, &opened, error));
   opened->folder = found;
   opened->file = file;
   plm_status status =

@@ -34,16 +34,12 @@ struct plm_inference {
   struct plm_masks *masks;
 };
 
-/* Opens the model that a folder's config.json describes, without weights, for batches of at most
- * batch_tokens tokens, but at least one chunk. ops is borrowed. PLM_CONFIG, PLM_FORMAT: something
+/* Opens the model that a folder's config.json describes, with its head (config.head) but without
+ * weights, for batches of at most batch_tokens tokens, but at least one chunk. ops is borrowed. PLM_CONFIG, PLM_FORMAT: something
  * is wrong with config.json. */
 plm_status plm_inference_open(const char *folder, struct plm_ops *ops, uint32_t batch_tokens,
                               struct plm_inference **inference, struct plm_error *error);
 void plm_inference_close(struct plm_inference *inference); /* NULL is fine */
-
-/* The same for a model that predicts labels. PLM_CONFIG also: it predicts none. */
-plm_status plm_inference_open_labels(const char *folder, struct plm_ops *ops, uint32_t batch_tokens,
-                                     struct plm_inference **inference, struct plm_error *error);
 
 /* Loads the weights and the window of a verified folder with the same configuration: the EMA
  * weights if it has them. advance (may be NULL): told of the bytes that are read. */
@@ -66,7 +62,8 @@ plm_status plm_inference_open_trunk(const char *folder, const char *weights, str
                                     uint32_t batch_tokens, struct plm_inference **inference,
                                     struct plm_hash *identity, struct plm_error *error);
 
-/* As plm_inference_open_verified, for a model that predicts labels, with its head. */
+/* As plm_inference_open_verified, for a model that predicts labels, with its head. PLM_CONFIG also:
+ * it predicts none. */
 plm_status plm_inference_open_predictor(const char *folder, const char *weights,
                                         struct plm_ops *ops, uint32_t batch_tokens,
                                         struct plm_inference **inference, struct plm_hash *identity,

@@ -267,6 +267,7 @@ static const char *label_of_parts(const char *name)
   for (size_t i = 0; i < sizeof of_measures / sizeof *of_measures; i++)
     if (strcmp(name, of_measures[i]) == 0) return "measure";
   if (strstr(name, "_by_assay") != NULL) return "assay";
+  if (strstr(name, "_by_label") != NULL) return "column";
   if (strstr(name, "mask_rate") != NULL) return "mask_rate";
   if (strstr(name, "_by_source") != NULL) return "source";
   const bool by_layer = strstr(name, "_norms") != NULL || strstr(name, "attention_") != NULL;

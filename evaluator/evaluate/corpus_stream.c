@@ -2,6 +2,7 @@
  * into the batch that the caller asked for. */
 #include "evaluator/evaluate/corpus_stream.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,11 +21,20 @@ struct plm_corpus_stream {
   uint32_t used; /* chunks of the window that have been handed out */
   void *window_tokens;
   size_t window_capacity;
+  /* Label records, which are read once somebody has asked for the schema: those of the window, in
+   * the order in which they are read, and where that of each document is. */
+  bool labelled;
+  uint8_t *window_labels;
+  size_t *window_label_at;
+  size_t window_label_size, window_label_capacity, window_label_documents;
   /* the batch that the caller holds until release */
   void *tokens;
   uint32_t *document_begin;
   struct plm_chunk_document *documents;
   size_t document_capacity;
+  uint8_t *labels;
+  uint64_t *label_at; /* (document_capacity + 1) */
+  size_t label_capacity;
 };
 
 plm_status plm_corpus_stream_open(struct plm_corpus *corpus,
@@ -59,6 +69,10 @@ void plm_corpus_stream_close(struct plm_corpus_stream *stream)
   free(stream->tokens);
   free(stream->document_begin);
   free(stream->documents);
+  free(stream->window_labels);
+  free(stream->window_label_at);
+  free(stream->labels);
+  free(stream->label_at);
   free(stream);
 }
 
@@ -85,6 +99,53 @@ static plm_status corpus_stream_begin(void *context, enum plm_split split, uint6
   return PLM_OK;
 }
 
+/* Makes room for `more` bytes after the first `used`. */
+static plm_status label_room(uint8_t **bytes, size_t *capacity, size_t used, size_t more,
+                             struct plm_error *error)
+{
+  if (used + more <= *capacity) return PLM_OK;
+  const size_t wanted = 2 * (used + more);
+  uint8_t *moved = realloc(*bytes, wanted);
+  if (moved == NULL)
+    return plm_error_set(error, PLM_NO_MEMORY, "out of memory for labels of %zu bytes", wanted);
+  *bytes = moved;
+  *capacity = wanted;
+  return PLM_OK;
+}
+
+/* Reads the label records of a window, group by group. */
+static plm_status load_labels(struct plm_corpus_stream *state, struct plm_error *error)
+{
+  const struct plm_window *window = &state->window;
+  if (window->document_count > state->window_label_documents) {
+    free(state->window_label_at);
+    state->window_label_documents = 0;
+    state->window_label_at = malloc(window->document_count * sizeof *state->window_label_at);
+    if (state->window_label_at == NULL)
+      return plm_error_set(error, PLM_NO_MEMORY, "out of memory for the labels of %u documents",
+                           window->document_count);
+    state->window_label_documents = window->document_count;
+  }
+  state->window_label_size = 0;
+  for (uint32_t slot = 0; slot < window->group_count; slot++) {
+    const uint8_t *records;
+    const size_t *offsets;
+    PLM_TRY(plm_corpus_labels(state->cursor, state->split, window->groups[slot], &records, &offsets,
+                              error));
+    for (uint32_t p = window->group_begin[slot]; p < window->group_begin[slot + 1]; p++) {
+      const uint32_t i = window->places[p].document;
+      const size_t *begin = offsets + window->documents[i].number % PLM_GROUP_DOCUMENTS;
+      const size_t size = begin[1] - begin[0];
+      PLM_TRY(label_room(&state->window_labels, &state->window_label_capacity,
+                         state->window_label_size, size, error));
+      memcpy(state->window_labels + state->window_label_size, records + begin[0], size);
+      state->window_label_at[i] = state->window_label_size;
+      state->window_label_size += size;
+    }
+  }
+  return PLM_OK;
+}
+
 static plm_status load_window(struct plm_corpus_stream *state, struct plm_error *error)
 {
   PLM_TRY(plm_plan_window(state->plan, 0, state->next_window, &state->window, error));
@@ -98,8 +159,43 @@ static plm_status load_window(struct plm_corpus_stream *state, struct plm_error 
   }
   PLM_TRY(plm_assemble_window(state->cursor, state->split, state->plan, &state->window,
                               state->window_tokens, error));
+  if (state->labelled) PLM_TRY(load_labels(state, error));
   state->next_window++;
   state->used = 0;
+  return PLM_OK;
+}
+
+/* Appends the label records of documents [first, first + count) of the window, after those of
+ * `before` documents of the batch. */
+static plm_status copy_labels(struct plm_corpus_stream *state, uint32_t first, uint32_t count,
+                              uint32_t before, struct plm_error *error)
+{
+  const struct plm_label_schema *schema = plm_corpus_schema(state->corpus);
+  if (before == 0) state->label_at[0] = 0;
+  for (uint32_t i = 0; i < count; i++) {
+    const uint64_t at = state->label_at[before + i];
+    const size_t size = plm_label_record_size(schema, state->window.documents[first + i].residues);
+    PLM_TRY(label_room(&state->labels, &state->label_capacity, at, size, error));
+    memcpy(state->labels + at, state->window_labels + state->window_label_at[first + i], size);
+    state->label_at[before + i + 1] = at + size;
+  }
+  return PLM_OK;
+}
+
+/* Room for `count` documents in the batch. */
+static plm_status document_room(struct plm_corpus_stream *state, size_t count,
+                                struct plm_error *error)
+{
+  if (count <= state->document_capacity) return PLM_OK;
+  const size_t capacity = 2 * count;
+  struct plm_chunk_document *documents =
+      realloc(state->documents, capacity * sizeof *state->documents);
+  if (documents != NULL) state->documents = documents;
+  uint64_t *label_at = realloc(state->label_at, (capacity + 1) * sizeof *state->label_at);
+  if (label_at != NULL) state->label_at = label_at;
+  if (documents == NULL || label_at == NULL)
+    return plm_error_set(error, PLM_NO_MEMORY, "no memory for %zu documents", capacity);
+  state->document_capacity = capacity;
   return PLM_OK;
 }
 
@@ -112,15 +208,8 @@ static plm_status copy_chunk(struct plm_corpus_stream *state, struct plm_batch *
   const uint32_t count = window->chunk_begin[state->used + 1] - first;
   const uint32_t before = state->document_begin[batch->chunks];
   const size_t bytes = (size_t)batch->max_length * batch->token_bytes;
-  if (before + count > state->document_capacity) {
-    const size_t capacity = 2 * (size_t)(before + count);
-    struct plm_chunk_document *documents =
-        realloc(state->documents, capacity * sizeof *state->documents);
-    if (documents == NULL)
-      return plm_error_set(error, PLM_NO_MEMORY, "no memory for %zu documents", capacity);
-    state->documents = documents;
-    state->document_capacity = capacity;
-  }
+  PLM_TRY(document_room(state, (size_t)before + count, error));
+  if (state->labelled) PLM_TRY(copy_labels(state, first, count, before, error));
   memcpy(state->documents + before, window->documents + first, count * sizeof *state->documents);
   memcpy((char *)state->tokens + batch->chunks * bytes,
          (const char *)state->window_tokens + state->used * bytes, bytes);
@@ -149,6 +238,8 @@ static plm_status corpus_stream_next(void *context, uint32_t most, struct plm_ba
   batch->tokens = state->tokens;
   batch->document_begin = state->document_begin;
   batch->documents = state->documents;
+  batch->labels = state->labelled ? state->labels : NULL;
+  batch->label_at = state->labelled ? state->label_at : NULL;
   return PLM_OK;
 }
 
@@ -158,8 +249,18 @@ static void corpus_stream_release(void *context, struct plm_batch *batch)
   *batch = (struct plm_batch){0};
 }
 
+static plm_status corpus_stream_labels(void *context, const struct plm_label_schema **schema,
+                                       struct plm_error *error)
+{
+  struct plm_corpus_stream *state = context;
+  (void)error;
+  state->labelled = plm_corpus_has_labels(plm_corpus_info(state->corpus));
+  *schema = state->labelled ? plm_corpus_schema(state->corpus) : NULL;
+  return PLM_OK;
+}
+
 struct plm_chunk_stream plm_stream_of_corpus(struct plm_corpus_stream *stream)
 {
   return (struct plm_chunk_stream){stream, corpus_stream_begin, corpus_stream_next,
-                                   corpus_stream_release};
+                                   corpus_stream_release, corpus_stream_labels};
 }

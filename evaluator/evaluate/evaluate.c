@@ -14,6 +14,8 @@
 #include "evaluator/evaluate/each_batch.h"
 #include "evaluator/evaluate/masking.h"
 #include "evaluator/evaluate/measures.h"
+#include "evaluator/labels/label_evaluation.h"
+#include "evaluator/labels/label_report.h"
 
 enum { BATCH_TOKENS = 8192 }; /* in one forward pass */
 
@@ -23,6 +25,7 @@ struct plm_evaluation {
   struct plm_confusion confusion;
   float *logits; /* (max rows, V) */
   struct plm_attention_entropy *entropy;
+  struct plm_label_evaluation *labels; /* of a model that predicts labels, which needs only this */
 };
 
 static plm_status evaluation_allocate_buffers(struct plm_evaluation *evaluation,
@@ -64,7 +67,10 @@ plm_status plm_evaluation_open(const char *checkpoint, uint32_t max_length, stru
   struct plm_evaluation *opened = plm_alloc_zeroed(1, sizeof *opened);
   plm_status status = plm_inference_open(checkpoint, ops, BATCH_TOKENS, &opened->inference, error);
   if (status == PLM_OK) status = make_room(opened->inference, max_length, error);
-  if (status == PLM_OK) status = evaluation_allocate_buffers(opened, error);
+  if (status == PLM_OK && opened->inference->config.head.kind != PLM_PREDICTS_TOKENS)
+    status = plm_label_evaluation_open(opened->inference, checkpoint, &opened->labels, error);
+  else if (status == PLM_OK)
+    status = evaluation_allocate_buffers(opened, error);
   if (status != PLM_OK) {
     plm_evaluation_close(opened);
     return status;
@@ -76,6 +82,7 @@ plm_status plm_evaluation_open(const char *checkpoint, uint32_t max_length, stru
 void plm_evaluation_close(struct plm_evaluation *evaluation)
 {
   if (evaluation == NULL) return;
+  plm_label_evaluation_close(evaluation->labels);
   plm_attention_entropy_close(evaluation->entropy);
   free(evaluation->logits);
   plm_confusion_deinit(&evaluation->confusion);
@@ -189,6 +196,30 @@ static plm_status run_measures(struct plm_evaluation *evaluation, struct plm_bat
   return PLM_OK;
 }
 
+static plm_status add_labels(void *context, const struct plm_batch *batch, struct plm_error *error)
+{
+  return plm_label_evaluation_add(context, batch, error);
+}
+
+/* The whole evaluation of a model that predicts labels. */
+static plm_status run_labels(struct plm_evaluation *evaluation, const struct plm_batch_walk *walk,
+                             const struct plm_evaluation_options *options,
+                             struct plm_evaluation_result *result, struct plm_error *error)
+{
+  const struct plm_label_schema *schema;
+  if (options->pseudo_perplexity || options->pseudo_perplexity_fast || options->elbo_rates > 0)
+    return plm_error_set(error, PLM_CONFIG,
+                         "a model that predicts labels has neither an ELBO nor a "
+                         "pseudo-perplexity");
+  PLM_TRY(walk->stream->labels(walk->stream->context, &schema, error));
+  PLM_TRY(plm_label_evaluation_begin(evaluation->labels, schema, options->labels,
+                                     options->label_count, error));
+  PLM_TRY(plm_each_batch(walk, add_labels, evaluation->labels, error));
+  PLM_TRY(plm_label_evaluation_end(evaluation->labels, &result->labels, error));
+  result->loss = result->labels->loss;
+  return PLM_OK;
+}
+
 plm_status plm_evaluation_run(struct plm_evaluation *evaluation,
                               const struct plm_chunk_stream *stream, enum plm_split split,
                               const struct plm_evaluation_options *options,
@@ -200,6 +231,11 @@ plm_status plm_evaluation_run(struct plm_evaluation *evaluation,
   const struct plm_batch_walk walk = {stream, split,        evaluation->inference->max_chunks,
                                       stop,   stop_context, NULL};
   *result = (struct plm_evaluation_result){.rate_count = is_causal(evaluation) ? 0 : rates};
+  if (evaluation->labels != NULL) {
+    PLM_TRY(run_labels(evaluation, &walk, options, result, error));
+    result->seconds = plm_clock_seconds_since(started);
+    return PLM_OK;
+  }
   for (uint32_t i = 0; i < rates; i++) {
     struct rate_pass pass = {evaluation, options->seed,
                              i == 0 ? options->mask_rate : options->more_rates[i - 1], i == 0};
@@ -220,6 +256,10 @@ void plm_evaluation_report(const struct plm_evaluation_result *result, const cha
 {
   const struct plm_classification *classes = &result->classification;
   plm_metrics_string(line, "weights", weights);
+  if (result->labels != NULL) {
+    plm_label_report(result->labels, line);
+    return;
+  }
   plm_metrics_number(line, "loss", result->loss);
   plm_metrics_number(line, "perplexity", result->perplexity);
   plm_metrics_number(line, "accuracy", classes->accuracy);

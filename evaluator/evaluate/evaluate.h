@@ -14,6 +14,7 @@
 #include "common/ops/ops.h"
 #include "evaluator/evaluate/attention_entropy.h"
 #include "evaluator/evaluate/confusion_matrix.h"
+#include "evaluator/labels/label_answers.h"
 
 /* Where chunks come from: the feed of a run (feed_stream.h), or a corpus (corpus_stream.h). */
 struct plm_chunk_stream {
@@ -27,6 +28,10 @@ struct plm_chunk_stream {
   plm_status (*next)(void *context, uint32_t most, struct plm_batch *batch,
                      struct plm_error *error);
   void (*release)(void *context, struct plm_batch *batch);
+  /* The schema of the labels that batches have from the next `begin` on; valid until the stream is
+   * closed. NULL: there are no labels. */
+  plm_status (*labels)(void *context, const struct plm_label_schema **schema,
+                       struct plm_error *error);
 };
 
 struct plm_evaluation_options {
@@ -37,7 +42,11 @@ struct plm_evaluation_options {
   uint32_t elbo_rates; /* K of the ELBO (measures.h); 0: none. Causal models have none */
   bool pseudo_perplexity, pseudo_perplexity_fast;
   double random_fraction, keep_fraction; /* for the fast estimate */
-  bool progress;                         /* show a bar for what takes long */
+  /* (label_count) of a model that predicts labels: their columns; none: those that fit it
+   * (label_match.h). */
+  const char *const *labels;
+  uint32_t label_count;
+  bool progress; /* show a bar for what takes long */
 };
 
 /* What is reused from one checkpoint of a configuration to the next: model, masks and buffers. */
@@ -57,6 +66,10 @@ plm_status plm_evaluation_load(struct plm_evaluation *evaluation, const char *ch
 const char *plm_evaluation_weights(const struct plm_evaluation *evaluation); /* "ema", "model" */
 
 struct plm_evaluation_result {
+  /* Of a model that predicts labels, else NULL. It belongs to the evaluation, until the next one
+   * runs. Of the other fields, only `loss` and `seconds` then mean
+   * anything. */
+  const struct plm_label_result *labels;
   double loss, perplexity;
   struct plm_classification classification;
   uint64_t tokens; /* predicted at mask_rate */
@@ -75,9 +88,9 @@ struct plm_evaluation_result {
 /* Polled between batches; any status but PLM_OK ends the evaluation with it. */
 typedef plm_status plm_evaluation_stop(void *context, struct plm_error *error);
 
-/* Evaluates one split. stop may be NULL. PLM_CONFIG: the split has no documents, or a causal model
- * is asked for a measure that only masked models have. PLM_NOT_FINITE: the model computes NaN or
- * infinity for a sequence, which the message names. */
+/* Evaluates one split. stop may be NULL. PLM_CONFIG: the split has no documents, a model is asked
+ * for a measure that only other ones have, or no labels fit it. PLM_NOT_FINITE: the model computes
+ * NaN or infinity for a sequence, which the message names. */
 plm_status plm_evaluation_run(struct plm_evaluation *evaluation,
                               const struct plm_chunk_stream *stream, enum plm_split split,
                               const struct plm_evaluation_options *options,

@@ -5,7 +5,10 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
+#include "common/base/alloc.h"
 #include "common/base/log/log.h"
 #include "common/base/text/json.h"
 #include "common/base/text/printable.h"
@@ -14,6 +17,7 @@
 #include "common/run/stop.h"
 #include "evaluator/evaluate/corpus_stream.h"
 #include "evaluator/evaluate/evaluate.h"
+#include "evaluator/labels/label_report.h"
 
 enum { STREAM_TOKENS = 8192 };
 
@@ -36,18 +40,32 @@ static void print_entropies(const struct plm_evaluation_result *result)
          most->entropy, most->layer);
 }
 
-static void print_people(const struct plm_evaluate_request *request,
-                         const struct plm_model_folder *folder,
-                         const struct plm_evaluation_result *result, const char *weights,
-                         double entropy)
+/* The first lines: the model, and what it is measured on. `amount` is what was predicted. */
+static void print_subject(const struct plm_evaluate_request *request,
+                          const struct plm_model_folder *folder, const char *weights,
+                          const char *amount)
 {
   if (folder->checkpoint)
     plm_print(stdout, "checkpoint   %s (step %" PRIu64 ", weights: %s)\n", request->checkpoint,
               folder->step, weights);
   else
     plm_print(stdout, "model        %s\n", request->checkpoint);
-  plm_print(stdout, "split        %s of %s, %" PRIu64 " tokens predicted\n", request->split,
-            request->corpus, result->tokens);
+  plm_print(stdout, "split        %s of %s%s\n", request->split, request->corpus, amount);
+}
+
+static void print_people(const struct plm_evaluate_request *request,
+                         const struct plm_model_folder *folder,
+                         const struct plm_evaluation_result *result, const char *weights,
+                         double entropy)
+{
+  char amount[64];
+  snprintf(amount, sizeof amount, ", %" PRIu64 " tokens predicted", result->tokens);
+  print_subject(request, folder, weights, result->labels == NULL ? amount : "");
+  if (result->labels != NULL) {
+    plm_label_report_print(result->labels);
+    printf("time         %.2f s\n", result->seconds);
+    return;
+  }
   printf("loss         %.6f nats (composition only: %.4f)\n", result->loss, entropy);
   printf("perplexity   %.4f\n", result->perplexity);
   printf("accuracy     %.4f   precision %.4f   recall %.4f   f1 %.4f   mcc %.4f\n",
@@ -128,10 +146,22 @@ static plm_status open_once(struct once *once, const struct plm_evaluate_request
   return plm_corpus_stream_open(once->corpus, &parameters, chunks, &once->stream, error);
 }
 
+/* Splits the names of columns at their commas. The caller frees both. */
+static uint32_t split_names(const char *text, char **copy, const char ***names)
+{
+  uint32_t count = 0;
+  char *state;
+  *copy = plm_format("%s", text != NULL ? text : "");
+  *names = plm_alloc_zeroed(strlen(*copy) + 1, sizeof **names);
+  for (char *name = strtok_r(*copy, ",", &state); name != NULL; name = strtok_r(NULL, ",", &state))
+    (*names)[count++] = name;
+  return count;
+}
+
 static plm_status run_once(struct once *once, const struct plm_evaluate_request *request,
                            const struct plm_model_folder *folder, struct plm_error *error)
 {
-  const struct plm_evaluation_options options = {
+  struct plm_evaluation_options options = {
       .mask_rate = request->mask_rate,
       .seed = request->seed,
       .elbo_rates = request->elbo_rates,
@@ -147,8 +177,13 @@ static plm_status run_once(struct once *once, const struct plm_evaluate_request 
   struct plm_evaluation_result result;
   enum plm_split split;
   PLM_TRY(plm_split_parse(request->split, &split, error));
-  PLM_TRY(plm_evaluation_run(once->evaluation, &stream, split, &options, check_stop, NULL, &result,
-                             error));
+  char *copy;
+  options.label_count = split_names(request->labels, &copy, (const char ***)&options.labels);
+  const plm_status status = plm_evaluation_run(once->evaluation, &stream, split, &options,
+                                               check_stop, NULL, &result, error);
+  free((void *)options.labels);
+  free(copy);
+  PLM_TRY(status);
   if (!plm_corpus_info(once->corpus)->clustered) plm_info("random split: homologues shared");
   if (request->json)
     return evaluate_once_print_json(request, folder, &result, weights, entropy, error);

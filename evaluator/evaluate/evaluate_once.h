@@ -10,7 +10,9 @@
 
 struct plm_evaluate_request {
   const char *checkpoint, *corpus;
-  const char *split; /* "train", "valid" or "test" */
+  const char *split;  /* "train", "valid" or "test" */
+  const char *labels; /* columns of labels, separated by commas, of a model that predicts labels;
+                         NULL: those that fit it */
   double mask_rate;
   uint64_t max_tokens; /* 0: the whole split */
   uint32_t max_length; /* a power of two: longer documents are cut; 0: the model's max_length */

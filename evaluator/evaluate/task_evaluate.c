@@ -42,6 +42,7 @@ static plm_status task_evaluate_run(const struct plm_arguments *arguments, struc
       .checkpoint = plm_arguments_get(arguments, "checkpoint"),
       .corpus = plm_arguments_get(arguments, "corpus"),
       .split = plm_arguments_get(arguments, "split"),
+      .labels = plm_arguments_get(arguments, "labels"),
       .mask_rate = 0.15,
       .json = plm_arguments_has(arguments, "json"),
   };

@@ -53,7 +53,8 @@ static void take_interval(struct replicates *replicates, enum plm_measure measur
 }
 
 plm_status plm_measure_numbers(const double *predicted, const double *truth, size_t count,
-                               struct plm_measured measured[PLM_MEASURES], struct plm_error *error)
+                               bool intervals, struct plm_measured measured[PLM_MEASURES],
+                               struct plm_error *error)
 {
   typedef double measure(const double *x, const double *y, const double *weights, size_t n);
   static measure *const measures[] = {[PLM_MEASURE_PEARSON] = plm_pearson,
@@ -61,13 +62,15 @@ plm_status plm_measure_numbers(const double *predicted, const double *truth, siz
                                       [PLM_MEASURE_RMSE] = plm_root_mean_square_error};
   struct plm_rank_correlation ranks;
   PLM_TRY(plm_rank_correlate(predicted, truth, count, &ranks, error));
-  struct replicates *replicates = open_replicates(count, error);
-  if (replicates == NULL) return PLM_NO_MEMORY;
   measured[PLM_MEASURE_SPEARMAN] =
-      (struct plm_measured){ranks.value, ranks.low, ranks.high, ranks.count};
+      intervals ? (struct plm_measured){ranks.value, ranks.low, ranks.high, ranks.count}
+                : (struct plm_measured){ranks.value, NAN, NAN, ranks.count};
   for (int k = PLM_MEASURE_PEARSON; k <= PLM_MEASURE_RMSE; k++)
     measured[k] =
         (struct plm_measured){measures[k](predicted, truth, NULL, count), NAN, NAN, count};
+  if (!intervals) return PLM_OK;
+  struct replicates *replicates = open_replicates(count, error);
+  if (replicates == NULL) return PLM_NO_MEMORY;
   for (uint32_t i = 0; i < PLM_BOOTSTRAP_REPLICATES; i++) {
     plm_bootstrap_draw(i, count, replicates->drawn);
     for (int k = PLM_MEASURE_PEARSON; k <= PLM_MEASURE_RMSE; k++)
@@ -86,11 +89,17 @@ struct class_measuring {
   uint32_t *predicted;            /* (count) */
   struct plm_class_count *counts; /* (classes) */
   double *weights;                /* (count), of the replicate */
-  /* of the class at hand */
+  /* of each class whose area counts, or of one after another: (count) each */
   double *scores;
   size_t *order;
   bool *positive;
 };
+
+/* auroc of two classes is that of the second one. */
+static uint32_t first_class(const struct plm_class_predictions *predictions)
+{
+  return predictions->classes == 2 ? 1 : 0;
+}
 
 static void count_classes(struct class_measuring *measuring, const double *weights)
 {
@@ -128,47 +137,61 @@ static void spread_weights(const struct class_measuring *measuring, const double
     measuring->weights[i] = drawn[predictions->units == NULL ? i : predictions->units[i]];
 }
 
-/* Adds the area of class k to sums and counts it, of all data and, with replicates, of each. */
-static void add_area(struct class_measuring *measuring, uint32_t k, struct replicates *replicates,
-                     double *sums, double *met)
+/* Lists the scores of class k in their order, at place `slot`. */
+static void list_class(const struct class_measuring *measuring, uint32_t k, uint32_t slot)
 {
-  enum { ALL = PLM_BOOTSTRAP_REPLICATES };
   const struct plm_class_predictions *predictions = measuring->predictions;
-  const size_t count = predictions->count;
+  const size_t count = predictions->count, at = slot * count;
   for (size_t i = 0; i < count; i++) {
-    measuring->scores[i] = predictions->probabilities[i * predictions->classes + k];
-    measuring->positive[i] = predictions->truth[i] == (int32_t)k;
+    measuring->scores[at + i] = predictions->probabilities[i * predictions->classes + k];
+    measuring->positive[at + i] = predictions->truth[i] == (int32_t)k;
   }
-  plm_roc_order(measuring->scores, count, measuring->order);
-  const double area =
-      plm_roc_area(measuring->scores, measuring->order, measuring->positive, NULL, count);
-  if (isnan(area)) return;
-  sums[ALL] += area;
-  met[ALL]++;
-  for (uint32_t i = 0; i < PLM_BOOTSTRAP_REPLICATES && replicates != NULL; i++) {
-    plm_bootstrap_draw(i, predictions->unit_count, replicates->drawn);
-    spread_weights(measuring, replicates->drawn);
-    const double drawn = plm_roc_area(measuring->scores, measuring->order, measuring->positive,
-                                      measuring->weights, count);
-    if (isnan(drawn)) continue;
-    sums[i] += drawn;
-    met[i]++;
-  }
+  plm_roc_order(measuring->scores + at, count, measuring->order + at);
 }
 
+static double area_of(const struct class_measuring *measuring, uint32_t slot, const double *weights)
+{
+  const size_t count = measuring->predictions->count, at = slot * count;
+  return plm_roc_area(measuring->scores + at, measuring->order + at, measuring->positive + at,
+                      weights, count);
+}
+
+/* Whether auroc gets an interval: then the lists of all classes are kept. */
+static bool keeps_lists(const struct plm_class_predictions *predictions, bool intervals)
+{
+  enum { MOST = 4000000 };
+  return intervals && predictions->probabilities != NULL &&
+         predictions->count <= MOST / predictions->classes;
+}
+
+/* The mean area of the classes; replicates NULL: without those of the replicates. */
 static void measure_area(struct class_measuring *measuring, struct replicates *replicates,
                          struct plm_measured *measured)
 {
-  enum { ALL = PLM_BOOTSTRAP_REPLICATES, MOST = 4000000 };
   const struct plm_class_predictions *predictions = measuring->predictions;
-  const bool interval = predictions->count <= MOST / predictions->classes;
-  double sums[ALL + 1] = {0}, met[ALL + 1] = {0};
-  const uint32_t first = predictions->classes == 2 ? 1 : 0;
-  for (uint32_t k = first; k < predictions->classes; k++)
-    add_area(measuring, k, interval ? replicates : NULL, sums, met);
-  measured->value = sums[ALL] / met[ALL];
-  for (uint32_t i = 0; i < ALL; i++)
-    replicates->values[PLM_MEASURE_AUROC][i] = met[i] > 0 ? sums[i] / met[i] : NAN;
+  const uint32_t first = first_class(predictions);
+  double sum = 0, met = 0;
+  for (uint32_t k = first; k < predictions->classes; k++) {
+    const uint32_t slot = replicates != NULL ? k - first : 0;
+    list_class(measuring, k, slot);
+    const double area = area_of(measuring, slot, NULL);
+    if (isnan(area)) continue;
+    sum += area;
+    met++;
+  }
+  measured->value = sum / met;
+  for (uint32_t i = 0; i < PLM_BOOTSTRAP_REPLICATES && replicates != NULL; i++) {
+    plm_bootstrap_draw(i, predictions->unit_count, replicates->drawn);
+    spread_weights(measuring, replicates->drawn);
+    sum = met = 0;
+    for (uint32_t slot = 0; slot < predictions->classes - first; slot++) {
+      const double area = area_of(measuring, slot, measuring->weights);
+      if (isnan(area)) continue;
+      sum += area;
+      met++;
+    }
+    replicates->values[PLM_MEASURE_AUROC][i] = met > 0 ? sum / met : NAN;
+  }
 }
 
 static void choose_classes(const struct class_measuring *measuring)
@@ -176,11 +199,14 @@ static void choose_classes(const struct class_measuring *measuring)
   const struct plm_class_predictions *predictions = measuring->predictions;
   const uint32_t classes = predictions->classes;
   for (size_t i = 0; i < predictions->count; i++)
-    measuring->predicted[i] = plm_class_best(predictions->probabilities + i * classes, classes);
+    measuring->predicted[i] =
+        predictions->predicted != NULL
+            ? predictions->predicted[i]
+            : plm_class_best(predictions->probabilities + i * classes, classes);
 }
 
-static void measure_all_classes(struct class_measuring *measuring, struct replicates *replicates,
-                                struct plm_measured measured[PLM_MEASURES])
+static void measure_values(struct class_measuring *measuring,
+                           struct plm_measured measured[PLM_MEASURES])
 {
   double values[PLM_MEASURES];
   choose_classes(measuring);
@@ -188,6 +214,12 @@ static void measure_all_classes(struct class_measuring *measuring, struct replic
   for (int k = PLM_MEASURE_ACCURACY; k <= PLM_MEASURE_AUROC; k++)
     measured[k] = (struct plm_measured){k == PLM_MEASURE_AUROC ? NAN : values[k], NAN, NAN,
                                         measuring->predictions->count};
+}
+
+static void measure_intervals(struct class_measuring *measuring, struct replicates *replicates,
+                              struct plm_measured measured[PLM_MEASURES])
+{
+  double values[PLM_MEASURES];
   for (uint32_t i = 0; i < PLM_BOOTSTRAP_REPLICATES; i++) {
     plm_bootstrap_draw(i, measuring->predictions->unit_count, replicates->drawn);
     spread_weights(measuring, replicates->drawn);
@@ -195,33 +227,39 @@ static void measure_all_classes(struct class_measuring *measuring, struct replic
     for (int k = PLM_MEASURE_ACCURACY; k < PLM_MEASURE_AUROC; k++)
       replicates->values[k][i] = values[k];
   }
-  measure_area(measuring, replicates, &measured[PLM_MEASURE_AUROC]);
   for (int k = PLM_MEASURE_ACCURACY; k <= PLM_MEASURE_AUROC; k++)
     take_interval(replicates, (enum plm_measure)k, &measured[k]);
 }
 
-plm_status plm_measure_classes(const struct plm_class_predictions *predictions,
+plm_status plm_measure_classes(const struct plm_class_predictions *predictions, bool intervals,
                                struct plm_measured measured[PLM_MEASURES], struct plm_error *error)
 {
   const size_t count = predictions->count;
+  const bool keeps = keeps_lists(predictions, intervals);
+  const size_t listed = (keeps ? predictions->classes - first_class(predictions) : 1) * count + 1;
   struct class_measuring measuring = {
       .predictions = predictions,
       .predicted = malloc((count + 1) * sizeof *measuring.predicted),
       .counts = plm_alloc_zeroed(predictions->classes, sizeof *measuring.counts),
       .weights = malloc((count + 1) * sizeof *measuring.weights),
-      .scores = malloc((count + 1) * sizeof *measuring.scores),
-      .order = malloc((count + 1) * sizeof *measuring.order),
-      .positive = malloc((count + 1) * sizeof *measuring.positive),
+      .scores = malloc(listed * sizeof *measuring.scores),
+      .order = malloc(listed * sizeof *measuring.order),
+      .positive = malloc(listed * sizeof *measuring.positive),
   };
-  struct replicates *replicates = open_replicates(predictions->unit_count, error);
+  struct replicates *replicates = NULL;
   plm_status status = PLM_OK;
-  if (replicates == NULL)
+  if (intervals) replicates = open_replicates(predictions->unit_count, error);
+  if (intervals && replicates == NULL)
     status = PLM_NO_MEMORY;
   else if (measuring.predicted == NULL || measuring.weights == NULL || measuring.scores == NULL ||
            measuring.order == NULL || measuring.positive == NULL)
     status = plm_error_set(error, PLM_NO_MEMORY, "out of memory for %zu predictions", count);
-  else
-    measure_all_classes(&measuring, replicates, measured);
+  if (status == PLM_OK) {
+    measure_values(&measuring, measured);
+    if (predictions->probabilities != NULL)
+      measure_area(&measuring, keeps ? replicates : NULL, &measured[PLM_MEASURE_AUROC]);
+    if (intervals) measure_intervals(&measuring, replicates, measured);
+  }
   close_replicates(replicates);
   free(measuring.predicted);
   free(measuring.counts);

@@ -14,6 +14,7 @@
 #ifndef PLM_EVALUATOR_MEASURES_MEASURED_H
 #define PLM_EVALUATOR_MEASURES_MEASURED_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -38,22 +39,25 @@ struct plm_measured {
   size_t count; /* of the predictions */
 };
 
-/* predicted and truth (count), finite. Fills the measures of numbers. PLM_NO_MEMORY. */
+/* predicted and truth (count), finite. Fills the measures of numbers; without intervals, low and
+ * high are NaN. PLM_NO_MEMORY. */
 plm_status plm_measure_numbers(const double *predicted, const double *truth, size_t count,
-                               struct plm_measured measured[PLM_MEASURES], struct plm_error *error);
+                               bool intervals, struct plm_measured measured[PLM_MEASURES],
+                               struct plm_error *error);
 
 struct plm_class_predictions {
-  const double *probabilities; /* (count, classes); the prediction is the largest, the lowest class
-                                  on a tie */
+  const double *probabilities; /* (count, classes); NULL: not known, and there is no auroc */
+  const uint32_t *predicted;   /* (count); NULL: the class of the largest probability, the lowest
+                                  one on a tie */
   const int32_t *truth;        /* (count) */
   const uint32_t *units;       /* (count) from 0; NULL: each its own */
   size_t count, unit_count;    /* unit_count: count without units */
   uint32_t classes;
 };
 
-/* Fills the measures of classes. auroc has no interval if count * classes is more than 4 million,
- * because it would take minutes. PLM_NO_MEMORY. */
-plm_status plm_measure_classes(const struct plm_class_predictions *predictions,
+/* Fills the measures of classes, as above. auroc has no interval if count * classes is more than 4
+ * million, because it would take minutes. PLM_NO_MEMORY. */
+plm_status plm_measure_classes(const struct plm_class_predictions *predictions, bool intervals,
                                struct plm_measured measured[PLM_MEASURES], struct plm_error *error);
 
 #endif

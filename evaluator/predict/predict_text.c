@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/base/text/json.h"
+#include "evaluator/labels/label_loss.h"
 
 static bool of_residues(const struct plm_predict_text *form)
 {
@@ -69,12 +70,8 @@ static void end_row(struct row *row)
 /* The class with the largest output, and its probability. */
 static uint32_t best_class(const float *outputs, uint32_t count, double *probability)
 {
-  uint32_t best = 0;
-  double sum = 0;
-  for (uint32_t o = 1; o < count; o++)
-    if (outputs[o] > outputs[best]) best = o;
-  for (uint32_t o = 0; o < count; o++) sum += exp((double)outputs[o] - (double)outputs[best]);
-  *probability = 1 / sum;
+  const uint32_t best = plm_label_largest(outputs, count);
+  *probability = exp(-plm_label_class_loss(outputs, count, (int32_t)best));
   return best;
 }
 

@@ -274,9 +274,9 @@ static plm_status measure_fit(const struct fitting *fitting, struct plm_error *e
                                                     .unit_count = unit_count,
                                                     .classes = fitting->classes};
   if (status == PLM_OK && fitting->classes == 0)
-    status = plm_measure_numbers(fit->predicted, truth, fit->count, fit->measured, error);
+    status = plm_measure_numbers(fit->predicted, truth, fit->count, true, fit->measured, error);
   else if (status == PLM_OK)
-    status = plm_measure_classes(&predictions, fit->measured, error);
+    status = plm_measure_classes(&predictions, true, fit->measured, error);
   free(truth);
   free(labels);
   free(units);

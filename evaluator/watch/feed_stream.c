@@ -36,8 +36,15 @@ static void feed_stream_release(void *context, struct plm_batch *batch)
   plm_feed_release(state->feed, batch);
 }
 
+static plm_status feed_stream_labels(void *context, const struct plm_label_schema **schema,
+                                     struct plm_error *error)
+{
+  struct plm_feed_stream *state = context;
+  return plm_feed_labels(state->feed, 0, state->give_up, schema, error);
+}
+
 struct plm_chunk_stream plm_stream_of_feed(struct plm_feed_stream *stream)
 {
-  return (struct plm_chunk_stream){stream, feed_stream_begin, feed_stream_next,
-                                   feed_stream_release};
+  return (struct plm_chunk_stream){stream, feed_stream_begin, feed_stream_next, feed_stream_release,
+                                   feed_stream_labels};
 }

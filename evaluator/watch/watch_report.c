@@ -13,6 +13,7 @@
 #include "common/base/text/text.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/run/run.h"
+#include "evaluator/labels/label_report.h"
 #include "evaluator/watch/hparams.h"
 
 static void add_lag(const char *trainer_path, uint64_t step, cJSON *line)
@@ -79,11 +80,31 @@ static void subject_of(const struct plm_held_out *held_out, char separator, char
     snprintf(text, 64, "%s%c%s", held_out->set, separator, split);
 }
 
+/* Where the scalars of a model that predicts labels go. */
+struct label_scalars {
+  struct plm_tensorboard *board;
+  uint64_t step;
+  char subject[64];
+};
+
+static void add_label_scalar(void *context, const char *name, double value)
+{
+  const struct label_scalars *to = context;
+  add_scalar(to->board, to->step, to->subject, name, value);
+}
+
 void plm_watch_report_board(const struct plm_watch_report *report, struct plm_tensorboard *board)
 {
   const struct plm_evaluation_result *result = report->result;
   char subject[64];
   if (board == NULL) return;
+  if (result->labels != NULL) {
+    struct label_scalars to = {.board = board, .step = report->step};
+    subject_of(report->held_out, '/', to.subject);
+    plm_label_report_each(result->labels, add_label_scalar, &to);
+    (void)plm_tensorboard_flush(board, NULL); /* may fail: evaluator.jsonl is the record */
+    return;
+  }
   const struct {
     const char *name;
     double value;
@@ -184,6 +205,13 @@ void plm_watch_report_log(const struct plm_watch_report *report)
   const struct plm_evaluation_result *result = report->result;
   char subject[64];
   subject_of(report->held_out, ' ', subject);
+  if (result->labels != NULL) {
+    struct plm_text text = {0};
+    plm_label_report_words(result->labels, &text);
+    plm_info("step %" PRIu64 " %s: %s", report->step, subject, text.data);
+    plm_text_deinit(&text);
+    return;
+  }
   plm_info("step %" PRIu64 " %s: loss %.4f (composition %.4f), perplexity %.2f, accuracy %.1f %%",
            report->step, subject, result->loss, report->baseline_entropy, result->perplexity,
            100 * result->classification.accuracy);

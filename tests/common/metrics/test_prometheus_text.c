@@ -46,7 +46,8 @@ static void each_name_has_its_head_once(void **state)
   prometheus_add(
       metrics, PLM_STAGE_EVALUATOR, "0",
       "{\"step\":2,\"split\":\"valid\",\"loss\":2.5,\"seconds\":4,\"loss_by_mask_rate\":{\"0.15\":"
-      "2},\"loss_by_length\":{\"<64\":1},\"attention_entropy\":{\"1\":0.5}}",
+      "2},\"loss_by_length\":{\"<64\":1},\"attention_entropy\":{\"1\":0.5},"
+      "\"rmse_by_label\":{\"Tm\":0.5}}",
       true);
   prometheus_add(metrics, PLM_STAGE_EVALUATOR, "0",
                  "{\"step\":2,\"set\":\"refseq\",\"split\":\"test\",\"loss\":2.75,\"seconds\":2,"

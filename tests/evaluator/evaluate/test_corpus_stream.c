@@ -10,6 +10,7 @@
 #include "common/plan/assemble.h"
 #include "evaluator/evaluate/corpus_stream.h"
 #include "stages/ingest/corpus_writer.h"
+#include "tests/support/corpora/written_corpus.h"
 #include "tests/support/harness/must.h"
 #include "tests/support/harness/scratch.h"
 
@@ -218,11 +219,59 @@ static void a_batch_ends_with_the_split(void **state)
   plm_corpus_close(corpus);
 }
 
+/* Each document comes with its label record, or piece after piece with that of the whole one; and
+ * without them unless the schema was asked for. */
+static void labels_come_with_their_documents(void **state)
+{
+  (void)state;
+  static const struct written_corpus of = {
+      .documents = {10, 600, 20}, .longest = 150, .labelled = true};
+  const struct plm_plan_parameters plan = {
+      .max_length = L, .alignment = 1, .window_groups = 1, .truncate = PLM_TRUNCATE_SPLIT};
+  struct plm_corpus *corpus = written_corpus_open("labelled", &of);
+  struct plm_corpus_stream *opened;
+  struct plm_corpus_cursor *cursor;
+  struct plm_batch batch;
+  const struct plm_label_schema *schema;
+  uint64_t total, seen = 0;
+  assert_int_equal(plm_corpus_cursor_open(corpus, &cursor, NULL), PLM_OK);
+  assert_int_equal(plm_corpus_stream_open(corpus, &plan, MOST, &opened, NULL), PLM_OK);
+  const struct plm_chunk_stream stream = plm_stream_of_corpus(opened);
+  assert_int_equal(stream.begin(stream.context, PLM_SPLIT_VALID, &total, NULL), PLM_OK);
+  assert_int_equal(stream.next(stream.context, MOST, &batch, NULL), PLM_OK);
+  assert_null(batch.labels);
+  stream.release(stream.context, &batch);
+  assert_int_equal(stream.labels(stream.context, &schema, NULL), PLM_OK);
+  assert_ptr_equal(schema, plm_corpus_schema(corpus));
+  assert_int_equal(stream.begin(stream.context, PLM_SPLIT_VALID, &total, NULL), PLM_OK);
+  for (;;) {
+    assert_int_equal(stream.next(stream.context, MOST, &batch, NULL), PLM_OK);
+    if (batch.chunks == 0) break;
+    for (uint32_t d = 0; d < batch.document_begin[batch.chunks]; d++, seen++) {
+      const uint64_t number = batch.documents[d].number;
+      const uint8_t *records;
+      const size_t *offsets;
+      assert_int_equal(plm_corpus_labels(cursor, PLM_SPLIT_VALID, number / PLM_GROUP_DOCUMENTS,
+                                         &records, &offsets, NULL),
+                       PLM_OK);
+      const size_t *at = offsets + number % PLM_GROUP_DOCUMENTS;
+      assert_int_equal(batch.label_at[d + 1] - batch.label_at[d], at[1] - at[0]);
+      assert_memory_equal(batch.labels + batch.label_at[d], records + at[0], at[1] - at[0]);
+    }
+    stream.release(stream.context, &batch);
+  }
+  assert_true(seen > 600); /* with pieces */
+  plm_corpus_stream_close(opened);
+  plm_corpus_cursor_close(cursor);
+  plm_corpus_close(corpus);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(chunks_are_those_of_the_plan),
       cmocka_unit_test(a_batch_ends_with_the_split),
+      cmocka_unit_test(labels_come_with_their_documents),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

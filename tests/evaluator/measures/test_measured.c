@@ -18,7 +18,7 @@ static void numbers(void **state)
   static const double truth[] = {1, 2, 3, 4, 5, 6.5}, predicted[] = {1.5, 1.5, 2.5, 5, 4, 6};
   static const double same[] = {2, 2, 2, 2, 2, 2};
   struct plm_measured got[PLM_MEASURES];
-  assert_int_equal(plm_measure_numbers(predicted, truth, 6, got, NULL), PLM_OK);
+  assert_int_equal(plm_measure_numbers(predicted, truth, 6, true, got, NULL), PLM_OK);
   near(got[PLM_MEASURE_SPEARMAN].value, 0.9276336570439174);
   near(got[PLM_MEASURE_PEARSON].value, 0.9272925305612504);
   near(got[PLM_MEASURE_R2].value, 0.8515463917525774);
@@ -27,7 +27,7 @@ static void numbers(void **state)
     assert_true(got[k].low < got[k].value && got[k].value < got[k].high);
     assert_int_equal(got[k].count, 6);
   }
-  assert_int_equal(plm_measure_numbers(same, truth, 6, got, NULL), PLM_OK);
+  assert_int_equal(plm_measure_numbers(same, truth, 6, true, got, NULL), PLM_OK);
   assert_true(isnan(got[PLM_MEASURE_PEARSON].value) && isnan(got[PLM_MEASURE_PEARSON].low));
   assert_true(isnan(got[PLM_MEASURE_SPEARMAN].value));
   assert_true(got[PLM_MEASURE_R2].value < 0);
@@ -55,7 +55,7 @@ static void classes(void **state)
   const struct plm_class_predictions predictions = {
       .probabilities = probabilities, .truth = truth, .count = 8, .unit_count = 8, .classes = 3};
   struct plm_measured got[PLM_MEASURES];
-  assert_int_equal(plm_measure_classes(&predictions, got, NULL), PLM_OK);
+  assert_int_equal(plm_measure_classes(&predictions, true, got, NULL), PLM_OK);
   near(got[PLM_MEASURE_ACCURACY].value, 0.75);
   near(got[PLM_MEASURE_MACRO_F1].value, 0.7555555555555555);
   near(got[PLM_MEASURE_MCC].value, 0.6831300510639733);
@@ -72,11 +72,11 @@ static void two_classes(void **state)
   struct plm_class_predictions predictions = {
       .probabilities = probabilities, .truth = truth, .count = 5, .unit_count = 5, .classes = 2};
   struct plm_measured got[PLM_MEASURES];
-  assert_int_equal(plm_measure_classes(&predictions, got, NULL), PLM_OK);
+  assert_int_equal(plm_measure_classes(&predictions, true, got, NULL), PLM_OK);
   near(got[PLM_MEASURE_AUROC].value, 0.9166666666666666);
   near(got[PLM_MEASURE_ACCURACY].value, 0.8);
   predictions.truth = one; /* one class only */
-  assert_int_equal(plm_measure_classes(&predictions, got, NULL), PLM_OK);
+  assert_int_equal(plm_measure_classes(&predictions, true, got, NULL), PLM_OK);
   assert_true(isnan(got[PLM_MEASURE_AUROC].value) && isnan(got[PLM_MEASURE_AUROC].low));
   near(got[PLM_MEASURE_MCC].value, 0);
 }
@@ -104,15 +104,15 @@ static void intervals(void **state)
     const bool right = units[i] % 4 != 0;
     probabilities[2 * i + (right ? truth[i] : 1 - truth[i])] = 1;
   }
-  assert_int_equal(plm_measure_classes(&predictions, got, NULL), PLM_OK);
-  assert_int_equal(plm_measure_classes(&predictions, again, NULL), PLM_OK);
+  assert_int_equal(plm_measure_classes(&predictions, true, got, NULL), PLM_OK);
+  assert_int_equal(plm_measure_classes(&predictions, true, again, NULL), PLM_OK);
   assert_memory_equal(&got[PLM_MEASURE_ACCURACY], &again[PLM_MEASURE_ACCURACY], 4 * sizeof *got);
   const struct plm_measured *accuracy = &got[PLM_MEASURE_ACCURACY];
   near(accuracy->value, 0.75);
   assert_true(fabs((accuracy->high - accuracy->low) / width - 1) < 0.2);
   predictions.units = units;
   predictions.unit_count = COUNT / UNIT;
-  assert_int_equal(plm_measure_classes(&predictions, got, NULL), PLM_OK);
+  assert_int_equal(plm_measure_classes(&predictions, true, got, NULL), PLM_OK);
   near(accuracy->value, 0.75);
   assert_true(fabs((accuracy->high - accuracy->low) / (width * sqrt(UNIT)) - 1) < 0.2);
 }

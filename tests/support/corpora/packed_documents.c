@@ -96,7 +96,16 @@ static void release(void *context, struct plm_batch *batch)
   packed->held--;
 }
 
+static plm_status labels(void *context, const struct plm_label_schema **schema,
+                         struct plm_error *error)
+{
+  (void)context;
+  (void)error;
+  *schema = NULL;
+  return PLM_OK;
+}
+
 struct plm_chunk_stream packed_documents_stream(struct packed_documents *packed)
 {
-  return (struct plm_chunk_stream){packed, begin, next, release};
+  return (struct plm_chunk_stream){packed, begin, next, release, labels};
 }
