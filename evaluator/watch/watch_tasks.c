@@ -12,6 +12,7 @@
 #include "common/base/text/json.h"
 #include "common/base/text/strict_json.h"
 #include "common/checkpoint/checkpoint.h"
+#include "common/config/task_table.h"
 #include "common/metrics/metrics.h"
 #include "common/run/done.h"
 #include "common/run/run.h"
@@ -31,24 +32,11 @@ static plm_status name_task(const struct plm_config_task *task, plm_status statu
   return status;
 }
 
-static struct plm_labelled_request table_of(const struct plm_config *config,
-                                            const struct plm_config_task *task)
-{
-  return (struct plm_labelled_request){
-      .path = task->path,
-      .sequence_column = task->column,
-      .target_column = task->target,
-      .split_column = task->split,
-      .kind = (enum plm_label_kind)(PLM_LABEL_GUESSED + task->labels),
-      .tokenizer = config->data.tokenizer,
-  };
-}
-
 static plm_status open_task(struct plm_watch_tasks *tasks, uint32_t i, struct plm_error *error)
 {
   const struct plm_config_task *task = &tasks->config->evaluator.tasks[i];
   if (task->kind == PLM_TASK_PROBE) {
-    const struct plm_labelled_request request = table_of(tasks->config, task);
+    const struct plm_labelled_request request = plm_task_table(tasks->config, task);
     return plm_labelled_table_read(&request, &tasks->tables[i], error);
   }
   if (task->kind == PLM_TASK_CONTACTS) {
@@ -122,7 +110,7 @@ static plm_status run_probe(struct plm_watch_tasks *tasks, uint32_t i,
   struct plm_inference *inference;
   struct plm_probe_results results;
   const struct plm_probe_request request = {
-      .table = table_of(tasks->config, &tasks->config->evaluator.tasks[i]),
+      .table = plm_task_table(tasks->config, &tasks->config->evaluator.tasks[i]),
       .pooling = {.kinds = {PLM_POOL_MEAN}, .count = 1},
       .check = subject->check,
       .context = subject->context,

@@ -9,6 +9,7 @@
 #include "common/base/text/json.h"
 #include "common/base/text/printable.h"
 #include "common/base/text/text.h"
+#include "common/config/task_table.h"
 #include "common/corpus/corpus_description.h"
 #include "common/huggingface/folder_facts.h"
 #include "stages/commands/command.h"
@@ -74,14 +75,31 @@ static void validate_warn_tasks(const struct plm_config *config)
   }
 }
 
-/* A folder is no file later. */
-static plm_status validate_task_folders(const struct plm_config *config, struct plm_error *error)
+/* The columns of a probe are those of its table, and each row is as the evaluator takes it. */
+static plm_status check_probe(const struct plm_config *config, const struct plm_config_task *task,
+                              struct plm_error *error)
+{
+  const struct plm_labelled_request request = plm_task_table(config, task);
+  struct plm_labelled_table table;
+  const plm_status status = plm_labelled_table_read(&request, &table, error);
+  plm_labelled_table_deinit(&table);
+  if (status != PLM_OK && error->where[0] == '\0')
+    plm_error_where(error, "evaluator.tasks: %s", task->name);
+  if (status != PLM_FORMAT) return status;
+  return error->status = PLM_CONFIG; /* a mistake in the configuration or in what it names */
+}
+
+/* What exists on this host; a folder is no file later. */
+static plm_status validate_tasks(const struct plm_config *config, struct plm_error *error)
 {
   for (uint32_t i = 0; i < config->evaluator.task_count; i++) {
     const struct plm_config_task *task = &config->evaluator.tasks[i];
-    if (task->kind == PLM_TASK_PROBE || !plm_file_exists(task->path) ||
-        plm_directory_exists(task->path))
+    if (!plm_file_exists(task->path)) continue;
+    if (task->kind == PLM_TASK_PROBE) {
+      PLM_TRY(check_probe(config, task, error));
       continue;
+    }
+    if (plm_directory_exists(task->path)) continue;
     return plm_error_set(
         error, PLM_CONFIG, "evaluator.tasks: %s: %s is not a folder; %s", task->name, task->path,
         task->kind == PLM_TASK_CONTACTS ? "contacts need a folder of NAME.fasta and NAME.contacts"
@@ -120,7 +138,7 @@ static plm_status validate(const struct plm_command_context *context, struct plm
   if (status != PLM_OK) return status;
   struct plm_text advice = {0}, said = {0};
   plm_status checked = validate_check_corpus(&config, error);
-  if (checked == PLM_OK) checked = validate_task_folders(&config, error);
+  if (checked == PLM_OK) checked = validate_tasks(&config, error);
   if (checked == PLM_OK) checked = validate_init_from(&config, &said, error);
   if (checked != PLM_OK) {
     plm_text_deinit(&said);
@@ -148,6 +166,7 @@ const struct plm_command plm_command_validate = {
     .details =
         "Exits with 2 if there are mistakes. A corpus that does not exist on this host is only "
         "a warning, because it may be on another one. What trainer.init_from names is opened, "
-        "compared with the model, and described. --json prints them as an array of texts.",
+        "compared with the model, and described, and tables of probes are read. --json prints them "
+        "as an array of texts.",
     .run = validate,
 };

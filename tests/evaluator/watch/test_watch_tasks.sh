@@ -139,6 +139,8 @@ expect 6 plm-evaluator "$@" --set 'evaluator.tasks=[{name: a, path: none.csv, ta
 says err 'none.csv'
 expect 7 plm-evaluator "$@" --set 'evaluator.tasks=[{name: a, path: t.csv, target: z}]'
 says err 't.csv:1: the table has no column "z"'
+expect 2 plm-pipeline validate -c pipeline.yaml --set 'evaluator.tasks=[{name: a, path: t.csv, target: z}]'
+says err '/t.csv:1: the table has no column "z"'
 expect 7 plm-evaluator "$@" --set 'evaluator.tasks=[{name: a, kind: contacts, path: assays}]'
 says err 'evaluator.tasks: a: 0 proteins are too few: 20 for training and at least one for the test'
 file=(--set 'evaluator.tasks=[{name: a, kind: contacts, path: t.csv}]')
