@@ -17,6 +17,8 @@ PLM_TMP (the test's own folder). The runner itself reads PLM_BUILD, PLM_VENV (Py
 JOBS, PLM_TEST_LIMIT_S, and PLM_MAY_SKIP: if it is set, whatever is skipped and does not match this
 regular expression counts as failed. It is compared with "NAME: REASON".
 
+Python tests that need PyTorch are forks of one process that has imported it (warm.py), unless they are few.
+
 build/test-times.tsv keeps how long each test took, and which share of that it computed. The longest
 begin first, and tests that mostly wait share a core with others.
 
@@ -40,11 +42,13 @@ import traceback
 import choose_tests
 from results import Results
 from timings import Times
+from warm import Warm
 
 ROOT = choose_tests.ROOT
 SANITIZED = ("asan", "tsan")
 NOTHING_COLLECTED = 5  # pytest's exit status
 MOST_WAITING = 4  # tests that run at the same time, for each core
+WARM_FROM = 3  # for fewer tests, importing PyTorch once does not pay
 
 
 def environment_of_tests(build):
@@ -84,6 +88,13 @@ class Runner:
         self.scratch = pathlib.Path(tempfile.mkdtemp(prefix="p"))
         self.groups = set()  # process groups of the tests that run
         self.stopping = False
+        self.warm = None
+
+    def import_once(self, tests):
+        """Tests that need PyTorch become forks of one process that has imported it, if there are some."""
+        if self.venv and sum(map(is_warm, tests)) >= WARM_FROM:
+            environment = {**self.environment, **python_environment(self.scratch)}
+            self.warm = Warm(self.venv / "bin/python", environment)
 
     def missing(self, test):
         """Why the test cannot run here, or None."""
@@ -134,8 +145,9 @@ class Runner:
         place = folder if test.kind == ".py" else ROOT
         log = self.scratch / f"{folder.name}.log"
         try:
-            with open(log, "wb") as output:
-                status, took, computed = self.wait_for(command, environment, place, output)
+            with open(log, "ab") as output:
+                warm = self.warm if is_warm(test) else None
+                status, took, computed = self.wait_for(command, environment, place, output, warm)
         finally:
             end_those_left(str(folder))
             shutil.rmtree(folder, ignore_errors=True)
@@ -143,18 +155,12 @@ class Runner:
         log.unlink()
         return status, text, took, computed
 
-    def wait_for(self, command, environment, place, output):
+    def wait_for(self, command, environment, place, output, warm):
         started = time.monotonic()
         try:
-            process = subprocess.Popen(
-                command,
-                cwd=place,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+            arguments = command[command.index("pytest") + 1 :] if warm else None
+            process = warm and warm.start(arguments, place, environment, output.name)
+            process = process or Started(command, environment, place, output)
         except OSError as error:
             output.write(f"{command[0]} does not start: {error.strerror}\n".encode())
             return 127, 0, 0
@@ -168,8 +174,7 @@ class Runner:
         for timer in timers:
             timer.daemon = True
             timer.start()
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
+        status, computed = process.wait()
         for timer in timers:
             timer.cancel()
         self.groups.discard(process.pid)
@@ -177,10 +182,10 @@ class Runner:
         if took > self.limit_s:
             output.write(f"\nstopped after {self.limit_s} s\n".encode())
             return 124, took, 0
-        status = process.returncode
+        status = os.waitstatus_to_exitcode(status)
         if status == NOTHING_COLLECTED and "pytest" in command:  # all of the file was skipped
             status = 77
-        return status, took, usage.ru_utime + usage.ru_stime
+        return status, took, computed
 
     def stop(self):
         self.stopping = True
@@ -188,7 +193,34 @@ class Runner:
             end_group(group, signal.SIGKILL)
 
     def close(self):
+        if self.warm:
+            self.warm.close()
         shutil.rmtree(self.scratch, ignore_errors=True)
+
+
+class Started(subprocess.Popen):
+    """The process of a test that is a program of its own."""
+
+    def __init__(self, command, environment, place, output):
+        super().__init__(
+            command,
+            cwd=place,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+    def wait(self):
+        """(the status of wait(), processor seconds)"""
+        _, status, usage = os.wait4(self.pid, 0)
+        self.returncode = os.waitstatus_to_exitcode(status)
+        return status, usage.ru_utime + usage.ru_stime
+
+
+def is_warm(test):
+    return test.kind == ".py" and test.environment == "torch"
 
 
 def end_group(group, number):
@@ -366,6 +398,7 @@ def main():
     limit_s = int(os.environ.get("PLM_TEST_LIMIT_S") or (7200 if sanitized else 900))
     venv = os.environ.get("PLM_VENV")
     runner = Runner(build, pathlib.Path(venv) if venv else None, limit_s, options.set)
+    runner.import_once(chosen)
     try:
         run_all(chosen, runner, times, results, int(os.environ.get("JOBS") or os.cpu_count()))
     except KeyboardInterrupt:

@@ -251,7 +251,8 @@ def test_a_missing_program_and_no_test_are_failures(tree):
     assert call(tree, "nothing").returncode == 2
 
 
-def test_pytests_skips_and_waits_are_told(tree):
+@pytest.mark.parametrize("warm", [False, True])
+def test_pytests_skips_and_waits_are_told(tree, warm, monkeypatch):
     shutil.copy(HERE.parents[1] / "conftest.py", tree / "tests")
     text = "import time, pytest\ndef test_one(): pytest.skip('no card')\ndef test_two(): time.sleep({})\n"
     script(tree, "a/test_parts.py", text.format(0))
@@ -260,6 +261,11 @@ def test_pytests_skips_and_waits_are_told(tree):
     tests = {t.name: t for t in choose_tests.find_tests(tree / "tests", "")}
     runner = run_tests.Runner(tree / "build", made, 900, "test")
     runner.missing = lambda test: None
+    monkeypatch.setattr(run_tests, "is_warm", lambda test: warm)
+    runner.import_once([])
+    assert runner.warm is None
+    runner.import_once(list(tests.values()) * 2)
+    assert (runner.warm is not None) == warm
     try:
         status, output, _, _ = runner.run(tests["a/test_parts.py"])
         assert status == 0 and "\nskipped test: test_one: no card\n" in output
