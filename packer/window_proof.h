@@ -2,7 +2,6 @@
 #ifndef PLM_PACKER_WINDOW_PROOF_H
 #define PLM_PACKER_WINDOW_PROOF_H
 
-#include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -22,21 +21,10 @@ struct store_proof {
   struct plm_error error; /* unless its status is PLM_OK, there are no bytes */
 };
 
-/* The trees of a corpus, for paths. The first thread that needs one of a split opens it. */
-struct window_trees {
-  struct plm_corpus *corpus;
-  struct split_trees {
-    pthread_mutex_t lock; /* held while one is opened */
-    struct plm_proof_tree *groups, *clusters;
-  } splits[PLM_SPLIT_COUNT];
-};
-void window_trees_init(struct window_trees *trees, struct plm_corpus *corpus);
-void window_trees_deinit(struct window_trees *trees);
-
 /* Fills bytes, size and count of a proof, of groups of the plan. cursor is the calling thread's.
  * PLM_NOT_FOUND: an epoch of the plan has no such window, or the window no such groups. After an
  * error, bytes may be there, and the caller frees them. */
-plm_status window_proof_write(struct window_trees *trees, struct plm_corpus_cursor *cursor,
+plm_status window_proof_write(const struct plm_corpus *corpus, struct plm_corpus_cursor *cursor,
                               const struct plm_plan *plan, struct store_proof *proof,
                               struct plm_error *error);
 

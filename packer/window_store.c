@@ -42,7 +42,6 @@ struct worker {
 
 struct window_store {
   struct plm_corpus *corpus;
-  struct window_trees trees;
   int wake;
   struct store_plan plans[STORE_PLANS]; /* the main thread's, except jobs */
   uint64_t plan_uses;
@@ -226,7 +225,7 @@ static void make_proof(struct worker *worker, struct store_proof *proof)
   struct plm_error *error = &proof->error;
   plm_status status = store_plan_open_unread(proof->plan, store->corpus, &opened, error);
   if (status == PLM_OK)
-    status = window_proof_write(&store->trees, worker->cursor, opened, proof, error);
+    status = window_proof_write(store->corpus, worker->cursor, opened, proof, error);
   if (status == PLM_OK) return;
   error->status = status;
   free(proof->bytes);
@@ -424,7 +423,6 @@ plm_status window_store_open(struct plm_corpus *corpus, unsigned threads,
   pthread_mutex_init(&made->mutex, NULL);
   pthread_cond_init(&made->work, NULL);
   for (int i = 0; i < STORE_PLANS; i++) pthread_mutex_init(&made->plans[i].lock, NULL);
-  window_trees_init(&made->trees, corpus);
   made->worker_count = threads < 1 ? 1 : threads > STORE_THREADS ? STORE_THREADS : threads;
   plm_status status = PLM_OK;
   if (made->wake < 0) status = plm_error_errno(error, "cannot make an event descriptor");
@@ -465,7 +463,6 @@ void window_store_close(struct window_store *store)
     store->spare = next;
   }
   for (unsigned i = 0; i < store->done_count; i++) free(store->done[i].bytes);
-  window_trees_deinit(&store->trees);
   for (int i = 0; i < STORE_PLANS; i++) {
     store_plan_close(&store->plans[i]);
     pthread_mutex_destroy(&store->plans[i].lock);

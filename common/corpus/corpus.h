@@ -114,8 +114,12 @@ struct plm_corpus;
 typedef plm_status plm_corpus_stop(const char *consequence, struct plm_error *error);
 
 struct plm_corpus_options {
-  bool allow_remote;     /* a network file system is not refused */
-  bool allow_old;        /* formats 1 and 2 are accepted too */
+  bool allow_remote; /* a network file system is not refused */
+  bool allow_old;    /* formats 1 and 2 are accepted too */
+  /* The lengths are not read now but with their groups, so that opening takes neither time nor
+   * memory for each document. Then a wrong length is found when its group is read, and
+   * plm_corpus_lengths has nothing. */
+  bool lengths_later;
   const char *cache_dir; /* local folder for a verified copy, which is then read; or NULL */
   plm_corpus_stop *stop; /* asked while a copy is made or waited for; NULL: nothing stops that */
   /* Told while a copy is made or waited for, and while the tables are read; NULL: nobody. */
@@ -138,14 +142,14 @@ void plm_corpus_close(struct plm_corpus *corpus);
 
 const struct plm_corpus_info *plm_corpus_info(const struct plm_corpus *corpus);
 const char *plm_corpus_path(const struct plm_corpus *corpus);
-/* Lengths in residues of all documents of a split; owned by the corpus. */
+/* Lengths in residues of all documents of a split; owned by the corpus. NULL with lengths_later. */
 const uint32_t *plm_corpus_lengths(const struct plm_corpus *corpus, enum plm_split split);
 /* The trees over the roots of a split's groups, and over the groups of sizes of its clusters, for
- * paths. The caller closes. The split must not be empty, and the corpus must have clusters. */
-plm_status plm_corpus_group_tree(const struct plm_corpus *corpus, enum plm_split split,
-                                 struct plm_proof_tree **tree, struct plm_error *error);
-plm_status plm_corpus_cluster_tree(const struct plm_corpus *corpus, enum plm_split split,
-                                   struct plm_proof_tree **tree, struct plm_error *error);
+ * paths; owned by the corpus. NULL if there are none, or in an old format. */
+const struct plm_proof_tree *plm_corpus_group_tree(const struct plm_corpus *corpus,
+                                                   enum plm_split split);
+const struct plm_proof_tree *plm_corpus_cluster_tree(const struct plm_corpus *corpus,
+                                                     enum plm_split split);
 /* The number of documents, at least 1, of each cluster of a split; owned by the corpus. NULL if the
  * corpus does not keep its clusters. */
 const uint32_t *plm_corpus_clusters(const struct plm_corpus *corpus, enum plm_split split);
@@ -160,6 +164,11 @@ void plm_corpus_cursor_close(struct plm_corpus_cursor *cursor);
  * until the next call on this cursor. PLM_CORRUPT names the record. */
 plm_status plm_corpus_group(struct plm_corpus_cursor *cursor, enum plm_split split, uint64_t group,
                             const uint8_t **residues, size_t *size, struct plm_error *error);
+/* The lengths in residues of a group's documents, valid until those of another group are read with
+ * this cursor. PLM_CORRUPT names the record or the document. */
+plm_status plm_corpus_group_lengths(struct plm_corpus_cursor *cursor, enum plm_split split,
+                                    uint64_t group, const uint32_t **lengths,
+                                    struct plm_error *error);
 /* Asks the kernel to read groups ahead that will be needed soon. */
 void plm_corpus_prefetch(struct plm_corpus *corpus, enum plm_split split, uint64_t group,
                          uint64_t count);

@@ -18,11 +18,20 @@ struct held_group {
   size_t size, capacity;
 };
 
+/* The lengths of a group, if the corpus has not read all of them. */
+struct held_lengths {
+  bool valid;
+  enum plm_split split;
+  uint64_t group;
+  uint32_t lengths[PLM_GROUP_DOCUMENTS];
+};
+
 struct plm_corpus_cursor {
   struct plm_corpus *corpus;
   MDB_txn *transaction;
   ZSTD_DCtx *context;
   struct held_group residues, names, labels;
+  struct held_lengths lengths;
   uint32_t name_begin[PLM_GROUP_DOCUMENTS + 1]; /* offsets in names.bytes */
   size_t label_begin[PLM_GROUP_DOCUMENTS + 1];  /* offsets in labels.bytes */
 };
@@ -147,6 +156,62 @@ static plm_status check_number(const struct plm_corpus *corpus, enum plm_split s
                        (unsigned long long)count);
 }
 
+/* Copies a group's part of a record of a table. The caller holds the guard. */
+static plm_status copy_entries(struct plm_corpus_cursor *cursor, enum plm_record_kind kind,
+                               enum plm_split split, uint64_t group, uint32_t count, void *entries,
+                               struct plm_error *error)
+{
+  const struct plm_corpus *corpus = cursor->corpus;
+  const struct plm_corpus_table *table = &plm_corpus_tables[kind];
+  const uint64_t first = group * PLM_GROUP_DOCUMENTS, begin = first % table->block;
+  MDB_val value;
+  PLM_TRY(plm_corpus_record(corpus, cursor->transaction, split, kind, first / table->block, &value,
+                            error));
+  if (value.mv_size < (begin + count) * table->entry_bytes)
+    return plm_corpus_record_error(corpus, split, kind, first / table->block, "is too short",
+                                   error);
+  memcpy(entries, (const uint8_t *)value.mv_data + begin * table->entry_bytes,
+         count * table->entry_bytes);
+  return PLM_OK;
+}
+
+static plm_status read_lengths(struct plm_corpus_cursor *cursor, enum plm_split split,
+                               uint64_t group, struct held_lengths *held, struct plm_error *error)
+{
+  const struct plm_corpus *corpus = cursor->corpus;
+  const uint32_t count =
+      plm_corpus_group_documents(corpus->description.info.splits[split].documents, group);
+  held->valid = false;
+  plm_corpus_guard_enter(corpus->data_path);
+  const plm_status status =
+      copy_entries(cursor, PLM_RECORD_LENGTHS, split, group, count, held->lengths, error);
+  plm_corpus_guard_leave();
+  PLM_TRY(status);
+  for (uint32_t d = 0; d < count; d++)
+    PLM_TRY(plm_corpus_check_length(corpus, split, group * PLM_GROUP_DOCUMENTS + d,
+                                    held->lengths[d], error));
+  held->split = split;
+  held->group = group;
+  held->valid = true;
+  return PLM_OK;
+}
+
+plm_status plm_corpus_group_lengths(struct plm_corpus_cursor *cursor, enum plm_split split,
+                                    uint64_t group, const uint32_t **lengths,
+                                    struct plm_error *error)
+{
+  const struct plm_corpus *corpus = cursor->corpus;
+  const uint64_t documents = corpus->description.info.splits[split].documents;
+  struct held_lengths *held = &cursor->lengths;
+  PLM_TRY(check_number(corpus, split, group, plm_corpus_group_count(documents), "group", error));
+  *lengths = held->lengths;
+  if (corpus->lengths[split] != NULL)
+    *lengths = corpus->lengths[split] + group * PLM_GROUP_DOCUMENTS;
+  else if (!held->valid || held->split != split || held->group != group)
+    PLM_TRY(read_lengths(cursor, split, group, held, error));
+  return PLM_OK;
+}
+
 plm_status plm_corpus_group(struct plm_corpus_cursor *cursor, enum plm_split split, uint64_t group,
                             const uint8_t **residues, size_t *size, struct plm_error *error)
 {
@@ -155,9 +220,10 @@ plm_status plm_corpus_group(struct plm_corpus_cursor *cursor, enum plm_split spl
   struct held_group *held = &cursor->residues;
   PLM_TRY(check_number(corpus, split, group, plm_corpus_group_count(documents), "group", error));
   if (!held->valid || held->split != split || held->group != group) {
-    const uint32_t *lengths = corpus->lengths[split] + group * PLM_GROUP_DOCUMENTS;
+    const uint32_t *lengths = NULL;
     const uint32_t count = plm_corpus_group_documents(documents, group);
     size_t expected = 0;
+    PLM_TRY(plm_corpus_group_lengths(cursor, split, group, &lengths, error));
     for (uint32_t i = 0; i < count; i++) expected += lengths[i];
     PLM_TRY(corpus_cursor_hold(cursor, PLM_RECORD_GROUPS, split, group, expected, held, error));
     if (held->size != expected)
@@ -181,28 +247,11 @@ plm_status plm_corpus_document(struct plm_corpus_cursor *cursor, enum plm_split 
   size_t group_size = 0;
   PLM_TRY(
       plm_corpus_group(cursor, split, number / PLM_GROUP_DOCUMENTS, &group, &group_size, error));
-  const uint32_t *lengths = corpus->lengths[split];
-  for (uint64_t d = number - number % PLM_GROUP_DOCUMENTS; d < number; d++) group += lengths[d];
+  const uint32_t *lengths = NULL;
+  PLM_TRY(plm_corpus_group_lengths(cursor, split, number / PLM_GROUP_DOCUMENTS, &lengths, error));
+  for (uint64_t d = 0; d < number % PLM_GROUP_DOCUMENTS; d++) group += lengths[d];
   *residues = group;
-  *size = lengths[number];
-  return PLM_OK;
-}
-
-/* Copies a group's part of its record of `digests`. The caller holds the guard. */
-static plm_status copy_digests(struct plm_corpus_cursor *cursor, enum plm_split split,
-                               uint64_t group, uint32_t count, struct plm_proof_digest *digests,
-                               struct plm_error *error)
-{
-  const struct plm_corpus *corpus = cursor->corpus;
-  const uint64_t first = group * PLM_GROUP_DOCUMENTS, begin = first % PLM_DIGESTS_BLOCK;
-  MDB_val value;
-  PLM_TRY(plm_corpus_record(corpus, cursor->transaction, split, PLM_RECORD_DIGESTS,
-                            first / PLM_DIGESTS_BLOCK, &value, error));
-  if (value.mv_size < (begin + count) * sizeof *digests)
-    return plm_corpus_record_error(corpus, split, PLM_RECORD_DIGESTS, first / PLM_DIGESTS_BLOCK,
-                                   "is too short", error);
-  memcpy(digests, (const uint8_t *)value.mv_data + begin * sizeof *digests,
-         count * sizeof *digests);
+  *size = lengths[number % PLM_GROUP_DOCUMENTS];
   return PLM_OK;
 }
 
@@ -216,7 +265,8 @@ plm_status plm_corpus_digests(struct plm_corpus_cursor *cursor, enum plm_split s
   PLM_TRY(check_number(corpus, split, group, plm_corpus_group_count(documents), "group", error));
   const uint32_t count = plm_corpus_group_documents(documents, group);
   plm_corpus_guard_enter(corpus->data_path);
-  const plm_status status = copy_digests(cursor, split, group, count, digests, error);
+  const plm_status status =
+      copy_entries(cursor, PLM_RECORD_DIGESTS, split, group, count, digests, error);
   plm_corpus_guard_leave();
   return status;
 }
@@ -238,9 +288,10 @@ plm_status plm_corpus_labels(struct plm_corpus_cursor *cursor, enum plm_split sp
   PLM_ASSERT(plm_corpus_has_labels(&corpus->description.info));
   PLM_TRY(check_number(corpus, split, group, plm_corpus_group_count(documents), "group", error));
   if (!held->valid || held->split != split || held->group != group) {
-    const uint32_t *lengths = corpus->lengths[split] + group * PLM_GROUP_DOCUMENTS;
+    const uint32_t *lengths = NULL;
     const uint32_t count = plm_corpus_group_documents(documents, group);
     size_t *begin = cursor->label_begin;
+    PLM_TRY(plm_corpus_group_lengths(cursor, split, group, &lengths, error));
     begin[0] = 0;
     for (uint32_t i = 0; i < count; i++)
       begin[i + 1] = begin[i] + plm_label_record_size(&corpus->description.labels, lengths[i]);
@@ -274,17 +325,19 @@ plm_status plm_corpus_label_digests(struct plm_corpus_cursor *cursor, enum plm_s
 
 /* Compares the hashes of a group's sequences and label records with the group's root. */
 static plm_status check_digests(struct plm_corpus_cursor *cursor, enum plm_split split,
-                                uint64_t group, const struct plm_proof_digest *digests,
-                                uint32_t count, struct plm_error *error)
+                                uint64_t group, const uint32_t *lengths,
+                                const struct plm_proof_digest *digests, uint32_t count,
+                                struct plm_error *error)
 {
   const struct plm_corpus *corpus = cursor->corpus;
   const bool labelled = plm_corpus_has_labels(&corpus->description.info);
   struct plm_proof_digest labels[PLM_GROUP_DOCUMENTS];
   if (labelled) PLM_TRY(plm_corpus_label_digests(cursor, split, group, labels, error));
   const struct plm_proof_node root =
-      plm_proof_group(corpus->lengths[split] + group * PLM_GROUP_DOCUMENTS, digests,
-                      labelled ? labels : NULL, count);
-  if (memcmp(root.hash, corpus->roots[split][group], sizeof root.hash) == 0) return PLM_OK;
+      plm_proof_group(lengths, digests, labelled ? labels : NULL, count);
+  if (memcmp(root.hash, plm_proof_tree_nodes(corpus->groups[split])[group].hash,
+             sizeof root.hash) == 0)
+    return PLM_OK;
   if (labelled)
     return plm_corpus_record_error(corpus, split, PLM_RECORD_LABELS, group,
                                    "or its record of `digests` is not what ingest wrote", error);
@@ -302,14 +355,15 @@ plm_status plm_corpus_prove_group(struct plm_corpus_cursor *cursor, enum plm_spl
   struct plm_proof_digest stated[PLM_GROUP_DOCUMENTS], found[PLM_GROUP_DOCUMENTS];
   struct plm_translator translator;
   const uint8_t *residues = NULL;
+  const uint32_t *lengths = NULL;
   size_t size = 0;
   PLM_TRY(plm_corpus_digests(cursor, split, group, stated, error));
+  PLM_TRY(plm_corpus_group_lengths(cursor, split, group, &lengths, error));
   const uint32_t documents = plm_corpus_group_documents(info->splits[split].documents, group);
-  PLM_TRY(check_digests(cursor, split, group, stated, documents, error));
+  PLM_TRY(check_digests(cursor, split, group, lengths, stated, documents, error));
   PLM_TRY(plm_corpus_group(cursor, split, group, &residues, &size, error));
   plm_translator_init(&translator, info->tokenizer);
-  plm_corpus_hash_sequences(&translator, corpus->lengths[split] + first, documents, residues,
-                            found);
+  plm_corpus_hash_sequences(&translator, lengths, documents, residues, found);
   for (uint32_t d = 0; d < documents; d++) {
     if (memcmp(&stated[d], &found[d], sizeof found[d]) == 0) continue;
     plm_error_set(error, PLM_CORRUPT, "document %llu of %s has another sequence than ingest hashed",

@@ -14,11 +14,14 @@ struct plm_corpus {
   struct plm_corpus_description description;
   MDB_env *environment;
   MDB_dbi databases[PLM_SPLIT_COUNT][PLM_RECORD_KINDS], meta;
-  uint32_t *lengths[PLM_SPLIT_COUNT];
+  bool lengths_later;
+  uint32_t *lengths[PLM_SPLIT_COUNT]; /* NULL with lengths_later */
   struct plm_group_check *checks[PLM_SPLIT_COUNT];
   uint32_t *clusters[PLM_SPLIT_COUNT]; /* sizes; NULL if the corpus does not keep its clusters */
-  uint8_t (*roots[PLM_SPLIT_COUNT])[PLM_PROOF_HASH_BYTES]; /* of each group; NULL in old formats */
-  size_t largest_group_bytes;
+  /* Over the roots of the groups, and over the groups of sizes of clusters; NULL in old formats,
+   * and without documents or clusters. */
+  struct plm_proof_tree *groups[PLM_SPLIT_COUNT], *cluster_groups[PLM_SPLIT_COUNT];
+  size_t largest_group_bytes; /* 0 with lengths_later */
   pthread_mutex_t prefetch_lock;
   MDB_txn *prefetch_transaction;
   struct plm_advance *opening; /* of plm_corpus_options, until it is open */
@@ -37,6 +40,10 @@ plm_status plm_corpus_record(const struct plm_corpus *corpus, MDB_txn *transacti
 
 /* Reads and checks all tables that planning and reading need; corpus_tables.c. */
 plm_status plm_corpus_load_tables(struct plm_corpus *corpus, struct plm_error *error);
+
+/* PLM_CORRUPT: no document is as long. */
+plm_status plm_corpus_check_length(const struct plm_corpus *corpus, enum plm_split split,
+                                   uint64_t document, uint32_t length, struct plm_error *error);
 
 /* Fills error with PLM_CORRUPT and the record's name. */
 plm_status plm_corpus_record_error(const struct plm_corpus *corpus, enum plm_split split,

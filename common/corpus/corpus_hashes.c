@@ -62,51 +62,6 @@ struct plm_hash plm_corpus_fingerprint(const struct plm_corpus_info *info)
                           plm_corpus_has_labels(info) ? &info->schema : NULL);
 }
 
-static plm_status open_tree(enum plm_proof_kind kind, struct plm_proof_node *nodes, uint64_t count,
-                            struct plm_proof_tree **tree, struct plm_error *error)
-{
-  const plm_status status = plm_proof_tree_open(kind, nodes, count, tree, error);
-  free(nodes);
-  return status;
-}
-
-static struct plm_proof_node *make_nodes(uint64_t count, struct plm_error *error)
-{
-  struct plm_proof_node *nodes = malloc(count * sizeof *nodes);
-  if (nodes == NULL)
-    (void)plm_error_set(error, PLM_NO_MEMORY, "no memory for a tree over %llu groups",
-                        (unsigned long long)count);
-  return nodes;
-}
-
-plm_status plm_corpus_group_tree(const struct plm_corpus *corpus, enum plm_split split,
-                                 struct plm_proof_tree **tree, struct plm_error *error)
-{
-  const uint64_t count = plm_corpus_group_count(corpus->description.info.splits[split].documents);
-  PLM_ASSERT(count != 0 && corpus->roots[split] != NULL);
-  struct plm_proof_node *nodes = make_nodes(count, error);
-  if (nodes == NULL) return PLM_NO_MEMORY;
-  for (uint64_t g = 0; g < count; g++) {
-    memcpy(nodes[g].hash, corpus->roots[split][g], sizeof nodes[g].hash);
-    nodes[g].sum = 0;
-  }
-  return open_tree(PLM_PROOF_PLAIN, nodes, count, tree, error);
-}
-
-plm_status plm_corpus_cluster_tree(const struct plm_corpus *corpus, enum plm_split split,
-                                   struct plm_proof_tree **tree, struct plm_error *error)
-{
-  const uint64_t clusters = corpus->description.info.splits[split].clusters;
-  const uint64_t count = plm_corpus_group_count(clusters);
-  PLM_ASSERT(count != 0);
-  struct plm_proof_node *nodes = make_nodes(count, error);
-  if (nodes == NULL) return PLM_NO_MEMORY;
-  for (uint64_t g = 0; g < count; g++)
-    nodes[g] = plm_proof_clusters(corpus->clusters[split] + g * PLM_PROOF_GROUP,
-                                  plm_corpus_group_documents(clusters, g));
-  return open_tree(PLM_PROOF_SUMS, nodes, count, tree, error);
-}
-
 /* The hash of a sequence that is too long for a batch. */
 static struct plm_proof_digest hash_long(const struct plm_translator *translator,
                                          const uint8_t *residues, size_t count)

@@ -125,7 +125,10 @@ plm_status plm_corpus_open(const char *directory, const struct plm_corpus_option
   if (opened == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   pthread_mutex_init(&opened->prefetch_lock, NULL);
   opened->cache_lock = -1;
-  if (options != NULL) opened->opening = options->advance;
+  if (options != NULL) {
+    opened->opening = options->advance;
+    opened->lengths_later = options->lengths_later;
+  }
   plm_status status =
       resolve_directory(directory, options, opened->directory, &opened->cache_lock, error);
   if (status == PLM_OK) status = open_checked(opened, options != NULL && options->allow_old, error);
@@ -147,7 +150,8 @@ void plm_corpus_close(struct plm_corpus *corpus)
     free(corpus->lengths[s]);
     free(corpus->checks[s]);
     free(corpus->clusters[s]);
-    free(corpus->roots[s]);
+    plm_proof_tree_close(corpus->groups[s]);
+    plm_proof_tree_close(corpus->cluster_groups[s]);
   }
   plm_corpus_description_deinit(&corpus->description);
   pthread_mutex_destroy(&corpus->prefetch_lock);
@@ -174,6 +178,20 @@ const uint32_t *plm_corpus_lengths(const struct plm_corpus *corpus, enum plm_spl
 {
   PLM_ASSERT((unsigned)split < PLM_SPLIT_COUNT);
   return corpus->lengths[split];
+}
+
+const struct plm_proof_tree *plm_corpus_group_tree(const struct plm_corpus *corpus,
+                                                   enum plm_split split)
+{
+  PLM_ASSERT((unsigned)split < PLM_SPLIT_COUNT);
+  return corpus->groups[split];
+}
+
+const struct plm_proof_tree *plm_corpus_cluster_tree(const struct plm_corpus *corpus,
+                                                     enum plm_split split)
+{
+  PLM_ASSERT((unsigned)split < PLM_SPLIT_COUNT);
+  return corpus->cluster_groups[split];
 }
 
 const uint32_t *plm_corpus_clusters(const struct plm_corpus *corpus, enum plm_split split)

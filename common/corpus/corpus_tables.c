@@ -39,6 +39,43 @@ static plm_status not_as_written(const struct plm_corpus *corpus, enum plm_split
   return plm_error_hint(error, "copy the corpus again or ingest its sources again");
 }
 
+/* Makes a tree over `count` nodes, which it frees, and compares its root with corpus.json. what:
+ * the table, for the message. */
+static plm_status open_tree(const struct plm_corpus *corpus, enum plm_split split,
+                            enum plm_proof_kind kind, struct plm_proof_node *nodes, uint64_t count,
+                            struct plm_proof_tree **tree, struct plm_error *error)
+{
+  const struct plm_corpus_split *of = &corpus->description.info.splits[split];
+  const bool sums = kind == PLM_PROOF_SUMS;
+  plm_status status = plm_proof_tree_open(kind, nodes, count, tree, error);
+  free(nodes);
+  if (status == PLM_NO_MEMORY) return status;
+  if (status == PLM_OK && memcmp(plm_proof_tree_root(*tree)->hash,
+                                 sums ? of->cluster_root : of->root, PLM_PROOF_HASH_BYTES) == 0)
+    return PLM_OK;
+  return not_as_written(corpus, split, sums ? "the clusters of " : "the roots of ",
+                        " are not those that ingest wrote", error);
+}
+
+/* What corpus.json states of a tree without nodes. */
+static plm_status check_no_tree(const struct plm_corpus *corpus, enum plm_split split,
+                                const uint8_t root[PLM_PROOF_HASH_BYTES], const char *what,
+                                struct plm_error *error)
+{
+  static const uint8_t zeros[PLM_PROOF_HASH_BYTES];
+  if (memcmp(root, zeros, sizeof zeros) == 0) return PLM_OK;
+  return not_as_written(corpus, split, what, " are not those that ingest wrote", error);
+}
+
+static plm_status make_nodes(const struct plm_corpus *corpus, uint64_t count,
+                             struct plm_proof_node **nodes, struct plm_error *error)
+{
+  *nodes = malloc(count * sizeof **nodes);
+  if (*nodes != NULL) return PLM_OK;
+  return plm_error_set(error, PLM_NO_MEMORY, "no memory for a tree over %llu groups of %s",
+                       (unsigned long long)count, corpus->directory);
+}
+
 /* Reads the sizes of the clusters of a split. They must add up to its documents. */
 static plm_status read_clusters(struct plm_corpus *corpus, enum plm_split s,
                                 struct plm_error *error)
@@ -58,13 +95,15 @@ static plm_status read_clusters(struct plm_corpus *corpus, enum plm_split s,
     return not_as_written(corpus, s, "the sizes of the clusters of ",
                           " do not add up to its documents", error);
   if (!plm_corpus_has_proof(&corpus->description.info)) return PLM_OK;
-  uint8_t root[PLM_PROOF_HASH_BYTES];
-  struct plm_proof_builder builder;
-  plm_proof_begin(&builder, PLM_PROOF_SUMS);
-  plm_corpus_add_clusters(&builder, corpus->clusters[s], split->clusters);
-  if (!plm_corpus_root(&builder, root) || memcmp(root, split->cluster_root, sizeof root) != 0)
-    return not_as_written(corpus, s, "the clusters of ", " are not those that ingest wrote", error);
-  return PLM_OK;
+  if (split->clusters == 0)
+    return check_no_tree(corpus, s, split->cluster_root, "the clusters of ", error);
+  const uint64_t groups = plm_corpus_group_count(split->clusters);
+  struct plm_proof_node *nodes;
+  PLM_TRY(make_nodes(corpus, groups, &nodes, error));
+  for (uint64_t g = 0; g < groups; g++)
+    nodes[g] = plm_proof_clusters(corpus->clusters[s] + g * PLM_PROOF_GROUP,
+                                  plm_corpus_group_documents(split->clusters, g));
+  return open_tree(corpus, s, PLM_PROOF_SUMS, nodes, groups, &corpus->cluster_groups[s], error);
 }
 
 /* Reads the roots of the groups of a split, which prove its digests. */
@@ -72,18 +111,27 @@ static plm_status read_roots(struct plm_corpus *corpus, enum plm_split s, struct
 {
   const struct plm_corpus_split *split = &corpus->description.info.splits[s];
   const uint64_t groups = plm_corpus_group_count(split->documents);
-  uint8_t root[PLM_PROOF_HASH_BYTES];
-  struct plm_proof_builder builder;
-  PLM_TRY(read_table(corpus, s, PLM_RECORD_ROOTS, groups, (void **)&corpus->roots[s], error));
-  plm_proof_begin(&builder, PLM_PROOF_PLAIN);
-  for (uint64_t g = 0; g < groups; g++) {
-    struct plm_proof_node node = {.sum = 0};
-    memcpy(node.hash, corpus->roots[s][g], sizeof node.hash);
-    plm_proof_add(&builder, &node);
+  uint8_t(*roots)[PLM_PROOF_HASH_BYTES] = NULL;
+  struct plm_proof_node *nodes = NULL;
+  if (groups == 0) return check_no_tree(corpus, s, split->root, "the roots of ", error);
+  plm_status status = read_table(corpus, s, PLM_RECORD_ROOTS, groups, (void **)&roots, error);
+  if (status == PLM_OK) status = make_nodes(corpus, groups, &nodes, error);
+  for (uint64_t g = 0; g < groups && status == PLM_OK; g++) {
+    memcpy(nodes[g].hash, roots[g], sizeof nodes[g].hash);
+    nodes[g].sum = 0;
   }
-  if (!plm_corpus_root(&builder, root) || memcmp(root, split->root, sizeof root) != 0)
-    return not_as_written(corpus, s, "the roots of ", " are not those that ingest wrote", error);
-  return PLM_OK;
+  free(roots);
+  if (status != PLM_OK) return status;
+  return open_tree(corpus, s, PLM_PROOF_PLAIN, nodes, groups, &corpus->groups[s], error);
+}
+
+plm_status plm_corpus_check_length(const struct plm_corpus *corpus, enum plm_split split,
+                                   uint64_t document, uint32_t length, struct plm_error *error)
+{
+  if (length != 0 && length <= PLM_DOCUMENT_LIMIT) return PLM_OK;
+  return plm_error_set(error, PLM_CORRUPT, "%s: document %llu of %s has length %u",
+                       corpus->data_path, (unsigned long long)document, plm_split_name(split),
+                       length);
 }
 
 /* Compares the sum of the lengths with the description, and finds the largest group, for which
@@ -96,9 +144,7 @@ static plm_status check_lengths(struct plm_corpus *corpus, enum plm_split s,
   for (uint64_t d = 0; d < split->documents; d++) {
     if (d % PLM_GROUP_DOCUMENTS == 0) group = 0;
     const uint32_t length = corpus->lengths[s][d];
-    if (length == 0 || length > PLM_DOCUMENT_LIMIT)
-      return plm_error_set(error, PLM_CORRUPT, "%s: document %llu of %s has length %u",
-                           corpus->data_path, (unsigned long long)d, plm_split_name(s), length);
+    PLM_TRY(plm_corpus_check_length(corpus, s, d, length, error));
     total += length;
     group += length;
     if (group > corpus->largest_group_bytes) corpus->largest_group_bytes = group;
@@ -121,10 +167,12 @@ static plm_status read_split(struct plm_corpus *corpus, enum plm_split s,
   if (groups > corpus->description.files.size_bytes)
     return plm_error_set(error, PLM_CORRUPT, "%s is too small for its %llu documents",
                          corpus->data_path, (unsigned long long)documents);
-  PLM_TRY(
-      read_table(corpus, s, PLM_RECORD_LENGTHS, documents, (void **)&corpus->lengths[s], error));
+  if (!corpus->lengths_later) {
+    PLM_TRY(
+        read_table(corpus, s, PLM_RECORD_LENGTHS, documents, (void **)&corpus->lengths[s], error));
+    plm_hasher_update(lengths, corpus->lengths[s], documents * sizeof(uint32_t));
+  }
   PLM_TRY(read_table(corpus, s, PLM_RECORD_CHECKS, groups, (void **)&corpus->checks[s], error));
-  plm_hasher_update(lengths, corpus->lengths[s], documents * sizeof(uint32_t));
   plm_hasher_update(checks, corpus->checks[s], groups * sizeof(struct plm_group_check));
   if (plm_corpus_keeps_clusters(info)) PLM_TRY(read_clusters(corpus, s, error));
   if (plm_corpus_has_proof(info)) PLM_TRY(read_roots(corpus, s, error));
@@ -137,24 +185,27 @@ static plm_status read_splits(struct plm_corpus *corpus, struct plm_hasher *leng
   const struct plm_corpus_files *files = &corpus->description.files;
   for (int s = 0; s < PLM_SPLIT_COUNT; s++)
     PLM_TRY(read_split(corpus, (enum plm_split)s, lengths, checks, error));
-  const bool same = plm_hash_equal(plm_hasher_digest(lengths), files->lengths);
+  const bool same =
+      corpus->lengths_later || plm_hash_equal(plm_hasher_digest(lengths), files->lengths);
   if (!same || !plm_hash_equal(plm_hasher_digest(checks), files->checks)) {
     plm_error_set(error, PLM_CORRUPT, "%s: `%s` is not what ingest wrote", corpus->data_path,
                   same ? "checks" : "lengths");
     return plm_error_hint(error, "copy the corpus again or ingest its sources again");
   }
-  for (int s = 0; s < PLM_SPLIT_COUNT; s++)
+  for (int s = 0; s < PLM_SPLIT_COUNT && !corpus->lengths_later; s++)
     PLM_TRY(check_lengths(corpus, (enum plm_split)s, error));
   return PLM_OK;
 }
 
 /* What read_splits reads, in bytes. */
-static uint64_t bytes_of_tables(const struct plm_corpus_info *info)
+static uint64_t bytes_of_tables(const struct plm_corpus *corpus)
 {
+  const struct plm_corpus_info *info = &corpus->description.info;
   uint64_t bytes = 0;
   for (int s = 0; s < PLM_SPLIT_COUNT; s++) {
     const uint64_t groups = plm_corpus_group_count(info->splits[s].documents);
-    bytes += info->splits[s].documents * sizeof(uint32_t) + groups * sizeof(struct plm_group_check);
+    if (!corpus->lengths_later) bytes += info->splits[s].documents * sizeof(uint32_t);
+    bytes += groups * sizeof(struct plm_group_check);
     if (plm_corpus_keeps_clusters(info)) bytes += info->splits[s].clusters * sizeof(uint32_t);
     if (plm_corpus_has_proof(info)) bytes += groups * PLM_PROOF_HASH_BYTES;
   }
@@ -164,7 +215,7 @@ static uint64_t bytes_of_tables(const struct plm_corpus_info *info)
 /* After this, any other wrong record is found by its check or its root. */
 plm_status plm_corpus_load_tables(struct plm_corpus *corpus, struct plm_error *error)
 {
-  plm_advance_begin(corpus->opening, bytes_of_tables(&corpus->description.info));
+  plm_advance_begin(corpus->opening, bytes_of_tables(corpus));
   struct plm_hasher *lengths = plm_hasher_open(), *checks = plm_hasher_open();
   const plm_status status = lengths == NULL || checks == NULL
                                 ? plm_error_set(error, PLM_NO_MEMORY, "out of memory")

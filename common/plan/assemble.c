@@ -72,17 +72,18 @@ look_ahead(const struct plm_assembly *assembly, uint32_t i, uint32_t end, uint32
     __builtin_prefetch(at + byte, 1);
 }
 
-/* Writes all pieces of the group at window->groups[slot], whose documents' residues are given. */
+/* Writes all pieces of the group at window->groups[slot], whose documents' lengths and residues are
+ * given. */
 static plm_status assemble_write_group(const struct plm_translator *translator,
                                        const struct plm_assembly *assembly, uint32_t slot,
-                                       const uint8_t *residues, size_t size,
-                                       struct plm_error *error)
+                                       const uint32_t *lengths, const uint8_t *residues,
+                                       size_t size, struct plm_error *error)
 {
   const struct plm_window *window = assembly->window;
   const uint32_t max_length = plm_plan_parameters(assembly->plan)->max_length;
-  const uint32_t *lengths = plm_plan_lengths(assembly->plan); /* of all documents of the split */
   const uint32_t end = window->group_begin[slot + 1];
-  uint64_t document = window->groups[slot] * PLM_GROUP_DOCUMENTS, from = 0;
+  const uint64_t first = window->groups[slot] * PLM_GROUP_DOCUMENTS;
+  uint64_t document = first, from = 0;
   for (uint32_t i = window->group_begin[slot]; i < end; i++) {
     look_ahead(assembly, i, end, translator->tokenizer->token_bytes);
     const struct plm_window_place place = window->places[i];
@@ -91,7 +92,7 @@ static plm_status assemble_write_group(const struct plm_translator *translator,
     PLM_ASSERT(document <= piece->number && piece->start + piece->tokens <= max_length);
     PLM_ASSERT(window->chunk_begin[place.chunk] <= place.document &&
                place.document < window->chunk_begin[place.chunk + 1]);
-    while (document < piece->number) from += lengths[document++];
+    while (document < piece->number) from += lengths[document++ - first];
     if (from + piece->residues > size)
       return plm_error_set(error, PLM_CORRUPT,
                            "group %llu holds %zu residues, fewer than the lengths of its documents "
@@ -117,10 +118,13 @@ plm_status plm_assemble_groups(struct plm_corpus_cursor *cursor,
   plm_translator_init(&translator, plm_plan_parameters(assembly->plan)->tokenizer);
   for (uint32_t slot = first; slot < first + count; slot++) {
     const uint8_t *residues;
+    const uint32_t *lengths;
     size_t size;
     PLM_TRY(
         plm_corpus_group(cursor, assembly->split, window->groups[slot], &residues, &size, error));
-    PLM_TRY(assemble_write_group(&translator, assembly, slot, residues, size, error));
+    PLM_TRY(
+        plm_corpus_group_lengths(cursor, assembly->split, window->groups[slot], &lengths, error));
+    PLM_TRY(assemble_write_group(&translator, assembly, slot, lengths, residues, size, error));
   }
   return PLM_OK;
 }

@@ -144,27 +144,6 @@ static plm_status clusters_open(struct plm_plan *plan, const struct plm_plan_spl
   return PLM_OK;
 }
 
-plm_status plm_plan_open(const struct plm_plan_parameters *parameters, const uint32_t *lengths,
-                         uint64_t documents, struct plm_plan **plan, struct plm_error *error)
-{
-  const struct plm_plan_split split = {.lengths = lengths, .documents = documents};
-  return plm_plan_open_split(parameters, &split, plan, error);
-}
-
-plm_status plm_plan_open_corpus(const struct plm_plan_parameters *parameters,
-                                const struct plm_corpus *corpus, enum plm_split split,
-                                struct plm_plan **plan, struct plm_error *error)
-{
-  const struct plm_corpus_info *info = plm_corpus_info(corpus);
-  const struct plm_plan_split known = {.lengths = plm_corpus_lengths(corpus, split),
-                                       .documents = info->splits[split].documents,
-                                       .clusters = plm_corpus_clusters(corpus, split),
-                                       .cluster_count = info->splits[split].clusters};
-  *plan = NULL;
-  PLM_TRY(plm_plan_check_corpus(parameters, info, plm_corpus_path(corpus), error));
-  return plm_plan_open_split(parameters, &known, plan, error);
-}
-
 /* A plan over `taken` documents or clusters, without lengths. */
 static plm_status open_counts(const struct plm_plan_parameters *parameters, uint64_t taken,
                               struct plm_plan **plan, struct plm_error *error)
@@ -189,6 +168,78 @@ static plm_status open_counts(const struct plm_plan_parameters *parameters, uint
   return status;
 }
 
+/* A plan of a split of which `within` documents are within the token limit. */
+static plm_status open_within(const struct plm_plan_parameters *parameters,
+                              const struct plm_plan_split *split, uint64_t within,
+                              struct plm_plan **plan, struct plm_error *error)
+{
+  const bool clusters = parameters->sampling == PLM_SAMPLING_CLUSTERS;
+  struct plm_plan *made;
+  if (clusters && split->clusters == NULL) return no_clusters("the split", error);
+  if (within == 0)
+    return plm_error_set(error, PLM_CONFIG,
+                         "a limit of %llu tokens is too small for the first document",
+                         (unsigned long long)parameters->token_limit);
+  PLM_TRY(open_counts(parameters, clusters ? split->cluster_count : within, &made, error));
+  made->lengths = split->lengths;
+  const plm_status status = clusters ? clusters_open(made, split, error) : PLM_OK;
+  if (status == PLM_OK)
+    *plan = made;
+  else
+    plm_plan_close(made);
+  return status;
+}
+
+plm_status plm_plan_open(const struct plm_plan_parameters *parameters, const uint32_t *lengths,
+                         uint64_t documents, struct plm_plan **plan, struct plm_error *error)
+{
+  const struct plm_plan_split split = {.lengths = lengths, .documents = documents};
+  return plm_plan_open_split(parameters, &split, plan, error);
+}
+
+/* The number of documents of a split, from the first, within the token limit. */
+static plm_status corpus_within(const struct plm_plan_parameters *p, struct plm_corpus *corpus,
+                                enum plm_split split, uint64_t *within, struct plm_error *error)
+{
+  const uint64_t documents = plm_corpus_info(corpus)->splits[split].documents;
+  struct plm_corpus_cursor *cursor;
+  uint64_t tokens = 0;
+  uint32_t count = 0, more = 0;
+  *within = documents;
+  if (p->token_limit == 0) return PLM_OK;
+  PLM_TRY(plm_corpus_cursor_open(corpus, &cursor, error));
+  plm_status status = PLM_OK;
+  for (*within = 0; *within < documents && more == count && status == PLM_OK; *within += more) {
+    const uint64_t group = *within / PLM_GROUP_DOCUMENTS;
+    const uint32_t *lengths = NULL;
+    status = plm_corpus_group_lengths(cursor, split, group, &lengths, error);
+    if (status != PLM_OK) break;
+    count = plm_corpus_group_documents(documents, group);
+    more = plm_plan_within(p, lengths, count, &tokens);
+  }
+  plm_corpus_cursor_close(cursor);
+  return status;
+}
+
+plm_status plm_plan_open_corpus(const struct plm_plan_parameters *parameters,
+                                struct plm_corpus *corpus, enum plm_split split,
+                                struct plm_plan **plan, struct plm_error *error)
+{
+  const struct plm_corpus_info *info = plm_corpus_info(corpus);
+  const struct plm_plan_split known = {.lengths = plm_corpus_lengths(corpus, split),
+                                       .documents = info->splits[split].documents,
+                                       .clusters = plm_corpus_clusters(corpus, split),
+                                       .cluster_count = info->splits[split].clusters};
+  *plan = NULL;
+  uint64_t within;
+  PLM_TRY(plm_plan_check_corpus(parameters, info, plm_corpus_path(corpus), error));
+  if (known.lengths != NULL || known.documents == 0)
+    return plm_plan_open_split(parameters, &known, plan, error);
+  PLM_TRY(plm_plan_parameters_check(parameters, error));
+  PLM_TRY(corpus_within(parameters, corpus, split, &within, error));
+  return open_within(parameters, &known, within, plan, error);
+}
+
 plm_status plm_plan_open_unread(const struct plm_plan_parameters *parameters, uint64_t documents,
                                 uint64_t cluster_count, struct plm_plan **plan,
                                 struct plm_error *error)
@@ -205,28 +256,12 @@ plm_status plm_plan_open_split(const struct plm_plan_parameters *parameters,
                                const struct plm_plan_split *split, struct plm_plan **plan,
                                struct plm_error *error)
 {
-  const uint32_t *lengths = split->lengths;
-  const uint64_t documents = split->documents;
-  const bool clusters = parameters->sampling == PLM_SAMPLING_CLUSTERS;
   *plan = NULL;
   PLM_TRY(plm_plan_parameters_check(parameters, error));
-  if (documents == 0) return plm_error_set(error, PLM_NOT_FOUND, "the split has no documents");
-  if (clusters && split->clusters == NULL) return no_clusters("the split", error);
-  const uint64_t taken =
-      clusters ? split->cluster_count : documents_within(parameters, lengths, documents);
-  if (taken == 0)
-    return plm_error_set(error, PLM_CONFIG,
-                         "a limit of %llu tokens is too small for the first document (%u residues)",
-                         (unsigned long long)parameters->token_limit, lengths[0]);
-  struct plm_plan *made;
-  PLM_TRY(open_counts(parameters, taken, &made, error));
-  made->lengths = lengths;
-  const plm_status status = clusters ? clusters_open(made, split, error) : PLM_OK;
-  if (status == PLM_OK)
-    *plan = made;
-  else
-    plm_plan_close(made);
-  return status;
+  if (split->documents == 0)
+    return plm_error_set(error, PLM_NOT_FOUND, "the split has no documents");
+  const uint64_t within = documents_within(parameters, split->lengths, split->documents);
+  return open_within(parameters, split, within, plan, error);
 }
 
 void plm_plan_close(struct plm_plan *plan)
@@ -242,11 +277,6 @@ void plm_plan_close(struct plm_plan *plan)
 const struct plm_plan_parameters *plm_plan_parameters(const struct plm_plan *plan)
 {
   return &plan->parameters;
-}
-
-const uint32_t *plm_plan_lengths(const struct plm_plan *plan)
-{
-  return plan->lengths;
 }
 
 uint64_t plm_plan_documents(const struct plm_plan *plan)
@@ -332,21 +362,26 @@ void plm_plan_draw_members(const struct plm_plan *plan, uint64_t epoch, uint64_t
   }
 }
 
+void plm_plan_group_documents(const struct plm_plan *plan, uint64_t epoch, uint64_t group,
+                              struct plm_plan_group *out)
+{
+  const uint64_t first = group * PLM_GROUP_DOCUMENTS, left = plan->documents - first;
+  PLM_ASSERT(group < plan->groups && first < plan->documents);
+  out->count = left < PLM_GROUP_DOCUMENTS ? (uint32_t)left : PLM_GROUP_DOCUMENTS;
+  if (plan->clusters != NULL)
+    plm_plan_draw_members(plan, epoch, group, plan->clusters + first, out->count,
+                          plan->cluster_begin[group], out->numbers);
+  else
+    for (uint32_t i = 0; i < out->count; i++) out->numbers[i] = first + i;
+}
+
 void plm_plan_known_group(const void *known_groups, uint32_t index, uint64_t group,
                           struct plm_plan_group *out)
 {
   const struct known_groups *known = known_groups;
-  const struct plm_plan *plan = known->plan;
-  const uint64_t first = group * PLM_GROUP_DOCUMENTS, left = plan->documents - first;
   (void)index;
-  PLM_ASSERT(group < plan->groups && first < plan->documents);
-  out->count = left < PLM_GROUP_DOCUMENTS ? (uint32_t)left : PLM_GROUP_DOCUMENTS;
-  if (plan->clusters != NULL)
-    plm_plan_draw_members(plan, known->epoch, group, plan->clusters + first, out->count,
-                          plan->cluster_begin[group], out->numbers);
-  else
-    for (uint32_t i = 0; i < out->count; i++) out->numbers[i] = first + i;
-  for (uint32_t i = 0; i < out->count; i++) out->lengths[i] = plan->lengths[out->numbers[i]];
+  plm_plan_group_documents(known->plan, known->epoch, group, out);
+  for (uint32_t i = 0; i < out->count; i++) out->lengths[i] = known->plan->lengths[out->numbers[i]];
 }
 
 /* ---- limits ---------------------------------------------------------------------------------*/

@@ -120,14 +120,15 @@ plm_status plm_plan_open_split(const struct plm_plan_parameters *parameters,
 /* The same for a split without clusters. */
 plm_status plm_plan_open(const struct plm_plan_parameters *parameters, const uint32_t *lengths,
                          uint64_t documents, struct plm_plan **plan, struct plm_error *error);
-/* The same for a split of a corpus, which must outlive the plan. */
+/* The same for a split of a corpus, which must outlive the plan. If the corpus was opened with
+ * lengths_later, the plan does not know the lengths, as below, but ends at token_limit. */
 plm_status plm_plan_open_corpus(const struct plm_plan_parameters *parameters,
-                                const struct plm_corpus *corpus, enum plm_split split,
+                                struct plm_corpus *corpus, enum plm_split split,
                                 struct plm_plan **plan, struct plm_error *error);
 /* A plan of a split whose lengths are not known: only how many documents and clusters it has.
  * plm_plan_window_of is told the lengths that it needs. Functions that need all lengths must not be
- * called: plm_plan_window, plm_plan_window_chunks, plm_plan_lengths. plm_plan_windows ignores
- * token_limit: the caller leaves out the documents beyond it (plm_plan_within). Errors are those of
+ * called: plm_plan_window and plm_plan_window_chunks. plm_plan_windows ignores token_limit: the
+ * caller leaves out the documents beyond it (plm_plan_within). Errors are those of
  * plm_plan_open_split. */
 plm_status plm_plan_open_unread(const struct plm_plan_parameters *parameters, uint64_t documents,
                                 uint64_t cluster_count, struct plm_plan **plan,
@@ -139,9 +140,8 @@ plm_status plm_plan_check_corpus(const struct plm_plan_parameters *parameters,
 void plm_plan_close(struct plm_plan *plan); /* NULL is fine */
 
 const struct plm_plan_parameters *plm_plan_parameters(const struct plm_plan *plan);
-const uint32_t *plm_plan_lengths(const struct plm_plan *plan); /* as given to plm_plan_open */
-uint64_t plm_plan_documents(const struct plm_plan *plan);      /* of an epoch, within token_limit */
-uint64_t plm_plan_windows(const struct plm_plan *plan);        /* the same in every epoch */
+uint64_t plm_plan_documents(const struct plm_plan *plan); /* of an epoch, within token_limit */
+uint64_t plm_plan_windows(const struct plm_plan *plan);   /* the same in every epoch */
 /* The number of groups, of documents or of clusters, in a window; 0: there is no such window. */
 uint32_t plm_plan_group_count(const struct plm_plan *plan, uint64_t window);
 
@@ -183,6 +183,10 @@ plm_status plm_plan_window_of(const struct plm_plan *plan, uint64_t epoch, uint6
  * the real tokens of all documents before them; those of the returned ones are added. */
 uint32_t plm_plan_within(const struct plm_plan_parameters *parameters, const uint32_t *lengths,
                          uint32_t count, uint64_t *tokens);
+/* The numbers of the documents that an epoch takes from a group of the plan, into out, whose
+ * lengths stay as they are. A plan that samples clusters must know their sizes. */
+void plm_plan_group_documents(const struct plm_plan *plan, uint64_t epoch, uint64_t group,
+                              struct plm_plan_group *out);
 /* The documents that are drawn from a group of clusters: numbers (count). sizes (count) are those
  * of the group's clusters, and `begin` is the first document of the first of them. */
 void plm_plan_draw_members(const struct plm_plan *plan, uint64_t epoch, uint64_t group,

@@ -79,24 +79,23 @@ void plm_tables_group(const void *tables, uint32_t index, uint64_t group,
 /* A split that proves itself. All is borrowed. */
 struct plm_tables_input {
   uint64_t documents;
-  const uint32_t *lengths;             /* (documents) */
   const struct plm_proof_tree *groups; /* over the roots of all groups */
   /* Only if the plan samples clusters: */
   uint64_t cluster_count;
   const uint32_t *clusters;                   /* (cluster_count) sizes */
   const struct plm_proof_tree *clusters_tree; /* over the groups of 256 sizes */
-  /* Reads the hashes of a group's sequences. */
-  plm_status (*digests)(void *context, uint64_t group,
-                        struct plm_proof_digest digests[PLM_PROOF_GROUP], struct plm_error *error);
-  /* The same for the label records; NULL: the corpus has no labels. */
-  plm_status (*labels)(void *context, uint64_t group,
-                       struct plm_proof_digest digests[PLM_PROOF_GROUP], struct plm_error *error);
+  bool labelled;                              /* the corpus has labels */
+  /* Reads the lengths of a group's sequences and their hashes, and those of their label records
+   * (`labels` is NULL if the corpus has no labels). */
+  plm_status (*read)(void *context, uint64_t group, uint32_t lengths[PLM_PROOF_GROUP],
+                     struct plm_proof_digest digests[PLM_PROOF_GROUP],
+                     struct plm_proof_digest *labels, struct plm_error *error);
   void *context;
 };
 
 /* Writes the tables of groups [first, first + *count) of the window, or of as many of them, at
  * least one, as fit into `room` bytes (PLM_WIRE_PROOF_LIMIT always holds one). *count receives
- * their number, *size the bytes. PLM_NO_MEMORY. Other errors are those of input->digests. */
+ * their number, *size the bytes. PLM_NO_MEMORY. Other errors are those of input->read. */
 plm_status plm_tables_write(const struct plm_tables_input *source,
                             const struct plm_tables_window *of, uint32_t first, uint32_t *count,
                             uint8_t *bytes, size_t room, size_t *size, struct plm_error *error);

@@ -34,7 +34,7 @@ static void put_tree_path(struct wire_writer *out, enum plm_proof_kind kind,
 /* The leaves of a group. */
 struct group_leaves {
   uint32_t count;
-  const uint32_t *lengths;
+  uint32_t lengths[PLM_PROOF_GROUP];
   struct plm_proof_digest digests[PLM_PROOF_GROUP];
   struct plm_proof_digest labels[PLM_PROOF_GROUP];
   bool labelled;
@@ -72,9 +72,7 @@ static plm_status put_group(const struct plm_tables_input *input, uint64_t group
                             struct plm_error *error)
 {
   const uint32_t count = plm_corpus_group_documents(input->documents, group);
-  struct group_leaves leaves = {.count = count,
-                                .lengths = input->lengths + group * PLM_GROUP_DOCUMENTS,
-                                .labelled = input->labels != NULL};
+  struct group_leaves leaves = {.count = count, .labelled = input->labelled};
   const size_t leaf = LEAF_BYTES + (leaves.labelled ? PLM_PROOF_SHORT_BYTES : 0);
   size_t paths = 0; /* nodes */
   if (needed == 0) {
@@ -82,8 +80,8 @@ static plm_status put_group(const struct plm_tables_input *input, uint64_t group
     wire_put_bytes(out, plm_proof_tree_nodes(input->groups)[group].hash, PLM_PROOF_HASH_BYTES);
     return PLM_OK;
   }
-  PLM_TRY(input->digests(input->context, group, leaves.digests, error));
-  if (input->labels != NULL) PLM_TRY(input->labels(input->context, group, leaves.labels, error));
+  PLM_TRY(input->read(input->context, group, leaves.lengths, leaves.digests,
+                      leaves.labelled ? leaves.labels : NULL, error));
   for (uint32_t i = 0; i < needed; i++) {
     const uint64_t at = numbers[i] % PLM_GROUP_DOCUMENTS;
     paths += plm_proof_path_size(&(struct plm_proof_range){at, at + 1, count});

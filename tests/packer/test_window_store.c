@@ -78,7 +78,7 @@ static const struct packed_window *window_0(struct window_store *store, struct s
   return packed;
 }
 
-static uint32_t chunks_of_window_0(const struct plm_corpus *corpus, uint64_t seed)
+static uint32_t chunks_of_window_0(struct plm_corpus *corpus, uint64_t seed)
 {
   struct plm_plan_parameters parameters = packers_options().plan;
   struct plm_plan *plan;

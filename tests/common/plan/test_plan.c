@@ -11,6 +11,7 @@
 #include "common/config/config.h"
 #include "common/corpus/corpus.h"
 #include "common/plan/plan.h"
+#include "common/plan/plan_internal.h"
 #include "common/plan/shuffle.h"
 #include "tests/support/harness/cmocka_all.h"
 
@@ -123,7 +124,7 @@ static void check_places(const struct plm_plan *plan, const struct plm_window *w
 static void check_epoch(const struct plm_plan *plan, uint64_t epoch, struct plm_window *window)
 {
   const struct plm_plan_parameters *p = plm_plan_parameters(plan);
-  const uint32_t *lengths = plm_plan_lengths(plan);
+  const uint32_t *lengths = plan->lengths;
   const uint64_t documents = plm_plan_documents(plan), windows = plm_plan_windows(plan);
   uint64_t *covered = calloc(documents, sizeof *covered);
   uint32_t *counts = malloc(windows * sizeof *counts);

@@ -93,12 +93,14 @@ static void a_message_is_filled_to_its_room(void **state)
   tables_scene_close(&scene);
 }
 
-static plm_status no_digests(void *context, uint64_t group,
-                             struct plm_proof_digest digests[PLM_PROOF_GROUP],
-                             struct plm_error *error)
+static plm_status no_leaves(void *context, uint64_t group, uint32_t lengths[PLM_PROOF_GROUP],
+                            struct plm_proof_digest digests[PLM_PROOF_GROUP],
+                            struct plm_proof_digest *labels, struct plm_error *error)
 {
   (void)context;
+  (void)lengths;
   (void)digests;
+  (void)labels;
   return plm_error_set(error, PLM_CORRUPT, "group %llu", (unsigned long long)group);
 }
 
@@ -109,7 +111,7 @@ static void an_error_of_the_input_is_passed_on(void **state)
   uint32_t count = 1;
   struct plm_error error = {0};
   tables_scene_open(&scene, 9, 0, 1);
-  scene.split.input.digests = no_digests;
+  scene.split.input.read = no_leaves;
   assert_int_equal(plm_tables_write(&scene.split.input,
                                     &(struct plm_tables_window){scene.plan, 0, 0, false}, 0, &count,
                                     scene.bytes, PLM_WIRE_PROOF_LIMIT, &scene.size, &error),

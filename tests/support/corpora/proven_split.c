@@ -18,14 +18,19 @@ static uint32_t in_group(uint64_t count, uint64_t group)
   return left < PLM_PROOF_GROUP ? (uint32_t)left : PLM_PROOF_GROUP;
 }
 
-static plm_status read_digests(void *context, uint64_t group,
-                               struct plm_proof_digest digests[PLM_PROOF_GROUP],
-                               struct plm_error *error)
+static plm_status read_leaves(void *context, uint64_t group, uint32_t lengths[PLM_PROOF_GROUP],
+                              struct plm_proof_digest digests[PLM_PROOF_GROUP],
+                              struct plm_proof_digest *labels, struct plm_error *error)
 {
   const struct proven_split *made = context;
   (void)error;
+  memcpy(lengths, made->lengths + group * PLM_PROOF_GROUP,
+         in_group(made->split.documents, group) * sizeof *lengths);
   memcpy(digests, made->digests + group * PLM_PROOF_GROUP,
          in_group(made->split.documents, group) * sizeof *digests);
+  if (labels != NULL)
+    memcpy(labels, made->label_digests + group * PLM_PROOF_GROUP,
+           in_group(made->split.documents, group) * sizeof *labels);
   return PLM_OK;
 }
 
@@ -39,17 +44,6 @@ static void hash_labels(struct proven_split *made)
         plm_proof_label(record, plm_label_record_size(made->schema, made->lengths[d]));
     free(record);
   }
-}
-
-static plm_status read_labels(void *context, uint64_t group,
-                              struct plm_proof_digest digests[PLM_PROOF_GROUP],
-                              struct plm_error *error)
-{
-  const struct proven_split *made = context;
-  (void)error;
-  memcpy(digests, made->label_digests + group * PLM_PROOF_GROUP,
-         in_group(made->split.documents, group) * sizeof *digests);
-  return PLM_OK;
 }
 
 static struct plm_proof_tree *tree_of(enum plm_proof_kind kind, struct plm_proof_node *nodes,
@@ -112,11 +106,10 @@ void proven_split_open_labelled(struct proven_split *made, enum plm_tokenizer_ki
                                 .lengths = of->lengths,
                                 .schema = schema};
   made->input = (struct plm_tables_input){.documents = of->documents,
-                                          .lengths = of->lengths,
                                           .cluster_count = of->cluster_count,
                                           .clusters = of->clusters,
-                                          .digests = read_digests,
-                                          .labels = schema != NULL ? read_labels : NULL,
+                                          .labelled = schema != NULL,
+                                          .read = read_leaves,
                                           .context = made};
   open_documents(made);
   if (of->clusters != NULL) open_clusters(made, of);
