@@ -58,6 +58,26 @@ static plm_status verify_file(const char *path, const struct plm_corpus_files *f
   return status;
 }
 
+/* The hash of a label record says that it is what ingest wrote; this, that it says something. */
+static plm_status verify_labels(struct plm_corpus_cursor *cursor, const struct plm_corpus *corpus,
+                                enum plm_split s, uint64_t g, uint32_t documents,
+                                struct plm_error *error)
+{
+  const uint64_t first = g * PLM_GROUP_DOCUMENTS;
+  const uint8_t *records = NULL;
+  const size_t *offsets = NULL;
+  PLM_TRY(plm_corpus_labels(cursor, s, g, &records, &offsets, error));
+  for (uint32_t d = 0; d < documents; d++) {
+    if (plm_label_record_check(plm_corpus_schema(corpus), corpus->lengths[s][first + d],
+                               records + offsets[d], error) == PLM_OK)
+      continue;
+    (void)plm_error_where(error, "%s: document %llu of %s", corpus->data_path,
+                          (unsigned long long)(first + d), plm_split_name(s));
+    return plm_error_hint(error, "ingest the sources again");
+  }
+  return PLM_OK;
+}
+
 /* Reads group g of a split with its names, checks it, and adds it to the counts. */
 static plm_status verify_group(struct plm_corpus_cursor *cursor, const struct plm_corpus *corpus,
                                enum plm_split s, uint64_t g, bool composition,
@@ -72,6 +92,7 @@ static plm_status verify_group(struct plm_corpus_cursor *cursor, const struct pl
   PLM_TRY(plm_corpus_group(cursor, s, g, &residues, &size, error));
   if (composition) plm_corpus_count_residues(info->tokenizer, residues, size, counted->composition);
   if (plm_corpus_has_proof(info)) PLM_TRY(plm_corpus_prove_group(cursor, s, g, error));
+  if (plm_corpus_has_labels(info)) PLM_TRY(verify_labels(cursor, corpus, s, g, documents, error));
   for (uint32_t d = 0; d < documents; d++)
     plm_corpus_count_length(counted, corpus->lengths[s][first + d]);
   return plm_corpus_name(cursor, s, first, &name, error);

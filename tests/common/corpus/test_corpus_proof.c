@@ -8,6 +8,7 @@
 #include "common/base/files/file.h"
 #include "common/corpus/corpus_format.h"
 #include "stages/ingest/corpus_writer.h"
+#include "tests/support/cases/label_schemas.h"
 #include "tests/support/corpora/forged_corpus.h"
 #include "tests/support/corpora/written_corpus.h"
 #include "tests/support/harness/scratch.h"
@@ -143,11 +144,43 @@ static void a_changed_label_is_named(void **state)
   plm_path_remove(directory, NULL);
 }
 
+/* A writer that is given a record of no form writes a corpus that agrees with its tree, so only a
+ * look at the record shows it. The writer itself looks. */
+static void a_malformed_label_is_named(void **state)
+{
+  struct plm_label_schema schema = {0};
+  const char *directory = scratch_path("malformed");
+  const struct plm_ingested_file source = {.name = "made", .bytes = 1, .documents = 3};
+  struct plm_corpus_writer *writer;
+  struct plm_error error = {0};
+  uint8_t record[64];
+  (void)state;
+  label_schema_make(&schema);
+  const struct plm_corpus_writer_options options = {
+      .directory = directory, .threads = 1, .labels = &schema};
+  assert_int_equal(plm_corpus_writer_open(&options, &writer, NULL), PLM_OK);
+  for (int d = 0; d < 3; d++) {
+    plm_label_record_clear(&schema, 4, record);
+    if (d == 2) record[0] = 1; /* of a number: a NaN that is not the missing one */
+    plm_corpus_writer_labels(writer, record);
+    assert_int_equal(
+        plm_corpus_writer_add(writer, PLM_SPLIT_VALID, "n", 1, (const uint8_t *)"ACDE", 4, NULL),
+        PLM_OK);
+  }
+  assert_int_equal(plm_corpus_writer_finish(writer, &source, 1, NULL, NULL, NULL, &error),
+                   PLM_FORMAT);
+  assert_non_null(strstr(error.where, "data.mdb: document 2 of valid"));
+  assert_non_null(strstr(error.what, "stability"));
+  plm_corpus_writer_close(writer);
+  plm_label_schema_deinit(&schema);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_changed_document_is_named),
       cmocka_unit_test(a_changed_label_is_named),
+      cmocka_unit_test(a_malformed_label_is_named),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
