@@ -7,6 +7,7 @@
 #include "common/wire/data.h"
 #include "common/wire/message.h"
 #include "common/wire/tables.h"
+#include "tests/support/cases/label_schemas.h"
 #include "tests/support/corpora/proven_split.h"
 #include "tests/support/harness/fuzz_seed.h"
 #include "tests/support/harness/must.h"
@@ -52,7 +53,11 @@ static void hello(const uint8_t *bytes, size_t size)
   /* again with the fingerprint of its splits, which a hostile peer could compute as well */
   const size_t at = HOST + strlen(decoded.host) + AFTER_HOST;
   if (size < at + 16) return;
-  const struct plm_hash hash = plm_proof_corpus(decoded.tokenizer, decoded.splits, NULL);
+  struct plm_proof_digest schema;
+  const bool labelled = decoded.schema != NULL;
+  if (labelled) schema = plm_proof_schema(decoded.schema, decoded.schema_bytes);
+  const struct plm_hash hash =
+      plm_proof_corpus(decoded.tokenizer, decoded.splits, labelled ? &schema : NULL);
   memcpy(right, bytes, size);
   for (int i = 0; i < 8; i++) {
     right[at + (size_t)i] = (uint8_t)(hash.low >> (8 * i));
@@ -104,15 +109,24 @@ static void fetch(const uint8_t *bytes, size_t size)
 /* ---- what is proven ----------------------------------------------------------------------- */
 
 /* Corpora of which a window's chunks, or its tables, are asked for: whole documents and all kinds
- * of pieces; documents; clusters, of which each form of the tables has some. */
-enum { CHUNKS_BYTE, CHUNKS_ESM, TABLES_DOCUMENTS, TABLES_CLUSTERS, SCENES };
+ * of pieces; documents; clusters, of which each form of the tables has some. The last two have
+ * labels. */
+enum {
+  CHUNKS_BYTE,
+  CHUNKS_ESM,
+  TABLES_DOCUMENTS,
+  TABLES_CLUSTERS,
+  CHUNKS_LABELS,
+  TABLES_LABELS,
+  SCENES
+};
 struct scene {
   struct proven_split split;
   struct plm_plan *plan;
   struct plm_window window;
   uint64_t *offset;
-  uint8_t *chunks; /* the only payload that is right */
-  struct plm_proof_digest *digests;
+  uint8_t *chunks;                           /* the only payload that is right */
+  struct plm_proof_digest *digests, *labels; /* labels: NULL if the corpus has none */
 };
 
 static void scene_open(struct scene *scene, int which)
@@ -120,7 +134,9 @@ static void scene_open(struct scene *scene, int which)
   static const uint32_t few[] = {3, 20, 62, 63, 126, 600};
   static const uint32_t sizes[] = {1, 700, 2, 300, 1, 1};
   static uint32_t lengths[1005];
-  const bool clusters = which == TABLES_CLUSTERS;
+  static struct plm_label_schema schema;
+  const bool clusters = which == TABLES_CLUSTERS || which == TABLES_LABELS;
+  const bool labelled = which == CHUNKS_LABELS || which == TABLES_LABELS;
   const struct plm_plan_split of = {.lengths = clusters ? lengths : few,
                                     .documents = clusters ? 1005 : 6,
                                     .clusters = clusters ? sizes : NULL,
@@ -135,13 +151,19 @@ static void scene_open(struct scene *scene, int which)
       .sampling = clusters ? PLM_SAMPLING_CLUSTERS : PLM_SAMPLING_DOCUMENTS,
       .shuffle = true};
   for (uint32_t i = 0; i < 1005; i++) lengths[i] = 1 + i % 9;
-  proven_split_open(&scene->split, p.tokenizer, 2, &of);
+  if (labelled && schema.count == 0) label_schema_make(&schema);
+  proven_split_open_labelled(&scene->split, p.tokenizer, 2, &of, labelled ? &schema : NULL);
   PLM_ASSERT(plm_plan_open_split(&p, &of, &scene->plan, NULL) == PLM_OK);
   PLM_ASSERT(plm_plan_window(scene->plan, 0, 0, &scene->window, NULL) == PLM_OK);
   scene->offset = must(malloc((scene->window.chunks + 1) * sizeof *scene->offset));
-  plm_data_layout(scene->split.tokenizer, p.max_length, NULL, &scene->window, scene->offset);
+  plm_data_layout(scene->split.tokenizer, p.max_length, scene->split.schema, &scene->window,
+                  scene->offset);
   scene->chunks = proven_split_chunks(&scene->split, &scene->window, p.max_length, scene->offset);
   scene->digests = proven_split_digests(&scene->split, &scene->window);
+  if (!labelled) return;
+  scene->labels = must(malloc(scene->window.document_count * sizeof *scene->labels));
+  for (uint32_t i = 0; i < scene->window.document_count; i++)
+    scene->labels[i] = scene->split.label_digests[scene->window.documents[i].number];
 }
 
 /* They are made once, and then only read. */
@@ -161,6 +183,8 @@ static void data(const uint8_t *bytes, size_t size, int which)
                                        .max_length = 64,
                                        .window = window,
                                        .digests = scene->digests,
+                                       .schema = scene->split.schema,
+                                       .labels = scene->labels,
                                        .offset = scene->offset};
   struct plm_data_scratch scratch = {0};
   struct plm_error error;
@@ -180,8 +204,9 @@ static void tables(const uint8_t *bytes, size_t size, int which)
   const struct scene *scene = scene_of(which);
   struct plm_tables read = {0};
   struct plm_error error;
-  const plm_status status = plm_tables_read(&(struct plm_tables_window){scene->plan, 0, 0, false},
-                                            &scene->split.split, 1, bytes, size, &read, &error);
+  const struct plm_tables_window of = {scene->plan, 0, 0, scene->split.schema != NULL};
+  const plm_status status =
+      plm_tables_read(&of, &scene->split.split, 1, bytes, size, &read, &error);
   PLM_ASSERT(status == PLM_OK || status == PLM_CORRUPT || status == PLM_PROTOCOL);
   if (status == PLM_OK) {
     PLM_ASSERT(read.groups == 1 && read.begin[1] == plm_plan_documents(scene->plan));
@@ -190,6 +215,9 @@ static void tables(const uint8_t *bytes, size_t size, int which)
       PLM_ASSERT(read.lengths[i] == scene->split.lengths[number]);
       PLM_ASSERT(memcmp(&read.digests[i], &scene->split.digests[number], sizeof *read.digests) ==
                  0);
+      if (of.labelled)
+        PLM_ASSERT(
+            memcmp(&read.labels[i], &scene->split.label_digests[number], sizeof *read.labels) == 0);
     }
   }
   plm_tables_deinit(&read);
@@ -198,7 +226,7 @@ static void tables(const uint8_t *bytes, size_t size, int which)
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
   if (size == 0) return 0;
-  switch (bytes[0] % 9) {
+  switch (bytes[0] % 11) {
   case 0: header(bytes + 1, size - 1); break;
   case 1: hello(bytes + 1, size - 1); break;
   case 2: welcome(bytes + 1, size - 1); break;
@@ -207,6 +235,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
   case 6: fetch(bytes + 1, size - 1); break;
   case 7: tables(bytes + 1, size - 1, TABLES_DOCUMENTS); break;
   case 8: tables(bytes + 1, size - 1, TABLES_CLUSTERS); break;
+  case 9: data(bytes + 1, size - 1, CHUNKS_LABELS); break;
+  case 10: tables(bytes + 1, size - 1, TABLES_LABELS); break;
   default: small(bytes + 1, size - 1); break;
   }
   return 0;
