@@ -68,6 +68,34 @@ static struct feed_window *next_window(const struct feed_state *feed)
   return window != NULL && window->state == WINDOW_PLANNED ? window : NULL;
 }
 
+plm_status feed_chunk_check(const struct feed_planned *planned, uint32_t chunk, uint64_t most,
+                            struct plm_error *error)
+{
+  const struct plm_window *window = &planned->window;
+  const uint64_t bytes = planned->offset[chunk + 1] - planned->offset[chunk];
+  uint64_t labels = 0;
+  if (bytes <= most) return PLM_OK;
+  for (uint32_t i = window->chunk_begin[chunk]; i < window->chunk_begin[chunk + 1]; i++)
+    if (planned->schema != NULL)
+      labels += plm_label_record_size(planned->schema, window->documents[i].residues);
+  plm_error_set(error, PLM_LIMIT,
+                "chunk %u of window %llu has %llu bytes, more than the %llu of a message", chunk,
+                (unsigned long long)planned->index, (unsigned long long)bytes,
+                (unsigned long long)most);
+  if (labels == 0 || bytes - labels > most)
+    return plm_error_hint(error, "use a smaller data.max_length, or another data.truncate");
+  return plm_error_hint(
+      error,
+      "%llu of them are labels of its %u documents: ingest fewer columns of labels or columns with "
+      "fewer classes, or use a smaller data.max_length%s",
+      (unsigned long long)labels, window->chunk_begin[chunk + 1] - window->chunk_begin[chunk],
+      plm_plan_parameters(planned->plan)->truncate == PLM_TRUNCATE_SPLIT
+          ? ", or data.truncate: random_crop, since each piece of a split document has the labels "
+            "of "
+            "the whole document"
+          : "");
+}
+
 /* False: nothing more can be requested now. */
 static bool add_range(struct feed_state *feed)
 {
@@ -76,12 +104,8 @@ static bool add_range(struct feed_state *feed)
   struct feed_planned *planned = window->planned;
   const uint32_t first = window->requested, count = range_chunks(feed, planned, first);
   const uint64_t bytes = planned->offset[first + count] - planned->offset[first];
-  if (bytes > feed_data_most(&feed->plan)) {
-    struct plm_error error;
-    (void)plm_error_set(&error, PLM_LIMIT,
-                        "chunk %u of window %llu has %llu bytes, more than a message may have",
-                        first, (unsigned long long)planned->index, (unsigned long long)bytes);
-    (void)plm_error_hint(&error, "use a smaller data.max_length, or another data.truncate");
+  struct plm_error error;
+  if (feed_chunk_check(planned, first, feed_data_most(&feed->plan), &error) != PLM_OK) {
     feed_fail(feed, &error);
     return false;
   }

@@ -8,6 +8,9 @@
 void feed_ranges_clear(struct feed_state *feed);
 /* Called each turn: requests what fits into the credit. */
 void feed_ranges_tick(struct feed_state *feed, int64_t late);
+/* PLM_LIMIT: the chunk has more than `most` bytes. The hint names its labels if they are why. */
+plm_status feed_chunk_check(const struct feed_planned *planned, uint32_t chunk, uint64_t most,
+                            struct plm_error *error);
 /* Removes the first range, which was consumed. */
 void feed_ranges_pop(struct feed_state *feed);
 

@@ -1,6 +1,10 @@
 /* Labels on their way through sockets: each batch has the records of its documents, and their
  * schema. */
+#include <string.h>
+
+#include "common/feed/feed_ranges.h"
 #include "common/plan/batch_labels.h"
+#include "tests/support/cases/label_schemas.h"
 #include "tests/support/harness/cmocka_all.h"
 #include "tests/support/peers/fake_packer.h"
 
@@ -39,10 +43,52 @@ static void batches_have_the_labels_of_their_documents(void **state)
   fake_part(&meeting);
 }
 
+/* A chunk is larger than a message: the error says whether its labels are why. */
+static void a_chunk_with_too_many_labels_is_named(void **state)
+{
+  (void)state;
+  enum { RESIDUES = 1000, DOCUMENTS = 3, TOKENS = 64 };
+  enum { LABELS = DOCUMENTS * (8 + 2 + RESIDUES + 3 + 2) }; /* of label_schema_make's columns */
+  struct plm_plan_parameters parameters = fake_corpus()->parameters;
+  const uint32_t lengths[DOCUMENTS] = {RESIDUES, RESIDUES, RESIDUES};
+  struct plm_chunk_document documents[DOCUMENTS] = {
+      {.residues = RESIDUES}, {.residues = RESIDUES}, {.residues = RESIDUES}};
+  uint32_t begin[] = {0, DOCUMENTS};
+  uint64_t offset[] = {0, TOKENS + LABELS};
+  struct plm_label_schema schema = {0};
+  label_schema_make(&schema);
+  assert_int_equal(plm_label_record_size(&schema, RESIDUES), LABELS / DOCUMENTS);
+  for (int truncate = 0; truncate <= PLM_TRUNCATE_SPLIT; truncate++) {
+    struct plm_plan *plan;
+    struct plm_error error = {0};
+    parameters.truncate = (enum plm_truncate)truncate;
+    assert_int_equal(plm_plan_open(&parameters, lengths, DOCUMENTS, &plan, &error), PLM_OK);
+    struct feed_planned planned = {
+        .plan = plan,
+        .schema = &schema,
+        .index = 5,
+        .window = {.chunks = 1, .documents = documents, .chunk_begin = begin},
+        .offset = offset,
+    };
+    assert_int_equal(feed_chunk_check(&planned, 0, TOKENS + LABELS, &error), PLM_OK);
+    assert_int_equal(feed_chunk_check(&planned, 0, TOKENS + LABELS - 1, &error), PLM_LIMIT);
+    assert_string_equal(error.what,
+                        "chunk 0 of window 5 has 3109 bytes, more than the 3108 of a message");
+    assert_non_null(strstr(error.hint, "3045 of them are labels of its 3 documents"));
+    assert_int_equal(strstr(error.hint, "data.truncate: random_crop") != NULL,
+                     truncate == PLM_TRUNCATE_SPLIT);
+    assert_int_equal(feed_chunk_check(&planned, 0, TOKENS - 1, &error), PLM_LIMIT);
+    assert_string_equal(error.hint, "use a smaller data.max_length, or another data.truncate");
+    plm_plan_close(plan);
+  }
+  plm_label_schema_deinit(&schema);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(batches_have_the_labels_of_their_documents),
+      cmocka_unit_test(a_chunk_with_too_many_labels_is_named),
   };
   return cmocka_run_group_tests(tests, fake_labelled_corpus_open, NULL);
 }
