@@ -92,21 +92,34 @@ struct plm_retention_judge plm_retention_judge_of(const struct plm_config *confi
   const struct plm_config_evaluator *evaluator = &config->evaluator;
   struct plm_retention_judge judge = {.split =
                                           evaluator->split_count > 0 ? evaluator->splits[0] : NULL};
-  if (plm_config_best_by(config, &judge.task, &judge.measure)) judge.config = config;
+  int32_t task;
+  if (plm_config_best_by(config, &task, &judge.measure) && task != PLM_NO_TASK) {
+    judge.config = config;
+    judge.task = (uint32_t)task;
+  }
   return judge;
 }
 
+/* What is compared, the smaller the better. */
+static double value_of(const char *measure, const cJSON *value)
+{
+  if (!cJSON_IsNumber(value)) return NAN;
+  return plm_measure_falls(measure) ? value->valuedouble : -value->valuedouble;
+}
+
 /* A line of the split whose loss counts. */
-static void take_loss(const struct plm_retention_judge *judge, const cJSON *report,
-                      struct plm_retained *checkpoint)
+static void take_split(const struct plm_retention_judge *judge, const cJSON *report,
+                       struct plm_retained *checkpoint)
 {
   const cJSON *name = cJSON_GetObjectItemCaseSensitive(report, "split");
   const cJSON *loss = cJSON_GetObjectItemCaseSensitive(report, "loss");
-  if (!cJSON_IsNumber(loss) || plm_metrics_is_extra(report) || judge->split == NULL ||
-      !cJSON_IsString(name) || strcmp(name->valuestring, judge->split) != 0)
+  if (plm_metrics_is_extra(report) || judge->split == NULL || !cJSON_IsString(name) ||
+      strcmp(name->valuestring, judge->split) != 0)
     return;
-  checkpoint->loss = loss->valuedouble;
-  if (judge->config == NULL) checkpoint->value = loss->valuedouble;
+  if (cJSON_IsNumber(loss)) checkpoint->loss = loss->valuedouble;
+  const char *measure = judge->measure != NULL ? judge->measure : "loss";
+  const cJSON *value = cJSON_GetObjectItemCaseSensitive(report, measure);
+  if (judge->config == NULL && cJSON_IsNumber(value)) checkpoint->value = value_of(measure, value);
 }
 
 /* A line of the task that judges. Returns whether it is one. */
@@ -116,9 +129,7 @@ static bool take_measure(const struct plm_retention_judge *judge, const cJSON *r
   const struct plm_config_task *task = &judge->config->evaluator.tasks[judge->task];
   const cJSON *value = cJSON_GetObjectItemCaseSensitive(report, judge->measure);
   if (strcmp(plm_metrics_set(report), task->name) != 0) return false;
-  checkpoint->value = !cJSON_IsNumber(value)              ? (double)NAN
-                      : plm_measure_falls(judge->measure) ? value->valuedouble
-                                                          : -value->valuedouble;
+  checkpoint->value = value_of(judge->measure, value);
   return true;
 }
 
@@ -142,7 +153,7 @@ static void read_report(const char *line, size_t length, const struct plm_retent
   const bool unread = skipped && cJSON_IsFalse(cJSON_GetObjectItemCaseSensitive(report, "corrupt"));
   if (checkpoint != NULL && !unread && is_about(report, checkpoint)) {
     if (skipped) checkpoint->loss = checkpoint->value = NAN;
-    take_loss(judge, report, checkpoint);
+    take_split(judge, report, checkpoint);
     const bool measured = judge->config != NULL && take_measure(judge, report, checkpoint);
     checkpoint->reported |=
         skipped || measured || judge->config == NULL || !is_due(judge, checkpoint->step);

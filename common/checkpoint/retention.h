@@ -18,14 +18,14 @@
 struct plm_config;
 struct plm_config_checkpoint;
 
-/* By what keep_best judges: the loss on a split of the run's own corpus, or what
+/* By what keep_best judges: a measure of a split of the run's own corpus, or of a task, as
  * trainer.checkpoint.best_by says. Everything is borrowed. */
 struct plm_retention_judge {
-  const char *split; /* of the run's own corpus; NULL: none is evaluated */
-  /* With best_by, else NULL. */
+  const char *split;   /* of the run's own corpus; NULL: none is evaluated */
+  const char *measure; /* "spearman"; NULL without best_by: the loss */
+  /* If a task of evaluator.tasks has the measure, else NULL. */
   const struct plm_config *config; /* says which steps the task measures */
-  const char *measure;             /* "spearman" */
-  uint32_t task;                   /* number of the task in evaluator.tasks */
+  uint32_t task;                   /* its number */
 };
 struct plm_retention_judge plm_retention_judge_of(const struct plm_config *config);
 

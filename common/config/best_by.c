@@ -1,4 +1,4 @@
-/* Splits TASK.MEASURE. */
+/* Splits TASK.MEASURE, and knows the measures of tasks and objectives. */
 #include "common/config/best_by.h"
 
 #include <stddef.h>
@@ -25,9 +25,57 @@ static const struct measured {
                  {"is a classification, which has", classes},
                  {"has labels of residues, which have", classes}};
 
+/* What a line about a split has: of a model of residues, and of one that predicts labels
+ * (doc/inference.md#metrics). */
+static const char *const of_tokens[] = {"loss", "accuracy", "mcc", NULL};
+static const char *const of_numbers[] = {"loss", "spearman", "pearson", "r2", "rmse", NULL};
+static const char *const of_classes[] = {"loss", "accuracy", "macro_f1", "mcc", "auroc", NULL};
+static const struct {
+  const char *objective;
+  const char *const *measures;
+} by_objective[] = {{"regression", of_numbers},
+                    {"classification", of_classes},
+                    {"multilabel", of_classes},
+                    {"residues", of_classes}};
+
 bool plm_measure_falls(const char *measure)
 {
-  return strcmp(measure, "rmse") == 0;
+  return strcmp(measure, "rmse") == 0 || strcmp(measure, "loss") == 0;
+}
+
+static const char *const *measures_of(const struct plm_config *config)
+{
+  const char *objective = plm_objective_name(config->trainer.objective);
+  for (size_t i = 0; i < sizeof by_objective / sizeof *by_objective; i++)
+    if (strcmp(by_objective[i].objective, objective) == 0) return by_objective[i].measures;
+  return of_tokens;
+}
+
+/* The measure of the list that is called so; NULL: there is none. */
+static const char *find_measure(const char *const *measures, const char *name)
+{
+  while (*measures != NULL && strcmp(*measures, name) != 0) measures++;
+  return *measures;
+}
+
+bool plm_objective_measures(const struct plm_config *config, const char *measure)
+{
+  return find_measure(measures_of(config), measure) != NULL;
+}
+
+static void put_measures(const char *const *measures, struct plm_text *text)
+{
+  for (; *measures != NULL; measures++)
+    plm_text_printf(text, "%s%s", *measures,
+                    measures[1] == NULL   ? ""
+                    : measures[2] == NULL ? " and "
+                                          : ", ");
+}
+
+void plm_objective_put_measures(const struct plm_config *config, struct plm_text *text)
+{
+  plm_text_printf(text, "objective %s has ", plm_objective_name(config->trainer.objective));
+  put_measures(measures_of(config), text);
 }
 
 /* The point before the measure; NULL: there is none. Names of tasks may have points too. */
@@ -54,23 +102,31 @@ static const struct measured *measured_by(const struct plm_config_task *task)
                                                           : &by_kind[task->kind];
 }
 
-bool plm_config_best_by(const struct plm_config *config, uint32_t *task, const char **measure)
+bool plm_config_best_by(const struct plm_config *config, int32_t *task, const char **measure)
 {
   const char *text = config->trainer.checkpoint.best_by, *point = point_of(text);
-  if (point == NULL) return false;
-  *task = find_task(&config->evaluator, text, point);
-  if (*task == config->evaluator.task_count) return false;
-  const char *const *known = measured_by(&config->evaluator.tasks[*task])->measures;
-  while (*known != NULL && strcmp(*known, point + 1) != 0) known++;
-  *measure = point + 1;
-  return *known != NULL;
+  if (text == NULL) return false;
+  if (point == NULL) {
+    *task = PLM_NO_TASK;
+    *measure = find_measure(measures_of(config), text);
+    return *measure != NULL;
+  }
+  const uint32_t number = find_task(&config->evaluator, text, point);
+  if (number == config->evaluator.task_count) return false;
+  *task = (int32_t)number;
+  *measure = find_measure(measured_by(&config->evaluator.tasks[number])->measures, point + 1);
+  return *measure != NULL;
 }
 
 void plm_config_best_by_fault(const struct plm_config *config, struct plm_text *fault)
 {
   const char *text = config->trainer.checkpoint.best_by, *point = point_of(text);
   if (point == NULL) {
-    plm_text_printf(fault, "\"%s\" is not TASK.MEASURE, for example stability.spearman", text);
+    plm_objective_put_measures(config, fault);
+    plm_text_printf(fault,
+                    ", not %s; a task is judged by TASK.MEASURE, for example "
+                    "stability.spearman",
+                    text);
     return;
   }
   const uint32_t number = find_task(&config->evaluator, text, point);
@@ -86,10 +142,6 @@ void plm_config_best_by_fault(const struct plm_config *config, struct plm_text *
     plm_text_printf(fault, "task \"%s\" %s ", task->name, measured->kind);
   else
     plm_text_printf(fault, "%s no measure \"%s\"; they have ", measured->kind, point + 1);
-  for (const char *const *known = measured->measures; *known != NULL; known++)
-    plm_text_printf(fault, "%s%s", *known,
-                    known[1] == NULL   ? ""
-                    : known[2] == NULL ? " and "
-                                       : ", ");
+  put_measures(measured->measures, fault);
   if (labelled) plm_text_printf(fault, ", not %s", point + 1);
 }

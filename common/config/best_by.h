@@ -1,5 +1,6 @@
-/* trainer.checkpoint.best_by: TASK.MEASURE, a task of evaluator.tasks and what keep_best compares.
- */
+/* What checkpoints are judged by. trainer.checkpoint.best_by, for keep_best, is MEASURE: on the
+ * first of evaluator.splits of the run's own corpus; or TASK.MEASURE: of a task of evaluator.tasks.
+ * trainer.stop_when.metric is a measure of the same split. */
 #ifndef PLM_COMMON_CONFIG_BEST_BY_H
 #define PLM_COMMON_CONFIG_BEST_BY_H
 
@@ -9,12 +10,17 @@
 #include "common/base/text/text.h"
 #include "common/config/config.h"
 
-/* The task's number and the measure, which belongs to the configuration. False: best_by is null, or
- * does not name a task and one of the measures of its kind and of its labels, if these are given.
- */
-bool plm_config_best_by(const struct plm_config *config, uint32_t *task, const char **measure);
+enum { PLM_NO_TASK = -1 };
+/* The task's number, or PLM_NO_TASK, and the measure. False: best_by is null, or names neither a
+ * measure of the objective, nor a task and one of the measures of its kind and of its labels, if
+ * these are given. */
+bool plm_config_best_by(const struct plm_config *config, int32_t *task, const char **measure);
 /* Says why best_by, which is not null, names no measure of a task. */
 void plm_config_best_by_fault(const struct plm_config *config, struct plm_text *fault);
+/* Whether the evaluation of a split has this measure, by trainer.objective. */
+bool plm_objective_measures(const struct plm_config *config, const char *measure);
+/* Appends "objective mlm has loss, accuracy and mcc". */
+void plm_objective_put_measures(const struct plm_config *config, struct plm_text *text);
 /* Whether a smaller value of a measure is better. */
 bool plm_measure_falls(const char *measure);
 

@@ -120,7 +120,8 @@ struct plm_config_checkpoint {
   uint32_t max_failed; /* checkpoint.max_failed_checkpoints, default 3 */
 };
 
-enum plm_stop_metric { PLM_STOP_LOSS, PLM_STOP_ACCURACY };
+/* The others are named only in plm_stop_metric_names; best_by.h says which objective has which. */
+enum plm_stop_metric { PLM_STOP_LOSS };
 /* Early stopping, by the first split that is evaluated. */
 struct plm_config_stop_when {
   enum plm_stop_metric metric;

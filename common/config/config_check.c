@@ -365,13 +365,28 @@ static void check_best_by(struct plm_loader *loader)
 {
   static const char key[] = "trainer.checkpoint.best_by";
   const char *text = loader->config->trainer.checkpoint.best_by, *measure;
-  uint32_t task;
+  int32_t task;
   if (text == NULL || plm_key_is_bad(loader, key) || plm_key_is_bad(loader, "evaluator.tasks") ||
+      plm_key_is_bad(loader, "trainer.objective") ||
       plm_config_best_by(loader->config, &task, &measure))
     return;
   struct plm_text fault = {0};
   plm_config_best_by_fault(loader->config, &fault);
   plm_problems_add(loader->problems, plm_key_place(loader, key, NULL), "%s: %s", key, fault.data);
+  plm_text_deinit(&fault);
+}
+
+static void check_stop_when(struct plm_loader *loader)
+{
+  static const char key[] = "trainer.stop_when.metric";
+  const char *metric = plm_stop_metric_names[loader->config->trainer.stop_when.metric];
+  if (plm_key_is_bad(loader, key) || plm_key_is_bad(loader, "trainer.objective") ||
+      plm_objective_measures(loader->config, metric))
+    return;
+  struct plm_text fault = {0};
+  plm_objective_put_measures(loader->config, &fault);
+  plm_problems_add(loader->problems, plm_key_place(loader, key, "trainer.objective"),
+                   "%s: %s, not %s", key, fault.data, metric);
   plm_text_deinit(&fault);
 }
 
@@ -391,6 +406,7 @@ void plm_config_check(struct plm_loader *loader)
   plm_sources_check(loader);
   check_tasks(loader);
   check_best_by(loader);
+  check_stop_when(loader);
 }
 
 /* masked_diffusion draws its mask rates itself. Only its first mlm_warmup_steps train as mlm. */

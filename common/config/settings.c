@@ -8,7 +8,8 @@ const char *const plm_optimizer_names[] = {"muon", "adamw", NULL};
 const char *const plm_muon_scale_names[] = {"match_adamw", "spectral", NULL};
 const char *const plm_schedule_names[] = {"wsd", "linear", "cosine", "range_test", NULL};
 const char *const plm_compress_names[] = {"none", "bf16", NULL};
-const char *const plm_stop_metric_names[] = {"loss", "accuracy", NULL};
+const char *const plm_stop_metric_names[] = {"loss",     "accuracy", "macro_f1", "mcc",  "auroc",
+                                             "spearman", "pearson",  "r2",       "rmse", NULL};
 const char *const plm_restart_names[] = {"no", "on-failure", "always", NULL};
 
 #define AT(member) (ptrdiff_t) offsetof(struct plm_config, member)
@@ -326,9 +327,9 @@ static const struct plm_setting settings[] = {
               "evaluator.sets. best_by judges by something else."),
   ROW("trainer.checkpoint.best_by", STRING, trainer.checkpoint.best_by, "", "null",
       .flags = PLM_SETTING_NULLABLE, FREE,
-      .help = "What keep_best compares instead of the loss: TASK.MEASURE, a task of "
-              "evaluator.tasks and one of its measures, for example stability.spearman. "
-              "Checkpoints that the task does not measure are no candidates."),
+      .help = "What keep_best compares instead of the loss: another measure of the same split, for "
+              "example accuracy, or TASK.MEASURE, a task of evaluator.tasks and one of its measures, "
+              "for example stability.spearman. Checkpoints without it are no candidates."),
   ROW("trainer.checkpoint.keep_every", U64, trainer.checkpoint.keep_every, "steps", "0",
       NUMBER(0, STEPS_MAX), FREE,
       .help = "Keep every checkpoint whose step is a multiple of this. 0: none for this reason."),
@@ -360,7 +361,10 @@ static const struct plm_setting settings[] = {
       .help = "Train only the head, `lm_head`."),
   ROW("trainer.stop_when.metric", CHOICE, trainer.stop_when.metric, "", "loss",
       .choices = plm_stop_metric_names, FREE,
-      .help = "The metric that `patience` watches, on the first of evaluator.splits."),
+      .help = "The metric that `patience` watches, on the first of evaluator.splits. Every objective "
+              "has loss. Those of the language model have accuracy and mcc; regression has "
+              "spearman, pearson, r2 and rmse; classification, multilabel and residues have "
+              "accuracy, macro_f1, mcc and auroc."),
   ROW("trainer.stop_when.patience", U32, trainer.stop_when.patience, "", "0", NUMBER(0, 1e6), FREE,
       .help = "End the run after this many evaluated checkpoints in a row that are no better than "
               "the best one before them. 0: never."),

@@ -207,10 +207,9 @@ static plm_status run_labels(struct plm_evaluation *evaluation, const struct plm
                              struct plm_evaluation_result *result, struct plm_error *error)
 {
   const struct plm_label_schema *schema;
-  if (options->pseudo_perplexity || options->pseudo_perplexity_fast || options->elbo_rates > 0)
+  if (options->pseudo_perplexity || options->pseudo_perplexity_fast)
     return plm_error_set(error, PLM_CONFIG,
-                         "a model that predicts labels has neither an ELBO nor a "
-                         "pseudo-perplexity");
+                         "a model that predicts labels has no pseudo-perplexity");
   PLM_TRY(walk->stream->labels(walk->stream->context, &schema, error));
   PLM_TRY(plm_label_evaluation_begin(evaluation->labels, schema, options->labels,
                                      options->label_count, error));

@@ -43,8 +43,8 @@ struct listing {
   /* By what keep_best judges: the loss of a set and a split, "corpus valid"; a measure of a task,
    * "stability.spearman"; "" if unknown. */
   char judge[96];
-  bool by_task, falls; /* falls: a smaller value is better */
-  bool has_sets;       /* the run evaluates further sets */
+  bool by_measure, falls; /* falls: a smaller value is better */
+  bool has_sets;          /* the run evaluates further sets */
   size_t count;
 };
 
@@ -132,8 +132,8 @@ static plm_status gather_reasons(struct listing *listing, struct plm_error *erro
   char reports[PLM_PATH_SIZE];
   if (plm_command_read_run(listing->run, &config, NULL) != PLM_OK) return PLM_OK;
   const struct plm_retention_judge judge = plm_retention_judge_of(&config);
-  listing->by_task = judge.config != NULL;
-  if (listing->by_task)
+  listing->by_measure = judge.measure != NULL;
+  if (listing->by_measure)
     snprintf(listing->judge, sizeof listing->judge, "%.80s", config.trainer.checkpoint.best_by);
   else
     snprintf(listing->judge, sizeof listing->judge, PLM_OWN_SET " %.20s",
@@ -269,7 +269,7 @@ static void add_json(cJSON *array, const struct listing *listing, size_t i, bool
   cJSON_AddStringToObject(object, "identity", hex);
   plm_metrics_number(object, "loss", retained->loss);
   if (listing->judge[0] != '\0') plm_metrics_string(object, "judged_by", listing->judge);
-  if (listing->by_task)
+  if (listing->by_measure)
     plm_metrics_number(object, "judged", listing->falls ? retained->value : -retained->value);
   cJSON *kept = cJSON_AddArrayToObject(object, "kept_by");
   for (int bit = 0; bit < PLM_KEPT_COUNT; bit++)
@@ -324,7 +324,7 @@ static void print_listing(const struct listing *listing, const char *directory, 
   printf("%8s %9s %-*s %8s  %s\n", "step", "size", IDENTITY_DIGITS, "identity", "loss", "kept by");
   for (size_t i = 0; i < listing->count; i++)
     checkpoints_print_row(&listing->rows[i], &listing->retained[i]);
-  if (listing->by_task)
+  if (listing->by_measure)
     plm_print(stdout, "best: %s\n", listing->judge);
   else if (listing->has_sets)
     printf("loss and best: set and split %s\n", listing->judge);

@@ -352,11 +352,16 @@ static void put_evaluation(const struct plm_card_facts *facts, struct plm_text *
   plm_text_puts(text, "\n|---|");
   for (const cJSON *line = lines->child; line != NULL; line = line->next)
     plm_text_puts(text, "---:|");
-  for (size_t i = 0; i < PLM_CARD_METRICS; i++)
-    put_row_of_metrics(lines, plm_card_metrics[i].name, plm_card_metrics[i].field, 4, text);
-  put_row_of_metrics(lines, "Baseline: entropy of the composition (nats per token)",
-                     "baseline_entropy", 4, text);
-  put_row_of_metrics(lines, "Tokens predicted", "tokens", 0, text);
+  const bool labels = plm_card_predicts_labels(facts);
+  for (const struct plm_card_metric *metric = plm_card_metrics(facts); metric->field != NULL;
+       metric++)
+    if (!labels || plm_card_has_metric(lines, metric->field))
+      put_row_of_metrics(lines, metric->name, metric->field, 4, text);
+  if (!labels)
+    put_row_of_metrics(lines, "Baseline: entropy of the composition (nats per token)",
+                       "baseline_entropy", 4, text);
+  put_row_of_metrics(lines, labels ? "Labels" : "Tokens predicted", labels ? "labels" : "tokens", 0,
+                     text);
   put_how_evaluated(facts, text);
 }
 

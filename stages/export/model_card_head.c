@@ -42,10 +42,12 @@ static void put_dataset(const struct plm_card_facts *facts, const char *split,
 static void put_arguments(const struct plm_card_facts *facts, const cJSON *line,
                           struct plm_text *text)
 {
-  const double rate = plm_card_is_causal(facts) ? (double)NAN : plm_card_mask_rate(line);
+  const bool masks = !plm_card_predicts_labels(facts) && !plm_card_is_causal(facts);
+  const double rate = masks ? plm_card_mask_rate(line) : (double)NAN;
+  const char *predicted = plm_card_predicts_labels(facts) ? "labels" : "tokens";
   enum plm_split split;
-  plm_text_printf(text, "          args:\n            predicted_tokens: %.0f\n",
-                  plm_json_number(line, "tokens", 0));
+  plm_text_printf(text, "          args:\n            predicted_%s: %.0f\n", predicted,
+                  plm_json_number(line, predicted, 0));
   if (!isnan(rate)) plm_text_printf(text, "            mask_rate: %g\n", rate);
   if (!facts->corpus_known || plm_metrics_is_extra(line) ||
       plm_split_parse(plm_json_string(line, "split", ""), &split, NULL) != PLM_OK)
@@ -55,28 +57,6 @@ static void put_arguments(const struct plm_card_facts *facts, const cJSON *line,
                   (unsigned long long)counts->documents, (unsigned long long)counts->residues);
 }
 
-static void put_result(const struct plm_card_facts *facts, const cJSON *line, struct plm_text *text)
-{
-  const char *split = plm_json_string(line, "split", "");
-  plm_text_printf(text, "      - task:\n          type: %s\n          name: %s\n",
-                  plm_card_is_causal(facts) ? "text-generation" : "fill-mask",
-                  plm_card_is_causal(facts) ? "Next token" : "Masked token");
-  if (plm_metrics_is_extra(line))
-    put_set(plm_metrics_set(line), split, text);
-  else
-    put_dataset(facts, split, text);
-  put_arguments(facts, line, text);
-  plm_text_puts(text, "        metrics:\n");
-  for (size_t i = 0; i < PLM_CARD_METRICS; i++) {
-    const double value = plm_json_number(line, plm_card_metrics[i].field, NAN);
-    if (!isfinite(value)) continue;
-    plm_text_printf(text, "          - type: %s\n            value: %.6f\n            name: ",
-                    plm_card_metrics[i].type, value);
-    plm_card_put_quoted(text, plm_card_metrics[i].name);
-    plm_text_puts(text, "\n");
-  }
-}
-
 /* The pipeline of transformers that can load the model. A causal one is no AutoModelForCausalLM. */
 static const char *pipeline_of(const struct plm_card_facts *facts)
 {
@@ -84,6 +64,34 @@ static const char *pipeline_of(const struct plm_card_facts *facts)
   case PLM_PREDICTS_SEQUENCES: return "text-classification"; /* also for numbers */
   case PLM_PREDICTS_RESIDUES: return "token-classification";
   default: return plm_card_is_causal(facts) ? "feature-extraction" : "fill-mask";
+  }
+}
+
+static void put_result(const struct plm_card_facts *facts, const cJSON *line, struct plm_text *text)
+{
+  const char *split = plm_json_string(line, "split", "");
+  const bool labels = plm_card_predicts_labels(facts);
+  plm_text_printf(text, "      - task:\n          type: %s\n          name: %s\n",
+                  labels                      ? pipeline_of(facts)
+                  : plm_card_is_causal(facts) ? "text-generation"
+                                              : "fill-mask",
+                  labels                      ? "Labels"
+                  : plm_card_is_causal(facts) ? "Next token"
+                                              : "Masked token");
+  if (plm_metrics_is_extra(line))
+    put_set(plm_metrics_set(line), split, text);
+  else
+    put_dataset(facts, split, text);
+  put_arguments(facts, line, text);
+  plm_text_puts(text, "        metrics:\n");
+  for (const struct plm_card_metric *metric = plm_card_metrics(facts); metric->field != NULL;
+       metric++) {
+    const double value = plm_json_number(line, metric->field, NAN);
+    if (!isfinite(value)) continue;
+    plm_text_printf(text, "          - type: %s\n            value: %.6f\n            name: ",
+                    metric->type, value);
+    plm_card_put_quoted(text, metric->name);
+    plm_text_puts(text, "\n");
   }
 }
 
@@ -110,8 +118,11 @@ void plm_model_card_head(const struct plm_card_facts *facts, struct plm_text *te
     plm_text_puts(text, "widget:\n  - text: \"MKTAYIAKQR<mask>ISFVKSHFSRQLEERLGLIEVQ\"\n");
   if (cJSON_GetArraySize(facts->evaluations) > 0) {
     plm_text_puts(text, "metrics:\n");
-    for (size_t i = 0; i < PLM_CARD_METRICS; i++)
-      plm_text_printf(text, "  - %s\n", plm_card_metrics[i].type);
+    for (const struct plm_card_metric *metric = plm_card_metrics(facts); metric->field != NULL;
+         metric++)
+      if (!plm_card_predicts_labels(facts) ||
+          plm_card_has_metric(facts->evaluations, metric->field))
+        plm_text_printf(text, "  - %s\n", metric->type);
     plm_text_puts(text, "model-index:\n  - name: ");
     plm_card_put_quoted(text, facts->name);
     plm_text_puts(text, "\n    results:\n");

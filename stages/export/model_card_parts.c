@@ -12,7 +12,7 @@
 #include "common/huggingface/huggingface.h"
 #include "common/model/architecture.h"
 
-const struct plm_card_metric plm_card_metrics[PLM_CARD_METRICS] = {
+static const struct plm_card_metric of_tokens[] = {
     {"loss", "loss", "Cross-entropy (nats per token)"},
     {"perplexity", "perplexity", "Perplexity"},
     {"accuracy", "accuracy", "Accuracy"},
@@ -20,7 +20,32 @@ const struct plm_card_metric plm_card_metrics[PLM_CARD_METRICS] = {
     {"recall", "recall", "Recall (support-weighted)"},
     {"f1", "f1", "F1 (support-weighted)"},
     {"mcc", "matthews_correlation", "Matthews correlation"},
+    {NULL, NULL, NULL},
 };
+static const struct plm_card_metric of_labels[] = {
+    {"loss", "loss", "Loss of the labels"},
+    {"accuracy", "accuracy", "Accuracy"},
+    {"macro_f1", "f1", "F1 (macro)"},
+    {"mcc", "matthews_correlation", "Matthews correlation"},
+    {"auroc", "roc_auc", "AUROC"},
+    {"spearman", "spearmanr", "Spearman's correlation"},
+    {"pearson", "pearsonr", "Pearson's correlation"},
+    {"r2", "r_squared", "R²"},
+    {"rmse", "rmse", "RMSE"},
+    {NULL, NULL, NULL},
+};
+
+const struct plm_card_metric *plm_card_metrics(const struct plm_card_facts *facts)
+{
+  return plm_card_predicts_labels(facts) ? of_labels : of_tokens;
+}
+
+bool plm_card_has_metric(const cJSON *lines, const char *field)
+{
+  for (const cJSON *line = lines->child; line != NULL; line = line->next)
+    if (cJSON_IsNumber(cJSON_GetObjectItemCaseSensitive(line, field))) return true;
+  return false;
+}
 
 bool plm_card_is_causal(const struct plm_card_facts *facts)
 {

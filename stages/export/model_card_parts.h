@@ -8,11 +8,14 @@
 #include "stages/export/card_facts.h"
 
 /* The evaluator's metrics, under the names of https://huggingface.co/metrics if they have one. */
-enum { PLM_CARD_METRICS = 7 };
 struct plm_card_metric {
-  const char *field, *type, *name;
+  const char *field, *type, *name; /* field NULL: the end of the list */
 };
-extern const struct plm_card_metric plm_card_metrics[PLM_CARD_METRICS];
+struct cJSON;
+/* Those of a language model or of a model that predicts labels. */
+const struct plm_card_metric *plm_card_metrics(const struct plm_card_facts *facts);
+/* Whether one of the lines has a number of this field. */
+bool plm_card_has_metric(const struct cJSON *lines, const char *field);
 
 bool plm_card_is_causal(const struct plm_card_facts *facts);
 bool plm_card_is_protein(const struct plm_card_facts *facts);

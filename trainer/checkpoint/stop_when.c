@@ -6,18 +6,20 @@
 #include "common/base/files/file.h"
 #include "common/base/log/log.h"
 #include "common/checkpoint/early_stop.h"
+#include "common/config/best_by.h"
 #include "common/run/run.h"
 
 bool plm_stop_when(const char *run, const struct plm_config *config, uint64_t step)
 {
   const struct plm_config_stop_when *when = &config->trainer.stop_when;
   if (when->patience == 0) return false;
+  const char *metric = plm_stop_metric_names[when->metric];
   char path[PLM_PATH_SIZE];
   struct plm_error error = {0};
   struct plm_early_stop found;
   const struct plm_early_stop_rule rule = {.split = config->evaluator.splits[0],
-                                           .metric = plm_stop_metric_names[when->metric],
-                                           .higher = when->metric == PLM_STOP_ACCURACY,
+                                           .metric = metric,
+                                           .higher = !plm_measure_falls(metric),
                                            .until = step};
   plm_status status = plm_path_join(path, run, PLM_RUN_EVALUATOR_METRICS, &error);
   if (status == PLM_OK) status = plm_early_stop_read(path, &rule, &found, &error);
@@ -26,9 +28,9 @@ bool plm_stop_when(const char *run, const struct plm_config *config, uint64_t st
     return false;
   }
   if (found.since < when->patience) return false;
-  plm_info("trainer.stop_when: none of the last %u evaluated checkpoints has %s %g (step %llu)",
-           found.since, rule.higher ? "an accuracy above" : "a loss below", found.best,
-           (unsigned long long)found.best_step);
+  plm_info("trainer.stop_when: none of the last %u evaluated checkpoints has a better %s than %g "
+           "(step %llu)",
+           found.since, metric, found.best, (unsigned long long)found.best_step);
   return true;
 }
 

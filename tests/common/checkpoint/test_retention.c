@@ -239,11 +239,40 @@ static void a_task_may_judge(void **state)
   unlink(path);
 }
 
+/* A measure of the split itself: a larger value is better, but not of rmse. A line without it, for
+ * which it does not exist, leaves the checkpoint without a value. */
+static void a_measure_of_the_split_may_judge(void **state)
+{
+  static const char text[] =
+      "{\"step\":10,\"split\":\"valid\",\"loss\":2.5,\"mcc\":0.25,\"rmse\":3}\n"
+      "{\"step\":10,\"set\":\"c\",\"split\":\"valid\",\"mcc\":0.75,\"rmse\":1}\n"
+      "{\"step\":20,\"split\":\"test\",\"loss\":2.4,\"mcc\":0.5,\"rmse\":2}\n"
+      "{\"step\":30,\"split\":\"valid\",\"loss\":2.3,\"mcc\":null,\"rmse\":null}\n";
+  static const struct plm_retention_judge judges[] = {{.split = "valid", .measure = "mcc"},
+                                                      {.split = "valid", .measure = "rmse"}};
+  static const double values[] = {-0.25, 3};
+  const char *path = scratch_path("reports");
+  (void)state;
+  scratch_write(path, text, sizeof text - 1);
+  for (size_t k = 0; k < 2; k++) {
+    struct plm_retained checkpoints[3];
+    for (uint64_t i = 0; i < 3; i++)
+      checkpoints[i] = (struct plm_retained){.step = 10 * (i + 1), .loss = NAN, .value = NAN};
+    assert_int_equal(plm_retention_read_reports(path, &judges[k], checkpoints, 3, NULL), PLM_OK);
+    assert_true(checkpoints[0].loss == 2.5 && checkpoints[0].value == values[k]);
+    assert_true(isnan(checkpoints[1].loss) && isnan(checkpoints[1].value));
+    assert_true(checkpoints[2].loss == 2.3 && isnan(checkpoints[2].value));
+    for (int i = 0; i < 3; i++) assert_true(checkpoints[i].reported);
+  }
+  unlink(path);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(decisions_follow_the_rules),
       cmocka_unit_test(a_task_may_judge),
+      cmocka_unit_test(a_measure_of_the_split_may_judge),
       cmocka_unit_test(reports_are_read_line_by_line),
       cmocka_unit_test(reports_of_other_weights_are_ignored),
   };

@@ -192,7 +192,11 @@ static const struct wrong wrongs[] = {
   "}]}\n"
 #define AT_BEST_BY "pipeline.yaml:1:33: trainer.checkpoint.best_by: "
     {BEST_BY("spearman", "target: y"),
-     {AT_BEST_BY "\"spearman\" is not TASK.MEASURE, for example stability.spearman"}},
+     {AT_BEST_BY "objective mlm has loss, accuracy and mcc, not spearman; a task is judged by "
+                 "TASK.MEASURE, for example stability.spearman"}},
+    {"trainer: {stop_when: {metric: rmse}}\n",
+     {"pipeline.yaml:1:31: trainer.stop_when.metric: objective mlm has loss, accuracy and mcc, not "
+      "rmse"}},
     {BEST_BY("s.t.spearman", "target: y"),
      {AT_BEST_BY "there is no task \"s.t\" in evaluator.tasks"}},
     {BEST_BY("nosuch.spearman", "target: y"),

@@ -13,7 +13,7 @@ expect 0 plm-pipeline up pipeline.yaml "${settings[@]}"
 last=$(newest_step run)
 { [ "$last" -ge 4 ] && [ "$last" -lt 1000000 ]; } || fail "the run ended at step $last"
 [ "$(jq -r .step run/DONE)" = "$last" ] || fail "DONE: $(cat run/DONE)"
-grep -q 'trainer.stop_when: none of the last [0-9]* evaluated checkpoints has a loss below' run/logs/trainer.*.log ||
+grep -q 'trainer.stop_when: none of the last [0-9]* evaluated checkpoints has a better loss than' run/logs/trainer.*.log ||
   fail "nobody says why the run ended"
 jq -s -e --argjson last "$last" '[.[] | select(.split == "valid")] | length >= 3 and .[-1].step == $last' \
   run/evaluator.jsonl >/dev/null || fail "the last checkpoint was not evaluated: $(tail -n 2 run/evaluator.jsonl)"

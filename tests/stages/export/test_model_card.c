@@ -231,6 +231,42 @@ static void heads_for_labels(void **state)
   }
 }
 
+/* The measures of labels take the place of those of masked tokens; those that no line has are left
+ * out. */
+static void evaluations_of_labels(void **state)
+{
+  static const char head[] = "metrics:\n  - loss\n  - accuracy\n  - f1\n"
+                             "model-index:\n  - name: \"x\"\n    results:\n"
+                             "      - task:\n          type: text-classification\n"
+                             "          name: Labels\n";
+  static const char of_split[] = "            predicted_labels: 40\n        metrics:\n"
+                                 "          - type: loss\n            value: 0.500000\n"
+                                 "            name: \"Loss of the labels\"\n"
+                                 "          - type: accuracy\n            value: 0.750000\n"
+                                 "            name: \"Accuracy\"\n"
+                                 "          - type: f1\n            value: 0.625000\n"
+                                 "            name: \"F1 (macro)\"\n---\n";
+  static const char table[] = "\n| Loss of the labels | 0.5000 |\n| Accuracy | 0.7500 |\n"
+                              "| F1 (macro) | 0.6250 |\n| Labels | 40 |\n";
+  struct plm_model_folder folder = masked_folder();
+  struct plm_card_facts facts = {
+      .folder = &folder, .name = "x", .weights = "model", .dtype = "float32"};
+  struct plm_text text = {0};
+  (void)state;
+  folder.model.head =
+      (struct plm_head_config){PLM_PREDICTS_SEQUENCES, PLM_LOSS_CLASS, PLM_HEAD_CLS, 0, 3, 0};
+  facts.evaluations = lines_of("[{\"split\":\"valid\",\"loss\":0.5,\"accuracy\":0.75,"
+                               "\"macro_f1\":0.625,\"auroc\":null,\"labels\":40}]");
+  plm_model_card_print(&facts, &text);
+  const char *const parts[] = {head, of_split, table};
+  for (size_t i = 0; i < 3; i++)
+    if (strstr(text.data, parts[i]) == NULL) fail_msg("no %s in %s", parts[i], text.data);
+  assert_null(strstr(text.data, "erplexity"));
+  assert_null(strstr(text.data, "okens predicted"));
+  plm_text_deinit(&text);
+  cJSON_Delete(facts.evaluations);
+}
+
 /* What the card says if the corpus is no longer known, and which mask rates it believes. */
 static void parts_that_may_be_missing(void **state)
 {
@@ -281,9 +317,13 @@ static void parts_that_may_be_missing(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(an_untrained_model), cmocka_unit_test(a_trained_model_with_evaluations),
-      cmocka_unit_test(tasks_have_a_table), cmocka_unit_test(a_causal_model_of_bytes),
-      cmocka_unit_test(heads_for_labels),   cmocka_unit_test(parts_that_may_be_missing),
+      cmocka_unit_test(an_untrained_model),
+      cmocka_unit_test(a_trained_model_with_evaluations),
+      cmocka_unit_test(tasks_have_a_table),
+      cmocka_unit_test(a_causal_model_of_bytes),
+      cmocka_unit_test(heads_for_labels),
+      cmocka_unit_test(evaluations_of_labels),
+      cmocka_unit_test(parts_that_may_be_missing),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
