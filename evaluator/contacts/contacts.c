@@ -84,11 +84,16 @@ static plm_status fit_heads(struct contacts_run *run, size_t rows, struct plm_er
                                        .check = run_check,
                                        .context = (void *)run->request};
   double *weights = plm_alloc_zeroed(heads, sizeof *weights), intercept;
+  bool converged = true;
   plm_status status = plm_pool_open(threads > 0 ? threads : 1, &problem.pool, error);
   if (status == PLM_OK) {
-    status = plm_sparse_logistic(&problem, weights, &intercept, error);
+    status = plm_sparse_logistic(&problem, weights, &intercept, &converged, error);
     plm_pool_close(problem.pool);
   }
+  if (!converged)
+    plm_warning("the regression of contacts on %u attention heads has not converged, so its "
+                "precisions are not those of the best weights",
+                heads);
   run->weights = plm_alloc_zeroed(heads, sizeof *run->weights);
   for (uint32_t h = 0; h < heads; h++) {
     run->weights[h] = (float)weights[h];

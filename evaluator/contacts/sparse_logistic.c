@@ -310,22 +310,25 @@ static plm_status allocate_search(struct sparse_search *search, struct plm_error
   return plm_error_set(error, PLM_NO_MEMORY, "out of memory for a regression of %zu rows", rows);
 }
 
-static plm_status run_search(struct sparse_search *search, struct plm_error *error)
+static plm_status run_search(struct sparse_search *search, bool *converged, struct plm_error *error)
 {
   const struct plm_sparse_problem *problem = search->problem;
   PLM_TRY(allocate_search(search, error));
-  for (int i = 0; i < STEPS; i++) {
+  const uint32_t steps = problem->steps != 0 ? problem->steps : STEPS;
+  *converged = true;
+  for (uint32_t i = 0; i < steps; i++) {
     bool moved = false;
     PLM_TRY(problem->check(problem->context, error));
-    if (choose_active(search) <= tolerance) break;
+    if (choose_active(search) <= tolerance) return PLM_OK;
     PLM_TRY(make_step(search, &moved, error));
-    if (!moved) break;
+    if (!moved) return PLM_OK; /* closer than the rounding of the sums */
   }
+  *converged = choose_active(search) <= tolerance;
   return PLM_OK;
 }
 
 plm_status plm_sparse_logistic(const struct plm_sparse_problem *problem, double *weights,
-                               double *intercept, struct plm_error *error)
+                               double *intercept, bool *converged, struct plm_error *error)
 {
   struct sparse_search search = {.problem = problem, .weights = weights};
   double positive = 0;
@@ -334,7 +337,7 @@ plm_status plm_sparse_logistic(const struct plm_sparse_problem *problem, double 
   memset(weights, 0, problem->width * sizeof *weights);
   for (size_t i = 0; i < problem->rows; i++) positive += problem->labels[i] != 0;
   PLM_ASSERT(positive > 0 && positive < (double)problem->rows);
-  const plm_status status = run_search(&search, error);
+  const plm_status status = run_search(&search, converged, error);
   *intercept = search.intercept;
   free(search.outputs);
   free(search.moves);

@@ -11,6 +11,7 @@
 #ifndef PLM_EVALUATOR_CONTACTS_SPARSE_LOGISTIC_H
 #define PLM_EVALUATOR_CONTACTS_SPARSE_LOGISTIC_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -23,13 +24,15 @@ struct plm_sparse_problem {
   uint32_t width;
   const uint8_t *labels; /* (rows) 0 or 1, both of which occur */
   double strength;       /* C > 0 */
+  uint32_t steps;        /* the most that are made; 0: 200 */
   struct plm_pool *pool;
   plm_status (*check)(void *context, struct plm_error *error); /* before each step */
   void *context;
 };
 
-/* weights (width). PLM_NO_MEMORY, and the errors of check. */
+/* weights (width). *converged: false if the most steps were made and the minimum was not reached;
+ * the weights are then the best so far. PLM_NO_MEMORY, and the errors of check. */
 plm_status plm_sparse_logistic(const struct plm_sparse_problem *problem, double *weights,
-                               double *intercept, struct plm_error *error);
+                               double *intercept, bool *converged, struct plm_error *error);
 
 #endif

@@ -50,8 +50,10 @@ static plm_status solve(double strength, uint32_t threads, uint32_t steps, doubl
                                        .check = go_on,
                                        .context = &steps};
   assert_int_equal(plm_pool_open(threads, &problem.pool, NULL), PLM_OK);
-  const plm_status status = plm_sparse_logistic(&problem, weights, intercept, error);
+  bool converged;
+  const plm_status status = plm_sparse_logistic(&problem, weights, intercept, &converged, error);
   plm_pool_close(problem.pool);
+  if (status == PLM_OK) assert_true(converged);
   return status;
 }
 
@@ -120,12 +122,37 @@ static void it_stops_when_it_is_told_to(void **state)
   assert_string_equal(error.what, "stop");
 }
 
+static void it_says_whether_it_has_converged(void **state)
+{
+  static const uint32_t most[] = {1, 2, 100};
+  double weights[WIDTH], intercept;
+  uint32_t asked = 1000;
+  struct plm_sparse_problem problem = {.columns = columns,
+                                       .rows = ROWS,
+                                       .width = WIDTH,
+                                       .labels = labels,
+                                       .strength = 3,
+                                       .check = go_on,
+                                       .context = &asked};
+  (void)state;
+  make_rows();
+  assert_int_equal(plm_pool_open(1, &problem.pool, NULL), PLM_OK);
+  for (size_t i = 0; i < sizeof most / sizeof *most; i++) {
+    bool converged = most[i] != 100;
+    problem.steps = most[i];
+    assert_int_equal(plm_sparse_logistic(&problem, weights, &intercept, &converged, NULL), PLM_OK);
+    assert_int_equal(converged, most[i] == 100);
+  }
+  plm_pool_close(problem.pool);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_subgradient_contains_0),
       cmocka_unit_test(threads_change_no_bit),
       cmocka_unit_test(it_stops_when_it_is_told_to),
+      cmocka_unit_test(it_says_whether_it_has_converged),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
