@@ -88,6 +88,7 @@ logger = logging.get_logger(__name__)
 EPS = 1e-6
 ARCHITECTURES = ("transformer", "unet", "patch_unet")
 OBJECTIVES = ("mlm", "masked_diffusion", "causal")
+LABEL_OBJECTIVES = ("regression", "classification", "multilabel", "residues")
 MASK_KINDS = {"document", "causal", "local", "block"}
 
 
@@ -186,8 +187,10 @@ class PLMConfig(PretrainedConfig):
             raise ValueError(
                 f"hidden_size {D} is not a multiple of {unit} up to {128 * H} (num_attention_heads {H})"
             )
-        if self.objective not in OBJECTIVES:
-            raise ValueError(f'objective "{self.objective}" is not one of {OBJECTIVES}')
+        if self.objective not in OBJECTIVES + LABEL_OBJECTIVES:
+            raise ValueError(
+                f'objective "{self.objective}" is not one of {OBJECTIVES + LABEL_OBJECTIVES}'
+            )
         if self.objective == "causal":
             if self.architecture == "patch_unet":
                 raise ValueError("patch_unet cannot be causal: a merged pair shows its own labels")
@@ -1980,31 +1983,55 @@ class PLMForMaskedLM(PLMGenerationMixin, VariantScoring, PLMWithReadout):
         return self.lm_head(hidden)
 
 
+class HiddenClassifier(nn.Module):
+    """A readout with a hidden layer: config.head["hidden_size"], as `trainer.head` in pipeline.yaml."""
+
+    def __init__(self, width, outputs, hidden, dropout):
+        super().__init__()
+        self.dense = nn.Linear(width, hidden)
+        self.out_proj = nn.Linear(hidden, outputs)
+        self.dropout = nn.Dropout(dropout)
+
+    @property
+    def weight(self):
+        return self.dense.weight
+
+    def forward(self, states):
+        return self.out_proj(self.dropout(torch.tanh(self.dense(states))))
+
+
 class PLMForClassification(PLMWithReadout):
-    """What both classifiers share: a linear readout of normalised states, with config.num_labels outputs."""
+    """What both classifiers share: a readout of normalised states, with config.num_labels outputs. It is
+    linear unless config.head, which plm-trainer writes, has a hidden_size. The dropout is there as well."""
 
     _keys_to_ignore_on_load_unexpected = [r"^lm_head\."]
 
     def __init__(self, config):
         super().__init__(config)
         self.plm = PLMModel(config)
-        self.classifier = nn.Linear(config.hidden_size, config.num_labels)
+        head = getattr(config, "head", None) or {}
+        self.pooling, dropout = head.get("pooling", "mean"), head.get("dropout", 0.0)
+        self.dropout = nn.Dropout(dropout)
+        shape = (config.hidden_size, config.num_labels)
+        hidden = head.get("hidden_size", 0)
+        self.classifier = HiddenClassifier(*shape, hidden, dropout) if hidden else nn.Linear(*shape)
         self.post_init()
 
     def _read(self, states, *inputs):
-        return self.classifier(norm(states).to(self.classifier.weight.dtype)).float()
+        return self.classifier(self.dropout(norm(states).to(self.classifier.weight.dtype))).float()
 
 
 class PLMForSequenceClassification(PLMForClassification):
     """Predicts one label, several labels or numbers for each sequence, or for each document of packed
-    chunks, from the mean over its residues. logits (B, num_labels), or (documents, num_labels).
+    chunks, from the mean over its residues, or from <cls> if config.head["pooling"] says so. logits
+    (B, num_labels), or (documents, num_labels).
     config.problem_type is "regression" (the default for one label), "single_label_classification" (the
     default for integer labels) or "multi_label_classification"."""
 
     output_class = SequenceClassifierOutput
 
     def _read(self, hidden, *inputs):
-        return super()._read(self._pooled(hidden, *inputs, "mean"))
+        return super()._read(self._pooled(hidden, *inputs, self.pooling))
 
     def _loss(self, logits, labels, count):
         return self._losses(logits, labels).sum() / (count or len(logits))
