@@ -18,6 +18,7 @@
 #include "common/config/corpus_paths.h"
 #include "common/feed/feed.h"
 #include "common/feed/feed_run.h"
+#include "common/huggingface/head_json.h"
 #include "common/model/model.h"
 #include "common/run/run.h"
 #include "common/run/run_pulse.h"
@@ -26,6 +27,7 @@
 #include "trainer/checkpoint/trainer_state.h"
 #include "trainer/input/data_mixture.h"
 #include "trainer/input/input.h"
+#include "trainer/input/label_schemas.h"
 #include "trainer/input/objective.h"
 #include "trainer/optimizer/clip.h"
 #include "trainer/optimizer/optimizers.h"
@@ -61,6 +63,14 @@ struct plm_trainer {
   struct plm_frozen_tensors frozen;   /* rank 0: likewise */
   struct plm_masks *masks;
   struct plm_objective_state objective;
+  /* Of a run that trains labels (open_labels.h). */
+  const struct plm_label_source *labels; /* NULL: it does not */
+  struct plm_config labelled_config;     /* what config points to then: it has the whole head */
+  struct plm_label_schemas label_schemas;
+  struct plm_label_choice label_choice;
+  struct plm_label_source label_source;
+  struct plm_label_names label_names;
+  float *class_weights; /* device; NULL: all are 1 */
   struct plm_optimizer *optimizer;
   struct plm_clip clip;
   struct plm_step *step;

@@ -55,6 +55,7 @@ enum {
   PLM_SET_NAME_MOST = 32,  /* most letters of a set's or task's name */
   PLM_MAX_RANKS = 4096,    /* trainer.ranks, and the slots of one host */
   PLM_MAX_HOSTS = 512,     /* entries of trainer.hosts */
+  PLM_MAX_LABELS = 64,     /* entries of trainer.labels */
   PLM_MAX_SHARES = 4096,   /* trainer.shares */
   PLM_HOST_SIZE = 254,     /* of the name in an entry, with its NUL */
 };
@@ -128,6 +129,9 @@ struct plm_config_stop_when {
   uint32_t patience; /* evaluated checkpoints; 0: never */
 };
 
+enum plm_class_weights { PLM_CLASS_WEIGHTS_NONE, PLM_CLASS_WEIGHTS_BALANCED };
+extern const char *const plm_class_weights_names[]; /* "none", "balanced", NULL */
+
 struct plm_config_trainer {
   enum plm_device device;
   uint32_t threads; /* 0: all */
@@ -141,6 +145,9 @@ struct plm_config_trainer {
   uint64_t steps;
   uint64_t batch_tokens, micro_batch_tokens;
   enum plm_objective objective;
+  char *labels[PLM_MAX_LABELS]; /* columns that an objective with labels predicts */
+  uint32_t label_count;
+  enum plm_class_weights class_weights;
   struct plm_config_masking masking;
   double label_smoothing, z_loss;
   struct plm_config_optimizer optimizer;

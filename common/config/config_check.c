@@ -8,6 +8,7 @@
 #include "common/base/text/text.h"
 #include "common/config/best_by.h"
 #include "common/config/config_corpora.h"
+#include "common/config/config_labels.h"
 #include "common/config/config_model.h"
 #include "common/config/config_sources.h"
 #include "common/config/loader_keys.h"
@@ -398,6 +399,7 @@ void plm_config_check(struct plm_loader *loader)
   check_range_test(loader);
   plm_config_check_model(loader);
   check_objective(loader);
+  plm_config_check_labels(loader);
   check_ranks(loader);
   check_batch(loader);
   check_trainer(loader);
@@ -446,6 +448,7 @@ void plm_config_advise(const struct plm_config *config, struct plm_text *text)
   const struct plm_model_config *model = &config->model;
   plm_presets_advise(config, text);
   advise_mask_rate(config, text);
+  plm_config_advise_labels(config, text);
   advise_checkpoints(config, text);
   for (uint32_t i = 0; i < model->pattern_count; i++) {
     if ((model->pattern[i] & PLM_ATTENTION_BLOCK) == 0) continue;

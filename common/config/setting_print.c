@@ -26,7 +26,7 @@ static void print_list(const struct plm_setting *setting, const struct plm_confi
       char name[64];
       plm_attention_kind_name(((const uint8_t *)values)[i], name);
       plm_text_puts(text, name);
-    } else if (setting->type == PLM_SETTING_HOSTS) {
+    } else if (setting->type == PLM_SETTING_HOSTS || setting->type == PLM_SETTING_NAMES) {
       plm_setting_put_string(text, ((char *const *)values)[i]);
     } else {
       plm_text_puts(text, ((char *const *)values)[i]);

@@ -27,6 +27,7 @@ static const char *type_name(const struct plm_setting *setting)
   case PLM_SETTING_DOUBLES:
     return setting->count_offset == PLM_NO_OFFSET ? "a list of two numbers" : "a list of numbers";
   case PLM_SETTING_HOSTS: return "a list of NAME:SLOTS";
+  case PLM_SETTING_NAMES: return "a list of names";
   case PLM_SETTING_PATTERN: return "a list of masks";
   case PLM_SETTING_SETS: return "a list of {name: NAME, corpus: DIR, split: SPLIT}";
   case PLM_SETTING_TASKS: return "a list of {name: NAME, kind: KIND, path: PATH, ...}";

@@ -336,11 +336,34 @@ static bool store_hosts(const struct plm_value *value, char **target, size_t *cu
   return true;
 }
 
+static bool store_names(const struct plm_value *value, char **target, size_t *culprit,
+                        char message[MESSAGE_SIZE])
+{
+  for (size_t i = 0; i < value->count; i++) {
+    const char *name = value->items[i].text;
+    *culprit = i;
+    if (plm_scalar_is_null(&value->items[i]) || name[0] == '\0') {
+      snprintf(message, MESSAGE_SIZE, "expected a name, found %s",
+               name[0] == '\0' ? "nothing" : "null");
+      return false;
+    }
+    for (size_t j = 0; j < i; j++) {
+      if (strcmp(name, value->items[j].text) != 0) continue;
+      snprintf(message, MESSAGE_SIZE, "\"%.200s\" is listed twice", name);
+      return false;
+    }
+  }
+  store_texts(value, target, PLM_MAX_LABELS);
+  return true;
+}
+
 static bool store_list(const struct plm_setting *setting, const struct plm_value *value,
                        struct plm_config *config, size_t *culprit, char message[MESSAGE_SIZE])
 {
   void *target = setting_value_field(setting, config);
-  if (!value->is_list || setting->type == PLM_SETTING_SETS || setting->type == PLM_SETTING_TASKS)
+  const bool one = setting->type == PLM_SETTING_NAMES;
+  if ((!value->is_list && !one) || setting->type == PLM_SETTING_SETS ||
+      setting->type == PLM_SETTING_TASKS)
     return wrong_type(setting, value, message);
   if (value->count < setting->count_min || value->count > setting->count_max) {
     snprintf(message, MESSAGE_SIZE, "expected %u to %u entries, found %zu", setting->count_min,
@@ -358,6 +381,8 @@ static bool store_list(const struct plm_setting *setting, const struct plm_value
     stored = store_pattern(value, target, culprit, message);
   } else if (setting->type == PLM_SETTING_HOSTS) {
     stored = store_hosts(value, target, culprit, message);
+  } else if (setting->type == PLM_SETTING_NAMES) {
+    stored = store_names(value, target, culprit, message);
   } else {
     stored = store_splits(setting, value, target, culprit, message);
   }
@@ -440,6 +465,8 @@ void plm_setting_release(const struct plm_setting *setting, struct plm_config *c
     count = PLM_MAX_SPLITS;
   } else if (setting->type == PLM_SETTING_HOSTS) {
     count = PLM_MAX_HOSTS;
+  } else if (setting->type == PLM_SETTING_NAMES) {
+    count = PLM_MAX_LABELS;
   } else if (setting->type == PLM_SETTING_SETS) {
     plm_config_sets_release(&config->evaluator);
   } else if (setting->type == PLM_SETTING_TASKS) {

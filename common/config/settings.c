@@ -10,6 +10,7 @@ const char *const plm_schedule_names[] = {"wsd", "linear", "cosine", "range_test
 const char *const plm_compress_names[] = {"none", "bf16", NULL};
 const char *const plm_stop_metric_names[] = {"loss",     "accuracy", "macro_f1", "mcc",  "auroc",
                                              "spearman", "pearson",  "r2",       "rmse", NULL};
+const char *const plm_class_weights_names[] = {"none", "balanced", NULL};
 const char *const plm_restart_names[] = {"no", "on-failure", "always", NULL};
 
 #define AT(member) (ptrdiff_t) offsetof(struct plm_config, member)
@@ -228,8 +229,29 @@ static const struct plm_setting settings[] = {
               "divide the batch, the largest smaller value that divides it is used."),
   ROW("trainer.objective", CHOICE, trainer.objective, "", "mlm", .choices = plm_objective_names,
       REFUSED,
-      .help = "What the model learns to predict: masked tokens (mlm, masked_diffusion) or the next "
-              "token (causal)."),
+      .help = "What the model learns to predict: masked tokens (mlm, masked_diffusion), the next "
+              "token (causal), or labels of the corpus: numbers (regression), a class "
+              "(classification), several classes (multilabel), or a class for each residue "
+              "(residues)."),
+  ROW("trainer.labels", NAMES, trainer.labels, "", "[]", .count_offset = AT(trainer.label_count),
+      .count_max = PLM_MAX_LABELS, REFUSED,
+      .help = "Columns of the corpus (`ingest --labels`) that an objective with labels predicts. "
+              "regression takes one or several of numbers, multilabel one of kind classes or "
+              "several with two classes each, the others one."),
+  ROW("trainer.class_weights", CHOICE, trainer.class_weights, "", "none",
+      .choices = plm_class_weights_names, CHANGES,
+      .help = "Weights of classes in the loss of classification and residues. balanced: the rarer "
+              "a class is in the training split, the larger its weight, with a mean of 1."),
+  ROW("trainer.head.pooling", CHOICE, model.head.pooling, "", "mean", .choices = plm_head_pooling_names,
+      REFUSED,
+      .help = "What a head for labels of sequences reads: the mean over the residues, or the first "
+              "token (cls). esm2 and esmc have only cls, their default."),
+  ROW("trainer.head.hidden_size", U32, model.head.hidden, "", "0", NUMBER(0, PLM_MODEL_MAX_WIDTH), REFUSED,
+      .help = "Width of the layer with tanh in a head for labels of sequences. 0: none. esm2 and "
+              "esmc always have one as wide as the model."),
+  ROW("trainer.head.dropout", DOUBLE, model.head.dropout, "", "0.0", NUMBER(0, 1),
+      .flags = PLM_SETTING_BELOW_MAX, CHANGES,
+      .help = "Dropout before each matrix of a head for labels, in training."),
   ROW("trainer.masking.mask_rate", DOUBLE, trainer.masking.mask_rate, "", "0.15", NUMBER(0, 1),
       CHANGES,
       .help = "mlm: share of the residues that are chosen for prediction. masked_diffusion uses it "

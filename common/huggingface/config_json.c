@@ -147,7 +147,7 @@ static plm_status parse_own(const cJSON *json, struct plm_model_config *model, u
                          "\"window\" is 0, but attention.pattern has a `local` mask");
   PLM_TRY(check_tied(json, model, error));
   if (!read_objective(json, objective))
-    return plm_error_set(error, PLM_FORMAT, "\"objective\" is not mlm, masked_diffusion or causal");
+    return plm_error_set(error, PLM_FORMAT, "\"objective\" is none that this version knows");
   *window = (uint32_t)in_force;
   return PLM_OK;
 }

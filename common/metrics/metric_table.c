@@ -15,7 +15,7 @@
 static const struct plm_metric_field table[] = {
     {"step", T, X, "", "step to which the values belong, from 1"},
     {"loss", T, X, "nats", "training loss of the step, as the objective defines it"},
-    {"accuracy", T, X, "", "share of the labelled tokens that were predicted correctly"},
+    {"accuracy", T, X, "", "share of the labelled tokens or classes that were predicted correctly"},
     {"lr_hidden", T, X, "", "learning rate of the hidden matrices"},
     {"lr_embed", T, X, "", "learning rate of the embeddings"},
     {"lr_head", T, X, "", "learning rate of the head"},

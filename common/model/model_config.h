@@ -13,7 +13,16 @@
 /* esm2 and esmc are those of published weights (Lin et al. 2023; ESM Team 2024), as EsmForMaskedLM
  * and EsmcForMaskedLM of transformers compute them. */
 enum plm_architecture { PLM_TRANSFORMER, PLM_UNET, PLM_PATCH_UNET, PLM_ESM2, PLM_ESMC };
-enum plm_objective { PLM_OBJECTIVE_MLM, PLM_OBJECTIVE_MASKED_DIFFUSION, PLM_OBJECTIVE_CAUSAL };
+enum plm_objective {
+  PLM_OBJECTIVE_MLM,
+  PLM_OBJECTIVE_MASKED_DIFFUSION,
+  PLM_OBJECTIVE_CAUSAL,
+  /* labels (head_config.h) */
+  PLM_OBJECTIVE_REGRESSION,
+  PLM_OBJECTIVE_CLASSIFICATION,
+  PLM_OBJECTIVE_MULTILABEL,
+  PLM_OBJECTIVE_RESIDUES
+};
 /* What the backward pass computes again instead of keeping it. */
 enum plm_recompute { PLM_RECOMPUTE_NONE, PLM_RECOMPUTE_MLP, PLM_RECOMPUTE_BLOCK };
 
@@ -74,6 +83,8 @@ extern const char *const plm_recompute_names[];
 
 const char *plm_architecture_name(enum plm_architecture architecture);
 const char *plm_objective_name(enum plm_objective objective);
+/* Whether labels are predicted, and nothing is masked. */
+bool plm_objective_is_labels(enum plm_objective objective);
 /* Writes "document+causal" into name, and reads it back (PLM_FORMAT). */
 void plm_attention_kind_name(unsigned kinds, char name[64]);
 plm_status plm_attention_kind_parse(const char *name, uint8_t *kinds, struct plm_error *error);

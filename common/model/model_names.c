@@ -6,7 +6,9 @@
 
 const char *const plm_architecture_names[] = {"transformer", "unet", "patch_unet",
                                               "esm2",        "esmc", NULL};
-const char *const plm_objective_names[] = {"mlm", "masked_diffusion", "causal", NULL};
+const char *const plm_objective_names[] = {
+    "mlm",        "masked_diffusion", "causal", "regression", "classification",
+    "multilabel", "residues",         NULL};
 const char *const plm_recompute_names[] = {"none", "mlp", "block", NULL};
 
 /* Bit i of plm_attention_kind. */
@@ -21,6 +23,11 @@ const char *plm_architecture_name(enum plm_architecture architecture)
 const char *plm_objective_name(enum plm_objective objective)
 {
   return plm_objective_names[objective];
+}
+
+bool plm_objective_is_labels(enum plm_objective objective)
+{
+  return objective >= PLM_OBJECTIVE_REGRESSION;
 }
 
 void plm_attention_kind_name(unsigned kinds, char name[64])

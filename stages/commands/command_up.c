@@ -12,6 +12,7 @@
 #include "stages/commands/find_lr.h"
 #include "stages/supervisor/gang/gang_command.h"
 #include "stages/supervisor/prepare/run_corpora.h"
+#include "stages/supervisor/prepare/run_labels.h"
 #include "stages/supervisor/prepare/run_ports.h"
 #include "stages/supervisor/prepare/run_prepare.h"
 #include "stages/supervisor/supervisor.h"
@@ -147,6 +148,8 @@ static plm_status read_plan(const struct plm_command_context *context, struct pl
   plm_status status = plm_run_corpora_read(&plan->config, plan->fingerprint, error);
   if (status == PLM_OK && plan->chosen[PLM_KIND_PACKER])
     status = plm_run_corpora_local(&plan->config, error);
+  if (status == PLM_OK && plan->chosen[PLM_KIND_TRAINER])
+    status = plm_run_labels_check(&plan->config, error);
   if (status == PLM_OK && plan->chosen[PLM_KIND_TRAINER] && plan->config.trainer.ranks > 1 &&
       plan->launch[PLM_KIND_TRAINER] == NULL)
     status = plm_gang_check(&plan->config, error);

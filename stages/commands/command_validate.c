@@ -14,6 +14,7 @@
 #include "common/huggingface/folder_facts.h"
 #include "stages/commands/command.h"
 #include "stages/supervisor/prepare/run_corpora.h"
+#include "stages/supervisor/prepare/run_labels.h"
 
 static plm_status validate_print_json(const struct plm_config_problems *problems,
                                       struct plm_error *error)
@@ -34,6 +35,7 @@ static plm_status validate_check_corpus(const struct plm_config *config, struct 
   struct plm_corpus_description description;
   PLM_TRY(plm_run_corpora_local(config, error));
   PLM_TRY(plm_run_corpora_present(config, error));
+  PLM_TRY(plm_run_labels_check(config, error));
   if (config->source_count > 0) return PLM_OK; /* plm_run_corpora_check */
   if (config->corpus == NULL || parameters.sampling == PLM_SAMPLING_DOCUMENTS) return PLM_OK;
   const plm_status status = plm_corpus_description_read(config->corpus, &description, error);

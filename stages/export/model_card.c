@@ -74,6 +74,7 @@ static void put_introduction(const struct plm_card_facts *facts, struct plm_text
     plm_text_puts(text, "to predict masked tokens at any mask rate (masked diffusion).\n");
     break;
   case PLM_OBJECTIVE_CAUSAL: plm_text_puts(text, "to predict the next token.\n"); break;
+  default: break; /* labels: put_labels */
   }
   plm_text_puts(text, "\n");
 }

@@ -73,9 +73,9 @@ static plm_status write_files(const struct plm_checkpoint_context *context, cons
   PLM_TRY(write_weights(context, folder, "model.safetensors", snapshot->weights, error));
   if (snapshot->average != NULL)
     PLM_TRY(write_weights(context, folder, "ema.safetensors", snapshot->average, error));
-  char *config_json = plm_huggingface_config_print(
+  char *config_json = plm_huggingface_config_print_labels(
       options->model, plm_schedule_checkpoint_window(options->model, snapshot->step),
-      options->objective);
+      options->objective, "float32", context->labels);
   const plm_status status = write_text(folder, "config.json", config_json, error);
   free(config_json);
   if (status != PLM_OK) return status;

@@ -42,6 +42,7 @@ struct plm_checkpoint_options {
 struct plm_checkpoint_context {
   const char *run;
   struct plm_checkpoint_options options;
+  const struct plm_label_names *labels; /* what the model predicts; NULL: no labels */
   const struct plm_parameter *table;
   size_t table_count;
   const struct plm_frozen_tensors *frozen;   /* NULL: the snapshot has all parameters */

@@ -117,7 +117,9 @@ static double diffusion_rate(const struct plm_objective_state *objective, uint64
 
 double plm_objective_rate(const struct plm_objective_state *objective, uint64_t s, uint32_t i)
 {
-  if (objective->trainer->objective == PLM_OBJECTIVE_CAUSAL) return 0;
+  if (objective->trainer->objective == PLM_OBJECTIVE_CAUSAL ||
+      plm_objective_is_labels(objective->trainer->objective))
+    return 0;
   if (plm_schedule_is_mlm(objective->trainer, s))
     return plm_schedule_mask_rate(&objective->trainer->masking, s);
   return diffusion_rate(objective, s, i);
@@ -126,6 +128,7 @@ double plm_objective_rate(const struct plm_objective_state *objective, uint64_t 
 double plm_objective_mean_rate(const struct plm_objective_state *objective, uint64_t s)
 {
   if (objective->trainer->objective == PLM_OBJECTIVE_CAUSAL ||
+      plm_objective_is_labels(objective->trainer->objective) ||
       plm_schedule_is_mlm(objective->trainer, s))
     return plm_objective_rate(objective, s, 0);
   double sum = 0;

@@ -71,6 +71,8 @@ plm_status plm_open_model(struct plm_trainer *trainer, struct plm_error *error)
       .loss = {.soft_cap = (float)config->model.soft_logit_cap,
                .label_smoothing = (float)config->trainer.label_smoothing,
                .z_loss = (float)config->trainer.z_loss},
+      .labels = trainer->labels,
+      .label_options = {.seed = config->seed, .weights = trainer->class_weights},
       .step_chunks = resolved->step_chunks / ranks,
       .micro_chunks = resolved->micro_chunks,
       .max_length = config->data.max_length,

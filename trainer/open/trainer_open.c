@@ -4,6 +4,7 @@
 #include "trainer/open/first_weights.h"
 #include "trainer/open/open_device.h"
 #include "trainer/open/open_feed.h"
+#include "trainer/open/open_labels.h"
 #include "trainer/open/open_model.h"
 #include "trainer/open/open_state.h"
 #include "trainer/trainer.h"
@@ -35,6 +36,8 @@ static plm_status open_publisher(struct plm_trainer *trainer, struct plm_error *
 {
   struct plm_checkpoint_context context = {.run = trainer->run,
                                            .options = plm_checkpoint_options_of(trainer->config),
+                                           .labels = trainer->labels != NULL ? &trainer->label_names
+                                                                             : NULL,
                                            .metrics = plm_step_report_file(trainer->report),
                                            .frozen = &trainer->frozen,
                                            .carried = &trainer->carried,
@@ -91,6 +94,7 @@ static plm_status trainer_open_all(struct plm_trainer *trainer,
   plm_run_pulse(&trainer->pulse, true, "opening the device");
   plm_ready();
   PLM_TRY(plm_open_device(trainer, resumed, error));
+  PLM_TRY(plm_open_labels(trainer, error));
   plm_run_pulse(&trainer->pulse, true, "making the model");
   PLM_TRY(plm_open_model(trainer, error));
   plm_run_pulse(&trainer->pulse, true, "loading the weights");
@@ -123,6 +127,7 @@ void plm_trainer_close(struct plm_trainer *trainer)
   plm_carried_tensors_deinit(&trainer->carried); /* after the publisher */
   plm_frozen_tensors_deinit(&trainer->frozen);
   plm_close_model(trainer);
+  plm_close_labels(trainer);
   plm_close_device(trainer);
   plm_close_state(trainer);
   *trainer = (struct plm_trainer){0};

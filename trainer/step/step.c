@@ -425,6 +425,12 @@ plm_status plm_step_launch(struct plm_step *step, const struct plm_step_input *i
   return PLM_OK;
 }
 
+/* Whether each row has one right answer. */
+static bool counts_hits(const struct plm_step *step)
+{
+  return step->parts.labels == NULL || step->shape.model->head.loss == PLM_LOSS_CLASS;
+}
+
 plm_status plm_step_finish(struct plm_step *step, const struct plm_step_input *input,
                            struct plm_step_result *result, struct plm_error *error)
 {
@@ -441,7 +447,9 @@ plm_status plm_step_finish(struct plm_step *step, const struct plm_step_input *i
   const struct plm_update update = *step->host;
   result->loss = update.sums.loss / update.inputs.count;
   result->grad_norm = sqrt(update.sums.squares) / update.inputs.count;
-  result->accuracy = input->totals.rows == 0 ? NAN : update.sums.hits / (double)input->totals.rows;
+  result->accuracy = input->totals.rows == 0 || !counts_hits(step)
+                         ? NAN
+                         : update.sums.hits / (double)input->totals.rows;
   result->skipped = update.decision.skipped != 0;
   if (result->totals.rows > 0)
     result->clip_norm =

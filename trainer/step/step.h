@@ -47,7 +47,8 @@ struct plm_step_result {
   double loss;      /* divided by the totals' count; NAN if no position had a label */
   double grad_norm; /* of the gradient divided by count, before clipping; NAN as above */
   double clip_norm; /* threshold of the norm; 0 if not clipped */
-  double accuracy;  /* share of the labelled positions with the right token; NAN as above */
+  double accuracy;  /* share of the labelled positions with the right token or class; NAN as above,
+                     * and if labels are numbers or several classes */
   struct plm_step_totals totals; /* of all ranks, like everything here */
   double flops;                  /* model FLOPs, forward and backward */
   uint32_t window;

@@ -268,6 +268,12 @@ static void settings_without_effect_are_named(void **state)
   expect_advice("", NULL);
   expect_advice("trainer: {masking: {mask_rate: 0.3}}\n", NULL);
   expect_advice("trainer: {objective: masked_diffusion}\n", NULL);
+  expect_advice("trainer: {objective: residues, labels: a}\n", NULL);
+  expect_advice(
+      "trainer: {objective: residues, labels: a, loss: {z_loss: 0.1}, masking: {mask_rate: "
+      "0.1}}\n",
+      "trainer.masking.mask_rate: has no effect, since residues predicts labels\n"
+      "trainer.loss.z_loss: has no effect, since residues predicts labels\n");
   expect_advice("trainer: {objective: masked_diffusion, masking: {mask_rate: 0.15, "
                 "starting_mask_rate: 0.1, mask_rate_steps: 10}}\n",
                 "trainer.masking.mask_rate: has no effect, since masked_diffusion draws its own "

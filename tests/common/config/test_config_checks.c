@@ -306,7 +306,8 @@ static const struct config_outcome causal[] = {
     {"trainer: {objective: x}\n"
      "model: {architecture: unet}\n",
      "",
-     "pipeline.yaml:1:22: trainer.objective: expected mlm, masked_diffusion or causal, found "
+     "pipeline.yaml:1:22: trainer.objective: expected mlm, masked_diffusion, causal, regression, "
+     "classification, multilabel or residues, found "
      "\"x\"\n"},
     {"model: {attention: {block: 0, pattern: [block]}}\n", "",
      "pipeline.yaml:1:28: model.attention.block: must be above 0, since the pattern has a `block` "

@@ -209,10 +209,12 @@ static const struct config_outcome values[] = {
      "\"cpu\"?\n"},
     {"trainer: {objective: mlm}\n", "trainer.objective", "trainer.objective: mlm\n"},
     {"trainer: {objective: [mlm]}\n", "",
-     "pipeline.yaml:1:23: trainer.objective: expected mlm, masked_diffusion or causal, found a "
+     "pipeline.yaml:1:23: trainer.objective: expected mlm, masked_diffusion, causal, regression, "
+     "classification, multilabel or residues, found a "
      "list\n"},
     {"trainer: {objective: qqqqqqq}\n", "",
-     "pipeline.yaml:1:22: trainer.objective: expected mlm, masked_diffusion or causal, found "
+     "pipeline.yaml:1:22: trainer.objective: expected mlm, masked_diffusion, causal, regression, "
+     "classification, multilabel or residues, found "
      "\"qqqqqqq\"\n"},
 };
 

@@ -1,0 +1,32 @@
+/* Chooses the labels of a configuration. */
+#include "common/config/label_columns.h"
+
+/* In the order of enum plm_label_task. */
+static const enum plm_objective objectives[PLM_LABEL_TASKS] = {
+    PLM_OBJECTIVE_REGRESSION, PLM_OBJECTIVE_CLASSIFICATION, PLM_OBJECTIVE_MULTILABEL,
+    PLM_OBJECTIVE_RESIDUES};
+
+static enum plm_label_task task_of(enum plm_objective objective)
+{
+  int task = 0;
+  while (task + 1 < PLM_LABEL_TASKS && objectives[task] != objective) task++;
+  PLM_ASSERT(objectives[task] == objective);
+  return (enum plm_label_task)task;
+}
+
+plm_status plm_config_choose_labels(const struct plm_config *config,
+                                    const struct plm_label_schema *const *schemas,
+                                    struct plm_label_choice *choice, struct plm_error *error)
+{
+  const uint32_t count = plm_config_source_count(config);
+  const char *sources[PLM_MAX_SOURCES];
+  char source_names[PLM_MAX_SOURCES][PLM_SOURCE_NAME_SIZE];
+  for (uint32_t k = 0; k < count; k++) {
+    plm_config_source_name(config, k, source_names[k]);
+    sources[k] = plm_config_source(config, k).path != NULL ? source_names[k] : NULL;
+  }
+  const plm_status status = plm_label_choose(
+      task_of(config->trainer.objective), (const char *const *)config->trainer.labels,
+      config->trainer.label_count, schemas, sources, count, choice, error);
+  return status == PLM_OK ? status : plm_error_where(error, "trainer.labels");
+}

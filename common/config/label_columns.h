@@ -1,0 +1,14 @@
+/* The columns of labels that a configuration names, in the corpora that it names. */
+#ifndef PLM_COMMON_CONFIG_LABEL_COLUMNS_H
+#define PLM_COMMON_CONFIG_LABEL_COLUMNS_H
+
+#include "common/config/config.h"
+#include "common/plan/batch_labels.h"
+
+/* Chooses trainer.labels for an objective that predicts labels. schemas: of each corpus; NULL: it
+ * has no labels. Errors are those of plm_label_choose, with trainer.labels in error->where. */
+plm_status plm_config_choose_labels(const struct plm_config *config,
+                                    const struct plm_label_schema *const *schemas,
+                                    struct plm_label_choice *choice, struct plm_error *error);
+
+#endif
