@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Tables as people have them: what an objective cannot use is refused by `validate`, `up` and the trainer with the column and
-# the corpus, before a step; missing labels, classes without training labels, constant numbers and odd names train.
+# the corpus, before a step; missing labels, classes without training labels, constant numbers and odd names train. Then
+# mixtures, resumes, and runs that begin with other heads.
 . "$PLM_ROOT/tests/support/shell/trainer.sh"
 cat >table.py <<'PY'
 import csv, random, sys
-draw = random.Random(2)
+draw = random.Random(int(sys.argv[1]))
 writer = csv.writer(sys.stdout)
 writer.writerow("name sequence set number constant rare family only late letters".split())
 for i in range(60):
@@ -17,7 +18,7 @@ for i in range(60):
         family, "one", "1.0" if split != "train" else "", "".join("H" if x in "AEL" else "C" for x in sequence),
     ])
 PY
-python3 table.py >table.csv
+python3 table.py 2 >table.csv
 plm-pipeline ingest table.csv --split-column set --corpus corpus -q \
   --labels number,constant:number,rare,family:class,only:class,late,letters:residues 2>ingest.log ||
   fail "ingest ended with $?: $(cat ingest.log)"
@@ -82,3 +83,53 @@ holds 'all(.[]; .loss > 0 and .loss < 5 and .accuracy == null)' "$run/trainer.js
 trains regression rare
 holds '.head.scaling == [[2, 0.5]]' "$config"
 holds '.[-1].skipped_updates > 0 and any(.[]; .loss == null) and any(.[]; .loss != null)' "$run/trainer.jsonl" -s
+
+# A mixture has the columns in any order, but with the same classes.
+python3 table.py 3 | sed 's/α-Helix/another/' >others.csv
+python3 table.py 4 >more.csv
+plm-pipeline ingest others.csv --split-column set --corpus others -q --labels family:class 2>ingest.log ||
+  fail "ingest ended with $?: $(cat ingest.log)"
+plm-pipeline ingest more.csv --split-column set --corpus more -q --labels family:class,number 2>ingest.log ||
+  fail "ingest ended with $?: $(cat ingest.log)"
+mixture() { sed "s/^corpus: corpus/corpus: [{path: corpus, weight: 1}, {path: $1, weight: 1}]/" pipeline.yaml; }
+mixture others >pair.yaml
+plm-pipeline up pair.yaml --set trainer.objective=classification --set trainer.labels=family 2>said.log
+[ $? -eq 2 ] || fail "other classes: $(cat said.log)"
+says said.log "the labels family of corpus others have another kind or other classes than those of corpus corpus"
+mixture more >pair.yaml
+for objective in classification regression; do
+  column=number
+  [ $objective = regression ] || column=family
+  plm-pipeline up pair.yaml trainer packer --run "mixed-$objective" --set "trainer.objective=$objective" \
+    --set "trainer.labels=$column" 2>said.log || fail "a mixture ended with $?: $(cat said.log)"
+  holds 'all(.[]; .loss_by_source | (.corpus > 0 and .more > 0))' "mixed-$objective/trainer.jsonl" -s
+done
+
+# another run: other columns, or another head
+plm-pipeline up pair.yaml --run mixed-regression --set trainer.objective=regression --set trainer.labels=constant \
+  --set corpus=corpus 2>said.log && fail "a resume with other labels did not end"
+says said.log "corpus: the run was trained on 2 corpora|trainer.labels changed from"
+start=$PLM_TMP/classification-family/checkpoints/latest
+plm-pipeline up pipeline.yaml trainer packer --run "$PLM_TMP/classification-family" --set trainer.objective=classification \
+  --set trainer.labels=family --set trainer.class_weights=balanced --set trainer.head.hidden_size=16 2>said.log &&
+  fail "a resume with another head did not end"
+says said.log "trainer.head.hidden_size changed from 0 to 16, which makes it another run"
+
+# A new run keeps a head of the same shape; another one is drawn by the seed.
+for labels in "classification family" "regression number" "residues letters"; do
+  read -r objective column <<<"$labels"
+  for run in a b; do
+    plm-pipeline up pipeline.yaml trainer packer --run "$run-$objective" --set "trainer.init_from=$start" \
+      --set "trainer.objective=$objective" --set "trainer.labels=$column" --set trainer.steps=1 \
+      --set trainer.schedule.cooldown_steps=0 --set trainer.schedule.warmup_steps=0 2>said.log ||
+      fail "a start with another head ended with $?: $(cat said.log)"
+  done
+  cmp "a-$objective/checkpoints/step_00000000/model.safetensors" "b-$objective/checkpoints/step_00000000/model.safetensors" ||
+    fail "the new head of $objective is not the seed's"
+  if [ $objective = classification ]; then
+    says said.log "initial weights from .*step 4\\)$"
+    cmp "a-$objective/checkpoints/step_00000000/model.safetensors" "$start/ema.safetensors" || fail "the head was not kept"
+  else
+    says said.log "initial weights from .*step 4\\); the head is new$"
+  fi
+done
