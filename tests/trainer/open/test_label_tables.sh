@@ -66,8 +66,8 @@ trains() {
   run_undisturbed "$run" "${set[@]}"
   [ "$(lines_of "$run/trainer.jsonl")" -eq 4 ] || fail "$1 of $2: not 4 steps"
 }
-holds() { # JQ-EXPRESSION FILE [OPTION]
-  jq -e ${3:-} "$1" "$2" >/dev/null || fail "$1 does not hold for $2: $(cat "$2")"
+holds() { # JQ-EXPRESSION FILE [OPTION...]
+  jq -e "${@:3}" "$1" "$2" >/dev/null || fail "$1 does not hold for $2: $(cat "$2")"
 }
 
 trains classification family --set trainer.class_weights=balanced
@@ -126,7 +126,7 @@ for labels in "classification family" "regression number" "residues letters"; do
   done
   cmp "a-$objective/checkpoints/step_00000000/model.safetensors" "b-$objective/checkpoints/step_00000000/model.safetensors" ||
     fail "the new head of $objective is not the seed's"
-  if [ $objective = classification ]; then
+  if [ "$objective" = classification ]; then
     says said.log "initial weights from .*step 4\\)$"
     cmp "a-$objective/checkpoints/step_00000000/model.safetensors" "$start/ema.safetensors" || fail "the head was not kept"
   else

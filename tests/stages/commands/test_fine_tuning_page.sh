@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# The commands of doc/fine-tuning.md, one after another, on a small model: they are there, in this order, and lead from a
+# FASTA and a CSV to predictions.
+. "$PLM_ROOT/tests/support/shell/lib.sh"
+page=$PLM_ROOT/doc/fine-tuning.md
+small_fasta proteins.fasta 150
+small_fasta new.fasta 5 9
+{
+  echo name,family
+  awk '/^>/ { name = substr($1, 2) } !/^>/ { print name "," (gsub(/[LAG]/, "") > length($0) * 0.8 ? "" : length($0) % 2 ? "odd, or so" : "even") }' \
+    proteins.fasta | sed 's/,odd, or so$/,"odd, or so"/'
+} >labels.csv
+sed -n '/^...yaml$/,/^...$/p' "$page" | sed '1d; $d; s/ *#.*//' >fine-tune.yaml
+# the page's model is downloaded; here it is a small one, from scratch
+shrink=(--set trainer.init_from=null --set model.preset=none --set model.hidden_size=32 --set model.num_attention_heads=2
+  --set model.num_hidden_layers=1 --set trainer.steps=4 --set trainer.checkpoint.every=2 --set data.max_length=256
+  --set trainer.batch_tokens=1024 --set trainer.micro_batch_tokens=512 --set trainer.threads=1
+  --set 'network.feed=tcp://127.0.0.1:*' --set 'network.evaluation_feed=tcp://127.0.0.1:*'
+  --set 'network.announcements=tcp://127.0.0.1:*')
+
+mapfile -t commands < <(sed -n '/^## Ten commands/,/^This is/p' "$page" | sed -e :a -e '/\\$/N; s/ *\\\n */ /; ta' | sed -n 's/^    //p')
+[ ${#commands[@]} -eq 10 ] || fail "the page has ${#commands[@]} commands"
+for command in "${commands[@]}"; do
+  command=${command%%  #*}
+  read -ra words <<<"$command"
+  case $command in
+    "hf download"* | \$EDITOR* | "plm-pipeline checkpoints esm2"*) continue ;;
+    *" fine-tune.yaml"*) words+=("${shrink[@]}") ;;
+  esac
+  expect 0 "${words[@]}"
+  echo "$command" >>ran
+done
+[ "$(wc -l <ran)" -eq 7 ] || fail "these commands ran: $(cat ran)"
+expect 0 jq -e '.step == 4 and .split == "valid" and .labels > 0 and .accuracy >= 0' <(tail -n 1 runs/family/evaluator.jsonl)
+[ "$(head -n 1 predictions.csv)" = name,prediction,probability ] || fail "$(head -n 1 predictions.csv)"
+[ "$(tail -n +2 predictions.csv | grep -cE '^seq[0-4],("odd, or so"|even),0?\.[0-9]+$|^seq[0-4],("odd, or so"|even),1$')" -eq 5 ] ||
+  fail "$(cat predictions.csv)"
