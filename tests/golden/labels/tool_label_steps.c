@@ -11,6 +11,7 @@
  *   classes    I32 (n), -1 where it is missing
  *   terms      I32 (n, K): 0 or 1; a document whose first one is -1 has no labels
  *   residues   I32 (B, L): a class for each residue, -1 where there is none */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -227,10 +228,13 @@ static void train(struct labelled_run *run)
     succeed(plm_step_input_fill(&input, &shape, s, &run->batch, &error), &error);
     succeed(plm_step_launch(run->step, &input, NULL, NULL, &error), &error);
     succeed(plm_step_finish(run->step, &input, &result, &error), &error);
+    char accuracy[32] = "null"; /* of numbers and of several classes */
+    if (!isnan(result.accuracy))
+      (void)snprintf(accuracy, sizeof accuracy, "%.17g", result.accuracy);
     printf("{\"loss\": %.17g, \"grad_norm\": %.17g, \"count\": %llu, \"rows\": %llu, "
-           "\"accuracy\": %.17g}\n",
+           "\"accuracy\": %s}\n",
            result.loss, result.grad_norm, (unsigned long long)result.totals.count,
-           (unsigned long long)result.totals.rows, result.accuracy);
+           (unsigned long long)result.totals.rows, accuracy);
   }
   plm_step_input_deinit(&input);
   free(block);
