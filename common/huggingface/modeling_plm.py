@@ -97,7 +97,9 @@ MASK_KINDS = {"document", "causal", "local", "block"}
 
 class PLMConfig(PretrainedConfig):
     """The keys of `model:` in pipeline.yaml, and max_length, vocab_size, the objective and the current
-    window."""
+    window. Of a classifier, `head` has its pooling, hidden_size and dropout (trainer.head in pipeline.yaml),
+    and for numbers `scaling`: a list with [mean, deviation] of each output. A prediction is output *
+    deviation + mean."""
 
     model_type = "plm"
     attribute_map = {"tie_embeddings": "tie_word_embeddings"}  # two names of one value
@@ -119,6 +121,7 @@ class PLMConfig(PretrainedConfig):
         vocab_size=33,
         window=None,
         objective="mlm",
+        head=None,
         cls_token_id=0,
         pad_token_id=1,
         eos_token_id=2,
@@ -161,6 +164,7 @@ class PLMConfig(PretrainedConfig):
         self.vocab_size = vocab_size
         self.window = window if window is not None else self.attention["window"]["end"]
         self.objective = objective
+        self.head = head
         self.cls_token_id = cls_token_id
         self.mask_token_id = mask_token_id
         self._check()
@@ -187,6 +191,9 @@ class PLMConfig(PretrainedConfig):
             raise ValueError(
                 f"hidden_size {D} is not a multiple of {unit} up to {128 * H} (num_attention_heads {H})"
             )
+        pooling = (self.head or {}).get("pooling", "mean")
+        if pooling not in ("mean", "cls"):
+            raise ValueError(f'head.pooling "{pooling}" is not mean or cls')
         if self.objective not in OBJECTIVES + LABEL_OBJECTIVES:
             raise ValueError(
                 f'objective "{self.objective}" is not one of {OBJECTIVES + LABEL_OBJECTIVES}'
@@ -2009,7 +2016,7 @@ class PLMForClassification(PLMWithReadout):
     def __init__(self, config):
         super().__init__(config)
         self.plm = PLMModel(config)
-        head = getattr(config, "head", None) or {}
+        head = config.head or {}
         self.pooling, dropout = head.get("pooling", "mean"), head.get("dropout", 0.0)
         self.dropout = nn.Dropout(dropout)
         shape = (config.hidden_size, config.num_labels)

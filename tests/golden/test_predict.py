@@ -177,6 +177,33 @@ def test_our_own_classifiers(checkpoint, fasta, tmp_path):
                     close(row[f"LABEL_{i}"], expected[i])
 
 
+@pytest.mark.parametrize(
+    "head",
+    [
+        {"pooling": "cls", "hidden_size": 0, "dropout": 0.0},
+        {"pooling": "mean", "hidden_size": 40, "dropout": 0.1},
+        {"pooling": "cls", "hidden_size": 64, "dropout": 0.0, "scaling": [[3.5, 2.0]] * 3},
+    ],
+)
+def test_heads_of_our_own_models(head, checkpoint, fasta, tmp_path):
+    """The heads that `trainer.head` makes, in Python and here."""
+    torch.manual_seed(4)
+    problem = "regression" if "scaling" in head else "multi_label_classification"
+    options = dict(num_labels=3, head=head, problem_type=problem)
+    model = load(checkpoint, AutoModelForSequenceClassification, **options).eval()
+    model.save_pretrained(tmp_path / "model")
+    again = load(tmp_path / "model", AutoModelForSequenceClassification).eval()
+    assert again.config.head == head
+    assert hasattr(again.classifier, "dense") == (head["hidden_size"] > 0)
+    rows = predict(tmp_path / "model", fasta, tmp_path / "out.csv")
+    for row, sequence in zip(rows, SEQUENCES.values(), strict=True):
+        found = outputs(again, sequence)
+        torch.testing.assert_close(found, outputs(model, sequence), atol=1e-5, rtol=1e-5)
+        found = found * 2 + 3.5 if "scaling" in head else found.sigmoid()
+        for i in range(3):
+            close(row[f"LABEL_{i}"], found[i])
+
+
 def test_export_keeps_the_head(fasta, tmp_path):
     save(tmp_path / "model", "esm2", id2label=CLASSES, problem_type="single_label_classification")
     run("export", "--checkpoint", tmp_path / "model", "--output", tmp_path / "exported")
