@@ -7,6 +7,7 @@
 #include "common/base/alloc.h"
 #include "common/config/label_columns.h"
 #include "common/run/stop.h"
+#include "trainer/open/label_scaling.h"
 #include "trainer/trainer.h"
 
 /* What the outputs are called: columns, or classes. */
@@ -62,7 +63,8 @@ static plm_status weigh_classes(struct plm_trainer *trainer, struct plm_error *e
   return status;
 }
 
-plm_status plm_open_labels(struct plm_trainer *trainer, struct plm_error *error)
+plm_status plm_open_labels(struct plm_trainer *trainer, const char *resumed,
+                           struct plm_error *error)
 {
   if (!plm_objective_is_labels(trainer->config->trainer.objective)) return PLM_OK;
   const uint32_t sources = plm_config_source_count(trainer->config);
@@ -75,6 +77,7 @@ plm_status plm_open_labels(struct plm_trainer *trainer, struct plm_error *error)
   collective->note(collective, "starting", 0, false);
   PLM_TRY(plm_config_choose_labels(trainer->config, trainer->label_schemas.schemas,
                                    &trainer->label_choice, error));
+  PLM_TRY(plm_keep_label_scaling(trainer, resumed, error));
   name_outputs(trainer);
   PLM_TRY(set_head(trainer, error));
   PLM_TRY(weigh_classes(trainer, error));

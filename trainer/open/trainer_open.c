@@ -94,7 +94,7 @@ static plm_status trainer_open_all(struct plm_trainer *trainer,
   plm_run_pulse(&trainer->pulse, true, "opening the device");
   plm_ready();
   PLM_TRY(plm_open_device(trainer, resumed, error));
-  PLM_TRY(plm_open_labels(trainer, error));
+  PLM_TRY(plm_open_labels(trainer, resumed ? directory : NULL, error));
   plm_run_pulse(&trainer->pulse, true, "making the model");
   PLM_TRY(plm_open_model(trainer, error));
   plm_run_pulse(&trainer->pulse, true, "loading the weights");
@@ -112,7 +112,7 @@ plm_status plm_trainer_open(struct plm_trainer *trainer, const struct plm_config
   *trainer = (struct plm_trainer){.config = config, .ranks = ranks, .run = config->run};
   const plm_status status = trainer_open_all(trainer, fingerprints, error);
   if (status == PLM_OK) return PLM_OK;
-  plm_ranks_fail(ranks, error);
+  if (status != PLM_INTERRUPTED) plm_ranks_fail(ranks, error); /* else all ranks know it */
   plm_trainer_close(trainer);
   return status;
 }
