@@ -98,7 +98,8 @@ struct plm_trainer {
 };
 
 /* Borrows config and ranks. fingerprints: of the corpora; with
- * none, one corpus is that of the first packer. On failure everything is released. */
+ * none, one corpus is that of the first packer. On failure everything is released. PLM_INTERRUPTED,
+ * on all ranks: a stop signal came while it waited for a packer, and no step was done. */
 plm_status plm_trainer_open(struct plm_trainer *trainer, const struct plm_config *config,
                             struct plm_ranks *ranks, const struct plm_fingerprints *fingerprints,
                             struct plm_error *error);

@@ -18,6 +18,13 @@ static const struct plm_option options[] = {
     {0},
 };
 
+/* After a signal that came before the first step, while the trainer waited. */
+static plm_status stopped_waiting(const struct plm_ranks *ranks, struct plm_error *error)
+{
+  if (plm_ranks_first(ranks)) plm_info("stopped while it waited for a packer; nothing was lost");
+  return ranks->single ? plm_stop_drained(error) : PLM_OK;
+}
+
 static plm_status trainer_main_train(const struct plm_config *config, struct plm_ranks *ranks,
                                      const struct plm_arguments *arguments, struct plm_error *error)
 {
@@ -26,8 +33,9 @@ static plm_status trainer_main_train(const struct plm_config *config, struct plm
   struct plm_exporter *exporter = NULL;
   const char *fingerprint = plm_arguments_get(arguments, "fingerprint");
   if (fingerprint != NULL) PLM_TRY(plm_fingerprints_parse(fingerprint, &fingerprints, error));
-  PLM_TRY(plm_trainer_open(&trainer, config, ranks, &fingerprints, error));
-  plm_status status = PLM_OK;
+  plm_status status = plm_trainer_open(&trainer, config, ranks, &fingerprints, error);
+  if (status == PLM_INTERRUPTED) return stopped_waiting(ranks, error);
+  PLM_TRY(status);
   if (plm_ranks_first(ranks))
     status = plm_exporter_open(plm_arguments_get(arguments, "prometheus"), config->run,
                                PLM_RUN_TRAINER_METRICS, PLM_STAGE_TRAINER, &exporter, error);

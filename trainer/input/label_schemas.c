@@ -5,6 +5,16 @@
 
 #include "common/base/alloc.h"
 
+static const uint64_t no_more = UINT64_MAX; /* a size that says that rank 0 stops */
+
+/* Says to the other ranks that no schema follows. If one of them has gone, it has a reason of its
+ * own. */
+static void send_stop(struct plm_ranks *ranks)
+{
+  for (uint32_t r = 1; r < ranks->ranks; r++)
+    (void)plm_collective_send(ranks->collective, PLM_LANE_INPUT, r, &no_more, sizeof no_more, NULL);
+}
+
 /* Sends a schema, which may be NULL, to the other ranks. */
 static plm_status send_schema(struct plm_ranks *ranks, const struct plm_label_schema *schema,
                               struct plm_error *error)
@@ -28,6 +38,7 @@ static plm_status receive_schema(struct plm_ranks *ranks, struct plm_label_schem
   uint64_t size = 0;
   PLM_TRY(plm_collective_receive(ranks->collective, PLM_LANE_INPUT, 0, &size, sizeof size, error));
   if (size == 0) return PLM_OK;
+  if (size == no_more) return plm_error_set(error, PLM_INTERRUPTED, "rank 0 stops");
   if (size > PLM_LABEL_SCHEMA_LIMIT)
     return plm_error_set(error, PLM_PROTOCOL, "a schema of labels of %llu bytes from rank 0",
                          (unsigned long long)size);
@@ -48,7 +59,9 @@ plm_status plm_label_schemas_receive(struct plm_feed *feed, struct plm_ranks *ra
   for (uint32_t k = 0; k < source_count; k++) {
     if (feed != NULL) {
       const struct plm_label_schema *schema;
-      PLM_TRY(plm_feed_labels(feed, k, stop, &schema, error));
+      const plm_status status = plm_feed_labels(feed, k, stop, &schema, error);
+      if (status == PLM_INTERRUPTED) send_stop(ranks);
+      PLM_TRY(status);
       if (schema != NULL) plm_label_schema_copy(schema, &out->owned[k]);
       PLM_TRY(send_schema(ranks, schema, error));
     } else {

@@ -18,7 +18,8 @@ struct plm_label_schemas {
 
 /* Rank 0 learns the schema of each source from its first packer, for which it waits, and sends it
  * to the other ranks; their feed is NULL. All ranks call it at the same point. Errors of rank 0 are
- * those of plm_feed_labels; the others then find that rank 0 has gone. The caller deinits. */
+ * those of plm_feed_labels. PLM_INTERRUPTED, once *stop is nonzero, is that of all ranks; after
+ * other errors the others find that rank 0 has gone. The caller deinits. */
 plm_status plm_label_schemas_receive(struct plm_feed *feed, struct plm_ranks *ranks,
                                      uint32_t source_count, const volatile int *stop,
                                      struct plm_label_schemas *out, struct plm_error *error);
