@@ -183,10 +183,18 @@ static plm_status check_skipped(const struct plm_trainer *trainer, struct plm_er
   if (skipped < trainer->config->trainer.max_skipped_steps) return PLM_OK;
   plm_ranks_agree(trainer->ranks);
   const unsigned long long last = trainer->state.step, first = last - skipped + 1;
+  const bool labels = plm_objective_is_labels(trainer->config->trainer.objective);
   plm_error_set(error, PLM_NOT_FINITE,
                 "%u steps in a row were skipped, %llu to %llu: the loss or the gradient is not "
-                "finite, or no token was chosen",
-                skipped, first, last);
+                "finite, or no %s",
+                skipped, first, last, labels ? "document has a label" : "token was chosen");
+  if (labels)
+    return plm_error_hint(error,
+                          "the last checkpoint is intact. If few documents have labels, raise "
+                          "trainer.batch_tokens or trainer.max_skipped_steps; otherwise lower the "
+                          "learning rates (trainer.optimizer.lr_*). `plm-pipeline trace --step "
+                          "%llu` shows the sequences",
+                          first);
   return plm_error_hint(error,
                         "the last checkpoint is intact. Lower the learning rates "
                         "(trainer.optimizer.lr_*) or set trainer.clip.norm, and look at the "
