@@ -116,6 +116,8 @@ void plm_run_length_say(const struct plm_config *config, double parameters)
          config->source_count > 1 ? " of the first corpus" : "");
   if (isfinite(time_s))
     printf(", about %s at the pace of the run's last step", plm_format_duration(time_s, duration));
+  printf("\n");
+  if (plm_objective_is_labels(config->trainer.objective)) return; /* it is about language models */
   plm_run_length_advice(epochs, length.tokens, parameters, config->trainer.steps, advice);
-  printf("\n  advice        %s\n", advice);
+  printf("  advice        %s\n", advice);
 }
