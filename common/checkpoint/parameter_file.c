@@ -224,13 +224,15 @@ static plm_status copy_parameters(const struct plm_tensor_shards *weights,
  * has.
  */
 static plm_status read_weights(const char *path, const struct plm_parameter *table, size_t count,
-                               float *values, enum plm_weights_head *head, bool new_head,
-                               struct plm_advance *advance, struct plm_error *error)
+                               float *values, enum plm_weights_head *head,
+                               const struct plm_new_parts *parts, struct plm_advance *advance,
+                               struct plm_error *error)
 {
   struct plm_tensor_shards *weights;
   PLM_TRY(plm_tensor_shards_open(path, &weights, error));
   struct plm_tensor_naming naming = plm_tensor_naming_of(weights, table, count);
-  if (new_head) naming.reads_head = false;
+  if (parts != NULL && parts->head) naming.reads_head = false;
+  if (parts != NULL && parts->adapters) naming.reads_adapters = false;
   const plm_status status =
       head == NULL && !naming.reads_head
           ? no_head(&naming, table, count, error)
@@ -245,7 +247,7 @@ static plm_status read_weights(const char *path, const struct plm_parameter *tab
 plm_status plm_parameters_read(const char *path, const struct plm_parameter *table, size_t count,
                                float *values, struct plm_error *error)
 {
-  return read_weights(path, table, count, values, NULL, false, NULL, error);
+  return read_weights(path, table, count, values, NULL, NULL, NULL, error);
 }
 
 static plm_status check_file(const char *directory, const char *file,
@@ -257,7 +259,7 @@ static plm_status check_file(const char *directory, const char *file,
   size_t count, elements;
   PLM_TRY(plm_path_join(path, directory, file, error));
   PLM_TRY(plm_model_parameters(config, &table, &count, &elements, error));
-  const plm_status status = read_weights(path, table, count, NULL, head, false, NULL, error);
+  const plm_status status = read_weights(path, table, count, NULL, head, NULL, NULL, error);
   free(table);
   return status;
 }
@@ -276,9 +278,8 @@ plm_status plm_parameters_check_whole(const char *directory, const char *file,
   return check_file(directory, file, config, NULL, error);
 }
 
-/* new_seed: NULL, or the seed that draws the head, which is not read then. */
 static plm_status fetch(const char *directory, const char *file, const struct plm_model *model,
-                        enum plm_weights_head *head, const uint64_t *new_seed,
+                        enum plm_weights_head *head, const struct plm_new_parts *parts,
                         struct plm_advance *advance, float **values, struct plm_error *error)
 {
   char path[PLM_PATH_SIZE];
@@ -288,9 +289,10 @@ static plm_status fetch(const char *directory, const char *file, const struct pl
   PLM_TRY(plm_path_join(path, directory, file, error));
   *values = calloc(elements, sizeof **values); /* the gaps, and a missing head, stay zero */
   if (!*values) return plm_error_set(error, PLM_NO_MEMORY, "no memory for %zu weights", elements);
-  if (new_seed != NULL) plm_model_initialise(table, count, *new_seed, *values);
-  const plm_status status =
-      read_weights(path, table, count, *values, head, new_seed != NULL, advance, error);
+  for (size_t i = 0; parts != NULL && i < count; i++)
+    if (table[i].adapter != 0 ? parts->adapters : parts->head && table[i].group == PLM_GROUP_HEAD)
+      plm_model_initialise(&table[i], 1, parts->seed, *values);
+  const plm_status status = read_weights(path, table, count, *values, head, parts, advance, error);
   if (status == PLM_OK) return PLM_OK;
   free(*values);
   *values = NULL;
@@ -304,13 +306,13 @@ plm_status plm_parameters_fetch(const char *directory, const char *file,
   return fetch(directory, file, model, NULL, NULL, advance, values, error);
 }
 
-plm_status plm_parameters_fetch_new_head(const char *directory, const char *file,
-                                         const struct plm_model *model, uint64_t seed,
-                                         struct plm_advance *advance, float **values,
-                                         struct plm_error *error)
+plm_status plm_parameters_fetch_with(const char *directory, const char *file,
+                                     const struct plm_model *model,
+                                     const struct plm_new_parts *parts, struct plm_advance *advance,
+                                     float **values, struct plm_error *error)
 {
   enum plm_weights_head head;
-  return fetch(directory, file, model, &head, &seed, advance, values, error);
+  return fetch(directory, file, model, parts->head ? &head : NULL, parts, advance, values, error);
 }
 
 static plm_status parameter_file_load(const char *directory, const char *file,

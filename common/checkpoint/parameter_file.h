@@ -69,12 +69,17 @@ enum plm_weights_head {
 plm_status plm_parameters_load_trunk(const char *directory, const char *file,
                                      struct plm_model *model, enum plm_weights_head *head,
                                      struct plm_advance *advance, struct plm_error *error);
-/* As plm_parameters_fetch, but the head is not read, whichever the file has: it is drawn as
- * plm_model_initialise does. */
-plm_status plm_parameters_fetch_new_head(const char *directory, const char *file,
-                                         const struct plm_model *model, uint64_t seed,
-                                         struct plm_advance *advance, float **values,
-                                         struct plm_error *error);
+/* Parts that are drawn as plm_model_initialise does. */
+struct plm_new_parts {
+  bool head;     /* whichever the file has */
+  bool adapters; /* the file has none */
+  uint64_t seed;
+};
+/* As plm_parameters_fetch, but new parts are not read. */
+plm_status plm_parameters_fetch_with(const char *directory, const char *file,
+                                     const struct plm_model *model,
+                                     const struct plm_new_parts *parts, struct plm_advance *advance,
+                                     float **values, struct plm_error *error);
 
 /* Whether the table is that of a model with a head that predicts labels. */
 bool plm_parameters_predict_labels(const struct plm_parameter *table, size_t count);

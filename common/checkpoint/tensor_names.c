@@ -93,7 +93,7 @@ struct plm_tensor_naming plm_tensor_naming_of(const struct plm_tensor_shards *we
                                               const struct plm_parameter *table, size_t count)
 {
   const struct plm_tensor_family *family = family_of(table, count);
-  struct plm_tensor_naming naming = {.family = family, .head = PLM_HEAD_LM};
+  struct plm_tensor_naming naming = {.family = family, .head = PLM_HEAD_LM, .reads_adapters = true};
   if (holds_classifier(weights))
     naming.head = PLM_HEAD_CLASSIFIER;
   else if (plm_tensor_shards_find(weights, family->embedding) != NULL ||
@@ -120,6 +120,7 @@ bool plm_tensor_published(const struct plm_tensor_naming *naming)
 bool plm_tensor_wanted(const struct plm_tensor_naming *naming,
                        const struct plm_parameter *parameter)
 {
+  if (parameter->adapter != 0) return naming->reads_adapters;
   return naming->reads_head || parameter->group != PLM_GROUP_HEAD;
 }
 

@@ -24,8 +24,9 @@ struct plm_tensor_family; /* the architectures that one class writes */
 struct plm_tensor_naming {
   const struct plm_tensor_family *family;
   enum plm_weights_head head;
-  bool reads_head; /* the head of the file is of the table's kind: its tensors are parameters */
-  size_t prefix;   /* bytes of a parameter's name that its tensor's name lacks */
+  bool reads_adapters; /* those of the table are in the file */
+  bool reads_head;     /* the head of the file is of the table's kind: its tensors are parameters */
+  size_t prefix;       /* bytes of a parameter's name that its tensor's name lacks */
 };
 
 /* How this file names the parameters of this table. */

@@ -86,6 +86,32 @@ static void check_freeze(struct plm_loader *loader)
                      config->trainer.freeze.blocks, blocks);
 }
 
+/* With adapters, everything else is frozen. */
+static void check_lora(struct plm_loader *loader)
+{
+  static const char *const freezes[] = {"trainer.freeze.embeddings", "trainer.freeze.blocks",
+                                        "trainer.freeze.trunk"};
+  struct plm_config *config = loader->config;
+  const struct plm_freeze *freeze = &config->trainer.freeze;
+  const bool given[] = {freeze->embeddings, freeze->blocks > 0, freeze->trunk};
+  const bool gated =
+      plm_architecture_rules(config->model.architecture)->block.mlp == PLM_MLP_SWIGLU;
+  config->trainer.freeze.base = config->model.lora.rank > 0;
+  if (!config->trainer.freeze.base) return;
+  for (size_t i = 0; i < sizeof given / sizeof *given; i++)
+    if (given[i])
+      plm_problems_add(loader->problems, plm_key_place(loader, freezes[i], "trainer.lora.rank"),
+                       "%s: with trainer.lora, only the adapters are trained; leave it out",
+                       freezes[i]);
+  if ((config->model.lora.targets >> PLM_LORA_GATE & 1) != 0 && !gated &&
+      !plm_key_is_bad(loader, "trainer.lora.targets") &&
+      !plm_key_is_bad(loader, "model.architecture"))
+    plm_problems_add(loader->problems,
+                     plm_key_place(loader, "trainer.lora.targets", "model.architecture"),
+                     "trainer.lora.targets: %s has no `gate`; only esmc has one",
+                     plm_architecture_name(config->model.architecture));
+}
+
 /* The chunks of a step are divided among shares, and the shares among ranks. */
 static void check_shares(struct plm_loader *loader)
 {
@@ -167,6 +193,7 @@ static void check_trainer(struct plm_loader *loader)
 {
   struct plm_config_trainer *trainer = &loader->config->trainer;
   check_freeze(loader);
+  check_lora(loader);
   if (trainer->optimizer.name == PLM_OPTIMIZER_ADAMW &&
       !plm_key_is_given(loader, "trainer.optimizer.betas")) {
     trainer->optimizer.betas[0] = 0.9;

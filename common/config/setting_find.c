@@ -23,9 +23,9 @@ size_t plm_setting_index(const struct plm_setting *setting)
 bool plm_setting_is_list(const struct plm_setting *setting)
 {
   return setting->type == PLM_SETTING_DOUBLES || setting->type == PLM_SETTING_SPLITS ||
-         setting->type == PLM_SETTING_HOSTS || setting->type == PLM_SETTING_NAMES ||
-         setting->type == PLM_SETTING_PATTERN || setting->type == PLM_SETTING_SETS ||
-         setting->type == PLM_SETTING_TASKS;
+         setting->type == PLM_SETTING_CHOICES || setting->type == PLM_SETTING_HOSTS ||
+         setting->type == PLM_SETTING_NAMES || setting->type == PLM_SETTING_PATTERN ||
+         setting->type == PLM_SETTING_SETS || setting->type == PLM_SETTING_TASKS;
 }
 
 bool plm_setting_is_section(const char *key)

@@ -10,10 +10,26 @@ static const void *setting_print_field(const struct plm_setting *setting,
   return (const char *)config + setting->offset;
 }
 
+static void print_choices(const struct plm_setting *setting, uint32_t bits, struct plm_text *text)
+{
+  const char *before = "[";
+  for (uint32_t i = 0; setting->choices[i] != NULL; i++) {
+    if ((bits >> i & 1) == 0) continue;
+    plm_text_puts(text, before);
+    plm_text_puts(text, setting->choices[i]);
+    before = ", ";
+  }
+  plm_text_puts(text, bits == 0 ? "[]" : "]");
+}
+
 static void print_list(const struct plm_setting *setting, const struct plm_config *config,
                        struct plm_text *text)
 {
   const void *values = setting_print_field(setting, config);
+  if (setting->type == PLM_SETTING_CHOICES) {
+    print_choices(setting, *(const uint32_t *)values, text);
+    return;
+  }
   const uint32_t count = setting->count_offset == PLM_NO_OFFSET
                              ? setting->count_max
                              : *(const uint32_t *)((const char *)config + setting->count_offset);

@@ -32,6 +32,7 @@ static const char *type_name(const struct plm_setting *setting)
   case PLM_SETTING_SETS: return "a list of {name: NAME, corpus: DIR, split: SPLIT}";
   case PLM_SETTING_TASKS: return "a list of {name: NAME, kind: KIND, path: PATH, ...}";
   case PLM_SETTING_CHOICE:
+  case PLM_SETTING_CHOICES:
   case PLM_SETTING_SPLITS: break;
   }
   return "";
@@ -41,7 +42,7 @@ void plm_setting_describe(const struct plm_setting *setting, char text[256])
 {
   int used = 0;
   if (setting->choices != NULL) {
-    used = snprintf(text, 256, setting->type == PLM_SETTING_SPLITS ? "a list of " : "");
+    used = snprintf(text, 256, plm_setting_is_list(setting) ? "a list of " : "");
     for (int i = 0; setting->choices[i] != NULL; i++) {
       used += snprintf(text + used, 256 - (size_t)used, "%s%s",
                        i == 0 ? "" : (setting->choices[i + 1] == NULL ? " or " : ", "),

@@ -279,6 +279,24 @@ static void store_texts(const struct plm_value *value, char **target, size_t siz
   }
 }
 
+static bool store_choices(const struct plm_setting *setting, const struct plm_value *value,
+                          uint32_t *target, size_t *culprit, char message[MESSAGE_SIZE])
+{
+  uint32_t bits = 0;
+  for (size_t i = 0; i < value->count; i++) {
+    *culprit = i;
+    const int choice = choice_of(setting, value->items[i].text);
+    if (choice < 0) return no_such_choice(setting, value->items[i].text, message);
+    if ((bits >> choice & 1) != 0) {
+      snprintf(message, MESSAGE_SIZE, "\"%s\" is listed twice", value->items[i].text);
+      return false;
+    }
+    bits |= 1U << choice;
+  }
+  *target = bits;
+  return true;
+}
+
 static bool store_splits(const struct plm_setting *setting, const struct plm_value *value,
                          char **target, size_t *culprit, char message[MESSAGE_SIZE])
 {
@@ -379,6 +397,8 @@ static bool store_list(const struct plm_setting *setting, const struct plm_value
     stored = store_doubles(setting, value, target, culprit, message);
   } else if (setting->type == PLM_SETTING_PATTERN) {
     stored = store_pattern(value, target, culprit, message);
+  } else if (setting->type == PLM_SETTING_CHOICES) {
+    stored = store_choices(setting, value, target, culprit, message);
   } else if (setting->type == PLM_SETTING_HOSTS) {
     stored = store_hosts(value, target, culprit, message);
   } else if (setting->type == PLM_SETTING_NAMES) {

@@ -381,6 +381,18 @@ static const struct plm_setting settings[] = {
       .help = "Number of blocks, from the first one, that are not trained."),
   ROW("trainer.freeze.trunk", BOOL, trainer.freeze.trunk, "", "false", REFUSED,
       .help = "Train only the head, `lm_head`."),
+  ROW("trainer.lora.rank", U32, model.lora.rank, "", "0", NUMBER(0, PLM_LORA_MAX_RANK), REFUSED,
+      .help = "Rank of the adapters (LoRA) that are trained instead of the model's weights. 0: "
+              "there are none."),
+  ROW("trainer.lora.alpha", DOUBLE, model.lora.alpha, "", "16", NUMBER(0, 1e6),
+      .flags = PLM_SETTING_ABOVE_MIN, REFUSED,
+      .help = "What an adapter adds is multiplied by alpha / rank."),
+  ROW("trainer.lora.targets", CHOICES, model.lora.targets, "", "[q, v]",
+      .choices = plm_lora_target_names, .count_min = 1, .count_max = PLM_LORA_TARGETS, REFUSED,
+      .help = "The products of every block that get an adapter. gate: only esmc."),
+  ROW("trainer.lora.dropout", DOUBLE, model.lora.dropout, "", "0.0", NUMBER(0, 1),
+      .flags = PLM_SETTING_BELOW_MAX, REFUSED,
+      .help = "Share of an adapter's inputs that are dropped in training."),
   ROW("trainer.stop_when.metric", CHOICE, trainer.stop_when.metric, "", "loss",
       .choices = plm_stop_metric_names, FREE,
       .help = "The metric that `patience` watches, on the first of evaluator.splits. Every objective "

@@ -26,6 +26,7 @@ enum plm_setting_type {
   PLM_SETTING_ADDRESS,  /* char *, HOST:PORT; host "" or *: every interface; port *: any */
   PLM_SETTING_DOUBLES,  /* double[count_max]; count_offset locates their number */
   PLM_SETTING_SPLITS,   /* char *[count_max], each one of the choices, none twice */
+  PLM_SETTING_CHOICES,  /* uint32_t: bits of the choices that are listed, none twice */
   PLM_SETTING_HOSTS,    /* char *[count_max], name:slots, no name twice */
   PLM_SETTING_NAMES,    /* char *[count_max], no name twice; a scalar is a list of one */
   PLM_SETTING_PATTERN,  /* uint8_t[count_max] of plm_attention_kind bits */

@@ -10,6 +10,7 @@
 #include "common/base/text/strict_json.h"
 #include "common/huggingface/head_json.h"
 #include "common/huggingface/huggingface.h"
+#include "common/huggingface/lora_json.h"
 #include "common/huggingface/published_config.h"
 #include "common/model/architecture.h"
 
@@ -83,6 +84,7 @@ char *plm_huggingface_config_print_labels(const struct plm_model_config *model, 
     add_huggingface_keys(json, model, dtype);
   }
   plm_head_config_print(model, names, json);
+  plm_lora_config_print(model, json);
   char *printed = plm_json_bytes(json, true);
   cJSON_Delete(json);
   char *text = plm_format("%s\n", printed);
@@ -178,6 +180,7 @@ plm_status plm_huggingface_config_parse(const char *text, size_t size,
   PLM_TRY(plm_json_parse(text, size, &config_limits, &json, error));
   plm_status status = parse_json(json, model, &in_force, &learnt, error);
   if (status == PLM_OK) status = plm_head_config_parse(json, model, error);
+  if (status == PLM_OK) status = plm_lora_config_parse(json, model, error);
   if (status == PLM_OK && window) *window = in_force;
   if (status == PLM_OK && objective) *objective = learnt;
   cJSON_Delete(json);

@@ -106,6 +106,17 @@ static cJSON *head_object(const struct plm_model_config *model, const struct plm
   return json;
 }
 
+struct cJSON *plm_own_keys(const struct plm_model_config *model, struct cJSON *json)
+{
+  if (!is_published(model)) return json;
+  cJSON *own = cJSON_GetObjectItemCaseSensitive(json, OWN_KEY);
+  if (own != NULL) return own;
+  own = cJSON_AddObjectToObject(json, OWN_KEY); /* what its absence means */
+  cJSON_AddNumberToObject(own, "max_length", model->max_length);
+  cJSON_AddStringToObject(own, "objective", plm_objective_name(PLM_OBJECTIVE_MLM));
+  return own;
+}
+
 void plm_head_config_print(const struct plm_model_config *model,
                            const struct plm_label_names *names, struct cJSON *json)
 {
@@ -118,16 +129,7 @@ void plm_head_config_print(const struct plm_model_config *model,
   cJSON_AddStringToObject(json, "problem_type", problems[head->loss]);
   add_names(json, head->outputs, names);
   if (model->architecture == PLM_ESMC) add_fraction(json, "classifier_dropout", head->dropout);
-  cJSON *own = json;
-  if (is_published(model)) {
-    own = cJSON_GetObjectItemCaseSensitive(json, OWN_KEY);
-    if (own == NULL) { /* what its absence means */
-      own = cJSON_AddObjectToObject(json, OWN_KEY);
-      cJSON_AddNumberToObject(own, "max_length", model->max_length);
-      cJSON_AddStringToObject(own, "objective", plm_objective_name(PLM_OBJECTIVE_MLM));
-    }
-  }
-  plm_json_put(own, "head", head_object(model, names));
+  plm_json_put(plm_own_keys(model, json), "head", head_object(model, names));
 }
 
 /* ---- reading ------------------------------------------------------------------------------- */

@@ -21,6 +21,9 @@ struct plm_label_names {
 void plm_label_names_deinit(struct plm_label_names *names);
 
 struct cJSON;
+/* Where the keys of config.json are that transformers does not have: `json` itself for our own
+ * architectures, `plm_pipeline` for published weights, which is made if it is missing. */
+struct cJSON *plm_own_keys(const struct plm_model_config *model, struct cJSON *json);
 /* The class of transformers that has the model's head: "EsmForSequenceClassification". */
 enum { PLM_HEAD_CLASS_SIZE = 48 };
 const char *plm_head_class(const struct plm_model_config *model, char name[PLM_HEAD_CLASS_SIZE]);

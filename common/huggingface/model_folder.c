@@ -217,6 +217,7 @@ static plm_status same_parameters(const struct plm_model_config *a,
   struct plm_parameter *tables[2] = {NULL, NULL};
   size_t counts[2], elements;
   struct plm_model_config trunk[2] = {*a, *b}; /* their heads may differ if one predicts labels */
+  trunk[0].lora = trunk[1].lora = (struct plm_lora_config){0}; /* these are compared apart */
   if (a->head.kind != PLM_PREDICTS_TOKENS || b->head.kind != PLM_PREDICTS_TOKENS)
     trunk[0].head = trunk[1].head = (struct plm_head_config){0};
   plm_status status = plm_model_parameters(&trunk[0], &tables[0], &counts[0], &elements, error);
@@ -256,6 +257,27 @@ static plm_status another_model(const struct plm_model_folder *folder,
                         "of the same shape");
 }
 
+/* A folder with adapters is a start for the same adapters only. */
+static plm_status check_adapters(const struct plm_model_folder *folder,
+                                 const struct plm_lora_config *wanted, struct plm_text *notes,
+                                 struct plm_error *error)
+{
+  const struct plm_lora_config *has = &folder->model.lora;
+  if (has->rank == 0) return PLM_OK;
+  if (!plm_lora_same_shape(has, wanted)) {
+    plm_error_set(error, PLM_CONFIG,
+                  "the weights have adapters of rank %u, and trainer.lora asks for %s", has->rank,
+                  wanted->rank == 0 ? "none" : "adapters of another rank or with other targets");
+    plm_error_where(error, "%s", folder->directory);
+    return plm_error_hint(error, "give trainer.lora the values of `lora` in the folder's "
+                                 "config.json, or fold the adapters into the weights first: "
+                                 "plm-pipeline export --merge");
+  }
+  if (has->alpha != wanted->alpha && notes != NULL)
+    plm_text_printf(notes, "lora.alpha was %g, is %g\n", has->alpha, wanted->alpha);
+  return PLM_OK;
+}
+
 plm_status plm_model_folder_fits(const struct plm_model_folder *folder,
                                  const struct plm_model_config *model, struct plm_text *notes,
                                  struct plm_error *error)
@@ -265,26 +287,32 @@ plm_status plm_model_folder_fits(const struct plm_model_folder *folder,
   const size_t count = plm_model_config_compare(&folder->model, model, differences);
   PLM_TRY(same_parameters(&folder->model, model, &same, error));
   if (!same) return another_model(folder, differences, count, model->architecture, error);
+  PLM_TRY(check_adapters(folder, &model->lora, notes, error));
   for (size_t i = 0; i < count && notes != NULL; i++)
     plm_text_printf(notes, "%s was %s, is %s\n", differences[i].key, differences[i].values[0],
                     differences[i].values[1]);
   return PLM_OK;
 }
 
-bool plm_model_folder_new_head(const struct plm_model_folder *folder,
-                               const struct plm_model_config *model)
+struct plm_new_parts plm_model_folder_new_parts(const struct plm_model_folder *folder,
+                                                const struct plm_model_config *model)
 {
   const struct plm_head_config *has = &folder->model.head, *wanted = &model->head;
-  return wanted->kind != PLM_PREDICTS_TOKENS &&
-         (has->kind != wanted->kind || has->outputs != wanted->outputs ||
-          has->hidden != wanted->hidden);
+  return (struct plm_new_parts){.head =
+                                    wanted->kind != PLM_PREDICTS_TOKENS &&
+                                    (has->kind != wanted->kind || has->outputs != wanted->outputs ||
+                                     has->hidden != wanted->hidden),
+                                .adapters = model->lora.rank > 0 && folder->model.lora.rank == 0};
 }
 
 plm_status plm_model_folder_can_start(const struct plm_model_folder *folder,
                                       const struct plm_model_config *model, struct plm_error *error)
 {
+  const struct plm_new_parts parts = plm_model_folder_new_parts(folder, model);
+  struct plm_model_config read = *model;
   PLM_TRY(plm_model_folder_fits(folder, model, NULL, error));
-  if (plm_model_folder_new_head(folder, model)) return PLM_OK;
-  return plm_parameters_check_whole(folder->directory, plm_model_folder_weights(folder), model,
+  if (parts.head) return PLM_OK;
+  if (parts.adapters) read.lora = (struct plm_lora_config){0};
+  return plm_parameters_check_whole(folder->directory, plm_model_folder_weights(folder), &read,
                                     error);
 }

@@ -58,10 +58,10 @@ plm_status plm_model_folder_hash(const struct plm_model_folder *folder, const ch
 plm_status plm_model_folder_fits(const struct plm_model_folder *folder,
                                  const struct plm_model_config *model, struct plm_text *notes,
                                  struct plm_error *error);
-/* Whether a run from the folder begins with a new head for labels: the model has such a head, and
- * the folder has none, or one of another shape. */
-bool plm_model_folder_new_head(const struct plm_model_folder *folder,
-                               const struct plm_model_config *model);
+/* What a run from the folder begins with new: a head for labels, if the model has one and the
+ * folder has none, or one of another shape; adapters, if only the model has any. The seed is 0. */
+struct plm_new_parts plm_model_folder_new_parts(const struct plm_model_folder *folder,
+                                                const struct plm_model_config *model);
 /* Checks, without reading values, that a run of this model can begin with the folder's weights: it
  * fits, and unless the head is new, the weights have the model's head. PLM_CONFIG as above; other
  * errors are those of plm_parameters_check_whole. */

@@ -1,4 +1,4 @@
-/* struct plm_model: opening and closing it, its memory and its FLOPs. */
+/* struct plm_model: opening and closing it, and its memory. */
 #include "common/model/model.h"
 
 #include <math.h>
@@ -159,7 +159,7 @@ static void resolve_frozen(struct plm_model *model)
       from = 0;
     } else if (parameter->part >= 0) {
       from = (uint32_t)parameter->part;
-      model->blocks[from].frozen = false;
+      if (parameter->adapter == 0) model->blocks[from].frozen = false;
     } else if (strcmp(parameter->name, "plm.skip_weights") == 0) {
       from = 0;
       while (from < model->block_count && model->blocks[from].shape.skip_weight < 0) from++;
@@ -201,6 +201,7 @@ static plm_status model_resolve(struct plm_model *model, struct plm_error *error
     const int skip = model->blocks[i].shape.skip;
     if (skip >= 0) model->blocks[skip].skipped_by = (int)i;
   }
+  plm_model_resolve_adapters(model);
   resolve_ends(model);
   resolve_frozen(model);
   return PLM_OK;
@@ -324,6 +325,7 @@ static plm_status allocate_buffers(struct plm_model *model, struct plm_error *er
   if (model->host_row_loss == NULL || model->host_positions == NULL)
     return plm_error_set(error, PLM_NO_MEMORY, "no memory for %zu rows of the head", rows);
   plm_model_lay_out(model);
+  PLM_TRY(plm_model_upload_adapter_rows(model, error));
   return upload_rotary(model, error);
 }
 
@@ -448,45 +450,4 @@ void plm_model_zero_gradients(struct plm_model *model)
 {
   PLM_ASSERT(model->options.training);
   model->ops->zero(model->ops, model->gradients, model->trained_elements * sizeof(float));
-}
-
-/* FLOPs of a product of `size` multiplications, as a multiple of it: 2 forward, and backward 2 for
- * the gradient of its input and 2 for that of its weights, if they are wanted. */
-static double product_flops(double size, bool input, bool weights)
-{
-  return (2.0 + (input ? 2.0 : 0.0) + (weights ? 2.0 : 0.0)) * size;
-}
-
-double plm_model_flops(const struct plm_model *model, const struct plm_masks *masks,
-                       uint64_t tokens)
-{
-  const double D = model->config.hidden_size, V = model->config.vocab_size;
-  const struct plm_head_config *head = &model->config.head;
-  double per_token = product_flops(D * D, model->trains_trunk, true), pairs = 0.0;
-  if (!model->config.tie_embeddings) per_token += product_flops(V * D, true, true);
-  if (head->kind != PLM_PREDICTS_TOKENS) /* that of sequences is counted as nothing */
-    per_token = head->kind == PLM_PREDICTS_RESIDUES
-                    ? product_flops(head->outputs * D, model->trains_trunk, true)
-                    : 0.0;
-  for (uint32_t i = 0; i < model->block_count; i++) {
-    const struct model_block *block = &model->blocks[i];
-    const struct plm_block_shape *shape = &block->shape;
-    const double width = shape->width;
-    const bool backward = i >= model->trained_from, weights = backward && !block->frozen;
-    double size = (shape->traits->mlp == PLM_MLP_SWIGLU ? 3.0 : 2.0) * width * shape->hidden;
-    if (shape->kind != PLM_BLOCK_BOTTLENECK) {
-      size += 4.0 * width * width;
-      pairs += (backward ? 12.0 : 4.0) * width *
-               (double)plm_masks_pairs(masks, shape->level, (int)shape->entry);
-    }
-    if (block->projects) size += width * D;
-    per_token += ldexp(product_flops(size, backward, weights), -shape->level);
-    if (shape->input != PLM_INPUT_SAME) {
-      const double shallow = plm_architecture_width(&model->config, shape->resample);
-      const double deep = plm_architecture_width(&model->config, shape->resample + 1);
-      per_token +=
-          ldexp(product_flops(2.0 * shallow * deep, backward, weights), -(shape->resample + 1));
-    }
-  }
-  return per_token * (double)tokens + pairs;
 }

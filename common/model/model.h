@@ -54,8 +54,10 @@ struct plm_parameter {
   int ndim;           /* 1 or 2 */
   enum plm_parameter_group group;
   enum plm_initialiser initialiser;
-  bool decay;    /* whether weight decay applies: matrices of PLM_GROUP_HIDDEN */
-  bool frozen;   /* plm_parameters_freeze */
+  bool decay;  /* whether weight decay applies: matrices of PLM_GROUP_HIDDEN */
+  bool frozen; /* plm_parameters_freeze */
+  /* Of an adapter: 1 + the enum plm_lora_target of its product, else 0. A is before B. */
+  uint8_t adapter;
   int32_t part;  /* the number of its block, or an enum plm_parameter_part */
   size_t offset; /* elements, in the parameter and weight arenas, and unless frozen of gradients */
   size_t count;  /* rows * cols */
@@ -215,6 +217,18 @@ struct plm_label_targets {
   const float *values;    /* (rows, outputs); NaN: missing. With the other losses */
   const uint64_t *keys;   /* (rows) of dropout: plm_dropout_key; NULL: nothing is dropped */
 };
+/* ---- dropout of adapters (model_adapters.c) ---- */
+
+/* The number of keys of dropout for a batch of this shape: one for each row of each level; 0 if
+ * nothing is dropped. */
+size_t plm_model_adapter_keys(const struct plm_model_config *config, uint32_t chunks,
+                              uint32_t length);
+/* Writes them (host): the key of a row is that of its first position on level 0. */
+void plm_model_adapter_keys_fill(const struct plm_model_config *config,
+                                 const struct plm_batch *batch, uint64_t *keys);
+/* Where a pass that drops reads them (device); NULL: it does not. */
+uint64_t *plm_model_device_adapter_keys(struct plm_model *model);
+
 /* How labels are trained. */
 struct plm_label_options {
   uint64_t seed;        /* of dropout */
@@ -265,6 +279,7 @@ struct plm_train_pass {
   const struct plm_loss_options *loss;    /* of a language model */
   const struct plm_label_options *labels; /* of a model that predicts labels, whose rows are those
                                              of plm_model_device_labels */
+  const uint64_t *dropout_seed;           /* of adapters; NULL: they drop nothing */
   double *loss_sum;                       /* device; receives += the loss */
   double *hit_sum;      /* device; receives += the rows whose label no logit exceeds; may be NULL */
   double *chunk_losses; /* device (chunks); receives = the loss of each chunk; may be NULL */

@@ -9,7 +9,7 @@ static void block_mlp_backward(struct plm_model *model, const struct model_pass 
                                const struct model_block *block)
 {
   const int64_t N = block_rows(pass, block);
-  model_mlp_backward(model, block, N);
+  model_mlp_backward(model, pass, block, N);
   if (block->shape.kind != PLM_BLOCK_BOTTLENECK)
     model_norm_backward(model, &block->places.mlp_norm, model->stream[0], model->norm_gradient,
                         block->y, N, block->shape.width);
@@ -47,6 +47,7 @@ static void block_output_backward(struct plm_model *model, const struct model_pa
   model_product_backward(model, &places->output, dx, attended, N, D, D);
   ops->linear_backward_input(ops, dattended, dx, model_weight(model, places->output.weight), N, D,
                              D, false);
+  model_adapters_backward(model, pass, &places->output.adapters, dattended, dx, attended, N);
   if (!narrowed) return;
   model_backward_widen(model, pass, model->attended_gradient, dattended, D);
   plm_model_widen_stream(model, pass, D);
@@ -80,6 +81,8 @@ static void block_attention_backward(struct plm_model *model, const struct model
   model_product_backward(model, &places->qkv, dqkv, block->h, N, D, 3 * D);
   ops->linear_backward_input(ops, model->norm_gradient, dqkv,
                              model_weight(model, places->qkv.weight), N, D, 3 * D, false);
+  model_adapters_backward(model, pass, &places->qkv.adapters, model->norm_gradient, dqkv, block->h,
+                          N);
 }
 
 /* The output of block i may be read by the next block and by a skip connection. Returns where the

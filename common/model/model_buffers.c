@@ -24,6 +24,11 @@ static void *arena_reserve(struct plm_arena *arena, size_t bytes)
   return place;
 }
 
+static size_t model_buffers_larger(size_t a, size_t b)
+{
+  return a > b ? a : b;
+}
+
 struct layout {
   struct plm_model *model;
   size_t act_bytes;
@@ -170,11 +175,6 @@ static void place_block(struct layout *layout, uint32_t i)
                                                        : reserve_stream(layout, block, block->x, n);
 }
 
-static size_t model_buffers_larger(size_t a, size_t b)
-{
-  return a > b ? a : b;
-}
-
 /* The largest number of rows of a head that predicts labels. */
 static size_t label_rows(const struct plm_model *model)
 {
@@ -261,6 +261,29 @@ static void place_tables(struct plm_model *model)
   }
 }
 
+/* What adapters compute in. */
+static void place_adapters(struct layout *layout)
+{
+  struct plm_model *model = layout->model;
+  struct plm_arena *arena = &model->workspace;
+  const struct plm_lora_config *lora = &model->config.lora;
+  const size_t rows = level_rows(model, 0);
+  const size_t wide = model_buffers_larger(layout->largest_rows_width, layout->largest_rows_hidden);
+  if (lora->rank == 0) return;
+  const bool gated = model->rules->block.mlp == PLM_MLP_SWIGLU;
+  for (int i = 0; i < 2; i++)
+    model->adapter_rank[i] = reserve_act(layout, arena, rows * lora->rank);
+  model->adapter_wide[0] = reserve_act(layout, arena, wide);
+  for (int parts = gated ? 2 : 3; parts <= 3; parts++)
+    for (int part = 0; part < parts; part++)
+      model->adapter_rows[parts - 2][part] = arena_reserve(arena, rows * sizeof(int32_t));
+  if (!model->options.training || lora->dropout == 0) return;
+  model->adapter_wide[1] = reserve_act(layout, arena, wide);
+  model->adapter_keys = arena_reserve(
+      arena, sizeof(uint64_t) * plm_model_adapter_keys(&model->config, model->options.max_chunks,
+                                                       model->config.max_length));
+}
+
 /* The backward passes of the head, of an MLP and of an attention layer never run at the same time,
  * nor does inference with a model that is open for training. Their buffers therefore overlap. */
 static void place_workspace(struct layout *layout)
@@ -331,5 +354,6 @@ void plm_model_lay_out(struct plm_model *model)
   for (uint32_t i = 0; i < model->block_count; i++) place_block(&layout, i);
   place_head(&layout);
   place_tables(model);
+  place_adapters(&layout);
   place_workspace(&layout);
 }

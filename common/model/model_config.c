@@ -289,10 +289,11 @@ size_t plm_model_config_faults(const struct plm_model_config *model, plm_model_k
 plm_status plm_model_config_check(const struct plm_model_config *model, struct plm_error *error)
 {
   struct plm_model_fault faults[PLM_MODEL_MAX_FAULTS];
-  if (plm_model_config_faults(model, NULL, NULL, faults) == 0)
-    return plm_head_config_check(&model->head,
-                                 plm_architecture_rules(model->architecture)->published,
-                                 model->hidden_size, error);
+  if (plm_model_config_faults(model, NULL, NULL, faults) == 0) {
+    const struct plm_architecture_rules *rules = plm_architecture_rules(model->architecture);
+    PLM_TRY(plm_lora_config_check(&model->lora, rules->block.mlp == PLM_MLP_SWIGLU, error));
+    return plm_head_config_check(&model->head, rules->published, model->hidden_size, error);
+  }
   plm_error_set(error, PLM_CONFIG, "%s", faults[0].what);
   plm_error_where(error, "%s", faults[0].key);
   return PLM_CONFIG;

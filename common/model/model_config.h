@@ -9,6 +9,7 @@
 
 #include "common/base/status.h"
 #include "common/model/head_config.h"
+#include "common/model/lora_config.h"
 
 /* esm2 and esmc are those of published weights (Lin et al. 2023; ESM Team 2024), as EsmForMaskedLM
  * and EsmcForMaskedLM of transformers compute them. */
@@ -74,6 +75,7 @@ struct plm_model_config {
   bool emb_layer_norm_before;  /* esm2: a LayerNorm of the embeddings */
   uint32_t max_positions;      /* max_position_embeddings; 0: unknown. Inference warns above it */
   struct plm_head_config head; /* {0}: the language model's */
+  struct plm_lora_config lora; /* {0}: no adapters */
 };
 
 /* Names of the values in files: NULL-terminated lists in the order of the enums. */

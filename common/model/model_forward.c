@@ -157,6 +157,7 @@ static void block_output(struct plm_model *model, const struct model_pass *pass,
     mixed = model->head_x;
   }
   model_product_forward(model, &block->places.output, block->y, attended, mixed, N, D, D);
+  model_adapters_forward(model, pass, &block->places.output.adapters, block->y, attended, N);
 }
 
 /* h -> y */
@@ -166,6 +167,7 @@ void plm_model_block_attention(struct plm_model *model, const struct model_pass 
   if (block->shape.kind == PLM_BLOCK_BOTTLENECK) return;
   const int64_t N = pass_rows(pass, block->shape.level), D = block->shape.width;
   model_product_forward(model, &block->places.qkv, block->qkv_raw, block->h, NULL, N, D, 3 * D);
+  model_adapters_forward(model, pass, &block->places.qkv.adapters, block->qkv_raw, block->h, N);
   if (pass->decode != NULL)
     attend_cached(model, pass, block);
   else
@@ -180,7 +182,7 @@ void plm_model_block_hidden(struct plm_model *model, const struct model_pass *pa
   const int64_t N = block_rows(pass, block);
   if (block->shape.kind != PLM_BLOCK_BOTTLENECK)
     model_norm_forward(model, &block->places.mlp_norm, block->h2, block->y, N, block->shape.width);
-  model_mlp_forward(model, block, N);
+  model_mlp_forward(model, pass, block, N);
 }
 
 /* If the previous block is on another level, a merge or expand turns its output into x. */
@@ -285,6 +287,8 @@ void plm_model_blocks_forward(struct plm_model *model, const struct model_pass *
     plm_model_block_hidden(model, pass, block);
     model_product_forward(model, &block->places.down, block->out, block->hidden, block->y,
                           block_rows(pass, block), block->shape.hidden, block->shape.width);
+    model_adapters_forward(model, pass, &block->places.down.adapters, block->out, block->hidden,
+                           block_rows(pass, block));
     tap(model, pass, i + 1, block->out, (size_t)(block_rows(pass, block) * block->shape.width));
   }
 }

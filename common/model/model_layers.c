@@ -60,12 +60,35 @@ void model_product_backward(const struct plm_model *model, const struct model_pr
   if (product->biased) ops->bias_backward(ops, model_gradient(model, product->bias), dy, N, O);
 }
 
-void model_mlp_forward(const struct plm_model *model, const struct model_block *block, int64_t N)
+/* The MLP whose product `up` has an adapter, so that the activation is an operator of its own. */
+static void adapted_mlp_forward(const struct plm_model *model, const struct model_pass *pass,
+                                const struct model_block *block, int64_t N)
+{
+  struct plm_ops *ops = model->ops;
+  const struct model_product *up = &block->places.up;
+  const int64_t D = block->shape.width, F = block->shape.hidden;
+  act *before = block->before != NULL ? block->before : block->hidden;
+  const int64_t O = block->shape.traits->mlp == PLM_MLP_SWIGLU ? 2 * F : F;
+  model_product_forward(model, up, before, block->h2, NULL, N, D, O);
+  model_adapters_forward(model, pass, &up->adapters, before, block->h2, N);
+  switch (block->shape.traits->mlp) {
+  case PLM_MLP_RELU2: ops->relu2_forward(ops, block->hidden, N * F); break;
+  case PLM_MLP_GELU: ops->gelu_forward(ops, block->hidden, before, N * F); break;
+  case PLM_MLP_SWIGLU: ops->swiglu_forward(ops, block->hidden, before, N, F); break;
+  }
+}
+
+void model_mlp_forward(const struct plm_model *model, const struct model_pass *pass,
+                       const struct model_block *block, int64_t N)
 {
   struct plm_ops *ops = model->ops;
   const struct model_product *up = &block->places.up;
   const act *w = model_weight(model, up->weight);
   const int64_t D = block->shape.width, F = block->shape.hidden;
+  if (up->adapters.parts > 0) {
+    adapted_mlp_forward(model, pass, block, N);
+    return;
+  }
   switch (block->shape.traits->mlp) {
   case PLM_MLP_RELU2: ops->linear_relu2_forward(ops, block->hidden, block->h2, w, N, D, F); break;
   case PLM_MLP_GELU:
@@ -81,16 +104,15 @@ void model_mlp_forward(const struct plm_model *model, const struct model_block *
   }
 }
 
-void model_mlp_backward(const struct plm_model *model, const struct model_block *block, int64_t N)
+/* d out -> dup, the gradient of what the activation is applied to. */
+static void down_backward(const struct plm_model *model, const struct model_block *block, act *dup,
+                          int64_t N)
 {
   struct plm_ops *ops = model->ops;
-  const struct model_product *up = &block->places.up, *down = &block->places.down;
-  const act *w = model_weight(model, down->weight);
+  const act *w = model_weight(model, block->places.down.weight);
   const int64_t D = block->shape.width, F = block->shape.hidden;
   const act *dx = model->stream[0];
-  act *dhidden = model->hidden_gradient, *dup = dhidden;
-  int64_t O = F;
-  model_product_backward(model, down, dx, block->hidden, N, F, D);
+  act *dhidden = model->hidden_gradient;
   switch (block->shape.traits->mlp) {
   case PLM_MLP_RELU2:
     ops->linear_relu2_backward_input(ops, dup, dx, w, block->hidden, N, F, D);
@@ -98,14 +120,46 @@ void model_mlp_backward(const struct plm_model *model, const struct model_block 
   case PLM_MLP_GELU:
     ops->linear_gelu_backward_input(ops, dup, dx, w, block->before, N, F, D);
     break;
-  case PLM_MLP_SWIGLU: /* the gradient replaces gate and up, which nothing reads any more */
+  case PLM_MLP_SWIGLU:
     ops->linear_backward_input(ops, dhidden, dx, w, N, F, D, false);
-    dup = block->before;
-    O = 2 * F;
     ops->swiglu_backward(ops, dup, dhidden, block->before, N, F);
     break;
   }
+}
+
+/* The same if the product `down` has an adapter. */
+static void adapted_down_backward(const struct plm_model *model, const struct model_pass *pass,
+                                  const struct model_block *block, act *dup, int64_t N)
+{
+  struct plm_ops *ops = model->ops;
+  const struct model_product *down = &block->places.down;
+  const int64_t D = block->shape.width, F = block->shape.hidden;
+  const act *dx = model->stream[0];
+  act *dhidden = model->hidden_gradient;
+  ops->linear_backward_input(ops, dhidden, dx, model_weight(model, down->weight), N, F, D, false);
+  model_adapters_backward(model, pass, &down->adapters, dhidden, dx, block->hidden, N);
+  switch (block->shape.traits->mlp) {
+  case PLM_MLP_RELU2: ops->relu2_backward(ops, dup, block->hidden, N * F); break;
+  case PLM_MLP_GELU: ops->gelu_backward(ops, dup, dhidden, block->before, N * F); break;
+  case PLM_MLP_SWIGLU: ops->swiglu_backward(ops, dup, dhidden, block->before, N, F); break;
+  }
+}
+
+void model_mlp_backward(const struct plm_model *model, const struct model_pass *pass,
+                        const struct model_block *block, int64_t N)
+{
+  struct plm_ops *ops = model->ops;
+  const struct model_product *up = &block->places.up, *down = &block->places.down;
+  const bool gated = block->shape.traits->mlp == PLM_MLP_SWIGLU;
+  const int64_t D = block->shape.width, F = block->shape.hidden, O = gated ? 2 * F : F;
+  /* The gradient of gate and up replaces these, which nothing reads any more. */
+  act *dup = gated ? block->before : model->hidden_gradient, *dh2 = model->norm_gradient;
+  model_product_backward(model, down, model->stream[0], block->hidden, N, F, D);
+  if (down->adapters.parts > 0)
+    adapted_down_backward(model, pass, block, dup, N);
+  else
+    down_backward(model, block, dup, N);
   model_product_backward(model, up, dup, block->h2, N, D, O);
-  ops->linear_backward_input(ops, model->norm_gradient, dup, model_weight(model, up->weight), N, D,
-                             O, false);
+  ops->linear_backward_input(ops, dh2, dup, model_weight(model, up->weight), N, D, O, false);
+  model_adapters_backward(model, pass, &up->adapters, dh2, dup, block->h2, N);
 }

@@ -181,6 +181,8 @@ void plm_model_train(struct plm_model *model, const struct plm_train_pass *of,
   else
     plm_model_pass_reads(model, &pass, model->positions, of->rows);
   pass.dropped = of->labels;
+  pass.dropout_seed = of->dropout_seed;
+  if (pass.dropout_seed != NULL) pass.narrowed = NULL; /* keys are those of all rows */
   if (part.end == model->block_count) {
     if (labels)
       plm_model_train_labels(model, &pass, of->labels, 1);

@@ -32,11 +32,27 @@ struct model_norm {
   double eps;          /* of a LayerNorm */
 };
 
+/* An adapter: offsets of A and B in the arenas, in elements, and its place for dropout. */
+struct model_adapter {
+  bool present;
+  size_t a, b;
+  uint32_t place;
+};
+
+/* Those of a product, which may compute several layers of (out, in) side by side. */
+struct model_adapters {
+  int parts; /* how many layers; 0: no adapter */
+  struct model_adapter of[3];
+  int level; /* of its rows */
+  int64_t in, out;
+};
+
 /* A Linear: offsets of its parameters in the arenas, in elements. */
 struct model_product {
   size_t weight, bias;
   bool biased;
   bool frozen;
+  struct model_adapters adapters;
 };
 
 /* What a block computes with. */
@@ -57,7 +73,7 @@ struct model_block {
   int table;      /* index of its value table in model->tables, -1 if it has none */
   int skipped_by; /* the block that adds this block's output as its skip, -1 if none */
   bool projects;  /* p = P x0 */
-  bool frozen;    /* no parameter of it is trained */
+  bool frozen;    /* no parameter of it is trained, except those of adapters */
   bool keeps;     /* its backward pass runs, so it keeps what that reads */
   act *input;     /* the previous block's output */
   act *x; /* its input, without the skip; the backward pass stores the skip's gradient here */
@@ -149,6 +165,11 @@ struct plm_model {
   uint64_t *label_keys;
   float *label_values;
   act *label_tanh, *label_kept; /* (R, H): the hidden layer, and what dropout leaves of it */
+  /* Of adapters; NULL if there are none. */
+  act *adapter_rank[2];        /* (N, rank) */
+  act *adapter_wide[2];        /* (N, in or out); [1] only with dropout */
+  int32_t *adapter_rows[2][3]; /* (N): n P + p for part p of P = 2 or 3 */
+  uint64_t *adapter_keys;      /* of dropout: (B, L >> level) of each level, one after another */
   float *host_row_loss;
   int32_t *host_positions;
 
@@ -179,7 +200,8 @@ struct model_pass {
   int64_t R;
   int64_t label_rows; /* of a head that predicts labels: its rows; R counts those that it reads */
   const struct plm_label_options *dropped; /* how its dropout is drawn; NULL: nothing is dropped */
-  const struct plm_state_taps *taps;       /* states to hand out, or NULL */
+  const uint64_t *dropout_seed; /* of adapters, whose keys lie on the device; NULL: none drops */
+  const struct plm_state_taps *taps;  /* states to hand out, or NULL */
   const struct model_block *narrowed; /* the last block, if it computes only these rows after its
                                          attention, so that y, h2, hidden and out have R rows */
 };
@@ -225,8 +247,22 @@ void model_product_forward(const struct plm_model *model, const struct model_pro
 void model_product_backward(const struct plm_model *model, const struct model_product *product,
                             const act *dy, const act *x, int64_t N, int64_t I, int64_t O);
 /* h2 -> hidden for N rows, and back: d out (model->stream[0]) -> d h2 (model->norm_gradient). */
-void model_mlp_forward(const struct plm_model *model, const struct model_block *block, int64_t N);
-void model_mlp_backward(const struct plm_model *model, const struct model_block *block, int64_t N);
+void model_mlp_forward(const struct plm_model *model, const struct model_pass *pass,
+                       const struct model_block *block, int64_t N);
+void model_mlp_backward(const struct plm_model *model, const struct model_pass *pass,
+                        const struct model_block *block, int64_t N);
+
+/* Adapters of a product (model_adapters.c): y += what they add to W x, dx += what they add to the
+ * gradient of x, and the gradients of A and B +=. */
+void model_adapters_forward(const struct plm_model *model, const struct model_pass *pass,
+                            const struct model_adapters *adapters, act *y, const act *x, int64_t N);
+void model_adapters_backward(const struct plm_model *model, const struct model_pass *pass,
+                             const struct model_adapters *adapters, act *dx, const act *dy,
+                             const act *x, int64_t N);
+/* Finds them in the table, whose places are known. */
+void plm_model_resolve_adapters(struct plm_model *model);
+/* Fills the numbers of rows, which never change. */
+plm_status plm_model_upload_adapter_rows(struct plm_model *model, struct plm_error *error);
 
 /* Whether token_dropout scales the rows of a document. */
 static inline bool model_scales_dropout(const struct plm_model *model)

@@ -14,6 +14,7 @@ struct builder {
   size_t count, capacity, elements;
   uint32_t final_at; /* of what is appended */
   int32_t part;
+  uint8_t adapter;
 };
 
 static void parameters_append(struct builder *builder, const struct plm_parameter *parameter)
@@ -29,6 +30,7 @@ static void parameters_append(struct builder *builder, const struct plm_paramete
   entry->offset = builder->elements;
   entry->final_at = builder->final_at;
   entry->part = builder->part;
+  entry->adapter = builder->adapter;
   builder->elements =
       plm_size_sum(builder->elements, plm_size_round_up(entry->count, PLM_PARAMETER_ALIGNMENT));
 }
@@ -120,6 +122,35 @@ static void append_mlp(struct builder *builder, const struct plm_block_shape *bl
   if (traits->bias) append_vector(builder, prefix, names->down, ".bias", D, PLM_INIT_ZERO);
 }
 
+/* The adapters of a block's products, behind the parameters that have to be adjacent. They begin as
+ * those of PEFT: A uniform, by kaiming_uniform with a = sqrt(5), and B zero. */
+static void append_adapters(struct builder *builder, const struct plm_lora_config *lora,
+                            const struct plm_block_shape *block)
+{
+  const struct plm_block_names *names = &block->traits->names;
+  const int64_t D = block->width, F = block->hidden, r = lora->rank;
+  const struct {
+    const char *name;
+    int64_t in, out;
+  } targets[PLM_LORA_TARGETS] = {
+      [PLM_LORA_Q] = {names->query, D, D},   [PLM_LORA_K] = {names->key, D, D},
+      [PLM_LORA_V] = {names->value, D, D},   [PLM_LORA_O] = {names->output, D, D},
+      [PLM_LORA_GATE] = {names->gate, D, F}, [PLM_LORA_UP] = {names->up, D, F},
+      [PLM_LORA_DOWN] = {names->down, F, D},
+  };
+  for (int t = 0; t < PLM_LORA_TARGETS && r > 0; t++) {
+    char name[48];
+    if ((lora->targets >> t & 1) == 0) continue;
+    if (block->kind == PLM_BLOCK_BOTTLENECK && t <= PLM_LORA_O) continue; /* it has no attention */
+    builder->adapter = (uint8_t)(1 + t);
+    (void)snprintf(name, sizeof name, "%s.lora_A", targets[t].name);
+    append_matrix(builder, block->prefix, name, r, targets[t].in, PLM_INIT_UNIFORM);
+    (void)snprintf(name, sizeof name, "%s.lora_B", targets[t].name);
+    append_matrix(builder, block->prefix, name, targets[t].out, r, PLM_INIT_ZERO);
+    builder->adapter = 0;
+  }
+}
+
 static void append_block(struct builder *builder, const struct plm_model_config *config,
                          const struct plm_block_shape *block)
 {
@@ -137,6 +168,7 @@ static void append_block(struct builder *builder, const struct plm_model_config 
                     PLM_INIT_UNIFORM);
   }
   append_mlp(builder, block, in, out);
+  append_adapters(builder, &config->lora, block);
 }
 
 /* The Linear of the merge or expand before a block. */
@@ -278,6 +310,8 @@ plm_status plm_model_parameters(const struct plm_model_config *config, struct pl
 
 static bool is_frozen(const struct plm_parameter *parameter, const struct plm_freeze *freeze)
 {
+  const bool lm_head = strncmp(parameter->name, "lm_head.", 8) == 0;
+  if (freeze->base) return parameter->adapter == 0 && (parameter->part != PLM_PART_HEAD || lm_head);
   if (parameter->part == PLM_PART_HEAD) return false;
   if (freeze->trunk) return true;
   if (parameter->part == PLM_PART_EMBEDDINGS) return freeze->embeddings;

@@ -235,10 +235,14 @@ struct plm_ops {
                            const struct plm_cached_rows *rows);
 
   /* ---- activations of the head and of the MLP ---- */
-  /* the exact GELU, with erf */
+  /* the exact GELU, with erf; out may equal x */
   void (*gelu_forward)(struct plm_ops *ops, act *out, const act *x, int64_t n);
   /* dx = dy gelu'(x), n elements; dx may equal dy */
   void (*gelu_backward)(struct plm_ops *ops, act *dx, const act *dy, const act *x, int64_t n);
+  /* x = relu(x)^2, n elements, and its backward pass dx = dx 2 sqrt(hidden), where hidden is the
+   * result: for products between whose sum and relu2 something is added. */
+  void (*relu2_forward)(struct plm_ops *ops, act *x, int64_t n);
+  void (*relu2_backward)(struct plm_ops *ops, act *dx, const act *hidden, int64_t n);
   /* SwiGLU (Shazeer 2020): hidden_NF = silu(gate) up, where row n of gate_up (N, 2 F) holds the F
    * elements of gate and then those of up. hidden must not overlap gate_up. */
   void (*swiglu_forward)(struct plm_ops *ops, act *hidden, const act *gate_up, int64_t N,

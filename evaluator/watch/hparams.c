@@ -56,6 +56,7 @@ static const char *const shown[] = {
     "trainer.ema",
     "trainer.init_from",
     "trainer.freeze.",
+    "trainer.lora.",
 };
 
 static bool is_shown(const struct plm_setting *setting)

@@ -98,6 +98,31 @@ static void gelu_forward(struct plm_ops *ops, act *out, const act *x, int64_t n)
   ops_elementwise_run(plm_cpu_of(ops), gelu_tile, out, x, n);
 }
 
+static void relu2_tile(void *context, int64_t tile, uint32_t thread)
+{
+  const struct job *job = context;
+  TILE_OF(job, tile);
+  (void)a;
+  job->cpu->vector.relu2_forward(out, count);
+}
+
+static void relu2_forward(struct plm_ops *ops, act *x, int64_t n)
+{
+  ops_elementwise_run(plm_cpu_of(ops), relu2_tile, x, x, n);
+}
+
+static void relu2_back_tile(void *context, int64_t tile, uint32_t thread)
+{
+  const struct job *job = context;
+  TILE_OF(job, tile);
+  job->cpu->vector.relu2_backward(out, a, count);
+}
+
+static void relu2_backward(struct plm_ops *ops, act *dx, const act *hidden, int64_t n)
+{
+  ops_elementwise_run(plm_cpu_of(ops), relu2_back_tile, dx, hidden, n);
+}
+
 static void add_tile(void *context, int64_t tile, uint32_t thread)
 {
   const struct job *job = context;
@@ -265,6 +290,8 @@ void plm_cpu_elementwise_register(struct plm_cpu *cpu)
   ops->bf16_to_float = bf16_to_float;
   ops->gelu_forward = gelu_forward;
   ops->gelu_backward = gelu_backward;
+  ops->relu2_forward = relu2_forward;
+  ops->relu2_backward = relu2_backward;
   ops->swiglu_forward = swiglu_forward;
   ops->swiglu_backward = swiglu_backward;
   ops->scale = ops_elementwise_scale;

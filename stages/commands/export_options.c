@@ -54,5 +54,6 @@ struct plm_export_request plm_export_request_of(const struct plm_arguments *argu
                                      .dtype = plm_arguments_get(arguments, "dtype"),
                                      .license = plm_arguments_get(arguments, "license"),
                                      .name = plm_arguments_get(arguments, "name"),
-                                     .force = plm_arguments_has(arguments, "force")};
+                                     .force = plm_arguments_has(arguments, "force"),
+                                     .merge = plm_arguments_has(arguments, "merge")};
 }

@@ -18,7 +18,8 @@
   {.name = "dtype", .argument = "TYPE",                                             \
    .help = "float32 or bfloat16 (default: float32; ESM-2 and ESM-C keep theirs)"},  \
   {.name = "license", .argument = "ID",                                             \
-   .help = "licence of the model: apache-2.0, cc-by-4.0, … (from the Hub's list)"}
+   .help = "licence of the model: apache-2.0, cc-by-4.0, … (from the Hub's list)"}, \
+  {.name = "merge", .help = "fold the adapters (LoRA) into the weights"}
 /* clang-format on */
 
 /* The folder that these options name: --checkpoint; or, in the run that --run or the configuration

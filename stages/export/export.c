@@ -18,6 +18,7 @@
 #include "common/model/architecture.h"
 #include "common/run/stop.h"
 #include "stages/export/card_facts.h"
+#include "stages/export/export_merge.h"
 #include "stages/export/export_target.h"
 #include "stages/export/export_weights.h"
 #include "stages/export/model_card.h"
@@ -33,6 +34,7 @@ struct export
   char source[PLM_PATH_SIZE]; /* of the weights */
   struct plm_parameter *table;
   struct plm_export_weights weights;
+  struct plm_merged merged; /* with request->merge: what is written */
 };
 
 /* ---- the request --------------------------------------------------------------------------- */
@@ -76,12 +78,26 @@ static plm_status check_request(const struct plm_export_request *request, struct
   return request->license != NULL ? check_license(request->license, error) : PLM_OK;
 }
 
+static plm_status check_adapters(const struct plm_export_request *request,
+                                 const struct plm_model_folder *folder, struct plm_error *error)
+{
+  const bool adapters = folder->model.lora.rank > 0;
+  if (adapters == request->merge) return PLM_OK;
+  plm_error_set(error, PLM_CONFIG,
+                adapters ? "the model has adapters beside its weights (LoRA)"
+                         : "--merge: the model has no adapters");
+  plm_error_where(error, "%s", folder->directory);
+  if (!adapters) return plm_error_hint(error, "leave --merge out");
+  return plm_error_hint(error, "give --merge to fold them into the weights");
+}
+
 plm_status plm_export_check(const struct plm_export_request *request, struct plm_error *error)
 {
   struct plm_model_folder folder;
   const char *file;
   PLM_TRY(check_request(request, error));
   PLM_TRY(plm_model_folder_check(request->input, &folder, NULL, error));
+  PLM_TRY(check_adapters(request, &folder, error));
   return plm_model_folder_choose(&folder, request->weights, &file, error);
 }
 
@@ -183,10 +199,27 @@ static plm_status write_weights(const struct export *export, const float *values
 
 /* ---- exporting ----------------------------------------------------------------------------- */
 
+/* Continues with the model that has no adapters. */
+static plm_status merge(struct export *export, float **values, struct plm_error *error)
+{
+  struct plm_export_weights *weights = &export->weights;
+  struct plm_merged *merged = &export->merged;
+  PLM_TRY(plm_merge_adapters(&export->folder.model, weights->table, weights->count, *values, merged,
+                             error));
+  free(*values);
+  *values = NULL;
+  weights->table = merged->table;
+  weights->count = merged->count;
+  weights->elements = merged->elements;
+  weights->changed = merged->changed;
+  export->folder.model.lora = (struct plm_lora_config){0};
+  return PLM_OK;
+}
+
 static plm_status write_folder(struct export *export, const float *values, struct plm_error *error)
 {
   for (size_t i = 0; i < export->weights.count; i++)
-    export->result->parameters += export->table[i].count;
+    export->result->parameters += export->weights.table[i].count;
   PLM_TRY(write_config(export, error));
   PLM_TRY(write_tokenizer_and_code(export, error));
   PLM_TRY(write_card(export, error));
@@ -205,10 +238,12 @@ static plm_status export_into(struct export *export, struct plm_error *error)
                          export->weights.elements);
   plm_status status =
       plm_parameters_read(export->source, export->table, export->weights.count, values, error);
+  if (status == PLM_OK && export->request->merge) status = merge(export, &values, error);
   if (status == PLM_OK)
     status = plm_export_target_open(export->request->output, export->request->force,
                                     &export->target, error);
-  if (status == PLM_OK) status = write_folder(export, values, error);
+  if (status == PLM_OK)
+    status = write_folder(export, values != NULL ? values : export->merged.values, error);
   if (status != PLM_OK) plm_export_target_abandon(&export->target);
   free(values);
   return status;
@@ -224,6 +259,7 @@ plm_status plm_export(const struct plm_export_request *request, struct plm_expor
   plm_status status = check_request(request, error);
   if (status == PLM_OK)
     status = plm_model_folder_check(request->input, &export->folder, NULL, error);
+  if (status == PLM_OK) status = check_adapters(request, &export->folder, error);
   if (status == PLM_OK) status = choose_weights(export, error);
   if (status == PLM_OK) status = choose_dtype(export, error);
   if (status == PLM_OK) status = export_into(export, error);
@@ -232,6 +268,7 @@ plm_status plm_export(const struct plm_export_request *request, struct plm_expor
     result->checkpoint = export->folder.checkpoint;
     result->step = export->folder.step;
   }
+  plm_merged_deinit(&export->merged);
   free(export->table);
   free(export);
   return status;

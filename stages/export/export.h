@@ -19,6 +19,7 @@ struct plm_export_request {
   const char *license; /* from the Hub's list, or NULL */
   const char *name;    /* of the model; NULL: the name of the output folder */
   bool force;          /* move anything else at output aside */
+  bool merge;          /* fold the adapters into the weights */
 };
 
 struct plm_export_result {
@@ -37,6 +38,7 @@ plm_status plm_export_check(const struct plm_export_request *request, struct plm
 /* Exports. On an error, nothing is left behind.
  *
  * - PLM_USAGE: an unknown choice
+ * - PLM_CONFIG: the input has adapters and `merge` is not set, or the reverse
  * - PLM_NOT_FOUND: the input does not have these weights
  * - PLM_EXISTS: something else is at output
  * - PLM_INTERRUPTED, PLM_TERMINATED: a stop signal

@@ -49,24 +49,33 @@ plm_status plm_export_source_dtype(const struct plm_export_weights *weights, con
   return plm_error_set(error, PLM_UNSUPPORTED, "the embedding table has no type of weights");
 }
 
-static void add_converted(struct list *list, const void *values, enum plm_dtype dtype)
+static void add_converted(struct list *list, const struct plm_parameter *parameter,
+                          const void *values, enum plm_dtype dtype)
 {
   const size_t item = dtype == PLM_F32 ? sizeof(float) : sizeof(uint16_t);
-  for (size_t i = 0; i < list->weights->count; i++) {
-    const struct plm_parameter *parameter = &list->weights->table[i];
-    struct plm_tensor_info *tensor = &list->tensors[list->count++];
-    *tensor = (struct plm_tensor_info){.name = parameter->name,
-                                       .dtype = dtype,
-                                       .bytes = parameter->count * item,
-                                       .data = (const char *)values + parameter->offset * item};
-    tensor->rank = plm_parameter_shape(parameter, tensor->shape);
-  }
+  struct plm_tensor_info *tensor = &list->tensors[list->count++];
+  *tensor = (struct plm_tensor_info){.name = parameter->name,
+                                     .dtype = dtype,
+                                     .bytes = parameter->count * item,
+                                     .data = (const char *)values + parameter->offset * item};
+  tensor->rank = plm_parameter_shape(parameter, tensor->shape);
 }
 
-static void add_unchanged(struct list *list)
+static void add_all_converted(struct list *list, const void *values, enum plm_dtype dtype)
 {
+  for (size_t i = 0; i < list->weights->count; i++)
+    add_converted(list, &list->weights->table[i], values, dtype);
+}
+
+static void add_unchanged(struct list *list, const float *values)
+{
+  const bool *changed = list->weights->changed;
   for (size_t i = 0; i < list->weights->count; i++) {
     const struct plm_parameter *parameter = &list->weights->table[i];
+    if (changed != NULL && changed[i]) {
+      add_converted(list, parameter, values, PLM_F32);
+      continue;
+    }
     const struct plm_tensor_info *found =
         plm_tensor_of_parameter(list->source, &list->naming, parameter);
     PLM_ASSERT(found != NULL); /* the parameters were read from this file */
@@ -98,16 +107,16 @@ plm_status plm_export_weights_write(const struct plm_export_weights *weights, co
   PLM_TRY(open_list(weights, &list, error));
   plm_status status = PLM_OK;
   if (weights->dtype == NULL) {
-    add_unchanged(&list);
+    add_unchanged(&list, values);
   } else if (strcmp(weights->dtype, "float32") == 0) {
-    add_converted(&list, values, PLM_F32);
+    add_all_converted(&list, values, PLM_F32);
   } else {
     rounded = calloc(weights->elements, sizeof *rounded);
     if (rounded == NULL)
       status = plm_error_set(error, PLM_NO_MEMORY, "no memory for %zu weights", weights->elements);
     for (size_t i = 0; status == PLM_OK && i < weights->elements; i++)
       rounded[i] = plm_float_to_bf16(values[i]);
-    if (status == PLM_OK) add_converted(&list, rounded, PLM_BF16);
+    if (status == PLM_OK) add_all_converted(&list, rounded, PLM_BF16);
   }
   if (plm_tensor_published(&list.naming)) add_others(&list);
   if (status == PLM_OK)

@@ -3,6 +3,7 @@
 #ifndef PLM_STAGES_EXPORT_EXPORT_WEIGHTS_H
 #define PLM_STAGES_EXPORT_EXPORT_WEIGHTS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "common/base/status.h"
@@ -13,7 +14,9 @@ struct plm_export_weights {
   const char *source; /* path of the file that they come from, or that its shards' index replaces */
   const struct plm_parameter *table;
   size_t count, elements;
-  const char *dtype; /* "float32", "bfloat16"; NULL: each tensor as the source has it */
+  const char *dtype;   /* "float32", "bfloat16"; NULL: each tensor as the source has it */
+  const bool *changed; /* (count) those that are written in float32 although dtype is NULL, because
+                          they are not the source's; NULL: none */
 };
 
 /* The type of the source's embedding table as config.json names it: "float16". PLM_UNSUPPORTED: it

@@ -108,6 +108,20 @@ static void gelu_backward(struct ops_case *c, int64_t n)
   ops_case_check_same(c, dy_act, dx, (size_t)n * c->ops->act_bytes);
 }
 
+static void relu2(struct ops_case *c, int64_t n)
+{
+  double *x = ops_case_values(c, n, 2), *dy = ops_case_values(c, n, 1);
+  double *exact = ops_case_zeros(c, n);
+  void *x_act = ops_case_act(c, x, n), *dx = ops_case_act(c, dy, n);
+  for (int64_t i = 0; i < n; i++) exact[i] = reference_relu2(x[i]);
+  c->ops->relu2_forward(c->ops, x_act, n);
+  ops_case_check_act(c, "relu2 alone", x_act, exact, n, 8);
+  const double *stored = ops_case_read(c, x_act, n);
+  for (int64_t i = 0; i < n; i++) exact[i] = dy[i] * 2 * sqrt(stored[i]);
+  c->ops->relu2_backward(c->ops, dx, x_act, n);
+  ops_case_check_act(c, "relu2 alone, backward", dx, exact, n, 8);
+}
+
 static void swiglu(struct ops_case *c, int64_t N, int64_t F)
 {
   double *gate_up = ops_case_values(c, 2 * N * F, 2), *dhidden = ops_case_values(c, N * F, 1);
@@ -131,6 +145,9 @@ static void activations_case(struct ops_case *c)
   gelu_backward(c, 1);
   gelu_backward(c, 1000);
   gelu_backward(c, 40001);
+  relu2(c, 1);
+  relu2(c, 1000);
+  relu2(c, 40001);
   for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) swiglu(c, shapes[i][0], shapes[i][1]);
 }
 

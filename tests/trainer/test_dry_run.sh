@@ -307,3 +307,13 @@ jq -e --argjson head "$head" '.parameter_count == 2839004193 and .trained_count 
   fail "a frozen trunk: $(cat out)"
 expect 0 plm-trainer -c frozen.yaml --dry-run
 grep -q "^of these, trained  *$head$" out || fail "the text of a frozen trunk: $(cat out)"
+
+# with adapters, the rest is frozen in the same way: LoRA of ESM-2 3B fits a card of 24 GB
+expect 0 plm-trainer -c frozen.yaml --dry-run --json --set trainer.freeze.trunk=false --set trainer.lora.rank=8 \
+  --set 'trainer.lora.targets=[q, k, v, o, up, down]' --set trainer.lora.dropout=0.05 --set trainer.recompute=block \
+  --set trainer.micro_batch_tokens=4096
+adapters=$((36 * 8 * (8 * 2560 + 2 * (2560 + 10240)))) # in and out of four products of attention and two of the MLP
+jq -e --argjson adapters "$adapters" '.parameter_count == 2839004193 + $adapters
+  and .trained_count == $adapters and .weights < 2 * .parameter_count + 1e5
+  and .parameters < 4 * ($adapters + 2e6) and .gradients < 4 * ($adapters + 2560 * 2560 + 1e5)
+  and .optimizer < 8.1 * $adapters and .device_bytes < 24e9' out >/dev/null || fail "adapters: $(cat out)"

@@ -31,7 +31,10 @@ struct plm_micro_layout plm_step_micro_layout(const struct plm_step_shape *shape
   layout.labels = layout.masks + step_input_aligned(plm_masks_values(shape->model, chunks, length) *
                                                     sizeof(int32_t));
   layout.of_labels = plm_label_layout(shape->model, chunks, length);
-  layout.bytes = layout.labels + step_input_aligned(layout.of_labels.bytes);
+  layout.adapter_keys = layout.labels + step_input_aligned(layout.of_labels.bytes);
+  layout.bytes =
+      layout.adapter_keys +
+      step_input_aligned(plm_model_adapter_keys(shape->model, chunks, length) * sizeof(uint64_t));
   return layout;
 }
 
@@ -120,6 +123,7 @@ static plm_status fill_micro(struct plm_step_input *input, const struct plm_step
   else
     plm_objective_describe(shape->objective, input->step, shape->first_chunk + first, batch,
                            (void *)(block + layout.draws), (void *)(block + layout.ends), chunks);
+  plm_model_adapter_keys_fill(shape->model, batch, (void *)(block + layout.adapter_keys));
   for (uint32_t c = 0; c < batch->chunks; c++) plm_objective_totals_add(&micro->totals, &chunks[c]);
   memcpy(block + layout.tokens, batch->tokens,
          (size_t)batch->chunks * batch->max_length * batch->token_bytes);

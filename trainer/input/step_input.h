@@ -30,7 +30,7 @@ struct plm_step_shape {
 /* Offsets in the block of one micro-batch, in bytes. They are the same for every micro-batch, so
  * that recorded operators find each one at the same addresses on the device. */
 struct plm_micro_layout {
-  size_t tokens, draws, ends, masks, labels;
+  size_t tokens, draws, ends, masks, labels, adapter_keys;
   size_t bytes;                      /* of the whole block */
   struct plm_label_layout of_labels; /* from `labels` on */
 };

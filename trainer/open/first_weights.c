@@ -36,18 +36,16 @@ static plm_status read_folder(const struct plm_model_folder *folder, struct plm_
   const char *file = plm_model_folder_weights(folder);
   PLM_TRY(status);
   PLM_TRY(plm_path_join(path, folder->directory, file, error));
-  const bool new_head = plm_model_folder_new_head(folder, plm_model_config(trainer->model));
-  if (new_head)
-    PLM_TRY(plm_parameters_fetch_new_head(folder->directory, file, trainer->model,
-                                          trainer->config->seed, advance, values, error));
-  else
-    PLM_TRY(plm_parameters_fetch(folder->directory, file, trainer->model, advance, values, error));
+  struct plm_new_parts parts = plm_model_folder_new_parts(folder, plm_model_config(trainer->model));
+  parts.seed = trainer->config->seed;
+  PLM_TRY(plm_parameters_fetch_with(folder->directory, file, trainer->model, &parts, advance,
+                                    values, error));
   PLM_TRY(plm_keep_tensors(trainer, path, error));
   if (folder->checkpoint)
     plm_info("initial weights from %s (%s, step %llu)%s", folder->directory, file,
-             (unsigned long long)folder->step, new_head ? "; the head is new" : "");
+             (unsigned long long)folder->step, parts.head ? "; the head is new" : "");
   else
-    plm_info("initial weights from %s%s", folder->directory, new_head ? "; the head is new" : "");
+    plm_info("initial weights from %s%s", folder->directory, parts.head ? "; the head is new" : "");
   return PLM_OK;
 }
 

@@ -80,6 +80,7 @@ plm_status plm_open_model(struct plm_trainer *trainer, struct plm_error *error)
       .ranks = trainer->ranks,
       .owners = trainer->owners,
       .norms_every = config->norms,
+      .seed = config->seed,
       .chunk_losses = config->source_count > 0,
   };
   return plm_step_open(&parts, &trainer->step, error);

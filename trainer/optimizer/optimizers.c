@@ -43,7 +43,7 @@ bool plm_optimizer_is_muon(const struct plm_config_trainer *trainer,
                            const struct plm_parameter *parameter)
 {
   return trainer->optimizer.name == PLM_OPTIMIZER_MUON && parameter->group == PLM_GROUP_HIDDEN &&
-         parameter->ndim == 2;
+         parameter->ndim == 2 && parameter->adapter == 0;
 }
 
 static enum rule rule_of(const struct plm_config_trainer *trainer,

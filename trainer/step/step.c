@@ -163,6 +163,10 @@ static void choose_targets(struct plm_step *step, struct plm_replay_key key)
                                      .weights = targets.weights,
                                      .capacity = key.rows};
   ops->choose_targets(ops, &to, &from, &step->parts.objective->masking);
+  const size_t keys = plm_model_adapter_keys(step->shape.model, key.chunks, length);
+  if (keys > 0)
+    ops->copy(ops, plm_model_device_adapter_keys(step->parts.model),
+              step->micro + layout->adapter_keys, keys * sizeof(uint64_t));
 }
 
 /* The same for a model that predicts labels: nothing is masked, and the rows are those of labels.
@@ -184,6 +188,7 @@ static void accumulate(struct plm_step *step, struct plm_replay_key key, uint32_
       .masks = step->parts.masks,
       .loss = &step->parts.loss,
       .labels = step->parts.labels != NULL ? &step->parts.label_options : NULL,
+      .dropout_seed = step->shape.model->lora.dropout > 0 ? &step->parts.seed : NULL,
       .loss_sum = &step->update->sums.loss,
       .hit_sum = &step->update->sums.hits,
       .chunk_losses = step->chunks == NULL ? NULL : plm_chunk_losses_micro(step->chunks)};

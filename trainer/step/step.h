@@ -35,6 +35,7 @@ struct plm_step_parts {
   struct plm_loss_options loss;
   const struct plm_label_source *labels; /* of a model that predicts labels, else NULL */
   struct plm_label_options label_options;
+  uint64_t seed; /* of the dropout of adapters */
   /* Chunks and shares of this process; shares divides step_chunks (share_sums.h). */
   uint32_t step_chunks, micro_chunks, max_length, shares;
   struct plm_ranks *ranks;

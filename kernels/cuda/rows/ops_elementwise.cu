@@ -318,6 +318,11 @@ void plm_cuda_relu2_backward(struct plm_cuda *cuda, act *dx, const act *out, int
   combine<Relu2Slope>(&cuda->ops, dx, out, n);
 }
 
+static void relu2_forward(struct plm_ops *ops, act *x, int64_t n)
+{
+  plm_cuda_relu2(plm_cuda_of(ops), x, n);
+}
+
 void plm_cuda_elementwise_register(struct plm_cuda *cuda)
 {
   struct plm_ops *ops = &cuda->ops;
@@ -327,6 +332,8 @@ void plm_cuda_elementwise_register(struct plm_cuda *cuda)
   ops->bf16_to_float = bf16_to_float;
   ops->gelu_forward = activate<Gelu>;
   ops->gelu_backward = gelu_backward;
+  ops->relu2_forward = relu2_forward;
+  ops->relu2_backward = combine<Relu2Slope>;
   ops->scale = scale;
   ops->add = combine<Sum>;
   ops->gather_rows = gather_rows;

@@ -131,9 +131,10 @@ static void new_heads_are_drawn(void **state)
   assert_int_equal(plm_parameters_load(folder, "model.safetensors", to.model, NULL, &error),
                    PLM_FORMAT);
   assert_string_equal(error.what, "the file has no classifier (classifier.*)");
+  const struct plm_new_parts parts = {.head = true, .seed = 7};
   float *loaded;
-  if (plm_parameters_fetch_new_head(folder, "model.safetensors", to.model, 7, NULL, &loaded,
-                                    &error) != PLM_OK)
+  if (plm_parameters_fetch_with(folder, "model.safetensors", to.model, &parts, NULL, &loaded,
+                                &error) != PLM_OK)
     fail_msg("%s", error.what);
   for (size_t i = 0; i < count; i++) {
     const bool head = table[i].group == PLM_GROUP_HEAD;

@@ -108,6 +108,41 @@ static void trained_gradients_are_the_same(void **state)
   }
 }
 
+/* With adapters, the rest is frozen, and theirs are the gradients that they would have if it were
+ * not, whatever is computed again. */
+static void adapters_have_the_same_gradients(void **state)
+{
+  (void)state;
+  const struct plm_freeze base = {.base = true};
+  for (size_t a = 0; a < sizeof architectures / sizeof *architectures; a++) {
+    struct plm_model_config config = config_of(architectures[a]);
+    const bool gated = architectures[a] == PLM_ESMC;
+    config.lora = (struct plm_lora_config){
+        .rank = 3, .alpha = 4, .targets = gated ? 0x7f : 0x7f ^ 1U << PLM_LORA_GATE};
+    struct model_case all;
+    double loss, again;
+    float *expected =
+        gradients_of(&all, &config, &(struct plm_freeze){0}, PLM_RECOMPUTE_NONE, &loss);
+    for (int recompute = PLM_RECOMPUTE_NONE; recompute <= PLM_RECOMPUTE_BLOCK; recompute++) {
+      struct model_case some;
+      float *found = gradients_of(&some, &config, &base, (enum plm_recompute)recompute, &again);
+      size_t count, trained = 0;
+      const struct plm_parameter *table = plm_model_table(some.model, &count);
+      for (size_t i = 0; i < count; i++) {
+        const bool adapter = strstr(table[i].name, ".lora_") != NULL;
+        assert_int_equal(table[i].frozen, !adapter);
+        trained += adapter;
+      }
+      assert_true(again == loss);
+      assert_int_equal(compare(&all, expected, &some, found), count - trained);
+      free(found);
+      model_case_close(&some);
+    }
+    free(expected);
+    model_case_close(&all);
+  }
+}
+
 /* Which parameters are frozen. */
 static void names_of_frozen_parameters(void **state)
 {
@@ -250,6 +285,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(trained_gradients_are_the_same),
+      cmocka_unit_test(adapters_have_the_same_gradients),
       cmocka_unit_test(names_of_frozen_parameters),
       cmocka_unit_test(memory_is_that_of_what_is_trained),
       cmocka_unit_test(frozen_matrices_are_only_rounded),

@@ -38,6 +38,9 @@ for ranks in 1 2 4; do
   compare esmc "$ranks" --set model.architecture=esmc --set trainer.optimizer.name=adamw
   compare frozen "$ranks" --set model.architecture=esm2 --set trainer.freeze.embeddings=true \
     --set trainer.freeze.blocks=1 --set trainer.ema=0.9 "${bf16[@]}"
+  compare adapters "$ranks" --set model.architecture=esm2 --set trainer.lora.rank=4 \
+    --set 'trainer.lora.targets=[q, v, up, down]' --set trainer.lora.dropout=0.1 --set trainer.recompute=block \
+    "${bf16[@]}"
 done
 PLM_RANK_GROUP=2 compare mlm 4 --set model.architecture=transformer
 PLM_RANK_GROUP=1 compare mlm 4 --set model.architecture=transformer
