@@ -8,6 +8,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "common/base/alloc.h"
 #include "common/base/clock.h"
 #include "common/feed/feed_lanes.h"
 #include "common/feed/feed_loop.h"
@@ -68,8 +69,7 @@ static void close_sockets(struct plm_feed *feed)
 plm_status plm_feed_open(const struct plm_feed_options *options, struct plm_feed **feed,
                          struct plm_error *error)
 {
-  struct plm_feed *made = calloc(1, sizeof *made);
-  if (made == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for the feed");
+  struct plm_feed *made = plm_alloc_zeroed(1, sizeof *made);
   made->wake = -1;
   made->folders = options->folders;
   made->folder_count = options->folder_count;

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
+
 static plm_status no_memory(struct plm_error *error)
 {
   return plm_error_set(error, PLM_NO_MEMORY, "no memory for a batch");
@@ -17,8 +19,8 @@ plm_status feed_batch_acquire(struct feed_batches *batches, uint32_t chunks, uin
   struct feed_batch *batch = batches->free;
   if (batch != NULL)
     batches->free = batch->next;
-  else if ((batch = calloc(1, sizeof *batch)) == NULL)
-    return no_memory(error);
+  else
+    batch = plm_alloc_zeroed(1, sizeof *batch);
   batch->next = batches->used;
   batches->used = batch;
   batch->max_length = max_length;

@@ -3,12 +3,13 @@
 
 #include <stdlib.h>
 
+#include "common/base/alloc.h"
+
 /* ---- windows ------------------------------------------------------------------------------ */
 
 struct feed_planned *feed_planned_open(const struct feed_planned *of)
 {
-  struct feed_planned *planned = malloc(sizeof *planned);
-  if (planned == NULL) return NULL;
+  struct feed_planned *planned = plm_alloc(sizeof *planned);
   *planned = *of;
   atomic_store(&planned->references, 1);
   return planned;

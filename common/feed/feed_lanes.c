@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
 #include "common/base/clock.h"
 
 #include "common/feed/feed_peers.h"
@@ -52,11 +53,9 @@ static plm_status open_lanes(struct plm_feed *feed, const struct plm_feed_option
   for (uint32_t k = 0; k < count; k++)
     PLM_TRY(plm_plan_parameters_check(&options->sources[k].plan, error));
   feed->wait_packers_ms = (int64_t)(options->wait_packers_s * 1e3);
-  feed->lanes = calloc(count, sizeof *feed->lanes);
-  feed->lane_names = calloc(count, sizeof *feed->lane_names);
-  feed->lane_alone_ms = calloc(count, sizeof *feed->lane_alone_ms);
-  if (feed->lanes == NULL || feed->lane_names == NULL || feed->lane_alone_ms == NULL)
-    return plm_error_set(error, PLM_NO_MEMORY, "no memory for the feed");
+  feed->lanes = plm_alloc_zeroed(count, sizeof *feed->lanes);
+  feed->lane_names = plm_alloc_zeroed(count, sizeof *feed->lane_names);
+  feed->lane_alone_ms = plm_alloc_zeroed(count, sizeof *feed->lane_alone_ms);
   for (; feed->lane_count < count; feed->lane_count++)
     open_lane(feed, options, feed->lane_count, now);
   return PLM_OK;

@@ -1,9 +1,9 @@
 /* Ranges of chunks: requesting them ahead of use within the credit, and taking answers. */
 #include "common/feed/feed_ranges.h"
 
-#include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
 #include "common/feed/feed_peers.h"
 #include "common/feed/feed_requests.h"
 #include "common/feed/feed_windows.h"
@@ -16,8 +16,8 @@ static struct feed_range *make_range(struct feed_state *feed)
   if (range != NULL)
     feed->spare = range->next;
   else
-    range = malloc(sizeof *range);
-  if (range != NULL) memset(range, 0, sizeof *range);
+    range = plm_alloc(sizeof *range);
+  memset(range, 0, sizeof *range);
   return range;
 }
 
@@ -111,7 +111,6 @@ static bool add_range(struct feed_state *feed)
   }
   if (feed->in_flight != 0 && feed->in_flight + bytes > feed->credit) return false;
   struct feed_range *range = make_range(feed);
-  if (range == NULL) return false; /* the next turn tries again */
   feed_planned_hold(planned);
   range->planned = planned;
   range->first = first;

@@ -2,9 +2,9 @@
 #include "common/feed/feed_requests.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
 #include "common/feed/feed_peers.h"
 
 void feed_request_clear(struct feed_request *request)
@@ -102,13 +102,7 @@ void feed_request_send(struct feed_state *feed, struct feed_request *request, in
 void feed_request_check(struct feed_state *feed, const struct feed_peer *peer,
                         struct plm_message *message, const struct feed_job *job)
 {
-  struct plm_error error;
-  struct feed_job *made = malloc(sizeof *made);
-  if (made == NULL) {
-    (void)plm_error_set(&error, PLM_NO_MEMORY, "no memory to check what a packer answered");
-    feed_fail(feed, &error);
-    return;
-  }
+  struct feed_job *made = plm_alloc(sizeof *made);
   PLM_ASSERT(job->planned != NULL && job->owner != NULL && job->count > 0);
   *made = *job;
   made->feed = feed;

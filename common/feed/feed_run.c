@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "common/base/alloc.h"
 #include "common/base/log/log.h"
 #include "common/base/process/thread.h"
 #include "common/run/run.h"
@@ -111,8 +112,7 @@ static void feed_run_release(struct plm_feed_run *feed_run)
 plm_status plm_feed_run_open(const struct plm_feed_run_options *options,
                              struct plm_feed_run **feed_run, struct plm_error *error)
 {
-  struct plm_feed_run *made = calloc(1, sizeof *made);
-  if (made == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  struct plm_feed_run *made = plm_alloc_zeroed(1, sizeof *made);
   made->options = *options;
   init_mutex(made);
   feed_run_tell(made);

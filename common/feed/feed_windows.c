@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "common/base/alloc.h"
 #include "common/feed/feed_peers.h"
 #include "common/feed/feed_requests.h"
 
@@ -72,14 +73,8 @@ static plm_status add_window(struct feed_state *feed, bool soon, struct plm_erro
                          "the run's place is in window %llu of epoch %llu, but an epoch has %llu",
                          (unsigned long long)of.index, (unsigned long long)of.epoch,
                          (unsigned long long)plm_plan_windows(plan));
-  struct feed_window *window = calloc(1, sizeof *window);
-  struct feed_planned *planned = feed_planned_open(&of);
-  if (window == NULL || planned == NULL) {
-    free(window);
-    feed_planned_release(planned);
-    return plm_error_set(error, PLM_NO_MEMORY, "no memory for a window");
-  }
-  window->planned = planned;
+  struct feed_window *window = plm_alloc_zeroed(1, sizeof *window);
+  window->planned = feed_planned_open(&of);
   window->soon = soon;
   window->home = window->request.home = choose_home(feed);
   *feed->window_tail = window;

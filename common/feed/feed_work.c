@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "common/base/alloc.h"
 #include "common/base/process/thread.h"
 
 enum { THREADS_MOST = 4, PROCESSORS_A_THREAD = 4 };
@@ -78,8 +79,7 @@ static unsigned threads_wanted(void)
 
 plm_status feed_work_open(int wake, struct feed_work **work, struct plm_error *error)
 {
-  struct feed_work *made = calloc(1, sizeof *made);
-  if (made == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for the feed");
+  struct feed_work *made = plm_alloc_zeroed(1, sizeof *made);
   made->wake = wake;
   queue_init(&made->waiting);
   queue_init(&made->done);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
 #include "common/wire/tables.h"
 #include "common/wire/wire_bytes.h"
 
@@ -344,8 +345,7 @@ plm_status plm_tables_read(const struct plm_tables_window *of, const struct plm_
                            struct plm_tables *tables, struct plm_error *error)
 {
   struct wire_reader in = {payload, size, false};
-  uint64_t *groups = malloc(plm_plan_parameters(of->plan)->window_groups * sizeof *groups);
-  if (groups == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for a window's groups");
+  uint64_t *groups = plm_alloc(plm_plan_parameters(of->plan)->window_groups * sizeof *groups);
   const uint32_t all = plm_plan_window_groups(of->plan, of->epoch, of->window, groups);
   PLM_ASSERT(tables->groups <= all && count <= all - tables->groups);
   const plm_status status =

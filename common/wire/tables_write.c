@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
 #include "common/wire/tables.h"
 #include "common/wire/wire_bytes.h"
 
@@ -172,9 +173,8 @@ plm_status plm_tables_write(const struct plm_tables_input *input,
   struct wire_writer out = {bytes, room, 0};
   const uint32_t asked = *count;
   plm_status status = PLM_OK;
-  uint64_t *groups = malloc(plm_plan_parameters(of->plan)->window_groups * sizeof *groups);
+  uint64_t *groups = plm_alloc(plm_plan_parameters(of->plan)->window_groups * sizeof *groups);
   *size = *count = 0;
-  if (groups == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for a window's groups");
   const uint32_t all = plm_plan_window_groups(of->plan, of->epoch, of->window, groups);
   PLM_ASSERT(first < all && asked > 0 && asked <= all - first);
   while (*count < asked && status == PLM_OK) {
