@@ -72,10 +72,14 @@ static int consume_at(const char *corpus, const struct plm_plan_parameters *para
   measured =
       (struct measured){1e-3 * (double)(plm_clock_ms() - begin), own_mib(pid), own_mib(getpid())};
   if (status == PLM_OK) plm_feed_release(feed, &batch);
-  (void)packers_stop(pid, SIGTERM);
+  const int stopped = packers_stop(pid, SIGTERM);
   plm_feed_close(feed);
   if (status != PLM_OK) {
     plm_error_print("bench_documents", &error);
+    return 1;
+  }
+  if (stopped != 128 + SIGTERM) {
+    fprintf(stderr, "bench_documents: the packer ended with %d\n", stopped);
     return 1;
   }
   printf(" %9.2f | %10ld | %12ld |", measured.seconds, measured.packer_mib, measured.consumer_mib);
