@@ -1,5 +1,4 @@
-/* The loop of the watching evaluator: scan the folder of checkpoints, verify, evaluate and report
- * what is new, wait. */
+/* The loop of the watching evaluator: scan for checkpoints, verify, evaluate, report, and wait. */
 #include "evaluator/watch/watch.h"
 
 #include <inttypes.h>
@@ -295,6 +294,8 @@ static plm_status evaluate_checkpoint(struct watch *watch, const struct subject 
       .more_rate_count = options->mask_rate_count,
       .seed = options->seed,
       .elbo_rates = options->elbo_rates,
+      .labels = (const char *const *)watch->config->trainer.labels,
+      .label_count = watch->config->trainer.label_count,
   };
   struct plm_feed_stream state = {watch->feed, &watch->give_up};
   const struct plm_chunk_stream feed = plm_stream_of_feed(&state);
