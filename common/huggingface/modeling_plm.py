@@ -1585,6 +1585,14 @@ class PLMPreTrainedModel(PreTrainedModel, EmbeddingMixin):
     _supports_sdpa = True
     _supports_flex_attn = True
 
+    def __init__(self, config, *args, **kwargs):
+        if getattr(config, "lora", None):
+            raise ValueError(
+                "these weights have adapters (LoRA), which would be ignored here: load the folder that "
+                "`plm-pipeline export --merge` writes, or use PEFT with `export --adapter`"
+            )
+        super().__init__(config, *args, **kwargs)
+
     def resize_token_embeddings(
         self, new_num_tokens=None, pad_to_multiple_of=None, mean_resizing=True
     ):

@@ -18,6 +18,10 @@ static const struct plm_option options[] = {
     {.name = "name",
      .argument = "NAME",
      .help = "name of the model in its card (default: that of DIR)"},
+    {.name = "adapter", .help = "write only the adapters (LoRA), in PEFT's format"},
+    {.name = "with-adapter",
+     .argument = "DIR",
+     .help = "an adapter that PEFT wrote for this model, for --merge"},
     {.name = "force", .help = "move anything else that exists at DIR aside"},
     {0},
 };
@@ -60,12 +64,14 @@ static plm_status export_run(const struct plm_command_context *context, struct p
     return plm_error_set(error, PLM_USAGE,
                          "--output %s: an export is a folder and cannot go to standard output",
                          request.output);
+  request.adapter = plm_arguments_has(arguments, "adapter");
+  request.with_adapter = plm_arguments_get(arguments, "with-adapter");
   PLM_TRY(plm_export_folder(context, input, error));
   request.input = input;
   plm_stop_signals_install();
   PLM_TRY(plm_export(&request, &result, error));
   if (result.moved[0] != '\0') plm_info("the earlier folder is now %s", result.moved);
-  if (request.license == NULL)
+  if (request.license == NULL && !request.adapter)
     plm_info(
         "README.md names no licence: give --license ID, or fill it in before others use the model");
   if (context->json) return export_print_json(&result, error);
@@ -82,6 +88,10 @@ const struct plm_command plm_command_export = {
         "README.md, but nothing of the optimizer or the run. AutoModelForMaskedLM, AutoModel and "
         "AutoTokenizer open it with trust_remote_code=True. For ESM-2 and ESM-C no code is needed "
         "or written. The metrics in the card are the evaluator's.\n\n"
+        "A checkpoint with adapters (trainer.lora) is exported with --merge, which folds them into "
+        "the weights, or with --adapter, which writes adapter_config.json and "
+        "adapter_model.safetensors for PEFT. --with-adapter DIR --merge folds an adapter that PEFT "
+        "wrote into the weights of --checkpoint.\n\n"
         "The folder is written beside DIR and then renamed. An earlier export at DIR is replaced "
         "if nobody changed it; anything else stays, unless --force moves it aside.",
     .options = options,

@@ -22,6 +22,7 @@
 #include "stages/export/export_target.h"
 #include "stages/export/export_weights.h"
 #include "stages/export/model_card.h"
+#include "stages/export/peft_adapter.h"
 
 /* What the steps of one export share. */
 struct export
@@ -35,6 +36,7 @@ struct export
   struct plm_parameter *table;
   struct plm_export_weights weights;
   struct plm_merged merged; /* with request->merge: what is written */
+  bool *changed;            /* with request->with_adapter */
 };
 
 /* ---- the request --------------------------------------------------------------------------- */
@@ -78,17 +80,36 @@ static plm_status check_request(const struct plm_export_request *request, struct
   return request->license != NULL ? check_license(request->license, error) : PLM_OK;
 }
 
+static plm_status adapters_wrong(const struct plm_model_folder *folder, const char *what,
+                                 const char *hint, struct plm_error *error)
+{
+  plm_error_set(error, PLM_CONFIG, "%s", what);
+  plm_error_where(error, "%s", folder->directory);
+  return plm_error_hint(error, "%s", hint);
+}
+
 static plm_status check_adapters(const struct plm_export_request *request,
                                  const struct plm_model_folder *folder, struct plm_error *error)
 {
-  const bool adapters = folder->model.lora.rank > 0;
-  if (adapters == request->merge) return PLM_OK;
-  plm_error_set(error, PLM_CONFIG,
-                adapters ? "the model has adapters beside its weights (LoRA)"
-                         : "--merge: the model has no adapters");
-  plm_error_where(error, "%s", folder->directory);
-  if (!adapters) return plm_error_hint(error, "leave --merge out");
-  return plm_error_hint(error, "give --merge to fold them into the weights");
+  const bool adapters = folder->model.lora.rank > 0, other = request->with_adapter != NULL;
+  if (request->merge && request->adapter)
+    return plm_error_set(error, PLM_USAGE, "--merge and --adapter exclude each other");
+  if (other && !request->merge)
+    return plm_error_set(error, PLM_USAGE, "--with-adapter needs --merge");
+  if (other && adapters)
+    return adapters_wrong(folder, "--with-adapter: the model already has adapters",
+                          "fold its own adapters in first, with --merge alone", error);
+  if (adapters && !request->merge && !request->adapter)
+    return adapters_wrong(folder, "the model has adapters beside its weights (LoRA)",
+                          "give --merge to fold them into the weights, or --adapter to write "
+                          "only them, for PEFT",
+                          error);
+  if (!adapters && !other && (request->merge || request->adapter))
+    return adapters_wrong(folder, "the model has no adapters",
+                          "leave --merge and --adapter out, or name an adapter of PEFT with "
+                          "--with-adapter DIR",
+                          error);
+  return PLM_OK;
 }
 
 plm_status plm_export_check(const struct plm_export_request *request, struct plm_error *error)
@@ -216,8 +237,34 @@ static plm_status merge(struct export *export, float **values, struct plm_error 
   return PLM_OK;
 }
 
+/* Folds an adapter of PEFT into the values. */
+static plm_status fold_other(struct export *export, float *values, struct plm_error *error)
+{
+  struct plm_export_weights *weights = &export->weights;
+  weights->changed = export->changed = plm_alloc_zeroed(weights->count, sizeof *export->changed);
+  return plm_peft_fold(export->request->with_adapter, weights->table, weights->count, values,
+                       export->changed, error);
+}
+
+/* Writes only the adapters. */
+static plm_status write_adapter(struct export *export, const float *values, struct plm_error *error)
+{
+  char path[PLM_PATH_SIZE];
+  const struct plm_export_weights *weights = &export->weights;
+  export->result->dtype = "float32";
+  for (size_t i = 0; i < weights->count; i++)
+    if (weights->table[i].adapter != 0) export->result->parameters += weights->table[i].count;
+  PLM_TRY(plm_peft_write(export->target.temporary, &export->folder.model, weights->table,
+                         weights->count, values, error));
+  PLM_TRY(plm_path_join(path, export->target.temporary, "adapter_model.safetensors", error));
+  PLM_TRY(plm_file_size(path, &export->result->bytes, error));
+  PLM_TRY(plm_stop_check("; nothing was exported", error));
+  return plm_export_target_publish(&export->target, export->result->moved, error);
+}
+
 static plm_status write_folder(struct export *export, const float *values, struct plm_error *error)
 {
+  if (export->request->adapter) return write_adapter(export, values, error);
   for (size_t i = 0; i < export->weights.count; i++)
     export->result->parameters += export->weights.table[i].count;
   PLM_TRY(write_config(export, error));
@@ -238,7 +285,10 @@ static plm_status export_into(struct export *export, struct plm_error *error)
                          export->weights.elements);
   plm_status status =
       plm_parameters_read(export->source, export->table, export->weights.count, values, error);
-  if (status == PLM_OK && export->request->merge) status = merge(export, &values, error);
+  if (status == PLM_OK && export->request->with_adapter != NULL)
+    status = fold_other(export, values, error);
+  else if (status == PLM_OK && export->request->merge)
+    status = merge(export, &values, error);
   if (status == PLM_OK)
     status = plm_export_target_open(export->request->output, export->request->force,
                                     &export->target, error);
@@ -269,6 +319,7 @@ plm_status plm_export(const struct plm_export_request *request, struct plm_expor
     result->step = export->folder.step;
   }
   plm_merged_deinit(&export->merged);
+  free(export->changed);
   free(export->table);
   free(export);
   return status;

@@ -16,10 +16,12 @@ struct plm_export_request {
   const char *weights; /* "ema" or "model"; NULL: EMA weights if there are any */
   const char
       *dtype; /* "float32" or "bfloat16"; NULL: float32, or for esm2 and esmc that of each tensor */
-  const char *license; /* from the Hub's list, or NULL */
-  const char *name;    /* of the model; NULL: the name of the output folder */
-  bool force;          /* move anything else at output aside */
-  bool merge;          /* fold the adapters into the weights */
+  const char *license;      /* from the Hub's list, or NULL */
+  const char *name;         /* of the model; NULL: the name of the output folder */
+  bool force;               /* move anything else at output aside */
+  bool merge;               /* fold the adapters into the weights */
+  bool adapter;             /* write only the adapters, in PEFT's format */
+  const char *with_adapter; /* a folder of PEFT's to fold into the weights (with merge), or NULL */
 };
 
 struct plm_export_result {
@@ -38,7 +40,8 @@ plm_status plm_export_check(const struct plm_export_request *request, struct plm
 /* Exports. On an error, nothing is left behind.
  *
  * - PLM_USAGE: an unknown choice
- * - PLM_CONFIG: the input has adapters and `merge` is not set, or the reverse
+ * - PLM_CONFIG: the input has adapters and neither `merge` nor `adapter` is set, or the reverse
+ * - any error of plm_peft_fold, about with_adapter
  * - PLM_NOT_FOUND: the input does not have these weights
  * - PLM_EXISTS: something else is at output
  * - PLM_INTERRUPTED, PLM_TERMINATED: a stop signal

@@ -19,9 +19,8 @@ static size_t base_of(const struct plm_merged *merged, const struct plm_paramete
   return 0;
 }
 
-/* w (out, in) += factor b (out, rank) a (rank, in), added in double. */
-static void fold(float *w, const float *a, const float *b, const struct plm_parameter *of_w,
-                 int64_t rank, double factor)
+void plm_merge_fold(float *w, const float *a, const float *b, const struct plm_parameter *of_w,
+                    int64_t rank, double factor)
 {
   const int64_t I = of_w->cols;
   double *row = plm_alloc_zeroed((size_t)I, sizeof *row);
@@ -61,8 +60,9 @@ plm_status plm_merge_adapters(const struct plm_model_config *config,
   for (size_t i = 0; i + 1 < count; i++) {
     if (with[i].adapter == 0) continue;
     const size_t base = base_of(merged, &with[i]);
-    fold(merged->values + merged->table[base].offset, values + with[i].offset,
-         values + with[i + 1].offset, &merged->table[base], lora->rank, lora->alpha / lora->rank);
+    plm_merge_fold(merged->values + merged->table[base].offset, values + with[i].offset,
+                   values + with[i + 1].offset, &merged->table[base], lora->rank,
+                   lora->alpha / lora->rank);
     merged->changed[base] = true;
     i++; /* B */
   }

@@ -21,6 +21,9 @@ struct plm_merged {
 plm_status plm_merge_adapters(const struct plm_model_config *config,
                               const struct plm_parameter *with, size_t count, const float *values,
                               struct plm_merged *merged, struct plm_error *error);
+/* w (the values of of_w) += factor b (rows, rank) a (rank, cols), added in double. */
+void plm_merge_fold(float *w, const float *a, const float *b, const struct plm_parameter *of_w,
+                    int64_t rank, double factor);
 void plm_merged_deinit(struct plm_merged *merged);
 
 #endif

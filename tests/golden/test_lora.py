@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from parity_pairs import settings_of
-from peft import LoraConfig, get_peft_model
+from peft import LoraConfig, PeftModel, get_peft_model
 from plm_models import modeling
 from plm_oracle import Trainer, make_model, write_config
 from plm_published import PublishedTrainer, make_published
@@ -252,6 +252,8 @@ def test_merged_weights_compute_the_same(tmp_path, architecture):
     refused = run("export", "--checkpoint", "start", "--merge", "--output", "plain", check=False)
     assert refused.returncode == 2 and "no adapters" in refused.stderr
     run("export", "--checkpoint", latest, "--weights", "model", "--merge", "--output", "merged")
+    run("export", "--checkpoint", latest, "--weights", "model", "--adapter", "--output", "adapter")
+    assert sorted(os.listdir("adapter")) == ["adapter_config.json", "adapter_model.safetensors"]
     weights, start = load_file("merged/model.safetensors"), load_file("start/model.safetensors")
     start = {inner(name): value for name, value in start.items()}
     moved = {n for n in weights if n in start and not torch.equal(weights[n], start[n])}
@@ -263,9 +265,13 @@ def test_merged_weights_compute_the_same(tmp_path, architecture):
     tokens = torch.randint(4, 24, (3, 40), generator=torch.Generator().manual_seed(1))
     tokens[:, 0], tokens[:, -1], tokens[:, 7] = 0, 2, 32
     ones = torch.ones_like(tokens)
-    logits = [
-        model(tokens, attention_mask=ones).logits for model in (adapted, merged, load("start"))
-    ]
+    from_file = PeftModel.from_pretrained(load("start"), "adapter").eval()
+    models = (adapted, merged, load("start"), from_file)
+    logits = [model(tokens, attention_mask=ones).logits for model in models]
+    assert torch.equal(logits[3], logits[0])
+    if architecture == "unet":
+        with pytest.raises(ValueError, match="export --merge"):
+            load(latest)
     assert (logits[0] - logits[1]).abs().max() < 1e-5 * logits[0].abs().max()
     assert (logits[0] - logits[2]).abs().max() > 1e-2
 
@@ -298,6 +304,94 @@ def test_bad_settings_are_named(tmp_path, changes, message):
     write_config("pipeline.yaml", settings_of("esm2", "mlm", **changes))
     refused = run("validate", "-c", "pipeline.yaml", check=False)
     assert refused.returncode == 2 and message in refused.stdout + refused.stderr
+
+
+SMALL = {
+    "architecture": "esm2",
+    "hidden_size": 32,
+    "num_attention_heads": 2,
+    "num_hidden_layers": 2,
+    "intermediate_size": 48,
+    "vocab_size": 33,
+    "layer_norm_eps": 1e-5,
+    "token_dropout": True,
+    "emb_layer_norm_before": False,
+}
+FOLD = ["export", "--checkpoint", "base", "--with-adapter", "theirs", "--output", "out", "--merge"]
+
+
+def esm2(**changes):
+    return make_published({f"model.{k}": v for k, v in (SMALL | changes).items()})
+
+
+def peft_writes(base, **changes):
+    """An adapter of PEFT with random values, saved in `theirs`."""
+    keys = {"r": 4, "lora_alpha": 6, "target_modules": ["query", "value", "attention.output.dense"]}
+    model = get_peft_model(base, LoraConfig(**(keys | changes))).eval()
+    generator = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.requires_grad:
+                parameter.copy_(0.1 * torch.randn(parameter.shape, generator=generator))
+    model.save_pretrained("theirs")
+    return model
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("changes", [{}, {"layers_to_transform": [1], "lora_dropout": 0.5}])
+def test_an_adapter_of_peft_is_folded_in(tmp_path, changes):
+    os.chdir(tmp_path)
+    esm2().save_pretrained("base")
+    model = peft_writes(esm2(), **changes)
+    run(*FOLD)
+    merged = EsmForMaskedLM.from_pretrained("out").eval()
+    tokens = torch.randint(4, 24, (3, 40), generator=torch.Generator().manual_seed(1))
+    ones = torch.ones_like(tokens)
+    models = (merged, model, EsmForMaskedLM.from_pretrained("base").eval())
+    ours, theirs, plain_ones = (m(tokens, attention_mask=ones).logits for m in models)
+    assert (ours - theirs).abs().max() < 1e-5 * theirs.abs().max()
+    assert (plain_ones - theirs).abs().max() > 1e-2
+
+
+@pytest.mark.parametrize(
+    "key, value, message",
+    [
+        ("use_dora", True, '"use_dora" cannot be used'),
+        ("use_rslora", True, '"use_rslora" cannot be used'),
+        ("bias", "lora_only", '"bias" cannot be used'),
+        ("rank_pattern", {"query": 8}, '"rank_pattern" cannot be used'),
+        ("init_lora_weights", "pissa", "also changed the base"),
+        ("peft_type", "IA3", '"peft_type" is "IA3"'),
+        ("r", 0, '"r" is not a whole number'),
+        ("r", 8, "has not the shape (8, 32)"),
+    ],
+)
+def test_bad_adapters_are_named(tmp_path, key, value, message):
+    os.chdir(tmp_path)
+    esm2().save_pretrained("base")
+    peft_writes(esm2())
+    path = pathlib.Path("theirs/adapter_config.json")
+    path.write_text(json.dumps(json.loads(path.read_text()) | {key: value}))
+    refused = run(*FOLD, check=False)
+    assert refused.returncode != 0 and message in refused.stderr
+    assert "theirs/adapter_" in refused.stderr and not pathlib.Path("out").exists()
+
+
+def test_adapters_of_another_model_are_named(tmp_path):
+    os.chdir(tmp_path)
+    esm2().save_pretrained("base")
+    for model, message in (
+        (esm2(hidden_size=64), "has not the shape (4, 32)"),
+        (esm2(num_hidden_layers=3), "is for no product of this model"),
+    ):
+        peft_writes(model)
+        refused = run(*FOLD, check=False)
+        assert refused.returncode != 0 and message in refused.stderr
+    shutil.rmtree("theirs")
+    refused = run(*FOLD, check=False)
+    assert refused.returncode != 0 and "theirs/adapter_config.json" in refused.stderr
+    refused = run(*FOLD[:-1], check=False)
+    assert refused.returncode == 2 and "--with-adapter needs --merge" in refused.stderr
 
 
 def test_a_resume_has_the_same_bits(tmp_path):

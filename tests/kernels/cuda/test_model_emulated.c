@@ -88,6 +88,43 @@ static void fp32_agrees_with_double_precision(void **state)
   }
 }
 
+/* Adapters of every product, which the reference does not have: the CPU's are compared with PEFT's
+ * by tests/golden/test_lora.py. */
+static void adapters_agree_with_the_cpu(void **state)
+{
+  (void)state;
+  for (int architecture = PLM_TRANSFORMER; architecture <= PLM_ESMC; architecture++) {
+    struct plm_model_config config = configuration((enum plm_architecture)architecture);
+    struct case_batch placed;
+    struct plm_ops *cpu;
+    double loss[2];
+    const uint32_t all = (1U << PLM_LORA_TARGETS) - 1;
+    config.lora = (struct plm_lora_config){
+        .rank = 3,
+        .alpha = 4,
+        .targets = architecture == PLM_ESMC ? all : all & ~(1U << PLM_LORA_GATE)};
+    place(&placed, &config);
+    assert_int_equal(plm_ops_cpu_open(PLM_PRECISION_FP32, 1, NULL, &cpu, NULL), PLM_OK);
+    float *expected = gradients_on(cpu, &config, &placed, &loss[0]);
+    float *got = gradients_on(device_case_open(PLM_PRECISION_FP32, 1), &config, &placed, &loss[1]);
+    const struct table table = table_of(&config);
+    size_t adapters = 0;
+    assert_true(fabs(loss[1] - loss[0]) <= 1e-5 * fabs(loss[0]));
+    for (size_t i = 0; i < table.count; i++) {
+      const double relative = case_relative_float(&table.parameters[i], got, expected);
+      adapters += table.parameters[i].adapter != 0;
+      if (!(relative <= 1e-4))
+        fail_msg("architecture %d, %s: relative difference %.3g", architecture,
+                 table.parameters[i].name, relative);
+    }
+    assert_true(adapters >= 24);
+    free(table.parameters);
+    free(expected);
+    free(got);
+    case_batch_free(&placed);
+  }
+}
+
 /* Both round at the same places, so they are much closer to each other than to exact results. */
 static void bf16_agrees_with_the_cpu(void **state)
 {
@@ -213,6 +250,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(fp32_agrees_with_double_precision),
+      cmocka_unit_test(adapters_agree_with_the_cpu),
       cmocka_unit_test(bf16_agrees_with_the_cpu),
       cmocka_unit_test(packed_equals_separate),
       cmocka_unit_test(any_order_of_threads_gives_the_same_bits),
