@@ -6,6 +6,7 @@
 #include "common/base/numbers/size.h"
 #include "common/base/text/json.h"
 #include "common/base/text/printable.h"
+#include "common/config/label_columns.h"
 #include "common/ops/device.h"
 #include "common/ops/open.h"
 #include "trainer/input/step_chunks.h"
@@ -128,14 +129,29 @@ static plm_status dry_run_print_json(const struct outlook *o, struct plm_error *
   return plm_json_print(object, error);
 }
 
-plm_status plm_trainer_dry_run(const struct plm_config *config, bool json, struct plm_error *error)
+/* How many outputs a head for labels has, if the corpora are here; otherwise it is the least that
+ * the objective allows. */
+static plm_status count_outputs(struct plm_config *config, struct plm_error *error)
 {
+  struct plm_label_choice choice;
+  if (!plm_objective_is_labels(config->trainer.objective)) return PLM_OK;
+  const plm_status status = plm_config_read_labels(config, &choice, error);
+  if (status == PLM_OK) config->model.head.outputs = choice.outputs;
+  plm_label_choice_deinit(&choice);
+  return status == PLM_NOT_FOUND ? PLM_OK : status;
+}
+
+plm_status plm_trainer_dry_run(const struct plm_config *given, bool json, struct plm_error *error)
+{
+  struct plm_config counted = *given;
+  const struct plm_config *config = &counted;
   struct outlook o = {.config = config};
   const struct plm_ops_request request = {.device = config->trainer.device,
                                           .precision = config->trainer.precision,
                                           .threads = config->trainer.threads};
   const struct plm_objective_options objective = plm_objective_options_of(config);
   PLM_TRY(plm_objective_check(&objective, error));
+  PLM_TRY(count_outputs(&counted, error));
   PLM_TRY(plm_ops_preview(&request, &o.backend, error));
   struct plm_ops *ops = o.backend.ops;
   const struct plm_resume_options options = plm_resume_options_of(config);

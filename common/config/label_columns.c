@@ -1,6 +1,8 @@
 /* Chooses the labels of a configuration. */
 #include "common/config/label_columns.h"
 
+#include "common/corpus/corpus_description.h"
+
 /* In the order of enum plm_label_task. */
 static const enum plm_objective objectives[PLM_LABEL_TASKS] = {
     PLM_OBJECTIVE_REGRESSION, PLM_OBJECTIVE_CLASSIFICATION, PLM_OBJECTIVE_MULTILABEL,
@@ -29,4 +31,33 @@ plm_status plm_config_choose_labels(const struct plm_config *config,
       task_of(config->trainer.objective), (const char *const *)config->trainer.labels,
       config->trainer.label_count, schemas, sources, count, choice, error);
   return status == PLM_OK ? status : plm_error_where(error, "trainer.labels");
+}
+
+/* Reads the descriptions of all corpora; `read` counts those to deinit. */
+static plm_status read_all(const struct plm_config *config,
+                           struct plm_corpus_description descriptions[PLM_MAX_SOURCES],
+                           uint32_t *read, struct plm_error *error)
+{
+  *read = 0;
+  while (*read < plm_config_source_count(config)) {
+    const char *path = plm_config_source(config, *read).path;
+    if (path == NULL) return plm_error_set(error, PLM_NOT_FOUND, "no corpus is named");
+    PLM_TRY(plm_corpus_description_read(path, &descriptions[*read], error));
+    ++*read;
+  }
+  return PLM_OK;
+}
+
+plm_status plm_config_read_labels(const struct plm_config *config, struct plm_label_choice *choice,
+                                  struct plm_error *error)
+{
+  struct plm_corpus_description descriptions[PLM_MAX_SOURCES];
+  const struct plm_label_schema *schemas[PLM_MAX_SOURCES];
+  uint32_t count;
+  *choice = (struct plm_label_choice){0};
+  plm_status status = read_all(config, descriptions, &count, error);
+  for (uint32_t k = 0; k < count; k++) schemas[k] = &descriptions[k].labels;
+  if (status == PLM_OK) status = plm_config_choose_labels(config, schemas, choice, error);
+  for (uint32_t k = 0; k < count; k++) plm_corpus_description_deinit(&descriptions[k]);
+  return status;
 }

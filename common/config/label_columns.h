@@ -11,4 +11,9 @@ plm_status plm_config_choose_labels(const struct plm_config *config,
                                     const struct plm_label_schema *const *schemas,
                                     struct plm_label_choice *choice, struct plm_error *error);
 
+/* The same from the descriptions of the corpora in their folders. PLM_NOT_FOUND: a corpus is not on
+ * this host, or the configuration names none. On success the caller deinits. */
+plm_status plm_config_read_labels(const struct plm_config *config, struct plm_label_choice *choice,
+                                  struct plm_error *error);
+
 #endif

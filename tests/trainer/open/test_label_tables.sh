@@ -51,6 +51,14 @@ set_of() { echo --set "trainer.objective=$1" --set "trainer.labels=$2"; }
   refused "no document of the training split has a label late" $(set_of regression late)
 }
 
+# The estimate of memory has the outputs that the corpus says: three families of (1 + 64) values are one more than two.
+parameters() { plm-trainer -c pipeline.yaml --dry-run --json "$@" 2>&1 | jq .parameter_count; }
+# shellcheck disable=SC2046 # words
+{
+  three=$(parameters $(set_of classification family)) two=$(parameters $(set_of classification family) --set corpus=absent)
+  [ "$three" -eq $((two + 65)) ] || fail "$three parameters with the corpus, $two without"
+}
+
 # A trainer that learns only from a packer which corpus it trains on refuses it as well.
 "$PLM_BIN/plm-packer" -c pipeline.yaml --corpus plain --run other >>packer.log 2>&1 &
 packer_pid=$!
