@@ -27,7 +27,7 @@
 #include "trainer/checkpoint/trainer_state.h"
 #include "trainer/input/data_mixture.h"
 #include "trainer/input/input.h"
-#include "trainer/input/label_schemas.h"
+#include "trainer/input/source_schemas.h"
 #include "trainer/input/objective.h"
 #include "trainer/optimizer/clip.h"
 #include "trainer/optimizer/optimizers.h"

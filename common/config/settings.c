@@ -242,11 +242,12 @@ static const struct plm_setting settings[] = {
       .choices = plm_class_weights_names, CHANGES,
       .help = "Weights of classes in the loss of classification and residues. balanced: the rarer "
               "a class is in the training split, the larger its weight, with a mean of 1."),
-  ROW("trainer.head.pooling", CHOICE, model.head.pooling, "", "mean", .choices = plm_head_pooling_names,
-      REFUSED,
+  ROW("trainer.head.pooling", CHOICE, model.head.pooling, "", "mean",
+      .choices = plm_head_pooling_names, REFUSED,
       .help = "What a head for labels of sequences reads: the mean over the residues, or the first "
               "token (cls). esm2 and esmc have only cls, their default."),
-  ROW("trainer.head.hidden_size", U32, model.head.hidden, "", "0", NUMBER(0, PLM_MODEL_MAX_WIDTH), REFUSED,
+  ROW("trainer.head.hidden_size", U32, model.head.hidden, "", "0",
+      NUMBER(0, PLM_MODEL_MAX_WIDTH), REFUSED,
       .help = "Width of the layer with tanh in a head for labels of sequences. 0: none. esm2 and "
               "esmc always have one as wide as the model."),
   ROW("trainer.head.dropout", DOUBLE, model.head.dropout, "", "0.0", NUMBER(0, 1),
@@ -350,8 +351,9 @@ static const struct plm_setting settings[] = {
   ROW("trainer.checkpoint.best_by", STRING, trainer.checkpoint.best_by, "", "null",
       .flags = PLM_SETTING_NULLABLE, FREE,
       .help = "What keep_best compares instead of the loss: another measure of the same split, for "
-              "example accuracy, or TASK.MEASURE, a task of evaluator.tasks and one of its measures, "
-              "for example stability.spearman. Checkpoints without it are no candidates."),
+              "example accuracy, or TASK.MEASURE, a task of evaluator.tasks and one of its "
+              "measures, for example stability.spearman. Checkpoints without it are no "
+              "candidates."),
   ROW("trainer.checkpoint.keep_every", U64, trainer.checkpoint.keep_every, "steps", "0",
       NUMBER(0, STEPS_MAX), FREE,
       .help = "Keep every checkpoint whose step is a multiple of this. 0: none for this reason."),
@@ -395,8 +397,8 @@ static const struct plm_setting settings[] = {
       .help = "Share of an adapter's inputs that are dropped in training."),
   ROW("trainer.stop_when.metric", CHOICE, trainer.stop_when.metric, "", "loss",
       .choices = plm_stop_metric_names, FREE,
-      .help = "The metric that `patience` watches, on the first of evaluator.splits. Every objective "
-              "has loss. Those of the language model have accuracy and mcc; regression has "
+      .help = "The metric that `patience` watches, on the first of evaluator.splits. Every "
+              "objective has loss. Those of the language model have accuracy and mcc; regression has "
               "spearman, pearson, r2 and rmse; classification, multilabel and residues have "
               "accuracy, macro_f1, mcc and auroc."),
   ROW("trainer.stop_when.patience", U32, trainer.stop_when.patience, "", "0", NUMBER(0, 1e6), FREE,

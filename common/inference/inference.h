@@ -35,8 +35,8 @@ struct plm_inference {
 };
 
 /* Opens the model that a folder's config.json describes, with its head (config.head) but without
- * weights, for batches of at most batch_tokens tokens, but at least one chunk. ops is borrowed. PLM_CONFIG, PLM_FORMAT: something
- * is wrong with config.json. */
+ * weights, for batches of at most batch_tokens tokens, but at least one chunk. ops is borrowed.
+ * PLM_CONFIG, PLM_FORMAT: something is wrong with config.json. */
 plm_status plm_inference_open(const char *folder, struct plm_ops *ops, uint32_t batch_tokens,
                               struct plm_inference **inference, struct plm_error *error);
 void plm_inference_close(struct plm_inference *inference); /* NULL is fine */

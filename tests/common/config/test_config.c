@@ -340,6 +340,7 @@ static void a_model_goes_through_json(void **state)
   assert_int_equal(load_text(all_different, &config, NULL), PLM_OK);
   cJSON *json = plm_model_config_to_json(&config.model);
   assert_int_equal(plm_model_config_from_json(json, &back, NULL), PLM_OK);
+  config.model.lora = (struct plm_lora_config){0}; /* not among these keys */
   assert_memory_equal(&back, &config.model, sizeof back);
   cJSON_ReplaceItemInObject(json, "hidden_size", cJSON_CreateNumber(97));
   assert_int_equal(plm_model_config_from_json(json, &back, NULL), PLM_CONFIG);

@@ -116,8 +116,8 @@ static void measures(enum plm_architecture architecture, uint32_t chunks, uint32
     assert_string_equal(got[0].layer, "esm.encoder.layer.0");
     assert_string_equal(got[count - 1].layer, "esm.encoder.layer.5");
   } else {
-    assert_string_equal(got[count - 1].layer, architecture == PLM_ESMC ? "esmc.layers.5"
-                                                                       : "layers.0");
+    assert_string_equal(got[count - 1].layer,
+                        architecture == PLM_ESMC ? "esmc.layers.5" : "layers.0");
   }
   stream.release(stream.context, &batch);
   plm_attention_entropy_close(entropy);

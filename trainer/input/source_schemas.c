@@ -1,5 +1,5 @@
 /* Schemas go from the feed of rank 0 to all ranks as bytes. */
-#include "trainer/input/label_schemas.h"
+#include "trainer/input/source_schemas.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* The schemas of the labels of a run's corpora, on every rank. */
-#ifndef PLM_TRAINER_INPUT_LABEL_SCHEMAS_H
-#define PLM_TRAINER_INPUT_LABEL_SCHEMAS_H
+#ifndef PLM_TRAINER_INPUT_SOURCE_SCHEMAS_H
+#define PLM_TRAINER_INPUT_SOURCE_SCHEMAS_H
 
 #include "common/feed/feed.h"
 #include "common/labels/label_schema.h"
