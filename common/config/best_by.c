@@ -58,11 +58,6 @@ static const char *find_measure(const char *const *measures, const char *name)
   return *measures;
 }
 
-bool plm_objective_measures(const struct plm_config *config, const char *measure)
-{
-  return find_measure(measures_of(config), measure) != NULL;
-}
-
 static void put_measures(const char *const *measures, struct plm_text *text)
 {
   for (; *measures != NULL; measures++)
@@ -72,10 +67,14 @@ static void put_measures(const char *const *measures, struct plm_text *text)
                                           : ", ");
 }
 
-void plm_objective_put_measures(const struct plm_config *config, struct plm_text *text)
+bool plm_objective_lacks(const struct plm_config *config, const char *measure,
+                         struct plm_text *fault)
 {
-  plm_text_printf(text, "objective %s has ", plm_objective_name(config->trainer.objective));
-  put_measures(measures_of(config), text);
+  if (find_measure(measures_of(config), measure) != NULL) return false;
+  plm_text_printf(fault, "objective %s has ", plm_objective_name(config->trainer.objective));
+  put_measures(measures_of(config), fault);
+  plm_text_printf(fault, ", not %s", measure);
+  return true;
 }
 
 /* The point before the measure; NULL: there is none. Names of tasks may have points too. */
@@ -122,11 +121,8 @@ void plm_config_best_by_fault(const struct plm_config *config, struct plm_text *
 {
   const char *text = config->trainer.checkpoint.best_by, *point = point_of(text);
   if (point == NULL) {
-    plm_objective_put_measures(config, fault);
-    plm_text_printf(fault,
-                    ", not %s; a task is judged by TASK.MEASURE, for example "
-                    "stability.spearman",
-                    text);
+    (void)plm_objective_lacks(config, text, fault);
+    plm_text_puts(fault, "; a task is judged by TASK.MEASURE, for example stability.spearman");
     return;
   }
   const uint32_t number = find_task(&config->evaluator, text, point);

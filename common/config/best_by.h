@@ -17,10 +17,10 @@ enum { PLM_NO_TASK = -1 };
 bool plm_config_best_by(const struct plm_config *config, int32_t *task, const char **measure);
 /* Says why best_by, which is not null, names no measure of a task. */
 void plm_config_best_by_fault(const struct plm_config *config, struct plm_text *fault);
-/* Whether the evaluation of a split has this measure, by trainer.objective. */
-bool plm_objective_measures(const struct plm_config *config, const char *measure);
-/* Appends "objective mlm has loss, accuracy and mcc". */
-void plm_objective_put_measures(const struct plm_config *config, struct plm_text *text);
+/* Whether the evaluation of a split has no such measure, by trainer.objective. If so, appends
+ * "objective mlm has loss, accuracy and mcc, not rmse". */
+bool plm_objective_lacks(const struct plm_config *config, const char *measure,
+                         struct plm_text *fault);
 /* Whether a smaller value of a measure is better. */
 bool plm_measure_falls(const char *measure);
 

@@ -407,13 +407,11 @@ static void check_stop_when(struct plm_loader *loader)
 {
   static const char key[] = "trainer.stop_when.metric";
   const char *metric = plm_stop_metric_names[loader->config->trainer.stop_when.metric];
-  if (plm_key_is_bad(loader, key) || plm_key_is_bad(loader, "trainer.objective") ||
-      plm_objective_measures(loader->config, metric))
-    return;
   struct plm_text fault = {0};
-  plm_objective_put_measures(loader->config, &fault);
-  plm_problems_add(loader->problems, plm_key_place(loader, key, "trainer.objective"),
-                   "%s: %s, not %s", key, fault.data, metric);
+  if (!plm_key_is_bad(loader, key) && !plm_key_is_bad(loader, "trainer.objective") &&
+      plm_objective_lacks(loader->config, metric, &fault))
+    plm_problems_add(loader->problems, plm_key_place(loader, key, "trainer.objective"), "%s: %s",
+                     key, fault.data);
   plm_text_deinit(&fault);
 }
 
