@@ -398,8 +398,8 @@ static const struct plm_setting settings[] = {
   ROW("trainer.stop_when.metric", CHOICE, trainer.stop_when.metric, "", "loss",
       .choices = plm_stop_metric_names, FREE,
       .help = "The metric that `patience` watches, on the first of evaluator.splits. Every "
-              "objective has loss. Those of the language model have accuracy and mcc; regression has "
-              "spearman, pearson, r2 and rmse; classification, multilabel and residues have "
+              "objective has loss. Those of the language model have accuracy and mcc; regression "
+              "has spearman, pearson, r2 and rmse; classification, multilabel and residues have "
               "accuracy, macro_f1, mcc and auroc."),
   ROW("trainer.stop_when.patience", U32, trainer.stop_when.patience, "", "0", NUMBER(0, 1e6), FREE,
       .help = "End the run after this many evaluated checkpoints in a row that are no better than "
