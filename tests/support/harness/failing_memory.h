@@ -3,6 +3,7 @@
 #ifndef PLM_TESTS_SUPPORT_HARNESS_FAILING_MEMORY_H
 #define PLM_TESTS_SUPPORT_HARNESS_FAILING_MEMORY_H
 
+#include <malloc.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -41,6 +42,9 @@ static inline bool failing_memory_attempt(failing_memory_work *work, void *conte
 static inline void failing_memory_try(failing_memory_work *work, void *context, long least)
 {
   if (!CHECKED_MEMORY) skip("a sanitizer brings its own malloc");
+  /* Attempts take the same large blocks again and again: without new pages each time. */
+  mallopt(M_MMAP_THRESHOLD, 1 << 30);
+  mallopt(M_TRIM_THRESHOLD, 1 << 30);
   long failures = 0;
   bool failed = true;
   for (long at = 0; failed; at += 1 + at / 500) {
