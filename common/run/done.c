@@ -40,7 +40,7 @@ static void read_reason(const cJSON *json, struct plm_done *done)
       !cJSON_IsString(metric) || !cJSON_IsNumber(patience) || patience->valuedouble < 1 ||
       patience->valuedouble > UINT32_MAX)
     return;
-  const size_t length = strspn(metric->valuestring, "abcdefghijklmnopqrstuvwxyz_");
+  const size_t length = strspn(metric->valuestring, "abcdefghijklmnopqrstuvwxyz0123456789_");
   if (metric->valuestring[length] != '\0' || length >= sizeof done->metric) return;
   snprintf(done->metric, sizeof done->metric, "%s", metric->valuestring);
   done->patience = (uint32_t)patience->valuedouble;

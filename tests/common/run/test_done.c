@@ -36,6 +36,8 @@ static void done_says_what_ended_the_run(void **state)
        41,
        {"loss", 2},
        "trainer.stop_when.metric was changed from accuracy to loss"},
+      {{"macro_f1", 3}, 41, {"macro_f1", 3}, ""},
+      {{"r2", 3}, 41, {"r2", 3}, ""},
   };
   const char *run = scratch_directory();
   char path[PLM_PATH_SIZE];
@@ -61,7 +63,7 @@ static void done_says_what_ended_the_run(void **state)
   assert_int_equal(plm_file_read(path, 1 << 16, &text, &size, NULL), PLM_OK);
   assert_string_equal(text,
                       "{\"step\":40,\"identity\":\"00000000000000010000000000000002\","
-                      "\"stopped_by\":\"stop_when\",\"metric\":\"accuracy\",\"patience\":3}\n");
+                      "\"stopped_by\":\"stop_when\",\"metric\":\"r2\",\"patience\":3}\n");
   free(text);
   /* a reason that is not known counts as none */
   static const char other[] = "{\"step\":7,\"identity\":\"00000000000000010000000000000002\","
