@@ -1,6 +1,8 @@
 /* Chooses the labels of a configuration. */
 #include "common/config/label_columns.h"
 
+#include <string.h>
+
 #include "common/corpus/corpus_description.h"
 
 /* In the order of enum plm_label_task. */
@@ -60,4 +62,64 @@ plm_status plm_config_read_labels(const struct plm_config *config, struct plm_la
   if (status == PLM_OK) status = plm_config_choose_labels(config, schemas, choice, error);
   for (uint32_t k = 0; k < count; k++) plm_corpus_description_deinit(&descriptions[k]);
   return status;
+}
+
+/* ---- sets -------------------------------------------------------------------------------------
+ */
+
+/* Both lists are sorted. */
+static bool shares_a_class(const struct plm_label_column *a, const struct plm_label_column *b)
+{
+  uint32_t i = 0, j = 0;
+  while (i < a->class_count && j < b->class_count) {
+    const int order = strcmp(a->classes[i], b->classes[j]);
+    if (order == 0) return true;
+    i += order < 0;
+    j += order > 0;
+  }
+  return false;
+}
+
+/* Whether the classes of the column are outputs, and not the column itself. */
+static bool classes_are_outputs(const struct plm_label_choice *choice)
+{
+  return choice->task == PLM_TASK_CLASSIFICATION || choice->task == PLM_TASK_RESIDUES ||
+         (choice->task == PLM_TASK_MULTILABEL && choice->columns[0].kind == PLM_LABEL_CLASSES);
+}
+
+static plm_status check_set_columns(const struct plm_config *config,
+                                    const struct plm_config_set *set,
+                                    const struct plm_label_schema *schema,
+                                    const struct plm_label_choice *choice, struct plm_error *error)
+{
+  PLM_TRY(plm_label_check_columns(task_of(config->trainer.objective),
+                                  (const char *const *)config->trainer.labels,
+                                  config->trainer.label_count, schema, set->corpus, error));
+  for (uint32_t i = 0; choice != NULL && i < choice->column_count; i++) {
+    const struct plm_label_column *trained = &choice->columns[i];
+    const struct plm_label_column *column = plm_label_schema_find(schema, trained->name);
+    if (column->kind != trained->kind)
+      return plm_error_set(error, PLM_CONFIG,
+                           "the labels %s of corpus %s are of kind %s, but the run's are of kind "
+                           "%s",
+                           trained->name, set->corpus, plm_label_kind_name(column->kind),
+                           plm_label_kind_name(trained->kind));
+    if (classes_are_outputs(choice) && !shares_a_class(column, trained))
+      return plm_error_set(error, PLM_CONFIG,
+                           "the labels %s of corpus %s have no class in common with those that "
+                           "the run trains on",
+                           trained->name, set->corpus);
+  }
+  return PLM_OK;
+}
+
+plm_status plm_config_check_set_labels(const struct plm_config *config,
+                                       const struct plm_config_set *set,
+                                       const struct plm_label_schema *schema,
+                                       const struct plm_label_choice *choice,
+                                       struct plm_error *error)
+{
+  if (!plm_objective_is_labels(config->trainer.objective)) return PLM_OK;
+  const plm_status status = check_set_columns(config, set, schema, choice, error);
+  return status == PLM_OK ? status : plm_error_where(error, "evaluator.sets: %s", set->name);
 }

@@ -16,4 +16,14 @@ plm_status plm_config_choose_labels(const struct plm_config *config,
 plm_status plm_config_read_labels(const struct plm_config *config, struct plm_label_choice *choice,
                                   struct plm_error *error);
 
+/* Whether the corpus of a set has what the evaluator needs to measure this objective: columns with
+ * the names and kinds of trainer.labels, and a class that is trained. Other objectives need
+ * nothing. schema: NULL: it has no labels. choice: of the run; NULL: not known, so that its classes
+ * are not compared. PLM_CONFIG, with the set in error->where. */
+plm_status plm_config_check_set_labels(const struct plm_config *config,
+                                       const struct plm_config_set *set,
+                                       const struct plm_label_schema *schema,
+                                       const struct plm_label_choice *choice,
+                                       struct plm_error *error);
+
 #endif

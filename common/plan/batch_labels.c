@@ -69,6 +69,7 @@ static bool kind_fits(enum plm_label_task task, const struct plm_label_column *c
   }
 }
 
+/* What the task needs of a column of any corpus. */
 static plm_status check_kind(enum plm_label_task task, uint32_t count,
                              const struct plm_label_column *column, struct plm_error *error)
 {
@@ -83,6 +84,13 @@ static plm_status check_kind(enum plm_label_task task, uint32_t count,
                          "objective %s needs %s, and %s of %u is of kind %s with %u classes",
                          plm_label_task_names[task], needs[task], column->name, count,
                          plm_label_kind_name(column->kind), column->class_count);
+  return PLM_OK;
+}
+
+/* What it needs besides of one that is trained on. */
+static plm_status check_trained(enum plm_label_task task, const struct plm_label_column *column,
+                                struct plm_error *error)
+{
   if (column->labels[0] == 0)
     return plm_error_set(error, PLM_CONFIG, "no document of the training split has a label %s",
                          column->name);
@@ -152,12 +160,27 @@ plm_status plm_label_choose(enum plm_label_task task, const char *const *names, 
       status = choose_column(names[i], schemas, sources, source_count, &choice->columns[i], error);
     choice->column_count += choice->columns[i].name != NULL;
     if (status == PLM_OK) status = check_kind(task, count, &choice->columns[i], error);
+    if (status == PLM_OK) status = check_trained(task, &choice->columns[i], error);
   }
   if (status == PLM_OK)
     set_outputs(choice);
   else
     plm_label_choice_deinit(choice);
   return status;
+}
+
+plm_status plm_label_check_columns(enum plm_label_task task, const char *const *names,
+                                   uint32_t count, const struct plm_label_schema *schema,
+                                   const char *source, struct plm_error *error)
+{
+  PLM_ASSERT((unsigned)task < PLM_LABEL_TASKS);
+  for (uint32_t i = 0; i < count; i++) {
+    const struct plm_label_column *column =
+        schema == NULL ? NULL : plm_label_schema_find(schema, names[i]);
+    if (column == NULL) return no_such_column(schema, source, names[i], error);
+    PLM_TRY(check_kind(task, count, column, error));
+  }
+  return PLM_OK;
 }
 
 /* ---- batches ------------------------------------------------------------------------------ */

@@ -79,6 +79,11 @@ plm_status plm_label_choose(enum plm_label_task task, const char *const *names, 
                             const struct plm_label_schema *const *schemas,
                             const char *const *sources, uint32_t source_count,
                             struct plm_label_choice *choice, struct plm_error *error);
+/* The same checks of a corpus that is only evaluated, so that its training split needs no labels.
+ * schema: NULL: it has none. */
+plm_status plm_label_check_columns(enum plm_label_task task, const char *const *names,
+                                   uint32_t count, const struct plm_label_schema *schema,
+                                   const char *source, struct plm_error *error);
 
 /* Fills labels from a batch, all of whose chunks have records. schemas are those of
  * plm_label_choose; chunk i is of source batch->sources[i], or of source 0 if that is NULL.

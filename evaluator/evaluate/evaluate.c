@@ -212,7 +212,7 @@ static plm_status run_labels(struct plm_evaluation *evaluation, const struct plm
                          "a model that predicts labels has no pseudo-perplexity");
   PLM_TRY(walk->stream->labels(walk->stream->context, &schema, error));
   PLM_TRY(plm_label_evaluation_begin(evaluation->labels, schema, options->labels,
-                                     options->label_count, error));
+                                     options->label_count, options->labels_of_run, error));
   PLM_TRY(plm_each_batch(walk, add_labels, evaluation->labels, error));
   PLM_TRY(plm_label_evaluation_end(evaluation->labels, &result->labels, error));
   result->loss = result->labels->loss;

@@ -46,7 +46,8 @@ struct plm_evaluation_options {
    * (label_match.h). */
   const char *const *labels;
   uint32_t label_count;
-  bool progress; /* show a bar for what takes long */
+  bool labels_of_run; /* they are trainer.labels; for messages */
+  bool progress;      /* show a bar for what takes long */
 };
 
 /* What is reused from one checkpoint of a configuration to the next: model, masks and buffers. */

@@ -66,14 +66,15 @@ void plm_label_evaluation_close(struct plm_label_evaluation *evaluation)
 plm_status plm_label_evaluation_begin(struct plm_label_evaluation *evaluation,
                                       const struct plm_label_schema *schema,
                                       const char *const *columns, uint32_t column_count,
-                                      struct plm_error *error)
+                                      bool of_run, struct plm_error *error)
 {
   const struct plm_head_config *head = &evaluation->inference->config.head;
   const struct plm_label_search search = {.head = head,
                                           .names = &evaluation->names,
                                           .schema = schema,
                                           .columns = columns,
-                                          .column_count = column_count};
+                                          .column_count = column_count,
+                                          .of_run = of_run};
   forget(evaluation);
   evaluation->schema = schema;
   PLM_TRY(plm_label_match_find(&search, &evaluation->match, error));

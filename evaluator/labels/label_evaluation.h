@@ -3,6 +3,8 @@
 #ifndef PLM_EVALUATOR_LABELS_LABEL_EVALUATION_H
 #define PLM_EVALUATOR_LABELS_LABEL_EVALUATION_H
 
+#include <stdbool.h>
+
 #include "common/inference/inference.h"
 #include "evaluator/labels/label_answers.h"
 
@@ -16,12 +18,12 @@ plm_status plm_label_evaluation_open(struct plm_inference *inference, const char
 void plm_label_evaluation_close(struct plm_label_evaluation *evaluation); /* NULL is fine */
 
 /* Begins with labels of this schema (NULL: there are none); columns (column_count) are the user's
- * choice, and it may be empty. The schema is borrowed until the next one. Errors are those of
- * plm_label_match_find. */
+ * choice, and it may be empty. of_run: it is trainer.labels. The schema is borrowed until the next
+ * one. Errors are those of plm_label_match_find. */
 plm_status plm_label_evaluation_begin(struct plm_label_evaluation *evaluation,
                                       const struct plm_label_schema *schema,
                                       const char *const *columns, uint32_t column_count,
-                                      struct plm_error *error);
+                                      bool of_run, struct plm_error *error);
 /* Predicts the labels of a batch, which has label records, and keeps the answers. PLM_NOT_FINITE
  * names the sequence for which the model computes NaN or infinity. */
 plm_status plm_label_evaluation_add(struct plm_label_evaluation *evaluation,

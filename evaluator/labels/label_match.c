@@ -133,7 +133,9 @@ static plm_status no_column(const struct plm_label_search *search, const char *w
   plm_error_set(error, PLM_CONFIG, "%s; the model predicts %s: %s%s", why,
                 predictions[task_of(search->head)], outputs.data == NULL ? "" : outputs.data,
                 outputs.length >= 200 ? ", ..." : "");
-  plm_error_hint(error, "the corpus has the columns %s; choose one with --labels", columns.data);
+  plm_error_hint(error, "the corpus has the columns %s; %s", columns.data,
+                 search->of_run ? "the run trains on those of trainer.labels"
+                                : "choose one with --labels");
   plm_text_deinit(&outputs);
   plm_text_deinit(&columns);
   return PLM_CONFIG;

@@ -12,6 +12,7 @@
 #ifndef PLM_EVALUATOR_LABELS_LABEL_MATCH_H
 #define PLM_EVALUATOR_LABELS_LABEL_MATCH_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/base/status.h"
@@ -27,6 +28,7 @@ struct plm_label_search {
   const struct plm_label_schema *schema; /* NULL: there are no labels */
   const char *const *columns;            /* (column_count) the user's choice; NULL: none */
   uint32_t column_count;
+  bool of_run; /* the choice is trainer.labels, and not --labels; for messages */
 };
 
 enum { PLM_NO_OUTPUT = -1 };

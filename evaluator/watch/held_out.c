@@ -3,6 +3,7 @@
 
 #include "common/base/log/log.h"
 #include "common/checkpoint/history.h"
+#include "common/config/label_columns.h"
 #include "common/metrics/metrics.h"
 
 enum { STREAM_TOKENS = 8192 }; /* of a batch, as one forward pass takes */
@@ -38,6 +39,7 @@ static plm_status open_set(const struct plm_config *config, const struct plm_con
   PLM_TRY(status);
   const struct plm_corpus_info *info = plm_corpus_info(item->corpus);
   PLM_TRY(check_set(config, set, info, error));
+  PLM_TRY(plm_config_check_set_labels(config, set, plm_corpus_schema(item->corpus), NULL, error));
   item->baseline_entropy = info->entropy;
   if (!info->clustered && set->split != PLM_SPLIT_TRAIN &&
       info->splits[PLM_SPLIT_TRAIN].documents > 0)

@@ -29,8 +29,9 @@ struct plm_held_out_list {
 };
 
 /* Splits in the order of the enum, then the sets in the order of the configuration, which is
- * borrowed. PLM_CONFIG: a set's corpus has another tokenizer, or no documents in its split; what
- * opening a corpus returns. The list is to be closed even then. */
+ * borrowed. PLM_CONFIG: a set's corpus has another tokenizer, no documents in its split, or not the
+ * labels that the run trains on; what opening a corpus returns. The list is to be closed even then.
+ */
 plm_status plm_held_out_open(const struct plm_config *config, struct plm_held_out_list *list,
                              struct plm_error *error);
 void plm_held_out_close(struct plm_held_out_list *list);

@@ -296,9 +296,9 @@ static plm_status evaluate_checkpoint(struct watch *watch, const struct subject 
       .elbo_rates = options->elbo_rates,
       .labels = (const char *const *)watch->config->trainer.labels,
       .label_count = watch->config->trainer.label_count,
+      .labels_of_run = true,
   };
   struct plm_feed_stream state = {watch->feed, &watch->give_up};
-  const struct plm_chunk_stream feed = plm_stream_of_feed(&state);
   if ((reported_of(watch, subject) & watch->held_out.bits) == watch->held_out.bits) return PLM_OK;
   PLM_TRY(watch_learn_corpus(watch, error));
   for (uint32_t i = 0; i < watch->held_out.count; i++) {
@@ -307,8 +307,9 @@ static plm_status evaluate_checkpoint(struct watch *watch, const struct subject 
     struct plm_evaluation_result result;
     snprintf(watch->doing, sizeof watch->doing, "evaluating step %" PRIu64 " (%s)", subject->step,
              held_out->corpus != NULL ? held_out->set : plm_split_name(held_out->split));
-    const struct plm_chunk_stream stream =
-        held_out->stream != NULL ? plm_stream_of_corpus(held_out->stream) : feed;
+    const struct plm_chunk_stream stream = held_out->stream != NULL
+                                               ? plm_stream_of_corpus(held_out->stream)
+                                               : plm_stream_of_feed(&state);
     PLM_TRY(plm_evaluation_run(watch->evaluation, &stream, held_out->split, &evaluation,
                                check_give_up, watch, &result, error));
     PLM_TRY(watch_report(watch, subject, held_out, &result, error));
@@ -316,8 +317,7 @@ static plm_status evaluate_checkpoint(struct watch *watch, const struct subject 
   return PLM_OK;
 }
 
-/* The checkpoint does not verify or load, or its model computes NaN. If that may pass, it is tried
- * again later. */
+/* The checkpoint does not load, or its model computes NaN. What may pass is tried again later. */
 static plm_status give_up_or_postpone(struct watch *watch, uint64_t step, plm_status status,
                                       const struct plm_error *why, struct plm_error *error)
 {

@@ -148,7 +148,7 @@ static plm_status read_plan(const struct plm_command_context *context, struct pl
   plm_status status = plm_run_corpora_read(&plan->config, plan->fingerprint, error);
   if (status == PLM_OK && plan->chosen[PLM_KIND_PACKER])
     status = plm_run_corpora_local(&plan->config, error);
-  if (status == PLM_OK && plan->chosen[PLM_KIND_TRAINER])
+  if (status == PLM_OK && (plan->chosen[PLM_KIND_TRAINER] || plan->chosen[PLM_KIND_EVALUATOR]))
     status = plm_run_labels_check(&plan->config, error);
   if (status == PLM_OK && plan->chosen[PLM_KIND_TRAINER] && plan->config.trainer.ranks > 1 &&
       plan->launch[PLM_KIND_TRAINER] == NULL)

@@ -28,6 +28,7 @@ struct asked {
   char *names[4];
   const char *columns[3];
   uint32_t column_count;
+  bool of_run;
 };
 
 static plm_status find(struct asked *asked, struct plm_label_match *match, struct plm_error *error)
@@ -41,7 +42,8 @@ static plm_status find(struct asked *asked, struct plm_label_match *match, struc
                                           .names = &names,
                                           .schema = &schema,
                                           .columns = asked->columns,
-                                          .column_count = asked->column_count};
+                                          .column_count = asked->column_count,
+                                          .of_run = asked->of_run};
   return plm_label_match_find(&search, match, error);
 }
 
@@ -107,6 +109,8 @@ static void refuses(struct asked asked, const char *what)
   if (strstr(error.what, what) == NULL) fail_msg("%s", error.what);
   assert_non_null(strstr(error.hint, "stability (number), family (class), structure (residues), "
                                      "terms (classes), soluble (class)"));
+  assert_non_null(strstr(error.hint, asked.of_run ? "; the run trains on those of trainer.labels"
+                                                  : "; choose one with --labels"));
 }
 
 static void what_does_not_fit_is_refused(void **state)
@@ -125,6 +129,8 @@ static void what_does_not_fit_is_refused(void **state)
   refuses((struct asked){SEQUENCES(PLM_LOSS_CLASS), .names = {"x"}, {"family"}, 1},
           "the model knows no class of the column family of labels");
   refuses((struct asked){SEQUENCES(PLM_LOSS_CLASS), .names = {"Beta"}, {"colour"}, 1},
+          "there is no column of labels called colour");
+  refuses((struct asked){SEQUENCES(PLM_LOSS_CLASS), .names = {"Beta"}, {"colour"}, 1, true},
           "there is no column of labels called colour");
   refuses((struct asked){SEQUENCES(PLM_LOSS_CLASS), .names = {"Beta"}, {"family", "soluble"}, 2},
           "the column family of labels does not fit the model");

@@ -51,6 +51,36 @@ set_of() { echo --set "trainer.objective=$1" --set "trainer.labels=$2"; }
   refused "no document of the training split has a label late" $(set_of regression late)
 }
 
+# So is a set that the evaluator could not measure. A set that is not on this host is not looked at.
+python3 table.py 6 | sed 's/α-Helix; β/foreign/; s/None of them/foreign/; s/only, ""there""/foreign/' >foreign.csv
+plm-pipeline ingest foreign.csv --split-column set --corpus foreign -q --labels number,family:class,letters:class \
+  2>ingest.log || fail "ingest ended with $?: $(cat ingest.log)"
+with_set() {
+  echo "evaluator.sets=[{name: far, corpus: absent}, {name: near, corpus: corpus}, {name: second, corpus: $1}]"
+}
+# shellcheck disable=SC2046 # words
+{
+  refused "evaluator.sets: second: corpus $PLM_TMP/plain has no labels" $(set_of regression number) \
+    --set "$(with_set plain)"
+  refused "evaluator.sets: second: corpus $PLM_TMP/foreign has no column of labels called rare" \
+    $(set_of regression '[number,rare]') --set "$(with_set foreign)"
+  refused "evaluator.sets: second: objective residues needs one column of kind residues, and letters" \
+    $(set_of residues letters) --set "$(with_set foreign)"
+  refused "evaluator.sets: second: the labels family of corpus $PLM_TMP/foreign have no class in common" \
+    $(set_of classification family) --set "$(with_set foreign)"
+  plm-pipeline validate pipeline.yaml $(set_of regression number) --set "$(with_set foreign)" >out.log 2>said.log ||
+    fail "validate refuses sets with the labels: $(cat said.log)"
+  plm-pipeline validate pipeline.yaml $(set_of regression number) --set "$(with_set plain)" --set corpus=absent \
+    >out.log 2>said.log
+  [ $? -eq 2 ] || fail "validate without the run's corpus ended otherwise: $(cat said.log)"
+  says said.log "evaluator.sets: second: corpus .*/plain has no labels"
+  # an evaluator that is started alone says the same at once
+  plm-evaluator -c pipeline.yaml --run alone $(set_of regression number) \
+    --set "evaluator.sets=[{name: second, corpus: plain}]" >out.log 2>said.log
+  [ $? -eq 2 ] || fail "the evaluator ended otherwise: $(cat said.log)"
+  says said.log "evaluator.sets: second: corpus .*/plain has no labels"
+}
+
 # The estimate of memory has the outputs that the corpus says: three families of (1 + 64) values are one more than two.
 parameters() { plm-trainer -c pipeline.yaml --dry-run --json "$@" 2>&1 | jq .parameter_count; }
 # shellcheck disable=SC2046 # words
