@@ -376,10 +376,21 @@ void plm_config_check_schedule(struct plm_loader *loader)
                    message);
 }
 
-/* Lines of evaluator.jsonl name either by `set`. */
+/* Lines of evaluator.jsonl name either by `set`. Assays are scored by a language model's head. */
 static void check_tasks(struct plm_loader *loader)
 {
   const struct plm_config_evaluator *evaluator = &loader->config->evaluator;
+  const enum plm_objective objective = loader->config->trainer.objective;
+  const bool labels =
+      !plm_key_is_bad(loader, "trainer.objective") && plm_objective_is_labels(objective);
+  if (plm_key_is_bad(loader, "evaluator.tasks")) return;
+  for (uint32_t i = 0; labels && i < evaluator->task_count; i++)
+    if (evaluator->tasks[i].kind == PLM_TASK_ASSAYS)
+      plm_problems_add(
+          loader->problems, plm_key_place(loader, "evaluator.tasks", "trainer.objective"),
+          "evaluator.tasks: \"%s\": assays need a model that predicts tokens, but the objective %s "
+          "predicts labels; use a probe or contacts",
+          evaluator->tasks[i].name, plm_objective_name(objective));
   for (uint32_t i = 0; i < evaluator->task_count; i++)
     for (uint32_t j = 0; j < evaluator->set_count; j++)
       if (strcmp(evaluator->tasks[i].name, evaluator->sets[j].name) == 0)

@@ -182,6 +182,11 @@ static const struct wrong wrongs[] = {
      {"pipeline.yaml:1:52: evaluator.tasks: \"a\" is listed twice"}},
     {"evaluator: {sets: [{name: a, corpus: x}], tasks: [{name: a, path: x, target: y}]}\n",
      {"pipeline.yaml:1:50: evaluator.tasks: \"a\" is also the name of a set"}},
+    {"evaluator: {tasks: [{name: a, path: x, target: y}, {name: b, path: x, kind: contacts}, "
+     "{name: c, path: x, kind: assays, reference: z}]}\n"
+     "trainer: {objective: residues, labels: d}\n",
+     {"pipeline.yaml:1:20: evaluator.tasks: \"c\": assays need a model that predicts tokens, but "
+      "the objective residues predicts labels; use a probe or contacts"}},
     {"evaluator: {tasks: [{name: corpus, path: x, target: y, every: 0}]}\n",
      {"pipeline.yaml:1:28: evaluator.tasks: name: \"corpus\" stands for the run's own corpus; "
       "choose another name",
