@@ -63,11 +63,21 @@ const char *plm_head_auto_class(const struct plm_head_config *head)
 
 /* ---- writing ------------------------------------------------------------------------------- */
 
+enum { EXACT_SIZE = 40 };
+
+/* So that the same bits are read back. cJSON leaves out digits that it takes for rounding errors.
+ */
+static void print_exactly(double value, char text[EXACT_SIZE])
+{
+  (void)snprintf(text, EXACT_SIZE, "%.15g", value);
+  if (strtod(text, NULL) != value) (void)snprintf(text, EXACT_SIZE, "%.17g", value);
+}
+
 /* A number with a point: transformers 5 refuses a whole number where its class has a float. */
 static void add_fraction(cJSON *json, const char *key, double value)
 {
-  char text[40];
-  (void)snprintf(text, sizeof text, "%.17g", value);
+  char text[EXACT_SIZE];
+  print_exactly(value, text);
   if (strpbrk(text, ".e") == NULL) strcat(text, ".0");
   cJSON_DeleteItemFromObjectCaseSensitive(json, key);
   plm_json_put(json, key, cJSON_CreateRaw(text));
@@ -100,8 +110,14 @@ static cJSON *head_object(const struct plm_model_config *model, const struct plm
   if (names == NULL || names->mean == NULL) return json;
   cJSON *scaling = cJSON_AddArrayToObject(json, "scaling");
   for (uint32_t i = 0; i < names->count; i++) {
-    const double pair[2] = {names->mean[i], names->deviation[i]};
-    plm_json_append(scaling, cJSON_CreateDoubleArray(pair, 2));
+    cJSON *pair = cJSON_CreateArray();
+    const double values[] = {names->mean[i], names->deviation[i]};
+    for (int k = 0; k < 2; k++) {
+      char text[EXACT_SIZE];
+      print_exactly(values[k], text);
+      plm_json_append(pair, cJSON_CreateRaw(text));
+    }
+    plm_json_append(scaling, pair);
   }
   return json;
 }

@@ -41,7 +41,7 @@ static void same_head(const struct plm_head_config *a, const struct plm_head_con
 static void goes_round(const struct plm_model_config *model, const char *class_name)
 {
   char *names[] = {"alpha", "b \"quoted\"", "γ"};
-  double mean[] = {1.5, -2, 0}, deviation[] = {0.1, 1, 3};
+  double mean[] = {1.5, -2, 0.1 + 0.2}, deviation[] = {0.1, 1, 1e5 / 3};
   struct plm_label_names labels = {3, names, mean, deviation}, found;
   struct plm_model_config again;
   char name[PLM_HEAD_CLASS_SIZE];
