@@ -11,18 +11,6 @@
 #include "common/config/settings.h"
 #include "common/model/architecture.h"
 
-/* Whether the key has another value than its default, which a printed configuration also has. */
-static bool is_changed(const struct plm_loader *loader, const char *key)
-{
-  const struct plm_setting *setting = plm_setting_find(key);
-  char *value = plm_setting_print(setting, loader->config);
-  const bool number = setting->type == PLM_SETTING_DOUBLE;
-  const bool same = number ? strtod(value, NULL) == strtod(setting->fallback, NULL)
-                           : strcmp(value, setting->fallback) == 0;
-  free(value);
-  return plm_key_is_given(loader, key) && !plm_key_is_bad(loader, key) && !same;
-}
-
 /* The settings of labels, with an objective that predicts tokens. */
 static void refuse_labels(struct plm_loader *loader)
 {
@@ -30,7 +18,7 @@ static void refuse_labels(struct plm_loader *loader)
                                      "trainer.head.pooling", "trainer.head.hidden_size",
                                      "trainer.head.dropout"};
   for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-    if (is_changed(loader, keys[i]))
+    if (plm_key_is_changed(loader, keys[i]))
       plm_problems_add(loader->problems, plm_key_place(loader, keys[i], NULL),
                        "%s: the objective %s predicts no labels; set trainer.objective to "
                        "regression, classification, multilabel or residues",
@@ -113,6 +101,12 @@ static void check_head(struct plm_loader *loader)
   char key[64];
   for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
     if (plm_key_is_bad(loader, keys[i])) return;
+  if (model->head.kind == PLM_PREDICTS_RESIDUES &&
+      plm_key_is_changed(loader, "trainer.head.pooling"))
+    plm_problems_add(loader->problems,
+                     plm_key_place(loader, "trainer.head.pooling", "trainer.objective"),
+                     "trainer.head.pooling: a head for residues predicts a class for each, and "
+                     "pools nothing; leave it out");
   if (plm_head_config_check(&model->head, plm_architecture_rules(model->architecture)->published,
                             model->hidden_size, &error) == PLM_OK)
     return;
@@ -136,7 +130,9 @@ void plm_config_check_labels(struct plm_loader *loader)
 
 void plm_config_advise_labels(const struct plm_config *config, struct plm_text *text)
 {
-  static const char *const sections[] = {"trainer.loss.", "trainer.masking."};
+  /* what keys begin with */
+  static const char *const sections[] = {"trainer.loss.", "trainer.masking.", "evaluator.mask_rate",
+                                         "evaluator.elbo_rates"};
   size_t count;
   const struct plm_setting *table = plm_settings(&count);
   if (!plm_objective_is_labels(config->trainer.objective)) return;

@@ -274,6 +274,11 @@ static void settings_without_effect_are_named(void **state)
       "0.1}}\n",
       "trainer.masking.mask_rate: has no effect, since residues predicts labels\n"
       "trainer.loss.z_loss: has no effect, since residues predicts labels\n");
+  expect_advice("trainer: {objective: regression, labels: a}\n"
+                "evaluator: {mask_rate: 0.3, mask_rates: [0.5], elbo_rates: 4, max_tokens: 100}\n",
+                "evaluator.mask_rate: has no effect, since regression predicts labels\n"
+                "evaluator.mask_rates: has no effect, since regression predicts labels\n"
+                "evaluator.elbo_rates: has no effect, since regression predicts labels\n");
   expect_advice("trainer: {objective: masked_diffusion, masking: {mask_rate: 0.15, "
                 "starting_mask_rate: 0.1, mask_rate_steps: 10}}\n",
                 "trainer.masking.mask_rate: has no effect, since masked_diffusion draws its own "

@@ -82,6 +82,11 @@ static const struct config_outcome heads[] = {
     {"trainer: {objective: residues, labels: a, head: {hidden_size: 8}}\n", "",
      "pipeline.yaml:1:63: trainer.head.hidden_size: a head for residues predicts one class for "
      "each, without a hidden layer\n"},
+    {"trainer: {objective: residues, labels: a, head: {pooling: cls}}\n", "",
+     "pipeline.yaml:1:59: trainer.head.pooling: a head for residues predicts a class for each, and "
+     "pools nothing; leave it out\n"},
+    {"trainer: {objective: residues, labels: a, head: {pooling: mean}}\n", "trainer.head.pooling",
+     "trainer.head.pooling: mean\n"},
     {"trainer: {objective: residues, labels: a, head: {dropout: 1}}\n", "",
      "pipeline.yaml:1:59: trainer.head.dropout: 1 is out of range: must be at least 0 and below "
      "1\n"},
