@@ -54,7 +54,11 @@ static plm_status validate_init_from(const struct plm_config *config, struct plm
   const char *from = config->trainer.init_from;
   struct plm_model_folder folder;
   struct plm_folder_facts facts;
-  if (from == NULL || !plm_file_exists(from)) return PLM_OK;
+  if (from == NULL) return PLM_OK;
+  if (!plm_file_exists(from)) {
+    plm_warning("trainer.init_from: %s does not exist on this host", from);
+    return PLM_OK;
+  }
   plm_status status = plm_model_folder_check(from, &folder, NULL, error);
   if (status == PLM_OK) status = plm_folder_facts_read(&folder, &facts, error);
   if (status == PLM_OK) status = plm_model_folder_can_start(&folder, &config->model, error);

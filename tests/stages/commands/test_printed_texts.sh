@@ -92,6 +92,8 @@ prints 0 plm-pipeline validate mixed.yaml <<<'mixed.yaml: valid'
 says err "warning: corpus: $PWD/no-corpus is not a corpus; make it with"
 says err "warning: corpus: $PWD/nowhere does not exist on this host; make it with"
 says err "warning: evaluator.sets: $PWD/held.corpus does not exist on this host; make it with"
+prints 0 plm-pipeline validate mixed.yaml --set trainer.init_from=gone <<<'mixed.yaml: valid'
+says err "warning: trainer.init_from: $PWD/gone does not exist on this host"
 prints 0 plm-pipeline validate mixed.yaml --json <<<'[]'
 printf '>a\nMKV\n>b\nMKLV\n' | plm-pipeline ingest -q - --corpus here --split train=1
 echo 'corpus: here' >here.yaml
