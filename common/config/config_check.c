@@ -85,6 +85,22 @@ static void check_freeze(struct plm_loader *loader)
                      config->trainer.freeze.blocks, blocks);
 }
 
+/* Adapters that were described, but have no rank, would mean a training of all weights. */
+static void check_lora_rank(struct plm_loader *loader)
+{
+  static const char *const keys[] = {"trainer.lora.alpha", "trainer.lora.targets",
+                                     "trainer.lora.dropout"};
+  static const char rank[] = "trainer.lora.rank";
+  if (loader->config->model.lora.rank > 0 || plm_key_is_bad(loader, rank)) return;
+  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+    if (plm_key_is_changed(loader, keys[i]) ||
+        (plm_key_is_given(loader, keys[i]) && !plm_key_is_given(loader, rank)))
+      plm_problems_add(loader->problems, plm_key_place(loader, keys[i], NULL),
+                       "%s: has no effect without trainer.lora.rank; set it, for example to 8, or "
+                       "leave this out",
+                       keys[i]);
+}
+
 /* With adapters, everything else is frozen. */
 static void check_lora(struct plm_loader *loader)
 {
@@ -192,6 +208,7 @@ static void check_trainer(struct plm_loader *loader)
 {
   struct plm_config_trainer *trainer = &loader->config->trainer;
   check_freeze(loader);
+  check_lora_rank(loader);
   check_lora(loader);
   if (trainer->optimizer.name == PLM_OPTIMIZER_ADAMW &&
       !plm_key_is_given(loader, "trainer.optimizer.betas")) {

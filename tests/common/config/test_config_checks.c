@@ -32,6 +32,8 @@ static const struct config_outcome masks[] = {
      "trainer.freeze.blocks", "trainer.freeze.blocks: 4\n"},
     {"model: {architecture: esm2, num_hidden_layers: 4}\ntrainer: {freeze: {blocks: 5}}\n", "",
      "pipeline.yaml:2:28: trainer.freeze.blocks: 5, but the model has 4 blocks\n"},
+    {"trainer: {lora: {rank: 0, alpha: 16, targets: [v, q], dropout: 0}}\n", "trainer.lora.rank",
+     "trainer.lora.rank: 0\n"}, /* as a printed configuration has it */
     {"trainer: {optimizer: {name: adamw}}\n", "trainer.optimizer.betas",
      "trainer.optimizer.betas: [0.9, 0.95]\n"},
     {"trainer: {optimizer: {name: adamw, betas: [0.5, 0.6]}}\n", "trainer.optimizer.betas",

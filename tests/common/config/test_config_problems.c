@@ -192,6 +192,12 @@ static const struct wrong wrongs[] = {
       "choose another name",
       "pipeline.yaml:1:63: evaluator.tasks: every: 0 is out of range: must be at least 1 and at "
       "most 1000000"}},
+#define AT_LORA(column, key)                                                  \
+  "pipeline.yaml:1:" #column ": trainer.lora." key ": has no effect without " \
+  "trainer.lora.rank; set it, for example to 8, or leave this out"
+    {"trainer: {lora: {alpha: 16, targets: [q], dropout: 0.1}}\n",
+     {AT_LORA(25, "alpha"), AT_LORA(38, "targets"), AT_LORA(52, "dropout")}},
+    {"trainer: {lora: {rank: 0, alpha: 32}}\n", {AT_LORA(34, "alpha")}},
 #define BEST_BY(value, task)                                                                  \
   "trainer: {checkpoint: {best_by: " value "}}\nevaluator: {tasks: [{name: s, path: x, " task \
   "}]}\n"
