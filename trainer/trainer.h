@@ -82,6 +82,7 @@ struct plm_trainer {
   /* The thread that asks the feed for inputs counts its turns while it waits there, and how many
    * packers there are; atomic. turns_seen: by the thread that trains, which waits for that one. */
   uint32_t feed_turns, feed_packers, turns_seen;
+  bool awaits_labels; /* the thread that opens the run waits for the feed itself */
   struct plm_announcer *announcer;
   struct plm_publisher *publisher;
   bool snapshot_on_its_way; /* copies into it may still run, so the writer does not have it yet */

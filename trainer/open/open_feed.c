@@ -17,10 +17,16 @@ static plm_status tell_run_folder(struct plm_trainer *trainer, struct plm_error 
   return plm_feed_run_open(&options, &trainer->feed_run, error);
 }
 
-/* Called by the thread that fills inputs. */
+/* Called by the thread that waits for packers: while the run is opened, the one that trains, which
+ * tells it itself; later the one that fills inputs. */
 static void count_turn(void *context, uint32_t packers)
 {
   struct plm_trainer *trainer = context;
+  if (trainer->awaits_labels) {
+    plm_run_pulse_wait(&trainer->pulse,
+                       packers == 0 ? "waiting for packers" : "waiting for labels");
+    return;
+  }
   __atomic_store_n(&trainer->feed_packers, packers, __ATOMIC_RELAXED);
   __atomic_add_fetch(&trainer->feed_turns, 1, __ATOMIC_RELEASE);
 }

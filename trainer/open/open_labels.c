@@ -68,12 +68,14 @@ plm_status plm_open_labels(struct plm_trainer *trainer, const char *resumed,
 {
   if (!plm_objective_is_labels(trainer->config->trainer.objective)) return PLM_OK;
   const uint32_t sources = plm_config_source_count(trainer->config);
-  plm_run_pulse(&trainer->pulse, true, "waiting for a packer, which knows the labels");
   struct plm_collective *collective = trainer->ranks->collective;
   collective->note(collective, "waiting for a packer, which knows the labels", 0, true);
-  PLM_TRY(plm_label_schemas_receive(plm_ranks_first(trainer->ranks) ? trainer->feed : NULL,
-                                    trainer->ranks, sources, &plm_stop_requested,
-                                    &trainer->label_schemas, error));
+  trainer->awaits_labels = true; /* no thread fills inputs yet */
+  const plm_status status = plm_label_schemas_receive(
+      plm_ranks_first(trainer->ranks) ? trainer->feed : NULL, trainer->ranks, sources,
+      &plm_stop_requested, &trainer->label_schemas, error);
+  trainer->awaits_labels = false;
+  PLM_TRY(status);
   collective->note(collective, "starting", 0, false);
   PLM_TRY(plm_config_choose_labels(trainer->config, trainer->label_schemas.schemas,
                                    &trainer->label_choice, error));

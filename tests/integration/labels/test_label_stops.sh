@@ -14,11 +14,18 @@ settings=("${rank_settings[@]}" --set trainer.steps=6 --set trainer.checkpoint.e
   --set trainer.labels=tm)
 run_undisturbed quiet "${settings[@]}"
 
+# sign RUN: when it last said that it waits for packers, in ms
+sign() { jq -e 'select(.doing == "waiting for packers" and .waits).written_ms' "$1/pulse.trainer.json" 2>/dev/null; }
+says_so_after() { [ "$(sign "$1" || echo 0)" -gt "$2" ]; }
+
 # waits_and_stops RUN SIGNAL CODE: starts a trainer without a packer, which ends with CODE after SIGNAL
 waits_and_stops() {
   rm -f trainer.log
   start_trainer "$1" "${settings[@]}"
   wait_for 60 grep -q 'training on cpu' trainer.log
+  # it gives one sign of life after the other, so that no watchdog ends it before network.wait_packers_s
+  wait_for 60 says_so_after "$1" 0
+  wait_for 60 says_so_after "$1" "$(sign "$1")"
   kill -"$2" "$trainer_pid"
   wait_for 60 eval "! kill -0 $trainer_pid"
   wait "$trainer_pid"
