@@ -12,22 +12,23 @@
 #include "evaluator/labels/label_loss.h"
 #include "evaluator/measures/multilabel.h"
 
-/* Of one class, the outputs are kept up to this number, for auroc. */
-enum { KEPT_VALUES = 1 << 26 };
-
 struct plm_label_answers {
   const struct plm_label_match *match;
   enum plm_label_task task;
   uint32_t outputs; /* K */
+  size_t kept;      /* of classes: probabilities */
   size_t count, capacity;
   uint64_t missing;
   uint64_t *documents; /* (capacity) number of the document in its split */
   int32_t *classes;    /* (capacity) of one class: the class of the column that is true */
   uint32_t *chosen;    /* (capacity) of one class: the output that is the largest */
-  double *losses;      /* (capacity) of one class */
+  double *losses;      /* (capacity) of classes; of several, the sum over those that are known */
   float *truth;        /* (capacity, K) of numbers and several classes; NaN: missing */
-  float *values;       /* (capacity, K) outputs; NULL: no longer kept */
-  bool left_out;       /* values are no longer kept */
+  float *values;       /* (capacity, K) outputs */
+  bool left_out;       /* truth and values are no longer kept, and NULL */
+  /* Of several classes. */
+  float *row;                          /* (K) of truth, in the order of the outputs */
+  struct plm_multilabel_count *counts; /* (K) */
 };
 
 void plm_label_result_deinit(struct plm_label_result *result)
@@ -42,12 +43,15 @@ static bool is_one_class(const struct plm_label_answers *answers)
 }
 
 struct plm_label_answers *plm_label_answers_open(const struct plm_label_match *match,
-                                                 uint32_t outputs)
+                                                 uint32_t outputs, size_t kept)
 {
   struct plm_label_answers *answers = plm_alloc_zeroed(1, sizeof *answers);
   answers->match = match;
   answers->task = match->choice.task;
   answers->outputs = outputs;
+  answers->kept = kept;
+  answers->row = plm_alloc_zeroed(outputs, sizeof *answers->row);
+  answers->counts = plm_alloc_zeroed(outputs, sizeof *answers->counts);
   return answers;
 }
 
@@ -60,6 +64,8 @@ void plm_label_answers_close(struct plm_label_answers *answers)
   free(answers->losses);
   free(answers->truth);
   free(answers->values);
+  free(answers->row);
+  free(answers->counts);
   free(answers);
 }
 
@@ -74,13 +80,20 @@ static bool answers_resize(void *array, size_t count, size_t size)
   return moved != NULL;
 }
 
+/* The classes that have probabilities: those of one class that the model does not know have 0. */
+static size_t classes_of(const struct plm_label_answers *answers)
+{
+  return answers->outputs + (is_one_class(answers) ? answers->match->foreign : 0);
+}
+
 static plm_status answers_reserve(struct plm_label_answers *answers, size_t more,
                                   struct plm_error *error)
 {
   const size_t wanted = answers->count + more, K = answers->outputs;
-  if (is_one_class(answers) && wanted > KEPT_VALUES / K) {
+  if (answers->task != PLM_TASK_REGRESSION && wanted > answers->kept / classes_of(answers)) {
+    free(answers->truth);
     free(answers->values);
-    answers->values = NULL;
+    answers->truth = answers->values = NULL;
     answers->left_out = true;
   }
   if (wanted <= answers->capacity) return PLM_OK;
@@ -88,10 +101,11 @@ static plm_status answers_reserve(struct plm_label_answers *answers, size_t more
   bool enough = answers_resize(&answers->documents, capacity, sizeof *answers->documents);
   if (is_one_class(answers))
     enough = enough && answers_resize(&answers->classes, capacity, sizeof *answers->classes) &&
-             answers_resize(&answers->chosen, capacity, sizeof *answers->chosen) &&
-             answers_resize(&answers->losses, capacity, sizeof *answers->losses);
-  else
+             answers_resize(&answers->chosen, capacity, sizeof *answers->chosen);
+  else if (!answers->left_out)
     enough = enough && answers_resize(&answers->truth, capacity, K * sizeof *answers->truth);
+  if (answers->task != PLM_TASK_REGRESSION)
+    enough = enough && answers_resize(&answers->losses, capacity, sizeof *answers->losses);
   if (!answers->left_out)
     enough = enough && answers_resize(&answers->values, capacity, K * sizeof *answers->values);
   if (!enough) {
@@ -113,20 +127,33 @@ static void add_class(struct plm_label_answers *answers, int32_t class, const fl
   if (!answers->left_out) memcpy(answers->values + at * K, values, K * sizeof *values);
 }
 
-/* Of several classes, those of the column, whose outputs may have another order. */
-static void add_values(struct plm_label_answers *answers, const float *truth, const float *values)
+/* Brings classes of the column into the order of the outputs. */
+static const float *order_classes(struct plm_label_answers *answers, const float *truth)
 {
-  const size_t K = answers->outputs;
   const struct plm_label_match *match = answers->match;
-  float *to = answers->truth + answers->count * K;
-  memcpy(answers->values + answers->count * K, values, K * sizeof *values);
-  if (match->output == NULL) {
-    memcpy(to, truth, K * sizeof *to);
-    return;
-  }
-  for (size_t k = 0; k < K; k++) to[k] = NAN; /* the column has no such class */
+  if (match->output == NULL) return truth;
+  for (size_t k = 0; k < answers->outputs; k++) answers->row[k] = NAN; /* no such class */
   for (uint32_t c = 0; c < match->choice.outputs; c++)
-    if (match->output[c] != PLM_NO_OUTPUT) to[match->output[c]] = truth[c];
+    if (match->output[c] != PLM_NO_OUTPUT) answers->row[match->output[c]] = truth[c];
+  return answers->row;
+}
+
+/* Numbers or several classes. */
+static void add_values(struct plm_label_answers *answers, const float *of_column,
+                       const float *values)
+{
+  const size_t at = answers->count, K = answers->outputs;
+  const float *truth = order_classes(answers, of_column);
+  if (answers->task != PLM_TASK_REGRESSION) {
+    double loss = 0;
+    for (size_t k = 0; k < K; k++)
+      if (!isnan(truth[k])) loss += plm_label_binary_loss((double)values[k], (double)truth[k]);
+    answers->losses[at] = loss;
+    plm_multilabel_add(values, truth, answers->outputs, answers->counts);
+  }
+  if (answers->left_out) return;
+  memcpy(answers->truth + at * K, truth, K * sizeof *truth);
+  memcpy(answers->values + at * K, values, K * sizeof *values);
 }
 
 /* Labels of the batch that are missing. */
@@ -252,14 +279,14 @@ static void say_class_reasons(const struct plm_label_answers *answers,
                names[classes[0]]);
   else if (answers->left_out)
     put_reason(result, "auroc is left out: %zu labels of %u classes are too many", answers->count,
-               answers->outputs);
+               (uint32_t)classes_of(answers));
 }
 
 static plm_status measure_classes(const struct plm_label_answers *answers, const size_t *order,
                                   struct plm_label_result *result, struct plm_error *error)
 {
   const size_t N = answers->count;
-  const uint32_t classes = answers->outputs + answers->match->foreign;
+  const uint32_t classes = (uint32_t)classes_of(answers);
   struct plm_measured measured[PLM_MEASURES];
   struct class_rows rows = {
       .truth = malloc((N + 1) * sizeof *rows.truth),
@@ -383,22 +410,21 @@ static plm_status measure_numbers(const struct plm_label_answers *answers, const
 static plm_status measure_several(const struct plm_label_answers *answers, const size_t *order,
                                   struct plm_label_result *result, struct plm_error *error)
 {
-  const size_t K = answers->outputs;
-  double loss = 0;
-  result->labels = 0;
-  for (size_t i = 0; i < answers->count; i++)
-    for (size_t at = order[i] * K; at < (order[i] + 1) * K; at++) {
-      if (isnan(answers->truth[at])) continue;
-      loss += plm_label_binary_loss((double)answers->values[at], (double)answers->truth[at]);
-      result->labels++;
-    }
-  result->loss = loss / (double)result->labels;
-  const struct plm_multilabel multilabel = {answers->values, answers->truth, answers->count,
-                                            answers->outputs};
+  const struct plm_multilabel multilabel = {answers->counts, answers->values, answers->truth,
+                                            answers->count, answers->outputs};
+  double loss = 0, labels = 0;
+  for (size_t i = 0; i < answers->count; i++) loss += answers->losses[order[i]];
+  for (uint32_t k = 0; k < answers->outputs; k++)
+    labels += answers->counts[k].sides[0].truth + answers->counts[k].sides[1].truth;
+  result->labels = (uint64_t)labels;
+  result->loss = loss / labels;
   PLM_TRY(plm_measure_multilabel(&multilabel, result->values, error));
-  if (isnan(result->values[PLM_MEASURE_AUROC]))
+  if (isnan(result->values[PLM_MEASURE_MCC]))
     put_reason(result, "no class is true somewhere but not everywhere, so auroc and mcc do not "
                        "exist");
+  else if (answers->left_out)
+    put_reason(result, "auroc is left out: %zu labels of %u classes are too many", answers->count,
+               answers->outputs);
   return PLM_OK;
 }
 

@@ -8,6 +8,7 @@
 #ifndef PLM_EVALUATOR_LABELS_LABEL_ANSWERS_H
 #define PLM_EVALUATOR_LABELS_LABEL_ANSWERS_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "common/base/status.h"
@@ -39,10 +40,14 @@ struct plm_label_result {
 };
 void plm_label_result_deinit(struct plm_label_result *result);
 
+/* How many probabilities are kept, for auroc, which takes up to 12 bytes for each. */
+enum { PLM_LABEL_VALUES_KEPT = 1 << 26 };
+
 struct plm_label_answers;
-/* The match is borrowed, and `outputs` is the number of the model's. */
+/* The match is borrowed, and `outputs` is the number of the model's. Of classes, auroc is left out
+ * if there are more than `kept` probabilities: PLM_LABEL_VALUES_KEPT. */
 struct plm_label_answers *plm_label_answers_open(const struct plm_label_match *match,
-                                                 uint32_t outputs);
+                                                 uint32_t outputs, size_t kept);
 void plm_label_answers_close(struct plm_label_answers *answers); /* NULL is fine */
 
 /* Adds a batch: values (rows, outputs) are the model's for the rows of its labels. PLM_NO_MEMORY.

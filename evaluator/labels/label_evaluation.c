@@ -78,7 +78,8 @@ plm_status plm_label_evaluation_begin(struct plm_label_evaluation *evaluation,
   forget(evaluation);
   evaluation->schema = schema;
   PLM_TRY(plm_label_match_find(&search, &evaluation->match, error));
-  evaluation->answers = plm_label_answers_open(&evaluation->match, head->outputs);
+  evaluation->answers =
+      plm_label_answers_open(&evaluation->match, head->outputs, PLM_LABEL_VALUES_KEPT);
   return PLM_OK;
 }
 

@@ -15,10 +15,23 @@
 #include <stdint.h>
 
 #include "common/base/status.h"
+#include "evaluator/measures/class_counts.h"
 #include "evaluator/measures/measured.h"
 
+/* Of one class: of its labels that are known, those where it is false, and those where it is true.
+ */
+struct plm_multilabel_count {
+  struct plm_class_count sides[2];
+};
+
+/* Adds one row, outputs and truth (classes), to the counts (classes), which begin with {0}. truth
+ * is 0, 1, or NaN: missing. */
+void plm_multilabel_add(const float *outputs, const float *truth, uint32_t classes,
+                        struct plm_multilabel_count *counts);
+
 struct plm_multilabel {
-  const float *outputs, *truth; /* (count, classes); truth is 0, 1, or NaN: missing */
+  const struct plm_multilabel_count *counts; /* (classes) of all rows */
+  const float *outputs, *truth; /* (count, classes); NULL: not known, and there is no auroc */
   size_t count;
   uint32_t classes;
 };

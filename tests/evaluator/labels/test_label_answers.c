@@ -22,11 +22,20 @@ static int32_t class_of(uint32_t document)
   return document % 7 == 3 ? -1 : (int32_t)(plm_philox(6, document, 0, 0).w[0] % CLASSES);
 }
 
-/* Documents in the order first, first + stride, ... modulo DOCUMENTS, one in each batch. */
-static struct plm_label_result measure(const struct plm_label_match *match, uint32_t stride)
+/* Whether class c of several is true; every fifth is missing. */
+static float truth_of(uint32_t document, uint32_t c)
 {
-  const bool numbers = match->choice.task == PLM_TASK_REGRESSION;
-  struct plm_label_answers *answers = plm_label_answers_open(match, numbers ? 1 : OUTPUTS);
+  const uint32_t drawn = plm_philox(7, document, c, 0).w[0];
+  return class_of(document) < 0 || drawn % 5 == 0 ? NAN : (float)(drawn >> 16 & 1);
+}
+
+/* Documents in the order first, first + stride, ... modulo DOCUMENTS, one in each batch. */
+static struct plm_label_result measure_kept(const struct plm_label_match *match, uint32_t stride,
+                                            size_t kept)
+{
+  const bool numbers = match->choice.task == PLM_TASK_REGRESSION,
+             several = match->choice.task == PLM_TASK_MULTILABEL;
+  struct plm_label_answers *answers = plm_label_answers_open(match, numbers ? 1 : OUTPUTS, kept);
   struct plm_label_result result;
   for (uint32_t i = 0; i < DOCUMENTS; i++) {
     const uint32_t number = (3 + i * stride) % DOCUMENTS, begin[] = {0, 1};
@@ -35,7 +44,12 @@ static struct plm_label_result measure(const struct plm_label_match *match, uint
         .chunks = 1, .max_length = 8, .document_begin = begin, .documents = &document};
     struct plm_label_span span = {.tokens = 5, .first_residue = 1, .residues = 3, .whole = true};
     int32_t class = class_of(number);
-    float value = class < 0 ? NAN : output_of(number, 7), outputs[OUTPUTS];
+    float value = class < 0 ? NAN : output_of(number, 7), outputs[OUTPUTS], truth[CLASSES];
+    uint32_t known = 0;
+    for (uint32_t c = 0; c < CLASSES; c++) {
+      truth[c] = truth_of(number, c);
+      known += !isnan(truth[c]);
+    }
     for (uint32_t k = 0; k < OUTPUTS; k++) outputs[k] = output_of(number, k);
     struct plm_batch_labels labels = {.task = match->choice.task,
                                       .B = 1,
@@ -43,13 +57,13 @@ static struct plm_label_result measure(const struct plm_label_match *match, uint
                                       .outputs = numbers ? 1 : CLASSES,
                                       .documents = 1,
                                       .spans = &span,
-                                      .values = &value,
+                                      .values = several ? truth : &value,
                                       .classes = &class,
-                                      .known = class >= 0};
+                                      .known = several ? known : class >= 0};
     struct plm_labelled_rows rows = {0};
     const struct plm_head_config head = {.kind = PLM_PREDICTS_SEQUENCES};
     assert_int_equal(plm_labelled_rows_list(&head, &labels, &rows, NULL), PLM_OK);
-    assert_int_equal(rows.count, labels.known);
+    assert_int_equal(rows.count, labels.known > 0);
     if (rows.count > 0) assert_true(rows.begin[0] == 1 && rows.end[0] == 4);
     assert_int_equal(plm_label_answers_add(answers, &batch, &labels, &rows, outputs, NULL), PLM_OK);
     plm_labelled_rows_deinit(&rows);
@@ -57,6 +71,11 @@ static struct plm_label_result measure(const struct plm_label_match *match, uint
   assert_int_equal(plm_label_answers_measure(answers, &result, NULL), PLM_OK);
   plm_label_answers_close(answers);
   return result;
+}
+
+static struct plm_label_result measure(const struct plm_label_match *match, uint32_t stride)
+{
+  return measure_kept(match, stride, PLM_LABEL_VALUES_KEPT);
 }
 
 static void same(const struct plm_label_match *match, struct plm_label_result *result)
@@ -114,6 +133,74 @@ static void classes_in_any_order(void **state)
   assert_string_equal(result.reason, "");
 }
 
+static const struct plm_label_match several = {
+    .choice = {PLM_TASK_MULTILABEL, CLASSES, 1, NULL, NULL, NULL},
+    .output = (int32_t[]){2, 0, 1, PLM_NO_OUTPUT},
+    .foreign = 1};
+
+static void several_classes_in_any_order(void **state)
+{
+  (void)state;
+  struct plm_label_result result;
+  double loss = 0, labels = 0, right[OUTPUTS] = {0}, known[OUTPUTS] = {0}, accuracy = 0;
+  for (uint32_t d = 0; d < DOCUMENTS; d++)
+    for (uint32_t c = 0; c + 1 < CLASSES; c++) {
+      const uint32_t k = (uint32_t)several.output[c];
+      const float truth = truth_of(d, c), output = output_of(d, k);
+      if (isnan(truth)) continue;
+      loss += log(1 + exp(truth > 0 ? -(double)output : (double)output));
+      right[k] += (output > 0) == (truth > 0);
+      known[k]++;
+      labels++;
+    }
+  for (uint32_t k = 0; k < OUTPUTS; k++) accuracy += right[k] / known[k] / OUTPUTS;
+  same(&several, &result);
+  assert_true((double)result.labels == labels);
+  assert_true(fabs(result.loss - loss / labels) < 1e-6);
+  assert_true(fabs(result.values[PLM_MEASURE_ACCURACY] - accuracy) < 1e-12);
+  assert_true(result.values[PLM_MEASURE_AUROC] > 0);
+  assert_string_equal(result.reason, "");
+}
+
+/* With one probability more than are kept, everything else is as before. */
+static void expect_bound(const struct plm_label_match *match, size_t probabilities,
+                         const char *reason)
+{
+  const struct plm_label_result all = measure_kept(match, 1, probabilities),
+                                less = measure_kept(match, 1, probabilities - 1);
+  assert_string_equal(all.reason, "");
+  assert_string_equal(less.reason, reason);
+  assert_true(all.values[PLM_MEASURE_AUROC] > 0 && isnan(less.values[PLM_MEASURE_AUROC]));
+  assert_true(all.labels == less.labels && all.missing == less.missing && all.loss == less.loss);
+  for (int k = PLM_MEASURES_OF_NUMBERS; k < PLM_MEASURES; k++)
+    assert_true(k == PLM_MEASURE_AUROC || all.values[k] == less.values[k]);
+}
+
+/* Of one class, those that the model does not know have probabilities as well. */
+static void too_many_probabilities_are_not_kept(void **state)
+{
+  (void)state;
+  struct plm_label_column column = {.kind = PLM_LABEL_CLASS,
+                                    .classes = (char *[]){"a", "b", "c", "d"},
+                                    .class_count = CLASSES,
+                                    .counts = (uint64_t[]){5, 5, 5, 5}};
+  const struct plm_label_match one = {
+      .choice = {PLM_TASK_CLASSIFICATION, CLASSES, 1, &column, NULL, NULL},
+      .output = several.output,
+      .foreign = 1};
+  size_t documents = 0, labelled = 0;
+  for (uint32_t d = 0; d < DOCUMENTS; d++) {
+    bool any = false;
+    for (uint32_t c = 0; c < CLASSES; c++) any = any || !isnan(truth_of(d, c));
+    documents += class_of(d) >= 0;
+    labelled += any;
+  }
+  assert_true(documents == 34 && labelled == 34);
+  expect_bound(&one, documents * CLASSES, "auroc is left out: 34 labels of 4 classes are too many");
+  expect_bound(&several, labelled * OUTPUTS,
+               "auroc is left out: 34 labels of 3 classes are too many");
+}
+
 static void numbers_in_any_order(void **state)
 {
   (void)state;
@@ -140,7 +227,9 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(classes_in_any_order),
+      cmocka_unit_test(several_classes_in_any_order),
       cmocka_unit_test(numbers_in_any_order),
+      cmocka_unit_test(too_many_probabilities_are_not_kept),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
