@@ -36,11 +36,12 @@ static const struct plm_option options[] = {
 static const struct {
   const char *name, *file;
   enum plm_metric_stage stage;
-  const char *columns; /* without --keys: all in CSV, in a table those that fit */
+  /* without --keys: all in CSV; in a table those that have values, as many as fit */
+  const char *columns;
 } stages[] = {
     {"evaluator", PLM_RUN_EVALUATOR_METRICS, PLM_STAGE_EVALUATOR,
-     "step,split,loss,perplexity,accuracy,baseline_entropy,mcc,tokens,seconds,lag_steps,set,"
-     "spearman,auroc"},
+     "step,split,loss,perplexity,accuracy,spearman,r2,rmse,macro_f1,auroc,baseline_entropy,mcc,"
+     "pearson,tokens,labels,seconds,lag_steps,set"},
     {"trainer", PLM_RUN_TRAINER_METRICS, PLM_STAGE_TRAINER,
      "step,loss,lr_hidden,tokens_per_second,tokens,grad_norm,mask_rate,step_ms,data_wait_ms,"
      "checkpoint_ms,accuracy"},
@@ -125,6 +126,40 @@ static int terminal_width(void)
   return ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0 ? window.ws_col : 0;
 }
 
+/* Which columns of a view have a value in a line. */
+struct filled {
+  const struct view *view;
+  bool columns[MAX_KEYS];
+};
+
+static bool find_filled(void *context, const cJSON *line)
+{
+  struct filled *filled = context;
+  for (int i = 0; i < filled->view->key_count; i++) {
+    char number[64];
+    const cJSON *value = plm_metrics_value(line, filled->view->keys[i]);
+    if (text_of(value, number, 6)[0] != '\0') filled->columns[i] = true;
+  }
+  return true;
+}
+
+/* Leaves out the columns that are empty in all lines so far: a run on labels has no perplexity, and
+ * one on numbers no accuracy. A file that cannot be read has no values here; print_runs says why.
+ */
+static void leave_out_empty_columns(struct view *view)
+{
+  struct filled filled = {.view = view};
+  int count = 0;
+  for (size_t i = 0; i < view->run_count; i++) {
+    char path[PLM_PATH_SIZE];
+    if (plm_path_join(path, view->runs[i], stages[view->stage].file, NULL) == PLM_OK)
+      (void)plm_metrics_each(path, find_filled, &filled, NULL);
+  }
+  for (int i = 0; i < view->key_count; i++)
+    if (filled.columns[i]) view->keys[count++] = view->keys[i];
+  if (count > 0) view->key_count = count;
+}
+
 /* Leaves out the last columns that do not fit the terminal. */
 static void fit_columns(struct view *view)
 {
@@ -165,6 +200,10 @@ static void print_head(struct view *view)
 {
   if (view->form == FORM_JSON || (view->printed > 0 && view->form == FORM_CSV)) return;
   if (view->form == FORM_TABLE && view->printed % 40 != 0) return;
+  if (view->form == FORM_TABLE && view->all_keys && view->printed == 0) {
+    leave_out_empty_columns(view);
+    fit_columns(view);
+  }
   if (view->run_width > 0) printf("%*s", view->form == FORM_CSV ? 0 : view->run_width, "run");
   for (int i = 0; i < view->key_count; i++) {
     if (view->form == FORM_CSV)
@@ -376,7 +415,6 @@ static plm_status metrics_show(const struct plm_command_context *context, struct
   if (keys == NULL) keys = plot ? "loss" : stages[view->stage].columns;
   PLM_TRY(split_keys(view, keys, error));
   if (!view->all_keys) PLM_TRY(metrics_check_keys(view, error));
-  if (view->all_keys && view->form == FORM_TABLE) fit_columns(view);
   if (!plot) {
     PLM_TRY(print_runs(view, plm_arguments_has(arguments, "follow"), error));
     if (view->printed == 0 && !context->quiet)
@@ -403,8 +441,9 @@ const struct plm_command plm_command_metrics = {
     .operands = "[STAGE] [-f] [--keys A,B] [--csv | --plot] [--run DIR]...",
     .summary = "show the metrics of the evaluator (default), the trainer or the packers",
     .details = "Prints a table on a terminal, and lines of JSON when piped or with --json. STAGE "
-               "is evaluator, trainer or packer. A table has the columns that fit; --keys chooses "
-               "others, also a part of a field, as in tokens_by_source/FOLDER; --csv prints all. "
+               "is evaluator, trainer or packer. A table has the columns with values that fit; "
+               "--keys chooses others, also a part of a field, as in tokens_by_source/FOLDER; "
+               "--csv prints all. "
                "-f follows the file through restarts and resumes. "
                "With several --run, each line names its run, and --plot overlays their curves.",
     .options = options,

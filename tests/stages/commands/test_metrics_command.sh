@@ -196,9 +196,26 @@ says out '^ +run +step +loss$'
 says out '^  other +8 +2$'
 says out '^ +run +12  skipped: does'
 table 'stty cols 80; plm-pipeline metrics --run run' # no line is wider than the terminal
-says out '^ +step +split +loss +perplexity +accuracy +baseline_entropy$'
-says out '^ +8 +valid +-1.23457e-06 '
-for i in $(seq 81); do echo "{\"step\":$i,\"loss\":0.5,\"exact\":true,\"set\":7}"; done >grows/trainer.jsonl # a head every 40 lines
+says out '^ +step +split +loss$' # columns that are empty in all lines are left out
+says out '^ +8 +valid +-1.23457e-06$'
+# each kind of run shows its own measures: those of the language model, of numbers and of classes
+line='"step":4,"split":"valid","seconds":1,"lag_steps":0,"set":"corpus","loss"'
+mkdir model numbers classes
+echo "{$line:2.5,\"perplexity\":12.1825,\"accuracy\":0.25,\"baseline_entropy\":2.875,\"mcc\":0.125,\"tokens\":99}" >model/evaluator.jsonl
+printf '{%s:0.5,"spearman":%s,"pearson":0.5,"r2":0.375,"rmse":1.25,"labels":9}\n' "$line" null "$line" 0.75 >numbers/evaluator.jsonl
+echo "{$line:0.5,\"accuracy\":0.75,\"macro_f1\":0.625,\"mcc\":0.5,\"auroc\":0.875,\"labels\":9}" >classes/evaluator.jsonl
+says_columns() { # says_columns COLUMNS RUN…: the head of the table of these runs
+  table "stty cols 300; plm-pipeline metrics$(printf ' --run %s' "${@:2}")"
+  [ "$(head -n 1 out | xargs)" = "$1" ] || fail "the columns of ${*:2}: $(head -n 1 out)"
+}
+says_columns 'step split loss perplexity accuracy baseline_entropy mcc tokens seconds lag_steps set' model
+says_columns 'step split loss accuracy macro_f1 auroc mcc labels seconds lag_steps set' classes
+says_columns 'step split loss spearman r2 rmse pearson labels seconds lag_steps set' numbers
+[ "$(tail -n 1 out | xargs)" = '4 valid 0.5 0.75 0.375 1.25 0.5 9 1 0 corpus' ] || fail "numbers: $(tail -n 1 out)"
+says_columns 'run step split loss accuracy spearman r2 rmse macro_f1 auroc mcc pearson labels seconds lag_steps set' numbers classes
+table 'stty cols 80; plm-pipeline metrics --run numbers'
+[ "$(head -n 1 out | xargs)" = 'step split loss spearman r2 rmse' ] || fail "numbers at 80 columns: $(head -n 1 out)"
+for i in $(seq 81); do echo "{\"step\":$i,\"loss\":0.5,\"exact\":true,\"set\":7,\"lr_hidden\":1,\"tokens_per_second\":9}"; done >grows/trainer.jsonl # a head every 40 lines
 table 'stty cols 80; plm-pipeline metrics trainer --run grows --keys step,exact,loss'
 [ "$(grep -n step out | cut -d: -f1 | paste -sd' ')" = '1 42 83' ] || fail "heads: $(grep -n step out)"
 [ "$(sed -n 2p out)" = '           1        true         0.5' ] || fail "a row: $(sed -n 2p out)"
