@@ -6,6 +6,7 @@
 
 #include "common/base/alloc.h"
 #include "stages/views/report.h"
+#include "stages/views/report_measures.h"
 
 enum { MAX_LINES = PLM_REPORT_RUNS * PLM_CHART_DASHES, LABEL_SIZE = 160 };
 enum { MAX_MARKS = 64, MARK_LABEL_SIZE = 48, MARK_TITLE_SIZE = 160 + PLM_MARK_SIZE };
@@ -185,14 +186,20 @@ static void evaluator_chart(struct plm_text *text, const struct plm_report_run *
   put_chart(text, &look, lines);
 }
 
-/* A chart of what tasks measure; most runs have no task. */
-static void task_chart(struct plm_text *text, const struct plm_report_run *runs, size_t count,
-                       enum plm_report_evaluator_metric metric, const struct look *look,
-                       struct collection *lines)
+/* A chart of each measure that a run has, or one of its tasks. */
+static void measure_charts(struct plm_text *text, const struct plm_report_run *runs, size_t count,
+                           struct collection *lines)
 {
-  size_t curves = 0;
-  for (size_t i = 0; i < count; i++) curves += runs[i].evaluator[metric].count;
-  if (curves > 0) evaluator_chart(text, runs, count, metric, *look, lines);
+  for (size_t i = 0; i < PLM_REPORT_MEASURES; i++) {
+    const struct plm_report_measure *measure = &plm_report_measures[i];
+    if (!plm_report_measure_in_charts(runs, count, measure)) continue;
+    const struct look look = {.title = measure->title,
+                              .note = plm_report_measure_note(runs, count, measure),
+                              .scale = measure->share ? 100 : 1,
+                              .from_zero = measure->share,
+                              .value_max = measure->share ? 100 : 0};
+    evaluator_chart(text, runs, count, measure->metric, look, lines);
+  }
 }
 
 static bool same_curve(const struct plm_curve *a, const struct plm_curve *b)
@@ -377,9 +384,11 @@ static void spent_chart(struct plm_text *text, const struct plm_report_run *runs
 static void put_spent(struct plm_text *text, const struct plm_report_run *runs, size_t count,
                       bool time, struct collection *lines)
 {
-  static const struct look training = {.title = "Training loss", .note = "nats", .scale = 1},
-                           held_out = {
-                               .title = "Validation loss", .note = "nats, first split", .scale = 1};
+  const struct look training = {.title = "Training loss",
+                                .note = plm_report_loss_note(runs, count, "nats"),
+                                .scale = 1},
+                    held_out = {
+                        .title = "Validation loss", .note = "of the first split", .scale = 1};
   struct plm_curve spent[PLM_REPORT_RUNS] = {0};
   lines->marks.count = 0; /* they are steps */
   lines->range[0] = lines->range[1] = 0;
@@ -418,24 +427,12 @@ static void find_steps(const struct plm_report_run *runs, size_t count, double r
 void plm_report_charts(struct plm_text *text, const struct plm_report_run *runs, size_t count)
 {
   static const struct look
-      loss = {.title = "Training loss", .note = "nats", .scale = 1},
-      held_out = {.title = "Validation loss",
-                  .note = "nats for a masked residue",
-                  .level_label = "composition only",
-                  .scale = 1},
-      accuracy = {.title = "Validation accuracy",
-                  .note = "% of masked residues",
-                  .scale = 100,
-                  .from_zero = true,
-                  .value_max = 100},
-      ranks = {.title = "Spearman's correlation", .note = "of evaluator.tasks", .scale = 1},
-      areas = {.title = "AUROC", .note = "of evaluator.tasks", .scale = 1},
       training = {.title = "Training accuracy",
-                  .note = "% of the predicted tokens of a step",
+                  .note = "% of the predicted tokens or labels of a step",
                   .scale = 100,
                   .from_zero = true,
                   .value_max = 100},
-      by_source = {.title = "Loss by source", .note = "nats, training", .scale = 1},
+      by_source = {.title = "Loss by source", .note = "training", .scale = 1},
       rate = {.title = "Learning rate", .note = "", .scale = 1, .from_zero = true},
       speed = {.title = "Throughput",
                .note = "tokens/s, without padding",
@@ -461,16 +458,23 @@ void plm_report_charts(struct plm_text *text, const struct plm_report_run *runs,
                   .from_zero = true},
       weights = {.title = "Weight norm", .note = "over all layers", .scale = 1, .from_zero = true},
       updates = {.title = "Update norm", .note = "over all layers", .scale = 1, .from_zero = true};
+  const struct look loss = {.title = "Training loss",
+                            .note = plm_report_loss_note(runs, count, "nats"),
+                            .scale = 1},
+                    held_out = {.title = "Validation loss",
+                                .note =
+                                    plm_report_loss_note(runs, count, "nats for a masked residue"),
+                                .level_label = "composition only",
+                                .scale = 1};
   struct collection *lines = plm_alloc_zeroed(1, sizeof *lines);
   find_steps(runs, count, lines->range);
   find_marks(runs, count, &lines->marks);
   plm_text_puts(text, "<section class=\"charts\">\n");
   trainer_chart(text, runs, count, PLM_REPORT_TRAINER_loss, &loss, lines);
   evaluator_chart(text, runs, count, PLM_REPORT_EVALUATOR_loss, held_out, lines);
-  evaluator_chart(text, runs, count, PLM_REPORT_EVALUATOR_accuracy, accuracy, lines);
-  task_chart(text, runs, count, PLM_REPORT_EVALUATOR_spearman, &ranks, lines);
-  task_chart(text, runs, count, PLM_REPORT_EVALUATOR_auroc, &areas, lines);
-  trainer_chart(text, runs, count, PLM_REPORT_TRAINER_accuracy, &training, lines);
+  measure_charts(text, runs, count, lines);
+  if (plm_report_has_training_accuracy(runs, count))
+    trainer_chart(text, runs, count, PLM_REPORT_TRAINER_accuracy, &training, lines);
   source_charts(text, runs, count, PLM_REPORT_TRAINER_loss_by_source, by_source, lines);
   rate_chart(text, runs, count, &rate, lines);
   trainer_chart(text, runs, count, PLM_REPORT_TRAINER_tokens_per_second, &speed, lines);

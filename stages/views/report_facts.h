@@ -42,6 +42,10 @@
   X(accuracy)                   \
   X(mcc)                        \
   X(spearman)                   \
+  X(pearson)                    \
+  X(r2)                         \
+  X(rmse)                       \
+  X(macro_f1)                   \
   X(auroc)
 
 enum plm_report_trainer_metric {

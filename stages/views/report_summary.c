@@ -8,6 +8,7 @@
 #include "common/model/model.h"
 #include "stages/views/median.h"
 #include "stages/views/report.h"
+#include "stages/views/report_measures.h"
 
 enum { CELL_SIZE = 256 };
 
@@ -107,25 +108,6 @@ static void validation_loss(const struct plm_report_run *run, char cell[CELL_SIZ
   snprintf(cell, CELL_SIZE, "%.4f (%s, step %.0f)", curve->y[best], curve->split, curve->x[best]);
 }
 
-static double last_evaluation(const struct plm_report_run *run,
-                              enum plm_report_evaluator_metric metric)
-{
-  const struct plm_curves *curves = &run->evaluator[metric];
-  return curves->count > 0 && curves->list[0].count > 0 ? last_of(&curves->list[0]) : NAN;
-}
-
-static void accuracy(const struct plm_report_run *run, char cell[CELL_SIZE])
-{
-  const double value = last_evaluation(run, PLM_REPORT_EVALUATOR_accuracy);
-  if (isfinite(value)) snprintf(cell, CELL_SIZE, "%.1f %%", 100 * value);
-}
-
-static void correlation(const struct plm_report_run *run, char cell[CELL_SIZE])
-{
-  const double value = last_evaluation(run, PLM_REPORT_EVALUATOR_mcc);
-  if (isfinite(value)) snprintf(cell, CELL_SIZE, "%.3f", value);
-}
-
 static void speed(const struct plm_report_run *run, char cell[CELL_SIZE])
 {
   const double value = median_of(plm_report_curve(run, PLM_REPORT_TRAINER_tokens_per_second));
@@ -176,6 +158,36 @@ static void memory(const struct plm_report_run *run, char cell[CELL_SIZE])
     snprintf(cell, CELL_SIZE, "%.0f MB", 1e-6 * bytes);
 }
 
+static void put_row(struct plm_text *text, const char *heading, const char (*cells)[CELL_SIZE],
+                    size_t count)
+{
+  const char *texts[PLM_REPORT_RUNS];
+  for (size_t i = 0; i < count; i++)
+    texts[i] = cells[i][0] != '\0' ? cells[i] : "\xE2\x80\x93"; /* a dash: not known */
+  plm_text_puts(text, "<tr>");
+  plm_report_row(text, heading, texts, count);
+  plm_text_puts(text, "</tr>\n");
+}
+
+/* The measures that the objectives of the runs have. */
+static void put_measures(struct plm_text *text, const struct plm_report_run *runs, size_t count)
+{
+  for (size_t row = 0; row < PLM_REPORT_MEASURES; row++) {
+    const struct plm_report_measure *measure = &plm_report_measures[row];
+    char cells[PLM_REPORT_RUNS][CELL_SIZE] = {{0}};
+    if (!plm_report_measure_in_summary(runs, count, measure)) continue;
+    for (size_t i = 0; i < count; i++) {
+      const double value = plm_report_measure_last(&runs[i], measure);
+      if (!isfinite(value)) continue;
+      if (measure->share)
+        snprintf(cells[i], CELL_SIZE, "%.1f %%", 100 * value);
+      else
+        snprintf(cells[i], CELL_SIZE, "%.3f", value);
+    }
+    put_row(text, measure->row, cells, count);
+  }
+}
+
 void plm_report_summary(struct plm_text *text, const struct plm_report_run *runs, size_t count)
 {
   static const struct {
@@ -190,8 +202,6 @@ void plm_report_summary(struct plm_text *text, const struct plm_report_run *runs
       {"time in steps", duration},
       {"loss of the last step", training_loss},
       {"lowest validation loss", validation_loss},
-      {"last validation accuracy", accuracy},
-      {"last Matthews correlation", correlation},
       {"tokens/s (median)", speed},
       {"model FLOPs utilisation (median)", utilisation},
       {"padding", padding},
@@ -199,15 +209,9 @@ void plm_report_summary(struct plm_text *text, const struct plm_report_run *runs
       {"memory of the trainer", memory},
   };
   for (size_t row = 0; row < sizeof rows / sizeof rows[0]; row++) {
-    char cells[PLM_REPORT_RUNS][CELL_SIZE];
-    const char *texts[PLM_REPORT_RUNS];
-    for (size_t i = 0; i < count; i++) {
-      snprintf(cells[i], CELL_SIZE, "\xE2\x80\x93"); /* a dash: not known */
-      rows[row].write(&runs[i], cells[i]);
-      texts[i] = cells[i];
-    }
-    plm_text_puts(text, "<tr>");
-    plm_report_row(text, rows[row].heading, texts, count);
-    plm_text_puts(text, "</tr>\n");
+    char cells[PLM_REPORT_RUNS][CELL_SIZE] = {{0}};
+    for (size_t i = 0; i < count; i++) rows[row].write(&runs[i], cells[i]);
+    put_row(text, rows[row].heading, cells, count);
+    if (rows[row].write == validation_loss) put_measures(text, runs, count);
   }
 }

@@ -262,6 +262,70 @@ static void tasks_have_charts_of_their_own(void **state)
   close_runs(runs, 2);
 }
 
+/* Rows of the summary from "lowest validation loss" to "tokens/s", without tags. */
+static void summary_of(const struct plm_report_run *runs, size_t count, const char *expected)
+{
+  struct plm_text text = {0};
+  plm_report_summary(&text, runs, count);
+  char *begin = strstr(text.data, "<tr><th scope=\"row\">lowest"), *end;
+  assert_non_null(begin);
+  end = strstr(begin, "<tr><th scope=\"row\">tokens/s");
+  assert_non_null(end);
+  *end = '\0';
+  assert_string_equal(begin, expected);
+  plm_text_deinit(&text);
+}
+
+#define SUMMARY_ROW(heading, cells) "<tr><th scope=\"row\">" heading "</th>" cells "</tr>\n"
+
+/* A run on labels has the measures of its objective, and not those of a language model. What a task
+ * measures is not what the labels have. */
+static void labels_have_measures_of_their_own(void **state)
+{
+  (void)state;
+  static struct plm_report_run runs[2];
+  struct plm_text text = {0};
+  begin_run(&runs[0], "numbers", "stopped", "trainer: {objective: regression, labels: [a]}\n");
+  begin_run(&runs[1], "classes", "stopped", "trainer: {objective: classification, labels: [b]}\n");
+  evaluate(&runs[0], PLM_REPORT_EVALUATOR_loss, "valid", 2, (double[]){0.75, 0.5});
+  evaluate(&runs[0], PLM_REPORT_EVALUATOR_spearman, "probe", 2, (double[]){0.1, 0.2});
+  evaluate(&runs[0], PLM_REPORT_EVALUATOR_spearman, "valid", 2, (double[]){0.5, 0.625});
+  evaluate(&runs[0], PLM_REPORT_EVALUATOR_pearson, "valid", 2, (double[]){0.5, 0.75});
+  evaluate(&runs[0], PLM_REPORT_EVALUATOR_r2, "valid", 2, (double[]){-1, -0.25});
+  evaluate(&runs[0], PLM_REPORT_EVALUATOR_rmse, "valid", 2, (double[]){9, 1.5});
+  evaluate(&runs[1], PLM_REPORT_EVALUATOR_loss, "valid", 2, (double[]){0.7, 0.25});
+  evaluate(&runs[1], PLM_REPORT_EVALUATOR_accuracy, "valid", 2, (double[]){0.5, 0.875});
+  evaluate(&runs[1], PLM_REPORT_EVALUATOR_macro_f1, "valid", 2, (double[]){0.5, 0.75});
+  evaluate(&runs[1], PLM_REPORT_EVALUATOR_auroc, "valid", 2, (double[]){0.5, 0.9375});
+  summary_of(runs, 1,
+             SUMMARY_ROW("lowest validation loss", "<td>0.5000 (valid, step 4)</td>")
+                 SUMMARY_ROW("last Spearman&#39;s correlation", "<td>0.625</td>")
+                     SUMMARY_ROW("last Pearson&#39;s correlation", "<td>0.750</td>")
+                         SUMMARY_ROW("last R\xC2\xB2", "<td>-0.250</td>")
+                             SUMMARY_ROW("last RMSE", "<td>1.500</td>"));
+  summary_of(&runs[1], 1,
+             SUMMARY_ROW("lowest validation loss", "<td>0.2500 (valid, step 4)</td>")
+                 SUMMARY_ROW("last validation accuracy", "<td>87.5 %</td>")
+                     SUMMARY_ROW("last macro F1", "<td>0.750</td>")
+                         SUMMARY_ROW("last AUROC", "<td>0.938</td>")
+                             SUMMARY_ROW("last Matthews correlation", "<td>\xE2\x80\x93</td>"));
+  plm_report_charts(&text, runs, 1);
+  assert_int_equal(times(text.data, "aria-label=\"RMSE\""), 1);
+  assert_int_equal(times(text.data, "aria-label=\"R\xC2\xB2\""), 1);
+  assert_int_equal(times(text.data, "mean squared error of the normalised numbers</span>"), 4);
+  assert_null(strstr(text.data, "accuracy")); /* neither of validation nor of training */
+  assert_null(strstr(text.data, "nats"));
+  plm_text_clear(&text);
+  plm_report_charts(&text, &runs[1], 1);
+  assert_int_equal(times(text.data, "aria-label=\"Macro F1\""), 1);
+  assert_int_equal(times(text.data, "aria-label=\"Training accuracy\""), 1);
+  assert_non_null(strstr(text.data, "<b>Validation accuracy</b> <span>% of the labels</span>"));
+  assert_null(strstr(text.data, "masked"));
+  assert_null(strstr(text.data, "RMSE"));
+  plm_text_deinit(&text);
+  close_runs(runs, 2);
+}
+
 static void sources_have_lines_of_their_own(void **state)
 {
   (void)state;
@@ -383,6 +447,7 @@ int main(void)
       cmocka_unit_test(figures_at_their_limits),
       cmocka_unit_test(corpora_have_a_table),
       cmocka_unit_test(tasks_have_charts_of_their_own),
+      cmocka_unit_test(labels_have_measures_of_their_own),
       cmocka_unit_test(sources_have_lines_of_their_own),
       cmocka_unit_test(settings_that_differ_are_marked),
   };
