@@ -10,7 +10,10 @@ small_fasta new.fasta 5 9
   awk '/^>/ { name = substr($1, 2) } !/^>/ { print name "," (gsub(/[LAG]/, "") > length($0) * 0.8 ? "" : length($0) % 2 ? "odd, or so" : "even") }' \
     proteins.fasta | sed 's/,odd, or so$/,"odd, or so"/'
 } >labels.csv
-sed -n '/^...yaml$/,/^...$/p' "$page" | sed '1d; $d; s/ *#.*//' >fine-tune.yaml
+# the first file of the page is for classes, the second for numbers
+awk '/^```yaml$/ { file = "file" ++count ".yaml"; next } /^```$/ { file = "" } file != "" { print > file }' "$page"
+sed 's/ *#.*//' file1.yaml >fine-tune.yaml
+sed 's/ *#.*//' file2.yaml >numbers.yaml
 # the page's model is downloaded; here it is a small one, from scratch
 shrink=(--set trainer.init_from=null --set model.preset=none --set model.hidden_size=32 --set model.num_attention_heads=2
   --set model.num_hidden_layers=1 --set trainer.steps=4 --set trainer.checkpoint.every=2 --set data.max_length=256
@@ -18,8 +21,8 @@ shrink=(--set trainer.init_from=null --set model.preset=none --set model.hidden_
   --set 'network.feed=tcp://127.0.0.1:*' --set 'network.evaluation_feed=tcp://127.0.0.1:*'
   --set 'network.announcements=tcp://127.0.0.1:*')
 
-mapfile -t commands < <(sed -n '/^## Ten commands/,/^This is/p' "$page" | sed -e :a -e '/\\$/N; s/ *\\\n */ /; ta' | sed -n 's/^    //p')
-[ ${#commands[@]} -eq 10 ] || fail "the page has ${#commands[@]} commands"
+mapfile -t commands < <(sed -n '/^## Twelve commands/,/^This is/p' "$page" | sed -e :a -e '/\\$/N; s/ *\\\n */ /; ta' | sed -n 's/^    //p')
+[ ${#commands[@]} -eq 12 ] || fail "the page has ${#commands[@]} commands"
 for command in "${commands[@]}"; do
   command=${command%%  #*}
   read -ra words <<<"$command"
@@ -29,9 +32,22 @@ for command in "${commands[@]}"; do
   esac
   expect 0 "${words[@]}"
   echo "$command" >>ran
+  [ "${words[1]}" != evaluate ] || cp out evaluated
 done
-[ "$(wc -l <ran)" -eq 7 ] || fail "these commands ran: $(cat ran)"
+[ "$(wc -l <ran)" -eq 9 ] || fail "these commands ran: $(cat ran)"
 expect 0 jq -e '.step == 4 and .split == "valid" and .labels > 0 and .accuracy >= 0' <(tail -n 1 runs/family/evaluator.jsonl)
 [ "$(head -n 1 predictions.csv)" = name,prediction,probability ] || fail "$(head -n 1 predictions.csv)"
 [ "$(tail -n +2 predictions.csv | grep -cE '^seq[0-4],("odd, or so"|even),0?\.[0-9]+$|^seq[0-4],("odd, or so"|even),1$')" -eq 5 ] ||
   fail "$(cat predictions.csv)"
+says evaluated '^split +test of labelled.corpus$'
+says evaluated '^measures +accuracy [01]\.[0-9]{4} '
+
+# ---- the page's file for numbers, and the keys of adapters ---------------------------------------------------------
+awk '/^>/ { name = substr($1, 2) } !/^>/ { print name "," length($0) / 10 }' proteins.fasta | sed 1iname,stability >numbers.csv
+expect 0 plm-pipeline ingest proteins.fasta --labels-table numbers.csv --labels stability --split train=0.8,valid=0.1,test=0.1 \
+  --corpus labelled.corpus --force
+expect 0 plm-pipeline validate numbers.yaml "${shrink[@]}"
+expect 0 plm-pipeline up numbers.yaml "${shrink[@]}"
+expect 0 jq -e '.step == 4 and .split == "valid" and .labels > 0 and (.rmse > 0)' <(tail -n 1 runs/stability/evaluator.jsonl)
+expect 0 plm-pipeline validate numbers.yaml "${shrink[@]}" --set 'trainer.lora.rank=8' --set 'trainer.lora.alpha=16' \
+  --set 'trainer.lora.targets=[q, v]' --set trainer.optimizer.lr_hidden=5e-4
