@@ -8,6 +8,23 @@
 #include "common/config/config_include.h"
 #include "common/config/settings.h"
 
+/* The only key of the section that begins with the word; NULL: there is none, or several. */
+static const char *only_beginning(const char *prefix, const char *word)
+{
+  const char *found = NULL;
+  size_t count;
+  const struct plm_setting *table = plm_settings(&count);
+  for (size_t i = 0; i < count; i++) {
+    const char *own = table[i].key + strlen(prefix);
+    if (strncmp(table[i].key, prefix, strlen(prefix)) != 0 || strchr(own, '.') != NULL ||
+        strncmp(own, word, strlen(word)) != 0)
+      continue;
+    if (found != NULL) return NULL;
+    found = own;
+  }
+  return found;
+}
+
 /* The key that a misspelt word most likely means, or NULL. */
 static const char *suggest_key(const char *prefix, const char *word, char buffer[PLM_KEY_SIZE])
 {
@@ -31,6 +48,8 @@ static const char *suggest_key(const char *prefix, const char *word, char buffer
         own[word_length] == '_' && strchr(own, '.') == NULL)
       return strcpy(buffer, own);
   }
+  const char *beginning = near.best == NULL ? only_beginning(prefix, word) : NULL;
+  if (beginning != NULL) return strcpy(buffer, beginning);
   for (size_t i = 0; i < count && near.best == NULL; i++) {
     const char *dot = strrchr(table[i].key, '.');
     if (dot != NULL && strcmp(dot + 1, word) == 0 && elsewhere.best == NULL) {

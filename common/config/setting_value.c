@@ -33,9 +33,8 @@ static bool in_range(const struct plm_setting *setting, double value, const char
   const bool above = (setting->flags & PLM_SETTING_ABOVE_MIN) != 0;
   const bool below = (setting->flags & PLM_SETTING_BELOW_MAX) != 0;
   if ((above ? value > setting->min : value >= setting->min) &&
-      (below ? value < setting->max : value <= setting->max)) {
+      (below ? value < setting->max : value <= setting->max))
     return true;
-  }
   char low[40], high[40];
   plm_setting_limit(setting, false, low);
   plm_setting_limit(setting, true, high);
@@ -65,19 +64,29 @@ static bool parse_number(const char *text, double *value)
   return end != text && *end == '\0' && isfinite(*value);
 }
 
+static int choice_of(const struct plm_setting *setting, const char *text)
+{
+  for (int i = 0; setting->choices[i] != NULL; i++)
+    if (strcmp(setting->choices[i], text) == 0) return i;
+  return -1;
+}
+
 static bool wrong_type(const struct plm_setting *setting, const struct plm_value *value,
                        char message[MESSAGE_SIZE])
 {
   char expected[256];
+  const struct plm_scalar *found = value->items;
   plm_setting_describe(setting, expected);
-  if (value->is_list) {
+  if (value->is_list)
     snprintf(message, MESSAGE_SIZE, "expected %s, found a list", expected);
-  } else if (plm_scalar_is_null(&value->items[0])) {
+  else if (plm_scalar_is_null(found))
     snprintf(message, MESSAGE_SIZE, "expected %s, found null", expected);
-  } else {
+  else if (plm_setting_is_list(setting) && setting->choices != NULL &&
+           choice_of(setting, found->text) >= 0)
+    snprintf(message, MESSAGE_SIZE, "expected %s; write [%s]", expected, found->text);
+  else
     snprintf(message, MESSAGE_SIZE, "expected %s, found %s\"%.80s\"", expected,
-             value->items[0].quoted ? "the string " : "", value->items[0].text);
-  }
+             found->quoted ? "the string " : "", found->text);
   return false;
 }
 
@@ -129,14 +138,6 @@ static bool read_number(const struct plm_setting *setting, const struct plm_scal
 }
 
 /* ---- words --------------------------------------------------------------------------------- */
-
-static int choice_of(const struct plm_setting *setting, const char *text)
-{
-  for (int i = 0; setting->choices[i] != NULL; i++) {
-    if (strcmp(setting->choices[i], text) == 0) return i;
-  }
-  return -1;
-}
 
 static bool no_such_choice(const struct plm_setting *setting, const char *text,
                            char message[MESSAGE_SIZE])
@@ -419,9 +420,8 @@ static bool store_bool(const struct plm_setting *setting, const struct plm_value
 {
   const struct plm_scalar *scalar = &value->items[0];
   const bool yes = strcmp(scalar->text, "true") == 0;
-  if (scalar->quoted || (!yes && strcmp(scalar->text, "false") != 0)) {
+  if (scalar->quoted || (!yes && strcmp(scalar->text, "false") != 0))
     return wrong_type(setting, value, message);
-  }
   *target = yes;
   return true;
 }

@@ -39,6 +39,22 @@ static const struct config_outcome columns[] = {
      "classification, multilabel or residues, found \"regresion\"; did you mean \"regression\"?\n"},
 };
 
+/* What users write who know PEFT, or forget the brackets. */
+static const struct config_outcome adapters[] = {
+    {"trainer: {lora: {r: 8}}\n", "",
+     "pipeline.yaml:1:18: unknown key \"r\"; did you mean \"rank\"?\n"},
+    {"trainer: {lora: {x: 8}}\n", "", "pipeline.yaml:1:18: unknown key \"x\"\n"},
+    {"trainer: {lora: {targets: q}}\n", "",
+     "pipeline.yaml:1:27: trainer.lora.targets: expected a list of q, k, v, o, gate, up or down; "
+     "write [q]\n"},
+    {"trainer: {lora: {targets: query}}\n", "",
+     "pipeline.yaml:1:27: trainer.lora.targets: expected a list of q, k, v, o, gate, up or down, "
+     "found \"query\"\n"},
+    {"evaluator: {splits: valid}\n", "",
+     "pipeline.yaml:1:21: evaluator.splits: expected a list of train, valid or test; write "
+     "[valid]\n"},
+};
+
 static const struct config_outcome others[] = {
     /* a printed configuration has all keys, with their defaults */
     {"trainer: {labels: [], class_weights: none, head: {pooling: mean, hidden_size: 0, dropout: "
@@ -120,6 +136,12 @@ static void other_objectives_have_no_labels(void **state)
   EXPECT(others);
 }
 
+static void keys_of_adapters_are_suggested(void **state)
+{
+  (void)state;
+  EXPECT(adapters);
+}
+
 static void heads_are_completed(void **state)
 {
   (void)state;
@@ -136,6 +158,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(columns_are_checked), cmocka_unit_test(other_objectives_have_no_labels),
-      cmocka_unit_test(heads_are_completed), cmocka_unit_test(sequences_stay_whole)};
+      cmocka_unit_test(keys_of_adapters_are_suggested), cmocka_unit_test(heads_are_completed),
+      cmocka_unit_test(sequences_stay_whole)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
