@@ -31,10 +31,19 @@ static plm_status at_line(const struct plm_labelled_cells *cells, uint64_t line,
 
 /* ---- CSV ---- */
 
+/* Says which columns there are, if one is missing. A file of FASTA has none. */
 static plm_status list_columns(const struct plm_labelled_cells *cells,
                                const struct plm_csv_row *header, struct plm_error *error)
 {
   struct plm_text names = {0};
+  if (header->fields[0].size > 0 && header->fields[0].text[0] == '>') {
+    const struct plm_labelled_request *request = cells->request;
+    plm_error_set(error, PLM_FORMAT, "this file is FASTA, not a table");
+    plm_error_hint(error, request->corpus && request->name_column == NULL
+                              ? "the labels of FASTA are in a table beside it: --labels-table FILE"
+                              : "give a table with named columns: CSV, TSV or JSON lines");
+    return at_line(cells, header->line, error);
+  }
   plm_table_list_columns(header, &names);
   plm_error_hint(error, "the columns are %s", names.data);
   plm_text_deinit(&names);

@@ -286,6 +286,25 @@ def test_names_must_fit_a_table_beside_fasta():
     assert "t.csv:2, column ss" in result.stderr
 
 
+@pytest.mark.parametrize("arguments", [[], ["--sequence-column", "sequence"]])
+def test_fasta_without_a_table_is_called_fasta(arguments):
+    write_fasta("in.fasta", SEQUENCES)
+    result = ingest("in.fasta", "--labels", "tm", *arguments, check=False)
+    assert result.returncode != 0
+    assert "in.fasta:1: this file is FASTA, not a table" in result.stderr
+    assert "--labels-table FILE" in result.stderr
+    assert not pathlib.Path("c").exists()
+
+
+def test_fasta_instead_of_the_table_is_called_fasta():
+    write_fasta("in.fasta", SEQUENCES)
+    result = ingest("in.fasta", "--labels", "tm", "--labels-table", "in.fasta", check=False)
+    assert result.returncode != 0
+    assert "in.fasta:1: this file is FASTA, not a table" in result.stderr
+    assert "give a table with named columns" in result.stderr
+
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
