@@ -343,6 +343,5 @@ plm_status plm_head_missing(const char *directory, struct plm_error *error)
   free(text);
   cJSON_Delete(json);
   plm_error_where(error, "%s", directory);
-  return plm_error_hint(error, "fine-tune it with AutoModelForSequenceClassification or "
-                               "AutoModelForTokenClassification (doc/inference.md#fine-tuning)");
+  return plm_error_hint(error, "train it on labels first (doc/fine-tuning.md)");
 }

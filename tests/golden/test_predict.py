@@ -328,5 +328,5 @@ def test_a_model_without_a_head_is_refused(checkpoint, fasta, tmp_path):
     assert result.returncode == 2
     said = 'this model has no head for labels: "architectures" in config.json is ["PLMForMaskedLM"]'
     assert said in result.stderr
-    assert "doc/inference.md#fine-tuning" in result.stderr
+    assert "train it on labels first (doc/fine-tuning.md)" in result.stderr
     assert not (tmp_path / "out.csv").exists()
