@@ -304,7 +304,6 @@ def test_fasta_instead_of_the_table_is_called_fasta():
     assert "give a table with named columns" in result.stderr
 
 
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
