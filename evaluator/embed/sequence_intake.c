@@ -46,11 +46,18 @@ static void count_unknown(const struct intake *intake, const uint8_t *residues, 
   intake->counts->unknown_sequences += unknown > 0;
 }
 
+/* Whether there is anything beside the name and the sequence, as there may be in a table. */
+static bool has_more(const struct plm_sequence *sequence)
+{
+  return sequence->columns != NULL && strcmp(sequence->columns, "[]") != 0;
+}
+
 /* The columns are those of the first record, and every other one has them too. */
 static plm_status take_columns(struct intake *intake, size_t file,
                                const struct plm_sequence *sequence, struct plm_error *error)
 {
-  const char *before = intake->counts->columns, *now = sequence->columns;
+  const char *before = intake->counts->columns,
+             *now = has_more(sequence) ? sequence->columns : NULL;
   if (!intake->any && now != NULL) intake->counts->columns = plm_strdup(now);
   const bool same = before == NULL || now == NULL ? before == now : strcmp(before, now) == 0;
   if (intake->any && !same) {
@@ -66,7 +73,7 @@ static plm_status take_columns(struct intake *intake, size_t file,
 static plm_status add_to_spool(struct intake *intake, const struct plm_sequence *sequence,
                                uint32_t tokens, struct plm_error *error)
 {
-  if (sequence->fields == NULL)
+  if (!has_more(sequence))
     return plm_sequence_spool_add(intake->spool, sequence->name, sequence->name_size,
                                   intake->tokens, tokens, error);
   plm_text_clear(&intake->line);

@@ -193,12 +193,25 @@ static void take_fitting(const struct plm_label_search *search, enum plm_label_t
     found->count = 0;
 }
 
+/* Whether the columns that the user named are called as the outputs, in whatever order. */
+static bool are_the_outputs(const struct plm_label_search *search)
+{
+  if (search->column_count != search->names->count) return false;
+  for (uint32_t o = 0; o < search->names->count; o++) {
+    uint32_t i = 0;
+    while (i < search->column_count && strcmp(search->columns[i], search->names->names[o]) != 0)
+      i++;
+    if (i == search->column_count) return false;
+  }
+  return true;
+}
+
 static plm_status choose(const struct plm_label_search *search, enum plm_label_task task,
                          struct found *found, struct plm_error *error)
 {
-  if (search->column_count > 0) return take_named(search, found, error);
-  take_called(search, task, found);
+  if (search->column_count == 0 || are_the_outputs(search)) take_called(search, task, found);
   if (found->count > 0) return PLM_OK;
+  if (search->column_count > 0) return take_named(search, found, error);
   take_fitting(search, task, found);
   if (found->count == 0) return no_column(search, "no column of labels fits the model", error);
   if (found->count > 1 && task != PLM_TASK_REGRESSION)

@@ -133,14 +133,25 @@ static bool writes(const struct plm_predict_text *form, const char *name)
   return false;
 }
 
+static bool is_among(const cJSON *names, const char *name)
+{
+  for (const cJSON *each = names->child; each != NULL; each = each->next)
+    if (strcmp(each->valuestring, name) == 0) return true;
+  return false;
+}
+
 void plm_predict_take_columns(struct plm_predict_text *form, const char *columns)
 {
   cJSON *names = cJSON_Parse(columns);
   form->given = cJSON_CreateArray();
   for (const cJSON *name = names->child; name != NULL; name = name->next) {
     struct plm_text text = {0};
-    plm_text_printf(&text, "%s%s", writes(form, name->valuestring) ? "given_" : "",
-                    name->valuestring);
+    size_t prefixes = writes(form, name->valuestring);
+    do {
+      plm_text_clear(&text);
+      for (size_t i = 0; i < prefixes; i++) plm_text_puts(&text, "given_");
+      plm_text_puts(&text, name->valuestring);
+    } while (prefixes++ > 0 && (writes(form, text.data) || is_among(names, text.data)));
     plm_json_append(form->given, cJSON_CreateString(text.data));
     plm_text_deinit(&text);
   }

@@ -177,6 +177,10 @@ def test_numbers(folder, tmp_path):
     near(line, {key: np.mean([one[key] for one in each]) for key in each[0]})
     near(line, {"loss": squares / labels, "labels": labels,
                 "missing_labels": 2 * len(VALID) - labels})  # fmt: skip
+    # the outputs have names, so the order in which the columns are named does not matter
+    for order in (names, names[::-1]):
+        named = evaluate(tmp_path / "model", folder / "corpus", "--labels", ",".join(order))
+        assert named["rmse_by_label"] == line["rmse_by_label"] and named["loss"] == line["loss"]
     # one number, whose output has no name
     save(tmp_path / "one", ["LABEL_0"], "regression")
     line = evaluate(tmp_path / "one", folder / "corpus", "--labels", "tm")

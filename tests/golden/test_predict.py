@@ -294,19 +294,23 @@ def test_columns_of_a_table_stay(fasta, tmp_path):
     table = tmp_path / "in.csv"
     with table.open("w", newline="") as file:
         writer = csv.writer(file)
-        writer.writerow(["Tm", "id", "note", "sequence", "prediction"])
+        writer.writerow(["Tm", "id", "note", "sequence", "prediction", "given_Tm"])
         for i, (name, sequence) in enumerate(SEQUENCES.items()):
-            writer.writerow([i, name, odd[i % len(odd)], sequence, "x"])
-    columns = ["name", "given_Tm", "note", "given_prediction", *names.values()]
+            writer.writerow([i, name, odd[i % len(odd)], sequence, "x", "y"])
+    columns = ["name", "given_given_Tm", "note", "given_prediction", "given_Tm", *names.values()]
     for output in ("out.csv", "out.tsv", "out.jsonl"):
         rows = predict(tmp_path / "two", table, tmp_path / output)
         for i, (row, same) in enumerate(zip(rows, plain, strict=True)):
             assert list(row) == columns
-            assert (row["given_Tm"], row["given_prediction"]) == (str(i), "x")
+            assert (row["given_given_Tm"], row["given_prediction"]) == (str(i), "x")
+            assert row["given_Tm"] == "y"
             assert row["note"] == odd[i % len(odd)]
             assert [str(row[key]) for key in same] == list(same.values())
-    (tmp_path / "other.csv").write_text("id,sequence\na,MKTAYIAK\n")
-    for files in ((table, tmp_path / "other.csv"), (table, fasta), (fasta, table)):
+    bare = tmp_path / "bare.csv"  # it has nothing to keep, as FASTA
+    bare.write_text("id,sequence\na,MKTAYIAK\n")
+    run("predict", "--checkpoint", tmp_path / "two", fasta, bare, "--output", tmp_path / "both.csv")
+    assert list(csv.DictReader((tmp_path / "both.csv").open()))[:-1] == plain
+    for files in ((table, bare), (table, fasta), (fasta, table)):
         refused = run(
             *("predict", "--checkpoint", tmp_path / "two", *files, "--output", tmp_path / "no.csv"),
             check=False,
