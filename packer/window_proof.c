@@ -8,11 +8,14 @@
 #include "common/wire/tables.h"
 
 struct leaves_of {
+  const struct plm_corpus *corpus;
   struct plm_corpus_cursor *cursor;
   enum plm_split split;
   uint64_t documents;
 };
 
+/* What is told is compared with the group's root, so that a damaged corpus is an error here and not
+ * a lie for the consumer. */
 static plm_status read_leaves(void *context, uint64_t group, uint32_t lengths[PLM_PROOF_GROUP],
                               struct plm_proof_digest digests[PLM_PROOF_GROUP],
                               struct plm_proof_digest *labels, struct plm_error *error)
@@ -23,8 +26,9 @@ static plm_status read_leaves(void *context, uint64_t group, uint32_t lengths[PL
   PLM_TRY(plm_corpus_group_lengths(of->cursor, of->split, group, &read, error));
   memcpy(lengths, read, count * sizeof *lengths);
   PLM_TRY(plm_corpus_digests(of->cursor, of->split, group, digests, error));
-  return labels == NULL ? PLM_OK
-                        : plm_corpus_label_digests(of->cursor, of->split, group, labels, error);
+  if (labels != NULL)
+    PLM_TRY(plm_corpus_label_digests(of->cursor, of->split, group, labels, error));
+  return plm_corpus_check_leaves(of->corpus, of->split, group, lengths, digests, labels, error);
 }
 
 /* Whether the window exists, and has the groups. */
@@ -44,7 +48,7 @@ plm_status window_proof_write(const struct plm_corpus *corpus, struct plm_corpus
 {
   const struct plm_corpus_split *info = &plm_corpus_info(corpus)->splits[proof->split];
   const bool labelled = plm_corpus_has_labels(plm_corpus_info(corpus));
-  struct leaves_of leaves = {cursor, proof->split, info->documents};
+  struct leaves_of leaves = {corpus, cursor, proof->split, info->documents};
   const struct plm_tables_input source = {.documents = info->documents,
                                           .groups = plm_corpus_group_tree(corpus, proof->split),
                                           .cluster_count = info->clusters,

@@ -201,6 +201,12 @@ plm_status plm_corpus_label_digests(struct plm_corpus_cursor *cursor, enum plm_s
 plm_status plm_corpus_name(struct plm_corpus_cursor *cursor, enum plm_split split, uint64_t number,
                            const char **name, struct plm_error *error);
 
+/* Compares the lengths, the hashes of sequences and those of label records (labels; NULL without
+ * them) of a group, as they were read, with its root. PLM_CORRUPT names the record. */
+plm_status plm_corpus_check_leaves(const struct plm_corpus *corpus, enum plm_split split,
+                                   uint64_t group, const uint32_t *lengths,
+                                   const struct plm_proof_digest *digests,
+                                   const struct plm_proof_digest *labels, struct plm_error *error);
 /* Reads a group and compares each of its sequences with its hash, which the fingerprint proves, as
  * it does the label records. Not for old formats. PLM_CORRUPT names the record or the document. */
 plm_status plm_corpus_prove_group(struct plm_corpus_cursor *cursor, enum plm_split split,

@@ -323,27 +323,39 @@ plm_status plm_corpus_label_digests(struct plm_corpus_cursor *cursor, enum plm_s
   return PLM_OK;
 }
 
-/* Compares the hashes of a group's sequences and label records with the group's root. */
-static plm_status check_digests(struct plm_corpus_cursor *cursor, enum plm_split split,
-                                uint64_t group, const uint32_t *lengths,
-                                const struct plm_proof_digest *digests, uint32_t count,
-                                struct plm_error *error)
+plm_status plm_corpus_check_leaves(const struct plm_corpus *corpus, enum plm_split split,
+                                   uint64_t group, const uint32_t *lengths,
+                                   const struct plm_proof_digest *digests,
+                                   const struct plm_proof_digest *labels, struct plm_error *error)
 {
-  const struct plm_corpus *corpus = cursor->corpus;
-  const bool labelled = plm_corpus_has_labels(&corpus->description.info);
-  struct plm_proof_digest labels[PLM_GROUP_DOCUMENTS];
-  if (labelled) PLM_TRY(plm_corpus_label_digests(cursor, split, group, labels, error));
-  const struct plm_proof_node root =
-      plm_proof_group(lengths, digests, labelled ? labels : NULL, count);
+  const uint32_t count =
+      plm_corpus_group_documents(corpus->description.info.splits[split].documents, group);
+  const struct plm_proof_node root = plm_proof_group(lengths, digests, labels, count);
   if (memcmp(root.hash, plm_proof_tree_nodes(corpus->groups[split])[group].hash,
              sizeof root.hash) == 0)
     return PLM_OK;
-  if (labelled)
+  if (plm_corpus_lengths(corpus, split) == NULL) /* no hash was compared with them before */
+    return plm_corpus_record_error(corpus, split, PLM_RECORD_DIGESTS,
+                                   group * PLM_GROUP_DOCUMENTS / PLM_DIGESTS_BLOCK,
+                                   "or a length in `lengths` is not what ingest wrote", error);
+  if (labels != NULL)
     return plm_corpus_record_error(corpus, split, PLM_RECORD_LABELS, group,
                                    "or its record of `digests` is not what ingest wrote", error);
   return plm_corpus_record_error(corpus, split, PLM_RECORD_DIGESTS,
                                  group * PLM_GROUP_DOCUMENTS / PLM_DIGESTS_BLOCK,
                                  "is not what ingest wrote", error);
+}
+
+/* Compares the hashes of a group's sequences and label records with the group's root. */
+static plm_status check_digests(struct plm_corpus_cursor *cursor, enum plm_split split,
+                                uint64_t group, const uint32_t *lengths,
+                                const struct plm_proof_digest *digests, struct plm_error *error)
+{
+  const bool labelled = plm_corpus_has_labels(&cursor->corpus->description.info);
+  struct plm_proof_digest labels[PLM_GROUP_DOCUMENTS];
+  if (labelled) PLM_TRY(plm_corpus_label_digests(cursor, split, group, labels, error));
+  return plm_corpus_check_leaves(cursor->corpus, split, group, lengths, digests,
+                                 labelled ? labels : NULL, error);
 }
 
 plm_status plm_corpus_prove_group(struct plm_corpus_cursor *cursor, enum plm_split split,
@@ -360,7 +372,7 @@ plm_status plm_corpus_prove_group(struct plm_corpus_cursor *cursor, enum plm_spl
   PLM_TRY(plm_corpus_digests(cursor, split, group, stated, error));
   PLM_TRY(plm_corpus_group_lengths(cursor, split, group, &lengths, error));
   const uint32_t documents = plm_corpus_group_documents(info->splits[split].documents, group);
-  PLM_TRY(check_digests(cursor, split, group, lengths, stated, documents, error));
+  PLM_TRY(check_digests(cursor, split, group, lengths, stated, error));
   PLM_TRY(plm_corpus_group(cursor, split, group, &residues, &size, error));
   plm_translator_init(&translator, info->tokenizer);
   plm_corpus_hash_sequences(&translator, lengths, documents, residues, found);

@@ -288,6 +288,13 @@ static void a_wrong_length_is_found(void **state)
                                          EPOCH, 7, &error),
                      PLM_CORRUPT);
     if (strstr(error.what, wanted[i]) == NULL) fail_msg("%s", error.what);
+    struct store_proof proof = {
+        .split = PLM_SPLIT_TRAIN, .epoch = EPOCH, .window = 7, .count = WINDOW_GROUPS};
+    assert_int_equal(window_proof_write(s.corpus, s.cursor, s.plan, &proof, &error), PLM_CORRUPT);
+    if (strstr(error.what,
+               i == 0 ? "or a length in `lengths` is not what ingest wrote" : wanted[i]) == NULL)
+      fail_msg("%s", error.what);
+    free(proof.bytes);
     end(&s);
   }
 }
