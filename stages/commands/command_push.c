@@ -214,6 +214,7 @@ static plm_status print_commands(const struct plm_command_context *context, cons
     command[used++] = "--checkpoint", command[used++] = input;
     command[used++] = "--output", command[used++] = name;
     command[used++] = "--name", command[used++] = repository;
+    if (request.merge) command[used++] = "--merge";
     for (size_t i = 0; i < sizeof passed / sizeof *passed; i++) {
       const char *value = plm_arguments_get(arguments, passed[i]);
       if (value != NULL) command[used++] = dashed[i], command[used++] = value;

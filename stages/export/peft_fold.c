@@ -63,15 +63,14 @@ static plm_status check_options(const cJSON *json, struct plm_error *error)
                                  "save_pretrained writes then");
   }
   const char *start = plm_json_string(json, "init_lora_weights", "");
-  static const char *const changing[] = {"pissa", "olora", "corda", "loftq"};
-  for (size_t i = 0; i < sizeof changing / sizeof *changing; i++) {
-    if (strncmp(start, changing[i], strlen(changing[i])) != 0) continue;
-    plm_error_set(error, PLM_UNSUPPORTED,
-                  "\"init_lora_weights\" is \"%.40s\", which also changed the base's weights",
-                  start);
-    return plm_error_hint(error, "merge it in Python (merge_and_unload)");
-  }
-  return PLM_OK;
+  /* others (pissa, olora, corda, loftq, lora_ga) also change the base's weights */
+  static const char *const neutral[] = {"", "gaussian", "eva", "orthogonal"};
+  for (size_t i = 0; i < sizeof neutral / sizeof *neutral; i++)
+    if (strcmp(start, neutral[i]) == 0) return PLM_OK;
+  plm_error_set(error, PLM_UNSUPPORTED,
+                "\"init_lora_weights\" is \"%.40s\", which may have changed the base's weights",
+                start);
+  return plm_error_hint(error, "merge it in Python (merge_and_unload)");
 }
 
 static plm_status parse_config(const cJSON *json, struct peft *peft, struct plm_error *error)
