@@ -38,6 +38,20 @@ static void advise_checkpoints(const struct plm_config *config, struct plm_text 
                         "is 0, so that no checkpoint is published during training\n");
 }
 
+/* Adapters are trained by AdamW, whose rates are far below Muon's. */
+static void advise_adapters(const struct plm_config *config, struct plm_text *text)
+{
+  if (config->model.lora.rank == 0) return;
+  if (config->origins[plm_key_row("trainer.optimizer.lr_hidden")].kind == PLM_ORIGIN_DEFAULT)
+    plm_text_printf(text,
+                    "trainer.optimizer.lr_hidden: the default of %g is for Muon; adapters of "
+                    "trainer.lora usually need 1e-4 to 1e-3\n",
+                    config->trainer.optimizer.lr_hidden);
+  if (config->trainer.init_from == NULL)
+    plm_text_puts(text, "trainer.lora: trains adapters of random weights, since trainer.init_from "
+                        "is not set\n");
+}
+
 void plm_config_advise(const struct plm_config *config, struct plm_text *text)
 {
   const struct plm_model_config *model = &config->model;
@@ -45,6 +59,7 @@ void plm_config_advise(const struct plm_config *config, struct plm_text *text)
   advise_mask_rate(config, text);
   plm_config_advise_labels(config, text);
   advise_checkpoints(config, text);
+  advise_adapters(config, text);
   for (uint32_t i = 0; i < model->pattern_count; i++) {
     if ((model->pattern[i] & PLM_ATTENTION_BLOCK) == 0) continue;
     plm_text_puts(text, "model.attention.pattern: `block` masks count from the beginning of the "
