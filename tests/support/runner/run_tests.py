@@ -42,7 +42,7 @@ import traceback
 import choose_tests
 from results import Results
 from timings import Times
-from warm import Warm
+from warm import Forked, Warm
 
 ROOT = choose_tests.ROOT
 SANITIZED = ("asan", "tsan")
@@ -156,7 +156,6 @@ class Runner:
         return status, text, took, computed
 
     def wait_for(self, command, environment, place, output, warm):
-        started = time.monotonic()
         try:
             arguments = command[command.index("pytest") + 1 :] if warm else None
             process = warm and warm.start(arguments, place, environment, output.name)
@@ -164,6 +163,7 @@ class Runner:
         except OSError as error:
             output.write(f"{command[0]} does not start: {error.strerror}\n".encode())
             return 127, 0, 0
+        started = time.monotonic()
         self.groups.add(process.pid)
         mark = f"PLM_TMP={environment['PLM_TMP']}"
         timers = [threading.Timer(self.limit_s - 0.1, write_those_left, (mark, output))]
@@ -177,6 +177,8 @@ class Runner:
         status, computed = process.wait()
         for timer in timers:
             timer.cancel()
+        if isinstance(process, Forked):  # /proc does not show the test's mark of its helpers
+            end_group(process.pid, signal.SIGKILL)
         self.groups.discard(process.pid)
         took = time.monotonic() - started
         if took > self.limit_s:

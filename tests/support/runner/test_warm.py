@@ -5,6 +5,7 @@ import os
 import pathlib
 import signal
 import sys
+import time
 
 import pytest
 
@@ -75,6 +76,33 @@ def test_a_signal_is_told(warm, tmp_path):
     test = begin(warm, tmp_path / "a", hangs)
     os.kill(test.pid, signal.SIGTERM)
     assert os.waitstatus_to_exitcode(test.wait()[0]) == -signal.SIGTERM
+
+
+def test_a_slow_start_has_a_limit(tmp_path):
+    (tmp_path / "slow.py").write_text("import time\ntime.sleep(600)\n")
+    warm = Warm(sys.executable, {**os.environ, "PYTHONPATH": str(tmp_path)}, ["slow"], limit_s=0.5)
+    assert begin(warm, tmp_path / "a", "def test_this(): pass\n") is None
+    assert begin(warm, tmp_path / "b", "def test_this(): pass\n") is None
+    warm.close()
+
+
+def test_tests_do_not_outlive_it(warm, tmp_path):
+    test = begin(warm, tmp_path / "a", "import time\ndef test_this(): time.sleep(600)\n")
+    with open(f"/proc/{test.pid}/stat") as stat:
+        started = stat.read().rsplit(")", 1)[1].split()[19]
+    warm.process.kill()
+    assert os.waitstatus_to_exitcode(test.wait()[0]) == -signal.SIGKILL
+    until = time.monotonic() + LIMIT_S
+    while True:  # until it is gone, or its number is another's
+        try:
+            with open(f"/proc/{test.pid}/stat") as stat:
+                words = stat.read().rsplit(")", 1)[1].split()
+        except FileNotFoundError:
+            break
+        if words[19] != started or words[0] in "ZX":
+            break
+        assert time.monotonic() < until, "the test is still there"
+        time.sleep(0.05)
 
 
 def test_its_end_is_the_end_of_tests(warm, tmp_path):

@@ -14,6 +14,7 @@ that still run.
 """
 
 import atexit
+import ctypes
 import gc
 import importlib
 import json
@@ -33,13 +34,15 @@ MODULES = (
 
 
 class Warm:
-    """The runner's side: starts the process when the first test needs it."""
+    """The runner's side: starts the process when the first test needs it. If that does not begin a test
+    within limit_s seconds, it is killed."""
 
-    def __init__(self, python, environment, modules=MODULES):
+    def __init__(self, python, environment, modules=MODULES, limit_s=300):
         self.command = [str(python), "-B", __file__, *modules]
         # The memory of Arrow has a thread of its own, which would be missing after a fork.
         self.environment = {**environment, "ARROW_DEFAULT_MEMORY_POOL": "system"}
         self.environment["JE_ARROW_MALLOC_CONF"] = "background_thread:false"
+        self.limit_s = limit_s
         self.process = None
         self.count = 0
         self.waiting = {}  # number -> the process of a test that has not ended
@@ -67,7 +70,9 @@ class Warm:
                 self.process.stdin.flush()
             except (OSError, ValueError):  # the pipe is broken, or was closed
                 test.ended = (1, 0)
-            self.changed.wait_for(lambda: test.pid or test.ended)
+            if not self.changed.wait_for(lambda: test.pid or test.ended, self.limit_s):
+                self.process.kill()  # listen() tells all that wait for it
+                self.changed.wait_for(lambda: test.pid or test.ended)
         return test if test.pid else None
 
     def listen(self):
@@ -109,10 +114,16 @@ class Forked:
 # ---- the process itself ----
 
 
-def become(test):
-    """The rest of this process is the test."""
+PR_SET_PDEATHSIG = 1
+
+
+def become(test, parent):
+    """The rest of this process is the test, which ends if the warm process is killed."""
     import pytest
 
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # killed before
+        os._exit(1)
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.setsid()
@@ -181,11 +192,11 @@ def serve():
         *lines, rest = (rest + part).split(b"\n")
         for line in lines:
             test = json.loads(line)
-            pid = os.fork()
+            parent, pid = os.getpid(), os.fork()
             if pid == 0:
                 os.close(output)
                 input_.close()
-                become(test)
+                become(test, parent)
             running[pid] = test["number"]
             tell(output, "started", test["number"], pid)
 
