@@ -61,9 +61,8 @@ static void done_says_what_ended_the_run(void **state)
   char *text;
   size_t size;
   assert_int_equal(plm_file_read(path, 1 << 16, &text, &size, NULL), PLM_OK);
-  assert_string_equal(text,
-                      "{\"step\":40,\"identity\":\"00000000000000010000000000000002\","
-                      "\"stopped_by\":\"stop_when\",\"metric\":\"r2\",\"patience\":3}\n");
+  assert_string_equal(text, "{\"step\":40,\"identity\":\"00000000000000010000000000000002\","
+                            "\"stopped_by\":\"stop_when\",\"metric\":\"r2\",\"patience\":3}\n");
   free(text);
   /* a reason that is not known counts as none */
   static const char other[] = "{\"step\":7,\"identity\":\"00000000000000010000000000000002\","
