@@ -44,11 +44,11 @@ static const struct config_outcome adapters[] = {
     {"trainer: {lora: {r: 8}}\n", "",
      "pipeline.yaml:1:18: unknown key \"r\"; did you mean \"rank\"?\n"},
     {"trainer: {lora: {x: 8}}\n", "", "pipeline.yaml:1:18: unknown key \"x\"\n"},
-    {"trainer: {lora: {targets: q}}\n", "",
-     "pipeline.yaml:1:27: trainer.lora.targets: expected a list of q, k, v, o, gate, up or down; "
+    {"trainer: {lora: {rank: 8, targets: q}}\n", "",
+     "pipeline.yaml:1:36: trainer.lora.targets: expected a list of q, k, v, o, gate, up or down; "
      "write [q]\n"},
-    {"trainer: {lora: {targets: query}}\n", "",
-     "pipeline.yaml:1:27: trainer.lora.targets: expected a list of q, k, v, o, gate, up or down, "
+    {"trainer: {lora: {rank: 8, targets: query}}\n", "",
+     "pipeline.yaml:1:36: trainer.lora.targets: expected a list of q, k, v, o, gate, up or down, "
      "found \"query\"\n"},
     {"evaluator: {splits: valid}\n", "",
      "pipeline.yaml:1:21: evaluator.splits: expected a list of train, valid or test; write "
