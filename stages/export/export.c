@@ -35,8 +35,7 @@ struct export
   char source[PLM_PATH_SIZE]; /* of the weights */
   struct plm_parameter *table;
   struct plm_export_weights weights;
-  struct plm_merged merged; /* with request->merge: what is written */
-  bool *changed;            /* with request->with_adapter */
+  bool *changed; /* with request->merge or with_adapter */
 };
 
 /* ---- the request --------------------------------------------------------------------------- */
@@ -98,7 +97,7 @@ static plm_status check_adapters(const struct plm_export_request *request,
     return plm_error_set(error, PLM_USAGE, "--with-adapter needs --merge");
   if (other && adapters)
     return adapters_wrong(folder, "--with-adapter: the model already has adapters",
-                          "fold its own adapters in first, with --merge alone", error);
+                          "fold its own adapters in first, with only --merge", error);
   if (adapters && !request->merge && !request->adapter)
     return adapters_wrong(folder, "the model has adapters beside its weights (LoRA)",
                           "give --merge to fold them into the weights, or --adapter to write "
@@ -220,30 +219,19 @@ static plm_status write_weights(const struct export *export, const float *values
 
 /* ---- exporting ----------------------------------------------------------------------------- */
 
-/* Continues with the model that has no adapters. */
-static plm_status merge(struct export *export, float **values, struct plm_error *error)
+/* Folds the model's own adapters into the values, or one of PEFT. The model then has none. */
+static plm_status fold(struct export *export, float *values, struct plm_error *error)
 {
   struct plm_export_weights *weights = &export->weights;
-  struct plm_merged *merged = &export->merged;
-  PLM_TRY(plm_merge_adapters(&export->folder.model, weights->table, weights->count, *values, merged,
-                             error));
-  free(*values);
-  *values = NULL;
-  weights->table = merged->table;
-  weights->count = merged->count;
-  weights->elements = merged->elements;
-  weights->changed = merged->changed;
+  const char *other = export->request->with_adapter;
+  if (other == NULL && !export->request->merge) return PLM_OK;
+  weights->changed = export->changed = plm_alloc_zeroed(weights->count, sizeof *export->changed);
+  if (other != NULL)
+    return plm_peft_fold(other, weights->table, weights->count, values, export->changed, error);
+  weights->count = plm_merge_adapters(&export->folder.model.lora, export->table, weights->count,
+                                      values, export->changed);
   export->folder.model.lora = (struct plm_lora_config){0};
   return PLM_OK;
-}
-
-/* Folds an adapter of PEFT into the values. */
-static plm_status fold_other(struct export *export, float *values, struct plm_error *error)
-{
-  struct plm_export_weights *weights = &export->weights;
-  weights->changed = export->changed = plm_alloc_zeroed(weights->count, sizeof *export->changed);
-  return plm_peft_fold(export->request->with_adapter, weights->table, weights->count, values,
-                       export->changed, error);
 }
 
 /* Writes only the adapters. */
@@ -285,15 +273,11 @@ static plm_status export_into(struct export *export, struct plm_error *error)
                          export->weights.elements);
   plm_status status =
       plm_parameters_read(export->source, export->table, export->weights.count, values, error);
-  if (status == PLM_OK && export->request->with_adapter != NULL)
-    status = fold_other(export, values, error);
-  else if (status == PLM_OK && export->request->merge)
-    status = merge(export, &values, error);
+  if (status == PLM_OK) status = fold(export, values, error);
   if (status == PLM_OK)
     status = plm_export_target_open(export->request->output, export->request->force,
                                     &export->target, error);
-  if (status == PLM_OK)
-    status = write_folder(export, values != NULL ? values : export->merged.values, error);
+  if (status == PLM_OK) status = write_folder(export, values, error);
   if (status != PLM_OK) plm_export_target_abandon(&export->target);
   free(values);
   return status;
@@ -318,7 +302,6 @@ plm_status plm_export(const struct plm_export_request *request, struct plm_expor
     result->checkpoint = export->folder.checkpoint;
     result->step = export->folder.step;
   }
-  plm_merged_deinit(&export->merged);
   free(export->changed);
   free(export->table);
   free(export);

@@ -1,22 +1,18 @@
 /* Folding adapters into weights. */
 #include "stages/export/export_merge.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/alloc.h"
 
-/* The parameter that an adapter's A is about. */
-static size_t base_of(const struct plm_merged *merged, const struct plm_parameter *a)
+const struct plm_parameter *plm_merge_base(const struct plm_parameter *table, size_t count,
+                                           const char *name, size_t stem)
 {
-  const size_t stem = strlen(a->name) - strlen("lora_A.weight");
-  for (size_t i = 0; i < merged->count; i++)
-    if (strncmp(merged->table[i].name, a->name, stem) == 0 &&
-        strcmp(merged->table[i].name + stem, "weight") == 0)
-      return i;
-  PLM_ASSERT(false);
-  return 0;
+  for (size_t i = 0; i < count; i++)
+    if (strncmp(table[i].name, name, stem) == 0 && strcmp(table[i].name + stem, ".weight") == 0)
+      return &table[i];
+  return NULL;
 }
 
 void plm_merge_fold(float *w, const float *a, const float *b, const struct plm_parameter *of_w,
@@ -35,44 +31,25 @@ void plm_merge_fold(float *w, const float *a, const float *b, const struct plm_p
   free(row);
 }
 
-plm_status plm_merge_adapters(const struct plm_model_config *config,
-                              const struct plm_parameter *with, size_t count, const float *values,
-                              struct plm_merged *merged, struct plm_error *error)
+size_t plm_merge_adapters(const struct plm_lora_config *lora, struct plm_parameter *table,
+                          size_t count, float *values, bool *changed)
 {
-  const struct plm_lora_config *lora = &config->lora;
-  struct plm_model_config without = *config;
-  without.lora = (struct plm_lora_config){0};
-  *merged = (struct plm_merged){0};
-  PLM_TRY(plm_model_parameters(&without, &merged->table, &merged->count, &merged->elements, error));
-  merged->changed = plm_alloc_zeroed(merged->count, sizeof *merged->changed);
-  merged->values = calloc(merged->elements, sizeof *merged->values);
-  if (merged->values == NULL)
-    return plm_error_set(error, PLM_NO_MEMORY, "no memory for %zu weights", merged->elements);
-  size_t to = 0;
-  for (size_t i = 0; i < count; i++) {
-    if (with[i].adapter != 0) continue;
-    PLM_ASSERT(strcmp(with[i].name, merged->table[to].name) == 0);
-    memcpy(merged->values + merged->table[to].offset, values + with[i].offset,
-           with[i].count * sizeof *values);
-    to++;
-  }
-  PLM_ASSERT(to == merged->count);
+  size_t left = 0;
+  memset(changed, 0, count * sizeof *changed);
   for (size_t i = 0; i + 1 < count; i++) {
-    if (with[i].adapter == 0) continue;
-    const size_t base = base_of(merged, &with[i]);
-    plm_merge_fold(merged->values + merged->table[base].offset, values + with[i].offset,
-                   values + with[i + 1].offset, &merged->table[base], lora->rank,
+    if (table[i].adapter == 0) continue;
+    const struct plm_parameter *a = &table[i++], *b = &table[i];
+    const size_t stem = strlen(a->name) - strlen(".lora_A.weight");
+    const struct plm_parameter *base = plm_merge_base(table, count, a->name, stem);
+    PLM_ASSERT(base != NULL && b->adapter == a->adapter);
+    plm_merge_fold(values + base->offset, values + a->offset, values + b->offset, base, lora->rank,
                    lora->alpha / lora->rank);
-    merged->changed[base] = true;
-    i++; /* B */
+    changed[base - table] = true;
   }
-  return PLM_OK;
-}
-
-void plm_merged_deinit(struct plm_merged *merged)
-{
-  free(merged->table);
-  free(merged->values);
-  free(merged->changed);
-  *merged = (struct plm_merged){0};
+  for (size_t i = 0; i < count; i++) {
+    if (table[i].adapter != 0) continue;
+    changed[left] = changed[i];
+    table[left++] = table[i];
+  }
+  return left;
 }

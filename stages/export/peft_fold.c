@@ -114,17 +114,6 @@ static bool ends_with(const char *text, const char *ending)
   return size >= end && strcmp(text + size - end, ending) == 0;
 }
 
-/* The parameter that a tensor's name begins with, followed by `weight` if stem is its length. */
-static const struct plm_parameter *find(const struct plm_parameter *table, size_t count,
-                                        const char *name, size_t stem)
-{
-  for (size_t i = 0; i < count; i++)
-    if (strlen(table[i].name) == stem + strlen(".weight") &&
-        strncmp(table[i].name, name, stem) == 0 && strcmp(table[i].name + stem, ".weight") == 0)
-      return &table[i];
-  return NULL;
-}
-
 static plm_status read_matrix(const struct plm_tensor_info *tensor, int64_t rows, int64_t cols,
                               float **values, struct plm_error *error)
 {
@@ -165,7 +154,7 @@ static plm_status fold_tensor(const struct folding *folding, const struct plm_te
 {
   const char *name = a->name + strlen(beginning);
   const size_t stem = strlen(name) - strlen(a_ending);
-  const struct plm_parameter *of = find(folding->table, folding->count, name, stem);
+  const struct plm_parameter *of = plm_merge_base(folding->table, folding->count, name, stem);
   const int64_t rank = folding->peft->rank;
   char partner[PLM_PATH_SIZE];
   if (of == NULL || of->ndim != 2 || of->group == PLM_GROUP_EMBED) return not_of_model(a, error);
