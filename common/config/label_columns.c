@@ -4,19 +4,7 @@
 #include <string.h>
 
 #include "common/corpus/corpus_description.h"
-
-/* In the order of enum plm_label_task. */
-static const enum plm_objective objectives[PLM_LABEL_TASKS] = {
-    PLM_OBJECTIVE_REGRESSION, PLM_OBJECTIVE_CLASSIFICATION, PLM_OBJECTIVE_MULTILABEL,
-    PLM_OBJECTIVE_RESIDUES};
-
-static enum plm_label_task task_of(enum plm_objective objective)
-{
-  int task = 0;
-  while (task + 1 < PLM_LABEL_TASKS && objectives[task] != objective) task++;
-  PLM_ASSERT(objectives[task] == objective);
-  return (enum plm_label_task)task;
-}
+#include "common/model/labelled_rows.h"
 
 plm_status plm_config_choose_labels(const struct plm_config *config,
                                     const struct plm_label_schema *const *schemas,
@@ -30,7 +18,7 @@ plm_status plm_config_choose_labels(const struct plm_config *config,
     sources[k] = plm_config_source(config, k).path != NULL ? source_names[k] : NULL;
   }
   const plm_status status = plm_label_choose(
-      task_of(config->trainer.objective), (const char *const *)config->trainer.labels,
+      plm_label_task_of(&config->model.head), (const char *const *)config->trainer.labels,
       config->trainer.label_count, schemas, sources, count, choice, error);
   return status == PLM_OK ? status : plm_error_where(error, "trainer.labels");
 }
@@ -92,7 +80,7 @@ static plm_status check_set_columns(const struct plm_config *config,
                                     const struct plm_label_schema *schema,
                                     const struct plm_label_choice *choice, struct plm_error *error)
 {
-  PLM_TRY(plm_label_check_columns(task_of(config->trainer.objective),
+  PLM_TRY(plm_label_check_columns(plm_label_task_of(&config->model.head),
                                   (const char *const *)config->trainer.labels,
                                   config->trainer.label_count, schema, set->corpus, error));
   for (uint32_t i = 0; choice != NULL && i < choice->column_count; i++) {

@@ -2,7 +2,6 @@
 #include "common/model/labelled_rows.h"
 
 #include <math.h>
-#include <stdbool.h>
 #include <stdlib.h>
 
 void plm_labelled_rows_deinit(struct plm_labelled_rows *rows)
@@ -27,13 +26,31 @@ static plm_status labelled_rows_reserve(struct plm_labelled_rows *rows, size_t m
   return PLM_OK;
 }
 
-static bool has_label(const struct plm_batch_labels *labels, uint32_t document)
+enum plm_label_task plm_label_task_of(const struct plm_head_config *head)
 {
+  PLM_ASSERT(head->kind != PLM_PREDICTS_TOKENS);
+  if (head->kind == PLM_PREDICTS_RESIDUES) return PLM_TASK_RESIDUES;
+  return head->loss == PLM_LOSS_SQUARES ? PLM_TASK_REGRESSION
+         : head->loss == PLM_LOSS_CLASS ? PLM_TASK_CLASSIFICATION
+                                        : PLM_TASK_MULTILABEL;
+}
+
+bool plm_labelled_span(const struct plm_head_config *head, const struct plm_label_span *span,
+                       uint32_t *begin, uint32_t *end)
+{
+  const bool cls = head->pooling == PLM_HEAD_CLS;
+  *begin = cls ? span->start : span->first_residue;
+  *end = cls ? span->start + 1 : span->first_residue + span->residues;
+  return cls ? span->first_residue > span->start : span->residues > 0;
+}
+
+uint32_t plm_labels_known(const struct plm_batch_labels *labels, uint32_t document)
+{
+  uint32_t known = 0;
   if (labels->task == PLM_TASK_CLASSIFICATION) return labels->classes[document] >= 0;
-  const float *values = labels->values + (size_t)document * labels->outputs;
   for (uint32_t k = 0; k < labels->outputs; k++)
-    if (!isnan(values[k])) return true;
-  return false;
+    known += !isnan(labels->values[(size_t)document * labels->outputs + k]);
+  return known;
 }
 
 static void add_row(struct plm_labelled_rows *rows, uint64_t begin, uint64_t end, uint32_t document)
@@ -59,11 +76,9 @@ plm_status plm_labelled_rows_list(const struct plm_head_config *head,
     const uint64_t first = chunk + span->first_residue;
     for (uint64_t x = first; x < first + span->residues && residues; x++)
       if (labels->residues[x] >= 0) add_row(rows, x, x + 1, d);
-    if (residues || !has_label(labels, d)) continue;
-    if (head->pooling == PLM_HEAD_CLS)
-      add_row(rows, chunk + span->start, chunk + span->start + 1, d);
-    else
-      add_row(rows, first, first + span->residues, d);
+    uint32_t begin, end;
+    if (residues || plm_labels_known(labels, d) == 0) continue;
+    if (plm_labelled_span(head, span, &begin, &end)) add_row(rows, chunk + begin, chunk + end, d);
   }
   return PLM_OK;
 }

@@ -8,20 +8,13 @@
 
 #include "common/base/alloc.h"
 #include "common/base/text/text.h"
+#include "common/model/labelled_rows.h"
 
 void plm_label_match_deinit(struct plm_label_match *match)
 {
   plm_label_choice_deinit(&match->choice);
   free(match->output);
   *match = (struct plm_label_match){0};
-}
-
-static enum plm_label_task task_of(const struct plm_head_config *head)
-{
-  if (head->kind == PLM_PREDICTS_RESIDUES) return PLM_TASK_RESIDUES;
-  return head->loss == PLM_LOSS_SQUARES ? PLM_TASK_REGRESSION
-         : head->loss == PLM_LOSS_CLASS ? PLM_TASK_CLASSIFICATION
-                                        : PLM_TASK_MULTILABEL;
 }
 
 /* The kind of the one column that has the labels. */
@@ -131,8 +124,8 @@ static plm_status no_column(const struct plm_label_search *search, const char *w
     plm_text_printf(&columns, "%s%.100s (%s)", c == 0 ? "" : ", ", schema->columns[c].name,
                     plm_label_kind_name(schema->columns[c].kind));
   plm_error_set(error, PLM_CONFIG, "%s; the model predicts %s: %s%s", why,
-                predictions[task_of(search->head)], outputs.data == NULL ? "" : outputs.data,
-                outputs.length >= 200 ? ", ..." : "");
+                predictions[plm_label_task_of(search->head)],
+                outputs.data == NULL ? "" : outputs.data, outputs.length >= 200 ? ", ..." : "");
   plm_error_hint(error, "the corpus has the columns %s; %s", columns.data,
                  search->of_run ? "the run trains on those of trainer.labels"
                                 : "choose one with --labels");
@@ -275,7 +268,7 @@ static void copy_choice(const struct plm_label_search *search, enum plm_label_ta
 plm_status plm_label_match_find(const struct plm_label_search *search,
                                 struct plm_label_match *match, struct plm_error *error)
 {
-  const enum plm_label_task task = task_of(search->head);
+  const enum plm_label_task task = plm_label_task_of(search->head);
   struct found found = {0};
   *match = (struct plm_label_match){0};
   if (search->schema == NULL || search->schema->count == 0) {

@@ -14,6 +14,7 @@
 #include "common/cli/output_file.h"
 #include "common/inference/finite_output.h"
 #include "common/metrics/metrics.h"
+#include "common/model/labelled_rows.h"
 #include "common/run/stop.h"
 #include "evaluator/embed/sequence_run.h"
 #include "evaluator/predict/predict_text.h"
@@ -122,6 +123,12 @@ static int by_place(const void *a, const void *b, void *context)
   return x < y ? -1 : x > y;
 }
 
+static void add_row(struct predict *predict, uint32_t row, uint32_t begin, uint32_t end)
+{
+  predict->begin[row] = (int32_t)begin;
+  predict->end[row] = (int32_t)end;
+}
+
 /* Lists what the head reads of the batch, in the order of its rows. Returns how many there are. */
 static uint32_t list_rows(struct predict *predict)
 {
@@ -132,15 +139,18 @@ static uint32_t list_rows(struct predict *predict)
   qsort_r(predict->order, count, sizeof *predict->order, by_place, predict);
   for (uint32_t k = 0; k < count; k++) {
     const uint32_t added = predict->order[k];
-    const uint32_t residues = plm_sequence_run_residues(&predict->run, predict->run.taken[added]);
-    const int32_t cls = (int32_t)plm_sequence_batch_row(predict->run.batch, added);
-    const bool each = of_residues(predict), first = head->pooling == PLM_HEAD_CLS;
-    for (uint32_t i = 0; i < (each ? residues : 1); i++, rows++) {
-      predict->begin[rows] = cls + (!each && first ? 0 : 1 + (int32_t)i);
-      predict->end[rows] = each    ? cls + 2 + (int32_t)i
-                           : first ? cls + 1
-                                   : cls + 1 + (int32_t)residues;
-    }
+    const uint32_t cls = plm_sequence_batch_row(predict->run.batch, added);
+    const struct plm_label_span span = {
+        .start = cls,
+        .first_residue = cls + 1,
+        .residues = plm_sequence_run_residues(&predict->run, predict->run.taken[added])};
+    uint32_t begin, end;
+    for (uint32_t i = 0; of_residues(predict) && i < span.residues; i++)
+      add_row(predict, rows++, span.first_residue + i, span.first_residue + i + 1);
+    if (of_residues(predict)) continue;
+    const bool reads = plm_labelled_span(head, &span, &begin, &end);
+    PLM_ASSERT(reads);
+    add_row(predict, rows++, begin, end);
   }
   return rows;
 }

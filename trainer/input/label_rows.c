@@ -1,8 +1,9 @@
 /* Turns the labels of documents into rows of the head: see label_rows.h. */
 #include "trainer/input/label_rows.h"
 
-#include <math.h>
 #include <string.h>
+
+#include "common/model/labelled_rows.h"
 
 static size_t label_rows_aligned(size_t bytes)
 {
@@ -64,24 +65,16 @@ static void put_row(struct filling *filling, uint32_t chunk, uint32_t begin, uin
 static uint64_t put_document(struct filling *filling, uint32_t d)
 {
   const struct plm_label_span *span = &filling->labels->spans[d];
-  const uint32_t outputs = filling->head->outputs;
-  const bool cls = filling->head->pooling == PLM_HEAD_CLS;
-  uint64_t known = 0;
-  if (cls ? span->first_residue == span->start : span->residues == 0) return 0;
-  if (filling->head->loss == PLM_LOSS_CLASS) {
-    known = filling->labels->classes[d] >= 0;
-    if (known > 0) filling->classes[filling->rows] = filling->labels->classes[d];
-  } else {
-    const float *values = filling->labels->values + (size_t)d * outputs;
-    for (uint32_t o = 0; o < outputs; o++) known += !isnan(values[o]);
-    if (known > 0)
-      memcpy(filling->values + (size_t)filling->rows * outputs, values, outputs * sizeof *values);
-  }
-  if (known == 0) return 0;
-  if (cls)
-    put_row(filling, span->chunk, span->start, span->start + 1);
+  const uint32_t known = plm_labels_known(filling->labels, d);
+  const size_t outputs = filling->head->outputs, r = filling->rows;
+  uint32_t begin, end;
+  if (known == 0 || !plm_labelled_span(filling->head, span, &begin, &end)) return 0;
+  if (filling->head->loss == PLM_LOSS_CLASS)
+    filling->classes[r] = filling->labels->classes[d];
   else
-    put_row(filling, span->chunk, span->first_residue, span->first_residue + span->residues);
+    memcpy(filling->values + r * outputs, filling->labels->values + d * outputs,
+           outputs * sizeof *filling->values);
+  put_row(filling, span->chunk, begin, end);
   return known;
 }
 
