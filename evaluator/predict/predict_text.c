@@ -164,16 +164,14 @@ void plm_predict_release(struct plm_predict_text *form)
   form->given = NULL;
 }
 
-/* fields NULL: the header */
-static void put_given(struct row *row, const char *fields)
+/* fields: one for each column of the form's given */
+static void put_given(struct row *row, const cJSON *fields)
 {
   if (row->form->given == NULL) return;
-  cJSON *parsed = fields == NULL ? NULL : cJSON_Parse(fields);
-  const cJSON *field = parsed == NULL ? row->form->given->child : parsed->child;
+  const cJSON *field = fields->child;
   for (const cJSON *column = row->form->given->child; column != NULL && field != NULL;
        column = column->next, field = field->next)
     put_words(row, column->valuestring, field->valuestring, strlen(field->valuestring));
-  cJSON_Delete(parsed);
 }
 
 /* ---- rows ---------------------------------------------------------------------------------- */
@@ -182,10 +180,11 @@ void plm_predict_put(const struct plm_predict_text *form, const struct plm_predi
                      struct plm_text *text)
 {
   const bool each = of_residues(form) && (form->per_residue || form->logits);
+  cJSON *given = form->given == NULL ? NULL : cJSON_Parse(predicted->given);
   for (uint32_t i = 0; i < (each ? predicted->count : 1); i++) {
     struct row row = {form, text, 0};
     put_words(&row, "name", predicted->name, predicted->name_size);
-    put_given(&row, predicted->given);
+    put_given(&row, given);
     if (each) {
       put_number(&row, "position", i + 1);
       put_words(&row, "residue", predicted->residues + i, 1);
@@ -196,6 +195,7 @@ void plm_predict_put(const struct plm_predict_text *form, const struct plm_predi
       put_values(&row, predicted->outputs + (each ? (size_t)i * form->head->outputs : 0));
     end_row(&row);
   }
+  cJSON_Delete(given);
 }
 
 void plm_predict_put_header(const struct plm_predict_text *form, struct plm_text *text)
@@ -204,7 +204,7 @@ void plm_predict_put_header(const struct plm_predict_text *form, struct plm_text
   struct row row = {form, text, 0};
   if (form->format == PLM_PREDICT_JSONL) return;
   put_words(&row, "", "name", 4);
-  put_given(&row, NULL);
+  put_given(&row, form->given);
   if (each) put_words(&row, "", "position", 8);
   if (each) put_words(&row, "", "residue", 7);
   for (uint32_t o = 0; o < form->head->outputs && has_all(form); o++)
