@@ -100,6 +100,16 @@ const struct plm_architecture_rules *plm_architecture_rules(enum plm_architectur
   return &rules[architecture];
 }
 
+const char *plm_block_target_name(const struct plm_block_names *names, enum plm_lora_target target)
+{
+  const char *const of[PLM_LORA_TARGETS] = {
+      [PLM_LORA_Q] = names->query,   [PLM_LORA_K] = names->key,     [PLM_LORA_V] = names->value,
+      [PLM_LORA_O] = names->output,  [PLM_LORA_GATE] = names->gate, [PLM_LORA_UP] = names->up,
+      [PLM_LORA_DOWN] = names->down,
+  };
+  return of[target];
+}
+
 uint32_t plm_architecture_intermediate(const struct plm_model_config *config)
 {
   switch (config->architecture) {

@@ -93,6 +93,8 @@ struct plm_architecture_rules {
   bool pad_row;           /* the row of <pad> of the embedding is 0 at first */
 };
 const struct plm_architecture_rules *plm_architecture_rules(enum plm_architecture architecture);
+/* The name of the product that an adapter is for. */
+const char *plm_block_target_name(const struct plm_block_names *names, enum plm_lora_target target);
 /* The default of intermediate_size: 4 D, or 8 D / 3 rounded up to a multiple of 256 for esmc; 0 if
  * it does not apply. */
 uint32_t plm_architecture_intermediate(const struct plm_model_config *config);

@@ -127,26 +127,19 @@ static void append_mlp(struct builder *builder, const struct plm_block_shape *bl
 static void append_adapters(struct builder *builder, const struct plm_lora_config *lora,
                             const struct plm_block_shape *block)
 {
-  const struct plm_block_names *names = &block->traits->names;
   const int64_t D = block->width, F = block->hidden, r = lora->rank;
-  const struct {
-    const char *name;
-    int64_t in, out;
-  } targets[PLM_LORA_TARGETS] = {
-      [PLM_LORA_Q] = {names->query, D, D},   [PLM_LORA_K] = {names->key, D, D},
-      [PLM_LORA_V] = {names->value, D, D},   [PLM_LORA_O] = {names->output, D, D},
-      [PLM_LORA_GATE] = {names->gate, D, F}, [PLM_LORA_UP] = {names->up, D, F},
-      [PLM_LORA_DOWN] = {names->down, F, D},
-  };
   for (int t = 0; t < PLM_LORA_TARGETS && r > 0; t++) {
     char name[48];
     if ((lora->targets >> t & 1) == 0) continue;
+    const char *of = plm_block_target_name(&block->traits->names, (enum plm_lora_target)t);
+    const int64_t in = t == PLM_LORA_DOWN ? F : D;
+    const int64_t out = t == PLM_LORA_GATE || t == PLM_LORA_UP ? F : D;
     if (block->kind == PLM_BLOCK_BOTTLENECK && t <= PLM_LORA_O) continue; /* it has no attention */
     builder->adapter = (uint8_t)(1 + t);
-    (void)snprintf(name, sizeof name, "%s.lora_A", targets[t].name);
-    append_matrix(builder, block->prefix, name, r, targets[t].in, PLM_INIT_UNIFORM);
-    (void)snprintf(name, sizeof name, "%s.lora_B", targets[t].name);
-    append_matrix(builder, block->prefix, name, targets[t].out, r, PLM_INIT_ZERO);
+    (void)snprintf(name, sizeof name, "%s.lora_A", of);
+    append_matrix(builder, block->prefix, name, r, in, PLM_INIT_UNIFORM);
+    (void)snprintf(name, sizeof name, "%s.lora_B", of);
+    append_matrix(builder, block->prefix, name, out, r, PLM_INIT_ZERO);
     builder->adapter = 0;
   }
 }

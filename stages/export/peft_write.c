@@ -25,17 +25,12 @@ static bool is_written(const struct plm_model_config *config, const struct plm_p
 static void put_modules(const struct plm_model_config *config, struct plm_text *text)
 {
   const struct plm_block_names *names = &plm_architecture_rules(config->architecture)->block.names;
-  const char *const of[PLM_LORA_TARGETS] = {
-      [PLM_LORA_Q] = names->query,   [PLM_LORA_K] = names->key,     [PLM_LORA_V] = names->value,
-      [PLM_LORA_O] = names->output,  [PLM_LORA_GATE] = names->gate, [PLM_LORA_UP] = names->up,
-      [PLM_LORA_DOWN] = names->down,
-  };
   const char *before = ".*\\.\\d+\\.(";
   for (int t = 0; t < PLM_LORA_TARGETS; t++) {
     if ((config->lora.targets >> t & 1) == 0) continue;
     plm_text_puts(text, before);
     before = "|";
-    for (const char *c = of[t]; *c != '\0'; c++)
+    for (const char *c = plm_block_target_name(names, (enum plm_lora_target)t); *c != '\0'; c++)
       plm_text_printf(text, "%s%c", *c == '.' ? "\\" : "", *c);
   }
   plm_text_puts(text, ")");
