@@ -30,13 +30,6 @@ static const struct measured {
 static const char *const of_tokens[] = {"loss", "accuracy", "mcc", NULL};
 static const char *const of_numbers[] = {"loss", "spearman", "pearson", "r2", "rmse", NULL};
 static const char *const of_classes[] = {"loss", "accuracy", "macro_f1", "mcc", "auroc", NULL};
-static const struct {
-  const char *objective;
-  const char *const *measures;
-} by_objective[] = {{"regression", of_numbers},
-                    {"classification", of_classes},
-                    {"multilabel", of_classes},
-                    {"residues", of_classes}};
 
 bool plm_measure_falls(const char *measure)
 {
@@ -45,10 +38,9 @@ bool plm_measure_falls(const char *measure)
 
 static const char *const *measures_of(const struct plm_config *config)
 {
-  const char *objective = plm_objective_name(config->trainer.objective);
-  for (size_t i = 0; i < sizeof by_objective / sizeof *by_objective; i++)
-    if (strcmp(by_objective[i].objective, objective) == 0) return by_objective[i].measures;
-  return of_tokens;
+  const enum plm_objective objective = config->trainer.objective;
+  if (!plm_objective_is_labels(objective)) return of_tokens;
+  return objective == PLM_OBJECTIVE_REGRESSION ? of_numbers : of_classes;
 }
 
 /* The measure of the list that is called so; NULL: there is none. */

@@ -57,7 +57,7 @@ MODULES = {
 
 
 def module_names(architecture, targets):
-    """A regular expression, because output.dense alone also names attention.output.dense."""
+    """A regular expression, because output.dense also names attention.output.dense."""
     names = [MODULES[architecture][t].replace(".", r"\.") for t in targets]
     return r".*\.(layers?|encoder|decoder)\.\d+\.(" + "|".join(names) + ")"
 

@@ -115,11 +115,11 @@ static void relu2(struct ops_case *c, int64_t n)
   void *x_act = ops_case_act(c, x, n), *dx = ops_case_act(c, dy, n);
   for (int64_t i = 0; i < n; i++) exact[i] = reference_relu2(x[i]);
   c->ops->relu2_forward(c->ops, x_act, n);
-  ops_case_check_act(c, "relu2 alone", x_act, exact, n, 8);
+  ops_case_check_act(c, "relu2", x_act, exact, n, 8);
   const double *stored = ops_case_read(c, x_act, n);
   for (int64_t i = 0; i < n; i++) exact[i] = dy[i] * 2 * sqrt(stored[i]);
   c->ops->relu2_backward(c->ops, dx, x_act, n);
-  ops_case_check_act(c, "relu2 alone, backward", dx, exact, n, 8);
+  ops_case_check_act(c, "relu2, backward", dx, exact, n, 8);
 }
 
 static void swiglu(struct ops_case *c, int64_t N, int64_t F)
