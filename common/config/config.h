@@ -52,6 +52,7 @@ enum {
   PLM_MAX_SPLITS = 3,      /* train, valid, test */
   PLM_MAX_SETS = 16,       /* entries of evaluator.sets */
   PLM_MAX_TASKS = 8,       /* entries of evaluator.tasks */
+  PLM_MAX_TASK_IDS = 256,  /* assays that a task names */
   PLM_SET_NAME_MOST = 32,  /* most letters of a set's or task's name */
   PLM_MAX_RANKS = 4096,    /* trainer.ranks, and the slots of one host */
   PLM_MAX_HOSTS = 512,     /* entries of trainer.hosts */
@@ -189,6 +190,9 @@ struct plm_config_task {
   int kind;                      /* enum plm_task_kind */
   uint64_t every;                /* checkpoints */
   char *reference;               /* of assays: the file that lists them, absolute */
+  char *ids[PLM_MAX_TASK_IDS];   /* of assays: those that are scored */
+  uint32_t id_count;             /* 0: all */
+  uint64_t max_variants;         /* of assays: of each one; 0: all */
   char *target, *split, *column; /* of a probe: columns; split and column may be NULL */
   int labels;                    /* of a probe: an index of plm_task_label_names */
 };

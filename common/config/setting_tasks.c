@@ -37,6 +37,20 @@ static const struct plm_setting keys[] = {
      .offset = AT(reference),
      .unit = "",
      .flags = PLM_SETTING_NULLABLE},
+    {.key = "ids",
+     .type = PLM_SETTING_NAMES,
+     .offset = AT(ids),
+     .unit = "",
+     .count_offset = AT(id_count),
+     .count_min = 1,
+     .count_max = PLM_MAX_TASK_IDS},
+    {.key = "max_variants",
+     .type = PLM_SETTING_U64,
+     .offset = AT(max_variants),
+     .unit = "",
+     .min = 1,
+     .max = 0x1p40,
+     .word = "null"},
     TEXT("target", target),
     TEXT("split", split),
     TEXT("sequence_column", column),
@@ -63,14 +77,13 @@ static const struct plm_yaml_records records = {.setting = "evaluator.tasks",
 /* What a kind needs, and what belongs to another. NULL: nothing is wrong. */
 static const char *find_mismatch(const struct plm_config_task *task)
 {
-  const bool probe = task->kind == PLM_TASK_PROBE;
-  if (probe && task->target == NULL) return "a probe needs the column to predict, target: COLUMN";
-  if (probe && task->reference != NULL) return "reference belongs to kind: assays";
-  if (probe) return NULL;
   const bool assays = task->kind == PLM_TASK_ASSAYS;
-  if (!assays && task->reference != NULL) return "reference belongs to kind: assays";
   if (assays && task->reference == NULL)
     return "assays need the file that lists them, reference: FILE";
+  if (!assays && (task->reference != NULL || task->id_count > 0 || task->max_variants > 0))
+    return "reference, ids and max_variants belong to kind: assays";
+  if (task->kind == PLM_TASK_PROBE)
+    return task->target == NULL ? "a probe needs the column to predict, target: COLUMN" : NULL;
   return task->target != NULL || task->split != NULL || task->column != NULL || task->labels != 0
              ? "target, split, sequence_column and task belong to kind: probe"
              : NULL;
@@ -101,6 +114,7 @@ void plm_config_tasks_release(struct plm_config_evaluator *evaluator)
     free(task->name);
     free(task->path);
     free(task->reference);
+    for (uint32_t k = 0; k < task->id_count; k++) free(task->ids[k]);
     free(task->target);
     free(task->split);
     free(task->column);
@@ -116,6 +130,18 @@ static void put_text(struct plm_text *text, const char *key, const char *value)
   plm_setting_put_string(text, value);
 }
 
+static void put_assays(struct plm_text *text, const struct plm_config_task *task)
+{
+  put_text(text, "reference", task->reference);
+  for (uint32_t k = 0; k < task->id_count; k++) {
+    plm_text_puts(text, k == 0 ? ", ids: [" : ", ");
+    plm_setting_put_string(text, task->ids[k]);
+  }
+  if (task->id_count > 0) plm_text_puts(text, "]");
+  if (task->max_variants > 0)
+    plm_text_printf(text, ", max_variants: %llu", (unsigned long long)task->max_variants);
+}
+
 void plm_config_tasks_print(const struct plm_config_evaluator *evaluator, struct plm_text *text)
 {
   plm_text_puts(text, "[");
@@ -124,7 +150,7 @@ void plm_config_tasks_print(const struct plm_config_evaluator *evaluator, struct
     plm_text_printf(text, "%s{name: \"%s\", kind: %s", i > 0 ? ", " : "", task->name,
                     plm_task_kind_names[task->kind]);
     put_text(text, "path", task->path);
-    put_text(text, "reference", task->reference);
+    put_assays(text, task);
     put_text(text, "target", task->target);
     put_text(text, "split", task->split);
     put_text(text, "sequence_column", task->column);

@@ -355,8 +355,8 @@ static bool store_hosts(const struct plm_value *value, char **target, size_t *cu
   return true;
 }
 
-static bool store_names(const struct plm_value *value, char **target, size_t *culprit,
-                        char message[MESSAGE_SIZE])
+static bool store_names(const struct plm_setting *setting, const struct plm_value *value,
+                        char **target, size_t *culprit, char message[MESSAGE_SIZE])
 {
   for (size_t i = 0; i < value->count; i++) {
     const char *name = value->items[i].text;
@@ -372,7 +372,7 @@ static bool store_names(const struct plm_value *value, char **target, size_t *cu
       return false;
     }
   }
-  store_texts(value, target, PLM_MAX_LABELS);
+  store_texts(value, target, setting->count_max);
   return true;
 }
 
@@ -403,7 +403,7 @@ static bool store_list(const struct plm_setting *setting, const struct plm_value
   } else if (setting->type == PLM_SETTING_HOSTS) {
     stored = store_hosts(value, target, culprit, message);
   } else if (setting->type == PLM_SETTING_NAMES) {
-    stored = store_names(value, target, culprit, message);
+    stored = store_names(setting, value, target, culprit, message);
   } else {
     stored = store_splits(setting, value, target, culprit, message);
   }
@@ -486,7 +486,7 @@ void plm_setting_release(const struct plm_setting *setting, struct plm_config *c
   } else if (setting->type == PLM_SETTING_HOSTS) {
     count = PLM_MAX_HOSTS;
   } else if (setting->type == PLM_SETTING_NAMES) {
-    count = PLM_MAX_LABELS;
+    count = setting->count_max;
   } else if (setting->type == PLM_SETTING_SETS) {
     plm_config_sets_release(&config->evaluator);
   } else if (setting->type == PLM_SETTING_TASKS) {

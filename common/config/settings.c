@@ -431,7 +431,9 @@ static const struct plm_setting settings[] = {
       .help = "What else is measured of checkpoints. A probe (doc/probe.md): `{name: NAME, "
               "kind: probe, path: TABLE, target: COLUMN, split: COLUMN, task: auto, "
               "sequence_column: COLUMN, every: 1}`. Assays in ProteinGym's format: `{name: NAME, "
-              "kind: assays, path: DIR, reference: FILE, every: 1}`. Contacts by attention maps "
+              "kind: assays, path: DIR, reference: FILE, ids: [DMS_id, ...], max_variants: N, "
+              "every: 1}`; without ids, all; max_variants: a sample of each. Contacts by attention "
+              "maps "
               "(doc/probe.md#contacts): `{name: NAME, kind: contacts, path: DIR, every: 1}`. "
               "`every: N` takes each Nth checkpoint and the last one. A task is skipped while a "
               "newer checkpoint waits."),

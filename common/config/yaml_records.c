@@ -7,7 +7,7 @@
 #include "common/base/text/suggest.h"
 #include "common/base/text/text.h"
 
-enum { MESSAGE_SIZE = 512, KEYS_MOST = 16 };
+enum { MESSAGE_SIZE = 512, KEYS_MOST = 16, ITEMS_MOST = PLM_MAX_TASK_IDS };
 
 struct plm_scalar plm_yaml_scalar(const yaml_node_t *node)
 {
@@ -48,24 +48,47 @@ static void unknown_key(struct plm_loader *loader, const struct plm_yaml_records
   plm_text_deinit(&expected);
 }
 
+/* The scalars of a node: its own, or for a list of names, those of its items, of which at most
+ * ITEMS_MOST are looked at. False: it is something else. */
+static bool read_scalars(const struct plm_yaml_list *list, const struct plm_setting *key,
+                         const yaml_node_t *node, struct plm_scalar items[ITEMS_MOST],
+                         struct plm_value *value)
+{
+  *value = (struct plm_value){.items = items, .count = 1};
+  if (node->type == YAML_SCALAR_NODE) {
+    items[0] = plm_yaml_scalar(node);
+    return true;
+  }
+  if (node->type != YAML_SEQUENCE_NODE || key->type != PLM_SETTING_NAMES) return false;
+  const yaml_node_item_t *first = node->data.sequence.items.start;
+  value->is_list = true;
+  value->count = (size_t)(node->data.sequence.items.top - first);
+  for (size_t i = 0; i < value->count && i < ITEMS_MOST; i++) {
+    const yaml_node_t *item = yaml_document_get_node(list->document, first[i]);
+    if (item->type != YAML_SCALAR_NODE) return false;
+    items[i] = plm_yaml_scalar(item);
+  }
+  return true;
+}
+
 static bool read_value(struct plm_loader *loader, const struct plm_yaml_records *of,
                        const struct plm_yaml_list *list, const struct plm_setting *key,
                        const yaml_node_t *node, void *record)
 {
   char message[MESSAGE_SIZE], expected[256];
+  struct plm_scalar items[ITEMS_MOST];
+  struct plm_value value;
   size_t culprit;
   const struct plm_place place = yaml_records_place_of(list, node);
   plm_setting_describe(key, expected);
-  if (node->type != YAML_SCALAR_NODE) {
+  if (!read_scalars(list, key, node, items, &value)) {
     plm_problems_add(loader->problems, place, "%s: %s: expected %s, found a list or section",
                      of->setting, key->key, expected);
     return false;
   }
-  const struct plm_scalar scalar = plm_yaml_scalar(node);
-  const struct plm_value value = {.items = &scalar, .count = 1};
-  if ((key->flags & PLM_SETTING_NULLABLE) != 0 && plm_scalar_is_null(&scalar))
+  if (!value.is_list && (key->flags & PLM_SETTING_NULLABLE) != 0 && plm_scalar_is_null(items))
     return true; /* the initial value */
-  if ((of->accepts == NULL || of->accepts(key, scalar.text, message)) &&
+  if ((value.is_list || of->accepts == NULL || of->accepts(key, items[0].text, message)) &&
       plm_setting_store(key, &value, list->base, record, &culprit, message))
     return true;
   plm_problems_add(loader->problems, place, "%s: %s: %s", of->setting, key->key, message);
@@ -122,8 +145,11 @@ static char **string_of(const struct plm_setting *key, char *record)
 
 static void yaml_records_release(const struct plm_yaml_records *of, char *record)
 {
-  for (size_t k = 0; k < of->key_count; k++)
-    if (is_string(&of->keys[k])) free(*string_of(&of->keys[k], record));
+  for (size_t k = 0; k < of->key_count; k++) {
+    const struct plm_setting *key = &of->keys[k];
+    const size_t count = is_string(key) ? 1 : key->type == PLM_SETTING_NAMES ? key->count_max : 0;
+    for (size_t i = 0; i < count; i++) free(string_of(key, record)[i]);
+  }
   memset(record, 0, of->size);
 }
 

@@ -26,7 +26,7 @@ struct plm_yaml_list {
 struct plm_yaml_records {
   const char *setting;            /* the list's key: "corpus" */
   const char *one, *many, *form;  /* for problems: "source", "sources", "{path: DIR}" */
-  const struct plm_setting *keys; /* scalars; their offsets are into a record */
+  const struct plm_setting *keys; /* scalars and lists of names; offsets are into a record */
   size_t key_count;
   size_t required; /* the first so many keys have to be there; their values are strings */
   bool distinct;   /* no two records have the same value of the first key */

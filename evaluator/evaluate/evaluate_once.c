@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/alloc.h"
 #include "common/base/log/log.h"
 #include "common/base/text/json.h"
+#include "common/base/text/name_list.h"
 #include "common/base/text/printable.h"
 #include "common/huggingface/model_folder.h"
 #include "common/metrics/metrics.h"
@@ -146,18 +146,6 @@ static plm_status open_once(struct once *once, const struct plm_evaluate_request
   return plm_corpus_stream_open(once->corpus, &parameters, chunks, &once->stream, error);
 }
 
-/* Splits the names of columns at their commas. The caller frees both. */
-static uint32_t split_names(const char *text, char **copy, const char ***names)
-{
-  uint32_t count = 0;
-  char *state;
-  *copy = plm_format("%s", text != NULL ? text : "");
-  *names = plm_alloc_zeroed(strlen(*copy) + 1, sizeof **names);
-  for (char *name = strtok_r(*copy, ",", &state); name != NULL; name = strtok_r(NULL, ",", &state))
-    (*names)[count++] = name;
-  return count;
-}
-
 static plm_status run_once(struct once *once, const struct plm_evaluate_request *request,
                            const struct plm_model_folder *folder, struct plm_error *error)
 {
@@ -177,12 +165,13 @@ static plm_status run_once(struct once *once, const struct plm_evaluate_request 
   struct plm_evaluation_result result;
   enum plm_split split;
   PLM_TRY(plm_split_parse(request->split, &split, error));
-  char *copy;
-  options.label_count = split_names(request->labels, &copy, (const char ***)&options.labels);
+  struct plm_name_list labels;
+  plm_name_list_init(&labels, request->labels);
+  options.labels = labels.names;
+  options.label_count = labels.count;
   const plm_status status = plm_evaluation_run(once->evaluation, &stream, split, &options,
                                                check_stop, NULL, &result, error);
-  free((void *)options.labels);
-  free(copy);
+  plm_name_list_deinit(&labels);
   PLM_TRY(status);
   if (!plm_corpus_info(once->corpus)->clustered) plm_info("random split: homologues shared");
   if (request->json)

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "common/base/alloc.h"
+#include "common/sequences/assay_ids.h"
 #include "common/sequences/csv_file.h"
 #include "evaluator/score/wild_type_file.h"
 
@@ -16,14 +17,17 @@ static const char *const names[COLUMNS] = {
     "DMS_id",     "DMS_filename",          "UniProt_ID",
     "target_seq", "coarse_selection_type", "DMS_binarization_cutoff"};
 
+static void assay_deinit(struct plm_assay *assay)
+{
+  free(assay->id);
+  free(assay->uniprot);
+  free(assay->selection);
+  free(assay->target);
+}
+
 void plm_assay_list_deinit(struct plm_assay_list *list)
 {
-  for (size_t i = 0; i < list->count; i++) {
-    free(list->items[i].id);
-    free(list->items[i].uniprot);
-    free(list->items[i].selection);
-    free(list->items[i].target);
-  }
+  for (size_t i = 0; i < list->count; i++) assay_deinit(&list->items[i]);
   free(list->items);
   *list = (struct plm_assay_list){0};
 }
@@ -148,6 +152,28 @@ static plm_status read_rows(struct plm_csv_file *csv, const char *folder,
   return PLM_OK;
 }
 
+/* ---- the choice ---- */
+
+static bool is_chosen(const struct plm_assay_choice *choice, const char *id)
+{
+  for (uint32_t i = 0; i < choice->id_count; i++)
+    if (strcmp(choice->ids[i], id) == 0) return true;
+  return false;
+}
+
+/* Leaves out the assays that are not of the choice. */
+static void keep_chosen(const struct plm_assay_choice *choice, struct plm_assay_list *list)
+{
+  size_t kept = 0;
+  for (size_t i = 0; i < list->count; i++) {
+    if (is_chosen(choice, list->items[i].id))
+      list->items[kept++] = list->items[i];
+    else
+      assay_deinit(&list->items[i]);
+  }
+  list->count = kept;
+}
+
 /* ---- the assays ---- */
 
 static bool has_digit(const struct plm_csv_field *field)
@@ -208,13 +234,18 @@ static plm_status look_at_all(struct plm_assay_list *list, const char *folder,
 }
 
 plm_status plm_assay_list_read(const char *reference, const char *folder,
-                               struct plm_assay_list *list, struct plm_error *error)
+                               const struct plm_assay_choice *choice, struct plm_assay_list *list,
+                               struct plm_error *error)
 {
   struct plm_csv_file *csv;
   *list = (struct plm_assay_list){0};
   PLM_TRY(plm_csv_open(reference, &csv, error));
   plm_status status = read_rows(csv, folder, list, error);
   plm_csv_close(csv);
+  if (status == PLM_OK && choice->id_count > 0) {
+    status = plm_assay_ids_check(reference, choice->ids, choice->id_count, error);
+    if (status == PLM_OK) keep_chosen(choice, list);
+  }
   if (status == PLM_OK) status = look_at_all(list, folder, error);
   if (status != PLM_OK) plm_assay_list_deinit(list);
   return status;

@@ -26,12 +26,22 @@ struct plm_assay_list {
   size_t count, capacity;
 };
 
-/* Reads the reference file and the first two lines of each assay in `folder`. An assay has
- * substitutions if it has a column `mutant` whose first entry has a digit, and otherwise indels:
- * whole sequences in the column `mutated_sequence`. PLM_CONFIG: a column is missing. PLM_NOT_FOUND:
- * assays are missing; the message counts them. PLM_FORMAT: a wrong entry, with file and line. */
+/* What is scored of a benchmark. */
+struct plm_assay_choice {
+  const char *const *ids; /* (id_count) DMS_id; no id: all assays */
+  uint32_t id_count;
+  uint64_t max_variants; /* of each assay (variant_sample.h); 0: all */
+};
+
+/* Reads the reference file and the first two lines of each assay of the choice in `folder`. An
+ * assay has substitutions if it has a column `mutant` whose first entry has a digit, and otherwise
+ * indels: whole sequences in the column `mutated_sequence`. The order is that of the reference
+ * file. PLM_CONFIG: a column is missing, or the file lists no assay with an id of the choice.
+ * PLM_NOT_FOUND: files of assays are missing; the message counts them. PLM_FORMAT: a wrong entry,
+ * with file and line. */
 plm_status plm_assay_list_read(const char *reference, const char *folder,
-                               struct plm_assay_list *list, struct plm_error *error);
+                               const struct plm_assay_choice *choice, struct plm_assay_list *list,
+                               struct plm_error *error);
 void plm_assay_list_deinit(struct plm_assay_list *list);
 
 #endif

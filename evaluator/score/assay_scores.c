@@ -14,20 +14,25 @@
 #include "common/base/text/strict_json.h"
 #include "common/run/stop.h"
 #include "common/sequences/csv_file.h"
+#include "evaluator/score/variant_sample.h"
 
 /* ---- the folder ---- */
 
 static char *origin_text(const struct plm_assay_origin *origin)
 {
-  char weights[PLM_HASH_HEX_SIZE], max_length[16];
+  char weights[PLM_HASH_HEX_SIZE], max_length[16], max_variants[24];
   plm_hash_to_hex(origin->weights, weights);
   cJSON *json = cJSON_CreateObject();
   char *text = NULL;
   snprintf(max_length, sizeof max_length, "%u", origin->max_length);
+  snprintf(max_variants, sizeof max_variants, "%llu", (unsigned long long)origin->max_variants);
   if (cJSON_AddStringToObject(json, "weights", weights) != NULL &&
       cJSON_AddStringToObject(json, "masking", origin->masking) != NULL &&
       cJSON_AddStringToObject(json, "precision", origin->precision) != NULL &&
-      (origin->max_length == 0 || cJSON_AddStringToObject(json, "max_length", max_length) != NULL))
+      (origin->max_length == 0 ||
+       cJSON_AddStringToObject(json, "max_length", max_length) != NULL) &&
+      (origin->max_variants == 0 ||
+       cJSON_AddStringToObject(json, "max_variants", max_variants) != NULL))
     text = plm_json_text(json, true);
   cJSON_Delete(json);
   return text;
@@ -37,7 +42,8 @@ static char *origin_text(const struct plm_assay_origin *origin)
 static plm_status difference(const char *ours, const char *theirs, const char **found,
                              struct plm_error *error)
 {
-  static const char *const names[] = {"weights", "masking", "precision", "max_length"};
+  static const char *const names[] = {"weights", "masking", "precision", "max_length",
+                                      "max_variants"};
   *found = NULL;
   cJSON *a = plm_json_line(ours);
   bool no_memory = plm_json_no_memory();
@@ -134,6 +140,7 @@ plm_status plm_assay_scores_path(const struct plm_assay_scores *scores,
 
 struct pair {
   struct plm_csv_file *assay, *scored;
+  struct plm_variant_sample sample; /* of the assay's rows, which the scored file has */
   struct plm_csv_row a, s;
   size_t measured, fit; /* columns; fit: SIZE_MAX if there is none */
   size_t capacity;
@@ -147,11 +154,12 @@ void plm_assay_values_deinit(struct plm_assay_values *values)
   *values = (struct plm_assay_values){0};
 }
 
-/* The next row of both files, which must be the same except for the last field of the scored one.
- */
-static plm_status next_rows(struct pair *pair, struct plm_error *error)
+/* The next row of both files, or the headers, which must be the same except for the last field of
+ * the scored one. */
+static plm_status next_rows(struct pair *pair, bool headers, struct plm_error *error)
 {
-  PLM_TRY(plm_csv_next(pair->assay, &pair->a, error));
+  do PLM_TRY(plm_csv_next(pair->assay, &pair->a, error));
+  while (!headers && pair->a.count > 0 && !plm_variant_sample_takes(&pair->sample));
   PLM_TRY(plm_csv_next(pair->scored, &pair->s, error));
   bool same = pair->s.count == (pair->a.count > 0 ? pair->a.count + 1 : 0);
   for (size_t i = 0; i < pair->a.count && same; i++)
@@ -225,11 +233,11 @@ static plm_status assay_scores_parse_row(struct pair *pair, const struct plm_ass
 static plm_status read_pair(struct pair *pair, const struct plm_assay *assay,
                             struct plm_assay_values *values, struct plm_error *error)
 {
-  PLM_TRY(next_rows(pair, error));
+  PLM_TRY(next_rows(pair, true, error));
   pair->measured = plm_csv_column(&pair->a, "DMS_score");
   pair->fit = plm_csv_column(&pair->a, "DMS_score_bin");
   for (;;) {
-    PLM_TRY(next_rows(pair, error));
+    PLM_TRY(next_rows(pair, false, error));
     if (pair->a.count == 0) return PLM_OK;
     PLM_TRY(assay_scores_parse_row(pair, assay, values, error));
     if (values->count % 65536 == 0) PLM_TRY(plm_stop_check("", error));
@@ -237,15 +245,20 @@ static plm_status read_pair(struct pair *pair, const struct plm_assay *assay,
 }
 
 plm_status plm_assay_scores_read(const char *path, const struct plm_assay *assay,
-                                 struct plm_assay_values *values, struct plm_error *error)
+                                 uint64_t max_variants, struct plm_assay_values *values,
+                                 struct plm_error *error)
 {
   struct pair pair = {0};
   *values = (struct plm_assay_values){0};
-  plm_status status = plm_csv_open(assay->file, &pair.assay, error);
+  plm_status status =
+      plm_variant_sample_read(assay->file, assay->indels ? "mutated_sequence" : "mutant",
+                              max_variants, &pair.sample, error);
+  if (status == PLM_OK) status = plm_csv_open(assay->file, &pair.assay, error);
   if (status == PLM_OK) status = plm_csv_open(path, &pair.scored, error);
   if (status == PLM_OK) status = read_pair(&pair, assay, values, error);
   plm_csv_close(pair.assay);
   plm_csv_close(pair.scored);
+  plm_variant_sample_deinit(&pair.sample);
   if (status != PLM_OK) plm_assay_values_deinit(values);
   return status;
 }

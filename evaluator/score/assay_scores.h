@@ -3,7 +3,8 @@
  *
  *   scores.json   what the scores were made with: {"weights": XXH3-128 of the weights file,
  *                 "masking": "additive" or "joint", "precision": "fp32" or "bf16",
- *                 "max_length": "N", if the user gave --max-length}
+ *                 "max_length": "N", if the user gave --max-length,
+ *                 "max_variants": "N", if the user gave --max-variants}
  *   DMS_id.csv    the assay with all its columns, and the column `plm_score`; it appears complete
  *
  * One command at a time writes to a folder. */
@@ -22,7 +23,8 @@
 struct plm_assay_origin {
   struct plm_hash weights;
   const char *masking, *precision;
-  uint32_t max_length; /* 0: the model's */
+  uint32_t max_length;   /* 0: the model's */
+  uint64_t max_variants; /* of an assay; 0: all */
 };
 
 struct plm_assay_scores {
@@ -43,10 +45,12 @@ plm_status plm_assay_scores_path(const struct plm_assay_scores *scores,
                                  struct plm_error *error);
 
 /* Reads the scores of an assay whose file exists; the caller frees *values with _deinit. Variants
- * without a measurement are left out. PLM_EXISTS: the file's other columns are not those of the
- * assay. PLM_FORMAT: a field is not a number, with file and line. */
+ * without a measurement are left out. max_variants: with which they were made. PLM_EXISTS: the
+ * file's other columns are not those of the assay. PLM_FORMAT: a field is not a number, with file
+ * and line. */
 plm_status plm_assay_scores_read(const char *path, const struct plm_assay *assay,
-                                 struct plm_assay_values *values, struct plm_error *error);
+                                 uint64_t max_variants, struct plm_assay_values *values,
+                                 struct plm_error *error);
 void plm_assay_values_deinit(struct plm_assay_values *values);
 
 #endif

@@ -35,7 +35,8 @@ static plm_status score_one(struct benchmark *benchmark, const struct plm_assay 
       .reader = {.csv = assay->file,
                  .mutations = assay->indels ? "mutated_sequence" : "mutant",
                  .measured = "DMS_score",
-                 .added = PLM_ASSAY_SCORE_COLUMN},
+                 .added = PLM_ASSAY_SCORE_COLUMN,
+                 .most = benchmark->request->choice.max_variants},
       .masking = benchmark->request->masking,
       .output = path,
   };
@@ -60,7 +61,8 @@ static plm_status do_assay(struct benchmark *benchmark, size_t i, struct plm_err
              assay->indels ? "indels" : "substitutions");
     PLM_TRY(score_one(benchmark, assay, path, error));
   }
-  PLM_TRY(plm_assay_scores_read(path, assay, &values, error));
+  PLM_TRY(
+      plm_assay_scores_read(path, assay, benchmark->request->choice.max_variants, &values, error));
   *result = (struct plm_assay_result){.id = assay->id,
                                       .uniprot = assay->uniprot,
                                       .selection = assay->selection,
@@ -108,6 +110,7 @@ static plm_status open_model(struct benchmark *benchmark, struct plm_ops *ops,
   struct plm_assay_origin origin = {
       .masking = plm_score_masking_names[request->masking],
       .max_length = request->max_length,
+      .max_variants = request->choice.max_variants,
       .precision = ops->act_bytes == sizeof(float) ? "fp32" : "bf16",
   };
   PLM_TRY(plm_inference_open_verified(request->checkpoint, request->weights, ops,
@@ -125,7 +128,8 @@ plm_status plm_score_assays(const struct plm_assays_request *request, struct plm
                             struct plm_error *error)
 {
   struct benchmark benchmark = {.request = request, .scores = {.lock = -1}};
-  PLM_TRY(plm_assay_list_read(request->reference, request->assays, &benchmark.list, error));
+  PLM_TRY(plm_assay_list_read(request->reference, request->assays, &request->choice,
+                              &benchmark.list, error));
   plm_status status = open_model(&benchmark, ops, error);
   if (status == PLM_OK) status = do_all(&benchmark, error);
   plm_assay_scores_close(&benchmark.scores);

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 
 #include "common/ops/ops.h"
+#include "evaluator/score/assay_list.h"
 #include "evaluator/score/assay_statistics.h"
 #include "evaluator/score/variant_scorer.h"
 
@@ -15,7 +16,8 @@ struct plm_assays_request {
   const char *weights;   /* NULL, "model" or "ema" */
   const char *reference; /* the list of assays (assay_list.h) */
   const char *assays;    /* the folder of their files */
-  const char *scores;    /* the folder that keeps the scores (assay_scores.h) */
+  struct plm_assay_choice choice;
+  const char *scores; /* the folder that keeps the scores (assay_scores.h) */
   enum plm_score_masking masking;
   bool masking_given;
   uint32_t max_length; /* as in struct plm_score_request */

@@ -2,6 +2,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "common/base/text/name_list.h"
 #include "common/cli/output_file.h"
 #include "common/cli/sequence_options.h"
 #include "common/cli/task_options.h"
@@ -110,6 +111,38 @@ static plm_status check_assays(const struct plm_arguments *arguments, struct plm
                         "a folder for the scores, where an interrupted command continues", error);
 }
 
+/* --ids and --max-variants; ids is to be freed even after an error. */
+static plm_status choose_assays(const struct plm_arguments *arguments, struct plm_name_list *ids,
+                                struct plm_assay_choice *choice, struct plm_error *error)
+{
+  unsigned long long most;
+  plm_name_list_init(ids, plm_arguments_get(arguments, "ids"));
+  PLM_TRY(plm_arguments_u64(arguments, "max-variants", 0, &most, error));
+  if (most == 0 && plm_arguments_has(arguments, "max-variants"))
+    return plm_error_set(error, PLM_USAGE, "--max-variants must be at least 1");
+  if (ids->count == 0 && plm_arguments_has(arguments, "ids"))
+    return plm_error_set(error, PLM_USAGE, "--ids names no assay");
+  *choice =
+      (struct plm_assay_choice){.ids = ids->names, .id_count = ids->count, .max_variants = most};
+  return PLM_OK;
+}
+
+static plm_status score_chosen(const struct plm_arguments *arguments,
+                               struct plm_assays_request *request, struct plm_error *error)
+{
+  struct plm_name_list ids;
+  struct plm_ops *ops;
+  plm_status status = choose_assays(arguments, &ids, &request->choice, error);
+  if (status == PLM_OK)
+    status = plm_task_open_ops(arguments, (struct plm_ops_request){0}, &ops, error);
+  if (status == PLM_OK) {
+    status = plm_score_assays(request, ops, error);
+    ops->close(ops);
+  }
+  plm_name_list_deinit(&ids);
+  return status;
+}
+
 static plm_status run_assays(const struct plm_arguments *arguments, struct plm_error *error)
 {
   struct plm_assays_request request = {
@@ -122,16 +155,12 @@ static plm_status run_assays(const struct plm_arguments *arguments, struct plm_e
       .output = plm_arguments_get(arguments, "output"),
       .json = plm_arguments_has(arguments, "json"),
   };
-  struct plm_ops *ops;
   PLM_TRY(check_assays(arguments, error));
   PLM_TRY(plm_output_check_inputs("--output", request.output, &request.reference, 1, error));
   PLM_TRY(plm_task_max_length(arguments, &request.max_length, error));
   PLM_TRY(choose_masking(arguments, &request.masking, error));
   if (request.json) PLM_TRY(plm_output_check_stdout(request.output, "--json", error));
-  PLM_TRY(plm_task_open_ops(arguments, (struct plm_ops_request){0}, &ops, error));
-  const plm_status status = plm_score_assays(&request, ops, error);
-  ops->close(ops);
-  return status;
+  return score_chosen(arguments, &request, error);
 }
 
 static plm_status task_score_run(const struct plm_arguments *arguments, struct plm_error *error)
@@ -150,8 +179,8 @@ static plm_status task_score_run(const struct plm_arguments *arguments, struct p
   PLM_TRY(plm_task_needs(arguments, plm_score_options, "checkpoint",
                          "a checkpoint, for example runs/demo/checkpoints/latest", error));
   if (plm_arguments_has(arguments, "assays")) return run_assays(arguments, error);
-  for (size_t i = 0; i < 2; i++) {
-    static const char *const only[] = {"reference", "scores"};
+  for (size_t i = 0; i < 4; i++) {
+    static const char *const only[] = {"reference", "scores", "ids", "max-variants"};
     if (plm_arguments_has(arguments, only[i]))
       return plm_error_set(error, PLM_USAGE, "--%s belongs to --assays DIR", only[i]);
   }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "common/base/alloc.h"
+#include "evaluator/score/variant_sample.h"
 
 static const char amino_acids[] = "ACDEFGHIKLMNPQRSTVWY";
 
@@ -15,6 +16,7 @@ struct plm_variant_reader {
   struct plm_variant_reader_request request;
   const struct plm_wild_type *wild_type;
   struct plm_csv_file *csv;
+  struct plm_variant_sample sample;
   struct plm_text header;              /* the fields of its header, as CSV */
   size_t columns, mutations, measured; /* number, and two indices; measured: SIZE_MAX if none */
   uint64_t line;                       /* of the last entry */
@@ -61,7 +63,8 @@ static plm_status open_csv(struct plm_variant_reader *reader, struct plm_error *
     if (i != 0) plm_text_append(&reader->header, &delimiter, 1);
     plm_text_put_csv(&reader->header, row.fields[i].text, row.fields[i].size, delimiter);
   }
-  return PLM_OK;
+  return plm_variant_sample_read(request->csv, request->mutations, request->most, &reader->sample,
+                                 error);
 }
 
 plm_status plm_variant_reader_open(const struct plm_variant_reader_request *request,
@@ -89,6 +92,7 @@ void plm_variant_reader_close(struct plm_variant_reader *reader)
 {
   if (reader == NULL) return;
   plm_csv_close(reader->csv);
+  plm_variant_sample_deinit(&reader->sample);
   plm_text_deinit(&reader->header);
   free(reader);
 }
@@ -97,6 +101,7 @@ plm_status plm_variant_reader_rewind(struct plm_variant_reader *reader, struct p
 {
   struct plm_csv_row header;
   reader->next = 0;
+  plm_variant_sample_rewind(&reader->sample);
   if (reader->csv == NULL) return PLM_OK;
   PLM_TRY(plm_csv_rewind(reader->csv, error));
   return plm_csv_next(reader->csv, &header, error);
@@ -134,9 +139,11 @@ static plm_status parse_measured(const struct plm_csv_field *field, double *valu
 static plm_status next_row(struct plm_variant_reader *reader, struct plm_variant_entry *entry,
                            bool *ended, struct plm_error *error)
 {
-  const plm_status status = plm_csv_next(reader->csv, &entry->row, error);
-  *ended = status != PLM_OK || entry->row.count == 0;
-  if (*ended) return status;
+  do {
+    const plm_status status = plm_csv_next(reader->csv, &entry->row, error);
+    *ended = status != PLM_OK || entry->row.count == 0;
+    if (*ended) return status;
+  } while (!plm_variant_sample_takes(&reader->sample));
   reader->line = entry->row.line;
   reader->column = NULL;
   if (entry->row.count != reader->columns) {

@@ -5,6 +5,7 @@
 #define PLM_EVALUATOR_SCORE_VARIANT_READER_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "common/sequences/csv_file.h"
 #include "evaluator/score/variant.h"
@@ -15,6 +16,7 @@ struct plm_variant_reader_request {
   size_t text_count;
   const char *mutations, *measured; /* names of columns; measured may be NULL */
   const char *added;                /* name of the new column of scores */
+  uint64_t most; /* of a file: only such a sample of its rows (variant_sample.h); 0: all */
 };
 
 /* A variant to score. It is valid until the next one is read. */

@@ -32,6 +32,13 @@ static plm_status name_task(const struct plm_config_task *task, plm_status statu
   return status;
 }
 
+static struct plm_assay_choice choice_of(const struct plm_config_task *task)
+{
+  return (struct plm_assay_choice){.ids = (const char *const *)task->ids,
+                                   .id_count = task->id_count,
+                                   .max_variants = task->max_variants};
+}
+
 static plm_status open_task(struct plm_watch_tasks *tasks, uint32_t i, struct plm_error *error)
 {
   const struct plm_config_task *task = &tasks->config->evaluator.tasks[i];
@@ -45,7 +52,8 @@ static plm_status open_task(struct plm_watch_tasks *tasks, uint32_t i, struct pl
     return plm_contacts_check(&tasks->folders[i], PLM_CONTACT_TRAINING, "", error);
   }
   struct plm_assay_list list = {0};
-  PLM_TRY(plm_assay_list_read(task->reference, task->path, &list, error));
+  const struct plm_assay_choice choice = choice_of(task);
+  PLM_TRY(plm_assay_list_read(task->reference, task->path, &choice, &list, error));
   plm_assay_list_deinit(&list);
   return PLM_OK;
 }
@@ -60,6 +68,7 @@ plm_status plm_watch_tasks_open(const struct plm_config *config, struct plm_watc
     const plm_status status = name_task(task, open_task(tasks, i, error), error);
     /* as with the corpus of a set, it may be there later */
     if (status == PLM_NOT_FOUND) return error->status = PLM_UNAVAILABLE;
+    if (status == PLM_CONFIG) return error->status = PLM_FORMAT; /* wrong files: no restart helps */
     PLM_TRY(status);
   }
   return PLM_OK;
@@ -182,6 +191,7 @@ static plm_status run_assays(const struct plm_watch_tasks *tasks,
       .checkpoint = subject->directory,
       .reference = task->reference,
       .assays = task->path,
+      .choice = choice_of(task),
       .scores = scores,
       .check = subject->check,
       .take = put_assays,

@@ -142,7 +142,8 @@ const struct plm_command plm_command_score = {
         "heat map if it ends in .svg.\n\n"
         "--assays DIR --reference FILE --scores DIR scores all assays of a benchmark in "
         "ProteinGym's format, substitutions and indels, without a wild type. It prints a row of "
-        "statistics for each assay; their means go to stderr and into the object of --json. The "
+        "statistics for each assay; their means go to stderr and into the object of --json. "
+        "--ids and --max-variants score a part of it. The "
         "scores of each finished assay stay in the folder of --scores, where the same command "
         "continues after it was interrupted.",
     .options = plm_score_options,

@@ -12,6 +12,7 @@
 #include "common/config/task_table.h"
 #include "common/corpus/corpus_description.h"
 #include "common/huggingface/folder_facts.h"
+#include "common/sequences/assay_ids.h"
 #include "stages/commands/command.h"
 #include "stages/supervisor/prepare/run_corpora.h"
 #include "stages/supervisor/prepare/run_labels.h"
@@ -95,6 +96,17 @@ static plm_status check_probe(const struct plm_config *config, const struct plm_
   return error->status = PLM_CONFIG; /* a mistake in the configuration or in what it names */
 }
 
+/* Whether the reference file of assays, if it is here, lists those that the task names. */
+static plm_status check_ids(const struct plm_config_task *task, struct plm_error *error)
+{
+  if (task->id_count == 0 || !plm_file_exists(task->reference)) return PLM_OK;
+  const plm_status status =
+      plm_assay_ids_check(task->reference, (const char *const *)task->ids, task->id_count, error);
+  if (status == PLM_OK) return PLM_OK;
+  if (error->where[0] == '\0') plm_error_where(error, "evaluator.tasks: %s", task->name);
+  return error->status = PLM_CONFIG;
+}
+
 /* What exists on this host; a folder is no file later. */
 static plm_status validate_tasks(const struct plm_config *config, struct plm_error *error)
 {
@@ -105,7 +117,10 @@ static plm_status validate_tasks(const struct plm_config *config, struct plm_err
       PLM_TRY(check_probe(config, task, error));
       continue;
     }
-    if (plm_directory_exists(task->path)) continue;
+    if (plm_directory_exists(task->path)) {
+      PLM_TRY(check_ids(task, error));
+      continue;
+    }
     return plm_error_set(
         error, PLM_CONFIG, "evaluator.tasks: %s: %s is not a folder; %s", task->name, task->path,
         task->kind == PLM_TASK_CONTACTS ? "contacts need a folder of NAME.fasta and NAME.contacts"

@@ -166,7 +166,25 @@ static const struct wrong wrongs[] = {
      {"pipeline.yaml:1:21: evaluator.tasks: \"a\": a probe needs the column to predict, target: "
       "COLUMN"}},
     {"evaluator: {tasks: [{name: a, path: x, target: y, reference: z}]}\n",
-     {"pipeline.yaml:1:21: evaluator.tasks: \"a\": reference belongs to kind: assays"}},
+     {"pipeline.yaml:1:21: evaluator.tasks: \"a\": reference, ids and max_variants belong to kind: "
+      "assays"}},
+    {"evaluator: {tasks: [{name: a, path: x, target: y, ids: [A]}]}\n",
+     {"pipeline.yaml:1:21: evaluator.tasks: \"a\": reference, ids and max_variants belong to kind: "
+      "assays"}},
+    {"evaluator: {tasks: [{name: a, path: x, kind: contacts, max_variants: 3}]}\n",
+     {"pipeline.yaml:1:21: evaluator.tasks: \"a\": reference, ids and max_variants belong to kind: "
+      "assays"}},
+    {"evaluator: {tasks: [{name: a, path: x, kind: assays, reference: z, ids: [A, B, A], "
+     "max_variants: 0}]}\n",
+     {"pipeline.yaml:1:73: evaluator.tasks: ids: \"A\" is listed twice",
+      "pipeline.yaml:1:98: evaluator.tasks: max_variants: 0 is out of range: must be at least 1 "
+      "and "
+      "at most 1099511627776"}},
+    {"evaluator: {tasks: [{name: a, path: x, kind: assays, reference: z, ids: []}]}\n",
+     {"pipeline.yaml:1:73: evaluator.tasks: ids: expected 1 to 256 entries, found 0"}},
+    {"evaluator: {tasks: [{name: a, path: x, kind: assays, reference: z, ids: [[A]]}]}\n",
+     {"pipeline.yaml:1:73: evaluator.tasks: ids: expected a list of names, found a list or "
+      "section"}},
     {"evaluator: {tasks: [{name: a, path: x, kind: assays}]}\n",
      {"pipeline.yaml:1:21: evaluator.tasks: \"a\": assays need the file that lists them, "
       "reference: FILE"}},
@@ -174,7 +192,8 @@ static const struct wrong wrongs[] = {
      {"pipeline.yaml:1:21: evaluator.tasks: \"a\": target, split, sequence_column and task belong "
       "to kind: probe"}},
     {"evaluator: {tasks: [{name: a, path: x, kind: contacts, reference: z}]}\n",
-     {"pipeline.yaml:1:21: evaluator.tasks: \"a\": reference belongs to kind: assays"}},
+     {"pipeline.yaml:1:21: evaluator.tasks: \"a\": reference, ids and max_variants belong to kind: "
+      "assays"}},
     {"evaluator: {tasks: [{name: a, path: x, kind: contacts, target: z}]}\n",
      {"pipeline.yaml:1:21: evaluator.tasks: \"a\": target, split, sequence_column and task belong "
       "to kind: probe"}},

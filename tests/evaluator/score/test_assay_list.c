@@ -19,10 +19,17 @@ static void put(const char *name, const char *text)
   scratch_write(scratch_path(name), text, strlen(text));
 }
 
+static plm_status read_chosen(const char *text, const char *const *ids, uint32_t count,
+                              struct plm_assay_list *list, struct plm_error *error)
+{
+  const struct plm_assay_choice choice = {.ids = ids, .id_count = count};
+  put("list.csv", text);
+  return plm_assay_list_read(scratch_path("list.csv"), scratch_directory(), &choice, list, error);
+}
+
 static plm_status read_list(const char *text, struct plm_assay_list *list, struct plm_error *error)
 {
-  put("list.csv", text);
-  return plm_assay_list_read(scratch_path("list.csv"), scratch_directory(), list, error);
+  return read_chosen(text, NULL, 0, list, error);
 }
 
 static void make_assays(void)
@@ -160,6 +167,28 @@ static void the_longest_target_is_taken(void **state)
   free(text);
 }
 
+/* Files of assays that are not chosen may be missing; the order is that of the list. */
+static void only_chosen_assays_are_taken(void **state)
+{
+  (void)state;
+  static const char text[] = CUTOFF "a,one.csv,P,AC,t,\nab,none.csv,P,AC,t,\nc,two.csv,Q,AC,t,0\n";
+  static const char *const ids[] = {"c", "a", "aB"};
+  struct plm_assay_list list;
+  struct plm_error error = {0};
+  make_assays();
+  assert_int_equal(read_chosen(text, ids, 2, &list, NULL), PLM_OK);
+  assert_int_equal(list.count, 2);
+  assert_string_equal(list.items[0].id, "a");
+  assert_string_equal(list.items[1].id, "c");
+  assert_string_equal(list.items[1].uniprot, "Q");
+  assert_true(list.items[1].indels);
+  plm_assay_list_deinit(&list);
+  assert_int_equal(read_chosen(text, ids, 3, &list, &error), PLM_CONFIG);
+  assert_non_null(strstr(error.what, "list.csv lists no assay \"aB\""));
+  assert_non_null(strstr(error.hint, "did you mean \"a"));
+  assert_int_equal(list.count, 0);
+}
+
 static void missing_assays_are_counted(void **state)
 {
   (void)state;
@@ -205,9 +234,13 @@ static void wrong_assays_are_named(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(rows_are_taken),         cmocka_unit_test(many_rows_are_taken),
-      cmocka_unit_test(wrong_rows_are_named),   cmocka_unit_test(missing_assays_are_counted),
-      cmocka_unit_test(wrong_assays_are_named), cmocka_unit_test(the_longest_target_is_taken),
+      cmocka_unit_test(rows_are_taken),
+      cmocka_unit_test(many_rows_are_taken),
+      cmocka_unit_test(wrong_rows_are_named),
+      cmocka_unit_test(missing_assays_are_counted),
+      cmocka_unit_test(wrong_assays_are_named),
+      cmocka_unit_test(the_longest_target_is_taken),
+      cmocka_unit_test(only_chosen_assays_are_taken),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

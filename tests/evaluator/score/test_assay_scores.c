@@ -26,7 +26,7 @@ static void has(const char *path, const char *expected)
   free(text);
 }
 
-static const struct plm_assay_origin first = {{1, 2}, "additive", "fp32", 0};
+static const struct plm_assay_origin first = {{1, 2}, "additive", "fp32", 0, 0};
 
 static void a_folder_keeps_its_origin(void **state)
 {
@@ -48,11 +48,12 @@ static void a_folder_keeps_its_origin(void **state)
   static const struct {
     struct plm_assay_origin origin;
     const char *other;
-  } others[] = {{{{1, 3}, "joint", "fp32", 0}, "weights"},
-                {{{1, 2}, "joint", "bf16", 0}, "masking"},
-                {{{1, 2}, "additive", "bf16", 0}, "precision"},
-                {{{1, 2}, "additive", "fp32", 64}, "max_length"}};
-  for (size_t i = 0; i < 4; i++) {
+  } others[] = {{{{1, 3}, "joint", "fp32", 0, 0}, "weights"},
+                {{{1, 2}, "joint", "bf16", 0, 0}, "masking"},
+                {{{1, 2}, "additive", "bf16", 0, 0}, "precision"},
+                {{{1, 2}, "additive", "fp32", 64, 9}, "max_length"},
+                {{{1, 2}, "additive", "fp32", 0, 9}, "max_variants"}};
+  for (size_t i = 0; i < 5; i++) {
     char what[512];
     snprintf(what, sizeof what, "%s has scores made with other %s", folder, others[i].other);
     assert_int_equal(plm_assay_scores_open(folder, &others[i].origin, &second, &error), PLM_EXISTS);
@@ -124,7 +125,7 @@ static plm_status read_both(const char *assay_text, const char *scored, double c
   put("assay.csv", assay_text);
   put("scored.csv", scored);
   snprintf(assay.file, sizeof assay.file, "%s", scratch_path("assay.csv"));
-  return plm_assay_scores_read(scratch_path("scored.csv"), &assay, values, error);
+  return plm_assay_scores_read(scratch_path("scored.csv"), &assay, 0, values, error);
 }
 
 static void are(const struct plm_assay_values *values, size_t count, const double *expected)

@@ -53,7 +53,31 @@ says err 'Activity: Spearman 1.000, AUC 1.000, MCC 1.000, NDCG 0.000, Top_recall
 [ "$(sed -n 2p out)" = ONE,P1,Activity,3,1.000000,1.000000,1.000000,0.000000,1.000000 ] || fail "ONE: $(cat out)"
 [ "$(sed -n 3p out)" = "$(sed -n 3p report.csv)" ] || fail "TWO: $(cat out report.csv)"
 
+# ---- a part of the benchmark ----
+expect 0 assays --scores part --ids TWO
+[ "$(paste -sd' ' out)" = "$(sed -n '1p;3p' report.csv | paste -sd' ')" ] || fail "only TWO: $(cat out)"
+[ ! -e part/ONE.csv ] || fail "ONE was scored"
+expect 0 assays --scores two --max-variants 2
+[ "$(sed 1d two/TWO.csv | wc -l) $(cut -d, -f1,4 out | sed -n 3p)" = '2 TWO,2' ] || fail "two of each: $(cat out two/*)"
+[ "$(wc -l <two/ONE.csv)" = 3 ] && [ "$(cut -d, -f1-3 two/ONE.csv | grep -cxFf - assays/one.csv)" = 3 ] ||
+  fail "the rows of the sample: $(cat two/ONE.csv)"
+cp out whole
+expect 0 assays --scores two --max-variants 2
+cmp out whole || fail "the scores that are there give another report: $(cat out)"
+says err '2 of 2 assays have been scored already'
+
 # ---- what is refused ----
+for most in --max-variants=3 --masking=additive; do
+  expect 1 assays --scores two $most
+  says err 'two has scores made with other max_variants'
+done
+expect 2 assays --scores new --max-variants 0
+says err '--max-variants must be at least 1'
+expect 2 assays --scores new --ids ,
+says err '--ids names no assay'
+expect 2 assays --scores new --ids ONE,TWo
+says err 'list.csv lists no assay "TWo"'
+says err 'did you mean "TWO"'
 expect 1 assays --scores scores --masking joint
 says err 'scores has scores made with other masking'
 expect 0 assays --scores joint --masking joint
@@ -75,7 +99,7 @@ expect 2 assays --scores new --masking other
 says err '--masking must be additive, joint or none, not "other"'
 expect 2 assays --scores new --json --output -
 says err 'would both write to standard output'
-for only in --reference=list.csv --scores=new; do
+for only in --reference=list.csv --scores=new --ids=ONE --max-variants=3; do
   expect 2 plm-pipeline score --checkpoint $checkpoint --wild-type $target A4G $only
   says err "${only%%=*} belongs to --assays DIR"
 done

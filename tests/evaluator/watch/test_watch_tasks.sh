@@ -36,11 +36,13 @@ cat >>pipeline.yaml <<'END'
     - {name: stability, kind: probe, path: t.csv, target: y, split: set, every: 2}
     - {name: gym, kind: assays, path: assays, reference: list.csv, every: 4}
     - {name: folds, kind: contacts, path: proteins, every: 4}
+    - {name: part, kind: assays, path: assays, reference: list.csv, ids: [ONE], max_variants: 3, every: 4}
 END
 set -- -c pipeline.yaml --set trainer.steps=5 --set trainer.checkpoint.every=1 --set trainer.schedule.warmup_steps=0 \
   --set trainer.schedule.cooldown_steps=0
 expect 0 plm-pipeline config "$@"
 grep -q 'name: "gym", kind: assays, path: /.*/assays, reference: /.*/list.csv, every: 4}' out || fail "$(cat out)"
+grep -q 'name: "part", kind: assays, .*, ids: \["ONE"\], max_variants: 3, every: 4}' out || fail "$(cat out)"
 plm-packer "$@" >packer.log 2>&1 &
 packer=$!
 expect 0 plm-trainer "$@"
@@ -59,13 +61,16 @@ jq -r 'select(.set != "corpus") | "\(.step) \(.set) \(.split)"' run/evaluator.js
 diff lines - <<'END' || fail "other lines"
 0 folds test
 0 gym test
+0 part test
 0 stability test
 2 stability test
 4 folds test
 4 gym test
+4 part test
 4 stability test
 5 folds test
 5 gym test
+5 part test
 5 stability test
 END
 
@@ -88,6 +93,12 @@ for step in 4 5; do
   cmp wanted got || fail "step $step: $(cat wanted got)"
   [ "$(line $step gym | jq '.spearman_by_assay | keys | length')" = 2 ] || fail "not both: $(line $step gym)"
 done
+expect 0 plm-pipeline score --checkpoint run/checkpoints/step_00000005 --assays assays --reference list.csv --ids ONE \
+  --max-variants 3 --scores part --json -q
+jq -c '.average | [.Spearman, .AUC, .MCC, .NDCG, .Top_recall]' out >wanted
+line 5 part | jq -c '[.spearman, .auc, .mcc, .ndcg, .top_recall]' >got
+cmp wanted got || fail "a part of the assays: $(cat wanted got)"
+line 5 part | jq -e '(.spearman_by_assay | keys) == ["ONE"]' >/dev/null || fail "not one: $(line 5 part)"
 
 for step in 0 5; do
   expect 0 plm-pipeline probe --checkpoint run/checkpoints/step_0000000$step --task contacts proteins --json -q
@@ -111,7 +122,7 @@ grep -q 'stability' report.html || fail "the report lacks the task"
 jq -c '.step = 3' run/DONE >early
 mv early run/DONE
 expect 0 plm-evaluator "$@"
-jq -r 'select(.set != "corpus" and .step == 3) | .set' run/evaluator.jsonl | sort | diff - <(printf '%s\n' folds gym stability) ||
+jq -r 'select(.set != "corpus" and .step == 3) | .set' run/evaluator.jsonl | sort | diff - <(printf '%s\n' folds gym part stability) ||
   fail "not every task at step 3"
 
 # ---- skipped while a newer checkpoint waits ----
@@ -141,6 +152,12 @@ expect 7 plm-evaluator "$@" --set 'evaluator.tasks=[{name: a, path: t.csv, targe
 says err 't.csv:1: the table has no column "z"'
 expect 2 plm-pipeline validate -c pipeline.yaml --set 'evaluator.tasks=[{name: a, path: t.csv, target: z}]'
 says err '/t.csv:1: the table has no column "z"'
+wrong=(--set 'evaluator.tasks=[{name: a, kind: assays, path: assays, reference: list.csv, ids: [ONE, TOW]}]')
+expect 7 plm-evaluator "$@" "${wrong[@]}"
+says err 'list.csv lists no assay "TOW"'
+expect 2 plm-pipeline validate -c pipeline.yaml "${wrong[@]}"
+says err 'evaluator.tasks: a: .*list.csv lists no assay "TOW"'
+says err 'did you mean "TWO"'
 expect 7 plm-evaluator "$@" --set 'evaluator.tasks=[{name: a, kind: contacts, path: assays}]'
 says err 'evaluator.tasks: a: 0 proteins are too few: 20 for training and at least one for the test'
 file=(--set 'evaluator.tasks=[{name: a, kind: contacts, path: t.csv}]')
