@@ -187,7 +187,6 @@ static plm_status fetch_corpus(const struct plm_fetch_options *options, struct p
                                struct plm_error *error)
 {
   struct fetch fetch = {.options = options, .link = link, .source = source, .data = -1};
-  fetch.hasher = plm_hasher_open();
   plm_status status = fetch_description(&fetch, error);
   if (status == PLM_OK) {
     fetched->locks[source] = -1;

@@ -12,7 +12,6 @@ struct plm_fetch_options {
   const char *keys;     /* folder of the client's key */
   const char *cache;    /* folder, made if it is missing; on a local file system */
   uint64_t limit_bytes; /* of all corpora in the cache, those in use included */
-  bool quiet;           /* show no progress */
 };
 
 /* The corpora of the run, in its order. They stay in the cache until they are released. */

@@ -1,0 +1,303 @@
+/* Fetching the corpora of a run into a cache: what is there then, which locks are held, and what
+ * the terminal shows. The head is a thread of the test with the real fetch server. */
+#include "common/fetch/fetch.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <zmq.h>
+
+#include "common/base/files/file.h"
+#include "common/base/log/log.h"
+#include "common/corpus/corpus_description.h"
+#include "common/fetch/fetch_server.h"
+#include "common/wire/socket.h"
+#include "stages/ingest/corpus_writer.h"
+#include "tests/support/harness/captured.h"
+#include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/scratch.h"
+
+enum { CORPORA = 3, TURN_MS = 20, HANGS_S = 60 };
+
+/* ---- what the terminal shows ----------------------------------------------------------------- */
+
+static bool on_terminal;
+
+int isatty(int descriptor)
+{
+  return on_terminal && descriptor == STDERR_FILENO;
+}
+
+/* Each look at the clock by the thread that fetches is a second after the one before, so that the
+ * bar is drawn each time. */
+static _Thread_local bool hurried;
+
+int clock_gettime(clockid_t clock, struct timespec *now)
+{
+  static _Thread_local long seconds;
+  const int result = (int)syscall(SYS_clock_gettime, clock, now);
+  if (hurried && clock == CLOCK_MONOTONIC) now->tv_sec += ++seconds;
+  return result;
+}
+
+/* ---- the head -------------------------------------------------------------------------------- */
+
+struct head {
+  char folders[CORPORA][PLM_PATH_SIZE];
+  const char *paths[CORPORA];
+  struct plm_fetch_server *server;
+  void *context, *router;
+  char bound[256];
+  pthread_t thread;
+  sem_t ready;
+  atomic_bool stop;
+};
+
+static void wake(void *context)
+{
+  sem_post(context);
+}
+
+static void answer(struct head *head, const struct plm_message *message)
+{
+  struct plm_fetch_question question = {.request_id = message->header.request,
+                                        .routing_id_bytes = message->routing_id_bytes};
+  struct plm_fetch_answer made;
+  struct timespec until;
+  memcpy(question.routing_id, message->routing_id, message->routing_id_bytes);
+  if (plm_fetch_decode(zmq_msg_data((zmq_msg_t *)&message->payload),
+                       zmq_msg_size((zmq_msg_t *)&message->payload), &question.request,
+                       NULL) != PLM_OK ||
+      !plm_fetch_server_ask(head->server, &question))
+    return;
+  clock_gettime(CLOCK_REALTIME, &until);
+  until.tv_sec += HANGS_S;
+  if (sem_timedwait(&head->ready, &until) != 0 || !plm_fetch_server_pop(head->server, &made))
+    return;
+  struct plm_header header = {.type = made.refused ? PLM_MESSAGE_NACK : PLM_MESSAGE_FILE_PART,
+                              .request = message->header.request};
+  (void)plm_message_send(head->router, message->routing_id, message->routing_id_bytes, &header,
+                         made.payload, made.payload_bytes, NULL);
+  free(made.payload);
+}
+
+static void *serve(void *context)
+{
+  struct head *head = context;
+  while (!head->stop) {
+    struct plm_message message;
+    zmq_pollitem_t item = {head->router, 0, ZMQ_POLLIN, 0};
+    if (zmq_poll(&item, 1, TURN_MS) <= 0 ||
+        plm_message_receive(head->router, true, &message, NULL) != PLM_OK)
+      continue;
+    answer(head, &message);
+    zmq_msg_close(&message.payload);
+  }
+  return NULL;
+}
+
+static void write_corpus(const char *path, int documents)
+{
+  struct plm_corpus_writer *writer;
+  const struct plm_corpus_writer_options options = {.directory = path, .threads = 1};
+  const struct plm_ingested_file source = {.name = "made", .bytes = 1, .documents = 1};
+  assert_int_equal(plm_corpus_writer_open(&options, &writer, NULL), PLM_OK);
+  for (int i = 0; i < documents; i++)
+    assert_int_equal(plm_corpus_writer_add(writer, PLM_SPLIT_VALID, "x", 1,
+                                           (const uint8_t *)"LAGVSERT", 8, NULL),
+                     PLM_OK);
+  assert_int_equal(plm_corpus_writer_finish(writer, &source, 1, NULL, NULL, NULL, NULL), PLM_OK);
+  plm_corpus_writer_close(writer);
+}
+
+/* The run has `count` corpora. The third one is not there. */
+static void open_head(struct head *head, uint32_t count)
+{
+  *head = (struct head){0};
+  for (int k = 0; k < CORPORA; k++) {
+    char name[16];
+    snprintf(name, sizeof name, "corpus%d", k);
+    snprintf(head->folders[k], sizeof head->folders[k], "%s", scratch_path(name));
+    head->paths[k] = head->folders[k];
+    if (k < 2 && !plm_file_exists(head->folders[k])) write_corpus(head->folders[k], k + 1);
+  }
+  assert_int_equal(sem_init(&head->ready, 0, 0), 0);
+  assert_int_equal(
+      plm_fetch_server_open(head->paths, count, wake, &head->ready, &head->server, NULL), PLM_OK);
+  assert_int_equal(plm_context_open(&head->context, NULL), PLM_OK);
+  assert_int_equal(
+      plm_socket_open(head->context, ZMQ_ROUTER, PLM_WIRE_CONTROL_LIMIT, &head->router, NULL),
+      PLM_OK);
+  assert_int_equal(plm_socket_bind(head->router, "tcp://127.0.0.1:*", NULL, head->bound, NULL),
+                   PLM_OK);
+  assert_int_equal(pthread_create(&head->thread, NULL, serve, head), 0);
+}
+
+static void close_head(struct head *head)
+{
+  head->stop = true;
+  pthread_join(head->thread, NULL);
+  zmq_close(head->router);
+  zmq_ctx_term(head->context);
+  plm_fetch_server_close(head->server);
+  sem_destroy(&head->ready);
+}
+
+/* ---- the cache ------------------------------------------------------------------------------- */
+
+static struct plm_fetch_options options_of(const struct head *head, const char *cache)
+{
+  return (struct plm_fetch_options){
+      .endpoint = head->bound, .cache = scratch_path(cache), .limit_bytes = 1 << 30};
+}
+
+static void same_file(const char *folder, const char *other, const char *name)
+{
+  char path[PLM_PATH_SIZE], *bytes, *expected;
+  size_t size, wanted;
+  assert_int_equal(plm_path_join(path, folder, name, NULL), PLM_OK);
+  assert_int_equal(plm_file_read(path, 1 << 24, &bytes, &size, NULL), PLM_OK);
+  assert_int_equal(plm_path_join(path, other, name, NULL), PLM_OK);
+  assert_int_equal(plm_file_read(path, 1 << 24, &expected, &wanted, NULL), PLM_OK);
+  assert_int_equal(size, wanted);
+  assert_memory_equal(bytes, expected, size);
+  free(bytes);
+  free(expected);
+}
+
+/* Whether somebody holds the lock of a corpus of the cache. */
+static bool is_locked(const char *corpus)
+{
+  char path[PLM_PATH_SIZE];
+  assert_true(snprintf(path, sizeof path, "%s.lock", corpus) < (int)sizeof path);
+  const int lock = open(path, O_RDWR | O_CLOEXEC);
+  assert_true(lock >= 0);
+  const bool locked = flock(lock, LOCK_EX | LOCK_NB) != 0;
+  close(lock);
+  return locked;
+}
+
+static void each_corpus_is_fetched_and_locked(void **state)
+{
+  (void)state;
+  struct head head;
+  struct plm_fetched fetched = {0};
+  open_head(&head, 2);
+  const struct plm_fetch_options options = options_of(&head, "cache");
+  for (int again = 0; again < 2; again++) { /* the second time, the cache has them */
+    assert_int_equal(plm_fetch_corpora(&options, &fetched, NULL), PLM_OK);
+    assert_int_equal(fetched.count, 2);
+    assert_string_not_equal(fetched.paths[0], fetched.paths[1]);
+    for (int k = 0; k < 2; k++) {
+      same_file(fetched.paths[k], head.folders[k], PLM_CORPUS_DATA);
+      same_file(fetched.paths[k], head.folders[k], PLM_CORPUS_DESCRIPTION);
+      assert_true(is_locked(fetched.paths[k]));
+    }
+    plm_fetched_release(&fetched);
+    assert_int_equal(fetched.count, 0);
+    for (int k = 0; k < 2; k++) assert_false(is_locked(fetched.paths[k]));
+    plm_fetched_release(&fetched);
+  }
+  close_head(&head);
+}
+
+/* One corpus fits into the limit, a second one does not: the first is in use. */
+static void the_cache_has_a_limit(void **state)
+{
+  (void)state;
+  struct head head;
+  struct plm_fetched fetched = {0};
+  uint64_t bytes = 0;
+  open_head(&head, 2);
+  struct plm_fetch_options options = options_of(&head, "small");
+  for (int k = 0; k < 2; k++) {
+    char path[PLM_PATH_SIZE];
+    uint64_t size;
+    assert_int_equal(
+        plm_path_join(path, head.folders[0], k == 0 ? "data.mdb" : "corpus.json", NULL), PLM_OK);
+    assert_int_equal(plm_file_size(path, &size, NULL), PLM_OK);
+    bytes += size;
+  }
+  for (int fits = 0; fits < 2; fits++) {
+    options.limit_bytes = bytes - !fits;
+    struct plm_error error = {0};
+    const plm_status status = plm_fetch_corpora(&options, &fetched, &error);
+    if (status != PLM_NO_SPACE) fail_msg("%d: %s", (int)status, error.what);
+    assert_int_equal(fetched.count, fits);
+    plm_fetched_release(&fetched);
+  }
+  close_head(&head);
+}
+
+/* What came before the error is in use until it is released. */
+static void a_corpus_that_is_missing_ends_it(void **state)
+{
+  (void)state;
+  struct head head;
+  struct plm_fetched fetched = {0};
+  struct plm_error error = {0};
+  open_head(&head, 3);
+  const struct plm_fetch_options options = options_of(&head, "other");
+  assert_int_equal(plm_fetch_corpora(&options, &fetched, &error), PLM_NOT_FOUND);
+  assert_non_null(strstr(error.what, "corpus2 is not a corpus"));
+  assert_int_equal(fetched.count, 2);
+  for (int k = 0; k < 2; k++) assert_true(is_locked(fetched.paths[k]));
+  plm_fetched_release(&fetched);
+  for (int k = 0; k < 2; k++) assert_false(is_locked(fetched.paths[k]));
+  close_head(&head);
+}
+
+static int times_of(const char *text, const char *what)
+{
+  int count = 0;
+  for (; (text = strstr(text, what)) != NULL; text += strlen(what)) count++;
+  return count;
+}
+
+/* On a terminal, the bar is gone when the next line comes, and at the end. */
+static void the_bar_is_removed(void **state)
+{
+  (void)state;
+  static const char gone[] = "\r\033[K", next[] = "t: fetching the corpus ";
+  struct head head;
+  struct plm_fetched fetched = {0};
+  open_head(&head, 2);
+  const struct plm_fetch_options options = options_of(&head, "third");
+  setenv("TERM", "xterm", 1);
+  captured_begin(STDERR_FILENO);
+  on_terminal = hurried = true;
+  const plm_status status = plm_fetch_corpora(&options, &fetched, NULL);
+  on_terminal = hurried = false;
+  const char *said = captured_end();
+  assert_int_equal(status, PLM_OK);
+  assert_int_equal(times_of(said, next), 2);
+  assert_int_equal(times_of(said, "\rfetch ["), times_of(said, "100 %"));
+  const char *second = strstr(strstr(said, next) + 1, next);
+  assert_true(second - said > 4 && strncmp(second - 4, gone, 4) == 0);
+  assert_true(strlen(second) > 4 && strcmp(second + strlen(second) - 4, gone) == 0);
+  assert_true(times_of(said, "\rfetch [") >= 2 && times_of(second, "\rfetch [") >= 1);
+  assert_int_equal(times_of(said, gone), 2);
+  plm_fetched_release(&fetched);
+  close_head(&head);
+}
+
+int main(void)
+{
+  plm_log_init("t", PLM_LOG_INFO);
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(each_corpus_is_fetched_and_locked),
+      cmocka_unit_test(the_cache_has_a_limit),
+      cmocka_unit_test(a_corpus_that_is_missing_ends_it),
+      cmocka_unit_test(the_bar_is_removed),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
