@@ -74,7 +74,7 @@ static plm_status write_split(struct plm_corpus *corpus, struct plm_corpus_curso
       putchar('\n');
       residues += lengths[d++];
     } while (d < documents && d % PLM_GROUP_DOCUMENTS != 0);
-    if (ferror(stdout)) return plm_error_errno(error, "cannot write to stdout");
+    if (fflush(stdout) != 0) return plm_error_errno(error, "cannot write to stdout");
     plm_corpus_prefetch(corpus, split, d / PLM_GROUP_DOCUMENTS + 1, 1);
   }
   return PLM_OK;

@@ -27,6 +27,7 @@ void forged_corpus_describe(const char *directory, const struct plm_corpus_descr
   plm_text_deinit(&text);
 }
 
+/* Keeps the first `bytes` of a database's first record; 0: half of them. */
 static void cut_record(const char *directory, const char *database, size_t bytes)
 {
   MDB_env *environment;
@@ -40,6 +41,7 @@ static void cut_record(const char *directory, const char *database, size_t bytes
   PLM_ASSERT(mdb_txn_begin(environment, NULL, 0, &transaction) == 0);
   PLM_ASSERT(mdb_dbi_open(transaction, database, 0, &opened) == 0);
   PLM_ASSERT(mdb_get(transaction, opened, &key, &value) == 0 && value.mv_size > bytes);
+  if (bytes == 0) bytes = value.mv_size / 2;
   void *kept = must(malloc(bytes));
   memcpy(kept, value.mv_data, bytes);
   value = (MDB_val){bytes, kept};
@@ -54,6 +56,15 @@ void forged_corpus_cut_digests(const char *directory, uint32_t documents)
   struct plm_corpus_description description;
   PLM_ASSERT(plm_corpus_description_read(directory, &description, NULL) == PLM_OK);
   cut_record(directory, "train.digests", documents * sizeof(struct plm_proof_digest));
+  forged_corpus_describe(directory, &description);
+  plm_corpus_description_deinit(&description);
+}
+
+void forged_corpus_cut_names(const char *directory)
+{
+  struct plm_corpus_description description;
+  PLM_ASSERT(plm_corpus_description_read(directory, &description, NULL) == PLM_OK);
+  cut_record(directory, "train.names", 0);
   forged_corpus_describe(directory, &description);
   plm_corpus_description_deinit(&description);
 }

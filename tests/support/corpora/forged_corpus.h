@@ -10,5 +10,7 @@
 void forged_corpus_describe(const char *directory, const struct plm_corpus_description *original);
 /* Keeps only the first `documents` hashes of sequences of train, which has at most 16,384. */
 void forged_corpus_cut_digests(const char *directory, uint32_t documents);
+/* Cuts the record that has the names of train's first documents to half of its bytes. */
+void forged_corpus_cut_names(const char *directory);
 
 #endif
