@@ -156,26 +156,27 @@ static bool checkpoints_holds(const char *directory, const char *name)
   return plm_path_join(path, directory, name, NULL) == PLM_OK && plm_file_exists(path);
 }
 
-/* Whether a path's last part is a checkpoint's final name. */
-static bool has_final_name(const char *path)
+/* Whether a path's last part is a checkpoint's final name; then *step is the step in it. */
+static bool has_final_name(const char *path, uint64_t *step)
 {
   char part[PLM_PATH_SIZE];
-  uint64_t step;
   snprintf(part, sizeof part, "%s", path);
   for (size_t end = strlen(part); end > 0 && part[end - 1] == '/'; end--) part[end - 1] = '\0';
   const char *slash = strrchr(part, '/');
-  return plm_checkpoint_parse_name(slash != NULL ? slash + 1 : part, &step);
+  return plm_checkpoint_parse_name(slash != NULL ? slash + 1 : part, step);
 }
 
 static plm_status checkpoints_gather(const char *directory, bool verify, struct listing *listing,
                                      struct plm_error *error)
 {
   char folder[PLM_PATH_SIZE];
+  uint64_t step = 0;
   *listing = (struct listing){0};
   if (!plm_file_exists(directory))
     return plm_error_set(error, PLM_NOT_FOUND, "there is no folder %s", directory);
-  if (has_final_name(directory) || checkpoints_holds(directory, "MANIFEST")) {
+  if (has_final_name(directory, &step) || checkpoints_holds(directory, "MANIFEST")) {
     make_rows(listing, 1);
+    listing->rows[0].step = step; /* unless its MANIFEST says otherwise */
     snprintf(listing->rows[0].path, PLM_PATH_SIZE, "%s", directory);
     listing->retained[0].loss = listing->retained[0].value = NAN;
     read_row(&listing->rows[0], verify);
@@ -203,7 +204,8 @@ static plm_status checkpoints_gather(const char *directory, bool verify, struct 
 /* Whether the folder is a model as `export` or transformers writes it, and no part of a run. */
 static bool is_model(const char *directory)
 {
-  return checkpoints_holds(directory, "config.json") && !has_final_name(directory) &&
+  uint64_t step;
+  return checkpoints_holds(directory, "config.json") && !has_final_name(directory, &step) &&
          !checkpoints_holds(directory, "MANIFEST") &&
          !checkpoints_holds(directory, PLM_RUN_CHECKPOINTS) &&
          !checkpoints_holds(directory, PLM_RUN_CONFIG);

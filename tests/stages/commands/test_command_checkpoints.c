@@ -177,6 +177,28 @@ static void verifies_runs_and_single_checkpoints(void **state)
   assert_int_equal(pipeline(arguments, output), 0);
 }
 
+/* Without its MANIFEST, a folder is known as a checkpoint by its name. */
+static void a_name_says_what_is_a_checkpoint(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *path, *says;
+  } rows[] = {{"alone/step_00000012", "\n      12   damaged"},
+              {"alone/step_00000012///", "\n      12   damaged"},
+              {"alone/step_00000012.mine", "step_00000012.mine: no checkpoints"},
+              {"alone", "\n      12   damaged"}};
+  char output[OUTPUT_SIZE], arguments[3 * PLM_PATH_SIZE];
+  assert_int_equal(plm_directory_make(scratch_path("alone/step_00000012"), NULL), PLM_OK);
+  assert_int_equal(plm_directory_make(scratch_path("alone/step_00000012.mine"), NULL), PLM_OK);
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    snprintf(arguments, sizeof arguments, "checkpoints '%s'", scratch_path(rows[i].path));
+    assert_int_equal(pipeline(arguments, output), 0);
+    if (strstr(output, rows[i].says) == NULL) fail_msg("%s: %s", rows[i].path, output);
+    snprintf(arguments, sizeof arguments, "checkpoints --verify '%s'", scratch_path(rows[i].path));
+    assert_int_equal(pipeline(arguments, output), i != 2);
+  }
+}
+
 static void refuses_what_is_not_there(void **state)
 {
   (void)state;
@@ -193,6 +215,7 @@ int main(void)
       cmocka_unit_test(lists_what_keeps_each),
       cmocka_unit_test(a_row_has_80_columns),
       cmocka_unit_test(verifies_runs_and_single_checkpoints),
+      cmocka_unit_test(a_name_says_what_is_a_checkpoint),
       cmocka_unit_test(refuses_what_is_not_there),
   };
   return cmocka_run_group_tests(tests, make_run, NULL);
