@@ -42,8 +42,8 @@ extern char __executable_start, etext; /* of the linker */
 static void print_functions(void *const *addresses, int count)
 {
   char texts[FRAMES][24], program[32];
-  char *words[FRAMES + 8] = {"addr2line", "-p", "-f", "-s", "-e", program};
-  int known = 6;
+  char *words[FRAMES + 9] = {"addr2line", "-p", "-f", "-s", "-i", "-e", program};
+  int known = 7;
   snprintf(program, sizeof program, "/proc/%d/exe", (int)getpid());
   for (int i = 0; i < count && i < FRAMES; i++) {
     const char *address = addresses[i];
