@@ -1,10 +1,13 @@
 /* A packer that follows a run looks for a consumer's new address at once after it was lost, and
- * seldom at other times. The clock of the program's own code stands still between the steps of the
- * test, so that only what is expected is looked for. */
+ * seldom at other times; and which consumers it knows. The clock of the program's own code stands
+ * still between the steps of the test, so that only what is expected is looked for. */
 #include "packer/packer_server.h"
 
+#include <arpa/inet.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -118,12 +121,20 @@ static void say(struct scene *s, int place, enum plm_message_type type, const vo
                    PLM_OK);
 }
 
-static void welcome(struct scene *s, int place)
+/* WELCOME, which names other consumers: NULL after the last one. */
+static void say_welcome(struct scene *s, int place, const char *const *others)
 {
   static uint8_t payload[PLM_WIRE_CONTROL_LIMIT];
-  const struct plm_welcome welcome = {.plan = packers_options().plan};
-  await(s, place, PLM_MESSAGE_HELLO);
+  struct plm_welcome welcome = {.plan = packers_options().plan};
+  for (; others != NULL && others[welcome.peers] != NULL; welcome.peers++)
+    snprintf(welcome.address[welcome.peers], sizeof *welcome.address, "%s", others[welcome.peers]);
   say(s, place, PLM_MESSAGE_WELCOME, payload, plm_welcome_encode(&welcome, payload));
+}
+
+static void welcome(struct scene *s, int place)
+{
+  await(s, place, PLM_MESSAGE_HELLO);
+  say_welcome(s, place, NULL);
 }
 
 /* Both consumers' PINGs are answered, so the packer has taken a turn at this time and serves. */
@@ -158,9 +169,47 @@ static void a_lost_consumer_is_looked_for(void **state)
   end(&s);
 }
 
+/* A listener that never answers: who connects to it is never connected as ZeroMQ understands it. */
+static int open_silent(char address[64])
+{
+  struct sockaddr_in place = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  socklen_t size = sizeof place;
+  const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  assert_true(listener >= 0);
+  assert_int_equal(bind(listener, (struct sockaddr *)&place, sizeof place), 0);
+  assert_int_equal(listen(listener, 16), 0);
+  assert_int_equal(getsockname(listener, (struct sockaddr *)&place, &size), 0);
+  snprintf(address, 64, "tcp://127.0.0.1:%d", ntohs(place.sin_port));
+  return listener;
+}
+
+/* A consumer that cannot be reached has one place among PACKER_ENDPOINTS, however often it is
+ * named, so there is one left for a consumer that is named later. */
+static void an_unreachable_consumer_is_kept_once(void **state)
+{
+  (void)state;
+  static struct scene s;
+  char silent[64];
+  begin(&s);
+  const int listener = open_silent(silent);
+  welcome(&s, TRAINER);
+  welcome(&s, EVALUATOR);
+  turn(&s, TRAINER);
+  for (int i = 0; i < PACKER_ENDPOINTS; i++) {
+    say_welcome(&s, TRAINER, (const char *const[]){silent, NULL});
+    turn(&s, TRAINER);
+  }
+  say_welcome(&s, TRAINER, (const char *const[]){silent, s.bound[MOVED], NULL});
+  welcome(&s, MOVED);
+  turn(&s, MOVED);
+  end(&s);
+  close(listener);
+}
+
 int main(void)
 {
   plm_log_init("test", PLM_LOG_ERROR);
-  const struct CMUnitTest tests[] = {cmocka_unit_test(a_lost_consumer_is_looked_for)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(a_lost_consumer_is_looked_for),
+                                     cmocka_unit_test(an_unreachable_consumer_is_kept_once)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 /* A pass with frozen parameters gives the others the gradients that they would have without, bit
  * for bit; it computes no more of the backward pass, and keeps no more activations, than those
- * need. */
+ * need. A model with adapters computes what one does whose matrices contain them. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -141,6 +142,139 @@ static void adapters_have_the_same_gradients(void **state)
     free(expected);
     model_case_close(&all);
   }
+}
+
+static const struct plm_parameter *parameter_of(const struct plm_parameter *table, size_t count,
+                                                const char *name)
+{
+  for (size_t i = 0; i < count; i++)
+    if (strcmp(table[i].name, name) == 0) return &table[i];
+  fail_msg("there is no %s", name);
+  abort();
+}
+
+/* An adapter, and the matrix of its product: in the model with adapters and in the one without. */
+struct low_rank {
+  const struct plm_parameter *a, *b, *matrix, *whole;
+};
+
+static size_t find_adapters(const struct model_case *with, const struct model_case *without,
+                            struct low_rank *found, size_t most)
+{
+  size_t count, others, n = 0;
+  const struct plm_parameter *table = plm_model_table(with->model, &count);
+  const struct plm_parameter *whole = plm_model_table(without->model, &others);
+  for (size_t i = 0; i < count; i++) {
+    char name[sizeof table->name];
+    if (strstr(table[i].name, ".lora_A.weight") == NULL) continue;
+    snprintf(name, sizeof name, "%s", table[i].name);
+    strcpy(strstr(name, ".lora_A.weight"), ".weight");
+    assert_true(n < most);
+    found[n++] = (struct low_rank){&table[i], &table[i + 1], parameter_of(table, count, name),
+                                   parameter_of(whole, others, name)};
+  }
+  return n;
+}
+
+/* The same weights in a model without adapters: there, each matrix is W + scale B A. */
+static void merge(const struct model_case *with, struct model_case *without,
+                  const struct low_rank *adapters, size_t n, double scale)
+{
+  size_t count, others;
+  const struct plm_parameter *table = plm_model_table(with->model, &count);
+  const struct plm_parameter *whole = plm_model_table(without->model, &others);
+  for (size_t i = 0; i < others; i++)
+    memcpy(without->weights + whole[i].offset,
+           with->weights + parameter_of(table, count, whole[i].name)->offset,
+           whole[i].count * sizeof(float));
+  for (size_t k = 0; k < n; k++) {
+    const int64_t in = adapters[k].a->cols, rank = adapters[k].a->rows;
+    const float *a = with->weights + adapters[k].a->offset;
+    const float *b = with->weights + adapters[k].b->offset;
+    float *w = without->weights + adapters[k].whole->offset;
+    for (int64_t o = 0; o < adapters[k].b->rows; o++)
+      for (int64_t i = 0; i < in; i++) {
+        double sum = 0;
+        for (int64_t r = 0; r < rank; r++) sum += (double)b[o * rank + r] * a[r * in + i];
+        w[o * in + i] += (float)(scale * sum);
+      }
+  }
+  plm_model_load(without->model, without->weights);
+}
+
+static void assert_near(const char *name, const float *found, const double *expected, size_t count)
+{
+  double most = 0, off = 0;
+  for (size_t i = 0; i < count; i++) {
+    most = fmax(most, fabs(expected[i]));
+    off = fmax(off, fabs(found[i] - expected[i]));
+  }
+  if (!(most > 0 && off <= 1e-4 * most))
+    fail_msg("the gradient of %s is %g off, of %g", name, off, most);
+}
+
+/* dA = scale B^T dW and dB = scale dW A^T; every other gradient is that of the merged model. */
+static void compare_merged(const struct model_case *with, const float *gradients,
+                           const float *whole_gradients, const struct low_rank *adapters, size_t n,
+                           double scale)
+{
+  for (size_t k = 0; k < n; k++) {
+    const struct low_rank *of = &adapters[k];
+    const int64_t in = of->a->cols, out = of->b->rows, rank = of->a->rows;
+    const float *a = with->weights + of->a->offset, *b = with->weights + of->b->offset;
+    const float *dw = whole_gradients + of->whole->offset;
+    double *da = must(calloc(of->a->count, sizeof *da)),
+           *db = must(calloc(of->b->count, sizeof *db));
+    double *same = must(calloc(of->whole->count, sizeof *same));
+    for (int64_t o = 0; o < out; o++)
+      for (int64_t i = 0; i < in; i++) {
+        same[o * in + i] = dw[o * in + i];
+        for (int64_t r = 0; r < rank; r++) {
+          da[r * in + i] += scale * b[o * rank + r] * dw[o * in + i];
+          db[o * rank + r] += scale * a[r * in + i] * dw[o * in + i];
+        }
+      }
+    assert_near(of->matrix->name, gradients + of->matrix->offset, same, of->whole->count);
+    assert_near(of->a->name, gradients + of->a->offset, da, of->a->count);
+    assert_near(of->b->name, gradients + of->b->offset, db, of->b->count);
+    free(same);
+    free(da);
+    free(db);
+  }
+}
+
+static void adapters_are_parts_of_their_matrices(void **state)
+{
+  (void)state;
+  static const double alphas[] = {3, 4}; /* of rank 3: without and with a factor */
+  for (size_t a = 0; a < sizeof architectures / sizeof *architectures; a++)
+    for (size_t k = 0; k < sizeof alphas / sizeof *alphas; k++) {
+      struct plm_model_config config = config_of(architectures[a]);
+      const bool gated = architectures[a] == PLM_ESMC;
+      const double scale = alphas[k] / 3;
+      const struct plm_model_options options = {.max_chunks = CHUNKS, .training = true};
+      struct model_case with, without;
+      struct low_rank adapters[64];
+      struct case_batch placed;
+      double loss, expected;
+      model_case_open(&without, &config, &options, PLM_PRECISION_FP32, 5);
+      config.lora = (struct plm_lora_config){
+          .rank = 3, .alpha = alphas[k], .targets = gated ? 0x7f : 0x7f ^ 1U << PLM_LORA_GATE};
+      float *gradients =
+          gradients_of(&with, &config, &(struct plm_freeze){0}, PLM_RECOMPUTE_NONE, &loss);
+      const size_t n = find_adapters(&with, &without, adapters, 64);
+      assert_true(n >= 12 && n % (gated ? 7 : 6) == 0);
+      merge(&with, &without, adapters, n, scale);
+      place_batch(&placed, &config);
+      float *whole = model_case_gradients_of(&without, &placed, &expected);
+      assert_true(fabs(loss - expected) <= 1e-5 * expected);
+      compare_merged(&with, gradients, whole, adapters, n, scale);
+      case_batch_free(&placed);
+      free(whole);
+      free(gradients);
+      model_case_close(&with);
+      model_case_close(&without);
+    }
 }
 
 /* Which parameters are frozen. */
@@ -286,6 +420,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(trained_gradients_are_the_same),
       cmocka_unit_test(adapters_have_the_same_gradients),
+      cmocka_unit_test(adapters_are_parts_of_their_matrices),
       cmocka_unit_test(names_of_frozen_parameters),
       cmocka_unit_test(memory_is_that_of_what_is_trained),
       cmocka_unit_test(frozen_matrices_are_only_rounded),

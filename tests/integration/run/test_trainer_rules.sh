@@ -101,6 +101,18 @@ trainer_ends 2 "model.hidden_size is 64 in the folder, 128 here" "$PLM_TMP/unkno
 trainer_ends 2 "there is no such folder" "$PLM_TMP/nothing" \
   --set "trainer.init_from=$PLM_TMP/nowhere"
 
+# ---- a run that cannot write down which corpus it trains on ------------------------------------------
+fingerprint=$(jq -r .fingerprint corpus/corpus.json)
+for given in "" "$fingerprint"; do # from the first packer, or from the start
+  run=$PLM_TMP/unknown-${given:-corpus}
+  mkdir -p "$run/CORPUS.tmp" # in the place of the file
+  start_packer "$run"
+  trainer_ends 6 "cannot create .*CORPUS.tmp: Is a directory" "$run" --set trainer.steps=3 ${given:+--fingerprint "$given"}
+  stop_packer
+  [ "$(newest_step "$run")" -eq 0 ] && [ ! -s "$run/trainer.jsonl" ] || fail "it trains on an unknown corpus"
+  [ -z "$given" ] || [ ! -e "$run/checkpoints/step_00000000" ] || fail "it has begun on an unknown corpus"
+done
+
 # ---- skipped updates -------------------------------------------------------------------------------
 run=$PLM_TMP/skips
 start_packer "$run"

@@ -1,6 +1,7 @@
 /* Publishing a checkpoint: what is on the disk after success and after failure; and retention on
  * real folders. */
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -48,6 +49,19 @@ int rename(const char *from, const char *to)
 {
   add_event("rename", from);
   return (int)syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
+}
+
+static const char *looked_at; /* calls of stat for this path are counted; NULL: none */
+static int looks, look_fails; /* the calls from this one on fail; -1: none */
+
+int stat(const char *path, struct stat *information)
+{
+  if (looked_at != NULL && strcmp(path, looked_at) == 0 && look_fails >= 0 &&
+      looks++ >= look_fails) {
+    errno = EIO;
+    return -1;
+  }
+  return fstatat(AT_FDCWD, path, information, 0);
 }
 
 /* When it happened for the first time, or -1. */
@@ -194,7 +208,7 @@ static void the_same_checkpoint_is_dropped_another_steps_aside(void **state)
   struct checkpoint_case *fixture = *state;
   struct plm_hash before, after;
   char path[PLM_PATH_SIZE];
-  struct stat first, second;
+  struct stat first = {0}, second = {0};
   path_of(fixture, "step_00000007", path);
   assert_int_equal(publish(fixture, 7, &before), PLM_OK);
   assert_int_equal(stat(path, &first), 0);
@@ -344,6 +358,32 @@ static void what_matters_is_synced_first(void **state)
   assert_true(reported >= 0 && reported < deleted);
 }
 
+/* If the reports cannot be looked at, at whichever time, it is not known what they say of a
+ * checkpoint, or whether that is on the disk. So none is deleted. */
+static void nothing_is_deleted_without_the_reports(void **state)
+{
+  struct checkpoint_case *fixture = *state;
+  static const char reports[] = "{\"v\":1,\"step\":1,\"skipped\":\"x\"}\n";
+  char path[PLM_PATH_SIZE];
+  for (uint64_t step = 1; step < 7; step++) assert_int_equal(publish(fixture, step, NULL), PLM_OK);
+  assert_int_equal(plm_path_join(path, fixture->run, PLM_RUN_EVALUATOR_METRICS, NULL), PLM_OK);
+  assert_int_equal(plm_file_write(path, reports, sizeof reports - 1, 0644, NULL), PLM_OK);
+  looked_at = path;
+  int allowed = 0;
+  for (plm_status status = PLM_FAILURE; status != PLM_OK; allowed++) {
+    struct plm_error error = {0};
+    looks = 0, look_fails = allowed;
+    status =
+        plm_retention_apply(fixture->run, &fixture->config.trainer.checkpoint, &valid, 6, &error);
+    if (status != PLM_OK)
+      assert_true(strncmp(error.what, "cannot stat ", 12) == 0 && holds(fixture, "step_00000001"));
+    assert_true(status == PLM_OK || allowed < 10);
+  }
+  looked_at = NULL;
+  assert_int_equal(looks, allowed - 1); /* and with each of them it went well */
+  assert_false(holds(fixture, "step_00000001"));
+}
+
 /* The folder of whatever is made is synced as well. */
 static void new_entries_are_synced(void **state)
 {
@@ -375,6 +415,7 @@ int main(void)
       cmocka_unit_test_setup_teardown(leftovers_are_removed, setup, teardown),
       cmocka_unit_test_setup_teardown(retention_deletes_only_what_is_ours, setup, teardown),
       cmocka_unit_test_setup_teardown(what_matters_is_synced_first, setup, teardown),
+      cmocka_unit_test_setup_teardown(nothing_is_deleted_without_the_reports, setup, teardown),
       cmocka_unit_test_setup_teardown(new_entries_are_synced, setup, teardown),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,6 +8,7 @@
 #include "tests/support/cases/model_case.h"
 #include "tests/support/harness/cmocka_all.h"
 #include "tests/support/harness/must.h"
+#include "tests/support/operators/device_case.h"
 #include "tests/support/peers/fake_collective.h"
 
 struct test {
@@ -139,17 +140,23 @@ struct tensors {
   size_t count;
 };
 
+static void open_tensors(struct tensors *tensors, const char *settings, struct plm_model *model,
+                         const struct plm_held *held)
+{
+  char yaml[128];
+  snprintf(yaml, sizeof yaml, "version: 1\ntrainer: {%s}\n", settings);
+  assert_int_equal(plm_config_load_text(yaml, strlen(yaml), &tensors->config, NULL), PLM_OK);
+  assert_int_equal(
+      plm_optimizer_open(&tensors->config.trainer, model, held, &tensors->optimizer, NULL), PLM_OK);
+  tensors->list = plm_optimizer_tensors(tensors->optimizer, &tensors->count);
+}
+
 /* Rank 1 owns every second parameter, rank 0 every fourth, and the others belong to all. */
 static void open_optimizer(struct test *test, struct tensors *tensors, const struct plm_held *held)
 {
-  static const char yaml[] = "version: 1\ntrainer: {ema: 0.9}\n";
   for (size_t i = 0; i < test->count; i++)
     test->owners[i] = i % 2 == 1 ? 1 : i % 4 == 0 ? 0 : PLM_OWNED_BY_ALL;
-  assert_int_equal(plm_config_load_text(yaml, strlen(yaml), &tensors->config, NULL), PLM_OK);
-  assert_int_equal(plm_optimizer_open(&tensors->config.trainer, test->model.model, held,
-                                      &tensors->optimizer, NULL),
-                   PLM_OK);
-  tensors->list = plm_optimizer_tensors(tensors->optimizer, &tensors->count);
+  open_tensors(tensors, "ema: 0.9", test->model.model, held);
   assert_true(tensors->count > test->count);
 }
 
@@ -183,7 +190,7 @@ static void tensors_go_to_their_owners(void **state)
         float *data = must(malloc(bytes)), *to = plm_optimizer_tensor_data(tensors.optimizer, i);
         assert_int_equal(to != NULL, has);
         for (size_t e = 0; e < tensors.list[i].count; e++) data[e] = value(i, e);
-        if (has) memset(to, 0, bytes);
+        if (to != NULL) memset(to, 0, bytes);
         /* what rank 0 sends, if this is another one */
         test.fake.sent_count = test.fake.received = 0;
         test.fake.sent[0].data = data;
@@ -297,6 +304,75 @@ static void a_snapshot_has_what_each_rank_owns(void **state)
   }
 }
 
+/* In bf16, a rank keeps the fp32 values of only the matrices that it owns, and of what is small.
+ * The emulated device has bf16 on every processor. */
+static void a_snapshot_has_the_weights_that_only_another_rank_keeps(void **state)
+{
+  (void)state;
+  struct test test;
+  open_test(&test, 1, 2);
+  bool *kept[2] = {must(calloc(test.count, sizeof(bool))), must(calloc(test.count, sizeof(bool)))};
+  size_t matrices = 0, sent = 0;
+  for (size_t i = 0; i < test.count; i++) {
+    const struct plm_parameter *parameter = &test.table[i];
+    const bool matrix = parameter->ndim == 2 && strstr(parameter->name, "embeddings") == NULL;
+    if (matrix) test.owners[i] = matrices++ % 2;
+    for (uint32_t r = 0; r < 2; r++)
+      kept[r][i] = test.owners[i] == PLM_OWNED_BY_ALL || test.owners[i] == r;
+  }
+  struct model_case models[2];
+  struct tensors tensors[2];
+  for (uint32_t r = 0; r < 2; r++) {
+    const struct plm_model_options options = {.max_chunks = 1, .training = true, .kept = kept[r]};
+    model_case_open_on(&models[r], device_case_open(PLM_PRECISION_BF16, 1), &test.model.config,
+                       &options, 5);
+    assert_null(plm_model_trained_arena(models[r].model));
+    open_tensors(&tensors[r], "", models[r].model, &(struct plm_held){test.owners, r});
+  }
+  test.ranks.room = must(malloc(PLM_RANK_ROOM));
+  test.ranks.ops = models[1].ops;
+  assert_int_equal(
+      plm_rank_collect(&test.ranks, test.owners, models[1].model, tensors[1].optimizer, NULL, NULL),
+      PLM_OK);
+  for (size_t i = 0; i < test.count; i++) { /* the weights come first, in their order */
+    if (test.owners[i] != 1) continue;
+    assert_int_equal(test.fake.sent[sent].bytes, test.table[i].count * sizeof(float));
+    assert_memory_equal(test.fake.sent[sent].data, test.model.weights + test.table[i].offset,
+                        test.fake.sent[sent].bytes);
+    sent++;
+  }
+  assert_true(sent > 3);
+  sent = test.fake.sent_count - 1; /* the last message is the hash of the others */
+  uint64_t hashes[2] = {0};
+  memcpy(&hashes[1], test.fake.sent[sent].data, sizeof hashes[1]);
+
+  test.ranks.rank = test.fake.base.place.rank = 0;
+  test.ranks.ops = models[0].ops;
+  test.fake.answers = hashes;
+  const struct plm_optimizer_sizes sizes = plm_optimizer_sizes(tensors[0].optimizer);
+  struct plm_snapshot snapshot = {.weights = must(calloc(test.elements, sizeof(float))),
+                                  .first = must(calloc(sizes.first + 1, sizeof(float))),
+                                  .second = must(calloc(sizes.second + 1, sizeof(float)))};
+  assert_int_equal(plm_rank_collect(&test.ranks, test.owners, models[0].model, tensors[0].optimizer,
+                                    &snapshot, NULL),
+                   PLM_OK);
+  assert_int_equal(test.fake.received, sent);
+  for (size_t i = 0; i < test.count; i++)
+    assert_memory_equal(snapshot.weights + test.table[i].offset,
+                        test.model.weights + test.table[i].offset,
+                        test.table[i].count * sizeof(float));
+  free(snapshot.weights);
+  free(snapshot.first);
+  free(snapshot.second);
+  for (uint32_t r = 0; r < 2; r++) {
+    close_optimizer(&tensors[r]);
+    model_case_close(&models[r]);
+    free(kept[r]);
+  }
+  free(test.ranks.room);
+  close_test(&test);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -305,6 +381,7 @@ int main(void)
       cmocka_unit_test(weights_are_those_of_rank_0),
       cmocka_unit_test(tensors_go_to_their_owners),
       cmocka_unit_test(a_snapshot_has_what_each_rank_owns),
+      cmocka_unit_test(a_snapshot_has_the_weights_that_only_another_rank_keeps),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -256,6 +257,20 @@ static void each_entry_of_a_folder_comes_once(void **state)
   assert_int_equal(plm_parent_sync("/no such folder/file", NULL), PLM_OK);
 }
 
+/* The clocks of hosts differ, so a file may have been changed in the future. */
+static void a_file_has_an_age(void **state)
+{
+  (void)state;
+  const char *path = scratch_path("aged");
+  assert_true(isnan(plm_file_age_s(path)));
+  scratch_age(path, 0.5);
+  assert_true(plm_file_age_s(path) >= 0.499);
+  scratch_age(path, 86400);
+  assert_true(plm_file_age_s(path) >= 86399.999 && plm_file_age_s(path) < 90000);
+  scratch_age(path, -3600);
+  assert_true(plm_file_age_s(path) == 0);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -268,6 +283,7 @@ int main(void)
       cmocka_unit_test(hashes_of_parts_are_that_of_the_whole),
       cmocka_unit_test(an_unnamed_file_can_be_written_and_read),
       cmocka_unit_test(each_entry_of_a_folder_comes_once),
+      cmocka_unit_test(a_file_has_an_age),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,138 @@
+/* What connects a feed to its run folder: who serves the feed, and what is said if that cannot be
+ * written. The test says how each attempt to write ends, and its thread makes no pause between two
+ * rounds. */
+#include "common/feed/feed_run.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/base/files/file.h"
+#include "common/base/log/log.h"
+#include "common/run/run.h"
+#include "tests/support/harness/captured.h"
+#include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/scratch.h"
+#include "tests/support/peers/fake_packer.h"
+#include "tests/support/peers/packers.h"
+
+enum { HANGS_S = 60 };
+
+/* An attempt arrives, and waits for the test to say how it ends, unless `free_to_write`. */
+static sem_t arrived, decided;
+static atomic_bool fails, free_to_write = true;
+
+static bool is_of_feed_run(void)
+{
+  char name[16];
+  return pthread_getname_np(pthread_self(), name, sizeof name) == 0 &&
+         strcmp(name, "feed-run") == 0;
+}
+
+static void await(sem_t *what, const char *name)
+{
+  struct timespec until;
+  clock_gettime(CLOCK_REALTIME, &until);
+  until.tv_sec += HANGS_S;
+  while (sem_timedwait(what, &until) != 0)
+    if (errno != EINTR) {
+      (void)captured_end();
+      fail_msg("no %s within %d s", name, HANGS_S);
+    }
+}
+
+/* The file gets its name by this call. */
+int rename(const char *from, const char *to)
+{
+  if (is_of_feed_run() && !free_to_write) {
+    sem_post(&arrived);
+    while (sem_wait(&decided) != 0) {
+    }
+  }
+  if (fails) {
+    errno = EIO;
+    return -1;
+  }
+  return (int)syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
+}
+
+/* The next round of the thread is due at once. */
+int clock_gettime(clockid_t clock, struct timespec *now)
+{
+  const int result = (int)syscall(SYS_clock_gettime, clock, now);
+  if (clock == CLOCK_MONOTONIC && is_of_feed_run()) now->tv_sec -= 10;
+  return result;
+}
+
+/* Lets the attempt that has arrived end, and waits for the next one. */
+static void go_on(bool failing)
+{
+  fails = failing;
+  sem_post(&decided);
+  await(&arrived, "further attempt");
+}
+
+static int times_of(const char *text, const char *what)
+{
+  int count = 0;
+  while ((text = strstr(text, what)) != NULL) count++, text += strlen(what);
+  return count;
+}
+
+/* One warning for each time in which it cannot be written, however long that lasts. */
+static void a_failure_is_told_once_until_it_ends(void **state)
+{
+  (void)state;
+  struct fake_meeting meeting;
+  struct plm_feed_run *feed_run;
+  char run[PLM_PATH_SIZE], *json;
+  scratch_run(run);
+  fake_meet(&meeting, 1, 0);
+  const struct plm_feed_run_options options = {.run = run,
+                                               .role = "trainer",
+                                               .feed = meeting.feed,
+                                               .other_key = "evaluation_feed",
+                                               .other_bind = "tcp://127.0.0.1:*"};
+  assert_int_equal(sem_init(&arrived, 0, 0) | sem_init(&decided, 0, 0), 0);
+  captured_begin(STDERR_FILENO);
+  fails = true;
+  const plm_status opened = plm_feed_run_open(&options, &feed_run, NULL);
+  free_to_write = false;
+  await(&arrived, "attempt");
+  go_on(true);
+  go_on(true);
+  go_on(false);
+  const plm_status read = plm_peers_read(run, "trainer", &json, NULL);
+  go_on(true);
+  go_on(true);
+  free_to_write = true;
+  sem_post(&decided);
+  plm_feed_run_close(feed_run);
+  const char *said = captured_end();
+  assert_int_equal(opened, PLM_OK);
+  assert_int_equal(read, PLM_OK);
+  assert_int_equal(times_of(json, "\"packer\""), 1);
+  free(json);
+  if (times_of(said, "warning: ") != 2) fail_msg("not two warnings: %s", said);
+  assert_int_equal(times_of(said, "peers.trainer.json: Input/output error\n"), 2);
+  assert_int_equal(plm_peers_read(run, "trainer", &json, NULL), PLM_NOT_FOUND);
+  sem_destroy(&arrived);
+  sem_destroy(&decided);
+  fails = false;
+  fake_part(&meeting);
+}
+
+int main(void)
+{
+  plm_log_init("t", PLM_LOG_WARNING);
+  const struct CMUnitTest tests[] = {cmocka_unit_test(a_failure_is_told_once_until_it_ends)};
+  return cmocka_run_group_tests(tests, fake_corpus_open, NULL);
+}

@@ -1,0 +1,142 @@
+/* Which steps L-BFGS takes, and where it ends: on functions of one or two numbers whose values and
+ * gradients the test chooses. */
+#include "evaluator/probe/lbfgs.h"
+
+#include <math.h>
+
+#include "tests/support/harness/cmocka_all.h"
+
+struct function {
+  double level, slope; /* of `flat` */
+  double growth;       /* by this, the gradient of `flat` changes away from x = 0 */
+  double rise;         /* of the value of `flat` away from x = 0 */
+  uint32_t iterations; /* that `check` has seen */
+  uint32_t ends_at;    /* the iteration that `check` ends; 0: none */
+};
+
+/* A value that hardly changes, as rounding leaves it, with a gradient all the same. */
+static double flat(void *context, const double *x, double *gradient)
+{
+  const struct function *function = context;
+  gradient[0] = function->slope + (x[0] != 0 ? function->growth : 0);
+  return function->level + (x[0] != 0 ? function->rise : 0);
+}
+
+/* (x - 3)^2 + 5 (y + 1)^2 */
+static double bowl(void *context, const double *x, double *gradient)
+{
+  (void)context;
+  gradient[0] = 2 * (x[0] - 3);
+  gradient[1] = 10 * (x[1] + 1);
+  return (x[0] - 3) * (x[0] - 3) + 5 * (x[1] + 1) * (x[1] + 1);
+}
+
+static plm_status check(void *context, struct plm_error *error)
+{
+  struct function *function = context;
+  function->iterations++;
+  if (function->iterations == function->ends_at)
+    return plm_error_set(error, PLM_INTERRUPTED, "ended in iteration %u", function->iterations);
+  return PLM_OK;
+}
+
+static struct plm_lbfgs search_of(struct function *function,
+                                  double (*value)(void *, const double *, double *), size_t n,
+                                  uint32_t iterations)
+{
+  return (struct plm_lbfgs){.n = n,
+                            .value = value,
+                            .check = check,
+                            .context = function,
+                            .tolerance = 1e-9,
+                            .iterations = iterations};
+}
+
+/* One iteration from x = 0. Returns where it ends. */
+static double step_on(struct function function)
+{
+  const struct plm_lbfgs search = search_of(&function, flat, 1, 1);
+  double x = 0;
+  bool converged = true;
+  assert_int_equal(plm_lbfgs_run(&search, &x, &converged, NULL), PLM_OK);
+  assert_false(converged);
+  return x;
+}
+
+/* The first step goes along the gradient; it is no longer than 1 and no longer than the gradient.
+ */
+static void a_flat_function_is_followed_only_to_a_smaller_gradient(void **state)
+{
+  (void)state;
+  /* the value stays: the length of the gradient decides */
+  assert_true(step_on((struct function){.slope = 0.5, .growth = -0.25}) == -0.5);
+  assert_true(step_on((struct function){.slope = 4, .growth = -0.25}) == -1);
+  assert_true(step_on((struct function){.slope = 0.5}) == 0);
+  assert_true(step_on((struct function){.slope = 0.5, .growth = 0.25}) == 0);
+  assert_true(step_on((struct function){.slope = -0.5, .growth = 0.25}) == 0.5);
+  /* it may rise as rounding does, relative to 1 + |value|, and no further */
+  const double slope = 1e-8, growth = -5e-9;
+  for (int sign = -1; sign <= 1; sign += 2) {
+    const double level = sign * 1e4;
+    assert_true(step_on((struct function){level, slope, growth, 0.5e-9, 0, 0}) == -slope);
+    assert_true(step_on((struct function){level, slope, growth, 2e-9, 0, 0}) == 0);
+  }
+  /* if it falls enough, the gradient may grow */
+  assert_true(step_on((struct function){1, 0.5, 0.25, -1e-3, 0, 0}) == -0.5);
+  assert_true(step_on((struct function){1, 0.5, 0.25, -1e-6, 0, 0}) == -0.5 / 32);
+}
+
+static void it_ends_at_the_minimum(void **state)
+{
+  (void)state;
+  struct function function = {0};
+  const struct plm_lbfgs search = search_of(&function, bowl, 2, 100);
+  double x[] = {-20, 7};
+  bool converged = false;
+  assert_int_equal(plm_lbfgs_run(&search, x, &converged, NULL), PLM_OK);
+  assert_true(converged && fabs(x[0] - 3) <= 5e-10 && fabs(x[1] + 1) <= 1e-10);
+  assert_true(function.iterations >= 2 && function.iterations < 30);
+  function.iterations = 0;
+  assert_int_equal(plm_lbfgs_run(&search, x, &converged, NULL), PLM_OK); /* it is there already */
+  assert_true(converged && function.iterations == 0);
+}
+
+/* The largest component of the gradient may be as large as the tolerance. */
+static void the_tolerance_is_that_of_the_largest_component(void **state)
+{
+  (void)state;
+  struct function function = {0};
+  struct plm_lbfgs search = search_of(&function, bowl, 2, 0);
+  bool converged = false;
+  double x[] = {3.25, -1.25}; /* the gradient is (0.5, -2.5) */
+  search.tolerance = 2.5;
+  assert_int_equal(plm_lbfgs_run(&search, x, &converged, NULL), PLM_OK);
+  assert_true(converged && x[0] == 3.25 && x[1] == -1.25);
+  search.tolerance = 2.49;
+  assert_int_equal(plm_lbfgs_run(&search, x, &converged, NULL), PLM_OK);
+  assert_true(!converged && x[0] == 3.25 && x[1] == -1.25); /* no iteration is allowed */
+}
+
+static void each_iteration_may_end_it(void **state)
+{
+  (void)state;
+  struct function function = {.ends_at = 2};
+  struct plm_error error = {0};
+  const struct plm_lbfgs search = search_of(&function, bowl, 2, 100);
+  double x[] = {-20, 7};
+  bool converged;
+  assert_int_equal(plm_lbfgs_run(&search, x, &converged, &error), PLM_INTERRUPTED);
+  assert_string_equal(error.what, "ended in iteration 2");
+  assert_int_equal(function.iterations, 2);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_flat_function_is_followed_only_to_a_smaller_gradient),
+      cmocka_unit_test(it_ends_at_the_minimum),
+      cmocka_unit_test(the_tolerance_is_that_of_the_largest_component),
+      cmocka_unit_test(each_iteration_may_end_it),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
