@@ -250,6 +250,14 @@ plm_status plm_parameters_read(const char *path, const struct plm_parameter *tab
   return read_weights(path, table, count, values, NULL, NULL, NULL, error);
 }
 
+plm_status plm_parameters_read_trunk(const char *path, const struct plm_parameter *table,
+                                     size_t count, float *values, struct plm_error *error)
+{
+  static const struct plm_new_parts parts = {.head = true};
+  enum plm_weights_head head;
+  return read_weights(path, table, count, values, &head, &parts, NULL, error);
+}
+
 static plm_status check_file(const char *directory, const char *file,
                              const struct plm_model_config *config, enum plm_weights_head *head,
                              struct plm_error *error)

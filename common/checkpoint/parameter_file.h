@@ -38,6 +38,11 @@ plm_status plm_parameters_write_with(const char *path, const struct plm_paramete
 plm_status plm_parameters_read(const char *path, const struct plm_parameter *table, size_t count,
                                float *values, struct plm_error *error);
 
+/* The same, but the file may have any head, which is not read: the values of the table's head stay
+ * as they are. */
+plm_status plm_parameters_read_trunk(const char *path, const struct plm_parameter *table,
+                                     size_t count, float *values, struct plm_error *error);
+
 /* Checks that DIRECTORY/FILE has a tensor of the right shape for each parameter of the model, with
  * any head, and reads no values. A model is only opened after this check: a config.json that fits
  * no weights then costs no memory. Errors as plm_parameters_read's. */

@@ -23,6 +23,7 @@
 #include "stages/export/export_weights.h"
 #include "stages/export/model_card.h"
 #include "stages/export/peft_adapter.h"
+#include "stages/export/peft_head.h"
 
 /* What the steps of one export share. */
 struct export
@@ -35,7 +36,8 @@ struct export
   char source[PLM_PATH_SIZE]; /* of the weights */
   struct plm_parameter *table;
   struct plm_export_weights weights;
-  bool *changed; /* with request->merge or with_adapter */
+  struct plm_peft_head head; /* of with_adapter */
+  bool *changed;             /* with request->merge or with_adapter */
 };
 
 /* ---- the request --------------------------------------------------------------------------- */
@@ -93,6 +95,10 @@ static plm_status check_adapters(const struct plm_export_request *request,
   const bool adapters = folder->model.lora.rank > 0, other = request->with_adapter != NULL;
   if (request->merge && request->adapter)
     return plm_error_set(error, PLM_USAGE, "--merge and --adapter exclude each other");
+  if (request->adapter && (request->license != NULL || request->name != NULL))
+    return plm_error_set(error, PLM_USAGE,
+                         "--%s is for the model card, and --adapter writes none: leave it out",
+                         request->license != NULL ? "license" : "name");
   if (other && !request->merge)
     return plm_error_set(error, PLM_USAGE, "--with-adapter needs --merge");
   if (other && adapters)
@@ -119,6 +125,14 @@ plm_status plm_export_check(const struct plm_export_request *request, struct plm
   PLM_TRY(plm_model_folder_check(request->input, &folder, NULL, error));
   PLM_TRY(check_adapters(request, &folder, error));
   return plm_model_folder_choose(&folder, request->weights, &file, error);
+}
+
+/* The head for labels that PEFT's adapter brings along becomes that of the model. */
+static plm_status find_head(struct export *export, struct plm_error *error)
+{
+  const char *other = export->request->with_adapter;
+  if (other == NULL) return PLM_OK;
+  return plm_peft_head_find(other, &export->folder, &export->head, error);
 }
 
 static plm_status choose_weights(struct export *export, struct plm_error *error)
@@ -155,16 +169,19 @@ static plm_status write_text(const struct export *export, const char *name, cons
   return plm_file_write(path, text, strlen(text), 0644, error);
 }
 
-/* The config.json of a checkpoint, with the dtype of this export. */
+/* The config.json of a checkpoint without adapters, with the dtype of this export. */
 static plm_status write_config(const struct export *export, struct plm_error *error)
 {
   const struct plm_model_folder *folder = &export->folder;
   const bool labels = folder->model.head.kind != PLM_PREDICTS_TOKENS;
+  struct plm_model_config model = folder->model;
+  model.lora = (struct plm_lora_config){0};
   struct plm_label_names names = {0};
-  if (labels) PLM_TRY(plm_label_names_read(folder->directory, &folder->model, &names, error));
-  char *text =
-      plm_huggingface_config_print_labels(&folder->model, folder->window, folder->objective,
-                                          export->result->dtype, labels ? &names : NULL);
+  const char *named_by = export->head.found ? export->head.names : folder->directory;
+  const bool named = labels && named_by[0] != '\0';
+  if (named) PLM_TRY(plm_label_names_read(named_by, &folder->model, &names, error));
+  char *text = plm_huggingface_config_print_labels(&model, folder->window, folder->objective,
+                                                   export->result->dtype, named ? &names : NULL);
   plm_label_names_deinit(&names);
   const plm_status status = write_text(export, "config.json", text, error);
   free(text);
@@ -227,25 +244,49 @@ static plm_status fold(struct export *export, float *values, struct plm_error *e
   if (other == NULL && !export->request->merge) return PLM_OK;
   weights->changed = export->changed = plm_alloc_zeroed(weights->count, sizeof *export->changed);
   if (other != NULL)
-    return plm_peft_fold(other, weights->table, weights->count, values, export->changed, error);
+    return plm_peft_fold(other, weights->table, weights->count, export->head.found, values,
+                         export->changed, error);
   weights->count = plm_merge_adapters(&export->folder.model.lora, export->table, weights->count,
                                       values, export->changed);
   export->folder.model.lora = (struct plm_lora_config){0};
   return PLM_OK;
 }
 
-/* Writes only the adapters. */
+/* The weights come last, because their metadata lists the other files. */
+static plm_status write_adapter_weights(const struct export *export, const float *values,
+                                        struct plm_error *error)
+{
+  char path[PLM_PATH_SIZE], *list;
+  const struct plm_export_weights *all = &export->weights;
+  const struct plm_peft_weights weights = {
+      .config = &export->folder.model,
+      .table = all->table,
+      .count = all->count,
+      .elements = all->elements,
+      .values = values,
+      .rounded = strcmp(export->result->dtype, "bfloat16") == 0,
+  };
+  PLM_TRY(plm_path_join(path, export->target.temporary, "adapter_model.safetensors", error));
+  PLM_TRY(plm_export_target_list(&export->target, &list, error));
+  const struct plm_metadata_entry metadata[] = {{"format", "pt"}, {PLM_EXPORT_KEY, list}};
+  plm_status status = plm_peft_write_weights(path, &weights, metadata, 2, error);
+  if (status == PLM_OK) status = plm_file_size(path, &export->result->bytes, error);
+  free(list);
+  return status;
+}
+
+/* Writes only the adapters, and for a head for labels config.json, which says what it means. */
 static plm_status write_adapter(struct export *export, const float *values, struct plm_error *error)
 {
-  char path[PLM_PATH_SIZE];
   const struct plm_export_weights *weights = &export->weights;
-  export->result->dtype = "float32";
+  const struct plm_model_config *model = &export->folder.model;
+  export->result->dtype = export->request->dtype != NULL ? export->request->dtype : "float32";
   for (size_t i = 0; i < weights->count; i++)
     if (weights->table[i].adapter != 0) export->result->parameters += weights->table[i].count;
-  PLM_TRY(plm_peft_write(export->target.temporary, &export->folder.model, weights->table,
-                         weights->count, values, error));
-  PLM_TRY(plm_path_join(path, export->target.temporary, "adapter_model.safetensors", error));
-  PLM_TRY(plm_file_size(path, &export->result->bytes, error));
+  PLM_TRY(plm_peft_write_config(export->target.temporary, model, weights->table, weights->count,
+                                error));
+  if (model->head.kind != PLM_PREDICTS_TOKENS) PLM_TRY(write_config(export, error));
+  PLM_TRY(write_adapter_weights(export, values, error));
   PLM_TRY(plm_stop_check("; nothing was exported", error));
   return plm_export_target_publish(&export->target, export->result->moved, error);
 }
@@ -271,8 +312,11 @@ static plm_status export_into(struct export *export, struct plm_error *error)
   if (values == NULL)
     return plm_error_set(error, PLM_NO_MEMORY, "no memory for %zu weights",
                          export->weights.elements);
+  const struct plm_export_weights *weights = &export->weights;
   plm_status status =
-      plm_parameters_read(export->source, export->table, export->weights.count, values, error);
+      export->head.found
+          ? plm_parameters_read_trunk(export->source, weights->table, weights->count, values, error)
+          : plm_parameters_read(export->source, weights->table, weights->count, values, error);
   if (status == PLM_OK) status = fold(export, values, error);
   if (status == PLM_OK)
     status = plm_export_target_open(export->request->output, export->request->force,
@@ -294,6 +338,7 @@ plm_status plm_export(const struct plm_export_request *request, struct plm_expor
   if (status == PLM_OK)
     status = plm_model_folder_check(request->input, &export->folder, NULL, error);
   if (status == PLM_OK) status = check_adapters(request, &export->folder, error);
+  if (status == PLM_OK) status = find_head(export, error);
   if (status == PLM_OK) status = choose_weights(export, error);
   if (status == PLM_OK) status = choose_dtype(export, error);
   if (status == PLM_OK) status = export_into(export, error);

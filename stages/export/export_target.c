@@ -17,7 +17,8 @@
 #include "common/base/text/strict_json.h"
 #include "common/checkpoint/safetensors.h"
 
-#define WEIGHTS "model.safetensors"
+/* The file of the weights, whose metadata has the list. */
+static const char *const weights_files[] = {"model.safetensors", "adapter_model.safetensors"};
 
 static bool export_target_holds(const char *directory, const char *name)
 {
@@ -62,17 +63,28 @@ plm_status plm_export_target_list(const struct plm_export_target *target, char *
   return status;
 }
 
-/* The list in the weights' metadata; NULL if they are not those of an export. */
-static cJSON *list_of(const char *directory)
+/* The list in the metadata of a file; NULL if it is not that of an export. */
+static cJSON *list_in(const char *directory, const char *name)
 {
   char path[PLM_PATH_SIZE];
   struct plm_safetensors *weights;
-  if (plm_path_join(path, directory, WEIGHTS, NULL) != PLM_OK ||
+  if (plm_path_join(path, directory, name, NULL) != PLM_OK ||
       plm_safetensors_open(path, &weights, NULL) != PLM_OK)
     return NULL;
   const char *text = plm_safetensors_metadata(weights, PLM_EXPORT_KEY);
   cJSON *list = text == NULL ? NULL : plm_json_line(text);
   plm_safetensors_close(weights);
+  return list;
+}
+
+/* The list of an export, and the file that has it; NULL: the folder is none. */
+static cJSON *list_of(const char *directory, const char **weights)
+{
+  cJSON *list = NULL;
+  for (size_t i = 0; i < sizeof weights_files / sizeof *weights_files && list == NULL; i++) {
+    *weights = weights_files[i];
+    list = list_in(directory, *weights);
+  }
   return list;
 }
 
@@ -84,7 +96,6 @@ static bool unchanged(const char *directory, const char *name, const cJSON *list
   struct stat info;
   uint64_t size;
   const char *listed = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(list, name));
-  if (strcmp(name, WEIGHTS) == 0) return true;
   if (listed == NULL || plm_path_join(path, directory, name, NULL) != PLM_OK ||
       lstat(path, &info) != 0 || !S_ISREG(info.st_mode) ||
       plm_hash_file(path, &hash, &size, NULL, NULL) != PLM_OK)
@@ -97,13 +108,14 @@ static bool unchanged(const char *directory, const char *name, const cJSON *list
 static plm_status check_earlier(const char *directory, struct dirent **entries, int count,
                                 struct plm_error *error)
 {
-  cJSON *list = list_of(directory);
+  const char *weights;
+  cJSON *list = list_of(directory, &weights);
   if (list == NULL)
     return plm_error_set(error, PLM_EXISTS,
                          "the folder exists and is not an export by plm-pipeline");
   plm_status status = PLM_OK;
   for (int i = 0; i < count && status == PLM_OK; i++)
-    if (!unchanged(directory, entries[i]->d_name, list))
+    if (strcmp(entries[i]->d_name, weights) != 0 && !unchanged(directory, entries[i]->d_name, list))
       status =
           plm_error_set(error, PLM_EXISTS,
                         "the folder is an earlier export, but %.200s was changed or added since",

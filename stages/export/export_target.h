@@ -1,9 +1,10 @@
 /* The folder of an export. It is written under a temporary name beside its place and then renamed.
  * An existing folder is kept, unless it is an earlier export that nobody has changed.
  *
- * An export is recognised by its model.safetensors, whose metadata `plm_export` holds the XXH3-128
- * of every other file that was written. transformers' save_pretrained writes other metadata, so a
- * model that was fine-tuned from an export is never taken for one. */
+ * An export is recognised by its model.safetensors, or by the adapter_model.safetensors of
+ * adapters, whose metadata `plm_export` holds the XXH3-128 of every other file that was written.
+ * transformers' save_pretrained writes other metadata, so a model that was fine-tuned from an
+ * export is never taken for one. */
 #ifndef PLM_STAGES_EXPORT_EXPORT_TARGET_H
 #define PLM_STAGES_EXPORT_EXPORT_TARGET_H
 

@@ -10,10 +10,12 @@
 #include "common/base/numbers/finite.h"
 #include "common/base/text/json.h"
 #include "common/base/text/strict_json.h"
+#include "common/checkpoint/parameter_file.h"
 #include "common/checkpoint/safetensors.h"
 #include "common/checkpoint/tensor_values.h"
 #include "stages/export/export_merge.h"
 #include "stages/export/peft_adapter.h"
+#include "stages/export/peft_head.h"
 
 enum { CONFIG_LIMIT = 1 << 20 };
 static const struct plm_json_limits limits = {
@@ -114,6 +116,15 @@ static bool ends_with(const char *text, const char *ending)
   return size >= end && strcmp(text + size - end, ending) == 0;
 }
 
+static plm_status copy_values(const struct plm_tensor_info *tensor, size_t count, float *values,
+                              struct plm_error *error)
+{
+  PLM_TRY(plm_tensor_to_float(tensor, count, values, NULL, error));
+  if (plm_first_not_finite(values, count) < count)
+    return plm_error_set(error, PLM_FORMAT, "tensor %.200s holds NaN or infinity", tensor->name);
+  return PLM_OK;
+}
+
 static plm_status read_matrix(const struct plm_tensor_info *tensor, int64_t rows, int64_t cols,
                               float **values, struct plm_error *error)
 {
@@ -127,17 +138,14 @@ static plm_status read_matrix(const struct plm_tensor_info *tensor, int64_t rows
   *values = calloc(count, sizeof **values);
   if (*values == NULL)
     return plm_error_set(error, PLM_NO_MEMORY, "no memory for %zu weights", count);
-  PLM_TRY(plm_tensor_to_float(tensor, count, *values, NULL, error));
-  if (plm_first_not_finite(*values, count) < count)
-    return plm_error_set(error, PLM_FORMAT, "tensor %.200s holds NaN or infinity", tensor->name);
-  return PLM_OK;
+  return copy_values(tensor, count, *values, error);
 }
 
 static plm_status not_of_model(const struct plm_tensor_info *tensor, struct plm_error *error)
 {
   plm_error_set(error, PLM_FORMAT, "tensor %.200s is for no product of this model", tensor->name);
-  return plm_error_hint(error, "the adapter was trained for another model, or with "
-                               "modules_to_save; only adapters of matrices can be used");
+  return plm_error_hint(error, "the adapter was trained for another model, or with other "
+                               "modules_to_save than a head for labels");
 }
 
 struct folding {
@@ -145,9 +153,39 @@ struct folding {
   const struct peft *peft;
   const struct plm_parameter *table;
   size_t count;
+  bool head;
   float *values;
   bool *changed;
 };
+
+/* Copies a tensor of the head. */
+static plm_status take_head(const struct folding *folding, const struct plm_tensor_info *tensor,
+                            struct plm_error *error)
+{
+  const char *name = tensor->name + strlen(beginning);
+  size_t i = 0;
+  uint64_t shape[PLM_TENSOR_MAX_RANK];
+  while (i < folding->count && strcmp(folding->table[i].name, name) != 0) i++;
+  if (i == folding->count) return not_of_model(tensor, error);
+  const struct plm_parameter *parameter = &folding->table[i];
+  const int rank = plm_parameter_shape(parameter, shape);
+  if (tensor->rank != rank || memcmp(tensor->shape, shape, (size_t)rank * sizeof *shape) != 0) {
+    plm_error_set(error, PLM_FORMAT, "tensor %.200s has not the shape that the model's head has",
+                  tensor->name);
+    return plm_error_hint(error, "the adapter was trained for another model");
+  }
+  folding->changed[i] = true;
+  return copy_values(tensor, parameter->count, folding->values + parameter->offset, error);
+}
+
+static plm_status check_head(const struct folding *folding, struct plm_error *error)
+{
+  for (size_t i = 0; i < folding->count && folding->head; i++)
+    if (folding->table[i].group == PLM_GROUP_HEAD && !folding->changed[i])
+      return plm_error_set(error, PLM_FORMAT, "tensor %s%.200s is missing", beginning,
+                           folding->table[i].name);
+  return PLM_OK;
+}
 
 static plm_status fold_tensor(const struct folding *folding, const struct plm_tensor_info *a,
                               struct plm_error *error)
@@ -187,6 +225,8 @@ static plm_status fold_all(const struct folding *folding, struct plm_error *erro
       pairs++;
     } else if (ends_with(tensor->name, b_ending)) {
       seconds++;
+    } else if (folding->head && plm_peft_is_of_head(tensor->name + strlen(beginning))) {
+      PLM_TRY(take_head(folding, tensor, error));
     } else {
       return not_of_model(tensor, error);
     }
@@ -194,11 +234,11 @@ static plm_status fold_all(const struct folding *folding, struct plm_error *erro
   if (pairs == 0 || pairs != seconds)
     return plm_error_set(error, PLM_FORMAT, "it has %zu tensors lora_A and %zu lora_B", pairs,
                          seconds);
-  return PLM_OK;
+  return check_head(folding, error);
 }
 
 plm_status plm_peft_fold(const char *directory, const struct plm_parameter *table, size_t count,
-                         float *values, bool *changed, struct plm_error *error)
+                         bool head, float *values, bool *changed, struct plm_error *error)
 {
   char path[PLM_PATH_SIZE];
   struct peft peft = {0};
@@ -206,7 +246,7 @@ plm_status plm_peft_fold(const char *directory, const struct plm_parameter *tabl
   PLM_TRY(read_config(directory, &peft, error));
   PLM_TRY(plm_path_join(path, directory, "adapter_model.safetensors", error));
   PLM_TRY(plm_safetensors_open(path, &file, error));
-  const struct folding folding = {file, &peft, table, count, values, changed};
+  const struct folding folding = {file, &peft, table, count, head, values, changed};
   const plm_status status = fold_all(&folding, error);
   plm_safetensors_close(file);
   if (status != PLM_OK) plm_error_where(error, "%s", path);

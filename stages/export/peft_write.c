@@ -10,6 +10,7 @@
 #include "common/base/text/text.h"
 #include "common/checkpoint/parameter_file.h"
 #include "common/checkpoint/safetensors.h"
+#include "common/checkpoint/tensor_values.h"
 #include "common/model/architecture.h"
 #include "stages/export/peft_adapter.h"
 
@@ -36,9 +37,9 @@ static void put_modules(const struct plm_model_config *config, struct plm_text *
   plm_text_puts(text, ")");
 }
 
-static plm_status write_config(const char *directory, const struct plm_model_config *config,
-                               const struct plm_parameter *table, size_t count,
-                               struct plm_error *error)
+plm_status plm_peft_write_config(const char *directory, const struct plm_model_config *config,
+                                 const struct plm_parameter *table, size_t count,
+                                 struct plm_error *error)
 {
   static const char *const tasks[] = {NULL, "SEQ_CLS", "TOKEN_CLS"};
   char path[PLM_PATH_SIZE];
@@ -78,27 +79,45 @@ static plm_status write_config(const char *directory, const struct plm_model_con
   return status;
 }
 
-plm_status plm_peft_write(const char *directory, const struct plm_model_config *config,
-                          const struct plm_parameter *table, size_t count, const float *values,
-                          struct plm_error *error)
+/* Adds the parameters that PEFT stores to tensors (count). Returns how many. */
+static size_t list_tensors(const struct plm_peft_weights *weights, const void *values,
+                           enum plm_dtype dtype, struct plm_tensor_info *tensors)
 {
-  static const struct plm_metadata_entry metadata = {"format", "pt"};
-  char path[PLM_PATH_SIZE];
+  const size_t item = dtype == PLM_F32 ? sizeof(float) : sizeof(uint16_t);
   size_t written = 0;
-  PLM_TRY(write_config(directory, config, table, count, error));
-  PLM_TRY(plm_path_join(path, directory, "adapter_model.safetensors", error));
-  struct plm_tensor_info *tensors = plm_alloc_zeroed(count, sizeof *tensors);
-  for (size_t i = 0; i < count; i++) {
-    if (!is_written(config, &table[i])) continue;
+  for (size_t i = 0; i < weights->count; i++) {
+    const struct plm_parameter *parameter = &weights->table[i];
+    if (!is_written(weights->config, parameter)) continue;
     struct plm_tensor_info *tensor = &tensors[written++];
-    *tensor = (struct plm_tensor_info){.name = plm_format("base_model.model.%s", table[i].name),
-                                       .dtype = PLM_F32,
-                                       .bytes = table[i].count * sizeof(float),
-                                       .data = values + table[i].offset};
-    tensor->rank = plm_parameter_shape(&table[i], tensor->shape);
+    *tensor = (struct plm_tensor_info){.name = plm_format("base_model.model.%s", parameter->name),
+                                       .dtype = dtype,
+                                       .bytes = parameter->count * item,
+                                       .data = (const char *)values + parameter->offset * item};
+    tensor->rank = plm_parameter_shape(parameter, tensor->shape);
   }
-  const plm_status status = plm_safetensors_write(path, tensors, written, &metadata, 1, error);
+  return written;
+}
+
+plm_status plm_peft_write_weights(const char *path, const struct plm_peft_weights *weights,
+                                  const struct plm_metadata_entry *metadata, size_t metadata_count,
+                                  struct plm_error *error)
+{
+  uint16_t *rounded = NULL;
+  if (weights->rounded) {
+    rounded = calloc(weights->elements, sizeof *rounded);
+    if (rounded == NULL)
+      return plm_error_set(error, PLM_NO_MEMORY, "no memory for %zu weights", weights->elements);
+    for (size_t i = 0; i < weights->elements; i++)
+      rounded[i] = plm_float_to_bf16(weights->values[i]);
+  }
+  struct plm_tensor_info *tensors = plm_alloc_zeroed(weights->count, sizeof *tensors);
+  const size_t written =
+      list_tensors(weights, rounded != NULL ? (const void *)rounded : weights->values,
+                   rounded != NULL ? PLM_BF16 : PLM_F32, tensors);
+  const plm_status status =
+      plm_safetensors_write(path, tensors, written, metadata, metadata_count, error);
   for (size_t i = 0; i < written; i++) free((char *)tensors[i].name);
   free(tensors);
+  free(rounded);
   return status;
 }
