@@ -120,13 +120,13 @@ static plm_status probe_baseline(struct probing *probing, struct plm_error *erro
 {
   const struct plm_tokenizer *tokenizer = probing->inference->tokenizer;
   const struct plm_probe_items *items = &probing->results->items;
-  float *x = malloc(((size_t)items->count + 1) * tokenizer->vocab_size * sizeof *x);
+  const uint32_t width = plm_probe_composition_width(items, tokenizer);
+  float *x = malloc(((size_t)items->count + 1) * width * sizeof *x);
   if (x == NULL)
     return plm_error_set(error, PLM_NO_MEMORY, "out of memory for the composition of %u items",
                          items->count);
   plm_probe_composition(items, tokenizer, x);
-  const plm_status status =
-      fit_one(probing, x, tokenizer->vocab_size, &probing->results->baseline, error);
+  const plm_status status = fit_one(probing, x, width, &probing->results->baseline, error);
   free(x);
   return status;
 }

@@ -1,6 +1,7 @@
 /* Runs a model over the sequences of a table, the longest first. */
 #include "evaluator/probe/probe_embed.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -188,19 +189,28 @@ plm_status plm_probe_embed(const struct plm_probe_embedding *embedding,
   return status;
 }
 
+uint32_t plm_probe_composition_width(const struct plm_probe_items *items,
+                                     const struct plm_tokenizer *tokenizer)
+{
+  return tokenizer->vocab_size + (items->positions == NULL);
+}
+
 void plm_probe_composition(const struct plm_probe_items *items,
                            const struct plm_tokenizer *tokenizer, float *out)
 {
   const size_t vocabulary = tokenizer->vocab_size;
-  memset(out, 0, items->count * vocabulary * sizeof *out);
+  const size_t width = plm_probe_composition_width(items, tokenizer);
+  memset(out, 0, items->count * width * sizeof *out);
   for (uint32_t item = 0; item < items->count; item++) {
     const struct plm_labelled_row *row = &items->table->rows[items->rows[item]];
     const uint32_t seen = plm_residues_seen(row->length, items->max_length);
     const bool all = items->positions == NULL;
+    float *features = out + item * width;
     for (uint32_t t = 0; t < (all ? seen : 1); t++) {
       const uint8_t residue = row->residues[all ? t : items->positions[item]];
-      out[item * vocabulary + plm_tokenizer_encode(tokenizer, residue)] += 1;
+      features[plm_tokenizer_encode(tokenizer, residue)] += 1;
     }
-    for (size_t k = 0; k < vocabulary && all; k++) out[item * vocabulary + k] /= (float)seen;
+    for (size_t k = 0; k < vocabulary && all; k++) features[k] /= (float)seen;
+    if (all) features[vocabulary] = (float)log((double)row->length);
   }
 }

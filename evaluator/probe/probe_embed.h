@@ -32,8 +32,12 @@ plm_status plm_probe_embed(const struct plm_probe_embedding *embedding,
                            struct plm_inference *inference, float *const *out,
                            struct plm_error *error);
 
-/* out (items, vocabulary): the shares of the tokens among the residues of each sequence that the
- * model sees; for labels of residues, 1 for the token of the residue. */
+/* Features of an item that know nothing but composition and length. */
+uint32_t plm_probe_composition_width(const struct plm_probe_items *items,
+                                     const struct plm_tokenizer *tokenizer);
+/* out (items, that width): the shares of the tokens of the vocabulary among the residues of each
+ * sequence that the model sees, and the natural logarithm of the number of all its residues; for
+ * labels of residues, 1 for the token of the residue. */
 void plm_probe_composition(const struct plm_probe_items *items,
                            const struct plm_tokenizer *tokenizer, float *out);
 

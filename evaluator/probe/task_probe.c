@@ -125,7 +125,9 @@ static plm_status put_results(struct probe_command *command, const char *checkpo
   }
   plm_probe_print_row(checkpoint, best->layer, kind, &best->fit);
   if (command->done == command->checkpoints)
-    plm_probe_print_row("(composition only)", "-", kind, &results->baseline);
+    plm_probe_print_row(kind == PLM_LABEL_RESIDUES ? "(composition only)"
+                                                   : "(composition and length only)",
+                        "-", kind, &results->baseline);
   plm_probe_print_layers(results);
   return PLM_OK;
 }

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 from plm_models import small_model
-from plm_testing import random_sequences, run, write_fasta
+from plm_testing import LETTERS, random_sequences, run, write_fasta
 from safetensors import safe_open
 from scipy import stats
 from sklearn import linear_model, metrics, pipeline, preprocessing
@@ -191,6 +191,22 @@ def test_alpha_of_classes_is_chosen_on_the_validation_part(data, pooled):
         for a in ALPHAS[:6]
     ]
     assert result["alpha"] == ALPHAS[int(np.argmin(losses))]
+
+
+def test_the_baseline_knows_composition_and_length(data):
+    y, part = column(data, "class"), column(data, "part")
+    most = json.loads((data["model"] / "config.json").read_text())["max_length"] - 1
+    x = np.array(
+        [
+            [row["sequence"][:most].count(letter) / min(len(row["sequence"]), most)
+             for letter in LETTERS] + [np.log(len(row["sequence"]))]
+            for row in data["rows"]
+        ]
+    )  # fmt: skip
+    test = part == "test"
+    expected = logistic(3).fit(x[~test], y[~test]).predict_proba(x[test])
+    result = probe(data, "--target", "class", "--split", "part", "--alpha", 3)
+    check_classes(result["baseline"] | {"classes": result["classes"]}, y[test], expected)
 
 
 def test_residues(folder, data):

@@ -22,7 +22,7 @@ expect 0 probe t.csv --target y --split set
 says out '^table   t.csv: 120 rows, regression of "y"$'
 says out '^split   train 60, valid 30, test 30$'
 says out "^$checkpoint +last +[0-9.]+ +-?[0-9.]+ \[-?[0-9.]+, -?[0-9.]+\] "
-says out '^\(composition only\) +- +0.01 +1.000 \[1.000, 1.000\] +1.000 \[1.000, 1.000\] +1.000 '
+says out '^\(composition and length only\) +- +0.01 +1.000 \[1.000, 1.000\] +1.000 \[1.000, 1.000\] +1.000 '
 
 expect 0 probe t.csv --target kind --split set --json -q --output p.csv
 [ ! -s err ] || fail "-q prints: $(cat err)"
@@ -36,6 +36,15 @@ jq -e --argjson a "$accuracy" '(.accuracy.value - $a) | fabs < 1e-5' out >/dev/n
 mv out one.json
 expect 0 plm-pipeline probe --checkpoint "$checkpoint" t.csv --target kind --split set --json -q --threads 2
 cmp out one.json || fail "the number of threads changes the result"
+
+# The baseline knows the length, but not of which sequence a residue is.
+awk -F, 'NR == 1 {print "sequence,long,set"} NR > 1 {print $1 "," log(length($1)) "," $4}' t.csv >l.csv
+expect 0 probe l.csv --target long --split set --json -q
+jq -e '.baseline.pearson.value > 0.9999' out >/dev/null || fail "length: $(cat out)"
+awk -F, 'NR == 1 {print "sequence,each,set"}
+  NR > 1 {x = $1; gsub(/[LAGV]/, "h", x); gsub(/[^h]/, "c", x); print $1 "," x "," $4}' t.csv >r.csv
+expect 0 probe r.csv --target each --split set
+says out '^\(composition only\) +- +[0-9.]+ +1.000 '
 
 # Without a validation part, the alpha that is given is used: with a very large one, every prediction is the mean.
 cut -d, -f1-4 t.csv >u.csv
