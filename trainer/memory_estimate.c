@@ -26,7 +26,8 @@ static plm_status count_parameters(const struct plm_config *config, uint64_t par
   struct plm_parameter *table = NULL;
   size_t count, arena;
   PLM_TRY(plm_model_parameters(&config->model, &table, &count, &arena, error));
-  *arena_bytes = plm_parameters_freeze(table, count, &config->trainer.freeze) * sizeof(float);
+  const struct plm_freeze freeze = plm_config_freeze(&config->trainer, &config->model);
+  *arena_bytes = plm_parameters_freeze(table, count, &freeze) * sizeof(float);
   parameters[0] = parameters[1] = 0;
   for (size_t i = 0; i < count; i++) {
     parameters[0] += table[i].count;
@@ -70,10 +71,11 @@ plm_status plm_memory_estimate(const struct plm_config *config, const struct plm
   uint64_t optimizer = 0, scratch = 0, arena_bytes = 0, device_inputs = 0, host_inputs = 0;
   uint64_t counts[2];
   const uint32_t own_shares = shares / config->trainer.ranks;
-  const struct plm_model_options options = {.max_chunks = micro_chunks,
-                                            .training = true,
-                                            .recompute = config->trainer.recompute,
-                                            .freeze = config->trainer.freeze};
+  const struct plm_model_options options = {
+      .max_chunks = micro_chunks,
+      .training = true,
+      .recompute = config->trainer.recompute,
+      .freeze = plm_config_freeze(&config->trainer, &config->model)};
   *estimate = (struct plm_memory_estimate){0};
   PLM_TRY(plm_model_memory(&config->model, ops->act_bytes, &options, &memory, error));
   PLM_TRY(plm_optimizer_memory(&config->trainer, &config->model, ops, NULL, &optimizer, &scratch,

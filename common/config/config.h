@@ -357,6 +357,9 @@ plm_status plm_config_check_sources(const struct plm_config *before, const struc
 /* The two plans of a configuration: the one that the trainer consumes, and the
  * evaluator's (truncated head, best fit, no shuffle, seed 0, up to evaluator.max_tokens). */
 struct plm_plan_parameters plm_config_training_plan(const struct plm_config *config);
+/* What a run leaves unchanged: with adapters, everything but them and a head for labels. */
+struct plm_freeze plm_config_freeze(const struct plm_config_trainer *trainer,
+                                    const struct plm_model_config *model);
 struct plm_plan_parameters plm_config_evaluation_plan(const struct plm_config *config);
 
 #endif

@@ -111,8 +111,7 @@ static void check_lora(struct plm_loader *loader)
   const bool given[] = {freeze->embeddings, freeze->blocks > 0, freeze->trunk};
   const bool gated =
       plm_architecture_rules(config->model.architecture)->block.mlp == PLM_MLP_SWIGLU;
-  config->trainer.freeze.base = config->model.lora.rank > 0;
-  if (!config->trainer.freeze.base) return;
+  if (config->model.lora.rank == 0) return;
   for (size_t i = 0; i < sizeof given / sizeof *given; i++)
     if (given[i])
       plm_problems_add(loader->problems, plm_key_place(loader, freezes[i], "trainer.lora.rank"),

@@ -13,6 +13,14 @@ uint32_t plm_config_alignment(const struct plm_config *config)
   return alignment;
 }
 
+struct plm_freeze plm_config_freeze(const struct plm_config_trainer *trainer,
+                                    const struct plm_model_config *model)
+{
+  struct plm_freeze freeze = trainer->freeze;
+  freeze.base = model->lora.rank > 0;
+  return freeze;
+}
+
 struct plm_plan_parameters plm_config_training_plan(const struct plm_config *config)
 {
   return plm_config_source_plan(config, 0);

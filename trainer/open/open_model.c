@@ -15,7 +15,8 @@ static plm_status assign_owners(struct plm_trainer *trainer, bool **kept, struct
   struct plm_parameter *table = NULL;
   size_t count, elements;
   PLM_TRY(plm_model_parameters(&config->model, &table, &count, &elements, error));
-  plm_parameters_freeze(table, count, &config->trainer.freeze);
+  const struct plm_freeze freeze = plm_config_freeze(&config->trainer, &config->model);
+  plm_parameters_freeze(table, count, &freeze);
   trainer->owners = calloc(count, sizeof *trainer->owners);
   if (trainer->ranks->ranks > 1) *kept = calloc(count, sizeof **kept);
   trainer->held = (struct plm_held){trainer->owners, trainer->ranks->rank};
@@ -37,11 +38,12 @@ static plm_status open_weights(struct plm_trainer *trainer, struct plm_error *er
   const struct plm_config *config = trainer->config;
   bool *kept = NULL;
   plm_status status = assign_owners(trainer, &kept, error);
-  const struct plm_model_options options = {.max_chunks = trainer->state.resolved.micro_chunks,
-                                            .training = true,
-                                            .recompute = config->trainer.recompute,
-                                            .kept = kept,
-                                            .freeze = config->trainer.freeze};
+  const struct plm_model_options options = {
+      .max_chunks = trainer->state.resolved.micro_chunks,
+      .training = true,
+      .recompute = config->trainer.recompute,
+      .kept = kept,
+      .freeze = plm_config_freeze(&config->trainer, &config->model)};
   if (status == PLM_OK)
     status = plm_model_open(&config->model, trainer->ops, &options, &trainer->model, error);
   free(kept);

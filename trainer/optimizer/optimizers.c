@@ -278,7 +278,8 @@ plm_status plm_optimizer_memory(const struct plm_config_trainer *trainer,
   struct plm_parameter *table = NULL;
   size_t count, arena;
   PLM_TRY(plm_model_parameters(model, &table, &count, &arena, error));
-  plm_parameters_freeze(table, count, &trainer->freeze);
+  const struct plm_freeze freeze = plm_config_freeze(trainer, model);
+  plm_parameters_freeze(table, count, &freeze);
   struct plm_muon_matrix *matrices = calloc(count, sizeof *matrices);
   if (matrices == NULL) {
     free(table);

@@ -50,10 +50,11 @@ static plm_status count_parameters(const struct plm_config *config, const struct
   if (kept == NULL)
     return plm_error_set(error, PLM_NO_MEMORY, "no memory for the owners of %zu tensors", count);
   for (size_t i = 0; i < count; i++) kept[i] = plm_is_held(held, i);
-  const struct plm_model_options options = {.max_chunks = 1,
-                                            .training = true,
-                                            .kept = held != NULL ? kept : NULL,
-                                            .freeze = config->trainer.freeze};
+  const struct plm_model_options options = {
+      .max_chunks = 1,
+      .training = true,
+      .kept = held != NULL ? kept : NULL,
+      .freeze = plm_config_freeze(&config->trainer, &config->model)};
   const plm_status status =
       plm_model_memory(&config->model, ops->act_bytes, &options, &memory, error);
   free(kept);
@@ -111,7 +112,8 @@ plm_status plm_rank_needs(const struct plm_config *config, const struct plm_ops 
   *needs = (struct plm_rank_needs){0};
   rank_needs_place(config, needs);
   PLM_TRY(plm_model_parameters(&config->model, &table, &parameters, &arena, error));
-  plm_parameters_freeze(table, parameters, &config->trainer.freeze);
+  const struct plm_freeze freeze = plm_config_freeze(&config->trainer, &config->model);
+  plm_parameters_freeze(table, parameters, &freeze);
   uint32_t *owners = calloc(parameters, sizeof *owners);
   const plm_status status =
       owners == NULL ? plm_error_set(error, PLM_NO_MEMORY,
