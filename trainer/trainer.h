@@ -14,6 +14,7 @@
 
 #include "common/base/numbers/hash.h"
 #include "common/base/status.h"
+#include "common/checkpoint/early_stop.h"
 #include "common/config/config.h"
 #include "common/config/corpus_paths.h"
 #include "common/feed/feed.h"
@@ -51,6 +52,7 @@ struct plm_trainer {
   struct plm_trainer_state state;
   bool complete;                          /* nothing is left to train */
   bool stops_early;                       /* rank 0: trainer.stop_when has ended the run */
+  struct plm_early_stop_reports reports;  /* for it: what the evaluator has reported */
   struct plm_hash roots[PLM_MAX_SOURCES]; /* of the corpora; zero: not known yet */
   bool saved; /* a checkpoint of saved_step is published or being written */
   uint64_t saved_step;

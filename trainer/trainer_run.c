@@ -295,7 +295,8 @@ static plm_status one_step(struct plm_trainer *trainer, struct plm_error *error)
   if (!due && trainer->state.step % COMPARE_EVERY == 0)
     PLM_TRY(plm_rank_compare_weights(trainer->ranks, trainer->owners, trainer->model, error));
   if (due && plm_ranks_first(trainer->ranks) && !plm_trainer_is_complete(trainer))
-    trainer->stops_early = plm_stop_when(trainer->run, trainer->config, trainer->state.step);
+    trainer->stops_early =
+        plm_stop_when(trainer->run, trainer->config, trainer->state.step, &trainer->reports);
   return plm_save_check(trainer, false, error);
 }
 

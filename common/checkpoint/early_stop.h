@@ -4,6 +4,7 @@
 #define PLM_COMMON_CHECKPOINT_EARLY_STOP_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "common/base/status.h"
@@ -13,7 +14,6 @@ struct plm_early_stop_rule {
   const char *split;  /* of the run's own corpus, not of evaluator.sets */
   const char *metric; /* its name in evaluator.jsonl */
   bool higher;        /* whether a higher value is better */
-  uint64_t until;     /* reports of later steps do not count */
 };
 
 struct plm_early_stop {
@@ -23,9 +23,23 @@ struct plm_early_stop {
   double best; /* NAN if none was reported */
 };
 
-/* Reads evaluator.jsonl at path; a missing file reports nothing. The last line about a step counts.
- * Of equal values the first is the best. Lines that are not JSON, and null values, are ignored. */
+/* The reports that were read. {0} has none; _deinit frees them. */
+struct plm_reported_value;
+struct plm_early_stop_reports {
+  struct plm_reported_value *values; /* (count), by ascending steps */
+  size_t count, capacity;
+  uint64_t read;      /* bytes of the file, all of them whole lines */
+  uint64_t last_size; /* of the last of these lines, and its XXH3-64 */
+  uint64_t last_hash;
+};
+void plm_early_stop_deinit(struct plm_early_stop_reports *reports);
+
+/* Reads what evaluator.jsonl at path has more than at the last call, and all of it again if it is
+ * another file by now; a missing file reports nothing. The last line about a step counts. Of equal
+ * values the first is the best. Lines that are not JSON, and null values, are ignored. The rule is
+ * the same at each call. until: reports of later steps do not count. */
 plm_status plm_early_stop_read(const char *path, const struct plm_early_stop_rule *rule,
+                               uint64_t until, struct plm_early_stop_reports *reports,
                                struct plm_early_stop *found, struct plm_error *error);
 
 #endif

@@ -9,7 +9,8 @@
 #include "common/config/best_by.h"
 #include "common/run/run.h"
 
-bool plm_stop_when(const char *run, const struct plm_config *config, uint64_t step)
+bool plm_stop_when(const char *run, const struct plm_config *config, uint64_t step,
+                   struct plm_early_stop_reports *reports)
 {
   const struct plm_config_stop_when *when = &config->trainer.stop_when;
   if (when->patience == 0) return false;
@@ -17,12 +18,10 @@ bool plm_stop_when(const char *run, const struct plm_config *config, uint64_t st
   char path[PLM_PATH_SIZE];
   struct plm_error error = {0};
   struct plm_early_stop found;
-  const struct plm_early_stop_rule rule = {.split = config->evaluator.splits[0],
-                                           .metric = metric,
-                                           .higher = !plm_measure_falls(metric),
-                                           .until = step};
+  const struct plm_early_stop_rule rule = {
+      .split = config->evaluator.splits[0], .metric = metric, .higher = !plm_measure_falls(metric)};
   plm_status status = plm_path_join(path, run, PLM_RUN_EVALUATOR_METRICS, &error);
-  if (status == PLM_OK) status = plm_early_stop_read(path, &rule, &found, &error);
+  if (status == PLM_OK) status = plm_early_stop_read(path, &rule, step, reports, &found, &error);
   if (status != PLM_OK) {
     plm_warning("trainer.stop_when: %s", error.what);
     return false;

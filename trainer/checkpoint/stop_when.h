@@ -7,13 +7,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/checkpoint/early_stop.h"
 #include "common/config/config.h"
 #include "common/run/done.h"
 
-/* Reads evaluator.jsonl of the run folder, up to the reports about this step. True, and a line in
- * the log, if trainer.stop_when.patience checkpoints have been reported since the best one. A file
- * that cannot be read is only a warning. */
-bool plm_stop_when(const char *run, const struct plm_config *config, uint64_t step);
+/* Reads evaluator.jsonl of the run folder on, up to the reports about this step. True, and a line
+ * in the log, if trainer.stop_when.patience checkpoints have been reported since the best one. A
+ * file that cannot be read is only a warning. */
+bool plm_stop_when(const char *run, const struct plm_config *config, uint64_t step,
+                   struct plm_early_stop_reports *reports);
 /* Notes in DONE that this ended the run. */
 void plm_stop_when_note(const struct plm_config *config, struct plm_done *done);
 

@@ -117,7 +117,7 @@ static plm_status check_done(struct plm_trainer *trainer, const char *directory,
   PLM_TRY(plm_path_join(path, trainer->run, PLM_RUN_DONE, error));
   if (!done_holds(trainer, directory, why)) {
     const bool all = step >= trainer->config->trainer.steps;
-    if (!all && !plm_stop_when(trainer->run, trainer->config, step)) {
+    if (!all && !plm_stop_when(trainer->run, trainer->config, step, &trainer->reports)) {
       if (unlink(path) == 0)
         plm_info("the run continues after step %llu: %s", (unsigned long long)step, why);
       return PLM_OK;

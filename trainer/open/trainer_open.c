@@ -123,6 +123,7 @@ void plm_trainer_close(struct plm_trainer *trainer)
   plm_input_close(trainer->input);
   plm_publisher_close(trainer->publisher);
   plm_step_report_close(trainer->report);
+  plm_early_stop_deinit(&trainer->reports);
   plm_close_feed(trainer);
   plm_carried_tensors_deinit(&trainer->carried); /* after the publisher */
   plm_frozen_tensors_deinit(&trainer->frozen);

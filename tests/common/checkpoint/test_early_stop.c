@@ -1,5 +1,6 @@
 /* Which reports of evaluator.jsonl count for early stopping, and which checkpoint is the best. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "common/base/files/file.h"
@@ -10,13 +11,14 @@
 #define LINE(step, split, loss) \
   "{\"step\": " step ", \"split\": \"" split "\", \"loss\": " loss "}\n"
 
-static struct plm_early_stop read_text(const char *text, const struct plm_early_stop_rule *rule)
+static struct plm_early_stop read_on(const char *text, const struct plm_early_stop_rule *rule,
+                                     uint64_t until, struct plm_early_stop_reports *reports)
 {
   char path[PLM_PATH_SIZE];
   struct plm_early_stop found;
   assert_int_equal(plm_path_join(path, scratch_directory(), "evaluator.jsonl", NULL), PLM_OK);
   assert_int_equal(plm_file_write(path, text, strlen(text), 0644, NULL), PLM_OK);
-  assert_int_equal(plm_early_stop_read(path, rule, &found, NULL), PLM_OK);
+  assert_int_equal(plm_early_stop_read(path, rule, until, reports, &found, NULL), PLM_OK);
   return found;
 }
 
@@ -53,8 +55,10 @@ static void the_best_is_found(void **state)
   };
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     const struct plm_early_stop_rule rule = {
-        .split = "valid", .metric = "loss", .higher = rows[i].higher, .until = rows[i].until};
-    const struct plm_early_stop found = read_text(rows[i].text, &rule);
+        .split = "valid", .metric = "loss", .higher = rows[i].higher};
+    struct plm_early_stop_reports reports = {0};
+    const struct plm_early_stop found = read_on(rows[i].text, &rule, rows[i].until, &reports);
+    plm_early_stop_deinit(&reports);
     if (found.reported != rows[i].reported || found.since != rows[i].since ||
         found.best_step != rows[i].best_step ||
         !(found.best == rows[i].best || (isnan(found.best) && isnan(rows[i].best))))
@@ -67,9 +71,38 @@ static void a_missing_file_reports_nothing(void **state)
 {
   (void)state;
   struct plm_early_stop found;
-  const struct plm_early_stop_rule rule = {.split = "valid", .metric = "loss", .until = 9};
-  assert_int_equal(plm_early_stop_read("no/such/file", &rule, &found, NULL), PLM_OK);
+  struct plm_early_stop_reports reports = {0};
+  const struct plm_early_stop_rule rule = {.split = "valid", .metric = "loss"};
+  assert_int_equal(plm_early_stop_read("no/such/file", &rule, 9, &reports, &found, NULL), PLM_OK);
   assert_int_equal(found.reported, 0);
+}
+
+/* Only what is new is read, and an unfinished line when it is whole. */
+static void a_file_is_read_on(void **state)
+{
+  (void)state;
+#define TWO LINE("1", "valid", "3") LINE("2", "valid", "2")
+  static const char third[] = LINE("3", "valid", "1");
+  static const struct plm_early_stop_rule rule = {.split = "valid", .metric = "loss"};
+  struct plm_early_stop_reports reports = {0};
+  char text[512];
+  assert_int_equal(read_on(TWO, &rule, 9, &reports).best_step, 2);
+  assert_int_equal(reports.read, strlen(TWO));
+  (void)snprintf(text, sizeof text, TWO "%.20s", third);
+  assert_int_equal(read_on(text, &rule, 9, &reports).reported, 2);
+  /* the first line is not read again, whatever it has by now */
+  (void)snprintf(text, sizeof text, TWO "%s", third);
+  text[strlen(LINE("1", "valid", "")) - 2] = '0';
+  assert_int_equal(read_on(text, &rule, 9, &reports).best_step, 3);
+  assert_int_equal(reports.read, strlen(text));
+  assert_int_equal(read_on(text, &rule, 2, &reports).best_step, 2);
+  /* another file is: one that is shorter, and one in which the last line was another */
+  assert_int_equal(read_on(LINE("7", "valid", "5"), &rule, 9, &reports).best_step, 7);
+  assert_int_equal(
+      read_on(LINE("6", "valid", "5") LINE("8", "valid", "4"), &rule, 9, &reports).reported, 2);
+  assert_int_equal(reports.count, 2);
+  plm_early_stop_deinit(&reports);
+#undef TWO
 }
 
 int main(void)
@@ -77,6 +110,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_best_is_found),
       cmocka_unit_test(a_missing_file_reports_nothing),
+      cmocka_unit_test(a_file_is_read_on),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
