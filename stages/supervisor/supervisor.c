@@ -22,6 +22,7 @@
 #include "common/run/run.h"
 #include "common/run/stop.h"
 #include "stages/supervisor/report/supervisor_report.h"
+#include "stages/supervisor/report/up_command.h"
 #include "stages/supervisor/stage/supervisor_process.h"
 #include "stages/supervisor/supervisor_internal.h"
 
@@ -222,13 +223,16 @@ static void supervisor_turn(struct plm_supervisor *supervisor)
 static void say_stopped(struct plm_supervisor *supervisor)
 {
   uint64_t step;
+  struct plm_text command = {0};
+  plm_up_command_put(supervisor->options.config, &command);
   if (!supervisor->options.chosen[PLM_KIND_TRAINER])
     screen_say(&supervisor->screen, "stopped");
   else if (plm_checkpoint_latest(supervisor->stages.config->run, &step))
-    screen_say(&supervisor->screen, "stopped; `plm-pipeline up` will continue from step %llu",
+    screen_say(&supervisor->screen, "stopped; `%s` will continue from step %llu", command.data,
                (unsigned long long)step);
   else
     screen_say(&supervisor->screen, "stopped before the first checkpoint");
+  plm_text_deinit(&command);
 }
 
 /* Says how the run has ended, also to the clients that wait for it, and returns the exit code. */

@@ -10,10 +10,13 @@ endless=(--set trainer.steps=1000000 --set trainer.checkpoint.every=20 --set tra
 
 plm-pipeline up pipeline.yaml --run quiet "${endless[@]}" >quiet.out 2>quiet.err </dev/null &
 undisturbed=$!
+mkdir other
+cp pipeline.yaml other/file.yaml
 plm-pipeline up pipeline.yaml --run stopped "${endless[@]}" >up.out 2>up.err </dev/null &
 up=$!
 
-# interrupt PID RUN FILE: Ctrl-C of `up` on this run, whose stderr is in the file; the step goes to $step
+# interrupt PID RUN FILE [CONFIGURATION]: Ctrl-C of `up` on this run, whose stderr is in the file; the step goes to
+# $step. It names the configuration, unless that is pipeline.yaml here.
 interrupt() {
   local status=0
   kill -INT "$1"
@@ -23,7 +26,7 @@ interrupt() {
   step=$(tail -n 1 "$2/trainer.jsonl" | jq .step)
   expect 0 plm-pipeline checkpoints "$2" --verify
   [ -d "$(printf '%s/checkpoints/step_%08d' "$2" "$step")" ] || fail "$2 has no checkpoint at the step it stopped"
-  grep -q "stopped; .plm-pipeline up. will continue from step $step\$" "$3" || fail "$2 does not say where it continues"
+  grep -q "stopped; .plm-pipeline up${4:+ $4}. will continue from step $step\$" "$3" || fail "$2 does not say where it continues"
   [ ! -e "$2/DONE" ] || fail "DONE on the unfinished run $2"
 }
 
@@ -38,6 +41,10 @@ up=$!
 wait_for 60 test -d "stopped/$name"
 says up.err "resuming after step $step"
 interrupt "$up" stopped up.err
+plm-pipeline up other/file.yaml --set "corpus=$PWD/corpus" --run "$PWD/third" "${endless[@]}" >up.out 2>third.err </dev/null &
+up=$!
+wait_for 60 test -s third/trainer.jsonl
+interrupt "$up" third third.err other/file.yaml
 wait_for 60 test -d "quiet/$name"
 interrupt "$undisturbed" quiet quiet.err
 
