@@ -103,6 +103,8 @@ static plm_status intake_on_record(void *context, size_t file, const struct plm_
   if (ends) put_token(intake, residues + 1, tokenizer->eos);
   count_unknown(intake, sequence->residues, residues);
   intake->counts->cut += !whole;
+  const uint32_t trained = intake->options->trained;
+  intake->counts->longer += whole && trained != 0 && sequence->length + 2 > trained;
   if (residues + 1 + ends > intake->counts->longest) intake->counts->longest = residues + 1 + ends;
   return add_to_spool(intake, sequence, residues + 1 + ends, error);
 }
@@ -144,6 +146,11 @@ static void sequence_intake_warn(const struct intake *intake)
     plm_warning("sequences longer than the max_length of %u tokens, cut to their first %u: %s",
                 intake->options->max_length, intake->options->max_length,
                 plm_format_count(counts->cut, number));
+  if (counts->longer > 0)
+    plm_warning("sequences longer than the %u tokens that the model was trained with, read whole: "
+                "%s; --max-length %u cuts them",
+                intake->options->trained, plm_format_count(counts->longer, number),
+                intake->options->trained);
   if (counts->unknown_residues > 0)
     plm_warning("residues outside the alphabet, taken as <unk>: %s, in %s",
                 plm_format_count(counts->unknown_residues, number),

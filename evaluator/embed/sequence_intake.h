@@ -21,6 +21,7 @@ struct plm_intake_options {
   size_t input_count;
   const struct plm_tokenizer *tokenizer;
   uint32_t max_length;  /* of a sequence, in tokens */
+  uint32_t trained;     /* tokens of the longest sequence in training; 0: unknown */
   bool keep_eos;        /* a longer sequence is cut to max_length - 1 tokens and <eos> */
   uint16_t chain_break; /* the token of PLM_SEQUENCE_CHAIN, if choices.chains */
   bool strict;          /* a bad record is an error */
@@ -30,6 +31,7 @@ struct plm_intake_options {
 struct plm_intake_counts {
   uint64_t bad;               /* records that were skipped */
   uint64_t cut;               /* sequences of more than max_length tokens */
+  uint64_t longer;            /* sequences that are whole, but longer than in training */
   uint32_t longest;           /* tokens of the longest sequence, after cutting */
   uint64_t unknown_residues;  /* residues that became <unk> */
   uint64_t unknown_sequences; /* sequences with such residues */

@@ -31,6 +31,7 @@ plm_status plm_sequence_run_read(struct plm_sequence_run *run, struct plm_intake
   PLM_TRY(plm_sequence_spool_open(folder, tokenizer->token_bytes, &run->spool, error));
   PLM_TRY(plm_sequence_intake(options, run->spool, &run->intake, error));
   run->journal.input = plm_sequence_spool_fingerprint(run->spool);
+  run->inference->warned |= run->intake.longer > 0;
   return plm_inference_make_room(run->inference, run->intake.longest, error);
 }
 

@@ -82,6 +82,7 @@ static plm_status open_rows(struct predict *predict, struct plm_error *error)
   struct plm_sequence_run *run = &predict->run;
   struct plm_intake_options options = {0};
   options.choices.columns = true;
+  options.trained = run->inference->config.max_length; /* before there is room for longer ones */
   PLM_TRY(plm_sequence_run_read(run, &options, error));
   if (run->intake.columns != NULL) plm_predict_take_columns(&predict->form, run->intake.columns);
   run->layout = (struct plm_embed_layout){.kind = of_residues(predict) ? PLM_EMBED_PER_TOKEN
@@ -285,6 +286,7 @@ static plm_status predict_report(const struct plm_sequence_run *run, double seco
   plm_metrics_integer(line, "tokens", plm_sequence_spool_tokens(run->spool));
   plm_metrics_integer(line, "bad_records", run->intake.bad);
   plm_metrics_integer(line, "cut", run->intake.cut);
+  plm_metrics_integer(line, "longer", run->intake.longer);
   plm_metrics_integer(line, "unknown_residues", run->intake.unknown_residues);
   plm_metrics_integer(line, "resumed_sequences", run->resumed);
   plm_metrics_number(line, "seconds", seconds);

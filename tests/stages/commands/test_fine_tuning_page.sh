@@ -42,6 +42,15 @@ expect 0 jq -e '.step == 4 and .split == "valid" and .labels > 0 and .accuracy >
 says evaluated '^split +test of labelled.corpus$'
 says evaluated '^measures +accuracy [01]\.[0-9]{4} '
 
+# A sequence that is longer than in training is read whole, which is said once, or cut.
+{ printf '>long\n%300s\n>short\n%40s\n' '' '' | tr ' ' A; } >long.fasta
+cut=(plm-pipeline predict --checkpoint runs/family/checkpoints/latest long.fasta)
+expect 0 "${cut[@]}" --output whole.csv --json
+says err 'warning: sequences longer than the 256 tokens that the model was trained with, read whole: 1; --max-length 256 cuts them$'
+[ "$(grep -c 'trained with' err)" = 1 ] && jq -e '.longer == 1 and .cut == 0' out >/dev/null || fail "$(cat out err)"
+expect 0 "${cut[@]}" --output cut.csv --json --max-length 256
+! grep -q 'read whole' err && jq -e '.longer == 0 and .cut == 1' out >/dev/null || fail "$(cat out err)"
+
 # ---- the page's file for numbers, and the keys of adapters ---------------------------------------------------------
 awk '/^>/ { name = substr($1, 2) } !/^>/ { print name "," length($0) / 10 }' proteins.fasta | sed 1iname,stability >numbers.csv
 expect 0 plm-pipeline ingest proteins.fasta --labels-table numbers.csv --labels stability --split train=0.8,valid=0.1,test=0.1 \
