@@ -23,18 +23,36 @@ bool plm_peft_is_of_head(const char *name)
   return strncmp(name, "classifier.", 11) == 0 || strncmp(name, "score.", 6) == 0;
 }
 
-/* What the tensors of the head say. */
+/* What the adapter says of its head. */
 struct shape {
+  char task[16]; /* "task_type" in adapter_config.json, or "" */
   bool found;
   bool layered;             /* it has a hidden layer, so it is one of sequences */
   uint64_t outputs, hidden; /* 0: unknown */
 };
 
+static plm_status read_json(const char *directory, const char *name, cJSON **json,
+                            struct plm_error *error)
+{
+  char path[PLM_PATH_SIZE], *text;
+  size_t size;
+  PLM_TRY(plm_path_join(path, directory, name, error));
+  PLM_TRY(plm_file_read(path, CONFIG_LIMIT, &text, &size, error));
+  const plm_status status = plm_json_parse(text, size, &limits, json, error);
+  free(text);
+  if (status != PLM_OK) plm_error_where(error, "%s", path);
+  return status;
+}
+
 static plm_status look_at(const char *directory, struct shape *shape, struct plm_error *error)
 {
   char path[PLM_PATH_SIZE];
   struct plm_safetensors *file;
+  cJSON *json;
   *shape = (struct shape){0};
+  PLM_TRY(read_json(directory, "adapter_config.json", &json, error));
+  (void)snprintf(shape->task, sizeof shape->task, "%s", plm_json_string(json, "task_type", ""));
+  cJSON_Delete(json);
   PLM_TRY(plm_path_join(path, directory, "adapter_model.safetensors", error));
   PLM_TRY(plm_safetensors_open(path, &file, error));
   for (size_t i = 0; i < plm_safetensors_count(file); i++) {
@@ -56,19 +74,6 @@ static plm_status look_at(const char *directory, struct shape *shape, struct plm
   return PLM_OK;
 }
 
-static plm_status read_json(const char *directory, const char *name, cJSON **json,
-                            struct plm_error *error)
-{
-  char path[PLM_PATH_SIZE], *text;
-  size_t size;
-  PLM_TRY(plm_path_join(path, directory, name, error));
-  PLM_TRY(plm_file_read(path, CONFIG_LIMIT, &text, &size, error));
-  const plm_status status = plm_json_parse(text, size, &limits, json, error);
-  free(text);
-  if (status != PLM_OK) plm_error_where(error, "%s", path);
-  return status;
-}
-
 static bool fits(const struct shape *shape, const struct plm_head_config *head)
 {
   return head->kind != PLM_PREDICTS_TOKENS && head->outputs == shape->outputs &&
@@ -79,15 +84,10 @@ static bool fits(const struct shape *shape, const struct plm_head_config *head)
 static plm_status find_kind(const char *directory, const struct shape *shape,
                             enum plm_head_kind *kind, struct plm_error *error)
 {
-  cJSON *json;
   *kind = PLM_PREDICTS_SEQUENCES;
-  if (shape->layered) return PLM_OK;
-  PLM_TRY(read_json(directory, "adapter_config.json", &json, error));
-  const char *task = plm_json_string(json, "task_type", "");
-  const bool residues = strcmp(task, "TOKEN_CLS") == 0, sequences = strcmp(task, "SEQ_CLS") == 0;
-  cJSON_Delete(json);
-  if (residues) *kind = PLM_PREDICTS_RESIDUES;
-  if (residues || sequences) return PLM_OK;
+  if (shape->layered || strcmp(shape->task, "SEQ_CLS") == 0) return PLM_OK;
+  *kind = PLM_PREDICTS_RESIDUES;
+  if (strcmp(shape->task, "TOKEN_CLS") == 0) return PLM_OK;
   plm_error_set(error, PLM_CONFIG,
                 "the adapter has a head for labels, but \"task_type\" is neither SEQ_CLS nor "
                 "TOKEN_CLS");
