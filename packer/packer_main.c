@@ -131,7 +131,6 @@ static plm_status open_corpora(const struct plm_arguments *arguments,
       .allow_remote = config->packer_allow_remote || plm_arguments_has(arguments, "allow-remote"),
       .cache_dir = cache != NULL ? cache : config->packer_cache,
       .stop = plm_stop_check,
-      .lengths_later = true,
   };
   /* a packer of a configuration's list may hold only some of it */
   const bool given = plm_arguments_has(arguments, "corpus");

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/alloc.h"
 #include "common/plan/assemble.h"
 #include "common/wire/data.h"
 
@@ -128,54 +127,6 @@ static plm_status write_labels(const struct packed_window *packed,
   return PLM_OK;
 }
 
-/* Reads the lengths of a group's documents. */
-static plm_status read_group(struct plm_corpus_cursor *cursor, enum plm_split split,
-                             struct plm_plan_group *group, struct plm_error *error)
-{
-  for (uint32_t i = 0; i < group->count; i++) {
-    const uint64_t number = group->numbers[i];
-    const uint32_t *lengths;
-    PLM_TRY(plm_corpus_group_lengths(cursor, split, number / PLM_GROUP_DOCUMENTS, &lengths, error));
-    group->lengths[i] = lengths[number % PLM_GROUP_DOCUMENTS];
-  }
-  return PLM_OK;
-}
-
-/* Reads the lengths of all documents of a window into memory->groups. */
-static plm_status read_groups(struct window_memory *memory, struct plm_corpus_cursor *cursor,
-                              enum plm_split split, const struct plm_plan *plan, uint64_t epoch,
-                              uint64_t index, struct plm_error *error)
-{
-  const struct plm_plan_parameters *parameters = plm_plan_parameters(plan);
-  const uint32_t count = plm_plan_group_count(plan, index);
-  if (memory->group_capacity < count) {
-    free(memory->groups);
-    memory->groups = malloc(count * sizeof *memory->groups);
-    memory->group_capacity = memory->groups != NULL ? count : 0;
-    if (memory->groups == NULL)
-      return plm_error_set(error, PLM_NO_MEMORY, "no memory for a window of %u groups", count);
-  }
-  if (count == 0) return PLM_OK; /* there is no such window */
-  uint64_t *numbers = plm_alloc(parameters->window_groups * sizeof *numbers);
-  plm_status status = PLM_OK;
-  (void)plm_plan_window_groups(plan, epoch, index, numbers);
-  for (uint32_t i = 0; i < count && status == PLM_OK; i++) {
-    plm_plan_group_documents(plan, epoch, numbers[i], &memory->groups[i]);
-    status = read_group(cursor, split, &memory->groups[i], error);
-  }
-  free(numbers);
-  return status;
-}
-
-/* A plm_plan_read over memory->groups. */
-static void known_group(const void *window_memory, uint32_t index, uint64_t group,
-                        struct plm_plan_group *out)
-{
-  const struct window_memory *memory = window_memory;
-  (void)group;
-  *out = memory->groups[index];
-}
-
 plm_status packed_window_build(struct packed_window *packed, struct window_memory *memory,
                                struct plm_corpus_cursor *cursor, enum plm_split split,
                                const struct plm_plan *plan, uint64_t epoch, uint64_t index,
@@ -186,9 +137,8 @@ plm_status packed_window_build(struct packed_window *packed, struct window_memor
   struct plm_window *window = &memory->window;
   packed->max_length = parameters->max_length;
   packed->schema = plm_corpus_cursor_schema(cursor);
-  if (!parameters->shuffle) epoch = 0;
-  PLM_TRY(read_groups(memory, cursor, split, plan, epoch, index, error));
-  PLM_TRY(plm_plan_window_of(plan, epoch, index, known_group, memory, window, error));
+  const struct plm_plan_corpus from = {.cursor = cursor, .split = split};
+  PLM_TRY(plm_plan_window_read(plan, epoch, index, &from, window, error));
   PLM_TRY(lay_out(packed, window, tokenizer, error));
   evidence_begin(&memory->evidence, parameters, window, packed->offset, packed->bytes);
   const struct plm_assembly assembly = {.split = split,
@@ -206,7 +156,6 @@ plm_status packed_window_build(struct packed_window *packed, struct window_memor
 void window_memory_deinit(struct window_memory *memory)
 {
   plm_window_deinit(&memory->window);
-  free(memory->groups);
   evidence_deinit(&memory->evidence);
   free(memory->label_at);
 }

@@ -32,8 +32,6 @@ struct packed_window {
 /* A worker's memory, which is used for one window after another. It begins with {0}. */
 struct window_memory {
   struct plm_window window;
-  struct plm_plan_group *groups; /* (group_capacity) the documents of the window's groups */
-  uint32_t group_capacity;
   struct evidence evidence;
   uint64_t *label_at; /* (label_capacity) of each document's record in the payload */
   size_t label_capacity;

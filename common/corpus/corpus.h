@@ -114,12 +114,8 @@ struct plm_corpus;
 typedef plm_status plm_corpus_stop(const char *consequence, struct plm_error *error);
 
 struct plm_corpus_options {
-  bool allow_remote; /* a network file system is not refused */
-  bool allow_old;    /* formats 1 and 2 are accepted too */
-  /* The lengths are not read now but with their groups, so that opening takes neither time nor
-   * memory for each document. Then a wrong length is found when its group is read, and
-   * plm_corpus_lengths has nothing. */
-  bool lengths_later;
+  bool allow_remote;     /* a network file system is not refused */
+  bool allow_old;        /* formats 1 and 2 are accepted too */
   const char *cache_dir; /* local folder for a verified copy, which is then read; or NULL */
   plm_corpus_stop *stop; /* asked while a copy is made or waited for; NULL: nothing stops that */
   /* Told while a copy is made or waited for, and while the tables are read; NULL: nobody. */
@@ -132,18 +128,16 @@ const char *plm_corpus_remote_kind(const char *path);
 plm_status plm_corpus_check_local(const char *directory, struct plm_error *error);
 
 /* Checks corpus.json and the size and the first and last MiB of data.mdb before opening it, and the
- * hashes of `lengths`, `checks`, `clusters` and `roots` afterwards. Installs the handler that ends
- * the process with "corpus file changed or unreadable: PATH" if the file changes while it is
- * mapped. PLM_UNSUPPORTED: the format is not PLM_CORPUS_FORMAT, nor an older one that allow_old
- * accepts. */
+ * hashes of `checks`, `clusters` and `roots` afterwards. Lengths are read with their groups, so
+ * that opening takes neither time nor memory for each document. Installs the handler that ends the
+ * process with "corpus file changed or unreadable: PATH" if the file changes while it is mapped.
+ * PLM_UNSUPPORTED: the format is not PLM_CORPUS_FORMAT, nor an older one that allow_old accepts. */
 plm_status plm_corpus_open(const char *directory, const struct plm_corpus_options *options,
                            struct plm_corpus **corpus, struct plm_error *error);
 void plm_corpus_close(struct plm_corpus *corpus);
 
 const struct plm_corpus_info *plm_corpus_info(const struct plm_corpus *corpus);
 const char *plm_corpus_path(const struct plm_corpus *corpus);
-/* Lengths in residues of all documents of a split; owned by the corpus. NULL with lengths_later. */
-const uint32_t *plm_corpus_lengths(const struct plm_corpus *corpus, enum plm_split split);
 /* The trees over the roots of a split's groups, and over the groups of sizes of its clusters, for
  * paths; owned by the corpus. NULL if there are none, or in an old format. */
 const struct plm_proof_tree *plm_corpus_group_tree(const struct plm_corpus *corpus,
@@ -165,10 +159,18 @@ void plm_corpus_cursor_close(struct plm_corpus_cursor *cursor);
 plm_status plm_corpus_group(struct plm_corpus_cursor *cursor, enum plm_split split, uint64_t group,
                             const uint8_t **residues, size_t *size, struct plm_error *error);
 /* The lengths in residues of a group's documents, valid until those of another group are read with
- * this cursor. PLM_CORRUPT names the record or the document. */
+ * this cursor. A wrong one is found if it is impossible, or if it is not what the other records of
+ * the group need. PLM_CORRUPT names the record or the document. */
 plm_status plm_corpus_group_lengths(struct plm_corpus_cursor *cursor, enum plm_split split,
                                     uint64_t group, const uint32_t **lengths,
                                     struct plm_error *error);
+/* The same, after they and the hashes of the group were compared with its root, which takes some
+ * microseconds. Not for old formats. */
+plm_status plm_corpus_proven_lengths(struct plm_corpus_cursor *cursor, enum plm_split split,
+                                     uint64_t group, const uint32_t **lengths,
+                                     struct plm_error *error);
+/* Reads the lengths of all documents and compares them with their hash in corpus.json. */
+plm_status plm_corpus_check_lengths(struct plm_corpus_cursor *cursor, struct plm_error *error);
 /* Asks the kernel to read groups ahead that will be needed soon. */
 void plm_corpus_prefetch(struct plm_corpus *corpus, enum plm_split split, uint64_t group,
                          uint64_t count);

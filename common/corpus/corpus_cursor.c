@@ -18,7 +18,6 @@ struct held_group {
   size_t size, capacity;
 };
 
-/* The lengths of a group, if the corpus has not read all of them. */
 struct held_lengths {
   bool valid;
   enum plm_split split;
@@ -44,12 +43,9 @@ plm_status plm_corpus_cursor_open(struct plm_corpus *corpus, struct plm_corpus_c
   if (opened == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   opened->corpus = corpus;
   opened->context = ZSTD_createDCtx();
-  opened->residues.capacity = corpus->largest_group_bytes + 1;
-  opened->residues.bytes = malloc(opened->residues.capacity);
   plm_status status = PLM_OK;
-  if (opened->context == NULL || opened->residues.bytes == NULL) {
-    status = plm_error_set(error, PLM_NO_MEMORY, "out of memory for a group of %zu bytes",
-                           opened->residues.capacity);
+  if (opened->context == NULL) {
+    status = plm_error_set(error, PLM_NO_MEMORY, "out of memory to decompress");
   } else {
     plm_corpus_guard_enter(corpus->data_path);
     const int code = mdb_txn_begin(corpus->environment, NULL, MDB_RDONLY, &opened->transaction);
@@ -78,11 +74,12 @@ static plm_status corpus_cursor_make_room(struct held_group *held, size_t size,
                                           struct plm_error *error)
 {
   if (size <= held->capacity) return PLM_OK;
+  const size_t capacity = size + size / 8; /* the next group may be a little larger */
   free(held->bytes);
-  held->bytes = malloc(size);
-  held->capacity = held->bytes == NULL ? 0 : size;
+  held->bytes = malloc(capacity);
+  held->capacity = held->bytes == NULL ? 0 : capacity;
   if (held->bytes == NULL)
-    return plm_error_set(error, PLM_NO_MEMORY, "out of memory for a group of %zu bytes", size);
+    return plm_error_set(error, PLM_NO_MEMORY, "out of memory for a group of %zu bytes", capacity);
   return PLM_OK;
 }
 
@@ -175,6 +172,15 @@ static plm_status copy_entries(struct plm_corpus_cursor *cursor, enum plm_record
   return PLM_OK;
 }
 
+static plm_status check_length(const struct plm_corpus *corpus, enum plm_split split,
+                               uint64_t document, uint32_t length, struct plm_error *error)
+{
+  if (length != 0 && length <= PLM_DOCUMENT_LIMIT) return PLM_OK;
+  return plm_error_set(error, PLM_CORRUPT, "%s: document %llu of %s has length %u",
+                       corpus->data_path, (unsigned long long)document, plm_split_name(split),
+                       length);
+}
+
 static plm_status read_lengths(struct plm_corpus_cursor *cursor, enum plm_split split,
                                uint64_t group, struct held_lengths *held, struct plm_error *error)
 {
@@ -188,8 +194,7 @@ static plm_status read_lengths(struct plm_corpus_cursor *cursor, enum plm_split 
   plm_corpus_guard_leave();
   PLM_TRY(status);
   for (uint32_t d = 0; d < count; d++)
-    PLM_TRY(plm_corpus_check_length(corpus, split, group * PLM_GROUP_DOCUMENTS + d,
-                                    held->lengths[d], error));
+    PLM_TRY(check_length(corpus, split, group * PLM_GROUP_DOCUMENTS + d, held->lengths[d], error));
   held->split = split;
   held->group = group;
   held->valid = true;
@@ -205,9 +210,7 @@ plm_status plm_corpus_group_lengths(struct plm_corpus_cursor *cursor, enum plm_s
   struct held_lengths *held = &cursor->lengths;
   PLM_TRY(check_number(corpus, split, group, plm_corpus_group_count(documents), "group", error));
   *lengths = held->lengths;
-  if (corpus->lengths[split] != NULL)
-    *lengths = corpus->lengths[split] + group * PLM_GROUP_DOCUMENTS;
-  else if (!held->valid || held->split != split || held->group != group)
+  if (!held->valid || held->split != split || held->group != group)
     PLM_TRY(read_lengths(cursor, split, group, held, error));
   return PLM_OK;
 }
@@ -269,6 +272,11 @@ plm_status plm_corpus_digests(struct plm_corpus_cursor *cursor, enum plm_split s
       copy_entries(cursor, PLM_RECORD_DIGESTS, split, group, count, digests, error);
   plm_corpus_guard_leave();
   return status;
+}
+
+struct plm_corpus *plm_corpus_cursor_corpus(const struct plm_corpus_cursor *cursor)
+{
+  return cursor->corpus;
 }
 
 const struct plm_label_schema *plm_corpus_cursor_schema(const struct plm_corpus_cursor *cursor)
@@ -334,16 +342,13 @@ plm_status plm_corpus_check_leaves(const struct plm_corpus *corpus, enum plm_spl
   if (memcmp(root.hash, plm_proof_tree_nodes(corpus->groups[split])[group].hash,
              sizeof root.hash) == 0)
     return PLM_OK;
-  if (plm_corpus_lengths(corpus, split) == NULL) /* no hash was compared with them before */
-    return plm_corpus_record_error(corpus, split, PLM_RECORD_DIGESTS,
-                                   group * PLM_GROUP_DOCUMENTS / PLM_DIGESTS_BLOCK,
-                                   "or a length in `lengths` is not what ingest wrote", error);
   if (labels != NULL)
-    return plm_corpus_record_error(corpus, split, PLM_RECORD_LABELS, group,
-                                   "or its record of `digests` is not what ingest wrote", error);
+    return plm_corpus_record_error(
+        corpus, split, PLM_RECORD_LABELS, group,
+        "or its record of `digests` or `lengths` is not what ingest wrote", error);
   return plm_corpus_record_error(corpus, split, PLM_RECORD_DIGESTS,
                                  group * PLM_GROUP_DOCUMENTS / PLM_DIGESTS_BLOCK,
-                                 "is not what ingest wrote", error);
+                                 "or a length in `lengths` is not what ingest wrote", error);
 }
 
 /* Compares the hashes of a group's sequences and label records with the group's root. */
@@ -356,6 +361,16 @@ static plm_status check_digests(struct plm_corpus_cursor *cursor, enum plm_split
   if (labelled) PLM_TRY(plm_corpus_label_digests(cursor, split, group, labels, error));
   return plm_corpus_check_leaves(cursor->corpus, split, group, lengths, digests,
                                  labelled ? labels : NULL, error);
+}
+
+plm_status plm_corpus_proven_lengths(struct plm_corpus_cursor *cursor, enum plm_split split,
+                                     uint64_t group, const uint32_t **lengths,
+                                     struct plm_error *error)
+{
+  struct plm_proof_digest digests[PLM_GROUP_DOCUMENTS];
+  PLM_TRY(plm_corpus_digests(cursor, split, group, digests, error));
+  PLM_TRY(plm_corpus_group_lengths(cursor, split, group, lengths, error));
+  return check_digests(cursor, split, group, *lengths, digests, error);
 }
 
 plm_status plm_corpus_prove_group(struct plm_corpus_cursor *cursor, enum plm_split split,
@@ -428,19 +443,5 @@ plm_status plm_corpus_name(struct plm_corpus_cursor *cursor, enum plm_split spli
 void plm_corpus_prefetch(struct plm_corpus *corpus, enum plm_split split, uint64_t group,
                          uint64_t count)
 {
-  const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-  const uint64_t groups = plm_corpus_group_count(corpus->description.info.splits[split].documents);
-  pthread_mutex_lock(&corpus->prefetch_lock);
-  plm_corpus_guard_enter(corpus->data_path);
-  for (uint64_t g = group; g < groups && g - group < count; g++) {
-    MDB_val value;
-    if (plm_corpus_record(corpus, corpus->prefetch_transaction, split, PLM_RECORD_GROUPS, g, &value,
-                          NULL) != PLM_OK)
-      break; /* reading it will report the error */
-    const uintptr_t begin = (uintptr_t)value.mv_data & ~(page - 1);
-    const uintptr_t end = (uintptr_t)value.mv_data + value.mv_size;
-    (void)madvise((void *)begin, end - begin, MADV_WILLNEED); /* if it fails, only time is lost */
-  }
-  plm_corpus_guard_leave();
-  pthread_mutex_unlock(&corpus->prefetch_lock);
+  plm_corpus_prefetch_records(corpus, split, PLM_RECORD_GROUPS, group, count);
 }

@@ -14,14 +14,11 @@ struct plm_corpus {
   struct plm_corpus_description description;
   MDB_env *environment;
   MDB_dbi databases[PLM_SPLIT_COUNT][PLM_RECORD_KINDS], meta;
-  bool lengths_later;
-  uint32_t *lengths[PLM_SPLIT_COUNT]; /* NULL with lengths_later */
   struct plm_group_check *checks[PLM_SPLIT_COUNT];
   uint32_t *clusters[PLM_SPLIT_COUNT]; /* sizes; NULL if the corpus does not keep its clusters */
   /* Over the roots of the groups, and over the groups of sizes of clusters; NULL in old formats,
    * and without documents or clusters. */
   struct plm_proof_tree *groups[PLM_SPLIT_COUNT], *cluster_groups[PLM_SPLIT_COUNT];
-  size_t largest_group_bytes; /* 0 with lengths_later */
   pthread_mutex_t prefetch_lock;
   MDB_txn *prefetch_transaction;
   struct plm_advance *opening; /* of plm_corpus_options, until it is open */
@@ -38,17 +35,26 @@ plm_status plm_corpus_record(const struct plm_corpus *corpus, MDB_txn *transacti
                              enum plm_split split, enum plm_record_kind kind, uint64_t index,
                              MDB_val *value, struct plm_error *error);
 
+struct plm_corpus *plm_corpus_cursor_corpus(const struct plm_corpus_cursor *cursor);
+
+/* Asks the kernel to read a record ahead, whose value was found. The environment was opened without
+ * readahead. */
+void plm_corpus_will_need(const MDB_val *value);
+/* The same for records [index, index + count) of a table or of groups, of those that exist. */
+void plm_corpus_prefetch_records(struct plm_corpus *corpus, enum plm_split split,
+                                 enum plm_record_kind kind, uint64_t index, uint64_t count);
+
 /* Reads and checks all tables that planning and reading need; corpus_tables.c. */
 plm_status plm_corpus_load_tables(struct plm_corpus *corpus, struct plm_error *error);
-
-/* PLM_CORRUPT: no document is as long. */
-plm_status plm_corpus_check_length(const struct plm_corpus *corpus, enum plm_split split,
-                                   uint64_t document, uint32_t length, struct plm_error *error);
 
 /* Fills error with PLM_CORRUPT and the record's name. */
 plm_status plm_corpus_record_error(const struct plm_corpus *corpus, enum plm_split split,
                                    enum plm_record_kind kind, uint64_t index, const char *what,
                                    struct plm_error *error);
+
+/* The same for a table of which all records together have a hash in corpus.json. */
+plm_status plm_corpus_table_error(const struct plm_corpus *corpus, const char *table,
+                                  struct plm_error *error);
 
 /* Finds or makes the copy of directory's corpus in the cache. local receives its path; it stays
  * there until the caller closes *lock. */

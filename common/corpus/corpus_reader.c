@@ -1,4 +1,4 @@
-/* Opens a corpus: everything that planning needs is read and checked once. */
+/* Opens a corpus: what does not belong to a single group of documents is read and checked once. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -125,10 +125,7 @@ plm_status plm_corpus_open(const char *directory, const struct plm_corpus_option
   if (opened == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   pthread_mutex_init(&opened->prefetch_lock, NULL);
   opened->cache_lock = -1;
-  if (options != NULL) {
-    opened->opening = options->advance;
-    opened->lengths_later = options->lengths_later;
-  }
+  if (options != NULL) opened->opening = options->advance;
   plm_status status =
       resolve_directory(directory, options, opened->directory, &opened->cache_lock, error);
   if (status == PLM_OK) status = open_checked(opened, options != NULL && options->allow_old, error);
@@ -147,7 +144,6 @@ void plm_corpus_close(struct plm_corpus *corpus)
   if (corpus->prefetch_transaction != NULL) mdb_txn_abort(corpus->prefetch_transaction);
   if (corpus->environment != NULL) mdb_env_close(corpus->environment);
   for (int s = 0; s < PLM_SPLIT_COUNT; s++) {
-    free(corpus->lengths[s]);
     free(corpus->checks[s]);
     free(corpus->clusters[s]);
     plm_proof_tree_close(corpus->groups[s]);
@@ -172,12 +168,6 @@ const char *plm_corpus_path(const struct plm_corpus *corpus)
 const struct plm_label_schema *plm_corpus_schema(const struct plm_corpus *corpus)
 {
   return &corpus->description.labels;
-}
-
-const uint32_t *plm_corpus_lengths(const struct plm_corpus *corpus, enum plm_split split)
-{
-  PLM_ASSERT((unsigned)split < PLM_SPLIT_COUNT);
-  return corpus->lengths[split];
 }
 
 const struct plm_proof_tree *plm_corpus_group_tree(const struct plm_corpus *corpus,

@@ -1,4 +1,4 @@
-/* The tables that are read once when a corpus is opened: lengths, checks, clusters and roots. */
+/* The tables that are read once when a corpus is opened: checks, clusters and roots. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,9 +19,12 @@ static plm_status read_table(const struct plm_corpus *corpus, enum plm_split spl
   for (uint64_t begin = 0; status == PLM_OK && begin < count; begin += table->block) {
     const uint64_t entries = count - begin < table->block ? count - begin : table->block;
     const uint64_t index = begin / table->block;
-    MDB_val value;
+    MDB_val value, next;
     status =
         plm_corpus_record(corpus, corpus->prefetch_transaction, split, kind, index, &value, error);
+    if (begin + entries < count && plm_corpus_record(corpus, corpus->prefetch_transaction, split,
+                                                     kind, index + 1, &next, NULL) == PLM_OK)
+      plm_corpus_will_need(&next);
     if (status == PLM_OK && value.mv_size != entries * table->entry_bytes)
       status = plm_corpus_record_error(corpus, split, kind, index, "has a wrong size", error);
     if (status == PLM_OK) memcpy(bytes + begin * table->entry_bytes, value.mv_data, value.mv_size);
@@ -125,38 +128,8 @@ static plm_status read_roots(struct plm_corpus *corpus, enum plm_split s, struct
   return open_tree(corpus, s, PLM_PROOF_PLAIN, nodes, groups, &corpus->groups[s], error);
 }
 
-plm_status plm_corpus_check_length(const struct plm_corpus *corpus, enum plm_split split,
-                                   uint64_t document, uint32_t length, struct plm_error *error)
-{
-  if (length != 0 && length <= PLM_DOCUMENT_LIMIT) return PLM_OK;
-  return plm_error_set(error, PLM_CORRUPT, "%s: document %llu of %s has length %u",
-                       corpus->data_path, (unsigned long long)document, plm_split_name(split),
-                       length);
-}
-
-/* Compares the sum of the lengths with the description, and finds the largest group, for which
- * cursors allocate memory. */
-static plm_status check_lengths(struct plm_corpus *corpus, enum plm_split s,
-                                struct plm_error *error)
-{
-  const struct plm_corpus_split *split = &corpus->description.info.splits[s];
-  uint64_t total = 0, group = 0;
-  for (uint64_t d = 0; d < split->documents; d++) {
-    if (d % PLM_GROUP_DOCUMENTS == 0) group = 0;
-    const uint32_t length = corpus->lengths[s][d];
-    PLM_TRY(plm_corpus_check_length(corpus, s, d, length, error));
-    total += length;
-    group += length;
-    if (group > corpus->largest_group_bytes) corpus->largest_group_bytes = group;
-  }
-  if (total != split->residues)
-    return not_as_written(corpus, s, "the lengths of ", " do not add up to its residues", error);
-  return PLM_OK;
-}
-
-/* Reads the tables of a split, and adds those without a root to the hashes in corpus.json. */
-static plm_status read_split(struct plm_corpus *corpus, enum plm_split s,
-                             struct plm_hasher *lengths, struct plm_hasher *checks,
+/* Reads the tables of a split, and adds the checks to their hash in corpus.json. */
+static plm_status read_split(struct plm_corpus *corpus, enum plm_split s, struct plm_hasher *checks,
                              struct plm_error *error)
 {
   const struct plm_corpus_info *info = &corpus->description.info;
@@ -167,11 +140,6 @@ static plm_status read_split(struct plm_corpus *corpus, enum plm_split s,
   if (groups > corpus->description.files.size_bytes)
     return plm_error_set(error, PLM_CORRUPT, "%s is too small for its %llu documents",
                          corpus->data_path, (unsigned long long)documents);
-  if (!corpus->lengths_later) {
-    PLM_TRY(
-        read_table(corpus, s, PLM_RECORD_LENGTHS, documents, (void **)&corpus->lengths[s], error));
-    plm_hasher_update(lengths, corpus->lengths[s], documents * sizeof(uint32_t));
-  }
   PLM_TRY(read_table(corpus, s, PLM_RECORD_CHECKS, groups, (void **)&corpus->checks[s], error));
   plm_hasher_update(checks, corpus->checks[s], groups * sizeof(struct plm_group_check));
   if (plm_corpus_keeps_clusters(info)) PLM_TRY(read_clusters(corpus, s, error));
@@ -179,22 +147,13 @@ static plm_status read_split(struct plm_corpus *corpus, enum plm_split s,
   return PLM_OK;
 }
 
-static plm_status read_splits(struct plm_corpus *corpus, struct plm_hasher *lengths,
-                              struct plm_hasher *checks, struct plm_error *error)
+static plm_status read_splits(struct plm_corpus *corpus, struct plm_hasher *checks,
+                              struct plm_error *error)
 {
-  const struct plm_corpus_files *files = &corpus->description.files;
   for (int s = 0; s < PLM_SPLIT_COUNT; s++)
-    PLM_TRY(read_split(corpus, (enum plm_split)s, lengths, checks, error));
-  const bool same =
-      corpus->lengths_later || plm_hash_equal(plm_hasher_digest(lengths), files->lengths);
-  if (!same || !plm_hash_equal(plm_hasher_digest(checks), files->checks)) {
-    plm_error_set(error, PLM_CORRUPT, "%s: `%s` is not what ingest wrote", corpus->data_path,
-                  same ? "checks" : "lengths");
-    return plm_error_hint(error, "copy the corpus again or ingest its sources again");
-  }
-  for (int s = 0; s < PLM_SPLIT_COUNT && !corpus->lengths_later; s++)
-    PLM_TRY(check_lengths(corpus, (enum plm_split)s, error));
-  return PLM_OK;
+    PLM_TRY(read_split(corpus, (enum plm_split)s, checks, error));
+  if (plm_hash_equal(plm_hasher_digest(checks), corpus->description.files.checks)) return PLM_OK;
+  return plm_corpus_table_error(corpus, "checks", error);
 }
 
 /* What read_splits reads, in bytes. */
@@ -204,7 +163,6 @@ static uint64_t bytes_of_tables(const struct plm_corpus *corpus)
   uint64_t bytes = 0;
   for (int s = 0; s < PLM_SPLIT_COUNT; s++) {
     const uint64_t groups = plm_corpus_group_count(info->splits[s].documents);
-    if (!corpus->lengths_later) bytes += info->splits[s].documents * sizeof(uint32_t);
     bytes += groups * sizeof(struct plm_group_check);
     if (plm_corpus_keeps_clusters(info)) bytes += info->splits[s].clusters * sizeof(uint32_t);
     if (plm_corpus_has_proof(info)) bytes += groups * PLM_PROOF_HASH_BYTES;
@@ -216,11 +174,8 @@ static uint64_t bytes_of_tables(const struct plm_corpus *corpus)
 plm_status plm_corpus_load_tables(struct plm_corpus *corpus, struct plm_error *error)
 {
   plm_advance_begin(corpus->opening, bytes_of_tables(corpus));
-  struct plm_hasher *lengths = plm_hasher_open(), *checks = plm_hasher_open();
-  const plm_status status = lengths == NULL || checks == NULL
-                                ? plm_error_set(error, PLM_NO_MEMORY, "out of memory")
-                                : read_splits(corpus, lengths, checks, error);
-  plm_hasher_close(lengths);
+  struct plm_hasher *checks = plm_hasher_open();
+  const plm_status status = read_splits(corpus, checks, error);
   plm_hasher_close(checks);
   return status;
 }

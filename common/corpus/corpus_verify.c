@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/base/alloc.h"
 #include "common/corpus/corpus_handle.h"
 
 struct verification {
@@ -41,13 +42,9 @@ static plm_status verify_file(const char *path, const struct plm_corpus_files *f
   enum { part = 1 << 20 };
   const int descriptor = open(path, O_RDONLY | O_CLOEXEC);
   if (descriptor < 0) return plm_error_errno(error, "cannot open %s", path);
-  char *buffer = malloc(part);
+  char *buffer = plm_alloc(part);
   struct plm_hasher *hasher = plm_hasher_open();
-  plm_status status;
-  if (buffer == NULL || hasher == NULL)
-    status = plm_error_set(error, PLM_NO_MEMORY, "out of memory");
-  else
-    status = hash_data(descriptor, path, hasher, buffer, part, verification, error);
+  plm_status status = hash_data(descriptor, path, hasher, buffer, part, verification, error);
   if (status == PLM_OK && !plm_hash_equal(plm_hasher_digest(hasher), files->whole)) {
     plm_error_set(error, PLM_CORRUPT, "%s is not the file that ingest wrote", path);
     status = plm_error_hint(error, "copy the corpus again or ingest its sources again");
@@ -60,16 +57,16 @@ static plm_status verify_file(const char *path, const struct plm_corpus_files *f
 
 /* The hash of a label record says that it is what ingest wrote; this, that it says something. */
 static plm_status verify_labels(struct plm_corpus_cursor *cursor, const struct plm_corpus *corpus,
-                                enum plm_split s, uint64_t g, uint32_t documents,
-                                struct plm_error *error)
+                                enum plm_split s, uint64_t g, const uint32_t *lengths,
+                                uint32_t documents, struct plm_error *error)
 {
   const uint64_t first = g * PLM_GROUP_DOCUMENTS;
   const uint8_t *records = NULL;
   const size_t *offsets = NULL;
   PLM_TRY(plm_corpus_labels(cursor, s, g, &records, &offsets, error));
   for (uint32_t d = 0; d < documents; d++) {
-    if (plm_label_record_check(plm_corpus_schema(corpus), corpus->lengths[s][first + d],
-                               records + offsets[d], error) == PLM_OK)
+    if (plm_label_record_check(plm_corpus_schema(corpus), lengths[d], records + offsets[d],
+                               error) == PLM_OK)
       continue;
     (void)plm_error_where(error, "%s: document %llu of %s", corpus->data_path,
                           (unsigned long long)(first + d), plm_split_name(s));
@@ -84,18 +81,19 @@ static plm_status verify_group(struct plm_corpus_cursor *cursor, const struct pl
                                struct plm_corpus_split *counted, struct plm_error *error)
 {
   const struct plm_corpus_info *info = plm_corpus_info(corpus);
-  const uint64_t first = g * PLM_GROUP_DOCUMENTS;
   const uint32_t documents = plm_corpus_group_documents(info->splits[s].documents, g);
+  const uint32_t *lengths = NULL;
   const uint8_t *residues;
   const char *name;
   size_t size;
   PLM_TRY(plm_corpus_group(cursor, s, g, &residues, &size, error));
+  PLM_TRY(plm_corpus_group_lengths(cursor, s, g, &lengths, error));
   if (composition) plm_corpus_count_residues(info->tokenizer, residues, size, counted->composition);
   if (plm_corpus_has_proof(info)) PLM_TRY(plm_corpus_prove_group(cursor, s, g, error));
-  if (plm_corpus_has_labels(info)) PLM_TRY(verify_labels(cursor, corpus, s, g, documents, error));
-  for (uint32_t d = 0; d < documents; d++)
-    plm_corpus_count_length(counted, corpus->lengths[s][first + d]);
-  return plm_corpus_name(cursor, s, first, &name, error);
+  if (plm_corpus_has_labels(info))
+    PLM_TRY(verify_labels(cursor, corpus, s, g, lengths, documents, error));
+  for (uint32_t d = 0; d < documents; d++) plm_corpus_count_length(counted, lengths[d]);
+  return plm_corpus_name(cursor, s, g * PLM_GROUP_DOCUMENTS, &name, error);
 }
 
 /* The roots and the sizes of the clusters were compared with the fingerprint when the corpus was
@@ -127,6 +125,32 @@ static plm_status verify_records(struct plm_corpus *corpus, struct plm_corpus_cu
   return PLM_OK;
 }
 
+plm_status plm_corpus_check_lengths(struct plm_corpus_cursor *cursor, struct plm_error *error)
+{
+  struct plm_corpus *corpus = plm_corpus_cursor_corpus(cursor);
+  const struct plm_corpus_split *splits = corpus->description.info.splits;
+  struct plm_hasher *hasher = plm_hasher_open();
+  plm_status status = PLM_OK;
+  for (int s = 0; s < PLM_SPLIT_COUNT; s++) {
+    const uint64_t groups = plm_corpus_group_count(splits[s].documents);
+    for (uint64_t g = 0; g < groups && status == PLM_OK; g++) {
+      const uint32_t *lengths = NULL;
+      if (g % (PLM_LENGTHS_BLOCK / PLM_GROUP_DOCUMENTS) == 0)
+        plm_corpus_prefetch_records(corpus, (enum plm_split)s, PLM_RECORD_LENGTHS,
+                                    g * PLM_GROUP_DOCUMENTS / PLM_LENGTHS_BLOCK + 1, 1);
+      status = plm_corpus_group_lengths(cursor, (enum plm_split)s, g, &lengths, error);
+      if (status == PLM_OK)
+        plm_hasher_update(hasher, lengths,
+                          plm_corpus_group_documents(splits[s].documents, g) * sizeof *lengths);
+    }
+  }
+  if (status == PLM_OK &&
+      !plm_hash_equal(plm_hasher_digest(hasher), corpus->description.files.lengths))
+    status = plm_corpus_table_error(corpus, "lengths", error);
+  plm_hasher_close(hasher);
+  return status;
+}
+
 /* Checks the records of a corpus whose data.mdb has already been hashed. */
 static plm_status verify_opened(const char *directory, struct verification *verification,
                                 struct plm_error *error)
@@ -136,6 +160,7 @@ static plm_status verify_opened(const char *directory, struct verification *veri
   struct plm_corpus_cursor *cursor = NULL;
   plm_status status = plm_corpus_open(directory, &options, &corpus, error);
   if (status == PLM_OK) status = plm_corpus_cursor_open(corpus, &cursor, error);
+  if (status == PLM_OK) status = plm_corpus_check_lengths(cursor, error);
   if (status == PLM_OK) status = verify_records(corpus, cursor, verification, error);
   plm_corpus_cursor_close(cursor);
   plm_corpus_close(corpus);

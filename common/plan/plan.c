@@ -197,6 +197,12 @@ plm_status plm_plan_open(const struct plm_plan_parameters *parameters, const uin
   return plm_plan_open_split(parameters, &split, plan, error);
 }
 
+static plm_status check_documents(uint64_t documents, struct plm_error *error)
+{
+  if (documents > 0) return PLM_OK;
+  return plm_error_set(error, PLM_NOT_FOUND, "the split has no documents");
+}
+
 /* The number of documents of a split, from the first, within the token limit. */
 static plm_status corpus_within(const struct plm_plan_parameters *p, struct plm_corpus *corpus,
                                 enum plm_split split, uint64_t *within, struct plm_error *error)
@@ -226,16 +232,14 @@ plm_status plm_plan_open_corpus(const struct plm_plan_parameters *parameters,
                                 struct plm_plan **plan, struct plm_error *error)
 {
   const struct plm_corpus_info *info = plm_corpus_info(corpus);
-  const struct plm_plan_split known = {.lengths = plm_corpus_lengths(corpus, split),
-                                       .documents = info->splits[split].documents,
+  const struct plm_plan_split known = {.documents = info->splits[split].documents,
                                        .clusters = plm_corpus_clusters(corpus, split),
                                        .cluster_count = info->splits[split].clusters};
   *plan = NULL;
   uint64_t within;
   PLM_TRY(plm_plan_check_corpus(parameters, info, plm_corpus_path(corpus), error));
-  if (known.lengths != NULL || known.documents == 0)
-    return plm_plan_open_split(parameters, &known, plan, error);
   PLM_TRY(plm_plan_parameters_check(parameters, error));
+  PLM_TRY(check_documents(known.documents, error));
   PLM_TRY(corpus_within(parameters, corpus, split, &within, error));
   return open_within(parameters, &known, within, plan, error);
 }
@@ -247,7 +251,7 @@ plm_status plm_plan_open_unread(const struct plm_plan_parameters *parameters, ui
   const bool clusters = parameters->sampling == PLM_SAMPLING_CLUSTERS;
   *plan = NULL;
   PLM_TRY(plm_plan_parameters_check(parameters, error));
-  if (documents == 0) return plm_error_set(error, PLM_NOT_FOUND, "the split has no documents");
+  PLM_TRY(check_documents(documents, error));
   if (clusters && cluster_count == 0) return no_clusters("the split", error);
   return open_counts(parameters, clusters ? cluster_count : documents, plan, error);
 }
@@ -258,8 +262,7 @@ plm_status plm_plan_open_split(const struct plm_plan_parameters *parameters,
 {
   *plan = NULL;
   PLM_TRY(plm_plan_parameters_check(parameters, error));
-  if (split->documents == 0)
-    return plm_error_set(error, PLM_NOT_FOUND, "the split has no documents");
+  PLM_TRY(check_documents(split->documents, error));
   const uint64_t within = documents_within(parameters, split->lengths, split->documents);
   return open_within(parameters, split, within, plan, error);
 }
@@ -375,13 +378,35 @@ void plm_plan_group_documents(const struct plm_plan *plan, uint64_t epoch, uint6
     for (uint32_t i = 0; i < out->count; i++) out->numbers[i] = first + i;
 }
 
-void plm_plan_known_group(const void *known_groups, uint32_t index, uint64_t group,
-                          struct plm_plan_group *out)
+/* Reads the lengths of documents whose numbers are given, ascending. */
+static plm_status read_lengths(const struct plm_plan_corpus *from, struct plm_plan_group *group,
+                               struct plm_error *error)
 {
-  const struct known_groups *known = known_groups;
+  const uint32_t *lengths = NULL;
+  uint64_t held = UINT64_MAX;
+  for (uint32_t i = 0; i < group->count; i++) {
+    const uint64_t of = group->numbers[i] / PLM_GROUP_DOCUMENTS;
+    if (of != held)
+      PLM_TRY((from->prove ? plm_corpus_proven_lengths : plm_corpus_group_lengths)(
+          from->cursor, from->split, of, &lengths, error));
+    PLM_ASSERT(lengths != NULL);
+    held = of;
+    group->lengths[i] = lengths[group->numbers[i] % PLM_GROUP_DOCUMENTS];
+  }
+  return PLM_OK;
+}
+
+plm_status plan_read_group(const void *plan_reading, uint32_t index, uint64_t group,
+                           struct plm_plan_group *out, struct plm_error *error)
+{
+  const struct plan_reading *reading = plan_reading;
+  const uint32_t *lengths = reading->plan->lengths;
   (void)index;
-  plm_plan_group_documents(known->plan, known->epoch, group, out);
-  for (uint32_t i = 0; i < out->count; i++) out->lengths[i] = known->plan->lengths[out->numbers[i]];
+  plm_plan_group_documents(reading->plan, reading->epoch, group, out);
+  if (reading->from != NULL) return read_lengths(reading->from, out, error);
+  PLM_ASSERT(lengths != NULL);
+  for (uint32_t i = 0; i < out->count; i++) out->lengths[i] = lengths[out->numbers[i]];
+  return PLM_OK;
 }
 
 /* ---- limits ---------------------------------------------------------------------------------*/

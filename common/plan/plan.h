@@ -120,14 +120,13 @@ plm_status plm_plan_open_split(const struct plm_plan_parameters *parameters,
 /* The same for a split without clusters. */
 plm_status plm_plan_open(const struct plm_plan_parameters *parameters, const uint32_t *lengths,
                          uint64_t documents, struct plm_plan **plan, struct plm_error *error);
-/* The same for a split of a corpus, which must outlive the plan. If the corpus was opened with
- * lengths_later, the plan does not know the lengths, as below, but ends at token_limit. */
+/* The same for a split of a corpus, which must outlive the plan. The plan ends at token_limit, but
+ * does not know the lengths: they are read for each window. */
 plm_status plm_plan_open_corpus(const struct plm_plan_parameters *parameters,
                                 struct plm_corpus *corpus, enum plm_split split,
                                 struct plm_plan **plan, struct plm_error *error);
-/* A plan of a split whose lengths are not known: only how many documents and clusters it has.
- * plm_plan_window_of is told the lengths that it needs. Functions that need all lengths must not be
- * called: plm_plan_window and plm_plan_window_chunks. plm_plan_windows ignores token_limit: the
+/* A plan of a split of which only the numbers of documents and clusters are known.
+ * plm_plan_window_of is told the lengths that it needs. plm_plan_windows ignores token_limit: the
  * caller leaves out the documents beyond it (plm_plan_within). Errors are those of
  * plm_plan_open_split. */
 plm_status plm_plan_open_unread(const struct plm_plan_parameters *parameters, uint64_t documents,
@@ -167,15 +166,27 @@ struct plm_window {
   uint64_t real_tokens;
   struct plm_window_scratch *scratch_; /* private */
 };
+void plm_window_deinit(struct plm_window *window);
+
+/* Where the lengths of a plan are read that was opened for a corpus. */
+struct plm_plan_corpus {
+  struct plm_corpus_cursor *cursor;
+  enum plm_split split;
+  bool prove; /* compare the lengths with the roots of their groups (plm_corpus_proven_lengths) */
+};
+/* Plans a window. from: NULL if the plan was opened with lengths. PLM_CORRUPT names the record. */
+plm_status plm_plan_window_read(const struct plm_plan *plan, uint64_t epoch, uint64_t window,
+                                const struct plm_plan_corpus *from, struct plm_window *out,
+                                struct plm_error *error);
+/* The same for a plan that was opened with lengths. */
 plm_status plm_plan_window(const struct plm_plan *plan, uint64_t epoch, uint64_t window,
                            struct plm_window *out, struct plm_error *error);
-void plm_window_deinit(struct plm_window *window);
 
 /* Fills one of the groups of a window: the one at `index` of plm_plan_window_groups, with the
  * number `group`. A group may have no documents, if all of them are beyond token_limit. */
-typedef void plm_plan_read(const void *context, uint32_t index, uint64_t group,
-                           struct plm_plan_group *out);
-/* plm_plan_window with documents that `read` says. */
+typedef plm_status plm_plan_read(const void *context, uint32_t index, uint64_t group,
+                                 struct plm_plan_group *out, struct plm_error *error);
+/* plm_plan_window with documents that `read` says; its errors end the planning. */
 plm_status plm_plan_window_of(const struct plm_plan *plan, uint64_t epoch, uint64_t window,
                               plm_plan_read *read, const void *context, struct plm_window *out,
                               struct plm_error *error);
@@ -194,7 +205,11 @@ void plm_plan_draw_members(const struct plm_plan *plan, uint64_t epoch, uint64_t
                            uint64_t *numbers);
 
 /* The number of chunks of each of the windows [first, first + count), into counts. It is the number
- * that plm_plan_window gives, but computed much faster, from the histogram of the lengths. */
+ * that plm_plan_window_read gives, but computed much faster, from the histogram of the lengths. */
+plm_status plm_plan_window_chunks_read(const struct plm_plan *plan, uint64_t epoch, uint64_t first,
+                                       uint64_t count, const struct plm_plan_corpus *from,
+                                       uint32_t *counts, struct plm_error *error);
+/* The same for a plan that was opened with lengths. */
 plm_status plm_plan_window_chunks(const struct plm_plan *plan, uint64_t epoch, uint64_t first,
                                   uint64_t count, uint32_t *counts, struct plm_error *error);
 

@@ -35,13 +35,15 @@ struct plm_plan {
 plm_status plm_plan_check_place(const struct plm_plan *plan, uint64_t epoch, uint64_t first,
                                 uint64_t count, struct plm_error *error);
 
-/* A plm_plan_read over the lengths that the plan knows. */
-struct known_groups {
+/* A plm_plan_read over the lengths of a corpus, or over those that the plan knows (from is NULL).
+ */
+struct plan_reading {
   const struct plm_plan *plan;
   uint64_t epoch;
+  const struct plm_plan_corpus *from;
 };
-void plm_plan_known_group(const void *known_groups, uint32_t index, uint64_t group,
-                          struct plm_plan_group *out);
+plm_status plan_read_group(const void *plan_reading, uint32_t index, uint64_t group,
+                           struct plm_plan_group *out, struct plm_error *error);
 
 static inline uint64_t tokens_of(uint32_t length)
 {

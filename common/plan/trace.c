@@ -9,11 +9,14 @@
 
 struct plm_trace {
   const struct plm_plan *plan;
+  struct plm_plan_corpus from; /* its cursor is NULL if the plan knows the lengths */
+  struct plm_advance *advance;
+  bool checked;                /* all lengths are those that ingest wrote */
   uint64_t epoch, epoch_begin; /* the epoch that `counts` describes, and g of its first chunk */
-  uint64_t epoch_chunks;
-  uint64_t windows;
-  uint32_t *counts; /* (windows): the chunks of each window of the epoch */
-  bool packed;      /* window is valid, and belongs to window_epoch */
+  uint64_t windows, counted;   /* of the epoch */
+  uint64_t counted_chunks;     /* in the windows that are counted */
+  uint32_t *counts;            /* (counted): the chunks of each window of the epoch */
+  bool packed;                 /* window is valid, and belongs to window_epoch */
   uint64_t window_epoch;
   struct plm_window window;
   uint64_t within; /* the chunk in the window that was given last */
@@ -22,30 +25,74 @@ struct plm_trace {
   bool assembled;
 };
 
-static plm_status count_epoch(struct plm_trace *trace, struct plm_error *error)
+static const struct plm_plan_corpus *read_from(const struct plm_trace *trace, bool prove,
+                                               struct plm_plan_corpus *from)
 {
-  PLM_TRY(
-      plm_plan_window_chunks(trace->plan, trace->epoch, 0, trace->windows, trace->counts, error));
-  trace->epoch_chunks = 0;
-  for (uint64_t w = 0; w < trace->windows; w++) trace->epoch_chunks += trace->counts[w];
+  *from = trace->from;
+  from->prove = prove;
+  return from->cursor != NULL ? from : NULL;
+}
+
+/* Windows that are only counted are not proven, so all lengths are compared with their hash before
+ * the first count that no proven window confirms. */
+static plm_status check_lengths(struct plm_trace *trace, struct plm_error *error)
+{
+  if (!trace->checked && trace->from.cursor != NULL)
+    PLM_TRY(plm_corpus_check_lengths(trace->from.cursor, error));
+  trace->checked = true;
   return PLM_OK;
 }
 
-plm_status plm_trace_open(const struct plm_plan *plan, struct plm_trace **trace,
+static void begin_epoch(struct plm_trace *trace, uint64_t epoch, uint64_t begin)
+{
+  trace->epoch = epoch;
+  trace->epoch_begin = begin;
+  trace->counted = trace->counted_chunks = 0;
+}
+
+/* Counts windows of the epoch until one has chunk `within` of the epoch, or all are counted. */
+static plm_status count_until(struct plm_trace *trace, uint64_t within, struct plm_error *error)
+{
+  struct plm_plan_corpus from;
+  while (trace->counted < trace->windows && trace->counted_chunks <= within) {
+    if (trace->counted > 0) PLM_TRY(check_lengths(trace, error));
+    PLM_TRY(plm_plan_window_chunks_read(trace->plan, trace->epoch, trace->counted, 1,
+                                        read_from(trace, false, &from),
+                                        &trace->counts[trace->counted], error));
+    trace->counted_chunks += trace->counts[trace->counted];
+    plm_advance_by(trace->advance, trace->counts[trace->counted++]);
+  }
+  return PLM_OK;
+}
+
+/* Moves on to the epoch of chunk g, and counts its windows up to that one. */
+static plm_status find_epoch(struct plm_trace *trace, uint64_t g, struct plm_error *error)
+{
+  if (g < trace->epoch_begin) begin_epoch(trace, 0, 0);
+  plm_advance_begin(trace->advance, g - trace->epoch_begin - trace->counted_chunks);
+  for (;;) {
+    PLM_TRY(count_until(trace, g - trace->epoch_begin, error));
+    if (g - trace->epoch_begin < trace->counted_chunks) return PLM_OK;
+    PLM_ASSERT(trace->counted == trace->windows && trace->counted_chunks > 0);
+    begin_epoch(trace, trace->epoch + 1, trace->epoch_begin + trace->counted_chunks);
+  }
+}
+
+plm_status plm_trace_open(const struct plm_plan *plan, const struct plm_plan_corpus *from,
+                          struct plm_advance *advance, struct plm_trace **trace,
                           struct plm_error *error)
 {
   *trace = NULL;
   struct plm_trace *made = plm_alloc_zeroed(1, sizeof *made);
   made->plan = plan;
+  if (from != NULL) made->from = *from;
+  made->advance = advance;
   made->windows = plm_plan_windows(plan);
   made->counts = malloc(made->windows * sizeof *made->counts);
-  const plm_status status =
-      made->counts ? count_epoch(made, error)
-                   : plm_error_set(error, PLM_NO_MEMORY, "no memory for a trace of %llu windows",
-                                   (unsigned long long)made->windows);
-  if (status != PLM_OK) {
+  if (made->counts == NULL) {
     plm_trace_close(made);
-    return status;
+    return plm_error_set(error, PLM_NO_MEMORY, "no memory for a trace of %llu windows",
+                         (unsigned long long)plm_plan_windows(plan));
   }
   *trace = made;
   return PLM_OK;
@@ -63,16 +110,9 @@ void plm_trace_close(struct plm_trace *trace)
 plm_status plm_trace_chunk(struct plm_trace *trace, uint64_t g, struct plm_traced_chunk *chunk,
                            struct plm_error *error)
 {
-  if (g < trace->epoch_begin) {
-    trace->epoch = trace->epoch_begin = 0;
-    PLM_TRY(count_epoch(trace, error));
-  }
-  while (g - trace->epoch_begin >= trace->epoch_chunks) {
-    PLM_ASSERT(trace->epoch_chunks > 0);
-    trace->epoch_begin += trace->epoch_chunks;
-    trace->epoch++;
-    PLM_TRY(count_epoch(trace, error));
-  }
+  struct plm_plan_corpus from;
+  if (g < trace->epoch_begin || g - trace->epoch_begin >= trace->counted_chunks)
+    PLM_TRY(find_epoch(trace, g, error));
   uint64_t within = g - trace->epoch_begin, window = 0;
   chunk->epoch = trace->epoch;
   chunk->chunk = within;
@@ -80,7 +120,8 @@ plm_status plm_trace_chunk(struct plm_trace *trace, uint64_t g, struct plm_trace
   PLM_ASSERT(window < trace->windows);
   if (!trace->packed || trace->window_epoch != trace->epoch || trace->window.window != window) {
     trace->packed = trace->assembled = false;
-    PLM_TRY(plm_plan_window(trace->plan, trace->epoch, window, &trace->window, error));
+    PLM_TRY(plm_plan_window_read(trace->plan, trace->epoch, window, read_from(trace, true, &from),
+                                 &trace->window, error));
     trace->packed = true;
     trace->window_epoch = trace->epoch;
   }
@@ -93,8 +134,7 @@ plm_status plm_trace_chunk(struct plm_trace *trace, uint64_t g, struct plm_trace
 }
 
 /* Reads, proves and assembles the window. */
-static plm_status assemble(struct plm_trace *trace, struct plm_corpus_cursor *cursor,
-                           struct plm_error *error)
+static plm_status assemble(struct plm_trace *trace, struct plm_error *error)
 {
   const size_t bytes = plm_assemble_bytes(trace->plan, &trace->window);
   if (bytes > trace->token_capacity) {
@@ -105,24 +145,22 @@ static plm_status assemble(struct plm_trace *trace, struct plm_corpus_cursor *cu
       return plm_error_set(error, PLM_NO_MEMORY, "no memory for a window of %zu bytes", bytes);
     trace->token_capacity = bytes;
   }
-  const struct plm_assembly assembly = {.split = PLM_SPLIT_TRAIN,
-                                        .plan = trace->plan,
-                                        .window = &trace->window,
-                                        .tokens = trace->tokens};
+  const enum plm_split split = trace->from.split;
+  const struct plm_assembly assembly = {
+      .split = split, .plan = trace->plan, .window = &trace->window, .tokens = trace->tokens};
   for (uint32_t i = 0; i < trace->window.group_count; i++) { /* the cursor keeps a proved group */
-    PLM_TRY(plm_corpus_prove_group(cursor, PLM_SPLIT_TRAIN, trace->window.groups[i], error));
-    PLM_TRY(plm_assemble_groups(cursor, &assembly, i, 1, error));
+    PLM_TRY(plm_corpus_prove_group(trace->from.cursor, split, trace->window.groups[i], error));
+    PLM_TRY(plm_assemble_groups(trace->from.cursor, &assembly, i, 1, error));
   }
   trace->assembled = true;
   return PLM_OK;
 }
 
-plm_status plm_trace_tokens(struct plm_trace *trace, struct plm_corpus_cursor *cursor,
-                            const void **tokens, struct plm_error *error)
+plm_status plm_trace_tokens(struct plm_trace *trace, const void **tokens, struct plm_error *error)
 {
   const struct plm_plan_parameters *parameters = plm_plan_parameters(trace->plan);
-  PLM_ASSERT(trace->packed);
-  if (!trace->assembled) PLM_TRY(assemble(trace, cursor, error));
+  PLM_ASSERT(trace->packed && trace->from.cursor != NULL);
+  if (!trace->assembled) PLM_TRY(assemble(trace, error));
   *tokens =
       (const uint8_t *)trace->tokens +
       trace->within * parameters->max_length * plm_tokenizer_of(parameters->tokenizer)->token_bytes;

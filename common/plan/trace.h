@@ -5,13 +5,19 @@
 
 #include <stdint.h>
 
+#include "common/base/files/advance.h"
 #include "common/corpus/corpus.h"
 #include "common/plan/plan.h"
 
-/* A trace remembers the last epoch and window, so it is fastest for ascending g. */
+/* A trace remembers the last epoch and window, so it is fastest for ascending g. It counts the
+ * chunks of the windows before g, which reads the lengths of their documents, and nothing after g.
+ */
 struct plm_trace;
-/* The plan is borrowed and must outlive the trace. */
-plm_status plm_trace_open(const struct plm_plan *plan, struct plm_trace **trace,
+/* from: where the documents of the plan are, whose lengths are proven then; NULL if the plan was
+ * opened with lengths. advance: told of the chunks while they are counted; or NULL. The plan, the
+ * cursor and advance are borrowed and must outlive the trace. */
+plm_status plm_trace_open(const struct plm_plan *plan, const struct plm_plan_corpus *from,
+                          struct plm_advance *advance, struct plm_trace **trace,
                           struct plm_error *error);
 void plm_trace_close(struct plm_trace *trace); /* NULL is fine */
 
@@ -24,9 +30,8 @@ struct plm_traced_chunk {
 plm_status plm_trace_chunk(struct plm_trace *trace, uint64_t g, struct plm_traced_chunk *chunk,
                            struct plm_error *error);
 /* The tokens of the chunk that plm_trace_chunk gave last: max_length of them, u8 (esm) or u16
- * (byte), valid until its next call. The groups of the chunk's window are read from the training
- * split and proved (plm_corpus_prove_group). PLM_CORRUPT. */
-plm_status plm_trace_tokens(struct plm_trace *trace, struct plm_corpus_cursor *cursor,
-                            const void **tokens, struct plm_error *error);
+ * (byte), valid until its next call. The groups of the chunk's window are read and proved
+ * (plm_corpus_prove_group). PLM_CORRUPT. */
+plm_status plm_trace_tokens(struct plm_trace *trace, const void **tokens, struct plm_error *error);
 
 #endif

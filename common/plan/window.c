@@ -34,20 +34,21 @@ struct window_of {
 
 /* The number of pieces that the documents of the groups become, or a little more: never 0, so that
  * a window without documents has its arrays too. */
-static uint64_t count_pieces(const struct window_of *of, const uint64_t *groups)
+static plm_status count_pieces(const struct window_of *of, const uint64_t *groups, uint64_t *pieces,
+                               struct plm_error *error)
 {
   const uint64_t max_length = of->plan->parameters.max_length;
   struct plm_plan_group group;
-  uint64_t pieces = 1;
-  if (of->plan->parameters.truncate != PLM_TRUNCATE_SPLIT)
-    return (uint64_t)of->group_count * PLM_GROUP_DOCUMENTS; /* at most */
+  *pieces = (uint64_t)of->group_count * PLM_GROUP_DOCUMENTS; /* at most */
+  if (of->plan->parameters.truncate != PLM_TRUNCATE_SPLIT) return PLM_OK;
+  *pieces = 1;
   for (uint32_t i = 0; i < of->group_count; i++) {
-    of->read(of->context, i, groups[i], &group);
-    pieces += group.count;
+    PLM_TRY(of->read(of->context, i, groups[i], &group, error));
+    *pieces += group.count;
     for (uint32_t k = 0; k < group.count; k++)
-      pieces += (tokens_of(group.lengths[k]) - 1) / max_length;
+      *pieces += (tokens_of(group.lengths[k]) - 1) / max_length;
   }
-  return pieces;
+  return PLM_OK;
 }
 
 /* A document of the window. */
@@ -201,13 +202,14 @@ void plm_window_deinit(struct plm_window *window)
 
 /* Writes the pieces of the window's documents, at most `pieces`, and where each group of the corpus
  * that they come from begins among them. */
-static void window_gather(const struct window_of *of, uint64_t pieces, struct plm_window *out)
+static plm_status window_gather(const struct window_of *of, uint64_t pieces, struct plm_window *out,
+                                struct plm_error *error)
 {
   struct plm_window_scratch *scratch = out->scratch_;
   struct plm_plan_group read;
   uint32_t count = 0, groups = 0;
   for (uint32_t i = 0; i < of->group_count; i++) {
-    of->read(of->context, i, scratch->plan_groups[i], &read);
+    PLM_TRY(of->read(of->context, i, scratch->plan_groups[i], &read, error));
     for (uint32_t k = 0; k < read.count; k++) {
       const struct member member = {read.numbers[k], read.lengths[k]};
       const uint64_t group = member.number / PLM_GROUP_DOCUMENTS;
@@ -229,6 +231,7 @@ static void window_gather(const struct window_of *of, uint64_t pieces, struct pl
   }
   out->document_count = count;
   PLM_ASSERT(groups <= count);
+  return PLM_OK;
 }
 
 /* Sorts the pieces by chunk, and by window order within a chunk, into `order`; begin (chunks + 1)
@@ -300,11 +303,12 @@ plm_status plm_plan_window_of(const struct plm_plan *plan, uint64_t epoch, uint6
   const struct window_of of = {plan, epoch,
                                plm_plan_window_groups(plan, epoch, window, scratch->plan_groups),
                                read, context};
-  const uint64_t pieces = count_pieces(&of, scratch->plan_groups);
+  uint64_t pieces;
+  PLM_TRY(count_pieces(&of, scratch->plan_groups, &pieces, error));
   PLM_TRY(reserve_pieces(out, pieces, error));
   out->epoch = epoch;
   out->window = window;
-  window_gather(&of, pieces, out);
+  PLM_TRY(window_gather(&of, pieces, out, error));
   if (plan->parameters.packing == PLM_PACKING_BEST_FIT)
     out->chunks = plm_pack_best_fit(&scratch->rooms, scratch->units, out->document_count,
                                     scratch->order, scratch->next, scratch->chunk_of);
@@ -318,9 +322,16 @@ plm_status plm_plan_window_of(const struct plm_plan *plan, uint64_t epoch, uint6
   return PLM_OK;
 }
 
+plm_status plm_plan_window_read(const struct plm_plan *plan, uint64_t epoch, uint64_t window,
+                                const struct plm_plan_corpus *from, struct plm_window *out,
+                                struct plm_error *error)
+{
+  const struct plan_reading reading = {plan, plan->parameters.shuffle ? epoch : 0, from};
+  return plm_plan_window_of(plan, epoch, window, plan_read_group, &reading, out, error);
+}
+
 plm_status plm_plan_window(const struct plm_plan *plan, uint64_t epoch, uint64_t window,
                            struct plm_window *out, struct plm_error *error)
 {
-  const struct known_groups known = {plan, plan->parameters.shuffle ? epoch : 0};
-  return plm_plan_window_of(plan, epoch, window, plm_plan_known_group, &known, out, error);
+  return plm_plan_window_read(plan, epoch, window, NULL, out, error);
 }

@@ -56,16 +56,18 @@ no_memory:
   return plm_error_set(error, PLM_NO_MEMORY, "no memory for the tables of %zu groups", groups);
 }
 
-void plm_tables_group(const void *context, uint32_t index, uint64_t group,
-                      struct plm_plan_group *out)
+plm_status plm_tables_group(const void *context, uint32_t index, uint64_t group,
+                            struct plm_plan_group *out, struct plm_error *error)
 {
   const struct plm_tables *tables = context;
   const uint32_t begin = tables->begin[index];
   (void)group;
+  (void)error;
   PLM_ASSERT(index < tables->groups);
   out->count = tables->begin[index + 1] - begin;
   memcpy(out->numbers, tables->numbers + begin, out->count * sizeof *out->numbers);
   memcpy(out->lengths, tables->lengths + begin, out->count * sizeof *out->lengths);
+  return PLM_OK;
 }
 
 /* ---- bytes -------------------------------------------------------------------------------- */

@@ -76,6 +76,19 @@ void plm_corpus_stream_close(struct plm_corpus_stream *stream)
   free(stream);
 }
 
+/* Adds up the chunks of all windows of the plan. */
+static plm_status count_chunks(const struct plm_corpus_stream *state, uint64_t *total,
+                               struct plm_error *error)
+{
+  const struct plm_plan_corpus from = {.cursor = state->cursor, .split = state->split};
+  uint32_t *counts = plm_alloc(state->windows * sizeof *counts);
+  const plm_status status =
+      plm_plan_window_chunks_read(state->plan, 0, 0, state->windows, &from, counts, error);
+  for (uint64_t w = 0; w < state->windows && status == PLM_OK; w++) *total += counts[w];
+  free(counts);
+  return status;
+}
+
 static plm_status corpus_stream_begin(void *context, enum plm_split split, uint64_t *total,
                                       struct plm_error *error)
 {
@@ -88,15 +101,9 @@ static plm_status corpus_stream_begin(void *context, enum plm_split split, uint6
   state->window.chunks = state->used = 0;
   *total = 0;
   if (info->splits[split].documents == 0) return PLM_OK;
-  PLM_TRY(plm_plan_open(&state->parameters, plm_corpus_lengths(state->corpus, split),
-                        info->splits[split].documents, &state->plan, error));
+  PLM_TRY(plm_plan_open_corpus(&state->parameters, state->corpus, split, &state->plan, error));
   state->windows = plm_plan_windows(state->plan);
-  for (uint64_t window = 0; window < state->windows; window++) {
-    PLM_TRY(plm_plan_window(state->plan, 0, window, &state->window, error));
-    *total += state->window.chunks;
-  }
-  state->window.chunks = 0;
-  return PLM_OK;
+  return count_chunks(state, total, error);
 }
 
 /* Makes room for `more` bytes after the first `used`. */
@@ -148,7 +155,9 @@ static plm_status load_labels(struct plm_corpus_stream *state, struct plm_error 
 
 static plm_status load_window(struct plm_corpus_stream *state, struct plm_error *error)
 {
-  PLM_TRY(plm_plan_window(state->plan, 0, state->next_window, &state->window, error));
+  const struct plm_plan_corpus from = {
+      .cursor = state->cursor, .split = state->split, .prove = true};
+  PLM_TRY(plm_plan_window_read(state->plan, 0, state->next_window, &from, &state->window, error));
   const size_t bytes = plm_assemble_bytes(state->plan, &state->window);
   if (bytes > state->window_capacity) {
     void *tokens = realloc(state->window_tokens, bytes);

@@ -59,23 +59,27 @@ static plm_status write_split(struct plm_corpus *corpus, struct plm_corpus_curso
                               enum plm_split split, struct plm_error *error)
 {
   const uint64_t documents = plm_corpus_info(corpus)->splits[split].documents;
-  const uint32_t *lengths = plm_corpus_lengths(corpus, split);
   for (uint64_t d = 0; d < documents;) {
+    const uint64_t group = d / PLM_GROUP_DOCUMENTS;
+    const uint32_t *lengths = NULL;
     const uint8_t *residues;
     size_t size;
-    PLM_TRY(plm_corpus_group(cursor, split, d / PLM_GROUP_DOCUMENTS, &residues, &size, error));
+    PLM_TRY(plm_corpus_group(cursor, split, group, &residues, &size, error));
+    PLM_TRY(plm_corpus_group_lengths(cursor, split, group, &lengths, error));
     do {
+      const uint32_t length = lengths[d % PLM_GROUP_DOCUMENTS];
       const char *name;
       PLM_TRY(plm_corpus_name(cursor, split, d, &name, error));
       putchar('>');
       plm_print_data(stdout, name);
       putchar('\n');
-      fwrite(residues, 1, lengths[d], stdout);
+      fwrite(residues, 1, length, stdout);
       putchar('\n');
-      residues += lengths[d++];
+      residues += length;
+      d++;
     } while (d < documents && d % PLM_GROUP_DOCUMENTS != 0);
     if (fflush(stdout) != 0) return plm_error_errno(error, "cannot write to stdout");
-    plm_corpus_prefetch(corpus, split, d / PLM_GROUP_DOCUMENTS + 1, 1);
+    plm_corpus_prefetch(corpus, split, group + 2, 1);
   }
   return PLM_OK;
 }

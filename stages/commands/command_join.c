@@ -211,7 +211,6 @@ static plm_status join_check(const struct plm_command_context *context, const st
                              struct plm_error *error)
 {
   const struct plm_corpus_options opening = {
-      .lengths_later = true,
       .allow_remote = plm_arguments_has(context->arguments, "allow-remote") ||
                       plm_arguments_has(context->arguments, "cache") ||
                       join->of_file.packer_allow_remote || join->of_file.packer_cache != NULL};

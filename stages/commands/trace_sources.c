@@ -14,15 +14,22 @@
 
 enum { STATE_LIMIT = 64 << 20, STATE_VALUES = 1 << 22 };
 
+static void show_progress(void *context, uint64_t done, uint64_t total)
+{
+  plm_progress_update(context, done < total ? done : total, total, done, done, "chunk");
+}
+
 static plm_status open_source(const struct plm_config *config, uint32_t k,
-                              struct plm_trace_source *source, struct plm_error *error)
+                              struct plm_trace_source *source, struct plm_advance *advance,
+                              struct plm_error *error)
 {
   const struct plm_corpus_options options = {.allow_remote = true};
   const struct plm_plan_parameters parameters = plm_config_source_plan(config, k);
   PLM_TRY(plm_corpus_open(plm_config_source(config, k).path, &options, &source->corpus, error));
   PLM_TRY(plm_plan_open_corpus(&parameters, source->corpus, PLM_SPLIT_TRAIN, &source->plan, error));
-  PLM_TRY(plm_trace_open(source->plan, &source->trace, error));
-  return plm_corpus_cursor_open(source->corpus, &source->cursor, error);
+  PLM_TRY(plm_corpus_cursor_open(source->corpus, &source->cursor, error));
+  const struct plm_plan_corpus from = {.cursor = source->cursor, .split = PLM_SPLIT_TRAIN};
+  return plm_trace_open(source->plan, &from, advance, &source->trace, error);
 }
 
 /* Reads what the newest checkpoint says about the run's steps so far into an empty history, which
@@ -102,9 +109,12 @@ plm_status plm_trace_sources_open(const struct plm_config *config,
                                   struct plm_trace_sources *sources, struct plm_error *error)
 {
   sources->seed = config->seed;
+  plm_progress_begin(&sources->progress, "count");
+  sources->progress.rate_unit = "chunks";
+  sources->advance = (struct plm_advance){.tell = show_progress, .context = &sources->progress};
   for (uint32_t k = 0; k < plm_config_source_count(config); k++) {
     sources->count = k + 1;
-    PLM_TRY(open_source(config, k, &sources->sources[k], error));
+    PLM_TRY(open_source(config, k, &sources->sources[k], &sources->advance, error));
   }
   return find_history(config, &sources->history, error);
 }

@@ -2,6 +2,8 @@
 #ifndef PLM_STAGES_COMMANDS_TRACE_SOURCES_H
 #define PLM_STAGES_COMMANDS_TRACE_SOURCES_H
 
+#include "common/base/files/advance.h"
+#include "common/base/log/progress.h"
 #include "common/config/config.h"
 #include "common/plan/mixture.h"
 #include "common/plan/trace.h"
@@ -16,6 +18,8 @@ struct plm_trace_sources {
     struct plm_trace *trace;
     uint64_t next; /* the chunk of the source that the step takes next */
   } sources[PLM_MAX_SOURCES];
+  struct plm_progress progress; /* while chunks before the step are counted */
+  struct plm_advance advance;
   uint64_t seed;
   struct plm_mixture_history history; /* the size of a step, and the weights, over time */
   /* of the step that plm_trace_sources_place was called for: */

@@ -121,7 +121,7 @@ static plm_status add_step(struct plm_trace_sources *sources, uint64_t s, bool m
     struct plm_traced_chunk chunk;
     const void *tokens;
     PLM_TRY(plm_trace_chunk(source->trace, source->next++, &chunk, error));
-    PLM_TRY(plm_trace_tokens(source->trace, source->cursor, &tokens, error));
+    PLM_TRY(plm_trace_tokens(source->trace, &tokens, error));
     plm_chain_add(hasher, mixed ? &sources->of[i] : NULL, chunk.documents, chunk.count, tokens,
                   bytes);
   }

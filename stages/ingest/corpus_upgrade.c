@@ -54,13 +54,14 @@ static plm_status corpus_upgrade_write_group(struct upgrade *upgrade, enum plm_s
                                              struct plm_error *error)
 {
   const struct plm_corpus_split *split = &upgrade->description.info.splits[s];
-  const uint32_t *lengths = plm_corpus_lengths(upgrade->corpus, s);
+  const uint32_t *lengths = NULL;
   const uint32_t *clusters = plm_corpus_clusters(upgrade->corpus, s);
   const uint64_t first = g * PLM_GROUP_DOCUMENTS;
   const uint8_t *residues;
   const char *name;
   size_t size;
   PLM_TRY(plm_corpus_group(upgrade->cursor, s, g, &residues, &size, error));
+  PLM_TRY(plm_corpus_group_lengths(upgrade->cursor, s, g, &lengths, error));
   for (uint64_t d = first; d < split->documents && d < first + PLM_GROUP_DOCUMENTS; d++) {
     if (clusters != NULL && *left == 0) {
       PLM_TRY(plm_corpus_writer_begin_cluster(upgrade->writer, s, error));
@@ -68,9 +69,9 @@ static plm_status corpus_upgrade_write_group(struct upgrade *upgrade, enum plm_s
     }
     if (*left > 0) --*left;
     PLM_TRY(plm_corpus_name(upgrade->cursor, s, d, &name, error));
-    PLM_TRY(
-        plm_corpus_writer_add(upgrade->writer, s, name, strlen(name), residues, lengths[d], error));
-    residues += lengths[d];
+    const uint32_t length = lengths[d - first];
+    PLM_TRY(plm_corpus_writer_add(upgrade->writer, s, name, strlen(name), residues, length, error));
+    residues += length;
   }
   upgrade->residues += size;
   return plm_stop_check("", error);

@@ -165,18 +165,21 @@ static plm_status compare_training(struct search *search, struct plm_error *erro
 {
   const struct plm_overlap_request *request = search->request;
   const enum plm_split split = request->training_split;
-  const uint32_t *lengths = plm_corpus_lengths(request->training, split);
   const uint64_t documents = search->overlap->training_documents;
   for (uint64_t d = 0; d < documents;) {
     const uint8_t *residues;
+    const uint32_t *lengths = NULL;
     size_t size;
     const uint64_t group = d / PLM_GROUP_DOCUMENTS;
     plm_corpus_prefetch(request->training, split, group + 1, 1);
     PLM_TRY(plm_corpus_group(search->training, split, group, &residues, &size, error));
+    PLM_TRY(plm_corpus_group_lengths(search->training, split, group, &lengths, error));
     do {
-      find_exact(search, d, plm_hash_bytes(residues, lengths[d]));
-      find_near(search, d, residues, lengths[d]);
-      residues += lengths[d++];
+      const uint32_t length = lengths[d % PLM_GROUP_DOCUMENTS];
+      find_exact(search, d, plm_hash_bytes(residues, length));
+      find_near(search, d, residues, length);
+      residues += length;
+      d++;
       search->done++;
     } while (d < documents && d % PLM_GROUP_DOCUMENTS != 0);
     plm_progress_update(&search->progress, search->done, search->total, search->done,

@@ -29,6 +29,7 @@ static plm_status read_groups(struct plm_corpus_cursor *cursor, const struct plm
 static plm_status measure(const struct plm_plan *plan, struct plm_corpus_cursor *cursor,
                           struct totals *totals, struct plm_error *error)
 {
+  const struct plm_plan_corpus from = {.cursor = cursor, .split = PLM_SPLIT_TRAIN};
   struct plm_window window = {0};
   plm_status status = PLM_OK;
   uint8_t *tokens = NULL;
@@ -37,7 +38,8 @@ static plm_status measure(const struct plm_plan *plan, struct plm_corpus_cursor 
   for (uint64_t i = 0; plm_clock_ns() < until; i++) {
     const uint64_t windows = plm_plan_windows(plan);
     const uint64_t began = plm_clock_ns();
-    PLM_TRY_GOTO(status, plm_plan_window(plan, i / windows, i % windows, &window, error), done);
+    PLM_TRY_GOTO(status,
+                 plm_plan_window_read(plan, i / windows, i % windows, &from, &window, error), done);
     const uint64_t planned = plm_clock_ns();
     PLM_TRY_GOTO(status, read_groups(cursor, &window, error), done);
     const uint64_t read = plm_clock_ns();
@@ -93,11 +95,8 @@ int main(int argc, char **argv)
   bench_machine();
   if (argc > 2) parameters.max_length = (uint32_t)strtoul(argv[2], NULL, 10);
   PLM_TRY_GOTO(status, plm_corpus_open(directory, &options, &corpus, &error), done);
-  const struct plm_corpus_info *info = plm_corpus_info(corpus);
-  parameters.tokenizer = info->tokenizer;
-  PLM_TRY_GOTO(status,
-               plm_plan_open(&parameters, plm_corpus_lengths(corpus, PLM_SPLIT_TRAIN),
-                             info->splits[PLM_SPLIT_TRAIN].documents, &plan, &error),
+  parameters.tokenizer = plm_corpus_info(corpus)->tokenizer;
+  PLM_TRY_GOTO(status, plm_plan_open_corpus(&parameters, corpus, PLM_SPLIT_TRAIN, &plan, &error),
                done);
   PLM_TRY_GOTO(status, plm_corpus_cursor_open(corpus, &cursor, &error), done);
   PLM_TRY_GOTO(status, measure(plan, cursor, &totals, &error), done);

@@ -159,10 +159,14 @@ static void read_documents(struct plm_corpus *corpus, uint64_t documents)
     const char *name;
     size_t size;
     struct plm_error error = {0};
-    if (plm_corpus_document(cursor, PLM_SPLIT_TRAIN, d, &residues, &size, &error) == PLM_OK)
-      PLM_ASSERT(size == plm_corpus_lengths(corpus, PLM_SPLIT_TRAIN)[d]);
-    else
+    if (plm_corpus_document(cursor, PLM_SPLIT_TRAIN, d, &residues, &size, &error) == PLM_OK) {
+      const uint32_t *lengths;
+      PLM_ASSERT(plm_corpus_group_lengths(cursor, PLM_SPLIT_TRAIN, d / PLM_GROUP_DOCUMENTS,
+                                          &lengths, NULL) == PLM_OK);
+      PLM_ASSERT(size == lengths[d % PLM_GROUP_DOCUMENTS]);
+    } else {
       PLM_ASSERT(error.what[0] != '\0');
+    }
     error.what[0] = '\0';
     if (plm_corpus_name(cursor, PLM_SPLIT_TRAIN, d, &name, &error) == PLM_OK)
       PLM_ASSERT(strlen(name) <= PLM_NAME_LIMIT);

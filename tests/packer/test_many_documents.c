@@ -1,5 +1,5 @@
-/* What a corpus of many documents costs. A packer that reads lengths with their groups serves the
- * same windows as one that has read all of them, its memory does not follow the number of
+/* What a corpus of many documents costs. Whoever opens it reads lengths with their groups: the
+ * windows are those of a plan that was given all of them, the memory does not follow the number of
  * documents, and a window needs only its own groups. */
 #include <fcntl.h>
 #include <stdio.h>
@@ -8,11 +8,12 @@
 #include <unistd.h>
 
 #include "common/base/files/file.h"
+#include "common/plan/trace.h"
 #include "common/wire/message.h"
 #include "packer/window_build.h"
 #include "packer/window_proof.h"
+#include "tests/support/corpora/corpus_windows.h"
 #include "tests/support/corpora/hollow_corpus.h"
-#include "tests/support/corpora/written_corpus.h"
 #include "tests/support/harness/checked_memory.h"
 #include "tests/support/harness/cmocka_all.h"
 #include "tests/support/harness/must.h"
@@ -43,10 +44,10 @@ struct scene {
   struct packed_window *packed;
 };
 
-static void begin(struct scene *s, const char *directory, bool lengths_later,
+static void begin(struct scene *s, const char *directory,
                   const struct plm_plan_parameters *parameters)
 {
-  const struct plm_corpus_options options = {.allow_remote = true, .lengths_later = lengths_later};
+  const struct plm_corpus_options options = {.allow_remote = true};
   *s = (struct scene){.packed = must(calloc(1, sizeof *s->packed))};
   assert_int_equal(plm_corpus_open(directory, &options, &s->corpus, NULL), PLM_OK);
   assert_int_equal(plm_corpus_cursor_open(s->corpus, &s->cursor, NULL), PLM_OK);
@@ -63,21 +64,17 @@ static void end(struct scene *s)
   plm_corpus_close(s->corpus);
 }
 
-/* Builds a window and what proves it. Returns the hash of both payloads. */
-static struct plm_hash build(struct scene *s, uint64_t window)
+/* Builds a window and what proves it. */
+static void build(struct scene *s, uint64_t window)
 {
   struct store_proof proof = {
       .split = PLM_SPLIT_TRAIN, .epoch = EPOCH, .window = window, .count = WINDOW_GROUPS};
-  struct plm_hash hashes[2];
   assert_int_equal(packed_window_build(s->packed, &s->memory, s->cursor, PLM_SPLIT_TRAIN, s->plan,
                                        EPOCH, window, NULL),
                    PLM_OK);
   assert_int_equal(window_proof_write(s->corpus, s->cursor, s->plan, &proof, NULL), PLM_OK);
   assert_int_equal(proof.count, WINDOW_GROUPS);
-  hashes[0] = plm_hash_bytes(s->packed->bytes, s->packed->offset[s->packed->chunks]);
-  hashes[1] = plm_hash_bytes(proof.bytes, proof.size);
   free(proof.bytes);
-  return plm_hash_bytes(hashes, sizeof hashes);
 }
 
 static void write_corpus(const char *directory, uint64_t documents,
@@ -87,45 +84,59 @@ static void write_corpus(const char *directory, uint64_t documents,
   hollow_corpus_write(directory, documents, parameters, &windows, 1);
 }
 
-static void the_same_is_served(void **state)
+/* A plan that was given all lengths. The caller frees them. */
+static struct plm_plan *plan_of_all(struct plm_corpus *corpus,
+                                    const struct plm_plan_parameters *parameters,
+                                    uint32_t **lengths)
 {
-  (void)state;
-  for (int clusters = 0; clusters < 2; clusters++) {
-    const struct plm_plan_parameters parameters = parameters_of(clusters != 0);
-    struct plm_hash served[2][2];
-    char directory[PLM_PATH_SIZE];
-    snprintf(directory, sizeof directory, "%s", scratch_path(clusters ? "clusters" : "documents"));
-    write_corpus(directory, FEW, &parameters);
-    for (int later = 0; later < 2; later++) {
-      struct scene s;
-      begin(&s, directory, later != 0, &parameters);
-      assert_true((plm_corpus_lengths(s.corpus, PLM_SPLIT_TRAIN) == NULL) == (later != 0));
-      for (uint64_t w = 0; w < 2; w++) served[later][w] = build(&s, 7 + w);
-      end(&s);
-    }
-    assert_memory_equal(served[0], served[1], sizeof served[0]);
-    assert_false(plm_hash_equal(served[0][0], served[0][1]));
-  }
+  const struct plm_corpus_split *info = &plm_corpus_info(corpus)->splits[PLM_SPLIT_TRAIN];
+  *lengths = corpus_lengths(corpus, PLM_SPLIT_TRAIN);
+  const struct plm_plan_split split = {
+      *lengths, info->documents, plm_corpus_clusters(corpus, PLM_SPLIT_TRAIN), info->clusters};
+  struct plm_plan *plan;
+  assert_int_equal(plm_plan_open_split(parameters, &split, &plan, NULL), PLM_OK);
+  return plan;
 }
 
-static void the_same_labels_are_served(void **state)
+static void assert_same_window(const struct plm_window *a, const struct plm_window *b)
 {
-  enum { WINDOWS = 6 };
-  static const struct written_corpus of = {
-      PLM_TOKENIZER_ESM, {WINDOWS * WINDOW_GROUPS * PLM_GROUP_DOCUMENTS, 0, 0}, 700, 0, true};
-  const struct plm_plan_parameters parameters = parameters_of(false);
-  struct plm_hash served[2][WINDOWS];
+  assert_int_equal(a->chunks, b->chunks);
+  assert_int_equal(a->document_count, b->document_count);
+  assert_memory_equal(a->chunk_begin, b->chunk_begin, (a->chunks + 1) * sizeof *a->chunk_begin);
+  assert_memory_equal(a->documents, b->documents, a->document_count * sizeof *a->documents);
+}
+
+/* With pieces that are cut, cropped and split, lengths that are proven or not, and counts. */
+static void windows_are_those_of_all_lengths(void **state)
+{
   (void)state;
-  plm_corpus_close(written_corpus_open("labels", &of));
-  for (int later = 0; later < 2; later++) {
+  for (int way = 0; way < 6; way++) {
+    struct plm_plan_parameters parameters = parameters_of(way % 2 != 0);
+    struct plm_window read = {0}, known = {0};
+    uint32_t *lengths, counts[2];
     struct scene s;
-    begin(&s, scratch_path("labels"), later != 0, &parameters);
-    for (uint64_t w = 0; w < WINDOWS; w++) served[later][w] = build(&s, w);
-    assert_non_null(s.packed->schema);
+    const char *directory = scratch_path(way % 2 != 0 ? "clusters" : "documents");
+    if (way < 2) write_corpus(directory, FEW, &parameters);
+    parameters.truncate = (enum plm_truncate)(way / 2);
+    parameters.max_length = 64;
+    begin(&s, directory, &parameters);
+    struct plm_plan *all = plan_of_all(s.corpus, &parameters, &lengths);
+    for (uint64_t w = 7; w < 9; w++) {
+      const struct plm_plan_corpus from = {s.cursor, PLM_SPLIT_TRAIN, w == 7};
+      assert_int_equal(plm_plan_window_read(s.plan, EPOCH, w, &from, &read, NULL), PLM_OK);
+      assert_int_equal(plm_plan_window(all, EPOCH, w, &known, NULL), PLM_OK);
+      assert_same_window(&read, &known);
+    }
+    counts[0] = corpus_window_chunks(s.corpus, PLM_SPLIT_TRAIN, s.plan, EPOCH, 8);
+    assert_int_equal(plm_plan_window_chunks(all, EPOCH, 8, 1, &counts[1], NULL), PLM_OK);
+    assert_int_equal(counts[0], counts[1]);
+    assert_int_equal(counts[0], read.chunks);
+    plm_window_deinit(&read);
+    plm_window_deinit(&known);
+    plm_plan_close(all);
+    free(lengths);
     end(&s);
   }
-  assert_memory_equal(served[0], served[1], sizeof served[0]);
-  assert_false(plm_hash_equal(served[0][0], served[0][1]));
 }
 
 /* A plan with a limit reads lengths only up to it. */
@@ -133,29 +144,22 @@ static void a_limit_ends_the_plan(void **state)
 {
   struct plm_plan_parameters parameters = parameters_of(false);
   const char *directory = scratch_path("limit");
-  uint64_t documents[2], windows[2];
   (void)state;
   write_corpus(directory, FEW, &parameters);
   parameters.shuffle = false;
   for (uint64_t limit = 100; limit < 10000000; limit *= 33) {
+    struct scene s;
+    uint32_t *lengths;
     parameters.token_limit = limit;
-    for (int later = 0; later < 2; later++) {
-      const struct plm_corpus_options options = {.allow_remote = true, .lengths_later = later != 0};
-      struct plm_corpus *corpus;
-      struct plm_plan *plan;
-      assert_int_equal(plm_corpus_open(directory, &options, &corpus, NULL), PLM_OK);
-      const plm_status status =
-          plm_plan_open_corpus(&parameters, corpus, PLM_SPLIT_TRAIN, &plan, NULL);
-      assert_int_equal(status, PLM_OK);
-      documents[later] = plm_plan_documents(plan);
-      windows[later] = plm_plan_windows(plan);
-      plm_plan_close(plan);
-      plm_corpus_close(corpus);
-    }
-    assert_int_equal(documents[0], documents[1]);
-    assert_int_equal(windows[0], windows[1]);
+    begin(&s, directory, &parameters);
+    struct plm_plan *all = plan_of_all(s.corpus, &parameters, &lengths);
+    assert_int_equal(plm_plan_documents(s.plan), plm_plan_documents(all));
+    assert_int_equal(plm_plan_windows(s.plan), plm_plan_windows(all));
+    assert_true(plm_plan_documents(all) < FEW);
+    plm_plan_close(all);
+    free(lengths);
+    end(&s);
   }
-  assert_true(documents[0] > PLM_GROUP_DOCUMENTS && documents[0] < FEW);
 }
 
 /* Bytes of the blocks that were taken since then and are not released. */
@@ -185,8 +189,8 @@ static void memory_does_not_follow_documents(void **state)
     const char *directory = scratch_path(i == 0 ? "few" : "many");
     write_corpus(directory, counts[i], &parameters);
     const uint64_t taken = checked_memory_taken();
-    begin(&s, directory, true, &parameters);
-    (void)build(&s, 7);
+    begin(&s, directory, &parameters);
+    build(&s, 7);
     held[i] = held_since(taken);
     end(&s);
   }
@@ -199,11 +203,12 @@ struct counted {
   uint64_t highest;
 };
 
-static void count_group(const void *context, uint32_t index, uint64_t group,
-                        struct plm_plan_group *out)
+static plm_status count_group(const void *context, uint32_t index, uint64_t group,
+                              struct plm_plan_group *out, struct plm_error *error)
 {
   struct counted *counted = *(struct counted *const *)context;
   (void)index;
+  (void)error;
   counted->groups++;
   counted->highest = group > counted->highest ? group : counted->highest;
   out->count = PLM_GROUP_DOCUMENTS;
@@ -211,6 +216,7 @@ static void count_group(const void *context, uint32_t index, uint64_t group,
     out->numbers[i] = group * PLM_GROUP_DOCUMENTS + i;
     out->lengths[i] = 100;
   }
+  return PLM_OK;
 }
 
 /* A consumer of a billion documents: any window of any epoch is planned from its own groups, each
@@ -258,6 +264,23 @@ static void forge_length(const char *directory, const uint32_t *before, size_t c
   free(bytes);
 }
 
+/* Lengths that are possible but wrong are found by whoever proves them, before a trace counts by
+ * them. */
+static void find_by_proof(const struct scene *s, struct plm_error *error)
+{
+  const struct plm_plan_corpus from = {s->cursor, PLM_SPLIT_TRAIN, true};
+  struct plm_window window = {0};
+  struct plm_trace *trace;
+  struct plm_traced_chunk chunk;
+  assert_int_equal(plm_plan_window_read(s->plan, EPOCH, 7, &from, &window, error), PLM_CORRUPT);
+  assert_non_null(strstr(error->what, "or a length in `lengths` is not what ingest wrote"));
+  plm_window_deinit(&window);
+  assert_int_equal(plm_trace_open(s->plan, &from, NULL, &trace, NULL), PLM_OK);
+  assert_int_equal(plm_trace_chunk(trace, 100000, &chunk, error), PLM_CORRUPT);
+  assert_non_null(strstr(error->what, "`lengths` is not what ingest wrote"));
+  plm_trace_close(trace);
+}
+
 /* A wrong length is found when its group is read, and named. */
 static void a_wrong_length_is_found(void **state)
 {
@@ -272,7 +295,7 @@ static void a_wrong_length_is_found(void **state)
   snprintf(directory, sizeof directory, "%s", scratch_path("forged"));
   write_corpus(directory, MANY, &parameters);
   struct scene s;
-  begin(&s, directory, true, &parameters);
+  begin(&s, directory, &parameters);
   (void)plm_plan_window_groups(s.plan, EPOCH, 7, groups);
   const uint32_t *lengths;
   assert_int_equal(plm_corpus_group_lengths(s.cursor, PLM_SPLIT_TRAIN, groups[0], &lengths, NULL),
@@ -283,7 +306,7 @@ static void a_wrong_length_is_found(void **state)
     forge_length(directory, before + CHANGED, PLM_GROUP_DOCUMENTS - CHANGED,
                  i == 0 ? before[CHANGED] + 1 : 0);
     before[CHANGED] += i == 0;
-    begin(&s, directory, true, &parameters);
+    begin(&s, directory, &parameters);
     assert_int_equal(packed_window_build(s.packed, &s.memory, s.cursor, PLM_SPLIT_TRAIN, s.plan,
                                          EPOCH, 7, &error),
                      PLM_CORRUPT);
@@ -295,6 +318,7 @@ static void a_wrong_length_is_found(void **state)
                i == 0 ? "or a length in `lengths` is not what ingest wrote" : wanted[i]) == NULL)
       fail_msg("%s", error.what);
     free(proof.bytes);
+    if (i == 0) find_by_proof(&s, &error);
     end(&s);
   }
 }
@@ -302,8 +326,7 @@ static void a_wrong_length_is_found(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(the_same_is_served),
-      cmocka_unit_test(the_same_labels_are_served),
+      cmocka_unit_test(windows_are_those_of_all_lengths),
       cmocka_unit_test(a_limit_ends_the_plan),
       cmocka_unit_test(memory_does_not_follow_documents),
       cmocka_unit_test(a_window_needs_only_its_groups),

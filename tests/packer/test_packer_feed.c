@@ -8,6 +8,7 @@
 
 #include "common/base/files/file.h"
 #include "common/base/log/log.h"
+#include "tests/support/corpora/corpus_windows.h"
 #include "tests/support/corpora/forged_corpus.h"
 #include "tests/support/harness/cmocka_all.h"
 #include "tests/support/harness/scratch.h"
@@ -170,11 +171,8 @@ static uint64_t epoch_chunks(const struct plm_feed_options *options, const char 
   assert_int_equal(plm_plan_open_corpus(&options->plan, corpus, options->split, &plan, NULL),
                    PLM_OK);
   *windows = plm_plan_windows(plan);
-  for (uint64_t w = 0; w < *windows; w++) {
-    uint32_t count;
-    assert_int_equal(plm_plan_window_chunks(plan, epoch, w, 1, &count, NULL), PLM_OK);
-    chunks += count;
-  }
+  for (uint64_t w = 0; w < *windows; w++)
+    chunks += corpus_window_chunks(corpus, options->split, plan, epoch, w);
   plm_plan_close(plan);
   plm_corpus_close(corpus);
   return chunks;

@@ -6,6 +6,7 @@
 
 #include "common/base/numbers/philox.h"
 #include "common/wire/data.h"
+#include "tests/support/corpora/corpus_windows.h"
 #include "tests/support/corpora/written_corpus.h"
 #include "tests/support/harness/cmocka_all.h"
 #include "tests/support/harness/must.h"
@@ -120,7 +121,7 @@ static uint32_t check_window(struct scene *s, enum plm_split split, const struct
   uint32_t pieces = 0;
   assert_int_equal(
       packed_window_build(s->packed, &s->memory, s->cursor, split, plan, 1, index, NULL), PLM_OK);
-  assert_int_equal(plm_plan_window(plan, 1, index, &window, NULL), PLM_OK);
+  corpus_window(s->corpus, split, plan, 1, index, &window);
   assert_int_equal(packed->chunks, window.chunks);
   assert_int_equal(packed->max_length, parameters->max_length);
   assert_int_equal(packed->token_bytes, plm_tokenizer_of(parameters->tokenizer)->token_bytes);

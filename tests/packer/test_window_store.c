@@ -7,6 +7,7 @@
 #include "common/base/log/log.h"
 #include "common/wire/message.h"
 #include "common/wire/tables.h"
+#include "tests/support/corpora/corpus_windows.h"
 #include "tests/support/corpora/forged_corpus.h"
 #include "tests/support/corpora/written_corpus.h"
 #include "tests/support/harness/cmocka_all.h"
@@ -82,10 +83,9 @@ static uint32_t chunks_of_window_0(struct plm_corpus *corpus, uint64_t seed)
 {
   struct plm_plan_parameters parameters = packers_options().plan;
   struct plm_plan *plan;
-  uint32_t chunks;
   parameters.seed = seed;
   assert_int_equal(plm_plan_open_corpus(&parameters, corpus, PLM_SPLIT_TRAIN, &plan, NULL), PLM_OK);
-  assert_int_equal(plm_plan_window_chunks(plan, 0, 0, 1, &chunks, NULL), PLM_OK);
+  const uint32_t chunks = corpus_window_chunks(corpus, PLM_SPLIT_TRAIN, plan, 0, 0);
   plm_plan_close(plan);
   return chunks;
 }
@@ -389,7 +389,7 @@ static uint32_t prove_windows(const struct opened *opened,
     const uint32_t taken = collect_tables(opened, plan, &of, &tables);
     if (window == 0) parts = taken;
     if (parameters->token_limit != 0) continue; /* the consumer cuts the documents off */
-    assert_int_equal(plm_plan_window(known, 2, window, &knows, NULL), PLM_OK);
+    corpus_window(opened->corpus, PLM_SPLIT_TRAIN, known, 2, window, &knows);
     assert_int_equal(
         plm_plan_window_of(unread, 2, window, plm_tables_group, &tables, &proven, NULL), PLM_OK);
     assert_int_equal(proven.chunks, knows.chunks);

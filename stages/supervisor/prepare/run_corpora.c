@@ -15,7 +15,7 @@ static plm_status read_corpus(const struct plm_config *config, uint32_t k,
                               struct plm_error *error)
 {
   const char *path = plm_config_source(config, k).path;
-  const struct plm_corpus_options options = {.allow_remote = true, .lengths_later = true};
+  const struct plm_corpus_options options = {.allow_remote = true};
   struct plm_corpus *corpus;
   if (!plm_file_exists(path)) {
     plm_error_set(error, PLM_CONFIG, "corpus: %s does not exist", path);

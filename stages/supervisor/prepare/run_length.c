@@ -16,23 +16,48 @@
 #include "common/plan/plan.h"
 #include "common/run/run.h"
 
-enum { GOOD_EPOCHS = 4, TOKENS_PER_PARAMETER = 20 };
+enum {
+  GOOD_EPOCHS = 4,
+  TOKENS_PER_PARAMETER = 20,
+  SAMPLED_GROUPS = 4096 /* about a million documents, whose lengths are read in a moment */
+};
 
 struct length {
   uint64_t documents, chunks; /* of the first epoch; clusters count as documents */
+  bool estimated;             /* chunks */
   double tokens;              /* of the split, <cls> and <eos> included */
 };
 
-static plm_status count_chunks(const struct plm_plan *plan, struct length *length,
-                               struct plm_error *error)
+plm_status plm_run_length_chunks(const struct plm_plan *plan, const struct plm_plan_corpus *from,
+                                 uint64_t *chunks, bool *estimated, struct plm_error *error)
 {
   const uint64_t windows = plm_plan_windows(plan);
-  uint32_t *counts = malloc((windows + 1) * sizeof *counts);
-  if (counts == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for an epoch");
-  const plm_status status = plm_plan_window_chunks(plan, 0, 0, windows, counts, error);
-  for (uint64_t w = 0; status == PLM_OK && w < windows; w++) length->chunks += counts[w];
+  const uint32_t usual = plm_plan_group_count(plan, 0); /* groups of a window */
+  const uint64_t most = usual < SAMPLED_GROUPS ? SAMPLED_GROUPS / usual : 1;
+  const uint64_t sampled = windows < most ? windows : most;
+  uint64_t groups = 0, counted = 0;
+  for (uint64_t i = 0; i < sampled; i++) {
+    const uint64_t window = i * windows / sampled;
+    uint32_t count;
+    PLM_TRY(plm_plan_window_chunks_read(plan, 0, window, 1, from, &count, error));
+    groups += plm_plan_group_count(plan, window);
+    counted += count;
+  }
+  const uint64_t all = plm_corpus_group_count(plm_plan_documents(plan));
+  *estimated = sampled < windows;
+  *chunks = *estimated ? (uint64_t)((double)counted * (double)all / (double)groups) : counted;
+  return PLM_OK;
+}
+
+static plm_status measure_plan(const struct plm_plan *plan, struct plm_corpus *corpus,
+                               struct length *length, struct plm_error *error)
+{
+  struct plm_plan_corpus from = {.split = PLM_SPLIT_TRAIN};
+  PLM_TRY(plm_corpus_cursor_open(corpus, &from.cursor, error));
   length->documents = plm_plan_documents(plan);
-  free(counts);
+  const plm_status status =
+      plm_run_length_chunks(plan, &from, &length->chunks, &length->estimated, error);
+  plm_corpus_cursor_close(from.cursor);
   return status;
 }
 
@@ -46,7 +71,7 @@ static plm_status run_length_measure(const struct plm_config *config, struct len
   struct plm_plan *plan = NULL;
   PLM_TRY(plm_corpus_open(config->corpus, &options, &corpus, error));
   plm_status status = plm_plan_open_corpus(&parameters, corpus, PLM_SPLIT_TRAIN, &plan, error);
-  if (status == PLM_OK) status = count_chunks(plan, length, error);
+  if (status == PLM_OK) status = measure_plan(plan, corpus, length, error);
   const struct plm_corpus_info *info = plm_corpus_info(corpus);
   length->tokens = (double)info->splits[PLM_SPLIT_TRAIN].residues +
                    2.0 * (double)info->splits[PLM_SPLIT_TRAIN].documents;
@@ -108,8 +133,8 @@ void plm_run_length_say(const struct plm_config *config, double parameters)
                         config->data.max_length * share_of_first(config);
   const double epochs = chunks / (double)length.chunks;
   const double time_s = last_step_s(config->run) * (double)config->trainer.steps;
-  printf("length\n  %s steps are %.3g epochs of %s %s%s",
-         plm_format_count(config->trainer.steps, steps), epochs,
+  printf("length\n  %s steps are %s%.3g epochs of %s %s%s",
+         plm_format_count(config->trainer.steps, steps), length.estimated ? "about " : "", epochs,
          plm_format_count(length.documents, documents),
          plm_config_source_plan(config, 0).sampling == PLM_SAMPLING_CLUSTERS ? "clusters"
                                                                              : "sequences",

@@ -71,7 +71,7 @@ static plm_status run_prepare_check_corpus(const char *before, const char *now,
                                            struct plm_error *error)
 {
   const char *const paths[2] = {before, now};
-  const struct plm_corpus_options options = {.allow_remote = true, .lengths_later = true};
+  const struct plm_corpus_options options = {.allow_remote = true};
   struct plm_hash fingerprints[2];
   if (before == NULL || now == NULL || strcmp(before, now) == 0) return PLM_OK;
   for (int i = 0; i < 2; i++) {

@@ -26,8 +26,10 @@ static void check_groups(struct plm_corpus *corpus, enum plm_split split)
     if (labelled)
       assert_int_equal(plm_corpus_label_digests(cursor, split, g, labels, NULL), PLM_OK);
     assert_int_equal(plm_corpus_prove_group(cursor, split, g, NULL), PLM_OK);
-    const struct plm_proof_node node = plm_proof_group(plm_corpus_lengths(corpus, split) + first,
-                                                       digests, labelled ? labels : NULL, count);
+    const uint32_t *lengths = NULL;
+    assert_int_equal(plm_corpus_proven_lengths(cursor, split, g, &lengths, NULL), PLM_OK);
+    const struct plm_proof_node node =
+        plm_proof_group(lengths, digests, labelled ? labels : NULL, count);
     const size_t nodes = plm_proof_tree_path(tree, g, g + 1, path);
     assert_true(plm_proof_verify(PLM_PROOF_PLAIN, plm_proof_tree_root(tree), &range, &node, path,
                                  nodes, NULL));

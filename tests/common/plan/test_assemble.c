@@ -10,6 +10,7 @@
 #include "common/plan/assemble.h"
 #include "common/plan/shuffle.h"
 #include "stages/ingest/corpus_writer.h"
+#include "tests/support/corpora/corpus_windows.h"
 #include "tests/support/harness/scratch.h"
 
 enum { DOCUMENTS = 1100, LENGTH = 128 };
@@ -99,7 +100,7 @@ static void check_plan(struct plm_corpus *corpus, const struct plm_plan_paramete
   assert_int_equal(plm_plan_open_corpus(parameters, corpus, PLM_SPLIT_TRAIN, &plan, &error),
                    PLM_OK);
   for (uint64_t w = 0; w < plm_plan_windows(plan); w++) {
-    assert_int_equal(plm_plan_window(plan, 1, w, &window, &error), PLM_OK);
+    corpus_window(corpus, PLM_SPLIT_TRAIN, plan, 1, w, &window);
     const size_t bytes = plm_assemble_bytes(plan, &window);
     void *expected = reference(cursor, plan, &window);
     uint8_t *got = malloc(bytes + 64);
@@ -173,8 +174,7 @@ static void tokens_are_the_documents(void **state)
   }
 }
 
-static double padding_of(const struct plm_corpus *corpus, uint32_t max_length,
-                         enum plm_packing packing)
+static double padding_of(struct plm_corpus *corpus, uint32_t max_length, enum plm_packing packing)
 {
   const struct plm_plan_parameters parameters = {.seed = 1,
                                                  .max_length = max_length,
@@ -185,12 +185,9 @@ static double padding_of(const struct plm_corpus *corpus, uint32_t max_length,
   struct plm_plan *plan;
   struct plm_window window = {0};
   uint64_t real = 0, all = 0;
-  assert_int_equal(plm_plan_open(&parameters, plm_corpus_lengths(corpus, PLM_SPLIT_TRAIN),
-                                 plm_corpus_info(corpus)->splits[PLM_SPLIT_TRAIN].documents, &plan,
-                                 NULL),
-                   PLM_OK);
+  assert_int_equal(plm_plan_open_corpus(&parameters, corpus, PLM_SPLIT_TRAIN, &plan, NULL), PLM_OK);
   for (uint64_t w = 0; w < plm_plan_windows(plan); w++) {
-    assert_int_equal(plm_plan_window(plan, 0, w, &window, NULL), PLM_OK);
+    corpus_window(corpus, PLM_SPLIT_TRAIN, plan, 0, w, &window);
     real += window.real_tokens;
     all += (uint64_t)window.chunks * max_length;
   }

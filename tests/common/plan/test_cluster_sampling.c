@@ -219,7 +219,7 @@ static void any_window_is_computed_by_itself(void **state)
   struct plm_window a = {0};
   struct plm_trace *trace;
   uint64_t g = 0;
-  assert_int_equal(plm_trace_open(busy, &trace, NULL), PLM_OK);
+  assert_int_equal(plm_trace_open(busy, NULL, NULL, &trace, NULL), PLM_OK);
   for (uint64_t i = 0; i < 3 * windows; i++) {
     struct plm_window b = {0};
     struct plm_plan *fresh = plan_of(&p, &sample);

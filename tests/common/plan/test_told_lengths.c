@@ -48,12 +48,13 @@ struct told {
   const uint64_t *groups; /* of the window */
 };
 
-static void read_group(const void *context, uint32_t index, uint64_t group,
-                       struct plm_plan_group *out)
+static plm_status read_group(const void *context, uint32_t index, uint64_t group,
+                             struct plm_plan_group *out, struct plm_error *error)
 {
   const struct told *told = context;
   const struct plm_plan_split *split = told->split;
   const uint64_t first = group * PLM_GROUP_DOCUMENTS;
+  (void)error;
   assert_int_equal(group, told->groups[index]);
   out->count = 0;
   if (plm_plan_parameters(told->plan)->sampling == PLM_SAMPLING_CLUSTERS) {
@@ -70,6 +71,7 @@ static void read_group(const void *context, uint32_t index, uint64_t group,
     }
   }
   for (uint32_t i = 0; i < out->count; i++) out->lengths[i] = split->lengths[out->numbers[i]];
+  return PLM_OK;
 }
 
 static void assert_same(const struct plm_window *a, const struct plm_window *b)

@@ -40,7 +40,7 @@ static void chunks_follow_the_epochs(void **state)
   struct plm_window window = {0};
   uint64_t begin_of[EPOCHS + 1] = {0}, g = 0;
   assert_int_equal(plm_plan_open(&parameters, lengths, DOCUMENTS, &plan, NULL), PLM_OK);
-  assert_int_equal(plm_trace_open(plan, &trace, NULL), PLM_OK);
+  assert_int_equal(plm_trace_open(plan, NULL, NULL, &trace, NULL), PLM_OK);
   for (uint64_t epoch = 0; epoch < EPOCHS; epoch++) {
     for (uint64_t w = 0; w < plm_plan_windows(plan); w++) {
       assert_int_equal(plm_plan_window(plan, epoch, w, &window, NULL), PLM_OK);
@@ -50,7 +50,7 @@ static void chunks_follow_the_epochs(void **state)
     begin_of[epoch + 1] = g;
   }
   /* backwards, and in jumps */
-  assert_int_equal(plm_trace_open(plan, &backwards, NULL), PLM_OK);
+  assert_int_equal(plm_trace_open(plan, NULL, NULL, &backwards, NULL), PLM_OK);
   for (uint64_t epoch = EPOCHS; epoch-- > 0;) {
     assert_int_equal(plm_plan_window(plan, epoch, 0, &window, NULL), PLM_OK);
     assert_traced(backwards, begin_of[epoch], &window, epoch, 0, 0);

@@ -10,6 +10,7 @@
 #include "common/plan/assemble.h"
 #include "evaluator/evaluate/corpus_stream.h"
 #include "stages/ingest/corpus_writer.h"
+#include "tests/support/corpora/corpus_windows.h"
 #include "tests/support/corpora/written_corpus.h"
 #include "tests/support/harness/must.h"
 #include "tests/support/harness/scratch.h"
@@ -74,7 +75,7 @@ static struct expected expect(struct plm_corpus *corpus, const struct plm_plan_p
   all.windows = (uint32_t)plm_plan_windows(plan);
   for (uint64_t w = 0; w < all.windows; w++) {
     const uint32_t before = all.begin[all.chunks];
-    assert_int_equal(plm_plan_window(plan, 0, w, &window, NULL), PLM_OK);
+    corpus_window(corpus, split, plan, 0, w, &window);
     assert_true(all.chunks + window.chunks <= MOST_CHUNKS);
     assert_true(before + window.document_count <= MOST_DOCUMENTS);
     assert_int_equal(plm_assemble_window(cursor, split, plan, &window,

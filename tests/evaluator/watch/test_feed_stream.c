@@ -6,6 +6,7 @@
 
 #include "common/base/numbers/hash.h"
 #include "evaluator/watch/feed_stream.h"
+#include "tests/support/corpora/corpus_windows.h"
 #include "tests/support/peers/packers.h"
 
 /* ---- credit ---------------------------------------------------------------------------------- */
@@ -78,11 +79,8 @@ static uint32_t planned(const char *path, const struct plm_plan_parameters *para
   uint32_t sum = 0;
   assert_int_equal(plm_corpus_open(path, NULL, &corpus, NULL), PLM_OK);
   assert_int_equal(plm_plan_open_corpus(parameters, corpus, split, &plan, NULL), PLM_OK);
-  for (uint64_t w = 0; w < plm_plan_windows(plan); w++) {
-    uint32_t chunks;
-    assert_int_equal(plm_plan_window_chunks(plan, 0, w, 1, &chunks, NULL), PLM_OK);
-    sum += chunks;
-  }
+  for (uint64_t w = 0; w < plm_plan_windows(plan); w++)
+    sum += corpus_window_chunks(corpus, split, plan, 0, w);
   plm_plan_close(plan);
   plm_corpus_close(corpus);
   return sum;

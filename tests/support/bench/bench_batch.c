@@ -25,13 +25,11 @@ static plm_status assemble(const char *directory, const struct plm_config *confi
   struct plm_plan *plan = NULL;
   plm_status status;
   PLM_TRY_GOTO(status, plm_corpus_open(directory, &options, &corpus, error), done);
-  const struct plm_corpus_info *info = plm_corpus_info(corpus);
-  PLM_TRY_GOTO(status,
-               plm_plan_open(&parameters, plm_corpus_lengths(corpus, PLM_SPLIT_TRAIN),
-                             info->splits[PLM_SPLIT_TRAIN].documents, &plan, error),
+  PLM_TRY_GOTO(status, plm_plan_open_corpus(&parameters, corpus, PLM_SPLIT_TRAIN, &plan, error),
                done);
   PLM_TRY_GOTO(status, plm_corpus_cursor_open(corpus, &cursor, error), done);
-  PLM_TRY_GOTO(status, plm_plan_window(plan, 0, 0, &memory->window, error), done);
+  const struct plm_plan_corpus from = {.cursor = cursor, .split = PLM_SPLIT_TRAIN};
+  PLM_TRY_GOTO(status, plm_plan_window_read(plan, 0, 0, &from, &memory->window, error), done);
   memory->tokens = must(malloc(plm_assemble_bytes(plan, &memory->window)));
   status =
       plm_assemble_window(cursor, PLM_SPLIT_TRAIN, plan, &memory->window, memory->tokens, error);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/support/corpora/corpus_windows.h"
 #include "tests/support/harness/cmocka_all.h"
 #include "tests/support/peers/packers.h"
 
@@ -17,7 +18,7 @@ static void plan_of(struct link_scene *s)
   s->windows = plm_plan_windows(plan);
   assert_true(s->windows >= 2);
   for (uint64_t w = 0; w < 2; w++) {
-    assert_int_equal(plm_plan_window(plan, 0, w, &window, NULL), PLM_OK);
+    corpus_window(s->corpus, PLM_SPLIT_TRAIN, plan, 0, w, &window);
     s->chunks[w] = window.chunks;
     s->real_tokens[w] = window.real_tokens;
     assert_true(window.chunks >= 4);

@@ -16,6 +16,7 @@
 #include "common/base/numbers/philox.h"
 #include "common/plan/assemble.h"
 #include "common/wire/security.h"
+#include "tests/support/corpora/corpus_windows.h"
 #include "tests/support/harness/scratch.h"
 
 static _Noreturn void fail(const char *what, const struct plm_error *error)
@@ -224,7 +225,7 @@ struct plm_hash packers_expected(const struct plm_feed_options *options, const c
         epoch++;
         index = 0;
       }
-      PLM_ASSERT(plm_plan_window(plan, epoch, index++, &window, &error) == PLM_OK);
+      corpus_window(corpus, options->split, plan, epoch, index++, &window);
       tokens = realloc(tokens, plm_assemble_bytes(plan, &window));
       PLM_ASSERT(plm_assemble_window(cursor, options->split, plan, &window, tokens, &error) ==
                  PLM_OK);
