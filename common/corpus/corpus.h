@@ -96,6 +96,9 @@ bool plm_corpus_has_proof(const struct plm_corpus_info *info);
 bool plm_corpus_has_labels(const struct plm_corpus_info *info);
 /* Whether the corpus keeps the sizes of its clusters. */
 bool plm_corpus_keeps_clusters(const struct plm_corpus_info *info);
+/* How sequences came into splits, after "split": by clusters, so that homologues are in one split;
+ * or at random, by a column or by hand, where nobody saw to that. */
+const char *plm_corpus_split_words(bool clustered);
 /* Whether this is the corpus with a fingerprint, which may be one from before an upgrade. */
 bool plm_corpus_is(const struct plm_corpus_info *info, struct plm_hash fingerprint);
 

@@ -26,6 +26,12 @@ plm_status plm_split_parse(const char *name, enum plm_split *split, struct plm_e
                        "no split is called \"%.40s\"; the splits are train, valid and test", name);
 }
 
+const char *plm_corpus_split_words(bool clustered)
+{
+  return clustered ? "by clusters: homologues are in one split"
+                   : "without clusters: homologues may be shared";
+}
+
 void plm_corpus_database_name(enum plm_split split, enum plm_record_kind kind,
                               char name[PLM_DATABASE_NAME_SIZE])
 {

@@ -173,7 +173,8 @@ static plm_status run_once(struct once *once, const struct plm_evaluate_request 
                                                check_stop, NULL, &result, error);
   plm_name_list_deinit(&labels);
   PLM_TRY(status);
-  if (!plm_corpus_info(once->corpus)->clustered) plm_info("random split: homologues shared");
+  if (!plm_corpus_info(once->corpus)->clustered)
+    plm_info("split %s", plm_corpus_split_words(false));
   if (request->json)
     return evaluate_once_print_json(request, folder, &result, weights, entropy, error);
   print_people(request, folder, &result, weights, entropy);

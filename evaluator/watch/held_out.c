@@ -43,7 +43,7 @@ static plm_status open_set(const struct plm_config *config, const struct plm_con
   item->baseline_entropy = info->entropy;
   if (!info->clustered && set->split != PLM_SPLIT_TRAIN &&
       info->splits[PLM_SPLIT_TRAIN].documents > 0)
-    plm_info("set %s: random split: homologues shared with its split train", set->name);
+    plm_info("set %s: split %s with its split train", set->name, plm_corpus_split_words(false));
   return plm_corpus_stream_open(item->corpus, &plan, chunks, &item->stream, error);
 }
 

@@ -196,7 +196,8 @@ struct subject {
 
 static plm_status watch_report(struct watch *watch, const struct subject *subject,
                                const struct plm_held_out *held_out,
-                               const struct plm_evaluation_result *result, struct plm_error *error)
+                               const struct plm_evaluation_result *result, const char *skipped,
+                               struct plm_error *error)
 {
   const struct plm_watch_report told = {
       .step = subject->step,
@@ -206,6 +207,7 @@ static plm_status watch_report(struct watch *watch, const struct subject *subjec
       .baseline_entropy =
           held_out->corpus != NULL ? held_out->baseline_entropy : watch->baseline_entropy,
       .result = result,
+      .skipped = skipped,
   };
   PLM_TRY(
       plm_watch_write(&watch->journal, plm_watch_report_line(&told, watch->trainer_path), error));
@@ -215,15 +217,11 @@ static plm_status watch_report(struct watch *watch, const struct subject *subjec
   return PLM_OK;
 }
 
-/* The entropy of the corpus over all splits, once. */
 static void set_baseline_entropy(struct watch *watch, const struct plm_feed_corpus *corpus)
 {
-  uint64_t counts[512] = {0};
   if (watch->baseline_entropy > 0) return;
-  for (int split = 0; split < PLM_SPLIT_COUNT; split++)
-    for (int id = 0; id < 512; id++) counts[id] += corpus->composition[split][id];
-  watch->baseline_entropy = plm_composition_entropy(counts, 512);
-  if (!corpus->clustered) plm_info("random split: homologues shared");
+  watch->baseline_entropy = plm_watched_corpus_entropy(corpus);
+  if (!corpus->clustered) plm_info("split %s", plm_corpus_split_words(false));
 }
 
 /* Asks the first packer about the corpus, until it is known to be the run's. */
@@ -310,9 +308,11 @@ static plm_status evaluate_checkpoint(struct watch *watch, const struct subject 
     const struct plm_chunk_stream stream = held_out->stream != NULL
                                                ? plm_stream_of_corpus(held_out->stream)
                                                : plm_stream_of_feed(&state);
-    PLM_TRY(plm_evaluation_run(watch->evaluation, &stream, held_out->split, &evaluation,
-                               check_give_up, watch, &result, error));
-    PLM_TRY(watch_report(watch, subject, held_out, &result, error));
+    const plm_status status = plm_evaluation_run(watch->evaluation, &stream, held_out->split,
+                                                 &evaluation, check_give_up, watch, &result, error);
+    const bool unfit = status == PLM_CONFIG && held_out->corpus != NULL; /* others may fit */
+    if (status != PLM_OK && !unfit) return status;
+    PLM_TRY(watch_report(watch, subject, held_out, &result, unfit ? error->what : NULL, error));
   }
   return PLM_OK;
 }

@@ -55,8 +55,12 @@ cJSON *plm_watch_report_line(const struct plm_watch_report *report, const char *
 {
   cJSON *line = plm_watch_line_begin(report->step, &report->identity, report->held_out->set,
                                      plm_split_name(report->held_out->split));
-  plm_evaluation_report(report->result, report->weights, report->baseline_entropy, line);
-  plm_watch_line_end(line, report->step, report->result->seconds, trainer_path);
+  if (report->skipped != NULL)
+    plm_metrics_string(line, "task_skipped", report->skipped);
+  else
+    plm_evaluation_report(report->result, report->weights, report->baseline_entropy, line);
+  plm_watch_line_end(line, report->step, report->skipped != NULL ? 0 : report->result->seconds,
+                     trainer_path);
   return line;
 }
 
@@ -97,7 +101,7 @@ void plm_watch_report_board(const struct plm_watch_report *report, struct plm_te
 {
   const struct plm_evaluation_result *result = report->result;
   char subject[64];
-  if (board == NULL) return;
+  if (board == NULL || report->skipped != NULL) return;
   if (result->labels != NULL) {
     struct label_scalars to = {.board = board, .step = report->step};
     subject_of(report->held_out, '/', to.subject);
@@ -205,6 +209,10 @@ void plm_watch_report_log(const struct plm_watch_report *report)
   const struct plm_evaluation_result *result = report->result;
   char subject[64];
   subject_of(report->held_out, ' ', subject);
+  if (report->skipped != NULL) {
+    plm_warning("step %" PRIu64 " %s: %s", report->step, subject, report->skipped);
+    return;
+  }
   if (result->labels != NULL) {
     struct plm_text text = {0};
     plm_label_report_words(result->labels, &text);

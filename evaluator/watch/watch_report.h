@@ -17,6 +17,7 @@ struct plm_watch_report {
   const struct plm_held_out *held_out;
   double baseline_entropy;
   const struct plm_evaluation_result *result;
+  const char *skipped; /* why there is no result, for example labels that do not fit; or NULL */
 };
 
 /* The beginning of a line about a checkpoint, and its end: the seconds it took, and lag_steps

@@ -82,3 +82,11 @@ plm_status plm_watched_corpus_check(const char *run, struct plm_hash served,
   return plm_error_hint(error, "start the evaluator again: it then accepts only packers of the "
                                "run's corpus");
 }
+
+double plm_watched_corpus_entropy(const struct plm_feed_corpus *corpus)
+{
+  uint64_t counts[512] = {0};
+  for (int split = 0; split < PLM_SPLIT_COUNT; split++)
+    for (int id = 0; id < 512; id++) counts[id] += corpus->composition[split][id];
+  return plm_composition_entropy(counts, 512);
+}

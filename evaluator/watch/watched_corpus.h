@@ -5,6 +5,7 @@
 #include "common/base/numbers/hash.h"
 #include "common/base/status.h"
 #include "common/config/config.h"
+#include "common/feed/feed_report.h"
 #include "common/run/run.h"
 #include "common/run/run_pulse.h"
 
@@ -13,6 +14,9 @@
  * corpus cannot be read. */
 plm_status plm_watched_corpus_find(const struct plm_config *config, struct plm_run_corpus *corpus,
                                    struct plm_error *error);
+
+/* The entropy in nats of the composition of all splits of the corpus that is served. */
+double plm_watched_corpus_entropy(const struct plm_feed_corpus *corpus);
 
 /* Compares the corpus that is served with the run's, if that was not known before. As long as a
  * trainer runs that has not named the corpus yet, waits for it, with signs of life, until

@@ -269,9 +269,7 @@ static void put_corpus(const struct plm_card_facts *facts, struct plm_text *text
     model_card_row(text, plm_split_name((enum plm_split)s), "%s sequences, %s residues",
                    plm_format_count(info->splits[s].documents, documents),
                    plm_format_count(info->splits[s].residues, residues));
-  model_card_row(text, "split", "%s",
-                 info->clustered ? "by clusters: homologues are in one split"
-                                 : "random split: homologues shared");
+  model_card_row(text, "split", "%s", plm_corpus_split_words(info->clustered));
 }
 
 static void put_training(const struct plm_card_facts *facts, struct plm_text *text)
@@ -331,9 +329,11 @@ static void put_how_evaluated(const struct plm_card_facts *facts, struct plm_tex
   if (!isnan(rate)) plm_text_printf(text, ", %g %% of them masked", 100 * rate);
   plm_text_puts(text, ".");
   if (facts->corpus_known && !facts->corpus.info.clustered)
-    plm_text_puts(text, " Random split: homologues shared. The split contains relatives of "
-                        "training sequences, so these figures say little about families that the "
-                        "model has not seen.");
+    plm_text_printf(text,
+                    " The corpus was split %s. Where a split contains relatives of training "
+                    "sequences, these figures say little about families that the model has not "
+                    "seen.",
+                    plm_corpus_split_words(false));
   if (strcmp(facts->dtype, "float32") != 0)
     plm_text_printf(text, " Measured in float32, before the weights were rounded to %s.",
                     facts->dtype);

@@ -23,13 +23,12 @@ static void put_set(const char *set, const char *split, struct plm_text *text)
 static void put_dataset(const struct plm_card_facts *facts, const char *split,
                         struct plm_text *text)
 {
-  char name[300], base[256];
+  char name[400], base[256], how[80] = "";
   const char *corpus =
       facts->config.corpus != NULL ? plm_card_base_name(facts->config.corpus, base) : "corpus";
-  snprintf(name, sizeof name, "%.200s, split %.20s%s", corpus, split,
-           facts->corpus_known && !facts->corpus.info.clustered
-               ? " (random split: homologues shared)"
-               : "");
+  if (facts->corpus_known && !facts->corpus.info.clustered)
+    snprintf(how, sizeof how, " (split %s)", plm_corpus_split_words(false));
+  snprintf(name, sizeof name, "%.200s, split %.20s%s", corpus, split, how);
   plm_text_puts(text, "        dataset:\n          type: plm-corpus\n          name: ");
   plm_card_put_quoted(text, name);
   plm_text_printf(text, "\n          split: %s\n", split);

@@ -115,7 +115,7 @@ void plm_corpus_summary_print(const char *directory,
     printf("             %s before the upgrade\n", hex);
   }
   printf("tokenizer    %s\n", info->tokenizer == PLM_TOKENIZER_ESM ? "esm" : "byte");
-  printf("split        %s\n", info->clustered ? "by clusters" : "random split: homologues shared");
+  printf("split        %s\n", plm_corpus_split_words(info->clustered));
   if (plm_corpus_keeps_clusters(info)) {
     printf("clusters    ");
     for (int s = 0; s < PLM_SPLIT_COUNT; s++)

@@ -11,6 +11,7 @@
 
 #include "common/base/files/file.h"
 #include "common/base/log/log.h"
+#include "common/base/text/json.h"
 #include "evaluator/watch/watch_report.h"
 #include "tests/support/harness/captured.h"
 #include "tests/support/harness/cmocka_all.h"
@@ -241,6 +242,35 @@ static void the_log_has_one_line(void **state)
   }
 }
 
+/* A set that the model cannot be evaluated on has a line that says why, and no scalars. */
+static void a_set_without_a_result_says_why(void **state)
+{
+  (void)state;
+  const struct plm_held_out set = {.set = "refseq", .split = PLM_SPLIT_TEST};
+  const struct plm_evaluation_result result = distinct();
+  struct plm_watch_report report = report_of(&result);
+  size_t size;
+  float value;
+  report.held_out = &set;
+  report.skipped = "it has other labels";
+  cJSON *line = plm_watch_report_line(&report, NULL);
+  assert_string_equal(plm_json_string(line, "task_skipped", ""), "it has other labels");
+  assert_string_equal(plm_json_string(line, "set", ""), "refseq");
+  assert_false(cJSON_HasObjectItem(line, "loss"));
+  assert_false(cJSON_HasObjectItem(line, "skipped"));
+  char *text = cJSON_PrintUnformatted(line);
+  assert_non_null(strstr(text, "\"step\":120,"));
+  cJSON_free(text);
+  cJSON_Delete(line);
+  char *events = board_of(&report, "skipped", &size);
+  assert_false(find_scalar(events, size, "refseq/test/loss", &value));
+  free(events);
+  plm_log_init("t", PLM_LOG_INFO);
+  captured_begin(STDERR_FILENO);
+  plm_watch_report_log(&report);
+  assert_string_equal(captured_end(), "t: warning: step 120 refseq test: it has other labels\n");
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -249,6 +279,7 @@ int main(void)
       cmocka_unit_test(lag_is_the_distance_to_the_last_step),
       cmocka_unit_test(each_scalar_has_its_own_value),
       cmocka_unit_test(the_log_has_one_line),
+      cmocka_unit_test(a_set_without_a_result_says_why),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -107,7 +107,8 @@ static const char trained[] =
     "          name: Masked token\n"
     "        dataset:\n"
     "          type: plm-corpus\n"
-    "          name: \"uni_ref_50, split valid (random split: homologues shared)\"\n"
+    "          name: \"uni_ref_50, split valid (split without clusters: homologues may be "
+    "shared)\"\n"
     "          split: valid\n"
     "          revision: \"00112233445566778899aabbccddeeff\"\n"
     "          args:\n"
@@ -230,7 +231,7 @@ static const char trained[] =
     "| train | 5,000 sequences, 1,500,000 residues |\n"
     "| valid | 60 sequences, 17,000 residues |\n"
     "| test | 70 sequences, 18,000 residues |\n"
-    "| split | random split: homologues shared |\n"
+    "| split | without clusters: homologues may be shared |\n"
     "\n"
     "## Evaluation\n"
     "\n"
@@ -247,8 +248,9 @@ static const char trained[] =
     "| Tokens predicted | 4321 | 99 |\n"
     "\n"
     "Evaluated on the sequences of each split in their order, up to 30,000 tokens, 15 % of "
-    "them masked. Random split: homologues shared. The split contains relatives of training "
-    "sequences, so these figures say little about families that the model has not seen. "
+    "them masked. The corpus was split without clusters: homologues may be shared. Where a "
+    "split contains relatives of training sequences, these figures say little about families "
+    "that the model has not seen. "
     "Measured in float32, before the weights were rounded to bfloat16.\n";
 
 static const char causal[] =

@@ -200,7 +200,7 @@ def test_the_card_is_a_model_card(runs, name):
             assert values[types.get(field, field)] == pytest.approx(line[field], abs=1e-6)
         about = results[0]
         assert about.dataset_revision == corpus["fingerprint"]
-        assert "random split: homologues shared" in about.dataset_name
+        assert "(split without clusters: homologues may be shared)" in about.dataset_name
         assert about.dataset_args["predicted_tokens"] == line["tokens"]
         assert about.dataset_args["split_sequences"] == corpus["splits"][split]["documents"]
         assert about.dataset_args["split_residues"] == corpus["splits"][split]["residues"]
@@ -208,7 +208,7 @@ def test_the_card_is_a_model_card(runs, name):
     state = json.loads((runs / name / "checkpoints" / "latest" / "trainer.json").read_text())
     assert f"| tokens seen | {state['counters']['tokens']:,} |" in card.text
     assert "| steps | 4 of 4 |" in card.text and corpus["fingerprint"] in card.text
-    assert "Random split: homologues shared." in card.text
+    assert "The corpus was split without clusters: homologues may be shared." in card.text
 
 
 def test_the_export_is_evaluated_as_the_checkpoint(runs):
@@ -266,7 +266,7 @@ def test_a_split_by_clusters_is_told(runs):
     run("ingest", runs / "corpus.fasta", "--corpus", "corpus", "--clusters", "clusters.tsv", "-q")
     export(train(small_config("transformer"), {"trainer.steps": 1}))
     text = pathlib.Path("exported/README.md").read_text()
-    assert "by clusters" in text and "homologues shared" not in text
+    assert "by clusters" in text and "may be shared" not in text
 
 
 def test_every_corpus_of_a_mixture_is_named(runs):

@@ -79,7 +79,7 @@ entropy=$(grep -v '>' s.fasta | fold -w 1 | sort | uniq -c |
 [ "$(jq '(.entropy * 10000 | round) / 10000' json)" = "$(jq -n "$entropy")" ] ||
   fail "entropy $(jq .entropy json), awk says $entropy"
 succeeds corpus c
-grep -q 'random split: homologues shared' out || fail "no word about homologues"
+grep -q '^split  *without clusters: homologues may be shared$' out || fail "no word about homologues"
 grep -q 'split valid has only .* documents' err || fail "no warning of a small split"
 grep -q '####' out || fail "no bars"
 
