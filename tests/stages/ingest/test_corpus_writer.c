@@ -1,0 +1,120 @@
+/* Where a corpus is written: the form of its path, what may be there before, and what writers that
+ * were killed have left beside it. */
+#include "stages/ingest/corpus_writer.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/corpus/corpus_description.h"
+#include "tests/support/harness/cmocka_all.h"
+#include "tests/support/harness/scratch.h"
+
+static plm_status write_corpus(const char *directory, bool force, uint64_t documents,
+                               struct plm_error *error)
+{
+  struct plm_corpus_writer *writer;
+  const struct plm_corpus_writer_options options = {
+      .directory = directory, .force = force, .threads = 1};
+  const struct plm_ingested_file source = {.name = "made", .bytes = 1, .documents = documents};
+  PLM_TRY(plm_corpus_writer_open(&options, &writer, error));
+  for (uint64_t i = 0; i < documents; i++)
+    assert_int_equal(plm_corpus_writer_add(writer, PLM_SPLIT_TRAIN, "x", 1,
+                                           (const uint8_t *)"LAGVSERT", 8, NULL),
+                     PLM_OK);
+  assert_int_equal(plm_corpus_writer_finish(writer, &source, 1, NULL, NULL, NULL, NULL), PLM_OK);
+  plm_corpus_writer_close(writer);
+  return PLM_OK;
+}
+
+static void expect_corpus(const char *directory, uint64_t documents)
+{
+  struct plm_corpus_description description;
+  assert_int_equal(plm_corpus_description_read(directory, &description, NULL), PLM_OK);
+  assert_int_equal(description.info.splits[PLM_SPLIT_TRAIN].documents, documents);
+  plm_corpus_description_deinit(&description);
+}
+
+static void slashes_at_the_end_do_not_count(void **state)
+{
+  (void)state;
+  static const char *const endings[] = {"", "/", "///"};
+  for (uint64_t i = 0; i < 3; i++) {
+    char name[32], given[PLM_PATH_SIZE];
+    snprintf(name, sizeof name, "new/folder/%d", (int)i);
+    snprintf(given, sizeof given, "%.4000s%s", scratch_path(name), endings[i]);
+    assert_int_equal(write_corpus(given, false, 1 + i, NULL), PLM_OK);
+    expect_corpus(scratch_path(name), 1 + i);
+  }
+  struct plm_error error = {0};
+  assert_int_equal(write_corpus("", false, 1, &error), PLM_USAGE);
+  assert_string_equal(error.what, "--corpus needs a path of 1 to 4032 bytes");
+}
+
+static void only_a_corpus_is_replaced(void **state)
+{
+  (void)state;
+  struct plm_error error = {0};
+  const char *corpus = scratch_path("corpus"), *other = scratch_path("other");
+  assert_int_equal(plm_directory_make(corpus, NULL), PLM_OK);
+  assert_int_equal(write_corpus(corpus, false, 3, NULL), PLM_OK); /* it was empty */
+  assert_int_equal(write_corpus(corpus, false, 5, &error), PLM_EXISTS);
+  assert_string_equal(error.hint, "replace it with --force, or choose another --corpus DIR");
+  expect_corpus(corpus, 3);
+  assert_int_equal(write_corpus(corpus, true, 5, NULL), PLM_OK);
+  expect_corpus(corpus, 5);
+
+  assert_int_equal(plm_directory_make(other, NULL), PLM_OK);
+  scratch_write(scratch_path("other/file"), "x", 1);
+  for (int force = 0; force < 2; force++) {
+    error = (struct plm_error){0};
+    assert_int_equal(write_corpus(other, force != 0, 1, &error), PLM_EXISTS);
+    assert_non_null(strstr(error.what, "other exists and is not a corpus"));
+    assert_string_equal(error.hint, "choose another --corpus DIR");
+  }
+  assert_true(plm_file_exists(scratch_path("other/file")));
+}
+
+/* Only of killed writers of the same corpus. */
+static void leftovers_are_removed(void **state)
+{
+  (void)state;
+  const char *corpus = scratch_path("mine");
+  const char *left = scratch_path("mine.tmp-4000001/build"),
+             *foreign = scratch_path("theirs.tmp-4000001/build");
+  assert_int_equal(plm_directory_make(left, NULL), PLM_OK);
+  assert_int_equal(plm_directory_make(foreign, NULL), PLM_OK);
+  assert_int_equal(plm_directory_make(scratch_path("mine.tmp-kept"), NULL), PLM_OK);
+  assert_int_equal(write_corpus(corpus, false, 1, NULL), PLM_OK);
+  assert_false(plm_file_exists(scratch_path("mine.tmp-4000001")));
+  assert_true(plm_file_exists(scratch_path("mine.tmp-kept")));
+  assert_true(plm_file_exists(foreign));
+}
+
+/* Nothing is left of one that is not finished. */
+static void an_unfinished_corpus_is_nothing(void **state)
+{
+  (void)state;
+  char own[64];
+  struct plm_corpus_writer *writer;
+  const char *corpus = scratch_path("unfinished");
+  const struct plm_corpus_writer_options options = {.directory = corpus, .threads = 1};
+  snprintf(own, sizeof own, "unfinished.tmp-%ld", (long)getpid());
+  assert_int_equal(plm_corpus_writer_open(&options, &writer, NULL), PLM_OK);
+  assert_true(plm_file_exists(scratch_path(own)));
+  plm_corpus_writer_close(writer);
+  assert_false(plm_file_exists(scratch_path(own)));
+  assert_false(plm_file_exists(corpus));
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(slashes_at_the_end_do_not_count),
+      cmocka_unit_test(only_a_corpus_is_replaced),
+      cmocka_unit_test(leftovers_are_removed),
+      cmocka_unit_test(an_unfinished_corpus_is_nothing),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
