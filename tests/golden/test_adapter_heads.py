@@ -1,7 +1,7 @@
-"""Adapters with a head for labels. One that PEFT wrote for a class of transformers (modules_to_save) is folded in
-by --with-adapter: the folder computes what PEFT computes, and its outputs are called as config.json of the
-adapter or of the base says. What `export --adapter` writes of a run comes back as `export --merge` has it, and
-opens in PEFT."""
+"""Adapters with a head for labels. One that PEFT wrote for a class of transformers (modules_to_save) is
+folded in by --with-adapter: the folder computes what PEFT computes, and its outputs are called as
+config.json of the adapter or of the base says. What `export --adapter` writes of a run comes back as
+`export --merge` has it, and opens in PEFT."""
 
 import csv
 import json
@@ -145,8 +145,19 @@ def test_a_run_comes_back(scene, tmp_path, monkeypatch, objective):  # noqa: F81
     run(*adapter, "adapter")  # in the same place
     files = ["adapter_config.json", "adapter_model.safetensors", "config.json"]
     assert sorted(p.name for p in pathlib.Path("adapter").iterdir()) == files
-    run("export", "--checkpoint", "start", "--with-adapter", "adapter", "--merge", "--output", "back")
-    ours, back = (json.loads(pathlib.Path(f, "config.json").read_text()) for f in ("merged", "back"))
+    run(
+        "export",
+        "--checkpoint",
+        "start",
+        "--with-adapter",
+        "adapter",
+        "--merge",
+        "--output",
+        "back",
+    )
+    ours, back = (
+        json.loads(pathlib.Path(f, "config.json").read_text()) for f in ("merged", "back")
+    )
     for key in ("architectures", "id2label", "problem_type"):
         assert ours[key] == back[key]
     assert ours["plm_pipeline"]["head"] == back["plm_pipeline"]["head"]

@@ -42,6 +42,19 @@ expect 0 jq -e '.step == 4 and .split == "valid" and .labels > 0 and .accuracy >
 says evaluated '^split +test of labelled.corpus$'
 says evaluated '^measures +accuracy [01]\.[0-9]{4} '
 
+# ---- the model before and after, beside the baseline, on a table with a split --------------------------------------
+awk 'NR == FNR { if (/^>/) name = substr($1, 2); else sequence[name] = $0; next }
+  FNR == 1 { print "sequence,family,set"; next }
+  { name = $0; sub(/,.*/, "", name); sub(/[^,]*,/, ""); print sequence[name] "," $0 "," (FNR % 4 == 0 ? "test" : FNR % 4 == 1 ? "valid" : "train") }' \
+  proteins.fasta labels.csv >table.csv
+grep -q '^    plm-pipeline probe --checkpoint esm2 --checkpoint runs/family/checkpoints/latest table.csv --target family --split set$' "$page" ||
+  fail "the page does not compare with the baseline"
+expect 0 plm-pipeline ingest table.csv --labels family --split-column set --corpus split.corpus
+expect 0 plm-pipeline probe --checkpoint runs/family/checkpoints/step_00000000 --checkpoint runs/family/checkpoints/latest \
+  table.csv --target family --split set
+[ "$(grep -cE '^runs/family/checkpoints/.* last +[0-9.]+ +[01]\.' out)" = 2 ] || fail "not two models: $(cat out)"
+says out '^\(composition and length only\) +- '
+
 # A sequence that is longer than in training is read whole, which is said once, or cut.
 { printf '>long\n%300s\n>short\n%40s\n' '' '' | tr ' ' A; } >long.fasta
 cut=(plm-pipeline predict --checkpoint runs/family/checkpoints/latest long.fasta)
