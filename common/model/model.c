@@ -144,6 +144,36 @@ static size_t largest_discarded(const struct plm_model *model)
   return plm_size_round_up(most, PLM_PARAMETER_ALIGNMENT);
 }
 
+/* The part of a block that a parameter of it belongs to; a block of which more than adapters is
+ * trained is trained as a whole. */
+static enum model_reach reach_of(const struct plm_parameter *parameter)
+{
+  if (parameter->adapter == 0) return REACH_INPUT;
+  switch ((enum plm_lora_target)(parameter->adapter - 1)) {
+  case PLM_LORA_O: return REACH_OUTPUT;
+  case PLM_LORA_GATE:
+  case PLM_LORA_UP: return REACH_UP;
+  case PLM_LORA_DOWN: return REACH_DOWN;
+  default: return REACH_QKV;
+  }
+}
+
+/* How far a pass goes into the first block that needs a backward pass. */
+static enum model_reach first_reach(const struct plm_model *model)
+{
+  enum model_reach reach = REACH_DOWN;
+  if (model->trains_embeddings) return REACH_BEFORE;
+  for (size_t i = 0; i < model->table_count; i++) {
+    const struct plm_parameter *parameter = &model->table[i];
+    const enum model_reach needed =
+        parameter->part == PLM_PART_TRUNK ? REACH_INPUT : reach_of(parameter);
+    const bool here =
+        parameter->part == PLM_PART_TRUNK || parameter->part == (int)model->trained_from;
+    if (!parameter->frozen && here && needed < reach) reach = needed;
+  }
+  return reach;
+}
+
 /* Finds out how far backward a pass has to go. */
 static void resolve_frozen(struct plm_model *model)
 {
@@ -168,6 +198,8 @@ static void resolve_frozen(struct plm_model *model)
   }
   for (uint32_t i = 0; i < model->block_count; i++)
     model->blocks[i].keeps = model->options.training && i >= model->trained_from;
+  if (model->trained_from < model->block_count)
+    model->blocks[model->trained_from].reach = first_reach(model);
   model->discarded_elements = model->options.training ? largest_discarded(model) : 0;
 }
 

@@ -179,6 +179,7 @@ void model_adapters_backward(const struct plm_model *model, const struct model_p
     ops->linear_backward_input(ops, du, of_part, model_weight(model, adapter->b), N, r, O, false);
     if (lora->alpha != r) ops->scale(ops, du, (float)(lora->alpha / lora->rank), N * r);
     ops->linear_backward_weight(ops, model_gradient(model, adapter->a), du, read, N, I, r);
+    if (dx == NULL) continue;
     if (!drops(model, pass)) {
       ops->linear_backward_input(ops, dx, du, model_weight(model, adapter->a), N, I, r, true);
       continue;

@@ -10,6 +10,7 @@ static void block_mlp_backward(struct plm_model *model, const struct model_pass 
 {
   const int64_t N = block_rows(pass, block);
   model_mlp_backward(model, pass, block, N);
+  if (block->reach >= REACH_UP) return;
   if (block->shape.kind != PLM_BLOCK_BOTTLENECK)
     model_norm_backward(model, &block->places.mlp_norm, model->stream[0], model->norm_gradient,
                         block->y, N, block->shape.width);
@@ -45,6 +46,10 @@ static void block_output_backward(struct plm_model *model, const struct model_pa
   const act *dx = model->stream[0], *attended = narrowed ? model->head_attended : block->attended;
   act *dattended = narrowed ? model->norm_gradient : model->attended_gradient;
   model_product_backward(model, &places->output, dx, attended, N, D, D);
+  if (block->reach == REACH_OUTPUT) {
+    model_adapters_backward(model, pass, &places->output.adapters, NULL, dx, attended, N);
+    return;
+  }
   ops->linear_backward_input(ops, dattended, dx, model_weight(model, places->output.weight), N, D,
                              D, false);
   model_adapters_backward(model, pass, &places->output.adapters, dattended, dx, attended, N);
@@ -53,11 +58,11 @@ static void block_output_backward(struct plm_model *model, const struct model_pa
   plm_model_widen_stream(model, pass, D);
 }
 
-/* d y -> d h into model->norm_gradient. */
+/* d y -> d h into model->norm_gradient, if that is needed. */
 static void block_attention_backward(struct plm_model *model, const struct model_pass *pass,
                                      const struct model_block *block)
 {
-  if (block->shape.kind == PLM_BLOCK_BOTTLENECK) return;
+  if (block->shape.kind == PLM_BLOCK_BOTTLENECK || block->reach >= REACH_UP) return;
   struct plm_ops *ops = model->ops;
   const struct block_places *places = &block->places;
   const int level = block->shape.level;
@@ -65,6 +70,7 @@ static void block_attention_backward(struct plm_model *model, const struct model
   const struct plm_attention_shape shape = plm_model_attention_shape(model, pass, block);
   act *dattended = model->attended_gradient, *dqkv = model->qkv_gradient;
   block_output_backward(model, pass, block);
+  if (block->reach == REACH_OUTPUT) return;
   const size_t part = (size_t)D * ops->act_bytes;
   const struct plm_attention_inputs prepared = plm_attention_inputs_of(block->qkv, part);
   const struct plm_attention_gradients gradients = plm_attention_gradients_of(dqkv, part);
@@ -79,10 +85,11 @@ static void block_attention_backward(struct plm_model *model, const struct model
     ops->qkv_prepare_backward(ops, dqkv, NULL, NULL, dqkv, &in);
   }
   model_product_backward(model, &places->qkv, dqkv, block->h, N, D, 3 * D);
-  ops->linear_backward_input(ops, model->norm_gradient, dqkv,
-                             model_weight(model, places->qkv.weight), N, D, 3 * D, false);
-  model_adapters_backward(model, pass, &places->qkv.adapters, model->norm_gradient, dqkv, block->h,
-                          N);
+  act *dh = block->reach == REACH_QKV ? NULL : model->norm_gradient;
+  if (dh != NULL)
+    ops->linear_backward_input(ops, dh, dqkv, model_weight(model, places->qkv.weight), N, D, 3 * D,
+                               false);
+  model_adapters_backward(model, pass, &places->qkv.adapters, dh, dqkv, block->h, N);
 }
 
 /* The output of block i may be read by the next block and by a skip connection. Returns where the
@@ -103,6 +110,7 @@ static void block_mix_backward(struct plm_model *model, const struct model_pass 
   const struct plm_block_shape *shape = &block->shape;
   const int64_t N = pass_rows(pass, shape->level), D = shape->width;
   act *dx = model->stream[0];
+  if (block->reach > REACH_INPUT) return;
   if (shape->kind == PLM_BLOCK_PLAIN) {
     model_norm_backward(model, &block->places.norm, dx, model->norm_gradient, block->x, N, D);
     return;
@@ -127,8 +135,9 @@ static void block_mix_backward(struct plm_model *model, const struct model_pass 
     if (!block->frozen)
       ops->linear_backward_weight(ops, model_gradient(model, block->places.projection), to.dp,
                                   model->x0[shape->level], N, base, D);
-    ops->linear_backward_input(ops, dx0, to.dp, model_weight(model, block->places.projection), N,
-                               base, D, true);
+    if (model->trains_embeddings)
+      ops->linear_backward_input(ops, dx0, to.dp, model_weight(model, block->places.projection), N,
+                                 base, D, true);
   }
 }
 
@@ -139,7 +148,7 @@ static void block_input_backward(struct plm_model *model, const struct model_pas
   struct plm_ops *ops = model->ops;
   const struct plm_block_shape *shape = &block->shape;
   act *dx = model->stream[0];
-  if (shape->input == PLM_INPUT_SAME) return;
+  if (shape->input == PLM_INPUT_SAME || block->reach > REACH_INPUT) return;
   const int64_t shallow = plm_architecture_width(&model->config, shape->resample);
   const int64_t deep = plm_architecture_width(&model->config, shape->resample + 1);
   const bool merge = shape->input == PLM_INPUT_MERGE;
@@ -148,6 +157,7 @@ static void block_input_backward(struct plm_model *model, const struct model_pas
   if (!block->frozen)
     ops->linear_backward_weight(ops, model_gradient(model, block->places.resample), dx,
                                 block->input, N, I, O);
+  if (block->reach != REACH_BEFORE) return;
   ops->linear_backward_input(ops, model->stream[1], dx, model_weight(model, block->places.resample),
                              N, I, O, false);
   model->stream[0] = model->stream[1];

@@ -136,6 +136,10 @@ static void adapted_down_backward(const struct plm_model *model, const struct mo
   const int64_t D = block->shape.width, F = block->shape.hidden;
   const act *dx = model->stream[0];
   act *dhidden = model->hidden_gradient;
+  if (block->reach == REACH_DOWN) {
+    model_adapters_backward(model, pass, &down->adapters, NULL, dx, block->hidden, N);
+    return;
+  }
   ops->linear_backward_input(ops, dhidden, dx, model_weight(model, down->weight), N, F, D, false);
   model_adapters_backward(model, pass, &down->adapters, dhidden, dx, block->hidden, N);
   switch (block->shape.traits->mlp) {
@@ -159,7 +163,11 @@ void model_mlp_backward(const struct plm_model *model, const struct model_pass *
     adapted_down_backward(model, pass, block, dup, N);
   else
     down_backward(model, block, dup, N);
+  if (block->reach == REACH_DOWN) return;
   model_product_backward(model, up, dup, block->h2, N, D, O);
-  ops->linear_backward_input(ops, dh2, dup, model_weight(model, up->weight), N, D, O, false);
+  if (block->reach == REACH_UP)
+    dh2 = NULL;
+  else
+    ops->linear_backward_input(ops, dh2, dup, model_weight(model, up->weight), N, D, O, false);
   model_adapters_backward(model, pass, &up->adapters, dh2, dup, block->h2, N);
 }

@@ -55,6 +55,17 @@ struct model_product {
   struct model_adapters adapters;
 };
 
+/* How far the backward pass goes into a block: up to the first part, in the order of the forward
+ * pass, that has something to train. Nothing needs the gradient of what that part reads. */
+enum model_reach {
+  REACH_BEFORE, /* something before the block is trained */
+  REACH_INPUT,  /* its resampling, mix or norm */
+  REACH_QKV,
+  REACH_OUTPUT,
+  REACH_UP,
+  REACH_DOWN
+};
+
 /* What a block computes with. */
 struct block_places {
   struct model_norm norm, mlp_norm;
@@ -75,9 +86,10 @@ struct model_block {
   bool projects;  /* p = P x0 */
   bool frozen;    /* no parameter of it is trained, except those of adapters */
   bool keeps;     /* its backward pass runs, so it keeps what that reads */
-  act *input;     /* the previous block's output */
-  act *x; /* its input, without the skip; the backward pass stores the skip's gradient here */
-  act *p; /* P x0, if it projects */
+  enum model_reach reach;
+  act *input; /* the previous block's output */
+  act *x;     /* its input, without the skip; the backward pass stores the skip's gradient here */
+  act *p;     /* P x0, if it projects */
   act *mixed, *h, *qkv_raw, *qkv, *attended, *y;
   float *lse;
   act *h2, *hidden;
@@ -246,14 +258,15 @@ void model_product_forward(const struct plm_model *model, const struct model_pro
                            int64_t O);
 void model_product_backward(const struct plm_model *model, const struct model_product *product,
                             const act *dy, const act *x, int64_t N, int64_t I, int64_t O);
-/* h2 -> hidden for N rows, and back: d out (model->stream[0]) -> d h2 (model->norm_gradient). */
+/* h2 -> hidden for N rows, and back: d out (model->stream[0]) -> d h2 (model->norm_gradient), as
+ * far as the block's reach. */
 void model_mlp_forward(const struct plm_model *model, const struct model_pass *pass,
                        const struct model_block *block, int64_t N);
 void model_mlp_backward(const struct plm_model *model, const struct model_pass *pass,
                         const struct model_block *block, int64_t N);
 
 /* Adapters of a product (model_adapters.c): y += what they add to W x, dx += what they add to the
- * gradient of x, and the gradients of A and B +=. */
+ * gradient of x (NULL: nobody needs it), and the gradients of A and B +=. */
 void model_adapters_forward(const struct plm_model *model, const struct model_pass *pass,
                             const struct model_adapters *adapters, act *y, const act *x, int64_t N);
 void model_adapters_backward(const struct plm_model *model, const struct model_pass *pass,

@@ -109,38 +109,45 @@ static void trained_gradients_are_the_same(void **state)
   }
 }
 
+static void check_adapters(enum plm_architecture architecture, uint32_t targets)
+{
+  const struct plm_freeze base = {.base = true};
+  struct plm_model_config config = config_of(architecture);
+  config.lora = (struct plm_lora_config){.rank = 3, .alpha = 4, .targets = targets};
+  struct model_case all;
+  double loss, again;
+  float *expected = gradients_of(&all, &config, &(struct plm_freeze){0}, PLM_RECOMPUTE_NONE, &loss);
+  for (int recompute = PLM_RECOMPUTE_NONE; recompute <= PLM_RECOMPUTE_BLOCK; recompute++) {
+    struct model_case some;
+    float *found = gradients_of(&some, &config, &base, (enum plm_recompute)recompute, &again);
+    size_t count, trained = 0;
+    const struct plm_parameter *table = plm_model_table(some.model, &count);
+    for (size_t i = 0; i < count; i++) {
+      const bool adapter = strstr(table[i].name, ".lora_") != NULL;
+      assert_int_equal(table[i].frozen, !adapter);
+      trained += adapter;
+    }
+    assert_true(again == loss);
+    assert_int_equal(compare(&all, expected, &some, found), count - trained);
+    free(found);
+    model_case_close(&some);
+  }
+  free(expected);
+  model_case_close(&all);
+}
+
 /* With adapters, the rest is frozen, and theirs are the gradients that they would have if it were
- * not, whatever is computed again. */
+ * not, whatever is computed again, and wherever the backward pass ends in the first block. */
 static void adapters_have_the_same_gradients(void **state)
 {
   (void)state;
-  const struct plm_freeze base = {.base = true};
   for (size_t a = 0; a < sizeof architectures / sizeof *architectures; a++) {
-    struct plm_model_config config = config_of(architectures[a]);
+    const uint32_t gate = 1U << PLM_LORA_GATE;
     const bool gated = architectures[a] == PLM_ESMC;
-    config.lora = (struct plm_lora_config){
-        .rank = 3, .alpha = 4, .targets = gated ? 0x7f : 0x7f ^ 1U << PLM_LORA_GATE};
-    struct model_case all;
-    double loss, again;
-    float *expected =
-        gradients_of(&all, &config, &(struct plm_freeze){0}, PLM_RECOMPUTE_NONE, &loss);
-    for (int recompute = PLM_RECOMPUTE_NONE; recompute <= PLM_RECOMPUTE_BLOCK; recompute++) {
-      struct model_case some;
-      float *found = gradients_of(&some, &config, &base, (enum plm_recompute)recompute, &again);
-      size_t count, trained = 0;
-      const struct plm_parameter *table = plm_model_table(some.model, &count);
-      for (size_t i = 0; i < count; i++) {
-        const bool adapter = strstr(table[i].name, ".lora_") != NULL;
-        assert_int_equal(table[i].frozen, !adapter);
-        trained += adapter;
-      }
-      assert_true(again == loss);
-      assert_int_equal(compare(&all, expected, &some, found), count - trained);
-      free(found);
-      model_case_close(&some);
-    }
-    free(expected);
-    model_case_close(&all);
+    check_adapters(architectures[a], gated ? 0x7f : 0x7f ^ gate);
+    check_adapters(architectures[a], 1U << PLM_LORA_Q | 1U << PLM_LORA_V);
+    for (uint32_t target = PLM_LORA_O; target < PLM_LORA_TARGETS; target++)
+      if (gated || 1U << target != gate) check_adapters(architectures[a], 1U << target);
   }
 }
 
