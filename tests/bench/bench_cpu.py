@@ -1,7 +1,7 @@
 """Compares the C programs with PyTorch on this machine's CPU, in one run and one table.
 
-    bench_cpu.py [--quick] [--only PART]... [--model NAME]... [--shape NAME]... [--whole]
-                 [--fewer N] [--esm-cpp PYTHON]
+    bench_cpu.py [--quick] [--only PART]... [--model NAME]... [--shape NAME]... [--tuning NAME]...
+                 [--whole] [--fewer N] [--esm-cpp PYTHON]
                  [--threads N] [--build DIR] [--out FILE]
 
 Both sides of a row use the same tokens, documents, masks and number of threads, and measure in turn,
@@ -22,6 +22,7 @@ import time
 from report import Report
 from rounds import HERE, Peers
 from rows_data import embed_rows, packer_rows
+from rows_fine_tuning import TUNINGS, fine_tuning_rows
 from rows_model import MODELS, attention_rows, step_rows
 from rows_published import SHAPES, published_rows
 
@@ -35,6 +36,7 @@ class Bench:
         self.quick, self.threads = options.quick, options.threads
         self.models = options.model or (["demo"] if options.quick else list(MODELS))
         self.shapes = options.shape or (["8M"] if options.quick else list(SHAPES))
+        self.tunings = options.tuning or (["lora-qv"] if options.quick else list(TUNINGS))
         self.whole, self.fewer = options.whole, options.fewer
         self.esm_cpp = options.esm_cpp
         self.said_esm_cpp = False
@@ -60,6 +62,7 @@ PARTS = {
     "packer": packer_rows,
     "embed": embed_rows,
     "published": published_rows,
+    "fine-tuning": fine_tuning_rows,
 }
 
 
@@ -72,6 +75,9 @@ def main():
     )
     parser.add_argument(
         "--shape", action="append", choices=SHAPES, help="only these shapes of published models"
+    )
+    parser.add_argument(
+        "--tuning", action="append", choices=TUNINGS, help="only these ways of fine-tuning"
     )
     parser.add_argument(
         "--whole", action="store_true", help="published models: all sequences and positions (hours)"

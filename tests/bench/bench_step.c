@@ -4,13 +4,14 @@
  * the same run, by the backend, or by OpenBLAS if it is installed and faster.
  *
  *   bench_step [MODEL]... [fp32|bf16] [--corpus DIR] [--seconds S] [--threads N] [--cpu-time]
- *   bench_step MODEL fp32|bf16 --rounds BATCH [--corpus DIR] [--chunks N] [--threads N]
- *   bench_step MODEL fp32|bf16 --trace [--device cuda] [--corpus DIR] [--chunks N]
+ *   bench_step MODEL fp32|bf16 --rounds BATCH [--corpus DIR] [--chunks N] [--threads N] [--layers
+ * N] bench_step MODEL fp32|bf16 --trace [--device cuda] [--corpus DIR] [--chunks N]
  *
  * --cpu-time measures the CPU time of the process, divided by its threads, instead of elapsed time.
  * With --threads 1 on a busy machine, this gives the figures of a quiet one.
  * --rounds writes the batch to the file BATCH for a peer and then measures on demand
  * (tests/support/bench/bench_rounds.h): passes (masks, forward, backward), updates, products.
+ * --layers trains only so many of the model's layers.
  * --trace times each operator of a pass and of an update separately
  * (tests/support/operators/ops_trace.h). It prints a line for each, with tabs: pass or update,
  * operator, calls, seconds, bytes, operations.
@@ -25,43 +26,29 @@
 
 #include "common/base/clock.h"
 #include "common/base/log/log.h"
-#include "common/model/model.h"
 #include "common/ops/open.h"
-#include "tests/support/bench/bench_batch.h"
 #include "tests/support/bench/bench_product.h"
 #include "tests/support/bench/bench_rounds.h"
 #include "tests/support/bench/bench_scene.h"
+#include "tests/support/bench/bench_trainee.h"
 #include "tests/support/harness/must.h"
 #include "tests/support/operators/ops_trace.h"
-#include "trainer/optimizer/optimizers.h"
-
-struct subject {
-  const char *name;
-  enum plm_architecture architecture;
-  uint32_t width, heads, layers, extra;
-  double ratio;
-  uint32_t max_length, micro_batch_tokens, batch_tokens;
-};
-
-/* A patch_unet has the same width as the U-Net before it. */
-static const struct subject subjects[] = {
-    {"demo", PLM_PATCH_UNET, 128, 4, 6, 1, 2.0, 512, 4096, 4096},
-    {"6x384", PLM_UNET, 384, 6, 6, 0, 8.0 / 3.0, 1024, 4096, 16384},
-    {"6x384-patch", PLM_PATCH_UNET, 384, 6, 6, 1, 2.0, 1024, 4096, 16384},
-    {"24x768", PLM_UNET, 768, 6, 24, 0, 8.0 / 3.0, 1024, 2048, 65536},
-    {"16x768-patch", PLM_PATCH_UNET, 768, 12, 12, 4, 2.0, 1024, 2048, 65536},
-};
-enum { SUBJECTS = sizeof subjects / sizeof *subjects };
 
 static bool by_processor_time;
 static uint32_t clock_threads = 1;
 
+/* CPU time of the process, of all its threads. */
+static double processor_seconds(void)
+{
+  struct timespec time;
+  (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
 static uint64_t now_ns(void)
 {
   if (!by_processor_time) return plm_clock_ns();
-  struct timespec time;
-  (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-  return ((uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec) / clock_threads;
+  return (uint64_t)(1e9 * processor_seconds() / clock_threads);
 }
 
 /* Measures and prints the product rate; returns FLOP/s. */
@@ -94,80 +81,6 @@ static double product_rate(struct plm_ops *ops)
   return rate;
 }
 
-static struct plm_config configuration(const struct subject *subject)
-{
-  return (struct plm_config){.seed = 1,
-                             .data = {.max_length = subject->max_length, .window_groups = 64},
-                             .model = {.architecture = subject->architecture,
-                                       .hidden_size = subject->width,
-                                       .num_attention_heads = subject->heads,
-                                       .num_hidden_layers = subject->layers,
-                                       .num_unet_layers = subject->layers,
-                                       .num_extra_layers = subject->extra,
-                                       .expansion_ratio = subject->ratio,
-                                       .soft_logit_cap = 16.0,
-                                       .pattern = {PLM_ATTENTION_DOCUMENT},
-                                       .pattern_count = 1,
-                                       .window_start = subject->max_length,
-                                       .window_end = subject->max_length,
-                                       .max_length = subject->max_length,
-                                       .vocab_size = 33},
-                             .trainer = {.steps = 100,
-                                         .masking = {.mask_rate = 0.15, .starting_mask_rate = 0.15},
-                                         .optimizer = {.name = PLM_OPTIMIZER_MUON,
-                                                       .lr_hidden = 0.005,
-                                                       .lr_embed = 0.01,
-                                                       .lr_head = 0.01,
-                                                       .lr_scalar = 0.01,
-                                                       .momentum = 0.95,
-                                                       .momentum_warmup_steps = 100,
-                                                       .betas = {0.8, 0.95}},
-                                         .schedule = {.warmup_steps = 20, .cooldown_steps = 20}}};
-}
-
-/* A model in training. */
-struct trainee {
-  const struct subject *subject;
-  struct plm_config config;
-  struct plm_ops *ops;
-  struct plm_model *model;
-  struct plm_masks *masks;
-  struct plm_optimizer *optimizer;
-  struct bench_batch load;
-  uint64_t updates;
-  struct plm_update *update; /* device */
-};
-
-static void trainee_open(struct trainee *t, const struct subject *subject, struct plm_ops *ops,
-                         const char *corpus, uint32_t chunks)
-{
-  struct plm_error error = {0};
-  const struct plm_model_options options = {.max_chunks = chunks, .training = true};
-  size_t count;
-  *t = (struct trainee){.subject = subject, .config = configuration(subject), .ops = ops};
-  must_work(bench_batch_open(corpus, &t->config, chunks, &t->load, &error), &error);
-  must_work(plm_model_open(&t->config.model, ops, &options, &t->model, &error), &error);
-  must_work(plm_masks_open(&t->config.model, ops, chunks, &t->masks, &error), &error);
-  must_work(plm_optimizer_open(&t->config.trainer, t->model, NULL, &t->optimizer, &error), &error);
-  must_work(ops->allocate(ops, sizeof *t->update, (void **)&t->update, &error), &error);
-  const struct plm_parameter *table = plm_model_table(t->model, &count);
-  const size_t elements = plm_model_arena_elements(t->model);
-  float *weights = must(malloc(elements * sizeof(float)));
-  plm_model_initialise(table, count, 1, weights);
-  ops->upload(ops, plm_model_parameter_arena(t->model), weights, elements * sizeof(float));
-  free(weights);
-  plm_model_weights_changed(t->model);
-}
-
-static void trainee_close(struct trainee *t)
-{
-  t->ops->release(t->ops, t->update);
-  plm_optimizer_close(t->optimizer);
-  plm_masks_close(t->masks);
-  plm_model_close(t->model);
-  bench_batch_close(&t->load);
-}
-
 struct timing {
   double masks_s, model_s; /* model_s is for forward and backward */
 };
@@ -180,42 +93,21 @@ static double lap(uint64_t *since)
   return took_s;
 }
 
-static struct timing pass(struct trainee *t)
+static struct timing pass(struct bench_trainee *t)
 {
-  const struct plm_loss_options loss = {.soft_cap = 16.0f};
-  const struct bench_batch *load = &t->load;
-  struct plm_loss_result result;
-  struct plm_error error = {0};
   struct timing took;
-  const struct plm_masked_batch input = {&load->batch, t->masks};
   uint64_t clock = now_ns();
-  plm_model_attention_masks(t->model, &load->batch, load->batch.max_length, t->masks);
+  bench_trainee_masks(t);
   took.masks_s = lap(&clock);
-  must_work(
-      plm_model_gradients(t->model, &input, &load->targets, &loss, 1.0f, &result, NULL, &error),
-      &error);
+  bench_trainee_gradients(t);
   took.model_s = lap(&clock);
   return took;
 }
 
-/* The part that a step does only once: the norm of the gradients, the update, and zeroing. */
-static double update(struct trainee *t)
+static double update(struct bench_trainee *t)
 {
-  struct plm_error error = {0};
   uint64_t clock = now_ns();
-  const double count = (double)t->load.targets.rows;
-  struct plm_update host = {.inputs = {.count = count, .clip = {.fixed = 1}}};
-  plm_optimizer_prepare(t->optimizer, t->updates, &host.inputs);
-  plm_optimizer_set_updates(t->optimizer, ++t->updates);
-  t->ops->upload(t->ops, t->update, &host, sizeof host);
-  const struct plm_array gradient = {.x = plm_model_gradient_arena(t->model),
-                                     .n = plm_model_arena_elements(t->model)};
-  t->ops->sum_squares(t->ops, &t->update->sums.squares, &gradient, 1);
-  t->ops->decide_update(t->ops, t->update);
-  plm_optimizer_update(t->optimizer, t->update, plm_optimizer_all(t->optimizer));
-  plm_model_weights_changed(t->model);
-  plm_model_zero_gradients(t->model);
-  must_work(t->ops->synchronize(t->ops, &error), &error);
+  bench_trainee_update(t);
   return lap(&clock);
 }
 
@@ -223,13 +115,13 @@ struct figures {
   double tokens_per_s, pass_share, step_share; /* step_share includes masks and optimizer */
 };
 
-static struct figures bench(const struct subject *subject, struct plm_ops *ops, const char *corpus,
-                            double rate, double budget_s)
+static struct figures bench(const struct bench_subject *subject, struct plm_ops *ops,
+                            const char *corpus, double rate, double budget_s)
 {
-  struct trainee t;
+  struct bench_trainee t;
   struct timing best = {INFINITY, INFINITY};
   double optimizer_s = INFINITY;
-  trainee_open(&t, subject, ops, corpus, subject->micro_batch_tokens / subject->max_length);
+  bench_trainee_open(&t, subject, ops, corpus, subject->micro_batch_tokens / subject->max_length);
   const uint64_t started = now_ns();
   for (int i = 0; i < 2 || 1e-9 * (double)(now_ns() - started) < budget_s; i++) {
     const struct timing took = pass(&t);
@@ -239,7 +131,7 @@ static struct figures bench(const struct subject *subject, struct plm_ops *ops, 
   }
   const double flops = plm_model_flops(t.model, t.masks, t.load.real_tokens);
   const double pass_s = best.masks_s + best.model_s;
-  const double micro_batches = subject->batch_tokens / subject->micro_batch_tokens;
+  const double micro_batches = (double)subject->batch_tokens / subject->micro_batch_tokens;
   const double step_s = micro_batches * pass_s + optimizer_s;
   const struct figures figures = {
       .tokens_per_s = micro_batches * (double)t.load.real_tokens / step_s,
@@ -251,20 +143,20 @@ static struct figures bench(const struct subject *subject, struct plm_ops *ops, 
          1e3 * best.model_s, 1e3 * optimizer_s, figures.tokens_per_s, 1e-9 * flops / pass_s,
          100.0 * figures.pass_share, 100.0 * figures.step_share);
   (void)fflush(stdout);
-  trainee_close(&t);
+  bench_trainee_close(&t);
   return figures;
 }
 
 /* Whole steps in fp32 and bf16: tokens/s, share of the product rate, and the gain of bf16. */
-static void print_summary(struct figures figures[2][SUBJECTS], uint32_t threads)
+static void print_summary(struct figures figures[2][BENCH_SUBJECTS], uint32_t threads)
 {
   printf("\nwhole steps with the optimizer, %u threads, by %s\n", threads,
          by_processor_time ? "processor time" : "the clock");
   printf("%-12s %22s %22s %12s\n", "", "fp32", "bf16", "bf16 / fp32");
-  for (int s = 0; s < SUBJECTS; s++) {
+  for (int s = 0; s < BENCH_SUBJECTS; s++) {
     const struct figures *fp32 = &figures[0][s], *in_bf16 = &figures[1][s];
     if (fp32->tokens_per_s == 0 || in_bf16->tokens_per_s == 0) continue;
-    printf("%-12s %9.0f tok/s %5.1f%% %9.0f tok/s %5.1f%% %10.2f x\n", subjects[s].name,
+    printf("%-12s %9.0f tok/s %5.1f%% %9.0f tok/s %5.1f%% %10.2f x\n", bench_subjects[s].name,
            fp32->tokens_per_s, 100.0 * fp32->step_share, in_bf16->tokens_per_s,
            100.0 * in_bf16->step_share, in_bf16->tokens_per_s / fp32->tokens_per_s);
   }
@@ -272,8 +164,21 @@ static void print_summary(struct figures figures[2][SUBJECTS], uint32_t threads)
 
 /* ---- rounds ---- */
 
+static void print_fine_tuning(const struct plm_model_config *m)
+{
+  const char *before = "";
+  printf("\"fine_tuning\": {\"intermediate_size\": %u, \"rank\": %u, \"alpha\": %g, \"targets\": [",
+         m->intermediate_size, m->lora.rank, m->lora.alpha);
+  for (int i = 0; i < PLM_LORA_TARGETS; i++) {
+    if ((m->lora.targets >> i & 1) == 0) continue;
+    printf("%s\"%s\"", before, plm_lora_target_names[i]);
+    before = ", ";
+  }
+  printf("]}, ");
+}
+
 /* What the peer needs to build the same model, and what the driver needs for the table. */
-static void print_ready(const struct trainee *t)
+static void print_ready(const struct bench_trainee *t)
 {
   const struct plm_model_config *m = &t->config.model;
   struct plm_model *model = t->model;
@@ -284,6 +189,7 @@ static void print_ready(const struct trainee *t)
       plm_architecture_name(m->architecture), m->hidden_size, m->num_attention_heads,
       m->num_hidden_layers, m->num_unet_layers, m->num_extra_layers, m->expansion_ratio,
       m->soft_logit_cap, m->max_length);
+  if (t->subject->fine_tuned) print_fine_tuning(m);
   printf("\"tokens\": %llu, \"places\": %u, \"targets\": %u, \"step_places\": %u, "
          "\"pass_flops\": %.9g, \"parameters\": %zu}\n",
          (unsigned long long)t->load.real_tokens, t->load.batch.chunks * m->max_length,
@@ -292,20 +198,40 @@ static void print_ready(const struct trainee *t)
   (void)fflush(stdout);
 }
 
-static void answer_passes(struct trainee *t, unsigned count)
+static void answer_passes(struct bench_trainee *t, unsigned count)
 {
   double *seconds = must(calloc(count, sizeof *seconds));
+  double *cpu_s = must(calloc(count, sizeof *cpu_s));
   struct timing sum = {0};
   for (unsigned i = 0; i < count; i++) {
+    const double began_s = processor_seconds();
     const struct timing took = pass(t);
+    cpu_s[i] = processor_seconds() - began_s;
     seconds[i] = took.masks_s + took.model_s;
     sum.masks_s += took.masks_s;
     sum.model_s += took.model_s;
   }
   bench_answer_values("seconds", seconds, count);
+  bench_answer_values("cpu_s", cpu_s, count);
   bench_answer_values("masks_s", &sum.masks_s, 1);
   bench_answer_values("model_s", &sum.model_s, 1);
   free(seconds);
+  free(cpu_s);
+}
+
+static void answer_updates(struct bench_trainee *t, unsigned count)
+{
+  double *seconds = must(calloc(count, sizeof *seconds));
+  double *cpu_s = must(calloc(count, sizeof *cpu_s));
+  for (unsigned i = 0; i < count; i++) {
+    const double began_s = processor_seconds();
+    seconds[i] = update(t);
+    cpu_s[i] = processor_seconds() - began_s;
+  }
+  bench_answer_values("seconds", seconds, count);
+  bench_answer_values("cpu_s", cpu_s, count);
+  free(seconds);
+  free(cpu_s);
 }
 
 static void answer_products(struct bench_product *product, unsigned count, bool blas)
@@ -321,14 +247,14 @@ static void answer_products(struct bench_product *product, unsigned count, bool 
   free(seconds);
 }
 
-static int rounds(const struct subject *subject, struct plm_ops *ops, const char *corpus,
+static int rounds(const struct bench_subject *subject, struct plm_ops *ops, const char *corpus,
                   uint32_t chunks, const char *batch_path)
 {
-  struct trainee t;
+  struct bench_trainee t;
   struct bench_product product;
   struct bench_request request;
   struct plm_error error = {0};
-  trainee_open(&t, subject, ops, corpus, chunks);
+  bench_trainee_open(&t, subject, ops, corpus, chunks);
   must_work(bench_batch_write(&t.load, batch_path, &error), &error);
   bench_product_open(&product, ops);
   (void)pass(&t);
@@ -337,10 +263,7 @@ static int rounds(const struct subject *subject, struct plm_ops *ops, const char
     if (strcmp(request.verb, "pass") == 0) {
       answer_passes(&t, request.count);
     } else if (strcmp(request.verb, "update") == 0) {
-      double *seconds = must(calloc(request.count, sizeof *seconds));
-      for (unsigned i = 0; i < request.count; i++) seconds[i] = update(&t);
-      bench_answer_values("seconds", seconds, request.count);
-      free(seconds);
+      answer_updates(&t, request.count);
     } else if (strcmp(request.verb, "product") == 0 || strcmp(request.verb, "blas") == 0) {
       answer_products(&product, request.count, request.verb[0] == 'b');
     } else {
@@ -350,7 +273,7 @@ static int rounds(const struct subject *subject, struct plm_ops *ops, const char
     bench_answer_end();
   }
   bench_product_close(&product);
-  trainee_close(&t);
+  bench_trainee_close(&t);
   return 0;
 }
 
@@ -366,11 +289,11 @@ static void print_trace(const char *what, struct plm_ops *ops)
 }
 
 /* Also measures how long a pass and an update take without a wait for each operator. */
-static void trace(const struct subject *subject, struct plm_ops *ops, const char *corpus,
+static void trace(const struct bench_subject *subject, struct plm_ops *ops, const char *corpus,
                   uint32_t chunks)
 {
-  struct trainee t;
-  trainee_open(&t, subject, ops, corpus, chunks);
+  struct bench_trainee t;
+  bench_trainee_open(&t, subject, ops, corpus, chunks);
   if (ops->tune != NULL) ops->tune(ops, true, NULL);
   double pass_s = INFINITY, update_s = INFINITY;
   for (int i = 0; i < 3; i++) {
@@ -387,15 +310,15 @@ static void trace(const struct subject *subject, struct plm_ops *ops, const char
   printf("whole\tpass\t1\t%.6g\t0\t%.6g\n", pass_s,
          plm_model_flops(t.model, t.masks, t.load.real_tokens));
   printf("whole\tupdate\t1\t%.6g\t0\t0\n", update_s);
-  trainee_close(&t);
+  bench_trainee_close(&t);
 }
 
 struct arguments {
   enum plm_device device;
   bool trace;
-  bool chosen[SUBJECTS], any, fp32, bf16;
+  bool chosen[BENCH_SUBJECTS], any, fp32, bf16;
   double budget_s;
-  uint32_t threads, chunks;
+  uint32_t threads, chunks, layers;
   const char *corpus, *batch_path;
 };
 
@@ -411,6 +334,8 @@ static struct arguments parse(int argc, char **argv)
       a.threads = (uint32_t)atoi(value);
     } else if (strcmp(argv[i], "--chunks") == 0) {
       a.chunks = (uint32_t)atoi(value);
+    } else if (strcmp(argv[i], "--layers") == 0) {
+      a.layers = (uint32_t)atoi(value);
     } else if (strcmp(argv[i], "--corpus") == 0) {
       a.corpus = value;
     } else if (strcmp(argv[i], "--rounds") == 0) {
@@ -425,8 +350,8 @@ static struct arguments parse(int argc, char **argv)
       if (strcmp(argv[i], "--cpu-time") == 0) by_processor_time = true;
       if (strcmp(argv[i], "fp32") == 0) a.bf16 = false;
       if (strcmp(argv[i], "bf16") == 0) a.fp32 = false;
-      for (int s = 0; s < SUBJECTS; s++)
-        if (strcmp(argv[i], subjects[s].name) == 0) known = a.any = a.chosen[s] = true;
+      for (int s = 0; s < BENCH_SUBJECTS; s++)
+        if (strcmp(argv[i], bench_subjects[s].name) == 0) known = a.any = a.chosen[s] = true;
     }
     if (!known) {
       (void)fprintf(stderr, "bench_step: unknown argument: %s\n", argv[i]);
@@ -439,7 +364,7 @@ static struct arguments parse(int argc, char **argv)
 
 static void table(const struct arguments *a)
 {
-  struct figures figures[2][SUBJECTS] = {0};
+  struct figures figures[2][BENCH_SUBJECTS] = {0};
   bench_machine();
   for (int precision = 0; precision < 2; precision++) {
     struct plm_error error = {0};
@@ -454,9 +379,9 @@ static void table(const struct arguments *a)
            "optimizer", "tokens/s", "GFLOP/s", "both", "step");
     printf("%-12s %-5s %8s %8s %8s %9s %9s %8s %15s\n", "", "", "a step", "ms", "ms", "ms",
            "a step", "a pass", "of product rate");
-    for (int s = 0; s < SUBJECTS; s++)
+    for (int s = 0; s < BENCH_SUBJECTS; s++)
       if (!a->any || a->chosen[s])
-        figures[precision][s] = bench(&subjects[s], ops, a->corpus, rate, a->budget_s);
+        figures[precision][s] = bench(&bench_subjects[s], ops, a->corpus, rate, a->budget_s);
     ops->close(ops);
   }
   if (a->fp32 && a->bf16) print_summary(figures, clock_threads);
@@ -472,7 +397,7 @@ int main(int argc, char **argv)
     return 0;
   }
   int subject = -1;
-  for (int s = 0; s < SUBJECTS; s++)
+  for (int s = 0; s < BENCH_SUBJECTS; s++)
     if (a.chosen[s]) subject = s;
   if (subject < 0 || a.fp32 == a.bf16) {
     (void)fprintf(stderr, "bench_step: --rounds and --trace need one model and one precision\n");
@@ -485,7 +410,9 @@ int main(int argc, char **argv)
                                               a.fp32 ? PLM_PRECISION_FP32 : PLM_PRECISION_BF16,
                                           .threads = a.threads};
   must_work(plm_ops_open(&request, &ops, &error), &error);
-  const struct subject *s = &subjects[subject];
+  struct bench_subject fewer = bench_subjects[subject];
+  if (a.layers > 0) fewer.layers = a.layers;
+  const struct bench_subject *s = &fewer;
   const uint32_t chunks = a.chunks > 0 ? a.chunks : s->micro_batch_tokens / s->max_length;
   int status = 0;
   if (a.trace)

@@ -27,6 +27,7 @@ ROLES = {
     "loader": "peer_loader",
     "embed": "peer_embed",
     "published": "peer_published",
+    "fine_tuning": "peer_fine_tuning",
     "gpu_step": "peer_step_gpu",
     "gpu_attention": "peer_attention_gpu",
 }

@@ -9,9 +9,8 @@ CLS, PAD, EOS, MASK = 0, 1, 2, 32
 LETTERS = {letter: 4 + i for i, letter in enumerate("LAGVSERTIDPKQNFYMHWCXBUZO")}
 
 
-def random_model(shape):
-    torch.manual_seed(1)
-    config = EsmConfig(
+def random_config(shape, **keys):
+    return EsmConfig(
         vocab_size=33,
         num_hidden_layers=shape["layers"],
         hidden_size=shape["width"],
@@ -25,8 +24,13 @@ def random_model(shape):
         token_dropout=True,
         hidden_dropout_prob=0.0,
         attention_probs_dropout_prob=0.0,
+        **keys,
     )
-    return EsmForMaskedLM(config)
+
+
+def random_model(shape):
+    torch.manual_seed(1)
+    return EsmForMaskedLM(random_config(shape))
 
 
 def old_names(model):

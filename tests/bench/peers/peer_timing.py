@@ -28,6 +28,17 @@ def timed(function, count):
     return seconds
 
 
+def timed_both(function, count):
+    """The seconds of each of `count` calls on the CPU, by the clock and of processor time."""
+    answer = {"seconds": [], "cpu_s": []}
+    for _ in range(count):
+        clock, processor = time.perf_counter(), time.process_time()
+        function()
+        answer["seconds"].append(time.perf_counter() - clock)
+        answer["cpu_s"].append(time.process_time() - processor)
+    return answer
+
+
 # ---- work on a GPU, timed as tests/support/bench/device_bench.c does it: rounds of calls with a wait for the
 # device only before and after each round ----
 
