@@ -86,6 +86,17 @@ def test_a_slow_start_has_a_limit(tmp_path):
     warm.close()
 
 
+def test_one_that_ends_slowly_is_asked_nothing(tmp_path):
+    """It has closed its output, but not its input, as a process that is being killed for a moment."""
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\nexec sleep 600 >&-\n")
+    python.chmod(0o700)
+    warm = Warm(python, dict(os.environ), [], limit_s=LIMIT_S)
+    assert begin(warm, tmp_path / "a", "def test_this(): pass\n") is None
+    assert begin(warm, tmp_path / "b", "def test_this(): pass\n") is None
+    warm.close()
+
+
 def test_tests_do_not_outlive_it(warm, tmp_path):
     test = begin(warm, tmp_path / "a", "import time\ndef test_this(): time.sleep(600)\n")
     with open(f"/proc/{test.pid}/stat") as stat:

@@ -38,12 +38,13 @@ class Warm:
     within limit_s seconds, it is killed."""
 
     def __init__(self, python, environment, modules=MODULES, limit_s=300):
-        self.command = [str(python), "-B", __file__, *modules]
+        self.command = [str(python), __file__, *modules]
         # The memory of Arrow has a thread of its own, which would be missing after a fork.
         self.environment = {**environment, "ARROW_DEFAULT_MEMORY_POOL": "system"}
         self.environment["JE_ARROW_MALLOC_CONF"] = "background_thread:false"
         self.limit_s = limit_s
         self.process = None
+        self.gone = False  # it says nothing any more
         self.count = 0
         self.waiting = {}  # number -> the process of a test that has not ended
         self.changed = threading.Condition()
@@ -64,6 +65,8 @@ class Warm:
             self.count += 1
             number = self.count
             test = self.waiting[number] = Forked(self.changed)
+            if self.gone:  # though the pipe to it may still be open
+                return None
             words = dict(number=number, arguments=arguments, folder=str(folder), log=str(log))
             try:
                 self.process.stdin.write(json.dumps({**words, "environment": environment}) + "\n")
@@ -87,6 +90,8 @@ class Warm:
                     del self.waiting[int(number)]
                 self.changed.notify_all()
         with self.changed:
+            self.gone = True
+            self.process.kill()
             for test in self.waiting.values():
                 test.ended = test.ended or (signal.SIGKILL, 0)
             self.changed.notify_all()
