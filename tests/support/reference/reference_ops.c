@@ -48,19 +48,16 @@ void reference_norm(double *out, const double *x, int64_t N, int64_t D)
   }
 }
 
-/* Uses the full Jacobian: d y_j / d x_i = [i = j] / rms - x_i x_j / (D rms^3). */
+/* d y_j / d x_i = [i = j] / rms - x_i x_j / (D rms^3), summed over j with the weights dh_j. */
 void reference_norm_backward(double *dx, const double *dh, const double *x, int64_t N, int64_t D)
 {
   for (int64_t n = 0; n < N; n++) {
     const double *row = x + n * D, *upper = dh + n * D;
     const double rms = root_mean_square(row, D);
-    for (int64_t i = 0; i < D; i++) {
-      double sum = 0;
-      for (int64_t j = 0; j < D; j++)
-        sum +=
-            upper[j] * ((i == j ? 1 / rms : 0) - row[i] * row[j] / ((double)D * rms * rms * rms));
-      dx[n * D + i] = sum;
-    }
+    double along = 0;
+    for (int64_t j = 0; j < D; j++) along += upper[j] * row[j];
+    for (int64_t i = 0; i < D; i++)
+      dx[n * D + i] = upper[i] / rms - row[i] * along / ((double)D * rms * rms * rms);
   }
 }
 
