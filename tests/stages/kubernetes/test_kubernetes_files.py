@@ -1,16 +1,21 @@
 """The documents of `plm-pipeline k8s`: the published schemas accept them, what they refer to exists, and
 mistakes are explained."""
 
+import functools
 import pathlib
 import stat
 
-import kubernetes_validate
+import kubernetes_validate.utils
 import pytest
 import yaml
 from plm_kubernetes import IMAGE, container, documents, find, make_keys, templates, write_config
 from plm_testing import run
 
 VERSIONS = ["1.29", "1.31", "1.34"]
+if hasattr(kubernetes_validate.utils, "schema_contents"):  # it parses megabytes for each document
+    kubernetes_validate.utils.schema_contents = functools.cache(
+        kubernetes_validate.utils.schema_contents
+    )
 SETS = [{"name": "other", "corpus": "corpora/other", "split": "test"}]
 CASES = {
     "plain": ({}, []),
