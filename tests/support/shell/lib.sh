@@ -42,9 +42,11 @@ longest_wait_s=$((${limit_s:-900} / 3))
 timeout_program=$(command -v timeout) # some scripts take almost everything off PATH
 env_program=$(command -v env)
 
-# still_waiting SINCE WHAT: for a loop that waits; SINCE is $SECONDS when it began. Fails if that is too long ago.
+# still_waiting SINCE WHAT [PID]: for a loop that waits; SINCE is $SECONDS when it began. Fails if that is too long ago,
+# and then also says what the process PID is.
 still_waiting() {
-  [ $((SECONDS - $1)) -lt "$longest_wait_s" ] || fail "still waiting after $longest_wait_s s: $2"
+  [ $((SECONDS - $1)) -lt "$longest_wait_s" ] ||
+    fail "still waiting after $longest_wait_s s: $2${3:+: $(ps -o args= -p "$3")}"
   sleep 0.02
 }
 
@@ -116,13 +118,15 @@ jq() {
 }
 
 # wait_for SECONDS COMMAND…: waits until it succeeds. SECONDS is for a quiet machine; a busy one gets
-# five times as long, and at least two minutes, before the test fails.
+# five times as long, and at least two minutes, before the test fails. It asks less and less often, down to five times
+# a second: jq and other programs that a command starts take more of a processor than what it waits for.
 wait_for() {
-  local until=$((SECONDS + ($1 < 24 ? 120 : 5 * $1)))
+  local until=$((SECONDS + ($1 < 24 ? 120 : 5 * $1))) pause=40 # ms
   shift
   until "$@" >/dev/null 2>&1; do
     [ "$SECONDS" -lt "$until" ] || fail "still not true: $*"
-    sleep 0.05
+    printf -v pause %03d $((10#$pause < 160 ? 10#$pause * 5 / 4 : 200))
+    sleep "0.$pause"
   done
 }
 
@@ -141,26 +145,36 @@ stopping_at() {
     ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}verify_asan_link_order=0" "${@:2}"
 }
 
+# thread_states PID: one letter for each thread, as in proc(5), into $states. Returns 1 if there is no such process.
+thread_states() {
+  local file line
+  states=
+  for file in "/proc/$1/task/"*/stat; do
+    { read -r line <"$file"; } 2>/dev/null || continue # the thread has just ended
+    line=${line##*) }
+    states+=${line%% *}
+  done
+  [ -n "$states" ]
+}
+
 # until_stopped PID: waits until all threads of the process have stopped. Returns 1 if it ends first.
 until_stopped() {
   local states since=$SECONDS
-  while states=$(ps -L -o state= -p "$1"); do
-    [[ ! $states =~ ^[T[:space:]]+$ ]] || return 0
-    [[ $states != Z* ]] || return 1
-    still_waiting "$since" "process $1 has not stopped: $(ps -o args= -p "$1")"
+  while thread_states "$1"; do
+    [[ ! $states =~ ^T+$ ]] || return 0
+    [[ ! $states =~ ^[ZX]+$ ]] || return 1
+    still_waiting "$since" "process $1 has not stopped" "$1"
   done
   return 1
 }
 
 # until_waiting PID: waits until the process waits for a signal (PLM_STOP_WAIT). Returns 1 if it ends first.
 until_waiting() {
-  local name since=$SECONDS
-  while name=$(ps -o comm= -p "$1"); do
-    case $name in
-      waiting) return 0 ;;
-      *defunct*) return 1 ;;
-    esac
-    still_waiting "$since" "process $1 does not wait for a signal: $(ps -o args= -p "$1")"
+  local states name since=$SECONDS
+  while thread_states "$1" && { read -r name <"/proc/$1/comm"; } 2>/dev/null; do
+    [ "$name" != waiting ] || return 0
+    [[ ! $states =~ ^[ZX]+$ ]] || return 1
+    still_waiting "$since" "process $1 does not wait for a signal" "$1"
   done
   return 1
 }
