@@ -1,6 +1,6 @@
 """Compares twenty steps of plm-trainer, fed by a packer, with the same steps in PyTorch from the same
 weights, corpus and seed: every loss, accuracy and norm, and the final weights, for all pairs of
-architecture and objective. At a lesser instruction set (PLM_CPU_ISA), only the pairs that reach every kernel.
+architecture and objective.
 Faults planted in PyTorch's training must be noticed; otherwise the comparison would be blind."""
 
 import functools
@@ -19,7 +19,6 @@ from safetensors.torch import load_file
 
 LOSS = 1e-5  # largest difference of losses over 20 steps
 LOSS_BF16 = 2e-3
-LESSER = "PLM_CPU_ISA" in os.environ
 WEIGHTS = 3e-4  # relative to how far a tensor moved in the twenty steps
 
 
@@ -93,11 +92,7 @@ def check_measures(theirs, ours):
             assert theirs[kind][layer] == close, (theirs["step"], kind, layer)
 
 
-# Both optimizers, the head tied and not, every kind of mask, recomputation, token dropout, and patches.
-KERNELS = [("transformer", "masked_diffusion"), ("unet", "causal"), ("patch_unet", "mlm")]
-
-
-@pytest.mark.parametrize("architecture, objective", KERNELS if LESSER else PAIRS)
+@pytest.mark.parametrize("architecture, objective", PAIRS)
 def test_twenty_steps_are_pytorchs(cases, architecture, objective):
     case = cases(architecture, objective)
     model = case.model()
@@ -124,7 +119,7 @@ def test_twenty_steps_are_pytorchs(cases, architecture, objective):
 BF16 = [("transformer", "causal"), ("unet", "masked_diffusion"), ("patch_unet", "mlm")]
 
 
-@pytest.mark.parametrize("architecture, objective", BF16[:1] if LESSER else BF16)
+@pytest.mark.parametrize("architecture, objective", BF16)
 def test_bf16_stays_near_fp32(cases, architecture, objective):
     """The head is untied: with its matrix drawn from N(0, 1), logits would be tens, and bf16 in any program
     about 1e-2 away from fp32."""
@@ -243,8 +238,3 @@ def test_a_fault_of_the_average_is_seen(cases):
         pass
     with pytest.raises(AssertionError):
         check_weights(case.average, trainer.average, start)
-
-
-# They are faults of the PyTorch side, so one level shows whether the comparison sees them.
-if LESSER:
-    del test_a_planted_fault_is_seen, test_a_fault_of_the_average_is_seen
