@@ -64,19 +64,15 @@ class FrozenCase(Case):
 
 
 KINDS = [
-    ("esm2", "mlm", {"embeddings": True}),
     ("esm2", "mlm", {"embeddings": True, "blocks": 2}),
     ("esm2", "masked_diffusion", {"blocks": 4}),
     ("esmc", "mlm", {"trunk": True}),
     ("esmc", "masked_diffusion", {"embeddings": True, "blocks": 3}),
     ("transformer", "causal", {"blocks": 3}),
     ("unet", "mlm", {"embeddings": True, "blocks": 2}),
-    ("unet", "masked_diffusion", {"embeddings": True, "blocks": 1}),
     ("patch_unet", "mlm", {"embeddings": True, "blocks": 2}),
     ("patch_unet", "masked_diffusion", {"trunk": True}),
 ]
-if "PLM_CPU_ISA" in os.environ:
-    KINDS = KINDS[1:2]
 
 
 @pytest.mark.parametrize("architecture, objective, freeze", KINDS)
