@@ -162,6 +162,14 @@ $(BUILD)/obj/tests/support/reference/%.o $(BUILD)/obj/tests/integration/oracle/%
 $(BUILD)/obj/emulated/tests/emulation/%.o: OPTIMISE := -O3
 $(BUILD)/obj/emulated/kernels/%.o $(BUILD)/obj/emulated/tests/emulation/planted%.o: ALL_CXXFLAGS += $(ALIGNMENT_CHECK)
 $(BUILD)/obj/emulated/tests/emulation/alignment.cc.o: ALL_CXXFLAGS += $(OWN_ALIGNMENT_CHECK)
+# Most of a build from nothing is tests and the emulation. They have the debugging information of a stack trace (a
+# third less to compile); `make CFLAGS=-ggdb` gives them all of it, as the product has.
+ifeq ($(CFLAGS),-g)
+$(BUILD)/obj/tests/%.o: ALL_CFLAGS += -g1
+$(BUILD)/obj/emulated/%.o: ALL_CXXFLAGS += -g1
+endif
+$(BUILD)/obj/tests/%.o: OPTIMISE := -O1
+$(BUILD)/obj/tests/bench/%.o $(BUILD)/obj/tests/support/bench/%.o $(BUILD)/obj/tests/support/operators/%.o: OPTIMISE := -O2
 # This one has loops over every received token, which GCC vectorises from -O3 on.
 $(BUILD)/obj/common/wire/data.o: OPTIMISE := -O3
 

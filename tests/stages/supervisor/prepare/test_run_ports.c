@@ -138,7 +138,7 @@ static void ports_of_ipv6_and_sockets_too(void **state)
 {
   (void)state;
   unsigned port;
-  char feed[64], path[64], ipc[80];
+  char feed[64], path[64], ipc[120];
   struct plm_run_port ports[PLM_RUN_PORTS];
   struct sockaddr_un address = {.sun_family = AF_UNIX};
   snprintf(path, sizeof path, "%s/plm-test-XXXXXX", plm_temporary_folder());
