@@ -15,7 +15,7 @@
 #include "tests/support/harness/must.h"
 #include "trainer/ranks/gradient_exchange.h"
 
-enum { STEPS = 3, MOST_RANKS = 16 };
+enum { STEPS = 2, MOST_RANKS = 16 };
 
 struct test {
   struct plm_ranks ranks;
@@ -125,6 +125,7 @@ static plm_status open_exchange(struct test *test, struct plm_error *error)
   static const char yaml[] = "version: 1\ncorpus: corpus\n";
   struct plm_model_config config = model_case_small(PLM_PATCH_UNET);
   config.hidden_size = 256;
+  config.num_unet_layers = 2;
   const struct plm_model_options options = {.max_chunks = 1, .training = true};
   size_t count;
   PLM_TRY(plm_config_load_text(yaml, strlen(yaml), &test->config, error));
