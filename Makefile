@@ -574,18 +574,26 @@ check-parsers: deps ## test the parsers, and run each fuzzer for 5 s, under ASan
 part = begin=$$(date +%s); $(MAKE) --no-print-directory $(1) && s=$$(($$(date +%s) - begin)) && \
   echo "check: make $(1): $$s s" && printf '%s\t%s\n' '$(filter-out -j% OTHER_NVCC%,$(1))' $$s >>$(BUILD)/check-parts.tsv
 
-# Python environments are installed while lint runs: they wait for the network, and lint for the processors.
-.PHONY: check
+# Packages for the tests and Python environments are installed while all that needs neither of them runs: they wait for
+# the network and the disk, the other parts for the processors.
+.PHONY: check check-installed check-sources
 check: ## everything that a change has to pass: tidy, lint, build, cuda-code, check-parsers, test-all
 	@tests/support/make/deps.sh clang-format clang-tidy shellcheck
 	@mkdir -p $(BUILD) && printf 'part\tseconds\n' >$(BUILD)/check-parts.tsv
-	@$(call part,-j2 venvs lint)
-	@$(call part,tidy)
-	@$(call part,-j$(JOBS) all)
+	@tests/support/make/venv.sh python
+	@$(MAKE) --no-print-directory check-installed & \
+	  $(MAKE) --no-print-directory check-sources; status=$$?; wait $$! && exit $$status
 	@$(call part,cuda-code OTHER_NVCC=$(if $(filter undefined,$(origin PLM_MAY_SKIP)),1))
-	@$(call part,check-parsers)
 	@$(call part,test-all)
 	@python3 -B tests/support/make/measured.py --build $(BUILD)
+check-installed:
+	@tests/support/make/deps.sh $$(python3 -B tests/support/runner/run_tests.py --set all --packages)
+	@$(call part,venvs)
+check-sources:
+	@$(call part,lint)
+	@$(call part,tidy)
+	@$(call part,-j$(JOBS) all)
+	@$(call part,check-parsers)
 
 .PHONY: clean
 clean: ## remove build/

@@ -57,6 +57,7 @@ def environment_of_tests(build):
     values.update(PLM_ROOT=str(ROOT), PLM_BUILD=str(build), PLM_BIN=str(build / "bin"))
     values["CUDA_VISIBLE_DEVICES"] = ""  # device `auto` is the CPU here; make gpu-check tests GPUs
     values["PLM_ALGORITHM_CACHE"] = ""  # tests keep no product algorithms in the home folder
+    values.setdefault("PYTHONPYCACHEPREFIX", str(build / "pycache"))  # not beside the sources
     values.setdefault("TSAN_OPTIONS", f"suppressions={ROOT}/tests/support/runner/tsan.supp")
     if build.name in SANITIZED:
         values["PLM_TEST_ONCE"] = "1"
@@ -71,7 +72,6 @@ def python_environment(folder):
         "HF_HUB_OFFLINE": "1",
         "TOKENIZERS_PARALLELISM": "false",
         "PYTHONPATH": str(ROOT / "tests/support/python"),
-        "PYTHONDONTWRITEBYTECODE": "1",
         "OMP_NUM_THREADS": "1",
         "TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor",
         "TMPDIR": str(folder),
@@ -197,7 +197,9 @@ class Runner:
     def close(self):
         if self.warm:
             self.warm.close()
-        shutil.rmtree(self.scratch, ignore_errors=True)
+        compiled = self.environment["PYTHONPYCACHEPREFIX"] + str(self.scratch)
+        for folder in (self.scratch, compiled):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 class Started(subprocess.Popen):
