@@ -57,7 +57,9 @@ def environment_of_tests(build):
     values.update(PLM_ROOT=str(ROOT), PLM_BUILD=str(build), PLM_BIN=str(build / "bin"))
     values["CUDA_VISIBLE_DEVICES"] = ""  # device `auto` is the CPU here; make gpu-check tests GPUs
     values["PLM_ALGORITHM_CACHE"] = ""  # tests keep no product algorithms in the home folder
-    values.setdefault("PYTHONPYCACHEPREFIX", str(build / "pycache"))  # not beside the sources
+    # What Python compiles is kept, but not beside the sources.
+    values.setdefault("PYTHONPYCACHEPREFIX", str(build / "pycache"))
+    values.pop("PYTHONDONTWRITEBYTECODE", None)
     values.setdefault("TSAN_OPTIONS", f"suppressions={ROOT}/tests/support/runner/tsan.supp")
     if build.name in SANITIZED:
         values["PLM_TEST_ONCE"] = "1"

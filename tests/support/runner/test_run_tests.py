@@ -279,6 +279,15 @@ def test_pytests_skips_and_waits_are_told(tree, warm, monkeypatch):
         runner.close()
 
 
+def test_what_python_compiles_is_kept(tmp_path, monkeypatch):
+    """Environments are installed without it, so that each test would compile PyTorch."""
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    monkeypatch.delenv("PYTHONPYCACHEPREFIX", raising=False)
+    values = run_tests.environment_of_tests(tmp_path / "build")
+    assert values["PYTHONPYCACHEPREFIX"] == str(tmp_path / "build/pycache")
+    assert "PYTHONDONTWRITEBYTECODE" not in values
+
+
 def test_a_test_that_hangs_is_stopped(tree):
     script(tree, "a/test_hang.sh", "sleep 600 & sleep 600")
     script(tree, "a/test_good.sh", "exit 0")
