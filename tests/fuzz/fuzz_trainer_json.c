@@ -21,7 +21,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
   struct plm_config config;
   char *configuration = NULL;
   scratch_write(scratch_path("trainer.json"), bytes, size);
-  PLM_ASSERT(plm_data_cursor_init(&state.cursor, (struct plm_hash){0}, 1, NULL) == PLM_OK);
+  plm_data_cursor_init(&state.cursor, (struct plm_hash){0}, 1);
   const plm_status status =
       plm_trainer_state_read(scratch_directory(), &state, &configuration, &error);
   if (status != PLM_OK)

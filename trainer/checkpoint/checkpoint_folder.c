@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/base/alloc.h"
 #include "common/base/files/file.h"
 #include "common/base/log/log.h"
 #include "common/checkpoint/parameter_file.h"
@@ -37,9 +38,7 @@ static plm_status write_optimizer(const struct plm_checkpoint_context *context, 
 {
   char path[PLM_PATH_SIZE];
   PLM_TRY(plm_path_join(path, folder, "optimizer.safetensors", error));
-  struct plm_tensor_info *tensors = calloc(context->tensor_count + 1, sizeof *tensors);
-  if (tensors == NULL)
-    return plm_error_set(error, PLM_NO_MEMORY, "no memory for %zu tensors", context->tensor_count);
+  struct plm_tensor_info *tensors = plm_alloc_zeroed(context->tensor_count + 1, sizeof *tensors);
   size_t count = 0;
   for (; count < context->tensor_count; count++) {
     const struct plm_optimizer_tensor *from = &context->tensors[count];
@@ -116,7 +115,6 @@ static plm_status write_manifest(const char *folder, struct plm_manifest *manife
   free(entries);
   if (status != PLM_OK) return status;
   char *text = plm_manifest_print(manifest);
-  if (text == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for a manifest");
   *hash = plm_hash_bytes(text, strlen(text));
   status = write_text(folder, "MANIFEST", text, error);
   free(text);
@@ -186,8 +184,7 @@ plm_status plm_checkpoint_folder_publish(const struct plm_checkpoint_context *co
   snprintf(unfinished, sizeof unfinished, PLM_CHECKPOINT_TEMPORARY "%s", name);
   PLM_TRY(plm_path_join(checkpoints, context->run, PLM_RUN_CHECKPOINTS, error));
   PLM_TRY(plm_path_join(temporary, checkpoints, unfinished, error));
-  struct plm_manifest *manifest = calloc(1, sizeof *manifest);
-  if (manifest == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for a manifest");
+  struct plm_manifest *manifest = plm_alloc_zeroed(1, sizeof *manifest);
   manifest->step = snapshot->step;
   plm_status status;
   PLM_TRY_GOTO(status, plm_metrics_sync(context->metrics, error), done);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "common/base/alloc.h"
 #include "common/base/clock.h"
 #include "common/base/files/descriptors.h"
 #include "common/base/log/log.h"
@@ -180,8 +181,7 @@ plm_status plm_publisher_open(const struct plm_checkpoint_context *context, stru
                               struct plm_announcer *announcer, struct plm_publisher **out,
                               struct plm_error *error)
 {
-  struct plm_publisher *publisher = calloc(1, sizeof *publisher);
-  if (publisher == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for the publisher");
+  struct plm_publisher *publisher = plm_alloc_zeroed(1, sizeof *publisher);
   publisher->context = *context;
   publisher->announcer = announcer;
   publisher->ops = ops;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include "common/base/alloc.h"
 #include "common/base/log/log.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/run/run.h"
@@ -15,9 +16,8 @@ static bool retention_apply_is_ours(const char *directory, struct plm_retained *
 {
   struct stat information;
   if (lstat(directory, &information) != 0 || !S_ISDIR(information.st_mode)) return false;
-  struct plm_manifest *manifest = malloc(sizeof *manifest);
-  const bool ours = manifest != NULL &&
-                    plm_manifest_read(directory, manifest, NULL, NULL) == PLM_OK &&
+  struct plm_manifest *manifest = plm_alloc(sizeof *manifest);
+  const bool ours = plm_manifest_read(directory, manifest, NULL, NULL) == PLM_OK &&
                     manifest->step == checkpoint->step;
   if (ours) checkpoint->identified = plm_manifest_identity(manifest, &checkpoint->identity);
   free(manifest);
@@ -32,11 +32,7 @@ static plm_status retention_apply_gather(const char *folder, uint64_t newest_val
   size_t found = 0;
   PLM_TRY(plm_checkpoint_list(folder, &steps, &found, error));
   *count = 0;
-  *checkpoints = calloc(found + 1, sizeof **checkpoints);
-  if (*checkpoints == NULL) {
-    free(steps);
-    return plm_error_set(error, PLM_NO_MEMORY, "no memory for %zu checkpoints", found);
-  }
+  *checkpoints = plm_alloc_zeroed(found, sizeof **checkpoints);
   for (size_t i = 0; i < found; i++) {
     char name[PLM_CHECKPOINT_NAME_SIZE], path[PLM_PATH_SIZE];
     plm_checkpoint_name(steps[i], name);

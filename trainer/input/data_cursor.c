@@ -8,14 +8,10 @@
 #include <stdio.h>
 #include <string.h>
 
-plm_status plm_data_cursor_init(struct plm_data_cursor *cursor, struct plm_hash plan, uint64_t seed,
-                                struct plm_error *error)
+void plm_data_cursor_init(struct plm_data_cursor *cursor, struct plm_hash plan, uint64_t seed)
 {
   *cursor = (struct plm_data_cursor){
       .seed = seed, .hasher = plm_hasher_open(), .sources = {{.plan = plan}}, .source_count = 1};
-  if (cursor->hasher == NULL)
-    return plm_error_set(error, PLM_NO_MEMORY, "no memory for the cursor's hash");
-  return PLM_OK;
 }
 
 void plm_data_cursor_deinit(struct plm_data_cursor *cursor)

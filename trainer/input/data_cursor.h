@@ -40,8 +40,7 @@ struct plm_data_cursor {
 };
 
 /* At the start of a run on one corpus. plan is the hash of its data plan. */
-plm_status plm_data_cursor_init(struct plm_data_cursor *cursor, struct plm_hash plan, uint64_t seed,
-                                struct plm_error *error);
+void plm_data_cursor_init(struct plm_data_cursor *cursor, struct plm_hash plan, uint64_t seed);
 void plm_data_cursor_deinit(struct plm_data_cursor *cursor);
 
 /* Epochs of the first source that were consumed. The last one counts in part: by its windows, and

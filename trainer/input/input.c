@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "common/base/alloc.h"
 #include "common/base/clock.h"
 #include "common/base/process/thread.h"
 
@@ -173,33 +174,28 @@ static void set_position(struct plm_input *input, const struct plm_data_cursor *
 }
 
 /* Room for the sources of each batch. Only rank 0 draws them. */
-static plm_status make_sources(struct plm_input *input, struct plm_error *error)
+static void make_sources(struct plm_input *input)
 {
   const struct plm_input_options *options = &input->options;
-  if (!plm_ranks_first(options->ranks)) return PLM_OK;
-  for (int i = 0; i < PLM_INPUT_RING; i++) {
-    input->slots[i].sources = malloc((size_t)options->shape.step_chunks * options->ranks->ranks);
-    if (input->slots[i].sources == NULL)
-      return plm_error_set(error, PLM_NO_MEMORY, "no memory for the sources of a step");
-  }
-  return PLM_OK;
+  if (!plm_ranks_first(options->ranks)) return;
+  for (int i = 0; i < PLM_INPUT_RING; i++)
+    input->slots[i].sources = plm_alloc((size_t)options->shape.step_chunks * options->ranks->ranks);
 }
 
 plm_status plm_input_open(const struct plm_input_options *options, struct plm_input **out,
                           struct plm_error *error)
 {
-  struct plm_input *input = calloc(1, sizeof *input);
-  if (input == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for the input");
+  struct plm_input *input = plm_alloc_zeroed(1, sizeof *input);
   input->options = *options;
   set_position(input, options->cursor);
   input->options.cursor = NULL;
   const size_t bytes = plm_step_input_bytes(&options->shape);
-  plm_status status = make_sources(input, error);
+  plm_status status = PLM_OK;
+  make_sources(input);
   for (int i = 0; i < PLM_INPUT_RING && status == PLM_OK; i++) {
     status = options->ops->allocate_host(options->ops, bytes, &input->blocks[i], error);
     if (status == PLM_OK)
-      status =
-          plm_step_input_init(&input->slots[i].input, &options->shape, input->blocks[i], error);
+      plm_step_input_init(&input->slots[i].input, &options->shape, input->blocks[i]);
   }
   if (status == PLM_OK) status = start_thread(input, error);
   if (status != PLM_OK) {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
 #include "trainer/optimizer/schedule.h"
 
 enum { ALIGNMENT = 256 }; /* bytes, of each part of a block */
@@ -49,15 +50,13 @@ size_t plm_step_input_description_bytes(const struct plm_step_shape *shape)
          shape->step_chunks * sizeof(struct plm_objective_totals);
 }
 
-plm_status plm_step_input_init(struct plm_step_input *input, const struct plm_step_shape *shape,
-                               void *block, struct plm_error *error)
+void plm_step_input_init(struct plm_step_input *input, const struct plm_step_shape *shape,
+                         void *block)
 {
-  *input = (struct plm_step_input){.block = block};
-  input->micro = calloc(plm_step_micros(shape), sizeof *input->micro);
-  input->chunks = calloc(shape->step_chunks, sizeof *input->chunks);
-  if (input->micro == NULL || input->chunks == NULL)
-    return plm_error_set(error, PLM_NO_MEMORY, "no memory for the description of a step");
-  return PLM_OK;
+  *input = (struct plm_step_input){
+      .block = block,
+      .micro = plm_alloc_zeroed(plm_step_micros(shape), sizeof *input->micro),
+      .chunks = plm_alloc_zeroed(shape->step_chunks, sizeof *input->chunks)};
 }
 
 void plm_step_input_deinit(struct plm_step_input *input)

@@ -70,8 +70,8 @@ size_t plm_step_input_bytes(const struct plm_step_shape *shape);
 size_t plm_step_input_description_bytes(const struct plm_step_shape *shape);
 
 /* block: plm_step_input_bytes bytes, borrowed. */
-plm_status plm_step_input_init(struct plm_step_input *input, const struct plm_step_shape *shape,
-                               void *block, struct plm_error *error);
+void plm_step_input_init(struct plm_step_input *input, const struct plm_step_shape *shape,
+                         void *block);
 void plm_step_input_deinit(struct plm_step_input *input);
 
 /* Fills the input of step s (from 0) from a batch of 1 to step_chunks chunks, whose first one is

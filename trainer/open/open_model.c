@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "common/base/alloc.h"
 #include "common/base/log/log.h"
 #include "trainer/checkpoint/resume.h"
 #include "trainer/memory_estimate.h"
@@ -17,19 +18,13 @@ static plm_status assign_owners(struct plm_trainer *trainer, bool **kept, struct
   PLM_TRY(plm_model_parameters(&config->model, &table, &count, &elements, error));
   const struct plm_freeze freeze = plm_config_freeze(&config->trainer, &config->model);
   plm_parameters_freeze(table, count, &freeze);
-  trainer->owners = calloc(count, sizeof *trainer->owners);
-  if (trainer->ranks->ranks > 1) *kept = calloc(count, sizeof **kept);
+  trainer->owners = plm_alloc_zeroed(count, sizeof *trainer->owners);
   trainer->held = (struct plm_held){trainer->owners, trainer->ranks->rank};
-  plm_status status = PLM_OK;
-  if (trainer->owners == NULL || (trainer->ranks->ranks > 1 && *kept == NULL))
-    status = plm_error_set(error, PLM_NO_MEMORY, "no memory for the owners of %zu tensors", count);
-  if (status == PLM_OK)
-    status = plm_owners_assign(&config->trainer, table, count, trainer->ranks->ranks,
-                               trainer->owners, error);
-  for (size_t i = 0; i < count && status == PLM_OK && *kept != NULL; i++)
-    (*kept)[i] = plm_is_held(&trainer->held, i);
+  plm_owners_assign(&config->trainer, table, count, trainer->ranks->ranks, trainer->owners);
+  if (trainer->ranks->ranks > 1) *kept = plm_alloc_zeroed(count, sizeof **kept);
+  for (size_t i = 0; i < count && *kept != NULL; i++) (*kept)[i] = plm_is_held(&trainer->held, i);
   free(table);
-  return status;
+  return PLM_OK;
 }
 
 /* With several ranks, a rank keeps the fp32 values of what it updates. */

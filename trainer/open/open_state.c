@@ -182,7 +182,7 @@ static plm_status find_state(struct plm_trainer *trainer,
   const struct plm_config *config = trainer->config;
   struct plm_trainer_state *state = &trainer->state;
   const struct plm_plan_parameters plan = plm_config_training_plan(config);
-  PLM_TRY(plm_data_cursor_init(&state->cursor, plm_plan_hash(&plan), config->seed, error));
+  plm_data_cursor_init(&state->cursor, plm_plan_hash(&plan), config->seed);
   state->exact = true;
   struct plm_advance advance = plm_run_pulse_reading(&trainer->pulse);
   PLM_TRY(plm_resume_find(trainer->run, resumed, &trainer->saved_step, directory, &advance, error));
@@ -218,8 +218,7 @@ static plm_status share_state(struct plm_trainer *trainer, bool *resumed, struct
                                  .anew = state->resolved.anew};
   if (!plm_ranks_first(trainer->ranks)) {
     const struct plm_plan_parameters plan = plm_config_training_plan(trainer->config);
-    PLM_TRY(
-        plm_data_cursor_init(&state->cursor, plm_plan_hash(&plan), trainer->config->seed, error));
+    plm_data_cursor_init(&state->cursor, plm_plan_hash(&plan), trainer->config->seed);
     state->exact = true;
   }
   PLM_TRY(plm_rank_share_state(trainer->ranks, trainer->config, &found, state, error));

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "common/base/alloc.h"
 #include "common/base/numbers/size.h"
 #include "trainer/ranks/held.h"
 
@@ -83,22 +84,15 @@ static void list_small(struct plm_buckets *buckets, const struct plm_bucket_requ
   buckets->small.slice = plm_size_round_up(buckets->small.slice, SLICE_ELEMENTS);
 }
 
-plm_status plm_buckets_init(struct plm_buckets *buckets, const struct plm_bucket_request *request,
-                            struct plm_error *error)
+void plm_buckets_init(struct plm_buckets *buckets, const struct plm_bucket_request *request)
 {
-  *buckets = (struct plm_buckets){.entries = calloc(request->count, sizeof *buckets->entries),
-                                  .buckets = calloc(request->count, sizeof *buckets->buckets)};
-  struct filled *filled = calloc(request->ranks, sizeof *filled);
-  if (buckets->entries == NULL || buckets->buckets == NULL || filled == NULL) {
-    free(filled);
-    plm_buckets_deinit(buckets);
-    return plm_error_set(error, PLM_NO_MEMORY, "no memory for the buckets of %zu tensors",
-                         request->count);
-  }
+  *buckets =
+      (struct plm_buckets){.entries = plm_alloc_zeroed(request->count, sizeof *buckets->entries),
+                           .buckets = plm_alloc_zeroed(request->count, sizeof *buckets->buckets)};
+  struct filled *filled = plm_alloc_zeroed(request->ranks, sizeof *filled);
   const size_t entries = buckets_divide(buckets, request, filled);
   list_small(buckets, request, entries);
   free(filled);
-  return PLM_OK;
 }
 
 void plm_buckets_deinit(struct plm_buckets *buckets)

@@ -43,8 +43,7 @@ struct plm_bucket_request {
   uint32_t ranks;
   size_t act_bytes; /* of the weights as used */
 };
-plm_status plm_buckets_init(struct plm_buckets *buckets, const struct plm_bucket_request *request,
-                            struct plm_error *error);
+void plm_buckets_init(struct plm_buckets *buckets, const struct plm_bucket_request *request);
 void plm_buckets_deinit(struct plm_buckets *buckets);
 
 #endif

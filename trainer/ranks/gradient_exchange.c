@@ -1,6 +1,7 @@
 /* Opens an exchange, cuts the backward pass and the update into parts, and adds up the numbers. */
 #include <stdlib.h>
 
+#include "common/base/alloc.h"
 #include "common/base/clock.h"
 #include "common/base/numbers/size.h"
 #include "trainer/ranks/exchange_state.h"
@@ -24,13 +25,11 @@ static size_t number_count(const struct plm_exchange *exchange)
 }
 
 /* Ends a part of the backward pass wherever buckets become final. The last part ends the pass. */
-static plm_status gradient_exchange_cut(struct plm_exchange *exchange, struct plm_error *error)
+static void gradient_exchange_cut(struct plm_exchange *exchange)
 {
   const size_t count = exchange->buckets.count;
   uint32_t end = plm_model_whole_pass(exchange->model).end;
-  exchange->parts = calloc(count + 1, sizeof *exchange->parts);
-  if (exchange->parts == NULL)
-    return plm_error_set(error, PLM_NO_MEMORY, "no memory for the exchange between ranks");
+  exchange->parts = plm_alloc_zeroed(count + 1, sizeof *exchange->parts);
   for (size_t b = 0; b < count; b++) {
     const uint32_t first = exchange->buckets.buckets[b].final_at;
     if (first < end) {
@@ -42,7 +41,6 @@ static plm_status gradient_exchange_cut(struct plm_exchange *exchange, struct pl
   if (exchange->part_count == 0 || end > 0)
     exchange->parts[exchange->part_count++] =
         (struct exchange_part){.blocks = {0, end}, .buckets = count};
-  return PLM_OK;
 }
 
 static plm_status exchange_allocate(struct plm_exchange *exchange, struct plm_error *error)
@@ -51,11 +49,9 @@ static plm_status exchange_allocate(struct plm_exchange *exchange, struct plm_er
   const uint32_t ranks = exchange->ranks->ranks;
   const size_t elements = buffer_elements(&exchange->buckets, ranks);
   const size_t numbers = number_count(exchange);
-  exchange->mine = calloc(numbers, sizeof *exchange->mine);
-  exchange->all = calloc(numbers * ranks, sizeof *exchange->all);
-  exchange->gradients = calloc(exchange->parameters, sizeof *exchange->gradients);
-  if (exchange->mine == NULL || exchange->all == NULL || exchange->gradients == NULL)
-    return plm_error_set(error, PLM_NO_MEMORY, "no memory for the exchange between ranks");
+  exchange->mine = plm_alloc_zeroed(numbers, sizeof *exchange->mine);
+  exchange->all = plm_alloc_zeroed(numbers * ranks, sizeof *exchange->all);
+  exchange->gradients = plm_alloc_zeroed(exchange->parameters, sizeof *exchange->gradients);
   PLM_TRY(ops->allocate(ops, 2 * EXCHANGE_SLOTS * elements * sizeof(float),
                         (void **)&exchange->messages, error));
   /* the gaps are sent too */
@@ -85,9 +81,7 @@ plm_status plm_exchange_open(struct plm_ranks *ranks, struct plm_model *model,
                              struct plm_error *error)
 {
   const struct plm_rank_place *place = &ranks->collective->place;
-  struct plm_exchange *exchange = calloc(1, sizeof *exchange);
-  if (exchange == NULL)
-    return plm_error_set(error, PLM_NO_MEMORY, "no memory for the exchange between ranks");
+  struct plm_exchange *exchange = plm_alloc(sizeof *exchange);
   *exchange = (struct plm_exchange){.ranks = ranks,
                                     .ops = plm_model_ops(model),
                                     .model = model,
@@ -107,8 +101,8 @@ plm_status plm_exchange_open(struct plm_ranks *ranks, struct plm_model *model,
                                              .owners = owners,
                                              .ranks = ranks->ranks,
                                              .act_bytes = exchange->ops->act_bytes};
-  if (status == PLM_OK) status = plm_buckets_init(&exchange->buckets, &request, error);
-  if (status == PLM_OK) status = gradient_exchange_cut(exchange, error);
+  plm_buckets_init(&exchange->buckets, &request);
+  gradient_exchange_cut(exchange);
   if (status == PLM_OK) status = exchange_allocate(exchange, error);
   if (status == PLM_OK) status = plm_rank_trace_open(ranks->rank, &exchange->trace, error);
   if (status != PLM_OK) {
@@ -277,15 +271,14 @@ plm_status plm_exchange_sums(struct plm_exchange *exchange, const double *losses
   return PLM_OK;
 }
 
-plm_status plm_exchange_count(const struct plm_bucket_request *request, uint32_t group_size,
-                              enum plm_compress compress, struct plm_exchange_bytes *bytes,
-                              struct plm_error *error)
+void plm_exchange_count(const struct plm_bucket_request *request, uint32_t group_size,
+                        enum plm_compress compress, struct plm_exchange_bytes *bytes)
 {
   const uint32_t ranks = request->ranks;
   struct plm_buckets buckets;
   *bytes = (struct plm_exchange_bytes){0};
-  if (ranks == 1) return PLM_OK;
-  PLM_TRY(plm_buckets_init(&buckets, request, error));
+  if (ranks == 1) return;
+  plm_buckets_init(&buckets, request);
   const uint64_t groups = ranks / group_size, small = buckets.small.slice;
   uint64_t slices = 0, used = 0;
   for (size_t b = 0; b < buckets.count; b++) {
@@ -300,5 +293,4 @@ plm_status plm_exchange_count(const struct plm_bucket_request *request, uint32_t
       (group_size - 1) * (groups * (slices * in_group + used) + small * in_group);
   bytes->sent_on_rail = (groups - 1) * (slices * on_rail + used + small * on_rail);
   plm_buckets_deinit(&buckets);
-  return PLM_OK;
 }

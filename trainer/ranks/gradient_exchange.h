@@ -34,9 +34,8 @@ void plm_exchange_close(struct plm_exchange *exchange);
 struct plm_exchange_bytes {
   uint64_t device, sent_in_group, sent_on_rail;
 };
-plm_status plm_exchange_count(const struct plm_bucket_request *request, uint32_t group_size,
-                              enum plm_compress compress, struct plm_exchange_bytes *bytes,
-                              struct plm_error *error);
+void plm_exchange_count(const struct plm_bucket_request *request, uint32_t group_size,
+                        enum plm_compress compress, struct plm_exchange_bytes *bytes);
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 

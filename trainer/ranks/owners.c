@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "common/base/alloc.h"
 #include "trainer/optimizer/optimizers.h"
 
 struct candidate {
@@ -39,39 +40,30 @@ static void give_away(const struct candidate *candidates, size_t count, uint32_t
   }
 }
 
-plm_status plm_owners_assign(const struct plm_config_trainer *trainer,
-                             const struct plm_parameter *table, size_t count, uint32_t ranks,
-                             uint32_t *owners, struct plm_error *error)
+void plm_owners_assign(const struct plm_config_trainer *trainer, const struct plm_parameter *table,
+                       size_t count, uint32_t ranks, uint32_t *owners)
 {
-  struct candidate *candidates = calloc(count + 1, sizeof *candidates);
-  double *load = calloc(ranks, sizeof *load);
+  struct candidate *candidates = plm_alloc_zeroed(count, sizeof *candidates);
+  double *load = plm_alloc_zeroed(ranks, sizeof *load);
   size_t large = 0;
-  plm_status status = PLM_OK;
-  if (candidates == NULL || load == NULL) {
-    status = plm_error_set(error, PLM_NO_MEMORY, "no memory for the owners of %zu tensors", count);
-  } else {
-    for (size_t i = 0; i < count; i++) {
-      owners[i] = ranks == 1 ? 0 : PLM_OWNED_BY_ALL;
-      if (table[i].frozen)
-        owners[i] = PLM_OWNED_BY_NONE;
-      else if (table[i].count >= PLM_OWNED_ELEMENTS)
-        candidates[large++] = (struct candidate){i, plm_update_cost(trainer, &table[i])};
-    }
-    qsort(candidates, large, sizeof *candidates, by_cost);
-    give_away(candidates, large, ranks, load, owners);
+  for (size_t i = 0; i < count; i++) {
+    owners[i] = ranks == 1 ? 0 : PLM_OWNED_BY_ALL;
+    if (table[i].frozen)
+      owners[i] = PLM_OWNED_BY_NONE;
+    else if (table[i].count >= PLM_OWNED_ELEMENTS)
+      candidates[large++] = (struct candidate){i, plm_update_cost(trainer, &table[i])};
   }
+  qsort(candidates, large, sizeof *candidates, by_cost);
+  give_away(candidates, large, ranks, load, owners);
   free(candidates);
   free(load);
-  return status;
 }
 
-plm_status plm_owners_imbalance(const struct plm_config_trainer *trainer,
-                                const struct plm_parameter *table, size_t count, uint32_t ranks,
-                                const uint32_t *owners, double *imbalance, struct plm_error *error)
+double plm_owners_imbalance(const struct plm_config_trainer *trainer,
+                            const struct plm_parameter *table, size_t count, uint32_t ranks,
+                            const uint32_t *owners)
 {
-  double *load = calloc(ranks, sizeof *load), total = 0, largest = 0;
-  if (load == NULL)
-    return plm_error_set(error, PLM_NO_MEMORY, "no memory for the loads of %u ranks", ranks);
+  double *load = plm_alloc_zeroed(ranks, sizeof *load), total = 0, largest = 0;
   for (size_t i = 0; i < count; i++) {
     if (!plm_has_owner(owners[i])) continue;
     load[owners[i]] += plm_update_cost(trainer, &table[i]);
@@ -80,6 +72,5 @@ plm_status plm_owners_imbalance(const struct plm_config_trainer *trainer,
   for (uint32_t r = 0; r < ranks; r++)
     if (load[r] > largest) largest = load[r];
   free(load);
-  *imbalance = total > 0 ? largest * ranks / total : 1;
-  return PLM_OK;
+  return total > 0 ? largest * ranks / total : 1;
 }

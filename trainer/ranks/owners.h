@@ -20,17 +20,16 @@ enum { PLM_OWNED_ELEMENTS = 65536 };
 
 /* Fills owners (count) with ranks, PLM_OWNED_BY_ALL, or PLM_OWNED_BY_NONE for what is frozen. With
  * one rank, that is the owner of all others. */
-plm_status plm_owners_assign(const struct plm_config_trainer *trainer,
-                             const struct plm_parameter *table, size_t count, uint32_t ranks,
-                             uint32_t *owners, struct plm_error *error);
+void plm_owners_assign(const struct plm_config_trainer *trainer, const struct plm_parameter *table,
+                       size_t count, uint32_t ranks, uint32_t *owners);
 
 /* The cost of updating a parameter, in multiplications: of Muon's five Newton-Schulz iterations for
  * a matrix with sides s <= l, 20 s^2 l + 10 s^3; of Adam, one for each element. */
 double plm_update_cost(const struct plm_config_trainer *trainer,
                        const struct plm_parameter *parameter);
 /* Costs of what the ranks own: the largest divided by the mean. 1 if nothing has an owner. */
-plm_status plm_owners_imbalance(const struct plm_config_trainer *trainer,
-                                const struct plm_parameter *table, size_t count, uint32_t ranks,
-                                const uint32_t *owners, double *imbalance, struct plm_error *error);
+double plm_owners_imbalance(const struct plm_config_trainer *trainer,
+                            const struct plm_parameter *table, size_t count, uint32_t ranks,
+                            const uint32_t *owners);
 
 #endif

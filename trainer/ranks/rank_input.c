@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
+
 struct header {
   uint32_t end; /* nothing follows */
   uint32_t chunks, max_length, token_bytes, documents;
@@ -148,9 +150,7 @@ void plm_rank_batch_deinit(struct plm_rank_batch *batch)
 plm_status plm_rank_add_totals(struct plm_ranks *ranks, struct plm_step_totals *totals,
                                struct plm_error *error)
 {
-  struct plm_step_totals *all = calloc(ranks->ranks, sizeof *all);
-  if (all == NULL)
-    return plm_error_set(error, PLM_NO_MEMORY, "no memory for %u ranks", ranks->ranks);
+  struct plm_step_totals *all = plm_alloc_zeroed(ranks->ranks, sizeof *all);
   const plm_status status =
       plm_collective_gather(ranks->collective, PLM_LANE_INPUT, all, totals, sizeof *totals, error);
   *totals = (struct plm_step_totals){0};

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "common/base/alloc.h"
 #include "common/base/numbers/size.h"
 #include "trainer/optimizer/optimizers.h"
 #include "trainer/ranks/gradient_exchange.h"
@@ -46,9 +47,7 @@ static plm_status count_parameters(const struct plm_config *config, const struct
                                    struct plm_error *error)
 {
   struct plm_model_memory memory;
-  bool *kept = calloc(count, sizeof *kept);
-  if (kept == NULL)
-    return plm_error_set(error, PLM_NO_MEMORY, "no memory for the owners of %zu tensors", count);
+  bool *kept = plm_alloc_zeroed(count, sizeof *kept);
   for (size_t i = 0; i < count; i++) kept[i] = plm_is_held(held, i);
   const struct plm_model_options options = {
       .max_chunks = 1,
@@ -87,9 +86,8 @@ static plm_status rank_needs_count(const struct plm_config *config, const struct
                                    struct plm_error *error)
 {
   const struct plm_config_trainer *trainer = &config->trainer;
-  PLM_TRY(plm_owners_assign(trainer, table, parameters, needs->ranks, owners, error));
-  PLM_TRY(plm_owners_imbalance(trainer, table, parameters, needs->ranks, owners, &needs->imbalance,
-                               error));
+  plm_owners_assign(trainer, table, parameters, needs->ranks, owners);
+  needs->imbalance = plm_owners_imbalance(trainer, table, parameters, needs->ranks, owners);
   PLM_TRY(find_largest(config, ops, table, owners, parameters, needs, error));
   const struct plm_bucket_request request = {.table = table,
                                              .count = parameters,
@@ -97,7 +95,7 @@ static plm_status rank_needs_count(const struct plm_config *config, const struct
                                              .ranks = needs->ranks,
                                              .act_bytes = ops->act_bytes};
   struct plm_exchange_bytes bytes;
-  PLM_TRY(plm_exchange_count(&request, needs->group_size, trainer->compress, &bytes, error));
+  plm_exchange_count(&request, needs->group_size, trainer->compress, &bytes);
   needs->exchange = bytes.device;
   needs->sent_in_group = bytes.sent_in_group;
   needs->sent_on_rail = bytes.sent_on_rail;
@@ -114,11 +112,8 @@ plm_status plm_rank_needs(const struct plm_config *config, const struct plm_ops 
   PLM_TRY(plm_model_parameters(&config->model, &table, &parameters, &arena, error));
   const struct plm_freeze freeze = plm_config_freeze(&config->trainer, &config->model);
   plm_parameters_freeze(table, parameters, &freeze);
-  uint32_t *owners = calloc(parameters, sizeof *owners);
-  const plm_status status =
-      owners == NULL ? plm_error_set(error, PLM_NO_MEMORY,
-                                     "no memory for the owners of %zu tensors", parameters)
-                     : rank_needs_count(config, ops, table, parameters, owners, needs, error);
+  uint32_t *owners = plm_alloc_zeroed(parameters, sizeof *owners);
+  const plm_status status = rank_needs_count(config, ops, table, parameters, owners, needs, error);
   free(owners);
   free(table);
   return status;

@@ -1,18 +1,19 @@
 /* Texts that rank 0 sends, and the comparison of the ranks. */
 #include "trainer/ranks/rank_start.h"
-#include "common/base/process/cgroup.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "common/base/alloc.h"
+#include "common/base/process/cgroup.h"
+
 plm_status plm_rank_share_text(struct plm_ranks *ranks, char **text, struct plm_error *error)
 {
   uint64_t size = plm_ranks_first(ranks) ? strlen(*text) + 1 : 0;
   PLM_TRY(plm_collective_broadcast(ranks->collective, PLM_LANE_STEP, &size, sizeof size, error));
-  if (!plm_ranks_first(ranks)) *text = calloc(1, size);
-  if (*text == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for what rank 0 sends");
+  if (!plm_ranks_first(ranks)) *text = plm_alloc_zeroed(1, size);
   return plm_collective_broadcast(ranks->collective, PLM_LANE_STEP, *text, size, error);
 }
 
@@ -132,9 +133,7 @@ plm_status plm_rank_compare(struct plm_ranks *ranks, const struct plm_resolved *
                             struct plm_error *error)
 {
   const struct traits traits = traits_of(ranks, mine);
-  struct traits *all = calloc(ranks->ranks, sizeof *all);
-  if (all == NULL)
-    return plm_error_set(error, PLM_NO_MEMORY, "no memory for %u ranks", ranks->ranks);
+  struct traits *all = plm_alloc_zeroed(ranks->ranks, sizeof *all);
   plm_status status =
       plm_collective_gather(ranks->collective, PLM_LANE_STEP, all, &traits, sizeof traits, error);
   if (status == PLM_OK) status = rank_start_compare(all, ranks->ranks, error);

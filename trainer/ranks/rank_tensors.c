@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
 #include "common/base/numbers/hash.h"
 
 /* ---- memory of a device ---------------------------------------------------------------------- */
@@ -210,9 +211,7 @@ plm_status plm_rank_collect(struct plm_ranks *ranks, const uint32_t *owners,
                             struct plm_model *model, struct plm_optimizer *optimizer,
                             struct plm_snapshot *snapshot, struct plm_error *error)
 {
-  uint64_t *moved = calloc(2 * (size_t)ranks->ranks, sizeof *moved);
-  if (moved == NULL)
-    return plm_error_set(error, PLM_NO_MEMORY, "no memory for %u ranks", ranks->ranks);
+  uint64_t *moved = plm_alloc_zeroed(2 * (size_t)ranks->ranks, sizeof *moved);
   plm_status status = collect_all(ranks, owners, model, optimizer, snapshot, moved, error);
   if (status == PLM_OK) status = compare_moved(ranks, moved, moved + ranks->ranks, error);
   free(moved);
@@ -272,9 +271,7 @@ plm_status plm_rank_compare_weights(struct plm_ranks *ranks, const uint32_t *own
   char list[128] = "";
   size_t length = 0;
   PLM_TRY(ranks->ops->synchronize(ranks->ops, error)); /* after an error the sum is of no use */
-  uint64_t *all = calloc(ranks->ranks, sizeof *all);
-  if (all == NULL)
-    return plm_error_set(error, PLM_NO_MEMORY, "no memory for %u ranks", ranks->ranks);
+  uint64_t *all = plm_alloc_zeroed(ranks->ranks, sizeof *all);
   const plm_status status =
       plm_collective_gather(ranks->collective, PLM_LANE_STEP, all, &mine, sizeof mine, error);
   for (uint32_t r = 1; r < ranks->ranks && status == PLM_OK; r++)

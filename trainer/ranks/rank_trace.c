@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "common/base/alloc.h"
+
 struct plm_rank_trace {
   FILE *file;
   uint32_t rank;
@@ -18,8 +20,7 @@ plm_status plm_rank_trace_open(uint32_t rank, struct plm_rank_trace **out, struc
   if (folder == NULL || folder[0] == '\0') return PLM_OK;
   if ((size_t)snprintf(path, sizeof path, "%s/rank-%u.json", folder, rank) >= sizeof path)
     return plm_error_set(error, PLM_CONFIG, "PLM_RANK_TRACE names a path that is too long");
-  struct plm_rank_trace *trace = calloc(1, sizeof *trace);
-  if (trace == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for the trace");
+  struct plm_rank_trace *trace = plm_alloc(sizeof *trace);
   *trace = (struct plm_rank_trace){.file = fopen(path, "we"), .rank = rank, .separator = "[\n"};
   if (trace->file == NULL) {
     free(trace);

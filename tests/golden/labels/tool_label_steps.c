@@ -222,7 +222,7 @@ static void train(struct labelled_run *run)
   struct plm_step_result result;
   const struct plm_step_shape shape = plm_step_shape(run->step);
   void *block = must(calloc(1, plm_step_input_bytes(&shape)));
-  succeed(plm_step_input_init(&input, &shape, block, &error), &error);
+  plm_step_input_init(&input, &shape, block);
   for (uint64_t s = 0; s < run->config.trainer.steps; s++) {
     run->batch.first_chunk = s * run->batch.chunks;
     succeed(plm_step_input_fill(&input, &shape, s, &run->batch, &error), &error);

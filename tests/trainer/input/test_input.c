@@ -46,7 +46,7 @@ static void open_parts(struct opened *o)
   const struct plm_objective_options options = plm_objective_options_of(&o->config);
   assert_int_equal(plm_objective_init(&o->objective, &options, CHUNKS, 0, NULL), PLM_OK);
   const struct plm_plan_parameters plan = packers_options().plan;
-  assert_int_equal(plm_data_cursor_init(&o->cursor, plm_plan_hash(&plan), 7, NULL), PLM_OK);
+  plm_data_cursor_init(&o->cursor, plm_plan_hash(&plan), 7);
   const struct plm_mixture alone = {.count = 1, .weights = {1}, .final_weights = {-1}};
   plm_mixture_history_add(&o->cursor.mixture, 0, CHUNKS, &alone);
 }
