@@ -62,7 +62,7 @@ if [ "${#daemons[@]}" -gt 0 ] && [ ! -e "$policy" ]; then
   "${sudo[@]}" chmod 755 "$policy"
 fi
 "${sudo[@]}" apt-get update -qq
-"${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+"${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=600 install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 if [ "${#daemons[@]}" -gt 0 ] && command -v systemctl >/dev/null; then
   "${sudo[@]}" systemctl disable -q "${daemons[@]}"
 fi
