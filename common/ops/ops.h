@@ -35,8 +35,9 @@
 
 struct plm_ops;
 struct plm_collective;
-struct plm_transport; /* common/collective/transport.h */
-struct plm_recording; /* defined by the backend */
+struct plm_transport;       /* common/collective/transport.h */
+struct plm_recording;       /* defined by the backend */
+struct plm_ops_observation; /* common/ops/observed.h */
 
 /* Totals of tuning since the backend was opened. */
 struct plm_ops_tuned {
@@ -57,7 +58,8 @@ struct plm_ops {
   const char *fallback; /* why some of them, or all of CUDA, are not in use; else NULL */
   size_t act_bytes;     /* 4 or 2 */
   uint32_t threads;
-  void *context; /* the backend's state */
+  void *context;                           /* the backend's state */
+  struct plm_ops_observation *observation; /* of who watches the operators; NULL: nobody */
 
   /* ---- memory ---- */
   plm_status (*allocate)(struct plm_ops *ops, size_t bytes, void **buffer, struct plm_error *error);
@@ -110,6 +112,17 @@ struct plm_ops {
                            struct plm_error *error);
   void (*replay)(struct plm_ops *ops, struct plm_recording *recording);
   void (*release_recording)(struct plm_ops *ops, struct plm_recording *recording);
+
+  /* ---- times of the device, for profiles ----
+   * All three are NULL if operators have ended when they return (the CPU). */
+  /* Makes room for so many marks, which are numbered from 0. Those that exist stay. */
+  plm_status (*reserve_marks)(struct plm_ops *ops, uint32_t count, struct plm_error *error);
+  /* Notes when the computation that is queued so far ends or, if `beside`, the copies of the second
+   * queue. The host does not wait. Not while recording. */
+  void (*mark)(struct plm_ops *ops, uint32_t mark, bool beside);
+  /* Nanoseconds from one mark to another, both of which the host has waited for (synchronize,
+   * wait_copies). NAN if the device cannot tell. */
+  double (*between_marks)(struct plm_ops *ops, uint32_t from, uint32_t to);
 
   /* ---- precision ---- */
   /* Rounds n fp32 weights to the precision in which products read them (a plain copy in fp32). */

@@ -23,6 +23,7 @@ void close_backend(struct plm_ops *ops)
     ops->release_recording(ops, recording);
   }
   plm_cuda_products_close(cuda);
+  plm_cuda_marks_close(cuda);
   if (cuda->scratch != nullptr) ops->release(ops, cuda->scratch);
   plm_cuda_streams_close(cuda);
   free(cuda);
@@ -138,6 +139,7 @@ plm_status prepare_backend(struct plm_cuda *cuda, struct plm_error *error)
   if (code != cudaSuccess) return no_device(cuda, code, error);
   plm_cuda_memory_register(cuda);
   plm_cuda_streams_register(cuda);
+  plm_cuda_marks_register(cuda);
   plm_cuda_elementwise_register(cuda);
   plm_cuda_norm_register(cuda);
   plm_cuda_layer_norm_register(cuda);

@@ -35,7 +35,9 @@ struct plm_cuda {
   plm_stream stream;                /* of the computation */
   cudaStream_t copies;              /* of copies beside the computation */
   cudaEvent_t computed, copied;     /* how far each stream was when the other was told to follow */
-  bool recording;                   /* between record_begin and record_end */
+  cudaEvent_t *marks;               /* (mark_count): see ops_marks.cu */
+  uint32_t mark_count;
+  bool recording; /* between record_begin and record_end */
   struct plm_error recording_error;
   void *scratch; /* device */
   size_t scratch_bytes;
@@ -144,8 +146,12 @@ bool plm_cuda_launches_block(void);
 /* Makes all kernels ask again for large shared memory: the device may have been reset since. */
 void plm_cuda_forget_shared(void);
 
+/* Frees the marks of a profile, if there are some. */
+void plm_cuda_marks_close(struct plm_cuda *cuda);
+
 void plm_cuda_memory_register(struct plm_cuda *cuda);
 void plm_cuda_streams_register(struct plm_cuda *cuda);
+void plm_cuda_marks_register(struct plm_cuda *cuda);
 void plm_cuda_elementwise_register(struct plm_cuda *cuda);
 void plm_cuda_norm_register(struct plm_cuda *cuda);
 void plm_cuda_layer_norm_register(struct plm_cuda *cuda);
