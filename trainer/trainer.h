@@ -32,6 +32,7 @@
 #include "trainer/input/source_schemas.h"
 #include "trainer/optimizer/clip.h"
 #include "trainer/optimizer/optimizers.h"
+#include "trainer/profile/profile.h"
 #include "trainer/ranks/owners.h"
 #include "trainer/ranks/ranks.h"
 #include "trainer/step/health.h"
@@ -89,6 +90,8 @@ struct plm_trainer {
   struct plm_publisher *publisher;
   bool snapshot_on_its_way; /* copies into it may still run, so the writer does not have it yet */
   struct plm_step_report *report;
+  struct plm_profile *profile; /* NULL: none */
+  uint64_t write_profiled_ns;  /* the end of the last written checkpoint that it knows */
 
   struct plm_health health;
   struct plm_source_totals source_totals;

@@ -62,7 +62,11 @@ static plm_status go_on(void *context, uint32_t done, uint32_t total, struct plm
     plm_run_pulse(&trainer->pulse, true, "%s (%u of %u micro-batches)",
                   trainer->tuning ? "tuning products" : "computing the first step", done, total);
   enum plm_rank_vote decision = give_up(trainer, done, total) ? PLM_RANK_STOP : PLM_RANK_GO;
+  const uint64_t begun_ns = plm_profile_clock(trainer->profile);
   PLM_TRY(plm_ranks_decide(trainer->ranks, decision, PLM_OK, &decision, error));
+  if (!trainer->ranks->single)
+    plm_profile_add(trainer->profile, PLM_TRACK_STEP, PLM_SPAN_EXCHANGE, "agree to go on", -1,
+                    begun_ns);
   if (decision == PLM_RANK_GO) return PLM_OK;
   plm_info("step %llu is abandoned after %u of %u micro-batches: trainer.stop_timeout_s is %g",
            (unsigned long long)trainer->state.step + 1, done, total,
@@ -269,27 +273,53 @@ static plm_status trainer_run_report(struct plm_trainer *trainer,
   return report_step(trainer, result, step_s, data_wait_s, error);
 }
 
+/* What was done between two steps, since begun_ns, for the profile. */
+static void tell_between(struct plm_trainer *trainer, enum plm_span kind, const char *what,
+                         uint64_t begun_ns)
+{
+  plm_profile_add(trainer->profile, PLM_TRACK_STEP, kind, what, -1, begun_ns);
+}
+
+/* Writes the profile, with the checkpoint that is being written. All ranks call it. */
+static plm_status finish_profile(struct plm_trainer *trainer, bool measure, struct plm_error *error)
+{
+  struct plm_collective *collective = trainer->ranks->collective;
+  if (!plm_profile_is_pending(trainer->profile)) return PLM_OK;
+  plm_save_hand_over(trainer);
+  collective->note(collective, "writing a profile", trainer->state.step, true);
+  plm_save_tell_profile(trainer, true);
+  return plm_profile_finish(trainer->profile, measure, error);
+}
+
 static plm_status one_step(struct plm_trainer *trainer, struct plm_error *error)
 {
   struct plm_input_slot *slot = NULL;
   struct plm_step_result result;
   struct plm_snapshot *snapshot = NULL;
   const uint64_t started = plm_clock_ns();
+  plm_profile_step_begins(trainer->profile, trainer->state.step + 1, started);
   if (!trainer->stepped) plm_run_pulse(&trainer->pulse, true, "waiting for the first chunks");
   PLM_TRY(next_input(trainer, &slot, error));
   PLM_ASSERT(slot != NULL);
   if (trainer->stepped) plm_run_pulse_suspend(&trainer->pulse); /* it waits no more */
   const double data_wait_s = plm_clock_seconds_since(started);
+  plm_profile_add(trainer->profile, PLM_TRACK_STEP, PLM_SPAN_DATA, "data wait", -1, started);
   const plm_status status = trainer_run_compute(trainer, slot, &result, error);
   plm_input_release(trainer->input, slot);
   if (status != PLM_OK) return status;
-  const double step_s = plm_clock_seconds_since(started);
+  const uint64_t ended = plm_clock_ns();
+  const double step_s = 1e-9 * (double)(ended - started);
+  plm_profile_step_ended(trainer->profile, ended);
   trainer->stepped = true;
   plm_run_pulse_suspend(&trainer->pulse); /* from here on, steps are the signs of life */
   PLM_TRY(check_skipped(trainer, error));
   const bool due = is_due(trainer);
+  const uint64_t saving = plm_profile_clock(trainer->profile);
   if (due) PLM_TRY(plm_save_begin(trainer, &snapshot, error));
+  const uint64_t reporting = plm_profile_clock(trainer->profile);
+  if (due) tell_between(trainer, PLM_SPAN_CHECKPOINT, "take a snapshot", saving);
   const plm_status reported = trainer_run_report(trainer, &result, step_s, data_wait_s, error);
+  tell_between(trainer, PLM_SPAN_REPORT, "report the step", reporting);
   if (due) plm_save_submit(trainer, snapshot);
   if (reported != PLM_OK) return reported;
   if (!due && trainer->state.step % COMPARE_EVERY == 0)
@@ -297,6 +327,7 @@ static plm_status one_step(struct plm_trainer *trainer, struct plm_error *error)
   if (due && plm_ranks_first(trainer->ranks) && !plm_trainer_is_complete(trainer))
     trainer->stops_early =
         plm_stop_when(trainer->run, trainer->config, trainer->state.step, &trainer->reports);
+  if (plm_profile_is_due(trainer->profile)) PLM_TRY(finish_profile(trainer, true, error));
   return plm_save_check(trainer, false, error);
 }
 
@@ -339,6 +370,8 @@ plm_status plm_trainer_run(struct plm_trainer *trainer, struct plm_error *error)
   while (status == PLM_OK && trainer->state.step < trainer->config->trainer.steps)
     status = one_step(trainer, error); /* asks all ranks whether to stop */
   plm_save_hand_over(trainer);
+  if (status == PLM_OK || status == PLM_INTERRUPTED)
+    PLM_TRY(finish_profile(trainer, false, error)); /* if the run ends before its last step */
   const bool last = status == PLM_OK && trainer->state.step >= trainer->config->trainer.steps;
   if (last || (status == PLM_INTERRUPTED && trainer->stops_early))
     return trainer_run_complete(trainer, error);

@@ -9,6 +9,21 @@ bool plm_computes_beside(const struct plm_trainer *trainer)
   return trainer->ops->record_begin != NULL;
 }
 
+void plm_save_tell_profile(struct plm_trainer *trainer, bool wait)
+{
+  if (trainer->profile == NULL || trainer->publisher == NULL) return;
+  const struct plm_publisher_outcome outcome = plm_publisher_outcome(trainer->publisher, wait);
+  if (outcome.ended_ns == trainer->write_profiled_ns) return;
+  trainer->write_profiled_ns = outcome.ended_ns;
+  plm_profile_record(trainer->profile,
+                     &(struct plm_profile_event){.track = PLM_TRACK_WRITER,
+                                                 .kind = PLM_SPAN_CHECKPOINT,
+                                                 .name = "write checkpoint",
+                                                 .number = (int64_t)outcome.written_step,
+                                                 .begin_ns = outcome.began_ns,
+                                                 .end_ns = outcome.ended_ns});
+}
+
 /* Waits for the copies of the pending snapshot, if there is one, and gives it to the writer. */
 void plm_save_hand_over(struct plm_trainer *trainer)
 {
@@ -64,6 +79,7 @@ plm_status plm_save_begin(struct plm_trainer *trainer, struct plm_snapshot **out
   if (!plm_ranks_first(trainer->ranks)) return collect_state(trainer, NULL, error);
   trainer_save_note(trainer, "waiting for the writer of checkpoints", true);
   struct plm_snapshot *snapshot = plm_publisher_begin(trainer->publisher);
+  plm_save_tell_profile(trainer, false);
   trainer_save_note(trainer, "collecting a checkpoint", false);
   snapshot->step = trainer->state.step;
   ops->copies_follow(ops);

@@ -18,6 +18,9 @@ plm_status plm_save_begin(struct plm_trainer *trainer, struct plm_snapshot **sna
  * line is therefore written first. On a device, the copies may still run; the writer then gets the
  * snapshot during the next step. */
 void plm_save_submit(struct plm_trainer *trainer, struct plm_snapshot *snapshot);
+/* Tells the profile, if there is one, which checkpoint was written since the last call. With
+ * `wait`, after the writer is idle. */
+void plm_save_tell_profile(struct plm_trainer *trainer, bool wait);
 /* Waits for the copies of the pending snapshot, if there is one, and gives it to the writer. */
 void plm_save_hand_over(struct plm_trainer *trainer);
 

@@ -133,6 +133,11 @@ struct plm_config_stop_when {
 enum plm_class_weights { PLM_CLASS_WEIGHTS_NONE, PLM_CLASS_WEIGHTS_BALANCED };
 extern const char *const plm_class_weights_names[]; /* "none", "balanced", NULL */
 
+/* Steps from 1, both included; {0}: none. */
+struct plm_step_range {
+  uint64_t first, last;
+};
+
 struct plm_config_trainer {
   enum plm_device device;
   uint32_t threads; /* 0: all */
@@ -162,6 +167,7 @@ struct plm_config_trainer {
   struct plm_freeze freeze;
   struct plm_config_stop_when stop_when;
   uint32_t max_skipped_steps;
+  struct plm_step_range profile;
   enum plm_restart restart;
 };
 

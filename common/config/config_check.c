@@ -70,6 +70,18 @@ static uint64_t share_tokens(const struct plm_config_trainer *trainer)
   return trainer->batch_tokens / (trainer->shares == 0 ? trainer->ranks : trainer->shares);
 }
 
+static void check_profile(struct plm_loader *loader)
+{
+  const struct plm_config_trainer *trainer = &loader->config->trainer;
+  static const char key[] = "trainer.profile.steps";
+  if (plm_key_is_bad(loader, key) || plm_key_is_bad(loader, "trainer.steps") ||
+      trainer->profile.last <= trainer->steps)
+    return;
+  plm_problems_add(loader->problems, plm_key_place(loader, key, "trainer.steps"),
+                   "%s: step %llu is beyond the last step, %llu (trainer.steps)", key,
+                   (unsigned long long)trainer->profile.last, (unsigned long long)trainer->steps);
+}
+
 static void check_freeze(struct plm_loader *loader)
 {
   const struct plm_config *config = loader->config;
@@ -452,6 +464,7 @@ void plm_config_check(struct plm_loader *loader)
   check_objective(loader);
   plm_config_check_labels(loader);
   check_ranks(loader);
+  check_profile(loader);
   check_batch(loader);
   check_trainer(loader);
   check_alignment(loader);

@@ -51,6 +51,15 @@ static void print_list(const struct plm_setting *setting, const struct plm_confi
   plm_text_puts(text, "]");
 }
 
+static void print_steps(struct plm_step_range steps, struct plm_text *text)
+{
+  if (steps.last == 0)
+    plm_text_puts(text, "null");
+  else
+    plm_text_printf(text, "%llu-%llu", (unsigned long long)steps.first,
+                    (unsigned long long)steps.last);
+}
+
 char *plm_setting_print(const struct plm_setting *setting, const struct plm_config *config)
 {
   const void *value = setting_print_field(setting, config);
@@ -78,6 +87,7 @@ char *plm_setting_print(const struct plm_setting *setting, const struct plm_conf
   case PLM_SETTING_PATH:
   case PLM_SETTING_ADDRESS:
   case PLM_SETTING_ENDPOINT: plm_setting_put_string(&text, *(char *const *)value); break;
+  case PLM_SETTING_STEPS: print_steps(*(const struct plm_step_range *)value, &text); break;
   case PLM_SETTING_SETS: plm_config_sets_print(&config->evaluator, &text); break;
   case PLM_SETTING_TASKS: plm_config_tasks_print(&config->evaluator, &text); break;
   default: print_list(setting, config, &text); break;

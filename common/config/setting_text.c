@@ -24,6 +24,7 @@ static const char *type_name(const struct plm_setting *setting)
   case PLM_SETTING_CORPUS: return "a path, a list of {path, weight, final_weight, sampling}";
   case PLM_SETTING_ENDPOINT: return "tcp://HOST:PORT or ipc://PATH";
   case PLM_SETTING_ADDRESS: return "HOST:PORT";
+  case PLM_SETTING_STEPS: return "a step or FIRST-LAST";
   case PLM_SETTING_DOUBLES:
     return setting->count_offset == PLM_NO_OFFSET ? "a list of two numbers" : "a list of numbers";
   case PLM_SETTING_HOSTS: return "a list of NAME:SLOTS";

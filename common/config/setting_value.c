@@ -11,6 +11,7 @@
 #include "common/config/config_corpora.h"
 #include "common/config/setting_tasks.h"
 #include "common/config/settings.h"
+#include "common/config/step_range.h"
 
 enum { MESSAGE_SIZE = 512, IPC_PATH_LIMIT = 107 };
 
@@ -464,12 +465,12 @@ bool plm_setting_store(const struct plm_setting *setting, const struct plm_value
     return true;
   case PLM_SETTING_DOUBLE: return read_number(setting, scalar, target, message);
   case PLM_SETTING_CHOICE: return store_choice(setting, value, target, message);
-  case PLM_SETTING_CORPUS:
-    if (!store_string(setting, scalar, base, target, message)) return false;
-    plm_sources_release(config);
-    return true;
-  default: return store_string(setting, scalar, base, target, message);
+  case PLM_SETTING_STEPS: return plm_step_range_store(scalar, target, message);
+  default: break;
   }
+  if (!store_string(setting, scalar, base, target, message)) return false;
+  if (setting->type == PLM_SETTING_CORPUS) plm_sources_release(config);
+  return true;
 }
 
 void plm_setting_release(const struct plm_setting *setting, struct plm_config *config)

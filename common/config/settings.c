@@ -406,6 +406,11 @@ static const struct plm_setting settings[] = {
               "the best one before them. 0: never."),
   ROW("trainer.max_skipped_steps", U32, trainer.max_skipped_steps, "steps", "20", NUMBER(1, 1e6),
       FREE, .help = "The run ends after this many skipped steps in a row."),
+  ROW("trainer.profile.steps", STEPS, trainer.profile, "", "null", .flags = PLM_SETTING_NULLABLE,
+      FREE,
+      .help = "Steps whose operators, copies, exchanges and waits are written, with their times, "
+              "to profile.json in the run folder: FIRST-LAST, at most 100, or one step. null: "
+              "none."),
   ROW("trainer.restart", CHOICE, trainer.restart, "", "on-failure", .choices = plm_restart_names,
       FREE,
       .help = "Whether `up` starts the trainer again after it has ended."),

@@ -23,6 +23,7 @@ enum plm_setting_type {
   PLM_SETTING_PATH,     /* char *, made absolute */
   PLM_SETTING_CORPUS,   /* a path, or a list of plm_config_source */
   PLM_SETTING_ENDPOINT, /* char *, tcp://HOST:PORT or ipc://PATH (made absolute) */
+  PLM_SETTING_STEPS,    /* struct plm_step_range, FIRST-LAST */
   PLM_SETTING_ADDRESS,  /* char *, HOST:PORT; host "" or *: every interface; port *: any */
   PLM_SETTING_DOUBLES,  /* double[count_max]; count_offset locates their number */
   PLM_SETTING_SPLITS,   /* char *[count_max], each one of the choices, none twice */

@@ -326,6 +326,14 @@ uint64_t plm_masks_pairs(const struct plm_masks *masks, int level, int entry)
   return masks->pairs.of[level][masks->slot[entry]];
 }
 
+uint64_t plm_masks_pairs_of(const struct plm_masks *masks, const struct plm_interval_mask *mask)
+{
+  for (int k = 0; k < masks->levels; k++)
+    for (int i = 0; i < masks->kind_count; i++)
+      if (&masks->mask[k][i] == mask) return masks->pairs.of[k][i];
+  return 0;
+}
+
 const struct plm_interval_mask *plm_masks_at(const struct plm_masks *masks, int level, int entry)
 {
   PLM_ASSERT(level >= 0 && level < masks->levels);

@@ -45,6 +45,8 @@ void plm_masks_fill(struct plm_masks *masks, const struct plm_batch *batch, uint
 const struct plm_interval_mask *plm_masks_at(const struct plm_masks *masks, int level, int entry);
 /* The allowed query-key pairs of that mask, for counting FLOPs. */
 uint64_t plm_masks_pairs(const struct plm_masks *masks, int level, int entry);
+/* The same for one of these masks, by its address; 0 if it is none of them. */
+uint64_t plm_masks_pairs_of(const struct plm_masks *masks, const struct plm_interval_mask *mask);
 
 /* The steps of plm_masks_fill, for a caller that builds the next batch's masks while the device
  * computes. plm_masks_build writes plm_masks_values(config, chunks, length) int32 values to host

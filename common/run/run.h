@@ -21,7 +21,8 @@
 #define PLM_RUN_CORPUS "CORPUS"
 #define PLM_RUN_DONE "DONE"
 #define PLM_RUN_LOGS "logs"
-#define PLM_RUN_TASKS "tasks" /* the evaluator's unfinished work on evaluator.tasks */
+#define PLM_RUN_PROFILE "profile.json" /* of trainer.profile.steps */
+#define PLM_RUN_TASKS "tasks"          /* the evaluator's unfinished work on evaluator.tasks */
 #define PLM_RUN_TENSORBOARD "tensorboard"
 #define PLM_RUN_KEYS "keys"
 #define PLM_RUN_PREVIOUS "previous-" /* and a number: what `up --resume` moved aside */

@@ -5,6 +5,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/log/log.h"
+#include "common/config/step_range.h"
 #include "common/run/run.h"
 #include "common/run/run_pulse.h"
 #include "stages/commands/behind.h"
@@ -35,6 +36,10 @@ static const struct plm_option options[] = {
      "signal stops it, and `ps`, `scale` and `down` do not reach it"},
     {0, "dry-run", NULL,
      "print graph, command lines, memory, disk, cores and ports; change nothing"},
+    {0, "profile", "FIRST-LAST",
+     "write what these steps do, and how long it takes, to profile.json in the run folder, "
+     "whatever "
+     "trainer.profile.steps says; `plm-pipeline profile` prints it"},
     {0, "find-lr", NULL,
      "train a short run of its own whose learning rates grow from step to step, draw the loss, and "
      "suggest rates; the run itself is not started"},
@@ -129,6 +134,27 @@ static plm_status read_apart(const struct plm_arguments *arguments, struct plan 
   return PLM_OK;
 }
 
+/* --profile, which is trainer.profile.steps for this `up`. */
+static plm_status read_profile(const struct plm_arguments *arguments, struct plan *plan,
+                               struct plm_error *error)
+{
+  struct plm_step_range *steps = &plan->config.trainer.profile;
+  char why[PLM_STEP_RANGE_MESSAGE];
+  const char *text = plm_arguments_get(arguments, "profile");
+  if (text == NULL) return PLM_OK;
+  if (!plm_step_range_parse(text, steps, why))
+    return plm_error_set(error, PLM_USAGE, "--profile: %s", why);
+  if (steps->last > plan->config.trainer.steps)
+    return plm_error_set(
+        error, PLM_USAGE, "--profile: step %llu is beyond the last step, %llu (trainer.steps)",
+        (unsigned long long)steps->last, (unsigned long long)plan->config.trainer.steps);
+  if (!plan->chosen[PLM_KIND_TRAINER])
+    return plm_error_set(error, PLM_USAGE,
+                         "--profile needs the trainer, which `up` does not "
+                         "start here");
+  return PLM_OK;
+}
+
 static plm_status read_plan(const struct plm_command_context *context, struct plan *plan,
                             struct plm_error *error)
 {
@@ -145,7 +171,8 @@ static plm_status read_plan(const struct plm_command_context *context, struct pl
   char fault[PLM_CONFIG_FAULT_SIZE];
   const char *key = plm_config_schedule_fault(&plan->config, fault);
   if (key != NULL && plan->chosen[PLM_KIND_TRAINER]) plm_warning("%s: %s", key, fault);
-  plm_status status = plm_run_corpora_read(&plan->config, plan->fingerprint, error);
+  plm_status status = read_profile(context->arguments, plan, error);
+  if (status == PLM_OK) status = plm_run_corpora_read(&plan->config, plan->fingerprint, error);
   if (status == PLM_OK && plan->chosen[PLM_KIND_PACKER])
     status = plm_run_corpora_local(&plan->config, error);
   if (status == PLM_OK && (plan->chosen[PLM_KIND_TRAINER] || plan->chosen[PLM_KIND_EVALUATOR]))
@@ -279,7 +306,8 @@ static plm_status run_behind(const struct plm_command_context *context, struct p
 /* --find-lr starts no run, so it goes with no option that says how to start one. */
 static plm_status find_rates(const struct plm_command_context *context, struct plm_error *error)
 {
-  static const char *const others[] = {"detach", "wait", "scale", "resume", "apart", "dry-run"};
+  static const char *const others[] = {"detach", "wait",    "scale",  "resume",
+                                       "apart",  "dry-run", "profile"};
   const struct plm_arguments *arguments = context->arguments;
   struct plan plan = {0};
   struct plm_find_lr find;

@@ -108,7 +108,10 @@ static void write_snapshot(struct plm_publisher *publisher)
   }
   pthread_mutex_lock(&publisher->mutex);
   struct plm_publisher_outcome *outcome = &publisher->outcome;
-  outcome->seconds = plm_clock_seconds_since(started);
+  outcome->written_step = step;
+  outcome->began_ns = started;
+  outcome->ended_ns = plm_clock_ns();
+  outcome->seconds = 1e-9 * (double)(outcome->ended_ns - started);
   outcome->status = status;
   outcome->error = error;
   if (status == PLM_OK) {

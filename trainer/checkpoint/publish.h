@@ -50,11 +50,13 @@ struct plm_publisher_outcome {
   uint64_t step;            /* of the newest published checkpoint */
   struct plm_hash identity; /* of the newest published checkpoint */
   uint32_t failed_in_a_row;
-  uint64_t failures;      /* in this process */
-  uint64_t failed_step;   /* of the last failure */
-  double seconds;         /* that the last checkpoint took to write */
-  plm_status status;      /* of the last checkpoint */
-  struct plm_error error; /* if that is not PLM_OK */
+  uint64_t failures;           /* in this process */
+  uint64_t failed_step;        /* of the last failure */
+  uint64_t written_step;       /* the last checkpoint that was written, or failed */
+  uint64_t began_ns, ended_ns; /* when it was written (plm_clock_ns); 0: there was none */
+  double seconds;              /* that it took */
+  plm_status status;           /* of the last checkpoint */
+  struct plm_error error;      /* if that is not PLM_OK */
 };
 /* What has been published so far; with `wait`, after the writer is idle. */
 struct plm_publisher_outcome plm_publisher_outcome(struct plm_publisher *publisher, bool wait);

@@ -45,6 +45,35 @@ static plm_status open_weights(struct plm_trainer *trainer, struct plm_error *er
   return status;
 }
 
+/* A profile of the steps that are named, unless all of them are over. */
+static plm_status open_profile(struct plm_trainer *trainer, struct plm_error *error)
+{
+  const struct plm_step_range steps = trainer->config->trainer.profile;
+  const struct plm_resolved *resolved = &trainer->state.resolved;
+  if (steps.last == 0) return PLM_OK;
+  if (trainer->state.step >= steps.last) {
+    if (plm_ranks_first(trainer->ranks))
+      plm_warning("nothing is profiled: the run continues after step %llu, and "
+                  "trainer.profile.steps ends at %llu",
+                  (unsigned long long)trainer->state.step, (unsigned long long)steps.last);
+    return PLM_OK;
+  }
+  const struct plm_profile_options options = {.first = steps.first,
+                                              .last = steps.last,
+                                              .ops = trainer->ops,
+                                              .ranks = trainer->ranks,
+                                              .masks = trainer->masks,
+                                              .run = trainer->run,
+                                              .facts = {.device = resolved->device,
+                                                        .isa = resolved->isa,
+                                                        .precision = resolved->precision,
+                                                        .products = resolved->products,
+                                                        .processor = resolved->processor,
+                                                        .threads = resolved->threads,
+                                                        .product_flops = resolved->product_flops}};
+  return plm_profile_open(&options, &trainer->profile, error);
+}
+
 plm_status plm_open_model(struct plm_trainer *trainer, struct plm_error *error)
 {
   const struct plm_config *config = trainer->config;
@@ -56,6 +85,7 @@ plm_status plm_open_model(struct plm_trainer *trainer, struct plm_error *error)
       plm_masks_open(&config->model, trainer->ops, resolved->micro_chunks, &trainer->masks, error));
   PLM_TRY(plm_optimizer_open(&config->trainer, trainer->model, &trainer->held, &trainer->optimizer,
                              error));
+  PLM_TRY(open_profile(trainer, error));
   const struct plm_objective_options objective = plm_objective_options_of(config);
   PLM_TRY(plm_objective_init(&trainer->objective, &objective, resolved->step_chunks, 0, error));
   const struct plm_step_parts parts = {
@@ -79,6 +109,7 @@ plm_status plm_open_model(struct plm_trainer *trainer, struct plm_error *error)
       .norms_every = config->norms,
       .seed = config->seed,
       .chunk_losses = config->source_count > 0,
+      .profile = trainer->profile,
   };
   return plm_step_open(&parts, &trainer->step, error);
 }
@@ -105,6 +136,7 @@ plm_status plm_load_weights(struct plm_trainer *trainer, const char *directory,
 void plm_close_model(struct plm_trainer *trainer)
 {
   plm_step_close(trainer->step);
+  plm_profile_close(trainer->profile);
   plm_objective_deinit(&trainer->objective);
   plm_optimizer_close(trainer->optimizer);
   if (trainer->masks != NULL) plm_masks_close(trainer->masks);

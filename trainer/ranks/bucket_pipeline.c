@@ -82,7 +82,7 @@ static void bucket_pipeline_start(struct plm_exchange *exchange, struct exchange
                                          .bytes = message->bytes};
   slot->moving = true;
   slot->label = message->label;
-  slot->started_ns = plm_clock_ns();
+  slot->started_ns = plm_profile_clock(exchange->profile);
   transport->start(transport, &slot->transfer);
 }
 
@@ -101,6 +101,25 @@ static void start_gradients(struct plm_exchange *exchange, struct exchange_slot 
   bucket_pipeline_start(exchange, slot, &message, rounded);
 }
 
+/* A transfer that the rank has waited for since begun_ns, for the profile. */
+static void tell_transfer(struct plm_exchange *exchange, const struct exchange_slot *slot,
+                          uint64_t begun_ns)
+{
+  const uint64_t now_ns = plm_clock_ns(), ended_ns = slot->transfer.ended_ns;
+  struct plm_profile_event event = {.track = PLM_TRACK_STEP,
+                                    .kind = PLM_SPAN_EXCHANGE,
+                                    .name = slot->label.what,
+                                    .number = (int64_t)slot->label.n,
+                                    .begin_ns = begun_ns,
+                                    .end_ns = now_ns};
+  plm_profile_record(exchange->profile, &event);
+  event.track = PLM_TRACK_MOVES + (enum plm_track)(slot - exchange->slots);
+  event.begin_ns = slot->started_ns;
+  event.end_ns = ended_ns > 0 ? ended_ns : now_ns;
+  event.bytes = (double)slot->transfer.bytes * size_of(exchange, slot->transfer.scope);
+  plm_profile_record(exchange->profile, &event);
+}
+
 /* Waits for the slot's transfer. Returns in *moved whether there was one. */
 static plm_status bucket_pipeline_await(struct plm_exchange *exchange, struct exchange_slot *slot,
                                         bool *moved, struct plm_error *error)
@@ -108,15 +127,10 @@ static plm_status bucket_pipeline_await(struct plm_exchange *exchange, struct ex
   struct plm_transport *transport = exchange->ranks->transport;
   *moved = slot->moving;
   if (!slot->moving) return PLM_OK;
-  const uint64_t begun_ns = plm_clock_ns();
+  const uint64_t begun_ns = plm_profile_clock(exchange->profile);
   slot->moving = false;
   const plm_status status = transport->wait(transport, &slot->transfer, error);
-  const uint64_t now_ns = plm_clock_ns(), ended_ns = slot->transfer.ended_ns;
-  plm_rank_trace_add(exchange->trace, PLM_TRACE_WAITS, slot->label.what, slot->label.n, begun_ns,
-                     now_ns);
-  plm_rank_trace_add(exchange->trace, PLM_TRACE_MOVES + (int)(slot - exchange->slots),
-                     slot->label.what, slot->label.n, slot->started_ns,
-                     ended_ns > 0 ? ended_ns : now_ns);
+  if (exchange->profile != NULL) tell_transfer(exchange, slot, begun_ns);
   return status;
 }
 

@@ -4,13 +4,12 @@
 #define PLM_TRAINER_RANKS_EXCHANGE_STATE_H
 
 #include "trainer/ranks/gradient_exchange.h"
-#include "trainer/ranks/rank_trace.h"
 
 /* A bucket on its way takes a slot for both transfers. While the one before it makes its second
  * transfer, a bucket makes its first, so two slots suffice. */
 enum { EXCHANGE_SLOTS = 2 };
 
-/* A message, for the trace: number n of its kind in a step. */
+/* A message, for the profile: number n of its kind in a step. */
 struct exchange_label {
   const char *what;
   size_t n;
@@ -46,8 +45,8 @@ struct plm_exchange {
   uint32_t part_count;
   float *messages; /* device */
   struct exchange_slot slots[EXCHANGE_SLOTS];
-  struct plm_rank_trace *trace;
-  size_t started; /* buckets whose first transfer was started */
+  struct plm_profile *profile; /* NULL: none */
+  size_t started;              /* buckets whose first transfer was started */
   /* Numbers of this rank and of all: losses of the shares, squared norms of the parameters, hits,
    * flops and seconds. */
   double *mine, *all; /* host */

@@ -2,7 +2,6 @@
 #include <stdlib.h>
 
 #include "common/base/alloc.h"
-#include "common/base/clock.h"
 #include "common/base/numbers/size.h"
 #include "trainer/ranks/exchange_state.h"
 
@@ -77,8 +76,8 @@ static void list_gradients(struct plm_exchange *exchange)
 
 plm_status plm_exchange_open(struct plm_ranks *ranks, struct plm_model *model,
                              const uint32_t *owners, uint32_t local_shares,
-                             enum plm_compress compress, struct plm_exchange **out,
-                             struct plm_error *error)
+                             enum plm_compress compress, struct plm_profile *profile,
+                             struct plm_exchange **out, struct plm_error *error)
 {
   const struct plm_rank_place *place = &ranks->collective->place;
   struct plm_exchange *exchange = plm_alloc(sizeof *exchange);
@@ -88,6 +87,7 @@ plm_status plm_exchange_open(struct plm_ranks *ranks, struct plm_model *model,
                                     .owners = owners,
                                     .local_shares = local_shares,
                                     .rounds = compress == PLM_COMPRESS_BF16,
+                                    .profile = profile,
                                     .group_size = place->group_size,
                                     .groups = place->ranks / place->group_size};
   exchange->table = plm_model_table(model, &exchange->parameters);
@@ -104,7 +104,6 @@ plm_status plm_exchange_open(struct plm_ranks *ranks, struct plm_model *model,
   plm_buckets_init(&exchange->buckets, &request);
   gradient_exchange_cut(exchange);
   if (status == PLM_OK) status = exchange_allocate(exchange, error);
-  if (status == PLM_OK) status = plm_rank_trace_open(ranks->rank, &exchange->trace, error);
   if (status != PLM_OK) {
     plm_exchange_close(exchange);
     return status;
@@ -121,7 +120,6 @@ void plm_exchange_close(struct plm_exchange *exchange)
   if (exchange->messages != NULL) ops->release(ops, exchange->messages);
   if (exchange->squares != NULL) ops->release(ops, exchange->squares);
   plm_buckets_deinit(&exchange->buckets);
-  plm_rank_trace_close(exchange->trace);
   free(exchange->parts);
   free(exchange->gradients);
   free(exchange->mine);
@@ -154,12 +152,6 @@ plm_status plm_exchange_finish_gradients(struct plm_exchange *exchange, struct p
 {
   PLM_TRY(exchange_end_gradients(exchange, error));
   return exchange_small_gradients(exchange, error);
-}
-
-void plm_exchange_trace(struct plm_exchange *exchange, const char *what, uint32_t part,
-                        uint64_t begin_ns)
-{
-  plm_rank_trace_add(exchange->trace, PLM_TRACE_COMPUTES, what, part, begin_ns, plm_clock_ns());
 }
 
 void plm_exchange_mark(struct plm_exchange *exchange, enum plm_compute_mark mark)
@@ -262,8 +254,11 @@ plm_status plm_exchange_sums(struct plm_exchange *exchange, const double *losses
   PLM_TRY(ops->synchronize(ops, error));
   exchange->mine[numbers - 2] = work->flops;
   exchange->mine[numbers - 1] = work->compute_s;
+  const uint64_t begun_ns = plm_profile_clock(exchange->profile);
   PLM_TRY(plm_collective_gather(exchange->ranks->collective, PLM_LANE_STEP, exchange->all,
                                 exchange->mine, numbers * sizeof(double), error));
+  plm_profile_add(exchange->profile, PLM_TRACK_STEP, PLM_SPAN_EXCHANGE, "losses and norms", -1,
+                  begun_ns);
   const struct plm_update_sums total = {
       .loss = sum_losses(exchange), .hits = sum_hits(exchange), .squares = sum_squares(exchange)};
   add_work(exchange, work);

@@ -14,19 +14,21 @@
 #include "common/model/model.h"
 #include "common/ops/ops.h"
 #include "trainer/optimizer/optimizers.h"
+#include "trainer/profile/profile.h"
 #include "trainer/ranks/buckets.h"
 #include "trainer/ranks/owners.h"
 #include "trainer/ranks/ranks.h"
 
 struct plm_exchange;
 
-/* ranks, model and owners (by parameter) are borrowed. local_shares: shares of this rank.
+/* ranks, model, owners (by parameter) and the profile, which may be NULL, are borrowed.
+ * local_shares: shares of this rank.
  * With PLM_COMPRESS_BF16, the sum of a rank's gradients is rounded once, before the first transfer
  * that takes it to another rank. */
 plm_status plm_exchange_open(struct plm_ranks *ranks, struct plm_model *model,
                              const uint32_t *owners, uint32_t local_shares,
-                             enum plm_compress compress, struct plm_exchange **exchange,
-                             struct plm_error *error);
+                             enum plm_compress compress, struct plm_profile *profile,
+                             struct plm_exchange **exchange, struct plm_error *error);
 /* No transfer is under way any more, or the collective has failed. NULL is fine. */
 void plm_exchange_close(struct plm_exchange *exchange);
 /* Bytes of device memory that plm_exchange_open takes, and bytes that a rank sends in a step: to
@@ -51,9 +53,6 @@ plm_status plm_exchange_gradients(struct plm_exchange *exchange, uint32_t part,
 /* Waits until the gradient of every parameter that this rank holds is the sum over all shares of
  * the step. The others are undefined. */
 plm_status plm_exchange_finish_gradients(struct plm_exchange *exchange, struct plm_error *error);
-/* What this rank computed since begin_ns (plm_clock_ns), for the trace (rank_trace.h). */
-void plm_exchange_trace(struct plm_exchange *exchange, const char *what, uint32_t part,
-                        uint64_t begin_ns);
 /* How long this rank computes without waiting for others, in seconds (transport.h). */
 void plm_exchange_mark(struct plm_exchange *exchange, enum plm_compute_mark mark);
 double plm_exchange_computed(struct plm_exchange *exchange);

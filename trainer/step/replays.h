@@ -4,7 +4,8 @@
  * are not recorded. The first time, its segments run directly, and product algorithms are measured.
  * The second time they are recorded, and from then on they are replayed. If a recording fails, a
  * warning says so once, and what is not recorded yet runs directly, with the same results. All
- * segments of an operation run every time, in their order. */
+ * segments of an operation run every time, in their order. While operators are observed
+ * (common/ops/observed.h), everything runs directly. */
 #ifndef PLM_TRAINER_STEP_REPLAYS_H
 #define PLM_TRAINER_STEP_REPLAYS_H
 

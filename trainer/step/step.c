@@ -4,7 +4,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "common/base/clock.h"
 #include "trainer/optimizer/share_sums.h"
 #include "trainer/step/replays.h"
 
@@ -87,7 +86,8 @@ static plm_status step_allocate(struct plm_step *step, struct plm_error *error)
                               &step->sums, error));
   if (!step->parts.ranks->single)
     PLM_TRY(plm_exchange_open(step->parts.ranks, model, step->parts.owners, step->shape.shares,
-                              step->parts.trainer->compress, &step->exchange, error));
+                              step->parts.trainer->compress, step->parts.profile, &step->exchange,
+                              error));
   if (step->parts.norms_every > 0)
     PLM_TRY(
         plm_layer_norms_open(model, step->parts.ranks, step->parts.owners, &step->norms, error));
@@ -295,14 +295,22 @@ static void keep_losses(struct plm_step *step, const struct plm_micro_input *mic
   if (step->chunks != NULL) plm_chunk_losses_keep(step->chunks, micro);
 }
 
+/* A part of the step, since begun_ns, for the profile. */
+static void tell_part(struct plm_step *step, const char *what, uint32_t number, uint64_t begun_ns)
+{
+  plm_profile_add(step->parts.profile, PLM_TRACK_PARTS, PLM_SPAN_PART, what, number, begun_ns);
+}
+
 static plm_status run_micro(struct plm_step *step, const struct plm_step_input *input, uint32_t i,
                             struct plm_error *error)
 {
+  const uint64_t begun_ns = plm_profile_clock(step->parts.profile);
   struct plm_replay_key key = place_micro(step, input, i);
   if (key.rows == 0) return PLM_OK; /* it adds neither loss nor gradient */
   key.kind = ACCUMULATE;
   PLM_TRY(plm_replays_run(step->replays, key, 0, 1, step_call, step, error));
   keep_losses(step, &input->micro[i]);
+  tell_part(step, "micro-batch", i, begun_ns);
   return PLM_OK;
 }
 
@@ -331,10 +339,10 @@ static plm_status run_last(struct plm_step *step, const struct plm_step_input *i
   struct plm_replay_key key = place_micro(step, input, input->micro_count - 1);
   key.kind = ACCUMULATE_IN_SEGMENTS;
   for (uint32_t segment = 0; segment < segments; segment++) {
-    const uint64_t begun_ns = plm_clock_ns();
+    const uint64_t begun_ns = plm_profile_clock(step->parts.profile);
     if (key.rows > 0)
       PLM_TRY(plm_replays_run(step->replays, key, segment, segments, step_call, step, error));
-    plm_exchange_trace(step->exchange, "backward", segment, begun_ns);
+    tell_part(step, "backward", segment, begun_ns);
     finish_shares(step, plm_exchange_backward_part(step->exchange, segment), segment == 0);
     PLM_TRY(plm_exchange_gradients(step->exchange, segment, error));
   }
@@ -374,9 +382,9 @@ static plm_status update_together(struct plm_step *step, uint64_t s, struct plm_
   step->flops = work->flops;
   if (measures_norms(step, s)) plm_layer_norms_before(step->norms);
   for (uint32_t segment = 0; segment < segments; segment++) {
-    const uint64_t segment_ns = plm_clock_ns();
+    const uint64_t begun_ns = plm_profile_clock(step->parts.profile);
     PLM_TRY(plm_replays_run(step->replays, key, segment, segments, step_call, step, error));
-    plm_exchange_trace(step->exchange, "update", segment, segment_ns);
+    tell_part(step, "update", segment, begun_ns);
     PLM_TRY(plm_exchange_weights(step->exchange, error));
   }
   PLM_TRY(plm_exchange_finish_weights(step->exchange, error));
@@ -424,8 +432,10 @@ plm_status plm_step_launch(struct plm_step *step, const struct plm_step_input *i
   step->ops->compute_follows(step->ops); /* copies of the weights to a snapshot may be running */
   if (together) return update_together(step, input->step, error);
   if (measures_norms(step, input->step)) plm_layer_norms_before(step->norms);
+  const uint64_t begun_ns = plm_profile_clock(step->parts.profile);
   PLM_TRY(plm_replays_run(step->replays, (struct plm_replay_key){.kind = UPDATE}, 0, 1, step_call,
                           step, error));
+  tell_part(step, "update", 0, begun_ns);
   if (measures_norms(step, input->step)) plm_layer_norms_after(step->norms);
   return PLM_OK;
 }

@@ -20,6 +20,7 @@
 #include "trainer/input/step_input.h"
 #include "trainer/optimizer/clip.h"
 #include "trainer/optimizer/optimizers.h"
+#include "trainer/profile/profile.h"
 #include "trainer/ranks/gradient_exchange.h"
 #include "trainer/step/chunk_losses.h"
 #include "trainer/step/layer_norms.h"
@@ -39,9 +40,10 @@ struct plm_step_parts {
   /* Chunks and shares of this process; shares divides step_chunks (share_sums.h). */
   uint32_t step_chunks, micro_chunks, max_length, shares;
   struct plm_ranks *ranks;
-  const uint32_t *owners; /* by parameter */
-  uint64_t norms_every;   /* steps between two measurements of norms by layer; 0: never */
-  bool chunk_losses;      /* the result has the loss of each chunk */
+  const uint32_t *owners;      /* by parameter */
+  uint64_t norms_every;        /* steps between two measurements of norms by layer; 0: never */
+  bool chunk_losses;           /* the result has the loss of each chunk */
+  struct plm_profile *profile; /* NULL: none */
 };
 
 struct plm_step_result {

@@ -47,6 +47,7 @@ static plm_status move_everything(const char *run, const char *previous, struct 
                                       PLM_RUN_PACKER_METRICS,
                                       PLM_RUN_TENSORBOARD,
                                       PLM_RUN_LOGS,
+                                      PLM_RUN_PROFILE,
                                       PLM_RUN_CONFIG,
                                       PLM_RUN_CORPUS,
                                       PLM_RUN_DONE,

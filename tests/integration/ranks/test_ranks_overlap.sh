@@ -5,15 +5,18 @@
 . "$PLM_ROOT/tests/support/shell/ranks.sh"
 small_corpus corpus
 trainer_config transformer
-export PLM_RANK_TRACE=$PLM_TMP
 steps=4
 
-trace() { # GROUP: the traces of two ranks that form groups of this size
+trace() { # GROUP: a profile of two ranks that form groups of this size, in rank-0.json and rank-1.json
   local run=$PLM_TMP/run-$1
   start_packer "$run"
-  PLM_RANK_GROUP=$1 run_ranks 2 "$run" "${rank_settings[@]:?}" --set trainer.steps=$steps --set model.num_hidden_layers=4 ||
-    fail "the run ended with $?"
+  PLM_RANK_GROUP=$1 run_ranks 2 "$run" "${rank_settings[@]:?}" --set trainer.steps=$steps \
+    --set trainer.profile.steps=1-$steps --set model.num_hidden_layers=4 || fail "the run ended with $?"
   stop_packer
+  for rank in 0 1; do
+    jq --argjson rank $rank '[.traceEvents[] | select(.ph == "X" and .pid == $rank)]' "$run/profile.json" \
+      >"$PLM_TMP/rank-$rank.json" || fail "no profile was written"
+  done
 }
 
 # under WAY WORK: for each rank and step, how many transfers of WAY had a whole segment of WORK between their
@@ -21,14 +24,15 @@ trace() { # GROUP: the traces of two ranks that form groups of this size
 under() {
   jq --arg way "$1" --arg work "$2" '
     [.[] | select(.name | startswith($way + " "))] as $all |
-    [$all[] | select(.tid >= 2)] as $moves | [$all[] | select(.tid == 1)] as $waits |
-    [.[] | select(.tid == 0 and (.name | startswith($work + " ")))] as $segments |
+    ([$all[] | select(.tid >= 5)] | sort_by(.ts)) as $moves |
+    ([$all[] | select(.tid == 0)] | sort_by(.ts)) as $waits |
+    [.[] | select(.tid == 1 and (.name | startswith($work + " ")))] as $segments |
     [range($moves | length) as $i | $moves[$i] as $move | $waits[$i] as $wait |
       select(any($segments[]; .ts >= $move.ts and .ts + .dur <= $wait.ts))] | length'
 }
 
 # segments_of WORK: in how many segments it was done
-segments_of() { jq --arg work "$1" '[.[] | select(.tid == 0 and (.name | startswith($work + " ")))] | length'; }
+segments_of() { jq --arg work "$1" '[.[] | select(.tid == 1 and (.name | startswith($work + " ")))] | length'; }
 
 for group in 2 1; do
   trace "$group"
@@ -37,6 +41,7 @@ for group in 2 1; do
   [ "$group" -eq 1 ] && gradients="gradients on rail" weights="weights on rail" last=1
   for rank in 0 1; do
     file=$PLM_TMP/rank-$rank.json
+    partitioned "$rank" 0 <"$file" # the events of the rank add up to its steps
     for work in backward update; do
       segments=$(segments_of $work <"$file") || fail "rank $rank wrote no trace"
       [ "$segments" -ge $((3 * steps)) ] || fail "the $work ran in $segments segments in $steps steps"

@@ -168,3 +168,21 @@ same_checkpoints() {
     done
   done
 }
+
+# partitioned RANK TRACK: fails unless the events of this track in each step of a rank, whose events are read from standard
+# input, follow each other without a gap, in nanoseconds, from the beginning of the step to its end
+partitioned() {
+  local wrong
+  wrong=$(jq -r --argjson track "$2" '
+    def ns: . * 1000 | round;
+    [.[] | select(.cat == "step" and .tid == 0)] as $steps |
+    ([.[] | select(.tid == $track and .cat != "step") | {name, b: (.ts | ns), d: (.dur | ns)}] |
+      sort_by([.b, -.d])) as $events |
+    (if ($steps | length) == 0 then "there is no step" else empty end),
+    ($steps[] | .name as $name | (.ts | ns) as $begin | ($begin + (.dur | ns)) as $end |
+      reduce ($events[] | select(.b >= $begin and .b < $end)) as $e ({now: $begin, wrong: ""};
+        if .wrong != "" or $e.b < .now then . elif $e.b > .now then .wrong = "before \($e.name)" else .now += $e.d end) |
+      if .wrong != "" then "a gap \(.wrong) in \($name)"
+      elif .now != $end then "\($name) ends at \($end), and its events at \(.now)" else empty end)')
+  [ -z "$wrong" ] || fail "rank $1, track $2: $wrong"
+}

@@ -136,8 +136,8 @@ static plm_status open_exchange(struct test *test, struct plm_error *error)
   const struct plm_config_trainer *trainer = &test->config.trainer;
   plm_owners_assign(trainer, table, count, test->ranks.ranks, test->owners);
   return plm_exchange_open(&test->ranks, test->model, test->owners, 1,
-                           test->rounds ? PLM_COMPRESS_BF16 : PLM_COMPRESS_NONE, &test->exchange,
-                           error);
+                           test->rounds ? PLM_COMPRESS_BF16 : PLM_COMPRESS_NONE, NULL,
+                           &test->exchange, error);
 }
 
 static plm_status run(struct test *test, const char *device, struct plm_error *error)
