@@ -20,6 +20,7 @@
   X(checkpoints)    \
   X(runs)           \
   X(report)         \
+  X(profile)        \
   X(evaluate)       \
   X(embed)          \
   X(generate)       \
