@@ -19,8 +19,8 @@ IDS = {letter: 4 + i for i, letter in enumerate(LETTERS)} | {"X": 24, "|": 31}
 SHAPES = {  # hidden_size, heads, intermediate_size, layers
     "8M": (320, 20, 1280, 6),
     "35M": (480, 20, 1920, 3),
-    "150M": (640, 20, 2560, 2),
-    "650M": (1280, 20, 5120, 2),
+    "150M": (640, 20, 2560, 1),
+    "650M": (1280, 20, 5120, 1),
     "esmc_300m": (960, 15, 2560, 2),
 }
 
