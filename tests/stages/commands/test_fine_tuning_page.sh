@@ -65,9 +65,10 @@ expect 0 "${cut[@]}" --output cut.csv --json --max-length 256
 ! grep -q 'read whole' err && jq -e '.longer == 0 and .cut == 1' out >/dev/null || fail "$(cat out err)"
 
 # ---- the page's file for numbers, and the keys of adapters ---------------------------------------------------------
-awk '/^>/ { name = substr($1, 2) } !/^>/ { print name "," length($0) / 10 }' proteins.fasta | sed 1iname,stability >numbers.csv
-expect 0 plm-pipeline ingest proteins.fasta --labels-table numbers.csv --labels stability --split train=0.8,valid=0.1,test=0.1 \
-  --corpus labelled.corpus --force
+awk '/^>/ { name = substr($1, 2) } !/^>/ { print name "," length($0) / 10 }' proteins.fasta | sed 1iname,stability >labels.csv
+command=$(sed -e :a -e '/\\$/N; s/ *\\\n */ /; ta' "$page" | sed -n 's/^    \(.*--labels stability .*\)/\1/p')
+read -ra words <<<"$command"
+expect 0 "${words[@]}"
 expect 0 plm-pipeline validate numbers.yaml "${shrink[@]}"
 expect 0 plm-pipeline up numbers.yaml "${shrink[@]}"
 expect 0 jq -e '.step == 4 and .split == "valid" and .labels > 0 and (.rmse > 0)' <(tail -n 1 runs/stability/evaluator.jsonl)
