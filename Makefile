@@ -581,8 +581,9 @@ check: ## everything that a change has to pass: tidy, lint, build, cuda-code, ch
 	@tests/support/make/deps.sh clang-format clang-tidy shellcheck
 	@mkdir -p $(BUILD) && printf 'part\tseconds\n' >$(BUILD)/check-parts.tsv
 	@tests/support/make/venv.sh python
-	@$(MAKE) --no-print-directory check-installed & \
-	  $(MAKE) --no-print-directory check-sources; status=$$?; wait $$! && exit $$status
+	@$(MAKE) --no-print-directory check-installed & installing=$$!; \
+	  trap 'kill $$installing 2>/dev/null' EXIT; trap 'exit 130' INT TERM; \
+	  $(MAKE) --no-print-directory check-sources && wait $$installing
 	@$(call part,cuda-code OTHER_NVCC=$(if $(filter undefined,$(origin PLM_MAY_SKIP)),1))
 	@$(call part,test-all)
 	@python3 -B tests/support/make/measured.py --build $(BUILD)

@@ -11,10 +11,21 @@ venv=${PLM_VENV:-build/venv}
 quietly=(--quiet --disable-pip-version-check --no-compile)
 made=$venv/made # a line for each environment: its name and the checksum of its list
 
+is_made() { [ -e "$made" ] && grep -qxF "$1" "$made"; }
+
+# One at a time installs into an environment.
+wait_for_others() {
+  mkdir -p "$(dirname "$venv")"
+  exec 9>"$venv.lock"
+  flock 9
+}
+
 install() { # NAME LIST SIZE
   local is
   is="$1 $(sha256sum <"$2" | cut -c1-16)"
-  if [ -e "$made" ] && grep -qxF "$is" "$made"; then return; fi
+  ! is_made "$is" || return 0
+  wait_for_others
+  ! is_made "$is" || return 0
   echo "venv: installing $(grep -vcE '^(#|$)' "$2") Python packages and what they need ($3) into $venv" >&2
   [ -x "$venv/bin/python" ] || python3 -m venv "$venv"
   "$venv/bin/pip" install "${quietly[@]}" -r "$2"
@@ -29,7 +40,9 @@ site_packages() { "$1/bin/python" -c 'import sysconfig; print(sysconfig.get_path
 install_beside() { # NAME LIST SIZE
   local is folder=$venv/$1
   is="$1 $(cat "$2" tests/requirements-torch.txt | sha256sum | cut -c1-16)"
-  if grep -qxF "$is" "$made"; then return; fi
+  ! is_made "$is" || return 0
+  wait_for_others
+  ! is_made "$is" || return 0
   echo "venv: installing $(head -n 1 "$2") and what it needs ($3) into $folder" >&2
   rm -rf "$folder"
   "$venv/bin/python" -m venv --without-pip "$folder"
