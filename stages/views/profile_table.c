@@ -216,6 +216,11 @@ static int longer(const void *a, const void *b)
   return strcmp(x->name, y->name);
 }
 
+static void sort_rows(struct plm_profile_rows *rows)
+{
+  if (rows->count > 0) qsort(rows->rows, rows->count, sizeof *rows->rows, longer);
+}
+
 static plm_status add_up(const struct events *events, const struct plm_profile_view *view,
                          struct plm_profile_table *table, struct plm_error *error)
 {
@@ -234,9 +239,8 @@ static plm_status add_up(const struct events *events, const struct plm_profile_v
     return plm_error_set(error, PLM_USAGE, "the profile has no rank %lld; its ranks are 0 to %u",
                          (long long)view->rank, table->ranks - 1);
   if (count == 0) return no_profile(error, "it has no step");
-  qsort(table->in.rows, table->in.count, sizeof *table->in.rows, longer);
-  if (table->beside.count > 0)
-    qsort(table->beside.rows, table->beside.count, sizeof *table->beside.rows, longer);
+  sort_rows(&table->in);
+  sort_rows(&table->beside);
   return PLM_OK;
 }
 
