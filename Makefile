@@ -37,7 +37,7 @@ JOBS ?= $(shell nproc)
 
 WARNINGS := -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes \
             -Wpointer-arith -Wundef -Wvla -Wno-sign-conversion -Werror=incompatible-pointer-types
-OPTIMISE ?= -O2
+OPTIMISE ?= $(if $(SAN),-O1,-O2)
 CFLAGS ?= -g
 ALL_CFLAGS := -std=gnu17 $(WARNINGS) -fno-strict-aliasing -ffp-contract=off \
               -fstack-protector-strong -I. -D_GNU_SOURCE -DPLM_VERSION='"$(VERSION)"' \
