@@ -64,8 +64,8 @@ static plm_status write_split(struct plm_corpus *corpus, struct plm_corpus_curso
     const uint32_t *lengths = NULL;
     const uint8_t *residues;
     size_t size;
+    PLM_TRY(plm_corpus_proven_lengths(cursor, split, group, &lengths, error));
     PLM_TRY(plm_corpus_group(cursor, split, group, &residues, &size, error));
-    PLM_TRY(plm_corpus_group_lengths(cursor, split, group, &lengths, error));
     do {
       const uint32_t length = lengths[d % PLM_GROUP_DOCUMENTS];
       const char *name;

@@ -75,11 +75,15 @@ static plm_status load_block(struct search *search, struct plm_error *error)
   const enum plm_split split = search->request->held_out_split;
   uint32_t entries = 0;
   for (uint32_t i = 0; i < search->count; i++) {
+    const uint64_t number = search->first + i;
+    const uint32_t *lengths;
     const uint8_t *residues;
     size_t size;
     struct plm_kmer_sketch *sketch = &search->sketches[i];
-    PLM_TRY(
-        plm_corpus_document(search->held_out, split, search->first + i, &residues, &size, error));
+    if (i == 0 || number % PLM_GROUP_DOCUMENTS == 0)
+      PLM_TRY(plm_corpus_proven_lengths(search->held_out, split, number / PLM_GROUP_DOCUMENTS,
+                                        &lengths, error));
+    PLM_TRY(plm_corpus_document(search->held_out, split, number, &residues, &size, error));
     plm_kmer_sketch(residues, size, sketch);
     search->exact[i] = (struct exact_entry){plm_hash_bytes(residues, size), i};
     for (uint32_t h = 0; h < sketch->count; h++)
@@ -172,8 +176,8 @@ static plm_status compare_training(struct search *search, struct plm_error *erro
     size_t size;
     const uint64_t group = d / PLM_GROUP_DOCUMENTS;
     plm_corpus_prefetch(request->training, split, group + 1, 1);
+    PLM_TRY(plm_corpus_proven_lengths(search->training, split, group, &lengths, error));
     PLM_TRY(plm_corpus_group(search->training, split, group, &residues, &size, error));
-    PLM_TRY(plm_corpus_group_lengths(search->training, split, group, &lengths, error));
     do {
       const uint32_t length = lengths[d % PLM_GROUP_DOCUMENTS];
       find_exact(search, d, plm_hash_bytes(residues, length));

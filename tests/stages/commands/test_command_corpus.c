@@ -83,11 +83,26 @@ static void damaged_names_end_it(void **state)
   assert_null(strchr(output, '>')); /* not one document */
 }
 
+/* The group of the two lengths is as long as before, but the sequences would be others. */
+static void wrong_lengths_end_it(void **state)
+{
+  (void)state;
+  static char output[OUTPUT_SIZE];
+  const char *directory = scratch_path("lengths");
+  write_corpus(directory);
+  forged_corpus_move_boundary(directory, PLM_SPLIT_TRAIN, PLM_GROUP_DOCUMENTS + 44);
+  assert_int_equal(to_fasta(directory, "2>&1", output), 1);
+  assert_non_null(strstr(output, "a length in `lengths` is not what ingest wrote"));
+  assert_non_null(strstr(output, ">document 255\n"));
+  assert_null(strstr(output, ">document 256\n")); /* nothing of this group */
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_corpus_is_written_back),
       cmocka_unit_test(damaged_names_end_it),
+      cmocka_unit_test(wrong_lengths_end_it),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

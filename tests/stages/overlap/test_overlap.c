@@ -11,6 +11,7 @@
 #include "stages/ingest/corpus_writer.h"
 #include "stages/overlap/kmer_sketch.h"
 #include "stages/overlap/overlap.h"
+#include "tests/support/corpora/forged_corpus.h"
 #include "tests/support/harness/scratch.h"
 
 enum { LENGTH = 300, LONG = 100000, TRAINING = 700 };
@@ -253,6 +254,33 @@ static void less_sequence_identity_finds_more(void **state)
   plm_corpus_close(corpus);
 }
 
+/* Two wrong lengths that add up to what is right, on either side, whatever the size of a block. */
+static void wrong_lengths_are_found(void **state)
+{
+  (void)state;
+  static const uint32_t blocks[] = {PLM_OVERLAP_BLOCK, 7};
+  for (int side = 0; side < 2; side++) {
+    const enum plm_split changed = side == 0 ? PLM_SPLIT_TRAIN : PLM_SPLIT_VALID;
+    const char *path = scratch_path(side == 0 ? "training.corpus" : "held-out.corpus");
+    struct plm_error error = {0};
+    struct plm_corpus *corpus;
+    write_corpus(path);
+    forged_corpus_move_boundary(path, changed, 20);
+    assert_int_equal(plm_corpus_open(path, NULL, &corpus, &error), PLM_OK);
+    for (size_t b = 0; b < 2; b++) {
+      const struct plm_overlap_request request = {.training = corpus,
+                                                  .held_out = corpus,
+                                                  .held_out_split = PLM_SPLIT_VALID,
+                                                  .sequence_identity = 0.9,
+                                                  .block = blocks[b]};
+      struct plm_overlap overlap;
+      assert_int_equal(plm_overlap_find(&request, &overlap, &error), PLM_CORRUPT);
+      assert_non_null(strstr(error.what, "a length in `lengths` is not what ingest wrote"));
+    }
+    plm_corpus_close(corpus);
+  }
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -262,6 +290,7 @@ int main(void)
       cmocka_unit_test(identity_and_jaccard_are_inverse),
       cmocka_unit_test(planted_duplicates_are_found),
       cmocka_unit_test(less_sequence_identity_finds_more),
+      cmocka_unit_test(wrong_lengths_are_found),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <lmdb.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -27,8 +28,9 @@ void forged_corpus_describe(const char *directory, const struct plm_corpus_descr
   plm_text_deinit(&text);
 }
 
-/* Keeps the first `bytes` of a database's first record; 0: half of them. */
-static void cut_record(const char *directory, const char *database, size_t bytes)
+/* Replaces the first record of a database by what `change` makes of a copy of it. */
+static void change_record(const char *directory, const char *database,
+                          void (*change)(const void *context, MDB_val *copy), const void *context)
 {
   MDB_env *environment;
   MDB_txn *transaction;
@@ -40,15 +42,49 @@ static void cut_record(const char *directory, const char *database, size_t bytes
   PLM_ASSERT(mdb_env_open(environment, directory, MDB_NOLOCK, 0600) == 0);
   PLM_ASSERT(mdb_txn_begin(environment, NULL, 0, &transaction) == 0);
   PLM_ASSERT(mdb_dbi_open(transaction, database, 0, &opened) == 0);
-  PLM_ASSERT(mdb_get(transaction, opened, &key, &value) == 0 && value.mv_size > bytes);
-  if (bytes == 0) bytes = value.mv_size / 2;
-  void *kept = must(malloc(bytes));
-  memcpy(kept, value.mv_data, bytes);
-  value = (MDB_val){bytes, kept};
+  PLM_ASSERT(mdb_get(transaction, opened, &key, &value) == 0);
+  void *copy = must(malloc(value.mv_size));
+  memcpy(copy, value.mv_data, value.mv_size);
+  value.mv_data = copy;
+  change(context, &value);
   PLM_ASSERT(mdb_put(transaction, opened, &key, &value, 0) == 0);
   PLM_ASSERT(mdb_txn_commit(transaction) == 0);
   mdb_env_close(environment);
-  free(kept);
+  free(copy);
+}
+
+static void cut(const void *bytes, MDB_val *copy)
+{
+  const size_t kept = *(const size_t *)bytes;
+  PLM_ASSERT(kept < copy->mv_size);
+  copy->mv_size = kept != 0 ? kept : copy->mv_size / 2;
+}
+
+/* Keeps the first `bytes` of a database's first record; 0: half of them. */
+static void cut_record(const char *directory, const char *database, size_t bytes)
+{
+  change_record(directory, database, cut, &bytes);
+}
+
+static void move_boundary(const void *document, MDB_val *copy)
+{
+  const uint32_t first = *(const uint32_t *)document;
+  uint32_t *lengths = copy->mv_data;
+  PLM_ASSERT((first + 2) * sizeof *lengths <= copy->mv_size && lengths[first + 1] > 1);
+  lengths[first]++;
+  lengths[first + 1]--;
+}
+
+void forged_corpus_move_boundary(const char *directory, enum plm_split split, uint32_t document)
+{
+  struct plm_corpus_description description;
+  char database[32];
+  PLM_ASSERT(document % PLM_GROUP_DOCUMENTS != PLM_GROUP_DOCUMENTS - 1);
+  PLM_ASSERT(plm_corpus_description_read(directory, &description, NULL) == PLM_OK);
+  snprintf(database, sizeof database, "%s.lengths", plm_split_name(split));
+  change_record(directory, database, move_boundary, &document);
+  forged_corpus_describe(directory, &description);
+  plm_corpus_description_deinit(&description);
 }
 
 void forged_corpus_cut_digests(const char *directory, uint32_t documents)

@@ -10,6 +10,10 @@
 void forged_corpus_describe(const char *directory, const struct plm_corpus_description *original);
 /* Keeps only the first `documents` hashes of sequences of train, which has at most 16,384. */
 void forged_corpus_cut_digests(const char *directory, uint32_t documents);
+/* Moves the boundary between a document of a split and the next one by one residue, so that their
+ * lengths still add up. Both are in one group, among the first 65,536, and the second has more than
+ * one residue. */
+void forged_corpus_move_boundary(const char *directory, enum plm_split split, uint32_t document);
 /* Cuts the record that has the names of train's first documents to half of its bytes. */
 void forged_corpus_cut_names(const char *directory);
 
