@@ -203,7 +203,8 @@ static plm_status check_documents(uint64_t documents, struct plm_error *error)
   return plm_error_set(error, PLM_NOT_FOUND, "the split has no documents");
 }
 
-/* The number of documents of a split, from the first, within the token limit. */
+/* The number of documents of a split, from the first, within the token limit. The lengths are
+ * proven here, because no window may have the first document beyond the limit. */
 static plm_status corpus_within(const struct plm_plan_parameters *p, struct plm_corpus *corpus,
                                 enum plm_split split, uint64_t *within, struct plm_error *error)
 {
@@ -218,7 +219,7 @@ static plm_status corpus_within(const struct plm_plan_parameters *p, struct plm_
   for (*within = 0; *within < documents && more == count && status == PLM_OK; *within += more) {
     const uint64_t group = *within / PLM_GROUP_DOCUMENTS;
     const uint32_t *lengths = NULL;
-    status = plm_corpus_group_lengths(cursor, split, group, &lengths, error);
+    status = plm_corpus_proven_lengths(cursor, split, group, &lengths, error);
     if (status != PLM_OK) break;
     count = plm_corpus_group_documents(documents, group);
     more = plm_plan_within(p, lengths, count, &tokens);

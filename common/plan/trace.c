@@ -34,7 +34,7 @@ static const struct plm_plan_corpus *read_from(const struct plm_trace *trace, bo
 }
 
 /* Windows that are only counted are not proven, so all lengths are compared with their hash before
- * the first count that no proven window confirms. */
+ * a count of any window but the run's first one, which is proven if the chunk is in it. */
 static plm_status check_lengths(struct plm_trace *trace, struct plm_error *error)
 {
   if (!trace->checked && trace->from.cursor != NULL)
@@ -55,7 +55,7 @@ static plm_status count_until(struct plm_trace *trace, uint64_t within, struct p
 {
   struct plm_plan_corpus from;
   while (trace->counted < trace->windows && trace->counted_chunks <= within) {
-    if (trace->counted > 0) PLM_TRY(check_lengths(trace, error));
+    if (trace->epoch > 0 || trace->counted > 0) PLM_TRY(check_lengths(trace, error));
     PLM_TRY(plm_plan_window_chunks_read(trace->plan, trace->epoch, trace->counted, 1,
                                         read_from(trace, false, &from),
                                         &trace->counts[trace->counted], error));
